@@ -1,0 +1,26 @@
+//! Every byte that two parties of Shunt agree on.
+//!
+//! | structure | who writes | who reads |
+//! | --- | --- | --- |
+//! | [`mlx5::wqe`], doorbells | device code | the NIC |
+//! | [`mlx5::cqe`] | the NIC | device code |
+//! | [`mlx5::prm`] mailboxes | host | the NIC's firmware |
+//! | [`mlx5::eqe`] | the NIC | host |
+//! | [`state::DeviceState`], key tables | host, once | device code |
+//! | [`state::Channel`] | device code (agent only as switcher) | both |
+//! | [`state::PathRow`] | agent; `base`, `next_index` the switcher | both |
+//! | [`state::Mailbox`] | one line each side | the other side |
+//! | [`state::HintWord`] | agent | device code, in wait loops only |
+//! | [`state::SwitchRecord`] | device code | host |
+//!
+//! Nothing here has behaviour beyond getting and setting; meaning lives with the parties.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+pub mod bits;
+pub mod mlx5;
+pub mod state;
+
+/// Version of everything in [`state`] and of the connection cards. Compared for equality only; a change of any
+/// size or offset in the committed table must change it (`tests/abi.rs`).
+pub const ABI_VERSION: u32 = 1;

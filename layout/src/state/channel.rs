@@ -1,0 +1,134 @@
+//! One channel: the words of its data path, and the memory of a switch.
+
+/// "No slot" in a slot field.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// Where a switch stands. Kept in memory, so whoever comes next goes on.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// No switch under way.
+    Idle = 0,
+    /// Closed and frozen; waiting until all that was reserved is published or blocked.
+    Settle = 1,
+    /// Waiting for the agent's fence and truth of the old path.
+    Fence = 2,
+    /// Choosing the next path, waiting for one if none is usable.
+    Choose = 3,
+    /// Without truth: reading the signal words over the next path.
+    Ledger = 4,
+    /// Writing the journal into the new ring.
+    Replay = 5,
+    /// Switch-back: closed, waiting for every completion of the backup.
+    Drain = 6,
+    /// Switch-back: flush READ on the backup posted.
+    DrainFlush = 7,
+    /// Every path is dead and the give-up time has passed. Final.
+    Dead = 8,
+}
+
+impl Step {
+    /// The step of a raw word; anything unknown reads as dead, which is the closed answer.
+    #[inline(always)]
+    pub const fn from_raw(raw: u32) -> Self {
+        match raw {
+            0 => Self::Idle,
+            1 => Self::Settle,
+            2 => Self::Fence,
+            3 => Self::Choose,
+            4 => Self::Ledger,
+            5 => Self::Replay,
+            6 => Self::Drain,
+            7 => Self::DrainFlush,
+            _ => Self::Dead,
+        }
+    }
+}
+
+/// The memory of a switch. Written by its owner only, `owner` and `lease_until_ns` by whoever takes it over.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Switch {
+    /// 0 while nobody switches, else when the owner's lease ends, in nanoseconds. Taken by compare-and-swap.
+    pub owner: u64,
+    /// [`Step`].
+    pub step: u32,
+    /// Slot that is being left.
+    pub from: u32,
+    /// Slot that is being entered, [`NO_SLOT`] before one is chosen.
+    pub to: u32,
+    /// 1 if this is a switch-back.
+    pub back: u32,
+    /// First ticket that was reserved closed.
+    pub close: u64,
+    /// D: tickets complete when `done` was frozen.
+    pub done_at_close: u64,
+    /// L: first ticket not in the journal.
+    pub journal_end: u64,
+    /// X: executed watermark. Monotone over the channel's life, stored before anything is replayed.
+    pub executed: u64,
+    /// Number of the last fence request.
+    pub request: u64,
+    /// When the present step began.
+    pub step_since_ns: u64,
+    /// When the channel first had no usable path; 0 while it has one.
+    pub dead_since_ns: u64,
+    /// Cause: [`super::CauseKind`].
+    pub cause: u32,
+    /// Syndrome in the low byte, vendor syndrome in the next.
+    pub syndrome: u32,
+    /// Ticket at which the failure was seen.
+    pub cause_ticket: u64,
+    /// Incarnation of the path that is left.
+    pub from_incarnation: u32,
+    /// 1 while the cut waits for the ledger (fenced, but no truth).
+    pub ledger: u32,
+    /// Physical index of the flush READ, or number of ledger READs posted.
+    pub posted_reads: u64,
+    /// Stamps: noticed, closed, fenced, cut known, replayed, opened.
+    pub stamps: [u64; 6],
+    /// Generations opened because of a fault.
+    pub failovers: u64,
+    /// Generations opened by a switch-back.
+    pub switchbacks: u64,
+    /// Unused, zero.
+    pub reserved: [u64; 5],
+}
+
+/// One channel. Lines are apart by writer; a put touches `ticket`, `done`, `ready`, `posted`, `post_lock`.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug)]
+pub struct Channel {
+    /// Next ticket: CLOSED, slot, generation, index. [`super::Word`].
+    pub ticket: u64,
+    /// Unused, zero.
+    pub pad0: [u64; 7],
+    /// Tickets complete: FROZEN, slot, generation, index. [`super::Word`].
+    pub done: u64,
+    /// Unused, zero.
+    pub pad1: [u64; 7],
+    /// Tickets published: BLOCKED, index. [`super::ReadyWord`].
+    pub ready: u64,
+    /// Tickets whose doorbell was rung; written under `post_lock`.
+    pub posted: u64,
+    /// 0 free, 1 held.
+    pub post_lock: u32,
+    /// Peer this channel leads to.
+    pub peer: u32,
+    /// Number of the channel at that peer.
+    pub index: u32,
+    /// Unused, zero.
+    pub reserved: u32,
+    /// Unused, zero.
+    pub pad2: [u64; 12],
+    /// The switch.
+    pub switch: Switch,
+}
+
+const _: () = {
+    assert!(size_of::<Switch>() == 256 && align_of::<Switch>() == 64);
+    assert!(size_of::<Channel>() == 512 && align_of::<Channel>() == 128);
+    assert!(core::mem::offset_of!(Channel, done) == 64);
+    assert!(core::mem::offset_of!(Channel, ready) == 128);
+    assert!(core::mem::offset_of!(Channel, switch) == 256);
+};

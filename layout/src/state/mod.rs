@@ -1,0 +1,141 @@
+//! The device state: what host, agent and device code share about channels, paths and keys.
+//!
+//! All structures are `repr(C)` with fixed-width fields and no implicit padding. Addresses are absolute in the
+//! device's address space. Words that several parties write lie in cache lines of their own.
+
+mod channel;
+mod mailbox;
+mod path;
+mod record;
+mod words;
+
+pub use channel::{Channel, NO_SLOT, Step, Switch};
+pub use mailbox::{AnswerStatus, Mailbox};
+pub use path::{PathIdentity, PathRow, PathState};
+pub use record::{CauseKind, SwitchKind, SwitchRecord};
+pub use words::{BLOCKED, CLOSED, FROZEN, GENERATION_MASK, INDEX_MASK, ReadyWord, Word};
+
+/// First word of a [`DeviceState`]: "SHUNTDEV" as little-endian bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SHUNTDEV");
+/// Path slots a channel may have: the ticket word has three bits for them.
+pub const SLOTS_MAX: usize = 8;
+/// Entries of the ring of switch records.
+pub const RECORDS: usize = 256;
+
+/// Numbers that steer the device's patience. All times in nanoseconds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// 1: switch paths on failure. 0: report the first failure to the caller.
+    pub fault_tolerance: u32,
+    /// Unused, zero.
+    pub reserved: u32,
+    /// A path with work outstanding and no completion for this long is suspected.
+    pub suspect_ns: u64,
+    /// How long a switcher waits for the agent's fence before it gives up on proof.
+    pub fence_wait_ns: u64,
+    /// How long every path must stay dead before the peer is reported lost. 0: at once.
+    pub give_up_ns: u64,
+    /// How long the primary must have been on standby before a channel goes back to it.
+    pub recovery_window_ns: u64,
+    /// Longest drain before a switch-back is turned into a switch.
+    pub drain_ns: u64,
+    /// Longest wait for one ledger READ.
+    pub ledger_ns: u64,
+}
+
+/// The root. One per PE, written by the host before any kernel runs, read back and compared.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceState {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`crate::ABI_VERSION`].
+    pub abi_version: u32,
+    /// `size_of::<DeviceState>()`.
+    pub bytes: u32,
+    /// This PE.
+    pub my_pe: u32,
+    /// PEs in the job.
+    pub pe_count: u32,
+    /// Channels to each peer.
+    pub channels_per_pe: u32,
+    /// Path slots of each channel, 1 to [`SLOTS_MAX`]; slot 0 is the primary.
+    pub slots: u32,
+    /// Rails of each PE (the row length of hint and key tables).
+    pub rails: u32,
+    /// log2 of the bytes one key covers.
+    pub log2_chunk: u32,
+    /// Chunks of the symmetric heap.
+    pub chunks: u32,
+    /// Unused, zero.
+    pub reserved: u32,
+    /// First address of this PE's symmetric heap.
+    pub heap_base: u64,
+    /// Its length in bytes; equal on all PEs.
+    pub heap_bytes: u64,
+    /// `[u64; pe_count]`: first address of each PE's heap, as that PE's keys expect it.
+    pub peer_heap: u64,
+    /// `[u32; rails * chunks]`: lkeys, big-endian, row (rail, chunk).
+    pub lkeys: u64,
+    /// `[u32; pe_count * rails * chunks]`: rkeys, big-endian, row (pe, remote rail, chunk).
+    pub rkeys: u64,
+    /// `[Channel; pe_count * channels_per_pe]`, row (pe, channel).
+    pub channels: u64,
+    /// `[PathRow; pe_count * channels_per_pe * slots]`, row (pe, channel, slot).
+    pub paths: u64,
+    /// `[Mailbox; pe_count * channels_per_pe]`.
+    pub mailboxes: u64,
+    /// `[HintWord; (1 + pe_count) * rails]`: row 0 is this PE's own rails, row 1 + pe that peer's.
+    pub hints: u64,
+    /// Counter bumped with each request, so that the agent looks at one word when idle.
+    pub wake: u64,
+    /// `[SwitchRecord; RECORDS]`.
+    pub records: u64,
+    /// Counter of records ever written.
+    pub records_head: u64,
+    /// Scratch that ledger and flush READs land in: `[u64; pe_count * channels_per_pe * scratch_per_channel]`.
+    pub scratch: u64,
+    /// Scratch words of one channel (its ring depth).
+    pub scratch_per_channel: u32,
+    /// Unused, zero.
+    pub reserved2: u32,
+    /// `[u32; rails]`: lkeys of the scratch, big-endian.
+    pub scratch_lkeys: u64,
+    /// Patience.
+    pub policy: Policy,
+    /// Unused, zero: up to a multiple of the alignment.
+    pub reserved3: [u64; 4],
+}
+
+/// The number of hint word for `rail` of `pe` (`None`: this PE).
+#[inline(always)]
+pub const fn hint_index(rails: u32, pe: Option<u32>, rail: u32) -> u32 {
+    match pe {
+        None => rail,
+        Some(pe) => (1 + pe) * rails + rail,
+    }
+}
+
+/// What the agent knows of one rail: bit 0 set while its port is down; the rest counts changes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HintWord(pub u64);
+
+impl HintWord {
+    /// True while the rail's port is down.
+    #[inline(always)]
+    pub const fn down(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// The word after a change to `down`.
+    pub const fn changed(self, down: bool) -> Self {
+        Self(((self.0 >> 1) + 1) << 1 | down as u64)
+    }
+}
+
+const _: () = {
+    assert!(size_of::<DeviceState>() == 256 && align_of::<DeviceState>() == 128);
+    assert!(size_of::<Policy>() == 56);
+};

@@ -1,0 +1,127 @@
+//! One path of one channel: where its rings are, how it maps tickets, and who is at its ends.
+
+/// What the agent says of a path.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathState {
+    /// Never made.
+    Absent = 0,
+    /// Connected and usable: the active path or a standby.
+    Ready = 1,
+    /// One half at least is in ERR; its truth is kept.
+    Fenced = 2,
+    /// Both directions left it; waiting for the packet lifetime and for its ports.
+    Released = 3,
+    /// Made anew, connecting or being probed.
+    Probing = 4,
+    /// Taken out by the operator.
+    Retired = 5,
+}
+
+impl PathState {
+    /// The state of a raw word; anything unknown reads as absent.
+    #[inline(always)]
+    pub const fn from_raw(raw: u32) -> Self {
+        match raw {
+            1 => Self::Ready,
+            2 => Self::Fenced,
+            3 => Self::Released,
+            4 => Self::Probing,
+            5 => Self::Retired,
+            _ => Self::Absent,
+        }
+    }
+}
+
+/// Both ends of a path, for fault records and pictures.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathIdentity {
+    /// Local GID.
+    pub local_gid: [u8; 16],
+    /// Remote GID.
+    pub remote_gid: [u8; 16],
+    /// Local rail's name, zero padded, e.g. `mlx5_0:1`.
+    pub local_rail_name: [u8; 16],
+    /// Remote rail's name.
+    pub remote_rail_name: [u8; 16],
+    /// Local LID; 0 on RoCE.
+    pub local_lid: u16,
+    /// Remote LID; 0 on RoCE.
+    pub remote_lid: u16,
+    /// Local QPN.
+    pub local_qpn: u32,
+    /// Remote QPN.
+    pub remote_qpn: u32,
+    /// Local rail.
+    pub local_rail: u32,
+    /// Remote rail.
+    pub remote_rail: u32,
+    /// Incarnation of the pair.
+    pub incarnation: u32,
+}
+
+impl PathIdentity {
+    /// All zero.
+    pub const EMPTY: Self = Self {
+        local_gid: [0; 16],
+        remote_gid: [0; 16],
+        local_rail_name: [0; 16],
+        remote_rail_name: [0; 16],
+        local_lid: 0,
+        remote_lid: 0,
+        local_qpn: 0,
+        remote_qpn: 0,
+        local_rail: 0,
+        remote_rail: 0,
+        incarnation: 0,
+    };
+}
+
+/// One path of one channel. The first line is what a post reads.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug)]
+pub struct PathRow {
+    /// Send queue, `depth` blocks of 64 bytes.
+    pub send_queue: u64,
+    /// Completion queue, `depth` entries of 64 bytes: every WQE is signalled, so entry n is that of WQE n.
+    pub completion_queue: u64,
+    /// The send counter of the doorbell record (its second word).
+    pub doorbell_record: u64,
+    /// The doorbell register.
+    pub doorbell_register: u64,
+    /// Ticket of physical index 0, modulo 2^64: `physical = ticket - base`.
+    pub base: u64,
+    /// `qpn << 8`.
+    pub qpn_shifted: u32,
+    /// log2 of the depth, of both rings.
+    pub log_depth: u32,
+    /// Local rail: row of the lkey table.
+    pub local_rail: u32,
+    /// Remote rail: row of the rkey table.
+    pub remote_rail: u32,
+    /// [`PathState`]. Written by the agent.
+    pub state: u32,
+    /// Incarnation. Written by the agent.
+    pub incarnation: u32,
+    /// Physical index the next occupant starts at: after probes, or where a drain left it.
+    pub next_index: u64,
+    /// When the path became ready, nanoseconds.
+    pub ready_since_ns: u64,
+    /// First cause that failed it: syndrome, vendor syndrome << 8, [`super::CauseKind`] << 16.
+    pub first_cause: u32,
+    /// Unused, zero.
+    pub reserved: u32,
+    /// Unused, zero.
+    pub pad0: [u64; 5],
+    /// Who is at its ends.
+    pub identity: PathIdentity,
+    /// Unused, zero.
+    pub pad1: [u64; 5],
+}
+
+const _: () = {
+    assert!(size_of::<PathIdentity>() == 88);
+    assert!(size_of::<PathRow>() == 256 && align_of::<PathRow>() == 128);
+    assert!(core::mem::offset_of!(PathRow, identity) == 128);
+};

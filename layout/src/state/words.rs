@@ -1,0 +1,115 @@
+//! The three words of a channel that change while it works. DESIGN: "The device data path"; rules 1, 4, 5.
+
+/// Top bit of a ticket word: a switch is under way, wait for the next generation.
+pub const CLOSED: u64 = 1 << 63;
+/// Top bit of a done word: pollers must not advance it.
+pub const FROZEN: u64 = 1 << 63;
+/// Top bit of a ready word: the group at the head of the publish chain cannot fit while the ring is frozen.
+pub const BLOCKED: u64 = 1 << 63;
+/// Low bits: the logical index.
+pub const INDEX_MASK: u64 = (1 << 52) - 1;
+/// Generations wrap here.
+pub const GENERATION_MASK: u64 = 0xff;
+
+const SLOT_SHIFT: u32 = 60;
+const GENERATION_SHIFT: u32 = 52;
+
+/// A ticket or done word: flag 1, slot 3, generation 8, index 52 bits.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word(pub u64);
+
+impl Word {
+    /// Composes a word without its flag.
+    #[inline(always)]
+    pub const fn new(slot: u32, generation: u64, index: u64) -> Self {
+        Self(
+            (slot as u64 & 7) << SLOT_SHIFT
+                | (generation & GENERATION_MASK) << GENERATION_SHIFT
+                | index & INDEX_MASK,
+        )
+    }
+
+    /// CLOSED (ticket word) or FROZEN (done word).
+    #[inline(always)]
+    pub const fn flag(self) -> bool {
+        self.0 & CLOSED != 0
+    }
+
+    /// Path slot.
+    #[inline(always)]
+    pub const fn slot(self) -> u32 {
+        (self.0 >> SLOT_SHIFT) as u32 & 7
+    }
+
+    /// Generation, modulo 256.
+    #[inline(always)]
+    pub const fn generation(self) -> u64 {
+        self.0 >> GENERATION_SHIFT & GENERATION_MASK
+    }
+
+    /// Logical index.
+    #[inline(always)]
+    pub const fn index(self) -> u64 {
+        self.0 & INDEX_MASK
+    }
+
+    /// The same flag, slot and generation with another index.
+    #[inline(always)]
+    pub const fn with_index(self, index: u64) -> Self {
+        Self(self.0 & !INDEX_MASK | index & INDEX_MASK)
+    }
+
+    /// True if slot and generation are those of `other`, whatever the flags.
+    #[inline(always)]
+    pub const fn same_generation(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !(INDEX_MASK | CLOSED) == 0
+    }
+
+    /// What to add to a word with this flag, slot and generation so that it has `slot`, `generation` and no
+    /// flag. The index bits of the result are zero, so the addition never disturbs tickets handed out meanwhile.
+    #[inline(always)]
+    pub const fn delta_to(self, slot: u32, generation: u64) -> u64 {
+        Self::new(slot, generation, 0).0.wrapping_sub(self.0 & !INDEX_MASK)
+    }
+}
+
+/// A ready word: BLOCKED and the number of tickets published.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyWord(pub u64);
+
+impl ReadyWord {
+    /// The head group announced that it cannot fit.
+    #[inline(always)]
+    pub const fn blocked(self) -> bool {
+        self.0 & BLOCKED != 0
+    }
+
+    /// First ticket not published.
+    #[inline(always)]
+    pub const fn index(self) -> u64 {
+        self.0 & INDEX_MASK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_do_not_touch() {
+        let word = Word::new(5, 0x1fe, (1 << 52) + 7);
+        assert_eq!((word.flag(), word.slot(), word.generation(), word.index()), (false, 5, 0xfe, 7));
+    }
+
+    #[test]
+    fn delta_opens_whatever_was_reserved_meanwhile() {
+        for (slot, generation, to, next) in [(0, 0, 1, 1), (7, 255, 0, 256), (3, 9, 3, 10)] {
+            let closed = Word(Word::new(slot, generation, 1000).0 | CLOSED);
+            let delta = closed.delta_to(to, next);
+            let opened = Word((closed.0 + 17).wrapping_add(delta));
+            assert_eq!(opened, Word::new(to, next, 1017));
+        }
+    }
+}
