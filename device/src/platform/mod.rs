@@ -1,0 +1,103 @@
+//! The seam between device code and the machine it runs on: memory, barriers, time, lanes.
+//!
+//! Everything above this module is one source for nvptx64 and for the host. Barriers are named for what they
+//! keep apart; docs/ORDERING lists each with its pair.
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod host;
+#[cfg(target_arch = "nvptx64")]
+pub mod nvptx;
+
+use shunt_layout::mlx5::wqe::Wqebb;
+
+/// Memory, barriers and time. Words are 64 bits and shared by all lanes of the device unless said otherwise.
+///
+/// # Safety
+/// Every method that takes an address requires that it is valid for the access, aligned to its type, and that
+/// all concurrent accesses are atomic or made by a NIC. Device code gets its addresses from a `DeviceState`.
+#[allow(clippy::missing_safety_doc)] // stated once, above
+pub trait Platform: Copy {
+    /// Nanoseconds, monotonic, the same clock for all lanes.
+    fn now_ns(self) -> u64;
+    /// Body of every wait loop.
+    fn relax(self);
+    /// Relaxed load.
+    unsafe fn load(self, address: *const u64) -> u64;
+    /// Acquire load.
+    unsafe fn load_acquire(self, address: *const u64) -> u64;
+    /// Relaxed store.
+    unsafe fn store(self, address: *mut u64, value: u64);
+    /// Release store.
+    unsafe fn store_release(self, address: *mut u64, value: u64);
+    /// Atomic add; returns the old value. Acquire and release.
+    unsafe fn fetch_add(self, address: *mut u64, value: u64) -> u64;
+    /// Atomic or; returns the old value. Acquire and release.
+    unsafe fn fetch_or(self, address: *mut u64, value: u64) -> u64;
+    /// Atomic and; returns the old value. Acquire and release.
+    unsafe fn fetch_and(self, address: *mut u64, value: u64) -> u64;
+    /// Compare and swap; returns the old value. Acquire and release.
+    unsafe fn compare_swap(self, address: *mut u64, expected: u64, new: u64) -> u64;
+    /// Takes a lock word if it is free.
+    unsafe fn try_lock(self, address: *mut u32) -> bool;
+    /// Frees a lock word.
+    unsafe fn unlock(self, address: *mut u32);
+    /// Acquire load of a 32-bit word the agent may write.
+    unsafe fn load32(self, address: *const u32) -> u32;
+    /// Release store of a 32-bit word the agent may read.
+    unsafe fn store32(self, address: *mut u32, value: u32);
+    /// The last word of a CQE, which the NIC writes last.
+    unsafe fn load_cqe(self, address: *const u32) -> u32;
+    /// A word of a table that never changes while kernels run.
+    unsafe fn load_key(self, address: *const u32) -> u32;
+    /// A block of the journal.
+    unsafe fn load_wqe(self, address: *const Wqebb) -> Wqebb;
+    /// One 16-byte segment of a WQE.
+    unsafe fn store_segment(self, address: *mut u32, segment: [u32; 4]);
+    /// WQE stores of this group are visible before `ready` says so.
+    fn wqes_before_publish(self);
+    /// What `ready` covers is visible before the doorbell of it.
+    fn published_before_ring(self);
+    /// The send counter of a doorbell record, visible to the NIC after the WQEs it covers.
+    unsafe fn store_doorbell_record(self, address: *mut u32, value: u32);
+    /// The doorbell record is visible before the register is written.
+    fn record_before_register(self);
+    /// The doorbell register.
+    unsafe fn store_register(self, address: *mut u64, value: u64);
+    /// A CQE was read before anything it vouches for is read.
+    fn cqe_before_data(self);
+    /// "I take this path" is visible before its state is read again (pairs with the agent's release check).
+    fn announce_before_recheck(self);
+}
+
+/// Who takes part in a collective call. Bodies are strides over lanes, so one lane is a correct slow warp.
+pub trait Lanes: Copy {
+    /// This lane, 0 to `size() - 1`.
+    fn rank(self) -> u32;
+    /// Lanes taking part.
+    fn size(self) -> u32;
+    /// All lanes arrive before any leaves; their stores are visible to each other afterwards.
+    fn sync(self);
+    /// The value that lane `from` passed in. Every lane calls it.
+    fn broadcast(self, value: u64, from: u32) -> u64;
+}
+
+/// One lane alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Solo;
+
+impl Lanes for Solo {
+    #[inline(always)]
+    fn rank(self) -> u32 {
+        0
+    }
+    #[inline(always)]
+    fn size(self) -> u32 {
+        1
+    }
+    #[inline(always)]
+    fn sync(self) {}
+    #[inline(always)]
+    fn broadcast(self, value: u64, _from: u32) -> u64 {
+        value
+    }
+}
