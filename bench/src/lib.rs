@@ -1,1 +1,5 @@
-//! See docs/ARCHITECTURE.md.
+//! The main program: NVSHMEM perftest's `shmem_put_bw`, with a fault in the middle and a verdict.
+
+pub mod pattern;
+pub mod timeline;
+pub mod units;

@@ -1,0 +1,2 @@
+//! Main program.
+fn main() {}

@@ -1,0 +1,106 @@
+//! Bytes delivered per 10 ms, and the figures read off them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Length of one bin.
+pub const BIN_NS: u64 = 10_000_000;
+/// Left out of medians at the start of the stream and after a switch-back.
+pub const WARM_UP_NS: u64 = 100_000_000;
+
+/// Bins from the start of the stream. Receivers add, the progress line reads.
+#[derive(Debug)]
+pub struct Timeline {
+    start_ns: u64,
+    bins: Vec<AtomicU64>,
+}
+
+impl Timeline {
+    /// Bins that cover `length_ns` from `start_ns`; what comes later goes to the last one.
+    pub fn new(start_ns: u64, length_ns: u64) -> Self {
+        let bins = (length_ns / BIN_NS + 1) as usize;
+        Self { start_ns, bins: (0..bins).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// `bytes` were delivered at `now_ns`.
+    pub fn add(&self, now_ns: u64, bytes: u64) {
+        let bin = (now_ns.saturating_sub(self.start_ns) / BIN_NS) as usize;
+        self.bins[bin.min(self.bins.len() - 1)].fetch_add(bytes, Relaxed);
+    }
+
+    /// Bytes per bin.
+    pub fn bytes(&self) -> Vec<u64> {
+        self.bins.iter().map(|bin| bin.load(Relaxed)).collect()
+    }
+}
+
+/// Decimal GB/s of `bytes` in `nanoseconds`.
+pub fn gb_s(bytes: u64, nanoseconds: u64) -> f64 {
+    if nanoseconds == 0 { 0.0 } else { bytes as f64 / nanoseconds as f64 }
+}
+
+/// Median GB/s of the bins that lie wholly in `from_ns..to_ns`, times since the start of the stream. `None` if
+/// no bin does.
+pub fn median_gb_s(bins: &[u64], from_ns: u64, to_ns: u64) -> Option<f64> {
+    let first = from_ns.div_ceil(BIN_NS) as usize;
+    let end = ((to_ns / BIN_NS) as usize).min(bins.len());
+    let mut window: Vec<u64> = bins.get(first..end)?.to_vec();
+    window.sort_unstable();
+    window.get(window.len() / 2).map(|&bytes| gb_s(bytes, BIN_NS))
+}
+
+/// Longest time between deliveries, from the end of the warm-up on.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap {
+    counts_from_ns: u64,
+    last_ns: u64,
+    longest_ns: u64,
+}
+
+impl Gap {
+    /// A gap counts for what of it lies after `counts_from_ns`.
+    pub fn new(counts_from_ns: u64) -> Self {
+        Self { counts_from_ns, last_ns: counts_from_ns, longest_ns: 0 }
+    }
+
+    /// Something was delivered at `now_ns`, or the stream ended then.
+    pub fn delivery(&mut self, now_ns: u64) {
+        if now_ns >= self.counts_from_ns {
+            self.longest_ns = self.longest_ns.max(now_ns - self.last_ns);
+            self.last_ns = now_ns;
+        }
+    }
+
+    /// The longest so far.
+    pub fn longest_ns(&self) -> u64 {
+        self.longest_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_and_median() {
+        let line = Timeline::new(1000, 5 * BIN_NS);
+        for (bin, bytes) in [(0, 1), (1, 50), (2, 30), (3, 20), (4, 90)] {
+            line.add(1000 + bin * BIN_NS, bytes * 1_000_000);
+        }
+        line.add(u64::MAX, 7);
+        let bins = line.bytes();
+        assert_eq!(bins[5], 7);
+        assert_eq!(median_gb_s(&bins, BIN_NS, 4 * BIN_NS), Some(3.0));
+        assert_eq!(median_gb_s(&bins, 1, 4 * BIN_NS), Some(3.0));
+        assert_eq!(median_gb_s(&bins, 3 * BIN_NS, 3 * BIN_NS), None);
+        assert_eq!(median_gb_s(&bins, 30 * BIN_NS, 40 * BIN_NS), None);
+    }
+
+    #[test]
+    fn a_gap_that_ends_the_stream_counts() {
+        let mut gap = Gap::new(100);
+        for at in [10, 50, 110, 300, 310, 700] {
+            gap.delivery(at);
+        }
+        assert_eq!(gap.longest_ns(), 390);
+    }
+}
