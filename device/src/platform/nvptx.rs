@@ -1,0 +1,347 @@
+//! The GPU's body of [`Platform`] and of [`Lanes`]: inline PTX, the only assembly of the workspace.
+//!
+//! Why not `core::sync::atomic`: on nvptx its read-modify-writes lower to *relaxed* atomics of *gpu* scope,
+//! whatever ordering was asked for (rust-lang/rust#136480), and it has no word for a scope at all.
+//!
+//! # Scopes
+//! Three parties share memory here: lanes of this GPU, the NIC, and the host's agent. Each access is as wide as
+//! the widest party that takes part in it, and no wider where width costs.
+//!
+//! - **Read-modify-writes are `.sys`.** The agent may own a switch, and then changes ticket, done and ready words
+//!   too: a `.gpu` atomic is not atomic with it. On memory of the GPU itself both scopes run in the L2 at the same
+//!   cost. On a coherent link (C2C) that makes them truly atomic with a CPU. Over PCIe no CPU has an atomic
+//!   read-modify-write on GPU memory, so there the agent owns a switch only while no kernel of this PE runs.
+//! - **Plain word loads and stores are `.sys`**: mailbox, hint and path words are written by the agent while
+//!   kernels run. Loads of either scope bypass the L1 alike; stores of either scope cost the same.
+//! - **Fences are `.gpu` where lanes hand over to lanes and `.sys` where the NIC or the agent is next**, because a
+//!   `.sys` fence waits for writes that left the GPU, about a microsecond. Causality is transitive: lane A's WQE
+//!   stores, `.gpu` release into `ready`, `.gpu` acquire by lane B, B's `.sys` fence: the NIC that sees B's
+//!   doorbell sees A's WQE.
+//!
+//! # Convergence
+//! rustc does not mark inline assembly as convergent, so the optimiser may copy a warp instruction into two
+//! branches. `bar.warp.sync` and `shfl.sync` allow that since sm_70: lanes meet by mask, not by address. It is the
+//! reason why nothing older is supported.
+
+use super::{Lanes, Platform};
+use core::arch::asm;
+use shunt_layout::mlx5::wqe::Wqebb;
+
+/// Device code on a GPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gpu;
+
+/// How long `relax` lets a lane sleep: short against a round trip of 2 us, long against one poll.
+const RELAX_NS: u32 = 64;
+
+// SAFETY (all blocks below): `Platform`'s contract puts validity, alignment and atomic-only sharing on the
+// caller, which is device code working on a state that `Device::attach` checked. All addresses are of the global
+// state space: memory of this GPU, of a peer, of the host, or a NIC's register page, mapped by the host.
+#[allow(clippy::undocumented_unsafe_blocks)]
+impl Platform for Gpu {
+    /// One clock for all SMs, in steps of 32 ns to 1 us by model; never goes back.
+    #[inline(always)]
+    fn now_ns(self) -> u64 {
+        let now;
+        unsafe { asm!("mov.u64 {}, %globaltimer;", out(reg64) now, options(nostack)) };
+        now
+    }
+
+    #[inline(always)]
+    fn relax(self) {
+        unsafe { asm!("nanosleep.u32 {};", in(reg32) RELAX_NS, options(nostack)) };
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, address: *const u64) -> u64 {
+        let value;
+        unsafe {
+            asm!("ld.relaxed.sys.global.b64 {}, [{}];", out(reg64) value, in(reg64) address, options(nostack))
+        };
+        value
+    }
+
+    #[inline(always)]
+    unsafe fn load_acquire(self, address: *const u64) -> u64 {
+        let value;
+        // An acquire never waits for stores, only forgets what the L1 holds: `.sys` costs no more than `.gpu`.
+        unsafe {
+            asm!("ld.acquire.sys.global.b64 {}, [{}];", out(reg64) value, in(reg64) address, options(nostack))
+        };
+        value
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, address: *mut u64, value: u64) {
+        unsafe {
+            asm!("st.relaxed.sys.global.b64 [{}], {};", in(reg64) address, in(reg64) value, options(nostack))
+        };
+    }
+
+    #[inline(always)]
+    unsafe fn store_release(self, address: *mut u64, value: u64) {
+        // Requests to the agent and the steps of a switch: the reader may be the host. Not on the no-fault path.
+        unsafe {
+            asm!("st.release.sys.global.b64 [{}], {};", in(reg64) address, in(reg64) value, options(nostack))
+        };
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_add(self, address: *mut u64, value: u64) -> u64 {
+        let old;
+        unsafe {
+            asm!("atom.acq_rel.sys.global.add.u64 {}, [{}], {};",
+                 out(reg64) old, in(reg64) address, in(reg64) value, options(nostack))
+        };
+        old
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_or(self, address: *mut u64, value: u64) -> u64 {
+        let old;
+        unsafe {
+            asm!("atom.acq_rel.sys.global.or.b64 {}, [{}], {};",
+                 out(reg64) old, in(reg64) address, in(reg64) value, options(nostack))
+        };
+        old
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_and(self, address: *mut u64, value: u64) -> u64 {
+        let old;
+        unsafe {
+            asm!("atom.acq_rel.sys.global.and.b64 {}, [{}], {};",
+                 out(reg64) old, in(reg64) address, in(reg64) value, options(nostack))
+        };
+        old
+    }
+
+    #[inline(always)]
+    unsafe fn compare_swap(self, address: *mut u64, expected: u64, new: u64) -> u64 {
+        let old;
+        unsafe {
+            asm!("atom.acq_rel.sys.global.cas.b64 {}, [{}], {}, {};",
+                 out(reg64) old, in(reg64) address, in(reg64) expected, in(reg64) new, options(nostack))
+        };
+        old
+    }
+
+    #[inline(always)]
+    unsafe fn try_lock(self, address: *mut u32) -> bool {
+        let old: u32;
+        // `.sys`, since a switcher on the host takes the post lock as well. Acquire only: nothing is handed over.
+        unsafe {
+            asm!("atom.acquire.sys.global.cas.b32 {}, [{}], 0, 1;",
+                 out(reg32) old, in(reg64) address, options(nostack))
+        };
+        old == 0
+    }
+
+    #[inline(always)]
+    unsafe fn unlock(self, address: *mut u32) {
+        // `.gpu`: the next holder on the no-fault path is a lane. A host switcher takes the lock when the channel
+        // is closed and settled, and orders itself behind that by the words it read to know so.
+        unsafe { asm!("st.release.gpu.global.b32 [{}], 0;", in(reg64) address, options(nostack)) };
+    }
+
+    #[inline(always)]
+    unsafe fn load32(self, address: *const u32) -> u32 {
+        let value;
+        unsafe {
+            asm!("ld.acquire.sys.global.b32 {}, [{}];", out(reg32) value, in(reg64) address, options(nostack))
+        };
+        value
+    }
+
+    #[inline(always)]
+    unsafe fn store32(self, address: *mut u32, value: u32) {
+        unsafe {
+            asm!("st.release.sys.global.b32 [{}], {};", in(reg64) address, in(reg32) value, options(nostack))
+        };
+    }
+
+    #[inline(always)]
+    unsafe fn load_cqe(self, address: *const u32) -> u32 {
+        let value;
+        // Relaxed: most polls find nothing new; `cqe_before_data` orders the one that does.
+        unsafe {
+            asm!("ld.relaxed.sys.global.b32 {}, [{}];", out(reg32) value, in(reg64) address, options(nostack))
+        };
+        value
+    }
+
+    #[inline(always)]
+    unsafe fn load_key(self, address: *const u32) -> u32 {
+        let value;
+        // The read-only path keeps keys in the L1. Correct because tables do not change while kernels run, and
+        // `pure` because of that too: two reads of one key may be one.
+        unsafe {
+            asm!("ld.global.nc.b32 {}, [{}];",
+                 out(reg32) value, in(reg64) address, options(pure, readonly, nostack))
+        };
+        value
+    }
+
+    #[inline(always)]
+    unsafe fn load_wqe(self, address: *const Wqebb) -> Wqebb {
+        let segments = address.cast::<[u32; 4]>();
+        let [a, b, c, d] = unsafe {
+            [
+                load_segment(segments),
+                load_segment(segments.add(1)),
+                load_segment(segments.add(2)),
+                load_segment(segments.add(3)),
+            ]
+        };
+        Wqebb([
+            a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3],
+        ])
+    }
+
+    #[inline(always)]
+    unsafe fn store_segment(self, address: *mut u32, segment: [u32; 4]) {
+        let [a, b, c, d] = segment;
+        // One 16-byte store a segment. No L1 allocation: the NIC is the next reader. `relaxed` and not weak, since
+        // a journal reader may look at a slot of another lane at any time.
+        unsafe {
+            asm!("st.relaxed.sys.global.L1::no_allocate.v4.b32 [{}], {{{}, {}, {}, {}}};",
+                 in(reg64) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack))
+        };
+    }
+
+    #[inline(always)]
+    fn wqes_before_publish(self) {
+        // The reader of `ready` that acts on it is the lane that rings.
+        unsafe { asm!("fence.acq_rel.gpu;", options(nostack)) };
+    }
+
+    #[inline(always)]
+    fn published_before_ring(self) {
+        // Acquires what other lanes published, and puts it before the doorbell record in the NIC's eyes: a NIC may
+        // read the record at any time, also before its register is written.
+        unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
+    }
+
+    #[inline(always)]
+    unsafe fn store_doorbell_record(self, address: *mut u32, value: u32) {
+        unsafe {
+            asm!("st.relaxed.sys.global.b32 [{}], {};", in(reg64) address, in(reg32) value, options(nostack))
+        };
+    }
+
+    #[inline(always)]
+    fn record_before_register(self) {
+        unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
+    }
+
+    #[inline(always)]
+    unsafe fn store_register(self, address: *mut u64, value: u64) {
+        // `.mmio`: performed exactly once, never merged or split, at the NIC and not in a cache.
+        unsafe {
+            asm!("st.mmio.relaxed.sys.global.b64 [{}], {};", in(reg64) address, in(reg64) value, options(nostack))
+        };
+    }
+
+    #[inline(always)]
+    fn cqe_before_data(self) {
+        unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
+    }
+
+    #[inline(always)]
+    fn announce_before_recheck(self) {
+        // Store to one word, then load of another, against an agent that does the same the other way round: only
+        // a sequentially consistent fence keeps one of the two from missing the other.
+        unsafe { asm!("fence.sc.sys;", options(nostack)) };
+    }
+}
+
+/// Four words of a WQE, as they lie in memory.
+///
+/// # Safety
+/// As [`Platform`]'s methods; 16-byte aligned.
+#[inline(always)]
+unsafe fn load_segment(address: *const [u32; 4]) -> [u32; 4] {
+    let (a, b, c, d);
+    // SAFETY: forwarded to the caller. Relaxed, because weak loads might be served by a stale L1 line.
+    unsafe {
+        asm!("ld.relaxed.sys.global.v4.b32 {{{}, {}, {}, {}}}, [{}];",
+             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) address, options(nostack))
+    };
+    [a, b, c, d]
+}
+
+/// The 32 lanes of a warp. Every lane of the warp calls, none has exited.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Warp;
+
+/// Lanes of a warp.
+pub const WARP_LANES: u32 = 32;
+
+#[inline(always)]
+fn shuffle(value: u32, from: u32) -> u32 {
+    let out;
+    // SAFETY: registers only. All lanes of the mask take part, which is what `Warp` promises.
+    unsafe {
+        asm!("shfl.sync.idx.b32 {}, {}, {}, 31, 0xffffffff;",
+             out(reg32) out, in(reg32) value, in(reg32) from, options(nostack))
+    };
+    out
+}
+
+impl Lanes for Warp {
+    #[inline(always)]
+    fn rank(self) -> u32 {
+        let lane;
+        // SAFETY: reads a special register that never changes for a lane.
+        unsafe { asm!("mov.u32 {}, %laneid;", out(reg32) lane, options(pure, nomem, nostack)) };
+        lane
+    }
+
+    #[inline(always)]
+    fn size(self) -> u32 {
+        WARP_LANES
+    }
+
+    #[inline(always)]
+    fn sync(self) {
+        // SAFETY: a barrier among the lanes of this warp, all of which call. It orders their memory accesses too.
+        unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
+    }
+
+    #[inline(always)]
+    fn broadcast(self, value: u64, from: u32) -> u64 {
+        let (low, high) = (shuffle(value as u32, from), shuffle((value >> 32) as u32, from));
+        u64::from(high) << 32 | u64::from(low)
+    }
+}
+
+/// Position of this thread in the grid: (block, thread), first dimension only.
+#[inline(always)]
+pub fn grid_position() -> (u32, u32) {
+    let (block, thread);
+    // SAFETY: reads special registers that never change for a thread.
+    unsafe {
+        asm!("mov.u32 {}, %ctaid.x;", out(reg32) block, options(pure, nomem, nostack));
+        asm!("mov.u32 {}, %tid.x;", out(reg32) thread, options(pure, nomem, nostack));
+    }
+    (block, thread)
+}
+
+/// Threads in a block, first dimension.
+#[inline(always)]
+pub fn block_threads() -> u32 {
+    let threads;
+    // SAFETY: reads a special register that never changes.
+    unsafe { asm!("mov.u32 {}, %ntid.x;", out(reg32) threads, options(pure, nomem, nostack)) };
+    threads
+}
+
+/// Ends the kernel with an error. `code` is left where a debugger finds it: the register of the last instruction.
+#[inline(always)]
+pub fn trap(code: u32) -> ! {
+    // SAFETY: `trap` does not return; the move before it only loads a register.
+    unsafe {
+        asm!("{{ .reg .b32 %shunt_trap; mov.b32 %shunt_trap, {}; trap; }}", in(reg32) code,
+             options(noreturn, nostack))
+    }
+}
