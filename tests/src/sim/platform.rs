@@ -1,0 +1,123 @@
+//! Device code's platform in the simulator: every access to memory may be where another warp gets in between.
+
+use std::cell::Cell;
+
+use shunt_device::platform::Platform;
+use shunt_device::platform::host::Host;
+use shunt_layout::mlx5::wqe::Wqebb;
+
+use super::SimWorld;
+
+/// When device code is stopped between two of its instructions.
+#[derive(Debug, Default)]
+pub struct Interference {
+    /// Give way before one access in this many, for a time drawn from the seed; 0: never.
+    pub one_in: Cell<u64>,
+    /// Stop once before access number `.0`, for `.1` nanoseconds.
+    pub stop: Cell<Option<(u64, u64)>>,
+    /// Accesses so far.
+    pub accesses: Cell<u64>,
+}
+
+impl Interference {
+    /// Gives way before one access in `one_in`.
+    pub fn random(one_in: u64) -> Self {
+        Self { one_in: Cell::new(one_in), ..Self::default() }
+    }
+
+    /// Stops once, before access `number`, for `ns`.
+    pub fn stop_at(number: u64, ns: u64) -> Self {
+        Self { stop: Cell::new(Some((number, ns))), ..Self::default() }
+    }
+}
+
+/// [`Host`] in a [`SimWorld`], with [`Interference`].
+#[derive(Clone, Copy)]
+pub struct SimPlatform<'w> {
+    host: Host<'w>,
+    world: &'w SimWorld,
+    interference: &'w Interference,
+}
+
+impl<'w> SimPlatform<'w> {
+    /// Device code that lives in `world` and is disturbed as `interference` says.
+    pub fn new(world: &'w SimWorld, interference: &'w Interference) -> Self {
+        Self { host: Host::new(world), world, interference }
+    }
+
+    fn point(self) {
+        let number = self.interference.accesses.get();
+        self.interference.accesses.set(number + 1);
+        if let Some((at, ns)) = self.interference.stop.get()
+            && at == number
+        {
+            self.interference.stop.set(None);
+            self.world.sleep(ns);
+        }
+        let one_in = self.interference.one_in.get();
+        if one_in != 0 && self.world.draw(one_in) == 0 {
+            // Mostly a few instructions of somebody else, sometimes a long absence.
+            let ns = match self.world.draw(64) {
+                0 => self.world.draw(200_000),
+                1..=7 => self.world.draw(10_000),
+                _ => self.world.draw(500),
+            };
+            self.world.sleep(ns);
+        }
+    }
+}
+
+/// Methods that are their host's, after a point where others may get in.
+macro_rules! forward {
+    ($(unsafe fn $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $(unsafe fn $name(self, $($arg: $type),*) $(-> $result)? {
+            self.point();
+            // SAFETY: the same contract, forwarded to the caller.
+            unsafe { self.host.$name($($arg),*) }
+        })*
+    };
+}
+
+impl Platform for SimPlatform<'_> {
+    fn now_ns(self) -> u64 {
+        self.host.now_ns()
+    }
+    fn relax(self) {
+        self.host.relax();
+    }
+    forward! {
+        unsafe fn load(address: *const u64) -> u64;
+        unsafe fn load_acquire(address: *const u64) -> u64;
+        unsafe fn store(address: *mut u64, value: u64);
+        unsafe fn store_release(address: *mut u64, value: u64);
+        unsafe fn fetch_add(address: *mut u64, value: u64) -> u64;
+        unsafe fn fetch_or(address: *mut u64, value: u64) -> u64;
+        unsafe fn fetch_and(address: *mut u64, value: u64) -> u64;
+        unsafe fn compare_swap(address: *mut u64, expected: u64, new: u64) -> u64;
+        unsafe fn try_lock(address: *mut u32) -> bool;
+        unsafe fn unlock(address: *mut u32);
+        unsafe fn load32(address: *const u32) -> u32;
+        unsafe fn store32(address: *mut u32, value: u32);
+        unsafe fn load_cqe(address: *const u32) -> u32;
+        unsafe fn load_key(address: *const u32) -> u32;
+        unsafe fn load_wqe(address: *const Wqebb) -> Wqebb;
+        unsafe fn store_segment(address: *mut u32, segment: [u32; 4]);
+        unsafe fn store_doorbell_record(address: *mut u32, value: u32);
+        unsafe fn store_register(address: *mut u64, value: u64);
+    }
+    fn wqes_before_publish(self) {
+        self.host.wqes_before_publish();
+    }
+    fn published_before_ring(self) {
+        self.host.published_before_ring();
+    }
+    fn record_before_register(self) {
+        self.host.record_before_register();
+    }
+    fn cqe_before_data(self) {
+        self.host.cqe_before_data();
+    }
+    fn announce_before_recheck(self) {
+        self.host.announce_before_recheck();
+    }
+}
