@@ -1,5 +1,33 @@
-//! Shunt's device code: puts, signals, timed completion checks and the switch.
+//! Shunt's device code: puts, signals, timed completion checks and the switch, one source for nvptx64 and the host.
+//!
+//! Five nouns: a [`Device`] is the state the host uploaded; a [`Channel`] is an ordered stream to one peer; a
+//! [`Ticket`] names an operation on it for ever; a [`Deadline`] ends every wait; a [`Fault`] says what went wrong.
+//!
+//! A channel outlives its paths. Every wait of a channel notices failures and carries the switch on, so there is no
+//! call to "fail over": `quiet`, `wait`, a full ring and `wait_until_ge` do it.
 #![no_std]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx, abi_ptx))]
 
+#[cfg(test)]
+extern crate std;
+
+mod access;
+mod channel;
+mod complete;
+pub mod cut;
+pub mod health;
+pub mod journal;
+mod patience;
 pub mod platform;
+mod post;
+pub mod ring;
+mod switch;
+mod types;
+mod wait;
+pub mod wqe_write;
+
+pub use access::{Channel, Device};
+pub use patience::Patience;
+pub use platform::{Lanes, Platform, Solo};
+pub use types::{AbiMismatch, CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Ticket};
+pub use wait::Rounds;

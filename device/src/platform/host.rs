@@ -80,7 +80,8 @@ impl Platform for Host<'_> {
         unsafe { word64(address).fetch_and(value, Ordering::AcqRel) }
     }
     unsafe fn compare_swap(self, address: *mut u64, expected: u64, new: u64) -> u64 {
-        match unsafe { word64(address).compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire) } {
+        match unsafe { word64(address).compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire) }
+        {
             Ok(old) | Err(old) => old,
         }
     }

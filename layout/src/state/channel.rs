@@ -91,8 +91,12 @@ pub struct Switch {
     pub failovers: u64,
     /// Generations opened by a switch-back.
     pub switchbacks: u64,
+    /// Why the channel is dead: a fault kind of the device API, 0 while it lives.
+    pub fault: u32,
+    /// Bit per slot: tried in this switch and found unusable, though the agent has not said so yet.
+    pub excluded: u32,
     /// Unused, zero.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 4],
 }
 
 /// One channel. Lines are apart by writer; a put touches `ticket`, `done`, `ready`, `posted`, `post_lock`.

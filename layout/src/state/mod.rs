@@ -68,8 +68,8 @@ pub struct DeviceState {
     pub log2_chunk: u32,
     /// Chunks of the symmetric heap.
     pub chunks: u32,
-    /// Unused, zero.
-    pub reserved: u32,
+    /// log2 of every ring's depth, send and completion queues alike.
+    pub log_depth: u32,
     /// First address of this PE's symmetric heap.
     pub heap_base: u64,
     /// Its length in bytes; equal on all PEs.

@@ -1,0 +1,321 @@
+//! Where the words of a device state are. The only file that turns the state's addresses into pointers.
+
+use crate::platform::Platform;
+use crate::types::{AbiMismatch, HeapOffset};
+use core::ptr::addr_of_mut;
+use shunt_layout::mlx5::cqe::{CQE_BYTES, Tail};
+use shunt_layout::mlx5::wqe::Wqebb;
+use shunt_layout::state::{
+    self, DeviceState, HintWord, MAGIC, Mailbox, PathIdentity, PathRow, PathState, ReadyWord, Step,
+    SwitchRecord, Word,
+};
+
+/// A device state, checked once.
+#[derive(Clone, Copy)]
+pub struct Device<'s, P> {
+    pub(crate) state: &'s DeviceState,
+    pub(crate) platform: P,
+}
+
+/// One ordered stream to one peer.
+#[derive(Clone, Copy)]
+pub struct Channel<'s, P> {
+    pub(crate) device: Device<'s, P>,
+    /// Row of the channel table.
+    pub(crate) row: u32,
+}
+
+/// What a post reads of a path: one cache line.
+#[derive(Clone, Copy)]
+pub(crate) struct PathView {
+    pub send_queue: u64,
+    pub completion_queue: u64,
+    pub doorbell_record: u64,
+    pub doorbell_register: u64,
+    pub base: u64,
+    pub qpn_shifted: u32,
+    pub log_depth: u32,
+    pub local_rail: u32,
+    pub remote_rail: u32,
+}
+
+impl<'s, P: Platform> Device<'s, P> {
+    /// Checks that `state` is a device state of this version.
+    ///
+    /// # Safety
+    /// `state` was written by the host's upload, every table it names is mapped here, all of it outlives `'s`, and
+    /// nobody writes the root while `'s` lasts.
+    ///
+    /// # Errors
+    /// [`AbiMismatch`] with what was met instead.
+    #[inline(always)]
+    pub unsafe fn attach(state: *const DeviceState, platform: P) -> Result<Self, AbiMismatch> {
+        // SAFETY: the caller vouches for the pointer.
+        let state = unsafe { &*state };
+        if state.magic != MAGIC
+            || state.abi_version != shunt_layout::ABI_VERSION
+            || state.bytes as usize != size_of::<DeviceState>()
+        {
+            return Err(AbiMismatch {
+                magic: state.magic,
+                abi_version: state.abi_version,
+                bytes: state.bytes,
+            });
+        }
+        Ok(Self { state, platform })
+    }
+
+    /// The channel `index` (modulo the channels there are) to `peer`.
+    #[inline(always)]
+    pub fn channel(self, peer: u32, index: u32) -> Channel<'s, P> {
+        let per_pe = self.state.channels_per_pe;
+        Channel { device: self, row: peer * per_pe + index % per_pe }
+    }
+
+    /// This PE's number.
+    #[inline(always)]
+    pub fn my_pe(self) -> u32 {
+        self.state.my_pe
+    }
+
+    /// PEs of the job.
+    #[inline(always)]
+    pub fn pe_count(self) -> u32 {
+        self.state.pe_count
+    }
+
+    /// Now, in nanoseconds.
+    #[inline(always)]
+    pub fn now_ns(self) -> u64 {
+        self.platform.now_ns()
+    }
+
+    /// The address of a heap offset in this PE's memory.
+    #[inline(always)]
+    pub fn local_address(self, at: HeapOffset) -> u64 {
+        self.state.heap_base + at.0
+    }
+
+    /// One word of the heap, acquire: what a NIC placed before it is visible.
+    #[inline(always)]
+    pub fn load(self, at: HeapOffset) -> u64 {
+        // SAFETY: callers pass aligned offsets inside the heap (checked by the public waits).
+        unsafe { self.platform.load_acquire(self.local_address(at) as *const u64) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn heap_contains(self, at: HeapOffset, bytes: u64) -> bool {
+        at.0 <= self.state.heap_bytes && bytes <= self.state.heap_bytes - at.0
+    }
+
+    #[inline(always)]
+    pub(crate) fn peer_heap(self, peer: u32) -> u64 {
+        // SAFETY: `peer_heap` has a word for each PE (upload).
+        unsafe { self.platform.load((self.state.peer_heap as *const u64).add(peer as usize)) }
+    }
+
+    /// The lkey of a heap offset on a local rail, big-endian.
+    #[inline(always)]
+    pub(crate) fn lkey(self, rail: u32, at: u64) -> u32 {
+        let chunk = (at >> self.state.log2_chunk) as u32;
+        let row = rail * self.state.chunks + chunk;
+        // SAFETY: the offset was checked against the heap, so its chunk is a column; rails come from path rows.
+        unsafe { self.platform.load_key((self.state.lkeys as *const u32).add(row as usize)) }
+    }
+
+    /// The rkey of a heap offset of `peer` on that peer's rail, big-endian.
+    #[inline(always)]
+    pub(crate) fn rkey(self, peer: u32, rail: u32, at: u64) -> u32 {
+        let chunk = (at >> self.state.log2_chunk) as u32;
+        let row = (peer * self.state.rails + rail) * self.state.chunks + chunk;
+        // SAFETY: as for `lkey`.
+        unsafe { self.platform.load_key((self.state.rkeys as *const u32).add(row as usize)) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn scratch_lkey(self, rail: u32) -> u32 {
+        // SAFETY: one key a rail (upload).
+        unsafe { self.platform.load_key((self.state.scratch_lkeys as *const u32).add(rail as usize)) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn hint(self, pe: Option<u32>, rail: u32) -> HintWord {
+        let index = state::hint_index(self.state.rails, pe, rail);
+        // SAFETY: the hint table has a row for this PE and for each peer, a word a rail (upload).
+        HintWord(unsafe { self.platform.load_acquire((self.state.hints as *const u64).add(index as usize)) })
+    }
+}
+
+impl<P: Platform> Channel<'_, P> {
+    #[inline(always)]
+    pub(crate) fn platform(self) -> P {
+        self.device.platform
+    }
+
+    #[inline(always)]
+    pub(crate) fn words(self) -> *mut state::Channel {
+        // SAFETY: `row` is below the channel count: `Device::channel` composed it.
+        unsafe { (self.device.state.channels as *mut state::Channel).add(self.row as usize) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn path(self, slot: u32) -> *mut PathRow {
+        let row = self.row * self.device.state.slots + slot;
+        // SAFETY: slots come from ticket words, which hold only slots below the count.
+        unsafe { (self.device.state.paths as *mut PathRow).add(row as usize) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn mailbox(self) -> *mut Mailbox {
+        // SAFETY: one mailbox a channel (upload).
+        unsafe { (self.device.state.mailboxes as *mut Mailbox).add(self.row as usize) }
+    }
+
+    /// The peer at the other end.
+    #[inline(always)]
+    pub fn peer(self) -> u32 {
+        self.row / self.device.state.channels_per_pe
+    }
+
+    /// The channel's index at its peer.
+    #[inline(always)]
+    pub fn index(self) -> u32 {
+        self.row % self.device.state.channels_per_pe
+    }
+
+    #[inline(always)]
+    pub(crate) fn ticket_word(self) -> *mut u64 {
+        // SAFETY: a field of a valid channel; no reference is made.
+        unsafe { addr_of_mut!((*self.words()).ticket) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn done_word(self) -> *mut u64 {
+        // SAFETY: as above.
+        unsafe { addr_of_mut!((*self.words()).done) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn ready_word(self) -> *mut u64 {
+        // SAFETY: as above.
+        unsafe { addr_of_mut!((*self.words()).ready) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn load_ticket(self) -> Word {
+        // SAFETY: a channel word.
+        Word(unsafe { self.platform().load_acquire(self.ticket_word()) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn load_done(self) -> Word {
+        // SAFETY: a channel word.
+        Word(unsafe { self.platform().load_acquire(self.done_word()) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn load_ready(self) -> ReadyWord {
+        // SAFETY: a channel word.
+        ReadyWord(unsafe { self.platform().load_acquire(self.ready_word()) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn load_step(self) -> Step {
+        // SAFETY: a field of a valid channel.
+        Step::from_raw(unsafe { self.platform().load32(addr_of_mut!((*self.words()).switch.step)) })
+    }
+
+    /// The hot line of a path.
+    #[inline(always)]
+    pub(crate) fn view(self, slot: u32) -> PathView {
+        let (row, p) = (self.path(slot), self.platform());
+        // SAFETY: fields of a valid row. They change only while no one may use the path (agent, before `Ready`)
+        // or under the switch (`base`), and a reader of the wrong moment loses its compare-and-swap.
+        unsafe {
+            PathView {
+                send_queue: p.load(addr_of_mut!((*row).send_queue)),
+                completion_queue: p.load(addr_of_mut!((*row).completion_queue)),
+                doorbell_record: p.load(addr_of_mut!((*row).doorbell_record)),
+                doorbell_register: p.load(addr_of_mut!((*row).doorbell_register)),
+                base: p.load(addr_of_mut!((*row).base)),
+                qpn_shifted: p.load_key(addr_of_mut!((*row).qpn_shifted)),
+                log_depth: p.load_key(addr_of_mut!((*row).log_depth)),
+                local_rail: p.load_key(addr_of_mut!((*row).local_rail)),
+                remote_rail: p.load_key(addr_of_mut!((*row).remote_rail)),
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn path_state(self, slot: u32) -> PathState {
+        // SAFETY: a field of a valid row.
+        PathState::from_raw(unsafe { self.platform().load32(addr_of_mut!((*self.path(slot)).state)) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn incarnation(self, slot: u32) -> u32 {
+        // SAFETY: a field of a valid row.
+        unsafe { self.platform().load32(addr_of_mut!((*self.path(slot)).incarnation)) }
+    }
+
+    /// The last word of the CQE of a physical index, if that CQE was written.
+    #[inline(always)]
+    pub(crate) fn tail(self, view: &PathView, physical: u64) -> Option<Tail> {
+        let at = view.completion_queue + crate::ring::position(physical, view.log_depth) * CQE_BYTES as u64;
+        let word = (at + shunt_layout::mlx5::cqe::TAIL_OFFSET as u64) as *const u32;
+        // SAFETY: inside the path's completion queue, which is as deep as its send queue.
+        let tail = Tail::from_memory(unsafe { self.platform().load_cqe(word) });
+        // Every WQE is signalled, so CQE n is that of WQE n; the counter says so a second time.
+        if tail.belongs_to(physical, view.log_depth) && tail.wqe_counter == physical as u16 {
+            Some(tail)
+        } else {
+            None
+        }
+    }
+
+    /// Syndrome and vendor syndrome of an error CQE: low byte, next byte.
+    #[inline(always)]
+    pub(crate) fn syndrome(self, view: &PathView, physical: u64) -> u32 {
+        let at = view.completion_queue + crate::ring::position(physical, view.log_depth) * CQE_BYTES as u64;
+        let word = (at + shunt_layout::mlx5::cqe::SYNDROME_WORD_OFFSET as u64) as *const u32;
+        // SAFETY: as for `tail`; the body was written before the tail that the caller saw.
+        let word = u32::from_be(unsafe { self.platform().load_cqe(word) });
+        (word & 0xff) | (word & 0xff00)
+    }
+
+    /// The block of a physical index.
+    #[inline(always)]
+    pub(crate) fn block(self, view: &PathView, physical: u64) -> *mut Wqebb {
+        (view.send_queue + crate::ring::position(physical, view.log_depth) * 64) as *mut Wqebb
+    }
+
+    /// The scratch word `number` of this channel.
+    #[inline(always)]
+    pub(crate) fn scratch(self, number: u64) -> *mut u64 {
+        let per = self.device.state.scratch_per_channel as u64;
+        (self.device.state.scratch + (self.row as u64 * per + number) * 8) as *mut u64
+    }
+
+    /// The record `number` of the ring.
+    #[inline(always)]
+    pub(crate) fn record(self, number: u64) -> *mut SwitchRecord {
+        let at = number % state::RECORDS as u64;
+        (self.device.state.records as *mut SwitchRecord).wrapping_add(at as usize)
+    }
+
+    /// Copies who is at the ends of a path into a record.
+    #[inline(always)]
+    pub(crate) fn copy_identity(self, slot: u32, to: *mut PathIdentity) {
+        let (from, to) = (self.path(slot), to.cast::<u64>());
+        let mut i = 0;
+        while i < size_of::<PathIdentity>() / 8 {
+            // SAFETY: an identity is a whole number of aligned words in both structures; the record is this call's.
+            unsafe {
+                let from = addr_of_mut!((*from).identity).cast::<u64>().add(i);
+                self.platform().store(to.add(i), self.platform().load(from));
+            }
+            i += 1;
+        }
+    }
+}
+const _: () = assert!(size_of::<PathIdentity>().is_multiple_of(8) && align_of::<PathRow>() >= 8);

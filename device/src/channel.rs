@@ -1,0 +1,321 @@
+//! The public calls of a channel: argument checks and the order of things, no bit work.
+//!
+//! Collective over `lanes`: every lane passes the same arguments and gets the same answer. The leader is lane 0.
+
+use crate::access::{Channel, PathView};
+use crate::patience::Patience;
+use crate::platform::{Lanes, Platform};
+use crate::types::{CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Ticket};
+use crate::wqe_write::{self, Place, Segments};
+use shunt_layout::state::Word;
+
+/// What the leader broadcasts instead of a word when there is none: no path has this slot and generation and
+/// every index bit set.
+const NO_WORD: u64 = u64::MAX;
+
+/// What follows the put of a group.
+#[derive(Clone, Copy)]
+enum Tail {
+    Nothing,
+    Signal { at: HeapOffset, value: u64 },
+}
+
+/// One piece of a put: a run of bytes inside one key chunk at both ends.
+#[derive(Clone, Copy)]
+struct Piece {
+    dst: u64,
+    src: u64,
+    bytes: u64,
+}
+
+impl<P: Platform> Channel<'_, P> {
+    /// Writes `put.bytes` to the peer. The buffer belongs to the library until a wait on the ticket returns.
+    ///
+    /// # Errors
+    /// `BadAddress` before anything was posted; `PeerLost` and its like when the channel is dead.
+    #[inline(always)]
+    pub fn put_nbi<L: Lanes>(self, lanes: L, put: Put) -> Result<Ticket, Fault> {
+        self.post(lanes, put, Tail::Nothing)
+    }
+
+    /// A put and, behind it on the same stream, a kind 1 signal: `signal` takes the absolute `value`.
+    ///
+    /// The word must have this channel as its only writer and must never decrease. Whoever sees the value sees
+    /// the put. Answers with the signal's ticket.
+    ///
+    /// # Errors
+    /// As [`put_nbi`](Self::put_nbi).
+    #[inline(always)]
+    pub fn put_signal_nbi<L: Lanes>(
+        self,
+        lanes: L,
+        put: Put,
+        signal: HeapOffset,
+        value: u64,
+    ) -> Result<Ticket, Fault> {
+        self.post(lanes, put, Tail::Signal { at: signal, value })
+    }
+
+    /// A kind 1 signal alone: covers every earlier put of this channel.
+    ///
+    /// # Errors
+    /// As [`put_nbi`](Self::put_nbi).
+    #[inline(always)]
+    pub fn signal_set_nbi<L: Lanes>(self, lanes: L, signal: HeapOffset, value: u64) -> Result<Ticket, Fault> {
+        if !self.word_fits(signal) {
+            return Err(self.fault(FaultKind::BadAddress));
+        }
+        self.post_inline(lanes, signal, value, 8, true)
+    }
+
+    /// Writes the low `bytes` (1 to 8) of `value`, carried in the WQE itself.
+    ///
+    /// # Errors
+    /// As [`put_nbi`](Self::put_nbi).
+    #[inline(always)]
+    pub fn p_nbi<L: Lanes>(self, lanes: L, dst: HeapOffset, value: u64, bytes: u32) -> Result<Ticket, Fault> {
+        if bytes == 0
+            || bytes > 8
+            || !self.device.heap_contains(dst, bytes as u64)
+            || self.crosses_chunk(dst.0, bytes as u64)
+        {
+            return Err(self.fault(FaultKind::BadAddress));
+        }
+        self.post_inline(lanes, dst, value, bytes, false)
+    }
+
+    /// One look at a ticket; never waits.
+    #[inline(always)]
+    pub fn check(self, ticket: Ticket, deadline: Deadline) -> CqCheck {
+        if self.is_done(ticket) {
+            return CqCheck::Done;
+        }
+        let now = self.platform().now_ns();
+        match self.attend(&mut Patience::new(now)) {
+            _ if self.load_done().index() > ticket.0 => CqCheck::Done,
+            Err(fault) => CqCheck::Failed(fault),
+            Ok(()) if now > deadline.at_ns => CqCheck::Overdue(self.fault(FaultKind::Overdue)),
+            Ok(()) => CqCheck::Pending,
+        }
+    }
+
+    /// Waits until `ticket` is done.
+    ///
+    /// # Errors
+    /// `Overdue` when the deadline passes (the operation goes on); a fault of the channel when it is dead.
+    #[inline(always)]
+    pub fn wait<L: Lanes>(self, lanes: L, ticket: Ticket, deadline: Deadline) -> Result<(), Fault> {
+        let mut code = 0;
+        if lanes.rank() == 0 {
+            code = match self.wait_alone(ticket, deadline) {
+                Ok(()) => 0,
+                Err(fault) => fault.kind as u64,
+            };
+        }
+        match lanes.broadcast(code, 0) {
+            0 => Ok(()),
+            code if code == FaultKind::Overdue as u64 => Err(self.fault(FaultKind::Overdue)),
+            _ => Err(self.dead_fault()),
+        }
+    }
+
+    /// Waits until everything published on this channel before the call is done.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    #[inline(always)]
+    pub fn quiet<L: Lanes>(self, lanes: L, deadline: Deadline) -> Result<(), Fault> {
+        // Each lane reads for itself; the leader's reading counts.
+        let published = lanes.broadcast(self.load_ready().index(), 0);
+        if published == 0 {
+            return Ok(());
+        }
+        self.wait(lanes, Ticket(published - 1), deadline)
+    }
+
+    fn wait_alone(self, ticket: Ticket, deadline: Deadline) -> Result<(), Fault> {
+        if self.is_done(ticket) {
+            return Ok(());
+        }
+        let mut patience = Patience::new(self.platform().now_ns());
+        loop {
+            let attended = self.attend(&mut patience);
+            if self.is_done(ticket) {
+                return Ok(());
+            }
+            attended?;
+            if self.platform().now_ns() > deadline.at_ns {
+                return Err(self.fault(FaultKind::Overdue));
+            }
+            self.platform().relax();
+        }
+    }
+
+    #[inline(always)]
+    fn post<L: Lanes>(self, lanes: L, put: Put, tail: Tail) -> Result<Ticket, Fault> {
+        let tails = match tail {
+            Tail::Nothing => 0,
+            Tail::Signal { at, .. } if self.word_fits(at) => 1,
+            Tail::Signal { .. } => return Err(self.fault(FaultKind::BadAddress)),
+        };
+        if !self.device.heap_contains(put.dst, put.bytes) || !self.device.heap_contains(put.src, put.bytes) {
+            return Err(self.fault(FaultKind::BadAddress));
+        }
+        let pieces = self.pieces(put);
+        let count = pieces + tails;
+        if count > self.depth() {
+            return Err(self.fault(FaultKind::BadAddress));
+        }
+        let word = self.enter_group(lanes, count)?;
+        let view = self.view(word.slot());
+        let first = word.index().wrapping_sub(view.base);
+        let mut number = lanes.rank() as u64;
+        while number < count {
+            let place = Place { index: first.wrapping_add(number), qpn_shifted: view.qpn_shifted };
+            let wqe = match tail {
+                Tail::Signal { at, value } if number == pieces => self.signal_wqe(&view, place, at, value),
+                _ => self.piece_wqe(&view, place, self.piece(put, number)),
+            };
+            self.write_wqe(&view, place.index, &wqe);
+            number += lanes.size() as u64;
+        }
+        self.leave_group(lanes, word, count, &view)
+    }
+
+    #[inline(always)]
+    fn post_inline<L: Lanes>(
+        self,
+        lanes: L,
+        at: HeapOffset,
+        value: u64,
+        bytes: u32,
+        signal: bool,
+    ) -> Result<Ticket, Fault> {
+        let word = self.enter_group(lanes, 1)?;
+        let view = self.view(word.slot());
+        if lanes.rank() == 0 {
+            let index = word.index().wrapping_sub(view.base);
+            let place = Place { index, qpn_shifted: view.qpn_shifted };
+            let wqe = if signal {
+                self.signal_wqe(&view, place, at, value)
+            } else {
+                let (remote, rkey) = self.remote(&view, at.0);
+                wqe_write::write_inline(place, remote, rkey, value, bytes)
+            };
+            self.write_wqe(&view, index, &wqe);
+        }
+        self.leave_group(lanes, word, 1, &view)
+    }
+
+    /// Reserves and waits for room; all lanes learn the word.
+    #[inline(always)]
+    fn enter_group<L: Lanes>(self, lanes: L, count: u64) -> Result<Word, Fault> {
+        let mut word = 0;
+        if lanes.rank() == 0 {
+            let reserved = self.reserve(count);
+            word = match self.admit(reserved, count, self.depth()) {
+                Ok(word) => word.0 & !shunt_layout::state::CLOSED,
+                Err(_) => NO_WORD,
+            };
+        }
+        match lanes.broadcast(word, 0) {
+            NO_WORD => Err(self.dead_fault()),
+            word => Ok(Word(word)),
+        }
+    }
+
+    /// Publishes and rings once all lanes have written.
+    #[inline(always)]
+    fn leave_group<L: Lanes>(
+        self,
+        lanes: L,
+        word: Word,
+        count: u64,
+        view: &PathView,
+    ) -> Result<Ticket, Fault> {
+        lanes.sync();
+        let mut published = 1;
+        if lanes.rank() == 0 {
+            match self.publish(word.index(), count) {
+                Ok(()) => self.ring(word, word.index() + count, view),
+                Err(_) => published = 0,
+            }
+        }
+        if lanes.broadcast(published, 0) == 0 {
+            return Err(self.dead_fault());
+        }
+        Ok(Ticket(word.index() + count - 1))
+    }
+
+    #[inline(always)]
+    fn depth(self) -> u64 {
+        1 << self.device.state.log_depth
+    }
+
+    #[inline(always)]
+    fn word_fits(self, at: HeapOffset) -> bool {
+        at.0.is_multiple_of(8) && self.device.heap_contains(at, 8)
+    }
+
+    #[inline(always)]
+    fn crosses_chunk(self, at: u64, bytes: u64) -> bool {
+        at >> self.device.state.log2_chunk != (at + bytes - 1) >> self.device.state.log2_chunk
+    }
+
+    /// Bytes from the start of a rest to the nearer chunk end of its two sides.
+    #[inline(always)]
+    fn step(self, dst: u64, src: u64, rest: u64) -> u64 {
+        let chunk = 1u64 << self.device.state.log2_chunk;
+        let room = (chunk - (dst & (chunk - 1))).min(chunk - (src & (chunk - 1)));
+        rest.min(room)
+    }
+
+    #[inline(always)]
+    fn pieces(self, put: Put) -> u64 {
+        let (mut dst, mut src, mut rest, mut count) = (put.dst.0, put.src.0, put.bytes, 0);
+        loop {
+            let bytes = self.step(dst, src, rest);
+            (dst, src, rest, count) = (dst + bytes, src + bytes, rest - bytes, count + 1);
+            if rest == 0 {
+                return count;
+            }
+        }
+    }
+
+    /// Walks to a piece: one step for a put inside a chunk, which is nearly every put.
+    #[inline(always)]
+    fn piece(self, put: Put, number: u64) -> Piece {
+        let (mut dst, mut src, mut rest, mut left) = (put.dst.0, put.src.0, put.bytes, number);
+        loop {
+            let bytes = self.step(dst, src, rest);
+            if left == 0 {
+                return Piece { dst, src, bytes };
+            }
+            (dst, src, rest, left) = (dst + bytes, src + bytes, rest - bytes, left - 1);
+        }
+    }
+
+    /// Remote address and rkey of a heap offset over a path.
+    #[inline(always)]
+    fn remote(self, view: &PathView, at: u64) -> (u64, u32) {
+        let device = self.device;
+        (device.peer_heap(self.peer()) + at, device.rkey(self.peer(), view.remote_rail, at))
+    }
+
+    #[inline(always)]
+    fn signal_wqe(self, view: &PathView, place: Place, at: HeapOffset, value: u64) -> Segments {
+        let (remote, rkey) = self.remote(view, at.0);
+        wqe_write::signal(place, remote, rkey, value)
+    }
+
+    #[inline(always)]
+    fn piece_wqe(self, view: &PathView, place: Place, piece: Piece) -> Segments {
+        if piece.bytes == 0 {
+            return wqe_write::placeholder(place);
+        }
+        let (remote, rkey) = self.remote(view, piece.dst);
+        let local = self.device.local_address(HeapOffset(piece.src));
+        let lkey = self.device.lkey(view.local_rail, piece.src);
+        wqe_write::write(place, remote, rkey, local, lkey, piece.bytes as u32)
+    }
+}

@@ -1,0 +1,176 @@
+//! Completions: one look, the progress of `done`, and what a waiter does between looks.
+//!
+//! "My ticket is done" is decided by the done word alone (rule 4). A poller reads it, then CQEs, and advances it
+//! by compare-and-swap from the value it read: frozen or late, it does nothing.
+
+use crate::access::Channel;
+use crate::patience::Patience;
+use crate::platform::Platform;
+use crate::switch::Trigger;
+use crate::types::{Fault, FaultKind, Ticket};
+use core::ptr::addr_of_mut;
+use shunt_layout::mlx5::cqe::opcode;
+use shunt_layout::state::{CauseKind, PathState, Step, Word};
+
+/// CQEs one look goes over at most: bounds the look, not the progress.
+const SCAN_MAX: u64 = 64;
+
+/// What one look at the completion queue saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// `done` stands here now.
+    At(Word),
+    /// The first unfinished WQE of this generation has an error completion.
+    Failed { at: Word, syndrome: u32 },
+}
+
+impl<P: Platform> Channel<'_, P> {
+    /// One look: advances `done` over completed WQEs, finds the first error.
+    ///
+    /// Ring CQ, every WQE signalled: the first error CQE *is* the first cause, flushes behind it hide nothing.
+    #[inline(always)]
+    pub(crate) fn look(self) -> Look {
+        let done = self.load_done();
+        if done.flag() {
+            return Look::At(done);
+        }
+        let view = self.view(done.slot());
+        let first = done.index().wrapping_sub(view.base);
+        let mut count = 0;
+        let mut failed = false;
+        while count < SCAN_MAX {
+            match self.tail(&view, first.wrapping_add(count)) {
+                Some(tail) if tail.opcode == opcode::REQ => count += 1,
+                Some(_) => {
+                    failed = true;
+                    break;
+                }
+                None => break,
+            }
+        }
+        let mut at = done;
+        if count > 0 {
+            self.platform().cqe_before_data();
+            at = done.with_index(done.index() + count);
+            // SAFETY: a channel word.
+            if unsafe { self.platform().compare_swap(self.done_word(), done.0, at.0) } != done.0 {
+                return Look::At(self.load_done());
+            }
+        }
+        if failed {
+            let syndrome = self.syndrome(&view, first.wrapping_add(count));
+            // A view of another generation reads nonsense: believe it only if `done` still stands where it did.
+            if self.load_done() == at {
+                return Look::Failed { at, syndrome };
+            }
+        }
+        Look::At(at)
+    }
+
+    /// True if `ticket` is done. The no-fault path of a wait: its own CQE, one load, without walking the others.
+    #[inline(always)]
+    pub(crate) fn is_done(self, ticket: Ticket) -> bool {
+        let done = self.load_done();
+        if done.index() > ticket.0 {
+            return true;
+        }
+        if done.flag() {
+            return false;
+        }
+        let view = self.view(done.slot());
+        match self.tail(&view, ticket.0.wrapping_sub(view.base)) {
+            Some(tail) if tail.opcode == opcode::REQ => {}
+            _ => return false,
+        }
+        self.platform().cqe_before_data();
+        // SAFETY: a channel word. RC completes in order, so this CQE vouches for all before it.
+        unsafe { self.platform().compare_swap(self.done_word(), done.0, done.with_index(ticket.0 + 1).0) };
+        self.load_done().index() > ticket.0
+    }
+
+    /// What every waiter does between looks: polls, notices failures, carries a switch on. One pass, no waiting.
+    ///
+    /// # Errors
+    /// Only when the channel is dead.
+    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(crate) fn attend(self, patience: &mut Patience) -> Result<(), Fault> {
+        let now = self.platform().now_ns();
+        if !matches!(self.load_step(), Step::Idle) {
+            return self.drive(None, now);
+        }
+        let policy = &self.device.state.policy;
+        let (at, trigger) = match self.look() {
+            Look::Failed { at, syndrome } => {
+                (at, Some(Trigger { at, cause: CauseKind::Completion, syndrome }))
+            }
+            Look::At(at) => (at, None),
+        };
+        let outstanding = self.load_ready().index() > at.index();
+        let stalled = patience.stalled(at.0, outstanding, now, policy.suspect_ns);
+        let hint_due = patience.hint_due();
+        let trigger = match trigger {
+            Some(trigger) => Some(trigger),
+            None if at.flag() => None,
+            None if stalled => Some(Trigger { at, cause: CauseKind::Overdue, syndrome: 0 }),
+            None if hint_due && policy.fault_tolerance != 0 => self.hinted(at, outstanding, now),
+            None => None,
+        };
+        match trigger {
+            Some(trigger) => self.drive(Some(trigger), now),
+            None => Ok(()),
+        }
+    }
+
+    /// What the agent's words say of the active path: leave it, or go back to the primary.
+    #[inline(always)]
+    fn hinted(self, at: Word, outstanding: bool, now: u64) -> Option<Trigger> {
+        let slot = at.slot();
+        if self.path_state(slot) != PathState::Ready {
+            return Some(Trigger { at, cause: CauseKind::FencedByPeer, syndrome: 0 });
+        }
+        if self.port_down(slot) && (outstanding || self.next_slot(slot, 0).is_some()) {
+            return Some(Trigger { at, cause: CauseKind::PortDown, syndrome: 0 });
+        }
+        if slot != 0 && self.path_state(0) == PathState::Ready && !self.port_down(0) {
+            // SAFETY: a field of a valid row, written before `Ready`.
+            let since = unsafe { self.platform().load(addr_of_mut!((*self.path(0)).ready_since_ns)) };
+            if now.saturating_sub(since) >= self.device.state.policy.recovery_window_ns {
+                return Some(Trigger { at, cause: CauseKind::SwitchBack, syndrome: 0 });
+            }
+        }
+        None
+    }
+
+    /// True if the agent's hints say that a port of this path is down.
+    #[inline(always)]
+    pub(crate) fn port_down(self, slot: u32) -> bool {
+        let view = self.view(slot);
+        self.device.hint(None, view.local_rail).down()
+            || self.device.hint(Some(self.peer()), view.remote_rail).down()
+    }
+
+    /// The typed failure of this channel as it stands.
+    #[inline(always)]
+    pub(crate) fn fault(self, kind: FaultKind) -> Fault {
+        let (done, ticket) = (self.load_done(), self.load_ticket());
+        let switch = self.words();
+        // SAFETY: fields of a valid channel; they are for the report only.
+        let (cause, syndrome) = unsafe {
+            (
+                self.platform().load32(addr_of_mut!((*switch).switch.cause)),
+                self.platform().load32(addr_of_mut!((*switch).switch.syndrome)),
+            )
+        };
+        Fault {
+            kind,
+            cause: CauseKind::from_raw(cause),
+            peer: self.peer(),
+            channel: self.index(),
+            slot: done.slot(),
+            at: Ticket(done.index()),
+            unfinished: ticket.index().saturating_sub(done.index()),
+            syndrome,
+        }
+    }
+}

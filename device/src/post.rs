@@ -1,0 +1,181 @@
+//! A post: reserve, wait for room, write, publish in order, ring. Rules 1 to 6.
+//!
+//! A group is the tickets one call takes: one reserve, one publish, one ring, whatever the number of lanes. Only
+//! the group's leader waits; the other lanes meet it at `sync`, so no lane waits for a lane of its own warp.
+
+use crate::access::{Channel, PathView};
+use crate::patience::Patience;
+use crate::platform::Platform;
+use crate::ring;
+use crate::types::Fault;
+use crate::wqe_write::Segments;
+use core::ptr::addr_of_mut;
+use shunt_layout::mlx5::{doorbell, wqe::Wqebb};
+use shunt_layout::state::{BLOCKED, Step, Word};
+
+impl<P: Platform> Channel<'_, P> {
+    /// Takes `count` tickets. The word that comes back names the path and says whether a switch is under way.
+    #[inline(always)]
+    pub(crate) fn reserve(self, count: u64) -> Word {
+        // SAFETY: a channel word.
+        Word(unsafe { self.platform().fetch_add(self.ticket_word(), count) })
+    }
+
+    /// Waits until `count` tickets from `reserved` fit the ring of some generation; answers with the slot and
+    /// generation to write them in. The no-fault path is the first comparison.
+    #[inline(always)]
+    pub(crate) fn admit(self, reserved: Word, count: u64, depth: u64) -> Result<Word, Fault> {
+        let done = self.load_done();
+        if !reserved.flag()
+            && done.same_generation(reserved)
+            && ring::fits(reserved.index(), count, done.index(), depth)
+        {
+            return Ok(reserved);
+        }
+        self.admit_slow(reserved, count, depth)
+    }
+
+    /// Rule 5, for a group that found the ring full or closed. Polls and switches meanwhile: producers that never
+    /// poll must not starve themselves.
+    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn admit_slow(self, reserved: Word, count: u64, depth: u64) -> Result<Word, Fault> {
+        let mut patience = Patience::new(self.platform().now_ns());
+        loop {
+            // `done` before the ticket word: a generation is adopted only if both show it.
+            let done = self.load_done();
+            let ticket = self.load_ticket();
+            let own = !reserved.flag() && done.same_generation(reserved);
+            let newer = done.same_generation(ticket) && !done.same_generation(reserved);
+            let fits = ring::fits(reserved.index(), count, done.index(), depth);
+            if (own || newer) && fits {
+                return Ok(done.with_index(reserved.index()));
+            }
+            if (own || newer) && done.flag() && self.load_ready().0 == reserved.index() {
+                // Head of the publish chain, frozen out: say so, or the switcher waits for us and we for it.
+                let first = reserved.index();
+                // SAFETY: a channel word; only the head group may change it, and we are that.
+                unsafe { self.platform().compare_swap(self.ready_word(), first, first | BLOCKED) };
+            }
+            self.attend(&mut patience)?;
+            self.platform().relax();
+        }
+    }
+
+    /// Writes one WQE of the group.
+    #[inline(always)]
+    pub(crate) fn write_wqe(self, view: &PathView, physical: u64, wqe: &Segments) {
+        let block = self.block(view, physical).cast::<u32>();
+        // SAFETY: the slot is this group's until it publishes: `admit` found room for it.
+        unsafe {
+            self.platform().store_segment(block, wqe.segments[0]);
+            self.platform().store_segment(block.add(4), wqe.segments[1]);
+            if wqe.ds > 2 {
+                self.platform().store_segment(block.add(8), wqe.segments[2]);
+            }
+        }
+    }
+
+    /// Writes a whole block (replay).
+    #[inline(always)]
+    pub(crate) fn write_block(self, view: &PathView, physical: u64, wqe: &Wqebb) {
+        let block = self.block(view, physical).cast::<u32>();
+        let mut i = 0;
+        while i < 4 {
+            let segment = [wqe.0[i * 4], wqe.0[i * 4 + 1], wqe.0[i * 4 + 2], wqe.0[i * 4 + 3]];
+            // SAFETY: the switcher owns the ring it replays into.
+            unsafe { self.platform().store_segment(block.add(i * 4), segment) };
+            i += 1;
+        }
+    }
+
+    /// Publishes `first .. first + count`, in order behind the earlier groups.
+    #[inline(always)]
+    pub(crate) fn publish(self, first: u64, count: u64) -> Result<(), Fault> {
+        self.platform().wqes_before_publish();
+        // SAFETY: a channel word.
+        if unsafe { self.platform().compare_swap(self.ready_word(), first, first + count) } == first {
+            return Ok(());
+        }
+        self.publish_slow(first, count)
+    }
+
+    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn publish_slow(self, first: u64, count: u64) -> Result<(), Fault> {
+        let start = self.platform().now_ns();
+        let (mut patience, mut queue) = (Patience::new(start), Patience::new(start));
+        loop {
+            // SAFETY: a channel word. BLOCKED or an earlier group's index make the swap fail.
+            if unsafe { self.platform().compare_swap(self.ready_word(), first, first + count) } == first {
+                return Ok(());
+            }
+            self.attend(&mut patience)?;
+            let now = self.platform().now_ns();
+            if queue.stalled(self.load_ready().0, true, now, self.chain_bound_ns()) {
+                // A group before us vanished between its reserve and its publish: the stream has a hole for good.
+                self.abandon(now);
+            }
+            self.platform().relax();
+        }
+    }
+
+    /// Tells the NIC of everything up to `end`, unless a later group did, or a switch is under way: then what is
+    /// published is the journal, and the switcher rings it on the next path. Rule 3.
+    #[inline(always)]
+    pub(crate) fn ring(self, written: Word, end: u64, view: &PathView) {
+        self.take_post_lock();
+        let ticket = self.load_ticket();
+        if !ticket.flag() && ticket.same_generation(written) {
+            self.ring_locked(end, view);
+        }
+        self.release_post_lock();
+    }
+
+    /// The doorbell itself. The caller holds the post lock.
+    #[inline(always)]
+    pub(crate) fn ring_locked(self, end: u64, view: &PathView) {
+        let p = self.platform();
+        // SAFETY: `posted` is guarded by the post lock; record and register are those of the path being rung.
+        unsafe {
+            let posted = addr_of_mut!((*self.words()).posted);
+            if p.load(posted) < end {
+                p.store(posted, end);
+                let next = end.wrapping_sub(view.base);
+                p.published_before_ring();
+                p.store_doorbell_record(view.doorbell_record as *mut u32, doorbell::send_counter(next));
+                p.record_before_register();
+                p.store_register(
+                    view.doorbell_register as *mut u64,
+                    doorbell::register(next, view.qpn_shifted),
+                );
+            }
+        }
+    }
+
+    /// The holder only stores a doorbell and leaves, so this loop ends with it; it needs no deadline of its own.
+    #[inline(always)]
+    pub(crate) fn take_post_lock(self) {
+        // SAFETY: the lock word of a valid channel.
+        while !unsafe { self.platform().try_lock(addr_of_mut!((*self.words()).post_lock)) } {
+            if matches!(self.load_step(), Step::Dead) {
+                // A dead channel rings nothing; whoever holds the lock may be gone with its kernel.
+                return;
+            }
+            self.platform().relax();
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn release_post_lock(self) {
+        // SAFETY: the lock word of a valid channel, held by this caller.
+        unsafe { self.platform().unlock(addr_of_mut!((*self.words()).post_lock)) };
+    }
+
+    /// `posted`, for a caller that holds the post lock or the switch.
+    #[inline(always)]
+    pub(crate) fn load_posted(self) -> u64 {
+        // SAFETY: a field of a valid channel.
+        unsafe { self.platform().load_acquire(addr_of_mut!((*self.words()).posted)) }
+    }
+}

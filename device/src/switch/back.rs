@@ -1,0 +1,92 @@
+//! The switch-back: drain the backup, flush its NIC at the receiver, open on the primary. Rule 19.
+//!
+//! Nothing is replayed. If the backup fails or takes too long, it *is* a switch from its fence on.
+
+use super::{Next, Stamp, get, set};
+use crate::access::Channel;
+use crate::complete::Look;
+use crate::platform::Platform;
+use crate::wqe_write::{self, Place};
+use core::ptr::addr_of_mut;
+use shunt_layout::mlx5::cqe::opcode;
+use shunt_layout::state::{CauseKind, Step};
+
+/// Bytes of a flush READ: one word of the peer's heap.
+const FLUSH_BYTES: u32 = 8;
+
+impl<P: Platform> Channel<'_, P> {
+    /// Closed, but `done` is not frozen: groups that wait for room still find it, and whoever publishes now does
+    /// not ring, so the drainer does.
+    pub(super) fn drain(self, now: u64) -> Next {
+        let close = get!(self, close: u64);
+        let ready = self.ready();
+        let view = self.view(get!(self, from: u32));
+        self.take_post_lock();
+        self.ring_locked(ready.index(), &view);
+        self.release_post_lock();
+        let at = match self.look() {
+            Look::Failed { at: _, syndrome } => {
+                return self.drain_failed(CauseKind::Completion, syndrome, now);
+            }
+            Look::At(at) => at,
+        };
+        if at.index() < close || ready.index() < close {
+            if self.step_overdue(now, self.device.state.policy.drain_ns) {
+                return self.drain_failed(CauseKind::DrainFailed, 0, now);
+            }
+            return Next::Wait;
+        }
+        // Frozen before the READ is posted: its completion is no ticket's.
+        self.freeze();
+        set!(self, journal_end: u64 = close);
+        set!(self, posted_reads: u64 = 1);
+        let physical = close.wrapping_sub(view.base);
+        let device = self.device;
+        let place = Place { index: physical, qpn_shifted: view.qpn_shifted };
+        let rkey = device.rkey(self.peer(), view.remote_rail, 0);
+        let lkey = device.scratch_lkey(view.local_rail);
+        let from = device.peer_heap(self.peer());
+        let read = wqe_write::read(place, from, rkey, self.scratch(0) as u64, lkey, FLUSH_BYTES);
+        self.write_wqe(&view, physical, &read);
+        self.ring_physical(&view, physical + 1);
+        self.stamp(Stamp::Fenced, now);
+        self.enter(Step::DrainFlush, now)
+    }
+
+    /// Waits for the flush READ: it does not pass earlier posted writes of the receiver's NIC (F1).
+    pub(super) fn drain_flush(self, now: u64) -> Next {
+        let from = get!(self, from: u32);
+        let (close, view) = (get!(self, close: u64), self.view(from));
+        let physical = close.wrapping_sub(view.base);
+        match self.tail(&view, physical) {
+            Some(tail) if tail.opcode == opcode::REQ => {}
+            Some(_) => return self.flush_failed(CauseKind::Completion, self.syndrome(&view, physical), now),
+            None if self.step_overdue(now, self.device.state.policy.drain_ns) => {
+                return self.flush_failed(CauseKind::DrainFailed, 0, now);
+            }
+            None => return Next::Wait,
+        }
+        self.platform().cqe_before_data();
+        // The path that is left goes on counting from here when it is entered again (H6).
+        // SAFETY: a row this switch is leaving; nobody else writes the field.
+        unsafe { self.platform().store(addr_of_mut!((*self.path(from)).next_index), physical + 1) };
+        set!(self, posted_reads: u64 = 0);
+        set!(self, executed: u64 = close.max(get!(self, executed: u64)));
+        self.stamp(Stamp::Cut, now);
+        self.enter(Step::Choose, now)
+    }
+
+    /// The backup failed while it was drained: from here on it is a switch because of a fault.
+    fn drain_failed(self, cause: CauseKind, syndrome: u32, now: u64) -> Next {
+        self.freeze();
+        self.flush_failed(cause, syndrome, now)
+    }
+
+    fn flush_failed(self, cause: CauseKind, syndrome: u32, now: u64) -> Next {
+        set!(self, back: u32 = 0);
+        set!(self, cause: u32 = cause as u32);
+        set!(self, syndrome: u32 = syndrome);
+        self.note_first_cause(get!(self, from: u32), cause, syndrome);
+        self.enter(Step::Settle, now)
+    }
+}

@@ -1,0 +1,340 @@
+//! The switch: one caller at a time moves a channel from one path to another, step by step, from memory.
+//!
+//! Nothing here waits. Every waiter of a channel calls [`Channel::drive`] between its looks; whoever holds the
+//! owner word does the steps that can be done now and lets go, so a switch outlives any of its owners (rule 7).
+//! The steps and their order are DESIGN section 6 with the review's rules 7 to 16 and 19.
+
+mod back;
+mod replay;
+mod steps;
+
+use crate::access::Channel;
+use crate::platform::Platform;
+use crate::types::{Fault, FaultKind};
+use core::ptr::addr_of_mut;
+use shunt_layout::mlx5::cqe::Syndrome;
+use shunt_layout::state::{CLOSED, CauseKind, FROZEN, NO_SLOT, ReadyWord, Step, SwitchKind, Word};
+
+/// An owner that has not come back after this long is taken to be gone. Steps take microseconds; a descheduled
+/// host thread may take long, and must find that it is no longer the owner before it acts: see `still_mine`.
+const LEASE_NS: u64 = 2_000_000_000;
+/// Steps one call does at most; each moves the switch on, so this only bounds a call.
+const STEPS_MAX: u32 = 16;
+
+/// Why a path should be left, as a waiter saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trigger {
+    /// The done word when it was seen: a trigger of an older generation is stale and ignored.
+    pub at: Word,
+    /// What was seen.
+    pub cause: CauseKind,
+    /// Syndrome in the low byte, vendor syndrome in the next.
+    pub syndrome: u32,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It ended; the next one may begin at once.
+    Again,
+    /// It waits for somebody else.
+    Wait,
+}
+
+/// Reads a field of the switch.
+macro_rules! get {
+    ($channel:expr, $field:ident: u64) => {{
+        // SAFETY: a field of a valid channel's switch.
+        unsafe { $channel.platform().load(addr_of_mut!((*$channel.words()).switch.$field)) }
+    }};
+    ($channel:expr, $field:ident: u32) => {{
+        // SAFETY: a field of a valid channel's switch.
+        unsafe { $channel.platform().load32(addr_of_mut!((*$channel.words()).switch.$field)) }
+    }};
+}
+/// Writes a field of the switch. Only its owner does.
+macro_rules! set {
+    ($channel:expr, $field:ident: u64 = $value:expr) => {{
+        let value = $value;
+        // SAFETY: a field of a valid channel's switch, which this caller owns.
+        unsafe { $channel.platform().store(addr_of_mut!((*$channel.words()).switch.$field), value) }
+    }};
+    ($channel:expr, $field:ident: u32 = $value:expr) => {{
+        let value = $value;
+        // SAFETY: a field of a valid channel's switch, which this caller owns.
+        unsafe { $channel.platform().store32(addr_of_mut!((*$channel.words()).switch.$field), value) }
+    }};
+}
+pub(crate) use {get, set};
+
+/// Stages whose end is stamped, in the order of the record's `stamps`.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+pub(crate) enum Stamp {
+    Noticed = 0,
+    Closed = 1,
+    Fenced = 2,
+    Cut = 3,
+    Replayed = 4,
+    Opened = 5,
+}
+
+impl<P: Platform> Channel<'_, P> {
+    /// Carries the switch on as far as it goes now, or begins one for `trigger`.
+    ///
+    /// # Errors
+    /// Only when the channel is dead.
+    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(crate) fn drive(self, trigger: Option<Trigger>, now: u64) -> Result<(), Fault> {
+        if matches!(self.load_step(), Step::Dead) {
+            return Err(self.dead_fault());
+        }
+        let Some(lease) = self.take_switch(now) else { return Ok(()) };
+        let mut steps = 0;
+        while steps < STEPS_MAX && self.still_mine(lease) {
+            let next = match self.load_step() {
+                Step::Idle => match trigger {
+                    Some(trigger) if steps == 0 => self.begin(trigger, now),
+                    _ => Next::Wait,
+                },
+                Step::Settle => self.settle(now),
+                Step::Fence => self.fence(now),
+                Step::Choose => self.choose(now),
+                Step::Ledger => self.ledger(now),
+                Step::Replay => self.replay(now),
+                Step::Drain => self.drain(now),
+                Step::DrainFlush => self.drain_flush(now),
+                Step::Dead => Next::Wait,
+            };
+            if next == Next::Wait {
+                break;
+            }
+            steps += 1;
+        }
+        self.let_go(lease);
+        if matches!(self.load_step(), Step::Dead) { Err(self.dead_fault()) } else { Ok(()) }
+    }
+
+    /// Takes the owner word if it is free or its lease has run out. Invariant 9: one switcher.
+    #[inline(always)]
+    fn take_switch(self, now: u64) -> Option<u64> {
+        let owner = get!(self, owner: u64);
+        if owner != 0 && now <= owner {
+            return None;
+        }
+        let lease = now + LEASE_NS;
+        // SAFETY: the owner word of a valid channel.
+        let word = unsafe { addr_of_mut!((*self.words()).switch.owner) };
+        // SAFETY: as above.
+        if unsafe { self.platform().compare_swap(word, owner, lease) } == owner { Some(lease) } else { None }
+    }
+
+    #[inline(always)]
+    fn still_mine(self, lease: u64) -> bool {
+        get!(self, owner: u64) == lease
+    }
+
+    #[inline(always)]
+    fn let_go(self, lease: u64) {
+        // SAFETY: the owner word of a valid channel; the swap fails if somebody took it over.
+        unsafe { self.platform().compare_swap(addr_of_mut!((*self.words()).switch.owner), lease, 0) };
+    }
+
+    /// Moves to `step`.
+    #[inline(always)]
+    pub(crate) fn enter(self, step: Step, now: u64) -> Next {
+        set!(self, step_since_ns: u64 = now);
+        set!(self, step: u32 = step as u32);
+        Next::Again
+    }
+
+    /// True if the present step has lasted longer than `limit_ns`.
+    #[inline(always)]
+    pub(crate) fn step_overdue(self, now: u64, limit_ns: u64) -> bool {
+        now.saturating_sub(get!(self, step_since_ns: u64)) > limit_ns
+    }
+
+    /// The longest a whole chain of switches may take: what a wait without a caller's deadline is bounded by.
+    #[inline(always)]
+    pub(crate) fn chain_bound_ns(self) -> u64 {
+        let policy = &self.device.state.policy;
+        policy.give_up_ns + self.device.state.slots as u64 * (policy.suspect_ns + policy.fence_wait_ns)
+    }
+
+    #[inline(always)]
+    pub(crate) fn stamp(self, stage: Stamp, now: u64) {
+        // SAFETY: the stamps of a valid channel's switch; `stage` is below their number.
+        unsafe {
+            let stamps = addr_of_mut!((*self.words()).switch.stamps).cast::<u64>();
+            self.platform().store(stamps.add(stage as usize), now);
+        }
+    }
+
+    /// Rules 7 and 8: closes the ticket word, freezes the done word. A switch-back only closes.
+    fn begin(self, trigger: Trigger, now: u64) -> Next {
+        let ticket = self.load_ticket();
+        if ticket.flag() || !ticket.same_generation(trigger.at) {
+            return Next::Wait; // somebody switched since: the trigger is stale
+        }
+        let slot = ticket.slot();
+        let back = matches!(trigger.cause, CauseKind::SwitchBack);
+        set!(self, cause: u32 = trigger.cause as u32);
+        set!(self, syndrome: u32 = trigger.syndrome);
+        set!(self, cause_ticket: u64 = trigger.at.index());
+        set!(self, from: u32 = slot);
+        set!(self, to: u32 = NO_SLOT);
+        set!(self, back: u32 = back as u32);
+        set!(self, from_incarnation: u32 = self.incarnation(slot));
+        set!(self, ledger: u32 = 0);
+        set!(self, excluded: u32 = 0);
+        set!(self, posted_reads: u64 = 0);
+        self.stamp(Stamp::Noticed, now);
+        if !back {
+            self.note_first_cause(slot, trigger.cause, trigger.syndrome);
+        }
+        let tolerant = self.device.state.policy.fault_tolerance != 0;
+        if !tolerant
+            || (trigger.cause == CauseKind::Completion && Syndrome(trigger.syndrome as u8).is_program_error())
+        {
+            return self.die(FaultKind::Completion, now);
+        }
+        // SAFETY: channel words; flags change only by read-modify-write, so tickets handed out meanwhile stand.
+        let closed = Word(unsafe { self.platform().fetch_or(self.ticket_word(), CLOSED) });
+        set!(self, close: u64 = closed.index());
+        if back {
+            self.stamp(Stamp::Closed, now);
+            return self.enter(Step::Drain, now);
+        }
+        self.freeze();
+        self.stamp(Stamp::Closed, now);
+        self.enter(Step::Settle, now)
+    }
+
+    /// Freezes `done`; D is where it stands.
+    #[inline(always)]
+    pub(crate) fn freeze(self) {
+        // SAFETY: a channel word.
+        let frozen = Word(unsafe { self.platform().fetch_or(self.done_word(), FROZEN) });
+        set!(self, done_at_close: u64 = frozen.index());
+    }
+
+    /// Keeps the first cause of a path for the report of a lost peer.
+    #[inline(always)]
+    pub(crate) fn note_first_cause(self, slot: u32, cause: CauseKind, syndrome: u32) {
+        // SAFETY: a field of a valid row; the agent clears it when it makes the path anew.
+        unsafe {
+            let word = addr_of_mut!((*self.path(slot)).first_cause);
+            if self.platform().load32(word) == 0 {
+                self.platform().store32(word, syndrome & 0xffff | (cause as u32) << 16);
+            }
+        }
+    }
+
+    /// Ends the channel: every waiter leaves with a typed fault, tickets stay closed for good.
+    pub(crate) fn die(self, kind: FaultKind, now: u64) -> Next {
+        // SAFETY: channel words. Closed and frozen, nothing moves any more.
+        unsafe {
+            self.platform().fetch_or(self.ticket_word(), CLOSED);
+            self.platform().fetch_or(self.done_word(), FROZEN);
+        }
+        set!(self, fault: u32 = kind as u32);
+        self.stamp(Stamp::Opened, now);
+        set!(self, step: u32 = Step::Dead as u32);
+        self.write_record(SwitchKind::Dead, self.load_ticket().generation());
+        Next::Wait
+    }
+
+    /// Gives the channel up from outside a switch: a caller between reserve and publish has no other exit (rule 2).
+    pub(crate) fn abandon(self, now: u64) {
+        if let Some(lease) = self.take_switch(now) {
+            if !matches!(self.load_step(), Step::Dead) {
+                self.die(FaultKind::PeerLost, now);
+            }
+            self.let_go(lease);
+        }
+    }
+
+    pub(crate) fn dead_fault(self) -> Fault {
+        self.fault(match get!(self, fault: u32) {
+            1 => FaultKind::Completion,
+            5 => FaultKind::FenceUnproven,
+            _ => FaultKind::PeerLost,
+        })
+    }
+
+    /// Rule 15: ring and base are in place; now the ticket flags, `ready`, and last the done word.
+    pub(crate) fn open(self, to: u32, base: u64, now: u64) -> Next {
+        let ticket = self.load_ticket();
+        let generation = ticket.generation() + 1;
+        let done = get!(self, done_at_close: u64);
+        // SAFETY: channel words and the row being entered, all owned by the switch until `done` opens.
+        unsafe {
+            let p = self.platform();
+            p.store(addr_of_mut!((*self.path(to)).base), base);
+            // The flags change by addition, so tickets reserved meanwhile stand (F12).
+            p.fetch_add(self.ticket_word(), ticket.delta_to(to, generation));
+            p.fetch_and(self.ready_word(), !shunt_layout::state::BLOCKED);
+            p.store_release(self.done_word(), Word::new(to, generation, done).0);
+        }
+        self.stamp(Stamp::Opened, now);
+        let back = get!(self, back: u32) != 0;
+        if back {
+            set!(self, switchbacks: u64 = get!(self, switchbacks: u64) + 1);
+        } else {
+            set!(self, failovers: u64 = get!(self, failovers: u64) + 1);
+        }
+        set!(self, to: u32 = to);
+        self.write_record(if back { SwitchKind::SwitchBack } else { SwitchKind::Failover }, generation);
+        set!(self, to: u32 = NO_SLOT);
+        set!(self, dead_since_ns: u64 = 0);
+        self.enter(Step::Idle, now)
+    }
+
+    /// Leaves a record for the host. The sequence is written last.
+    fn write_record(self, kind: SwitchKind, generation: u64) {
+        let p = self.platform();
+        let (from, to) = (get!(self, from: u32), get!(self, to: u32));
+        let (cause, syndrome, ledger) =
+            (get!(self, cause: u32), get!(self, syndrome: u32), get!(self, ledger: u32));
+        let (done, executed) = (get!(self, done_at_close: u64), get!(self, executed: u64));
+        let journal_end = get!(self, journal_end: u64);
+        // SAFETY: the head counter and the ring of records are device state; the record is this call's alone until
+        // the ring has gone round, and a reader that is overtaken sees it by the sequence.
+        unsafe {
+            let number = p.fetch_add(self.device.state.records_head as *mut u64, 1);
+            let record = self.record(number);
+            p.store_release(addr_of_mut!((*record).sequence), 0);
+            p.store32(addr_of_mut!((*record).kind), kind as u32);
+            p.store32(addr_of_mut!((*record).cause), cause);
+            p.store32(addr_of_mut!((*record).peer), self.peer());
+            p.store32(addr_of_mut!((*record).channel), self.index());
+            p.store32(addr_of_mut!((*record).from), from);
+            p.store32(addr_of_mut!((*record).to), to);
+            p.store32(addr_of_mut!((*record).syndrome), syndrome);
+            p.store32(addr_of_mut!((*record).ledger), ledger);
+            p.store(addr_of_mut!((*record).done_at_close), done);
+            p.store(addr_of_mut!((*record).executed), executed);
+            p.store(addr_of_mut!((*record).journal_end), journal_end);
+            p.store(addr_of_mut!((*record).generation), generation);
+            let stamps = addr_of_mut!((*record).stamps).cast::<u64>();
+            let own = addr_of_mut!((*self.words()).switch.stamps).cast::<u64>();
+            let mut i = 0;
+            while i < 6 {
+                p.store(stamps.add(i), p.load(own.add(i)));
+                i += 1;
+            }
+            self.copy_identity(from, addr_of_mut!((*record).left));
+            if to != NO_SLOT {
+                self.copy_identity(to, addr_of_mut!((*record).entered));
+            }
+            p.store_release(addr_of_mut!((*record).sequence), number + 1);
+        }
+    }
+
+    /// `ready` without its flag.
+    #[inline(always)]
+    pub(crate) fn ready(self) -> ReadyWord {
+        self.load_ready()
+    }
+}

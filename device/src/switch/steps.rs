@@ -1,0 +1,154 @@
+//! The steps of a switch because of a fault: settle, fence and cut, choose. Rules 8 to 13, 21.
+
+use super::{Next, Stamp, get, set};
+use crate::access::Channel;
+use crate::cut;
+use crate::platform::Platform;
+use crate::types::FaultKind;
+use core::ptr::addr_of_mut;
+use shunt_layout::state::{AnswerStatus, CauseKind, NO_SLOT, PathState, Step};
+
+impl<P: Platform> Channel<'_, P> {
+    /// Waits until everything reserved before the close is published, or the head group is blocked. What is
+    /// published then is the journal.
+    pub(super) fn settle(self, now: u64) -> Next {
+        let ready = self.ready();
+        if ready.index() != get!(self, close: u64) && !ready.blocked() {
+            if self.step_overdue(now, self.chain_bound_ns()) {
+                return self.die(FaultKind::PeerLost, now); // a caller vanished between reserve and publish
+            }
+            return Next::Wait;
+        }
+        set!(self, journal_end: u64 = ready.index());
+        // Once through the post lock: no doorbell of the old generation is still on its way (F8).
+        self.take_post_lock();
+        self.release_post_lock();
+        self.request_fence(get!(self, from: u32), get!(self, from_incarnation: u32));
+        self.enter(Step::Fence, now)
+    }
+
+    /// Rule 9: asks the agent to fence a path of this channel. The request number makes old answers void (H8).
+    pub(super) fn request_fence(self, slot: u32, incarnation: u32) {
+        let request = get!(self, request: u64) + 1;
+        set!(self, request: u64 = request);
+        let (mailbox, p) = (self.mailbox(), self.platform());
+        // SAFETY: the request line of this channel's mailbox belongs to the switcher.
+        unsafe {
+            p.store32(addr_of_mut!((*mailbox).request_slot), slot);
+            p.store32(addr_of_mut!((*mailbox).request_incarnation), incarnation);
+            p.store_release(addr_of_mut!((*mailbox).request), request);
+            p.fetch_add(self.device.state.wake as *mut u64, 1);
+        }
+    }
+
+    /// Waits for the agent's answer and computes the cut.
+    pub(super) fn fence(self, now: u64) -> Next {
+        let (mailbox, p) = (self.mailbox(), self.platform());
+        let (from, incarnation) = (get!(self, from: u32), get!(self, from_incarnation: u32));
+        // SAFETY: the answer line is written by the agent, its number last.
+        let (answer, slot, answered, status, executed) = unsafe {
+            (
+                p.load_acquire(addr_of_mut!((*mailbox).answer)),
+                p.load32(addr_of_mut!((*mailbox).answer_slot)),
+                p.load32(addr_of_mut!((*mailbox).answer_incarnation)),
+                AnswerStatus::from_raw(p.load32(addr_of_mut!((*mailbox).answer_status))),
+                p.load32(addr_of_mut!((*mailbox).answer_executed)),
+            )
+        };
+        if answer != get!(self, request: u64) {
+            if self.step_overdue(now, self.device.state.policy.fence_wait_ns) {
+                return self.die(FaultKind::FenceUnproven, now);
+            }
+            return Next::Wait;
+        }
+        if slot != from || answered != incarnation || status == AnswerStatus::Unprovable {
+            return self.die(FaultKind::FenceUnproven, now);
+        }
+        self.stamp(Stamp::Fenced, now);
+        let watermark = get!(self, executed: u64).max(get!(self, done_at_close: u64));
+        let truth = if status == AnswerStatus::Truth { self.truth(from, executed) } else { None };
+        set!(self, ledger: u32 = truth.is_none() as u32);
+        // Rule 12: monotone, and stored before anything is replayed (F6).
+        set!(self, executed: u64 = watermark.max(truth.unwrap_or(0)));
+        if truth.is_some() {
+            self.stamp(Stamp::Cut, now);
+        }
+        self.enter(Step::Choose, now)
+    }
+
+    /// The receiver's count as a ticket, if it passes its cross-check (H2 b).
+    fn truth(self, from: u32, executed24: u32) -> Option<u64> {
+        let view = self.view(from);
+        let done = get!(self, done_at_close: u64).wrapping_sub(view.base);
+        let rung = self.load_posted().wrapping_sub(view.base) + get!(self, posted_reads: u64);
+        let physical = cut::from_truth(done, rung, executed24)?;
+        // A flush READ of a failed drain counts as a message, but is no ticket.
+        Some(physical.wrapping_add(view.base).min(get!(self, journal_end: u64)))
+    }
+
+    /// The best usable slot other than the one being left: ranked by slot number, ports up, not tried in vain.
+    pub(crate) fn next_slot(self, leaving: u32, excluded: u32) -> Option<u32> {
+        let mut slot = 0;
+        while slot < self.device.state.slots {
+            let usable = slot != leaving
+                && excluded & (1 << slot) == 0
+                && self.path_state(slot) == PathState::Ready
+                && !self.port_down(slot);
+            if usable {
+                return Some(slot);
+            }
+            slot += 1;
+        }
+        None
+    }
+
+    /// Chooses the next path, or waits for one: the agents revive what they can. Rule 21: the peer is lost only
+    /// when every path has stayed dead for the give-up time.
+    pub(super) fn choose(self, now: u64) -> Next {
+        let (from, back) = (get!(self, from: u32), get!(self, back: u32) != 0);
+        // The path being left counts again once it was made anew, and always when it was left by a drain.
+        let remade = self.incarnation(from) != get!(self, from_incarnation: u32);
+        let leaving = if back || remade { NO_SLOT } else { from };
+        let Some(slot) = self.next_slot(leaving, get!(self, excluded: u32)) else {
+            return self.no_path(now);
+        };
+        set!(self, to: u32 = slot);
+        // Announce, then look again: the agent makes a path anew only if nobody announced it (Dekker's handshake).
+        self.platform().announce_before_recheck();
+        if self.path_state(slot) != PathState::Ready {
+            set!(self, to: u32 = NO_SLOT);
+            return Next::Wait;
+        }
+        set!(self, posted_reads: u64 = 0);
+        let step = if get!(self, ledger: u32) != 0 { Step::Ledger } else { Step::Replay };
+        self.enter(step, now)
+    }
+
+    fn no_path(self, now: u64) -> Next {
+        let since = get!(self, dead_since_ns: u64);
+        if since == 0 {
+            set!(self, dead_since_ns: u64 = now.max(1));
+        }
+        // What was tried in vain may have been made anew by now.
+        set!(self, excluded: u32 = 0);
+        let dead_ns = if since == 0 { 0 } else { now.saturating_sub(since) };
+        if dead_ns >= self.device.state.policy.give_up_ns {
+            return self.lose_peer(now);
+        }
+        Next::Wait
+    }
+
+    /// Ends the channel and notes, for the report, why each path is unusable.
+    fn lose_peer(self, now: u64) -> Next {
+        let mut slot = 0;
+        while slot < self.device.state.slots {
+            if self.port_down(slot) {
+                self.note_first_cause(slot, CauseKind::PortDown, 0);
+            } else if self.path_state(slot) != PathState::Ready {
+                self.note_first_cause(slot, CauseKind::FencedByPeer, 0);
+            }
+            slot += 1;
+        }
+        self.die(FaultKind::PeerLost, now)
+    }
+}

@@ -1,0 +1,81 @@
+//! Receive-side waits, which also look after this PE's own channels (DESIGN section 5, "where failures are noticed").
+
+use crate::access::{Channel, Device};
+use crate::patience::Patience;
+use crate::platform::{Lanes, Platform};
+use crate::types::{Deadline, Fault, FaultKind, HeapOffset};
+
+/// A round over the channels: one is watched for a stall, another gets a passing look.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    watched: u32,
+    roving: u32,
+    patience: Patience,
+}
+
+impl<'s, P: Platform> Device<'s, P> {
+    /// A round that starts now.
+    #[inline(always)]
+    pub fn rounds(self) -> Rounds {
+        Rounds { watched: 0, roving: 0, patience: Patience::new(self.platform.now_ns()) }
+    }
+
+    /// Looks after two channels: notices failures, carries switches on. The agent calls this too, so that a switch
+    /// needs no kernel.
+    #[inline(always)]
+    pub fn look_after(self, rounds: &mut Rounds) {
+        let rows = self.state.pe_count * self.state.channels_per_pe;
+        rounds.roving = (rounds.roving + 1) % rows;
+        let roving = Channel { device: self, row: rounds.roving };
+        if roving.peer() != self.state.my_pe {
+            // A dead channel is its callers' business.
+            let _ = roving.attend(&mut Patience::new(self.platform.now_ns()));
+        }
+        let watched = Channel { device: self, row: rounds.watched };
+        let busy =
+            watched.peer() != self.state.my_pe && watched.load_ready().index() > watched.load_done().index();
+        if busy && watched.attend(&mut rounds.patience).is_ok() {
+            return;
+        }
+        rounds.watched = rounds.roving;
+        rounds.patience = Patience::new(self.platform.now_ns());
+    }
+
+    /// Waits until the heap word at `word` is at least `value`, and answers with what it is then. All that was put
+    /// before the signal that wrote it is visible.
+    ///
+    /// # Errors
+    /// `Overdue` when the deadline passes, `BadAddress` for a word that is not one of the heap's.
+    #[inline(always)]
+    pub fn wait_until_ge<L: Lanes>(
+        self,
+        lanes: L,
+        word: HeapOffset,
+        value: u64,
+        deadline: Deadline,
+    ) -> Result<u64, Fault> {
+        if !word.0.is_multiple_of(8) || !self.heap_contains(word, 8) {
+            return Err(self.channel(self.state.my_pe, 0).fault(FaultKind::BadAddress));
+        }
+        let mut seen = self.load(word);
+        if lanes.rank() == 0 && seen < value {
+            let mut rounds = self.rounds();
+            loop {
+                self.look_after(&mut rounds);
+                seen = self.load(word);
+                if seen >= value || self.platform.now_ns() > deadline.at_ns {
+                    break;
+                }
+                self.platform.relax();
+            }
+        }
+        let seen = lanes.broadcast(seen, 0);
+        // The other lanes did not load what the leader saw: make what it covers visible to them as well.
+        self.platform.cqe_before_data();
+        if seen >= value {
+            Ok(seen)
+        } else {
+            Err(self.channel(self.state.my_pe, 0).fault(FaultKind::Overdue))
+        }
+    }
+}
