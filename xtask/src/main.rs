@@ -1,1 +1,56 @@
-fn main() {}
+//! The project's tasks. Each is one file with its own help; `cargo xtask` alone lists them.
+
+mod abi;
+mod ptx;
+mod ptx_audit;
+mod ptxas;
+mod sh;
+
+use std::process::ExitCode;
+
+/// One task: its name, a line for the list, its full help, and what it does with its arguments.
+struct Task {
+    name: &'static str,
+    summary: &'static str,
+    help: &'static str,
+    run: fn(&[String]) -> anyhow::Result<()>,
+}
+
+const TASKS: &[Task] = &[
+    Task { name: "abi", summary: abi::SUMMARY, help: abi::HELP, run: abi::run },
+    Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let asks_for_help = |arg: &String| arg == "--help" || arg == "-h" || arg == "help";
+    let Some(task) = args.first().and_then(|name| TASKS.iter().find(|task| task.name == *name)) else {
+        list();
+        return match args.first() {
+            None => ExitCode::SUCCESS,
+            Some(first) if asks_for_help(first) => ExitCode::SUCCESS,
+            Some(first) => {
+                eprintln!("no task is called '{first}'");
+                ExitCode::from(2)
+            }
+        };
+    };
+    if args[1..].iter().any(asks_for_help) {
+        println!("cargo xtask {}", task.help);
+        return ExitCode::SUCCESS;
+    }
+    match (task.run)(&args[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{} failed: {error:#}", task.name);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn list() {
+    println!("cargo xtask <task> [--help]\n");
+    for task in TASKS {
+        println!("  {:6} {}", task.name, task.summary);
+    }
+}

@@ -1,0 +1,231 @@
+//! Reads PTX text and says what must not be in a kernel: calls out of the module, a stack, a way to panic.
+//!
+//! Pure: text in, facts out. It knows PTX only as far as it needs to: functions, statements, opcodes.
+
+/// One function of a PTX module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Function {
+    /// Symbol.
+    pub name: String,
+    /// True for a kernel.
+    pub entry: bool,
+    /// Instructions, as PTX counts them.
+    pub instructions: usize,
+    /// Loads, parameters left out.
+    pub loads: usize,
+    /// Stores, parameters left out.
+    pub stores: usize,
+    /// Read-modify-writes.
+    pub atomics: usize,
+    /// Symbols it calls, one for each call.
+    pub calls: Vec<String>,
+    /// True if it touches a stack.
+    pub stack: bool,
+}
+
+/// What a module holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// Functions with a body, in order.
+    pub functions: Vec<Function>,
+    /// Functions declared elsewhere: nothing links them.
+    pub external: Vec<String>,
+}
+
+impl Module {
+    /// Parses PTX text.
+    pub fn parse(text: &str) -> Self {
+        let mut module = Self::default();
+        let text = without_comments(text);
+        let mut rest = text.as_str();
+        while let Some(head) = next_head(rest) {
+            if head.external {
+                module.external.push(head.name);
+            } else if let Some(body) = head.body {
+                module.functions.push(read_body(head.name, head.entry, body));
+            }
+            rest = head.rest;
+        }
+        module
+    }
+
+    /// The kernels.
+    pub fn entries(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(|function| function.entry)
+    }
+
+    /// Everything that is wrong with it, one line each.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.entries().next().is_none() {
+            faults.push("no entry point: the module holds no kernel".to_owned());
+        }
+        for name in &self.external {
+            faults.push(format!("`.extern .func {name}`: not inlined, and nothing links it"));
+        }
+        for function in self.functions.iter().filter(|function| self.reachable(&function.name)) {
+            if function.stack {
+                faults.push(format!("{}: uses a stack (.local)", function.name));
+            }
+            for callee in &function.calls {
+                if is_panic(callee) {
+                    faults.push(format!("{}: can panic (calls {callee})", function.name));
+                } else if !self.functions.iter().any(|other| other.name == *callee) {
+                    faults.push(format!("{}: calls {callee}, which the module does not hold", function.name));
+                }
+            }
+        }
+        faults
+    }
+
+    /// True for kernels and for what they call, directly or not.
+    pub fn reachable(&self, name: &str) -> bool {
+        let mut seen: Vec<&str> = Vec::new();
+        let mut open: Vec<&str> = self.entries().map(|entry| entry.name.as_str()).collect();
+        while let Some(next) = open.pop() {
+            if next == name {
+                return true;
+            }
+            if seen.contains(&next) {
+                continue;
+            }
+            seen.push(next);
+            if let Some(function) = self.functions.iter().find(|function| function.name == next) {
+                open.extend(function.calls.iter().map(String::as_str));
+            }
+        }
+        false
+    }
+}
+
+/// Start of a function, cut out of the text.
+struct Head<'t> {
+    name: String,
+    entry: bool,
+    external: bool,
+    body: Option<&'t str>,
+    rest: &'t str,
+}
+
+/// Finds the next `.entry` or `.func` and its body.
+fn next_head(text: &str) -> Option<Head<'_>> {
+    let keyword = |word: &str| text.find(word).map(|at| (at, word.len()));
+    let (at, length) =
+        [keyword(".entry "), keyword(".func "), keyword(".func(")].into_iter().flatten().min()?;
+    let entry = text[at..].starts_with(".entry");
+    let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let external = text[line_start..at].contains(".extern");
+    // A return value stands in parentheses before the name: `.func (.param .b32 r) name (`.
+    let mut after = text[at + length..].trim_start();
+    if text[at..].starts_with(".func(") || after.starts_with('(') {
+        after = after.split_once(')').map_or("", |(_, tail)| tail).trim_start();
+    }
+    let name: String = after.chars().take_while(|c| c.is_alphanumeric() || "_$.%".contains(*c)).collect();
+    let end = after.find(';').unwrap_or(after.len());
+    let open = after.find('{').filter(|open| *open < end);
+    let Some(open) = open else {
+        return Some(Head { name, entry, external, body: None, rest: &after[end..] });
+    };
+    let close = open + matching_brace(&after[open..]);
+    Some(Head { name, entry, external, body: Some(&after[open + 1..close]), rest: &after[close..] })
+}
+
+/// Length of the text from an opening brace up to the one that closes it.
+fn matching_brace(text: &str) -> usize {
+    let mut depth = 0usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at;
+                }
+            }
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn read_body(name: String, entry: bool, body: &str) -> Function {
+    let mut function = Function { name, entry, ..Function::default() };
+    for statement in body.split(';') {
+        read_statement(&mut function, statement);
+    }
+    function
+}
+
+fn read_statement(function: &mut Function, statement: &str) {
+    // Lines that belong to no instruction: `.loc`, labels, braces of a call or of inline assembly.
+    let mut text = String::new();
+    for line in statement.lines().map(str::trim) {
+        let line = line.trim_start_matches(['{', '}']).trim_start();
+        let first = line.split_whitespace().next().unwrap_or_default();
+        if !(first.is_empty() || first == ".loc" || first == ".pragma" || line.ends_with(':')) {
+            text.push_str(line);
+            text.push(' ');
+        }
+    }
+    let text = text.trim();
+    if text.starts_with(".local") || text.contains("__local_depot") {
+        function.stack = true;
+    }
+    if text.is_empty() || text.starts_with('.') {
+        return;
+    }
+    let mut words = text.split_whitespace();
+    let mut opcode = words.next().unwrap_or_default();
+    if opcode.starts_with('@') {
+        opcode = words.next().unwrap_or_default();
+    }
+    function.instructions += 1;
+    let is = |prefix: &str| opcode.starts_with(prefix);
+    if is("ld.local") || is("st.local") {
+        function.stack = true;
+    }
+    if is("ld.") && !is("ld.param") {
+        function.loads += 1;
+    } else if is("st.") && !is("st.param") {
+        function.stores += 1;
+    } else if is("atom.") || is("red.") {
+        function.atomics += 1;
+    } else if opcode == "call" || is("call.") {
+        function.calls.push(callee(text));
+    }
+}
+
+/// The symbol of `call.uni (retval), name, (params)`.
+fn callee(statement: &str) -> String {
+    let after = statement.split_once(char::is_whitespace).map_or("", |(_, tail)| tail).trim_start();
+    let after = match after.strip_prefix('(') {
+        Some(inner) => inner.split_once(')').map_or("", |(_, tail)| tail),
+        None => after,
+    };
+    let is_symbol = |c: char| c.is_alphanumeric() || "_$.%".contains(c);
+    after.trim_start_matches(|c: char| !is_symbol(c)).chars().take_while(|c| is_symbol(*c)).collect()
+}
+
+/// True for what Rust calls to panic, and for the panic handler itself.
+fn is_panic(symbol: &str) -> bool {
+    ["panic", "rust_begin_unwind", "unwrap_failed", "expect_failed", "slice_index_fail"]
+        .iter()
+        .any(|part| symbol.contains(part))
+}
+
+fn without_comments(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        // Debug sections hold no code, and much of everything else.
+        if line.trim_start().starts_with(".section") {
+            break;
+        }
+        out.push_str(line.split_once("//").map_or(line, |(code, _)| code));
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "ptx_audit_tests.rs"]
+mod tests;
