@@ -3,3 +3,4 @@
 pub mod pattern;
 pub mod timeline;
 pub mod units;
+pub mod verify;
