@@ -11,14 +11,14 @@ impl Rng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
+        if bound == 0 { 0 } else { self.draw() % bound }
     }
 
     /// A number from `low` to `high`, both included.
@@ -38,7 +38,7 @@ impl Rng {
 
     /// A stream of its own, so that draws on one side do not shift the other.
     pub fn split(&mut self) -> Self {
-        Self(self.next())
+        Self(self.draw())
     }
 }
 
@@ -56,9 +56,9 @@ mod tests {
     #[test]
     fn a_seed_is_a_stream() {
         let (mut a, mut b, mut c) = (Rng::new(7), Rng::new(7), Rng::new(8));
-        let draws: Vec<u64> = (0..32).map(|_| a.next()).collect();
-        assert_eq!(draws, (0..32).map(|_| b.next()).collect::<Vec<_>>());
-        assert_ne!(draws, (0..32).map(|_| c.next()).collect::<Vec<_>>());
+        let draws: Vec<u64> = (0..32).map(|_| a.draw()).collect();
+        assert_eq!(draws, (0..32).map(|_| b.draw()).collect::<Vec<_>>());
+        assert_ne!(draws, (0..32).map(|_| c.draw()).collect::<Vec<_>>());
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Core {
     fn schedule(&mut self, id: usize, at: u64) {
         self.last_wakeup += 1;
         self.actors[id].wakeup = self.last_wakeup;
-        let tie = self.rng.next();
+        let tie = self.rng.draw();
         self.wakeups.push(Reverse((at, tie, id, self.last_wakeup)));
     }
 

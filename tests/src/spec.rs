@@ -1,0 +1,306 @@
+//! A run in words: what `regressions/*.toml` hold, what the swarm draws from a seed and prints when it fails.
+//!
+//! The files use the small part of TOML that a run needs: `key = number`, `key = true`, `key = "text"` and
+//! `key = ["text", ...]` on one line, and comments. Anything else is refused by line.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::rng::Rng;
+use crate::workload::Traffic;
+
+/// A fault in the grammar of the command line: `<time>:<pe>.<rail>:<fault>`, time from the start of the traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Injection {
+    /// When, in nanoseconds after the traffic began.
+    pub at_ns: u64,
+    /// PE whose rail is hit.
+    pub pe: u32,
+    /// The rail.
+    pub rail: u32,
+    /// What happens, e.g. `drop-acks=10ms`.
+    pub fault: String,
+}
+
+impl FromStr for Injection {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("met {text:?}; a fault is <time>:<pe>.<rail>:<fault>, e.g. 500us:0.0:down");
+        let mut parts = text.splitn(3, ':');
+        let (time, place) = (parts.next().ok_or_else(bad)?, parts.next().ok_or_else(bad)?);
+        let fault = parts.next().ok_or_else(bad)?.to_owned();
+        let (pe, rail) = place.split_once('.').ok_or_else(bad)?;
+        let number = |text: &str| text.parse().map_err(|_| bad());
+        Ok(Self { at_ns: parse_time(time).ok_or_else(bad)?, pe: number(pe)?, rail: number(rail)?, fault })
+    }
+}
+
+impl fmt::Display for Injection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ns:{}.{}:{}", self.at_ns, self.pe, self.rail, self.fault)
+    }
+}
+
+/// `7ns`, `20us`, `500ms`, `3s` in nanoseconds.
+pub fn parse_time(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(scale)
+}
+
+/// One run: a cluster, its traffic, its faults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSpec {
+    /// What went wrong once, in one sentence (regressions only).
+    pub cause: String,
+    /// Seed of every decision.
+    pub seed: u64,
+    /// PEs; streams run between all pairs.
+    pub pes: u32,
+    /// Rails of each PE.
+    pub rails: u32,
+    /// Channels to each peer that carry traffic.
+    pub channels: u32,
+    /// Streams, each a warp of its own, on one channel.
+    pub warps: u32,
+    /// log2 of the ring depth.
+    pub log_depth: u32,
+    /// Streams run both ways; if not, from lower to higher PEs.
+    pub both_ways: bool,
+    /// The NICs clear `rmsn` when a QP goes to ERR.
+    pub rmsn_cleared: bool,
+    /// Device code gives way before one access in this many; 0: only where it waits.
+    pub interference: u64,
+    /// Suspect time of the policy.
+    pub suspect_ns: u64,
+    /// Recovery window of the policy.
+    pub recovery_ns: u64,
+    /// Give-up time of the policy.
+    pub give_up_ns: u64,
+    /// What the streams do.
+    pub traffic: Traffic,
+    /// What goes wrong.
+    pub faults: Vec<Injection>,
+}
+
+impl Default for RunSpec {
+    fn default() -> Self {
+        Self {
+            cause: String::new(),
+            seed: 1,
+            pes: 2,
+            rails: 2,
+            channels: 1,
+            warps: 1,
+            log_depth: 7,
+            both_ways: false,
+            rmsn_cleared: false,
+            interference: 0,
+            suspect_ns: 10_000_000,
+            recovery_ns: 20_000_000,
+            give_up_ns: 1_000_000_000,
+            traffic: Traffic::default(),
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// One place for all keys, so that reading and writing agree.
+macro_rules! keys {
+    ($self:ident, $visit:ident) => {
+        $visit!("cause", $self.cause);
+        $visit!("seed", $self.seed);
+        $visit!("pes", $self.pes);
+        $visit!("rails", $self.rails);
+        $visit!("channels", $self.channels);
+        $visit!("warps", $self.warps);
+        $visit!("log_depth", $self.log_depth);
+        $visit!("both_ways", $self.both_ways);
+        $visit!("rmsn_cleared", $self.rmsn_cleared);
+        $visit!("interference", $self.interference);
+        $visit!("suspect_ns", $self.suspect_ns);
+        $visit!("recovery_ns", $self.recovery_ns);
+        $visit!("give_up_ns", $self.give_up_ns);
+        $visit!("messages", $self.traffic.messages);
+        $visit!("slots", $self.traffic.slots);
+        $visit!("slot_bytes", $self.traffic.slot_bytes);
+        $visit!("puts", $self.traffic.puts);
+        $visit!("pace_ns", $self.traffic.pace_ns);
+        $visit!("credit_lag", $self.traffic.credit_lag);
+        $visit!("quiet_before_reuse", $self.traffic.quiet_before_reuse);
+        $visit!("wait_ns", $self.traffic.wait_ns);
+    };
+}
+
+impl fmt::Display for RunSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        macro_rules! write_key {
+            ($name:literal, $value:expr) => {
+                writeln!(f, "{} = {:?}", $name, $value)?;
+            };
+        }
+        keys!(self, write_key);
+        let faults: Vec<String> = self.faults.iter().map(Injection::to_string).collect();
+        writeln!(f, "faults = {faults:?}")
+    }
+}
+
+impl FromStr for RunSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut spec = Self::default();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let bad = |why: &str| format!("line {}: {why}: {line}", number + 1);
+            let (key, value) = line.split_once('=').ok_or_else(|| bad("no `=`"))?;
+            spec.set(key.trim(), value.trim()).map_err(|why| bad(&why))?;
+        }
+        Ok(spec)
+    }
+}
+
+/// A value of a key.
+trait Value: Sized {
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl Value for String {
+    fn read(text: &str) -> Option<Self> {
+        Some(text.strip_prefix('"')?.strip_suffix('"')?.to_owned())
+    }
+}
+
+macro_rules! parsed_values {
+    ($($type:ty),*) => { $(impl Value for $type {
+        fn read(text: &str) -> Option<Self> {
+            text.parse().ok()
+        }
+    })* };
+}
+parsed_values!(u32, u64, bool);
+
+impl RunSpec {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        macro_rules! set_key {
+            ($name:literal, $field:expr) => {
+                if key == $name {
+                    $field = Value::read(value).ok_or("a value of another type")?;
+                    return Ok(());
+                }
+            };
+        }
+        keys!(self, set_key);
+        if key != "faults" {
+            return Err("unknown key".into());
+        }
+        let list =
+            value.strip_prefix('[').and_then(|list| list.strip_suffix(']')).ok_or("faults is a list")?;
+        self.faults = list
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .map(|item| String::read(item).ok_or("a fault is a text".to_owned())?.parse())
+            .collect::<Result<_, String>>()?;
+        Ok(())
+    }
+
+    /// What the swarm runs for `seed`.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let slots = rng.between(1, 12);
+        let mut spec = Self {
+            seed,
+            pes: rng.pick(&[2, 2, 2, 3]),
+            rails: rng.pick(&[2, 2, 3]),
+            channels: rng.between(1, 2) as u32,
+            warps: rng.between(1, 4) as u32,
+            log_depth: rng.pick(&[2, 3, 4, 7]),
+            both_ways: rng.one_in(2),
+            rmsn_cleared: rng.one_in(5),
+            interference: rng.pick(&[0, 0, 64, 512]),
+            suspect_ns: rng.pick(&[2_000_000, 10_000_000]),
+            recovery_ns: rng.pick(&[5_000_000, 20_000_000]),
+            traffic: Traffic {
+                messages: rng.between(50, 300),
+                slots,
+                slot_bytes: rng.pick(&[8, 64, 256, 4096, 10_000]),
+                puts: rng.between(1, 3),
+                pace_ns: rng.pick(&[0, 0, 20_000, 200_000]),
+                credit_lag: rng.below(slots),
+                quiet_before_reuse: rng.one_in(4),
+                ..Traffic::default()
+            },
+            ..Self::default()
+        };
+        let count = rng.between(1, 4);
+        spec.faults = (0..count).flat_map(|_| spec.draw_fault(&mut rng)).collect();
+        spec
+    }
+
+    /// A fault and, if it would last for ever, mostly its end.
+    fn draw_fault(&self, rng: &mut Rng) -> Vec<Injection> {
+        let (pe, rail) = (rng.below(self.pes.into()) as u32, rng.below(self.rails.into()) as u32);
+        let at_ns = rng.pick(&[1_000_000, 10_000_000, 60_000_000]);
+        let at_ns = rng.below(at_ns);
+        let span = rng.pick(&["300us", "3ms", "12ms", "40ms"]);
+        let fault = match rng.below(12) {
+            0..=3 => "down".to_owned(),
+            4 => format!("blackhole-tx={span}"),
+            5 => format!("blackhole-rx={span}"),
+            6 => format!("drop-acks={span}"),
+            7 => format!("flap={span}/{}", rng.between(1, 5)),
+            8 => format!("drop={}", rng.pick(&["0.01", "0.2"])),
+            9 => format!("placement-delay={}", rng.pick(&["20us", "900us"])),
+            10 => format!("delay={}", rng.pick(&["15us", "300us"])),
+            _ => format!("late-cqe={}", rng.pick(&["50us", "2ms"])),
+        };
+        let mut faults = vec![Injection { at_ns, pe, rail, fault: fault.clone() }];
+        if fault == "down" {
+            let until = at_ns + rng.pick(&[200_000, 5_000_000, 80_000_000]);
+            faults.push(Injection { at_ns: until, pe, rail, fault: "up".into() });
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_survives_its_text() {
+        for seed in 0..200 {
+            let mut spec = RunSpec::from_seed(seed);
+            spec.cause = "one sentence".into();
+            assert_eq!(spec.to_string().parse::<RunSpec>().as_ref(), Ok(&spec), "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let error = |text: &str| text.parse::<RunSpec>().unwrap_err();
+        assert_eq!(error("seed = 4\nspeed = 3"), "line 2: unknown key: speed = 3");
+        assert_eq!(error("seed = fast"), "line 1: a value of another type: seed = fast");
+        assert!(error("faults = [\"5:0.0:down\"]").contains("a fault is <time>:<pe>.<rail>:<fault>"));
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time("20us"), Some(20_000));
+        assert_eq!(parse_time("3s"), Some(3_000_000_000));
+        assert_eq!(parse_time("5"), None);
+        assert_eq!(parse_time("5h"), None);
+    }
+}

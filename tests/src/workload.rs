@@ -1,0 +1,274 @@
+//! The kernels of a run: senders that fill, put and signal, receivers that check, poison and give credit back.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use shunt_device::{Channel, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Put};
+use shunt_layout::state::DeviceState;
+
+use crate::oracle::{Kind, Oracle, Stream};
+use crate::sim::{Interference, SimPlatform, SimWorld};
+
+/// A look may take this long beyond a deadline: one poll interval of a quiet world, and one interference.
+const LATE_SLACK_NS: u64 = 500_000;
+
+/// What a stream's kernels do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages of each stream.
+    pub messages: u64,
+    /// Slots of each stream.
+    pub slots: u64,
+    /// Bytes of a message.
+    pub slot_bytes: u64,
+    /// Puts a message is cut into; the last one carries the signal.
+    pub puts: u64,
+    /// Pause of the sender between messages.
+    pub pace_ns: u64,
+    /// Messages the receiver keeps before it gives their credit back; below `slots`.
+    pub credit_lag: u64,
+    /// Wait for `quiet` before a source slot is filled again. If not, credit alone allows it (invariant 5).
+    pub quiet_before_reuse: bool,
+    /// Deadline of each single wait.
+    pub wait_ns: u64,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self {
+            messages: 200,
+            slots: 8,
+            slot_bytes: 256,
+            puts: 2,
+            pace_ns: 0,
+            credit_lag: 2,
+            quiet_before_reuse: false,
+            wait_ns: 10_000_000_000,
+        }
+    }
+}
+
+/// What a kernel of a stream did.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The stream.
+    pub stream: Stream,
+    /// Messages sent (sender) or consumed (receiver).
+    pub messages: u64,
+    /// Credits posted (receiver).
+    pub credits: u64,
+    /// Longest time between two messages.
+    pub max_gap_ns: u64,
+    /// When it ended.
+    pub ended_ns: u64,
+    /// Why it ended early.
+    pub fault: Option<Fault>,
+}
+
+/// A kernel's surroundings.
+#[derive(Clone)]
+pub struct Kernel {
+    /// The world it lives in.
+    pub world: Arc<SimWorld>,
+    /// The state of its PE; mapped as long as the run lasts.
+    pub state: *const DeviceState,
+    /// First address of its PE's heap.
+    pub heap: u64,
+    /// How it is disturbed.
+    pub interference: Rc<Interference>,
+    /// Where broken promises go.
+    pub oracle: Oracle,
+}
+
+impl Kernel {
+    /// The device of this kernel's PE.
+    pub fn device(&self) -> Device<'_, SimPlatform<'_>> {
+        let platform = SimPlatform::new(&self.world, &self.interference);
+        // SAFETY: the cluster keeps the state mapped until every kernel has ended, and only uploads write the root.
+        unsafe { Device::attach(self.state, platform) }.expect("the host wrote a state of this version")
+    }
+
+    fn deadline(&self, span_ns: u64) -> Deadline {
+        Deadline::after(self.world.now(), span_ns)
+    }
+
+    /// Invariant 6: a wait that was given `deadline` has just ended.
+    fn check_late(&self, deadline: Deadline, what: &str) {
+        let now = self.world.now();
+        if now > deadline.at_ns + LATE_SLACK_NS && self.interference.one_in.get() == 0 {
+            let late = now - deadline.at_ns;
+            self.oracle.report(Kind::Late, now, format!("{what} ended {late} ns after its deadline"));
+        }
+    }
+
+    /// Sends all messages of `stream`, then waits until all are done.
+    pub fn send<L: Lanes>(&self, lanes: L, stream: Stream, traffic: &Traffic) -> Report {
+        let mut report = self.report(stream);
+        let device = self.device();
+        let channel = device.channel(stream.to, stream.channel);
+        let mut last = self.world.now();
+        for message in 0..traffic.messages {
+            match self.send_one(lanes, &device, &channel, stream, traffic, message) {
+                Ok(()) => report.messages += 1,
+                Err(fault) => report.fault = Some(fault),
+            }
+            report.max_gap_ns = report.max_gap_ns.max(self.world.now() - last);
+            last = self.world.now();
+            if report.fault.is_some() {
+                break;
+            }
+            if traffic.pace_ns > 0 {
+                self.world.sleep(traffic.pace_ns + self.world.draw(traffic.pace_ns / 8 + 1));
+            }
+        }
+        if report.fault.is_none() {
+            self.world.note(|| format!("{stream}: quiet at the end"));
+            let deadline = self.deadline(traffic.wait_ns);
+            report.fault = channel.quiet(lanes, deadline).err();
+            self.check_late(deadline, "quiet");
+        }
+        report.ended_ns = self.world.now();
+        report
+    }
+
+    fn send_one<L: Lanes>(
+        &self,
+        lanes: L,
+        device: &Device<'_, SimPlatform<'_>>,
+        channel: &Channel<'_, SimPlatform<'_>>,
+        stream: Stream,
+        traffic: &Traffic,
+        message: u64,
+    ) -> Result<(), Fault> {
+        if message >= stream.slots {
+            let credit = message - stream.slots + 1;
+            self.world.note(|| format!("{stream}: waiting for credit {credit}"));
+            let deadline = self.deadline(traffic.wait_ns);
+            let waited = device.wait_until_ge(lanes, HeapOffset(stream.credit()), credit, deadline);
+            self.check_late(deadline, "wait for credit");
+            if waited? > message {
+                let what = format!("{stream}: credit for a message that was not sent, before {message}");
+                self.oracle.report(Kind::Invented, self.world.now(), what);
+            }
+            if traffic.quiet_before_reuse && message.is_multiple_of(stream.slots) {
+                channel.quiet(lanes, self.deadline(traffic.wait_ns))?;
+            }
+        }
+        if lanes.rank() == 0 {
+            stream.fill(self.heap, message);
+        }
+        lanes.sync();
+        self.world.note(|| format!("{stream}: posting message {message}"));
+        let pieces = split(stream.slot_bytes, traffic.puts);
+        for (number, (offset, bytes)) in pieces.iter().enumerate() {
+            let (dst, src) = (stream.destination(message) + offset, stream.source(message) + offset);
+            let put = Put { dst: HeapOffset(dst), src: HeapOffset(src), bytes: *bytes };
+            if number + 1 < pieces.len() {
+                channel.put_nbi(lanes, put)?;
+            } else {
+                channel.put_signal_nbi(lanes, put, HeapOffset(stream.signal()), message + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives all messages of `stream`, giving credit back on the same channel number.
+    pub fn receive<L: Lanes>(&self, lanes: L, stream: Stream, traffic: &Traffic) -> Report {
+        let mut report = self.report(stream);
+        let device = self.device();
+        let channel = device.channel(stream.from, stream.channel);
+        let (mut next, mut credited) = (0, 0);
+        let mut last = self.world.now();
+        while next < traffic.messages && report.fault.is_none() {
+            self.world.note(|| format!("{stream}: waiting for message {next}"));
+            let deadline = self.deadline(traffic.wait_ns);
+            let seen = device.wait_until_ge(lanes, HeapOffset(stream.signal()), next + 1, deadline);
+            self.check_late(deadline, "wait for a signal");
+            let now = self.world.now();
+            let until = match seen {
+                Ok(seen) if seen <= traffic.messages => seen,
+                Ok(seen) => {
+                    self.oracle.report(Kind::Invented, now, format!("{stream}: signal shows {seen}"));
+                    traffic.messages
+                }
+                Err(fault) => {
+                    report.fault = Some(fault);
+                    break;
+                }
+            };
+            report.max_gap_ns = report.max_gap_ns.max(now - last);
+            last = now;
+            if lanes.rank() == 0 {
+                (next..until).for_each(|message| stream.consume(self.heap, message, &self.oracle, now));
+            }
+            next = until;
+            report.messages = next;
+            let lag = if next == traffic.messages { 0 } else { traffic.credit_lag.min(stream.slots - 1) };
+            if next - credited > lag {
+                report.fault = self.give_credit(lanes, &channel, stream, credited..next - lag).err();
+                credited = next - lag;
+                report.credits += 1;
+            }
+        }
+        if report.fault.is_none() {
+            self.world.note(|| format!("{stream}: quiet at the end"));
+            report.fault = channel.quiet(lanes, self.deadline(traffic.wait_ns)).err();
+        }
+        report.ended_ns = self.world.now();
+        report
+    }
+
+    fn give_credit<L: Lanes>(
+        &self,
+        lanes: L,
+        channel: &Channel<'_, SimPlatform<'_>>,
+        stream: Stream,
+        messages: std::ops::Range<u64>,
+    ) -> Result<(), Fault> {
+        if lanes.rank() == 0 {
+            // Each slot was last consumed for the newest of its messages.
+            let newest = messages.end.saturating_sub(stream.slots).max(messages.start)..messages.end;
+            for message in newest {
+                stream.check_poison(self.heap, message, &self.oracle, self.world.now());
+            }
+        }
+        self.world.note(|| format!("{stream}: giving credit {}", messages.end));
+        channel.signal_set_nbi(lanes, HeapOffset(stream.credit()), messages.end).map(|_| ())
+    }
+
+    fn report(&self, stream: Stream) -> Report {
+        Report { stream, messages: 0, credits: 0, max_gap_ns: 0, ended_ns: 0, fault: None }
+    }
+}
+
+/// Cuts `bytes` into `count` pieces of whole words: offset and length of each.
+fn split(bytes: u64, count: u64) -> Vec<(u64, u64)> {
+    let words = bytes / 8;
+    let count = count.clamp(1, words);
+    let edge = |number: u64| words * number / count * 8;
+    (0..count).map(|number| (edge(number), edge(number + 1) - edge(number))).collect()
+}
+
+/// True if a fault says that the channel is dead for good, and not merely that a caller's patience ended.
+pub fn is_final(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::PeerLost | FaultKind::Completion | FaultKind::FenceUnproven)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn pieces_cover_a_message_once() {
+        for (bytes, count) in [(8, 1), (64, 3), (4096, 7), (16, 5)] {
+            let pieces = split(bytes, count);
+            let mut at = 0;
+            for (offset, length) in pieces {
+                assert_eq!(offset, at);
+                assert!(length > 0 && length % 8 == 0);
+                at += length;
+            }
+            assert_eq!(at, bytes);
+        }
+    }
+}
