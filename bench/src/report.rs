@@ -1,0 +1,259 @@
+//! The result: figures, verdict, exit status, and the one JSON object.
+
+use crate::switches::SwitchLine;
+use crate::timeline::{BIN_NS, WARM_UP_NS, gb_s, median_gb_s};
+use serde::Serialize;
+use shunt_layout::state::SwitchKind;
+
+/// What a run counted, before it is judged. Times are nanoseconds on the run's clock unless named otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Payload bytes handed to the library.
+    pub bytes_posted: u64,
+    /// Payload bytes found whole at the receivers.
+    pub bytes_delivered: u64,
+    /// Puts that were posted and are not whole at their receiver.
+    pub puts_lost: u64,
+    /// Signals posted, credits not among them.
+    pub signals_posted: u64,
+    /// Signals whose value their word took.
+    pub signals_applied: u64,
+    /// Signal placements that did not make their word larger.
+    pub signals_duplicated: u64,
+    /// Signal values that were never posted.
+    pub signals_wild: u64,
+    /// Operations reported as uncertain.
+    pub uncertain: u64,
+    /// Puts that were not whole when their signal was visible, and became so later.
+    pub order_violations: u64,
+    /// Slots that changed while nobody was allowed to write them.
+    pub ghost_writes: u64,
+    /// Generations opened because of a fault, over all channels of all PEs.
+    pub failovers: u64,
+    /// Generations opened by a switch-back.
+    pub switchbacks: u64,
+    /// Longest time between deliveries at one receiver channel after warm-up.
+    pub max_gap_ns: u64,
+}
+
+/// A planned fault and how often it hit.
+#[derive(Clone, Debug, Serialize)]
+pub struct FaultLine {
+    /// Milliseconds since the start of the stream.
+    pub at_ms: f64,
+    /// `<pe>.<rail>`.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// The fault.
+    pub kind: String,
+    /// How often it did something.
+    pub hits: u64,
+}
+
+/// One bin of the timeline.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bin {
+    /// Milliseconds since the start of the stream.
+    pub t_ms: f64,
+    /// Delivered, decimal GB/s, over all streams.
+    pub gb_s: f64,
+    /// Path of PE 0's first channel at the end of the bin.
+    pub path: String,
+}
+
+/// Why a run ended early.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ended {
+    /// A channel has no path left, or failed with fault tolerance off.
+    #[error("{0}")]
+    NoPath(String),
+    /// Something stood still beyond every deadline.
+    #[error("{0}")]
+    Stalled(String),
+}
+
+/// How a run is judged. Exit status 0, 1, 1, 3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every promise was kept and every planned fault happened.
+    Clean,
+    /// What was broken.
+    Broken(Vec<String>),
+    /// Planned faults that did nothing.
+    NotExercised(Vec<String>),
+    /// The peer and the syndrome.
+    NoPath(String),
+}
+
+impl Verdict {
+    /// The process's exit status.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Clean => 0,
+            Self::Broken(_) | Self::NotExercised(_) => 1,
+            Self::NoPath(_) => 3,
+        }
+    }
+
+    /// One word or two, for JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Broken(_) => "broken",
+            Self::NotExercised(_) => "not exercised",
+            Self::NoPath(_) => "no path left",
+        }
+    }
+
+    /// Weighs what was counted. A run that lost its peer is judged for that alone: what was in flight then is
+    /// named by the fault, not lost silently; but what no fault excuses still counts.
+    pub fn weigh(counts: &Counts, faults: &[FaultLine], ended: Option<&Ended>) -> Self {
+        let mut broken = Vec::new();
+        let mut name = |count: u64, what: &str| {
+            if count > 0 {
+                broken.push(format!("{count} {what}"));
+            }
+        };
+        let lost_peer = matches!(ended, Some(Ended::NoPath(_)));
+        if !lost_peer {
+            name(counts.puts_lost, "puts lost or corrupt");
+            let missing = counts.signals_posted.saturating_sub(counts.signals_applied);
+            name(missing, "signals not applied");
+        }
+        name(counts.signals_duplicated, "signals duplicated");
+        name(counts.signals_wild, "signal values that were never posted");
+        name(counts.order_violations, "signals visible before their puts");
+        name(counts.ghost_writes, "ghost writes");
+        if let Some(Ended::Stalled(text)) = ended {
+            broken.push(text.clone());
+        }
+        if !broken.is_empty() {
+            return Self::Broken(broken);
+        }
+        if let Some(Ended::NoPath(text)) = ended {
+            return Self::NoPath(text.clone());
+        }
+        let idle: Vec<String> = faults
+            .iter()
+            .filter(|fault| fault.hits == 0)
+            .map(|f| format!("{}:{}", f.place, f.kind))
+            .collect();
+        if idle.is_empty() { Self::Clean } else { Self::NotExercised(idle) }
+    }
+}
+
+/// What a stream left behind.
+#[derive(Clone, Debug, Default)]
+pub struct Raw {
+    /// Figures.
+    pub counts: Counts,
+    /// Start of the stream.
+    pub start_ns: u64,
+    /// End of posting.
+    pub end_ns: u64,
+    /// Bytes per 10 ms.
+    pub bins: Vec<u64>,
+    /// Every switch, in any order.
+    pub switches: Vec<SwitchLine>,
+    /// Planned faults.
+    pub faults: Vec<FaultLine>,
+    /// Path of PE 0's first channel when the stream began.
+    pub first_path: String,
+    /// Why it ended early, if it did.
+    pub ended: Option<Ended>,
+    /// More threads than cores.
+    pub oversubscribed: bool,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// The JSON object.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)] // named and defined where the format is: the README's table of keys
+pub struct Report {
+    pub bytes_posted: u64,
+    pub bytes_delivered: u64,
+    pub puts_lost: u64,
+    pub signals_posted: u64,
+    pub signals_applied: u64,
+    pub signals_duplicated: u64,
+    pub uncertain: u64,
+    pub order_violations: u64,
+    pub ghost_writes: u64,
+    pub failovers: u64,
+    pub switchbacks: u64,
+    pub max_gap_us: f64,
+    pub switches: Vec<SwitchLine>,
+    pub timeline: Vec<Bin>,
+    pub faults: Vec<FaultLine>,
+    pub gb_s_before: Option<f64>,
+    pub gb_s_after: Option<f64>,
+    pub oversubscribed: bool,
+    pub seed: u64,
+    pub verdict: &'static str,
+    pub clock: &'static str,
+    #[serde(skip)]
+    pub judged: Verdict,
+}
+
+impl Report {
+    /// Judges and derives.
+    pub fn new(raw: Raw) -> Self {
+        let judged = Verdict::weigh(&raw.counts, &raw.faults, raw.ended.as_ref());
+        let mut switches = raw.switches.clone();
+        switches.sort_by_key(|line| line.noticed_ns);
+        let counts = &raw.counts;
+        Self {
+            bytes_posted: counts.bytes_posted,
+            bytes_delivered: counts.bytes_delivered,
+            puts_lost: counts.puts_lost,
+            signals_posted: counts.signals_posted,
+            signals_applied: counts.signals_applied,
+            signals_duplicated: counts.signals_duplicated,
+            uncertain: counts.uncertain,
+            order_violations: counts.order_violations,
+            ghost_writes: counts.ghost_writes,
+            failovers: counts.failovers,
+            switchbacks: counts.switchbacks,
+            max_gap_us: counts.max_gap_ns as f64 / 1e3,
+            timeline: timeline(&raw, &switches),
+            gb_s_before: before(&raw),
+            gb_s_after: after(&raw, &switches),
+            switches,
+            faults: raw.faults,
+            oversubscribed: raw.oversubscribed,
+            seed: raw.seed,
+            verdict: judged.name(),
+            clock: "soft NIC, wall time",
+            judged,
+        }
+    }
+}
+
+/// The bins of the posting time, each with the path PE 0's first channel was on at its end.
+fn timeline(raw: &Raw, switches: &[SwitchLine]) -> Vec<Bin> {
+    let length = (raw.end_ns - raw.start_ns).div_ceil(BIN_NS) as usize;
+    let mut own = switches.iter().filter(|s| s.pe == 0 && s.channel == 0 && !s.to.is_empty()).peekable();
+    let mut path = &raw.first_path;
+    let bin = |(number, bytes): (usize, &u64)| {
+        let end = raw.start_ns + (number as u64 + 1) * BIN_NS;
+        while let Some(line) = own.next_if(|line| line.opened_ns < end) {
+            path = &line.to;
+        }
+        Bin { t_ms: (number as u64 * BIN_NS) as f64 / 1e6, gb_s: gb_s(*bytes, BIN_NS), path: path.clone() }
+    };
+    raw.bins.iter().take(length).enumerate().map(bin).collect()
+}
+
+fn before(raw: &Raw) -> Option<f64> {
+    let end = raw.end_ns - raw.start_ns;
+    let first = raw.faults.iter().map(|fault| (fault.at_ms * 1e6) as u64).min().unwrap_or(end);
+    median_gb_s(&raw.bins, WARM_UP_NS, first.min(end))
+}
+
+fn after(raw: &Raw, switches: &[SwitchLine]) -> Option<f64> {
+    let back = switches.iter().filter(|line| line.kind == Some(SwitchKind::SwitchBack));
+    let opened = back.map(|line| line.opened_ns).max()?;
+    let from = opened.saturating_sub(raw.start_ns) + WARM_UP_NS;
+    median_gb_s(&raw.bins, from, raw.end_ns - raw.start_ns)
+}

@@ -1,0 +1,234 @@
+//! Switch records as an operator reads them: which channel, from which path to which, why, and how long each
+//! stage took.
+
+use serde::Serialize;
+use shunt_layout::state::{CauseKind, PathIdentity, PathRow, PathState, SwitchKind, SwitchRecord};
+use std::fmt;
+use std::net::Ipv6Addr;
+
+/// One switch, as JSON has it. Stages are microseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct SwitchLine {
+    /// PE that switched.
+    pub pe: u32,
+    /// Index of the channel.
+    pub channel: u32,
+    /// Path left, e.g. `0.1>1.0`: PE 0's rail 1 to PE 1's rail 0.
+    pub from: String,
+    /// Path entered; empty if there was none.
+    pub to: String,
+    /// Why.
+    pub cause: &'static str,
+    /// From the latest injected fault to the moment it was noticed; `null` where nothing was injected before, and
+    /// for a switch-back, which waits on purpose.
+    pub detect_us: Option<f64>,
+    /// Noticed to fenced: closing, settling, both halves in ERR, truth, placement flush.
+    pub fence_us: f64,
+    /// Fenced to the cut stored.
+    pub cut_us: f64,
+    /// Cut to the journal written into the new ring.
+    pub replay_us: f64,
+    /// Replayed to open.
+    pub open_us: f64,
+    /// Operations of the journal that were sent again.
+    pub replayed: u64,
+    /// What the record tells of.
+    #[serde(skip)]
+    pub kind: Option<SwitchKind>,
+    /// Peer of the channel.
+    #[serde(skip)]
+    pub peer: u32,
+    /// Noticed, nanoseconds on the run's clock.
+    #[serde(skip)]
+    pub noticed_ns: u64,
+    /// Opened, nanoseconds on the run's clock.
+    #[serde(skip)]
+    pub opened_ns: u64,
+    /// Syndrome and vendor syndrome << 8.
+    #[serde(skip)]
+    pub syndrome: u32,
+    /// True if the cut came from the ledger.
+    #[serde(skip)]
+    pub ledger: bool,
+    /// Both ends of the path left, for people.
+    #[serde(skip)]
+    pub left: String,
+    /// Both ends of the path entered.
+    #[serde(skip)]
+    pub entered: String,
+}
+
+fn kind_of(raw: u32) -> Option<SwitchKind> {
+    [SwitchKind::Failover, SwitchKind::SwitchBack, SwitchKind::Dead]
+        .into_iter()
+        .find(|kind| *kind as u32 == raw)
+}
+
+/// `0.1>1.0`.
+pub fn path_name(pe: u32, peer: u32, identity: &PathIdentity) -> String {
+    format!("{pe}.{}>{peer}.{}", identity.local_rail, identity.remote_rail)
+}
+
+fn rail_name(name: &[u8; 16]) -> String {
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+/// `mlx5_0 ::ffff:10.0.0.1 qpn 0x000040 > mlx5_0 ::ffff:10.0.0.2 qpn 0x000041`.
+pub fn ends(identity: &PathIdentity) -> String {
+    let end = |name: &[u8; 16], gid: [u8; 16], lid: u16, qpn: u32| {
+        let lid = if lid == 0 { String::new() } else { format!(" lid {lid}") };
+        format!("{} {}{lid} qpn {qpn:#08x}", rail_name(name), Ipv6Addr::from(gid))
+    };
+    let here = end(&identity.local_rail_name, identity.local_gid, identity.local_lid, identity.local_qpn);
+    let there =
+        end(&identity.remote_rail_name, identity.remote_gid, identity.remote_lid, identity.remote_qpn);
+    format!("{here} > {there}")
+}
+
+impl SwitchLine {
+    /// Reads a record of `pe`. `faults` are the instants of the injected faults on the run's clock.
+    pub fn new(pe: u32, record: &SwitchRecord, faults: &[u64]) -> Self {
+        let [noticed, _closed, fenced, cut, replayed, opened] = record.stamps;
+        let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
+        let kind = kind_of(record.kind);
+        let fault = faults.iter().copied().filter(|&at| at <= noticed).max();
+        let back = kind == Some(SwitchKind::SwitchBack);
+        let dead = kind == Some(SwitchKind::Dead);
+        Self {
+            pe,
+            channel: record.channel,
+            from: path_name(pe, record.peer, &record.left),
+            to: if dead { String::new() } else { path_name(pe, record.peer, &record.entered) },
+            cause: CauseKind::from_raw(record.cause).name(),
+            detect_us: fault.filter(|_| !back).map(|at| us(at, noticed)),
+            fence_us: us(noticed, fenced),
+            cut_us: us(fenced, cut),
+            replay_us: us(cut, replayed),
+            open_us: us(replayed, opened),
+            replayed: record.journal_end.saturating_sub(record.executed.max(record.done_at_close)),
+            kind,
+            peer: record.peer,
+            noticed_ns: noticed,
+            opened_ns: opened,
+            syndrome: record.syndrome,
+            ledger: record.ledger != 0,
+            left: ends(&record.left),
+            entered: if dead { String::new() } else { ends(&record.entered) },
+        }
+    }
+}
+
+impl fmt::Display for SwitchLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            Some(SwitchKind::Failover) => "failover",
+            Some(SwitchKind::SwitchBack) => "switch-back",
+            Some(SwitchKind::Dead) => "no path left",
+            None => "unknown record",
+        };
+        let to = if self.to.is_empty() { "none" } else { &self.to };
+        write!(
+            f,
+            "{what}  channel {}>{}#{}  {} to {to}  cause {}",
+            self.pe, self.peer, self.channel, self.from, self.cause
+        )?;
+        if self.syndrome != 0 {
+            write!(f, " syndrome {:#04x} vendor {:#04x}", self.syndrome & 0xff, self.syndrome >> 8)?;
+        }
+        write!(f, "\n    ")?;
+        if let Some(detect) = self.detect_us {
+            write!(f, "detect {detect:.1}  ")?;
+        }
+        write!(
+            f,
+            "fence {:.1}  cut {:.1}  replay {:.1}  open {:.1} us  replayed {}{}",
+            self.fence_us,
+            self.cut_us,
+            self.replay_us,
+            self.open_us,
+            self.replayed,
+            if self.ledger { "  (cut from the ledger)" } else { "" }
+        )?;
+        write!(f, "\n    left    {}", self.left)?;
+        if !self.entered.is_empty() {
+            write!(f, "\n    entered {}", self.entered)?;
+        }
+        Ok(())
+    }
+}
+
+/// One path of a channel that is lost: state, cause and syndrome, for the error message.
+pub fn describe_path(pe: u32, peer: u32, row: &PathRow) -> String {
+    let state = match PathState::from_raw(row.state) {
+        PathState::Absent => "absent",
+        PathState::Ready => "ready",
+        PathState::Fenced => "fenced",
+        PathState::Released => "released",
+        PathState::Probing => "probing",
+        PathState::Retired => "retired",
+    };
+    let cause = CauseKind::from_raw(row.first_cause >> 16);
+    let syndrome = match row.first_cause & 0xffff {
+        0 => String::new(),
+        raw => format!(" syndrome {:#04x} vendor {:#04x}", raw & 0xff, raw >> 8),
+    };
+    let name = path_name(pe, peer, &row.identity);
+    format!("{name}  {state}  cause {}{syndrome}  {}", cause.name(), ends(&row.identity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(local: u32, remote: u32) -> PathIdentity {
+        let mut identity = PathIdentity { local_rail: local, remote_rail: remote, ..PathIdentity::EMPTY };
+        identity.local_rail_name[..6].copy_from_slice(b"mlx5_1");
+        identity.remote_gid = "::ffff:10.0.0.2".parse::<Ipv6Addr>().unwrap().octets();
+        identity.local_qpn = 0x41;
+        identity
+    }
+
+    fn record(kind: SwitchKind) -> SwitchRecord {
+        SwitchRecord {
+            sequence: 1,
+            kind: kind as u32,
+            cause: CauseKind::PortDown as u32,
+            peer: 1,
+            channel: 2,
+            from: 0,
+            to: 1,
+            syndrome: 0x8115,
+            ledger: 0,
+            done_at_close: 100,
+            executed: 130,
+            journal_end: 164,
+            generation: 1,
+            stamps: [50_000, 51_000, 250_000, 252_000, 262_500, 263_000],
+            left: identity(0, 0),
+            entered: identity(1, 1),
+            reserved: [0; 11],
+        }
+    }
+
+    #[test]
+    fn stages_add_up_to_the_whole_switch() {
+        let line = SwitchLine::new(0, &record(SwitchKind::Failover), &[20_000, 40_000, 60_000]);
+        assert_eq!((line.from.as_str(), line.to.as_str(), line.cause), ("0.0>1.0", "0.1>1.1", "port-down"));
+        let stages = [line.detect_us.unwrap(), line.fence_us, line.cut_us, line.replay_us, line.open_us];
+        assert_eq!(stages, [10.0, 200.0, 2.0, 10.5, 0.5]);
+        assert_eq!(line.replayed, 34);
+        let text = line.to_string();
+        for part in ["channel 0>1#2", "syndrome 0x15 vendor 0x81", "mlx5_1", "::ffff:10.0.0.2", "0x000041"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_switch_back_has_no_detection_and_a_dead_channel_no_new_path() {
+        assert_eq!(SwitchLine::new(0, &record(SwitchKind::SwitchBack), &[20_000]).detect_us, None);
+        assert_eq!(SwitchLine::new(0, &record(SwitchKind::Failover), &[]).detect_us, None);
+        let dead = SwitchLine::new(0, &record(SwitchKind::Dead), &[20_000]);
+        assert!(dead.to.is_empty() && dead.entered.is_empty());
+    }
+}
