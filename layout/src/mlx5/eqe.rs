@@ -12,7 +12,7 @@ fields! { 64;
     /// QPN of a QP event, CQN of a completion event.
     OBJECT: 0x38 [23:0];
     /// Queue type of a QP event: 0 QP, 1 RQ, 2 SQ.
-    QUEUE_TYPE: 0x34 [7:0];
+    QUEUE_TYPE: 0x34 [31:24];
     /// CQN of a CQ error.
     CQ_ERROR_CQN: 0x20 [23:0];
     /// Owner bit.
