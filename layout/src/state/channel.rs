@@ -96,7 +96,7 @@ pub struct Switch {
     /// Bit per slot: tried in this switch and found unusable, though the agent has not said so yet.
     pub excluded: u32,
     /// Unused, zero.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 9],
 }
 
 /// One channel. Lines are apart by writer; a put touches `ticket`, `done`, `ready`, `posted`, `post_lock`.
