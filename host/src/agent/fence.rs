@@ -1,0 +1,184 @@
+//! The pair fence: both halves to ERR, both counts read, old writes flushed, one round trip. Rules 9, 10, 18.
+
+use super::message::{Message, PairId, SideTruth};
+use super::pair::{Verdict, verdict};
+use super::words::{Place, Request};
+use super::Agent;
+use crate::nic::half::revived_psn;
+use shunt_device::health::{Action, Health, Observation};
+use shunt_layout::mlx5::prm::qp::State;
+use shunt_layout::state::{AnswerStatus, PathState};
+
+impl Agent {
+    /// A switcher of this PE asks.
+    pub(super) fn ask_fence(&mut self, at: Place, request: Request) {
+        let index = self.index(at);
+        let unprovable = Verdict { status: AnswerStatus::Unprovable, executed: 0 };
+        let Some(pair) = &mut self.pairs[index] else {
+            return self.words.answer(at, request.incarnation, request.number, unprovable);
+        };
+        if pair.incarnation != request.incarnation {
+            // A pair is made anew only after this direction left it, so nobody can ask for an older one in earnest.
+            return self.words.answer(at, request.incarnation, request.number, unprovable);
+        }
+        pair.asked = Some(request.number);
+        self.fence_asked(index);
+    }
+
+    fn fence_asked(&mut self, index: usize) {
+        match self.observe(index, Observation::FenceAsked) {
+            Action::Fence => self.fence(index),
+            Action::FenceAgain => self.fence_again(index),
+            Action::Answer => self.answer(index),
+            _ => {}
+        }
+    }
+
+    /// What was made anew failed: it rests longer the next time.
+    pub(super) fn fence_again(&mut self, index: usize) {
+        if let Some(pair) = &mut self.pairs[index] {
+            pair.failures += 1;
+        }
+        self.fence(index);
+    }
+
+    /// Fences this half and tells the peer, first that it should do the same, then what was found.
+    fn fence(&mut self, index: usize) {
+        let (at, id) = (self.place(index), self.id(index));
+        // Not usable from now on: switchers that come later choose another path, idle channels leave.
+        self.words.set_state(at, PathState::Fenced);
+        self.tell(index, Message::Fence(id));
+        let mine = self.fence_half(index);
+        let now = self.now();
+        if let Some(pair) = &mut self.pairs[index] {
+            pair.mine = Some(mine);
+            pair.fenced_ns = now;
+            pair.left_here = false;
+            pair.left_there = false;
+            pair.probes = None;
+            pair.proved_there = false;
+            pair.offered = None;
+        }
+        self.tell(index, Message::Truth(id, mine));
+    }
+
+    /// 2ERR, query, flush, query. Any step that fails leaves nothing proved.
+    fn fence_half(&mut self, index: usize) -> SideTruth {
+        let Some(pair) = &mut self.pairs[index] else { return SideTruth::Dead };
+        // A half that was never made executed nothing, and nothing can reach it.
+        let Some(half) = &pair.half else { return SideTruth::Exact { executed: 0 } };
+        let rail = half.rail().clone();
+        let read = (|| {
+            half.to_error()?;
+            let first = half.query()?;
+            rail.flush()?;
+            Ok::<_, crate::error::NicError>((first, half.query()?))
+        })();
+        match read {
+            Ok((first, second)) => {
+                pair.next_psn = revived_psn(second.next_send_psn);
+                let still = first.rmsn == second.rmsn && first.next_rcv_psn == second.next_rcv_psn;
+                if second.state != Some(State::Err) {
+                    SideTruth::Dead
+                } else if still && rail.truth_holds {
+                    SideTruth::Exact { executed: second.rmsn }
+                } else {
+                    SideTruth::Fenced
+                }
+            }
+            Err(error) => {
+                self.note(format!("{:?} could not be fenced here: {error}", self.place(index)));
+                SideTruth::Dead
+            }
+        }
+    }
+
+    /// The peer's words about a fence. Messages of an older incarnation are void; of a newer one, this side missed
+    /// its making and adopts it: it never had a half of that number.
+    pub(super) fn receive_fence(&mut self, index: usize, id: PairId, message: Message) {
+        let Some(pair) = &mut self.pairs[index] else { return };
+        if id.incarnation < pair.incarnation {
+            return;
+        }
+        if id.incarnation > pair.incarnation {
+            let over = pair.health == Health::Fenced && pair.left_here && pair.left_there;
+            if pair.health != Health::Released && !over {
+                let line = format!("peer is at {id:?}, this side at {} {:?}", pair.incarnation, pair.health);
+                return self.note(line);
+            }
+            pair.incarnation = id.incarnation;
+            pair.half = None;
+            pair.remote = None;
+            pair.theirs = None;
+            pair.health = Health::Connecting;
+        }
+        match message {
+            Message::Fence(_) => self.peer_asks(index),
+            Message::Truth(_, truth) => {
+                pair.theirs = Some(truth);
+                self.peer_asks(index);
+                self.await_truth(index);
+            }
+            Message::Left(_) => pair.left_there = true,
+            _ => {}
+        }
+    }
+
+    /// Rule 10 is symmetric: the other's fence is answered by fencing, once.
+    fn peer_asks(&mut self, index: usize) {
+        let health = self.pairs[index].as_ref().map(|pair| pair.health);
+        if matches!(health, Some(Health::Ready | Health::Connecting | Health::Probing)) {
+            self.fence_asked(index);
+        }
+    }
+
+    /// Waits for the peer's half, or for what its silence allows.
+    pub(super) fn await_truth(&mut self, index: usize) -> bool {
+        let (now, options) = (self.now(), self.options);
+        let Some(pair) = &self.pairs[index] else { return false };
+        let Some(mine) = pair.mine.filter(|_| pair.health == Health::Fencing) else { return false };
+        let silent = pair.theirs.is_none();
+        if silent && now < pair.fenced_ns.saturating_add(options.peer_ns) {
+            return false;
+        }
+        let lifetime_over = now >= pair.fenced_ns.saturating_add(options.lifetime_ns);
+        if verdict(mine, pair.theirs, lifetime_over).is_none() {
+            return false;
+        }
+        if self.observe(index, Observation::PairFenced) == Action::Answer {
+            self.answer(index);
+        }
+        true
+    }
+
+    /// Answers the switcher, if one asked. The truth stays until the pair is made anew (rule 18).
+    fn answer(&mut self, index: usize) {
+        let at = self.place(index);
+        let Some(pair) = &mut self.pairs[index] else { return };
+        let (Some(request), Some(mine)) = (pair.asked, pair.mine) else { return };
+        // The state says that the fence is complete, so the lifetime has passed wherever it was needed.
+        let Some(verdict) = verdict(mine, pair.theirs, true) else { return };
+        pair.asked = None;
+        self.words.answer(at, pair.incarnation, request, verdict);
+    }
+
+    /// Waits until both directions took their cut and left.
+    pub(super) fn await_left(&mut self, index: usize) -> bool {
+        let at = self.place(index);
+        let id = self.id(index);
+        let left = self.words.has_left(at);
+        let Some(pair) = &mut self.pairs[index] else { return false };
+        let mut busy = false;
+        if left && !pair.left_here {
+            pair.left_here = true;
+            self.tell(index, Message::Left(id));
+            busy = true;
+        }
+        let both = self.pairs[index].as_ref().is_some_and(|pair| pair.left_here && pair.left_there);
+        if both && self.observe(index, Observation::BothLeft) == Action::Rest {
+            self.words.set_state(at, PathState::Released);
+            busy = true;
+        }
+        busy
+    }
+}

@@ -1,0 +1,215 @@
+//! What agents tell each other out of band: fixed layouts, checked before anything is believed.
+//!
+//! Every message names the pair it is about by (channel, slot, incarnation), so a late or doubled one is told by its
+//! number and changes nothing (H8). A channel's index and a slot mean the same pair at both ends.
+
+use crate::connect::card::HalfCard;
+use crate::error::CardError;
+
+/// "SHMG", the first four bytes of every message.
+const MAGIC: u32 = u32::from_be_bytes(*b"SHMG");
+/// Bytes before the body.
+const HEADER_BYTES: usize = 24;
+
+/// Names one incarnation of one pair between two PEs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PairId {
+    /// Index of the channel between the two.
+    pub channel: u32,
+    /// Path slot.
+    pub slot: u32,
+    /// Incarnation of the pair.
+    pub incarnation: u32,
+}
+
+/// What one side can say of its own half, once fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SideTruth {
+    /// In ERR, flushed, read twice alike: this many messages of the other side were executed, modulo 2^24.
+    Exact {
+        /// `rmsn`.
+        executed: u32,
+    },
+    /// In ERR and flushed, but this NIC's count is not to be trusted (start-up proof, or a failed cross-check).
+    Fenced,
+    /// The NIC does not answer commands: nothing is proved.
+    Dead,
+}
+
+/// A message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Leave this pair; I am fencing my half.
+    Fence(PairId),
+    /// My half is fenced (or cannot be); this is its truth.
+    Truth(PairId, SideTruth),
+    /// My direction has taken its cut and uses the pair no more.
+    Left(PairId),
+    /// I made a new half: make yours.
+    Make(PairId, HalfCard),
+    /// I made mine and connected it to yours.
+    Made(PairId, HalfCard),
+    /// Mine is connected as well: probe.
+    Up(PairId),
+    /// My probes were answered.
+    Proved(PairId),
+    /// A port of mine changed.
+    Port {
+        /// Rail.
+        rail: u32,
+        /// True if it went down.
+        down: bool,
+    },
+}
+
+impl Message {
+    const fn code(&self) -> u32 {
+        match self {
+            Self::Fence(_) => 1,
+            Self::Truth(..) => 2,
+            Self::Left(_) => 3,
+            Self::Make(..) => 4,
+            Self::Made(..) => 5,
+            Self::Up(_) => 6,
+            Self::Proved(_) => 7,
+            Self::Port { .. } => 8,
+        }
+    }
+
+    /// The message as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        let mut word = |value: u32| out.extend_from_slice(&value.to_be_bytes());
+        word(MAGIC);
+        word(shunt_layout::ABI_VERSION);
+        word(self.code());
+        let (first, second, third) = match *self {
+            Self::Port { rail, down } => (rail, down as u32, 0),
+            Self::Fence(id) | Self::Truth(id, _) | Self::Left(id) | Self::Make(id, _) | Self::Made(id, _) => id.words(),
+            Self::Up(id) | Self::Proved(id) => id.words(),
+        };
+        word(first);
+        word(second);
+        word(third);
+        match self {
+            Self::Truth(_, truth) => {
+                let (kind, executed) = match *truth {
+                    SideTruth::Exact { executed } => (1, executed),
+                    SideTruth::Fenced => (2, 0),
+                    SideTruth::Dead => (3, 0),
+                };
+                word(kind);
+                word(executed);
+            }
+            Self::Make(_, card) | Self::Made(_, card) => out.extend_from_slice(&card.to_bytes()),
+            _ => {}
+        }
+        out
+    }
+
+    /// Reads a message; anything that is not one of this version is refused.
+    ///
+    /// # Errors
+    /// [`CardError`] with what was met and what would be right.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, CardError> {
+        let word = |number: usize, field: &'static str| -> Result<u32, CardError> {
+            let end = number * 4 + 4;
+            let at = bytes.get(number * 4..end);
+            let at = at.ok_or(CardError::Short { field, got: bytes.len(), want: end })?;
+            Ok(u32::from_be_bytes([at[0], at[1], at[2], at[3]]))
+        };
+        let magic = word(0, "magic")?;
+        if magic != MAGIC {
+            return Err(CardError::Magic { kind: "agent message", met: magic, want: MAGIC });
+        }
+        let version = word(1, "abi_version")?;
+        if version != shunt_layout::ABI_VERSION {
+            return Err(CardError::Abi { met: version, want: shunt_layout::ABI_VERSION });
+        }
+        let code = word(2, "code")?;
+        let words = (word(3, "first")?, word(4, "second")?, word(5, "third")?);
+        let id = PairId { channel: words.0, slot: words.1, incarnation: words.2 };
+        let message = match code {
+            1 => Self::Fence(id),
+            2 => Self::Truth(id, side_truth(word(6, "truth")?, word(7, "executed")?)?),
+            3 => Self::Left(id),
+            4 => Self::Make(id, HalfCard::from_bytes(&bytes[HEADER_BYTES..])?),
+            5 => Self::Made(id, HalfCard::from_bytes(&bytes[HEADER_BYTES..])?),
+            6 => Self::Up(id),
+            7 => Self::Proved(id),
+            8 if words.1 < 2 => Self::Port { rail: words.0, down: words.1 == 1 },
+            8 => return Err(CardError::Value { field: "down", met: words.1 as u64, want: "0 or 1" }),
+            other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 8" }),
+        };
+        let length = message.to_bytes().len();
+        if bytes.len() != length {
+            return Err(CardError::Long { extra: bytes.len() - length });
+        }
+        Ok(message)
+    }
+}
+
+fn side_truth(kind: u32, executed: u32) -> Result<SideTruth, CardError> {
+    match kind {
+        1 if executed < 1 << 24 => Ok(SideTruth::Exact { executed }),
+        1 => Err(CardError::Value { field: "executed", met: executed as u64, want: "below 2^24" }),
+        2 => Ok(SideTruth::Fenced),
+        3 => Ok(SideTruth::Dead),
+        other => Err(CardError::Value { field: "truth", met: other as u64, want: "1 to 3" }),
+    }
+}
+
+impl PairId {
+    const fn words(self) -> (u32, u32, u32) {
+        (self.channel, self.slot, self.incarnation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: PairId = PairId { channel: 3, slot: 2, incarnation: 7 };
+
+    fn all() -> Vec<Message> {
+        vec![
+            Message::Fence(ID),
+            Message::Truth(ID, SideTruth::Exact { executed: 0xff_fffe }),
+            Message::Truth(ID, SideTruth::Fenced),
+            Message::Truth(ID, SideTruth::Dead),
+            Message::Left(ID),
+            Message::Up(ID),
+            Message::Proved(ID),
+            Message::Port { rail: 1, down: true },
+            Message::Port { rail: 5, down: false },
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for message in all() {
+            assert_eq!(Message::from_bytes(&message.to_bytes()), Ok(message));
+        }
+    }
+
+    #[test]
+    fn every_cut_and_every_stretch_is_refused() {
+        for message in all() {
+            let bytes = message.to_bytes();
+            for length in 0..bytes.len() {
+                assert!(Message::from_bytes(&bytes[..length]).is_err(), "{message:?} cut to {length}");
+            }
+            let mut long = bytes.clone();
+            long.push(0);
+            assert!(Message::from_bytes(&long).is_err(), "{message:?} with a byte too many");
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_apart() {
+        let mut bytes = Message::Fence(ID).to_bytes();
+        bytes[7] ^= 0x40;
+        let met = shunt_layout::ABI_VERSION ^ 0x40;
+        assert_eq!(Message::from_bytes(&bytes), Err(CardError::Abi { met, want: shunt_layout::ABI_VERSION }));
+    }
+}

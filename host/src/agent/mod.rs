@@ -1,0 +1,255 @@
+//! The agent: the host thread that fences, revives and informs. Never on the no-fault data path.
+//!
+//! One [`Agent::step`] looks at everything once: port events, messages of other agents, requests of switchers, the
+//! lives of pairs that are not ready, and channels that no kernel looks after. It calls no CUDA function.
+
+mod fence;
+pub mod message;
+pub mod pair;
+mod ports;
+mod revive;
+pub mod words;
+
+use crate::connect::oob::Oob;
+use crate::nic::qp::QpTuning;
+use crate::rail::Rail;
+use message::{Message, PairId};
+use pair::Pair;
+use shunt_device::Rounds;
+use shunt_device::health::{Action, Health, Observation};
+use std::sync::Arc;
+use words::{Place, StateWords};
+
+/// The agent's own patience. All times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentOptions {
+    /// Packet lifetime (`SHUNT_MPL`): nothing a fenced QP sent is in the network after it.
+    pub lifetime_ns: u64,
+    /// How long the peer's half of a fence is awaited before it counts as silent.
+    pub peer_ns: u64,
+    /// Good probes wanted before a path made anew may be used.
+    pub probes: u32,
+    /// Time between probes.
+    pub probe_ns: u64,
+    /// Longest a revival may take from its first half to its last probe.
+    pub revive_ns: u64,
+    /// First pause after a failed revival, doubled with each failure.
+    pub backoff_ns: u64,
+    /// Time between looks at a port that is down, in case its event was lost.
+    pub port_poll_ns: u64,
+}
+
+impl Default for AgentOptions {
+    fn default() -> Self {
+        Self {
+            lifetime_ns: 50_000_000,
+            peer_ns: 500_000_000,
+            probes: 3,
+            probe_ns: 1_000_000,
+            revive_ns: 2_000_000_000,
+            backoff_ns: 20_000_000,
+            port_poll_ns: 100_000_000,
+        }
+    }
+}
+
+/// What an agent is made of.
+pub struct AgentParts {
+    /// View of this PE's device state.
+    pub words: StateWords,
+    /// Rails of this PE, by rank.
+    pub rails: Vec<Arc<Rail>>,
+    /// Pairs, row (peer, channel, slot), `None` where there is none (this PE itself).
+    pub pairs: Vec<Option<Pair>>,
+    /// How QPs are connected.
+    pub tuning: QpTuning,
+    /// Messages between agents.
+    pub oob: Box<dyn Oob>,
+    /// Patience.
+    pub options: AgentOptions,
+}
+
+/// Lines kept for the operator; older ones are dropped.
+const NOTES_MAX: usize = 256;
+/// Looks at channels without a kernel, a step.
+const LOOKS: u32 = 4;
+
+/// The agent of one PE.
+pub struct Agent {
+    words: StateWords,
+    rails: Vec<Arc<Rail>>,
+    pairs: Vec<Option<Pair>>,
+    tuning: QpTuning,
+    oob: Box<dyn Oob>,
+    options: AgentOptions,
+    ports: ports::Ports,
+    rounds: Option<Rounds>,
+    wake_seen: u64,
+    requests_seen: Vec<u64>,
+    records_seen: u64,
+    notes: Vec<String>,
+}
+
+impl Agent {
+    /// An agent over what bring-up made. All paths are ready, incarnation 1.
+    pub fn new(parts: AgentParts) -> Self {
+        let root = parts.words.root();
+        let channels = (root.pe_count * root.channels_per_pe) as usize;
+        let ports = ports::Ports::new(root.pe_count, root.rails);
+        let rounds = parts.words.rounds();
+        Self {
+            ports,
+            rounds,
+            wake_seen: 0,
+            requests_seen: vec![0; channels],
+            records_seen: 0,
+            notes: Vec::new(),
+            words: parts.words,
+            rails: parts.rails,
+            pairs: parts.pairs,
+            tuning: parts.tuning,
+            oob: parts.oob,
+            options: parts.options,
+        }
+    }
+
+    /// Looks at everything once. True if there was something to do, so that an idle thread may sleep a little.
+    pub fn step(&mut self) -> bool {
+        let mut busy = self.poll_ports();
+        while let Some((from, bytes)) = self.oob.try_recv() {
+            busy = true;
+            match Message::from_bytes(&bytes) {
+                Ok(message) => self.receive(from, message),
+                Err(error) => self.note(format!("message of {} bytes from PE {from} refused: {error}", bytes.len())),
+            }
+        }
+        busy |= self.scan_requests();
+        for index in 0..self.pairs.len() {
+            busy |= self.progress(index);
+        }
+        if let Some(rounds) = &mut self.rounds {
+            self.words.look_after(rounds, LOOKS);
+        }
+        busy
+    }
+
+    /// Switch records since the last call, and how many the ring lost.
+    pub fn records(&mut self) -> (Vec<shunt_layout::state::SwitchRecord>, u64) {
+        let (records, next, lost) = self.words.records_since(self.records_seen);
+        self.records_seen = next;
+        (records, lost)
+    }
+
+    /// The view of the device state.
+    pub fn words(&self) -> &StateWords {
+        &self.words
+    }
+
+    /// Takes what the agent has to say to the operator.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Health of a pair.
+    pub fn health(&self, at: Place) -> Option<Health> {
+        self.pairs.get(self.index(at))?.as_ref().map(|pair| pair.health)
+    }
+
+    fn note(&mut self, line: String) {
+        if self.notes.len() == NOTES_MAX {
+            self.notes.remove(0);
+        }
+        self.notes.push(line);
+    }
+
+    fn now(&self) -> u64 {
+        self.words.world().now_ns()
+    }
+
+    fn index(&self, at: Place) -> usize {
+        let root = self.words.root();
+        ((at.peer * root.channels_per_pe + at.channel) * root.slots + at.slot) as usize
+    }
+
+    fn place(&self, index: usize) -> Place {
+        let (root, index) = (self.words.root(), index as u32);
+        let row = index / root.slots;
+        Place { peer: row / root.channels_per_pe, channel: row % root.channels_per_pe, slot: index % root.slots }
+    }
+
+    fn id(&self, index: usize) -> PairId {
+        let at = self.place(index);
+        let incarnation = self.pairs[index].as_ref().map_or(0, |pair| pair.incarnation);
+        PairId { channel: at.channel, slot: at.slot, incarnation }
+    }
+
+    fn tell(&self, index: usize, message: Message) {
+        self.oob.send(self.place(index).peer, message.to_bytes());
+    }
+
+    /// The lower PE leads a revival (rule 17).
+    fn leads(&self, index: usize) -> bool {
+        self.words.root().my_pe < self.place(index).peer
+    }
+
+    /// Moves a pair along the health table; answers with what to do.
+    fn observe(&mut self, index: usize, what: Observation) -> Action {
+        let now = self.now();
+        let Some(pair) = &mut self.pairs[index] else { return Action::Keep };
+        let (next, action) = pair.health.observe(what);
+        if next != pair.health {
+            pair.health = next;
+            pair.since_ns = now;
+        }
+        action
+    }
+
+    fn receive(&mut self, from: u32, message: Message) {
+        let (id, made) = match message {
+            Message::Port { rail, down } => return self.peer_port(from, rail, down),
+            Message::Fence(id) | Message::Truth(id, _) | Message::Left(id) => (id, false),
+            Message::Make(id, _) | Message::Made(id, _) | Message::Up(id) | Message::Proved(id) => (id, true),
+        };
+        let root = self.words.root();
+        if from >= root.pe_count || id.channel >= root.channels_per_pe || id.slot >= root.slots {
+            return self.note(format!("PE {from} names a pair that does not exist: {id:?}"));
+        }
+        let index = self.index(Place { peer: from, channel: id.channel, slot: id.slot });
+        if self.pairs[index].is_none() {
+            return self.note(format!("PE {from} names a pair that does not exist: {id:?}"));
+        }
+        if made { self.receive_revival(index, id, message) } else { self.receive_fence(index, id, message) }
+    }
+
+    fn scan_requests(&mut self) -> bool {
+        let wake = self.words.wake();
+        if wake == self.wake_seen {
+            return false;
+        }
+        self.wake_seen = wake;
+        let (pes, per, slots) =
+            (self.words.root().pe_count, self.words.root().channels_per_pe, self.words.root().slots);
+        for row in 0..pes * per {
+            let (peer, channel) = (row / per, row % per);
+            let request = self.words.request(peer, channel);
+            if request.number == self.requests_seen[row as usize] || request.slot >= slots {
+                continue;
+            }
+            self.requests_seen[row as usize] = request.number;
+            self.ask_fence(Place { peer, channel, slot: request.slot }, request);
+        }
+        true
+    }
+
+    /// Carries one pair on.
+    fn progress(&mut self, index: usize) -> bool {
+        match self.pairs[index].as_ref().map(|pair| pair.health) {
+            None | Some(Health::Ready | Health::Retired) => false,
+            Some(Health::Fencing) => self.await_truth(index),
+            Some(Health::Fenced) => self.await_left(index),
+            Some(Health::Released) => self.rest(index),
+            Some(Health::Connecting) => self.await_connected(index),
+            Some(Health::Probing) => self.probe(index),
+        }
+    }
+}

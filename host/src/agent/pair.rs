@@ -1,0 +1,134 @@
+//! One pair as its agent knows it, and what follows from the two truths (pure). Rules 10, 13, 17, 18; table H1.
+
+use super::message::SideTruth;
+use crate::connect::card::HalfCard;
+use crate::nic::half::HalfPath;
+use crate::nic::queue::{Producer, RingSpan};
+use shunt_device::health::Health;
+use shunt_layout::state::AnswerStatus;
+
+/// What the agent answers a switcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Status of the answer.
+    pub status: AnswerStatus,
+    /// Messages the receiver executed, modulo 2^24; 0 without truth.
+    pub executed: u32,
+}
+
+/// What follows from what the two sides say of their halves, for the direction that sends from here. `None`: wait.
+///
+/// `mine` is about this side's half, `theirs` about the other's (or that it cannot be had); `lifetime_over` says that
+/// the packet lifetime has passed since this half was proven to be in ERR, or since theirs was.
+pub fn verdict(mine: SideTruth, theirs: Option<SideTruth>, lifetime_over: bool) -> Option<Verdict> {
+    let no_truth = Verdict { status: AnswerStatus::FencedNoTruth, executed: 0 };
+    let unprovable = Verdict { status: AnswerStatus::Unprovable, executed: 0 };
+    let exact = |executed| Verdict { status: AnswerStatus::Truth, executed };
+    match (mine, theirs) {
+        // Both halves in ERR: nothing of this incarnation can change memory at either end.
+        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Exact { executed })) => Some(exact(executed)),
+        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Fenced)) => Some(no_truth),
+        // Their NIC is dead to commands, or nobody answers: our half is in ERR, so nothing new leaves; what already
+        // left is gone after the lifetime (row 2 of the table).
+        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Dead) | None) => lifetime_over.then_some(no_truth),
+        // Ours is dead, theirs is fenced: their count is final; late READ responses are gone after the lifetime.
+        (SideTruth::Dead, Some(SideTruth::Exact { executed })) => lifetime_over.then_some(exact(executed)),
+        (SideTruth::Dead, Some(SideTruth::Fenced)) => lifetime_over.then_some(no_truth),
+        (SideTruth::Dead, Some(SideTruth::Dead) | None) => Some(unprovable),
+    }
+}
+
+/// One pair, this side of it.
+pub struct Pair {
+    /// Health.
+    pub health: Health,
+    /// Incarnation; never used twice.
+    pub incarnation: u32,
+    /// Local rail.
+    pub local_rail: u32,
+    /// Remote rail.
+    pub remote_rail: u32,
+    /// Memory of the rings, for all incarnations.
+    pub rings: RingSpan,
+    /// This half, while there is one.
+    pub half: Option<HalfPath>,
+    /// The other half's card.
+    pub remote: Option<HalfCard>,
+    /// Truth of this half, once fenced.
+    pub mine: Option<SideTruth>,
+    /// Truth of the other half, once it said so.
+    pub theirs: Option<SideTruth>,
+    /// The request to answer when the fence is complete.
+    pub asked: Option<u64>,
+    /// When the present state was entered.
+    pub since_ns: u64,
+    /// When this half was fenced.
+    pub fenced_ns: u64,
+    /// This direction has left, and the peer was told.
+    pub left_here: bool,
+    /// The peer's direction has left.
+    pub left_there: bool,
+    /// Failures to revive in a row.
+    pub failures: u32,
+    /// PSN the next incarnation starts at.
+    pub next_psn: u32,
+    /// A `Make` that came before this side was done resting.
+    pub offered: Option<HalfCard>,
+    /// Probes under way.
+    pub probes: Option<Probes>,
+    /// The peer's probes were answered.
+    pub proved_there: bool,
+}
+
+/// Probes of one direction: zero-length WRITEs on the path's own ring, which hands its index over afterwards.
+pub struct Probes {
+    /// Posts on the ring; the agent is its only user before the path is ready.
+    pub producer: Producer,
+    /// Probes posted.
+    pub posted: u32,
+    /// Probes answered.
+    pub answered: u32,
+    /// When the next one is due.
+    pub next_ns: u64,
+    /// True once the peer was told.
+    pub told: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXACT: SideTruth = SideTruth::Exact { executed: 42 };
+
+    #[test]
+    fn both_fenced_is_exact_at_once() {
+        for mine in [EXACT, SideTruth::Fenced] {
+            let got = verdict(mine, Some(EXACT), false);
+            assert_eq!(got, Some(Verdict { status: AnswerStatus::Truth, executed: 42 }));
+        }
+    }
+
+    #[test]
+    fn a_silent_peer_costs_the_packet_lifetime() {
+        for theirs in [Some(SideTruth::Dead), None] {
+            assert_eq!(verdict(EXACT, theirs, false), None, "a deadline alone is never a fence");
+            assert_eq!(verdict(EXACT, theirs, true).map(|v| v.status), Some(AnswerStatus::FencedNoTruth));
+        }
+    }
+
+    #[test]
+    fn nothing_known_is_an_error() {
+        for over in [false, true] {
+            for theirs in [Some(SideTruth::Dead), None] {
+                assert_eq!(verdict(SideTruth::Dead, theirs, over).map(|v| v.status), Some(AnswerStatus::Unprovable));
+            }
+        }
+    }
+
+    #[test]
+    fn a_count_not_to_be_trusted_is_no_truth() {
+        assert_eq!(verdict(EXACT, Some(SideTruth::Fenced), false).map(|v| v.status), Some(AnswerStatus::FencedNoTruth));
+        assert_eq!(verdict(SideTruth::Dead, Some(EXACT), false), None);
+        assert_eq!(verdict(SideTruth::Dead, Some(EXACT), true).map(|v| v.executed), Some(42));
+    }
+}

@@ -1,0 +1,171 @@
+//! Ports: events of this PE's NICs, words of the peers about theirs, and the damping of flaps.
+
+use super::Agent;
+use super::message::Message;
+use shunt_device::health::{Health, backoff_ns};
+use shunt_layout::mlx5::eqe;
+
+/// A port that has been up this long starts over with a clean record.
+const CALM_NS: u64 = 10_000_000_000;
+/// Extra wait after the second flap in a row, doubled by each further one.
+const FLAP_NS: u64 = 50_000_000;
+
+/// What is known of one port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Port {
+    down: bool,
+    /// Times it went down without a calm time in between.
+    flaps: u32,
+    changed_ns: u64,
+}
+
+impl Port {
+    fn change(&mut self, down: bool, now: u64) -> bool {
+        if self.down == down {
+            return false;
+        }
+        if down {
+            let calm = self.flaps > 0 && now.saturating_sub(self.changed_ns) >= CALM_NS;
+            self.flaps = if calm { 1 } else { self.flaps + 1 };
+        }
+        self.down = down;
+        self.changed_ns = now;
+        true
+    }
+
+    /// How much longer than the recovery window this port must stay up: nothing after its first failure.
+    fn penalty_ns(&self) -> u64 {
+        if self.flaps < 2 { 0 } else { backoff_ns(FLAP_NS, self.flaps - 2) }
+    }
+}
+
+/// All ports this PE knows of: its own, and each peer's.
+pub(super) struct Ports {
+    local: Vec<Port>,
+    remote: Vec<Vec<Port>>,
+    next_poll_ns: u64,
+}
+
+impl Ports {
+    pub(super) fn new(pes: u32, rails: u32) -> Self {
+        let row = vec![Port::default(); rails as usize];
+        Self { local: row.clone(), remote: vec![row; pes as usize], next_poll_ns: 0 }
+    }
+
+    /// True if neither port of a path is known to be down.
+    pub(super) fn up(&self, local: u32, peer: u32, remote: u32) -> bool {
+        !self.local[local as usize].down && !self.remote[peer as usize][remote as usize].down
+    }
+
+    /// The instant from which a path's recovery window counts: in the future after repeated flaps.
+    pub(super) fn calm_from(&self, now: u64, local: u32, peer: u32, remote: u32) -> u64 {
+        let penalty = self.local[local as usize].penalty_ns();
+        now.saturating_add(penalty.max(self.remote[peer as usize][remote as usize].penalty_ns()))
+    }
+}
+
+impl Agent {
+    /// Reads the NICs' events; asks ports that are down now and then, in case the event of their return was lost.
+    pub(super) fn poll_ports(&mut self) -> bool {
+        let mut busy = false;
+        for rail in 0..self.rails.len() {
+            loop {
+                match self.rails[rail].devx.next_event() {
+                    Ok(Some(event)) => self.event(rail as u32, &event),
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.note(format!("events of rail {rail} cannot be read: {error}"));
+                        break;
+                    }
+                }
+                busy = true;
+            }
+        }
+        let now = self.now();
+        if now >= self.ports.next_poll_ns {
+            self.ports.next_poll_ns = now.saturating_add(self.options.port_poll_ns);
+            for rail in 0..self.rails.len() {
+                if self.ports.local[rail].down && self.rails[rail].port_up().unwrap_or(false) {
+                    self.own_port(rail as u32, false);
+                }
+            }
+        }
+        busy
+    }
+
+    fn event(&mut self, rail: u32, event: &[u8; 64]) {
+        if eqe::EVENT_TYPE.get(event) as u8 != eqe::event::PORT_CHANGE {
+            return; // QP errors show in completions, which name the work request as well
+        }
+        match eqe::SUB_TYPE.get(event) as u8 {
+            eqe::port::DOWN => self.own_port(rail, true),
+            eqe::port::ACTIVE => self.own_port(rail, false),
+            _ => {}
+        }
+    }
+
+    /// A port of this PE changed: kernels are hinted, the peers told at once (bilateral awareness).
+    fn own_port(&mut self, rail: u32, down: bool) {
+        let now = self.now();
+        if !self.ports.local[rail as usize].change(down, now) {
+            return;
+        }
+        if !down {
+            self.restart_windows(|pair_local, _, _| pair_local == rail);
+        }
+        self.words.set_hint(None, rail, down);
+        let root = self.words.root();
+        for peer in (0..root.pe_count).filter(|pe| *pe != root.my_pe) {
+            self.oob.send(peer, Message::Port { rail, down }.to_bytes());
+        }
+    }
+
+    /// A port of a peer changed.
+    pub(super) fn peer_port(&mut self, from: u32, rail: u32, down: bool) {
+        if from >= self.words.root().pe_count || rail >= self.words.root().rails {
+            return self.note(format!("PE {from} speaks of rail {rail}, which does not exist"));
+        }
+        let now = self.now();
+        if !self.ports.remote[from as usize][rail as usize].change(down, now) {
+            return;
+        }
+        if !down {
+            self.restart_windows(|_, peer, pair_remote| peer == from && pair_remote == rail);
+        }
+        self.words.set_hint(Some(from), rail, down);
+    }
+
+    /// A standby path whose port just came back waits its recovery window again; before the hint says it is up.
+    fn restart_windows(&mut self, concerned: impl Fn(u32, u32, u32) -> bool) {
+        let now = self.now();
+        for index in 0..self.pairs.len() {
+            let at = self.place(index);
+            let Some(pair) = &self.pairs[index] else { continue };
+            if pair.health == Health::Ready && concerned(pair.local_rail, at.peer, pair.remote_rail) {
+                let calm = self.ports.calm_from(now, pair.local_rail, at.peer, pair.remote_rail);
+                self.words.set_ready_since(at, calm);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_costs_nothing_extra_and_flaps_double() {
+        let mut port = Port::default();
+        assert!(port.change(true, 0));
+        assert!(!port.change(true, 1), "said twice is not changed twice");
+        assert!(port.change(false, 2));
+        assert_eq!(port.penalty_ns(), 0);
+        for (i, expected) in [FLAP_NS, 2 * FLAP_NS, 4 * FLAP_NS].into_iter().enumerate() {
+            port.change(true, 10 + i as u64);
+            port.change(false, 11 + i as u64);
+            assert_eq!(port.penalty_ns(), expected);
+        }
+        port.change(true, 11 + CALM_NS + 100);
+        assert_eq!(port.penalty_ns(), 0, "a calm time clears the record");
+    }
+}

@@ -1,0 +1,200 @@
+//! Making a pair anew: rest, recreate both halves, connect, probe, admit. Rule 17; F4, F5.
+//!
+//! The lower PE leads. New QPs, new QPNs, PSNs in the other half, fresh CQ and doorbell record, and nothing before
+//! the packet lifetime has passed. An incarnation that fails is used up.
+
+use super::message::{Message, PairId};
+use super::pair::Probes;
+use super::Agent;
+use crate::error::NicError;
+use crate::nic::half::HalfPath;
+use crate::nic::queue::Request;
+use shunt_device::health::{Action, Health, Observation, backoff_ns};
+use shunt_layout::state::PathState;
+
+impl Agent {
+    /// Released: waits for the lifetime, the backoff and the ports; the follower for the leader's offer.
+    pub(super) fn rest(&mut self, index: usize) -> bool {
+        let now = self.now();
+        let (leads, peer) = (self.leads(index), self.place(index).peer);
+        let Some(pair) = &self.pairs[index] else { return false };
+        let lifetime_over = now >= pair.fenced_ns.saturating_add(self.options.lifetime_ns);
+        let pause = backoff_ns(self.options.backoff_ns, pair.failures);
+        let rested = now >= pair.since_ns.saturating_add(pause);
+        let up = self.ports.up(pair.local_rail, peer, pair.remote_rail);
+        let due = if leads { rested && up } else { pair.offered.is_some() };
+        if !(due && lifetime_over) {
+            return false;
+        }
+        // Announced paths are not made anew: the state went first, this is the second look.
+        if !self.words.has_left(self.place(index)) {
+            return false;
+        }
+        if self.observe(index, Observation::Due) == Action::Recreate {
+            match self.recreate(index) {
+                Ok(()) => {}
+                Err(error) => self.revival_failed(index, &error),
+            }
+        }
+        true
+    }
+
+    /// A new half under the next incarnation. The follower connects it at once.
+    fn recreate(&mut self, index: usize) -> Result<(), NicError> {
+        let (leads, at) = (self.leads(index), self.place(index));
+        let log_depth = self.words.root().log_depth;
+        self.words.set_state(at, PathState::Probing);
+        let Some(pair) = &mut self.pairs[index] else { return Ok(()) };
+        pair.half = None; // destroys the old QP and CQ; rings and truth are done with
+        pair.incarnation += 1;
+        pair.mine = None;
+        pair.theirs = None;
+        pair.asked = None;
+        let rail = &self.rails[pair.local_rail as usize];
+        let mut half = HalfPath::create(rail, &pair.rings, log_depth, pair.incarnation, pair.next_psn)?;
+        let card = half.card();
+        if leads {
+            pair.half = Some(half);
+            let id = self.id(index);
+            self.tell(index, Message::Make(id, card));
+            return Ok(());
+        }
+        let offered = pair.offered.take();
+        if let Some(remote) = &offered {
+            half.connect(remote, &self.tuning)?;
+        }
+        pair.half = Some(half);
+        pair.remote = offered;
+        self.publish_row(index);
+        let id = self.id(index);
+        self.tell(index, Message::Made(id, card));
+        Ok(())
+    }
+
+    /// Writes the row of a pair whose both ends are known. Not usable yet.
+    fn publish_row(&self, index: usize) {
+        let Some(pair) = &self.pairs[index] else { return };
+        if let (Some(half), Some(remote)) = (&pair.half, &pair.remote) {
+            let mut row = half.path_row(remote);
+            row.state = PathState::Probing as u32;
+            self.words.write_row(self.place(index), &row);
+        }
+    }
+
+    /// The peer's words about a revival.
+    pub(super) fn receive_revival(&mut self, index: usize, id: PairId, message: Message) {
+        let Some(pair) = &mut self.pairs[index] else { return };
+        let current = id.incarnation == pair.incarnation && pair.health == Health::Connecting;
+        match message {
+            Message::Make(_, card) if id.incarnation == pair.incarnation + 1 => {
+                pair.offered = Some(card);
+            }
+            Message::Made(_, card) if current => {
+                let connected = pair.half.as_mut().map(|half| half.connect(&card, &self.tuning));
+                pair.remote = Some(card);
+                match connected {
+                    Some(Ok(())) => {
+                        self.publish_row(index);
+                        self.tell(index, Message::Up(id));
+                        self.connected(index);
+                    }
+                    Some(Err(error)) => self.revival_failed(index, &error),
+                    None => {}
+                }
+            }
+            Message::Up(_) if current => self.connected(index),
+            Message::Proved(_) if id.incarnation == pair.incarnation => pair.proved_there = true,
+            _ => {}
+        }
+    }
+
+    fn connected(&mut self, index: usize) {
+        if self.observe(index, Observation::Connected) != Action::Probe {
+            return;
+        }
+        let now = self.now();
+        let Some(pair) = &mut self.pairs[index] else { return };
+        // SAFETY: the path is not `Ready`, so no device code posts on it; the producer is dropped before it is.
+        let producer = pair.half.as_ref().map(|half| unsafe { half.producer() });
+        pair.probes =
+            producer.map(|producer| Probes { producer, posted: 0, answered: 0, next_ns: now, told: false });
+    }
+
+    pub(super) fn await_connected(&mut self, index: usize) -> bool {
+        self.give_up_if_late(index)
+    }
+
+    fn give_up_if_late(&mut self, index: usize) -> bool {
+        let late = match &self.pairs[index] {
+            Some(pair) => self.now() > pair.since_ns.saturating_add(self.options.revive_ns),
+            None => false,
+        };
+        if late && self.observe(index, Observation::Failed) == Action::FenceAgain {
+            self.fence_again(index);
+        }
+        late
+    }
+
+    fn revival_failed(&mut self, index: usize, error: &NicError) {
+        self.note(format!("{:?} could not be made anew: {error}", self.place(index)));
+        if self.observe(index, Observation::Failed) == Action::FenceAgain {
+            self.fence_again(index);
+        }
+    }
+
+    /// Probes in this direction; the path is used once both directions have theirs answered.
+    pub(super) fn probe(&mut self, index: usize) -> bool {
+        let (now, options) = (self.now(), self.options);
+        let Some(pair) = &mut self.pairs[index] else { return false };
+        let Some(probes) = &mut pair.probes else { return false };
+        let world = self.words.world();
+        let mut failed = None;
+        while let Some(result) = probes.producer.poll(world) {
+            match result {
+                Ok(_) => probes.answered += 1,
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            self.revival_failed(index, &error);
+            return true;
+        }
+        let mut busy = false;
+        if probes.posted < options.probes && now >= probes.next_ns {
+            probes.producer.post(world, Request::WriteNothing);
+            probes.posted += 1;
+            probes.next_ns = now.saturating_add(options.probe_ns);
+            busy = true;
+        }
+        let proved_here = probes.answered >= options.probes;
+        let (told, proved_there) = (probes.told, pair.proved_there);
+        if proved_here && !told {
+            probes.told = true;
+            let id = self.id(index);
+            self.tell(index, Message::Proved(id));
+            busy = true;
+        }
+        if proved_here && proved_there {
+            self.admit(index);
+            return true;
+        }
+        self.give_up_if_late(index) || busy
+    }
+
+    fn admit(&mut self, index: usize) {
+        if self.observe(index, Observation::Proved) != Action::Admit {
+            return;
+        }
+        let (now, at) = (self.now(), self.place(index));
+        let Some(pair) = &mut self.pairs[index] else { return };
+        let Some(probes) = pair.probes.take() else { return };
+        pair.proved_there = false;
+        pair.failures = 0;
+        pair.mine = None;
+        pair.theirs = None;
+        let calm = self.ports.calm_from(now, pair.local_rail, at.peer, pair.remote_rail);
+        self.words.hand_over(at, probes.producer.next_index());
+        self.words.set_ready_since(at, calm);
+        self.words.set_state(at, PathState::Ready);
+    }
+}

@@ -1,0 +1,255 @@
+//! The agent's view of the device state: the words it reads and writes while kernels run.
+//!
+//! The only file of the agent with raw pointers. Everything goes through the same [`Platform`] calls that device
+//! code makes, so both sides agree on atomicity and order.
+
+use super::pair::Verdict;
+use shunt_device::platform::Platform;
+use shunt_device::platform::host::{Host, World};
+use shunt_device::{AbiMismatch, Device, Rounds, Solo};
+use shunt_layout::state::{
+    Channel, DeviceState, HintWord, Mailbox, PathRow, PathState, RECORDS, Step, SwitchRecord, Word, hint_index,
+};
+use std::ptr::addr_of_mut;
+use std::sync::Arc;
+
+/// A pair's place in the tables of this PE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Peer.
+    pub peer: u32,
+    /// Channel at the peer.
+    pub channel: u32,
+    /// Slot.
+    pub slot: u32,
+}
+
+/// A fence request, as it lies in a mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its number.
+    pub number: u64,
+    /// Slot to fence.
+    pub slot: u32,
+    /// Incarnation to fence.
+    pub incarnation: u32,
+}
+
+/// The device state of this PE, checked once.
+pub struct StateWords {
+    state: *const DeviceState,
+    world: Arc<dyn World>,
+}
+
+// SAFETY: the state is shared memory by nature; all access here is atomic, through `Platform`.
+unsafe impl Send for StateWords {}
+
+// SAFETY (all blocks of this impl): `StateWords::new`'s caller vouches that the state and every table it names stay
+// mapped while this object lives; rows are bounded by the counts in the state, which `Place`s are made from.
+#[allow(clippy::undocumented_unsafe_blocks)]
+impl StateWords {
+    /// A view of `state`.
+    ///
+    /// # Safety
+    /// `state` and all its tables were uploaded, stay mapped while the view lives, and the root does not change.
+    ///
+    /// # Errors
+    /// [`AbiMismatch`] if it is not a state of this version.
+    pub unsafe fn new(state: *const DeviceState, world: Arc<dyn World>) -> Result<Self, AbiMismatch> {
+        unsafe { Device::attach(state, Host::new(&*world)) }?;
+        Ok(Self { state, world })
+    }
+
+    /// The world the state lives in.
+    pub fn world(&self) -> &dyn World {
+        &*self.world
+    }
+
+    /// The root.
+    pub fn root(&self) -> &DeviceState {
+        unsafe { &*self.state }
+    }
+
+    fn platform(&self) -> Host<'_> {
+        Host::new(&*self.world)
+    }
+
+    /// Carries switches on for channels that no kernel looks after.
+    pub fn look_after(&self, rounds: &mut Rounds, looks: u32) {
+        // The state was checked by `new`; it does not change.
+        if let Ok(device) = unsafe { Device::attach(self.state, self.platform()) } {
+            for _ in 0..looks {
+                device.look_after(rounds);
+            }
+        }
+    }
+
+    /// A fresh round for [`look_after`](Self::look_after).
+    pub fn rounds(&self) -> Option<Rounds> {
+        unsafe { Device::attach(self.state, self.platform()) }.ok().map(Device::rounds)
+    }
+
+    /// Waits for nothing: one lane, no kernel. Kept so that callers outside can post in tests and tools.
+    pub fn lanes() -> Solo {
+        Solo
+    }
+
+    fn channel_row(&self, peer: u32, channel: u32) -> u32 {
+        peer * self.root().channels_per_pe + channel
+    }
+
+    fn channel(&self, peer: u32, channel: u32) -> *mut Channel {
+        let base = self.root().channels as *mut Channel;
+        base.wrapping_add(self.channel_row(peer, channel) as usize)
+    }
+
+    fn mailbox(&self, peer: u32, channel: u32) -> *mut Mailbox {
+        let base = self.root().mailboxes as *mut Mailbox;
+        base.wrapping_add(self.channel_row(peer, channel) as usize)
+    }
+
+    fn row(&self, at: Place) -> *mut PathRow {
+        let row = self.channel_row(at.peer, at.channel) * self.root().slots + at.slot;
+        (self.root().paths as *mut PathRow).wrapping_add(row as usize)
+    }
+
+    /// The counter that each request bumps.
+    pub fn wake(&self) -> u64 {
+        unsafe { self.platform().load_acquire(self.root().wake as *const u64) }
+    }
+
+    /// The latest request of a channel.
+    pub fn request(&self, peer: u32, channel: u32) -> Request {
+        let (mailbox, p) = (self.mailbox(peer, channel), self.platform());
+        unsafe {
+            Request {
+                number: p.load_acquire(addr_of_mut!((*mailbox).request)),
+                slot: p.load32(addr_of_mut!((*mailbox).request_slot)),
+                incarnation: p.load32(addr_of_mut!((*mailbox).request_incarnation)),
+            }
+        }
+    }
+
+    /// Answers a request; its number is written last.
+    pub fn answer(&self, at: Place, incarnation: u32, request: u64, verdict: Verdict) {
+        let (mailbox, p) = (self.mailbox(at.peer, at.channel), self.platform());
+        unsafe {
+            p.store32(addr_of_mut!((*mailbox).answer_status), verdict.status as u32);
+            p.store32(addr_of_mut!((*mailbox).answer_executed), verdict.executed);
+            p.store32(addr_of_mut!((*mailbox).answer_slot), at.slot);
+            p.store32(addr_of_mut!((*mailbox).answer_incarnation), incarnation);
+            p.store_release(addr_of_mut!((*mailbox).answer), request);
+        }
+    }
+
+    /// Sets a path's state.
+    pub fn set_state(&self, at: Place, state: PathState) {
+        unsafe { self.platform().store32(addr_of_mut!((*self.row(at)).state), state as u32) }
+    }
+
+    /// When a path became ready.
+    pub fn set_ready_since(&self, at: Place, since_ns: u64) {
+        unsafe { self.platform().store(addr_of_mut!((*self.row(at)).ready_since_ns), since_ns) }
+    }
+
+    /// Where the next occupant of a path starts, and a clean record of causes.
+    pub fn hand_over(&self, at: Place, next_index: u64) {
+        unsafe {
+            self.platform().store(addr_of_mut!((*self.row(at)).next_index), next_index);
+            self.platform().store32(addr_of_mut!((*self.row(at)).first_cause), 0);
+        }
+    }
+
+    /// Replaces a row whose path nobody may use. Word by word, so that a late reader sees whole words.
+    pub fn write_row(&self, at: Place, row: &PathRow) {
+        const WORDS: usize = size_of::<PathRow>() / 8;
+        let from = std::ptr::from_ref(row).cast::<u64>();
+        let to = self.row(at).cast::<u64>();
+        for i in 0..WORDS {
+            unsafe { self.platform().store_release(to.add(i), from.add(i).read()) };
+        }
+    }
+
+    /// A copy of a row.
+    pub fn read_row(&self, at: Place) -> PathRow {
+        const WORDS: usize = size_of::<PathRow>() / 8;
+        let mut row = std::mem::MaybeUninit::<PathRow>::uninit();
+        let (from, to) = (self.row(at).cast::<u64>(), row.as_mut_ptr().cast::<u64>());
+        for i in 0..WORDS {
+            unsafe { to.add(i).write(self.platform().load_acquire(from.add(i))) };
+        }
+        // Every word was written, and any bits are a valid row.
+        unsafe { row.assume_init() }
+    }
+
+    /// True if this PE's direction does not use the path: the channel is elsewhere, and no switch is leaving or
+    /// entering it. The second half of Dekker's handshake: the path's state was made unusable before this is read.
+    pub fn has_left(&self, at: Place) -> bool {
+        let (channel, p) = (self.channel(at.peer, at.channel), self.platform());
+        p.announce_before_recheck();
+        unsafe {
+            let step = Step::from_raw(p.load32(addr_of_mut!((*channel).switch.step)));
+            let ticket = Word(p.load_acquire(addr_of_mut!((*channel).ticket)));
+            let done = Word(p.load_acquire(addr_of_mut!((*channel).done)));
+            let to = p.load32(addr_of_mut!((*channel).switch.to));
+            let from = p.load32(addr_of_mut!((*channel).switch.from));
+            let (cut_taken, leaving) = (matches!(step, Step::Idle), from == at.slot);
+            if matches!(step, Step::Dead) {
+                return true;
+            }
+            ticket.slot() != at.slot && done.slot() != at.slot && to != at.slot && (cut_taken || !leaving)
+        }
+    }
+
+    /// True if the channel ended.
+    pub fn is_dead(&self, peer: u32, channel: u32) -> bool {
+        let channel = self.channel(peer, channel);
+        let step = unsafe { self.platform().load32(addr_of_mut!((*channel).switch.step)) };
+        matches!(Step::from_raw(step), Step::Dead)
+    }
+
+    /// Sets what is known of a rail of this PE (`None`) or of a peer.
+    pub fn set_hint(&self, pe: Option<u32>, rail: u32, down: bool) {
+        let index = hint_index(self.root().rails, pe, rail);
+        let word = (self.root().hints as *mut u64).wrapping_add(index as usize);
+        unsafe {
+            let now = HintWord(self.platform().load_acquire(word));
+            if now.down() != down {
+                self.platform().store_release(word, now.changed(down).0);
+            }
+        }
+    }
+
+    /// Records written since `from`, oldest first, and the number to go on from. Records that the ring has
+    /// overwritten are skipped and counted.
+    pub fn records_since(&self, from: u64) -> (Vec<SwitchRecord>, u64, u64) {
+        let head = unsafe { self.platform().load_acquire(self.root().records_head as *const u64) };
+        let first = from.max(head.saturating_sub(RECORDS as u64));
+        let (mut out, mut next) = (Vec::new(), first);
+        while next < head {
+            match self.record(next) {
+                Some(record) => out.push(record),
+                None => break, // being written: the next call gets it
+            }
+            next += 1;
+        }
+        (out, next, first - from)
+    }
+
+    fn record(&self, number: u64) -> Option<SwitchRecord> {
+        const WORDS: usize = size_of::<SwitchRecord>() / 8;
+        let at = (self.root().records as *mut SwitchRecord).wrapping_add((number % RECORDS as u64) as usize);
+        let sequence = unsafe { addr_of_mut!((*at).sequence) };
+        if unsafe { self.platform().load_acquire(sequence) } != number + 1 {
+            return None;
+        }
+        let mut record = std::mem::MaybeUninit::<SwitchRecord>::uninit();
+        let (from, to) = (at.cast::<u64>(), record.as_mut_ptr().cast::<u64>());
+        for i in 0..WORDS {
+            unsafe { to.add(i).write(self.platform().load_acquire(from.add(i))) };
+        }
+        // A writer that came round meanwhile has zeroed the sequence first.
+        let whole = unsafe { self.platform().load_acquire(sequence) } == number + 1;
+        whole.then(|| unsafe { record.assume_init() })
+    }
+}
