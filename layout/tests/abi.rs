@@ -1,11 +1,11 @@
 //! The committed table of everything host and device agree on beyond the PRM: `layout/abi.txt`.
 //!
-//! Both sides compare only `ABI_VERSION` when they meet, so a size, an offset or a value must not change under the
-//! same version. Here the code's table is held against the committed one. `cargo xtask abi --bless` rewrites the
-//! file, and refuses while the version is still the one the file was made for.
+//! Both sides compare only `ABI_VERSION` when they meet, so a size, an offset or a value must not change
+//! under the same version. Here the code's table is held against the committed one. `cargo xtask abi --bless`
+//! rewrites the file, and refuses while the version is still the one the file was made for.
 //!
-//! Each structure is taken apart without `..`, each enumeration matched without `_`: a field or a value that is
-//! added and not listed here does not compile.
+//! Each structure is taken apart without `..`, each enumeration matched without `_`: a field or a value that
+//! is added and not listed here does not compile.
 
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{

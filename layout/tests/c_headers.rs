@@ -1,8 +1,8 @@
 //! Our layout against the header that every other user of the NIC compiles: rdma-core's `mlx5dv.h`.
 //!
-//! A small C program prints what the header says and encodes a few structures with the header's own functions.
-//! Without the header (Debian: libibverbs-dev) or a C compiler there is nothing to compare with: the test says that
-//! it is skipped, and fails where `CI` is set, because there the header is installed.
+//! A small C program prints what the header says and encodes a few structures with the header's own
+//! functions. Without the header (Debian: libibverbs-dev) or a C compiler there is nothing to compare with:
+//! the test says that it is skipped, and fails where `CI` is set, because there the header is installed.
 
 use shunt_layout::mlx5::cqe::{self, Syndrome, Tail, opcode};
 use shunt_layout::mlx5::doorbell;

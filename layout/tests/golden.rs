@@ -1,8 +1,8 @@
 //! Encodings against bytes written by hand from the PRM.
 //!
-//! Nothing expected here comes from our own encoder: a mistake in a layout would be invisible to host, device and
-//! soft NIC alike, since all three use it. Buffers start dirty (0xa5), so a byte that should have been written
-//! and was not shows up, and so does one that should have been left alone.
+//! Nothing expected here comes from our own encoder: a mistake in a layout would be invisible to host, device
+//! and soft NIC alike, since all three use it. Buffers start dirty (0xa5), so a byte that should have been
+//! written and was not shows up, and so does one that should have been left alone.
 
 use shunt_layout::bits::{Field, Field64};
 use shunt_layout::mlx5::cqe::{self, Syndrome, Tail};

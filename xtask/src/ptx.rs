@@ -11,8 +11,8 @@ use std::process::Command;
 pub const SUMMARY: &str = "build the kernels as PTX for sm_80, sm_90, sm_100 and audit them";
 pub const HELP: &str = "ptx [--arch sm_NN]... [--ptxas | --try-ptxas] [--toolchain NAME]
 
-Builds `kernels/` for nvptx64-nvidia-cuda into <target>/ptx/<arch>/shunt.ptx. No CUDA and no linker are needed: a
-nightly with rust-src is, and rust-src is added through rustup if it is missing. Without a nightly the pinned
+Builds `kernels/` for nvptx64-nvidia-cuda into <target>/ptx/<arch>/shunt.ptx. No CUDA and no linker are needed:
+a nightly with rust-src is, and rust-src is added through rustup if it is missing. Without a nightly the pinned
 stable is used with RUSTC_BOOTSTRAP=1.
 
 Fails on: an external function, a stack, a call that can panic, no entry point.
@@ -24,8 +24,8 @@ Fails on: an external function, a stack, a call that can panic, no entry point.
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
-/// Architectures, each with the PTX version it needs: 8.3 has everything the inline assembly uses, but ptxas takes
-/// sm_100 from 8.6 on.
+/// Architectures, each with the PTX version it needs: 8.3 has everything the inline assembly uses, but ptxas
+/// takes sm_100 from 8.6 on.
 const ARCHES: &[(&str, &str)] = &[("sm_80", "ptx83"), ("sm_90", "ptx83"), ("sm_100", "ptx86")];
 
 /// What to do about ptxas.
@@ -118,7 +118,8 @@ struct Toolchain {
 }
 
 impl Toolchain {
-    /// The nightly if there is one, else the pinned stable as its own nightly; rust-src added where it is missing.
+    /// The nightly if there is one, else the pinned stable as its own nightly; rust-src added where it is
+    /// missing.
     fn find(asked: Option<&str>) -> Result<Self> {
         let list = sh::stdout_of(sh::command("rustup").args(["toolchain", "list"])).unwrap_or_default();
         let nightly = list.lines().filter_map(|line| line.split_whitespace().next());
@@ -195,7 +196,8 @@ fn build(toolchain: &Toolchain, arch: &str, feature: &str) -> Result<PathBuf> {
     Ok(out)
 }
 
-/// Warnings that name one of our files, a line each: that of the target feature is known and says nothing new.
+/// Warnings that name one of our files, a line each: that of the target feature is known and says nothing
+/// new.
 fn own_warnings(stderr: &str) -> Vec<String> {
     let mut out = Vec::new();
     let mut title = "";
@@ -260,7 +262,8 @@ mod tests {
     #[test]
     fn only_our_own_warnings_are_shown() {
         let text = "warning: unstable feature specified\n  = note\n\n\
-                    warning: unused variable\n --> kernels/src/put.rs:3:1\n\nwarning: `x` generated 1 warning";
+                    warning: unused variable\n --> kernels/src/put.rs:3:1\n\n\
+                    warning: `x` generated 1 warning";
         assert_eq!(own_warnings(text), ["warning: unused variable (kernels/src/put.rs:3:1)"]);
     }
 }

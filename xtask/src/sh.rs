@@ -18,8 +18,8 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
-/// A command at the workspace's root, without what `cargo run` told this program about itself: those variables
-/// would make the inner build differ from one started by hand, and be built again each time.
+/// A command at the workspace's root, without what `cargo run` told this program about itself: those
+/// variables would make the inner build differ from one started by hand, and be built again each time.
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());

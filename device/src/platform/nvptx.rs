@@ -4,24 +4,25 @@
 //! whatever ordering was asked for (rust-lang/rust#136480), and it has no word for a scope at all.
 //!
 //! # Scopes
-//! Three parties share memory here: lanes of this GPU, the NIC, and the host's agent. Each access is as wide as
-//! the widest party that takes part in it, and no wider where width costs.
+//! Three parties share memory here: lanes of this GPU, the NIC, and the host's agent. Each access is as wide
+//! as the widest party that takes part in it, and no wider where width costs.
 //!
-//! - **Read-modify-writes are `.sys`.** The agent may own a switch, and then changes ticket, done and ready words
-//!   too: a `.gpu` atomic is not atomic with it. On memory of the GPU itself both scopes run in the L2 at the same
-//!   cost. On a coherent link (C2C) that makes them truly atomic with a CPU. Over PCIe no CPU has an atomic
-//!   read-modify-write on GPU memory, so there the agent owns a switch only while no kernel of this PE runs.
+//! - **Read-modify-writes are `.sys`.** The agent may own a switch, and then changes ticket, done and ready
+//!   words too: a `.gpu` atomic is not atomic with it. On memory of the GPU itself both scopes run in the L2
+//!   at the same cost. On a coherent link (C2C) that makes them truly atomic with a CPU. Over PCIe no CPU has
+//!   an atomic read-modify-write on GPU memory, so there the agent owns a switch only while no kernel of this
+//!   PE runs.
 //! - **Plain word loads and stores are `.sys`**: mailbox, hint and path words are written by the agent while
 //!   kernels run. Loads of either scope bypass the L1 alike; stores of either scope cost the same.
-//! - **Fences are `.gpu` where lanes hand over to lanes and `.sys` where the NIC or the agent is next**, because a
-//!   `.sys` fence waits for writes that left the GPU, about a microsecond. Causality is transitive: lane A's WQE
-//!   stores, `.gpu` release into `ready`, `.gpu` acquire by lane B, B's `.sys` fence: the NIC that sees B's
-//!   doorbell sees A's WQE.
+//! - **Fences are `.gpu` where lanes hand over to lanes and `.sys` where the NIC or the agent is next**,
+//!   because a `.sys` fence waits for writes that left the GPU, about a microsecond. Causality is transitive:
+//!   lane A's WQE stores, `.gpu` release into `ready`, `.gpu` acquire by lane B, B's `.sys` fence: the NIC
+//!   that sees B's doorbell sees A's WQE.
 //!
 //! # Convergence
 //! rustc does not mark inline assembly as convergent, so the optimiser may copy a warp instruction into two
-//! branches. `bar.warp.sync` and `shfl.sync` allow that since sm_70: lanes meet by mask, not by address. It is the
-//! reason why nothing older is supported.
+//! branches. `bar.warp.sync` and `shfl.sync` allow that since sm_70: lanes meet by mask, not by address. It
+//! is the reason why nothing older is supported.
 
 use super::{Lanes, Platform};
 use core::arch::asm;
@@ -35,8 +36,9 @@ pub struct Gpu;
 const RELAX_NS: u32 = 64;
 
 // SAFETY (all blocks below): `Platform`'s contract puts validity, alignment and atomic-only sharing on the
-// caller, which is device code working on a state that `Device::attach` checked. All addresses are of the global
-// state space: memory of this GPU, of a peer, of the host, or a NIC's register page, mapped by the host.
+// caller, which is device code working on a state that `Device::attach` checked. All addresses are of the
+// global state space: memory of this GPU, of a peer, of the host, or a NIC's register page, mapped by the
+// host.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Platform for Gpu {
     /// One clock for all SMs, in steps of 32 ns to 1 us by model; never goes back.
@@ -64,7 +66,8 @@ impl Platform for Gpu {
     #[inline(always)]
     unsafe fn load_acquire(self, address: *const u64) -> u64 {
         let value;
-        // An acquire never waits for stores, only forgets what the L1 holds: `.sys` costs no more than `.gpu`.
+        // An acquire never waits for stores, only forgets what the L1 holds: `.sys` costs no more than
+        // `.gpu`.
         unsafe {
             asm!("ld.acquire.sys.global.b64 {}, [{}];", out(reg64) value, in(reg64) address, options(nostack))
         };
@@ -80,7 +83,8 @@ impl Platform for Gpu {
 
     #[inline(always)]
     unsafe fn store_release(self, address: *mut u64, value: u64) {
-        // Requests to the agent and the steps of a switch: the reader may be the host. Not on the no-fault path.
+        // Requests to the agent and the steps of a switch: the reader may be the host. Not on the no-fault
+        // path.
         unsafe {
             asm!("st.release.sys.global.b64 [{}], {};", in(reg64) address, in(reg64) value, options(nostack))
         };
@@ -129,7 +133,8 @@ impl Platform for Gpu {
     #[inline(always)]
     unsafe fn try_lock(self, address: *mut u32) -> bool {
         let old: u32;
-        // `.sys`, since a switcher on the host takes the post lock as well. Acquire only: nothing is handed over.
+        // `.sys`, since a switcher on the host takes the post lock as well. Acquire only: nothing is handed
+        // over.
         unsafe {
             asm!("atom.acquire.sys.global.cas.b32 {}, [{}], 0, 1;",
                  out(reg32) old, in(reg64) address, options(nostack))
@@ -139,8 +144,8 @@ impl Platform for Gpu {
 
     #[inline(always)]
     unsafe fn unlock(self, address: *mut u32) {
-        // `.gpu`: the next holder on the no-fault path is a lane. A host switcher takes the lock when the channel
-        // is closed and settled, and orders itself behind that by the words it read to know so.
+        // `.gpu`: the next holder on the no-fault path is a lane. A host switcher takes the lock when the
+        // channel is closed and settled, and orders itself behind that by the words it read to know so.
         unsafe { asm!("st.release.gpu.global.b32 [{}], 0;", in(reg64) address, options(nostack)) };
     }
 
@@ -173,8 +178,8 @@ impl Platform for Gpu {
     #[inline(always)]
     unsafe fn load_key(self, address: *const u32) -> u32 {
         let value;
-        // The read-only path keeps keys in the L1. Correct because tables do not change while kernels run, and
-        // `pure` because of that too: two reads of one key may be one.
+        // The read-only path keeps keys in the L1. Correct because tables do not change while kernels run,
+        // and `pure` because of that too: two reads of one key may be one.
         unsafe {
             asm!("ld.global.nc.b32 {}, [{}];",
                  out(reg32) value, in(reg64) address, options(pure, readonly, nostack))
@@ -201,8 +206,8 @@ impl Platform for Gpu {
     #[inline(always)]
     unsafe fn store_segment(self, address: *mut u32, segment: [u32; 4]) {
         let [a, b, c, d] = segment;
-        // One 16-byte store a segment. No L1 allocation: the NIC is the next reader. `relaxed` and not weak, since
-        // a journal reader may look at a slot of another lane at any time.
+        // One 16-byte store a segment. No L1 allocation: the NIC is the next reader. `relaxed` and not weak,
+        // since a journal reader may look at a slot of another lane at any time.
         unsafe {
             asm!("st.relaxed.sys.global.L1::no_allocate.v4.b32 [{}], {{{}, {}, {}, {}}};",
                  in(reg64) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack))
@@ -217,8 +222,8 @@ impl Platform for Gpu {
 
     #[inline(always)]
     fn published_before_ring(self) {
-        // Acquires what other lanes published, and puts it before the doorbell record in the NIC's eyes: a NIC may
-        // read the record at any time, also before its register is written.
+        // Acquires what other lanes published, and puts it before the doorbell record in the NIC's eyes: a
+        // NIC may read the record at any time, also before its register is written.
         unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
     }
 
@@ -238,7 +243,8 @@ impl Platform for Gpu {
     unsafe fn store_register(self, address: *mut u64, value: u64) {
         // `.mmio`: performed exactly once, never merged or split, at the NIC and not in a cache.
         unsafe {
-            asm!("st.mmio.relaxed.sys.global.b64 [{}], {};", in(reg64) address, in(reg64) value, options(nostack))
+            asm!("st.mmio.relaxed.sys.global.b64 [{}], {};",
+                 in(reg64) address, in(reg64) value, options(nostack))
         };
     }
 
@@ -249,8 +255,8 @@ impl Platform for Gpu {
 
     #[inline(always)]
     fn announce_before_recheck(self) {
-        // Store to one word, then load of another, against an agent that does the same the other way round: only
-        // a sequentially consistent fence keeps one of the two from missing the other.
+        // Store to one word, then load of another, against an agent that does the same the other way round:
+        // only a sequentially consistent fence keeps one of the two from missing the other.
         unsafe { asm!("fence.sc.sys;", options(nostack)) };
     }
 }
@@ -304,7 +310,8 @@ impl Lanes for Warp {
 
     #[inline(always)]
     fn sync(self) {
-        // SAFETY: a barrier among the lanes of this warp, all of which call. It orders their memory accesses too.
+        // SAFETY: a barrier among the lanes of this warp, all of which call. It orders their memory accesses
+        // too.
         unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
     }
 
@@ -336,7 +343,8 @@ pub fn block_threads() -> u32 {
     threads
 }
 
-/// Ends the kernel with an error. `code` is left where a debugger finds it: the register of the last instruction.
+/// Ends the kernel with an error. `code` is left where a debugger finds it: the register of the last
+/// instruction.
 #[inline(always)]
 pub fn trap(code: u32) -> ! {
     // SAFETY: `trap` does not return; the move before it only loads a register.
