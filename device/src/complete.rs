@@ -113,7 +113,7 @@ impl<P: Platform> Channel<'_, P> {
             Some(trigger) => Some(trigger),
             None if at.flag() => None,
             None if stalled => Some(Trigger { at, cause: CauseKind::Overdue, syndrome: 0 }),
-            None if hint_due && policy.fault_tolerance != 0 => self.hinted(at, outstanding, now),
+            None if hint_due && policy.fault_tolerance != 0 => self.hinted(at, now),
             None => None,
         };
         match trigger {
@@ -124,12 +124,13 @@ impl<P: Platform> Channel<'_, P> {
 
     /// What the agent's words say of the active path: leave it, or go back to the primary.
     #[inline(always)]
-    fn hinted(self, at: Word, outstanding: bool, now: u64) -> Option<Trigger> {
+    fn hinted(self, at: Word, now: u64) -> Option<Trigger> {
         let slot = at.slot();
         if self.path_state(slot) != PathState::Ready {
             return Some(Trigger { at, cause: CauseKind::FencedByPeer, syndrome: 0 });
         }
-        if self.port_down(slot) && (outstanding || self.next_slot(slot, 0).is_some()) {
+        // With nowhere to go the path is kept: RC retries, and the port may come back before they run out.
+        if self.port_down(slot) && self.next_slot(slot, 0).is_some() {
             return Some(Trigger { at, cause: CauseKind::PortDown, syndrome: 0 });
         }
         if slot != 0 && self.path_state(0) == PathState::Ready && !self.port_down(0) {

@@ -38,7 +38,7 @@ impl<P: Platform> Channel<'_, P> {
         }
         // Frozen before the READ is posted: its completion is no ticket's.
         self.freeze();
-        set!(self, journal_end: u64 = close);
+        set!(self, journal_end: u64 = close); // empty: D is `close` as well
         set!(self, posted_reads: u64 = 1);
         let physical = close.wrapping_sub(view.base);
         let device = self.device;

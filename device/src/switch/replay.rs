@@ -24,6 +24,12 @@ impl<P: Platform> Channel<'_, P> {
         unsafe { self.platform().store(addr_of_mut!((*self.path(slot)).next_index), next) }
     }
 
+    /// The old ring as the switch found it. Its path may have been made anew since, in another ring.
+    fn journal(self) -> PathView {
+        let view = self.view(get!(self, from: u32));
+        PathView { send_queue: get!(self, journal_queue: u64), base: get!(self, journal_base: u64), ..view }
+    }
+
     /// Entry of the journal for `ticket`.
     fn journal_entry(self, old: &PathView, ticket: u64) -> journal::Entry {
         // SAFETY: the slot was published before the close and is kept until the switch is over.
@@ -73,7 +79,7 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     fn post_ledger_reads(self, to: u32) -> u64 {
-        let (old, new) = (self.view(get!(self, from: u32)), self.view(to));
+        let (old, new) = (self.journal(), self.view(to));
         let peer_heap = self.device.peer_heap(self.peer());
         let lkey = self.device.scratch_lkey(new.local_rail);
         let next = self.next_index(to);
@@ -103,7 +109,7 @@ impl<P: Platform> Channel<'_, P> {
 
     /// First ticket not shown to be executed by a signal word that was read back.
     fn applied_until(self) -> u64 {
-        let old = self.view(get!(self, from: u32));
+        let old = self.journal();
         let (mut ticket, end) = (self.undecided(), get!(self, journal_end: u64));
         let (mut number, mut until) = (0, ticket);
         while ticket < end {
@@ -139,9 +145,9 @@ impl<P: Platform> Channel<'_, P> {
 
     /// Writes `[D, L)` into the new ring, rings once, opens.
     pub(super) fn replay(self, now: u64) -> Next {
-        let (from, to) = (get!(self, from: u32), get!(self, to: u32));
+        let to = get!(self, to: u32);
         let (done, end) = (get!(self, done_at_close: u64), get!(self, journal_end: u64));
-        let (old, mut new) = (self.view(from), self.view(to));
+        let (old, mut new) = (self.journal(), self.view(to));
         let next = self.next_index(to);
         let base = done.wrapping_sub(next);
         new.base = base;

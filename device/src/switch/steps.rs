@@ -20,6 +20,9 @@ impl<P: Platform> Channel<'_, P> {
             return Next::Wait;
         }
         set!(self, journal_end: u64 = ready.index());
+        let view = self.view(get!(self, from: u32));
+        set!(self, journal_queue: u64 = view.send_queue);
+        set!(self, journal_base: u64 = view.base);
         // Once through the post lock: no doorbell of the old generation is still on its way (F8).
         self.take_post_lock();
         self.release_post_lock();

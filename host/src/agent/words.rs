@@ -182,23 +182,27 @@ impl StateWords {
         unsafe { row.assume_init() }
     }
 
-    /// True if this PE's direction does not use the path: the channel is elsewhere, and no switch is leaving or
-    /// entering it. The second half of Dekker's handshake: the path's state was made unusable before this is read.
+    /// True if this PE's direction does not use the path: the channel is elsewhere and no switch is entering it, or
+    /// a switch that leaves it has its cut and keeps the journal's place itself. The second half of Dekker's
+    /// handshake: the path's state was made unusable before this is read.
     pub fn has_left(&self, at: Place) -> bool {
         let (channel, p) = (self.channel(at.peer, at.channel), self.platform());
         p.announce_before_recheck();
         unsafe {
-            let step = Step::from_raw(p.load32(addr_of_mut!((*channel).switch.step)));
             let ticket = Word(p.load_acquire(addr_of_mut!((*channel).ticket)));
-            let done = Word(p.load_acquire(addr_of_mut!((*channel).done)));
             let to = p.load32(addr_of_mut!((*channel).switch.to));
-            let from = p.load32(addr_of_mut!((*channel).switch.from));
-            let (cut_taken, leaving) = (matches!(step, Step::Idle), from == at.slot);
-            if matches!(step, Step::Dead) {
-                return true;
+            match Step::from_raw(p.load32(addr_of_mut!((*channel).switch.step))) {
+                Step::Dead => true,
+                Step::Choose | Step::Ledger | Step::Replay => to != at.slot,
+                _ => ticket.slot() != at.slot && to != at.slot,
             }
-            ticket.slot() != at.slot && done.slot() != at.slot && to != at.slot && (cut_taken || !leaving)
         }
+    }
+
+    /// The send queue that a switch of this channel still reads its journal from, if it may.
+    pub fn journal_queue(&self, peer: u32, channel: u32) -> u64 {
+        let channel = self.channel(peer, channel);
+        unsafe { self.platform().load_acquire(addr_of_mut!((*channel).switch.journal_queue)) }
     }
 
     /// True if the channel ended.
