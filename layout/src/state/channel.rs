@@ -95,8 +95,12 @@ pub struct Switch {
     pub fault: u32,
     /// Bit per slot: tried in this switch and found unusable, though the agent has not said so yet.
     pub excluded: u32,
+    /// Send queue that is the journal: the path's row may be that of a new incarnation already.
+    pub journal_queue: u64,
+    /// Base of the journal.
+    pub journal_base: u64,
     /// Unused, zero.
-    pub reserved: [u64; 9],
+    pub reserved: [u64; 7],
 }
 
 /// One channel. Lines are apart by writer; a put touches `ticket`, `done`, `ready`, `posted`, `post_lock`.
