@@ -175,6 +175,8 @@ fn structures(mut out: &mut Vec<String>) {
             switchbacks,
             fault,
             excluded,
+            journal_queue,
+            journal_base,
             reserved,
         }
     );
