@@ -11,7 +11,7 @@ use crate::types::Fault;
 use crate::wqe_write::Segments;
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::{doorbell, wqe::Wqebb};
-use shunt_layout::state::{BLOCKED, Step, Word};
+use shunt_layout::state::{Step, Word};
 
 impl<P: Platform> Channel<'_, P> {
     /// Takes `count` tickets. The word that comes back names the path and says whether a switch is under way.
@@ -51,14 +51,23 @@ impl<P: Platform> Channel<'_, P> {
             if (own || newer) && fits {
                 return Ok(done.with_index(reserved.index()));
             }
-            if (own || newer) && done.flag() && self.load_ready().0 == reserved.index() {
-                // Head of the publish chain, frozen out: say so, or the switcher waits for us and we for it.
-                let first = reserved.index();
-                // SAFETY: a channel word; only the head group may change it, and we are that.
-                unsafe { self.platform().compare_swap(self.ready_word(), first, first | BLOCKED) };
+            if (own || newer) && done.flag() {
+                self.announce_blocked(reserved.index(), done);
             }
             self.attend(&mut patience)?;
             self.platform().relax();
+        }
+    }
+
+    /// Head of the publish chain, frozen out: say so, or the switcher waits for us and we for it (F7). Only the head
+    /// group changes the word, so a swap that fails was overtaken by a switch that opened.
+    #[inline(always)]
+    fn announce_blocked(self, first: u64, frozen: Word) {
+        let ready = self.load_ready();
+        if ready.index() == first && !ready.blocked_in(frozen.generation()) {
+            let blocked = ready.with_blocked(frozen.generation());
+            // SAFETY: a channel word.
+            unsafe { self.platform().compare_swap(self.ready_word(), ready.0, blocked.0) };
         }
     }
 
@@ -106,8 +115,11 @@ impl<P: Platform> Channel<'_, P> {
         let start = self.platform().now_ns();
         let (mut patience, mut queue) = (Patience::new(start), Patience::new(start));
         loop {
-            // SAFETY: a channel word. BLOCKED or an earlier group's index make the swap fail.
-            if unsafe { self.platform().compare_swap(self.ready_word(), first, first + count) } == first {
+            // Our turn once the index is ours; a BLOCKED of our own, from a generation that is over, goes with it.
+            let ready = self.load_ready();
+            // SAFETY: a channel word.
+            let swap = |from| unsafe { self.platform().compare_swap(self.ready_word(), from, first + count) };
+            if ready.index() == first && swap(ready.0) == ready.0 {
                 return Ok(());
             }
             self.attend(&mut patience)?;

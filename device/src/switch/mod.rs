@@ -13,11 +13,13 @@ use crate::platform::Platform;
 use crate::types::{Fault, FaultKind};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::Syndrome;
-use shunt_layout::state::{CLOSED, CauseKind, FROZEN, NO_SLOT, ReadyWord, Step, SwitchKind, Word};
+use shunt_layout::state::{
+    CLOSED, CauseKind, FROZEN, INDEX_MASK, NO_SLOT, ReadyWord, Step, SwitchKind, Word,
+};
 
 /// An owner that has not come back after this long is taken to be gone. Steps take microseconds; a descheduled
 /// host thread may take long, and must find that it is no longer the owner before it acts: see `still_mine`.
-const LEASE_NS: u64 = 2_000_000_000;
+const LEASE_NS: u64 = 10_000_000_000;
 /// Steps one call does at most; each moves the switch on, so this only bounds a call.
 const STEPS_MAX: u32 = 16;
 
@@ -274,7 +276,7 @@ impl<P: Platform> Channel<'_, P> {
             p.store(addr_of_mut!((*self.path(to)).base), base);
             // The flags change by addition, so tickets reserved meanwhile stand (F12).
             p.fetch_add(self.ticket_word(), ticket.delta_to(to, generation));
-            p.fetch_and(self.ready_word(), !shunt_layout::state::BLOCKED);
+            p.fetch_and(self.ready_word(), INDEX_MASK);
             p.store_release(self.done_word(), Word::new(to, generation, done).0);
         }
         self.stamp(Stamp::Opened, now);

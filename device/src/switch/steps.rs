@@ -13,7 +13,8 @@ impl<P: Platform> Channel<'_, P> {
     /// published then is the journal.
     pub(super) fn settle(self, now: u64) -> Next {
         let ready = self.ready();
-        if ready.index() != get!(self, close: u64) && !ready.blocked() {
+        let generation = self.load_done().generation();
+        if ready.index() != get!(self, close: u64) && !ready.blocked_in(generation) {
             if self.step_overdue(now, self.chain_bound_ns()) {
                 return self.die(FaultKind::PeerLost, now); // a caller vanished between reserve and publish
             }

@@ -74,7 +74,9 @@ impl Word {
     }
 }
 
-/// A ready word: BLOCKED and the number of tickets published.
+/// A ready word: BLOCKED 1, the generation it was said in 8, tickets published 52 bits.
+///
+/// The generation makes a late BLOCKED void: a group may fall asleep between seeing its ring frozen and saying so.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyWord(pub u64);
@@ -84,6 +86,24 @@ impl ReadyWord {
     #[inline(always)]
     pub const fn blocked(self) -> bool {
         self.0 & BLOCKED != 0
+    }
+
+    /// The generation BLOCKED was said in; 0 without the flag.
+    #[inline(always)]
+    pub const fn generation(self) -> u64 {
+        self.0 >> GENERATION_SHIFT & GENERATION_MASK
+    }
+
+    /// The head group cannot fit the ring that is frozen in `generation`.
+    #[inline(always)]
+    pub const fn blocked_in(self, generation: u64) -> bool {
+        self.blocked() && self.generation() == generation & GENERATION_MASK
+    }
+
+    /// The word that says so.
+    #[inline(always)]
+    pub const fn with_blocked(self, generation: u64) -> Self {
+        Self(BLOCKED | (generation & GENERATION_MASK) << GENERATION_SHIFT | self.index())
     }
 
     /// First ticket not published.
