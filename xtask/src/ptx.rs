@@ -86,12 +86,15 @@ pub fn run(args: &[String]) -> Result<()> {
         let ptx = build(&toolchain, arch, feature)?;
         let text = std::fs::read_to_string(&ptx).with_context(|| format!("no PTX at {}", ptx.display()))?;
         let module = Module::parse(&text);
-        let usage = match &tools {
-            Some(tools) => tools.assemble(&ptx, arch)?,
-            None => BTreeMap::new(),
-        };
-        print_table(arch, &ptx, &module, &usage);
         let mut found = module.faults();
+        // What the audit refuses, ptxas may refuse for a reason that says less: show both.
+        let assembled = tools.as_ref().map(|tools| tools.assemble(&ptx, arch)).transpose();
+        let usage = assembled.unwrap_or_else(|error| {
+            found.push(format!("{error:#}"));
+            None
+        });
+        let usage = usage.unwrap_or_default();
+        print_table(arch, &ptx, &module, &usage);
         for (name, used) in &usage {
             if used.stack != 0 || used.spills != 0 {
                 found.push(format!(

@@ -75,6 +75,7 @@ impl Module {
                 }
             }
         }
+        faults.dedup();
         faults
     }
 

@@ -1,0 +1,151 @@
+//! What a kernel leaves behind, and what a drill is told. Both lie in memory that host and GPU reach.
+
+use shunt_device::{AbiMismatch, Fault};
+
+/// `Outcome::status`: all went well.
+pub const STATUS_OK: u32 = 0;
+/// `Outcome::status`: the state is not one of this version; `value` holds the version met.
+pub const STATUS_ABI_MISMATCH: u32 = 0x100;
+
+/// The result of one block. Any other status is a `FaultKind`, and the fields below it are those of the
+/// fault.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// [`STATUS_OK`], [`STATUS_ABI_MISMATCH`] or a `FaultKind`.
+    pub status: u32,
+    /// `CauseKind` seen first on the path that failed.
+    pub cause: u32,
+    /// Peer of the channel.
+    pub peer: u32,
+    /// Index of the channel at the peer.
+    pub channel: u32,
+    /// Path slot the channel was on.
+    pub slot: u32,
+    /// Syndrome in the low byte, vendor syndrome in the next.
+    pub syndrome: u32,
+    /// First ticket not known to be done.
+    pub at: u64,
+    /// Tickets handed out and not done.
+    pub unfinished: u64,
+    /// A put: its ticket. A wait: the value seen. A drill: rounds completed.
+    pub value: u64,
+    /// A drill: nanoseconds of its longest round.
+    pub longest_ns: u64,
+}
+
+/// A drill: rounds of put and signal on the channel whose index is the block's number.
+///
+/// Block `b` uses `src + b * stride`, `dst + b * stride` and `signal + b * 8`. Round `n` sets the signal to
+/// `first + n`, so the receiver's order and the absence of doubles can be judged from the word alone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drill {
+    /// Destination in the peer's heap.
+    pub dst: u64,
+    /// Source in this PE's heap.
+    pub src: u64,
+    /// Bytes of each put.
+    pub bytes: u64,
+    /// Distance between the buffers of neighbouring blocks.
+    pub stride: u64,
+    /// Signal words in the peer's heap.
+    pub signal: u64,
+    /// Value of the first round; greater than what the words hold.
+    pub first: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Rounds between two waits: how much is in flight.
+    pub window: u64,
+    /// Patience of each wait.
+    pub timeout_ns: u64,
+}
+
+impl Outcome {
+    /// All went well, with a result.
+    #[inline(always)]
+    pub const fn ok(value: u64) -> Self {
+        Self {
+            status: STATUS_OK,
+            cause: 0,
+            peer: 0,
+            channel: 0,
+            slot: 0,
+            syndrome: 0,
+            at: 0,
+            unfinished: 0,
+            value,
+            longest_ns: 0,
+        }
+    }
+
+    /// A typed failure, kept whole.
+    #[inline(always)]
+    pub const fn fault(fault: &Fault) -> Self {
+        Self {
+            status: fault.kind as u32,
+            cause: fault.cause as u32,
+            peer: fault.peer,
+            channel: fault.channel,
+            slot: fault.slot,
+            syndrome: fault.syndrome,
+            at: fault.at.0,
+            unfinished: fault.unfinished,
+            value: 0,
+            longest_ns: 0,
+        }
+    }
+
+    /// The state is of another version.
+    #[inline(always)]
+    pub const fn mismatch(met: &AbiMismatch) -> Self {
+        let mut outcome = Self::ok(met.abi_version as u64);
+        outcome.status = STATUS_ABI_MISMATCH;
+        outcome
+    }
+}
+
+const _: () = assert!(size_of::<Outcome>() == 56 && size_of::<Drill>() == 72);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shunt_device::{FaultKind, Ticket};
+    use shunt_layout::state::CauseKind;
+
+    #[test]
+    fn a_fault_is_kept_whole() {
+        let fault = Fault {
+            kind: FaultKind::PeerLost,
+            cause: CauseKind::Completion,
+            peer: 1,
+            channel: 2,
+            slot: 3,
+            at: Ticket(4),
+            unfinished: 5,
+            syndrome: 0x8115,
+        };
+        let outcome = Outcome::fault(&fault);
+        assert_eq!(
+            (outcome.status, outcome.cause),
+            (FaultKind::PeerLost as u32, CauseKind::Completion as u32)
+        );
+        assert_eq!((outcome.peer, outcome.channel, outcome.slot), (1, 2, 3));
+        assert_eq!((outcome.at, outcome.unfinished, outcome.syndrome), (4, 5, 0x8115));
+    }
+
+    #[test]
+    fn no_fault_reads_as_success_or_mismatch() {
+        for kind in [
+            FaultKind::Completion,
+            FaultKind::Overdue,
+            FaultKind::PeerLost,
+            FaultKind::BadAddress,
+            FaultKind::FenceUnproven,
+        ] {
+            assert!(![STATUS_OK, STATUS_ABI_MISMATCH].contains(&(kind as u32)), "{kind:?}");
+        }
+        let met = AbiMismatch { magic: 0, abi_version: 7, bytes: 0 };
+        assert_eq!((Outcome::mismatch(&met).status, Outcome::mismatch(&met).value), (STATUS_ABI_MISMATCH, 7));
+    }
+}
