@@ -1,9 +1,9 @@
 //! The pair fence: both halves to ERR, both counts read, old writes flushed, one round trip. Rules 9, 10, 18.
 
+use super::Agent;
 use super::message::{Message, PairId, SideTruth};
 use super::pair::{Verdict, verdict};
 use super::words::{Place, Request};
-use super::Agent;
 use crate::nic::half::revived_psn;
 use shunt_device::health::{Action, Health, Observation};
 use shunt_layout::mlx5::prm::qp::State;

@@ -85,7 +85,9 @@ impl Message {
         word(self.code());
         let (first, second, third) = match *self {
             Self::Port { rail, down } => (rail, down as u32, 0),
-            Self::Fence(id) | Self::Truth(id, _) | Self::Left(id) | Self::Make(id, _) | Self::Made(id, _) => id.words(),
+            Self::Fence(id) | Self::Truth(id, _) | Self::Left(id) | Self::Make(id, _) | Self::Made(id, _) => {
+                id.words()
+            }
             Self::Up(id) | Self::Proved(id) => id.words(),
         };
         word(first);

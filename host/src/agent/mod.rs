@@ -12,11 +12,13 @@ pub mod words;
 
 use crate::connect::oob::Oob;
 use crate::nic::qp::QpTuning;
+use crate::nic::queue::At;
+use crate::pe::Pe;
 use crate::rail::Rail;
 use message::{Message, PairId};
 use pair::Pair;
-use shunt_device::Rounds;
 use shunt_device::health::{Action, Health, Observation};
+use shunt_device::{AbiMismatch, Rounds};
 use std::sync::Arc;
 use words::{Place, StateWords};
 
@@ -53,22 +55,6 @@ impl Default for AgentOptions {
     }
 }
 
-/// What an agent is made of.
-pub struct AgentParts {
-    /// View of this PE's device state.
-    pub words: StateWords,
-    /// Rails of this PE, by rank.
-    pub rails: Vec<Arc<Rail>>,
-    /// Pairs, row (peer, channel, slot), `None` where there is none (this PE itself).
-    pub pairs: Vec<Option<Pair>>,
-    /// How QPs are connected.
-    pub tuning: QpTuning,
-    /// Messages between agents.
-    pub oob: Box<dyn Oob>,
-    /// Patience.
-    pub options: AgentOptions,
-}
-
 /// Lines kept for the operator; older ones are dropped.
 const NOTES_MAX: usize = 256;
 /// Looks at channels without a kernel, a step.
@@ -79,6 +65,7 @@ pub struct Agent {
     words: StateWords,
     rails: Vec<Arc<Rail>>,
     pairs: Vec<Option<Pair>>,
+    spares: Vec<Option<At>>,
     tuning: QpTuning,
     oob: Box<dyn Oob>,
     options: AgentOptions,
@@ -91,26 +78,41 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent over what bring-up made. All paths are ready, incarnation 1.
-    pub fn new(parts: AgentParts) -> Self {
-        let root = parts.words.root();
-        let channels = (root.pe_count * root.channels_per_pe) as usize;
+    /// The agent of a PE that is up: all its paths are ready, incarnation 1. `None` if it has one already.
+    ///
+    /// # Errors
+    /// [`AbiMismatch`] if the uploaded state is not of this version.
+    pub fn new(pe: &Pe, options: AgentOptions) -> Result<Option<Self>, AbiMismatch> {
+        let Some(resources) = pe.take_agent_resources() else { return Ok(None) };
+        // SAFETY: the state was uploaded and read back; it is mapped as long as the `Pe`, which callers keep longer
+        // than its agent (both live in the thread or coroutine that runs the PE).
+        let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }?;
+        let root = *words.root();
+        let base = pe.control().address;
+        let (mut pairs, mut spares) = (Vec::new(), Vec::new());
+        for channel in resources.channels {
+            let own = channel.peer == root.my_pe;
+            spares.push((!own).then(|| pe.plan().spare_queue(base, channel.peer, channel.index)));
+            let mut slots = channel.slots.into_iter();
+            pairs.extend((0..root.slots).map(|_| slots.next().map(Pair::made_at_start)));
+        }
         let ports = ports::Ports::new(root.pe_count, root.rails);
-        let rounds = parts.words.rounds();
-        Self {
+        let rounds = words.rounds();
+        Ok(Some(Self {
             ports,
             rounds,
             wake_seen: 0,
-            requests_seen: vec![0; channels],
+            requests_seen: vec![0; spares.len()],
             records_seen: 0,
             notes: Vec::new(),
-            words: parts.words,
-            rails: parts.rails,
-            pairs: parts.pairs,
-            tuning: parts.tuning,
-            oob: parts.oob,
-            options: parts.options,
-        }
+            words,
+            rails: pe.rails().to_vec(),
+            pairs,
+            spares,
+            tuning: pe.config().tuning,
+            oob: resources.oob,
+            options,
+        }))
     }
 
     /// Looks at everything once. True if there was something to do, so that an idle thread may sleep a little.
@@ -120,7 +122,9 @@ impl Agent {
             busy = true;
             match Message::from_bytes(&bytes) {
                 Ok(message) => self.receive(from, message),
-                Err(error) => self.note(format!("message of {} bytes from PE {from} refused: {error}", bytes.len())),
+                Err(error) => {
+                    self.note(format!("message of {} bytes from PE {from} refused: {error}", bytes.len()))
+                }
             }
         }
         busy |= self.scan_requests();
@@ -174,7 +178,11 @@ impl Agent {
     fn place(&self, index: usize) -> Place {
         let (root, index) = (self.words.root(), index as u32);
         let row = index / root.slots;
-        Place { peer: row / root.channels_per_pe, channel: row % root.channels_per_pe, slot: index % root.slots }
+        Place {
+            peer: row / root.channels_per_pe,
+            channel: row % root.channels_per_pe,
+            slot: index % root.slots,
+        }
     }
 
     fn id(&self, index: usize) -> PairId {

@@ -4,6 +4,7 @@ use super::message::SideTruth;
 use crate::connect::card::HalfCard;
 use crate::nic::half::HalfPath;
 use crate::nic::queue::{Producer, RingSpan};
+use crate::pe::PathSlot;
 use shunt_device::health::Health;
 use shunt_layout::state::AnswerStatus;
 
@@ -26,11 +27,15 @@ pub fn verdict(mine: SideTruth, theirs: Option<SideTruth>, lifetime_over: bool) 
     let exact = |executed| Verdict { status: AnswerStatus::Truth, executed };
     match (mine, theirs) {
         // Both halves in ERR: nothing of this incarnation can change memory at either end.
-        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Exact { executed })) => Some(exact(executed)),
+        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Exact { executed })) => {
+            Some(exact(executed))
+        }
         (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Fenced)) => Some(no_truth),
         // Their NIC is dead to commands, or nobody answers: our half is in ERR, so nothing new leaves; what already
         // left is gone after the lifetime (row 2 of the table).
-        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Dead) | None) => lifetime_over.then_some(no_truth),
+        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Dead) | None) => {
+            lifetime_over.then_some(no_truth)
+        }
         // Ours is dead, theirs is fenced: their count is final; late READ responses are gone after the lifetime.
         (SideTruth::Dead, Some(SideTruth::Exact { executed })) => lifetime_over.then_some(exact(executed)),
         (SideTruth::Dead, Some(SideTruth::Fenced)) => lifetime_over.then_some(no_truth),
@@ -80,6 +85,34 @@ pub struct Pair {
     pub proved_there: bool,
 }
 
+impl Pair {
+    /// A pair as bring-up leaves it.
+    pub fn made_at_start(slot: PathSlot) -> Self {
+        let incarnation = slot.half.as_ref().map_or(0, HalfPath::incarnation);
+        Self {
+            health: if slot.half.is_some() { Health::Ready } else { Health::Retired },
+            incarnation,
+            local_rail: slot.local_rail,
+            remote_rail: slot.remote_rail,
+            rings: slot.rings,
+            half: slot.half,
+            remote: slot.remote,
+            mine: None,
+            theirs: None,
+            asked: None,
+            since_ns: 0,
+            fenced_ns: 0,
+            left_here: false,
+            left_there: false,
+            failures: 0,
+            next_psn: 0,
+            offered: None,
+            probes: None,
+            proved_there: false,
+        }
+    }
+}
+
 /// Probes of one direction: zero-length WRITEs on the path's own ring, which hands its index over afterwards.
 pub struct Probes {
     /// Posts on the ring; the agent is its only user before the path is ready.
@@ -120,14 +153,20 @@ mod tests {
     fn nothing_known_is_an_error() {
         for over in [false, true] {
             for theirs in [Some(SideTruth::Dead), None] {
-                assert_eq!(verdict(SideTruth::Dead, theirs, over).map(|v| v.status), Some(AnswerStatus::Unprovable));
+                assert_eq!(
+                    verdict(SideTruth::Dead, theirs, over).map(|v| v.status),
+                    Some(AnswerStatus::Unprovable)
+                );
             }
         }
     }
 
     #[test]
     fn a_count_not_to_be_trusted_is_no_truth() {
-        assert_eq!(verdict(EXACT, Some(SideTruth::Fenced), false).map(|v| v.status), Some(AnswerStatus::FencedNoTruth));
+        assert_eq!(
+            verdict(EXACT, Some(SideTruth::Fenced), false).map(|v| v.status),
+            Some(AnswerStatus::FencedNoTruth)
+        );
         assert_eq!(verdict(SideTruth::Dead, Some(EXACT), false), None);
         assert_eq!(verdict(SideTruth::Dead, Some(EXACT), true).map(|v| v.executed), Some(42));
     }

@@ -3,9 +3,9 @@
 //! The lower PE leads. New QPs, new QPNs, PSNs in the other half, fresh CQ and doorbell record, and nothing before
 //! the packet lifetime has passed. An incarnation that fails is used up.
 
+use super::Agent;
 use super::message::{Message, PairId};
 use super::pair::Probes;
-use super::Agent;
 use crate::error::NicError;
 use crate::nic::half::HalfPath;
 use crate::nic::queue::Request;
@@ -44,6 +44,7 @@ impl Agent {
         let (leads, at) = (self.leads(index), self.place(index));
         let log_depth = self.words.root().log_depth;
         self.words.set_state(at, PathState::Probing);
+        self.spare_the_journal(index);
         let Some(pair) = &mut self.pairs[index] else { return Ok(()) };
         pair.half = None; // destroys the old QP and CQ; rings and truth are done with
         pair.incarnation += 1;
@@ -69,6 +70,19 @@ impl Agent {
         let id = self.id(index);
         self.tell(index, Message::Made(id, card));
         Ok(())
+    }
+
+    /// The old ring may still be the journal of a switch that found no path yet: then the new half gets the
+    /// channel's spare queue, and the journal's place becomes the spare. One switch, one journal, one spare (H14).
+    fn spare_the_journal(&mut self, index: usize) {
+        let at = self.place(index);
+        let journal = self.words.journal_queue(at.peer, at.channel);
+        let row = (at.peer * self.words.root().channels_per_pe + at.channel) as usize;
+        if let (Some(pair), Some(spare)) = (&mut self.pairs[index], &mut self.spares[row])
+            && pair.rings.send_queue.address == journal
+        {
+            std::mem::swap(&mut pair.rings.send_queue, spare);
+        }
     }
 
     /// Writes the row of a pair whose both ends are known. Not usable yet.

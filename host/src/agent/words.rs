@@ -8,7 +8,8 @@ use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, Rounds, Solo};
 use shunt_layout::state::{
-    Channel, DeviceState, HintWord, Mailbox, PathRow, PathState, RECORDS, Step, SwitchRecord, Word, hint_index,
+    Channel, DeviceState, HintWord, Mailbox, PathRow, PathState, RECORDS, Step, SwitchRecord, Word,
+    hint_index,
 };
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
