@@ -23,6 +23,18 @@ pub struct Channel<'s, P> {
     pub(crate) device: Device<'s, P>,
     /// Row of the channel table.
     pub(crate) row: u32,
+    /// Peer it leads to; kept, because a division costs a GPU twenty instructions.
+    pub(crate) peer: u32,
+}
+
+/// Quotient and remainder. `attach` refuses a zero divisor, which the compiler does not know: without this there
+/// would be a panic path in every kernel.
+#[inline(always)]
+const fn divide(value: u32, by: u32) -> (u32, u32) {
+    match (value.checked_div(by), value.checked_rem(by)) {
+        (Some(quotient), Some(remainder)) => (quotient, remainder),
+        _ => (0, 0),
+    }
 }
 
 /// What a post reads of a path: one cache line.
@@ -55,6 +67,8 @@ impl<'s, P: Platform> Device<'s, P> {
         if state.magic != MAGIC
             || state.abi_version != shunt_layout::ABI_VERSION
             || state.bytes as usize != size_of::<DeviceState>()
+            || state.pe_count == 0
+            || state.channels_per_pe == 0
         {
             return Err(AbiMismatch {
                 magic: state.magic,
@@ -69,7 +83,14 @@ impl<'s, P: Platform> Device<'s, P> {
     #[inline(always)]
     pub fn channel(self, peer: u32, index: u32) -> Channel<'s, P> {
         let per_pe = self.state.channels_per_pe;
-        Channel { device: self, row: peer * per_pe + index % per_pe }
+        Channel { device: self, row: peer * per_pe + divide(index, per_pe).1, peer }
+    }
+
+    /// The channel of a row of the channel table, modulo the rows there are.
+    #[inline(always)]
+    pub(crate) fn row(self, row: u32) -> Channel<'s, P> {
+        let row = divide(row, self.state.pe_count * self.state.channels_per_pe).1;
+        Channel { device: self, row, peer: divide(row, self.state.channels_per_pe).0 }
     }
 
     /// This PE's number.
@@ -174,13 +195,13 @@ impl<P: Platform> Channel<'_, P> {
     /// The peer at the other end.
     #[inline(always)]
     pub fn peer(self) -> u32 {
-        self.row / self.device.state.channels_per_pe
+        self.peer
     }
 
     /// The channel's index at its peer.
     #[inline(always)]
     pub fn index(self) -> u32 {
-        self.row % self.device.state.channels_per_pe
+        self.row - self.peer * self.device.state.channels_per_pe
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Receive-side waits, which also look after this PE's own channels (DESIGN section 5, "where failures are noticed").
 
-use crate::access::{Channel, Device};
+use crate::access::Device;
 use crate::patience::Patience;
 use crate::platform::{Lanes, Platform};
 use crate::types::{Deadline, Fault, FaultKind, HeapOffset};
@@ -24,14 +24,13 @@ impl<'s, P: Platform> Device<'s, P> {
     /// needs no kernel.
     #[inline(always)]
     pub fn look_after(self, rounds: &mut Rounds) {
-        let rows = self.state.pe_count * self.state.channels_per_pe;
-        rounds.roving = (rounds.roving + 1) % rows;
-        let roving = Channel { device: self, row: rounds.roving };
+        let roving = self.row(rounds.roving + 1);
+        rounds.roving = roving.row;
         if roving.peer() != self.state.my_pe {
             // A dead channel is its callers' business.
             let _ = roving.attend(&mut Patience::new(self.platform.now_ns()));
         }
-        let watched = Channel { device: self, row: rounds.watched };
+        let watched = self.row(rounds.watched);
         let busy =
             watched.peer() != self.state.my_pe && watched.load_ready().index() > watched.load_done().index();
         if busy && watched.attend(&mut rounds.patience).is_ok() {
