@@ -1,1 +1,30 @@
-//! See docs/ARCHITECTURE.md.
+//! The host side: rails, keys, paths, device state, agent.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`devx`] | the hardware seam |
+//! | [`gpu`] | memory that device and NICs reach, and its body on the host's heap |
+//! | [`nic`] | objects on a NIC, one a file: mailbox, create, query, destroy on drop |
+//! | [`rail`] | one NIC port with all that is made once on it: keys, placement flush, start-up proof |
+//! | [`slots`], [`keys`], [`plan`], [`config`] | pure: ranking of paths, key tables, memory plan, settings |
+//! | [`agent`] | fences, revives, informs; never on the no-fault data path |
+//! | [`connect`] | cards, bootstrap, the agents' own channel |
+//! | [`pe`] | a PE, brought up: open, register, connect, upload |
+//! | [`upload`] | the device state: written, read back, compared |
+
+pub mod agent;
+pub mod config;
+pub mod connect;
+pub mod devx;
+pub mod error;
+pub mod gpu;
+pub mod keys;
+mod lock;
+pub mod nic;
+pub mod pe;
+pub mod plan;
+pub mod rail;
+pub mod slots;
+#[cfg(test)]
+mod step_world;
+pub mod upload;

@@ -1,0 +1,262 @@
+//! Settings, and their defaults from the environment: ours, and NVSHMEM's of the same meaning. Pure.
+
+use crate::error::ConfigError;
+use crate::nic::qp::QpTuning;
+use shunt_layout::state::{Policy, SLOTS_MAX};
+
+/// How an old path is fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceMode {
+    /// Both halves in ERR, by both agents.
+    Strict,
+    /// The requester in ERR, and the packet lifetime has passed.
+    Time,
+}
+
+/// Settings of a PE that the environment may give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnvConfig {
+    /// Backup paths made for each channel at start.
+    pub backups: u32,
+    /// How long every path must stay dead before the peer is reported lost; 0: at once.
+    pub give_up_ns: u64,
+    /// Fence.
+    pub fence: FenceMode,
+    /// Longest time a packet may live in the network.
+    pub packet_lifetime_ns: u64,
+    /// Channels to each peer.
+    pub channels_per_pe: u32,
+    /// log2 of the rings' depth.
+    pub log_depth: u32,
+    /// Timers and retries.
+    pub tuning: QpTuning,
+    /// Whether failures switch paths.
+    pub fault_tolerance: bool,
+}
+
+impl Default for EnvConfig {
+    fn default() -> Self {
+        Self {
+            backups: 2,
+            give_up_ns: 1_000_000_000,
+            fence: FenceMode::Strict,
+            packet_lifetime_ns: 50_000_000,
+            channels_per_pe: 2,
+            log_depth: 10,
+            tuning: QpTuning::default(),
+            fault_tolerance: false,
+        }
+    }
+}
+
+/// Patience of the device, from the settings; what they do not name has a default here.
+pub fn policy(config: &EnvConfig) -> Policy {
+    Policy {
+        fault_tolerance: config.fault_tolerance as u32,
+        reserved: 0,
+        suspect_ns: 10_000_000,
+        fence_wait_ns: 200_000_000,
+        give_up_ns: config.give_up_ns,
+        recovery_window_ns: 100_000_000,
+        drain_ns: 20_000_000,
+        ledger_ns: 20_000_000,
+    }
+}
+
+/// A variable that is read: name, meaning, what it may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Name.
+    pub name: &'static str,
+    /// What it sets.
+    pub meaning: &'static str,
+    /// What it may hold.
+    pub values: &'static str,
+}
+
+const fn variable(name: &'static str, meaning: &'static str, values: &'static str) -> Variable {
+    Variable { name, meaning, values }
+}
+
+/// Every variable that [`EnvConfig::from_lookup`] reads.
+pub const VARIABLES: &[Variable] = &[
+    variable("SHUNT_BACKUPS", "backup paths of each channel", "a whole number from 0 to 7"),
+    variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost", DURATION),
+    variable("SHUNT_FENCE", "how an old path is fenced", "strict or time"),
+    variable("SHUNT_MPL", "packet lifetime in the network", DURATION),
+    variable(
+        "NVSHMEM_QP_DEPTH",
+        "ring depth, rounded up to a power of two",
+        "a whole number from 128 to 32768",
+    ),
+    variable("NVSHMEM_IB_TIMEOUT", "local ACK timeout, 4.096 us << value", "a whole number from 1 to 31"),
+    variable("NVSHMEM_IB_RETRY_CNT", "transport retries", "a whole number from 0 to 7"),
+    variable("NVSHMEM_IBGDA_NUM_RC_PER_PE", "channels to each peer", "a whole number from 1 to 1024"),
+    variable("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "whether failures switch paths", BOOLEAN),
+];
+
+const DURATION: &str = "0, or a number with ns, us, ms or s, such as 50ms";
+const BOOLEAN: &str = "0, 1, true, false, yes, no, on or off";
+
+/// Looks variables up and turns them into values, or says what was met and what would be right.
+struct Lookup<'a>(&'a dyn Fn(&str) -> Option<String>);
+
+impl Lookup<'_> {
+    fn parse<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, ConfigError> {
+        let Some(text) = (self.0)(name) else { return Ok(None) };
+        let known = VARIABLES.iter().find(|variable| variable.name == name);
+        let want = known.expect("each variable that is read stands in the table").values;
+        match parse(text.trim()) {
+            Some(value) => Ok(Some(value)),
+            None => Err(ConfigError { variable: name.into(), met: text, want }),
+        }
+    }
+
+    fn number(&self, name: &str, range: std::ops::RangeInclusive<u32>) -> Result<Option<u32>, ConfigError> {
+        self.parse(name, |text| text.parse().ok().filter(|value| range.contains(value)))
+    }
+}
+
+/// A duration in nanoseconds: `0`, or a whole or decimal number with a unit.
+pub fn parse_duration(text: &str) -> Option<u64> {
+    if text == "0" {
+        return Some(0);
+    }
+    let units = [("ns", 1u64), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let (number, unit) = units.iter().find_map(|(name, ns)| Some((text.strip_suffix(name)?, *ns)))?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty()
+        || !digits(whole)
+        || !digits(fraction)
+        || (number.contains('.') && fraction.is_empty())
+    {
+        return None;
+    }
+    let mut ns = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+    let mut scale = unit;
+    for digit in fraction.bytes() {
+        scale /= 10;
+        ns = ns.checked_add(u64::from(digit - b'0') * scale)?;
+    }
+    Some(ns)
+}
+
+fn parse_bool(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" | "y" | "t" => Some(true),
+        "0" | "false" | "no" | "off" | "n" | "f" => Some(false),
+        _ => None,
+    }
+}
+
+impl EnvConfig {
+    /// Reads the variables through `lookup`; what is not set keeps its default.
+    pub fn from_lookup(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let env = Lookup(lookup);
+        let mut config = Self::default();
+        let set = |to: &mut u32, value: Option<u32>| *to = value.unwrap_or(*to);
+        set(&mut config.backups, env.number("SHUNT_BACKUPS", 0..=SLOTS_MAX as u32 - 1)?);
+        config.give_up_ns = env.parse("SHUNT_GIVE_UP", parse_duration)?.unwrap_or(config.give_up_ns);
+        let fence = env.parse("SHUNT_FENCE", |text| match text {
+            "strict" => Some(FenceMode::Strict),
+            "time" => Some(FenceMode::Time),
+            _ => None,
+        })?;
+        config.fence = fence.unwrap_or(config.fence);
+        config.packet_lifetime_ns =
+            env.parse("SHUNT_MPL", parse_duration)?.unwrap_or(config.packet_lifetime_ns);
+        if let Some(depth) = env.number("NVSHMEM_QP_DEPTH", 128..=32768)? {
+            config.log_depth = depth.next_power_of_two().ilog2();
+        }
+        // 0 would be "never": every wait must end.
+        set(&mut config.tuning.ack_timeout, env.number("NVSHMEM_IB_TIMEOUT", 1..=31)?);
+        set(&mut config.tuning.retry, env.number("NVSHMEM_IB_RETRY_CNT", 0..=7)?);
+        set(&mut config.channels_per_pe, env.number("NVSHMEM_IBGDA_NUM_RC_PER_PE", 1..=1024)?);
+        let tolerant = env.parse("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", parse_bool)?;
+        config.fault_tolerance = tolerant.unwrap_or(config.fault_tolerance);
+        Ok(config)
+    }
+
+    /// Reads the process's environment.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::from_lookup(&|name| std::env::var(name).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str)]) -> Result<EnvConfig, ConfigError> {
+        let pairs: Vec<(String, String)> =
+            pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        EnvConfig::from_lookup(&move |name| pairs.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()))
+    }
+
+    #[test]
+    fn nothing_set_is_the_default() {
+        assert_eq!(with(&[]), Ok(EnvConfig::default()));
+    }
+
+    #[test]
+    fn every_variable_has_its_effect() {
+        let met = with(&[
+            ("SHUNT_BACKUPS", "3"),
+            ("SHUNT_GIVE_UP", "1.5s"),
+            ("SHUNT_FENCE", "time"),
+            ("SHUNT_MPL", "20ms"),
+            ("NVSHMEM_QP_DEPTH", "1000"),
+            ("NVSHMEM_IB_TIMEOUT", "20"),
+            ("NVSHMEM_IB_RETRY_CNT", "6"),
+            ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "24"),
+            ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
+        ]);
+        let want = EnvConfig {
+            backups: 3,
+            give_up_ns: 1_500_000_000,
+            fence: FenceMode::Time,
+            packet_lifetime_ns: 20_000_000,
+            channels_per_pe: 24,
+            log_depth: 10,
+            tuning: QpTuning { ack_timeout: 20, retry: 6, ..QpTuning::default() },
+            fault_tolerance: true,
+        };
+        assert_eq!(met, Ok(want));
+        assert_eq!(policy(&want).give_up_ns, 1_500_000_000);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        let cases = [
+            ("SHUNT_BACKUPS", "8"),
+            ("SHUNT_BACKUPS", "two"),
+            ("SHUNT_GIVE_UP", "5"),
+            ("SHUNT_FENCE", "Strict!"),
+            ("SHUNT_MPL", "-1ms"),
+            ("NVSHMEM_QP_DEPTH", "64"),
+            ("NVSHMEM_IB_TIMEOUT", "0"),
+            ("NVSHMEM_IB_RETRY_CNT", "8"),
+            ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "0"),
+            ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "maybe"),
+        ];
+        for (name, value) in cases {
+            let error = with(&[(name, value)]).unwrap_err();
+            assert_eq!((error.variable.as_str(), error.met.as_str()), (name, value));
+            assert!(error.to_string().contains("is right"), "{error}");
+        }
+        let error = with(&[("SHUNT_FENCE", "loose")]).unwrap_err();
+        assert_eq!(error.to_string(), "SHUNT_FENCE=\"loose\" is not understood; strict or time is right");
+    }
+
+    #[test]
+    fn durations() {
+        let cases = [("0", 0), ("7ns", 7), ("30us", 30_000), ("0.5ms", 500_000), ("2s", 2_000_000_000)];
+        for (text, ns) in cases {
+            assert_eq!(parse_duration(text), Some(ns), "{text}");
+        }
+        for text in ["", "s", "1", "1.s", ".5s", "1e3s", "99999999999999s", "1 ms", "+1s"] {
+            assert_eq!(parse_duration(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The exchange at start: everybody gives bytes, everybody gets all.
+
+use crate::error::BootstrapError;
+use shunt_device::platform::host::World;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// A group of ranks that start together.
+pub trait Bootstrap {
+    /// This rank.
+    fn rank(&self) -> u32;
+    /// Ranks in the group.
+    fn size(&self) -> u32;
+    /// Gives `mine` to all and returns everyone's, by rank. Every rank calls it equally often.
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError>;
+}
+
+/// Longest wait for the other ranks, if none is given.
+pub const PATIENCE_NS: u64 = 60_000_000_000;
+
+#[derive(Default)]
+struct Round {
+    given: BTreeMap<u32, Vec<u8>>,
+    taken: u32,
+}
+
+/// Ranks of one process: threads, or coroutines of a simulator.
+pub struct InMemory {
+    rank: u32,
+    size: u32,
+    patience_ns: u64,
+    next_round: Mutex<u64>,
+    rounds: Arc<Mutex<BTreeMap<u64, Round>>>,
+    world: Arc<dyn World>,
+}
+
+impl InMemory {
+    /// The members of a group of `size`, by rank.
+    pub fn group(size: u32, world: &Arc<dyn World>) -> Vec<Self> {
+        let rounds = Arc::new(Mutex::new(BTreeMap::new()));
+        (0..size)
+            .map(|rank| Self {
+                rank,
+                size,
+                patience_ns: PATIENCE_NS,
+                next_round: Mutex::new(0),
+                rounds: rounds.clone(),
+                world: world.clone(),
+            })
+            .collect()
+    }
+
+    /// The same member with another patience.
+    pub fn with_patience(self, patience_ns: u64) -> Self {
+        Self { patience_ns, ..self }
+    }
+}
+
+impl Bootstrap for InMemory {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        let round = {
+            let mut next = self.next_round.lock().expect("no panic under this lock");
+            *next += 1;
+            *next - 1
+        };
+        let rounds = || self.rounds.lock().expect("no panic under this lock");
+        if rounds().entry(round).or_default().given.insert(self.rank, mine.to_vec()).is_some() {
+            return Err(BootstrapError::Twice { round, rank: self.rank });
+        }
+        let since = self.world.now_ns();
+        loop {
+            {
+                let mut rounds = rounds();
+                let state = rounds.get_mut(&round).expect("removed by the last to take only");
+                if state.given.len() == self.size as usize {
+                    let all = state.given.values().cloned().collect();
+                    state.taken += 1;
+                    if state.taken == self.size {
+                        rounds.remove(&round);
+                    }
+                    return Ok(all);
+                }
+                let waited_ns = self.world.now_ns().saturating_sub(since);
+                if waited_ns > self.patience_ns {
+                    let missing = (0..self.size).filter(|rank| !state.given.contains_key(rank)).collect();
+                    return Err(BootstrapError::Missing { round, missing, size: self.size, waited_ns });
+                }
+            }
+            self.world.relax();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step_world::StepWorld;
+
+    #[test]
+    fn everybody_gets_all_by_rank_in_every_round() {
+        let world: Arc<dyn World> = Arc::new(StepWorld::new(1000));
+        let group = InMemory::group(3, &world);
+        std::thread::scope(|scope| {
+            for member in &group {
+                scope.spawn(move || {
+                    for round in 0..20u8 {
+                        let all = member.all_gather(&[member.rank() as u8, round]).unwrap();
+                        assert_eq!(all, [[0, round], [1, round], [2, round]]);
+                    }
+                });
+            }
+        });
+        assert!(group[0].rounds.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_missing_are_named() {
+        let world: Arc<dyn World> = Arc::new(StepWorld::new(1000));
+        let group: Vec<_> =
+            InMemory::group(4, &world).into_iter().map(|m| m.with_patience(1_000_000)).collect();
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let waiting: Vec<_> = [0, 2]
+                .map(|i| {
+                    scope.spawn({
+                        let m = &group[i];
+                        move || m.all_gather(&[])
+                    })
+                })
+                .into();
+            waiting.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for answer in answers {
+            let Err(BootstrapError::Missing { missing, size: 4, waited_ns, .. }) = answer else {
+                panic!("{answer:?}");
+            };
+            assert!(missing.contains(&1) && missing.contains(&3) && waited_ns > 1_000_000, "{missing:?}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The agents' own channel, beside the rails: unreliable, in order per pair of PEs.
+
+use shunt_device::platform::host::World;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+/// One agent's end. Nothing here waits.
+pub trait Oob: Send {
+    /// Sends to the agent of a PE. It may get lost.
+    fn send(&self, to_pe: u32, bytes: Vec<u8>);
+    /// The next message that has arrived: sender and bytes.
+    fn try_recv(&self) -> Option<(u32, Vec<u8>)>;
+}
+
+/// Latency if none is given.
+pub const LATENCY_NS: u64 = 30_000;
+
+/// Sender and bytes by (arrival, number): the order of sending decides between equal arrivals.
+type Inbox = BTreeMap<(u64, u64), (u32, Vec<u8>)>;
+
+#[derive(Default)]
+struct Net {
+    /// In flight to each PE.
+    inbox: Vec<Inbox>,
+    sent: u64,
+    lost: u64,
+    cuts: BTreeSet<(u32, u32)>,
+}
+
+/// A network of agents in one process, with a stated latency, whose links can be cut.
+#[derive(Clone)]
+pub struct OobNet {
+    net: Arc<Mutex<Net>>,
+    latency_ns: u64,
+    world: Arc<dyn World>,
+}
+
+fn link(a: u32, b: u32) -> (u32, u32) {
+    (a.min(b), a.max(b))
+}
+
+impl OobNet {
+    /// A network of `size` PEs.
+    pub fn new(size: u32, latency_ns: u64, world: Arc<dyn World>) -> Self {
+        let net = Net { inbox: vec![BTreeMap::new(); size as usize], ..Net::default() };
+        Self { net: Arc::new(Mutex::new(net)), latency_ns, world }
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Net) -> R) -> R {
+        f(&mut self.net.lock().expect("no panic under this lock"))
+    }
+
+    /// The end of a PE.
+    pub fn end(&self, pe: u32) -> OobEnd {
+        OobEnd { net: self.clone(), pe }
+    }
+
+    /// Cuts the link between two PEs, both ways; what is in flight on it is lost.
+    pub fn cut(&self, a: u32, b: u32) {
+        self.with(|net| {
+            net.cuts.insert(link(a, b));
+            for (to, from) in [(a, b), (b, a)] {
+                let inbox = &mut net.inbox[to as usize];
+                let before = inbox.len();
+                inbox.retain(|_, (sender, _)| *sender != from);
+                net.lost += (before - inbox.len()) as u64;
+            }
+        });
+    }
+
+    /// Joins a link that was cut.
+    pub fn join(&self, a: u32, b: u32) {
+        self.with(|net| net.cuts.remove(&link(a, b)));
+    }
+
+    /// The earliest arrival of a message in flight: a simulator may let time jump there.
+    pub fn next_due(&self) -> Option<u64> {
+        self.with(|net| net.inbox.iter().filter_map(|inbox| inbox.keys().next()).map(|(at, _)| *at).min())
+    }
+
+    /// Messages sent, and how many of them were lost to cuts.
+    pub fn counts(&self) -> (u64, u64) {
+        self.with(|net| (net.sent, net.lost))
+    }
+}
+
+/// One PE's end of an [`OobNet`].
+pub struct OobEnd {
+    net: OobNet,
+    pe: u32,
+}
+
+impl Oob for OobEnd {
+    fn send(&self, to_pe: u32, bytes: Vec<u8>) {
+        let due = self.net.world.now_ns() + self.net.latency_ns;
+        self.net.with(|net| {
+            net.sent += 1;
+            let number = net.sent;
+            if net.cuts.contains(&link(self.pe, to_pe)) || to_pe as usize >= net.inbox.len() {
+                net.lost += 1;
+            } else {
+                net.inbox[to_pe as usize].insert((due, number), (self.pe, bytes));
+            }
+        });
+    }
+
+    fn try_recv(&self) -> Option<(u32, Vec<u8>)> {
+        let now = self.net.world.now_ns();
+        self.net.with(|net| {
+            let first = net.inbox[self.pe as usize].first_entry()?;
+            (first.key().0 <= now).then(|| first.remove())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step_world::StepWorld;
+
+    fn net() -> (OobNet, Arc<StepWorld>) {
+        let world = Arc::new(StepWorld::new(10));
+        (OobNet::new(3, 100, world.clone()), world)
+    }
+
+    #[test]
+    fn messages_arrive_in_order_after_the_latency() {
+        let (net, world) = net();
+        let (a, b) = (net.end(0), net.end(1));
+        a.send(1, vec![1]);
+        a.send(1, vec![2]);
+        assert_eq!(b.try_recv(), None);
+        assert_eq!(net.next_due(), Some(world.now_ns() + 100));
+        (0..10).for_each(|_| world.relax());
+        assert_eq!(b.try_recv(), Some((0, vec![1])));
+        assert_eq!(b.try_recv(), Some((0, vec![2])));
+        assert_eq!((b.try_recv(), net.next_due()), (None, None));
+    }
+
+    #[test]
+    fn a_cut_loses_what_is_in_flight_and_nothing_of_other_links() {
+        let (net, world) = net();
+        let ends = [net.end(0), net.end(1), net.end(2)];
+        ends[0].send(1, vec![1]);
+        ends[2].send(1, vec![2]);
+        net.cut(1, 0);
+        ends[1].send(0, vec![3]);
+        net.join(0, 1);
+        ends[0].send(1, vec![4]);
+        (0..10).for_each(|_| world.relax());
+        assert_eq!(ends[1].try_recv(), Some((2, vec![2])));
+        assert_eq!(ends[1].try_recv(), Some((0, vec![4])));
+        assert_eq!((ends[1].try_recv(), ends[0].try_recv()), (None, None));
+        assert_eq!(net.counts(), (4, 2));
+    }
+}

@@ -1,0 +1,341 @@
+//! Every error of the host side: one enum a layer, lower-case facts with the state that was met.
+
+use shunt_layout::mlx5::prm::cmd::Status;
+use thiserror::Error;
+
+/// What the driver or the firmware answered.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum DevxError {
+    /// The firmware did not answer in time: the NIC is dead to commands.
+    #[error("{nic}: {command} was not answered within {waited_ns} ns; the NIC is dead to commands")]
+    Timeout {
+        /// Name of the NIC.
+        nic: String,
+        /// Command.
+        command: String,
+        /// How long the caller waited.
+        waited_ns: u64,
+    },
+    /// The firmware refused the command.
+    #[error("{nic}: {command} was refused with status {status:#04x} ({}), syndrome {syndrome:#010x}", Status::name(*.status))]
+    Refused {
+        /// Name of the NIC.
+        nic: String,
+        /// Command.
+        command: String,
+        /// Status byte of the output mailbox.
+        status: u8,
+        /// Firmware syndrome.
+        syndrome: u32,
+    },
+    /// The answer is shorter than the command's output mailbox.
+    #[error("{nic}: {command} answered {got} bytes where {want} are due")]
+    ShortAnswer {
+        /// Name of the NIC.
+        nic: String,
+        /// Command.
+        command: String,
+        /// Bytes that came.
+        got: usize,
+        /// Bytes expected.
+        want: usize,
+    },
+    /// A resource of the driver (umem, UAR page, event queue) could not be had.
+    #[error("{nic}: {what} failed: {detail}")]
+    Resource {
+        /// Name of the NIC.
+        nic: String,
+        /// What was asked.
+        what: &'static str,
+        /// The driver's words.
+        detail: String,
+    },
+}
+
+impl DevxError {
+    /// True if the NIC no longer answers commands.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Timeout { .. })
+    }
+}
+
+/// What went wrong with an object on a NIC.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NicError {
+    /// The command failed.
+    #[error(transparent)]
+    Devx(#[from] DevxError),
+    /// Memory for rings could not be had or written.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// The NIC lacks something Shunt stands on.
+    #[error("{nic}: {what} is {met}, {want} is needed")]
+    Unfit {
+        /// Name of the NIC.
+        nic: String,
+        /// Capability.
+        what: &'static str,
+        /// What the NIC reports.
+        met: String,
+        /// What would do.
+        want: String,
+    },
+    /// A QP is not in the state, or not in the mode, that it was put into.
+    #[error("{nic}: QP {qpn:#x} has {what} {met}, {want} is right")]
+    Qp {
+        /// Name of the NIC.
+        nic: String,
+        /// Queue pair.
+        qpn: u32,
+        /// Which property.
+        what: &'static str,
+        /// What QUERY_QP says.
+        met: String,
+        /// What it should say.
+        want: String,
+    },
+    /// A work request that the host itself posted ended in an error completion.
+    #[error(
+        "{nic}: host work request {index} on QP {qpn:#x} completed with syndrome {syndrome:#04x}, vendor {vendor:#04x}"
+    )]
+    Completion {
+        /// Name of the NIC.
+        nic: String,
+        /// Queue pair.
+        qpn: u32,
+        /// Its index.
+        index: u64,
+        /// Syndrome.
+        syndrome: u8,
+        /// Vendor syndrome.
+        vendor: u8,
+    },
+    /// A work request that the host itself posted did not complete in time.
+    #[error("{nic}: host work request {index} on QP {qpn:#x} did not complete within {waited_ns} ns")]
+    Overdue {
+        /// Name of the NIC.
+        nic: String,
+        /// Queue pair.
+        qpn: u32,
+        /// Its index.
+        index: u64,
+        /// How long the caller waited.
+        waited_ns: u64,
+    },
+    /// The two ends cannot be connected.
+    #[error("{nic}: cannot connect to rail {peer}: {detail}")]
+    Mismatch {
+        /// Name of the NIC.
+        nic: String,
+        /// Name of the other end's rail.
+        peer: String,
+        /// Why.
+        detail: String,
+    },
+}
+
+/// What went wrong with device-visible memory.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum GpuError {
+    /// No memory.
+    #[error("{bytes} bytes of device-visible memory could not be allocated")]
+    NoMemory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// An access outside every allocation.
+    #[error("{bytes} bytes at {address:#x} do not lie in one allocation")]
+    OutOfBounds {
+        /// First address.
+        address: u64,
+        /// Length.
+        bytes: u64,
+    },
+}
+
+/// What went wrong while all PEs exchanged their cards.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum BootstrapError {
+    /// Some ranks did not arrive.
+    #[error("all-gather {round} waited {waited_ns} ns; rank(s) {missing:?} of {size} did not arrive")]
+    Missing {
+        /// Number of the all-gather.
+        round: u64,
+        /// Ranks that did not arrive.
+        missing: Vec<u32>,
+        /// Ranks in the group.
+        size: u32,
+        /// How long the caller waited.
+        waited_ns: u64,
+    },
+    /// A rank left the group.
+    #[error("rank {rank} arrived twice in all-gather {round}; each rank belongs to one caller")]
+    Twice {
+        /// Number of the all-gather.
+        round: u64,
+        /// Rank.
+        rank: u32,
+    },
+}
+
+/// A card that cannot be understood.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CardError {
+    /// Too few bytes.
+    #[error("card ends after {got} bytes, in field {field} that ends at byte {want}")]
+    Short {
+        /// Field that was being read.
+        field: &'static str,
+        /// Bytes there are.
+        got: usize,
+        /// Bytes needed.
+        want: usize,
+    },
+    /// Bytes behind the end.
+    #[error("card has {extra} bytes behind its end")]
+    Long {
+        /// Bytes left over.
+        extra: usize,
+    },
+    /// Not a card of this kind.
+    #[error("card begins with {met:#010x}, a {kind} begins with {want:#010x}")]
+    Magic {
+        /// Kind that was expected.
+        kind: &'static str,
+        /// What it begins with.
+        met: u32,
+        /// What it should begin with.
+        want: u32,
+    },
+    /// Made by another version.
+    #[error("card has ABI version {met}, this build has {want}; run one build on all PEs")]
+    Abi {
+        /// Version of the card.
+        met: u32,
+        /// This version.
+        want: u32,
+    },
+    /// A field has a value it cannot have.
+    #[error("card field {field} is {met}, {want} is right")]
+    Value {
+        /// Field.
+        field: &'static str,
+        /// What it holds.
+        met: u64,
+        /// What it may hold.
+        want: &'static str,
+    },
+}
+
+/// Key tables that do not fit together.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum KeyError {
+    /// A rail has another number of keys than the heap has chunks.
+    #[error("PE {pe} rail {rail} has {met} keys, the heap has {want} chunks")]
+    Count {
+        /// PE.
+        pe: u32,
+        /// Rail.
+        rail: u32,
+        /// Keys there are.
+        met: usize,
+        /// Chunks.
+        want: usize,
+    },
+    /// A PE has more rails than the table has rows.
+    #[error("PE {pe} has {met} rails, the table has rows for {want}")]
+    Rails {
+        /// PE.
+        pe: u32,
+        /// Rails it has.
+        met: usize,
+        /// Rows.
+        want: usize,
+    },
+}
+
+/// The device state that was read back is not the one that was written.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum UploadError {
+    /// Memory could not be reached.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// It differs.
+    #[error("{table} was written at {address:#x} and reads back different at byte {at}")]
+    Differs {
+        /// Which table.
+        table: &'static str,
+        /// Where it lies.
+        address: u64,
+        /// First byte that differs.
+        at: usize,
+    },
+}
+
+/// A setting that makes no sense.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{variable}={met:?} is not understood; {want} is right")]
+pub struct ConfigError {
+    /// Variable.
+    pub variable: String,
+    /// What was met.
+    pub met: String,
+    /// What would be right.
+    pub want: &'static str,
+}
+
+/// Why a PE could not start.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum StartError {
+    /// A setting is out of range.
+    #[error("{what} is {met}, {want} is right")]
+    Config {
+        /// Setting.
+        what: &'static str,
+        /// What was met.
+        met: u64,
+        /// What would be right.
+        want: String,
+    },
+    /// PEs were started with different settings.
+    #[error("{what} is {theirs} on PE {pe} and {mine} here; all PEs must agree")]
+    Disagree {
+        /// Setting.
+        what: &'static str,
+        /// The other PE.
+        pe: u32,
+        /// Its value.
+        theirs: u64,
+        /// Ours.
+        mine: u64,
+    },
+    /// A NIC object.
+    #[error(transparent)]
+    Nic(#[from] NicError),
+    /// Memory.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// Exchange.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// A peer's card.
+    #[error("card of PE {pe}: {error}")]
+    Card {
+        /// The PE.
+        pe: u32,
+        /// What is wrong.
+        error: CardError,
+    },
+    /// Keys.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// Upload.
+    #[error(transparent)]
+    Upload(#[from] UploadError),
+}
+
+impl From<DevxError> for StartError {
+    fn from(error: DevxError) -> Self {
+        Self::Nic(NicError::Devx(error))
+    }
+}

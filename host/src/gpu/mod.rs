@@ -1,0 +1,98 @@
+//! Memory that both the device and the NICs reach: the seam between a GPU and a plain heap.
+
+mod heap;
+pub use heap::HeapMemory;
+
+use crate::error::GpuError;
+use std::sync::Arc;
+
+/// A range of device-visible memory. Addresses are the device's; they equal the host's where the host reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First address.
+    pub address: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+impl Span {
+    /// A part of this span.
+    ///
+    /// # Panics
+    /// If the part does not lie inside: offsets come from a plan that was checked against the span.
+    pub fn part(self, offset: u64, bytes: u64) -> Span {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "part outside its span");
+        Span { address: self.address + offset, bytes }
+    }
+}
+
+/// What memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Rings, tables, mailboxes: the host loads and stores it through its address, too.
+    Control,
+    /// The symmetric heap: only device and NICs touch it directly.
+    Heap,
+}
+
+/// Device-visible memory. Accesses are bounds-checked, so none of them is unsafe but freeing.
+pub trait GpuMemory: Send + Sync {
+    /// Allocates zeroed memory, aligned to 4 KiB at least.
+    fn alloc(&self, bytes: u64, placement: Placement) -> Result<Span, GpuError>;
+    /// Frees an allocation.
+    ///
+    /// # Safety
+    /// `span` came from `alloc` of this object, was not freed, and neither device nor NIC uses it any more.
+    unsafe fn free(&self, span: Span);
+    /// Copies bytes in.
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), GpuError>;
+    /// Copies bytes out.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), GpuError>;
+    /// Fills a span with one byte.
+    fn fill(&self, span: Span, byte: u8) -> Result<(), GpuError> {
+        let block = [byte; 4096];
+        let mut at = 0;
+        while at < span.bytes {
+            let part = (span.bytes - at).min(block.len() as u64);
+            self.write(span.address + at, &block[..part as usize])?;
+            at += part;
+        }
+        Ok(())
+    }
+}
+
+/// An allocation that frees itself. Whoever lends it to a NIC holds an `Arc` of it until the NIC let go.
+pub struct OwnedSpan {
+    memory: Arc<dyn GpuMemory>,
+    span: Span,
+}
+
+impl OwnedSpan {
+    /// Allocates.
+    pub fn alloc(
+        memory: &Arc<dyn GpuMemory>,
+        bytes: u64,
+        placement: Placement,
+    ) -> Result<Arc<Self>, GpuError> {
+        let span = memory.alloc(bytes, placement)?;
+        Ok(Arc::new(Self { memory: memory.clone(), span }))
+    }
+
+    /// Where it lies.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// The memory it is of.
+    pub fn memory(&self) -> &Arc<dyn GpuMemory> {
+        &self.memory
+    }
+}
+
+impl Drop for OwnedSpan {
+    fn drop(&mut self) {
+        // SAFETY: `span` came from `memory.alloc` and is freed here only. Each umem over it holds an `Arc` of
+        // this object and leaks it if the NIC does not let go, so no NIC uses it any more.
+        unsafe { self.memory.free(self.span) }
+    }
+}

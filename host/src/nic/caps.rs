@@ -1,0 +1,173 @@
+//! What a NIC can do and how its port is addressed. PRM: "QUERY_HCA_CAP", "QUERY_ROCE_ADDRESS", vport contexts.
+
+use super::execute;
+use crate::devx::Devx;
+use crate::error::NicError;
+use shunt_layout::bits::Field64;
+use shunt_layout::mlx5::prm::caps::{CAPABILITY_OFFSET, GENERAL, OUT_BYTES, general, op_mod_current};
+use shunt_layout::mlx5::prm::cmd::{self, Opcode};
+use shunt_layout::mlx5::prm::port::{
+    HCA_VPORT_CONTEXT_OFFSET, HCA_VPORT_OUT_BYTES, NIC_VPORT_CONTEXT_OFFSET, NIC_VPORT_OUT_BYTES,
+    ROCE_ADDRESS_OUT_BYTES, hca_vport, nic_vport, roce_address_in, roce_address_out, vport_state,
+};
+
+/// The link layer of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// InfiniBand: LIDs, and GIDs in a GRH.
+    InfiniBand,
+    /// Ethernet: RoCE v2.
+    Ethernet,
+}
+
+/// Capabilities that Shunt reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Link layer of the port.
+    pub link: Link,
+    /// Largest send queue, log2 of blocks.
+    pub log_max_qp_sz: u32,
+    /// Largest CQ, log2 of entries.
+    pub log_max_cq_sz: u32,
+    /// Outstanding READs as requester, log2.
+    pub log_max_ra_req: u32,
+    /// Outstanding READs as responder, log2.
+    pub log_max_ra_res: u32,
+    /// Entries of the GID table.
+    pub gids: u32,
+}
+
+/// How a port is addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortAddress {
+    /// GID.
+    pub gid: [u8; 16],
+    /// Index of the GID in the port's table.
+    pub gid_index: u32,
+    /// LID; 0 on RoCE.
+    pub lid: u16,
+    /// MAC; zero on InfiniBand.
+    pub mac: [u8; 6],
+    /// Path MTU code: 256 << (code - 1).
+    pub mtu: u32,
+}
+
+/// QUERY_HCA_CAP, general capabilities, current values.
+pub fn query_caps_in() -> [u8; 16] {
+    let mut mailbox = [0; 16];
+    cmd::input::OPCODE.set(&mut mailbox, Opcode::QueryHcaCap as u32);
+    cmd::input::OP_MOD.set(&mut mailbox, op_mod_current(GENERAL));
+    mailbox
+}
+
+/// QUERY_ROCE_ADDRESS of one table entry.
+pub fn query_roce_address_in(index: u32) -> [u8; 16] {
+    let mut mailbox = [0; 16];
+    cmd::input::OPCODE.set(&mut mailbox, Opcode::QueryRoceAddress as u32);
+    roce_address_in::INDEX.set(&mut mailbox, index);
+    mailbox
+}
+
+/// The largest path MTU code whose packets fit an Ethernet MTU with the RoCE v2 headers (at most 80 bytes).
+pub fn roce_mtu_code(ethernet_mtu: u32) -> u32 {
+    (1..=5).rev().find(|code| (256 << (code - 1)) + 80 <= ethernet_mtu).unwrap_or(1)
+}
+
+impl Caps {
+    /// Queries the NIC, and refuses one that lacks what Shunt stands on.
+    pub fn query(devx: &dyn Devx) -> Result<Self, NicError> {
+        let output = execute::<OUT_BYTES>(devx, &query_caps_in())?;
+        let caps = &output[CAPABILITY_OFFSET..];
+        let unfit = |what, met: u32, want: &str| {
+            Err(NicError::Unfit { nic: devx.name(), what, met: met.to_string(), want: want.into() })
+        };
+        let required = [
+            ("CQE version", general::CQE_VERSION, "1"),
+            ("reliable connection support", general::RC, "1"),
+            ("CQ overrun ignore", general::CQ_OI, "1"),
+            ("4 KiB UAR pages", general::UAR_4K, "1"),
+        ];
+        for (what, field, want) in required {
+            if field.get(caps) != 1 {
+                return unfit(what, field.get(caps), want);
+            }
+        }
+        let link = match general::PORT_TYPE.get(caps) {
+            0 => Link::InfiniBand,
+            1 => Link::Ethernet,
+            met => return unfit("port type", met, "0 (InfiniBand) or 1 (Ethernet)"),
+        };
+        if link == Link::Ethernet && general::ROCE.get(caps) != 1 {
+            return unfit("RoCE support on an Ethernet port", 0, "1");
+        }
+        Ok(Self {
+            link,
+            log_max_qp_sz: general::LOG_MAX_QP_SZ.get(caps),
+            log_max_cq_sz: general::LOG_MAX_CQ_SZ.get(caps),
+            log_max_ra_req: general::LOG_MAX_RA_REQ_QP.get(caps),
+            log_max_ra_res: general::LOG_MAX_RA_RES_QP.get(caps),
+            gids: 8 << general::GID_TABLE_SIZE.get(caps).min(4),
+        })
+    }
+
+    /// Queries the port's address. `gid_index`: the table entry to use, or the first one of RoCE v2.
+    pub fn address(&self, devx: &dyn Devx, gid_index: Option<u32>) -> Result<PortAddress, NicError> {
+        match self.link {
+            Link::Ethernet => self.roce_address(devx, gid_index),
+            Link::InfiniBand => infiniband_address(devx),
+        }
+    }
+
+    fn roce_address(&self, devx: &dyn Devx, gid_index: Option<u32>) -> Result<PortAddress, NicError> {
+        const ROCE_V2: u32 = 2;
+        let range = gid_index.map_or(0..self.gids, |index| index..index + 1);
+        for index in range.clone() {
+            let output = execute::<ROCE_ADDRESS_OUT_BYTES>(devx, &query_roce_address_in(index))?;
+            let gid = roce_address_out::gid(&output);
+            if roce_address_out::ROCE_VERSION.get(&output) != ROCE_V2 || gid == [0; 16] {
+                continue;
+            }
+            let mut mac = [0; 6];
+            mac[..2].copy_from_slice(&(roce_address_out::MAC_47_32.get(&output) as u16).to_be_bytes());
+            mac[2..].copy_from_slice(&roce_address_out::MAC_31_0.get(&output).to_be_bytes());
+            let input = super::short_in(Opcode::QueryNicVportContext, 0);
+            let vport = execute::<NIC_VPORT_OUT_BYTES>(devx, &input)?;
+            let ethernet_mtu = nic_vport::MTU.get(&vport[NIC_VPORT_CONTEXT_OFFSET..]);
+            return Ok(PortAddress { gid, gid_index: index, lid: 0, mac, mtu: roce_mtu_code(ethernet_mtu) });
+        }
+        Err(NicError::Unfit {
+            nic: devx.name(),
+            what: "GID table",
+            met: format!("without a RoCE v2 address at entries {range:?}"),
+            want: "a RoCE v2 GID (give the port an IP address, or name another GID index)".into(),
+        })
+    }
+}
+
+/// LID from the vport context; the GID is the link-local one of the port's GUID, as the subnet manager makes it.
+fn infiniband_address(devx: &dyn Devx) -> Result<PortAddress, NicError> {
+    const PORT_GUID: Field64 = Field64::new(0x30);
+    const LINK_LOCAL: u64 = 0xfe80_0000_0000_0000;
+    const MTU_4096: u32 = 5;
+    let output = execute::<HCA_VPORT_OUT_BYTES>(devx, &super::short_in(Opcode::QueryHcaVportContext, 0))?;
+    let context = &output[HCA_VPORT_CONTEXT_OFFSET..];
+    let lid = hca_vport::LID.get(context) as u16;
+    if lid == 0 {
+        return Err(NicError::Unfit {
+            nic: devx.name(),
+            what: "LID",
+            met: "0".into(),
+            want: "a LID given by the subnet manager".into(),
+        });
+    }
+    let mut gid = [0; 16];
+    gid[..8].copy_from_slice(&LINK_LOCAL.to_be_bytes());
+    gid[8..].copy_from_slice(&PORT_GUID.get(context).to_be_bytes());
+    Ok(PortAddress { gid, gid_index: 0, lid, mac: [0; 6], mtu: MTU_4096 })
+}
+
+/// True if the port is up.
+pub fn port_up(devx: &dyn Devx) -> Result<bool, NicError> {
+    let output = execute::<16>(devx, &super::short_in(Opcode::QueryVportState, 0))?;
+    Ok(vport_state::STATE.get(&output) == 1)
+}

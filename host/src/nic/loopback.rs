@@ -1,0 +1,135 @@
+//! The rail's own QP pair, both ends on one NIC: for the placement flush and the start-up proof.
+//!
+//! Its memory is host memory of its own, whatever device-visible memory the rail serves.
+
+use super::caps::Caps;
+use super::mkey::{Access, Mkey};
+use super::pd::Pd;
+use super::qp::{QpTuning, RemoteEnd, Route};
+use super::queue::{At, Door, Producer, Queue, QueueSource, RingSpan, RingVariant};
+use super::umem::Umem;
+use crate::devx::Devx;
+use crate::error::NicError;
+use crate::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement, Span};
+use crate::nic::caps::PortAddress;
+use std::sync::Arc;
+
+/// log2 of the rings' depth: a proof posts fewer requests than this, a flush one at a time.
+const LOG_DEPTH: u32 = 4;
+const PAGE: u64 = 4096;
+/// Send queue and two CQs, a page each.
+const QUEUE_PAGES: u64 = 3;
+const QUEUES: u64 = 4;
+const RECORD_LINE: u64 = 64;
+const RECORDS_AT: u64 = QUEUES * QUEUE_PAGES * PAGE;
+const DATA_AT: u64 = RECORDS_AT + PAGE;
+/// Bytes of each of the two data areas.
+pub(crate) const DATA_BYTES: u64 = 16 * 1024;
+const TOTAL: u64 = DATA_AT + 2 * DATA_BYTES;
+
+/// Which pair of the private memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PairUse {
+    Flush = 0,
+    Proof = 1,
+}
+
+/// Host memory of a rail's own, with a key. Dropped key first.
+pub(crate) struct PrivateMemory {
+    key: Mkey,
+    umem: Umem,
+}
+
+impl PrivateMemory {
+    pub fn open(devx: &Arc<dyn Devx>, pd: &Pd) -> Result<Self, NicError> {
+        let memory: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
+        let umem = Umem::register(devx, &OwnedSpan::alloc(&memory, TOTAL, Placement::Control)?)?;
+        let key = Mkey::create(devx, pd.id(), &umem, DATA_AT..TOTAL, Access::Remote)?;
+        Ok(Self { key, umem })
+    }
+
+    pub fn key_be(&self) -> u32 {
+        self.key.key_be()
+    }
+
+    pub fn umem(&self) -> &Umem {
+        &self.umem
+    }
+
+    pub fn memory(&self) -> &dyn GpuMemory {
+        &**self.umem.memory().memory()
+    }
+
+    /// One of the two data areas.
+    pub fn data(&self, area: u64) -> Span {
+        self.umem.memory().span().part(DATA_AT + area * DATA_BYTES, DATA_BYTES)
+    }
+
+    fn at(&self, offset: u64) -> At {
+        At { address: self.umem.memory().span().address + offset, offset }
+    }
+
+    fn rings(&self, pair: PairUse, end: u64) -> RingSpan {
+        let queue = pair as u64 * 2 + end;
+        let first = queue * QUEUE_PAGES * PAGE;
+        let variant = |which: u64| RingVariant {
+            completion_queue: self.at(first + (1 + which) * PAGE),
+            queue_record: self.at(RECORDS_AT + (queue * 4 + which * 2) * RECORD_LINE),
+            completion_record: self.at(RECORDS_AT + (queue * 4 + which * 2 + 1) * RECORD_LINE),
+        };
+        RingSpan { send_queue: self.at(first), variants: [variant(0), variant(1)], user_index: queue as u32 }
+    }
+}
+
+/// What a pair is made of.
+pub(crate) struct PairSource<'a> {
+    pub queues: QueueSource<'a>,
+    pub private: &'a PrivateMemory,
+    pub caps: &'a Caps,
+    pub address: PortAddress,
+    pub tuning: QpTuning,
+    pub nic: &'a str,
+}
+
+/// A connected pair. The host posts on `requester`.
+pub(crate) struct Pair {
+    pub producer: Producer,
+    pub requester: Queue,
+    pub responder: Queue,
+}
+
+impl Pair {
+    /// Makes and connects both ends. `psn` is the requester's first.
+    pub fn create(
+        source: &PairSource<'_>,
+        pair: PairUse,
+        incarnation: u32,
+        psn: u32,
+    ) -> Result<Self, NicError> {
+        let ends = [source.private.rings(pair, 0), source.private.rings(pair, 1)];
+        let requester = Queue::create(&source.queues, &ends[0], LOG_DEPTH, incarnation)?;
+        let responder = Queue::create(&source.queues, &ends[1], LOG_DEPTH, incarnation)?;
+        let route = Route {
+            link: source.caps.link,
+            gid: source.address.gid,
+            mac: source.address.mac,
+            lid: source.address.lid,
+            gid_index: source.address.gid_index,
+            mtu: source.address.mtu,
+            udp_sport: 0xc000,
+            traffic_class: 0,
+            service_level: 0,
+            loopback: true,
+        };
+        let back = psn ^ 0x80_0000;
+        let to_requester = RemoteEnd { qpn: requester.qp.number(), psn };
+        let to_responder = RemoteEnd { qpn: responder.qp.number(), psn: back };
+        responder.qp.connect(to_requester, back, &route, &source.tuning)?;
+        requester.qp.connect(to_responder, psn, &route, &source.tuning)?;
+        let door = Door { register: requester.uar.register(), qpn: requester.qp.number() };
+        // SAFETY: the rings lie in the rail's private memory, which the rail drops after its pairs; each pair
+        // has rings of its own, and this is its only producer.
+        let producer = unsafe { Producer::new(source.nic.into(), &ends[0], incarnation, LOG_DEPTH, door) };
+        Ok(Self { producer, requester, responder })
+    }
+}

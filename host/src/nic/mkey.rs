@@ -1,0 +1,111 @@
+//! Memory keys over a part of a umem. PRM: "CREATE_MKEY", "Mkey Context".
+
+use super::umem::Umem;
+use super::{create, destroy};
+use crate::devx::Devx;
+use crate::error::NicError;
+use shunt_layout::mlx5::prm::cmd::{self, Opcode};
+use shunt_layout::mlx5::prm::mkey::{
+    ACCESS_MODE_MTT, CREATE_IN_BYTES, MKC_OFFSET, create as fields, key, mkc,
+};
+use std::sync::Arc;
+
+/// Low byte of every key: chosen by software, of no meaning to the NIC.
+const LOW_BYTE: u8 = 0;
+const ANY_QPN: u32 = 0xff_ffff;
+const LOG_PAGE_4K: u32 = 12;
+
+/// What a key allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// This NIC's own queues read and write it.
+    Local,
+    /// Peers read, write and do atomics, too.
+    Remote,
+}
+
+/// Arguments of CREATE_MKEY.
+#[derive(Clone, Copy, Debug)]
+pub struct MkeyShape {
+    /// Protection domain.
+    pub pd: u32,
+    /// Umem that holds the memory.
+    pub umem: u32,
+    /// Offset of the region in its umem.
+    pub offset: u64,
+    /// First address, as work requests name it.
+    pub address: u64,
+    /// Length.
+    pub bytes: u64,
+    /// What it allows.
+    pub access: Access,
+}
+
+/// CREATE_MKEY. Ordering is strict for reads and writes alike: signals travel under the same key as data.
+pub fn create_in(shape: &MkeyShape) -> [u8; CREATE_IN_BYTES] {
+    let mut mailbox = [0; CREATE_IN_BYTES];
+    cmd::input::OPCODE.set(&mut mailbox, Opcode::CreateMkey as u32);
+    fields::MKEY_UMEM_VALID.set(&mut mailbox, 1);
+    fields::MKEY_UMEM_ID.set(&mut mailbox, shape.umem);
+    fields::MKEY_UMEM_OFFSET.set(&mut mailbox, shape.offset);
+    let context = &mut mailbox[MKC_OFFSET..MKC_OFFSET + mkc::BYTES];
+    let remote = (shape.access == Access::Remote) as u32;
+    mkc::A.set(context, remote);
+    mkc::RW.set(context, remote);
+    mkc::RR.set(context, remote);
+    mkc::LW.set(context, 1);
+    mkc::LR.set(context, 1);
+    mkc::ACCESS_MODE_1_0.set(context, ACCESS_MODE_MTT);
+    mkc::QPN.set(context, ANY_QPN);
+    mkc::MKEY_7_0.set(context, LOW_BYTE as u32);
+    mkc::PD.set(context, shape.pd);
+    mkc::START_ADDR.set(context, shape.address);
+    mkc::LEN.set(context, shape.bytes);
+    mkc::LOG_PAGE_SIZE.set(context, LOG_PAGE_4K);
+    mailbox
+}
+
+/// A memory key. lkey and rkey are the same number.
+pub struct Mkey {
+    devx: Arc<dyn Devx>,
+    index: u32,
+}
+
+impl Mkey {
+    /// Makes a key over `bytes` at `offset` of `umem`.
+    pub fn create(
+        devx: &Arc<dyn Devx>,
+        pd: u32,
+        umem: &Umem,
+        part: std::ops::Range<u64>,
+        access: Access,
+    ) -> Result<Self, NicError> {
+        let span = umem.memory().span().part(part.start, part.end - part.start);
+        let shape = MkeyShape {
+            pd,
+            umem: umem.id(),
+            offset: part.start,
+            address: span.address,
+            bytes: span.bytes,
+            access,
+        };
+        let index = create(&**devx, &create_in(&shape))?;
+        Ok(Self { devx: devx.clone(), index })
+    }
+
+    /// The key as a number.
+    pub fn key(&self) -> u32 {
+        key(self.index, LOW_BYTE)
+    }
+
+    /// The key as key tables and segments hold it.
+    pub fn key_be(&self) -> u32 {
+        self.key().to_be()
+    }
+}
+
+impl Drop for Mkey {
+    fn drop(&mut self) {
+        destroy(&*self.devx, Opcode::DestroyMkey, self.index);
+    }
+}

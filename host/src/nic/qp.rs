@@ -1,0 +1,288 @@
+//! Reliable connection queue pairs without a receive queue. PRM: "CREATE_QP", "QP State Transitions", "QUERY_QP".
+
+use super::caps::Link;
+use super::{create, destroy, execute, short_in};
+use crate::devx::Devx;
+use crate::error::NicError;
+use shunt_layout::mlx5::prm::cmd::{self, Opcode};
+use shunt_layout::mlx5::prm::qp::{
+    ADS_OFFSET, ATOMIC_MODE_UP_TO_8, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, QUERY_OUT_BYTES,
+    RQ_TYPE_ZERO_SIZE, SERVICE_RC, State, ads, create as fields, qpc,
+};
+use std::sync::Arc;
+
+/// Mailbox of CREATE_QP and of the transitions.
+pub type ContextMailbox = [u8; CONTEXT_COMMAND_BYTES];
+
+/// Mask of a 24-bit PSN or QPN.
+pub const MASK_24: u32 = 0xff_ffff;
+const LOG_MSG_MAX: u32 = 30;
+const HOP_LIMIT: u32 = 255;
+
+/// Timers and retries of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpTuning {
+    /// Local ACK timeout: 4.096 us << value; 1 to 31.
+    pub ack_timeout: u32,
+    /// Transport retries, 0 to 7.
+    pub retry: u32,
+    /// RNR retries, 7 for ever.
+    pub rnr_retry: u32,
+    /// RNR NAK timer code.
+    pub min_rnr: u32,
+    /// Outstanding READs and atomics, log2.
+    pub log_ra: u32,
+}
+
+impl Default for QpTuning {
+    /// 67 ms per try, half a second in all: a suspicion of the device comes long before.
+    fn default() -> Self {
+        Self { ack_timeout: 14, retry: 7, rnr_retry: 7, min_rnr: 12, log_ra: 4 }
+    }
+}
+
+/// Arguments of CREATE_QP.
+#[derive(Clone, Copy, Debug)]
+pub struct QpShape {
+    /// Protection domain.
+    pub pd: u32,
+    /// UAR page of the doorbell.
+    pub uar: u32,
+    /// CQ of both queues.
+    pub cqn: u32,
+    /// log2 of the send queue's blocks.
+    pub log_depth: u32,
+    /// Number a CQE carries.
+    pub user_index: u32,
+    /// Umem of send queue and doorbell record.
+    pub umem: u32,
+    /// Offset of the send queue, a multiple of 4 KiB.
+    pub queue_offset: u64,
+    /// Offset of the doorbell record.
+    pub record_offset: u64,
+}
+
+/// Where a connection leads: what INIT2RTR needs of both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Link layer of both ends.
+    pub link: Link,
+    /// The other end's GID.
+    pub gid: [u8; 16],
+    /// The other end's MAC (RoCE).
+    pub mac: [u8; 6],
+    /// The other end's LID (InfiniBand).
+    pub lid: u16,
+    /// Index of our own GID.
+    pub gid_index: u32,
+    /// Path MTU code, the smaller of both ends.
+    pub mtu: u32,
+    /// UDP source port (RoCE): spreads connections over equal-cost links.
+    pub udp_sport: u16,
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// Service level, or Ethernet priority.
+    pub service_level: u8,
+    /// Both ends are this port: packets turn round inside the NIC, port up or down.
+    pub loopback: bool,
+}
+
+fn with_context(opcode: Opcode, qpn: u32) -> ContextMailbox {
+    let mut mailbox = [0; CONTEXT_COMMAND_BYTES];
+    cmd::input::OPCODE.set(&mut mailbox, opcode as u32);
+    cmd::input::OBJECT.set(&mut mailbox, qpn);
+    mailbox
+}
+
+/// CREATE_QP. The ordering bits stay zero: placement in order is what signals stand on.
+pub fn create_in(shape: &QpShape) -> ContextMailbox {
+    let mut mailbox = with_context(Opcode::CreateQp, 0);
+    fields::WQ_UMEM_OFFSET.set(&mut mailbox, shape.queue_offset);
+    fields::WQ_UMEM_ID.set(&mut mailbox, shape.umem);
+    fields::WQ_UMEM_VALID.set(&mut mailbox, 1);
+    let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
+    qpc::ST.set(context, SERVICE_RC);
+    qpc::PM_STATE.set(context, PM_STATE_MIGRATED);
+    qpc::DP_ORDERING_0.set(context, 0);
+    qpc::DP_ORDERING_1.set(context, 0);
+    qpc::PD.set(context, shape.pd);
+    qpc::LOG_SQ_SIZE.set(context, shape.log_depth);
+    qpc::UAR_PAGE.set(context, shape.uar);
+    qpc::USER_INDEX.set(context, shape.user_index);
+    qpc::CQN_SND.set(context, shape.cqn);
+    qpc::CQN_RCV.set(context, shape.cqn);
+    qpc::DBR_ADDR.set(context, shape.record_offset);
+    qpc::RQ_TYPE.set(context, RQ_TYPE_ZERO_SIZE);
+    qpc::DBR_UMEM_VALID.set(context, 1);
+    qpc::DBR_UMEM_ID.set(context, shape.umem);
+    mailbox
+}
+
+/// RST2INIT: port 1, everything remote allowed.
+pub fn init_in(qpn: u32) -> ContextMailbox {
+    let mut mailbox = with_context(Opcode::Rst2InitQp, qpn);
+    let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
+    qpc::PM_STATE.set(context, PM_STATE_MIGRATED);
+    qpc::ATOMIC_MODE.set(context, ATOMIC_MODE_UP_TO_8);
+    qpc::RRE.set(context, 1);
+    qpc::RWE.set(context, 1);
+    qpc::RAE.set(context, 1);
+    ads::VHCA_PORT_NUM.set(&mut context[ADS_OFFSET..], 1);
+    mailbox
+}
+
+/// INIT2RTR: the other end, and the first PSN it sends.
+pub fn rtr_in(
+    qpn: u32,
+    remote_qpn: u32,
+    next_rcv_psn: u32,
+    route: &Route,
+    tuning: &QpTuning,
+) -> ContextMailbox {
+    let mut mailbox = with_context(Opcode::Init2RtrQp, qpn);
+    let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
+    qpc::MTU.set(context, route.mtu);
+    qpc::LOG_MSG_MAX.set(context, LOG_MSG_MAX);
+    qpc::REMOTE_QPN.set(context, remote_qpn);
+    qpc::LOG_RRA_MAX.set(context, tuning.log_ra);
+    qpc::MIN_RNR_NAK.set(context, tuning.min_rnr);
+    qpc::NEXT_RCV_PSN.set(context, next_rcv_psn);
+    let path = &mut context[ADS_OFFSET..ADS_OFFSET + ads::BYTES];
+    ads::FL.set(path, route.loopback as u32);
+    ads::SRC_ADDR_INDEX.set(path, route.gid_index);
+    ads::HOP_LIMIT.set(path, HOP_LIMIT);
+    ads::TCLASS.set(path, route.traffic_class as u32);
+    ads::set_rgid(path, route.gid);
+    ads::VHCA_PORT_NUM.set(path, 1);
+    match route.link {
+        Link::Ethernet => {
+            ads::DSCP.set(path, route.traffic_class as u32 >> 2);
+            ads::UDP_SPORT.set(path, route.udp_sport as u32);
+            ads::ETH_PRIO.set(path, route.service_level as u32);
+            let [a, b, c, d, e, f] = route.mac;
+            ads::RMAC_47_32.set(path, u16::from_be_bytes([a, b]) as u32);
+            ads::RMAC_31_0.set(path, u32::from_be_bytes([c, d, e, f]));
+        }
+        Link::InfiniBand => {
+            ads::GRH.set(path, 1);
+            ads::RLID.set(path, route.lid as u32);
+            ads::SL.set(path, route.service_level as u32);
+        }
+    }
+    mailbox
+}
+
+/// RTR2RTS: our first PSN, timers and retries.
+pub fn rts_in(qpn: u32, next_send_psn: u32, tuning: &QpTuning) -> ContextMailbox {
+    let mut mailbox = with_context(Opcode::Rtr2RtsQp, qpn);
+    let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
+    qpc::LOG_SRA_MAX.set(context, tuning.log_ra);
+    qpc::RETRY_COUNT.set(context, tuning.retry);
+    qpc::RNR_RETRY.set(context, tuning.rnr_retry);
+    qpc::NEXT_SEND_PSN.set(context, next_send_psn);
+    ads::ACK_TIMEOUT.set(&mut context[ADS_OFFSET..], tuning.ack_timeout);
+    mailbox
+}
+
+/// What the NIC says of a QP: the responder truth and its cross-checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpTruth {
+    /// State; `None` if the NIC names one that the PRM does not.
+    pub state: Option<State>,
+    /// Messages executed as responder, modulo 2^24.
+    pub rmsn: u32,
+    /// PSN the responder expects next.
+    pub next_rcv_psn: u32,
+    /// PSN the requester sends next.
+    pub next_send_psn: u32,
+    /// Oldest PSN acknowledged.
+    pub last_acked_psn: u32,
+    /// Placement is in order: neither adaptive routing bit is set.
+    pub in_order: bool,
+}
+
+impl QpTruth {
+    /// Reads a QUERY_QP output mailbox.
+    pub fn read(output: &[u8; QUERY_OUT_BYTES]) -> Self {
+        let context = &output[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
+        Self {
+            state: State::from_raw(qpc::STATE.get(context)),
+            rmsn: qpc::RMSN.get(context),
+            next_rcv_psn: qpc::NEXT_RCV_PSN.get(context),
+            next_send_psn: qpc::NEXT_SEND_PSN.get(context),
+            last_acked_psn: qpc::LAST_ACKED_PSN.get(context),
+            in_order: qpc::DP_ORDERING_0.get(context) == 0 && qpc::DP_ORDERING_1.get(context) == 0,
+        }
+    }
+}
+
+/// A queue pair.
+pub struct Qp {
+    devx: Arc<dyn Devx>,
+    number: u32,
+}
+
+impl Qp {
+    /// CREATE_QP, then RST2INIT.
+    pub fn create(devx: &Arc<dyn Devx>, shape: &QpShape) -> Result<Self, NicError> {
+        let number = create(&**devx, &create_in(shape))?;
+        let qp = Self { devx: devx.clone(), number };
+        execute::<16>(&**devx, &init_in(number))?;
+        Ok(qp)
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// INIT2RTR and RTR2RTS, then QUERY_QP: connected, and in order, or an error.
+    pub fn connect(
+        &self,
+        remote: RemoteEnd,
+        psn: u32,
+        route: &Route,
+        tuning: &QpTuning,
+    ) -> Result<(), NicError> {
+        execute::<16>(&*self.devx, &rtr_in(self.number, remote.qpn, remote.psn, route, tuning))?;
+        execute::<16>(&*self.devx, &rts_in(self.number, psn, tuning))?;
+        let truth = self.query()?;
+        let unfit = |what, met: String, want: &str| {
+            Err(NicError::Qp { nic: self.devx.name(), qpn: self.number, what, met, want: want.into() })
+        };
+        if truth.state != Some(State::Rts) {
+            return unfit("state", format!("{:?}", truth.state), "RTS");
+        }
+        if !truth.in_order {
+            return unfit("placement", "out of order".into(), "in order (switch adaptive routing off)");
+        }
+        Ok(())
+    }
+
+    /// 2ERR.
+    pub fn to_error(&self) -> Result<(), NicError> {
+        execute::<16>(&*self.devx, &short_in(Opcode::Qp2Err, self.number))?;
+        Ok(())
+    }
+
+    /// QUERY_QP.
+    pub fn query(&self) -> Result<QpTruth, NicError> {
+        let output = execute::<QUERY_OUT_BYTES>(&*self.devx, &short_in(Opcode::QueryQp, self.number))?;
+        Ok(QpTruth::read(&output))
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        destroy(&*self.devx, Opcode::DestroyQp, self.number);
+    }
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteEnd {
+    /// QPN.
+    pub qpn: u32,
+    /// The first PSN it sends.
+    pub psn: u32,
+}

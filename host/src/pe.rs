@@ -1,0 +1,373 @@
+//! One PE: open its rails, register its heap, connect it to all peers, upload its device state.
+
+mod connect;
+
+use crate::config::{EnvConfig, FenceMode, policy};
+use crate::connect::bootstrap::Bootstrap;
+use crate::connect::card::{HalfCard, PeCard, RailCard};
+use crate::connect::oob::Oob;
+use crate::devx::Devx;
+use crate::error::StartError;
+use crate::gpu::{GpuMemory, OwnedSpan, Placement, Span};
+use crate::keys::{KeyTable, chunks};
+use crate::nic::half::HalfPath;
+use crate::nic::qp::QpTuning;
+use crate::nic::queue::RingSpan;
+use crate::plan::{Plan, Shape};
+use crate::rail::{Rail, RailOptions};
+use crate::upload::{Contents, device_state, upload};
+use shunt_device::platform::host::World;
+use shunt_layout::mlx5::wqe::SQ_DEPTH_MAX;
+use shunt_layout::state::{DeviceState, PathRow, Policy, SLOTS_MAX};
+use std::sync::{Arc, Mutex};
+
+/// Whether rails and paths are made one after another or at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bringup {
+    /// On the calling thread: for simulators, whose `relax` belongs to it.
+    Sequential,
+    /// On many threads.
+    #[default]
+    Parallel,
+}
+
+/// Settings of a PE. All PEs of a job agree on all but `tuning`, `policy` and `rail`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeConfig {
+    /// Bytes of the symmetric heap.
+    pub heap_bytes: u64,
+    /// log2 of the bytes one key covers.
+    pub log2_chunk: u32,
+    /// Channels to each peer.
+    pub channels_per_pe: u32,
+    /// log2 of the rings' depth.
+    pub log_depth: u32,
+    /// Backup paths of each channel.
+    pub backups: u32,
+    /// Timers and retries of QPs.
+    pub tuning: QpTuning,
+    /// Patience of device code. `fault_tolerance` is taken from `ft`.
+    pub policy: Policy,
+    /// Whether failures switch paths.
+    pub ft: bool,
+    /// How old paths are fenced.
+    pub fence: FenceMode,
+    /// Longest time a packet may live in the network.
+    pub packet_lifetime_ns: u64,
+    /// How rails are opened.
+    pub rail: RailOptions,
+    /// One after another or at once.
+    pub bringup: Bringup,
+}
+
+impl PeConfig {
+    /// Settings from the environment's, for a heap of this size.
+    pub fn new(env: &EnvConfig, heap_bytes: u64) -> Self {
+        Self {
+            heap_bytes,
+            log2_chunk: 30,
+            channels_per_pe: env.channels_per_pe,
+            log_depth: env.log_depth,
+            backups: env.backups,
+            tuning: env.tuning,
+            policy: policy(env),
+            ft: env.fault_tolerance,
+            fence: env.fence,
+            packet_lifetime_ns: env.packet_lifetime_ns,
+            rail: RailOptions::default(),
+            bringup: Bringup::default(),
+        }
+    }
+
+    fn check(&self, rails: usize, size: u32) -> Result<(), StartError> {
+        let within = |what, met: u64, range: std::ops::RangeInclusive<u64>| {
+            if range.contains(&met) {
+                return Ok(());
+            }
+            let want = format!("{} to {}", range.start(), range.end());
+            Err(StartError::Config { what, met, want })
+        };
+        within("number of PEs", size.into(), 1..=4096)?;
+        within("number of rails", rails as u64, 1..=64)?;
+        within("heap size in bytes", self.heap_bytes, 1..=1 << 46)?;
+        within("log2 of the chunk size", self.log2_chunk.into(), 12..=40)?;
+        within("number of chunks", chunks(self.heap_bytes, self.log2_chunk).into(), 1..=1 << 16)?;
+        within("channels to each peer", self.channels_per_pe.into(), 1..=1024)?;
+        within("log2 of the ring depth", self.log_depth.into(), 1..=SQ_DEPTH_MAX.ilog2().into())?;
+        within("backups", self.backups.into(), 0..=SLOTS_MAX as u64 - 1)
+    }
+}
+
+/// What is known of a PE, this one among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// First address of its heap.
+    pub heap_base: u64,
+    /// Its rails, by rank.
+    pub rails: Vec<RailCard>,
+}
+
+/// One path slot of a channel, as made at start: incarnation 1, connected.
+pub struct PathSlot {
+    /// Rail of this end.
+    pub local_rail: u32,
+    /// Rail of the other end.
+    pub remote_rail: u32,
+    /// Memory for all incarnations.
+    pub rings: RingSpan,
+    /// This half.
+    pub half: Option<HalfPath>,
+    /// The other half.
+    pub remote: Option<HalfCard>,
+}
+
+/// All paths of one channel; none towards this PE itself.
+pub struct ChannelResources {
+    /// Peer.
+    pub peer: u32,
+    /// Index of the channel at that peer.
+    pub index: u32,
+    /// Its paths, by slot.
+    pub slots: Vec<PathSlot>,
+}
+
+/// What the agent takes over.
+pub struct AgentResources {
+    /// Channels, row (peer, channel), this PE's own row without slots.
+    pub channels: Vec<ChannelResources>,
+    /// The agents' own channel.
+    pub oob: Box<dyn Oob>,
+}
+
+/// A PE that is up. Fields are dropped in order: paths, then rails, then memory.
+pub struct Pe {
+    agent: Mutex<Option<AgentResources>>,
+    rails: Vec<Arc<Rail>>,
+    config: PeConfig,
+    peers: Vec<PeerInfo>,
+    keys: KeyTable,
+    plan: Plan,
+    root: DeviceState,
+    world: Arc<dyn World>,
+    heap: Arc<OwnedSpan>,
+    control: Arc<OwnedSpan>,
+}
+
+/// Everything between opening and upload.
+struct Opened {
+    config: PeConfig,
+    me: u32,
+    size: u32,
+    rails: Vec<Rail>,
+    heap: Arc<OwnedSpan>,
+    world: Arc<dyn World>,
+}
+
+impl Pe {
+    /// Brings the PE up. Returns when all paths of all PEs are connected.
+    pub fn start(
+        config: PeConfig,
+        rails: Vec<Arc<dyn Devx>>,
+        gpu: Arc<dyn GpuMemory>,
+        bootstrap: &dyn Bootstrap,
+        oob: Box<dyn Oob>,
+        world: Arc<dyn World>,
+    ) -> Result<Pe, StartError> {
+        config.check(rails.len(), bootstrap.size())?;
+        let mut opened = Opened::open(config, rails, &gpu, bootstrap, world)?;
+        let cards = opened.exchange_cards(bootstrap)?;
+        let shape = opened.shape(&cards);
+        let plan = shape.plan();
+        let control = OwnedSpan::alloc(&gpu, plan.bytes, Placement::Control)?;
+        for rail in &mut opened.rails {
+            rail.register_control(&control, plan.scratch.clone())?;
+        }
+        let Opened { me, heap, world, rails, .. } = opened;
+        let rails: Vec<Arc<Rail>> = rails.into_iter().map(Arc::new).collect();
+        let base = control.span().address;
+        let mut channels = connect::layout(&plan, base, &cards);
+        connect::create(&config, &rails, me, &mut channels)?;
+        connect::exchange_halves(&plan, &cards, bootstrap, &mut channels)?;
+        connect::connect(&config, &mut channels)?;
+        // Nobody sends before everybody listens.
+        bootstrap.all_gather(&[])?;
+
+        let keys = connect::keys(&config, &shape, &rails, &cards)?;
+        let paths = connect::path_rows(&plan, &channels, world.now_ns());
+        let peers: Vec<PeerInfo> =
+            cards.into_iter().map(|card| PeerInfo { heap_base: card.heap_base, rails: card.rails }).collect();
+        let peer_heap: Vec<u64> = peers.iter().map(|peer| peer.heap_base).collect();
+        let scratch_keys: Vec<u32> = rails.iter().map(|rail| rail.scratch_key()).collect();
+        let contents = Contents {
+            heap: heap.span(),
+            peer_heap: &peer_heap,
+            log2_chunk: config.log2_chunk,
+            keys: &keys,
+            scratch_keys: &scratch_keys,
+            paths: &paths,
+            policy: Policy { fault_tolerance: config.ft as u32, ..config.policy },
+        };
+        upload(&*gpu, &plan, base, &contents)?;
+        let root = device_state(&plan, base, &contents);
+        let agent = Mutex::new(Some(AgentResources { channels, oob }));
+        Ok(Pe { agent, rails, config, peers, keys, plan, root, world, heap, control })
+    }
+
+    /// The device state: valid while the PE lives.
+    pub fn state(&self) -> *const DeviceState {
+        std::ptr::with_exposed_provenance((self.control.span().address + self.plan.state.start) as usize)
+    }
+
+    /// A copy of the root: every table's address and every count.
+    pub fn root(&self) -> &DeviceState {
+        &self.root
+    }
+
+    /// The symmetric heap of this PE.
+    pub fn heap(&self) -> Span {
+        self.heap.span()
+    }
+
+    /// Device-visible memory that heap and state lie in.
+    pub fn memory(&self) -> &Arc<dyn GpuMemory> {
+        self.heap.memory()
+    }
+
+    /// Rails, by rank.
+    pub fn rails(&self) -> &[Arc<Rail>] {
+        &self.rails
+    }
+
+    /// What is known of every PE, by rank.
+    pub fn peers(&self) -> &[PeerInfo] {
+        &self.peers
+    }
+
+    /// Keys.
+    pub fn keys(&self) -> &KeyTable {
+        &self.keys
+    }
+
+    /// Settings.
+    pub fn config(&self) -> &PeConfig {
+        &self.config
+    }
+
+    /// Where everything lies in control memory.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Bytes of control memory.
+    pub fn control(&self) -> Span {
+        self.control.span()
+    }
+
+    /// The world it lives in.
+    pub fn world(&self) -> &Arc<dyn World> {
+        &self.world
+    }
+
+    /// Paths and the agents' channel, for the one who looks after them; once.
+    pub fn take_agent_resources(&self) -> Option<AgentResources> {
+        self.agent.lock().expect("no panic under this lock").take()
+    }
+}
+
+impl Opened {
+    /// Opens the rails, registers the heap on each, and lets each prove its truth.
+    fn open(
+        config: PeConfig,
+        devices: Vec<Arc<dyn Devx>>,
+        gpu: &Arc<dyn GpuMemory>,
+        bootstrap: &dyn Bootstrap,
+        world: Arc<dyn World>,
+    ) -> Result<Self, StartError> {
+        let heap = OwnedSpan::alloc(gpu, config.heap_bytes, Placement::Heap)?;
+        let mut slots: Vec<(u32, Arc<dyn Devx>, Option<Rail>)> =
+            devices.into_iter().zip(0..).map(|(devx, index)| (index, devx, None)).collect();
+        connect::for_each(config.bringup, &mut slots, |(index, devx, opened)| {
+            let mut rail = Rail::open(devx.clone(), *index, config.rail, world.clone())?;
+            rail.register_heap(&heap, config.log2_chunk)?;
+            rail.settle_truth();
+            *opened = Some(rail);
+            Ok(())
+        })?;
+        let rails = slots.into_iter().filter_map(|(_, _, rail)| rail).collect();
+        Ok(Self { config, me: bootstrap.rank(), size: bootstrap.size(), rails, heap, world })
+    }
+
+    fn card(&self) -> PeCard {
+        PeCard {
+            pe: self.me,
+            channels_per_pe: self.config.channels_per_pe,
+            backups: self.config.backups,
+            log_depth: self.config.log_depth,
+            log2_chunk: self.config.log2_chunk,
+            heap_base: self.heap.span().address,
+            heap_bytes: self.config.heap_bytes,
+            rails: self.rails.iter().map(Rail::card).collect(),
+            rkeys: self.rails.iter().map(Rail::heap_keys).collect(),
+        }
+    }
+
+    /// Everyone's card, by rank; all agree on what must be equal.
+    fn exchange_cards(&self, bootstrap: &dyn Bootstrap) -> Result<Vec<PeCard>, StartError> {
+        let mine = self.card();
+        let mut cards = Vec::new();
+        for (bytes, pe) in bootstrap.all_gather(&mine.to_bytes())?.into_iter().zip(0..) {
+            let card = PeCard::from_bytes(&bytes).map_err(|error| StartError::Card { pe, error })?;
+            let equal = [
+                ("rank", card.pe.into(), u64::from(pe)),
+                ("number of channels", card.channels_per_pe.into(), mine.channels_per_pe.into()),
+                ("number of backups", card.backups.into(), mine.backups.into()),
+                ("log2 of the ring depth", card.log_depth.into(), mine.log_depth.into()),
+                ("log2 of the chunk size", card.log2_chunk.into(), mine.log2_chunk.into()),
+                ("heap size", card.heap_bytes, mine.heap_bytes),
+            ];
+            for (what, theirs, mine) in equal {
+                if theirs != mine {
+                    return Err(StartError::Disagree { what, pe, theirs, mine });
+                }
+            }
+            cards.push(card);
+        }
+        Ok(cards)
+    }
+
+    /// Row lengths that fit every PE, so that all of them count slots alike.
+    fn shape(&self, cards: &[PeCard]) -> Shape {
+        let rails = cards.iter().map(|card| card.rails.len() as u32).max().unwrap_or(1);
+        Shape {
+            pes: self.size,
+            me: self.me,
+            channels_per_pe: self.config.channels_per_pe,
+            slots: (1 + self.config.backups).min(rails * rails).min(SLOTS_MAX as u32),
+            rails,
+            chunks: chunks(self.config.heap_bytes, self.config.log2_chunk),
+            log_depth: self.config.log_depth,
+        }
+    }
+}
+
+/// A row of a slot that leads nowhere.
+const ABSENT: PathRow = PathRow {
+    send_queue: 0,
+    completion_queue: 0,
+    doorbell_record: 0,
+    doorbell_register: 0,
+    base: 0,
+    qpn_shifted: 0,
+    log_depth: 0,
+    local_rail: 0,
+    remote_rail: 0,
+    state: shunt_layout::state::PathState::Absent as u32,
+    incarnation: 0,
+    next_index: 0,
+    ready_since_ns: 0,
+    first_cause: 0,
+    reserved: 0,
+    pad0: [0; 5],
+    identity: shunt_layout::state::PathIdentity::EMPTY,
+    pad1: [0; 5],
+};

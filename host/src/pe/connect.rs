@@ -1,0 +1,172 @@
+//! The steps of bring-up between cards and upload: halves made, exchanged, connected; rows of the tables.
+
+use super::{ABSENT, Bringup, ChannelResources, PathSlot, PeConfig};
+use crate::connect::bootstrap::Bootstrap;
+use crate::connect::card::{PeCard, halves_from_bytes, halves_to_bytes};
+use crate::error::{CardError, StartError};
+use crate::keys::{KeyShape, KeyTable};
+use crate::nic::half::HalfPath;
+use crate::nic::qp::MASK_24;
+use crate::plan::{Plan, Shape, SlotId};
+use crate::rail::Rail;
+use crate::slots::{End, rank};
+use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
+use shunt_layout::state::{PathRow, PathState};
+use std::sync::Arc;
+
+/// Incarnation of everything made at start; 0 stays for "never made".
+pub(super) const FIRST_INCARNATION: u32 = 1;
+
+/// Does something to each item; the first failure ends it.
+pub(super) fn for_each<T: Send>(
+    bringup: Bringup,
+    items: &mut [T],
+    f: impl Fn(&mut T) -> Result<(), StartError> + Sync + Send,
+) -> Result<(), StartError> {
+    match bringup {
+        Bringup::Sequential => items.iter_mut().try_for_each(f),
+        Bringup::Parallel => items.par_iter_mut().try_for_each(f),
+    }
+}
+
+/// All channels with their ranked slots and rings, nothing made yet.
+pub(super) fn layout(plan: &Plan, base: u64, cards: &[PeCard]) -> Vec<ChannelResources> {
+    let shape = plan.shape;
+    let end = |pe: u32| End { pe, rails: cards[pe as usize].rails.len() as u32 };
+    let slots = |peer: u32, channel: u32| {
+        let pairs = rank(end(shape.me), end(peer), channel);
+        pairs
+            .into_iter()
+            .take(shape.slots as usize)
+            .zip(0..)
+            .map(|(pair, slot)| PathSlot {
+                local_rail: pair.local,
+                remote_rail: pair.remote,
+                rings: plan.ring_span(base, SlotId { peer, channel, slot }),
+                half: None,
+                remote: None,
+            })
+            .collect()
+    };
+    (0..shape.pes * shape.channels_per_pe)
+        .map(|row| (row / shape.channels_per_pe, row % shape.channels_per_pe))
+        .map(|(peer, index)| ChannelResources {
+            peer,
+            index,
+            slots: if peer == shape.me { Vec::new() } else { slots(peer, index) },
+        })
+        .collect()
+}
+
+/// A first PSN that differs from path to path and from end to end, so that wraps happen early and everywhere.
+fn first_psn(me: u32, channel: &ChannelResources, slot: usize) -> u32 {
+    let words = [me, channel.peer, channel.index, slot as u32, FIRST_INCARNATION];
+    let mixed = words
+        .iter()
+        .fold(0x9e37_79b9u32, |hash, word| (hash ^ word).wrapping_mul(0x85eb_ca6b).rotate_left(13));
+    mixed & MASK_24
+}
+
+/// Makes this PE's half of every path.
+pub(super) fn create(
+    config: &PeConfig,
+    rails: &[Arc<Rail>],
+    me: u32,
+    channels: &mut [ChannelResources],
+) -> Result<(), StartError> {
+    for_each(config.bringup, channels, |channel| {
+        for slot in 0..channel.slots.len() {
+            let psn = first_psn(me, channel, slot);
+            let path = &mut channel.slots[slot];
+            let rail = &rails[path.local_rail as usize];
+            let half = HalfPath::create(rail, &path.rings, config.log_depth, FIRST_INCARNATION, psn)?;
+            path.half = Some(half);
+        }
+        Ok(())
+    })
+}
+
+/// Exchanges the halves' cards.
+pub(super) fn exchange_halves(
+    plan: &Plan,
+    cards: &[PeCard],
+    bootstrap: &dyn Bootstrap,
+    channels: &mut [ChannelResources],
+) -> Result<(), StartError> {
+    let shape = plan.shape;
+    let mut mine = Vec::new();
+    for channel in &*channels {
+        let cards = channel.slots.iter().map(|slot| slot.half.as_ref().map(HalfPath::card));
+        mine.extend(cards.chain(std::iter::repeat(None)).take(shape.slots as usize));
+    }
+    let mut all = Vec::new();
+    for (bytes, pe) in bootstrap.all_gather(&halves_to_bytes(&mine))?.into_iter().zip(0..) {
+        let halves = halves_from_bytes(&bytes).map_err(|error| StartError::Card { pe, error })?;
+        if halves.len() != mine.len() {
+            let (met, want) = (halves.len() as u64, "as many halves as every other PE has");
+            return Err(StartError::Card { pe, error: CardError::Value { field: "halves", met, want } });
+        }
+        all.push(halves);
+    }
+    for channel in channels {
+        let (pe, index) = (channel.peer, channel.index);
+        for (path, slot) in channel.slots.iter_mut().zip(0..) {
+            // The peer's row that leads here.
+            let row = shape.path_row(SlotId { peer: shape.me, channel: index, slot });
+            let card = all[pe as usize][row as usize];
+            let fits = card.filter(|card| {
+                card.rail == cards[pe as usize].rails[path.remote_rail as usize]
+                    && card.incarnation == FIRST_INCARNATION
+            });
+            path.remote = Some(fits.ok_or(StartError::Card {
+                pe,
+                error: CardError::Value {
+                    field: "half",
+                    met: row.into(),
+                    want: "a half on the rail both ends ranked",
+                },
+            })?);
+        }
+    }
+    Ok(())
+}
+
+/// Connects every path to its other half.
+pub(super) fn connect(config: &PeConfig, channels: &mut [ChannelResources]) -> Result<(), StartError> {
+    for_each(config.bringup, channels, |channel| {
+        for path in &mut channel.slots {
+            if let (Some(half), Some(remote)) = (&mut path.half, &path.remote) {
+                half.connect(remote, &config.tuning)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The key tables of this PE.
+pub(super) fn keys(
+    config: &PeConfig,
+    shape: &Shape,
+    rails: &[Arc<Rail>],
+    cards: &[PeCard],
+) -> Result<KeyTable, StartError> {
+    let mine: Vec<_> = rails.iter().map(|rail| rail.heap_keys()).collect();
+    let theirs: Vec<_> = cards.iter().map(|card| card.rkeys.clone()).collect();
+    let key_shape = KeyShape { rails: shape.rails, chunks: shape.chunks, log2_chunk: config.log2_chunk };
+    Ok(KeyTable::build(key_shape, shape.me, &mine, &theirs)?)
+}
+
+/// Every row of the path table: what was connected is ready, the rest is absent.
+pub(super) fn path_rows(plan: &Plan, channels: &[ChannelResources], now: u64) -> Vec<PathRow> {
+    let row = |path: &PathSlot| match (&path.half, &path.remote) {
+        (Some(half), Some(remote)) => {
+            PathRow { state: PathState::Ready as u32, ready_since_ns: now, ..half.path_row(remote) }
+        }
+        _ => ABSENT,
+    };
+    let padded = |channel: &ChannelResources| {
+        let rows: Vec<_> = channel.slots.iter().map(row).collect();
+        rows.into_iter().chain(std::iter::repeat(ABSENT)).take(plan.shape.slots as usize)
+    };
+    channels.iter().flat_map(padded).collect()
+}

@@ -1,0 +1,264 @@
+//! A rail: one NIC port of this PE with everything that is made once on it.
+
+use crate::connect::card::RailCard;
+use crate::devx::Devx;
+use crate::error::NicError;
+use crate::gpu::{OwnedSpan, Span};
+use crate::lock::WorldLock;
+use crate::nic::caps::{Caps, PortAddress, port_up};
+use crate::nic::loopback::{Pair, PairSource, PairUse, PrivateMemory};
+use crate::nic::mkey::{Access, Mkey};
+use crate::nic::pd::Pd;
+use crate::nic::proof::{self, TruthProof};
+use crate::nic::qp::QpTuning;
+use crate::nic::queue::{QueueSource, Request};
+use crate::nic::umem::Umem;
+use shunt_device::platform::host::World;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// How a rail is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RailOptions {
+    /// Entry of the GID table; the first RoCE v2 one if absent.
+    pub gid_index: Option<u32>,
+    /// Traffic class of all connections.
+    pub traffic_class: u8,
+    /// Service level or Ethernet priority of all connections.
+    pub service_level: u8,
+    /// Longest wait for one placement flush, or for the start-up proof's requests.
+    pub flush_ns: u64,
+}
+
+impl Default for RailOptions {
+    fn default() -> Self {
+        Self { gid_index: None, traffic_class: 0, service_level: 0, flush_ns: 200_000_000 }
+    }
+}
+
+/// The pair that flushes run on; made anew after a failure.
+#[derive(Default)]
+struct FlushPair {
+    pair: Option<Pair>,
+    incarnation: u32,
+}
+
+/// Device-visible memory, registered.
+struct Registered {
+    keys: Vec<Mkey>,
+    umem: Umem,
+}
+
+/// One rail. Fields are dropped in order: queues, keys, umems, protection domain.
+pub struct Rail {
+    flush: WorldLock<FlushPair>,
+    heap: Option<Registered>,
+    control: Option<Registered>,
+    private: PrivateMemory,
+    pd: Pd,
+    eqn: u32,
+    world: Arc<dyn World>,
+    address: Mutex<PortAddress>,
+    /// The NIC.
+    pub devx: Arc<dyn Devx>,
+    /// Rank at this PE; 0 is the primary.
+    pub index: u32,
+    /// Name of the NIC.
+    pub name: String,
+    /// Capabilities.
+    pub caps: Caps,
+    /// How it was opened.
+    pub options: RailOptions,
+    /// The start-up proof: whether this NIC's count is truth. Not before it was proved.
+    pub truth_holds: bool,
+    /// What the proof saw.
+    pub truth_detail: String,
+}
+
+impl Rail {
+    /// Opens a NIC: capabilities, address, protection domain, memory of its own.
+    pub fn open(
+        devx: Arc<dyn Devx>,
+        index: u32,
+        options: RailOptions,
+        world: Arc<dyn World>,
+    ) -> Result<Self, NicError> {
+        let caps = Caps::query(&*devx)?;
+        let address = caps.address(&*devx, options.gid_index)?;
+        let eqn = devx.query_eqn()?;
+        let pd = Pd::alloc(&devx)?;
+        let private = PrivateMemory::open(&devx, &pd)?;
+        Ok(Self {
+            flush: WorldLock::new(FlushPair::default()),
+            heap: None,
+            control: None,
+            private,
+            pd,
+            eqn,
+            world,
+            name: devx.name(),
+            devx,
+            index,
+            caps,
+            address: Mutex::new(address),
+            options,
+            truth_holds: false,
+            truth_detail: "not proved yet".into(),
+        })
+    }
+
+    /// Registers the control memory; `scratch` is the part of it that READs of device code land in.
+    pub fn register_control(&mut self, memory: &Arc<OwnedSpan>, scratch: Range<u64>) -> Result<(), NicError> {
+        let umem = Umem::register(&self.devx, memory)?;
+        let key = Mkey::create(&self.devx, self.pd.id(), &umem, scratch, Access::Local)?;
+        self.control = Some(Registered { keys: vec![key], umem });
+        Ok(())
+    }
+
+    /// Registers the symmetric heap: one umem, a key a chunk.
+    pub fn register_heap(&mut self, memory: &Arc<OwnedSpan>, log2_chunk: u32) -> Result<(), NicError> {
+        let umem = Umem::register(&self.devx, memory)?;
+        let (bytes, chunk) = (memory.span().bytes, 1u64 << log2_chunk);
+        let keys = (0..bytes.div_ceil(chunk))
+            .map(|i| {
+                let part = i * chunk..bytes.min((i + 1) * chunk);
+                Mkey::create(&self.devx, self.pd.id(), &umem, part, Access::Remote)
+            })
+            .collect::<Result<_, _>>()?;
+        self.heap = Some(Registered { keys, umem });
+        Ok(())
+    }
+
+    /// Keys of the heap's chunks, as numbers: lkeys and rkeys at once.
+    pub fn heap_keys(&self) -> Vec<u32> {
+        self.heap.iter().flat_map(|heap| &heap.keys).map(Mkey::key).collect()
+    }
+
+    /// Key of the scratch, as a number; 0 before it was registered.
+    pub fn scratch_key(&self) -> u32 {
+        self.control.as_ref().map_or(0, |control| control.keys[0].key())
+    }
+
+    /// Address of the port, as last queried.
+    pub fn address(&self) -> PortAddress {
+        *self.address.lock().expect("no panic under this lock")
+    }
+
+    /// Asks the NIC for its port's address again: a GID may have changed or moved while the port was down.
+    pub fn refresh_address(&self) -> Result<PortAddress, NicError> {
+        let address = self.caps.address(&*self.devx, self.options.gid_index)?;
+        *self.address.lock().expect("no panic under this lock") = address;
+        Ok(address)
+    }
+
+    /// How a peer addresses this rail.
+    pub fn card(&self) -> RailCard {
+        let address = self.address();
+        let mut name = [0; 16];
+        let bytes = self.name.as_bytes();
+        let length = bytes.len().min(name.len());
+        name[..length].copy_from_slice(&bytes[..length]);
+        RailCard {
+            index: self.index,
+            link: self.caps.link,
+            mtu: address.mtu,
+            lid: address.lid,
+            mac: address.mac,
+            gid: address.gid,
+            name,
+        }
+    }
+
+    /// Whether the port is up, by the firmware's word.
+    pub fn port_up(&self) -> Result<bool, NicError> {
+        port_up(&*self.devx)
+    }
+
+    /// The tuning within what the NIC can do.
+    pub(crate) fn fit(&self, tuning: &QpTuning) -> QpTuning {
+        let most = self.caps.log_max_ra_req.min(self.caps.log_max_ra_res);
+        QpTuning { log_ra: tuning.log_ra.min(most), ..*tuning }
+    }
+
+    /// What path queues on this rail are made of.
+    pub(crate) fn queue_source(&self) -> Result<QueueSource<'_>, NicError> {
+        let control = self.control.as_ref().ok_or_else(|| NicError::Unfit {
+            nic: self.name.clone(),
+            what: "control memory",
+            met: "not registered".into(),
+            want: "register_control before the first path".into(),
+        })?;
+        Ok(QueueSource {
+            devx: &self.devx,
+            memory: &**control.umem.memory().memory(),
+            pd: self.pd.id(),
+            eqn: self.eqn,
+            umem: control.umem.id(),
+        })
+    }
+
+    fn pair(&self, which: PairUse, incarnation: u32, psn: u32) -> Result<Pair, NicError> {
+        let source = PairSource {
+            queues: QueueSource {
+                devx: &self.devx,
+                memory: self.private.memory(),
+                pd: self.pd.id(),
+                eqn: self.eqn,
+                umem: self.private.umem().id(),
+            },
+            private: &self.private,
+            caps: &self.caps,
+            address: self.address(),
+            tuning: self.fit(&QpTuning::default()),
+            nic: &self.name,
+        };
+        Pair::create(&source, which, incarnation, psn)
+    }
+
+    /// The placement flush: everything this NIC has executed is visible in memory when it returns.
+    ///
+    /// A READ of the heap on a loopback pair of this NIC: PCIe reads do not pass earlier posted writes. Ends by
+    /// its deadline. A pair that failed is made anew by the next call.
+    pub fn flush(&self) -> Result<(), NicError> {
+        let world = &*self.world;
+        let mut guard = self.flush.lock(world);
+        if guard.pair.is_none() {
+            guard.incarnation += 1;
+            guard.pair = Some(self.pair(PairUse::Flush, guard.incarnation, guard.incarnation << 12)?);
+        }
+        let (source, rkey_be) = match &self.heap {
+            Some(heap) => (heap.umem.memory().span(), heap.keys[0].key_be()),
+            None => (self.private.data(1), self.private.key_be()),
+        };
+        let read = Request::Read {
+            local: Span { bytes: source.bytes.min(8), ..self.private.data(0) },
+            lkey_be: self.private.key_be(),
+            remote: source.address,
+            rkey_be,
+        };
+        let pair = guard.pair.as_mut().expect("made above");
+        pair.producer.post(world, read);
+        let result = pair.producer.wait_all(world, self.options.flush_ns);
+        if result.is_err() {
+            guard.pair = None;
+        }
+        result
+    }
+
+    /// The start-up proof: a known mix on a fresh loopback pair, then 2ERR, QUERY_QP before and after.
+    pub fn prove_truth(&self) -> Result<TruthProof, NicError> {
+        let mut pair = self.pair(PairUse::Proof, 0, proof::FIRST_PSN)?;
+        let mtu_bytes = 256 << (self.address().mtu - 1);
+        proof::run(&mut pair, &self.private, mtu_bytes, &*self.world, self.options.flush_ns, || self.flush())
+    }
+
+    /// Proves, and keeps the answer. A proof that cannot run proves nothing.
+    pub fn settle_truth(&mut self) {
+        match self.prove_truth() {
+            Ok(proof) => (self.truth_holds, self.truth_detail) = (proof.holds, proof.detail),
+            Err(error) => {
+                (self.truth_holds, self.truth_detail) = (false, format!("the proof could not run: {error}"));
+            }
+        }
+    }
+}
