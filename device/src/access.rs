@@ -21,10 +21,9 @@ pub struct Device<'s, P> {
 #[derive(Clone, Copy)]
 pub struct Channel<'s, P> {
     pub(crate) device: Device<'s, P>,
-    /// Row of the channel table.
-    pub(crate) row: u32,
-    /// Peer it leads to; kept, because a division costs a GPU twenty instructions.
-    pub(crate) peer: u32,
+    /// Row of the channel table in the low half, the peer it leads to in the high one. The peer is kept, because a
+    /// division costs a GPU twenty instructions; in one word, because a structure of three goes over a stack.
+    place: u64,
 }
 
 /// Quotient and remainder. `attach` refuses a zero divisor, which the compiler does not know: without this there
@@ -83,14 +82,19 @@ impl<'s, P: Platform> Device<'s, P> {
     #[inline(always)]
     pub fn channel(self, peer: u32, index: u32) -> Channel<'s, P> {
         let per_pe = self.state.channels_per_pe;
-        Channel { device: self, row: peer * per_pe + divide(index, per_pe).1, peer }
+        self.place(peer * per_pe + divide(index, per_pe).1, peer)
     }
 
     /// The channel of a row of the channel table, modulo the rows there are.
     #[inline(always)]
     pub(crate) fn row(self, row: u32) -> Channel<'s, P> {
         let row = divide(row, self.state.pe_count * self.state.channels_per_pe).1;
-        Channel { device: self, row, peer: divide(row, self.state.channels_per_pe).0 }
+        self.place(row, divide(row, self.state.channels_per_pe).0)
+    }
+
+    #[inline(always)]
+    fn place(self, row: u32, peer: u32) -> Channel<'s, P> {
+        Channel { device: self, place: (peer as u64) << 32 | row as u64 }
     }
 
     /// This PE's number.
@@ -173,15 +177,21 @@ impl<P: Platform> Channel<'_, P> {
         self.device.platform
     }
 
+    /// Row of the channel table.
+    #[inline(always)]
+    pub(crate) fn row(self) -> u32 {
+        self.place as u32
+    }
+
     #[inline(always)]
     pub(crate) fn words(self) -> *mut state::Channel {
-        // SAFETY: `row` is below the channel count: `Device::channel` composed it.
-        unsafe { (self.device.state.channels as *mut state::Channel).add(self.row as usize) }
+        // SAFETY: the row is below the channel count: `Device::channel` composed it.
+        unsafe { (self.device.state.channels as *mut state::Channel).add(self.row() as usize) }
     }
 
     #[inline(always)]
     pub(crate) fn path(self, slot: u32) -> *mut PathRow {
-        let row = self.row * self.device.state.slots + slot;
+        let row = self.row() * self.device.state.slots + slot;
         // SAFETY: slots come from ticket words, which hold only slots below the count.
         unsafe { (self.device.state.paths as *mut PathRow).add(row as usize) }
     }
@@ -189,19 +199,19 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn mailbox(self) -> *mut Mailbox {
         // SAFETY: one mailbox a channel (upload).
-        unsafe { (self.device.state.mailboxes as *mut Mailbox).add(self.row as usize) }
+        unsafe { (self.device.state.mailboxes as *mut Mailbox).add(self.row() as usize) }
     }
 
     /// The peer at the other end.
     #[inline(always)]
     pub fn peer(self) -> u32 {
-        self.peer
+        (self.place >> 32) as u32
     }
 
     /// The channel's index at its peer.
     #[inline(always)]
     pub fn index(self) -> u32 {
-        self.row - self.peer * self.device.state.channels_per_pe
+        self.row() - self.peer() * self.device.state.channels_per_pe
     }
 
     #[inline(always)]
@@ -314,7 +324,7 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn scratch(self, number: u64) -> *mut u64 {
         let per = self.device.state.scratch_per_channel as u64;
-        (self.device.state.scratch + (self.row as u64 * per + number) * 8) as *mut u64
+        (self.device.state.scratch + (self.row() as u64 * per + number) * 8) as *mut u64
     }
 
     /// The record `number` of the ring.

@@ -5,13 +5,10 @@
 use crate::access::{Channel, PathView};
 use crate::patience::Patience;
 use crate::platform::{Lanes, Platform};
+use crate::post::NO_WORD;
 use crate::types::{CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Ticket};
 use crate::wqe_write::{self, Place, Segments};
 use shunt_layout::state::Word;
-
-/// What the leader broadcasts instead of a word when there is none: no path has this slot and generation and
-/// every index bit set.
-const NO_WORD: u64 = u64::MAX;
 
 /// What follows the put of a group.
 #[derive(Clone, Copy)]
@@ -107,10 +104,7 @@ impl<P: Platform> Channel<'_, P> {
     pub fn wait<L: Lanes>(self, lanes: L, ticket: Ticket, deadline: Deadline) -> Result<(), Fault> {
         let mut code = 0;
         if lanes.rank() == 0 {
-            code = match self.wait_alone(ticket, deadline) {
-                Ok(()) => 0,
-                Err(fault) => fault.kind as u64,
-            };
+            code = if self.is_done(ticket) { 0 } else { self.wait_slow(ticket.0, deadline.at_ns) };
         }
         match lanes.broadcast(code, 0) {
             0 => Ok(()),
@@ -133,19 +127,20 @@ impl<P: Platform> Channel<'_, P> {
         self.wait(lanes, Ticket(published - 1), deadline)
     }
 
-    fn wait_alone(self, ticket: Ticket, deadline: Deadline) -> Result<(), Fault> {
-        if self.is_done(ticket) {
-            return Ok(());
-        }
+    /// Answers with 0 or with the kind of the fault: one register, see `admit_slow`.
+    #[inline(never)]
+    fn wait_slow(self, ticket: u64, until_ns: u64) -> u64 {
         let mut patience = Patience::new(self.platform().now_ns());
         loop {
             let attended = self.attend(&mut patience);
-            if self.is_done(ticket) {
-                return Ok(());
+            if self.is_done(Ticket(ticket)) {
+                return 0;
             }
-            attended?;
-            if self.platform().now_ns() > deadline.at_ns {
-                return Err(self.fault(FaultKind::Overdue));
+            if let Err(fault) = attended {
+                return fault.kind as u64;
+            }
+            if self.platform().now_ns() > until_ns {
+                return FaultKind::Overdue as u64;
             }
             self.platform().relax();
         }

@@ -92,8 +92,7 @@ impl<P: Platform> Channel<'_, P> {
     ///
     /// # Errors
     /// Only when the channel is dead.
-    #[inline(never)]
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[inline(always)]
     pub(crate) fn attend(self, patience: &mut Patience) -> Result<(), Fault> {
         let now = self.platform().now_ns();
         if !matches!(self.load_step(), Step::Idle) {

@@ -6,7 +6,7 @@
 //! A channel outlives its paths. Every wait of a channel notices failures and carries the switch on, so there is no
 //! call to "fail over": `quiet`, `wait`, a full ring and `wait_until_ge` do it.
 #![no_std]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx, abi_ptx))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch))]
 
 #[cfg(test)]
 extern crate std;

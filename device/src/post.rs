@@ -13,6 +13,9 @@ use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::{doorbell, wqe::Wqebb};
 use shunt_layout::state::{Step, Word};
 
+/// "No word": what a slow path answers when the channel is dead. No ticket word has every index bit set.
+pub(crate) const NO_WORD: u64 = u64::MAX;
+
 impl<P: Platform> Channel<'_, P> {
     /// Takes `count` tickets. The word that comes back names the path and says whether a switch is under way.
     #[inline(always)]
@@ -32,14 +35,17 @@ impl<P: Platform> Channel<'_, P> {
         {
             return Ok(reserved);
         }
-        self.admit_slow(reserved, count, depth)
+        match self.admit_slow(reserved, count, depth) {
+            NO_WORD => Err(self.dead_fault()),
+            word => Ok(Word(word)),
+        }
     }
 
     /// Rule 5, for a group that found the ring full or closed. Polls and switches meanwhile: producers that never
-    /// poll must not starve themselves.
+    /// poll must not starve themselves. Answers with a word or, when the channel is dead, with [`NO_WORD`]: one
+    /// register, where a `Result` would give a GPU's caller a stack.
     #[inline(never)]
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn admit_slow(self, reserved: Word, count: u64, depth: u64) -> Result<Word, Fault> {
+    fn admit_slow(self, reserved: Word, count: u64, depth: u64) -> u64 {
         let mut patience = Patience::new(self.platform().now_ns());
         loop {
             // `done` before the ticket word: a generation is adopted only if both show it.
@@ -49,12 +55,14 @@ impl<P: Platform> Channel<'_, P> {
             let newer = done.same_generation(ticket) && !done.same_generation(reserved);
             let fits = ring::fits(reserved.index(), count, done.index(), depth);
             if (own || newer) && fits {
-                return Ok(done.with_index(reserved.index()));
+                return done.with_index(reserved.index()).0;
             }
             if (own || newer) && done.flag() {
                 self.announce_blocked(reserved.index(), done);
             }
-            self.attend(&mut patience)?;
+            if self.attend(&mut patience).is_err() {
+                return NO_WORD;
+            }
             self.platform().relax();
         }
     }
@@ -106,12 +114,12 @@ impl<P: Platform> Channel<'_, P> {
         if unsafe { self.platform().compare_swap(self.ready_word(), first, first + count) } == first {
             return Ok(());
         }
-        self.publish_slow(first, count)
+        if self.publish_slow(first, count) { Ok(()) } else { Err(self.dead_fault()) }
     }
 
+    /// Waits for the groups before this one; false when the channel is dead.
     #[inline(never)]
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn publish_slow(self, first: u64, count: u64) -> Result<(), Fault> {
+    fn publish_slow(self, first: u64, count: u64) -> bool {
         let start = self.platform().now_ns();
         let (mut patience, mut queue) = (Patience::new(start), Patience::new(start));
         loop {
@@ -120,9 +128,11 @@ impl<P: Platform> Channel<'_, P> {
             // SAFETY: a channel word.
             let swap = |from| unsafe { self.platform().compare_swap(self.ready_word(), from, first + count) };
             if ready.index() == first && swap(ready.0) == ready.0 {
-                return Ok(());
+                return true;
             }
-            self.attend(&mut patience)?;
+            if self.attend(&mut patience).is_err() {
+                return false;
+            }
             let now = self.platform().now_ns();
             if queue.stalled(self.load_ready().0, true, now, self.chain_bound_ns()) {
                 // A group before us vanished between its reserve and its publish: the stream has a hole for good.

@@ -25,7 +25,7 @@ impl<'s, P: Platform> Device<'s, P> {
     #[inline(always)]
     pub fn look_after(self, rounds: &mut Rounds) {
         let roving = self.row(rounds.roving + 1);
-        rounds.roving = roving.row;
+        rounds.roving = roving.row();
         if roving.peer() != self.state.my_pe {
             // A dead channel is its callers' business.
             let _ = roving.attend(&mut Patience::new(self.platform.now_ns()));
@@ -58,15 +58,7 @@ impl<'s, P: Platform> Device<'s, P> {
         }
         let mut seen = self.load(word);
         if lanes.rank() == 0 && seen < value {
-            let mut rounds = self.rounds();
-            loop {
-                self.look_after(&mut rounds);
-                seen = self.load(word);
-                if seen >= value || self.platform.now_ns() > deadline.at_ns {
-                    break;
-                }
-                self.platform.relax();
-            }
+            seen = self.wait_slow(word.0, value, deadline.at_ns);
         }
         let seen = lanes.broadcast(seen, 0);
         // The other lanes did not load what the leader saw: make what it covers visible to them as well.
@@ -75,6 +67,19 @@ impl<'s, P: Platform> Device<'s, P> {
             Ok(seen)
         } else {
             Err(self.channel(self.state.my_pe, 0).fault(FaultKind::Overdue))
+        }
+    }
+    /// Answers with what the word holds when it is enough or when time is up: one register, no stack on a GPU.
+    #[inline(never)]
+    fn wait_slow(self, word: u64, value: u64, until_ns: u64) -> u64 {
+        let mut rounds = self.rounds();
+        loop {
+            self.look_after(&mut rounds);
+            let seen = self.load(HeapOffset(word));
+            if seen >= value || self.platform.now_ns() > until_ns {
+                return seen;
+            }
+            self.platform.relax();
         }
     }
 }

@@ -86,13 +86,26 @@ impl<P: Platform> Channel<'_, P> {
     ///
     /// # Errors
     /// Only when the channel is dead.
-    #[inline(never)]
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[inline(always)]
     pub(crate) fn drive(self, trigger: Option<Trigger>, now: u64) -> Result<(), Fault> {
+        let none = Trigger { at: Word(0), cause: CauseKind::None, syndrome: 0 };
+        let trigger = trigger.unwrap_or(none);
+        let alive = self.drive_slow(trigger.at.0, trigger.cause as u32, trigger.syndrome, now);
+        if alive { Ok(()) } else { Err(self.dead_fault()) }
+    }
+
+    /// `drive` with its trigger in registers (no cause: no trigger), so that a GPU's caller needs no stack for it
+    /// and a kernel holds one copy of the whole switch. False when the channel is dead.
+    #[inline(never)]
+    fn drive_slow(self, at: u64, cause: u32, syndrome: u32, now: u64) -> bool {
+        let trigger = match CauseKind::from_raw(cause) {
+            CauseKind::None => None,
+            cause => Some(Trigger { at: Word(at), cause, syndrome }),
+        };
         if matches!(self.load_step(), Step::Dead) {
-            return Err(self.dead_fault());
+            return false;
         }
-        let Some(lease) = self.take_switch(now) else { return Ok(()) };
+        let Some(lease) = self.take_switch(now) else { return true };
         let mut steps = 0;
         while steps < STEPS_MAX && self.still_mine(lease) {
             let next = match self.load_step() {
@@ -115,7 +128,7 @@ impl<P: Platform> Channel<'_, P> {
             steps += 1;
         }
         self.let_go(lease);
-        if matches!(self.load_step(), Step::Dead) { Err(self.dead_fault()) } else { Ok(()) }
+        !matches!(self.load_step(), Step::Dead)
     }
 
     /// Takes the owner word if it is free or its lease has run out. Invariant 9: one switcher.
