@@ -39,6 +39,7 @@ fn route(link: Link) -> Route {
         udp_sport: 0xc0de,
         traffic_class: 0x68,
         service_level: 3,
+        global: true,
         loopback: false,
     }
 }
@@ -138,6 +139,12 @@ fn init2rtr_on_infiniband_and_loopback() {
             (0xa8, 0x0080_0000),
             (0xac, 0x0c00_0000),
         ],
+    );
+    let near = Route { global: false, ..route };
+    assert_eq!(
+        qp::rtr_in(0xabc, 0xdef, 0, &near, &TUNING)[0x34..0x38],
+        [0, 0, 0x12, 0x34],
+        "no grh in a subnet"
     );
 }
 

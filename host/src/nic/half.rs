@@ -83,6 +83,7 @@ impl HalfPath {
             udp_sport: 0xc000 | (entropy as u16 & 0x3fff),
             traffic_class: self.rail.options.traffic_class,
             service_level: self.rail.options.service_level,
+            global: remote.rail.gid[..8] != address.gid[..8],
             loopback: false,
         })
     }

@@ -119,6 +119,7 @@ impl Pair {
             udp_sport: 0xc000,
             traffic_class: 0,
             service_level: 0,
+            global: false,
             loopback: true,
         };
         let back = psn ^ 0x80_0000;

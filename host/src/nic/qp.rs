@@ -83,6 +83,8 @@ pub struct Route {
     pub traffic_class: u8,
     /// Service level, or Ethernet priority.
     pub service_level: u8,
+    /// The other end is in another subnet (InfiniBand), so that a GRH is needed.
+    pub global: bool,
     /// Both ends are this port: packets turn round inside the NIC, port up or down.
     pub loopback: bool,
 }
@@ -164,7 +166,7 @@ pub fn rtr_in(
             ads::RMAC_31_0.set(path, u32::from_be_bytes([c, d, e, f]));
         }
         Link::InfiniBand => {
-            ads::GRH.set(path, 1);
+            ads::GRH.set(path, route.global as u32);
             ads::RLID.set(path, route.lid as u32);
             ads::SL.set(path, route.service_level as u32);
         }
