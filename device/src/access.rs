@@ -263,16 +263,19 @@ impl<P: Platform> Channel<'_, P> {
         // SAFETY: fields of a valid row. They change only while no one may use the path (agent, before `Ready`)
         // or under the switch (`base`), and a reader of the wrong moment loses its compare-and-swap.
         unsafe {
+            // Not the read-only path of `load_key`: the agent makes a path anew, with another QPN, while kernels run.
+            let [qpn_shifted, log_depth] = p.load_pair(addr_of_mut!((*row).qpn_shifted));
+            let [local_rail, remote_rail] = p.load_pair(addr_of_mut!((*row).local_rail));
             PathView {
                 send_queue: p.load(addr_of_mut!((*row).send_queue)),
                 completion_queue: p.load(addr_of_mut!((*row).completion_queue)),
                 doorbell_record: p.load(addr_of_mut!((*row).doorbell_record)),
                 doorbell_register: p.load(addr_of_mut!((*row).doorbell_register)),
                 base: p.load(addr_of_mut!((*row).base)),
-                qpn_shifted: p.load_key(addr_of_mut!((*row).qpn_shifted)),
-                log_depth: p.load_key(addr_of_mut!((*row).log_depth)),
-                local_rail: p.load_key(addr_of_mut!((*row).local_rail)),
-                remote_rail: p.load_key(addr_of_mut!((*row).remote_rail)),
+                qpn_shifted,
+                log_depth,
+                local_rail,
+                remote_rail,
             }
         }
     }

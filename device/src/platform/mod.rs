@@ -47,6 +47,12 @@ pub trait Platform: Copy {
     unsafe fn store32(self, address: *mut u32, value: u32);
     /// The last word of a CQE, which the NIC writes last.
     unsafe fn load_cqe(self, address: *const u32) -> u32;
+    /// Load of two neighbouring 32-bit words the agent may write, each whole by itself. Aligned to eight bytes.
+    #[inline(always)]
+    unsafe fn load_pair(self, address: *const u32) -> [u32; 2] {
+        // SAFETY: forwarded to the caller.
+        unsafe { [self.load32(address), self.load32(address.add(1))] }
+    }
     /// A word of a table that never changes while kernels run.
     unsafe fn load_key(self, address: *const u32) -> u32;
     /// A block of the journal.

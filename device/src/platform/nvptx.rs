@@ -176,6 +176,16 @@ impl Platform for Gpu {
     }
 
     #[inline(always)]
+    unsafe fn load_pair(self, address: *const u32) -> [u32; 2] {
+        let (a, b);
+        unsafe {
+            asm!("ld.relaxed.sys.global.v2.b32 {{{}, {}}}, [{}];",
+                 out(reg32) a, out(reg32) b, in(reg64) address, options(nostack))
+        };
+        [a, b]
+    }
+
+    #[inline(always)]
     unsafe fn load_key(self, address: *const u32) -> u32 {
         let value;
         // The read-only path keeps keys in the L1. Correct because tables do not change while kernels run,
