@@ -228,17 +228,33 @@ fn print_table(arch: &str, ptx: &Path, module: &Module, usage: &BTreeMap<String,
         let used = usage.get(&function.name);
         println!(
             "  {:28} {:>6} {:>6} {:>6} {:>7} {:>6} {:>10} {:>6} {:>6}",
-            if function.entry { function.name.clone() } else { format!("({})", function.name) },
+            if function.entry { function.name.clone() } else { format!("({})", short(&function.name)) },
             function.instructions,
             function.loads,
             function.stores,
             function.atomics,
             function.calls.len(),
-            number(used.map(|used| used.registers.into())),
-            number(used.map(|used| used.spills.into())),
+            number(used.filter(|_| function.entry).map(|used| used.registers.into())),
+            number(used.filter(|_| function.entry).map(|used| used.spills.into())),
             number(used.and_then(|used| used.sass).map(|count| count as u64)),
         );
     }
+}
+
+/// The last part of a Rust path, demangled, without what it is generic over.
+fn short(symbol: &str) -> String {
+    let full = format!("{:#}", rustc_demangle::demangle(symbol));
+    let mut plain = String::new();
+    let mut depth = 0usize;
+    for c in full.chars() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            c if depth == 0 => plain.push(c),
+            _ => {}
+        }
+    }
+    plain.rsplit("::").next().unwrap_or(&plain).to_owned()
 }
 
 #[cfg(test)]
@@ -260,6 +276,14 @@ mod tests {
         for args in [&["--arch", "sm_10"][..], &["--arch"], &["--toolchain"], &["--nvcc"]] {
             assert!(parse(args).is_err(), "{args:?}");
         }
+    }
+
+    #[test]
+    fn names_are_short() {
+        assert_eq!(short("shunt_put_lane"), "shunt_put_lane");
+        assert_eq!(short("_RNvNtNtCsk1KesSCTqGJ_4core9panicking11panic_const23panic_const_rem_by_zero"), {
+            "panic_const_rem_by_zero"
+        });
     }
 
     #[test]

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What ptxas says of one kernel.
+/// What ptxas makes of one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Registers of a thread.
@@ -14,7 +14,7 @@ pub struct Usage {
     pub stack: u32,
     /// Bytes spilled, stores and loads.
     pub spills: u32,
-    /// Machine instructions without padding, if nvdisasm is there.
+    /// Machine instructions without padding and without what it calls, if nvdisasm is there.
     pub sass: Option<usize>,
 }
 
@@ -63,16 +63,25 @@ impl Tools {
         Self::present().with_context(|| format!("{PTXAS_WHEEL} was installed but holds no ptxas"))
     }
 
-    /// Assembles one PTX file and says what each kernel uses.
+    /// Assembles one PTX file and says what each function uses.
+    ///
+    /// Twice: as the driver would, where ptxas inlines every call into the kernels, for registers and spills; and
+    /// relocatable, as a library is linked, where the slow paths stay apart and a kernel's instructions are those
+    /// of its fast path.
     pub fn assemble(&self, ptx: &Path, arch: &str) -> Result<BTreeMap<String, Usage>> {
-        let cubin = ptx.with_extension("cubin");
-        let mut command = sh::command(&self.ptxas.to_string_lossy());
-        command.args(["-v", "-arch"]).arg(arch).arg(ptx).arg("-o").arg(&cubin);
-        let output = sh::capture(&mut command)?;
-        let mut usage = read_ptxas(&String::from_utf8_lossy(&output.stderr));
+        let assemble = |options: &[&str], suffix: &str| {
+            let object = ptx.with_extension(suffix);
+            let mut command = sh::command(&self.ptxas.to_string_lossy());
+            command.args(options).args(["-v", "-arch", arch]).arg(ptx).arg("-o").arg(&object);
+            let output = sh::capture(&mut command)?;
+            anyhow::Ok((object, String::from_utf8_lossy(&output.stderr).into_owned()))
+        };
+        let (_, text) = assemble(&[], "cubin")?;
+        let mut usage = read_ptxas(&text);
+        let (relocatable, _) = assemble(&["-c"], "o")?;
         if let Some(nvdisasm) = &self.nvdisasm {
             let mut command = sh::command(&nvdisasm.to_string_lossy());
-            if let Some(text) = sh::stdout_of(command.arg("-c").arg(&cubin)) {
+            if let Some(text) = sh::stdout_of(command.arg("-c").arg(&relocatable)) {
                 for (name, count) in read_sass(&text) {
                     usage.entry(name).or_default().sass = Some(count);
                 }
