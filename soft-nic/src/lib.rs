@@ -1,1 +1,49 @@
-//! See docs/ARCHITECTURE.md.
+//! A ConnectX in software.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`config`] | one NIC's identity, latencies and quirks |
+//! | [`nic`] | a NIC: objects, doorbells, queues; sans-IO, time is an argument |
+//! | [`command`] | firmware mailboxes: parsed, executed one at a time, answered with status codes |
+//! | `requester`, `responder` | the two halves of a reliable connection |
+//! | `placement` | when an executed write becomes visible in memory |
+//! | [`fault`] | the list of faults and sabotage, and the plan that schedules them |
+//! | [`fabric`] | all NICs of a job and the link between them |
+//! | [`engine`] | real time: one thread that steps a fabric |
+//! | [`trace`] | WQEs, CQEs and mailboxes as text |
+//!
+//! The crate knows the wire and the PRM, nothing of hosts or devices.
+
+mod atomic;
+pub mod command;
+mod complete;
+pub mod config;
+mod counters;
+mod cx;
+pub mod engine;
+mod event;
+pub mod fabric;
+pub mod fault;
+mod fetch;
+mod memory;
+pub mod nic;
+mod object;
+pub mod packet;
+mod placement;
+mod port;
+mod psn;
+mod qp;
+mod requester;
+mod responder;
+mod timer;
+pub mod trace;
+
+pub use command::CommandId;
+pub use config::{LinkLayer, NicConfig, Quirks};
+pub use counters::Counters;
+pub use cx::WordWatch;
+pub use engine::{Clock, Engine, SharedFabric};
+pub use fabric::{Fabric, FabricConfig, NicId, RailAt};
+pub use fault::{FaultInfo, FaultKind, FaultReport, ParseFaultError};
+pub use nic::{NicError, SoftNic};
+pub use object::Uar;

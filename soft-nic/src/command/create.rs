@@ -1,0 +1,219 @@
+//! Commands that make and destroy objects.
+
+use super::Refusal;
+use crate::memory::{Mkey, Span};
+use crate::nic::{FIRST_CQN, FIRST_QPN, SoftNic};
+use crate::object::Cq;
+use crate::qp::{Qp, Remote, Requester, Responder};
+use shunt_layout::bits::{Field, Field64};
+use shunt_layout::mlx5::cqe::CQE_BYTES;
+use shunt_layout::mlx5::doorbell::RECORD_BYTES;
+use shunt_layout::mlx5::prm::cmd::output;
+use shunt_layout::mlx5::prm::qp::{self, QPC_OFFSET, State, qpc};
+use shunt_layout::mlx5::prm::{cq, mkey};
+use shunt_layout::mlx5::wqe::WQEBB_BYTES;
+
+/// Largest CQ, log2 of entries.
+pub(super) const LOG_MAX_CQ: u32 = 22;
+/// Largest send queue, log2 of blocks.
+pub(super) const LOG_MAX_SQ: u32 = 15;
+
+/// Where a queue lies: fields of umem and offset, page offset, bytes, alignment.
+struct Place {
+    umem: u32,
+    offset: u64,
+    bytes: u64,
+    align: u64,
+}
+
+impl SoftNic {
+    fn locate(&self, place: Place) -> Result<Span, Refusal> {
+        self.memory.span(place.umem, 0, 0).ok_or(Refusal::NoSuchUmem)?;
+        let span = self.memory.span(place.umem, place.offset, place.bytes).ok_or(Refusal::OutsideUmem)?;
+        if span.address().is_multiple_of(place.align) { Ok(span) } else { Err(Refusal::Unaligned) }
+    }
+
+    fn has_uar(&self, id: u32) -> bool {
+        self.uars.get((id as usize).wrapping_sub(1)).is_some_and(|slot| slot.used)
+    }
+
+    fn has_pd(&self, pd: u32) -> bool {
+        self.pds.get((pd as usize).wrapping_sub(1)).copied().unwrap_or(false)
+    }
+
+    pub(super) fn alloc_pd(&mut self, out: &mut [u8]) -> Result<(), Refusal> {
+        self.pds.push(true);
+        output::OBJECT.set(out, self.pds.len() as u32);
+        Ok(())
+    }
+
+    pub(super) fn dealloc_pd(&mut self, pd: u32) -> Result<(), Refusal> {
+        if !self.has_pd(pd) {
+            return Err(Refusal::NoSuchPd);
+        }
+        if self.memory.uses_pd(pd) || self.qps.iter().flatten().any(|qp| qp.pd == pd) {
+            return Err(Refusal::PdBusy);
+        }
+        self.pds[pd as usize - 1] = false;
+        Ok(())
+    }
+
+    pub(super) fn create_mkey(&mut self, mailbox: &[u8], out: &mut [u8]) -> Result<(), Refusal> {
+        let context = &mailbox[mkey::MKC_OFFSET..mkey::MKC_OFFSET + mkey::mkc::BYTES];
+        let get = |field: Field| field.get(context);
+        let mtt = get(mkey::mkc::ACCESS_MODE_1_0) == mkey::ACCESS_MODE_MTT;
+        let umem_valid = mkey::create::MKEY_UMEM_VALID.get(mailbox) == 1;
+        if !mtt || !umem_valid || get(mkey::mkc::FREE) == 1 || get(mkey::mkc::LENGTH64) == 1 {
+            return Err(Refusal::MkeyAccessMode);
+        }
+        let pd = get(mkey::mkc::PD);
+        if !self.has_pd(pd) {
+            return Err(Refusal::NoSuchPd);
+        }
+        let umem = mkey::create::MKEY_UMEM_ID.get(mailbox);
+        let offset = mkey::create::MKEY_UMEM_OFFSET.get(mailbox);
+        let bytes = mkey::mkc::LEN.get(context);
+        let start = mkey::mkc::START_ADDR.get(context);
+        if bytes == 0 || start.checked_add(bytes).is_none() {
+            return Err(Refusal::EmptyMkey);
+        }
+        let span = self.locate(Place { umem, offset, bytes, align: 1 })?;
+        let rights = [mkey::mkc::LR, mkey::mkc::LW, mkey::mkc::RR, mkey::mkc::RW, mkey::mkc::A]
+            .map(|field| get(field) as u8);
+        let allows = rights.iter().enumerate().fold(0, |bits, (n, right)| bits | right << n);
+        let low_byte = get(mkey::mkc::MKEY_7_0) as u8;
+        let qpn = get(mkey::mkc::QPN);
+        let relaxed = get(mkey::mkc::RELAXED_ORDERING_WRITE) == 1;
+        let index =
+            self.memory.add_mkey(low_byte, Mkey { key: 0, pd, qpn, start, span, allows, relaxed, umem });
+        output::OBJECT.set(out, index);
+        Ok(())
+    }
+
+    pub(super) fn destroy_mkey(&mut self, index: u32) -> Result<(), Refusal> {
+        if self.memory.remove_mkey(index) { Ok(()) } else { Err(Refusal::NoSuchMkey) }
+    }
+
+    pub(super) fn create_cq(&mut self, mailbox: &[u8], out: &mut [u8]) -> Result<(), Refusal> {
+        let mut context = [0; cq::cqc::BYTES];
+        context.copy_from_slice(&mailbox[cq::CQC_OFFSET..cq::CQC_OFFSET + cq::cqc::BYTES]);
+        let get = |field: Field| field.get(&context);
+        let log_size = get(cq::cqc::LOG_CQ_SIZE);
+        let plain = get(cq::cqc::CQE_SZ) == 0 && get(cq::cqc::CQE_COMP_EN) == 0;
+        if !plain || log_size > LOG_MAX_CQ || get(cq::cqc::DBR_UMEM_VALID) == 0 {
+            return Err(Refusal::CqShape);
+        }
+        if !self.has_uar(get(cq::cqc::UAR_PAGE)) {
+            return Err(Refusal::NoSuchUar);
+        }
+        let umems = [cq::create::CQ_UMEM_ID.get(mailbox), get(cq::cqc::DBR_UMEM_ID)];
+        let offset = cq::create::CQ_UMEM_OFFSET
+            .get(mailbox)
+            .checked_add(get(cq::cqc::PAGE_OFFSET) as u64 * 64)
+            .ok_or(Refusal::OutsideUmem)?;
+        let bytes = (CQE_BYTES as u64) << log_size;
+        let ring = self.locate(Place { umem: umems[0], offset, bytes, align: CQE_BYTES as u64 })?;
+        let record = self.record(umems[1], cq::cqc::DBR_ADDR, &context)?;
+        let cqn = FIRST_CQN + self.cqs.len() as u32;
+        umems.iter().for_each(|umem| self.memory.hold(*umem));
+        self.cqs.push(Some(Cq {
+            ring,
+            log_size,
+            collapsed: get(cq::cqc::CC) == 1,
+            overrun_ignore: get(cq::cqc::OI) == 1,
+            record,
+            produced: 0,
+            failed: false,
+            users: 0,
+            umems,
+            context,
+        }));
+        output::OBJECT.set(out, cqn);
+        Ok(())
+    }
+
+    fn record(&self, umem: u32, address: Field64, context: &[u8]) -> Result<Span, Refusal> {
+        let offset = address.get(context);
+        self.locate(Place { umem, offset, bytes: RECORD_BYTES as u64, align: RECORD_BYTES as u64 })
+    }
+
+    pub(super) fn destroy_cq(&mut self, cqn: u32) -> Result<(), Refusal> {
+        let cq = self.cq_mut(cqn).ok_or(Refusal::NoSuchCq)?;
+        if cq.users > 0 {
+            return Err(Refusal::CqBusy);
+        }
+        let (umems, failed) = (cq.umems, cq.failed);
+        self.failed_cqs -= failed as u32;
+        umems.iter().for_each(|umem| self.memory.release(*umem));
+        self.cqs[(cqn - FIRST_CQN) as usize] = None;
+        Ok(())
+    }
+
+    pub(super) fn create_qp(&mut self, mailbox: &[u8], out: &mut [u8]) -> Result<(), Refusal> {
+        let mut context = [0; qpc::BYTES];
+        context.copy_from_slice(&mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES]);
+        let get = |field: Field| field.get(&context);
+        if get(qpc::ST) != qp::SERVICE_RC {
+            return Err(Refusal::QpService);
+        }
+        if get(qpc::RQ_TYPE) != qp::RQ_TYPE_ZERO_SIZE {
+            return Err(Refusal::QpReceiveQueue);
+        }
+        let log_depth = get(qpc::LOG_SQ_SIZE);
+        if log_depth > LOG_MAX_SQ || get(qpc::NO_SQ) == 1 || get(qpc::DBR_UMEM_VALID) == 0 {
+            return Err(Refusal::QpShape);
+        }
+        let (pd, cqn, uar) = (get(qpc::PD), get(qpc::CQN_SND), get(qpc::UAR_PAGE));
+        if !self.has_pd(pd) {
+            return Err(Refusal::NoSuchPd);
+        }
+        if !self.has_uar(uar) {
+            return Err(Refusal::NoSuchUar);
+        }
+        let umems = [qp::create::WQ_UMEM_ID.get(mailbox), get(qpc::DBR_UMEM_ID)];
+        let offset = qp::create::WQ_UMEM_OFFSET
+            .get(mailbox)
+            .checked_add(get(qpc::PAGE_OFFSET) as u64 * 64)
+            .ok_or(Refusal::OutsideUmem)?;
+        let bytes = (WQEBB_BYTES as u64) << log_depth;
+        let ring = self.locate(Place { umem: umems[0], offset, bytes, align: WQEBB_BYTES as u64 })?;
+        let record = self.record(umems[1], qpc::DBR_ADDR, &context)?;
+        self.cq_mut(cqn).ok_or(Refusal::NoSuchCq)?.users += 1;
+        umems.iter().for_each(|umem| self.memory.hold(*umem));
+        let qpn = FIRST_QPN + self.qps.len() as u32;
+        self.uars[uar as usize - 1].qpns.push(qpn);
+        let pair = Qp {
+            qpn,
+            state: State::Rst,
+            pd,
+            cqn,
+            user_index: get(qpc::USER_INDEX),
+            uar,
+            ring,
+            log_depth,
+            record,
+            umems,
+            mtu: 256,
+            log_max_message: 30,
+            remote: Remote::none(),
+            requester: Requester::new(),
+            responder: Responder::new(),
+            queued: false,
+            context,
+        };
+        self.qps.push(Some(Box::new(pair)));
+        output::OBJECT.set(out, qpn);
+        Ok(())
+    }
+
+    pub(super) fn destroy_qp(&mut self, qpn: u32) -> Result<(), Refusal> {
+        let qp = self.take_qp(qpn).ok_or(Refusal::NoSuchQp)?;
+        self.port.forget(qpn);
+        self.uars[qp.uar as usize - 1].qpns.retain(|other| *other != qpn);
+        qp.umems.iter().for_each(|umem| self.memory.release(*umem));
+        if let Some(cq) = self.cq_mut(qp.cqn) {
+            cq.users -= 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! Why firmware refuses a command: status code, and a stable syndrome of our own.
+//!
+//! Real syndromes are firmware-internal numbers that nobody publishes. These are this NIC's; they never change
+//! their meaning.
+
+use shunt_layout::mlx5::prm::cmd::Status;
+
+/// A refused command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    UnknownOpcode,
+    InputLength,
+    OutputLength,
+    NoSuchPd,
+    PdBusy,
+    NoSuchMkey,
+    MkeyAccessMode,
+    NoSuchUmem,
+    OutsideUmem,
+    NoSuchCq,
+    CqBusy,
+    CqShape,
+    NoSuchUar,
+    NoSuchQp,
+    QpService,
+    QpShape,
+    QpReceiveQueue,
+    Unaligned,
+    QpState,
+    PathMigration,
+    PathMtu,
+    ReadDepth,
+    BadCapability,
+    BadGidIndex,
+    MessageSize,
+    EmptyMkey,
+}
+
+impl Refusal {
+    pub(crate) const ALL: &[Self] = &[
+        Self::UnknownOpcode,
+        Self::InputLength,
+        Self::OutputLength,
+        Self::NoSuchPd,
+        Self::PdBusy,
+        Self::NoSuchMkey,
+        Self::MkeyAccessMode,
+        Self::NoSuchUmem,
+        Self::OutsideUmem,
+        Self::NoSuchCq,
+        Self::CqBusy,
+        Self::CqShape,
+        Self::NoSuchUar,
+        Self::NoSuchQp,
+        Self::QpService,
+        Self::QpShape,
+        Self::QpReceiveQueue,
+        Self::Unaligned,
+        Self::QpState,
+        Self::PathMigration,
+        Self::PathMtu,
+        Self::ReadDepth,
+        Self::BadCapability,
+        Self::BadGidIndex,
+        Self::MessageSize,
+        Self::EmptyMkey,
+    ];
+
+    pub(crate) fn status(self) -> Status {
+        match self {
+            Self::UnknownOpcode => Status::BadOp,
+            Self::InputLength => Status::BadInputLen,
+            Self::OutputLength => Status::BadOutputLen,
+            Self::NoSuchPd | Self::NoSuchMkey | Self::NoSuchUmem | Self::NoSuchCq | Self::NoSuchUar => {
+                Status::BadRes
+            }
+            Self::NoSuchQp => Status::BadRes,
+            Self::PdBusy | Self::CqBusy => Status::ResBusy,
+            Self::QpState => Status::BadQpState,
+            Self::BadGidIndex => Status::BadIndex,
+            _ => Status::BadParam,
+        }
+    }
+
+    /// "SN", then the place in the table above.
+    pub(crate) fn syndrome(self) -> u32 {
+        0x534e_0000 + 1 + Self::ALL.iter().position(|refusal| *refusal == self).unwrap_or(0) as u32
+    }
+
+    pub(crate) fn meaning(self) -> &'static str {
+        match self {
+            Self::UnknownOpcode => "this NIC has no such command",
+            Self::InputLength => "the input mailbox is shorter than the command",
+            Self::OutputLength => "the output mailbox is shorter than the answer",
+            Self::NoSuchPd => "no such protection domain",
+            Self::PdBusy => "keys or queue pairs use the protection domain",
+            Self::NoSuchMkey => "no such memory key",
+            Self::MkeyAccessMode => "the key must translate through a umem (MTT, mkey_umem_valid)",
+            Self::NoSuchUmem => "no such umem",
+            Self::OutsideUmem => "the object does not lie inside its umem",
+            Self::NoSuchCq => "no such completion queue",
+            Self::CqBusy => "queue pairs complete there",
+            Self::CqShape => "64-byte entries, up to 2^22 of them, not compressed, doorbell record in a umem",
+            Self::NoSuchUar => "no such doorbell page",
+            Self::NoSuchQp => "no such queue pair",
+            Self::QpService => "only reliable connections",
+            Self::QpShape => "a send queue of 1 to 2^15 blocks with its doorbell record in a umem",
+            Self::QpReceiveQueue => "rq_type must be 3: this NIC has no receive queues",
+            Self::Unaligned => "queues start at multiples of 64, doorbell records at multiples of 8",
+            Self::QpState => "the queue pair is not in the state the transition starts from",
+            Self::PathMigration => "pm_state must be 3 (migrated)",
+            Self::PathMtu => "mtu must be 1 to 5, and no larger than the port's",
+            Self::ReadDepth => "log_sra_max and log_rra_max are at most 4",
+            Self::BadCapability => "no such capability type",
+            Self::BadGidIndex => "the GID table has one entry, index 0",
+            Self::MessageSize => "log_msg_max is at most 30",
+            Self::EmptyMkey => "the key covers nothing",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syndromes_are_distinct() {
+        for (n, refusal) in Refusal::ALL.iter().enumerate() {
+            assert_eq!(refusal.syndrome(), 0x534e_0001 + n as u32);
+            assert_ne!(refusal.status(), Status::Ok);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Commands that move queue pairs from state to state.
+
+use super::Refusal;
+use crate::config::LinkLayer;
+use crate::nic::SoftNic;
+use crate::qp::{Qp, Remote};
+use shunt_layout::bits::Field;
+use shunt_layout::mlx5::prm::qp::{ADS_OFFSET, PM_STATE_MIGRATED, QPC_OFFSET, State, ads, qpc};
+
+/// Outstanding READs and atomics, log2.
+pub(super) const LOG_MAX_READS: u32 = 4;
+/// Largest message, log2.
+pub(super) const LOG_MAX_MESSAGE: u32 = 30;
+
+/// Local ACK timeout of a field value: 4.096 us << value, 0 for never.
+fn timeout_ns(value: u32) -> u64 {
+    if value == 0 { 0 } else { 4096 << value }
+}
+
+/// The queue pair context inside a mailbox.
+fn context(mailbox: &[u8]) -> &[u8] {
+    &mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES]
+}
+
+/// The address path inside a context.
+fn path(context: &[u8]) -> &[u8] {
+    &context[ADS_OFFSET..ADS_OFFSET + ads::BYTES]
+}
+
+/// Takes fields over into the context that QUERY_QP shows.
+fn adopt(qp: &mut Qp, from: &[u8], fields: &[Field]) {
+    for field in fields {
+        field.set(&mut qp.context, field.get(from));
+    }
+}
+
+impl SoftNic {
+    /// Runs `change` on a queue pair that is in `from`.
+    fn transition(
+        &mut self,
+        qpn: u32,
+        from: State,
+        change: impl FnOnce(&mut Self, &mut Qp) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut qp = self.take_qp(qpn).ok_or(Refusal::NoSuchQp)?;
+        let result = if qp.state == from { change(self, &mut qp) } else { Err(Refusal::QpState) };
+        self.put_qp(qp);
+        result
+    }
+
+    pub(super) fn rst2init(&mut self, qpn: u32, mailbox: &[u8]) -> Result<(), Refusal> {
+        self.transition(qpn, State::Rst, |_, qp| {
+            let new = context(mailbox);
+            if qpc::PM_STATE.get(new) != PM_STATE_MIGRATED {
+                return Err(Refusal::PathMigration);
+            }
+            adopt(qp, new, &[qpc::PM_STATE, qpc::RRE, qpc::RWE, qpc::RAE, qpc::ATOMIC_MODE]);
+            let path_fields = [ads::VHCA_PORT_NUM, ads::PKEY_INDEX].map(|field| field.within(ADS_OFFSET));
+            adopt(qp, new, &path_fields);
+            qp.responder.allows_read = qpc::RRE.get(new) == 1;
+            qp.responder.allows_write = qpc::RWE.get(new) == 1;
+            qp.responder.allows_atomic = qpc::RAE.get(new) == 1 && qpc::ATOMIC_MODE.get(new) != 0;
+            qp.state = State::Init;
+            Ok(())
+        })
+    }
+
+    pub(super) fn init2rtr(&mut self, qpn: u32, mailbox: &[u8]) -> Result<(), Refusal> {
+        self.transition(qpn, State::Init, |nic, qp| {
+            let new = context(mailbox);
+            let code = qpc::MTU.get(new);
+            if !(1..=5).contains(&code) || 128 << code > nic.config.mtu {
+                return Err(Refusal::PathMtu);
+            }
+            if qpc::LOG_MSG_MAX.get(new) > LOG_MAX_MESSAGE {
+                return Err(Refusal::MessageSize);
+            }
+            if qpc::LOG_RRA_MAX.get(new) > LOG_MAX_READS {
+                return Err(Refusal::ReadDepth);
+            }
+            let fields = [
+                qpc::MTU,
+                qpc::LOG_MSG_MAX,
+                qpc::REMOTE_QPN,
+                qpc::NEXT_RCV_PSN,
+                qpc::LOG_RRA_MAX,
+                qpc::MIN_RNR_NAK,
+            ];
+            adopt(qp, new, &fields);
+            let (port, pkey) = (ads::VHCA_PORT_NUM.within(ADS_OFFSET), ads::PKEY_INDEX.within(ADS_OFFSET));
+            let kept = (port.get(&qp.context), pkey.get(&qp.context));
+            qp.context[ADS_OFFSET..ADS_OFFSET + ads::BYTES].copy_from_slice(path(new));
+            port.set(&mut qp.context, kept.0);
+            pkey.set(&mut qp.context, kept.1);
+            qp.mtu = 128 << code;
+            qp.log_max_message = qpc::LOG_MSG_MAX.get(new);
+            qp.responder.expected = qpc::NEXT_RCV_PSN.get(new);
+            qp.responder.max_remembered = 1 << qpc::LOG_RRA_MAX.get(new);
+            qp.remote = nic.remote_of(new);
+            qp.state = State::Rtr;
+            Ok(())
+        })
+    }
+
+    /// The other end that a context names.
+    fn remote_of(&self, context: &[u8]) -> Remote {
+        let path = path(context);
+        let by_lid = self.config.link_layer == LinkLayer::InfiniBand && ads::GRH.get(path) == 0;
+        let address = if by_lid { ads::RLID.get(path) as u128 } else { u128::from_be_bytes(ads::rgid(path)) };
+        let mac = (ads::RMAC_47_32.get(path) as u64) << 32 | ads::RMAC_31_0.get(path) as u64;
+        Remote { qpn: qpc::REMOTE_QPN.get(context), address, mac, ..Remote::none() }
+    }
+
+    pub(super) fn rtr2rts(&mut self, qpn: u32, mailbox: &[u8]) -> Result<(), Refusal> {
+        self.transition(qpn, State::Rtr, |nic, qp| {
+            let new = context(mailbox);
+            if qpc::LOG_SRA_MAX.get(new) > LOG_MAX_READS {
+                return Err(Refusal::ReadDepth);
+            }
+            let ack_timeout = ads::ACK_TIMEOUT.within(ADS_OFFSET);
+            let fields = [
+                qpc::RETRY_COUNT,
+                qpc::RNR_RETRY,
+                qpc::NEXT_SEND_PSN,
+                qpc::LOG_SRA_MAX,
+                qpc::LOG_ACK_REQ_FREQ,
+                ack_timeout,
+            ];
+            adopt(qp, new, &fields);
+            let psn = qpc::NEXT_SEND_PSN.get(new);
+            let requester = &mut qp.requester;
+            (requester.next_psn, requester.send_psn, requester.oldest) = (psn, psn, psn);
+            requester.max_answers = 1 << qpc::LOG_SRA_MAX.get(new);
+            requester.retry_count = qpc::RETRY_COUNT.get(new);
+            requester.retries_left = requester.retry_count;
+            requester.timeout_ns = timeout_ns(ack_timeout.get(new));
+            qp.state = State::Rts;
+            // Doorbells that came before are good now.
+            nic.recheck.push(qp.qpn);
+            Ok(())
+        })
+    }
+
+    pub(super) fn to_error(&mut self, now: u64, qpn: u32) -> Result<(), Refusal> {
+        let mut qp = self.take_qp(qpn).ok_or(Refusal::NoSuchQp)?;
+        if qp.state == State::Rst {
+            self.put_qp(qp);
+            return Err(Refusal::QpState);
+        }
+        if qp.state != State::Err {
+            self.enter_error(&mut qp, now);
+        }
+        if self.config.quirks.rmsn_cleared_by_2err {
+            qp.responder.msn = 0;
+        }
+        self.put_qp(qp);
+        Ok(())
+    }
+
+    pub(super) fn to_reset(&mut self, qpn: u32) -> Result<(), Refusal> {
+        let mut qp = self.take_qp(qpn).ok_or(Refusal::NoSuchQp)?;
+        qp.reset();
+        self.port.forget(qpn);
+        qp.queued = false;
+        self.put_qp(qp);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ack_timeouts_are_those_of_ibta() {
+        assert_eq!(timeout_ns(0), 0);
+        assert_eq!(timeout_ns(8), 1_048_576);
+        assert_eq!(timeout_ns(20), 4_294_967_296);
+        assert_eq!(timeout_ns(31), 4096 << 31);
+    }
+}

@@ -1,0 +1,65 @@
+//! One NIC's identity, latencies and quirks.
+
+/// What the port speaks below the transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// RoCE v2: routed by GID, next hop by MAC.
+    Ethernet,
+    /// InfiniBand: routed by GID when a GRH is present, by LID otherwise.
+    InfiniBand,
+}
+
+/// Behaviour that real firmware may or may not have; start-up proofs must find it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quirks {
+    /// 2ERR clears `rmsn`, so it says nothing about what was executed.
+    pub rmsn_cleared_by_2err: bool,
+}
+
+/// Everything a NIC is made from.
+#[derive(Clone, Debug)]
+pub struct NicConfig {
+    /// Device name, like `mlx5_0`.
+    pub name: String,
+    /// The only entry of the GID table.
+    pub gid: [u8; 16],
+    /// MAC address (Ethernet).
+    pub mac: [u8; 6],
+    /// Local identifier (InfiniBand).
+    pub lid: u16,
+    /// Link layer of the port.
+    pub link_layer: LinkLayer,
+    /// Largest path MTU in bytes: 256 to 4096.
+    pub mtu: u32,
+    /// Latency of one firmware command; one runs at a time.
+    pub firmware_ns: u64,
+    /// Latency from a cause to its event queue entry.
+    pub event_ns: u64,
+    /// From a queue pair's error to the CQEs that flush it.
+    pub flush_ns: u64,
+    /// Egress rate of the port in Gb/s; unlimited if absent.
+    pub rail_gbps: Option<f64>,
+    /// Odd behaviour.
+    pub quirks: Quirks,
+}
+
+impl NicConfig {
+    /// RoCE v2 defaults. The GID is the IPv4-mapped `10.<rail>.<pe / 254>.<pe % 254 + 1>`.
+    pub fn new(name: impl Into<String>, pe: u32, rail: u32) -> Self {
+        let mut gid = [0; 16];
+        gid[10..].copy_from_slice(&[0xff, 0xff, 10, rail as u8, (pe / 254) as u8, (pe % 254 + 1) as u8]);
+        Self {
+            name: name.into(),
+            gid,
+            mac: [0x02, 0x53, 0x48, rail as u8, (pe >> 8) as u8, pe as u8],
+            lid: (pe * 16 + rail + 1) as u16,
+            link_layer: LinkLayer::Ethernet,
+            mtu: 4096,
+            firmware_ns: 100_000,
+            event_ns: 50_000,
+            flush_ns: 1_000,
+            rail_gbps: None,
+            quirks: Quirks::default(),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What all NICs of a fabric share while they run: routes, payload buffers, the oracle's taps.
+
+use crate::memory::Span;
+use crate::packet::{Payload, Pool};
+use std::collections::HashMap;
+
+/// What was placed on a watched word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WordWatch {
+    /// 8-byte placements.
+    pub writes: u64,
+    /// The last value placed, as a little-endian number.
+    pub last: u64,
+    /// Placements whose value was not above the one before.
+    pub not_increasing: u64,
+}
+
+/// Where an address leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) nic: u32,
+    /// The MAC that belongs to it; `None` on InfiniBand.
+    pub(crate) mac: Option<u64>,
+}
+
+/// Shared surroundings of one step.
+#[derive(Default)]
+pub(crate) struct Cx {
+    pub(crate) now: u64,
+    pub(crate) pool: Pool,
+    pub(crate) routes: HashMap<u128, Route>,
+    /// Changes with every change of `routes`.
+    pub(crate) epoch: u32,
+    pub(crate) watch: HashMap<u64, WordWatch>,
+    /// How far a rate limit may catch up, for callers that step coarsely. Zero in virtual time.
+    pub(crate) catch_up_ns: u64,
+}
+
+impl Cx {
+    /// Puts bytes into memory: the instant at which a write becomes visible.
+    #[inline]
+    pub(crate) fn land(&mut self, span: Span, bytes: &[u8]) {
+        span.store(bytes);
+        if bytes.len() == 8 && !self.watch.is_empty() {
+            self.tap(span.address(), bytes);
+        }
+    }
+
+    /// Lands a payload and takes its buffer back.
+    #[inline]
+    pub(crate) fn land_payload(&mut self, span: Span, payload: Payload) {
+        self.land(span, payload.bytes());
+        self.pool.give(payload);
+    }
+
+    #[cold]
+    fn tap(&mut self, address: u64, bytes: &[u8]) {
+        if let Some(watch) = self.watch.get_mut(&address) {
+            let value = bytes.iter().rev().fold(0, |value, byte| value << 8 | *byte as u64);
+            watch.not_increasing += (watch.writes > 0 && value <= watch.last) as u64;
+            watch.writes += 1;
+            watch.last = value;
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Real time: one thread that steps a fabric, and a lock that others get when they ask for it.
+
+use crate::fabric::Fabric;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// How far rate limits catch up after the thread was away.
+const CATCH_UP_NS: u64 = 1_000_000;
+/// How long an idle thread looks again before it parks.
+const SPIN_NS: u64 = 50_000;
+/// How long it parks at most: doorbells written by a device come without a kick.
+const PARK_NS: u64 = 250_000;
+/// How long it steps aside for others that want the fabric.
+const ASIDE: u32 = 1_000;
+
+/// Monotonic nanoseconds since it was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock that shows zero now.
+    #[allow(clippy::new_without_default)] // a default clock would hide that its origin matters
+    pub fn new() -> Self {
+        Self { origin: Instant::now() }
+    }
+
+    /// Nanoseconds since then.
+    pub fn now_ns(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+}
+
+struct Shared {
+    fabric: Mutex<Fabric>,
+    /// Callers that want the lock: the engine steps aside for them.
+    waiting: AtomicU32,
+    /// The engine is parked or about to park.
+    parked: AtomicBool,
+    /// Something to look at came in.
+    kicked: AtomicBool,
+    stop: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Fabric> {
+        // A panic under the lock is a failed assertion elsewhere; the fabric is still whole between steps.
+        self.fabric.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kick(&self) {
+        self.kicked.store(true, Ordering::SeqCst);
+        if self.parked.load(Ordering::SeqCst)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+}
+
+/// A fabric that an engine or a simulator steps and others use.
+#[derive(Clone)]
+pub struct SharedFabric(Arc<Shared>);
+
+impl SharedFabric {
+    /// Shares a fabric that the caller steps.
+    pub fn new(fabric: Fabric) -> Self {
+        Self(Arc::new(Shared {
+            fabric: Mutex::new(fabric),
+            waiting: AtomicU32::new(0),
+            parked: AtomicBool::new(false),
+            kicked: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        }))
+    }
+
+    /// Runs `f` on the fabric, and has the engine look at what changed.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Fabric) -> R) -> R {
+        self.0.waiting.fetch_add(1, Ordering::AcqRel);
+        let mut fabric = self.0.lock();
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+        let result = f(&mut fabric);
+        drop(fabric);
+        self.0.kick();
+        result
+    }
+}
+
+/// The thread that steps a fabric in real time. It stops when this is dropped.
+pub struct Engine {
+    shared: SharedFabric,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Starts the thread.
+    ///
+    /// # Panics
+    /// If the system cannot start a thread.
+    pub fn spawn(mut fabric: Fabric, clock: Clock) -> Self {
+        fabric.set_catch_up(CATCH_UP_NS);
+        let shared = SharedFabric::new(fabric);
+        let inner = shared.0.clone();
+        let run = move || run(&inner, clock);
+        let thread = thread::Builder::new().name("soft-nic".into()).spawn(run).expect("a thread");
+        // The first setter wins, and there is only this one.
+        let _ = shared.0.thread.set(thread.thread().clone());
+        Self { shared, thread: Some(thread) }
+    }
+
+    /// The fabric.
+    pub fn fabric(&self) -> SharedFabric {
+        self.shared.clone()
+    }
+
+    /// A doorbell was rung: look now.
+    #[inline]
+    pub fn kick(&self) {
+        self.shared.0.kick();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.0.stop.store(true, Ordering::SeqCst);
+        self.shared.0.kick();
+        if let Some(thread) = self.thread.take() {
+            // Its panic was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(shared: &Shared, clock: Clock) {
+    let mut idle_since = clock.now_ns();
+    while !shared.stop.load(Ordering::Acquire) {
+        step_aside(shared);
+        shared.kicked.store(false, Ordering::SeqCst);
+        let (busy, next_due) = {
+            let mut fabric = shared.lock();
+            let busy = fabric.round(clock.now_ns());
+            (busy, if busy { None } else { fabric.next_due() })
+        };
+        let now = clock.now_ns();
+        if busy {
+            idle_since = now;
+            continue;
+        }
+        let due_in = next_due.map_or(PARK_NS, |due| due.saturating_sub(now)).min(PARK_NS);
+        if now - idle_since < SPIN_NS || due_in < SPIN_NS {
+            thread::yield_now();
+            continue;
+        }
+        shared.parked.store(true, Ordering::SeqCst);
+        if !shared.kicked.load(Ordering::SeqCst) && !shared.stop.load(Ordering::SeqCst) {
+            thread::park_timeout(Duration::from_nanos(due_in));
+        }
+        shared.parked.store(false, Ordering::SeqCst);
+        if shared.kicked.load(Ordering::SeqCst) {
+            idle_since = clock.now_ns();
+        }
+    }
+}
+
+/// Lets others have the lock first: the standard mutex goes to whoever comes back soonest, which would be this
+/// thread every time.
+fn step_aside(shared: &Shared) {
+    for _ in 0..ASIDE {
+        if shared.waiting.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        thread::yield_now();
+    }
+}

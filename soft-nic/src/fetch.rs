@@ -1,0 +1,220 @@
+//! Reads WQEs out of send queues.
+
+use crate::packet::{AtomicOp, AtomicRequest};
+use crate::qp::{Data, Piece, Qp, Sge, Task, Work};
+use shunt_layout::mlx5::cqe::{Syndrome, vendor};
+use shunt_layout::mlx5::wqe::{Ctrl, DataSegment, Opcode, SEGMENT_BYTES, Segment, WQEBB_BYTES};
+use shunt_layout::mlx5::wqe::{remote_address, remote_key};
+
+const SEGMENTS_PER_BLOCK: u64 = (WQEBB_BYTES / SEGMENT_BYTES) as u64;
+const MALFORMED: (Syndrome, u8) = (Syndrome::LOCAL_QP_OPERATION, vendor::MALFORMED);
+const TOO_LONG: (Syndrome, u8) = (Syndrome::LOCAL_LENGTH, vendor::MALFORMED);
+
+/// A WQE in its ring.
+struct Wqe<'q> {
+    qp: &'q Qp,
+    /// Block it starts at, not wrapped.
+    at: u64,
+    ds: u64,
+}
+
+impl Wqe<'_> {
+    /// Segment `n`; the ring wraps between any two.
+    #[inline]
+    fn segment(&self, n: u64) -> Segment {
+        let slots = self.qp.depth() * SEGMENTS_PER_BLOCK;
+        let offset = ((self.at * SEGMENTS_PER_BLOCK + n) & (slots - 1)) * SEGMENT_BYTES as u64;
+        let (low, high) = (self.qp.ring.load64(offset), self.qp.ring.load64(offset + 8));
+        [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
+    }
+
+    /// Inline payload that starts in segment `n`, behind the four header bytes.
+    fn inline_bytes(&self, n: u64, into: &mut [u8]) {
+        let mut done = 0;
+        let mut segment = n;
+        while done < into.len() {
+            let words = self.segment(segment);
+            let mut raw = [0; SEGMENT_BYTES];
+            for (chunk, word) in raw.chunks_exact_mut(4).zip(words) {
+                chunk.copy_from_slice(&word.to_ne_bytes());
+            }
+            let from = if segment == n { 4 } else { 0 };
+            let some = (into.len() - done).min(SEGMENT_BYTES - from);
+            into[done..done + some].copy_from_slice(&raw[from..from + some]);
+            done += some;
+            segment += 1;
+        }
+    }
+
+    /// The gather or scatter list from segment `first` to the end, and its bytes.
+    fn data(&self, first: u64) -> Result<(Data, u64), (Syndrome, u8)> {
+        if first == self.ds {
+            return Ok((Data::None, 0));
+        }
+        if first + 1 == self.ds
+            && let DataSegment::Pointer { bytes, lkey, address } = DataSegment::read(self.segment(first))
+        {
+            // Zero would mean 2^31 to hardware; nobody writes it, and it is refused.
+            let one = Data::One(Sge { lkey, address, bytes });
+            return if bytes == 0 { Err(MALFORMED) } else { Ok((one, bytes as u64)) };
+        }
+        self.long_data(first)
+    }
+
+    fn long_data(&self, first: u64) -> Result<(Data, u64), (Syndrome, u8)> {
+        let (mut pieces, mut total, mut at) = (Vec::new(), 0, first);
+        while at < self.ds {
+            match DataSegment::read(self.segment(at)) {
+                DataSegment::Pointer { bytes: 0, .. } => return Err(MALFORMED),
+                DataSegment::Pointer { bytes, lkey, address } => {
+                    pieces.push(Piece::Pointer(Sge { lkey, address, bytes }));
+                    total += bytes as u64;
+                    at += 1;
+                }
+                DataSegment::Inline { bytes } => {
+                    let segments = (4 + bytes as u64).div_ceil(SEGMENT_BYTES as u64);
+                    if at + segments > self.ds {
+                        return Err(MALFORMED);
+                    }
+                    if at == first && at + segments == self.ds && bytes <= 32 {
+                        let mut small = [0; 32];
+                        self.inline_bytes(at, &mut small[..bytes as usize]);
+                        return Ok((Data::Small(small), bytes as u64));
+                    }
+                    let mut inline = vec![0; bytes as usize];
+                    self.inline_bytes(at, &mut inline);
+                    pieces.push(Piece::Inline(inline));
+                    total += bytes as u64;
+                    at += segments;
+                }
+            }
+        }
+        Ok((Data::Many(pieces.into()), total))
+    }
+
+    fn atomic(&self, opcode: Opcode, opmod: u8) -> Result<Task, (Syndrome, u8)> {
+        let masked = matches!(opcode, Opcode::AtomicMaskedCs | Opcode::AtomicMaskedFa);
+        let bytes = match (masked, opmod) {
+            (false, _) | (true, 0x09) => 8,
+            (true, 0x08) => 4,
+            _ => return Err(MALFORMED),
+        };
+        let operand_segments = if opcode == Opcode::AtomicMaskedCs && bytes == 8 { 2 } else { 1 };
+        if self.ds != 3 + operand_segments {
+            return Err(MALFORMED);
+        }
+        let words = self.segment(2).map(|word| u32::from_be(word) as u64);
+        let (first, second) = (words[0] << 32 | words[1], words[2] << 32 | words[3]);
+        let op = match (opcode, bytes) {
+            (Opcode::AtomicCs, _) => AtomicOp::CompareSwap {
+                swap: first,
+                compare: second,
+                compare_mask: u64::MAX,
+                swap_mask: u64::MAX,
+            },
+            (Opcode::AtomicFa, _) => AtomicOp::FetchAdd { add: first, boundary: 0 },
+            (Opcode::AtomicMaskedFa, 8) => AtomicOp::FetchAdd { add: first, boundary: second },
+            (Opcode::AtomicMaskedFa, _) => AtomicOp::FetchAdd { add: words[0], boundary: words[1] },
+            (_, 8) => {
+                let masks = self.segment(3).map(|word| u32::from_be(word) as u64);
+                let (swap_mask, compare_mask) = (masks[0] << 32 | masks[1], masks[2] << 32 | masks[3]);
+                AtomicOp::CompareSwap { swap: first, compare: second, compare_mask, swap_mask }
+            }
+            _ => AtomicOp::CompareSwap {
+                swap: words[0],
+                compare: words[1],
+                swap_mask: words[2],
+                compare_mask: words[3],
+            },
+        };
+        let DataSegment::Pointer { bytes: room, lkey, address } =
+            DataSegment::read(self.segment(self.ds - 1))
+        else {
+            return Err(MALFORMED);
+        };
+        if room < bytes {
+            return Err(TOO_LONG);
+        }
+        let target = self.segment(1);
+        let request = AtomicRequest { address: remote_address(target), rkey: remote_key(target), bytes, op };
+        Ok(Task::Atomic { request, result: Sge { lkey, address, bytes } })
+    }
+
+    /// What it asks for, and how many bytes that moves.
+    fn task(&self, opcode: u8, opmod: u8) -> Result<(Task, u64), (Syndrome, u8)> {
+        let opcode = Opcode::from_raw(opcode).ok_or(MALFORMED)?;
+        match opcode {
+            Opcode::Nop => Ok((Task::Nothing, 0)),
+            Opcode::RdmaWrite | Opcode::RdmaRead if self.ds >= 2 => {
+                let target = self.segment(1);
+                let (address, rkey) = (remote_address(target), remote_key(target));
+                let (data, bytes) = self.data(2)?;
+                if opcode == Opcode::RdmaWrite {
+                    return Ok((Task::Write { address, rkey, data }, bytes));
+                }
+                let inline = match &data {
+                    Data::Small(..) => true,
+                    Data::Many(pieces) => pieces.iter().any(|piece| matches!(piece, Piece::Inline(_))),
+                    _ => false,
+                };
+                if inline { Err(MALFORMED) } else { Ok((Task::Read { address, rkey, data }, bytes)) }
+            }
+            Opcode::AtomicCs | Opcode::AtomicFa | Opcode::AtomicMaskedCs | Opcode::AtomicMaskedFa => {
+                self.atomic(opcode, opmod).map(|task| (task, 8))
+            }
+            // SEND and its kin, and WRITE with immediate, need a receive queue at the other end.
+            _ => Err(MALFORMED),
+        }
+    }
+}
+
+/// A WQE's control segment, as it lies at block `at`, and the blocks it takes if it is to be skipped.
+pub(crate) fn ctrl_at(qp: &Qp, at: u64) -> (Ctrl, u64) {
+    let ctrl = Ctrl::read(Wqe { qp, at, ds: 1 }.segment(0));
+    let blocks = (ctrl.ds as u64).div_ceil(SEGMENTS_PER_BLOCK).max(1);
+    (ctrl, blocks.min(qp.requester.announced - at))
+}
+
+/// Reads the WQE at block `qp.requester.fetched`, which was announced. PSNs are not assigned.
+pub(crate) fn fetch(qp: &Qp) -> Work {
+    let at = qp.requester.fetched;
+    let (ctrl, blocks) = ctrl_at(qp, at);
+    let mut work = Work {
+        index: at as u16,
+        blocks: blocks as u8,
+        opcode: ctrl.opcode,
+        signalled: ctrl.signalled(),
+        event: ctrl.fm_ce_se & 0x0c == 0x0c,
+        first_psn: 0,
+        packets: 0,
+        bytes: 0,
+        answered: 0,
+        task: Task::Nothing,
+        error: None,
+    };
+    let wqe = Wqe { qp, at, ds: ctrl.ds as u64 };
+    let whole = ctrl.ds > 0 && (ctrl.ds as u64).div_ceil(SEGMENTS_PER_BLOCK) == blocks;
+    if !whole || ctrl.index != at as u16 || ctrl.qpn != qp.qpn {
+        work.error = Some(MALFORMED);
+        return work;
+    }
+    match wqe.task(ctrl.opcode, ctrl.opmod) {
+        Ok((_, bytes)) if bytes > 1 << qp.log_max_message => work.error = Some(TOO_LONG),
+        Ok((task, bytes)) => {
+            work.bytes = bytes as u32;
+            work.packets = match task {
+                Task::Nothing => 0,
+                Task::Atomic { .. } => 1,
+                _ => work.bytes.div_ceil(qp.mtu).max(1),
+            };
+            work.task = task;
+        }
+        Err(error) => work.error = Some(error),
+    }
+    work
+}
+
+/// True if the WQE waits for all earlier READs and atomics.
+pub(crate) fn is_fenced(ctrl: Ctrl) -> bool {
+    ctrl.fm_ce_se >> 5 >= 2
+}

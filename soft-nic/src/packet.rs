@@ -1,0 +1,263 @@
+//! A packet of a reliable connection, and the buffers its payload travels in.
+
+/// Largest payload of one packet.
+pub const MTU_MAX: usize = 4096;
+/// Payload bytes a packet carries without a buffer of its own.
+const SMALL: usize = 32;
+/// Bytes of Ethernet, IPv4, UDP, BTH, ICRC, FCS, preamble and gap around a packet.
+const OVERHEAD: u64 = 14 + 20 + 8 + 12 + 4 + 4 + 20;
+
+/// AETH syndromes.
+pub mod aeth {
+    /// ACK, no credit information.
+    pub const ACK: u8 = 0x1f;
+    /// NAK: PSN sequence error.
+    pub const NAK_SEQUENCE: u8 = 0x60;
+    /// NAK: invalid request.
+    pub const NAK_INVALID_REQUEST: u8 = 0x61;
+    /// NAK: remote access error.
+    pub const NAK_REMOTE_ACCESS: u8 = 0x62;
+    /// NAK: remote operational error.
+    pub const NAK_REMOTE_OPERATION: u8 = 0x63;
+}
+
+/// Where a packet stands in its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// First of several.
+    First,
+    /// Neither first nor last.
+    Middle,
+    /// Last of several.
+    Last,
+    /// The whole message.
+    Only,
+}
+
+impl Part {
+    /// The part that packet `index` of `count` is.
+    pub const fn of(index: u32, count: u32) -> Self {
+        match (index == 0, index + 1 == count) {
+            (true, true) => Self::Only,
+            (true, false) => Self::First,
+            (false, true) => Self::Last,
+            (false, false) => Self::Middle,
+        }
+    }
+
+    /// True if a message starts with it.
+    pub const fn starts(self) -> bool {
+        matches!(self, Self::First | Self::Only)
+    }
+
+    /// True if a message ends with it.
+    pub const fn ends(self) -> bool {
+        matches!(self, Self::Last | Self::Only)
+    }
+}
+
+/// RDMA extended transport header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reth {
+    /// Address at the responder.
+    pub address: u64,
+    /// Key at the responder.
+    pub rkey: u32,
+    /// Bytes of the whole message.
+    pub bytes: u32,
+}
+
+/// What an atomic does to its word. Operands are numbers, already out of big-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicOp {
+    /// If `(old ^ compare) & compare_mask == 0`, the bits of `swap_mask` become those of `swap`.
+    CompareSwap {
+        /// Expected value.
+        compare: u64,
+        /// New value.
+        swap: u64,
+        /// Bits compared.
+        compare_mask: u64,
+        /// Bits replaced.
+        swap_mask: u64,
+    },
+    /// Addition whose carry is cut above every set bit of `boundary`.
+    FetchAdd {
+        /// Addend.
+        add: u64,
+        /// Most significant bits of the fields.
+        boundary: u64,
+    },
+}
+
+/// An atomic request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicRequest {
+    /// Address at the responder.
+    pub address: u64,
+    /// Key at the responder.
+    pub rkey: u32,
+    /// Operand size: 4 or 8 bytes.
+    pub bytes: u32,
+    /// The operation.
+    pub op: AtomicOp,
+}
+
+/// Payload bytes.
+#[derive(Clone, Debug, Default)]
+pub enum Payload {
+    /// None.
+    #[default]
+    Empty,
+    /// Up to 32 bytes, in place.
+    Small([u8; SMALL], u8),
+    /// Up to an MTU, in a buffer of the pool.
+    Large(Box<[u8; MTU_MAX]>, u16),
+}
+
+impl Payload {
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Empty => &[],
+            Self::Small(bytes, len) => &bytes[..*len as usize],
+            Self::Large(bytes, len) => &bytes[..*len as usize],
+        }
+    }
+
+    /// The bytes, to fill.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Empty => &mut [],
+            Self::Small(bytes, len) => &mut bytes[..*len as usize],
+            Self::Large(bytes, len) => &mut bytes[..*len as usize],
+        }
+    }
+}
+
+/// Free payload buffers.
+#[derive(Default)]
+pub(crate) struct Pool {
+    free: Vec<Box<[u8; MTU_MAX]>>,
+}
+
+impl Pool {
+    /// A payload of `bytes`, at most [`MTU_MAX`]; what is in it is undefined (old payload or zero).
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: usize) -> Payload {
+        match bytes {
+            0 => Payload::Empty,
+            1..=SMALL => Payload::Small([0; SMALL], bytes as u8),
+            _ => {
+                let buffer = self.free.pop().unwrap_or_else(|| Box::new([0; MTU_MAX]));
+                Payload::Large(buffer, bytes as u16)
+            }
+        }
+    }
+
+    /// Takes a payload's buffer back.
+    #[inline]
+    pub(crate) fn give(&mut self, payload: Payload) {
+        if let Payload::Large(buffer, _) = payload
+            && self.free.len() < 4096
+        {
+            self.free.push(buffer);
+        }
+    }
+}
+
+/// What a packet says.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// RDMA WRITE. The header counts only in a part that starts a message.
+    Write {
+        /// Place in the message.
+        part: Part,
+        /// Target.
+        reth: Reth,
+        /// Data.
+        payload: Payload,
+    },
+    /// RDMA READ request.
+    ReadRequest(Reth),
+    /// Atomic request.
+    Atomic(AtomicRequest),
+    /// RDMA READ response.
+    ReadResponse {
+        /// Place in the message.
+        part: Part,
+        /// Messages executed.
+        msn: u32,
+        /// Data.
+        payload: Payload,
+    },
+    /// ACK or NAK.
+    Ack {
+        /// AETH syndrome.
+        syndrome: u8,
+        /// Messages executed.
+        msn: u32,
+    },
+    /// Answer to an atomic.
+    AtomicAck {
+        /// Messages executed.
+        msn: u32,
+        /// Value before the operation.
+        original: u64,
+    },
+}
+
+/// A packet on its way.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// NIC it leaves, by its number in the fabric.
+    pub from: u32,
+    /// NIC it goes to.
+    pub to: u32,
+    /// Source address, checked by the receiving queue pair.
+    pub source: u128,
+    /// Destination queue pair.
+    pub qpn: u32,
+    /// Packet sequence number.
+    pub psn: u32,
+    /// The sender wants an acknowledgement.
+    pub ack_request: bool,
+    /// Contents.
+    pub body: Body,
+}
+
+impl Packet {
+    /// Payload bytes.
+    pub fn payload_bytes(&self) -> u64 {
+        match &self.body {
+            Body::Write { payload, .. } | Body::ReadResponse { payload, .. } => payload.bytes().len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// Bytes it takes on the wire, gaps included.
+    pub fn wire_bytes(&self) -> u64 {
+        let header = match &self.body {
+            Body::Write { part, .. } => 16 * part.starts() as u64,
+            Body::ReadRequest(_) => 16,
+            Body::Atomic(_) => 28,
+            Body::ReadResponse { .. } | Body::Ack { .. } => 4,
+            Body::AtomicAck { .. } => 12,
+        };
+        OVERHEAD + header + self.payload_bytes()
+    }
+
+    /// True for what a responder sends: ACK, NAK, READ response, atomic answer.
+    pub fn is_response(&self) -> bool {
+        matches!(self.body, Body::ReadResponse { .. } | Body::Ack { .. } | Body::AtomicAck { .. })
+    }
+
+    /// Gives its buffer back.
+    pub(crate) fn recycle(self, pool: &mut Pool) {
+        if let Body::Write { payload, .. } | Body::ReadResponse { payload, .. } = self.body {
+            pool.give(payload);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! When an executed write becomes visible.
+//!
+//! A NIC's writes are posted: acknowledged before they are in memory, in order among themselves, in no order with
+//! those of another NIC. READs and atomics wait for the writes posted before them. Without the fault
+//! `placement-delay` the queue is empty and costs one comparison.
+
+use crate::complete::Completion;
+use crate::cx::Cx;
+use crate::fault::FaultKind;
+use crate::memory::Span;
+use crate::nic::SoftNic;
+use crate::packet::{AtomicRequest, Part, Payload};
+use crate::responder::execute_atomic;
+use std::collections::VecDeque;
+
+/// How late sabotage places what it holds back.
+const SABOTAGE_NS: u64 = 1_000_000;
+/// Writes up to this size count as signals.
+const SIGNAL_BYTES: usize = 8;
+
+/// A request that waits for the writes before it.
+#[derive(Debug)]
+pub(crate) enum Deferred {
+    Read { qpn: u32, ticket: u64 },
+    Atomic { qpn: u32, ticket: u64, span: Span, request: AtomicRequest },
+}
+
+/// An entry of the posted queue.
+enum Posted {
+    Write(Span, Payload),
+    Cqe(Completion),
+    Deferred(Deferred),
+}
+
+/// Everything executed and not yet visible.
+#[derive(Default)]
+pub(crate) struct Placement {
+    queue: VecDeque<(u64, Posted)>,
+    /// Held back by sabotage: in no order with the rest.
+    stray: Vec<(u64, Span, Payload)>,
+}
+
+impl Placement {
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        let queued = self.queue.front().map(|(due, _)| *due);
+        queued.into_iter().chain(self.stray.iter().map(|(due, ..)| *due)).min()
+    }
+
+    /// Drops writes and atomics into memory that goes away.
+    pub(crate) fn forget(&mut self, memory: Span) {
+        let inside = |span: &Span| {
+            span.address() >= memory.address() && span.address() < memory.address() + memory.bytes()
+        };
+        self.queue.retain(|(_, posted)| match posted {
+            Posted::Write(span, _) | Posted::Deferred(Deferred::Atomic { span, .. }) => !inside(span),
+            _ => true,
+        });
+        self.stray.retain(|(_, span, _)| !inside(span));
+    }
+}
+
+impl SoftNic {
+    /// How long writes stay posted, if the fault is at work; counts the hit.
+    #[inline]
+    fn placement_delay(&mut self) -> u64 {
+        if !self.faults.any() {
+            return 0;
+        }
+        let delay = |kind: &FaultKind| match kind {
+            FaultKind::PlacementDelay { by_ns, .. } => Some(*by_ns),
+            _ => None,
+        };
+        self.faults.strike(delay).unwrap_or(0)
+    }
+
+    fn post(&mut self, posted: Posted, delay: u64, cx: &Cx) {
+        self.placement.queue.push_back((cx.now + delay, posted));
+    }
+
+    /// Posts a write. A key with relaxed ordering lets small writes overtake those that wait.
+    #[inline]
+    pub(crate) fn place(&mut self, span: Span, payload: Payload, relaxed: bool, cx: &mut Cx) {
+        let delay = self.placement_delay();
+        let overtakes = relaxed && payload.bytes().len() <= SIGNAL_BYTES;
+        if delay == 0 && self.placement.queue.is_empty() || overtakes {
+            cx.land_payload(span, payload);
+        } else {
+            self.post(Posted::Write(span, payload), delay, cx);
+        }
+    }
+
+    /// Posts a completion behind the writes before it.
+    pub(crate) fn place_cqe(&mut self, completion: Completion, cx: &mut Cx) {
+        let delay = self.placement_delay();
+        if delay == 0 && self.placement.queue.is_empty() {
+            self.write_cqe(completion, cx);
+        } else {
+            self.post(Posted::Cqe(completion), delay, cx);
+        }
+    }
+
+    /// True if a READ or atomic may proceed at once; else it waits for the writes before it.
+    pub(crate) fn defer(&mut self, deferred: Deferred, cx: &Cx) -> bool {
+        if self.placement.queue.is_empty() {
+            return true;
+        }
+        self.post(Posted::Deferred(deferred), 0, cx);
+        false
+    }
+
+    /// Lets what is due become visible. True if anything did.
+    pub(crate) fn run_placement(&mut self, cx: &mut Cx) -> bool {
+        let mut any = false;
+        while self.placement.queue.front().is_some_and(|(due, _)| *due <= cx.now) {
+            let Some((_, posted)) = self.placement.queue.pop_front() else { break };
+            any = true;
+            match posted {
+                Posted::Write(span, payload) => cx.land_payload(span, payload),
+                Posted::Cqe(completion) => self.write_cqe(completion, cx),
+                Posted::Deferred(Deferred::Read { qpn, ticket }) => self.deferred_done(qpn, ticket, None, cx),
+                Posted::Deferred(Deferred::Atomic { qpn, ticket, span, request }) => {
+                    let original = execute_atomic(span, request, cx);
+                    self.deferred_done(qpn, ticket, Some(original), cx);
+                }
+            }
+        }
+        let mut at = 0;
+        while at < self.placement.stray.len() {
+            if self.placement.stray[at].0 <= cx.now {
+                let (_, span, payload) = self.placement.stray.remove(at);
+                cx.land_payload(span, payload);
+                any = true;
+            } else {
+                at += 1;
+            }
+        }
+        any
+    }
+
+    /// Posts an inbound write as the sabotage at work wants it.
+    pub(crate) fn place_sabotaged(
+        &mut self,
+        qpn: u32,
+        part: Part,
+        span: Span,
+        mut payload: Payload,
+        relaxed: bool,
+        cx: &mut Cx,
+    ) {
+        let due = cx.now + SABOTAGE_NS;
+        let small = payload.bytes().len() <= SIGNAL_BYTES;
+        if part.starts() && !small && self.faults.held_back.is_none() {
+            let swap = self.faults.find(|kind| matches!(kind, FaultKind::SwapSignal).then_some(()));
+            self.faults.held_back = swap.map(|(id, ())| (qpn, id));
+        }
+        if let Some((held, id)) = self.faults.held_back
+            && held == qpn
+            && !(part.starts() && small)
+        {
+            self.faults.hit(id);
+            if part.ends() {
+                self.faults.held_back = None;
+                self.faults.end(id);
+            }
+            return self.placement.stray.push((due, span, payload));
+        }
+        if !small && self.faults.strikes(|kind| matches!(kind, FaultKind::Corrupt)) {
+            let middle = payload.bytes().len() / 2;
+            payload.bytes_mut()[middle] ^= 0x40;
+        }
+        if small && self.faults.strikes(|kind| matches!(kind, FaultKind::DoubleSignal)) {
+            self.placement.stray.push((due, span, payload.clone()));
+        }
+        self.place(span, payload, relaxed, cx);
+    }
+}

@@ -1,0 +1,285 @@
+//! A queue pair's state, both halves.
+
+use crate::memory::Span;
+use crate::packet::AtomicRequest;
+use crate::timer::Timer;
+use shunt_layout::mlx5::cqe::Syndrome;
+use shunt_layout::mlx5::prm::qp::State;
+use std::collections::VecDeque;
+
+/// Unacknowledged packets a requester may have outstanding.
+pub(crate) const WINDOW: i32 = 1024;
+/// A request packet in this many asks for an acknowledgement, besides the last of each message.
+pub(crate) const ACK_EVERY: u32 = 64;
+/// No route known.
+pub(crate) const NO_ROUTE: u32 = u32::MAX;
+
+/// A pointer segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sge {
+    pub(crate) lkey: u32,
+    pub(crate) address: u64,
+    pub(crate) bytes: u32,
+}
+
+/// One entry of a gather list.
+#[derive(Clone, Debug)]
+pub(crate) enum Piece {
+    Pointer(Sge),
+    Inline(Vec<u8>),
+}
+
+impl Piece {
+    pub(crate) fn bytes(&self) -> u32 {
+        match self {
+            Self::Pointer(sge) => sge.bytes,
+            Self::Inline(bytes) => bytes.len() as u32,
+        }
+    }
+}
+
+/// Local data of a WQE. The common shapes need no allocation.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    None,
+    /// Inline, up to 32 bytes; the WQE holds how many.
+    Small([u8; 32]),
+    One(Sge),
+    Many(Box<[Piece]>),
+}
+
+/// What a WQE asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Task {
+    Nothing,
+    Write { address: u64, rkey: u32, data: Data },
+    Read { address: u64, rkey: u32, data: Data },
+    Atomic { request: AtomicRequest, result: Sge },
+}
+
+/// A fetched WQE that is not complete.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    /// Index of its first block.
+    pub(crate) index: u16,
+    pub(crate) blocks: u8,
+    pub(crate) opcode: u8,
+    pub(crate) signalled: bool,
+    pub(crate) event: bool,
+    pub(crate) first_psn: u32,
+    /// PSNs it takes; a READ's are those of its responses.
+    pub(crate) packets: u32,
+    pub(crate) bytes: u32,
+    /// READ: response packets that arrived. Atomic: 1 once answered.
+    pub(crate) answered: u32,
+    pub(crate) task: Task,
+    /// It cannot be sent: the error to complete with once all before it are done.
+    pub(crate) error: Option<(Syndrome, u8)>,
+}
+
+impl Work {
+    /// True if it completes by an answer of its own rather than by any later acknowledgement.
+    pub(crate) fn wants_answer(&self) -> bool {
+        matches!(self.task, Task::Read { .. } | Task::Atomic { .. })
+    }
+}
+
+/// A WRITE that has begun to arrive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming {
+    pub(crate) rkey: u32,
+    pub(crate) address: u64,
+    /// Bytes still to come.
+    pub(crate) left: u64,
+}
+
+/// Something a responder owes, in PSN order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owed {
+    Ack { psn: u32, msn: u32, syndrome: u8 },
+    Read { psn: u32, msn: u32, rkey: u32, address: u64, bytes: u32, sent: u32, ticket: u64, ready: bool },
+    Atomic { psn: u32, msn: u32, ticket: u64, original: Option<u64> },
+}
+
+/// A READ or atomic remembered for duplicates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Remembered {
+    Read { psn: u32, packets: u32, rkey: u32, address: u64, bytes: u32 },
+    Atomic { psn: u32, ticket: u64, original: Option<u64> },
+}
+
+/// Requester half.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    /// Blocks announced, fetched and completed; they never wrap.
+    pub(crate) announced: u64,
+    pub(crate) fetched: u64,
+    pub(crate) completed: u64,
+    pub(crate) work: VecDeque<Work>,
+    /// Entry of `work` that is sent next.
+    pub(crate) cursor: usize,
+    /// PSN sent next; one in the past after a rewind.
+    pub(crate) send_psn: u32,
+    /// PSN of the next WQE fetched.
+    pub(crate) next_psn: u32,
+    /// Oldest PSN not acknowledged.
+    pub(crate) oldest: u32,
+    /// READs and atomics in `work`.
+    pub(crate) answers_due: u32,
+    pub(crate) max_answers: u32,
+    pub(crate) retry_count: u32,
+    pub(crate) retries_left: u32,
+    /// 0: never.
+    pub(crate) timeout_ns: u64,
+    pub(crate) timer: Timer,
+    /// It rewound for a lost response; further signs of the same loss are ignored until progress.
+    pub(crate) rewound: bool,
+    /// ERR and not all posted work flushed.
+    pub(crate) flush_due: bool,
+}
+
+/// Responder half.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    /// PSN expected next.
+    pub(crate) expected: u32,
+    /// Messages executed.
+    pub(crate) msn: u32,
+    pub(crate) incoming: Option<Incoming>,
+    /// A sequence NAK was sent for `expected`.
+    pub(crate) nak_sent: bool,
+    /// A fatal NAK is owed: nothing more is accepted, and ERR follows once it is sent.
+    pub(crate) refusing: bool,
+    pub(crate) owed: VecDeque<Owed>,
+    pub(crate) remembered: VecDeque<Remembered>,
+    pub(crate) max_remembered: usize,
+    pub(crate) next_ticket: u64,
+    pub(crate) allows_read: bool,
+    pub(crate) allows_write: bool,
+    pub(crate) allows_atomic: bool,
+}
+
+/// The other end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remote {
+    pub(crate) qpn: u32,
+    /// GID, or LID on InfiniBand without a GRH.
+    pub(crate) address: u128,
+    pub(crate) mac: u64,
+    /// NIC it leads to, valid for `epoch`.
+    pub(crate) route: u32,
+    pub(crate) epoch: u32,
+}
+
+/// A queue pair.
+pub(crate) struct Qp {
+    pub(crate) qpn: u32,
+    pub(crate) state: State,
+    pub(crate) pd: u32,
+    /// Number of its send CQ.
+    pub(crate) cqn: u32,
+    pub(crate) user_index: u32,
+    pub(crate) uar: u32,
+    pub(crate) ring: Span,
+    pub(crate) log_depth: u32,
+    pub(crate) record: Span,
+    pub(crate) umems: [u32; 2],
+    pub(crate) mtu: u32,
+    pub(crate) log_max_message: u32,
+    pub(crate) remote: Remote,
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
+    /// It stands in a transmit queue.
+    pub(crate) queued: bool,
+    /// The context as software wrote it.
+    pub(crate) context: [u8; 232],
+}
+
+impl Requester {
+    pub(crate) fn new() -> Self {
+        Self {
+            announced: 0,
+            fetched: 0,
+            completed: 0,
+            work: VecDeque::new(),
+            cursor: 0,
+            send_psn: 0,
+            next_psn: 0,
+            oldest: 0,
+            answers_due: 0,
+            max_answers: 1,
+            retry_count: 0,
+            retries_left: 0,
+            timeout_ns: 0,
+            timer: Timer::new(),
+            rewound: false,
+            flush_due: false,
+        }
+    }
+
+    /// True if packets are unacknowledged.
+    pub(crate) fn outstanding(&self) -> bool {
+        self.send_psn != self.oldest
+    }
+}
+
+impl Responder {
+    pub(crate) fn new() -> Self {
+        Self {
+            expected: 0,
+            msn: 0,
+            incoming: None,
+            nak_sent: false,
+            refusing: false,
+            owed: VecDeque::new(),
+            remembered: VecDeque::new(),
+            max_remembered: 1,
+            next_ticket: 0,
+            allows_read: false,
+            allows_write: false,
+            allows_atomic: false,
+        }
+    }
+
+    /// Forgets what it owes: the queue pair left the states in which a responder answers.
+    pub(crate) fn silence(&mut self) {
+        self.owed.clear();
+        self.remembered.clear();
+        self.incoming = None;
+    }
+}
+
+impl Qp {
+    /// Blocks of the send queue.
+    pub(crate) fn depth(&self) -> u64 {
+        1 << self.log_depth
+    }
+
+    /// Back to RST: everything software did not put into the context is forgotten.
+    pub(crate) fn reset(&mut self) {
+        self.state = State::Rst;
+        // The heap may still hold the old timer's entry; keeping the timer keeps their bookkeeping true.
+        let mut timer = self.requester.timer;
+        timer.at = crate::timer::NEVER;
+        self.requester = Requester { timer, ..Requester::new() };
+        self.responder = Responder { next_ticket: self.responder.next_ticket, ..Responder::new() };
+        self.remote = Remote::none();
+    }
+
+    /// Takes a doorbell's index: never backwards, never beyond the ring. False if it makes no sense.
+    pub(crate) fn announce(&mut self, next_index: u16) -> bool {
+        let requester = &mut self.requester;
+        let ahead = next_index.wrapping_sub(requester.completed as u16) as u64;
+        if ahead > 1 << self.log_depth {
+            return false;
+        }
+        requester.announced = requester.announced.max(requester.completed + ahead);
+        true
+    }
+}
+
+impl Remote {
+    pub(crate) const fn none() -> Self {
+        Self { qpn: 0, address: 0, mac: 0, route: NO_ROUTE, epoch: 0 }
+    }
+}

@@ -1,0 +1,398 @@
+//! The responder half of a reliable connection: check, execute, count, answer.
+//!
+//! The checks come in the order of IBTA: state, sequence, opcode, permission, length, key. A request is executed
+//! and counted at once; when its effect becomes visible is the business of [`placement`](crate::placement).
+
+use crate::atomic;
+use crate::cx::Cx;
+use crate::event;
+use crate::fault::FaultKind;
+use crate::memory::{Access, Span, Use};
+use crate::nic::SoftNic;
+use crate::packet::{AtomicRequest, Body, Packet, Part, Payload, Reth, aeth};
+use crate::placement::Deferred;
+use crate::psn;
+use crate::qp::{Incoming, Owed, Qp, Remembered};
+use shunt_layout::mlx5::eqe::event as events;
+use shunt_layout::mlx5::prm::qp::State;
+
+impl SoftNic {
+    /// A packet reached the NIC.
+    pub(crate) fn receive(&mut self, packet: Packet, cx: &mut Cx) {
+        self.counters.packets_rx += 1;
+        self.counters.bytes_rx += packet.payload_bytes();
+        let Some(mut qp) = self.take_qp(packet.qpn) else {
+            return self.drop_packet(packet, cx);
+        };
+        let awake = match qp.state {
+            State::Rts => true,
+            State::Rtr => !packet.is_response(),
+            _ => false,
+        };
+        if awake && packet.source == qp.remote.address && !(qp.responder.refusing && !packet.is_response()) {
+            self.dispatch(&mut qp, packet, cx);
+        } else {
+            self.drop_packet(packet, cx);
+        }
+        self.put_qp(qp);
+    }
+
+    pub(crate) fn drop_packet(&mut self, packet: Packet, cx: &mut Cx) {
+        self.counters.dropped += 1;
+        packet.recycle(&mut cx.pool);
+    }
+
+    fn dispatch(&mut self, qp: &mut Qp, packet: Packet, cx: &mut Cx) {
+        let at = packet.psn & psn::MASK;
+        match packet.body {
+            Body::Ack { syndrome, .. } => self.acknowledged(qp, at, syndrome, cx),
+            Body::ReadResponse { part, payload, .. } => self.read_answered(qp, at, part, payload, cx),
+            Body::AtomicAck { original, .. } => self.atomic_answered(qp, at, original, cx),
+            body => {
+                self.requested(qp, at, packet.ack_request, body, cx);
+                if !qp.responder.owed.is_empty() {
+                    self.want_turn(qp, cx);
+                }
+            }
+        }
+    }
+
+    /// A request: in sequence, ahead of it, or a duplicate.
+    fn requested(&mut self, qp: &mut Qp, at: u32, ack_request: bool, body: Body, cx: &mut Cx) {
+        match psn::distance(at, qp.responder.expected) {
+            0 => {}
+            1.. => {
+                recycle(body, cx);
+                if !qp.responder.nak_sent {
+                    qp.responder.nak_sent = true;
+                    self.owe_ack(qp, qp.responder.expected, aeth::NAK_SEQUENCE);
+                }
+                return;
+            }
+            _ => return self.duplicate(qp, at, body, cx),
+        }
+        qp.responder.nak_sent = false;
+        let refusal = match body {
+            Body::Write { part, reth, payload } => self.write(qp, at, ack_request, part, reth, payload, cx),
+            Body::ReadRequest(reth) => self.read(qp, at, reth, cx),
+            Body::Atomic(request) => self.atomic(qp, at, request, cx),
+            _ => unreachable!("answers were dispatched before"),
+        };
+        if let Err(syndrome) = refusal {
+            qp.responder.refusing = true;
+            self.owe_ack(qp, at, syndrome);
+            let kind = match syndrome {
+                aeth::NAK_REMOTE_ACCESS => events::WQ_ACCESS,
+                _ => events::WQ_INVALID_REQUEST,
+            };
+            self.raise(cx.now, event::object(kind, qp.qpn));
+        }
+    }
+
+    /// Owes an acknowledgement, or moves the one owed last if nothing stands between.
+    fn owe_ack(&mut self, qp: &mut Qp, at: u32, syndrome: u8) {
+        let responder = &mut qp.responder;
+        let new = Owed::Ack { psn: at, msn: responder.msn, syndrome };
+        match responder.owed.back_mut() {
+            Some(last @ Owed::Ack { syndrome: aeth::ACK, .. }) if syndrome == aeth::ACK => *last = new,
+            _ => responder.owed.push_back(new),
+        }
+    }
+
+    /// Translates a remote access, or says with what it is refused. A length of zero needs no key.
+    fn remote(
+        &mut self,
+        qp: &Qp,
+        rkey: u32,
+        address: u64,
+        bytes: u64,
+        access: Access,
+    ) -> Result<Option<(Span, bool)>, u8> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let revoked = |kind: &FaultKind| matches!(kind, FaultKind::RkeyRevoked { .. });
+        if self.faults.any() && self.faults.strikes(revoked) {
+            return Err(aeth::NAK_REMOTE_ACCESS);
+        }
+        let want = Use { key: rkey, pd: qp.pd, qpn: qp.qpn, address, bytes, access };
+        self.memory.check(want).map(Some).ok_or(aeth::NAK_REMOTE_ACCESS)
+    }
+
+    #[allow(clippy::too_many_arguments)] // the fields of one packet
+    fn write(
+        &mut self,
+        qp: &mut Qp,
+        at: u32,
+        ack_request: bool,
+        part: Part,
+        reth: Reth,
+        payload: Payload,
+        cx: &mut Cx,
+    ) -> Result<(), u8> {
+        let bytes = payload.bytes().len() as u64;
+        let begun = qp.responder.incoming;
+        let incoming = match (part.starts(), begun) {
+            (true, None) => {
+                if !qp.responder.allows_write {
+                    return Err(aeth::NAK_INVALID_REQUEST);
+                }
+                self.remote(qp, reth.rkey, reth.address, reth.bytes as u64, Access::RemoteWrite)?;
+                Incoming { rkey: reth.rkey, address: reth.address, left: reth.bytes as u64 }
+            }
+            (false, Some(incoming)) => incoming,
+            _ => return Err(aeth::NAK_INVALID_REQUEST),
+        };
+        let fits = if part.ends() {
+            bytes == incoming.left && bytes <= qp.mtu as u64
+        } else {
+            bytes == qp.mtu as u64 && bytes < incoming.left
+        };
+        if !fits {
+            return Err(aeth::NAK_INVALID_REQUEST);
+        }
+        // Again for each packet: the key may be gone by now.
+        let target = self.remote(qp, incoming.rkey, incoming.address, bytes, Access::RemoteWrite)?;
+        qp.responder.expected = psn::add(at, 1);
+        qp.responder.incoming = (!part.ends()).then_some(Incoming {
+            address: incoming.address.wrapping_add(bytes),
+            left: incoming.left - bytes,
+            ..incoming
+        });
+        if part.ends() {
+            qp.responder.msn = psn::add(qp.responder.msn, 1);
+            self.counters.messages += 1;
+        }
+        if let Some((span, relaxed)) = target {
+            if self.faults.any() {
+                self.place_sabotaged(qp.qpn, part, span, payload, relaxed, cx);
+            } else {
+                self.place(span, payload, relaxed, cx);
+            }
+        }
+        if ack_request {
+            self.owe_ack(qp, at, aeth::ACK);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, qp: &mut Qp, at: u32, reth: Reth, cx: &mut Cx) -> Result<(), u8> {
+        let packets = reth.bytes.div_ceil(qp.mtu).max(1);
+        if !qp.responder.allows_read || qp.responder.incoming.is_some() || self.too_many_owed(qp) {
+            return Err(aeth::NAK_INVALID_REQUEST);
+        }
+        self.remote(qp, reth.rkey, reth.address, reth.bytes as u64, Access::RemoteRead)?;
+        let (rkey, address, bytes) = (reth.rkey, reth.address, reth.bytes);
+        qp.responder.expected = psn::add(at, packets);
+        qp.responder.msn = psn::add(qp.responder.msn, 1);
+        self.counters.messages += 1;
+        remember(qp, Remembered::Read { psn: at, packets, rkey, address, bytes });
+        self.owe_read(qp, at, reth, cx);
+        Ok(())
+    }
+
+    fn too_many_owed(&self, qp: &Qp) -> bool {
+        let owed = qp.responder.owed.iter().filter(|owed| !matches!(owed, Owed::Ack { .. })).count();
+        owed >= qp.responder.max_remembered
+    }
+
+    /// Owes READ responses. The data is read once everything posted before has landed.
+    fn owe_read(&mut self, qp: &mut Qp, at: u32, reth: Reth, cx: &mut Cx) {
+        let ticket = qp.responder.next_ticket;
+        qp.responder.next_ticket += 1;
+        let ready = self.defer(Deferred::Read { qpn: qp.qpn, ticket }, cx);
+        qp.responder.owed.push_back(Owed::Read {
+            psn: at,
+            msn: qp.responder.msn,
+            rkey: reth.rkey,
+            address: reth.address,
+            bytes: reth.bytes,
+            sent: 0,
+            ticket,
+            ready,
+        });
+    }
+
+    fn atomic(&mut self, qp: &mut Qp, at: u32, request: AtomicRequest, cx: &mut Cx) -> Result<(), u8> {
+        let bytes = request.bytes;
+        let sound = matches!(bytes, 4 | 8) && request.address.is_multiple_of(bytes as u64);
+        if !qp.responder.allows_atomic || !sound || qp.responder.incoming.is_some() || self.too_many_owed(qp)
+        {
+            return Err(aeth::NAK_INVALID_REQUEST);
+        }
+        let target = self.remote(qp, request.rkey, request.address, bytes as u64, Access::RemoteAtomic)?;
+        let Some((span, _)) = target else { return Err(aeth::NAK_INVALID_REQUEST) };
+        if !span.address().is_multiple_of(bytes as u64) {
+            return Err(aeth::NAK_INVALID_REQUEST); // Registered at an odd offset.
+        }
+        let ticket = qp.responder.next_ticket;
+        qp.responder.next_ticket += 1;
+        qp.responder.expected = psn::add(at, 1);
+        qp.responder.msn = psn::add(qp.responder.msn, 1);
+        self.counters.messages += 1;
+        let now = self.defer(Deferred::Atomic { qpn: qp.qpn, ticket, span, request }, cx);
+        let original = now.then(|| execute_atomic(span, request, cx));
+        qp.responder.owed.push_back(Owed::Atomic { psn: at, msn: qp.responder.msn, ticket, original });
+        remember(qp, Remembered::Atomic { psn: at, ticket, original });
+        Ok(())
+    }
+
+    /// A posted READ or atomic came to the head of the placement queue.
+    pub(crate) fn deferred_done(&mut self, qpn: u32, done: u64, original: Option<u64>, cx: &mut Cx) {
+        let Some(mut qp) = self.take_qp(qpn) else { return };
+        for owed in &mut qp.responder.owed {
+            match owed {
+                Owed::Read { ticket, ready, .. } if *ticket == done => *ready = true,
+                Owed::Atomic { ticket, original: answer, .. } if *ticket == done => *answer = original,
+                _ => {}
+            }
+        }
+        for remembered in &mut qp.responder.remembered {
+            match remembered {
+                Remembered::Atomic { ticket, original: answer, .. } if *ticket == done => *answer = original,
+                _ => {}
+            }
+        }
+        if !qp.responder.owed.is_empty() {
+            self.want_turn(&mut qp, cx);
+        }
+        self.put_qp(qp);
+    }
+
+    /// A request that was executed before: never executed again, except that a READ is read again.
+    fn duplicate(&mut self, qp: &mut Qp, at: u32, body: Body, cx: &mut Cx) {
+        self.counters.duplicates += 1;
+        match body {
+            Body::ReadRequest(again) => {
+                let known = qp.responder.remembered.iter().any(|remembered| match *remembered {
+                    Remembered::Read { psn: first, packets, rkey, address, bytes } => {
+                        let index = psn::distance(at, first);
+                        let skip = index as i64 * qp.mtu as i64;
+                        index >= 0
+                            && (index as u32) < packets
+                            && again.rkey == rkey
+                            && again.address == address.wrapping_add(skip as u64)
+                            && again.bytes as i64 == bytes as i64 - skip
+                    }
+                    _ => false,
+                });
+                let allowed = |nic: &mut Self| {
+                    nic.remote(qp, again.rkey, again.address, again.bytes as u64, Access::RemoteRead).is_ok()
+                };
+                if known && allowed(self) && !self.is_owed(qp, at) {
+                    self.owe_read(qp, at, again, cx);
+                }
+            }
+            Body::Atomic(_) => {
+                let found = qp.responder.remembered.iter().find_map(|remembered| match *remembered {
+                    Remembered::Atomic { psn: first, ticket, original } if first == at => {
+                        Some((ticket, original))
+                    }
+                    _ => None,
+                });
+                if let Some((ticket, original)) = found
+                    && !self.is_owed(qp, at)
+                {
+                    qp.responder.owed.push_back(Owed::Atomic {
+                        psn: at,
+                        msn: qp.responder.msn,
+                        ticket,
+                        original,
+                    });
+                }
+            }
+            body => {
+                recycle(body, cx);
+                self.owe_ack(qp, psn::sub(qp.responder.expected, 1), aeth::ACK);
+            }
+        }
+    }
+
+    /// True if the answer to this request is on its way already: a duplicate then adds nothing.
+    fn is_owed(&self, qp: &Qp, at: u32) -> bool {
+        qp.responder.owed.iter().any(|owed| match *owed {
+            Owed::Ack { .. } => false,
+            Owed::Read { psn: first, sent, .. } => first == at && sent == 0,
+            Owed::Atomic { psn: first, .. } => first == at,
+        })
+    }
+
+    /// Sends one owed packet; false if there is none or it must wait.
+    pub(crate) fn send_answer(&mut self, qp: &mut Qp, cx: &mut Cx) -> bool {
+        match qp.responder.owed.front().copied() {
+            None => false,
+            Some(Owed::Ack { psn: at, msn, syndrome }) => {
+                qp.responder.owed.pop_front();
+                self.counters.naks += (syndrome >= aeth::NAK_SEQUENCE) as u64;
+                self.emit(qp, at, false, Body::Ack { syndrome, msn });
+                if syndrome > aeth::NAK_SEQUENCE {
+                    self.enter_error(qp, cx.now);
+                }
+                true
+            }
+            Some(Owed::Atomic { original: None, .. } | Owed::Read { ready: false, .. }) => false,
+            Some(Owed::Atomic { psn: at, msn, original: Some(original), .. }) => {
+                qp.responder.owed.pop_front();
+                self.emit(qp, at, false, Body::AtomicAck { msn, original });
+                true
+            }
+            Some(read @ Owed::Read { .. }) => self.send_read_response(qp, read, cx),
+        }
+    }
+
+    fn send_read_response(&mut self, qp: &mut Qp, read: Owed, cx: &mut Cx) -> bool {
+        let Owed::Read { psn: first, msn, rkey, address, bytes, sent, .. } = read else { return false };
+        let packets = bytes.div_ceil(qp.mtu).max(1);
+        let offset = sent * qp.mtu;
+        let some = (bytes - offset).min(qp.mtu);
+        let at = address.wrapping_add(offset as u64);
+        let Ok(source) = self.remote(qp, rkey, at, some as u64, Access::RemoteRead) else {
+            // The key went away between request and response.
+            qp.responder.owed.pop_front();
+            qp.responder.refusing = true;
+            let nak = Owed::Ack { psn: psn::add(first, sent), msn, syndrome: aeth::NAK_REMOTE_ACCESS };
+            qp.responder.owed.push_front(nak);
+            return self.send_answer(qp, cx);
+        };
+        let mut payload = cx.pool.take(some as usize);
+        if let Some((span, _)) = source {
+            span.load(payload.bytes_mut());
+        }
+        let part = Part::of(sent, packets);
+        self.emit(qp, psn::add(first, sent), false, Body::ReadResponse { part, msn, payload });
+        match qp.responder.owed.front_mut() {
+            Some(Owed::Read { sent, .. }) if *sent + 1 < packets => *sent += 1,
+            _ => {
+                qp.responder.owed.pop_front();
+            }
+        }
+        true
+    }
+}
+
+/// Gives back the buffer of a request that is not executed.
+fn recycle(body: Body, cx: &mut Cx) {
+    if let Body::Write { payload, .. } = body {
+        cx.pool.give(payload);
+    }
+}
+
+/// Remembers a READ or atomic for duplicates; the oldest goes.
+fn remember(qp: &mut Qp, entry: Remembered) {
+    let responder = &mut qp.responder;
+    if responder.remembered.len() >= responder.max_remembered {
+        responder.remembered.pop_front();
+    }
+    responder.remembered.push_back(entry);
+}
+
+/// Executes an atomic and returns the value before. Atomic among the requests of this NIC, not with others.
+pub(crate) fn execute_atomic(span: Span, request: AtomicRequest, cx: &mut Cx) -> u64 {
+    let mut word = [0; 8];
+    let bytes = request.bytes as usize;
+    span.load(&mut word[..bytes]);
+    let old = u64::from_le_bytes(word);
+    let new = atomic::apply(request.op, old, request.bytes);
+    cx.land(span, &new.to_le_bytes()[..bytes]);
+    old
+}
