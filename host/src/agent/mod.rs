@@ -55,6 +55,18 @@ impl Default for AgentOptions {
     }
 }
 
+impl Pe {
+    /// The agent of this PE, once: `None` if somebody has it already. Run its [`Agent::step`] in a thread (or a
+    /// coroutine) that ends before the `Pe` does.
+    ///
+    /// # Errors
+    /// [`AbiMismatch`] if the uploaded state is not of this version.
+    pub fn agent(&self) -> Result<Option<Agent>, AbiMismatch> {
+        let lifetime_ns = self.config().packet_lifetime_ns;
+        Agent::new(self, AgentOptions { lifetime_ns, ..AgentOptions::default() })
+    }
+}
+
 /// Lines kept for the operator; older ones are dropped.
 const NOTES_MAX: usize = 256;
 /// Looks at channels without a kernel, a step.
