@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 /// How long a put may come after its signal and still count as late, not lost.
 pub const LATE_NS: u64 = 20_000_000;
 
+/// How long a drained stream is watched for writes of abandoned paths: the default packet lifetime and half as much.
+pub const GHOST_NS: u64 = 75_000_000;
+
 /// The slots of one stream at its receiver or its sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots<'m> {
@@ -58,6 +61,7 @@ pub struct Check<'m> {
     /// False: signals alone are looked at.
     data: bool,
     credited: u64,
+    last_wild: u64,
     findings: Findings,
 }
 
@@ -67,7 +71,7 @@ impl<'m> Check<'m> {
         if data {
             (0..slots.count()).for_each(|slot| poison(slots.of(slot)));
         }
-        Self { slots, salt, data, credited: 0, findings: Findings::default() }
+        Self { slots, salt, data, credited: 0, last_wild: 0, findings: Findings::default() }
     }
 
     /// Puts whose signal was seen.
@@ -80,8 +84,9 @@ impl<'m> Check<'m> {
         self.findings
     }
 
-    /// The signal word was read as `value`: checks what it newly covers and returns how many puts that is.
-    pub fn cover(&mut self, value: u64, world: &dyn World) -> u64 {
+    /// The signal word was read as `value`: checks what it newly covers, tells `delivered` after each put, and
+    /// returns how many puts that is.
+    pub fn cover(&mut self, value: u64, world: &dyn World, mut delivered: impl FnMut()) -> u64 {
         let seen = self.findings.puts;
         if value < seen {
             self.findings.backwards += 1;
@@ -89,14 +94,25 @@ impl<'m> Check<'m> {
         }
         // No sender is ahead of its credits by more than the window: a larger value was never posted.
         if value > self.credited + self.slots.count() {
-            self.findings.wild += 1;
+            self.wild(value);
             return 0;
         }
-        if self.data {
-            (seen..value).for_each(|put| self.check(put, world));
+        for put in seen..value {
+            if self.data {
+                self.check(put, world);
+            }
+            delivered();
         }
         self.findings.puts = value;
         value - seen
+    }
+
+    /// `value` was never posted. The same wild value seen again is one event.
+    pub fn wild(&mut self, value: u64) {
+        if self.last_wild != value {
+            self.findings.wild += 1;
+            self.last_wild = value;
+        }
     }
 
     fn check(&mut self, put: u64, world: &dyn World) {
@@ -202,7 +218,7 @@ mod tests {
         let mut check = Check::new(slots, salt(), true);
         for put in 0..40 {
             fill(slots.of(put), salt(), put);
-            assert_eq!(check.cover(put + 1, &still()), 1);
+            assert_eq!(check.cover(put + 1, &still(), || ()), 1);
             assert_eq!(check.credit_due(), (put % 2 == 1).then_some(put + 1));
         }
         assert_eq!(check.finish(), Findings { puts: 40, ..Findings::default() });
@@ -213,7 +229,7 @@ mod tests {
         let memory = memory();
         let slots = Slots::new(&memory, WORDS);
         let mut check = Check::new(slots, salt(), true);
-        check.cover(1, &still());
+        check.cover(1, &still(), || ());
         assert_eq!((check.findings().lost, check.findings().late), (1, 0));
         let memory = &memory;
         let late = Steps(
@@ -224,7 +240,7 @@ mod tests {
                 }
             }),
         );
-        check.cover(2, &late);
+        check.cover(2, &late, || ());
         assert_eq!((check.findings().lost, check.findings().late), (1, 1));
     }
 
@@ -235,7 +251,7 @@ mod tests {
         let mut check = Check::new(slots, salt(), true);
         fill(slots.of(0), salt(), 0);
         memory[77].fetch_xor(1 << 13, Relaxed);
-        check.cover(1, &still());
+        check.cover(1, &still(), || ());
         assert_eq!(check.findings().lost, 1);
     }
 
@@ -247,7 +263,7 @@ mod tests {
         for put in 0..2 {
             fill(slots.of(put), salt(), put);
         }
-        check.cover(2, &still());
+        check.cover(2, &still(), || ());
         fill(slots.of(1), salt(), 1);
         assert_eq!(check.credit_due(), Some(2));
         assert_eq!(check.findings().ghosts, 1);
@@ -259,11 +275,11 @@ mod tests {
     fn a_signal_that_goes_back_or_too_far_is_seen() {
         let memory = memory();
         let mut check = Check::new(Slots::new(&memory, WORDS), salt(), false);
-        assert_eq!(check.cover(3, &still()), 3);
-        assert_eq!(check.cover(2, &still()), 0);
-        assert_eq!(check.cover(5, &still()), 0);
+        assert_eq!(check.cover(3, &still(), || ()), 3);
+        assert_eq!(check.cover(2, &still(), || ()), 0);
+        assert_eq!(check.cover(5, &still(), || ()), 0);
         assert_eq!(check.credit_due(), Some(3));
-        assert_eq!(check.cover(7, &still()), 4);
+        assert_eq!(check.cover(7, &still(), || ()), 4);
         let found = check.finish();
         assert_eq!((found.puts, found.backwards, found.wild, found.lost), (7, 1, 1, 0));
     }

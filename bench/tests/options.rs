@@ -1,0 +1,113 @@
+//! The command line: every bad value is refused with what was met and what would be right, and nothing is ignored.
+
+use shunt_bench::inject::default_plan;
+use shunt_bench::options::{Mode, OnOff, Options, Usage};
+
+fn parse(line: &str) -> Result<Options, Usage> {
+    Options::from_arguments(std::iter::once("shmem_put_bw").chain(line.split_whitespace()))
+}
+
+/// Arguments, and what the message must contain.
+const BAD: &[(&str, &[&str])] = &[
+    ("-b 4", &["-b 4", "at least 8"]),
+    ("-b 8 -c 2", &["2 blocks", "at least 16"]),
+    ("-b 1.5K", &["1.5K", "suffix K, M or G"]),
+    ("-b 64 -e 32", &["-e 32", "from -b 64"]),
+    ("-e 2G", &["to 1G"]),
+    ("-e 8q", &["8q", "bytes"]),
+    ("-f 1", &["'1'", "2..=1024"]),
+    ("-n -3", &["-3"]),
+    ("-n many", &["many"]),
+    ("-w x", &["'x'"]),
+    ("-c 0", &["'0'", "1..=32"]),
+    ("-t 2000", &["2000", "1..=1024"]),
+    ("--pes 3", &["--pes 3", "even"]),
+    ("--pes 1", &["'1'", "2..=16"]),
+    ("--rails 9", &["'9'", "1..=8"]),
+    ("--rails 0", &["'0'", "1..=8"]),
+    ("--rail-gbps 0", &["--rail-gbps 0", "0.01 to 800"]),
+    ("--rail-gbps nan", &["--rail-gbps NaN", "0.01 to 800"]),
+    ("--rail-gbps fast", &["fast"]),
+    ("--device gpu", &["--device gpu is not in this version", "--device cpu"]),
+    ("--device tpu", &["tpu", "cpu, gpu"]),
+    ("--nic mlx5", &["--nic mlx5 is not in this version", "--nic soft"]),
+    ("--mode amo", &["--mode amo is not in this version", "write, p or signal"]),
+    ("--mode read", &["read", "write, p, signal, amo"]),
+    ("--signal cleared", &["--signal cleared is not in this version", "monotone"]),
+    ("--signal add", &["--signal add is not in this version", "monotone"]),
+    ("--duration 3", &["'3'", "ns, us, ms, s or m"]),
+    ("--duration 1ms", &["1000.0 us", "from 20ms to 60m"]),
+    ("--duration 2m61", &["2m61"]),
+    ("--duration 90m", &["from 20ms to 60m"]),
+    ("--seed -1", &["-1"]),
+    ("--give-up 1h", &["1h", "ns, us, ms, s or m"]),
+    ("--give-up 11m", &["at most 10m"]),
+    ("--size 12", &["--size 12", "multiple of 8"]),
+    ("--size 0", &["--size 0", "multiple of 8"]),
+    ("--size 1G --window 512", &["heap", "at most 4G"]),
+    ("--window 1", &["'1'", "2..=512"]),
+    ("--ft maybe", &["maybe", "on, off"]),
+    ("--fence none", &["none", "strict, time"]),
+    ("--verify perhaps", &["perhaps", "on, off"]),
+    ("--plot out.png", &["SVG", ".svg"]),
+    ("--watch --inject 1s:0.0:down", &["--watch injects nothing"]),
+    ("--inject 500ms", &["500ms", "<time>:<pe>.<rail>:<fault>"]),
+    ("--inject 500ms:0.0", &["500ms:0.0", "<time>:<pe>.<rail>:<fault>"]),
+    ("--inject soon:0.0:down", &["soon", "ns, us, ms, s or m"]),
+    ("--inject 1s:a.0:down", &["a.0", "<pe>.<rail>"]),
+    ("--inject 1s:0.0.0:down", &["0.0.0", "<pe>.<rail>"]),
+    ("--inject 1s:0:peer-killed", &["0:peer-killed", "not in this version"]),
+    ("--inject 1s:0.0:exec=/bin/true", &["exec", "not in this version"]),
+    ("--inject 1s:0.0:dwon", &["dwon", "--list-faults"]),
+    ("--inject 1s:0.0:drop=2", &["from 0 to 1", "--list-faults"]),
+    ("--inject 1s:2.0:down", &["no rail 2.0", "PEs are 0 to 1"]),
+    ("--inject 1s:0.2:down", &["no rail 0.2", "rails 0 to 1"]),
+    ("--inject 3s:0.0:down", &["the stream ends at", "must lie before"]),
+    ("--bidir", &["--bidir"]),
+    ("extra", &["extra"]),
+];
+
+#[test]
+fn bad_values_are_refused_with_what_was_met_and_what_is_right() {
+    for (line, parts) in BAD {
+        let error = parse(line).err().unwrap_or_else(|| panic!("{line} was accepted"));
+        let message = error.to_string();
+        for part in *parts {
+            assert!(message.contains(part), "{line}: {part:?} is not in: {message}");
+        }
+    }
+}
+
+#[test]
+fn perftests_own_arguments_are_taken() {
+    let options = parse("-n 200 -w 20 -c 4 -t 1024 -b 32 -e 32M").unwrap();
+    assert_eq!(
+        (options.iterations, options.warmup, options.ctas, options.threads_per_cta),
+        (200, 20, 4, 1024)
+    );
+    assert_eq!((options.min_size, options.max_size), (32, 32 << 20));
+}
+
+#[test]
+fn defaults_are_the_designs() {
+    let options = parse("").unwrap();
+    assert_eq!((options.pes, options.rails, options.duration), (2, 2, 3_000_000_000));
+    assert_eq!((options.give_up, options.mode, options.verify), (1_000_000_000, Mode::Write, OnOff::On));
+    let plan: Vec<_> = options.inject.iter().map(|i| (i.at_ns, i.pe, i.rail, i.kind.to_string())).collect();
+    assert_eq!(plan, [(500_000_000, 0, 0, "down".to_owned()), (1_500_000_000, 0, 0, "up".to_owned())]);
+}
+
+#[test]
+fn nothing_is_injected_when_faults_are_not_tolerated_or_only_watched() {
+    assert!(parse("--ft off").unwrap().inject.is_empty());
+    assert!(parse("--watch").unwrap().inject.is_empty());
+    let own = parse("--inject 200ms:1.0:flap=50ms/20 --inject 300ms:0.0:drop-acks=10ms").unwrap().inject;
+    assert_eq!(own.len(), 2);
+    assert_eq!((own[0].pe, own[0].rail, own[1].at_ns), (1, 0, 300_000_000));
+}
+
+#[test]
+fn the_default_plan_scales() {
+    let plan = default_plan(6_000_000_000);
+    assert_eq!((plan[0].at_ns, plan[1].at_ns), (1_000_000_000, 3_000_000_000));
+}

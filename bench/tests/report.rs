@@ -1,0 +1,176 @@
+//! The JSON object has the keys the design names, and the verdict says what was broken.
+
+use serde_json::Value;
+use shunt_bench::plot;
+use shunt_bench::report::{Counts, Ended, FaultLine, Raw, Report, Verdict};
+use shunt_bench::switches::SwitchLine;
+use shunt_layout::state::SwitchKind;
+
+const MS: u64 = 1_000_000;
+
+fn switch(kind: SwitchKind, at_ms: u64, from: &str, to: &str) -> SwitchLine {
+    SwitchLine {
+        pe: 0,
+        channel: 0,
+        from: from.into(),
+        to: to.into(),
+        cause: "port-down",
+        detect_us: Some(55.0),
+        fence_us: 400.0,
+        cut_us: 1.0,
+        replay_us: 12.0,
+        open_us: 1.0,
+        replayed: 9,
+        kind: Some(kind),
+        peer: 1,
+        noticed_ns: 7 + at_ms * MS,
+        opened_ns: 7 + at_ms * MS + 500_000,
+        syndrome: 0,
+        ledger: false,
+        left: String::new(),
+        entered: String::new(),
+    }
+}
+
+fn fault(at_ms: f64, kind: &str, hits: u64) -> FaultLine {
+    FaultLine { at_ms, place: "0.0".into(), kind: kind.into(), hits }
+}
+
+/// One second: 1 GB/s, an outage from 500 to 520 ms, back on the primary at 700 ms with 2 GB/s.
+fn raw() -> Raw {
+    let bins = (0..101).map(|bin| match bin {
+        50 | 51 => 0,
+        0..80 => 10 * MS,
+        _ => 20 * MS,
+    });
+    Raw {
+        counts: Counts { puts_lost: 0, signals_posted: 5, signals_applied: 5, ..Counts::default() },
+        start_ns: 7,
+        end_ns: 7 + 1000 * MS,
+        bins: bins.collect(),
+        switches: vec![
+            switch(SwitchKind::SwitchBack, 700, "0.1>1.1", "0.0>1.0"),
+            switch(SwitchKind::Failover, 520, "0.0>1.0", "0.1>1.1"),
+        ],
+        faults: vec![fault(500.0, "down", 1), fault(600.0, "up", 1)],
+        first_path: "0.0>1.0".into(),
+        ended: None,
+        oversubscribed: true,
+        seed: 4,
+    }
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn every_key_of_the_design_is_there() {
+    let json = serde_json::to_value(Report::new(raw())).unwrap();
+    let want = "bytes_posted bytes_delivered puts_lost signals_posted signals_applied signals_duplicated uncertain \
+                order_violations ghost_writes failovers switchbacks max_gap_us switches timeline faults gb_s_before \
+                gb_s_after oversubscribed seed";
+    for key in want.split_whitespace() {
+        assert!(json.get(key).is_some(), "{key}");
+    }
+    let mut switch = keys(&json["switches"][0]);
+    switch.sort_unstable();
+    let mut want = [
+        "pe",
+        "channel",
+        "from",
+        "to",
+        "cause",
+        "detect_us",
+        "fence_us",
+        "cut_us",
+        "replay_us",
+        "open_us",
+        "replayed",
+    ];
+    want.sort_unstable();
+    assert_eq!(switch, want);
+    let (mut bin, mut fault) = (keys(&json["timeline"][0]), keys(&json["faults"][0]));
+    bin.sort_unstable();
+    fault.sort_unstable();
+    assert_eq!(bin, ["gb_s", "path", "t_ms"]);
+    assert_eq!(fault, ["at_ms", "hits", "kind", "where"]);
+}
+
+#[test]
+fn the_figures_are_those_of_the_definitions() {
+    let report = Report::new(raw());
+    assert_eq!((report.gb_s_before, report.gb_s_after), (Some(1.0), Some(2.0)));
+    assert_eq!(report.switches[0].to, "0.1>1.1", "switches are in order of time");
+    assert_eq!(report.timeline.len(), 100);
+    let path = |bin: usize| report.timeline[bin].path.as_str();
+    assert_eq!(
+        (path(0), path(51), path(52), path(69), path(70)),
+        ("0.0>1.0", "0.0>1.0", "0.1>1.1", "0.1>1.1", "0.0>1.0")
+    );
+}
+
+#[test]
+fn without_a_switch_back_there_is_no_after() {
+    let mut raw = raw();
+    raw.switches.remove(0);
+    assert_eq!(Report::new(raw).gb_s_after, None);
+}
+
+fn verdict(change: impl FnOnce(&mut Raw)) -> Verdict {
+    let mut raw = raw();
+    change(&mut raw);
+    Report::new(raw).judged
+}
+
+#[test]
+fn each_broken_promise_is_named() {
+    assert_eq!(verdict(|_| ()), Verdict::Clean);
+    let cases: [(fn(&mut Counts), &str); 6] = [
+        (|c| c.puts_lost = 2, "2 puts lost or corrupt"),
+        (|c| c.signals_applied = 4, "1 signals not applied"),
+        (|c| c.signals_duplicated = 3, "3 signals duplicated"),
+        (|c| c.order_violations = 1, "1 signals visible before their puts"),
+        (|c| c.ghost_writes = 1, "1 ghost writes"),
+        (|c| c.signals_wild = 1, "1 signal values that were never posted"),
+    ];
+    for (break_it, text) in cases {
+        let verdict = verdict(|raw| break_it(&mut raw.counts));
+        assert_eq!((&verdict, verdict.exit_status()), (&Verdict::Broken(vec![text.into()]), 1));
+    }
+}
+
+#[test]
+fn a_fault_that_never_hit_is_not_exercised() {
+    let verdict = verdict(|raw| raw.faults[1].hits = 0);
+    assert_eq!((&verdict, verdict.exit_status()), (&Verdict::NotExercised(vec!["0.0:up".into()]), 1));
+}
+
+#[test]
+fn a_lost_peer_is_status_3_unless_a_promise_was_broken_too() {
+    let lost = |raw: &mut Raw| {
+        raw.ended = Some(Ended::NoPath("peer 1".into()));
+        raw.counts.puts_lost = 10;
+        raw.counts.signals_applied = 0;
+    };
+    let only_lost = verdict(lost);
+    assert_eq!((&only_lost, only_lost.exit_status()), (&Verdict::NoPath("peer 1".into()), 3));
+    let ghost = verdict(|raw| {
+        lost(raw);
+        raw.counts.ghost_writes = 1;
+    });
+    assert_eq!(ghost.exit_status(), 1);
+}
+
+#[test]
+fn pictures_show_every_bin_path_and_fault() {
+    let report = Report::new(raw());
+    let svg = plot::svg(&report);
+    assert_eq!(svg.matches("<rect").count(), 1 + 100 + 2, "background, bins, legend");
+    for part in ["0.0&gt;1.0", "0.1&gt;1.1", "0.0 down", "0.0 up", "soft NIC, wall time", "</svg>"] {
+        assert!(svg.contains(part), "{part}");
+    }
+    let plain = plot::text(&report.timeline, 100, false);
+    assert!(!plain.contains('\x1b') && plain.contains("0 0.0>1.0  1 0.1>1.1"));
+    assert!(plot::text(&report.timeline, 100, true).contains("\x1b[33m"));
+}
