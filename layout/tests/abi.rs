@@ -101,167 +101,43 @@ fn enumerations(out: &mut Vec<String>) {
     values!(out, SwitchKind { Failover, SwitchBack, Dead });
 }
 
+// A field a line would be three screens of names.
+#[rustfmt::skip]
 fn structures(mut out: &mut Vec<String>) {
-    structure!(
-        out,
-        Policy {
-            fault_tolerance,
-            reserved,
-            suspect_ns,
-            fence_wait_ns,
-            give_up_ns,
-            recovery_window_ns,
-            drain_ns,
-            ledger_ns,
-        }
-    );
-    structure!(
-        out,
-        DeviceState {
-            magic,
-            abi_version,
-            bytes,
-            my_pe,
-            pe_count,
-            channels_per_pe,
-            slots,
-            rails,
-            log2_chunk,
-            chunks,
-            log_depth,
-            heap_base,
-            heap_bytes,
-            peer_heap,
-            lkeys,
-            rkeys,
-            channels,
-            paths,
-            mailboxes,
-            hints,
-            wake,
-            records,
-            records_head,
-            scratch,
-            scratch_per_channel,
-            reserved2,
-            scratch_lkeys,
-            policy,
-            reserved3,
-        }
-    );
-    structure!(
-        out,
-        Switch {
-            owner,
-            step,
-            from,
-            to,
-            back,
-            close,
-            done_at_close,
-            journal_end,
-            executed,
-            request,
-            step_since_ns,
-            dead_since_ns,
-            cause,
-            syndrome,
-            cause_ticket,
-            from_incarnation,
-            ledger,
-            posted_reads,
-            stamps,
-            failovers,
-            switchbacks,
-            fault,
-            excluded,
-            journal_queue,
-            journal_base,
-            reserved,
-        }
-    );
-    structure!(
-        out,
-        Channel { ticket, pad0, done, pad1, ready, posted, post_lock, peer, index, reserved, pad2, switch }
-    );
-    structure!(
-        out,
-        Mailbox {
-            request,
-            request_slot,
-            request_incarnation,
-            request_any_path,
-            reserved0,
-            pad0,
-            answer,
-            answer_status,
-            answer_executed,
-            answer_slot,
-            answer_incarnation,
-            pad1,
-        }
-    );
-    structure!(
-        out,
-        PathIdentity {
-            local_gid,
-            remote_gid,
-            local_rail_name,
-            remote_rail_name,
-            local_lid,
-            remote_lid,
-            local_qpn,
-            remote_qpn,
-            local_rail,
-            remote_rail,
-            incarnation,
-        }
-    );
-    structure!(
-        out,
-        PathRow {
-            send_queue,
-            completion_queue,
-            doorbell_record,
-            doorbell_register,
-            base,
-            qpn_shifted,
-            log_depth,
-            local_rail,
-            remote_rail,
-            state,
-            incarnation,
-            next_index,
-            ready_since_ns,
-            first_cause,
-            reserved,
-            pad0,
-            identity,
-            pad1,
-        }
-    );
-    structure!(
-        out,
-        SwitchRecord {
-            sequence,
-            kind,
-            cause,
-            peer,
-            channel,
-            from,
-            to,
-            syndrome,
-            ledger,
-            done_at_close,
-            executed,
-            journal_end,
-            generation,
-            stamps,
-            left,
-            entered,
-            reserved,
-        }
-    );
+    structure!(out, Policy {
+        fault_tolerance, reserved, suspect_ns, fence_wait_ns, give_up_ns, recovery_window_ns, drain_ns,
+        ledger_ns,
+    });
+    structure!(out, DeviceState {
+        magic, abi_version, bytes, my_pe, pe_count, channels_per_pe, slots, rails, log2_chunk, chunks,
+        log_depth, heap_base, heap_bytes, peer_heap, lkeys, rkeys, channels, paths, mailboxes, hints, wake,
+        records, records_head, scratch, scratch_per_channel, reserved2, scratch_lkeys, policy, reserved3,
+    });
+    structure!(out, Switch {
+        owner, step, from, to, back, close, done_at_close, journal_end, executed, request, step_since_ns,
+        dead_since_ns, cause, syndrome, cause_ticket, from_incarnation, ledger, posted_reads, stamps,
+        failovers, switchbacks, fault, excluded, journal_queue, journal_base, reserved,
+    });
+    structure!(out, Channel {
+        ticket, pad0, done, pad1, ready, posted, post_lock, peer, index, reserved, pad2, switch,
+    });
+    structure!(out, Mailbox {
+        request, request_slot, request_incarnation, request_any_path, reserved0, pad0, answer,
+        answer_status, answer_executed, answer_slot, answer_incarnation, pad1,
+    });
+    structure!(out, PathIdentity {
+        local_gid, remote_gid, local_rail_name, remote_rail_name, local_lid, remote_lid, local_qpn,
+        remote_qpn, local_rail, remote_rail, incarnation,
+    });
+    structure!(out, PathRow {
+        send_queue, completion_queue, doorbell_record, doorbell_register, base, qpn_shifted, log_depth,
+        local_rail, remote_rail, state, incarnation, next_index, ready_since_ns, first_cause, reserved,
+        pad0, identity, pad1,
+    });
+    structure!(out, SwitchRecord {
+        sequence, kind, cause, peer, channel, from, to, syndrome, ledger, done_at_close, executed,
+        journal_end, generation, stamps, left, entered, reserved,
+    });
 }
 
 /// The table of the code, without its version.

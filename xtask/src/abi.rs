@@ -6,8 +6,9 @@ use anyhow::{Result, bail};
 pub const SUMMARY: &str = "compare layout/abi.txt with the code; --bless rewrites it";
 pub const HELP: &str = "abi [--bless]
 
-Host and device compare only a version number, so the version must change with any size, offset or value they
-share. layout/abi.txt holds the table that belongs to ABI_VERSION; the test fails when the code's table is another.
+Host and device compare only a version number, so the version must change with any size, offset or value
+they share. layout/abi.txt holds the table that belongs to ABI_VERSION; the test fails when the code's is
+another.
 
   --bless  rewrite the table; refused while ABI_VERSION is the one the table was made for";
 

@@ -1,10 +1,13 @@
 //! The project's tasks. Each is one file with its own help; `cargo xtask` alone lists them.
 
 mod abi;
+mod check;
 mod ptx;
 mod ptx_audit;
 mod ptxas;
 mod sh;
+mod tidy;
+mod tidy_source;
 
 use std::process::ExitCode;
 
@@ -17,6 +20,8 @@ struct Task {
 }
 
 const TASKS: &[Task] = &[
+    Task { name: "check", summary: check::SUMMARY, help: check::HELP, run: check::run },
+    Task { name: "tidy", summary: tidy::SUMMARY, help: tidy::HELP, run: tidy::run },
     Task { name: "abi", summary: abi::SUMMARY, help: abi::HELP, run: abi::run },
     Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
 ];

@@ -11,9 +11,9 @@ use std::process::Command;
 pub const SUMMARY: &str = "build the kernels as PTX for sm_80, sm_90, sm_100 and audit them";
 pub const HELP: &str = "ptx [--arch sm_NN]... [--ptxas | --try-ptxas] [--toolchain NAME]
 
-Builds `kernels/` for nvptx64-nvidia-cuda into <target>/ptx/<arch>/shunt.ptx. No CUDA and no linker are needed:
-a nightly with rust-src is, and rust-src is added through rustup if it is missing. Without a nightly the pinned
-stable is used with RUSTC_BOOTSTRAP=1.
+Builds `kernels/` for nvptx64-nvidia-cuda into <target>/ptx/<arch>/shunt.ptx. No CUDA and no linker are
+needed: a nightly with rust-src is, and rust-src is added through rustup if it is missing. Without a nightly
+the pinned stable is used with RUSTC_BOOTSTRAP=1.
 
 Fails on: an external function, a stack, a call that can panic, no entry point.
 

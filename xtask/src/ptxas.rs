@@ -65,9 +65,9 @@ impl Tools {
 
     /// Assembles one PTX file and says what each function uses.
     ///
-    /// Twice: as the driver would, where ptxas inlines every call into the kernels, for registers and spills; and
-    /// relocatable, as a library is linked, where the slow paths stay apart and a kernel's instructions are those
-    /// of its fast path.
+    /// Twice: as the driver would, where ptxas inlines every call into the kernels, for registers and spills;
+    /// and relocatable, as a library is linked, where the slow paths stay apart and a kernel's instructions
+    /// are those of its fast path.
     pub fn assemble(&self, ptx: &Path, arch: &str) -> Result<BTreeMap<String, Usage>> {
         let assemble = |options: &[&str], suffix: &str| {
             let object = ptx.with_extension(suffix);

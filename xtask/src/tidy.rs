@@ -1,0 +1,242 @@
+//! `cargo xtask tidy`: the house rules that no compiler checks, as a test.
+
+use crate::sh;
+use crate::tidy_source::{self, Finding};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+
+pub const SUMMARY: &str = "house rules: sizes, unsafe, assembly, crate arrows, words that must not stay";
+pub const HELP: &str = "tidy
+
+Fails on, in Rust files: lines over 110 columns, files over 500 lines (tests and the PRM tables excepted),
+functions over 70 lines, assembly outside device/src/platform/nvptx.rs, an unsafe block without a SAFETY
+comment, core::sync::atomic in device code outside platform/host.rs, todo!, unimplemented!, dbg!, #[ignore].
+In manifests: a dependency against the arrows below, default-run outside bench.
+In all text: paths of one machine, names of registry hosts.
+
+  layout <- device <- kernels      layout <- soft-nic      xtask -> nothing
+  layout, device, soft-nic <- host <- nvshmem-compat <- deep-ep-bridge      tests, bench -> all of them";
+
+/// Folders that are not ours to judge.
+const SKIPPED: &[&str] = &["target", ".git"];
+/// Endings of files that are text.
+const TEXT: &[&str] = &["rs", "toml", "md", "sh", "c", "h", "cu", "cuh", "txt", "yml", "yaml", "json", "py"];
+
+/// Who may depend on whom. A package that is not listed may depend on none of ours.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("shunt-layout", &[]),
+    ("shunt-device", &["shunt-layout"]),
+    ("shunt-kernels", &["shunt-layout", "shunt-device"]),
+    ("shunt-soft-nic", &["shunt-layout"]),
+    ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic"]),
+    ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host"]),
+    ("shunt-deep-ep-bridge", &["shunt-layout", "shunt-device", "shunt-host", "shunt-nvshmem-compat"]),
+];
+/// Packages above all others: they may depend on anything but each other's users.
+const TOP: &[&str] = &["shunt-tests", "shunt-bench"];
+
+/// Words that must not be in any text. Put together here, so that this file does not hold them.
+const BANNED: &[(&str, &str)] = &[
+    (concat!("/wo", "rk/"), "a path of one machine"),
+    (concat!("/ro", "ot/"), "a path of one machine"),
+    (concat!("/ho", "me/"), "a path of one machine"),
+    (concat!("crates", ".io"), "a registry host"),
+    (concat!("pypi", ".org"), "a registry host"),
+    (concat!("pythonhosted", ".org"), "a registry host"),
+    (concat!("static.rust-", "lang.org"), "a registry host"),
+    (concat!("rustup", ".rs"), "a registry host"),
+    (concat!("deb.deb", "ian.org"), "a registry host"),
+];
+
+pub fn run(args: &[String]) -> Result<()> {
+    if !args.is_empty() {
+        bail!("unknown arguments {args:?}");
+    }
+    let root = sh::root();
+    let mut files = Vec::new();
+    collect(&root, &mut files).context("cannot list the tree")?;
+    files.sort();
+    let mut findings = Vec::new();
+    for file in &files {
+        let path = file.strip_prefix(&root).unwrap_or(file).to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(file).with_context(|| format!("{path} is not UTF-8"))?;
+        findings.extend(check(&path, &text));
+    }
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if !findings.is_empty() {
+        bail!("{} findings in {} files", findings.len(), files.len());
+    }
+    println!("tidy: {} files", files.len());
+    Ok(())
+}
+
+/// All rules that hold for one file.
+fn check(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = banned_words(path, text);
+    if path.ends_with(".rs") {
+        findings.extend(tidy_source::check(path, text));
+    }
+    if path.ends_with("Cargo.toml") {
+        findings.extend(manifest(path, text));
+    }
+    findings
+}
+
+fn collect(dir: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if path.is_symlink() || SKIPPED.contains(&name.as_str()) {
+            continue;
+        }
+        if path.is_dir() {
+            let ours = !name.starts_with('.') || name == ".ci" || name == ".cargo";
+            if ours {
+                collect(&path, out)?;
+            }
+        } else if TEXT.iter().any(|end| path.extension().is_some_and(|have| have == *end))
+            || path.parent().is_some_and(|parent| parent.ends_with(".ci"))
+        {
+            out.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn banned_words(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        for (word, what) in BANNED {
+            // `fixtures/root/sys` is no path of a machine: something stands before the slash.
+            let stands_alone = line.match_indices(word).any(|(at, _)| {
+                !word.starts_with('/')
+                    || !line[..at].ends_with(|c: char| c.is_alphanumeric() || "_-.}".contains(c))
+            });
+            if stands_alone {
+                findings.push(Finding {
+                    path: path.to_owned(),
+                    line: i + 1,
+                    text: format!("{word}: {what}"),
+                });
+            }
+        }
+    }
+    findings
+}
+
+fn manifest(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut add = |line: usize, text: String| findings.push(Finding { path: path.to_owned(), line, text });
+    let value = |key: &str| {
+        let line = text.lines().find(|line| line.split('=').next().is_some_and(|have| have.trim() == key))?;
+        Some(line.split('=').nth(1)?.trim().trim_matches('"').to_owned())
+    };
+    let name = value("name").unwrap_or_default();
+    let allowed = ARROWS.iter().find(|(package, _)| *package == name).map_or(&[][..], |(_, allowed)| allowed);
+    let mut section = String::new();
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.starts_with('[') {
+            section = line.trim_matches(['[', ']']).to_owned();
+        }
+        if line.starts_with("default-run") && path != "bench/Cargo.toml" {
+            add(
+                i + 1,
+                "default-run belongs in bench/Cargo.toml, so that `cargo run` has one program".to_owned(),
+            );
+        }
+        // `[dependencies.name]` names its package in the section itself.
+        let dependency = match section.split_once("dependencies.") {
+            Some((_, package)) if line.starts_with('[') => package,
+            _ if section.ends_with("dependencies") && !section.starts_with("workspace") => {
+                line.split(['=', '.', ' ']).next().unwrap_or_default()
+            }
+            _ => continue,
+        };
+        let ours = dependency.starts_with("shunt-") || dependency == "xtask";
+        if ours && !TOP.contains(&name.as_str()) && !allowed.contains(&dependency) {
+            add(i + 1, format!("{name} -> {dependency}: against the arrows (cargo xtask tidy --help)"));
+        }
+        if ours && TOP.contains(&name.as_str()) && dependency == "xtask" {
+            add(i + 1, format!("{name} -> xtask: nothing depends on the tasks"));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fires(path: &str, text: &str, part: &str) {
+        let found: Vec<String> = check(path, text).into_iter().map(|finding| finding.text).collect();
+        assert!(found.iter().any(|text| text.contains(part)), "{part:?} not in {found:?}");
+    }
+
+    fn silent(path: &str, text: &str) {
+        assert_eq!(check(path, text), Vec::new(), "{text:?}");
+    }
+
+    fn package(name: &str, rest: &str) -> String {
+        format!("[package]\nname = \"{name}\"\n{rest}\n")
+    }
+
+    #[test]
+    fn arrows_the_wrong_way() {
+        let on = |dependency: &str| format!("[dependencies]\n{dependency} = {{ workspace = true }}");
+        fires("layout/Cargo.toml", &package("shunt-layout", &on("shunt-device")), "against the arrows");
+        fires("soft-nic/Cargo.toml", &package("shunt-soft-nic", &on("shunt-host")), "against the arrows");
+        fires("device/Cargo.toml", &package("shunt-device", &on("shunt-soft-nic")), "against the arrows");
+        fires("xtask/Cargo.toml", &package("xtask", &on("shunt-layout")), "against the arrows");
+        fires("new/Cargo.toml", &package("shunt-new", &on("shunt-layout")), "against the arrows");
+        fires("tests/Cargo.toml", &package("shunt-tests", &on("xtask")), "nothing depends");
+        silent("host/Cargo.toml", &package("shunt-host", &on("shunt-soft-nic")));
+        silent("tests/Cargo.toml", &package("shunt-tests", &on("shunt-bench")));
+        silent("layout/Cargo.toml", &package("shunt-layout", &on("zerocopy")));
+    }
+
+    #[test]
+    fn arrows_in_every_kind_of_section() {
+        for section in [
+            "[dev-dependencies]\nshunt-host.workspace = true",
+            "[target.'cfg(unix)'.dependencies]\nshunt-host = { path = \"../host\" }",
+            "[build-dependencies]\nshunt-host = \"0.1\"",
+            "[dependencies.shunt-host]\npath = \"../host\"",
+        ] {
+            fires("layout/Cargo.toml", &package("shunt-layout", section), "against the arrows");
+        }
+        silent("Cargo.toml", "[workspace.dependencies]\nshunt-host = { path = \"host\" }\n");
+    }
+
+    #[test]
+    fn one_default_program() {
+        fires("host/Cargo.toml", &package("shunt-host", "default-run = \"a\""), "default-run");
+        silent("bench/Cargo.toml", &package("shunt-bench", "default-run = \"shmem_put_bw\""));
+    }
+
+    #[test]
+    fn banned_words_in_any_text() {
+        for (word, what) in BANNED {
+            fires("README.md", &format!("see {word}x"), what);
+            fires("host/src/a.rs", &format!("// {word}x"), what);
+        }
+        silent("host/src/a.rs", concat!("// fixtures/ro", "ot/sys and ${dir}/wo", "rk/x"));
+    }
+
+    #[test]
+    fn source_rules_are_applied_to_rust_files_only() {
+        fires("host/src/a.rs", "fn a() { todo!() }", "todo!");
+        silent("docs/a.md", "todo!()");
+    }
+
+    #[test]
+    fn the_tree_is_found() {
+        let mut files = Vec::new();
+        collect(&sh::root(), &mut files).unwrap();
+        let has = |end: &str| files.iter().any(|file| file.ends_with(end));
+        assert!(has("layout/src/lib.rs") && has("xtask/Cargo.toml") && has(".cargo/config.toml"));
+        assert!(!files.iter().any(|file| file.components().any(|part| part.as_os_str() == "target")));
+    }
+}
