@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`devx`] | the hardware seam |
+//! | [`devx`] | the hardware seam, and its body on the soft NIC |
 //! | [`gpu`] | memory that device and NICs reach, and its body on the host's heap |
 //! | [`nic`] | objects on a NIC, one a file: mailbox, create, query, destroy on drop |
 //! | [`rail`] | one NIC port with all that is made once on it: keys, placement flush, start-up proof |
@@ -11,6 +11,7 @@
 //! | [`connect`] | cards, bootstrap, the agents' own channel |
 //! | [`pe`] | a PE, brought up: open, register, connect, upload |
 //! | [`upload`] | the device state: written, read back, compared |
+//! | [`world`] | real time on threads |
 
 pub mod agent;
 pub mod config;
@@ -28,3 +29,4 @@ pub mod slots;
 #[cfg(test)]
 mod step_world;
 pub mod upload;
+pub mod world;

@@ -1,5 +1,8 @@
 //! The hardware seam: everything above [`Devx`] is the same on a ConnectX and on the soft NIC.
 
+mod soft;
+pub use soft::SoftDevx;
+
 use crate::error::DevxError;
 use crate::gpu::Span;
 use shunt_layout::mlx5::prm::cmd;

@@ -1,0 +1,273 @@
+//! Rails and whole PEs on soft NICs, in real time: an engine thread, and a thread for each PE.
+
+use shunt_device::Device;
+use shunt_device::platform::host::{Host, World};
+use shunt_host::config::EnvConfig;
+use shunt_host::connect::{Bootstrap, InMemory, OobNet};
+use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::error::{DevxError, NicError, StartError};
+use shunt_host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
+use shunt_host::nic::queue::Request;
+use shunt_host::pe::{Bringup, Pe, PeConfig};
+use shunt_host::rail::{Rail, RailOptions};
+use shunt_host::world::RealWorld;
+use shunt_layout::mlx5::prm::qp::State;
+use shunt_soft_nic::{
+    Clock, Engine, Fabric, FabricConfig, FaultKind, LinkLayer, NicConfig, NicId, RailAt, SharedFabric,
+    SoftNic,
+};
+use std::sync::Arc;
+
+/// Commands are quick here: these tests are not about their latency.
+const FIRMWARE_NS: u64 = 1_000;
+const PATIENT_NS: u64 = 30_000_000_000;
+
+/// Soft NICs under an engine. The engine stops with it.
+struct Machine {
+    world: Arc<dyn World>,
+    fabric: SharedFabric,
+    nics: Vec<Vec<NicId>>,
+}
+
+impl Machine {
+    fn new(pes: u32, rails: u32, change: impl Fn(&mut NicConfig)) -> Self {
+        let mut fabric = Fabric::new(FabricConfig::default());
+        let nics = (0..pes)
+            .map(|pe| {
+                (0..rails)
+                    .map(|rail| {
+                        let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
+                        config.firmware_ns = FIRMWARE_NS;
+                        change(&mut config);
+                        fabric.add(SoftNic::new(config), RailAt { pe, rail })
+                    })
+                    .collect()
+            })
+            .collect();
+        let clock = Clock::new();
+        let engine = Arc::new(Engine::spawn(fabric, clock));
+        let fabric = engine.fabric();
+        Self { world: Arc::new(RealWorld::new(clock, engine)), fabric, nics }
+    }
+
+    fn devx(&self, pe: u32, rail: u32, timeout_ns: u64) -> Arc<dyn Devx> {
+        let nic = self.nics[pe as usize][rail as usize];
+        Arc::new(SoftDevx::new(self.fabric.clone(), nic, self.world.clone(), timeout_ns))
+    }
+
+    fn devices(&self, pe: u32) -> Vec<Arc<dyn Devx>> {
+        (0..self.nics[pe as usize].len() as u32).map(|rail| self.devx(pe, rail, PATIENT_NS)).collect()
+    }
+
+    fn rail(&self, rail: u32) -> Rail {
+        let options = RailOptions { flush_ns: PATIENT_NS, ..RailOptions::default() };
+        Rail::open(self.devx(0, rail, PATIENT_NS), rail, options, self.world.clone()).unwrap()
+    }
+
+    fn inject(&self, pe: u32, rail: u32, fault: &str) {
+        let kind: FaultKind = fault.parse().unwrap();
+        self.fabric.with(|fabric| fabric.plan(0, RailAt { pe, rail }, kind));
+    }
+}
+
+fn heap_memory() -> Arc<dyn GpuMemory> {
+    Arc::new(HeapMemory::new())
+}
+
+fn infiniband(config: &mut NicConfig) {
+    config.link_layer = LinkLayer::InfiniBand;
+}
+
+#[test]
+fn an_honest_nic_proves_its_truth() {
+    for change in [|_: &mut NicConfig| {}, infiniband] {
+        let machine = Machine::new(1, 2, change);
+        for index in 0..2 {
+            let proof = machine.rail(index).prove_truth().unwrap();
+            assert!(proof.holds, "{}", proof.detail);
+        }
+    }
+}
+
+#[test]
+fn a_nic_that_forgets_its_count_is_found() {
+    let machine = Machine::new(1, 1, |config| config.quirks.rmsn_cleared_by_2err = true);
+    let mut rail = machine.rail(0);
+    rail.settle_truth();
+    assert!(!rail.truth_holds);
+    assert!(rail.truth_detail.contains("does not survive 2ERR: 6 before, 0 after"), "{}", rail.truth_detail);
+}
+
+#[test]
+fn keys_follow_the_chunks_of_the_heap() {
+    let machine = Machine::new(1, 1, |_| {});
+    let memory = heap_memory();
+    let heap = OwnedSpan::alloc(&memory, 3 * 4096 + 100, Placement::Heap).unwrap();
+    let mut rail = machine.rail(0);
+    rail.register_heap(&heap, 12).unwrap();
+    let mut keys = rail.heap_keys();
+    assert_eq!(keys.len(), 4);
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 4, "each chunk has a key of its own");
+}
+
+#[test]
+fn flushes_work_with_the_port_down() {
+    let machine = Machine::new(1, 1, |_| {});
+    let memory = heap_memory();
+    let heap = OwnedSpan::alloc(&memory, 4096, Placement::Heap).unwrap();
+    let mut rail = machine.rail(0);
+    rail.register_heap(&heap, 12).unwrap();
+    assert!(rail.port_up().unwrap());
+    machine.inject(0, 0, "down");
+    let since = machine.world.now_ns();
+    while rail.port_up().unwrap() {
+        assert!(machine.world.now_ns() - since < PATIENT_NS, "the port goes down");
+    }
+    // More than one ring round, so that both passes of the owner bit are seen.
+    for _ in 0..40 {
+        rail.flush().unwrap();
+    }
+}
+
+#[test]
+fn a_dead_nic_ends_every_wait() {
+    let machine = Machine::new(1, 1, |_| {});
+    let options = RailOptions { flush_ns: 50_000_000, ..RailOptions::default() };
+    let devx = machine.devx(0, 0, 50_000_000);
+    let rail = Rail::open(devx, 0, options, machine.world.clone()).unwrap();
+    rail.flush().unwrap();
+    machine.inject(0, 0, "nic-gone");
+    let lost = rail.flush().unwrap_err();
+    assert!(matches!(lost, NicError::Overdue { .. } | NicError::Completion { .. }), "{lost}");
+    let dead = rail.flush().unwrap_err();
+    assert!(matches!(dead, NicError::Devx(DevxError::Timeout { .. })), "{dead}");
+    assert!(!rail.devx.responsive());
+    assert!(matches!(rail.prove_truth(), Err(NicError::Devx(DevxError::Timeout { .. }))));
+}
+
+fn config(bringup: Bringup) -> PeConfig {
+    let env = EnvConfig { backups: 3, log_depth: 5, fault_tolerance: true, ..EnvConfig::default() };
+    let rail = RailOptions { flush_ns: PATIENT_NS, ..RailOptions::default() };
+    PeConfig { log2_chunk: 14, rail, bringup, ..PeConfig::new(&env, 40_000) }
+}
+
+/// Starts one PE on its thread; `f` works with it.
+fn with_pes(
+    machine: &Machine,
+    pes: u32,
+    config: &(dyn Fn(u32) -> PeConfig + Sync),
+    f: impl Fn(&Pe, &InMemory) + Sync,
+) {
+    let oob = OobNet::new(pes, 30_000, machine.world.clone());
+    let group = InMemory::group(pes, &machine.world).into_iter().map(|m| m.with_patience(PATIENT_NS));
+    let group: Vec<_> = group.collect();
+    std::thread::scope(|scope| {
+        for member in &group {
+            let (f, oob) = (&f, &oob);
+            scope.spawn(move || {
+                let rank = member.rank();
+                let end = Box::new(oob.end(rank));
+                let (rails, world) = (machine.devices(rank), machine.world.clone());
+                let pe = Pe::start(config(rank), rails, heap_memory(), member, end, world).unwrap();
+                f(&pe, member);
+                // Nobody takes its memory away while others may still write to it.
+                member.all_gather(&[]).unwrap();
+            });
+        }
+    });
+}
+
+/// Every slot of every channel carries one empty message and one word into the peer's heap.
+fn use_every_slot(pe: &Pe, group: &InMemory) {
+    let world = &**pe.world();
+    // SAFETY: the state lives as long as `pe`.
+    unsafe { Device::attach(pe.state(), Host::new(world)) }.map(drop).expect("device code takes the state");
+    let resources = pe.take_agent_resources().unwrap();
+    assert!(pe.take_agent_resources().is_none());
+    let word = |peer: u32, channel: u32, slot: u64| 0xfeed_0000 + u64::from(peer * 100 + channel * 10) + slot;
+    // Round the border of the first two chunks, so that both keys are used.
+    let place =
+        |me: u32, channel: u32, slot: u64| u64::from(me * 16 + channel * 8) * 8 + slot * 8 + 16_384 - 64;
+    let me = group.rank();
+    for channel in resources.channels.iter().filter(|channel| channel.peer != me) {
+        assert_eq!(channel.slots.len(), 4, "both rails crossed");
+        for (path, slot) in channel.slots.iter().zip(0..) {
+            let offset = place(me, channel.index, slot);
+            let rkey = pe.keys().rkey(channel.peer, path.remote_rail, offset).unwrap();
+            // SAFETY: no device code runs here, and the half outlives the producer.
+            let mut producer = unsafe { path.half.as_ref().unwrap().producer() };
+            producer.post(world, Request::WriteNothing);
+            producer.post(
+                world,
+                Request::WriteInline {
+                    value: word(channel.peer, channel.index, slot),
+                    remote: pe.peers()[channel.peer as usize].heap_base + offset,
+                    rkey_be: rkey.to_be(),
+                },
+            );
+            producer.wait_all(world, PATIENT_NS).unwrap();
+        }
+    }
+    group.all_gather(&[]).unwrap();
+    pe.rails().iter().for_each(|rail| rail.flush().unwrap());
+    for channel in resources.channels.iter().filter(|channel| channel.peer != me) {
+        for (path, slot) in channel.slots.iter().zip(0..) {
+            let mut met = [0; 8];
+            pe.memory().read(pe.heap().address + place(channel.peer, channel.index, slot), &mut met).unwrap();
+            assert_eq!(u64::from_le_bytes(met), word(me, channel.index, slot), "slot {slot}");
+            let half = path.half.as_ref().unwrap();
+            let truth = half.query().unwrap();
+            assert_eq!((truth.state, truth.rmsn), (Some(State::Rts), 2));
+            half.to_error().unwrap();
+            let truth = half.query().unwrap();
+            let psn = path.remote.unwrap().psn.wrapping_add(2) & 0xff_ffff;
+            assert_eq!((truth.state, truth.rmsn, truth.next_rcv_psn), (Some(State::Err), 2, psn));
+        }
+    }
+    assert!(pe.rails().iter().all(|rail| rail.truth_holds));
+}
+
+#[test]
+fn two_pes_reach_each_other_over_every_slot() {
+    for (bringup, change) in [
+        (Bringup::Parallel, (|_| {}) as fn(&mut NicConfig)),
+        (Bringup::Sequential, infiniband as fn(&mut NicConfig)),
+    ] {
+        let machine = Machine::new(2, 2, change);
+        with_pes(&machine, 2, &|_| config(bringup), use_every_slot);
+    }
+}
+
+#[test]
+fn three_pes_reach_each_other_over_every_slot() {
+    let machine = Machine::new(3, 2, |_| {});
+    with_pes(&machine, 3, &|_| config(Bringup::Sequential), use_every_slot);
+}
+
+#[test]
+fn pes_that_disagree_do_not_start() {
+    let machine = Machine::new(2, 1, |_| {});
+    let oob = OobNet::new(2, 30_000, machine.world.clone());
+    let group = InMemory::group(2, &machine.world);
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = group
+            .iter()
+            .map(|member| {
+                let (machine, oob) = (&machine, &oob);
+                scope.spawn(move || {
+                    let rank = member.rank();
+                    let config = PeConfig { log_depth: 5 + rank, ..config(Bringup::Sequential) };
+                    let end = Box::new(oob.end(rank));
+                    let (rails, world) = (machine.devices(rank), machine.world.clone());
+                    Pe::start(config, rails, heap_memory(), member, end, world).map(drop)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let what = "log2 of the ring depth";
+    assert_eq!(answers[0], Err(StartError::Disagree { what, pe: 1, theirs: 6, mine: 5 }));
+    assert_eq!(answers[1], Err(StartError::Disagree { what, pe: 0, theirs: 5, mine: 6 }));
+}
