@@ -1,0 +1,503 @@
+//! A host of its own for the NIC's tests: mailboxes, rings and doorbells written by hand, virtual time.
+#![allow(dead_code)] // each test file uses its part
+
+use shunt_layout::bits::Field;
+use shunt_layout::mlx5::cqe::{
+    CQE_BYTES, FRESH_BYTE, SYNDROME_OFFSET, TAIL_OFFSET, Tail, VENDOR_SYNDROME_OFFSET,
+};
+use shunt_layout::mlx5::doorbell::{self, BLUEFLAME_OFFSET};
+use shunt_layout::mlx5::prm::cmd::{Opcode as Cmd, input, output};
+use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, QUERY_OUT_BYTES, State, ads, qpc};
+use shunt_layout::mlx5::prm::{cq, mkey, qp};
+use shunt_layout::mlx5::wqe::{self, CqeWhen, Opcode, Segment};
+use shunt_soft_nic::{Fabric, FabricConfig, FaultKind, NicConfig, NicId, RailAt, SoftNic, Uar, trace};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[repr(C, align(128))]
+struct Line([AtomicU64; 16]);
+
+/// Memory shared with a NIC.
+pub struct Memory(Vec<Line>);
+
+impl Memory {
+    pub fn new(bytes: usize) -> Self {
+        Self((0..bytes.div_ceil(128)).map(|_| Line([const { AtomicU64::new(0) }; 16])).collect())
+    }
+
+    pub fn address(&self) -> u64 {
+        self.0.as_ptr() as u64
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.0.len() as u64 * 128
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        &self.0[offset / 128].0[offset % 128 / 8]
+    }
+
+    pub fn get64(&self, offset: usize) -> u64 {
+        assert!(offset.is_multiple_of(8));
+        self.word(offset).load(Ordering::Acquire)
+    }
+
+    pub fn set64(&self, offset: usize, value: u64) {
+        assert!(offset.is_multiple_of(8));
+        self.word(offset).store(value, Ordering::Release);
+    }
+
+    pub fn get8(&self, offset: usize) -> u8 {
+        (self.word(offset & !7).load(Ordering::Acquire) >> (offset % 8 * 8)) as u8
+    }
+
+    pub fn set8(&self, offset: usize, value: u8) {
+        let (shift, word) = (offset % 8 * 8, self.word(offset & !7));
+        word.store(
+            word.load(Ordering::Relaxed) & !(0xff << shift) | (value as u64) << shift,
+            Ordering::Release,
+        );
+    }
+
+    pub fn get32(&self, offset: usize) -> u32 {
+        (self.get64(offset & !7) >> (offset % 8 * 8)) as u32
+    }
+
+    pub fn set32(&self, offset: usize, value: u32) {
+        (0..4).for_each(|n| self.set8(offset + n, value.to_le_bytes()[n]));
+    }
+
+    pub fn fill(&self, offset: usize, bytes: usize, seed: u8) {
+        (0..bytes).for_each(|n| self.set8(offset + n, pattern(seed, n)));
+    }
+
+    pub fn holds(&self, offset: usize, bytes: usize, seed: u8) -> bool {
+        (0..bytes).all(|n| self.get8(offset + n) == pattern(seed, n))
+    }
+}
+
+pub fn pattern(seed: u8, n: usize) -> u8 {
+    (n as u8).wrapping_mul(31).wrapping_add((n >> 8) as u8).wrapping_add(seed)
+}
+
+/// How a pair is made.
+#[derive(Clone, Copy)]
+pub struct Options {
+    pub log_depth: u32,
+    pub log_cq: u32,
+    pub collapsed: bool,
+    pub overrun_ignore: bool,
+    pub psn: [u32; 2],
+    /// 8 is 1.05 ms.
+    pub ack_timeout: u32,
+    pub retry: u32,
+    /// 5 is 4096 bytes.
+    pub mtu: u32,
+    pub log_reads: u32,
+    /// rre, rwe, rae
+    pub allow: [u32; 3],
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            log_depth: 6,
+            log_cq: 6,
+            collapsed: false,
+            overrun_ignore: true,
+            psn: [0, 0],
+            ack_timeout: 8,
+            retry: 7,
+            mtu: 5,
+            log_reads: 2,
+            allow: [1, 1, 1],
+        }
+    }
+}
+
+/// One NIC and what its host set up.
+pub struct Host {
+    pub nic: NicId,
+    pub at: RailAt,
+    pub pd: u32,
+    pub uar: Uar,
+    pub heap: Memory,
+    pub umem: u32,
+    pub key: u32,
+}
+
+/// One half of a connected pair.
+pub struct End {
+    pub host: usize,
+    pub qpn: u32,
+    pub cqn: u32,
+    pub control: Memory,
+    pub options: Options,
+    posted: u64,
+    polled: u64,
+}
+
+/// A polled completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    pub counter: u16,
+    /// 0 for success.
+    pub syndrome: u8,
+    pub vendor: u8,
+    pub opcode: u8,
+}
+
+pub struct Rig {
+    pub fabric: Fabric,
+    pub now: u64,
+    pub hosts: Vec<Host>,
+}
+
+pub const HEAP: usize = 1 << 21;
+
+impl Rig {
+    /// `rails` NICs on each of two PEs: host index is `pe * rails + rail`.
+    pub fn new(rails: u32) -> Self {
+        Self::with(rails, |_| {})
+    }
+
+    pub fn with(rails: u32, adjust: impl Fn(&mut NicConfig)) -> Self {
+        let mut rig =
+            Self { fabric: Fabric::new(FabricConfig { link_ns: 2_000, seed: 7 }), now: 0, hosts: vec![] };
+        for pe in 0..2 {
+            for rail in 0..rails {
+                let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
+                adjust(&mut config);
+                let at = RailAt { pe, rail };
+                let nic = rig.fabric.add(SoftNic::new(config), at);
+                rig.host(nic, at);
+            }
+        }
+        rig
+    }
+
+    fn host(&mut self, nic: NicId, at: RailAt) {
+        let heap = Memory::new(HEAP);
+        // SAFETY: hosts live as long as the fabric, in this struct, and the memory is atomics only.
+        let umem = unsafe { self.fabric.nic(nic).register_umem(heap.address(), heap.bytes()) }.unwrap();
+        let uar = self.fabric.nic(nic).alloc_uar();
+        let pd = output::OBJECT.get(&self.command(nic, &header(Cmd::AllocPd, 0), 16));
+        let mut host = Host { nic, at, pd, uar, heap, umem, key: 0 };
+        host.key = self.mkey(&host, heap_key(&host));
+        self.hosts.push(host);
+    }
+
+    pub fn mkey(&mut self, host: &Host, mailbox: Vec<u8>) -> u32 {
+        mkey::key(output::OBJECT.get(&self.command(host.nic, &mailbox, 16)), 0x5a)
+    }
+
+    /// Runs a mailbox and gives back the answer, whatever its status.
+    pub fn try_command(&mut self, nic: NicId, mailbox: &[u8], out_len: usize) -> Vec<u8> {
+        let id = self.fabric.nic(nic).command_submit(self.now, mailbox, out_len);
+        loop {
+            if let Some(out) = self.fabric.nic(nic).command_poll(self.now, id) {
+                return out;
+            }
+            let due = self.fabric.next_due().expect("a command is due");
+            self.step_to(due);
+        }
+    }
+
+    pub fn command(&mut self, nic: NicId, mailbox: &[u8], out_len: usize) -> Vec<u8> {
+        let out = self.try_command(nic, mailbox, out_len);
+        assert_eq!(out[0], 0, "{}: {}", trace::command(mailbox), trace::answer(&out));
+        out
+    }
+
+    fn step_to(&mut self, due: u64) {
+        self.now = self.now.max(due);
+        while self.fabric.step(self.now) {}
+    }
+
+    /// Lets time pass.
+    pub fn run_for(&mut self, nanoseconds: u64) {
+        let end = self.now + nanoseconds;
+        self.step_to(self.now);
+        while let Some(due) = self.fabric.next_due().filter(|due| *due <= end) {
+            self.step_to(due);
+        }
+        self.now = end;
+    }
+
+    /// Lets time pass until nothing is left to happen, at most a minute.
+    pub fn settle(&mut self) {
+        let end = self.now + 60_000_000_000;
+        self.step_to(self.now);
+        while let Some(due) = self.fabric.next_due().filter(|due| *due <= end) {
+            self.step_to(due);
+        }
+    }
+
+    pub fn inject(&mut self, host: usize, fault: &str) {
+        let kind: FaultKind = fault.parse().unwrap_or_else(|error| panic!("{error}"));
+        self.fabric.plan(0, self.hosts[host].at, kind);
+        self.step_to(self.now);
+    }
+
+    /// Hits of each planned fault, in order.
+    pub fn hits(&self) -> Vec<u64> {
+        self.fabric.faults().iter().map(|report| report.hits).collect()
+    }
+
+    pub fn remote(&self, host: usize, offset: usize) -> Segment {
+        wqe::remote(self.hosts[host].heap.address() + offset as u64, self.hosts[host].key.to_be())
+    }
+
+    pub fn local(&self, host: usize, offset: usize, bytes: u32) -> Segment {
+        wqe::data(self.hosts[host].heap.address() + offset as u64, self.hosts[host].key.to_be(), bytes)
+    }
+
+    /// A connected pair between two hosts (or one host and itself).
+    pub fn pair(&mut self, a: usize, b: usize, options: Options) -> (End, End) {
+        let mut left = self.end(a, options);
+        let mut right = self.end(b, Options { psn: [options.psn[1], options.psn[0]], ..options });
+        self.connect(&mut left, b, right.qpn);
+        self.connect(&mut right, a, left.qpn);
+        (left, right)
+    }
+
+    pub fn end(&mut self, host: usize, options: Options) -> End {
+        let (sq, ring) = (64usize << options.log_depth, CQE_BYTES << options.log_cq);
+        let control = Memory::new(sq + ring + 128);
+        (sq..sq + ring).for_each(|at| control.set8(at, FRESH_BYTE));
+        let (nic, uar, pd) = (self.hosts[host].nic, self.hosts[host].uar.id, self.hosts[host].pd);
+        // SAFETY: tests keep their ends as long as they step; see `host`.
+        let umem = unsafe { self.fabric.nic(nic).register_umem(control.address(), control.bytes()) }.unwrap();
+        let mut make = header(Cmd::CreateCq, 0);
+        make.resize(cq::CREATE_IN_BYTES, 0);
+        cq::create::CQ_UMEM_ID.set(&mut make, umem);
+        cq::create::CQ_UMEM_OFFSET.set(&mut make, sq as u64);
+        let mut set = |field: Field, value| field.within(cq::CQC_OFFSET).set(&mut make, value);
+        set(cq::cqc::DBR_UMEM_VALID, 1);
+        set(cq::cqc::DBR_UMEM_ID, umem);
+        set(cq::cqc::CC, options.collapsed as u32);
+        set(cq::cqc::OI, options.overrun_ignore as u32);
+        set(cq::cqc::LOG_CQ_SIZE, options.log_cq);
+        set(cq::cqc::UAR_PAGE, uar);
+        cq::cqc::DBR_ADDR.within(cq::CQC_OFFSET).set(&mut make, (sq + ring + 8) as u64);
+        let cqn = output::OBJECT.get(&self.command(nic, &make, 16));
+        let mut make = header(Cmd::CreateQp, 0);
+        make.resize(qp::CONTEXT_COMMAND_BYTES, 0);
+        qp::create::WQ_UMEM_ID.set(&mut make, umem);
+        let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut make, value);
+        set(qpc::PM_STATE, qp::PM_STATE_MIGRATED);
+        set(qpc::RQ_TYPE, qp::RQ_TYPE_ZERO_SIZE);
+        set(qpc::PD, pd);
+        set(qpc::UAR_PAGE, uar);
+        set(qpc::CQN_SND, cqn);
+        set(qpc::CQN_RCV, cqn);
+        set(qpc::LOG_SQ_SIZE, options.log_depth);
+        set(qpc::USER_INDEX, 0x77);
+        set(qpc::DBR_UMEM_VALID, 1);
+        set(qpc::DBR_UMEM_ID, umem);
+        qpc::DBR_ADDR.within(QPC_OFFSET).set(&mut make, (sq + ring) as u64);
+        let qpn = output::OBJECT.get(&self.command(nic, &make, 16));
+        End { host, qpn, cqn, control, options, posted: 0, polled: 0 }
+    }
+
+    pub fn connect(&mut self, end: &mut End, remote: usize, remote_qpn: u32) {
+        let (nic, options) = (self.hosts[end.host].nic, end.options);
+        self.command(nic, &rst2init(end), 16);
+        let remote = self.fabric.nic(self.hosts[remote].nic).config().clone();
+        let mut rtr = context(Cmd::Init2RtrQp, end.qpn);
+        let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut rtr, value);
+        set(qpc::MTU, options.mtu);
+        set(qpc::LOG_MSG_MAX, 30);
+        set(qpc::REMOTE_QPN, remote_qpn);
+        set(qpc::NEXT_RCV_PSN, options.psn[1]);
+        set(qpc::LOG_RRA_MAX, options.log_reads);
+        set(qpc::MIN_RNR_NAK, 12);
+        let path = &mut rtr[QPC_OFFSET + qp::ADS_OFFSET..];
+        ads::set_rgid(path, remote.gid);
+        ads::RMAC_47_32.set(path, u16::from_be_bytes([remote.mac[0], remote.mac[1]]) as u32);
+        ads::RMAC_31_0
+            .set(path, u32::from_be_bytes([remote.mac[2], remote.mac[3], remote.mac[4], remote.mac[5]]));
+        self.command(nic, &rtr, 16);
+        self.command(nic, &rtr2rts(end), 16);
+    }
+
+    pub fn to_error(&mut self, end: &End) {
+        self.command(self.hosts[end.host].nic, &header(Cmd::Qp2Err, end.qpn), 16);
+    }
+
+    pub fn query(&mut self, end: &End, field: Field) -> u32 {
+        let nic = self.hosts[end.host].nic;
+        let out = self.command(nic, &header(Cmd::QueryQp, end.qpn), QUERY_OUT_BYTES);
+        field.within(QPC_OFFSET).get(&out)
+    }
+
+    pub fn state(&mut self, end: &End) -> State {
+        State::from_raw(self.query(end, qpc::STATE)).unwrap()
+    }
+
+    /// Rings the doorbell: record, then register.
+    pub fn ring(&self, end: &End) {
+        end.control.set32(end.record() + 4, doorbell::send_counter(end.posted));
+        self.ring_register(end, end.posted);
+    }
+
+    pub fn ring_register(&self, end: &End, next: u64) {
+        let address = self.hosts[end.host].uar.address + BLUEFLAME_OFFSET as u64;
+        // SAFETY: the page lives as long as the NIC, and doorbells are atomic stores.
+        let register = unsafe { AtomicU64::from_ptr(address as *mut u64) };
+        register.store(doorbell::register(next, end.qpn << 8), Ordering::Release);
+    }
+
+    pub fn post_and_ring(&self, end: &mut End, op: Opcode, body: &[Segment]) {
+        end.post(op, body);
+        self.ring(end);
+    }
+
+    /// Rings, runs until `count` completions came, and gives them back.
+    pub fn complete(&mut self, end: &mut End, count: usize) -> Vec<Done> {
+        self.ring(end);
+        let mut done = Vec::new();
+        let end_ns = self.now + 60_000_000_000;
+        self.step_to(self.now);
+        loop {
+            while let Some(one) = end.poll() {
+                done.push(one);
+            }
+            if done.len() >= count {
+                return done;
+            }
+            match self.fabric.next_due() {
+                Some(due) if due <= end_ns => self.step_to(due),
+                _ => panic!("{} of {count} completions: {done:?}", done.len()),
+            }
+        }
+    }
+}
+
+impl End {
+    fn sq_bytes(&self) -> usize {
+        64 << self.options.log_depth
+    }
+
+    pub fn cq_offset(&self) -> usize {
+        self.sq_bytes()
+    }
+
+    /// Offset of the QP's doorbell record; the CQ's is eight bytes on.
+    pub fn record(&self) -> usize {
+        self.sq_bytes() + (CQE_BYTES << self.options.log_cq)
+    }
+
+    pub fn posted(&self) -> u64 {
+        self.posted
+    }
+
+    /// Writes a signalled WQE.
+    pub fn post(&mut self, op: Opcode, body: &[Segment]) {
+        self.post_with(op as u8, 0, CqeWhen::Always as u8, body);
+    }
+
+    pub fn post_with(&mut self, op: u8, opmod: u8, flags: u8, body: &[Segment]) {
+        let ds = 1 + body.len();
+        let mut first = wqe::ctrl(Opcode::Nop, self.posted as u16, self.qpn << 8, ds as u8, flags);
+        first[0] |= ((opmod as u32) << 24 | op as u32).to_be();
+        let segments: Vec<Segment> = std::iter::once(first).chain(body.iter().copied()).collect();
+        self.write_segments(&segments);
+        self.posted += (ds as u64).div_ceil(4);
+    }
+
+    pub fn write_segments(&self, segments: &[Segment]) {
+        for (n, segment) in segments.iter().enumerate() {
+            let at = ((self.posted as usize) * 64 + n * 16) % self.sq_bytes();
+            self.control.set64(at, segment[0] as u64 | (segment[1] as u64) << 32);
+            self.control.set64(at + 8, segment[2] as u64 | (segment[3] as u64) << 32);
+        }
+    }
+
+    pub fn skip_posted(&mut self, blocks: u64) {
+        self.posted += blocks;
+    }
+
+    pub fn entry(&self, index: u64) -> [u8; CQE_BYTES] {
+        let slot = if self.options.collapsed { 0 } else { index & ((1 << self.options.log_cq) - 1) };
+        let at = self.cq_offset() + slot as usize * CQE_BYTES;
+        std::array::from_fn(|n| self.control.get8(at + n))
+    }
+
+    /// The next completion of a ring CQ.
+    pub fn poll(&mut self) -> Option<Done> {
+        let entry = self.entry(self.polled);
+        let tail = Tail::from_memory(u32::from_ne_bytes(entry[TAIL_OFFSET..].try_into().unwrap()));
+        if !tail.belongs_to(self.polled, self.options.log_cq) {
+            return None;
+        }
+        self.polled += 1;
+        self.control.set32(self.record() + 8, (self.polled as u32 & 0xff_ffff).to_be());
+        let failed = tail.opcode != 0;
+        Some(Done {
+            counter: tail.wqe_counter,
+            syndrome: if failed { entry[SYNDROME_OFFSET] } else { 0 },
+            vendor: if failed { entry[VENDOR_SYNDROME_OFFSET] } else { 0 },
+            opcode: entry[0x38],
+        })
+    }
+}
+
+pub fn header(op: Cmd, object: u32) -> Vec<u8> {
+    let mut mailbox = vec![0; 16];
+    input::OPCODE.set(&mut mailbox, op as u32);
+    input::OBJECT.set(&mut mailbox, object);
+    mailbox
+}
+
+pub fn context(op: Cmd, object: u32) -> Vec<u8> {
+    let mut mailbox = header(op, object);
+    mailbox.resize(qp::CONTEXT_COMMAND_BYTES, 0);
+    mailbox
+}
+
+pub fn rst2init(end: &End) -> Vec<u8> {
+    let mut init = context(Cmd::Rst2InitQp, end.qpn);
+    let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut init, value);
+    set(qpc::PM_STATE, qp::PM_STATE_MIGRATED);
+    set(qpc::RRE, end.options.allow[0]);
+    set(qpc::RWE, end.options.allow[1]);
+    set(qpc::RAE, end.options.allow[2]);
+    set(qpc::ATOMIC_MODE, qp::ATOMIC_MODE_UP_TO_8);
+    init
+}
+
+pub fn rtr2rts(end: &End) -> Vec<u8> {
+    let mut rts = context(Cmd::Rtr2RtsQp, end.qpn);
+    let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut rts, value);
+    set(qpc::RETRY_COUNT, end.options.retry);
+    set(qpc::RNR_RETRY, 7);
+    set(qpc::NEXT_SEND_PSN, end.options.psn[0]);
+    set(qpc::LOG_SRA_MAX, end.options.log_reads);
+    set(ads::ACK_TIMEOUT.within(qp::ADS_OFFSET), end.options.ack_timeout);
+    rts
+}
+
+/// A mailbox that makes a key over a host's heap, everything allowed.
+pub fn heap_key(host: &Host) -> Vec<u8> {
+    let mut make = header(Cmd::CreateMkey, 0);
+    make.resize(mkey::CREATE_IN_BYTES, 0);
+    mkey::create::MKEY_UMEM_VALID.set(&mut make, 1);
+    mkey::create::MKEY_UMEM_ID.set(&mut make, host.umem);
+    let mut set = |field: Field, value| field.within(mkey::MKC_OFFSET).set(&mut make, value);
+    use mkey::mkc;
+    for right in [mkc::A, mkc::RW, mkc::RR, mkc::LW, mkc::LR] {
+        set(right, 1);
+    }
+    set(mkc::ACCESS_MODE_1_0, mkey::ACCESS_MODE_MTT);
+    set(mkc::QPN, 0xff_ffff);
+    set(mkc::MKEY_7_0, 0x5a);
+    set(mkc::PD, host.pd);
+    mkc::START_ADDR.within(mkey::MKC_OFFSET).set(&mut make, host.heap.address());
+    mkc::LEN.within(mkey::MKC_OFFSET).set(&mut make, host.heap.bytes());
+    make
+}
+
+/// A completion without error.
+pub fn good(counter: u16, opcode: Opcode) -> Done {
+    Done { counter, syndrome: 0, vendor: 0, opcode: opcode as u8 }
+}
