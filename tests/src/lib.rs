@@ -4,13 +4,17 @@
 //! | --- | --- |
 //! | [`sim`] | the scheduler, the virtual clock, actors, interference |
 //! | [`warp`] | a warp of coroutine lanes |
+//! | [`cluster`] | PEs, their NICs and agents, brought up in a simulation |
 //! | [`oracle`] | the memory model of every put and signal |
 //! | [`workload`] | the kernels of a run |
+//! | [`run`] | a whole run and its verdict |
 //! | [`spec`] | a run in words |
 //! | [`rng`] | the one source of chance |
 
+pub mod cluster;
 pub mod oracle;
 pub mod rng;
+pub mod run;
 pub mod sim;
 pub mod spec;
 pub mod warp;

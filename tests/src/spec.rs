@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use shunt_host::agent::AgentOptions;
+
 use crate::rng::Rng;
 use crate::workload::Traffic;
 
@@ -85,6 +87,16 @@ pub struct RunSpec {
     pub recovery_ns: u64,
     /// Give-up time of the policy.
     pub give_up_ns: u64,
+    /// Backup paths of each channel.
+    pub backups: u32,
+    /// log2 of the bytes one key covers.
+    pub log2_chunk: u32,
+    /// Failures are reported, not survived.
+    pub ft_off: bool,
+    /// A run that reaches this virtual instant hangs.
+    pub time_limit_ns: u64,
+    /// Patience of the agents. Not part of the text.
+    pub agent: AgentOptions,
     /// What the streams do.
     pub traffic: Traffic,
     /// What goes wrong.
@@ -107,6 +119,11 @@ impl Default for RunSpec {
             suspect_ns: 10_000_000,
             recovery_ns: 20_000_000,
             give_up_ns: 1_000_000_000,
+            backups: 3,
+            log2_chunk: 30,
+            ft_off: false,
+            time_limit_ns: 30_000_000_000,
+            agent: AgentOptions::default(),
             traffic: Traffic::default(),
             faults: Vec::new(),
         }
@@ -129,6 +146,10 @@ macro_rules! keys {
         $visit!("suspect_ns", $self.suspect_ns);
         $visit!("recovery_ns", $self.recovery_ns);
         $visit!("give_up_ns", $self.give_up_ns);
+        $visit!("backups", $self.backups);
+        $visit!("log2_chunk", $self.log2_chunk);
+        $visit!("ft_off", $self.ft_off);
+        $visit!("time_limit_ns", $self.time_limit_ns);
         $visit!("messages", $self.traffic.messages);
         $visit!("slots", $self.traffic.slots);
         $visit!("slot_bytes", $self.traffic.slot_bytes);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use shunt_device::{Channel, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Put};
+use shunt_device::{Channel, CqCheck, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Put, Ticket};
 use shunt_layout::state::DeviceState;
 
 use crate::oracle::{Kind, Oracle, Stream};
@@ -11,6 +11,9 @@ use crate::sim::{Interference, SimPlatform, SimWorld};
 
 /// A look may take this long beyond a deadline: one poll interval of a quiet world, and one interference.
 const LATE_SLACK_NS: u64 = 500_000;
+
+/// A kernel that waits for a word asks this often whether its channel still lives.
+const SLICE_NS: u64 = 10_000_000;
 
 /// What a stream's kernels do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,15 +104,56 @@ impl Kernel {
         }
     }
 
+    /// Waits for a word of this PE's heap, and ends early if `channel` is dead: the word's writer may be as well.
+    fn wait_word<L: Lanes>(
+        &self,
+        lanes: L,
+        channel: &Channel<'_, SimPlatform<'_>>,
+        posted: Option<Ticket>,
+        word: u64,
+        value: u64,
+        span_ns: u64,
+    ) -> Result<u64, Fault> {
+        let device = self.device();
+        let deadline = self.deadline(span_ns);
+        loop {
+            let slice = Deadline { at_ns: deadline.at_ns.min(self.world.now() + SLICE_NS) };
+            let fault = match device.wait_until_ge(lanes, HeapOffset(word), value, slice) {
+                Ok(seen) => return Ok(seen),
+                Err(fault) => fault,
+            };
+            self.check_late(slice, "wait for a word");
+            let dead = posted.and_then(|ticket| match channel.check(ticket, slice) {
+                CqCheck::Failed(fault) => Some(fault),
+                _ => None,
+            });
+            // What the leader saw counts: lanes look at different instants.
+            let verdict = match (dead, self.world.now() >= deadline.at_ns) {
+                (Some(_), _) => 1,
+                (None, true) => 2,
+                (None, false) => 0,
+            };
+            match lanes.broadcast(verdict, 0) {
+                0 => {}
+                1 => return Err(dead.unwrap_or(fault)),
+                _ => return Err(fault),
+            }
+        }
+    }
+
     /// Sends all messages of `stream`, then waits until all are done.
     pub fn send<L: Lanes>(&self, lanes: L, stream: Stream, traffic: &Traffic) -> Report {
         let mut report = self.report(stream);
         let device = self.device();
         let channel = device.channel(stream.to, stream.channel);
         let mut last = self.world.now();
+        let mut posted = None;
         for message in 0..traffic.messages {
-            match self.send_one(lanes, &device, &channel, stream, traffic, message) {
-                Ok(()) => report.messages += 1,
+            match self.send_one(lanes, &channel, stream, traffic, message, posted) {
+                Ok(ticket) => {
+                    posted = Some(ticket);
+                    report.messages += 1;
+                }
                 Err(fault) => report.fault = Some(fault),
             }
             report.max_gap_ns = report.max_gap_ns.max(self.world.now() - last);
@@ -134,18 +178,16 @@ impl Kernel {
     fn send_one<L: Lanes>(
         &self,
         lanes: L,
-        device: &Device<'_, SimPlatform<'_>>,
         channel: &Channel<'_, SimPlatform<'_>>,
         stream: Stream,
         traffic: &Traffic,
         message: u64,
-    ) -> Result<(), Fault> {
+        posted: Option<Ticket>,
+    ) -> Result<Ticket, Fault> {
         if message >= stream.slots {
             let credit = message - stream.slots + 1;
             self.world.note(|| format!("{stream}: waiting for credit {credit}"));
-            let deadline = self.deadline(traffic.wait_ns);
-            let waited = device.wait_until_ge(lanes, HeapOffset(stream.credit()), credit, deadline);
-            self.check_late(deadline, "wait for credit");
+            let waited = self.wait_word(lanes, channel, posted, stream.credit(), credit, traffic.wait_ns);
             if waited? > message {
                 let what = format!("{stream}: credit for a message that was not sent, before {message}");
                 self.oracle.report(Kind::Invented, self.world.now(), what);
@@ -160,16 +202,17 @@ impl Kernel {
         lanes.sync();
         self.world.note(|| format!("{stream}: posting message {message}"));
         let pieces = split(stream.slot_bytes, traffic.puts);
+        let mut ticket = Ticket(0);
         for (number, (offset, bytes)) in pieces.iter().enumerate() {
             let (dst, src) = (stream.destination(message) + offset, stream.source(message) + offset);
             let put = Put { dst: HeapOffset(dst), src: HeapOffset(src), bytes: *bytes };
-            if number + 1 < pieces.len() {
-                channel.put_nbi(lanes, put)?;
+            ticket = if number + 1 < pieces.len() {
+                channel.put_nbi(lanes, put)?
             } else {
-                channel.put_signal_nbi(lanes, put, HeapOffset(stream.signal()), message + 1)?;
-            }
+                channel.put_signal_nbi(lanes, put, HeapOffset(stream.signal()), message + 1)?
+            };
         }
-        Ok(())
+        Ok(ticket)
     }
 
     /// Receives all messages of `stream`, giving credit back on the same channel number.
@@ -178,12 +221,10 @@ impl Kernel {
         let device = self.device();
         let channel = device.channel(stream.from, stream.channel);
         let (mut next, mut credited) = (0, 0);
-        let mut last = self.world.now();
+        let (mut last, mut posted) = (self.world.now(), None);
         while next < traffic.messages && report.fault.is_none() {
             self.world.note(|| format!("{stream}: waiting for message {next}"));
-            let deadline = self.deadline(traffic.wait_ns);
-            let seen = device.wait_until_ge(lanes, HeapOffset(stream.signal()), next + 1, deadline);
-            self.check_late(deadline, "wait for a signal");
+            let seen = self.wait_word(lanes, &channel, posted, stream.signal(), next + 1, traffic.wait_ns);
             let now = self.world.now();
             let until = match seen {
                 Ok(seen) if seen <= traffic.messages => seen,
@@ -205,7 +246,10 @@ impl Kernel {
             report.messages = next;
             let lag = if next == traffic.messages { 0 } else { traffic.credit_lag.min(stream.slots - 1) };
             if next - credited > lag {
-                report.fault = self.give_credit(lanes, &channel, stream, credited..next - lag).err();
+                match self.give_credit(lanes, &channel, stream, credited..next - lag) {
+                    Ok(ticket) => posted = Some(ticket),
+                    Err(fault) => report.fault = Some(fault),
+                }
                 credited = next - lag;
                 report.credits += 1;
             }
@@ -224,7 +268,7 @@ impl Kernel {
         channel: &Channel<'_, SimPlatform<'_>>,
         stream: Stream,
         messages: std::ops::Range<u64>,
-    ) -> Result<(), Fault> {
+    ) -> Result<Ticket, Fault> {
         if lanes.rank() == 0 {
             // Each slot was last consumed for the newest of its messages.
             let newest = messages.end.saturating_sub(stream.slots).max(messages.start)..messages.end;
@@ -233,7 +277,7 @@ impl Kernel {
             }
         }
         self.world.note(|| format!("{stream}: giving credit {}", messages.end));
-        channel.signal_set_nbi(lanes, HeapOffset(stream.credit()), messages.end).map(|_| ())
+        channel.signal_set_nbi(lanes, HeapOffset(stream.credit()), messages.end)
     }
 
     fn report(&self, stream: Stream) -> Report {

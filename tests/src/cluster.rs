@@ -1,0 +1,315 @@
+//! A cluster in one thread: soft NICs on one fabric, PEs brought up as coroutines, their agents, their kernels.
+
+use std::cell::{Cell, RefCell};
+use std::mem::offset_of;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use shunt_device::platform::host::World;
+use shunt_host::agent::{Agent, AgentOptions};
+use shunt_host::config::EnvConfig;
+use shunt_host::connect::bootstrap::InMemory;
+use shunt_host::connect::oob::{LATENCY_NS, OobNet};
+use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::gpu::HeapMemory;
+use shunt_host::pe::{Bringup, Pe, PeConfig};
+use shunt_layout::state::{self, SwitchRecord};
+use shunt_soft_nic::{
+    Counters, Fabric, FabricConfig, FaultKind, FaultReport, NicConfig, RailAt, SharedFabric, SoftNic,
+    WordWatch,
+};
+
+use crate::oracle::{Oracle, Stream, load, store};
+use crate::sim::{ActorOptions, Clockwork, Interference, Sim, SimConfig, SimWorld, Task};
+use crate::spec::{Injection, RunSpec};
+use crate::workload::Kernel;
+
+/// Latency of a packet between two NICs.
+pub const LINK_NS: u64 = 2_000;
+/// A command without an answer for this long counts as unanswered.
+const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
+/// Shortest pause of an agent between two steps.
+const AGENT_NS: u64 = 10_000;
+/// Where streams begin in the heap; the words before are for scenarios of their own.
+const STREAMS_AT: u64 = 4096;
+
+struct FabricClock(SharedFabric);
+
+impl Clockwork for FabricClock {
+    fn step(&self, now: u64) -> bool {
+        self.0.with(|fabric| fabric.step(now))
+    }
+    fn next_due(&self) -> Option<u64> {
+        self.0.with(|fabric| fabric.next_due())
+    }
+}
+
+/// What an agent leaves behind for the test.
+#[derive(Default)]
+struct AgentLog {
+    killed: Cell<bool>,
+    records: RefCell<Vec<SwitchRecord>>,
+    notes: RefCell<Vec<String>>,
+}
+
+/// A job of PEs that is up: paths connected, agents running.
+pub struct Cluster {
+    /// Dropped first: unwinds kernels and agents while everything they use is still there.
+    pub sim: Sim,
+    /// All NICs.
+    pub fabric: SharedFabric,
+    /// The agents' own network.
+    pub oob: OobNet,
+    /// Where broken promises go.
+    pub oracle: Oracle,
+    /// How kernels are disturbed.
+    pub interference: Rc<Interference>,
+    /// What this run is.
+    pub spec: RunSpec,
+    agents: Vec<Rc<AgentLog>>,
+    pes: Vec<Rc<Pe>>,
+    streams: Vec<Stream>,
+    /// When traffic began.
+    began_ns: u64,
+}
+
+/// Streams of a run: channels times warps for each ordered pair of PEs that sends.
+fn streams(spec: &RunSpec) -> Vec<Stream> {
+    let mut streams = Vec::new();
+    let region = Stream::bytes(spec.traffic.slots, spec.traffic.slot_bytes);
+    for from in 0..spec.pes {
+        for to in (0..spec.pes).filter(|to| from < *to || spec.both_ways && from != *to) {
+            for channel in 0..spec.channels {
+                for _ in 0..spec.warps {
+                    let id = streams.len() as u32;
+                    let base = STREAMS_AT + u64::from(id) * region;
+                    let (slots, slot_bytes) = (spec.traffic.slots, spec.traffic.slot_bytes);
+                    streams.push(Stream { id, from, to, channel, base, slots, slot_bytes });
+                }
+            }
+        }
+    }
+    assert!(streams.len() < 200, "the pattern tells 200 streams apart");
+    streams
+}
+
+fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
+    let env = EnvConfig {
+        backups: spec.backups,
+        give_up_ns: spec.give_up_ns,
+        channels_per_pe: spec.channels,
+        log_depth: spec.log_depth,
+        fault_tolerance: !spec.ft_off,
+        ..EnvConfig::default()
+    };
+    let mut config = PeConfig::new(&env, heap_bytes);
+    config.policy.suspect_ns = spec.suspect_ns;
+    config.policy.recovery_window_ns = spec.recovery_ns;
+    config.log2_chunk = spec.log2_chunk;
+    config.bringup = Bringup::Sequential;
+    config
+}
+
+fn make_fabric(spec: &RunSpec) -> SharedFabric {
+    let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: spec.seed });
+    for pe in 0..spec.pes {
+        for rail in 0..spec.rails {
+            let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
+            config.quirks.rmsn_cleared_by_2err = spec.rmsn_cleared;
+            fabric.add(SoftNic::new(config), RailAt { pe, rail });
+        }
+    }
+    SharedFabric::new(fabric)
+}
+
+fn start_pes(sim: &Sim, spec: &RunSpec, fabric: &SharedFabric, oob: &OobNet, heap_bytes: u64) -> Vec<Rc<Pe>> {
+    let world: Arc<dyn World> = sim.world();
+    let mut tasks: Vec<Task<Pe>> = Vec::new();
+    for (pe, bootstrap) in (0..spec.pes).zip(InMemory::group(spec.pes, &world)) {
+        let rails: Vec<Arc<dyn Devx>> = (0..spec.rails)
+            .map(|rail| {
+                let nic = fabric.with(|fabric| fabric.find(RailAt { pe, rail })).expect("added above");
+                Arc::new(SoftDevx::new(fabric.clone(), nic, world.clone(), COMMAND_TIMEOUT_NS))
+                    as Arc<dyn Devx>
+            })
+            .collect();
+        let (world, config, end) = (world.clone(), pe_config(spec, heap_bytes), Box::new(oob.end(pe)));
+        tasks.push(sim.spawn(format!("pe{pe}.start"), ActorOptions::host(), move || {
+            match Pe::start(config, rails, Arc::new(HeapMemory::new()), &bootstrap, end, world) {
+                Ok(pe) => pe,
+                Err(error) => panic!("PE does not start: {error}"),
+            }
+        }));
+    }
+    sim.finish_all(&tasks).into_iter().map(Rc::new).collect()
+}
+
+/// The loop of an agent: step, leave news for the test, pause.
+fn agent_loop(pe: &Pe, log: &AgentLog, world: &SimWorld, options: AgentOptions) {
+    let agent = Agent::new(pe, options).expect("the state that was just uploaded");
+    let mut agent = agent.expect("the first agent of this PE");
+    loop {
+        if log.killed.get() {
+            world.note(|| "killed".into());
+            world.sleep(u64::MAX / 2);
+        }
+        world.note(|| "stepping".into());
+        let busy = agent.step();
+        log.records.borrow_mut().extend(agent.records().0);
+        log.notes.borrow_mut().extend(agent.take_notes());
+        world.note(|| "pausing".into());
+        world.sleep(if busy { AGENT_NS / 4 } else { AGENT_NS } + world.draw(AGENT_NS));
+    }
+}
+
+impl Cluster {
+    /// Brings a job up, with agents and without traffic.
+    pub fn start(spec: &RunSpec) -> Self {
+        let mut config = SimConfig::new(spec.seed);
+        config.time_limit_ns = spec.time_limit_ns;
+        let sim = Sim::new(config);
+        let fabric = make_fabric(spec);
+        sim.drive(Rc::new(FabricClock(fabric.clone())));
+        let oob = OobNet::new(spec.pes, LATENCY_NS, sim.world());
+        let streams = streams(spec);
+        let region = Stream::bytes(spec.traffic.slots, spec.traffic.slot_bytes);
+        let heap_bytes = (STREAMS_AT + region * streams.len() as u64).next_multiple_of(4096);
+        let pes = start_pes(&sim, spec, &fabric, &oob, heap_bytes);
+        let agents = (0..spec.pes).map(|_| Rc::new(AgentLog::default())).collect();
+        let interference = Rc::new(Interference::random(spec.interference));
+        let oracle = Oracle::default();
+        let began_ns = sim.now();
+        let spec = spec.clone();
+        let cluster = Self { sim, fabric, oob, oracle, interference, spec, agents, pes, streams, began_ns };
+        for pe in 0..cluster.spec.pes {
+            cluster.start_agent(pe);
+        }
+        cluster
+    }
+
+    fn start_agent(&self, pe: u32) {
+        let (host, log) = (self.pes[pe as usize].clone(), self.agents[pe as usize].clone());
+        let (world, options) = (self.sim.world(), self.spec.agent);
+        let body = move || agent_loop(&host, &log, &world, options);
+        self.sim.spawn::<()>(format!("pe{pe}.agent"), ActorOptions::host(), body);
+    }
+
+    /// A PE.
+    pub fn pe(&self, pe: u32) -> &Pe {
+        &self.pes[pe as usize]
+    }
+
+    /// The streams of the spec.
+    pub fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    /// Instant 0 of the faults' clock: when the job was up.
+    pub fn began_ns(&self) -> u64 {
+        self.began_ns
+    }
+
+    /// A kernel's surroundings on `pe`.
+    pub fn kernel(&self, pe: u32) -> Kernel {
+        let host = self.pe(pe);
+        Kernel {
+            world: self.sim.world(),
+            state: host.state(),
+            heap: host.heap().address,
+            interference: self.interference.clone(),
+            oracle: self.oracle.clone(),
+        }
+    }
+
+    /// Starts a kernel of its own.
+    pub fn spawn<T: 'static>(
+        &self,
+        name: &str,
+        pe: u32,
+        body: impl FnOnce(&Kernel) -> T + 'static,
+    ) -> Task<T> {
+        let kernel = self.kernel(pe);
+        // The kernel's memory must outlive it even if the cluster is torn down in another order.
+        let host = self.pes[pe as usize].clone();
+        self.sim.spawn(format!("pe{pe}.{name}"), ActorOptions::kernel(), move || {
+            let _host = host;
+            body(&kernel)
+        })
+    }
+
+    /// Plans a fault, relative to [`Cluster::began_ns`].
+    pub fn inject(&self, injection: &Injection) {
+        let kind: FaultKind = match injection.fault.parse() {
+            Ok(kind) => kind,
+            Err(error) => panic!("{injection}: {error}"),
+        };
+        let at = RailAt { pe: injection.pe, rail: injection.rail };
+        self.fabric.with(|fabric| fabric.plan(self.began_ns + injection.at_ns, at, kind));
+    }
+
+    /// Makes a channel of `pe` start at ticket `first`, as if so many had been done. Before any traffic on it.
+    pub fn preset_tickets(&self, pe: u32, peer: u32, channel: u32, first: u64) {
+        let root = self.pe(pe).root();
+        let row = u64::from(peer * root.channels_per_pe + channel);
+        let words = root.channels + row * size_of::<state::Channel>() as u64;
+        for offset in [
+            offset_of!(state::Channel, ticket),
+            offset_of!(state::Channel, done),
+            offset_of!(state::Channel, ready),
+            offset_of!(state::Channel, posted),
+        ] {
+            assert_eq!(load(words + offset as u64), 0, "the channel has been used");
+            store(words + offset as u64, first);
+        }
+        let path = root.paths + row * u64::from(root.slots) * size_of::<state::PathRow>() as u64;
+        store(path + offset_of!(state::PathRow, base) as u64, first);
+    }
+
+    /// Stops an agent for good.
+    pub fn kill_agent(&self, pe: u32) {
+        self.agents[pe as usize].killed.set(true);
+    }
+
+    /// Every switch so far: PE and record, in the order in which they opened.
+    pub fn records(&self) -> Vec<(u32, SwitchRecord)> {
+        let of =
+            |pe: u32| self.agents[pe as usize].records.borrow().clone().into_iter().map(move |one| (pe, one));
+        let mut records: Vec<_> = (0..self.spec.pes).flat_map(of).collect();
+        records.sort_by_key(|(_, record)| record.stamps[5]);
+        records
+    }
+
+    /// What the agents said.
+    pub fn notes(&self) -> Vec<String> {
+        let of = |pe: u32| {
+            let notes = self.agents[pe as usize].notes.borrow();
+            notes.iter().map(|note| format!("agent of PE {pe}: {note}")).collect::<Vec<_>>()
+        };
+        (0..self.spec.pes).flat_map(of).collect()
+    }
+
+    /// Faults and how often each hit.
+    pub fn faults(&self) -> Vec<FaultReport> {
+        self.fabric.with(|fabric| fabric.faults())
+    }
+
+    /// Counters of a NIC.
+    pub fn counters(&self, pe: u32, rail: u32) -> Counters {
+        self.fabric.with(|fabric| {
+            let id = fabric.find(RailAt { pe, rail }).expect("a rail of the cluster");
+            fabric.nic(id).counters()
+        })
+    }
+
+    /// Counts every placement on a heap word of `pe` from now on.
+    pub fn watch(&self, pe: u32, offset: u64) {
+        let address = self.pe(pe).heap().address + offset;
+        self.fabric.with(|fabric| fabric.watch_word(address));
+    }
+
+    /// What was counted on a watched word.
+    pub fn watched(&self, pe: u32, offset: u64) -> WordWatch {
+        let address = self.pe(pe).heap().address + offset;
+        self.fabric.with(|fabric| fabric.watched(address))
+    }
+}

@@ -1,0 +1,93 @@
+//! The way back: rules 17 to 19, and F1 on the return.
+
+use shunt_layout::state::SwitchKind;
+use shunt_tests::run::{Outcome, run};
+use shunt_tests::spec::RunSpec;
+use shunt_tests::workload::Traffic;
+
+/// `ms` milliseconds of steady traffic in both directions.
+fn steady(ms: u64, faults: &[&str]) -> RunSpec {
+    RunSpec {
+        both_ways: true,
+        traffic: Traffic { messages: ms * 5, pace_ns: 200_000, ..Traffic::default() },
+        faults: faults.iter().map(|fault| fault.parse().expect("a fault")).collect(),
+        ..RunSpec::default()
+    }
+}
+
+fn clean(spec: &RunSpec) -> Outcome {
+    let outcome = run(spec);
+    outcome.assert_clean();
+    outcome.assert_exercised();
+    outcome
+}
+
+#[test]
+fn the_primary_is_used_again_after_the_recovery_window() {
+    let spec = steady(300, &["5ms:0.0:down", "30ms:0.0:up"]);
+    let outcome = clean(&spec);
+    assert_eq!(outcome.switchbacks(), 2, "one a direction\n{outcome}");
+    for record in outcome.of_kind(SwitchKind::SwitchBack) {
+        assert_eq!((record.from, record.to), (1, 0), "{outcome}");
+        let since_up = record.stamps[5] - outcome.began_ns - 30_000_000;
+        assert!(since_up >= spec.recovery_ns, "went back {since_up} ns after the port came up\n{outcome}");
+        assert!(record.entered.incarnation > record.left.incarnation, "the primary was made anew\n{outcome}");
+    }
+}
+
+#[test]
+fn nothing_goes_back_before_the_port_is_up() {
+    let outcome = clean(&steady(200, &["5ms:0.0:down"]));
+    assert_eq!(outcome.switchbacks(), 0, "{outcome}");
+}
+
+/// F1 on the return: the backup's NIC places late, the primary's at once.
+#[test]
+fn placement_delay_across_a_switch_back() {
+    for delay in ["50us", "700us", "5ms"] {
+        for pe in ["0", "1"] {
+            let slow = format!("0ns:{pe}.1:placement-delay={delay}");
+            let outcome = clean(&steady(300, &[&slow, "5ms:0.0:down", "30ms:0.0:up"]));
+            assert!(outcome.switchbacks() >= 1, "{outcome}");
+        }
+    }
+}
+
+#[test]
+fn the_backup_fails_while_it_is_drained() {
+    // The drain begins somewhere after the port is up, the lifetime and the window: find it, then hit it.
+    let plain = clean(&steady(300, &["5ms:0.0:down", "30ms:0.0:up"]));
+    let record = plain.of_kind(SwitchKind::SwitchBack).next().expect("it goes back");
+    let drained = record.stamps[1] - plain.began_ns;
+    for offset in [-40_000i64, -5_000, 0, 1_000, 3_000, 5_000, 8_000, 12_000, 40_000] {
+        for fault in ["0.1:down", "1.1:down", "0.1:blackhole-tx", "1.1:blackhole-tx", "1.1:drop-acks"] {
+            let at = drained.saturating_add_signed(offset);
+            let second = format!("{at}ns:{fault}");
+            clean(&steady(300, &["5ms:0.0:down", "30ms:0.0:up", &second]));
+        }
+    }
+}
+
+#[test]
+fn the_primary_fails_again_right_after_the_way_back() {
+    let plain = clean(&steady(300, &["5ms:0.0:down", "30ms:0.0:up"]));
+    let record = plain.of_kind(SwitchKind::SwitchBack).next().expect("it goes back");
+    let opened = record.stamps[5] - plain.began_ns;
+    for offset in [-30_000i64, -3_000, 0, 2_000, 10_000, 100_000] {
+        let second = format!("{}ns:0.0:down", opened.saturating_add_signed(offset));
+        let outcome = clean(&steady(300, &["5ms:0.0:down", "30ms:0.0:up", &second]));
+        assert!(outcome.failovers() >= 3, "{outcome}");
+    }
+}
+
+#[test]
+fn a_flapping_primary_is_not_followed_at_every_flap() {
+    let outcome = clean(&steady(1_500, &["5ms:0.0:flap=50ms/20"]));
+    assert!(outcome.switchbacks() <= 20, "{outcome}");
+    let mut last = std::collections::HashMap::new();
+    for (pe, record) in &outcome.records {
+        let id = &record.entered;
+        let before = last.insert((*pe, id.local_rail, id.remote_rail), id.incarnation).unwrap_or(0);
+        assert!(id.incarnation >= before, "an incarnation never comes back\n{outcome}");
+    }
+}
