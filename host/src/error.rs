@@ -17,7 +17,10 @@ pub enum DevxError {
         waited_ns: u64,
     },
     /// The firmware refused the command.
-    #[error("{nic}: {command} was refused with status {status:#04x} ({}), syndrome {syndrome:#010x}", Status::name(*.status))]
+    #[error(
+        "{nic}: {command} was refused with status {status:#04x} ({}), syndrome {syndrome:#010x}",
+        Status::name(*.status)
+    )]
     Refused {
         /// Name of the NIC.
         nic: String,
@@ -96,7 +99,8 @@ pub enum NicError {
     },
     /// A work request that the host itself posted ended in an error completion.
     #[error(
-        "{nic}: host work request {index} on QP {qpn:#x} completed with syndrome {syndrome:#04x}, vendor {vendor:#04x}"
+        "{nic}: host work request {index} on QP {qpn:#x} completed with syndrome {syndrome:#04x}, \
+         vendor {vendor:#04x}"
     )]
     Completion {
         /// Name of the NIC.

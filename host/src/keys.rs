@@ -2,7 +2,7 @@
 
 use crate::error::KeyError;
 
-/// lkeys by (rail, chunk), rkeys by (PE, remote rail, chunk), as numbers. Rails a PE does not have hold key 0.
+/// lkeys by (rail, chunk), rkeys by (PE, remote rail, chunk), as numbers. Rails a PE lacks hold key 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyTable {
     rails: u32,

@@ -16,7 +16,7 @@ impl<T> WorldLock<T> {
         loop {
             match self.0.try_lock() {
                 Ok(guard) => return guard,
-                // What it guards is replaced as a whole after a failure, so a holder's panic leaves no half state.
+                // What it guards is replaced whole after a failure: a holder's panic leaves no half state.
                 Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => world.relax(),
             }

@@ -217,8 +217,8 @@ impl Rail {
 
     /// The placement flush: everything this NIC has executed is visible in memory when it returns.
     ///
-    /// A READ of the heap on a loopback pair of this NIC: PCIe reads do not pass earlier posted writes. Ends by
-    /// its deadline. A pair that failed is made anew by the next call.
+    /// A READ of the heap on a loopback pair of this NIC: PCIe reads do not pass earlier posted writes.
+    /// Ends by its deadline. A pair that failed is made anew by the next call.
     pub fn flush(&self) -> Result<(), NicError> {
         let world = &*self.world;
         let mut guard = self.flush.lock(world);

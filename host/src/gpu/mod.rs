@@ -6,7 +6,7 @@ pub use heap::HeapMemory;
 use crate::error::GpuError;
 use std::sync::Arc;
 
-/// A range of device-visible memory. Addresses are the device's; they equal the host's where the host reaches it.
+/// A range of device-visible memory. Addresses are the device's, and the host's where the host reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// First address.

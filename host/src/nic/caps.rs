@@ -1,4 +1,4 @@
-//! What a NIC can do and how its port is addressed. PRM: "QUERY_HCA_CAP", "QUERY_ROCE_ADDRESS", vport contexts.
+//! What a NIC can do and how its port is addressed. PRM: "QUERY_HCA_CAP", "QUERY_ROCE_ADDRESS".
 
 use super::execute;
 use crate::devx::Devx;
@@ -144,7 +144,7 @@ impl Caps {
     }
 }
 
-/// LID from the vport context; the GID is the link-local one of the port's GUID, as the subnet manager makes it.
+/// LID from the vport context; the GID is the link-local one of the port's GUID.
 fn infiniband_address(devx: &dyn Devx) -> Result<PortAddress, NicError> {
     const PORT_GUID: Field64 = Field64::new(0x30);
     const LINK_LOCAL: u64 = 0xfe80_0000_0000_0000;

@@ -1,4 +1,4 @@
-//! Reliable connection queue pairs without a receive queue. PRM: "CREATE_QP", "QP State Transitions", "QUERY_QP".
+//! Reliable connection queue pairs without a receive queue. PRM: "CREATE_QP", "QUERY_QP", transitions.
 
 use super::caps::Link;
 use super::{create, destroy, execute, short_in};
