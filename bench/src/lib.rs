@@ -5,21 +5,24 @@
 //! | [`options`], [`inject`], [`units`] | the command line |
 //! | [`heap`], [`pattern`], [`verify`] | what is written where, and whether it arrived; pure |
 //! | [`kernel`], [`stream`], [`table`] | the kernels: a verified stream, and perftest's table |
-//! | [`cluster`], [`world`], [`runner`] | PEs and NICs in this process, and one run over them |
+//! | [`cluster`], [`runner`] | PEs and NICs in this process, and one run over them |
 //! | [`timeline`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
 //! | [`program`], [`progress`] | what is printed |
 
+pub mod cluster;
 pub mod heap;
 pub mod inject;
 pub mod kernel;
 pub mod options;
 pub mod pattern;
 pub mod plot;
+pub mod program;
+pub mod progress;
 pub mod report;
+pub mod runner;
 pub mod stream;
 pub mod switches;
 pub mod table;
 pub mod timeline;
 pub mod units;
 pub mod verify;
-pub mod world;

@@ -1,14 +1,13 @@
 //! `shmem_put_bw`: parses the command line and exits; everything else is in the library.
 
 use shunt_bench::options::{Options, Usage};
+use shunt_bench::program;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match Options::from_arguments(std::env::args_os()) {
-        Ok(_) => {
-            eprintln!("error: the runner is not part of this build");
-            ExitCode::from(1)
-        }
+        Ok(options) => ExitCode::from(program::run(&options)),
+        // Prints to stdout and exits 0 for --help and --version, else to stderr and exits 2.
         Err(Usage::Clap(error)) => error.exit(),
         Err(error) => {
             eprintln!("{error}");

@@ -203,6 +203,9 @@ impl Options {
         if self.mode == Mode::Amo {
             return Err(Usage::NotYet("--mode amo", "choose write, p or signal"));
         }
+        if self.fence == FenceKind::Time {
+            return Err(Usage::NotYet("--fence time", "choose strict"));
+        }
         match self.signal {
             SignalKind::Monotone => Ok(()),
             SignalKind::Cleared => Err(Usage::NotYet("--signal cleared", "choose monotone")),

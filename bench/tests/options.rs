@@ -47,6 +47,7 @@ const BAD: &[(&str, &[&str])] = &[
     ("--size 1G --window 512", &["heap", "at most 4G"]),
     ("--window 1", &["'1'", "2..=512"]),
     ("--ft maybe", &["maybe", "on, off"]),
+    ("--fence time", &["--fence time is not in this version", "strict"]),
     ("--fence none", &["none", "strict, time"]),
     ("--verify perhaps", &["perhaps", "on, off"]),
     ("--plot out.png", &["SVG", ".svg"]),

@@ -1,0 +1,296 @@
+//! A whole job in one process: soft NICs and their engine, PEs, and a thread for each agent.
+
+use crate::heap::{HeapMap, HeapView};
+use crate::kernel::Dev;
+use crate::options::{OnOff, Options};
+use crate::switches::describe_path;
+use shunt_device::platform::host::{Host, World};
+use shunt_device::{Device, Fault, FaultKind, HeapOffset};
+use shunt_host::agent::words::{Place, StateWords};
+use shunt_host::config::EnvConfig;
+use shunt_host::connect::bootstrap::InMemory;
+use shunt_host::connect::oob::{LATENCY_NS, OobNet};
+use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::error::StartError;
+use shunt_host::gpu::{GpuMemory, HeapMemory};
+use shunt_host::pe::{Pe, PeConfig};
+use shunt_host::world::RealWorld;
+use shunt_layout::state::{Channel, SwitchRecord};
+use shunt_soft_nic::{
+    Clock, Counters, Engine, Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic,
+};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Latency of the link between two NICs.
+const LINK_NS: u64 = 2_000;
+/// A command of a soft NIC that takes longer than this counts as unanswered.
+const COMMAND_NS: u64 = 200_000_000;
+/// An agent with nothing to do sleeps this long: doorbells and completions do not wait for it.
+const AGENT_NAP: Duration = Duration::from_micros(200);
+
+/// One PE that is up.
+pub struct Unit {
+    words: StateWords,
+    heap: HeapView,
+    map: HeapMap,
+    /// Dropped last: everything above points into it.
+    pe: Arc<Pe>,
+}
+
+/// All PEs of a job. Dropping it stops the agents, then the PEs, then the NICs.
+pub struct Cluster {
+    agents: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    units: Vec<Unit>,
+    fabric: SharedFabric,
+    nics: Vec<(RailAt, NicId)>,
+    world: Arc<dyn World>,
+}
+
+/// The switch records of all PEs, read while they are written.
+#[derive(Debug)]
+pub struct RecordLog {
+    seen: Vec<u64>,
+    /// All records, with the PE that wrote each.
+    pub records: Vec<(u32, SwitchRecord)>,
+    /// Records that were overwritten before they were read.
+    pub lost: u64,
+}
+
+impl RecordLog {
+    /// An empty log.
+    pub fn new(cluster: &Cluster) -> Self {
+        Self { seen: vec![0; cluster.units.len()], records: Vec::new(), lost: 0 }
+    }
+
+    /// Reads what is new.
+    pub fn drain(&mut self, cluster: &Cluster) {
+        for ((pe, unit), seen) in (0..).zip(&cluster.units).zip(&mut self.seen) {
+            let (new, next, lost) = unit.words.records_since(*seen);
+            *seen = next;
+            self.lost += lost;
+            self.records.extend(new.into_iter().map(|record| (pe, record)));
+        }
+    }
+}
+
+/// Threads this program runs when everything is up: kernels, agents, the engine and the one that waits.
+pub fn threads(options: &Options) -> u32 {
+    options.pes * options.ctas + options.pes + 2
+}
+
+/// More threads than cores.
+pub fn oversubscribed(options: &Options) -> bool {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    threads(options) > cores
+}
+
+/// What a command line means for a PE. `largest` is the largest put that will be posted.
+fn pe_config(options: &Options, map: &HeapMap, largest: u64) -> PeConfig {
+    let depth = (2 * options.window).max(256).next_power_of_two();
+    let env = EnvConfig {
+        give_up_ns: options.give_up,
+        channels_per_pe: options.ctas,
+        log_depth: depth.ilog2(),
+        fault_tolerance: options.ft == OnOff::On,
+        ..EnvConfig::default()
+    };
+    let mut config = PeConfig::new(&env, map.bytes());
+    // A completion comes once a put; a rail needs this long for one, and is not silent meanwhile.
+    let put_ns = (largest as f64 * 8.0 / options.rail_gbps) as u64;
+    config.policy.suspect_ns += 2 * put_ns;
+    config
+}
+
+impl Cluster {
+    /// Brings everything up.
+    ///
+    /// # Errors
+    /// The first PE's reason.
+    pub fn start(options: &Options, map: HeapMap, largest: u64) -> Result<Self, StartError> {
+        let clock = Clock::new();
+        let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: options.seed });
+        let mut nics = Vec::new();
+        for (pe, rail) in (0..options.pes).flat_map(|pe| (0..options.rails).map(move |rail| (pe, rail))) {
+            let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
+            config.rail_gbps = Some(options.rail_gbps);
+            let at = RailAt { pe, rail };
+            nics.push((at, fabric.add(SoftNic::new(config), at)));
+        }
+        let engine = Arc::new(Engine::spawn(fabric, clock));
+        let fabric = engine.fabric();
+        let world: Arc<dyn World> = Arc::new(RealWorld::new(clock, engine));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut cluster = Self { agents: Vec::new(), stop, units: Vec::new(), fabric, nics, world };
+        cluster.start_pes(&pe_config(options, &map, largest), map)?;
+        Ok(cluster)
+    }
+
+    fn start_pes(&mut self, config: &PeConfig, map: HeapMap) -> Result<(), StartError> {
+        let size = self.nics.iter().map(|(at, _)| at.pe + 1).max().unwrap_or(0);
+        let oob = OobNet::new(size, LATENCY_NS, self.world.clone());
+        let bring_up = |(rank, member): (u32, InMemory)| {
+            let rails = self.devices(rank);
+            let (world, oob) = (self.world.clone(), Box::new(oob.end(rank)));
+            let gpu: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
+            move || Pe::start(*config, rails, gpu, &member, oob, world)
+        };
+        let members: Vec<_> = (0..size).zip(InMemory::group(size, &self.world)).map(bring_up).collect();
+        let started: Vec<Result<Pe, StartError>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = members.into_iter().map(|start| scope.spawn(start)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("bring-up does not panic")).collect()
+        });
+        for pe in started {
+            let pe = Arc::new(pe?);
+            self.agents.push(self.spawn_agent(&pe));
+            self.units.push(Unit::new(pe, map, &self.world));
+        }
+        Ok(())
+    }
+
+    fn devices(&self, rank: u32) -> Vec<Arc<dyn Devx>> {
+        let own = self.nics.iter().filter(|(at, _)| at.pe == rank);
+        own.map(|(_, nic)| {
+            let devx = SoftDevx::new(self.fabric.clone(), *nic, self.world.clone(), COMMAND_NS);
+            Arc::new(devx) as Arc<dyn Devx>
+        })
+        .collect()
+    }
+
+    fn spawn_agent(&self, pe: &Arc<Pe>) -> JoinHandle<()> {
+        let mut agent =
+            pe.agent().expect("host and bench are one build").expect("a PE hands its agent out once, here");
+        let (stop, pe) = (self.stop.clone(), pe.clone());
+        let run = move || {
+            while !stop.load(Ordering::Acquire) {
+                if !agent.step() {
+                    std::thread::sleep(AGENT_NAP);
+                }
+            }
+            // The agent holds paths of the PE: it goes first.
+            drop(agent);
+            drop(pe);
+        };
+        let name = format!("agent {}", self.agents.len());
+        std::thread::Builder::new().name(name).spawn(run).expect("a thread can be started")
+    }
+
+    /// The clock, and how to wait.
+    pub fn world(&self) -> &dyn World {
+        &*self.world
+    }
+
+    /// The NICs.
+    pub fn fabric(&self) -> &SharedFabric {
+        &self.fabric
+    }
+
+    /// A PE.
+    pub fn unit(&self, pe: u32) -> &Unit {
+        &self.units[pe as usize]
+    }
+
+    /// Counters of every NIC.
+    pub fn counters(&self) -> Vec<(RailAt, Counters)> {
+        self.fabric
+            .with(|fabric| self.nics.iter().map(|(at, nic)| (*at, fabric.nic(*nic).counters())).collect())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        for agent in self.agents.drain(..) {
+            // An agent that panicked has printed why; the process's verdict does not rest on it.
+            let _ = agent.join();
+        }
+    }
+}
+
+impl Unit {
+    fn new(pe: Arc<Pe>, map: HeapMap, world: &Arc<dyn World>) -> Self {
+        // SAFETY: the state and its tables are mapped while `pe` lives, and this unit holds `pe` and drops it last.
+        let words =
+            unsafe { StateWords::new(pe.state(), world.clone()) }.expect("host and bench are one build");
+        let span = pe.heap();
+        // SAFETY: the heap lives as long as `pe`; kernels and NICs reach it atomically.
+        let heap = unsafe { HeapView::new(span.address, span.bytes) };
+        Self { words, heap, map, pe }
+    }
+
+    /// Device code on this PE.
+    pub fn device<'w>(&'w self, world: &'w dyn World) -> Dev<'w> {
+        // SAFETY: uploaded by `Pe::start`, mapped while `self.pe` lives, and nobody writes the root.
+        unsafe { Device::attach(self.pe.state(), Host::new(world)) }.expect("host and bench are one build")
+    }
+
+    /// Its heap.
+    pub fn heap(&self) -> &HeapView {
+        &self.heap
+    }
+
+    /// Where everything lies in it.
+    pub fn map(&self) -> HeapMap {
+        self.map
+    }
+
+    /// Absolute address of a heap offset.
+    pub fn address(&self, at: HeapOffset) -> u64 {
+        self.heap.address(at)
+    }
+
+    /// Generations opened because of a fault and by a switch-back, over all channels.
+    pub fn generations(&self) -> (u64, u64) {
+        let root = self.words.root();
+        let load = |row: u32, field: usize| {
+            let at = root.channels + row as u64 * size_of::<Channel>() as u64 + field as u64;
+            // SAFETY: inside the table of channels, aligned, mapped while `self.pe` lives; written atomically.
+            unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Acquire)
+        };
+        (0..root.pe_count * root.channels_per_pe).fold((0, 0), |(failovers, switchbacks), row| {
+            (
+                failovers + load(row, std::mem::offset_of!(Channel, switch.failovers)),
+                switchbacks + load(row, std::mem::offset_of!(Channel, switch.switchbacks)),
+            )
+        })
+    }
+
+    /// The name of the path that is slot 0 of a channel.
+    pub fn primary(&self, peer: u32, channel: u32) -> String {
+        let row = self.words.read_row(Place { peer, channel, slot: 0 });
+        crate::switches::path_name(self.words.root().my_pe, peer, &row.identity)
+    }
+
+    /// What a fault means, and how each path of its channel stands.
+    pub fn describe(&self, fault: &Fault) -> String {
+        let (me, peer) = (self.words.root().my_pe, fault.peer);
+        let what = match fault.kind {
+            FaultKind::Completion => {
+                "an error completion, and fault tolerance is off or the program is at fault"
+            }
+            FaultKind::Overdue => "no completion in time",
+            FaultKind::PeerLost => "every path to the peer is dead",
+            FaultKind::BadAddress => "an address outside the heap",
+            FaultKind::FenceUnproven => "an old path could not be fenced",
+        };
+        let mut text = format!(
+            "PE {me} lost peer {peer} on channel {}: {what}; ticket {}, {} operations unfinished; first cause {}, syndrome {:#04x} ({}), vendor {:#04x}",
+            fault.channel,
+            fault.at.0,
+            fault.unfinished,
+            fault.cause.name(),
+            fault.syndrome & 0xff,
+            fault.syndrome().meaning(),
+            fault.syndrome >> 8
+        );
+        for slot in 0..self.words.root().slots {
+            let row = self.words.read_row(Place { peer, channel: fault.channel, slot });
+            let _ = write!(text, "\n    {}", describe_path(me, peer, &row));
+        }
+        text
+    }
+}

@@ -1,0 +1,157 @@
+//! The program: what is printed, what is written, and the exit status.
+
+use crate::cluster::{oversubscribed, threads};
+use crate::options::{OnOff, Options};
+use crate::plot;
+use crate::progress::Progress;
+use crate::report::{Ended, Report, Verdict};
+use crate::runner::{self, TableError};
+use crate::table;
+use crate::units::{show_size, show_time};
+use shunt_soft_nic::FaultKind;
+use std::io::IsTerminal;
+use std::path::Path;
+
+/// A promise was broken, a fault was not exercised, or the run could not be made at all.
+const BROKEN: u8 = 1;
+/// No path left.
+const NO_PATH: u8 = 3;
+
+/// Runs what the command line asks for; answers with the exit status.
+pub fn run(options: &Options) -> u8 {
+    if options.list_faults {
+        list_faults();
+        return 0;
+    }
+    let table_status = if options.iterations > 0 { print_table(options) } else { 0 };
+    if table_status != 0 {
+        return table_status;
+    }
+    introduce(options);
+    match runner::stream(options, &Progress::shown()) {
+        Ok(raw) => conclude(options, &Report::new(raw)),
+        Err(error) => {
+            eprintln!("error: the PEs did not come up: {error}");
+            BROKEN
+        }
+    }
+}
+
+fn list_faults() {
+    println!("<time>:<pe>.<rail>:<fault>   [=T], [/T]: for how long, for ever if absent");
+    for info in FaultKind::LIST {
+        let mark = if info.sabotage { "SABOTAGE: " } else { "" };
+        println!("  {:<26} {mark}{}", info.syntax, info.meaning);
+    }
+}
+
+fn print_table(options: &Options) -> u8 {
+    println!("{}", table::header(oversubscribed(options)));
+    let machine = std::env::var("NVSHMEM_MACHINE_READABLE_OUTPUT").is_ok_and(|value| value == "1");
+    let rows = runner::table(options, |row| {
+        println!("{}", table::line(row));
+        if machine {
+            println!("{}", table::machine_line(row));
+        }
+    });
+    match rows {
+        Ok(rows) if rows.iter().all(|row| row.intact) => 0,
+        Ok(_) => {
+            eprintln!("error: a row of the table left wrong bytes at its target");
+            BROKEN
+        }
+        Err(TableError::Ended(Ended::NoPath(text))) => {
+            eprintln!("error: {text}");
+            NO_PATH
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            BROKEN
+        }
+    }
+}
+
+fn introduce(options: &Options) {
+    println!(
+        "\nstream: {} PEs, {} rails each at {} Gb/s, {} channel(s), {:?} of {} with monotone signals, window {}, {}; fault tolerance {}; verify {}; seed {}; {} threads",
+        options.pes,
+        options.rails,
+        options.rail_gbps,
+        options.ctas,
+        options.mode,
+        show_size(options.size),
+        options.window,
+        show_time(options.duration),
+        if options.ft == OnOff::On { "on" } else { "off" },
+        if options.verify == OnOff::On { "on" } else { "off" },
+        options.seed,
+        threads(options)
+    );
+    for injection in &options.inject {
+        let mark = if injection.kind.is_sabotage() { "sabotage" } else { "fault" };
+        println!("{mark}: {injection}");
+    }
+}
+
+fn conclude(options: &Options, report: &Report) -> u8 {
+    let terminal = std::io::stdout().is_terminal();
+    println!("\n{}", plot::text(&report.timeline, 100, terminal));
+    for switch in &report.switches {
+        println!("{switch}");
+    }
+    println!("\n{}", summary(report));
+    let mut status = report.judged.exit_status();
+    for (path, text) in [(&options.json, json(report)), (&options.plot, plot::svg(report))] {
+        if let Some(path) = path
+            && let Err(error) = write(path, &text)
+        {
+            eprintln!("error: {}: {error}", path.display());
+            status = status.max(BROKEN);
+        }
+    }
+    status
+}
+
+fn json(report: &Report) -> String {
+    // Plain structures with string keys: serialisation has no way to fail.
+    serde_json::to_string_pretty(report).expect("a report serialises")
+}
+
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    std::fs::write(path, text)
+}
+
+fn summary(report: &Report) -> String {
+    let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.3} GB/s"));
+    let mut text = format!(
+        "bytes posted {}  delivered {}  puts lost {}\nsignals posted {}  applied {}  duplicated {}  uncertain {}\n\
+         order violations {}  ghost writes {}\nfailovers {}  switch-backs {}  longest gap {}\n\
+         before the first fault {}  after the last switch-back {}  ({}; oversubscribed: {})\n",
+        report.bytes_posted,
+        report.bytes_delivered,
+        report.puts_lost,
+        report.signals_posted,
+        report.signals_applied,
+        report.signals_duplicated,
+        report.uncertain,
+        report.order_violations,
+        report.ghost_writes,
+        report.failovers,
+        report.switchbacks,
+        show_time((report.max_gap_us * 1e3) as u64),
+        rate(report.gb_s_before),
+        rate(report.gb_s_after),
+        report.clock,
+        if report.oversubscribed { "yes" } else { "no" }
+    );
+    for fault in &report.faults {
+        text += &format!("fault {} ms {} {}: {} hits\n", fault.at_ms, fault.place, fault.kind, fault.hits);
+    }
+    text += &match &report.judged {
+        Verdict::Clean => "verdict: clean".to_owned(),
+        Verdict::Broken(what) => format!("verdict: BROKEN: {}", what.join("; ")),
+        Verdict::NotExercised(what) => format!("verdict: not exercised: {}", what.join(", ")),
+        Verdict::NoPath(text) => format!("verdict: no path left\nerror: {text}"),
+    };
+    text
+}

@@ -1,0 +1,98 @@
+//! Short streams in this process: a clean one is green, and each sabotage turns the verdict red for its own reason.
+//! The judge is what is tested here, so every case but the clean ones must fail the run.
+
+use shunt_bench::options::Options;
+use shunt_bench::progress::Progress;
+use shunt_bench::report::{Report, Verdict};
+use shunt_bench::runner;
+
+fn run(line: &str) -> Report {
+    let line = format!("shmem_put_bw -n 0 --size 16K --window 16 {line}");
+    let options = Options::from_arguments(line.split_whitespace()).unwrap();
+    Report::new(runner::stream(&options, &Progress::hidden()).unwrap())
+}
+
+fn assert_clean(report: &Report) {
+    assert_eq!(report.judged, Verdict::Clean, "{report:#?}");
+    assert!(report.bytes_delivered > 0);
+    assert_eq!(report.bytes_delivered, report.bytes_posted);
+    assert_eq!(report.signals_applied, report.signals_posted);
+    assert_eq!(report.judged.exit_status(), 0);
+}
+
+/// The one reason, and no other.
+fn assert_broken(report: &Report, reason: &str) {
+    let Verdict::Broken(what) = &report.judged else { panic!("not broken: {:?}", report.judged) };
+    assert!(what.len() == 1 && what[0].ends_with(reason), "{what:?} is not {reason:?}");
+    assert_eq!(report.judged.exit_status(), 1);
+}
+
+#[test]
+fn a_stream_without_faults_is_clean_in_every_mode() {
+    for mode in ["write", "p", "signal"] {
+        let report = run(&format!("--duration 200ms --watch --mode {mode}"));
+        assert_clean(&report);
+        assert!(report.faults.is_empty(), "{mode}");
+    }
+}
+
+#[test]
+fn several_channels_and_pairs_are_clean() {
+    let report = run("--duration 200ms --watch -b 16 -c 2 --pes 4");
+    assert_clean(&report);
+}
+
+#[test]
+fn a_port_that_goes_down_and_comes_back_costs_nothing() {
+    let report = run("--duration 900ms --inject 150ms:0.0:down --inject 400ms:0.0:up");
+    assert_clean(&report);
+    assert!(report.failovers >= 1, "{report:#?}");
+    assert!(report.switches.iter().any(|line| line.from == "0.0>1.0"), "{report:#?}");
+    assert!(report.faults.iter().all(|fault| fault.hits > 0));
+}
+
+#[test]
+fn a_corrupted_byte_is_found() {
+    let report = run("--duration 300ms --inject 100ms:1.0:corrupt");
+    assert_broken(&report, "puts lost or corrupt");
+    assert_eq!(report.puts_lost, 1);
+}
+
+#[test]
+fn a_signal_placed_twice_is_found() {
+    let report = run("--duration 300ms --inject 100ms:1.0:double-signal");
+    assert_broken(&report, "signals duplicated");
+}
+
+#[test]
+fn a_signal_before_its_put_is_found() {
+    let report = run("--duration 300ms --inject 100ms:1.0:swap-signal");
+    assert_broken(&report, "signals visible before their puts");
+}
+
+#[test]
+fn a_fault_that_meets_nothing_is_not_exercised() {
+    let report = run("--duration 200ms --inject 100ms:0.0:lost-atomic-response");
+    assert_eq!(report.judged, Verdict::NotExercised(vec!["0.0:lost-atomic-response".into()]));
+    assert_eq!(report.judged.exit_status(), 1);
+}
+
+#[test]
+fn without_fault_tolerance_a_fault_ends_the_run_with_peer_and_syndrome() {
+    let report = run("--duration 3s --ft off --inject 100ms:0.0:down");
+    let Verdict::NoPath(text) = &report.judged else { panic!("{:?}", report.judged) };
+    for part in ["PE 0 lost peer 1", "syndrome 0x15", "0.0>1.0"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert_eq!(report.judged.exit_status(), 3);
+}
+
+#[test]
+fn a_peer_without_any_path_is_lost_by_name_with_every_path() {
+    let report = run("--duration 3s --give-up 100ms --inject 100ms:1.0:down --inject 100ms:1.1:down");
+    let Verdict::NoPath(text) = &report.judged else { panic!("{:?}", report.judged) };
+    for part in ["every path to the peer is dead", "0.0>1.0", "0.1>1.1"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert_eq!(report.judged.exit_status(), 3);
+}
