@@ -2,9 +2,11 @@
 
 mod abi;
 mod check;
+mod ci;
 mod ptx;
 mod ptx_audit;
 mod ptxas;
+mod scenarios;
 mod sh;
 mod tidy;
 mod tidy_source;
@@ -20,6 +22,7 @@ struct Task {
 }
 
 const TASKS: &[Task] = &[
+    Task { name: "ci", summary: ci::SUMMARY, help: ci::HELP, run: ci::run },
     Task { name: "check", summary: check::SUMMARY, help: check::HELP, run: check::run },
     Task { name: "tidy", summary: tidy::SUMMARY, help: tidy::HELP, run: tidy::run },
     Task { name: "abi", summary: abi::SUMMARY, help: abi::HELP, run: abi::run },

@@ -97,7 +97,7 @@ fn collect(dir: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
                 collect(&path, out)?;
             }
         } else if TEXT.iter().any(|end| path.extension().is_some_and(|have| have == *end))
-            || path.parent().is_some_and(|parent| parent.ends_with(".ci"))
+            || path.parent().and_then(Path::file_name).is_some_and(|parent| parent == ".ci")
         {
             out.push(path);
         }

@@ -222,10 +222,11 @@ fn token(chars: &[char], at: usize) -> (Token, usize) {
     if starts("/*") {
         return (Token::Comment, block_comment_end(chars, at));
     }
-    if !after_word && (starts("r\"") || starts("r#") || starts("br\"") || starts("br#")) {
-        if let Some(end) = raw_string_end(chars, at) {
-            return (Token::Literal, end);
-        }
+    if !after_word
+        && (starts("r\"") || starts("r#") || starts("br\"") || starts("br#"))
+        && let Some(end) = raw_string_end(chars, at)
+    {
+        return (Token::Literal, end);
     }
     if chars[at] == '"' {
         return (Token::Literal, quoted_end(chars, at, '"'));

@@ -1,0 +1,253 @@
+//! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
+
+use crate::scenarios::{SCENARIOS, Scenario, judge};
+use crate::{check, ptx, sh, tidy};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+pub const SUMMARY: &str = "the one test command: all stages below, with their times";
+pub const HELP: &str = "ci [--only STAGE]... [--list]
+
+Stages, in order; a failed one does not stop the others, the exit status tells.
+  tools      a C compiler, the RDMA headers, rustfmt and clippy: installed where apt-get and rustup can
+  format     cargo fmt --check
+  clippy     warnings are errors
+  tidy       house rules
+  tests      cargo test --workspace
+  ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched
+  build      the main program, release
+  scenarios  the main program's runs, as listed in xtask/src/scenarios.rs
+
+  --only STAGE  only this one; may be repeated
+  --list        print the scenarios' command lines";
+
+/// What a stage counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    passed: usize,
+    failed: usize,
+}
+
+impl Count {
+    const ONE: Self = Self { passed: 1, failed: 0 };
+}
+
+/// A stage's name and what it does.
+type Stage = (&'static str, fn() -> Result<Count>);
+
+const STAGES: &[Stage] = &[
+    ("tools", || tools().map(|()| Count::ONE)),
+    ("format", || check::formatting().map(|()| Count::ONE)),
+    ("clippy", || check::clippy().map(|()| Count::ONE)),
+    ("tidy", || tidy::run(&[]).map(|()| Count::ONE)),
+    ("tests", tests),
+    ("ptx", || ptx::run(&["--try-ptxas".to_owned()]).map(|()| Count::ONE)),
+    ("build", || build().map(|()| Count::ONE)),
+    ("scenarios", scenarios),
+];
+
+pub fn run(args: &[String]) -> Result<()> {
+    let mut only: Vec<&str> = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--list" => return list(),
+            "--only" => only.push(args.next().context("--only needs a stage")?),
+            other => bail!("unknown argument '{other}'"),
+        }
+    }
+    if let Some(unknown) = only.iter().find(|name| !STAGES.iter().any(|(stage, _)| stage == *name)) {
+        bail!("no stage is called '{unknown}'");
+    }
+    let mut lines = Vec::new();
+    let mut total = Count::default();
+    for (name, stage) in STAGES.iter().filter(|(name, _)| only.is_empty() || only.contains(name)) {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let count = stage().unwrap_or_else(|error| {
+            println!("{name}: {error:#}");
+            Count { passed: 0, failed: 1 }
+        });
+        total.passed += count.passed;
+        total.failed += count.failed;
+        let word = if count.failed == 0 { "ok" } else { "FAILED" };
+        lines.push(format!("  {name:10} {word:7} {:7.1} s", start.elapsed().as_secs_f64()));
+        println!("{}", lines.last().map_or("", String::as_str));
+    }
+    println!("\n== summary\n{}\n\n{} passed, {} failed", lines.join("\n"), total.passed, total.failed);
+    if total.failed != 0 {
+        bail!("{} failed", total.failed);
+    }
+    Ok(())
+}
+
+fn list() -> Result<()> {
+    for scenario in SCENARIOS {
+        println!("{:30} exit {}  shmem_put_bw {}", scenario.name, scenario.exit, scenario.args);
+    }
+    Ok(())
+}
+
+/// Installs what the other stages need and a bare machine lacks.
+fn tools() -> Result<()> {
+    let mut packages = Vec::new();
+    if !sh::exists("cc") {
+        packages.extend(["gcc", "libc6-dev"]);
+    }
+    if !Path::new("/usr/include/infiniband/mlx5dv.h").is_file() {
+        packages.push("libibverbs-dev");
+    }
+    if !packages.is_empty() {
+        if !sh::exists("apt-get") {
+            bail!("missing: {}; there is no apt-get to install them with", packages.join(", "));
+        }
+        let apt = || {
+            let mut command = sh::command("apt-get");
+            command.env("DEBIAN_FRONTEND", "noninteractive");
+            command
+        };
+        sh::capture(apt().args(["-q", "update"]))?;
+        sh::capture(apt().args(["-q", "install", "-y", "--no-install-recommends"]).args(&packages))?;
+        println!("installed {}", packages.join(", "));
+    }
+    for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        if sh::stdout_of(sh::cargo().args([tool, "--version"])).is_none() {
+            sh::capture(sh::command("rustup").args(["component", "add", component]))?;
+            println!("added {component}");
+        }
+    }
+    Ok(())
+}
+
+/// `cargo test`, its lines passed on and its results summed up.
+fn tests() -> Result<Count> {
+    let mut command = sh::cargo();
+    command.args(["test", "--workspace", "--no-fail-fast"]).env("CI", "1").stdout(Stdio::piped());
+    let mut child = command.spawn().context("cannot start cargo test")?;
+    let stdout = child.stdout.take().context("cargo test has no output")?;
+    let mut count = Count::default();
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        println!("{line}");
+        if let Some(more) = test_result(&line) {
+            count.passed += more.passed;
+            count.failed += more.failed;
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() && count.failed == 0 {
+        bail!("cargo test ended with {status}");
+    }
+    if count.passed == 0 {
+        bail!("cargo test ran no test");
+    }
+    Ok(count)
+}
+
+/// Reads "test result: ok. 12 passed; 0 failed; …".
+fn test_result(line: &str) -> Option<Count> {
+    let rest = line.strip_prefix("test result: ")?;
+    let before =
+        |word: &str| rest.split(word).next()?.rsplit([' ', ';']).find(|part| !part.is_empty())?.parse().ok();
+    Some(Count { passed: before(" passed")?, failed: before(" failed")? })
+}
+
+fn build() -> Result<()> {
+    sh::run(sh::cargo().args(["build", "--quiet", "--release", "-p", "shunt-bench", "--bin", "shmem_put_bw"]))
+}
+
+fn scenarios() -> Result<Count> {
+    let program = sh::target_dir().join("release/shmem_put_bw");
+    if !program.is_file() {
+        bail!("{} is not built", program.display());
+    }
+    let dir = sh::target_dir().join("ci");
+    std::fs::create_dir_all(&dir)?;
+    let mut count = Count::default();
+    for scenario in SCENARIOS {
+        let start = Instant::now();
+        let wrong = run_scenario(&program, &dir, scenario)?;
+        let word = if wrong.is_empty() { "ok" } else { "FAILED" };
+        println!("  {:30} {word:7} {:6.2} s", scenario.name, start.elapsed().as_secs_f64());
+        if wrong.is_empty() {
+            count.passed += 1;
+            continue;
+        }
+        count.failed += 1;
+        println!("    shmem_put_bw {}", scenario.args);
+        for line in &wrong {
+            println!("    {line}");
+        }
+        let text = std::fs::read_to_string(dir.join(format!("{}.out", scenario.name))).unwrap_or_default();
+        println!("{}", sh::last_lines(&text, 40));
+    }
+    Ok(count)
+}
+
+fn run_scenario(program: &Path, dir: &Path, scenario: &Scenario) -> Result<Vec<String>> {
+    let file = |end: &str| -> PathBuf { dir.join(format!("{}.{end}", scenario.name)) };
+    let json = file("json");
+    // A file of an earlier run must not speak for this one.
+    if json.exists() {
+        std::fs::remove_file(&json)?;
+    }
+    let out = File::create(file("out"))?;
+    let mut command = sh::command(&program.to_string_lossy());
+    command.args(scenario.args.split_whitespace()).arg("--json").arg(&json).stdin(Stdio::null());
+    let child =
+        command.stderr(out.try_clone()?).stdout(out).spawn().context("cannot start the main program")?;
+    let exit = wait(child, Duration::from_millis(scenario.limit_ms))?;
+    let text = std::fs::read_to_string(&json).ok();
+    let value: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
+    Ok(judge(scenario, exit, value.as_ref()))
+}
+
+/// The exit status, or `None` for a program that had to be killed, by us or by a signal.
+fn wait(mut child: Child, limit: Duration) -> Result<Option<i32>> {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_cargo_test_are_read() {
+        let line =
+            "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 7 filtered out; finished";
+        assert_eq!(test_result(line), Some(Count { passed: 12, failed: 3 }));
+        let line =
+            "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        assert_eq!(test_result(line), Some(Count { passed: 1, failed: 0 }));
+        assert_eq!(test_result("test a ... ok"), None);
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed() {
+        let sleeper = sh::command("sleep").arg("60").spawn().unwrap();
+        assert_eq!(wait(sleeper, Duration::from_millis(50)).unwrap(), None);
+        let quick = sh::command("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        assert_eq!(wait(quick, Duration::from_secs(30)).unwrap(), Some(3));
+    }
+
+    #[test]
+    fn unknown_stages_and_arguments_are_refused() {
+        for args in [&["--only", "nothing"][..], &["--only"], &["--fast"]] {
+            assert!(run(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>()).is_err(), "{args:?}");
+        }
+    }
+}

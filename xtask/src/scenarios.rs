@@ -1,0 +1,234 @@
+//! What the main program must show, as data: command lines, exit statuses, and what its JSON has to say.
+//!
+//! Each row is one promise of the README seen from outside, on the wall clock, with real threads.
+
+use serde_json::Value;
+
+/// One run of `shmem_put_bw`.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Name, also of its files under `<target>/ci`.
+    pub name: &'static str,
+    /// Arguments; `--json` is added.
+    pub args: &'static str,
+    /// Exit status.
+    pub exit: i32,
+    /// Longest time it may take, start-up included; then it is killed and has failed.
+    pub limit_ms: u64,
+    /// What must hold of its JSON.
+    pub holds: &'static [Holds],
+}
+
+/// A condition on the JSON object.
+#[derive(Clone, Copy, Debug)]
+pub enum Holds {
+    /// A number is exactly this.
+    Is(&'static str, u64),
+    /// A number is at least this.
+    AtLeast(&'static str, u64),
+    /// The first number is at least this share of the second.
+    ShareOf(&'static str, &'static str, f64),
+    /// Every planned fault did something.
+    EveryFaultHit,
+    /// Some switch went to this path, written "local>remote".
+    SwitchTo(&'static str),
+    /// The stream ended by this time on its own clock.
+    EndsBy { ms: f64 },
+}
+
+/// Nothing lost, nothing doubled, nothing out of order, nothing written late; and the faults did happen.
+const CLEAN: &[Holds] = &[
+    Holds::Is("puts_lost", 0),
+    Holds::Is("signals_duplicated", 0),
+    Holds::Is("order_violations", 0),
+    Holds::Is("ghost_writes", 0),
+    Holds::EveryFaultHit,
+];
+
+/// Far above any run's own time; only a hang reaches it.
+const HANG_MS: u64 = 60_000;
+
+/// A run that must end clean.
+const fn clean(name: &'static str, args: &'static str) -> Scenario {
+    Scenario { name, args, exit: 0, limit_ms: HANG_MS, holds: CLEAN }
+}
+
+/// All of them, shortest story first.
+pub const SCENARIOS: &[Scenario] = &[
+    clean("default", ""),
+    Scenario {
+        name: "port-down-up",
+        args: "--duration 2500ms --inject 500ms:0.0:down --inject 1500ms:0.0:up",
+        exit: 0,
+        limit_ms: HANG_MS,
+        holds: &[
+            Holds::Is("puts_lost", 0),
+            Holds::Is("signals_duplicated", 0),
+            Holds::Is("order_violations", 0),
+            Holds::Is("ghost_writes", 0),
+            Holds::EveryFaultHit,
+            Holds::AtLeast("failovers", 1),
+            Holds::AtLeast("switchbacks", 1),
+            Holds::ShareOf("gb_s_after", "gb_s_before", 0.9),
+        ],
+    },
+    clean("receiver-port", "-n 0 --duration 1500ms --inject 300ms:1.0:down --inject 900ms:1.0:up"),
+    clean(
+        "both-primaries",
+        "-n 0 --duration 1500ms --inject 300ms:0.0:down --inject 300ms:1.0:down --inject 900ms:0.0:up \
+             --inject 900ms:1.0:up",
+    ),
+    clean("flap", "-n 0 --duration 2s --inject 300ms:0.0:flap=50ms/10"),
+    clean("acks-dropped", "-n 0 --duration 1500ms --inject 300ms:0.0:drop-acks=10ms"),
+    clean("acks-dropped-for-ever", "-n 0 --duration 1500ms --inject 300ms:0.0:drop-acks"),
+    clean("blackhole", "-n 0 --duration 1500ms --inject 300ms:0.0:blackhole-tx"),
+    clean("late-placement", "-n 0 --duration 1500ms --inject 300ms:1.0:placement-delay=2ms"),
+    clean(
+        "late-placement-and-port-down",
+        "-n 0 --duration 1500ms --inject 200ms:1.0:placement-delay=2ms --inject 500ms:0.0:down",
+    ),
+    Scenario {
+        name: "crossed-rails",
+        args: "-n 0 --duration 1500ms --inject 300ms:0.0:down --inject 300ms:1.1:down",
+        exit: 0,
+        limit_ms: HANG_MS,
+        holds: &[
+            Holds::Is("puts_lost", 0),
+            Holds::Is("signals_duplicated", 0),
+            Holds::Is("order_violations", 0),
+            Holds::Is("ghost_writes", 0),
+            Holds::EveryFaultHit,
+            Holds::SwitchTo("0.1>1.0"),
+        ],
+    },
+    clean(
+        "no-path-for-a-while",
+        "-n 0 --duration 2s --inject 500ms:0.0:down --inject 501ms:1.0:down --inject 502ms:0.1:down \
+             --inject 700ms:0.0:up",
+    ),
+    Scenario {
+        name: "all-paths-down",
+        args: "-n 0 --duration 10s --inject 300ms:0.0:down --inject 300ms:0.1:down",
+        exit: 3,
+        // Fault, give-up time, 500 ms; the rest is for start-up and for taking the cluster down.
+        limit_ms: 300 + 1_000 + 500 + 4_000,
+        holds: &[Holds::EveryFaultHit, Holds::EndsBy { ms: 1_800.0 }],
+    },
+    Scenario {
+        name: "without-fault-tolerance",
+        args: "-n 0 --duration 10s --ft off --inject 300ms:0.0:down",
+        exit: 3,
+        limit_ms: 10_000 + 4_000,
+        holds: &[Holds::EveryFaultHit],
+    },
+];
+
+impl Holds {
+    /// What is wrong with `json`, if this does not hold of it.
+    pub fn broken(&self, json: &Value) -> Option<String> {
+        let number = |key: &str| json.get(key).and_then(Value::as_f64);
+        let shown = |key: &str| json.get(key).map_or_else(|| "missing".to_owned(), Value::to_string);
+        match *self {
+            Self::Is(key, want) => {
+                (number(key) != Some(want as f64)).then(|| format!("{key} is {}, not {want}", shown(key)))
+            }
+            Self::AtLeast(key, least) => {
+                let enough = number(key).is_some_and(|value| value >= least as f64);
+                (!enough).then(|| format!("{key} is {}, not at least {least}", shown(key)))
+            }
+            Self::ShareOf(key, of, share) => {
+                let enough = number(key).zip(number(of)).is_some_and(|(value, of)| value >= share * of);
+                (!enough).then(|| format!("{key} is {}, not {share} of {of}, {}", shown(key), shown(of)))
+            }
+            Self::EveryFaultHit => every_fault_hit(json),
+            Self::SwitchTo(path) => {
+                let went = list(json, "switches").any(|switch| switch.get("to").is_some_and(|to| to == path));
+                (!went).then(|| format!("no switch to {path}"))
+            }
+            Self::EndsBy { ms } => {
+                let last = list(json, "timeline").last().and_then(|bin| bin.get("t_ms")?.as_f64());
+                let in_time = last.is_some_and(|t| t <= ms);
+                (!in_time).then(|| format!("the stream ended at {last:?} ms, not by {ms}"))
+            }
+        }
+    }
+}
+
+fn list<'j>(json: &'j Value, key: &str) -> impl Iterator<Item = &'j Value> {
+    json.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn every_fault_hit(json: &Value) -> Option<String> {
+    if json.get("faults").and_then(Value::as_array).is_none() {
+        return Some("no list of faults".to_owned());
+    }
+    let idle =
+        list(json, "faults").find(|fault| fault.get("hits").and_then(Value::as_u64).unwrap_or(0) == 0)?;
+    Some(format!("a planned fault did nothing: {idle}"))
+}
+
+/// Everything that is wrong with a finished run. `exit` is `None` if it was killed.
+pub fn judge(scenario: &Scenario, exit: Option<i32>, json: Option<&Value>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if exit != Some(scenario.exit) {
+        let met =
+            exit.map_or_else(|| format!("killed after {} ms", scenario.limit_ms), |code| code.to_string());
+        wrong.push(format!("exit status {met}, not {}", scenario.exit));
+    }
+    match json {
+        Some(json) => wrong.extend(scenario.holds.iter().filter_map(|holds| holds.broken(json))),
+        None => wrong.push("no JSON was written".to_owned()),
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_condition_sees_what_it_is_about() {
+        let good = json!({
+            "puts_lost": 0, "failovers": 2, "gb_s_before": 1.0, "gb_s_after": 0.95,
+            "faults": [{ "kind": "down", "hits": 1 }], "switches": [{ "to": "0.1>1.0" }],
+            "timeline": [{ "t_ms": 0.0 }, { "t_ms": 1790.0 }],
+        });
+        let bad = json!({
+            "puts_lost": 1, "failovers": 0, "gb_s_before": 1.0, "gb_s_after": 0.85,
+            "faults": [{ "kind": "down", "hits": 1 }, { "kind": "up", "hits": 0 }],
+            "switches": [{ "to": "0.1>1.1" }], "timeline": [{ "t_ms": 1810.0 }],
+        });
+        for holds in [
+            Holds::Is("puts_lost", 0),
+            Holds::AtLeast("failovers", 1),
+            Holds::ShareOf("gb_s_after", "gb_s_before", 0.9),
+            Holds::EveryFaultHit,
+            Holds::SwitchTo("0.1>1.0"),
+            Holds::EndsBy { ms: 1_800.0 },
+        ] {
+            assert_eq!(holds.broken(&good), None, "{holds:?}");
+            assert!(holds.broken(&bad).is_some(), "{holds:?}");
+            assert!(holds.broken(&json!({})).is_some(), "{holds:?} of an empty object");
+        }
+    }
+
+    #[test]
+    fn a_wrong_exit_a_hang_and_a_missing_file_are_seen() {
+        let scenario = clean("x", "");
+        let json = json!({ "puts_lost": 0, "signals_duplicated": 0, "order_violations": 0, "ghost_writes": 0,
+                           "faults": [] });
+        assert!(judge(&scenario, Some(0), Some(&json)).is_empty());
+        assert!(judge(&scenario, Some(1), Some(&json))[0].contains("exit status 1"));
+        assert!(judge(&scenario, None, Some(&json))[0].contains("killed"));
+        assert_eq!(judge(&scenario, Some(0), None), ["no JSON was written"]);
+    }
+
+    #[test]
+    fn names_are_unique_and_fit_a_file() {
+        for (i, scenario) in SCENARIOS.iter().enumerate() {
+            assert!(scenario.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{}", scenario.name);
+            assert!(SCENARIOS[..i].iter().all(|other| other.name != scenario.name), "{}", scenario.name);
+        }
+    }
+}
