@@ -26,8 +26,8 @@ pub enum Holds {
     Is(&'static str, u64),
     /// A number is at least this.
     AtLeast(&'static str, u64),
-    /// The first number is at least this share of the second.
-    ShareOf(&'static str, &'static str, f64),
+    /// The first number differs from the second by at most this share of it.
+    Within(&'static str, &'static str, f64),
     /// Every planned fault did something.
     EveryFaultHit,
     /// Some switch went to this path, written "local>remote".
@@ -69,7 +69,7 @@ pub const SCENARIOS: &[Scenario] = &[
             Holds::EveryFaultHit,
             Holds::AtLeast("failovers", 1),
             Holds::AtLeast("switchbacks", 1),
-            Holds::ShareOf("gb_s_after", "gb_s_before", 0.9),
+            Holds::Within("gb_s_after", "gb_s_before", 0.1),
         ],
     },
     clean("receiver-port", "-n 0 --duration 1500ms --inject 300ms:1.0:down --inject 900ms:1.0:up"),
@@ -136,9 +136,11 @@ impl Holds {
                 let enough = number(key).is_some_and(|value| value >= least as f64);
                 (!enough).then(|| format!("{key} is {}, not at least {least}", shown(key)))
             }
-            Self::ShareOf(key, of, share) => {
-                let enough = number(key).zip(number(of)).is_some_and(|(value, of)| value >= share * of);
-                (!enough).then(|| format!("{key} is {}, not {share} of {of}, {}", shown(key), shown(of)))
+            Self::Within(key, of, share) => {
+                let near = |(value, of): (f64, f64)| (value - of).abs() <= share * of;
+                let holds = number(key).zip(number(of)).is_some_and(near);
+                (!holds)
+                    .then(|| format!("{key} is {}, not within {share} of {of}, {}", shown(key), shown(of)))
             }
             Self::EveryFaultHit => every_fault_hit(json),
             Self::SwitchTo(path) => {
@@ -202,7 +204,7 @@ mod tests {
         for holds in [
             Holds::Is("puts_lost", 0),
             Holds::AtLeast("failovers", 1),
-            Holds::ShareOf("gb_s_after", "gb_s_before", 0.9),
+            Holds::Within("gb_s_after", "gb_s_before", 0.1),
             Holds::EveryFaultHit,
             Holds::SwitchTo("0.1>1.0"),
             Holds::EndsBy { ms: 1_800.0 },
