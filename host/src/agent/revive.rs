@@ -51,6 +51,7 @@ impl Agent {
         pair.mine = None;
         pair.theirs = None;
         pair.asked = None;
+        pair.proved_there = false; // what was proved of an earlier incarnation says nothing of this one
         let rail = &self.rails[pair.local_rail as usize];
         let mut half = HalfPath::create(rail, &pair.rings, log_depth, pair.incarnation, pair.next_psn)?;
         let card = half.card();
@@ -174,7 +175,8 @@ impl Agent {
             return true;
         }
         let mut busy = false;
-        if probes.posted < options.probes && now >= probes.next_ns {
+        // Unanswered probes fill a small ring.
+        if probes.posted < options.probes && now >= probes.next_ns && probes.producer.has_room() {
             probes.producer.post(world, Request::WriteNothing);
             probes.posted += 1;
             probes.next_ns = now.saturating_add(options.probe_ns);

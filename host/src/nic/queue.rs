@@ -210,12 +210,17 @@ impl Producer {
         self.next
     }
 
+    /// True if one more request fits.
+    pub fn has_room(&self) -> bool {
+        self.next - self.done < 1 << self.log_depth
+    }
+
     /// Writes a request and rings the doorbell. Returns its index.
     ///
     /// # Panics
     /// If the ring is full: the host posts a few requests and waits for them.
     pub fn post(&mut self, world: &dyn World, request: Request) -> u64 {
-        assert!(self.next - self.done < 1 << self.log_depth, "host requests never fill a ring");
+        assert!(self.has_room(), "host requests never fill a ring");
         let index = self.next;
         let slot = index & ((1 << self.log_depth) - 1);
         let at = pointer::<u32>(self.send_queue + slot * WQEBB_BYTES as u64);
