@@ -247,19 +247,21 @@ impl Cluster {
         self.fabric.with(|fabric| fabric.plan(self.began_ns + injection.at_ns, at, kind));
     }
 
-    /// Makes a channel of `pe` start at ticket `first`, as if so many had been done. Before any traffic on it.
-    pub fn preset_tickets(&self, pe: u32, peer: u32, channel: u32, first: u64) {
+    /// Makes a channel of `pe` start at ticket `first` of `generation`, as if so many had been done and it had
+    /// been switched so often. Before any traffic on it.
+    pub fn preset_tickets(&self, pe: u32, peer: u32, channel: u32, first: u64, generation: u64) {
         let root = self.pe(pe).root();
         let row = u64::from(peer * root.channels_per_pe + channel);
         let words = root.channels + row * size_of::<state::Channel>() as u64;
-        for offset in [
-            offset_of!(state::Channel, ticket),
-            offset_of!(state::Channel, done),
-            offset_of!(state::Channel, ready),
-            offset_of!(state::Channel, posted),
+        let word = state::Word::new(0, generation, first).0;
+        for (offset, value) in [
+            (offset_of!(state::Channel, ticket), word),
+            (offset_of!(state::Channel, done), word),
+            (offset_of!(state::Channel, ready), first),
+            (offset_of!(state::Channel, posted), first),
         ] {
             assert_eq!(load(words + offset as u64), 0, "the channel has been used");
-            store(words + offset as u64, first);
+            store(words + offset as u64, value);
         }
         let path = root.paths + row * u64::from(root.slots) * size_of::<state::PathRow>() as u64;
         store(path + offset_of!(state::PathRow, base) as u64, first);
