@@ -198,9 +198,8 @@ fn work_announced_before_rts_is_sent_at_rts() {
     rig.ring(&a);
     rig.run_for(1_000_000);
     assert_eq!(rig.hosts[1].heap.get64(0x10), 0);
-    rig.command(nic, &rig::header(shunt_layout::mlx5::prm::cmd::Opcode::Qp2Rst, a.qpn), 16);
-    rig.connect(&mut a, 1, b.qpn);
-    rig.ring(&a);
-    assert_eq!(rig.complete(&mut a, 1), [good(0, Opcode::RdmaWrite)]);
+    rig.connect_from_init(&mut a, 1, b.qpn);
+    rig.run_for(1_000_000);
+    assert_eq!(a.poll(), Some(good(0, Opcode::RdmaWrite)));
     assert_eq!(rig.hosts[1].heap.get64(0x10), 3);
 }

@@ -300,8 +300,13 @@ impl Rig {
     }
 
     pub fn connect(&mut self, end: &mut End, remote: usize, remote_qpn: u32) {
-        let (nic, options) = (self.hosts[end.host].nic, end.options);
+        let nic = self.hosts[end.host].nic;
         self.command(nic, &rst2init(end), 16);
+        self.connect_from_init(end, remote, remote_qpn);
+    }
+
+    pub fn connect_from_init(&mut self, end: &mut End, remote: usize, remote_qpn: u32) {
+        let (nic, options) = (self.hosts[end.host].nic, end.options);
         let remote = self.fabric.nic(self.hosts[remote].nic).config().clone();
         let mut rtr = context(Cmd::Init2RtrQp, end.qpn);
         let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut rtr, value);
