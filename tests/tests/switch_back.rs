@@ -1,6 +1,6 @@
 //! The way back: rules 17 to 19, and F1 on the return.
 
-use shunt_layout::state::SwitchKind;
+use shunt_layout::state::{CauseKind, SwitchKind, SwitchRecord};
 use shunt_tests::run::{Outcome, run};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::workload::Traffic;
@@ -53,29 +53,52 @@ fn placement_delay_across_a_switch_back() {
     }
 }
 
+/// Dense traffic that goes back within a few milliseconds: short lifetime, short window.
+fn brisk(seed: u64, faults: &[&str]) -> RunSpec {
+    let mut spec = steady(0, faults);
+    spec.seed = seed;
+    spec.traffic = Traffic { messages: 900, pace_ns: 20_000, ..Traffic::default() };
+    spec.agent.lifetime_ns = 1_000_000;
+    spec.agent.probe_ns = 200_000;
+    spec.recovery_ns = 2_000_000;
+    spec
+}
+
+const THERE_AND_BACK: [&str; 2] = ["1ms:0.0:down", "3ms:0.0:up"];
+
 #[test]
 fn the_backup_fails_while_it_is_drained() {
     // The drain begins somewhere after the port is up, the lifetime and the window: find it, then hit it.
-    let plain = clean(&steady(300, &["5ms:0.0:down", "30ms:0.0:up"]));
+    let plain = clean(&brisk(1, &THERE_AND_BACK));
     let record = plain.of_kind(SwitchKind::SwitchBack).next().expect("it goes back");
     let drained = record.stamps[1] - plain.began_ns;
-    for offset in [-40_000i64, -5_000, 0, 1_000, 3_000, 5_000, 8_000, 12_000, 40_000] {
+    let mut failed_drains = 0;
+    for offset in [-40_000i64, -5_000, -2_000, 0, 1_000, 2_000, 3_000, 4_000, 5_000, 8_000, 12_000, 40_000] {
         for fault in ["0.1:down", "1.1:down", "0.1:blackhole-tx", "1.1:blackhole-tx", "1.1:drop-acks"] {
             let at = drained.saturating_add_signed(offset);
             let second = format!("{at}ns:{fault}");
-            clean(&steady(300, &["5ms:0.0:down", "30ms:0.0:up", &second]));
+            let outcome = run(&brisk(1, &[THERE_AND_BACK[0], THERE_AND_BACK[1], &second]));
+            outcome.assert_clean();
+            failed_drains +=
+                outcome.of_kind(SwitchKind::Failover).filter(|record| is_failed_drain(record)).count();
         }
     }
+    assert!(failed_drains >= 5, "only {failed_drains} drains were hit");
+}
+
+/// A drain that turned into a switch: its cause is its own, or it left a backup that had failed meanwhile.
+fn is_failed_drain(record: &SwitchRecord) -> bool {
+    record.cause == CauseKind::DrainFailed as u32
 }
 
 #[test]
 fn the_primary_fails_again_right_after_the_way_back() {
-    let plain = clean(&steady(300, &["5ms:0.0:down", "30ms:0.0:up"]));
+    let plain = clean(&brisk(2, &THERE_AND_BACK));
     let record = plain.of_kind(SwitchKind::SwitchBack).next().expect("it goes back");
     let opened = record.stamps[5] - plain.began_ns;
     for offset in [-30_000i64, -3_000, 0, 2_000, 10_000, 100_000] {
         let second = format!("{}ns:0.0:down", opened.saturating_add_signed(offset));
-        let outcome = clean(&steady(300, &["5ms:0.0:down", "30ms:0.0:up", &second]));
+        let outcome = clean(&brisk(2, &[THERE_AND_BACK[0], THERE_AND_BACK[1], &second]));
         assert!(outcome.failovers() >= 3, "{outcome}");
     }
 }
