@@ -212,6 +212,18 @@ impl Fabric {
         self.cx.watch.get(&address).copied().unwrap_or_default()
     }
 
+    /// Puts a packet on a link as if `from` had sent it now: ghosts and garbage, for tests. False if there is
+    /// no NIC of that number at one of its ends.
+    pub fn forge(&mut self, packet: Packet) -> bool {
+        let known = |nic: u32| (nic as usize) < self.nics.len();
+        if !known(packet.from) || !known(packet.to) {
+            return false;
+        }
+        let arrival = self.cx.now + self.config.link_ns;
+        push(&mut self.links[packet.to as usize], arrival, packet);
+        true
+    }
+
     /// How far a rate limit may catch up, for a caller that steps coarsely in real time.
     pub(crate) fn set_catch_up(&mut self, nanoseconds: u64) {
         self.cx.catch_up_ns = nanoseconds;

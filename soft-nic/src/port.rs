@@ -25,6 +25,8 @@ pub(crate) struct Port {
     /// When the port is done with the last packet, in picoseconds: at 400 Gb/s a byte takes 20.
     busy_until_ps: u64,
     rate_limited: bool,
+    /// Something was left to send after the last turn: only then has the port missed time it may catch up on.
+    backlogged: bool,
 }
 
 impl Port {
@@ -116,10 +118,12 @@ impl SoftNic {
         self.port.rate_limited = rate.is_some();
         if rate.is_some() {
             // Credit for the past is given only where the caller steps coarsely; never in virtual time.
-            let floor = cx.now.saturating_sub(cx.catch_up_ns) * 1000;
+            let missed = if self.port.backlogged { cx.catch_up_ns } else { 0 };
+            let floor = cx.now.saturating_sub(missed) * 1000;
             self.port.busy_until_ps = self.port.busy_until_ps.max(floor);
         }
         sent |= self.send_from(cx, false, rate);
+        self.port.backlogged = !self.port.wire.is_empty();
         sent
     }
 

@@ -178,7 +178,9 @@ impl SoftNic {
 
     fn read(&mut self, qp: &mut Qp, at: u32, reth: Reth, cx: &mut Cx) -> Result<(), u8> {
         let packets = reth.bytes.div_ceil(qp.mtu).max(1);
-        if !qp.responder.allows_read || qp.responder.incoming.is_some() || self.too_many_owed(qp) {
+        let too_long = reth.bytes as u64 > 1 << qp.log_max_message;
+        if too_long || !qp.responder.allows_read || qp.responder.incoming.is_some() || self.too_many_owed(qp)
+        {
             return Err(aeth::NAK_INVALID_REQUEST);
         }
         self.remote(qp, reth.rkey, reth.address, reth.bytes as u64, Access::RemoteRead)?;
