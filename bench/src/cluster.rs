@@ -277,7 +277,7 @@ impl Unit {
             FaultKind::BadAddress => "an address outside the heap",
             FaultKind::FenceUnproven => "an old path could not be fenced",
         };
-        let mut text = format!(
+        let text = format!(
             "PE {me} lost peer {peer} on channel {}: {what}; ticket {}, {} operations unfinished; first cause {}, syndrome {:#04x} ({}), vendor {:#04x}",
             fault.channel,
             fault.at.0,
@@ -287,8 +287,22 @@ impl Unit {
             fault.syndrome().meaning(),
             fault.syndrome >> 8
         );
+        text + &self.describe_paths(peer, fault.channel)
+    }
+
+    /// A wait that ran out although no completion, good or bad, ever came.
+    pub fn describe_silence(&self, peer: u32, channel: u32, what: &str) -> String {
+        let me = self.words.root().my_pe;
+        let text =
+            format!("PE {me} lost peer {peer} on channel {channel}: waited in vain for {what}; no syndrome");
+        text + &self.describe_paths(peer, channel)
+    }
+
+    fn describe_paths(&self, peer: u32, channel: u32) -> String {
+        let me = self.words.root().my_pe;
+        let mut text = String::new();
         for slot in 0..self.words.root().slots {
-            let row = self.words.read_row(Place { peer, channel: fault.channel, slot });
+            let row = self.words.read_row(Place { peer, channel, slot });
             let _ = write!(text, "\n    {}", describe_path(me, peer, &row));
         }
         text

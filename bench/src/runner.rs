@@ -105,7 +105,7 @@ pub fn stream(options: &Options, progress: &Progress) -> Result<Raw, StartError>
         switches,
         faults: faults(options, &cluster, start_ns),
         first_path,
-        ended: why_it_ended(&cluster, &ends),
+        ended: why_it_ended(options, &cluster, &ends),
         oversubscribed: oversubscribed(options),
         seed: options.seed,
     })
@@ -232,17 +232,28 @@ fn faults(options: &Options, cluster: &Cluster, start_ns: u64) -> Vec<FaultLine>
     reports.into_iter().map(line).collect()
 }
 
-/// The first reason that is not "another one ended it": faults before stalls.
-fn why_it_ended(cluster: &Cluster, ends: &[Ends]) -> Option<Ended> {
-    let stops = ends.iter().flat_map(|end| {
-        [(end.source, end.sent.stop), (end.target, end.received.stop)]
-            .into_iter()
-            .filter_map(|(pe, stop)| Some((pe, stop?)))
-    });
-    let rank = |stop: &Stop| match stop {
-        Stop::Fault(_) => 0,
-        Stop::Stalled(_) => 1,
-        Stop::Aborted => 2,
-    };
-    stops.min_by_key(|(_, stop)| rank(stop)).map(|(pe, stop)| ended(cluster.unit(pe), stop))
+/// The first reason that is not "another one ended it": faults before stalls. Without fault tolerance nobody but the
+/// NIC reports a dead path; a NIC that is gone reports nothing, and the wait that ran out is the report.
+fn why_it_ended(options: &Options, cluster: &Cluster, ends: &[Ends]) -> Option<Ended> {
+    let mut worst: Option<(u8, Ended)> = None;
+    for end in ends {
+        for (pe, peer, stop) in
+            [(end.source, end.target, end.sent.stop), (end.target, end.source, end.received.stop)]
+        {
+            let Some(stop) = stop else { continue };
+            let unit = cluster.unit(pe);
+            let (rank, why) = match stop {
+                Stop::Stalled(what) if options.ft == OnOff::Off => {
+                    (1, Ended::NoPath(unit.describe_silence(peer, end.channel, what)))
+                }
+                Stop::Fault(_) => (0, ended(unit, stop)),
+                Stop::Stalled(_) => (1, ended(unit, stop)),
+                Stop::Aborted => (2, ended(unit, stop)),
+            };
+            if worst.as_ref().is_none_or(|(before, _)| rank < *before) {
+                worst = Some((rank, why));
+            }
+        }
+    }
+    worst.map(|(_, why)| why)
 }

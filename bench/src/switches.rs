@@ -91,6 +91,10 @@ impl SwitchLine {
     pub fn new(pe: u32, record: &SwitchRecord, faults: &[u64]) -> Self {
         let [noticed, _closed, fenced, cut, replayed, opened] = record.stamps;
         let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
+        // A stage that was not reached still has the stamp of an older switch, or none: it took no time.
+        let fenced = fenced.max(noticed);
+        let cut = cut.max(fenced);
+        let replayed = replayed.max(cut);
         let kind = kind_of(record.kind);
         let fault = faults.iter().copied().filter(|&at| at <= noticed).max();
         let back = kind == Some(SwitchKind::SwitchBack);
@@ -139,6 +143,10 @@ impl fmt::Display for SwitchLine {
         write!(f, "\n    ")?;
         if let Some(detect) = self.detect_us {
             write!(f, "detect {detect:.1}  ")?;
+        }
+        if self.kind == Some(SwitchKind::Dead) {
+            write!(f, "fence {:.1}  given up after {:.1} us", self.fence_us, self.open_us)?;
+            return write!(f, "\n    left    {}", self.left);
         }
         write!(
             f,
@@ -228,7 +236,10 @@ mod tests {
     fn a_switch_back_has_no_detection_and_a_dead_channel_no_new_path() {
         assert_eq!(SwitchLine::new(0, &record(SwitchKind::SwitchBack), &[20_000]).detect_us, None);
         assert_eq!(SwitchLine::new(0, &record(SwitchKind::Failover), &[]).detect_us, None);
-        let dead = SwitchLine::new(0, &record(SwitchKind::Dead), &[20_000]);
+        let mut stale = record(SwitchKind::Dead);
+        stale.stamps = [50_000, 51_000, 90_000, 7, 0, 190_000];
+        let dead = SwitchLine::new(0, &stale, &[20_000]);
         assert!(dead.to.is_empty() && dead.entered.is_empty());
+        assert_eq!([dead.fence_us, dead.cut_us, dead.replay_us, dead.open_us], [40.0, 0.0, 0.0, 100.0]);
     }
 }
