@@ -111,8 +111,10 @@ impl<P: Platform> Channel<'_, P> {
         let trigger = match trigger {
             Some(trigger) => Some(trigger),
             None if at.flag() => None,
+            // Without fault tolerance only an error completion is a failure: RC retries, and its syndrome is the report.
+            None if policy.fault_tolerance == 0 => None,
             None if stalled => Some(Trigger { at, cause: CauseKind::Overdue, syndrome: 0 }),
-            None if hint_due && policy.fault_tolerance != 0 => self.hinted(at, now),
+            None if hint_due => self.hinted(at, now),
             None => None,
         };
         match trigger {
