@@ -1,0 +1,149 @@
+//! Nothing that comes from outside makes the NIC panic: mailboxes, packets, rings, doorbells.
+
+mod rig;
+
+use proptest::prelude::*;
+use rig::{Options, Rig};
+use shunt_layout::mlx5::prm::cmd::{Opcode as Cmd, input};
+use shunt_soft_nic::packet::{AtomicOp, AtomicRequest, Body, Packet, Part, Payload, Reth};
+
+fn any_payload() -> impl Strategy<Value = Payload> {
+    prop_oneof![
+        Just(Payload::Empty),
+        (any::<[u8; 32]>(), 0u8..=32).prop_map(|(bytes, len)| Payload::Small(bytes, len)),
+        (any::<u8>(), 0u16..=4096).prop_map(|(byte, len)| Payload::Large(Box::new([byte; 4096]), len)),
+    ]
+}
+
+fn any_part() -> impl Strategy<Value = Part> {
+    prop_oneof![Just(Part::First), Just(Part::Middle), Just(Part::Last), Just(Part::Only)]
+}
+
+/// An address near one that means something, or anything.
+fn near(base: u64) -> impl Strategy<Value = u64> + Clone {
+    prop_oneof![(0u64..9000).prop_map(move |offset| base + offset), any::<u64>()]
+}
+
+fn any_body(base: u64, key: u32) -> impl Strategy<Value = Body> {
+    let key = prop_oneof![4 => Just(key), 1 => any::<u32>()];
+    let bytes = prop_oneof![0u32..10_000, any::<u32>()];
+    let reth =
+        (near(base), key.clone(), bytes).prop_map(|(address, rkey, bytes)| Reth { address, rkey, bytes });
+    let op = prop_oneof![
+        any::<(u64, u64)>().prop_map(|(add, boundary)| AtomicOp::FetchAdd { add, boundary }),
+        any::<(u64, u64, u64, u64)>().prop_map(|(compare, swap, compare_mask, swap_mask)| {
+            AtomicOp::CompareSwap { compare, swap, compare_mask, swap_mask }
+        }),
+    ];
+    let atomic = (near(base), key, 0u32..=16, op)
+        .prop_map(|(address, rkey, bytes, op)| Body::Atomic(AtomicRequest { address, rkey, bytes, op }));
+    prop_oneof![
+        (any_part(), reth.clone(), any_payload()).prop_map(|(part, reth, payload)| Body::Write {
+            part,
+            reth,
+            payload
+        }),
+        reth.prop_map(Body::ReadRequest),
+        atomic,
+        (any_part(), any::<u32>(), any_payload()).prop_map(|(part, msn, payload)| Body::ReadResponse {
+            part,
+            msn,
+            payload
+        }),
+        any::<(u8, u32)>().prop_map(|(syndrome, msn)| Body::Ack { syndrome, msn }),
+        any::<(u32, u64)>().prop_map(|(msn, original)| Body::AtomicAck { msn, original }),
+    ]
+}
+
+/// A mailbox: any bytes, half the time with an opcode that exists and objects that may.
+fn any_mailbox() -> impl Strategy<Value = Vec<u8>> {
+    let opcode = proptest::sample::select(Cmd::ALL);
+    let known = (
+        opcode,
+        proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 16..300),
+        0u32..0x500,
+    )
+        .prop_map(|(opcode, mut bytes, object)| {
+            input::OPCODE.set(&mut bytes, opcode as u32);
+            input::OBJECT.set(&mut bytes, object);
+            bytes
+        });
+    prop_oneof![known, proptest::collection::vec(any::<u8>(), 0..300)]
+}
+
+/// A control segment that is nearly right, then anything.
+fn any_block() -> impl Strategy<Value = ([u64; 8], u8, u8, bool)> {
+    let opcode = proptest::sample::select(vec![0u8, 1, 8, 9, 0x0a, 0x10, 0x11, 0x12, 0x14, 0x15, 0x25, 0xff]);
+    (any::<[u64; 8]>(), opcode, 0u8..64, any::<bool>())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn mailboxes(mailboxes in proptest::collection::vec((any_mailbox(), 0usize..5000), 1..40)) {
+        let mut rig = Rig::new(1);
+        let _pair = rig.pair(0, 1, Options::default());
+        let nic = rig.hosts[0].nic;
+        for (mailbox, out_len) in mailboxes {
+            let out = rig.try_command(nic, &mailbox, out_len);
+            prop_assert_eq!(out.len(), out_len.max(16));
+        }
+        rig.run_for(1_000_000);
+    }
+
+    #[test]
+    fn packets(seed in any::<u64>(), bodies in proptest::collection::vec((any_body(0, 0), 0i32..6, any::<bool>()), 1..60)) {
+        let mut rig = Rig::new(1);
+        // An atomic and a READ outstanding, so that answers find something to belong to.
+        let (mut a, b) = rig.pair(0, 1, Options { mtu: 1 + (seed % 5) as u32, ..Options::default() });
+        rig.inject(1, "blackhole-tx=100us");
+        a.post(shunt_layout::mlx5::wqe::Opcode::RdmaRead, &[rig.remote(1, 0), rig.local(0, 0, 5000)]);
+        let body = [rig.remote(1, 0), [0; 4], rig.local(0, 0, 8)];
+        a.post(shunt_layout::mlx5::wqe::Opcode::AtomicFa, &body);
+        rig.ring(&a);
+        rig.run_for(5_000);
+        let (base, key) = (rig.hosts[1].heap.address(), rig.hosts[1].key);
+        for (mut body, psn, to_b) in bodies {
+            // Half the requests name a real key and place.
+            match &mut body {
+                Body::Write { reth, .. } | Body::ReadRequest(reth) if to_b => {
+                    (reth.address, reth.rkey) = (base + reth.address % 9000, key);
+                }
+                Body::Atomic(request) if to_b => {
+                    (request.address, request.rkey) = (base + request.address % 9000, key);
+                }
+                _ => {}
+            }
+            let (from, to) = if to_b { (0, 1) } else { (1, 0) };
+            let source = u128::from_be_bytes(rig.fabric.nic(rig.hosts[from as usize].nic).config().gid);
+            let qpn = if to_b { b.qpn } else { a.qpn };
+            let psn = psn.wrapping_sub(1) as u32;
+            let packet = Packet { from, to, source, qpn, psn, ack_request: true, body };
+            let forged = rig.fabric.forge(packet);
+            prop_assert!(forged);
+            rig.run_for(3_000);
+        }
+        rig.settle();
+    }
+
+    #[test]
+    fn rings(blocks in proptest::collection::vec(any_block(), 1..60), next in any::<u16>()) {
+        let mut rig = Rig::new(1);
+        let (mut a, _b) = rig.pair(0, 1, Options { retry: 0, ack_timeout: 1, ..Options::default() });
+        for (words, opcode, ds, named) in blocks {
+            let at = (a.posted() as usize * 64) % (64 << 6);
+            (0..8).for_each(|n| a.control.set64(at + n * 8, words[n]));
+            if named {
+                let ctrl = (a.posted() as u16 as u32) << 8 | opcode as u32 | (words[0] as u32 & 1) << 27;
+                let second = (a.qpn << 8 | ds as u32).to_be();
+                a.control.set64(at, ctrl.to_be() as u64 | (second as u64) << 32);
+            }
+            a.skip_posted(1);
+        }
+        rig.ring(&a);
+        rig.run_for(1_000_000);
+        rig.ring_register(&a, next as u64);
+        rig.settle();
+    }
+}
