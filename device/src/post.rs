@@ -1,7 +1,8 @@
 //! A post: reserve, wait for room, write, publish in order, ring. Rules 1 to 6.
 //!
-//! A group is the tickets one call takes: one reserve, one publish, one ring, whatever the number of lanes. Only
-//! the group's leader waits; the other lanes meet it at `sync`, so no lane waits for a lane of its own warp.
+//! A group is the tickets one call takes: one reserve, one publish, one ring, whatever the number of lanes.
+//! Only the group's leader waits; the other lanes meet it at `sync`, so no lane waits for a lane of its own
+//! warp.
 
 use crate::access::{Channel, PathView};
 use crate::patience::Patience;
@@ -20,8 +21,9 @@ impl<P: Platform> Channel<'_, P> {
     /// Takes `count` tickets. The word that comes back names the path and says whether a switch is under way.
     #[inline(always)]
     pub(crate) fn reserve(self, count: u64) -> Word {
-        // SAFETY: a channel word.
-        Word(unsafe { self.platform().fetch_add(self.ticket_word(), count) })
+        // Acquire: a generation met here was opened after its path's `base` was written. Nothing is released
+        // by it. SAFETY: a channel word.
+        Word(unsafe { self.platform().fetch_add_acquire(self.ticket_word(), count) })
     }
 
     /// Waits until `count` tickets from `reserved` fit the ring of some generation; answers with the slot and
@@ -41,9 +43,9 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// Rule 5, for a group that found the ring full or closed. Polls and switches meanwhile: producers that never
-    /// poll must not starve themselves. Answers with a word or, when the channel is dead, with [`NO_WORD`]: one
-    /// register, where a `Result` would give a GPU's caller a stack.
+    /// Rule 5, for a group that found the ring full or closed. Polls and switches meanwhile: producers that
+    /// never poll must not starve themselves. Answers with a word or, when the channel is dead, with
+    /// [`NO_WORD`]: one register, where a `Result` would give a GPU's caller a stack.
     #[inline(never)]
     fn admit_slow(self, reserved: Word, count: u64, depth: u64) -> u64 {
         let mut patience = Patience::new(self.platform().now_ns());
@@ -67,8 +69,8 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// Head of the publish chain, frozen out: say so, or the switcher waits for us and we for it (F7). Only the head
-    /// group changes the word, so a swap that fails was overtaken by a switch that opened.
+    /// Head of the publish chain, frozen out: say so, or the switcher waits for us and we for it (F7). Only
+    /// the head group changes the word, so a swap that fails was overtaken by a switch that opened.
     #[inline(always)]
     fn announce_blocked(self, first: u64, frozen: Word) {
         let ready = self.load_ready();
@@ -111,7 +113,9 @@ impl<P: Platform> Channel<'_, P> {
     pub(crate) fn publish(self, first: u64, count: u64) -> Result<(), Fault> {
         self.platform().wqes_before_publish();
         // SAFETY: a channel word.
-        if unsafe { self.platform().compare_swap(self.ready_word(), first, first + count) } == first {
+        if unsafe { self.platform().compare_swap_behind_barrier(self.ready_word(), first, first + count) }
+            == first
+        {
             return Ok(());
         }
         if self.publish_slow(first, count) { Ok(()) } else { Err(self.dead_fault()) }
@@ -123,7 +127,8 @@ impl<P: Platform> Channel<'_, P> {
         let start = self.platform().now_ns();
         let (mut patience, mut queue) = (Patience::new(start), Patience::new(start));
         loop {
-            // Our turn once the index is ours; a BLOCKED of our own, from a generation that is over, goes with it.
+            // Our turn once the index is ours; a BLOCKED of our own, from a generation that is over, goes
+            // with it.
             let ready = self.load_ready();
             // SAFETY: a channel word.
             let swap = |from| unsafe { self.platform().compare_swap(self.ready_word(), from, first + count) };
@@ -135,15 +140,16 @@ impl<P: Platform> Channel<'_, P> {
             }
             let now = self.platform().now_ns();
             if queue.stalled(self.load_ready().0, true, now, self.chain_bound_ns()) {
-                // A group before us vanished between its reserve and its publish: the stream has a hole for good.
+                // A group before us vanished between its reserve and its publish: the stream has a hole for
+                // good.
                 self.abandon(now);
             }
             self.platform().relax();
         }
     }
 
-    /// Tells the NIC of everything up to `end`, unless a later group did, or a switch is under way: then what is
-    /// published is the journal, and the switcher rings it on the next path. Rule 3.
+    /// Tells the NIC of everything up to `end`, unless a later group did, or a switch is under way: then what
+    /// is published is the journal, and the switcher rings it on the next path. Rule 3.
     #[inline(always)]
     pub(crate) fn ring(self, written: Word, end: u64, view: &PathView) {
         self.take_post_lock();
@@ -175,7 +181,8 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// The holder only stores a doorbell and leaves, so this loop ends with it; it needs no deadline of its own.
+    /// The holder only stores a doorbell and leaves, so this loop ends with it; it needs no deadline of its
+    /// own.
     #[inline(always)]
     pub(crate) fn take_post_lock(self) {
         // SAFETY: the lock word of a valid channel.

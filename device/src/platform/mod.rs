@@ -37,6 +37,20 @@ pub trait Platform: Copy {
     unsafe fn fetch_and(self, address: *mut u64, value: u64) -> u64;
     /// Compare and swap; returns the old value. Acquire and release.
     unsafe fn compare_swap(self, address: *mut u64, expected: u64, new: u64) -> u64;
+    /// Atomic add, acquire only: for a caller that hands nothing over by it. On a GPU the release half of
+    /// [`fetch_add`](Self::fetch_add) would wait for every store of the kernel so far.
+    #[inline(always)]
+    unsafe fn fetch_add_acquire(self, address: *mut u64, value: u64) -> u64 {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.fetch_add(address, value) }
+    }
+    /// Compare and swap behind a barrier of the caller's, such as
+    /// [`wqes_before_publish`](Self::wqes_before_publish): it needs no order of its own.
+    #[inline(always)]
+    unsafe fn compare_swap_behind_barrier(self, address: *mut u64, expected: u64, new: u64) -> u64 {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.compare_swap(address, expected, new) }
+    }
     /// Takes a lock word if it is free.
     unsafe fn try_lock(self, address: *mut u32) -> bool;
     /// Frees a lock word.
@@ -47,7 +61,8 @@ pub trait Platform: Copy {
     unsafe fn store32(self, address: *mut u32, value: u32);
     /// The last word of a CQE, which the NIC writes last.
     unsafe fn load_cqe(self, address: *const u32) -> u32;
-    /// Load of two neighbouring 32-bit words the agent may write, each whole by itself. Aligned to eight bytes.
+    /// Load of two neighbouring 32-bit words the agent may write, each whole by itself. Aligned to eight
+    /// bytes.
     #[inline(always)]
     unsafe fn load_pair(self, address: *const u32) -> [u32; 2] {
         // SAFETY: forwarded to the caller.

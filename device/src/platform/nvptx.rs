@@ -131,6 +131,28 @@ impl Platform for Gpu {
     }
 
     #[inline(always)]
+    unsafe fn fetch_add_acquire(self, address: *mut u64, value: u64) -> u64 {
+        let old;
+        unsafe {
+            asm!("atom.acquire.sys.global.add.u64 {}, [{}], {};",
+                 out(reg64) old, in(reg64) address, in(reg64) value, options(nostack))
+        };
+        old
+    }
+
+    #[inline(always)]
+    unsafe fn compare_swap_behind_barrier(self, address: *mut u64, expected: u64, new: u64) -> u64 {
+        let old;
+        // A fence followed by a relaxed write is a release; what a lane acquires here it reads by acquire
+        // again.
+        unsafe {
+            asm!("atom.relaxed.sys.global.cas.b64 {}, [{}], {}, {};",
+                 out(reg64) old, in(reg64) address, in(reg64) expected, in(reg64) new, options(nostack))
+        };
+        old
+    }
+
+    #[inline(always)]
     unsafe fn try_lock(self, address: *mut u32) -> bool {
         let old: u32;
         // `.sys`, since a switcher on the host takes the post lock as well. Acquire only: nothing is handed
