@@ -106,15 +106,17 @@ impl<P: Platform> Channel<'_, P> {
             Look::At(at) => (at, None),
         };
         let outstanding = self.load_ready().index() > at.index();
-        let stalled = patience.stalled(at.0, outstanding, now, policy.suspect_ns);
+        let tolerant = policy.fault_tolerance != 0;
+        // Without fault tolerance RC retries, and the syndrome it ends in is the report; silence for much longer
+        // than any retry takes ends the channel all the same (invariant 6).
+        let silence_ns = if tolerant { policy.suspect_ns } else { self.chain_bound_ns() };
+        let stalled = patience.stalled(at.0, outstanding, now, silence_ns);
         let hint_due = patience.hint_due();
         let trigger = match trigger {
             Some(trigger) => Some(trigger),
             None if at.flag() => None,
-            // Without fault tolerance only an error completion is a failure: RC retries, and its syndrome is the report.
-            None if policy.fault_tolerance == 0 => None,
-            None if stalled => Some(Trigger { at, cause: CauseKind::Overdue, syndrome: 0 }),
-            None if hint_due => self.hinted(at, now),
+            None if stalled => Some(Trigger { at, cause: self.silence(at.slot()), syndrome: 0 }),
+            None if hint_due && tolerant => self.hinted(at, now),
             None => None,
         };
         match trigger {
@@ -142,6 +144,12 @@ impl<P: Platform> Channel<'_, P> {
             }
         }
         None
+    }
+
+    /// Why a path is silent, as far as the agent's hints tell.
+    #[inline(always)]
+    fn silence(self, slot: u32) -> CauseKind {
+        if self.port_down(slot) { CauseKind::PortDown } else { CauseKind::Overdue }
     }
 
     /// True if the agent's hints say that a port of this path is down.
