@@ -21,13 +21,14 @@ pub struct Device<'s, P> {
 #[derive(Clone, Copy)]
 pub struct Channel<'s, P> {
     pub(crate) device: Device<'s, P>,
-    /// Row of the channel table in the low half, the peer it leads to in the high one. The peer is kept, because a
-    /// division costs a GPU twenty instructions; in one word, because a structure of three goes over a stack.
+    /// Row of the channel table in the low half, the peer it leads to in the high one. The peer is kept,
+    /// because a division costs a GPU twenty instructions; in one word, because a structure of three goes
+    /// over a stack.
     place: u64,
 }
 
-/// Quotient and remainder. `attach` refuses a zero divisor, which the compiler does not know: without this there
-/// would be a panic path in every kernel.
+/// Quotient and remainder. `attach` refuses a zero divisor, which the compiler does not know: without this
+/// there would be a panic path in every kernel.
 #[inline(always)]
 const fn divide(value: u32, by: u32) -> (u32, u32) {
     match (value.checked_div(by), value.checked_rem(by)) {
@@ -54,8 +55,8 @@ impl<'s, P: Platform> Device<'s, P> {
     /// Checks that `state` is a device state of this version.
     ///
     /// # Safety
-    /// `state` was written by the host's upload, every table it names is mapped here, all of it outlives `'s`, and
-    /// nobody writes the root while `'s` lasts.
+    /// `state` was written by the host's upload, every table it names is mapped here, all of it outlives
+    /// `'s`, and nobody writes the root while `'s` lasts.
     ///
     /// # Errors
     /// [`AbiMismatch`] with what was met instead.
@@ -144,7 +145,8 @@ impl<'s, P: Platform> Device<'s, P> {
     pub(crate) fn lkey(self, rail: u32, at: u64) -> u32 {
         let chunk = (at >> self.state.log2_chunk) as u32;
         let row = rail * self.state.chunks + chunk;
-        // SAFETY: the offset was checked against the heap, so its chunk is a column; rails come from path rows.
+        // SAFETY: the offset was checked against the heap, so its chunk is a column; rails come from path
+        // rows.
         unsafe { self.platform.load_key((self.state.lkeys as *const u32).add(row as usize)) }
     }
 
@@ -260,10 +262,11 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn view(self, slot: u32) -> PathView {
         let (row, p) = (self.path(slot), self.platform());
-        // SAFETY: fields of a valid row. They change only while no one may use the path (agent, before `Ready`)
-        // or under the switch (`base`), and a reader of the wrong moment loses its compare-and-swap.
+        // SAFETY: fields of a valid row. They change only while no one may use the path (agent, before
+        // `Ready`) or under the switch (`base`), and a reader of the wrong moment loses its compare-and-swap.
         unsafe {
-            // Not the read-only path of `load_key`: the agent makes a path anew, with another QPN, while kernels run.
+            // Not the read-only path of `load_key`: the agent makes a path anew, with another QPN, while
+            // kernels run.
             let [qpn_shifted, log_depth] = p.load_pair(addr_of_mut!((*row).qpn_shifted));
             let [local_rail, remote_rail] = p.load_pair(addr_of_mut!((*row).local_rail));
             PathView {
@@ -343,7 +346,8 @@ impl<P: Platform> Channel<'_, P> {
         let (from, to) = (self.path(slot), to.cast::<u64>());
         let mut i = 0;
         while i < size_of::<PathIdentity>() / 8 {
-            // SAFETY: an identity is a whole number of aligned words in both structures; the record is this call's.
+            // SAFETY: an identity is a whole number of aligned words in both structures; the record is this
+            // call's.
             unsafe {
                 let from = addr_of_mut!((*from).identity).cast::<u64>().add(i);
                 self.platform().store(to.add(i), self.platform().load(from));

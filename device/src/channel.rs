@@ -1,6 +1,7 @@
 //! The public calls of a channel: argument checks and the order of things, no bit work.
 //!
-//! Collective over `lanes`: every lane passes the same arguments and gets the same answer. The leader is lane 0.
+//! Collective over `lanes`: every lane passes the same arguments and gets the same answer. The leader is lane
+//! 0.
 
 use crate::access::{Channel, PathView};
 use crate::patience::Patience;
@@ -37,8 +38,8 @@ impl<P: Platform> Channel<'_, P> {
 
     /// A put and, behind it on the same stream, a kind 1 signal: `signal` takes the absolute `value`.
     ///
-    /// The word must have this channel as its only writer and must never decrease. Whoever sees the value sees
-    /// the put. Answers with the signal's ticket.
+    /// The word must have this channel as its only writer and must never decrease. Whoever sees the value
+    /// sees the put. Answers with the signal's ticket.
     ///
     /// # Errors
     /// As [`put_nbi`](Self::put_nbi).

@@ -1,7 +1,7 @@
 //! Completions: one look, the progress of `done`, and what a waiter does between looks.
 //!
-//! "My ticket is done" is decided by the done word alone (rule 4). A poller reads it, then CQEs, and advances it
-//! by compare-and-swap from the value it read: frozen or late, it does nothing.
+//! "My ticket is done" is decided by the done word alone (rule 4). A poller reads it, then CQEs, and advances
+//! it by compare-and-swap from the value it read: frozen or late, it does nothing.
 
 use crate::access::Channel;
 use crate::patience::Patience;
@@ -27,7 +27,8 @@ pub(crate) enum Look {
 impl<P: Platform> Channel<'_, P> {
     /// One look: advances `done` over completed WQEs, finds the first error.
     ///
-    /// Ring CQ, every WQE signalled: the first error CQE *is* the first cause, flushes behind it hide nothing.
+    /// Ring CQ, every WQE signalled: the first error CQE *is* the first cause, flushes behind it hide
+    /// nothing.
     #[inline(always)]
     pub(crate) fn look(self) -> Look {
         let done = self.load_done();
@@ -59,7 +60,8 @@ impl<P: Platform> Channel<'_, P> {
         }
         if failed {
             let syndrome = self.syndrome(&view, first.wrapping_add(count));
-            // A view of another generation reads nonsense: believe it only if `done` still stands where it did.
+            // A view of another generation reads nonsense: believe it only if `done` still stands where it
+            // did.
             if self.load_done() == at {
                 return Look::Failed { at, syndrome };
             }
@@ -67,7 +69,8 @@ impl<P: Platform> Channel<'_, P> {
         Look::At(at)
     }
 
-    /// True if `ticket` is done. The no-fault path of a wait: its own CQE, one load, without walking the others.
+    /// True if `ticket` is done. The no-fault path of a wait: its own CQE, one load, without walking the
+    /// others.
     #[inline(always)]
     pub(crate) fn is_done(self, ticket: Ticket) -> bool {
         let done = self.load_done();
@@ -88,7 +91,8 @@ impl<P: Platform> Channel<'_, P> {
         self.load_done().index() > ticket.0
     }
 
-    /// What every waiter does between looks: polls, notices failures, carries a switch on. One pass, no waiting.
+    /// What every waiter does between looks: polls, notices failures, carries a switch on. One pass, no
+    /// waiting.
     ///
     /// # Errors
     /// Only when the channel is dead.
@@ -107,8 +111,8 @@ impl<P: Platform> Channel<'_, P> {
         };
         let outstanding = self.load_ready().index() > at.index();
         let tolerant = policy.fault_tolerance != 0;
-        // Without fault tolerance RC retries, and the syndrome it ends in is the report; silence for much longer
-        // than any retry takes ends the channel all the same (invariant 6).
+        // Without fault tolerance RC retries, and the syndrome it ends in is the report; silence for much
+        // longer than any retry takes ends the channel all the same (invariant 6).
         let silence_ns = if tolerant { policy.suspect_ns } else { self.chain_bound_ns() };
         let stalled = patience.stalled(at.0, outstanding, now, silence_ns);
         let hint_due = patience.hint_due();

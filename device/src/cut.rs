@@ -5,8 +5,8 @@ use crate::ring::unwrap24;
 /// The physical index up to which the receiver executed, from its NIC's message count.
 ///
 /// `done` is the first physical index without a completion, `rung` the first never announced to the NIC,
-/// `executed24` the count's low 24 bits. One slot is one message and both count from zero, so the count *is* the
-/// index. `None` if the count lies outside `done ..= rung`: then it is no truth (invariant 12).
+/// `executed24` the count's low 24 bits. One slot is one message and both count from zero, so the count *is*
+/// the index. `None` if the count lies outside `done ..= rung`: then it is no truth (invariant 12).
 #[inline(always)]
 pub const fn from_truth(done: u64, rung: u64, executed24: u32) -> Option<u64> {
     let executed = unwrap24(done, executed24);
@@ -15,7 +15,8 @@ pub const fn from_truth(done: u64, rung: u64, executed24: u32) -> Option<u64> {
 
 /// True if a kind 1 word that now reads `seen` shows that the signal which sets it to `value` was applied.
 ///
-/// The word only ever grows and has one writer, so it is its own ledger. The difference is signed: the word may wrap.
+/// The word only ever grows and has one writer, so it is its own ledger. The difference is signed: the word
+/// may wrap.
 #[inline(always)]
 pub const fn signal_applied(seen: u64, value: u64) -> bool {
     seen.wrapping_sub(value) as i64 >= 0

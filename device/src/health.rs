@@ -1,7 +1,8 @@
 //! The health of a path (pure): a table of state x observation -> state, action. No clock, no pointers.
 //!
-//! Health is kept per path, not per NIC and not per GPU: one peer's dead NIC must not make us blame our own. Only the
-//! agent moves it. Suspicion never leads here by itself: a path leaves `Ready` only when somebody asks for its fence.
+//! Health is kept per path, not per NIC and not per GPU: one peer's dead NIC must not make us blame our own.
+//! Only the agent moves it. Suspicion never leads here by itself: a path leaves `Ready` only when somebody
+//! asks for its fence.
 
 /// Where a path stands. The pair's life is rule 17: ready, fenced, released, made anew, probed, ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +117,8 @@ impl Observation {
     ];
 }
 
-/// How long a path rests before it is made anew: doubles with each failure in a row, without a bound on their number.
+/// How long a path rests before it is made anew: doubles with each failure in a row, without a bound on their
+/// number.
 pub const fn backoff_ns(base_ns: u64, failures: u32) -> u64 {
     // 2^20 times 50 ms is most of a day: more doublings would only overflow.
     let doublings = if failures > 20 { 20 } else { failures };
@@ -128,7 +130,8 @@ mod tests {
     use super::*;
     use std::{format, string::String};
 
-    /// The whole table, so that a change of any entry is seen in review. Entries that keep their state are left out.
+    /// The whole table, so that a change of any entry is seen in review. Entries that keep their state are
+    /// left out.
     #[test]
     fn the_table_is_the_one_in_the_docs() {
         let mut table = String::new();

@@ -1,4 +1,5 @@
-//! The send queue read back as a journal (pure): what a WQE was, and what it becomes on another path. Rule 14.
+//! The send queue read back as a journal (pure): what a WQE was, and what it becomes on another path. Rule
+//! 14.
 
 use crate::wqe_write::{Place, SIGNAL_TAG};
 use shunt_layout::mlx5::wqe::{Ctrl, DataSegment, Opcode, Segment, Wqebb, remote_address};

@@ -1,10 +1,12 @@
-//! Shunt's device code: puts, signals, timed completion checks and the switch, one source for nvptx64 and the host.
+//! Shunt's device code: puts, signals, timed completion checks and the switch, one source for nvptx64 and the
+//! host.
 //!
 //! Five nouns: a [`Device`] is the state the host uploaded; a [`Channel`] is an ordered stream to one peer; a
-//! [`Ticket`] names an operation on it for ever; a [`Deadline`] ends every wait; a [`Fault`] says what went wrong.
+//! [`Ticket`] names an operation on it for ever; a [`Deadline`] ends every wait; a [`Fault`] says what went
+//! wrong.
 //!
-//! A channel outlives its paths. Every wait of a channel notices failures and carries the switch on, so there is no
-//! call to "fail over": `quiet`, `wait`, a full ring and `wait_until_ge` do it.
+//! A channel outlives its paths. Every wait of a channel notices failures and carries the switch on, so there
+//! is no call to "fail over": `quiet`, `wait`, a full ring and `wait_until_ge` do it.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch))]
 

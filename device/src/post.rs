@@ -21,8 +21,8 @@ impl<P: Platform> Channel<'_, P> {
     /// Takes `count` tickets. The word that comes back names the path and says whether a switch is under way.
     #[inline(always)]
     pub(crate) fn reserve(self, count: u64) -> Word {
-        // Acquire: a generation met here was opened after its path's `base` was written. Nothing is released
-        // by it. SAFETY: a channel word.
+        // Acquire: a generation met here was opened after its path's `base` was written.
+        // SAFETY: a channel word.
         Word(unsafe { self.platform().fetch_add_acquire(self.ticket_word(), count) })
     }
 

@@ -1,7 +1,8 @@
-//! Ring arithmetic (pure): tickets, physical indices, and the counters of 16 and 24 bits they are seen through.
+//! Ring arithmetic (pure): tickets, physical indices, and the counters of 16 and 24 bits they are seen
+//! through.
 //!
-//! A ticket is logical and never restarts. A path's ring counts from its own zero: `physical = ticket - base`,
-//! modulo 2^64, where `base` is set when a channel enters the path.
+//! A ticket is logical and never restarts. A path's ring counts from its own zero: `physical = ticket -
+//! base`, modulo 2^64, where `base` is set when a channel enters the path.
 
 /// Bits of the counters a NIC keeps of messages and packets.
 const COUNTER24: u64 = 0xff_ffff;

@@ -1,4 +1,5 @@
-//! Receive-side waits, which also look after this PE's own channels (DESIGN section 5, "where failures are noticed").
+//! Receive-side waits, which also look after this PE's own channels (DESIGN section 5, "where failures are
+//! noticed").
 
 use crate::access::Device;
 use crate::patience::Patience;
@@ -20,8 +21,8 @@ impl<'s, P: Platform> Device<'s, P> {
         Rounds { watched: 0, roving: 0, patience: Patience::new(self.platform.now_ns()) }
     }
 
-    /// Looks after two channels: notices failures, carries switches on. The agent calls this too, so that a switch
-    /// needs no kernel.
+    /// Looks after two channels: notices failures, carries switches on. The agent calls this too, so that a
+    /// switch needs no kernel.
     #[inline(always)]
     pub fn look_after(self, rounds: &mut Rounds) {
         let roving = self.row(rounds.roving + 1);
@@ -40,8 +41,8 @@ impl<'s, P: Platform> Device<'s, P> {
         rounds.patience = Patience::new(self.platform.now_ns());
     }
 
-    /// Waits until the heap word at `word` is at least `value`, and answers with what it is then. All that was put
-    /// before the signal that wrote it is visible.
+    /// Waits until the heap word at `word` is at least `value`, and answers with what it is then. All that
+    /// was put before the signal that wrote it is visible.
     ///
     /// # Errors
     /// `Overdue` when the deadline passes, `BadAddress` for a word that is not one of the heap's.
@@ -69,7 +70,8 @@ impl<'s, P: Platform> Device<'s, P> {
             Err(self.channel(self.state.my_pe, 0).fault(FaultKind::Overdue))
         }
     }
-    /// Answers with what the word holds when it is enough or when time is up: one register, no stack on a GPU.
+    /// Answers with what the word holds when it is enough or when time is up: one register, no stack on a
+    /// GPU.
     #[inline(never)]
     fn wait_slow(self, word: u64, value: u64, until_ns: u64) -> u64 {
         let mut rounds = self.rounds();

@@ -4,8 +4,8 @@ use shunt_layout::mlx5::wqe::{CqeWhen, Opcode, Segment, data, inline_small, inli
 
 /// Marks a kind 1 signal in the control segment's immediate, which hardware ignores for an RDMA WRITE.
 ///
-/// The send queue is the journal: a switch must tell a signal, whose word is its own ledger, from an inline put
-/// of the same shape. "SIG1".
+/// The send queue is the journal: a switch must tell a signal, whose word is its own ledger, from an inline
+/// put of the same shape. "SIG1".
 pub const SIGNAL_TAG: u32 = u32::from_be_bytes(*b"SIG1");
 
 /// What a WQE needs besides its operation: where it stands and on which QP.

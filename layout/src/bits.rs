@@ -1,8 +1,8 @@
 //! Bit fields of big-endian structures, written the way the PRM prints them.
 //!
-//! The PRM names a field by the byte offset of its 32-bit word and a bit range inside that word,
-//! with bit 31 the most significant. [`Field`] is exactly that; [`fields!`](crate::fields) makes a table of them
-//! and refuses, at compile time, two fields that overlap or a field that lies outside its structure.
+//! The PRM names a field by the byte offset of its 32-bit word and a bit range inside that word, with bit 31
+//! the most significant. [`Field`] is exactly that; [`fields!`](crate::fields) makes a table of them and
+//! refuses, at compile time, two fields that overlap or a field that lies outside its structure.
 
 /// A field of at most 32 bits inside one big-endian dword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,6 @@ pub mod bits;
 pub mod mlx5;
 pub mod state;
 
-/// Version of everything in [`state`] and of the connection cards. Compared for equality only; a change of any
-/// size or offset in the committed table must change it (`tests/abi.rs`).
+/// Version of everything in [`state`] and of the connection cards. Compared for equality only; a change of
+/// any size or offset in the committed table must change it (`tests/abi.rs`).
 pub const ABI_VERSION: u32 = 2;

@@ -15,8 +15,8 @@ use shunt_layout::state::{CauseKind, Step};
 const FLUSH_BYTES: u32 = 8;
 
 impl<P: Platform> Channel<'_, P> {
-    /// Closed, but `done` is not frozen: groups that wait for room still find it, and whoever publishes now does
-    /// not ring, so the drainer does.
+    /// Closed, but `done` is not frozen: groups that wait for room still find it, and whoever publishes now
+    /// does not ring, so the drainer does.
     pub(super) fn drain(self, now: u64) -> Next {
         let close = get!(self, close: u64);
         let ready = self.ready();

@@ -1,8 +1,8 @@
 //! The switch: one caller at a time moves a channel from one path to another, step by step, from memory.
 //!
-//! Nothing here waits. Every waiter of a channel calls [`Channel::drive`] between its looks; whoever holds the
-//! owner word does the steps that can be done now and lets go, so a switch outlives any of its owners (rule 7).
-//! The steps and their order are DESIGN section 6 with the review's rules 7 to 16 and 19.
+//! Nothing here waits. Every waiter of a channel calls [`Channel::drive`] between its looks; whoever holds
+//! the owner word does the steps that can be done now and lets go, so a switch outlives any of its owners
+//! (rule 7). The steps and their order are DESIGN section 6 with the review's rules 7 to 16 and 19.
 
 mod back;
 mod replay;
@@ -17,8 +17,9 @@ use shunt_layout::state::{
     CLOSED, CauseKind, FROZEN, INDEX_MASK, NO_SLOT, ReadyWord, Step, SwitchKind, Word,
 };
 
-/// An owner that has not come back after this long is taken to be gone. Steps take microseconds; a descheduled
-/// host thread may take long, and must find that it is no longer the owner before it acts: see `still_mine`.
+/// An owner that has not come back after this long is taken to be gone. Steps take microseconds; a
+/// descheduled host thread may take long, and must find that it is no longer the owner before it acts: see
+/// `still_mine`.
 const LEASE_NS: u64 = 10_000_000_000;
 /// Steps one call does at most; each moves the switch on, so this only bounds a call.
 const STEPS_MAX: u32 = 16;
@@ -94,8 +95,8 @@ impl<P: Platform> Channel<'_, P> {
         if alive { Ok(()) } else { Err(self.dead_fault()) }
     }
 
-    /// `drive` with its trigger in registers (no cause: no trigger), so that a GPU's caller needs no stack for it
-    /// and a kernel holds one copy of the whole switch. False when the channel is dead.
+    /// `drive` with its trigger in registers (no cause: no trigger), so that a GPU's caller needs no stack
+    /// for it and a kernel holds one copy of the whole switch. False when the channel is dead.
     #[inline(never)]
     fn drive_slow(self, at: u64, cause: u32, syndrome: u32, now: u64) -> bool {
         let trigger = match CauseKind::from_raw(cause) {
@@ -214,7 +215,8 @@ impl<P: Platform> Channel<'_, P> {
         {
             return self.die(FaultKind::Completion, now);
         }
-        // SAFETY: channel words; flags change only by read-modify-write, so tickets handed out meanwhile stand.
+        // SAFETY: channel words; flags change only by read-modify-write, so tickets handed out meanwhile
+        // stand.
         let closed = Word(unsafe { self.platform().fetch_or(self.ticket_word(), CLOSED) });
         set!(self, close: u64 = closed.index());
         if back {
@@ -260,7 +262,8 @@ impl<P: Platform> Channel<'_, P> {
         Next::Wait
     }
 
-    /// Gives the channel up from outside a switch: a caller between reserve and publish has no other exit (rule 2).
+    /// Gives the channel up from outside a switch: a caller between reserve and publish has no other exit
+    /// (rule 2).
     pub(crate) fn abandon(self, now: u64) {
         if let Some(lease) = self.take_switch(now) {
             if !matches!(self.load_step(), Step::Dead) {
@@ -314,8 +317,8 @@ impl<P: Platform> Channel<'_, P> {
             (get!(self, cause: u32), get!(self, syndrome: u32), get!(self, ledger: u32));
         let (done, executed) = (get!(self, done_at_close: u64), get!(self, executed: u64));
         let journal_end = get!(self, journal_end: u64);
-        // SAFETY: the head counter and the ring of records are device state; the record is this call's alone until
-        // the ring has gone round, and a reader that is overtaken sees it by the sequence.
+        // SAFETY: the head counter and the ring of records are device state; the record is this call's alone
+        // until the ring has gone round, and a reader that is overtaken sees it by the sequence.
         unsafe {
             let number = p.fetch_add(self.device.state.records_head as *mut u64, 1);
             let record = self.record(number);

@@ -37,8 +37,9 @@ impl<P: Platform> Channel<'_, P> {
         journal::read(&block)
     }
 
-    /// Without truth the signal words tell: one READ a signal over the new path, then the last one applied is the
-    /// cut. Everything before it on the channel was executed (RC), nothing behind it was consumed by anybody.
+    /// Without truth the signal words tell: one READ a signal over the new path, then the last one applied is
+    /// the cut. Everything before it on the channel was executed (RC), nothing behind it was consumed by
+    /// anybody.
     pub(super) fn ledger(self, now: u64) -> Next {
         let to = get!(self, to: u32);
         if get!(self, posted_reads: u64) == 0 {
@@ -67,8 +68,9 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// The new path failed before anything of the journal was on it: READs change nothing at the receiver, so the
-    /// next path is tried with X and the journal as they are (invariant 10). The agent fences the failed one.
+    /// The new path failed before anything of the journal was on it: READs change nothing at the receiver, so
+    /// the next path is tried with X and the journal as they are (invariant 10). The agent fences the failed
+    /// one.
     fn ledger_failed(self, to: u32, now: u64) -> Next {
         set!(self, excluded: u32 = get!(self, excluded: u32) | 1 << to);
         set!(self, to: u32 = NO_SLOT);
@@ -127,8 +129,8 @@ impl<P: Platform> Channel<'_, P> {
         until
     }
 
-    /// Rings a path that nobody else rings: it is being entered or drained. Under the lock all the same, so that
-    /// doorbell stores of one QP never interleave.
+    /// Rings a path that nobody else rings: it is being entered or drained. Under the lock all the same, so
+    /// that doorbell stores of one QP never interleave.
     pub(super) fn ring_physical(self, view: &PathView, next: u64) {
         let p = self.platform();
         p.wqes_before_publish();

@@ -31,7 +31,8 @@ impl<P: Platform> Channel<'_, P> {
         self.enter(Step::Fence, now)
     }
 
-    /// Rule 9: asks the agent to fence a path of this channel. The request number makes old answers void (H8).
+    /// Rule 9: asks the agent to fence a path of this channel. The request number makes old answers void
+    /// (H8).
     pub(super) fn request_fence(self, slot: u32, incarnation: u32) {
         let request = get!(self, request: u64) + 1;
         set!(self, request: u64 = request);
@@ -90,7 +91,8 @@ impl<P: Platform> Channel<'_, P> {
         Some(physical.wrapping_add(view.base).min(get!(self, journal_end: u64)))
     }
 
-    /// The best usable slot other than the one being left: ranked by slot number, ports up, not tried in vain.
+    /// The best usable slot other than the one being left: ranked by slot number, ports up, not tried in
+    /// vain.
     pub(crate) fn next_slot(self, leaving: u32, excluded: u32) -> Option<u32> {
         let mut slot = 0;
         while slot < self.device.state.slots {
@@ -106,8 +108,8 @@ impl<P: Platform> Channel<'_, P> {
         None
     }
 
-    /// Chooses the next path, or waits for one: the agents revive what they can. Rule 21: the peer is lost only
-    /// when every path has stayed dead for the give-up time.
+    /// Chooses the next path, or waits for one: the agents revive what they can. Rule 21: the peer is lost
+    /// only when every path has stayed dead for the give-up time.
     pub(super) fn choose(self, now: u64) -> Next {
         let (from, back) = (get!(self, from: u32), get!(self, back: u32) != 0);
         // The path being left counts again once it was made anew, and always when it was left by a drain.
@@ -117,7 +119,8 @@ impl<P: Platform> Channel<'_, P> {
             return self.no_path(now);
         };
         set!(self, to: u32 = slot);
-        // Announce, then look again: the agent makes a path anew only if nobody announced it (Dekker's handshake).
+        // Announce, then look again: the agent makes a path anew only if nobody announced it (Dekker's
+        // handshake).
         self.platform().announce_before_recheck();
         if self.path_state(slot) != PathState::Ready {
             set!(self, to: u32 = NO_SLOT);

@@ -127,7 +127,8 @@ impl Syndrome {
     }
 }
 
-/// Vendor syndromes seen in the field beside a syndrome. Not published by the vendor: a set for compatibility.
+/// Vendor syndromes seen in the field beside a syndrome. Not published by the vendor: a set for
+/// compatibility.
 pub mod vendor {
     /// With 0x15: local ACK timeout, retries used up.
     pub const ACK_TIMEOUT: u8 = 0x81;

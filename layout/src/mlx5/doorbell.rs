@@ -19,7 +19,8 @@ pub const fn send_counter(next_index: u64) -> u32 {
 
 /// The eight bytes a GPU stores to the register: `next_index << 8`, then `qpn << 8`, in memory order.
 ///
-/// IBGDA and GPUNetIO write the next free index with `ds` zero; libmlx5 writes the last WQE's own control words.
+/// IBGDA and GPUNetIO write the next free index with `ds` zero; libmlx5 writes the last WQE's own control
+/// words.
 #[inline(always)]
 pub const fn register(next_index: u64, qpn_shifted: u32) -> u64 {
     ((next_index as u16 as u32) << 8).to_be() as u64 | (qpn_shifted.to_be() as u64) << 32

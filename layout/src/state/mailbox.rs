@@ -1,4 +1,5 @@
-//! A channel's mailbox: the switcher asks, the agent answers (rule 9). One line each, so neither tears the other.
+//! A channel's mailbox: the switcher asks, the agent answers (rule 9). One line each, so neither tears the
+//! other.
 
 /// How the agent answered a fence request.
 #[repr(u32)]

@@ -1,7 +1,7 @@
 //! The device state: what host, agent and device code share about channels, paths and keys.
 //!
-//! All structures are `repr(C)` with fixed-width fields and no implicit padding. Addresses are absolute in the
-//! device's address space. Words that several parties write lie in cache lines of their own.
+//! All structures are `repr(C)` with fixed-width fields and no implicit padding. Addresses are absolute in
+//! the device's address space. Words that several parties write lie in cache lines of their own.
 
 mod channel;
 mod mailbox;
@@ -94,7 +94,8 @@ pub struct DeviceState {
     pub records: u64,
     /// Counter of records ever written.
     pub records_head: u64,
-    /// Scratch that ledger and flush READs land in: `[u64; pe_count * channels_per_pe * scratch_per_channel]`.
+    /// Scratch that ledger and flush READs land in: `[u64; pe_count * channels_per_pe *
+    /// scratch_per_channel]`.
     pub scratch: u64,
     /// Scratch words of one channel (its ring depth).
     pub scratch_per_channel: u32,

@@ -67,7 +67,8 @@ impl Word {
     }
 
     /// What to add to a word with this flag, slot and generation so that it has `slot`, `generation` and no
-    /// flag. The index bits of the result are zero, so the addition never disturbs tickets handed out meanwhile.
+    /// flag. The index bits of the result are zero, so the addition never disturbs tickets handed out
+    /// meanwhile.
     #[inline(always)]
     pub const fn delta_to(self, slot: u32, generation: u64) -> u64 {
         Self::new(slot, generation, 0).0.wrapping_sub(self.0 & !INDEX_MASK)
@@ -76,7 +77,8 @@ impl Word {
 
 /// A ready word: BLOCKED 1, the generation it was said in 8, tickets published 52 bits.
 ///
-/// The generation makes a late BLOCKED void: a group may fall asleep between seeing its ring frozen and saying so.
+/// The generation makes a late BLOCKED void: a group may fall asleep between seeing its ring frozen and
+/// saying so.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyWord(pub u64);
