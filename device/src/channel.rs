@@ -210,8 +210,8 @@ impl<P: Platform> Channel<'_, P> {
         if lanes.rank() == 0 {
             let reserved = self.reserve(count);
             word = match self.admit(reserved, count, self.depth()) {
-                Ok(word) => word.0 & !shunt_layout::state::CLOSED,
-                Err(_) => NO_WORD,
+                NO_WORD => NO_WORD,
+                word => word & !shunt_layout::state::CLOSED,
             };
         }
         match lanes.broadcast(word, 0) {
@@ -232,9 +232,10 @@ impl<P: Platform> Channel<'_, P> {
         lanes.sync();
         let mut published = 1;
         if lanes.rank() == 0 {
-            match self.publish(word.index(), count) {
-                Ok(()) => self.ring(word, word.index() + count, view),
-                Err(_) => published = 0,
+            if self.publish(word.index(), count) {
+                self.ring(word, word.index() + count, view);
+            } else {
+                published = 0;
             }
         }
         if lanes.broadcast(published, 0) == 0 {

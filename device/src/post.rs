@@ -8,7 +8,6 @@ use crate::access::{Channel, PathView};
 use crate::patience::Patience;
 use crate::platform::Platform;
 use crate::ring;
-use crate::types::Fault;
 use crate::wqe_write::Segments;
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::{doorbell, wqe::Wqebb};
@@ -27,20 +26,18 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     /// Waits until `count` tickets from `reserved` fit the ring of some generation; answers with the slot and
-    /// generation to write them in. The no-fault path is the first comparison.
+    /// generation to write them in, or with [`NO_WORD`] when the channel is dead. The no-fault path is the
+    /// first comparison.
     #[inline(always)]
-    pub(crate) fn admit(self, reserved: Word, count: u64, depth: u64) -> Result<Word, Fault> {
+    pub(crate) fn admit(self, reserved: Word, count: u64, depth: u64) -> u64 {
         let done = self.load_done();
         if !reserved.flag()
             && done.same_generation(reserved)
             && ring::fits(reserved.index(), count, done.index(), depth)
         {
-            return Ok(reserved);
+            return reserved.0;
         }
-        match self.admit_slow(reserved, count, depth) {
-            NO_WORD => Err(self.dead_fault()),
-            word => Ok(Word(word)),
-        }
+        self.admit_slow(reserved, count, depth)
     }
 
     /// Rule 5, for a group that found the ring full or closed. Polls and switches meanwhile: producers that
@@ -108,17 +105,15 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// Publishes `first .. first + count`, in order behind the earlier groups.
+    /// Publishes `first .. first + count`, in order behind the earlier groups; false when the channel is
+    /// dead.
     #[inline(always)]
-    pub(crate) fn publish(self, first: u64, count: u64) -> Result<(), Fault> {
+    pub(crate) fn publish(self, first: u64, count: u64) -> bool {
         self.platform().wqes_before_publish();
         // SAFETY: a channel word.
-        if unsafe { self.platform().compare_swap_behind_barrier(self.ready_word(), first, first + count) }
-            == first
-        {
-            return Ok(());
-        }
-        if self.publish_slow(first, count) { Ok(()) } else { Err(self.dead_fault()) }
+        let met =
+            unsafe { self.platform().compare_swap_behind_barrier(self.ready_word(), first, first + count) };
+        met == first || self.publish_slow(first, count)
     }
 
     /// Waits for the groups before this one; false when the channel is dead.
