@@ -12,8 +12,8 @@ const CATCH_UP_NS: u64 = 1_000_000;
 const SPIN_NS: u64 = 50_000;
 /// How long it parks at most: doorbells written by a device come without a kick.
 const PARK_NS: u64 = 250_000;
-/// How long it steps aside for others that want the fabric.
-const ASIDE: u32 = 1_000;
+/// Yields by which it steps aside for others that want the fabric.
+const ASIDE: u32 = 200;
 
 /// Monotonic nanoseconds since it was made.
 #[derive(Clone, Copy, Debug)]

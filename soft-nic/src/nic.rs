@@ -31,6 +31,9 @@ const EQN: u32 = 1;
 const REGISTERS: [usize; 4] =
     [BLUEFLAME_OFFSET, BLUEFLAME_OFFSET + 0x100, BLUEFLAME_OFFSET + 0x200, BLUEFLAME_OFFSET + 0x300];
 
+/// Doorbell records read in one look at a page that many queue pairs share.
+const RECORDS: usize = 64;
+
 /// Why the NIC's driver-side calls (not its mailboxes) fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NicError {
@@ -141,7 +144,13 @@ impl SoftNic {
     pub fn alloc_uar(&mut self) -> Uar {
         let free = self.uars.iter().position(|slot| !slot.used);
         let at = free.unwrap_or_else(|| {
-            self.uars.push(UarSlot { page: UarPage::new(), qpns: Vec::new(), used: false });
+            self.uars.push(UarSlot {
+                page: UarPage::new(),
+                qpns: Vec::new(),
+                used: false,
+                unread: 0,
+                next: 0,
+            });
             self.uars.len() - 1
         });
         let slot = &mut self.uars[at];
@@ -249,6 +258,10 @@ impl SoftNic {
                     self.doorbell(at, value, cx);
                 }
             }
+            if self.uars[at].unread > 0 {
+                any = true;
+                self.read_records(at, cx);
+            }
         }
         any
     }
@@ -259,23 +272,51 @@ impl SoftNic {
             return;
         }
         let rung = Doorbell::from_register(value);
-        // The register holds only the last doorbell of all queue pairs of the page: a value overwritten before it
-        // was seen lives on in its doorbell record.
-        for at in 0..self.uars[uar].qpns.len() {
-            let qpn = self.uars[uar].qpns[at];
-            let Some(mut qp) = self.take_qp(qpn) else { continue };
-            if qp.state != State::Rst {
-                let before = qp.requester.announced;
-                if qpn == rung.qpn && !qp.announce(rung.next_index) {
-                    self.counters.bad_doorbells += 1;
-                }
-                let record = u32::from_be(qp.record.load32(SEND_COUNTER_OFFSET as u64));
-                qp.announce(record as u16);
-                if qp.requester.announced != before {
-                    self.work_announced(&mut qp, cx);
-                }
+        if let Some(mut qp) = self.take_qp(rung.qpn) {
+            // A doorbell through another page than the queue pair's own is ignored, as hardware does.
+            if qp.uar == uar as u32 + 1 {
+                self.rung(&mut qp, Some(rung.next_index), cx);
             }
             self.put_qp(qp);
+        }
+        // The register holds only the last doorbell of all queue pairs of the page: a value overwritten before it
+        // was seen lives on in its doorbell record.
+        let slot = &mut self.uars[uar];
+        slot.unread = if slot.qpns.len() > 1 { slot.qpns.len() } else { 0 };
+    }
+
+    /// Looks at some of a page's doorbell records.
+    fn read_records(&mut self, uar: usize, cx: &mut Cx) {
+        for _ in 0..RECORDS {
+            let slot = &mut self.uars[uar];
+            if slot.unread == 0 || slot.qpns.is_empty() {
+                slot.unread = 0;
+                return;
+            }
+            slot.unread -= 1;
+            slot.next = (slot.next + 1) % slot.qpns.len();
+            let qpn = slot.qpns[slot.next];
+            if let Some(mut qp) = self.take_qp(qpn) {
+                self.rung(&mut qp, None, cx);
+                self.put_qp(qp);
+            }
+        }
+    }
+
+    /// A doorbell of a queue pair rang, or may have.
+    fn rung(&mut self, qp: &mut Qp, index: Option<u16>, cx: &mut Cx) {
+        if qp.state == State::Rst {
+            return;
+        }
+        let before = qp.requester.announced;
+        if let Some(index) = index
+            && !qp.announce(index)
+        {
+            self.counters.bad_doorbells += 1;
+        }
+        qp.announce(u32::from_be(qp.record.load32(SEND_COUNTER_OFFSET as u64)) as u16);
+        if qp.requester.announced != before {
+            self.work_announced(qp, cx);
         }
     }
 
@@ -332,7 +373,7 @@ impl SoftNic {
             self.timers.next_due(),
             self.events.next_due(),
             self.port.next_due(now),
-            (!self.recheck.is_empty()).then_some(now),
+            (!self.recheck.is_empty() || self.uars.iter().any(|slot| slot.unread > 0)).then_some(now),
         ];
         due.into_iter().flatten().min()
     }

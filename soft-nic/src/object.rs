@@ -28,6 +28,9 @@ pub(crate) struct UarSlot {
     pub(crate) page: Box<UarPage>,
     pub(crate) qpns: Vec<u32>,
     pub(crate) used: bool,
+    /// Doorbell records of the page still to look at, and where to go on.
+    pub(crate) unread: usize,
+    pub(crate) next: usize,
 }
 
 /// A completion queue.

@@ -93,12 +93,32 @@ pub(crate) struct Incoming {
     pub(crate) left: u64,
 }
 
-/// Something a responder owes, in PSN order.
+/// Something a responder owes, in the order asked. `again`: asked by a duplicate, so outside the limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owed {
-    Ack { psn: u32, msn: u32, syndrome: u8 },
-    Read { psn: u32, msn: u32, rkey: u32, address: u64, bytes: u32, sent: u32, ticket: u64, ready: bool },
-    Atomic { psn: u32, msn: u32, ticket: u64, original: Option<u64> },
+    Ack {
+        psn: u32,
+        msn: u32,
+        syndrome: u8,
+    },
+    Read {
+        psn: u32,
+        msn: u32,
+        rkey: u32,
+        address: u64,
+        bytes: u32,
+        sent: u32,
+        ticket: u64,
+        ready: bool,
+        again: bool,
+    },
+    Atomic {
+        psn: u32,
+        msn: u32,
+        ticket: u64,
+        original: Option<u64>,
+        again: bool,
+    },
 }
 
 /// A READ or atomic remembered for duplicates.

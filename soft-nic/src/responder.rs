@@ -189,17 +189,21 @@ impl SoftNic {
         qp.responder.msn = psn::add(qp.responder.msn, 1);
         self.counters.messages += 1;
         remember(qp, Remembered::Read { psn: at, packets, rkey, address, bytes });
-        self.owe_read(qp, at, reth, cx);
+        self.owe_read(qp, at, reth, false, cx);
         Ok(())
     }
 
     fn too_many_owed(&self, qp: &Qp) -> bool {
-        let owed = qp.responder.owed.iter().filter(|owed| !matches!(owed, Owed::Ack { .. })).count();
+        let counts = |owed: &&Owed| match owed {
+            Owed::Ack { .. } => false,
+            Owed::Read { again, .. } | Owed::Atomic { again, .. } => !again,
+        };
+        let owed = qp.responder.owed.iter().filter(counts).count();
         owed >= qp.responder.max_remembered
     }
 
     /// Owes READ responses. The data is read once everything posted before has landed.
-    fn owe_read(&mut self, qp: &mut Qp, at: u32, reth: Reth, cx: &mut Cx) {
+    fn owe_read(&mut self, qp: &mut Qp, at: u32, reth: Reth, again: bool, cx: &mut Cx) {
         let ticket = qp.responder.next_ticket;
         qp.responder.next_ticket += 1;
         let ready = self.defer(Deferred::Read { qpn: qp.qpn, ticket }, cx);
@@ -212,6 +216,7 @@ impl SoftNic {
             sent: 0,
             ticket,
             ready,
+            again,
         });
     }
 
@@ -234,7 +239,13 @@ impl SoftNic {
         self.counters.messages += 1;
         let now = self.defer(Deferred::Atomic { qpn: qp.qpn, ticket, span, request }, cx);
         let original = now.then(|| execute_atomic(span, request, cx));
-        qp.responder.owed.push_back(Owed::Atomic { psn: at, msn: qp.responder.msn, ticket, original });
+        qp.responder.owed.push_back(Owed::Atomic {
+            psn: at,
+            msn: qp.responder.msn,
+            ticket,
+            original,
+            again: false,
+        });
         remember(qp, Remembered::Atomic { psn: at, ticket, original });
         Ok(())
     }
@@ -282,7 +293,7 @@ impl SoftNic {
                     nic.remote(qp, again.rkey, again.address, again.bytes as u64, Access::RemoteRead).is_ok()
                 };
                 if known && allowed(self) && !self.is_owed(qp, at) {
-                    self.owe_read(qp, at, again, cx);
+                    self.owe_read(qp, at, again, true, cx);
                 }
             }
             Body::Atomic(_) => {
@@ -300,6 +311,7 @@ impl SoftNic {
                         msn: qp.responder.msn,
                         ticket,
                         original,
+                        again: true,
                     });
                 }
             }
