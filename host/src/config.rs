@@ -55,7 +55,9 @@ pub fn policy(config: &EnvConfig) -> Policy {
         fault_tolerance: config.fault_tolerance as u32,
         reserved: 0,
         suspect_ns: 10_000_000,
-        fence_wait_ns: 200_000_000,
+        // Longer than the agent waits for a silent peer, the packet lifetime and a command that times out together:
+        // the agent's "no" is an answer, the device's own patience only guards against an agent that is gone.
+        fence_wait_ns: 2_000_000_000,
         give_up_ns: config.give_up_ns,
         recovery_window_ns: 100_000_000,
         drain_ns: 20_000_000,

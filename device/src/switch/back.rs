@@ -31,7 +31,12 @@ impl<P: Platform> Channel<'_, P> {
             Look::At(at) => at,
         };
         if at.index() < close || ready.index() < close {
-            if self.step_overdue(now, self.device.state.policy.drain_ns) {
+            // The deadline is for standing still: a deep window may take long and is no failure.
+            if at.index() != get!(self, done_at_close: u64) {
+                set!(self, done_at_close: u64 = at.index());
+                set!(self, step_since_ns: u64 = now);
+            }
+            if self.step_overdue(now, self.drain_limit_ns()) {
                 return self.drain_failed(CauseKind::DrainFailed, 0, now);
             }
             return Next::Wait;
@@ -53,6 +58,12 @@ impl<P: Platform> Channel<'_, P> {
         self.enter(Step::DrainFlush, now)
     }
 
+    /// How long a drain may stand still: never less than a path may before it is suspected.
+    fn drain_limit_ns(self) -> u64 {
+        let policy = &self.device.state.policy;
+        policy.drain_ns.max(policy.suspect_ns)
+    }
+
     /// Waits for the flush READ: it does not pass earlier posted writes of the receiver's NIC (F1).
     pub(super) fn drain_flush(self, now: u64) -> Next {
         let from = get!(self, from: u32);
@@ -61,7 +72,7 @@ impl<P: Platform> Channel<'_, P> {
         match self.tail(&view, physical) {
             Some(tail) if tail.opcode == opcode::REQ => {}
             Some(_) => return self.flush_failed(CauseKind::Completion, self.syndrome(&view, physical), now),
-            None if self.step_overdue(now, self.device.state.policy.drain_ns) => {
+            None if self.step_overdue(now, self.drain_limit_ns()) => {
                 return self.flush_failed(CauseKind::DrainFailed, 0, now);
             }
             None => return Next::Wait,
