@@ -1,7 +1,7 @@
 //! How fast the NIC itself is, on one core: `cargo run --release -p shunt-soft-nic --example rate`.
 //!
-//! The loop below is producer, both NICs and consumer in one thread, stepped without a pause in virtual time; what
-//! is printed is wall time.
+//! The loop below is producer, both NICs and consumer in one thread, stepped without a pause in virtual time;
+//! what is printed is wall time.
 #[path = "../tests/rig/mod.rs"]
 mod rig;
 

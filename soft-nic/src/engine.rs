@@ -167,8 +167,8 @@ fn run(shared: &Shared, clock: Clock) {
     }
 }
 
-/// Lets others have the lock first: the standard mutex goes to whoever comes back soonest, which would be this
-/// thread every time.
+/// Lets others have the lock first: the standard mutex goes to whoever comes back soonest, which would be
+/// this thread every time.
 fn step_aside(shared: &Shared) {
     for _ in 0..ASIDE {
         if shared.waiting.load(Ordering::Acquire) == 0 {

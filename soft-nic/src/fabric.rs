@@ -173,8 +173,8 @@ impl Fabric {
         any
     }
 
-    /// The earliest instant at which [`Self::step`] would do something, doorbells aside. At or before the last
-    /// step's instant: there is work left, step again at once.
+    /// The earliest instant at which [`Self::step`] would do something, doorbells aside. At or before the
+    /// last step's instant: there is work left, step again at once.
     pub fn next_due(&self) -> Option<u64> {
         let now = self.cx.now;
         let nics = self.nics.iter().filter_map(|nic| nic.next_due(now));
@@ -224,8 +224,9 @@ impl Fabric {
         true
     }
 
-    /// How far a rate limit may catch up, for a caller that steps coarsely in real time.
-    pub(crate) fn set_catch_up(&mut self, nanoseconds: u64) {
+    /// Lets rate limits catch up by this much, for a caller that steps coarsely in real time (the engine
+    /// does). Zero, the default, paces exactly and is right for virtual time.
+    pub fn set_catch_up(&mut self, nanoseconds: u64) {
         self.cx.catch_up_ns = nanoseconds;
     }
 
@@ -369,7 +370,10 @@ impl Fabric {
             arrival += nic.faults.strike(delay).unwrap_or(0);
             nic.faults.passed += 1;
             let passed = nic.faults.passed;
-            let late = |kind: &FaultKind| matches!(kind, FaultKind::Reorder { every, .. } if passed.is_multiple_of(*every as u64));
+            let late = |kind: &FaultKind| match kind {
+                FaultKind::Reorder { every, .. } => passed.is_multiple_of(*every as u64),
+                _ => false,
+            };
             arrival += REORDER_NS * nic.faults.strikes(late) as u64;
         }
         if twice {

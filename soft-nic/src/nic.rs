@@ -1,7 +1,7 @@
 //! A NIC: what it owns, and how it is driven.
 //!
-//! Nothing here reads a clock or starts a thread. A [`Fabric`](crate::Fabric) calls the steps in order: doorbells,
-//! commands, arrivals, timers, placement, transmission.
+//! Nothing here reads a clock or starts a thread. A [`Fabric`](crate::Fabric) calls the steps in order:
+//! doorbells, commands, arrivals, timers, placement, transmission.
 
 use crate::command::{CommandId, Firmware};
 use crate::complete::LateCqes;
@@ -27,9 +27,9 @@ pub(crate) const FIRST_QPN: u32 = 0x40;
 pub(crate) const FIRST_CQN: u32 = 0x400;
 /// The event queue every NIC has.
 const EQN: u32 = 1;
-/// Doorbell registers of a page that are polled: two registers, two halves each.
-const REGISTERS: [usize; 4] =
-    [BLUEFLAME_OFFSET, BLUEFLAME_OFFSET + 0x100, BLUEFLAME_OFFSET + 0x200, BLUEFLAME_OFFSET + 0x300];
+/// Doorbell registers of a page that are polled: the two halves of the first one, which libmlx5 takes in
+/// turn.
+const REGISTERS: [usize; 2] = [BLUEFLAME_OFFSET, BLUEFLAME_OFFSET + 0x100];
 
 /// Doorbell records read in one look at a page that many queue pairs share.
 const RECORDS: usize = 64;
@@ -118,8 +118,8 @@ impl SoftNic {
     /// Registers memory that keys and queues may lie in, and returns the umem's number.
     ///
     /// # Safety
-    /// The memory stays valid until [`Self::deregister_umem`] returned success or the NIC is dropped; all other
-    /// access to it while shared is atomic or volatile.
+    /// The memory stays valid until [`Self::deregister_umem`] returned success or the NIC is dropped; all
+    /// other access to it while shared is atomic or volatile.
     pub unsafe fn register_umem(&mut self, address: u64, bytes: u64) -> Result<u32, NicError> {
         if address == 0 || bytes == 0 || address.checked_add(bytes).is_none() {
             return Err(NicError::BadUmem { address, bytes });
@@ -279,8 +279,8 @@ impl SoftNic {
             }
             self.put_qp(qp);
         }
-        // The register holds only the last doorbell of all queue pairs of the page: a value overwritten before it
-        // was seen lives on in its doorbell record.
+        // The register holds only the last doorbell of all queue pairs of the page: a value overwritten
+        // before it was seen lives on in its doorbell record.
         let slot = &mut self.uars[uar];
         slot.unread = if slot.qpns.len() > 1 { slot.qpns.len() } else { 0 };
     }

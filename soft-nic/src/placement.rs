@@ -1,7 +1,7 @@
 //! When an executed write becomes visible.
 //!
-//! A NIC's writes are posted: acknowledged before they are in memory, in order among themselves, in no order with
-//! those of another NIC. READs and atomics wait for the writes posted before them. Without the fault
+//! A NIC's writes are posted: acknowledged before they are in memory, in order among themselves, in no order
+//! with those of another NIC. READs and atomics wait for the writes posted before them. Without the fault
 //! `placement-delay` the queue is empty and costs one comparison.
 
 use crate::complete::Completion;

@@ -73,8 +73,8 @@ impl SoftNic {
         true
     }
 
-    /// Builds and sends the packet at `send_psn`, which belongs to entry `at`. False if its data cannot be read:
-    /// the entry then carries the error.
+    /// Builds and sends the packet at `send_psn`, which belongs to entry `at`. False if its data cannot be
+    /// read: the entry then carries the error.
     fn send_packet(&mut self, qp: &mut Qp, at: usize, cx: &mut Cx) -> bool {
         let send_psn = qp.requester.send_psn;
         let work = &qp.requester.work[at];
@@ -277,7 +277,8 @@ impl SoftNic {
         self.retire(qp, cx);
     }
 
-    /// Completes finished entries from the front; a failed one that has come to the front errs the queue pair.
+    /// Completes finished entries from the front; a failed one that has come to the front errs the queue
+    /// pair.
     fn retire(&mut self, qp: &mut Qp, cx: &mut Cx) {
         while qp.state == State::Rts {
             if self.failed_cqs > 0 && self.cq_mut(qp.cqn).is_none_or(|cq| cq.failed) {
@@ -413,8 +414,8 @@ impl SoftNic {
         self.want_turn_if_alive(qp, cx);
     }
 
-    /// The entry an answer belongs to, if it is the one expected next. An answer implies that all before it was
-    /// received; one beyond the next expected means that answers were lost.
+    /// The entry an answer belongs to, if it is the one expected next. An answer implies that all before it
+    /// was received; one beyond the next expected means that answers were lost.
     fn answer_for(&mut self, qp: &mut Qp, at: u32, cx: &mut Cx) -> Option<usize> {
         let requester = &qp.requester;
         if psn::distance(at, requester.oldest) < 0 || psn::distance(at, requester.next_psn) >= 0 {

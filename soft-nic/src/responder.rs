@@ -1,7 +1,8 @@
 //! The responder half of a reliable connection: check, execute, count, answer.
 //!
-//! The checks come in the order of IBTA: state, sequence, opcode, permission, length, key. A request is executed
-//! and counted at once; when its effect becomes visible is the business of [`placement`](crate::placement).
+//! The checks come in the order of IBTA: state, sequence, opcode, permission, length, key. A request is
+//! executed and counted at once; when its effect becomes visible is the business of
+//! [`placement`](crate::placement).
 
 use crate::atomic;
 use crate::cx::Cx;
@@ -29,7 +30,8 @@ impl SoftNic {
             State::Rtr => !packet.is_response(),
             _ => false,
         };
-        if awake && packet.source == qp.remote.address && !(qp.responder.refusing && !packet.is_response()) {
+        let wanted = packet.is_response() || !qp.responder.refusing;
+        if awake && wanted && packet.source == qp.remote.address {
             self.dispatch(&mut qp, packet, cx);
         } else {
             self.drop_packet(packet, cx);

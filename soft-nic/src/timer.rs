@@ -1,7 +1,7 @@
 //! Retry timers: one lazy heap entry a queue pair.
 //!
-//! A queue pair moves its deadline on every acknowledgement. Moving it is one store: the heap keeps the oldest
-//! deadline it was told, and looks again when that one passes.
+//! A queue pair moves its deadline on every acknowledgement. Moving it is one store: the heap keeps the
+//! oldest deadline it was told, and looks again when that one passes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -47,7 +47,8 @@ impl Timers {
         if at > now { None } else { self.heap.pop().map(|Reverse(entry)| entry) }
     }
 
-    /// Judges an entry popped for `filed_at`: true if the timer expired, else it is filed again if it still runs.
+    /// Judges an entry popped for `filed_at`: true if the timer expired, else it is filed again if it still
+    /// runs.
     pub(crate) fn expired(&mut self, timer: &mut Timer, qpn: u32, filed_at: u64, now: u64) -> bool {
         if filed_at != timer.filed {
             return false; // An older entry; the one that counts is still in the heap.

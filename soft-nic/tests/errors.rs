@@ -179,11 +179,11 @@ fn two_err_flushes_and_silences_both_halves() {
     }
     rig.ring(&a);
     rig.run_for(50_000);
-    rig.to_error(&a);
+    rig.fence(&a);
     rig.run_for(100_000);
     let done: Vec<_> = std::iter::from_fn(|| a.poll()).collect();
     assert_eq!(done, (0..3).map(|n| flushed(n, Opcode::RdmaWrite)).collect::<Vec<_>>());
-    rig.to_error(&b);
+    rig.fence(&b);
     rig.settle();
     assert_eq!(rig.hosts[1].heap.get64(0), 0);
     assert_eq!((rig.query(&b, qpc::RMSN), rig.query(&b, qpc::NEXT_RCV_PSN)), (0, 0));
@@ -196,7 +196,7 @@ fn a_fenced_responder_drops_what_comes_later_and_keeps_its_count() {
         let (mut a, b) = rig.pair(0, 1, Options { retry: 1, ..Options::default() });
         a.post(Opcode::RdmaWrite, &[rig.remote(1, 0), inline8(1)]);
         rig.complete(&mut a, 1);
-        rig.to_error(&b);
+        rig.fence(&b);
         a.post(Opcode::RdmaWrite, &[rig.remote(1, 0), inline8(2)]);
         assert_eq!(rig.complete(&mut a, 1)[0].syndrome, 0x15);
         assert_eq!(rig.hosts[1].heap.get64(0), 1);

@@ -182,6 +182,28 @@ fn a_rate_is_shared_by_the_pairs_of_a_port() {
 }
 
 #[test]
+fn coarse_steps_reach_the_rate_when_they_may_catch_up() {
+    let delivered = |catch_up: u64| {
+        let mut rig = Rig::with(1, |config| config.rail_gbps = Some(80.0));
+        let (mut a, _b) = rig.pair(0, 1, Options { ack_timeout: 18, ..Options::default() });
+        rig.fabric.set_catch_up(catch_up);
+        for _ in 0..50 {
+            a.post(Opcode::RdmaWrite, &[rig.remote(1, 0), rig.local(0, 0, 2_000_000)]);
+        }
+        rig.ring(&a);
+        for _ in 0..50 {
+            rig.now += 100_000;
+            while rig.fabric.step(rig.now) {}
+        }
+        let nic = rig.hosts[1].nic;
+        rig.fabric.nic(nic).counters().bytes_rx
+    };
+    // 5 ms at ten bytes a nanosecond, less headers and the first steps.
+    assert!((45_000_000..=60_000_000).contains(&delivered(1_000_000)), "{}", delivered(1_000_000));
+    assert!(delivered(0) < 1_000_000, "a packet a step");
+}
+
+#[test]
 fn late_completions_come_in_order() {
     let mut rig = Rig::new(1);
     let (mut a, _b) = rig.pair(0, 1, Options::default());

@@ -78,7 +78,7 @@ fn any_block() -> impl Strategy<Value = ([u64; 8], u8, u8, bool)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn mailboxes(mailboxes in proptest::collection::vec((any_mailbox(), 0usize..5000), 1..40)) {
@@ -93,7 +93,10 @@ proptest! {
     }
 
     #[test]
-    fn packets(seed in any::<u64>(), bodies in proptest::collection::vec((any_body(0, 0), 0i32..6, any::<bool>()), 1..60)) {
+    fn packets(
+        seed in any::<u64>(),
+        bodies in proptest::collection::vec((any_body(0, 0), 0i32..6, any::<bool>()), 1..60),
+    ) {
         let mut rig = Rig::new(1);
         // An atomic and a READ outstanding, so that answers find something to belong to.
         let (mut a, b) = rig.pair(0, 1, Options { mtu: 1 + (seed % 5) as u32, ..Options::default() });

@@ -26,7 +26,8 @@ fn any_op() -> impl Strategy<Value = Op> {
         3 => (0..WORDS, 0u64..4).prop_map(|(word, value)| Op::Set { word, value }),
         3 => range.clone().prop_map(|(from, to, words)| Op::Copy { from, to, words }),
         2 => (0..WORDS, 0u64..4).prop_map(|(word, value)| Op::Add { word, value }),
-        2 => (0..WORDS, 0u64..4, 0u64..4).prop_map(|(word, compare, value)| Op::Swap { word, compare, value }),
+        2 => (0..WORDS, 0u64..4, 0u64..4)
+            .prop_map(|(word, compare, value)| Op::Swap { word, compare, value }),
         2 => range.prop_map(|(from, _, words)| Op::Read { from, words }),
         1 => Just(Op::Nothing),
     ]
@@ -66,7 +67,7 @@ fn result_at(n: usize) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn serial_memory(
@@ -96,7 +97,8 @@ proptest! {
             match *op {
                 Op::Set { word, value } => {
                     memory[word] = value;
-                    a.post_with(Opcode::RdmaWrite as u8, 0, flags, &[rig.remote(1, word * 8), inline8(value)]);
+                    let body = [rig.remote(1, word * 8), inline8(value)];
+                    a.post_with(Opcode::RdmaWrite as u8, 0, flags, &body);
                 }
                 Op::Copy { from, to, words } => {
                     (0..words).for_each(|k| memory[to + k] = 1000 + (from + k) as u64);

@@ -75,7 +75,7 @@ fn a_loopback_read_flushes() {
     rig.hosts[0].heap.fill(0, 20_000, 1);
     a.post(Opcode::RdmaWrite, &[rig.remote(2, 0x100), rig.local(0, 0, 20_000)]);
     rig.complete(&mut a, 1);
-    rig.to_error(&b);
+    rig.fence(&b);
     assert!(!rig.hosts[2].heap.holds(0x100, 20_000, 1), "2ERR does not flush");
     flush.post(Opcode::RdmaRead, &[rig.remote(2, 0), rig.local(2, 0x8000, 1)]);
     assert_eq!(rig.complete(&mut flush, 1), [good(0, Opcode::RdmaRead)]);

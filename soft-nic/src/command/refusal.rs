@@ -1,7 +1,7 @@
 //! Why firmware refuses a command: status code, and a stable syndrome of our own.
 //!
-//! Real syndromes are firmware-internal numbers that nobody publishes. These are this NIC's; they never change
-//! their meaning.
+//! Real syndromes are firmware-internal numbers that nobody publishes. These are this NIC's; they never
+//! change their meaning.
 
 use shunt_layout::mlx5::prm::cmd::Status;
 

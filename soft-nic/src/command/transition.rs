@@ -141,7 +141,7 @@ impl SoftNic {
         })
     }
 
-    pub(super) fn to_error(&mut self, now: u64, qpn: u32) -> Result<(), Refusal> {
+    pub(super) fn err_qp(&mut self, now: u64, qpn: u32) -> Result<(), Refusal> {
         let mut qp = self.take_qp(qpn).ok_or(Refusal::NoSuchQp)?;
         if qp.state == State::Rst {
             self.put_qp(qp);
@@ -157,7 +157,7 @@ impl SoftNic {
         Ok(())
     }
 
-    pub(super) fn to_reset(&mut self, qpn: u32) -> Result<(), Refusal> {
+    pub(super) fn reset_qp(&mut self, qpn: u32) -> Result<(), Refusal> {
         let mut qp = self.take_qp(qpn).ok_or(Refusal::NoSuchQp)?;
         qp.reset();
         self.port.forget(qpn);

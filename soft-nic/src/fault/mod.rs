@@ -1,9 +1,9 @@
 //! Faults and sabotage: the list, its grammar, and what is at work on a NIC.
 //!
-//! A fault is part of the world the library promises to survive; a sabotage breaks the promises on purpose, so
-//! that a test can show that its oracle notices. Faults of the link act on packets through one port, in both
-//! directions unless their name says otherwise. Loopback traffic of a NIC does not cross its port: only `nic-gone`
-//! reaches it.
+//! A fault is part of the world the library promises to survive; a sabotage breaks the promises on purpose,
+//! so that a test can show that its oracle notices. Faults of the link act on packets through one port, in
+//! both directions unless their name says otherwise. Loopback traffic of a NIC does not cross its port: only
+//! `nic-gone` reaches it.
 
 mod active;
 mod kind;

@@ -325,7 +325,7 @@ impl Rig {
         self.command(nic, &rtr2rts(end), 16);
     }
 
-    pub fn to_error(&mut self, end: &End) {
+    pub fn fence(&mut self, end: &End) {
         self.command(self.hosts[end.host].nic, &header(Cmd::Qp2Err, end.qpn), 16);
     }
 
