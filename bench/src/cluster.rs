@@ -15,7 +15,7 @@ use shunt_host::error::StartError;
 use shunt_host::gpu::{GpuMemory, HeapMemory};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::world::RealWorld;
-use shunt_layout::state::{Channel, SwitchRecord};
+use shunt_layout::state::{Channel, SLOTS_MAX, SwitchRecord};
 use shunt_soft_nic::{
     Clock, Counters, Engine, Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic,
 };
@@ -27,8 +27,9 @@ use std::time::Duration;
 
 /// Latency of the link between two NICs.
 const LINK_NS: u64 = 2_000;
-/// A command of a soft NIC that takes longer than this counts as unanswered.
-const COMMAND_NS: u64 = 200_000_000;
+/// A command of a soft NIC that takes longer than this counts as unanswered. Well below what a switcher waits
+/// for a fence: a NIC that is gone has to be found out within it.
+const COMMAND_NS: u64 = 50_000_000;
 /// An agent with nothing to do sleeps this long: doorbells and completions do not wait for it.
 const AGENT_NAP: Duration = Duration::from_micros(200);
 
@@ -89,6 +90,14 @@ pub fn oversubscribed(options: &Options) -> bool {
     threads(options) > cores
 }
 
+/// How long a path may be silent: where threads wait for cores, a healthy one is silent for long. A
+/// completion comes once a put, and a rail needs its time for one of `largest` bytes.
+pub fn suspect_ns(options: &Options, largest: u64) -> u64 {
+    let put_ns = (largest as f64 * 8.0 / options.rail_gbps) as u64;
+    let base = if oversubscribed(options) { 50_000_000 } else { 10_000_000 };
+    options.suspect.unwrap_or(base) + 2 * put_ns
+}
+
 /// What a command line means for a PE. `largest` is the largest put that will be posted.
 fn pe_config(options: &Options, map: &HeapMap, largest: u64) -> PeConfig {
     let depth = (2 * options.window).max(256).next_power_of_two();
@@ -97,12 +106,12 @@ fn pe_config(options: &Options, map: &HeapMap, largest: u64) -> PeConfig {
         channels_per_pe: options.ctas,
         log_depth: depth.ilog2(),
         fault_tolerance: options.ft == OnOff::On,
+        // The whole chain: any local rail with any remote one, as far as a channel has slots for it.
+        backups: (options.rails * options.rails).min(SLOTS_MAX as u32) - 1,
         ..EnvConfig::default()
     };
     let mut config = PeConfig::new(&env, map.bytes());
-    // A completion comes once a put; a rail needs this long for one, and is not silent meanwhile.
-    let put_ns = (largest as f64 * 8.0 / options.rail_gbps) as u64;
-    config.policy.suspect_ns += 2 * put_ns;
+    config.policy.suspect_ns = suspect_ns(options, largest);
     config
 }
 
@@ -213,7 +222,8 @@ impl Drop for Cluster {
 
 impl Unit {
     fn new(pe: Arc<Pe>, map: HeapMap, world: &Arc<dyn World>) -> Self {
-        // SAFETY: the state and its tables are mapped while `pe` lives, and this unit holds `pe` and drops it last.
+        // SAFETY: the state and its tables are mapped while `pe` lives, and this unit holds `pe` and drops it
+        // last.
         let words =
             unsafe { StateWords::new(pe.state(), world.clone()) }.expect("host and bench are one build");
         let span = pe.heap();
@@ -248,7 +258,8 @@ impl Unit {
         let root = self.words.root();
         let load = |row: u32, field: usize| {
             let at = root.channels + row as u64 * size_of::<Channel>() as u64 + field as u64;
-            // SAFETY: inside the table of channels, aligned, mapped while `self.pe` lives; written atomically.
+            // SAFETY: inside the table of channels, aligned, mapped while `self.pe` lives; written
+            // atomically.
             unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Acquire)
         };
         (0..root.pe_count * root.channels_per_pe).fold((0, 0), |(failovers, switchbacks), row| {
@@ -278,7 +289,8 @@ impl Unit {
             FaultKind::FenceUnproven => "an old path could not be fenced",
         };
         let text = format!(
-            "PE {me} lost peer {peer} on channel {}: {what}; ticket {}, {} operations unfinished; first cause {}, syndrome {:#04x} ({}), vendor {:#04x}",
+            "PE {me} lost peer {peer} on channel {}: {what}; ticket {}, {} operations unfinished; \
+             first cause {}, syndrome {:#04x} ({}), vendor {:#04x}",
             fault.channel,
             fault.at.0,
             fault.unfinished,
