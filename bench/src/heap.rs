@@ -91,9 +91,8 @@ pub struct HeapView {
 }
 
 impl HeapView {
-    /// # Safety
-    /// `base..base + bytes` is mapped, 8-byte aligned and outlives the view; while the view is used, everybody
-    /// reaches it with atomic accesses only.
+    /// # Safety `base..base + bytes` is mapped, 8-byte aligned and outlives the view; while the view is used,
+    /// everybody reaches it with atomic accesses only.
     pub unsafe fn new(base: u64, bytes: u64) -> Self {
         assert!(base.is_multiple_of(8) && base != 0, "a heap at {base:#x} is not aligned to 8 bytes");
         Self { base, bytes }

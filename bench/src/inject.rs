@@ -74,11 +74,13 @@ impl fmt::Display for Injection {
     }
 }
 
-/// What happens when nobody says: the primary rail of PE 0 goes down at a sixth of the stream and comes back at
-/// half of it.
+/// What happens when nobody says: the primary rail of PE 0 goes down at a sixth of the stream and comes back
+/// at half of it.
 pub fn default_plan(duration_ns: u64) -> Vec<Injection> {
     let make = |at_ns: u64, fault: &str| {
-        let text = format!("{at_ns}ns:0.0:{fault}");
+        let (at, unit) =
+            if at_ns.is_multiple_of(1_000_000) { (at_ns / 1_000_000, "ms") } else { (at_ns, "ns") };
+        let text = format!("{at}{unit}:0.0:{fault}");
         Injection::parse(&text).expect("down and up are faults")
     };
     vec![make(duration_ns / 6, "down"), make(duration_ns / 2, "up")]

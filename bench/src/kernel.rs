@@ -7,10 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Device code of this program.
 pub type Dev<'w> = Device<'w, Host<'w>>;
 
-/// One look at whether the run goes on. Longer than any patience of the device, so that a wait it is given can
-/// still find a silent path.
-pub const SLICE_NS: u64 = 100_000_000;
-
 /// Why a kernel ended before its work was done.
 #[derive(Clone, Copy, Debug)]
 pub enum Stop {
@@ -31,15 +27,26 @@ pub struct Control {
     pub stop_ns: u64,
     /// Longest time a wait may make no progress.
     pub stall_ns: u64,
+    /// One wait, before it is looked whether the run goes on. Longer than the device's patience: a wait that
+    /// ends sooner would never find a silent path.
+    pub slice_ns: u64,
     /// Receivers that have consumed everything and looked for ghosts.
     pub finished: AtomicU64,
     abort: AtomicBool,
 }
 
 impl Control {
-    /// A run from `start_ns` to `stop_ns`.
-    pub fn new(start_ns: u64, stop_ns: u64, stall_ns: u64) -> Self {
-        Self { start_ns, stop_ns, stall_ns, finished: AtomicU64::new(0), abort: AtomicBool::new(false) }
+    /// A run from `start_ns` to `stop_ns` over devices that suspect a path after `suspect_ns`.
+    pub fn new(start_ns: u64, stop_ns: u64, stall_ns: u64, suspect_ns: u64) -> Self {
+        let slice_ns = (2 * suspect_ns).max(100_000_000);
+        Self {
+            start_ns,
+            stop_ns,
+            stall_ns,
+            slice_ns,
+            finished: AtomicU64::new(0),
+            abort: AtomicBool::new(false),
+        }
     }
 
     /// Ends every kernel of the run.
@@ -65,7 +72,7 @@ pub fn patiently<T>(
 ) -> Result<T, Stop> {
     let end = world.now_ns().saturating_add(limit_ns);
     loop {
-        let slice = Deadline { at_ns: world.now_ns().saturating_add(SLICE_NS).min(end) };
+        let slice = Deadline { at_ns: world.now_ns().saturating_add(control.slice_ns).min(end) };
         match attempt(slice) {
             Ok(answer) => return Ok(answer),
             Err(fault) if fault.kind != FaultKind::Overdue => return Err(Stop::Fault(fault)),

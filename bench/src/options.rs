@@ -2,7 +2,9 @@
 
 use crate::inject::{Injection, default_plan};
 use crate::units::{parse_size, parse_time, show_size, show_time};
+use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use clap::{Parser, ValueEnum};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// shmem_put_bw: put bandwidth between PEs, then a verified stream with faults in it.
@@ -18,7 +20,7 @@ pub struct Options {
     #[arg(short = 'e', long, value_name = "SIZE", default_value = "4M", value_parser = parse_size)]
     pub max_size: u64,
     /// Factor from one size to the next
-    #[arg(short = 'f', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..=1024))]
+    #[arg(short = 'f', long, value_name = "N", default_value_t = 2, value_parser = range64(2..=1024))]
     pub factor: u64,
     /// Iterations of each size; 0: no table
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
@@ -27,16 +29,16 @@ pub struct Options {
     #[arg(short = 'w', long, value_name = "N", default_value_t = 10)]
     pub warmup: u32,
     /// Blocks: each moves its equal share on a channel of its own
-    #[arg(short = 'c', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 1, value_parser = range(1..=32))]
     pub ctas: u32,
     /// Threads of a block; with --device cpu a block is one lane whatever is said here
-    #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = range(1..=1024))]
     pub threads_per_cta: u32,
     /// PEs; an even number, PE 2k puts to PE 2k+1
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=16))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = range(2..=16))]
     pub pes: u32,
     /// Rails of each PE
-    #[arg(long, value_name = "R", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
+    #[arg(long, value_name = "R", default_value_t = 2, value_parser = range(1..=8))]
     pub rails: u32,
     /// Rate of each rail in Gb/s
     #[arg(long, value_name = "G", default_value_t = 4.0)]
@@ -56,6 +58,10 @@ pub struct Options {
     /// How long every path must stay dead before a peer is lost; 0: at once
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub give_up: u64,
+    /// A path with work and no completion for this long is suspected [default: 10ms, 50ms when
+    /// oversubscribed]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub suspect: Option<u64>,
     /// What the stream is made of
     #[arg(long, default_value = "write")]
     pub mode: Mode,
@@ -66,7 +72,7 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_size)]
     pub size: u64,
     /// Slots of the receiver, and puts in flight at most
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=512))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = range(2..=512))]
     pub window: u32,
     /// A fault: '<time>:<pe>.<rail>:<fault>', time from the start of the stream; repeatable
     #[arg(long, value_name = "FAULT", value_parser = Injection::parse)]
@@ -168,6 +174,14 @@ pub enum Usage {
     NotYet(&'static str, &'static str),
 }
 
+fn range(values: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(values)
+}
+
+fn range64(values: RangeInclusive<u64>) -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(values)
+}
+
 /// Longest stream: the timeline has a bin for every 10 ms.
 const DURATION_MAX_NS: u64 = 3_600_000_000_000;
 const DURATION_MIN_NS: u64 = 20_000_000;
@@ -253,6 +267,9 @@ impl Options {
         }
         if self.give_up > 600_000_000_000 {
             return bad(format!("--give-up {}: at most 10m", show_time(self.give_up)));
+        }
+        if self.suspect.is_some_and(|ns| !(100_000..=10_000_000_000).contains(&ns)) {
+            return bad(format!("--suspect {}: from 100us to 10s", show_time(self.suspect.unwrap_or(0))));
         }
         if self.plot.as_ref().is_some_and(|path| path.extension().is_none_or(|e| e != "svg")) {
             return bad("--plot writes SVG: give a file that ends in .svg".to_owned());

@@ -36,7 +36,8 @@ pub fn svg(report: &Report) -> String {
     let step = WIDTH / bins.len().max(1) as f64;
     let ms = bins.last().map_or(10.0, |bin| bin.t_ms + 10.0);
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
          <text x=\"{LEFT}\" y=\"18\">delivered, GB/s per 10 ms; {}; seed {}; oversubscribed: {}</text>\n",
         LEFT + WIDTH + 20.0,
@@ -77,7 +78,8 @@ pub fn svg(report: &Report) -> String {
         let x = LEFT + fault.at_ms / ms * WIDTH;
         let _ = writeln!(
             out,
-            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\" stroke=\"#c00\" stroke-dasharray=\"4 3\"/>\
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\" \
+             stroke=\"#c00\" stroke-dasharray=\"4 3\"/>\
              <text x=\"{:.1}\" y=\"{}\" fill=\"#c00\">{} {}</text>",
             TOP + HEIGHT,
             x + 3.0,
@@ -91,7 +93,8 @@ pub fn svg(report: &Report) -> String {
         let y = TOP + HEIGHT + 32.0;
         let _ = writeln!(
             out,
-            "<rect x=\"{x}\" y=\"{y}\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{}</text>",
+            "<rect x=\"{x}\" y=\"{y}\" width=\"12\" height=\"12\" fill=\"{}\"/>\
+             <text x=\"{}\" y=\"{}\">{}</text>",
             COLOURS[number % COLOURS.len()],
             x + 16.0,
             y + 11.0,

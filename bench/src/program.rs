@@ -3,7 +3,7 @@
 use crate::cluster::{oversubscribed, threads};
 use crate::options::{OnOff, Options};
 use crate::plot;
-use crate::progress::Progress;
+use crate::progress::{Progress, say};
 use crate::report::{Ended, Report, Verdict};
 use crate::runner::{self, TableError};
 use crate::table;
@@ -38,20 +38,20 @@ pub fn run(options: &Options) -> u8 {
 }
 
 fn list_faults() {
-    println!("<time>:<pe>.<rail>:<fault>   [=T], [/T]: for how long, for ever if absent");
+    say!("<time>:<pe>.<rail>:<fault>   [=T], [/T]: for how long, for ever if absent");
     for info in FaultKind::LIST {
         let mark = if info.sabotage { "SABOTAGE: " } else { "" };
-        println!("  {:<26} {mark}{}", info.syntax, info.meaning);
+        say!("  {:<26} {mark}{}", info.syntax, info.meaning);
     }
 }
 
 fn print_table(options: &Options) -> u8 {
-    println!("{}", table::header(oversubscribed(options)));
+    say!("{}", table::header(oversubscribed(options)));
     let machine = std::env::var("NVSHMEM_MACHINE_READABLE_OUTPUT").is_ok_and(|value| value == "1");
     let rows = runner::table(options, |row| {
-        println!("{}", table::line(row));
+        say!("{}", table::line(row));
         if machine {
-            println!("{}", table::machine_line(row));
+            say!("{}", table::machine_line(row));
         }
     });
     match rows {
@@ -72,8 +72,10 @@ fn print_table(options: &Options) -> u8 {
 }
 
 fn introduce(options: &Options) {
-    println!(
-        "\nstream: {} PEs, {} rails each at {} Gb/s, {} channel(s), {:?} of {} with monotone signals, window {}, {}; fault tolerance {}; verify {}; seed {}; {} threads",
+    say!(
+        "\nstream: {} PEs, {} rails each at {} Gb/s, {} channel(s), {:?} of {} with monotone signals, \
+         window {}, {};\n\
+         fault tolerance {}; verify {}; seed {}; {} threads",
         options.pes,
         options.rails,
         options.rail_gbps,
@@ -89,17 +91,20 @@ fn introduce(options: &Options) {
     );
     for injection in &options.inject {
         let mark = if injection.kind.is_sabotage() { "sabotage" } else { "fault" };
-        println!("{mark}: {injection}");
+        say!("{mark}: {injection}");
     }
 }
 
 fn conclude(options: &Options, report: &Report) -> u8 {
     let terminal = std::io::stdout().is_terminal();
-    println!("\n{}", plot::text(&report.timeline, 100, terminal));
+    say!("\n{}", plot::text(&report.timeline, 100, terminal));
     for switch in &report.switches {
-        println!("{switch}");
+        say!("{switch}");
     }
-    println!("\n{}", summary(report));
+    say!("\n{}", summary(report));
+    if let Verdict::NoPath(text) = &report.judged {
+        eprintln!("error: {text}");
+    }
     let mut status = report.judged.exit_status();
     for (path, text) in [(&options.json, json(report)), (&options.plot, plot::svg(report))] {
         if let Some(path) = path
@@ -124,7 +129,8 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
 fn summary(report: &Report) -> String {
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.3} GB/s"));
     let mut text = format!(
-        "bytes posted {}  delivered {}  puts lost {}\nsignals posted {}  applied {}  duplicated {}  uncertain {}\n\
+        "bytes posted {}  delivered {}  puts lost {}\n\
+         signals posted {}  applied {}  duplicated {}  uncertain {}\n\
          order violations {}  ghost writes {}\nfailovers {}  switch-backs {}  longest gap {}\n\
          before the first fault {}  after the last switch-back {}  ({}; oversubscribed: {})\n",
         report.bytes_posted,
@@ -151,7 +157,7 @@ fn summary(report: &Report) -> String {
         Verdict::Clean => "verdict: clean".to_owned(),
         Verdict::Broken(what) => format!("verdict: BROKEN: {}", what.join("; ")),
         Verdict::NotExercised(what) => format!("verdict: not exercised: {}", what.join(", ")),
-        Verdict::NoPath(text) => format!("verdict: no path left\nerror: {text}"),
+        Verdict::NoPath(_) => "verdict: no path left".to_owned(),
     };
     text
 }

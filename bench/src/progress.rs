@@ -1,9 +1,18 @@
-//! What is said while a run is under way: on stderr, and only to a terminal.
+//! What is said while a run is under way: on stderr, and only to a terminal. And how lines are printed.
 
 use crate::kernel::Control;
 use crate::timeline::{BIN_NS, Timeline, gb_s};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shunt_soft_nic::{Counters, RailAt};
+
+/// Prints a line to stdout. A reader that went away is no reason to fail: the exit status still tells.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+pub(crate) use say;
 
 /// Bins the rate shown is the mean of.
 const RECENT: usize = 20;
@@ -64,12 +73,18 @@ impl Progress {
         if self.quiet {
             return;
         }
-        println!(
+        say!(
             "{:<6} {:>12} {:>12} {:>16} {:>10} {:>8} {:>8}",
-            "rail", "packets tx", "packets rx", "bytes tx", "resent", "naks", "dropped"
+            "rail",
+            "packets tx",
+            "packets rx",
+            "bytes tx",
+            "resent",
+            "naks",
+            "dropped"
         );
         for (at, c) in counters {
-            println!(
+            say!(
                 "{:<6} {:>12} {:>12} {:>16} {:>10} {:>8} {:>8}",
                 format!("{}.{}", at.pe, at.rail),
                 c.packets_tx,

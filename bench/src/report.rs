@@ -167,31 +167,54 @@ pub struct Raw {
     pub seed: u64,
 }
 
-/// The JSON object.
+/// The JSON object. Sums are over all streams; a stream is a channel from PE 2k to PE 2k+1.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)] // named and defined where the format is: the README's table of keys
 pub struct Report {
+    /// Payload handed to the library.
     pub bytes_posted: u64,
+    /// Payload found whole at its receiver when its signal was seen, or soon after.
     pub bytes_delivered: u64,
+    /// Puts posted that are not whole at their receiver.
     pub puts_lost: u64,
+    /// Signals posted; the receivers' credits are not among them.
     pub signals_posted: u64,
+    /// Signals whose value their word took.
     pub signals_applied: u64,
+    /// Signals, credits among them, that were placed again: their word did not become larger.
     pub signals_duplicated: u64,
+    /// Operations reported as uncertain: none, puts and monotone signals never are.
     pub uncertain: u64,
+    /// Puts that were not whole when their signal was visible, and became so later.
     pub order_violations: u64,
+    /// Slots that changed while nobody was allowed to write them.
     pub ghost_writes: u64,
+    /// Generations opened because of a fault, over all channels of all PEs.
     pub failovers: u64,
+    /// Generations opened by a switch-back.
     pub switchbacks: u64,
+    /// Longest time between deliveries at one receiver, from 100 ms (at most a tenth of the stream) after its
+    /// start.
     pub max_gap_us: f64,
+    /// Every switch, in order of time.
     pub switches: Vec<SwitchLine>,
+    /// Delivered bytes per 10 ms.
     pub timeline: Vec<Bin>,
+    /// Every planned fault.
     pub faults: Vec<FaultLine>,
+    /// Median 10 ms bin from 100 ms after the start to the first fault, or to the end; `null` if there is
+    /// none.
     pub gb_s_before: Option<f64>,
+    /// Median 10 ms bin from 100 ms after the last switch-back to the end; `null` if there is none.
     pub gb_s_after: Option<f64>,
+    /// More threads than cores: times say little.
     pub oversubscribed: bool,
+    /// The seed.
     pub seed: u64,
+    /// `clean`, `broken`, `not exercised` or `no path left`.
     pub verdict: &'static str,
+    /// What the times are: wall time over the soft NIC.
     pub clock: &'static str,
+    /// The verdict with its reasons.
     #[serde(skip)]
     pub judged: Verdict,
 }

@@ -1,6 +1,6 @@
 //! One run from start to report: the table, the stream with its faults, the counting.
 
-use crate::cluster::{Cluster, RecordLog, Unit, oversubscribed};
+use crate::cluster::{Cluster, RecordLog, Unit, oversubscribed, suspect_ns};
 use crate::heap::HeapMap;
 use crate::kernel::{Control, Stop};
 use crate::options::{Mode, OnOff, Options};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Between planning a stream and its start: the threads have to be there.
 const LEAD_NS: u64 = 5_000_000;
-/// How long a wait may make no progress beyond the give-up time, faults that last for ever included.
+/// How long a wait may make no progress, beyond the give-up time.
 const STALL_NS: u64 = 8_000_000_000;
 /// Pause of the thread that watches a stream.
 const WATCH: Duration = Duration::from_millis(20);
@@ -40,7 +40,8 @@ pub fn table(options: &Options, row: impl FnMut(&Row) + Send) -> Result<Vec<Row>
     let map = HeapMap::new(options);
     let cluster = Cluster::start(options, map, options.max_size)?;
     let (source, target) = (cluster.unit(0), cluster.unit(1));
-    let control = Control::new(0, u64::MAX, STALL_NS + options.give_up);
+    let control =
+        Control::new(0, u64::MAX, STALL_NS + options.give_up, suspect_ns(options, options.max_size));
     let table = Table {
         options,
         map,
@@ -78,7 +79,12 @@ pub fn stream(options: &Options, progress: &Progress) -> Result<Raw, StartError>
     let map = HeapMap::new(options);
     let cluster = Cluster::start(options, map, map.slot_bytes())?;
     let start_ns = cluster.world().now_ns() + LEAD_NS;
-    let control = Control::new(start_ns, start_ns + options.duration, STALL_NS + options.give_up);
+    let control = Control::new(
+        start_ns,
+        start_ns + options.duration,
+        STALL_NS + options.give_up,
+        suspect_ns(options, map.slot_bytes()),
+    );
     let timeline = Timeline::new(start_ns, options.duration + control.stall_ns);
     plan_faults(options, &cluster, start_ns);
     watch_words(options, &cluster, &map);
@@ -232,8 +238,9 @@ fn faults(options: &Options, cluster: &Cluster, start_ns: u64) -> Vec<FaultLine>
     reports.into_iter().map(line).collect()
 }
 
-/// The first reason that is not "another one ended it": faults before stalls. Without fault tolerance nobody but the
-/// NIC reports a dead path; a NIC that is gone reports nothing, and the wait that ran out is the report.
+/// The first reason that is not "another one ended it": faults before stalls. Without fault tolerance nobody
+/// but the NIC reports a dead path; a NIC that is gone reports nothing, and the wait that ran out is the
+/// report.
 fn why_it_ended(options: &Options, cluster: &Cluster, ends: &[Ends]) -> Option<Ended> {
     let mut worst: Option<(u8, Ended)> = None;
     for end in ends {

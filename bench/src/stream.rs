@@ -279,7 +279,7 @@ impl Receiver<'_, '_> {
         let mut progress = world.now_ns().max(control.start_ns);
         while self.check.seen() < self.stream.link.posted.load(Ordering::Acquire) {
             let now = world.now_ns();
-            let slice = Deadline::after(now, crate::kernel::SLICE_NS);
+            let slice = Deadline::after(now, control.slice_ns);
             match self.device.wait_until_ge(Solo, signal, self.check.seen() + 1, slice) {
                 Ok(value) => {
                     self.take(value);

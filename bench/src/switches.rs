@@ -19,8 +19,8 @@ pub struct SwitchLine {
     pub to: String,
     /// Why.
     pub cause: &'static str,
-    /// From the latest injected fault to the moment it was noticed; `null` where nothing was injected before, and
-    /// for a switch-back, which waits on purpose.
+    /// From the latest injected fault to the moment it was noticed; `null` where nothing was injected before,
+    /// and for a switch-back, which waits on purpose.
     pub detect_us: Option<f64>,
     /// Noticed to fenced: closing, settling, both halves in ERR, truth, placement flush.
     pub fence_us: f64,

@@ -38,8 +38,8 @@ pub fn gb_s(bytes: u64, nanoseconds: u64) -> f64 {
     if nanoseconds == 0 { 0.0 } else { bytes as f64 / nanoseconds as f64 }
 }
 
-/// Median GB/s of the bins that lie wholly in `from_ns..to_ns`, times since the start of the stream. `None` if
-/// no bin does.
+/// Median GB/s of the bins that lie wholly in `from_ns..to_ns`, times since the start of the stream. `None`
+/// if no bin does.
 pub fn median_gb_s(bins: &[u64], from_ns: u64, to_ns: u64) -> Option<f64> {
     let first = from_ns.div_ceil(BIN_NS) as usize;
     let end = ((to_ns / BIN_NS) as usize).min(bins.len());

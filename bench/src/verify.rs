@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 /// How long a put may come after its signal and still count as late, not lost.
 pub const LATE_NS: u64 = 20_000_000;
 
-/// How long a drained stream is watched for writes of abandoned paths: the default packet lifetime and half as much.
+/// How long a drained stream is watched for writes of abandoned paths: the default packet lifetime and half
+/// as much.
 pub const GHOST_NS: u64 = 75_000_000;
 
 /// The slots of one stream at its receiver or its sender.
@@ -84,8 +85,8 @@ impl<'m> Check<'m> {
         self.findings
     }
 
-    /// The signal word was read as `value`: checks what it newly covers, tells `delivered` after each put, and
-    /// returns how many puts that is.
+    /// The signal word was read as `value`: checks what it newly covers, tells `delivered` after each put,
+    /// and returns how many puts that is.
     pub fn cover(&mut self, value: u64, world: &dyn World, mut delivered: impl FnMut()) -> u64 {
         let seen = self.findings.puts;
         if value < seen {

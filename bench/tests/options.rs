@@ -1,4 +1,5 @@
-//! The command line: every bad value is refused with what was met and what would be right, and nothing is ignored.
+//! The command line: every bad value is refused with what was met and what would be right, and nothing is
+//! ignored.
 
 use shunt_bench::inject::default_plan;
 use shunt_bench::options::{Mode, OnOff, Options, Usage};
@@ -42,6 +43,7 @@ const BAD: &[(&str, &[&str])] = &[
     ("--seed -1", &["-1"]),
     ("--give-up 1h", &["1h", "ns, us, ms, s or m"]),
     ("--give-up 11m", &["at most 10m"]),
+    ("--suspect 1us", &["--suspect", "from 100us to 10s"]),
     ("--size 12", &["--size 12", "multiple of 8"]),
     ("--size 0", &["--size 0", "multiple of 8"]),
     ("--size 1G --window 512", &["heap", "at most 4G"]),

@@ -67,9 +67,9 @@ fn keys(value: &Value) -> Vec<&str> {
 #[test]
 fn every_key_of_the_design_is_there() {
     let json = serde_json::to_value(Report::new(raw())).unwrap();
-    let want = "bytes_posted bytes_delivered puts_lost signals_posted signals_applied signals_duplicated uncertain \
-                order_violations ghost_writes failovers switchbacks max_gap_us switches timeline faults gb_s_before \
-                gb_s_after oversubscribed seed";
+    let want = "bytes_posted bytes_delivered puts_lost signals_posted signals_applied signals_duplicated \
+                uncertain order_violations ghost_writes failovers switchbacks max_gap_us switches timeline \
+                faults gb_s_before gb_s_after oversubscribed seed";
     for key in want.split_whitespace() {
         assert!(json.get(key).is_some(), "{key}");
     }

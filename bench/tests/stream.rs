@@ -1,5 +1,5 @@
-//! Short streams in this process: a clean one is green, and each sabotage turns the verdict red for its own reason.
-//! The judge is what is tested here, so every case but the clean ones must fail the run.
+//! Short streams in this process: a clean one is green, and each sabotage turns the verdict red for its own
+//! reason. The judge is what is tested here, so every case but the clean ones must fail the run.
 
 use shunt_bench::options::Options;
 use shunt_bench::progress::Progress;
