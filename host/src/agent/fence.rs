@@ -2,9 +2,10 @@
 
 use super::Agent;
 use super::message::{Message, PairId, SideTruth};
-use super::pair::{Verdict, verdict};
+use super::pair::{Sent, Verdict, verdict};
 use super::words::{Place, Request};
 use crate::nic::half::revived_psn;
+use crate::nic::qp::MASK_24;
 use shunt_device::health::{Action, Health, Observation};
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::state::{AnswerStatus, PathState};
@@ -65,8 +66,8 @@ impl Agent {
     /// 2ERR, query, flush, query. Any step that fails leaves nothing proved.
     fn fence_half(&mut self, index: usize) -> SideTruth {
         let Some(pair) = &mut self.pairs[index] else { return SideTruth::Dead };
-        // A half that was never made executed nothing, and nothing can reach it.
-        let Some(half) = &pair.half else { return SideTruth::Exact { executed: 0 } };
+        // A half that was never made counts nothing, and nothing can reach it.
+        let Some(half) = &pair.half else { return SideTruth::Fenced };
         let rail = half.rail().clone();
         let read = (|| {
             half.to_error()?;
@@ -77,11 +78,13 @@ impl Agent {
         match read {
             Ok((first, second)) => {
                 pair.next_psn = revived_psn(second.next_send_psn);
+                let oldest = second.last_acked_psn.wrapping_add(1) & MASK_24;
+                pair.sent = Some(Sent { oldest, next: second.next_send_psn });
                 let still = first.rmsn == second.rmsn && first.next_rcv_psn == second.next_rcv_psn;
                 if second.state != Some(State::Err) {
                     SideTruth::Dead
                 } else if still && rail.truth_holds {
-                    SideTruth::Exact { executed: second.rmsn }
+                    SideTruth::Exact { executed: second.rmsn, next_rcv_psn: second.next_rcv_psn }
                 } else {
                     SideTruth::Fenced
                 }
@@ -142,7 +145,7 @@ impl Agent {
             return false;
         }
         let lifetime_over = now >= pair.fenced_ns.saturating_add(options.lifetime_ns);
-        if verdict(mine, pair.theirs, lifetime_over).is_none() {
+        if verdict(mine, pair.theirs, pair.sent, lifetime_over).is_none() {
             return false;
         }
         if self.observe(index, Observation::PairFenced) == Action::Answer {
@@ -157,7 +160,7 @@ impl Agent {
         let Some(pair) = &mut self.pairs[index] else { return };
         let (Some(request), Some(mine)) = (pair.asked, pair.mine) else { return };
         // The state says that the fence is complete, so the lifetime has passed wherever it was needed.
-        let Some(verdict) = verdict(mine, pair.theirs, true) else { return };
+        let Some(verdict) = verdict(mine, pair.theirs, pair.sent, true) else { return };
         pair.asked = None;
         self.words.answer(at, pair.incarnation, request, verdict);
     }

@@ -29,6 +29,8 @@ pub enum SideTruth {
     Exact {
         /// `rmsn`.
         executed: u32,
+        /// The PSN this side expects next: the other side knows which are possible.
+        next_rcv_psn: u32,
     },
     /// In ERR and flushed, but this NIC's count is not to be trusted (start-up proof, or a failed cross-check).
     Fenced,
@@ -95,13 +97,14 @@ impl Message {
         word(third);
         match self {
             Self::Truth(_, truth) => {
-                let (kind, executed) = match *truth {
-                    SideTruth::Exact { executed } => (1, executed),
-                    SideTruth::Fenced => (2, 0),
-                    SideTruth::Dead => (3, 0),
+                let (kind, executed, psn) = match *truth {
+                    SideTruth::Exact { executed, next_rcv_psn } => (1, executed, next_rcv_psn),
+                    SideTruth::Fenced => (2, 0, 0),
+                    SideTruth::Dead => (3, 0, 0),
                 };
                 word(kind);
                 word(executed);
+                word(psn);
             }
             Self::Make(_, card) | Self::Made(_, card) => out.extend_from_slice(&card.to_bytes()),
             _ => {}
@@ -133,7 +136,10 @@ impl Message {
         let id = PairId { channel: words.0, slot: words.1, incarnation: words.2 };
         let message = match code {
             1 => Self::Fence(id),
-            2 => Self::Truth(id, side_truth(word(6, "truth")?, word(7, "executed")?)?),
+            2 => Self::Truth(
+                id,
+                side_truth(word(6, "truth")?, word(7, "executed")?, word(8, "next_rcv_psn")?)?,
+            ),
             3 => Self::Left(id),
             4 => Self::Make(id, HalfCard::from_bytes(&bytes[HEADER_BYTES..])?),
             5 => Self::Made(id, HalfCard::from_bytes(&bytes[HEADER_BYTES..])?),
@@ -151,10 +157,19 @@ impl Message {
     }
 }
 
-fn side_truth(kind: u32, executed: u32) -> Result<SideTruth, CardError> {
+fn side_truth(kind: u32, executed: u32, next_rcv_psn: u32) -> Result<SideTruth, CardError> {
+    let counter = |field, value: u32| {
+        if value < 1 << 24 {
+            Ok(value)
+        } else {
+            Err(CardError::Value { field, met: value as u64, want: "below 2^24" })
+        }
+    };
     match kind {
-        1 if executed < 1 << 24 => Ok(SideTruth::Exact { executed }),
-        1 => Err(CardError::Value { field: "executed", met: executed as u64, want: "below 2^24" }),
+        1 => Ok(SideTruth::Exact {
+            executed: counter("executed", executed)?,
+            next_rcv_psn: counter("next_rcv_psn", next_rcv_psn)?,
+        }),
         2 => Ok(SideTruth::Fenced),
         3 => Ok(SideTruth::Dead),
         other => Err(CardError::Value { field: "truth", met: other as u64, want: "1 to 3" }),
@@ -176,7 +191,7 @@ mod tests {
     fn all() -> Vec<Message> {
         vec![
             Message::Fence(ID),
-            Message::Truth(ID, SideTruth::Exact { executed: 0xff_fffe }),
+            Message::Truth(ID, SideTruth::Exact { executed: 0xff_fffe, next_rcv_psn: 0x12_3456 }),
             Message::Truth(ID, SideTruth::Fenced),
             Message::Truth(ID, SideTruth::Dead),
             Message::Left(ID),

@@ -3,6 +3,7 @@
 use super::message::SideTruth;
 use crate::connect::card::HalfCard;
 use crate::nic::half::HalfPath;
+use crate::nic::qp::MASK_24;
 use crate::nic::queue::{Producer, RingSpan};
 use crate::pe::PathSlot;
 use shunt_device::health::Health;
@@ -17,18 +18,45 @@ pub struct Verdict {
     pub executed: u32,
 }
 
+/// The PSNs this side's requester may have had executed, from its own QUERY_QP after 2ERR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Oldest PSN not acknowledged.
+    pub oldest: u32,
+    /// First PSN never sent.
+    pub next: u32,
+}
+
+impl Sent {
+    /// True if a responder that expects `psn` next can have got there by what was sent. Counters of 24 bits.
+    pub fn allows(self, psn: u32) -> bool {
+        let ahead = |psn: u32| psn.wrapping_sub(self.oldest) & MASK_24;
+        ahead(psn) <= ahead(self.next)
+    }
+}
+
 /// What follows from what the two sides say of their halves, for the direction that sends from here. `None`: wait.
 ///
-/// `mine` is about this side's half, `theirs` about the other's (or that it cannot be had); `lifetime_over` says that
-/// the packet lifetime has passed since this half was proven to be in ERR, or since theirs was.
-pub fn verdict(mine: SideTruth, theirs: Option<SideTruth>, lifetime_over: bool) -> Option<Verdict> {
+/// `mine` is about this side's half, `theirs` about the other's (or that it cannot be had); `sent` is what this
+/// side's requester did, for the cross-check (H2 b); `lifetime_over` says that the packet lifetime has passed since
+/// this half was proven to be in ERR, or since theirs was.
+pub fn verdict(
+    mine: SideTruth,
+    theirs: Option<SideTruth>,
+    sent: Option<Sent>,
+    lifetime_over: bool,
+) -> Option<Verdict> {
     let no_truth = Verdict { status: AnswerStatus::FencedNoTruth, executed: 0 };
     let unprovable = Verdict { status: AnswerStatus::Unprovable, executed: 0 };
-    let exact = |executed| Verdict { status: AnswerStatus::Truth, executed };
+    // A truth that fails its cross-check is no truth (invariant 12); the fence stands all the same.
+    let exact = |executed, psn| match sent {
+        Some(sent) if !sent.allows(psn) => no_truth,
+        _ => Verdict { status: AnswerStatus::Truth, executed },
+    };
     match (mine, theirs) {
         // Both halves in ERR: nothing of this incarnation can change memory at either end.
-        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Exact { executed })) => {
-            Some(exact(executed))
+        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Exact { executed, next_rcv_psn })) => {
+            Some(exact(executed, next_rcv_psn))
         }
         (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Fenced)) => Some(no_truth),
         // Their NIC is dead to commands, or nobody answers: our half is in ERR, so nothing new leaves; what already
@@ -37,7 +65,9 @@ pub fn verdict(mine: SideTruth, theirs: Option<SideTruth>, lifetime_over: bool) 
             lifetime_over.then_some(no_truth)
         }
         // Ours is dead, theirs is fenced: their count is final; late READ responses are gone after the lifetime.
-        (SideTruth::Dead, Some(SideTruth::Exact { executed })) => lifetime_over.then_some(exact(executed)),
+        (SideTruth::Dead, Some(SideTruth::Exact { executed, next_rcv_psn })) => {
+            lifetime_over.then(|| exact(executed, next_rcv_psn))
+        }
         (SideTruth::Dead, Some(SideTruth::Fenced)) => lifetime_over.then_some(no_truth),
         (SideTruth::Dead, Some(SideTruth::Dead) | None) => Some(unprovable),
     }
@@ -63,6 +93,8 @@ pub struct Pair {
     pub mine: Option<SideTruth>,
     /// Truth of the other half, once it said so.
     pub theirs: Option<SideTruth>,
+    /// What this half had sent when it was fenced.
+    pub sent: Option<Sent>,
     /// The request to answer when the fence is complete.
     pub asked: Option<u64>,
     /// When the present state was entered.
@@ -99,6 +131,7 @@ impl Pair {
             remote: slot.remote,
             mine: None,
             theirs: None,
+            sent: None,
             asked: None,
             since_ns: 0,
             fenced_ns: 0,
@@ -131,12 +164,18 @@ pub struct Probes {
 mod tests {
     use super::*;
 
-    const EXACT: SideTruth = SideTruth::Exact { executed: 42 };
+    const EXACT: SideTruth = SideTruth::Exact { executed: 42, next_rcv_psn: 1 };
+    /// Across the wrap of the PSN.
+    const SENT: Option<Sent> = Some(Sent { oldest: 0xff_fffe, next: 5 });
+
+    fn status(mine: SideTruth, theirs: Option<SideTruth>, over: bool) -> Option<AnswerStatus> {
+        verdict(mine, theirs, SENT, over).map(|verdict| verdict.status)
+    }
 
     #[test]
     fn both_fenced_is_exact_at_once() {
         for mine in [EXACT, SideTruth::Fenced] {
-            let got = verdict(mine, Some(EXACT), false);
+            let got = verdict(mine, Some(EXACT), SENT, false);
             assert_eq!(got, Some(Verdict { status: AnswerStatus::Truth, executed: 42 }));
         }
     }
@@ -144,8 +183,8 @@ mod tests {
     #[test]
     fn a_silent_peer_costs_the_packet_lifetime() {
         for theirs in [Some(SideTruth::Dead), None] {
-            assert_eq!(verdict(EXACT, theirs, false), None, "a deadline alone is never a fence");
-            assert_eq!(verdict(EXACT, theirs, true).map(|v| v.status), Some(AnswerStatus::FencedNoTruth));
+            assert_eq!(status(EXACT, theirs, false), None, "a deadline alone is never a fence");
+            assert_eq!(status(EXACT, theirs, true), Some(AnswerStatus::FencedNoTruth));
         }
     }
 
@@ -153,21 +192,28 @@ mod tests {
     fn nothing_known_is_an_error() {
         for over in [false, true] {
             for theirs in [Some(SideTruth::Dead), None] {
-                assert_eq!(
-                    verdict(SideTruth::Dead, theirs, over).map(|v| v.status),
-                    Some(AnswerStatus::Unprovable)
-                );
+                assert_eq!(status(SideTruth::Dead, theirs, over), Some(AnswerStatus::Unprovable));
             }
         }
     }
 
     #[test]
     fn a_count_not_to_be_trusted_is_no_truth() {
-        assert_eq!(
-            verdict(EXACT, Some(SideTruth::Fenced), false).map(|v| v.status),
-            Some(AnswerStatus::FencedNoTruth)
-        );
-        assert_eq!(verdict(SideTruth::Dead, Some(EXACT), false), None);
-        assert_eq!(verdict(SideTruth::Dead, Some(EXACT), true).map(|v| v.executed), Some(42));
+        assert_eq!(status(EXACT, Some(SideTruth::Fenced), false), Some(AnswerStatus::FencedNoTruth));
+        assert_eq!(status(SideTruth::Dead, Some(EXACT), false), None);
+        assert_eq!(verdict(SideTruth::Dead, Some(EXACT), None, true).map(|v| v.executed), Some(42));
+    }
+
+    #[test]
+    fn a_count_at_a_psn_never_sent_is_no_truth() {
+        for (psn, expected) in [
+            (0xff_fffd, AnswerStatus::FencedNoTruth),
+            (0xff_fffe, AnswerStatus::Truth),
+            (5, AnswerStatus::Truth),
+            (6, AnswerStatus::FencedNoTruth),
+        ] {
+            let theirs = SideTruth::Exact { executed: 42, next_rcv_psn: psn };
+            assert_eq!(status(EXACT, Some(theirs), false), Some(expected), "next_rcv_psn {psn:#x}");
+        }
     }
 }

@@ -50,9 +50,12 @@ impl Agent {
         pair.incarnation += 1;
         pair.mine = None;
         pair.theirs = None;
+        pair.sent = None;
         pair.asked = None;
         pair.proved_there = false; // what was proved of an earlier incarnation says nothing of this one
         let rail = &self.rails[pair.local_rail as usize];
+        // By value, not by what it was: GIDs move when a port flaps.
+        rail.refresh_address()?;
         let mut half = HalfPath::create(rail, &pair.rings, log_depth, pair.incarnation, pair.next_psn)?;
         let card = half.card();
         if leads {
