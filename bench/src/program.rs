@@ -47,6 +47,9 @@ fn list_faults() {
 
 fn print_table(options: &Options) -> u8 {
     say!("{}", table::header(oversubscribed(options)));
+    if options.threads_per_cta > 1 {
+        say!("-t {}: with --device cpu a block is one lane", options.threads_per_cta);
+    }
     let machine = std::env::var("NVSHMEM_MACHINE_READABLE_OUTPUT").is_ok_and(|value| value == "1");
     let rows = runner::table(options, |row| {
         say!("{}", table::line(row));

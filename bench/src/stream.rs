@@ -11,7 +11,7 @@ use crate::timeline::{Gap, Timeline};
 use crate::verify::{Check, Findings, Slots};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Channel, Deadline, Fault, FaultKind, HeapOffset, Put, Solo, Ticket};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A sender that has not ended.
 const RUNNING: u64 = u64::MAX;
@@ -41,15 +41,17 @@ pub struct Stream<'r> {
     pub link: &'r Link,
 }
 
-/// How a receiver learns that its sender has ended. Not part of what is tested.
+/// How sender and receiver learn that the other has begun or ended. Not part of what is tested.
 #[derive(Debug)]
 pub struct Link {
+    /// The receiver's slots are poisoned: nothing may come before.
+    ready: AtomicBool,
     posted: AtomicU64,
 }
 
 impl Default for Link {
     fn default() -> Self {
-        Self { posted: AtomicU64::new(RUNNING) }
+        Self { ready: AtomicBool::new(false), posted: AtomicU64::new(RUNNING) }
     }
 }
 
@@ -126,6 +128,7 @@ impl<'r> Stream<'r> {
             gap: Gap::new(self.control.start_ns + warm_up_ns),
             last_credit: None,
         };
+        self.link.ready.store(true, Ordering::Release);
         let stop = receiver.run().err();
         // A slot is only known to be nobody's once everything was consumed.
         let findings = if stop.is_some() {
@@ -155,6 +158,12 @@ impl Sender<'_, '_> {
     fn run(&mut self, receivers: u64) -> Result<(), Stop> {
         let control = self.stream.control;
         wait_until(self.stream.world, control.start_ns);
+        while !self.stream.link.ready.load(Ordering::Acquire) {
+            if self.stream.world.now_ns() > control.start_ns.saturating_add(control.stall_ns) {
+                return Err(Stop::Stalled("the receiver to start"));
+            }
+            self.stream.world.relax();
+        }
         let posted = self.post_until_stop();
         // Whatever happened: the receiver learns how much there is to wait for.
         self.stream.link.posted.store(self.puts, Ordering::Release);

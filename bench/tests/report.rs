@@ -126,7 +126,8 @@ fn verdict(change: impl FnOnce(&mut Raw)) -> Verdict {
 #[test]
 fn each_broken_promise_is_named() {
     assert_eq!(verdict(|_| ()), Verdict::Clean);
-    let cases: [(fn(&mut Counts), &str); 6] = [
+    type Break = fn(&mut Counts);
+    let cases: [(Break, &str); 6] = [
         (|c| c.puts_lost = 2, "2 puts lost or corrupt"),
         (|c| c.signals_applied = 4, "1 signals not applied"),
         (|c| c.signals_duplicated = 3, "3 signals duplicated"),

@@ -1,0 +1,60 @@
+//! The program as a process: exit statuses, and where its words go.
+
+use std::process::{Command, Output};
+
+fn program(arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shmem_put_bw"));
+    command.args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn bad_usage_is_status_2_on_stderr() {
+    for line in ["--pes 3", "--nic mlx5", "--inject 1s:0.0:dwon", "--no-such-option"] {
+        let output = program(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(output.stdout.is_empty() && text(&output.stderr).contains("error"), "{line}");
+    }
+}
+
+#[test]
+fn help_and_the_list_of_faults_are_status_0_on_stdout() {
+    let help = program("--help");
+    assert_eq!(help.status.code(), Some(0));
+    assert!(text(&help.stdout).contains("Exit status: 0 clean"));
+    let list = program("--list-faults");
+    assert_eq!(list.status.code(), Some(0));
+    let list = text(&list.stdout);
+    for info in shunt_soft_nic::FaultKind::LIST {
+        assert!(list.contains(info.syntax), "{}", info.syntax);
+    }
+    assert!(list.contains("SABOTAGE: one byte"));
+}
+
+#[test]
+fn a_run_prints_table_timeline_and_verdict_and_writes_both_files() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (json, svg) = (folder.join("run.json"), folder.join("run.svg"));
+    let files = format!("--json {} --plot {}", json.display(), svg.display());
+    let output = program(&format!("-b 64 -e 4K -f 8 -n 20 --duration 200ms --watch {files}"));
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{error}");
+    for part in ["#shmem_put_bw_uni", "BW (GB/sec)", "GB/s at full height", "packets tx", "verdict: clean"] {
+        assert!(out.contains(part), "{part} is not in {out}");
+    }
+    assert!(!out.contains('\x1b'), "colours are for terminals");
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    assert_eq!(json["bytes_posted"], json["bytes_delivered"]);
+    assert!(std::fs::read_to_string(svg).unwrap().ends_with("</svg>\n"));
+}
+
+#[test]
+fn no_path_left_is_status_3_and_names_the_peer() {
+    let output = program("-n 0 --duration 3s --ft off --inject 50ms:0.0:down");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stdout));
+    let error = text(&output.stderr);
+    assert!(error.contains("PE 0 lost peer 1") && error.contains("syndrome 0x15"), "{error}");
+}
