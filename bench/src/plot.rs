@@ -28,6 +28,23 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// Which colour is which path.
+fn legend(out: &mut String, paths: &[&str]) {
+    for (number, path) in paths.iter().enumerate() {
+        let x = LEFT + number as f64 * 110.0;
+        let y = TOP + HEIGHT + 32.0;
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"{y}\" width=\"12\" height=\"12\" fill=\"{}\"/>\
+             <text x=\"{}\" y=\"{}\">{}</text>",
+            COLOURS[number % COLOURS.len()],
+            x + 16.0,
+            y + 11.0,
+            escape(path)
+        );
+    }
+}
+
 /// The timeline as an SVG document.
 pub fn svg(report: &Report) -> String {
     let bins = &report.timeline;
@@ -88,19 +105,7 @@ pub fn svg(report: &Report) -> String {
             escape(&fault.kind)
         );
     }
-    for (number, path) in paths.iter().enumerate() {
-        let x = LEFT + number as f64 * 110.0;
-        let y = TOP + HEIGHT + 32.0;
-        let _ = writeln!(
-            out,
-            "<rect x=\"{x}\" y=\"{y}\" width=\"12\" height=\"12\" fill=\"{}\"/>\
-             <text x=\"{}\" y=\"{}\">{}</text>",
-            COLOURS[number % COLOURS.len()],
-            x + 16.0,
-            y + 11.0,
-            escape(path)
-        );
-    }
+    legend(&mut out, &paths);
     out.push_str("</svg>\n");
     out
 }
