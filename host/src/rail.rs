@@ -32,7 +32,7 @@ pub struct RailOptions {
 
 impl Default for RailOptions {
     fn default() -> Self {
-        Self { gid_index: None, traffic_class: 0, service_level: 0, flush_ns: 200_000_000 }
+        Self { gid_index: None, traffic_class: 0, service_level: 0, flush_ns: 50_000_000 }
     }
 }
 
@@ -217,14 +217,27 @@ impl Rail {
 
     /// The placement flush: everything this NIC has executed is visible in memory when it returns.
     ///
-    /// A READ of the heap on a loopback pair of this NIC: PCIe reads do not pass earlier posted writes.
-    /// Ends by its deadline. A pair that failed is made anew by the next call.
+    /// A READ of the heap on a loopback pair of this NIC: PCIe reads do not pass earlier posted writes. Ends by
+    /// its deadline. A pair that fails is made anew once, with the address the port has now: a GID may have moved.
     pub fn flush(&self) -> Result<(), NicError> {
+        let mut guard = self.flush.lock(&*self.world);
+        let Err(first) = self.flush_once(&mut guard) else { return Ok(()) };
+        guard.pair = None;
+        if self.refresh_address().is_err() {
+            return Err(first);
+        }
+        let again = self.flush_once(&mut guard);
+        if again.is_err() {
+            guard.pair = None;
+        }
+        again
+    }
+
+    fn flush_once(&self, flush: &mut FlushPair) -> Result<(), NicError> {
         let world = &*self.world;
-        let mut guard = self.flush.lock(world);
-        if guard.pair.is_none() {
-            guard.incarnation += 1;
-            guard.pair = Some(self.pair(PairUse::Flush, guard.incarnation, guard.incarnation << 12)?);
+        if flush.pair.is_none() {
+            flush.incarnation += 1;
+            flush.pair = Some(self.pair(PairUse::Flush, flush.incarnation, flush.incarnation << 12)?);
         }
         let (source, rkey_be) = match &self.heap {
             Some(heap) => (heap.umem.memory().span(), heap.keys[0].key_be()),
@@ -236,13 +249,9 @@ impl Rail {
             remote: source.address,
             rkey_be,
         };
-        let pair = guard.pair.as_mut().expect("made above");
+        let pair = flush.pair.as_mut().expect("made above");
         pair.producer.post(world, read);
-        let result = pair.producer.wait_all(world, self.options.flush_ns);
-        if result.is_err() {
-            guard.pair = None;
-        }
-        result
+        pair.producer.wait_all(world, self.options.flush_ns)
     }
 
     /// The start-up proof: a known mix on a fresh loopback pair, then 2ERR, QUERY_QP before and after.
