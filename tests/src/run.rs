@@ -153,6 +153,11 @@ impl Outcome {
         assert_eq!(self.oracle.total(), 0, "promises broken\n{}\n{self}", self.oracle.describe());
     }
 
+    /// Fails unless every promise was kept, and, if a rail was left alone by all faults, every kernel ended well.
+    pub fn assert_held(&self) {
+        if self.spec.has_healthy_rail() { self.assert_clean() } else { self.assert_kept() }
+    }
+
     /// Fails if a planned fault hit nothing.
     pub fn assert_exercised(&self) {
         for fault in &self.faults {

@@ -237,6 +237,15 @@ impl RunSpec {
         Ok(())
     }
 
+    /// True if some rail is touched by no fault at any PE, and none silences a NIC's firmware: then a path between
+    /// each two PEs works all the time, and every fence can be proved.
+    pub fn has_healthy_rail(&self) -> bool {
+        let silent =
+            |fault: &Injection| fault.fault.starts_with("nic-gone") || fault.fault.starts_with("fw-timeout");
+        let healthy = |rail: u32| self.faults.iter().all(|fault| fault.rail != rail);
+        (0..self.rails).any(healthy) && !self.faults.iter().any(silent)
+    }
+
     /// What the swarm runs for `seed`.
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
@@ -265,7 +274,7 @@ impl RunSpec {
             },
             ..Self::default()
         };
-        let count = rng.between(1, 4);
+        let count = rng.between(1, 5);
         spec.faults = (0..count).flat_map(|_| spec.draw_fault(&mut rng)).collect();
         spec
     }
@@ -276,8 +285,14 @@ impl RunSpec {
         let at_ns = rng.pick(&[1_000_000, 10_000_000, 60_000_000]);
         let at_ns = rng.below(at_ns);
         let span = rng.pick(&["300us", "3ms", "12ms", "40ms"]);
-        let fault = match rng.below(12) {
+        let fault = match rng.below(18) {
             0..=3 => "down".to_owned(),
+            12 => format!("nic-gone={span}"),
+            13 => format!("fw-timeout={span}"),
+            14 => format!("event-late={span}"),
+            15 => "lost-doorbell".to_owned(),
+            16 => format!("missing-flush={span}"),
+            17 => format!("partial-write={}", rng.between(1, 3)),
             4 => format!("blackhole-tx={span}"),
             5 => format!("blackhole-rx={span}"),
             6 => format!("drop-acks={span}"),
