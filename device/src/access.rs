@@ -41,7 +41,6 @@ const fn divide(value: u32, by: u32) -> (u32, u32) {
 #[derive(Clone, Copy)]
 pub(crate) struct PathView {
     pub send_queue: u64,
-    pub completion_queue: u64,
     pub doorbell_record: u64,
     pub doorbell_register: u64,
     pub base: u64,
@@ -49,6 +48,14 @@ pub(crate) struct PathView {
     pub log_depth: u32,
     pub local_rail: u32,
     pub remote_rail: u32,
+}
+
+/// What a look at the completions of a path reads.
+#[derive(Clone, Copy)]
+pub(crate) struct CqView {
+    pub entries: u64,
+    pub base: u64,
+    pub log_depth: u32,
 }
 
 impl<'s, P: Platform> Device<'s, P> {
@@ -271,7 +278,6 @@ impl<P: Platform> Channel<'_, P> {
             let [local_rail, remote_rail] = p.load_pair(addr_of_mut!((*row).local_rail));
             PathView {
                 send_queue: p.load(addr_of_mut!((*row).send_queue)),
-                completion_queue: p.load(addr_of_mut!((*row).completion_queue)),
                 doorbell_record: p.load(addr_of_mut!((*row).doorbell_record)),
                 doorbell_register: p.load(addr_of_mut!((*row).doorbell_register)),
                 base: p.load(addr_of_mut!((*row).base)),
@@ -279,6 +285,20 @@ impl<P: Platform> Channel<'_, P> {
                 log_depth,
                 local_rail,
                 remote_rail,
+            }
+        }
+    }
+
+    /// What a look at a path's completions needs; a post does not.
+    #[inline(always)]
+    pub(crate) fn completions(self, slot: u32) -> CqView {
+        let (row, p) = (self.path(slot), self.platform());
+        // SAFETY: as for `view`.
+        unsafe {
+            CqView {
+                entries: p.load(addr_of_mut!((*row).completion_queue)),
+                base: p.load(addr_of_mut!((*row).base)),
+                log_depth: self.device.state.log_depth,
             }
         }
     }
@@ -297,8 +317,8 @@ impl<P: Platform> Channel<'_, P> {
 
     /// The last word of the CQE of a physical index, if that CQE was written.
     #[inline(always)]
-    pub(crate) fn tail(self, view: &PathView, physical: u64) -> Option<Tail> {
-        let at = view.completion_queue + crate::ring::position(physical, view.log_depth) * CQE_BYTES as u64;
+    pub(crate) fn tail(self, view: &CqView, physical: u64) -> Option<Tail> {
+        let at = view.entries + crate::ring::position(physical, view.log_depth) * CQE_BYTES as u64;
         let word = (at + shunt_layout::mlx5::cqe::TAIL_OFFSET as u64) as *const u32;
         // SAFETY: inside the path's completion queue, which is as deep as its send queue.
         let tail = Tail::from_memory(unsafe { self.platform().load_cqe(word) });
@@ -312,8 +332,8 @@ impl<P: Platform> Channel<'_, P> {
 
     /// Syndrome and vendor syndrome of an error CQE: low byte, next byte.
     #[inline(always)]
-    pub(crate) fn syndrome(self, view: &PathView, physical: u64) -> u32 {
-        let at = view.completion_queue + crate::ring::position(physical, view.log_depth) * CQE_BYTES as u64;
+    pub(crate) fn syndrome(self, view: &CqView, physical: u64) -> u32 {
+        let at = view.entries + crate::ring::position(physical, view.log_depth) * CQE_BYTES as u64;
         let word = (at + shunt_layout::mlx5::cqe::SYNDROME_WORD_OFFSET as u64) as *const u32;
         // SAFETY: as for `tail`; the body was written before the tail that the caller saw.
         let word = u32::from_be(unsafe { self.platform().load_cqe(word) });

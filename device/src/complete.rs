@@ -35,7 +35,7 @@ impl<P: Platform> Channel<'_, P> {
         if done.flag() {
             return Look::At(done);
         }
-        let view = self.view(done.slot());
+        let view = self.completions(done.slot());
         let first = done.index().wrapping_sub(view.base);
         let mut count = 0;
         let mut failed = false;
@@ -80,7 +80,7 @@ impl<P: Platform> Channel<'_, P> {
         if done.flag() {
             return false;
         }
-        let view = self.view(done.slot());
+        let view = self.completions(done.slot());
         match self.tail(&view, ticket.0.wrapping_sub(view.base)) {
             Some(tail) if tail.opcode == opcode::REQ => {}
             _ => return false,

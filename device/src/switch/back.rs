@@ -67,7 +67,7 @@ impl<P: Platform> Channel<'_, P> {
     /// Waits for the flush READ: it does not pass earlier posted writes of the receiver's NIC (F1).
     pub(super) fn drain_flush(self, now: u64) -> Next {
         let from = get!(self, from: u32);
-        let (close, view) = (get!(self, close: u64), self.view(from));
+        let (close, view) = (get!(self, close: u64), self.completions(from));
         let physical = close.wrapping_sub(view.base);
         match self.tail(&view, physical) {
             Some(tail) if tail.opcode == opcode::REQ => {}

@@ -52,8 +52,7 @@ impl<P: Platform> Channel<'_, P> {
             return Next::Again;
         }
         let (count, next) = (get!(self, posted_reads: u64), self.next_index(to));
-        let view = self.view(to);
-        match self.tail(&view, next + count - 1) {
+        match self.tail(&self.completions(to), next + count - 1) {
             Some(tail) if tail.opcode == opcode::REQ => {
                 self.platform().cqe_before_data();
                 let watermark = self.applied_until().max(get!(self, executed: u64));

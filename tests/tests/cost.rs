@@ -1,0 +1,150 @@
+//! Invariant 8: with fault tolerance on, a put, a kind 1 signal and a quiet touch no more memory than without it.
+//!
+//! Counted at the platform seam, on the very source that goes to the GPU: loads, stores and atomics of each call.
+
+use shunt_device::platform::Platform;
+use shunt_device::platform::host::Host;
+use shunt_device::{Deadline, Device, HeapOffset, Put, Solo};
+use shunt_layout::mlx5::wqe::Wqebb;
+use shunt_tests::cluster::Cluster;
+use shunt_tests::spec::RunSpec;
+use std::cell::Cell;
+
+/// Accesses of device code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cost {
+    loads: u64,
+    stores: u64,
+    atomics: u64,
+    clock_reads: u64,
+}
+
+thread_local! {
+    static COST: Cell<Cost> = const { Cell::new(Cost { loads: 0, stores: 0, atomics: 0, clock_reads: 0 }) };
+}
+
+fn count(change: impl FnOnce(&mut Cost)) {
+    COST.with(|cell| {
+        let mut cost = cell.get();
+        change(&mut cost);
+        cell.set(cost);
+    });
+}
+
+/// The host's platform, counted.
+#[derive(Clone, Copy)]
+struct Counting<'w>(Host<'w>);
+
+/// Methods that only count and pass on.
+macro_rules! passed_on {
+    ($($counter:ident: fn $name:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)*) => {
+        $(unsafe fn $name(self, $($arg: $type),*) $(-> $out)? {
+            count(|cost| cost.$counter += 1);
+            // SAFETY: forwarded to the caller.
+            unsafe { self.0.$name($($arg),*) }
+        })*
+    };
+}
+
+impl Platform for Counting<'_> {
+    passed_on! {
+        loads: fn load(address: *const u64) -> u64;
+        loads: fn load_acquire(address: *const u64) -> u64;
+        loads: fn load32(address: *const u32) -> u32;
+        loads: fn load_cqe(address: *const u32) -> u32;
+        loads: fn load_pair(address: *const u32) -> [u32; 2];
+        loads: fn load_key(address: *const u32) -> u32;
+        loads: fn load_wqe(address: *const Wqebb) -> Wqebb;
+        stores: fn store(address: *mut u64, value: u64);
+        stores: fn store_release(address: *mut u64, value: u64);
+        stores: fn store32(address: *mut u32, value: u32);
+        stores: fn store_segment(address: *mut u32, segment: [u32; 4]);
+        stores: fn store_doorbell_record(address: *mut u32, value: u32);
+        stores: fn store_register(address: *mut u64, value: u64);
+        stores: fn unlock(address: *mut u32);
+        atomics: fn fetch_add(address: *mut u64, value: u64) -> u64;
+        atomics: fn fetch_or(address: *mut u64, value: u64) -> u64;
+        atomics: fn fetch_and(address: *mut u64, value: u64) -> u64;
+        atomics: fn compare_swap(address: *mut u64, expected: u64, new: u64) -> u64;
+        atomics: fn try_lock(address: *mut u32) -> bool;
+    }
+    fn now_ns(self) -> u64 {
+        count(|cost| cost.clock_reads += 1);
+        self.0.now_ns()
+    }
+    fn relax(self) {
+        self.0.relax();
+    }
+    fn wqes_before_publish(self) {
+        self.0.wqes_before_publish();
+    }
+    fn published_before_ring(self) {
+        self.0.published_before_ring();
+    }
+    fn record_before_register(self) {
+        self.0.record_before_register();
+    }
+    fn cqe_before_data(self) {
+        self.0.cqe_before_data();
+    }
+    fn announce_before_recheck(self) {
+        self.0.announce_before_recheck();
+    }
+}
+
+/// Costs of a put, a signal, and a quiet that finds everything complete; each a steady state, not the first call.
+fn costs(ft_off: bool) -> [Cost; 3] {
+    let cluster = Cluster::start(&RunSpec { ft_off, ..RunSpec::default() });
+    // Or it would look at completions first, and the quiet would find everything done.
+    cluster.kill_agent(0);
+    let state = cluster.pe(0).state();
+    let task = cluster.spawn("cost", 0, move |kernel| {
+        let world = &*kernel.world;
+        // SAFETY: the cluster outlives the kernel; its state was uploaded.
+        let device =
+            unsafe { Device::attach(state, Counting(Host::new(world))) }.expect("a state of this version");
+        let channel = device.channel(1, 0);
+        let put = Put { dst: HeapOffset(4096), src: HeapOffset(0), bytes: 512 };
+        let deadline = Deadline::after(world.now(), 10_000_000);
+        let mut costs = [Cost::default(); 3];
+        for round in 1..=5 {
+            let steps: [&dyn Fn(); 3] = [
+                &|| {
+                    channel.put_nbi(Solo, put).expect("room");
+                },
+                &|| {
+                    channel.signal_set_nbi(Solo, HeapOffset(64), round).expect("room");
+                },
+                &|| {
+                    // Complete by now, so that the quiet counts its one look and no waiting.
+                    world.sleep(100_000);
+                    COST.set(Cost::default());
+                    channel.quiet(Solo, deadline).expect("a healthy path");
+                },
+            ];
+            for (step, cost) in steps.iter().zip(&mut costs) {
+                COST.set(Cost::default());
+                step();
+                *cost = COST.get();
+            }
+        }
+        costs
+    });
+    cluster.sim.finish(&task)
+}
+
+#[test]
+fn fault_tolerance_costs_no_memory_access() {
+    let (on, off) = (costs(false), costs(true));
+    for ((name, on), off) in ["put", "signal", "quiet"].iter().zip(on).zip(off) {
+        println!("{name}: {on:?}");
+        assert_eq!(on, off, "{name} with fault tolerance on (left) and off (right)");
+        assert_eq!(on.clock_reads, 0, "{name}: the clock is for waits");
+    }
+    // Pinned, so that a change that adds an access is seen: DeepEP's put without fault tolerance makes 12 loads
+    // and 4 atomics, its doorbell included.
+    let [put, signal, quiet] = on;
+    assert!(put.loads <= 12 && put.atomics <= 4, "{put:?}");
+    assert!(signal.loads <= 12 && signal.atomics <= 4, "{signal:?}");
+    assert!(quiet.loads <= 7 && quiet.stores == 0 && quiet.atomics == 1, "{quiet:?}");
+}
