@@ -169,10 +169,12 @@ impl Toolchain {
 
 /// Compiles the kernels for one architecture; returns the PTX file.
 fn build(toolchain: &Toolchain, arch: &str, feature: &str) -> Result<PathBuf> {
-    let work = sh::target_dir().join("ptx");
-    let out = work.join(arch).join("shunt.ptx");
-    std::fs::create_dir_all(work.join(arch))?;
-    if !out.is_file() {
+    let results = sh::target_dir().join("ptx");
+    let out = results.join(arch).join("shunt.ptx");
+    std::fs::create_dir_all(results.join(arch))?;
+    // Cargo's own folder: it cleans none that it did not make.
+    let work = results.join("build");
+    if !out.is_file() && work.is_dir() {
         // Cargo does not know of the file, so it would find nothing to do.
         let mut clean = toolchain.command("cargo");
         clean
