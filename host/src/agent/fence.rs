@@ -54,6 +54,8 @@ impl Agent {
         if let Some(pair) = &mut self.pairs[index] {
             pair.mine = Some(mine);
             pair.fenced_ns = now;
+            pair.told_ns = now;
+            pair.told = 0;
             pair.left_here = false;
             pair.left_there = false;
             pair.probes = None;
@@ -96,6 +98,30 @@ impl Agent {
         }
     }
 
+    /// What this side has to say of a fenced pair, once more: messages may get lost. `asks`: an answer is wanted.
+    fn tell_again(&mut self, index: usize, asks: bool) {
+        let (now, id) = (self.now(), self.id(index));
+        let Some(pair) = &mut self.pairs[index] else { return };
+        let pause = self.options.resend_ns << pair.told.min(7);
+        // An answer is given sooner than a question is asked again, or both sides would only ask.
+        let due = if asks { pause } else { self.options.resend_ns / 2 };
+        if now < pair.told_ns.saturating_add(due) {
+            return;
+        }
+        pair.told_ns = now;
+        pair.told += asks as u32;
+        let (mine, left) = (pair.mine, pair.left_here);
+        if asks {
+            self.tell(index, Message::Fence(id));
+        }
+        if let Some(mine) = mine {
+            self.tell(index, Message::Truth(id, mine));
+        }
+        if left {
+            self.tell(index, Message::Left(id));
+        }
+    }
+
     /// The peer's words about a fence. Messages of an older incarnation are void; of a newer one, this side missed
     /// its making and adopts it: it never had a half of that number.
     pub(super) fn receive_fence(&mut self, index: usize, id: PairId, message: Message) {
@@ -104,7 +130,8 @@ impl Agent {
             return;
         }
         if id.incarnation > pair.incarnation {
-            let over = pair.health == Health::Fenced && pair.left_here && pair.left_there;
+            // A pair is made anew only after both directions left, so word of it says that theirs has.
+            let over = pair.health == Health::Fenced && pair.left_here;
             if pair.health != Health::Released && !over {
                 let line = format!("peer is at {id:?}, this side at {} {:?}", pair.incarnation, pair.health);
                 return self.note(line);
@@ -119,7 +146,10 @@ impl Agent {
             Message::Fence(_) => self.peer_asks(index),
             Message::Truth(_, truth) => {
                 pair.theirs = Some(truth);
-                self.peer_asks(index);
+                let usable = matches!(pair.health, Health::Ready | Health::Connecting | Health::Probing);
+                if usable {
+                    self.fence_asked(index);
+                }
                 self.await_truth(index);
             }
             Message::Left(_) => pair.left_there = true,
@@ -130,8 +160,11 @@ impl Agent {
     /// Rule 10 is symmetric: the other's fence is answered by fencing, once.
     fn peer_asks(&mut self, index: usize) {
         let health = self.pairs[index].as_ref().map(|pair| pair.health);
-        if matches!(health, Some(Health::Ready | Health::Connecting | Health::Probing)) {
-            self.fence_asked(index);
+        match health {
+            Some(Health::Ready | Health::Connecting | Health::Probing) => self.fence_asked(index),
+            // It asks although it was told: the telling got lost.
+            Some(Health::Fencing | Health::Fenced | Health::Released) => self.tell_again(index, false),
+            _ => {}
         }
     }
 
@@ -140,10 +173,14 @@ impl Agent {
         let (now, options) = (self.now(), self.options);
         let Some(pair) = &self.pairs[index] else { return false };
         let Some(mine) = pair.mine.filter(|_| pair.health == Health::Fencing) else { return false };
-        let silent = pair.theirs.is_none();
-        if silent && now < pair.fenced_ns.saturating_add(options.peer_ns) {
-            return false;
+        if pair.theirs.is_none() {
+            let fenced_ns = pair.fenced_ns;
+            self.tell_again(index, true);
+            if now < fenced_ns.saturating_add(options.peer_ns) {
+                return false;
+            }
         }
+        let Some(pair) = &self.pairs[index] else { return false };
         let lifetime_over = now >= pair.fenced_ns.saturating_add(options.lifetime_ns);
         if verdict(mine, pair.theirs, pair.sent, lifetime_over).is_none() {
             return false;
@@ -181,6 +218,8 @@ impl Agent {
         if both && self.observe(index, Observation::BothLeft) == Action::Rest {
             self.words.set_state(at, PathState::Released);
             busy = true;
+        } else if left {
+            self.tell_again(index, true);
         }
         busy
     }

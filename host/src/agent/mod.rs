@@ -29,6 +29,8 @@ pub struct AgentOptions {
     pub lifetime_ns: u64,
     /// How long the peer's half of a fence is awaited before it counts as silent.
     pub peer_ns: u64,
+    /// When a peer that should have answered is told again; doubled each time, up to a hundredfold.
+    pub resend_ns: u64,
     /// Good probes wanted before a path made anew may be used.
     pub probes: u32,
     /// Time between probes.
@@ -46,6 +48,7 @@ impl Default for AgentOptions {
         Self {
             lifetime_ns: 50_000_000,
             peer_ns: 500_000_000,
+            resend_ns: 10_000_000,
             probes: 3,
             probe_ns: 1_000_000,
             revive_ns: 2_000_000_000,

@@ -101,6 +101,10 @@ pub struct Pair {
     pub since_ns: u64,
     /// When this half was fenced.
     pub fenced_ns: u64,
+    /// When the peer was last told of the fence, and how often since it began.
+    pub told_ns: u64,
+    /// See `told_ns`.
+    pub told: u32,
     /// This direction has left, and the peer was told.
     pub left_here: bool,
     /// The peer's direction has left.
@@ -135,6 +139,8 @@ impl Pair {
             asked: None,
             since_ns: 0,
             fenced_ns: 0,
+            told_ns: 0,
+            told: 0,
             left_here: false,
             left_there: false,
             failures: 0,

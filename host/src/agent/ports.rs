@@ -87,6 +87,9 @@ impl Agent {
             for rail in 0..self.rails.len() {
                 if self.ports.local[rail].down && self.rails[rail].port_up().unwrap_or(false) {
                     self.own_port(rail as u32, false);
+                } else if self.ports.local[rail].flaps > 0 {
+                    // What was said of a port may have got lost; said twice it changes nothing.
+                    self.tell_port(rail as u32, self.ports.local[rail].down);
                 }
             }
         }
@@ -114,6 +117,10 @@ impl Agent {
             self.restart_windows(|pair_local, _, _| pair_local == rail);
         }
         self.words.set_hint(None, rail, down);
+        self.tell_port(rail, down);
+    }
+
+    fn tell_port(&self, rail: u32, down: bool) {
         let root = self.words.root();
         for peer in (0..root.pe_count).filter(|pe| *pe != root.my_pe) {
             self.oob.send(peer, Message::Port { rail, down }.to_bytes());

@@ -106,6 +106,8 @@ impl Agent {
         match message {
             Message::Make(_, card) if id.incarnation == pair.incarnation + 1 => {
                 pair.offered = Some(card);
+                // It is made anew only after both directions left: this says so even if `Left` got lost.
+                pair.left_there = true;
             }
             Message::Made(_, card) if current => {
                 let connected = pair.half.as_mut().map(|half| half.connect(&card, &self.tuning));
