@@ -21,7 +21,7 @@ use shunt_soft_nic::{
 
 use crate::oracle::{Oracle, Stream, load, store};
 use crate::sim::{ActorOptions, Clockwork, Interference, Sim, SimConfig, SimWorld, Task};
-use crate::spec::{Injection, RunSpec};
+use crate::spec::{Injection, RunSpec, parse_time};
 use crate::workload::Kernel;
 
 /// Latency of a packet between two NICs.
@@ -47,7 +47,8 @@ impl Clockwork for FabricClock {
 /// What an agent leaves behind for the test.
 #[derive(Default)]
 struct AgentLog {
-    killed: Cell<bool>,
+    /// The agent does nothing before this instant.
+    stalled_until_ns: Cell<u64>,
     records: RefCell<Vec<SwitchRecord>>,
     notes: RefCell<Vec<String>>,
 }
@@ -149,9 +150,10 @@ fn agent_loop(pe: &Pe, log: &AgentLog, world: &SimWorld, options: AgentOptions) 
     let agent = Agent::new(pe, options).expect("the state that was just uploaded");
     let mut agent = agent.expect("the first agent of this PE");
     loop {
-        if log.killed.get() {
-            world.note(|| "killed".into());
-            world.sleep(u64::MAX / 2);
+        let stalled_ns = log.stalled_until_ns.get().saturating_sub(world.now());
+        if stalled_ns > 0 {
+            world.note(|| "stalled".into());
+            world.sleep(stalled_ns);
         }
         world.note(|| "stepping".into());
         let busy = agent.step();
@@ -239,12 +241,38 @@ impl Cluster {
 
     /// Plans a fault, relative to [`Cluster::began_ns`].
     pub fn inject(&self, injection: &Injection) {
+        let at_ns = self.began_ns + injection.at_ns;
+        let Some(rail) = injection.rail else { return self.inject_pe(at_ns, injection) };
         let kind: FaultKind = match injection.fault.parse() {
             Ok(kind) => kind,
             Err(error) => panic!("{injection}: {error}"),
         };
-        let at = RailAt { pe: injection.pe, rail: injection.rail };
-        self.fabric.with(|fabric| fabric.plan(self.began_ns + injection.at_ns, at, kind));
+        let at = RailAt { pe: injection.pe, rail };
+        self.fabric.with(|fabric| fabric.plan(at_ns, at, kind));
+    }
+
+    /// Plans a fault of a whole PE: its agent, or the agents' network.
+    fn inject_pe(&self, at_ns: u64, injection: &Injection) {
+        let (name, time) = injection.fault.split_once('=').unwrap_or((&injection.fault, ""));
+        let span_ns = match (name, parse_time(time)) {
+            ("agent-killed" | "oob-cut", None) if time.is_empty() => u64::MAX / 4,
+            ("agent-stalled" | "oob-cut", Some(span_ns)) => span_ns,
+            _ => panic!("{injection}: a PE knows agent-killed, agent-stalled=T and oob-cut[=T]"),
+        };
+        let (world, pe) = (self.sim.world(), injection.pe);
+        let (log, oob, others) = (self.agents[pe as usize].clone(), self.oob.clone(), self.spec.pes);
+        let cuts = name == "oob-cut";
+        self.sim.spawn(format!("{injection}"), ActorOptions::host(), move || {
+            world.sleep(at_ns.saturating_sub(world.now()));
+            let others = || (0..others).filter(|other| *other != pe);
+            if cuts {
+                others().for_each(|other| oob.cut(pe, other));
+                world.sleep(span_ns);
+                others().for_each(|other| oob.join(pe, other));
+            } else {
+                log.stalled_until_ns.set(world.now().saturating_add(span_ns));
+            }
+        });
     }
 
     /// Makes a channel of `pe` start at ticket `first` of `generation`, as if so many had been done and it had
@@ -267,9 +295,9 @@ impl Cluster {
         store(path + offset_of!(state::PathRow, base) as u64, first);
     }
 
-    /// Stops an agent for good.
+    /// Stops an agent for good, now.
     pub fn kill_agent(&self, pe: u32) {
-        self.agents[pe as usize].killed.set(true);
+        self.agents[pe as usize].stalled_until_ns.set(u64::MAX / 2);
     }
 
     /// Every switch so far: PE and record, in the order in which they opened.

@@ -11,15 +11,16 @@ use shunt_host::agent::AgentOptions;
 use crate::rng::Rng;
 use crate::workload::Traffic;
 
-/// A fault in the grammar of the command line: `<time>:<pe>.<rail>:<fault>`, time from the start of the traffic.
+/// A fault in the grammar of the command line: `<time>:<pe>.<rail>:<fault>` or `<time>:<pe>:<fault>`, time from the
+/// start of the traffic. Faults of a whole PE are `agent-killed`, `agent-stalled=T` and `oob-cut[=T]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
     /// When, in nanoseconds after the traffic began.
     pub at_ns: u64,
-    /// PE whose rail is hit.
+    /// PE that is hit.
     pub pe: u32,
-    /// The rail.
-    pub rail: u32,
+    /// Its rail; none if the PE itself is meant.
+    pub rail: Option<u32>,
     /// What happens, e.g. `drop-acks=10ms`.
     pub fault: String,
 }
@@ -32,15 +33,21 @@ impl FromStr for Injection {
         let mut parts = text.splitn(3, ':');
         let (time, place) = (parts.next().ok_or_else(bad)?, parts.next().ok_or_else(bad)?);
         let fault = parts.next().ok_or_else(bad)?.to_owned();
-        let (pe, rail) = place.split_once('.').ok_or_else(bad)?;
         let number = |text: &str| text.parse().map_err(|_| bad());
-        Ok(Self { at_ns: parse_time(time).ok_or_else(bad)?, pe: number(pe)?, rail: number(rail)?, fault })
+        let (pe, rail) = match place.split_once('.') {
+            Some((pe, rail)) => (number(pe)?, Some(number(rail)?)),
+            None => (number(place)?, None),
+        };
+        Ok(Self { at_ns: parse_time(time).ok_or_else(bad)?, pe, rail, fault })
     }
 }
 
 impl fmt::Display for Injection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}ns:{}.{}:{}", self.at_ns, self.pe, self.rail, self.fault)
+        match self.rail {
+            Some(rail) => write!(f, "{}ns:{}.{rail}:{}", self.at_ns, self.pe, self.fault),
+            None => write!(f, "{}ns:{}:{}", self.at_ns, self.pe, self.fault),
+        }
     }
 }
 
@@ -237,12 +244,12 @@ impl RunSpec {
         Ok(())
     }
 
-    /// True if some rail is touched by no fault at any PE, and none silences a NIC's firmware: then a path between
-    /// each two PEs works all the time, and every fence can be proved.
+    /// True if some rail is touched by no fault at any PE, and neither a NIC's firmware nor an agent is silenced:
+    /// then a path between each two PEs works all the time, and every fence can be proved.
     pub fn has_healthy_rail(&self) -> bool {
-        let silent =
-            |fault: &Injection| fault.fault.starts_with("nic-gone") || fault.fault.starts_with("fw-timeout");
-        let healthy = |rail: u32| self.faults.iter().all(|fault| fault.rail != rail);
+        let silences = ["nic-gone", "fw-timeout", "agent-", "oob-"];
+        let silent = |fault: &Injection| silences.iter().any(|kind| fault.fault.starts_with(kind));
+        let healthy = |rail: u32| self.faults.iter().all(|fault| fault.rail != Some(rail));
         (0..self.rails).any(healthy) && !self.faults.iter().any(silent)
     }
 
@@ -285,8 +292,11 @@ impl RunSpec {
         let at_ns = rng.pick(&[1_000_000, 10_000_000, 60_000_000]);
         let at_ns = rng.below(at_ns);
         let span = rng.pick(&["300us", "3ms", "12ms", "40ms"]);
-        let fault = match rng.below(18) {
+        let fault = match rng.below(21) {
             0..=3 => "down".to_owned(),
+            18 => format!("agent-stalled={span}"),
+            19 => format!("oob-cut={span}"),
+            20 if rng.one_in(4) => "agent-killed".to_owned(),
             12 => format!("nic-gone={span}"),
             13 => format!("fw-timeout={span}"),
             14 => format!("event-late={span}"),
@@ -302,6 +312,7 @@ impl RunSpec {
             10 => format!("delay={}", rng.pick(&["15us", "300us"])),
             _ => format!("late-cqe={}", rng.pick(&["50us", "2ms"])),
         };
+        let rail = (!fault.starts_with("agent") && !fault.starts_with("oob")).then_some(rail);
         let mut faults = vec![Injection { at_ns, pe, rail, fault: fault.clone() }];
         if fault == "down" {
             let until = at_ns + rng.pick(&[200_000, 5_000_000, 80_000_000]);
@@ -330,6 +341,13 @@ mod tests {
         assert_eq!(error("seed = 4\nspeed = 3"), "line 2: unknown key: speed = 3");
         assert_eq!(error("seed = fast"), "line 1: a value of another type: seed = fast");
         assert!(error("faults = [\"5:0.0:down\"]").contains("a fault is <time>:<pe>.<rail>:<fault>"));
+    }
+
+    #[test]
+    fn a_whole_pe_may_be_hit() {
+        let injection: Injection = "3ms:1:oob-cut=5ms".parse().unwrap();
+        assert_eq!((injection.pe, injection.rail, injection.fault.as_str()), (1, None, "oob-cut=5ms"));
+        assert_eq!(injection.to_string(), "3000000ns:1:oob-cut=5ms");
     }
 
     #[test]

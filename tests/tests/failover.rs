@@ -1,7 +1,7 @@
 //! One fault, one failover: what each kind of fault does to streams that are under way.
 
 use shunt_tests::cluster::Cluster;
-use shunt_tests::run::{Outcome, finish, run, start_streams};
+use shunt_tests::run::{Outcome, run};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::workload::Traffic;
 
@@ -182,12 +182,49 @@ fn work_in_flight_and_no_kernel_to_look_after_it() {
 #[test]
 fn without_an_agent_on_one_side_the_answer_is_typed() {
     for pe in 0..2 {
-        let mut spec = steady(&["3ms:0.0:down"]);
+        let mut spec = steady(&["3ms:0.0:down", &format!("1ms:{pe}:agent-killed")]);
         spec.traffic.wait_ns = 4_000_000_000;
-        let cluster = Cluster::start(&spec);
-        spec.faults.iter().for_each(|fault| cluster.inject(fault));
-        cluster.kill_agent(pe);
-        let streams = start_streams(&cluster);
-        finish(&cluster, streams).assert_kept();
+        run(&spec).assert_kept();
+    }
+}
+
+/// Agents that are late are only late: one side stalls around the fault.
+#[test]
+fn an_agent_that_stalls_around_the_fault() {
+    for pe in 0..2 {
+        for span in ["1ms", "20ms", "90ms"] {
+            let stall = format!("2900us:{pe}:agent-stalled={span}");
+            assert!(clean(&steady(&[&stall, "3ms:0.0:down"])).failovers() >= 2);
+        }
+    }
+}
+
+/// H16: what the agents say to each other may get lost while they need it most.
+#[test]
+fn the_agents_network_is_cut_around_the_fault() {
+    for both_ways in [true, false] {
+        for (cut, span) in [("2900us", "300us"), ("2900us", "5ms"), ("3100us", "200us"), ("3200us", "40ms")] {
+            for fault in ["0.0:down", "1.0:down"] {
+                let mut spec = steady(&[&format!("{cut}:0:oob-cut={span}"), &format!("3ms:{fault}")]);
+                spec.both_ways = both_ways;
+                assert!(clean(&spec).failovers() >= 1);
+            }
+        }
+    }
+}
+
+/// The news that both directions have left may get lost too: the way back must not depend on it.
+#[test]
+fn the_agents_network_is_cut_while_a_path_is_released_or_made_anew() {
+    for cut_us in (1_000..2_000).step_by(150).chain((2_500..8_000).step_by(500)) {
+        let mut spec = steady(&["1ms:0.0:down", "3ms:0.0:up", &format!("{cut_us}us:0:oob-cut=3ms")]);
+        spec.traffic.messages = 1_500;
+        spec.recovery_ns = 2_000_000;
+        spec.agent.lifetime_ns = 2_000_000;
+        spec.agent.probe_ns = 200_000;
+        spec.agent.revive_ns = 10_000_000;
+        spec.agent.port_poll_ns = 10_000_000;
+        let outcome = clean(&spec);
+        assert!(outcome.switchbacks() >= 2, "cut at {cut_us} us\n{outcome}");
     }
 }
