@@ -32,4 +32,3 @@ pub use access::{Channel, Device};
 pub use patience::Patience;
 pub use platform::{Lanes, Platform, Solo};
 pub use types::{AbiMismatch, CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Ticket};
-pub use wait::Rounds;

@@ -8,7 +8,7 @@ use crate::types::{Deadline, Fault, FaultKind, HeapOffset};
 
 /// A round over the channels: one is watched for a stall, another gets a passing look.
 #[derive(Clone, Copy, Debug)]
-pub struct Rounds {
+pub(crate) struct Rounds {
     watched: u32,
     roving: u32,
     patience: Patience,
@@ -17,28 +17,36 @@ pub struct Rounds {
 impl<'s, P: Platform> Device<'s, P> {
     /// A round that starts now.
     #[inline(always)]
-    pub fn rounds(self) -> Rounds {
+    fn rounds(self) -> Rounds {
         Rounds { watched: 0, roving: 0, patience: Patience::new(self.platform.now_ns()) }
     }
 
-    /// Looks after two channels: notices failures, carries switches on. The agent calls this too, so that a
-    /// switch needs no kernel.
+    /// Looks after two channels: notices failures, carries switches on.
     #[inline(always)]
-    pub fn look_after(self, rounds: &mut Rounds) {
+    pub(crate) fn look_after(self, rounds: &mut Rounds) {
+        let now = self.platform.now_ns();
         let roving = self.row(rounds.roving + 1);
         rounds.roving = roving.row();
-        if roving.peer() != self.state.my_pe {
-            // A dead channel is its callers' business.
-            let _ = roving.attend(&mut Patience::new(self.platform.now_ns()));
-        }
+        self.attend_to(rounds.roving, &mut Patience::new(now));
+        // Only what stands still is watched on: a busy channel must not hide a silent one.
+        let before = rounds.patience.done;
+        self.attend_to(rounds.watched, &mut rounds.patience);
         let watched = self.row(rounds.watched);
-        let busy =
-            watched.peer() != self.state.my_pe && watched.load_ready().index() > watched.load_done().index();
-        if busy && watched.attend(&mut rounds.patience).is_ok() {
-            return;
+        let busy = watched.load_ready().index() > watched.load_done().index();
+        if !busy || (before != u64::MAX && rounds.patience.done != before) {
+            rounds.watched = rounds.roving;
+            rounds.patience = Patience::new(now);
         }
-        rounds.watched = rounds.roving;
-        rounds.patience = Patience::new(self.platform.now_ns());
+    }
+
+    /// One look at one channel, by its row of the channel table. The agent calls this, so that a switch needs no
+    /// kernel. That a channel is dead is its callers' business.
+    #[inline(always)]
+    pub fn attend_to(self, row: u32, patience: &mut Patience) {
+        let channel = self.row(row);
+        if channel.peer() != self.state.my_pe {
+            let _ = channel.attend(patience);
+        }
     }
 
     /// Waits until the heap word at `word` is at least `value`, and answers with what it is then. All that

@@ -157,10 +157,11 @@ impl<P: Platform> Channel<'_, P> {
         unsafe { self.platform().compare_swap(addr_of_mut!((*self.words()).switch.owner), lease, 0) };
     }
 
-    /// Moves to `step`.
+    /// Moves to `step`. The clock is read anew: an owner that was held up since `now` must not find the new step
+    /// overdue before the agent has seen its request.
     #[inline(always)]
     pub(crate) fn enter(self, step: Step, now: u64) -> Next {
-        set!(self, step_since_ns: u64 = now);
+        set!(self, step_since_ns: u64 = now.max(self.platform().now_ns()));
         set!(self, step: u32 = step as u32);
         Next::Again
     }

@@ -18,7 +18,7 @@ use crate::rail::Rail;
 use message::{Message, PairId};
 use pair::Pair;
 use shunt_device::health::{Action, Health, Observation};
-use shunt_device::{AbiMismatch, Rounds};
+use shunt_device::{AbiMismatch, Patience};
 use std::sync::Arc;
 use words::{Place, StateWords};
 
@@ -72,8 +72,8 @@ impl Pe {
 
 /// Lines kept for the operator; older ones are dropped.
 const NOTES_MAX: usize = 256;
-/// Looks at channels without a kernel, a step.
-const LOOKS: u32 = 4;
+/// Channels looked after in one step.
+const LOOKS: usize = 64;
 
 /// The agent of one PE.
 pub struct Agent {
@@ -85,7 +85,9 @@ pub struct Agent {
     oob: Box<dyn Oob>,
     options: AgentOptions,
     ports: ports::Ports,
-    rounds: Option<Rounds>,
+    /// One a channel: silence on one must not hide behind traffic on another.
+    patience: Vec<Patience>,
+    next_row: usize,
     wake_seen: u64,
     requests_seen: Vec<u64>,
     records_seen: u64,
@@ -112,10 +114,11 @@ impl Agent {
             pairs.extend((0..root.slots).map(|_| slots.next().map(Pair::made_at_start)));
         }
         let ports = ports::Ports::new(root.pe_count, root.rails);
-        let rounds = words.rounds();
+        let patience = vec![Patience::new(words.world().now_ns()); spares.len()];
         Ok(Some(Self {
             ports,
-            rounds,
+            patience,
+            next_row: 0,
             wake_seen: 0,
             requests_seen: vec![0; spares.len()],
             records_seen: 0,
@@ -146,8 +149,9 @@ impl Agent {
         for index in 0..self.pairs.len() {
             busy |= self.progress(index);
         }
-        if let Some(rounds) = &mut self.rounds {
-            self.words.look_after(rounds, LOOKS);
+        for _ in 0..LOOKS.min(self.patience.len()) {
+            self.next_row = (self.next_row + 1) % self.patience.len();
+            self.words.attend_to(self.next_row as u32, &mut self.patience[self.next_row]);
         }
         busy
     }

@@ -6,7 +6,7 @@
 use super::pair::Verdict;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
-use shunt_device::{AbiMismatch, Device, Rounds, Solo};
+use shunt_device::{AbiMismatch, Device, Patience};
 use shunt_layout::state::{
     Channel, DeviceState, HintWord, Mailbox, PathRow, PathState, RECORDS, Step, SwitchRecord, Word,
     hint_index,
@@ -75,24 +75,12 @@ impl StateWords {
         Host::new(&*self.world)
     }
 
-    /// Carries switches on for channels that no kernel looks after.
-    pub fn look_after(&self, rounds: &mut Rounds, looks: u32) {
+    /// One look at the channel of a row: failures are noticed and switches carried on without a kernel.
+    pub fn attend_to(&self, row: u32, patience: &mut Patience) {
         // The state was checked by `new`; it does not change.
         if let Ok(device) = unsafe { Device::attach(self.state, self.platform()) } {
-            for _ in 0..looks {
-                device.look_after(rounds);
-            }
+            device.attend_to(row, patience);
         }
-    }
-
-    /// A fresh round for [`look_after`](Self::look_after).
-    pub fn rounds(&self) -> Option<Rounds> {
-        unsafe { Device::attach(self.state, self.platform()) }.ok().map(Device::rounds)
-    }
-
-    /// Waits for nothing: one lane, no kernel. Kept so that callers outside can post in tests and tools.
-    pub fn lanes() -> Solo {
-        Solo
     }
 
     fn channel_row(&self, peer: u32, channel: u32) -> u32 {
