@@ -7,13 +7,14 @@
 //! | [`kernel`], [`stream`], [`table`] | the kernels: a verified stream, and perftest's table |
 //! | [`cluster`], [`runner`] | PEs and NICs in this process, and one run over them |
 //! | [`timeline`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
-//! | [`program`], [`progress`] | what is printed |
+//! | [`program`], [`progress`], [`outputs`] | what is printed and written |
 
 pub mod cluster;
 pub mod heap;
 pub mod inject;
 pub mod kernel;
 pub mod options;
+pub mod outputs;
 pub mod pattern;
 pub mod plot;
 pub mod program;

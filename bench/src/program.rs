@@ -2,6 +2,7 @@
 
 use crate::cluster::{oversubscribed, threads};
 use crate::options::{OnOff, Options};
+use crate::outputs::Outputs;
 use crate::plot;
 use crate::progress::{Progress, say};
 use crate::report::{Ended, Report, Verdict};
@@ -10,10 +11,11 @@ use crate::table;
 use crate::units::{show_size, show_time};
 use shunt_soft_nic::FaultKind;
 use std::io::IsTerminal;
-use std::path::Path;
 
 /// A promise was broken, a fault was not exercised, or the run could not be made at all.
 const BROKEN: u8 = 1;
+/// The command line cannot be honoured.
+const USAGE: u8 = 2;
 /// No path left.
 const NO_PATH: u8 = 3;
 
@@ -23,13 +25,20 @@ pub fn run(options: &Options) -> u8 {
         list_faults();
         return 0;
     }
+    let outputs = match Outputs::open(options.json.as_deref(), options.plot.as_deref()) {
+        Ok(outputs) => outputs,
+        Err(error) => {
+            eprintln!("{error}");
+            return USAGE;
+        }
+    };
     let table_status = if options.iterations > 0 { print_table(options) } else { 0 };
     if table_status != 0 {
         return table_status;
     }
     introduce(options);
     match runner::stream(options, &Progress::shown()) {
-        Ok(raw) => conclude(options, &Report::new(raw)),
+        Ok(raw) => conclude(outputs, &Report::new(raw)),
         Err(error) => {
             eprintln!("error: the PEs did not come up: {error}");
             BROKEN
@@ -98,7 +107,7 @@ fn introduce(options: &Options) {
     }
 }
 
-fn conclude(options: &Options, report: &Report) -> u8 {
+fn conclude(outputs: Outputs, report: &Report) -> u8 {
     let terminal = std::io::stdout().is_terminal();
     say!("\n{}", plot::text(&report.timeline, 100, terminal));
     for switch in &report.switches {
@@ -109,13 +118,9 @@ fn conclude(options: &Options, report: &Report) -> u8 {
         eprintln!("error: {text}");
     }
     let mut status = report.judged.exit_status();
-    for (path, text) in [(&options.json, json(report)), (&options.plot, plot::svg(report))] {
-        if let Some(path) = path
-            && let Err(error) = write(path, &text)
-        {
-            eprintln!("error: {}: {error}", path.display());
-            status = status.max(BROKEN);
-        }
+    for error in outputs.write(|| json(report), || plot::svg(report)) {
+        eprintln!("error: {error}");
+        status = status.max(BROKEN);
     }
     status
 }
@@ -123,10 +128,6 @@ fn conclude(options: &Options, report: &Report) -> u8 {
 fn json(report: &Report) -> String {
     // Plain structures with string keys: serialisation has no way to fail.
     serde_json::to_string_pretty(report).expect("a report serialises")
-}
-
-fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    std::fs::write(path, text)
 }
 
 fn summary(report: &Report) -> String {

@@ -58,3 +58,21 @@ fn no_path_left_is_status_3_and_names_the_peer() {
     let error = text(&output.stderr);
     assert!(error.contains("lost peer") && error.contains("syndrome 0x15"), "{error}");
 }
+
+#[test]
+fn files_that_cannot_be_written_are_refused_before_any_work() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (missing, same) = (folder.join("no/such.json"), folder.join("same.svg"));
+    let both = format!("--json {0} --plot {0}", same.display());
+    let cases = [
+        (format!("--json {}", missing.display()), "in a folder that exists"),
+        (format!("--json {}", folder.display()), "not a folder"),
+        (both, "--json and --plot both name"),
+    ];
+    for (line, part) in cases {
+        let output = program(&line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(output.stdout.is_empty() && text(&output.stderr).contains(part), "{line}");
+    }
+    assert!(!same.exists(), "a refusal leaves nothing behind");
+}
