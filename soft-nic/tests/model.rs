@@ -66,6 +66,18 @@ fn result_at(n: usize) -> usize {
     RESULTS + n * WORDS * 8
 }
 
+/// One end's PSN wraps soon, the other's may.
+fn model_options(psn: u32, small_mtu: bool) -> Options {
+    let psn = [psn & 0xff_ffff | 0xff_ff00, psn & 0xff_ffff];
+    let mtu = if small_mtu { 1 } else { 5 };
+    Options { psn, mtu, ack_timeout: 5, log_depth: 8, log_cq: 8, ..Options::default() }
+}
+
+/// Words of a host's heap.
+fn words_at(rig: &Rig, host: usize, at: usize, count: usize) -> Vec<u64> {
+    (0..count).map(|n| rig.hosts[host].heap.get64(at + n * 8)).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -78,10 +90,7 @@ proptest! {
         burst in 1usize..20,
     ) {
         let mut rig = Rig::new(1);
-        let psn = [psn & 0xff_ffff | 0xff_ff00, psn & 0xff_ffff];
-        let mtu = if small_mtu { 1 } else { 5 };
-        let options = Options { psn, mtu, ack_timeout: 5, log_depth: 8, log_cq: 8, ..Options::default() };
-        let (mut a, b) = rig.pair(0, 1, options);
+        let (mut a, b) = rig.pair(0, 1, model_options(psn, small_mtu));
         (0..WORDS).for_each(|n| rig.hosts[0].heap.set64(n * 8, 1000 + n as u64));
         for (host, fault) in &faults {
             rig.inject(*host, fault);
@@ -135,11 +144,9 @@ proptest! {
             }
         }
         rig.settle();
-        let got: Vec<u64> = (0..WORDS).map(|n| rig.hosts[1].heap.get64(n * 8)).collect();
-        prop_assert_eq!(&got[..], &memory[..]);
+        prop_assert_eq!(words_at(&rig, 1, 0, WORDS), memory);
         for (at, words) in expected {
-            let got: Vec<u64> = (0..words.len()).map(|k| rig.hosts[0].heap.get64(at + k * 8)).collect();
-            prop_assert_eq!(got, words, "result at {:#x}", at);
+            prop_assert_eq!(words_at(&rig, 0, at, words.len()), words, "result at {:#x}", at);
         }
         let messages = ops.iter().filter(|(op, _)| !matches!(op, Op::Nothing)).count();
         prop_assert_eq!(rig.query(&b, qpc::RMSN), messages as u32);

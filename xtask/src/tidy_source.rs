@@ -22,7 +22,7 @@ impl fmt::Display for Finding {
     }
 }
 
-pub const LINE_MAX: usize = 110;
+pub const LINE_MAX: usize = 120;
 pub const FILE_MAX: usize = 500;
 pub const FUNCTION_MAX: usize = 70;
 
