@@ -78,9 +78,10 @@ pub struct Cluster {
 fn streams(spec: &RunSpec) -> Vec<Stream> {
     let mut streams = Vec::new();
     let region = Stream::bytes(spec.traffic.slots, spec.traffic.slot_bytes);
+    let carrying = if spec.stream_channels == 0 { spec.channels } else { spec.stream_channels };
     for from in 0..spec.pes {
         for to in (0..spec.pes).filter(|to| from < *to || spec.both_ways && from != *to) {
-            for channel in 0..spec.channels {
+            for channel in 0..carrying {
                 for _ in 0..spec.warps {
                     let id = streams.len() as u32;
                     let base = STREAMS_AT + u64::from(id) * region;

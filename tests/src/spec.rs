@@ -76,8 +76,10 @@ pub struct RunSpec {
     pub pes: u32,
     /// Rails of each PE.
     pub rails: u32,
-    /// Channels to each peer that carry traffic.
+    /// Channels to each peer.
     pub channels: u32,
+    /// Of these, so many carry streams; 0: all.
+    pub stream_channels: u32,
     /// Streams, each a warp of its own, on one channel.
     pub warps: u32,
     /// log2 of the ring depth.
@@ -118,6 +120,7 @@ impl Default for RunSpec {
             pes: 2,
             rails: 2,
             channels: 1,
+            stream_channels: 0,
             warps: 1,
             log_depth: 7,
             both_ways: false,
@@ -145,6 +148,7 @@ macro_rules! keys {
         $visit!("pes", $self.pes);
         $visit!("rails", $self.rails);
         $visit!("channels", $self.channels);
+        $visit!("stream_channels", $self.stream_channels);
         $visit!("warps", $self.warps);
         $visit!("log_depth", $self.log_depth);
         $visit!("both_ways", $self.both_ways);

@@ -23,7 +23,11 @@ fn every_silent_channel_is_noticed_in_its_suspect_time() {
     for (pe, record) in &outcome.records {
         if *pe == 0 && record.kind == SwitchKind::Failover as u32 && record.left.local_rail == 0 {
             let noticed_us = record.stamps[0].saturating_sub(down_ns) / 1000;
-            assert!(noticed_us < 20_000, "channel {} noticed after {noticed_us} us\n{outcome}", record.channel);
+            assert!(
+                noticed_us < 20_000,
+                "channel {} noticed after {noticed_us} us\n{outcome}",
+                record.channel
+            );
             left += 1;
         }
     }

@@ -72,3 +72,18 @@ fn doubles_across_a_revival() {
         clean(&spec);
     }
 }
+
+/// F9: the receiver's firmware is silent, its data path is not, and packets live long. Our half is proven in ERR; only
+/// the packet lifetime says when the last of them is gone.
+#[test]
+fn packets_outlive_a_receiver_that_does_not_answer_commands() {
+    for (seed, delay) in [(1, "25ms"), (2, "32ms"), (3, "40ms"), (4, "47ms")] {
+        let faults = ["100us:1.0:fw-timeout=60ms".to_owned(), format!("200us:0.0:delay={delay}/4ms")];
+        let mut spec = dense(seed, &faults);
+        spec.both_ways = false;
+        spec.suspect_ns = 2_000_000;
+        spec.backups = 2;
+        let outcome = clean(&spec);
+        assert!(outcome.records.iter().any(|(_, record)| record.ledger == 1), "{outcome}");
+    }
+}
