@@ -1,5 +1,5 @@
-//! Receive-side waits, which also look after this PE's own channels (DESIGN section 5, "where failures are
-//! noticed").
+//! Receive-side waits, which also look after this PE's own channels: a PE that only receives for a while must still
+//! notice that its own sends fail.
 
 use crate::access::Device;
 use crate::patience::Patience;

@@ -15,7 +15,7 @@ In manifests: a dependency against the arrows below, default-run outside bench.
 In all text: paths of one machine, names of registry hosts.
 
   layout <- device <- kernels      layout <- soft-nic      xtask -> nothing
-  layout, device, soft-nic <- host <- nvshmem-compat <- deep-ep-bridge      tests, bench -> all of them";
+  layout, device, soft-nic <- host      tests, bench -> all of them";
 
 /// Folders that are not ours to judge.
 const SKIPPED: &[&str] = &["target", ".git"];
@@ -29,8 +29,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-kernels", &["shunt-layout", "shunt-device"]),
     ("shunt-soft-nic", &["shunt-layout"]),
     ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic"]),
-    ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host"]),
-    ("shunt-deep-ep-bridge", &["shunt-layout", "shunt-device", "shunt-host", "shunt-nvshmem-compat"]),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
 const TOP: &[&str] = &["shunt-tests", "shunt-bench"];

@@ -1,4 +1,4 @@
-//! The three words of a channel that change while it works. DESIGN: "The device data path"; rules 1, 4, 5.
+//! The three words of a channel that change while it works. Rules 1, 4, 5 of docs/FAILOVER.md.
 
 /// Top bit of a ticket word: a switch is under way, wait for the next generation.
 pub const CLOSED: u64 = 1 << 63;
