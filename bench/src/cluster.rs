@@ -102,7 +102,7 @@ pub fn suspect_ns(options: &Options, largest: u64) -> u64 {
 fn pe_config(options: &Options, map: &HeapMap, largest: u64) -> PeConfig {
     let depth = (2 * options.window).max(256).next_power_of_two();
     let env = EnvConfig {
-        give_up_ns: options.give_up,
+        give_up_ns: options.give_up(),
         channels_per_pe: options.ctas,
         log_depth: depth.ilog2(),
         fault_tolerance: options.ft == OnOff::On,

@@ -1,6 +1,6 @@
 //! Where everything lies in the symmetric heap, and the heap as memory that a NIC writes while we look.
 
-use crate::options::{Mode, Options};
+use crate::options::Options;
 use shunt_device::HeapOffset;
 use std::sync::atomic::AtomicU64;
 
@@ -19,12 +19,12 @@ pub struct HeapMap {
 impl HeapMap {
     /// The map for a command line.
     pub fn new(options: &Options) -> Self {
-        let slot_bytes = if options.mode == Mode::Write { options.size } else { 8 };
+        let slot_bytes = options.put_size();
         Self {
             channels: options.ctas as u64,
             window: options.window as u64,
             slot_bytes,
-            table_bytes: options.max_size.next_multiple_of(LINE),
+            table_bytes: options.table_bytes().next_multiple_of(LINE),
         }
     }
 

@@ -66,6 +66,18 @@ impl Injection {
         let kind = fault.parse::<FaultKind>().map_err(|error| BadInjection::Fault(error.to_string()))?;
         Ok(Self { at_ns, pe, rail, kind, text: text.to_owned() })
     }
+
+    /// True for a fault of probability or delay zero: nobody means it.
+    pub fn does_nothing(&self) -> bool {
+        match self.kind {
+            FaultKind::Drop { probability, .. } | FaultKind::Dup { probability, .. } => probability == 0.0,
+            FaultKind::Delay { by_ns, .. }
+            | FaultKind::PlacementDelay { by_ns, .. }
+            | FaultKind::LateCqe { by_ns, .. }
+            | FaultKind::EventLate { by_ns, .. } => by_ns == 0,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Injection {

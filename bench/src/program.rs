@@ -93,7 +93,7 @@ fn introduce(options: &Options) {
         options.rail_gbps,
         options.ctas,
         options.mode,
-        show_size(options.size),
+        show_size(options.put_size()),
         options.window,
         show_time(options.duration),
         if options.ft == OnOff::On { "on" } else { "off" },

@@ -41,7 +41,7 @@ pub fn table(options: &Options, row: impl FnMut(&Row) + Send) -> Result<Vec<Row>
     let cluster = Cluster::start(options, map, options.max_size)?;
     let (source, target) = (cluster.unit(0), cluster.unit(1));
     let control =
-        Control::new(0, u64::MAX, STALL_NS + options.give_up, suspect_ns(options, options.max_size));
+        Control::new(0, u64::MAX, STALL_NS + options.give_up(), suspect_ns(options, options.max_size));
     let table = Table {
         options,
         map,
@@ -82,7 +82,7 @@ pub fn stream(options: &Options, progress: &Progress) -> Result<Raw, StartError>
     let control = Control::new(
         start_ns,
         start_ns + options.duration,
-        STALL_NS + options.give_up,
+        STALL_NS + options.give_up(),
         suspect_ns(options, map.slot_bytes()),
     );
     let timeline = Timeline::new(start_ns, options.duration + control.stall_ns);

@@ -24,8 +24,10 @@ pub struct Row {
 
 /// Sizes of the table.
 pub fn sizes(options: &Options) -> Vec<u64> {
-    let next = |size: &u64| size.checked_mul(options.factor);
-    std::iter::successors(Some(options.min_size), next).take_while(|size| *size <= options.max_size).collect()
+    let next = |size: &u64| size.checked_mul(options.factor as u64);
+    std::iter::successors(Some(options.min_size()), next)
+        .take_while(|size| *size <= options.max_size)
+        .collect()
 }
 
 /// Who measures, and where.

@@ -14,6 +14,10 @@ const SIZE: &str =
     "a size is a whole number of bytes with an optional suffix K, M or G (powers of 1024), e.g. 64K";
 const TIME: &str = "a time is a number with a unit ns, us, ms, s or m, e.g. 500ms";
 
+const COUNT: &str = "a whole number from 0 to 18446744073709551615";
+const SIZE_LARGE: &str = "too large: a size is less than 2^64 bytes";
+const TIME_LARGE: &str = "too large: a time is at most 370 days";
+
 fn bad(met: &str, want: &'static str) -> BadUnit {
     BadUnit { met: met.to_owned(), want }
 }
@@ -34,8 +38,17 @@ pub fn parse_size(text: &str) -> Result<u64, BadUnit> {
         "g" | "gb" | "gib" => 30,
         _ => return Err(bad(text, SIZE)),
     };
-    let number: u64 = number.parse().map_err(|_| bad(text, SIZE))?;
-    number.checked_mul(1 << shift).ok_or_else(|| bad(text, SIZE))
+    if number.is_empty() || number.contains('.') {
+        return Err(bad(text, SIZE));
+    }
+    // Digits alone fail for one reason.
+    let number: u64 = number.parse().map_err(|_| bad(text, SIZE_LARGE))?;
+    number.checked_mul(1 << shift).ok_or_else(|| bad(text, SIZE_LARGE))
+}
+
+/// A whole number.
+pub fn parse_count(text: &str) -> Result<u64, BadUnit> {
+    text.parse().map_err(|_| bad(text, COUNT))
 }
 
 /// `3s`, `500ms`, `1.5s`: nanoseconds. `0` needs no unit.
@@ -53,7 +66,7 @@ pub fn parse_time(text: &str) -> Result<u64, BadUnit> {
     let number: f64 = number.parse().map_err(|_| bad(text, TIME))?;
     let nanoseconds = number * scale;
     // A year is longer than any run and far from where f64 loses nanoseconds that matter.
-    if nanoseconds > 3.2e16 { Err(bad(text, TIME)) } else { Ok(nanoseconds.round() as u64) }
+    if nanoseconds > 3.2e16 { Err(bad(text, TIME_LARGE)) } else { Ok(nanoseconds.round() as u64) }
 }
 
 /// Bytes with the suffix that makes them shortest.
@@ -100,6 +113,9 @@ mod tests {
         }
         for text in ["", "3", "ms", "-1s", "1h", "1..2s", "1e9s", "999999999999s"] {
             assert!(parse_time(text).is_err(), "{text}");
+        }
+        for text in ["99999999999999s", "1000000000m"] {
+            assert_eq!(parse_time(text).unwrap_err().want, TIME_LARGE, "{text}");
         }
         assert_eq!(show_time(1_234_567), "1234.6 us");
     }

@@ -17,7 +17,7 @@ const BAD: &[(&str, &[&str])] = &[
     ("-e 2G", &["to 1G"]),
     ("-e 8q", &["8q", "bytes"]),
     ("-f 1", &["'1'", "2..=1024"]),
-    ("-n -3", &["-3"]),
+    ("-n -3", &["invalid value '-3'", "--iterations"]),
     ("-n many", &["many"]),
     ("-w x", &["'x'"]),
     ("-c 0", &["'0'", "1..=32"]),
@@ -40,7 +40,7 @@ const BAD: &[(&str, &[&str])] = &[
     ("--duration 1ms", &["1000.0 us", "from 20ms to 60m"]),
     ("--duration 2m61", &["2m61"]),
     ("--duration 90m", &["from 20ms to 60m"]),
-    ("--seed -1", &["-1"]),
+    ("--seed -1", &["-1", "a whole number from 0"]),
     ("--give-up 1h", &["1h", "ns, us, ms, s or m"]),
     ("--give-up 11m", &["at most 10m"]),
     ("--suspect 1us", &["--suspect", "from 100us to 10s"]),
@@ -66,6 +66,21 @@ const BAD: &[(&str, &[&str])] = &[
     ("--inject 1s:2.0:down", &["no rail 2.0", "PEs are 0 to 1"]),
     ("--inject 1s:0.2:down", &["no rail 0.2", "rails 0 to 1"]),
     ("--inject 3s:0.0:down", &["the stream ends at", "must lie before"]),
+    ("-w -1", &["-1"]),
+    ("-e -1K", &["-1K", "whole number of bytes"]),
+    ("--rail-gbps -4", &["--rail-gbps -4", "0.01 to 800"]),
+    ("--duration -1s", &["-1s", "ns, us, ms, s or m"]),
+    ("--duration 99999999999999s", &["99999999999999s", "too large"]),
+    ("--size 99999999999999999999", &["too large"]),
+    ("--give-up -1s", &["-1s", "ns, us, ms, s or m"]),
+    ("--inject -5ms:0.0:down", &["-5ms", "ns, us, ms, s or m"]),
+    ("--inject 1s:0.0:drop=0", &["drop=0", "does nothing"]),
+    ("--inject 1s:0.0:dup=0/5ms", &["dup=0", "does nothing"]),
+    ("--mode p --size 1K", &["--size 1024", "--mode p", "leave"]),
+    ("--mode signal --size 8", &["--size 8", "--mode signal", "leave"]),
+    ("--ft off --give-up 1s", &["--ft off", "--give-up"]),
+    ("-c 4 -b 8", &["4 blocks", "at least 32"]),
+    ("-c 32 -e 64", &["-e 64", "from -b 256"]),
     ("--bidir", &["--bidir"]),
     ("extra", &["extra"]),
 ];
@@ -88,14 +103,14 @@ fn perftests_own_arguments_are_taken() {
         (options.iterations, options.warmup, options.ctas, options.threads_per_cta),
         (200, 20, 4, 1024)
     );
-    assert_eq!((options.min_size, options.max_size), (32, 32 << 20));
+    assert_eq!((options.min_size(), options.max_size), (32, 32 << 20));
 }
 
 #[test]
 fn defaults_are_the_designs() {
     let options = parse("").unwrap();
     assert_eq!((options.pes, options.rails, options.duration), (2, 2, 3_000_000_000));
-    assert_eq!((options.give_up, options.mode, options.verify), (1_000_000_000, Mode::Write, OnOff::On));
+    assert_eq!((options.give_up(), options.mode, options.verify), (1_000_000_000, Mode::Write, OnOff::On));
     let plan: Vec<_> = options.inject.iter().map(|i| (i.at_ns, i.pe, i.rail, i.kind.to_string())).collect();
     assert_eq!(plan, [(500_000_000, 0, 0, "down".to_owned()), (1_500_000_000, 0, 0, "up".to_owned())]);
 }
@@ -113,4 +128,17 @@ fn nothing_is_injected_when_faults_are_not_tolerated_or_only_watched() {
 fn the_default_plan_scales() {
     let plan = default_plan(6_000_000_000);
     assert_eq!((plan[0].at_ns, plan[1].at_ns), (1_000_000_000, 3_000_000_000));
+}
+
+#[test]
+fn the_smallest_size_follows_the_blocks_and_no_table_checks_no_sizes() {
+    assert_eq!((parse("-c 4").unwrap().min_size(), parse("").unwrap().min_size()), (32, 8));
+    let none = parse("-n 0 -c 4 -b 8 -e 100G").unwrap();
+    assert_eq!((none.ctas, none.table_bytes()), (4, 0));
+}
+
+#[test]
+fn modes_without_a_size_write_8_bytes() {
+    assert_eq!(parse("--mode p").unwrap().put_size(), 8);
+    assert_eq!(parse("--size 1K").unwrap().put_size(), 1024);
 }

@@ -7,8 +7,9 @@ use shunt_bench::report::{Report, Verdict};
 use shunt_bench::runner;
 
 fn run(line: &str) -> Report {
-    let line = format!("shmem_put_bw -n 0 --size 16K --window 16 {line}");
-    let options = Options::from_arguments(line.split_whitespace()).unwrap();
+    let line = format!("shmem_put_bw -n 0 --window 16 {line}");
+    let mut options = Options::from_arguments(line.split_whitespace()).unwrap();
+    options.size = Some(16 << 10);
     Report::new(runner::stream(&options, &Progress::hidden()).unwrap())
 }
 
@@ -38,7 +39,7 @@ fn a_stream_without_faults_is_clean_in_every_mode() {
 
 #[test]
 fn several_channels_and_pairs_are_clean() {
-    let report = run("--duration 200ms --watch -b 16 -c 2 --pes 4");
+    let report = run("--duration 200ms --watch -c 2 --pes 4");
     assert_clean(&report);
 }
 
