@@ -4,13 +4,13 @@ use crate::error::ConfigError;
 use crate::nic::qp::QpTuning;
 use shunt_layout::state::{Policy, SLOTS_MAX};
 
-/// How an old path is fenced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How an old path is fenced. A fence by time alone is what a strict one falls back to where a NIC or an agent does not
+/// answer; it cannot be chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FenceMode {
-    /// Both halves in ERR, by both agents.
+    /// Both halves in ERR, the receiver's count, its NIC flushed.
+    #[default]
     Strict,
-    /// The requester in ERR, and the packet lifetime has passed.
-    Time,
 }
 
 /// Settings of a PE that the environment may give.
@@ -84,7 +84,7 @@ const fn variable(name: &'static str, meaning: &'static str, values: &'static st
 pub const VARIABLES: &[Variable] = &[
     variable("SHUNT_BACKUPS", "backup paths of each channel", "a whole number from 0 to 7"),
     variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost", DURATION),
-    variable("SHUNT_FENCE", "how an old path is fenced", "strict or time"),
+    variable("SHUNT_FENCE", "how an old path is fenced", "strict"),
     variable("SHUNT_MPL", "packet lifetime in the network", DURATION),
     variable(
         "NVSHMEM_QP_DEPTH",
@@ -162,7 +162,6 @@ impl EnvConfig {
         config.give_up_ns = env.parse("SHUNT_GIVE_UP", parse_duration)?.unwrap_or(config.give_up_ns);
         let fence = env.parse("SHUNT_FENCE", |text| match text {
             "strict" => Some(FenceMode::Strict),
-            "time" => Some(FenceMode::Time),
             _ => None,
         })?;
         config.fence = fence.unwrap_or(config.fence);
@@ -206,7 +205,7 @@ mod tests {
         let met = with(&[
             ("SHUNT_BACKUPS", "3"),
             ("SHUNT_GIVE_UP", "1.5s"),
-            ("SHUNT_FENCE", "time"),
+            ("SHUNT_FENCE", "strict"),
             ("SHUNT_MPL", "20ms"),
             ("NVSHMEM_QP_DEPTH", "1000"),
             ("NVSHMEM_IB_TIMEOUT", "20"),
@@ -217,7 +216,7 @@ mod tests {
         let want = EnvConfig {
             backups: 3,
             give_up_ns: 1_500_000_000,
-            fence: FenceMode::Time,
+            fence: FenceMode::Strict,
             packet_lifetime_ns: 20_000_000,
             channels_per_pe: 24,
             log_depth: 10,
@@ -248,7 +247,7 @@ mod tests {
             assert!(error.to_string().contains("is right"), "{error}");
         }
         let error = with(&[("SHUNT_FENCE", "loose")]).unwrap_err();
-        assert_eq!(error.to_string(), "SHUNT_FENCE=\"loose\" is not understood; strict or time is right");
+        assert_eq!(error.to_string(), "SHUNT_FENCE=\"loose\" is not understood; strict is right");
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct AgentOptions {
     pub backoff_ns: u64,
     /// Time between looks at a port that is down, in case its event was lost.
     pub port_poll_ns: u64,
+    /// Channels looked after in one step; 0 leaves every switch to the kernels.
+    pub looks: usize,
 }
 
 impl Default for AgentOptions {
@@ -54,6 +56,7 @@ impl Default for AgentOptions {
             revive_ns: 2_000_000_000,
             backoff_ns: 20_000_000,
             port_poll_ns: 100_000_000,
+            looks: 64,
         }
     }
 }
@@ -72,8 +75,6 @@ impl Pe {
 
 /// Lines kept for the operator; older ones are dropped.
 const NOTES_MAX: usize = 256;
-/// Channels looked after in one step.
-const LOOKS: usize = 64;
 
 /// The agent of one PE.
 pub struct Agent {
@@ -149,7 +150,7 @@ impl Agent {
         for index in 0..self.pairs.len() {
             busy |= self.progress(index);
         }
-        for _ in 0..LOOKS.min(self.patience.len()) {
+        for _ in 0..self.options.looks.min(self.patience.len()) {
             self.next_row = (self.next_row + 1) % self.patience.len();
             self.words.attend_to(self.next_row as u32, &mut self.patience[self.next_row]);
         }
