@@ -3,7 +3,8 @@
 use crate::heap::{HeapMap, HeapView};
 use crate::kernel::Dev;
 use crate::options::{OnOff, Options};
-use crate::switches::describe_path;
+use crate::report::{Ended, Failing};
+use crate::switches::{describe_path, describe_syndrome};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, Fault, FaultKind, HeapOffset};
 use shunt_host::agent::words::{Place, StateWords};
@@ -15,7 +16,7 @@ use shunt_host::error::StartError;
 use shunt_host::gpu::{GpuMemory, HeapMemory};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::world::RealWorld;
-use shunt_layout::state::{Channel, SLOTS_MAX, SwitchRecord};
+use shunt_layout::state::{CauseKind, Channel, HintWord, PathState, SLOTS_MAX, SwitchRecord, hint_index};
 use shunt_soft_nic::{
     Clock, Counters, Engine, Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic,
 };
@@ -277,12 +278,10 @@ impl Unit {
     }
 
     /// What a fault means, and how each path of its channel stands.
-    pub fn describe(&self, fault: &Fault) -> String {
+    pub fn describe(&self, fault: &Fault, tolerant: bool) -> Ended {
         let (me, peer) = (self.words.root().my_pe, fault.peer);
         let what = match fault.kind {
-            FaultKind::Completion => {
-                "an error completion, and fault tolerance is off or the program is at fault"
-            }
+            FaultKind::Completion => "an error completion",
             FaultKind::Overdue => "no completion in time",
             FaultKind::PeerLost => "every path to the peer is dead",
             FaultKind::BadAddress => "an address outside the heap",
@@ -290,24 +289,50 @@ impl Unit {
         };
         let text = format!(
             "PE {me} lost peer {peer} on channel {}: {what}; ticket {}, {} operations unfinished; \
-             first cause {}, syndrome {:#04x} ({}), vendor {:#04x}",
+             first cause {}, {}",
             fault.channel,
             fault.at.0,
             fault.unfinished,
-            fault.cause.name(),
-            fault.syndrome & 0xff,
-            fault.syndrome().meaning(),
-            fault.syndrome >> 8
+            self.first_cause(fault).name(),
+            describe_syndrome(fault.syndrome)
         );
-        text + &self.describe_paths(peer, fault.channel)
+        let text = text + &self.describe_paths(peer, fault.channel);
+        match failing(fault, tolerant) {
+            Some(why) => Ended::Failed(why, text),
+            None => Ended::Stalled(text),
+        }
+    }
+
+    /// The cause to name first. A peer that fences a path saw our dead port from its side: the port is the
+    /// cause.
+    fn first_cause(&self, fault: &Fault) -> CauseKind {
+        let local_down = |slot: u32| {
+            let row = self.words.read_row(Place { peer: fault.peer, channel: fault.channel, slot });
+            PathState::from_raw(row.state) != PathState::Absent && self.port_down(None, row.local_rail)
+        };
+        if fault.cause == CauseKind::FencedByPeer && (0..self.words.root().slots).any(local_down) {
+            return CauseKind::PortDown;
+        }
+        fault.cause
+    }
+
+    /// What the agent knows of a port of this PE (`None`) or of a peer.
+    fn port_down(&self, pe: Option<u32>, rail: u32) -> bool {
+        let root = self.words.root();
+        let at = root.hints + hint_index(root.rails, pe, rail) as u64 * size_of::<HintWord>() as u64;
+        // SAFETY: inside the table of hints (a word for each rail of each PE), aligned, mapped while `self.pe`
+        // lives; written atomically.
+        HintWord(unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Acquire)).down()
     }
 
     /// A wait that ran out although no completion, good or bad, ever came.
-    pub fn describe_silence(&self, peer: u32, channel: u32, what: &str) -> String {
+    pub fn describe_silence(&self, peer: u32, channel: u32, what: &str) -> Ended {
         let me = self.words.root().my_pe;
-        let text =
-            format!("PE {me} lost peer {peer} on channel {channel}: waited in vain for {what}; no syndrome");
-        text + &self.describe_paths(peer, channel)
+        let text = format!(
+            "PE {me} lost peer {peer} on channel {channel}: waited in vain for {what}; {}",
+            describe_syndrome(0)
+        );
+        Ended::Failed(Failing::Untolerated, text + &self.describe_paths(peer, channel))
     }
 
     fn describe_paths(&self, peer: u32, channel: u32) -> String {
@@ -315,8 +340,22 @@ impl Unit {
         let mut text = String::new();
         for slot in 0..self.words.root().slots {
             let row = self.words.read_row(Place { peer, channel, slot });
-            let _ = write!(text, "\n    {}", describe_path(me, peer, &row));
+            let down = self.port_down(None, row.local_rail) || self.port_down(Some(peer), row.remote_rail);
+            let _ = write!(text, "\n    {}", describe_path(me, peer, &row, down));
         }
         text
+    }
+}
+
+/// Why the channel failed; `None` if it did not: a wait ran out, or this program is wrong.
+fn failing(fault: &Fault, tolerant: bool) -> Option<Failing> {
+    let syndrome = fault.syndrome();
+    match fault.kind {
+        FaultKind::Completion if syndrome.is_program_error() => Some(Failing::Program(syndrome)),
+        FaultKind::BadAddress => None,
+        _ if !tolerant => Some(Failing::Untolerated),
+        FaultKind::FenceUnproven => Some(Failing::Unfenced),
+        FaultKind::PeerLost | FaultKind::Completion => Some(Failing::NoPath),
+        FaultKind::Overdue => None,
     }
 }

@@ -2,13 +2,20 @@
 
 use shunt_bench::options::{Options, Usage};
 use shunt_bench::program;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match Options::from_arguments(std::env::args_os()) {
         Ok(options) => ExitCode::from(program::run(&options)),
         // Prints to stdout and exits 0 for --help and --version, else to stderr and exits 2.
-        Err(Usage::Clap(error)) => error.exit(),
+        Err(Usage::Clap(error)) => match error.print().and_then(|()| std::io::stdout().flush()) {
+            Err(lost) if lost.kind() != ErrorKind::BrokenPipe => {
+                eprintln!("error: stdout: {lost}");
+                ExitCode::from(1)
+            }
+            _ => ExitCode::from(error.exit_code() as u8),
+        },
         Err(error) => {
             eprintln!("{error}");
             ExitCode::from(2)

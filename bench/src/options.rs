@@ -11,7 +11,8 @@ use std::path::PathBuf;
 #[derive(Parser, Clone, Debug)]
 #[command(name = "shmem_put_bw", version, disable_help_subcommand = true)]
 #[command(after_help = "Exit status: 0 clean, 1 a promise was broken or a fault was not exercised, \
-                        2 bad usage, 3 no path left.")]
+                        2 bad usage, 3 no path left, a program error, or a fault with --ft off. \
+                        --list-faults names every fault.")]
 pub struct Options {
     /// Smallest size of the table [default: 8 for each block of -c]
     #[arg(short = 'b', long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]

@@ -4,7 +4,7 @@ use crate::cluster::{oversubscribed, threads};
 use crate::options::{OnOff, Options};
 use crate::outputs::Outputs;
 use crate::plot;
-use crate::progress::{Progress, say};
+use crate::progress::{Progress, say, stdout_error};
 use crate::report::{Ended, Report, Verdict};
 use crate::runner::{self, TableError};
 use crate::table;
@@ -19,8 +19,20 @@ const USAGE: u8 = 2;
 /// No path left.
 const NO_PATH: u8 = 3;
 
-/// Runs what the command line asks for; answers with the exit status.
+/// Runs what the command line asks for; answers with the exit status. Output that could not be written is
+/// never status 0.
 pub fn run(options: &Options) -> u8 {
+    let status = dispatch(options);
+    match stdout_error() {
+        Some(error) => {
+            eprintln!("error: stdout: {error}");
+            status.max(BROKEN)
+        }
+        None => status,
+    }
+}
+
+fn dispatch(options: &Options) -> u8 {
     if options.list_faults {
         list_faults();
         return 0;
@@ -46,12 +58,18 @@ pub fn run(options: &Options) -> u8 {
     }
 }
 
+/// What rkey-revoked and some of cqe-error end in, whatever paths there are.
+const PROGRAM_ERRORS: &str = "\
+rkey-revoked (syndrome 0x13) and cqe-error with 0x01, 0x02, 0x04, 0x12 or 0x13 look like errors of the program:
+they would fail on every path alike, so the channel fails at once, no other path is tried, exit status 3";
+
 fn list_faults() {
     say!("<time>:<pe>.<rail>:<fault>   [=T], [/T]: for how long, for ever if absent");
     for info in FaultKind::LIST {
         let mark = if info.sabotage { "SABOTAGE: " } else { "" };
         say!("  {:<26} {mark}{}", info.syntax, info.meaning);
     }
+    say!("{PROGRAM_ERRORS}");
 }
 
 fn print_table(options: &Options) -> u8 {
@@ -72,8 +90,8 @@ fn print_table(options: &Options) -> u8 {
             eprintln!("error: a row of the table left wrong bytes at its target");
             BROKEN
         }
-        Err(TableError::Ended(Ended::NoPath(text))) => {
-            eprintln!("error: {text}");
+        Err(TableError::Ended(ended @ Ended::Failed(..))) => {
+            eprintln!("error: {ended}");
             NO_PATH
         }
         Err(error) => {
@@ -114,8 +132,8 @@ fn conclude(outputs: Outputs, report: &Report) -> u8 {
         say!("{switch}");
     }
     say!("\n{}", summary(report));
-    if let Verdict::NoPath(text) = &report.judged {
-        eprintln!("error: {text}");
+    if let Verdict::Failed(why, text) = &report.judged {
+        eprintln!("error: {why}: {text}");
     }
     let mut status = report.judged.exit_status();
     for error in outputs.write(|| json(report), || plot::svg(report)) {
@@ -161,7 +179,7 @@ fn summary(report: &Report) -> String {
         Verdict::Clean => "verdict: clean".to_owned(),
         Verdict::Broken(what) => format!("verdict: BROKEN: {}", what.join("; ")),
         Verdict::NotExercised(what) => format!("verdict: not exercised: {}", what.join(", ")),
-        Verdict::NoPath(_) => "verdict: no path left".to_owned(),
+        Verdict::Failed(why, _) => format!("verdict: {why}"),
     };
     text
 }

@@ -4,15 +4,35 @@ use crate::kernel::Control;
 use crate::timeline::{BIN_NS, Timeline, gb_s};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shunt_soft_nic::{Counters, RailAt};
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
-/// Prints a line to stdout. A reader that went away is no reason to fail: the exit status still tells.
+/// The first line that could not be printed, and why.
+static LOST_LINE: OnceLock<String> = OnceLock::new();
+
+/// Prints a line to stdout. A run is not given up for that; [`stdout_error`] tells at the end.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write;
-        let _ = writeln!(std::io::stdout(), $($text)*);
+        $crate::progress::note(writeln!(std::io::stdout(), $($text)*));
     }};
 }
 pub(crate) use say;
+
+/// Keeps the first error. A reader that went away is none: the exit status still tells it.
+pub(crate) fn note(written: std::io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = LOST_LINE.set(error.to_string());
+    }
+}
+
+/// What went wrong on stdout, once everything is said.
+pub fn stdout_error() -> Option<&'static str> {
+    note(std::io::stdout().flush());
+    LOST_LINE.get().map(String::as_str)
+}
 
 /// Bins the rate shown is the mean of.
 const RECENT: usize = 20;

@@ -3,7 +3,9 @@
 use crate::switches::SwitchLine;
 use crate::timeline::{BIN_NS, WARM_UP_NS, gb_s, median_gb_s};
 use serde::Serialize;
+use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::SwitchKind;
+use std::fmt;
 
 /// What a run counted, before it is judged. Times are nanoseconds on the run's clock unless named otherwise.
 #[derive(Clone, Debug, Default)]
@@ -61,12 +63,53 @@ pub struct Bin {
     pub path: String,
 }
 
+/// Why a channel failed. Exit status 3 for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failing {
+    /// Every path was tried.
+    NoPath,
+    /// The first cause was this syndrome: it would fail on every path alike, so the others were not tried.
+    Program(Syndrome),
+    /// Fault tolerance is off: nobody tried another path.
+    Untolerated,
+    /// A path that was left could not be proven silent: nothing may be replayed over another.
+    Unfenced,
+}
+
+impl Failing {
+    /// In two or three words, for JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoPath => "no path left",
+            Self::Program(_) => "program error",
+            Self::Untolerated => "fault tolerance off",
+            Self::Unfenced => "fence unproven",
+        }
+    }
+}
+
+impl fmt::Display for Failing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPath => f.write_str("no path left"),
+            Self::Program(syndrome) => write!(
+                f,
+                "channel failed: program error {:#04x} ({}), not chained",
+                syndrome.0,
+                syndrome.meaning()
+            ),
+            Self::Untolerated => f.write_str("fault tolerance is off"),
+            Self::Unfenced => f.write_str("channel failed: the path that was left could not be fenced"),
+        }
+    }
+}
+
 /// Why a run ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
-    /// A channel has no path left, or failed with fault tolerance off.
-    #[error("{0}")]
-    NoPath(String),
+    /// A channel failed; the text names peer, syndrome and paths.
+    #[error("{0}: {1}")]
+    Failed(Failing, String),
     /// Something stood still beyond every deadline.
     #[error("{0}")]
     Stalled(String),
@@ -81,8 +124,8 @@ pub enum Verdict {
     Broken(Vec<String>),
     /// Planned faults that did nothing.
     NotExercised(Vec<String>),
-    /// The peer and the syndrome.
-    NoPath(String),
+    /// Why, and the peer and the syndrome.
+    Failed(Failing, String),
 }
 
 impl Verdict {
@@ -91,7 +134,7 @@ impl Verdict {
         match self {
             Self::Clean => 0,
             Self::Broken(_) | Self::NotExercised(_) => 1,
-            Self::NoPath(_) => 3,
+            Self::Failed(..) => 3,
         }
     }
 
@@ -101,7 +144,7 @@ impl Verdict {
             Self::Clean => "clean",
             Self::Broken(_) => "broken",
             Self::NotExercised(_) => "not exercised",
-            Self::NoPath(_) => "no path left",
+            Self::Failed(why, _) => why.name(),
         }
     }
 
@@ -114,7 +157,7 @@ impl Verdict {
                 broken.push(format!("{count} {what}"));
             }
         };
-        let lost_peer = matches!(ended, Some(Ended::NoPath(_)));
+        let lost_peer = matches!(ended, Some(Ended::Failed(..)));
         if !lost_peer {
             name(counts.puts_lost, "puts lost or corrupt");
             let missing = counts.signals_posted.saturating_sub(counts.signals_applied);
@@ -130,8 +173,8 @@ impl Verdict {
         if !broken.is_empty() {
             return Self::Broken(broken);
         }
-        if let Some(Ended::NoPath(text)) = ended {
-            return Self::NoPath(text.clone());
+        if let Some(Ended::Failed(why, text)) = ended {
+            return Self::Failed(*why, text.clone());
         }
         let idle: Vec<String> = faults
             .iter()
@@ -210,7 +253,7 @@ pub struct Report {
     pub oversubscribed: bool,
     /// The seed.
     pub seed: u64,
-    /// `clean`, `broken`, `not exercised` or `no path left`.
+    /// `clean`, `broken`, `not exercised`, or why a channel failed ([`Failing::name`]).
     pub verdict: &'static str,
     /// What the times are: wall time over the soft NIC.
     pub clock: &'static str,

@@ -51,12 +51,12 @@ pub fn table(options: &Options, row: impl FnMut(&Row) + Send) -> Result<Vec<Row>
         control: &control,
     };
     let device = source.device(cluster.world());
-    table.run(device, row).map_err(|stop| TableError::Ended(ended(source, stop)))
+    table.run(device, row).map_err(|stop| TableError::Ended(ended(options, source, stop)))
 }
 
-fn ended(unit: &Unit, stop: Stop) -> Ended {
+fn ended(options: &Options, unit: &Unit, stop: Stop) -> Ended {
     match stop {
-        Stop::Fault(fault) => Ended::NoPath(unit.describe(&fault)),
+        Stop::Fault(fault) => unit.describe(&fault, options.ft == OnOff::On),
         Stop::Stalled(what) => Ended::Stalled(format!("stalled: waited in vain for {what}")),
         Stop::Aborted => Ended::Stalled("ended by another kernel".into()),
     }
@@ -251,11 +251,11 @@ fn why_it_ended(options: &Options, cluster: &Cluster, ends: &[Ends]) -> Option<E
             let unit = cluster.unit(pe);
             let (rank, why) = match stop {
                 Stop::Stalled(what) if options.ft == OnOff::Off => {
-                    (1, Ended::NoPath(unit.describe_silence(peer, end.channel, what)))
+                    (1, unit.describe_silence(peer, end.channel, what))
                 }
-                Stop::Fault(_) => (0, ended(unit, stop)),
-                Stop::Stalled(_) => (1, ended(unit, stop)),
-                Stop::Aborted => (2, ended(unit, stop)),
+                Stop::Fault(_) => (0, ended(options, unit, stop)),
+                Stop::Stalled(_) => (1, ended(options, unit, stop)),
+                Stop::Aborted => (2, ended(options, unit, stop)),
             };
             if worst.as_ref().is_none_or(|(before, _)| rank < *before) {
                 worst = Some((rank, why));

@@ -2,6 +2,7 @@
 //! stage took.
 
 use serde::Serialize;
+use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::{CauseKind, PathIdentity, PathRow, PathState, SwitchKind, SwitchRecord};
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -47,6 +48,9 @@ pub struct SwitchLine {
     /// Syndrome and vendor syndrome << 8.
     #[serde(skip)]
     pub syndrome: u32,
+    /// A dead channel that tried no other path: a program error, no fault tolerance, or no fence.
+    #[serde(skip)]
+    pub failed_at_once: bool,
     /// True if the cut came from the ledger.
     #[serde(skip)]
     pub ledger: bool,
@@ -92,6 +96,7 @@ impl SwitchLine {
         let [noticed, _closed, fenced, cut, replayed, opened] = record.stamps;
         let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
         // A stage that was not reached still has the stamp of an older switch, or none: it took no time.
+        let failed_at_once = fenced < noticed;
         let fenced = fenced.max(noticed);
         let cut = cut.max(fenced);
         let replayed = replayed.max(cut);
@@ -116,6 +121,7 @@ impl SwitchLine {
             noticed_ns: noticed,
             opened_ns: opened,
             syndrome: record.syndrome,
+            failed_at_once: failed_at_once && dead,
             ledger: record.ledger != 0,
             left: ends(&record.left),
             entered: if dead { String::new() } else { ends(&record.entered) },
@@ -128,6 +134,7 @@ impl fmt::Display for SwitchLine {
         let what = match self.kind {
             Some(SwitchKind::Failover) => "failover",
             Some(SwitchKind::SwitchBack) => "switch-back",
+            Some(SwitchKind::Dead) if self.failed_at_once => "channel failed",
             Some(SwitchKind::Dead) => "no path left",
             None => "unknown record",
         };
@@ -167,8 +174,10 @@ impl fmt::Display for SwitchLine {
 }
 
 /// One path of a channel that is lost: state, cause and syndrome, for the error message.
-pub fn describe_path(pe: u32, peer: u32, row: &PathRow) -> String {
+/// `port_down`: a port at one of its ends is known to be down.
+pub fn describe_path(pe: u32, peer: u32, row: &PathRow, port_down: bool) -> String {
     let state = match PathState::from_raw(row.state) {
+        state if port_down && state != PathState::Absent => "port down",
         PathState::Absent => "absent",
         PathState::Ready => "ready",
         PathState::Fenced => "fenced",
@@ -177,12 +186,16 @@ pub fn describe_path(pe: u32, peer: u32, row: &PathRow) -> String {
         PathState::Retired => "retired",
     };
     let cause = CauseKind::from_raw(row.first_cause >> 16);
-    let syndrome = match row.first_cause & 0xffff {
-        0 => String::new(),
-        raw => format!(" syndrome {:#04x} vendor {:#04x}", raw & 0xff, raw >> 8),
-    };
     let name = path_name(pe, peer, &row.identity);
-    format!("{name}  {state}  cause {}{syndrome}  {}", cause.name(), ends(&row.identity))
+    let syndrome = describe_syndrome(row.first_cause & 0xffff);
+    format!("{name}  {state}  cause {}  {syndrome}  {}", cause.name(), ends(&row.identity))
+}
+
+/// `syndrome 0x15 transport retries exceeded, vendor 0x81`: the vendor's half where there is one.
+pub fn describe_syndrome(raw: u32) -> String {
+    let (syndrome, vendor) = (Syndrome(raw as u8), raw >> 8 & 0xff);
+    let text = format!("syndrome {:#04x} {}", syndrome.0, syndrome.meaning());
+    if vendor == 0 { text } else { format!("{text}, vendor {vendor:#04x}") }
 }
 
 #[cfg(test)]
@@ -230,6 +243,22 @@ mod tests {
         for part in ["channel 0>1#2", "syndrome 0x15 vendor 0x81", "mlx5_1", "::ffff:10.0.0.2", "0x000041"] {
             assert!(text.contains(part), "{part} in {text}");
         }
+    }
+
+    #[test]
+    fn a_path_is_described_with_state_cause_and_syndrome_always() {
+        // SAFETY: a row is integers alone; zero is a value of each.
+        let mut row: PathRow = unsafe { std::mem::zeroed() };
+        (row.identity, row.state) = (identity(0, 1), PathState::Fenced as u32);
+        row.first_cause = (CauseKind::FencedByPeer as u32) << 16;
+        let text = describe_path(2, 3, &row, false);
+        let want = "2.0>3.1  fenced  cause fenced-by-peer  syndrome 0x00 no error completion  ";
+        assert!(text.starts_with(want), "{text}");
+        row.first_cause = (CauseKind::Completion as u32) << 16 | 0x8115;
+        let text = describe_path(2, 3, &row, true);
+        let want =
+            "2.0>3.1  port down  cause completion  syndrome 0x15 transport retries exceeded, vendor 0x81";
+        assert!(text.starts_with(want), "{text}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn help_and_the_list_of_faults_are_status_0_on_stdout() {
     for info in shunt_soft_nic::FaultKind::LIST {
         assert!(list.contains(info.syntax), "{}", info.syntax);
     }
-    assert!(list.contains("SABOTAGE: one byte"));
+    assert!(list.contains("SABOTAGE: one byte") && list.contains("rkey-revoked (syndrome 0x13)"));
 }
 
 #[test]
@@ -52,10 +52,12 @@ fn a_run_prints_table_timeline_and_verdict_and_writes_both_files() {
 }
 
 #[test]
-fn no_path_left_is_status_3_and_names_the_peer() {
+fn a_fault_that_is_not_tolerated_is_status_3_and_names_the_peer() {
     let output = program("-n 0 --duration 3s --ft off --inject 50ms:0.0:down");
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stdout));
     let error = text(&output.stderr);
+    assert!(error.contains("fault tolerance is off: PE "), "{error}");
+    assert!(text(&output.stdout).contains("verdict: fault tolerance is off"));
     assert!(error.contains("lost peer") && error.contains("syndrome 0x15"), "{error}");
 }
 
@@ -75,4 +77,15 @@ fn files_that_cannot_be_written_are_refused_before_any_work() {
         assert!(output.stdout.is_empty() && text(&output.stderr).contains(part), "{line}");
     }
     assert!(!same.exists(), "a refusal leaves nothing behind");
+}
+
+#[test]
+fn words_that_cannot_be_written_are_not_status_0() {
+    for line in ["--help", "--list-faults", "-n 0 --duration 50ms --watch"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shmem_put_bw"));
+        let output = command.args(line.split_whitespace()).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert!(text(&output.stderr).contains("error: stdout"), "{line}");
+    }
 }

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 use shunt_bench::plot;
-use shunt_bench::report::{Counts, Ended, FaultLine, Raw, Report, Verdict};
+use shunt_bench::report::{Counts, Ended, Failing, FaultLine, Raw, Report, Verdict};
 use shunt_bench::switches::SwitchLine;
+use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::SwitchKind;
 
 const MS: u64 = 1_000_000;
@@ -26,6 +27,7 @@ fn switch(kind: SwitchKind, at_ms: u64, from: &str, to: &str) -> SwitchLine {
         noticed_ns: 7 + at_ms * MS,
         opened_ns: 7 + at_ms * MS + 500_000,
         syndrome: 0,
+        failed_at_once: false,
         ledger: false,
         left: String::new(),
         entered: String::new(),
@@ -150,12 +152,15 @@ fn a_fault_that_never_hit_is_not_exercised() {
 #[test]
 fn a_lost_peer_is_status_3_unless_a_promise_was_broken_too() {
     let lost = |raw: &mut Raw| {
-        raw.ended = Some(Ended::NoPath("peer 1".into()));
+        raw.ended = Some(Ended::Failed(Failing::NoPath, "peer 1".into()));
         raw.counts.puts_lost = 10;
         raw.counts.signals_applied = 0;
     };
     let only_lost = verdict(lost);
-    assert_eq!((&only_lost, only_lost.exit_status()), (&Verdict::NoPath("peer 1".into()), 3));
+    assert_eq!(
+        (&only_lost, only_lost.exit_status()),
+        (&Verdict::Failed(Failing::NoPath, "peer 1".into()), 3)
+    );
     let ghost = verdict(|raw| {
         lost(raw);
         raw.counts.ghost_writes = 1;
@@ -174,4 +179,14 @@ fn pictures_show_every_bin_path_and_fault() {
     let plain = plot::text(&report.timeline, 100, false);
     assert!(!plain.contains('\x1b') && plain.contains("0 0.0>1.0  1 0.1>1.1"));
     assert!(plot::text(&report.timeline, 100, true).contains("\x1b[33m"));
+}
+
+#[test]
+fn a_channel_that_failed_with_paths_left_does_not_say_that_none_was() {
+    let program = Failing::Program(Syndrome::REMOTE_ACCESS);
+    assert_eq!(program.to_string(), "channel failed: program error 0x13 (remote access error), not chained");
+    for (why, name) in [(program, "program error"), (Failing::Untolerated, "fault tolerance off")] {
+        let verdict = verdict(|raw| raw.ended = Some(Ended::Failed(why, "peer 1".into())));
+        assert_eq!((verdict.name(), verdict.exit_status()), (name, 3));
+    }
 }

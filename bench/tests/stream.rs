@@ -3,7 +3,7 @@
 
 use shunt_bench::options::Options;
 use shunt_bench::progress::Progress;
-use shunt_bench::report::{Report, Verdict};
+use shunt_bench::report::{Failing, Report, Verdict};
 use shunt_bench::runner;
 
 fn run(line: &str) -> Report {
@@ -81,7 +81,7 @@ fn a_fault_that_meets_nothing_is_not_exercised() {
 #[test]
 fn without_fault_tolerance_a_fault_ends_the_run_with_peer_and_syndrome() {
     let report = run("--duration 3s --ft off --inject 100ms:0.0:down");
-    let Verdict::NoPath(text) = &report.judged else { panic!("{:?}", report.judged) };
+    let Verdict::Failed(Failing::Untolerated, text) = &report.judged else { panic!("{:?}", report.judged) };
     assert!(text.contains("syndrome 0x15"), "{text}");
     let names = |parts: [&str; 2]| parts.iter().all(|part| text.contains(part));
     // Either end may be the first to say so.
@@ -92,11 +92,26 @@ fn without_fault_tolerance_a_fault_ends_the_run_with_peer_and_syndrome() {
 #[test]
 fn a_peer_without_any_path_is_lost_by_name_with_every_path() {
     let report = run("--duration 3s --give-up 100ms --inject 100ms:1.0:down --inject 100ms:1.1:down");
-    let Verdict::NoPath(text) = &report.judged else { panic!("{:?}", report.judged) };
+    let Verdict::Failed(Failing::NoPath, text) = &report.judged else { panic!("{:?}", report.judged) };
     assert!(text.contains("every path to the peer is dead"), "{text}");
     // Either end may be the first to say so.
     let names = |paths: [&str; 3]| paths.iter().all(|part| text.contains(part));
     let (sender, receiver) = (["peer 1", "0.0>1.0", "0.1>1.1"], ["peer 0", "1.0>0.0", "1.1>0.1"]);
     assert!(names(sender) || names(receiver), "{text}");
+    let paths: Vec<&str> = text.lines().skip(1).collect();
+    assert!(!paths.is_empty() && paths.iter().all(|line| line.contains("port down")), "{text}");
+    assert!(paths.iter().all(|line| line.contains("cause ") && line.contains("syndrome 0x")), "{text}");
     assert_eq!(report.judged.exit_status(), 3);
+}
+
+#[test]
+fn a_program_error_is_not_called_a_lack_of_paths() {
+    for fault in ["1.0:rkey-revoked", "0.0:cqe-error=0x04"] {
+        let report = run(&format!("--duration 3s --inject 100ms:{fault}"));
+        let Verdict::Failed(Failing::Program(_), text) = &report.judged else {
+            panic!("{fault}: {:?}", report.judged)
+        };
+        assert!(text.contains("0.1>1.1  ready"), "{text}");
+        assert_eq!((report.verdict, report.judged.exit_status()), ("program error", 3));
+    }
 }
