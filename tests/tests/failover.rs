@@ -147,6 +147,25 @@ fn all_paths_of_a_peer_dead_for_less_than_the_give_up_time() {
     assert!(outcome.max_gap_ns() > 190_000_000 && outcome.max_gap_ns() < 1_000_000_000, "{outcome}");
 }
 
+/// With one rail there is nowhere to go: the same pair is made anew, beside the journal of the switch that waits for
+/// it.
+#[test]
+fn a_single_rail_is_made_anew_under_its_own_journal() {
+    for (seed, span) in [(1, "5ms"), (2, "30ms"), (3, "300ms")] {
+        for warps in [1, 4] {
+            let mut spec = steady(&[&format!("3ms:0.0:down={span}"), "400ms:1.0:down=20ms"]);
+            spec.seed = seed;
+            spec.rails = 1;
+            spec.backups = 0;
+            spec.warps = warps;
+            spec.log_depth = 4;
+            spec.traffic.messages = 3_000;
+            spec.traffic.pace_ns = 200_000;
+            assert!(clean(&spec).failovers() >= 2);
+        }
+    }
+}
+
 #[test]
 fn many_warps_on_many_channels_of_three_pes() {
     let mut spec = steady(&["3ms:1.0:down", "9ms:2.1:down", "30ms:1.0:up"]);

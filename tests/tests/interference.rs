@@ -1,10 +1,18 @@
 //! A warp stopped between any two of its accesses: the points between reserve and doorbell, and inside a switch.
 
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
 use shunt_tests::cluster::Cluster;
-use shunt_tests::run::{finish, start_streams};
+use shunt_tests::run::{Outcome, finish, start_streams};
 use shunt_tests::sim::Interference;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::workload::Traffic;
+
+/// Points of a switch at which somebody is stopped for a moment.
+const STOPS: usize = 100;
+/// Points at which an owner is stopped for longer than its lease; each costs seconds of virtual time.
+const RETURNS: usize = 10;
 
 fn spec(seed: u64) -> RunSpec {
     RunSpec {
@@ -27,21 +35,27 @@ fn spec(seed: u64) -> RunSpec {
     }
 }
 
-/// Stops whoever makes access number `at` for `ns`.
-fn stopped(at: u64, ns: u64) {
-    let spec = spec(at);
-    let mut cluster = Cluster::start(&spec);
-    cluster.interference = std::rc::Rc::new(Interference::stop_at(at, ns));
+fn disturbed(spec: &RunSpec, interference: Interference) -> (Outcome, Rc<Interference>) {
+    let mut cluster = Cluster::start(spec);
+    let interference = Rc::new(interference);
+    cluster.interference = interference.clone();
     spec.faults.iter().for_each(|fault| cluster.inject(fault));
     let streams = start_streams(&cluster);
-    finish(&cluster, streams).assert_clean();
+    let outcome = finish(&cluster, streams);
+    outcome.assert_clean();
+    (outcome, interference)
+}
+
+/// Stops whoever makes access number `at` for `ns`.
+fn stopped(spec: &RunSpec, at: u64, ns: u64) {
+    disturbed(spec, Interference::stop_at(at, ns));
 }
 
 /// Asleep across one switch.
 #[test]
 fn a_warp_stopped_for_three_milliseconds_anywhere() {
     for step in 0..150 {
-        stopped(step * 37, 3_000_000);
+        stopped(&spec(step), step * 37, 3_000_000);
     }
 }
 
@@ -49,7 +63,42 @@ fn a_warp_stopped_for_three_milliseconds_anywhere() {
 #[test]
 fn a_warp_stopped_for_thirty_milliseconds_anywhere() {
     for step in 0..100 {
-        stopped(step * 53 + 11, 30_000_000);
+        stopped(&spec(step), step * 53 + 11, 30_000_000);
+    }
+}
+
+/// Accesses made at the very instants at which a switch moves: between them lie its steps.
+fn accesses_of_switches(spec: &RunSpec) -> Vec<u64> {
+    let (outcome, recorded) = disturbed(spec, Interference::recording());
+    let stamps: BTreeSet<u64> = outcome.records.iter().flat_map(|(_, record)| record.stamps).collect();
+    let times = recorded.times.borrow();
+    let times = times.as_ref().expect("this run records");
+    (0..times.len()).filter(|number| stamps.contains(&times[*number])).map(|number| number as u64).collect()
+}
+
+/// The owner of a switch, or whoever gets in its way, stopped between two accesses of any step, for a moment.
+#[test]
+fn a_switch_stopped_at_each_of_its_accesses() {
+    let mut spec = spec(7);
+    spec.warps = 10;
+    spec.agent.looks = 0;
+    spec.traffic.pace_ns = 9_000;
+    let accesses = accesses_of_switches(&spec);
+    assert!(accesses.len() > 500, "only {} accesses", accesses.len());
+    // A moment; and longer than a path rests before it is made anew, so that the other direction goes ahead.
+    for (number, at) in accesses.iter().step_by(accesses.len().div_ceil(STOPS)).enumerate() {
+        stopped(&spec, *at, if number % 2 == 0 { 40_000 } else { 6_000_000 });
+    }
+}
+
+/// Its owner gone for longer than its lease: somebody else carries the switch on, and the first one comes back.
+#[test]
+fn an_owner_that_comes_back_after_its_lease() {
+    let mut spec = spec(8);
+    spec.agent.looks = 0;
+    let accesses = accesses_of_switches(&spec);
+    for at in accesses.iter().step_by(accesses.len().div_ceil(RETURNS)) {
+        stopped(&spec, *at, 2_500_000_000);
     }
 }
 

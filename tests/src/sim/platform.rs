@@ -1,6 +1,6 @@
 //! Device code's platform in the simulator: every access to memory may be where another warp gets in between.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::Host;
@@ -17,12 +17,19 @@ pub struct Interference {
     pub stop: Cell<Option<(u64, u64)>>,
     /// Accesses so far.
     pub accesses: Cell<u64>,
+    /// If wanted: when each access was made, so that a later run can be stopped at a chosen one.
+    pub times: RefCell<Option<Vec<u64>>>,
 }
 
 impl Interference {
     /// Gives way before one access in `one_in`.
     pub fn random(one_in: u64) -> Self {
         Self { one_in: Cell::new(one_in), ..Self::default() }
+    }
+
+    /// Only notes when each access was made.
+    pub fn recording() -> Self {
+        Self { times: RefCell::new(Some(Vec::new())), ..Self::default() }
     }
 
     /// Stops once, before access `number`, for `ns`.
@@ -48,6 +55,9 @@ impl<'w> SimPlatform<'w> {
     fn point(self) {
         let number = self.interference.accesses.get();
         self.interference.accesses.set(number + 1);
+        if let Some(times) = &mut *self.interference.times.borrow_mut() {
+            times.push(self.world.now());
+        }
         if let Some((at, ns)) = self.interference.stop.get()
             && at == number
         {
