@@ -4,7 +4,7 @@ use crate::heap::{HeapMap, HeapView};
 use crate::kernel::Dev;
 use crate::options::{OnOff, Options};
 use crate::report::{Ended, Failing};
-use crate::switches::{describe_path, describe_syndrome};
+use crate::switches::{Pathless, describe_path, describe_syndrome};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, Fault, FaultKind, HeapOffset};
 use shunt_host::agent::words::{Place, StateWords};
@@ -61,12 +61,14 @@ pub struct RecordLog {
     pub records: Vec<(u32, SwitchRecord)>,
     /// Records that were overwritten before they were read.
     pub lost: u64,
+    /// Channels met without any path.
+    pub pathless: Vec<Pathless>,
 }
 
 impl RecordLog {
     /// An empty log.
     pub fn new(cluster: &Cluster) -> Self {
-        Self { seen: vec![0; cluster.units.len()], records: Vec::new(), lost: 0 }
+        Self { seen: vec![0; cluster.units.len()], records: Vec::new(), lost: 0, pathless: Vec::new() }
     }
 
     /// Reads what is new.
@@ -76,6 +78,11 @@ impl RecordLog {
             *seen = next;
             self.lost += lost;
             self.records.extend(new.into_iter().map(|record| (pe, record)));
+            for found in unit.pathless() {
+                if !self.pathless.contains(&found) {
+                    self.pathless.push(found);
+                }
+            }
         }
     }
 }
@@ -256,19 +263,33 @@ impl Unit {
 
     /// Generations opened because of a fault and by a switch-back, over all channels.
     pub fn generations(&self) -> (u64, u64) {
-        let root = self.words.root();
-        let load = |row: u32, field: usize| {
-            let at = root.channels + row as u64 * size_of::<Channel>() as u64 + field as u64;
-            // SAFETY: inside the table of channels, aligned, mapped while `self.pe` lives; written
-            // atomically.
-            unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Acquire)
-        };
-        (0..root.pe_count * root.channels_per_pe).fold((0, 0), |(failovers, switchbacks), row| {
+        (0..self.rows()).fold((0, 0), |(failovers, switchbacks), row| {
             (
-                failovers + load(row, std::mem::offset_of!(Channel, switch.failovers)),
-                switchbacks + load(row, std::mem::offset_of!(Channel, switch.switchbacks)),
+                failovers + self.load(row, std::mem::offset_of!(Channel, switch.failovers)),
+                switchbacks + self.load(row, std::mem::offset_of!(Channel, switch.switchbacks)),
             )
         })
+    }
+
+    /// Channels that are without any path now.
+    fn pathless(&self) -> impl Iterator<Item = Pathless> + '_ {
+        let (me, channels) = (self.words.root().my_pe, self.words.root().channels_per_pe);
+        (0..self.rows()).filter_map(move |row| {
+            let since_ns = self.load(row, std::mem::offset_of!(Channel, switch.dead_since_ns));
+            let (peer, channel) = (row / channels, row % channels);
+            (since_ns != 0).then_some(Pathless { pe: me, peer, channel, since_ns })
+        })
+    }
+
+    fn rows(&self) -> u32 {
+        self.words.root().pe_count * self.words.root().channels_per_pe
+    }
+
+    /// A 64-bit word of a channel.
+    fn load(&self, row: u32, field: usize) -> u64 {
+        let at = self.words.root().channels + row as u64 * size_of::<Channel>() as u64 + field as u64;
+        // SAFETY: inside the table of channels, aligned, mapped while `self.pe` lives; written atomically.
+        unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Acquire)
     }
 
     /// The name of the path that is slot 0 of a channel.

@@ -7,11 +7,11 @@ use crate::options::{Mode, OnOff, Options};
 use crate::progress::Progress;
 use crate::report::{Counts, Ended, FaultLine, Raw};
 use crate::stream::{Link, Received, Sent, Stream};
-use crate::switches::SwitchLine;
+use crate::switches::{Planned, lines};
 use crate::table::{Row, Table};
 use crate::timeline::{Timeline, WARM_UP_NS};
 use shunt_host::error::StartError;
-use shunt_soft_nic::{FaultReport, RailAt};
+use shunt_soft_nic::{FaultKind, FaultReport, RailAt};
 use std::time::Duration;
 
 /// Between planning a stream and its start: the threads have to be there.
@@ -89,7 +89,6 @@ pub fn stream(options: &Options, progress: &Progress) -> Result<Raw, StartError>
     plan_faults(options, &cluster, start_ns);
     watch_words(options, &cluster, &map);
     let first_path = cluster.unit(0).primary(1, 0);
-    let fault_times: Vec<u64> = options.inject.iter().map(|injection| start_ns + injection.at_ns).collect();
     let mut log = RecordLog::new(&cluster);
     let ends = run_kernels(options, &cluster, &control, &timeline, |now_ns| {
         log.drain(&cluster);
@@ -97,8 +96,7 @@ pub fn stream(options: &Options, progress: &Progress) -> Result<Raw, StartError>
     });
     log.drain(&cluster);
     progress.finish(log.lost);
-    let line = |(pe, record): &(u32, _)| SwitchLine::new(*pe, record, &fault_times);
-    let switches: Vec<SwitchLine> = log.records.iter().map(line).collect();
+    let switches = lines(&log.records, &planned(options, start_ns), &log.pathless);
     let counts = count(options, &cluster, &map, &ends);
     if options.watch {
         progress.counters(&cluster.counters());
@@ -124,6 +122,12 @@ fn plan_faults(options: &Options, cluster: &Cluster, start_ns: u64) {
             fabric.plan(start_ns + injection.at_ns, at, injection.kind);
         }
     });
+}
+
+/// What a switch may notice: a port that comes up fails no path.
+fn planned(options: &Options, start_ns: u64) -> Vec<Planned> {
+    let harmful = options.inject.iter().filter(|injection| injection.kind != FaultKind::Up);
+    harmful.map(|i| Planned { at_ns: start_ns + i.at_ns, pe: i.pe, rail: i.rail }).collect()
 }
 
 /// Streams of a run: PE 2k to PE 2k+1 on every channel.

@@ -22,6 +22,7 @@ fn switch(kind: SwitchKind, at_ms: u64, from: &str, to: &str) -> SwitchLine {
         replay_us: 12.0,
         open_us: 1.0,
         replayed: 9,
+        waited: false,
         kind: Some(kind),
         peer: 1,
         noticed_ns: 7 + at_ms * MS,
