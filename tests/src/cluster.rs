@@ -15,8 +15,8 @@ use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_layout::state::{self, SwitchRecord};
 use shunt_soft_nic::{
-    Counters, Fabric, FabricConfig, FaultKind, FaultReport, NicConfig, RailAt, SharedFabric, SoftNic,
-    WordWatch,
+    Counters, Fabric, FabricConfig, FaultKind, FaultReport, LinkLayer, NicConfig, RailAt, SharedFabric,
+    SoftNic, WordWatch,
 };
 
 use crate::oracle::{Oracle, Stream, load, store};
@@ -118,6 +118,9 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
         for rail in 0..spec.rails {
             let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
             config.quirks.rmsn_cleared_by_2err = spec.rmsn_cleared;
+            if spec.infiniband {
+                config.link_layer = LinkLayer::InfiniBand;
+            }
             fabric.add(SoftNic::new(config), RailAt { pe, rail });
         }
     }

@@ -86,6 +86,8 @@ pub struct RunSpec {
     pub log_depth: u32,
     /// Streams run both ways; if not, from lower to higher PEs.
     pub both_ways: bool,
+    /// InfiniBand instead of Ethernet.
+    pub infiniband: bool,
     /// The NICs clear `rmsn` when a QP goes to ERR.
     pub rmsn_cleared: bool,
     /// Device code gives way before one access in this many; 0: only where it waits.
@@ -124,6 +126,7 @@ impl Default for RunSpec {
             warps: 1,
             log_depth: 7,
             both_ways: false,
+            infiniband: false,
             rmsn_cleared: false,
             interference: 0,
             suspect_ns: 10_000_000,
@@ -152,6 +155,7 @@ macro_rules! keys {
         $visit!("warps", $self.warps);
         $visit!("log_depth", $self.log_depth);
         $visit!("both_ways", $self.both_ways);
+        $visit!("infiniband", $self.infiniband);
         $visit!("rmsn_cleared", $self.rmsn_cleared);
         $visit!("interference", $self.interference);
         $visit!("suspect_ns", $self.suspect_ns);
@@ -285,6 +289,7 @@ impl RunSpec {
             },
             ..Self::default()
         };
+        spec.infiniband = rng.one_in(4);
         let count = rng.between(1, 5);
         spec.faults = (0..count).flat_map(|_| spec.draw_fault(&mut rng)).collect();
         spec
