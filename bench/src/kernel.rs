@@ -2,7 +2,7 @@
 
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Channel, CqCheck, Deadline, Device, Fault, FaultKind, Ticket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Device code of this program.
 pub type Dev<'w> = Device<'w, Host<'w>>;
@@ -32,7 +32,8 @@ pub struct Control {
     pub slice_ns: u64,
     /// Receivers that have consumed everything and looked for ghosts.
     pub finished: AtomicU64,
-    abort: AtomicBool,
+    /// When the first kernel ended the run; the largest number while none has.
+    aborted_ns: AtomicU64,
 }
 
 impl Control {
@@ -45,18 +46,23 @@ impl Control {
             stall_ns,
             slice_ns,
             finished: AtomicU64::new(0),
-            abort: AtomicBool::new(false),
+            aborted_ns: AtomicU64::new(u64::MAX),
         }
     }
 
     /// Ends every kernel of the run.
-    pub fn abort(&self) {
-        self.abort.store(true, Ordering::Release);
+    pub fn abort(&self, now_ns: u64) {
+        self.aborted_ns.fetch_min(now_ns, Ordering::AcqRel);
+    }
+
+    /// End of the stream: where it was to stop, or where a kernel ended it before.
+    pub fn end_ns(&self) -> u64 {
+        self.stop_ns.min(self.aborted_ns.load(Ordering::Acquire)).max(self.start_ns)
     }
 
     /// True once some kernel ended the run.
     pub fn aborted(&self) -> bool {
-        self.abort.load(Ordering::Acquire)
+        self.aborted_ns.load(Ordering::Acquire) != u64::MAX
     }
 }
 

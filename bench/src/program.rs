@@ -1,7 +1,7 @@
 //! The program: what is printed, what is written, and the exit status.
 
 use crate::cluster::{oversubscribed, threads};
-use crate::options::{OnOff, Options};
+use crate::options::{Mode, OnOff, Options};
 use crate::outputs::Outputs;
 use crate::plot;
 use crate::progress::{Progress, say, stdout_error};
@@ -9,6 +9,7 @@ use crate::report::{Ended, Report, Verdict};
 use crate::runner::{self, TableError};
 use crate::table;
 use crate::units::{show_size, show_time};
+use clap::ValueEnum;
 use shunt_soft_nic::FaultKind;
 use std::io::IsTerminal;
 
@@ -44,6 +45,9 @@ fn dispatch(options: &Options) -> u8 {
             return USAGE;
         }
     };
+    if options.threads_per_cta > 1 {
+        say!("-t {}: with --device cpu a block is one lane", options.threads_per_cta);
+    }
     let table_status = if options.iterations > 0 { print_table(options) } else { 0 };
     if table_status != 0 {
         return table_status;
@@ -74,9 +78,6 @@ fn list_faults() {
 
 fn print_table(options: &Options) -> u8 {
     say!("{}", table::header(oversubscribed(options)));
-    if options.threads_per_cta > 1 {
-        say!("-t {}: with --device cpu a block is one lane", options.threads_per_cta);
-    }
     let machine = std::env::var("NVSHMEM_MACHINE_READABLE_OUTPUT").is_ok_and(|value| value == "1");
     let rows = runner::table(options, |row| {
         say!("{}", table::line(row));
@@ -101,17 +102,26 @@ fn print_table(options: &Options) -> u8 {
     }
 }
 
+/// As it is written on the command line.
+fn name(mode: Mode) -> String {
+    mode.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 fn introduce(options: &Options) {
+    // Apart from the table, if there is one.
+    let gap = if options.iterations > 0 { "\n" } else { "" };
+    let puts = match options.mode {
+        Mode::Signal => "signal: monotone signals alone".to_owned(),
+        mode => format!("{} of {} with monotone signals", name(mode), show_size(options.put_size())),
+    };
     say!(
-        "\nstream: {} PEs, {} rails each at {} Gb/s, {} channel(s), {:?} of {} with monotone signals, \
+        "{gap}stream: {} PEs, {} rails each at {} Gb/s, {} channel(s), {puts}, \
          window {}, {};\n\
          fault tolerance {}; verify {}; seed {}; {} threads",
         options.pes,
         options.rails,
         options.rail_gbps,
         options.ctas,
-        options.mode,
-        show_size(options.put_size()),
         options.window,
         show_time(options.duration),
         if options.ft == OnOff::On { "on" } else { "off" },
@@ -127,11 +137,14 @@ fn introduce(options: &Options) {
 
 fn conclude(outputs: Outputs, report: &Report) -> u8 {
     let terminal = std::io::stdout().is_terminal();
-    say!("\n{}", plot::text(&report.timeline, 100, terminal));
+    say!("\n{}\n", plot::text(&report.timeline, 100, terminal));
     for switch in &report.switches {
         say!("{switch}");
     }
-    say!("\n{}", summary(report));
+    if !report.switches.is_empty() {
+        say!("");
+    }
+    say!("{}", summary(report));
     if let Verdict::Failed(why, text) = &report.judged {
         eprintln!("error: {why}: {text}");
     }

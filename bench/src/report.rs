@@ -192,7 +192,7 @@ pub struct Raw {
     pub counts: Counts,
     /// Start of the stream.
     pub start_ns: u64,
-    /// End of posting.
+    /// End of posting, or where a channel failed before.
     pub end_ns: u64,
     /// Bytes per 10 ms.
     pub bins: Vec<u64>,

@@ -104,7 +104,7 @@ pub fn stream(options: &Options, progress: &Progress) -> Result<Raw, StartError>
     Ok(Raw {
         counts,
         start_ns,
-        end_ns: control.stop_ns,
+        end_ns: control.end_ns(),
         bins: timeline.bytes(),
         switches,
         faults: faults(options, &cluster, start_ns),

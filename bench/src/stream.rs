@@ -104,7 +104,7 @@ impl<'r> Stream<'r> {
         };
         let stop = sender.run(receivers).err();
         if stop.is_some() {
-            self.control.abort();
+            self.control.abort(self.world.now_ns());
         }
         Sent { puts: sender.puts, stop }
     }
@@ -132,7 +132,7 @@ impl<'r> Stream<'r> {
         let stop = receiver.run().err();
         // A slot is only known to be nobody's once everything was consumed.
         let findings = if stop.is_some() {
-            self.control.abort();
+            self.control.abort(self.world.now_ns());
             receiver.check.findings()
         } else {
             receiver.check.finish()

@@ -129,14 +129,14 @@ impl Table<'_> {
 pub fn header(oversubscribed: bool) -> String {
     let mark = if oversubscribed { "yes" } else { "no" };
     format!(
-        "#shmem_put_bw_uni  (soft NIC, wall time, oversubscribed: {mark})\n{:<10}  {:<8}  {:<16}  {:<12}",
+        "#shmem_put_bw_uni  (soft NIC, wall time, oversubscribed: {mark})\n{:<10}  {:<8}  {:<16}  {}",
         "size(B)", "scope", "BW (GB/sec)", "puts/sec"
     )
 }
 
 /// One row.
 pub fn line(row: &Row) -> String {
-    let mut out = format!("{:<10}  {:<8}  {:<16.6}  {:<12.0}", row.size, "block", row.gb_s, row.messages_s);
+    let mut out = format!("{:<10}  {:<8}  {:<16.6}  {:.0}", row.size, "block", row.gb_s, row.messages_s);
     if !row.intact {
         let _ = write!(out, "  CORRUPT");
     }

@@ -46,6 +46,9 @@ fn a_run_prints_table_timeline_and_verdict_and_writes_both_files() {
         assert!(out.contains(part), "{part} is not in {out}");
     }
     assert!(!out.contains('\x1b'), "colours are for terminals");
+    assert!(out.contains("write of 64K"), "{out}");
+    assert!(out.lines().all(|line| line == line.trim_end()), "blanks at the end of a line: {out:?}");
+    assert!(!out.contains("\n\n\n"), "two blank lines: {out}");
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
     assert_eq!(json["bytes_posted"], json["bytes_delivered"]);
     assert!(std::fs::read_to_string(svg).unwrap().ends_with("</svg>\n"));

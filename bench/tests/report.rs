@@ -173,7 +173,7 @@ fn a_lost_peer_is_status_3_unless_a_promise_was_broken_too() {
 fn pictures_show_every_bin_path_and_fault() {
     let report = Report::new(raw());
     let svg = plot::svg(&report);
-    assert_eq!(svg.matches("<rect").count(), 1 + 100 + 2, "background, bins, legend");
+    assert_eq!(svg.matches("<rect").count(), 1 + 100 + 2 + 2, "background, bins, legend, faults");
     for part in ["0.0&gt;1.0", "0.1&gt;1.1", "0.0 down", "0.0 up", "soft NIC, wall time", "</svg>"] {
         assert!(svg.contains(part), "{part}");
     }
@@ -190,4 +190,48 @@ fn a_channel_that_failed_with_paths_left_does_not_say_that_none_was() {
         let verdict = verdict(|raw| raw.ended = Some(Ended::Failed(why, "peer 1".into())));
         assert_eq!((verdict.name(), verdict.exit_status()), (name, 3));
     }
+}
+
+/// The numbers of an attribute of every element that has `mark` before it.
+fn attributes(svg: &str, mark: &str, attribute: &str) -> Vec<f64> {
+    let start = format!("{attribute}=\"");
+    let number = |part: &str| {
+        let from = part.find(&start).unwrap() + start.len();
+        part[from..].split('"').next().unwrap().parse().unwrap()
+    };
+    svg.split(mark).skip(1).map(number).collect()
+}
+
+#[test]
+fn pictures_hold_all_they_show() {
+    let mut raw = raw();
+    // Sixteen paths and a fault at the very end.
+    raw.switches = (0..16)
+        .map(|path| switch(SwitchKind::Failover, 50 * path, "0.0>1.0", &format!("0.{path}>1.{path}")))
+        .collect();
+    raw.faults = vec![fault(990.0, "placement-delay=5ms/100ms", 1)];
+    let svg = plot::svg(&Report::new(raw));
+    let right = 1060.0;
+    assert!(svg.contains("viewBox=\"0 0 1060 "));
+    let (x, width) = (attributes(&svg, "class=\"fault\"", "x"), attributes(&svg, "class=\"fault\"", "width"));
+    assert!(x[0] + width[0] <= right);
+    let legend = attributes(&svg, "height=\"12\" fill", "x");
+    assert_eq!(legend.len(), 16);
+    assert!(legend.iter().all(|x| x + 60.0 < right), "{legend:?}");
+    assert!(attributes(&svg, "class=\"x\"", "x").iter().all(|x| x + 30.0 < right));
+    let rates: Vec<&str> = ["0.0", "0.5", "1.0", "1.5", "2.0"].to_vec();
+    let shown: Vec<&str> =
+        svg.split("class=\"y\"").skip(1).map(|part| part.split(['>', '<']).nth(1).unwrap()).collect();
+    assert_eq!(shown, rates);
+}
+
+#[test]
+fn pictures_end_where_the_run_ended() {
+    let mut raw = raw();
+    raw.end_ns = 7 + 550 * MS;
+    raw.ended = Some(Ended::Failed(Failing::NoPath, "peer 1".into()));
+    let report = Report::new(raw);
+    assert_eq!(report.timeline.len(), 55);
+    let svg = plot::svg(&report);
+    assert!(svg.contains("0.0 down") && !svg.contains("0.0 up"), "a fault after the end has no place");
 }
