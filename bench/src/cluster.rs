@@ -341,8 +341,8 @@ impl Unit {
     fn port_down(&self, pe: Option<u32>, rail: u32) -> bool {
         let root = self.words.root();
         let at = root.hints + hint_index(root.rails, pe, rail) as u64 * size_of::<HintWord>() as u64;
-        // SAFETY: inside the table of hints (a word for each rail of each PE), aligned, mapped while `self.pe`
-        // lives; written atomically.
+        // SAFETY: inside the table of hints (a word for each rail of each PE), aligned, mapped while
+        // `self.pe` lives; written atomically.
         HintWord(unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Acquire)).down()
     }
 

@@ -78,7 +78,8 @@ fn axes(out: &mut String, top: f64, rate_step: f64, ms: f64) {
         let _ = writeln!(
             out,
             "<text class=\"y\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{rate:.digits$}</text>\
-             <line x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\" stroke-width=\"0.5\"/>",
+             <line x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\" \
+             stroke=\"#ddd\" stroke-width=\"0.5\"/>",
             LEFT - 6.0,
             y + 4.0,
             LEFT + WIDTH,
@@ -96,6 +97,8 @@ fn axes(out: &mut String, top: f64, rate_step: f64, ms: f64) {
 
 /// A line at each fault that came before the end, its name in dark letters on a light box.
 fn faults(out: &mut String, report: &Report, ms: f64) {
+    // Boxes above all lines: a line through a name makes it hard to read.
+    let mut boxes = String::new();
     for (number, fault) in report.faults.iter().filter(|fault| fault.at_ms <= ms).enumerate() {
         let x = LEFT + fault.at_ms / ms * WIDTH;
         let label = format!("{} {}", fault.place, fault.kind);
@@ -105,16 +108,20 @@ fn faults(out: &mut String, report: &Report, ms: f64) {
         let _ = writeln!(
             out,
             "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\" \
-             stroke=\"#c00\" stroke-dasharray=\"4 3\"/>\
-             <rect class=\"fault\" x=\"{left:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"17\" rx=\"2\" \
+             stroke=\"#c00\" stroke-dasharray=\"4 3\"/>",
+            TOP + HEIGHT,
+        );
+        let _ = writeln!(
+            boxes,
+            "<rect class=\"fault\" x=\"{left:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"17\" rx=\"2\" \
              fill=\"#fffbe6\" stroke=\"#c00\" stroke-width=\"0.5\"/>\
              <text x=\"{:.1}\" y=\"{}\" fill=\"#222\">{}</text>",
-            TOP + HEIGHT,
             left + 4.0,
             y + 13.0,
             escape(&label)
         );
     }
+    out.push_str(&boxes);
 }
 
 fn bars(out: &mut String, bins: &[Bin], paths: &[&str], top: f64) {

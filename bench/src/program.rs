@@ -64,8 +64,9 @@ fn dispatch(options: &Options) -> u8 {
 
 /// What rkey-revoked and some of cqe-error end in, whatever paths there are.
 const PROGRAM_ERRORS: &str = "\
-rkey-revoked (syndrome 0x13) and cqe-error with 0x01, 0x02, 0x04, 0x12 or 0x13 look like errors of the program:
-they would fail on every path alike, so the channel fails at once, no other path is tried, exit status 3";
+rkey-revoked (syndrome 0x13) and cqe-error with 0x01, 0x02, 0x04, 0x12 or 0x13 look like errors of the
+program: they would fail on every path alike, so the channel fails at once, no other path is tried,
+exit status 3";
 
 fn list_faults() {
     say!("<time>:<pe>.<rail>:<fault>   [=T], [/T]: for how long, for ever if absent");

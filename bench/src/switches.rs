@@ -216,7 +216,8 @@ impl fmt::Display for SwitchLine {
         let fence = if self.kind == Some(SwitchKind::SwitchBack) { "drain" } else { "fence" };
         write!(f, "{fence} {:.1}  ", self.fence_us)?;
         if self.kind == Some(SwitchKind::Dead) {
-            return write!(f, "given up after {:.1} us\n    left    {}", self.open_us, self.left);
+            let word = if self.failed_at_once { "failed" } else { "given up" };
+            return write!(f, "{word} after {:.1} us\n    left    {}", self.open_us, self.left);
         }
         // The ledger is read over the new path: there the wait comes before the cut.
         let (cut, replay) = match (self.waited, self.ledger) {
