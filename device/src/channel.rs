@@ -11,6 +11,10 @@ use crate::types::{CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Ticket}
 use crate::wqe_write::{self, Place, Segments};
 use shunt_layout::state::Word;
 
+/// Longest message. A path that completes nothing for the suspect time is suspected, so a message must take much less:
+/// 16 MiB are 1.3 ms at 100 Gb/s. Slower rails need a longer suspect time.
+pub const MESSAGE_BYTES_MAX: u64 = 16 << 20;
+
 /// What follows the put of a group.
 #[derive(Clone, Copy)]
 enum Tail {
@@ -54,7 +58,8 @@ impl<P: Platform> Channel<'_, P> {
         self.post(lanes, put, Tail::Signal { at: signal, value })
     }
 
-    /// A kind 1 signal alone: covers every earlier put of this channel.
+    /// A kind 1 signal alone: covers every earlier put of this channel. Values as in
+    /// [`put_signal_nbi`](Self::put_signal_nbi).
     ///
     /// # Errors
     /// As [`put_nbi`](Self::put_nbi).
@@ -264,7 +269,7 @@ impl<P: Platform> Channel<'_, P> {
     fn step(self, dst: u64, src: u64, rest: u64) -> u64 {
         let chunk = 1u64 << self.device.state.log2_chunk;
         let room = (chunk - (dst & (chunk - 1))).min(chunk - (src & (chunk - 1)));
-        rest.min(room)
+        rest.min(room).min(MESSAGE_BYTES_MAX)
     }
 
     #[inline(always)]

@@ -147,8 +147,14 @@ impl<P: Platform> Channel<'_, P> {
     /// Writes `[D, L)` into the new ring, rings once, opens.
     pub(super) fn replay(self, now: u64) -> Next {
         let to = get!(self, to: u32);
-        let (done, end) = (get!(self, done_at_close: u64), get!(self, journal_end: u64));
         let (old, mut new) = (self.journal(), self.view(to));
+        // What the receiver executed is delivered, and so done, up to the first READ: a switch makes progress.
+        let mut done = get!(self, done_at_close: u64);
+        while done < get!(self, executed: u64) && !self.journal_entry(&old, done).is_read {
+            done += 1;
+        }
+        set!(self, done_at_close: u64 = done);
+        let end = get!(self, journal_end: u64);
         let next = self.next_index(to);
         let base = done.wrapping_sub(next);
         new.base = base;

@@ -50,16 +50,23 @@ impl<P: Platform> Channel<'_, P> {
     pub(super) fn fence(self, now: u64) -> Next {
         let (mailbox, p) = (self.mailbox(), self.platform());
         let (from, incarnation) = (get!(self, from: u32), get!(self, from_incarnation: u32));
-        // SAFETY: the answer line is written by the agent, its number last.
-        let (answer, slot, answered, status, executed) = unsafe {
+        // SAFETY: a field of this channel's mailbox.
+        let number = unsafe { addr_of_mut!((*mailbox).answer) };
+        // SAFETY: the answer line is written by the agent: number zero, fields, number.
+        let answer = unsafe { p.load_acquire(number) };
+        // SAFETY: as above.
+        let (slot, answered, status, executed) = unsafe {
             (
-                p.load_acquire(addr_of_mut!((*mailbox).answer)),
                 p.load32(addr_of_mut!((*mailbox).answer_slot)),
                 p.load32(addr_of_mut!((*mailbox).answer_incarnation)),
                 AnswerStatus::from_raw(p.load32(addr_of_mut!((*mailbox).answer_status))),
                 p.load32(addr_of_mut!((*mailbox).answer_executed)),
             )
         };
+        // SAFETY: as above.
+        if unsafe { p.load_acquire(number) } != answer {
+            return Next::Wait; // the fields may be of two answers
+        }
         if answer != get!(self, request: u64) {
             if self.step_overdue(now, self.device.state.policy.fence_wait_ns) {
                 return self.die(FaultKind::FenceUnproven, now);

@@ -3,6 +3,7 @@
 use super::Agent;
 use super::message::{Message, PairId, SideTruth};
 use super::pair::{Sent, Verdict, verdict};
+use super::ports::CALM_NS;
 use super::words::{Place, Request};
 use crate::nic::half::revived_psn;
 use crate::nic::qp::MASK_24;
@@ -28,10 +29,23 @@ impl Agent {
 
     fn fence_asked(&mut self, index: usize) {
         match self.observe(index, Observation::FenceAsked) {
-            Action::Fence => self.fence(index),
+            Action::Fence => {
+                self.count_failure(index);
+                self.fence(index);
+            }
             Action::FenceAgain => self.fence_again(index),
             Action::Answer => self.answer(index),
             _ => {}
+        }
+    }
+
+    /// A path that is left soon after it was admitted rests longer the next time: probes may survive what traffic
+    /// does not. A path that served a calm time starts over.
+    fn count_failure(&mut self, index: usize) {
+        let now = self.now();
+        if let Some(pair) = &mut self.pairs[index] {
+            let calm = pair.admitted_ns.is_none_or(|since| now.saturating_sub(since) >= CALM_NS);
+            pair.failures = if calm { 0 } else { pair.failures + 1 };
         }
     }
 
@@ -199,7 +213,12 @@ impl Agent {
         // The state says that the fence is complete, so the lifetime has passed wherever it was needed.
         let Some(verdict) = verdict(mine, pair.theirs, pair.sent, true) else { return };
         pair.asked = None;
-        self.words.answer(at, pair.incarnation, request, verdict);
+        let incarnation = pair.incarnation;
+        // One answer line a channel: a late answer must not overwrite that of a newer request (H8).
+        let row = (at.peer * self.words.root().channels_per_pe + at.channel) as usize;
+        if self.requests_seen[row] == request {
+            self.words.answer(at, incarnation, request, verdict);
+        }
     }
 
     /// Waits until both directions took their cut and left.

@@ -6,7 +6,7 @@ use shunt_device::health::{Health, backoff_ns};
 use shunt_layout::mlx5::eqe;
 
 /// A port that has been up this long starts over with a clean record.
-const CALM_NS: u64 = 10_000_000_000;
+pub(super) const CALM_NS: u64 = 10_000_000_000;
 /// Extra wait after the second flap in a row, doubled by each further one.
 const FLAP_NS: u64 = 50_000_000;
 

@@ -210,7 +210,7 @@ impl Agent {
         let Some(pair) = &mut self.pairs[index] else { return };
         let Some(probes) = pair.probes.take() else { return };
         pair.proved_there = false;
-        pair.failures = 0;
+        pair.admitted_ns = Some(now);
         pair.mine = None;
         pair.theirs = None;
         let calm = self.ports.calm_from(now, pair.local_rail, at.peer, pair.remote_rail);

@@ -123,6 +123,9 @@ impl StateWords {
     pub fn answer(&self, at: Place, incarnation: u32, request: u64, verdict: Verdict) {
         let (mailbox, p) = (self.mailbox(at.peer, at.channel), self.platform());
         unsafe {
+            // Nobody may take these fields for the answer that lies there now.
+            p.store_release(addr_of_mut!((*mailbox).answer), 0);
+            p.announce_before_recheck();
             p.store32(addr_of_mut!((*mailbox).answer_status), verdict.status as u32);
             p.store32(addr_of_mut!((*mailbox).answer_executed), verdict.executed);
             p.store32(addr_of_mut!((*mailbox).answer_slot), at.slot);
@@ -178,9 +181,15 @@ impl StateWords {
         let (channel, p) = (self.channel(at.peer, at.channel), self.platform());
         p.announce_before_recheck();
         unsafe {
-            let ticket = Word(p.load_acquire(addr_of_mut!((*channel).ticket)));
+            let step = addr_of_mut!((*channel).switch.step);
+            let before = p.load32(step);
             let to = p.load32(addr_of_mut!((*channel).switch.to));
-            match Step::from_raw(p.load32(addr_of_mut!((*channel).switch.step))) {
+            let ticket = Word(p.load_acquire(addr_of_mut!((*channel).ticket)));
+            // A switch that moved on in between makes the three a picture of no instant: look again next time.
+            if p.load32(step) != before {
+                return false;
+            }
+            match Step::from_raw(before) {
                 Step::Dead => true,
                 Step::Choose | Step::Ledger | Step::Replay => to != at.slot,
                 _ => ticket.slot() != at.slot && to != at.slot,
