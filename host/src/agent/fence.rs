@@ -30,7 +30,7 @@ impl Agent {
     fn fence_asked(&mut self, index: usize) {
         match self.observe(index, Observation::FenceAsked) {
             Action::Fence => {
-                self.count_failure(index);
+                self.count_relapse(index);
                 self.fence(index);
             }
             Action::FenceAgain => self.fence_again(index),
@@ -39,13 +39,13 @@ impl Agent {
         }
     }
 
-    /// A path that is left soon after it was admitted rests longer the next time: probes may survive what traffic
-    /// does not. A path that served a calm time starts over.
-    fn count_failure(&mut self, index: usize) {
+    /// A path that is left soon after it was admitted is gone back to later the next time: probes may survive what
+    /// traffic does not. It is made anew as soon as ever, because it may be the only one.
+    fn count_relapse(&mut self, index: usize) {
         let now = self.now();
         if let Some(pair) = &mut self.pairs[index] {
             let calm = pair.admitted_ns.is_none_or(|since| now.saturating_sub(since) >= CALM_NS);
-            pair.failures = if calm { 0 } else { pair.failures + 1 };
+            pair.relapses = if calm { 0 } else { pair.relapses + 1 };
         }
     }
 

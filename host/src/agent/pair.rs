@@ -109,8 +109,10 @@ pub struct Pair {
     pub left_here: bool,
     /// The peer's direction has left.
     pub left_there: bool,
-    /// Failures in a row: to revive, or soon after.
+    /// Failures to revive in a row.
     pub failures: u32,
+    /// Times in a row that it was left soon after it was admitted.
+    pub relapses: u32,
     /// When the path was last made anew and admitted; `None` for a path as it was made at start.
     pub admitted_ns: Option<u64>,
     /// PSN the next incarnation starts at.
@@ -146,6 +148,7 @@ impl Pair {
             left_here: false,
             left_there: false,
             failures: 0,
+            relapses: 0,
             admitted_ns: None,
             next_psn: 0,
             offered: None,

@@ -10,6 +10,11 @@ pub(super) const CALM_NS: u64 = 10_000_000_000;
 /// Extra wait after the second flap in a row, doubled by each further one.
 const FLAP_NS: u64 = 50_000_000;
 
+/// How much longer than the recovery window a path must be ready, after so many failures beyond the first in a row.
+pub(super) fn penalty_ns(repeated: u32) -> u64 {
+    if repeated == 0 { 0 } else { backoff_ns(FLAP_NS, repeated - 1) }
+}
+
 /// What is known of one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Port {
@@ -35,7 +40,7 @@ impl Port {
 
     /// How much longer than the recovery window this port must stay up: nothing after its first failure.
     fn penalty_ns(&self) -> u64 {
-        if self.flaps < 2 { 0 } else { backoff_ns(FLAP_NS, self.flaps - 2) }
+        penalty_ns(self.flaps.saturating_sub(1))
     }
 }
 
@@ -150,7 +155,7 @@ impl Agent {
             let Some(pair) = &self.pairs[index] else { continue };
             if pair.health == Health::Ready && concerned(pair.local_rail, at.peer, pair.remote_rail) {
                 let calm = self.ports.calm_from(now, pair.local_rail, at.peer, pair.remote_rail);
-                self.words.set_ready_since(at, calm);
+                self.words.set_ready_since(at, calm.saturating_add(penalty_ns(pair.relapses)));
             }
         }
     }

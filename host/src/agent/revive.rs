@@ -6,6 +6,7 @@
 use super::Agent;
 use super::message::{Message, PairId};
 use super::pair::Probes;
+use super::ports::penalty_ns;
 use crate::error::NicError;
 use crate::nic::half::HalfPath;
 use crate::nic::queue::Request;
@@ -210,12 +211,14 @@ impl Agent {
         let Some(pair) = &mut self.pairs[index] else { return };
         let Some(probes) = pair.probes.take() else { return };
         pair.proved_there = false;
+        pair.failures = 0;
         pair.admitted_ns = Some(now);
+        let relapses = pair.relapses;
         pair.mine = None;
         pair.theirs = None;
         let calm = self.ports.calm_from(now, pair.local_rail, at.peer, pair.remote_rail);
         self.words.hand_over(at, probes.producer.next_index());
-        self.words.set_ready_since(at, calm);
+        self.words.set_ready_since(at, calm.saturating_add(penalty_ns(relapses)));
         self.words.set_state(at, PathState::Ready);
     }
 }
