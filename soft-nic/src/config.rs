@@ -14,6 +14,9 @@ pub enum LinkLayer {
 pub struct Quirks {
     /// 2ERR clears `rmsn`, so it says nothing about what was executed.
     pub rmsn_cleared_by_2err: bool,
+    /// READs, and completions with them, do not wait for the writes posted before them. No PCIe device may do so: it
+    /// takes the ground from under every flush, so that a test can show that its flushes matter.
+    pub reads_pass_posted_writes: bool,
 }
 
 /// Everything a NIC is made from.

@@ -92,7 +92,8 @@ impl SoftNic {
     /// Posts a completion behind the writes before it.
     pub(crate) fn place_cqe(&mut self, completion: Completion, cx: &mut Cx) {
         let delay = self.placement_delay();
-        if delay == 0 && self.placement.queue.is_empty() {
+        let passes = self.config.quirks.reads_pass_posted_writes;
+        if passes || delay == 0 && self.placement.queue.is_empty() {
             self.write_cqe(completion, cx);
         } else {
             self.post(Posted::Cqe(completion), delay, cx);

@@ -208,7 +208,8 @@ impl SoftNic {
     fn owe_read(&mut self, qp: &mut Qp, at: u32, reth: Reth, again: bool, cx: &mut Cx) {
         let ticket = qp.responder.next_ticket;
         qp.responder.next_ticket += 1;
-        let ready = self.defer(Deferred::Read { qpn: qp.qpn, ticket }, cx);
+        let passes = self.config.quirks.reads_pass_posted_writes;
+        let ready = passes || self.defer(Deferred::Read { qpn: qp.qpn, ticket }, cx);
         qp.responder.owed.push_back(Owed::Read {
             psn: at,
             msn: qp.responder.msn,
