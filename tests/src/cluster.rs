@@ -19,6 +19,7 @@ use shunt_soft_nic::{
     SoftNic, WordWatch,
 };
 
+use crate::lies::{Lies, LyingDevx};
 use crate::oracle::{Oracle, Stream, load, store};
 use crate::sim::{ActorOptions, Clockwork, Interference, Sim, SimConfig, SimWorld, Task};
 use crate::spec::{Injection, RunSpec, parse_time};
@@ -118,6 +119,7 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
         for rail in 0..spec.rails {
             let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
             config.quirks.rmsn_cleared_by_2err = spec.rmsn_cleared;
+            config.quirks.reads_pass_posted_writes = spec.reads_pass_writes;
             if spec.infiniband {
                 config.link_layer = LinkLayer::InfiniBand;
             }
@@ -127,15 +129,22 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
     SharedFabric::new(fabric)
 }
 
-fn start_pes(sim: &Sim, spec: &RunSpec, fabric: &SharedFabric, oob: &OobNet, heap_bytes: u64) -> Vec<Rc<Pe>> {
+fn start_pes(
+    sim: &Sim,
+    spec: &RunSpec,
+    fabric: &SharedFabric,
+    oob: &OobNet,
+    lies: &Lies,
+    heap_bytes: u64,
+) -> Vec<Rc<Pe>> {
     let world: Arc<dyn World> = sim.world();
     let mut tasks: Vec<Task<Pe>> = Vec::new();
     for (pe, bootstrap) in (0..spec.pes).zip(InMemory::group(spec.pes, &world)) {
         let rails: Vec<Arc<dyn Devx>> = (0..spec.rails)
             .map(|rail| {
                 let nic = fabric.with(|fabric| fabric.find(RailAt { pe, rail })).expect("added above");
-                Arc::new(SoftDevx::new(fabric.clone(), nic, world.clone(), COMMAND_TIMEOUT_NS))
-                    as Arc<dyn Devx>
+                let honest = SoftDevx::new(fabric.clone(), nic, world.clone(), COMMAND_TIMEOUT_NS);
+                Arc::new(LyingDevx::new(Arc::new(honest), lies.clone())) as Arc<dyn Devx>
             })
             .collect();
         let (world, config, end) = (world.clone(), pe_config(spec, heap_bytes), Box::new(oob.end(pe)));
@@ -171,6 +180,11 @@ fn agent_loop(pe: &Pe, log: &AgentLog, world: &SimWorld, options: AgentOptions) 
 impl Cluster {
     /// Brings a job up, with agents and without traffic.
     pub fn start(spec: &RunSpec) -> Self {
+        Self::start_lying(spec, Lies::default())
+    }
+
+    /// The same on NICs whose firmware lies as `lies` say at each time.
+    pub fn start_lying(spec: &RunSpec, lies: Lies) -> Self {
         let mut config = SimConfig::new(spec.seed);
         config.time_limit_ns = spec.time_limit_ns;
         let sim = Sim::new(config);
@@ -180,7 +194,7 @@ impl Cluster {
         let streams = streams(spec);
         let region = Stream::bytes(spec.traffic.slots, spec.traffic.slot_bytes);
         let heap_bytes = (STREAMS_AT + region * streams.len() as u64).next_multiple_of(4096);
-        let pes = start_pes(&sim, spec, &fabric, &oob, heap_bytes);
+        let pes = start_pes(&sim, spec, &fabric, &oob, &lies, heap_bytes);
         let agents = (0..spec.pes).map(|_| Rc::new(AgentLog::default())).collect();
         let interference = Rc::new(Interference::random(spec.interference));
         let oracle = Oracle::default();

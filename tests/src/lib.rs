@@ -5,6 +5,7 @@
 //! | [`sim`] | the scheduler, the virtual clock, actors, interference |
 //! | [`warp`] | a warp of coroutine lanes |
 //! | [`cluster`] | PEs, their NICs and agents, brought up in a simulation |
+//! | [`lies`] | NICs whose firmware lies: truth to be refuted, and mutations of the fence |
 //! | [`oracle`] | the memory model of every put and signal |
 //! | [`workload`] | the kernels of a run |
 //! | [`run`] | a whole run and its verdict |
@@ -12,6 +13,7 @@
 //! | [`rng`] | the one source of chance |
 
 pub mod cluster;
+pub mod lies;
 pub mod oracle;
 pub mod rng;
 pub mod run;

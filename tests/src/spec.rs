@@ -90,6 +90,8 @@ pub struct RunSpec {
     pub infiniband: bool,
     /// The NICs clear `rmsn` when a QP goes to ERR.
     pub rmsn_cleared: bool,
+    /// The NICs answer READs before the writes posted ahead of them are visible: no flush flushes.
+    pub reads_pass_writes: bool,
     /// Device code gives way before one access in this many; 0: only where it waits.
     pub interference: u64,
     /// Suspect time of the policy.
@@ -128,6 +130,7 @@ impl Default for RunSpec {
             both_ways: false,
             infiniband: false,
             rmsn_cleared: false,
+            reads_pass_writes: false,
             interference: 0,
             suspect_ns: 10_000_000,
             recovery_ns: 20_000_000,
@@ -157,6 +160,7 @@ macro_rules! keys {
         $visit!("both_ways", $self.both_ways);
         $visit!("infiniband", $self.infiniband);
         $visit!("rmsn_cleared", $self.rmsn_cleared);
+        $visit!("reads_pass_writes", $self.reads_pass_writes);
         $visit!("interference", $self.interference);
         $visit!("suspect_ns", $self.suspect_ns);
         $visit!("recovery_ns", $self.recovery_ns);

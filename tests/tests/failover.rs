@@ -241,6 +241,7 @@ fn the_agents_network_is_cut_while_a_path_is_released_or_made_anew() {
         spec.recovery_ns = 2_000_000;
         spec.agent.lifetime_ns = 2_000_000;
         spec.agent.probe_ns = 200_000;
+        spec.agent.backoff_ns = 200_000;
         spec.agent.revive_ns = 10_000_000;
         spec.agent.port_poll_ns = 10_000_000;
         let outcome = clean(&spec);

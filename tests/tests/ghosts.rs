@@ -66,6 +66,7 @@ fn doubles_across_a_revival() {
         let mut spec = dense(seed, &faults.map(String::from));
         spec.agent.lifetime_ns = 5_000_000;
         spec.agent.probe_ns = 200_000;
+        spec.agent.backoff_ns = 200_000;
         spec.recovery_ns = 2_000_000;
         spec.traffic.messages = 400;
         spec.traffic.pace_ns = 60_000;

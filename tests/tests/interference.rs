@@ -28,6 +28,7 @@ fn spec(seed: u64) -> RunSpec {
         agent: shunt_host::agent::AgentOptions {
             lifetime_ns: 1_000_000,
             probe_ns: 100_000,
+            backoff_ns: 200_000,
             ..shunt_host::agent::AgentOptions::default()
         },
         recovery_ns: 1_000_000,

@@ -60,6 +60,7 @@ fn brisk(seed: u64, faults: &[&str]) -> RunSpec {
     spec.traffic = Traffic { messages: 900, pace_ns: 20_000, ..Traffic::default() };
     spec.agent.lifetime_ns = 1_000_000;
     spec.agent.probe_ns = 200_000;
+    spec.agent.backoff_ns = 200_000;
     spec.recovery_ns = 2_000_000;
     spec
 }

@@ -1,0 +1,157 @@
+//! A NIC whose firmware lies: [`Devx`] that passes everything on and bends what the fence rests on.
+//!
+//! Some lies the library must see through (a count that its start-up proof or its cross-check refutes). The others
+//! take away a part of the protocol, so that a test can show that its oracle notices: the same as a mutation of the
+//! library, without touching it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use shunt_host::devx::{Devx, UarPage};
+use shunt_host::error::DevxError;
+use shunt_host::gpu::Span;
+use shunt_layout::mlx5::prm::cmd;
+use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, State, qpc};
+
+/// What the firmware lies about.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// It tells the truth.
+    None = 0,
+    /// 2ERR is answered and not done, and QUERY says ERR: no fence.
+    NoFence = 1,
+    /// One message and its packet fewer were executed: a part of the journal is replayed though it was executed.
+    Behind = 2,
+    /// One message and its packet more were executed.
+    Ahead = 3,
+    /// The count is one lower than the packets say.
+    CountBehind = 4,
+    /// The count is one higher than the packets say.
+    CountAhead = 5,
+    /// The count is zero.
+    CountZero = 6,
+    /// A half that was moved to ERR reads as RTS.
+    StillRts = 7,
+}
+
+impl Lie {
+    /// All lies.
+    pub const ALL: [Self; 7] = [
+        Self::NoFence,
+        Self::Behind,
+        Self::Ahead,
+        Self::CountBehind,
+        Self::CountAhead,
+        Self::CountZero,
+        Self::StillRts,
+    ];
+}
+
+/// The lie that all NICs of a cluster tell at present.
+#[derive(Clone, Default)]
+pub struct Lies(Arc<AtomicU32>);
+
+impl Lies {
+    /// Lies like this from now on.
+    pub fn tell(&self, lie: Lie) {
+        self.0.store(lie as u32, Ordering::Relaxed);
+    }
+
+    fn told(&self) -> Option<Lie> {
+        let told = self.0.load(Ordering::Relaxed);
+        Lie::ALL.into_iter().find(|lie| *lie as u32 == told)
+    }
+}
+
+/// A NIC that may lie.
+pub struct LyingDevx {
+    nic: Arc<dyn Devx>,
+    lies: Lies,
+}
+
+impl LyingDevx {
+    /// `nic`, bent by `lies`.
+    pub fn new(nic: Arc<dyn Devx>, lies: Lies) -> Self {
+        Self { nic, lies }
+    }
+}
+
+/// Counters of 24 bits.
+const MASK: u32 = 0xff_ffff;
+
+fn bend(lie: Lie, answer: &mut [u8]) {
+    let field = |field: shunt_layout::bits::Field| field.within(QPC_OFFSET);
+    let in_error = field(qpc::STATE).get(answer) == State::Err as u32;
+    let add = |answer: &mut [u8], which, by: u32| {
+        let value = field(which).get(answer).wrapping_add(by) & MASK;
+        field(which).set(answer, value);
+    };
+    match lie {
+        Lie::None => {}
+        Lie::NoFence => field(qpc::STATE).set(answer, State::Err as u32),
+        Lie::StillRts => field(qpc::STATE).set(answer, State::Rts as u32),
+        _ if !in_error => {}
+        Lie::Behind if field(qpc::RMSN).get(answer) > 0 => {
+            add(answer, qpc::RMSN, MASK);
+            add(answer, qpc::NEXT_RCV_PSN, MASK);
+        }
+        Lie::Behind => {}
+        Lie::Ahead => {
+            add(answer, qpc::RMSN, 1);
+            add(answer, qpc::NEXT_RCV_PSN, 1);
+        }
+        Lie::CountBehind => add(answer, qpc::RMSN, MASK),
+        Lie::CountAhead => add(answer, qpc::RMSN, 1),
+        Lie::CountZero => field(qpc::RMSN).set(answer, 0),
+    }
+}
+
+impl Devx for LyingDevx {
+    fn name(&self) -> String {
+        self.nic.name()
+    }
+
+    fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
+        let lie = self.lies.told().unwrap_or(Lie::None);
+        let opcode = cmd::input::OPCODE.get(input);
+        if lie == Lie::NoFence && opcode == cmd::Opcode::Qp2Err as u32 {
+            output.fill(0);
+            return Ok(());
+        }
+        self.nic.command(input, output)?;
+        if opcode == cmd::Opcode::QueryQp as u32 {
+            bend(lie, output);
+        }
+        Ok(())
+    }
+
+    unsafe fn register_umem(&self, span: Span) -> Result<u32, DevxError> {
+        // SAFETY: the same contract, forwarded to the caller.
+        unsafe { self.nic.register_umem(span) }
+    }
+
+    fn deregister_umem(&self, id: u32) -> Result<(), DevxError> {
+        self.nic.deregister_umem(id)
+    }
+
+    fn map_uar(&self) -> Result<UarPage, DevxError> {
+        self.nic.map_uar()
+    }
+
+    fn free_uar(&self, id: u32) {
+        self.nic.free_uar(id);
+    }
+
+    fn query_eqn(&self) -> Result<u32, DevxError> {
+        self.nic.query_eqn()
+    }
+
+    fn next_event(&self) -> Result<Option<[u8; 64]>, DevxError> {
+        self.nic.next_event()
+    }
+
+    fn responsive(&self) -> bool {
+        self.nic.responsive()
+    }
+}
