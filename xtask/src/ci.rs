@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
-use crate::scenarios::{SCENARIOS, Scenario, judge};
+use crate::scenarios::{SCENARIOS, Scenario, judge, remarks};
 use crate::{check, ptx, sh, tidy};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -204,6 +204,9 @@ fn run_scenario(program: &Path, dir: &Path, scenario: &Scenario) -> Result<Vec<S
     let exit = wait(child, Duration::from_millis(scenario.limit_ms))?;
     let text = std::fs::read_to_string(&json).ok();
     let value: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
+    for remark in value.iter().flat_map(|json| remarks(scenario, json)) {
+        println!("    remark (wall time): {remark}");
+    }
     Ok(judge(scenario, exit, value.as_ref()))
 }
 

@@ -17,6 +17,8 @@ pub struct Scenario {
     pub limit_ms: u64,
     /// What must hold of its JSON.
     pub holds: &'static [Holds],
+    /// What should hold of its wall-clock figures on a machine that does nothing else.
+    pub figures: &'static [Holds],
 }
 
 /// A condition on the JSON object.
@@ -48,7 +50,7 @@ const HANG_MS: u64 = 60_000;
 
 /// A run that must end clean.
 const fn clean(name: &'static str, args: &'static str) -> Scenario {
-    Scenario { name, args, exit: 0, limit_ms: HANG_MS, holds: CLEAN }
+    Scenario { name, args, exit: 0, limit_ms: HANG_MS, holds: CLEAN, figures: &[] }
 }
 
 /// All of them, shortest story first.
@@ -67,8 +69,8 @@ pub const SCENARIOS: &[Scenario] = &[
             Holds::EveryFaultHit,
             Holds::AtLeast("failovers", 1),
             Holds::AtLeast("switchbacks", 1),
-            Holds::Within("gb_s_after", "gb_s_before", 0.1),
         ],
+        figures: &[Holds::Within("gb_s_after", "gb_s_before", 0.1)],
     },
     clean("receiver-port", "-n 0 --duration 1500ms --inject 300ms:1.0:down --inject 900ms:1.0:up"),
     clean(
@@ -98,6 +100,7 @@ pub const SCENARIOS: &[Scenario] = &[
             Holds::EveryFaultHit,
             Holds::SwitchTo("0.1>1.0"),
         ],
+        figures: &[],
     },
     clean(
         "no-path-for-a-while",
@@ -108,9 +111,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "all-paths-down",
         args: "-n 0 --duration 10s --inject 300ms:0.0:down --inject 300ms:0.1:down",
         exit: 3,
-        // Fault, give-up time and 500 ms; the last second is for start-up and for taking the cluster down.
-        limit_ms: 300 + 1_000 + 500 + 1_000,
+        // That the give-up time is kept is held in virtual time (tests/bounds.rs); here only a hang fails. The run is
+        // told to last 10 s, so its own time in the output shows when the peer was given up.
+        limit_ms: HANG_MS,
         holds: &[Holds::EveryFaultHit],
+        figures: &[],
     },
     Scenario {
         name: "without-fault-tolerance",
@@ -118,6 +123,7 @@ pub const SCENARIOS: &[Scenario] = &[
         exit: 3,
         limit_ms: 10_000,
         holds: &[Holds::EveryFaultHit],
+        figures: &[],
     },
 ];
 
@@ -175,6 +181,11 @@ pub fn judge(scenario: &Scenario, exit: Option<i32>, json: Option<&Value>) -> Ve
         None => wrong.push("no JSON was written".to_owned()),
     }
     wrong
+}
+
+/// What a run's wall-clock figures miss. Printed, never failed on: they say as much of the machine's load as of ours.
+pub fn remarks(scenario: &Scenario, json: &Value) -> Vec<String> {
+    scenario.figures.iter().filter_map(|holds| holds.broken(json)).collect()
 }
 
 #[cfg(test)]
