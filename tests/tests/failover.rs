@@ -207,6 +207,20 @@ fn without_an_agent_on_one_side_the_answer_is_typed() {
     }
 }
 
+/// Table H1, "no agent at B": our half is proven in ERR and the packet lifetime passes, then the ledger serves.
+#[test]
+fn without_an_agent_at_the_receiver_the_sender_goes_on_by_the_ledger() {
+    let mut spec = steady(&["1ms:1:agent-killed", "3ms:0.0:down"]);
+    spec.both_ways = false;
+    // No credit is needed: the receiver's own direction has nobody to fence it.
+    spec.traffic = Traffic { messages: 100, slots: 100, credit_lag: 99, ..spec.traffic };
+    let outcome = run(&spec);
+    outcome.assert_kept();
+    assert_eq!((outcome.senders[0].fault, outcome.receivers[0].messages), (None, 100), "{outcome}");
+    let (_, record) = outcome.records.iter().find(|(pe, _)| *pe == 0).expect("PE 0 switched");
+    assert_eq!(record.ledger, 1, "{outcome}");
+}
+
 /// Agents that are late are only late: one side stalls around the fault.
 #[test]
 fn an_agent_that_stalls_around_the_fault() {

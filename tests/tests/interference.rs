@@ -10,9 +10,9 @@ use shunt_tests::spec::RunSpec;
 use shunt_tests::workload::Traffic;
 
 /// Points of a switch at which somebody is stopped for a moment.
-const STOPS: usize = 100;
+const STOPS: usize = 80;
 /// Points at which an owner is stopped for longer than its lease; each costs seconds of virtual time.
-const RETURNS: usize = 10;
+const RETURNS: usize = 6;
 
 fn spec(seed: u64) -> RunSpec {
     RunSpec {
