@@ -2,20 +2,14 @@
 
 use crate::cx::{Cx, Route, WordWatch};
 use crate::fault::{FaultKind, FaultReport, Plan, Planned, Step};
+use crate::link::{self, Link};
 use crate::nic::SoftNic;
-use crate::packet::{Body, Packet, Part};
-use crate::qp::NO_ROUTE;
+use crate::packet::Packet;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// From a NIC to itself, without the port.
-const LOOPBACK_NS: u64 = 500;
-/// How late a reordered packet is.
-const REORDER_NS: u64 = 10_000;
 /// Rounds of one step at the same instant; what is left then is reported as due at once.
 const ROUNDS: u32 = 64;
-/// Packets delivered to one NIC in a round.
-const ARRIVALS: u32 = 512;
 
 /// What a fabric is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,18 +45,15 @@ impl fmt::Display for RailAt {
     }
 }
 
-/// Packets on their way to one NIC, by arrival.
-type Link = VecDeque<(u64, Packet)>;
-
 /// All NICs of a job and the link between them.
 pub struct Fabric {
-    config: FabricConfig,
-    nics: Vec<SoftNic>,
+    pub(crate) config: FabricConfig,
+    pub(crate) nics: Vec<SoftNic>,
     places: Vec<RailAt>,
-    links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
     plan: Plan,
-    cx: Cx,
-    random: u64,
+    pub(crate) cx: Cx,
+    pub(crate) random: u64,
 }
 
 impl Fabric {
@@ -220,7 +211,7 @@ impl Fabric {
             return false;
         }
         let arrival = self.cx.now + self.config.link_ns;
-        push(&mut self.links[packet.to as usize], arrival, packet);
+        link::push(&mut self.links[packet.to as usize], arrival, packet);
         true
     }
 
@@ -272,167 +263,5 @@ impl Fabric {
             }
         }
         any
-    }
-
-    /// Hands arrived packets to a NIC. True if there were any.
-    fn deliver(&mut self, at: usize) -> bool {
-        let mut any = false;
-        for _ in 0..ARRIVALS {
-            if self.links[at].front().is_none_or(|(arrival, _)| *arrival > self.cx.now) {
-                break;
-            }
-            let Some((_, packet)) = self.links[at].pop_front() else { break };
-            any = true;
-            let nic = &mut self.nics[at];
-            if (nic.faults.any() || nic.port.down_by.is_some()) && lost_on_arrival(nic, &packet) {
-                nic.drop_packet(packet, &mut self.cx);
-            } else {
-                nic.receive(packet, &mut self.cx);
-            }
-        }
-        any
-    }
-
-    /// Carries the packets a NIC sent to where they go.
-    fn carry(&mut self, at: usize) {
-        let mut outbox = std::mem::take(&mut self.nics[at].outbox);
-        for packet in outbox.drain(..) {
-            let to = packet.to;
-            if to == NO_ROUTE {
-                let nic = &mut self.nics[at];
-                nic.counters.unroutable += 1;
-                if let Some((id, ())) = self.moved_port() {
-                    self.nics[id.0 as usize].faults.strikes(|kind| matches!(kind, FaultKind::GidChange));
-                }
-                self.nics[at].drop_packet(packet, &mut self.cx);
-                continue;
-            }
-            if to as usize == at {
-                push(&mut self.links[at], self.cx.now + LOOPBACK_NS, packet);
-                continue;
-            }
-            let faulty = |nic: &SoftNic| nic.faults.any() || nic.port.down_by.is_some();
-            if faulty(&self.nics[at]) || faulty(&self.nics[to as usize]) {
-                self.carry_through_faults(at, packet);
-            } else {
-                push(&mut self.links[to as usize], self.cx.now + self.config.link_ns, packet);
-            }
-        }
-        self.nics[at].outbox = outbox;
-    }
-
-    /// The NIC whose address changed, if any did.
-    fn moved_port(&self) -> Option<(NicId, ())> {
-        let moved = |nic: &&SoftNic| nic.faults.has(|kind| matches!(kind, FaultKind::GidChange));
-        self.nics.iter().find(moved).map(|nic| (NicId(nic.number), ()))
-    }
-
-    /// A number from 0 to 1, the next of the seed's (splitmix64).
-    fn chance(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn carry_through_faults(&mut self, from: usize, packet: Packet) {
-        let sender = &mut self.nics[from];
-        if let Some(id) = sender.port.down_by {
-            sender.faults.hit(id);
-            return sender.drop_packet(packet, &mut self.cx);
-        }
-        if sender.faults.strikes(|kind| matches!(kind, FaultKind::BlackholeTx { .. })) {
-            return sender.drop_packet(packet, &mut self.cx);
-        }
-        let to = packet.to as usize;
-        let mut arrival = self.cx.now + self.config.link_ns;
-        let mut twice = false;
-        for port in [from, to] {
-            let (lost, doubled) = (self.chance(), self.chance());
-            let nic = &mut self.nics[port];
-            if !nic.faults.any() {
-                continue;
-            }
-            if nic
-                .faults
-                .strikes(|kind| matches!(kind, FaultKind::Drop { probability, .. } if lost < *probability))
-            {
-                return nic.drop_packet(packet, &mut self.cx);
-            }
-            twice |= nic
-                .faults
-                .strikes(|kind| matches!(kind, FaultKind::Dup { probability, .. } if doubled < *probability));
-            let delay = |kind: &FaultKind| match kind {
-                FaultKind::Delay { by_ns, .. } => Some(*by_ns),
-                _ => None,
-            };
-            arrival += nic.faults.strike(delay).unwrap_or(0);
-            nic.faults.passed += 1;
-            let passed = nic.faults.passed;
-            let late = |kind: &FaultKind| match kind {
-                FaultKind::Reorder { every, .. } => passed.is_multiple_of(*every as u64),
-                _ => false,
-            };
-            arrival += REORDER_NS * nic.faults.strikes(late) as u64;
-        }
-        if twice {
-            push(&mut self.links[to], arrival, packet.clone());
-        }
-        push(&mut self.links[to], arrival, packet);
-    }
-}
-
-/// Adds a packet behind those that arrive no later.
-fn push(link: &mut Link, arrival: u64, packet: Packet) {
-    if link.back().is_none_or(|(last, _)| *last <= arrival) {
-        return link.push_back((arrival, packet));
-    }
-    let at = link.partition_point(|(other, _)| *other <= arrival);
-    link.insert(at, (arrival, packet));
-}
-
-/// True if a fault of the receiving NIC swallows an arriving packet.
-fn lost_on_arrival(nic: &mut SoftNic, packet: &Packet) -> bool {
-    if nic.faults.strikes(|kind| matches!(kind, FaultKind::NicGone { .. })) {
-        return true;
-    }
-    if packet.from == nic.number {
-        return false;
-    }
-    if let Some(id) = nic.port.down_by {
-        nic.faults.hit(id);
-        return true;
-    }
-    let response = packet.is_response();
-    let atomic = matches!(packet.body, Body::AtomicAck { .. });
-    nic.faults.strikes(|kind| match kind {
-        FaultKind::BlackholeRx { .. } => true,
-        FaultKind::DropAcks { .. } => response,
-        FaultKind::LostAtomicResponse { .. } => atomic,
-        _ => false,
-    }) || cut_off(nic, packet)
-}
-
-/// `partial-write`: the next multi-packet write loses its tail, and its queue pair everything after.
-fn cut_off(nic: &mut SoftNic, packet: &Packet) -> bool {
-    let starts = matches!(packet.body, Body::Write { part: Part::First, .. });
-    let wanted = |kind: &FaultKind| match kind {
-        FaultKind::PartialWrite { packets } => Some(*packets),
-        _ => None,
-    };
-    if nic.faults.cut.is_none() && starts {
-        nic.faults.cut = nic.faults.find(wanted).map(|(_, packets)| (packet.qpn, packets));
-    }
-    match &mut nic.faults.cut {
-        Some((qpn, left)) if *qpn == packet.qpn && !packet.is_response() => {
-            if *left > 0 {
-                *left -= 1;
-                return false;
-            }
-            nic.faults.strikes(|kind| matches!(kind, FaultKind::PartialWrite { .. }));
-            true
-        }
-        _ => false,
     }
 }

@@ -25,6 +25,7 @@ mod event;
 pub mod fabric;
 pub mod fault;
 mod fetch;
+mod link;
 mod memory;
 pub mod nic;
 mod object;
