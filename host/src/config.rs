@@ -74,27 +74,39 @@ pub struct Variable {
     pub meaning: &'static str,
     /// What it may hold.
     pub values: &'static str,
+    /// What holds where it is not set, as it would be written; empty: nothing.
+    pub default: &'static str,
+}
+
+impl Variable {
+    const fn default(mut self, default: &'static str) -> Self {
+        self.default = default;
+        self
+    }
 }
 
 const fn variable(name: &'static str, meaning: &'static str, values: &'static str) -> Variable {
-    Variable { name, meaning, values }
+    Variable { name, meaning, values, default: "" }
 }
 
-/// Every variable that [`EnvConfig::from_lookup`] reads.
+/// Every variable that is read; `shunt env` prints them in this order.
 pub const VARIABLES: &[Variable] = &[
-    variable("SHUNT_BACKUPS", "backup paths of each channel", "a whole number from 0 to 7"),
-    variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost", DURATION),
-    variable("SHUNT_FENCE", "how an old path is fenced", "strict"),
-    variable("SHUNT_MPL", "packet lifetime in the network", DURATION),
+    variable("SHUNT_BACKUPS", "backup paths of each channel", "a whole number from 0 to 7").default("2"),
+    variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost", DURATION).default("1s"),
+    variable("SHUNT_FENCE", "how an old path is fenced", "strict").default("strict"),
+    variable("SHUNT_MPL", "packet lifetime in the network", DURATION).default("50ms"),
     variable(
         "NVSHMEM_QP_DEPTH",
         "ring depth, rounded up to a power of two",
         "a whole number from 128 to 32768",
-    ),
-    variable("NVSHMEM_IB_TIMEOUT", "local ACK timeout, 4.096 us << value", "a whole number from 1 to 31"),
-    variable("NVSHMEM_IB_RETRY_CNT", "transport retries", "a whole number from 0 to 7"),
-    variable("NVSHMEM_IBGDA_NUM_RC_PER_PE", "channels to each peer", "a whole number from 1 to 1024"),
-    variable("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "whether failures switch paths", BOOLEAN),
+    )
+    .default("1024"),
+    variable("NVSHMEM_IB_TIMEOUT", "local ACK timeout, 4.096 us << value", "a whole number from 1 to 31")
+        .default("14"),
+    variable("NVSHMEM_IB_RETRY_CNT", "transport retries", "a whole number from 0 to 7").default("7"),
+    variable("NVSHMEM_IBGDA_NUM_RC_PER_PE", "channels to each peer", "a whole number from 1 to 1024")
+        .default("2"),
+    variable("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "whether failures switch paths", BOOLEAN).default("0"),
 ];
 
 const DURATION: &str = "0, or a number with ns, us, ms or s, such as 50ms";
@@ -185,9 +197,29 @@ impl EnvConfig {
     }
 }
 
+/// Whether a variable may hold a value, by the parser that reads it.
+pub fn check(name: &str, value: &str) -> Result<(), ConfigError> {
+    let alone = |asked: &str| (asked == name).then(|| value.to_owned());
+    EnvConfig::from_lookup(&alone)?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_and_the_settings_have_the_same_defaults() {
+        let written = |name: &str| {
+            let variable = VARIABLES.iter().find(|variable| variable.name == name)?;
+            (!variable.default.is_empty()).then(|| variable.default.to_owned())
+        };
+        assert_eq!(EnvConfig::from_lookup(&written), Ok(EnvConfig::default()));
+        for variable in VARIABLES.iter().filter(|variable| !variable.default.is_empty()) {
+            assert_eq!(check(variable.name, variable.default), Ok(()));
+        }
+        assert!(check("SHUNT_BACKUPS", "9").is_err());
+    }
 
     fn with(pairs: &[(&str, &str)]) -> Result<EnvConfig, ConfigError> {
         let pairs: Vec<(String, String)> =
