@@ -1,4 +1,4 @@
-//! A packet of a reliable connection, and the buffers its payload travels in.
+//! A packet of a reliable connection or a datagram, and the buffers its payload travels in.
 
 /// Largest payload of one packet.
 pub const MTU_MAX: usize = 4096;
@@ -19,6 +19,23 @@ pub mod aeth {
     pub const NAK_REMOTE_ACCESS: u8 = 0x62;
     /// NAK: remote operational error.
     pub const NAK_REMOTE_OPERATION: u8 = 0x63;
+
+    /// Microseconds of the 32 RNR timers, as IBTA lists them.
+    const RNR_US: [u32; 32] = [
+        655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920, 2_560, 3_840,
+        5_120, 7_680, 10_240, 15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760,
+        327_680, 491_520,
+    ];
+
+    /// RNR NAK that asks the requester to wait for `timer`, a code of five bits.
+    pub const fn rnr(timer: u8) -> u8 {
+        0x20 | timer & 0x1f
+    }
+
+    /// The nanoseconds an RNR NAK asks for; nothing if the syndrome is another one.
+    pub const fn rnr_ns(syndrome: u8) -> Option<u64> {
+        if syndrome >> 5 == 1 { Some(RNR_US[syndrome as usize & 0x1f] as u64 * 1000) } else { None }
+    }
 }
 
 /// Where a packet stands in its message.
@@ -168,10 +185,26 @@ impl Pool {
     }
 }
 
+/// SEND of an unreliable datagram: a whole message.
+#[derive(Clone, Debug, Default)]
+pub struct Datagram {
+    /// Address it goes to: GID, or LID on InfiniBand without a GRH.
+    pub destination: u128,
+    /// Queue pair that sent it (DETH).
+    pub source_qpn: u32,
+    /// Key the receiving queue pair must have (DETH).
+    pub qkey: u32,
+    /// Immediate data, as a number.
+    pub imm: Option<u32>,
+    /// Data.
+    pub payload: Payload,
+}
+
 /// What a packet says.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// RDMA WRITE. The header counts only in a part that starts a message.
+    /// RDMA WRITE, or the parts before the last of one with immediate: on the wire they are the same. The header
+    /// counts only in a part that starts a message.
     Write {
         /// Place in the message.
         part: Part,
@@ -180,6 +213,28 @@ pub enum Body {
         /// Data.
         payload: Payload,
     },
+    /// Last or only part of an RDMA WRITE with immediate. The header counts only in an only part.
+    WriteImm {
+        /// Place in the message; only a part that ends one is sound.
+        part: Part,
+        /// Target.
+        reth: Reth,
+        /// Immediate data, as a number.
+        imm: u32,
+        /// Data.
+        payload: Payload,
+    },
+    /// SEND.
+    Send {
+        /// Place in the message.
+        part: Part,
+        /// Immediate data, as a number; only a part that ends a message has any.
+        imm: Option<u32>,
+        /// Data.
+        payload: Payload,
+    },
+    /// SEND of an unreliable datagram.
+    Datagram(Box<Datagram>),
     /// RDMA READ request.
     ReadRequest(Reth),
     /// Atomic request.
@@ -224,6 +279,8 @@ pub struct Packet {
     pub psn: u32,
     /// The sender wants an acknowledgement.
     pub ack_request: bool,
+    /// Solicited event: the receiver's completion may wake it. Counts in a part that ends a message.
+    pub solicited: bool,
     /// Contents.
     pub body: Body,
 }
@@ -231,16 +288,16 @@ pub struct Packet {
 impl Packet {
     /// Payload bytes.
     pub fn payload_bytes(&self) -> u64 {
-        match &self.body {
-            Body::Write { payload, .. } | Body::ReadResponse { payload, .. } => payload.bytes().len() as u64,
-            _ => 0,
-        }
+        self.body.payload().map_or(0, |payload| payload.bytes().len() as u64)
     }
 
     /// Bytes it takes on the wire, gaps included.
     pub fn wire_bytes(&self) -> u64 {
         let header = match &self.body {
             Body::Write { part, .. } => 16 * part.starts() as u64,
+            Body::WriteImm { part, .. } => 4 + 16 * part.starts() as u64,
+            Body::Send { imm, .. } => 4 * imm.is_some() as u64,
+            Body::Datagram(datagram) => 8 + 4 * datagram.imm.is_some() as u64,
             Body::ReadRequest(_) => 16,
             Body::Atomic(_) => 28,
             Body::ReadResponse { .. } | Body::Ack { .. } => 4,
@@ -256,8 +313,50 @@ impl Packet {
 
     /// Gives its buffer back.
     pub(crate) fn recycle(self, pool: &mut Pool) {
-        if let Body::Write { payload, .. } | Body::ReadResponse { payload, .. } = self.body {
-            pool.give(payload);
+        self.body.recycle(pool);
+    }
+}
+
+impl Body {
+    /// The data it carries, if its kind carries any.
+    #[inline]
+    pub fn payload(&self) -> Option<&Payload> {
+        match self {
+            Self::Write { payload, .. }
+            | Self::WriteImm { payload, .. }
+            | Self::Send { payload, .. }
+            | Self::ReadResponse { payload, .. } => Some(payload),
+            Self::Datagram(datagram) => Some(&datagram.payload),
+            Self::ReadRequest(_) | Self::Atomic(_) | Self::Ack { .. } | Self::AtomicAck { .. } => None,
         }
+    }
+
+    /// Gives its buffer back.
+    pub(crate) fn recycle(self, pool: &mut Pool) {
+        match self {
+            Self::Write { payload, .. }
+            | Self::WriteImm { payload, .. }
+            | Self::Send { payload, .. }
+            | Self::ReadResponse { payload, .. } => pool.give(payload),
+            Self::Datagram(datagram) => pool.give(datagram.payload),
+            Self::ReadRequest(_) | Self::Atomic(_) | Self::Ack { .. } | Self::AtomicAck { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets are moved through links and queues: what a rare body needs must not make all of them larger.
+    const _: () = assert!(size_of::<Packet>() <= 112 && size_of::<Body>() <= 64);
+
+    #[test]
+    fn rnr_timers_are_those_of_ibta() {
+        assert_eq!(aeth::rnr(12), 0x2c);
+        assert_eq!(aeth::rnr_ns(0x2c), Some(640_000));
+        assert_eq!((aeth::rnr_ns(0x20), aeth::rnr_ns(0x21)), (Some(655_360_000), Some(10_000)));
+        assert_eq!(aeth::rnr_ns(0x3f), Some(491_520_000));
+        assert_eq!((aeth::rnr_ns(aeth::ACK), aeth::rnr_ns(aeth::NAK_SEQUENCE)), (None, None));
     }
 }

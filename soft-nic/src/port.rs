@@ -91,6 +91,7 @@ impl SoftNic {
             qpn: qp.remote.qpn,
             psn,
             ack_request,
+            solicited: false,
             body,
         };
         self.counters.packets_tx += 1;

@@ -64,7 +64,7 @@ impl SoftNic {
         match psn::distance(at, qp.responder.expected) {
             0 => {}
             1.. => {
-                recycle(body, cx);
+                body.recycle(&mut cx.pool);
                 if !qp.responder.nak_sent {
                     qp.responder.nak_sent = true;
                     self.owe_ack(qp, qp.responder.expected, aeth::NAK_SEQUENCE);
@@ -78,7 +78,10 @@ impl SoftNic {
             Body::Write { part, reth, payload } => self.write(qp, at, ack_request, part, reth, payload, cx),
             Body::ReadRequest(reth) => self.read(qp, at, reth, cx),
             Body::Atomic(request) => self.atomic(qp, at, request, cx),
-            _ => unreachable!("answers were dispatched before"),
+            body => {
+                body.recycle(&mut cx.pool);
+                Err(aeth::NAK_INVALID_REQUEST)
+            }
         };
         if let Err(syndrome) = refusal {
             qp.responder.refusing = true;
@@ -319,7 +322,7 @@ impl SoftNic {
                 }
             }
             body => {
-                recycle(body, cx);
+                body.recycle(&mut cx.pool);
                 self.owe_ack(qp, psn::sub(qp.responder.expected, 1), aeth::ACK);
             }
         }
@@ -384,13 +387,6 @@ impl SoftNic {
             }
         }
         true
-    }
-}
-
-/// Gives back the buffer of a request that is not executed.
-fn recycle(body: Body, cx: &mut Cx) {
-    if let Body::Write { payload, .. } = body {
-        cx.pool.give(payload);
     }
 }
 

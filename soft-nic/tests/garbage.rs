@@ -122,7 +122,7 @@ proptest! {
             let source = u128::from_be_bytes(rig.fabric.nic(rig.hosts[from as usize].nic).config().gid);
             let qpn = if to_b { b.qpn } else { a.qpn };
             let psn = psn.wrapping_sub(1) as u32;
-            let packet = Packet { from, to, source, qpn, psn, ack_request: true, body };
+            let packet = Packet { from, to, source, qpn, psn, ack_request: true, solicited: false, body };
             let forged = rig.fabric.forge(packet);
             prop_assert!(forged);
             rig.run_for(3_000);
