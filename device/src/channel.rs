@@ -5,11 +5,11 @@
 
 use crate::access::{Channel, PathView};
 use crate::patience::Patience;
-use crate::platform::{Lanes, Platform};
+use crate::platform::{Lanes, Platform, Solo};
 use crate::post::NO_WORD;
 use crate::types::{CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Ticket};
 use crate::wqe_write::{self, Place, Segments};
-use shunt_layout::state::Word;
+use shunt_layout::state::{Step, Word};
 
 /// Longest message. A path that completes nothing for the suspect time is suspected, so a message must take much less:
 /// 16 MiB are 1.3 ms at 100 Gb/s. Slower rails need a longer suspect time.
@@ -85,6 +85,37 @@ impl<P: Platform> Channel<'_, P> {
             return Err(self.fault(FaultKind::BadAddress));
         }
         self.post_inline(lanes, dst, value, bytes, false)
+    }
+
+    /// Says whether the channel can still carry anything; looks at nothing else, never waits. Who waits for a
+    /// word that the peer writes learns here that the peer is lost: such a wait has no ticket to ask about.
+    ///
+    /// # Errors
+    /// The channel's fault once it is dead.
+    #[inline(always)]
+    pub fn alive(self) -> Result<(), Fault> {
+        if matches!(self.load_step(), Step::Dead) { Err(self.dead_fault()) } else { Ok(()) }
+    }
+
+    /// Posts one zero-length write if the channel is at rest; true if it did. Never waits, so the agent may call it:
+    /// a peer that is gone shows only where something is outstanding.
+    #[inline(never)]
+    pub fn touch(self) -> bool {
+        let (done, ticket, ready) = (self.load_done(), self.load_ticket(), self.load_ready());
+        let at_rest = !done.flag() && ticket == done && ready.index() == ticket.index();
+        if !at_rest || !matches!(self.load_step(), Step::Idle) {
+            return false;
+        }
+        let next = ticket.with_index(ticket.index() + 1);
+        // SAFETY: a channel word. A swap where others add: it takes the ticket only while all before it are done, so
+        // there is room in the ring and nobody to wait for.
+        if unsafe { self.platform().compare_swap(self.ticket_word(), ticket.0, next.0) } != ticket.0 {
+            return false;
+        }
+        let view = self.view(ticket.slot());
+        let place = Place { index: ticket.index().wrapping_sub(view.base), qpn_shifted: view.qpn_shifted };
+        self.write_wqe(&view, place.index, &wqe_write::placeholder(place));
+        self.leave_group(Solo, ticket, 1, &view).is_ok()
     }
 
     /// One look at a ticket; never waits.

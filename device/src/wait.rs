@@ -49,6 +49,12 @@ impl<'s, P: Platform> Device<'s, P> {
         }
     }
 
+    /// [`Channel::touch`](crate::Channel::touch) on one channel, by its row of the channel table.
+    pub fn touch(self, row: u32) -> bool {
+        let channel = self.row(row);
+        channel.peer() != self.state.my_pe && channel.touch()
+    }
+
     /// Waits until the heap word at `word` is at least `value`, and answers with what it is then. All that
     /// was put before the signal that wrote it is visible.
     ///

@@ -188,9 +188,12 @@ impl Agent {
         let Some(pair) = &self.pairs[index] else { return false };
         let Some(mine) = pair.mine.filter(|_| pair.health == Health::Fencing) else { return false };
         if pair.theirs.is_none() {
-            let fenced_ns = pair.fenced_ns;
+            let (fenced_ns, peer) = (pair.fenced_ns, self.place(index).peer);
             self.tell_again(index, true);
-            if now < fenced_ns.saturating_add(options.peer_ns) {
+            // Whom a pair has awaited in vain, the next one need not: patience is with the peer, not with the pair.
+            let asked_ns = *self.unanswered[peer as usize].get_or_insert(fenced_ns);
+            let patient = now < asked_ns.saturating_add(options.peer_ns);
+            if patient && self.oob.reachable(peer) {
                 return false;
             }
         }

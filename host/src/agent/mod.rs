@@ -41,6 +41,8 @@ pub struct AgentOptions {
     pub backoff_ns: u64,
     /// Time between looks at a port that is down, in case its event was lost.
     pub port_poll_ns: u64,
+    /// Time between two looks for peers whose agent is out of reach.
+    pub touch_ns: u64,
     /// Channels looked after in one step; 0 leaves every switch to the kernels.
     pub looks: usize,
 }
@@ -56,6 +58,7 @@ impl Default for AgentOptions {
             revive_ns: 2_000_000_000,
             backoff_ns: 20_000_000,
             port_poll_ns: 100_000_000,
+            touch_ns: 20_000_000,
             looks: 64,
         }
     }
@@ -89,6 +92,9 @@ pub struct Agent {
     /// One a channel: silence on one must not hide behind traffic on another.
     patience: Vec<Patience>,
     next_row: usize,
+    /// By peer: since when it owes an answer; none once it said anything.
+    unanswered: Vec<Option<u64>>,
+    next_touch_ns: u64,
     wake_seen: u64,
     requests_seen: Vec<u64>,
     records_seen: u64,
@@ -120,6 +126,8 @@ impl Agent {
             ports,
             patience,
             next_row: 0,
+            unanswered: vec![None; root.pe_count as usize],
+            next_touch_ns: 0,
             wake_seen: 0,
             requests_seen: vec![0; spares.len()],
             records_seen: 0,
@@ -139,6 +147,9 @@ impl Agent {
         let mut busy = self.poll_ports();
         while let Some((from, bytes)) = self.oob.try_recv() {
             busy = true;
+            if let Some(since) = self.unanswered.get_mut(from as usize) {
+                *since = None;
+            }
             match Message::from_bytes(&bytes) {
                 Ok(message) => self.receive(from, message),
                 Err(error) => {
@@ -150,11 +161,30 @@ impl Agent {
         for index in 0..self.pairs.len() {
             busy |= self.progress(index);
         }
+        self.touch_the_silent();
         for _ in 0..self.options.looks.min(self.patience.len()) {
             self.next_row = (self.next_row + 1) % self.patience.len();
             self.words.attend_to(self.next_row as u32, &mut self.patience[self.next_row]);
         }
         busy
+    }
+
+    /// Puts something on the wire to peers whose agent is known to be out of reach. If only the link between the
+    /// agents broke, that changes nothing; if the process is gone, its channels fail now and not at the next put:
+    /// a kernel that waits for such a peer's signal has nothing outstanding to notice it by.
+    fn touch_the_silent(&mut self) {
+        let now = self.now();
+        if now < self.next_touch_ns {
+            return;
+        }
+        self.next_touch_ns = now.saturating_add(self.options.touch_ns);
+        let root = self.words.root();
+        for row in 0..root.pe_count * root.channels_per_pe {
+            let peer = row / root.channels_per_pe;
+            if peer != root.my_pe && !self.oob.reachable(peer) {
+                self.words.touch(row);
+            }
+        }
     }
 
     /// Switch records since the last call, and how many the ring lost.

@@ -83,6 +83,12 @@ impl StateWords {
         }
     }
 
+    /// Puts something on the wire of a channel that is at rest, so that a peer that is gone shows.
+    pub fn touch(&self, row: u32) -> bool {
+        let device = unsafe { Device::attach(self.state, self.platform()) };
+        device.is_ok_and(|device| device.touch(row))
+    }
+
     fn channel_row(&self, peer: u32, channel: u32) -> u32 {
         peer * self.root().channels_per_pe + channel
     }

@@ -10,6 +10,10 @@ pub trait Oob: Send {
     fn send(&self, to_pe: u32, bytes: Vec<u8>);
     /// The next message that has arrived: sender and bytes.
     fn try_recv(&self) -> Option<(u32, Vec<u8>)>;
+    /// False while the link to that PE is known to be broken: an answer need not be waited for. True says nothing.
+    fn reachable(&self, _pe: u32) -> bool {
+        true
+    }
 }
 
 /// Latency if none is given.
@@ -25,6 +29,8 @@ struct Net {
     sent: u64,
     lost: u64,
     cuts: BTreeSet<(u32, u32)>,
+    /// PEs whose end is closed, as that of a process that ended.
+    closed: BTreeSet<u32>,
 }
 
 /// A network of agents in one process, with a stated latency, whose links can be cut.
@@ -68,6 +74,14 @@ impl OobNet {
         });
     }
 
+    /// Closes the end of a PE for good, as when its process ends: what it sent arrives, and the others know.
+    pub fn close(&self, pe: u32) {
+        self.with(|net| {
+            net.closed.insert(pe);
+            net.lost += std::mem::take(&mut net.inbox[pe as usize]).len() as u64;
+        });
+    }
+
     /// Joins a link that was cut.
     pub fn join(&self, a: u32, b: u32) {
         self.with(|net| net.cuts.remove(&link(a, b)));
@@ -96,7 +110,8 @@ impl Oob for OobEnd {
         self.net.with(|net| {
             net.sent += 1;
             let number = net.sent;
-            if net.cuts.contains(&link(self.pe, to_pe)) || to_pe as usize >= net.inbox.len() {
+            let closed = net.closed.contains(&to_pe) || net.closed.contains(&self.pe);
+            if closed || net.cuts.contains(&link(self.pe, to_pe)) || to_pe as usize >= net.inbox.len() {
                 net.lost += 1;
             } else {
                 net.inbox[to_pe as usize].insert((due, number), (self.pe, bytes));
@@ -110,6 +125,10 @@ impl Oob for OobEnd {
             let first = net.inbox[self.pe as usize].first_entry()?;
             (first.key().0 <= now).then(|| first.remove())
         })
+    }
+
+    fn reachable(&self, pe: u32) -> bool {
+        self.net.with(|net| !net.closed.contains(&pe))
     }
 }
 
@@ -152,5 +171,20 @@ mod tests {
         assert_eq!(ends[1].try_recv(), Some((0, vec![4])));
         assert_eq!((ends[1].try_recv(), ends[0].try_recv()), (None, None));
         assert_eq!(net.counts(), (4, 2));
+    }
+
+    #[test]
+    fn an_end_that_is_closed_is_known_to_be() {
+        let (net, world) = net();
+        let ends = [net.end(0), net.end(1), net.end(2)];
+        ends[1].send(0, vec![1]);
+        ends[0].send(1, vec![2]);
+        net.close(1);
+        ends[0].send(1, vec![3]);
+        ends[1].send(0, vec![4]);
+        (0..10).for_each(|_| world.relax());
+        assert_eq!(ends[0].try_recv(), Some((1, vec![1])), "sent before");
+        assert_eq!((ends[0].try_recv(), ends[1].try_recv()), (None, None));
+        assert_eq!((ends[0].reachable(1), ends[0].reachable(2)), (false, true));
     }
 }
