@@ -45,6 +45,8 @@ pub use counters::Counters;
 pub use cx::WordWatch;
 pub use engine::{Clock, Engine, SharedFabric};
 pub use fabric::{Fabric, FabricConfig, NicId, RailAt};
-pub use fault::{FaultInfo, FaultKind, FaultReport, ParseFaultError};
+pub use fault::{
+    Fault, FaultInfo, FaultKind, FaultReport, Injection, ParseFaultError, ParseInjectionError, PeFault,
+};
 pub use nic::{NicError, SoftNic};
 pub use object::Uar;

@@ -15,14 +15,14 @@ use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_layout::state::{self, SwitchRecord};
 use shunt_soft_nic::{
-    Counters, Fabric, FabricConfig, FaultKind, FaultReport, LinkLayer, NicConfig, RailAt, SharedFabric,
-    SoftNic, WordWatch,
+    Counters, Fabric, FabricConfig, Fault, FaultReport, Injection, LinkLayer, NicConfig, PeFault, RailAt,
+    SharedFabric, SoftNic, WordWatch,
 };
 
 use crate::lies::{Lies, LyingDevx};
 use crate::oracle::{Oracle, Stream, load, store};
 use crate::sim::{ActorOptions, Clockwork, Interference, Sim, SimConfig, SimWorld, Task};
-use crate::spec::{Injection, RunSpec, parse_time};
+use crate::spec::RunSpec;
 use crate::workload::Kernel;
 
 /// Latency of a packet between two NICs.
@@ -260,26 +260,28 @@ impl Cluster {
     /// Plans a fault, relative to [`Cluster::began_ns`].
     pub fn inject(&self, injection: &Injection) {
         let at_ns = self.began_ns + injection.at_ns;
-        let Some(rail) = injection.rail else { return self.inject_pe(at_ns, injection) };
-        let kind: FaultKind = match injection.fault.parse() {
-            Ok(kind) => kind,
-            Err(error) => panic!("{injection}: {error}"),
-        };
-        let at = RailAt { pe: injection.pe, rail };
-        self.fabric.with(|fabric| fabric.plan(at_ns, at, kind));
+        match (&injection.fault, injection.rail) {
+            (Fault::Nic(kind), Some(rail)) => {
+                let at = RailAt { pe: injection.pe, rail };
+                self.fabric.with(|fabric| fabric.plan(at_ns, at, *kind));
+            }
+            (Fault::Pe(fault), None) => self.inject_pe(at_ns, injection, *fault),
+            _ => panic!("{injection}: not a fault of the simulator"),
+        }
     }
 
     /// Plans a fault of a whole PE: its agent, or the agents' network.
-    fn inject_pe(&self, at_ns: u64, injection: &Injection) {
-        let (name, time) = injection.fault.split_once('=').unwrap_or((&injection.fault, ""));
-        let span_ns = match (name, parse_time(time)) {
-            ("agent-killed" | "oob-cut", None) if time.is_empty() => u64::MAX / 4,
-            ("agent-stalled" | "oob-cut", Some(span_ns)) => span_ns,
-            _ => panic!("{injection}: a PE knows agent-killed, agent-stalled=T and oob-cut[=T]"),
+    fn inject_pe(&self, at_ns: u64, injection: &Injection, fault: PeFault) {
+        let (cuts, span_ns) = match fault {
+            PeFault::AgentKilled => (false, u64::MAX / 4),
+            PeFault::AgentStalled { for_ns } => (false, for_ns),
+            PeFault::OobCut { for_ns } => (true, for_ns.unwrap_or(u64::MAX / 4)),
+            PeFault::PeerKilled | PeFault::ClockJump { .. } => {
+                panic!("{injection}: not in the simulator yet")
+            }
         };
         let (world, pe) = (self.sim.world(), injection.pe);
         let (log, oob, others) = (self.agents[pe as usize].clone(), self.oob.clone(), self.spec.pes);
-        let cuts = name == "oob-cut";
         self.sim.spawn(format!("{injection}"), ActorOptions::host(), move || {
             world.sleep(at_ns.saturating_sub(world.now()));
             let others = || (0..others).filter(|other| *other != pe);

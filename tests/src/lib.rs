@@ -10,6 +10,7 @@
 //! | [`workload`] | the kernels of a run |
 //! | [`run`] | a whole run and its verdict |
 //! | [`spec`] | a run in words |
+//! | [`toml`] | the little of TOML that a run in words needs |
 //! | [`rng`] | the one source of chance |
 
 pub mod cluster;
@@ -19,5 +20,6 @@ pub mod rng;
 pub mod run;
 pub mod sim;
 pub mod spec;
+pub mod toml;
 pub mod warp;
 pub mod workload;

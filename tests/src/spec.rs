@@ -7,66 +7,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use shunt_host::agent::AgentOptions;
+use shunt_soft_nic::fault::{Fault, FaultKind, Injection, ParseInjectionError};
 
 use crate::rng::Rng;
+use crate::toml;
 use crate::workload::Traffic;
 
-/// A fault in the grammar of the command line: `<time>:<pe>.<rail>:<fault>` or `<time>:<pe>:<fault>`, time from the
-/// start of the traffic. Faults of a whole PE are `agent-killed`, `agent-stalled=T` and `oob-cut[=T]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Injection {
-    /// When, in nanoseconds after the traffic began.
-    pub at_ns: u64,
-    /// PE that is hit.
-    pub pe: u32,
-    /// Its rail; none if the PE itself is meant.
-    pub rail: Option<u32>,
-    /// What happens, e.g. `drop-acks=10ms`.
-    pub fault: String,
-}
-
-impl FromStr for Injection {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("met {text:?}; a fault is <time>:<pe>.<rail>:<fault>, e.g. 500us:0.0:down");
-        let mut parts = text.splitn(3, ':');
-        let (time, place) = (parts.next().ok_or_else(bad)?, parts.next().ok_or_else(bad)?);
-        let fault = parts.next().ok_or_else(bad)?.to_owned();
-        let number = |text: &str| text.parse().map_err(|_| bad());
-        let (pe, rail) = match place.split_once('.') {
-            Some((pe, rail)) => (number(pe)?, Some(number(rail)?)),
-            None => (number(place)?, None),
-        };
-        Ok(Self { at_ns: parse_time(time).ok_or_else(bad)?, pe, rail, fault })
-    }
-}
-
-impl fmt::Display for Injection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.rail {
-            Some(rail) => write!(f, "{}ns:{}.{rail}:{}", self.at_ns, self.pe, self.fault),
-            None => write!(f, "{}ns:{}:{}", self.at_ns, self.pe, self.fault),
-        }
-    }
-}
-
-/// `7ns`, `20us`, `500ms`, `3s` in nanoseconds.
-pub fn parse_time(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(scale)
-}
-
 /// One run: a cluster, its traffic, its faults.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunSpec {
     /// What went wrong once, in one sentence (regressions only).
     pub cause: String,
@@ -184,12 +132,12 @@ impl fmt::Display for RunSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         macro_rules! write_key {
             ($name:literal, $value:expr) => {
-                writeln!(f, "{} = {:?}", $name, $value)?;
+                writeln!(f, "{} = {}", $name, Value::write(&$value))?;
             };
         }
         keys!(self, write_key);
-        let faults: Vec<String> = self.faults.iter().map(Injection::to_string).collect();
-        writeln!(f, "faults = {faults:?}")
+        let faults: Vec<String> = self.faults.iter().map(|fault| toml::quote(&fault.to_string())).collect();
+        writeln!(f, "faults = [{}]", faults.join(", "))
     }
 }
 
@@ -214,11 +162,15 @@ impl FromStr for RunSpec {
 /// A value of a key.
 trait Value: Sized {
     fn read(text: &str) -> Option<Self>;
+    fn write(&self) -> String;
 }
 
 impl Value for String {
     fn read(text: &str) -> Option<Self> {
-        Some(text.strip_prefix('"')?.strip_suffix('"')?.to_owned())
+        toml::text(text)
+    }
+    fn write(&self) -> String {
+        toml::quote(self)
     }
 }
 
@@ -226,6 +178,9 @@ macro_rules! parsed_values {
     ($($type:ty),*) => { $(impl Value for $type {
         fn read(text: &str) -> Option<Self> {
             text.parse().ok()
+        }
+        fn write(&self) -> String {
+            self.to_string()
         }
     })* };
 }
@@ -245,22 +200,23 @@ impl RunSpec {
         if key != "faults" {
             return Err("unknown key".into());
         }
-        let list =
-            value.strip_prefix('[').and_then(|list| list.strip_suffix(']')).ok_or("faults is a list")?;
-        self.faults = list
-            .split(',')
-            .map(str::trim)
-            .filter(|item| !item.is_empty())
-            .map(|item| String::read(item).ok_or("a fault is a text".to_owned())?.parse())
-            .collect::<Result<_, String>>()?;
+        let faults = toml::texts(value).ok_or("faults is a list of texts")?;
+        let parsed: Result<_, ParseInjectionError> = faults.iter().map(|fault| fault.parse()).collect();
+        self.faults = parsed.map_err(|error| error.to_string())?;
         Ok(())
     }
 
     /// True if some rail is touched by no fault at any PE, and neither a NIC's firmware nor an agent is silenced:
     /// then a path between each two PEs works all the time, and every fence can be proved.
     pub fn has_healthy_rail(&self) -> bool {
-        let silences = ["nic-gone", "fw-timeout", "agent-", "oob-"];
-        let silent = |fault: &Injection| silences.iter().any(|kind| fault.fault.starts_with(kind));
+        let silent = |fault: &Injection| {
+            let silences =
+                |kind: &FaultKind| matches!(kind, FaultKind::NicGone { .. } | FaultKind::FwTimeout { .. });
+            match &fault.fault {
+                Fault::Nic(kind) => silences(kind),
+                Fault::Pe(_) | Fault::Exec(_) => true,
+            }
+        };
         let healthy = |rail: u32| self.faults.iter().all(|fault| fault.rail != Some(rail));
         (0..self.rails).any(healthy) && !self.faults.iter().any(silent)
     }
@@ -325,11 +281,13 @@ impl RunSpec {
             10 => format!("delay={}", rng.pick(&["15us", "300us"])),
             _ => format!("late-cqe={}", rng.pick(&["50us", "2ms"])),
         };
-        let rail = (!fault.starts_with("agent") && !fault.starts_with("oob")).then_some(rail);
+        let fault: Fault = fault.parse().unwrap_or_else(|error| panic!("{fault}: {error}"));
+        let rail = (!fault.hits_whole_pe()).then_some(rail);
+        let down = Fault::Nic(FaultKind::Down { for_ns: None });
         let mut faults = vec![Injection { at_ns, pe, rail, fault: fault.clone() }];
-        if fault == "down" {
+        if fault == down {
             let until = at_ns + rng.pick(&[200_000, 5_000_000, 80_000_000]);
-            faults.push(Injection { at_ns: until, pe, rail, fault: "up".into() });
+            faults.push(Injection { at_ns: until, pe, rail, fault: Fault::Nic(FaultKind::Up) });
         }
         faults
     }
@@ -338,6 +296,7 @@ impl RunSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shunt_soft_nic::PeFault;
 
     #[test]
     fn a_run_survives_its_text() {
@@ -353,21 +312,14 @@ mod tests {
         let error = |text: &str| text.parse::<RunSpec>().unwrap_err();
         assert_eq!(error("seed = 4\nspeed = 3"), "line 2: unknown key: speed = 3");
         assert_eq!(error("seed = fast"), "line 1: a value of another type: seed = fast");
-        assert!(error("faults = [\"5:0.0:down\"]").contains("a fault is <time>:<pe>.<rail>:<fault>"));
+        assert!(error("faults = [\"5:0.0:down\"]").contains("the time \"5\" in \"5:0.0:down\""));
     }
 
     #[test]
     fn a_whole_pe_may_be_hit() {
         let injection: Injection = "3ms:1:oob-cut=5ms".parse().unwrap();
-        assert_eq!((injection.pe, injection.rail, injection.fault.as_str()), (1, None, "oob-cut=5ms"));
-        assert_eq!(injection.to_string(), "3000000ns:1:oob-cut=5ms");
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(parse_time("20us"), Some(20_000));
-        assert_eq!(parse_time("3s"), Some(3_000_000_000));
-        assert_eq!(parse_time("5"), None);
-        assert_eq!(parse_time("5h"), None);
+        let cut = Fault::Pe(PeFault::OobCut { for_ns: Some(5_000_000) });
+        assert_eq!(injection, Injection { at_ns: 3_000_000, pe: 1, rail: None, fault: cut });
+        assert_eq!(injection.to_string(), "3ms:1:oob-cut=5ms");
     }
 }

@@ -42,14 +42,27 @@ pub struct FaultInfo {
     pub meaning: &'static str,
     /// True if it breaks a promise on purpose: a run with it must fail.
     pub sabotage: bool,
+    /// True if it hits a whole PE, and so names no rail.
+    pub whole_pe: bool,
 }
 
-const fn fault(syntax: &'static str, meaning: &'static str) -> FaultInfo {
-    FaultInfo { syntax, meaning, sabotage: false }
+impl FaultInfo {
+    /// The name without parameters.
+    pub fn name(&self) -> &'static str {
+        self.syntax.split(['=', '[']).next().unwrap_or(self.syntax)
+    }
+}
+
+pub(super) const fn fault(syntax: &'static str, meaning: &'static str) -> FaultInfo {
+    FaultInfo { syntax, meaning, sabotage: false, whole_pe: false }
+}
+
+pub(super) const fn pe_fault(syntax: &'static str, meaning: &'static str) -> FaultInfo {
+    FaultInfo { whole_pe: true, ..fault(syntax, meaning) }
 }
 
 const fn sabotage(syntax: &'static str, meaning: &'static str) -> FaultInfo {
-    FaultInfo { syntax, meaning, sabotage: true }
+    FaultInfo { sabotage: true, ..fault(syntax, meaning) }
 }
 
 impl FaultKind {
@@ -114,6 +127,19 @@ impl FaultKind {
     /// True if it breaks a promise on purpose.
     pub const fn is_sabotage(&self) -> bool {
         matches!(self, Self::Corrupt | Self::DoubleSignal | Self::SwapSignal)
+    }
+
+    /// True for a parameter that nobody means: a probability, a delay or a duration of zero.
+    pub fn does_nothing(&self) -> bool {
+        let no_parameter = match self {
+            Self::Drop { probability, .. } | Self::Dup { probability, .. } => *probability == 0.0,
+            Self::Delay { by_ns, .. }
+            | Self::PlacementDelay { by_ns, .. }
+            | Self::LateCqe { by_ns, .. }
+            | Self::EventLate { by_ns, .. } => *by_ns == 0,
+            _ => false,
+        };
+        no_parameter || self.duration() == Some(0)
     }
 
     /// True if it acts once and is then used up.

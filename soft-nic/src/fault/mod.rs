@@ -6,12 +6,23 @@
 //! `nic-gone` reaches it.
 
 mod active;
+mod injection;
 mod kind;
 mod parse;
+mod pe;
 mod plan;
+mod time;
 
 pub(crate) use active::Faults;
+pub use injection::{Fault, Injection, ParseInjectionError};
 pub use kind::{FaultInfo, FaultKind};
 pub use parse::ParseFaultError;
+pub use pe::PeFault;
 pub use plan::FaultReport;
 pub(crate) use plan::{Plan, Planned, Step};
+pub use time::{format_time, parse_time};
+
+/// Every fault and sabotage there is: of a rail, of a whole PE, and the command of real hardware.
+pub fn list() -> impl Iterator<Item = FaultInfo> {
+    FaultKind::LIST.iter().chain(PeFault::LIST).copied().chain([Fault::EXEC])
+}

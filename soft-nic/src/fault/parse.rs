@@ -1,6 +1,7 @@
 //! The grammar of faults: `down`, `drop=0.01`, `flap=50ms/20`, `delay=5us/10ms`.
 
-use super::FaultKind;
+use super::time::{WANTED, format_time, parse_time};
+use super::{FaultInfo, FaultKind};
 use std::fmt;
 use std::str::FromStr;
 
@@ -37,28 +38,19 @@ pub enum ParseFaultError {
     },
 }
 
-const TIME: &str = "a time like 10ms (ns, us, ms, s)";
-
-/// Reads `1.5ms`. A bare number is refused: its unit would be a guess.
-fn parse_time(text: &str) -> Option<u64> {
-    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let (number, scale) = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)))?;
-    let nanoseconds = number.parse::<f64>().ok()? * scale;
-    let digits = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    (digits && nanoseconds.is_finite() && nanoseconds < 1e18).then(|| nanoseconds.round() as u64)
+/// The name in a fault's text.
+pub(super) fn name_of(text: &str) -> &str {
+    text.split_once('=').map_or(text, |(name, _)| name)
 }
 
-/// Writes a time in the largest unit that needs no fraction.
-pub(crate) fn format_time(nanoseconds: u64) -> String {
-    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-    match units.iter().find(|(scale, _)| nanoseconds != 0 && nanoseconds.is_multiple_of(*scale)) {
-        Some((scale, unit)) => format!("{}{unit}", nanoseconds / scale),
-        None => format!("{nanoseconds}ns"),
-    }
+/// No fault of `list` has the name.
+pub(super) fn no_such_fault(text: &str, list: impl Iterator<Item = FaultInfo>) -> ParseFaultError {
+    let known = list.map(|info| info.syntax).collect::<Vec<_>>().join(" ");
+    ParseFaultError::Name { met: text.into(), known }
 }
 
 /// A fault's text, taken apart.
-struct Text<'a> {
+pub(super) struct Text<'a> {
     whole: &'a str,
     syntax: &'static str,
     parameter: Option<&'a str>,
@@ -66,15 +58,14 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    fn new(whole: &'a str) -> Result<(&'a str, Self), ParseFaultError> {
-        let (name, parameters) = match whole.split_once('=') {
-            Some((name, parameters)) => (name, Some(parameters)),
-            None => (whole, None),
-        };
-        let is_named = |syntax: &str| syntax.split(['=', '[']).next() == Some(name);
-        let Some(info) = FaultKind::LIST.iter().find(|info| is_named(info.syntax)) else {
-            let known = FaultKind::LIST.iter().map(|info| info.syntax).collect::<Vec<_>>().join(" ");
-            return Err(ParseFaultError::Name { met: whole.into(), known });
+    pub(super) fn new(
+        whole: &'a str,
+        list: &'static [FaultInfo],
+    ) -> Result<(&'a str, Self), ParseFaultError> {
+        let name = name_of(whole);
+        let parameters = whole.split_once('=').map(|(_, parameters)| parameters);
+        let Some(info) = list.iter().find(|info| info.name() == name) else {
+            return Err(no_such_fault(whole, list.iter().copied()));
         };
         let (parameter, extra) = match parameters.map(|text| text.split_once('/')) {
             Some(Some((parameter, extra))) => (Some(parameter), Some(extra)),
@@ -92,9 +83,10 @@ impl<'a> Text<'a> {
         self.parameter.ok_or(ParseFaultError::Missing { met: self.whole.into(), syntax: self.syntax })
     }
 
+    /// The first parameter, required: a time.
     fn time(&self) -> Result<u64, ParseFaultError> {
         let text = self.required()?;
-        parse_time(text).ok_or_else(|| self.bad(text, TIME))
+        parse_time(text).ok_or_else(|| self.bad(text, WANTED))
     }
 
     fn number<T: FromStr>(&self, text: &str, wanted: &'static str) -> Result<T, ParseFaultError> {
@@ -116,7 +108,7 @@ impl<'a> Text<'a> {
 
     fn rate(&self) -> Result<f64, ParseFaultError> {
         let (text, wanted) = (self.required()?, "a rate in Gb/s above 0");
-        let value: f64 = self.number(text.trim_end_matches("gbps"), wanted)?;
+        let value: f64 = self.number(text.strip_suffix("gbps").unwrap_or(text), wanted)?;
         if value > 0.0 && value.is_finite() { Ok(value) } else { Err(self.bad(text, wanted)) }
     }
 
@@ -127,23 +119,30 @@ impl<'a> Text<'a> {
         value.filter(|value| *value != 0).ok_or_else(|| self.bad(text, "a syndrome from 1 to 255 or 0xff"))
     }
 
-    /// The only parameter: how long.
-    fn lasting(&self) -> Result<Option<u64>, ParseFaultError> {
+    /// The only parameter, required: a time.
+    pub(super) fn only_time(&self) -> Result<u64, ParseFaultError> {
         self.no_extra()?;
-        self.parameter.map(|text| parse_time(text).ok_or_else(|| self.bad(text, TIME))).transpose()
+        self.time()
+    }
+
+    /// The only parameter: how long.
+    pub(super) fn lasting(&self) -> Result<Option<u64>, ParseFaultError> {
+        self.no_extra()?;
+        self.parameter.map(|text| parse_time(text).ok_or_else(|| self.bad(text, WANTED))).transpose()
     }
 
     /// Behind a slash: how long.
     fn for_ns(&self) -> Result<Option<u64>, ParseFaultError> {
-        self.extra.map(|text| parse_time(text).ok_or_else(|| self.bad(text, TIME))).transpose()
+        self.extra.map(|text| parse_time(text).ok_or_else(|| self.bad(text, WANTED))).transpose()
     }
 
     fn no_extra(&self) -> Result<(), ParseFaultError> {
         self.extra.map_or(Ok(()), |text| Err(self.bad(text, "allowed here")))
     }
 
-    fn bare(&self, kind: FaultKind) -> Result<FaultKind, ParseFaultError> {
-        self.parameter.map_or(Ok(kind), |text| Err(self.bad(text, "allowed here")))
+    /// No parameter.
+    pub(super) fn bare<T>(&self, fault: T) -> Result<T, ParseFaultError> {
+        self.parameter.map_or(Ok(fault), |text| Err(self.bad(text, "allowed here")))
     }
 }
 
@@ -151,7 +150,7 @@ impl FromStr for FaultKind {
     type Err = ParseFaultError;
 
     fn from_str(whole: &str) -> Result<Self, ParseFaultError> {
-        let (name, text) = Text::new(whole)?;
+        let (name, text) = Text::new(whole, Self::LIST)?;
         Ok(match name {
             "down" => Self::Down { for_ns: text.lasting()? },
             "up" => text.bare(Self::Up)?,
@@ -316,13 +315,5 @@ mod tests {
         assert!(message("down=1s/2").contains("`2`"));
         assert!(message("delay=-1ms").contains("`-1ms`") && message("delay=nans").contains("`nans`"));
         assert!(message("slow=0").contains("above 0") && message("reorder=0").contains("from 1"));
-    }
-
-    #[test]
-    fn times() {
-        assert_eq!(parse_time("1.5ms"), Some(1_500_000));
-        assert_eq!(parse_time("3"), None);
-        assert_eq!(format_time(1_500_000), "1500us");
-        assert_eq!(format_time(0), "0ns");
     }
 }
