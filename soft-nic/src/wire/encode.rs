@@ -1,0 +1,134 @@
+//! From a packet to a frame.
+
+use super::opcode::Shape;
+use super::{Addresses, ETHERTYPE, EXTENDED_MAX, FIXED_BYTES, ICRC_BYTES, NEXT_BTH, PARTITION, icrc};
+use crate::packet::{AtomicOp, AtomicRequest, Body, Packet, Reth, aeth};
+use crate::psn;
+
+/// Hop limit of what leaves a port.
+const HOP_LIMIT: u8 = 64;
+/// Migration state: migrated.
+const MIGRATED: u8 = 0x40;
+/// Solicited event.
+const SOLICITED: u8 = 0x80;
+
+/// The headers of one frame while they are written.
+struct Head {
+    bytes: [u8; FIXED_BYTES + EXTENDED_MAX],
+    len: usize,
+}
+
+impl Head {
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.bytes[self.len..self.len + N].copy_from_slice(&bytes);
+        self.len += N;
+    }
+
+    fn aeth(&mut self, syndrome: u8, msn: u32) {
+        self.put(((syndrome as u32) << 24 | msn & psn::MASK).to_be_bytes());
+    }
+
+    fn reth(&mut self, reth: &Reth) {
+        self.put(reth.address.to_be_bytes());
+        self.put(reth.rkey.to_be_bytes());
+        self.put(reth.bytes.to_be_bytes());
+    }
+
+    fn atomic(&mut self, request: &AtomicRequest, shape: Shape) {
+        self.put(request.address.to_be_bytes());
+        self.put(request.rkey.to_be_bytes());
+        match (shape, request.op) {
+            (Shape::CompareSwap, AtomicOp::CompareSwap { compare, swap, .. }) => {
+                self.put(swap.to_be_bytes());
+                self.put(compare.to_be_bytes());
+            }
+            (_, AtomicOp::CompareSwap { compare, swap, compare_mask, swap_mask }) => {
+                self.put(request.bytes.to_be_bytes());
+                [compare, swap, compare_mask, swap_mask].map(|operand| self.put(operand.to_be_bytes()));
+            }
+            (Shape::FetchAdd, AtomicOp::FetchAdd { add, .. }) => {
+                self.put(add.to_be_bytes());
+                self.put([0; 8]);
+            }
+            (_, AtomicOp::FetchAdd { add, boundary }) => {
+                self.put(request.bytes.to_be_bytes());
+                [add, boundary].map(|operand| self.put(operand.to_be_bytes()));
+            }
+        }
+    }
+
+    /// Ethernet, GRH and BTH, with `behind` bytes after the BTH, `pad` of them padding.
+    fn fixed(&mut self, packet: &Packet, addresses: &Addresses, behind: usize, pad: usize) {
+        let shape = Shape::of(&packet.body);
+        let [_, _, mac @ ..] = addresses.destination_mac.to_be_bytes();
+        self.put::<6>(mac);
+        let [_, _, mac @ ..] = addresses.source_mac.to_be_bytes();
+        self.put::<6>(mac);
+        self.put(ETHERTYPE.to_be_bytes());
+        self.put(0x6000_0000u32.to_be_bytes());
+        self.put(((super::BTH_BYTES + behind) as u16).to_be_bytes());
+        self.put([NEXT_BTH, HOP_LIMIT]);
+        self.put(addresses.source.to_be_bytes());
+        self.put(addresses.destination.to_be_bytes());
+        let solicited = if packet.solicited { SOLICITED } else { 0 };
+        self.put([shape.code(), solicited | MIGRATED | (pad as u8) << 4]);
+        self.put(PARTITION.to_be_bytes());
+        self.put((packet.qpn & 0xff_ffff).to_be_bytes());
+        self.put(((packet.ack_request as u32) << 31 | packet.psn & psn::MASK).to_be_bytes());
+    }
+
+    /// The extended headers.
+    fn extended(&mut self, body: &Body, shape: Shape) {
+        match body {
+            Body::Write { part, reth, .. } if part.starts() => self.reth(reth),
+            Body::Write { .. } => {}
+            Body::WriteImm { part, reth, imm, .. } => {
+                if part.starts() {
+                    self.reth(reth);
+                }
+                self.put(imm.to_be_bytes());
+            }
+            Body::Send { imm, .. } => {
+                if let (Some(imm), Shape::Send { imm: true, .. }) = (imm, shape) {
+                    self.put(imm.to_be_bytes());
+                }
+            }
+            Body::Datagram(datagram) => {
+                self.put(datagram.qkey.to_be_bytes());
+                self.put((datagram.source_qpn & 0xff_ffff).to_be_bytes());
+                if let Some(imm) = datagram.imm {
+                    self.put(imm.to_be_bytes());
+                }
+            }
+            Body::ReadRequest(reth) => self.reth(reth),
+            Body::Atomic(request) => self.atomic(request, shape),
+            Body::ReadResponse { .. } if shape.header_bytes() == 0 => {}
+            Body::ReadResponse { msn, .. } => self.aeth(aeth::ACK, *msn),
+            Body::Ack { syndrome, msn } => self.aeth(*syndrome, *msn),
+            Body::AtomicAck { msn, original } => {
+                self.aeth(aeth::ACK, *msn);
+                self.put(original.to_be_bytes());
+            }
+        }
+    }
+}
+
+/// Appends a packet as a frame. Numbers wider than their field lose their upper bits, as on a wire.
+pub fn encode(packet: &Packet, addresses: &Addresses, out: &mut Vec<u8>) {
+    let shape = Shape::of(&packet.body);
+    let payload = packet.body.payload().map_or(&[][..], |payload| payload.bytes());
+    let pad = payload.len().wrapping_neg() & 3;
+    let behind = shape.header_bytes() + payload.len() + pad + ICRC_BYTES;
+    let mut head = Head { bytes: [0; _], len: 0 };
+    head.fixed(packet, addresses, behind, pad);
+    head.extended(&packet.body, shape);
+    let start = out.len();
+    out.reserve(FIXED_BYTES + behind);
+    out.extend_from_slice(&head.bytes[..head.len]);
+    out.extend_from_slice(payload);
+    out.extend_from_slice(&[0; 3 + ICRC_BYTES][..pad + ICRC_BYTES]);
+    let icrc = icrc::of_frame(&out[start..]);
+    let end = out.len();
+    out[end - ICRC_BYTES..].copy_from_slice(&icrc);
+}

@@ -1,0 +1,78 @@
+//! Why bytes are no frame.
+
+/// What a frame has that no frame of ours may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// It ends inside a header.
+    #[error("a frame of {met} bytes; its headers and checksum take {least}")]
+    Short {
+        /// Bytes there are.
+        met: usize,
+        /// Bytes the headers need.
+        least: usize,
+    },
+    /// Not RoCE v1.
+    #[error("ethertype {0:#06x}; 0x8915 is RoCE v1")]
+    EtherType(u16),
+    /// Not a GRH.
+    #[error("IP version {0} in the global route header; 6 is right")]
+    GrhVersion(u8),
+    /// Something else than a transport header follows.
+    #[error("next header {0:#04x} after the global route header; 0x1b is right")]
+    NextHeader(u8),
+    /// The GRH counts other bytes than there are.
+    #[error("the global route header says {said} bytes follow; {met} do")]
+    PayloadLength {
+        /// Bytes the header says.
+        said: u16,
+        /// Bytes there are.
+        met: usize,
+    },
+    /// The invariant checksum is another.
+    #[error("invariant checksum {met:#010x}; {right:#010x} is right")]
+    Icrc {
+        /// The one in the frame.
+        met: u32,
+        /// The one of its bytes.
+        right: u32,
+    },
+    /// A transport of the future.
+    #[error("transport header version {0}; 0 is right")]
+    TransportVersion(u8),
+    /// Another partition than the default one.
+    #[error("partition key {0:#06x}; the default partition's are 0xffff and 0x7fff")]
+    PartitionKey(u16),
+    /// An opcode that no queue pair here understands.
+    #[error("opcode {0:#04x} is none of RC, UD or the two extended atomics")]
+    Opcode(u8),
+    /// More padding than payload, or padding where there is no payload.
+    #[error("{pad} bytes of padding in {bytes} bytes behind the headers of opcode {opcode:#04x}")]
+    Padding {
+        /// The opcode.
+        opcode: u8,
+        /// Bytes of padding.
+        pad: usize,
+        /// Bytes behind the extended headers, padding included.
+        bytes: usize,
+    },
+    /// Payload where the opcode has none.
+    #[error("opcode {opcode:#04x} carries no payload; {bytes} bytes are there")]
+    Unwanted {
+        /// The opcode.
+        opcode: u8,
+        /// Bytes there are.
+        bytes: usize,
+    },
+    /// More payload than the largest MTU, or payload and padding that do not end at a multiple of four.
+    #[error("{0} bytes of payload and padding; at most 4096, a multiple of 4")]
+    Payload(usize),
+    /// A message longer than any may be.
+    #[error("a message of {0} bytes; at most 2147483648")]
+    MessageLength(u32),
+    /// An acknowledgement that says nothing known.
+    #[error("AETH syndrome {0:#04x} is reserved")]
+    Syndrome(u8),
+    /// An extended atomic on a word that is none.
+    #[error("an atomic on {0} bytes; 4 or 8")]
+    AtomicBytes(u32),
+}

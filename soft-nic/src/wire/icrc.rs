@@ -1,0 +1,59 @@
+//! The invariant checksum: CRC-32 of Ethernet over all that no switch changes.
+
+use super::{BTH_BYTES, ETHERNET_BYTES, FIXED_BYTES, GRH_BYTES, ICRC_BYTES};
+
+/// CRC-32 of eight bytes of ones, which stand for a local route header that is not there.
+const OF_ONES: u32 = 0x2144_df1c;
+/// Bytes of the frame that are masked in part: GRH and BTH.
+const MASKED: usize = GRH_BYTES + BTH_BYTES;
+
+/// An invariant checksum in the making. It starts with the local route header, eight bytes of ones.
+///
+/// Fields that may change on the way (traffic class, flow label, hop limit, the BTH's second reserved byte; with IP
+/// its type of service, time to live and checksums) are to be given as ones.
+#[derive(Clone, Debug)]
+pub struct Icrc(crc32fast::Hasher);
+
+impl Default for Icrc {
+    fn default() -> Self {
+        Self(crc32fast::Hasher::new_with_initial(OF_ONES))
+    }
+}
+
+impl Icrc {
+    /// Takes the next bytes in.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum as it stands in the packet.
+    pub fn finish(self) -> [u8; 4] {
+        self.0.finalize().to_le_bytes()
+    }
+}
+
+/// The checksum of a frame whose last four bytes are it, or are meant for it. The frame holds the fixed headers.
+pub(super) fn of_frame(frame: &[u8]) -> [u8; 4] {
+    let mut head = [0; MASKED];
+    head.copy_from_slice(&frame[ETHERNET_BYTES..FIXED_BYTES]);
+    head[0] |= 0x0f; // The GRH's version stays; class and flow label go.
+    head[1..4].fill(0xff);
+    head[7] = 0xff; // Hop limit.
+    head[GRH_BYTES + 4] = 0xff;
+    let mut icrc = Icrc::default();
+    icrc.update(&head);
+    icrc.update(&frame[FIXED_BYTES..frame.len() - ICRC_BYTES]);
+    icrc.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_is_eight_ones() {
+        assert_eq!(crc32fast::hash(&[0xff; 8]), OF_ONES);
+        // The Linux soft RoCE driver starts from the same register, before the final complement.
+        assert_eq!(!OF_ONES, 0xdebb_20e3);
+    }
+}

@@ -1,0 +1,86 @@
+//! Packets as frames of a real network, for NICs that do not share a process.
+//!
+//! The framing is RoCE v1: Ethernet (ethertype 0x8915), GRH, BTH, what extended headers the opcode asks for, payload
+//! padded to four bytes, ICRC. RoCE v2 puts IP and UDP where the GRH is and leaves all behind it alone.
+//!
+//! ```text
+//! 14 Ethernet | 40 GRH | 12 BTH | RETH 16, AETH 4, AtomicETH 28, AtomicAckETH 8 | payload, pad | 4 ICRC
+//! ```
+//!
+//! | field | what is written | what is asked for |
+//! | --- | --- | --- |
+//! | GRH source, destination | the ports' GIDs; on InfiniBand without a GRH, a LID as the GID `::LID` | nothing: the fabric and the queue pair judge |
+//! | GRH class, flow label, hop limit | 0, 0, 64 | nothing, as switches may change them and the ICRC leaves them out |
+//! | BTH partition key | 0xffff | 0xffff or 0x7fff: the default partition |
+//! | BTH migration state | 1, migrated | nothing |
+//!
+//! Masked and 32-bit atomics of ConnectX have no opcode in the InfiniBand specification: NVIDIA's own are not
+//! public. Frames of ours carry them under two of the opcodes that it leaves to manufacturers:
+//!
+//! | opcode | after the BTH, big-endian |
+//! | --- | --- |
+//! | 0xc0 masked compare and swap | address 8, rkey 4, operand bytes 4, compare 8, swap 8, compare mask 8, swap mask 8 |
+//! | 0xc1 masked fetch and add | address 8, rkey 4, operand bytes 4, addend 8, field boundaries 8 |
+//!
+//! Atomics that have an opcode (8 bytes, no masks) are sent under it.
+
+mod decode;
+mod encode;
+mod error;
+mod icrc;
+mod opcode;
+
+pub use decode::decode;
+pub(crate) use decode::decode_into;
+pub use encode::encode;
+pub use error::WireError;
+pub use icrc::Icrc;
+
+use crate::packet::Packet;
+
+/// Ethernet header.
+const ETHERNET_BYTES: usize = 14;
+/// Global route header.
+const GRH_BYTES: usize = 40;
+/// Base transport header.
+const BTH_BYTES: usize = 12;
+/// All that stands before the extended headers.
+const FIXED_BYTES: usize = ETHERNET_BYTES + GRH_BYTES + BTH_BYTES;
+/// Invariant checksum.
+const ICRC_BYTES: usize = 4;
+/// RoCE v1.
+const ETHERTYPE: u16 = 0x8915;
+/// What follows a GRH: a base transport header.
+const NEXT_BTH: u8 = 0x1b;
+/// Default partition, full member.
+const PARTITION: u16 = 0xffff;
+/// Longest message the specification allows.
+const MESSAGE_MAX: u32 = 1 << 31;
+/// The longest extended header: a masked compare and swap.
+const EXTENDED_MAX: usize = 48;
+
+/// The longest frame.
+pub const FRAME_MAX: usize = FIXED_BYTES + EXTENDED_MAX + crate::packet::MTU_MAX + ICRC_BYTES;
+
+/// Where a frame comes from and goes to. MACs are the low 48 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// GID of the sending port.
+    pub source: u128,
+    /// GID of the port it is meant for.
+    pub destination: u128,
+    /// MAC of the sending port.
+    pub source_mac: u64,
+    /// MAC of the next hop.
+    pub destination_mac: u64,
+}
+
+/// A decoded frame. The packet's `from` and `to` are [`packet::ELSEWHERE`](crate::packet::ELSEWHERE): a frame knows no
+/// numbers of NICs.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// From where to where.
+    pub addresses: Addresses,
+    /// What it carries.
+    pub packet: Packet,
+}
