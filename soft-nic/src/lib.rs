@@ -10,6 +10,7 @@
 //! | [`fault`] | the list of faults and sabotage, and the plan that schedules them |
 //! | [`fabric`] | all NICs of a job and the link between them |
 //! | [`engine`] | real time: one thread that steps a fabric |
+//! | [`wire`] | packets as frames, for NICs that do not share a process |
 //! | [`trace`] | WQEs, CQEs and mailboxes as text |
 //!
 //! The crate knows the wire and the PRM, nothing of hosts or devices.
@@ -38,6 +39,7 @@ mod requester;
 mod responder;
 mod timer;
 pub mod trace;
+pub mod wire;
 
 pub use command::CommandId;
 pub use config::{LinkLayer, NicConfig, Quirks};

@@ -7,6 +7,9 @@ const SMALL: usize = 32;
 /// Bytes of Ethernet, IPv4, UDP, BTH, ICRC, FCS, preamble and gap around a packet.
 const OVERHEAD: u64 = 14 + 20 + 8 + 12 + 4 + 4 + 20;
 
+/// The number of a NIC in another process: as the sender of a packet that arrived through an uplink.
+pub const ELSEWHERE: u32 = u32::MAX - 1;
+
 /// AETH syndromes.
 pub mod aeth {
     /// ACK, no credit information.

@@ -184,9 +184,7 @@ fn body(
                 true => Body::WriteImm { part, reth, imm: rest.u32(), payload: fill() },
             }
         }
-        Shape::Send { part, imm } => {
-            Body::Send { part, imm: imm.then(|| rest.u32()), payload: fill() }
-        }
+        Shape::Send { part, imm } => Body::Send { part, imm: imm.then(|| rest.u32()), payload: fill() },
         Shape::Datagram { imm } => {
             let (qkey, source_qpn) = (rest.u32(), rest.u32() & 0xff_ffff);
             let imm = imm.then(|| rest.u32());

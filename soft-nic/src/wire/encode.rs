@@ -35,6 +35,12 @@ impl Head {
         self.put(reth.bytes.to_be_bytes());
     }
 
+    fn operands<const N: usize>(&mut self, operands: [u64; N]) {
+        for operand in operands {
+            self.put(operand.to_be_bytes());
+        }
+    }
+
     fn atomic(&mut self, request: &AtomicRequest, shape: Shape) {
         self.put(request.address.to_be_bytes());
         self.put(request.rkey.to_be_bytes());
@@ -45,7 +51,7 @@ impl Head {
             }
             (_, AtomicOp::CompareSwap { compare, swap, compare_mask, swap_mask }) => {
                 self.put(request.bytes.to_be_bytes());
-                [compare, swap, compare_mask, swap_mask].map(|operand| self.put(operand.to_be_bytes()));
+                self.operands([compare, swap, compare_mask, swap_mask]);
             }
             (Shape::FetchAdd, AtomicOp::FetchAdd { add, .. }) => {
                 self.put(add.to_be_bytes());
@@ -53,7 +59,7 @@ impl Head {
             }
             (_, AtomicOp::FetchAdd { add, boundary }) => {
                 self.put(request.bytes.to_be_bytes());
-                [add, boundary].map(|operand| self.put(operand.to_be_bytes()));
+                self.operands([add, boundary]);
             }
         }
     }

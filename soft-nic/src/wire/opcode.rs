@@ -124,10 +124,7 @@ impl Shape {
 
     /// True if payload may follow.
     pub(super) fn has_payload(self) -> bool {
-        matches!(
-            self,
-            Self::Send { .. } | Self::Write { .. } | Self::ReadResponse(_) | Self::Datagram { .. }
-        )
+        matches!(self, Self::Send { .. } | Self::Write { .. } | Self::ReadResponse(_) | Self::Datagram { .. })
     }
 }
 
