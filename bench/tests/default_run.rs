@@ -24,10 +24,8 @@ fn cargo_run_at_the_root_starts_shmem_put_bw() {
         if !defaults.contains(&package["id"].as_str().unwrap()) {
             continue;
         }
-        let has_program =
-            package["targets"].as_array().unwrap().iter().any(|target| target["kind"][0] == "bin");
+        // Other packages may have programs: with one `default-run` among all, cargo takes that one.
         let default = package["default_run"].as_str();
-        assert!(default.is_some() || !has_program || package["name"] == "shunt-bench", "{}", package["name"]);
         found.extend(default.map(|program| (package["name"].as_str().unwrap(), program)));
     }
     assert_eq!(found, [("shunt-bench", "shmem_put_bw")]);

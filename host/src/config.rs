@@ -89,7 +89,7 @@ const fn variable(name: &'static str, meaning: &'static str, values: &'static st
     Variable { name, meaning, values, default: "" }
 }
 
-/// Every variable that is read; `shunt env` prints them in this order.
+/// Every variable that is read, by [`EnvConfig::from_lookup`] or [`crate::job::Job::from_lookup`]; `shunt env` prints them in this order.
 pub const VARIABLES: &[Variable] = &[
     variable("SHUNT_BACKUPS", "backup paths of each channel", "a whole number from 0 to 7").default("2"),
     variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost", DURATION).default("1s"),
@@ -107,16 +107,33 @@ pub const VARIABLES: &[Variable] = &[
     variable("NVSHMEM_IBGDA_NUM_RC_PER_PE", "channels to each peer", "a whole number from 1 to 1024")
         .default("2"),
     variable("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "whether failures switch paths", BOOLEAN).default("0"),
+    variable("SHUNT_RANK", "number of this process in its job", "a whole number below SHUNT_WORLD"),
+    variable("SHUNT_WORLD", "processes in the job", "a whole number from 1 to 4096"),
+    variable("SHUNT_ROOT", "where rank 0 listens", crate::connect::tcp::address::SYNTAX),
+    variable("SHUNT_ROOT_FD", "rank 0's listening socket, inherited", "the number of an open descriptor"),
+    variable("SHUNT_SECRET", "job secret, the same in all processes", crate::connect::tcp::secret::SYNTAX),
+    variable("SHUNT_SECRET_FILE", "file with the job secret", "a path of a file that others cannot read"),
+    variable(
+        "SHUNT_FABRIC",
+        "soft fabric shared by processes of one machine",
+        "1 to 64 letters, digits, dots, dashes or underscores",
+    )
+    .default("default"),
+    variable(
+        "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME",
+        "interface of bootstrap and agents",
+        crate::connect::tcp::interface::SYNTAX,
+    ),
 ];
 
 const DURATION: &str = "0, or a number with ns, us, ms or s, such as 50ms";
 const BOOLEAN: &str = "0, 1, true, false, yes, no, on or off";
 
 /// Looks variables up and turns them into values, or says what was met and what would be right.
-struct Lookup<'a>(&'a dyn Fn(&str) -> Option<String>);
+pub(crate) struct Lookup<'a>(pub &'a dyn Fn(&str) -> Option<String>);
 
 impl Lookup<'_> {
-    fn parse<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, ConfigError> {
+    pub fn parse<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, ConfigError> {
         let Some(text) = (self.0)(name) else { return Ok(None) };
         let known = VARIABLES.iter().find(|variable| variable.name == name);
         let want = known.expect("each variable that is read stands in the table").values;
@@ -126,7 +143,11 @@ impl Lookup<'_> {
         }
     }
 
-    fn number(&self, name: &str, range: std::ops::RangeInclusive<u32>) -> Result<Option<u32>, ConfigError> {
+    pub fn number(
+        &self,
+        name: &str,
+        range: std::ops::RangeInclusive<u32>,
+    ) -> Result<Option<u32>, ConfigError> {
         self.parse(name, |text| text.parse().ok().filter(|value| range.contains(value)))
     }
 }

@@ -8,7 +8,8 @@
 //! | [`rail`] | one NIC port with all that is made once on it: keys, placement flush, start-up proof |
 //! | [`slots`], [`keys`], [`plan`], [`config`] | pure: ranking of paths, key tables, memory plan, settings |
 //! | [`agent`] | fences, revives, informs; never on the no-fault data path |
-//! | [`connect`] | cards, bootstrap, the agents' own channel |
+//! | [`connect`] | cards, bootstrap, the agents' own channel; all that over TCP, between processes |
+//! | [`job`] | who this process is in its job: environment and flags |
 //! | [`pe`] | a PE, brought up: open, register, connect, upload |
 //! | [`upload`] | the device state: written, read back, compared |
 //! | [`world`] | real time on threads |
@@ -19,6 +20,7 @@ pub mod connect;
 pub mod devx;
 pub mod error;
 pub mod gpu;
+pub mod job;
 pub mod keys;
 mod lock;
 pub mod nic;

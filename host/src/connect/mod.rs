@@ -3,6 +3,7 @@
 pub mod bootstrap;
 pub mod card;
 pub mod oob;
+pub mod tcp;
 
 pub use bootstrap::{Bootstrap, InMemory};
 pub use oob::{Oob, OobEnd, OobNet};

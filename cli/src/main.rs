@@ -1,0 +1,28 @@
+//! `shunt`: the operator's program. Each subcommand is a file; this one parses and exits.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+mod run;
+
+/// GPU-initiated RDMA that survives its NIC: the operator's tools.
+#[derive(Parser)]
+#[command(name = "shunt", version, disable_help_subcommand = true)]
+#[command(after_help = "Exit status: 0 clean, 1 a promise was broken or a run failed, 2 bad usage, \
+                        3 no path left or a peer lost.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Arguments),
+}
+
+fn main() -> ExitCode {
+    // Prints to stdout and exits 0 for --help and --version, else to stderr and exits 2.
+    ExitCode::from(match Cli::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+    })
+}

@@ -1,0 +1,68 @@
+//! Where the program to run is: next to this one, then in PATH.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Not found, and where it is not.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("no program {name:?} in {}", looked.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "))]
+pub struct NotFound {
+    /// As it was given.
+    pub name: OsString,
+    /// Folders or files looked at.
+    pub looked: Vec<PathBuf>,
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+}
+
+/// Finds a program by its name or path.
+pub fn find(name: &OsStr) -> Result<PathBuf, NotFound> {
+    let beside = std::env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    find_in(name, beside.into_iter().chain(std::env::split_paths(&path)))
+}
+
+fn find_in(name: &OsStr, folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf, NotFound> {
+    if name.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return match is_program(&path) {
+            true => Ok(path),
+            false => Err(NotFound { name: name.to_owned(), looked: vec![path] }),
+        };
+    }
+    let mut looked = Vec::new();
+    for folder in folders.filter(|folder| !folder.as_os_str().is_empty()) {
+        let path = folder.join(name);
+        if !name.is_empty() && is_program(&path) {
+            return Ok(path);
+        }
+        looked.push(folder);
+    }
+    Err(NotFound { name: name.to_owned(), looked })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_taken_in_order_and_named_when_nothing_is_there() {
+        let folders = || ["/nonexistent", "", "/bin", "/usr/bin"].into_iter().map(PathBuf::from);
+        assert_eq!(find_in(OsStr::new("sh"), folders()), Ok("/bin/sh".into()));
+        let error = find_in(OsStr::new("no-such-program"), folders()).unwrap_err();
+        assert_eq!(error.to_string(), "no program \"no-such-program\" in /nonexistent, /bin, /usr/bin");
+    }
+
+    #[test]
+    fn a_path_is_taken_as_it_is() {
+        assert_eq!(find_in(OsStr::new("/bin/sh"), std::iter::empty()), Ok("/bin/sh".into()));
+        let error = find_in(OsStr::new("./sh"), std::iter::once("/bin".into())).unwrap_err();
+        assert_eq!(error.to_string(), "no program \"./sh\" in ./sh");
+        assert!(find_in(OsStr::new("/etc/passwd"), std::iter::empty()).is_err(), "not executable");
+    }
+}

@@ -1,0 +1,285 @@
+//! `shunt run`: starts the ranks of a job on this machine, passes their output on, and tells how each ended.
+
+mod child;
+mod lookup;
+mod outcome;
+mod output;
+
+use child::{Child, Place};
+use clap::Args;
+use nix::sys::signal::Signal;
+use outcome::{Ending, summary};
+use output::{Output, Style};
+use shunt_host::config::parse_duration;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Between the request to end and the end by force.
+const MERCY: Duration = Duration::from_secs(5);
+/// How long output is awaited after the last rank ended: a grandchild may hold the pipe.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Starts N processes of a job on this machine.
+#[derive(Args)]
+#[command(after_help = "\
+The program is looked up next to this one, then in PATH. Each process gets SHUNT_RANK, SHUNT_WORLD, SHUNT_ROOT,
+SHUNT_SECRET (fresh) and SHUNT_FABRIC; rank 0 inherits the listening socket. Standard input is empty.
+Exit status: the largest of the ranks that ended by themselves, if one is not 0; else 128 + signal, if one was
+killed; else 0. 2: bad usage. 1: a process could not be started.")]
+pub struct Arguments {
+    /// Processes
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(allow_negative_numbers = true)]
+    ranks: u32,
+    /// Soft fabric that the processes share [default: a fresh one]
+    #[arg(long, value_name = "NAME", value_parser = fabric_name)]
+    fabric: Option<String>,
+    /// Prefix every line with its rank, those of rank 0 too
+    #[arg(long)]
+    tag: bool,
+    /// End the others at once when one ends abnormally
+    #[arg(long)]
+    kill_others: bool,
+    /// How long the others may go on after one ended abnormally
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    #[arg(allow_hyphen_values = true)]
+    grace: Duration,
+    /// Set a variable in every process; repeatable
+    #[arg(short = 'x', long = "set", value_name = "NAME=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROG ARGS")]
+    command: Vec<OsString>,
+}
+
+fn fabric_name(text: &str) -> Result<String, String> {
+    shunt_host::job::check_fabric_name(text).map(str::to_owned).map_err(|error| error.to_string())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+        .map(Duration::from_nanos)
+        .ok_or_else(|| "0, or a number with ns, us, ms or s, such as 500ms, is right".to_owned())
+}
+
+/// What the launcher sets itself cannot be set by hand: it would start another job than the one it looks after.
+const OURS: &[&str] = &[
+    "SHUNT_RANK",
+    "SHUNT_WORLD",
+    "SHUNT_ROOT",
+    "SHUNT_ROOT_FD",
+    "SHUNT_SECRET",
+    "SHUNT_SECRET_FILE",
+    "SHUNT_FABRIC",
+];
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("NAME=VALUE is right")?;
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return Err("a name without blanks before the = is right".to_owned());
+    }
+    if OURS.contains(&name) {
+        return Err(format!("{name} is set by the launcher"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// What the main loop hears of.
+enum Event {
+    /// A rank's process is there to be reaped.
+    Ended(u32),
+    /// A stream of a rank came to its end.
+    Drained,
+    /// A signal came to the launcher.
+    Signal(i32),
+}
+
+/// Runs the job; the answer is the exit status.
+pub fn run(arguments: &Arguments) -> u8 {
+    let program = match lookup::find(&arguments.command[0]) {
+        Ok(program) => program,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return 2;
+        }
+    };
+    match start(arguments, &program) {
+        Ok(mut job) => job.attend(arguments),
+        Err(error) => {
+            eprintln!("error: {error}");
+            1
+        }
+    }
+}
+
+fn random_hex() -> io::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn listen_for_signals(events: Sender<Event>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::spawn(move || {
+        for signal in &mut signals {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+fn start(arguments: &Arguments, program: &std::path::Path) -> io::Result<Job> {
+    let (sender, events) = channel();
+    // Before the first process: a signal between the two would leave it behind.
+    listen_for_signals(sender.clone())?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let secret = random_hex()?;
+    let fabric = match &arguments.fabric {
+        Some(name) => name.clone(),
+        None => format!("run-{}-{}", std::process::id(), &random_hex()?[..8]),
+    };
+    let place = Place {
+        world: arguments.ranks,
+        listener: &listener,
+        secret: &secret,
+        fabric: &fabric,
+        set: &arguments.set,
+    };
+    let output = Arc::new(Output::new(Style { tag_all: arguments.tag }));
+    let mut job = Job { children: Vec::new(), events, streams: 0, ending: None };
+    for rank in 0..arguments.ranks {
+        match child::start(program, &arguments.command[1..], rank, &place) {
+            Ok(mut child) => {
+                job.streams += output::pass_on(&output, rank, &mut child.process, &sender);
+                child.report_end(sender.clone());
+                job.children.push(child);
+            }
+            Err(error) => {
+                job.kill(Signal::SIGKILL);
+                let error = format!("rank {rank}: {} cannot be started: {error}", program.display());
+                return Err(io::Error::other(error));
+            }
+        }
+    }
+    Ok(job)
+}
+
+/// How far the end of the job has come.
+#[derive(Clone, Copy)]
+enum End {
+    /// One ended abnormally; at this time the others are asked to end.
+    Grace(Instant),
+    /// All were asked; at this time they are killed.
+    Mercy(Instant),
+    /// All were killed.
+    Forced,
+}
+
+struct Job {
+    children: Vec<Child>,
+    events: Receiver<Event>,
+    /// Streams that have not come to their end.
+    streams: usize,
+    ending: Option<End>,
+}
+
+impl Job {
+    fn alive(&self) -> usize {
+        self.children.iter().filter(|child| child.ended.is_none()).count()
+    }
+
+    fn kill(&self, signal: Signal) {
+        for child in self.children.iter().filter(|child| child.ended.is_none()) {
+            child.signal(signal);
+        }
+    }
+
+    fn attend(&mut self, arguments: &Arguments) -> u8 {
+        while self.alive() > 0 {
+            let due = match self.ending {
+                Some(End::Grace(at) | End::Mercy(at)) => at.saturating_duration_since(Instant::now()),
+                _ => Duration::from_secs(3600),
+            };
+            match self.events.recv_timeout(due) {
+                Ok(Event::Ended(rank)) => self.reap(rank, arguments),
+                Ok(Event::Drained) => self.streams -= 1,
+                Ok(Event::Signal(signal)) => self.forward(signal),
+                Err(RecvTimeoutError::Timeout) => self.overdue(arguments),
+                // The sender of signals lives as long as this.
+                Err(RecvTimeoutError::Disconnected) => return 1,
+            }
+        }
+        self.drain();
+        let endings: Vec<Ending> = self.children.iter().filter_map(|child| child.ended).collect();
+        eprintln!("shunt run: {}", summary(&endings));
+        outcome::status(&endings)
+    }
+
+    fn reap(&mut self, rank: u32, arguments: &Arguments) {
+        let child = &mut self.children[rank as usize];
+        let ending = child.reap();
+        if ending.is_clean() || self.ending.is_some() || self.alive() == 0 {
+            return;
+        }
+        if arguments.kill_others {
+            eprintln!("shunt run: rank {rank} {ending}; ending the others");
+            self.ask(Signal::SIGTERM);
+        } else {
+            eprintln!("shunt run: rank {rank} {ending}; the others have {:?} to end", arguments.grace);
+            self.ending = Some(End::Grace(Instant::now() + arguments.grace));
+        }
+    }
+
+    fn ask(&mut self, signal: Signal) {
+        self.kill(signal);
+        self.ending = Some(End::Mercy(Instant::now() + MERCY));
+    }
+
+    fn forward(&mut self, signal: i32) {
+        let signal = Signal::try_from(signal).unwrap_or(Signal::SIGTERM);
+        eprintln!("shunt run: {signal} is passed on to {} rank(s)", self.alive());
+        // Whoever asks twice is in earnest.
+        match self.ending {
+            Some(End::Mercy(_) | End::Forced) => self.force(),
+            _ => self.ask(signal),
+        }
+    }
+
+    fn force(&mut self) {
+        self.kill(Signal::SIGKILL);
+        self.ending = Some(End::Forced);
+    }
+
+    fn overdue(&mut self, arguments: &Arguments) {
+        match self.ending {
+            Some(End::Grace(_)) => {
+                eprintln!("shunt run: ending {} rank(s) after {:?} of grace", self.alive(), arguments.grace);
+                self.ask(Signal::SIGTERM);
+            }
+            Some(End::Mercy(_)) => {
+                eprintln!("shunt run: killing {} rank(s) that did not end in {MERCY:?}", self.alive());
+                self.force();
+            }
+            _ => {}
+        }
+    }
+
+    fn drain(&mut self) {
+        let until = Instant::now() + DRAIN;
+        while self.streams > 0 {
+            match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Drained) => self.streams -= 1,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
