@@ -1,6 +1,7 @@
 //! The send queue read back as a journal (pure): what a WQE was, and what it becomes on another path. Rule
 //! 14.
 
+use crate::cut::Shape;
 use crate::wqe_write::{Place, SIGNAL_TAG};
 use shunt_layout::mlx5::wqe::{Ctrl, DataSegment, Opcode, Segment, Wqebb, remote_address};
 
@@ -47,6 +48,18 @@ pub const fn read(wqe: &Wqebb) -> Entry {
         local,
         value: wqe.0[9] as u64 | (wqe.0[10] as u64) << 32,
     }
+}
+
+/// What the WQE that starts here is to the queue and to the responder's count. An opcode that is none of ours counts
+/// nothing: a count that includes it then fails its cross-check.
+#[inline(always)]
+pub const fn shape(wqe: &Wqebb) -> Shape {
+    let ctrl = Ctrl::read(segment(wqe, 0));
+    let counts = match Opcode::from_raw(ctrl.opcode) {
+        Some(Opcode::Nop) | None => false,
+        Some(_) => true,
+    };
+    Shape { blocks: (ctrl.ds as u64).div_ceil(4), counts }
 }
 
 /// The same operation at another place with other keys. Payload and addresses stay as they are: zero-copy.

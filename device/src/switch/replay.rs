@@ -25,7 +25,7 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     /// The old ring as the switch found it. Its path may have been made anew since, in another ring.
-    fn journal(self) -> PathView {
+    pub(super) fn journal(self) -> PathView {
         let view = self.view(get!(self, from: u32));
         PathView { send_queue: get!(self, journal_queue: u64), base: get!(self, journal_base: u64), ..view }
     }

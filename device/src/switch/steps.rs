@@ -3,6 +3,7 @@
 use super::{Next, Stamp, get, set};
 use crate::access::Channel;
 use crate::cut;
+use crate::journal;
 use crate::platform::Platform;
 use crate::types::FaultKind;
 use core::ptr::addr_of_mut;
@@ -93,7 +94,14 @@ impl<P: Platform> Channel<'_, P> {
         let view = self.view(from);
         let done = get!(self, done_at_close: u64).wrapping_sub(view.base);
         let rung = self.load_posted().wrapping_sub(view.base) + get!(self, posted_reads: u64);
-        let physical = cut::from_truth(done, rung, executed24)?;
+        // Every WQE that channels post is one message, so as many went before `done` as there were blocks.
+        let window = cut::Window { done, rung, messages: done };
+        let old = self.journal();
+        let physical = cut::from_truth(window, executed24, |index| {
+            // SAFETY: the ring holds what was announced and not completed until the path is made anew, which waits
+            // for this switch to leave it.
+            journal::shape(&unsafe { self.platform().load_wqe(self.block(&old, index)) })
+        })?;
         // A flush READ of a failed drain counts as a message, but is no ticket.
         Some(physical.wrapping_add(view.base).min(get!(self, journal_end: u64)))
     }
