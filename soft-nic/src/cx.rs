@@ -1,7 +1,9 @@
 //! What all NICs of a fabric share while they run: routes, payload buffers, the oracle's taps.
 
 use crate::memory::Span;
+use crate::outside::Outside;
 use crate::packet::{Payload, Pool};
+use crate::qp::NO_ROUTE;
 use std::collections::HashMap;
 
 /// What was placed on a watched word.
@@ -29,6 +31,8 @@ pub(crate) struct Cx {
     pub(crate) now: u64,
     pub(crate) pool: Pool,
     pub(crate) routes: HashMap<u128, Route>,
+    /// NICs of other processes.
+    pub(crate) outside: Outside,
     /// Changes with every change of `routes`.
     pub(crate) epoch: u32,
     pub(crate) watch: HashMap<u64, WordWatch>,
@@ -37,6 +41,15 @@ pub(crate) struct Cx {
 }
 
 impl Cx {
+    /// The number of the NIC that an address and a MAC lead to, or [`NO_ROUTE`]. It holds for this `epoch`.
+    pub(crate) fn route(&mut self, address: u128, mac: u64) -> u32 {
+        match self.routes.get(&address) {
+            Some(route) if route.mac.is_none_or(|owned| owned == mac) => route.nic,
+            Some(_) => NO_ROUTE,
+            None => self.outside.number(address, mac),
+        }
+    }
+
     /// Puts bytes into memory: the instant at which a write becomes visible.
     #[inline]
     pub(crate) fn land(&mut self, span: Span, bytes: &[u8]) {

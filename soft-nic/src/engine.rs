@@ -1,6 +1,8 @@
 //! Real time: one thread that steps a fabric, and a lock that others get when they ask for it.
 
 use crate::fabric::Fabric;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
@@ -34,8 +36,45 @@ impl Clock {
     }
 }
 
+/// What the thread of a fabric with an uplink sleeps on instead of being parked.
+struct Bell {
+    /// Rung by a kick.
+    kick: OwnedFd,
+    /// The uplink's descriptor, duplicated: the uplink itself is under the lock.
+    uplink: OwnedFd,
+}
+
+impl Bell {
+    /// The bell of a fabric; none if it has no uplink.
+    ///
+    /// # Panics
+    /// If the system has no descriptors left.
+    fn of(fabric: &Fabric) -> Option<Self> {
+        let uplink = fabric.uplink_descriptor()?.try_clone_to_owned().expect("a descriptor");
+        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("a descriptor");
+        Some(Self { kick, uplink })
+    }
+
+    fn ring(&self) {
+        // It fails only when the count is about to overflow: then it has long been rung.
+        let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
+    }
+
+    /// Sleeps until something rings or comes, or the time is over.
+    fn sleep(&self, nanoseconds: u64) {
+        let (tv_sec, tv_nsec) = ((nanoseconds / 1_000_000_000) as i64, (nanoseconds % 1_000_000_000) as i64);
+        let mut on = [PollFd::new(&self.kick, PollFlags::IN), PollFd::new(&self.uplink, PollFlags::IN)];
+        // Interrupted is as good as awake.
+        let _ = poll(&mut on, Some(&Timespec { tv_sec, tv_nsec }));
+        if on[0].revents().contains(PollFlags::IN) {
+            let _ = rustix::io::read(&self.kick, &mut [0; 8]);
+        }
+    }
+}
+
 struct Shared {
     fabric: Mutex<Fabric>,
+    bell: Option<Bell>,
     /// Callers that want the lock: the engine steps aside for them.
     waiting: AtomicU32,
     /// The engine is parked or about to park.
@@ -54,10 +93,13 @@ impl Shared {
 
     fn kick(&self) {
         self.kicked.store(true, Ordering::SeqCst);
-        if self.parked.load(Ordering::SeqCst)
-            && let Some(thread) = self.thread.get()
-        {
-            thread.unpark();
+        if !self.parked.load(Ordering::SeqCst) {
+            return;
+        }
+        match (&self.bell, self.thread.get()) {
+            (Some(bell), _) => bell.ring(),
+            (None, Some(thread)) => thread.unpark(),
+            (None, None) => {}
         }
     }
 }
@@ -68,8 +110,12 @@ pub struct SharedFabric(Arc<Shared>);
 
 impl SharedFabric {
     /// Shares a fabric that the caller steps.
+    ///
+    /// # Panics
+    /// If the fabric has an uplink and the system no descriptors left.
     pub fn new(fabric: Fabric) -> Self {
         Self(Arc::new(Shared {
+            bell: Bell::of(&fabric),
             fabric: Mutex::new(fabric),
             waiting: AtomicU32::new(0),
             parked: AtomicBool::new(false),
@@ -101,7 +147,7 @@ impl Engine {
     /// Starts the thread.
     ///
     /// # Panics
-    /// If the system cannot start a thread.
+    /// If the system cannot start a thread, or has no descriptors left for one that sleeps on an uplink.
     pub fn spawn(mut fabric: Fabric, clock: Clock) -> Self {
         fabric.set_catch_up(CATCH_UP_NS);
         let shared = SharedFabric::new(fabric);
@@ -158,7 +204,10 @@ fn run(shared: &Shared, clock: Clock) {
         }
         shared.parked.store(true, Ordering::SeqCst);
         if !shared.kicked.load(Ordering::SeqCst) && !shared.stop.load(Ordering::SeqCst) {
-            thread::park_timeout(Duration::from_nanos(due_in));
+            match &shared.bell {
+                Some(bell) => bell.sleep(due_in),
+                None => thread::park_timeout(Duration::from_nanos(due_in)),
+            }
         }
         shared.parked.store(false, Ordering::SeqCst);
         if shared.kicked.load(Ordering::SeqCst) {

@@ -4,6 +4,7 @@ use crate::cx::{Cx, Route, WordWatch};
 use crate::fault::{FaultKind, FaultReport, Plan, Planned, Step};
 use crate::link::{self, Link};
 use crate::nic::SoftNic;
+use crate::outside::Border;
 use crate::packet::Packet;
 use std::collections::VecDeque;
 use std::fmt;
@@ -53,6 +54,8 @@ pub struct Fabric {
     pub(crate) links: Vec<Link>,
     plan: Plan,
     pub(crate) cx: Cx,
+    /// The way to other processes.
+    pub(crate) border: Option<Border>,
     pub(crate) random: u64,
 }
 
@@ -62,15 +65,16 @@ impl Fabric {
         let cx = Cx { epoch: 1, ..Cx::default() };
         let random = config.seed ^ 0x9e37_79b9_7f4a_7c15;
         let (nics, places, links) = (Vec::new(), Vec::new(), Vec::new());
-        Self { config, nics, places, links, plan: Plan::default(), cx, random }
+        Self { config, nics, places, links, plan: Plan::default(), cx, border: None, random }
     }
 
     /// Adds a NIC.
     ///
     /// # Panics
     /// If another NIC has the same GID, or on InfiniBand the same LID: two NICs with one address are a
-    /// mistake of the caller that would look like loss.
+    /// mistake of the caller that would look like loss. If an uplink is attached: it would not know the NIC.
     pub fn add(&mut self, mut nic: SoftNic, at: RailAt) -> NicId {
+        assert!(self.border.is_none(), "{}: NICs are added before an uplink is attached", nic.config.name);
         let number = self.nics.len() as u32;
         nic.number = number;
         self.nics.push(nic);
@@ -94,9 +98,8 @@ impl Fabric {
         self.cx.routes.clear();
         self.cx.epoch += 1;
         for nic in &self.nics {
-            let mac = nic.config.mac.iter().fold(0, |mac, byte| mac << 8 | *byte as u64);
             let infiniband = nic.config.link_layer == crate::LinkLayer::InfiniBand;
-            let route = Route { nic: nic.number, mac: (!infiniband).then_some(mac) };
+            let route = Route { nic: nic.number, mac: (!infiniband).then(|| nic.mac()) };
             self.cx.routes.insert(u128::from_be_bytes(nic.config.gid), route);
             if infiniband {
                 self.cx.routes.insert(nic.config.lid as u128, route);
@@ -143,6 +146,7 @@ impl Fabric {
     pub fn round(&mut self, now: u64) -> bool {
         self.cx.now = now;
         let mut any = self.run_plan();
+        any |= self.arrive();
         for at in 0..self.nics.len() {
             let nic = &mut self.nics[at];
             any |= nic.run_placement(&mut self.cx);
@@ -161,7 +165,7 @@ impl Fabric {
             any |= nic.transmit(&mut self.cx);
             self.carry(at);
         }
-        any
+        any | self.run_border()
     }
 
     /// The earliest instant at which [`Self::step`] would do something, doorbells aside. At or before the
@@ -170,7 +174,7 @@ impl Fabric {
         let now = self.cx.now;
         let nics = self.nics.iter().filter_map(|nic| nic.next_due(now));
         let links = self.links.iter().filter_map(|link| link.front().map(|(arrival, _)| *arrival));
-        nics.chain(links).chain(self.plan.next_due()).min()
+        nics.chain(links).chain(self.plan.next_due()).chain(self.border_due()).min()
     }
 
     /// Schedules a fault. An instant that is past means now.
@@ -236,10 +240,12 @@ impl Fabric {
                 }
                 (Step::Start, FaultKind::GidChange) => {
                     // The last byte but one of an IPv4-mapped GID: the port moved to another subnet.
+                    self.cx.outside.leave(u128::from_be_bytes(nic.config.gid));
                     nic.config.gid[14] ^= 0x80;
                     nic.faults.hit(id);
                     nic.faults.start(id, planned.kind);
                     self.reroute();
+                    self.own_addresses();
                 }
                 (Step::Start, FaultKind::Down { .. }) | (Step::FlapDown, _) => {
                     if nic.link_down(now, id) {

@@ -11,6 +11,7 @@
 //! | [`fabric`] | all NICs of a job and the link between them |
 //! | [`engine`] | real time: one thread that steps a fabric |
 //! | [`wire`] | packets as frames, for NICs that do not share a process |
+//! | [`uplink`], `outside` | the way to NICs of other processes |
 //! | [`trace`] | WQEs, CQEs and mailboxes as text |
 //!
 //! The crate knows the wire and the PRM, nothing of hosts or devices.
@@ -30,6 +31,7 @@ mod link;
 mod memory;
 pub mod nic;
 mod object;
+mod outside;
 pub mod packet;
 mod placement;
 mod port;
@@ -39,6 +41,7 @@ mod requester;
 mod responder;
 mod timer;
 pub mod trace;
+pub mod uplink;
 pub mod wire;
 
 pub use command::CommandId;
@@ -52,3 +55,4 @@ pub use fault::{
 };
 pub use nic::{NicError, SoftNic};
 pub use object::Uar;
+pub use uplink::{UnixUplink, Uplink, UplinkCounters, UplinkError};

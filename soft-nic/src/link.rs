@@ -1,8 +1,9 @@
 //! The link between NICs: what carries packets, and what faults do to them on the way.
 
-use crate::fabric::{Fabric, NicId};
+use crate::fabric::Fabric;
 use crate::fault::FaultKind;
 use crate::nic::SoftNic;
+use crate::outside::Outside;
 use crate::packet::{Body, Packet, Part};
 use crate::qp::NO_ROUTE;
 use std::collections::VecDeque;
@@ -18,11 +19,11 @@ const ARRIVALS: u32 = 512;
 pub(crate) type Link = VecDeque<(u64, Packet)>;
 
 /// How a packet fares on its way.
-struct Passage {
-    /// When it arrives.
-    arrival: u64,
-    /// It arrives twice.
-    twice: bool,
+pub(crate) struct Passage {
+    /// When it comes out at the other side.
+    pub(crate) at: u64,
+    /// It comes out twice.
+    pub(crate) twice: bool,
 }
 
 impl Fabric {
@@ -36,7 +37,7 @@ impl Fabric {
             let Some((_, packet)) = self.links[at].pop_front() else { break };
             any = true;
             let nic = &mut self.nics[at];
-            if (nic.faults.any() || nic.port.down_by.is_some()) && lost_on_arrival(nic, &packet) {
+            if nic.is_faulty() && lost_on_arrival(nic, &packet) {
                 nic.drop_packet(packet, &mut self.cx);
             } else {
                 nic.receive(packet, &mut self.cx);
@@ -53,9 +54,7 @@ impl Fabric {
             if to == NO_ROUTE {
                 let nic = &mut self.nics[at];
                 nic.counters.unroutable += 1;
-                if let Some((id, ())) = self.moved_port() {
-                    self.nics[id.0 as usize].faults.strikes(|kind| matches!(kind, FaultKind::GidChange));
-                }
+                self.missed();
                 self.nics[at].drop_packet(packet, &mut self.cx);
                 continue;
             }
@@ -63,8 +62,9 @@ impl Fabric {
                 push(&mut self.links[at], self.cx.now + LOOPBACK_NS, packet);
                 continue;
             }
-            let faulty = |nic: &SoftNic| nic.faults.any() || nic.port.down_by.is_some();
-            if faulty(&self.nics[at]) || faulty(&self.nics[to as usize]) {
+            if Outside::holds(to) {
+                self.carry_outside(at, packet);
+            } else if self.nics[at].is_faulty() || self.nics[to as usize].is_faulty() {
                 self.carry_through_faults(at, packet);
             } else {
                 push(&mut self.links[to as usize], self.cx.now + self.config.link_ns, packet);
@@ -73,10 +73,12 @@ impl Fabric {
         self.nics[at].outbox = outbox;
     }
 
-    /// The NIC whose address changed, if any did.
-    fn moved_port(&self) -> Option<(NicId, ())> {
-        let moved = |nic: &&SoftNic| nic.faults.has(|kind| matches!(kind, FaultKind::GidChange));
-        self.nics.iter().find(moved).map(|nic| (NicId(nic.number), ()))
+    /// A packet had nowhere to go: a `gid-change` may be why.
+    pub(crate) fn missed(&mut self) {
+        let moved = |kind: &FaultKind| matches!(kind, FaultKind::GidChange);
+        if let Some(nic) = self.nics.iter_mut().find(|nic| nic.faults.has(moved)) {
+            nic.faults.strikes(moved);
+        }
     }
 
     /// A number from 0 to 1, the next of the seed's (splitmix64).
@@ -93,20 +95,20 @@ impl Fabric {
     fn carry_through_faults(&mut self, from: usize, packet: Packet) {
         let Some(packet) = self.leave(from, packet) else { return };
         let to = packet.to as usize;
-        let mut passage = Passage { arrival: self.cx.now + self.config.link_ns, twice: false };
+        let mut passage = Passage { at: self.cx.now + self.config.link_ns, twice: false };
         for port in [from, to] {
             if !self.pass(port, &mut passage) {
                 return self.nics[port].drop_packet(packet, &mut self.cx);
             }
         }
         if passage.twice {
-            push(&mut self.links[to], passage.arrival, packet.clone());
+            push(&mut self.links[to], passage.at, packet.clone());
         }
-        push(&mut self.links[to], passage.arrival, packet);
+        push(&mut self.links[to], passage.at, packet);
     }
 
     /// What only the sender's port does to a packet: nothing is left of it if there is no link or a black hole.
-    fn leave(&mut self, from: usize, packet: Packet) -> Option<Packet> {
+    pub(crate) fn leave(&mut self, from: usize, packet: Packet) -> Option<Packet> {
         let sender = &mut self.nics[from];
         let lost = match sender.port.down_by {
             Some(id) => {
@@ -123,7 +125,7 @@ impl Fabric {
     }
 
     /// What a port does to whatever passes it, in either direction. False if the packet is lost.
-    fn pass(&mut self, port: usize, passage: &mut Passage) -> bool {
+    pub(crate) fn pass(&mut self, port: usize, passage: &mut Passage) -> bool {
         // Drawn whether or not they are needed: a fault that ends must not change what those after it draw.
         let (lost, doubled) = (self.chance(), self.chance());
         let nic = &mut self.nics[port];
@@ -142,14 +144,14 @@ impl Fabric {
             FaultKind::Delay { by_ns, .. } => Some(*by_ns),
             _ => None,
         };
-        passage.arrival += nic.faults.strike(delay).unwrap_or(0);
+        passage.at += nic.faults.strike(delay).unwrap_or(0);
         nic.faults.passed += 1;
         let passed = nic.faults.passed;
         let late = |kind: &FaultKind| match kind {
             FaultKind::Reorder { every, .. } => passed.is_multiple_of(*every as u64),
             _ => false,
         };
-        passage.arrival += REORDER_NS * nic.faults.strikes(late) as u64;
+        passage.at += REORDER_NS * nic.faults.strikes(late) as u64;
         true
     }
 }

@@ -201,6 +201,17 @@ impl SoftNic {
         self.faults.any() && self.faults.has(|kind| matches!(kind, FaultKind::NicGone { .. }))
     }
 
+    /// True if a fault may do something to packets on its port.
+    #[inline]
+    pub(crate) fn is_faulty(&self) -> bool {
+        self.faults.any() || self.port.down_by.is_some()
+    }
+
+    /// The port's MAC as a number.
+    pub(crate) fn mac(&self) -> u64 {
+        self.config.mac.iter().fold(0, |mac, byte| mac << 8 | *byte as u64)
+    }
+
     /// Takes a queue pair out for work; `None` if there is none of that number.
     #[inline]
     pub(crate) fn take_qp(&mut self, qpn: u32) -> Option<Box<Qp>> {

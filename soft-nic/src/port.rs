@@ -5,7 +5,7 @@ use crate::event;
 use crate::fault::FaultKind;
 use crate::nic::SoftNic;
 use crate::packet::{Body, Packet};
-use crate::qp::{NO_ROUTE, Qp};
+use crate::qp::Qp;
 use shunt_layout::mlx5::eqe;
 use std::collections::VecDeque;
 
@@ -22,6 +22,8 @@ pub(crate) struct Port {
     /// Queue pairs that want to send, by QPN: through the port, and to the NIC itself.
     wire: VecDeque<u32>,
     loopback: VecDeque<u32>,
+    /// Queue pairs whose turn came while their destination was full.
+    paused: Vec<u32>,
     /// When the port is done with the last packet, in picoseconds: at 400 Gb/s a byte takes 20.
     busy_until_ps: u64,
     rate_limited: bool,
@@ -44,13 +46,19 @@ impl Port {
     pub(crate) fn forget(&mut self, qpn: u32) {
         self.wire.retain(|queued| *queued != qpn);
         self.loopback.retain(|queued| *queued != qpn);
+        self.paused.retain(|queued| *queued != qpn);
+    }
+
+    /// A destination is no longer full: all that paused try again.
+    pub(crate) fn resume(&mut self) {
+        self.wire.extend(self.paused.drain(..));
     }
 }
 
 impl SoftNic {
     /// Puts a queue pair in the transmit queue, unless it is there.
     #[inline]
-    pub(crate) fn want_turn(&mut self, qp: &mut Qp, cx: &Cx) {
+    pub(crate) fn want_turn(&mut self, qp: &mut Qp, cx: &mut Cx) {
         if qp.queued {
             return;
         }
@@ -64,10 +72,8 @@ impl SoftNic {
     }
 
     /// Finds the NIC that owns the remote address.
-    fn resolve(&self, qp: &mut Qp, cx: &Cx) {
-        let route = cx.routes.get(&qp.remote.address);
-        let good = route.filter(|route| route.mac.is_none_or(|mac| mac == qp.remote.mac));
-        qp.remote.route = good.map_or(NO_ROUTE, |route| route.nic);
+    fn resolve(&self, qp: &mut Qp, cx: &mut Cx) {
+        qp.remote.route = cx.route(qp.remote.address, qp.remote.mac);
         qp.remote.epoch = cx.epoch;
     }
 
@@ -134,6 +140,11 @@ impl SoftNic {
             let queue = if loopback { &mut self.port.loopback } else { &mut self.port.wire };
             let Some(qpn) = queue.pop_front() else { break };
             let Some(mut qp) = self.take_qp(qpn) else { continue };
+            if cx.outside.is_full(qp.remote.route) {
+                self.port.paused.push(qpn);
+                self.put_qp(qp);
+                continue;
+            }
             qp.queued = false;
             let (turn, mut more) = (if rate.is_some() { 1 } else { TURN }, true);
             for _ in 0..turn {

@@ -31,6 +31,7 @@ mod icrc;
 mod opcode;
 
 pub use decode::decode;
+pub(crate) use decode::decode_into;
 pub use encode::encode;
 pub use error::WireError;
 pub use icrc::Icrc;

@@ -1,0 +1,83 @@
+//! Where the sockets of a fabric lie: a directory that nobody but this user gets into.
+
+use super::UplinkError;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longest fabric name.
+const NAME_MAX: usize = 32;
+/// How long another process may hold the lock. Opening sockets takes microseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The runtime directory of this user: `$XDG_RUNTIME_DIR/shunt`, else `/tmp/shunt-UID`.
+pub fn runtime_directory() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|base| !base.is_empty()) {
+        Some(base) => Path::new(&base).join("shunt"),
+        None => PathBuf::from(format!("/tmp/shunt-{}", user())),
+    }
+}
+
+/// The user whose rights this process has.
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The directory of a fabric, made if it is not there.
+pub(super) fn of_fabric(runtime: &Path, name: &str) -> Result<PathBuf, UplinkError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(allowed) {
+        return Err(UplinkError::Name(name.into()));
+    }
+    private(runtime)?;
+    let directory = runtime.join(format!("fabric-{name}"));
+    private(&directory)?;
+    Ok(directory)
+}
+
+/// Makes a directory for this user alone, or makes sure that an existing one is.
+fn private(path: &Path) -> Result<(), UplinkError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(UplinkError::io("cannot make the directory", path)(cause));
+        }
+        _ => {}
+    }
+    // Not through a link: in /tmp anybody may have put one here.
+    let found = fs::symlink_metadata(path).map_err(UplinkError::io("cannot look at", path))?;
+    if !found.is_dir() {
+        return Err(UplinkError::NotADirectory(path.into()));
+    }
+    let (owner, me) = (found.uid(), user());
+    if owner != me {
+        return Err(UplinkError::Owner { path: path.into(), owner, me });
+    }
+    let mode = found.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(UplinkError::Permissions { path: path.into(), mode });
+    }
+    Ok(())
+}
+
+/// Held while stale sockets are told from live ones: two processes that take over one address must not each remove
+/// what the other has just made.
+pub(super) fn lock(directory: &Path) -> Result<File, UplinkError> {
+    let path = directory.join("lock");
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = file.map_err(UplinkError::io("cannot open", &path))?;
+    let start = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(cause)) => return Err(UplinkError::io("cannot lock", path)(cause)),
+            Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => {
+                return Err(UplinkError::Locked(path));
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
