@@ -9,7 +9,7 @@
 //!
 //! | field | what is written | what is asked for |
 //! | --- | --- | --- |
-//! | GRH source, destination | the ports' GIDs; on InfiniBand without a GRH, a LID as the GID `::LID` | nothing: the fabric and the queue pair judge |
+//! | GRH addresses | the ports' GIDs; on InfiniBand without a GRH, a LID as the GID `::LID` | nothing: others judge |
 //! | GRH class, flow label, hop limit | 0, 0, 64 | nothing, as switches may change them and the ICRC leaves them out |
 //! | BTH partition key | 0xffff | 0xffff or 0x7fff: the default partition |
 //! | BTH migration state | 1, migrated | nothing |
@@ -19,7 +19,7 @@
 //!
 //! | opcode | after the BTH, big-endian |
 //! | --- | --- |
-//! | 0xc0 masked compare and swap | address 8, rkey 4, operand bytes 4, compare 8, swap 8, compare mask 8, swap mask 8 |
+//! | 0xc0 masked compare and swap | address 8, rkey 4, operand bytes 4, compare 8, swap 8, their masks 8 and 8 |
 //! | 0xc1 masked fetch and add | address 8, rkey 4, operand bytes 4, addend 8, field boundaries 8 |
 //!
 //! Atomics that have an opcode (8 bytes, no masks) are sent under it.
