@@ -6,7 +6,9 @@ use crate::fault::FaultKind;
 use crate::nic::SoftNic;
 use crate::packet::{Body, Packet};
 use crate::qp::Qp;
+use crate::timer::NEVER;
 use shunt_layout::mlx5::eqe;
+use shunt_layout::mlx5::prm::qp::State;
 use std::collections::VecDeque;
 
 /// Packets one queue pair sends in a turn when the port is not rate-limited.
@@ -140,8 +142,9 @@ impl SoftNic {
             let queue = if loopback { &mut self.port.loopback } else { &mut self.port.wire };
             let Some(qpn) = queue.pop_front() else { break };
             let Some(mut qp) = self.take_qp(qpn) else { continue };
-            if cx.outside.is_full(qp.remote.route) {
+            if self.is_paused(&qp, cx) {
                 self.port.paused.push(qpn);
+                self.run_clock(&mut qp, cx);
                 self.put_qp(qp);
                 continue;
             }
@@ -162,6 +165,21 @@ impl SoftNic {
             self.put_qp(qp);
         }
         sent
+    }
+
+    /// True while a queue pair that wants to send waits for room at its destination.
+    pub(crate) fn is_paused(&self, qp: &Qp, cx: &Cx) -> bool {
+        qp.queued && cx.outside.is_full(qp.remote.route)
+    }
+
+    /// Starts the retry clock of a queue pair that pauses, if it is not running: what it could not send yet counts as
+    /// sent, so that a destination that stays full is noticed.
+    pub(crate) fn run_clock(&mut self, qp: &mut Qp, cx: &Cx) {
+        let requester = &mut qp.requester;
+        let asks = !requester.work.is_empty() || requester.fetched < requester.announced;
+        if qp.state == State::Rts && asks && requester.timer.at == NEVER && requester.timeout_ns != 0 {
+            self.timers.set(&mut requester.timer, qp.qpn, cx.now + requester.timeout_ns);
+        }
     }
 
     /// Counts the last packet against the port's rate.

@@ -355,9 +355,12 @@ impl SoftNic {
     /// The retry timer, or in ERR the flush timer, expired.
     pub(crate) fn timer_expired(&mut self, qp: &mut Qp, cx: &mut Cx) {
         match qp.state {
-            State::Rts if qp.requester.outstanding() => {
+            State::Rts if qp.requester.outstanding() || self.is_paused(qp, cx) => {
                 self.counters.timeouts += 1;
                 self.retry(qp, cx);
+                if self.is_paused(qp, cx) {
+                    self.run_clock(qp, cx);
+                }
             }
             State::Err => self.flush(qp, cx),
             _ => {}

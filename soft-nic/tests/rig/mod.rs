@@ -175,6 +175,20 @@ impl Rig {
         rig
     }
 
+    /// The NICs of one PE in a fabric of its own: host index is the rail.
+    pub fn alone(pe: u32, rails: u32, adjust: impl Fn(&mut NicConfig)) -> Self {
+        let mut rig =
+            Self { fabric: Fabric::new(FabricConfig { link_ns: 2_000, seed: 7 }), now: 0, hosts: vec![] };
+        for rail in 0..rails {
+            let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
+            adjust(&mut config);
+            let at = RailAt { pe, rail };
+            let nic = rig.fabric.add(SoftNic::new(config), at);
+            rig.host(nic, at);
+        }
+        rig
+    }
+
     fn host(&mut self, nic: NicId, at: RailAt) {
         let heap = Memory::new(HEAP);
         // SAFETY: hosts live as long as the fabric, in this struct, and the memory is atomics only.
@@ -208,7 +222,7 @@ impl Rig {
         out
     }
 
-    fn step_to(&mut self, due: u64) {
+    pub fn step_to(&mut self, due: u64) {
         self.now = self.now.max(due);
         while self.fabric.step(self.now) {}
     }
@@ -306,16 +320,14 @@ impl Rig {
     }
 
     pub fn connect_from_init(&mut self, end: &mut End, remote: usize, remote_qpn: u32) {
-        let (nic, options) = (self.hosts[end.host].nic, end.options);
         let remote = self.fabric.nic(self.hosts[remote].nic).config().clone();
-        let mut rtr = context(Cmd::Init2RtrQp, end.qpn);
-        let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut rtr, value);
-        set(qpc::MTU, options.mtu);
-        set(qpc::LOG_MSG_MAX, 30);
-        set(qpc::REMOTE_QPN, remote_qpn);
-        set(qpc::NEXT_RCV_PSN, options.psn[1]);
-        set(qpc::LOG_RRA_MAX, options.log_reads);
-        set(qpc::MIN_RNR_NAK, 12);
+        self.connect_to(end, &remote, remote_qpn);
+    }
+
+    /// INIT to RTS towards a NIC that may be anywhere.
+    pub fn connect_to(&mut self, end: &mut End, remote: &NicConfig, remote_qpn: u32) {
+        let nic = self.hosts[end.host].nic;
+        let mut rtr = init2rtr(end, remote_qpn);
         let path = &mut rtr[QPC_OFFSET + qp::ADS_OFFSET..];
         ads::set_rgid(path, remote.gid);
         ads::RMAC_47_32.set(path, u16::from_be_bytes([remote.mac[0], remote.mac[1]]) as u32);
@@ -469,6 +481,19 @@ pub fn rst2init(end: &End) -> Vec<u8> {
     set(qpc::RAE, end.options.allow[2]);
     set(qpc::ATOMIC_MODE, qp::ATOMIC_MODE_UP_TO_8);
     init
+}
+
+/// Without a path: GID and MAC, or LID, are the caller's.
+pub fn init2rtr(end: &End, remote_qpn: u32) -> Vec<u8> {
+    let mut rtr = context(Cmd::Init2RtrQp, end.qpn);
+    let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut rtr, value);
+    set(qpc::MTU, end.options.mtu);
+    set(qpc::LOG_MSG_MAX, 30);
+    set(qpc::REMOTE_QPN, remote_qpn);
+    set(qpc::NEXT_RCV_PSN, end.options.psn[1]);
+    set(qpc::LOG_RRA_MAX, end.options.log_reads);
+    set(qpc::MIN_RNR_NAK, 12);
+    rtr
 }
 
 pub fn rtr2rts(end: &End) -> Vec<u8> {

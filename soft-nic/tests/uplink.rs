@@ -1,0 +1,413 @@
+//! Two fabrics joined by Unix sockets: everything a queue pair does, peers that go and come, strangers, pauses.
+//!
+//! Time is virtual: a datagram is there as soon as it was sent, so both fabrics are stepped in turn and no test waits.
+
+mod rig;
+
+use rig::{Done, End, Options, Rig};
+use shunt_layout::mlx5::prm::qp::{ADS_OFFSET, QPC_OFFSET, ads};
+use shunt_layout::mlx5::wqe::{Opcode, Segment, inline8};
+use shunt_soft_nic::{LinkLayer, NicConfig, UnixUplink, UplinkError};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Steps of a run before it counts as hung.
+const PATIENCE: u32 = 200_000;
+/// Virtual time between two steps.
+const STEP_NS: u64 = 5_000;
+
+/// A runtime directory of one test.
+struct Runtime(PathBuf);
+
+impl Runtime {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("shunt-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn open(&self, gids: &[[u8; 16]]) -> Result<UnixUplink, UplinkError> {
+        UnixUplink::open_in(&self.0, "test", gids)
+    }
+
+    fn socket(&self, gid: [u8; 16]) -> PathBuf {
+        self.0.join(format!("fabric-test/{:032x}.sock", u128::from_be_bytes(gid)))
+    }
+
+    /// A PE's NICs in a fabric of their own, joined to the others of this directory.
+    fn rig(&self, pe: u32, adjust: impl Fn(&mut NicConfig)) -> Rig {
+        let mut rig = Rig::alone(pe, 2, adjust);
+        rig.fabric.attach(Box::new(self.open(&[]).unwrap())).unwrap();
+        rig
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn config(rig: &mut Rig, host: usize) -> NicConfig {
+    let nic = rig.hosts[host].nic;
+    rig.fabric.nic(nic).config().clone()
+}
+
+/// A queue pair between host 0 of both.
+fn join(a: &mut Rig, b: &mut Rig, options: Options) -> (End, End) {
+    let mut left = a.end(0, options);
+    let mut right = b.end(0, Options { psn: [options.psn[1], options.psn[0]], ..options });
+    let (here, there) = (config(a, 0), config(b, 0));
+    let [far, near] = [right.qpn, left.qpn];
+    for (rig, end, remote, qpn) in [(&mut *a, &mut left, there, far), (b, &mut right, here, near)] {
+        let nic = rig.hosts[0].nic;
+        rig.command(nic, &rig::rst2init(end), 16);
+        rig.connect_to(end, &remote, qpn);
+    }
+    (left, right)
+}
+
+/// Steps all until `done`.
+fn run(rigs: &mut [&mut Rig], what: &str, mut done: impl FnMut() -> bool) {
+    for _ in 0..PATIENCE {
+        if done() {
+            return;
+        }
+        let now = rigs.iter().map(|rig| rig.now).max().unwrap_or(0) + STEP_NS;
+        rigs.iter_mut().for_each(|rig| rig.step_to(now));
+    }
+    panic!("{what} did not happen in {PATIENCE} steps");
+}
+
+/// Rings, steps until `count` completions came, and gives them back.
+fn complete(rigs: &mut [&mut Rig], end: &mut End, count: usize) -> Vec<Done> {
+    rigs[0].ring(end);
+    let mut found = Vec::new();
+    run(rigs, "completions", || {
+        found.extend(std::iter::from_fn(|| end.poll()));
+        found.len() >= count
+    });
+    found
+}
+
+fn operands(words: [u64; 2]) -> Segment {
+    let [a, b] = words.map(|word| [((word >> 32) as u32).to_be(), (word as u32).to_be()]);
+    [a[0], a[1], b[0], b[1]]
+}
+
+/// Writes of many lengths, a READ and both plain atomics from `a` to `b`, data checked.
+fn exchange(a: &mut Rig, b: &mut Rig, end: &mut End) {
+    for bytes in [1usize, 5, 31, 33, 4096, 4097, 100_000, 1 << 20] {
+        a.hosts[0].heap.fill(0, bytes, bytes as u8);
+        end.post(Opcode::RdmaWrite, &[b.remote(0, 0x8_0003), a.local(0, 0, bytes as u32)]);
+        assert_eq!(complete(&mut [a, b], end, 1)[0].syndrome, 0);
+        assert!(b.hosts[0].heap.holds(0x8_0003, bytes, bytes as u8), "{bytes} bytes");
+    }
+    b.hosts[0].heap.fill(0x1000, 70_001, 9);
+    end.post(Opcode::RdmaRead, &[b.remote(0, 0x1000), a.local(0, 0x2000, 70_001)]);
+    assert_eq!(complete(&mut [a, b], end, 1)[0].syndrome, 0);
+    assert!(a.hosts[0].heap.holds(0x2000, 70_001, 9));
+    b.hosts[0].heap.set64(8, 40);
+    end.post(Opcode::AtomicFa, &[b.remote(0, 8), operands([2, 0]), a.local(0, 0, 8)]);
+    end.post(Opcode::AtomicCs, &[b.remote(0, 8), operands([77, 42]), a.local(0, 8, 8)]);
+    assert!(complete(&mut [a, b], end, 2).iter().all(|done| done.syndrome == 0));
+    assert_eq!((a.hosts[0].heap.get64(0), a.hosts[0].heap.get64(8)), (40, 42));
+    assert_eq!(b.hosts[0].heap.get64(8), 77);
+}
+
+#[test]
+fn writes_reads_and_atomics_both_ways() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+    let (mut left, mut right) = join(&mut a, &mut b, Options { psn: [0xff_fff0, 5], ..Options::default() });
+    exchange(&mut a, &mut b, &mut left);
+    exchange(&mut b, &mut a, &mut right);
+    for rig in [&a, &b] {
+        let counters = rig.fabric.uplink_counters();
+        assert!(counters.frames_tx > 300 && counters.frames_rx > 300, "{counters:?}");
+        assert!(counters.datagrams_tx < counters.frames_tx, "frames share datagrams: {counters:?}");
+        let bad = [counters.vanished, counters.overflowed, counters.malformed];
+        assert_eq!((bad, counters.undecodable, counters.misaddressed), ([0; 3], 0, 0));
+    }
+}
+
+#[test]
+fn on_infiniband_a_lid_is_enough() {
+    let runtime = Runtime::new();
+    let infiniband = |config: &mut NicConfig| config.link_layer = LinkLayer::InfiniBand;
+    let (mut a, mut b) = (runtime.rig(0, infiniband), runtime.rig(1, infiniband));
+    let (mut left, mut right) = (a.end(0, Options::default()), b.end(0, Options::default()));
+    let (here, there) = (config(&mut a, 0), config(&mut b, 0));
+    let [far, near] = [right.qpn, left.qpn];
+    for (rig, end, remote, qpn) in [(&mut a, &mut left, there.lid, far), (&mut b, &mut right, here.lid, near)]
+    {
+        let nic = rig.hosts[0].nic;
+        rig.command(nic, &rig::rst2init(end), 16);
+        let mut rtr = rig::init2rtr(end, qpn);
+        ads::RLID.set(&mut rtr[QPC_OFFSET + ADS_OFFSET..], remote as u32);
+        rig.command(nic, &rtr, 16);
+        rig.command(nic, &rig::rtr2rts(end), 16);
+    }
+    exchange(&mut a, &mut b, &mut left);
+    exchange(&mut b, &mut a, &mut right);
+}
+
+#[test]
+fn what_is_local_stays_local() {
+    let runtime = Runtime::new();
+    let mut a = runtime.rig(0, |_| {});
+    let (mut left, _right) = a.pair(0, 1, Options::default());
+    left.post(Opcode::RdmaWrite, &[a.remote(1, 0), inline8(5)]);
+    assert_eq!(a.complete(&mut left, 1)[0].syndrome, 0);
+    assert_eq!(a.hosts[1].heap.get64(0), 5);
+    assert_eq!(a.fabric.uplink_counters(), Default::default());
+}
+
+#[test]
+fn a_peer_that_goes_is_retries_exceeded_and_one_that_comes_is_reached() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+    let options = Options { ack_timeout: 5, retry: 2, ..Options::default() };
+    let (mut left, right) = join(&mut a, &mut b, options);
+    exchange(&mut a, &mut b, &mut left);
+    let target = b.remote(0, 0);
+    drop((right, b));
+    left.post(Opcode::RdmaWrite, &[target, inline8(1)]);
+    assert_eq!(complete(&mut [&mut a], &mut left, 1)[0].syndrome, 0x15);
+    assert_eq!(a.fabric.uplink_counters().vanished, 3, "the packet and two retries");
+    let mut b = runtime.rig(1, |_| {});
+    let (mut left, mut right) = join(&mut a, &mut b, options);
+    exchange(&mut a, &mut b, &mut left);
+    exchange(&mut b, &mut a, &mut right);
+}
+
+#[test]
+fn an_address_where_nobody_ever_was() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), Rig::alone(1, 2, |_| {}));
+    let (mut left, _right) = join(&mut a, &mut b, Options { ack_timeout: 1, retry: 1, ..Options::default() });
+    left.post(Opcode::RdmaWrite, &[b.remote(0, 0), inline8(1)]);
+    assert_eq!(complete(&mut [&mut a], &mut left, 1)[0].syndrome, 0x15);
+    let nic = a.hosts[0].nic;
+    assert_eq!(a.fabric.nic(nic).counters().unroutable, 0, "nobody knows who is outside");
+}
+
+#[test]
+fn a_full_receiver_pauses_its_senders_and_nobody_else() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+    let mut c = runtime.rig(2, |_| {});
+    let patient = Options { ack_timeout: 0, ..Options::default() };
+    let (mut left, _right) = join(&mut a, &mut b, patient);
+    let (mut other, _third) = join(&mut a, &mut c, patient);
+    a.hosts[0].heap.fill(0, 1 << 20, 3);
+    let rounds = 32;
+    for n in 0..rounds {
+        left.post(Opcode::RdmaWrite, &[b.remote(0, (n & 1) << 20), a.local(0, 0, 1 << 20)]);
+    }
+    a.ring(&left);
+    // `b` does nothing. What waits for it is bounded, and what goes elsewhere goes on.
+    let mut steps = 0;
+    run(&mut [&mut a], "time", || {
+        steps += 1;
+        steps > 2_000
+    });
+    let nic = a.hosts[0].nic;
+    let stuck = a.fabric.nic(nic).counters();
+    assert!((100..700).contains(&stuck.packets_tx), "less than the window of 1024: {stuck:?}");
+    exchange(&mut a, &mut c, &mut other);
+    a.hosts[0].heap.fill(0, 1 << 20, 3);
+    let done = complete(&mut [&mut a, &mut b], &mut left, rounds);
+    assert!(done.iter().all(|done| done.syndrome == 0));
+    assert!(b.hosts[0].heap.holds(0, 1 << 20, 3) && b.hosts[0].heap.holds(1 << 20, 1 << 20, 3));
+    let (counters, uplink) = (a.fabric.nic(nic).counters(), a.fabric.uplink_counters());
+    assert_eq!((counters.retransmits, uplink.vanished, uplink.overflowed), (0, 0, 0));
+}
+
+#[test]
+fn a_receiver_that_stays_full_is_retries_exceeded() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+    let (mut left, _right) = join(&mut a, &mut b, Options { ack_timeout: 5, retry: 3, ..Options::default() });
+    for _ in 0..16 {
+        left.post(Opcode::RdmaWrite, &[b.remote(0, 0), a.local(0, 0, 1 << 20)]);
+    }
+    assert_eq!(complete(&mut [&mut a], &mut left, 1)[0].syndrome, 0x15);
+}
+
+#[test]
+fn a_stranger_at_the_socket_is_counted_and_nothing_else() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+    let (mut left, _right) = join(&mut a, &mut b, Options::default());
+    let stranger = UnixDatagram::unbound().unwrap();
+    let socket = runtime.socket(config(&mut b, 0).gid);
+    let mut seed = 1u64;
+    let mut sent = 0;
+    for n in 0..300usize {
+        let mut bytes: Vec<u8> = std::iter::repeat_with(|| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        })
+        .take(n * 7 % 2_000)
+        .collect();
+        if n % 3 == 0 && bytes.len() > 2 {
+            // A well-formed row of one frame, which is garbage.
+            let length = (bytes.len() - 2) as u16;
+            bytes[..2].copy_from_slice(&length.to_be_bytes());
+        }
+        stranger.send_to(&bytes, &socket).unwrap();
+        sent += 1;
+        if n % 8 == 7 {
+            left.post(Opcode::RdmaWrite, &[b.remote(0, 0), inline8(n as u64)]);
+            assert_eq!(complete(&mut [&mut a, &mut b], &mut left, 1)[0].syndrome, 0);
+            assert_eq!(b.hosts[0].heap.get64(0), n as u64);
+        }
+    }
+    run(&mut [&mut a, &mut b], "the rest", || true);
+    let counters = b.fabric.uplink_counters();
+    assert!(counters.datagrams_rx >= sent && counters.malformed > 150, "{counters:?}");
+    assert!(counters.undecodable >= 95, "{counters:?}");
+}
+
+#[test]
+fn frames_for_somebody_else_are_counted() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+    let options = Options { ack_timeout: 1, retry: 1, ..Options::default() };
+    let (mut left, right) = (a.end(0, options), b.end(0, options));
+    let mut wrong = config(&mut b, 0);
+    wrong.mac[5] ^= 1;
+    let nic = a.hosts[0].nic;
+    a.command(nic, &rig::rst2init(&left), 16);
+    a.connect_to(&mut left, &wrong, right.qpn);
+    left.post(Opcode::RdmaWrite, &[b.remote(0, 0), inline8(1)]);
+    assert_eq!(complete(&mut [&mut a, &mut b], &mut left, 1)[0].syndrome, 0x15);
+    assert_eq!(b.fabric.uplink_counters().misaddressed, 2);
+}
+
+#[test]
+fn each_end_of_a_link_acts_out_its_own_faults() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+    let (mut left, _right) = join(&mut a, &mut b, Options::default());
+    a.inject(0, "drop=0.2");
+    a.inject(0, "reorder=7");
+    b.inject(0, "dup=0.3");
+    b.inject(0, "delay=3us");
+    for seed in 0..20u8 {
+        a.hosts[0].heap.fill(0, 100_000, seed);
+        left.post(Opcode::RdmaWrite, &[b.remote(0, 0), a.local(0, 0, 100_000)]);
+        left.post(Opcode::RdmaRead, &[b.remote(0, 0), a.local(0, 200_000, 50_000)]);
+        let done = complete(&mut [&mut a, &mut b], &mut left, 2);
+        assert!(done.iter().all(|done| done.syndrome == 0), "{done:?}");
+        assert!(b.hosts[0].heap.holds(0, 100_000, seed) && a.hosts[0].heap.holds(200_000, 50_000, seed));
+    }
+    assert!(a.hits().iter().chain(&b.hits()).all(|hits| *hits > 10), "{:?} {:?}", a.hits(), b.hits());
+    let nic = a.hosts[0].nic;
+    assert!(a.fabric.nic(nic).counters().retransmits > 0);
+}
+
+#[test]
+fn a_port_that_is_down_at_either_end_breaks_the_path() {
+    for (host, fault) in [(0, "down"), (1, "down"), (0, "blackhole-tx"), (1, "blackhole-rx"), (1, "nic-gone")]
+    {
+        let runtime = Runtime::new();
+        let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+        let options = Options { ack_timeout: 1, retry: 1, ..Options::default() };
+        let (mut left, _right) = join(&mut a, &mut b, options);
+        exchange(&mut a, &mut b, &mut left);
+        [&mut a, &mut b][host].inject(0, fault);
+        left.post(Opcode::RdmaWrite, &[b.remote(0, 0), inline8(77)]);
+        assert_eq!(complete(&mut [&mut a, &mut b], &mut left, 1)[0].syndrome, 0x15, "{fault} at {host}");
+        assert_ne!(b.hosts[0].heap.get64(0), 77);
+        assert!([&a, &b][host].hits()[0] > 0, "{fault} at {host}");
+    }
+}
+
+#[test]
+fn a_changed_address_is_reached_by_its_new_name_only() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+    let options = Options { ack_timeout: 1, retry: 1, ..Options::default() };
+    let (mut left, _right) = join(&mut a, &mut b, options);
+    exchange(&mut a, &mut b, &mut left);
+    b.inject(0, "gid-change");
+    left.post(Opcode::RdmaWrite, &[b.remote(0, 0), inline8(77)]);
+    assert_eq!(complete(&mut [&mut a, &mut b], &mut left, 1)[0].syndrome, 0x15);
+    assert_eq!((b.hits()[0], b.fabric.uplink_counters().misaddressed), (3, 2), "the change and two packets");
+    let (mut left, mut right) = join(&mut a, &mut b, options);
+    exchange(&mut a, &mut b, &mut left);
+    exchange(&mut b, &mut a, &mut right);
+}
+
+#[test]
+fn a_live_socket_is_refused_and_a_stale_one_taken_over() {
+    let runtime = Runtime::new();
+    let gid = NicConfig::new("mlx5_0", 3, 1).gid;
+    let live = runtime.open(&[gid]).unwrap();
+    let error = runtime.open(&[gid]).err().expect("a second owner");
+    assert!(matches!(error, UplinkError::Taken { .. }));
+    let text = error.to_string();
+    assert!(text.contains("::ffff:10.1.0.4") && text.contains("\"test\""), "{text}");
+    drop(live);
+    assert!(!runtime.socket(gid).exists(), "the socket goes with its owner");
+    // What a killed process leaves: the file of a socket that nobody has open.
+    drop(UnixDatagram::bind(runtime.socket(gid)).unwrap());
+    assert!(runtime.socket(gid).exists());
+    let again = runtime.open(&[gid]).unwrap();
+    assert!(matches!(runtime.open(&[gid]), Err(UplinkError::Taken { .. })));
+    // A file that somebody else made meanwhile is not removed.
+    fs::remove_file(runtime.socket(gid)).unwrap();
+    let _other = UnixDatagram::bind(runtime.socket(gid)).unwrap();
+    drop(again);
+    assert!(runtime.socket(gid).exists());
+}
+
+#[test]
+fn a_place_that_others_get_into_is_refused() {
+    let runtime = Runtime::new();
+    let open = |name: &str| UnixUplink::open_in(&runtime.0, name, &[[7; 16]]).map(drop);
+    open("test").unwrap();
+    let mode = |path: &PathBuf, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(&runtime.0, 0o750);
+    let error = open("test").unwrap_err();
+    assert!(matches!(error, UplinkError::Permissions { mode: 0o750, .. }), "{error}");
+    mode(&runtime.0, 0o700);
+    mode(&runtime.0.join("fabric-test"), 0o701);
+    assert!(matches!(open("test"), Err(UplinkError::Permissions { mode: 0o701, .. })));
+    symlink("/tmp", runtime.0.join("fabric-link")).unwrap();
+    assert!(matches!(open("link"), Err(UplinkError::NotADirectory(_))));
+    fs::write(runtime.0.join("fabric-file"), "").unwrap();
+    assert!(matches!(open("file"), Err(UplinkError::NotADirectory(_))));
+    for name in ["", "a/b", "..\0", "ä", &"x".repeat(33)] {
+        assert!(matches!(open(name), Err(UplinkError::Name(_))), "{name:?}");
+    }
+    let deep = runtime.0.join("d".repeat(80));
+    let error = UnixUplink::open_in(&deep, "test", &[[7; 16]]).err().expect("too long a path");
+    assert!(matches!(error, UplinkError::PathTooLong(_)), "{error}");
+}
+
+#[test]
+fn every_nic_has_addresses_of_its_own() {
+    let (mut gids, mut macs) = (std::collections::HashSet::new(), std::collections::HashSet::new());
+    for pe in 0..4096 {
+        for rail in 0..64 {
+            let config = NicConfig::new("", pe, rail);
+            assert!(gids.insert(config.gid) && macs.insert(config.mac), "{pe}.{rail}");
+            // What a `gid-change` makes of it is nobody else's either.
+            let mut moved = config.gid;
+            moved[14] ^= 0x80;
+            assert!(gids.insert(moved), "{pe}.{rail}");
+        }
+    }
+    // LIDs are 16 bits: 3071 PEs of 16 rails have unicast ones of their own.
+    let mut lids = std::collections::HashSet::new();
+    for (pe, rail) in (0..3071).flat_map(|pe| (0..16).map(move |rail| (pe, rail))) {
+        let lid = NicConfig::new("", pe, rail).lid;
+        assert!((1..0xc000).contains(&lid) && lids.insert(lid), "{pe}.{rail}");
+    }
+}
