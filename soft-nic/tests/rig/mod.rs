@@ -11,6 +11,7 @@ use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, QUERY_OUT_BYTES, State, ads, qpc};
 use shunt_layout::mlx5::prm::{cq, mkey, qp};
 use shunt_layout::mlx5::wqe::{self, CqeWhen, Opcode, Segment};
 use shunt_soft_nic::{Fabric, FabricConfig, FaultKind, NicConfig, NicId, RailAt, SoftNic, Uar, trace};
+use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[repr(C, align(128))]
@@ -134,6 +135,37 @@ pub struct End {
     pub options: Options,
     posted: u64,
     polled: u64,
+}
+
+/// What two processes tell each other before they connect: one line of text.
+#[derive(Clone, Copy)]
+pub struct Card {
+    pub qpn: u32,
+    pub heap: u64,
+    pub key: u32,
+}
+
+impl Card {
+    pub fn of(rig: &Rig, end: &End) -> Self {
+        let host = &rig.hosts[end.host];
+        Self { qpn: end.qpn, heap: host.heap.address(), key: host.key }
+    }
+
+    pub fn write(&self, mut to: impl Write) {
+        // A line of its own: test harnesses write to the same stream.
+        writeln!(to, "\ncard {} {} {}", self.qpn, self.heap, self.key).unwrap();
+        to.flush().unwrap();
+    }
+
+    pub fn read(from: impl BufRead) -> Self {
+        let line = from.lines().map(Result::unwrap).find(|line| line.starts_with("card ")).expect("a card");
+        let numbers: Vec<u64> = line.split(' ').skip(1).map(|word| word.parse().unwrap()).collect();
+        Self { qpn: numbers[0] as u32, heap: numbers[1], key: numbers[2] as u32 }
+    }
+
+    pub fn remote(&self, offset: usize) -> Segment {
+        wqe::remote(self.heap + offset as u64, self.key.to_be())
+    }
 }
 
 /// A polled completion.
