@@ -12,12 +12,14 @@
 //! | [`job`] | who this process is in its job: environment and flags |
 //! | [`pe`] | a PE, brought up: open, register, connect, upload |
 //! | [`upload`] | the device state: written, read back, compared |
+//! | [`discover`] | what the machine has, from sysfs |
 //! | [`world`] | real time on threads |
 
 pub mod agent;
 pub mod config;
 pub mod connect;
 pub mod devx;
+pub mod discover;
 pub mod error;
 pub mod gpu;
 pub mod job;
