@@ -2,6 +2,7 @@
 
 use crate::error::ConfigError;
 use crate::nic::qp::QpTuning;
+use crate::topology::select::{self, Selection};
 use shunt_layout::state::{Policy, SLOTS_MAX};
 
 /// How an old path is fenced. A fence by time alone is what a strict one falls back to where a NIC or an agent does not
@@ -124,10 +125,19 @@ pub const VARIABLES: &[Variable] = &[
         "interface of bootstrap and agents",
         crate::connect::tcp::interface::SYNTAX,
     ),
+    variable("NVSHMEM_HCA_LIST", "RDMA ports that are used, or with ^ not used", select::HCA_LIST),
+    variable("NVSHMEM_HCA_PE_MAPPING", "RDMA port of each PE of a node", select::HCA_PE_MAPPING),
+    variable("NVSHMEM_ENABLE_NIC_PE_MAPPING", "primary rail by rank, not by distance", BOOLEAN).default("0"),
+    variable("NVSHMEM_HCA_PREFIX", "RDMA devices that are used, by name", select::HCA_PREFIX).default("^smi"),
+    variable("NVSHMEM_IB_GID_INDEX", "entry of the GID table", select::GID_INDEX).default("-1"),
+    variable("NVSHMEM_IB_ADDR_FAMILY", "kind of address a RoCE GID is made from", select::ADDR_FAMILY)
+        .default("AF_INET"),
+    variable("NVSHMEM_IB_ADDR_RANGE", "network a RoCE GID is made from", select::ADDR_RANGE),
+    variable("NVSHMEM_IB_ROCE_VERSION_NUM", "RoCE version", select::ROCE_VERSION).default("2"),
 ];
 
 const DURATION: &str = "0, or a number with ns, us, ms or s, such as 50ms";
-const BOOLEAN: &str = "0, 1, true, false, yes, no, on or off";
+pub(crate) const BOOLEAN: &str = "0, 1, true, false, yes, no, on or off";
 
 /// Looks variables up and turns them into values, or says what was met and what would be right.
 pub(crate) struct Lookup<'a>(pub &'a dyn Fn(&str) -> Option<String>);
@@ -177,7 +187,7 @@ pub fn parse_duration(text: &str) -> Option<u64> {
     Some(ns)
 }
 
-fn parse_bool(text: &str) -> Option<bool> {
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" | "y" | "t" => Some(true),
         "0" | "false" | "no" | "off" | "n" | "f" => Some(false),
@@ -222,6 +232,7 @@ impl EnvConfig {
 pub fn check(name: &str, value: &str) -> Result<(), ConfigError> {
     let alone = |asked: &str| (asked == name).then(|| value.to_owned());
     EnvConfig::from_lookup(&alone)?;
+    Selection::from_lookup(&alone)?;
     Ok(())
 }
 

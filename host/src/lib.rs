@@ -13,6 +13,7 @@
 //! | [`pe`] | a PE, brought up: open, register, connect, upload |
 //! | [`upload`] | the device state: written, read back, compared |
 //! | [`discover`] | what the machine has, from sysfs |
+//! | [`topology`] | pure: rails ranked for each GPU |
 //! | [`world`] | real time on threads |
 
 pub mod agent;
@@ -32,5 +33,6 @@ pub mod rail;
 pub mod slots;
 #[cfg(test)]
 mod step_world;
+pub mod topology;
 pub mod upload;
 pub mod world;

@@ -21,7 +21,7 @@ pub use rdma::{Bond, GidEntry, GidKind, LinkLayer, Netdev, Port, PortState, Rdma
 pub use root::{Odd, RootError, Stat, SysRoot};
 pub use text::{Gid, Guid, Rate, natural_order};
 
-pub(crate) use text::{decimal, hex};
+pub(crate) use text::decimal;
 
 /// Everything that topology and doctor look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
