@@ -3,7 +3,10 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+mod files;
+mod print;
 mod run;
+mod topology;
 
 /// GPU-initiated RDMA that survives its NIC: the operator's tools.
 #[derive(Parser)]
@@ -18,11 +21,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Topology(topology::Arguments),
 }
 
 fn main() -> ExitCode {
     // Prints to stdout and exits 0 for --help and --version, else to stderr and exits 2.
     ExitCode::from(match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Topology(arguments) => topology::run(&arguments),
     })
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | primary | the nearest port that is up, shared evenly among GPUs equally near; or the one the mapping names |
 //! | first backup | the other port of the same card |
-//! | then | by distance and rate; among equals the even/odd neighbour first, then round from there, so that the load of one dead rail does not land on one other |
+//! | then | by distance and rate; among equals the even/odd neighbour first, then the neighbouring pair and so on, so that each rank lays the same load on all rails |
 //! | last | ports that cannot be used now, with the reason |
 //!
 //! Two ports of one card share PCIe slot, power and firmware: a backup on the sibling port outlives a port, a cable or
@@ -112,7 +112,7 @@ pub fn rank(inventory: &Inventory, selection: &Selection, backups: u32) -> Resul
     let mut gpus = Vec::new();
     for (gpu, wished) in primaries.iter().enumerate() {
         let rails_of = ranking.chain(gpu, wished, selection.by_rank);
-        let notes = ranking.notes(&rails_of, wished, backups);
+        let notes = ranking.notes(&rails_of, wished, selection.by_rank, backups);
         gpus.push(GpuRails { gpu, rails: rails_of, notes });
     }
     let mut topology =
@@ -193,18 +193,23 @@ impl<'a> Ranking<'a> {
     }
 
     /// Primaries by distance. GPUs with the least choice choose first; each takes the largest share that is near.
+    ///
+    /// A port that is down keeps its GPU where no other is as near: the GPU starts on that port's first backup, and a
+    /// flap at start moves nobody else.
     fn by_distance(&self) -> Vec<Vec<usize>> {
-        let nearest = |gpu: usize| self.up().map(|rail| self.far[gpu][rail]).min();
-        let choice = |gpu: usize| self.up().filter(|rail| Some(self.far[gpu][*rail]) == nearest(gpu)).count();
+        let all = 0..self.rails.len();
+        let nearest = |gpu: usize| self.far[gpu].iter().min();
+        let choice = |gpu: usize| self.far[gpu].iter().filter(|far| Some(*far) == nearest(gpu)).count();
         let mut order: Vec<usize> = (0..self.far.len()).collect();
         order.sort_by_key(|gpu| choice(*gpu));
         let mut load = vec![0u32; self.rails.len()];
         let mut out = vec![Vec::new(); self.far.len()];
         for gpu in order {
             let share = |rail: usize| self.rails[rail].mbps() / (load[rail] + 1);
-            let best = self
-                .up()
-                .min_by_key(|rail| (self.far[gpu][*rail], Reverse(share(*rail)), load[*rail], *rail));
+            let down = |rail: usize| self.rails[rail].trouble.is_some();
+            let best = all.clone().min_by_key(|rail| {
+                (self.far[gpu][*rail], down(*rail), Reverse(share(*rail)), load[*rail], *rail)
+            });
             if let Some(rail) = best {
                 load[rail] += 1;
                 out[gpu] = vec![rail];
@@ -285,33 +290,29 @@ impl<'a> Ranking<'a> {
     /// The order of backups; see the table on top.
     fn order(&self, gpu: usize, anchor: usize, rail: &RankedRail) -> impl Ord + use<> {
         let (from, to) = (&self.rails[anchor], &self.rails[rail.rail]);
-        let round = |from: usize, to: usize, of: usize| (to + of - from % of) % of;
-        let seats = self.seats.iter().max().map_or(1, |most| most + 1);
-        let ports = self.rails.iter().map(|rail| rail.seat_on_card).max().map_or(1, |most| most + 1);
         (
             rail.why != Why::Sibling,
             self.far[gpu][rail.rail],
             Reverse(to.mbps()),
-            rail.why != Why::Neighbour,
-            round(self.seats[anchor], self.seats[rail.rail], seats),
-            round(from.seat_on_card, to.seat_on_card, ports),
+            // 1 is the neighbour. Rails trade places in pairs, so each rank lays the same load on all.
+            self.seats[anchor] ^ self.seats[rail.rail],
+            from.seat_on_card ^ to.seat_on_card,
             rail.rail,
         )
     }
 
-    fn notes(&self, chain: &[RankedRail], wished: &[usize], backups: u32) -> Vec<String> {
+    fn notes(&self, chain: &[RankedRail], wished: &[usize], by_rank: bool, backups: u32) -> Vec<String> {
         let mut notes = Vec::new();
         let usable: Vec<&RankedRail> = chain.iter().filter(|rail| rail.why != Why::Unusable).collect();
         for rail in wished.iter().map(|rail| &self.rails[*rail]) {
             if let Some(trouble) = &rail.trouble {
-                notes.push(format!("{} is wished for and cannot be used: {trouble}", rail.name));
+                let which = if by_rank { "mapped" } else { "nearest" };
+                notes.push(format!("the {which} port {} cannot be used: {trouble}", rail.name));
             }
         }
         let Some(primary) = usable.first() else {
-            notes.push(match self.rails.is_empty() {
-                true => "no rail: no RDMA port may be used".into(),
-                false => "no rail: no RDMA port can be used now".into(),
-            });
+            let which = if self.rails.is_empty() { "may be used" } else { "can be used now" };
+            notes.push(format!("no rail: no RDMA port {which}"));
             return notes;
         };
         let name = &self.rails[primary.rail].name;

@@ -183,6 +183,7 @@ impl SysRoot {
     /// Names in a directory, `mlx5_2` before `mlx5_10`; empty if it is not there.
     pub fn list(&self, path: &str) -> Vec<String> {
         let mut names = match &self.body {
+            Body::Listing(listing) if !listing.exists(path) => return Vec::new(),
             Body::Listing(listing) => listing.below(path),
             Body::Folder(root) => match names_bounded(root, path) {
                 Ok(names) => names,

@@ -135,6 +135,9 @@ fn objection(
     if device.vendor != MELLANOX && (device.vendor != 0 || !device.name.starts_with("mlx5")) {
         return plain(format!("no ConnectX: PCI vendor {:#06x}", device.vendor));
     }
+    if port.link == LinkLayer::Unknown {
+        return plain("its link layer is neither InfiniBand nor Ethernet".into());
+    }
     if !selection.prefix_allows(&device.name) {
         return plain("left out by NVSHMEM_HCA_PREFIX".into());
     }

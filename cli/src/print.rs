@@ -1,0 +1,84 @@
+//! Words to stdout and stderr, and the exit status that goes with them.
+
+use std::fmt::Display;
+use std::io::{ErrorKind, Write};
+
+/// Bad usage.
+pub const USAGE: u8 = 2;
+
+/// Says what is wrong and gives the status of bad usage.
+pub fn usage(error: &dyn Display) -> u8 {
+    eprintln!("error: {error}");
+    USAGE
+}
+
+/// Writes to stdout. Words that are lost are not status 0, unless the reader has seen enough and closed the pipe.
+pub fn stdout(text: &str, status: u8) -> u8 {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("error: stdout: {error}");
+            1
+        }
+        _ => status,
+    }
+}
+
+/// Text in columns, blanks between them, none at the ends of lines.
+pub fn columns(rows: &[Vec<String>], indent: &str) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter(|row| row.len() > column + 1).filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        out.push_str(format!("{indent}{}", cells.join("  ")).trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// A long line broken at blanks; lines after the first are indented.
+pub fn wrap(text: &str, first: &str, indent: &str) -> String {
+    const WIDTH: usize = 110;
+    let mut out = String::new();
+    let mut line = first.to_owned();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = indent.to_owned();
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    out + line.trim_end() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_lines_end_with_words() {
+        let rows = [vec!["a".into(), "b".into(), String::new()], vec!["long".into(), "c".into(), "d".into()]];
+        assert_eq!(columns(&rows, "  "), "  a     b\n  long  c  d\n");
+    }
+
+    #[test]
+    fn long_lines_are_broken_at_blanks() {
+        let text = "word ".repeat(40);
+        let out = wrap(&text, "- ", "  ");
+        assert!(out.lines().count() == 2 && out.lines().all(|line| line.len() <= 110), "{out}");
+        assert!(out.lines().nth(1).unwrap().starts_with("  word"));
+    }
+}
