@@ -15,6 +15,28 @@
 //! | [`trace`] | WQEs, CQEs and mailboxes as text |
 //!
 //! The crate knows the wire and the PRM, nothing of hosts or devices.
+//!
+//! # One process or several
+//!
+//! NICs of one [`Fabric`] exchange packets in memory. Processes of one machine each have a fabric with their own NICs
+//! and join them with [`Fabric::attach`]; packets then cross as RoCE v1 frames in Unix datagrams. Nothing else
+//! changes: queue pairs are connected by GID and MAC (or LID) as before, and faults are planned in the process that
+//! owns the NIC.
+//!
+//! ```
+//! use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, NicConfig, RailAt, SoftNic, UnixUplink};
+//! # let runtime = std::env::temp_dir().join(format!("shunt-doc-{}", std::process::id()));
+//! let (pe, rail) = (3, 0); // The rank of this process says which NICs are its own.
+//! let mut fabric = Fabric::new(FabricConfig::default());
+//! fabric.add(SoftNic::new(NicConfig::new("mlx5_0", pe, rail)), RailAt { pe, rail });
+//! // `UnixUplink::open` takes the runtime directory of the user instead. NICs added before are reachable by it.
+//! let uplink = UnixUplink::open_in(&runtime, "default", &[])?;
+//! fabric.attach(Box::new(uplink))?;
+//! let engine = Engine::spawn(fabric, Clock::new());
+//! # drop(engine);
+//! # std::fs::remove_dir_all(runtime).unwrap();
+//! # Ok::<(), shunt_soft_nic::UplinkError>(())
+//! ```
 
 mod atomic;
 pub mod command;

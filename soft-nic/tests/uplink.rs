@@ -13,6 +13,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 /// Steps of a run before it counts as hung.
 const PATIENCE: u32 = 200_000;
@@ -30,7 +32,8 @@ impl Runtime {
     }
 
     fn open(&self, gids: &[[u8; 16]]) -> Result<UnixUplink, UplinkError> {
-        UnixUplink::open_in(&self.0, "test", gids)
+        // Without a lifetime: however busy the machine is, nothing is lost.
+        Ok(UnixUplink::open_in(&self.0, "test", gids)?.with_lifetime(Duration::MAX))
     }
 
     fn socket(&self, gid: [u8; 16]) -> PathBuf {
@@ -239,6 +242,22 @@ fn a_receiver_that_stays_full_is_retries_exceeded() {
 }
 
 #[test]
+fn what_is_older_than_a_packet_lives_is_forgotten() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), Rig::alone(1, 1, |_| {}));
+    let brief = Duration::from_millis(20);
+    b.fabric.attach(Box::new(runtime.open(&[]).unwrap().with_lifetime(brief))).unwrap();
+    let (mut left, _right) = join(&mut a, &mut b, Options { ack_timeout: 5, retry: 1, ..Options::default() });
+    left.post(Opcode::RdmaWrite, &[b.remote(0, 0), inline8(77)]);
+    // The peer was stopped, so to say, until the sender had given up and more than a lifetime had passed.
+    assert_eq!(complete(&mut [&mut a], &mut left, 1)[0].syndrome, 0x15);
+    thread::sleep(2 * brief);
+    b.run_for(STEP_NS);
+    assert_eq!(b.hosts[0].heap.get64(0), 0, "no ghost");
+    assert_eq!(b.fabric.uplink_counters().expired, 2, "the packet and its retry");
+}
+
+#[test]
 fn a_stranger_at_the_socket_is_counted_and_nothing_else() {
     let runtime = Runtime::new();
     let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
@@ -254,10 +273,11 @@ fn a_stranger_at_the_socket_is_counted_and_nothing_else() {
         })
         .take(n * 7 % 2_000)
         .collect();
-        if n % 3 == 0 && bytes.len() > 2 {
-            // A well-formed row of one frame, which is garbage.
-            let length = (bytes.len() - 2) as u16;
-            bytes[..2].copy_from_slice(&length.to_be_bytes());
+        if n % 3 == 0 && bytes.len() > 10 {
+            // A well-formed row of one frame, which is garbage, from the future.
+            let length = (bytes.len() - 10) as u16;
+            bytes[..8].fill(0xff);
+            bytes[8..10].copy_from_slice(&length.to_be_bytes());
         }
         stranger.send_to(&bytes, &socket).unwrap();
         sent += 1;

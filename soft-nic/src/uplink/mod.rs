@@ -33,6 +33,8 @@ pub struct UplinkCounters {
     pub vanished: u64,
     /// Frames dropped because more waited for one address than any honest fabric queues.
     pub overflowed: u64,
+    /// Frames dropped because they were under way for longer than a packet lives.
+    pub expired: u64,
     /// Datagrams that are no row of frames.
     pub malformed: u64,
     /// Frames that do not decode.

@@ -2,26 +2,39 @@
 //!
 //! Unix datagrams keep their bounds and order and are never lost: a full receiver makes the sender wait, and that
 //! waiting is passed on as a pause of the queue pairs that send there. The file system says who may send. Several
-//! frames, each behind its length in two bytes (big-endian), travel in one datagram, because a socket holds only
-//! `net.unix.max_dgram_qlen` of those (10 by default), whatever their size.
+//! frames travel in one datagram, because a socket holds only `net.unix.max_dgram_qlen` of those (10 by default),
+//! whatever their size.
+//!
+//! ```text
+//! 8 monotonic clock of the machine, ns | 2 length | frame | 2 length | frame ...      all big-endian
+//! ```
+//!
+//! A network forgets a packet after a while, and fences that cannot ask the other end count on it. A process that
+//! was stopped must therefore not find old frames when it goes on: what is older than the lifetime is dropped.
 
 use super::directory;
 use super::{AddressId, Uplink, UplinkCounters, UplinkError};
 use crate::wire::FRAME_MAX;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::net::sockopt;
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, mem};
 
 /// A datagram's bytes at most.
 const DATAGRAM_MAX: usize = 60 << 10;
+/// Bytes of a datagram's time.
+const STAMP_BYTES: usize = 8;
 /// Bytes of a frame's length.
 const LENGTH_BYTES: usize = 2;
+/// How long a frame may be under way: far beyond what a busy machine keeps a process waiting.
+const LIFETIME: Duration = Duration::from_secs(1);
 /// Bytes that wait for one address before its senders are asked to pause.
 const FULL: usize = 256 << 10;
 /// Bytes that wait for one address at most. Queue pairs that pause stay far below; what has no window is dropped.
@@ -90,6 +103,7 @@ pub struct UnixUplink {
     spare: Vec<Vec<u8>>,
     turns: u64,
     flushes: u64,
+    lifetime_ns: u64,
     counters: UplinkCounters,
 }
 
@@ -117,10 +131,18 @@ impl UnixUplink {
             spare: Vec::new(),
             turns: 0,
             flushes: 0,
+            lifetime_ns: LIFETIME.as_nanos() as u64,
             counters: UplinkCounters::default(),
         };
         gids.iter().try_for_each(|gid| uplink.own(u128::from_be_bytes(*gid)))?;
         Ok(uplink)
+    }
+
+    /// Drops frames that were under way for longer; a second unless told otherwise. A job whose fences wait for the
+    /// packet lifetime instead of asking the other end sets no more than that lifetime here.
+    pub fn with_lifetime(mut self, lifetime: Duration) -> Self {
+        self.lifetime_ns = u64::try_from(lifetime.as_nanos()).unwrap_or(u64::MAX);
+        self
     }
 
     /// Where the socket of an address lies.
@@ -173,16 +195,24 @@ impl UnixUplink {
         let Some(own) = self.own.get(at) else { return false };
         let Ok(bytes) = own.socket.recv(&mut self.buffer) else { return false };
         self.counters.datagrams_rx += 1;
-        let mut rest = &self.buffer[..bytes];
+        let Some((stamp, mut rest)) = self.buffer[..bytes].split_first_chunk::<STAMP_BYTES>() else {
+            self.counters.malformed += 1;
+            return true;
+        };
+        let fresh = now_ns().saturating_sub(u64::from_be_bytes(*stamp)) <= self.lifetime_ns;
         while let Some((length, behind)) = rest.split_first_chunk::<LENGTH_BYTES>() {
             let Some((frame, behind)) = behind.split_at_checked(u16::from_be_bytes(*length) as usize) else {
                 break;
             };
-            self.counters.frames_rx += 1;
-            take(frame);
             rest = behind;
+            if fresh {
+                self.counters.frames_rx += 1;
+                take(frame);
+            } else {
+                self.counters.expired += 1;
+            }
         }
-        self.counters.malformed += (!rest.is_empty() || bytes == 0) as u64;
+        self.counters.malformed += !rest.is_empty() as u64;
         true
     }
 
@@ -310,6 +340,10 @@ impl Uplink for UnixUplink {
             let datagram = mem::replace(&mut peer.filling, next);
             peer.waiting.push_back((datagram, mem::take(&mut peer.frames)));
         }
+        if peer.filling.is_empty() {
+            peer.filling.extend_from_slice(&now_ns().to_be_bytes());
+            peer.bytes += STAMP_BYTES;
+        }
         let start = peer.filling.len();
         peer.filling.extend_from_slice(&[0; LENGTH_BYTES]);
         write(&mut peer.filling);
@@ -366,6 +400,12 @@ impl Uplink for UnixUplink {
     fn counters(&self) -> UplinkCounters {
         self.counters
     }
+}
+
+/// The clock that all processes of a machine share.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// True if a send failed for want of room, not of somebody to send to.
