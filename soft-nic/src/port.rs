@@ -172,9 +172,12 @@ impl SoftNic {
         qp.queued && cx.outside.is_full(qp.remote.route)
     }
 
-    /// Starts the retry clock of a queue pair that pauses, if it is not running: what it could not send yet counts as
-    /// sent, so that a destination that stays full is noticed.
+    /// Starts the retry clock of a queue pair if that pauses and its clock is not running: what it could not send yet
+    /// counts as sent, so that a destination that stays full is noticed.
     pub(crate) fn run_clock(&mut self, qp: &mut Qp, cx: &Cx) {
+        if !self.is_paused(qp, cx) {
+            return;
+        }
         let requester = &mut qp.requester;
         let asks = !requester.work.is_empty() || requester.fetched < requester.announced;
         if qp.state == State::Rts && asks && requester.timer.at == NEVER && requester.timeout_ns != 0 {

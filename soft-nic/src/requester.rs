@@ -358,9 +358,7 @@ impl SoftNic {
             State::Rts if qp.requester.outstanding() || self.is_paused(qp, cx) => {
                 self.counters.timeouts += 1;
                 self.retry(qp, cx);
-                if self.is_paused(qp, cx) {
-                    self.run_clock(qp, cx);
-                }
+                self.run_clock(qp, cx);
             }
             State::Err => self.flush(qp, cx),
             _ => {}

@@ -83,7 +83,6 @@ impl Side {
 
 /// The other process: answers each message with one. Started by the tests below; alone it has nothing to do.
 #[test]
-#[ignore = "the second process of the other tests"]
 fn the_other_process() {
     let Some(runtime) = std::env::var_os(RUNTIME).map(PathBuf::from) else { return };
     let mut side = Side::new(&runtime, 1);
@@ -105,7 +104,7 @@ struct Other(Child);
 impl Other {
     fn start(runtime: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "the_other_process", "--nocapture"]).env(RUNTIME, runtime);
+        command.args(["--exact", "the_other_process", "--nocapture"]).env(RUNTIME, runtime);
         Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
