@@ -172,7 +172,33 @@ pub enum BootstrapError {
         /// How long the caller waited.
         waited_ns: u64,
     },
-    /// A rank left the group.
+    /// A rank left before it gave its part, or rank 0, through whom all parts go.
+    #[error("all-gather {round} lost rank {rank}: {reason}")]
+    Lost {
+        /// Number of the all-gather.
+        round: u64,
+        /// Rank.
+        rank: u32,
+        /// How it left.
+        reason: String,
+    },
+    /// This process has left the job.
+    #[error("all-gather {round} ended: this process has left the job")]
+    Closed {
+        /// Number of the all-gather.
+        round: u64,
+    },
+    /// Too many bytes.
+    #[error("all-gather {round} was given {met} bytes; at most {want} are right")]
+    TooLong {
+        /// Number of the all-gather.
+        round: u64,
+        /// Bytes given.
+        met: usize,
+        /// Bytes at most.
+        want: usize,
+    },
+    /// A rank arrived twice.
     #[error("rank {rank} arrived twice in all-gather {round}; each rank belongs to one caller")]
     Twice {
         /// Number of the all-gather.

@@ -147,6 +147,18 @@ pub enum JoinError {
         /// How long was waited.
         waited_ns: u64,
     },
+    /// All joined, but two cannot connect.
+    #[error(
+        "waited {waited_ns} ns; rank(s) {missing:?} joined, but no connection with them came about: {last}"
+    )]
+    Mesh {
+        /// Ranks without a connection.
+        missing: Vec<u32>,
+        /// How long was waited.
+        waited_ns: u64,
+        /// What the connection to the first of them met.
+        last: String,
+    },
     /// The root went away before all had joined.
     #[error("the root went away ({reason}) while rank(s) {missing:?} were missing")]
     RootLeft {

@@ -29,7 +29,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-fn random() -> Result<[u8; 32], SecretError> {
+/// Bytes that nobody can guess.
+pub(super) fn random() -> Result<[u8; 32], SecretError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| SecretError::Random { detail: error.to_string() })?;
     Ok(bytes)
