@@ -186,6 +186,16 @@ impl Fabric {
         self.plan.add(Planned { at_ns: at_ns.max(self.cx.now), at, kind });
     }
 
+    /// The process that owns a NIC is gone: its queue pairs are destroyed, nothing lands in its memory any more, and
+    /// it sends nothing. What it had sent is on its way.
+    ///
+    /// # Panics
+    /// If the fabric has no such rail.
+    pub fn kill(&mut self, at: RailAt) {
+        let Some(NicId(number)) = self.find(at) else { panic!("no rail {at} to kill") };
+        self.nics[number as usize].kill();
+    }
+
     /// Every planned fault and how often it struck.
     pub fn faults(&self) -> Vec<FaultReport> {
         let report = |(id, planned): (usize, &Planned)| FaultReport {

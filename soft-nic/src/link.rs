@@ -37,7 +37,7 @@ impl Fabric {
             let Some((_, packet)) = self.links[at].pop_front() else { break };
             any = true;
             let nic = &mut self.nics[at];
-            if nic.is_faulty() && lost_on_arrival(nic, &packet) {
+            if nic.killed || nic.is_faulty() && lost_on_arrival(nic, &packet) {
                 nic.drop_packet(packet, &mut self.cx);
             } else {
                 nic.receive(packet, &mut self.cx);

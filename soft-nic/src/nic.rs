@@ -83,6 +83,8 @@ pub struct SoftNic {
     pub(crate) recheck: Vec<u32>,
     /// Packets that left a queue pair in this step, for the fabric to carry.
     pub(crate) outbox: Vec<Packet>,
+    /// Its process is gone.
+    pub(crate) killed: bool,
 }
 
 impl SoftNic {
@@ -107,6 +109,7 @@ impl SoftNic {
             counters: Counters::default(),
             recheck: Vec::new(),
             outbox: Vec::new(),
+            killed: false,
         }
     }
 
@@ -198,7 +201,18 @@ impl SoftNic {
 
     /// True while the NIC answers nothing at all.
     pub(crate) fn is_gone(&self) -> bool {
-        self.faults.any() && self.faults.has(|kind| matches!(kind, FaultKind::NicGone { .. }))
+        self.killed || self.faults.any() && self.faults.has(|kind| matches!(kind, FaultKind::NicGone { .. }))
+    }
+
+    /// Nothing of it sends, lands or answers any more.
+    pub(crate) fn kill(&mut self) {
+        self.killed = true;
+        self.placement = Placement::default();
+        self.late_cqes = LateCqes::default();
+        self.timers = Timers::default();
+        self.events = Events::default();
+        self.qps.clear();
+        self.outbox.clear();
     }
 
     /// True if a fault may do something to packets on its port.

@@ -1,84 +1,178 @@
-//! Runs many seeds: `cargo run --release -p shunt-tests --example swarm -- 0..1000`, or one file of `regressions/`.
-//!
-//! A failing run is printed as a file for `regressions/`. The last line counts what the runs went through.
+//! Random faults on random workloads, one run a seed, judged by the memory oracle: `cargo xtask swarm`.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use shunt_tests::run::run;
+use shunt_tests::draw::drawn;
+use shunt_tests::lies::Lie;
 use shunt_tests::spec::RunSpec;
+use shunt_tests::swarm::{Table, Verdict, run_all};
 
-#[derive(Default)]
-struct Tally {
-    runs: u64,
-    failed: Vec<u64>,
-    failovers: usize,
-    switchbacks: usize,
-    by_ledger: usize,
-    replayed: u64,
-    typed_faults: usize,
-    steps: u64,
+const USAGE: &str = "swarm [--seeds N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace]
+      [--lie NAME] [--threads N] [--out DIR]
+swarm FILE.toml [--trace] [--lie NAME]
+swarm --list
+
+  --seeds N     run N seeds (default 20; with --fresh alone: none)
+  --first S     the first of them (default 0)
+  --fresh N     and N seeds that start where the clock says, printed at the start
+  --fault KIND  the first fault of every run is of this kind
+  --every-kind  fail unless every kind of fault was drawn and hit something
+  --trace       print the digest of every run: equal digests, equal runs
+  --lie NAME    the firmware lies like this: a bug put in on purpose
+  --threads N   runs at a time (default: the cores)
+  --out DIR     where failing runs are written as TOML (default target/swarm)
+  --list        the kinds of faults that are drawn, and the lies
+
+Exit status: 0 all runs held, 1 some did not, 2 bad usage.";
+
+struct Options {
+    seeds: Option<u64>,
+    first: u64,
+    fresh: u64,
+    fault: Option<String>,
+    every_kind: bool,
+    trace: bool,
+    lie: Lie,
+    threads: usize,
+    out: PathBuf,
+    file: Option<PathBuf>,
 }
 
-fn one(spec: &RunSpec, tally: &mut Tally) {
-    tally.runs += 1;
-    let held = catch_unwind(AssertUnwindSafe(|| {
-        let outcome = run(spec);
-        outcome.assert_held();
-        outcome
-    }));
-    let Ok(outcome) = held else {
-        eprintln!("--- seed {} failed; as a file for regressions/ ---\n{spec}---", spec.seed);
-        tally.failed.push(spec.seed);
-        return;
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut options = Options {
+        seeds: None,
+        first: 0,
+        fresh: 0,
+        fault: None,
+        every_kind: false,
+        trace: false,
+        lie: Lie::None,
+        threads,
+        out: PathBuf::from("target/swarm"),
+        file: None,
     };
-    tally.failovers += outcome.failovers();
-    tally.switchbacks += outcome.switchbacks();
-    tally.by_ledger += outcome.records.iter().filter(|(_, record)| record.ledger == 1).count();
-    let replayed =
-        outcome.records.iter().map(|(_, record)| record.journal_end.saturating_sub(record.executed));
-    tally.replayed += replayed.sum::<u64>();
-    let reports = outcome.senders.iter().chain(&outcome.receivers);
-    tally.typed_faults += reports.filter(|report| report.fault.is_some()).count();
-    tally.steps += outcome.steps;
+    while let Some(arg) = args.next() {
+        let mut value = |what: &str| args.next().ok_or(format!("{arg} needs {what}"));
+        let number =
+            |text: String| text.parse().map_err(|_| format!("met {text:?}; a whole number is right"));
+        match arg.as_str() {
+            "--list" => return Ok(None),
+            "--seeds" => options.seeds = Some(number(value("a number")?)?),
+            "--first" => options.first = number(value("a seed")?)?,
+            "--fresh" => options.fresh = number(value("a number")?)?,
+            "--threads" => options.threads = number(value("a number")?)? as usize,
+            "--fault" => {
+                let name = value("a kind of fault")?;
+                if !drawn().iter().any(|info| info.name() == name) {
+                    return Err(format!("no fault that is drawn is called {name:?}; see --list"));
+                }
+                options.fault = Some(name);
+            }
+            "--lie" => {
+                let name = value("a lie")?;
+                let lie = Lie::ALL.into_iter().find(|lie| lie.name() == name);
+                options.lie = lie.ok_or(format!("no lie is called {name:?}; see --list"))?;
+            }
+            "--out" => options.out = PathBuf::from(value("a folder")?),
+            "--every-kind" => options.every_kind = true,
+            "--trace" => options.trace = true,
+            file if file.ends_with(".toml") => options.file = Some(PathBuf::from(file)),
+            _ => return Err(format!("unknown argument {arg:?}")),
+        }
+    }
+    if options.seeds.is_none() {
+        options.seeds = Some(if options.fresh > 0 || options.file.is_some() { 0 } else { 20 });
+    }
+    Ok(Some(options))
+}
+
+/// What is run, in the order of its seeds.
+fn specs(options: &Options) -> Result<Vec<RunSpec>, String> {
+    if let Some(file) = &options.file {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let spec = text.parse().map_err(|error| format!("{}: {error}", file.display()))?;
+        return Ok(vec![spec]);
+    }
+    let fixed = options.first..options.first.saturating_add(options.seeds.unwrap_or(0));
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let fresh = clock * 1_000..clock * 1_000 + options.fresh;
+    if !fixed.is_empty() {
+        println!("seeds {} to {}", fixed.start, fixed.end - 1);
+    }
+    if !fresh.is_empty() {
+        println!("fresh seeds {} to {}", fresh.start, fresh.end - 1);
+    }
+    let kind = options.fault.as_deref();
+    Ok(fixed.chain(fresh).map(|seed| RunSpec::with_fault(seed, kind)).collect())
+}
+
+/// How a run of the swarm is done again.
+fn command(options: &Options, seed: u64) -> String {
+    let mut command = format!("cargo xtask swarm --first {seed} --seeds 1 --trace");
+    if let Some(kind) = &options.fault {
+        command += &format!(" --fault {kind}");
+    }
+    if options.lie != Lie::None {
+        command += &format!(" --lie {}", options.lie.name());
+    }
+    command
+}
+
+fn report(options: &Options, verdict: &Verdict) {
+    let seed = verdict.spec.seed;
+    if options.trace {
+        let digest = verdict.digest.map_or("none".into(), |digest| format!("{digest:016x}"));
+        println!("seed {seed} digest {digest} steps {}", verdict.counts[5]);
+    }
+    if verdict.wrongs.is_empty() {
+        return;
+    }
+    println!("\nseed {seed} FAILED");
+    verdict.wrongs.iter().flat_map(|wrong| wrong.lines()).take(40).for_each(|line| println!("  {line}"));
+    let faults: Vec<String> = verdict.spec.faults.iter().map(|one| one.to_string()).collect();
+    println!("  faults: {}", faults.join(" "));
+    println!("  again: {}", command(options, seed));
+    let file = options.out.join(format!("{seed}.toml"));
+    let written =
+        std::fs::create_dir_all(&options.out).and_then(|()| std::fs::write(&file, verdict.spec.to_string()));
+    match written {
+        Ok(()) => println!("  as a file: {}\n", file.display()),
+        Err(error) => println!("  {} cannot be written: {error}\n{}", file.display(), verdict.spec),
+    }
 }
 
 fn main() -> ExitCode {
-    let usage = "swarm FIRST..END | swarm FILE.toml";
-    let Some(argument) = std::env::args().nth(1) else {
-        eprintln!("{usage}");
-        return ExitCode::from(2);
-    };
-    let mut tally = Tally::default();
-    if argument.ends_with(".toml") {
-        let text = std::fs::read_to_string(&argument).map_err(|error| error.to_string());
-        match text.and_then(|text| text.parse()) {
-            Ok(spec) => one(&spec, &mut tally),
-            Err(error) => {
-                eprintln!("{argument}: {error}");
-                return ExitCode::from(2);
-            }
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            drawn().iter().for_each(|info| println!("{:26} {}", info.syntax, info.meaning));
+            println!("\nlies: {}", Lie::ALL.map(Lie::name).join(" "));
+            return ExitCode::SUCCESS;
         }
-    } else {
-        let range = argument.split_once("..").and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-        let Some((first, end)) = range else {
-            eprintln!("{usage}");
+        Err(error) => {
+            eprintln!("{error}\n\n{USAGE}");
             return ExitCode::from(2);
-        };
-        (first..end).for_each(|seed| one(&RunSpec::from_seed(seed), &mut tally));
+        }
+    };
+    let specs = match specs(&options) {
+        Ok(specs) => specs,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let start = Instant::now();
+    let verdicts = run_all(&specs, options.threads, options.lie, |verdict| report(&options, verdict));
+    let table = Table::new(&verdicts);
+    println!("\n{table}");
+    println!("{:.1} s on {} threads", start.elapsed().as_secs_f64(), options.threads);
+    let idle = table.idle();
+    if options.every_kind && !idle.is_empty() {
+        println!("never hit: {}", idle.join(" "));
+        return ExitCode::FAILURE;
     }
-    println!(
-        "{} runs, {} failed {:?}; {} failovers ({} by ledger, {} operations replayed), {} switch-backs, \
-         {} kernels ended with a typed fault, {} steps",
-        tally.runs,
-        tally.failed.len(),
-        tally.failed,
-        tally.failovers,
-        tally.by_ledger,
-        tally.replayed,
-        tally.switchbacks,
-        tally.typed_faults,
-        tally.steps,
-    );
-    if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if table.failed().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,6 +1,6 @@
 //! A cluster in one thread: soft NICs on one fabric, PEs brought up as coroutines, their agents, their kernels.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::mem::offset_of;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,13 +15,15 @@ use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_layout::state::{self, SwitchRecord};
 use shunt_soft_nic::{
-    Counters, Fabric, FabricConfig, Fault, FaultReport, Injection, LinkLayer, NicConfig, PeFault, RailAt,
+    Counters, Fabric, FabricConfig, Fault, FaultReport, Injection, LinkLayer, NicConfig, RailAt,
     SharedFabric, SoftNic, WordWatch,
 };
 
 use crate::lies::{Lies, LyingDevx};
 use crate::oracle::{Oracle, Stream, load, store};
-use crate::sim::{ActorOptions, Clockwork, Interference, Sim, SimConfig, SimWorld, Task};
+use crate::pe_faults::{AgentFate, PeFaults};
+use crate::run::Paths;
+use crate::sim::{ActorOptions, Clockwork, Interference, PeWorld, Sim, SimConfig, SimWorld, Task};
 use crate::spec::RunSpec;
 use crate::workload::Kernel;
 
@@ -47,9 +49,9 @@ impl Clockwork for FabricClock {
 
 /// What an agent leaves behind for the test.
 #[derive(Default)]
-struct AgentLog {
-    /// The agent does nothing before this instant.
-    stalled_until_ns: Cell<u64>,
+pub(crate) struct AgentLog {
+    /// What faults do to it.
+    pub fate: AgentFate,
     records: RefCell<Vec<SwitchRecord>>,
     notes: RefCell<Vec<String>>,
 }
@@ -70,6 +72,9 @@ pub struct Cluster {
     pub spec: RunSpec,
     agents: Vec<Rc<AgentLog>>,
     pes: Vec<Rc<Pe>>,
+    clocks: Vec<Arc<PeWorld>>,
+    /// Planned faults of PEs.
+    pub pe_faults: PeFaults,
     streams: Vec<Stream>,
     /// When traffic began.
     began_ns: u64,
@@ -96,6 +101,11 @@ fn streams(spec: &RunSpec) -> Vec<Stream> {
     streams
 }
 
+fn heap_bytes(spec: &RunSpec) -> u64 {
+    let region = Stream::bytes(spec.traffic.slots, spec.traffic.slot_bytes);
+    (STREAMS_AT + region * streams(spec).len() as u64).next_multiple_of(4096)
+}
+
 fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
     let env = EnvConfig {
         backups: spec.backups,
@@ -118,6 +128,7 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
     for pe in 0..spec.pes {
         for rail in 0..spec.rails {
             let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
+            config.mtu = spec.mtu;
             config.quirks.rmsn_cleared_by_2err = spec.rmsn_cleared;
             config.quirks.reads_pass_posted_writes = spec.reads_pass_writes;
             if spec.infiniband {
@@ -135,9 +146,10 @@ fn start_pes(
     fabric: &SharedFabric,
     oob: &OobNet,
     lies: &Lies,
-    heap_bytes: u64,
+    clocks: &[Arc<PeWorld>],
 ) -> Vec<Rc<Pe>> {
     let world: Arc<dyn World> = sim.world();
+    let heap_bytes = heap_bytes(spec);
     let mut tasks: Vec<Task<Pe>> = Vec::new();
     for (pe, bootstrap) in (0..spec.pes).zip(InMemory::group(spec.pes, &world)) {
         let rails: Vec<Arc<dyn Devx>> = (0..spec.rails)
@@ -147,7 +159,8 @@ fn start_pes(
                 Arc::new(LyingDevx::new(Arc::new(honest), lies.clone())) as Arc<dyn Devx>
             })
             .collect();
-        let (world, config, end) = (world.clone(), pe_config(spec, heap_bytes), Box::new(oob.end(pe)));
+        let (config, end) = (pe_config(spec, heap_bytes), Box::new(oob.end(pe)));
+        let world: Arc<dyn World> = clocks[pe as usize].clone();
         tasks.push(sim.spawn(format!("pe{pe}.start"), ActorOptions::host(), move || {
             match Pe::start(config, rails, Arc::new(HeapMemory::new()), &bootstrap, end, world) {
                 Ok(pe) => pe,
@@ -159,11 +172,11 @@ fn start_pes(
 }
 
 /// The loop of an agent: step, leave news for the test, pause.
-fn agent_loop(pe: &Pe, log: &AgentLog, world: &SimWorld, options: AgentOptions) {
+fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &SimWorld, options: AgentOptions) {
     let agent = Agent::new(pe, options).expect("the state that was just uploaded");
     let mut agent = agent.expect("the first agent of this PE");
     loop {
-        let stalled_ns = log.stalled_until_ns.get().saturating_sub(world.now());
+        let stalled_ns = log.fate.stalled_ns(world.now(), faults);
         if stalled_ns > 0 {
             world.note(|| "stalled".into());
             world.sleep(stalled_ns);
@@ -192,15 +205,29 @@ impl Cluster {
         sim.drive(Rc::new(FabricClock(fabric.clone())));
         let oob = OobNet::new(spec.pes, LATENCY_NS, sim.world());
         let streams = streams(spec);
-        let region = Stream::bytes(spec.traffic.slots, spec.traffic.slot_bytes);
-        let heap_bytes = (STREAMS_AT + region * streams.len() as u64).next_multiple_of(4096);
-        let pes = start_pes(&sim, spec, &fabric, &oob, &lies, heap_bytes);
+        let clocks: Vec<_> = (0..spec.pes).map(|_| Arc::new(PeWorld::new(sim.world()))).collect();
+        let pes = start_pes(&sim, spec, &fabric, &oob, &lies, &clocks);
         let agents = (0..spec.pes).map(|_| Rc::new(AgentLog::default())).collect();
         let interference = Rc::new(Interference::random(spec.interference));
         let oracle = Oracle::default();
         let began_ns = sim.now();
         let spec = spec.clone();
-        let cluster = Self { sim, fabric, oob, oracle, interference, spec, agents, pes, streams, began_ns };
+        let pe_faults = PeFaults::default();
+        let cluster = Self {
+            sim,
+            fabric,
+            oob,
+            oracle,
+            interference,
+            spec,
+            agents,
+            pes,
+            clocks,
+            pe_faults,
+            streams,
+            began_ns,
+        };
+        cluster.preset_all();
         for pe in 0..cluster.spec.pes {
             cluster.start_agent(pe);
         }
@@ -209,9 +236,19 @@ impl Cluster {
 
     fn start_agent(&self, pe: u32) {
         let (host, log) = (self.pes[pe as usize].clone(), self.agents[pe as usize].clone());
-        let (world, options) = (self.sim.world(), self.spec.agent);
-        let body = move || agent_loop(&host, &log, &world, options);
-        self.sim.spawn::<()>(format!("pe{pe}.agent"), ActorOptions::host(), body);
+        let (world, options, faults) = (self.sim.world(), self.spec.agent, self.pe_faults.clone());
+        let body = move || agent_loop(&host, &log, &faults, &world, options);
+        let agent = self.sim.spawn::<()>(format!("pe{pe}.agent"), ActorOptions::host(), body);
+        self.pe_faults.adopt(pe, agent.id());
+    }
+
+    pub(crate) fn agent_log(&self, pe: u32) -> Rc<AgentLog> {
+        self.agents[pe as usize].clone()
+    }
+
+    /// The clock of a PE.
+    pub fn clock(&self, pe: u32) -> Arc<PeWorld> {
+        self.clocks[pe as usize].clone()
     }
 
     /// A PE.
@@ -233,7 +270,7 @@ impl Cluster {
     pub fn kernel(&self, pe: u32) -> Kernel {
         let host = self.pe(pe);
         Kernel {
-            world: self.sim.world(),
+            world: self.clock(pe),
             state: host.state(),
             heap: host.heap().address,
             interference: self.interference.clone(),
@@ -251,10 +288,12 @@ impl Cluster {
         let kernel = self.kernel(pe);
         // The kernel's memory must outlive it even if the cluster is torn down in another order.
         let host = self.pes[pe as usize].clone();
-        self.sim.spawn(format!("pe{pe}.{name}"), ActorOptions::kernel(), move || {
+        let task = self.sim.spawn(format!("pe{pe}.{name}"), ActorOptions::kernel(), move || {
             let _host = host;
             body(&kernel)
-        })
+        });
+        self.pe_faults.adopt(pe, task.id());
+        task
     }
 
     /// Plans a fault, relative to [`Cluster::began_ns`].
@@ -265,34 +304,45 @@ impl Cluster {
                 let at = RailAt { pe: injection.pe, rail };
                 self.fabric.with(|fabric| fabric.plan(at_ns, at, *kind));
             }
-            (Fault::Pe(fault), None) => self.inject_pe(at_ns, injection, *fault),
+            (Fault::Pe(fault), None) => self.inject_pe(injection, *fault),
             _ => panic!("{injection}: not a fault of the simulator"),
         }
     }
 
-    /// Plans a fault of a whole PE: its agent, or the agents' network.
-    fn inject_pe(&self, at_ns: u64, injection: &Injection, fault: PeFault) {
-        let (cuts, span_ns) = match fault {
-            PeFault::AgentKilled => (false, u64::MAX / 4),
-            PeFault::AgentStalled { for_ns } => (false, for_ns),
-            PeFault::OobCut { for_ns } => (true, for_ns.unwrap_or(u64::MAX / 4)),
-            PeFault::PeerKilled | PeFault::ClockJump { .. } => {
-                panic!("{injection}: not in the simulator yet")
-            }
+    /// Local and remote rail of each path, by PE, peer and channel.
+    pub fn paths(&self) -> Paths {
+        let channels = (0..self.spec.pes)
+            .flat_map(|pe| (0..self.spec.pes).map(move |peer| (pe, peer)))
+            .filter(|(pe, peer)| pe != peer)
+            .flat_map(|(pe, peer)| (0..self.spec.channels).map(move |channel| (pe, peer, channel)));
+        channels.map(|at| (at, self.slots(at))).collect()
+    }
+
+    fn slots(&self, (pe, peer, channel): (u32, u32, u32)) -> Vec<(u32, u32)> {
+        let root = self.pe(pe).root();
+        let row = u64::from(peer * root.channels_per_pe + channel) * u64::from(root.slots);
+        let slot = |slot: u64| {
+            let path = root.paths + (row + slot) * size_of::<state::PathRow>() as u64;
+            let word = |offset: usize| {
+                let (at, high) = (offset & !7, offset & 4 != 0);
+                (load(path + at as u64) >> if high { 32 } else { 0 }) as u32
+            };
+            let made = word(offset_of!(state::PathRow, state)) != state::PathState::Absent as u32;
+            let local = word(offset_of!(state::PathRow, local_rail));
+            made.then(|| (local, word(offset_of!(state::PathRow, remote_rail))))
         };
-        let (world, pe) = (self.sim.world(), injection.pe);
-        let (log, oob, others) = (self.agents[pe as usize].clone(), self.oob.clone(), self.spec.pes);
-        self.sim.spawn(format!("{injection}"), ActorOptions::host(), move || {
-            world.sleep(at_ns.saturating_sub(world.now()));
-            let others = || (0..others).filter(|other| *other != pe);
-            if cuts {
-                others().for_each(|other| oob.cut(pe, other));
-                world.sleep(span_ns);
-                others().for_each(|other| oob.join(pe, other));
-            } else {
-                log.stalled_until_ns.set(world.now().saturating_add(span_ns));
-            }
-        });
+        (0..u64::from(root.slots)).filter_map(slot).collect()
+    }
+
+    /// Every channel starts where the spec says.
+    fn preset_all(&self) {
+        let (first, generation) = (self.spec.first_ticket, self.spec.first_generation);
+        if first == 0 && generation == 0 {
+            return;
+        }
+        for (pe, peer, channel) in self.paths().into_keys() {
+            self.preset_tickets(pe, peer, channel, first, generation);
+        }
     }
 
     /// Makes a channel of `pe` start at ticket `first` of `generation`, as if so many had been done and it had
@@ -317,7 +367,7 @@ impl Cluster {
 
     /// Stops an agent for good, now.
     pub fn kill_agent(&self, pe: u32) {
-        self.agents[pe as usize].stalled_until_ns.set(u64::MAX / 2);
+        self.agents[pe as usize].fate.stall(u64::MAX / 2, None);
     }
 
     /// Every switch so far: PE and record, in the order in which they opened.
@@ -338,9 +388,15 @@ impl Cluster {
         (0..self.spec.pes).flat_map(of).collect()
     }
 
-    /// Faults and how often each hit.
-    pub fn faults(&self) -> Vec<FaultReport> {
-        self.fabric.with(|fabric| fabric.faults())
+    /// Faults and how often each hit: of NICs in the order of planning, then of PEs.
+    pub fn faults(&self) -> Vec<(Injection, u64)> {
+        let of_nic = |report: FaultReport| {
+            let (pe, rail) = (report.at.pe, Some(report.at.rail));
+            let at_ns = report.at_ns.saturating_sub(self.began_ns);
+            (Injection { at_ns, pe, rail, fault: Fault::Nic(report.kind) }, report.hits)
+        };
+        let nics = self.fabric.with(|fabric| fabric.faults());
+        nics.into_iter().map(of_nic).chain(self.pe_faults.hits()).collect()
     }
 
     /// Counters of a NIC.

@@ -6,20 +6,28 @@
 //! | [`warp`] | a warp of coroutine lanes |
 //! | [`cluster`] | PEs, their NICs and agents, brought up in a simulation |
 //! | [`lies`] | NICs whose firmware lies: truth to be refuted, and mutations of the fence |
+//! | [`justify`] | whether a typed fault is an answer |
+//! | [`pe_faults`] | faults of whole PEs |
 //! | [`oracle`] | the memory model of every put and signal |
 //! | [`workload`] | the kernels of a run |
 //! | [`run`] | a whole run and its verdict |
 //! | [`spec`] | a run in words |
 //! | [`toml`] | the little of TOML that a run in words needs |
+//! | [`draw`] | what the swarm runs for a seed |
+//! | [`swarm`] | many runs, judged |
 //! | [`rng`] | the one source of chance |
 
 pub mod cluster;
+pub mod draw;
+pub mod justify;
 pub mod lies;
 pub mod oracle;
+pub mod pe_faults;
 pub mod rng;
 pub mod run;
 pub mod sim;
 pub mod spec;
+pub mod swarm;
 pub mod toml;
 pub mod warp;
 pub mod workload;

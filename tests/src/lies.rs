@@ -48,6 +48,22 @@ impl Lie {
     ];
 }
 
+impl Lie {
+    /// How it is called on a command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::NoFence => "no-fence",
+            Self::Behind => "behind",
+            Self::Ahead => "ahead",
+            Self::CountBehind => "count-behind",
+            Self::CountAhead => "count-ahead",
+            Self::CountZero => "count-zero",
+            Self::StillRts => "still-rts",
+        }
+    }
+}
+
 /// The lie that all NICs of a cluster tell at present.
 #[derive(Clone, Default)]
 pub struct Lies(Arc<AtomicU32>);

@@ -5,6 +5,7 @@
 //! nobody may write the slot, so any change there is a ghost.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,6 +58,8 @@ pub enum Kind {
     Invented,
     /// A wait ended later than its deadline and the slack of one look: invariant 6.
     Late,
+    /// A kernel ended with a fault that nothing which went wrong justifies: invariant 7.
+    Unjustified,
 }
 
 /// One broken promise.
@@ -80,9 +83,35 @@ impl fmt::Display for Violation {
 #[derive(Clone, Default)]
 pub struct Oracle {
     found: Rc<RefCell<Vec<Violation>>>,
+    books: Rc<RefCell<BTreeMap<u32, Book>>>,
+}
+
+/// What the kernels of one stream have begun, noted before it is posted: a bound on what may ever be seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Book {
+    /// Messages whose posting was begun.
+    pub begun: u64,
+    /// The highest credit whose posting was begun.
+    pub credit: u64,
+    /// Credits whose posting was begun.
+    pub credits: u64,
+    /// When the sender gave up, if it did.
+    pub sender_left_ns: Option<u64>,
+    /// When the receiver gave up, if it did.
+    pub receiver_left_ns: Option<u64>,
 }
 
 impl Oracle {
+    /// The book of a stream.
+    pub fn book(&self, stream: u32) -> Book {
+        self.books.borrow().get(&stream).copied().unwrap_or_default()
+    }
+
+    /// Notes in the book of a stream.
+    pub fn note(&self, stream: u32, note: impl FnOnce(&mut Book)) {
+        note(self.books.borrow_mut().entry(stream).or_default());
+    }
+
     /// Notes a broken promise.
     pub fn report(&self, kind: Kind, at_ns: u64, what: String) {
         self.found.borrow_mut().push(Violation { kind, at_ns, what });
@@ -183,6 +212,23 @@ impl Stream {
         }
         for word in 0..self.slot_bytes / 8 {
             store(slot + word * 8, POISON);
+        }
+    }
+
+    /// Checks a slot at the end of a run: consumed for `message` and since then untouched, or, if the next message
+    /// of the slot was begun, written with words of that one and of no other.
+    pub fn check_at_end(&self, heap: u64, message: u64, oracle: &Oracle, now: u64) {
+        let next = message + self.slots;
+        let may_be_written = oracle.book(self.id).begun > next;
+        let slot = heap + self.destination(message);
+        for word in 0..self.slot_bytes / 8 {
+            let seen = load(slot + word * 8);
+            let right = seen == POISON || may_be_written && seen == pattern(self.id, next, word);
+            if !right {
+                let met = self.name_word(seen);
+                let what = format!("{self} slot of consumed message {message} holds {met} at the end");
+                return oracle.report(Kind::Ghost, now, what);
+            }
         }
     }
 

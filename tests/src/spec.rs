@@ -7,9 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use shunt_host::agent::AgentOptions;
-use shunt_soft_nic::fault::{Fault, FaultKind, Injection, ParseInjectionError};
+use shunt_soft_nic::fault::{Injection, ParseInjectionError};
 
-use crate::rng::Rng;
 use crate::toml;
 use crate::workload::Traffic;
 
@@ -52,6 +51,12 @@ pub struct RunSpec {
     pub backups: u32,
     /// log2 of the bytes one key covers.
     pub log2_chunk: u32,
+    /// Largest payload of a packet.
+    pub mtu: u32,
+    /// Ticket that every channel starts at.
+    pub first_ticket: u64,
+    /// Generation that every channel starts at.
+    pub first_generation: u64,
     /// Failures are reported, not survived.
     pub ft_off: bool,
     /// A run that reaches this virtual instant hangs.
@@ -85,6 +90,9 @@ impl Default for RunSpec {
             give_up_ns: 1_000_000_000,
             backups: 3,
             log2_chunk: 30,
+            mtu: 4096,
+            first_ticket: 0,
+            first_generation: 0,
             ft_off: false,
             time_limit_ns: 30_000_000_000,
             agent: AgentOptions::default(),
@@ -115,6 +123,9 @@ macro_rules! keys {
         $visit!("give_up_ns", $self.give_up_ns);
         $visit!("backups", $self.backups);
         $visit!("log2_chunk", $self.log2_chunk);
+        $visit!("mtu", $self.mtu);
+        $visit!("first_ticket", $self.first_ticket);
+        $visit!("first_generation", $self.first_generation);
         $visit!("ft_off", $self.ft_off);
         $visit!("time_limit_ns", $self.time_limit_ns);
         $visit!("messages", $self.traffic.messages);
@@ -205,98 +216,12 @@ impl RunSpec {
         self.faults = parsed.map_err(|error| error.to_string())?;
         Ok(())
     }
-
-    /// True if some rail is touched by no fault at any PE, and neither a NIC's firmware nor an agent is silenced:
-    /// then a path between each two PEs works all the time, and every fence can be proved.
-    pub fn has_healthy_rail(&self) -> bool {
-        let silent = |fault: &Injection| {
-            let silences =
-                |kind: &FaultKind| matches!(kind, FaultKind::NicGone { .. } | FaultKind::FwTimeout { .. });
-            match &fault.fault {
-                Fault::Nic(kind) => silences(kind),
-                Fault::Pe(_) | Fault::Exec(_) => true,
-            }
-        };
-        let healthy = |rail: u32| self.faults.iter().all(|fault| fault.rail != Some(rail));
-        (0..self.rails).any(healthy) && !self.faults.iter().any(silent)
-    }
-
-    /// What the swarm runs for `seed`.
-    pub fn from_seed(seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
-        let slots = rng.pick(&[1, 2, 5, 12, 48]);
-        let mut spec = Self {
-            seed,
-            pes: rng.pick(&[2, 2, 2, 3]),
-            rails: rng.pick(&[2, 2, 3]),
-            channels: rng.between(1, 2) as u32,
-            warps: rng.between(1, 4) as u32,
-            log_depth: rng.pick(&[2, 3, 4, 7]),
-            both_ways: rng.one_in(2),
-            rmsn_cleared: rng.one_in(5),
-            interference: rng.pick(&[0, 0, 64, 512]),
-            suspect_ns: rng.pick(&[2_000_000, 10_000_000]),
-            recovery_ns: rng.pick(&[5_000_000, 20_000_000]),
-            traffic: Traffic {
-                messages: rng.between(50, 300),
-                slots,
-                slot_bytes: rng.pick(&[8, 64, 256, 4096, 10_000]),
-                puts: rng.between(1, 3),
-                pace_ns: rng.pick(&[0, 0, 20_000, 200_000]),
-                credit_lag: rng.below(slots),
-                quiet_before_reuse: rng.one_in(4),
-                ..Traffic::default()
-            },
-            ..Self::default()
-        };
-        spec.infiniband = rng.one_in(4);
-        let count = rng.between(1, 5);
-        spec.faults = (0..count).flat_map(|_| spec.draw_fault(&mut rng)).collect();
-        spec
-    }
-
-    /// A fault and, if it would last for ever, mostly its end.
-    fn draw_fault(&self, rng: &mut Rng) -> Vec<Injection> {
-        let (pe, rail) = (rng.below(self.pes.into()) as u32, rng.below(self.rails.into()) as u32);
-        let at_ns = rng.pick(&[1_000_000, 10_000_000, 60_000_000]);
-        let at_ns = rng.below(at_ns);
-        let span = rng.pick(&["300us", "3ms", "12ms", "40ms"]);
-        let fault = match rng.below(21) {
-            0..=3 => "down".to_owned(),
-            18 => format!("agent-stalled={span}"),
-            19 => format!("oob-cut={span}"),
-            20 if rng.one_in(4) => "agent-killed".to_owned(),
-            12 => format!("nic-gone={span}"),
-            13 => format!("fw-timeout={span}"),
-            14 => format!("event-late={span}"),
-            15 => "lost-doorbell".to_owned(),
-            16 => format!("missing-flush={span}"),
-            17 => format!("partial-write={}", rng.between(1, 3)),
-            4 => format!("blackhole-tx={span}"),
-            5 => format!("blackhole-rx={span}"),
-            6 => format!("drop-acks={span}"),
-            7 => format!("flap={span}/{}", rng.between(1, 5)),
-            8 => format!("drop={}", rng.pick(&["0.01", "0.2"])),
-            9 => format!("placement-delay={}", rng.pick(&["20us", "900us"])),
-            10 => format!("delay={}", rng.pick(&["15us", "300us"])),
-            _ => format!("late-cqe={}", rng.pick(&["50us", "2ms"])),
-        };
-        let fault: Fault = fault.parse().unwrap_or_else(|error| panic!("{fault}: {error}"));
-        let rail = (!fault.hits_whole_pe()).then_some(rail);
-        let down = Fault::Nic(FaultKind::Down { for_ns: None });
-        let mut faults = vec![Injection { at_ns, pe, rail, fault: fault.clone() }];
-        if fault == down {
-            let until = at_ns + rng.pick(&[200_000, 5_000_000, 80_000_000]);
-            faults.push(Injection { at_ns: until, pe, rail, fault: Fault::Nic(FaultKind::Up) });
-        }
-        faults
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shunt_soft_nic::PeFault;
+    use shunt_soft_nic::{Fault, PeFault};
 
     #[test]
     fn a_run_survives_its_text() {

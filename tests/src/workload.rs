@@ -3,17 +3,20 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use shunt_device::{Channel, CqCheck, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Put, Ticket};
+use shunt_device::{Channel, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Put, Ticket};
 use shunt_layout::state::DeviceState;
 
 use crate::oracle::{Kind, Oracle, Stream};
-use crate::sim::{Interference, SimPlatform, SimWorld};
+use crate::sim::{Interference, PeWorld, SimPlatform};
 
 /// A look may take this long beyond a deadline: one poll interval of a quiet world, and one interference.
 const LATE_SLACK_NS: u64 = 500_000;
 
 /// A kernel that waits for a word asks this often whether its channel still lives.
 const SLICE_NS: u64 = 10_000_000;
+
+/// How long after its counterpart gave up a kernel goes on waiting: longer than what is under way takes to arrive.
+const ABANDONED_NS: u64 = 500_000_000;
 
 /// What a stream's kernels do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,13 +69,24 @@ pub struct Report {
     pub ended_ns: u64,
     /// Why it ended early.
     pub fault: Option<Fault>,
+    /// Its PE was killed: it ended nowhere.
+    pub killed: bool,
+}
+
+/// The end of a stream that a kernel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It posts messages.
+    Sender,
+    /// It consumes them.
+    Receiver,
 }
 
 /// A kernel's surroundings.
 #[derive(Clone)]
 pub struct Kernel {
-    /// The world it lives in.
-    pub world: Arc<SimWorld>,
+    /// The world it lives in, by the clock of its PE.
+    pub world: Arc<PeWorld>,
     /// The state of its PE; mapped as long as the run lasts.
     pub state: *const DeviceState,
     /// First address of its PE's heap.
@@ -98,23 +112,35 @@ impl Kernel {
     /// Invariant 6: a wait that was given `deadline` has just ended.
     fn check_late(&self, deadline: Deadline, what: &str) {
         let now = self.world.now();
-        if now > deadline.at_ns + LATE_SLACK_NS && self.interference.one_in.get() == 0 {
+        let slack_ns = LATE_SLACK_NS + self.world.ahead_ns();
+        if now > deadline.at_ns.saturating_add(slack_ns) && self.interference.one_in.get() == 0 {
             let late = now - deadline.at_ns;
             self.oracle.report(Kind::Late, now, format!("{what} ended {late} ns after its deadline"));
         }
     }
 
-    /// Waits for a word of this PE's heap, and ends early if `channel` is dead: the word's writer may be as well.
+    /// True if the kernel at the other end of `stream` gave up so long ago that nothing of it can come any more.
+    fn is_abandoned(&self, stream: Stream, side: Side) -> bool {
+        let book = self.oracle.book(stream.id);
+        let left = match side {
+            Side::Sender => book.receiver_left_ns,
+            Side::Receiver => book.sender_left_ns,
+        };
+        left.is_some_and(|left| self.world.sim().now() > left + ABANDONED_NS)
+    }
+
+    /// Waits for the word that the other end of `stream` writes, and ends early if `channel` is dead, or if whoever
+    /// writes the word has given up.
     fn wait_word<L: Lanes>(
         &self,
         lanes: L,
         channel: &Channel<'_, SimPlatform<'_>>,
-        posted: Option<Ticket>,
-        word: u64,
+        (stream, side): (Stream, Side),
         value: u64,
         span_ns: u64,
     ) -> Result<u64, Fault> {
         let device = self.device();
+        let word = if side == Side::Sender { stream.credit() } else { stream.signal() };
         let deadline = self.deadline(span_ns);
         loop {
             let slice = Deadline { at_ns: deadline.at_ns.min(self.world.now() + SLICE_NS) };
@@ -123,12 +149,10 @@ impl Kernel {
                 Err(fault) => fault,
             };
             self.check_late(slice, "wait for a word");
-            let dead = posted.and_then(|ticket| match channel.check(ticket, slice) {
-                CqCheck::Failed(fault) => Some(fault),
-                _ => None,
-            });
+            let dead = channel.alive().err();
             // What the leader saw counts: lanes look at different instants.
-            let verdict = match (dead, self.world.now() >= deadline.at_ns) {
+            let ended = self.world.now() >= deadline.at_ns || self.is_abandoned(stream, side);
+            let verdict = match (dead, ended) {
                 (Some(_), _) => 1,
                 (None, true) => 2,
                 (None, false) => 0,
@@ -147,13 +171,9 @@ impl Kernel {
         let device = self.device();
         let channel = device.channel(stream.to, stream.channel);
         let mut last = self.world.now();
-        let mut posted = None;
         for message in 0..traffic.messages {
-            match self.send_one(lanes, &channel, stream, traffic, message, posted) {
-                Ok(ticket) => {
-                    posted = Some(ticket);
-                    report.messages += 1;
-                }
+            match self.send_one(lanes, &channel, stream, traffic, message) {
+                Ok(_) => report.messages += 1,
                 Err(fault) => report.fault = Some(fault),
             }
             report.max_gap_ns = report.max_gap_ns.max(self.world.now() - last);
@@ -171,7 +191,7 @@ impl Kernel {
             report.fault = channel.quiet(lanes, deadline).err();
             self.check_late(deadline, "quiet");
         }
-        report.ended_ns = self.world.now();
+        self.end(&mut report, Side::Sender);
         report
     }
 
@@ -182,14 +202,13 @@ impl Kernel {
         stream: Stream,
         traffic: &Traffic,
         message: u64,
-        posted: Option<Ticket>,
     ) -> Result<Ticket, Fault> {
         if message >= stream.slots {
             let credit = message - stream.slots + 1;
             self.world.note(|| format!("{stream}: waiting for credit {credit}"));
-            let waited = self.wait_word(lanes, channel, posted, stream.credit(), credit, traffic.wait_ns);
-            if waited? > message {
-                let what = format!("{stream}: credit for a message that was not sent, before {message}");
+            let waited = self.wait_word(lanes, channel, (stream, Side::Sender), credit, traffic.wait_ns)?;
+            if waited > self.oracle.book(stream.id).credit {
+                let what = format!("{stream}: credit {waited} that was not given, before message {message}");
                 self.oracle.report(Kind::Invented, self.world.now(), what);
             }
             if traffic.quiet_before_reuse && message.is_multiple_of(stream.slots) {
@@ -198,6 +217,7 @@ impl Kernel {
         }
         if lanes.rank() == 0 {
             stream.fill(self.heap, message);
+            self.oracle.note(stream.id, |book| book.begun = message + 1);
         }
         lanes.sync();
         self.world.note(|| format!("{stream}: posting message {message}"));
@@ -221,16 +241,19 @@ impl Kernel {
         let device = self.device();
         let channel = device.channel(stream.from, stream.channel);
         let (mut next, mut credited) = (0, 0);
-        let (mut last, mut posted) = (self.world.now(), None);
+        let mut last = self.world.now();
         while next < traffic.messages && report.fault.is_none() {
             self.world.note(|| format!("{stream}: waiting for message {next}"));
-            let seen = self.wait_word(lanes, &channel, posted, stream.signal(), next + 1, traffic.wait_ns);
+            let waited = (stream, Side::Receiver);
+            let seen = self.wait_word(lanes, &channel, waited, next + 1, traffic.wait_ns);
             let now = self.world.now();
             let until = match seen {
-                Ok(seen) if seen <= traffic.messages => seen,
+                Ok(seen) if seen <= self.oracle.book(stream.id).begun => seen,
                 Ok(seen) => {
-                    self.oracle.report(Kind::Invented, now, format!("{stream}: signal shows {seen}"));
-                    traffic.messages
+                    let begun = self.oracle.book(stream.id).begun;
+                    let what = format!("{stream}: signal shows {seen}, {begun} were begun");
+                    self.oracle.report(Kind::Invented, now, what);
+                    begun
                 }
                 Err(fault) => {
                     report.fault = Some(fault);
@@ -247,7 +270,7 @@ impl Kernel {
             let lag = if next == traffic.messages { 0 } else { traffic.credit_lag.min(stream.slots - 1) };
             if next - credited > lag {
                 match self.give_credit(lanes, &channel, stream, credited..next - lag) {
-                    Ok(ticket) => posted = Some(ticket),
+                    Ok(_) => {}
                     Err(fault) => report.fault = Some(fault),
                 }
                 credited = next - lag;
@@ -258,8 +281,20 @@ impl Kernel {
             self.world.note(|| format!("{stream}: quiet at the end"));
             report.fault = channel.quiet(lanes, self.deadline(traffic.wait_ns)).err();
         }
-        report.ended_ns = self.world.now();
+        self.end(&mut report, Side::Receiver);
         report
+    }
+
+    /// Notes when a kernel ended, and tells its counterpart if it gave up.
+    fn end(&self, report: &mut Report, side: Side) {
+        let now = self.world.sim().now();
+        report.ended_ns = now;
+        if report.fault.is_some() {
+            self.oracle.note(report.stream.id, |book| match side {
+                Side::Sender => book.sender_left_ns = Some(now),
+                Side::Receiver => book.receiver_left_ns = Some(now),
+            });
+        }
     }
 
     fn give_credit<L: Lanes>(
@@ -275,13 +310,24 @@ impl Kernel {
             for message in newest {
                 stream.check_poison(self.heap, message, &self.oracle, self.world.now());
             }
+            self.oracle.note(stream.id, |book| {
+                book.credit = messages.end;
+                book.credits += 1;
+            });
         }
         self.world.note(|| format!("{stream}: giving credit {}", messages.end));
         channel.signal_set_nbi(lanes, HeapOffset(stream.credit()), messages.end)
     }
 
     fn report(&self, stream: Stream) -> Report {
-        Report { stream, messages: 0, credits: 0, max_gap_ns: 0, ended_ns: 0, fault: None }
+        Report::new(stream)
+    }
+}
+
+impl Report {
+    /// Nothing done yet.
+    pub fn new(stream: Stream) -> Self {
+        Self { stream, messages: 0, credits: 0, max_gap_ns: 0, ended_ns: 0, fault: None, killed: false }
     }
 }
 

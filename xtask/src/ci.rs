@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios::{SCENARIOS, Scenario, judge, remarks};
-use crate::{check, ptx, sh, tidy};
+use crate::{check, ptx, sh, swarm, tidy};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs::File;
@@ -19,6 +19,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   clippy     warnings are errors
   tidy       house rules
   tests      cargo test --workspace
+  swarm      200 fixed and 20 fresh seeds of the simulator, every kind of fault among them
   ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched
   build      the main program, release
   scenarios  the main program's runs, as listed in xtask/src/scenarios.rs
@@ -28,9 +29,9 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
 
 /// What a stage counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
-    passed: usize,
-    failed: usize,
+pub struct Count {
+    pub passed: usize,
+    pub failed: usize,
 }
 
 impl Count {
@@ -46,6 +47,7 @@ const STAGES: &[Stage] = &[
     ("clippy", || check::clippy().map(|()| Count::ONE)),
     ("tidy", || tidy::run(&[]).map(|()| Count::ONE)),
     ("tests", tests),
+    ("swarm", swarm::stage),
     ("ptx", || ptx::run(&["--try-ptxas".to_owned()]).map(|()| Count::ONE)),
     ("build", || build().map(|()| Count::ONE)),
     ("scenarios", scenarios),

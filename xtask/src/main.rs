@@ -8,6 +8,7 @@ mod ptx_audit;
 mod ptxas;
 mod scenarios;
 mod sh;
+mod swarm;
 mod tidy;
 mod tidy_source;
 
@@ -26,6 +27,7 @@ const TASKS: &[Task] = &[
     Task { name: "check", summary: check::SUMMARY, help: check::HELP, run: check::run },
     Task { name: "tidy", summary: tidy::SUMMARY, help: tidy::HELP, run: tidy::run },
     Task { name: "abi", summary: abi::SUMMARY, help: abi::HELP, run: abi::run },
+    Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
     Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
 ];
 

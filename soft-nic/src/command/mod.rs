@@ -82,8 +82,11 @@ fn lengths(opcode: Opcode) -> (usize, usize) {
 impl SoftNic {
     /// True while firmware does not finish commands.
     pub(crate) fn commands_stuck(&self) -> bool {
-        self.faults.any()
-            && self.faults.has(|kind| matches!(kind, FaultKind::FwTimeout { .. } | FaultKind::NicGone { .. }))
+        let by_fault = self.faults.any()
+            && self
+                .faults
+                .has(|kind| matches!(kind, FaultKind::FwTimeout { .. } | FaultKind::NicGone { .. }));
+        by_fault || self.killed
     }
 
     /// Executes the commands that complete by `now`. True if there were any.

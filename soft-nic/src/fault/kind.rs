@@ -151,7 +151,7 @@ impl FaultKind {
     }
 
     /// How long it acts, if not for ever.
-    pub(crate) const fn duration(&self) -> Option<u64> {
+    pub const fn duration(&self) -> Option<u64> {
         match *self {
             Self::Down { for_ns }
             | Self::BlackholeTx { for_ns }

@@ -5,10 +5,12 @@
 //! seed, so a run is a function of its seed and of nothing else.
 
 mod actor;
+mod clock;
 mod platform;
 mod world;
 
 pub use actor::ActorOptions;
+pub use clock::PeWorld;
 pub use platform::{Interference, SimPlatform};
 pub use world::SimWorld;
 
@@ -61,16 +63,22 @@ pub struct Sim {
 
 /// What an actor will have returned.
 pub struct Task<T> {
+    id: usize,
     result: Rc<RefCell<Option<T>>>,
 }
 
 impl<T> Clone for Task<T> {
     fn clone(&self) -> Self {
-        Self { result: self.result.clone() }
+        Self { id: self.id, result: self.result.clone() }
     }
 }
 
 impl<T> Task<T> {
+    /// Number of the actor.
+    pub fn id(&self) -> usize {
+        self.id
+    }
+
     /// True once the actor has returned and its value has not been taken.
     pub fn is_done(&self) -> bool {
         self.result.borrow().is_some()
@@ -112,8 +120,8 @@ impl Sim {
     ) -> Task<T> {
         let result = Rc::new(RefCell::new(None));
         let slot = result.clone();
-        self.world.spawn(name.into(), options, Box::new(move || *slot.borrow_mut() = Some(body())));
-        Task { result }
+        let id = self.world.spawn(name.into(), options, Box::new(move || *slot.borrow_mut() = Some(body())));
+        Task { id, result }
     }
 
     /// Runs until `done` says so.

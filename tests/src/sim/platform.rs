@@ -6,7 +6,7 @@ use shunt_device::platform::Platform;
 use shunt_device::platform::host::Host;
 use shunt_layout::mlx5::wqe::Wqebb;
 
-use super::SimWorld;
+use super::PeWorld;
 
 /// When device code is stopped between two of its instructions.
 #[derive(Debug, Default)]
@@ -38,17 +38,17 @@ impl Interference {
     }
 }
 
-/// [`Host`] in a [`SimWorld`], with [`Interference`].
+/// [`Host`] in a [`PeWorld`], with [`Interference`].
 #[derive(Clone, Copy)]
 pub struct SimPlatform<'w> {
     host: Host<'w>,
-    world: &'w SimWorld,
+    world: &'w PeWorld,
     interference: &'w Interference,
 }
 
 impl<'w> SimPlatform<'w> {
     /// Device code that lives in `world` and is disturbed as `interference` says.
-    pub fn new(world: &'w SimWorld, interference: &'w Interference) -> Self {
+    pub fn new(world: &'w PeWorld, interference: &'w Interference) -> Self {
         Self { host: Host::new(world), world, interference }
     }
 

@@ -268,7 +268,18 @@ impl SimWorld {
         std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n")
     }
 
-    pub(super) fn spawn(&self, name: String, options: ActorOptions, body: Box<dyn FnOnce()>) {
+    /// Stops an actor for good, wherever it is: it is never resumed, and unwound when the run is torn down.
+    pub fn kill(&self, id: usize) {
+        self.here();
+        assert_ne!(self.current.get(), Some(id), "an actor cannot kill itself");
+        let mut core = self.core.borrow_mut();
+        let actor = &mut core.actors[id];
+        actor.done = true;
+        actor.parked = false;
+        actor.wakeup = 0;
+    }
+
+    pub(super) fn spawn(&self, name: String, options: ActorOptions, body: Box<dyn FnOnce()>) -> usize {
         self.here();
         let world: *const SimWorld = self;
         let stack = DefaultStack::new(options.stack_bytes).expect("memory for a coroutine's stack");
@@ -293,6 +304,7 @@ impl SimWorld {
             note: String::new(),
         });
         core.schedule(id, self.now.get());
+        id
     }
 
     /// When the next thing happens.

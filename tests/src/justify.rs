@@ -1,0 +1,286 @@
+//! Whether a typed fault is an answer: judged from what went wrong, and from nothing the library says.
+//!
+//! A fault of the plan that hit something *harms* the paths through its rail for a span: as long as it lasts, twice
+//! that for the pauses that double meanwhile, and the time to make a path anew. `PeerLost` is right where every path
+//! of the channel was harmed at once for the give-up time; `FenceUnproven` where neither end of a path could fence
+//! it; `Completion` where the program's own error was injected; `Overdue` where the counterpart gave up.
+
+use shunt_device::{Fault as DeviceFault, FaultKind as Ended};
+use shunt_layout::mlx5::cqe::Syndrome;
+use shunt_soft_nic::{Fault, FaultKind, Injection, PeFault};
+
+use crate::run::Outcome;
+use crate::workload::{Report, Side};
+
+/// What it takes to make a path anew once nothing is wrong any more: fence, lifetime, pause, probes.
+const REVIVE_NS: u64 = 600_000_000;
+/// What the discovery of a killed peer may take beyond the give-up time, for each path of a channel: suspicion,
+/// commands that are not answered, the packet lifetime.
+const DISCOVERY_NS: u64 = 250_000_000;
+const FOR_EVER: u64 = u64::MAX;
+
+/// An open span of the run's own time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    from: u64,
+    until: u64,
+}
+
+impl Span {
+    /// From `at`, while a fault of `lasts` acts and until its consequences are over.
+    fn of(at: u64, lasts: u64) -> Self {
+        let until = at.saturating_add(lasts.saturating_mul(2)).saturating_add(REVIVE_NS);
+        Self { from: at, until: if lasts == FOR_EVER { FOR_EVER } else { until } }
+    }
+
+    fn meets(self, other: Self) -> bool {
+        self.from < other.until && other.from < self.until
+    }
+}
+
+/// Joins spans that touch.
+fn merged(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_by_key(|span| span.from);
+    let mut out: Vec<Span> = Vec::new();
+    for span in spans {
+        match out.last_mut() {
+            Some(last) if span.from <= last.until => last.until = last.until.max(span.until),
+            _ => out.push(span),
+        }
+    }
+    out
+}
+
+/// Where both lists are.
+fn common(a: &[Span], b: &[Span]) -> Vec<Span> {
+    let meet = |x: &Span, y: &Span| Span { from: x.from.max(y.from), until: x.until.min(y.until) };
+    let all = a.iter().flat_map(|x| b.iter().map(move |y| meet(x, y)));
+    merged(all.filter(|span| span.from < span.until).collect())
+}
+
+/// How long a fault of a NIC keeps a path from working, if it does.
+fn lasts(kind: &FaultKind) -> Option<u64> {
+    match kind {
+        // Nothing of a path depends on these.
+        FaultKind::Up
+        | FaultKind::Dup { .. }
+        | FaultKind::EventLost { .. }
+        | FaultKind::EventLate { .. }
+        | FaultKind::LostAtomicResponse { .. }
+        | FaultKind::PlacementDelay { .. }
+        | FaultKind::MissingFlush { .. } => None,
+        FaultKind::Flap { period_ns, count } => Some(period_ns.saturating_mul(u64::from(*count))),
+        FaultKind::GidChange => Some(0),
+        // When these strike is not known, only since when they may.
+        _ => Some(kind.duration().unwrap_or(FOR_EVER)),
+    }
+}
+
+/// True if commands of a NIC, or the host's own work requests on it, may fail.
+fn silences_nic(kind: &FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::NicGone { .. }
+            | FaultKind::FwTimeout { .. }
+            | FaultKind::CqeError { .. }
+            | FaultKind::LostDoorbell { .. }
+            | FaultKind::LateCqe { .. }
+            // The READ that flushes a NIC uses a key of its own.
+            | FaultKind::RkeyRevoked { .. }
+    )
+}
+
+/// What went wrong in a run, as its judge knows it.
+struct Judge<'a> {
+    outcome: &'a Outcome,
+    /// Faults that hit.
+    faults: Vec<&'a Injection>,
+}
+
+impl<'a> Judge<'a> {
+    fn new(outcome: &'a Outcome) -> Self {
+        let hit = |(injection, hits): &'a (Injection, u64)| (*hits > 0).then_some(injection);
+        Self { outcome, faults: outcome.faults.iter().filter_map(hit).collect() }
+    }
+
+    fn of_rail(&self, pe: u32, rail: u32) -> impl Iterator<Item = (u64, &FaultKind)> {
+        self.faults.iter().filter_map(move |one| match &one.fault {
+            Fault::Nic(kind) if one.pe == pe && one.rail == Some(rail) => Some((one.at_ns, kind)),
+            _ => None,
+        })
+    }
+
+    fn of_pe(&self, pe: u32) -> impl Iterator<Item = (u64, PeFault)> {
+        self.faults.iter().filter_map(move |one| match one.fault {
+            Fault::Pe(fault) if one.pe == pe => Some((one.at_ns, fault)),
+            _ => None,
+        })
+    }
+
+    fn killed(&self, pe: u32) -> Option<u64> {
+        self.of_pe(pe).find(|(_, fault)| *fault == PeFault::PeerKilled).map(|(at, _)| at)
+    }
+
+    /// When the paths through a rail may not work.
+    fn harm(&self, pe: u32, rail: u32) -> Vec<Span> {
+        let ups: Vec<u64> =
+            self.of_rail(pe, rail).filter(|(_, kind)| **kind == FaultKind::Up).map(|(at, _)| at).collect();
+        let span = |(at, kind): (u64, &FaultKind)| {
+            let lasts = match kind {
+                FaultKind::Down { for_ns: None } => {
+                    ups.iter().filter(|up| **up >= at).min().map_or(FOR_EVER, |up| up - at)
+                }
+                kind => lasts(kind)?,
+            };
+            Some(Span::of(at, lasts))
+        };
+        let killed = self.killed(pe).map(|at| Span::of(at, FOR_EVER));
+        merged(self.of_rail(pe, rail).filter_map(span).chain(killed).collect())
+    }
+
+    /// When the agents of two PEs may not agree on anything.
+    fn silence(&self, a: u32, b: u32) -> Vec<Span> {
+        let span = |(at, fault): (u64, PeFault)| match fault {
+            PeFault::PeerKilled | PeFault::AgentKilled => Some(Span::of(at, FOR_EVER)),
+            PeFault::AgentStalled { for_ns } => Some(Span::of(at, for_ns)),
+            PeFault::OobCut { for_ns } => Some(Span::of(at, for_ns.unwrap_or(FOR_EVER))),
+            PeFault::ClockJump { .. } => None,
+        };
+        merged([a, b].into_iter().flat_map(|pe| self.of_pe(pe)).filter_map(span).collect())
+    }
+
+    fn clock_jumped(&self, pe: u32) -> bool {
+        self.of_pe(pe).any(|(_, fault)| matches!(fault, PeFault::ClockJump { .. }))
+    }
+
+    /// When no path of a channel may work.
+    fn no_path(&self, pe: u32, peer: u32, channel: u32) -> Vec<Span> {
+        let silence = self.silence(pe, peer);
+        let path = |(local, remote): &(u32, u32)| {
+            let mut harm = [self.harm(pe, *local), self.harm(peer, *remote)].concat();
+            // While the agents are silent nothing is made anew, and afterwards all of it at once.
+            for span in &mut harm {
+                let after = silence.iter().filter(|silence| silence.until > span.from);
+                span.until = after.fold(span.until, |until, silence| until.max(silence.until));
+            }
+            merged(harm)
+        };
+        let always = vec![Span { from: 0, until: FOR_EVER }];
+        self.outcome.paths[&(pe, peer, channel)].iter().map(path).fold(always, |all, one| common(&all, &one))
+    }
+
+    fn is_justified(&self, fault: &DeviceFault, pe: u32, report: &Report, side: Side) -> bool {
+        let (peer, channel) = (fault.peer, report.stream.channel);
+        match fault.kind {
+            Ended::PeerLost => {
+                // A clock that jumps ends the give-up time early.
+                let jumped = self.clock_jumped(pe);
+                let wanted = if jumped { 0 } else { self.outcome.spec.give_up_ns };
+                self.no_path(pe, peer, channel).iter().any(|span| span.until - span.from >= wanted)
+            }
+            Ended::FenceUnproven => self.unfenced(pe, peer, channel),
+            Ended::Completion => self.outcome.spec.ft_off || self.own_error(pe, peer, channel),
+            Ended::Overdue => {
+                let book = self.outcome.oracle.book(report.stream.id);
+                match side {
+                    Side::Sender => book.receiver_left_ns.is_some(),
+                    Side::Receiver => book.sender_left_ns.is_some(),
+                }
+            }
+            Ended::BadAddress => false,
+        }
+    }
+
+    /// True if some path of the channel could be fenced at neither end.
+    fn unfenced(&self, pe: u32, peer: u32, channel: u32) -> bool {
+        let own_agent = self.of_pe(pe).any(|(_, fault)| match fault {
+            PeFault::AgentKilled => true,
+            PeFault::AgentStalled { for_ns } => for_ns > 1_000_000_000,
+            _ => false,
+        });
+        let silent = |pe: u32, rail: u32| -> Vec<Span> {
+            let kinds = self.of_rail(pe, rail).filter(|(_, kind)| silences_nic(kind));
+            kinds.filter_map(|(at, kind)| Some(Span::of(at, lasts(kind)?))).collect()
+        };
+        let far = self.silence(pe, peer);
+        let neither = |(local, remote): &(u32, u32)| {
+            let mut other = silent(peer, *remote);
+            other.extend(&far);
+            silent(pe, *local).iter().any(|here| other.iter().any(|there| here.meets(*there)))
+        };
+        own_agent || self.outcome.paths[&(pe, peer, channel)].iter().any(neither)
+    }
+
+    /// True if an error that is the program's own was injected on a path of the channel.
+    fn own_error(&self, pe: u32, peer: u32, channel: u32) -> bool {
+        self.outcome.paths[&(pe, peer, channel)].iter().any(|(local, remote)| {
+            let here = self.of_rail(pe, *local).any(|(_, kind)| {
+                matches!(kind, FaultKind::CqeError { syndrome } if Syndrome(*syndrome).is_program_error())
+            });
+            here || self.of_rail(peer, *remote).any(|(_, kind)| matches!(kind, FaultKind::RkeyRevoked { .. }))
+        })
+    }
+
+    /// A kernel whose peer was killed has to know it in time, unless its own side was hampered.
+    fn too_late(&self, pe: u32, report: &Report) -> Option<String> {
+        let peer = if report.stream.from == pe { report.stream.to } else { report.stream.from };
+        let killed_ns = self.killed(peer)?;
+        let slots = self.outcome.paths[&(pe, peer, report.stream.channel)].len() as u64;
+        let hampered = self.of_pe(pe).next().is_some()
+            || (0..self.outcome.spec.rails)
+                .any(|rail| self.of_rail(pe, rail).any(|(_, kind)| silences_nic(kind)));
+        let bound_ns = self.outcome.spec.give_up_ns + slots * DISCOVERY_NS;
+        let ended_ns = report.ended_ns.saturating_sub(self.outcome.began_ns);
+        let late = !hampered && report.fault.is_some() && ended_ns > killed_ns.saturating_add(bound_ns);
+        late.then(|| {
+            format!(
+                "{} at PE {pe} ended {} ms after its peer was killed, at most {} ms are right",
+                report.stream,
+                (ended_ns - killed_ns) / 1_000_000,
+                bound_ns / 1_000_000
+            )
+        })
+    }
+}
+
+/// Kernels that ended as nothing that went wrong justifies, one line each.
+pub fn unjustified(outcome: &Outcome) -> Vec<String> {
+    let judge = Judge::new(outcome);
+    let mut lines = Vec::new();
+    let senders = outcome.senders.iter().map(|report| (report, Side::Sender, report.stream.from));
+    let receivers = outcome.receivers.iter().map(|report| (report, Side::Receiver, report.stream.to));
+    for (report, side, pe) in senders.chain(receivers).filter(|(report, ..)| !report.killed) {
+        if let Some(fault) = &report.fault
+            && !judge.is_justified(fault, pe, report, side)
+        {
+            let what = format!("{} at PE {pe} ended with {fault:?}", report.stream);
+            lines.push(format!("{what}; nothing that went wrong justifies it"));
+        }
+        lines.extend(judge.too_late(pe, report));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(from: u64, until: u64) -> Span {
+        Span { from, until }
+    }
+
+    #[test]
+    fn spans_merge_and_meet() {
+        assert_eq!(merged(vec![span(5, 9), span(1, 3), span(3, 6)]), [span(1, 9)]);
+        assert_eq!(merged(vec![span(5, 9), span(1, 3)]), [span(1, 3), span(5, 9)]);
+        let both = common(&[span(0, 10), span(20, FOR_EVER)], &[span(5, 25)]);
+        assert_eq!(both, [span(5, 10), span(20, 25)]);
+        assert_eq!(common(&[span(0, 10)], &[]), []);
+    }
+
+    #[test]
+    fn consequences_outlast_a_fault() {
+        assert_eq!(Span::of(7, 10), span(7, 27 + REVIVE_NS));
+        assert_eq!(Span::of(7, FOR_EVER), span(7, FOR_EVER));
+    }
+}

@@ -1,0 +1,156 @@
+//! Faults of whole PEs: carried out by an actor each, at their instant.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use shunt_soft_nic::{Injection, PeFault, RailAt};
+
+use crate::cluster::Cluster;
+use crate::sim::ActorOptions;
+
+/// An agent as its faults see it.
+#[derive(Default)]
+pub struct AgentFate {
+    stalled_until_ns: Cell<u64>,
+    /// The fault that stalls it, by number in [`PeFaults`].
+    by: Cell<Option<usize>>,
+}
+
+/// For ever, in virtual time.
+const FOR_EVER_NS: u64 = u64::MAX / 4;
+
+impl AgentFate {
+    /// How much longer the agent does nothing. A pause that is noticed is a hit.
+    pub fn stalled_ns(&self, now: u64, faults: &PeFaults) -> u64 {
+        let left = self.stalled_until_ns.get().saturating_sub(now);
+        if left > 0
+            && let Some(id) = self.by.take()
+        {
+            faults.hit(id, 1);
+        }
+        left
+    }
+
+    /// Does nothing until `until_ns`. A stall that lasts longer stays.
+    pub fn stall(&self, until_ns: u64, by: Option<usize>) {
+        if until_ns > self.stalled_until_ns.get() {
+            self.stalled_until_ns.set(until_ns);
+            self.by.set(by);
+        }
+    }
+}
+
+/// Planned faults of PEs, with their hits, and who is gone.
+#[derive(Clone, Default)]
+pub struct PeFaults(Rc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    planned: RefCell<Vec<(Injection, u64)>>,
+    /// Killed PEs and when.
+    killed: RefCell<Vec<(u32, u64)>>,
+    /// By PE: its actors, to be stopped with it.
+    actors: RefCell<Vec<(u32, usize)>>,
+}
+
+impl PeFaults {
+    fn plan(&self, injection: &Injection) -> usize {
+        self.0.planned.borrow_mut().push((injection.clone(), 0));
+        self.0.planned.borrow().len() - 1
+    }
+
+    fn hit(&self, id: usize, times: u64) {
+        self.0.planned.borrow_mut()[id].1 += times;
+    }
+
+    /// Every planned fault and its hits so far.
+    pub fn hits(&self) -> Vec<(Injection, u64)> {
+        self.0.planned.borrow().clone()
+    }
+
+    /// When a PE was killed.
+    pub fn killed_ns(&self, pe: u32) -> Option<u64> {
+        self.0.killed.borrow().iter().find(|(killed, _)| *killed == pe).map(|(_, at)| *at)
+    }
+
+    /// An actor that ends with its PE.
+    pub fn adopt(&self, pe: u32, actor: usize) {
+        self.0.actors.borrow_mut().push((pe, actor));
+    }
+
+    fn actors_of(&self, pe: u32) -> Vec<usize> {
+        self.0.actors.borrow().iter().filter(|(of, _)| *of == pe).map(|(_, actor)| *actor).collect()
+    }
+}
+
+impl Cluster {
+    /// Plans a fault of a whole PE.
+    pub(crate) fn inject_pe(&self, injection: &Injection, fault: PeFault) {
+        assert!(injection.pe < self.spec.pes, "{injection}: there is no such PE");
+        let id = self.pe_faults.plan(injection);
+        let at_ns = self.began_ns() + injection.at_ns;
+        let (world, pe, faults) = (self.sim.world(), injection.pe, self.pe_faults.clone());
+        let name = injection.to_string();
+        let wait = {
+            let world = world.clone();
+            move || world.sleep(at_ns.saturating_sub(world.now()))
+        };
+        let options = ActorOptions::host;
+        match fault {
+            PeFault::AgentKilled | PeFault::AgentStalled { .. } => {
+                let log = self.agent_log(pe);
+                let for_ns = match fault {
+                    PeFault::AgentStalled { for_ns } => for_ns,
+                    _ => FOR_EVER_NS,
+                };
+                self.sim.spawn(name, options(), move || {
+                    wait();
+                    log.fate.stall(world.now().saturating_add(for_ns), Some(id));
+                });
+            }
+            PeFault::OobCut { for_ns } => {
+                let (oob, pes) = (self.oob.clone(), self.spec.pes);
+                self.sim.spawn(name, options(), move || {
+                    wait();
+                    let others = || (0..pes).filter(|other| *other != pe);
+                    let lost = oob.counts().1;
+                    others().for_each(|other| oob.cut(pe, other));
+                    let until = world.now().saturating_add(for_ns.unwrap_or(FOR_EVER_NS));
+                    // Looked at now and then: hits of a cut that outlasts the run count as well.
+                    let mut counted = lost;
+                    while world.now() < until {
+                        world.sleep((until - world.now()).min(5_000_000));
+                        let lost = oob.counts().1;
+                        faults.hit(id, lost - counted);
+                        counted = lost;
+                    }
+                    others().for_each(|other| oob.join(pe, other));
+                });
+            }
+            PeFault::ClockJump { by_ns } => {
+                let clock = self.clock(pe);
+                self.sim.spawn(name, options(), move || {
+                    wait();
+                    clock.jump(by_ns);
+                    faults.hit(id, 1);
+                });
+            }
+            PeFault::PeerKilled => {
+                let (oob, fabric, rails) = (self.oob.clone(), self.fabric.clone(), self.spec.rails);
+                self.sim.spawn(name, options(), move || {
+                    wait();
+                    if faults.killed_ns(pe).is_some() {
+                        return;
+                    }
+                    faults.0.killed.borrow_mut().push((pe, world.now()));
+                    for rail in 0..rails {
+                        fabric.with(|fabric| fabric.kill(RailAt { pe, rail }));
+                    }
+                    oob.close(pe);
+                    faults.actors_of(pe).into_iter().for_each(|actor| world.kill(actor));
+                    faults.hit(id, 1);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `cargo xtask swarm`: builds and runs the swarm of `tests/examples/swarm.rs`.
+
+use crate::ci::Count;
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+pub const SUMMARY: &str = "random faults on random workloads, one run a seed, judged by the memory oracle";
+pub const HELP: &str = "swarm [--seeds N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace] [--lie NAME]
+      [--threads N] [--out DIR]
+swarm FILE.toml [--trace] [--lie NAME]
+swarm --list
+
+Simulates a whole cluster per seed, in parallel, and prints one table: how often each fault was drawn and hit, and
+the seeds that failed, each with the command that runs it again. Its spec is written as TOML, ready for
+tests/regressions/.
+
+  --seeds N     run N seeds (default 20; with --fresh alone: none)
+  --first S     the first of them (default 0)
+  --fresh N     and N seeds that start where the clock says, printed at the start
+  --fault KIND  the first fault of every run is of this kind
+  --every-kind  fail unless every kind of fault was drawn and hit something
+  --trace       print the digest of every run: equal digests, equal runs
+  --lie NAME    the firmware lies like this: a bug put in on purpose
+  --threads N   runs at a time (default: the cores)
+  --out DIR     where failing runs are written (default target/swarm)
+  --list        the kinds of faults that are drawn, and the lies";
+
+/// What CI runs: the same seeds each time, and a few that nobody has seen.
+const CI: &[&str] = &["--seeds", "200", "--fresh", "20", "--every-kind"];
+
+/// The program, as `cargo test` builds it: optimised, with every assertion on.
+fn build() -> Result<PathBuf> {
+    let what = ["build", "--quiet", "--profile", "test", "-p", "shunt-tests", "--example", "swarm"];
+    sh::run(sh::cargo().args(what))?;
+    Ok(sh::target_dir().join("debug/examples/swarm"))
+}
+
+pub fn run(args: &[String]) -> Result<()> {
+    let program = build()?;
+    sh::run(sh::command(&program.to_string_lossy()).args(args))
+}
+
+/// The stage of `cargo xtask ci`.
+pub fn stage() -> Result<Count> {
+    let program = build()?;
+    let mut command = sh::command(&program.to_string_lossy());
+    let mut child = command.args(CI).stdout(Stdio::piped()).spawn().context("cannot start the swarm")?;
+    let stdout = child.stdout.take().context("the swarm has no output")?;
+    let (mut runs, mut failed) = (None, None);
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        println!("{line}");
+        runs = number_before(&line, " runs:").or(runs);
+        failed = number_before(&line, " failed").or(failed);
+    }
+    let status = child.wait()?;
+    let (Some(runs), Some(failed)) = (runs, failed) else { bail!("the swarm ended with {status}") };
+    // Whatever else it found wrong counts as one.
+    let failed = if status.success() { failed } else { failed.max(1) };
+    Ok(Count { passed: runs.saturating_sub(failed), failed })
+}
+
+/// `7` of "7 runs: ...".
+fn number_before(line: &str, word: &str) -> Option<usize> {
+    line.split_once(word)?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_of_a_swarm_are_read() {
+        assert_eq!(number_before("220 runs: 7 failovers, 3 switch-backs", " runs:"), Some(220));
+        assert_eq!(number_before("2 failed: [7, 19]", " failed"), Some(2));
+        assert_eq!(number_before("seed 7 FAILED", " failed"), None);
+        assert_eq!(number_before("  commands that failed", " failed"), None);
+    }
+}
