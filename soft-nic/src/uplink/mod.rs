@@ -29,7 +29,7 @@ pub struct UplinkCounters {
     pub datagrams_tx: u64,
     /// Datagrams that came.
     pub datagrams_rx: u64,
-    /// Frames to an address where nobody was.
+    /// Frames to an address where nobody was, or for which the system had no socket left.
     pub vanished: u64,
     /// Frames dropped because more waited for one address than any honest fabric queues.
     pub overflowed: u64,

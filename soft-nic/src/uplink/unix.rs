@@ -15,11 +15,13 @@
 use super::directory;
 use super::{AddressId, Uplink, UplinkCounters, UplinkError};
 use crate::wire::FRAME_MAX;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::net::sockopt;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
@@ -39,6 +41,8 @@ const LIFETIME: Duration = Duration::from_secs(1);
 const FULL: usize = 256 << 10;
 /// Bytes that wait for one address at most. Queue pairs that pause stay far below; what has no window is dropped.
 const OVERFLOW: usize = 64 << 20;
+/// Events taken in one look.
+const EVENTS: usize = 32;
 /// Datagrams taken in one call.
 const TAKEN: usize = 24;
 /// Kernel memory for what a socket has sent and nobody read.
@@ -173,13 +177,11 @@ impl UnixUplink {
 
     /// Takes in what the sockets have to say. Never waits.
     fn look(&mut self) {
-        const ROOM: usize = 32;
-        let mut events: Vec<Event> = Vec::with_capacity(ROOM);
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let found = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&now));
-        if found.is_err() {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS];
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&at_once)) else {
             return; // Interrupted: the next look sees it.
-        }
+        };
         for event in events {
             let data = event.data.u64();
             if data & SENDING == 0 {
