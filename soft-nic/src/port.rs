@@ -175,12 +175,17 @@ impl SoftNic {
     /// Starts the retry clock of a queue pair if that pauses and its clock is not running: what it could not send yet
     /// counts as sent, so that a destination that stays full is noticed.
     pub(crate) fn run_clock(&mut self, qp: &mut Qp, cx: &Cx) {
-        if !self.is_paused(qp, cx) {
+        let clock = &qp.requester;
+        if !self.is_paused(qp, cx)
+            || qp.state != State::Rts
+            || clock.timer.at != NEVER
+            || clock.timeout_ns == 0
+        {
             return;
         }
-        let requester = &mut qp.requester;
-        let asks = !requester.work.is_empty() || requester.fetched < requester.announced;
-        if qp.state == State::Rts && asks && requester.timer.at == NEVER && requester.timeout_ns != 0 {
+        // An error needs a WQE that it is the error of.
+        if !qp.requester.work.is_empty() || self.fetch_next(qp) {
+            let requester = &mut qp.requester;
             self.timers.set(&mut requester.timer, qp.qpn, cx.now + requester.timeout_ns);
         }
     }

@@ -51,7 +51,7 @@ impl SoftNic {
     }
 
     /// Fetches the next announced WQE, unless it must wait for READs and atomics before it.
-    fn fetch_next(&mut self, qp: &mut Qp) -> bool {
+    pub(crate) fn fetch_next(&mut self, qp: &mut Qp) -> bool {
         if qp.requester.fetched == qp.requester.announced {
             return false;
         }

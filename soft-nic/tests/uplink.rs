@@ -234,10 +234,17 @@ fn a_full_receiver_pauses_its_senders_and_nobody_else() {
 fn a_receiver_that_stays_full_is_retries_exceeded() {
     let runtime = Runtime::new();
     let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
-    let (mut left, _right) = join(&mut a, &mut b, Options { ack_timeout: 5, retry: 3, ..Options::default() });
+    let options = Options { ack_timeout: 5, retry: 3, ..Options::default() };
+    let (mut left, _right) = join(&mut a, &mut b, options);
+    let (mut late, _third) = join(&mut a, &mut b, options);
     for _ in 0..16 {
         left.post(Opcode::RdmaWrite, &[b.remote(0, 0), a.local(0, 0, 1 << 20)]);
     }
+    a.post_and_ring(&mut left, Opcode::RdmaWrite, &[b.remote(0, 0), inline8(1)]);
+    a.run_for(STEP_NS);
+    // This one comes when all is full: nothing it posts gets as far as the socket, and its clock runs all the same.
+    late.post(Opcode::RdmaWrite, &[b.remote(0, 0), inline8(1)]);
+    assert_eq!(complete(&mut [&mut a], &mut late, 1)[0].syndrome, 0x15);
     assert_eq!(complete(&mut [&mut a], &mut left, 1)[0].syndrome, 0x15);
 }
 
@@ -333,8 +340,16 @@ fn each_end_of_a_link_acts_out_its_own_faults() {
 
 #[test]
 fn a_port_that_is_down_at_either_end_breaks_the_path() {
-    for (host, fault) in [(0, "down"), (1, "down"), (0, "blackhole-tx"), (1, "blackhole-rx"), (1, "nic-gone")]
-    {
+    let faults = [
+        (0, "down"),
+        (1, "down"),
+        (0, "blackhole-tx"),
+        (1, "blackhole-rx"),
+        (0, "drop=1"),
+        (1, "drop=1"),
+        (1, "nic-gone"),
+    ];
+    for (host, fault) in faults {
         let runtime = Runtime::new();
         let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
         let options = Options { ack_timeout: 1, retry: 1, ..Options::default() };
