@@ -3,6 +3,8 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+mod doctor;
+mod env;
 mod files;
 mod print;
 mod run;
@@ -22,6 +24,8 @@ struct Cli {
 enum Command {
     Run(run::Arguments),
     Topology(topology::Arguments),
+    Doctor(doctor::Arguments),
+    Env(env::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -29,5 +33,7 @@ fn main() -> ExitCode {
     ExitCode::from(match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Env(arguments) => env::run(&arguments),
     })
 }

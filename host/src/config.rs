@@ -90,8 +90,8 @@ const fn variable(name: &'static str, meaning: &'static str, values: &'static st
     Variable { name, meaning, values, default: "" }
 }
 
-/// Every variable that is read, by [`EnvConfig::from_lookup`] or [`crate::job::Job::from_lookup`]; `shunt env`
-/// prints them in this order.
+/// Every variable that is read, by [`EnvConfig::from_lookup`], [`Selection::from_lookup`] or
+/// [`crate::job::Job::from_lookup`]; `shunt env` prints them in this order.
 pub const VARIABLES: &[Variable] = &[
     variable("SHUNT_BACKUPS", "backup paths of each channel", "a whole number from 0 to 7").default("2"),
     variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost", DURATION).default("1s"),
@@ -234,7 +234,7 @@ pub fn check(name: &str, value: &str) -> Result<(), ConfigError> {
     let alone = |asked: &str| (asked == name).then(|| value.to_owned());
     EnvConfig::from_lookup(&alone)?;
     Selection::from_lookup(&alone)?;
-    Ok(())
+    crate::job::check(&alone)
 }
 
 #[cfg(test)]

@@ -141,6 +141,21 @@ pub fn check_fabric_name(name: &str) -> Result<&str, &'static str> {
     }
 }
 
+/// Whether the variables that `lookup` knows may hold what they hold, each by itself.
+pub fn check(lookup: &dyn Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
+    let env = Lookup(lookup);
+    env.number("SHUNT_RANK", 0..=WORLD_MAX - 1)?;
+    env.number("SHUNT_WORLD", 1..=WORLD_MAX)?;
+    env.parse("SHUNT_ROOT", |text| text.parse::<RootAddress>().ok())?;
+    env.number("SHUNT_ROOT_FD", 0..=i32::MAX as u32)?;
+    env.parse("SHUNT_FABRIC", |text| check_fabric_name(text).ok().map(|_| ()))?;
+    env.parse(INTERFACE, |text| text.parse::<InterfaceSpec>().ok())?;
+    env.parse("SHUNT_SECRET_FILE", |text| Secret::from_file(&PathBuf::from(text)).ok())?;
+    let secret = env.parse("SHUNT_SECRET", |text| Secret::from_text(text).ok());
+    // What is wrong with a secret is said without saying the secret.
+    secret.map(|_| ()).map_err(|error| ConfigError { met: "(hidden)".into(), ..error })
+}
+
 impl Job {
     /// The job this process belongs to; `None` if neither flags nor environment name one.
     pub fn from_lookup(

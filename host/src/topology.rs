@@ -4,8 +4,11 @@
 //! | --- | --- |
 //! | primary | the nearest port that is up, shared evenly among GPUs equally near; or the one the mapping names |
 //! | first backup | the other port of the same card |
-//! | then | by distance and rate; among equals the even/odd neighbour first, then the neighbouring pair and so on, so that each rank lays the same load on all rails |
+//! | then | by distance and rate; among equals the even/odd neighbour first, then the next pair, and so on |
 //! | last | ports that cannot be used now, with the reason |
+//!
+//! Rails trade places in pairs, so that each rank lays the same load on all and the traffic of one dead rail does not
+//! land on one other.
 //!
 //! Two ports of one card share PCIe slot, power and firmware: a backup on the sibling port outlives a port, a cable or
 //! a switch, not the card. So one of the first backups must be on another card, and it is said where none is.
@@ -294,7 +297,7 @@ impl<'a> Ranking<'a> {
             rail.why != Why::Sibling,
             self.far[gpu][rail.rail],
             Reverse(to.mbps()),
-            // 1 is the neighbour. Rails trade places in pairs, so each rank lays the same load on all.
+            // 1 is the neighbour; see the top of the file.
             self.seats[anchor] ^ self.seats[rail.rail],
             from.seat_on_card ^ to.seat_on_card,
             rail.rail,

@@ -16,8 +16,8 @@ use std::path::PathBuf;
 
 /// Show RDMA ports and GPUs, and the rails ranked for each GPU.
 ///
-/// NVSHMEM_HCA_LIST, NVSHMEM_HCA_PE_MAPPING, NVSHMEM_ENABLE_NIC_PE_MAPPING, NVSHMEM_HCA_PREFIX and the NVSHMEM_IB_GID_INDEX
-/// family are followed; `shunt env` lists them.
+/// NVSHMEM_HCA_LIST, NVSHMEM_HCA_PE_MAPPING, NVSHMEM_ENABLE_NIC_PE_MAPPING, NVSHMEM_HCA_PREFIX and those that choose a
+/// GID are followed; `shunt env` lists them.
 #[derive(Args)]
 #[command(
     after_help = "Exit status: 0, 1 if there are RDMA devices and a GPU has no rail that can be used, 2 if a \

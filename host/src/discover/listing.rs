@@ -256,7 +256,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(entries in proptest::collection::btree_map("[a-z]{1,4}(/[a-z0-9:.]{1,4}){0,2}", entry(), 0..12)) {
+        fn what_is_written_is_read(
+            entries in proptest::collection::btree_map("[a-z]{1,4}(/[a-z0-9:.]{1,4}){0,2}", entry(), 0..12),
+        ) {
             let listing = Listing { entries };
             prop_assert_eq!(Listing::parse(&listing.write()), Ok(listing));
         }

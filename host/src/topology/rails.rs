@@ -260,7 +260,8 @@ pub(super) fn notes(inventory: &Inventory, selection: &Selection, rails: &[Rail]
     let restricted = selection.list.is_some() || !selection.mapping.is_empty();
     if restricted && !selection.by_rank && !rails.is_empty() {
         notes.push(
-            "NVSHMEM_ENABLE_NIC_PE_MAPPING is not set: the list says which ports are used, distance says by whom".into(),
+            "NVSHMEM_ENABLE_NIC_PE_MAPPING is not set: the list says which ports are used, distance says by whom"
+                .into(),
         );
     }
     for rail in rails {

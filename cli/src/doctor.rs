@@ -1,0 +1,171 @@
+//! `shunt doctor`: what this machine has, what is missing and what to do.
+
+use crate::files::Root;
+use crate::print::{self, wrap};
+use clap::Args;
+use serde_json::json;
+use shunt_host::config::EnvConfig;
+use shunt_host::discover::discover;
+use shunt_host::doctor::{Area, Check, FenceProof, Machine, Verdict, examine, prove_on_soft_nic};
+use shunt_host::error::NicError;
+use shunt_host::topology::{self, select::Selection};
+
+/// Check what this machine has for GPU-initiated RDMA, what is missing, and say what to do.
+///
+/// Reads files alone: nothing is changed and no device is opened.
+#[derive(Args)]
+#[command(after_help = "\
+ok: as it should be; warn: works, less well than it could; missing: hardware cannot be used like this; look: cannot be
+read from here; n/a: says nothing on this machine.
+Exit status: 0 if the soft NIC can be used, which needs none of this; 1 if --fence found that the fence does not hold,
+or with --hardware if something is missing; 2 if a variable or an argument makes no sense.")]
+pub struct Arguments {
+    #[command(flatten)]
+    root: Root,
+    /// Exit with 1 if something that hardware needs is missing.
+    #[arg(long)]
+    hardware: bool,
+    /// Run the proof that a NIC's own count of executed requests is the truth after a fence.
+    #[arg(long)]
+    fence: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it; gives the exit status.
+pub fn run(arguments: &Arguments) -> u8 {
+    let root = match arguments.root.open() {
+        Ok(root) => root,
+        Err(error) => return print::usage(&error),
+    };
+    let lookup = |name: &str| std::env::var(name).ok();
+    let (selection, config) = match (Selection::from_lookup(&lookup), EnvConfig::from_lookup(&lookup)) {
+        (Ok(selection), Ok(config)) => (selection, config),
+        (Err(error), _) | (_, Err(error)) => return print::usage(&error),
+    };
+    let inventory = discover(&root);
+    let topology = match topology::rank(&inventory, &selection, config.backups) {
+        Ok(topology) => topology,
+        Err(error) => return print::usage(&error),
+    };
+    let (inventory, topology) = (&inventory, &topology);
+    let machine =
+        Machine { root: &root, lookup: &lookup, inventory, topology, selection: &selection, config: &config };
+    let checks = examine(&machine);
+    if let Err(error) = arguments.root.keep(&root) {
+        return print::usage(&error);
+    }
+    let fence = arguments.fence.then(prove_on_soft_nic);
+    let broken = fence.as_ref().is_some_and(|fence| !fence_holds(fence));
+    let missing = checks.iter().any(|check| check.verdict == Verdict::Missing);
+    let status = u8::from(broken || (arguments.hardware && missing));
+    let rails: Vec<&str> = topology.rails.iter().map(|rail| rail.name.as_str()).collect();
+    let out = match arguments.json {
+        true => json_object(&checks, fence.as_ref(), &rails),
+        false => words(&checks, fence.as_ref(), &rails, &headline(&root)),
+    };
+    print::stdout(&out, status)
+}
+
+fn headline(root: &shunt_host::discover::SysRoot) -> String {
+    let what = if root.is_machine() { "this machine" } else { "a copy of a machine's files" };
+    format!(
+        "{what}; this build drives the soft NIC, which needs none of the following: the checks say what a\n\
+         ConnectX and a GPU need\n"
+    )
+}
+
+fn fence_holds(fence: &Result<FenceProof, NicError>) -> bool {
+    fence.as_ref().is_ok_and(|proof| proof.holds && proof.liar_caught)
+}
+
+fn words(
+    checks: &[Check],
+    fence: Option<&Result<FenceProof, NicError>>,
+    rails: &[&str],
+    head: &str,
+) -> String {
+    let mut out = head.to_owned();
+    let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0);
+    for area in [Area::Nic, Area::Gpu, Area::System, Area::Fabric] {
+        out += &format!("\n{area}\n");
+        for check in checks.iter().filter(|check| check.area == area) {
+            let first = format!("  {:<7}  {:<width$}  ", check.verdict, check.name);
+            out += &wrap(&check.met, &first, &" ".repeat(first.chars().count()));
+            if !check.fix.is_empty() {
+                let indent = " ".repeat(width + 13);
+                out += &wrap(&check.fix, &format!("{}-> ", &indent[..width + 13]), &format!("{indent}   "));
+            }
+        }
+    }
+    if let Some(fence) = fence {
+        out += "\nfence\n";
+        out += &fence_words(fence);
+        for rail in rails {
+            out += &format!("  n/a      {rail}: not proved, this build has no way to a ConnectX yet\n");
+        }
+    }
+    let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
+    let hint = if fence.is_some() { "" } else { " (--fence proves its fence)" };
+    out + &format!(
+        "\nhardware: {} missing, {} warnings, {} to look at; soft NIC: can be used{hint}\n",
+        count(Verdict::Missing),
+        count(Verdict::Warn),
+        count(Verdict::ByHand)
+    )
+}
+
+fn fence_words(fence: &Result<FenceProof, NicError>) -> String {
+    let proof = match fence {
+        Ok(proof) => proof,
+        Err(error) => {
+            return wrap(&error.to_string(), "  broken   soft NIC: the proof could not run: ", "           ");
+        }
+    };
+    let verdict = |good: bool| if good { "ok     " } else { "broken " };
+    let says = if proof.holds { "holds" } else { "does not hold" };
+    let mut out = wrap(
+        &format!("soft NIC: {says}: {}", proof.detail),
+        &format!("  {}  ", verdict(proof.holds)),
+        "           ",
+    );
+    out += &wrap(
+        "one request of each kind on a loopback pair, the responder moved to ERR, its count read before, after, and \
+         once more behind a placement flush",
+        "           done: ",
+        "                 ",
+    );
+    let caught = if proof.liar_caught { "seen through" } else { "NOT seen through" };
+    out + &wrap(
+        &format!("a soft NIC that forgets its count at 2ERR: {caught}: {}", proof.liar_detail),
+        &format!("  {}  ", verdict(proof.liar_caught)),
+        "           ",
+    )
+}
+
+fn json_object(checks: &[Check], fence: Option<&Result<FenceProof, NicError>>, rails: &[&str]) -> String {
+    let checks: Vec<_> = checks
+        .iter()
+        .map(|check| {
+            json!({
+                "area": check.area.to_string(),
+                "name": check.name,
+                "verdict": check.verdict.to_string(),
+                "met": check.met,
+                "fix": check.fix,
+            })
+        })
+        .collect();
+    let fence = fence.map(|fence| match fence {
+        Ok(proof) => json!({
+            "on": "soft NIC", "holds": proof.holds, "detail": proof.detail,
+            "forgetful_nic_caught": proof.liar_caught, "forgetful_nic_detail": proof.liar_detail,
+            "took_us": proof.took_us, "not_proved": rails,
+        }),
+        Err(error) => {
+            json!({ "on": "soft NIC", "holds": false, "detail": error.to_string(), "not_proved": rails })
+        }
+    });
+    format!("{:#}\n", json!({ "checks": checks, "fence": fence }))
+}

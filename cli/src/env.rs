@@ -1,0 +1,188 @@
+//! `shunt env`: every variable that is read, its value in force, and where that came from.
+
+use crate::print::{self, columns, wrap};
+use clap::Args;
+use serde_json::json;
+use shunt_host::config::{self, VARIABLES, Variable};
+use std::collections::BTreeMap;
+
+/// List every variable that is read: value in force, where it came from, and what it means.
+#[derive(Args)]
+#[command(after_help = "Exit status: 0, or 2 if a variable holds what makes no sense.")]
+pub struct Arguments {
+    /// Say also what each may hold.
+    #[arg(long, conflicts_with = "json")]
+    long: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Variables that hold what nobody else should see.
+const SECRET: &str = "SHUNT_SECRET";
+
+/// A variable and what it holds.
+struct Line {
+    variable: &'static Variable,
+    /// What the environment says.
+    set: Option<String>,
+    /// What is wrong with it.
+    error: Option<String>,
+}
+
+impl Line {
+    fn shown(&self) -> String {
+        match &self.set {
+            Some(_) if self.variable.name == SECRET => "(hidden)".into(),
+            Some(value) => value.clone(),
+            None if self.variable.default.is_empty() => "(not set)".into(),
+            None => self.variable.default.to_owned(),
+        }
+    }
+
+    fn source(&self) -> String {
+        let default = self.variable.default;
+        match (&self.set, &self.error) {
+            (_, Some(_)) => "BAD".into(),
+            (Some(_), None) if default.is_empty() => "environment".into(),
+            (Some(_), None) => format!("environment (default {default})"),
+            (None, None) if default.is_empty() => String::new(),
+            (None, None) => "default".into(),
+        }
+    }
+}
+
+/// Runs it; gives the exit status.
+pub fn run(arguments: &Arguments) -> u8 {
+    // Names and values that are no UTF-8 are shown as well as they can be; no parser takes them.
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+        .collect();
+    let lines: Vec<Line> = VARIABLES.iter().map(|variable| line(variable, &environment)).collect();
+    let others = others(&environment);
+    let out =
+        if arguments.json { as_json(&lines, &others) } else { as_text(&lines, &others, arguments.long) };
+    let errors: Vec<&String> = lines.iter().filter_map(|line| line.error.as_ref()).collect();
+    let status = print::stdout(&out, if errors.is_empty() { 0 } else { print::USAGE });
+    for error in errors {
+        eprintln!("error: {error}");
+    }
+    status
+}
+
+fn line(variable: &'static Variable, environment: &BTreeMap<String, String>) -> Line {
+    let set = environment.get(variable.name).cloned();
+    let error = set.as_ref().and_then(|value| config::check(variable.name, value).err());
+    Line { variable, error: error.map(|error| error.to_string()), set }
+}
+
+/// A variable that looks like ours and is not read.
+struct Other {
+    name: String,
+    /// The name it may have been meant to be; only for our own prefix.
+    meant: Option<&'static str>,
+    ours: bool,
+}
+
+fn others(environment: &BTreeMap<String, String>) -> Vec<Other> {
+    let unread = environment.keys().filter(|name| VARIABLES.iter().all(|variable| variable.name != **name));
+    let unread = unread.filter(|name| name.starts_with("SHUNT_") || name.starts_with("NVSHMEM_"));
+    unread
+        .map(|name| Other { ours: name.starts_with("SHUNT_"), meant: nearest(name), name: name.clone() })
+        .collect()
+}
+
+/// The known name with the fewest letters between it and this one, if they are few.
+fn nearest(name: &str) -> Option<&'static str> {
+    let near = VARIABLES.iter().map(|variable| (letters_between(name, variable.name), variable.name));
+    near.min().filter(|(letters, known)| *letters <= 1 + known.len() / 6).map(|(_, known)| known)
+}
+
+/// How many letters must be put in, taken out or changed.
+fn letters_between(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let change = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn as_text(lines: &[Line], others: &[Other], long: bool) -> String {
+    let rows: Vec<Vec<String>> = lines
+        .iter()
+        .map(|line| {
+            vec![line.variable.name.into(), line.shown(), line.source(), line.variable.meaning.into()]
+        })
+        .collect();
+    let mut out = String::new();
+    for (row, line) in columns(&rows, "").lines().zip(lines) {
+        out += &format!("{row}\n");
+        if long {
+            out += &format!("    may hold: {}\n", line.variable.values);
+        }
+    }
+    let (ours, theirs): (Vec<&Other>, Vec<&Other>) = others.iter().partition(|other| other.ours);
+    for other in ours {
+        let meant = other.meant.map_or(String::new(), |name| format!(", did you mean {name}?"));
+        out += &format!("\nunknown: {} is not read{meant}\n", other.name);
+    }
+    let name = |other: &&Other| match other.meant {
+        Some(meant) => format!("{} (did you mean {meant}?)", other.name),
+        None => other.name.clone(),
+    };
+    let theirs: Vec<String> = theirs.iter().map(name).collect();
+    if !theirs.is_empty() {
+        out += &wrap(&theirs.join(", "), "\nset for NVSHMEM and not read by Shunt: ", "  ");
+    }
+    out
+}
+
+fn as_json(lines: &[Line], others: &[Other]) -> String {
+    let variables: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            let hidden = line.variable.name == SECRET;
+            let value = line.set.clone().or_else(|| some(line.variable.default));
+            json!({
+                "name": line.variable.name,
+                "value": if hidden && line.set.is_some() { Some("(hidden)".into()) } else { value },
+                "source": match line.set { Some(_) => "environment", None => "default" },
+                "default": some(line.variable.default),
+                "meaning": line.variable.meaning,
+                "values": line.variable.values,
+                "error": line.error,
+            })
+        })
+        .collect();
+    let unknown: Vec<_> =
+        others.iter().map(|other| json!({ "name": other.name, "did_you_mean": other.meant })).collect();
+    format!("{:#}\n", json!({ "variables": variables, "unknown": unknown }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters() {
+        assert_eq!(letters_between("", "abc"), 3);
+        assert_eq!(letters_between("SHUNT_BACKUP", "SHUNT_BACKUPS"), 1);
+        assert_eq!(letters_between("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn typing_errors_find_their_name() {
+        assert_eq!(nearest("SHUNT_BACKUP"), Some("SHUNT_BACKUPS"));
+        assert_eq!(nearest("SHUNT_GIVEUP"), Some("SHUNT_GIVE_UP"));
+        assert_eq!(nearest("NVSHMEM_HCA_PE_MAPING"), Some("NVSHMEM_HCA_PE_MAPPING"));
+        assert_eq!(nearest("SHUNT_WHATEVER_ELSE"), None);
+        assert_eq!(nearest("NVSHMEM_SYMMETRIC_SIZE"), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! `shunt env`: values in force, where they came from, bad ones, and names that nobody reads.
+
+mod support;
+use serde_json::Value;
+use support::{expect, shunt, text};
+
+#[test]
+fn nothing_set_is_all_defaults() {
+    let output = shunt(&["env"], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let words = text(&output.stdout);
+    for variable in shunt_host::config::VARIABLES {
+        let line = words.lines().find(|line| line.split_whitespace().next() == Some(variable.name));
+        let line = line.unwrap_or_else(|| panic!("{} is not there", variable.name));
+        let want = if variable.default.is_empty() { "(not set)" } else { variable.default };
+        assert!(line.contains(want) && line.contains(variable.meaning), "{line}");
+    }
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn values_their_source_and_typing_errors() {
+    let environment = [
+        ("SHUNT_BACKUPS", "3"),
+        ("SHUNT_BACKUP", "1"),
+        ("SHUNT_SECRET", "a long secret that nobody may see"),
+        ("NVSHMEM_HCA_LIST", "mlx5_0:1"),
+        ("NVSHMEM_HCA_PE_MAPING", "mlx5_0:1:2"),
+        ("NVSHMEM_SYMMETRIC_SIZE", "1G"),
+        ("PATH", "/usr/bin"),
+    ];
+    let output = shunt(&["env"], &environment);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let words = text(&output.stdout);
+    let line = |name: &str| words.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+    assert!(line("SHUNT_BACKUPS").contains("3") && line("SHUNT_BACKUPS").contains("environment (default 2)"));
+    assert!(line("NVSHMEM_HCA_LIST").contains("mlx5_0:1"));
+    assert!(!words.contains("nobody may see") && line("SHUNT_SECRET").contains("(hidden)"));
+    assert!(words.contains("SHUNT_BACKUP is not read, did you mean SHUNT_BACKUPS?"), "{words}");
+    assert!(words.contains("NVSHMEM_HCA_PE_MAPING (did you mean NVSHMEM_HCA_PE_MAPPING?)"), "{words}");
+    assert!(words.contains("NVSHMEM_SYMMETRIC_SIZE") && !words.contains("PATH "), "{words}");
+    expect("env/some-set.txt", &words);
+}
+
+#[test]
+fn every_bad_value_is_marked_and_the_status_is_2() {
+    let cases = [
+        ("SHUNT_BACKUPS", "8"),
+        ("SHUNT_GIVE_UP", "1 minute"),
+        ("SHUNT_FENCE", "none"),
+        ("SHUNT_MPL", "50"),
+        ("NVSHMEM_QP_DEPTH", "100"),
+        ("NVSHMEM_IB_TIMEOUT", "32"),
+        ("NVSHMEM_IB_RETRY_CNT", "-1"),
+        ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "0"),
+        ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "2"),
+        ("SHUNT_RANK", "first"),
+        ("SHUNT_WORLD", "0"),
+        ("SHUNT_ROOT", "nowhere"),
+        ("SHUNT_ROOT_FD", "-1"),
+        ("SHUNT_SECRET", "short"),
+        ("SHUNT_SECRET_FILE", "/no/such/file"),
+        ("SHUNT_FABRIC", "a/b"),
+        ("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "=a b"),
+        ("NVSHMEM_HCA_LIST", "mlx5_0:x"),
+        ("NVSHMEM_HCA_PE_MAPPING", "mlx5_0:1:0"),
+        ("NVSHMEM_ENABLE_NIC_PE_MAPPING", "perhaps"),
+        ("NVSHMEM_HCA_PREFIX", "^"),
+        ("NVSHMEM_IB_GID_INDEX", "x"),
+        ("NVSHMEM_IB_ADDR_FAMILY", "AF_UNIX"),
+        ("NVSHMEM_IB_ADDR_RANGE", "10.0.0.0/99"),
+        ("NVSHMEM_IB_ROCE_VERSION_NUM", "0"),
+    ];
+    // A variable that is read and not tried here would be one nobody checks.
+    for variable in shunt_host::config::VARIABLES {
+        assert!(
+            cases.iter().any(|(name, _)| *name == variable.name),
+            "{} has no bad value here",
+            variable.name
+        );
+    }
+    for (name, value) in cases {
+        let output = shunt(&["env"], &[(name, value)]);
+        let (words, error) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{name}={value}");
+        let line = words.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+        assert!(line.contains(" BAD "), "{line}");
+        assert!(error.contains(name) && error.contains("is right"), "{error}");
+        assert!(name != "SHUNT_SECRET" || !format!("{words}{error}").contains("short"), "{error}");
+        let json = shunt(&["env", "--json"], &[(name, value)]);
+        let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+        let wrong = report["variables"].as_array().unwrap().iter().filter(|one| !one["error"].is_null());
+        assert_eq!(wrong.map(|one| one["name"].as_str().unwrap()).collect::<Vec<_>>(), [name]);
+        assert_eq!(json.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn what_a_variable_may_hold_is_said_on_request() {
+    let words = text(&shunt(&["env", "--long"], &[]).stdout);
+    for variable in shunt_host::config::VARIABLES {
+        assert!(words.contains(&format!("may hold: {}", variable.values)), "{}", variable.name);
+    }
+    assert_eq!(shunt(&["env", "--long", "--json"], &[]).status.code(), Some(2));
+}
