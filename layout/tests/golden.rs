@@ -154,6 +154,55 @@ fn doorbell_register_is_read_back_from_both_kinds_of_producers() {
 }
 
 #[test]
+fn completion_queues_are_armed() {
+    // Sequence 1, any completion, consumer index 0x10, CQN 0x105.
+    let arm = doorbell::Arm { sequence: 1, solicited_only: false, consumed: 0x10 };
+    assert_eq!(arm.to_register(0x105).to_ne_bytes().to_vec(), hex("10000010 00000105"));
+    assert_eq!(arm.to_record().to_ne_bytes().to_vec(), hex("10000010"));
+    let read = doorbell::Arm::from_register(u64::from_ne_bytes([0x31, 0, 0, 7, 0xff, 0, 4, 2]));
+    let solicited = doorbell::Arm { sequence: 3, solicited_only: true, consumed: 7 };
+    assert_eq!(read, (solicited, 0x402), "the CQN has 24 bits");
+    assert_eq!(doorbell::Arm::from_record(solicited.to_record()), solicited);
+    assert_eq!((doorbell::RECEIVE_COUNTER_OFFSET, doorbell::ARM_WORD_OFFSET), (0, 4));
+}
+
+#[test]
+fn receive_wqe_and_its_end() {
+    let list = block(&[wqe::data(0x2000, 0x5678_u32.to_be(), 64), wqe::scatter_end()])[..32].to_vec();
+    assert_eq!(list, hex("00000040 00005678 00000000 00002000 00000000 00000100 00000000 00000000"));
+}
+
+#[test]
+fn send_with_immediate_wqe() {
+    let flags = wqe::CqeWhen::Always as u8 | wqe::SOLICITED_EVENT;
+    let ctrl = wqe::with_immediate(wqe::ctrl(Opcode::SendImm, 5, 0xabc << 8, 2, flags), 0x1122_3344);
+    assert_eq!(block(&[ctrl])[..16], hex("0000050b 000abc02 0000000a 11223344"));
+    assert_eq!(Ctrl::read(ctrl).imm, 0x1122_3344);
+}
+
+#[test]
+fn datagram_address_vector() {
+    let vector = wqe::AddressVector {
+        qkey: 0x1122_3344,
+        qpn: 0xabcdef,
+        full: true,
+        rlid: 0xc123,
+        rmac: [2, 0x53, 0x48, 1, 2, 3],
+        tclass: 0x68,
+        hop_limit: 0xff,
+        grh: true,
+        flow_label: 0xf_1234,
+        rgid: std::array::from_fn(|n| n as u8 + 0x10),
+    };
+    let bytes = block(&vector.segments())[..48].to_vec();
+    let expected = "11223344 00000000 80abcdef 0000c123 00000000 02534801 020368ff 400f1234\
+                    10111213 14151617 18191a1b 1c1d1e1f";
+    assert_eq!(bytes, hex(expected));
+    let words: Vec<Segment> = bytes.chunks_exact(16).map(segment).collect();
+    assert_eq!(wqe::AddressVector::read([words[0], words[1], words[2]]), vector);
+}
+
+#[test]
 fn requester_completion() {
     // RDMA_WRITE of QPN 0xabc, wqe_counter 0x0102, first pass.
     let mut bytes = dirty(cqe::CQE_BYTES);
@@ -393,6 +442,26 @@ fn create_qp_mailbox() {
             (0x10c, "80000000"),
         ],
     );
+}
+
+#[test]
+fn queue_pair_fields_of_receive_queues_and_datagrams() {
+    let c = qp::QPC_OFFSET;
+    let bytes = mailbox(
+        qp::CONTEXT_COMMAND_BYTES,
+        &[
+            (qp::qpc::ST.within(c), qp::SERVICE_UD),
+            (qp::qpc::LOG_RQ_SIZE.within(c), 9),
+            (qp::qpc::LOG_RQ_STRIDE.within(c), 5),
+            (qp::qpc::RQ_TYPE.within(c), qp::RQ_TYPE_REGULAR),
+            (qp::qpc::Q_KEY.within(c), 0x8001_0000),
+            (qp::qpc::HW_RQ_COUNTER.within(c), 3),
+            (qp::qpc::SW_RQ_COUNTER.within(c), 4),
+        ],
+        &[],
+    );
+    let dwords = [(0x18, "00020000"), (0x20, "004d0000"), (0xc0, "80010000"), (0xd0, "00000003 00000004")];
+    assert_dwords(&bytes, &dwords);
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! How fast the NIC itself is, on one core: `cargo run --release -p shunt-soft-nic --example rate`.
+//! How fast the NIC itself is, on one core: `cargo run --release -p shunt-soft-nic --example rate [MESSAGES]`.
 //!
-//! The loop below is producer, both NICs and consumer in one thread, stepped without a pause in virtual time;
+//! With fewer messages than the default 1048576 it is short enough to count instructions under callgrind. The loop below is producer, both NICs and consumer in one thread, stepped without a pause in virtual time;
 //! what is printed is wall time.
 #[path = "../tests/rig/mod.rs"]
 mod rig;
@@ -35,7 +35,8 @@ fn main() {
     let options = Options { log_depth: 10, log_cq: 10, ack_timeout: 18, ..Options::default() };
     let mut rig = Rig::new(1);
     let (mut a, _b) = rig.pair(0, 1, options);
-    let total = 1 << 20;
+    // Rounded down to whole doorbells.
+    let total = std::env::args().nth(1).map_or(1 << 20, |text| text.parse::<u64>().expect("a number")) & !31;
     let took = drive(&mut rig, &mut a, total, |rig, n| [rig.remote(1, (n as usize & 0xff) * 8), inline8(n)]);
     println!("8 B inline: {:.2} M WQE/s", total as f64 * 1e3 / took);
     let took = drive(&mut rig, &mut a, total, |rig, n| {
@@ -43,7 +44,7 @@ fn main() {
     });
     println!("8 B from memory: {:.2} M WQE/s", total as f64 * 1e3 / took);
     for bytes in [4096u32, 65_536, 1 << 20] {
-        let total = (4u64 << 30) / bytes as u64;
+        let total = ((total << 12) / bytes as u64).max(32) & !31;
         let took = drive(&mut rig, &mut a, total, |rig, _| [rig.remote(1, 0), rig.local(0, 0, bytes)]);
         println!("{bytes} B: {:.2} GB/s", (total * bytes as u64) as f64 / took);
     }

@@ -14,10 +14,21 @@ pub const SYNDROME_WORD_OFFSET: usize = 0x34;
 pub const OPCODE_QPN_OFFSET: usize = 0x38;
 /// Offset of the user index (CQE version 1).
 pub const USER_INDEX_OFFSET: usize = 0x20;
+/// Offset of the source LID.
+pub const SOURCE_LID_OFFSET: usize = 0x16;
+/// Offset of the word that holds the GRH flag [29:28] and the QPN a datagram came from [23:0].
+pub const FLAGS_REMOTE_QPN_OFFSET: usize = 0x18;
+/// In that word: a GRH lies in front of the data.
+pub const GRH_FLAG: u32 = 1 << 28;
+/// Offset of the immediate data.
+pub const IMMEDIATE_OFFSET: usize = 0x24;
 /// Offset of the byte count.
 pub const BYTE_COUNT_OFFSET: usize = 0x2c;
 /// Software fills a fresh CQ with this byte: opcode INVALID, owner 1, so no entry reads as complete.
 pub const FRESH_BYTE: u8 = 0xff;
+
+/// `op_own` bit 1: the sender asked for a solicited event.
+pub const SOLICITED: u8 = 0x02;
 
 /// CQE opcodes (`op_own` bits 7..4).
 pub mod opcode {
@@ -142,4 +153,6 @@ pub mod vendor {
     pub const MALFORMED: u8 = 0x32;
     /// With 0x05 on a send queue.
     pub const REQUESTER_FLUSH: u8 = 0xf5;
+    /// With 0x05 on a receive queue.
+    pub const RECEIVER_FLUSH: u8 = 0xf9;
 }

@@ -1,4 +1,4 @@
-//! Send queue work queue entries. PRM: "Work Queue Elements"; sizes and bits as in rdma-core's `mlx5dv.h`.
+//! Work queue entries, of send queues and receive queues. PRM: "Work Queue Elements"; sizes and bits as in rdma-core's `mlx5dv.h`.
 //!
 //! A WQE is a row of 16-byte segments. Each constructor here returns one segment as four words in memory
 //! order (already big-endian). Keys are taken pre-swapped, as the key tables hold them, because the hot path
@@ -83,6 +83,8 @@ pub enum CqeWhen {
     Event = 0x0c,
 }
 
+/// `fm_ce_se` bit 1: the receiver's completion is a solicited event.
+pub const SOLICITED_EVENT: u8 = 0x02;
 /// `fm_ce_se` bits 7..5 = 4: wait for earlier READs and atomics (what `IBV_SEND_FENCE` sets).
 pub const FENCE_BEFORE: u8 = 0x80;
 /// Top bit of an inline header.
@@ -99,6 +101,20 @@ pub const fn ctrl(opcode: Opcode, index: u16, qpn_shifted: u32, ds: u8, fm_ce_se
         (fm_ce_se as u32).to_be(),
         0,
     ]
+}
+
+/// The same control segment with immediate data, a number.
+#[inline(always)]
+pub const fn with_immediate(ctrl: Segment, imm: u32) -> Segment {
+    [ctrl[0], ctrl[1], ctrl[2], imm.to_be()]
+}
+
+/// Key that ends the scatter list of a receive WQE.
+pub const TERMINATE_SCATTER_LIST_KEY: u32 = 0x100;
+
+/// Segment that ends the scatter list of a receive WQE which has room for more.
+pub const fn scatter_end() -> Segment {
+    [0, TERMINATE_SCATTER_LIST_KEY.to_be(), 0, 0]
 }
 
 /// Remote address segment. `rkey_be` is the key as stored in the key table.
@@ -208,6 +224,82 @@ impl DataSegment {
             bytes: count,
             lkey: u32::from_be(segment[1]),
             address: (u32::from_be(segment[2]) as u64) << 32 | u32::from_be(segment[3]) as u64,
+        }
+    }
+}
+
+/// Address vector of a datagram: three segments behind the control segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressVector {
+    /// Key of the queue pair it goes to; with bit 31 set, the sender's own key is sent instead.
+    pub qkey: u32,
+    /// Queue pair it goes to.
+    pub qpn: u32,
+    /// The vector is 48 bytes long, not 16. Always set where compact vectors are not supported.
+    pub full: bool,
+    /// Destination LID (InfiniBand), or UDP source port (RoCE v2).
+    pub rlid: u16,
+    /// Destination MAC (RoCE).
+    pub rmac: [u8; 6],
+    /// Traffic class.
+    pub tclass: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// A GRH follows (InfiniBand); zero on RoCE, which uses the GID all the same.
+    pub grh: bool,
+    /// Flow label.
+    pub flow_label: u32,
+    /// Destination GID.
+    pub rgid: [u8; 16],
+}
+
+impl AddressVector {
+    /// Its three segments, in memory order.
+    pub fn segments(&self) -> [Segment; 3] {
+        let [m0, m1, m2, m3, m4, m5] = self.rmac;
+        let gid = |n: usize| {
+            u32::from_ne_bytes([self.rgid[n], self.rgid[n + 1], self.rgid[n + 2], self.rgid[n + 3]])
+        };
+        let label = (self.grh as u32) << 30 | self.flow_label & 0xf_ffff;
+        [
+            [
+                self.qkey.to_be(),
+                0,
+                ((self.full as u32) << 31 | self.qpn & 0xff_ffff).to_be(),
+                (self.rlid as u32).to_be(),
+            ],
+            [
+                0,
+                u32::from_be_bytes([m0, m1, m2, m3]).to_be(),
+                u32::from_be_bytes([m4, m5, self.tclass, self.hop_limit]).to_be(),
+                label.to_be(),
+            ],
+            [gid(0), gid(4), gid(8), gid(12)],
+        ]
+    }
+
+    /// Reads three segments in memory order.
+    pub fn read(segments: [Segment; 3]) -> Self {
+        let [key, path, gid] = segments;
+        let number = key.map(u32::from_be);
+        let [m0, m1, m2, m3] = u32::from_be(path[1]).to_be_bytes();
+        let [m4, m5, tclass, hop_limit] = u32::from_be(path[2]).to_be_bytes();
+        let label = u32::from_be(path[3]);
+        let mut rgid = [0; 16];
+        for (bytes, word) in rgid.chunks_exact_mut(4).zip(gid) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        Self {
+            qkey: number[0],
+            qpn: number[2] & 0xff_ffff,
+            full: number[2] >> 31 != 0,
+            rlid: number[3] as u16,
+            rmac: [m0, m1, m2, m3, m4, m5],
+            tclass,
+            hop_limit,
+            grh: label >> 30 & 1 != 0,
+            flow_label: label & 0xf_ffff,
+            rgid,
         }
     }
 }

@@ -52,6 +52,8 @@ pub mod general {
         ATOMIC: 0x40 [1:1];
         /// CQ overrun ignore.
         CQ_OI: 0x44 [31:31];
+        /// Unreliable datagrams.
+        UD: 0x44 [2:2];
         /// Reliable connections.
         RC: 0x44 [0:0];
         /// 4 KiB UAR pages.
@@ -62,6 +64,8 @@ pub mod general {
         LOG_BF_REG_SIZE: 0x4c [20:16];
         /// Largest send WQE in bytes.
         MAX_WQE_SZ_SQ: 0x50 [15:0];
+        /// Largest receive WQE in bytes.
+        MAX_WQE_SZ_RQ: 0x54 [15:0];
         /// Most umems, log2.
         LOG_MAX_UMEM: 0x8c [20:16];
     }

@@ -4,6 +4,12 @@ use crate::fields;
 
 /// Offset of the CQ context in CREATE_CQ and in QUERY_CQ's output.
 pub const CQC_OFFSET: usize = 0x10;
+/// `cqc.st`: the next solicited completion raises an event.
+pub const ST_SOLICITED_ARMED: u32 = 6;
+/// `cqc.st`: the next completion raises an event.
+pub const ST_ARMED: u32 = 9;
+/// `cqc.st`: not armed, or its event was raised.
+pub const ST_FIRED: u32 = 0xa;
 /// Input bytes of CREATE_CQ.
 pub const CREATE_IN_BYTES: usize = 272;
 
@@ -37,6 +43,8 @@ pub mod cqc {
         OI: 0x00 [17:17];
         /// Compression; stays off.
         CQE_COMP_EN: 0x00 [14:14];
+        /// 6 armed for solicited events, 9 armed, 0xa fired.
+        ST: 0x00 [11:8];
         /// Umem of the doorbell record.
         DBR_UMEM_ID: 0x04 [31:0];
         /// Offset of the entries in their page, 64-byte units.
@@ -49,6 +57,8 @@ pub mod cqc {
         C_EQN: 0x14 [7:0];
         /// Page size, log2 over 4 KiB.
         LOG_PAGE_SIZE: 0x18 [28:24];
+        /// Consumer index as last read.
+        CONSUMER_COUNTER: 0x28 [23:0];
         /// Entries written so far.
         PRODUCER_COUNTER: 0x2c [23:0];
         @wide

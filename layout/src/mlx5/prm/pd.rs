@@ -12,5 +12,7 @@ pub mod special {
         RESD_LKEY: 0x0c [31:0];
         /// Key that swallows writes.
         NULL_MKEY: 0x10 [31:0];
+        /// Key that ends the scatter list of a receive WQE.
+        TERMINATE_SCATTER_LIST_MKEY: 0x14 [31:0];
     }
 }

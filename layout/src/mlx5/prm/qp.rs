@@ -59,12 +59,16 @@ impl State {
 
 /// `qpc.pm_state`: migrated, the only value without alternate paths.
 pub const PM_STATE_MIGRATED: u32 = 3;
+/// `qpc.rq_type`: a receive queue of its own, in front of the send queue.
+pub const RQ_TYPE_REGULAR: u32 = 0;
 /// `qpc.rq_type`: no receive queue.
 pub const RQ_TYPE_ZERO_SIZE: u32 = 3;
 /// `qpc.atomic_mode`: up to 8 bytes, so 4 and 8.
 pub const ATOMIC_MODE_UP_TO_8: u32 = 3;
 /// `qpc.st`: reliable connection.
 pub const SERVICE_RC: u32 = 0;
+/// `qpc.st`: unreliable datagram.
+pub const SERVICE_UD: u32 = 2;
 
 /// The QP context, 232 bytes.
 pub mod qpc {
@@ -88,6 +92,8 @@ pub mod qpc {
         LOG_MSG_MAX: 0x08 [28:24];
         /// Receive queue depth, log2.
         LOG_RQ_SIZE: 0x08 [22:19];
+        /// Bytes of a receive WQE: 16 << value.
+        LOG_RQ_STRIDE: 0x08 [18:16];
         /// No send queue.
         NO_SQ: 0x08 [15:15];
         /// Send queue depth in blocks, log2.
@@ -136,6 +142,8 @@ pub mod qpc {
         NEXT_RCV_PSN: 0x94 [23:0];
         /// CQ of the receive queue.
         CQN_RCV: 0x9c [23:0];
+        /// Key a datagram must carry.
+        Q_KEY: 0xa8 [31:0];
         /// Receive queue kind.
         RQ_TYPE: 0xac [26:24];
         /// Messages the responder executed, 24 bits. That it survives 2ERR is not documented.
@@ -144,6 +152,10 @@ pub mod qpc {
         HW_SQ_WQEBB_COUNTER: 0xb4 [31:16];
         /// Blocks software announced.
         SW_SQ_WQEBB_COUNTER: 0xb4 [15:0];
+        /// Receive WQEs the NIC consumed.
+        HW_RQ_COUNTER: 0xb8 [31:0];
+        /// Receive WQEs software announced.
+        SW_RQ_COUNTER: 0xbc [31:0];
         /// The doorbell record lies in a umem.
         DBR_UMEM_VALID: 0xd0 [28:28];
         /// Umem of the doorbell record.
