@@ -9,13 +9,20 @@ use crate::fault::FaultKind;
 use crate::nic::SoftNic;
 use crate::object::Cq;
 use crate::qp::Qp;
+use crate::receive::Received;
 use shunt_layout::mlx5::cqe::{
-    BYTE_COUNT_OFFSET, CQE_BYTES, OPCODE_QPN_OFFSET, SYNDROME_OFFSET, SYNDROME_WORD_OFFSET, Syndrome, Tail,
-    USER_INDEX_OFFSET, VENDOR_SYNDROME_OFFSET, opcode,
+    BYTE_COUNT_OFFSET, CQE_BYTES, FLAGS_REMOTE_QPN_OFFSET, IMMEDIATE_OFFSET, OPCODE_QPN_OFFSET, SOLICITED,
+    SOURCE_LID_OFFSET, SYNDROME_OFFSET, SYNDROME_WORD_OFFSET, Syndrome, Tail, USER_INDEX_OFFSET,
+    VENDOR_SYNDROME_OFFSET, opcode,
 };
 use shunt_layout::mlx5::eqe::event as events;
 use shunt_layout::mlx5::prm::qp::State;
 use std::collections::VecDeque;
+
+/// The WQE asked for an event.
+const EVENT: u8 = 1;
+/// The sender asked for an event, or it is an error.
+const NOTABLE: u8 = 2;
 
 /// A completion on its way to its queue.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +37,14 @@ pub(crate) struct Completion {
     /// Syndrome and vendor syndrome; zero is success.
     syndrome: Syndrome,
     vendor: u8,
-    /// An event was asked for.
-    event: bool,
+    /// Opcode of the CQE.
+    kind: u8,
+    /// [`EVENT`], [`NOTABLE`] or both.
+    attention: u8,
+    /// This and what follows is of a message that landed.
+    source_lid: u16,
+    imm: u32,
+    origin: u32,
 }
 
 impl Completion {
@@ -45,17 +58,41 @@ impl Completion {
             bytes,
             syndrome: Syndrome(0),
             vendor: 0,
-            event: false,
+            kind: opcode::REQ,
+            attention: 0,
+            source_lid: 0,
+            imm: 0,
+            origin: 0,
         }
+    }
+
+    /// A message that landed in a receive WQE.
+    pub(crate) fn received(qp: &Qp, index: u16, what: Received) -> Self {
+        Self {
+            cqn: qp.receive.as_ref().map_or(0, |queue| queue.cqn),
+            kind: what.opcode,
+            attention: NOTABLE * what.solicited as u8,
+            source_lid: what.source_lid,
+            imm: what.imm,
+            origin: what.origin,
+            ..Self::good(qp, index, 0, what.bytes)
+        }
+    }
+
+    /// A receive WQE that failed or is flushed.
+    pub(crate) fn bad_receive(qp: &Qp, index: u16, syndrome: Syndrome, vendor: u8) -> Self {
+        let what = Received { opcode: opcode::RESP_ERR, ..Received::default() };
+        Self { attention: NOTABLE, syndrome, vendor, ..Self::received(qp, index, what) }
     }
 
     /// The same, with an event or not.
     pub(crate) fn with_event(self, event: bool) -> Self {
-        Self { event, ..self }
+        Self { attention: EVENT * event as u8, ..self }
     }
 
     pub(crate) fn bad(qp: &Qp, index: u16, wqe_opcode: u8, syndrome: Syndrome, vendor: u8) -> Self {
-        Self { syndrome, vendor, ..Self::good(qp, index, wqe_opcode, 0) }
+        let (kind, attention) = (opcode::REQ_ERR, NOTABLE);
+        Self { kind, attention, syndrome, vendor, ..Self::good(qp, index, wqe_opcode, 0) }
     }
 
     fn is_error(&self) -> bool {
@@ -63,12 +100,12 @@ impl Completion {
     }
 
     /// The 64 bytes.
+    #[inline]
     fn encode(&self, now: u64, owner: bool) -> [u8; CQE_BYTES] {
         let mut cqe = [0; CQE_BYTES];
         let mut put = |at: usize, value: u32| cqe[at..at + 4].copy_from_slice(&value.to_be_bytes());
         put(USER_INDEX_OFFSET, self.user_index);
         put(OPCODE_QPN_OFFSET, (self.wqe_opcode as u32) << 24 | self.qpn);
-        let kind = if self.is_error() { opcode::REQ_ERR } else { opcode::REQ };
         if self.is_error() {
             cqe[VENDOR_SYNDROME_OFFSET] = self.vendor;
             cqe[SYNDROME_OFFSET] = self.syndrome.0;
@@ -76,9 +113,24 @@ impl Completion {
             put(BYTE_COUNT_OFFSET, self.bytes);
             cqe[0x30..0x38].copy_from_slice(&now.to_be_bytes()); // timestamp
         }
-        let tail = Tail { wqe_counter: self.index, opcode: kind, owner }.to_memory();
+        let tail = Tail { wqe_counter: self.index, opcode: self.kind, owner }.to_memory();
         cqe[60..].copy_from_slice(&tail.to_ne_bytes());
+        if matches!(self.kind, opcode::RESP_WRITE_IMM | opcode::RESP_SEND | opcode::RESP_SEND_IMM) {
+            self.encode_received(&mut cqe);
+        }
         cqe
+    }
+
+    /// What only the completion of a message that landed tells.
+    fn encode_received(&self, cqe: &mut [u8; CQE_BYTES]) {
+        let mut put = |at: usize, value: u32| cqe[at..at + 4].copy_from_slice(&value.to_be_bytes());
+        put(IMMEDIATE_OFFSET, self.imm);
+        put(FLAGS_REMOTE_QPN_OFFSET, self.origin);
+        // The upper half of this word is reserved.
+        put(SOURCE_LID_OFFSET - 2, self.source_lid as u32);
+        if self.attention & NOTABLE != 0 {
+            cqe[CQE_BYTES - 1] |= SOLICITED;
+        }
     }
 }
 
@@ -168,8 +220,13 @@ impl SoftNic {
             return self.cq_overrun(completion.cqn, cx);
         }
         cq.write(&completion, cx.now);
+        let looks = completion.attention | cq.arming.waiting as u8 != 0;
+        let due = looks && {
+            let armed = cq.arming.completed(cq.produced, completion.attention & NOTABLE != 0);
+            armed || completion.attention & EVENT != 0
+        };
         self.counters.cqes += 1;
-        if completion.event {
+        if due {
             self.raise(cx.now, event::object(events::COMPLETION, completion.cqn));
         }
     }
@@ -180,7 +237,9 @@ impl SoftNic {
         for at in 0..self.qps.len() {
             // Not the pair that is being worked on: it is out of the table, and sees the failure in `retire`.
             if let Some(mut qp) = self.qps[at].take() {
-                if qp.cqn == cqn && qp.state != State::Rst {
+                let completes_there =
+                    qp.cqn == cqn || qp.receive.as_ref().is_some_and(|queue| queue.cqn == cqn);
+                if completes_there && qp.state != State::Rst {
                     self.enter_error(&mut qp, cx.now);
                 }
                 self.qps[at] = Some(qp);

@@ -17,6 +17,11 @@ pub struct Quirks {
     /// READs, and completions with them, do not wait for the writes posted before them. No PCIe device may do so: it
     /// takes the ground from under every flush, so that a test can show that its flushes matter.
     pub reads_pass_posted_writes: bool,
+    /// A destroyed queue pair's number is handed out again at once, so that what still names it meets a stranger.
+    pub qpn_reused: bool,
+    /// Messages a fresh responder claims to have executed; hardware starts at zero. Near 2^24 it puts a wrap of
+    /// `rmsn` within reach of a test.
+    pub first_msn: u32,
 }
 
 /// Everything a NIC is made from.

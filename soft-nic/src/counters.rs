@@ -17,9 +17,11 @@ pub struct Counters {
     pub timeouts: u64,
     /// NAKs sent.
     pub naks: u64,
+    /// NAKs sent because a receiver was not ready.
+    pub rnr_naks: u64,
     /// Requests received again.
     pub duplicates: u64,
-    /// Packets dropped: by a fault, an unknown or unready queue pair, a missing route.
+    /// Packets dropped: by a fault, an unknown or unready queue pair, a missing route, for want of a receive buffer.
     pub dropped: u64,
     /// Dropped packets that had no route: no NIC has that GID, or its MAC is another.
     pub unroutable: u64,

@@ -1,9 +1,11 @@
 //! Reads WQEs out of send queues.
 
 use crate::packet::{AtomicOp, AtomicRequest};
-use crate::qp::{Data, Piece, Qp, Sge, Task, Work};
+use crate::qp::{Data, Letter, Piece, Qp, Service, Sge, Task, Work};
 use shunt_layout::mlx5::cqe::{Syndrome, vendor};
-use shunt_layout::mlx5::wqe::{Ctrl, DataSegment, Opcode, SEGMENT_BYTES, Segment, WQEBB_BYTES};
+use shunt_layout::mlx5::wqe::{
+    AddressVector, Ctrl, DataSegment, Opcode, SEGMENT_BYTES, SOLICITED_EVENT, Segment, WQEBB_BYTES,
+};
 use shunt_layout::mlx5::wqe::{remote_address, remote_key};
 
 const SEGMENTS_PER_BLOCK: u64 = (WQEBB_BYTES / SEGMENT_BYTES) as u64;
@@ -20,7 +22,7 @@ struct Wqe<'q> {
 
 impl Wqe<'_> {
     /// Segment `n`; the ring wraps between any two.
-    #[inline]
+    #[inline(always)]
     fn segment(&self, n: u64) -> Segment {
         let slots = self.qp.depth() * SEGMENTS_PER_BLOCK;
         let offset = ((self.at * SEGMENTS_PER_BLOCK + n) & (slots - 1)) * SEGMENT_BYTES as u64;
@@ -47,6 +49,7 @@ impl Wqe<'_> {
     }
 
     /// The gather or scatter list from segment `first` to the end, and its bytes.
+    #[inline(always)]
     fn data(&self, first: u64) -> Result<(Data, u64), (Syndrome, u8)> {
         if first == self.ds {
             return Ok((Data::None, 0));
@@ -61,6 +64,13 @@ impl Wqe<'_> {
         self.long_data(first)
     }
 
+    /// The same for what is not RDMA: out of the way of what is.
+    #[inline(never)]
+    fn other_data(&self, first: u64) -> Result<(Data, u64), (Syndrome, u8)> {
+        self.data(first)
+    }
+
+    #[inline(always)]
     fn long_data(&self, first: u64) -> Result<(Data, u64), (Syndrome, u8)> {
         let (mut pieces, mut total, mut at) = (Vec::new(), 0, first);
         while at < self.ds {
@@ -141,16 +151,21 @@ impl Wqe<'_> {
     }
 
     /// What it asks for, and how many bytes that moves.
-    fn task(&self, opcode: u8, opmod: u8) -> Result<(Task, u64), (Syndrome, u8)> {
-        let opcode = Opcode::from_raw(opcode).ok_or(MALFORMED)?;
+    fn task(&self, ctrl: Ctrl) -> Result<(Task, u64), (Syndrome, u8)> {
+        let opcode = Opcode::from_raw(ctrl.opcode).ok_or(MALFORMED)?;
+        if self.qp.service == Service::Datagram {
+            return self.datagram_task(opcode, ctrl.imm);
+        }
         match opcode {
             Opcode::Nop => Ok((Task::Nothing, 0)),
-            Opcode::RdmaWrite | Opcode::RdmaRead if self.ds >= 2 => {
+            Opcode::RdmaWrite | Opcode::RdmaWriteImm | Opcode::RdmaRead if self.ds >= 2 => {
                 let target = self.segment(1);
                 let (address, rkey) = (remote_address(target), remote_key(target));
                 let (data, bytes) = self.data(2)?;
-                if opcode == Opcode::RdmaWrite {
-                    return Ok((Task::Write { address, rkey, data }, bytes));
+                match opcode {
+                    Opcode::RdmaWrite => return Ok((Task::Write { address, rkey, data }, bytes)),
+                    Opcode::RdmaRead => {}
+                    _ => return Ok((Task::WriteImm { address, rkey, imm: ctrl.imm, data }, bytes)),
                 }
                 let inline = match &data {
                     Data::Small(..) => true,
@@ -160,10 +175,34 @@ impl Wqe<'_> {
                 if inline { Err(MALFORMED) } else { Ok((Task::Read { address, rkey, data }, bytes)) }
             }
             Opcode::AtomicCs | Opcode::AtomicFa | Opcode::AtomicMaskedCs | Opcode::AtomicMaskedFa => {
-                self.atomic(opcode, opmod).map(|task| (task, 8))
+                self.atomic(opcode, ctrl.opmod).map(|task| (task, 8))
             }
-            // SEND and its kin, and WRITE with immediate, need a receive queue at the other end.
+            Opcode::Send | Opcode::SendImm => {
+                let (data, bytes) = self.other_data(1)?;
+                let imm = (opcode == Opcode::SendImm).then_some(ctrl.imm);
+                Ok((Task::Send { imm, data }, bytes))
+            }
             _ => Err(MALFORMED),
+        }
+    }
+
+    /// The same on a datagram queue pair: three segments of address come first.
+    fn datagram_task(&self, opcode: Opcode, imm: u32) -> Result<(Task, u64), (Syndrome, u8)> {
+        let imm = match opcode {
+            Opcode::Nop => return Ok((Task::Nothing, 0)),
+            Opcode::Send => None,
+            Opcode::SendImm => Some(imm),
+            _ => return Err(MALFORMED),
+        };
+        if self.ds < 4 {
+            return Err(MALFORMED);
+        }
+        let to = AddressVector::read([1, 2, 3].map(|n| self.segment(n)));
+        let (data, bytes) = self.other_data(4)?;
+        match to.full {
+            false => Err(MALFORMED),
+            true if bytes > self.qp.mtu as u64 => Err(TOO_LONG),
+            true => Ok((Task::Datagram(Box::new(Letter { to, imm, data })), bytes)),
         }
     }
 }
@@ -179,39 +218,33 @@ pub(crate) fn ctrl_at(qp: &Qp, at: u64) -> (Ctrl, u64) {
 pub(crate) fn fetch(qp: &Qp) -> Work {
     let at = qp.requester.fetched;
     let (ctrl, blocks) = ctrl_at(qp, at);
-    let mut work = Work {
+    let wqe = Wqe { qp, at, ds: ctrl.ds as u64 };
+    let whole = ctrl.ds > 0 && (ctrl.ds as u64).div_ceil(SEGMENTS_PER_BLOCK) == blocks;
+    let sound = whole && ctrl.index == at as u16 && ctrl.qpn == qp.qpn;
+    let (task, bytes, error) = match if sound { wqe.task(ctrl) } else { Err(MALFORMED) } {
+        Ok((_, bytes)) if bytes > 1 << qp.log_max_message => (Task::Nothing, 0, Some(TOO_LONG)),
+        Ok((task, bytes)) => (task, bytes as u32, None),
+        Err(error) => (Task::Nothing, 0, Some(error)),
+    };
+    let packets = match task {
+        Task::Nothing => 0,
+        Task::Atomic { .. } => 1,
+        _ => bytes.div_ceil(qp.mtu).max(1),
+    };
+    Work {
         index: at as u16,
         blocks: blocks as u8,
         opcode: ctrl.opcode,
         signalled: ctrl.signalled(),
         event: ctrl.fm_ce_se & 0x0c == 0x0c,
+        solicited: ctrl.fm_ce_se & SOLICITED_EVENT != 0,
         first_psn: 0,
-        packets: 0,
-        bytes: 0,
+        packets,
+        bytes,
         answered: 0,
-        task: Task::Nothing,
-        error: None,
-    };
-    let wqe = Wqe { qp, at, ds: ctrl.ds as u64 };
-    let whole = ctrl.ds > 0 && (ctrl.ds as u64).div_ceil(SEGMENTS_PER_BLOCK) == blocks;
-    if !whole || ctrl.index != at as u16 || ctrl.qpn != qp.qpn {
-        work.error = Some(MALFORMED);
-        return work;
+        task,
+        error,
     }
-    match wqe.task(ctrl.opcode, ctrl.opmod) {
-        Ok((_, bytes)) if bytes > 1 << qp.log_max_message => work.error = Some(TOO_LONG),
-        Ok((task, bytes)) => {
-            work.bytes = bytes as u32;
-            work.packets = match task {
-                Task::Nothing => 0,
-                Task::Atomic { .. } => 1,
-                _ => work.bytes.div_ceil(qp.mtu).max(1),
-            };
-            work.task = task;
-        }
-        Err(error) => work.error = Some(error),
-    }
-    work
 }
 
 /// True if the WQE waits for all earlier READs and atomics.

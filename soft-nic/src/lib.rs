@@ -38,15 +38,19 @@
 //! # Ok::<(), shunt_soft_nic::UplinkError>(())
 //! ```
 
+mod arm;
 mod atomic;
 pub mod command;
 mod complete;
 pub mod config;
 mod counters;
 mod cx;
+mod datagram;
+mod dma;
 pub mod engine;
 mod event;
 pub mod fabric;
+mod failure;
 pub mod fault;
 mod fetch;
 mod link;
@@ -59,6 +63,7 @@ mod placement;
 mod port;
 mod psn;
 mod qp;
+mod receive;
 mod requester;
 mod responder;
 mod timer;

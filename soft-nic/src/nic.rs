@@ -17,11 +17,11 @@ use crate::placement::Placement;
 use crate::port::Port;
 use crate::qp::Qp;
 use crate::timer::Timers;
-use shunt_layout::mlx5::doorbell::{self, BLUEFLAME_OFFSET, Doorbell, SEND_COUNTER_OFFSET};
+use shunt_layout::mlx5::doorbell::{self, BLUEFLAME_OFFSET, CQ_ARM_OFFSET, Doorbell, SEND_COUNTER_OFFSET};
 use shunt_layout::mlx5::prm::qp::State;
 use std::sync::atomic::Ordering;
 
-/// First QPN handed out; each creation takes the next, none is used twice.
+/// First QPN handed out; each creation takes the next, none is used twice (unless a quirk wants it).
 pub(crate) const FIRST_QPN: u32 = 0x40;
 /// First CQN handed out.
 pub(crate) const FIRST_CQN: u32 = 0x400;
@@ -68,6 +68,10 @@ pub struct SoftNic {
     pub(crate) cqs: Vec<Option<Cq>>,
     /// CQs that overran: while there are none, nobody looks.
     pub(crate) failed_cqs: u32,
+    /// Numbers to hand out again, and the ticket each goes on from (only with the quirk).
+    pub(crate) free_qpns: Vec<(u32, u64)>,
+    /// Failed queue pairs that have a receive queue.
+    pub(crate) failed_receivers: Vec<u32>,
     /// By QPN. A pair is taken out while it is worked on, so that the rest of the NIC can be borrowed.
     pub(crate) qps: Vec<Option<Box<Qp>>>,
     pub(crate) uars: Vec<UarSlot>,
@@ -97,6 +101,8 @@ impl SoftNic {
             pds: Vec::new(),
             cqs: Vec::new(),
             failed_cqs: 0,
+            free_qpns: Vec::new(),
+            failed_receivers: Vec::new(),
             qps: Vec::new(),
             uars: Vec::new(),
             firmware: Firmware::default(),
@@ -283,12 +289,18 @@ impl SoftNic {
                     self.doorbell(at, value, cx);
                 }
             }
+            let register = &self.uars[at].page.0[CQ_ARM_OFFSET / 8];
+            if register.load(Ordering::Relaxed) != 0 {
+                let value = register.swap(0, Ordering::AcqRel);
+                any = true;
+                self.arm_rung(at, value, cx.now);
+            }
             if self.uars[at].unread > 0 {
                 any = true;
                 self.read_records(at, cx);
             }
         }
-        any
+        any | self.look_for_late_receives(cx.now)
     }
 
     fn doorbell(&mut self, uar: usize, value: u64, cx: &mut Cx) {

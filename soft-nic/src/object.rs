@@ -1,5 +1,6 @@
 //! Objects that have no behaviour of their own: UAR pages and completion queues.
 
+use crate::arm::Arming;
 use crate::memory::Span;
 use shunt_layout::mlx5::doorbell::UAR_PAGE_BYTES;
 use std::sync::atomic::AtomicU64;
@@ -51,6 +52,9 @@ pub(crate) struct Cq {
     /// Queue pairs that complete here.
     pub(crate) users: u32,
     pub(crate) umems: [u32; 2],
+    /// Doorbell page it is armed through.
+    pub(crate) uar: u32,
+    pub(crate) arming: Arming,
     /// The context as created, for QUERY_CQ.
     pub(crate) context: [u8; 64],
 }

@@ -290,8 +290,13 @@ pub struct Packet {
 
 impl Packet {
     /// Payload bytes.
+    #[inline(always)]
     pub fn payload_bytes(&self) -> u64 {
-        self.body.payload().map_or(0, |payload| payload.bytes().len() as u64)
+        match &self.body {
+            // Asked first: it is what most packets are.
+            Body::Write { payload, .. } => payload.bytes().len() as u64,
+            other => other.payload().map_or(0, |payload| payload.bytes().len() as u64),
+        }
     }
 
     /// Bytes it takes on the wire, gaps included.
@@ -322,7 +327,7 @@ impl Packet {
 
 impl Body {
     /// The data it carries, if its kind carries any.
-    #[inline]
+    #[inline(never)]
     pub fn payload(&self) -> Option<&Payload> {
         match self {
             Self::Write { payload, .. }

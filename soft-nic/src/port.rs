@@ -79,29 +79,29 @@ impl SoftNic {
         qp.remote.epoch = cx.epoch;
     }
 
-    /// The port's own address, as packets carry it.
-    pub(crate) fn source_address(&self, qp: &Qp) -> u128 {
+    /// The port's own address, as packets to `remote` carry it.
+    pub(crate) fn source_address(&self, remote: u128) -> u128 {
         // An address below 2^16 is a LID: the other end then knows us by ours.
-        if qp.remote.address >> 16 == 0 {
-            self.config.lid as u128
-        } else {
-            u128::from_be_bytes(self.config.gid)
-        }
+        if remote >> 16 == 0 { self.config.lid as u128 } else { u128::from_be_bytes(self.config.gid) }
     }
 
     /// Hands a packet to the fabric.
     #[inline]
-    pub(crate) fn emit(&mut self, qp: &Qp, psn: u32, ack_request: bool, body: Body) {
-        let packet = Packet {
+    pub(crate) fn emit(&mut self, qp: &Qp, psn: u32, ack_request: bool, solicited: bool, body: Body) {
+        self.hand_over(Packet {
             from: self.number,
             to: qp.remote.route,
-            source: self.source_address(qp),
+            source: self.source_address(qp.remote.address),
             qpn: qp.remote.qpn,
             psn,
             ack_request,
-            solicited: false,
+            solicited,
             body,
-        };
+        });
+    }
+
+    #[inline(always)] // on the way of every packet
+    pub(crate) fn hand_over(&mut self, packet: Packet) {
         self.counters.packets_tx += 1;
         self.counters.bytes_tx += packet.payload_bytes();
         self.outbox.push(packet);

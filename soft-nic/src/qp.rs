@@ -2,17 +2,30 @@
 
 use crate::memory::Span;
 use crate::packet::AtomicRequest;
+use crate::receive::ReceiveQueue;
 use crate::timer::Timer;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::mlx5::prm::qp::State;
+use shunt_layout::mlx5::wqe::AddressVector;
 use std::collections::VecDeque;
 
 /// Unacknowledged packets a requester may have outstanding.
 pub(crate) const WINDOW: i32 = 1024;
+/// The window while an RNR NAK is waited out: nothing is sent.
+pub(crate) const SHUT: i32 = i32::MIN;
+/// `rnr_retry`: for ever.
+pub(crate) const RNR_FOR_EVER: u32 = 7;
 /// A request packet in this many asks for an acknowledgement, besides the last of each message.
 pub(crate) const ACK_EVERY: u32 = 64;
 /// No route known.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
+
+/// What a queue pair is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    Reliable,
+    Datagram,
+}
 
 /// A pointer segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +66,19 @@ pub(crate) enum Data {
 pub(crate) enum Task {
     Nothing,
     Write { address: u64, rkey: u32, data: Data },
+    WriteImm { address: u64, rkey: u32, imm: u32, data: Data },
+    Send { imm: Option<u32>, data: Data },
+    Datagram(Box<Letter>),
     Read { address: u64, rkey: u32, data: Data },
     Atomic { request: AtomicRequest, result: Sge },
+}
+
+/// What a datagram WQE asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Letter {
+    pub(crate) to: AddressVector,
+    pub(crate) imm: Option<u32>,
+    pub(crate) data: Data,
 }
 
 /// A fetched WQE that is not complete.
@@ -66,6 +90,8 @@ pub(crate) struct Work {
     pub(crate) opcode: u8,
     pub(crate) signalled: bool,
     pub(crate) event: bool,
+    /// The receiver's completion is a solicited event.
+    pub(crate) solicited: bool,
     pub(crate) first_psn: u32,
     /// PSNs it takes; a READ's are those of its responses.
     pub(crate) packets: u32,
@@ -91,6 +117,24 @@ pub(crate) struct Incoming {
     pub(crate) address: u64,
     /// Bytes still to come.
     pub(crate) left: u64,
+    /// Bytes of the whole message.
+    pub(crate) bytes: u32,
+}
+
+/// A message of several packets that has begun to arrive.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Arriving {
+    #[default]
+    Nothing,
+    Write(Incoming),
+    /// A SEND, and the bytes of it that came.
+    Send(u64),
+}
+
+impl Arriving {
+    pub(crate) fn is_nothing(self) -> bool {
+        matches!(self, Self::Nothing)
+    }
 }
 
 /// Something a responder owes, in the order asked. `again`: asked by a duplicate, so outside the limit.
@@ -149,6 +193,10 @@ pub(crate) struct Requester {
     pub(crate) max_answers: u32,
     pub(crate) retry_count: u32,
     pub(crate) retries_left: u32,
+    pub(crate) rnr_retry: u32,
+    pub(crate) rnr_left: u32,
+    /// Packets that may be unacknowledged: [`WINDOW`] or [`SHUT`].
+    pub(crate) window: i32,
     /// 0: never.
     pub(crate) timeout_ns: u64,
     pub(crate) timer: Timer,
@@ -165,8 +213,8 @@ pub(crate) struct Responder {
     pub(crate) expected: u32,
     /// Messages executed.
     pub(crate) msn: u32,
-    pub(crate) incoming: Option<Incoming>,
-    /// A sequence NAK was sent for `expected`.
+    pub(crate) arriving: Arriving,
+    /// A NAK was sent for `expected`: what comes behind it is dropped in silence.
     pub(crate) nak_sent: bool,
     /// A fatal NAK is owed: nothing more is accepted, and ERR follows once it is sent.
     pub(crate) refusing: bool,
@@ -174,6 +222,8 @@ pub(crate) struct Responder {
     pub(crate) remembered: VecDeque<Remembered>,
     pub(crate) max_remembered: usize,
     pub(crate) next_ticket: u64,
+    /// Timer code of its RNR NAKs.
+    pub(crate) min_rnr: u8,
     pub(crate) allows_read: bool,
     pub(crate) allows_write: bool,
     pub(crate) allows_atomic: bool,
@@ -195,6 +245,9 @@ pub(crate) struct Remote {
 pub(crate) struct Qp {
     pub(crate) qpn: u32,
     pub(crate) state: State,
+    pub(crate) service: Service,
+    /// Key of datagrams.
+    pub(crate) qkey: u32,
     pub(crate) pd: u32,
     /// Number of its send CQ.
     pub(crate) cqn: u32,
@@ -202,6 +255,8 @@ pub(crate) struct Qp {
     pub(crate) uar: u32,
     pub(crate) ring: Span,
     pub(crate) log_depth: u32,
+    /// Its own receive queue, if it has one.
+    pub(crate) receive: Option<Box<ReceiveQueue>>,
     pub(crate) record: Span,
     pub(crate) umems: [u32; 2],
     pub(crate) mtu: u32,
@@ -230,6 +285,9 @@ impl Requester {
             max_answers: 1,
             retry_count: 0,
             retries_left: 0,
+            rnr_retry: 0,
+            rnr_left: 0,
+            window: WINDOW,
             timeout_ns: 0,
             timer: Timer::new(),
             rewound: false,
@@ -248,13 +306,14 @@ impl Responder {
         Self {
             expected: 0,
             msn: 0,
-            incoming: None,
+            arriving: Arriving::Nothing,
             nak_sent: false,
             refusing: false,
             owed: VecDeque::new(),
             remembered: VecDeque::new(),
             max_remembered: 1,
             next_ticket: 0,
+            min_rnr: 0,
             allows_read: false,
             allows_write: false,
             allows_atomic: false,
@@ -265,7 +324,7 @@ impl Responder {
     pub(crate) fn silence(&mut self) {
         self.owed.clear();
         self.remembered.clear();
-        self.incoming = None;
+        self.arriving = Arriving::Nothing;
     }
 }
 
@@ -284,6 +343,9 @@ impl Qp {
         self.requester = Requester { timer, ..Requester::new() };
         self.responder = Responder { next_ticket: self.responder.next_ticket, ..Responder::new() };
         self.remote = Remote::none();
+        if let Some(queue) = &mut self.receive {
+            queue.reset();
+        }
     }
 
     /// Takes a doorbell's index: never backwards, never beyond the ring. False if it makes no sense.
@@ -299,7 +361,8 @@ impl Qp {
 }
 
 impl Remote {
+    /// Nobody: no NIC has this address, so nothing comes from it.
     pub(crate) const fn none() -> Self {
-        Self { qpn: 0, address: 0, mac: 0, route: NO_ROUTE, epoch: 0 }
+        Self { qpn: 0, address: u128::MAX, mac: 0, route: NO_ROUTE, epoch: 0 }
     }
 }

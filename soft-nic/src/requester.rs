@@ -2,23 +2,23 @@
 
 use crate::complete::Completion;
 use crate::cx::Cx;
-use crate::event;
 use crate::fault::FaultKind;
 use crate::fetch;
-use crate::memory::{Access, Span, Use};
+use crate::memory::Access;
 use crate::nic::SoftNic;
 use crate::packet::{Body, Part, Payload, Reth, aeth};
 use crate::psn;
-use crate::qp::{ACK_EVERY, Data, Piece, Qp, Sge, Task, WINDOW, Work};
+use crate::qp::{ACK_EVERY, Qp, RNR_FOR_EVER, SHUT, Task, WINDOW, Work};
 use crate::timer::NEVER;
 use shunt_layout::mlx5::cqe::{Syndrome, vendor};
-use shunt_layout::mlx5::eqe::event as events;
 use shunt_layout::mlx5::prm::qp::State;
 
 /// A local access that no key allows.
-const LOCAL_KEY: (Syndrome, u8) = (Syndrome::LOCAL_PROTECTION, vendor::LOCAL_KEY);
+pub(crate) const LOCAL_KEY: (Syndrome, u8) = (Syndrome::LOCAL_PROTECTION, vendor::LOCAL_KEY);
 /// Retries used up.
 const EXHAUSTED: (Syndrome, u8) = (Syndrome::RETRY_EXCEEDED, vendor::ACK_TIMEOUT);
+/// The receiver was not ready once too often.
+const NEVER_READY: (Syndrome, u8) = (Syndrome::RNR_RETRY_EXCEEDED, 0);
 
 impl SoftNic {
     /// Sends one request packet; false if there is nothing to send or it must wait.
@@ -41,7 +41,7 @@ impl SoftNic {
                 self.retire(qp, cx);
                 continue;
             }
-            if psn::distance(qp.requester.send_psn, qp.requester.oldest) >= WINDOW {
+            if psn::distance(qp.requester.send_psn, qp.requester.oldest) >= qp.requester.window {
                 return false;
             }
             if self.send_packet(qp, at, cx) {
@@ -81,8 +81,10 @@ impl SoftNic {
         let index = psn::distance(send_psn, work.first_psn) as u32;
         let offset = index * qp.mtu;
         let last = index + 1 == work.packets;
+        let mut solicited = false;
         let (body, ack_request, next_psn, whole) = match &work.task {
             Task::Nothing => unreachable!("a WQE without packets is never sent"),
+            Task::Datagram(_) => return self.send_datagram(qp, at, cx),
             Task::Write { address, rkey, data } => {
                 let bytes = (work.bytes - offset).min(qp.mtu);
                 let Some(payload) = self.gather(qp, data, offset, bytes, cx) else {
@@ -94,6 +96,17 @@ impl SoftNic {
                 let ask = last || send_psn.is_multiple_of(ACK_EVERY);
                 (Body::Write { part, reth, payload }, ask, psn::add(send_psn, 1), last)
             }
+            Task::WriteImm { data, .. } | Task::Send { data, .. } => {
+                let bytes = (work.bytes - offset).min(qp.mtu);
+                let Some(payload) = self.gather_message(qp, data, offset, bytes, cx) else {
+                    qp.requester.work[at].error = Some(LOCAL_KEY);
+                    return false;
+                };
+                solicited = last && work.solicited;
+                let ask = last || send_psn.is_multiple_of(ACK_EVERY);
+                let body = message(work, Part::of(index, work.packets), payload);
+                (body, ask, psn::add(send_psn, 1), last)
+            }
             Task::Read { address, rkey, .. } => {
                 let address = address.wrapping_add(offset as u64);
                 let reth = Reth { address, rkey: *rkey, bytes: work.bytes - offset };
@@ -101,88 +114,12 @@ impl SoftNic {
             }
             Task::Atomic { request, .. } => (Body::Atomic(*request), true, psn::add(send_psn, 1), true),
         };
-        self.emit(qp, send_psn, ack_request, body);
+        self.emit(qp, send_psn, ack_request, solicited, body);
         let requester = &mut qp.requester;
         requester.send_psn = next_psn;
         requester.cursor += whole as usize;
         if requester.timer.at == NEVER && requester.timeout_ns != 0 {
             self.timers.set(&mut requester.timer, qp.qpn, cx.now + requester.timeout_ns);
-        }
-        true
-    }
-
-    /// Translates a local access of a queue pair.
-    fn local(&self, qp: &Qp, sge: Sge, offset: u32, bytes: u32, access: Access) -> Option<Span> {
-        let want = Use {
-            key: sge.lkey,
-            pd: qp.pd,
-            qpn: qp.qpn,
-            address: sge.address.wrapping_add(offset as u64),
-            bytes: bytes as u64,
-            access,
-        };
-        self.memory.check(want).map(|(span, _)| span)
-    }
-
-    /// Reads `bytes` of a gather list from `offset`.
-    fn gather(&self, qp: &Qp, data: &Data, offset: u32, bytes: u32, cx: &mut Cx) -> Option<Payload> {
-        let mut payload = cx.pool.take(bytes as usize);
-        let into = payload.bytes_mut();
-        match data {
-            Data::None => {}
-            Data::Small(small) => into.copy_from_slice(&small[offset as usize..(offset + bytes) as usize]),
-            Data::One(sge) => self.local(qp, *sge, offset, bytes, Access::LocalRead)?.load(into),
-            Data::Many(pieces) => {
-                let (mut skip, mut done) = (offset, 0);
-                for piece in pieces {
-                    let some = piece.bytes().saturating_sub(skip).min(bytes - done as u32);
-                    let target = &mut into[done..done + some as usize];
-                    match piece {
-                        _ if some == 0 => {}
-                        Piece::Pointer(sge) => {
-                            self.local(qp, *sge, skip, some, Access::LocalRead)?.load(target);
-                        }
-                        Piece::Inline(inline) => {
-                            target.copy_from_slice(&inline[skip as usize..(skip + some) as usize]);
-                        }
-                    }
-                    skip = skip.saturating_sub(piece.bytes());
-                    done += some as usize;
-                }
-            }
-        }
-        Some(payload)
-    }
-
-    /// Writes response bytes into a scatter list at `offset`. False if no key allows it.
-    fn scatter(&mut self, qp: &Qp, data: &Data, offset: u32, payload: Payload, cx: &mut Cx) -> bool {
-        let bytes = payload.bytes().len() as u32;
-        match data {
-            Data::One(sge) => {
-                let Some(span) = self.local(qp, *sge, offset, bytes, Access::LocalWrite) else {
-                    return false;
-                };
-                self.place(span, payload, false, cx);
-            }
-            Data::Many(pieces) => {
-                let (mut skip, mut done) = (offset, 0);
-                for piece in pieces {
-                    let some = piece.bytes().saturating_sub(skip).min(bytes - done);
-                    if let (Piece::Pointer(sge), true) = (piece, some > 0) {
-                        let Some(span) = self.local(qp, *sge, skip, some, Access::LocalWrite) else {
-                            return false;
-                        };
-                        let mut part = cx.pool.take(some as usize);
-                        let from = done as usize;
-                        part.bytes_mut().copy_from_slice(&payload.bytes()[from..from + some as usize]);
-                        self.place(span, part, false, cx);
-                    }
-                    skip = skip.saturating_sub(piece.bytes());
-                    done += some;
-                }
-                cx.pool.give(payload);
-            }
-            _ => {}
         }
         true
     }
@@ -202,7 +139,13 @@ impl SoftNic {
                     self.refused(qp, syndrome, cx);
                 }
             }
-            _ => {} // RNR: nothing here consumes a receive queue, so no honest responder sends it.
+            1 => {
+                self.advance(qp, psn::sub(at, 1), cx);
+                if qp.state == State::Rts && qp.requester.oldest == at {
+                    self.not_ready(qp, syndrome, cx);
+                }
+            }
+            _ => {} // Reserved.
         }
         if qp.state == State::Rts {
             self.want_turn(qp, cx);
@@ -223,6 +166,22 @@ impl SoftNic {
             _ => (Syndrome::REMOTE_OPERATION, 0),
         };
         self.fail(qp, first, cx);
+    }
+
+    /// The receiver was not ready for the oldest packet: it is sent again after the time it asks for.
+    fn not_ready(&mut self, qp: &mut Qp, syndrome: u8, cx: &mut Cx) {
+        let requester = &mut qp.requester;
+        let Some(wait_ns) = aeth::rnr_ns(syndrome) else { return };
+        if requester.window == SHUT || !requester.outstanding() {
+            return; // Waiting already, or gone back to it already.
+        }
+        if requester.rnr_left == 0 {
+            return self.fail(qp, NEVER_READY, cx);
+        }
+        requester.rnr_left -= (requester.rnr_retry != RNR_FOR_EVER) as u32;
+        self.rewind(qp);
+        qp.requester.window = SHUT;
+        self.timers.set(&mut qp.requester.timer, qp.qpn, cx.now + wait_ns);
     }
 
     /// Everything up to `upto` was received. READs and atomics need their own answers, so an acknowledgement
@@ -265,6 +224,8 @@ impl SoftNic {
     fn progressed(&mut self, qp: &mut Qp, cx: &mut Cx) {
         let requester = &mut qp.requester;
         requester.retries_left = requester.retry_count;
+        requester.rnr_left = requester.rnr_retry;
+        requester.window = WINDOW;
         requester.rewound = false;
         if psn::distance(requester.oldest, requester.send_psn) > 0 {
             requester.send_psn = requester.oldest;
@@ -279,7 +240,7 @@ impl SoftNic {
 
     /// Completes finished entries from the front; a failed one that has come to the front errs the queue
     /// pair.
-    fn retire(&mut self, qp: &mut Qp, cx: &mut Cx) {
+    pub(crate) fn retire(&mut self, qp: &mut Qp, cx: &mut Cx) {
         while qp.state == State::Rts {
             if self.failed_cqs > 0 && self.cq_mut(qp.cqn).is_none_or(|cq| cq.failed) {
                 return self.enter_error(qp, cx.now);
@@ -355,6 +316,10 @@ impl SoftNic {
     /// The retry timer, or in ERR the flush timer, expired.
     pub(crate) fn timer_expired(&mut self, qp: &mut Qp, cx: &mut Cx) {
         match qp.state {
+            State::Rts if qp.requester.window == SHUT => {
+                qp.requester.window = WINDOW;
+                self.want_turn(qp, cx);
+            }
             State::Rts if qp.requester.outstanding() || self.is_paused(qp, cx) => {
                 self.counters.timeouts += 1;
                 self.retry(qp, cx);
@@ -442,58 +407,19 @@ impl SoftNic {
             self.want_turn(qp, cx);
         }
     }
+}
 
-    /// Completes the oldest entry with an error and puts the queue pair into ERR.
-    pub(crate) fn fail(&mut self, qp: &mut Qp, (syndrome, vendor): (Syndrome, u8), cx: &mut Cx) {
-        // An entry without packets cannot be what failed: it completes first.
-        if let Some(work) = qp.requester.work.pop_front() {
-            qp.requester.completed += work.blocks as u64;
-            let completion = Completion::bad(qp, work.index, work.opcode, syndrome, vendor);
-            self.complete(completion, cx);
+/// A packet of a SEND or of a WRITE with immediate.
+fn message(work: &Work, part: Part, payload: Payload) -> Body {
+    match work.task {
+        Task::Send { imm, .. } => Body::Send { part, imm: imm.filter(|_| part.ends()), payload },
+        Task::WriteImm { address, rkey, imm, .. } => {
+            let reth = Reth { address, rkey, bytes: work.bytes };
+            match part.ends() {
+                true => Body::WriteImm { part, reth, imm, payload },
+                false => Body::Write { part, reth, payload },
+            }
         }
-        self.enter_error(qp, cx.now);
-        self.raise(cx.now, event::object(events::WQ_CATASTROPHIC, qp.qpn));
-    }
-
-    /// Puts a queue pair into ERR: it neither sends nor answers from here on.
-    pub(crate) fn enter_error(&mut self, qp: &mut Qp, now: u64) {
-        qp.state = State::Err;
-        qp.responder.silence();
-        self.flush_later(qp, now);
-    }
-
-    /// Has posted work flushed a little later, as hardware does.
-    pub(crate) fn flush_later(&mut self, qp: &mut Qp, now: u64) {
-        if !qp.requester.flush_due {
-            qp.requester.flush_due = true;
-            self.timers.set(&mut qp.requester.timer, qp.qpn, now + self.config.flush_ns);
-        }
-    }
-
-    /// Completes all posted work as flushed, signalled or not.
-    fn flush(&mut self, qp: &mut Qp, cx: &mut Cx) {
-        qp.requester.flush_due = false;
-        let missing = |kind: &FaultKind| matches!(kind, FaultKind::MissingFlush { .. });
-        while let Some(work) = qp.requester.work.pop_front() {
-            qp.requester.completed += work.blocks as u64;
-            self.flush_one(qp, work.index, work.opcode, missing, cx);
-        }
-        qp.requester.cursor = 0;
-        qp.requester.answers_due = 0;
-        while qp.requester.fetched < qp.requester.announced {
-            let at = qp.requester.fetched;
-            let (ctrl, blocks) = fetch::ctrl_at(qp, at);
-            qp.requester.fetched += blocks;
-            qp.requester.completed += blocks;
-            self.flush_one(qp, at as u16, ctrl.opcode, missing, cx);
-        }
-    }
-
-    fn flush_one(&mut self, qp: &Qp, index: u16, opcode: u8, missing: fn(&FaultKind) -> bool, cx: &mut Cx) {
-        if self.faults.any() && self.faults.strikes(missing) {
-            return;
-        }
-        let completion = Completion::bad(qp, index, opcode, Syndrome::FLUSHED, vendor::REQUESTER_FLUSH);
-        self.complete(completion, cx);
+        _ => unreachable!("only these are built here"),
     }
 }

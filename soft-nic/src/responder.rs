@@ -13,9 +13,18 @@ use crate::nic::SoftNic;
 use crate::packet::{AtomicRequest, Body, Packet, Part, Payload, Reth, aeth};
 use crate::placement::Deferred;
 use crate::psn;
-use crate::qp::{Incoming, Owed, Qp, Remembered};
+use crate::qp::{Arriving, Incoming, Owed, Qp, Remembered, Service};
 use shunt_layout::mlx5::eqe::event as events;
 use shunt_layout::mlx5::prm::qp::State;
+
+/// A request packet's number, and what it asks for besides its operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asks {
+    pub(crate) at: u32,
+    pub(crate) ack: bool,
+    /// A solicited event.
+    pub(crate) event: bool,
+}
 
 impl SoftNic {
     /// A packet reached the NIC.
@@ -33,6 +42,8 @@ impl SoftNic {
         let wanted = packet.is_response() || !qp.responder.refusing;
         if awake && wanted && packet.source == qp.remote.address {
             self.dispatch(&mut qp, packet, cx);
+        } else if awake && qp.service == Service::Datagram {
+            self.datagram_arrived(&mut qp, packet, cx);
         } else {
             self.drop_packet(packet, cx);
         }
@@ -51,7 +62,8 @@ impl SoftNic {
             Body::ReadResponse { part, payload, .. } => self.read_answered(qp, at, part, payload, cx),
             Body::AtomicAck { original, .. } => self.atomic_answered(qp, at, original, cx),
             body => {
-                self.requested(qp, at, packet.ack_request, body, cx);
+                let asks = Asks { at, ack: packet.ack_request, event: packet.solicited };
+                self.requested(qp, asks, body, cx);
                 if !qp.responder.owed.is_empty() {
                     self.want_turn(qp, cx);
                 }
@@ -60,7 +72,8 @@ impl SoftNic {
     }
 
     /// A request: in sequence, ahead of it, or a duplicate.
-    fn requested(&mut self, qp: &mut Qp, at: u32, ack_request: bool, body: Body, cx: &mut Cx) {
+    fn requested(&mut self, qp: &mut Qp, asks: Asks, body: Body, cx: &mut Cx) {
+        let at = asks.at;
         match psn::distance(at, qp.responder.expected) {
             0 => {}
             1.. => {
@@ -74,8 +87,16 @@ impl SoftNic {
             _ => return self.duplicate(qp, at, body, cx),
         }
         qp.responder.nak_sent = false;
+        if self.faults.any() && self.faults.strikes(|kind| matches!(kind, FaultKind::Rnr { .. })) {
+            body.recycle(&mut cx.pool);
+            return self.refuse(qp, at, aeth::rnr(qp.responder.min_rnr), cx);
+        }
         let refusal = match body {
-            Body::Write { part, reth, payload } => self.write(qp, at, ack_request, part, reth, payload, cx),
+            Body::Write { part, reth, payload } => self.write(qp, asks, part, reth, payload, cx),
+            Body::WriteImm { part, reth, imm, payload } => {
+                self.write_imm(qp, asks, part, reth, imm, payload, cx)
+            }
+            Body::Send { part, imm, payload } => self.send(qp, asks, part, imm, payload, cx),
             Body::ReadRequest(reth) => self.read(qp, at, reth, cx),
             Body::Atomic(request) => self.atomic(qp, at, request, cx),
             body => {
@@ -84,18 +105,29 @@ impl SoftNic {
             }
         };
         if let Err(syndrome) = refusal {
-            qp.responder.refusing = true;
-            self.owe_ack(qp, at, syndrome);
-            let kind = match syndrome {
-                aeth::NAK_REMOTE_ACCESS => events::WQ_ACCESS,
-                _ => events::WQ_INVALID_REQUEST,
-            };
-            self.raise(cx.now, event::object(kind, qp.qpn));
+            self.refuse(qp, at, syndrome, cx);
         }
     }
 
+    /// Owes a NAK. All but "not ready" are fatal.
+    fn refuse(&mut self, qp: &mut Qp, at: u32, syndrome: u8, cx: &mut Cx) {
+        self.owe_ack(qp, at, syndrome);
+        if aeth::rnr_ns(syndrome).is_some() {
+            qp.responder.nak_sent = true;
+            return;
+        }
+        qp.responder.refusing = true;
+        let kind = match syndrome {
+            aeth::NAK_REMOTE_ACCESS => events::WQ_ACCESS,
+            aeth::NAK_REMOTE_OPERATION => events::WQ_CATASTROPHIC,
+            _ => events::WQ_INVALID_REQUEST,
+        };
+        self.raise(cx.now, event::object(kind, qp.qpn));
+    }
+
     /// Owes an acknowledgement, or moves the one owed last if nothing stands between.
-    fn owe_ack(&mut self, qp: &mut Qp, at: u32, syndrome: u8) {
+    #[inline(always)]
+    pub(crate) fn owe_ack(&mut self, qp: &mut Qp, at: u32, syndrome: u8) {
         let responder = &mut qp.responder;
         let new = Owed::Ack { psn: at, msn: responder.msn, syndrome };
         match responder.owed.back_mut() {
@@ -124,28 +156,27 @@ impl SoftNic {
         self.memory.check(want).map(Some).ok_or(aeth::NAK_REMOTE_ACCESS)
     }
 
-    #[allow(clippy::too_many_arguments)] // the fields of one packet
-    fn write(
+    #[inline(always)] // twice in the code, so that the common one pays no call
+    pub(crate) fn write(
         &mut self,
         qp: &mut Qp,
-        at: u32,
-        ack_request: bool,
+        asks: Asks,
         part: Part,
         reth: Reth,
         payload: Payload,
         cx: &mut Cx,
     ) -> Result<(), u8> {
         let bytes = payload.bytes().len() as u64;
-        let begun = qp.responder.incoming;
-        let incoming = match (part.starts(), begun) {
-            (true, None) => {
+        let incoming = match (part.starts(), qp.responder.arriving) {
+            (true, Arriving::Nothing) => {
                 if !qp.responder.allows_write {
                     return Err(aeth::NAK_INVALID_REQUEST);
                 }
                 self.remote(qp, reth.rkey, reth.address, reth.bytes as u64, Access::RemoteWrite)?;
-                Incoming { rkey: reth.rkey, address: reth.address, left: reth.bytes as u64 }
+                let left = reth.bytes as u64;
+                Incoming { rkey: reth.rkey, address: reth.address, left, bytes: reth.bytes }
             }
-            (false, Some(incoming)) => incoming,
+            (false, Arriving::Write(incoming)) => incoming,
             _ => return Err(aeth::NAK_INVALID_REQUEST),
         };
         let fits = if part.ends() {
@@ -158,15 +189,17 @@ impl SoftNic {
         }
         // Again for each packet: the key may be gone by now.
         let target = self.remote(qp, incoming.rkey, incoming.address, bytes, Access::RemoteWrite)?;
-        qp.responder.expected = psn::add(at, 1);
-        qp.responder.incoming = (!part.ends()).then_some(Incoming {
-            address: incoming.address.wrapping_add(bytes),
-            left: incoming.left - bytes,
-            ..incoming
-        });
+        qp.responder.expected = psn::add(asks.at, 1);
         if part.ends() {
+            qp.responder.arriving = Arriving::Nothing;
             qp.responder.msn = psn::add(qp.responder.msn, 1);
             self.counters.messages += 1;
+        } else {
+            qp.responder.arriving = Arriving::Write(Incoming {
+                address: incoming.address.wrapping_add(bytes),
+                left: incoming.left - bytes,
+                ..incoming
+            });
         }
         if let Some((span, relaxed)) = target {
             if self.faults.any() {
@@ -175,8 +208,8 @@ impl SoftNic {
                 self.place(span, payload, relaxed, cx);
             }
         }
-        if ack_request {
-            self.owe_ack(qp, at, aeth::ACK);
+        if asks.ack {
+            self.owe_ack(qp, asks.at, aeth::ACK);
         }
         Ok(())
     }
@@ -184,8 +217,8 @@ impl SoftNic {
     fn read(&mut self, qp: &mut Qp, at: u32, reth: Reth, cx: &mut Cx) -> Result<(), u8> {
         let packets = reth.bytes.div_ceil(qp.mtu).max(1);
         let too_long = reth.bytes as u64 > 1 << qp.log_max_message;
-        if too_long || !qp.responder.allows_read || qp.responder.incoming.is_some() || self.too_many_owed(qp)
-        {
+        let midst = !qp.responder.arriving.is_nothing();
+        if too_long || !qp.responder.allows_read || midst || self.too_many_owed(qp) {
             return Err(aeth::NAK_INVALID_REQUEST);
         }
         self.remote(qp, reth.rkey, reth.address, reth.bytes as u64, Access::RemoteRead)?;
@@ -229,8 +262,8 @@ impl SoftNic {
     fn atomic(&mut self, qp: &mut Qp, at: u32, request: AtomicRequest, cx: &mut Cx) -> Result<(), u8> {
         let bytes = request.bytes;
         let sound = matches!(bytes, 4 | 8) && request.address.is_multiple_of(bytes as u64);
-        if !qp.responder.allows_atomic || !sound || qp.responder.incoming.is_some() || self.too_many_owed(qp)
-        {
+        let midst = !qp.responder.arriving.is_nothing();
+        if !qp.responder.allows_atomic || !sound || midst || self.too_many_owed(qp) {
             return Err(aeth::NAK_INVALID_REQUEST);
         }
         let target = self.remote(qp, request.rkey, request.address, bytes as u64, Access::RemoteAtomic)?;
@@ -344,7 +377,8 @@ impl SoftNic {
             Some(Owed::Ack { psn: at, msn, syndrome }) => {
                 qp.responder.owed.pop_front();
                 self.counters.naks += (syndrome >= aeth::NAK_SEQUENCE) as u64;
-                self.emit(qp, at, false, Body::Ack { syndrome, msn });
+                self.counters.rnr_naks += (syndrome >> 5 == 1) as u64;
+                self.emit(qp, at, false, false, Body::Ack { syndrome, msn });
                 if syndrome > aeth::NAK_SEQUENCE {
                     self.enter_error(qp, cx.now);
                 }
@@ -353,7 +387,7 @@ impl SoftNic {
             Some(Owed::Atomic { original: None, .. } | Owed::Read { ready: false, .. }) => false,
             Some(Owed::Atomic { psn: at, msn, original: Some(original), .. }) => {
                 qp.responder.owed.pop_front();
-                self.emit(qp, at, false, Body::AtomicAck { msn, original });
+                self.emit(qp, at, false, false, Body::AtomicAck { msn, original });
                 true
             }
             Some(read @ Owed::Read { .. }) => self.send_read_response(qp, read, cx),
@@ -379,7 +413,7 @@ impl SoftNic {
             span.load(payload.bytes_mut());
         }
         let part = Part::of(sent, packets);
-        self.emit(qp, psn::add(first, sent), false, Body::ReadResponse { part, msn, payload });
+        self.emit(qp, psn::add(first, sent), false, false, Body::ReadResponse { part, msn, payload });
         match qp.responder.owed.front_mut() {
             Some(Owed::Read { sent, .. }) if *sent + 1 < packets => *sent += 1,
             _ => {

@@ -116,7 +116,7 @@ fn local_errors_wait_for_the_work_before_them() {
 #[test]
 fn malformed_work_is_a_local_operation_error() {
     let cases: [fn(&mut Rig, &mut End); 6] = [
-        |rig, a| a.post(Opcode::Send, &[rig.local(0, 0, 8)]),
+        |rig, a| a.post(Opcode::SendInval, &[rig.local(0, 0, 8)]),
         |rig, a| a.post_with(0x77, 0, 8, &[rig.local(0, 0, 8)]),
         |rig, a| a.post(Opcode::RdmaWrite, &[rig.remote(1, 0), rig.local(0, 0, 0)]),
         |rig, a| a.post(Opcode::AtomicFa, &[rig.remote(1, 0), rig.local(0, 0, 8)]),

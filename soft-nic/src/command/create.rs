@@ -1,22 +1,29 @@
 //! Commands that make and destroy objects.
 
 use super::Refusal;
+use super::transition::LOG_MAX_MESSAGE;
+use crate::arm::Arming;
+use crate::fault::FaultKind;
 use crate::memory::{Mkey, Span};
 use crate::nic::{FIRST_CQN, FIRST_QPN, SoftNic};
 use crate::object::Cq;
-use crate::qp::{Qp, Remote, Requester, Responder};
+use crate::qp::{Qp, Remote, Requester, Responder, Service};
+use crate::receive::ReceiveQueue;
 use shunt_layout::bits::{Field, Field64};
-use shunt_layout::mlx5::cqe::CQE_BYTES;
+use shunt_layout::mlx5::cqe::{CQE_BYTES, OPCODE_QPN_OFFSET, TAIL_OFFSET, opcode};
 use shunt_layout::mlx5::doorbell::RECORD_BYTES;
 use shunt_layout::mlx5::prm::cmd::output;
 use shunt_layout::mlx5::prm::qp::{self, QPC_OFFSET, State, qpc};
 use shunt_layout::mlx5::prm::{cq, mkey};
-use shunt_layout::mlx5::wqe::WQEBB_BYTES;
+use shunt_layout::mlx5::wqe::{SEGMENT_BYTES, WQEBB_BYTES};
 
 /// Largest CQ, log2 of entries.
 pub(super) const LOG_MAX_CQ: u32 = 22;
 /// Largest send queue, log2 of blocks.
 pub(super) const LOG_MAX_SQ: u32 = 15;
+
+/// A queue pair's receive queue, if it has one, and the bytes it takes.
+type Receiving = (Option<Box<ReceiveQueue>>, u64);
 
 /// Where a queue lies: fields of umem and offset, page offset, bytes, alignment.
 struct Place {
@@ -114,6 +121,9 @@ impl SoftNic {
         let bytes = (CQE_BYTES as u64) << log_size;
         let ring = self.locate(Place { umem: umems[0], offset, bytes, align: CQE_BYTES as u64 })?;
         let record = self.record(umems[1], cq::cqc::DBR_ADDR, &context)?;
+        if self.faults.any() && self.faults.strikes(|kind| matches!(kind, FaultKind::CqeGarbageInit { .. })) {
+            leave_remains(ring, if get(cq::cqc::CC) == 1 { 1 } else { 1 << log_size });
+        }
         let cqn = FIRST_CQN + self.cqs.len() as u32;
         umems.iter().for_each(|umem| self.memory.hold(*umem));
         self.cqs.push(Some(Cq {
@@ -126,6 +136,8 @@ impl SoftNic {
             failed: false,
             users: 0,
             umems,
+            uar: get(cq::cqc::UAR_PAGE),
+            arming: Arming::default(),
             context,
         }));
         output::OBJECT.set(out, cqn);
@@ -153,12 +165,11 @@ impl SoftNic {
         let mut context = [0; qpc::BYTES];
         context.copy_from_slice(&mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES]);
         let get = |field: Field| field.get(&context);
-        if get(qpc::ST) != qp::SERVICE_RC {
-            return Err(Refusal::QpService);
-        }
-        if get(qpc::RQ_TYPE) != qp::RQ_TYPE_ZERO_SIZE {
-            return Err(Refusal::QpReceiveQueue);
-        }
+        let service = match get(qpc::ST) {
+            qp::SERVICE_RC => Service::Reliable,
+            qp::SERVICE_UD => Service::Datagram,
+            _ => return Err(Refusal::QpService),
+        };
         let log_depth = get(qpc::LOG_SQ_SIZE);
         if log_depth > LOG_MAX_SQ || get(qpc::NO_SQ) == 1 || get(qpc::DBR_UMEM_VALID) == 0 {
             return Err(Refusal::QpShape);
@@ -175,35 +186,63 @@ impl SoftNic {
             .get(mailbox)
             .checked_add(get(qpc::PAGE_OFFSET) as u64 * 64)
             .ok_or(Refusal::OutsideUmem)?;
+        let (receive, receive_bytes) = self.receive_queue(umems[0], offset, &context)?;
+        let offset = offset.checked_add(receive_bytes).ok_or(Refusal::OutsideUmem)?;
         let bytes = (WQEBB_BYTES as u64) << log_depth;
         let ring = self.locate(Place { umem: umems[0], offset, bytes, align: WQEBB_BYTES as u64 })?;
         let record = self.record(umems[1], qpc::DBR_ADDR, &context)?;
         self.cq_mut(cqn).ok_or(Refusal::NoSuchCq)?.users += 1;
+        if let Some(cq) = receive.as_ref().and_then(|queue| self.cq_mut(queue.cqn)) {
+            cq.users += 1;
+        }
         umems.iter().for_each(|umem| self.memory.hold(*umem));
-        let qpn = FIRST_QPN + self.qps.len() as u32;
+        let next = (FIRST_QPN + self.qps.len() as u32, 0);
+        let (qpn, next_ticket) = self.free_qpns.pop().unwrap_or(next);
         self.uars[uar as usize - 1].qpns.push(qpn);
         let pair = Qp {
             qpn,
             state: State::Rst,
+            service,
+            qkey: 0,
             pd,
             cqn,
             user_index: get(qpc::USER_INDEX),
             uar,
             ring,
             log_depth,
+            receive,
             record,
             umems,
             mtu: 256,
-            log_max_message: 30,
+            log_max_message: LOG_MAX_MESSAGE,
             remote: Remote::none(),
             requester: Requester::new(),
-            responder: Responder::new(),
+            responder: Responder { next_ticket, ..Responder::new() },
             queued: false,
             context,
         };
-        self.qps.push(Some(Box::new(pair)));
+        if qpn == next.0 {
+            self.qps.push(None);
+        }
+        self.put_qp(Box::new(pair));
         output::OBJECT.set(out, qpn);
         Ok(())
+    }
+
+    /// The receive queue a context describes, and its bytes: it lies in front of the send queue.
+    fn receive_queue(&mut self, umem: u32, offset: u64, context: &[u8]) -> Result<Receiving, Refusal> {
+        match qpc::RQ_TYPE.get(context) {
+            qp::RQ_TYPE_ZERO_SIZE => return Ok((None, 0)),
+            qp::RQ_TYPE_REGULAR => {}
+            _ => return Err(Refusal::QpReceiveQueue),
+        }
+        let cqn = qpc::CQN_RCV.get(context);
+        self.cq_mut(cqn).ok_or(Refusal::NoSuchCq)?;
+        let log_depth = qpc::LOG_RQ_SIZE.get(context);
+        let stride = (SEGMENT_BYTES as u64) << qpc::LOG_RQ_STRIDE.get(context);
+        let bytes = stride << log_depth;
+        let ring = self.locate(Place { umem, offset, bytes, align: WQEBB_BYTES as u64 })?;
+        Ok((Some(Box::new(ReceiveQueue::new(cqn, ring, log_depth, stride))), bytes))
     }
 
     pub(super) fn destroy_qp(&mut self, qpn: u32) -> Result<(), Refusal> {
@@ -211,9 +250,33 @@ impl SoftNic {
         self.port.forget(qpn);
         self.uars[qp.uar as usize - 1].qpns.retain(|other| *other != qpn);
         qp.umems.iter().for_each(|umem| self.memory.release(*umem));
-        if let Some(cq) = self.cq_mut(qp.cqn) {
-            cq.users -= 1;
+        let receives_at = qp.receive.as_ref().map(|queue| queue.cqn);
+        for cqn in [Some(qp.cqn), receives_at].into_iter().flatten() {
+            if let Some(cq) = self.cq_mut(cqn) {
+                cq.users -= 1;
+            }
+        }
+        if self.config.quirks.qpn_reused {
+            self.free_qpns.push((qpn, qp.responder.next_ticket));
         }
         Ok(())
+    }
+}
+
+/// Fills completion entries with the remains of an earlier queue, as memory that was one holds them: completions of
+/// the very indices that are waited for. Of what software wrote, only the ownership byte stays in every other
+/// entry, and the owner bit in all of them.
+fn leave_remains(ring: Span, entries: u64) {
+    for slot in 0..entries {
+        let entry = ring.part(slot * CQE_BYTES as u64, CQE_BYTES as u64);
+        let last = entry.load64(CQE_BYTES as u64 - 8).to_ne_bytes();
+        let mut cqe = [0xa5; CQE_BYTES];
+        cqe[OPCODE_QPN_OFFSET..].copy_from_slice(&last);
+        cqe[OPCODE_QPN_OFFSET] = 0x08; // RDMA WRITE
+        cqe[TAIL_OFFSET..][..2].copy_from_slice(&(slot as u16).to_be_bytes());
+        if slot % 2 == 1 {
+            cqe[CQE_BYTES - 1] = last[7] & 1 | opcode::REQ << 4;
+        }
+        entry.store(&cqe);
     }
 }

@@ -16,6 +16,7 @@ use shunt_layout::mlx5::prm::port::{
 };
 use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, qpc};
 use shunt_layout::mlx5::prm::{cq, pd};
+use shunt_layout::mlx5::wqe::TERMINATE_SCATTER_LIST_KEY;
 
 /// The vendor of real ones, as an OUI.
 const VENDOR: u32 = 0x02c9;
@@ -25,7 +26,8 @@ impl SoftNic {
         let qp = self.qp(qpn).ok_or(Refusal::NoSuchQp)?;
         let mut context = qp.context;
         let (requester, responder) = (&qp.requester, &qp.responder);
-        let live: [(Field, u32); 7] = [
+        let received = qp.receive.as_ref().map_or(0, |queue| queue.consumed as u16 as u32);
+        let live: [(Field, u32); 9] = [
             (qpc::STATE, qp.state as u32),
             (qpc::NEXT_SEND_PSN, requester.next_psn),
             (qpc::LAST_ACKED_PSN, psn::sub(requester.oldest, 1)),
@@ -33,6 +35,8 @@ impl SoftNic {
             (qpc::RMSN, responder.msn),
             (qpc::HW_SQ_WQEBB_COUNTER, requester.fetched as u16 as u32),
             (qpc::SW_SQ_WQEBB_COUNTER, requester.announced as u16 as u32),
+            (qpc::HW_RQ_COUNTER, received),
+            (qpc::SW_RQ_COUNTER, received + qp.receives_waiting() as u32 & 0xffff),
         ];
         for (field, value) in live {
             field.set(&mut context, value);
@@ -45,6 +49,8 @@ impl SoftNic {
         let cq = self.cq_mut(cqn).ok_or(Refusal::NoSuchCq)?;
         let mut context = cq.context;
         cq::cqc::STATUS.set(&mut context, if cq.failed { 9 } else { 0 });
+        cq::cqc::ST.set(&mut context, cq.arming.state());
+        cq::cqc::CONSUMER_COUNTER.set(&mut context, u32::from_be(cq.record.load32(0)) & 0xff_ffff);
         cq::cqc::PRODUCER_COUNTER.set(&mut context, cq.produced as u32 & 0xff_ffff);
         out[cq::CQC_OFFSET..cq::CQC_OFFSET + cq::cqc::BYTES].copy_from_slice(&context);
         Ok(())
@@ -104,11 +110,13 @@ impl SoftNic {
             (general::ROCE, ethernet as u32),
             (general::ATOMIC, 1),
             (general::CQ_OI, 1),
+            (general::UD, 1),
             (general::RC, 1),
             (general::UAR_4K, 1),
             (general::BF, 1),
             (general::LOG_BF_REG_SIZE, 9),
             (general::MAX_WQE_SZ_SQ, 1008),
+            (general::MAX_WQE_SZ_RQ, 16 << 7),
             (general::LOG_MAX_UMEM, 20),
         ];
         for (field, value) in values {
@@ -128,6 +136,7 @@ impl SoftNic {
         pd::special::DUMP_FILL_MKEY.set(out, 0x200);
         pd::special::RESD_LKEY.set(out, 0x300);
         pd::special::NULL_MKEY.set(out, 0x400);
+        pd::special::TERMINATE_SCATTER_LIST_MKEY.set(out, TERMINATE_SCATTER_LIST_KEY);
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 use super::Refusal;
 use crate::config::LinkLayer;
 use crate::nic::SoftNic;
-use crate::qp::{Qp, Remote};
+use crate::psn;
+use crate::qp::{Qp, Remote, Service};
 use shunt_layout::bits::Field;
 use shunt_layout::mlx5::prm::qp::{ADS_OFFSET, PM_STATE_MIGRATED, QPC_OFFSET, State, ads, qpc};
 
@@ -49,7 +50,7 @@ impl SoftNic {
     }
 
     pub(super) fn rst2init(&mut self, qpn: u32, mailbox: &[u8]) -> Result<(), Refusal> {
-        self.transition(qpn, State::Rst, |_, qp| {
+        self.transition(qpn, State::Rst, |nic, qp| {
             let new = context(mailbox);
             if qpc::PM_STATE.get(new) != PM_STATE_MIGRATED {
                 return Err(Refusal::PathMigration);
@@ -57,6 +58,11 @@ impl SoftNic {
             adopt(qp, new, &[qpc::PM_STATE, qpc::RRE, qpc::RWE, qpc::RAE, qpc::ATOMIC_MODE]);
             let path_fields = [ads::VHCA_PORT_NUM, ads::PKEY_INDEX].map(|field| field.within(ADS_OFFSET));
             adopt(qp, new, &path_fields);
+            if qp.service == Service::Datagram {
+                adopt(qp, new, &[qpc::Q_KEY]);
+                qp.qkey = qpc::Q_KEY.get(new);
+            }
+            qp.responder.msn = nic.config.quirks.first_msn & psn::MASK;
             qp.responder.allows_read = qpc::RRE.get(new) == 1;
             qp.responder.allows_write = qpc::RWE.get(new) == 1;
             qp.responder.allows_atomic = qpc::RAE.get(new) == 1 && qpc::ATOMIC_MODE.get(new) != 0;
@@ -95,8 +101,11 @@ impl SoftNic {
             qp.mtu = 128 << code;
             qp.log_max_message = qpc::LOG_MSG_MAX.get(new);
             qp.responder.expected = qpc::NEXT_RCV_PSN.get(new);
+            qp.responder.min_rnr = qpc::MIN_RNR_NAK.get(new) as u8;
             qp.responder.max_remembered = 1 << qpc::LOG_RRA_MAX.get(new);
-            qp.remote = nic.remote_of(new);
+            if qp.service == Service::Reliable {
+                qp.remote = nic.remote_of(new);
+            }
             qp.state = State::Rtr;
             Ok(())
         })
@@ -133,6 +142,8 @@ impl SoftNic {
             requester.max_answers = 1 << qpc::LOG_SRA_MAX.get(new);
             requester.retry_count = qpc::RETRY_COUNT.get(new);
             requester.retries_left = requester.retry_count;
+            requester.rnr_retry = qpc::RNR_RETRY.get(new);
+            requester.rnr_left = requester.rnr_retry;
             requester.timeout_ns = timeout_ns(ack_timeout.get(new));
             qp.state = State::Rts;
             // Doorbells that came before are good now.

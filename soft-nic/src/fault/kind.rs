@@ -28,6 +28,8 @@ pub enum FaultKind {
     RkeyRevoked { for_ns: Option<u64> },
     GidChange,
     MissingFlush { for_ns: Option<u64> },
+    Rnr { for_ns: Option<u64> },
+    CqeGarbageInit { for_ns: Option<u64> },
     Corrupt,
     DoubleSignal,
     SwapSignal,
@@ -116,6 +118,14 @@ impl FaultKind {
         fault("rkey-revoked[=T]", "peers' accesses through this NIC's keys are refused (NAK remote access)"),
         fault("gid-change", "the port's address changes: packets to the old one are lost"),
         fault("missing-flush[=T]", "queue pairs that err do not flush their work"),
+        fault(
+            "rnr[=T]",
+            "requests that arrive in sequence are answered \"receiver not ready\" (as at a page fault): tried again later",
+        ),
+        fault(
+            "cqe-garbage-init[=T]",
+            "completion queues made meanwhile hold an earlier queue's completions; only their owner bits are software's",
+        ),
         sabotage("corrupt", "one byte of the next inbound write above 8 bytes is flipped as it is placed"),
         sabotage("double-signal", "the next inbound write of up to 8 bytes is placed again 1 ms later"),
         sabotage(
@@ -171,7 +181,9 @@ impl FaultKind {
             | Self::EventLate { for_ns, .. }
             | Self::LostAtomicResponse { for_ns }
             | Self::RkeyRevoked { for_ns }
-            | Self::MissingFlush { for_ns } => for_ns,
+            | Self::MissingFlush { for_ns }
+            | Self::Rnr { for_ns }
+            | Self::CqeGarbageInit { for_ns } => for_ns,
             Self::Up
             | Self::Flap { .. }
             | Self::CqeError { .. }

@@ -1,0 +1,171 @@
+//! Completion events: software asks for one, the next completion raises it.
+//!
+//! A request comes through the arm register of the queue's doorbell page and stands in its doorbell record too.
+//! It is void if it is older than the last event (its sequence number is that event's), and due at once if
+//! completions came that software had not seen when it asked.
+
+use crate::event;
+use crate::nic::SoftNic;
+use crate::psn;
+use shunt_layout::mlx5::doorbell::{ARM_WORD_OFFSET, Arm};
+use shunt_layout::mlx5::eqe::event as events;
+use shunt_layout::mlx5::prm::cq::{ST_ARMED, ST_FIRED, ST_SOLICITED_ARMED};
+
+/// What a completion queue waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    #[default]
+    No,
+    Any,
+    /// A solicited completion or an error.
+    Solicited,
+}
+
+/// The arming of one completion queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arming {
+    pub(crate) waiting: Waiting,
+    /// Sequence number of the request that waits.
+    sequence: u8,
+    /// Sequence number of the last event.
+    fired: Option<u8>,
+    /// The record's word when it was last looked at.
+    seen: u32,
+    /// Entries written up to and with the newest solicited completion or error.
+    notable: u64,
+}
+
+impl Arming {
+    /// A request, when `produced` entries are written. True if its event is due at once.
+    fn request(&mut self, arm: Arm, produced: u64) -> bool {
+        if self.fired == Some(arm.sequence) {
+            return false;
+        }
+        self.sequence = arm.sequence;
+        let unseen = (produced as u32).wrapping_sub(arm.consumed) & psn::MASK;
+        // A consumer index ahead of the queue makes no sense, and is taken for its end.
+        let unseen = if unseen > psn::MASK / 2 { 0 } else { unseen as u64 };
+        let due = match arm.solicited_only {
+            false => unseen > 0,
+            true => self.notable > 0 && produced - self.notable < unseen,
+        };
+        if due {
+            self.fire();
+        } else if !arm.solicited_only {
+            self.waiting = Waiting::Any;
+        } else if self.waiting == Waiting::No {
+            self.waiting = Waiting::Solicited;
+        }
+        due
+    }
+
+    fn fire(&mut self) {
+        self.waiting = Waiting::No;
+        self.fired = Some(self.sequence);
+    }
+
+    /// The newest of `produced` entries was written. True if its event is due.
+    pub(crate) fn completed(&mut self, produced: u64, notable: bool) -> bool {
+        if notable {
+            self.notable = produced;
+        }
+        let due = match self.waiting {
+            Waiting::No => false,
+            Waiting::Any => true,
+            Waiting::Solicited => notable,
+        };
+        if due {
+            self.fire();
+        }
+        due
+    }
+
+    /// The state as QUERY_CQ shows it.
+    pub(crate) fn state(&self) -> u32 {
+        match (self.waiting, self.fired) {
+            (Waiting::Any, _) => ST_ARMED,
+            (Waiting::Solicited, _) => ST_SOLICITED_ARMED,
+            (Waiting::No, Some(_)) => ST_FIRED,
+            (Waiting::No, None) => 0,
+        }
+    }
+}
+
+impl SoftNic {
+    /// The arm register of a doorbell page was written. It holds only the last request of all queues of the
+    /// page: one that was overwritten before it was seen lives on in its doorbell record.
+    pub(crate) fn arm_rung(&mut self, uar: usize, value: u64, now: u64) {
+        let (arm, cqn) = Arm::from_register(value);
+        let page = uar as u32 + 1;
+        // A request through another page than the queue's own is ignored, as hardware does.
+        if self.cq_mut(cqn).is_some_and(|cq| cq.uar == page) {
+            self.arm(cqn, arm, now);
+        }
+        for at in 0..self.cqs.len() {
+            let Some(cq) = self.cqs[at].as_mut().filter(|cq| cq.uar == page) else { continue };
+            let word = cq.record.load32(ARM_WORD_OFFSET as u64);
+            let new = word != std::mem::replace(&mut cq.arming.seen, word);
+            let other = crate::nic::FIRST_CQN + at as u32;
+            if new && other != cqn {
+                self.arm(other, Arm::from_record(word), now);
+            }
+        }
+    }
+
+    fn arm(&mut self, cqn: u32, arm: Arm, now: u64) {
+        let Some(cq) = self.cq_mut(cqn) else { return };
+        if cq.arming.request(arm, cq.produced) {
+            self.raise(now, event::object(events::COMPLETION, cqn));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn any(sequence: u8, consumed: u32) -> Arm {
+        Arm { sequence, solicited_only: false, consumed }
+    }
+
+    fn solicited(sequence: u8, consumed: u32) -> Arm {
+        Arm { sequence, solicited_only: true, consumed }
+    }
+
+    #[test]
+    fn one_request_raises_one_event() {
+        let mut arming = Arming::default();
+        assert!(!arming.completed(1, true), "nobody asked");
+        assert!(!arming.request(any(0, 1), 1));
+        assert_eq!(arming.state(), ST_ARMED);
+        assert!(arming.completed(2, false));
+        assert!(!arming.completed(3, false));
+        assert_eq!(arming.state(), ST_FIRED);
+        assert!(!arming.request(any(0, 2), 3), "older than the event");
+        assert!(arming.request(any(1, 2), 3), "a newer completion is there");
+        assert!(!arming.request(any(2, 3), 3));
+    }
+
+    #[test]
+    fn solicited_requests_wait_for_solicited_completions() {
+        let mut arming = Arming::default();
+        assert!(!arming.request(solicited(0, 0), 0));
+        assert!(!arming.completed(1, false));
+        assert!(arming.completed(2, true));
+        assert!(!arming.completed(3, false));
+        assert!(!arming.request(solicited(1, 2), 3), "the only newer one is not solicited");
+        assert!(arming.completed(4, true));
+        assert!(arming.request(solicited(2, 3), 5), "number 4 was");
+        assert!(!arming.request(any(3, 5), 5) && !arming.request(solicited(3, 5), 5));
+        assert!(arming.completed(6, false), "the wider of two requests stands");
+    }
+
+    #[test]
+    fn consumer_indices_wrap_and_may_be_wrong() {
+        let mut arming = Arming::default();
+        assert!(arming.request(any(0, 0xff_ffff), 0x100_0000));
+        assert!(!arming.request(any(1, 0), 0x100_0000));
+        assert!(!arming.request(any(1, 5), 0x100_0000), "ahead of the queue");
+        assert!(!arming.request(solicited(2, 1), 0));
+    }
+}
