@@ -1,7 +1,8 @@
 //! How fast the NIC itself is, on one core: `cargo run --release -p shunt-soft-nic --example rate [MESSAGES]`.
 //!
-//! With fewer messages than the default 1048576 it is short enough to count instructions under callgrind. The loop below is producer, both NICs and consumer in one thread, stepped without a pause in virtual time;
-//! what is printed is wall time.
+//! With fewer messages than the default 1048576 it is short enough to count instructions under callgrind. The
+//! loop below is producer, both NICs and consumer in one thread, stepped without a pause in virtual time; what
+//! is printed is wall time.
 #[path = "../tests/rig/mod.rs"]
 mod rig;
 

@@ -1,4 +1,5 @@
-//! Work queue entries, of send queues and receive queues. PRM: "Work Queue Elements"; sizes and bits as in rdma-core's `mlx5dv.h`.
+//! Work queue entries, of send queues and receive queues. PRM: "Work Queue Elements"; sizes and bits as in
+//! rdma-core's `mlx5dv.h`.
 //!
 //! A WQE is a row of 16-byte segments. Each constructor here returns one segment as four words in memory
 //! order (already big-endian). Keys are taken pre-swapped, as the key tables hold them, because the hot path

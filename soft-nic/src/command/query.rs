@@ -36,7 +36,7 @@ impl SoftNic {
             (qpc::HW_SQ_WQEBB_COUNTER, requester.fetched as u16 as u32),
             (qpc::SW_SQ_WQEBB_COUNTER, requester.announced as u16 as u32),
             (qpc::HW_RQ_COUNTER, received),
-            (qpc::SW_RQ_COUNTER, received + qp.receives_waiting() as u32 & 0xffff),
+            (qpc::SW_RQ_COUNTER, (received + qp.receives_waiting() as u32) & 0xffff),
         ];
         for (field, value) in live {
             field.set(&mut context, value);

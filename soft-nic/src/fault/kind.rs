@@ -118,13 +118,10 @@ impl FaultKind {
         fault("rkey-revoked[=T]", "peers' accesses through this NIC's keys are refused (NAK remote access)"),
         fault("gid-change", "the port's address changes: packets to the old one are lost"),
         fault("missing-flush[=T]", "queue pairs that err do not flush their work"),
-        fault(
-            "rnr[=T]",
-            "requests that arrive in sequence are answered \"receiver not ready\" (as at a page fault): tried again later",
-        ),
+        fault("rnr[=T]", "requests that arrive are answered \"receiver not ready\", as at a page fault"),
         fault(
             "cqe-garbage-init[=T]",
-            "completion queues made meanwhile hold an earlier queue's completions; only their owner bits are software's",
+            "fresh completion queues hold stale completions: of what software wrote, the owner bits stay",
         ),
         sabotage("corrupt", "one byte of the next inbound write above 8 bytes is flipped as it is placed"),
         sabotage("double-signal", "the next inbound write of up to 8 bytes is placed again 1 ms later"),

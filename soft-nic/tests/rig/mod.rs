@@ -3,7 +3,7 @@
 
 use shunt_layout::bits::Field;
 use shunt_layout::mlx5::cqe::{
-    CQE_BYTES, FRESH_BYTE, SYNDROME_OFFSET, TAIL_OFFSET, Tail, VENDOR_SYNDROME_OFFSET,
+    CQE_BYTES, FRESH_BYTE, SYNDROME_OFFSET, TAIL_OFFSET, Tail, VENDOR_SYNDROME_OFFSET, opcode::RESP_ERR,
 };
 use shunt_layout::mlx5::doorbell::{self, BLUEFLAME_OFFSET};
 use shunt_layout::mlx5::prm::cmd::{Opcode as Cmd, input, output};
@@ -96,6 +96,15 @@ pub struct Options {
     pub log_reads: u32,
     /// rre, rwe, rae
     pub allow: [u32; 3],
+    /// Depth of its receive queue, log2; it completes in a CQ of its own, as deep as the other.
+    pub log_rq: Option<u32>,
+    /// Bytes of a receive WQE: 16 << this.
+    pub log_stride: u32,
+    pub rnr_retry: u32,
+    /// 1 is 10 us, 12 is 640 us.
+    pub min_rnr: u32,
+    /// Key of an unreliable datagram queue pair.
+    pub datagram: Option<u32>,
 }
 
 impl Default for Options {
@@ -111,6 +120,11 @@ impl Default for Options {
             mtu: 5,
             log_reads: 2,
             allow: [1, 1, 1],
+            log_rq: None,
+            log_stride: 2,
+            rnr_retry: 7,
+            min_rnr: 12,
+            datagram: None,
         }
     }
 }
@@ -135,6 +149,25 @@ pub struct End {
     pub options: Options,
     posted: u64,
     polled: u64,
+    /// CQ of its receive queue, or 0.
+    pub receive_cqn: u32,
+    receives_posted: u64,
+    received: u64,
+}
+
+/// A polled completion of a receive queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Got {
+    /// Opcode of the CQE.
+    pub opcode: u8,
+    pub counter: u16,
+    pub bytes: u32,
+    pub imm: u32,
+    /// Flags and source QPN.
+    pub origin: u32,
+    pub solicited: bool,
+    pub syndrome: u8,
+    pub vendor: u8,
 }
 
 /// What two processes tell each other before they connect: one line of text.
@@ -307,42 +340,47 @@ impl Rig {
     }
 
     pub fn end(&mut self, host: usize, options: Options) -> End {
-        let (sq, ring) = (64usize << options.log_depth, CQE_BYTES << options.log_cq);
-        let control = Memory::new(sq + ring + 128);
-        (sq..sq + ring).for_each(|at| control.set8(at, FRESH_BYTE));
+        let (work, ring) = (options.work_bytes(), CQE_BYTES << options.log_cq);
+        let control = Memory::new(work + 2 * ring + 128);
+        (work..work + 2 * ring).for_each(|at| control.set8(at, FRESH_BYTE));
         let (nic, uar, pd) = (self.hosts[host].nic, self.hosts[host].uar.id, self.hosts[host].pd);
         // SAFETY: tests keep their ends as long as they step; see `host`.
         let umem = unsafe { self.fabric.nic(nic).register_umem(control.address(), control.bytes()) }.unwrap();
-        let mut make = header(Cmd::CreateCq, 0);
-        make.resize(cq::CREATE_IN_BYTES, 0);
-        cq::create::CQ_UMEM_ID.set(&mut make, umem);
-        cq::create::CQ_UMEM_OFFSET.set(&mut make, sq as u64);
-        let mut set = |field: Field, value| field.within(cq::CQC_OFFSET).set(&mut make, value);
-        set(cq::cqc::DBR_UMEM_VALID, 1);
-        set(cq::cqc::DBR_UMEM_ID, umem);
-        set(cq::cqc::CC, options.collapsed as u32);
-        set(cq::cqc::OI, options.overrun_ignore as u32);
-        set(cq::cqc::LOG_CQ_SIZE, options.log_cq);
-        set(cq::cqc::UAR_PAGE, uar);
-        cq::cqc::DBR_ADDR.within(cq::CQC_OFFSET).set(&mut make, (sq + ring + 8) as u64);
+        let records = work + 2 * ring;
+        let make = cq_mailbox(umem, uar, options, work, records + 8);
         let cqn = output::OBJECT.get(&self.command(nic, &make, 16));
+        let receive_cqn = if options.log_rq.is_some() {
+            let make = cq_mailbox(umem, uar, options, work + ring, records + 16);
+            output::OBJECT.get(&self.command(nic, &make, 16))
+        } else {
+            0
+        };
         let mut make = header(Cmd::CreateQp, 0);
         make.resize(qp::CONTEXT_COMMAND_BYTES, 0);
         qp::create::WQ_UMEM_ID.set(&mut make, umem);
         let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut make, value);
         set(qpc::PM_STATE, qp::PM_STATE_MIGRATED);
-        set(qpc::RQ_TYPE, qp::RQ_TYPE_ZERO_SIZE);
+        set(qpc::ST, if options.datagram.is_some() { qp::SERVICE_UD } else { qp::SERVICE_RC });
+        match options.log_rq {
+            None => set(qpc::RQ_TYPE, qp::RQ_TYPE_ZERO_SIZE),
+            Some(log_rq) => {
+                set(qpc::RQ_TYPE, qp::RQ_TYPE_REGULAR);
+                set(qpc::LOG_RQ_SIZE, log_rq);
+                set(qpc::LOG_RQ_STRIDE, options.log_stride);
+            }
+        }
         set(qpc::PD, pd);
         set(qpc::UAR_PAGE, uar);
         set(qpc::CQN_SND, cqn);
-        set(qpc::CQN_RCV, cqn);
+        set(qpc::CQN_RCV, if receive_cqn != 0 { receive_cqn } else { cqn });
         set(qpc::LOG_SQ_SIZE, options.log_depth);
         set(qpc::USER_INDEX, 0x77);
         set(qpc::DBR_UMEM_VALID, 1);
         set(qpc::DBR_UMEM_ID, umem);
-        qpc::DBR_ADDR.within(QPC_OFFSET).set(&mut make, (sq + ring) as u64);
+        qpc::DBR_ADDR.within(QPC_OFFSET).set(&mut make, records as u64);
         let qpn = output::OBJECT.get(&self.command(nic, &make, 16));
-        End { host, qpn, cqn, control, options, posted: 0, polled: 0 }
+        let (posted, polled, receives_posted, received) = (0, 0, 0, 0);
+        End { host, qpn, cqn, control, options, posted, polled, receive_cqn, receives_posted, received }
     }
 
     pub fn connect(&mut self, end: &mut End, remote: usize, remote_qpn: u32) {
@@ -422,18 +460,82 @@ impl Rig {
     }
 }
 
+impl Options {
+    fn rq_bytes(&self) -> usize {
+        self.log_rq.map_or(0, |log_rq| 16 << self.log_stride << log_rq)
+    }
+
+    /// Bytes of the receive queue and the send queue behind it.
+    fn work_bytes(&self) -> usize {
+        self.rq_bytes() + (64 << self.log_depth)
+    }
+}
+
 impl End {
     fn sq_bytes(&self) -> usize {
         64 << self.options.log_depth
     }
 
     pub fn cq_offset(&self) -> usize {
-        self.sq_bytes()
+        self.options.work_bytes()
     }
 
-    /// Offset of the QP's doorbell record; the CQ's is eight bytes on.
+    /// Offset of the QP's doorbell record; the CQ's is eight bytes on, the receive CQ's sixteen.
     pub fn record(&self) -> usize {
-        self.sq_bytes() + (CQE_BYTES << self.options.log_cq)
+        self.options.work_bytes() + 2 * (CQE_BYTES << self.options.log_cq)
+    }
+
+    /// Posts a receive WQE: the list, ended if there is room for more.
+    pub fn post_receive(&mut self, list: &[Segment]) {
+        let slots = 1 << self.options.log_stride;
+        let depth = 1u64 << self.options.log_rq.expect("a receive queue");
+        let at = (self.receives_posted % depth) as usize * slots * 16;
+        let end = [wqe::scatter_end()];
+        for (n, segment) in list.iter().chain(&end).take(slots).enumerate() {
+            self.control.set64(at + n * 16, segment[0] as u64 | (segment[1] as u64) << 32);
+            self.control.set64(at + n * 16 + 8, segment[2] as u64 | (segment[3] as u64) << 32);
+        }
+        self.receives_posted += 1;
+        self.control.set32(self.record(), (self.receives_posted as u16 as u32).to_be());
+    }
+
+    /// The next completion of its receive queue.
+    pub fn poll_receive(&mut self) -> Option<Got> {
+        let slot = self.received & ((1 << self.options.log_cq) - 1);
+        let at = self.cq_offset() + (CQE_BYTES << self.options.log_cq) + slot as usize * CQE_BYTES;
+        let entry: [u8; CQE_BYTES] = std::array::from_fn(|n| self.control.get8(at + n));
+        let word = |at: usize| u32::from_be_bytes(entry[at..at + 4].try_into().unwrap());
+        let tail = Tail::from_memory(u32::from_ne_bytes(entry[TAIL_OFFSET..].try_into().unwrap()));
+        if !tail.belongs_to(self.received, self.options.log_cq) {
+            return None;
+        }
+        self.received += 1;
+        self.control.set32(self.record() + 16, (self.received as u32 & 0xff_ffff).to_be());
+        assert_eq!(word(0x38), self.qpn, "no opcode of a send queue");
+        let got = Got { opcode: tail.opcode, counter: tail.wqe_counter, ..Got::default() };
+        Some(if tail.opcode == RESP_ERR {
+            Got { syndrome: entry[SYNDROME_OFFSET], vendor: entry[VENDOR_SYNDROME_OFFSET], ..got }
+        } else {
+            let (bytes, imm, origin) = (word(0x2c), word(0x24), word(0x18));
+            Got { bytes, imm, origin, solicited: entry[0x3f] & 2 != 0, ..got }
+        })
+    }
+
+    /// All completions of its receive queue that are there.
+    pub fn poll_receives(&mut self) -> Vec<Got> {
+        std::iter::from_fn(|| self.poll_receive()).collect()
+    }
+
+    /// Goes on at index 0, as after 2RST.
+    pub fn restart_sends(&mut self) {
+        self.posted = 0;
+        self.control.set32(self.record() + 4, 0);
+    }
+
+    /// The same for the receive queue.
+    pub fn restart_receives(&mut self) {
+        self.receives_posted = 0;
+        self.control.set32(self.record(), 0);
     }
 
     pub fn posted(&self) -> u64 {
@@ -446,9 +548,19 @@ impl End {
     }
 
     pub fn post_with(&mut self, op: u8, opmod: u8, flags: u8, body: &[Segment]) {
+        self.post_all(op, opmod, flags, 0, body);
+    }
+
+    /// Writes a signalled WQE with immediate data.
+    pub fn post_imm(&mut self, op: Opcode, imm: u32, body: &[Segment]) {
+        self.post_all(op as u8, 0, CqeWhen::Always as u8, imm, body);
+    }
+
+    pub fn post_all(&mut self, op: u8, opmod: u8, flags: u8, imm: u32, body: &[Segment]) {
         let ds = 1 + body.len();
         let mut first = wqe::ctrl(Opcode::Nop, self.posted as u16, self.qpn << 8, ds as u8, flags);
         first[0] |= ((opmod as u32) << 24 | op as u32).to_be();
+        first[3] = imm.to_be();
         let segments: Vec<Segment> = std::iter::once(first).chain(body.iter().copied()).collect();
         self.write_segments(&segments);
         self.posted += (ds as u64).div_ceil(4);
@@ -456,7 +568,7 @@ impl End {
 
     pub fn write_segments(&self, segments: &[Segment]) {
         for (n, segment) in segments.iter().enumerate() {
-            let at = ((self.posted as usize) * 64 + n * 16) % self.sq_bytes();
+            let at = self.options.rq_bytes() + ((self.posted as usize) * 64 + n * 16) % self.sq_bytes();
             self.control.set64(at, segment[0] as u64 | (segment[1] as u64) << 32);
             self.control.set64(at + 8, segment[2] as u64 | (segment[3] as u64) << 32);
         }
@@ -498,6 +610,22 @@ pub fn header(op: Cmd, object: u32) -> Vec<u8> {
     mailbox
 }
 
+fn cq_mailbox(umem: u32, uar: u32, options: Options, entries: usize, record: usize) -> Vec<u8> {
+    let mut make = header(Cmd::CreateCq, 0);
+    make.resize(cq::CREATE_IN_BYTES, 0);
+    cq::create::CQ_UMEM_ID.set(&mut make, umem);
+    cq::create::CQ_UMEM_OFFSET.set(&mut make, entries as u64);
+    let mut set = |field: Field, value| field.within(cq::CQC_OFFSET).set(&mut make, value);
+    set(cq::cqc::DBR_UMEM_VALID, 1);
+    set(cq::cqc::DBR_UMEM_ID, umem);
+    set(cq::cqc::CC, options.collapsed as u32);
+    set(cq::cqc::OI, options.overrun_ignore as u32);
+    set(cq::cqc::LOG_CQ_SIZE, options.log_cq);
+    set(cq::cqc::UAR_PAGE, uar);
+    cq::cqc::DBR_ADDR.within(cq::CQC_OFFSET).set(&mut make, record as u64);
+    make
+}
+
 pub fn context(op: Cmd, object: u32) -> Vec<u8> {
     let mut mailbox = header(op, object);
     mailbox.resize(qp::CONTEXT_COMMAND_BYTES, 0);
@@ -512,6 +640,7 @@ pub fn rst2init(end: &End) -> Vec<u8> {
     set(qpc::RWE, end.options.allow[1]);
     set(qpc::RAE, end.options.allow[2]);
     set(qpc::ATOMIC_MODE, qp::ATOMIC_MODE_UP_TO_8);
+    set(qpc::Q_KEY, end.options.datagram.unwrap_or(0));
     init
 }
 
@@ -524,7 +653,7 @@ pub fn init2rtr(end: &End, remote_qpn: u32) -> Vec<u8> {
     set(qpc::REMOTE_QPN, remote_qpn);
     set(qpc::NEXT_RCV_PSN, end.options.psn[1]);
     set(qpc::LOG_RRA_MAX, end.options.log_reads);
-    set(qpc::MIN_RNR_NAK, 12);
+    set(qpc::MIN_RNR_NAK, end.options.min_rnr);
     rtr
 }
 
@@ -532,7 +661,7 @@ pub fn rtr2rts(end: &End) -> Vec<u8> {
     let mut rts = context(Cmd::Rtr2RtsQp, end.qpn);
     let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut rts, value);
     set(qpc::RETRY_COUNT, end.options.retry);
-    set(qpc::RNR_RETRY, 7);
+    set(qpc::RNR_RETRY, end.options.rnr_retry);
     set(qpc::NEXT_SEND_PSN, end.options.psn[0]);
     set(qpc::LOG_SRA_MAX, end.options.log_reads);
     set(ads::ACK_TIMEOUT.within(qp::ADS_OFFSET), end.options.ack_timeout);
