@@ -5,8 +5,9 @@
 mod rig;
 
 use rig::{Done, End, Options, Rig};
+use shunt_layout::mlx5::cqe::opcode::{RESP_SEND, RESP_SEND_IMM, RESP_WRITE_IMM};
 use shunt_layout::mlx5::prm::qp::{ADS_OFFSET, QPC_OFFSET, ads};
-use shunt_layout::mlx5::wqe::{Opcode, Segment, inline8};
+use shunt_layout::mlx5::wqe::{AddressVector, Opcode, Segment, inline8};
 use shunt_soft_nic::{LinkLayer, NicConfig, UnixUplink, UplinkError};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -73,6 +74,14 @@ fn join(a: &mut Rig, b: &mut Rig, options: Options) -> (End, End) {
     (left, right)
 }
 
+/// Takes a queue pair that needs no other end to RTS.
+fn ready(rig: &mut Rig, end: &End) {
+    let nic = rig.hosts[end.host].nic;
+    for mailbox in [rig::rst2init(end), rig::init2rtr(end, 0), rig::rtr2rts(end)] {
+        rig.command(nic, &mailbox, 16);
+    }
+}
+
 /// Steps all until `done`.
 fn run(rigs: &mut [&mut Rig], what: &str, mut done: impl FnMut() -> bool) {
     for _ in 0..PATIENCE {
@@ -135,6 +144,85 @@ fn writes_reads_and_atomics_both_ways() {
         let bad = [counters.vanished, counters.overflowed, counters.malformed];
         assert_eq!((bad, counters.undecodable, counters.misaddressed), ([0; 3], 0, 0));
     }
+}
+
+#[test]
+fn sends_and_immediate_data_both_ways() {
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+    let options = Options { log_rq: Some(4), min_rnr: 1, ..Options::default() };
+    let (mut left, mut right) = join(&mut a, &mut b, options);
+    for turn in 0..2u8 {
+        let (here, there, from, to) = match turn {
+            0 => (&mut a, &mut b, &mut left, &mut right),
+            _ => (&mut b, &mut a, &mut right, &mut left),
+        };
+        here.hosts[0].heap.fill(0, 70_000, turn);
+        from.post_imm(Opcode::SendImm, 0xabcd, &[here.local(0, 0, 70_000)]);
+        from.post_imm(Opcode::RdmaWriteImm, 0x1234, &[there.remote(0, 0x8_0000), here.local(0, 0, 5_000)]);
+        from.post(Opcode::Send, &[inline8(99)]);
+        here.ring(from);
+        // Nobody receives yet: the responder says so and is asked again.
+        let mut steps = 0;
+        run(&mut [&mut *here, &mut *there], "time", || {
+            steps += 1;
+            steps > 20
+        });
+        assert_eq!((from.poll(), to.poll_receive()), (None, None));
+        for offset in [0x10_0000, 0x14_0000, 0x18_0000] {
+            to.post_receive(&[there.local(0, offset, 0x4_0000)]);
+        }
+        assert!(complete(&mut [&mut *here, &mut *there], from, 3).iter().all(|done| done.syndrome == 0));
+        let got: Vec<_> = to.poll_receives().iter().map(|got| (got.opcode, got.bytes, got.imm)).collect();
+        assert_eq!(
+            got,
+            [(RESP_SEND_IMM, 70_000, 0xabcd), (RESP_WRITE_IMM, 5_000, 0x1234), (RESP_SEND, 8, 0)]
+        );
+        let heap = &there.hosts[0].heap;
+        assert!(heap.holds(0x10_0000, 70_000, turn) && heap.holds(0x8_0000, 5_000, turn));
+        assert_eq!(heap.get64(0x18_0000), 99);
+    }
+}
+
+#[test]
+fn datagrams_find_their_way_by_the_address_in_each() {
+    const KEY: u32 = 0x1122_3344;
+    let runtime = Runtime::new();
+    let (mut a, mut b) = (runtime.rig(0, |_| {}), runtime.rig(1, |_| {}));
+    let options = Options { log_rq: Some(4), datagram: Some(KEY), ..Options::default() };
+    let (mut from, mut near, mut far) = (a.end(0, options), a.end(1, options), b.end(0, options));
+    ready(&mut a, &from);
+    ready(&mut a, &near);
+    ready(&mut b, &far);
+    near.post_receive(&[a.local(1, 0, 256)]);
+    far.post_receive(&[b.local(0, 0, 256)]);
+    for (end, config) in [(&near, config(&mut a, 1)), (&far, config(&mut b, 0))] {
+        let vector = AddressVector {
+            qkey: KEY,
+            qpn: end.qpn,
+            full: true,
+            rlid: 0,
+            rmac: config.mac,
+            tclass: 0,
+            hop_limit: 64,
+            grh: false,
+            flow_label: 0,
+            rgid: config.gid,
+        };
+        let [key, path, gid] = vector.segments();
+        from.post(Opcode::Send, &[key, path, gid, inline8(end.qpn as u64 + 7)]);
+    }
+    assert!(complete(&mut [&mut a, &mut b], &mut from, 2).iter().all(|done| done.syndrome == 0));
+    let mut got = Vec::new();
+    run(&mut [&mut a, &mut b], "datagrams", || {
+        got.extend(near.poll_receive().into_iter().chain(far.poll_receive()));
+        got.len() == 2
+    });
+    // The data lies behind room for a GRH.
+    assert_eq!(a.hosts[1].heap.get64(40), near.qpn as u64 + 7);
+    assert_eq!(b.hosts[0].heap.get64(40), far.qpn as u64 + 7);
+    assert!(got.iter().all(|got| got.bytes == 48), "{got:?}");
+    assert_eq!(a.fabric.uplink_counters().frames_tx, 1, "only one of them left the process");
 }
 
 #[test]
