@@ -30,8 +30,8 @@ const DRAIN: Duration = Duration::from_secs(1);
 #[command(after_help = "\
 The program is looked up next to this one, then in PATH. Each process gets SHUNT_RANK, SHUNT_WORLD, SHUNT_ROOT,
 SHUNT_SECRET (fresh) and SHUNT_FABRIC; rank 0 inherits the listening socket. Standard input is empty.
-Exit status: the largest of the ranks that ended by themselves, if one is not 0; else 128 + signal, if one was
-killed; else 0. 2: bad usage. 1: a process could not be started.")]
+Exit status: the largest of the ranks that ended by themselves, if one is not 0; else 128 + signal of the first
+that was killed; else 0. 2: bad usage. 1: a process could not be started.")]
 pub struct Arguments {
     /// Processes
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -154,7 +154,7 @@ fn start(arguments: &Arguments, program: &std::path::Path) -> io::Result<Job> {
         set: &arguments.set,
     };
     let output = Arc::new(Output::new(Style { tag_all: arguments.tag }));
-    let mut job = Job { children: Vec::new(), events, streams: 0, ending: None };
+    let mut job = Job { children: Vec::new(), events, streams: 0, ending: None, order: Vec::new() };
     for rank in 0..arguments.ranks {
         match child::start(program, &arguments.command[1..], rank, &place) {
             Ok(mut child) => {
@@ -189,6 +189,8 @@ struct Job {
     /// Streams that have not come to their end.
     streams: usize,
     ending: Option<End>,
+    /// How ranks ended, in the order in which they did.
+    order: Vec<Ending>,
 }
 
 impl Job {
@@ -220,12 +222,13 @@ impl Job {
         self.drain();
         let endings: Vec<Ending> = self.children.iter().filter_map(|child| child.ended).collect();
         eprintln!("shunt run: {}", summary(&endings));
-        outcome::status(&endings)
+        outcome::status(&self.order)
     }
 
     fn reap(&mut self, rank: u32, arguments: &Arguments) {
         let child = &mut self.children[rank as usize];
         let ending = child.reap();
+        self.order.push(ending);
         if ending.is_clean() || self.ending.is_some() || self.alive() == 0 {
             return;
         }

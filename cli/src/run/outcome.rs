@@ -41,7 +41,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// The job's exit status: see `shunt run --help`.
+/// The job's exit status, of endings in the order in which they came: see `shunt run --help`.
 pub fn status(endings: &[Ending]) -> u8 {
     let exited = endings.iter().filter_map(|ending| match ending {
         Ending::Exited(code) => Some(*code),
