@@ -148,7 +148,7 @@ fn all_ranks_meet() {
             }
             assert_eq!(end.try_recv(), None);
             assert!((0..world).all(|peer| net.peer(peer).up));
-            assert_eq!((net.counters().refused, net.counters().dropped), (0, 0));
+            assert_eq!((net.refusals(), net.counters().dropped), (vec![], 0));
         }
     }
 }
@@ -308,14 +308,15 @@ fn a_missing_rank_is_named_by_all() {
     let job = Job::new(4);
     let ranks = [0, 2].map(|rank| {
         let mut options = job.options(rank);
-        options.patience_ns = SHORT_NS;
+        options.patience_ns = 3 * SHORT_NS;
         std::thread::spawn(move || TcpNet::join(options))
     });
     for rank in ranks {
+        // Whose patience ends first leaves, and may then be missed by the other.
         match rank.join().unwrap().unwrap_err() {
-            JoinError::Missing { missing, world: 4, .. } => assert_eq!(missing, [1, 3]),
-            // Whose patience ends first leaves; the others say so.
-            JoinError::RootLeft { missing, .. } => assert_eq!(missing, [1, 3]),
+            JoinError::Missing { missing, .. } | JoinError::RootLeft { missing, .. } => {
+                assert!(missing.contains(&1) && missing.contains(&3), "{missing:?}");
+            }
             error => panic!("{error}"),
         }
     }

@@ -341,6 +341,10 @@ impl TcpBootstrap {
         let (since, size) = (Instant::now(), shared.world);
         let mut state = shared.lock();
         loop {
+            // All parts may be here, but ours went to nobody.
+            if state.closing {
+                return Err(BootstrapError::Closed { round });
+            }
             let parts = state.rounds.entry(round).or_default();
             if parts.len() == size as usize {
                 let parts = std::mem::take(parts);
@@ -349,9 +353,6 @@ impl TcpBootstrap {
                 return Ok(parts.into_values().map(Arc::unwrap_or_clone).collect());
             }
             let missing: Vec<u32> = (0..size).filter(|rank| !parts.contains_key(rank)).collect();
-            if state.closing {
-                return Err(BootstrapError::Closed { round });
-            }
             // Without rank 0 nothing comes any more.
             let lost =
                 missing.iter().chain(&[0]).find_map(|rank| Some((*rank, state.gone.get(rank)?.clone())));
