@@ -1,10 +1,12 @@
 //! Processes that find each other: ranks are threads here, sockets are real.
 
+use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, SockaddrIn};
 use shunt_host::connect::tcp::*;
 use shunt_host::connect::{Bootstrap, Oob};
 use shunt_host::error::BootstrapError;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -324,7 +326,14 @@ fn a_missing_rank_is_named_by_all() {
 
 #[test]
 fn a_root_that_comes_later_is_waited_for_and_the_user_is_told() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Bound, so that nobody else gets the port, and not listened at yet.
+    let listener = {
+        let (family, kind) = (AddressFamily::Inet, SockType::Stream);
+        let bound = socket::socket(family, kind, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        socket::bind(bound.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+        TcpListener::from(bound)
+    };
+    let port = listener.local_addr().unwrap().port();
     let job = Job { world: 2, root: ([127, 0, 0, 1], port).into(), listener: Mutex::new(None) };
     let said = Arc::new(Mutex::new(Vec::new()));
     let mut options = job.options(1);
@@ -334,6 +343,8 @@ fn a_root_that_comes_later_is_waited_for_and_the_user_is_told() {
     until("a line for the user", || !said.lock().unwrap().is_empty());
     let line = said.lock().unwrap()[0].clone();
     assert!(line.starts_with(&format!("rank 1 waits for the root at 127.0.0.1:{port}: ")), "{line}");
+    socket::listen(&listener, Backlog::MAXCONN).unwrap();
+    *job.listener.lock().unwrap() = Some(listener);
     let root = job.start(0);
     assert!(root.join().unwrap().is_ok() && early.join().unwrap().is_ok());
 }

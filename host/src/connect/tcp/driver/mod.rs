@@ -276,8 +276,6 @@ impl Driver {
     /// A connection is over.
     fn end(&mut self, token: usize, end: End) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
-        connection.hang_up();
-        let _ = self.poll.registry().deregister(&mut connection.stream);
         let reason = match &end {
             End::Trouble(Trouble::Here(reason)) => Some(reason.clone()),
             _ if connection.role != Role::Stranger => None,
@@ -292,6 +290,9 @@ impl Driver {
         {
             self.shared.refuse(Refused { from: connection.remote, reason });
         }
+        // Counted before the other side can know of it.
+        connection.hang_up();
+        let _ = self.poll.registry().deregister(&mut connection.stream);
         match connection.role {
             Role::Stranger => {}
             Role::Root => self.root_lost(&end),
