@@ -6,6 +6,8 @@
 //! | [`nic`] | a NIC: objects, doorbells, queues; sans-IO, time is an argument |
 //! | [`command`] | firmware mailboxes: parsed, executed one at a time, answered with status codes |
 //! | `requester`, `responder` | the two halves of a reliable connection |
+//! | `receive`, `datagram` | receive queues and what needs one; unreliable datagrams |
+//! | `complete`, `arm` | completions, and the events they raise |
 //! | `placement` | when an executed write becomes visible in memory |
 //! | [`fault`] | the list of faults and sabotage, and the plan that schedules them |
 //! | [`fabric`] | all NICs of a job and the link between them |
@@ -15,6 +17,38 @@
 //! | [`trace`] | WQEs, CQEs and mailboxes as text |
 //!
 //! The crate knows the wire and the PRM, nothing of hosts or devices.
+//!
+//! # What is modelled
+//!
+//! | part | supported |
+//! | --- | --- |
+//! | queue pairs | RC and UD; RST, INIT, RTR, RTS, ERR; RST2INIT, INIT2RTR, RTR2RTS, 2ERR, 2RST |
+//! | RC work | NOP, WRITE, WRITE with immediate, SEND, SEND with immediate, READ, the four atomics |
+//! | UD work | NOP, SEND, SEND with immediate, behind a full address vector |
+//! | atomics | compare and swap, fetch and add of 8 bytes; masked ones of 4 and 8; atomic within one NIC |
+//! | lists | gather and scatter of any length that fits, inline data, WQEs that wrap at any segment; fences |
+//! | receive queues | one in a queue pair (`rq_type` 0), or none (3); stride 16 bytes to 2 KiB |
+//! | RC transport | PSN, MTU 256 to 4096, ACK, NAK, go-back-N, RNR NAK, replay of READs and atomics |
+//! | completions | CQEs of 64 bytes, rings and collapsed, overrun or overrun-ignore, flush of both queues, syndromes |
+//! | events | completions (armed, solicited, or asked for by a WQE), CQ errors, queue pair errors, port changes |
+//! | addresses | RoCE v2 by GID and MAC, InfiniBand by GID or LID; one GID, one port, one event queue |
+//! | memory | umems; MTT keys in one; protection domains, rights, bounds, relaxed ordering |
+//!
+//! Vendor syndromes, and the syndromes of refused commands, are unpublished: the first are those seen in the field,
+//! the second this NIC's own.
+//!
+//! # What is not
+//!
+//! * UC, XRC, DC, raw Ethernet; shared receive queues; SEND with invalidate, memory windows, UMR; multicast.
+//! * The states SQD, SQER and SUSPENDED with their transitions (RTS2RTS, SQD2RTS, SQERR2RTS, INIT2INIT): nothing in
+//!   Shunt needs them. A datagram queue pair whose send fails goes to ERR.
+//! * Adaptive retransmission and the floor under ACK timeouts that some ConnectX have: the retry clock is IBTA's,
+//!   4.096 us << `ack_timeout`, the same at each retry. No congestion control, no end-to-end credits.
+//! * Scatter to CQE, CQE compression, CQEs of 128 bytes, resizing; BlueFlame contents (the ring is always read).
+//! * WQE signatures, end padding, partition keys, service levels, VLANs. A byte count of zero in a pointer segment
+//!   (2^31 to hardware) is refused.
+//! * Physical and indirect keys, on-demand paging. The RNR NAK a real page fault may cause is the fault `rnr`.
+//! * DMA is by process address: a doorbell record is read when a doorbell, an arm request or a packet gives reason to.
 //!
 //! # One process or several
 //!

@@ -1,8 +1,8 @@
 //! WQEs, CQEs and mailboxes as text, for messages of failing tests.
 
 use shunt_layout::mlx5::cqe::{
-    CQE_BYTES, OPCODE_QPN_OFFSET, SYNDROME_OFFSET, Syndrome, TAIL_OFFSET, Tail, VENDOR_SYNDROME_OFFSET,
-    opcode,
+    BYTE_COUNT_OFFSET, CQE_BYTES, IMMEDIATE_OFFSET, OPCODE_QPN_OFFSET, SYNDROME_OFFSET, Syndrome,
+    TAIL_OFFSET, Tail, VENDOR_SYNDROME_OFFSET, opcode,
 };
 use shunt_layout::mlx5::prm::cmd::{self, input};
 use shunt_layout::mlx5::wqe::{Ctrl, DataSegment, Opcode, Segment, remote_address, remote_key};
@@ -25,11 +25,16 @@ pub fn wqe(segments: &[Segment]) -> String {
         ctrl.fm_ce_se
     );
     let mut rest = segments[1..].iter().take((ctrl.ds as usize).saturating_sub(1));
-    if let (true, Some(target)) = (ctrl.opcode != Opcode::Nop as u8, rest.next()) {
+    let opcode = Opcode::from_raw(ctrl.opcode);
+    if matches!(opcode, Some(Opcode::SendImm | Opcode::RdmaWriteImm)) {
         // A String cannot fail to be written to.
+        let _ = write!(text, " immediate {:#010x}", ctrl.imm);
+    }
+    let one_sided = !matches!(opcode, Some(Opcode::Nop | Opcode::Send | Opcode::SendImm | Opcode::SendInval));
+    if one_sided && let Some(target) = rest.next() {
         let _ = write!(text, " remote {:#x} key {:#x}", remote_address(*target), remote_key(*target));
     }
-    let operands = match Opcode::from_raw(ctrl.opcode) {
+    let operands = match opcode {
         Some(Opcode::AtomicMaskedCs) if ctrl.ds == 5 => 2,
         Some(Opcode::AtomicCs | Opcode::AtomicFa | Opcode::AtomicMaskedCs | Opcode::AtomicMaskedFa) => 1,
         _ => 0,
@@ -65,8 +70,18 @@ pub fn cqe(bytes: &[u8; CQE_BYTES]) -> String {
         origin & 0xff_ffff,
         tail.wqe_counter
     );
+    let received = |what: &str| {
+        let (bytes, imm) = (u32::from_be(word(BYTE_COUNT_OFFSET)), u32::from_be(word(IMMEDIATE_OFFSET)));
+        let (qpn, counter) = (origin & 0xff_ffff, tail.wqe_counter);
+        format!(
+            "received: {what} qpn {qpn:#x} counter {counter:#06x} owner {owner}: {bytes} bytes, imm {imm:#010x}"
+        )
+    };
     match tail.opcode {
         opcode::REQ => format!("completed: {head}"),
+        opcode::RESP_SEND => received("Send"),
+        opcode::RESP_SEND_IMM => received("SendImm"),
+        opcode::RESP_WRITE_IMM => received("RdmaWriteImm"),
         opcode::INVALID => format!("never written (owner {owner})"),
         opcode::REQ_ERR | opcode::RESP_ERR => {
             let syndrome = bytes[SYNDROME_OFFSET];
@@ -118,6 +133,19 @@ mod tests {
         );
         let inline = wqe(&[segments[0], segments[1], inline8(7)]);
         assert!(inline.ends_with("8 bytes inline"), "{inline}");
+    }
+
+    #[test]
+    fn two_sided_work() {
+        let ctrl = shunt_layout::mlx5::wqe::with_immediate(ctrl(Opcode::SendImm, 3, 0x40 << 8, 2, 0), 0x11);
+        let text = wqe(&[ctrl, data(0x2000, 0x5678u32.to_be(), 4)]);
+        assert_eq!(
+            text,
+            "SendImm index 0x0003 qpn 0x40 ds 2 flags 0x00 immediate 0x00000011 4 bytes at 0x2000 key 0x5678"
+        );
+        let mut entry = [0; CQE_BYTES];
+        (entry[0x27], entry[0x2f], entry[0x3b], entry[0x3d], entry[0x3f]) = (0x22, 8, 0x40, 5, 0x30);
+        assert_eq!(cqe(&entry), "received: SendImm qpn 0x40 counter 0x0005 owner 0: 8 bytes, imm 0x00000022");
     }
 
     #[test]

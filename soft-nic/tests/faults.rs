@@ -3,6 +3,7 @@
 mod rig;
 
 use rig::{End, Options, Rig, good, header};
+use shunt_layout::mlx5::cqe::Tail;
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::cmd::Opcode as Cmd;
 use shunt_layout::mlx5::prm::port::vport_state;
@@ -403,4 +404,66 @@ fn one_seed_is_one_run() {
         (rig.now, rig.hits(), rig.fabric.nic(nic).counters())
     };
     assert_eq!(run(), run());
+}
+
+#[test]
+fn rnr_makes_requests_wait_and_loses_none() {
+    let mut rig = Rig::new(1);
+    let (mut a, b) = rig.pair(0, 1, Options { mtu: 1, min_rnr: 1, retry: 0, ..Options::default() });
+    rig.inject(1, "rnr=1ms");
+    rig.hosts[0].heap.fill(0, 2000, 6);
+    rig.hosts[1].heap.set64(0x8000, 4);
+    a.post(Opcode::RdmaWrite, &[rig.remote(1, 0), rig.local(0, 0, 2000)]);
+    a.post(Opcode::RdmaRead, &[rig.remote(1, 0x8000), rig.local(0, 0x8000, 8)]);
+    let start = rig.now;
+    assert!(rig.complete(&mut a, 2).iter().all(|done| done.syndrome == 0));
+    assert!((1_000_000..1_100_000).contains(&(rig.now - start)), "{}", rig.now - start);
+    assert!(rig.hosts[1].heap.holds(0, 2000, 6));
+    assert_eq!((rig.hosts[0].heap.get64(0x8000), rig.query(&b, qpc::RMSN)), (4, 2));
+    let hits = rig.hits()[0];
+    assert!((30..110).contains(&hits), "{hits}");
+    let nic = rig.hosts[1].nic;
+    assert_eq!(rig.fabric.nic(nic).counters().rnr_naks, hits);
+}
+
+#[test]
+fn rnr_that_lasts_uses_the_retries_up() {
+    let mut rig = Rig::new(1);
+    let (mut a, _b) = rig.pair(0, 1, Options { rnr_retry: 3, ..Options::default() });
+    rig.inject(1, "rnr");
+    a.post(Opcode::RdmaWrite, &[rig.remote(1, 0), inline8(1)]);
+    assert_eq!(rig.complete(&mut a, 1)[0].syndrome, 0x16);
+    assert_eq!((rig.hits(), rig.hosts[1].heap.get64(0)), (vec![4], 0));
+}
+
+#[test]
+fn garbage_in_a_fresh_completion_queue_fools_only_who_did_not_initialise_it() {
+    for collapsed in [false, true] {
+        let mut rig = Rig::new(1);
+        rig.inject(0, "cqe-garbage-init");
+        let options = Options { log_cq: 3, collapsed, ..Options::default() };
+        let (mut a, _b) = rig.pair(0, 1, options);
+        assert_eq!(rig.hits(), [1], "one queue was made on this NIC");
+        let (entry, last) = (a.entry(0), a.cq_offset() + 7 * 64 + 0x3f);
+        assert_eq!((entry[0], entry[0x3f]), (0xa5, 0xff), "all but the ownership byte");
+        assert_eq!(a.control.get8(last), if collapsed { 0xff } else { 0x01 }, "and of that the owner bit");
+        for n in 0..20u64 {
+            if !collapsed {
+                assert_eq!(a.poll(), None, "before {n}");
+            }
+            a.post(Opcode::RdmaWrite, &[rig.remote(1, 0), inline8(n)]);
+            rig.ring(&a);
+            rig.run_for(1_000_000);
+            match collapsed {
+                false => assert_eq!(a.poll(), Some(good(n as u16, Opcode::RdmaWrite))),
+                true => assert_eq!(a.entry(0)[0x3c..0x3e], (n as u16).to_be_bytes()),
+            }
+        }
+        // Memory that is zero because nobody wrote it: now it looks complete.
+        let (nic, umem, uar) = (rig.hosts[0].nic, rig.hosts[0].umem, rig.hosts[0].uar.id);
+        rig.command(nic, &rig::cq_mailbox(umem, uar, options, 0, 0x1000), 16);
+        let tail = Tail::from_memory(rig.hosts[0].heap.get32(0x3c));
+        assert!(tail.belongs_to(0, 3) && tail.wqe_counter == 0);
+        assert_eq!(rig.hits(), [2]);
+    }
 }

@@ -610,7 +610,7 @@ pub fn header(op: Cmd, object: u32) -> Vec<u8> {
     mailbox
 }
 
-fn cq_mailbox(umem: u32, uar: u32, options: Options, entries: usize, record: usize) -> Vec<u8> {
+pub fn cq_mailbox(umem: u32, uar: u32, options: Options, entries: usize, record: usize) -> Vec<u8> {
     let mut make = header(Cmd::CreateCq, 0);
     make.resize(cq::CREATE_IN_BYTES, 0);
     cq::create::CQ_UMEM_ID.set(&mut make, umem);
