@@ -1,16 +1,16 @@
-//! A whole job in one process: soft NICs and their engine, PEs, and a thread for each agent.
+//! What of a job lives in this process: soft NICs and their engine, PEs, and a thread for each agent.
 
+use crate::clock::PeClock;
 use crate::heap::{HeapMap, HeapView};
+use crate::job::{Job, JobError, Member};
 use crate::kernel::Dev;
-use crate::options::{OnOff, Options};
+use crate::options::Options;
 use crate::report::{Ended, Failing};
 use crate::switches::{Pathless, describe_path, describe_syndrome};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, Fault, FaultKind, HeapOffset};
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
-use shunt_host::connect::bootstrap::InMemory;
-use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::{Devx, SoftDevx};
 use shunt_host::error::StartError;
 use shunt_host::gpu::{GpuMemory, HeapMemory};
@@ -39,57 +39,65 @@ pub struct Unit {
     words: StateWords,
     heap: HeapView,
     map: HeapMap,
+    clock: Arc<PeClock>,
+    gate: Arc<AgentGate>,
     /// Dropped last: everything above points into it.
     pe: Arc<Pe>,
 }
 
-/// All PEs of a job. Dropping it stops the agents, then the PEs, then the NICs.
+/// Holds an agent back: for a while, or for good.
+#[derive(Debug, Default)]
+pub struct AgentGate {
+    /// On the process's clock.
+    until_ns: AtomicU64,
+    held: AtomicBool,
+}
+
+impl AgentGate {
+    /// The agent does nothing before this time; the largest number is never.
+    pub fn hold(&self, until_ns: u64) {
+        self.until_ns.fetch_max(until_ns, Ordering::AcqRel);
+    }
+
+    /// True if the agent would have done something and did not.
+    pub fn held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    fn shut(&self, now_ns: u64) -> bool {
+        let shut = now_ns < self.until_ns.load(Ordering::Acquire);
+        if shut {
+            self.held.store(true, Ordering::Release);
+        }
+        shut
+    }
+}
+
+/// The PEs of a job that live here. Dropping it stops the agents, then the PEs, then the NICs.
 pub struct Cluster {
     agents: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
+    first: u32,
     units: Vec<Unit>,
     fabric: SharedFabric,
     nics: Vec<(RailAt, NicId)>,
-    world: Arc<dyn World>,
+    clock: Arc<dyn World>,
 }
 
-/// The switch records of all PEs, read while they are written.
-#[derive(Debug)]
-pub struct RecordLog {
-    seen: Vec<u64>,
-    /// All records, with the PE that wrote each.
-    pub records: Vec<(u32, SwitchRecord)>,
-    /// Records that were overwritten before they were read.
-    pub lost: u64,
-    /// Channels met without any path.
-    pub pathless: Vec<Pathless>,
-}
-
-impl RecordLog {
-    /// An empty log.
-    pub fn new(cluster: &Cluster) -> Self {
-        Self { seen: vec![0; cluster.units.len()], records: Vec::new(), lost: 0, pathless: Vec::new() }
-    }
-
-    /// Reads what is new.
-    pub fn drain(&mut self, cluster: &Cluster) {
-        for ((pe, unit), seen) in (0..).zip(&cluster.units).zip(&mut self.seen) {
-            let (new, next, lost) = unit.words.records_since(*seen);
-            *seen = next;
-            self.lost += lost;
-            self.records.extend(new.into_iter().map(|record| (pe, record)));
-            for found in unit.pathless() {
-                if !self.pathless.contains(&found) {
-                    self.pathless.push(found);
-                }
-            }
-        }
-    }
+/// Why this process's PEs did not come up.
+#[derive(Debug, thiserror::Error)]
+pub enum UpError {
+    /// A PE.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The way to the other processes.
+    #[error(transparent)]
+    Job(#[from] JobError),
 }
 
 /// Threads this program runs when everything is up: kernels, agents, the engine and the one that waits.
 pub fn threads(options: &Options) -> u32 {
-    options.pes * options.ctas + options.pes + 2
+    options.pes() * (options.ctas + 1) + 2 * options.processes()
 }
 
 /// More threads than cores.
@@ -109,14 +117,15 @@ pub fn suspect_ns(options: &Options, largest: u64) -> u64 {
 /// What a command line means for a PE. `largest` is the largest put that will be posted.
 fn pe_config(options: &Options, map: &HeapMap, largest: u64) -> PeConfig {
     let depth = (2 * options.window).max(256).next_power_of_two();
+    let said = &options.environment;
     let env = EnvConfig {
         give_up_ns: options.give_up(),
-        channels_per_pe: options.ctas,
-        log_depth: depth.ilog2(),
-        fault_tolerance: options.ft == OnOff::On,
+        channels_per_pe: options.channels(),
+        log_depth: said.log_depth.unwrap_or(depth.ilog2()),
+        fault_tolerance: options.tolerant(),
         // The whole chain: any local rail with any remote one, as far as a channel has slots for it.
-        backups: (options.rails * options.rails).min(SLOTS_MAX as u32) - 1,
-        ..EnvConfig::default()
+        backups: said.backups.unwrap_or((options.rails * options.rails).min(SLOTS_MAX as u32) - 1),
+        ..said.config
     };
     let mut config = PeConfig::new(&env, map.bytes());
     config.policy.suspect_ns = suspect_ns(options, largest);
@@ -124,67 +133,73 @@ fn pe_config(options: &Options, map: &HeapMap, largest: u64) -> PeConfig {
 }
 
 impl Cluster {
-    /// Brings everything up.
+    /// Brings everything up that lives here.
     ///
     /// # Errors
-    /// The first PE's reason.
-    pub fn start(options: &Options, map: HeapMap, largest: u64) -> Result<Self, StartError> {
+    /// The first PE's reason, or why the other processes cannot be reached.
+    pub fn start(options: &Options, job: &dyn Job, map: HeapMap, largest: u64) -> Result<Self, UpError> {
         let clock = Clock::new();
         let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: options.seed });
         let mut nics = Vec::new();
-        for (pe, rail) in (0..options.pes).flat_map(|pe| (0..options.rails).map(move |rail| (pe, rail))) {
+        for (pe, rail) in job.own().flat_map(|pe| (0..options.rails).map(move |rail| (pe, rail))) {
             let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
             config.rail_gbps = Some(options.rail_gbps);
             let at = RailAt { pe, rail };
             nics.push((at, fabric.add(SoftNic::new(config), at)));
         }
+        job.attach(&mut fabric)?;
         let engine = Arc::new(Engine::spawn(fabric, clock));
         let fabric = engine.fabric();
-        let world: Arc<dyn World> = Arc::new(RealWorld::new(clock, engine));
+        let clock: Arc<dyn World> = Arc::new(RealWorld::new(clock, engine));
         let stop = Arc::new(AtomicBool::new(false));
-        let mut cluster = Self { agents: Vec::new(), stop, units: Vec::new(), fabric, nics, world };
-        cluster.start_pes(&pe_config(options, &map, largest), map)?;
+        let first = job.own().start;
+        let mut cluster = Self { agents: Vec::new(), stop, first, units: Vec::new(), fabric, nics, clock };
+        cluster.start_pes(&pe_config(options, &map, largest), map, job)?;
         Ok(cluster)
     }
 
-    fn start_pes(&mut self, config: &PeConfig, map: HeapMap) -> Result<(), StartError> {
-        let size = self.nics.iter().map(|(at, _)| at.pe + 1).max().unwrap_or(0);
-        let oob = OobNet::new(size, LATENCY_NS, self.world.clone());
-        let bring_up = |(rank, member): (u32, InMemory)| {
-            let rails = self.devices(rank);
-            let (world, oob) = (self.world.clone(), Box::new(oob.end(rank)));
+    fn start_pes(&mut self, config: &PeConfig, map: HeapMap, job: &dyn Job) -> Result<(), StartError> {
+        let bring_up = |member: Member| {
+            let Member { pe, bootstrap, oob } = member;
+            let clock = Arc::new(PeClock::new(self.clock.clone()));
+            let world: Arc<dyn World> = clock.clone();
+            let rails = self.devices(pe);
             let gpu: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
-            move || Pe::start(*config, rails, gpu, &member, oob, world)
+            move || Pe::start(*config, rails, gpu, &*bootstrap, oob, world).map(|pe| (pe, clock))
         };
-        let members: Vec<_> = (0..size).zip(InMemory::group(size, &self.world)).map(bring_up).collect();
-        let started: Vec<Result<Pe, StartError>> = std::thread::scope(|scope| {
+        let members: Vec<_> = job.members(&self.clock).into_iter().map(bring_up).collect();
+        let started: Vec<Result<_, StartError>> = std::thread::scope(|scope| {
             let threads: Vec<_> = members.into_iter().map(|start| scope.spawn(start)).collect();
             threads.into_iter().map(|thread| thread.join().expect("bring-up does not panic")).collect()
         });
-        for pe in started {
-            let pe = Arc::new(pe?);
-            self.agents.push(self.spawn_agent(&pe));
-            self.units.push(Unit::new(pe, map, &self.world));
+        for started in started {
+            let (pe, clock) = started?;
+            let unit = Unit::new(Arc::new(pe), map, clock);
+            self.agents.push(self.spawn_agent(&unit));
+            self.units.push(unit);
         }
         Ok(())
     }
 
-    fn devices(&self, rank: u32) -> Vec<Arc<dyn Devx>> {
-        let own = self.nics.iter().filter(|(at, _)| at.pe == rank);
+    fn devices(&self, pe: u32) -> Vec<Arc<dyn Devx>> {
+        let own = self.nics.iter().filter(|(at, _)| at.pe == pe);
         own.map(|(_, nic)| {
-            let devx = SoftDevx::new(self.fabric.clone(), *nic, self.world.clone(), COMMAND_NS);
+            // A NIC's time is the process's: a PE's clock that jumps is none of its business.
+            let devx = SoftDevx::new(self.fabric.clone(), *nic, self.clock.clone(), COMMAND_NS);
             Arc::new(devx) as Arc<dyn Devx>
         })
         .collect()
     }
 
-    fn spawn_agent(&self, pe: &Arc<Pe>) -> JoinHandle<()> {
+    fn spawn_agent(&self, unit: &Unit) -> JoinHandle<()> {
+        let pe = unit.pe.clone();
         let mut agent =
             pe.agent().expect("host and bench are one build").expect("a PE hands its agent out once, here");
-        let (stop, pe) = (self.stop.clone(), pe.clone());
+        let (stop, gate, clock) = (self.stop.clone(), unit.gate.clone(), self.clock.clone());
         let run = move || {
             while !stop.load(Ordering::Acquire) {
-                if !agent.step() {
+                // An agent that is held back keeps what it holds: queue pairs outlive the thread that looks after them.
+                if gate.shut(clock.now_ns()) || !agent.step() {
                     std::thread::sleep(AGENT_NAP);
                 }
             }
@@ -192,26 +207,36 @@ impl Cluster {
             drop(agent);
             drop(pe);
         };
-        let name = format!("agent {}", self.agents.len());
+        let name = format!("agent {}", self.first + self.agents.len() as u32);
         std::thread::Builder::new().name(name).spawn(run).expect("a thread can be started")
     }
 
-    /// The clock, and how to wait.
-    pub fn world(&self) -> &dyn World {
-        &*self.world
+    /// The clock of this process, and how to wait.
+    pub fn clock(&self) -> &dyn World {
+        &*self.clock
     }
 
-    /// The NICs.
+    /// The NICs that live here.
     pub fn fabric(&self) -> &SharedFabric {
         &self.fabric
     }
 
-    /// A PE.
-    pub fn unit(&self, pe: u32) -> &Unit {
-        &self.units[pe as usize]
+    /// True if a PE lives here.
+    pub fn has(&self, pe: u32) -> bool {
+        pe.checked_sub(self.first).is_some_and(|at| (at as usize) < self.units.len())
     }
 
-    /// Counters of every NIC.
+    /// A PE that lives here.
+    pub fn unit(&self, pe: u32) -> &Unit {
+        &self.units[(pe - self.first) as usize]
+    }
+
+    /// All PEs that live here.
+    pub fn units(&self) -> impl Iterator<Item = (u32, &Unit)> {
+        (self.first..).zip(&self.units)
+    }
+
+    /// Counters of every NIC that lives here.
     pub fn counters(&self) -> Vec<(RailAt, Counters)> {
         self.fabric
             .with(|fabric| self.nics.iter().map(|(at, nic)| (*at, fabric.nic(*nic).counters())).collect())
@@ -229,21 +254,37 @@ impl Drop for Cluster {
 }
 
 impl Unit {
-    fn new(pe: Arc<Pe>, map: HeapMap, world: &Arc<dyn World>) -> Self {
+    fn new(pe: Arc<Pe>, map: HeapMap, clock: Arc<PeClock>) -> Self {
         // SAFETY: the state and its tables are mapped while `pe` lives, and this unit holds `pe` and drops it
         // last.
         let words =
-            unsafe { StateWords::new(pe.state(), world.clone()) }.expect("host and bench are one build");
+            unsafe { StateWords::new(pe.state(), clock.clone()) }.expect("host and bench are one build");
         let span = pe.heap();
         // SAFETY: the heap lives as long as `pe`; kernels and NICs reach it atomically.
         let heap = unsafe { HeapView::new(span.address, span.bytes) };
-        Self { words, heap, map, pe }
+        Self { words, heap, map, clock, gate: Arc::new(AgentGate::default()), pe }
     }
 
     /// Device code on this PE.
-    pub fn device<'w>(&'w self, world: &'w dyn World) -> Dev<'w> {
+    pub fn device(&self) -> Dev<'_> {
         // SAFETY: uploaded by `Pe::start`, mapped while `self.pe` lives, and nobody writes the root.
-        unsafe { Device::attach(self.pe.state(), Host::new(world)) }.expect("host and bench are one build")
+        unsafe { Device::attach(self.pe.state(), Host::new(&*self.clock)) }
+            .expect("host and bench are one build")
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> &PeClock {
+        &self.clock
+    }
+
+    /// What holds its agent back.
+    pub fn gate(&self) -> &AgentGate {
+        &self.gate
+    }
+
+    /// Switch records written since number `from`, the number to go on from, and how many were overwritten before.
+    pub fn records_since(&self, from: u64) -> (Vec<SwitchRecord>, u64, u64) {
+        self.words.records_since(from)
     }
 
     /// Its heap.
@@ -271,8 +312,8 @@ impl Unit {
         })
     }
 
-    /// Channels that are without any path now.
-    fn pathless(&self) -> impl Iterator<Item = Pathless> + '_ {
+    /// Channels that are without any path now; times on the PE's clock.
+    pub fn pathless(&self) -> impl Iterator<Item = Pathless> + '_ {
         let (me, channels) = (self.words.root().my_pe, self.words.root().channels_per_pe);
         (0..self.rows()).filter_map(move |row| {
             let since_ns = self.load(row, std::mem::offset_of!(Channel, switch.dead_since_ns));
@@ -298,8 +339,8 @@ impl Unit {
         crate::switches::path_name(self.words.root().my_pe, peer, &row.identity)
     }
 
-    /// What a fault means, and how each path of its channel stands.
-    pub fn describe(&self, fault: &Fault, tolerant: bool) -> Ended {
+    /// What a fault means, what is known of the peer's death, and how each path of its channel stands.
+    pub fn describe(&self, fault: &Fault, tolerant: bool, gone: Option<String>) -> Ended {
         let (me, peer) = (self.words.root().my_pe, fault.peer);
         let what = match fault.kind {
             FaultKind::Completion => "an error completion",
@@ -317,7 +358,7 @@ impl Unit {
             self.first_cause(fault).name(),
             describe_syndrome(fault.syndrome)
         );
-        let text = text + &self.describe_paths(peer, fault.channel);
+        let text = text + &and_gone(gone) + &self.describe_paths(peer, fault.channel);
         match failing(fault, tolerant) {
             Some(why) => Ended::Failed(why, text),
             None => Ended::Stalled(text),
@@ -347,13 +388,13 @@ impl Unit {
     }
 
     /// A wait that ran out although no completion, good or bad, ever came.
-    pub fn describe_silence(&self, peer: u32, channel: u32, what: &str) -> Ended {
+    pub fn describe_silence(&self, peer: u32, channel: u32, what: &str, gone: Option<String>) -> Ended {
         let me = self.words.root().my_pe;
         let text = format!(
             "PE {me} lost peer {peer} on channel {channel}: waited in vain for {what}; {}",
             describe_syndrome(0)
         );
-        Ended::Failed(Failing::Untolerated, text + &self.describe_paths(peer, channel))
+        Ended::Failed(Failing::Untolerated, text + &and_gone(gone) + &self.describe_paths(peer, channel))
     }
 
     fn describe_paths(&self, peer: u32, channel: u32) -> String {
@@ -366,6 +407,10 @@ impl Unit {
         }
         text
     }
+}
+
+fn and_gone(gone: Option<String>) -> String {
+    gone.map_or_else(String::new, |gone| format!("; {gone}"))
 }
 
 /// Why the channel failed; `None` if it did not: a wait ran out, or this program is wrong.

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 /// Words of different writers are this far apart.
 const LINE: u64 = 128;
+/// Words of one channel.
+const WORDS: u64 = 3;
 
 /// Offsets, the same on every PE.
 #[derive(Clone, Copy, Debug)]
@@ -40,21 +42,21 @@ impl HeapMap {
 
     /// The word that takes the number of the last put of `channel`.
     pub fn signal(&self, channel: u32) -> HeapOffset {
-        HeapOffset(channel as u64 * 3 * LINE)
+        HeapOffset(channel as u64 * WORDS * LINE)
     }
 
     /// The word that takes the number of slots given back on `channel`.
     pub fn credit(&self, channel: u32) -> HeapOffset {
-        HeapOffset(channel as u64 * 3 * LINE + LINE)
+        HeapOffset(channel as u64 * WORDS * LINE + LINE)
     }
 
     /// The word that ends a row of the table on `channel`.
     pub fn row_end(&self, channel: u32) -> HeapOffset {
-        HeapOffset(channel as u64 * 3 * LINE + 2 * LINE)
+        HeapOffset(channel as u64 * WORDS * LINE + 2 * LINE)
     }
 
     fn words_bytes(&self) -> u64 {
-        self.channels * 3 * LINE
+        self.channels * WORDS * LINE
     }
 
     /// The slots a stream of `channel` arrives in.
@@ -120,8 +122,8 @@ mod tests {
         let map = HeapMap { channels: 3, window: 4, slot_bytes: 24, table_bytes: 4096 };
         let mut regions = vec![(map.table().0, 4096)];
         for channel in 0..3 {
-            regions
-                .extend([map.signal(channel), map.credit(channel), map.row_end(channel)].map(|at| (at.0, 8)));
+            let words = [map.signal(channel), map.credit(channel), map.row_end(channel)];
+            regions.extend(words.map(|at| (at.0, 8)));
             regions.extend([map.slots(channel), map.sources(channel)].map(|at| (at.0, 4 * 24)));
         }
         regions.sort_unstable();

@@ -2,20 +2,28 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`options`], [`inject`], [`units`] | the command line |
+//! | [`options`], [`environment`], [`plan`], [`units`] | the command line and the environment |
 //! | [`heap`], [`pattern`], [`verify`] | what is written where, and whether it arrived; pure |
 //! | [`kernel`], [`stream`], [`table`] | the kernels: a verified stream, and perftest's table |
-//! | [`cluster`], [`runner`] | PEs and NICs in this process, and one run over them |
+//! | [`job`] | how PEs are spread over processes, and how those hear of each other |
+//! | [`cluster`], [`clock`] | PEs and NICs of this process |
+//! | [`runner`], [`faults`], [`observe`], [`interrupt`] | one run over them: phases, planned faults, what is reported |
 //! | [`timeline`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
 //! | [`program`], [`progress`], [`outputs`] | what is printed and written |
 
+pub mod clock;
 pub mod cluster;
+pub mod environment;
+pub mod faults;
 pub mod heap;
-pub mod inject;
+pub mod interrupt;
+pub mod job;
 pub mod kernel;
+pub mod observe;
 pub mod options;
 pub mod outputs;
 pub mod pattern;
+pub mod plan;
 pub mod plot;
 pub mod program;
 pub mod progress;

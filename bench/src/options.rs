@@ -1,9 +1,12 @@
 //! The command line: perftest's letters, and ours. Whatever cannot be honoured is refused, never ignored.
 
-use crate::inject::{Injection, default_plan};
+use crate::environment::{Environment, Lookup, of_process};
+use crate::plan::{self, default_plan};
 use crate::units::{parse_count, parse_size, parse_time, show_size, show_time};
 use clap::builder::RangedI64ValueParser;
 use clap::{Parser, ValueEnum};
+use shunt_host::job::{Flags, Job};
+use shunt_soft_nic::fault::Injection;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -41,10 +44,9 @@ pub struct Options {
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = range(1..=1024))]
     #[arg(allow_negative_numbers = true)]
     pub threads_per_cta: u32,
-    /// PEs; an even number, PE 2k puts to PE 2k+1
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = range(2..=16))]
-    #[arg(allow_negative_numbers = true)]
-    pub pes: u32,
+    /// PEs; an even number, PE 2k puts to PE 2k+1 [default: 2, or --world]
+    #[arg(long, value_name = "N", value_parser = range(2..=16), allow_negative_numbers = true)]
+    pub pes: Option<u32>,
     /// Rails of each PE
     #[arg(long, value_name = "R", default_value_t = 2, value_parser = range(1..=8))]
     #[arg(allow_negative_numbers = true)]
@@ -67,7 +69,7 @@ pub struct Options {
     #[arg(long, value_name = "S", default_value_t = 1, value_parser = parse_count)]
     #[arg(allow_hyphen_values = true)]
     pub seed: u64,
-    /// How long every path must stay dead before a peer is lost; 0: at once [default: 1s]
+    /// How long every path must stay dead before a peer is lost; 0: at once [default: SHUNT_GIVE_UP, else 1s]
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub give_up: Option<u64>,
     /// A path with work and no completion for this long is suspected [default: 10ms, 50ms when
@@ -88,16 +90,16 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = range(2..=512))]
     #[arg(allow_negative_numbers = true)]
     pub window: u32,
-    /// A fault: '<time>:<pe>.<rail>:<fault>', time from the start of the stream; repeatable
-    #[arg(long, value_name = "FAULT", value_parser = Injection::parse)]
-    #[arg(allow_hyphen_values = true)]
+    /// A fault: '<time>:<pe>.<rail>:<fault>' or '<time>:<pe>:<fault>', time from the start of the stream;
+    /// repeatable
+    #[arg(long, value_name = "FAULT", value_parser = parse_fault, allow_hyphen_values = true)]
     pub inject: Vec<Injection>,
-    /// No faults but those that happen; prints the rails' counters at the end
+    /// No faults but those that happen; prints every switch as it happens and the rails' counters each second
     #[arg(long)]
     pub watch: bool,
-    /// Fault tolerance
-    #[arg(long, default_value = "on")]
-    pub ft: OnOff,
+    /// Fault tolerance [default: on, or as NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE says]
+    #[arg(long)]
+    pub ft: Option<OnOff>,
     /// What proves that an abandoned path is silent
     #[arg(long, default_value = "strict")]
     pub fence: FenceKind,
@@ -113,6 +115,32 @@ pub struct Options {
     /// Print every fault there is and leave
     #[arg(long)]
     pub list_faults: bool,
+    /// This process is PE R of a job, the others are processes of their own [default: SHUNT_RANK]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    pub rank: Option<u32>,
+    /// Processes of the job [default: SHUNT_WORLD]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub world: Option<u32>,
+    /// Where rank 0 listens for the others [default: SHUNT_ROOT]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub root: Option<String>,
+    /// The job's secret; needed unless the root is on loopback [default: SHUNT_SECRET_FILE]
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// Soft fabric of the processes of this machine [default: SHUNT_FABRIC, else default]
+    #[arg(long, value_name = "NAME")]
+    pub fabric: Option<String>,
+    /// What the environment says.
+    #[arg(skip)]
+    pub environment: Environment,
+    /// The job, if the PEs are processes.
+    #[arg(skip)]
+    pub job: Option<Job>,
+}
+
+/// Reads one `--inject`.
+fn parse_fault(text: &str) -> Result<Injection, String> {
+    text.parse::<Injection>().map_err(|error| format!("{error}; --list-faults names every fault"))
 }
 
 /// Where kernels run.
@@ -199,27 +227,135 @@ const DURATION_MIN_NS: u64 = 20_000_000;
 const SIZE_MAX: u64 = 1 << 30;
 /// A put of the stream when nobody says.
 const SIZE_DEFAULT: u64 = 64 << 10;
-const GIVE_UP_DEFAULT_NS: u64 = 1_000_000_000;
 /// Heap of a PE beyond which nobody meant it.
 const HEAP_MAX: u64 = 4 << 30;
 
 impl Options {
-    /// Parses and checks. `arguments` starts with the program's name.
+    /// Parses and checks, with the process's environment. `arguments` starts with the program's name.
+    ///
+    /// # Errors
+    /// What was met and what would be right.
     pub fn from_arguments<I, T>(arguments: I) -> Result<Self, Usage>
     where
         I: IntoIterator<Item = T>,
         T: Into<std::ffi::OsString> + Clone,
     {
+        Self::from_parts(arguments, &of_process)
+    }
+
+    /// Parses and checks, with any environment.
+    ///
+    /// # Errors
+    /// What was met and what would be right.
+    pub fn from_parts<I, T>(arguments: I, lookup: Lookup<'_>) -> Result<Self, Usage>
+    where
+        I: IntoIterator<Item = T>,
+        T: Into<std::ffi::OsString> + Clone,
+    {
         let mut options = Self::try_parse_from(arguments)?;
+        options.environment = Environment::read(lookup)?;
+        options.join_a_job(lookup)?;
         options.refuse_what_is_missing()?;
         options.check_table()?;
         options.check_sizes()?;
         options.check_run()?;
-        options.check_faults()?;
-        if options.inject.is_empty() && !options.watch && options.ft == OnOff::On {
+        plan::check(&options)?;
+        if options.inject.is_empty() && !options.watch && options.tolerant() {
             options.inject = default_plan(options.duration);
         }
         Ok(options)
+    }
+
+    /// PEs of the job.
+    pub fn pes(&self) -> u32 {
+        self.job.as_ref().map_or(self.pes.unwrap_or(2), |job| job.world)
+    }
+
+    /// Processes they are spread over.
+    pub fn processes(&self) -> u32 {
+        self.job.as_ref().map_or(1, |job| job.world)
+    }
+
+    /// Whether failures switch paths.
+    pub fn tolerant(&self) -> bool {
+        let said = self.ft.map(|ft| ft == OnOff::On);
+        said.or(self.environment.fault_tolerance).unwrap_or(true)
+    }
+
+    /// Channels to each peer.
+    pub fn channels(&self) -> u32 {
+        self.environment.channels.unwrap_or(self.ctas)
+    }
+
+    /// What all processes of a job must have been started with, a line each.
+    pub fn shared_lines(&self) -> Vec<String> {
+        let name = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
+        let said = &self.environment;
+        let mut lines = vec![
+            format!("-b {} -e {} -f {}", self.min_size(), self.max_size, self.factor),
+            format!("-n {} -w {} -c {}", self.iterations, self.warmup, self.ctas),
+            format!("--rails {} --rail-gbps {}", self.rails, self.rail_gbps),
+            format!("--duration {}", show_time(self.duration)),
+            format!("--seed {}", self.seed),
+            format!("--mode {} --size {} --window {}", name(&self.mode), self.put_size(), self.window),
+            format!("--verify {}", name(&self.verify)),
+            format!("--watch {}", self.watch),
+            format!("--ft {}", if self.tolerant() { "on" } else { "off" }),
+            format!("--give-up {}", show_time(self.give_up())),
+            format!("a packet lifetime of {}", show_time(said.config.packet_lifetime_ns)),
+            format!(
+                "{} channels, ring depth {:?}, backups {:?}",
+                self.channels(),
+                said.log_depth,
+                said.backups
+            ),
+        ];
+        lines.extend(self.inject.iter().map(|injection| format!("--inject {injection}")));
+        lines
+    }
+
+    /// Flags first, then variables: rank, world and root belong together.
+    fn join_a_job(&mut self, lookup: Lookup<'_>) -> Result<(), Usage> {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let (file, fabric) = (self.secret_file.as_ref().map(text), self.fabric.clone());
+        let over = |name: &str| match name {
+            "SHUNT_SECRET_FILE" if file.is_some() => file.clone(),
+            // The flag wins over whichever variable.
+            "SHUNT_SECRET" if file.is_some() => None,
+            "SHUNT_FABRIC" if fabric.is_some() => fabric.clone(),
+            _ => lookup(name),
+        };
+        let flags = Flags { rank: self.rank, world: self.world, root: self.root.clone() };
+        let job = Job::from_lookup(&flags, &over).map_err(|error| Usage::Bad(error.to_string()))?;
+        let Some(job) = job else {
+            for (flag, given) in [("--secret-file", file.is_some()), ("--fabric", fabric.is_some())] {
+                if given {
+                    return bad(format!(
+                        "{flag} without a job of processes: give --rank, --world and --root too"
+                    ));
+                }
+            }
+            return Ok(());
+        };
+        if !(2..=16).contains(&job.world) || !job.world.is_multiple_of(2) {
+            return bad(format!("--world {}: an even number from 2 to 16, PE 2k puts to PE 2k+1", job.world));
+        }
+        // A fabric's name is part of a socket's path, which is short.
+        if job.fabric.len() > 32 {
+            return bad(format!(
+                "fabric name {:?} is {} bytes long; at most 32 are right",
+                job.fabric,
+                job.fabric.len()
+            ));
+        }
+        if let Some(pes) = self.pes.filter(|pes| *pes != job.world) {
+            return bad(format!(
+                "--pes {pes} in a world of {}: each process is one PE; leave --pes out",
+                job.world
+            ));
+        }
+        self.job = Some(job);
+        Ok(())
     }
 
     /// Smallest size of the table: a double for each block when nobody says.
@@ -234,7 +370,7 @@ impl Options {
 
     /// How long every path must stay dead before a peer is lost.
     pub fn give_up(&self) -> u64 {
-        self.give_up.unwrap_or(GIVE_UP_DEFAULT_NS)
+        self.give_up.unwrap_or(self.environment.config.give_up_ns)
     }
 
     /// Bytes of the largest put of the table; 0 without a table.
@@ -305,8 +441,16 @@ impl Options {
     }
 
     fn check_run(&self) -> Result<(), Usage> {
-        if !self.pes.is_multiple_of(2) {
-            return bad(format!("--pes {}: an even number, PE 2k puts to PE 2k+1", self.pes));
+        if !self.pes().is_multiple_of(2) {
+            return bad(format!("--pes {}: an even number, PE 2k puts to PE 2k+1", self.pes()));
+        }
+        if self.channels() < self.ctas {
+            return bad(format!(
+                "-c {} needs as many channels; NVSHMEM_IBGDA_NUM_RC_PER_PE={} makes fewer: at least {}",
+                self.ctas,
+                self.channels(),
+                self.ctas
+            ));
         }
         if !(self.rail_gbps >= 0.01 && self.rail_gbps <= 800.0) {
             return bad(format!("--rail-gbps {}: Gb/s from 0.01 to 800", self.rail_gbps));
@@ -317,7 +461,7 @@ impl Options {
         if self.give_up() > 600_000_000_000 {
             return bad(format!("--give-up {}: at most 10m", show_time(self.give_up())));
         }
-        if self.ft == OnOff::Off && self.give_up.is_some() {
+        if !self.tolerant() && self.give_up.is_some() {
             return bad("--ft off gives up at the first fault: leave --give-up out, or --ft off".to_owned());
         }
         if self.suspect.is_some_and(|ns| !(100_000..=10_000_000_000).contains(&ns)) {
@@ -325,33 +469,6 @@ impl Options {
         }
         if self.plot.as_ref().is_some_and(|path| path.extension().is_none_or(|e| e != "svg")) {
             return bad("--plot writes SVG: give a file that ends in .svg".to_owned());
-        }
-        Ok(())
-    }
-
-    fn check_faults(&self) -> Result<(), Usage> {
-        if self.watch && !self.inject.is_empty() {
-            return bad("--watch injects nothing: leave --inject out, or --watch".to_owned());
-        }
-        for injection in &self.inject {
-            if injection.does_nothing() {
-                return bad(format!("--inject {injection}: 0 does nothing; a value above 0, or no fault"));
-            }
-            if injection.at_ns >= self.duration {
-                return bad(format!(
-                    "--inject {injection}: the stream ends at {}; the time must lie before",
-                    show_time(self.duration)
-                ));
-            }
-            if injection.pe >= self.pes || injection.rail >= self.rails {
-                return bad(format!(
-                    "--inject {injection}: there is no rail {}.{}; PEs are 0 to {}, rails 0 to {}",
-                    injection.pe,
-                    injection.rail,
-                    self.pes - 1,
-                    self.rails - 1
-                ));
-            }
         }
         Ok(())
     }

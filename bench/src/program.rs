@@ -1,6 +1,10 @@
 //! The program: what is printed, what is written, and the exit status.
 
 use crate::cluster::{oversubscribed, threads};
+use crate::job::Job;
+
+use crate::job::processes::Processes;
+use crate::job::threads::Threads;
 use crate::options::{Mode, OnOff, Options};
 use crate::outputs::Outputs;
 use crate::plot;
@@ -10,8 +14,9 @@ use crate::runner::{self, TableError};
 use crate::table;
 use crate::units::{show_size, show_time};
 use clap::ValueEnum;
-use shunt_soft_nic::FaultKind;
+use shunt_soft_nic::fault;
 use std::io::IsTerminal;
+use std::time::Duration;
 
 /// A promise was broken, a fault was not exercised, or the run could not be made at all.
 const BROKEN: u8 = 1;
@@ -38,28 +43,100 @@ fn dispatch(options: &Options) -> u8 {
         list_faults();
         return 0;
     }
-    let outputs = match Outputs::open(options.json.as_deref(), options.plot.as_deref()) {
+    // Only who writes them opens them, and before anybody is kept waiting.
+    let files = match options.job.as_ref().is_none_or(|place| place.rank == 0) {
+        true => Outputs::open(options.json.as_deref(), options.plot.as_deref()),
+        false => Outputs::open(None, None),
+    };
+    let outputs = match files {
         Ok(outputs) => outputs,
         Err(error) => {
             eprintln!("{error}");
             return USAGE;
         }
     };
+    match &options.job {
+        None => lead(options, &Threads::new(options.pes()), outputs),
+        Some(place) => match Processes::join(options, place) {
+            Err(refused) => {
+                eprintln!("error: {refused}");
+                refused.exit_status()
+            }
+            Ok(job) if place.rank == 0 => lead(options, &job, outputs),
+            Ok(job) => follow(options, &job),
+        },
+    }
+}
+
+/// The process that prints, judges and writes.
+fn lead(options: &Options, job: &dyn Job, outputs: Outputs) -> u8 {
     if options.threads_per_cta > 1 {
         say!("-t {}: with --device cpu a block is one lane", options.threads_per_cta);
     }
-    let table_status = if options.iterations > 0 { print_table(options) } else { 0 };
+    let table_status = if options.iterations > 0 { print_table(options, job) } else { 0 };
     if table_status != 0 {
-        return table_status;
+        return tell(job, table_status);
     }
     introduce(options);
-    match runner::stream(options, &Progress::shown()) {
-        Ok(raw) => conclude(outputs, &Report::new(raw)),
+    match runner::stream(options, job, &mut Progress::shown(options.watch)) {
+        Ok(raw) => tell(job, conclude(outputs, &Report::new(raw), options.watch)),
         Err(error) => {
             eprintln!("error: the PEs did not come up: {error}");
-            BROKEN
+            tell(job, BROKEN)
         }
     }
+}
+
+/// How long a status is told, or awaited, beyond what a run may take.
+const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// Tells the others how it ended.
+fn tell(job: &dyn Job, status: u8) -> u8 {
+    job.conclude(status, LAST_WORD);
+    status
+}
+
+/// A process that takes part and leaves the talking to rank 0, unless rank 0 is gone.
+fn follow(options: &Options, job: &dyn Job) -> u8 {
+    let (rank, world) = (job.rank(), options.processes());
+    say!("rank {rank} of {world}: PE {rank}, {} rails; rank 0 prints", options.rails);
+    let failed = |text: String| {
+        eprintln!("error: rank {rank}: {text}");
+        BROKEN
+    };
+    if options.iterations > 0
+        && let Err(error) = runner::table(options, job, |_| ())
+    {
+        let lost = matches!(error, TableError::Ended(Ended::Failed(..)));
+        let own = failed(error.to_string()).max(if lost { NO_PATH } else { BROKEN });
+        return job.conclude(own, LAST_WORD).unwrap_or(own);
+    }
+    let raw = match runner::stream(options, job, &mut Progress::hidden()) {
+        Ok(raw) => raw,
+        Err(error) => {
+            let own = failed(format!("the PEs did not come up: {error}"));
+            return job.conclude(own, LAST_WORD).unwrap_or(own);
+        }
+    };
+    // Rank 0 has as long to gather as any wait of its own may take.
+    let patience = runner::longest_wait(options) + LAST_WORD;
+    let ended = raw.ended.clone();
+    if let Some(status) = job.conclude(0, patience) {
+        if let (3, Some(Ended::Failed(why, text))) = (status, &ended) {
+            eprintln!("error: rank {rank}: {why}: {text}");
+        }
+        return status;
+    }
+    let gone = job.gone(0).unwrap_or_else(|| "rank 0 gave no verdict in time".to_owned());
+    match Verdict::weigh_alone(&raw) {
+        Verdict::Failed(why, text) => eprintln!("error: rank {rank}: {why}: {text}"),
+        Verdict::Broken(what) => {
+            return failed(format!("{}; {gone}", what.join("; ")));
+        }
+        _ if job.gone(0).is_none() => return failed(gone),
+        _ => eprintln!("error: rank {rank}: {gone}: nobody judges the run"),
+    }
+    NO_PATH
 }
 
 /// What rkey-revoked and some of cqe-error end in, whatever paths there are.
@@ -70,25 +147,31 @@ exit status 3";
 
 fn list_faults() {
     say!("<time>:<pe>.<rail>:<fault>   [=T], [/T]: for how long, for ever if absent");
-    for info in FaultKind::LIST {
+    for info in fault::list().filter(|info| !info.whole_pe) {
+        let mark = if info.sabotage { "SABOTAGE: " } else { "" };
+        say!("  {:<26} {mark}{}", info.syntax, info.meaning);
+    }
+    say!("<time>:<pe>:<fault>   of a whole PE");
+    for info in fault::list().filter(|info| info.whole_pe) {
         let mark = if info.sabotage { "SABOTAGE: " } else { "" };
         say!("  {:<26} {mark}{}", info.syntax, info.meaning);
     }
     say!("{PROGRAM_ERRORS}");
 }
 
-fn print_table(options: &Options) -> u8 {
+fn print_table(options: &Options, job: &dyn Job) -> u8 {
     say!("{}", table::header(oversubscribed(options)));
-    let machine = std::env::var("NVSHMEM_MACHINE_READABLE_OUTPUT").is_ok_and(|value| value == "1");
-    let rows = runner::table(options, |row| {
+    let mut intact = true;
+    let done = runner::table(options, job, |row| {
         say!("{}", table::line(row));
-        if machine {
+        if options.environment.machine_readable {
             say!("{}", table::machine_line(row));
         }
+        intact &= row.intact;
     });
-    match rows {
-        Ok(rows) if rows.iter().all(|row| row.intact) => 0,
-        Ok(_) => {
+    match done {
+        Ok(()) if intact => 0,
+        Ok(()) => {
             eprintln!("error: a row of the table left wrong bytes at its target");
             BROKEN
         }
@@ -111,38 +194,38 @@ fn name(mode: Mode) -> String {
 fn introduce(options: &Options) {
     // Apart from the table, if there is one.
     let gap = if options.iterations > 0 { "\n" } else { "" };
+    let where_ = if options.job.is_some() { ", each a process" } else { "" };
     let puts = match options.mode {
         Mode::Signal => "signal: monotone signals alone".to_owned(),
         mode => format!("{} of {} with monotone signals", name(mode), show_size(options.put_size())),
     };
     say!(
-        "{gap}stream: {} PEs, {} rails each at {} Gb/s, {} channel(s), {puts}, \
+        "{gap}stream: {} PEs{where_}, {} rails each at {} Gb/s, {} channel(s), {puts}, \
          window {}, {};\n\
          fault tolerance {}; verify {}; seed {}; {} threads",
-        options.pes,
+        options.pes(),
         options.rails,
         options.rail_gbps,
         options.ctas,
         options.window,
         show_time(options.duration),
-        if options.ft == OnOff::On { "on" } else { "off" },
+        if options.tolerant() { "on" } else { "off" },
         if options.verify == OnOff::On { "on" } else { "off" },
         options.seed,
         threads(options)
     );
     for injection in &options.inject {
-        let mark = if injection.kind.is_sabotage() { "sabotage" } else { "fault" };
+        let mark = if injection.fault.is_sabotage() { "sabotage" } else { "fault" };
         say!("{mark}: {injection}");
     }
 }
 
-fn conclude(outputs: Outputs, report: &Report) -> u8 {
+fn conclude(outputs: Outputs, report: &Report, watched: bool) -> u8 {
     let terminal = std::io::stdout().is_terminal();
     say!("\n{}\n", plot::text(&report.timeline, 100, terminal));
-    for switch in &report.switches {
-        say!("{switch}");
-    }
-    if !report.switches.is_empty() {
+    // Whoever watched has seen them.
+    if !watched && !report.switches.is_empty() {
+        report.switches.iter().for_each(|switch| say!("{switch}"));
         say!("");
     }
     say!("{}", summary(report));

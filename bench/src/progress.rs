@@ -1,9 +1,9 @@
 //! What is said while a run is under way: on stderr, and only to a terminal. And how lines are printed.
 
+use crate::job::book::Book;
 use crate::kernel::Control;
-use crate::timeline::{BIN_NS, Timeline, gb_s};
+use crate::timeline::{BIN_NS, gb_s};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use shunt_soft_nic::{Counters, RailAt};
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
@@ -37,83 +37,124 @@ pub fn stdout_error() -> Option<&'static str> {
 /// Bins the rate shown is the mean of.
 const RECENT: usize = 20;
 
+/// Between two tables of counters while a run is watched.
+const COUNTERS_NS: u64 = 1_000_000_000;
+
 /// A bar over the stream's time. Hidden where stderr is no terminal, or on request.
 pub struct Progress {
     bar: ProgressBar,
     quiet: bool,
+    /// Every switch as it happens, and the rails' counters.
+    watch: bool,
+    /// Switches shown so far.
+    shown: usize,
+    /// When counters are shown next.
+    next_counters_ns: u64,
 }
 
 impl Progress {
-    /// A bar on stderr.
-    pub fn shown() -> Self {
-        Self::new(ProgressDrawTarget::stderr(), false)
+    /// A bar on stderr; `watch` for switches and counters on stdout.
+    pub fn shown(watch: bool) -> Self {
+        Self::new(ProgressDrawTarget::stderr(), false, watch)
     }
 
     /// Says nothing.
     pub fn hidden() -> Self {
-        Self::new(ProgressDrawTarget::hidden(), true)
+        Self::new(ProgressDrawTarget::hidden(), true, false)
     }
 
-    fn new(target: ProgressDrawTarget, quiet: bool) -> Self {
+    fn new(target: ProgressDrawTarget, quiet: bool, watch: bool) -> Self {
         let style = ProgressStyle::with_template("{bar:40} {pos}/{len} ms  {msg}");
         let bar = ProgressBar::with_draw_target(Some(0), target);
-        Self { bar: bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())), quiet }
+        let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self { bar, quiet, watch, shown: 0, next_counters_ns: COUNTERS_NS }
     }
 
     /// Shows where the stream is.
-    pub fn tick(&self, now_ns: u64, control: &Control, timeline: &Timeline) {
+    pub fn tick(&mut self, now_ns: u64, control: &Control, book: &Book) {
         let ms = |ns: u64| ns / 1_000_000;
         let elapsed = now_ns.saturating_sub(control.start_ns);
-        let length = control.stop_ns - control.start_ns;
+        if self.watch {
+            self.watch(elapsed, book);
+        }
+        let length = control.stop_ns() - control.start_ns;
         self.bar.set_length(ms(length));
         self.bar.set_position(ms(elapsed.min(length)));
         if elapsed > length {
             self.bar.set_message("draining");
             return;
         }
-        let bins = timeline.bytes();
+        if self.bar.is_hidden() {
+            return;
+        }
+        let bins = book.bins();
         let end = (elapsed / BIN_NS) as usize;
         let recent = &bins[end.saturating_sub(RECENT).min(bins.len())..end.min(bins.len())];
         let bytes = recent.iter().sum();
         self.bar.set_message(format!("{:.3} GB/s", gb_s(bytes, recent.len() as u64 * BIN_NS)));
     }
 
-    /// The stream is over.
-    pub fn finish(&self, records_lost: u64) {
-        self.bar.finish_and_clear();
-        if records_lost > 0 && !self.quiet {
-            eprintln!(
-                "{records_lost} switch records were overwritten before they were read; the counts are whole"
-            );
+    fn watch(&mut self, elapsed_ns: u64, book: &Book) {
+        self.switches(book);
+        if elapsed_ns >= self.next_counters_ns {
+            self.next_counters_ns += COUNTERS_NS;
+            let at = elapsed_ns / 1_000_000;
+            self.bar.suspend(|| {
+                say!("at {at} ms");
+                counters(book);
+            });
         }
     }
 
-    /// Every rail's counters.
-    pub fn counters(&self, counters: &[(RailAt, Counters)]) {
-        if self.quiet {
-            return;
+    /// Switches that were not shown yet.
+    fn switches(&mut self, book: &Book) {
+        if self.shown < book.switches() {
+            let lines = book.lines_from(self.shown);
+            self.shown = book.switches();
+            self.bar.suspend(|| {
+                lines.iter().for_each(|line| say!("at {:.1} ms  {line}", line.opened_ns as f64 / 1e6))
+            });
         }
-        say!(
-            "{:<6} {:>12} {:>12} {:>16} {:>10} {:>8} {:>8}",
-            "rail",
-            "packets tx",
-            "packets rx",
-            "bytes tx",
-            "resent",
-            "naks",
-            "dropped"
-        );
-        for (at, c) in counters {
-            say!(
-                "{:<6} {:>12} {:>12} {:>16} {:>10} {:>8} {:>8}",
-                format!("{}.{}", at.pe, at.rail),
-                c.packets_tx,
-                c.packets_rx,
-                c.bytes_tx,
-                c.retransmits,
-                c.naks,
-                c.dropped
+    }
+
+    /// The stream is over.
+    pub fn finish(&mut self, book: &Book) {
+        self.bar.finish_and_clear();
+        if self.watch {
+            self.switches(book);
+            counters(book);
+        }
+        if book.records_lost() > 0 && !self.quiet {
+            eprintln!(
+                "{} switch records were overwritten before they were read; the counts are whole",
+                book.records_lost()
             );
         }
+    }
+}
+
+/// Every rail's counters.
+fn counters(book: &Book) {
+    say!(
+        "{:<6} {:>12} {:>12} {:>16} {:>10} {:>8} {:>8}",
+        "rail",
+        "packets tx",
+        "packets rx",
+        "bytes tx",
+        "resent",
+        "naks",
+        "dropped"
+    );
+    for (at, c) in book.counters() {
+        say!(
+            "{:<6} {:>12} {:>12} {:>16} {:>10} {:>8} {:>8}",
+            at.to_string(),
+            c.packets_tx,
+            c.packets_rx,
+            c.bytes_tx,
+            c.retransmits,
+            c.naks,
+            c.dropped
+        );
     }
 }

@@ -7,7 +7,7 @@ use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::SwitchKind;
 use std::fmt;
 
-/// What a run counted, before it is judged. Times are nanoseconds on the run's clock unless named otherwise.
+/// What a run counted, before it is judged. Times are nanoseconds since the start of the stream unless named otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Payload bytes handed to the library.
@@ -43,7 +43,7 @@ pub struct Counts {
 pub struct FaultLine {
     /// Milliseconds since the start of the stream.
     pub at_ms: f64,
-    /// `<pe>.<rail>`.
+    /// `<pe>.<rail>`, or `<pe>`.
     #[serde(rename = "where")]
     pub place: String,
     /// The fault.
@@ -74,6 +74,8 @@ pub enum Failing {
     Untolerated,
     /// A path that was left could not be proven silent: nothing may be replayed over another.
     Unfenced,
+    /// A process of the job went away without its report, and no channel says so.
+    Gone,
 }
 
 impl Failing {
@@ -84,6 +86,7 @@ impl Failing {
             Self::Program(_) => "program error",
             Self::Untolerated => "fault tolerance off",
             Self::Unfenced => "fence unproven",
+            Self::Gone => "peer gone",
         }
     }
 }
@@ -100,6 +103,7 @@ impl fmt::Display for Failing {
             ),
             Self::Untolerated => f.write_str("fault tolerance is off"),
             Self::Unfenced => f.write_str("channel failed: the path that was left could not be fenced"),
+            Self::Gone => f.write_str("a process is gone"),
         }
     }
 }
@@ -185,13 +189,20 @@ impl Verdict {
     }
 }
 
+impl Verdict {
+    /// Judges one process's part of a run whose judge is gone: what it alone knows. Sums over both ends of a stream say
+    /// nothing then.
+    pub fn weigh_alone(raw: &Raw) -> Self {
+        let alone = Counts { puts_lost: 0, signals_posted: 0, signals_applied: 0, ..raw.counts.clone() };
+        Self::weigh(&alone, &[], raw.ended.as_ref())
+    }
+}
+
 /// What a stream left behind.
 #[derive(Clone, Debug, Default)]
 pub struct Raw {
     /// Figures.
     pub counts: Counts,
-    /// Start of the stream.
-    pub start_ns: u64,
     /// End of posting, or where a channel failed before.
     pub end_ns: u64,
     /// Bytes per 10 ms.
@@ -206,6 +217,8 @@ pub struct Raw {
     pub ended: Option<Ended>,
     /// More threads than cores.
     pub oversubscribed: bool,
+    /// Processes the PEs were spread over.
+    pub processes: u32,
     /// The seed.
     pub seed: u64,
 }
@@ -251,6 +264,8 @@ pub struct Report {
     pub gb_s_after: Option<f64>,
     /// More threads than cores: times say little.
     pub oversubscribed: bool,
+    /// Processes the PEs were spread over.
+    pub processes: u32,
     /// The seed.
     pub seed: u64,
     /// `clean`, `broken`, `not exercised`, or why a channel failed ([`Failing::name`]).
@@ -288,6 +303,7 @@ impl Report {
             switches,
             faults: raw.faults,
             oversubscribed: raw.oversubscribed,
+            processes: raw.processes,
             seed: raw.seed,
             verdict: judged.name(),
             clock: "soft NIC, wall time",
@@ -298,21 +314,23 @@ impl Report {
 
 /// The bins of the posting time, each with the path PE 0's first channel was on at its end.
 fn timeline(raw: &Raw, switches: &[SwitchLine]) -> Vec<Bin> {
-    let length = (raw.end_ns - raw.start_ns).div_ceil(BIN_NS) as usize;
+    let length = raw.end_ns.div_ceil(BIN_NS) as usize;
     let mut own = switches.iter().filter(|s| s.pe == 0 && s.channel == 0 && !s.to.is_empty()).peekable();
     let mut path = &raw.first_path;
-    let bin = |(number, bytes): (usize, &u64)| {
-        let end = raw.start_ns + (number as u64 + 1) * BIN_NS;
+    let bin = |number: usize| {
+        // Nothing came in the last ones if nobody lived to report them.
+        let bytes = raw.bins.get(number).copied().unwrap_or(0);
+        let end = (number as u64 + 1) * BIN_NS;
         while let Some(line) = own.next_if(|line| line.opened_ns < end) {
             path = &line.to;
         }
-        Bin { t_ms: (number as u64 * BIN_NS) as f64 / 1e6, gb_s: gb_s(*bytes, BIN_NS), path: path.clone() }
+        Bin { t_ms: (number as u64 * BIN_NS) as f64 / 1e6, gb_s: gb_s(bytes, BIN_NS), path: path.clone() }
     };
-    raw.bins.iter().take(length).enumerate().map(bin).collect()
+    (0..length).map(bin).collect()
 }
 
 fn before(raw: &Raw) -> Option<f64> {
-    let end = raw.end_ns - raw.start_ns;
+    let end = raw.end_ns;
     let first = raw.faults.iter().map(|fault| (fault.at_ms * 1e6) as u64).min().unwrap_or(end);
     median_gb_s(&raw.bins, WARM_UP_NS, first.min(end))
 }
@@ -320,6 +338,6 @@ fn before(raw: &Raw) -> Option<f64> {
 fn after(raw: &Raw, switches: &[SwitchLine]) -> Option<f64> {
     let back = switches.iter().filter(|line| line.kind == Some(SwitchKind::SwitchBack));
     let opened = back.map(|line| line.opened_ns).max()?;
-    let from = opened.saturating_sub(raw.start_ns) + WARM_UP_NS;
-    median_gb_s(&raw.bins, from, raw.end_ns - raw.start_ns)
+    let from = opened + WARM_UP_NS;
+    median_gb_s(&raw.bins, from, raw.end_ns)
 }

@@ -1,18 +1,23 @@
-//! One run from start to report: the table, the stream with its faults, the counting.
+//! One run from start to report: the table, the stream with its faults, the gathering of what all processes found.
 
-use crate::cluster::{Cluster, RecordLog, Unit, oversubscribed, suspect_ns};
+use crate::cluster::{Cluster, Unit, UpError, oversubscribed, suspect_ns};
+use crate::faults::Faults;
 use crate::heap::HeapMap;
-use crate::kernel::{Control, Stop};
+use crate::interrupt::Interrupt;
+use crate::job::board::Board;
+use crate::job::book::{Book, Shape};
+use crate::job::entry::Entry;
+use crate::job::{Job, JobError};
+use crate::kernel::{Control, Kernel, Span, Stop};
+use crate::observe::Observer;
 use crate::options::{Mode, OnOff, Options};
 use crate::progress::Progress;
-use crate::report::{Counts, Ended, FaultLine, Raw};
-use crate::stream::{Link, Received, Sent, Stream};
-use crate::switches::{Planned, lines};
+use crate::report::{Ended, Failing, Raw};
+use crate::stream::{Received, Sent, Stream};
 use crate::table::{Row, Table};
 use crate::timeline::{Timeline, WARM_UP_NS};
-use shunt_host::error::StartError;
-use shunt_soft_nic::{FaultKind, FaultReport, RailAt};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Between planning a stream and its start: the threads have to be there.
 const LEAD_NS: u64 = 5_000_000;
@@ -20,251 +25,329 @@ const LEAD_NS: u64 = 5_000_000;
 const STALL_NS: u64 = 8_000_000_000;
 /// Pause of the thread that watches a stream.
 const WATCH: Duration = Duration::from_millis(20);
+/// How long the parts of other processes are awaited, beyond what their waits may take.
+const GATHER: Duration = Duration::from_secs(3);
 
 /// Why a table has no end.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// A PE did not come up.
+    #[error("the PEs did not come up: {0}")]
+    Up(#[from] UpError),
+    /// The other processes cannot be reached.
     #[error(transparent)]
-    Start(#[from] StartError),
+    Job(#[from] JobError),
     /// A wait ended.
     #[error("{0}")]
     Ended(Ended),
+}
+
+fn stall_ns(options: &Options) -> u64 {
+    STALL_NS + options.give_up()
+}
+
+/// The longest that a process may go on after another has ended.
+pub fn longest_wait(options: &Options) -> Duration {
+    Duration::from_nanos(stall_ns(options)) + GATHER
 }
 
 /// Measures the table on a cluster of its own, without faults.
 ///
 /// # Errors
 /// Why there is no table.
-pub fn table(options: &Options, row: impl FnMut(&Row) + Send) -> Result<Vec<Row>, TableError> {
+pub fn table(options: &Options, job: &dyn Job, row: impl FnMut(&Row) + Send) -> Result<(), TableError> {
     let map = HeapMap::new(options);
-    let cluster = Cluster::start(options, map, options.max_size)?;
-    let (source, target) = (cluster.unit(0), cluster.unit(1));
-    let control =
-        Control::new(0, u64::MAX, STALL_NS + options.give_up(), suspect_ns(options, options.max_size));
-    let table = Table {
-        options,
-        map,
-        world: cluster.world(),
-        source: *source.heap(),
-        target: *target.heap(),
-        control: &control,
+    let cluster = Cluster::start(options, job, map, options.max_size)?;
+    let board = Arc::new(Board::new(0, options.pes()));
+    job.begin(&board)?;
+    let span = Span { start_ns: 0, stop_ns: u64::MAX };
+    let suspect_ns = suspect_ns(options, options.max_size);
+    let control = Control::new(span, board.clone(), stall_ns(options), suspect_ns);
+    let heap = |pe: u32| cluster.has(pe).then(|| *cluster.unit(pe).heap());
+    let table =
+        Table { options, map, clock: cluster.clock(), source: heap(0), target: heap(1), control: &control };
+    let own = job.own().start;
+    let unit = cluster.unit(own);
+    let done = match own {
+        0 => {
+            let kernel = Kernel { pe: 0, world: unit.clock(), clock: cluster.clock(), control: &control };
+            table.run(kernel, unit.device(), row)
+        }
+        1 => table.look_on(unit.device()),
+        _ => table.sit_out(unit.device()),
     };
-    let device = source.device(cluster.world());
-    table.run(device, row).map_err(|stop| TableError::Ended(ended(options, source, stop)))
+    match done {
+        Ok(()) if own == 0 => board.end_table(),
+        Ok(()) => {}
+        // Whoever looks on need not.
+        Err(_) => board.abort(),
+    }
+    done.map_err(|stop| TableError::Ended(ended(options, job, unit, stop)))
 }
 
-fn ended(options: &Options, unit: &Unit, stop: Stop) -> Ended {
+fn ended(options: &Options, job: &dyn Job, unit: &Unit, stop: Stop) -> Ended {
     match stop {
-        Stop::Fault(fault) => unit.describe(&fault, options.ft == OnOff::On),
+        Stop::Fault(fault) => unit.describe(&fault, options.tolerant(), job.gone(fault.peer)),
         Stop::Stalled(what) => Ended::Stalled(format!("stalled: waited in vain for {what}")),
         Stop::Aborted => Ended::Stalled("ended by another kernel".into()),
+        Stop::Killed => Ended::Stalled("the PE was killed".into()),
     }
 }
 
-/// A stream, its ends and what they found.
-struct Ends {
-    source: u32,
-    target: u32,
+/// One end of a stream and what it found.
+struct End {
+    stream: u32,
+    pe: u32,
+    peer: u32,
     channel: u32,
-    sent: Sent,
-    received: Received,
+    found: Found,
+}
+
+enum Found {
+    Sent(Sent),
+    Received(Received),
+}
+
+impl End {
+    fn stop(&self) -> Option<Stop> {
+        match &self.found {
+            Found::Sent(sent) => sent.stop,
+            Found::Received(received) => received.stop,
+        }
+    }
+}
+
+/// A phase that is up: everything its functions share.
+struct Run<'r> {
+    options: &'r Options,
+    job: &'r dyn Job,
+    cluster: &'r Cluster,
+    map: HeapMap,
+    control: &'r Control,
+    timeline: &'r Timeline,
 }
 
 /// Runs the stream with its faults on a cluster of its own.
 ///
 /// # Errors
 /// A PE did not come up.
-pub fn stream(options: &Options, progress: &Progress) -> Result<Raw, StartError> {
+pub fn stream(options: &Options, job: &dyn Job, progress: &mut Progress) -> Result<Raw, UpError> {
     let map = HeapMap::new(options);
-    let cluster = Cluster::start(options, map, map.slot_bytes())?;
-    let start_ns = cluster.world().now_ns() + LEAD_NS;
-    let control = Control::new(
-        start_ns,
-        start_ns + options.duration,
-        STALL_NS + options.give_up(),
-        suspect_ns(options, map.slot_bytes()),
-    );
+    let cluster = Cluster::start(options, job, map, map.slot_bytes())?;
+    let board = Arc::new(Board::new(streams(options).count(), options.pes()));
+    let interrupt = Interrupt::catch();
+    job.begin(&board)?;
+    let start_ns = cluster.clock().now_ns() + LEAD_NS;
+    let span = Span { start_ns, stop_ns: start_ns + options.duration };
+    let suspect_ns = suspect_ns(options, map.slot_bytes());
+    let control = Control::new(span, board.clone(), stall_ns(options), suspect_ns);
     let timeline = Timeline::new(start_ns, options.duration + control.stall_ns);
-    plan_faults(options, &cluster, start_ns);
-    watch_words(options, &cluster, &map);
-    let first_path = cluster.unit(0).primary(1, 0);
-    let mut log = RecordLog::new(&cluster);
-    let ends = run_kernels(options, &cluster, &control, &timeline, |now_ns| {
-        log.drain(&cluster);
-        progress.tick(now_ns, &control, &timeline);
-    });
-    log.drain(&cluster);
-    progress.finish(log.lost);
-    let switches = lines(&log.records, &planned(options, start_ns), &log.pathless);
-    let counts = count(options, &cluster, &map, &ends);
-    if options.watch {
-        progress.counters(&cluster.counters());
+    let run = Run { options, job, cluster: &cluster, map, control: &control, timeline: &timeline };
+    let mut faults = Faults::plan(&options.inject, &cluster, job, &board, start_ns);
+    run.watch_words();
+    let mut book = Book::new(run.shape());
+    let mut observer = Observer::new(&cluster, &control, &timeline);
+    if cluster.has(0) {
+        run.report(&mut book, Entry::FirstPath(cluster.unit(0).primary(1, 0)));
     }
-    Ok(Raw {
-        counts,
-        start_ns,
-        end_ns: control.end_ns(),
-        bins: timeline.bytes(),
-        switches,
-        faults: faults(options, &cluster, start_ns),
-        first_path,
-        ended: why_it_ended(options, &cluster, &ends),
-        oversubscribed: oversubscribed(options),
-        seed: options.seed,
-    })
-}
-
-fn plan_faults(options: &Options, cluster: &Cluster, start_ns: u64) {
-    cluster.fabric().with(|fabric| {
-        for injection in &options.inject {
-            let at = RailAt { pe: injection.pe, rail: injection.rail };
-            fabric.plan(start_ns + injection.at_ns, at, injection.kind);
+    let ends = run.kernels(|now_ns| {
+        if interrupt.asked() {
+            control.stop_now(now_ns);
         }
+        control.follow(now_ns);
+        faults.tick(now_ns);
+        observer.look(now_ns, &faults).into_iter().for_each(|entry| run.report(&mut book, entry));
+        run.collect(&mut book);
+        progress.tick(now_ns, &control, &book);
+        faults.next_due().map_or(WATCH, |due| WATCH.min(Duration::from_nanos(due.saturating_sub(now_ns))))
     });
-}
-
-/// What a switch may notice: a port that comes up fails no path.
-fn planned(options: &Options, start_ns: u64) -> Vec<Planned> {
-    let harmful = options.inject.iter().filter(|injection| injection.kind != FaultKind::Up);
-    harmful.map(|i| Planned { at_ns: start_ns + i.at_ns, pe: i.pe, rail: i.rail }).collect()
+    faults.finish();
+    observer.last(&faults).into_iter().for_each(|entry| run.report(&mut book, entry));
+    run.report_ends(&mut book, &ends);
+    run.gather(&mut book);
+    progress.finish(&book);
+    Ok(book.raw())
 }
 
 /// Streams of a run: PE 2k to PE 2k+1 on every channel.
 fn streams(options: &Options) -> impl Iterator<Item = (u32, u32, u32)> + use<> {
     let ctas = options.ctas;
-    (0..options.pes)
+    (0..options.pes())
         .step_by(2)
         .flat_map(move |source| (0..ctas).map(move |channel| (source, source + 1, channel)))
 }
 
-/// Every signal and credit word, tapped where NICs write it.
-fn watch_words(options: &Options, cluster: &Cluster, map: &HeapMap) {
-    cluster.fabric().with(|fabric| {
-        for (source, target, channel) in streams(options) {
-            fabric.watch_word(cluster.unit(target).address(map.signal(channel)));
-            fabric.watch_word(cluster.unit(source).address(map.credit(channel)));
+impl Run<'_> {
+    fn shape(&self) -> Shape {
+        Shape {
+            processes: self.options.processes(),
+            streams: streams(self.options).count(),
+            put_bytes: self.map.slot_bytes(),
+            puts: self.options.mode != Mode::Signal,
+            plan: self.options.inject.clone(),
+            seed: self.options.seed,
+            oversubscribed: oversubscribed(self.options),
         }
-    });
-}
+    }
 
-fn run_kernels(
-    options: &Options,
-    cluster: &Cluster,
-    control: &Control,
-    timeline: &Timeline,
-    mut tick: impl FnMut(u64),
-) -> Vec<Ends> {
-    let ids: Vec<_> = streams(options).collect();
-    let links: Vec<Link> = ids.iter().map(|_| Link::default()).collect();
-    let warm_up_ns = WARM_UP_NS.min(options.duration / 10);
-    let world = cluster.world();
-    std::thread::scope(|scope| {
-        let start = |(&(source, target, channel), link)| {
-            let stream = Stream {
-                source,
-                target,
-                channel,
-                mode: options.mode,
-                verify: options.verify == OnOff::On,
-                seed: options.seed,
-                map: cluster.unit(source).map(),
-                control,
-                world,
-                link,
-            };
-            let receivers = ids.len() as u64;
-            let kernel = |pe: u32| (cluster.unit(pe).device(world), *cluster.unit(pe).heap());
-            let ((device, heap), (peer_device, peer_heap)) = (kernel(source), kernel(target));
-            let send = scope.spawn(move || stream.send(device, &heap, receivers));
-            let receive = scope.spawn(move || stream.receive(peer_device, &peer_heap, timeline, warm_up_ns));
-            (source, target, channel, send, receive)
-        };
-        let threads: Vec<_> = ids.iter().zip(&links).map(start).collect();
-        while threads.iter().any(|(.., send, receive)| !send.is_finished() || !receive.is_finished()) {
-            std::thread::sleep(WATCH);
-            tick(world.now_ns());
-        }
-        let join =
-            |(source, target, channel, send, receive): (_, _, _, std::thread::ScopedJoinHandle<Sent>, _)| {
-                let receive: std::thread::ScopedJoinHandle<Received> = receive;
-                let sent = send.join().expect("senders do not panic");
-                let received = receive.join().expect("receivers do not panic");
-                Ends { source, target, channel, sent, received }
-            };
-        threads.into_iter().map(join).collect()
-    })
-}
+    /// To our own book, and to the process that judges.
+    fn report(&self, book: &mut Book, entry: Entry) {
+        self.job.publish(&entry);
+        book.take(self.job.rank(), entry);
+    }
 
-fn count(options: &Options, cluster: &Cluster, map: &HeapMap, ends: &[Ends]) -> Counts {
-    let mut counts = Counts::default();
-    let bytes = map.slot_bytes();
-    for end in ends {
-        let found = end.received.findings;
-        let posted = end.sent.puts;
-        let missing = posted.saturating_sub(found.puts);
-        counts.bytes_posted += posted * bytes;
-        counts.bytes_delivered += (found.puts.min(posted) - found.lost) * bytes;
-        if options.mode != Mode::Signal {
-            counts.puts_lost += missing + found.lost;
+    fn collect(&self, book: &mut Book) {
+        for (rank, entry) in self.job.collect() {
+            book.take(rank, entry);
         }
-        counts.signals_posted += posted;
-        counts.signals_wild += found.wild;
-        counts.order_violations += found.late;
-        counts.ghost_writes += found.ghosts;
-        counts.max_gap_ns = counts.max_gap_ns.max(end.received.gap_ns);
-        let (signal, credit) = cluster.fabric().with(|fabric| {
-            let signal = cluster.unit(end.target).address(map.signal(end.channel));
-            let credit = cluster.unit(end.source).address(map.credit(end.channel));
-            (fabric.watched(signal), fabric.watched(credit))
+    }
+
+    /// Every signal and credit word, tapped where NICs write it, with its stream; credits are `true`.
+    fn words(&self) -> impl Iterator<Item = (u32, bool, u64)> + '_ {
+        (0..).zip(streams(self.options)).flat_map(|(stream, (source, target, channel))| {
+            let signal = (stream, false, target, self.map.signal(channel));
+            let credit = (stream, true, source, self.map.credit(channel));
+            let own = [signal, credit].into_iter().filter(|(_, _, pe, _)| self.cluster.has(*pe));
+            own.map(|(stream, credit, pe, word)| (stream, credit, self.cluster.unit(pe).address(word)))
+        })
+    }
+
+    fn watch_words(&self) {
+        self.cluster.fabric().with(|fabric| {
+            self.words().for_each(|(_, _, address)| fabric.watch_word(address));
         });
-        counts.signals_applied += signal.writes - signal.not_increasing;
-        // What the tap saw and what the receiver saw may be the same event: the larger count is the truth.
-        counts.signals_duplicated += signal.not_increasing.max(found.backwards) + credit.not_increasing;
     }
-    for pe in 0..options.pes {
-        let (failovers, switchbacks) = cluster.unit(pe).generations();
-        counts.failovers += failovers;
-        counts.switchbacks += switchbacks;
-    }
-    counts
-}
 
-fn faults(options: &Options, cluster: &Cluster, start_ns: u64) -> Vec<FaultLine> {
-    let line = |report: FaultReport| FaultLine {
-        at_ms: report.at_ns.saturating_sub(start_ns) as f64 / 1e6,
-        place: format!("{}.{}", report.at.pe, report.at.rail),
-        kind: report.kind.to_string(),
-        hits: report.hits,
-    };
-    let reports = cluster.fabric().with(|fabric| fabric.faults());
-    debug_assert_eq!(reports.len(), options.inject.len());
-    reports.into_iter().map(line).collect()
-}
-
-/// The first reason that is not "another one ended it": faults before stalls. Without fault tolerance nobody
-/// but the NIC reports a dead path; a NIC that is gone reports nothing, and the wait that ran out is the
-/// report.
-fn why_it_ended(options: &Options, cluster: &Cluster, ends: &[Ends]) -> Option<Ended> {
-    let mut worst: Option<(u8, Ended)> = None;
-    for end in ends {
-        for (pe, peer, stop) in
-            [(end.source, end.target, end.sent.stop), (end.target, end.source, end.received.stop)]
-        {
-            let Some(stop) = stop else { continue };
-            let unit = cluster.unit(pe);
-            let (rank, why) = match stop {
-                Stop::Stalled(what) if options.ft == OnOff::Off => {
-                    (1, unit.describe_silence(peer, end.channel, what))
+    /// Runs the kernels of this process; `tick` looks on, and says how long it can do without a look.
+    fn kernels(&self, mut tick: impl FnMut(u64) -> Duration) -> Vec<End> {
+        let options = self.options;
+        let (control, cluster, timeline) = (self.control, self.cluster, self.timeline);
+        let warm_up_ns = WARM_UP_NS.min(options.duration / 10);
+        let kernel =
+            |pe: u32| Kernel { pe, world: cluster.unit(pe).clock(), clock: cluster.clock(), control };
+        std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (number, (source, target, channel)) in (0..).zip(streams(options)) {
+                let stream = Stream {
+                    source,
+                    target,
+                    channel,
+                    mode: options.mode,
+                    verify: options.verify == OnOff::On,
+                    seed: options.seed,
+                    map: self.map,
+                    lifetime_ns: options.environment.config.packet_lifetime_ns,
+                    link: control.board.link(number as usize),
+                };
+                let end = move |pe, peer, found| End { stream: number, pe, peer, channel, found };
+                if cluster.has(source) {
+                    let (kernel, unit) = (kernel(source), cluster.unit(source));
+                    let (device, heap) = (unit.device(), *unit.heap());
+                    threads.push(
+                        scope.spawn(move || {
+                            end(source, target, Found::Sent(stream.send(kernel, device, &heap)))
+                        }),
+                    );
                 }
-                Stop::Fault(_) => (0, ended(options, unit, stop)),
-                Stop::Stalled(_) => (1, ended(options, unit, stop)),
-                Stop::Aborted => (2, ended(options, unit, stop)),
+                if cluster.has(target) {
+                    let (kernel, unit) = (kernel(target), cluster.unit(target));
+                    let (device, heap) = (unit.device(), *unit.heap());
+                    threads.push(scope.spawn(move || {
+                        let received = stream.receive(kernel, device, &heap, timeline, warm_up_ns);
+                        end(target, source, Found::Received(received))
+                    }));
+                }
+            }
+            let mut pause = Duration::ZERO;
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                std::thread::sleep(pause);
+                pause = tick(cluster.clock().now_ns());
+            }
+            threads.into_iter().map(|thread| thread.join().expect("kernels do not panic")).collect()
+        })
+    }
+
+    /// What only shows when all kernels of this process have ended.
+    fn report_ends(&self, book: &mut Book, ends: &[End]) {
+        for end in ends {
+            let stream = end.stream;
+            match (&end.found, end.stop()) {
+                // The dead tell nothing.
+                (_, Some(Stop::Killed)) => {}
+                (Found::Sent(sent), _) => self.report(book, Entry::Sent { stream, puts: sent.puts }),
+                (Found::Received(received), _) => {
+                    let Received { findings, gap_ns, .. } = *received;
+                    self.report(book, Entry::Received { stream, findings, gap_ns });
+                }
+            }
+            if let Some((weight, why)) = self.why_it_ended(end) {
+                self.report(book, Entry::Ended(weight, why));
+            }
+        }
+        let words: Vec<_> = self.cluster.fabric().with(|fabric| {
+            self.words().map(|(stream, credit, address)| (stream, credit, fabric.watched(address))).collect()
+        });
+        for (stream, credit, watch) in words {
+            self.report(book, Entry::Word { stream, credit, watch });
+        }
+        self.report(book, Entry::End(self.control.end_ns() - self.control.start_ns));
+        self.job.close();
+    }
+
+    /// The best reason is the first that is not "another one ended it": faults before stalls. Without fault tolerance
+    /// nobody but the NIC reports a dead path; a NIC that is gone reports nothing, and the wait that ran out is the
+    /// report.
+    fn why_it_ended(&self, end: &End) -> Option<(u8, Ended)> {
+        let stop = end.stop()?;
+        let (options, unit) = (self.options, self.cluster.unit(end.pe));
+        let gone = |pe| self.gone(pe);
+        Some(match stop {
+            Stop::Killed => return None,
+            Stop::Stalled(what) if !options.tolerant() => {
+                (1, unit.describe_silence(end.peer, end.channel, what, gone(end.peer)))
+            }
+            Stop::Fault(fault) => (0, unit.describe(&fault, options.tolerant(), gone(fault.peer))),
+            Stop::Stalled(_) => (1, ended(options, self.job, unit, stop)),
+            Stop::Aborted => (3, ended(options, self.job, unit, stop)),
+        })
+    }
+
+    /// What is known of a PE's death: naming alone, nothing is decided by it.
+    fn gone(&self, pe: u32) -> Option<String> {
+        let killed = self.control.board.killed(pe);
+        if killed { Some(format!("PE {pe} was killed (peer-killed)")) } else { self.job.gone(pe) }
+    }
+
+    /// Waits for the parts of all processes that can still give theirs; what is missing is said.
+    fn gather(&self, book: &mut Book) {
+        let until = Instant::now() + Duration::from_nanos(self.control.stall_ns) + GATHER;
+        while self.job.rank() == 0 && !self.job.awaited().is_empty() && Instant::now() < until {
+            self.collect(book);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.collect(book);
+        for rank in self.job.missing() {
+            let why = match self.job.gone(rank) {
+                Some(gone) => {
+                    Ended::Failed(Failing::Gone, format!("rank {rank} left without its report: {gone}"))
+                }
+                None => Ended::Stalled(format!("rank {rank} gave no report in time")),
             };
-            if worst.as_ref().is_none_or(|(before, _)| rank < *before) {
-                worst = Some((rank, why));
+            self.report(book, Entry::Ended(2, why));
+            self.count_the_death(book, rank);
+        }
+    }
+
+    /// A process that was to be killed and is gone was killed.
+    fn count_the_death(&self, book: &mut Book, pe: u32) {
+        for (number, injection) in (0..).zip(&self.options.inject) {
+            let killed = matches!(
+                injection.fault,
+                shunt_soft_nic::fault::Fault::Pe(shunt_soft_nic::fault::PeFault::PeerKilled)
+            );
+            if killed && injection.pe == pe && self.job.gone(pe).is_some() {
+                self.report(book, Entry::Hits { fault: number, hits: 1 });
             }
         }
     }
-    worst.map(|(_, why)| why)
 }

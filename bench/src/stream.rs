@@ -4,17 +4,14 @@
 //! signal is seen, poisons the slot, and gives slots back half a window at a time.
 
 use crate::heap::{HeapMap, HeapView};
-use crate::kernel::{Control, Dev, Stop, patiently, wait_until};
+use crate::job::board::Link;
+use crate::kernel::{Dev, Kernel, Stop, wait_until};
 use crate::options::Mode;
 use crate::pattern::{Salt, fill, word};
 use crate::timeline::{Gap, Timeline};
 use crate::verify::{Check, Findings, Slots};
-use shunt_device::platform::host::{Host, World};
+use shunt_device::platform::host::Host;
 use shunt_device::{Channel, Deadline, Fault, FaultKind, HeapOffset, Put, Solo, Ticket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// A sender that has not ended.
-const RUNNING: u64 = u64::MAX;
 
 /// What the two ends of one stream know of it.
 #[derive(Clone, Copy)]
@@ -33,26 +30,10 @@ pub struct Stream<'r> {
     pub seed: u64,
     /// Where everything lies.
     pub map: HeapMap,
-    /// Start, stop and abort.
-    pub control: &'r Control,
-    /// The clock.
-    pub world: &'r dyn World,
+    /// Longest time a packet may live in the network: what is drained is watched for ghosts that long and more.
+    pub lifetime_ns: u64,
     /// What the harness says of this stream from end to end, beside the NIC.
     pub link: &'r Link,
-}
-
-/// How sender and receiver learn that the other has begun or ended. Not part of what is tested.
-#[derive(Debug)]
-pub struct Link {
-    /// The receiver's slots are poisoned: nothing may come before.
-    ready: AtomicBool,
-    posted: AtomicU64,
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Self { ready: AtomicBool::new(false), posted: AtomicU64::new(RUNNING) }
-    }
 }
 
 /// What a sender did.
@@ -90,10 +71,11 @@ impl<'r> Stream<'r> {
     }
 
     /// The sending kernel.
-    pub fn send(&self, device: Dev<'_>, heap: &HeapView, receivers: u64) -> Sent {
+    pub fn send(&self, kernel: Kernel<'_>, device: Dev<'_>, heap: &HeapView) -> Sent {
         let slots = self.slots(heap, self.map.sources(self.channel));
         let mut sender = Sender {
             stream: self,
+            kernel,
             device,
             channel: device.channel(self.target, self.channel),
             slots,
@@ -102,9 +84,9 @@ impl<'r> Stream<'r> {
             puts: 0,
             last: None,
         };
-        let stop = sender.run(receivers).err();
-        if stop.is_some() {
-            self.control.abort(self.world.now_ns());
+        let stop = sender.run().err().map(|stop| kernel.ended(stop));
+        if !matches!(stop, None | Some(Stop::Killed)) {
+            kernel.control.abort(kernel.now_ns());
         }
         Sent { puts: sender.puts, stop }
     }
@@ -112,6 +94,7 @@ impl<'r> Stream<'r> {
     /// The receiving kernel.
     pub fn receive(
         &self,
+        kernel: Kernel<'_>,
         device: Dev<'_>,
         heap: &HeapView,
         timeline: &Timeline,
@@ -121,29 +104,35 @@ impl<'r> Stream<'r> {
         let data = self.verify && self.mode != Mode::Signal;
         let mut receiver = Receiver {
             stream: self,
+            kernel,
             device,
             channel: device.channel(self.source, self.channel),
             check: Check::new(slots, self.salt(), data),
             timeline,
-            gap: Gap::new(self.control.start_ns + warm_up_ns),
+            gap: Gap::new(kernel.control.start_ns + warm_up_ns),
             last_credit: None,
         };
-        self.link.ready.store(true, Ordering::Release);
-        let stop = receiver.run().err();
+        self.link.set_ready();
+        let stop = receiver.run().err().map(|stop| kernel.ended(stop));
         // A slot is only known to be nobody's once everything was consumed.
-        let findings = if stop.is_some() {
-            self.control.abort(self.world.now_ns());
-            receiver.check.findings()
-        } else {
-            receiver.check.finish()
+        let findings = match stop {
+            None => receiver.check.finish(),
+            Some(Stop::Killed) => receiver.check.findings(),
+            Some(_) => {
+                kernel.control.abort(kernel.now_ns());
+                receiver.check.findings()
+            }
         };
-        self.control.finished.fetch_add(1, Ordering::AcqRel);
+        if !matches!(stop, Some(Stop::Killed)) {
+            self.link.set_finished();
+        }
         Received { findings, gap_ns: receiver.gap.longest_ns(), stop }
     }
 }
 
 struct Sender<'a, 'w> {
     stream: &'a Stream<'a>,
+    kernel: Kernel<'a>,
     device: Dev<'w>,
     channel: Channel<'w, Host<'w>>,
     slots: Slots<'a>,
@@ -155,31 +144,32 @@ struct Sender<'a, 'w> {
 }
 
 impl Sender<'_, '_> {
-    fn run(&mut self, receivers: u64) -> Result<(), Stop> {
-        let control = self.stream.control;
-        wait_until(self.stream.world, control.start_ns);
-        while !self.stream.link.ready.load(Ordering::Acquire) {
-            if self.stream.world.now_ns() > control.start_ns.saturating_add(control.stall_ns) {
+    fn run(&mut self) -> Result<(), Stop> {
+        let (kernel, control) = (self.kernel, self.kernel.control);
+        wait_until(kernel.clock, control.start_ns);
+        while !self.stream.link.ready() {
+            kernel.go_on()?;
+            if kernel.now_ns() > control.start_ns.saturating_add(control.stall_ns) {
                 return Err(Stop::Stalled("the receiver to start"));
             }
-            self.stream.world.relax();
+            kernel.clock.relax();
         }
         let posted = self.post_until_stop();
-        // Whatever happened: the receiver learns how much there is to wait for.
-        self.stream.link.posted.store(self.puts, Ordering::Release);
+        // Whatever happened but death: the receiver learns how much there is to wait for.
+        if !matches!(posted, Err(Stop::Killed)) {
+            self.stream.link.set_posted(self.puts);
+        }
         posted?;
         self.patiently("a quiet after the last put", |s, slice| s.channel.quiet(Solo, slice))?;
-        self.linger(receivers)
+        self.linger()
     }
 
     fn post_until_stop(&mut self) -> Result<(), Stop> {
-        let control = self.stream.control;
-        while self.stream.world.now_ns() < control.stop_ns {
-            if control.aborted() {
-                return Err(Stop::Aborted);
-            }
+        let (kernel, control) = (self.kernel, self.kernel.control);
+        while kernel.now_ns() < control.stop_ns() {
+            kernel.go_on()?;
             self.wait_for_credit()?;
-            if self.stream.world.now_ns() >= control.stop_ns {
+            if kernel.now_ns() >= control.stop_ns() {
                 break;
             }
             let slot = (self.puts % self.slots.count()) as usize;
@@ -197,8 +187,8 @@ impl Sender<'_, '_> {
         let need = (self.puts + 1).saturating_sub(self.slots.count());
         if self.credits < need {
             let word = self.stream.map.credit(self.stream.channel);
-            self.credits = self.patiently("a credit from the receiver", |s, d| {
-                s.device.wait_until_ge(Solo, word, need, d)
+            self.credits = self.patiently("a credit from the receiver", |s, slice| {
+                s.device.wait_until_ge(Solo, word, need, slice)
             })?;
         }
         Ok(())
@@ -226,17 +216,20 @@ impl Sender<'_, '_> {
     }
 
     /// Looks after this PE's channels until every receiver is done: their credits may need a switch from us.
-    fn linger(&mut self, receivers: u64) -> Result<(), Stop> {
-        let control = self.stream.control;
-        let until = self.stream.world.now_ns() + control.stall_ns;
-        while control.finished.load(Ordering::Acquire) < receivers && !control.aborted() {
-            let now = self.stream.world.now_ns();
-            if now >= until {
+    fn linger(&mut self) -> Result<(), Stop> {
+        let (kernel, control) = (self.kernel, self.kernel.control);
+        let until = kernel.now_ns() + control.stall_ns;
+        while !control.board.all_finished() && !control.aborted() {
+            if kernel.now_ns() >= until {
                 return Ok(());
             }
+            if control.board.killed(kernel.pe) {
+                return Err(Stop::Killed);
+            }
+            // A receiver that is gone never finishes.
+            self.channel.alive().map_err(Stop::Fault)?;
             let word = self.stream.map.credit(self.stream.channel);
-            let slice = Deadline::after(now, 10_000_000);
-            let _ = self.device.wait_until_ge(Solo, word, u64::MAX, slice);
+            let _ = self.device.wait_until_ge(Solo, word, u64::MAX, kernel.deadline(10_000_000));
         }
         Ok(())
     }
@@ -246,14 +239,15 @@ impl Sender<'_, '_> {
         what: &'static str,
         mut attempt: impl FnMut(&Self, Deadline) -> Result<T, Fault>,
     ) -> Result<T, Stop> {
-        let (world, control) = (self.stream.world, self.stream.control);
-        let watch = self.last.map(|ticket| (self.channel, ticket));
-        patiently(world, control, control.stall_ns, what, watch, |deadline| attempt(self, deadline))
+        let kernel = self.kernel;
+        let alive = || kernel.alive(self.channel, self.last);
+        kernel.patiently(kernel.control.stall_ns, what, alive, |deadline| attempt(self, deadline))
     }
 }
 
 struct Receiver<'a, 'w> {
     stream: &'a Stream<'a>,
+    kernel: Kernel<'a>,
     device: Dev<'w>,
     channel: Channel<'w, Host<'w>>,
     check: Check<'a>,
@@ -264,36 +258,41 @@ struct Receiver<'a, 'w> {
 
 impl Receiver<'_, '_> {
     fn run(&mut self) -> Result<(), Stop> {
+        let kernel = self.kernel;
         let consumed = self.consume();
-        if self.check.seen() < self.stream.link.posted.load(Ordering::Acquire) {
+        if self.check.seen() < self.stream.link.posted() {
             // Nothing more came: the silence up to here is a gap too.
-            let now = self.stream.world.now_ns();
-            self.gap.delivery(now.min(self.stream.control.stop_ns));
+            self.gap.delivery(kernel.now_ns().min(kernel.control.stop_ns()));
         }
         consumed?;
         if let Some(ticket) = self.last_credit {
-            let (world, control) = (self.stream.world, self.stream.control);
             let channel = self.channel;
-            patiently(world, control, control.stall_ns, "the last credit", None, |slice| {
-                channel.wait(Solo, ticket, slice)
-            })?;
+            kernel.patiently(
+                kernel.control.stall_ns,
+                "the last credit",
+                || Ok(()),
+                |slice| channel.wait(Solo, ticket, slice),
+            )?;
         }
         self.watch_for_ghosts();
         Ok(())
     }
 
     fn consume(&mut self) -> Result<(), Stop> {
-        let (world, control) = (self.stream.world, self.stream.control);
+        let kernel = self.kernel;
         let signal = self.stream.map.signal(self.stream.channel);
-        let mut progress = world.now_ns().max(control.start_ns);
-        while self.check.seen() < self.stream.link.posted.load(Ordering::Acquire) {
-            let now = world.now_ns();
-            let slice = Deadline::after(now, control.slice_ns);
+        let mut progress = kernel.now_ns().max(kernel.control.start_ns);
+        while self.check.seen() < self.stream.link.posted() {
+            let slice = kernel.deadline(kernel.control.slice_ns);
             match self.device.wait_until_ge(Solo, signal, self.check.seen() + 1, slice) {
                 Ok(value) => {
                     self.take(value);
                     self.give_back()?;
-                    progress = world.now_ns();
+                    progress = kernel.now_ns();
+                    // Busy is not immortal.
+                    if kernel.control.board.killed(kernel.pe) {
+                        return Err(Stop::Killed);
+                    }
                 }
                 Err(fault) if fault.kind != FaultKind::Overdue => return Err(Stop::Fault(fault)),
                 Err(_) => self.look_at_the_silence(signal, progress)?,
@@ -303,30 +302,23 @@ impl Receiver<'_, '_> {
     }
 
     fn take(&mut self, value: u64) {
-        let (world, timeline) = (self.stream.world, self.timeline);
+        let (clock, timeline) = (self.kernel.clock, self.timeline);
         let (gap, bytes) = (&mut self.gap, self.stream.put_bytes());
-        self.check.cover(value, world, || {
-            let now = world.now_ns();
+        self.check.cover(value, clock, || {
+            let now = clock.now_ns();
             timeline.add(now, bytes);
             gap.delivery(now);
         });
     }
 
-    /// No signal for a slice: has the word gone backwards, is the run over, is our own channel dead?
+    /// No signal for a slice: has the word gone backwards, is the run over, is the sender or our own channel dead?
     fn look_at_the_silence(&mut self, signal: HeapOffset, progress: u64) -> Result<(), Stop> {
-        let (world, control) = (self.stream.world, self.stream.control);
+        let kernel = self.kernel;
         self.take(self.device.load(signal));
-        if control.aborted() {
-            return Err(Stop::Aborted);
-        }
-        if let Some(ticket) = self.last_credit {
-            let now = Deadline { at_ns: world.now_ns() };
-            if let shunt_device::CqCheck::Failed(fault) = self.channel.check(ticket, now) {
-                return Err(Stop::Fault(fault));
-            }
-        }
-        let silent = world.now_ns().saturating_sub(progress);
-        if silent > control.stall_ns { Err(Stop::Stalled("the next signal")) } else { Ok(()) }
+        kernel.go_on()?;
+        kernel.alive(self.channel, self.last_credit)?;
+        let silent = kernel.now_ns().saturating_sub(progress);
+        if silent > kernel.control.stall_ns { Err(Stop::Stalled("the next signal")) } else { Ok(()) }
     }
 
     fn give_back(&mut self) -> Result<(), Stop> {
@@ -338,10 +330,15 @@ impl Receiver<'_, '_> {
         Ok(())
     }
 
+    /// The packet lifetime and half as much.
+    fn ghost_ns(&self) -> u64 {
+        self.stream.lifetime_ns + self.stream.lifetime_ns / 2
+    }
+
     /// Everything has come. Whatever still lives in the network has this long to show itself.
     fn watch_for_ghosts(&mut self) {
         let signal = self.stream.map.signal(self.stream.channel);
-        let until = Deadline::after(self.stream.world.now_ns(), crate::verify::GHOST_NS);
+        let until = self.kernel.deadline(self.ghost_ns());
         let seen = self.check.seen();
         // Any larger value is wild: everything that was posted has been seen.
         if let Ok(value) = self.device.wait_until_ge(Solo, signal, seen + 1, until) {

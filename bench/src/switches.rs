@@ -43,10 +43,10 @@ pub struct SwitchLine {
     /// Peer of the channel.
     #[serde(skip)]
     pub peer: u32,
-    /// Noticed, nanoseconds on the run's clock.
+    /// Noticed, nanoseconds since the start of the stream.
     #[serde(skip)]
     pub noticed_ns: u64,
-    /// Opened, nanoseconds on the run's clock.
+    /// Opened, nanoseconds since the start of the stream.
     #[serde(skip)]
     pub opened_ns: u64,
     /// Syndrome and vendor syndrome << 8.
@@ -97,12 +97,18 @@ pub fn ends(identity: &PathIdentity) -> String {
 /// A planned fault that may be what a switch noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// On the run's clock.
+    /// Nanoseconds since the start of the stream.
     pub at_ns: u64,
     /// PE of the rail.
     pub pe: u32,
-    /// The rail.
-    pub rail: u32,
+    /// The rail; none if all of the PE's are hit.
+    pub rail: Option<u32>,
+}
+
+impl Planned {
+    fn hits(&self, pe: u32, rail: u32) -> bool {
+        self.pe == pe && self.rail.is_none_or(|hit| hit == rail)
+    }
 }
 
 /// The time a channel was seen without any path, by the PE that sends on it.
@@ -130,8 +136,8 @@ pub fn lines(records: &[(u32, SwitchRecord)], planned: &[Planned], pathless: &[P
         if line.kind != Some(SwitchKind::SwitchBack) {
             let on_path = |fault: &Planned| {
                 fault.at_ns <= line.noticed_ns
-                    && ((fault.pe, fault.rail) == (*pe, record.left.local_rail)
-                        || (fault.pe, fault.rail) == (record.peer, record.left.remote_rail))
+                    && (fault.hits(*pe, record.left.local_rail)
+                        || fault.hits(record.peer, record.left.remote_rail))
             };
             let mut latest = None;
             for (number, fault) in planned.iter().enumerate().filter(|(_, fault)| on_path(fault)) {
@@ -347,12 +353,12 @@ mod tests {
     }
 
     fn faults<const N: usize>(at: [u64; N]) -> Vec<Planned> {
-        at.map(|at_ns| Planned { at_ns, pe: 0, rail: 0 }).to_vec()
+        at.map(|at_ns| Planned { at_ns, pe: 0, rail: Some(0) }).to_vec()
     }
 
     #[test]
     fn only_a_fault_on_the_path_left_is_what_was_noticed_and_once() {
-        let at = |pe: u32, rail: u32| Planned { at_ns: 20_000, pe, rail };
+        let at = |pe: u32, rail: u32| Planned { at_ns: 20_000, pe, rail: Some(rail) };
         let one = |planned| lines(&[(0, record(SwitchKind::Failover))], &[planned], &[])[0].detect_us;
         assert_eq!((one(at(0, 0)), one(at(1, 0))), (Some(30.0), Some(30.0)));
         assert_eq!((one(at(0, 1)), one(at(1, 1)), one(at(2, 0))), (None, None, None));

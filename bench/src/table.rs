@@ -1,13 +1,18 @@
 //! perftest's table: put bandwidth over sizes, no faults, the payload of the last iteration checked.
 
 use crate::heap::{HeapMap, HeapView};
-use crate::kernel::{Control, Dev, Stop, patiently};
+use crate::kernel::{Control, Dev, Kernel, Stop};
 use crate::options::Options;
 use crate::pattern::{Salt, fill, first_mismatch};
 use crate::timeline::gb_s;
 use shunt_device::platform::host::World;
 use shunt_device::{HeapOffset, Put, Solo};
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Pause of who waits for news of another process.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// One size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,28 +42,74 @@ pub struct Table<'r> {
     /// Where everything lies.
     pub map: HeapMap,
     /// The clock.
-    pub world: &'r dyn World,
-    /// PE 0's heap.
-    pub source: HeapView,
-    /// PE 1's heap, looked at after each row.
-    pub target: HeapView,
+    pub clock: &'r dyn World,
+    /// PE 0's heap, if it lives here.
+    pub source: Option<HeapView>,
+    /// PE 1's heap, if it lives here: looked at after each row.
+    pub target: Option<HeapView>,
     /// Ends the run.
     pub control: &'r Control,
 }
 
 impl Table<'_> {
-    /// Measures every size; `done` hears of each row.
+    /// Measures every size, where PE 0 lives; `done` hears of each row.
     ///
     /// # Errors
     /// Why a wait ended.
-    pub fn run(&self, device: Dev<'_>, mut done: impl FnMut(&Row)) -> Result<Vec<Row>, Stop> {
-        let mut rows = Vec::new();
+    pub fn run(&self, kernel: Kernel<'_>, device: Dev<'_>, mut done: impl FnMut(&Row)) -> Result<(), Stop> {
         for (number, size) in sizes(self.options).into_iter().enumerate() {
-            let row = self.row(device, number as u64, size)?;
-            done(&row);
-            rows.push(row);
+            done(&self.row(kernel, device, number as u64, size)?);
         }
-        Ok(rows)
+        Ok(())
+    }
+
+    /// Looks at every row as it arrives, where PE 1 lives and PE 0 does not.
+    ///
+    /// # Errors
+    /// Why it did not come.
+    pub fn look_on(&self, device: Dev<'_>) -> Result<(), Stop> {
+        for (number, size) in (0..).zip(sizes(self.options)) {
+            // PE 0's own limit for a row ends it first, if it lives.
+            let limit = self.control.stall_ns + self.transfer_ns(self.share(size), self.rounds());
+            let arrived = || self.target.is_some_and(|target| self.arrived(&target, number + 1));
+            self.wait(device, "a row of the table", limit, arrived)?;
+            self.control.board.row_done(number, self.intact(number, size));
+        }
+        let over = || self.control.board.table_over();
+        self.wait(device, "the end of the table", self.control.stall_ns, over)
+    }
+
+    /// Waits for the end, where neither lives.
+    ///
+    /// # Errors
+    /// Why it did not come.
+    pub fn sit_out(&self, device: Dev<'_>) -> Result<(), Stop> {
+        let all = |size| 2 * self.control.stall_ns + self.transfer_ns(self.share(size), self.rounds());
+        let limit = sizes(self.options).into_iter().map(all).sum();
+        self.wait(device, "the end of the table", limit, || self.control.board.table_over())
+    }
+
+    /// Waits for PE 0.
+    fn wait(
+        &self,
+        device: Dev<'_>,
+        what: &'static str,
+        limit: u64,
+        done: impl Fn() -> bool,
+    ) -> Result<(), Stop> {
+        let end = self.clock.now_ns().saturating_add(limit);
+        while !done() {
+            if self.control.aborted() {
+                return Err(Stop::Aborted);
+            }
+            // A source that is gone sends nothing.
+            device.channel(0, 0).alive().map_err(Stop::Fault)?;
+            if self.clock.now_ns() > end {
+                return Err(Stop::Stalled(what));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
     }
 
     /// Bytes of one block, whole doubles: perftest's integer division, without the rest it silently drops.
@@ -66,26 +117,41 @@ impl Table<'_> {
         size / self.options.ctas as u64 / 8 * 8
     }
 
-    fn row(&self, device: Dev<'_>, number: u64, size: u64) -> Result<Row, Stop> {
+    fn rounds(&self) -> u32 {
+        self.options.warmup.max(self.options.iterations)
+    }
+
+    /// A ring of puts at the rail's rate, four times over.
+    fn transfer_ns(&self, share: u64, iterations: u32) -> u64 {
+        let bytes = share as f64 * self.options.ctas as f64 * iterations as f64;
+        (bytes * 32.0 / self.options.rail_gbps) as u64
+    }
+
+    fn salt(&self) -> Salt {
+        Salt::new(self.options.seed, 0, u32::MAX)
+    }
+
+    fn row(&self, kernel: Kernel<'_>, device: Dev<'_>, number: u64, size: u64) -> Result<Row, Stop> {
         let share = self.share(size);
-        let (salt, words) = (Salt::new(self.options.seed, 0, u32::MAX), share * self.options.ctas as u64 / 8);
-        fill(self.source.words(self.map.table(), words), salt, number);
-        self.iterate(device, share, self.options.warmup)?;
-        let start = self.world.now_ns();
-        self.iterate(device, share, self.options.iterations)?;
-        let elapsed = (self.world.now_ns() - start).max(1);
-        self.finish_row(device, number + 1)?;
-        let intact = first_mismatch(self.target.words(self.map.table(), words), salt, number).is_none();
+        let bytes = share * self.options.ctas as u64;
+        if let Some(source) = &self.source {
+            fill(source.words(self.map.table(), bytes / 8), self.salt(), number);
+        }
+        self.iterate(kernel, device, share, self.options.warmup)?;
+        let start = self.clock.now_ns();
+        self.iterate(kernel, device, share, self.options.iterations)?;
+        let elapsed = (self.clock.now_ns() - start).max(1);
+        let intact = self.finish_row(device, number, size)?;
         let iterations = self.options.iterations as u64;
         Ok(Row {
-            size: share * self.options.ctas as u64,
-            gb_s: gb_s(words * 8 * iterations, elapsed),
+            size: bytes,
+            gb_s: gb_s(bytes * iterations, elapsed),
             messages_s: (iterations * self.options.ctas as u64) as f64 * 1e9 / elapsed as f64,
             intact,
         })
     }
 
-    fn iterate(&self, device: Dev<'_>, share: u64, iterations: u32) -> Result<(), Stop> {
+    fn iterate(&self, kernel: Kernel<'_>, device: Dev<'_>, share: u64, iterations: u32) -> Result<(), Stop> {
         for _ in 0..iterations {
             for block in 0..self.options.ctas {
                 let at = HeapOffset(self.map.table().0 + block as u64 * share);
@@ -93,35 +159,55 @@ impl Table<'_> {
                 device.channel(1, block).put_nbi(Solo, put).map_err(Stop::Fault)?;
             }
         }
-        // A ring of puts at the rail's rate, four times over, on top of what no wait may exceed.
-        let bytes = share * self.options.ctas as u64 * iterations as u64;
-        let limit = self.control.stall_ns + (bytes as f64 * 32.0 / self.options.rail_gbps) as u64;
+        // On top of what no wait may exceed.
+        let limit = self.control.stall_ns + self.transfer_ns(share, iterations);
         for block in 0..self.options.ctas {
             let channel = device.channel(1, block);
-            patiently(self.world, self.control, limit, "a quiet of the table", None, |slice| {
-                channel.quiet(Solo, slice)
-            })?;
+            let quiet = |slice| channel.quiet(Solo, slice);
+            kernel.patiently(limit, "a quiet of the table", || Ok(()), quiet)?;
         }
         Ok(())
     }
 
-    /// A signal behind the row on each channel; once it is visible so are the puts.
-    fn finish_row(&self, device: Dev<'_>, value: u64) -> Result<(), Stop> {
+    /// A signal behind the row on each channel; once it is visible so are the puts, and they are looked at, here or
+    /// where PE 1 lives.
+    fn finish_row(&self, device: Dev<'_>, number: u64, size: u64) -> Result<bool, Stop> {
         for block in 0..self.options.ctas {
             let word = self.map.row_end(block);
-            device.channel(1, block).signal_set_nbi(Solo, word, value).map_err(Stop::Fault)?;
+            device.channel(1, block).signal_set_nbi(Solo, word, number + 1).map_err(Stop::Fault)?;
         }
-        let end = self.world.now_ns() + self.control.stall_ns;
-        for block in 0..self.options.ctas {
-            let word = &self.target.words(self.map.row_end(block), 1)[0];
-            while word.load(std::sync::atomic::Ordering::Acquire) < value {
-                if self.world.now_ns() > end {
-                    return Err(Stop::Stalled("the signal behind a row of the table"));
+        let end = self.clock.now_ns() + self.control.stall_ns;
+        loop {
+            match &self.target {
+                Some(target) if self.arrived(target, number + 1) => return Ok(self.intact(number, size)),
+                Some(_) => self.clock.relax(),
+                None => {
+                    if let Some(intact) = self.control.board.row(number) {
+                        return Ok(intact);
+                    }
+                    // A target that is gone never looks.
+                    device.channel(1, 0).alive().map_err(Stop::Fault)?;
+                    std::thread::sleep(PAUSE);
                 }
-                self.world.relax();
+            }
+            if self.clock.now_ns() > end {
+                return Err(Stop::Stalled("the signal behind a row of the table"));
             }
         }
-        Ok(())
+    }
+
+    /// True once the signals behind a row are all there.
+    fn arrived(&self, target: &HeapView, value: u64) -> bool {
+        let word = |block| target.words(self.map.row_end(block), 1)[0].load(Ordering::Acquire);
+        (0..self.options.ctas).all(|block| word(block) >= value)
+    }
+
+    /// Whether PE 1's memory holds a row.
+    fn intact(&self, number: u64, size: u64) -> bool {
+        let words = self.share(size) * self.options.ctas as u64 / 8;
+        self.target.is_some_and(|target| {
+            first_mismatch(target.words(self.map.table(), words), self.salt(), number).is_none()
+        })
     }
 }
 

@@ -27,6 +27,12 @@ impl Timeline {
         self.bins[bin.min(self.bins.len() - 1)].fetch_add(bytes, Relaxed);
     }
 
+    /// Bytes of some bins, of those that there are.
+    pub fn range(&self, bins: std::ops::Range<usize>) -> Vec<u64> {
+        let end = bins.end.min(self.bins.len());
+        self.bins[bins.start.min(end)..end].iter().map(|bin| bin.load(Relaxed)).collect()
+    }
+
     /// Bytes per bin.
     pub fn bytes(&self) -> Vec<u64> {
         self.bins.iter().map(|bin| bin.load(Relaxed)).collect()

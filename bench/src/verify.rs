@@ -8,10 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 /// How long a put may come after its signal and still count as late, not lost.
 pub const LATE_NS: u64 = 20_000_000;
 
-/// How long a drained stream is watched for writes of abandoned paths: the default packet lifetime and half
-/// as much.
-pub const GHOST_NS: u64 = 75_000_000;
-
 /// The slots of one stream at its receiver or its sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots<'m> {

@@ -28,7 +28,7 @@ fn help_and_the_list_of_faults_are_status_0_on_stdout() {
     let list = program("--list-faults");
     assert_eq!(list.status.code(), Some(0));
     let list = text(&list.stdout);
-    for info in shunt_soft_nic::FaultKind::LIST {
+    for info in shunt_soft_nic::fault::list() {
         assert!(list.contains(info.syntax), "{}", info.syntax);
     }
     assert!(list.contains("SABOTAGE: one byte") && list.contains("rkey-revoked (syndrome 0x13)"));

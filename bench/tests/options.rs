@@ -1,11 +1,11 @@
 //! The command line: every bad value is refused with what was met and what would be right, and nothing is
 //! ignored.
 
-use shunt_bench::inject::default_plan;
 use shunt_bench::options::{Mode, OnOff, Options, Usage};
+use shunt_bench::plan::default_plan;
 
 fn parse(line: &str) -> Result<Options, Usage> {
-    Options::from_arguments(std::iter::once("shmem_put_bw").chain(line.split_whitespace()))
+    Options::from_parts(std::iter::once("shmem_put_bw").chain(line.split_whitespace()), &|_| None)
 }
 
 /// Arguments, and what the message must contain.
@@ -56,11 +56,15 @@ const BAD: &[(&str, &[&str])] = &[
     ("--watch --inject 1s:0.0:down", &["--watch injects nothing"]),
     ("--inject 500ms", &["500ms", "<time>:<pe>.<rail>:<fault>"]),
     ("--inject 500ms:0.0", &["500ms:0.0", "<time>:<pe>.<rail>:<fault>"]),
-    ("--inject soon:0.0:down", &["soon", "ns, us, ms, s or m"]),
+    ("--inject soon:0.0:down", &["soon", "ns, us, ms, s, m"]),
     ("--inject 1s:a.0:down", &["a.0", "<pe>.<rail>"]),
     ("--inject 1s:0.0.0:down", &["0.0.0", "<pe>.<rail>"]),
-    ("--inject 1s:0:peer-killed", &["0:peer-killed", "not in this version"]),
-    ("--inject 1s:0.0:exec=/bin/true", &["exec", "not in this version"]),
+    ("--inject 1s:0.0:peer-killed", &["0.0:peer-killed", "name no rail"]),
+    ("--inject 1s:0:exec=/bin/true", &["exec", "hits one rail"]),
+    ("--inject 1s:0:down", &["0:down", "hits one rail"]),
+    ("--inject 1s:2:peer-killed", &["no PE 2", "PEs are 0 to 1"]),
+    ("--inject 1s:0:clock-jump=0", &["clock-jump=0", "does nothing"]),
+    ("--inject 1s:0.0:exec=", &["exec=", "exec=COMMAND"]),
     ("--inject 1s:0.0:dwon", &["dwon", "--list-faults"]),
     ("--inject 1s:0.0:drop=2", &["from 0 to 1", "--list-faults"]),
     ("--inject 1s:2.0:down", &["no rail 2.0", "PEs are 0 to 1"]),
@@ -73,7 +77,7 @@ const BAD: &[(&str, &[&str])] = &[
     ("--duration 99999999999999s", &["99999999999999s", "too large"]),
     ("--size 99999999999999999999", &["too large"]),
     ("--give-up -1s", &["-1s", "ns, us, ms, s or m"]),
-    ("--inject -5ms:0.0:down", &["-5ms", "ns, us, ms, s or m"]),
+    ("--inject -5ms:0.0:down", &["-5ms", "ns, us, ms, s, m"]),
     ("--inject 1s:0.0:drop=0", &["drop=0", "does nothing"]),
     ("--inject 1s:0.0:dup=0/5ms", &["dup=0", "does nothing"]),
     ("--mode p --size 1K", &["--size 1024", "--mode p", "leave"]),
@@ -109,10 +113,13 @@ fn perftests_own_arguments_are_taken() {
 #[test]
 fn defaults_are_the_designs() {
     let options = parse("").unwrap();
-    assert_eq!((options.pes, options.rails, options.duration), (2, 2, 3_000_000_000));
+    assert_eq!((options.pes(), options.rails, options.duration), (2, 2, 3_000_000_000));
     assert_eq!((options.give_up(), options.mode, options.verify), (1_000_000_000, Mode::Write, OnOff::On));
-    let plan: Vec<_> = options.inject.iter().map(|i| (i.at_ns, i.pe, i.rail, i.kind.to_string())).collect();
-    assert_eq!(plan, [(500_000_000, 0, 0, "down".to_owned()), (1_500_000_000, 0, 0, "up".to_owned())]);
+    let plan: Vec<_> = options.inject.iter().map(|i| (i.at_ns, i.pe, i.rail, i.fault.to_string())).collect();
+    assert_eq!(
+        plan,
+        [(500_000_000, 0, Some(0), "down".to_owned()), (1_500_000_000, 0, Some(0), "up".to_owned())]
+    );
 }
 
 #[test]
@@ -121,7 +128,7 @@ fn nothing_is_injected_when_faults_are_not_tolerated_or_only_watched() {
     assert!(parse("--watch").unwrap().inject.is_empty());
     let own = parse("--inject 200ms:1.0:flap=50ms/20 --inject 300ms:0.0:drop-acks=10ms").unwrap().inject;
     assert_eq!(own.len(), 2);
-    assert_eq!((own[0].pe, own[0].rail, own[1].at_ns), (1, 0, 300_000_000));
+    assert_eq!((own[0].pe, own[0].rail, own[1].at_ns), (1, Some(0), 300_000_000));
 }
 
 #[test]

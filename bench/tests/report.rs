@@ -25,8 +25,8 @@ fn switch(kind: SwitchKind, at_ms: u64, from: &str, to: &str) -> SwitchLine {
         waited: false,
         kind: Some(kind),
         peer: 1,
-        noticed_ns: 7 + at_ms * MS,
-        opened_ns: 7 + at_ms * MS + 500_000,
+        noticed_ns: at_ms * MS,
+        opened_ns: at_ms * MS + 500_000,
         syndrome: 0,
         failed_at_once: false,
         ledger: false,
@@ -48,8 +48,7 @@ fn raw() -> Raw {
     });
     Raw {
         counts: Counts { puts_lost: 0, signals_posted: 5, signals_applied: 5, ..Counts::default() },
-        start_ns: 7,
-        end_ns: 7 + 1000 * MS,
+        end_ns: 1000 * MS,
         bins: bins.collect(),
         switches: vec![
             switch(SwitchKind::SwitchBack, 700, "0.1>1.1", "0.0>1.0"),
@@ -59,6 +58,7 @@ fn raw() -> Raw {
         first_path: "0.0>1.0".into(),
         ended: None,
         oversubscribed: true,
+        processes: 1,
         seed: 4,
     }
 }
@@ -72,7 +72,7 @@ fn every_key_of_the_design_is_there() {
     let json = serde_json::to_value(Report::new(raw())).unwrap();
     let want = "bytes_posted bytes_delivered puts_lost signals_posted signals_applied signals_duplicated \
                 uncertain order_violations ghost_writes failovers switchbacks max_gap_us switches timeline \
-                faults gb_s_before gb_s_after oversubscribed seed";
+                faults gb_s_before gb_s_after oversubscribed processes seed";
     for key in want.split_whitespace() {
         assert!(json.get(key).is_some(), "{key}");
     }
@@ -228,7 +228,7 @@ fn pictures_hold_all_they_show() {
 #[test]
 fn pictures_end_where_the_run_ended() {
     let mut raw = raw();
-    raw.end_ns = 7 + 550 * MS;
+    raw.end_ns = 550 * MS;
     raw.ended = Some(Ended::Failed(Failing::NoPath, "peer 1".into()));
     let report = Report::new(raw);
     assert_eq!(report.timeline.len(), 55);

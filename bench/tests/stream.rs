@@ -1,6 +1,7 @@
 //! Short streams in this process: a clean one is green, and each sabotage turns the verdict red for its own
 //! reason. The judge is what is tested here, so every case but the clean ones must fail the run.
 
+use shunt_bench::job::threads::Threads;
 use shunt_bench::options::Options;
 use shunt_bench::progress::Progress;
 use shunt_bench::report::{Failing, Report, Verdict};
@@ -10,7 +11,8 @@ fn run(line: &str) -> Report {
     let line = format!("shmem_put_bw -n 0 --window 16 {line}");
     let mut options = Options::from_arguments(line.split_whitespace()).unwrap();
     options.size = Some(16 << 10);
-    Report::new(runner::stream(&options, &Progress::hidden()).unwrap())
+    let job = Threads::new(options.pes());
+    Report::new(runner::stream(&options, &job, &mut Progress::hidden()).unwrap())
 }
 
 fn assert_clean(report: &Report) {

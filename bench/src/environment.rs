@@ -1,0 +1,68 @@
+//! What the environment says of a run. A variable that is set is honoured or refused, never ignored; a flag of the same
+//! meaning wins.
+
+use crate::options::Usage;
+use shunt_host::config::EnvConfig;
+
+/// How variables are looked up.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Settings from the environment, and which of them somebody made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// All settings.
+    pub config: EnvConfig,
+    /// Whether failures switch paths, if somebody says.
+    pub fault_tolerance: Option<bool>,
+    /// Backup paths, if somebody says.
+    pub backups: Option<u32>,
+    /// log2 of the rings' depth, if somebody says.
+    pub log_depth: Option<u32>,
+    /// Channels to each peer, if somebody says.
+    pub channels: Option<u32>,
+    /// perftest's machine-readable lines.
+    pub machine_readable: bool,
+}
+
+/// perftest's own variable.
+const MACHINE_READABLE: &str = "NVSHMEM_MACHINE_READABLE_OUTPUT";
+
+impl Environment {
+    /// Reads all that this program understands.
+    ///
+    /// # Errors
+    /// What was met and what would be right.
+    pub fn read(lookup: Lookup<'_>) -> Result<Self, Usage> {
+        let config = EnvConfig::from_lookup(lookup).map_err(|error| Usage::Bad(error.to_string()))?;
+        let set = |name: &str| lookup(name).is_some();
+        let machine_readable = match lookup(MACHINE_READABLE).as_deref().map(str::trim) {
+            None => false,
+            Some(text) => boolean(text).ok_or_else(|| {
+                Usage::Bad(format!(
+                    "{MACHINE_READABLE}={text:?} is not understood; 0, 1, true, false, yes, no, on or off is right"
+                ))
+            })?,
+        };
+        Ok(Self {
+            fault_tolerance: set("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE").then_some(config.fault_tolerance),
+            backups: set("SHUNT_BACKUPS").then_some(config.backups),
+            log_depth: set("NVSHMEM_QP_DEPTH").then_some(config.log_depth),
+            channels: set("NVSHMEM_IBGDA_NUM_RC_PER_PE").then_some(config.channels_per_pe),
+            machine_readable,
+            config,
+        })
+    }
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// The process's environment. A value that is not UTF-8 is shown with what can be shown, and nothing takes it for right.
+pub fn of_process(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}

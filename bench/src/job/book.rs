@@ -1,0 +1,245 @@
+//! All that was reported of a run, whoever lived to report it, and what it adds up to. Pure.
+
+use super::entry::Entry;
+use crate::report::{Counts, Ended, FaultLine, Raw};
+use crate::switches::{Pathless, Planned, lines};
+use crate::verify::Findings;
+use shunt_layout::state::SwitchRecord;
+use shunt_soft_nic::fault::{Fault, Injection, PeFault};
+use shunt_soft_nic::{Counters, FaultKind, RailAt, WordWatch};
+use std::collections::BTreeMap;
+
+/// Most bins a process may report: an hour's, and what a drain may add.
+const BINS_MAX: usize = 1 << 20;
+
+/// What one process reported.
+#[derive(Debug, Default)]
+struct Part {
+    bins: Vec<u64>,
+    records_lost: u64,
+    end_ns: Option<u64>,
+}
+
+/// What is known of one stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Both {
+    posted: Option<u64>,
+    received: Option<(Findings, u64)>,
+    signal: WordWatch,
+    credit: WordWatch,
+}
+
+/// What a run is, as far as its sums go.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Processes.
+    pub processes: u32,
+    /// Streams.
+    pub streams: usize,
+    /// Payload of one put.
+    pub put_bytes: u64,
+    /// False where there are signals alone.
+    pub puts: bool,
+    /// What was planned.
+    pub plan: Vec<Injection>,
+    /// The seed.
+    pub seed: u64,
+    /// More threads than cores.
+    pub oversubscribed: bool,
+}
+
+/// All parts of a run.
+#[derive(Debug)]
+pub struct Book {
+    shape: Shape,
+    parts: Vec<Part>,
+    streams: Vec<Both>,
+    records: Vec<(u32, SwitchRecord)>,
+    pathless: Vec<Pathless>,
+    hits: Vec<u64>,
+    counters: BTreeMap<RailAt, Counters>,
+    generations: BTreeMap<u32, (u64, u64)>,
+    ended: Option<(u8, Ended)>,
+    first_path: String,
+}
+
+impl Book {
+    /// An empty one.
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            parts: (0..shape.processes).map(|_| Part::default()).collect(),
+            streams: vec![Both::default(); shape.streams],
+            records: Vec::new(),
+            pathless: Vec::new(),
+            hits: vec![0; shape.plan.len()],
+            counters: BTreeMap::new(),
+            generations: BTreeMap::new(),
+            ended: None,
+            first_path: String::new(),
+            shape,
+        }
+    }
+
+    /// Takes what `rank` reports. What names something that is not there is left out: one report must not spoil all.
+    pub fn take(&mut self, rank: u32, entry: Entry) {
+        let Some(part) = self.parts.get_mut(rank as usize) else { return };
+        let stream = |streams: &'_ mut Vec<Both>, stream: u32, set: &mut dyn FnMut(&mut Both)| {
+            streams.get_mut(stream as usize).into_iter().for_each(set);
+        };
+        match entry {
+            Entry::Record(pe, switch) => self.records.push((pe, switch.0)),
+            Entry::Pathless(found) => {
+                if !self.pathless.contains(&found) {
+                    self.pathless.push(found);
+                }
+            }
+            Entry::RecordsLost(count) => part.records_lost = count,
+            Entry::Bins { first, bytes } => {
+                let (first, end) = (first as usize, first as usize + bytes.len());
+                if end <= BINS_MAX {
+                    part.bins.resize(part.bins.len().max(end), 0);
+                    part.bins[first..end].copy_from_slice(&bytes);
+                }
+            }
+            Entry::Hits { fault, hits } => {
+                if let Some(known) = self.hits.get_mut(fault as usize) {
+                    *known = hits.max(*known);
+                }
+            }
+            Entry::Counters(at, counters) => {
+                self.counters.insert(at, counters);
+            }
+            Entry::Generations { pe, failovers, switchbacks } => {
+                self.generations.insert(pe, (failovers, switchbacks));
+            }
+            Entry::Sent { stream: id, puts } => {
+                stream(&mut self.streams, id, &mut |both| both.posted = Some(puts));
+            }
+            Entry::Received { stream: id, findings, gap_ns } => {
+                stream(&mut self.streams, id, &mut |both| both.received = Some((findings, gap_ns)));
+            }
+            Entry::Word { stream: id, credit, watch } => stream(&mut self.streams, id, &mut |both| {
+                *(if credit { &mut both.credit } else { &mut both.signal }) = watch;
+            }),
+            Entry::Ended(rank, why) => {
+                if self.ended.as_ref().is_none_or(|(before, _)| rank < *before) {
+                    self.ended = Some((rank, why));
+                }
+            }
+            Entry::FirstPath(path) => self.first_path = path,
+            Entry::End(at_ns) => part.end_ns = Some(at_ns),
+        }
+    }
+
+    /// Bytes delivered per bin, over all processes.
+    pub fn bins(&self) -> Vec<u64> {
+        let length = self.parts.iter().map(|part| part.bins.len()).max().unwrap_or(0);
+        let sum = |bin: usize| self.parts.iter().filter_map(|part| part.bins.get(bin)).sum();
+        (0..length).map(sum).collect()
+    }
+
+    /// Counters of every rail that was heard of.
+    pub fn counters(&self) -> impl Iterator<Item = (RailAt, Counters)> + '_ {
+        self.counters.iter().map(|(at, counters)| (*at, *counters))
+    }
+
+    /// Number of switch records so far.
+    pub fn switches(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Switches from the one of this number on, in order of arrival.
+    pub fn lines_from(&self, first: usize) -> Vec<crate::switches::SwitchLine> {
+        let one = |record: &(u32, SwitchRecord)| lines(&[*record], &self.planned(), &self.pathless);
+        self.records.iter().skip(first).flat_map(one).collect()
+    }
+
+    /// Records that were overwritten before they were read.
+    pub fn records_lost(&self) -> u64 {
+        self.parts.iter().map(|part| part.records_lost).sum()
+    }
+
+    /// Why the run ended early, as far as is known.
+    pub fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref().map(|(_, ended)| ended)
+    }
+
+    /// What a switch may notice: a port that comes up fails no path, and of the faults of a whole PE only its death does.
+    fn planned(&self) -> Vec<Planned> {
+        let harmful = |injection: &&Injection| match injection.fault {
+            Fault::Nic(kind) => kind != FaultKind::Up,
+            Fault::Pe(fault) => fault == PeFault::PeerKilled,
+            Fault::Exec(_) => true,
+        };
+        let planned = |i: &Injection| Planned { at_ns: i.at_ns, pe: i.pe, rail: i.rail };
+        self.shape.plan.iter().filter(harmful).map(planned).collect()
+    }
+
+    /// Everything, to be judged.
+    pub fn raw(&self) -> Raw {
+        let line = |(injection, hits): (&Injection, &u64)| FaultLine {
+            at_ms: injection.at_ns as f64 / 1e6,
+            place: place(injection),
+            kind: injection.fault.to_string(),
+            hits: *hits,
+        };
+        Raw {
+            counts: self.counts(),
+            end_ns: self.parts.iter().filter_map(|part| part.end_ns).min().unwrap_or(0),
+            bins: self.bins(),
+            switches: lines(&self.records, &self.planned(), &self.pathless),
+            faults: self.shape.plan.iter().zip(&self.hits).map(line).collect(),
+            first_path: self.first_path.clone(),
+            ended: self.ended().cloned(),
+            oversubscribed: self.shape.oversubscribed,
+            processes: self.shape.processes,
+            seed: self.shape.seed,
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        let bytes = self.shape.put_bytes;
+        // Seen by receivers that did not live to tell what they found.
+        let mut untold: u64 = self.bins().iter().sum();
+        for both in &self.streams {
+            let found = both.received.map(|(found, _)| found);
+            // A sender that is gone had posted what arrived, and nobody knows what else.
+            let posted = both.posted.unwrap_or(found.map_or(0, |found| found.puts));
+            counts.bytes_posted += posted * bytes;
+            counts.signals_posted += posted;
+            if let Some((found, gap_ns)) = both.received {
+                untold = untold.saturating_sub(found.puts * bytes);
+                counts.bytes_delivered += found.puts.min(posted).saturating_sub(found.lost) * bytes;
+                if self.shape.puts {
+                    counts.puts_lost += posted.saturating_sub(found.puts) + found.lost;
+                }
+                counts.signals_wild += found.wild;
+                counts.order_violations += found.late;
+                counts.ghost_writes += found.ghosts;
+                counts.max_gap_ns = counts.max_gap_ns.max(gap_ns);
+            }
+            let (signal, credit) = (both.signal, both.credit);
+            counts.signals_applied += signal.writes - signal.not_increasing.min(signal.writes);
+            // What the tap saw and what the receiver saw may be the same event: the larger count is the truth.
+            let backwards = found.map_or(0, |found| found.backwards);
+            counts.signals_duplicated += signal.not_increasing.max(backwards) + credit.not_increasing;
+        }
+        if self.streams.iter().any(|both| both.received.is_none()) {
+            counts.bytes_delivered += untold;
+        }
+        for (failovers, switchbacks) in self.generations.values() {
+            counts.failovers += failovers;
+            counts.switchbacks += switchbacks;
+        }
+        counts
+    }
+}
+
+/// `0.1`, or `0` for a whole PE.
+fn place(injection: &Injection) -> String {
+    match injection.rail {
+        Some(rail) => format!("{}.{rail}", injection.pe),
+        None => injection.pe.to_string(),
+    }
+}

@@ -1,0 +1,47 @@
+//! The plan of faults of a command line: what is refused, and what happens when nobody says.
+
+use crate::options::{Options, Usage};
+use crate::units::show_time;
+use shunt_soft_nic::FaultKind;
+use shunt_soft_nic::fault::{Fault, Injection};
+
+/// Refuses what would do nothing, and what hits nothing.
+pub(crate) fn check(options: &Options) -> Result<(), Usage> {
+    if options.watch && !options.inject.is_empty() {
+        return bad("--watch injects nothing: leave --inject out, or --watch".to_owned());
+    }
+    for injection in &options.inject {
+        if injection.fault.does_nothing() {
+            return bad(format!("--inject {injection}: 0 does nothing; a value above 0, or no fault"));
+        }
+        if injection.at_ns >= options.duration {
+            return bad(format!(
+                "--inject {injection}: the stream ends at {}; the time must lie before",
+                show_time(options.duration)
+            ));
+        }
+        let (pes, rails) = (options.pes(), options.rails);
+        if injection.pe >= pes || injection.rail.is_some_and(|rail| rail >= rails) {
+            let (pe, last) = (injection.pe, pes - 1);
+            return bad(match injection.rail {
+                Some(rail) => format!(
+                    "--inject {injection}: there is no rail {pe}.{rail}; PEs are 0 to {last}, rails 0 to {}",
+                    rails - 1
+                ),
+                None => format!("--inject {injection}: there is no PE {pe}; PEs are 0 to {last}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn bad(text: String) -> Result<(), Usage> {
+    Err(Usage::Bad(text))
+}
+
+/// What happens when nobody says: the primary rail of PE 0 goes down at a sixth of the stream and comes back at half of
+/// it.
+pub fn default_plan(duration_ns: u64) -> Vec<Injection> {
+    let make = |at_ns, kind| Injection { at_ns, pe: 0, rail: Some(0), fault: Fault::Nic(kind) };
+    vec![make(duration_ns / 6, FaultKind::Down { for_ns: None }), make(duration_ns / 2, FaultKind::Up)]
+}
