@@ -62,7 +62,8 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// The process's environment. A value that is not UTF-8 is shown with what can be shown, and nothing takes it for right.
+/// The process's environment. A value that is not UTF-8 is shown as far as it can be, and nothing takes it
+/// for right.
 pub fn of_process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }

@@ -164,7 +164,8 @@ impl Book {
         self.ended.as_ref().map(|(_, ended)| ended)
     }
 
-    /// What a switch may notice: a port that comes up fails no path, and of the faults of a whole PE only its death does.
+    /// What a switch may notice: a port that comes up fails no path, and of the faults of a whole PE only its death
+    /// does.
     fn planned(&self) -> Vec<Planned> {
         let harmful = |injection: &&Injection| match injection.fault {
             Fault::Nic(kind) => kind != FaultKind::Up,

@@ -1,5 +1,6 @@
 //! The thread that keeps the boards of a job's processes alike and carries their reports to rank 0, over messages that
-//! may be lost: everybody tells everybody all it knows, again and again, and a log goes on from where rank 0 says it is.
+//! may be lost: everybody tells everybody all it knows, again and again, and a log goes on from where rank 0 says it
+//! is.
 
 use super::board::{Board, BoardState};
 use super::entry::{Entry, append, take_entries};
@@ -20,8 +21,7 @@ const PIECE: usize = 16 << 10;
 const WINDOW: u64 = 512 << 10;
 /// Without an answer for this long the log goes on from where the last answer left it.
 const AGAIN: Duration = Duration::from_millis(50);
-/// A process that was not heard for this long is not awaited. It has many beats in it: what is awaited here is a report,
-/// nothing is declared lost.
+/// A process that was not heard for this long, many beats, is not awaited: a report is, nothing is declared lost.
 const SILENT: Duration = Duration::from_secs(3);
 /// Beats after which a verdict may be taken to have arrived.
 const LAST_BEATS: u32 = 3;

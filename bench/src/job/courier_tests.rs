@@ -8,9 +8,11 @@ use std::sync::atomic::AtomicU64;
 /// Mailboxes by receiver; of those messages that the dice hit, one in three is lost and one in three comes twice.
 #[derive(Clone)]
 struct Lossy {
-    boxes: Arc<Mutex<Vec<VecDeque<(u32, Vec<u8>)>>>>,
+    boxes: Arc<Mutex<Vec<Mailbox>>>,
     dice: Arc<AtomicU64>,
 }
+
+type Mailbox = VecDeque<(u32, Vec<u8>)>;
 
 struct LossyEnd {
     net: Lossy,
@@ -19,7 +21,7 @@ struct LossyEnd {
 
 impl Lossy {
     fn new(world: usize) -> Self {
-        let boxes = Arc::new(Mutex::new(vec![VecDeque::new(); world]));
+        let boxes = Arc::new(Mutex::new(vec![Mailbox::new(); world]));
         Self { boxes, dice: Arc::new(AtomicU64::new(1)) }
     }
 

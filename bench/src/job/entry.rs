@@ -1,5 +1,5 @@
-//! What a process reports of its part of a run, piece by piece. All times are nanoseconds since that process's own start
-//! of the stream: clocks of processes have nothing in common but their pace.
+//! What a process reports of its part of a run, piece by piece. All times are nanoseconds since that process's own
+//! start of the stream: clocks of processes have nothing in common but their pace.
 
 use super::wire::{BadBytes, Reader, Writer};
 use crate::report::{Ended, Failing};

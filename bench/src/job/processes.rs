@@ -133,6 +133,7 @@ fn describe_death(net: &TcpNet, rank: u32) -> Option<String> {
 
 /// An agent's end that hears its own bring-up only.
 struct PhasedEnd {
+    net: TcpNet,
     end: TcpEnd,
     phase: u8,
 }
@@ -153,7 +154,7 @@ impl Oob for PhasedEnd {
     }
 
     fn reachable(&self, pe: u32) -> bool {
-        self.end.reachable(pe)
+        describe_death(&self.net, pe).is_none()
     }
 }
 
@@ -172,7 +173,7 @@ impl Job for Processes {
 
     fn members(&self, _: &Arc<dyn World>) -> Vec<Member> {
         let phase = self.phase.fetch_add(1, Ordering::AcqRel) + 1;
-        let end = PhasedEnd { end: self.net.end(Topic::Agent), phase };
+        let end = PhasedEnd { net: self.net.clone(), end: self.net.end(Topic::Agent), phase };
         vec![Member { pe: self.rank(), bootstrap: Box::new(self.net.bootstrap()), oob: Box::new(end) }]
     }
 
