@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use shunt_device::platform::host::World;
 use shunt_host::connect::bootstrap::Bootstrap;
 use shunt_host::connect::oob::Oob;
+use shunt_host::connect::tcp::error::SecretError;
 use shunt_host::connect::tcp::{JoinError, LinkReason, Peers, TcpEnd, TcpNet, Topic};
 use shunt_host::error::BootstrapError;
 use shunt_host::job::Job as Place;
@@ -27,6 +28,9 @@ const LAST_REPORT: Duration = Duration::from_millis(200);
 /// Why this process takes part in no run.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
+    /// Its secret cannot be had.
+    #[error("{0}; give a file that holds the secret and that only its owner can read")]
+    Secret(SecretError),
     /// It could not join.
     #[error(transparent)]
     Join(#[from] JoinError),
@@ -50,9 +54,9 @@ impl Refused {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Disagree { .. }
+            | Self::Secret(_)
             | Self::Join(
-                JoinError::Secret(_)
-                | JoinError::Resolve { .. }
+                JoinError::Resolve { .. }
                 | JoinError::Listen { .. }
                 | JoinError::Descriptor { .. }
                 | JoinError::NoInterface { .. }
@@ -79,7 +83,11 @@ impl Processes {
     /// # Errors
     /// Why not.
     pub fn join(options: &Options, place: &Place) -> Result<Self, Refused> {
-        let net = TcpNet::join(place.join_options()?)?;
+        let join = place.join_options().map_err(|error| match error {
+            JoinError::Secret(error) => Refused::Secret(error),
+            other => Refused::Join(other),
+        })?;
+        let net = TcpNet::join(join)?;
         let mine = options.shared_lines().join("\n");
         let all = net.bootstrap().all_gather(mine.as_bytes())?;
         if let Some(refused) = difference(&all) {
