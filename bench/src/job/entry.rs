@@ -210,6 +210,7 @@ fn each_counter(c: &mut Counters, mut f: impl FnMut(&mut u64)) {
         retransmits,
         timeouts,
         naks,
+        rnr_naks,
         duplicates,
         dropped,
         unroutable,
@@ -221,7 +222,8 @@ fn each_counter(c: &mut Counters, mut f: impl FnMut(&mut u64)) {
         messages,
         events,
     } = c;
-    let traffic = [packets_tx, packets_rx, bytes_tx, bytes_rx, retransmits, timeouts, naks, duplicates];
+    let traffic =
+        [packets_tx, packets_rx, bytes_tx, bytes_rx, retransmits, timeouts, naks, rnr_naks, duplicates];
     let inside = [dropped, unroutable, commands, doorbells, bad_doorbells, wqes, cqes, messages, events];
     traffic.into_iter().chain(inside).for_each(&mut f);
 }

@@ -58,7 +58,7 @@ fn ended() -> impl Strategy<Value = Ended> {
 }
 
 fn counters() -> impl Strategy<Value = Counters> {
-    prop::collection::vec(any::<u64>(), 17).prop_map(|values| {
+    prop::collection::vec(any::<u64>(), 18).prop_map(|values| {
         let (mut counters, mut values) = (Counters::default(), values.into_iter());
         each_counter(&mut counters, |value| *value = values.next().unwrap());
         counters
