@@ -99,7 +99,7 @@ const OPTIONS: &str = "options nvidia NVreg_EnableStreamMemOPs=1 NVreg_RegistryD
                        in /etc/modprobe.d/nvidia.conf; rebuild the initramfs; reboot";
 
 /// A kernel rings the NIC's doorbell itself only if the driver maps the NIC's registers into the GPU. The driver does
-/// so for others than root where `PeerMappingOverride=1` is among its registry keys (NVSHMEM installation guide, IBGDA).
+/// so for others than root where `PeerMappingOverride=1` is among its registry keys (NVSHMEM installation guide).
 fn peer_mapping(machine: &Machine<'_>) -> Check {
     const NAME: &str = "PeerMappingOverride";
     let Some(words) = machine.field(PARAMS, "RegistryDwords") else {

@@ -65,8 +65,8 @@ fn acs(machine: &Machine<'_>) -> Check {
             on.push(bridge.to_string());
         }
     }
-    let fix = "off in the BIOS (VT-d, AMD-Vi), or setpci -s ADDRESS ECAP_ACS+0x6.w=0000 after each boot; not in a \
-               virtual machine";
+    let fix = "off in the BIOS (VT-d, AMD-Vi), or setpci -s ADDRESS ECAP_ACS+0x6.w=0000 after each boot; in a \
+               virtual machine, on its host";
     if !on.is_empty() {
         let met = format!("on at {} of {} bridges: {}", on.len(), bridges.len(), short_list(&on));
         return Check::new(NAME, Verdict::Warn, met).fix(fix);
