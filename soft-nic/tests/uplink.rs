@@ -10,7 +10,7 @@ use shunt_layout::mlx5::prm::qp::{ADS_OFFSET, QPC_OFFSET, ads};
 use shunt_layout::mlx5::wqe::{AddressVector, Opcode, Segment, inline8};
 use shunt_soft_nic::{LinkLayer, NicConfig, UnixUplink, UplinkError};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -502,6 +502,12 @@ fn a_place_that_others_get_into_is_refused() {
     mode(&runtime.0, 0o700);
     mode(&runtime.0.join("fabric-test"), 0o701);
     assert!(matches!(open("test"), Err(UplinkError::Permissions { mode: 0o701, .. })));
+    mode(&runtime.0.join("fabric-test"), 0o700);
+    // Only a privileged user can give a directory away, to find it refused.
+    if chown(runtime.0.join("fabric-test"), Some(54_321), None).is_ok() {
+        let error = open("test").unwrap_err().to_string();
+        assert!(error.contains("belongs to user 54321, not to user 0"), "{error}");
+    }
     symlink("/tmp", runtime.0.join("fabric-link")).unwrap();
     assert!(matches!(open("link"), Err(UplinkError::NotADirectory(_))));
     fs::write(runtime.0.join("fabric-file"), "").unwrap();
