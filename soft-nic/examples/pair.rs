@@ -1,7 +1,8 @@
 //! How fast two processes are, each with a NIC of its own: `cargo run --release -p shunt-soft-nic --example pair`.
 //!
 //! The frames cross a Unix socket. Without an engine each process is one thread that posts, steps its NIC and takes
-//! completions; with engines each has a second thread that does the stepping, and four threads share the machine.
+//! completions; with engines each has a second thread that does the stepping, and four threads share the machine: a
+//! producer that sleeps between its looks leaves its core to them, one that spins as a kernel does shares it.
 //! What is printed is wall time.
 #[path = "../tests/rig/mod.rs"]
 mod rig;
@@ -13,8 +14,10 @@ use std::io::{BufReader, Read, stdin, stdout};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+/// Between two looks of a producer that sleeps.
+const LOOK: Duration = Duration::from_micros(500);
 /// Messages to a doorbell.
 const BATCH: u64 = 32;
 
@@ -53,7 +56,7 @@ impl Side {
     }
 
     /// Posts `total` messages and takes their completions; nanoseconds it took.
-    fn drive(&mut self, total: u64, body: impl Fn(&Rig, u64) -> [Segment; 2]) -> f64 {
+    fn drive(&mut self, total: u64, spin: bool, body: impl Fn(&Rig, u64) -> [Segment; 2]) -> f64 {
         let start = Instant::now();
         let (mut posted, mut done) = (0, 0);
         while done < total {
@@ -65,7 +68,10 @@ impl Side {
                 }
                 self.rig.ring(&self.end);
             }
-            self.relax();
+            match spin || self.engine.is_none() {
+                true => self.relax(),
+                false => thread::sleep(LOOK),
+            }
             while let Some(one) = self.end.poll() {
                 assert_eq!(one.syndrome, 0);
                 done += 1;
@@ -110,7 +116,7 @@ fn far(runtime: &Path, engine: bool) {
     let ended = thread::spawn(|| stdin().lock().read_to_end(&mut Vec::new()));
     while !ended.is_finished() {
         match side.engine {
-            Some(_) => thread::sleep(std::time::Duration::from_millis(10)),
+            Some(_) => thread::sleep(Duration::from_millis(10)),
             None => side.relax(),
         }
     }
@@ -128,12 +134,17 @@ fn near(runtime: &Path, engine: bool) {
     println!("{}", if engine { "two processes, an engine in each:" } else { "two processes, stepped:" });
     println!("  round trip of a word: {:.1} us (median)", side.bounce(card, 2_000, true) / 1e3);
     let total = 1 << 18;
-    let took = side.drive(total, |_, n| [card.remote((n as usize & 0xff) * 8), inline8(n)]);
+    let took = side.drive(total, true, |_, n| [card.remote((n as usize & 0xff) * 8), inline8(n)]);
     println!("  8 B inline: {:.2} M WQE/s", total as f64 * 1e3 / took);
-    for bytes in [4096u32, 65_536, 1 << 20] {
-        let total = (1u64 << 30) / bytes as u64;
-        let took = side.drive(total, |rig, _| [card.remote(0), rig.local(0, 0, bytes)]);
-        println!("  {bytes} B: {:.2} GB/s", (total * bytes as u64) as f64 / took);
+    for (bytes, spin) in [(4096u32, true), (65_536, true), (65_536, false), (1 << 20, true), (1 << 20, false)]
+    {
+        if !(spin || engine) {
+            continue;
+        }
+        let total = (2u64 << 30) / bytes as u64;
+        let took = side.drive(total, spin, |rig, _| [card.remote(0), rig.local(0, 0, bytes)]);
+        let how = if spin { "" } else { ", producer sleeping" };
+        println!("  {bytes} B{how}: {:.2} GB/s", (total * bytes as u64) as f64 / took);
     }
     drop(input);
     other.wait().expect("the second process ends");
