@@ -1,5 +1,8 @@
 //! `shunt run` as a process: exit statuses, signals, prefixes, environment. The ranks are small shell programs.
 
+use shunt_host::connect::Bootstrap;
+use shunt_host::connect::tcp::TcpNet;
+use shunt_host::job::{Flags, Job};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
@@ -88,6 +91,32 @@ fn ranks_know_who_they_are() {
     assert!(!text(&other.stdout).contains(first[6]));
     let named = two(&["--fabric", "lab-1"], "echo $SHUNT_FABRIC");
     assert!(text(&named.stdout).starts_with("lab-1\n") || text(&named.stdout).contains("\nlab-1\n"));
+}
+
+#[test]
+fn ranks_join_by_what_the_launcher_gives_them() {
+    let own = std::env::current_exe().unwrap();
+    let rank = ["--", own.to_str().unwrap(), "--exact", "rank_of_a_launcher", "--nocapture"];
+    let output =
+        shunt(&[&["run", "-n", "3", "-x", "SHUNT_TEST_RANK=1"], &rank[..]].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    for rank in 0..3 {
+        let want = format!("rank {rank} of 3 met [0, 1, 2] on a fabric of its own: true");
+        assert_eq!(text(&output.stdout).matches(&want).count(), 1, "{}", text(&output.stdout));
+    }
+}
+
+/// Not a test by itself: a rank that the one above starts.
+#[test]
+fn rank_of_a_launcher() {
+    if std::env::var_os("SHUNT_TEST_RANK").is_none() {
+        return;
+    }
+    let job = Job::from_env(&Flags::default()).unwrap().unwrap();
+    let net = TcpNet::join(job.join_options().unwrap()).unwrap();
+    let met: Vec<u8> = net.bootstrap().all_gather(&[net.rank() as u8]).unwrap().concat();
+    let own = job.fabric.starts_with("run-");
+    println!("rank {} of {} met {met:?} on a fabric of its own: {own}", net.rank(), net.world());
 }
 
 #[test]

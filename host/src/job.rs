@@ -207,7 +207,7 @@ impl Job {
         Ok(name.unwrap_or_else(|| FABRIC.to_owned()))
     }
 
-    /// What it takes to join: loads the secret and takes over the inherited socket.
+    /// What it takes to join: loads the secret and takes over the inherited socket. Once only: the socket is gone then.
     pub fn join_options(&self) -> Result<JoinOptions, JoinError> {
         let mut options = JoinOptions::new(self.rank, self.world, self.root.clone(), self.secret.load()?);
         options.interface = self.interface.clone();

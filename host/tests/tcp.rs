@@ -169,12 +169,17 @@ fn a_wrong_secret_is_refused_at_both_ends() {
 #[test]
 fn an_impostor_in_the_roots_place_is_found_out() {
     let job = Job::new(2);
-    let mut options = job.options(0);
-    options.secret = Secret::from_text("somebody else's secret").unwrap();
-    options.patience_ns = u64::from(u32::MAX);
-    let impostor = std::thread::spawn(move || TcpNet::join(options));
-    assert!(job.start(1).join().unwrap().is_err());
-    assert!(impostor.join().unwrap().is_err());
+    let rank = job.start(1);
+    let (mut stream, _) = job.listener.lock().unwrap().as_ref().unwrap().accept().unwrap();
+    let mut preamble = [0; preamble::LENGTH];
+    stream.read_exact(&mut preamble).unwrap();
+    stream.write_all(&preamble).unwrap();
+    // 32 bytes of a key and 16 of a tag, each way.
+    let mut exchange = [0; 2 + 48];
+    stream.read_exact(&mut exchange).unwrap();
+    stream.write_all(&exchange).unwrap();
+    let error = rank.join().unwrap().unwrap_err();
+    assert_eq!(error, JoinError::Root { root: job.root.to_string(), reason: Refusal::Secret });
 }
 
 #[test]
