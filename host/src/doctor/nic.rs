@@ -263,7 +263,8 @@ fn gids(machine: &Machine<'_>) -> Check {
     if !short.is_empty() {
         let v1 = short.iter().any(|what| what.contains("RoCE v2"));
         let fix = if v1 {
-            "version 1 is not routed: look at show_gids, and at RoCE v2 in firmware and driver; or NVSHMEM_IB_ROCE_VERSION_NUM=1 at every end"
+            "version 1 is not routed: look at show_gids, and at RoCE v2 in firmware and driver; or \
+             NVSHMEM_IB_ROCE_VERSION_NUM=1 at every end"
         } else {
             "give the port's network interface such an address, or say otherwise in NVSHMEM_IB_ADDR_FAMILY or \
              NVSHMEM_IB_ADDR_RANGE"
