@@ -35,8 +35,9 @@ const DATAGRAM_MAX: usize = 60 << 10;
 const STAMP_BYTES: usize = 8;
 /// Bytes of a frame's length.
 const LENGTH_BYTES: usize = 2;
-/// How long a frame may be under way: far beyond what a busy machine keeps a process waiting.
-const LIFETIME: Duration = Duration::from_secs(1);
+/// How long a frame may be under way: beyond what a busy machine keeps a process waiting, and half of what the agents
+/// of a job give a silent peer before they go on without its word.
+const LIFETIME: Duration = Duration::from_millis(250);
 /// Bytes that wait for one address before its senders are asked to pause.
 const FULL: usize = 256 << 10;
 /// Bytes that wait for one address at most. Queue pairs that pause stay far below; what has no window is dropped.
@@ -142,7 +143,7 @@ impl UnixUplink {
         Ok(uplink)
     }
 
-    /// Drops frames that were under way for longer; a second unless told otherwise. A job whose fences wait for the
+    /// Drops frames that were under way for longer; 250 ms unless told otherwise. A job whose fences wait for the
     /// packet lifetime instead of asking the other end sets no more than that lifetime here.
     pub fn with_lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime_ns = u64::try_from(lifetime.as_nanos()).unwrap_or(u64::MAX);
