@@ -217,7 +217,10 @@ fn ports(out: &mut String, inventory: &Inventory, topology: &Topology, layout: &
 fn port_box(out: &mut String, x: usize, edge: &str, style: &str, lines: &[String; 4]) {
     frame(out, (x, PORT_Y), (BOX, PORT_HEIGHT), &format!("{style} stroke=\"{edge}\""));
     let styles = [
-        "font-size=\"14\" font-weight=\"bold\" fill=\"#222\"".to_owned(),
+        format!(
+            "font-size=\"{}\" font-weight=\"bold\" fill=\"#222\"",
+            if lines[0].len() > 11 { 12 } else { 14 }
+        ),
         "font-size=\"11\" fill=\"#444\"".to_owned(),
         format!("font-size=\"11\" font-weight=\"bold\" fill=\"{edge}\""),
         "font-size=\"10\" fill=\"#888\"".to_owned(),
