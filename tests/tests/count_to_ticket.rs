@@ -20,6 +20,12 @@ fn shapes() -> impl Strategy<Value = Vec<Shape>> {
     proptest::collection::vec(shape, 0..200)
 }
 
+/// The first block of each WQE.
+fn starts(done: u64, wqes: &[Shape]) -> Vec<u64> {
+    let next = |at: &mut u64, wqe: &Shape| Some(std::mem::replace(at, *at + wqe.blocks));
+    wqes.iter().scan(done, next).collect()
+}
+
 proptest! {
     /// Counts messages one by one, as the responder does.
     #[test]
@@ -30,7 +36,7 @@ proptest! {
         done in prop_oneof![0u64..5, 0xfff0u64..0x1_0010, Just((1u64 << 52) - 50)],
         executed in 0usize..220,
     ) {
-        let starts: Vec<u64> = wqes.iter().scan(done, |at, wqe| { *at += wqe.blocks; Some(*at - wqe.blocks) }).collect();
+        let starts = starts(done, &wqes);
         let rung = done + wqes.iter().map(|wqe| wqe.blocks).sum::<u64>();
         let mut counted = starts.iter().zip(&wqes).filter(|(_, wqe)| wqe.counts).map(|(at, _)| *at);
         let total = counted.clone().count();
