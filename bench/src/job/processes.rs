@@ -73,6 +73,8 @@ pub struct Processes {
     courier: Courier,
     net: TcpNet,
     fabric: String,
+    /// A fence without the other end relies on it: no frame is under way for longer.
+    packet_lifetime: Duration,
     /// Counts bring-ups: what an agent of an earlier one said is not for a later one.
     phase: AtomicU8,
 }
@@ -97,7 +99,8 @@ impl Processes {
         let gone = move |rank| describe_death(&peers, rank);
         let end = Box::new(net.end(Topic::App));
         let courier = Courier::start(place.rank, place.world, end, Box::new(gone));
-        Ok(Self { courier, net, fabric: place.fabric.clone(), phase: AtomicU8::new(0) })
+        let packet_lifetime = Duration::from_nanos(options.environment.config.packet_lifetime_ns);
+        Ok(Self { courier, net, fabric: place.fabric.clone(), packet_lifetime, phase: AtomicU8::new(0) })
     }
 }
 
@@ -188,7 +191,7 @@ impl Job for Processes {
     fn attach(&self, fabric: &mut Fabric) -> Result<(), JobError> {
         let link = |error: UplinkError| JobError::Link(format!("fabric {}: {error}", self.fabric));
         let uplink = UnixUplink::open(&self.fabric, &[]).map_err(link)?;
-        fabric.attach(Box::new(uplink)).map_err(link)
+        fabric.attach(Box::new(uplink.with_lifetime(self.packet_lifetime))).map_err(link)
     }
 
     fn cut_agent(&self, _: u32, cut: bool) {
