@@ -94,6 +94,22 @@ fn ranks_know_who_they_are() {
 }
 
 #[test]
+fn a_fabric_of_its_own_is_removed_and_a_named_one_stays() {
+    let base =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("runtime-{}", std::process::id()));
+    std::fs::create_dir_all(&base).unwrap();
+    let script = "umask 077; mkdir -p $XDG_RUNTIME_DIR/shunt/fabric-$SHUNT_FABRIC/left; kill -9 $$";
+    for flags in [&[][..], &["--fabric", "lab"]] {
+        let mut command = shunt(&[&["run", "-n", "1"], flags, &["--", "sh", "-c", script]].concat());
+        let output = command.env("XDG_RUNTIME_DIR", &base).output().unwrap();
+        assert_eq!(output.status.code(), Some(137), "{}", text(&output.stderr));
+    }
+    let left = std::fs::read_dir(base.join("shunt")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["fabric-lab"]);
+    std::fs::remove_dir_all(&base).unwrap();
+}
+
+#[test]
 fn ranks_join_by_what_the_launcher_gives_them() {
     let own = std::env::current_exe().unwrap();
     let rank = ["--", own.to_str().unwrap(), "--exact", "rank_of_a_launcher", "--nocapture"];

@@ -118,7 +118,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "SHUNT_FABRIC",
         "soft fabric shared by processes of one machine",
-        "1 to 64 letters, digits, dots, dashes or underscores",
+        "1 to 32 letters, digits, dots, dashes or underscores",
     )
     .default("default"),
     variable(

@@ -135,9 +135,9 @@ pub enum JobError {
 /// A name for a soft fabric: it becomes part of a socket's name.
 pub fn check_fabric_name(name: &str) -> Result<&str, &'static str> {
     let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-    match letters && (1..=64).contains(&name.len()) && !name.starts_with('.') {
+    match letters && (1..=32).contains(&name.len()) && !name.starts_with('.') {
         true => Ok(name),
-        false => Err("1 to 64 letters, digits, dots, dashes or underscores are right, no dot in front"),
+        false => Err("1 to 32 letters, digits, dots, dashes or underscores are right, no dot in front"),
     }
 }
 

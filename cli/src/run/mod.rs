@@ -110,7 +110,11 @@ pub fn run(arguments: &Arguments) -> u8 {
         }
     };
     match start(arguments, &program) {
-        Ok(mut job) => job.attend(arguments),
+        Ok(mut job) => {
+            let status = job.attend(arguments);
+            job.tidy_up();
+            status
+        }
         Err(error) => {
             eprintln!("error: {error}");
             1
@@ -154,7 +158,8 @@ fn start(arguments: &Arguments, program: &std::path::Path) -> io::Result<Job> {
         set: &arguments.set,
     };
     let output = Arc::new(Output::new(Style { tag_all: arguments.tag }));
-    let mut job = Job { children: Vec::new(), events, streams: 0, ending: None, order: Vec::new() };
+    let mut job =
+        Job { children: Vec::new(), events, streams: 0, ending: None, order: Vec::new(), fabric: None };
     for rank in 0..arguments.ranks {
         match child::start(program, &arguments.command[1..], rank, &place) {
             Ok(mut child) => {
@@ -169,6 +174,7 @@ fn start(arguments: &Arguments, program: &std::path::Path) -> io::Result<Job> {
             }
         }
     }
+    job.fabric = arguments.fabric.is_none().then_some(fabric);
     Ok(job)
 }
 
@@ -191,9 +197,20 @@ struct Job {
     ending: Option<End>,
     /// How ranks ended, in the order in which they did.
     order: Vec<Ending>,
+    /// The fabric whose name was made up for this job.
+    fabric: Option<String>,
 }
 
 impl Job {
+    /// Removes what killed ranks left of a fabric that nobody else knows of.
+    fn tidy_up(&self) {
+        if let Some(fabric) = &self.fabric
+            && let Err(error) = shunt_soft_nic::uplink::remove_fabric(fabric)
+        {
+            eprintln!("shunt run: fabric {fabric}: {error}");
+        }
+    }
+
     fn alive(&self) -> usize {
         self.children.iter().filter(|child| child.ended.is_none()).count()
     }

@@ -38,6 +38,17 @@ pub(super) fn of_fabric(runtime: &Path, name: &str) -> Result<PathBuf, UplinkErr
     Ok(directory)
 }
 
+/// Removes what processes that were killed left of a fabric: for whoever made its name up, and knows that nobody uses
+/// it any more.
+pub fn remove_fabric(name: &str) -> Result<(), UplinkError> {
+    let runtime = runtime_directory();
+    if !runtime.join(format!("fabric-{name}")).exists() {
+        return Ok(());
+    }
+    let directory = of_fabric(&runtime, name)?;
+    fs::remove_dir_all(&directory).map_err(UplinkError::io("cannot remove", &directory))
+}
+
 /// Makes a directory for this user alone, or makes sure that an existing one is.
 fn private(path: &Path) -> Result<(), UplinkError> {
     match DirBuilder::new().mode(0o700).create(path) {
