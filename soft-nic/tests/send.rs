@@ -154,6 +154,20 @@ fn rnr_retries_are_counted_and_timed() {
 }
 
 #[test]
+fn a_doubled_rnr_nak_is_one() {
+    let mut rig = Rig::new(1);
+    let (mut a, mut b) = rig.pair(0, 1, Options { rnr_retry: 3, min_rnr: 12, ..options() });
+    rig.inject(1, "dup=1");
+    a.post(Opcode::Send, &[inline8(1)]);
+    rig.ring(&a);
+    rig.run_for(1_500_000);
+    b.post_receive(&[rig.local(1, 0, 8)]);
+    assert_eq!(rig.complete(&mut a, 1), [good(0, Opcode::Send)], "three waits are allowed, three there were");
+    assert_eq!(b.poll_receives(), [got(RESP_SEND, 0, 8, 0)]);
+    assert!(rig.hits()[0] > 3);
+}
+
+#[test]
 fn progress_restores_rnr_retries() {
     let mut rig = Rig::new(1);
     let (mut a, mut b) = rig.pair(0, 1, Options { rnr_retry: 2, min_rnr: 12, ..options() });
