@@ -1,14 +1,12 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
-use crate::scenarios::{SCENARIOS, Scenario, judge, remarks};
-use crate::{check, ptx, sh, swarm, tidy};
+use crate::scenarios::SCENARIOS;
+use crate::{check, ptx, run_scenarios, sh, swarm, tidy};
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
-use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
 
 pub const SUMMARY: &str = "the one test command: all stages below, with their times";
 pub const HELP: &str = "ci [--only STAGE]... [--list]
@@ -21,8 +19,8 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   tests      cargo test --workspace
   swarm      200 fixed and 20 fresh seeds of the simulator, every kind of fault among them
   ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched
-  build      the main program, release
-  scenarios  the main program's runs, as listed in xtask/src/scenarios.rs
+  build      the main program and shunt, release
+  scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios.rs
 
   --only STAGE  only this one; may be repeated
   --list        print the scenarios' command lines";
@@ -50,7 +48,7 @@ const STAGES: &[Stage] = &[
     ("swarm", swarm::stage),
     ("ptx", || ptx::run(&["--try-ptxas".to_owned()]).map(|()| Count::ONE)),
     ("build", || build().map(|()| Count::ONE)),
-    ("scenarios", scenarios),
+    ("scenarios", run_scenarios::all),
 ];
 
 pub fn run(args: &[String]) -> Result<()> {
@@ -90,7 +88,7 @@ pub fn run(args: &[String]) -> Result<()> {
 
 fn list() -> Result<()> {
     for scenario in SCENARIOS {
-        println!("{:30} exit {}  shmem_put_bw {}", scenario.name, scenario.exit, scenario.args);
+        println!("{:36} exit {}  {}", scenario.name, scenario.exit, scenario.command_line());
     }
     Ok(())
 }
@@ -160,70 +158,16 @@ fn test_result(line: &str) -> Option<Count> {
 }
 
 fn build() -> Result<()> {
-    sh::run(sh::cargo().args(["build", "--quiet", "--release", "-p", "shunt-bench", "--bin", "shmem_put_bw"]))
-}
-
-fn scenarios() -> Result<Count> {
-    let program = sh::target_dir().join("release/shmem_put_bw");
-    if !program.is_file() {
-        bail!("{} is not built", program.display());
-    }
-    let dir = sh::target_dir().join("ci");
-    std::fs::create_dir_all(&dir)?;
-    let mut count = Count::default();
-    for scenario in SCENARIOS {
-        let start = Instant::now();
-        let wrong = run_scenario(&program, &dir, scenario)?;
-        let word = if wrong.is_empty() { "ok" } else { "FAILED" };
-        println!("  {:30} {word:7} {:6.2} s", scenario.name, start.elapsed().as_secs_f64());
-        if wrong.is_empty() {
-            count.passed += 1;
-            continue;
-        }
-        count.failed += 1;
-        println!("    shmem_put_bw {}", scenario.args);
-        for line in &wrong {
-            println!("    {line}");
-        }
-        let text = std::fs::read_to_string(dir.join(format!("{}.out", scenario.name))).unwrap_or_default();
-        println!("{}", sh::last_lines(&text, 40));
-    }
-    Ok(count)
-}
-
-fn run_scenario(program: &Path, dir: &Path, scenario: &Scenario) -> Result<Vec<String>> {
-    let file = |end: &str| -> PathBuf { dir.join(format!("{}.{end}", scenario.name)) };
-    let json = file("json");
-    // A file of an earlier run must not speak for this one.
-    if json.exists() {
-        std::fs::remove_file(&json)?;
-    }
-    let out = File::create(file("out"))?;
-    let mut command = sh::command(&program.to_string_lossy());
-    command.args(scenario.args.split_whitespace()).arg("--json").arg(&json).stdin(Stdio::null());
-    let child =
-        command.stderr(out.try_clone()?).stdout(out).spawn().context("cannot start the main program")?;
-    let exit = wait(child, Duration::from_millis(scenario.limit_ms))?;
-    let text = std::fs::read_to_string(&json).ok();
-    let value: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
-    for remark in value.iter().flat_map(|json| remarks(scenario, json)) {
-        println!("    remark (wall time): {remark}");
-    }
-    Ok(judge(scenario, exit, value.as_ref()))
-}
-
-/// The exit status, or `None` for a program that had to be killed, by us or by a signal.
-fn wait(mut child: Child, limit: Duration) -> Result<Option<i32>> {
-    let start = Instant::now();
-    while start.elapsed() < limit {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.code());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child.kill()?;
-    child.wait()?;
-    Ok(None)
+    sh::run(sh::cargo().args([
+        "build",
+        "--quiet",
+        "--release",
+        "-p",
+        "shunt-bench",
+        "--bin",
+        "shmem_put_bw",
+    ]))?;
+    sh::run(sh::cargo().args(["build", "--quiet", "--release", "-p", "shunt", "--bin", "shunt"]))
 }
 
 #[cfg(test)]
@@ -239,14 +183,6 @@ mod tests {
             "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         assert_eq!(test_result(line), Some(Count { passed: 1, failed: 0 }));
         assert_eq!(test_result("test a ... ok"), None);
-    }
-
-    #[test]
-    fn a_program_that_hangs_is_killed() {
-        let sleeper = sh::command("sleep").arg("60").spawn().unwrap();
-        assert_eq!(wait(sleeper, Duration::from_millis(50)).unwrap(), None);
-        let quick = sh::command("sh").args(["-c", "exit 3"]).spawn().unwrap();
-        assert_eq!(wait(quick, Duration::from_secs(30)).unwrap(), Some(3));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod ci;
 mod ptx;
 mod ptx_audit;
 mod ptxas;
+mod run_scenarios;
 mod scenarios;
 mod sh;
 mod swarm;

@@ -9,6 +9,8 @@ use serde_json::Value;
 pub struct Scenario {
     /// Name, also of its files under `<target>/ci`.
     pub name: &'static str,
+    /// How the PEs are spread over processes.
+    pub how: How,
     /// Arguments; `--json` is added.
     pub args: &'static str,
     /// Exit status.
@@ -19,6 +21,17 @@ pub struct Scenario {
     pub holds: &'static [Holds],
     /// What should hold of its wall-clock figures on a machine that does nothing else.
     pub figures: &'static [Holds],
+}
+
+/// How the PEs of a run are spread over processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// All in one.
+    Threads,
+    /// Two, started by `shunt run`.
+    ShuntRun,
+    /// Two, started by hand with `--rank`, `--world` and `--root`.
+    TwoShells,
 }
 
 /// A condition on the JSON object.
@@ -48,9 +61,19 @@ const CLEAN: &[Holds] = &[
 /// Far above any run's own time; only a hang reaches it.
 const HANG_MS: u64 = 60_000;
 
-/// A run that must end clean.
+/// A run in one process that must end clean.
 const fn clean(name: &'static str, args: &'static str) -> Scenario {
-    Scenario { name, args, exit: 0, limit_ms: HANG_MS, holds: CLEAN, figures: &[] }
+    Scenario { name, how: How::Threads, args, exit: 0, limit_ms: HANG_MS, holds: CLEAN, figures: &[] }
+}
+
+/// A run in two processes that must end clean.
+const fn clean_processes(name: &'static str, how: How, args: &'static str) -> Scenario {
+    Scenario { how, ..clean(name, args) }
+}
+
+/// A run in two processes that must end for want of a path, its faults hit.
+const fn lost(name: &'static str, args: &'static str) -> Scenario {
+    Scenario { how: How::ShuntRun, exit: 3, holds: &[Holds::EveryFaultHit], ..clean(name, args) }
 }
 
 /// All of them, shortest story first.
@@ -58,6 +81,7 @@ pub const SCENARIOS: &[Scenario] = &[
     clean("default", ""),
     Scenario {
         name: "port-down-up",
+        how: How::Threads,
         args: "--duration 2500ms --inject 500ms:0.0:down --inject 1500ms:0.0:up",
         exit: 0,
         limit_ms: HANG_MS,
@@ -89,6 +113,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     Scenario {
         name: "crossed-rails",
+        how: How::Threads,
         args: "-n 0 --duration 1500ms --inject 300ms:0.0:down --inject 300ms:1.1:down",
         exit: 0,
         limit_ms: HANG_MS,
@@ -109,6 +134,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     Scenario {
         name: "all-paths-down",
+        how: How::Threads,
         args: "-n 0 --duration 10s --inject 300ms:0.0:down --inject 300ms:0.1:down",
         exit: 3,
         // That the give-up time is kept is held in virtual time (tests/bounds.rs); here only a hang fails. The run is
@@ -119,13 +145,56 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "without-fault-tolerance",
+        how: How::Threads,
         args: "-n 0 --duration 10s --ft off --inject 300ms:0.0:down",
         exit: 3,
         limit_ms: 10_000,
         holds: &[Holds::EveryFaultHit],
         figures: &[],
     },
+    Scenario { how: How::Threads, ..lost("peer-killed", "-n 0 --duration 10s --inject 300ms:1:peer-killed") },
+    clean(
+        "agent-and-clock",
+        "-n 0 --duration 1500ms --inject 200ms:0:clock-jump=60m --inject 300ms:1:agent-stalled=200ms \
+             --inject 350ms:0:oob-cut=300ms --inject 400ms:0.0:down --inject 900ms:0.0:up",
+    ),
+    clean_processes(
+        "processes-port-down-up",
+        How::ShuntRun,
+        "-e 64K -f 8 -n 20 --duration 1500ms --inject 300ms:0.0:down --inject 800ms:0.0:up",
+    ),
+    clean_processes(
+        "processes-both-primaries",
+        How::ShuntRun,
+        "-n 0 --duration 1500ms --inject 300ms:0.0:down --inject 300ms:1.0:down --inject 900ms:0.0:up \
+             --inject 900ms:1.0:up",
+    ),
+    clean_processes(
+        "processes-blackhole",
+        How::ShuntRun,
+        "-n 0 --duration 1500ms --inject 300ms:0.0:blackhole-tx",
+    ),
+    lost("processes-all-paths-down", "-n 0 --duration 10s --inject 300ms:0.0:down --inject 300ms:0.1:down"),
+    lost("processes-peer-killed", "-n 0 --duration 10s --inject 300ms:1:peer-killed"),
+    clean_processes(
+        "two-shells",
+        How::TwoShells,
+        "-n 0 --duration 1200ms --inject 300ms:1.0:down --inject 700ms:1.0:up",
+    ),
 ];
+
+impl Scenario {
+    /// As it would be typed.
+    pub fn command_line(&self) -> String {
+        match self.how {
+            How::Threads => format!("shmem_put_bw {}", self.args),
+            How::ShuntRun => format!("shunt run -n 2 -- shmem_put_bw {}", self.args),
+            How::TwoShells => {
+                format!("shmem_put_bw --rank 0|1 --world 2 --root HOST:PORT {}", self.args)
+            }
+        }
+    }
+}
 
 impl Holds {
     /// What is wrong with `json`, if this does not hold of it.

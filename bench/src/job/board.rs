@@ -1,6 +1,6 @@
 //! What the ends of a run tell each other beside the NICs: not part of what is tested. Kernels of one process all look
-//! at the same board; between processes, each keeps one and [`super::courier`] keeps them alike. So everything on it only
-//! ever moves one way, and any copy of any age may be merged in any order.
+//! at the same board; between processes, each keeps one and [`super::courier`] keeps them alike. So everything on it
+//! only ever moves one way, and any copy of any age may be merged in any order.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,0 +1,156 @@
+//! Runs the scenarios of the main program: in one process, as processes under `shunt run`, and as two shells would.
+
+use crate::ci::Count;
+use crate::scenarios::{How, SCENARIOS, Scenario, judge, remarks};
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Everything for one run.
+struct Place {
+    /// The main program.
+    program: PathBuf,
+    /// What starts ranks.
+    shunt: PathBuf,
+    /// Where output goes.
+    dir: PathBuf,
+}
+
+impl Place {
+    fn file(&self, scenario: &Scenario, end: &str) -> PathBuf {
+        self.dir.join(format!("{}.{end}", scenario.name))
+    }
+}
+
+/// All of them.
+pub fn all() -> Result<Count> {
+    let release = |name: &str| sh::target_dir().join("release").join(name);
+    let place =
+        Place { program: release("shmem_put_bw"), shunt: release("shunt"), dir: sh::target_dir().join("ci") };
+    if let Some(missing) = [&place.program, &place.shunt].into_iter().find(|path| !path.is_file()) {
+        bail!("{} is not built", missing.display());
+    }
+    std::fs::create_dir_all(&place.dir)?;
+    let mut count = Count::default();
+    for scenario in SCENARIOS {
+        let start = Instant::now();
+        let wrong = run(&place, scenario)?;
+        let word = if wrong.is_empty() { "ok" } else { "FAILED" };
+        println!("  {:36} {word:7} {:6.2} s", scenario.name, start.elapsed().as_secs_f64());
+        if wrong.is_empty() {
+            count.passed += 1;
+            continue;
+        }
+        count.failed += 1;
+        println!("    {}", scenario.command_line());
+        for line in &wrong {
+            println!("    {line}");
+        }
+        let text = std::fs::read_to_string(place.file(scenario, "out")).unwrap_or_default();
+        println!("{}", sh::last_lines(&text, 40));
+    }
+    Ok(count)
+}
+
+fn run(place: &Place, scenario: &Scenario) -> Result<Vec<String>> {
+    let json = place.file(scenario, "json");
+    // A file of an earlier run must not speak for this one.
+    if json.exists() {
+        std::fs::remove_file(&json)?;
+    }
+    let out = File::create(place.file(scenario, "out"))?;
+    let mut children = Vec::new();
+    for mut command in commands(place, scenario)? {
+        command.arg("--json").arg(&json).stdin(Stdio::null());
+        command.stderr(out.try_clone()?).stdout(out.try_clone()?);
+        children.push(command.spawn().context("cannot start the main program")?);
+    }
+    let until = Instant::now() + Duration::from_millis(scenario.limit_ms);
+    let mut exits = Vec::new();
+    for child in children {
+        exits.push(wait(child, until)?);
+    }
+    let text = std::fs::read_to_string(&json).ok();
+    let value: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
+    for remark in value.iter().flat_map(|json| remarks(scenario, json)) {
+        println!("    remark (wall time): {remark}");
+    }
+    // Every process that was started here ends with the job's status.
+    let exit = exits.iter().find(|exit| **exit != Some(scenario.exit)).unwrap_or(&exits[0]);
+    Ok(judge(scenario, *exit, value.as_ref()))
+}
+
+/// What is started; `--json` is still to be added.
+fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
+    let program = || sh::command(&place.program.to_string_lossy());
+    Ok(match scenario.how {
+        How::Threads => {
+            let mut command = program();
+            command.args(scenario.args.split_whitespace());
+            vec![command]
+        }
+        How::ShuntRun => {
+            let mut command = sh::command(&place.shunt.to_string_lossy());
+            command.args(["run", "-n", "2", "--", "shmem_put_bw"]).args(scenario.args.split_whitespace());
+            vec![command]
+        }
+        How::TwoShells => {
+            let port = free_port()?;
+            let rank = |rank: u32| {
+                let mut command = program();
+                command.args(["--rank", &rank.to_string(), "--world", "2"]);
+                command.args(["--root", &format!("127.0.0.1:{port}"), "--fabric", &format!("ci-{port}")]);
+                command.args(scenario.args.split_whitespace());
+                command
+            };
+            vec![rank(1), rank(0)]
+        }
+    })
+}
+
+fn free_port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// The exit status, or `None` for a program that had to be killed, by us or by a signal.
+fn wait(mut child: Child, until: Instant) -> Result<Option<i32>> {
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_hangs_is_killed() {
+        let after = |ms| Instant::now() + Duration::from_millis(ms);
+        let sleeper = sh::command("sleep").arg("60").spawn().unwrap();
+        assert_eq!(wait(sleeper, after(50)).unwrap(), None);
+        let quick = sh::command("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        assert_eq!(wait(quick, after(30_000)).unwrap(), Some(3));
+    }
+
+    #[test]
+    fn each_way_starts_as_many_processes_as_it_says() {
+        let path = |name: &str| PathBuf::from("/x").join(name);
+        let place = Place { program: path("shmem_put_bw"), shunt: path("shunt"), dir: path("ci") };
+        for (how, processes) in [(How::Threads, 1), (How::ShuntRun, 1), (How::TwoShells, 2)] {
+            let scenario = Scenario { how, args: "-n 0", ..SCENARIOS[0] };
+            let commands = commands(&place, &scenario).unwrap();
+            assert_eq!(commands.len(), processes);
+            assert!(commands.iter().all(|command| command.get_args().any(|arg| arg == "-n")));
+        }
+    }
+}
