@@ -118,3 +118,43 @@ fn a_program_error_is_not_called_a_lack_of_paths() {
         assert_eq!((report.verdict, report.judged.exit_status()), ("program error", 3));
     }
 }
+
+#[test]
+fn a_pe_that_is_killed_is_lost_by_name_at_either_end() {
+    for (victim, names) in [(1, "PE 0 lost peer 1"), (0, "PE 1 lost peer 0")] {
+        let report = run(&format!("--duration 20s --give-up 100ms --inject 100ms:{victim}:peer-killed"));
+        let Verdict::Failed(Failing::NoPath, text) = &report.judged else { panic!("{:?}", report.judged) };
+        assert!(text.contains(names) && text.contains(&format!("PE {victim} was killed")), "{text}");
+        assert_eq!((report.puts_lost, report.faults[0].hits), (0, 1), "the dead are not judged");
+        assert!(report.bytes_delivered > 0);
+    }
+}
+
+#[test]
+fn an_agent_held_back_or_cut_off_and_a_clock_that_jumps_cost_nothing() {
+    let faults = "--inject 100ms:0:clock-jump=60m --inject 150ms:1:agent-stalled=50ms --inject 200ms:0:oob-cut=400ms \
+                  --inject 250ms:0.0:down --inject 700ms:0.0:up --inject 100ms:1:clock-jump=3s";
+    let report = run(&format!("--duration 1200ms {faults}"));
+    assert_clean(&report);
+    assert!(report.failovers >= 1 && report.max_gap_us < 1e9, "{report:#?}");
+    assert!(
+        report.switches.iter().all(|line| line.opened_ns < 60_000_000_000),
+        "times are the run's: {report:#?}"
+    );
+}
+
+#[test]
+fn an_agent_that_is_killed_is_missed_by_the_next_fault() {
+    let report = run("--duration 20s --inject 100ms:0:agent-killed --inject 200ms:0.0:down");
+    assert!(matches!(report.judged, Verdict::Failed(Failing::Unfenced, _)), "{:?}", report.judged);
+    assert_eq!(report.faults[0].hits, 1);
+}
+
+#[test]
+fn a_command_hits_when_it_succeeds_and_only_then() {
+    let report = run("--duration 200ms --inject 50ms:0.0:exec=true");
+    assert_clean(&report);
+    assert_eq!(report.faults[0].hits, 1);
+    let report = run("--duration 200ms --inject 50ms:0.0:exec=true --inject 50ms:1.1:exec=false");
+    assert_eq!(report.judged, Verdict::NotExercised(vec!["1.1:exec=false".into()]));
+}

@@ -206,3 +206,59 @@ impl Board {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn state() -> impl Strategy<Value = BoardState> {
+        let link = (any::<bool>(), prop_oneof![Just(RUNNING), 0u64..9], any::<bool>())
+            .prop_map(|(ready, posted, finished)| LinkState { ready, posted, finished });
+        let rest = (0u64..9, any::<u64>(), any::<[bool; 3]>());
+        (prop::collection::vec(link, 3), rest).prop_map(|(links, (rows, corrupt, flags))| BoardState {
+            links,
+            rows,
+            corrupt,
+            table_over: flags[0],
+            aborted: flags[1],
+            stopping: flags[2],
+        })
+    }
+
+    fn merged<'s>(states: impl Iterator<Item = &'s BoardState>) -> BoardState {
+        let board = Board::new(3, 2);
+        for state in states {
+            assert!(board.merge(state));
+        }
+        board.state()
+    }
+
+    proptest! {
+        #[test]
+        fn copies_may_come_in_any_order_and_again(states in prop::collection::vec(state(), 1..6), turn in 0usize..6) {
+            let whole = merged(states.iter());
+            let turn = turn % states.len();
+            prop_assert_eq!(&merged(states.iter().rev().chain(&states[turn..])), &whole);
+            prop_assert_eq!(&merged(std::iter::once(&whole).chain(&states)), &whole);
+        }
+    }
+
+    #[test]
+    fn the_board_of_another_run_is_refused_and_death_is_not_told() {
+        let board = Board::new(2, 2);
+        board.kill(1);
+        assert!(board.killed(1) && !board.killed(0));
+        assert!(!Board::new(1, 2).merge(&board.state()));
+        let other = Board::new(2, 2);
+        assert!(other.merge(&board.state()) && !other.killed(1));
+    }
+
+    #[test]
+    fn rows_are_known_once_they_were_looked_at() {
+        let board = Board::new(0, 2);
+        board.row_done(0, true);
+        board.row_done(1, false);
+        assert_eq!([board.row(0), board.row(1), board.row(2)], [Some(true), Some(false), None]);
+    }
+}

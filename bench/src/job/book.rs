@@ -244,3 +244,65 @@ fn place(injection: &Injection) -> String {
         None => injection.pe.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book(plan: &[&str]) -> Book {
+        Book::new(Shape {
+            processes: 2,
+            streams: 2,
+            put_bytes: 10,
+            puts: true,
+            plan: plan.iter().map(|text| text.parse().unwrap()).collect(),
+            seed: 1,
+            oversubscribed: false,
+        })
+    }
+
+    fn received(stream: u32, puts: u64, lost: u64) -> Entry {
+        Entry::Received { stream, findings: Findings { puts, lost, ..Findings::default() }, gap_ns: 7 }
+    }
+
+    #[test]
+    fn ends_of_one_stream_come_from_two_processes() {
+        let mut book = book(&[]);
+        for stream in 0..2 {
+            book.take(0, Entry::Sent { stream, puts: 8 });
+            book.take(1, received(stream, 7, 1));
+        }
+        book.take(1, Entry::Bins { first: 1, bytes: vec![70, 70] });
+        book.take(0, Entry::End(50));
+        book.take(1, Entry::End(40));
+        let raw = book.raw();
+        let counts = &raw.counts;
+        assert_eq!((counts.bytes_posted, counts.bytes_delivered, counts.puts_lost), (160, 120, 4));
+        assert_eq!((raw.bins, raw.end_ns, counts.max_gap_ns), (vec![0, 70, 70], 40, 7));
+    }
+
+    #[test]
+    fn what_the_dead_had_received_is_known_by_its_bins_and_nothing_of_it_is_lost() {
+        let mut book = book(&["10ms:1:peer-killed"]);
+        book.take(0, Entry::Sent { stream: 0, puts: 8 });
+        book.take(1, Entry::Bins { first: 0, bytes: vec![50, 10] });
+        book.take(0, Entry::Hits { fault: 0, hits: 1 });
+        book.take(0, Entry::Ended(3, Ended::Stalled("ended by another kernel".into())));
+        book.take(0, Entry::Ended(0, Ended::Stalled("first".into())));
+        let raw = book.raw();
+        assert_eq!((raw.counts.bytes_delivered, raw.counts.puts_lost), (60, 0));
+        assert_eq!((raw.faults[0].hits, raw.faults[0].place.as_str()), (1, "1"));
+        assert_eq!(raw.ended, Some(Ended::Stalled("first".into())));
+    }
+
+    #[test]
+    fn what_names_nothing_that_is_there_changes_nothing() {
+        let mut book = book(&[]);
+        let before = format!("{:?}", book.raw());
+        book.take(9, Entry::End(1));
+        book.take(1, received(7, 1, 1));
+        book.take(1, Entry::Hits { fault: 3, hits: 1 });
+        book.take(1, Entry::Bins { first: u32::MAX, bytes: vec![1] });
+        assert_eq!(format!("{:?}", book.raw()), before);
+    }
+}

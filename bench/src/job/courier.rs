@@ -22,7 +22,7 @@ const WINDOW: u64 = 512 << 10;
 /// Without an answer for this long the log goes on from where the last answer left it.
 const AGAIN: Duration = Duration::from_millis(50);
 /// A process that was not heard for this long, many beats, is not awaited: a report is, nothing is declared lost.
-const SILENT: Duration = Duration::from_secs(3);
+const SILENT: Duration = Duration::from_secs(5);
 /// Beats after which a verdict may be taken to have arrived.
 const LAST_BEATS: u32 = 3;
 

@@ -189,7 +189,11 @@ impl Job for Processes {
     }
 
     fn attach(&self, fabric: &mut Fabric) -> Result<(), JobError> {
-        let link = |error: UplinkError| JobError::Link(format!("fabric {}: {error}", self.fabric));
+        let link = |error: UplinkError| {
+            let own = "; give each job a fabric of its own: --fabric NAME";
+            let hint = if matches!(error, UplinkError::Taken { .. }) { own } else { "" };
+            JobError::Link(format!("fabric {}: {error}{hint}", self.fabric))
+        };
         let uplink = UnixUplink::open(&self.fabric, &[]).map_err(link)?;
         fabric.attach(Box::new(uplink.with_lifetime(self.packet_lifetime))).map_err(link)
     }
