@@ -318,7 +318,7 @@ impl Cluster {
         channels.map(|at| (at, self.slots(at))).collect()
     }
 
-    fn slots(&self, (pe, peer, channel): (u32, u32, u32)) -> Vec<(u32, u32)> {
+    pub(crate) fn slots(&self, (pe, peer, channel): (u32, u32, u32)) -> Vec<(u32, u32)> {
         let root = self.pe(pe).root();
         let row = u64::from(peer * root.channels_per_pe + channel) * u64::from(root.slots);
         let slot = |slot: u64| {

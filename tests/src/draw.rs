@@ -40,6 +40,12 @@ impl RunSpec {
             let faults = spec.draw_fault(&mut rng, info);
             spec.faults.extend(faults);
         }
+        // Streams post no atomics.
+        if rng.one_in(4) || spec.faults.iter().any(|one| one.fault.name() == "lost-atomic-response") {
+            spec.adders = true;
+            spec.stream_channels = spec.channels;
+            spec.channels += 1;
+        }
         spec
     }
 

@@ -13,10 +13,12 @@
 //! | [`run`] | a whole run and its verdict |
 //! | [`spec`] | a run in words |
 //! | [`toml`] | the little of TOML that a run in words needs |
+//! | [`adder`] | raw atomics beside the streams |
 //! | [`draw`] | what the swarm runs for a seed |
 //! | [`swarm`] | many runs, judged |
 //! | [`rng`] | the one source of chance |
 
+pub mod adder;
 pub mod cluster;
 pub mod draw;
 pub mod justify;

@@ -7,6 +7,7 @@ use shunt_device::{FaultKind, Solo};
 use shunt_layout::state::{CauseKind, SwitchKind, SwitchRecord};
 use shunt_soft_nic::Injection;
 
+use crate::adder::Adder;
 use crate::cluster::Cluster;
 use crate::justify;
 use crate::oracle::{Kind, Oracle, Stream, load};
@@ -58,6 +59,7 @@ pub fn run(spec: &RunSpec) -> Outcome {
 
 /// Senders and receivers of a run.
 pub struct Streams {
+    adders: Vec<Adder>,
     senders: Vec<Task<Report>>,
     receivers: Vec<Task<Report>>,
 }
@@ -71,6 +73,7 @@ impl Streams {
 
 /// Starts the sender and the receiver of every stream.
 pub fn start_streams(cluster: &Cluster) -> Streams {
+    let adders = cluster.start_adders();
     let (mut senders, mut receivers) = (Vec::new(), Vec::new());
     for stream in cluster.streams().iter().copied() {
         cluster.watch(stream.to, stream.signal());
@@ -82,7 +85,7 @@ pub fn start_streams(cluster: &Cluster) -> Streams {
         let name = format!("receive{}", stream.id);
         receivers.push(cluster.spawn(&name, stream.to, move |kernel| kernel.receive(Solo, stream, &traffic)));
     }
-    Streams { senders, receivers }
+    Streams { adders, senders, receivers }
 }
 
 /// The reports of one side, once all that still live have returned. What a killed kernel did is in the books.
@@ -108,6 +111,7 @@ pub fn finish(cluster: &Cluster, streams: Streams) -> Outcome {
     let receivers = collect(cluster, &streams.receivers, Side::Receiver);
     let lasted_ns = cluster.sim.now() - cluster.began_ns();
     cluster.sim.run_for(SETTLE_NS);
+    cluster.judge_adders(&streams.adders);
     for (sent, received) in senders.iter().zip(&receivers) {
         judge(cluster, sent, received);
     }

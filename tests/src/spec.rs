@@ -51,6 +51,8 @@ pub struct RunSpec {
     pub backups: u32,
     /// log2 of the bytes one key covers.
     pub log2_chunk: u32,
+    /// Raw atomics run on the last channel, which then carries no streams.
+    pub adders: bool,
     /// Largest payload of a packet.
     pub mtu: u32,
     /// Ticket that every channel starts at.
@@ -90,6 +92,7 @@ impl Default for RunSpec {
             give_up_ns: 1_000_000_000,
             backups: 3,
             log2_chunk: 30,
+            adders: false,
             mtu: 4096,
             first_ticket: 0,
             first_generation: 0,
@@ -123,6 +126,7 @@ macro_rules! keys {
         $visit!("give_up_ns", $self.give_up_ns);
         $visit!("backups", $self.backups);
         $visit!("log2_chunk", $self.log2_chunk);
+        $visit!("adders", $self.adders);
         $visit!("mtu", $self.mtu);
         $visit!("first_ticket", $self.first_ticket);
         $visit!("first_generation", $self.first_generation);
