@@ -183,6 +183,10 @@ pub fn parse_duration(text: &str) -> Option<u64> {
     let mut scale = unit;
     for digit in fraction.bytes() {
         scale /= 10;
+        // What is below a nanosecond cannot happen: dropping it silently would be another duration.
+        if scale == 0 && digit != b'0' {
+            return None;
+        }
         ns = ns.checked_add(u64::from(digit - b'0') * scale)?;
     }
     Some(ns)
