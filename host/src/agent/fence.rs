@@ -64,10 +64,11 @@ impl Agent {
         self.words.set_state(at, PathState::Fenced);
         self.tell(index, Message::Fence(id));
         let mine = self.fence_half(index);
-        let now = self.now();
+        let (now, age_ns) = (self.now(), self.grow_older());
         if let Some(pair) = &mut self.pairs[index] {
             pair.mine = Some(mine);
             pair.fenced_ns = now;
+            pair.fenced_age_ns = age_ns;
             pair.told_ns = now;
             pair.told = 0;
             pair.left_here = false;
@@ -198,7 +199,7 @@ impl Agent {
             }
         }
         let Some(pair) = &self.pairs[index] else { return false };
-        let lifetime_over = now >= pair.fenced_ns.saturating_add(options.lifetime_ns);
+        let lifetime_over = self.age.age_ns >= pair.fenced_age_ns.saturating_add(options.lifetime_ns);
         if verdict(mine, pair.theirs, pair.sent, lifetime_over).is_none() {
             return false;
         }

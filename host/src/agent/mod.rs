@@ -76,6 +76,27 @@ impl Pe {
     }
 }
 
+/// Time as the agent was there to see it pass. The packet lifetime is counted by it: a clock that jumps forward, or an
+/// agent that was held up, must not end it early, because nothing else keeps late packets from what is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Age {
+    looked_ns: u64,
+    age_ns: u64,
+}
+
+impl Age {
+    const fn new(now_ns: u64) -> Self {
+        Self { looked_ns: now_ns, age_ns: 0 }
+    }
+
+    /// A look adds `most_ns` at most.
+    fn grow(&mut self, now_ns: u64, most_ns: u64) -> u64 {
+        self.age_ns += now_ns.saturating_sub(self.looked_ns).min(most_ns);
+        self.looked_ns = now_ns;
+        self.age_ns
+    }
+}
+
 /// Lines kept for the operator; older ones are dropped.
 const NOTES_MAX: usize = 256;
 
@@ -91,6 +112,7 @@ pub struct Agent {
     ports: ports::Ports,
     /// One a channel: silence on one must not hide behind traffic on another.
     patience: Vec<Patience>,
+    age: Age,
     next_row: usize,
     /// By peer: since when it owes an answer; none once it said anything.
     unanswered: Vec<Option<u64>>,
@@ -121,10 +143,12 @@ impl Agent {
             pairs.extend((0..root.slots).map(|_| slots.next().map(Pair::made_at_start)));
         }
         let ports = ports::Ports::new(root.pe_count, root.rails);
-        let patience = vec![Patience::new(words.world().now_ns()); spares.len()];
+        let now_ns = words.world().now_ns();
+        let patience = vec![Patience::new(now_ns); spares.len()];
         Ok(Some(Self {
             ports,
             patience,
+            age: Age::new(now_ns),
             next_row: 0,
             unanswered: vec![None; root.pe_count as usize],
             next_touch_ns: 0,
@@ -144,6 +168,7 @@ impl Agent {
 
     /// Looks at everything once. True if there was something to do, so that an idle thread may sleep a little.
     pub fn step(&mut self) -> bool {
+        self.grow_older();
         let mut busy = self.poll_ports();
         while let Some((from, bytes)) = self.oob.try_recv() {
             busy = true;
@@ -218,6 +243,12 @@ impl Agent {
 
     fn now(&self) -> u64 {
         self.words.world().now_ns()
+    }
+
+    /// Lets the agent's age follow the clock; answers with it.
+    fn grow_older(&mut self) -> u64 {
+        let (now, lifetime_ns) = (self.now(), self.options.lifetime_ns);
+        self.age.grow(now, lifetime_ns / 8)
     }
 
     fn index(&self, at: Place) -> usize {
@@ -309,5 +340,19 @@ impl Agent {
             Some(Health::Connecting) => self.await_connected(index),
             Some(Health::Probing) => self.probe(index),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jump_of_the_clock_does_not_age_the_agent() {
+        let mut age = Age::new(1_000);
+        assert_eq!(age.grow(1_500, 1_000), 500);
+        assert_eq!(age.grow(9_000_000, 1_000), 1_500, "a look counts for a thousand at most");
+        assert_eq!(age.grow(9_000_100, 1_000), 1_600);
+        assert_eq!(age.grow(5, 1_000), 1_600, "nor does one that goes back");
     }
 }

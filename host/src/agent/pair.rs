@@ -101,6 +101,8 @@ pub struct Pair {
     pub since_ns: u64,
     /// When this half was fenced.
     pub fenced_ns: u64,
+    /// The agent's age at that time: what the packet lifetime is counted by.
+    pub fenced_age_ns: u64,
     /// When the peer was last told of the fence, and how often since it began.
     pub told_ns: u64,
     /// See `told_ns`.
@@ -143,6 +145,7 @@ impl Pair {
             asked: None,
             since_ns: 0,
             fenced_ns: 0,
+            fenced_age_ns: 0,
             told_ns: 0,
             told: 0,
             left_here: false,

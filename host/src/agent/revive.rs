@@ -19,7 +19,7 @@ impl Agent {
         let now = self.now();
         let (leads, peer) = (self.leads(index), self.place(index).peer);
         let Some(pair) = &self.pairs[index] else { return false };
-        let lifetime_over = now >= pair.fenced_ns.saturating_add(self.options.lifetime_ns);
+        let lifetime_over = self.age.age_ns >= pair.fenced_age_ns.saturating_add(self.options.lifetime_ns);
         let pause = backoff_ns(self.options.backoff_ns, pair.failures);
         let rested = now >= pair.since_ns.saturating_add(pause);
         let up = self.ports.up(pair.local_rail, peer, pair.remote_rail);
