@@ -196,6 +196,8 @@ impl<'a> Judge<'a> {
         let own_agent = self.of_pe(pe).any(|(_, fault)| match fault {
             PeFault::AgentKilled => true,
             PeFault::AgentStalled { for_ns } => for_ns > 1_000_000_000,
+            // The wait for a fence has a deadline, which a clock that jumps that far ends.
+            PeFault::ClockJump { by_ns } => by_ns > 1_000_000_000,
             _ => false,
         });
         let silent = |pe: u32, rail: u32| -> Vec<Span> {

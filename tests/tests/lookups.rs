@@ -181,9 +181,9 @@ proptest! {
     /// What is written into a WQE is read out of it, and moved to another path it is what would be written there.
     #[test]
     fn a_wqe_survives_the_ring(
-        index in any::<u64>(), qpn in 0u32..1 << 24, to in any::<u64>(), from in any::<u64>(), keys in any::<(u32, u32)>(),
-        bytes in 1u32..1 << 31, value in any::<u64>(), small in 1u32..=8, new_index in any::<u64>(), new_qpn in 0u32..1 << 24,
-        new_keys in any::<(u32, u32)>(),
+        index in any::<u64>(), qpn in 0u32..1 << 24, to in any::<u64>(), from in any::<u64>(),
+        keys in any::<(u32, u32)>(), bytes in 1u32..1 << 31, value in any::<u64>(), small in 1u32..=8,
+        new_index in any::<u64>(), new_qpn in 0u32..1 << 24, new_keys in any::<(u32, u32)>(),
     ) {
         let place = Place { index, qpn_shifted: qpn << 8 };
         let new = Place { index: new_index, qpn_shifted: new_qpn << 8 };

@@ -91,7 +91,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn cards_survive_their_bytes(half in halves(), pe in cards(), table in prop::collection::vec(prop::option::of(halves()), 0..9)) {
+    fn cards_survive_their_bytes(
+        half in halves(), pe in cards(), table in prop::collection::vec(prop::option::of(halves()), 0..9),
+    ) {
         prop_assert_eq!(HalfCard::from_bytes(&half.to_bytes()), Ok(half));
         prop_assert_eq!(PeCard::from_bytes(&pe.to_bytes()), Ok(pe));
         prop_assert_eq!(halves_from_bytes(&halves_to_bytes(&table)), Ok(table));
@@ -105,7 +107,8 @@ proptest! {
     /// A bent card or message is refused, or reads as something that has exactly these bytes: nothing is made up.
     #[test]
     fn what_is_bent_is_refused_or_is_something_else(
-        half in halves(), pe in cards(), message in messages(), at in any::<Index>(), how in any::<u8>(), to in any::<u8>(),
+        half in halves(), pe in cards(), message in messages(),
+        at in any::<Index>(), how in any::<u8>(), to in any::<u8>(),
     ) {
         let bytes = bent(half.to_bytes(), at, how, to);
         if let Ok(read) = HalfCard::from_bytes(&bytes) {
@@ -143,7 +146,8 @@ proptest! {
         prop_assert_eq!(parse_duration(&format!("{whole}{name}")), Some(whole * ns));
         let parts = 10u64.pow(digits.len() as u32);
         let fraction = u128::from(digits.parse::<u64>().expect("digits")) * u128::from(ns);
-        let exact = fraction.is_multiple_of(u128::from(parts)).then(|| whole * ns + (fraction / u128::from(parts)) as u64);
+        let (parts, start) = (u128::from(parts), whole * ns);
+        let exact = fraction.is_multiple_of(parts).then(|| start + (fraction / parts) as u64);
         prop_assert_eq!(parse_duration(&format!("{whole}.{digits}{name}")), exact);
     }
 
@@ -182,8 +186,11 @@ proptest! {
     }
 }
 
-/// Every mailbox structure of the PRM, by its fields.
-const STRUCTURES: &[(&str, usize, &[(&str, Field)], &[(&str, Field64)])] = &[
+/// A structure: its name, its size, its fields.
+type Structure = (&'static str, usize, &'static [(&'static str, Field)], &'static [(&'static str, Field64)]);
+
+/// Mailbox structures of the PRM.
+const STRUCTURES: &[Structure] = &[
     ("command input", cmd::input::BYTES, cmd::input::ALL, cmd::input::ALL_WIDE),
     ("qpc", qp::qpc::BYTES, qp::qpc::ALL, qp::qpc::ALL_WIDE),
     ("ads", qp::ads::BYTES, qp::ads::ALL, qp::ads::ALL_WIDE),
