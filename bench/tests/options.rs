@@ -149,3 +149,58 @@ fn modes_without_a_size_write_8_bytes() {
     assert_eq!(parse("--mode p").unwrap().put_size(), 8);
     assert_eq!(parse("--size 1K").unwrap().put_size(), 1024);
 }
+
+fn under(variables: &[(&str, &str)], line: &str) -> Options {
+    let lookup =
+        |name: &str| variables.iter().find(|(have, _)| *have == name).map(|(_, value)| value.to_string());
+    Options::from_parts(std::iter::once("shmem_put_bw").chain(line.split_whitespace()), &lookup).unwrap()
+}
+
+#[test]
+fn variables_are_honoured_and_flags_win() {
+    let variables = [
+        ("SHUNT_GIVE_UP", "250ms"),
+        ("SHUNT_BACKUPS", "1"),
+        ("SHUNT_MPL", "20ms"),
+        ("NVSHMEM_QP_DEPTH", "1024"),
+        ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "3"),
+        ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "0"),
+        ("NVSHMEM_MACHINE_READABLE_OUTPUT", "1"),
+    ];
+    let options = under(&variables, "");
+    assert_eq!((options.give_up(), options.channels(), options.tolerant()), (250_000_000, 3, false));
+    assert!(options.inject.is_empty(), "no fault of its own where none is tolerated");
+    let said = &options.environment;
+    assert_eq!((said.backups, said.log_depth, said.machine_readable), (Some(1), Some(10), true));
+    assert_eq!(said.config.packet_lifetime_ns, 20_000_000);
+    let options = under(&variables, "--ft on --give-up 2s -c 2");
+    assert_eq!((options.give_up(), options.channels(), options.tolerant()), (2_000_000_000, 3, true));
+    let options = under(&[], "-c 2");
+    assert_eq!((options.give_up(), options.channels(), options.tolerant()), (1_000_000_000, 2, true));
+}
+
+#[test]
+fn a_job_is_named_by_flags_or_variables_and_makes_the_pes() {
+    let variables = [
+        ("SHUNT_RANK", "1"),
+        ("SHUNT_WORLD", "4"),
+        ("SHUNT_ROOT", "127.0.0.1:7000"),
+        ("SHUNT_FABRIC", "blue"),
+    ];
+    let options = under(&variables, "--inject 1s:3:peer-killed");
+    let job = options.job.as_ref().unwrap();
+    assert_eq!((job.rank, job.world, job.fabric.as_str(), options.pes()), (1, 4, "blue", 4));
+    let options = under(&variables, "--rank 0 --world 2 --fabric red");
+    let job = options.job.as_ref().unwrap();
+    assert_eq!((job.rank, job.world, job.fabric.as_str(), options.processes()), (0, 2, "red", 2));
+    assert_eq!((under(&[], "").pes(), under(&[], "").processes()), (2, 1));
+}
+
+#[test]
+fn ranks_compare_what_must_be_alike_and_nothing_else() {
+    let lines = |line: &str| parse(line).unwrap().shared_lines();
+    assert_eq!(lines("--json a.json"), lines("--plot b.svg"));
+    for other in ["--seed 2", "--inject 1s:0.0:down", "--watch", "-c 2", "--mode p", "--give-up 2s", "-n 0"] {
+        assert_ne!(lines(""), lines(other), "{other}");
+    }
+}
