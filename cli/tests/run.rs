@@ -42,7 +42,7 @@ fn exit_statuses() {
     let cases = [
         ("exit 0", 0, "ranks 0-1 exited with 0"),
         ("exit $((SHUNT_RANK * 3))", 3, "rank 0 exited with 0, rank 1 exited with 3"),
-        ("exit $((3 - SHUNT_RANK))", 3, "rank 0 exited with 3, rank 1 exited with 2"),
+        ("exit $((3 - SHUNT_RANK * 2))", 3, "rank 0 exited with 3, rank 1 exited with 1"),
         ("[ $SHUNT_RANK = 0 ] || kill -9 $$", 137, "rank 0 exited with 0, rank 1 was killed by SIGKILL"),
         (
             "[ $SHUNT_RANK = 0 ] && exit 3; kill -9 $$",
@@ -56,6 +56,14 @@ fn exit_statuses() {
         assert_eq!(output.status.code(), Some(status), "{script}: {}", text(&output.stderr));
         assert_eq!(last_line(&output), format!("shunt run: {last}"), "{script}");
     }
+}
+
+#[test]
+fn a_rank_called_in_a_wrong_way_ends_the_others_at_once() {
+    let output = two(&["--grace", "1000s"], "[ $SHUNT_RANK = 0 ] && exit 2; exec sleep 1000");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let want = "shunt run: rank 0 exited with 2, rank 1 was killed by SIGTERM";
+    assert_eq!(last_line(&output), want);
 }
 
 #[test]

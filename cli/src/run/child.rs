@@ -1,7 +1,7 @@
 //! One rank's process: how it is started, signalled and reaped.
 
-use super::Event;
 use super::outcome::Ending;
+use super::{Event, in_thread};
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, killpg};
@@ -96,12 +96,15 @@ impl Child {
     }
 
     /// Tells when the process is over, and leaves it to be reaped.
-    pub fn report_end(&self, events: Sender<Event>) {
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub fn report_end(&self, events: Sender<Event>) -> io::Result<()> {
         let (pid, rank) = (self.pid(), self.rank);
-        std::thread::spawn(move || {
+        in_thread("a rank's end", move || {
             while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
             let _ = events.send(Event::Ended(rank));
-        });
+        })
     }
 
     /// Takes the status of a process that is over. What it started and left behind is killed: nothing outlives a job.

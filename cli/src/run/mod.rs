@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Between the request to end and the end by force.
 const MERCY: Duration = Duration::from_secs(5);
+/// What a rank ends with that was called in a wrong way: the others would wait for it in vain.
+const BAD_USAGE: u8 = 2;
 /// How long output is awaited after the last rank ended: a grandchild may hold the pipe.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -31,7 +33,8 @@ const DRAIN: Duration = Duration::from_secs(1);
 The program is looked up next to this one, then in PATH. Each process gets SHUNT_RANK, SHUNT_WORLD, SHUNT_ROOT,
 SHUNT_SECRET (fresh) and SHUNT_FABRIC; rank 0 inherits the listening socket. Standard input is empty.
 Exit status: the largest of the ranks that ended by themselves, if one is not 0; else 128 + signal of the first
-that was killed; else 0. 2: bad usage. 1: a process could not be started.")]
+that was killed; else 0. 2: bad usage. 1: a process could not be started.
+A rank that exits with 2 was called in a wrong way: the others are ended at once.")]
 pub struct Arguments {
     /// Processes
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -130,14 +133,22 @@ fn random_hex() -> io::Result<String> {
 
 fn listen_for_signals(events: Sender<Event>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::spawn(move || {
+    in_thread("signals", move || {
         for signal in &mut signals {
             if events.send(Event::Signal(signal)).is_err() {
                 return;
             }
         }
-    });
-    Ok(())
+    })
+}
+
+/// Starts a thread that nobody waits for.
+fn in_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    started.map(drop).map_err(|error| {
+        let want = "a higher limit of processes (ulimit -u), or fewer ranks, is right";
+        io::Error::other(format!("no thread for {name} can be made: {error}; {want}"))
+    })
 }
 
 fn start(arguments: &Arguments, program: &std::path::Path) -> io::Result<Job> {
@@ -161,18 +172,14 @@ fn start(arguments: &Arguments, program: &std::path::Path) -> io::Result<Job> {
     let mut job =
         Job { children: Vec::new(), events, streams: 0, ending: None, order: Vec::new(), fabric: None };
     for rank in 0..arguments.ranks {
-        match child::start(program, &arguments.command[1..], rank, &place) {
-            Ok(mut child) => {
-                job.streams += output::pass_on(&output, rank, &mut child.process, &sender);
-                child.report_end(sender.clone());
-                job.children.push(child);
-            }
-            Err(error) => {
-                job.kill(Signal::SIGKILL);
-                let error = format!("rank {rank}: {} cannot be started: {error}", program.display());
-                return Err(io::Error::other(error));
-            }
-        }
+        // On an error the children that were started are killed as they are dropped.
+        let mut child = child::start(program, &arguments.command[1..], rank, &place).map_err(|error| {
+            io::Error::other(format!("rank {rank}: {} cannot be started: {error}", program.display()))
+        })?;
+        let watched = output::pass_on(&output, rank, &mut child.process, &sender)
+            .and_then(|streams| child.report_end(sender.clone()).map(|()| streams));
+        job.streams += watched.map_err(|error| io::Error::other(format!("rank {rank}: {error}")))?;
+        job.children.push(child);
     }
     job.fabric = arguments.fabric.is_none().then_some(fabric);
     Ok(job)
@@ -249,7 +256,7 @@ impl Job {
         if ending.is_clean() || self.ending.is_some() || self.alive() == 0 {
             return;
         }
-        if arguments.kill_others {
+        if arguments.kill_others || ending == Ending::Exited(BAD_USAGE) {
             eprintln!("shunt run: rank {rank} {ending}; ending the others");
             self.ask(Signal::SIGTERM);
         } else {

@@ -1,6 +1,6 @@
 //! Output of the ranks, passed on line by line.
 
-use super::Event;
+use super::{Event, in_thread};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::Child;
 use std::sync::mpsc::Sender;
@@ -71,23 +71,31 @@ impl Output {
 }
 
 /// Passes both streams of a process on, in threads of their own; the answer is how many there are.
-pub fn pass_on(output: &Arc<Output>, rank: u32, process: &mut Child, events: &Sender<Event>) -> usize {
+///
+/// # Errors
+/// No thread can be made.
+pub fn pass_on(
+    output: &Arc<Output>,
+    rank: u32,
+    process: &mut Child,
+    events: &Sender<Event>,
+) -> io::Result<usize> {
     let copy = |stream, from: Box<dyn Read + Send>| {
         let (output, events) = (output.clone(), events.clone());
-        std::thread::spawn(move || {
+        in_thread("a rank's output", move || {
             output.copy(rank, stream, from);
             let _ = events.send(Event::Drained);
-        });
+        })
     };
     let (out, error) = (process.stdout.take(), process.stderr.take());
     let streams = usize::from(out.is_some()) + usize::from(error.is_some());
     if let Some(out) = out {
-        copy(Stream::Out, Box::new(out));
+        copy(Stream::Out, Box::new(out))?;
     }
     if let Some(error) = error {
-        copy(Stream::Error, Box::new(error));
+        copy(Stream::Error, Box::new(error))?;
     }
-    streams
+    Ok(streams)
 }
 
 #[cfg(test)]
