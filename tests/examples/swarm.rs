@@ -86,7 +86,35 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
     if options.seeds.is_none() {
         options.seeds = Some(if options.fresh > 0 || options.file.is_some() { 0 } else { 20 });
     }
+    check(&options)?;
     Ok(Some(options))
+}
+
+/// What would run nothing, or not what it says.
+fn check(options: &Options) -> Result<(), String> {
+    let seeds = options.seeds.unwrap_or(0);
+    if options.threads == 0 {
+        return Err("met --threads 0; at least 1 is right".to_owned());
+    }
+    if options.file.is_none() && seeds == 0 && options.fresh == 0 {
+        return Err("met no seed in all; --seeds or --fresh of at least 1 is right".to_owned());
+    }
+    let (first, last) = (options.first, u64::MAX - seeds);
+    if first > last {
+        return Err(format!("met --first {first} with --seeds {seeds}; a first seed up to {last} is right"));
+    }
+    Ok(())
+}
+
+/// Where failing runs are written is made before the first of them. A run of a file writes none.
+fn make_folder(options: &Options) -> Result<(), String> {
+    if options.file.is_some() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(&options.out).map_err(|error| {
+        let folder = options.out.display();
+        format!("--out {folder}: {error}; a folder that is there or can be made is right")
+    })
 }
 
 /// What is run, in the order of its seeds.
@@ -96,9 +124,11 @@ fn specs(options: &Options) -> Result<Vec<RunSpec>, String> {
         let spec = text.parse().map_err(|error| format!("{}: {error}", file.display()))?;
         return Ok(vec![spec]);
     }
-    let fixed = options.first..options.first.saturating_add(options.seeds.unwrap_or(0));
+    let fixed = options.first..options.first + options.seeds.unwrap_or(0);
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let fresh = clock * 1_000..clock * 1_000 + options.fresh;
+    let from = clock.saturating_mul(1_000);
+    let until = from.checked_add(options.fresh);
+    let fresh = from..until.ok_or(format!("met --fresh {}; fewer are right", options.fresh))?;
     if !fixed.is_empty() {
         println!("seeds {} to {}", fixed.start, fixed.end - 1);
     }
@@ -111,8 +141,11 @@ fn specs(options: &Options) -> Result<Vec<RunSpec>, String> {
 
 /// How a run of the swarm is done again.
 fn command(options: &Options, seed: u64) -> String {
-    let mut command = format!("cargo xtask swarm --first {seed} --seeds 1 --trace");
-    if let Some(kind) = &options.fault {
+    let mut command = match &options.file {
+        Some(file) => format!("cargo xtask swarm {} --trace", file.display()),
+        None => format!("cargo xtask swarm --first {seed} --seeds 1 --trace"),
+    };
+    if let (Some(kind), None) = (&options.fault, &options.file) {
         command += &format!(" --fault {kind}");
     }
     if options.lie != Lie::None {
@@ -135,10 +168,13 @@ fn report(options: &Options, verdict: &Verdict) {
     let faults: Vec<String> = verdict.spec.faults.iter().map(|one| one.to_string()).collect();
     println!("  faults: {}", faults.join(" "));
     println!("  again: {}", command(options, seed));
+    if options.file.is_some() {
+        // It stands in a file already.
+        println!();
+        return;
+    }
     let file = options.out.join(format!("{seed}.toml"));
-    let written =
-        std::fs::create_dir_all(&options.out).and_then(|()| std::fs::write(&file, verdict.spec.to_string()));
-    match written {
+    match std::fs::write(&file, verdict.spec.to_string()) {
         Ok(()) => println!("  as a file: {}\n", file.display()),
         Err(error) => println!("  {} cannot be written: {error}\n{}", file.display(), verdict.spec),
     }
@@ -157,7 +193,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let specs = match specs(&options) {
+    let specs = match make_folder(&options).and_then(|()| specs(&options)) {
         Ok(specs) => specs,
         Err(error) => {
             eprintln!("{error}");

@@ -167,7 +167,11 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:24} {:>6} {:>6}", "fault", "drawn", "hit")?;
         for (name, (drawn, hit)) in &self.kinds {
-            let idle = if *hit == 0 { "  never hit" } else { "" };
+            let idle = match (drawn, hit) {
+                (0, _) => "  -",
+                (_, 0) => "  never hit",
+                _ => "",
+            };
             writeln!(f, "{name:24} {drawn:6} {hit:6}{idle}")?;
         }
         let counts: Vec<String> =

@@ -1,7 +1,7 @@
 //! `cargo xtask abi`: the committed table of sizes and offsets, held against the code.
 
 use crate::sh;
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 pub const SUMMARY: &str = "compare layout/abi.txt with the code; --bless rewrites it";
 pub const HELP: &str = "abi [--bless]
@@ -20,7 +20,7 @@ pub fn run(args: &[String]) -> Result<()> {
         [flag] if flag == "--bless" => {
             command.env("SHUNT_ABI_BLESS", "1");
         }
-        other => bail!("unknown arguments {other:?}"),
+        other => return sh::usage(format!("unknown arguments {other:?}")),
     }
     sh::run(&mut command)
 }

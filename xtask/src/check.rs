@@ -1,7 +1,7 @@
 //! `cargo xtask check`: what a commit should pass: form, lints, house rules, the ABI table.
 
 use crate::{abi, sh, tidy};
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 pub const SUMMARY: &str = "formatting, clippy without warnings, tidy, abi";
 pub const HELP: &str = "check
@@ -11,7 +11,7 @@ abi.";
 
 pub fn run(args: &[String]) -> Result<()> {
     if !args.is_empty() {
-        bail!("unknown arguments {args:?}");
+        return sh::usage(format!("unknown arguments {args:?}"));
     }
     formatting()?;
     clippy()?;

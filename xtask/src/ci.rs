@@ -57,12 +57,16 @@ pub fn run(args: &[String]) -> Result<()> {
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--list" => return list(),
-            "--only" => only.push(args.next().context("--only needs a stage")?),
-            other => bail!("unknown argument '{other}'"),
+            "--only" => match args.next() {
+                Some(stage) => only.push(stage),
+                None => return sh::usage("--only needs a stage"),
+            },
+            other => return sh::usage(format!("unknown argument '{other}'")),
         }
     }
     if let Some(unknown) = only.iter().find(|name| !STAGES.iter().any(|(stage, _)| stage == *name)) {
-        bail!("no stage is called '{unknown}'");
+        let stages: Vec<&str> = STAGES.iter().map(|(stage, _)| *stage).collect();
+        return sh::usage(format!("no stage is called '{unknown}'; there are {}", stages.join(" ")));
     }
     let mut lines = Vec::new();
     let mut total = Count::default();

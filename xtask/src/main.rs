@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{} failed: {error:#}", task.name);
-            ExitCode::FAILURE
+            ExitCode::from(sh::status_of(&error))
         }
     }
 }

@@ -69,7 +69,7 @@ impl Options {
 }
 
 pub fn run(args: &[String]) -> Result<()> {
-    let options = Options::parse(args)?;
+    let options = Options::parse(args).or_else(|error| sh::usage(format!("{error:#}")))?;
     let toolchain = Toolchain::find(options.toolchain.as_deref())?;
     println!("compiler: {}", toolchain.describe());
     let tools = match options.assemble {

@@ -1,8 +1,50 @@
 //! Running other programs: where the workspace is, which cargo, what a failure says.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, ExitStatus, Output};
+
+/// A task was called in a wrong way: exit status 2.
+#[derive(Debug)]
+pub struct BadUsage(pub String);
+
+impl fmt::Display for BadUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; see --help", self.0)
+    }
+}
+
+impl std::error::Error for BadUsage {}
+
+/// Refuses what a task was called with.
+pub fn usage<T>(met: impl Into<String>) -> Result<T> {
+    Err(Error::new(BadUsage(met.into())))
+}
+
+/// A command that ended with something else than 0.
+#[derive(Debug)]
+struct Ended {
+    line: String,
+    status: ExitStatus,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` ended with {}", self.line, self.status)
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// The exit status that an error stands for: that of the command that failed, 2 for bad usage, else 1.
+pub fn status_of(error: &Error) -> u8 {
+    if error.is::<BadUsage>() {
+        return 2;
+    }
+    let ended = error.downcast_ref::<Ended>().and_then(|ended| ended.status.code());
+    ended.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
 
 /// The workspace's root folder.
 pub fn root() -> PathBuf {
@@ -51,7 +93,7 @@ pub fn shown(command: &Command) -> String {
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start `{}`", shown(command)))?;
     if !status.success() {
-        bail!("`{}` ended with {status}", shown(command));
+        return Err(Error::new(Ended { line: shown(command), status }));
     }
     Ok(())
 }
@@ -98,6 +140,26 @@ mod tests {
         let error =
             capture(command("sh").args(["-c", "echo the cause >&2; exit 3"])).unwrap_err().to_string();
         assert!(error.contains("the cause") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn an_error_stands_for_a_status() {
+        let failed = run(command("sh").args(["-c", "exit 3"])).context("more words").unwrap_err();
+        assert_eq!(status_of(&failed), 3);
+        assert_eq!(status_of(&usage::<()>("met").unwrap_err()), 2);
+        assert_eq!(status_of(&run(command("sh").args(["-c", "kill -9 $$"])).unwrap_err()), 1);
+        assert_eq!(status_of(&anyhow::anyhow!("anything")), 1);
+        for (task, args) in [
+            (crate::ci::run as fn(&[String]) -> Result<()>, &["--only", "nonsense"][..]),
+            (crate::ci::run, &["--only"]),
+            (crate::tidy::run, &["extra"]),
+            (crate::check::run, &["extra"]),
+            (crate::abi::run, &["extra"]),
+            (crate::ptx::run, &["--arch", "sm_10"]),
+        ] {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            assert_eq!(status_of(&task(&args).unwrap_err()), 2, "{args:?}");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ const BANNED: &[(&str, &str)] = &[
 
 pub fn run(args: &[String]) -> Result<()> {
     if !args.is_empty() {
-        bail!("unknown arguments {args:?}");
+        return sh::usage(format!("unknown arguments {args:?}"));
     }
     let root = sh::root();
     let mut files = Vec::new();
