@@ -263,7 +263,7 @@ fn summary(report: &Report) -> String {
         report.ghost_writes,
         report.failovers,
         report.switchbacks,
-        show_time((report.max_gap_us * 1e3) as u64),
+        report.max_gap_us.map_or("-".to_owned(), |gap_us| show_time((gap_us * 1e3) as u64)),
         rate(report.gb_s_before),
         rate(report.gb_s_after),
         report.clock,

@@ -34,8 +34,8 @@ pub struct Counts {
     pub failovers: u64,
     /// Generations opened by a switch-back.
     pub switchbacks: u64,
-    /// Longest time between deliveries at one receiver channel after warm-up.
-    pub max_gap_ns: u64,
+    /// Longest time between deliveries at one receiver channel after warm-up, if it is known.
+    pub max_gap_ns: Option<u64>,
 }
 
 /// A planned fault and how often it hit.
@@ -249,8 +249,8 @@ pub struct Report {
     /// Generations opened by a switch-back.
     pub switchbacks: u64,
     /// Longest time between deliveries at one receiver, from 100 ms (at most a tenth of the stream) after its
-    /// start.
-    pub max_gap_us: f64,
+    /// start; `null` if nobody knows.
+    pub max_gap_us: Option<f64>,
     /// Every switch, in order of time.
     pub switches: Vec<SwitchLine>,
     /// Delivered bytes per 10 ms.
@@ -296,7 +296,7 @@ impl Report {
             ghost_writes: counts.ghost_writes,
             failovers: counts.failovers,
             switchbacks: counts.switchbacks,
-            max_gap_us: counts.max_gap_ns as f64 / 1e3,
+            max_gap_us: counts.max_gap_ns.map(|gap_ns| gap_ns as f64 / 1e3),
             timeline: timeline(&raw, &switches),
             gb_s_before: before(&raw),
             gb_s_after: after(&raw, &switches),

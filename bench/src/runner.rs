@@ -16,6 +16,8 @@ use crate::report::{Ended, Failing, Raw};
 use crate::stream::{Received, Sent, Stream};
 use crate::table::{Row, Table};
 use crate::timeline::{Timeline, WARM_UP_NS};
+use shunt_soft_nic::fault::{Fault, Injection, PeFault};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -94,6 +96,9 @@ fn ended(options: &Options, job: &dyn Job, unit: &Unit, stop: Stop) -> Ended {
     }
 }
 
+/// When each process was first seen to be gone, since the start of the stream.
+type Deaths = BTreeMap<u32, u64>;
+
 /// One end of a stream and what it found.
 struct End {
     stream: u32,
@@ -146,6 +151,7 @@ pub fn stream(options: &Options, job: &dyn Job, progress: &mut Progress) -> Resu
     let mut faults = Faults::plan(&options.inject, &cluster, job, &board, start_ns);
     run.watch_words();
     let mut book = Book::new(run.shape());
+    let mut deaths = Deaths::new();
     let mut observer = Observer::new(&cluster, &control, &timeline);
     if cluster.has(0) {
         run.report(&mut book, Entry::FirstPath(cluster.unit(0).primary(1, 0)));
@@ -156,6 +162,7 @@ pub fn stream(options: &Options, job: &dyn Job, progress: &mut Progress) -> Resu
         }
         control.follow(now_ns);
         faults.tick(now_ns);
+        run.look_for_the_dead(&mut deaths);
         observer.look(now_ns, &faults).into_iter().for_each(|entry| run.report(&mut book, entry));
         run.collect(&mut book);
         progress.tick(now_ns, &control, &book);
@@ -164,7 +171,7 @@ pub fn stream(options: &Options, job: &dyn Job, progress: &mut Progress) -> Resu
     faults.finish();
     observer.last(&faults).into_iter().for_each(|entry| run.report(&mut book, entry));
     run.report_ends(&mut book, &ends);
-    run.gather(&mut book);
+    run.gather(&mut book, &deaths);
     progress.finish(&book);
     Ok(book.raw())
 }
@@ -177,12 +184,26 @@ fn streams(options: &Options) -> impl Iterator<Item = (u32, u32, u32)> + use<> {
         .flat_map(move |source| (0..ctas).map(move |channel| (source, source + 1, channel)))
 }
 
+/// What of the start does not count for gaps.
+fn warm_up_ns(options: &Options) -> u64 {
+    WARM_UP_NS.min(options.duration / 10)
+}
+
+/// Whether a process that is gone since `gone_ns` of the stream met the death that was planned for it: one that died
+/// before its time did so by itself.
+fn planned_death(injection: &Injection, pe: u32, gone_ns: u64) -> bool {
+    matches!(injection.fault, Fault::Pe(PeFault::PeerKilled))
+        && injection.pe == pe
+        && gone_ns.saturating_add(LEAD_NS) >= injection.at_ns
+}
+
 impl Run<'_> {
     fn shape(&self) -> Shape {
         Shape {
             processes: self.options.processes(),
             streams: streams(self.options).count(),
             put_bytes: self.map.slot_bytes(),
+            warm_up_ns: warm_up_ns(self.options),
             puts: self.options.mode != Mode::Signal,
             plan: self.options.inject.clone(),
             seed: self.options.seed,
@@ -222,7 +243,7 @@ impl Run<'_> {
     fn kernels(&self, mut tick: impl FnMut(u64) -> Duration) -> Vec<End> {
         let options = self.options;
         let (control, cluster, timeline) = (self.control, self.cluster, self.timeline);
-        let warm_up_ns = WARM_UP_NS.min(options.duration / 10);
+        let warm_up_ns = warm_up_ns(options);
         let kernel =
             |pe: u32| Kernel { pe, world: cluster.unit(pe).clock(), clock: cluster.clock(), control };
         std::thread::scope(|scope| {
@@ -312,6 +333,16 @@ impl Run<'_> {
         })
     }
 
+    /// Looks only where a death is planned: nobody else's time matters.
+    fn look_for_the_dead(&self, deaths: &mut Deaths) {
+        let planned = self.options.inject.iter().filter(|i| i.fault == Fault::Pe(PeFault::PeerKilled));
+        for pe in planned.map(|injection| injection.pe) {
+            if !deaths.contains_key(&pe) && self.job.gone(pe).is_some() {
+                deaths.insert(pe, self.since_start_ns());
+            }
+        }
+    }
+
     /// What is known of a PE's death: naming alone, nothing is decided by it.
     fn gone(&self, pe: u32) -> Option<String> {
         let killed = self.control.board.killed(pe);
@@ -319,7 +350,7 @@ impl Run<'_> {
     }
 
     /// Waits for the parts of all processes that can still give theirs; what is missing is said.
-    fn gather(&self, book: &mut Book) {
+    fn gather(&self, book: &mut Book, deaths: &Deaths) {
         let until = Instant::now() + Duration::from_nanos(self.control.stall_ns) + GATHER;
         while self.job.rank() == 0 && !self.job.awaited().is_empty() && Instant::now() < until {
             self.collect(book);
@@ -334,20 +365,38 @@ impl Run<'_> {
                 None => Ended::Stalled(format!("rank {rank} gave no report in time")),
             };
             self.report(book, Entry::Ended(2, why));
-            self.count_the_death(book, rank);
+            self.count_the_death(book, rank, deaths.get(&rank).copied());
         }
     }
 
-    /// A process that was to be killed and is gone was killed.
-    fn count_the_death(&self, book: &mut Book, pe: u32) {
+    fn since_start_ns(&self) -> u64 {
+        self.cluster.clock().now_ns().saturating_sub(self.control.start_ns)
+    }
+
+    /// A process that was to be killed and is gone since then was killed, even if its last report never came.
+    fn count_the_death(&self, book: &mut Book, pe: u32, gone_ns: Option<u64>) {
+        let Some(gone_ns) = gone_ns.or_else(|| self.job.gone(pe).map(|_| self.since_start_ns())) else {
+            return;
+        };
         for (number, injection) in (0..).zip(&self.options.inject) {
-            let killed = matches!(
-                injection.fault,
-                shunt_soft_nic::fault::Fault::Pe(shunt_soft_nic::fault::PeFault::PeerKilled)
-            );
-            if killed && injection.pe == pe && self.job.gone(pe).is_some() {
+            if planned_death(injection, pe, gone_ns) {
                 self.report(book, Entry::Hits { fault: number, hits: 1 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_dies_before_its_time_was_not_killed_by_plan() {
+        let injection: Injection = "300ms:1:peer-killed".parse().unwrap();
+        assert!(planned_death(&injection, 1, 300_000_000));
+        assert!(planned_death(&injection, 1, 800_000_000));
+        assert!(!planned_death(&injection, 1, 100_000_000), "it died by itself");
+        assert!(!planned_death(&injection, 0, 300_000_000));
+        assert!(!planned_death(&"300ms:1:agent-killed".parse().unwrap(), 1, 300_000_000));
     }
 }

@@ -54,6 +54,19 @@ pub fn median_gb_s(bins: &[u64], from_ns: u64, to_ns: u64) -> Option<f64> {
     window.get(window.len() / 2).map(|&bytes| gb_s(bytes, BIN_NS))
 }
 
+/// Longest run of empty bins in `from_ns..to_ns`, times since the start of the stream; bins that are not there are
+/// empty. `None` if no bin is: what is shorter than a bin does not show.
+pub fn longest_silence(bins: &[u64], from_ns: u64, to_ns: u64) -> Option<u64> {
+    let (mut longest, mut run) = (0, 0);
+    for bin in from_ns.div_ceil(BIN_NS)..to_ns.div_ceil(BIN_NS) {
+        let part = (to_ns - bin * BIN_NS).min(BIN_NS);
+        let empty = bins.get(bin as usize).is_none_or(|bytes| *bytes == 0);
+        run = if empty { run + part } else { 0 };
+        longest = longest.max(run);
+    }
+    (longest > 0).then_some(longest)
+}
+
 /// Longest time between deliveries, from the end of the warm-up on.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap {
@@ -99,6 +112,16 @@ mod tests {
         assert_eq!(median_gb_s(&bins, 1, 4 * BIN_NS), Some(3.0));
         assert_eq!(median_gb_s(&bins, 3 * BIN_NS, 3 * BIN_NS), None);
         assert_eq!(median_gb_s(&bins, 30 * BIN_NS, 40 * BIN_NS), None);
+    }
+
+    #[test]
+    fn silence_is_a_run_of_empty_bins_and_what_is_missing_is_empty() {
+        let bins = [0, 0, 0, 9, 0, 0, 9];
+        assert_eq!(longest_silence(&bins, 0, 7 * BIN_NS), Some(3 * BIN_NS));
+        assert_eq!(longest_silence(&bins, 2 * BIN_NS, 7 * BIN_NS), Some(2 * BIN_NS));
+        assert_eq!(longest_silence(&bins, 2 * BIN_NS, 9 * BIN_NS + 1), Some(2 * BIN_NS + 1));
+        assert_eq!(longest_silence(&bins, 3 * BIN_NS, 4 * BIN_NS), None);
+        assert_eq!(longest_silence(&bins, 9 * BIN_NS, 4 * BIN_NS), None);
     }
 
     #[test]

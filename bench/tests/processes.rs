@@ -146,7 +146,11 @@ fn a_rank_can_kill_itself_as_a_fault_and_its_hit_is_counted() {
     let json: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     assert_eq!(json["faults"][0]["hits"], 1, "{json}");
     assert_eq!((json["puts_lost"].as_u64(), json["faults"][0]["where"].as_str()), (Some(0), Some("1")));
-    assert!(json["bytes_delivered"].as_u64().unwrap() > 0, "what was delivered before is known: {json}");
+    let delivered = json["bytes_delivered"].as_u64().unwrap();
+    assert!(delivered > 0, "what was delivered before is known: {json}");
+    let applied = json["signals_applied"].as_u64().unwrap();
+    assert!(applied > 0 && delivered % applied == 0, "and so are its signals: {json}");
+    assert_ne!(json["max_gap_us"], 0.0, "it stood still until the peer was lost: {json}");
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn an_agent_held_back_or_cut_off_and_a_clock_that_jumps_cost_nothing() {
                   --inject 250ms:0.0:down --inject 700ms:0.0:up --inject 100ms:1:clock-jump=3s";
     let report = run(&format!("--duration 1200ms {faults}"));
     assert_clean(&report);
-    assert!(report.failovers >= 1 && report.max_gap_us < 1e9, "{report:#?}");
+    assert!(report.failovers >= 1 && report.max_gap_us.unwrap() < 1e9, "{report:#?}");
     assert!(
         report.switches.iter().all(|line| line.opened_ns < 60_000_000_000),
         "times are the run's: {report:#?}"

@@ -3,6 +3,7 @@
 use super::entry::Entry;
 use crate::report::{Counts, Ended, FaultLine, Raw};
 use crate::switches::{Pathless, Planned, lines};
+use crate::timeline::longest_silence;
 use crate::verify::Findings;
 use shunt_layout::state::SwitchRecord;
 use shunt_soft_nic::fault::{Fault, Injection, PeFault};
@@ -25,8 +26,8 @@ struct Part {
 struct Both {
     posted: Option<u64>,
     received: Option<(Findings, u64)>,
-    signal: WordWatch,
-    credit: WordWatch,
+    signal: Option<WordWatch>,
+    credit: Option<WordWatch>,
 }
 
 /// What a run is, as far as its sums go.
@@ -38,6 +39,8 @@ pub struct Shape {
     pub streams: usize,
     /// Payload of one put.
     pub put_bytes: u64,
+    /// Silence counts from here on, measured from the start of the stream.
+    pub warm_up_ns: u64,
     /// False where there are signals alone.
     pub puts: bool,
     /// What was planned.
@@ -119,7 +122,7 @@ impl Book {
                 stream(&mut self.streams, id, &mut |both| both.received = Some((findings, gap_ns)));
             }
             Entry::Word { stream: id, credit, watch } => stream(&mut self.streams, id, &mut |both| {
-                *(if credit { &mut both.credit } else { &mut both.signal }) = watch;
+                *(if credit { &mut both.credit } else { &mut both.signal }) = Some(watch);
             }),
             Entry::Ended(rank, why) => {
                 if self.ended.as_ref().is_none_or(|(before, _)| rank < *before) {
@@ -186,7 +189,7 @@ impl Book {
         };
         Raw {
             counts: self.counts(),
-            end_ns: self.parts.iter().filter_map(|part| part.end_ns).min().unwrap_or(0),
+            end_ns: self.end_ns(),
             bins: self.bins(),
             switches: lines(&self.records, &self.planned(), &self.pathless),
             faults: self.shape.plan.iter().zip(&self.hits).map(line).collect(),
@@ -198,8 +201,29 @@ impl Book {
         }
     }
 
+    fn end_ns(&self) -> u64 {
+        self.parts.iter().filter_map(|part| part.end_ns).min().unwrap_or(0)
+    }
+
+    /// Who reports what the receiver of a stream sees: PE 2k + 1, or the one process there is.
+    fn receiver(&self, stream: usize) -> usize {
+        let pairs = (self.shape.processes / 2) as usize;
+        if pairs == 0 { 0 } else { 2 * (stream * pairs / self.streams.len()) + 1 }
+    }
+
+    /// Longest time between deliveries at a receiver. One that did not live to tell is known by its bins.
+    fn gap_ns(&self, stream: usize) -> Option<u64> {
+        if let Some((_, gap_ns)) = self.streams[stream].received {
+            // Nothing was measured: two deliveries never have one time.
+            return (gap_ns > 0).then_some(gap_ns);
+        }
+        let bins = self.parts.get(self.receiver(stream)).map_or(&[][..], |part| &part.bins);
+        longest_silence(bins, self.shape.warm_up_ns, self.end_ns())
+    }
+
     fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+        let gaps = (0..self.streams.len()).filter_map(|stream| self.gap_ns(stream));
+        let mut counts = Counts { max_gap_ns: gaps.max(), ..Counts::default() };
         let bytes = self.shape.put_bytes;
         // Seen by receivers that did not live to tell what they found.
         let mut untold: u64 = self.bins().iter().sum();
@@ -209,7 +233,7 @@ impl Book {
             let posted = both.posted.unwrap_or(found.map_or(0, |found| found.puts));
             counts.bytes_posted += posted * bytes;
             counts.signals_posted += posted;
-            if let Some((found, gap_ns)) = both.received {
+            if let Some(found) = found {
                 untold = untold.saturating_sub(found.puts * bytes);
                 counts.bytes_delivered += found.puts.min(posted).saturating_sub(found.lost) * bytes;
                 if self.shape.puts {
@@ -218,9 +242,8 @@ impl Book {
                 counts.signals_wild += found.wild;
                 counts.order_violations += found.late;
                 counts.ghost_writes += found.ghosts;
-                counts.max_gap_ns = counts.max_gap_ns.max(gap_ns);
             }
-            let (signal, credit) = (both.signal, both.credit);
+            let (signal, credit) = (both.signal.unwrap_or_default(), both.credit.unwrap_or_default());
             counts.signals_applied += signal.writes - signal.not_increasing.min(signal.writes);
             // What the tap saw and what the receiver saw may be the same event: the larger count is the truth.
             let backwards = found.map_or(0, |found| found.backwards);
@@ -228,6 +251,10 @@ impl Book {
         }
         if self.streams.iter().any(|both| both.received.is_none()) {
             counts.bytes_delivered += untold;
+        }
+        // A put was delivered because its signal had been applied; where words were watched, they have been counted.
+        if self.streams.iter().any(|both| both.received.is_none() && both.signal.is_none()) {
+            counts.signals_applied += untold.checked_div(bytes).unwrap_or(0);
         }
         for (failovers, switchbacks) in self.generations.values() {
             counts.failovers += failovers;
@@ -248,12 +275,14 @@ fn place(injection: &Injection) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timeline::BIN_NS;
 
     fn book(plan: &[&str]) -> Book {
         Book::new(Shape {
             processes: 2,
             streams: 2,
             put_bytes: 10,
+            warm_up_ns: 0,
             puts: true,
             plan: plan.iter().map(|text| text.parse().unwrap()).collect(),
             seed: 1,
@@ -278,7 +307,7 @@ mod tests {
         let raw = book.raw();
         let counts = &raw.counts;
         assert_eq!((counts.bytes_posted, counts.bytes_delivered, counts.puts_lost), (160, 120, 4));
-        assert_eq!((raw.bins, raw.end_ns, counts.max_gap_ns), (vec![0, 70, 70], 40, 7));
+        assert_eq!((raw.bins, raw.end_ns, counts.max_gap_ns), (vec![0, 70, 70], 40, Some(7)));
     }
 
     #[test]
@@ -291,8 +320,25 @@ mod tests {
         book.take(0, Entry::Ended(0, Ended::Stalled("first".into())));
         let raw = book.raw();
         assert_eq!((raw.counts.bytes_delivered, raw.counts.puts_lost), (60, 0));
+        assert_eq!((raw.counts.signals_applied, raw.counts.max_gap_ns), (6, None));
+        // The one process of both PEs watched the words itself.
+        let watch = WordWatch { writes: 7, last: 7, not_increasing: 0 };
+        (0..2).for_each(|stream| book.take(1, Entry::Word { stream, credit: false, watch }));
+        assert_eq!(book.raw().counts.signals_applied, 14);
         assert_eq!((raw.faults[0].hits, raw.faults[0].place.as_str()), (1, "1"));
         assert_eq!(raw.ended, Some(Ended::Stalled("first".into())));
+    }
+
+    #[test]
+    fn silence_at_a_receiver_that_is_gone_is_a_gap_and_an_unknown_one_is_none() {
+        let mut book = book(&[]);
+        assert_eq!(book.raw().counts.max_gap_ns, None, "nobody reported");
+        book.take(0, Entry::End(5 * BIN_NS + 7));
+        book.take(1, Entry::Bins { first: 0, bytes: vec![10, 10, 0, 10] });
+        assert_eq!(book.raw().counts.max_gap_ns, Some(BIN_NS + 7), "from the last delivery to the end");
+        book.take(1, received(0, 1, 0));
+        book.take(1, received(1, 1, 0));
+        assert_eq!(book.raw().counts.max_gap_ns, Some(7), "the receivers know better");
     }
 
     #[test]
