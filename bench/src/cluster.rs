@@ -6,6 +6,7 @@ use crate::job::{Job, JobError, Member};
 use crate::kernel::Dev;
 use crate::options::Options;
 use crate::report::{Ended, Failing};
+use crate::room::{NoRoom, STACK_BYTES, try_threads};
 use crate::switches::{Pathless, describe_path, describe_syndrome};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, Fault, FaultKind, HeapOffset};
@@ -93,11 +94,20 @@ pub enum UpError {
     /// The way to the other processes.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// Threads.
+    #[error(transparent)]
+    Room(#[from] NoRoom),
 }
 
 /// Threads this program runs when everything is up: kernels, agents, the engine and the one that waits.
 pub fn threads(options: &Options) -> u32 {
     options.pes() * (options.ctas + 1) + 2 * options.processes()
+}
+
+/// Threads that one process is about to start: its part of [`threads`], and those that bring it up.
+fn threads_here(options: &Options) -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    threads(options).div_ceil(options.processes()) + cores
 }
 
 /// More threads than cores.
@@ -138,6 +148,8 @@ impl Cluster {
     /// # Errors
     /// The first PE's reason, or why the other processes cannot be reached.
     pub fn start(options: &Options, job: &dyn Job, map: HeapMap, largest: u64) -> Result<Self, UpError> {
+        let needed = threads_here(options);
+        try_threads(needed, STACK_BYTES)?;
         let clock = Clock::new();
         let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: options.seed });
         let mut nics = Vec::new();
@@ -154,11 +166,18 @@ impl Cluster {
         let stop = Arc::new(AtomicBool::new(false));
         let first = job.own().start;
         let mut cluster = Self { agents: Vec::new(), stop, first, units: Vec::new(), fabric, nics, clock };
-        cluster.start_pes(&pe_config(options, &map, largest), map, job)?;
+        let no_room = |met| UpError::Room(NoRoom { needed, met });
+        cluster.start_pes(&pe_config(options, &map, largest), map, job, no_room)?;
         Ok(cluster)
     }
 
-    fn start_pes(&mut self, config: &PeConfig, map: HeapMap, job: &dyn Job) -> Result<(), StartError> {
+    fn start_pes(
+        &mut self,
+        config: &PeConfig,
+        map: HeapMap,
+        job: &dyn Job,
+        no_room: impl Fn(std::io::Error) -> UpError,
+    ) -> Result<(), UpError> {
         let bring_up = |member: Member| {
             let Member { pe, bootstrap, oob } = member;
             let clock = Arc::new(PeClock::new(self.clock.clone()));
@@ -168,14 +187,20 @@ impl Cluster {
             move || Pe::start(*config, rails, gpu, &*bootstrap, oob, world).map(|pe| (pe, clock))
         };
         let members: Vec<_> = job.members(&self.clock).into_iter().map(bring_up).collect();
-        let started: Vec<Result<_, StartError>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = members.into_iter().map(|start| scope.spawn(start)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("bring-up does not panic")).collect()
+        let started: Vec<Result<_, UpError>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = members
+                .into_iter()
+                .map(|start| std::thread::Builder::new().spawn_scoped(scope, start).map_err(&no_room))
+                .collect();
+            let end = |thread: std::thread::ScopedJoinHandle<'_, Result<_, StartError>>| {
+                Ok(thread.join().expect("bring-up does not panic")?)
+            };
+            threads.into_iter().map(|thread| thread.and_then(end)).collect()
         });
         for started in started {
             let (pe, clock) = started?;
             let unit = Unit::new(Arc::new(pe), map, clock);
-            self.agents.push(self.spawn_agent(&unit));
+            self.agents.push(self.spawn_agent(&unit).map_err(&no_room)?);
             self.units.push(unit);
         }
         Ok(())
@@ -191,7 +216,7 @@ impl Cluster {
         .collect()
     }
 
-    fn spawn_agent(&self, unit: &Unit) -> JoinHandle<()> {
+    fn spawn_agent(&self, unit: &Unit) -> std::io::Result<JoinHandle<()>> {
         let pe = unit.pe.clone();
         let mut agent =
             pe.agent().expect("host and bench are one build").expect("a PE hands its agent out once, here");
@@ -208,7 +233,7 @@ impl Cluster {
             drop(pe);
         };
         let name = format!("agent {}", self.first + self.agents.len() as u32);
-        std::thread::Builder::new().name(name).spawn(run).expect("a thread can be started")
+        std::thread::Builder::new().name(name).spawn(run)
     }
 
     /// The clock of this process, and how to wait.

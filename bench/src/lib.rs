@@ -28,6 +28,7 @@ pub mod plot;
 pub mod program;
 pub mod progress;
 pub mod report;
+pub mod room;
 pub mod runner;
 pub mod stream;
 pub mod switches;

@@ -12,10 +12,20 @@ use crate::rail::Rail;
 use crate::slots::{End, rank};
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use shunt_layout::state::{PathRow, PathState};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Incarnation of everything made at start; 0 stays for "never made".
 pub(super) const FIRST_INCARNATION: u32 = 1;
+
+/// Whether there are threads to share work with. Where the system gives none, one does it all.
+fn has_pool() -> bool {
+    static POOL: OnceLock<bool> = OnceLock::new();
+    *POOL.get_or_init(|| match rayon::ThreadPoolBuilder::new().build_global() {
+        Ok(()) => true,
+        // A pool that somebody else has made has no cause; a thread that could not be started has.
+        Err(error) => std::error::Error::source(&error).is_none(),
+    })
+}
 
 /// Does something to each item; the first failure ends it.
 pub(super) fn for_each<T: Send>(
@@ -24,8 +34,8 @@ pub(super) fn for_each<T: Send>(
     f: impl Fn(&mut T) -> Result<(), StartError> + Sync + Send,
 ) -> Result<(), StartError> {
     match bringup {
-        Bringup::Sequential => items.iter_mut().try_for_each(f),
-        Bringup::Parallel => items.par_iter_mut().try_for_each(f),
+        Bringup::Parallel if has_pool() => items.par_iter_mut().try_for_each(f),
+        Bringup::Parallel | Bringup::Sequential => items.iter_mut().try_for_each(f),
     }
 }
 
