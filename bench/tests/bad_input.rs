@@ -137,8 +137,8 @@ const JOBS: &[Case] = &[
     (
         "--rank 0 --world 2 --root 127.0.0.1:9 --fabric 0123456789012345678901234567890123456789",
         &[],
-        "40 bytes long",
-        "at most 32",
+        "is not understood",
+        "1 to 32 letters",
     ),
     ("--fabric lone", &[], "--fabric without a job", "--rank, --world and --root"),
     ("--secret-file {}/secret", &[], "--secret-file without a job", "--rank, --world and --root"),
