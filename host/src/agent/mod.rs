@@ -248,7 +248,7 @@ impl Agent {
     /// Lets the agent's age follow the clock; answers with it.
     fn grow_older(&mut self) -> u64 {
         let (now, lifetime_ns) = (self.now(), self.options.lifetime_ns);
-        self.age.grow(now, lifetime_ns / 8)
+        self.age.grow(now, lifetime_ns / 8 + 1)
     }
 
     fn index(&self, at: Place) -> usize {
