@@ -68,7 +68,8 @@ fn lasts(kind: &FaultKind) -> Option<u64> {
         | FaultKind::EventLate { .. }
         | FaultKind::LostAtomicResponse { .. }
         | FaultKind::PlacementDelay { .. }
-        | FaultKind::MissingFlush { .. } => None,
+        | FaultKind::MissingFlush { .. }
+        | FaultKind::CqeGarbageInit { .. } => None,
         FaultKind::Flap { period_ns, count } => Some(period_ns.saturating_mul(u64::from(*count))),
         FaultKind::GidChange => Some(0),
         // When these strike is not known, only since when they may.
