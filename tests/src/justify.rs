@@ -183,13 +183,21 @@ impl<'a> Judge<'a> {
             Ended::Completion => self.outcome.spec.ft_off || self.own_error(pe, peer, channel),
             Ended::Overdue => {
                 let book = self.outcome.oracle.book(report.stream.id);
-                match side {
+                let left = match side {
                     Side::Sender => book.receiver_left_ns.is_some(),
                     Side::Receiver => book.sender_left_ns.is_some(),
-                }
+                };
+                left || self.nobody_tells(pe, report)
             }
             Ended::BadAddress => false,
         }
+    }
+
+    /// True if the peer was killed and this PE has no agent to find that out: where nothing is outstanding, only the
+    /// agent can, and what is left is the kernel's own deadline.
+    fn nobody_tells(&self, pe: u32, report: &Report) -> bool {
+        let peer = if report.stream.from == pe { report.stream.to } else { report.stream.from };
+        self.killed(peer).is_some() && self.of_pe(pe).any(|(_, fault)| fault == PeFault::AgentKilled)
     }
 
     /// True if some path of the channel could be fenced at neither end.
