@@ -116,7 +116,8 @@ fn structures(mut out: &mut Vec<String>) {
     structure!(out, Switch {
         owner, step, from, to, back, close, done_at_close, journal_end, executed, request, step_since_ns,
         dead_since_ns, cause, syndrome, cause_ticket, from_incarnation, ledger, posted_reads, stamps,
-        failovers, switchbacks, fault, excluded, journal_queue, journal_base, reserved,
+        failovers, switchbacks, fault, excluded, journal_queue, journal_base, opened_at,
+        fruitless, rounds, reserved,
     });
     structure!(out, Channel {
         ticket, pad0, done, pad1, ready, posted, post_lock, peer, index, reserved, pad2, switch,

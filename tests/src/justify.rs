@@ -177,17 +177,20 @@ impl<'a> Judge<'a> {
                 // A clock that jumps ends the give-up time early.
                 let jumped = self.clock_jumped(pe);
                 let wanted = if jumped { 0 } else { self.outcome.spec.give_up_ns };
-                self.no_path(pe, peer, channel).iter().any(|span| span.until - span.from >= wanted)
+                let ended_ns = report.ended_ns.saturating_sub(self.outcome.began_ns);
+                let lost = |span: &Span| span.until - span.from >= wanted && ended_ns >= span.from + wanted;
+                self.no_path(pe, peer, channel).iter().any(lost)
             }
             Ended::FenceUnproven => self.unfenced(pe, peer, channel),
             Ended::Completion => self.outcome.spec.ft_off || self.own_error(pe, peer, channel),
             Ended::Overdue => {
                 let book = self.outcome.oracle.book(report.stream.id);
                 let left = match side {
-                    Side::Sender => book.receiver_left_ns.is_some(),
-                    Side::Receiver => book.sender_left_ns.is_some(),
+                    Side::Sender => book.receiver_left_ns,
+                    Side::Receiver => book.sender_left_ns,
                 };
-                left || self.nobody_tells(pe, report)
+                // Whoever left first needs another reason.
+                left.is_some_and(|left_ns| left_ns < report.ended_ns) || self.nobody_tells(pe, report)
             }
             Ended::BadAddress => false,
         }

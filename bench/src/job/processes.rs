@@ -144,7 +144,6 @@ fn describe_death(net: &TcpNet, rank: u32) -> Option<String> {
 
 /// An agent's end that hears its own bring-up only.
 struct PhasedEnd {
-    net: TcpNet,
     end: TcpEnd,
     phase: u8,
 }
@@ -165,7 +164,7 @@ impl Oob for PhasedEnd {
     }
 
     fn reachable(&self, pe: u32) -> bool {
-        describe_death(&self.net, pe).is_none()
+        self.end.reachable(pe)
     }
 }
 
@@ -184,7 +183,7 @@ impl Job for Processes {
 
     fn members(&self, _: &Arc<dyn World>) -> Vec<Member> {
         let phase = self.phase.fetch_add(1, Ordering::AcqRel) + 1;
-        let end = PhasedEnd { net: self.net.clone(), end: self.net.end(Topic::Agent), phase };
+        let end = PhasedEnd { end: self.net.end(Topic::Agent), phase };
         vec![Member { pe: self.rank(), bootstrap: Box::new(self.net.bootstrap()), oob: Box::new(end) }]
     }
 

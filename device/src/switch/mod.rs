@@ -14,7 +14,7 @@ use crate::types::{Fault, FaultKind};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::{
-    CLOSED, CauseKind, FROZEN, INDEX_MASK, NO_SLOT, ReadyWord, Step, SwitchKind, Word,
+    CLOSED, CauseKind, FROZEN, INDEX_MASK, NO_SLOT, ReadyWord, SUSPECT_DOUBLINGS_MAX, Step, SwitchKind, Word,
 };
 
 /// An owner that has not come back after this long is taken to be gone. Steps take microseconds; a
@@ -298,6 +298,7 @@ impl<P: Platform> Channel<'_, P> {
         }
         self.stamp(Stamp::Opened, now);
         let back = get!(self, back: u32) != 0;
+        self.learn_patience(back, done);
         if back {
             set!(self, switchbacks: u64 = get!(self, switchbacks: u64) + 1);
         } else {
@@ -308,6 +309,32 @@ impl<P: Platform> Channel<'_, P> {
         set!(self, to: u32 = NO_SLOT);
         set!(self, dead_since_ns: u64 = 0);
         self.enter(Step::Idle, now)
+    }
+
+    /// Paths that are slower than the suspect time are left before anything arrives over them, each in turn, for
+    /// ever. So a whole round of generations that had work and finished none of it doubles the suspect time, and one
+    /// that finished something halves it: false suspicion costs a switch, never the stream.
+    fn learn_patience(self, back: bool, done: u64) {
+        let (fruitless, rounds) = (get!(self, fruitless: u32) + 1, get!(self, rounds: u32));
+        let idle = back || get!(self, journal_end: u64) <= done;
+        let (fruitless, rounds) = if done > get!(self, opened_at: u64) {
+            (0, rounds.saturating_sub(1))
+        } else if idle {
+            (0, rounds)
+        } else if fruitless < self.device.state.slots {
+            (fruitless, rounds)
+        } else {
+            (0, if rounds < SUSPECT_DOUBLINGS_MAX { rounds + 1 } else { rounds })
+        };
+        set!(self, opened_at: u64 = done);
+        set!(self, fruitless: u32 = fruitless);
+        set!(self, rounds: u32 = rounds);
+    }
+
+    /// How long the active path may be silent.
+    #[inline(always)]
+    pub(crate) fn suspect_ns(self) -> u64 {
+        self.device.state.policy.suspect_ns << get!(self, rounds: u32).min(SUSPECT_DOUBLINGS_MAX)
     }
 
     /// Leaves a record for the host. The sequence is written last.

@@ -99,9 +99,18 @@ pub struct Switch {
     pub journal_queue: u64,
     /// Base of the journal.
     pub journal_base: u64,
+    /// First ticket not done when the channel was last opened.
+    pub opened_at: u64,
+    /// Generations in a row that had work and finished none of it, since the last round over all paths.
+    pub fruitless: u32,
+    /// Such rounds: the suspect time is doubled by each, up to [`SUSPECT_DOUBLINGS_MAX`].
+    pub rounds: u32,
     /// Unused, zero.
-    pub reserved: [u64; 7],
+    pub reserved: [u64; 5],
 }
+
+/// How often the suspect time of a channel is doubled at most.
+pub const SUSPECT_DOUBLINGS_MAX: u32 = 6;
 
 /// One channel. Lines are apart by writer; a put touches `ticket`, `done`, `ready`, `posted`, `post_lock`.
 #[repr(C, align(128))]

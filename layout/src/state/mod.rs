@@ -9,7 +9,7 @@ mod path;
 mod record;
 mod words;
 
-pub use channel::{Channel, NO_SLOT, Step, Switch};
+pub use channel::{Channel, NO_SLOT, SUSPECT_DOUBLINGS_MAX, Step, Switch};
 pub use mailbox::{AnswerStatus, Mailbox};
 pub use path::{PathIdentity, PathRow, PathState};
 pub use record::{CauseKind, SwitchKind, SwitchRecord};

@@ -7,7 +7,7 @@ use super::link::Local;
 use super::options::JoinOptions;
 use super::preamble;
 use super::secret;
-use super::shared::{Counters, PeerLink, Phase, Shared, State, Topic};
+use super::shared::{Counters, LinkReason, PeerLink, Phase, Shared, State, Topic};
 use crate::connect::{Bootstrap, Oob};
 use crate::error::BootstrapError;
 use mio::{Poll, Waker};
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 /// Before the user is told whom we wait for, and between two such lines.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 const TELL_AGAIN: Duration = Duration::from_secs(5);
+/// A peer that has said nothing for so long counts as out of reach: more than two signs of life are missing.
+const SILENT: Duration = Duration::from_millis(500);
 
 /// One process among those of its job.
 ///
@@ -415,5 +417,15 @@ impl Oob for TcpEnd {
 
     fn try_recv(&self) -> Option<(u32, Vec<u8>)> {
         self.handle.shared.take(self.topic)
+    }
+
+    /// False as well for a peer that has said nothing for [`SILENT`]: a machine that lost its power closes nothing.
+    fn reachable(&self, pe: u32) -> bool {
+        let state = self.handle.shared.lock();
+        state.peers.get(pe as usize).is_none_or(|peer| match peer.link.reason {
+            LinkReason::Connecting => true,
+            LinkReason::Connected => peer.link.silence() < SILENT,
+            _ => false,
+        })
     }
 }

@@ -101,6 +101,10 @@ impl Connection {
             return Err(End::Socket(error));
         }
         match self.stream.peer_addr() {
+            // Nobody listens, and the system gave this very socket the port it calls: it would talk to itself.
+            Ok(peer) if self.stream.local_addr().is_ok_and(|local| local == peer) => {
+                Err(End::Socket(ErrorKind::ConnectionRefused.into()))
+            }
             Ok(_) => {
                 self.connected = true;
                 let _ = self.stream.set_nodelay(true);
