@@ -4,11 +4,14 @@ use crate::print::{self, columns, wrap};
 use clap::Args;
 use serde_json::json;
 use shunt_host::config::{self, VARIABLES, Variable};
+use shunt_host::job::{Flags, Job};
 use std::collections::BTreeMap;
 
 /// List every variable that is read: value in force, where it came from, and what it means.
 #[derive(Args)]
-#[command(after_help = "Exit status: 0, or 2 if a variable holds what makes no sense.")]
+#[command(
+    after_help = "Exit status: 0, or 2 if a variable holds what makes no sense, alone or beside the others."
+)]
 pub struct Arguments {
     /// Say also what each may hold.
     #[arg(long, conflicts_with = "json")]
@@ -62,7 +65,12 @@ pub fn run(arguments: &Arguments) -> u8 {
     let others = others(&environment);
     let out =
         if arguments.json { as_json(&lines, &others) } else { as_text(&lines, &others, arguments.long) };
-    let errors: Vec<&String> = lines.iter().filter_map(|line| line.error.as_ref()).collect();
+    let mut errors: Vec<String> = lines.iter().filter_map(|line| line.error.clone()).collect();
+    if errors.is_empty() {
+        // Each makes sense alone: do they together name a place in a job?
+        let place = Job::from_lookup(&Flags::default(), &|name| environment.get(name).cloned());
+        errors.extend(place.err().map(|error| error.to_string()));
+    }
     let status = print::stdout(&out, if errors.is_empty() { 0 } else { print::USAGE });
     for error in errors {
         eprintln!("error: {error}");

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use shunt_host::discover::{RootError, SysRoot};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -24,16 +25,61 @@ pub struct CannotWrite {
     error: std::io::Error,
 }
 
+/// A root that cannot be used.
+#[derive(Debug, Error)]
+pub enum BadRoot {
+    /// It cannot be opened or read.
+    #[error(transparent)]
+    Open(#[from] RootError),
+    /// Nothing of a machine is in it.
+    #[error("{}: neither sys/ nor proc/ is in it; a copy of both, or a file that --save wrote, is right", .0.display())]
+    Neither(PathBuf),
+}
+
+/// Two options name one file.
+#[derive(Debug, Error)]
+#[error("{option} and --save both name {}; a file of its own for each is right", path.display())]
+pub struct SameFile {
+    option: &'static str,
+    path: PathBuf,
+}
+
 impl Root {
     /// Opens it.
-    pub fn open(&self) -> Result<SysRoot, RootError> {
-        self.root.as_deref().map_or_else(|| Ok(SysRoot::machine()), SysRoot::open)
+    pub fn open(&self) -> Result<SysRoot, BadRoot> {
+        let root = self.root.as_deref().map_or_else(|| Ok(SysRoot::machine()), SysRoot::open)?;
+        // Both are asked for, so that what is saved of a machine without devices reads as one.
+        let here = ["sys", "proc"].map(|folder| root.exists(folder));
+        match &self.root {
+            Some(path) if here == [false, false] => Err(BadRoot::Neither(path.clone())),
+            _ => Ok(root),
+        }
+    }
+
+    /// Refuses a file that --save names too.
+    pub fn check_other(&self, option: &'static str, path: &Path) -> Result<(), SameFile> {
+        match &self.save {
+            Some(save) if same_file(save, path) => Err(SameFile { option, path: path.to_owned() }),
+            _ => Ok(()),
+        }
     }
 
     /// Writes what was read, if asked for.
     pub fn keep(&self, root: &SysRoot) -> Result<(), CannotWrite> {
         self.save.as_deref().map_or(Ok(()), |path| save(path, &root.listing()))
     }
+}
+
+/// Whether two names lead to one plain file, there or still to be made.
+fn same_file(one: &Path, other: &Path) -> bool {
+    if let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) {
+        return one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino());
+    }
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Some((folder.unwrap_or(Path::new(".")).canonicalize().ok()?, path.file_name()?.to_owned()))
+    };
+    place(one).is_some() && place(one) == place(other)
 }
 
 /// Writes a file.

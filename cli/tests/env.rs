@@ -54,6 +54,7 @@ fn every_bad_value_is_marked_and_the_status_is_2() {
         ("NVSHMEM_IB_RETRY_CNT", "-1"),
         ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "0"),
         ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "2"),
+        ("NVSHMEM_MACHINE_READABLE_OUTPUT", "maybe"),
         ("SHUNT_RANK", "first"),
         ("SHUNT_WORLD", "0"),
         ("SHUNT_ROOT", "nowhere"),
@@ -102,4 +103,18 @@ fn what_a_variable_may_hold_is_said_on_request() {
         assert!(words.contains(&format!("may hold: {}", variable.values)), "{}", variable.name);
     }
     assert_eq!(shunt(&["env", "--long", "--json"], &[]).status.code(), Some(2));
+}
+
+#[test]
+fn variables_that_make_no_sense_together_are_status_2() {
+    let output = shunt(&["env"], &[("SHUNT_RANK", "0")]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(error.contains("world is not") && !output.stdout.is_empty(), "{error}");
+    let place = [("SHUNT_RANK", "0"), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", "127.0.0.1:7000")];
+    assert_eq!(shunt(&["env"], &place).status.code(), Some(0));
+    let lines = [("NVSHMEM_MACHINE_READABLE_OUTPUT", "1")];
+    assert!(!text(&shunt(&["env"], &lines).stdout).contains("not read"));
+    let lines = [("NVSHMEM_MACHINE_READABLE_OUTPUT", "maybe")];
+    assert_eq!(shunt(&["env"], &lines).status.code(), Some(2));
 }

@@ -88,10 +88,21 @@ fn roots_that_cannot_be_used_are_status_2() {
     let missing = folder.join("no-such").display().to_string();
     let lost = folder.join("no/such/file").display().to_string();
     let dgx = fixture("topology", "dgx-h100");
+    let nothing = folder.join("nothing");
+    std::fs::create_dir_all(&nothing).unwrap();
+    let nothing = nothing.display().to_string();
+    let empty = folder.join("empty.tree");
+    std::fs::write(&empty, "").unwrap();
+    let empty = empty.display().to_string();
+    let (twice, again) = (format!("{nothing}/twice"), format!("{nothing}/../nothing/twice"));
     let cases: &[(&[&str], &str)] = &[
         (&["topology", "--root", &missing], "No such file"),
         (&["topology", "--root", &bad], "line 2: \"sys/x\" is not understood"),
         (&["topology", "--root", "/dev/null"], "neither a folder nor a plain file"),
+        (&["topology", "--root", &nothing], "neither sys/ nor proc/ is in it"),
+        (&["topology", "--root", &empty], "neither sys/ nor proc/ is in it"),
+        (&["topology", "--root", &dgx, "--svg", &twice, "--save", &again], "--svg and --save both name"),
+        (&["topology", "--root", &dgx, "--svg", &empty, "--save", &empty], "--svg and --save both name"),
         (&["topology", "--root", &dgx, "--svg", &lost], "a file in a folder that exists"),
         (&["topology", "--root", &dgx, "--save", &lost], "a file in a folder that exists"),
         (&["topology", "--json", "--dot"], "cannot be used with"),

@@ -90,10 +90,18 @@ const fn variable(name: &'static str, meaning: &'static str, values: &'static st
     Variable { name, meaning, values, default: "" }
 }
 
-/// Every variable that is read, by [`EnvConfig::from_lookup`], [`Selection::from_lookup`] or
-/// [`crate::job::Job::from_lookup`]; `shunt env` prints them in this order.
+/// perftest's own variable, which `shmem_put_bw` reads.
+const MACHINE_READABLE: &str = "NVSHMEM_MACHINE_READABLE_OUTPUT";
+
+/// Every variable that is read, by [`EnvConfig::from_lookup`], [`Selection::from_lookup`],
+/// [`crate::job::Job::from_lookup`] or `shmem_put_bw`; `shunt env` prints them in this order.
 pub const VARIABLES: &[Variable] = &[
-    variable("SHUNT_BACKUPS", "backup paths of each channel", "a whole number from 0 to 7").default("2"),
+    variable(
+        "SHUNT_BACKUPS",
+        "backup paths of each channel; shmem_put_bw, where it is not set: all pairs of rails, at most 7",
+        "a whole number from 0 to 7",
+    )
+    .default("2"),
     variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost", DURATION).default("1s"),
     variable("SHUNT_FENCE", "how an old path is fenced", "strict").default("strict"),
     variable("SHUNT_MPL", "packet lifetime in the network", DURATION).default("50ms"),
@@ -106,9 +114,20 @@ pub const VARIABLES: &[Variable] = &[
     variable("NVSHMEM_IB_TIMEOUT", "local ACK timeout, 4.096 us << value", "a whole number from 1 to 31")
         .default("14"),
     variable("NVSHMEM_IB_RETRY_CNT", "transport retries", "a whole number from 0 to 7").default("7"),
-    variable("NVSHMEM_IBGDA_NUM_RC_PER_PE", "channels to each peer", "a whole number from 1 to 1024")
-        .default("2"),
-    variable("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "whether failures switch paths", BOOLEAN).default("0"),
+    variable(
+        "NVSHMEM_IBGDA_NUM_RC_PER_PE",
+        "channels to each peer; shmem_put_bw, where it is not set: one for each CTA",
+        "a whole number from 1 to 1024",
+    )
+    .default("2"),
+    variable(
+        "NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE",
+        "whether failures switch paths; shmem_put_bw, where it is not set: they do",
+        BOOLEAN,
+    )
+    .default("0"),
+    variable(MACHINE_READABLE, "shmem_put_bw prints perftest's machine-readable lines too", BOOLEAN)
+        .default("0"),
     variable("SHUNT_RANK", "number of this process in its job", "a whole number below SHUNT_WORLD"),
     variable("SHUNT_WORLD", "processes in the job", "a whole number from 1 to 4096"),
     variable("SHUNT_ROOT", "where rank 0 listens", crate::connect::tcp::address::SYNTAX),
@@ -238,6 +257,7 @@ pub fn check(name: &str, value: &str) -> Result<(), ConfigError> {
     let alone = |asked: &str| (asked == name).then(|| value.to_owned());
     EnvConfig::from_lookup(&alone)?;
     Selection::from_lookup(&alone)?;
+    Lookup(&alone).parse(MACHINE_READABLE, parse_bool)?;
     crate::job::check(&alone)
 }
 

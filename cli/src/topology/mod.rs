@@ -43,6 +43,9 @@ pub fn run(arguments: &Arguments) -> u8 {
         Ok(root) => root,
         Err(error) => return print::usage(&error),
     };
+    if let Some(Err(error)) = arguments.svg.as_ref().map(|path| arguments.root.check_other("--svg", path)) {
+        return print::usage(&error);
+    }
     let lookup = |name: &str| std::env::var(name).ok();
     let (selection, config) = match (Selection::from_lookup(&lookup), EnvConfig::from_lookup(&lookup)) {
         (Ok(selection), Ok(config)) => (selection, config),
@@ -64,7 +67,7 @@ pub fn run(arguments: &Arguments) -> u8 {
     } else if arguments.dot {
         dot::write(&inventory, &topology)
     } else {
-        text::write(&inventory, &topology)
+        text::write(&inventory, &topology, root.is_machine())
     };
     let lost = !inventory.rdma.is_empty() && topology.gpu_without_rail().is_some();
     print::stdout(&out, u8::from(lost))

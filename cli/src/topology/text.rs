@@ -6,8 +6,9 @@ use shunt_host::topology::gid::GidChoice;
 use shunt_host::topology::rails::Rail;
 use shunt_host::topology::{GpuRails, RankedRail, Topology, Why};
 
-pub fn write(inventory: &Inventory, topology: &Topology) -> String {
-    let mut out = head(inventory, topology);
+/// `here`: it is the machine that this runs on.
+pub fn write(inventory: &Inventory, topology: &Topology, here: bool) -> String {
+    let mut out = head(inventory, topology, here);
     for gpu in &topology.gpus {
         out += &ranking(inventory, topology, gpu);
     }
@@ -38,7 +39,7 @@ pub fn write(inventory: &Inventory, topology: &Topology) -> String {
     out
 }
 
-fn head(inventory: &Inventory, topology: &Topology) -> String {
+fn head(inventory: &Inventory, topology: &Topology, here: bool) -> String {
     let count = |n: usize, what: &str| match n {
         0 => format!("no {what}"),
         1 => format!("1 {what}"),
@@ -54,10 +55,8 @@ fn head(inventory: &Inventory, topology: &Topology) -> String {
         topology.backups
     );
     if inventory.rdma.is_empty() {
-        out = format!(
-            "{}, no RDMA device: nothing to rank. Programs run on the soft NIC here.\n",
-            count(inventory.gpus.len(), "GPU")
-        );
+        let soft = if here { " Programs run on the soft NIC here." } else { "" };
+        out = format!("{}, no RDMA device: nothing to rank.{soft}\n", count(inventory.gpus.len(), "GPU"));
     }
     out
 }

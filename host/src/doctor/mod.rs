@@ -152,7 +152,25 @@ pub fn examine(machine: &Machine<'_>) -> Vec<Check> {
     ];
     let mark =
         |(area, checks): (Area, Vec<Check>)| checks.into_iter().map(move |check| Check { area, ..check });
-    areas.into_iter().flat_map(mark).collect()
+    let mut checks: Vec<Check> = areas.into_iter().flat_map(mark).collect();
+    if let Some(folder) = missing_modules(machine) {
+        for check in checks.iter_mut().filter(|check| check.fix.contains("modprobe ")) {
+            check.fix = format!(
+                "/{folder} is missing: the kernel has no modules here, modprobe finds none; a kernel with \
+                 its modules, or in a container the host's; then: {}",
+                check.fix
+            );
+        }
+    }
+    checks
+}
+
+/// The folder of the running kernel's modules, if it is not there.
+fn missing_modules(machine: &Machine<'_>) -> Option<String> {
+    let release = machine.read("proc/sys/kernel/osrelease").filter(|release| !release.is_empty())?;
+    let folder = format!("lib/modules/{release}");
+    // A copy of sys/ and proc/ alone says nothing about it.
+    (machine.root.exists("lib") && !machine.root.exists(&folder)).then_some(folder)
 }
 
 /// `a, b, c and 5 more`.

@@ -167,11 +167,30 @@ fn huge_pages() -> Check {
     Check::not_applicable("huge pages", "rings and heaps do not ask for them")
 }
 
+/// Whether the first process's control group, or the mounts that all see, are those of a container.
+fn container_seen(machine: &Machine<'_>) -> bool {
+    let group = machine.read("proc/1/cgroup").unwrap_or_default();
+    let makers = ["docker", "containerd", "kubepods", "libpod", "lxc"];
+    let mounts = machine.read("proc/self/mounts").unwrap_or_default();
+    let of_image = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        // Docker's root is an overlay, and it lays names and addresses over the image's files.
+        matches!((words.next(), words.next()), (Some("/"), Some("overlay")) | (Some("/etc/resolv.conf"), _))
+    };
+    makers.iter().any(|maker| group.contains(maker)) || mounts.lines().any(of_image)
+}
+
 fn container(machine: &Machine<'_>) -> Check {
     const NAME: &str = "container";
     let marks =
         [(".dockerenv", "docker"), ("run/.containerenv", "podman"), ("run/systemd/container", "systemd")];
     match marks.iter().find(|(path, _)| machine.root.exists(path)) {
+        Some((_, "docker")) if !container_seen(machine) => Check::new(
+            NAME,
+            Verdict::ByHand,
+            "a marker of docker (/.dockerenv) and nothing else: may be a VM made from an image",
+        )
+        .fix("systemd-detect-virt says which; in a container the limits above are its own"),
         Some((_, kind)) => Check::ok(NAME, format!("{kind}: the limits above are the container's own")),
         None => Check::ok(NAME, "none seen"),
     }

@@ -13,10 +13,12 @@ const NAME_MAX: usize = 32;
 /// How long another process may hold the lock. Opening sockets takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The runtime directory of this user: `$XDG_RUNTIME_DIR/shunt`, else `/tmp/shunt-UID`.
+/// The runtime directory of this user: `$XDG_RUNTIME_DIR/shunt`, else `/tmp/shunt-UID`. The variable outlives its
+/// directory where a session ended: one that is not there counts as not set.
 pub fn runtime_directory() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|base| !base.is_empty()) {
-        Some(base) => Path::new(&base).join("shunt"),
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match base.filter(|base| base.is_absolute() && base.is_dir()) {
+        Some(base) => base.join("shunt"),
         None => PathBuf::from(format!("/tmp/shunt-{}", user())),
     }
 }

@@ -110,7 +110,7 @@ pub enum JoinError {
         want: String,
     },
     /// The root was not reached in time.
-    #[error("root {root} was not reached within {waited_ns} ns: {last}")]
+    #[error("root {root} was not reached within {} s: {last}", *waited_ns as f64 / 1e9)]
     Unreachable {
         /// Root address.
         root: String,

@@ -117,9 +117,10 @@ impl Secret {
     }
 }
 
-/// The directory for this user's sockets and secrets: `$XDG_RUNTIME_DIR/shunt`, else `/tmp/shunt-UID`.
+/// The directory for this user's sockets and secrets: `$XDG_RUNTIME_DIR/shunt`, else `/tmp/shunt-UID`. The variable
+/// outlives its directory where a session ended: one that is not there counts as not set, as it does for the fabric.
 pub fn runtime_directory(lookup: &dyn Fn(&str) -> Option<String>) -> PathBuf {
-    match lookup("XDG_RUNTIME_DIR").filter(|path| path.starts_with('/')) {
+    match lookup("XDG_RUNTIME_DIR").filter(|path| path.starts_with('/') && Path::new(path).is_dir()) {
         Some(path) => PathBuf::from(path).join("shunt"),
         None => PathBuf::from(format!("/tmp/shunt-{}", geteuid())),
     }
@@ -221,9 +222,10 @@ mod tests {
 
     #[test]
     fn where_the_runtime_directory_is() {
-        assert_eq!(runtime_directory(&|_| Some("/run/user/7".into())), Path::new("/run/user/7/shunt"));
+        assert_eq!(runtime_directory(&|_| Some("/usr".into())), Path::new("/usr/shunt"));
         let own = PathBuf::from(format!("/tmp/shunt-{}", geteuid()));
         assert_eq!(runtime_directory(&|_| None), own);
         assert_eq!(runtime_directory(&|_| Some(String::new())), own);
+        assert_eq!(runtime_directory(&|_| Some("/no/such/directory".into())), own, "it is gone");
     }
 }
