@@ -15,7 +15,8 @@ In manifests: a dependency against the arrows below, default-run outside bench.
 In all text: paths of one machine, names of registry hosts.
 
   layout <- device <- kernels      layout <- soft-nic      xtask -> nothing
-  layout, device, soft-nic <- host      tests, bench, cli -> all of them";
+  layout, device, soft-nic, mlx5-sys <- host      tests, bench, cli -> all of them
+  soft-nic <- soft-rdma <- soft-rdma/preload";
 
 /// Folders that are not ours to judge.
 const SKIPPED: &[&str] = &["target", ".git"];
@@ -28,10 +29,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-device", &["shunt-layout"]),
     ("shunt-kernels", &["shunt-layout", "shunt-device"]),
     ("shunt-soft-nic", &["shunt-layout"]),
-    ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic"]),
+    ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic"]),
+    ("shunt-soft-rdma-preload", &["shunt-soft-rdma"]),
+    ("shunt-mlx5-sys", &[]),
+    ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-mlx5-sys"]),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
-const TOP: &[&str] = &["shunt-tests", "shunt-bench", "shunt"];
+const TOP: &[&str] = &["shunt-tests", "shunt-conformance", "shunt-bench", "shunt"];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.
 const BANNED: &[(&str, &str)] = &[
