@@ -10,10 +10,16 @@ use std::time::{Duration, Instant};
 
 /// How far rate limits catch up after the thread was away.
 const CATCH_UP_NS: u64 = 1_000_000;
-/// How long an idle thread looks again before it parks.
+/// How long an idle thread looks again before it parks. On few cores it would only be in the way of whoever is to
+/// give it work.
 const SPIN_NS: u64 = 50_000;
-/// How long it parks at most: doorbells written by a device come without a kick.
-const PARK_NS: u64 = 250_000;
+/// How long it parks: doorbells written by a device come without a kick. A thread that had work a moment ago looks
+/// again soon, one that has long been idle takes its time: a fraction of the time it has been idle, in these bounds.
+const PARK_NS: std::ops::RangeInclusive<u64> = 20_000..=500_000;
+/// The fraction, as a shift.
+const PARK_SHIFT: u32 = 4;
+/// How late a timer may be; the system's default of 50 us is longer than most parks.
+const TIMER_SLACK_NS: u64 = 1_000;
 /// Yields by which it steps aside for others that want the fabric.
 const ASIDE: u32 = 200;
 
@@ -183,6 +189,8 @@ impl Drop for Engine {
 }
 
 fn run(shared: &Shared, clock: Clock) {
+    // Without it parks are longer, not wrong.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
     let mut idle_since = clock.now_ns();
     while !shared.stop.load(Ordering::Acquire) {
         step_aside(shared);
@@ -197,8 +205,10 @@ fn run(shared: &Shared, clock: Clock) {
             idle_since = now;
             continue;
         }
-        let due_in = next_due.map_or(PARK_NS, |due| due.saturating_sub(now)).min(PARK_NS);
-        if now - idle_since < SPIN_NS || due_in < SPIN_NS {
+        let idle = now - idle_since;
+        let park = (idle >> PARK_SHIFT).clamp(*PARK_NS.start(), *PARK_NS.end());
+        let due_in = next_due.map_or(park, |due| due.saturating_sub(now)).min(park);
+        if idle < SPIN_NS || due_in < *PARK_NS.start() {
             thread::yield_now();
             continue;
         }

@@ -11,13 +11,13 @@ use crate::cx::Cx;
 use crate::event::{self, Events};
 use crate::fault::{FaultKind, Faults};
 use crate::memory::{Memory, UmemFault};
-use crate::object::{Cq, Uar, UarPage, UarSlot};
+use crate::object::{Cq, Uar, UarSlot};
 use crate::packet::Packet;
 use crate::placement::Placement;
 use crate::port::Port;
 use crate::qp::Qp;
 use crate::timer::Timers;
-use shunt_layout::mlx5::doorbell::{self, BLUEFLAME_OFFSET, CQ_ARM_OFFSET, Doorbell, SEND_COUNTER_OFFSET};
+use shunt_layout::mlx5::doorbell::{BLUEFLAME_OFFSET, CQ_ARM_OFFSET, Doorbell, SEND_COUNTER_OFFSET};
 use shunt_layout::mlx5::prm::qp::State;
 use std::sync::atomic::Ordering;
 
@@ -151,27 +151,36 @@ impl SoftNic {
 
     /// Maps a doorbell page.
     pub fn alloc_uar(&mut self) -> Uar {
-        let free = self.uars.iter().position(|slot| !slot.used);
+        let free = self.uars.iter().position(|slot| !slot.used && !slot.is_lent());
         let at = free.unwrap_or_else(|| {
-            self.uars.push(UarSlot {
-                page: UarPage::new(),
-                qpns: Vec::new(),
-                used: false,
-                unread: 0,
-                next: 0,
-            });
+            self.uars.push(UarSlot::own());
             self.uars.len() - 1
         });
-        let slot = &mut self.uars[at];
-        slot.used = true;
-        slot.page.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        Uar { id: at as u32 + 1, address: &raw const *slot.page as u64 }
+        Uar { id: at as u32 + 1, address: self.uars[at].open() }
     }
 
-    /// Unmaps a doorbell page. Its memory stays the NIC's, so that a late doorbell harms nobody.
+    /// Takes a page of the caller's memory as a doorbell page, and empties it.
+    ///
+    /// # Safety
+    /// [`UAR_PAGE_BYTES`](shunt_layout::mlx5::doorbell::UAR_PAGE_BYTES) bytes at `address`, aligned to as much, stay valid until
+    /// [`Self::free_uar`] or the NIC is dropped, and are touched only as a device's registers are: whole words,
+    /// never through a reference.
+    pub unsafe fn alloc_uar_at(&mut self, address: u64) -> Uar {
+        let free = self.uars.iter().position(|slot| !slot.used && slot.is_lent());
+        let at = free.unwrap_or_else(|| {
+            self.uars.push(UarSlot::lent());
+            self.uars.len() - 1
+        });
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { self.uars[at].lend(address) };
+        Uar { id: at as u32 + 1, address: self.uars[at].open() }
+    }
+
+    /// Unmaps a doorbell page. Memory of the NIC's own stays, so that a late doorbell harms nobody; a lent page is
+    /// the caller's again.
     pub fn free_uar(&mut self, id: u32) {
         if let Some(slot) = self.uars.get_mut((id as usize).wrapping_sub(1)) {
-            slot.used = false;
+            slot.free();
         }
     }
 
@@ -282,14 +291,14 @@ impl SoftNic {
                 continue;
             }
             for offset in REGISTERS {
-                let register = &self.uars[at].page.0[offset / 8];
+                let register = self.uars[at].register(offset);
                 if register.load(Ordering::Relaxed) != 0 {
                     let value = register.swap(0, Ordering::AcqRel);
                     any = true;
                     self.doorbell(at, value, cx);
                 }
             }
-            let register = &self.uars[at].page.0[CQ_ARM_OFFSET / 8];
+            let register = self.uars[at].register(CQ_ARM_OFFSET);
             if register.load(Ordering::Relaxed) != 0 {
                 let value = register.swap(0, Ordering::AcqRel);
                 any = true;
@@ -415,5 +424,3 @@ impl SoftNic {
         due.into_iter().flatten().min()
     }
 }
-
-const _: () = assert!(doorbell::UAR_PAGE_BYTES == size_of::<UarPage>());
