@@ -155,7 +155,10 @@ impl Fabric {
                 continue;
             }
             any |= nic.run_commands(now);
-            any |= nic.events.announce(now);
+            if nic.events.announce(now) {
+                nic.wake();
+                any = true;
+            }
             any |= nic.poll_doorbells(&mut self.cx);
             any |= nic.run_recheck(&mut self.cx);
             any |= self.deliver(at);

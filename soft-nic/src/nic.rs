@@ -19,6 +19,7 @@ use crate::qp::Qp;
 use crate::timer::Timers;
 use shunt_layout::mlx5::doorbell::{BLUEFLAME_OFFSET, CQ_ARM_OFFSET, Doorbell, SEND_COUNTER_OFFSET};
 use shunt_layout::mlx5::prm::qp::State;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// First QPN handed out; each creation takes the next, none is used twice (unless a quirk wants it).
@@ -89,6 +90,7 @@ pub struct SoftNic {
     pub(crate) outbox: Vec<Packet>,
     /// Its process is gone.
     pub(crate) killed: bool,
+    pub(crate) waker: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl SoftNic {
@@ -116,6 +118,7 @@ impl SoftNic {
             recheck: Vec::new(),
             outbox: Vec::new(),
             killed: false,
+            waker: None,
         }
     }
 
@@ -207,6 +210,24 @@ impl SoftNic {
             return None;
         }
         self.events.pop(now)
+    }
+
+    /// Has `waker` called whenever an event became visible or a command was answered, so that a thread may sleep until
+    /// then. It is called while the fabric is locked: it only wakes somebody.
+    pub fn set_waker(&mut self, waker: Arc<dyn Fn() + Send + Sync>) {
+        self.waker = Some(waker);
+    }
+
+    /// Tells whoever sleeps on this NIC.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker();
+        }
+    }
+
+    /// Whether the port has a link.
+    pub fn has_link(&self) -> bool {
+        self.port.down_by.is_none()
     }
 
     /// What it counted.

@@ -101,6 +101,13 @@ impl Fabric {
         Ok(())
     }
 
+    /// Leaves the others: what is sent to them goes nowhere from now on, and their frames find nobody.
+    pub fn detach(&mut self) {
+        self.border = None;
+        self.cx.outside = Outside::default();
+        self.cx.epoch += 1;
+    }
+
     /// What crossed the uplink; zeros without one.
     pub fn uplink_counters(&self) -> UplinkCounters {
         self.border.as_ref().map_or_else(UplinkCounters::default, |border| UplinkCounters {

@@ -1,3 +1,15 @@
 //! RDMA devices for unmodified programs: uverbs, sysfs and the mlx5 user ABI on soft NICs.
 //!
 //! The library that is preloaded (`soft-rdma/preload`) holds only the exported symbols; everything they do is here.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`machine`] | the soft NICs of this process, made at the first look at a device |
+//! | [`settings`] | what the environment says about them |
+//! | [`sysfs`] | the tree of files that programs find devices by |
+//! | [`log`] | lines to stderr |
+
+pub mod log;
+pub mod machine;
+pub mod settings;
+pub mod sysfs;

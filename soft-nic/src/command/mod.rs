@@ -103,6 +103,9 @@ impl SoftNic {
             self.firmware.answers.insert(queued.id, answer);
             any = true;
         }
+        if any {
+            self.wake();
+        }
         any
     }
 

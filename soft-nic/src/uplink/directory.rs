@@ -28,8 +28,8 @@ fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The directory of a fabric, made if it is not there.
-pub(super) fn of_fabric(runtime: &Path, name: &str) -> Result<PathBuf, UplinkError> {
+/// The directory of a fabric below a runtime directory, made if it is not there; for nobody but this user.
+pub fn fabric_directory(runtime: &Path, name: &str) -> Result<PathBuf, UplinkError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(allowed) {
         return Err(UplinkError::Name(name.into()));
@@ -47,7 +47,7 @@ pub fn remove_fabric(name: &str) -> Result<(), UplinkError> {
     if !runtime.join(format!("fabric-{name}")).exists() {
         return Ok(());
     }
-    let directory = of_fabric(&runtime, name)?;
+    let directory = fabric_directory(&runtime, name)?;
     fs::remove_dir_all(&directory).map_err(UplinkError::io("cannot remove", &directory))
 }
 

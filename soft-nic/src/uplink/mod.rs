@@ -8,7 +8,7 @@ mod directory;
 mod error;
 mod unix;
 
-pub use directory::{remove_fabric, runtime_directory};
+pub use directory::{fabric_directory, remove_fabric, runtime_directory};
 pub use error::UplinkError;
 pub use unix::UnixUplink;
 

@@ -120,7 +120,7 @@ impl UnixUplink {
 
     /// The same, in a runtime directory of the caller's choice.
     pub fn open_in(runtime: &Path, fabric: &str, gids: &[[u8; 16]]) -> Result<Self, UplinkError> {
-        let directory = directory::of_fabric(runtime, fabric)?;
+        let directory = directory::fabric_directory(runtime, fabric)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)
             .map_err(|errno| UplinkError::io("cannot make an epoll for", &directory)(errno.into()))?;
         let mut uplink = Self {

@@ -1,0 +1,36 @@
+//! Why a process has no devices.
+
+use crate::settings::SettingError;
+use crate::sysfs::TreeError;
+use shunt_soft_nic::UplinkError;
+use std::io;
+
+/// What keeps this process from having devices.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The environment.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// The way to other processes.
+    #[error("no way to other processes: {0}")]
+    Uplink(#[from] UplinkError),
+    /// Every number of the fabric is somebody's.
+    #[error("all {most} numbers of fabric {fabric:?} belong to live processes; another fabric has its own")]
+    Full {
+        /// The fabric.
+        fabric: String,
+        /// Numbers it has.
+        most: u32,
+    },
+    /// The files that stand for devices.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The system gave no thread.
+    #[error("cannot start the {what} thread: {cause}")]
+    Thread {
+        /// Which one.
+        what: &'static str,
+        /// What the system said.
+        cause: io::Error,
+    },
+}

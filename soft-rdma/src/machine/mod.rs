@@ -1,0 +1,245 @@
+//! What this process has of RDMA: soft NICs in one fabric, the thread that steps them, and the way to the NICs of
+//! other processes. Made at the first look at a device, and not before: a program that is preloaded and has nothing
+//! to do with RDMA gets neither threads nor files.
+
+mod dispatch;
+mod error;
+mod nic;
+mod slot;
+
+pub use dispatch::{EventSink, SubscriptionId};
+pub use error::StartError;
+pub use nic::{GidEntry, GidKind, INTERFACE, Nic, PortView};
+
+use crate::log::{self, Level};
+use crate::settings::Settings;
+use crate::sysfs::{self, Tree};
+use dispatch::{Bell, Sinks};
+use nix::sys::signal::SigSet;
+use shunt_soft_nic::uplink::{fabric_directory, runtime_directory};
+use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, RailAt, SoftNic};
+use slot::Claim;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
+use std::{ptr, thread};
+
+/// What this process has of RDMA.
+pub struct Machine {
+    settings: Settings,
+    slot: u32,
+    directory: PathBuf,
+    nics: Vec<Nic>,
+    tree: Mutex<Option<Tree>>,
+    root: PathBuf,
+    clock: Clock,
+    bell: Arc<Bell>,
+    opened: Once,
+    closed: AtomicBool,
+    process: u32,
+    /// Steps the fabric. It is never stopped: a program may ring doorbells until its last instruction.
+    _engine: Engine,
+}
+
+/// The machine of one process, or why there is none. A child gets its own.
+struct OfProcess {
+    process: u32,
+    machine: OnceLock<Result<&'static Machine, StartError>>,
+}
+
+static CURRENT: AtomicPtr<OfProcess> = AtomicPtr::new(ptr::null_mut());
+
+impl Machine {
+    /// The machine of this process, made from its environment at the first call.
+    pub fn get() -> Result<&'static Self, &'static StartError> {
+        let made = of_process().machine.get_or_init(|| {
+            let made = Settings::from_environment().map_err(StartError::from).and_then(|settings| {
+                log::set(settings.level);
+                Self::start(settings, &runtime_directory())
+            });
+            match &made {
+                Err(error) => crate::log!(Level::Error, "no devices: {error}"),
+                Ok(machine) => {
+                    // SAFETY: the handler takes no arguments and touches only what lives as long as the process.
+                    unsafe { libc::atexit(leave) };
+                    let (nics, slot, fabric) = (machine.nics.len(), machine.slot, &machine.settings.fabric);
+                    crate::log!(Level::Info, "{nics} NICs, number {slot} of fabric {fabric}");
+                }
+            }
+            made
+        });
+        made.as_ref().copied()
+    }
+
+    /// The machine of this process if it was made already.
+    pub fn made() -> Option<&'static Self> {
+        of_process().machine.get()?.as_ref().ok().copied()
+    }
+
+    /// Makes a machine below a runtime directory. It stays for the life of the process, because devices do; what it
+    /// has outside of it ends with [`Self::close`].
+    pub fn start(settings: Settings, runtime: &Path) -> Result<&'static Self, StartError> {
+        let directory = fabric_directory(runtime, &settings.fabric)?;
+        let Claim { slot, configs, uplink } = slot::claim(&settings, runtime)?;
+        let tree = Tree::new(&directory)?;
+        let mut fabric = Fabric::new(FabricConfig::default());
+        let (bell, clock) = (Arc::new(Bell::default()), Clock::new());
+        let mut parts = Vec::new();
+        for (rail, config) in (0..).zip(configs) {
+            let name = config.name.clone();
+            let mut nic = SoftNic::new(config);
+            let rung = bell.clone();
+            nic.set_waker(Arc::new(move || rung.ring()));
+            parts.push((name, fabric.add(nic, RailAt { pe: slot, rail })));
+        }
+        fabric.attach(uplink)?;
+        let quiet = Quiet::new();
+        let engine = Engine::spawn(fabric, clock);
+        let shared = engine.fabric();
+        let nic = |(index, (name, id))| Nic {
+            name,
+            index,
+            id,
+            fabric: shared.clone(),
+            clock,
+            bell: bell.clone(),
+            sinks: Sinks::default(),
+            timeout: nic::COMMAND_TIMEOUT,
+            process: std::process::id(),
+        };
+        let machine: &'static Self = Box::leak(Box::new(Self {
+            settings,
+            slot,
+            directory,
+            nics: (0..).zip(parts).map(nic).collect(),
+            root: tree.root().to_owned(),
+            tree: Mutex::new(Some(tree)),
+            clock,
+            bell: bell.clone(),
+            opened: Once::new(),
+            closed: AtomicBool::new(false),
+            process: std::process::id(),
+            _engine: engine,
+        }));
+        machine.spawn("events", move || dispatch::run(machine))?;
+        drop(quiet);
+        Ok(machine)
+    }
+
+    fn spawn(&self, what: &'static str, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+        let name = format!("soft-rdma {what}");
+        thread::Builder::new().name(name).spawn(run).map_err(|cause| StartError::Thread { what, cause })?;
+        Ok(())
+    }
+
+    /// The NICs, by index.
+    pub fn nics(&self) -> &[Nic] {
+        &self.nics
+    }
+
+    /// The directory that stands for `/` where devices are looked for: `sys/class/infiniband` lies below it.
+    pub fn sysfs_root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the file lies that a program asks for by an absolute path; none if it is not of a soft device. Whether
+    /// there is such a file is for the caller to find out.
+    pub fn real_path(&self, asked: &Path) -> Option<PathBuf> {
+        let inside = asked.strip_prefix("/").ok()?;
+        sysfs::is_ours(asked.as_os_str().as_bytes()).then(|| self.root.join(inside))
+    }
+
+    /// The path as the program knows it, of a file below [`Self::sysfs_root`]: the inverse of [`Self::real_path`].
+    pub fn shown_path(&self, real: &Path) -> Option<PathBuf> {
+        Some(Path::new("/").join(real.strip_prefix(&self.root).ok()?))
+    }
+
+    /// The number no other live process of the fabric has.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// What it was made from.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The directory of its fabric.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A device was opened: the plan of faults counts its times from the first call.
+    pub fn opened(&self) {
+        self.opened.call_once(|| {
+            let now = self.clock.now_ns();
+            for fault in &self.settings.faults {
+                let at = RailAt { pe: self.slot, rail: fault.nic };
+                let at_ns = now.saturating_add(fault.at_ns);
+                self.nics[0].with_fabric(|fabric| fabric.plan(at_ns, at, fault.kind));
+            }
+        });
+    }
+
+    /// Leaves the fabric and removes its files. The NICs answer as before, but nobody else's packets reach them.
+    pub fn close(&self) {
+        if self.closed.swap(true, Ordering::SeqCst) || self.process != std::process::id() {
+            return;
+        }
+        self.bell.ring();
+        self.nics[0].with_fabric(Fabric::detach);
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// True after [`Self::close`].
+    pub(crate) fn closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+}
+
+/// The place for this process's machine. One made before a fork is the parent's: its threads are not here.
+fn of_process() -> &'static OfProcess {
+    let process = std::process::id();
+    loop {
+        let known = CURRENT.load(Ordering::Acquire);
+        // SAFETY: what is stored was leaked below, so it is whole and stays.
+        if let Some(known) = unsafe { known.as_ref() }
+            && known.process == process
+        {
+            return known;
+        }
+        let fresh = Box::into_raw(Box::new(OfProcess { process, machine: OnceLock::new() }));
+        if CURRENT.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: it came from `into_raw` above and nobody else saw it.
+            drop(unsafe { Box::from_raw(fresh) });
+        }
+    }
+}
+
+/// At the process's end.
+extern "C" fn leave() {
+    if let Some(machine) = Machine::made() {
+        machine.close();
+    }
+}
+
+/// Threads started while it lives get no signals: those are the program's own.
+struct Quiet {
+    before: Option<SigSet>,
+}
+
+impl Quiet {
+    fn new() -> Self {
+        Self { before: SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).ok() }
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            // It was this thread's mask a moment ago: it is a valid one.
+            let _ = before.thread_set_mask();
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! One NIC as the parts that play its kernel see it.
+
+use super::dispatch::{Bell, EventSink, Sinks, SubscriptionId};
+use rustix::io::Errno;
+use shunt_soft_nic::{Clock, Fabric, NicId, SharedFabric, SoftNic};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the kernel waits for a command.
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// One entry of a GID table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GidEntry {
+    /// Its index.
+    pub index: u32,
+    /// The GID.
+    pub gid: [u8; 16],
+    /// What it is good for.
+    pub kind: GidKind,
+    /// Number of the network interface it was made from.
+    pub interface: u32,
+}
+
+/// What a GID is good for; the numbers are those of the verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum GidKind {
+    /// InfiniBand.
+    InfiniBand = 0,
+    /// Ethernet frames.
+    RoceV1 = 1,
+    /// UDP.
+    RoceV2 = 2,
+}
+
+/// The network interface that GIDs are made from: of this machine only, as the default fabric is.
+pub const INTERFACE: (&str, u32) = ("lo", 1);
+
+/// What the port is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PortView {
+    /// It has a link.
+    pub up: bool,
+    /// Bytes of a packet's payload at most.
+    pub mtu: u32,
+    /// Lanes, as verbs number them: 1 is one lane, 2 is four.
+    pub width: u8,
+    /// Speed of a lane, as verbs number it.
+    pub speed: u8,
+    /// The rate in words, as sysfs has it.
+    pub rate: &'static str,
+    /// Local identifier; RoCE has none.
+    pub lid: u16,
+}
+
+/// Rates that Ethernet ports have: Gb/s, lanes, speed of a lane.
+const RATES: [(f64, u8, u8, &str); 7] = [
+    (10.0, 1, 4, "10 Gb/sec (1X QDR)"),
+    (25.0, 1, 32, "25 Gb/sec (1X EDR)"),
+    (40.0, 2, 4, "40 Gb/sec (4X QDR)"),
+    (50.0, 1, 64, "50 Gb/sec (1X HDR)"),
+    (100.0, 2, 32, "100 Gb/sec (4X EDR)"),
+    (200.0, 2, 64, "200 Gb/sec (4X HDR)"),
+    (400.0, 2, 128, "400 Gb/sec (4X NDR)"),
+];
+
+/// The slowest kind of port that a rate fits; the fastest if it is not limited.
+fn port_rate(gbps: Option<f64>) -> (u8, u8, &'static str) {
+    let fastest = RATES[RATES.len() - 1];
+    let fits = gbps.and_then(|gbps| RATES.iter().find(|rate| rate.0 >= gbps).copied());
+    let (_, width, speed, text) = fits.unwrap_or(fastest);
+    (width, speed, text)
+}
+
+/// One soft NIC with its engine behind it.
+pub struct Nic {
+    pub(super) name: String,
+    pub(super) index: u32,
+    pub(super) id: NicId,
+    pub(super) fabric: SharedFabric,
+    pub(super) clock: Clock,
+    pub(super) bell: Arc<Bell>,
+    pub(super) sinks: Sinks,
+    pub(super) timeout: Duration,
+    /// The process whose NIC it is: a child has only a picture of it.
+    pub(super) process: u32,
+}
+
+impl Nic {
+    /// `mlx5_0`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// N of uverbsN.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Has the firmware execute a mailbox, and waits for its end as long as the kernel does. The firmware's status is
+    /// in the output.
+    pub fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
+        if self.process != std::process::id() {
+            return Err(Errno::IO);
+        }
+        let deadline = Instant::now() + self.timeout;
+        let now = self.clock.now_ns();
+        let id = self.with(|nic| nic.command_submit(now, input, output.len()));
+        loop {
+            let since = self.bell.count();
+            let now = self.clock.now_ns();
+            if let Some(answer) = self.with(|nic| nic.command_poll(now, id)) {
+                let bytes = answer.len().min(output.len());
+                output[..bytes].copy_from_slice(&answer[..bytes]);
+                return Ok(());
+            }
+            if !self.bell.wait(since, deadline) {
+                crate::log!(crate::log::Level::Error, "{}: a command was not answered", self.name);
+                return Err(Errno::TIMEDOUT);
+            }
+        }
+    }
+
+    /// Runs `f` on the NIC itself.
+    pub fn with<R>(&self, f: impl FnOnce(&mut SoftNic) -> R) -> R {
+        self.with_fabric(|fabric| f(fabric.nic(self.id)))
+    }
+
+    /// Runs `f` on the fabric.
+    pub(crate) fn with_fabric<R>(&self, f: impl FnOnce(&mut Fabric) -> R) -> R {
+        self.fabric.with(f)
+    }
+
+    /// Every event of the NIC goes to `sink` from now on.
+    pub fn subscribe(&self, sink: Box<dyn EventSink>) -> SubscriptionId {
+        self.sinks.add(sink)
+    }
+
+    /// Not any more. Once this returned the sink is called no more.
+    pub fn unsubscribe(&self, id: SubscriptionId) {
+        self.sinks.remove(id);
+    }
+
+    pub(super) fn next_event(&self) -> Option<[u8; 64]> {
+        let now = self.clock.now_ns();
+        self.with(|nic| nic.next_event(now))
+    }
+
+    /// An entry of the GID table; it has one.
+    pub fn gid(&self, index: u32) -> Option<GidEntry> {
+        let gid = (index == 0).then(|| self.with(|nic| nic.config().gid))?;
+        Some(GidEntry { index, gid, kind: GidKind::RoceV2, interface: INTERFACE.1 })
+    }
+
+    /// The port.
+    pub fn port(&self) -> PortView {
+        let (up, mtu, gbps) = self.with(|nic| (nic.has_link(), nic.config().mtu, nic.config().rail_gbps));
+        let (width, speed, rate) = port_rate(gbps);
+        PortView { up, mtu, width, speed, rate, lid: 0 }
+    }
+
+    /// The GUID of the device, made from its MAC as Ethernet cards do.
+    pub fn guid(&self) -> u64 {
+        let [a, b, c, d, e, f] = self.mac();
+        u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+    }
+
+    /// The MAC of the port.
+    pub fn mac(&self) -> [u8; 6] {
+        self.with(|nic| nic.config().mac)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_as_fast_as_their_rate_needs() {
+        assert_eq!(port_rate(None).2, "400 Gb/sec (4X NDR)");
+        assert_eq!(port_rate(Some(0.5)), (1, 4, "10 Gb/sec (1X QDR)"));
+        assert_eq!(port_rate(Some(100.0)), (2, 32, "100 Gb/sec (4X EDR)"));
+        assert_eq!(port_rate(Some(1e6)).2, "400 Gb/sec (4X NDR)");
+    }
+}

@@ -1,0 +1,299 @@
+//! What the environment says about this process's devices. `shunt soft-rdma run` writes it, a shell may.
+
+use crate::log::{self, Level};
+use shunt_soft_nic::fault::parse_time;
+use shunt_soft_nic::{FaultKind, ParseFaultError};
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+/// NICs of a process at most.
+pub const MOST_NICS: u32 = 8;
+
+/// Number of NICs.
+pub const NICS: &str = "SHUNT_SOFT_RDMA_NICS";
+/// Name of the fabric.
+pub const FABRIC: &str = "SHUNT_FABRIC";
+/// IPv4 addresses, one a NIC: RoCE v2 instead of the machine's fabric.
+pub const ROCE: &str = "SHUNT_SOFT_RDMA_ROCE";
+/// Rate of each port.
+pub const RAIL_GBPS: &str = "SHUNT_SOFT_RDMA_RAIL_GBPS";
+/// What goes wrong, where and when.
+pub const FAULTS: &str = "SHUNT_SOFT_RDMA_FAULTS";
+/// File that packets are written to.
+pub const PCAP: &str = "SHUNT_SOFT_RDMA_PCAP";
+/// How much is told on stderr.
+pub const LOG: &str = "SHUNT_SOFT_RDMA_LOG";
+
+/// All of them, with what they mean.
+pub const VARIABLES: [(&str, &str); 7] = [
+    (NICS, "how many NICs each process has, 1 to 8 (1)"),
+    (FABRIC, "name of the fabric (default)"),
+    (
+        ROCE,
+        "IPv4 addresses, one a NIC and separated by commas: RoCE v2 over UDP instead of the machine's fabric",
+    ),
+    (RAIL_GBPS, "rate of each port in Gb/s (unlimited)"),
+    (
+        FAULTS,
+        "faults as TIME:NIC:FAULT, separated by semicolons; times count from the first open of a device",
+    ),
+    (PCAP, "file that packets are written to"),
+    (LOG, "how much is told on stderr: off, error, warn, info, debug, trace (warn)"),
+];
+
+/// A fault and when it comes, counted from the first open of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlannedFault {
+    /// Nanoseconds after the first open.
+    pub at_ns: u64,
+    /// The NIC.
+    pub nic: u32,
+    /// What happens to it.
+    pub kind: FaultKind,
+}
+
+/// What a process's devices are made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// NICs.
+    pub nics: u32,
+    /// Fabric.
+    pub fabric: String,
+    /// Addresses of the NICs for RoCE v2; empty for the machine's fabric.
+    pub roce: Vec<Ipv4Addr>,
+    /// Rate of each port, if limited.
+    pub rail_gbps: Option<f64>,
+    /// Planned faults.
+    pub faults: Vec<PlannedFault>,
+    /// Where packets are written.
+    pub pcap: Option<PathBuf>,
+    /// What is told.
+    pub level: Level,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            nics: 1,
+            fabric: "default".into(),
+            roce: Vec::new(),
+            rail_gbps: None,
+            faults: Vec::new(),
+            pcap: None,
+            level: Level::Warn,
+        }
+    }
+}
+
+/// A variable that does not say what it should.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// It does not read.
+    #[error("{name}: met {met:?}; right is {want}")]
+    Value {
+        /// The variable.
+        name: &'static str,
+        /// What was met.
+        met: String,
+        /// What would be right.
+        want: &'static str,
+    },
+    /// A fault does not read.
+    #[error("{name}: {whole:?}: {cause}")]
+    Fault {
+        /// The variable.
+        name: &'static str,
+        /// The whole entry.
+        whole: String,
+        /// Why.
+        cause: ParseFaultError,
+    },
+    /// A place where no NIC is.
+    #[error("{name}: {whole:?} names NIC {nic}; this process has {nics}: {want}")]
+    NoSuchNic {
+        /// The variable.
+        name: &'static str,
+        /// The whole entry.
+        whole: String,
+        /// The NIC that was named.
+        nic: u32,
+        /// NICs there are.
+        nics: u32,
+        /// Names that would be right.
+        want: String,
+    },
+    /// Not as many addresses as NICs.
+    #[error("{ROCE}: {addresses} addresses for {nics} NICs ({NICS}); one address a NIC is right")]
+    Addresses {
+        /// Addresses met.
+        addresses: usize,
+        /// NICs there are.
+        nics: u32,
+    },
+}
+
+fn bad(name: &'static str, met: &str, want: &'static str) -> SettingError {
+    SettingError::Value { name, met: met.into(), want }
+}
+
+impl Settings {
+    /// Reads this process's environment.
+    pub fn from_environment() -> Result<Self, SettingError> {
+        Self::read(|name| std::env::var_os(name))
+    }
+
+    /// Reads variables. One that is empty counts as not set.
+    pub fn read(lookup: impl Fn(&'static str) -> Option<OsString>) -> Result<Self, SettingError> {
+        let text = |name| match lookup(name).filter(|value| !value.is_empty()).map(OsString::into_string) {
+            None => Ok(None),
+            Some(Ok(text)) => Ok(Some(text)),
+            Some(Err(raw)) => Err(bad(name, &raw.to_string_lossy(), "text in UTF-8")),
+        };
+        let mut settings = Self::default();
+        if let Some(met) = text(LOG)? {
+            settings.level = met.parse().map_err(|()| bad(LOG, &met, log::WANTED))?;
+        }
+        settings.roce = text(ROCE)?.map_or(Ok(Vec::new()), |met| parse_addresses(&met))?;
+        settings.nics = match text(NICS)? {
+            Some(met) => parse_nics(&met)?,
+            None if settings.roce.is_empty() => 1,
+            None => settings.roce.len() as u32,
+        };
+        if !settings.roce.is_empty() && settings.roce.len() != settings.nics as usize {
+            return Err(SettingError::Addresses { addresses: settings.roce.len(), nics: settings.nics });
+        }
+        if let Some(met) = text(FABRIC)? {
+            settings.fabric = met;
+        }
+        if let Some(met) = text(RAIL_GBPS)? {
+            settings.rail_gbps = Some(parse_rate(&met)?);
+        }
+        if let Some(met) = text(FAULTS)? {
+            let entries = met.split(';').map(str::trim).filter(|entry| !entry.is_empty());
+            settings.faults =
+                entries.map(|entry| parse_fault(entry, settings.nics)).collect::<Result<_, _>>()?;
+        }
+        settings.pcap = lookup(PCAP).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Ok(settings)
+    }
+}
+
+fn parse_nics(met: &str) -> Result<u32, SettingError> {
+    let count = met.parse().ok().filter(|count| (1..=MOST_NICS).contains(count));
+    count.ok_or_else(|| bad(NICS, met, "a number of NICs from 1 to 8"))
+}
+
+/// Reads `10.0.0.1,10.0.0.2`: each address once, none of them nobody's or everybody's.
+pub fn parse_addresses(met: &str) -> Result<Vec<Ipv4Addr>, SettingError> {
+    let want = "1 to 8 different IPv4 addresses separated by commas, such as 127.0.0.2,127.0.0.3";
+    let mut addresses = Vec::new();
+    for part in met.split(',') {
+        let address: Ipv4Addr = part.trim().parse().map_err(|_| bad(ROCE, met, want))?;
+        let usable = !address.is_unspecified() && !address.is_broadcast() && !address.is_multicast();
+        if !usable || addresses.contains(&address) || addresses.len() >= MOST_NICS as usize {
+            return Err(bad(ROCE, met, want));
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+/// Reads a rate above zero.
+pub fn parse_rate(met: &str) -> Result<f64, SettingError> {
+    let rate = met.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| bad(RAIL_GBPS, met, "a rate in Gb/s above 0, such as 25"))
+}
+
+/// Reads a NIC: its number or its name.
+pub fn parse_nic(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("mlx5_").unwrap_or(text);
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Reads `<time>:<nic>:<fault>` for a process with so many NICs.
+pub fn parse_fault(whole: &str, nics: u32) -> Result<PlannedFault, SettingError> {
+    let want = "<time>:<nic>:<fault>, such as 500ms:mlx5_0:down=300ms";
+    let mut parts = whole.splitn(3, ':');
+    let (Some(time), Some(nic), Some(fault)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(bad(FAULTS, whole, want));
+    };
+    let (Some(at_ns), Some(nic)) = (parse_time(time), parse_nic(nic)) else {
+        return Err(bad(FAULTS, whole, want));
+    };
+    if nic >= nics {
+        let want = if nics == 1 { "mlx5_0".into() } else { format!("mlx5_0 to mlx5_{}", nics - 1) };
+        return Err(SettingError::NoSuchNic { name: FAULTS, whole: whole.into(), nic, nics, want });
+    }
+    let kind =
+        fault.parse().map_err(|cause| SettingError::Fault { name: FAULTS, whole: whole.into(), cause })?;
+    Ok(PlannedFault { at_ns, nic, kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings, SettingError> {
+        Settings::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn nothing_set_is_one_nic_in_the_default_fabric() {
+        assert_eq!(read(&[]), Ok(Settings::default()));
+        assert_eq!(read(&[(NICS, ""), (FAULTS, " ; ")]), Ok(Settings::default()));
+    }
+
+    #[test]
+    fn everything_set() {
+        let pairs = [
+            (NICS, "2"),
+            (FABRIC, "lab"),
+            (ROCE, "127.0.0.2, 127.0.0.3"),
+            (RAIL_GBPS, "2.5"),
+            (FAULTS, "500ms:mlx5_1:down=300ms;0:0:drop=0.5/1s"),
+            (PCAP, "/tmp/x.pcap"),
+            (LOG, "trace"),
+        ];
+        let settings = read(&pairs).unwrap();
+        assert_eq!((settings.nics, settings.fabric.as_str(), settings.roce.len()), (2, "lab", 2));
+        assert_eq!((settings.rail_gbps, settings.level), (Some(2.5), Level::Trace));
+        let down = FaultKind::Down { for_ns: Some(300_000_000) };
+        assert_eq!(settings.faults[0], PlannedFault { at_ns: 500_000_000, nic: 1, kind: down });
+        assert_eq!(settings.faults.len(), 2);
+        assert_eq!(settings.pcap, Some("/tmp/x.pcap".into()));
+        assert_eq!(read(&[(ROCE, "10.0.0.1,10.0.0.2")]).unwrap().nics, 2);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_would_be_right() {
+        for (name, met, words) in [
+            (NICS, "9", "from 1 to 8"),
+            (NICS, "-1", "from 1 to 8"),
+            (ROCE, "fe80::1", "IPv4"),
+            (ROCE, "10.0.0.1,10.0.0.1", "different"),
+            (ROCE, "0.0.0.0", "IPv4"),
+            (RAIL_GBPS, "inf", "above 0"),
+            (RAIL_GBPS, "0", "above 0"),
+            (FAULTS, "down", "<time>:<nic>:<fault>"),
+            (FAULTS, "5:0:down", "<time>:<nic>:<fault>"),
+            (FAULTS, "5s:+0:down", "<time>:<nic>:<fault>"),
+            (FAULTS, "5s:mlx5_1:down", "this process has 1: mlx5_0"),
+            (FAULTS, "5s:0:dwon", "no fault is called `dwon`"),
+            (FAULTS, "5s:0:peer-killed", "no fault is called `peer-killed`"),
+            (LOG, "loud", "one of off, error"),
+        ] {
+            let message = read(&[(name, met)]).unwrap_err().to_string();
+            assert!(message.starts_with(name) && message.contains(words), "{message}");
+        }
+        let message = read(&[(ROCE, "10.0.0.1"), (NICS, "2")]).unwrap_err().to_string();
+        assert!(message.contains("1 addresses for 2 NICs"), "{message}");
+    }
+
+    #[test]
+    fn every_variable_is_listed() {
+        for name in [NICS, FABRIC, ROCE, RAIL_GBPS, FAULTS, PCAP, LOG] {
+            assert!(VARIABLES.iter().any(|(listed, _)| *listed == name));
+        }
+    }
+}
