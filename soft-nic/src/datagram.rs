@@ -70,7 +70,7 @@ impl SoftNic {
         if !wanted {
             return self.drop_packet(packet, cx);
         }
-        match qp.open_receive() {
+        match self.open_receive(qp, cx.now) {
             Ok(true) => {}
             Ok(false) => return self.drop_packet(packet, cx),
             Err(error) => {

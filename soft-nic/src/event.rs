@@ -62,7 +62,7 @@ pub(crate) fn port_change(sub_type: u8) -> [u8; EQE_BYTES] {
     entry
 }
 
-/// An entry about a queue pair or completion queue.
+/// An entry about a queue pair, completion queue or receive pool.
 pub(crate) fn object(kind: u8, number: u32) -> [u8; EQE_BYTES] {
     let mut entry = [0; EQE_BYTES];
     eqe::EVENT_TYPE.set(&mut entry, kind as u32);

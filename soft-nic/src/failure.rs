@@ -66,6 +66,9 @@ impl SoftNic {
                 self.complete(completion, cx);
             }
         }
+        if qp.receive.as_mut().is_some_and(|queue| queue.takes_its_leave()) {
+            self.raise(cx.now, event::object(events::LAST_WQE, qp.qpn));
+        }
     }
 
     /// Has receive WQEs flushed that were posted to failed queue pairs: no doorbell tells of them. True if there

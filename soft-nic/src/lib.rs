@@ -6,7 +6,7 @@
 //! | [`nic`] | a NIC: objects, doorbells, queues; sans-IO, time is an argument |
 //! | [`command`] | firmware mailboxes: parsed, executed one at a time, answered with status codes |
 //! | `requester`, `responder` | the two halves of a reliable connection |
-//! | `receive`, `datagram` | receive queues and what needs one; unreliable datagrams |
+//! | `receive`, `shared_receive`, `datagram` | receive queues and what needs one; pools of many; unreliable datagrams |
 //! | `complete`, `arm` | completions, and the events they raise |
 //! | `placement` | when an executed write becomes visible in memory |
 //! | [`fault`] | the list of faults and sabotage, and the plan that schedules them |
@@ -27,7 +27,7 @@
 //! | UD work | NOP, SEND, SEND with immediate, behind a full address vector |
 //! | atomics | compare and swap, fetch and add of 8 bytes; masked ones of 4 and 8; atomic within one NIC |
 //! | lists | gather and scatter of any length that fits, inline data, WQEs that wrap at any segment; fences |
-//! | receive queues | one in a queue pair (`rq_type` 0), or none (3); stride 16 bytes to 2 KiB |
+//! | receive queues | one in a queue pair (`rq_type` 0), a pool that pairs of one domain share (1; linked, with limit), or none (3) |
 //! | RC transport | PSN, MTU 256 to 4096, ACK, NAK, go-back-N, RNR NAK, replay of READs and atomics |
 //! | completions | CQEs of 64 bytes, rings and collapsed, overrun or overrun-ignore, flush of both queues, syndromes |
 //! | events | completions (armed, solicited, or asked for by a WQE), CQ errors, queue pair errors, port changes |
@@ -39,7 +39,7 @@
 //!
 //! # What is not
 //!
-//! * UC, XRC, DC, raw Ethernet; shared receive queues; SEND with invalidate, memory windows, UMR; multicast.
+//! * UC, XRC, DC, raw Ethernet; cyclic pools; SEND with invalidate, memory windows, UMR; multicast.
 //! * The states SQD, SQER and SUSPENDED with their transitions (RTS2RTS, SQD2RTS, SQERR2RTS, INIT2INIT): nothing in
 //!   Shunt needs them. A datagram queue pair whose send fails goes to ERR.
 //! * Adaptive retransmission and the floor under ACK timeouts that some ConnectX have: the retry clock is IBTA's,
@@ -100,6 +100,7 @@ mod qp;
 mod receive;
 mod requester;
 mod responder;
+mod shared_receive;
 mod timer;
 pub mod trace;
 pub mod uplink;

@@ -16,6 +16,7 @@ use crate::packet::Packet;
 use crate::placement::Placement;
 use crate::port::Port;
 use crate::qp::Qp;
+use crate::shared_receive::SharedReceive;
 use crate::timer::Timers;
 use shunt_layout::mlx5::doorbell::{BLUEFLAME_OFFSET, CQ_ARM_OFFSET, Doorbell, SEND_COUNTER_OFFSET};
 use shunt_layout::mlx5::prm::qp::State;
@@ -26,6 +27,8 @@ use std::sync::atomic::Ordering;
 pub(crate) const FIRST_QPN: u32 = 0x40;
 /// First CQN handed out.
 pub(crate) const FIRST_CQN: u32 = 0x400;
+/// First number of a receive memory pool handed out.
+pub(crate) const FIRST_RMPN: u32 = 0x800;
 /// The event queue every NIC has.
 const EQN: u32 = 1;
 /// Doorbell registers of a page that are polled: the two halves of the first one, which libmlx5 takes in
@@ -76,6 +79,8 @@ pub struct SoftNic {
     /// By QPN. A pair is taken out while it is worked on, so that the rest of the NIC can be borrowed.
     pub(crate) qps: Vec<Option<Box<Qp>>>,
     pub(crate) uars: Vec<UarSlot>,
+    /// Shared receive queues.
+    pub(crate) pools: Vec<Option<SharedReceive>>,
     pub(crate) firmware: Firmware,
     pub(crate) events: Events,
     pub(crate) port: Port,
@@ -107,6 +112,7 @@ impl SoftNic {
             failed_receivers: Vec::new(),
             qps: Vec::new(),
             uars: Vec::new(),
+            pools: Vec::new(),
             firmware: Firmware::default(),
             events: Events::default(),
             port: Port::default(),

@@ -17,19 +17,35 @@ use shunt_layout::mlx5::cqe::{Syndrome, opcode, vendor};
 use shunt_layout::mlx5::doorbell::RECEIVE_COUNTER_OFFSET;
 use shunt_layout::mlx5::wqe::{DataSegment, SEGMENT_BYTES, TERMINATE_SCATTER_LIST_KEY};
 
-const MALFORMED: (Syndrome, u8) = (Syndrome::LOCAL_QP_OPERATION, vendor::MALFORMED);
-const TOO_LONG: (Syndrome, u8) = (Syndrome::LOCAL_LENGTH, vendor::MALFORMED);
+/// Why a receive WQE is not good enough: syndrome and vendor syndrome.
+pub(crate) type Refused = (Syndrome, u8);
+/// Where a message may land, and how much room there is.
+pub(crate) type Scatter = (Data, u64);
+
+pub(crate) const MALFORMED: Refused = (Syndrome::LOCAL_QP_OPERATION, vendor::MALFORMED);
+const TOO_LONG: Refused = (Syndrome::LOCAL_LENGTH, vendor::MALFORMED);
+
+/// Where the WQEs of a receive queue are.
+#[derive(Debug)]
+enum Wqes {
+    /// Its own ring.
+    Ring { ring: Span, log_depth: u32, stride: u64 },
+    /// A pool that others take from, too.
+    Pool(u32),
+}
 
 /// A receive queue of a queue pair.
 #[derive(Debug)]
 pub(crate) struct ReceiveQueue {
     /// Number of its CQ.
     pub(crate) cqn: u32,
-    ring: Span,
-    log_depth: u32,
-    stride: u64,
+    wqes: Wqes,
     /// WQEs completed; it never wraps.
     pub(crate) consumed: u64,
+    /// The WQE of a pool that a message lands in.
+    pub(crate) taken: Option<u16>,
+    /// It told that it takes no more WQEs from its pool.
+    left: bool,
     /// Where the message that is arriving lands, and how much room there is.
     list: Data,
     room: u64,
@@ -51,75 +67,124 @@ pub(crate) struct Received {
 impl ReceiveQueue {
     /// An empty queue: 2^`log_depth` WQEs of `stride` bytes in `ring`.
     pub(crate) fn new(cqn: u32, ring: Span, log_depth: u32, stride: u64) -> Self {
-        Self { cqn, ring, log_depth, stride, consumed: 0, list: Data::None, room: 0 }
+        Self::with(cqn, Wqes::Ring { ring, log_depth, stride })
+    }
+
+    /// A queue that takes its WQEs from a pool.
+    pub(crate) fn shared(cqn: u32, rmpn: u32) -> Self {
+        Self::with(cqn, Wqes::Pool(rmpn))
+    }
+
+    fn with(cqn: u32, wqes: Wqes) -> Self {
+        Self { cqn, wqes, consumed: 0, taken: None, left: false, list: Data::None, room: 0 }
+    }
+
+    /// The pool it takes from, if it has no WQEs of its own.
+    pub(crate) fn pool(&self) -> Option<u32> {
+        match self.wqes {
+            Wqes::Ring { .. } => None,
+            Wqes::Pool(rmpn) => Some(rmpn),
+        }
     }
 
     /// As after creation.
     pub(crate) fn reset(&mut self) {
-        (self.consumed, self.list, self.room) = (0, Data::None, 0);
+        (self.consumed, self.taken, self.left) = (0, None, false);
+        (self.list, self.room) = (Data::None, 0);
     }
 
-    /// The scatter list of the oldest WQE, and the bytes it holds.
-    fn fetch(&self) -> Result<(Data, u64), (Syndrome, u8)> {
-        let slot = self.consumed & ((1 << self.log_depth) - 1);
-        let wqe = self.ring.part(slot * self.stride, self.stride);
-        let (mut pieces, mut room) = (Vec::new(), 0);
-        for offset in (0..self.stride).step_by(SEGMENT_BYTES) {
-            let (low, high) = (wqe.load64(offset), wqe.load64(offset + 8));
-            let segment = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
-            match DataSegment::read(segment) {
-                DataSegment::Pointer { lkey: TERMINATE_SCATTER_LIST_KEY, .. } => break,
-                // Zero would mean 2^31 to hardware; nobody writes it, and it is refused.
-                DataSegment::Pointer { bytes: 0, .. } | DataSegment::Inline { .. } => return Err(MALFORMED),
-                DataSegment::Pointer { bytes, lkey, address } => {
-                    pieces.push(Sge { lkey, address, bytes });
-                    room += bytes as u64;
-                }
-            }
-        }
-        let list = match pieces[..] {
-            [] => Data::None,
-            [one] => Data::One(one),
-            _ => Data::Many(pieces.into_iter().map(Piece::Pointer).collect()),
-        };
-        Ok((list, room))
+    /// A failed pair takes nothing more from its pool, whose WQEs are not flushed: others wait for them. True once.
+    pub(crate) fn takes_its_leave(&mut self) -> bool {
+        self.pool().is_some() && !std::mem::replace(&mut self.left, true)
+    }
+
+    /// The message that begins lands there.
+    pub(crate) fn lands_in(&mut self, (list, room): Scatter) {
+        (self.list, self.room) = (list, room);
     }
 }
 
+/// The scatter list of a WQE that begins at `start`, and the bytes it holds.
+pub(crate) fn scatter_list(wqe: Span, start: u64) -> Result<Scatter, Refused> {
+    let (mut pieces, mut room) = (Vec::new(), 0);
+    for offset in (start..wqe.bytes()).step_by(SEGMENT_BYTES) {
+        let (low, high) = (wqe.load64(offset), wqe.load64(offset + 8));
+        let segment = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
+        match DataSegment::read(segment) {
+            DataSegment::Pointer { lkey: TERMINATE_SCATTER_LIST_KEY, .. } => break,
+            // Zero would mean 2^31 to hardware; nobody writes it, and it is refused.
+            DataSegment::Pointer { bytes: 0, .. } | DataSegment::Inline { .. } => return Err(MALFORMED),
+            DataSegment::Pointer { bytes, lkey, address } => {
+                pieces.push(Sge { lkey, address, bytes });
+                room += bytes as u64;
+            }
+        }
+    }
+    let list = match pieces[..] {
+        [] => Data::None,
+        [one] => Data::One(one),
+        _ => Data::Many(pieces.into_iter().map(Piece::Pointer).collect()),
+    };
+    Ok((list, room))
+}
+
 impl Qp {
-    /// Receive WQEs that are posted and not consumed.
+    /// WQEs of its own receive queue that are posted and not consumed.
     pub(crate) fn receives_waiting(&self) -> u64 {
-        let Some(queue) = &self.receive else { return 0 };
+        let Some(ReceiveQueue { wqes: Wqes::Ring { log_depth, .. }, consumed, .. }) = self.receive.as_deref()
+        else {
+            return 0;
+        };
         let posted = u32::from_be(self.record.load32(RECEIVE_COUNTER_OFFSET as u64)) as u16;
-        let waiting = posted.wrapping_sub(queue.consumed as u16) as u64;
+        let waiting = posted.wrapping_sub(*consumed as u16) as u64;
         // More than the queue holds makes no sense: nothing is taken from it.
-        if waiting > 1 << queue.log_depth { 0 } else { waiting }
+        if waiting > 1 << log_depth { 0 } else { waiting }
     }
 
-    /// Consumes the oldest receive WQE, which was there when last looked at, and says which it is.
+    /// Consumes the WQE a message landed in, or the oldest, which was there when last looked at; says which it is.
     fn consume_receive(&mut self) -> Option<u16> {
         let queue = self.receive.as_mut()?;
+        if queue.pool().is_some() {
+            return queue.taken.take();
+        }
         queue.consumed += 1;
         Some((queue.consumed - 1) as u16)
     }
 
-    /// Consumes a receive WQE, and says which; `None` if there is none.
+    /// Consumes a WQE to flush it, and says which; `None` if there is none. What waits in a pool is others' too.
     pub(crate) fn next_receive(&mut self) -> Option<u16> {
-        if self.receives_waiting() == 0 { None } else { self.consume_receive() }
-    }
-
-    /// Reads the oldest receive WQE for a message to land in. False if there is none.
-    pub(crate) fn open_receive(&mut self) -> Result<bool, (Syndrome, u8)> {
-        if self.receives_waiting() == 0 {
-            return Ok(false);
+        let queue = self.receive.as_mut()?;
+        if queue.pool().is_some() {
+            return queue.taken.take();
         }
-        let Some(queue) = &mut self.receive else { return Ok(false) };
-        (queue.list, queue.room) = queue.fetch()?;
-        Ok(true)
+        if self.receives_waiting() == 0 { None } else { self.consume_receive() }
     }
 }
 
 impl SoftNic {
+    /// Reads the next receive WQE for a message to land in. False if there is none.
+    pub(crate) fn open_receive(&mut self, qp: &mut Qp, now: u64) -> Result<bool, Refused> {
+        let waiting = qp.receives_waiting();
+        let Some(queue) = &mut qp.receive else { return Ok(false) };
+        match queue.wqes {
+            Wqes::Pool(rmpn) => self.take_shared(qp, rmpn, now),
+            Wqes::Ring { .. } if waiting == 0 => Ok(false),
+            Wqes::Ring { ring, log_depth, stride } => {
+                let slot = queue.consumed & ((1 << log_depth) - 1);
+                queue.lands_in(scatter_list(ring.part(slot * stride, stride), 0)?);
+                Ok(true)
+            }
+        }
+    }
+
+    /// True if a receive WQE is there. One of a pool is taken, or another queue pair might be faster.
+    fn receive_ready(&mut self, qp: &mut Qp, now: u64) -> Result<bool, Refused> {
+        match qp.receive.as_ref().and_then(|queue| queue.pool()) {
+            Some(rmpn) => self.take_shared(qp, rmpn, now),
+            None => Ok(qp.receives_waiting() > 0),
+        }
+    }
+
     /// Puts bytes of an arriving message into the WQE that is open, at `offset`.
     pub(crate) fn land_received(
         &mut self,
@@ -127,7 +192,7 @@ impl SoftNic {
         offset: u64,
         payload: Payload,
         cx: &mut Cx,
-    ) -> Result<(), (Syndrome, u8)> {
+    ) -> Result<(), Refused> {
         let bytes = payload.bytes().len() as u64;
         let Some(queue) = &mut qp.receive else { return Err(MALFORMED) };
         if offset + bytes > queue.room {
@@ -158,7 +223,7 @@ impl SoftNic {
     }
 
     /// Completes the oldest receive WQE with an error.
-    pub(crate) fn receive_failed(&mut self, qp: &mut Qp, (syndrome, vendor): (Syndrome, u8), cx: &mut Cx) {
+    pub(crate) fn receive_failed(&mut self, qp: &mut Qp, (syndrome, vendor): Refused, cx: &mut Cx) {
         if let Some(index) = qp.consume_receive() {
             self.complete(Completion::bad_receive(qp, index, syndrome, vendor), cx);
         }
@@ -180,7 +245,7 @@ impl SoftNic {
             _ => return Err(aeth::NAK_INVALID_REQUEST),
         };
         if part.starts() {
-            match qp.open_receive() {
+            match self.open_receive(qp, cx.now) {
                 Ok(true) => {}
                 Ok(false) => return Err(aeth::rnr(qp.responder.min_rnr)),
                 Err(error) => {
@@ -236,8 +301,15 @@ impl SoftNic {
             (Part::Last, Arriving::Write(incoming)) => incoming.bytes as u64,
             _ => return Err(aeth::NAK_INVALID_REQUEST),
         };
-        if qp.responder.allows_write && qp.receives_waiting() == 0 {
-            return Err(aeth::rnr(qp.responder.min_rnr));
+        if qp.responder.allows_write {
+            match self.receive_ready(qp, cx.now) {
+                Ok(true) => {}
+                Ok(false) => return Err(aeth::rnr(qp.responder.min_rnr)),
+                Err(error) => {
+                    self.receive_failed(qp, error, cx);
+                    return Err(aeth::NAK_REMOTE_OPERATION);
+                }
+            }
         }
         self.write(qp, asks, part, reth, payload, cx)?;
         self.received(qp, Received::reliable(opcode::RESP_WRITE_IMM, Some(imm), bytes, asks), cx);

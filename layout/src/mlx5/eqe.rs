@@ -31,6 +31,10 @@ pub mod event {
     pub const INTERNAL_ERROR: u8 = 0x08;
     /// Port state changed.
     pub const PORT_CHANGE: u8 = 0x09;
+    /// A failed QP takes nothing more from its shared receive queue.
+    pub const LAST_WQE: u8 = 0x13;
+    /// A shared receive queue holds fewer WQEs than its limit.
+    pub const RQ_LIMIT: u8 = 0x14;
     /// Responder: invalid request.
     pub const WQ_INVALID_REQUEST: u8 = 0x10;
     /// Responder: access error.

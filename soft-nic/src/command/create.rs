@@ -26,15 +26,15 @@ pub(super) const LOG_MAX_SQ: u32 = 15;
 type Receiving = (Option<Box<ReceiveQueue>>, u64);
 
 /// Where a queue lies: fields of umem and offset, page offset, bytes, alignment.
-struct Place {
-    umem: u32,
-    offset: u64,
-    bytes: u64,
-    align: u64,
+pub(super) struct Place {
+    pub(super) umem: u32,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) align: u64,
 }
 
 impl SoftNic {
-    fn locate(&self, place: Place) -> Result<Span, Refusal> {
+    pub(super) fn locate(&self, place: Place) -> Result<Span, Refusal> {
         self.memory.span(place.umem, 0, 0).ok_or(Refusal::NoSuchUmem)?;
         let span = self.memory.span(place.umem, place.offset, place.bytes).ok_or(Refusal::OutsideUmem)?;
         if span.address().is_multiple_of(place.align) { Ok(span) } else { Err(Refusal::Unaligned) }
@@ -44,7 +44,7 @@ impl SoftNic {
         self.uars.get((id as usize).wrapping_sub(1)).is_some_and(|slot| slot.used)
     }
 
-    fn has_pd(&self, pd: u32) -> bool {
+    pub(super) fn has_pd(&self, pd: u32) -> bool {
         self.pds.get((pd as usize).wrapping_sub(1)).copied().unwrap_or(false)
     }
 
@@ -58,7 +58,8 @@ impl SoftNic {
         if !self.has_pd(pd) {
             return Err(Refusal::NoSuchPd);
         }
-        if self.memory.uses_pd(pd) || self.qps.iter().flatten().any(|qp| qp.pd == pd) {
+        let pools = self.pools.iter().flatten().any(|pool| pool.pd == pd);
+        if pools || self.memory.uses_pd(pd) || self.qps.iter().flatten().any(|qp| qp.pd == pd) {
             return Err(Refusal::PdBusy);
         }
         self.pds[pd as usize - 1] = false;
@@ -144,7 +145,7 @@ impl SoftNic {
         Ok(())
     }
 
-    fn record(&self, umem: u32, address: Field64, context: &[u8]) -> Result<Span, Refusal> {
+    pub(super) fn record(&self, umem: u32, address: Field64, context: &[u8]) -> Result<Span, Refusal> {
         let offset = address.get(context);
         self.locate(Place { umem, offset, bytes: RECORD_BYTES as u64, align: RECORD_BYTES as u64 })
     }
@@ -195,6 +196,9 @@ impl SoftNic {
         if let Some(cq) = receive.as_ref().and_then(|queue| self.cq_mut(queue.cqn)) {
             cq.users += 1;
         }
+        if let Some(pool) = receive.as_ref().and_then(|queue| self.pool_mut(queue.pool()?)) {
+            pool.users += 1;
+        }
         umems.iter().for_each(|umem| self.memory.hold(*umem));
         let next = (FIRST_QPN + self.qps.len() as u32, 0);
         let (qpn, next_ticket) = self.free_qpns.pop().unwrap_or(next);
@@ -231,13 +235,24 @@ impl SoftNic {
 
     /// The receive queue a context describes, and its bytes: it lies in front of the send queue.
     fn receive_queue(&mut self, umem: u32, offset: u64, context: &[u8]) -> Result<Receiving, Refusal> {
-        match qpc::RQ_TYPE.get(context) {
-            qp::RQ_TYPE_ZERO_SIZE => return Ok((None, 0)),
-            qp::RQ_TYPE_REGULAR => {}
-            _ => return Err(Refusal::QpReceiveQueue),
+        let kind = qpc::RQ_TYPE.get(context);
+        if kind == qp::RQ_TYPE_ZERO_SIZE {
+            return Ok((None, 0));
         }
         let cqn = qpc::CQN_RCV.get(context);
         self.cq_mut(cqn).ok_or(Refusal::NoSuchCq)?;
+        match kind {
+            qp::RQ_TYPE_REGULAR => {}
+            qp::RQ_TYPE_SHARED => {
+                let rmpn = qpc::SRQN_RMPN_XRQN.get(context);
+                let pool = self.pool_mut(rmpn).ok_or(Refusal::NoSuchRmp)?;
+                if pool.pd != qpc::PD.get(context) {
+                    return Err(Refusal::PoolDomain);
+                }
+                return Ok((Some(Box::new(ReceiveQueue::shared(cqn, rmpn))), 0));
+            }
+            _ => return Err(Refusal::QpReceiveQueue),
+        }
         let log_depth = qpc::LOG_RQ_SIZE.get(context);
         let stride = (SEGMENT_BYTES as u64) << qpc::LOG_RQ_STRIDE.get(context);
         let bytes = stride << log_depth;
@@ -251,6 +266,9 @@ impl SoftNic {
         self.uars[qp.uar as usize - 1].qpns.retain(|other| *other != qpn);
         qp.umems.iter().for_each(|umem| self.memory.release(*umem));
         let receives_at = qp.receive.as_ref().map(|queue| queue.cqn);
+        if let Some(pool) = qp.receive.as_ref().and_then(|queue| self.pool_mut(queue.pool()?)) {
+            pool.users -= 1;
+        }
         for cqn in [Some(qp.cqn), receives_at].into_iter().flatten() {
             if let Some(cq) = self.cq_mut(cqn) {
                 cq.users -= 1;

@@ -3,6 +3,7 @@
 mod create;
 mod query;
 mod refusal;
+mod shared;
 mod transition;
 
 pub(crate) use refusal::Refusal;
@@ -11,7 +12,7 @@ use crate::fault::FaultKind;
 use crate::nic::SoftNic;
 use crate::trace;
 use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};
-use shunt_layout::mlx5::prm::{caps, cq, mkey, pd, port, qp};
+use shunt_layout::mlx5::prm::{caps, cq, mkey, pd, port, qp, rmp};
 use std::collections::{HashMap, VecDeque};
 
 /// Smallest mailbox, in and out.
@@ -72,6 +73,8 @@ fn lengths(opcode: Opcode) -> (usize, usize) {
         Opcode::QueryAdapter | Opcode::QueryMkey | Opcode::QueryCq => (HEADER_BYTES, QUERY_OUT_BYTES),
         Opcode::QuerySpecialContexts => (HEADER_BYTES, pd::special::BYTES),
         Opcode::QueryQp => (HEADER_BYTES, qp::QUERY_OUT_BYTES),
+        Opcode::CreateRmp | Opcode::ModifyRmp => (rmp::CONTEXT_COMMAND_BYTES, HEADER_BYTES),
+        Opcode::QueryRmp => (HEADER_BYTES, rmp::CONTEXT_COMMAND_BYTES),
         Opcode::QueryNicVportContext => (HEADER_BYTES, port::NIC_VPORT_OUT_BYTES),
         Opcode::QueryRoceAddress => (HEADER_BYTES, port::ROCE_ADDRESS_OUT_BYTES),
         Opcode::QueryHcaVportContext => (HEADER_BYTES, port::HCA_VPORT_OUT_BYTES),
@@ -175,6 +178,10 @@ impl SoftNic {
             Opcode::QueryRoceAddress => self.query_roce_address(mailbox, out),
             Opcode::QueryHcaVportContext => self.query_hca_vport(out),
             Opcode::Nop => Ok(()),
+            Opcode::CreateRmp => self.create_rmp(mailbox, out),
+            Opcode::ModifyRmp => self.modify_rmp(now, mailbox),
+            Opcode::DestroyRmp => self.destroy_rmp(object),
+            Opcode::QueryRmp => self.query_rmp(object, out),
         }
     }
 

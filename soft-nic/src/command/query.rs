@@ -1,6 +1,7 @@
 //! Commands that read.
 
 use super::create::{LOG_MAX_CQ, LOG_MAX_SQ};
+use super::shared::LOG_MAX_POOL;
 use super::transition::{LOG_MAX_MESSAGE, LOG_MAX_READS};
 use super::{QUERY_OUT_BYTES, Refusal};
 use crate::config::LinkLayer;
@@ -97,6 +98,8 @@ impl SoftNic {
         let values = [
             (general::LOG_MAX_QP_SZ, LOG_MAX_SQ),
             (general::LOG_MAX_QP, 18),
+            (general::LOG_MAX_SRQ_SZ, LOG_MAX_POOL),
+            (general::LOG_MAX_SRQ, 18),
             (general::LOG_MAX_CQ_SZ, LOG_MAX_CQ),
             (general::LOG_MAX_CQ, 18),
             (general::RELAXED_ORDERING_WRITE, 1),

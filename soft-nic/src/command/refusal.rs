@@ -34,6 +34,10 @@ pub(crate) enum Refusal {
     BadGidIndex,
     MessageSize,
     EmptyMkey,
+    NoSuchRmp,
+    RmpBusy,
+    RmpShape,
+    PoolDomain,
 }
 
 impl Refusal {
@@ -64,6 +68,10 @@ impl Refusal {
         Self::BadGidIndex,
         Self::MessageSize,
         Self::EmptyMkey,
+        Self::NoSuchRmp,
+        Self::RmpBusy,
+        Self::RmpShape,
+        Self::PoolDomain,
     ];
 
     pub(crate) fn status(self) -> Status {
@@ -74,8 +82,8 @@ impl Refusal {
             Self::NoSuchPd | Self::NoSuchMkey | Self::NoSuchUmem | Self::NoSuchCq | Self::NoSuchUar => {
                 Status::BadRes
             }
-            Self::NoSuchQp => Status::BadRes,
-            Self::PdBusy | Self::CqBusy => Status::ResBusy,
+            Self::NoSuchQp | Self::NoSuchRmp => Status::BadRes,
+            Self::PdBusy | Self::CqBusy | Self::RmpBusy => Status::ResBusy,
             Self::QpState => Status::BadQpState,
             Self::BadGidIndex => Status::BadIndex,
             _ => Status::BadParam,
@@ -105,7 +113,9 @@ impl Refusal {
             Self::NoSuchQp => "no such queue pair",
             Self::QpService => "only reliable connections and unreliable datagrams",
             Self::QpShape => "a send queue of 1 to 2^15 blocks with its doorbell record in a umem",
-            Self::QpReceiveQueue => "rq_type must be 0 (a receive queue of its own) or 3 (none)",
+            Self::QpReceiveQueue => {
+                "rq_type must be 0 (a receive queue of its own), 1 (a receive memory pool) or 3 (none)"
+            }
             Self::Unaligned => "queues start at multiples of 64, doorbell records at multiples of 8",
             Self::QpState => "the queue pair is not in the state the transition starts from",
             Self::PathMigration => "pm_state must be 3 (migrated)",
@@ -115,6 +125,12 @@ impl Refusal {
             Self::BadGidIndex => "the GID table has one entry, index 0",
             Self::MessageSize => "log_msg_max is at most 30",
             Self::EmptyMkey => "the key covers nothing",
+            Self::PoolDomain => "the pool belongs to another protection domain",
+            Self::NoSuchRmp => "no such receive memory pool",
+            Self::RmpBusy => "queue pairs receive from the pool",
+            Self::RmpShape => {
+                "a linked list of up to 2^15 WQEs of 32 bytes to 2 KiB, its doorbell record in a umem"
+            }
         }
     }
 }

@@ -105,6 +105,8 @@ pub struct Options {
     pub min_rnr: u32,
     /// Key of an unreliable datagram queue pair.
     pub datagram: Option<u32>,
+    /// Pool it receives from instead of a queue of its own.
+    pub pool: Option<u32>,
 }
 
 impl Default for Options {
@@ -125,6 +127,7 @@ impl Default for Options {
             rnr_retry: 7,
             min_rnr: 12,
             datagram: None,
+            pool: None,
         }
     }
 }
@@ -349,7 +352,7 @@ impl Rig {
         let records = work + 2 * ring;
         let make = cq_mailbox(umem, uar, options, work, records + 8);
         let cqn = output::OBJECT.get(&self.command(nic, &make, 16));
-        let receive_cqn = if options.log_rq.is_some() {
+        let receive_cqn = if options.log_rq.is_some() || options.pool.is_some() {
             let make = cq_mailbox(umem, uar, options, work + ring, records + 16);
             output::OBJECT.get(&self.command(nic, &make, 16))
         } else {
@@ -362,6 +365,10 @@ impl Rig {
         set(qpc::PM_STATE, qp::PM_STATE_MIGRATED);
         set(qpc::ST, if options.datagram.is_some() { qp::SERVICE_UD } else { qp::SERVICE_RC });
         match options.log_rq {
+            None if options.pool.is_some() => {
+                set(qpc::RQ_TYPE, qp::RQ_TYPE_SHARED);
+                set(qpc::SRQN_RMPN_XRQN, options.pool.unwrap_or(0));
+            }
             None => set(qpc::RQ_TYPE, qp::RQ_TYPE_ZERO_SIZE),
             Some(log_rq) => {
                 set(qpc::RQ_TYPE, qp::RQ_TYPE_REGULAR);

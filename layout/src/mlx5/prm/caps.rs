@@ -24,6 +24,10 @@ pub mod general {
     fields! { 4096;
         /// Largest QP, log2 of blocks.
         LOG_MAX_QP_SZ: 0x10 [23:16];
+        /// Largest shared receive queue, log2 of WQEs.
+        LOG_MAX_SRQ_SZ: 0x10 [31:24];
+        /// Shared receive queues, log2.
+        LOG_MAX_SRQ: 0x14 [20:16];
         /// Most QPs, log2.
         LOG_MAX_QP: 0x10 [4:0];
         /// Largest CQ, log2 of entries.

@@ -59,6 +59,10 @@ pub enum Opcode {
     AllocPd = 0x800,
     DeallocPd = 0x801,
     Nop = 0x80d,
+    CreateRmp = 0x90c,
+    ModifyRmp = 0x90d,
+    DestroyRmp = 0x90e,
+    QueryRmp = 0x90f,
 }
 
 impl Opcode {
@@ -88,6 +92,10 @@ impl Opcode {
         Self::AllocPd,
         Self::DeallocPd,
         Self::Nop,
+        Self::CreateRmp,
+        Self::ModifyRmp,
+        Self::DestroyRmp,
+        Self::QueryRmp,
     ];
 
     /// The opcode of a raw number.

@@ -10,3 +10,4 @@ pub mod mkey;
 pub mod pd;
 pub mod port;
 pub mod qp;
+pub mod rmp;

@@ -61,6 +61,8 @@ impl State {
 pub const PM_STATE_MIGRATED: u32 = 3;
 /// `qpc.rq_type`: a receive queue of its own, in front of the send queue.
 pub const RQ_TYPE_REGULAR: u32 = 0;
+/// `qpc.rq_type`: a receive memory pool, shared with others.
+pub const RQ_TYPE_SHARED: u32 = 1;
 /// `qpc.rq_type`: no receive queue.
 pub const RQ_TYPE_ZERO_SIZE: u32 = 3;
 /// `qpc.atomic_mode`: up to 8 bytes, so 4 and 8.
@@ -146,6 +148,8 @@ pub mod qpc {
         Q_KEY: 0xa8 [31:0];
         /// Receive queue kind.
         RQ_TYPE: 0xac [26:24];
+        /// The receive memory pool of `rq_type` 1.
+        SRQN_RMPN_XRQN: 0xac [23:0];
         /// Messages the responder executed, 24 bits. That it survives 2ERR is not documented.
         RMSN: 0xb0 [23:0];
         /// Blocks the NIC consumed.
