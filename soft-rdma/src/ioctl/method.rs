@@ -1,0 +1,32 @@
+//! The table of methods, and the way of a call to its method.
+
+use super::{Call, Context};
+use crate::verbs;
+use rustix::io::Errno;
+
+/// A method of an object type.
+pub struct Method {
+    /// Object type.
+    pub object: u16,
+    /// Number of the method.
+    pub method: u16,
+    /// Attributes it knows: another one that is mandatory is refused.
+    pub attributes: &'static [u16],
+    /// What it does.
+    pub run: fn(&Context, &mut Call) -> Result<(), Errno>,
+}
+
+/// All methods.
+const TABLES: &[&[Method]] = &[verbs::METHODS];
+
+fn find(object: u16, method: u16) -> Option<&'static Method> {
+    TABLES.iter().copied().flatten().find(|entry| entry.object == object && entry.method == method)
+}
+
+/// Reads the call at `address` of the program and runs it on an open file.
+pub fn run(context: &Context, address: u64) -> Result<(), Errno> {
+    let mut call = Call::read(address)?;
+    let method = find(call.object(), call.method()).ok_or(Errno::PROTONOSUPPORT)?;
+    call.check_known(method.attributes)?;
+    (method.run)(context, &mut call)
+}
