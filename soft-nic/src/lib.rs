@@ -27,7 +27,7 @@
 //! | UD work | NOP, SEND, SEND with immediate, behind a full address vector |
 //! | atomics | compare and swap, fetch and add of 8 bytes; masked ones of 4 and 8; atomic within one NIC |
 //! | lists | gather and scatter of any length that fits, inline data, WQEs that wrap at any segment; fences |
-//! | receive queues | one in a queue pair (`rq_type` 0), a pool that pairs of one domain share (1; linked, with limit), or none (3) |
+//! | receive queues | of a queue pair (`rq_type` 0), a linked pool that pairs of one domain share (1), none (3) |
 //! | RC transport | PSN, MTU 256 to 4096, ACK, NAK, go-back-N, RNR NAK, replay of READs and atomics |
 //! | completions | CQEs of 64 bytes, rings and collapsed, overrun or overrun-ignore, flush of both queues, syndromes |
 //! | events | completions (armed, solicited, or asked for by a WQE), CQ errors, queue pair errors, port changes |

@@ -171,9 +171,10 @@ impl SoftNic {
     /// Takes a page of the caller's memory as a doorbell page, and empties it.
     ///
     /// # Safety
-    /// [`UAR_PAGE_BYTES`](shunt_layout::mlx5::doorbell::UAR_PAGE_BYTES) bytes at `address`, aligned to as much, stay valid until
-    /// [`Self::free_uar`] or the NIC is dropped, and are touched only as a device's registers are: whole words,
-    /// never through a reference.
+    /// A page of [`UAR_PAGE_BYTES`] at `address`, aligned to as much, stays valid until [`Self::free_uar`] or the NIC
+    /// is dropped, and is touched only as a device's registers are: whole words, never through a reference.
+    ///
+    /// [`UAR_PAGE_BYTES`]: shunt_layout::mlx5::doorbell::UAR_PAGE_BYTES
     pub unsafe fn alloc_uar_at(&mut self, address: u64) -> Uar {
         let free = self.uars.iter().position(|slot| !slot.used && slot.is_lent());
         let at = free.unwrap_or_else(|| {

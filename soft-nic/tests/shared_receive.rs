@@ -32,7 +32,7 @@ impl Pool {
         let rmpn = output::OBJECT.get(&rig.command(nic, &create(rig.hosts[host].pd, umem), 16));
         let last = (1 << LOG_DEPTH) - 1;
         let pool = Self { rmpn, memory, head: 0, tail: last, posted: 0 };
-        (0..=last).for_each(|index| pool.link(index, index + 1 & last));
+        (0..=last).for_each(|index| pool.link(index, (index + 1) & last));
         pool
     }
 
