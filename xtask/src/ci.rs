@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios::SCENARIOS;
-use crate::{check, ptx, run_scenarios, sh, swarm, tidy};
+use crate::{bindings, check, ptx, run_scenarios, sh, swarm, tidy};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,10 +12,12 @@ pub const SUMMARY: &str = "the one test command: all stages below, with their ti
 pub const HELP: &str = "ci [--only STAGE]... [--list]
 
 Stages, in order; a failed one does not stop the others, the exit status tells.
-  tools      a C compiler, the RDMA headers, rustfmt and clippy: installed where apt-get and rustup can
+  tools      a C compiler, the RDMA headers and libraries, libclang, rustfmt and clippy: installed where apt-get
+             and rustup can
   format     cargo fmt --check
   clippy     warnings are errors
   tidy       house rules
+  bindings   the committed FFI of libibverbs and libmlx5 against their headers
   tests      cargo test --workspace
   swarm      200 fixed and 20 fresh seeds of the simulator, every kind of fault among them
   ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched
@@ -44,6 +46,7 @@ const STAGES: &[Stage] = &[
     ("format", || check::formatting().map(|()| Count::ONE)),
     ("clippy", || check::clippy().map(|()| Count::ONE)),
     ("tidy", || tidy::run(&[]).map(|()| Count::ONE)),
+    ("bindings", || bindings::run(&[]).map(|()| Count::ONE)),
     ("tests", tests),
     ("swarm", swarm::stage),
     ("ptx", || ptx::run(&["--try-ptxas".to_owned()]).map(|()| Count::ONE)),
@@ -105,6 +108,9 @@ fn tools() -> Result<()> {
     }
     if !Path::new("/usr/include/infiniband/mlx5dv.h").is_file() {
         packages.push("libibverbs-dev");
+    }
+    if !bindings::has_libclang() {
+        packages.push("libclang-dev");
     }
     if !packages.is_empty() {
         if !sh::exists("apt-get") {

@@ -1,6 +1,9 @@
 //! The project's tasks. Each is one file with its own help; `cargo xtask` alone lists them.
 
 mod abi;
+mod bindings;
+#[cfg(feature = "bindings")]
+mod bindings_generate;
 mod check;
 mod ci;
 mod ptx;
@@ -28,6 +31,7 @@ const TASKS: &[Task] = &[
     Task { name: "check", summary: check::SUMMARY, help: check::HELP, run: check::run },
     Task { name: "tidy", summary: tidy::SUMMARY, help: tidy::HELP, run: tidy::run },
     Task { name: "abi", summary: abi::SUMMARY, help: abi::HELP, run: abi::run },
+    Task { name: "bindings", summary: bindings::SUMMARY, help: bindings::HELP, run: bindings::run },
     Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
     Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
 ];
@@ -62,6 +66,6 @@ fn main() -> ExitCode {
 fn list() {
     println!("cargo xtask <task> [--help]\n");
     for task in TASKS {
-        println!("  {:6} {}", task.name, task.summary);
+        println!("  {:8} {}", task.name, task.summary);
     }
 }

@@ -1,0 +1,112 @@
+//! `cargo xtask bindings`: the committed FFI of libibverbs and libmlx5, held against the installed headers.
+//!
+//! bindgen is compiled for this task alone: the task runs itself again with the feature that brings it in.
+
+use crate::sh;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+pub const SUMMARY: &str = "compare mlx5-sys/src/generated with the RDMA headers; --bless rewrites it";
+pub const HELP: &str = "bindings [--bless]
+
+Generates the FFI of infiniband/verbs.h and infiniband/mlx5dv.h with bindgen and compares it with what is
+committed in mlx5-sys/src/generated. Needs libibverbs-dev and libclang (apt: libclang-dev). Headers of another
+rdma-core than the committed files were made from cannot be compared: the task says so and ends with success.
+
+  --bless  rewrite the files";
+
+pub fn run(args: &[String]) -> Result<()> {
+    let bless = match args {
+        [] => false,
+        [flag] if flag == "--bless" => true,
+        other => return sh::usage(format!("unknown arguments {other:?}")),
+    };
+    let installed = rdma_core()?;
+    let committed = std::fs::read_to_string(sh::root().join(HOME).join("mod.rs")).unwrap_or_default();
+    if !bless && !committed.contains(&rdma_core_line(&installed)) {
+        println!("{HOME} was made from another rdma-core than {installed}: not compared");
+        return Ok(());
+    }
+    generate(bless, &installed)
+}
+
+/// Folder of the committed files, from the root.
+pub const HOME: &str = "mlx5-sys/src/generated";
+
+/// The line of the committed files that says what they were made from.
+pub fn rdma_core_line(version: &str) -> String {
+    format!("pub const RDMA_CORE: &str = \"{version}\";")
+}
+
+#[cfg(feature = "bindings")]
+fn generate(bless: bool, installed: &str) -> Result<()> {
+    crate::bindings_generate::run(bless, installed)
+}
+
+#[cfg(not(feature = "bindings"))]
+fn generate(bless: bool, _installed: &str) -> Result<()> {
+    let mut command = sh::cargo();
+    command.args(["run", "--quiet", "-p", "xtask", "--features", "bindings", "--", "bindings"]);
+    command.args(bless.then_some("--bless"));
+    sh::run(&mut command)
+}
+
+/// True if libclang is where bindgen looks for it: one of LLVM's folders, or the system's.
+pub fn has_libclang() -> bool {
+    if std::env::var_os("LIBCLANG_PATH").is_some() {
+        return true;
+    }
+    let holds = |dir: &Path| {
+        let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        names.into_iter().any(|name| {
+            let name = name.to_string_lossy();
+            name.starts_with("libclang.so") || name.starts_with("libclang-") && name.contains(".so")
+        })
+    };
+    let llvm =
+        std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path().join("lib"));
+    LIBRARIES.iter().map(PathBuf::from).chain(llvm).any(|dir| holds(&dir))
+}
+
+/// Where the system keeps libraries.
+const LIBRARIES: &[&str] = &["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
+
+/// Where the package files of libraries lie, below `/usr`.
+const PKGCONFIG: &[&str] =
+    &["lib/x86_64-linux-gnu/pkgconfig", "lib64/pkgconfig", "lib/pkgconfig", "share/pkgconfig"];
+
+/// The installed rdma-core, e.g. "44.0", by its package file.
+fn rdma_core() -> Result<String> {
+    let usr = Path::new("/usr");
+    let text =
+        PKGCONFIG.iter().find_map(|dir| std::fs::read_to_string(usr.join(dir).join("libibverbs.pc")).ok());
+    let text = text.context("no libibverbs.pc below /usr: install libibverbs-dev (rdma-core-devel)")?;
+    version(&text).context("libibverbs.pc names no version of rdma-core")
+}
+
+/// "Version: 1.14.44.0" holds the library's own version and that of rdma-core behind it.
+fn version(package_file: &str) -> Option<String> {
+    let line = package_file.lines().find_map(|line| line.strip_prefix("Version:"))?;
+    let (_, core) = line.trim().split_once('.')?.1.split_once('.')?;
+    Some(core.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_rdma_core_is_read() {
+        assert_eq!(
+            version("Name: libibverbs\nVersion: 1.14.44.0\nLibs: -libverbs\n").as_deref(),
+            Some("44.0")
+        );
+        assert_eq!(version("Name: libibverbs\n"), None);
+        assert_eq!(version("Version: 44\n"), None);
+    }
+
+    #[test]
+    fn unknown_arguments_are_refused() {
+        assert_eq!(sh::status_of(&run(&["--fast".to_owned()]).unwrap_err()), 2);
+    }
+}

@@ -1,0 +1,217 @@
+//! What `cargo xtask bindings` does once bindgen is in: headers in, `types.rs` and `functions.rs` out.
+
+use crate::bindings::{HOME, rdma_core_line};
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use quote::ToTokens;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use syn::{ForeignItem, Item};
+
+/// Functions by library, with the first rdma-core that has them. A library that lacks one is refused with this
+/// number.
+struct Group {
+    library: &'static str,
+    since: u32,
+    functions: &'static [&'static str],
+}
+
+const VERBS: &str = "Verbs";
+const MLX5: &str = "Mlx5";
+
+#[rustfmt::skip]
+const FUNCTIONS: &[Group] = &[
+    Group { library: VERBS, since: 13, functions: &[
+        "ibv_ack_async_event", "ibv_ack_cq_events", "ibv_alloc_pd", "ibv_close_device", "ibv_create_ah",
+        "ibv_create_comp_channel", "ibv_create_cq", "ibv_create_qp", "ibv_create_srq", "ibv_dealloc_pd",
+        "ibv_dereg_mr", "ibv_destroy_ah", "ibv_destroy_comp_channel", "ibv_destroy_cq", "ibv_destroy_qp",
+        "ibv_destroy_srq", "ibv_event_type_str", "ibv_fork_init", "ibv_free_device_list", "ibv_get_async_event",
+        "ibv_get_cq_event", "ibv_get_device_guid", "ibv_get_device_list", "ibv_get_device_name", "ibv_modify_qp",
+        "ibv_modify_srq", "ibv_node_type_str", "ibv_open_device", "ibv_port_state_str", "ibv_query_device",
+        "ibv_query_gid", "ibv_query_pkey", "ibv_query_port", "ibv_query_qp", "ibv_query_srq", "ibv_reg_mr",
+        "ibv_resize_cq", "ibv_wc_status_str",
+    ] },
+    Group { library: VERBS, since: 20, functions: &["ibv_get_pkey_index"] },
+    Group { library: VERBS, since: 24, functions: &["ibv_qp_to_qp_ex"] },
+    Group { library: VERBS, since: 25, functions: &["ibv_reg_mr_iova"] },
+    Group { library: VERBS, since: 28, functions: &["ibv_reg_mr_iova2"] },
+    Group { library: VERBS, since: 30, functions: &["ibv_get_device_index"] },
+    Group { library: VERBS, since: 32, functions: &["_ibv_query_gid_ex", "_ibv_query_gid_table"] },
+    Group { library: VERBS, since: 34, functions: &["ibv_reg_dmabuf_mr"] },
+    Group { library: VERBS, since: 36, functions: &["ibv_query_qp_data_in_order"] },
+    Group { library: MLX5, since: 15, functions: &["mlx5dv_init_obj", "mlx5dv_query_device"] },
+    Group { library: MLX5, since: 16, functions: &["mlx5dv_create_cq", "mlx5dv_create_qp"] },
+    Group { library: MLX5, since: 21, functions: &[
+        "mlx5dv_devx_alloc_uar", "mlx5dv_devx_free_uar", "mlx5dv_devx_general_cmd", "mlx5dv_devx_obj_create",
+        "mlx5dv_devx_obj_destroy", "mlx5dv_devx_obj_modify", "mlx5dv_devx_obj_query", "mlx5dv_devx_query_eqn",
+        "mlx5dv_devx_umem_dereg", "mlx5dv_devx_umem_reg", "mlx5dv_open_device",
+    ] },
+    Group { library: MLX5, since: 22, functions: &[
+        "mlx5dv_devx_cq_modify", "mlx5dv_devx_cq_query", "mlx5dv_devx_qp_modify", "mlx5dv_devx_qp_query",
+        "mlx5dv_is_supported",
+    ] },
+    Group { library: MLX5, since: 24, functions: &["mlx5dv_qp_ex_from_ibv_qp_ex"] },
+    Group { library: MLX5, since: 25, functions: &[
+        "mlx5dv_devx_create_event_channel", "mlx5dv_devx_destroy_event_channel", "mlx5dv_devx_get_event",
+        "mlx5dv_devx_subscribe_devx_event", "mlx5dv_devx_subscribe_devx_event_fd",
+    ] },
+    Group { library: MLX5, since: 35, functions: &["_mlx5dv_query_port", "mlx5dv_devx_umem_reg_ex"] },
+];
+
+/// Types that no listed function names: what inline functions of the headers use, and enumerations.
+const TYPES: &[&str] = &[
+    "verbs_context|mlx5_ib_uapi_query_port",
+    "ibv_(access|create_cq|create_cq_wc|cq_init_attr|device_cap|event|gid|mtu|node|odp|port|qp|qp_create_send_ops)_.*",
+    "ibv_(qp|qp_attr|query_qp_attr|send|srq|transport|wc|wr|rate|atomic|create)_.*",
+    "ibv_(mtu|rate|gid_entry|values_ex|poll_cq_attr|query_device_ex_input|device_attr_ex|modify_cq_attr)",
+    "ibv_cq_attr_mask|ibv_cq_moderation|ibv_qp_init_attr_mask|ibv_gid_type|ibv_data_buf|ibv_grh",
+    "mlx5dv_(ah|context|context_attr|cq|obj|obj_type|pd|qp|qp_ex|qp_init_attr|srq|devx_uar|devx_umem_in)",
+    "mlx5dv_(context_attr_flags|context_comp_mask|context_flags|cq_comp_mask|qp_comp_mask|qp_create_flags)",
+    "mlx5dv_(qp_init_attr_mask|uar_alloc_type|devx_async_event_hdr|devx_create_event_channel_flags)",
+    "mlx5dv_(query_port_flags|qp_create_send_ops_flags|dc_type|cq_init_attr|cq_init_attr_mask|cqe_comp_res_format)",
+    "mlx5dv_(devx_umem_in_mask|wqe_.*|obj)|mlx5_.*seg|mlx5_cqe64|mlx5_err_cqe|mlx5_tm_cqe",
+];
+
+/// Constants that are macros, or belong to enumerations without a name.
+const VARS: &[&str] = &[
+    "IBV_(ACCESS|DEVICE|QP|SEND|WC|LINK_LAYER|QPF|SYS)_.*",
+    "MLX5DV_.*",
+    "MLX5_(OPCODE|WQE|CQE|INVALID|SEND|RCV|SND|ETH|CQ|QP|CQ_DOORBELL|CQ_DB|INLINE|EXTENDED)_.*",
+];
+
+const HEADER: &str = "#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n";
+
+pub fn run(bless: bool, installed: &str) -> Result<()> {
+    let home = sh::root().join(HOME);
+    let files = formatted(generate(installed)?)?;
+    if bless {
+        for (name, text) in &files {
+            std::fs::write(home.join(name), text).with_context(|| format!("cannot write {HOME}/{name}"))?;
+        }
+        println!("{HOME}: written from rdma-core {installed}");
+        return Ok(());
+    }
+    for (name, text) in &files {
+        let path = home.join(name);
+        let have = std::fs::read_to_string(&path).with_context(|| format!("no {HOME}/{name}"))?;
+        if have != *text {
+            bail!("{HOME}/{name} is not what the headers give; {}", first_difference(&have, text));
+        }
+    }
+    println!("{HOME}: as the headers of rdma-core {installed} give it");
+    Ok(())
+}
+
+fn first_difference(have: &str, want: &str) -> String {
+    let at = have.lines().zip(want.lines()).position(|(a, b)| a != b);
+    let at = at.unwrap_or_else(|| have.lines().count().min(want.lines().count()));
+    let line = |text: &str| text.lines().nth(at).unwrap_or("nothing").trim().to_owned();
+    format!("line {}: '{}' where '{}' is right", at + 1, line(have), line(want))
+}
+
+/// The three files, not formatted.
+fn generate(installed: &str) -> Result<Vec<(&'static str, String)>> {
+    let mut builder = bindgen::builder()
+        .header_contents("shunt.h", HEADER)
+        .use_core()
+        .rust_target(bindgen::RustTarget::stable(85, 0).map_err(|error| anyhow::anyhow!("{error}"))?)
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .default_enum_style(bindgen::EnumVariation::Consts)
+        .prepend_enum_name(false)
+        .generate_comments(false)
+        .derive_default(true)
+        .derive_debug(false)
+        .layout_tests(true)
+        .formatter(bindgen::Formatter::None)
+        .blocklist_type("pthread_.*|timespec")
+        // Packed with an alignment of 4: bindgen loses its fields. Shunt has this segment in shunt-layout.
+        .blocklist_type("mlx5_wqe_ctrl_seg");
+    for name in FUNCTIONS.iter().flat_map(|group| group.functions) {
+        builder = builder.allowlist_function(name);
+    }
+    builder = TYPES.iter().fold(builder, |builder, types| builder.allowlist_type(types));
+    builder = VARS.iter().fold(builder, |builder, vars| builder.allowlist_var(vars));
+    let source =
+        builder.generate().context("bindgen cannot read the headers (libclang: apt's libclang-dev)")?;
+    let file = syn::parse_file(&source.to_string()).context("bindgen's output is not Rust")?;
+    let mut types = String::from(
+        "//! Types and constants. Generated by `cargo xtask bindings --bless`: not to be edited.\n\n",
+    );
+    types.push_str("use libc::{pthread_cond_t, pthread_mutex_t, timespec};\n\n");
+    let mut declared = Vec::new();
+    for item in &file.items {
+        match item {
+            Item::ForeignMod(block) => declared.extend(&block.items),
+            item => writeln!(types, "{}", item.to_token_stream())?,
+        }
+    }
+    let module = format!(
+        "//! What the headers of rdma-core say. Generated by `cargo xtask bindings --bless`: not to be edited.\n\n\
+         pub mod functions;\npub mod types;\n\n/// The rdma-core whose headers these are of.\n{}\n",
+        rdma_core_line(installed)
+    );
+    Ok(vec![("mod.rs", module), ("types.rs", types), ("functions.rs", functions(&declared)?)])
+}
+
+/// Two calls of `library!`, which make the tables of loaded functions.
+fn functions(declared: &[&ForeignItem]) -> Result<String> {
+    let mut out = String::from(
+        "//! Functions by library. Generated by `cargo xtask bindings --bless`: not to be edited.\n\n\
+         use super::types::*;\nuse core::ffi::{c_char, c_int, c_uint, c_void};\n",
+    );
+    for (library, file) in [(VERBS, "libibverbs.so.1"), (MLX5, "libmlx5.so.1")] {
+        writeln!(out, "\ncrate::load::library! {{\n    {library}, \"{file}\";")?;
+        for group in FUNCTIONS.iter().filter(|group| group.library == library) {
+            for name in group.functions {
+                let signature = declared.iter().find_map(|item| match item {
+                    ForeignItem::Fn(item) if item.sig.ident == name => Some(&item.sig),
+                    _ => None,
+                });
+                let signature =
+                    signature.with_context(|| format!("the headers declare no function {name}"))?;
+                writeln!(out, "    {} {};", group.since, tidied(&signature.to_token_stream().to_string()))?;
+            }
+        }
+        out.push_str("}\n");
+    }
+    Ok(out)
+}
+
+/// Tokens with the spaces a person would set: rustfmt leaves the inside of macro calls alone.
+fn tidied(tokens: &str) -> String {
+    let mut text = tokens.to_owned();
+    for (from, to) in [
+        (":: core :: ffi :: ", ""),
+        (" (", "("),
+        ("( ", "("),
+        (" )", ")"),
+        (" ,", ","),
+        (" :: ", "::"),
+        (":: ", "::"),
+        (" : ", ": "),
+        ("* mut ", "*mut "),
+        ("* const ", "*const "),
+        (",)", ")"),
+    ] {
+        text = text.replace(from, to);
+    }
+    text
+}
+
+/// Through rustfmt with the house's settings.
+fn formatted(files: Vec<(&'static str, String)>) -> Result<Vec<(&'static str, String)>> {
+    let scratch: PathBuf = sh::target_dir().join("bindings");
+    std::fs::create_dir_all(&scratch)?;
+    files.into_iter().map(|(name, text)| Ok((name, format_one(&scratch, name, &text)?))).collect()
+}
+
+fn format_one(scratch: &Path, name: &str, text: &str) -> Result<String> {
+    // Under another name than mod.rs, whose modules rustfmt would look for.
+    let path = scratch.join(format!("one_{name}"));
+    let parts: Vec<String> = text.lines().map(|line| line.replace("pub mod ", "// pub mod ")).collect();
+    std::fs::write(&path, parts.join("\n") + "\n")?;
+    let mut rustfmt = sh::command("rustfmt");
+    rustfmt.args(["--edition", "2024", "--config-path"]).arg(sh::root().join("rustfmt.toml")).arg(&path);
+    sh::capture(&mut rustfmt)?;
+    Ok(std::fs::read_to_string(&path)?.replace("// pub mod ", "pub mod "))
+}
