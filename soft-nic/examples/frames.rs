@@ -7,7 +7,7 @@
 use shunt_soft_nic::packet::{
     AtomicOp, AtomicRequest, Body, Datagram, ELSEWHERE, Packet, Part, Payload, Reth, aeth,
 };
-use shunt_soft_nic::wire::{Addresses, encode};
+use shunt_soft_nic::wire::{Addresses, Outer, encode};
 use std::fs::File;
 use std::io::{self, Write};
 
@@ -68,7 +68,7 @@ fn main() -> io::Result<()> {
         let (qpn, ack_request, solicited) = (0x41, true, false);
         let packet = Packet { from, to, source, qpn, psn, ack_request, solicited, body };
         let mut frame = Vec::new();
-        encode(&packet, &ADDRESSES, &mut frame);
+        encode(&packet, &ADDRESSES, Outer::Grh, &mut frame);
         for word in [psn, 0, frame.len() as u32, frame.len() as u32] {
             file.write_all(&word.to_le_bytes())?;
         }

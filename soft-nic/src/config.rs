@@ -1,5 +1,7 @@
 //! One NIC's identity, latencies and quirks.
 
+use std::net::Ipv4Addr;
+
 /// What the port speaks below the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
@@ -51,7 +53,19 @@ pub struct NicConfig {
     pub quirks: Quirks,
 }
 
+/// The MAC of a NIC whose GID is this IPv4 address: locally administered, and known to all without asking.
+pub fn mac_of(address: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = address.octets();
+    [0x02, 0x52, a, b, c, d]
+}
+
 impl NicConfig {
+    /// RoCE v2 defaults at an IPv4 address: the GID is the mapped address, the MAC [`mac_of`] it.
+    pub fn at_address(name: impl Into<String>, address: Ipv4Addr) -> Self {
+        let gid = address.to_ipv6_mapped().octets();
+        Self { gid, mac: mac_of(address), ..Self::new(name, 0, 0) }
+    }
+
     /// RoCE v2 defaults. The GID is the IPv4-mapped `10.<rail>.<pe / 254>.<pe % 254 + 1>`.
     pub fn new(name: impl Into<String>, pe: u32, rail: u32) -> Self {
         let mut gid = [0; 16];

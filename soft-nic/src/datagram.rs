@@ -8,16 +8,16 @@ use crate::psn;
 use crate::qp::{Letter, Qp, Task};
 use crate::receive::Received;
 use crate::requester::LOCAL_KEY;
+use crate::wire::{self, HOP_LIMIT};
 use shunt_layout::mlx5::cqe::{GRH_FLAG, Syndrome, opcode};
 use shunt_layout::mlx5::eqe::event as events;
 use shunt_layout::mlx5::wqe::AddressVector;
+use std::net::Ipv4Addr;
 
 /// Bytes in front of the data of every received datagram.
 const GRH_BYTES: usize = 40;
 /// BTH, DETH and ICRC.
 const TRANSPORT_BYTES: usize = 12 + 8 + 4;
-/// Hop limit of what this NIC sends.
-const HOPS: u8 = 64;
 
 impl SoftNic {
     /// Sends the datagram of entry `at`, and completes it. False if its data cannot be read: the entry then
@@ -121,25 +121,14 @@ fn route_header(source: u128, destination: u128, sent: usize) -> [u8; GRH_BYTES]
     }
     let mapped = |address: u128| address >> 32 == 0xffff;
     if mapped(source) && mapped(destination) {
-        let total = (20 + 8 + sent) as u16;
-        let ip = &mut header[20..];
-        ip[0] = 0x45;
-        ip[2..4].copy_from_slice(&total.to_be_bytes());
-        ip[6] = 0x40; // do not fragment
-        ip[8] = HOPS;
-        ip[9] = 17; // UDP
-        ip[12..16].copy_from_slice(&(source as u32).to_be_bytes());
-        ip[16..20].copy_from_slice(&(destination as u32).to_be_bytes());
-        let sum = ip.chunks_exact(2).fold(0, |sum, pair| sum + u16::from_be_bytes([pair[0], pair[1]]) as u32);
-        let folded = (sum & 0xffff) + (sum >> 16);
-        let checksum = !(folded + (folded >> 16)) as u16;
-        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        let [source, destination] = [source, destination].map(|gid| Ipv4Addr::from_bits(gid as u32));
+        header[20..].copy_from_slice(&wire::ipv4_header(source, destination, 8 + sent));
         return header;
     }
     header[0] = 0x60;
     header[4..6].copy_from_slice(&(sent as u16).to_be_bytes());
     header[6] = 0x1b; // InfiniBand transport
-    header[7] = HOPS;
+    header[7] = HOP_LIMIT;
     header[8..24].copy_from_slice(&source.to_be_bytes());
     header[24..40].copy_from_slice(&destination.to_be_bytes());
     header

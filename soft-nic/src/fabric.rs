@@ -1,5 +1,6 @@
 //! All NICs of a job, the link between them, and the plan of faults.
 
+use crate::capture::Capture;
 use crate::cx::{Cx, Route, WordWatch};
 use crate::fault::{FaultKind, FaultReport, Plan, Planned, Step};
 use crate::link::{self, Link};
@@ -56,6 +57,8 @@ pub struct Fabric {
     pub(crate) cx: Cx,
     /// The way to other processes.
     pub(crate) border: Option<Border>,
+    /// Where frames are written down.
+    pub(crate) capture: Option<Box<Capture>>,
     pub(crate) random: u64,
 }
 
@@ -65,7 +68,8 @@ impl Fabric {
         let cx = Cx { epoch: 1, ..Cx::default() };
         let random = config.seed ^ 0x9e37_79b9_7f4a_7c15;
         let (nics, places, links) = (Vec::new(), Vec::new(), Vec::new());
-        Self { config, nics, places, links, plan: Plan::default(), cx, border: None, random }
+        let (border, capture) = (None, None);
+        Self { config, nics, places, links, plan: Plan::default(), cx, border, capture, random }
     }
 
     /// Adds a NIC.
@@ -168,7 +172,9 @@ impl Fabric {
             any |= nic.transmit(&mut self.cx);
             self.carry(at);
         }
-        any | self.run_border()
+        any |= self.run_border();
+        self.flush_capture();
+        any
     }
 
     /// The earliest instant at which [`Self::step`] would do something, doorbells aside. At or before the

@@ -74,6 +74,7 @@
 
 mod arm;
 mod atomic;
+mod capture;
 pub mod command;
 mod complete;
 pub mod config;
@@ -106,6 +107,7 @@ pub mod trace;
 pub mod uplink;
 pub mod wire;
 
+pub use capture::CaptureReport;
 pub use command::CommandId;
 pub use config::{LinkLayer, NicConfig, Quirks};
 pub use counters::Counters;
@@ -117,4 +119,4 @@ pub use fault::{
 };
 pub use nic::{NicError, SoftNic};
 pub use object::Uar;
-pub use uplink::{UnixUplink, Uplink, UplinkCounters, UplinkError};
+pub use uplink::{RoceOptions, RoceUplink, UnixUplink, Uplink, UplinkCounters, UplinkError};

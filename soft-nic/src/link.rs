@@ -67,6 +67,9 @@ impl Fabric {
             } else if self.nics[at].is_faulty() || self.nics[to as usize].is_faulty() {
                 self.carry_through_faults(at, packet);
             } else {
+                if self.capture.is_some() {
+                    self.capture_inside(&packet);
+                }
                 push(&mut self.links[to as usize], self.cx.now + self.config.link_ns, packet);
             }
         }
@@ -94,6 +97,9 @@ impl Fabric {
     /// then both on what passes, so that two processes can do it each for its own.
     fn carry_through_faults(&mut self, from: usize, packet: Packet) {
         let Some(packet) = self.leave(from, packet) else { return };
+        if self.capture.is_some() {
+            self.capture_inside(&packet);
+        }
         let to = packet.to as usize;
         let mut passage = Passage { at: self.cx.now + self.config.link_ns, twice: false };
         for port in [from, to] {

@@ -93,7 +93,14 @@ impl Fabric {
     /// Joins this fabric to others: addresses that none of its NICs has lead to the uplink from now on, and frames
     /// for its NICs come from there. Add the NICs before, and attach before [`Engine::spawn`](crate::Engine::spawn).
     pub fn attach(&mut self, mut uplink: Box<dyn Uplink>) -> Result<(), UplinkError> {
-        self.cx.routes.keys().try_for_each(|address| uplink.own(*address))?;
+        for (address, route) in &self.cx.routes {
+            uplink.own(*address, route.mac.unwrap_or(0))?;
+            let (config, fits) = (&self.nics[route.nic as usize].config, uplink.mtu(*address));
+            if config.mtu > fits {
+                let (nic, mtu) = (config.name.clone(), config.mtu);
+                return Err(UplinkError::PathMtu { nic, address: *address, mtu, fits });
+            }
+        }
         self.cx.outside = Outside { attached: true, ..Outside::default() };
         self.cx.epoch += 1;
         let turns = uplink.turns();
@@ -130,10 +137,10 @@ impl Fabric {
     /// The addresses of the NICs changed: the uplink answers for the new ones.
     pub(crate) fn own_addresses(&mut self) {
         if let Some(border) = &mut self.border {
-            for address in self.cx.routes.keys() {
+            for (address, route) in &self.cx.routes {
                 self.cx.outside.enter(*address);
                 // Somebody has it: then this port is reached by nobody, as with a doubled address on a wire.
-                let _ = border.uplink.own(*address);
+                let _ = border.uplink.own(*address, route.mac.unwrap_or(0));
             }
         }
     }
@@ -142,9 +149,14 @@ impl Fabric {
     pub(crate) fn arrive(&mut self) -> bool {
         let Some(mut border) = self.border.take() else { return false };
         let (mut undecodable, mut misaddressed) = (0, 0);
-        let any = border.uplink.receive(&mut |frame| match wire::decode_into(frame, &mut self.cx.pool) {
-            Ok(frame) => misaddressed += !self.admit(frame) as u64,
-            Err(_) => undecodable += 1,
+        let any = border.uplink.receive(&mut |frame| {
+            if let Some(capture) = &mut self.capture {
+                capture.frame(self.cx.now, frame);
+            }
+            match wire::decode_into(frame, &mut self.cx.pool) {
+                Ok(frame) => misaddressed += !self.admit(frame) as u64,
+                Err(_) => undecodable += 1,
+            }
         });
         border.undecodable += undecodable;
         border.misaddressed += misaddressed;
@@ -153,7 +165,7 @@ impl Fabric {
     }
 
     /// Hands a frame to the NIC it is for. False if it is for none.
-    fn admit(&mut self, wire::Frame { addresses, mut packet }: wire::Frame) -> bool {
+    fn admit(&mut self, wire::Frame { addresses, mut packet, .. }: wire::Frame) -> bool {
         let route = self.cx.routes.get(&addresses.destination).copied();
         let Some(route) = route.filter(|to| to.mac.is_none_or(|mac| mac == addresses.destination_mac)) else {
             self.missed();
@@ -204,7 +216,14 @@ impl Fabric {
                 source_mac: self.nics[packet.from as usize].mac(),
                 destination_mac: foreign.mac,
             };
-            border.uplink.send(id, &mut |frame| wire::encode(&packet, &addresses, frame));
+            let outer = border.uplink.outer();
+            border.uplink.send(id, &mut |buffer| {
+                let start = buffer.len();
+                wire::encode(&packet, &addresses, outer, buffer);
+                if let Some(capture) = &mut self.capture {
+                    capture.frame(self.cx.now, &buffer[start..]);
+                }
+            });
         }
         packet.recycle(&mut self.cx.pool);
     }

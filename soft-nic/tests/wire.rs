@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use shunt_soft_nic::packet::{
     AtomicOp, AtomicRequest, Body, Datagram, ELSEWHERE, MTU_MAX, Packet, Part, Payload, Reth, aeth,
 };
-use shunt_soft_nic::wire::{Addresses, FRAME_MAX, Icrc, WireError, decode, encode};
+use shunt_soft_nic::wire::{Addresses, FRAME_MAX, Icrc, Outer, WireError, decode, encode};
 
 /// Every field that a frame keeps, as text: bodies have no equality of their own.
 fn shown(packet: &Packet, addresses: &Addresses) -> String {
@@ -43,7 +43,7 @@ fn packet(qpn: u32, psn: u32, ack_request: bool, body: Body) -> Packet {
 
 fn encoded(packet: &Packet) -> Vec<u8> {
     let mut frame = Vec::new();
-    encode(packet, &addresses(), &mut frame);
+    encode(packet, &addresses(), Outer::Grh, &mut frame);
     frame
 }
 
@@ -338,7 +338,7 @@ proptest! {
         });
         if let Ok(back) = decode(&frame) {
             let mut again = Vec::new();
-            encode(&back.packet, &back.addresses, &mut again);
+            encode(&back.packet, &back.addresses, back.outer, &mut again);
             let once_more = decode(&again).unwrap();
             prop_assert_eq!(
                 shown(&once_more.packet, &once_more.addresses),

@@ -1,7 +1,7 @@
 //! Why an uplink cannot be had.
 
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::path::PathBuf;
 
 /// What keeps an uplink from being opened.
@@ -47,6 +47,56 @@ pub enum UplinkError {
     /// Another process is opening sockets and does not come to an end.
     #[error("another process holds {0:?} for too long; is it stopped?")]
     Locked(PathBuf),
+    /// A GID that RoCE v2 over IPv4 cannot have.
+    #[error("the GID {} is not IPv4-mapped; ::ffff:a.b.c.d, an address of this machine, is right", Ipv6Addr::from(*.0))]
+    NotIpv4(u128),
+    /// No interface has the address.
+    #[error("no interface of this machine has the address {0}; `ip address` lists those there are")]
+    NotLocal(Ipv4Addr),
+    /// Another socket has the port.
+    #[error("UDP port {} of {} is in use; each NIC needs an address of its own", .0.port(), .0.ip())]
+    PortTaken(SocketAddrV4),
+    /// The interface carries smaller packets than the NIC sends.
+    #[error("{nic} at {} has path MTU {mtu}; its interface carries {fits}", Ipv6Addr::from(*address))]
+    PathMtu {
+        /// The NIC.
+        nic: String,
+        /// Its address.
+        address: u128,
+        /// Its path MTU.
+        mtu: u32,
+        /// The largest path MTU that would do.
+        fits: u32,
+    },
+    /// The interface carries no RoCE packet at all.
+    #[error("the interface {interface:?} has an MTU of {mtu} bytes; 320 are the least")]
+    InterfaceMtu {
+        /// The interface.
+        interface: String,
+        /// Its MTU.
+        mtu: u32,
+    },
+    /// A rate that is none.
+    #[error("a rate of {0} Gb/s; a number above zero is right")]
+    Rate(f64),
+    /// The system has no more of something.
+    #[error("cannot make {what}: {errno}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        errno: rustix::io::Errno,
+    },
+    /// The system refused a socket.
+    #[error("cannot {what} a UDP socket at {address}: {cause}")]
+    Socket {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        address: SocketAddrV4,
+        /// What the system said.
+        cause: io::Error,
+    },
     /// The system refused.
     #[error("{what} {path:?}: {cause}")]
     Io {

@@ -1,17 +1,28 @@
 //! The way out of a process: frames to and from NICs of other processes.
 //!
 //! A fabric that has an uplink sends what is not for one of its own NICs there, as [frames](crate::wire), and takes
-//! frames for its NICs from it. What an uplink owes it: frames of one sender to one address arrive in order and
-//! whole; they are lost only when nobody is at that address, never because somebody is slow; no call blocks.
+//! frames for its NICs from it. What an uplink owes it: frames arrive whole or not at all, and no call blocks. Beyond
+//! that there are two kinds:
+//!
+//! | | [`UnixUplink`] | [`RoceUplink`] |
+//! | --- | --- | --- |
+//! | frames are lost | when nobody is at the address | as on any network |
+//! | somebody slow | makes the sender pause: [`is_full`](Uplink::is_full) | is spared, not safe: [`window`](Uplink::window) |
+//! | order | kept | kept where the network keeps it |
+//! | who may send | this user | anybody who reaches the port |
 
 mod directory;
 mod error;
+mod roce;
 mod unix;
 
 pub use directory::{fabric_directory, remove_fabric, runtime_directory};
 pub use error::UplinkError;
+pub use roce::{RoceOptions, RoceUplink, path_mtu};
 pub use unix::UnixUplink;
 
+use crate::packet::MTU_MAX;
+use crate::wire::Outer;
 use std::os::fd::BorrowedFd;
 
 /// An address as an uplink numbers it.
@@ -35,7 +46,9 @@ pub struct UplinkCounters {
     pub overflowed: u64,
     /// Frames dropped because they were under way for longer than a packet lives.
     pub expired: u64,
-    /// Datagrams that are no row of frames.
+    /// Datagrams that the system dropped because their socket was full; their frames were not seen.
+    pub lost: u64,
+    /// Datagrams that are no row of frames, or longer than any frame.
     pub malformed: u64,
     /// Frames that do not decode.
     pub undecodable: u64,
@@ -45,13 +58,29 @@ pub struct UplinkCounters {
 
 /// A way to NICs of other processes.
 pub trait Uplink: Send {
-    /// Frames to `address` come here from now on. Doing it again changes nothing.
-    fn own(&mut self, address: u128) -> Result<(), UplinkError>;
+    /// Frames to `address` come here from now on, to a NIC with this MAC. Doing it again changes nothing.
+    fn own(&mut self, address: u128, mac: u64) -> Result<(), UplinkError>;
 
     /// The number of an address, for [`Self::send`].
     fn address(&mut self, address: u128) -> AddressId;
 
-    /// Queues the frame that `write` appends.
+    /// The framing it wants.
+    fn outer(&self) -> Outer {
+        Outer::Grh
+    }
+
+    /// Largest payload of a packet that an own address can send.
+    fn mtu(&self, _address: u128) -> u32 {
+        MTU_MAX as u32
+    }
+
+    /// Packets that should be unacknowledged towards one address at most; nothing if none is ever lost for their
+    /// number.
+    fn window(&self) -> Option<u32> {
+        None
+    }
+
+    /// Queues the frame that `write` appends, in the framing it wants.
     fn send(&mut self, to: AddressId, write: &mut dyn FnMut(&mut Vec<u8>));
 
     /// Hands over what is queued, as far as the other side takes it.

@@ -139,7 +139,7 @@ impl UnixUplink {
             lifetime_ns: LIFETIME.as_nanos() as u64,
             counters: UplinkCounters::default(),
         };
-        gids.iter().try_for_each(|gid| uplink.own(u128::from_be_bytes(*gid)))?;
+        gids.iter().try_for_each(|gid| uplink.own(u128::from_be_bytes(*gid), 0))?;
         Ok(uplink)
     }
 
@@ -293,7 +293,7 @@ impl UnixUplink {
 }
 
 impl Uplink for UnixUplink {
-    fn own(&mut self, address: u128) -> Result<(), UplinkError> {
+    fn own(&mut self, address: u128, _mac: u64) -> Result<(), UplinkError> {
         if self.own.iter().any(|own| own.address == address) {
             return Ok(());
         }

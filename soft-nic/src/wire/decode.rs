@@ -1,10 +1,7 @@
 //! From a frame to a packet. Bytes are a stranger's until the last check.
 
 use super::opcode::Shape;
-use super::{
-    Addresses, ETHERNET_BYTES, ETHERTYPE, FIXED_BYTES, Frame, GRH_BYTES, ICRC_BYTES, MESSAGE_MAX, NEXT_BTH,
-    PARTITION, WireError, icrc,
-};
+use super::{Addresses, BTH_BYTES, Frame, ICRC_BYTES, MESSAGE_MAX, Outer, PARTITION, WireError, icrc};
 use crate::packet::{
     AtomicOp, AtomicRequest, Body, Datagram, ELSEWHERE, MTU_MAX, Packet, Payload, Pool, Reth,
 };
@@ -29,10 +26,6 @@ impl Rest<'_> {
 
     fn u64(&mut self) -> u64 {
         u64::from_be_bytes(self.take())
-    }
-
-    fn mac(&mut self) -> u64 {
-        self.take::<6>().iter().fold(0, |mac, byte| mac << 8 | *byte as u64)
     }
 
     fn reth(&mut self) -> Result<Reth, WireError> {
@@ -84,12 +77,9 @@ pub fn decode(frame: &[u8]) -> Result<Frame, WireError> {
 
 /// Reads a frame; its payload lies in a buffer of the pool.
 pub(crate) fn decode_into(frame: &[u8], pool: &mut Pool) -> Result<Frame, WireError> {
-    let least = FIXED_BYTES + ICRC_BYTES;
-    if frame.len() < least {
-        return Err(WireError::Short { met: frame.len(), least });
-    }
-    let addresses = outer(frame)?;
-    let mut rest = Rest(&frame[ETHERNET_BYTES + GRH_BYTES..]);
+    let (outer, addresses) = Outer::read(frame)?;
+    judge_checksum(frame, outer)?;
+    let mut rest = Rest(&frame[outer.bytes()..]);
     let [code, flags] = rest.take();
     let partition = u16::from_be_bytes(rest.take());
     let (qpn, sequence) = (rest.u32() & 0xff_ffff, rest.u32());
@@ -100,7 +90,7 @@ pub(crate) fn decode_into(frame: &[u8], pool: &mut Pool) -> Result<Frame, WireEr
         return Err(WireError::PartitionKey(partition));
     }
     let shape = Shape::from_code(code).ok_or(WireError::Opcode(code))?;
-    let least = least + shape.header_bytes();
+    let least = outer.bytes() + BTH_BYTES + shape.header_bytes() + ICRC_BYTES;
     if frame.len() < least {
         return Err(WireError::Short { met: frame.len(), least });
     }
@@ -117,36 +107,16 @@ pub(crate) fn decode_into(frame: &[u8], pool: &mut Pool) -> Result<Frame, WireEr
         solicited: flags >> 7 == 1,
         body: body(shape, &mut rest, payload, &addresses, pool)?,
     };
-    Ok(Frame { addresses, packet })
+    Ok(Frame { addresses, outer, packet })
 }
 
-/// Judges Ethernet, GRH, length and checksum.
-fn outer(frame: &[u8]) -> Result<Addresses, WireError> {
-    let mut rest = Rest(frame);
-    let (destination_mac, source_mac) = (rest.mac(), rest.mac());
-    let ethertype = u16::from_be_bytes(rest.take());
-    let version = (rest.u32() >> 28) as u8;
-    let said = u16::from_be_bytes(rest.take());
-    let [next, _hops] = rest.take();
-    let (source, destination) = (u128::from_be_bytes(rest.take()), u128::from_be_bytes(rest.take()));
-    if ethertype != ETHERTYPE {
-        return Err(WireError::EtherType(ethertype));
-    }
-    if version != 6 {
-        return Err(WireError::GrhVersion(version));
-    }
-    if next != NEXT_BTH {
-        return Err(WireError::NextHeader(next));
-    }
-    if said as usize != rest.0.len() {
-        return Err(WireError::PayloadLength { said, met: rest.0.len() });
-    }
-    let (right, tail) = (icrc::of_frame(frame), &frame[frame.len() - ICRC_BYTES..]);
+fn judge_checksum(frame: &[u8], outer: Outer) -> Result<(), WireError> {
+    let (right, tail) = (icrc::of_frame(frame, outer), &frame[frame.len() - ICRC_BYTES..]);
     if tail != right {
         let met = tail.iter().fold(0, |met, byte| met << 8 | *byte as u32);
         return Err(WireError::Icrc { met, right: u32::from_be_bytes(right) });
     }
-    Ok(Addresses { source, destination, source_mac, destination_mac })
+    Ok(())
 }
 
 /// Judges the bytes between the extended headers and the checksum.

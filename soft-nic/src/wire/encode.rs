@@ -1,20 +1,19 @@
 //! From a packet to a frame.
 
 use super::opcode::Shape;
-use super::{Addresses, ETHERTYPE, EXTENDED_MAX, FIXED_BYTES, ICRC_BYTES, NEXT_BTH, PARTITION, icrc};
+use super::outer::OUTER_MAX;
+use super::{Addresses, BTH_BYTES, EXTENDED_MAX, ICRC_BYTES, Outer, PARTITION, icrc};
 use crate::packet::{AtomicOp, AtomicRequest, Body, Packet, Reth, aeth};
 use crate::psn;
 
-/// Hop limit of what leaves a port.
-const HOP_LIMIT: u8 = 64;
 /// Migration state: migrated.
 const MIGRATED: u8 = 0x40;
 /// Solicited event.
 const SOLICITED: u8 = 0x80;
 
-/// The headers of one frame while they are written.
+/// The transport headers of one frame while they are written.
 struct Head {
-    bytes: [u8; FIXED_BYTES + EXTENDED_MAX],
+    bytes: [u8; BTH_BYTES + EXTENDED_MAX],
     len: usize,
 }
 
@@ -64,19 +63,8 @@ impl Head {
         }
     }
 
-    /// Ethernet, GRH and BTH, with `behind` bytes after the BTH, `pad` of them padding.
-    fn fixed(&mut self, packet: &Packet, addresses: &Addresses, behind: usize, pad: usize) {
-        let shape = Shape::of(&packet.body);
-        let [_, _, mac @ ..] = addresses.destination_mac.to_be_bytes();
-        self.put::<6>(mac);
-        let [_, _, mac @ ..] = addresses.source_mac.to_be_bytes();
-        self.put::<6>(mac);
-        self.put(ETHERTYPE.to_be_bytes());
-        self.put(0x6000_0000u32.to_be_bytes());
-        self.put(((super::BTH_BYTES + behind) as u16).to_be_bytes());
-        self.put([NEXT_BTH, HOP_LIMIT]);
-        self.put(addresses.source.to_be_bytes());
-        self.put(addresses.destination.to_be_bytes());
+    /// The base transport header of a packet with `pad` bytes of padding.
+    fn base(&mut self, packet: &Packet, shape: Shape, pad: usize) {
         let solicited = if packet.solicited { SOLICITED } else { 0 };
         self.put([shape.code(), solicited | MIGRATED | (pad as u8) << 4]);
         self.put(PARTITION.to_be_bytes());
@@ -121,20 +109,21 @@ impl Head {
 }
 
 /// Appends a packet as a frame. Numbers wider than their field lose their upper bits, as on a wire.
-pub fn encode(packet: &Packet, addresses: &Addresses, out: &mut Vec<u8>) {
+pub fn encode(packet: &Packet, addresses: &Addresses, outer: Outer, out: &mut Vec<u8>) {
     let shape = Shape::of(&packet.body);
     let payload = packet.body.payload().map_or(&[][..], |payload| payload.bytes());
     let pad = payload.len().wrapping_neg() & 3;
-    let behind = shape.header_bytes() + payload.len() + pad + ICRC_BYTES;
+    let behind = BTH_BYTES + shape.header_bytes() + payload.len() + pad + ICRC_BYTES;
     let mut head = Head { bytes: [0; _], len: 0 };
-    head.fixed(packet, addresses, behind, pad);
+    head.base(packet, shape, pad);
     head.extended(&packet.body, shape);
     let start = out.len();
-    out.reserve(FIXED_BYTES + behind);
+    out.reserve(OUTER_MAX + behind);
+    out.extend_from_slice(&outer.write(addresses, behind)[..outer.bytes()]);
     out.extend_from_slice(&head.bytes[..head.len]);
     out.extend_from_slice(payload);
     out.extend_from_slice(&[0; 3 + ICRC_BYTES][..pad + ICRC_BYTES]);
-    let icrc = icrc::of_frame(&out[start..]);
+    let icrc = icrc::of_frame(&out[start..], outer);
     let end = out.len();
     out[end - ICRC_BYTES..].copy_from_slice(&icrc);
 }

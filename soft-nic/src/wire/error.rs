@@ -11,8 +11,8 @@ pub enum WireError {
         /// Bytes the headers need.
         least: usize,
     },
-    /// Not RoCE v1.
-    #[error("ethertype {0:#06x}; 0x8915 is RoCE v1")]
+    /// Neither RoCE v1 nor IPv4.
+    #[error("ethertype {0:#06x}; 0x8915 is RoCE v1, 0x0800 is IPv4")]
     EtherType(u16),
     /// Not a GRH.
     #[error("IP version {0} in the global route header; 6 is right")]
@@ -23,6 +23,31 @@ pub enum WireError {
     /// The GRH counts other bytes than there are.
     #[error("the global route header says {said} bytes follow; {met} do")]
     PayloadLength {
+        /// Bytes the header says.
+        said: u16,
+        /// Bytes there are.
+        met: usize,
+    },
+    /// An IP version other than 4, or options behind the IP header.
+    #[error("an IP header that starts with {0:#04x}; 0x45 is right")]
+    IpVersion(u8),
+    /// Something else than UDP follows.
+    #[error("IP protocol {0}; 17 is UDP")]
+    Protocol(u8),
+    /// A piece of a packet.
+    #[error("a fragment: flags and offset {0:#06x}; only the bit 0x4000 may be set")]
+    Fragment(u16),
+    /// The IP header counts other bytes than there are.
+    #[error("the IP header says the packet has {said} bytes; it has {met}")]
+    TotalLength {
+        /// Bytes the header says.
+        said: u16,
+        /// Bytes there are.
+        met: usize,
+    },
+    /// The UDP header counts other bytes than there are.
+    #[error("the UDP header says the datagram has {said} bytes; it has {met}")]
+    UdpLength {
         /// Bytes the header says.
         said: u16,
         /// Bytes there are.

@@ -1,11 +1,10 @@
 //! The invariant checksum: CRC-32 of Ethernet over all that no switch changes.
 
-use super::{BTH_BYTES, ETHERNET_BYTES, FIXED_BYTES, GRH_BYTES, ICRC_BYTES};
+use super::outer::OUTER_MAX;
+use super::{BTH_BYTES, ETHERNET_BYTES, ICRC_BYTES, Outer};
 
 /// CRC-32 of eight bytes of ones, which stand for a local route header that is not there.
 const OF_ONES: u32 = 0x2144_df1c;
-/// Bytes of the frame that are masked in part: GRH and BTH.
-const MASKED: usize = GRH_BYTES + BTH_BYTES;
 
 /// An invariant checksum in the making. It starts with the local route header, eight bytes of ones.
 ///
@@ -32,17 +31,29 @@ impl Icrc {
     }
 }
 
-/// The checksum of a frame whose last four bytes are it, or are meant for it. The frame holds the fixed headers.
-pub(super) fn of_frame(frame: &[u8]) -> [u8; 4] {
-    let mut head = [0; MASKED];
-    head.copy_from_slice(&frame[ETHERNET_BYTES..FIXED_BYTES]);
-    head[0] |= 0x0f; // The GRH's version stays; class and flow label go.
-    head[1..4].fill(0xff);
-    head[7] = 0xff; // Hop limit.
-    head[GRH_BYTES + 4] = 0xff;
+/// The checksum of a frame whose last four bytes are it, or are meant for it. The frame holds all fixed headers.
+pub(super) fn of_frame(frame: &[u8], outer: Outer) -> [u8; 4] {
+    let mut head = [0; OUTER_MAX - ETHERNET_BYTES + BTH_BYTES];
+    let fixed = outer.bytes() + BTH_BYTES;
+    let head = &mut head[..fixed - ETHERNET_BYTES];
+    head.copy_from_slice(&frame[ETHERNET_BYTES..fixed]);
+    match outer {
+        Outer::Grh => {
+            head[0] |= 0x0f; // The version stays; class and flow label go.
+            head[1..4].fill(0xff);
+            head[7] = 0xff; // Hop limit.
+        }
+        Outer::Udp { .. } => {
+            head[1] = 0xff; // Type of service.
+            head[8] = 0xff; // Time to live.
+            head[10..12].fill(0xff); // IP checksum.
+            head[26..28].fill(0xff); // UDP checksum.
+        }
+    }
+    head[fixed - ETHERNET_BYTES - BTH_BYTES + 4] = 0xff; // Congestion bits and what is reserved beside them.
     let mut icrc = Icrc::default();
-    icrc.update(&head);
-    icrc.update(&frame[FIXED_BYTES..frame.len() - ICRC_BYTES]);
+    icrc.update(head);
+    icrc.update(&frame[fixed..frame.len() - ICRC_BYTES]);
     icrc.finish()
 }
 

@@ -1,16 +1,20 @@
 //! Packets as frames of a real network, for NICs that do not share a process.
 //!
-//! The framing is RoCE v1: Ethernet (ethertype 0x8915), GRH, BTH, what extended headers the opcode asks for, payload
-//! padded to four bytes, ICRC. RoCE v2 puts IP and UDP where the GRH is and leaves all behind it alone.
+//! Two framings, by what is in front of the BTH ([`Outer`]): RoCE v1 has a GRH (ethertype 0x8915), RoCE v2 has IPv4 and
+//! UDP. Behind it they are one: what extended headers the opcode asks for, payload padded to four bytes, ICRC.
 //!
 //! ```text
-//! 14 Ethernet | 40 GRH | 12 BTH | RETH 16, AETH 4, AtomicETH 28, AtomicAckETH 8 | payload, pad | 4 ICRC
+//! 14 Ethernet | 40 GRH           | 12 BTH | RETH 16, AETH 4, AtomicETH 28, AtomicAckETH 8 | payload, pad | 4 ICRC
+//! 14 Ethernet | 20 IPv4 | 8 UDP  | 12 BTH | ...
 //! ```
 //!
 //! | field | what is written | what is asked for |
 //! | --- | --- | --- |
 //! | GRH addresses | the ports' GIDs; on InfiniBand without a GRH, a LID as the GID `::LID` | nothing: others judge |
 //! | GRH class, flow label, hop limit | 0, 0, 64 | nothing, as switches may change them and the ICRC leaves them out |
+//! | IPv4 addresses | those of IPv4-mapped GIDs | nothing: others judge |
+//! | IPv4 class, identification, flags, TTL | 0, 0, do not fragment, 64 | no fragment, no options |
+//! | IPv4 checksum, UDP checksum | right, none (0) | nothing: the ICRC leaves them out |
 //! | BTH partition key | 0xffff | 0xffff or 0x7fff: the default partition |
 //! | BTH migration state | 1, migrated | nothing |
 //!
@@ -29,12 +33,15 @@ mod encode;
 mod error;
 mod icrc;
 mod opcode;
+mod outer;
 
 pub use decode::decode;
 pub(crate) use decode::decode_into;
 pub use encode::encode;
 pub use error::WireError;
 pub use icrc::Icrc;
+pub use outer::Outer;
+pub(crate) use outer::{HOP_LIMIT, UDP_OUTER_BYTES, ipv4_header, mapped};
 
 use crate::packet::Packet;
 
@@ -44,14 +51,8 @@ const ETHERNET_BYTES: usize = 14;
 const GRH_BYTES: usize = 40;
 /// Base transport header.
 const BTH_BYTES: usize = 12;
-/// All that stands before the extended headers.
-const FIXED_BYTES: usize = ETHERNET_BYTES + GRH_BYTES + BTH_BYTES;
 /// Invariant checksum.
 const ICRC_BYTES: usize = 4;
-/// RoCE v1.
-const ETHERTYPE: u16 = 0x8915;
-/// What follows a GRH: a base transport header.
-const NEXT_BTH: u8 = 0x1b;
 /// Default partition, full member.
 const PARTITION: u16 = 0xffff;
 /// Longest message the specification allows.
@@ -59,8 +60,12 @@ const MESSAGE_MAX: u32 = 1 << 31;
 /// The longest extended header: a masked compare and swap.
 const EXTENDED_MAX: usize = 48;
 
+/// The UDP port of RoCE v2.
+pub const ROCE_PORT: u16 = 4791;
+
 /// The longest frame.
-pub const FRAME_MAX: usize = FIXED_BYTES + EXTENDED_MAX + crate::packet::MTU_MAX + ICRC_BYTES;
+pub const FRAME_MAX: usize =
+    outer::OUTER_MAX + BTH_BYTES + EXTENDED_MAX + crate::packet::MTU_MAX + ICRC_BYTES;
 
 /// Where a frame comes from and goes to. MACs are the low 48 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +86,8 @@ pub struct Addresses {
 pub struct Frame {
     /// From where to where.
     pub addresses: Addresses,
+    /// In which framing.
+    pub outer: Outer,
     /// What it carries.
     pub packet: Packet,
 }

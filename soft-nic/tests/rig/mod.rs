@@ -1,6 +1,9 @@
 //! A host of its own for the NIC's tests: mailboxes, rings and doorbells written by hand, virtual time.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod loopback;
+pub mod two;
+
 use shunt_layout::bits::Field;
 use shunt_layout::mlx5::cqe::{
     CQE_BYTES, FRESH_BYTE, SYNDROME_OFFSET, TAIL_OFFSET, Tail, VENDOR_SYNDROME_OFFSET, opcode::RESP_ERR,

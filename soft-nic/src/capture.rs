@@ -1,0 +1,130 @@
+//! What crosses a fabric, written down for Wireshark: a pcap file of whole frames, with times in nanoseconds.
+
+use crate::fabric::Fabric;
+use crate::packet::{Body, Packet};
+use crate::wire::{self, Addresses, Outer, ROCE_PORT};
+use std::io::{self, Write};
+
+/// pcap, times in nanoseconds.
+const MAGIC: u32 = 0xa1b2_3c4d;
+/// Version 2.4.
+const VERSION: u32 = 4 << 16 | 2;
+/// Whole packets.
+const SNAP_BYTES: u32 = 65_535;
+/// Link type: Ethernet.
+const ETHERNET: u32 = 1;
+/// Bytes in front of each frame.
+const RECORD_BYTES: usize = 16;
+
+/// How a capture goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureReport {
+    /// Frames written down.
+    pub frames: u64,
+    /// Frames that were not, after an error.
+    pub lost: u64,
+    /// The error that ended it: a file is not gone on with behind half a record.
+    pub error: Option<String>,
+}
+
+/// A capture being written.
+pub(crate) struct Capture {
+    writer: Box<dyn Write + Send>,
+    /// Records of this round, and how many.
+    buffer: Vec<u8>,
+    pending: u64,
+    epoch_ns: u64,
+    report: CaptureReport,
+}
+
+impl Capture {
+    fn new(mut writer: Box<dyn Write + Send>, epoch_ns: u64) -> io::Result<Self> {
+        let mut header = Vec::new();
+        for word in [MAGIC, VERSION, 0, 0, SNAP_BYTES, ETHERNET] {
+            header.extend_from_slice(&word.to_le_bytes());
+        }
+        writer.write_all(&header)?;
+        writer.flush()?;
+        let (buffer, report) = (Vec::new(), CaptureReport::default());
+        Ok(Self { writer, buffer, pending: 0, epoch_ns, report })
+    }
+
+    /// Appends the frame that `write` appends.
+    fn record(&mut self, now: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&[0; RECORD_BYTES]);
+        write(&mut self.buffer);
+        let length = (self.buffer.len() - start - RECORD_BYTES) as u32;
+        let at = self.epoch_ns.saturating_add(now);
+        let words = [(at / 1_000_000_000) as u32, (at % 1_000_000_000) as u32, length, length];
+        for (word, into) in words.iter().zip(self.buffer[start..start + RECORD_BYTES].chunks_exact_mut(4)) {
+            into.copy_from_slice(&word.to_le_bytes());
+        }
+        self.pending += 1;
+    }
+
+    /// Appends a frame.
+    pub(crate) fn frame(&mut self, now: u64, frame: &[u8]) {
+        self.record(now, |buffer| buffer.extend_from_slice(frame));
+    }
+
+    /// Hands over what was appended, so that a process that is killed leaves a whole file.
+    fn flush(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        if pending == 0 {
+            return;
+        }
+        if self.report.error.is_none() {
+            match self.writer.write_all(&self.buffer).and_then(|()| self.writer.flush()) {
+                Ok(()) => self.report.frames += pending,
+                Err(cause) => self.report.error = Some(cause.to_string()),
+            }
+        }
+        self.report.lost += if self.report.error.is_some() { pending } else { 0 };
+        self.buffer.clear();
+    }
+}
+
+impl Fabric {
+    /// Writes down every frame that crosses the uplink from now on, either way, as it is on the wire, and every packet
+    /// between two NICs of this fabric as the RoCE v2 frame it would be. What a NIC sends to itself is on no wire.
+    ///
+    /// `epoch_ns` is the time of day at the fabric's instant zero, in nanoseconds since 1970. The writer is written
+    /// to once a round and needs no buffer. An error later on ends the capture, not the fabric: [`Self::captured`]
+    /// tells.
+    pub fn capture(&mut self, writer: Box<dyn Write + Send>, epoch_ns: u64) -> io::Result<()> {
+        self.capture = Some(Box::new(Capture::new(writer, epoch_ns)?));
+        Ok(())
+    }
+
+    /// How the capture goes; nothing if there is none.
+    pub fn captured(&self) -> Option<CaptureReport> {
+        self.capture.as_ref().map(|capture| capture.report.clone())
+    }
+
+    /// Writes down a packet on its way from one NIC of this fabric to another.
+    pub(crate) fn capture_inside(&mut self, packet: &Packet) {
+        let Some(capture) = &mut self.capture else { return };
+        let Some(to) = self.nics.get(packet.to as usize) else { return };
+        let destination = match &packet.body {
+            Body::Datagram(datagram) => datagram.destination,
+            // A LID leads to a LID.
+            _ if packet.source >> 16 == 0 => to.config.lid as u128,
+            _ => u128::from_be_bytes(to.config.gid),
+        };
+        let source_mac = self.nics[packet.from as usize].mac();
+        let addresses =
+            Addresses { source: packet.source, destination, source_mac, destination_mac: to.mac() };
+        let is_mapped = [packet.source, destination].iter().all(|gid| gid >> 32 == 0xffff);
+        let udp = Outer::Udp { source_port: ROCE_PORT, destination_port: ROCE_PORT };
+        let outer = if is_mapped { udp } else { Outer::Grh };
+        capture.record(self.cx.now, |buffer| wire::encode(packet, &addresses, outer, buffer));
+    }
+
+    /// Hands over what a round wrote down.
+    pub(crate) fn flush_capture(&mut self) {
+        if let Some(capture) = &mut self.capture {
+            capture.flush();
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Addresses of the loopback network for NICs that speak RoCE v2: no two tests have the same.
+
+use super::Rig;
+use shunt_soft_nic::{NicConfig, RoceOptions, RoceUplink, UplinkError};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Two addresses that nobody else has, now.
+pub fn addresses() -> [Ipv4Addr; 2] {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let pair = NEXT.fetch_add(2, Ordering::Relaxed) as u8;
+    // The upper bit of the third byte is what a `gid-change` changes.
+    [pair + 1, pair + 2].map(|last| Ipv4Addr::new(127, high | 0x80, low & 0x7f, last))
+}
+
+/// Options for tests: without a lifetime, so that nothing is lost however busy the machine is.
+pub fn options(address: Ipv4Addr) -> RoceOptions {
+    RoceOptions { lifetime: Duration::MAX, ..RoceOptions::new([address]) }
+}
+
+/// A PE with one NIC at an address, in a fabric of its own with an uplink.
+pub fn rig(pe: u32, options: RoceOptions) -> Rig {
+    try_rig(pe, options, |_| {}).unwrap()
+}
+
+pub fn try_rig(pe: u32, options: RoceOptions, adjust: impl Fn(&mut NicConfig)) -> Result<Rig, UplinkError> {
+    let address = options.addresses[0];
+    let uplink = RoceUplink::open(options)?;
+    let mut rig = Rig::alone(pe, 1, |config| {
+        let NicConfig { gid, mac, mtu, .. } = uplink.nic("", address);
+        (config.gid, config.mac, config.mtu) = (gid, mac, mtu);
+        adjust(config);
+    });
+    rig.fabric.attach(Box::new(uplink))?;
+    Ok(rig)
+}
