@@ -22,7 +22,7 @@
 //!
 //! | part | supported |
 //! | --- | --- |
-//! | queue pairs | RC and UD; RST, INIT, RTR, RTS, ERR; RST2INIT, INIT2RTR, RTR2RTS, 2ERR, 2RST |
+//! | queue pairs | RC and UD; RST, INIT, RTR, RTS, ERR; all transitions between them, with `opt_param_mask` |
 //! | RC work | NOP, WRITE, WRITE with immediate, SEND, SEND with immediate, READ, the four atomics |
 //! | UD work | NOP, SEND, SEND with immediate, behind a full address vector |
 //! | atomics | compare and swap, fetch and add of 8 bytes; masked ones of 4 and 8; atomic within one NIC |
@@ -40,7 +40,7 @@
 //! # What is not
 //!
 //! * UC, XRC, DC, raw Ethernet; cyclic pools; SEND with invalidate, memory windows, UMR; multicast.
-//! * The states SQD, SQER and SUSPENDED with their transitions (RTS2RTS, SQD2RTS, SQERR2RTS, INIT2INIT): nothing in
+//! * The states SQD, SQER and SUSPENDED with their transitions (SQD2RTS, SQERR2RTS): nothing in
 //!   Shunt needs them. A datagram queue pair whose send fails goes to ERR.
 //! * Adaptive retransmission and the floor under ACK timeouts that some ConnectX have: the retry clock is IBTA's,
 //!   4.096 us << `ack_timeout`, the same at each retry. No congestion control, no end-to-end credits.

@@ -3,10 +3,13 @@
 mod rig;
 
 use rig::{Options, Rig, context, header, heap_key, rst2init, rtr2rts};
+use shunt_layout::bits::Field;
+use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::mlx5::prm::caps::{self, CAPABILITY_OFFSET, atomic, general};
 use shunt_layout::mlx5::prm::cmd::{Opcode as Cmd, Status, input, output};
-use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, State, qpc};
+use shunt_layout::mlx5::prm::qp::{self, QPC_OFFSET, State, optional, qpc};
 use shunt_layout::mlx5::prm::{cq, pd, port};
+use shunt_layout::mlx5::wqe::{Opcode as WqeOpcode, inline8};
 use shunt_soft_nic::{LinkLayer, NicError, trace};
 
 fn status(rig: &mut Rig, mailbox: &[u8], out_len: usize) -> u8 {
@@ -238,4 +241,40 @@ fn infiniband_pairs_find_each_other_by_lid() {
     a.post(Opcode::RdmaWrite, &[rig.remote(1, 0), inline8(5)]);
     assert_eq!(rig.complete(&mut a, 1)[0].syndrome, 0);
     assert_eq!(rig.hosts[1].heap.get64(0), 5);
+}
+
+#[test]
+fn optional_parameters_change_what_the_mask_names() {
+    let mut rig = Rig::new(1);
+    let (mut a, b) = rig.pair(0, 1, Options { allow: [0, 0, 0], ..Options::default() });
+    let nic = rig.hosts[1].nic;
+    let mut change = context(Cmd::Rts2RtsQp, b.qpn);
+    let mut set = |field: Field, value| field.within(QPC_OFFSET).set(&mut change, value);
+    set(qpc::RWE, 1);
+    set(qpc::RRE, 1);
+    set(qpc::MIN_RNR_NAK, 9);
+    qp::change::OPT_PARAM_MASK.set(&mut change, optional::RWE | optional::RNR_TIMEOUT);
+    rig.command(nic, &change, 16);
+    assert_eq!([qpc::RWE, qpc::RRE, qpc::MIN_RNR_NAK].map(|field| rig.query(&b, field)), [1, 0, 9]);
+    a.post(WqeOpcode::RdmaWrite, &[rig.remote(1, 8), inline8(3)]);
+    a.post(WqeOpcode::RdmaRead, &[rig.remote(1, 8), rig.local(0, 0, 8)]);
+    let done = rig.complete(&mut a, 2);
+    assert_eq!((done[0].syndrome, done[1].syndrome), (0, Syndrome::REMOTE_INVALID_REQUEST.0));
+    // In another state it is refused, and changes nothing.
+    let mut wrong = change.clone();
+    input::OPCODE.set(&mut wrong, Cmd::Init2InitQp as u32);
+    assert_eq!(rig.try_command(nic, &wrong, 16)[0], Status::BadQpState as u8);
+}
+
+#[test]
+fn a_pair_in_init_takes_its_rights_again() {
+    let mut rig = Rig::new(1);
+    let b = rig.end(1, Options { allow: [1, 1, 1], ..Options::default() });
+    let nic = rig.hosts[1].nic;
+    rig.command(nic, &rst2init(&b), 16);
+    let mut change = context(Cmd::Init2InitQp, b.qpn);
+    qp::change::OPT_PARAM_MASK.set(&mut change, optional::RAE);
+    rig.command(nic, &change, 16);
+    assert_eq!([qpc::RWE, qpc::RRE, qpc::RAE].map(|field| rig.query(&b, field)), [1, 1, 0]);
+    assert_eq!(rig.query(&b, qpc::STATE), State::Init as u32);
 }

@@ -12,6 +12,7 @@ use crate::fault::FaultKind;
 use crate::nic::SoftNic;
 use crate::trace;
 use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};
+use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mlx5::prm::{caps, cq, mkey, pd, port, qp, rmp};
 use std::collections::{HashMap, VecDeque};
 
@@ -66,9 +67,12 @@ fn lengths(opcode: Opcode) -> (usize, usize) {
     match opcode {
         Opcode::CreateMkey => (mkey::CREATE_IN_BYTES, HEADER_BYTES),
         Opcode::CreateCq => (cq::CREATE_IN_BYTES, HEADER_BYTES),
-        Opcode::CreateQp | Opcode::Rst2InitQp | Opcode::Init2RtrQp | Opcode::Rtr2RtsQp => {
-            (qp::CONTEXT_COMMAND_BYTES, HEADER_BYTES)
-        }
+        Opcode::CreateQp
+        | Opcode::Rst2InitQp
+        | Opcode::Init2InitQp
+        | Opcode::Init2RtrQp
+        | Opcode::Rtr2RtsQp
+        | Opcode::Rts2RtsQp => (qp::CONTEXT_COMMAND_BYTES, HEADER_BYTES),
         Opcode::QueryHcaCap => (HEADER_BYTES, caps::OUT_BYTES),
         Opcode::QueryAdapter | Opcode::QueryMkey | Opcode::QueryCq => (HEADER_BYTES, QUERY_OUT_BYTES),
         Opcode::QuerySpecialContexts => (HEADER_BYTES, pd::special::BYTES),
@@ -168,6 +172,8 @@ impl SoftNic {
             Opcode::Rst2InitQp => self.rst2init(object, mailbox),
             Opcode::Init2RtrQp => self.init2rtr(object, mailbox),
             Opcode::Rtr2RtsQp => self.rtr2rts(object, mailbox),
+            Opcode::Init2InitQp => self.same_state(object, State::Init, mailbox),
+            Opcode::Rts2RtsQp => self.same_state(object, State::Rts, mailbox),
             Opcode::Qp2Err => self.err_qp(now, object),
             Opcode::Qp2Rst => self.reset_qp(object),
             Opcode::QueryHcaCap => self.query_hca_cap(mailbox, out),

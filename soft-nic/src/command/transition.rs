@@ -6,7 +6,9 @@ use crate::nic::SoftNic;
 use crate::psn;
 use crate::qp::{Qp, Remote, Service};
 use shunt_layout::bits::Field;
-use shunt_layout::mlx5::prm::qp::{ADS_OFFSET, PM_STATE_MIGRATED, QPC_OFFSET, State, ads, qpc};
+use shunt_layout::mlx5::prm::qp::{
+    ADS_OFFSET, PM_STATE_MIGRATED, QPC_OFFSET, State, ads, change, optional, qpc,
+};
 
 /// Outstanding READs and atomics, log2.
 pub(super) const LOG_MAX_READS: u32 = 4;
@@ -35,6 +37,33 @@ fn adopt(qp: &mut Qp, from: &[u8], fields: &[Field]) {
     }
 }
 
+/// Changes the fields that bits of `opt_param_mask` name. The rest of the mask names what this NIC has not, or takes
+/// with the transition anyway.
+fn change_optional(qp: &mut Qp, new: &[u8], mask: u32) {
+    let fields = [
+        (optional::RRE, qpc::RRE),
+        (optional::RAE, qpc::RAE),
+        (optional::RAE, qpc::ATOMIC_MODE),
+        (optional::RWE, qpc::RWE),
+        (optional::PKEY_INDEX, ads::PKEY_INDEX.within(ADS_OFFSET)),
+        (optional::RNR_TIMEOUT, qpc::MIN_RNR_NAK),
+    ];
+    for (bit, field) in fields {
+        if mask & bit != 0 {
+            adopt(qp, new, &[field]);
+        }
+    }
+    if mask & optional::Q_KEY != 0 && qp.service == Service::Datagram {
+        adopt(qp, new, &[qpc::Q_KEY]);
+        qp.qkey = qpc::Q_KEY.get(new);
+    }
+    let now = qp.context;
+    qp.responder.allows_read = qpc::RRE.get(&now) == 1;
+    qp.responder.allows_write = qpc::RWE.get(&now) == 1;
+    qp.responder.allows_atomic = qpc::RAE.get(&now) == 1 && qpc::ATOMIC_MODE.get(&now) != 0;
+    qp.responder.min_rnr = qpc::MIN_RNR_NAK.get(&now) as u8;
+}
+
 impl SoftNic {
     /// Runs `change` on a queue pair that is in `from`.
     fn transition(
@@ -55,18 +84,21 @@ impl SoftNic {
             if qpc::PM_STATE.get(new) != PM_STATE_MIGRATED {
                 return Err(Refusal::PathMigration);
             }
-            adopt(qp, new, &[qpc::PM_STATE, qpc::RRE, qpc::RWE, qpc::RAE, qpc::ATOMIC_MODE]);
-            let path_fields = [ads::VHCA_PORT_NUM, ads::PKEY_INDEX].map(|field| field.within(ADS_OFFSET));
-            adopt(qp, new, &path_fields);
-            if qp.service == Service::Datagram {
-                adopt(qp, new, &[qpc::Q_KEY]);
-                qp.qkey = qpc::Q_KEY.get(new);
-            }
+            adopt(qp, new, &[qpc::PM_STATE]);
+            adopt(qp, new, &[ads::VHCA_PORT_NUM.within(ADS_OFFSET)]);
             qp.responder.msn = nic.config.quirks.first_msn & psn::MASK;
-            qp.responder.allows_read = qpc::RRE.get(new) == 1;
-            qp.responder.allows_write = qpc::RWE.get(new) == 1;
-            qp.responder.allows_atomic = qpc::RAE.get(new) == 1 && qpc::ATOMIC_MODE.get(new) != 0;
+            let required =
+                optional::RRE | optional::RAE | optional::RWE | optional::PKEY_INDEX | optional::Q_KEY;
+            change_optional(qp, new, required);
             qp.state = State::Init;
+            Ok(())
+        })
+    }
+
+    /// INIT2INIT and RTS2RTS: changes what `opt_param_mask` names, and leaves the state.
+    pub(super) fn same_state(&mut self, qpn: u32, state: State, mailbox: &[u8]) -> Result<(), Refusal> {
+        self.transition(qpn, state, |_, qp| {
+            change_optional(qp, context(mailbox), change::OPT_PARAM_MASK.get(mailbox));
             Ok(())
         })
     }
@@ -106,6 +138,7 @@ impl SoftNic {
             if qp.service == Service::Reliable {
                 qp.remote = nic.remote_of(new);
             }
+            change_optional(qp, new, change::OPT_PARAM_MASK.get(mailbox) & !optional::RNR_TIMEOUT);
             qp.state = State::Rtr;
             Ok(())
         })
@@ -145,6 +178,7 @@ impl SoftNic {
             requester.rnr_retry = qpc::RNR_RETRY.get(new);
             requester.rnr_left = requester.rnr_retry;
             requester.timeout_ns = timeout_ns(ack_timeout.get(new));
+            change_optional(qp, new, change::OPT_PARAM_MASK.get(mailbox));
             qp.state = State::Rts;
             // Doorbells that came before are good now.
             nic.recheck.push(qp.qpn);

@@ -27,6 +27,15 @@ pub mod create {
     }
 }
 
+/// A state transition's fields outside the context.
+pub mod change {
+    use super::*;
+    fields! { 272;
+        /// What else to change: bits of [`optional`](super::optional).
+        OPT_PARAM_MASK: 0x10 [31:0];
+    }
+}
+
 /// Queue pair states, `qpc.state`.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +68,24 @@ impl State {
 
 /// `qpc.pm_state`: migrated, the only value without alternate paths.
 pub const PM_STATE_MIGRATED: u32 = 3;
+/// Bits of `opt_param_mask`: fields that a transition changes only when asked. PRM: "QP Optional Parameters".
+pub mod optional {
+    /// READs allowed, as responder.
+    pub const RRE: u32 = 1 << 1;
+    /// Atomics allowed, as responder.
+    pub const RAE: u32 = 1 << 2;
+    /// WRITEs allowed, as responder.
+    pub const RWE: u32 = 1 << 3;
+    /// Index into the partition table.
+    pub const PKEY_INDEX: u32 = 1 << 4;
+    /// Key of a datagram queue pair.
+    pub const Q_KEY: u32 = 1 << 5;
+    /// Smallest time a sender is asked to wait for a receive WQE.
+    pub const RNR_TIMEOUT: u32 = 1 << 6;
+    /// The address path.
+    pub const PRIMARY_ADDR_PATH: u32 = 1 << 7;
+}
+
 /// `qpc.rq_type`: a receive queue of its own, in front of the send queue.
 pub const RQ_TYPE_REGULAR: u32 = 0;
 /// `qpc.rq_type`: a receive memory pool, shared with others.
