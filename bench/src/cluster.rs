@@ -1,9 +1,11 @@
-//! What of a job lives in this process: soft NICs and their engine, PEs, and a thread for each agent.
+//! What of a job lives in this process: NICs, PEs, and a thread for each agent.
 
 use crate::clock::PeClock;
 use crate::heap::{HeapMap, HeapView};
 use crate::job::{Job, JobError, Member};
 use crate::kernel::Dev;
+use crate::nics::source::{NoNics, Source};
+use crate::nics::{Nics, RailCounters};
 use crate::options::Options;
 use crate::report::{Ended, Failing};
 use crate::room::{NoRoom, STACK_BYTES, try_threads};
@@ -12,26 +14,17 @@ use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, Fault, FaultKind, HeapOffset};
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
-use shunt_host::devx::{Devx, SoftDevx};
 use shunt_host::error::StartError;
 use shunt_host::gpu::{GpuMemory, HeapMemory};
 use shunt_host::pe::{Pe, PeConfig};
-use shunt_host::world::RealWorld;
 use shunt_layout::state::{CauseKind, Channel, HintWord, PathState, SLOTS_MAX, SwitchRecord, hint_index};
-use shunt_soft_nic::{
-    Clock, Counters, Engine, Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic,
-};
+use shunt_soft_nic::RailAt;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Latency of the link between two NICs.
-const LINK_NS: u64 = 2_000;
-/// A command of a soft NIC that takes longer than this counts as unanswered. Well below what a switcher waits
-/// for a fence: a NIC that is gone has to be found out within it.
-const COMMAND_NS: u64 = 50_000_000;
 /// An agent with nothing to do sleeps this long: doorbells and completions do not wait for it.
 const AGENT_NAP: Duration = Duration::from_micros(200);
 
@@ -80,9 +73,7 @@ pub struct Cluster {
     stop: Arc<AtomicBool>,
     first: u32,
     units: Vec<Unit>,
-    fabric: SharedFabric,
-    nics: Vec<(RailAt, NicId)>,
-    clock: Arc<dyn World>,
+    nics: Box<dyn Nics>,
 }
 
 /// Why this process's PEs did not come up.
@@ -97,6 +88,9 @@ pub enum UpError {
     /// Threads.
     #[error(transparent)]
     Room(#[from] NoRoom),
+    /// NICs.
+    #[error(transparent)]
+    Nics(#[from] NoNics),
 }
 
 /// Threads this program runs when everything is up: kernels, agents, the engine and the one that waits.
@@ -118,14 +112,14 @@ pub fn oversubscribed(options: &Options) -> bool {
 
 /// How long a path may be silent: where threads wait for cores, a healthy one is silent for long. A
 /// completion comes once a put, and a rail needs its time for one of `largest` bytes.
-pub fn suspect_ns(options: &Options, largest: u64) -> u64 {
-    let put_ns = (largest as f64 * 8.0 / options.rail_gbps) as u64;
+pub fn suspect_ns(options: &Options, source: &Source, largest: u64) -> u64 {
+    let put_ns = (largest as f64 * 8.0 / source.rail_gbps(options)) as u64;
     let base = if oversubscribed(options) { 50_000_000 } else { 10_000_000 };
     options.suspect.unwrap_or(base) + 2 * put_ns
 }
 
 /// What a command line means for a PE. `largest` is the largest put that will be posted.
-fn pe_config(options: &Options, map: &HeapMap, largest: u64) -> PeConfig {
+fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) -> PeConfig {
     let depth = (2 * options.window).max(256).next_power_of_two();
     let said = &options.environment;
     let env = EnvConfig {
@@ -138,7 +132,7 @@ fn pe_config(options: &Options, map: &HeapMap, largest: u64) -> PeConfig {
         ..said.config
     };
     let mut config = PeConfig::new(&env, map.bytes());
-    config.policy.suspect_ns = suspect_ns(options, largest);
+    config.policy.suspect_ns = suspect_ns(options, source, largest);
     config
 }
 
@@ -147,27 +141,22 @@ impl Cluster {
     ///
     /// # Errors
     /// The first PE's reason, or why the other processes cannot be reached.
-    pub fn start(options: &Options, job: &dyn Job, map: HeapMap, largest: u64) -> Result<Self, UpError> {
+    pub fn start(
+        options: &Options,
+        source: &Source,
+        job: &dyn Job,
+        map: HeapMap,
+        largest: u64,
+    ) -> Result<Self, UpError> {
         let needed = threads_here(options);
         try_threads(needed, STACK_BYTES)?;
-        let clock = Clock::new();
-        let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: options.seed });
-        let mut nics = Vec::new();
-        for (pe, rail) in job.own().flat_map(|pe| (0..options.rails).map(move |rail| (pe, rail))) {
-            let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
-            config.rail_gbps = Some(options.rail_gbps);
-            let at = RailAt { pe, rail };
-            nics.push((at, fabric.add(SoftNic::new(config), at)));
-        }
-        job.attach(&mut fabric)?;
-        let engine = Arc::new(Engine::spawn(fabric, clock));
-        let fabric = engine.fabric();
-        let clock: Arc<dyn World> = Arc::new(RealWorld::new(clock, engine));
+        let nics = source.start(options, job)?;
         let stop = Arc::new(AtomicBool::new(false));
         let first = job.own().start;
-        let mut cluster = Self { agents: Vec::new(), stop, first, units: Vec::new(), fabric, nics, clock };
+        let mut cluster = Self { agents: Vec::new(), stop, first, units: Vec::new(), nics };
         let no_room = |met| UpError::Room(NoRoom { needed, met });
-        cluster.start_pes(&pe_config(options, &map, largest), map, job, no_room)?;
+        let config = pe_config(options, source, &map, largest);
+        cluster.start_pes(&config, map, job, no_room)?;
         Ok(cluster)
     }
 
@@ -180,13 +169,14 @@ impl Cluster {
     ) -> Result<(), UpError> {
         let bring_up = |member: Member| {
             let Member { pe, bootstrap, oob } = member;
-            let clock = Arc::new(PeClock::new(self.clock.clone()));
+            let clock = Arc::new(PeClock::new(self.nics.world().clone()));
             let world: Arc<dyn World> = clock.clone();
-            let rails = self.devices(pe);
+            let rails = self.nics.open(pe).map_err(NoNics::Open)?;
             let gpu: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
-            move || Pe::start(*config, rails, gpu, &*bootstrap, oob, world).map(|pe| (pe, clock))
+            Ok(move || Pe::start(*config, rails, gpu, &*bootstrap, oob, world).map(|pe| (pe, clock)))
         };
-        let members: Vec<_> = job.members(&self.clock).into_iter().map(bring_up).collect();
+        let members = job.members(self.nics.world()).into_iter().map(bring_up);
+        let members: Vec<_> = members.collect::<Result<_, NoNics>>()?;
         let started: Vec<Result<_, UpError>> = std::thread::scope(|scope| {
             let threads: Vec<_> = members
                 .into_iter()
@@ -206,21 +196,11 @@ impl Cluster {
         Ok(())
     }
 
-    fn devices(&self, pe: u32) -> Vec<Arc<dyn Devx>> {
-        let own = self.nics.iter().filter(|(at, _)| at.pe == pe);
-        own.map(|(_, nic)| {
-            // A NIC's time is the process's: a PE's clock that jumps is none of its business.
-            let devx = SoftDevx::new(self.fabric.clone(), *nic, self.clock.clone(), COMMAND_NS);
-            Arc::new(devx) as Arc<dyn Devx>
-        })
-        .collect()
-    }
-
     fn spawn_agent(&self, unit: &Unit) -> std::io::Result<JoinHandle<()>> {
         let pe = unit.pe.clone();
         let mut agent =
             pe.agent().expect("host and bench are one build").expect("a PE hands its agent out once, here");
-        let (stop, gate, clock) = (self.stop.clone(), unit.gate.clone(), self.clock.clone());
+        let (stop, gate, clock) = (self.stop.clone(), unit.gate.clone(), self.nics.world().clone());
         let run = move || {
             while !stop.load(Ordering::Acquire) {
                 // An agent that is held back keeps what it holds: queue pairs outlive the thread that looks after them.
@@ -238,12 +218,12 @@ impl Cluster {
 
     /// The clock of this process, and how to wait.
     pub fn clock(&self) -> &dyn World {
-        &*self.clock
+        &**self.nics.world()
     }
 
     /// The NICs that live here.
-    pub fn fabric(&self) -> &SharedFabric {
-        &self.fabric
+    pub fn nics(&self) -> &dyn Nics {
+        &*self.nics
     }
 
     /// True if a PE lives here.
@@ -262,9 +242,8 @@ impl Cluster {
     }
 
     /// Counters of every NIC that lives here.
-    pub fn counters(&self) -> Vec<(RailAt, Counters)> {
-        self.fabric
-            .with(|fabric| self.nics.iter().map(|(at, nic)| (*at, fabric.nic(*nic).counters())).collect())
+    pub fn counters(&self) -> Vec<(RailAt, RailCounters)> {
+        self.nics.counters()
     }
 }
 
@@ -295,6 +274,11 @@ impl Unit {
         // SAFETY: uploaded by `Pe::start`, mapped while `self.pe` lives, and nobody writes the root.
         unsafe { Device::attach(self.pe.state(), Host::new(&*self.clock)) }
             .expect("host and bench are one build")
+    }
+
+    /// Rails of the PE.
+    pub fn rails(&self) -> u32 {
+        self.pe.rails().len() as u32
     }
 
     /// Its clock.

@@ -36,8 +36,8 @@ pub struct Faults<'r> {
     cluster: &'r Cluster,
     job: &'r dyn Job,
     board: &'r Board,
-    /// Faults of the plan by their number in the fabric's; none for what the fabric does for us.
-    at_nics: Vec<Option<usize>>,
+    /// Faults that NICs carry out: their number there, and in the plan.
+    at_nics: Vec<(usize, usize)>,
     /// What is to be done and when, the earliest last.
     steps: Vec<(u64, Step)>,
     running: Vec<Running>,
@@ -56,20 +56,20 @@ impl<'r> Faults<'r> {
         board: &'r Board,
         start_ns: u64,
     ) -> Self {
-        let mut at_nics = Vec::new();
-        let mut steps = Vec::new();
-        cluster.fabric().with(|fabric| {
-            for (number, injection) in plan.iter().enumerate().filter(|(_, i)| cluster.has(i.pe)) {
-                let at_ns = start_ns.saturating_add(injection.at_ns);
-                match (&injection.fault, injection.rail) {
-                    (Fault::Nic(kind), Some(rail)) => {
-                        fabric.plan(at_ns, RailAt { pe: injection.pe, rail }, *kind);
-                        at_nics.push(Some(number));
+        let (mut at_nics, mut steps) = (Vec::new(), Vec::new());
+        for (number, injection) in plan.iter().enumerate().filter(|(_, i)| cluster.has(i.pe)) {
+            let at_ns = start_ns.saturating_add(injection.at_ns);
+            match (&injection.fault, injection.rail) {
+                (Fault::Nic(kind), Some(rail)) => {
+                    match cluster.nics().inject(at_ns, RailAt { pe: injection.pe, rail }, *kind) {
+                        Ok(there) => at_nics.push((there, number)),
+                        // It has no hits, and the verdict says so.
+                        Err(error) => eprintln!("--inject {injection}: {error}"),
                     }
-                    _ => steps.push((at_ns, Step::Begin(number))),
                 }
+                _ => steps.push((at_ns, Step::Begin(number))),
             }
-        });
+        }
         steps.sort_by_key(|(at_ns, _)| std::cmp::Reverse(*at_ns));
         let hits = vec![0; plan.len()];
         Self { plan, cluster, job, board, at_nics, steps, running: Vec::new(), cuts: Vec::new(), hits }
@@ -98,7 +98,7 @@ impl<'r> Faults<'r> {
     fn begin(&mut self, number: usize, now_ns: u64) {
         let injection = &self.plan[number];
         match &injection.fault {
-            Fault::Nic(_) => unreachable!("the fabric's own were handed to it"),
+            Fault::Nic(_) => unreachable!("what NICs do was handed to them"),
             Fault::Pe(fault) => self.hit_pe(*fault, injection.pe, number, now_ns),
             Fault::Exec(command) => self.start_command(number, command),
         }
@@ -140,14 +140,14 @@ impl<'r> Faults<'r> {
         self.board.kill(pe);
         self.cluster.unit(pe).gate().hold(u64::MAX);
         self.job.close_agent(pe);
-        self.cluster.fabric().with(|fabric| {
-            let rails: Vec<RailAt> =
-                fabric.nics().filter_map(|nic| fabric.place(nic)).filter(|at| at.pe == pe).collect();
-            for at in rails {
-                fabric.plan(0, at, FaultKind::NicGone { for_ns: None });
-                self.at_nics.push(None);
+        for rail in 0..self.cluster.unit(pe).rails() {
+            // What fails here leaves the PE with a NIC that nobody uses any more.
+            if let Err(error) =
+                self.cluster.nics().inject(0, RailAt { pe, rail }, FaultKind::NicGone { for_ns: None })
+            {
+                eprintln!("{pe}:peer-killed: {error}");
             }
-        });
+        }
     }
 
     fn start_command(&mut self, number: usize, command: &str) {
@@ -208,9 +208,10 @@ impl<'r> Faults<'r> {
     pub fn hits(&self) -> Vec<(usize, u64)> {
         let own = self.plan.iter().enumerate().filter(|(_, injection)| self.cluster.has(injection.pe));
         let mut hits: Vec<(usize, u64)> = own.map(|(number, _)| (number, self.hits[number])).collect();
-        let reports = self.cluster.fabric().with(|fabric| fabric.faults());
-        for (number, report) in self.at_nics.iter().zip(reports).filter_map(|(n, r)| Some(((*n)?, r))) {
-            hits.iter_mut().filter(|(own, _)| *own == number).for_each(|(_, hits)| *hits = report.hits);
+        let at_nics = if self.at_nics.is_empty() { Vec::new() } else { self.cluster.nics().hits() };
+        for (there, number) in &self.at_nics {
+            let known = at_nics.get(*there).copied().unwrap_or(0);
+            hits.iter_mut().filter(|(own, _)| own == number).for_each(|(_, hits)| *hits = known);
         }
         let lost = self.job.lost_by_cuts();
         for (number, before) in &self.cuts {

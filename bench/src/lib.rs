@@ -6,7 +6,8 @@
 //! | [`heap`], [`pattern`], [`verify`] | what is written where, and whether it arrived; pure |
 //! | [`kernel`], [`stream`], [`table`] | the kernels: a verified stream, and perftest's table |
 //! | [`job`] | how PEs are spread over processes, and how those hear of each other |
-//! | [`cluster`], [`clock`] | PEs and NICs of this process |
+//! | [`nics`] | what carries the packets, behind one trait |
+//! | [`cluster`], [`clock`] | PEs of this process |
 //! | [`runner`], [`faults`], [`observe`], [`interrupt`] | one run over them: phases, planned faults, what is reported |
 //! | [`timeline`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
 //! | [`program`], [`progress`], [`outputs`] | what is printed and written |
@@ -19,6 +20,7 @@ pub mod heap;
 pub mod interrupt;
 pub mod job;
 pub mod kernel;
+pub mod nics;
 pub mod observe;
 pub mod options;
 pub mod outputs;

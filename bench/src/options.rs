@@ -51,10 +51,9 @@ pub struct Options {
     #[arg(long, value_name = "R", default_value_t = 2, value_parser = range(1..=8))]
     #[arg(allow_negative_numbers = true)]
     pub rails: u32,
-    /// Rate of each rail in Gb/s
-    #[arg(long, value_name = "G", default_value_t = 4.0)]
-    #[arg(allow_negative_numbers = true)]
-    pub rail_gbps: f64,
+    /// Rate of each rail in Gb/s, with --nic soft [default: 4]
+    #[arg(long, value_name = "G", allow_negative_numbers = true)]
+    pub rail_gbps: Option<f64>,
     /// Where the kernels run
     #[arg(long, default_value = "cpu")]
     pub device: DeviceKind,
@@ -260,7 +259,8 @@ impl Options {
         options.check_sizes()?;
         options.check_run()?;
         plan::check(&options)?;
-        if options.inject.is_empty() && !options.watch && options.tolerant() {
+        // What hurts other NICs is known once they are found.
+        if options.nic == NicKind::Soft && options.hurts_by_itself() {
             options.inject = default_plan(options.duration);
         }
         Ok(options)
@@ -294,7 +294,7 @@ impl Options {
         let mut lines = vec![
             format!("-b {} -e {} -f {}", self.min_size(), self.max_size, self.factor),
             format!("-n {} -w {} -c {}", self.iterations, self.warmup, self.ctas),
-            format!("--rails {} --rail-gbps {}", self.rails, self.rail_gbps),
+            format!("--nic {} --rails {} --rail-gbps {}", name(&self.nic), self.rails, self.soft_gbps()),
             format!("--duration {}", show_time(self.duration)),
             format!("--seed {}", self.seed),
             format!("--mode {} --size {} --window {}", name(&self.mode), self.put_size(), self.window),
@@ -366,6 +366,16 @@ impl Options {
     /// Bytes of one put of the stream: what `p` writes inline, what a slot of `signal` would have.
     pub fn put_size(&self) -> u64 {
         if self.mode == Mode::Write { self.size.unwrap_or(SIZE_DEFAULT) } else { 8 }
+    }
+
+    /// Whether faults are planned that nobody asked for: those that show what this is about.
+    pub fn hurts_by_itself(&self) -> bool {
+        self.inject.is_empty() && !self.watch && self.tolerant()
+    }
+
+    /// Rate of a soft NIC of this process.
+    pub fn soft_gbps(&self) -> f64 {
+        self.rail_gbps.unwrap_or(4.0)
     }
 
     /// How long every path must stay dead before a peer is lost.
@@ -452,8 +462,9 @@ impl Options {
                 self.ctas
             ));
         }
-        if !(self.rail_gbps >= 0.01 && self.rail_gbps <= 800.0) {
-            return bad(format!("--rail-gbps {}: Gb/s from 0.01 to 800", self.rail_gbps));
+        let gbps = self.soft_gbps();
+        if !(0.01..=800.0).contains(&gbps) {
+            return bad(format!("--rail-gbps {gbps}: Gb/s from 0.01 to 800"));
         }
         if !(DURATION_MIN_NS..=DURATION_MAX_NS).contains(&self.duration) {
             return bad(format!("--duration {}: from 20ms to 60m", show_time(self.duration)));

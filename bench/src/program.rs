@@ -2,9 +2,10 @@
 
 use crate::cluster::{oversubscribed, threads};
 use crate::job::Job;
-
 use crate::job::processes::Processes;
 use crate::job::threads::Threads;
+use crate::nics::settle::settle;
+use crate::nics::source::Source;
 use crate::options::{Mode, OnOff, Options};
 use crate::outputs::Outputs;
 use crate::plot;
@@ -55,30 +56,38 @@ fn dispatch(options: &Options) -> u8 {
             return USAGE;
         }
     };
+    let (options, source) = match settle(options) {
+        Ok(settled) => settled,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return error.exit_status();
+        }
+    };
+    let (options, source) = (&options, &source);
     match &options.job {
-        None => lead(options, &Threads::new(options.pes()), outputs),
+        None => lead(options, source, &Threads::new(options.pes()), outputs),
         Some(place) => match Processes::join(options, place) {
             Err(refused) => {
                 eprintln!("error: {refused}");
                 refused.exit_status()
             }
-            Ok(job) if place.rank == 0 => lead(options, &job, outputs),
-            Ok(job) => follow(options, &job),
+            Ok(job) if place.rank == 0 => lead(options, source, &job, outputs),
+            Ok(job) => follow(options, source, &job),
         },
     }
 }
 
 /// The process that prints, judges and writes.
-fn lead(options: &Options, job: &dyn Job, outputs: Outputs) -> u8 {
+fn lead(options: &Options, source: &Source, job: &dyn Job, outputs: Outputs) -> u8 {
     if options.threads_per_cta > 1 {
         say!("-t {}: with --device cpu a block is one lane", options.threads_per_cta);
     }
-    let table_status = if options.iterations > 0 { print_table(options, job) } else { 0 };
+    let table_status = if options.iterations > 0 { print_table(options, source, job) } else { 0 };
     if table_status != 0 {
         return tell(job, table_status);
     }
-    introduce(options);
-    match runner::stream(options, job, &mut Progress::shown(options.watch)) {
+    introduce(options, source);
+    match runner::stream(options, source, job, &mut Progress::shown(options.watch)) {
         Ok(raw) => tell(job, conclude(outputs, &Report::new(raw), options.watch)),
         Err(error) => {
             eprintln!("error: the PEs did not come up: {error}");
@@ -97,7 +106,7 @@ fn tell(job: &dyn Job, status: u8) -> u8 {
 }
 
 /// A process that takes part and leaves the talking to rank 0, unless rank 0 is gone.
-fn follow(options: &Options, job: &dyn Job) -> u8 {
+fn follow(options: &Options, source: &Source, job: &dyn Job) -> u8 {
     let (rank, world) = (job.rank(), options.processes());
     say!("rank {rank} of {world}: PE {rank}, {} rails; rank 0 prints", options.rails);
     let failed = |text: String| {
@@ -105,13 +114,13 @@ fn follow(options: &Options, job: &dyn Job) -> u8 {
         BROKEN
     };
     if options.iterations > 0
-        && let Err(error) = runner::table(options, job, |_| ())
+        && let Err(error) = runner::table(options, source, job, |_| ())
     {
         let lost = matches!(error, TableError::Ended(Ended::Failed(..)));
         let own = failed(error.to_string()).max(if lost { NO_PATH } else { BROKEN });
         return job.conclude(own, LAST_WORD).unwrap_or(own);
     }
-    let raw = match runner::stream(options, job, &mut Progress::hidden()) {
+    let raw = match runner::stream(options, source, job, &mut Progress::hidden()) {
         Ok(raw) => raw,
         Err(error) => {
             let own = failed(format!("the PEs did not come up: {error}"));
@@ -159,10 +168,10 @@ fn list_faults() {
     say!("{PROGRAM_ERRORS}");
 }
 
-fn print_table(options: &Options, job: &dyn Job) -> u8 {
-    say!("{}", table::header(oversubscribed(options)));
+fn print_table(options: &Options, source: &Source, job: &dyn Job) -> u8 {
+    say!("{}", table::header(source.medium(), oversubscribed(options)));
     let mut intact = true;
-    let done = runner::table(options, job, |row| {
+    let done = runner::table(options, source, job, |row| {
         say!("{}", table::line(row));
         if options.environment.machine_readable {
             say!("{}", table::machine_line(row));
@@ -191,7 +200,7 @@ fn name(mode: Mode) -> String {
     mode.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-fn introduce(options: &Options) {
+fn introduce(options: &Options, source: &Source) {
     // Apart from the table, if there is one.
     let gap = if options.iterations > 0 { "\n" } else { "" };
     let where_ = if options.job.is_some() { ", each a process" } else { "" };
@@ -200,12 +209,12 @@ fn introduce(options: &Options) {
         mode => format!("{} of {} with monotone signals", name(mode), show_size(options.put_size())),
     };
     say!(
-        "{gap}stream: {} PEs{where_}, {} rails each at {} Gb/s, {} channel(s), {puts}, \
+        "{gap}stream: {} PEs{where_}, {} rails each {}, {} channel(s), {puts}, \
          window {}, {};\n\
          fault tolerance {}; verify {}; seed {}; {} threads",
         options.pes(),
         options.rails,
-        options.rail_gbps,
+        source.describe(options),
         options.ctas,
         options.window,
         show_time(options.duration),
@@ -257,7 +266,7 @@ fn summary(report: &Report) -> String {
         report.puts_lost,
         report.signals_posted,
         report.signals_applied,
-        report.signals_duplicated,
+        report.signals_duplicated.map_or("unknown".to_owned(), |count| count.to_string()),
         report.uncertain,
         report.order_violations,
         report.ghost_writes,
@@ -269,6 +278,9 @@ fn summary(report: &Report) -> String {
         report.clock,
         if report.oversubscribed { "yes" } else { "no" }
     );
+    if !report.medium.counts_placements() {
+        text += "signals are counted by the value their receiver saw: hardware does not tell how often it wrote\n";
+    }
     for fault in &report.faults {
         text += &format!("fault {} ms {} {}: {} hits\n", fault.at_ms, fault.place, fault.kind, fault.hits);
     }

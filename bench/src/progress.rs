@@ -145,16 +145,17 @@ fn counters(book: &Book) {
         "naks",
         "dropped"
     );
+    let shown = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
     for (at, c) in book.counters() {
         say!(
             "{:<6} {:>12} {:>12} {:>16} {:>10} {:>8} {:>8}",
             at.to_string(),
-            c.packets_tx,
-            c.packets_rx,
-            c.bytes_tx,
-            c.retransmits,
-            c.naks,
-            c.dropped
+            shown(c.packets_tx),
+            shown(c.packets_rx),
+            shown(c.bytes_tx),
+            shown(c.resent),
+            shown(c.naks),
+            shown(c.dropped)
         );
     }
 }

@@ -1,5 +1,6 @@
 //! The result: figures, verdict, exit status, and the one JSON object.
 
+use crate::nics::Medium;
 use crate::switches::SwitchLine;
 use crate::timeline::{BIN_NS, WARM_UP_NS, gb_s, median_gb_s};
 use serde::Serialize;
@@ -18,9 +19,9 @@ pub struct Counts {
     pub puts_lost: u64,
     /// Signals posted, credits not among them.
     pub signals_posted: u64,
-    /// Signals whose value their word took.
+    /// Signals whose value their word took; where placements are not counted, those up to the value that was seen.
     pub signals_applied: u64,
-    /// Signal placements that did not make their word larger.
+    /// Signal placements that did not make their word larger, as far as they can be known.
     pub signals_duplicated: u64,
     /// Signal values that were never posted.
     pub signals_wild: u64,
@@ -221,6 +222,8 @@ pub struct Raw {
     pub processes: u32,
     /// The seed.
     pub seed: u64,
+    /// What carried the packets.
+    pub medium: Medium,
 }
 
 /// The JSON object. Sums are over all streams; a stream is a channel from PE 2k to PE 2k+1.
@@ -236,8 +239,9 @@ pub struct Report {
     pub signals_posted: u64,
     /// Signals whose value their word took.
     pub signals_applied: u64,
-    /// Signals, credits among them, that were placed again: their word did not become larger.
-    pub signals_duplicated: u64,
+    /// Signals, credits among them, that were placed again: their word did not become larger. `null` on hardware
+    /// where none was seen: it does not tell what it writes.
+    pub signals_duplicated: Option<u64>,
     /// Operations reported as uncertain: none, puts and monotone signals never are.
     pub uncertain: u64,
     /// Puts that were not whole when their signal was visible, and became so later.
@@ -270,11 +274,14 @@ pub struct Report {
     pub seed: u64,
     /// `clean`, `broken`, `not exercised`, or why a channel failed ([`Failing::name`]).
     pub verdict: &'static str,
-    /// What the times are: wall time over the soft NIC.
+    /// What the times are: wall time, over which NICs.
     pub clock: &'static str,
     /// The verdict with its reasons.
     #[serde(skip)]
     pub judged: Verdict,
+    /// What carried the packets.
+    #[serde(skip)]
+    pub medium: Medium,
 }
 
 impl Report {
@@ -290,7 +297,8 @@ impl Report {
             puts_lost: counts.puts_lost,
             signals_posted: counts.signals_posted,
             signals_applied: counts.signals_applied,
-            signals_duplicated: counts.signals_duplicated,
+            signals_duplicated: (raw.medium.counts_placements() || counts.signals_duplicated > 0)
+                .then_some(counts.signals_duplicated),
             uncertain: counts.uncertain,
             order_violations: counts.order_violations,
             ghost_writes: counts.ghost_writes,
@@ -306,8 +314,9 @@ impl Report {
             processes: raw.processes,
             seed: raw.seed,
             verdict: judged.name(),
-            clock: "soft NIC, wall time",
+            clock: raw.medium.clock(),
             judged,
+            medium: raw.medium,
         }
     }
 }

@@ -9,6 +9,8 @@ use crate::job::book::{Book, Shape};
 use crate::job::entry::Entry;
 use crate::job::{Job, JobError};
 use crate::kernel::{Control, Kernel, Span, Stop};
+use crate::nics::Medium;
+use crate::nics::source::Source;
 use crate::observe::Observer;
 use crate::options::{Mode, OnOff, Options};
 use crate::progress::Progress;
@@ -57,17 +59,29 @@ pub fn longest_wait(options: &Options) -> Duration {
 ///
 /// # Errors
 /// Why there is no table.
-pub fn table(options: &Options, job: &dyn Job, row: impl FnMut(&Row) + Send) -> Result<(), TableError> {
+pub fn table(
+    options: &Options,
+    source: &Source,
+    job: &dyn Job,
+    row: impl FnMut(&Row) + Send,
+) -> Result<(), TableError> {
     let map = HeapMap::new(options);
-    let cluster = Cluster::start(options, job, map, options.max_size)?;
+    let cluster = Cluster::start(options, source, job, map, options.max_size)?;
     let board = Arc::new(Board::new(0, options.pes()));
     job.begin(&board)?;
     let span = Span { start_ns: 0, stop_ns: u64::MAX };
-    let suspect_ns = suspect_ns(options, options.max_size);
+    let suspect_ns = suspect_ns(options, source, options.max_size);
     let control = Control::new(span, board.clone(), stall_ns(options), suspect_ns);
     let heap = |pe: u32| cluster.has(pe).then(|| *cluster.unit(pe).heap());
-    let table =
-        Table { options, map, clock: cluster.clock(), source: heap(0), target: heap(1), control: &control };
+    let table = Table {
+        options,
+        rail_gbps: source.rail_gbps(options),
+        map,
+        clock: cluster.clock(),
+        source: heap(0),
+        target: heap(1),
+        control: &control,
+    };
     let own = job.own().start;
     let unit = cluster.unit(own);
     let done = match own {
@@ -125,6 +139,7 @@ impl End {
 /// A phase that is up: everything its functions share.
 struct Run<'r> {
     options: &'r Options,
+    medium: Medium,
     job: &'r dyn Job,
     cluster: &'r Cluster,
     map: HeapMap,
@@ -136,18 +151,24 @@ struct Run<'r> {
 ///
 /// # Errors
 /// A PE did not come up.
-pub fn stream(options: &Options, job: &dyn Job, progress: &mut Progress) -> Result<Raw, UpError> {
+pub fn stream(
+    options: &Options,
+    source: &Source,
+    job: &dyn Job,
+    progress: &mut Progress,
+) -> Result<Raw, UpError> {
     let map = HeapMap::new(options);
-    let cluster = Cluster::start(options, job, map, map.slot_bytes())?;
+    let cluster = Cluster::start(options, source, job, map, map.slot_bytes())?;
     let board = Arc::new(Board::new(streams(options).count(), options.pes()));
     let interrupt = Interrupt::catch();
     job.begin(&board)?;
     let start_ns = cluster.clock().now_ns() + LEAD_NS;
     let span = Span { start_ns, stop_ns: start_ns + options.duration };
-    let suspect_ns = suspect_ns(options, map.slot_bytes());
+    let suspect_ns = suspect_ns(options, source, map.slot_bytes());
     let control = Control::new(span, board.clone(), stall_ns(options), suspect_ns);
     let timeline = Timeline::new(start_ns, options.duration + control.stall_ns);
-    let run = Run { options, job, cluster: &cluster, map, control: &control, timeline: &timeline };
+    let medium = source.medium();
+    let run = Run { options, medium, job, cluster: &cluster, map, control: &control, timeline: &timeline };
     let mut faults = Faults::plan(&options.inject, &cluster, job, &board, start_ns);
     run.watch_words();
     let mut book = Book::new(run.shape());
@@ -208,6 +229,7 @@ impl Run<'_> {
             plan: self.options.inject.clone(),
             seed: self.options.seed,
             oversubscribed: oversubscribed(self.options),
+            medium: self.medium,
         }
     }
 
@@ -234,9 +256,8 @@ impl Run<'_> {
     }
 
     fn watch_words(&self) {
-        self.cluster.fabric().with(|fabric| {
-            self.words().for_each(|(_, _, address)| fabric.watch_word(address));
-        });
+        let addresses: Vec<u64> = self.words().map(|(_, _, address)| address).collect();
+        self.cluster.nics().watch(&addresses);
     }
 
     /// Runs the kernels of this process; `tick` looks on, and says how long it can do without a look.
@@ -305,10 +326,9 @@ impl Run<'_> {
                 self.report(book, Entry::Ended(weight, why));
             }
         }
-        let words: Vec<_> = self.cluster.fabric().with(|fabric| {
-            self.words().map(|(stream, credit, address)| (stream, credit, fabric.watched(address))).collect()
-        });
-        for (stream, credit, watch) in words {
+        let addresses: Vec<u64> = self.words().map(|(_, _, address)| address).collect();
+        let watched = self.cluster.nics().watched(&addresses).unwrap_or_default();
+        for ((stream, credit, _), watch) in self.words().zip(watched) {
             self.report(book, Entry::Word { stream, credit, watch });
         }
         self.report(book, Entry::End(self.control.end_ns() - self.control.start_ns));

@@ -2,6 +2,7 @@
 
 use crate::heap::{HeapMap, HeapView};
 use crate::kernel::{Control, Dev, Kernel, Stop};
+use crate::nics::Medium;
 use crate::options::Options;
 use crate::pattern::{Salt, fill, first_mismatch};
 use crate::timeline::gb_s;
@@ -39,6 +40,8 @@ pub fn sizes(options: &Options) -> Vec<u64> {
 pub struct Table<'r> {
     /// The command line.
     pub options: &'r Options,
+    /// What a rail carries.
+    pub rail_gbps: f64,
     /// Where everything lies.
     pub map: HeapMap,
     /// The clock.
@@ -124,7 +127,7 @@ impl Table<'_> {
     /// A ring of puts at the rail's rate, four times over.
     fn transfer_ns(&self, share: u64, iterations: u32) -> u64 {
         let bytes = share as f64 * self.options.ctas as f64 * iterations as f64;
-        (bytes * 32.0 / self.options.rail_gbps) as u64
+        (bytes * 32.0 / self.rail_gbps) as u64
     }
 
     fn salt(&self) -> Salt {
@@ -212,11 +215,15 @@ impl Table<'_> {
 }
 
 /// The lines above the rows, in perftest's widths.
-pub fn header(oversubscribed: bool) -> String {
+pub fn header(medium: Medium, oversubscribed: bool) -> String {
     let mark = if oversubscribed { "yes" } else { "no" };
     format!(
-        "#shmem_put_bw_uni  (soft NIC, wall time, oversubscribed: {mark})\n{:<10}  {:<8}  {:<16}  {}",
-        "size(B)", "scope", "BW (GB/sec)", "puts/sec"
+        "#shmem_put_bw_uni  ({}, oversubscribed: {mark})\n{:<10}  {:<8}  {:<16}  {}",
+        medium.clock(),
+        "size(B)",
+        "scope",
+        "BW (GB/sec)",
+        "puts/sec"
     )
 }
 

@@ -60,6 +60,7 @@ fn raw() -> Raw {
         oversubscribed: true,
         processes: 1,
         seed: 4,
+        ..Raw::default()
     }
 }
 

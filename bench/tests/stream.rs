@@ -2,6 +2,7 @@
 //! reason. The judge is what is tested here, so every case but the clean ones must fail the run.
 
 use shunt_bench::job::threads::Threads;
+use shunt_bench::nics::source::Source;
 use shunt_bench::options::Options;
 use shunt_bench::progress::Progress;
 use shunt_bench::report::{Failing, Report, Verdict};
@@ -12,7 +13,7 @@ fn run(line: &str) -> Report {
     let mut options = Options::from_arguments(line.split_whitespace()).unwrap();
     options.size = Some(16 << 10);
     let job = Threads::new(options.pes());
-    Report::new(runner::stream(&options, &job, &mut Progress::hidden()).unwrap())
+    Report::new(runner::stream(&options, &Source::Soft, &job, &mut Progress::hidden()).unwrap())
 }
 
 fn assert_clean(report: &Report) {

@@ -1,13 +1,14 @@
 //! All that was reported of a run, whoever lived to report it, and what it adds up to. Pure.
 
 use super::entry::Entry;
+use crate::nics::{Medium, RailCounters};
 use crate::report::{Counts, Ended, FaultLine, Raw};
 use crate::switches::{Pathless, Planned, lines};
 use crate::timeline::longest_silence;
 use crate::verify::Findings;
 use shunt_layout::state::SwitchRecord;
 use shunt_soft_nic::fault::{Fault, Injection, PeFault};
-use shunt_soft_nic::{Counters, FaultKind, RailAt, WordWatch};
+use shunt_soft_nic::{FaultKind, RailAt, WordWatch};
 use std::collections::BTreeMap;
 
 /// Most bins a process may report: an hour's, and what a drain may add.
@@ -49,6 +50,8 @@ pub struct Shape {
     pub seed: u64,
     /// More threads than cores.
     pub oversubscribed: bool,
+    /// What carries the packets.
+    pub medium: Medium,
 }
 
 /// All parts of a run.
@@ -60,7 +63,7 @@ pub struct Book {
     records: Vec<(u32, SwitchRecord)>,
     pathless: Vec<Pathless>,
     hits: Vec<u64>,
-    counters: BTreeMap<RailAt, Counters>,
+    counters: BTreeMap<RailAt, RailCounters>,
     generations: BTreeMap<u32, (u64, u64)>,
     ended: Option<(u8, Ended)>,
     first_path: String,
@@ -142,7 +145,7 @@ impl Book {
     }
 
     /// Counters of every rail that was heard of.
-    pub fn counters(&self) -> impl Iterator<Item = (RailAt, Counters)> + '_ {
+    pub fn counters(&self) -> impl Iterator<Item = (RailAt, RailCounters)> + '_ {
         self.counters.iter().map(|(at, counters)| (*at, *counters))
     }
 
@@ -198,6 +201,7 @@ impl Book {
             oversubscribed: self.shape.oversubscribed,
             processes: self.shape.processes,
             seed: self.shape.seed,
+            medium: self.shape.medium,
         }
     }
 
@@ -244,7 +248,12 @@ impl Book {
                 counts.ghost_writes += found.ghosts;
             }
             let (signal, credit) = (both.signal.unwrap_or_default(), both.credit.unwrap_or_default());
-            counts.signals_applied += signal.writes - signal.not_increasing.min(signal.writes);
+            counts.signals_applied += if self.shape.medium.counts_placements() {
+                signal.writes - signal.not_increasing.min(signal.writes)
+            } else {
+                // A monotone word that stands at a value has taken all up to it, or all that matter.
+                found.map_or(0, |found| found.puts)
+            };
             // What the tap saw and what the receiver saw may be the same event: the larger count is the truth.
             let backwards = found.map_or(0, |found| found.backwards);
             counts.signals_duplicated += signal.not_increasing.max(backwards) + credit.not_increasing;
@@ -287,6 +296,7 @@ mod tests {
             plan: plan.iter().map(|text| text.parse().unwrap()).collect(),
             seed: 1,
             oversubscribed: false,
+            medium: Medium::Soft,
         })
     }
 

@@ -2,12 +2,13 @@
 //! start of the stream: clocks of processes have nothing in common but their pace.
 
 use super::wire::{BadBytes, Reader, Writer};
+use crate::nics::RailCounters;
 use crate::report::{Ended, Failing};
 use crate::switches::Pathless;
 use crate::verify::Findings;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::{PathIdentity, SwitchRecord};
-use shunt_soft_nic::{Counters, RailAt, WordWatch};
+use shunt_soft_nic::{RailAt, WordWatch};
 
 /// One thing that happened or was counted.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +34,7 @@ pub enum Entry {
         hits: u64,
     },
     /// Counters of a rail.
-    Counters(RailAt, Counters),
+    Counters(RailAt, RailCounters),
     /// Generations that a PE has opened so far.
     Generations {
         /// The PE.
@@ -111,7 +112,7 @@ impl Entry {
             Self::Counters(at, counters) => {
                 out.u8(6).u32(at.pe).u32(at.rail);
                 each_counter(&mut counters.clone(), |value| {
-                    out.u64(*value);
+                    out.bool(value.is_some()).u64(value.unwrap_or_default());
                 });
             }
             Self::Generations { pe, failovers, switchbacks } => {
@@ -156,9 +157,9 @@ impl Entry {
             5 => Self::Hits { fault: from.u32("fault")?, hits: from.u64("hits")? },
             6 => {
                 let at = RailAt { pe: from.u32("PE")?, rail: from.u32("rail")? };
-                let mut counters = Counters::default();
+                let mut counters = RailCounters::default();
                 let mut bad = None;
-                each_counter(&mut counters, |value| match from.u64("counter") {
+                each_counter(&mut counters, |value| match read_counter(from) {
                     Ok(met) => *value = met,
                     Err(error) => bad = Some(error),
                 });
@@ -200,32 +201,15 @@ impl Entry {
     }
 }
 
+fn read_counter(from: &mut Reader<'_>) -> Result<Option<u64>, BadBytes> {
+    let (known, value) = (from.bool("whether a counter is known")?, from.u64("counter")?);
+    Ok(known.then_some(value))
+}
+
 /// Every counter, in one order for reading and writing.
-fn each_counter(c: &mut Counters, mut f: impl FnMut(&mut u64)) {
-    let Counters {
-        packets_tx,
-        packets_rx,
-        bytes_tx,
-        bytes_rx,
-        retransmits,
-        timeouts,
-        naks,
-        rnr_naks,
-        duplicates,
-        dropped,
-        unroutable,
-        commands,
-        doorbells,
-        bad_doorbells,
-        wqes,
-        cqes,
-        messages,
-        events,
-    } = c;
-    let traffic =
-        [packets_tx, packets_rx, bytes_tx, bytes_rx, retransmits, timeouts, naks, rnr_naks, duplicates];
-    let inside = [dropped, unroutable, commands, doorbells, bad_doorbells, wqes, cqes, messages, events];
-    traffic.into_iter().chain(inside).for_each(&mut f);
+fn each_counter(c: &mut RailCounters, f: impl FnMut(&mut Option<u64>)) {
+    let RailCounters { packets_tx, packets_rx, bytes_tx, resent, naks, dropped } = c;
+    [packets_tx, packets_rx, bytes_tx, resent, naks, dropped].into_iter().for_each(f);
 }
 
 fn write_ended(out: &mut Writer, ended: &Ended) {

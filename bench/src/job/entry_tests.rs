@@ -57,9 +57,9 @@ fn ended() -> impl Strategy<Value = Ended> {
     ]
 }
 
-fn counters() -> impl Strategy<Value = Counters> {
-    prop::collection::vec(any::<u64>(), 18).prop_map(|values| {
-        let (mut counters, mut values) = (Counters::default(), values.into_iter());
+fn counters() -> impl Strategy<Value = RailCounters> {
+    prop::collection::vec(any::<Option<u64>>(), 6).prop_map(|values| {
+        let (mut counters, mut values) = (RailCounters::default(), values.into_iter());
         each_counter(&mut counters, |value| *value = values.next().unwrap());
         counters
     })
