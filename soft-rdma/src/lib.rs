@@ -8,12 +8,14 @@
 //! | [`settings`] | what the environment says about them |
 //! | [`sysfs`] | the tree of files that programs find devices by |
 //! | [`log`] | lines to stderr |
+//! | [`hooks`] | what the preloaded symbols do |
 //! | [`ioctl`] | the one ioctl of verbs: calls, open files and their objects, the table of methods |
 //! | [`verbs`] | verbs objects and queries, by firmware mailboxes |
 //! | [`abi`] | structures and numbers of the uverbs and mlx5 user ABI |
 //! | [`user`] | the program's memory, looked at with checks |
 
 pub mod abi;
+pub mod hooks;
 pub mod ioctl;
 pub mod log;
 pub mod machine;

@@ -1,1 +1,103 @@
 //! Symbols of the C library that lead to soft RDMA devices. What they do is in `shunt-soft-rdma`.
+//!
+//! `open` and its like are variadic in C; on the machines this is for, an argument that is there lies where a fixed
+//! one does, and one that is not there is not looked at.
+#![allow(missing_docs, clippy::missing_safety_doc)] // the functions are the C library's, and so are their rules
+
+use libc::{
+    AT_FDCWD, AT_SYMLINK_NOFOLLOW, DIR, FILE, c_char, c_int, c_uint, c_ulong, c_void, mode_t, size_t, ssize_t,
+};
+use shunt_soft_rdma::hooks;
+
+/// Functions of the C library, each with what it is here.
+macro_rules! symbols {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty { $body:expr })*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the arguments are the caller's, who keeps to the rules of the C library's function.
+            #[allow(unused_unsafe)] // some need no promise
+            unsafe { $body }
+        }
+    )*};
+}
+
+symbols! {
+    open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int { hooks::openat(AT_FDCWD, path, flags, mode) }
+    open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int { hooks::openat(AT_FDCWD, path, flags, mode) }
+    __open_2(path: *const c_char, flags: c_int) -> c_int { hooks::openat(AT_FDCWD, path, flags, 0) }
+    __open64_2(path: *const c_char, flags: c_int) -> c_int { hooks::openat(AT_FDCWD, path, flags, 0) }
+    openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        hooks::openat(at, path, flags, mode)
+    }
+    openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        hooks::openat(at, path, flags, mode)
+    }
+    __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int { hooks::openat(at, path, flags, 0) }
+    __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int { hooks::openat(at, path, flags, 0) }
+
+    stat(path: *const c_char, to: *mut libc::stat) -> c_int { hooks::fstatat(AT_FDCWD, path, to, 0) }
+    stat64(path: *const c_char, to: *mut libc::stat) -> c_int { hooks::fstatat(AT_FDCWD, path, to, 0) }
+    __xstat(_v: c_int, path: *const c_char, to: *mut libc::stat) -> c_int { hooks::fstatat(AT_FDCWD, path, to, 0) }
+    __xstat64(_v: c_int, path: *const c_char, to: *mut libc::stat) -> c_int { hooks::fstatat(AT_FDCWD, path, to, 0) }
+    lstat(path: *const c_char, to: *mut libc::stat) -> c_int {
+        hooks::fstatat(AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW)
+    }
+    lstat64(path: *const c_char, to: *mut libc::stat) -> c_int {
+        hooks::fstatat(AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW)
+    }
+    __lxstat(_v: c_int, path: *const c_char, to: *mut libc::stat) -> c_int {
+        hooks::fstatat(AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW)
+    }
+    __lxstat64(_v: c_int, path: *const c_char, to: *mut libc::stat) -> c_int {
+        hooks::fstatat(AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW)
+    }
+    fstat(fd: c_int, to: *mut libc::stat) -> c_int { hooks::fstat(fd, to) }
+    fstat64(fd: c_int, to: *mut libc::stat) -> c_int { hooks::fstat(fd, to) }
+    __fxstat(_v: c_int, fd: c_int, to: *mut libc::stat) -> c_int { hooks::fstat(fd, to) }
+    __fxstat64(_v: c_int, fd: c_int, to: *mut libc::stat) -> c_int { hooks::fstat(fd, to) }
+    fstatat(at: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int {
+        hooks::fstatat(at, path, to, flags)
+    }
+    fstatat64(at: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int {
+        hooks::fstatat(at, path, to, flags)
+    }
+    __fxstatat(_v: c_int, at: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int {
+        hooks::fstatat(at, path, to, flags)
+    }
+    __fxstatat64(_v: c_int, at: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int {
+        hooks::fstatat(at, path, to, flags)
+    }
+    statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut libc::statx) -> c_int {
+        hooks::statx(at, path, flags, mask, to)
+    }
+
+    access(path: *const c_char, mode: c_int) -> c_int { hooks::faccessat(AT_FDCWD, path, mode, 0) }
+    faccessat(at: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+        hooks::faccessat(at, path, mode, flags)
+    }
+    readlink(path: *const c_char, to: *mut c_char, room: size_t) -> ssize_t {
+        hooks::readlinkat(AT_FDCWD, path, to, room)
+    }
+    readlinkat(at: c_int, path: *const c_char, to: *mut c_char, room: size_t) -> ssize_t {
+        hooks::readlinkat(at, path, to, room)
+    }
+    __readlink_chk(path: *const c_char, to: *mut c_char, room: size_t, _whole: size_t) -> ssize_t {
+        hooks::readlinkat(AT_FDCWD, path, to, room)
+    }
+    __readlinkat_chk(at: c_int, path: *const c_char, to: *mut c_char, room: size_t, _whole: size_t) -> ssize_t {
+        hooks::readlinkat(at, path, to, room)
+    }
+    realpath(path: *const c_char, to: *mut c_char) -> *mut c_char { hooks::realpath(path, to) }
+    __realpath_chk(path: *const c_char, to: *mut c_char, _whole: size_t) -> *mut c_char { hooks::realpath(path, to) }
+    canonicalize_file_name(path: *const c_char) -> *mut c_char { hooks::realpath(path, std::ptr::null_mut()) }
+    opendir(path: *const c_char) -> *mut DIR { hooks::opendir(path) }
+    fopen(path: *const c_char, mode: *const c_char) -> *mut FILE { hooks::fopen(path, mode) }
+    fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE { hooks::fopen(path, mode) }
+
+    ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int { hooks::ioctl(fd, request, argument) }
+    close(fd: c_int) -> c_int { hooks::close(fd) }
+    dup2(old: c_int, new: c_int) -> c_int { hooks::dup2(old, new) }
+    dup3(old: c_int, new: c_int, flags: c_int) -> c_int { hooks::dup3(old, new, flags) }
+    close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int { hooks::close_range(first, last, flags) }
+    socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int { hooks::socket(domain, kind, protocol) }
+}

@@ -32,6 +32,11 @@ impl FileId {
         Ok(Self { device: stat.st_dev, inode: stat.st_ino })
     }
 
+    /// Of a status.
+    pub fn of_status(status: &libc::stat) -> Self {
+        Self { device: status.st_dev, inode: status.st_ino }
+    }
+
     /// The two numbers.
     pub fn numbers(self) -> (u64, u64) {
         (self.device, self.inode)

@@ -1,0 +1,126 @@
+//! The C library's own functions, reached past our symbols: by system call where one does, by name otherwise.
+
+use libc::{c_char, c_int, c_long, c_uint, c_void, mode_t, size_t, ssize_t};
+use std::ffi::CStr;
+use std::mem::transmute_copy;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A symbol of the library behind us, looked up once.
+pub struct Next {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Next {
+    /// Not looked up yet.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// The function; `None`, and `errno` ENOSYS, if there is none.
+    ///
+    /// # Safety
+    /// `F` is the type of a pointer to that function.
+    pub unsafe fn get<F>(&self) -> Option<F> {
+        assert!(size_of::<F>() == size_of::<*mut c_void>(), "a pointer to a function");
+        let mut found = self.found.load(Ordering::Relaxed);
+        if found.is_null() {
+            // SAFETY: a name that ends with zero. Looked up twice by two threads, it is found twice.
+            found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+            self.found.store(found, Ordering::Relaxed);
+        }
+        if found.is_null() {
+            super::set_errno(libc::ENOSYS);
+            return None;
+        }
+        // SAFETY: a pointer to a function of that type, says the caller.
+        Some(unsafe { transmute_copy(&found) })
+    }
+}
+
+/// # Safety
+/// As for the C library's function of that name; so for all below.
+pub unsafe fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    unsafe { libc::syscall(libc::SYS_openat, directory, path, flags, mode as c_uint) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn fstatat(directory: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int {
+    // SAFETY: as above. The C library's structure is the kernel's on 64-bit machines.
+    unsafe { libc::syscall(libc::SYS_newfstatat, directory, path, to, flags) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn fstat(fd: c_int, to: *mut libc::stat) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_fstat, fd, to) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn statx(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    to: *mut libc::statx,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_statx, directory, path, flags, mask, to) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn faccessat(directory: c_int, path: *const c_char, mode: c_int) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_faccessat, directory, path, mode) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn readlinkat(directory: c_int, path: *const c_char, to: *mut c_char, room: size_t) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_readlinkat, directory, path, to, room) as ssize_t }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn ioctl(fd: c_int, request: libc::c_ulong, argument: *mut c_void) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) as c_int }
+}
+
+/// Closes a descriptor.
+pub fn close(fd: c_int) -> c_int {
+    // SAFETY: closing what is not a descriptor fails.
+    unsafe { libc::syscall(libc::SYS_close, fd) as c_int }
+}
+
+/// Duplicates a descriptor to a number.
+pub fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    // SAFETY: numbers that are no descriptors make it fail.
+    unsafe { libc::syscall(libc::SYS_dup3, old, new, flags) as c_int }
+}
+
+/// Closes descriptors, or has them closed.
+pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) as c_int }
+}
+
+/// Opens a socket.
+pub fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: numbers only.
+    unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) as c_int }
+}
+
+/// The flags of a descriptor: fails if it is none.
+pub fn is_open(fd: c_int) -> bool {
+    // SAFETY: numbers only.
+    let flags: c_long = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) };
+    flags >= 0
+}
