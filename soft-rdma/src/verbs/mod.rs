@@ -1,17 +1,26 @@
 //! Verbs objects and queries, as the kernel's mlx5 driver answers them: objects are made by firmware mailboxes.
 
+mod address;
 mod channel;
+mod cq;
 mod device;
 mod events;
 pub mod firmware;
+mod modify;
+mod mr;
 mod pd;
+mod qp;
+mod transition;
 mod write;
 
 pub use events::Events;
 pub use firmware::Umem;
 pub use pd::Pd;
 
-use crate::abi::ids::{HANDLE, ONLY_DESTROY, device as on_device, gid_entry, gid_table, object, query_port};
+use crate::abi::ids::{
+    DESTROY_RESPONSE, HANDLE, ONLY_DESTROY, device as on_device, gid_entry, gid_table, mr as on_mr, object,
+    query_mr, query_port, queue,
+};
 use crate::ioctl::Method;
 
 /// The methods of the common objects.
@@ -51,6 +60,34 @@ pub const METHODS: &[Method] = &[
         method: on_device::QUERY_GID_ENTRY,
         attributes: &[gid_entry::PORT, gid_entry::INDEX, gid_entry::FLAGS, gid_entry::RESPONSE],
         run: device::query_gid_entry,
+    },
+    Method { object: object::AH, method: ONLY_DESTROY, attributes: &[HANDLE], run: address::destroy },
+    Method { object: object::MR, method: on_mr::DESTROY, attributes: &[HANDLE], run: mr::destroy },
+    Method {
+        object: object::MR,
+        method: on_mr::QUERY,
+        attributes: &[HANDLE, query_mr::LKEY, query_mr::RKEY, query_mr::LENGTH, query_mr::IOVA],
+        run: mr::query,
+    },
+    Method {
+        object: object::MR,
+        method: on_mr::REG_DMABUF,
+        attributes: &[0, 1, 2, 3, 4, 5, 6, 7, 8],
+        run: mr::register_dmabuf,
+    },
+    Method { object: object::CQ, method: queue::CREATE, attributes: cq::CREATE, run: cq::create },
+    Method {
+        object: object::CQ,
+        method: queue::DESTROY,
+        attributes: &[HANDLE, DESTROY_RESPONSE],
+        run: cq::destroy,
+    },
+    Method { object: object::QP, method: queue::CREATE, attributes: qp::CREATE, run: qp::create },
+    Method {
+        object: object::QP,
+        method: queue::DESTROY,
+        attributes: &[HANDLE, DESTROY_RESPONSE],
+        run: qp::destroy,
     },
     Method { object: object::PD, method: ONLY_DESTROY, attributes: &[HANDLE], run: pd::destroy },
     Method {

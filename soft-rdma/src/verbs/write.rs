@@ -1,6 +1,6 @@
 //! INVOKE_WRITE: commands that were once written to the file, in an ioctl.
 
-use super::{channel, device, pd};
+use super::{address, channel, cq, device, modify, mr, pd, qp};
 use crate::abi::Plain;
 use crate::abi::ids::{UHW_IN, UHW_OUT, command, write};
 use crate::ioctl::{Call, Context};
@@ -56,12 +56,19 @@ pub fn invoke(context: &Context, call: &mut Call) -> Result<(), Errno> {
     if number & write::EXTENDED != 0 {
         return match number & !write::EXTENDED {
             command::QUERY_DEVICE => device::query_device_ex(context, core),
+            command::MODIFY_QP => modify::modify_ex(context, core),
             _ => Err(Errno::OPNOTSUPP),
         };
     }
     match number {
         command::QUERY_DEVICE => device::query_device(context, core),
         command::ALLOC_PD => pd::alloc(context, core),
+        command::REG_MR => mr::register(context, core),
+        command::REREG_MR => mr::register_again(context, core),
+        command::RESIZE_CQ => cq::resize(context, core),
+        command::CREATE_AH => address::create(context, core),
+        command::MODIFY_QP => modify::modify(context, core),
+        command::QUERY_QP => qp::query(context, core),
         command::CREATE_COMP_CHANNEL => channel::create(context, core),
         _ => Err(Errno::OPNOTSUPP),
     }

@@ -1,0 +1,181 @@
+//! Memory regions: a umem over the program's memory, and a key over the umem.
+
+use super::firmware::{self, Umem};
+use super::pd::Pd;
+use super::write::Core;
+use crate::abi::ids::{HANDLE, access, query_mr};
+use crate::abi::uverbs::{RegMr, RegMrResponse, ReregMr};
+use crate::ioctl::{Call, Context, Resource};
+use rustix::io::Errno;
+use shunt_layout::mlx5::prm::cmd::{Opcode, input};
+use shunt_layout::mlx5::prm::mkey::{ACCESS_MODE_MTT, CREATE_IN_BYTES, MKC_OFFSET, create, key, mkc};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// REREG_MR: what changes.
+const TRANSLATION: u32 = 1;
+const DOMAIN: u32 = 2;
+const ACCESS: u32 = 4;
+
+/// Low bytes of keys: each key gets the next, so that an old one is soon known for what it is.
+static VARIANT: AtomicU8 = AtomicU8::new(0);
+
+/// What a region is.
+#[derive(Clone)]
+struct Shape {
+    pd: Arc<Pd>,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: u32,
+}
+
+impl Shape {
+    fn check(&self) -> Result<(), Errno> {
+        use access::*;
+        let known =
+            LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | ZERO_BASED | HUGETLB | OPTIONAL;
+        let asked = self.access;
+        if asked & (ON_DEMAND | MW_BIND) != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        // Whoever may write from afar must be able to from here.
+        let remote_writes = asked & (REMOTE_WRITE | REMOTE_ATOMIC) != 0;
+        let apart = (self.start ^ self.iova) & (crate::user::page_bytes() - 1);
+        if asked & !known != 0
+            || remote_writes && asked & LOCAL_WRITE == 0
+            || apart != 0 && asked & ZERO_BASED == 0
+            || self.length == 0
+        {
+            return Err(Errno::INVAL);
+        }
+        Ok(())
+    }
+
+    fn mailbox(&self, umem: u32, variant: u8) -> [u8; CREATE_IN_BYTES] {
+        let mut mailbox = [0; CREATE_IN_BYTES];
+        input::OPCODE.set(&mut mailbox, Opcode::CreateMkey as u32);
+        create::MKEY_UMEM_VALID.set(&mut mailbox, 1);
+        create::MKEY_UMEM_ID.set(&mut mailbox, umem);
+        let context = &mut mailbox[MKC_OFFSET..MKC_OFFSET + mkc::BYTES];
+        let allows = |bit| (self.access & bit != 0) as u32;
+        mkc::A.set(context, allows(access::REMOTE_ATOMIC));
+        mkc::RW.set(context, allows(access::REMOTE_WRITE));
+        mkc::RR.set(context, allows(access::REMOTE_READ));
+        mkc::LW.set(context, allows(access::LOCAL_WRITE));
+        mkc::LR.set(context, 1);
+        mkc::RELAXED_ORDERING_WRITE.set(context, allows(access::RELAXED_ORDERING));
+        mkc::RELAXED_ORDERING_READ.set(context, allows(access::RELAXED_ORDERING));
+        mkc::ACCESS_MODE_1_0.set(context, ACCESS_MODE_MTT);
+        mkc::QPN.set(context, 0xff_ffff);
+        mkc::MKEY_7_0.set(context, variant as u32);
+        mkc::PD.set(context, self.pd.number());
+        mkc::START_ADDR.set(context, if allows(access::ZERO_BASED) == 1 { 0 } else { self.iova });
+        mkc::LEN.set(context, self.length);
+        mkc::LOG_PAGE_SIZE.set(context, crate::user::page_bytes().ilog2());
+        mailbox
+    }
+}
+
+/// A key and what it stands on.
+struct Made {
+    shape: Shape,
+    umem: Umem,
+    index: u32,
+    key: u32,
+}
+
+impl Made {
+    fn new(context: &Context, shape: Shape) -> Result<Self, Errno> {
+        shape.check()?;
+        let writable = shape.access & access::LOCAL_WRITE != 0;
+        let umem = Umem::register(context.nic(), shape.start, shape.length, writable)?;
+        let variant = VARIANT.fetch_add(1, Ordering::Relaxed);
+        let index = firmware::create(context.nic(), &shape.mailbox(umem.id(), variant))?;
+        Ok(Self { shape, umem, index, key: key(index, variant) })
+    }
+
+    fn destroy(&self, context: &Context) -> Result<(), Errno> {
+        firmware::command(context.nic(), Opcode::DestroyMkey, self.index)?;
+        self.umem.release();
+        Ok(())
+    }
+}
+
+/// A memory region.
+pub struct Mr(Mutex<Made>);
+
+impl Mr {
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Resource for Mr {
+    fn destroy(&self, context: &Context) -> Result<(), Errno> {
+        self.made().destroy(context)
+    }
+}
+
+/// REG_MR.
+pub fn register(context: &Context, core: &mut Core) -> Result<(), Errno> {
+    let RegMr { start, length, iova, pd, access, .. } = core.request()?;
+    core.check_room::<RegMrResponse>()?;
+    let pd = context.get::<Pd>(pd)?;
+    let made = Made::new(context, Shape { pd, start, length, iova, access })?;
+    let key = made.key;
+    let handle = context.insert(Arc::new(Mr(Mutex::new(made))));
+    core.reply(&RegMrResponse { handle, lkey: key, rkey: key })
+}
+
+/// REREG_MR: a new key in the old one's place.
+pub fn register_again(context: &Context, core: &mut Core) -> Result<(), Errno> {
+    let request: ReregMr = core.request()?;
+    core.check_room::<[u32; 2]>()?;
+    let flags = request.flags;
+    if flags == 0 || flags & !(TRANSLATION | DOMAIN | ACCESS) != 0 {
+        return Err(Errno::INVAL);
+    }
+    let mr = context.get::<Mr>(request.handle)?;
+    let mut made = mr.made();
+    let mut shape = made.shape.clone();
+    if flags & TRANSLATION != 0 {
+        (shape.start, shape.length, shape.iova) = (request.start, request.length, request.iova);
+    }
+    if flags & DOMAIN != 0 {
+        shape.pd = context.get(request.pd)?;
+    }
+    if flags & ACCESS != 0 {
+        shape.access = request.access;
+    }
+    let new = Made::new(context, shape)?;
+    if let Err(error) = made.destroy(context) {
+        // Nobody knows the new key yet.
+        let _ = new.destroy(context);
+        return Err(error);
+    }
+    *made = new;
+    core.reply(&[made.key; 2])
+}
+
+/// Destroys.
+pub fn destroy(context: &Context, call: &mut Call) -> Result<(), Errno> {
+    context.destroy::<Mr>(call.handle(HANDLE)?).map(|_| ())
+}
+
+/// QUERY_MR: what another process would need to know of it.
+pub fn query(context: &Context, call: &mut Call) -> Result<(), Errno> {
+    let mr = context.get::<Mr>(call.handle(HANDLE)?)?;
+    let made = mr.made();
+    let (key, length, iova) = (made.key, made.shape.length, made.shape.iova);
+    drop(made);
+    call.output_if(query_mr::LKEY, &key)?;
+    call.output_if(query_mr::RKEY, &key)?;
+    call.output_if(query_mr::LENGTH, &length)?;
+    call.output_if(query_mr::IOVA, &iova)
+}
+
+/// Registration of memory of other devices: there are none.
+pub fn register_dmabuf(_: &Context, _: &mut Call) -> Result<(), Errno> {
+    Err(Errno::OPNOTSUPP)
+}
