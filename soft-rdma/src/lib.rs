@@ -11,10 +11,12 @@
 //! | [`hooks`] | what the preloaded symbols do |
 //! | [`ioctl`] | the one ioctl of verbs: calls, open files and their objects, the table of methods |
 //! | [`verbs`] | verbs objects and queries, by firmware mailboxes |
+//! | [`devx`] | objects of the mlx5 provider: doorbell pages and what goes past verbs |
 //! | [`abi`] | structures and numbers of the uverbs and mlx5 user ABI |
 //! | [`user`] | the program's memory, looked at with checks |
 
 pub mod abi;
+pub mod devx;
 pub mod hooks;
 pub mod ioctl;
 pub mod log;

@@ -1,7 +1,7 @@
 //! The table of methods, and the way of a call to its method.
 
 use super::{Call, Context};
-use crate::verbs;
+use crate::{devx, verbs};
 use rustix::io::Errno;
 
 /// A method of an object type.
@@ -17,7 +17,7 @@ pub struct Method {
 }
 
 /// All methods.
-const TABLES: &[&[Method]] = &[verbs::METHODS];
+const TABLES: &[&[Method]] = &[verbs::METHODS, devx::METHODS];
 
 fn find(object: u16, method: u16) -> Option<&'static Method> {
     TABLES.iter().copied().flatten().find(|entry| entry.object == object && entry.method == method)
