@@ -105,6 +105,7 @@ mod shared_receive;
 mod timer;
 pub mod trace;
 pub mod uplink;
+mod window;
 pub mod wire;
 
 pub use capture::CaptureReport;

@@ -18,6 +18,7 @@ use crate::port::Port;
 use crate::qp::Qp;
 use crate::shared_receive::SharedReceive;
 use crate::timer::Timers;
+use crate::window::Charge;
 use shunt_layout::mlx5::doorbell::{BLUEFLAME_OFFSET, CQ_ARM_OFFSET, Doorbell, SEND_COUNTER_OFFSET};
 use shunt_layout::mlx5::prm::qp::State;
 use std::sync::Arc;
@@ -93,6 +94,8 @@ pub struct SoftNic {
     pub(crate) recheck: Vec<u32>,
     /// Packets that left a queue pair in this step, for the fabric to carry.
     pub(crate) outbox: Vec<Packet>,
+    /// What queue pairs had under way that are no more, for the windows to forget.
+    pub(crate) released: Vec<Charge>,
     /// Its process is gone.
     pub(crate) killed: bool,
     pub(crate) waker: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -123,6 +126,7 @@ impl SoftNic {
             counters: Counters::default(),
             recheck: Vec::new(),
             outbox: Vec::new(),
+            released: Vec::new(),
             killed: false,
             waker: None,
         }
@@ -254,7 +258,8 @@ impl SoftNic {
         self.late_cqes = LateCqes::default();
         self.timers = Timers::default();
         self.events = Events::default();
-        self.qps.clear();
+        let qps = std::mem::take(&mut self.qps);
+        qps.into_iter().flatten().for_each(|mut qp| self.let_go(&mut qp));
         self.outbox.clear();
     }
 
@@ -423,6 +428,7 @@ impl SoftNic {
             let Some(mut qp) = self.take_qp(qpn) else { continue };
             if self.timers.expired(&mut qp.requester.timer, qpn, filed_at, cx.now) {
                 self.timer_expired(&mut qp, cx);
+                self.settle(&mut qp, cx);
                 any = true;
             }
             self.put_qp(qp);

@@ -9,6 +9,7 @@ use crate::link::{self, Link, Passage};
 use crate::packet::{ELSEWHERE, Packet};
 use crate::qp::NO_ROUTE;
 use crate::uplink::{AddressId, Uplink, UplinkCounters, UplinkError};
+use crate::window::Window;
 use crate::wire::{self, Addresses};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
@@ -21,6 +22,8 @@ const MOST: usize = 1 << 20;
 /// A NIC of another process, or nobody's address.
 #[derive(Clone, Copy, Debug)]
 struct Foreign {
+    /// What is under way to it, if the uplink loses what is too much.
+    window: Option<Window>,
     address: u128,
     mac: u64,
     id: Option<AddressId>,
@@ -31,6 +34,10 @@ struct Foreign {
 #[derive(Default)]
 pub(crate) struct Outside {
     attached: bool,
+    /// Packets that may be under way to one NIC, if the uplink says so.
+    window: Option<u32>,
+    /// A window opened: those who were refused may try again.
+    pub(crate) opened: bool,
     list: Vec<Foreign>,
     numbers: HashMap<(u128, u64), u32>,
     /// Addresses that were ours: nobody has them now.
@@ -50,7 +57,8 @@ impl Outside {
             return NO_ROUTE;
         }
         let number = FIRST + self.list.len() as u32;
-        self.list.push(Foreign { address, mac, id: None, full: false });
+        let window = self.window.map(Window::new);
+        self.list.push(Foreign { window, address, mac, id: None, full: false });
         self.numbers.insert((address, mac), number);
         number
     }
@@ -59,6 +67,18 @@ impl Outside {
     #[inline]
     pub(crate) fn holds(number: u32) -> bool {
         (FIRST..ELSEWHERE).contains(&number)
+    }
+
+    /// True if there are windows.
+    #[inline]
+    pub(crate) fn is_windowed(&self) -> bool {
+        self.window.is_some()
+    }
+
+    /// The window of a NIC outside, if it has one.
+    pub(crate) fn window(&mut self, number: u32) -> Option<&mut Window> {
+        let at = Self::holds(number).then(|| (number - FIRST) as usize)?;
+        self.list.get_mut(at)?.window.as_mut()
     }
 
     /// True while nothing more should be sent to a NIC, whatever its number.
@@ -101,7 +121,7 @@ impl Fabric {
                 return Err(UplinkError::PathMtu { nic, address: *address, mtu, fits });
             }
         }
-        self.cx.outside = Outside { attached: true, ..Outside::default() };
+        self.cx.outside = Outside { attached: true, window: uplink.window(), ..Outside::default() };
         self.cx.epoch += 1;
         let turns = uplink.turns();
         self.border = Some(Border { uplink, late: Link::new(), turns, undecodable: 0, misaddressed: 0 });
@@ -236,10 +256,11 @@ impl Fabric {
             };
             self.send_outside(packet);
         }
+        let let_in = self.run_windows();
         let Some(border) = &mut self.border else { return false };
         border.uplink.flush();
         if border.turns == border.uplink.turns() {
-            return false;
+            return let_in;
         }
         border.turns = border.uplink.turns();
         let mut resumed = false;
@@ -251,6 +272,18 @@ impl Fabric {
         if resumed {
             self.nics.iter_mut().for_each(|nic| nic.port.resume());
         }
-        resumed
+        resumed | let_in
+    }
+
+    /// Gives queue pairs a turn whose windows opened. True if there were any.
+    fn run_windows(&mut self) -> bool {
+        for charge in self.nics.iter_mut().flat_map(|nic| nic.released.drain(..)) {
+            self.cx.outside.release(charge);
+        }
+        let opened = std::mem::take(&mut self.cx.outside.opened);
+        if opened {
+            self.nics.iter_mut().for_each(|nic| nic.let_in(&mut self.cx));
+        }
+        opened
     }
 }

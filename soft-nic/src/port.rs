@@ -26,6 +26,8 @@ pub(crate) struct Port {
     loopback: VecDeque<u32>,
     /// Queue pairs whose turn came while their destination was full.
     paused: Vec<u32>,
+    /// Queue pairs that wait for room in the window of their destination.
+    pub(crate) held: Vec<u32>,
     /// When the port is done with the last packet, in picoseconds: at 400 Gb/s a byte takes 20.
     busy_until_ps: u64,
     rate_limited: bool,
@@ -49,6 +51,7 @@ impl Port {
         self.wire.retain(|queued| *queued != qpn);
         self.loopback.retain(|queued| *queued != qpn);
         self.paused.retain(|queued| *queued != qpn);
+        self.held.retain(|queued| *queued != qpn);
     }
 
     /// A destination is no longer full: all that paused try again.

@@ -4,6 +4,7 @@ use crate::memory::Span;
 use crate::packet::AtomicRequest;
 use crate::receive::ReceiveQueue;
 use crate::timer::Timer;
+use crate::window::Charge;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mlx5::wqe::AddressVector;
@@ -197,6 +198,10 @@ pub(crate) struct Requester {
     pub(crate) rnr_left: u32,
     /// Packets that may be unacknowledged: [`WINDOW`] or [`SHUT`].
     pub(crate) window: i32,
+    /// What it has under way as its destination's window counts it.
+    pub(crate) charge: Charge,
+    /// It waits for room in that window.
+    pub(crate) held: bool,
     /// 0: never.
     pub(crate) timeout_ns: u64,
     pub(crate) timer: Timer,
@@ -288,6 +293,8 @@ impl Requester {
             rnr_retry: 0,
             rnr_left: 0,
             window: WINDOW,
+            charge: Charge::default(),
+            held: false,
             timeout_ns: 0,
             timer: Timer::new(),
             rewound: false,

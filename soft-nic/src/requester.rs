@@ -44,7 +44,11 @@ impl SoftNic {
             if psn::distance(qp.requester.send_psn, qp.requester.oldest) >= qp.requester.window {
                 return false;
             }
+            if !self.has_room(qp, at, cx) {
+                return false;
+            }
             if self.send_packet(qp, at, cx) {
+                self.settle(qp, cx);
                 return true;
             }
         }
@@ -216,6 +220,7 @@ impl SoftNic {
         }
         if answer_lost && !qp.requester.rewound {
             qp.requester.rewound = true;
+            self.lost_some(qp, cx);
             self.rewind(qp);
         }
     }
@@ -309,6 +314,7 @@ impl SoftNic {
         }
         qp.requester.retries_left -= 1;
         qp.requester.rewound = false;
+        self.lost_some(qp, cx);
         self.rewind(qp);
         self.want_turn(qp, cx);
     }

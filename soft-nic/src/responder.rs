@@ -47,6 +47,7 @@ impl SoftNic {
         } else {
             self.drop_packet(packet, cx);
         }
+        self.settle(&mut qp, cx);
         self.put_qp(qp);
     }
 

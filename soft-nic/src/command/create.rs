@@ -261,7 +261,8 @@ impl SoftNic {
     }
 
     pub(super) fn destroy_qp(&mut self, qpn: u32) -> Result<(), Refusal> {
-        let qp = self.take_qp(qpn).ok_or(Refusal::NoSuchQp)?;
+        let mut qp = self.take_qp(qpn).ok_or(Refusal::NoSuchQp)?;
+        self.let_go(&mut qp);
         self.port.forget(qpn);
         self.uars[qp.uar as usize - 1].qpns.retain(|other| *other != qpn);
         qp.umems.iter().for_each(|umem| self.memory.release(*umem));

@@ -194,6 +194,7 @@ impl SoftNic {
         }
         if qp.state != State::Err {
             self.enter_error(&mut qp, now);
+            self.let_go(&mut qp);
         }
         if self.config.quirks.rmsn_cleared_by_2err {
             qp.responder.msn = 0;
@@ -204,6 +205,7 @@ impl SoftNic {
 
     pub(super) fn reset_qp(&mut self, qpn: u32) -> Result<(), Refusal> {
         let mut qp = self.take_qp(qpn).ok_or(Refusal::NoSuchQp)?;
+        self.let_go(&mut qp);
         qp.reset();
         self.port.forget(qpn);
         qp.queued = false;

@@ -2,8 +2,10 @@
 
 use super::Rig;
 use shunt_soft_nic::{NicConfig, RoceOptions, RoceUplink, UplinkError};
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Two addresses that nobody else has, now.
@@ -35,4 +37,36 @@ pub fn try_rig(pe: u32, options: RoceOptions, adjust: impl Fn(&mut NicConfig)) -
     });
     rig.fabric.attach(Box::new(uplink))?;
     Ok(rig)
+}
+
+/// A file that a capture is written to while the test looks at it.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The frames in a capture.
+pub fn frames(capture: &[u8]) -> Vec<Vec<u8>> {
+    assert_eq!(capture[..4], 0xa1b2_3c4du32.to_le_bytes());
+    let (mut frames, mut rest) = (Vec::new(), &capture[24..]);
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        frames.push(rest[16..16 + length].to_vec());
+        rest = &rest[16 + length..];
+    }
+    frames
 }

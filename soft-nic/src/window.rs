@@ -1,0 +1,222 @@
+//! How much may be under way to a destination that loses what it cannot hold.
+//!
+//! Requests and the answers they ask for are counted alike, in packets: a READ fills this side's own socket. The
+//! window is halved when packets had to be sent again and grows while they arrive, so that many senders to one socket
+//! find out what it holds.
+
+use crate::cx::Cx;
+use crate::nic::SoftNic;
+use crate::outside::Outside;
+use crate::psn;
+use crate::qp::{Qp, Task};
+use shunt_layout::mlx5::prm::qp::State;
+
+/// No window is smaller.
+const LEAST: u32 = 8;
+/// Packets that must arrive for one more to be allowed.
+const GROWTH: u32 = 16;
+/// Losses within this time are one.
+const ONE_LOSS_NS: u64 = 1_000_000;
+
+/// What a queue pair has under way, and to whom.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Charge {
+    /// A NIC outside; counts only with packets.
+    to: u32,
+    packets: u32,
+}
+
+/// The packets under way to one destination, and how many may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    in_flight: u32,
+    most: u32,
+    /// Packets allowed, in parts of [`GROWTH`].
+    size: u32,
+    /// Somebody was refused: nobody goes on until so few are under way.
+    opens_at: Option<u32>,
+    cut_ns: u64,
+}
+
+impl Window {
+    pub(crate) fn new(most: u32) -> Self {
+        Self { in_flight: 0, most, size: most * GROWTH, opens_at: None, cut_ns: 0 }
+    }
+
+    fn packets(&self) -> u32 {
+        self.size / GROWTH
+    }
+
+    /// Asks for packets to be sent. A queue pair that is `idle` may always send one: it would learn nothing of what
+    /// others have under way. What is larger than the window goes when little else is.
+    fn admits(&mut self, packets: u32, idle: bool) -> bool {
+        if idle && packets == 1 {
+            return true;
+        }
+        let (size, large) = (self.packets(), packets > 1);
+        let fits = self.in_flight + packets <= size || large && self.in_flight <= size / 4;
+        if self.opens_at.is_none() && fits {
+            return true;
+        }
+        let level = if large { size / 4 } else { size / 2 };
+        self.opens_at = Some(self.opens_at.map_or(level, |opens_at| opens_at.min(level)));
+        false
+    }
+
+    /// Packets came under way, or arrived. True if those who were refused may try again.
+    fn change(&mut self, before: u32, after: u32) -> bool {
+        self.in_flight = self.in_flight.saturating_sub(before) + after;
+        let arrived = before.saturating_sub(after);
+        self.size = (self.size + arrived).min(self.most * GROWTH);
+        let opens = self.opens_at.is_some_and(|opens_at| self.in_flight <= opens_at);
+        if opens {
+            self.opens_at = None;
+        }
+        opens
+    }
+
+    /// Packets must be sent again.
+    fn cut(&mut self, now: u64) {
+        if self.cut_ns == 0 || now.saturating_sub(self.cut_ns) >= ONE_LOSS_NS {
+            self.cut_ns = now.max(1);
+            self.size = (self.size / 2).max(LEAST.min(self.most) * GROWTH);
+        }
+    }
+}
+
+impl Outside {
+    /// Takes in what a queue pair has under way now.
+    fn settle(&mut self, charge: &mut Charge, to: u32, packets: u32) {
+        if charge.to != to {
+            self.change(*charge, 0);
+            *charge = Charge { to, packets: 0 };
+        }
+        if charge.packets != packets {
+            self.change(*charge, packets);
+            charge.packets = packets;
+        }
+    }
+
+    fn change(&mut self, charge: Charge, packets: u32) {
+        if let Some(window) = self.window(charge.to) {
+            let opened = window.change(charge.packets, packets);
+            self.opened |= opened;
+        }
+    }
+
+    /// What nobody waits for any more.
+    pub(crate) fn release(&mut self, charge: Charge) {
+        self.change(charge, 0);
+    }
+}
+
+impl SoftNic {
+    /// True if the next packet of entry `at` may be sent. If not, the queue pair is given a turn when it may.
+    #[inline]
+    pub(crate) fn has_room(&mut self, qp: &mut Qp, at: usize, cx: &mut Cx) -> bool {
+        if !cx.outside.is_windowed() {
+            return true;
+        }
+        let requester = &qp.requester;
+        let work = &requester.work[at];
+        let packets = match work.task {
+            Task::Read { .. } => {
+                let end = psn::add(work.first_psn, work.packets);
+                psn::distance(end, requester.send_psn).max(1) as u32
+            }
+            _ => 1,
+        };
+        let idle = !requester.outstanding();
+        if cx.outside.window(qp.remote.route).is_none_or(|window| window.admits(packets, idle)) {
+            return true;
+        }
+        if !qp.requester.held {
+            qp.requester.held = true;
+            self.port.held.push(qp.qpn);
+        }
+        false
+    }
+
+    /// Takes in what a queue pair has under way, after anything that may have changed it.
+    #[inline]
+    pub(crate) fn settle(&mut self, qp: &mut Qp, cx: &mut Cx) {
+        if cx.outside.is_windowed() {
+            let requester = &mut qp.requester;
+            let under_way = psn::distance(requester.send_psn, requester.oldest).max(0) as u32;
+            let packets = if qp.state == State::Rts { under_way } else { 0 };
+            cx.outside.settle(&mut requester.charge, qp.remote.route, packets);
+        }
+    }
+
+    /// Packets of a queue pair were lost.
+    pub(crate) fn lost_some(&mut self, qp: &mut Qp, cx: &mut Cx) {
+        if let Some(window) = cx.outside.window(qp.remote.route) {
+            window.cut(cx.now);
+        }
+    }
+
+    /// A queue pair starts anew or goes: what it has under way is nobody's.
+    pub(crate) fn let_go(&mut self, qp: &mut Qp) {
+        self.released.push(std::mem::take(&mut qp.requester.charge));
+    }
+
+    /// Gives the queue pairs that were refused a turn.
+    pub(crate) fn let_in(&mut self, cx: &mut Cx) {
+        for qpn in std::mem::take(&mut self.port.held) {
+            let Some(mut qp) = self.take_qp(qpn) else { continue };
+            qp.requester.held = false;
+            if qp.state == State::Rts {
+                self.want_turn(&mut qp, cx);
+            }
+            self.put_qp(qp);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_window_opens_when_half_of_it_arrived() {
+        let mut window = Window::new(100);
+        for _ in 0..100 {
+            assert!(window.admits(1, false));
+            window.change(0, 1);
+        }
+        assert!(!window.admits(1, false));
+        assert!(window.admits(1, true), "one of an idle queue pair");
+        assert!(!window.change(100, 51));
+        assert!(!window.admits(1, false), "those who were refused before come first");
+        assert!(window.change(51, 50));
+        assert!(window.admits(1, false));
+    }
+
+    #[test]
+    fn what_is_larger_than_the_window_goes_when_little_else_does() {
+        let mut window = Window::new(100);
+        assert!(window.admits(2048, true));
+        window.change(0, 2048);
+        assert!(!window.admits(2048, true) && !window.admits(1, false));
+        assert!(!window.change(2048, 26));
+        assert!(window.change(26, 25));
+        assert!(window.admits(2048, false));
+    }
+
+    #[test]
+    fn a_loss_halves_it_once_and_arrivals_bring_it_back() {
+        let mut window = Window::new(64);
+        window.cut(0);
+        window.cut(ONE_LOSS_NS - 1);
+        assert_eq!(window.packets(), 32);
+        for n in 1..20 {
+            window.cut(n * ONE_LOSS_NS);
+        }
+        assert_eq!(window.packets(), LEAST);
+        for _ in 0..64 {
+            window.change(GROWTH, 0);
+        }
+        assert_eq!(window.packets(), 64);
+        assert!(Window::new(1).admits(1, false));
+    }
+}
