@@ -7,7 +7,7 @@
 //! | | [`UnixUplink`] | [`RoceUplink`] |
 //! | --- | --- | --- |
 //! | frames are lost | when nobody is at the address | as on any network |
-//! | somebody slow | makes the sender pause: [`is_full`](Uplink::is_full) | is spared, not safe: [`window`](Uplink::window) |
+//! | somebody slow | pauses the sender: [`is_full`](Uplink::is_full) | is spared: [`window`](Uplink::window) |
 //! | order | kept | kept where the network keeps it |
 //! | who may send | this user | anybody who reaches the port |
 
