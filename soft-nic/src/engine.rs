@@ -13,6 +13,8 @@ const CATCH_UP_NS: u64 = 1_000_000;
 /// How long an idle thread looks again before it parks. On few cores it would only be in the way of whoever is to
 /// give it work.
 const SPIN_NS: u64 = 50_000;
+/// Cores that are enough for everybody to spin: two processes, each with a poller and an engine, and some.
+const ENOUGH_CORES: usize = 6;
 /// How long it parks: doorbells written by a device come without a kick. A thread that had work a moment ago looks
 /// again soon, one that has long been idle takes its time: a fraction of the time it has been idle, in these bounds.
 const PARK_NS: std::ops::RangeInclusive<u64> = 20_000..=500_000;
@@ -154,11 +156,26 @@ impl Engine {
     ///
     /// # Panics
     /// If the system cannot start a thread, or has no descriptors left for one that sleeps on an uplink.
-    pub fn spawn(mut fabric: Fabric, clock: Clock) -> Self {
+    pub fn spawn(fabric: Fabric, clock: Clock) -> Self {
+        Self::spawn_with(fabric, clock, SPIN_NS)
+    }
+
+    /// Starts the thread as [`Self::spawn`] does, for programs that poll and never sleep themselves: on few cores this
+    /// thread then sleeps whenever there is nothing to do. One that only yields to a thread that spins comes back
+    /// a time slice later, which is milliseconds; one that slept is let in soon.
+    ///
+    /// # Panics
+    /// As [`Self::spawn`].
+    pub fn spawn_beside_pollers(fabric: Fabric, clock: Clock) -> Self {
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+        Self::spawn_with(fabric, clock, if cores < ENOUGH_CORES { 0 } else { SPIN_NS })
+    }
+
+    fn spawn_with(mut fabric: Fabric, clock: Clock, spin_ns: u64) -> Self {
         fabric.set_catch_up(CATCH_UP_NS);
         let shared = SharedFabric::new(fabric);
         let inner = shared.0.clone();
-        let run = move || run(&inner, clock);
+        let run = move || run(&inner, clock, spin_ns);
         let thread = thread::Builder::new().name("soft-nic".into()).spawn(run).expect("a thread");
         // The first setter wins, and there is only this one.
         let _ = shared.0.thread.set(thread.thread().clone());
@@ -188,7 +205,7 @@ impl Drop for Engine {
     }
 }
 
-fn run(shared: &Shared, clock: Clock) {
+fn run(shared: &Shared, clock: Clock, spin_ns: u64) {
     // Without it parks are longer, not wrong.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
     let mut idle_since = clock.now_ns();
@@ -208,7 +225,7 @@ fn run(shared: &Shared, clock: Clock) {
         let idle = now - idle_since;
         let park = (idle >> PARK_SHIFT).clamp(*PARK_NS.start(), *PARK_NS.end());
         let due_in = next_due.map_or(park, |due| due.saturating_sub(now)).min(park);
-        if idle < SPIN_NS || due_in < *PARK_NS.start() {
+        if idle < spin_ns || due_in < *PARK_NS.start().min(&spin_ns) {
             thread::yield_now();
             continue;
         }

@@ -95,7 +95,7 @@ impl Machine {
         }
         fabric.attach(uplink)?;
         let quiet = Quiet::new();
-        let engine = Engine::spawn(fabric, clock);
+        let engine = Engine::spawn_beside_pollers(fabric, clock);
         let shared = engine.fabric();
         let nic = |(index, (name, id))| Nic {
             name,
