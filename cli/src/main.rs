@@ -8,6 +8,7 @@ mod env;
 mod files;
 mod print;
 mod run;
+mod soft_rdma;
 mod topology;
 
 /// GPU-initiated RDMA that survives its NIC: the operator's tools.
@@ -26,6 +27,8 @@ enum Command {
     Topology(topology::Arguments),
     Doctor(doctor::Arguments),
     Env(env::Arguments),
+    #[command(name = "soft-rdma", subcommand)]
+    SoftRdma(soft_rdma::Command),
 }
 
 fn main() -> ExitCode {
@@ -35,5 +38,6 @@ fn main() -> ExitCode {
         Command::Topology(arguments) => topology::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Env(arguments) => env::run(&arguments),
+        Command::SoftRdma(command) => soft_rdma::run(&command),
     })
 }

@@ -7,6 +7,7 @@
 //! | [`machine`] | the soft NICs of this process, made at the first look at a device |
 //! | [`settings`] | what the environment says about them |
 //! | [`sysfs`] | the tree of files that programs find devices by |
+//! | [`control`] | the same devices, seen and broken from outside |
 //! | [`log`] | lines to stderr |
 //! | [`hooks`] | what the preloaded symbols do |
 //! | [`ioctl`] | the one ioctl of verbs: calls, open files and their objects, the table of methods |
@@ -16,6 +17,7 @@
 //! | [`user`] | the program's memory, looked at with checks |
 
 pub mod abi;
+pub mod control;
 pub mod devx;
 pub mod hooks;
 pub mod ioctl;

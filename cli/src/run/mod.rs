@@ -1,7 +1,7 @@
 //! `shunt run`: starts the ranks of a job on this machine, passes their output on, and tells how each ended.
 
 mod child;
-mod lookup;
+pub(crate) mod lookup;
 mod outcome;
 mod output;
 
@@ -61,7 +61,7 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-fn fabric_name(text: &str) -> Result<String, String> {
+pub(crate) fn fabric_name(text: &str) -> Result<String, String> {
     shunt_host::job::check_fabric_name(text).map(str::to_owned).map_err(|error| error.to_string())
 }
 

@@ -1,6 +1,7 @@
 //! Events from NICs to those who asked for them, and the sleep of whoever waits for a NIC.
 
 use super::Machine;
+use shunt_layout::mlx5::eqe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -86,6 +87,9 @@ pub(super) fn run(machine: &Machine) {
         let since = machine.bell.count();
         for nic in machine.nics() {
             while let Some(eqe) = nic.next_event() {
+                if eqe::EVENT_TYPE.get(&eqe) as u8 == eqe::event::PORT_CHANGE {
+                    machine.refresh();
+                }
                 nic.sinks.deliver(&eqe);
             }
         }

@@ -11,18 +11,19 @@ pub use dispatch::{EventSink, SubscriptionId};
 pub use error::StartError;
 pub use nic::{GidEntry, GidKind, INTERFACE, Nic, PortView};
 
+use crate::control;
 use crate::log::{self, Level};
 use crate::settings::Settings;
-use crate::sysfs::{self, Tree};
+use crate::sysfs::{Device, Tree, TreeError};
 use dispatch::{Bell, Sinks};
 use nix::sys::signal::SigSet;
 use shunt_soft_nic::uplink::{fabric_directory, runtime_directory};
-use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, RailAt, SoftNic};
+use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, RailAt, SharedFabric, SoftNic};
 use slot::Claim;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
+use std::time::Duration;
 use std::{ptr, thread};
 
 /// What this process has of RDMA.
@@ -33,6 +34,7 @@ pub struct Machine {
     nics: Vec<Nic>,
     tree: Mutex<Option<Tree>>,
     root: PathBuf,
+    server: Mutex<Option<control::Server>>,
     clock: Clock,
     bell: Arc<Bell>,
     opened: Once,
@@ -40,6 +42,7 @@ pub struct Machine {
     process: u32,
     /// Steps the fabric. It is never stopped: a program may ring doorbells until its last instruction.
     _engine: Engine,
+    fabric: SharedFabric,
 }
 
 /// The machine of one process, or why there is none. A child gets its own.
@@ -47,6 +50,9 @@ struct OfProcess {
     process: u32,
     machine: OnceLock<Result<&'static Machine, StartError>>,
 }
+
+/// In the path of every file that follows a port.
+const PORTS: &[u8] = b"/ports/";
 
 static CURRENT: AtomicPtr<OfProcess> = AtomicPtr::new(ptr::null_mut());
 
@@ -80,6 +86,14 @@ impl Machine {
     /// Makes a machine below a runtime directory. It stays for the life of the process, because devices do; what it
     /// has outside of it ends with [`Self::close`].
     pub fn start(settings: Settings, runtime: &Path) -> Result<&'static Self, StartError> {
+        Self::start_with(settings, runtime, nic::COMMAND_TIMEOUT)
+    }
+
+    fn start_with(
+        settings: Settings,
+        runtime: &Path,
+        timeout: Duration,
+    ) -> Result<&'static Self, StartError> {
         let directory = fabric_directory(runtime, &settings.fabric)?;
         let Claim { slot, configs, uplink } = slot::claim(&settings, runtime)?;
         let tree = Tree::new(&directory)?;
@@ -105,7 +119,7 @@ impl Machine {
             clock,
             bell: bell.clone(),
             sinks: Sinks::default(),
-            timeout: nic::COMMAND_TIMEOUT,
+            timeout,
             process: std::process::id(),
         };
         let machine: &'static Self = Box::leak(Box::new(Self {
@@ -115,16 +129,41 @@ impl Machine {
             nics: (0..).zip(parts).map(nic).collect(),
             root: tree.root().to_owned(),
             tree: Mutex::new(Some(tree)),
+            server: Mutex::new(None),
             clock,
             bell: bell.clone(),
             opened: Once::new(),
             closed: AtomicBool::new(false),
             process: std::process::id(),
             _engine: engine,
+            fabric: shared.clone(),
         }));
+        machine.describe(Tree::write)?;
         machine.spawn("events", move || dispatch::run(machine))?;
+        match control::serve(machine, &machine.directory) {
+            Ok(server) => *machine.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server),
+            // The devices are as good without.
+            Err(error) => crate::log!(Level::Warn, "faults cannot be injected from outside: {error}"),
+        }
         drop(quiet);
         Ok(machine)
+    }
+
+    /// Writes what the NICs are now into the tree.
+    fn describe(
+        &self,
+        write: impl FnOnce(&mut Tree, &[Device]) -> Result<(), TreeError>,
+    ) -> Result<(), TreeError> {
+        let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        let devices: Vec<Device> = self.nics.iter().map(Device::of).collect();
+        tree.as_mut().map_or(Ok(()), |tree| write(tree, &devices))
+    }
+
+    /// Has the files that follow the NICs follow them.
+    pub(crate) fn refresh(&self) {
+        if let Err(error) = self.describe(Tree::update) {
+            crate::log!(Level::Warn, "port files are not what the ports are: {error}");
+        }
     }
 
     fn spawn(&self, what: &'static str, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
@@ -143,16 +182,12 @@ impl Machine {
         &self.root
     }
 
-    /// Where the file lies that a program asks for by an absolute path; none if it is not of a soft device. Whether
-    /// there is such a file is for the caller to find out.
-    pub fn real_path(&self, asked: &Path) -> Option<PathBuf> {
-        let inside = asked.strip_prefix("/").ok()?;
-        sysfs::is_ours(asked.as_os_str().as_bytes()).then(|| self.root.join(inside))
-    }
-
-    /// The path as the program knows it, of a file below [`Self::sysfs_root`]: the inverse of [`Self::real_path`].
-    pub fn shown_path(&self, real: &Path) -> Option<PathBuf> {
-        Some(Path::new("/").join(real.strip_prefix(&self.root).ok()?))
+    /// The program is about to look at a path of soft devices: what is below a port shall say what the port is at this
+    /// moment.
+    pub fn looked_at(&self, path: &[u8]) {
+        if path.windows(PORTS.len()).any(|part| part == PORTS) && self.process == std::process::id() {
+            self.refresh();
+        }
     }
 
     /// The number no other live process of the fabric has.
@@ -177,9 +212,19 @@ impl Machine {
             for fault in &self.settings.faults {
                 let at = RailAt { pe: self.slot, rail: fault.nic };
                 let at_ns = now.saturating_add(fault.at_ns);
-                self.nics[0].with_fabric(|fabric| fabric.plan(at_ns, at, fault.kind));
+                self.with_fabric(|fabric| fabric.plan(at_ns, at, fault.kind));
             }
         });
+    }
+
+    /// Nanoseconds of the clock that faults are planned by.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Runs `f` on the fabric.
+    pub(crate) fn with_fabric<R>(&self, f: impl FnOnce(&mut Fabric) -> R) -> R {
+        self.fabric.with(f)
     }
 
     /// Leaves the fabric and removes its files. The NICs answer as before, but nobody else's packets reach them.
@@ -188,7 +233,8 @@ impl Machine {
             return;
         }
         self.bell.ring();
-        self.nics[0].with_fabric(Fabric::detach);
+        self.with_fabric(Fabric::detach);
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.tree.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
@@ -241,5 +287,28 @@ impl Drop for Quiet {
             // It was this thread's mask a moment ago: it is a valid one.
             let _ = before.thread_set_mask();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+    use shunt_layout::mlx5::prm::cmd::{Opcode, input};
+    use shunt_soft_nic::FaultKind;
+
+    #[test]
+    fn a_command_that_nobody_answers_ends() {
+        let runtime = std::env::temp_dir().join(format!("shunt-command-{}", std::process::id()));
+        let machine = Machine::start_with(Settings::default(), &runtime, Duration::from_millis(50)).unwrap();
+        let nic = &machine.nics()[0];
+        let mut nop = [0; 16];
+        input::OPCODE.set(&mut nop, Opcode::Nop as u32);
+        assert_eq!(nic.command(&nop, &mut [0xff; 16]), Ok(()));
+        let at = RailAt { pe: machine.slot(), rail: 0 };
+        machine.with_fabric(|fabric| fabric.plan(0, at, FaultKind::FwTimeout { for_ns: None }));
+        assert_eq!(nic.command(&nop, &mut [0; 16]), Err(Errno::TIMEDOUT));
+        machine.close();
+        std::fs::remove_dir_all(runtime).unwrap();
     }
 }

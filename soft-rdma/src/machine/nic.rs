@@ -2,7 +2,7 @@
 
 use super::dispatch::{Bell, EventSink, Sinks, SubscriptionId};
 use rustix::io::Errno;
-use shunt_soft_nic::{Clock, Fabric, NicId, SharedFabric, SoftNic};
+use shunt_soft_nic::{Clock, NicId, SharedFabric, SoftNic};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -124,12 +124,7 @@ impl Nic {
 
     /// Runs `f` on the NIC itself.
     pub fn with<R>(&self, f: impl FnOnce(&mut SoftNic) -> R) -> R {
-        self.with_fabric(|fabric| f(fabric.nic(self.id)))
-    }
-
-    /// Runs `f` on the fabric.
-    pub(crate) fn with_fabric<R>(&self, f: impl FnOnce(&mut Fabric) -> R) -> R {
-        self.fabric.with(f)
+        self.fabric.with(|fabric| f(fabric.nic(self.id)))
     }
 
     /// Every event of the NIC goes to `sink` from now on.

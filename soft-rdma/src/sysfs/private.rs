@@ -1,9 +1,11 @@
 //! A directory per process that goes with it.
 
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What keeps the tree from being made.
 #[derive(Debug, thiserror::Error)]
@@ -28,12 +30,16 @@ impl TreeError {
 const PREFIX: &str = "sysfs-";
 /// Names while a tree is not locked yet.
 const FRESH: &str = "fresh-";
+/// A tree that is not locked after so long never will be.
+const FRESH_FOR: Duration = Duration::from_secs(60);
 /// Names tried for one process: another machine's process may have the same number in a shared directory.
 const TRIES: u32 = 16;
 
 /// A tree of files. Whoever holds the lock on its directory is alive; it is removed when this is dropped.
 pub struct Tree {
     root: PathBuf,
+    /// What files that change said when they were written last.
+    pub(super) written: HashMap<String, String>,
     /// The directory, locked.
     _lock: File,
     /// Who made it: a child that was forked has only the picture.
@@ -57,7 +63,7 @@ impl Tree {
             // Only now has it a name that others look at: one that is not locked is stale.
             let root = fabric.join(format!("{PREFIX}{suffix}"));
             if fs::rename(&fresh, &root).is_ok() {
-                return Ok(Self { root, _lock: lock, process });
+                return Ok(Self { root, written: HashMap::new(), _lock: lock, process });
             }
             fs::remove_dir(&fresh).map_err(TreeError::new("cannot remove", &fresh))?;
         }
@@ -84,7 +90,10 @@ impl Drop for Tree {
 fn remove_stale(fabric: &Path) {
     let Ok(entries) = fs::read_dir(fabric) else { return };
     for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+        let (name, age) = (entry.file_name(), entry.metadata().and_then(|found| found.modified()));
+        let old = age.is_ok_and(|since| since.elapsed().is_ok_and(|age| age > FRESH_FOR));
+        let name = name.to_string_lossy();
+        if !(name.starts_with(PREFIX) || name.starts_with(FRESH) && old) {
             continue;
         }
         let Ok(directory) = File::open(entry.path()) else { continue };

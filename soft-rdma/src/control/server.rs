@@ -1,0 +1,225 @@
+//! The end of the control socket that lies in the process with the devices.
+
+use super::wire::{Answer, FaultView, Injected, NicView, ProcessView, Request, Watched};
+use super::{LINE_MAX, PREFIX, SUFFIX};
+use crate::log::Level;
+use crate::machine::{Machine, Nic};
+use rustix::net::sockopt;
+use serde::Serialize;
+use shunt_soft_nic::fault::format_time;
+use shunt_soft_nic::{FaultKind, RailAt};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Ipv6Addr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Callers at once.
+const CALLERS: u32 = 32;
+/// How long a caller may say nothing, or not read.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// The socket. Its file goes with it.
+pub(crate) struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+    process: u32,
+}
+
+impl Server {
+    /// Makes the socket of this process, and removes those of processes that are gone.
+    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
+        remove_stale(directory);
+        let process = std::process::id();
+        let path = directory.join(format!("{PREFIX}{process}{SUFFIX}"));
+        Ok(Self { listener: UnixListener::bind(&path)?, path, process })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // Wakes whoever waits for callers.
+            let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes sockets that nobody listens at.
+fn remove_stale(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let name = name.to_string_lossy();
+        let ours = name.starts_with(PREFIX) && name.ends_with(SUFFIX);
+        if ours && UnixStream::connect(&path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// Starts the thread that answers, and returns the socket.
+pub(crate) fn serve(machine: &'static Machine, directory: &Path) -> io::Result<Server> {
+    let server = Server::open(directory)?;
+    let listener = server.listener.try_clone()?;
+    let name = "soft-rdma control".to_owned();
+    thread::Builder::new().name(name).spawn(move || accept(machine, &listener))?;
+    Ok(server)
+}
+
+fn accept(machine: &'static Machine, listener: &UnixListener) {
+    let callers = Arc::new(AtomicU32::new(0));
+    while !machine.closed() {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(_) if machine.closed() => return,
+            Err(_) => {
+                // No descriptors, most likely: they come back.
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+        };
+        if callers.fetch_add(1, Ordering::AcqRel) >= CALLERS {
+            callers.fetch_sub(1, Ordering::AcqRel);
+            refuse(stream, format!("{CALLERS} callers are here already; try again later"));
+            continue;
+        }
+        let count = callers.clone();
+        let talk = move || {
+            let told = talk(machine, stream);
+            count.fetch_sub(1, Ordering::AcqRel);
+            if let Err(error) = told {
+                crate::log!(Level::Debug, "control: {error}");
+            }
+        };
+        if thread::Builder::new().name("soft-rdma caller".into()).spawn(talk).is_err() {
+            callers.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+fn refuse(mut stream: UnixStream, text: String) {
+    // Somebody who is gone needs no answer.
+    let _ = stream.set_write_timeout(Some(IDLE)).and_then(|()| say(&mut stream, &Answer::<()>::Error(text)));
+}
+
+/// Answers one caller's requests until there are no more.
+fn talk(machine: &Machine, mut stream: UnixStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(IDLE))?;
+    stream.set_write_timeout(Some(IDLE))?;
+    let (caller, me) = (sockopt::socket_peercred(&stream)?.uid, rustix::process::geteuid());
+    if caller != me {
+        let text = format!("a caller of user {}; this process is of user {}", caller.as_raw(), me.as_raw());
+        return say(&mut stream, &Answer::<()>::Error(text));
+    }
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        (&mut reader).take(LINE_MAX).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(());
+        }
+        if line.last() != Some(&b'\n') && line.len() as u64 == LINE_MAX {
+            // Where the next request begins is not known.
+            return say(&mut stream, &Answer::<()>::Error(format!("a line of more than {LINE_MAX} bytes")));
+        }
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match serde_json::from_slice::<Request>(&line) {
+            Ok(request) => answer(machine, &request, &mut stream)?,
+            Err(error) => say(&mut stream, &Answer::<()>::Error(format!("not a request: {error}")))?,
+        }
+    }
+}
+
+fn say<T: Serialize>(stream: &mut UnixStream, answer: &Answer<T>) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn answer(machine: &Machine, request: &Request, stream: &mut UnixStream) -> io::Result<()> {
+    match request {
+        Request::Inject { nic, at_ns, fault } => match inject(machine, *nic, *at_ns, fault) {
+            Ok(id) => say(stream, &Answer::Ok(Injected { id })),
+            Err(text) => say(stream, &Answer::<()>::Error(text)),
+        },
+        Request::Faults {} => say(stream, &Answer::Ok(faults(machine))),
+        Request::Nics {} => say(stream, &Answer::Ok(process(machine))),
+        Request::Watch { address } => {
+            let seen = machine.with_fabric(|fabric| {
+                fabric.watch_word(*address);
+                fabric.watched(*address)
+            });
+            say(stream, &Answer::Ok(Watched::from(seen)))
+        }
+        Request::Watched { address } => {
+            let seen = machine.with_fabric(|fabric| fabric.watched(*address));
+            say(stream, &Answer::Ok(Watched::from(seen)))
+        }
+    }
+}
+
+fn inject(machine: &Machine, nic: u32, from_now_ns: u64, fault: &str) -> Result<u64, String> {
+    let kind: FaultKind = fault.parse().map_err(|error| format!("{error}"))?;
+    let nics = machine.nics().len();
+    if nic as usize >= nics {
+        return Err(format!("NIC {nic}; this process has {nics}, counted from 0"));
+    }
+    let at = RailAt { pe: machine.slot(), rail: nic };
+    let id = machine.with_fabric(|fabric| {
+        // The number is the place in the list, which only grows.
+        let id = fabric.faults().len() as u64;
+        fabric.plan(machine.now_ns().saturating_add(from_now_ns), at, kind);
+        id
+    });
+    crate::log!(Level::Info, "fault {id}: {kind} at NIC {nic} in {}", format_time(from_now_ns));
+    Ok(id)
+}
+
+fn faults(machine: &Machine) -> Vec<FaultView> {
+    let reports = machine.with_fabric(|fabric| fabric.faults());
+    let view = |(id, report): (u64, shunt_soft_nic::FaultReport)| FaultView {
+        id,
+        nic: report.at.rail,
+        at_ns: report.at_ns,
+        fault: report.kind.to_string(),
+        kind: report.kind.name().into(),
+        hits: report.hits,
+    };
+    (0..).zip(reports).map(view).collect()
+}
+
+fn process(machine: &Machine) -> ProcessView {
+    let program = fs::read_to_string("/proc/self/comm").unwrap_or_default().trim().to_owned();
+    ProcessView {
+        pid: std::process::id(),
+        program,
+        slot: machine.slot(),
+        now_ns: machine.now_ns(),
+        nics: machine.nics().iter().map(nic).collect(),
+    }
+}
+
+fn nic(nic: &Nic) -> NicView {
+    let port = nic.port();
+    let gid = nic.gid(0).map_or([0; 16], |entry| entry.gid);
+    let mac: Vec<String> = nic.mac().iter().map(|byte| format!("{byte:02x}")).collect();
+    NicView {
+        name: nic.name().into(),
+        index: nic.index(),
+        gid: Ipv6Addr::from(gid).to_string(),
+        mac: mac.join(":"),
+        up: port.up,
+        mtu: port.mtu,
+        rate: port.rate.into(),
+        counters: nic.with(|nic| nic.counters()).into(),
+    }
+}

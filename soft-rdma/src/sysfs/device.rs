@@ -1,0 +1,205 @@
+//! What the files of one device say.
+
+use crate::machine::{INTERFACE, Nic, PortView};
+use shunt_soft_nic::Counters;
+
+/// Vendor of real ones.
+pub const VENDOR: u32 = 0x15b3;
+/// Part number of ConnectX-7.
+pub const PART: u32 = 4129;
+/// Firmware version, as the verbs have it: major, minor, sub-minor.
+pub const FIRMWARE: (u16, u16, u16) = (28, 41, 1000);
+/// Board identifier; QUERY_ADAPTER tells it too.
+pub const BOARD: &str = "SHUNT";
+/// Major and first minor number of device nodes.
+pub const DEVICE_NUMBER: (u32, u32) = (231, 192);
+
+/// A device, as its files describe it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// `mlx5_0`.
+    pub name: String,
+    /// N of uverbsN.
+    pub index: u32,
+    /// GUID of the function, and of the card: each NIC is a card of its own.
+    pub guid: u64,
+    /// The entry of the GID table.
+    pub gid: [u8; 16],
+    /// The port.
+    pub port: PortView,
+    /// What it counted.
+    pub counters: Counters,
+}
+
+impl Device {
+    /// What a NIC is now.
+    pub fn of(nic: &Nic) -> Self {
+        Self {
+            name: nic.name().into(),
+            index: nic.index(),
+            guid: nic.guid(),
+            gid: nic.gid(0).map_or([0; 16], |entry| entry.gid),
+            port: nic.port(),
+            counters: nic.with(|nic| nic.counters()),
+        }
+    }
+
+    /// Its PCI address: one slot each, in a domain that no machine has.
+    pub fn pci(&self) -> String {
+        format!("5348:00:{:02x}.0", self.index)
+    }
+
+    /// Its directory in the PCI tree.
+    pub(super) fn home(&self) -> String {
+        format!("sys/devices/pci5348:00/{}", self.pci())
+    }
+
+    /// Directory of the RDMA device.
+    fn rdma(&self) -> String {
+        format!("{}/infiniband/{}", self.home(), self.name)
+    }
+
+    /// Links, with where they lead.
+    pub(super) fn links(&self) -> Vec<(String, String)> {
+        let (pci, name, index, home) = (self.pci(), &self.name, self.index, self.home());
+        let pci_home = format!("../../../devices/pci5348:00/{pci}");
+        let class = |kind: &str, name: &str| {
+            (format!("sys/class/{kind}/{name}"), format!("../../devices/pci5348:00/{pci}/{kind}/{name}"))
+        };
+        let verbs = format!("uverbs{index}");
+        vec![
+            class("infiniband", name),
+            class("infiniband_verbs", &verbs),
+            (format!("{home}/infiniband/{name}/device"), "../..".into()),
+            (format!("{home}/infiniband_verbs/{verbs}/device"), "../..".into()),
+            (format!("{home}/driver"), "../../../bus/pci/drivers/mlx5_core".into()),
+            (format!("{home}/subsystem"), "../../../bus/pci".into()),
+            (format!("sys/bus/pci/devices/{pci}"), pci_home),
+        ]
+    }
+
+    /// Files that never change.
+    pub(super) fn constant(&self) -> Vec<(String, String)> {
+        let (major, minor) = (DEVICE_NUMBER.0, DEVICE_NUMBER.1 + self.index);
+        let (rdma, home) = (self.rdma(), self.home());
+        let verbs = format!("{home}/infiniband_verbs/uverbs{}", self.index);
+        let modalias = format!("pci:v{VENDOR:08X}d{PART:08X}sv{VENDOR:08X}sd{:08X}bc02sc00i00", 0x41);
+        let uevent = format!(
+            "DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID={VENDOR:04X}:{PART:04X}\nPCI_SUBSYS_ID={VENDOR:04X}:0041\n\
+             PCI_SLOT_NAME={}\nMODALIAS={modalias}",
+            self.pci()
+        );
+        let (a, b, c) = FIRMWARE;
+        let files = [
+            (&home, "vendor", format!("{VENDOR:#06x}")),
+            (&home, "device", format!("{PART:#06x}")),
+            (&home, "subsystem_vendor", format!("{VENDOR:#06x}")),
+            (&home, "subsystem_device", "0x0041".into()),
+            (&home, "class", "0x020000".into()),
+            (&home, "revision", "0x00".into()),
+            (&home, "enable", "1".into()),
+            // It sits at no node of the machine.
+            (&home, "numa_node", "-1".into()),
+            (&home, "modalias", modalias),
+            (&home, "uevent", uevent),
+            (&home, "current_link_speed", "32.0 GT/s PCIe".into()),
+            (&home, "current_link_width", "16".into()),
+            (&home, "max_link_speed", "32.0 GT/s PCIe".into()),
+            (&home, "max_link_width", "16".into()),
+            (&verbs, "ibdev", self.name.clone()),
+            (&verbs, "dev", format!("{major}:{minor}")),
+            (&verbs, "abi_version", "1".into()),
+            (
+                &verbs,
+                "uevent",
+                format!("MAJOR={major}\nMINOR={minor}\nDEVNAME=infiniband/uverbs{}", self.index),
+            ),
+            (&rdma, "node_type", "1: CA".into()),
+            (&rdma, "node_guid", guid_text(self.guid)),
+            (&rdma, "sys_image_guid", guid_text(self.guid)),
+            (&rdma, "fw_ver", format!("{a}.{b}.{c:04}")),
+            (&rdma, "hw_rev", "0".into()),
+            (&rdma, "board_id", BOARD.into()),
+            (&rdma, "hca_type", format!("MT{PART}")),
+            (&rdma, "node_desc", format!("soft {}", self.name)),
+            (&rdma, "uevent", format!("NAME={}", self.name)),
+        ];
+        let port = [
+            ("link_layer", "Ethernet"),
+            ("lid", "0x0"),
+            ("lid_mask_count", "0"),
+            ("sm_lid", "0x0"),
+            ("sm_sl", "0"),
+            ("cap_mask", "0x04010000"),
+            ("pkeys/0", "0xffff"),
+            ("gid_attrs/types/0", "RoCE v2"),
+            ("gid_attrs/ndevs/0", INTERFACE.0),
+        ];
+        let below = |(directory, file, text): (&String, &str, String)| (format!("{directory}/{file}"), text);
+        let of_port = |(file, text): (&str, &str)| (format!("{rdma}/ports/1/{file}"), text.to_owned());
+        files.into_iter().map(below).chain(port.into_iter().map(of_port)).collect()
+    }
+
+    /// Files that follow the NIC.
+    pub(super) fn changing(&self) -> Vec<(String, String)> {
+        let port = format!("{}/ports/1", self.rdma());
+        let (state, physical) = match self.port.up {
+            true => ("4: ACTIVE", "5: LinkUp"),
+            false => ("1: DOWN", "3: Disabled"),
+        };
+        let text = [
+            ("state", state.into()),
+            ("phys_state", physical.into()),
+            ("rate", self.port.rate.into()),
+            ("gids/0", gid_text(&self.gid)),
+        ];
+        let count = self.counts().map(|(file, value)| (file, value.to_string()));
+        let all = text.into_iter().chain(count);
+        all.map(|(file, text): (&str, String)| (format!("{port}/{file}"), text)).collect()
+    }
+
+    /// Counters of the port, under the names that real ones have.
+    fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let counted = self.counters;
+        [
+            // In units of four bytes.
+            ("counters/port_xmit_data", counted.bytes_tx / 4),
+            ("counters/port_rcv_data", counted.bytes_rx / 4),
+            ("counters/port_xmit_packets", counted.packets_tx),
+            ("counters/port_rcv_packets", counted.packets_rx),
+            ("counters/unicast_xmit_packets", counted.packets_tx),
+            ("counters/unicast_rcv_packets", counted.packets_rx),
+            ("counters/multicast_xmit_packets", 0),
+            ("counters/multicast_rcv_packets", 0),
+            ("counters/port_rcv_errors", 0),
+            ("counters/port_xmit_discards", counted.unroutable),
+            ("counters/port_xmit_wait", 0),
+            ("counters/symbol_error", 0),
+            ("counters/link_error_recovery", 0),
+            ("counters/link_downed", 0),
+            ("hw_counters/local_ack_timeout_err", counted.timeouts),
+            ("hw_counters/duplicate_request", counted.duplicates),
+            ("hw_counters/packet_seq_err", counted.naks),
+            ("hw_counters/out_of_buffer", counted.rnr_naks),
+            ("hw_counters/rx_dropped", counted.dropped),
+            ("hw_counters/retransmits", counted.retransmits),
+            ("hw_counters/lifespan", 0),
+        ]
+        .into_iter()
+    }
+}
+
+/// Eight groups of four digits.
+fn gid_text(gid: &[u8; 16]) -> String {
+    groups(gid)
+}
+
+/// Four groups of four digits.
+fn guid_text(guid: u64) -> String {
+    groups(&guid.to_be_bytes())
+}
+
+fn groups(bytes: &[u8]) -> String {
+    let groups: Vec<String> = bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect();
+    groups.join(":")
+}
