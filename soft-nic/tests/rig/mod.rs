@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 pub mod loopback;
+pub mod oracle;
 pub mod two;
 
 use shunt_layout::bits::Field;
