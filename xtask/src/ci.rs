@@ -12,8 +12,8 @@ pub const SUMMARY: &str = "the one test command: all stages below, with their ti
 pub const HELP: &str = "ci [--only STAGE]... [--list]
 
 Stages, in order; a failed one does not stop the others, the exit status tells.
-  tools      a C compiler, the RDMA headers and libraries, libclang, rustfmt and clippy: installed where apt-get
-             and rustup can
+  tools      a C compiler, the RDMA headers and libraries, libclang, tshark, Scapy, rustfmt, clippy: installed
+             where apt-get and rustup can
   format     cargo fmt --check
   clippy     warnings are errors
   tidy       house rules
@@ -111,6 +111,13 @@ fn tools() -> Result<()> {
     }
     if !bindings::has_libclang() {
         packages.push("libclang-dev");
+    }
+    // Who reads the soft NIC's packets besides ourselves.
+    if !sh::exists("tshark") {
+        packages.push("tshark");
+    }
+    if !Path::new("/usr/lib/python3/dist-packages/scapy").is_dir() {
+        packages.push("python3-scapy");
     }
     if !packages.is_empty() {
         if !sh::exists("apt-get") {

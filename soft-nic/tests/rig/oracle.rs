@@ -58,7 +58,8 @@ pub fn icrc(frame: &[u8]) -> [u8; 4] {
             let feedback = (register ^ (byte >> bit) as u32) & 1;
             register >>= 1;
             if feedback == 1 {
-                // x^32 + x^26 + x^23 + x^22 + x^16 + x^12 + x^11 + x^10 + x^8 + x^7 + x^5 + x^4 + x^2 + x + 1, reflected.
+                // x^32 + x^26 + x^23 + x^22 + x^16 + x^12 + x^11 + x^10 + x^8 + x^7 + x^5 + x^4 + x^2 + x + 1,
+                // the lowest power in the highest bit.
                 register ^= 0xedb8_8320;
             }
         }
