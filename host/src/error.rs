@@ -53,6 +53,82 @@ pub enum DevxError {
         /// The driver's words.
         detail: String,
     },
+    /// The driver refused a command: it did not reach the firmware.
+    #[error("{nic}: {command} was refused by the driver: {text}")]
+    Driver {
+        /// Name of the NIC.
+        nic: String,
+        /// Command.
+        command: String,
+        /// The driver's error number.
+        errno: i32,
+        /// What it stands for.
+        text: String,
+    },
+}
+
+/// Why a device could not be opened through libibverbs.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum IbverbsError {
+    /// rdma-core is missing or too old.
+    #[error(transparent)]
+    Load(#[from] shunt_mlx5_sys::LoadError),
+    /// The devices could not be listed.
+    #[error("libibverbs gives no list of devices: {detail}; is the kernel module ib_uverbs loaded?")]
+    List {
+        /// What the system said.
+        detail: String,
+    },
+    /// No such device.
+    #[error("{nic}: libibverbs lists no such device; there {}", listed(have))]
+    NoDevice {
+        /// Name that was asked for.
+        nic: String,
+        /// Names there are.
+        have: Vec<String>,
+    },
+    /// Another maker's device.
+    #[error("{nic}: not a device that libmlx5 drives; a ConnectX of Mellanox or NVIDIA is needed")]
+    NotMlx5 {
+        /// Name of the device.
+        nic: String,
+    },
+    /// The device opens for nobody, with DEVX or without.
+    #[error(
+        "{nic}: cannot be opened: {detail}; its node in /dev/infiniband must be there for this user \
+         (in a container: pass it in), and locked memory unlimited (ulimit -l)"
+    )]
+    Open {
+        /// Name of the device.
+        nic: String,
+        /// What the system said.
+        detail: String,
+    },
+    /// It opens, but without DEVX.
+    #[error(
+        "{nic}: opens, but not with DEVX: {detail}; a ConnectX-5 or later whose firmware has user contexts \
+         (UCTX_EN=1), and a kernel that lets this user have one, are needed"
+    )]
+    NoDevx {
+        /// Name of the device.
+        nic: String,
+        /// What the system said.
+        detail: String,
+    },
+    /// A step of opening failed.
+    #[error("{nic}: {what} failed: {detail}")]
+    Driver {
+        /// Name of the device.
+        nic: String,
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        detail: String,
+    },
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "are none".into() } else { format!("are {}", names.join(", ")) }
 }
 
 impl DevxError {

@@ -1,11 +1,11 @@
 //! A rail: one NIC port of this PE with everything that is made once on it.
 
 use crate::connect::card::RailCard;
-use crate::devx::Devx;
+use crate::devx::{Devx, Neighbour};
 use crate::error::NicError;
 use crate::gpu::{OwnedSpan, Span};
 use crate::lock::WorldLock;
-use crate::nic::caps::{Caps, PortAddress, port_up};
+use crate::nic::caps::{Caps, Link, PortAddress, port_up};
 use crate::nic::loopback::{Pair, PairSource, PairUse, PrivateMemory};
 use crate::nic::mkey::{Access, Mkey};
 use crate::nic::pd::Pd;
@@ -115,9 +115,9 @@ impl Rail {
         Ok(())
     }
 
-    /// Registers the symmetric heap: one umem, a key a chunk.
+    /// Registers the symmetric heap: a key a chunk, over one umem where keys need one.
     pub fn register_heap(&mut self, memory: &Arc<OwnedSpan>, log2_chunk: u32) -> Result<(), NicError> {
-        let umem = Umem::register(&self.devx, memory)?;
+        let umem = Umem::for_keys(&self.devx, memory)?;
         let (bytes, chunk) = (memory.span().bytes, 1u64 << log2_chunk);
         let keys = (0..bytes.div_ceil(chunk))
             .map(|i| {
@@ -167,6 +167,19 @@ impl Rail {
             gid: address.gid,
             name,
         }
+    }
+
+    /// The MAC that packets to a peer's rail go to.
+    pub(crate) fn mac_towards(&self, remote: &RailCard) -> Result<[u8; 6], NicError> {
+        if self.caps.link != Link::Ethernet {
+            return Ok(remote.mac);
+        }
+        let neighbour = Neighbour {
+            gid: remote.gid,
+            gid_index: self.address().gid_index,
+            traffic_class: self.options.traffic_class,
+        };
+        Ok(self.devx.resolve_mac(self.pd.id(), &neighbour)?.unwrap_or(remote.mac))
     }
 
     /// Whether the port is up, by the firmware's word.

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use shunt_host::devx::{Devx, UarPage};
+use shunt_host::devx::{Devx, Neighbour, PortGid, PortReport, UarPage};
 use shunt_host::error::DevxError;
-use shunt_host::gpu::Span;
+use shunt_host::gpu::{DmaBuf, Span};
+use shunt_host::nic::mkey::MkeyShape;
 use shunt_layout::mlx5::prm::cmd;
 use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, State, qpc};
 
@@ -142,13 +143,34 @@ impl Devx for LyingDevx {
         Ok(())
     }
 
-    unsafe fn register_umem(&self, span: Span) -> Result<u32, DevxError> {
+    unsafe fn register_umem(&self, span: Span, dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
         // SAFETY: the same contract, forwarded to the caller.
-        unsafe { self.nic.register_umem(span) }
+        unsafe { self.nic.register_umem(span, dmabuf) }
     }
 
     fn deregister_umem(&self, id: u32) -> Result<(), DevxError> {
         self.nic.deregister_umem(id)
+    }
+
+    fn alloc_pd(&self) -> Result<u32, DevxError> {
+        self.nic.alloc_pd()
+    }
+
+    fn dealloc_pd(&self, pd: u32) -> Result<(), DevxError> {
+        self.nic.dealloc_pd(pd)
+    }
+
+    fn keys_need_umem(&self) -> bool {
+        self.nic.keys_need_umem()
+    }
+
+    unsafe fn create_key(&self, shape: &MkeyShape, dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
+        // SAFETY: the same contract, forwarded to the caller.
+        unsafe { self.nic.create_key(shape, dmabuf) }
+    }
+
+    fn destroy_key(&self, key: u32) -> Result<(), DevxError> {
+        self.nic.destroy_key(key)
     }
 
     fn map_uar(&self) -> Result<UarPage, DevxError> {
@@ -161,6 +183,18 @@ impl Devx for LyingDevx {
 
     fn query_eqn(&self) -> Result<u32, DevxError> {
         self.nic.query_eqn()
+    }
+
+    fn gid(&self, index: u32) -> Result<Option<PortGid>, DevxError> {
+        self.nic.gid(index)
+    }
+
+    fn port(&self) -> Result<Option<PortReport>, DevxError> {
+        self.nic.port()
+    }
+
+    fn resolve_mac(&self, pd: u32, neighbour: &Neighbour) -> Result<Option<[u8; 6]>, DevxError> {
+        self.nic.resolve_mac(pd, neighbour)
     }
 
     fn next_event(&self) -> Result<Option<[u8; 64]>, DevxError> {

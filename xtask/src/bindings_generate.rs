@@ -60,7 +60,7 @@ const FUNCTIONS: &[Group] = &[
 
 /// Types that no listed function names: what inline functions of the headers use, and enumerations.
 const TYPES: &[&str] = &[
-    "verbs_context|mlx5_ib_uapi_query_port",
+    "verbs_context|mlx5_ib_uapi_(query_port|uar_alloc_type|devx_.*)",
     "ibv_(access|create_cq|create_cq_wc|cq_init_attr|device_cap|event|gid|mtu|node|odp|port|qp|qp_create_send_ops)_.*",
     "ibv_(qp|qp_attr|query_qp_attr|send|srq|transport|wc|wr|rate|atomic|create)_.*",
     "ibv_(mtu|rate|gid_entry|values_ex|poll_cq_attr|query_device_ex_input|device_attr_ex|modify_cq_attr)",

@@ -1,10 +1,13 @@
 //! The hardware seam: everything above [`Devx`] is the same on a ConnectX and on the soft NIC.
 
+pub mod ibverbs;
 mod soft;
+pub use ibverbs::IbverbsDevx;
 pub use soft::SoftDevx;
 
 use crate::error::DevxError;
-use crate::gpu::Span;
+use crate::gpu::{DmaBuf, Span};
+use crate::nic::mkey::MkeyShape;
 use shunt_layout::mlx5::prm::cmd;
 
 /// One UAR page, mapped.
@@ -12,8 +15,39 @@ use shunt_layout::mlx5::prm::cmd;
 pub struct UarPage {
     /// Number that contexts carry.
     pub id: u32,
-    /// First address of the page.
+    /// First address of the page: the send doorbell register lies at `BLUEFLAME_OFFSET` from here.
     pub address: u64,
+}
+
+/// An entry of the port's GID table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortGid {
+    /// The GID.
+    pub gid: [u8; 16],
+    /// True if it is one of RoCE v2.
+    pub roce_v2: bool,
+    /// MAC of the interface it belongs to; zero on InfiniBand.
+    pub mac: [u8; 6],
+}
+
+/// What the driver knows of the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortReport {
+    /// Up and usable.
+    pub active: bool,
+    /// Largest path MTU code.
+    pub mtu: u32,
+}
+
+/// Whose MAC is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The other end's GID.
+    pub gid: [u8; 16],
+    /// Index of our own.
+    pub gid_index: u32,
+    /// Traffic class of the packets: routes may depend on it.
+    pub traffic_class: u8,
 }
 
 /// One NIC function, opened.
@@ -28,11 +62,31 @@ pub trait Devx: Send + Sync {
     ///
     /// # Safety
     /// `span` stays valid until `deregister_umem` succeeded, and everybody else who touches it meanwhile does
-    /// so atomically.
-    unsafe fn register_umem(&self, span: Span) -> Result<u32, DevxError>;
+    /// so atomically. `dmabuf` is the span's, where its memory has one.
+    unsafe fn register_umem(&self, span: Span, dmabuf: Option<DmaBuf>) -> Result<u32, DevxError>;
 
     /// Takes memory back from the NIC.
     fn deregister_umem(&self, id: u32) -> Result<(), DevxError>;
+
+    /// Makes a protection domain; returns its number.
+    fn alloc_pd(&self) -> Result<u32, DevxError>;
+
+    /// Gives a protection domain back.
+    fn dealloc_pd(&self, pd: u32) -> Result<(), DevxError>;
+
+    /// Whether keys are made over umems. If not, the driver pins a key's memory itself, and memory that has keys
+    /// alone needs no umem.
+    fn keys_need_umem(&self) -> bool;
+
+    /// Makes a memory key; returns it, lkey and rkey at once.
+    ///
+    /// # Safety
+    /// The memory stays valid until `destroy_key` succeeded (or the umem of the shape is deregistered, where keys
+    /// need one), and everybody else who touches it meanwhile does so atomically. `dmabuf` is the memory's.
+    unsafe fn create_key(&self, shape: &MkeyShape, dmabuf: Option<DmaBuf>) -> Result<u32, DevxError>;
+
+    /// Takes a key back.
+    fn destroy_key(&self, key: u32) -> Result<(), DevxError>;
 
     /// Maps a fresh UAR page.
     fn map_uar(&self) -> Result<UarPage, DevxError>;
@@ -42,6 +96,16 @@ pub trait Devx: Send + Sync {
 
     /// Number of the event queue completions may be bound to.
     fn query_eqn(&self) -> Result<u32, DevxError>;
+
+    /// An entry of the GID table; `None` if it is empty or not this process's to use.
+    fn gid(&self, index: u32) -> Result<Option<PortGid>, DevxError>;
+
+    /// What the driver knows of the port; `None` where there is no driver but the firmware.
+    fn port(&self) -> Result<Option<PortReport>, DevxError>;
+
+    /// The MAC that packets to a RoCE neighbour go to: its own, or that of the next router. `None` where nobody
+    /// knows better than the neighbour itself. `pd` is one of this NIC's.
+    fn resolve_mac(&self, pd: u32, neighbour: &Neighbour) -> Result<Option<[u8; 6]>, DevxError>;
 
     /// The next asynchronous event, if there is one. Never waits.
     fn next_event(&self) -> Result<Option<[u8; 64]>, DevxError>;

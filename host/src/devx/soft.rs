@@ -1,9 +1,13 @@
 //! [`Devx`] on the soft NIC.
 
-use super::{Devx, UarPage, check_status, command_name};
+use super::{Devx, Neighbour, PortGid, PortReport, UarPage, check_status, command_name};
 use crate::error::DevxError;
-use crate::gpu::Span;
+use crate::gpu::{DmaBuf, Span};
+use crate::nic::caps;
+use crate::nic::mkey::{self, MkeyShape};
+use crate::nic::{create, execute, pd, short_in};
 use shunt_device::platform::host::World;
+use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_soft_nic::{NicId, SharedFabric, SoftNic};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,7 +84,7 @@ impl Devx for SoftDevx {
         Ok(())
     }
 
-    unsafe fn register_umem(&self, span: Span) -> Result<u32, DevxError> {
+    unsafe fn register_umem(&self, span: Span, _dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
         // SAFETY: forwarded to the caller.
         let id = self.with(|nic| unsafe { nic.register_umem(span.address, span.bytes) });
         id.map_err(|error| self.resource("umem registration", error))
@@ -88,6 +92,26 @@ impl Devx for SoftDevx {
 
     fn deregister_umem(&self, id: u32) -> Result<(), DevxError> {
         self.with(|nic| nic.deregister_umem(id)).map_err(|error| self.resource("umem deregistration", error))
+    }
+
+    fn alloc_pd(&self) -> Result<u32, DevxError> {
+        create(self, &pd::alloc_in())
+    }
+
+    fn dealloc_pd(&self, pd: u32) -> Result<(), DevxError> {
+        execute::<16>(self, &short_in(Opcode::DeallocPd, pd)).map(|_| ())
+    }
+
+    fn keys_need_umem(&self) -> bool {
+        true
+    }
+
+    unsafe fn create_key(&self, shape: &MkeyShape, _dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
+        Ok(mkey::key_of(create(self, &mkey::create_in(shape))?))
+    }
+
+    fn destroy_key(&self, key: u32) -> Result<(), DevxError> {
+        execute::<16>(self, &short_in(Opcode::DestroyMkey, mkey::index_of(key))).map(|_| ())
     }
 
     fn map_uar(&self) -> Result<UarPage, DevxError> {
@@ -101,6 +125,18 @@ impl Devx for SoftDevx {
 
     fn query_eqn(&self) -> Result<u32, DevxError> {
         Ok(self.with(|nic| nic.query_eqn()))
+    }
+
+    fn gid(&self, index: u32) -> Result<Option<PortGid>, DevxError> {
+        caps::firmware_gid(self, index)
+    }
+
+    fn port(&self) -> Result<Option<PortReport>, DevxError> {
+        Ok(None)
+    }
+
+    fn resolve_mac(&self, _pd: u32, _neighbour: &Neighbour) -> Result<Option<[u8; 6]>, DevxError> {
+        Ok(None)
     }
 
     fn next_event(&self) -> Result<Option<[u8; 64]>, DevxError> {

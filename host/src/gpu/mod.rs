@@ -4,6 +4,7 @@ mod heap;
 pub use heap::HeapMemory;
 
 use crate::error::GpuError;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A range of device-visible memory. Addresses are the device's, and the host's where the host reaches it.
@@ -35,6 +36,15 @@ pub enum Placement {
     Heap,
 }
 
+/// Memory of another device as the kernel passes it on: a span that NICs reach through a dma-buf.
+#[derive(Debug)]
+pub struct DmaBuf {
+    /// The dma-buf.
+    pub file: OwnedFd,
+    /// Where in it the span begins.
+    pub offset: u64,
+}
+
 /// Device-visible memory. Accesses are bounds-checked, so none of them is unsafe but freeing.
 pub trait GpuMemory: Send + Sync {
     /// Allocates zeroed memory, aligned to 4 KiB at least.
@@ -44,6 +54,10 @@ pub trait GpuMemory: Send + Sync {
     /// # Safety
     /// `span` came from `alloc` of this object, was not freed, and neither device nor NIC uses it any more.
     unsafe fn free(&self, span: Span);
+    /// The dma-buf behind a span, for memory that the kernel cannot pin by its address.
+    fn dmabuf(&self, _span: Span) -> Result<Option<DmaBuf>, GpuError> {
+        Ok(None)
+    }
     /// Copies bytes in.
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), GpuError>;
     /// Copies bytes out.

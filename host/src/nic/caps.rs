@@ -1,8 +1,8 @@
 //! What a NIC can do and how its port is addressed. PRM: "QUERY_HCA_CAP", "QUERY_ROCE_ADDRESS".
 
 use super::execute;
-use crate::devx::Devx;
-use crate::error::NicError;
+use crate::devx::{Devx, PortGid};
+use crate::error::{DevxError, NicError};
 use shunt_layout::bits::Field64;
 use shunt_layout::mlx5::prm::caps::{CAPABILITY_OFFSET, GENERAL, OUT_BYTES, general, op_mod_current};
 use shunt_layout::mlx5::prm::cmd::{self, Opcode};
@@ -119,21 +119,17 @@ impl Caps {
     }
 
     fn roce_address(&self, devx: &dyn Devx, gid_index: Option<u32>) -> Result<PortAddress, NicError> {
-        const ROCE_V2: u32 = 2;
         let range = gid_index.map_or(0..self.gids, |index| index..index + 1);
         for index in range.clone() {
-            let output = execute::<ROCE_ADDRESS_OUT_BYTES>(devx, &query_roce_address_in(index))?;
-            let gid = roce_address_out::gid(&output);
-            if roce_address_out::ROCE_VERSION.get(&output) != ROCE_V2 || gid == [0; 16] {
+            let Some(PortGid { gid, mac, .. }) = devx.gid(index)?.filter(|entry| entry.roce_v2) else {
                 continue;
-            }
-            let mut mac = [0; 6];
-            mac[..2].copy_from_slice(&(roce_address_out::MAC_47_32.get(&output) as u16).to_be_bytes());
-            mac[2..].copy_from_slice(&roce_address_out::MAC_31_0.get(&output).to_be_bytes());
+            };
             let input = super::short_in(Opcode::QueryNicVportContext, 0);
             let vport = execute::<NIC_VPORT_OUT_BYTES>(devx, &input)?;
-            let ethernet_mtu = nic_vport::MTU.get(&vport[NIC_VPORT_CONTEXT_OFFSET..]);
-            return Ok(PortAddress { gid, gid_index: index, lid: 0, mac, mtu: roce_mtu_code(ethernet_mtu) });
+            let mtu = roce_mtu_code(nic_vport::MTU.get(&vport[NIC_VPORT_CONTEXT_OFFSET..]));
+            // The driver counts headers and tags its own way: a QP must not have more than it allows.
+            let mtu = devx.port()?.map_or(mtu, |port| mtu.min(port.mtu));
+            return Ok(PortAddress { gid, gid_index: index, lid: 0, mac, mtu });
         }
         Err(NicError::Unfit {
             nic: devx.name(),
@@ -166,8 +162,29 @@ fn infiniband_address(devx: &dyn Devx) -> Result<PortAddress, NicError> {
     Ok(PortAddress { gid, gid_index: 0, lid, mac: [0; 6], mtu: MTU_4096 })
 }
 
+/// An entry of the GID table as the firmware has it.
+pub(crate) fn firmware_gid(devx: &dyn Devx, index: u32) -> Result<Option<PortGid>, DevxError> {
+    const ROCE_V2: u32 = 2;
+    let output = execute::<ROCE_ADDRESS_OUT_BYTES>(devx, &query_roce_address_in(index))?;
+    let gid = roce_address_out::gid(&output);
+    let mac = roce_mac(&output);
+    let roce_v2 = roce_address_out::ROCE_VERSION.get(&output) == ROCE_V2;
+    Ok((gid != [0; 16]).then_some(PortGid { gid, roce_v2, mac }))
+}
+
+/// The MAC of an answer to QUERY_ROCE_ADDRESS.
+pub(crate) fn roce_mac(output: &[u8; ROCE_ADDRESS_OUT_BYTES]) -> [u8; 6] {
+    let mut mac = [0; 6];
+    mac[..2].copy_from_slice(&(roce_address_out::MAC_47_32.get(output) as u16).to_be_bytes());
+    mac[2..].copy_from_slice(&roce_address_out::MAC_31_0.get(output).to_be_bytes());
+    mac
+}
+
 /// True if the port is up.
 pub fn port_up(devx: &dyn Devx) -> Result<bool, NicError> {
+    if let Some(port) = devx.port()? {
+        return Ok(port.active);
+    }
     let output = execute::<16>(devx, &super::short_in(Opcode::QueryVportState, 0))?;
     Ok(vport_state::STATE.get(&output) == 1)
 }

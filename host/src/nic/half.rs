@@ -76,7 +76,7 @@ impl HalfPath {
         Ok(Route {
             link: self.rail.caps.link,
             gid: remote.rail.gid,
-            mac: remote.rail.mac,
+            mac: self.rail.mac_towards(&remote.rail)?,
             lid: remote.rail.lid,
             gid_index: address.gid_index,
             mtu: remote.rail.mtu.min(address.mtu),

@@ -1,13 +1,14 @@
 //! Memory keys over a part of a umem. PRM: "CREATE_MKEY", "Mkey Context".
 
 use super::umem::Umem;
-use super::{create, destroy};
 use crate::devx::Devx;
 use crate::error::NicError;
+use crate::gpu::OwnedSpan;
 use shunt_layout::mlx5::prm::cmd::{self, Opcode};
 use shunt_layout::mlx5::prm::mkey::{
     ACCESS_MODE_MTT, CREATE_IN_BYTES, MKC_OFFSET, create as fields, key, mkc,
 };
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// Low byte of every key: chosen by software, of no meaning to the NIC.
@@ -65,14 +66,26 @@ pub fn create_in(shape: &MkeyShape) -> [u8; CREATE_IN_BYTES] {
     mailbox
 }
 
+/// The key of an mkey index as this crate makes it.
+pub(crate) fn key_of(index: u32) -> u32 {
+    key(index, LOW_BYTE)
+}
+
+/// The mkey index of a key.
+pub(crate) fn index_of(key: u32) -> u32 {
+    key >> 8
+}
+
 /// A memory key. lkey and rkey are the same number.
 pub struct Mkey {
     devx: Arc<dyn Devx>,
-    index: u32,
+    key: u32,
+    /// Held where no umem does.
+    memory: ManuallyDrop<Option<Arc<OwnedSpan>>>,
 }
 
 impl Mkey {
-    /// Makes a key over `bytes` at `offset` of `umem`.
+    /// Makes a key over a part of the memory of `umem`.
     pub fn create(
         devx: &Arc<dyn Devx>,
         pd: u32,
@@ -89,13 +102,18 @@ impl Mkey {
             bytes: span.bytes,
             access,
         };
-        let index = create(&**devx, &create_in(&shape))?;
-        Ok(Self { devx: devx.clone(), index })
+        let alone = !devx.keys_need_umem();
+        let dmabuf = if alone { umem.memory().memory().dmabuf(span)? } else { None };
+        // SAFETY: the umem, or this object, holds the allocation until the NIC let go of it, and everybody in this
+        // crate and in device code touches such memory atomically.
+        let key = unsafe { devx.create_key(&shape, dmabuf)? };
+        let memory = ManuallyDrop::new(alone.then(|| umem.memory().clone()));
+        Ok(Self { devx: devx.clone(), key, memory })
     }
 
     /// The key as a number.
     pub fn key(&self) -> u32 {
-        key(self.index, LOW_BYTE)
+        self.key
     }
 
     /// The key as key tables and segments hold it.
@@ -106,6 +124,10 @@ impl Mkey {
 
 impl Drop for Mkey {
     fn drop(&mut self) {
-        destroy(&*self.devx, Opcode::DestroyMkey, self.index);
+        if self.devx.responsive() && self.devx.destroy_key(self.key).is_ok() {
+            // SAFETY: dropped here only. If the NIC did not let go, the memory is leaked on purpose: it may still
+            // write there.
+            unsafe { ManuallyDrop::drop(&mut self.memory) }
+        }
     }
 }

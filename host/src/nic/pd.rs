@@ -1,10 +1,15 @@
 //! Protection domains.
 
-use super::{create, destroy, short_in};
+use super::short_in;
 use crate::devx::Devx;
 use crate::error::NicError;
 use shunt_layout::mlx5::prm::cmd::Opcode;
 use std::sync::Arc;
+
+/// ALLOC_PD.
+pub fn alloc_in() -> [u8; 16] {
+    short_in(Opcode::AllocPd, 0)
+}
 
 /// A protection domain: QPs reach only keys of their own.
 pub struct Pd {
@@ -13,9 +18,9 @@ pub struct Pd {
 }
 
 impl Pd {
-    /// ALLOC_PD.
+    /// Makes one.
     pub fn alloc(devx: &Arc<dyn Devx>) -> Result<Self, NicError> {
-        let id = create(&**devx, &short_in(Opcode::AllocPd, 0))?;
+        let id = devx.alloc_pd()?;
         Ok(Self { devx: devx.clone(), id })
     }
 
@@ -27,6 +32,8 @@ impl Pd {
 
 impl Drop for Pd {
     fn drop(&mut self) {
-        destroy(&*self.devx, Opcode::DeallocPd, self.id);
+        if self.devx.responsive() {
+            let _ = self.devx.dealloc_pd(self.id);
+        }
     }
 }

@@ -3870,6 +3870,23 @@ const _: () = {
     ["Offset of field: ibv_tmh::app_ctx"][::core::mem::offset_of!(ibv_tmh, app_ctx) - 4usize];
     ["Offset of field: ibv_tmh::tag"][::core::mem::offset_of!(ibv_tmh, tag) - 8usize];
 };
+#[repr(C)]
+#[derive(Default)]
+pub struct mlx5_ib_uapi_devx_async_cmd_hdr {
+    pub wr_id: __u64,
+    pub out_data: __IncompleteArrayField<__u8>,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of mlx5_ib_uapi_devx_async_cmd_hdr"]
+        [::core::mem::size_of::<mlx5_ib_uapi_devx_async_cmd_hdr>() - 8usize];
+    ["Alignment of mlx5_ib_uapi_devx_async_cmd_hdr"]
+        [::core::mem::align_of::<mlx5_ib_uapi_devx_async_cmd_hdr>() - 8usize];
+    ["Offset of field: mlx5_ib_uapi_devx_async_cmd_hdr::wr_id"]
+        [::core::mem::offset_of!(mlx5_ib_uapi_devx_async_cmd_hdr, wr_id) - 0usize];
+    ["Offset of field: mlx5_ib_uapi_devx_async_cmd_hdr::out_data"]
+        [::core::mem::offset_of!(mlx5_ib_uapi_devx_async_cmd_hdr, out_data) - 8usize];
+};
 pub const MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA: mlx5_ib_uapi_devx_create_event_channel_flags = 1;
 pub type mlx5_ib_uapi_devx_create_event_channel_flags = ::core::ffi::c_uint;
 #[repr(C)]
@@ -3889,6 +3906,9 @@ const _: () = {
     ["Offset of field: mlx5_ib_uapi_devx_async_event_hdr::out_data"]
         [::core::mem::offset_of!(mlx5_ib_uapi_devx_async_event_hdr, out_data) - 8usize];
 };
+pub const MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF: mlx5_ib_uapi_uar_alloc_type = 0;
+pub const MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC: mlx5_ib_uapi_uar_alloc_type = 1;
+pub type mlx5_ib_uapi_uar_alloc_type = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Default, Copy, Clone)]
 pub struct mlx5_ib_uapi_reg {
