@@ -161,7 +161,7 @@ impl Driver {
         dmabuf: Option<DmaBuf>,
     ) -> Result<u32, DevxError> {
         let address = std::ptr::with_exposed_provenance_mut::<c_void>(span.address as usize);
-        let (bytes, access) = (span.bytes as usize, IBV_ACCESS_LOCAL_WRITE as u32);
+        let (bytes, access) = (span.bytes as usize, IBV_ACCESS_LOCAL_WRITE);
         // SAFETY: the context is open; the memory is the caller's promise.
         let umem = unsafe {
             match &dmabuf {

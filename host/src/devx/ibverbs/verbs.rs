@@ -24,8 +24,8 @@ const HOP_LIMIT: u8 = 255;
 fn access_bits(access: Access) -> u32 {
     let remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     match access {
-        Access::Local => IBV_ACCESS_LOCAL_WRITE as u32,
-        Access::Remote => (IBV_ACCESS_LOCAL_WRITE | remote) as u32,
+        Access::Local => IBV_ACCESS_LOCAL_WRITE,
+        Access::Remote => IBV_ACCESS_LOCAL_WRITE | remote,
     }
 }
 
@@ -141,7 +141,7 @@ impl Driver {
         }
         // SAFETY: both views of the union are plain bytes.
         let gid = unsafe { entry.gid.raw };
-        let roce_v2 = entry.gid_type == IBV_GID_TYPE_ROCE_V2 as u32;
+        let roce_v2 = entry.gid_type == IBV_GID_TYPE_ROCE_V2;
         let mut mac = [0; 6];
         if roce_v2 {
             let mut output = [0; ROCE_ADDRESS_OUT_BYTES];

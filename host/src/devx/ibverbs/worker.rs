@@ -12,6 +12,12 @@ use std::time::{Duration, Instant};
 
 type Job<D> = Box<dyn FnOnce(&mut D) + Send>;
 
+/// Where jobs are handed over, each with its number.
+struct Queue<D> {
+    last: u64,
+    jobs: Sender<(u64, Job<D>)>,
+}
+
 /// How the thread fares: jobs are numbered from 1, in the order in which they run.
 #[derive(Default)]
 struct Pulse {
@@ -26,7 +32,8 @@ struct Pulse {
 /// The thread, seen from its callers.
 pub(super) struct Worker<D = Driver> {
     nic: String,
-    jobs: Mutex<Option<(u64, Sender<(u64, Job<D>)>)>>,
+    /// None once the thread is to end.
+    queue: Mutex<Option<Queue<D>>>,
     pulse: Arc<Pulse>,
     /// Says when the thread is through.
     through: Mutex<Receiver<()>>,
@@ -73,7 +80,7 @@ impl<D: 'static> Worker<D> {
         };
         let worker = Self {
             nic: nic.into(),
-            jobs: Mutex::new(Some((0, jobs))),
+            queue: Mutex::new(Some(Queue { last: 0, jobs })),
             pulse,
             through: Mutex::new(through),
             timeout,
@@ -116,13 +123,13 @@ impl<D: 'static> Worker<D> {
             let _ = reply.send(result);
         });
         let number = {
-            let mut jobs = self.jobs.lock().expect("no panic under this lock");
-            let Some((last, queue)) = &mut *jobs else { return Err(timeout(Duration::ZERO)) };
-            *last += 1;
-            if queue.send((*last, job)).is_err() {
+            let mut queue = self.queue.lock().expect("no panic under this lock");
+            let Some(queue) = &mut *queue else { return Err(timeout(Duration::ZERO)) };
+            queue.last += 1;
+            if queue.jobs.send((queue.last, job)).is_err() {
                 return Err(timeout(Duration::ZERO));
             }
-            *last
+            queue.last
         };
         match answer.recv_timeout(patience) {
             Ok(result) => result,
@@ -151,7 +158,7 @@ const OPEN_FOR: Duration = Duration::from_secs(30);
 impl<D> Drop for Worker<D> {
     fn drop(&mut self) {
         // Without a sender the thread ends, and closes the device. A dead one closes it whenever it can.
-        *self.jobs.lock().expect("no panic under this lock") = None;
+        *self.queue.lock().expect("no panic under this lock") = None;
         let dead = self.pulse.given_up.load(Ordering::Acquire) > self.pulse.over.load(Ordering::Acquire);
         if !dead {
             let _ = self.through.lock().expect("no panic under this lock").recv_timeout(self.timeout);
