@@ -140,7 +140,7 @@ fn bad(name: &'static str, met: &str, want: &'static str) -> SettingError {
 impl Settings {
     /// Reads this process's environment.
     pub fn from_environment() -> Result<Self, SettingError> {
-        Self::read(|name| std::env::var_os(name))
+        Self::read(std::env::var_os)
     }
 
     /// Reads variables. One that is empty counts as not set.

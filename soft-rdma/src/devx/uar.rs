@@ -1,26 +1,20 @@
 //! Doorbell pages: each a page of the program's uverbs file, which the NIC reads.
 
+use super::ids::{devx, uar};
 use crate::abi::Plain;
-use crate::abi::ids::DRIVER;
 use crate::ioctl::{Call, Context, Page, Resource};
 use crate::user;
 use rustix::io::Errno;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const HANDLE: u16 = DRIVER;
-const TYPE: u16 = DRIVER + 1;
-const MMAP_OFFSET: u16 = DRIVER + 2;
-const MMAP_LENGTH: u16 = DRIVER + 3;
-const PAGE_ID: u16 = DRIVER + 4;
+/// Doorbell pages that programs have, by NIC and number.
+static GIVEN: Mutex<BTreeSet<(u32, u32)>> = Mutex::new(BTreeSet::new());
 
-/// Attributes of alloc.
-pub const ALLOC: &[u16] = &[HANDLE, TYPE, MMAP_OFFSET, MMAP_LENGTH, PAGE_ID];
-/// Attributes of destroy.
-pub const DESTROY: &[u16] = &[HANDLE];
-
-/// Types: BlueFlame, and not to be cached. To a page of memory they are the same.
-const BLUEFLAME: u32 = 0;
-const NOT_CACHED: u32 = 1;
+fn given() -> MutexGuard<'static, BTreeSet<(u32, u32)>> {
+    // No code that may panic runs under the lock.
+    GIVEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A doorbell page.
 struct Uar {
@@ -30,21 +24,23 @@ struct Uar {
 
 impl Resource for Uar {
     fn destroy(&self, context: &Context) -> Result<(), Errno> {
+        given().remove(&(context.nic().index(), self.id));
         context.nic().with(|nic| nic.free_uar(self.id));
         context.free_page(self.page);
         Ok(())
     }
 }
 
-/// Alloc.
-pub fn alloc(context: &Context, call: &mut Call) -> Result<(), Errno> {
-    if !matches!(call.input(TYPE)?, BLUEFLAME | NOT_CACHED) {
+/// Makes one. To a page of memory all types are the same.
+pub(super) fn alloc(context: &Context, call: &mut Call) -> Result<(), Errno> {
+    if !matches!(call.input(uar::TYPE)?, uar::BLUEFLAME | uar::UNCACHED) {
         return Err(Errno::OPNOTSUPP);
     }
     let page = context.alloc_page()?;
     // SAFETY: the page stays until `destroy`, which frees the UAR first. Programs write to it what they write to
     // registers.
     let id = context.nic().with(|nic| unsafe { nic.alloc_uar_at(page.address) }).id;
+    given().insert((context.nic().index(), id));
     let handle = context.insert(Arc::new(Uar { id, page }));
     answer(call, handle, page, id).inspect_err(|_| {
         // The program cannot know it.
@@ -53,13 +49,22 @@ pub fn alloc(context: &Context, call: &mut Call) -> Result<(), Errno> {
 }
 
 fn answer(call: &mut Call, handle: u32, page: Page, id: u32) -> Result<(), Errno> {
-    call.output(MMAP_OFFSET, page.offset.bytes())?;
-    call.output(MMAP_LENGTH, (user::page_bytes() as u32).bytes())?;
-    call.output(PAGE_ID, id.bytes())?;
-    call.set_handle(HANDLE, handle)
+    call.output(uar::MMAP_OFFSET, page.offset.bytes())?;
+    call.output(uar::MMAP_BYTES, (user::page_bytes() as u32).bytes())?;
+    call.output(uar::ID, id.bytes())?;
+    call.set_handle(uar::HANDLE, handle)
 }
 
-/// Destroy.
-pub fn destroy(context: &Context, call: &mut Call) -> Result<(), Errno> {
-    context.destroy::<Uar>(call.handle(HANDLE)?).map(|_| ())
+/// Ends it.
+pub(super) fn destroy(context: &Context, call: &mut Call) -> Result<(), Errno> {
+    context.destroy::<Uar>(call.handle(uar::HANDLE)?).map(|_| ())
+}
+
+/// The NIC's number of a doorbell page: programs know pages by that number already.
+pub(super) fn query(context: &Context, call: &mut Call) -> Result<(), Errno> {
+    let id = call.input::<u32>(devx::UAR_USER)?;
+    if !given().contains(&(context.nic().index(), id)) {
+        return Err(Errno::INVAL);
+    }
+    call.output_value(devx::UAR_DEVICE, &id)
 }

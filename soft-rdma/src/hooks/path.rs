@@ -106,6 +106,7 @@ fn ours(path: &[u8]) -> Place {
     if let Some(index) = device(path) {
         return if (index as usize) < machine.nics().len() { Place::Device(index) } else { Place::Nowhere };
     }
+    machine.looked_at(path);
     let mut buffer = Box::new(Buffer::new());
     match buffer.push(machine.sysfs_root().as_os_str().as_bytes()) && buffer.push(path) {
         true => Place::Tree(buffer),

@@ -26,7 +26,7 @@ pub enum StartError {
     #[error(transparent)]
     Tree(#[from] TreeError),
     /// The system gave no thread.
-    #[error("cannot start the {what} thread: {cause}")]
+    #[error("cannot start the thread {what:?}: {cause}")]
     Thread {
         /// Which one.
         what: &'static str,

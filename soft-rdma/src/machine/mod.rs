@@ -20,6 +20,7 @@ use nix::sys::signal::SigSet;
 use shunt_soft_nic::uplink::{fabric_directory, runtime_directory};
 use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, RailAt, SharedFabric, SoftNic};
 use slot::Claim;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
@@ -139,7 +140,9 @@ impl Machine {
             fabric: shared.clone(),
         }));
         machine.describe(Tree::write)?;
-        machine.spawn("events", move || dispatch::run(machine))?;
+        let what = "soft-rdma events";
+        let events = in_thread(what, move || dispatch::run(machine));
+        events.map_err(|cause| StartError::Thread { what, cause })?;
         match control::serve(machine, &machine.directory) {
             Ok(server) => *machine.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server),
             // The devices are as good without.
@@ -164,12 +167,6 @@ impl Machine {
         if let Err(error) = self.describe(Tree::update) {
             crate::log!(Level::Warn, "port files are not what the ports are: {error}");
         }
-    }
-
-    fn spawn(&self, what: &'static str, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-        let name = format!("soft-rdma {what}");
-        thread::Builder::new().name(name).spawn(run).map_err(|cause| StartError::Thread { what, cause })?;
-        Ok(())
     }
 
     /// The NICs, by index.
@@ -268,6 +265,12 @@ extern "C" fn leave() {
     if let Some(machine) = Machine::made() {
         machine.close();
     }
+}
+
+/// Starts a thread of ours in the midst of a program: it gets no signals, those are the program's own.
+pub(crate) fn in_thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let _quiet = Quiet::new();
+    thread::Builder::new().name(name.into()).spawn(run).map(drop)
 }
 
 /// Threads started while it lives get no signals: those are the program's own.

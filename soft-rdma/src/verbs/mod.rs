@@ -13,9 +13,12 @@ mod qp;
 mod transition;
 mod write;
 
+pub use cq::Cq;
+pub(crate) use device::comp_vectors;
 pub use events::Events;
 pub use firmware::Umem;
 pub use pd::Pd;
+pub use qp::Qp;
 
 use crate::abi::ids::{
     DESTROY_RESPONSE, HANDLE, ONLY_DESTROY, device as on_device, gid_entry, gid_table, mr as on_mr, object,

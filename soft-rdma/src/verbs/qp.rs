@@ -61,6 +61,11 @@ pub struct Qp {
 }
 
 impl Qp {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     pub(super) fn tuned(&self) -> MutexGuard<'_, Tuned> {
         self.tuned.lock().unwrap_or_else(PoisonError::into_inner)
     }
