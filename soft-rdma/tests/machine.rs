@@ -109,7 +109,7 @@ fn the_tree_says_what_a_device_is() {
         ("sys/class/infiniband/mlx5_0/node_type", "1: CA"),
         ("sys/class/infiniband/mlx5_0/node_guid", "0053:48ff:fe00:0000"),
         ("sys/class/infiniband/mlx5_1/node_guid", "0053:48ff:fe01:0000"),
-        ("sys/class/infiniband/mlx5_0/fw_ver", "28.41.1000"),
+        ("sys/class/infiniband/mlx5_0/fw_ver", "28.39.1002"),
         ("sys/class/infiniband/mlx5_0/hca_type", "MT4129"),
         ("sys/class/infiniband/mlx5_0/device/device", "0x1021"),
         ("sys/class/infiniband/mlx5_0/device/numa_node", "-1"),

@@ -8,7 +8,7 @@ pub const VENDOR: u32 = 0x15b3;
 /// Part number of ConnectX-7.
 pub const PART: u32 = 4129;
 /// Firmware version, as the verbs have it: major, minor, sub-minor.
-pub const FIRMWARE: (u16, u16, u16) = (28, 41, 1000);
+pub const FIRMWARE: (u16, u16, u16) = (28, 39, 1002);
 /// Board identifier; QUERY_ADAPTER tells it too.
 pub const BOARD: &str = "SHUNT";
 /// Major and first minor number of device nodes.

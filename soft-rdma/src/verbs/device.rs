@@ -8,6 +8,7 @@ use crate::abi::{Plain, ids};
 use crate::ioctl::{Call, Context};
 use crate::log::Level;
 use crate::machine::{self, Nic};
+use crate::sysfs::FIRMWARE;
 use crate::verbs::write::Core;
 use rustix::io::Errno;
 use shunt_layout::bits::Field;
@@ -18,8 +19,6 @@ use shunt_layout::mlx5::prm::pd::special;
 /// PCI identity: Mellanox, ConnectX-7.
 const VENDOR: u32 = 0x15b3;
 const PART: u32 = 4129;
-/// Firmware version, as sysfs has it in words.
-const FIRMWARE: (u64, u64, u64) = (28, 39, 1002);
 /// Completion vectors: there is one event queue.
 const COMP_VECTORS: u32 = 1;
 /// The port.
@@ -112,7 +111,7 @@ fn device(nic: &Nic) -> Result<QueryDevice, Errno> {
     let reads = caps.power(general::LOG_MAX_RA_RES_QP);
     let (max_qp, guid) = (caps.power(general::LOG_MAX_QP), nic.guid().to_be());
     Ok(QueryDevice {
-        fw_ver: FIRMWARE.0 << 32 | FIRMWARE.1 << 16 | FIRMWARE.2,
+        fw_ver: (FIRMWARE.0 as u64) << 32 | (FIRMWARE.1 as u64) << 16 | FIRMWARE.2 as u64,
         node_guid: guid,
         sys_image_guid: guid,
         max_mr_size: u64::MAX,
