@@ -1,6 +1,7 @@
 //! The command line: perftest's letters, and ours. Whatever cannot be honoured is refused, never ignored.
 
 use crate::environment::{Environment, Lookup, of_process};
+use crate::nics::Medium;
 use crate::plan::{self, default_plan};
 use crate::units::{parse_count, parse_size, parse_time, show_size, show_time};
 use clap::builder::RangedI64ValueParser;
@@ -126,7 +127,7 @@ pub struct Options {
     /// The job's secret; needed unless the root is on loopback [default: SHUNT_SECRET_FILE]
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
-    /// Soft fabric of the processes of this machine [default: SHUNT_FABRIC, else default]
+    /// Soft fabric of the processes of this machine, with --nic soft [default: SHUNT_FABRIC, else default]
     #[arg(long, value_name = "NAME")]
     pub fabric: Option<String>,
     /// What the environment says.
@@ -135,6 +136,9 @@ pub struct Options {
     /// The job, if the PEs are processes.
     #[arg(skip)]
     pub job: Option<Job>,
+    /// What carries the packets, once it is known.
+    #[arg(skip)]
+    pub medium: Medium,
 }
 
 /// Reads one `--inject`.
@@ -156,7 +160,7 @@ pub enum DeviceKind {
 pub enum NicKind {
     /// The software ConnectX
     Soft,
-    /// Hardware
+    /// RDMA devices through libibverbs and libmlx5: hardware, or soft NICs under `shunt soft-rdma run`
     Mlx5,
 }
 
@@ -294,7 +298,8 @@ impl Options {
         let mut lines = vec![
             format!("-b {} -e {} -f {}", self.min_size(), self.max_size, self.factor),
             format!("-n {} -w {} -c {}", self.iterations, self.warmup, self.ctas),
-            format!("--nic {} --rails {} --rail-gbps {}", name(&self.nic), self.rails, self.soft_gbps()),
+            format!("--nic {} ({})", name(&self.nic), self.medium.name()),
+            format!("--rails {} --rail-gbps {}", self.rails, self.soft_gbps()),
             format!("--duration {}", show_time(self.duration)),
             format!("--seed {}", self.seed),
             format!("--mode {} --size {} --window {}", name(&self.mode), self.put_size(), self.window),
@@ -392,9 +397,6 @@ impl Options {
         if self.device == DeviceKind::Gpu {
             return Err(Usage::NotYet("--device gpu", "kernels run as threads: --device cpu"));
         }
-        if self.nic == NicKind::Mlx5 {
-            return Err(Usage::NotYet("--nic mlx5", "packets go over the software ConnectX: --nic soft"));
-        }
         if self.mode == Mode::Amo {
             return Err(Usage::NotYet("--mode amo", "choose write, p or signal"));
         }
@@ -460,6 +462,13 @@ impl Options {
                 self.ctas,
                 self.channels(),
                 self.ctas
+            ));
+        }
+        let given = [("--rail-gbps", self.rail_gbps.is_some()), ("--fabric", self.fabric.is_some())];
+        if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given && self.nic == NicKind::Mlx5) {
+            return bad(format!(
+                "{flag} with --nic mlx5: it is of soft NICs that this program makes; those of \
+                     `shunt soft-rdma run` take it there, hardware is as it is"
             ));
         }
         let gbps = self.soft_gbps();

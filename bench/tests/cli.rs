@@ -13,10 +13,24 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn bad_usage_is_status_2_on_stderr() {
-    for line in ["--pes 3", "--nic mlx5", "--inject 1s:0.0:dwon", "--no-such-option"] {
+    for line in ["--pes 3", "--nic mlx4", "--inject 1s:0.0:dwon", "--no-such-option"] {
         let output = program(line);
         assert_eq!(output.status.code(), Some(2), "{line}");
         assert!(output.stdout.is_empty() && text(&output.stderr).contains("error"), "{line}");
+    }
+}
+
+/// Where devices are this says nothing: they would be opened.
+#[test]
+fn a_machine_without_devices_is_status_2_and_is_told_so() {
+    let devices = std::fs::read_dir("/sys/class/infiniband").map_or(0, Iterator::count);
+    for line in ["--nic mlx5", "--nic mlx5 --rank 1 --world 2 --root 127.0.0.1:1"] {
+        if devices == 0 {
+            let output = program(line);
+            assert_eq!(output.status.code(), Some(2), "{line}: before anybody is waited for");
+            let error = text(&output.stderr);
+            assert!(output.stdout.is_empty() && error.contains("error: --nic mlx5: "), "{error}");
+        }
     }
 }
 

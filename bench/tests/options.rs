@@ -31,7 +31,9 @@ const BAD: &[(&str, &[&str])] = &[
     ("--rail-gbps fast", &["fast"]),
     ("--device gpu", &["--device gpu is not in this version", "--device cpu"]),
     ("--device tpu", &["tpu", "cpu, gpu"]),
-    ("--nic mlx5", &["--nic mlx5 is not in this version", "--nic soft"]),
+    ("--nic mlx5 --rail-gbps 4", &["--rail-gbps with --nic mlx5", "shunt soft-rdma run"]),
+    ("--nic mlx5 --rank 0 --world 2 --root 127.0.0.1:7000 --fabric a", &["--fabric with --nic mlx5"]),
+    ("--nic mlx4", &["mlx4", "soft, mlx5"]),
     ("--mode amo", &["--mode amo is not in this version", "write, p or signal"]),
     ("--mode read", &["read", "write, p, signal, amo"]),
     ("--signal cleared", &["--signal cleared is not in this version", "monotone"]),
@@ -98,6 +100,12 @@ fn bad_values_are_refused_with_what_was_met_and_what_is_right() {
             assert!(message.contains(part), "{line}: {part:?} is not in: {message}");
         }
     }
+}
+
+#[test]
+fn nothing_is_injected_at_nics_that_are_not_known_yet() {
+    assert!(parse("--nic mlx5").unwrap().inject.is_empty());
+    assert_eq!(parse("--nic mlx5 --inject 1s:0.1:down").unwrap().inject.len(), 1);
 }
 
 #[test]

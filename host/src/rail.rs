@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 /// How a rail is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOptions {
-    /// Entry of the GID table; the first RoCE v2 one if absent.
+    /// Entry of the GID table; the one chosen for the NIC if absent, else the first RoCE v2 one.
     pub gid_index: Option<u32>,
     /// Traffic class of all connections.
     pub traffic_class: u8,
@@ -84,6 +84,7 @@ impl Rail {
         world: Arc<dyn World>,
     ) -> Result<Self, NicError> {
         let caps = Caps::query(&*devx)?;
+        let options = RailOptions { gid_index: options.gid_index.or(devx.gid_index()), ..options };
         let address = caps.address(&*devx, options.gid_index)?;
         let eqn = devx.query_eqn()?;
         let pd = Pd::alloc(&devx)?;

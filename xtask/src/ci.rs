@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
-use crate::scenarios::SCENARIOS;
+use crate::scenarios::{SCENARIOS, SOFT_RDMA};
 use crate::{bindings, check, ptx, run_scenarios, sh, swarm, tidy};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -23,6 +23,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched
   build      the main program and shunt, release
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios.rs
+  mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
 
   --only STAGE  only this one; may be repeated
   --list        print the scenarios' command lines";
@@ -52,6 +53,7 @@ const STAGES: &[Stage] = &[
     ("ptx", || ptx::run(&["--try-ptxas".to_owned()]).map(|()| Count::ONE)),
     ("build", || build().map(|()| Count::ONE)),
     ("scenarios", run_scenarios::all),
+    ("mlx5", run_scenarios::soft_rdma),
 ];
 
 pub fn run(args: &[String]) -> Result<()> {
@@ -94,7 +96,7 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 fn list() -> Result<()> {
-    for scenario in SCENARIOS {
+    for scenario in SCENARIOS.iter().chain(SOFT_RDMA) {
         println!("{:36} exit {}  {}", scenario.name, scenario.exit, scenario.command_line());
     }
     Ok(())

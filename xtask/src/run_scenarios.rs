@@ -1,7 +1,7 @@
 //! Runs the scenarios of the main program: in one process, as processes under `shunt run`, and as two shells would.
 
 use crate::ci::Count;
-use crate::scenarios::{How, SCENARIOS, Scenario, judge, remarks};
+use crate::scenarios::{How, SCENARIOS, SOFT_RDMA, Scenario, judge, remarks};
 use crate::sh;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -26,8 +26,17 @@ impl Place {
     }
 }
 
-/// All of them.
+/// All of them that need nothing but this workspace.
 pub fn all() -> Result<Count> {
+    these(SCENARIOS)
+}
+
+/// Those through libibverbs and libmlx5.
+pub fn soft_rdma() -> Result<Count> {
+    these(SOFT_RDMA)
+}
+
+fn these(scenarios: &[Scenario]) -> Result<Count> {
     let release = |name: &str| sh::target_dir().join("release").join(name);
     let place =
         Place { program: release("shmem_put_bw"), shunt: release("shunt"), dir: sh::target_dir().join("ci") };
@@ -36,7 +45,7 @@ pub fn all() -> Result<Count> {
     }
     std::fs::create_dir_all(&place.dir)?;
     let mut count = Count::default();
-    for scenario in SCENARIOS {
+    for scenario in scenarios {
         let start = Instant::now();
         let wrong = run(&place, scenario)?;
         let word = if wrong.is_empty() { "ok" } else { "FAILED" };
@@ -98,6 +107,19 @@ fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
             command.args(["run", "-n", "2", "--", "shmem_put_bw"]).args(scenario.args.split_whitespace());
             vec![command]
         }
+        How::SoftRdma => {
+            let mut command = sh::command(&place.shunt.to_string_lossy());
+            command.args(["run", "-n", "2", "--"]).arg(&place.shunt);
+            command.args(["soft-rdma", "run", "--nics", "2", "--", "shmem_put_bw", "--nic", "mlx5"]);
+            command.args(scenario.args.split_whitespace());
+            vec![command]
+        }
+        How::SoftRdmaThreads => {
+            let mut command = sh::command(&place.shunt.to_string_lossy());
+            command.args(["soft-rdma", "run", "--nics", "4", "--", "shmem_put_bw", "--nic", "mlx5"]);
+            command.args(scenario.args.split_whitespace());
+            vec![command]
+        }
         How::TwoShells => {
             let port = free_port()?;
             let rank = |rank: u32| {
@@ -146,7 +168,8 @@ mod tests {
     fn each_way_starts_as_many_processes_as_it_says() {
         let path = |name: &str| PathBuf::from("/x").join(name);
         let place = Place { program: path("shmem_put_bw"), shunt: path("shunt"), dir: path("ci") };
-        for (how, processes) in [(How::Threads, 1), (How::ShuntRun, 1), (How::TwoShells, 2)] {
+        let ways = [How::Threads, How::ShuntRun, How::SoftRdma, How::SoftRdmaThreads];
+        for (how, processes) in ways.map(|how| (how, 1)).into_iter().chain([(How::TwoShells, 2)]) {
             let scenario = Scenario { how, args: "-n 0", ..SCENARIOS[0] };
             let commands = commands(&place, &scenario).unwrap();
             assert_eq!(commands.len(), processes);

@@ -32,6 +32,10 @@ pub enum How {
     ShuntRun,
     /// Two, started by hand with `--rank`, `--world` and `--root`.
     TwoShells,
+    /// Two, started by `shunt run`, whose NICs are the interposer's: through libibverbs and libmlx5.
+    SoftRdma,
+    /// One with all PEs, whose NICs are the interposer's, two for each PE.
+    SoftRdmaThreads,
 }
 
 /// A condition on the JSON object.
@@ -183,6 +187,47 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
 ];
 
+/// A run through libibverbs and libmlx5 that must end clean.
+const fn clean_mlx5(name: &'static str, args: &'static str) -> Scenario {
+    clean_processes(name, How::SoftRdma, args)
+}
+
+/// A run through libibverbs and libmlx5 that must end for want of a path, its faults hit.
+const fn lost_mlx5(name: &'static str, args: &'static str) -> Scenario {
+    Scenario { how: How::SoftRdma, ..lost(name, args) }
+}
+
+/// The same verdicts through libibverbs and libmlx5, on the soft NICs that the interposer shows to them.
+pub const SOFT_RDMA: &[Scenario] = &[
+    clean_mlx5("mlx5-clean", "-e 64K -f 8 -n 20 --duration 500ms --watch"),
+    clean_mlx5("mlx5-port-down-up", "-n 0 --duration 1500ms --inject 300ms:0.0:down --inject 800ms:0.0:up"),
+    clean_mlx5(
+        "mlx5-both-primaries",
+        "-n 0 --duration 1500ms --inject 300ms:0.0:down --inject 300ms:1.0:down --inject 900ms:0.0:up \
+             --inject 900ms:1.0:up",
+    ),
+    clean_mlx5("mlx5-blackhole", "-n 0 --duration 1500ms --inject 300ms:0.0:blackhole-tx"),
+    clean_mlx5("mlx5-flap", "-n 0 --duration 1500ms --inject 300ms:0.0:flap=50ms/10"),
+    clean_mlx5("mlx5-acks-dropped", "-n 0 --duration 1500ms --inject 300ms:0.0:drop-acks=10ms"),
+    clean_mlx5("mlx5-nic-gone", "-n 0 --duration 1500ms --inject 300ms:0.0:nic-gone"),
+    clean_mlx5(
+        "mlx5-firmware-silent",
+        "-n 0 --duration 1500ms --inject 200ms:0.0:fw-timeout=100ms --inject 250ms:0.0:down",
+    ),
+    lost_mlx5("mlx5-all-paths-down", "-n 0 --duration 10s --inject 300ms:0.0:down --inject 300ms:0.1:down"),
+    lost_mlx5("mlx5-peer-killed", "-n 0 --duration 10s --inject 300ms:1:peer-killed"),
+    lost_mlx5("mlx5-without-fault-tolerance", "-n 0 --duration 10s --ft off --inject 300ms:0.0:down"),
+    Scenario {
+        how: How::SoftRdmaThreads,
+        ..clean("mlx5-one-process", "-n 0 --duration 1s --inject 300ms:0.0:down --inject 600ms:0.0:up")
+    },
+    Scenario {
+        exit: 1,
+        holds: &[Holds::AtLeast("puts_lost", 1)],
+        ..clean_mlx5("mlx5-sabotage", "-n 0 --duration 500ms --inject 200ms:1.0:corrupt")
+    },
+];
+
 impl Scenario {
     /// As it would be typed.
     pub fn command_line(&self) -> String {
@@ -191,6 +236,13 @@ impl Scenario {
             How::ShuntRun => format!("shunt run -n 2 -- shmem_put_bw {}", self.args),
             How::TwoShells => {
                 format!("shmem_put_bw --rank 0|1 --world 2 --root HOST:PORT {}", self.args)
+            }
+            How::SoftRdma => {
+                let run = "shunt run -n 2 -- shunt soft-rdma run --nics 2 -- shmem_put_bw --nic mlx5";
+                format!("{run} {}", self.args)
+            }
+            How::SoftRdmaThreads => {
+                format!("shunt soft-rdma run --nics 4 -- shmem_put_bw --nic mlx5 {}", self.args)
             }
         }
     }
@@ -299,9 +351,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_fit_a_file() {
-        for (i, scenario) in SCENARIOS.iter().enumerate() {
-            assert!(scenario.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{}", scenario.name);
-            assert!(SCENARIOS[..i].iter().all(|other| other.name != scenario.name), "{}", scenario.name);
+        let all: Vec<&Scenario> = SCENARIOS.iter().chain(SOFT_RDMA).collect();
+        for (i, scenario) in all.iter().enumerate() {
+            let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(scenario.name.chars().all(fits), "{}", scenario.name);
+            assert!(all[..i].iter().all(|other| other.name != scenario.name), "{}", scenario.name);
         }
     }
 }

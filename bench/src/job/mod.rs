@@ -73,6 +73,12 @@ pub trait Job: Sync {
     /// They cannot be reached.
     fn attach(&self, fabric: &mut Fabric) -> Result<(), JobError>;
 
+    /// PEs, by number, whose processes have the same ports as this one.
+    ///
+    /// # Errors
+    /// Somebody did not say.
+    fn mates(&self, ports: &str) -> Result<Vec<u32>, JobError>;
+
     /// Cuts the agent of a PE that lives here off from all others, or joins it again.
     fn cut_agent(&self, pe: u32, cut: bool);
 

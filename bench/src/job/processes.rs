@@ -197,6 +197,11 @@ impl Job for Processes {
         fabric.attach(Box::new(uplink.with_lifetime(self.packet_lifetime))).map_err(link)
     }
 
+    fn mates(&self, ports: &str) -> Result<Vec<u32>, JobError> {
+        let all = self.net.bootstrap().all_gather(ports.as_bytes())?;
+        Ok((0..).zip(all).filter(|(_, theirs)| theirs == ports.as_bytes()).map(|(pe, _)| pe).collect())
+    }
+
     fn cut_agent(&self, _: u32, cut: bool) {
         self.net.cut(Topic::Agent, Peers::All, cut);
     }

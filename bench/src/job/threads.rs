@@ -57,6 +57,10 @@ impl Job for Threads {
         Ok(())
     }
 
+    fn mates(&self, _: &str) -> Result<Vec<u32>, JobError> {
+        Ok(self.own().collect())
+    }
+
     fn cut_agent(&self, pe: u32, cut: bool) {
         self.oob(|net| {
             for other in (0..self.pes).filter(|other| *other != pe) {

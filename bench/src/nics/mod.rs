@@ -5,8 +5,11 @@
 //! | [`source`] | where they come from |
 //! | [`settle`] | what a command line means once they are known |
 //! | [`ports`] | which ports of libibverbs are rails; pure |
+//! | [`mlx5`], [`control`] | devices of libibverbs, and the way to make soft ones fail |
 //! | [`soft`] | soft NICs in this process, and their engine |
 
+pub mod control;
+pub mod mlx5;
 pub mod ports;
 pub mod settle;
 pub mod soft;

@@ -13,7 +13,7 @@ use shunt_soft_nic::fault::{Fault, Injection, PeFault};
 /// They are not there, or cannot be made to fail as asked.
 pub fn settle(options: &Options) -> Result<(Options, Source), NoNics> {
     let source = Source::find(options)?;
-    let mut options = options.clone();
+    let mut options = Options { medium: source.medium(), ..options.clone() };
     if source.medium() == Medium::Interposer && options.hurts_by_itself() {
         options.inject = default_plan(options.duration);
     }

@@ -1,5 +1,7 @@
 //! Where a run's NICs come from: found once, before anybody is kept waiting, and started for each phase of a run.
 
+use super::mlx5::Mlx5;
+use super::ports::NoPorts;
 use super::soft::SoftNics;
 use super::{Medium, Nics};
 use crate::job::{Job, JobError};
@@ -11,6 +13,12 @@ pub enum NoNics {
     /// The other processes' cannot be reached.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// This machine lacks what was asked for.
+    #[error("--nic mlx5: {0}")]
+    Missing(String),
+    /// It has too few ports.
+    #[error("--nic mlx5: {0}")]
+    Ports(#[from] NoPorts),
     /// They do not fail as asked.
     #[error("{0}")]
     Fault(String),
@@ -23,7 +31,8 @@ impl NoNics {
     /// 2 where what was typed cannot be honoured here, 3 where no path can be made now, 1 where bring-up failed.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Fault(_) => 2,
+            Self::Ports(NoPorts::TooFew { down: true, .. }) => 3,
+            Self::Missing(_) | Self::Ports(_) | Self::Fault(_) => 2,
             Self::Job(_) | Self::Open(_) => 1,
         }
     }
@@ -34,6 +43,8 @@ impl NoNics {
 pub enum Source {
     /// Soft NICs of this process.
     Soft,
+    /// Devices of libibverbs.
+    Mlx5(Box<Mlx5>),
 }
 
 impl Source {
@@ -43,24 +54,32 @@ impl Source {
     /// It is not there.
     pub fn find(options: &Options) -> Result<Self, NoNics> {
         match options.nic {
-            NicKind::Soft | NicKind::Mlx5 => Ok(Self::Soft),
+            NicKind::Soft => Ok(Self::Soft),
+            NicKind::Mlx5 => Ok(Self::Mlx5(Box::new(Mlx5::find(options)?))),
         }
     }
 
     /// Whether PEs of this process have ports in common.
     pub fn shared(&self) -> bool {
-        false
+        match self {
+            Self::Soft => false,
+            Self::Mlx5(mlx5) => mlx5.shared(),
+        }
     }
 
     /// What a rail is, behind the number of rails.
     pub fn describe(&self, options: &Options) -> String {
-        format!("at {} Gb/s", self.rail_gbps(options))
+        match self {
+            Self::Soft => format!("at {} Gb/s", self.rail_gbps(options)),
+            Self::Mlx5(mlx5) => format!("through libibverbs, {}", mlx5.medium().name()),
+        }
     }
 
     /// What figures are labelled with.
     pub fn medium(&self) -> Medium {
         match self {
             Self::Soft => Medium::Soft,
+            Self::Mlx5(mlx5) => mlx5.medium(),
         }
     }
 
@@ -68,6 +87,7 @@ impl Source {
     pub fn rail_gbps(&self, options: &Options) -> f64 {
         match self {
             Self::Soft => options.soft_gbps(),
+            Self::Mlx5(mlx5) => mlx5.rail_gbps(),
         }
     }
 
@@ -76,8 +96,9 @@ impl Source {
     /// # Errors
     /// They cannot be had, or the others cannot be reached.
     pub fn start(&self, options: &Options, job: &dyn Job) -> Result<Box<dyn Nics>, NoNics> {
-        match self {
-            Self::Soft => Ok(Box::new(SoftNics::start(options, job)?)),
-        }
+        Ok(match self {
+            Self::Soft => Box::new(SoftNics::start(options, job)?),
+            Self::Mlx5(mlx5) => Box::new(mlx5.start(options, job)?),
+        })
     }
 }

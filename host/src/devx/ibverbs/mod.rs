@@ -21,18 +21,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use worker::Worker;
 
-/// How long commands are waited for.
+/// How a device is opened: which GID is used, and how long commands are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Opening {
+    /// Entry of the GID table; `None`: the first one of RoCE v2.
+    pub gid_index: Option<u32>,
     /// A firmware command.
     pub command: Duration,
     /// A registration of memory, which pins every page of it.
     pub registration: Duration,
 }
 
-impl Default for Patience {
+impl Default for Opening {
     fn default() -> Self {
-        Self { command: Duration::from_secs(1), registration: Duration::from_secs(120) }
+        let (command, registration) = (Duration::from_secs(1), Duration::from_secs(120));
+        Self { gid_index: None, command, registration }
     }
 }
 
@@ -41,23 +44,22 @@ pub struct IbverbsDevx {
     nic: String,
     events: Events,
     worker: Worker,
-    patience: Patience,
+    opening: Opening,
 }
 
 impl IbverbsDevx {
     /// Opens a device by its name, e.g. `mlx5_0`.
     pub fn open(name: &str) -> Result<Arc<dyn Devx>, IbverbsError> {
-        Self::open_with(name, Patience::default())
+        Self::open_with(name, Opening::default())
     }
 
-    /// The same with another patience.
-    pub fn open_with(name: &str, patience: Patience) -> Result<Arc<dyn Devx>, IbverbsError> {
+    /// The same in another way.
+    pub fn open_with(name: &str, opening: Opening) -> Result<Arc<dyn Devx>, IbverbsError> {
         let rdma = shunt_mlx5_sys::load()?;
         let wanted = name.to_owned();
         let late = |detail| IbverbsError::Driver { nic: name.to_owned(), what: "open", detail };
-        let (worker, events) =
-            Worker::start(name, patience.command, move || open::open(rdma, &wanted), late)?;
-        Ok(Arc::new(Self { nic: name.to_owned(), events, worker, patience }))
+        let (worker, events) = Worker::start(name, opening.command, move || open::open(rdma, &wanted), late)?;
+        Ok(Arc::new(Self { nic: name.to_owned(), events, worker, opening }))
     }
 }
 
@@ -76,7 +78,7 @@ impl Devx for IbverbsDevx {
     unsafe fn register_umem(&self, span: Span, dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
         // SAFETY: forwarded to the caller.
         let job = move |driver: &mut driver::Driver| unsafe { driver.register_umem(span, dmabuf) };
-        self.worker.call_for(self.patience.registration, || "umem registration".into(), job)
+        self.worker.call_for(self.opening.registration, || "umem registration".into(), job)
     }
 
     fn deregister_umem(&self, id: u32) -> Result<(), DevxError> {
@@ -99,7 +101,7 @@ impl Devx for IbverbsDevx {
         let shape = *shape;
         // SAFETY: forwarded to the caller.
         let job = move |driver: &mut driver::Driver| unsafe { driver.create_key(&shape, dmabuf) };
-        self.worker.call_for(self.patience.registration, || "memory registration".into(), job)
+        self.worker.call_for(self.opening.registration, || "memory registration".into(), job)
     }
 
     fn destroy_key(&self, key: u32) -> Result<(), DevxError> {
@@ -125,6 +127,10 @@ impl Devx for IbverbsDevx {
 
     fn gid(&self, index: u32) -> Result<Option<PortGid>, DevxError> {
         self.worker.call(|| "GID table entry".into(), move |driver| driver.gid(index))
+    }
+
+    fn gid_index(&self) -> Option<u32> {
+        self.opening.gid_index
     }
 
     fn port(&self) -> Result<Option<PortReport>, DevxError> {
