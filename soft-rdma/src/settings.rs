@@ -38,7 +38,7 @@ pub const VARIABLES: [(&str, &str); 7] = [
         FAULTS,
         "faults as TIME:NIC:FAULT, separated by semicolons; times count from the first open of a device",
     ),
-    (PCAP, "file that packets are written to"),
+    (PCAP, "file that packets are written to; %p in its name stands for the process's number"),
     (LOG, "how much is told on stderr: off, error, warn, info, debug, trace (warn)"),
 ];
 

@@ -218,3 +218,28 @@ fn a_name_that_is_no_name_is_refused() {
     let error = Machine::start(settings, &runtime.0).map(|_| ()).unwrap_err();
     assert!(matches!(error, StartError::Uplink(_)) && error.to_string().contains("\"../up\""), "{error}");
 }
+
+#[test]
+fn nics_at_addresses_of_their_own() {
+    let runtime = Runtime::new();
+    let roce = |address: [u8; 4]| Settings { roce: vec![address.into()], ..Settings::default() };
+    // In the range that is this machine's, at a place that nobody takes.
+    let id = std::process::id();
+    let address = [127, (id >> 14) as u8 | 0x80, (id >> 7) as u8 & 0x7f, (id as u8 & 0x7f) + 1];
+    let capture = runtime.0.with_extension("%p.pcap");
+    let settings = Settings { pcap: Some(capture.clone()), ..roce(address) };
+    let machine = Machine::start(settings.clone(), &runtime.0).unwrap();
+    let gid = machine.nics()[0].gid(0).unwrap();
+    assert_eq!(gid.gid[12..], address);
+    assert_eq!(read(machine.sysfs_root(), "sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0"), "lo");
+    let file = capture.to_str().unwrap().replace("%p", &id.to_string());
+    assert_eq!(std::fs::read(&file).unwrap().len(), 24, "the head of a capture");
+    let refused = |settings| Machine::start(settings, &runtime.0).map(|_| ()).unwrap_err().to_string();
+    assert!(refused(roce(address)).contains("in use"));
+    assert!(refused(roce([192, 0, 2, 1])).contains("no interface of this machine"));
+    let [a, b, c, d] = address;
+    let other = Settings { roce: vec![[a, b, c, d + 100].into()], ..settings };
+    assert!(refused(other).contains("another process writes packets to"));
+    machine.close();
+    std::fs::remove_file(file).unwrap();
+}

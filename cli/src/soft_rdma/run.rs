@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Let something go wrong, so long after the first device is opened; repeatable
     #[arg(long = "fault", value_name = "TIME:NIC:FAULT")]
     faults: Vec<String>,
-    /// Write packets to FILE
+    /// Write packets to FILE, for Wireshark; %p stands for the process's number
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// What is told on stderr: off, error, warn, info, debug, trace

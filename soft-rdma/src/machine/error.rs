@@ -4,6 +4,7 @@ use crate::settings::SettingError;
 use crate::sysfs::TreeError;
 use shunt_soft_nic::UplinkError;
 use std::io;
+use std::path::PathBuf;
 
 /// What keeps this process from having devices.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,17 @@ pub enum StartError {
     /// The files that stand for devices.
     #[error(transparent)]
     Tree(#[from] TreeError),
+    /// Two processes would write into one capture.
+    #[error("another process writes packets to {0:?}; %p in a name stands for the process's number")]
+    CaptureTaken(PathBuf),
+    /// The capture cannot be written.
+    #[error("cannot write packets to {path:?}: {cause}")]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
     /// The system gave no thread.
     #[error("cannot start the thread {what:?}: {cause}")]
     Thread {

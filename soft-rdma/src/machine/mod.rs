@@ -2,6 +2,7 @@
 //! other processes. Made at the first look at a device, and not before: a program that is preloaded and has nothing
 //! to do with RDMA gets neither threads nor files.
 
+mod capture;
 mod dispatch;
 mod error;
 mod nic;
@@ -9,7 +10,7 @@ mod slot;
 
 pub use dispatch::{EventSink, SubscriptionId};
 pub use error::StartError;
-pub use nic::{GidEntry, GidKind, INTERFACE, Nic, PortView};
+pub use nic::{GidEntry, GidKind, Nic, PortView};
 
 use crate::control;
 use crate::log::{self, Level};
@@ -96,25 +97,29 @@ impl Machine {
         timeout: Duration,
     ) -> Result<&'static Self, StartError> {
         let directory = fabric_directory(runtime, &settings.fabric)?;
-        let Claim { slot, configs, uplink } = slot::claim(&settings, runtime)?;
+        let Claim { slot, nics, uplink } = slot::claim(&settings, runtime)?;
         let tree = Tree::new(&directory)?;
         let mut fabric = Fabric::new(FabricConfig::default());
         let (bell, clock) = (Arc::new(Bell::default()), Clock::new());
         let mut parts = Vec::new();
-        for (rail, config) in (0..).zip(configs) {
+        for (rail, (config, interface)) in (0..).zip(nics) {
             let name = config.name.clone();
             let mut nic = SoftNic::new(config);
             let rung = bell.clone();
             nic.set_waker(Arc::new(move || rung.ring()));
-            parts.push((name, fabric.add(nic, RailAt { pe: slot, rail })));
+            parts.push((name, interface, fabric.add(nic, RailAt { pe: slot, rail })));
         }
         fabric.attach(uplink)?;
+        if let Some(path) = &settings.pcap {
+            capture::start(&mut fabric, path, clock)?;
+        }
         let quiet = Quiet::new();
         let engine = Engine::spawn_beside_pollers(fabric, clock);
         let shared = engine.fabric();
-        let nic = |(index, (name, id))| Nic {
+        let nic = |(index, (name, interface, id))| Nic {
             name,
             index,
+            interface,
             id,
             fabric: shared.clone(),
             clock,

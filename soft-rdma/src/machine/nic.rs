@@ -34,9 +34,6 @@ pub enum GidKind {
     RoceV2 = 2,
 }
 
-/// The network interface that GIDs are made from: of this machine only, as the default fabric is.
-pub const INTERFACE: (&str, u32) = ("lo", 1);
-
 /// What the port is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PortView {
@@ -77,6 +74,7 @@ fn port_rate(gbps: Option<f64>) -> (u8, u8, &'static str) {
 pub struct Nic {
     pub(super) name: String,
     pub(super) index: u32,
+    pub(super) interface: (String, u32),
     pub(super) id: NicId,
     pub(super) fabric: SharedFabric,
     pub(super) clock: Clock,
@@ -145,7 +143,12 @@ impl Nic {
     /// An entry of the GID table; it has one.
     pub fn gid(&self, index: u32) -> Option<GidEntry> {
         let gid = (index == 0).then(|| self.with(|nic| nic.config().gid))?;
-        Some(GidEntry { index, gid, kind: GidKind::RoceV2, interface: INTERFACE.1 })
+        Some(GidEntry { index, gid, kind: GidKind::RoceV2, interface: self.interface.1 })
+    }
+
+    /// The network interface that GIDs are made from, by name.
+    pub fn interface(&self) -> &str {
+        &self.interface.0
     }
 
     /// The port.

@@ -2,7 +2,8 @@
 
 use super::StartError;
 use crate::settings::Settings;
-use shunt_soft_nic::{NicConfig, UnixUplink, Uplink, UplinkError};
+use shunt_soft_nic::{NicConfig, RoceOptions, RoceUplink, UnixUplink, Uplink, UplinkError};
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 /// Processes of a fabric at most.
@@ -16,34 +17,74 @@ const EVENT_NS: u64 = 500;
 pub(super) struct Claim {
     /// The number.
     pub(super) slot: u32,
-    /// The NICs.
-    pub(super) configs: Vec<NicConfig>,
+    /// The NICs, each with the network interface that its GID is made from.
+    pub(super) nics: Vec<(NicConfig, Interface)>,
     /// The way to the others.
     pub(super) uplink: Box<dyn Uplink>,
 }
 
-/// The NICs that a process with this number has.
-fn configs(settings: &Settings, slot: u32) -> Vec<NicConfig> {
-    let config = |rail| NicConfig {
-        firmware_ns: FIRMWARE_NS,
-        event_ns: EVENT_NS,
-        rail_gbps: settings.rail_gbps,
-        ..NicConfig::new(format!("mlx5_{rail}"), slot, rail)
+/// A network interface: its name and number.
+pub(super) type Interface = (String, u32);
+
+/// The interface that reaches this machine alone, as the machine's fabric does.
+fn loopback() -> Interface {
+    ("lo".into(), 1)
+}
+
+/// The interface with an address.
+fn interface_of(address: Ipv4Addr) -> Interface {
+    let Ok(mut all) = nix::ifaddrs::getifaddrs() else { return loopback() };
+    let has = |entry: &nix::ifaddrs::InterfaceAddress| {
+        entry
+            .address
+            .as_ref()
+            .and_then(|found| found.as_sockaddr_in())
+            .is_some_and(|found| found.ip() == address)
     };
-    (0..settings.nics).map(config).collect()
+    let name = all.find(has).map(|entry| entry.interface_name);
+    let numbered = name.and_then(|name| {
+        let number = nix::net::if_::if_nametoindex(name.as_str()).ok()?;
+        Some((name, number))
+    });
+    // An address of a whole loopback network stands at no interface of its own.
+    numbered.unwrap_or_else(loopback)
+}
+
+/// What all NICs here have in common.
+fn config(settings: &Settings, base: NicConfig) -> NicConfig {
+    NicConfig { firmware_ns: FIRMWARE_NS, event_ns: EVENT_NS, rail_gbps: settings.rail_gbps, ..base }
 }
 
 /// Claims the lowest number that is free. The sockets of its addresses are the claim: they tell a live process from
 /// one that was killed.
 pub(super) fn claim(settings: &Settings, runtime: &Path) -> Result<Claim, StartError> {
+    if !settings.roce.is_empty() {
+        return roce(settings);
+    }
     for slot in 0..MOST {
-        let configs = configs(settings, slot);
-        let gids: Vec<[u8; 16]> = configs.iter().map(|config| config.gid).collect();
+        let nic = |rail| config(settings, NicConfig::new(format!("mlx5_{rail}"), slot, rail));
+        let nics: Vec<NicConfig> = (0..settings.nics).map(nic).collect();
+        let gids: Vec<[u8; 16]> = nics.iter().map(|config| config.gid).collect();
         match UnixUplink::open_in(runtime, &settings.fabric, &gids) {
-            Ok(uplink) => return Ok(Claim { slot, configs, uplink: Box::new(uplink) }),
+            Ok(uplink) => {
+                let nics = nics.into_iter().map(|config| (config, loopback())).collect();
+                return Ok(Claim { slot, nics, uplink: Box::new(uplink) });
+            }
             Err(UplinkError::Taken { .. }) => continue,
             Err(error) => return Err(error.into()),
         }
     }
     Err(StartError::Full { fabric: settings.fabric.clone(), most: MOST })
+}
+
+/// NICs at addresses that were given: these tell processes apart, and no number is needed.
+fn roce(settings: &Settings) -> Result<Claim, StartError> {
+    let options =
+        RoceOptions { pace_gbps: settings.rail_gbps, ..RoceOptions::new(settings.roce.iter().copied()) };
+    let uplink = RoceUplink::open(options)?;
+    let nic = |(rail, address): (u32, &Ipv4Addr)| {
+        (config(settings, uplink.nic(format!("mlx5_{rail}"), *address)), interface_of(*address))
+    };
+    let nics = (0..).zip(&settings.roce).map(nic).collect();
+    Ok(Claim { slot: 0, nics, uplink: Box::new(uplink) })
 }

@@ -1,6 +1,6 @@
 //! What the files of one device say.
 
-use crate::machine::{INTERFACE, Nic, PortView};
+use crate::machine::{Nic, PortView};
 use shunt_soft_nic::Counters;
 
 /// Vendor of real ones.
@@ -25,6 +25,8 @@ pub struct Device {
     pub guid: u64,
     /// The entry of the GID table.
     pub gid: [u8; 16],
+    /// The network interface that it was made from.
+    pub interface: String,
     /// The port.
     pub port: PortView,
     /// What it counted.
@@ -39,6 +41,7 @@ impl Device {
             index: nic.index(),
             guid: nic.guid(),
             gid: nic.gid(0).map_or([0; 16], |entry| entry.gid),
+            interface: nic.interface().into(),
             port: nic.port(),
             counters: nic.with(|nic| nic.counters()),
         }
@@ -133,7 +136,7 @@ impl Device {
             ("cap_mask", "0x04010000"),
             ("pkeys/0", "0xffff"),
             ("gid_attrs/types/0", "RoCE v2"),
-            ("gid_attrs/ndevs/0", INTERFACE.0),
+            ("gid_attrs/ndevs/0", &self.interface),
         ];
         let below = |(directory, file, text): (&String, &str, String)| (format!("{directory}/{file}"), text);
         let of_port = |(file, text): (&str, &str)| (format!("{rdma}/ports/1/{file}"), text.to_owned());
