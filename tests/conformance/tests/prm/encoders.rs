@@ -1,7 +1,7 @@
 //! The host's mailboxes against packets built from the same arguments, byte for byte.
 
-use crate::draw::Draw;
 use crate::oracle::{Oracle, Values, same, values};
+use shunt_conformance::draw::Draw;
 use shunt_host::nic::caps::{Link, query_caps_in};
 use shunt_host::nic::cq::{self, CqShape};
 use shunt_host::nic::mkey::{self, Access, MkeyShape};
@@ -32,17 +32,17 @@ fn tuning(draw: &mut Draw) -> QpTuning {
 
 fn route(draw: &mut Draw) -> Route {
     Route {
-        link: if draw.below(2) == 0 { Link::Ethernet } else { Link::InfiniBand },
+        link: if draw.coin() { Link::Ethernet } else { Link::InfiniBand },
         gid: draw.array(),
         mac: draw.array(),
         lid: draw.word(16) as u16,
         gid_index: draw.word(8),
-        mtu: 1 + draw.below(5),
+        mtu: 1 + draw.below(5) as u32,
         udp_sport: draw.word(16) as u16,
         traffic_class: draw.word(8) as u8,
         service_level: draw.word(3) as u8,
-        global: draw.below(2) == 1,
-        loopback: draw.below(2) == 1,
+        global: draw.coin(),
+        loopback: draw.coin(),
     }
 }
 
@@ -200,7 +200,7 @@ fn rtr2rts() {
 #[test]
 fn create_mkey() {
     each(|oracle, draw| {
-        let remote = draw.below(2) == 1;
+        let remote = draw.coin();
         let shape = MkeyShape {
             pd: draw.word(24),
             umem: draw.word(32),

@@ -1,7 +1,7 @@
 //! Every field of our tables against the field of the same name in the descriptions: place, reading and writing.
 
-use crate::draw::Draw;
 use crate::oracle::{Layout, Oracle, Place, Values, values};
+use shunt_conformance::draw::Draw;
 use shunt_layout::bits::{Field, Field64};
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::caps::{self, CAPABILITY_OFFSET};

@@ -1,7 +1,7 @@
 //! The soft NIC's firmware, driven by mailboxes that are not ours and read with descriptions that are not ours.
 
-use crate::draw::Draw;
 use crate::oracle::{Oracle, Values, values};
+use shunt_conformance::draw::Draw;
 use shunt_soft_nic::{Fabric, FabricConfig, FaultKind, LinkLayer, NicConfig, NicId, RailAt, SoftNic, trace};
 use std::sync::atomic::AtomicU64;
 
@@ -115,11 +115,11 @@ fn contexts(draw: &mut Draw) -> [Values; 3] {
         (&format!("{PATH}vhca_port_num"), 1),
     ]);
     let mut rtr = values([
-        ("sw_qpc.mtu", 1 + draw.below(5) as u64),
+        ("sw_qpc.mtu", 1 + draw.below(5)),
         ("sw_qpc.log_msg_max", 30),
         ("sw_qpc.remote_qpn", draw.bits(24)),
         ("sw_qpc.next_rcv_psn", draw.bits(24)),
-        ("sw_qpc.log_rra_max", draw.below(5) as u64),
+        ("sw_qpc.log_rra_max", draw.below(5)),
         ("sw_qpc.min_rnr_nak", draw.bits(5)),
         (&format!("{PATH}vhca_port_num"), 1),
     ]);
@@ -133,7 +133,7 @@ fn contexts(draw: &mut Draw) -> [Values; 3] {
         ("sw_qpc.retry_count", draw.bits(3)),
         ("sw_qpc.rnr_retry", draw.bits(3)),
         ("sw_qpc.next_send_psn", draw.bits(24)),
-        ("sw_qpc.log_sra_max", draw.below(5) as u64),
+        ("sw_qpc.log_sra_max", draw.below(5)),
         ("sw_qpc.log_ack_req_freq", draw.bits(4)),
         (&format!("{PATH}ack_timeout"), draw.bits(5)),
     ]);

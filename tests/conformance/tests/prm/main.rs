@@ -4,7 +4,6 @@
 //! packages there is nothing to compare with: the tests say that they are skipped, and fail where `CI` is set,
 //! because there the packages are installed.
 
-mod draw;
 mod encoders;
 mod fields;
 mod firmware;
