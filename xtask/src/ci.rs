@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios::{SCENARIOS, SOFT_RDMA};
-use crate::{bindings, check, ptx, run_scenarios, sh, swarm, tidy};
+use crate::{bindings, check, ptx, run_scenarios, sh, soft_rdma, swarm, tidy};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -21,9 +21,10 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   tests      cargo test --workspace
   swarm      200 fixed and 20 fresh seeds of the simulator, every kind of fault among them
   ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched
-  build      the main program and shunt, release
+  build      everything, release
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios.rs
   mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
+  soft-rdma  unmodified RDMA programs on soft NICs, as listed in xtask/src/soft_rdma_cases.rs
 
   --only STAGE  only this one; may be repeated
   --list        print the scenarios' command lines";
@@ -54,6 +55,7 @@ const STAGES: &[Stage] = &[
     ("build", || build().map(|()| Count::ONE)),
     ("scenarios", run_scenarios::all),
     ("mlx5", run_scenarios::soft_rdma),
+    ("soft-rdma", soft_rdma::stage),
 ];
 
 pub fn run(args: &[String]) -> Result<()> {
@@ -102,6 +104,15 @@ fn list() -> Result<()> {
     Ok(())
 }
 
+/// Packages of programs that are not ours, and a file of each.
+const RDMA_PROGRAMS: &[(&str, &str)] = &[
+    ("ibverbs-providers", "/etc/libibverbs.d/mlx5.driver"),
+    ("ibverbs-utils", "/usr/bin/ibv_devinfo"),
+    ("perftest", "/usr/bin/ib_write_bw"),
+    ("python3-pyverbs", "/usr/share/doc/rdma-core/tests/mlx5_prm_structs.py.gz"),
+    ("python3-scapy", "/usr/lib/python3/dist-packages/scapy"),
+];
+
 /// Installs what the other stages need and a bare machine lacks.
 fn tools() -> Result<()> {
     let mut packages = Vec::new();
@@ -111,6 +122,9 @@ fn tools() -> Result<()> {
     if !Path::new("/usr/include/infiniband/mlx5dv.h").is_file() {
         packages.push("libibverbs-dev");
     }
+    packages.extend(
+        RDMA_PROGRAMS.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(package, _)| package),
+    );
     if !bindings::has_libclang() {
         packages.push("libclang-dev");
     }
@@ -131,7 +145,10 @@ fn tools() -> Result<()> {
             command
         };
         sh::capture(apt().args(["-q", "update"]))?;
-        sh::capture(apt().args(["-q", "install", "-y", "--no-install-recommends"]).args(&packages))?;
+        // Small images leave documentation out; rdma-core's descriptions of mailboxes are among it.
+        let keep = "Dpkg::Options::=--path-include=/usr/share/doc/rdma-core/tests/*";
+        let install = ["-q", "install", "-y", "--no-install-recommends", "--reinstall", "-o", keep];
+        sh::capture(apt().args(install).args(&packages))?;
         println!("installed {}", packages.join(", "));
     }
     for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
@@ -176,17 +193,9 @@ fn test_result(line: &str) -> Option<Count> {
     Some(Count { passed: before(" passed")?, failed: before(" failed")? })
 }
 
+/// Programs and the library that gives others soft NICs.
 fn build() -> Result<()> {
-    sh::run(sh::cargo().args([
-        "build",
-        "--quiet",
-        "--release",
-        "-p",
-        "shunt-bench",
-        "--bin",
-        "shmem_put_bw",
-    ]))?;
-    sh::run(sh::cargo().args(["build", "--quiet", "--release", "-p", "shunt", "--bin", "shunt"]))
+    sh::run(sh::cargo().args(["build", "--quiet", "--release", "--workspace"]))
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ mod ptxas;
 mod run_scenarios;
 mod scenarios;
 mod sh;
+mod soft_rdma;
+mod soft_rdma_cases;
 mod swarm;
 mod tidy;
 mod tidy_source;
@@ -33,6 +35,7 @@ const TASKS: &[Task] = &[
     Task { name: "abi", summary: abi::SUMMARY, help: abi::HELP, run: abi::run },
     Task { name: "bindings", summary: bindings::SUMMARY, help: bindings::HELP, run: bindings::run },
     Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
+    Task { name: "soft-rdma", summary: soft_rdma::SUMMARY, help: soft_rdma::HELP, run: soft_rdma::run },
     Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
 ];
 

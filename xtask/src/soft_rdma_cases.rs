@@ -1,0 +1,208 @@
+//! What software that is not ours must show on soft NICs, as data: programs, arguments, and what they have to say.
+
+/// One program alone, or two that talk.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Name, also of its files under `<target>/ci/soft-rdma`.
+    pub name: &'static str,
+    /// The program.
+    pub program: &'static str,
+    /// Its arguments, on both sides.
+    pub args: &'static str,
+    /// How many there are and how they find each other.
+    pub sides: Sides,
+    /// Options of `shunt soft-rdma run`, on both sides.
+    pub nics: &'static str,
+    /// More of them, on the client's side.
+    pub client_nics: &'static str,
+    /// What the client, or the only one, must end with.
+    pub ends: Ends,
+    /// What its output must hold.
+    pub says: &'static [Says],
+}
+
+/// How many processes there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sides {
+    /// One.
+    One,
+    /// Two, as perftest and the examples of libibverbs do it: `-p PORT`, and the client names the host.
+    Bootstrap,
+    /// Two, as our own programs do it: `--listen PORT` and `--connect HOST:PORT`.
+    Listen,
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// All processes with status 0.
+    Well,
+    /// The client with another status; how the other side takes it is its own affair.
+    Badly,
+}
+
+/// A condition on the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// This text is in it.
+    Text(&'static str),
+    /// A line of figures for each power of two from the first to the last, the fourth figure of each above zero:
+    /// average bandwidth, or typical latency.
+    Figures(u64, u64),
+}
+
+const fn one(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
+    let (sides, ends) = (Sides::One, Ends::Well);
+    Case { name, program, args, sides, nics: "", client_nics: "", ends, says }
+}
+
+const fn two(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
+    Case { sides: Sides::Bootstrap, ..one(name, program, args, says) }
+}
+
+const EVERY_SIZE: &[Says] = &[Says::Figures(2, 8 << 20)];
+
+/// A bandwidth test of perftest at all sizes, 2 B to 8 MiB.
+const fn sweep(name: &'static str, program: &'static str, args: &'static str) -> Case {
+    two(name, program, args, EVERY_SIZE)
+}
+
+/// What the examples of libibverbs say at the end.
+const PINGPONG: &[Says] = &[Says::Text("1638400 bytes in"), Says::Text("200 iters in")];
+const SIZE_64K: &[Says] = &[Says::Figures(65536, 65536)];
+const SIZE_8: &[Says] = &[Says::Figures(8, 8)];
+
+/// All of them.
+pub const CASES: &[Case] = &[
+    one("devices", "ibv_devices", "", &[Says::Text("mlx5_0")]),
+    one(
+        "devinfo",
+        "ibv_devinfo",
+        "-v",
+        &[
+            Says::Text("mlx5_0"),
+            Says::Text("PORT_ACTIVE"),
+            Says::Text("Ethernet"),
+            Says::Text("RoCE v2"),
+            Says::Text("0x02c9"),
+            Says::Text("4129"),
+            Says::Text("ATOMIC_HCA"),
+        ],
+    ),
+    Case {
+        nics: "--nics 4",
+        ..one("devinfo-4-nics", "ibv_devinfo", "", &[Says::Text("mlx5_0"), Says::Text("mlx5_3")])
+    },
+    two("pingpong", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -c", PINGPONG),
+    two("pingpong-events", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -e -c", PINGPONG),
+    two("pingpong-new-send", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -N -c", PINGPONG),
+    two("pingpong-mtu-4096", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -m 4096 -c", PINGPONG),
+    sweep("write-bw", "ib_write_bw", "-a -n 20"),
+    sweep("write-bw-old-post-send", "ib_write_bw", "-a -n 20 --use_old_post_send"),
+    sweep("read-bw", "ib_read_bw", "-a -n 20"),
+    sweep("read-bw-old-post-send", "ib_read_bw", "-a -n 20 --use_old_post_send"),
+    sweep("send-bw", "ib_send_bw", "-a -n 20"),
+    sweep("send-bw-old-post-send", "ib_send_bw", "-a -n 20 --use_old_post_send"),
+    sweep("write-bw-4-queues", "ib_write_bw", "-a -n 10 -q 4"),
+    two("write-bw-both-ways", "ib_write_bw", "-s 65536 -n 500 -q 4 -b", SIZE_64K),
+    two("read-bw-both-ways", "ib_read_bw", "-s 65536 -n 500 -b", SIZE_64K),
+    two("send-bw-events", "ib_send_bw", "-s 65536 -n 500 -e", SIZE_64K),
+    two("write-bw-a-completion-each", "ib_write_bw", "-s 65536 -n 500 -Q 1", SIZE_64K),
+    two("atomic-bw-add", "ib_atomic_bw", "-n 1000 -A FETCH_AND_ADD", SIZE_8),
+    two("atomic-bw-swap", "ib_atomic_bw", "-n 1000 -A CMP_AND_SWAP", SIZE_8),
+    two("atomic-bw-old-post-send", "ib_atomic_bw", "-n 1000 --use_old_post_send", SIZE_8),
+    sweep("write-lat", "ib_write_lat", "-a -n 20"),
+    two("write-lat-inline", "ib_write_lat", "-s 64 -n 500 -I 128", &[Says::Figures(64, 64)]),
+    two("read-lat", "ib_read_lat", "-s 4096 -n 500", &[Says::Figures(4096, 4096)]),
+    two("send-lat", "ib_send_lat", "-s 4096 -n 500", &[Says::Figures(4096, 4096)]),
+    two("atomic-lat", "ib_atomic_lat", "-n 500", SIZE_8),
+    Case { nics: "--nics 2", ..two("second-nic", "ib_write_bw", "-d mlx5_1 -s 65536 -n 500", SIZE_64K) },
+    Case {
+        client_nics: "--fault 1500ms:mlx5_0:down",
+        ends: Ends::Badly,
+        // IBV_WC_RETRY_EXC_ERR, and the vendor's code beside syndrome 0x15.
+        ..two(
+            "link-down",
+            "ib_write_bw",
+            "-s 65536 -D 20",
+            &[Says::Text("Failed status 12"), Says::Text("syndrom 0x81")],
+        )
+    },
+    one("our-data-one-process", "shunt-verbs-check", "data", &[Says::Text(" 0 wrong")]),
+    Case { sides: Sides::Listen, ..one("our-data", "shunt-verbs-check", "data", &[Says::Text(" 0 wrong")]) },
+    one("our-send-queues", "shunt-verbs-check", "wqes", &[Says::Text(" 0 wrong")]),
+];
+
+impl Case {
+    /// Arguments that perftest needs besides: the GID to use, and no remarks on the machine's clock.
+    pub fn usual(&self) -> &'static str {
+        if !self.program.starts_with("ib_") {
+            ""
+        } else if self.args.contains("-d ") {
+            "-x 0 -F"
+        } else {
+            "-d mlx5_0 -x 0 -F"
+        }
+    }
+
+    /// What is wrong with the output.
+    pub fn wrong(&self, output: &str) -> Vec<String> {
+        self.says.iter().filter_map(|says| says.wrong(output)).collect()
+    }
+}
+
+impl Says {
+    fn wrong(self, output: &str) -> Option<String> {
+        match self {
+            Self::Text(text) => (!output.contains(text)).then(|| format!("does not say '{text}'")),
+            Self::Figures(first, last) => wrong_figures(&figures(output), first, last),
+        }
+    }
+}
+
+/// Lines of numbers only, of at least four: size, iterations, and what was measured.
+fn figures(output: &str) -> Vec<Vec<f64>> {
+    let numbers =
+        |line: &str| line.split_whitespace().map(|word| word.parse().ok()).collect::<Option<Vec<f64>>>();
+    output.lines().filter_map(numbers).filter(|line| line.len() >= 4).collect()
+}
+
+fn wrong_figures(lines: &[Vec<f64>], first: u64, last: u64) -> Option<String> {
+    let sizes: Vec<u64> = lines.iter().map(|line| line[0] as u64).collect();
+    let want: Vec<u64> = (0..64).map(|n| first << n).take_while(|size| *size <= last).collect();
+    if sizes != want {
+        return Some(format!("figures for the sizes {sizes:?}, not {want:?}"));
+    }
+    let empty = lines.iter().find(|line| line[3] <= 0.0);
+    empty.map(|line| format!("nothing was moved at size {}: {line:?}", line[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 2          20               4.13               3.84               2.014234
+ 4          20               8.30               8.15               2.136789
+---------------------------------------------------------------------------------------";
+
+    #[test]
+    fn figures_are_read() {
+        assert_eq!(Says::Figures(2, 4).wrong(REPORT), None);
+        assert!(Says::Figures(2, 8).wrong(REPORT).is_some_and(|text| text.contains("[2, 4], not [2, 4, 8]")));
+        let nothing = REPORT.replace("8.15", "0.00");
+        assert!(Says::Figures(2, 4).wrong(&nothing).is_some_and(|text| text.contains("size 4")));
+        assert!(Says::Text("Failed status 12").wrong(REPORT).is_some());
+        assert_eq!(Says::Text("MsgRate").wrong(REPORT), None);
+    }
+
+    #[test]
+    fn names_are_names_of_files_and_differ() {
+        for (n, case) in CASES.iter().enumerate() {
+            assert!(case.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
+            assert!(CASES[..n].iter().all(|other| other.name != case.name), "{}", case.name);
+            assert!(!case.says.is_empty(), "{} proves nothing", case.name);
+        }
+    }
+}
