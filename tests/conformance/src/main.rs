@@ -67,33 +67,57 @@ impl DeviceArgs {
 
 fn main() -> ExitCode {
     let since = Instant::now();
-    match run(Cli::parse().command) {
-        Ok(rows) => report(&rows, since.elapsed()),
+    let mut report = Report::default();
+    let result = run(Cli::parse().command, &mut |row| report.add(&row));
+    if report.checks > 0 {
+        println!("{} checks, {} wrong, {:.1} s", report.checks, report.wrong, since.elapsed().as_secs_f64());
+    }
+    match result {
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::from(2)
         }
+        Ok(()) if report.wrong > 0 => ExitCode::FAILURE,
+        Ok(()) => ExitCode::SUCCESS,
     }
 }
 
-fn run(what: What) -> Result<Vec<Row>> {
+/// What is told.
+#[derive(Default)]
+struct Report {
+    checks: u32,
+    wrong: u32,
+}
+
+impl Report {
+    fn add(&mut self, row: &Row) {
+        self.checks += 1;
+        self.wrong += !row.wrong.is_empty() as u32;
+        let word = if row.wrong.is_empty() { "ok" } else { "WRONG" };
+        println!("  {:44} {:6} requests {:12} B  {word}", row.name, row.requests, row.bytes);
+        for line in &row.wrong {
+            println!("      {line}");
+        }
+    }
+}
+
+fn run(what: What, tell: &mut dyn FnMut(Row)) -> Result<()> {
     match what {
         What::Wqes { device } => {
             let seed = device.seed();
             println!("seed {seed}");
-            wqes::run(&device.setup(), seed)
+            wqes::run(&device.setup(), seed, tell)
         }
         What::Data { device, listen: Some(port), .. } => {
             let listener = TcpListener::bind(("0.0.0.0", port)).with_context(|| format!("port {port}"))?;
-            peer::serve(listener.accept()?.0, &device.setup())?;
-            Ok(Vec::new())
+            peer::serve(listener.accept()?.0, &device.setup())
         }
         What::Data { device, connect, .. } => {
             let seed = device.seed();
             println!("seed {seed}");
             match connect {
-                Some(address) => checks::run(&device.setup(), reach(&address)?, seed),
-                None => both(&device.setup(), seed),
+                Some(address) => checks::run(&device.setup(), reach(&address)?, seed, tell),
+                None => both(&device.setup(), seed, tell),
             }
         }
     }
@@ -114,31 +138,15 @@ fn reach(address: &str) -> Result<TcpStream> {
 }
 
 /// Both sides in one process, each with a context of its own.
-fn both(setup: &Setup, seed: u64) -> Result<Vec<Row>> {
+fn both(setup: &Setup, seed: u64, tell: &mut dyn FnMut(Row)) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let stream = TcpStream::connect(listener.local_addr()?)?;
     let far = listener.accept()?.0;
     std::thread::scope(|scope| {
         let server = scope.spawn(|| peer::serve(far, setup));
-        let rows = checks::run(setup, stream, seed);
+        let result = checks::run(setup, stream, seed, tell);
         let served = server.join().map_err(|_| anyhow::anyhow!("the far side panicked"))?;
-        let rows = rows?;
-        served.context("the far side")?;
-        Ok(rows)
+        result?;
+        served.context("the far side")
     })
-}
-
-fn report(rows: &[Row], took: Duration) -> ExitCode {
-    let wrong = rows.iter().filter(|row| !row.wrong.is_empty()).count();
-    for row in rows {
-        let word = if row.wrong.is_empty() { "ok" } else { "WRONG" };
-        println!("  {:44} {:6} requests {:12} B  {word}", row.name, row.requests, row.bytes);
-        for line in &row.wrong {
-            println!("      {line}");
-        }
-    }
-    if !rows.is_empty() {
-        println!("{} checks, {wrong} wrong, {:.1} s", rows.len(), took.as_secs_f64());
-    }
-    if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

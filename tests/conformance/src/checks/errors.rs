@@ -2,7 +2,7 @@
 
 use super::{Bench, Link, MEMORY, Row, finish};
 use crate::verbs::{Api, Op, Remote, Request, Shape, Side};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use shunt_mlx5_sys as sys;
 
 /// One way to fail.
@@ -93,20 +93,19 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
+pub(super) fn run(bench: &mut Bench, tell: &mut dyn FnMut(Row)) -> Result<()> {
     for case in cases() {
         for api in Api::ALL {
             let name = format!("{}, {}", case.name, format!("{api:?}").to_lowercase());
             let mut row = Row::new(name);
             let mut link = bench.link(case.shape)?;
-            fail(bench, &mut link, &mut row, &case, api)?;
+            fail(bench, &mut link, &mut row, &case, api).context(case.name)?;
             bench.unlink(link)?;
-            rows.push(row);
+            tell(row);
         }
     }
-    rows.push(silence(bench)?);
-    Ok(rows)
+    tell(silence(bench)?);
+    Ok(())
 }
 
 fn fail(bench: &mut Bench, link: &mut Link, row: &mut Row, case: &Case, api: Api) -> Result<()> {

@@ -126,16 +126,16 @@ fn good(row: &mut Row, what: &str, request: &Request, done: &Completion) {
 }
 
 /// Sets both sides up and runs every check. `far` leads to a process or thread in [`crate::peer::serve`].
-pub fn run(setup: &Setup, far: TcpStream, seed: u64) -> Result<Vec<Row>> {
+/// Each row is told as it comes.
+pub fn run(setup: &Setup, far: TcpStream, seed: u64, tell: &mut dyn FnMut(Row)) -> Result<()> {
     let mut draw = Draw::new(seed);
     let device = Rc::new(Device::open(setup)?);
     let region = Region::new(&device, MEMORY, &mut draw)?;
     let peer = Peer::meet(far, MEMORY, draw.any())?;
     let mut bench = Bench { device, region, peer, draw, ids: 0 };
-    let mut rows = transfers::run(&mut bench)?;
-    rows.extend(streams::run(&mut bench)?);
-    rows.extend(errors::run(&mut bench)?);
-    Ok(rows)
+    transfers::run(&mut bench, tell)?;
+    streams::run(&mut bench, tell)?;
+    errors::run(&mut bench, tell)
 }
 
 /// Posts one request and waits for it.

@@ -2,7 +2,7 @@
 
 use super::{Bench, Link, MEMORY, Row, finish, good};
 use crate::verbs::{Api, Op, Request, Shape, Side};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
 const LINKS: usize = 4;
@@ -12,13 +12,12 @@ const SOON: Duration = Duration::from_secs(20);
 /// An event that must not.
 const NEVER: Duration = Duration::from_millis(100);
 
-pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
+pub(super) fn run(bench: &mut Bench, tell: &mut dyn FnMut(Row)) -> Result<()> {
     for api in Api::ALL {
-        rows.push(together(bench, api)?);
+        tell(together(bench, api)?);
     }
-    rows.push(events(bench)?);
-    Ok(rows)
+    tell(events(bench)?);
+    Ok(())
 }
 
 /// A batch for each of several queues, all in flight at once; only some requests are signaled.
@@ -35,7 +34,8 @@ fn together(bench: &mut Bench, api: Api) -> Result<Row> {
         }
         for (link, batch) in links.iter_mut().zip(&batches) {
             for request in batch.iter().filter(|request| request.signaled) {
-                let done = link.queue.wait(Side::Send)?;
+                let done =
+                    link.queue.wait(Side::Send).with_context(|| format!("a batch with {request:?}"))?;
                 good(&mut row, "one of a batch", request, &done);
             }
             batch.iter().for_each(|request| row.count(request.bytes()));

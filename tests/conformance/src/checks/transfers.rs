@@ -2,7 +2,7 @@
 
 use super::{Bench, LARGEST, Link, Row, finish, good, takes_receive};
 use crate::verbs::{Api, Op, Request, Shape};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use shunt_mlx5_sys as sys;
 use std::ops::Range;
 
@@ -19,8 +19,7 @@ fn sizes(bench: &mut Bench) -> Vec<usize> {
     sizes
 }
 
-pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
+pub(super) fn run(bench: &mut Bench, tell: &mut dyn FnMut(Row)) -> Result<()> {
     for api in Api::ALL {
         let mut link = bench.link(Shape::default())?;
         for (name, op) in kinds() {
@@ -30,14 +29,14 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
                 let far = vec![bench.place(size)];
                 transfer(bench, &mut link, &mut row, &Plan { op, near, far, inline: false, api })?;
             }
-            rows.push(row);
+            tell(row);
         }
-        rows.push(inline(bench, &mut link, api)?);
-        rows.push(lists(bench, &mut link, api)?);
-        rows.push(atomics(bench, &mut link, api)?);
+        tell(inline(bench, &mut link, api)?);
+        tell(lists(bench, &mut link, api)?);
+        tell(atomics(bench, &mut link, api)?);
         bench.unlink(link)?;
     }
-    Ok(rows)
+    Ok(())
 }
 
 fn kinds() -> [(&'static str, Op); 5] {
@@ -71,7 +70,7 @@ fn transfer(bench: &mut Bench, link: &mut Link, row: &mut Row, plan: &Plan) -> R
         let into: &[Range<usize>] = if matches!(plan.op, Op::WriteImm(_)) { &[] } else { &plan.far };
         bench.peer.receive(link.far, receive, into)?;
     }
-    let done = finish(link, &request, plan.api)?;
+    let done = finish(link, &request, plan.api).context(what.clone())?;
     row.count(bytes);
     good(row, &what, &request, &done);
     if plan.op == Op::Read {
@@ -107,7 +106,7 @@ fn received(
     plan: &Plan,
     (id, bytes): (u64, usize),
 ) -> Result<()> {
-    let got = bench.peer.wait(link.far)?;
+    let got = bench.peer.wait(link.far).with_context(|| format!("{:?} of {bytes} B", plan.op))?;
     let opcode =
         if matches!(plan.op, Op::WriteImm(_)) { sys::IBV_WC_RECV_RDMA_WITH_IMM } else { sys::IBV_WC_RECV };
     let met = (got.id, got.status, got.opcode, got.bytes as usize, got.imm);
@@ -171,7 +170,7 @@ fn atomics(bench: &mut Bench, link: &mut Link, api: Api) -> Result<Row> {
         let what = format!("{op:x?} on {before:#x}");
         let local = vec![bench.region.sge(near.clone())];
         let request = Request { id: bench.id(), ..Request::new(op, local, bench.remote(far)) };
-        let done = finish(link, &request, api)?;
+        let done = finish(link, &request, api).context(what.clone())?;
         row.count(8);
         good(&mut row, &what, &request, &done);
         row.must(done.bytes == 8, || format!("{what}: reported as {} B", done.bytes));
