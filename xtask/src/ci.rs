@@ -110,7 +110,6 @@ const RDMA_PROGRAMS: &[(&str, &str)] = &[
     ("ibverbs-utils", "/usr/bin/ibv_devinfo"),
     ("perftest", "/usr/bin/ib_write_bw"),
     ("python3-pyverbs", "/usr/share/doc/rdma-core/tests/mlx5_prm_structs.py.gz"),
-    ("python3-scapy", "/usr/lib/python3/dist-packages/scapy"),
 ];
 
 /// Installs what the other stages need and a bare machine lacks.
