@@ -2,7 +2,8 @@
 //!
 //! A request comes through the arm register of the queue's doorbell page and stands in its doorbell record too.
 //! It is void if it is older than the last event (its sequence number is that event's), and due at once if
-//! completions came that software had not seen when it asked.
+//! completions came that software had not seen when it asked and that no event told of: software that asks again
+//! before it looks gets no second event for what the first one was about.
 
 use crate::event;
 use crate::nic::SoftNic;
@@ -33,11 +34,16 @@ pub(crate) struct Arming {
     seen: u32,
     /// Entries written up to and with the newest solicited completion or error.
     notable: u64,
+    /// Entries written when the last event was raised.
+    notified: u64,
+    /// Software asked at least once.
+    asked: bool,
 }
 
 impl Arming {
     /// A request, when `produced` entries are written. True if its event is due at once.
     fn request(&mut self, arm: Arm, produced: u64) -> bool {
+        self.asked = true;
         if self.fired == Some(arm.sequence) {
             return false;
         }
@@ -46,11 +52,11 @@ impl Arming {
         // A consumer index ahead of the queue makes no sense, and is taken for its end.
         let unseen = if unseen > psn::MASK / 2 { 0 } else { unseen as u64 };
         let due = match arm.solicited_only {
-            false => unseen > 0,
-            true => self.notable > 0 && produced - self.notable < unseen,
+            false => unseen > 0 && produced > self.notified,
+            true => self.notable > self.notified && produced - self.notable < unseen,
         };
         if due {
-            self.fire();
+            self.fire(produced);
         } else if !arm.solicited_only {
             self.waiting = Waiting::Any;
         } else if self.waiting == Waiting::No {
@@ -59,9 +65,17 @@ impl Arming {
         due
     }
 
-    fn fire(&mut self) {
+    fn fire(&mut self, produced: u64) {
         self.waiting = Waiting::No;
         self.fired = Some(self.sequence);
+        self.notified = produced;
+    }
+
+    /// The record's word as it is now. True if it may be a request that was not seen in the register: it changed, or
+    /// it is what a first request for a queue that nothing happened in looks like, which is zero as memory is.
+    fn looked_at(&mut self, word: u32, produced: u64) -> bool {
+        let changed = word != std::mem::replace(&mut self.seen, word);
+        changed || word == 0 && !self.asked && produced == 0
     }
 
     /// The newest of `produced` entries was written. True if its event is due.
@@ -75,7 +89,7 @@ impl Arming {
             Waiting::Solicited => notable,
         };
         if due {
-            self.fire();
+            self.fire(produced);
         }
         due
     }
@@ -98,13 +112,14 @@ impl SoftNic {
         let (arm, cqn) = Arm::from_register(value);
         let page = uar as u32 + 1;
         // A request through another page than the queue's own is ignored, as hardware does.
-        if self.cq_mut(cqn).is_some_and(|cq| cq.uar == page) {
-            self.arm(cqn, arm, now);
+        if self.cq_mut(cqn).is_none_or(|cq| cq.uar != page) {
+            return;
         }
+        self.arm(cqn, arm, now);
         for at in 0..self.cqs.len() {
             let Some(cq) = self.cqs[at].as_mut().filter(|cq| cq.uar == page) else { continue };
             let word = cq.record.load32(ARM_WORD_OFFSET as u64);
-            let new = word != std::mem::replace(&mut cq.arming.seen, word);
+            let new = cq.arming.looked_at(word, cq.produced);
             let other = crate::nic::FIRST_CQN + at as u32;
             if new && other != cqn {
                 self.arm(other, Arm::from_record(word), now);
@@ -144,6 +159,10 @@ mod tests {
         assert!(!arming.request(any(0, 2), 3), "older than the event");
         assert!(arming.request(any(1, 2), 3), "a newer completion is there");
         assert!(!arming.request(any(2, 3), 3));
+        assert!(arming.completed(4, false));
+        assert!(!arming.request(any(3, 3), 4), "an event told of number 4, seen or not");
+        assert!(arming.completed(5, false));
+        assert!(arming.request(any(0, 3), 6), "of number 6 none did");
     }
 
     #[test]
@@ -155,9 +174,21 @@ mod tests {
         assert!(!arming.completed(3, false));
         assert!(!arming.request(solicited(1, 2), 3), "the only newer one is not solicited");
         assert!(arming.completed(4, true));
-        assert!(arming.request(solicited(2, 3), 5), "number 4 was");
-        assert!(!arming.request(any(3, 5), 5) && !arming.request(solicited(3, 5), 5));
-        assert!(arming.completed(6, false), "the wider of two requests stands");
+        assert!(!arming.request(solicited(2, 3), 5), "number 4 was, and an event told of it");
+        assert!(!arming.completed(6, false));
+        assert!(!arming.request(any(2, 6), 6) && !arming.request(solicited(2, 6), 6));
+        assert!(arming.completed(7, false), "the wider of two requests stands");
+        assert!(!arming.completed(8, true) && arming.request(solicited(3, 7), 9), "number 8 was");
+    }
+
+    #[test]
+    fn a_first_request_looks_like_no_request() {
+        let mut arming = Arming::default();
+        assert!(arming.looked_at(0, 0), "nothing happened yet: it may have been asked");
+        assert!(!arming.looked_at(0, 1), "nobody who looks for completions asks with that word");
+        assert!(arming.looked_at(7, 1) && !arming.looked_at(7, 1));
+        arming.request(any(0, 0), 0);
+        assert!(arming.looked_at(0, 0) && !arming.looked_at(0, 0), "asked once, only a change is news");
     }
 
     #[test]

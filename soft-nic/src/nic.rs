@@ -32,9 +32,10 @@ pub(crate) const FIRST_CQN: u32 = 0x400;
 pub(crate) const FIRST_RMPN: u32 = 0x800;
 /// The event queue every NIC has.
 const EQN: u32 = 1;
-/// Doorbell registers of a page that are polled: the two halves of the first one, which libmlx5 takes in
-/// turn.
-const REGISTERS: [usize; 2] = [BLUEFLAME_OFFSET, BLUEFLAME_OFFSET + 0x100];
+/// Doorbell registers of a page that are polled: the two ordinary ones, which libmlx5 gives to different queue
+/// pairs, with both halves of each, which it takes in turn.
+const REGISTERS: [usize; 4] =
+    [BLUEFLAME_OFFSET, BLUEFLAME_OFFSET + 0x100, BLUEFLAME_OFFSET + 0x200, BLUEFLAME_OFFSET + 0x300];
 
 /// Doorbell records read in one look at a page that many queue pairs share.
 const RECORDS: usize = 64;
