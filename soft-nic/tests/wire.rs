@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use shunt_soft_nic::packet::{
     AtomicOp, AtomicRequest, Body, Datagram, ELSEWHERE, MTU_MAX, Packet, Part, Payload, Reth, aeth,
 };
-use shunt_soft_nic::wire::{Addresses, FRAME_MAX, Icrc, Outer, WireError, decode, encode};
+use shunt_soft_nic::wire::{Addresses, FRAME_MAX, Icrc, Outer, ROCE_PORT, WireError, decode, encode};
 
 /// Every field that a frame keeps, as text: bodies have no equality of their own.
 fn shown(packet: &Packet, addresses: &Addresses) -> String {
@@ -41,10 +41,22 @@ fn packet(qpn: u32, psn: u32, ack_request: bool, body: Body) -> Packet {
     Packet { from, to, source, qpn, psn, ack_request, solicited: false, body }
 }
 
+/// RoCE v2, as NICs that choose a source port send it.
+const UDP: Outer = Outer::Udp { source_port: 0xc000, destination_port: ROCE_PORT };
+
 fn encoded(packet: &Packet) -> Vec<u8> {
+    encoded_as(packet, Outer::Grh)
+}
+
+fn encoded_as(packet: &Packet, outer: Outer) -> Vec<u8> {
     let mut frame = Vec::new();
-    encode(packet, &addresses(), Outer::Grh, &mut frame);
+    encode(packet, &addresses(), outer, &mut frame);
     frame
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let text: String = text.split_whitespace().collect();
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -115,9 +127,12 @@ fn checksums_of_others() {
     let built = "450100400478400040110000c0a80007c0a80007c00012b7002c00002460ffff000000d300cf1710\
                  4630818be28935d90e9a95505401be885e500000";
     for (text, icrc) in [(captured, "82fd002a"), (built, "78f353f3")] {
-        let text: String = text.split_whitespace().collect();
-        let mut bytes: Vec<u8> =
-            (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect();
+        let mut frame = [vec![0; 12], vec![8, 0], unhex(text), unhex(icrc)].concat();
+        // Neither is an opcode of ours; that is found out behind the checksum.
+        assert_eq!(decode(&frame).unwrap_err(), WireError::Opcode(frame[42]));
+        frame[70] ^= 1;
+        assert!(matches!(decode(&frame), Err(WireError::Icrc { .. })));
+        let mut bytes = unhex(text);
         // Type of service, time to live, IP and UDP checksums, the transport header's reserved byte.
         for at in [1, 8, 10, 11, 26, 27, 32] {
             bytes[at] = 0xff;
@@ -125,6 +140,52 @@ fn checksums_of_others() {
         let mut crc = Icrc::default();
         bytes.chunks(7).for_each(|chunk| crc.update(chunk));
         assert_eq!(hex(&crc.finish()), icrc);
+    }
+}
+
+/// RoCE v2 from its headers to its checksum, worked out elsewhere.
+#[test]
+fn golden_packets() {
+    let [near, far] = [0xffff_0a00_0001, 0xffff_0a00_0002];
+    let there = Addresses { source: near, destination: far, source_mac: 1, destination_mac: 2 };
+    let back = Addresses { source: far, destination: near, source_mac: 2, destination_mac: 1 };
+    let reth = Reth { address: 0x1000, rkey: 0x1234, bytes: 4 };
+    let write = Body::Write { part: Part::Only, reth, payload: payload(&[1, 2, 3, 4]) };
+    let op = AtomicOp::FetchAdd { add: 1, boundary: 0 };
+    let atomic = AtomicRequest { address: 0x2000, rkey: 0x1234, bytes: 8, op };
+    let cases = [
+        (
+            packet(0xabc, 7, true, write),
+            there,
+            "0a40ffff00000abc80000007000000000000100000001234000000040102\
+          03043ab792c7",
+        ),
+        (
+            packet(0xdef, 7, false, Body::Ack { syndrome: aeth::ACK, msn: 1 }),
+            back,
+            "1140ffff00000def000000071f0000017de5aa73",
+        ),
+        (
+            packet(0xabc, 8, true, Body::Atomic(atomic)),
+            there,
+            "1440ffff00000abc800000080000000000002000000012340000\
+          00000000000100000000000000001 2b1e8b8",
+        ),
+    ];
+    for (packet, addresses, transport) in cases {
+        let mut frame = Vec::new();
+        encode(&packet, &addresses, UDP, &mut frame);
+        assert_eq!(hex(&frame[42..]), hex(&unhex(transport)));
+        assert_eq!(hex(&frame[12..14]), "0800");
+        let total = frame.len() - 14;
+        assert_eq!(hex(&frame[14..24]), format!("4500{total:04x}000040004011"));
+        // The sum over a right header is all ones.
+        let sum: u32 =
+            frame[14..34].chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]) as u32).sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        assert_eq!(hex(&frame[34..42]), format!("c00012b7{:04x}0000", total - 20));
+        let found = decode(&frame).unwrap();
+        assert_eq!((found.outer, found.addresses), (UDP, addresses));
     }
 }
 
@@ -139,21 +200,40 @@ fn what_is_not_checksummed_may_change_on_the_way() {
         let back = decode(&changed).unwrap_or_else(|error| panic!("byte {at}: {error}"));
         assert_eq!(shown(&back.packet, &back.addresses), shown(&sent, &addresses()));
     }
+    let frame = encoded_as(&sent, UDP);
+    // Type of service, time to live, both checksums; the transport header's congestion bits.
+    for (at, bits) in [(15, 0xff), (22, 0xff), (24, 0xff), (25, 0xff), (40, 0xff), (41, 0xff), (46, 0xc0)] {
+        let mut changed = frame.clone();
+        changed[at] ^= bits;
+        let back = decode(&changed).unwrap_or_else(|error| panic!("byte {at}: {error}"));
+        assert_eq!(shown(&back.packet, &back.addresses), shown(&sent, &addresses()));
+    }
+    // All that stays is: identification, ports, addresses.
+    for at in [18, 19, 26, 33, 34, 37] {
+        let mut changed = frame.clone();
+        changed[at] ^= 1;
+        assert!(matches!(decode(&changed), Err(WireError::Icrc { .. })), "byte {at}");
+    }
 }
 
 /// Changes a frame and makes its checksum right again.
 fn forged(frame: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let udp = frame[12] == 8;
     let mut frame = frame[..frame.len() - 4].to_vec();
     change(&mut frame);
-    let length = (frame.len() + 4 - 54) as u16;
-    frame[18..20].copy_from_slice(&length.to_be_bytes());
-    let mut head = frame[14..66].to_vec();
-    head[0] |= 0x0f;
-    head[1..4].fill(0xff);
-    (head[7], head[44]) = (0xff, 0xff);
+    let all = frame.len() + 4;
+    let (lengths, masked): (&[(usize, usize)], &[usize]) = match udp {
+        true => (&[(16, 14), (38, 34)], &[1, 8, 10, 11, 26, 27, 32]),
+        false => (&[(18, 54)], &[1, 2, 3, 7, 44]),
+    };
+    for (at, from) in lengths {
+        frame[*at..at + 2].copy_from_slice(&((all - from) as u16).to_be_bytes());
+    }
+    let mut bytes = frame[14..].to_vec();
+    masked.iter().for_each(|at| bytes[*at] = 0xff);
+    bytes[0] |= if udp { 0 } else { 0x0f };
     let mut icrc = Icrc::default();
-    icrc.update(&head);
-    icrc.update(&frame[66..]);
+    icrc.update(&bytes);
     frame.extend(icrc.finish());
     frame
 }
@@ -197,6 +277,39 @@ fn every_error_has_its_name() {
     broken[66] ^= 1;
     assert!(matches!(error(&broken), WireError::Icrc { .. }));
     assert!(error(&broken).to_string().contains("is right"));
+}
+
+/// The same for what only RoCE v2 has.
+#[test]
+fn every_error_of_ip_and_udp_has_its_name() {
+    let reth = Reth { address: 8, rkey: 9, bytes: 10 };
+    let read = encoded_as(&packet(1, 2, true, Body::ReadRequest(reth)), UDP);
+    assert_eq!(read.len(), 74);
+    let error = |frame: &[u8]| decode(frame).expect_err("a wrong frame");
+    let change = |at: usize, byte: u8| error(&forged(&read, |frame| frame[at] = byte));
+    assert_eq!(error(&read[..57]), WireError::Short { met: 57, least: 58 });
+    assert_eq!(error(&forged(&read, |f| f.truncate(58))), WireError::Short { met: 62, least: 74 });
+    assert_eq!(change(14, 0x46), WireError::IpVersion(0x46));
+    assert_eq!(change(14, 0x65), WireError::IpVersion(0x65));
+    assert_eq!(change(23, 6), WireError::Protocol(6));
+    assert_eq!(change(20, 0x60), WireError::Fragment(0x6000));
+    assert_eq!(change(21, 1), WireError::Fragment(0x4001));
+    assert_eq!(change(42, 0x81), WireError::Opcode(0x81));
+    assert_eq!(change(42, 0x24), WireError::Opcode(0x24));
+    let mut wrong = read.clone();
+    wrong[17] += 4;
+    assert_eq!(error(&wrong), WireError::TotalLength { said: 64, met: 60 });
+    let mut wrong = read.clone();
+    wrong[39] -= 4;
+    assert_eq!(error(&wrong), WireError::UdpLength { said: 36, met: 40 });
+    // May be a fragment or not, says the bit; an identification is nobody's business, and checksummed.
+    assert!(decode(&forged(&read, |frame| frame[20] = 0)).is_ok());
+    assert!(decode(&forged(&read, |frame| frame[18] = 77)).is_ok());
+}
+
+fn outers() -> impl Strategy<Value = Outer> {
+    let udp = |(source_port, destination_port)| Outer::Udp { source_port, destination_port };
+    prop_oneof![Just(Outer::Grh), any::<(u16, u16)>().prop_map(udp)]
 }
 
 fn parts() -> impl Strategy<Value = Part> {
@@ -280,21 +393,22 @@ fn packets() -> impl Strategy<Value = Packet> {
 
 proptest! {
     #[test]
-    fn what_is_sent_is_what_arrives(packets in prop::collection::vec(packets(), 1..4)) {
-        for packet in &packets {
-            let frame = encoded(packet);
+    fn what_is_sent_is_what_arrives(packets in prop::collection::vec((packets(), outers()), 1..4)) {
+        for (packet, outer) in &packets {
+            let frame = encoded_as(packet, *outer);
             prop_assert!(frame.len() <= FRAME_MAX && frame.len().is_multiple_of(2));
             let back = decode(&frame).unwrap();
+            prop_assert_eq!(back.outer, *outer);
             prop_assert_eq!(shown(&back.packet, &back.addresses), shown(packet, &addresses()));
         }
     }
 
     #[test]
     fn a_mutated_frame_is_refused_or_the_same(
-        packet in packets(),
+        (packet, outer) in (packets(), outers()),
         changes in prop::collection::vec((any::<prop::sample::Index>(), 1..=255u8), 1..4),
     ) {
-        let frame = encoded(&packet);
+        let frame = encoded_as(&packet, outer);
         let mut changed = frame.clone();
         for (at, bits) in changes {
             let at = at.index(changed.len());
@@ -307,8 +421,12 @@ proptest! {
     }
 
     #[test]
-    fn a_frame_cut_or_lengthened_is_refused(packet in packets(), by in 1..200usize, longer in any::<bool>()) {
-        let mut frame = encoded(&packet);
+    fn a_frame_cut_or_lengthened_is_refused(
+        (packet, outer) in (packets(), outers()),
+        by in 1..200usize,
+        longer in any::<bool>(),
+    ) {
+        let mut frame = encoded_as(&packet, outer);
         if longer {
             frame.extend(std::iter::repeat_n(0, by));
         } else {
@@ -325,11 +443,11 @@ proptest! {
     /// Garbage in every field behind a right checksum: whatever it decodes to, it encodes to the same again.
     #[test]
     fn forged_fields_decode_to_what_they_say_or_not_at_all(
-        packet in packets(),
+        (packet, outer) in (packets(), outers()),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         cut in 0..8usize,
     ) {
-        let frame = forged(&encoded(&packet), |frame| {
+        let frame = forged(&encoded_as(&packet, outer), |frame| {
             for (at, byte) in changes {
                 let at = at.index(frame.len());
                 frame[at] = byte;
