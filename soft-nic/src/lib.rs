@@ -14,6 +14,8 @@
 //! | [`engine`] | real time: one thread that steps a fabric |
 //! | [`wire`] | packets as frames, for NICs that do not share a process |
 //! | [`uplink`], `outside` | the way to NICs of other processes |
+//! | `window` | how much may be under way to a destination that loses what it cannot hold |
+//! | `capture` | what crosses a fabric, as a pcap file |
 //! | [`trace`] | WQEs, CQEs and mailboxes as text |
 //!
 //! The crate knows the wire and the PRM, nothing of hosts or devices.
@@ -48,14 +50,22 @@
 //! * WQE signatures, end padding, partition keys, service levels, VLANs. A byte count of zero in a pointer segment
 //!   (2^31 to hardware) is refused.
 //! * Physical and indirect keys, on-demand paging. The RNR NAK a real page fault may cause is the fault `rnr`.
+//! * RoCE v2 over IPv6, ECN and congestion notifications; a UDP source port for each flow (all packets come from the
+//!   port they go to); partition keys other than the default. The vendor's own encoding of masked and 32-bit atomics
+//!   is not public: [`wire`] has one of its own, for other soft NICs only.
 //! * DMA is by process address: a doorbell record is read when a doorbell, an arm request or a packet gives reason to.
 //!
 //! # One process or several
 //!
-//! NICs of one [`Fabric`] exchange packets in memory. Processes of one machine each have a fabric with their own NICs
-//! and join them with [`Fabric::attach`]; packets then cross as RoCE v1 frames in Unix datagrams. Nothing else
-//! changes: queue pairs are connected by GID and MAC (or LID) as before, and faults are planned in the process that
-//! owns the NIC.
+//! NICs of one [`Fabric`] exchange packets in memory. Processes each have a fabric with their own NICs and join them
+//! with [`Fabric::attach`]; nothing else changes: queue pairs are connected by GID and MAC (or LID) as before, and
+//! faults are planned in the process that owns the NIC. Packets then cross
+//!
+//! * as RoCE v1 frames in Unix datagrams, between processes of one user on one machine ([`UnixUplink`]): lossless;
+//! * as RoCE v2, UDP port 4791, between any machines ([`RoceUplink`]): BTH to ICRC as hardware sends them, lost as on
+//!   any network, and sent again.
+//!
+//! [`Fabric::capture`] writes what crosses to a pcap file; `tshark -r FILE --disable-protocol rpcordma` reads it.
 //!
 //! ```
 //! use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, NicConfig, RailAt, SoftNic, UnixUplink};

@@ -162,6 +162,7 @@ impl SoftNic {
                 budget = budget.saturating_sub(1);
                 self.charge(rate);
             }
+            self.ask(&qp, cx);
             if more {
                 self.want_turn(&mut qp, cx);
             }

@@ -7,6 +7,7 @@
 use crate::cx::Cx;
 use crate::nic::SoftNic;
 use crate::outside::Outside;
+use crate::packet::Body;
 use crate::psn;
 use crate::qp::{Qp, Task};
 use shunt_layout::mlx5::prm::qp::State;
@@ -145,6 +146,18 @@ impl SoftNic {
             let under_way = psn::distance(requester.send_psn, requester.oldest).max(0) as u32;
             let packets = if qp.state == State::Rts { under_way } else { 0 };
             cx.outside.settle(&mut requester.charge, qp.remote.route, packets);
+        }
+    }
+
+    /// Has the last request of a turn ask for an acknowledgement: what is under way without any to come would keep the
+    /// window shut, for this queue pair and for others.
+    #[inline]
+    pub(crate) fn ask(&mut self, qp: &Qp, cx: &mut Cx) {
+        if cx.outside.window(qp.remote.route).is_some()
+            && let Some(last) = self.outbox.last_mut()
+            && matches!(last.body, Body::Write { .. } | Body::WriteImm { .. } | Body::Send { .. })
+        {
+            last.ack_request = true;
         }
     }
 

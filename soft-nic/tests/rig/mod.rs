@@ -272,6 +272,18 @@ impl Rig {
         self.hosts.push(host);
     }
 
+    /// Gives a host's NIC a larger heap besides, as a host of its own: its index.
+    pub fn larger_heap(&mut self, host: usize, bytes: usize) -> usize {
+        let &Host { nic, at, pd, uar, .. } = &self.hosts[host];
+        let heap = Memory::new(bytes);
+        // SAFETY: hosts live as long as the fabric, in this struct, and the memory is atomics only.
+        let umem = unsafe { self.fabric.nic(nic).register_umem(heap.address(), heap.bytes()) }.unwrap();
+        let mut host = Host { nic, at, pd, uar, heap, umem, key: 0 };
+        host.key = self.mkey(&host, heap_key(&host));
+        self.hosts.push(host);
+        self.hosts.len() - 1
+    }
+
     pub fn mkey(&mut self, host: &Host, mailbox: Vec<u8>) -> u32 {
         mkey::key(output::OBJECT.get(&self.command(host.nic, &mailbox, 16)), 0x5a)
     }
