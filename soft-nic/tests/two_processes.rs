@@ -1,18 +1,20 @@
-//! Two processes, an engine in each: data both ways, one of them killed, its place taken by another.
+//! Two processes, an engine in each: data both ways, one of them killed, its place taken by another. Over Unix sockets,
+//! and over UDP.
 
 mod rig;
 
-use rig::{Card, End, Options, Rig};
+use rig::{Card, End, Options, Rig, loopback};
 use shunt_layout::mlx5::wqe::{Opcode, inline8};
 use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, NicConfig, UnixUplink};
 use std::io::{BufReader, stdin, stdout};
-use std::path::{Path, PathBuf};
+use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tells the other process where the sockets are.
-const RUNTIME: &str = "SHUNT_TEST_RUNTIME";
+/// Tells the other process how they meet: a runtime directory, or two addresses with a comma between.
+const WAY: &str = "SHUNT_TEST_WAY";
 /// Long enough for any machine; a test that waits so long fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Messages each way.
@@ -37,18 +39,35 @@ struct Side {
     end: End,
 }
 
+/// The addresses of a way over UDP.
+fn over_udp(way: &str) -> Option<[Ipv4Addr; 2]> {
+    let (first, second) = way.split_once(',')?;
+    Some([first.parse().ok()?, second.parse().ok()?])
+}
+
 impl Side {
-    fn new(runtime: &Path, me: u32) -> Self {
-        let mut rig = Rig::alone(me, 1, |_| {});
-        rig.fabric.attach(Box::new(UnixUplink::open_in(runtime, "two", &[]).unwrap())).unwrap();
+    fn new(way: &str, me: u32) -> Self {
+        let mut rig = match over_udp(way) {
+            Some(addresses) => loopback::rig(me, loopback::options(addresses[me as usize])),
+            None => {
+                let mut rig = Rig::alone(me, 1, |_| {});
+                let uplink = UnixUplink::open_in(Path::new(way), "two", &[]).unwrap();
+                rig.fabric.attach(Box::new(uplink)).unwrap();
+                rig
+            }
+        };
         let end = rig.end(0, Options { ack_timeout: 14, retry: 7, ..Options::default() });
         Self { rig, end }
     }
 
-    fn start(&mut self, peer: u32, card: Card) -> Engine {
+    fn start(&mut self, way: &str, peer: u32, card: Card) -> Engine {
+        let config = match over_udp(way) {
+            Some(addresses) => NicConfig::at_address("", addresses[peer as usize]),
+            None => NicConfig::new("", peer, 0),
+        };
         let nic = self.rig.hosts[0].nic;
         self.rig.command(nic, &rig::rst2init(&self.end), 16);
-        self.rig.connect_to(&mut self.end, &NicConfig::new("", peer, 0), card.qpn);
+        self.rig.connect_to(&mut self.end, &config, card.qpn);
         let fabric = std::mem::replace(&mut self.rig.fabric, Fabric::new(FabricConfig::default()));
         Engine::spawn(fabric, Clock::new())
     }
@@ -84,11 +103,11 @@ impl Side {
 /// The other process: answers each message with one. Started by the tests below; alone it has nothing to do.
 #[test]
 fn the_other_process() {
-    let Some(runtime) = std::env::var_os(RUNTIME).map(PathBuf::from) else { return };
-    let mut side = Side::new(&runtime, 1);
+    let Ok(way) = std::env::var(WAY) else { return };
+    let mut side = Side::new(&way, 1);
     Card::of(&side.rig, &side.end).write(stdout());
     let card = Card::read(stdin().lock());
-    let _engine = side.start(0, card);
+    let _engine = side.start(&way, 0, card);
     for n in 1..=ROUNDS {
         side.receive(n);
         side.send(card, n + 100);
@@ -102,9 +121,9 @@ fn the_other_process() {
 struct Other(Child);
 
 impl Other {
-    fn start(runtime: &Path) -> Self {
+    fn start(way: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "the_other_process", "--nocapture"]).env(RUNTIME, runtime);
+        command.args(["--exact", "the_other_process", "--nocapture"]).env(WAY, way);
         Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
@@ -128,11 +147,11 @@ impl Drop for Other {
 }
 
 /// Talks to another process, kills it, and sees its queue pair fail.
-fn talk_and_kill(runtime: &Path) {
-    let mut other = Other::start(runtime);
-    let mut side = Side::new(runtime, 0);
+fn talk_and_kill(way: &str) {
+    let mut other = Other::start(way);
+    let mut side = Side::new(way, 0);
     let card = other.trade(Card::of(&side.rig, &side.end));
-    let engine = side.start(1, card);
+    let engine = side.start(way, 1, card);
     for n in 1..=ROUNDS {
         if n % 10 == 0 {
             thread::sleep(Duration::from_millis(3)); // Let both engines fall asleep.
@@ -158,9 +177,18 @@ fn talk_and_kill(runtime: &Path) {
 #[test]
 fn data_both_ways_a_kill_and_another_in_its_place() {
     let runtime = std::env::temp_dir().join(format!("shunt-two-{}", std::process::id()));
-    talk_and_kill(&runtime);
+    let way = runtime.to_str().unwrap();
+    talk_and_kill(way);
     let socket = format!("fabric-two/{:032x}.sock", u128::from_be_bytes(NicConfig::new("", 1, 0).gid));
     assert!(runtime.join(socket).exists(), "what the killed process left");
-    talk_and_kill(&runtime);
+    talk_and_kill(way);
     std::fs::remove_dir_all(&runtime).unwrap();
+}
+
+#[test]
+fn the_same_over_udp() {
+    let [first, second] = loopback::addresses();
+    let way = format!("{first},{second}");
+    talk_and_kill(&way);
+    talk_and_kill(&way);
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 /// Two addresses that nobody else has, now.
 pub fn addresses() -> [Ipv4Addr; 2] {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let [_, _, high, low] = std::process::id().to_be_bytes();
-    let pair = NEXT.fetch_add(2, Ordering::Relaxed) as u8;
+    let (process, pair) = (std::process::id(), NEXT.fetch_add(2, Ordering::Relaxed) as u8);
     // The upper bit of the third byte is what a `gid-change` changes.
-    [pair + 1, pair + 2].map(|last| Ipv4Addr::new(127, high | 0x80, low & 0x7f, last))
+    let [high, low] = [0x80 | (process >> 7) as u8, process as u8 & 0x7f];
+    [pair + 1, pair + 2].map(|last| Ipv4Addr::new(127, high, low, last))
 }
 
 /// Options for tests: without a lifetime, so that nothing is lost however busy the machine is.
