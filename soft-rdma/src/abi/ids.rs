@@ -19,6 +19,7 @@ pub mod object {
     pub const PD: u16 = 1;
     pub const CQ: u16 = 3;
     pub const QP: u16 = 4;
+    pub const SRQ: u16 = 5;
     pub const AH: u16 = 6;
     pub const MR: u16 = 7;
     pub const ASYNC_EVENT: u16 = 16;
@@ -39,7 +40,7 @@ pub mod device {
 /// Methods of PD and AH.
 pub const ONLY_DESTROY: u16 = 0;
 
-/// Methods of CQ and QP.
+/// Methods of CQ, QP and SRQ.
 pub mod queue {
     pub const CREATE: u16 = 0;
     pub const DESTROY: u16 = 1;
@@ -79,6 +80,8 @@ pub mod command {
     pub const QUERY_QP: u32 = 0x19;
     pub const MODIFY_QP: u32 = 0x1a;
     pub const DESTROY_QP: u32 = 0x1b;
+    pub const MODIFY_SRQ: u32 = 0x21;
+    pub const QUERY_SRQ: u32 = 0x22;
 }
 
 /// Attributes of QUERY_PORT, the common one.
@@ -155,6 +158,27 @@ pub mod create_qp {
     pub const UD: u8 = 4;
 }
 
+/// Attributes of SRQ create.
+pub mod create_srq {
+    pub const PD: u16 = 1;
+    pub const XRCD: u16 = 2;
+    pub const CQ: u16 = 3;
+    pub const USER_HANDLE: u16 = 4;
+    pub const MAX_WR: u16 = 5;
+    pub const MAX_SGE: u16 = 6;
+    pub const LIMIT: u16 = 7;
+    pub const MAX_TAGS: u16 = 8;
+    pub const TYPE: u16 = 9;
+    pub const EVENT_FD: u16 = 10;
+    pub const RESPONSE_MAX_WR: u16 = 11;
+    pub const RESPONSE_MAX_SGE: u16 = 12;
+    pub const RESPONSE_NUMBER: u16 = 13;
+    /// Type: one without connections of its own.
+    pub const BASIC: u32 = 0;
+    /// Attribute mask of MODIFY_SRQ: the limit.
+    pub const MODIFIES_LIMIT: u32 = 2;
+}
+
 /// Attributes of QUERY_MR.
 pub mod query_mr {
     pub const LKEY: u16 = 1;
@@ -225,4 +249,6 @@ pub mod event {
     pub const DEVICE_FATAL: u32 = 8;
     pub const PORT_ACTIVE: u32 = 9;
     pub const PORT_ERROR: u32 = 10;
+    pub const SRQ_LIMIT: u32 = 15;
+    pub const LAST_WQE: u32 = 16;
 }

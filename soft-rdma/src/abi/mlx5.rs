@@ -139,6 +139,30 @@ structure! {
         icm_address: u64 = 32,
     }
 
+    /// `mlx5_ib_create_srq`.
+    CreateSrq: 32 {
+        /// The WQEs.
+        buffer: u64 = 0,
+        /// Doorbell record.
+        record: u64 = 8,
+        /// Flags.
+        flags: u32 = 16,
+        /// Zero.
+        reserved: u32 = 20,
+        /// Number that CQEs carry.
+        user_index: u32 = 24,
+        /// Zero.
+        reserved1: u32 = 28,
+    }
+
+    /// `mlx5_ib_create_srq_resp`.
+    CreateSrqResponse: 8 {
+        /// Number.
+        srqn: u32 = 0,
+        /// Zero.
+        reserved: u32 = 4,
+    }
+
     /// `mlx5_ib_create_ah_resp`.
     CreateAhResponse: 16 {
         /// Bytes that mean something.

@@ -437,6 +437,40 @@ structure! {
         reserved_2: u8 = 55,
     }
 
+    /// `ib_uverbs_modify_srq`.
+    ModifySrq: 16 {
+        /// The queue.
+        handle: u32 = 0,
+        /// What to change.
+        mask: u32 = 4,
+        /// Receives.
+        max_wr: u32 = 8,
+        /// Limit.
+        limit: u32 = 12,
+    }
+
+    /// `ib_uverbs_query_srq`.
+    QuerySrq: 16 {
+        /// Not used with ioctl.
+        response: u64 = 0,
+        /// The queue.
+        handle: u32 = 8,
+        /// Zero.
+        reserved: u32 = 12,
+    }
+
+    /// `ib_uverbs_query_srq_resp`.
+    QuerySrqResponse: 16 {
+        /// Receives.
+        max_wr: u32 = 0,
+        /// Pieces of one.
+        max_sge: u32 = 4,
+        /// Limit.
+        limit: u32 = 8,
+        /// Zero.
+        reserved: u32 = 12,
+    }
+
     /// `ib_uverbs_comp_event_desc`.
     CompletionRecord: 8 {
         /// The CQ, as the library knows it.

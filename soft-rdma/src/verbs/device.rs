@@ -15,6 +15,7 @@ use shunt_layout::bits::Field;
 use shunt_layout::mlx5::prm::caps::{self, CAPABILITY_OFFSET, general};
 use shunt_layout::mlx5::prm::cmd::{Opcode, input};
 use shunt_layout::mlx5::prm::pd::special;
+use shunt_layout::mlx5::prm::rmp::NEXT_SEGMENT_BYTES;
 
 /// PCI identity: Mellanox, ConnectX-7.
 const VENDOR: u32 = 0x15b3;
@@ -74,6 +75,7 @@ pub fn get_context(context: &Context, call: &mut Call) -> Result<(), Errno> {
         max_rq_desc_sz: caps.get(general::MAX_WQE_SZ_RQ) as u16,
         max_send_wqebb: caps.power(general::LOG_MAX_QP_SZ),
         max_recv_wr: caps.power(general::LOG_MAX_QP_SZ),
+        max_srq_recv_wr: caps.power(general::LOG_MAX_SRQ_SZ),
         num_ports: 1,
         comp_mask: 2, // the DUMP key
         response_length: call.len(UHW_OUT).min(size_of::<ContextResponse>()) as u32,
@@ -133,6 +135,11 @@ fn device(nic: &Nic) -> Result<QueryDevice, Errno> {
         max_qp_init_rd_atom: caps.power(general::LOG_MAX_RA_REQ_QP),
         atomic_cap: caps.get(general::ATOMIC),
         max_ah: i32::MAX as u32,
+        srq: [
+            caps.power(general::LOG_MAX_SRQ),
+            caps.power(general::LOG_MAX_SRQ_SZ) - 1,
+            pieces(general::MAX_WQE_SZ_RQ, NEXT_SEGMENT_BYTES as u32),
+        ],
         max_pkeys: 1,
         local_ca_ack_delay: 16,
         phys_port_cnt: 1,

@@ -48,6 +48,7 @@ impl Notices {
 struct State {
     cqs: HashMap<u32, Arc<Notices>>,
     qps: HashMap<u32, Arc<Notices>>,
+    srqs: HashMap<u32, Arc<Notices>>,
     channels: Vec<Arc<Channel>>,
     /// The channel of what names no other.
     asynchronous: Option<Arc<Channel>>,
@@ -138,6 +139,20 @@ impl Events {
         CqEvents { completion, asynchronous: taken_back(&notices, channel) }
     }
 
+    /// Hears of a shared receive queue.
+    pub fn add_srq(&self, srqn: u32, notices: Arc<Notices>) {
+        self.state().srqs.insert(srqn, notices);
+    }
+
+    /// A shared receive queue is gone: how many events of it the program read.
+    pub fn remove_srq(&self, srqn: u32) -> u32 {
+        let (notices, channel) = {
+            let mut state = self.state();
+            (state.srqs.remove(&srqn), state.asynchronous.clone())
+        };
+        notices.map_or(0, |notices| taken_back(&notices, channel))
+    }
+
     /// A queue pair is gone: how many events of it the program read.
     pub fn remove_qp(&self, qpn: u32) -> u32 {
         let (notices, channel) = {
@@ -174,6 +189,10 @@ impl Events {
             kind if kind == eqe::event::WQ_CATASTROPHIC as u32 => state.tell_of(qp(), event::QP_FATAL),
             kind if kind == eqe::event::WQ_INVALID_REQUEST as u32 => state.tell_of(qp(), event::QP_REQUEST),
             kind if kind == eqe::event::WQ_ACCESS as u32 => state.tell_of(qp(), event::QP_ACCESS),
+            kind if kind == eqe::event::LAST_WQE as u32 => state.tell_of(qp(), event::LAST_WQE),
+            kind if kind == eqe::event::RQ_LIMIT as u32 => {
+                state.tell_of(state.srqs.get(&eqe::OBJECT.get(entry)), event::SRQ_LIMIT);
+            }
             COMMUNICATION_ESTABLISHED => state.tell_of(qp(), event::ESTABLISHED),
             SEND_QUEUE_DRAINED => state.tell_of(qp(), event::SQ_DRAINED),
             _ => {}
@@ -214,7 +233,8 @@ fn taken_back(notices: &Notices, common: Option<Arc<Channel>>) -> u32 {
     let channel = notices.asynchronous.clone().or(common);
     let mine = |record: &[u8]| {
         let record = AsyncRecord::from_bytes(record);
-        record.element == notices.user_handle && record.kind < event::DEVICE_FATAL
+        let of_ports = event::DEVICE_FATAL..event::SRQ_LIMIT;
+        record.element == notices.user_handle && !of_ports.contains(&record.kind)
     };
     match (sent, channel) {
         (0, _) | (_, None) => sent,

@@ -10,6 +10,7 @@ mod modify;
 mod mr;
 mod pd;
 mod qp;
+mod srq;
 mod transition;
 mod write;
 
@@ -19,6 +20,7 @@ pub use events::Events;
 pub use firmware::Umem;
 pub use pd::Pd;
 pub use qp::Qp;
+pub use srq::Srq;
 
 use crate::abi::ids::{
     DESTROY_RESPONSE, HANDLE, ONLY_DESTROY, device as on_device, gid_entry, gid_table, mr as on_mr, object,
@@ -91,6 +93,13 @@ pub const METHODS: &[Method] = &[
         method: queue::DESTROY,
         attributes: &[HANDLE, DESTROY_RESPONSE],
         run: qp::destroy,
+    },
+    Method { object: object::SRQ, method: queue::CREATE, attributes: srq::CREATE, run: srq::create },
+    Method {
+        object: object::SRQ,
+        method: queue::DESTROY,
+        attributes: &[HANDLE, DESTROY_RESPONSE],
+        run: srq::destroy,
     },
     Method { object: object::PD, method: ONLY_DESTROY, attributes: &[HANDLE], run: pd::destroy },
     Method {

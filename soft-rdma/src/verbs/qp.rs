@@ -5,6 +5,7 @@ use super::events::Notices;
 use super::firmware::{self, Umem};
 use super::modify::Tuned;
 use super::pd::Pd;
+use super::srq::Srq;
 use super::transition::{self, Service};
 use super::write::Core;
 use crate::abi::Plain;
@@ -20,7 +21,7 @@ use shunt_layout::mlx5::doorbell::RECORD_BYTES;
 use shunt_layout::mlx5::prm::cmd::{Opcode, input};
 use shunt_layout::mlx5::prm::qp::{
     ADS_OFFSET, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, QUERY_OUT_BYTES, RQ_TYPE_REGULAR,
-    RQ_TYPE_ZERO_SIZE, SERVICE_RC, SERVICE_UD, State, ads, create as fields, qpc,
+    RQ_TYPE_SHARED, RQ_TYPE_ZERO_SIZE, SERVICE_RC, SERVICE_UD, State, ads, create as fields, qpc,
 };
 use shunt_layout::mlx5::wqe::WQEBB_BYTES;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -87,11 +88,13 @@ struct Wanted {
     pd: u32,
     send_cq: u32,
     receive_cq: u32,
+    /// Where it receives, if others do, too.
+    pool: Option<u32>,
 }
 
 impl Wanted {
     fn read(context: &Context, call: &Call) -> Result<Self, Errno> {
-        let others = [create_qp::XRCD, create_qp::SRQ, create_qp::TABLE, create_qp::SOURCE_QPN];
+        let others = [create_qp::XRCD, create_qp::TABLE, create_qp::SOURCE_QPN];
         if others.iter().any(|id| call.has(*id)) {
             return Err(Errno::OPNOTSUPP);
         }
@@ -113,7 +116,12 @@ impl Wanted {
         let pd = context.get::<Pd>(call.handle(create_qp::PD)?)?.number();
         let cq = |id| context.get::<Cq>(call.handle(id)?).map(|cq| cq.number());
         let (send_cq, receive_cq) = (cq(create_qp::SEND_CQ)?, cq(create_qp::RECEIVE_CQ)?);
-        let wanted = Self { request, service, pd, send_cq, receive_cq };
+        let pool = if call.has(create_qp::SRQ) {
+            Some(context.get::<Srq>(call.handle(create_qp::SRQ)?)?.number())
+        } else {
+            None
+        };
+        let wanted = Self { request, service, pd, send_cq, receive_cq, pool };
         wanted.check()?;
         Ok(wanted)
     }
@@ -124,6 +132,7 @@ impl Wanted {
         let receive = receives == 0
             || receives.is_power_of_two() && receives <= 1 << 15 && (4..=11).contains(&receive_shift);
         let numbers = user_index < 1 << 24 && bfreg < 1 << 24;
+        let receive = receive && (receives == 0 || self.pool.is_none());
         if send && receive && numbers { Ok(()) } else { Err(Errno::INVAL) }
     }
 
@@ -147,7 +156,10 @@ impl Wanted {
         qpc::ST.set(context, if self.service == Service::Rc { SERVICE_RC } else { SERVICE_UD });
         qpc::PM_STATE.set(context, PM_STATE_MIGRATED);
         qpc::PD.set(context, self.pd);
-        if request.receives == 0 {
+        if let Some(pool) = self.pool {
+            qpc::RQ_TYPE.set(context, RQ_TYPE_SHARED);
+            qpc::SRQN_RMPN_XRQN.set(context, pool);
+        } else if request.receives == 0 {
             qpc::RQ_TYPE.set(context, RQ_TYPE_ZERO_SIZE);
         } else {
             qpc::RQ_TYPE.set(context, RQ_TYPE_REGULAR);

@@ -1,6 +1,6 @@
 //! INVOKE_WRITE: commands that were once written to the file, in an ioctl.
 
-use super::{address, channel, cq, device, modify, mr, pd, qp};
+use super::{address, channel, cq, device, modify, mr, pd, qp, srq};
 use crate::abi::Plain;
 use crate::abi::ids::{UHW_IN, UHW_OUT, command, write};
 use crate::ioctl::{Call, Context};
@@ -69,6 +69,8 @@ pub fn invoke(context: &Context, call: &mut Call) -> Result<(), Errno> {
         command::CREATE_AH => address::create(context, core),
         command::MODIFY_QP => modify::modify(context, core),
         command::QUERY_QP => qp::query(context, core),
+        command::MODIFY_SRQ => srq::modify(context, core),
+        command::QUERY_SRQ => srq::query(context, core),
         command::CREATE_COMP_CHANNEL => channel::create(context, core),
         _ => Err(Errno::OPNOTSUPP),
     }
