@@ -102,13 +102,16 @@ impl Agent {
     }
 
     fn event(&mut self, rail: u32, event: &[u8; 64]) {
-        if eqe::EVENT_TYPE.get(event) as u8 != eqe::event::PORT_CHANGE {
-            return; // QP errors show in completions, which name the work request as well
-        }
-        match eqe::SUB_TYPE.get(event) as u8 {
-            eqe::port::DOWN => self.own_port(rail, true),
-            eqe::port::ACTIVE => self.own_port(rail, false),
-            _ => {}
+        let (kind, sub) = (eqe::EVENT_TYPE.get(event) as u8, eqe::SUB_TYPE.get(event) as u8);
+        match (kind, sub) {
+            (eqe::event::PORT_CHANGE, eqe::port::DOWN) => self.own_port(rail, true),
+            (eqe::event::PORT_CHANGE, eqe::port::ACTIVE) => self.own_port(rail, false),
+            // Nothing passes through a NIC that failed: as good as a port that is down, and looked at like one.
+            (eqe::event::INTERNAL_ERROR, _) => {
+                self.note(format!("rail {rail}: the NIC reports an internal error"));
+                self.own_port(rail, true);
+            }
+            _ => {} // QP errors show in completions, which name the work request as well
         }
     }
 

@@ -23,11 +23,15 @@ pub struct DeviceEntry {
     pub mlx5: bool,
 }
 
-/// The RDMA devices of this machine.
+/// The RDMA devices of this machine, by name.
 pub fn list() -> Result<Vec<DeviceEntry>, IbverbsError> {
     let rdma = shunt_mlx5_sys::load()?;
     let devices = Devices::get(rdma)?;
-    Ok(devices.pointers().iter().map(|device| entry(rdma, *device)).collect())
+    let mut entries: Vec<DeviceEntry> =
+        devices.pointers().iter().map(|device| entry(rdma, *device)).collect();
+    // The library's order is that of a directory. mlx5_10 comes behind mlx5_9.
+    entries.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+    Ok(entries)
 }
 
 /// The library's list, freed with this object.
