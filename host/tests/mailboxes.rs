@@ -218,7 +218,9 @@ fn create_mkey() {
         (0x20, 0x0000_7f00),
         (0x24, 0x1234_0000),
         (0x2c, 0x0010_0000),
+        (0x44, 0x0000_0080), // translations_octword_size: 256 pages, two in each
         (0x48, 0x0000_000c), // relaxed_ordering_read 0, log_page_size 12
+        (0x60, 0x0000_0080), // translations_octword_actual_size
         (0x64, 0x0000_009a),
         (0x6c, 0x0010_0000),
     ];

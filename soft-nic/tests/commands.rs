@@ -158,6 +158,27 @@ fn queues_must_lie_in_their_umems() {
     let mut key = heap_key(&rig.hosts[0]);
     shunt_layout::mlx5::prm::mkey::create::MKEY_UMEM_OFFSET.set(&mut key, 1);
     assert_eq!(status(&mut rig, &key, 16), bad_param, "a key one byte beyond its umem");
+    let whole = heap_key(&rig.hosts[0]);
+    let key = |octwords: [u32; 2], log_page| {
+        use shunt_layout::mlx5::prm::mkey::{MKC_OFFSET, create, mkc};
+        let mut key = whole.clone();
+        mkc::TRANSLATIONS_OCTWORD_SIZE.within(MKC_OFFSET).set(&mut key, octwords[0]);
+        create::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut key, octwords[1]);
+        mkc::LOG_PAGE_SIZE.within(MKC_OFFSET).set(&mut key, log_page);
+        key
+    };
+    // Enough for the heap wherever it begins.
+    let enough = rig::HEAP as u32 / 8192 + 1;
+    for (octwords, log_page, want, why) in [
+        ([0, 0], 12, bad_param, "no translations"),
+        ([enough, enough - 1], 12, bad_param, "two sizes"),
+        ([enough / 2, enough / 2], 12, bad_param, "half of the pages"),
+        ([enough, enough], 11, bad_param, "pages of 2 KiB"),
+        ([enough, enough], 12, 0, "all pages"),
+    ] {
+        let mailbox = key(octwords, log_page);
+        assert_eq!(status(&mut rig, &mailbox, 16), want, "{why}");
+    }
     let _ = (nic, pd);
 }
 

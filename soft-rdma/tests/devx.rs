@@ -233,6 +233,9 @@ fn objects_live_and_end() {
     mkey::mkc::PD.set(context, pdn);
     mkey::mkc::START_ADDR.set(context, memory.0.as_ptr() as u64);
     mkey::mkc::LEN.set(context, 4096);
+    mkey::mkc::LOG_PAGE_SIZE.set(context, 12);
+    mkey::mkc::TRANSLATIONS_OCTWORD_SIZE.set(context, 1);
+    mkey::create::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut mailbox, 1);
     let (key, index) = rig.create(&mailbox).unwrap();
     assert_eq!(ask(key, &header(Opcode::QueryMkey as u16, index)), Ok(()));
     assert_eq!(ask(key, &header(Opcode::QueryMkey as u16, index + 1)), Err(Errno::INVAL));

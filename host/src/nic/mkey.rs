@@ -6,7 +6,7 @@ use crate::error::NicError;
 use crate::gpu::OwnedSpan;
 use shunt_layout::mlx5::prm::cmd::{self, Opcode};
 use shunt_layout::mlx5::prm::mkey::{
-    ACCESS_MODE_MTT, CREATE_IN_BYTES, MKC_OFFSET, create as fields, key, mkc,
+    ACCESS_MODE_MTT, CREATE_IN_BYTES, MKC_OFFSET, create as fields, key, mkc, translation_octwords,
 };
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -63,6 +63,9 @@ pub fn create_in(shape: &MkeyShape) -> [u8; CREATE_IN_BYTES] {
     mkc::START_ADDR.set(context, shape.address);
     mkc::LEN.set(context, shape.bytes);
     mkc::LOG_PAGE_SIZE.set(context, LOG_PAGE_4K);
+    let octwords = translation_octwords(shape.address, shape.bytes, LOG_PAGE_4K);
+    mkc::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords);
+    fields::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut mailbox, octwords);
     mailbox
 }
 

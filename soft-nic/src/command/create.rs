@@ -85,6 +85,14 @@ impl SoftNic {
         if bytes == 0 || start.checked_add(bytes).is_none() {
             return Err(Refusal::EmptyMkey);
         }
+        let octwords = mkey::translation_octwords(start, bytes, get(mkey::mkc::LOG_PAGE_SIZE));
+        let given = [
+            get(mkey::mkc::TRANSLATIONS_OCTWORD_SIZE),
+            mkey::create::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.get(mailbox),
+        ];
+        if get(mkey::mkc::LOG_PAGE_SIZE) < 12 || given[0] != given[1] || given[0] < octwords {
+            return Err(Refusal::MkeyTranslations);
+        }
         let span = self.locate(Place { umem, offset, bytes, align: 1 })?;
         let rights = [mkey::mkc::LR, mkey::mkc::LW, mkey::mkc::RR, mkey::mkc::RW, mkey::mkc::A]
             .map(|field| get(field) as u8);

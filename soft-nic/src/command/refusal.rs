@@ -38,6 +38,7 @@ pub(crate) enum Refusal {
     RmpBusy,
     RmpShape,
     PoolDomain,
+    MkeyTranslations,
 }
 
 impl Refusal {
@@ -72,6 +73,7 @@ impl Refusal {
         Self::RmpBusy,
         Self::RmpShape,
         Self::PoolDomain,
+        Self::MkeyTranslations,
     ];
 
     pub(crate) fn status(self) -> Status {
@@ -126,6 +128,9 @@ impl Refusal {
             Self::MessageSize => "log_msg_max is at most 30",
             Self::EmptyMkey => "the key covers nothing",
             Self::PoolDomain => "the pool belongs to another protection domain",
+            Self::MkeyTranslations => {
+                "both sizes of the translations are those of the pages, of 4 KiB at least, that the key covers"
+            }
             Self::NoSuchRmp => "no such receive memory pool",
             Self::RmpBusy => "queue pairs receive from the pool",
             Self::RmpShape => {

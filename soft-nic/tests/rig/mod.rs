@@ -708,7 +708,19 @@ pub fn heap_key(host: &Host) -> Vec<u8> {
     set(mkc::PD, host.pd);
     mkc::START_ADDR.within(mkey::MKC_OFFSET).set(&mut make, host.heap.address());
     mkc::LEN.within(mkey::MKC_OFFSET).set(&mut make, host.heap.bytes());
+    translations(&mut make);
     make
+}
+
+/// Sets the sizes of a key's translations from its region, for pages of 4 KiB.
+pub fn translations(make: &mut [u8]) {
+    use mkey::mkc;
+    let at = |field: Field| field.within(mkey::MKC_OFFSET);
+    let region = [mkc::START_ADDR, mkc::LEN].map(|field| field.within(mkey::MKC_OFFSET).get(make));
+    let octwords = mkey::translation_octwords(region[0], region[1], 12);
+    at(mkc::LOG_PAGE_SIZE).set(make, 12);
+    at(mkc::TRANSLATIONS_OCTWORD_SIZE).set(make, octwords);
+    mkey::create::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(make, octwords);
 }
 
 /// A completion without error.

@@ -8,7 +8,9 @@ use crate::abi::uverbs::{RegMr, RegMrResponse, ReregMr};
 use crate::ioctl::{Call, Context, Resource};
 use rustix::io::Errno;
 use shunt_layout::mlx5::prm::cmd::{Opcode, input};
-use shunt_layout::mlx5::prm::mkey::{ACCESS_MODE_MTT, CREATE_IN_BYTES, MKC_OFFSET, create, key, mkc};
+use shunt_layout::mlx5::prm::mkey::{
+    ACCESS_MODE_MTT, CREATE_IN_BYTES, MKC_OFFSET, create, key, mkc, translation_octwords,
+};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -70,9 +72,14 @@ impl Shape {
         mkc::QPN.set(context, 0xff_ffff);
         mkc::MKEY_7_0.set(context, variant as u32);
         mkc::PD.set(context, self.pd.number());
-        mkc::START_ADDR.set(context, if allows(access::ZERO_BASED) == 1 { 0 } else { self.iova });
+        let start = if allows(access::ZERO_BASED) == 1 { 0 } else { self.iova };
+        let log_page = crate::user::page_bytes().ilog2();
+        let octwords = translation_octwords(start, self.length, log_page);
+        mkc::START_ADDR.set(context, start);
         mkc::LEN.set(context, self.length);
-        mkc::LOG_PAGE_SIZE.set(context, crate::user::page_bytes().ilog2());
+        mkc::LOG_PAGE_SIZE.set(context, log_page);
+        mkc::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords);
+        create::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut mailbox, octwords);
         mailbox
     }
 }

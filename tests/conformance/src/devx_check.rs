@@ -17,10 +17,11 @@ use shunt_host::nic::queue::Request;
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::rail::{Rail, RailOptions};
 use shunt_host::world::RealWorld;
+use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_soft_nic::Clock;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for anything but a command that is meant to fail.
 const PATIENT_NS: u64 = 30_000_000_000;
@@ -36,6 +37,9 @@ struct Arguments {
     /// The first device is dead to commands: only see that this ends every wait.
     #[arg(long)]
     dead: bool,
+    /// The first device loses its link for a while: only see that its events tell so.
+    #[arg(long)]
+    flap: bool,
 }
 
 fn main() -> Result<()> {
@@ -43,6 +47,9 @@ fn main() -> Result<()> {
     let devices = devices(&arguments)?;
     if arguments.dead {
         return dead(&devices[0]);
+    }
+    if arguments.flap {
+        return flap(&devices[0]);
     }
     for device in &devices {
         alone(device).with_context(|| format!("{device} alone"))?;
@@ -229,22 +236,44 @@ fn dead(device: &str) -> Result<()> {
     let devx = IbverbsDevx::open_with(device, patience)?;
     let mut rail = None;
     // It dies some time after it was opened.
-    let until = std::time::Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(20);
     let error = loop {
         let step = match &rail {
             None => Rail::open(devx.clone(), 0, rail_options(), world()).map(|made| rail = Some(made)),
             Some(rail) => rail.port_up().map(drop).and_then(|()| rail.refresh_address().map(drop)),
         };
         match step {
-            Ok(()) => ensure!(std::time::Instant::now() < until, "{device} still answers"),
+            Ok(()) => ensure!(Instant::now() < until, "{device} still answers"),
             Err(error) => break error,
         }
     };
     println!("  {error}");
     ensure!(!devx.responsive(), "it counts as responsive");
-    let since = std::time::Instant::now();
+    let since = Instant::now();
     drop(rail);
     drop(devx);
     println!("  dropped within {:?}", since.elapsed());
+    Ok(())
+}
+
+/// A device whose link is lost and comes back: the DEVX channel tells both, and the port's state follows.
+fn flap(device: &str) -> Result<()> {
+    let devx = IbverbsDevx::open(device)?;
+    let until = Instant::now() + Duration::from_secs(20);
+    for (what, sub_type, active) in [("down", eqe::port::DOWN, false), ("up", eqe::port::ACTIVE, true)] {
+        let event = loop {
+            if let Some(event) = devx.next_event()? {
+                break event;
+            }
+            ensure!(Instant::now() < until, "no event of a link that is {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let met = (eqe::EVENT_TYPE.get(&event) as u8, eqe::SUB_TYPE.get(&event) as u8);
+        ensure!(met == (eqe::event::PORT_CHANGE, sub_type), "event {met:?} of a link that is {what}");
+        let port = devx.port()?.context("the driver's word of the port")?;
+        ensure!(port.active == active, "{port:?} of a link that is {what}");
+        println!("  {device}: link {what}");
+    }
+    ensure!(devx.next_event()?.is_none(), "an event told twice");
     Ok(())
 }

@@ -15,6 +15,8 @@ pub mod create {
     fields! { 272;
         /// Translate through a umem.
         MKEY_UMEM_VALID: 0x0c [30:30];
+        /// Size of the translations behind the command or in its umem, in units of 16 bytes: two pages each.
+        TRANSLATIONS_OCTWORD_ACTUAL_SIZE: 0x60 [31:0];
         /// Umem that holds the memory.
         MKEY_UMEM_ID: 0x64 [31:0];
         @wide
@@ -51,6 +53,8 @@ pub mod mkc {
         LENGTH64: 0x0c [31:31];
         /// Protection domain.
         PD: 0x0c [23:0];
+        /// Size of the key's translation table, in units of 16 bytes: two pages each.
+        TRANSLATIONS_OCTWORD_SIZE: 0x34 [31:0];
         /// Reads may be answered out of order.
         RELAXED_ORDERING_READ: 0x38 [6:6];
         /// Page size, log2.
@@ -63,7 +67,31 @@ pub mod mkc {
     }
 }
 
+/// Units of 16 bytes that the translations of a region fill: an 8-byte entry for every page it touches.
+pub const fn translation_octwords(start: u64, bytes: u64, log_page: u32) -> u32 {
+    let page = 1u128 << log_page;
+    let pages = (start as u128 % page + bytes as u128).div_ceil(page);
+    let octwords = pages.div_ceil(2);
+    if octwords > u32::MAX as u128 { u32::MAX } else { octwords as u32 }
+}
+
 /// The 32-bit key of an mkey index: `index << 8 | low byte`. lkey and rkey are the same number.
 pub const fn key(index: u32, low_byte: u8) -> u32 {
     index << 8 | low_byte as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn translations_cover_every_page_that_is_touched() {
+        for (start, bytes, want) in
+            [(0, 4096, 1), (0, 8192, 1), (0, 8193, 2), (4095, 2, 1), (4095, 8192, 2), (0x7000, 1 << 20, 128)]
+        {
+            assert_eq!(translation_octwords(start, bytes, 12), want, "{start:#x}+{bytes:#x}");
+        }
+        assert_eq!(translation_octwords(u64::MAX, u64::MAX, 12), u32::MAX);
+        assert_eq!(translation_octwords(0, 1 << 30, 21), 256);
+    }
 }

@@ -8,6 +8,7 @@ use shunt_host::nic::mkey::{self, Access, MkeyShape};
 use shunt_host::nic::qp::{self, QpShape, QpTruth, QpTuning, Route};
 use shunt_host::nic::short_in;
 use shunt_layout::mlx5::prm::cmd::Opcode;
+use shunt_layout::mlx5::prm::mkey as mkey_fields;
 use shunt_layout::mlx5::prm::qp::State;
 
 const ROUNDS: u32 = 200;
@@ -209,8 +210,11 @@ fn create_mkey() {
             bytes: draw.bits(64),
             access: if remote { Access::Remote } else { Access::Local },
         };
+        let octwords = mkey_fields::translation_octwords(shape.address, shape.bytes, 12) as u64;
         let theirs = values([
             ("opcode", 0x200),
+            ("translations_octword_actual_size", octwords),
+            ("sw_mkc.translations_octword_size", octwords),
             ("mkey_umem_valid", 1),
             ("mkey_umem_id", shape.umem as u64),
             ("mkey_umem_offset", shape.offset),

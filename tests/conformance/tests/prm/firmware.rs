@@ -179,8 +179,11 @@ fn a_key_made_by_their_packet() {
     let (pd, mut draw, mut last) = (bench.pd(), Draw::new(3), 0);
     for _ in 0..200 {
         let offset = draw.bits(12) << 4;
+        // Up to two pages, in one unit of 16 bytes.
         let input = values([
             ("opcode", 0x200),
+            ("translations_octword_actual_size", 1),
+            ("sw_mkc.translations_octword_size", 1),
             ("mkey_umem_valid", 1),
             ("mkey_umem_id", bench.umem),
             ("mkey_umem_offset", offset),
