@@ -189,6 +189,10 @@ impl Devx for LyingDevx {
         self.nic.gid(index)
     }
 
+    fn gid_index(&self) -> Option<u32> {
+        self.nic.gid_index()
+    }
+
     fn port(&self) -> Result<Option<PortReport>, DevxError> {
         self.nic.port()
     }

@@ -64,7 +64,7 @@ pub fn stage() -> Result<Count> {
 
 fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     let release = sh::target_dir().join(profile);
-    for file in ["shunt", "shunt-verbs-check", "libshunt_soft_rdma.so"] {
+    for file in ["shunt", "shunt-verbs-check", "shunt-devx-check", "libshunt_soft_rdma.so"] {
         if !release.join(file).is_file() {
             bail!("{} is not built: cargo build --release --workspace", release.join(file).display());
         }

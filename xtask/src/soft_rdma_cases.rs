@@ -130,6 +130,18 @@ pub const CASES: &[Case] = &[
     },
     one("our-data-one-process", "shunt-verbs-check", "data", &[Says::Text(" 0 wrong")]),
     Case { sides: Sides::Listen, ..one("our-data", "shunt-verbs-check", "data", &[Says::Text(" 0 wrong")]) },
+    Case {
+        nics: "--nics 4",
+        ..one("our-host", "shunt-devx-check", "", &[Says::Text("4 devices: all good")])
+    },
+    Case {
+        nics: "--fault 500ms:mlx5_0:down=300ms",
+        ..one("our-host-link-events", "shunt-devx-check", "--flap", &[Says::Text("mlx5_0: link up")])
+    },
+    Case {
+        nics: "--fault 500ms:mlx5_0:nic-gone",
+        ..one("our-host-dead-nic", "shunt-devx-check", "--dead", &[Says::Text("dead to commands")])
+    },
     one("our-send-queues", "shunt-verbs-check", "wqes", &[Says::Text(" 0 wrong")]),
 ];
 

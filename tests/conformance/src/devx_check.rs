@@ -9,7 +9,7 @@ use clap::Parser;
 use shunt_device::platform::host::World;
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::{Bootstrap, InMemory, OobNet};
-use shunt_host::devx::ibverbs::{self, IbverbsDevx, Patience};
+use shunt_host::devx::ibverbs::{self, IbverbsDevx, Opening};
 use shunt_host::devx::{Devx, Neighbour};
 use shunt_host::error::DevxError;
 use shunt_host::gpu::{GpuMemory, HeapMemory};
@@ -232,8 +232,8 @@ fn use_every_path(pe: &Pe, group: &InMemory, rails: usize) -> Result<()> {
 
 /// A device that opens, and then answers nothing any more.
 fn dead(device: &str) -> Result<()> {
-    let patience = Patience { command: Duration::from_millis(200), ..Patience::default() };
-    let devx = IbverbsDevx::open_with(device, patience)?;
+    let opening = Opening { command: Duration::from_millis(200), ..Opening::default() };
+    let devx = IbverbsDevx::open_with(device, opening)?;
     let mut rail = None;
     // It dies some time after it was opened.
     let until = Instant::now() + Duration::from_secs(20);
