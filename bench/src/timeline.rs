@@ -81,11 +81,11 @@ impl Gap {
         Self { counts_from_ns, last_ns: counts_from_ns, longest_ns: 0 }
     }
 
-    /// Something was delivered at `now_ns`, or the stream ended then.
+    /// Something was delivered at `now_ns`, or the stream ended then: which may lie before the last delivery.
     pub fn delivery(&mut self, now_ns: u64) {
         if now_ns >= self.counts_from_ns {
-            self.longest_ns = self.longest_ns.max(now_ns - self.last_ns);
-            self.last_ns = now_ns;
+            self.longest_ns = self.longest_ns.max(now_ns.saturating_sub(self.last_ns));
+            self.last_ns = self.last_ns.max(now_ns);
         }
     }
 
@@ -130,6 +130,9 @@ mod tests {
         for at in [10, 50, 110, 300, 310, 700] {
             gap.delivery(at);
         }
+        assert_eq!(gap.longest_ns(), 390);
+        // The stream was to stop before what came last.
+        gap.delivery(120);
         assert_eq!(gap.longest_ns(), 390);
     }
 }

@@ -36,7 +36,13 @@ impl Server {
         remove_stale(directory);
         let process = std::process::id();
         let path = directory.join(format!("{PREFIX}{process}{SUFFIX}"));
-        Ok(Self { listener: UnixListener::bind(&path)?, path, process })
+        // It gets its name once it listens: before, it looks to others like one that nobody listens at.
+        let unnamed = directory.join(format!(".{PREFIX}{process}"));
+        // Of a process with this number that died here, if it is there at all.
+        let _ = fs::remove_file(&unnamed);
+        let listener = UnixListener::bind(&unnamed)?;
+        fs::rename(&unnamed, &path)?;
+        Ok(Self { listener, path, process })
     }
 }
 
