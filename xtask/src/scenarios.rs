@@ -49,6 +49,8 @@ pub enum Holds {
     Within(&'static str, &'static str, f64),
     /// Every planned fault did something.
     EveryFaultHit,
+    /// A text is exactly this.
+    Says(&'static str, &'static str),
     /// Some switch went to this path, written "local>remote".
     SwitchTo(&'static str),
 }
@@ -187,14 +189,26 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
 ];
 
+/// What figures over the interposer's soft NICs are labelled with.
+const INTERPOSER: Holds = Holds::Says("clock", "soft NIC (interposer), wall time");
+
 /// A run through libibverbs and libmlx5 that must end clean.
 const fn clean_mlx5(name: &'static str, args: &'static str) -> Scenario {
-    clean_processes(name, How::SoftRdma, args)
+    const HOLDS: &[Holds] = &[
+        Holds::Is("puts_lost", 0),
+        Holds::Is("signals_duplicated", 0),
+        Holds::Is("order_violations", 0),
+        Holds::Is("ghost_writes", 0),
+        Holds::EveryFaultHit,
+        Holds::Says("verdict", "clean"),
+        INTERPOSER,
+    ];
+    Scenario { holds: HOLDS, ..clean_processes(name, How::SoftRdma, args) }
 }
 
 /// A run through libibverbs and libmlx5 that must end for want of a path, its faults hit.
 const fn lost_mlx5(name: &'static str, args: &'static str) -> Scenario {
-    Scenario { how: How::SoftRdma, ..lost(name, args) }
+    Scenario { how: How::SoftRdma, holds: &[Holds::EveryFaultHit, INTERPOSER], ..lost(name, args) }
 }
 
 /// The same verdicts through libibverbs and libmlx5, on the soft NICs that the interposer shows to them.
@@ -219,12 +233,18 @@ pub const SOFT_RDMA: &[Scenario] = &[
     lost_mlx5("mlx5-without-fault-tolerance", "-n 0 --duration 10s --ft off --inject 300ms:0.0:down"),
     Scenario {
         how: How::SoftRdmaThreads,
-        ..clean("mlx5-one-process", "-n 0 --duration 1s --inject 300ms:0.0:down --inject 600ms:0.0:up")
+        ..clean_mlx5("mlx5-one-process", "-n 0 --duration 1s --inject 300ms:0.0:down --inject 600ms:0.0:up")
     },
     Scenario {
         exit: 1,
-        holds: &[Holds::AtLeast("puts_lost", 1)],
+        holds: &[Holds::AtLeast("puts_lost", 1), Holds::Says("verdict", "broken"), INTERPOSER],
         ..clean_mlx5("mlx5-sabotage", "-n 0 --duration 500ms --inject 200ms:1.0:corrupt")
+    },
+    Scenario {
+        exit: 1,
+        holds: &[Holds::Is("puts_lost", 0), Holds::Says("verdict", "not exercised"), INTERPOSER],
+        // Nothing posts atomics: a fault that cannot strike is told from one that did no harm.
+        ..clean_mlx5("mlx5-not-exercised", "-n 0 --duration 500ms --inject 200ms:0.0:lost-atomic-response")
     },
 ];
 
@@ -266,6 +286,10 @@ impl Holds {
                 let holds = number(key).zip(number(of)).is_some_and(near);
                 (!holds)
                     .then(|| format!("{key} is {}, not within {share} of {of}, {}", shown(key), shown(of)))
+            }
+            Self::Says(key, want) => {
+                let met = json.get(key).and_then(Value::as_str);
+                (met != Some(want)).then(|| format!("{key} is {}, not {want:?}", shown(key)))
             }
             Self::EveryFaultHit => every_fault_hit(json),
             Self::SwitchTo(path) => {
@@ -319,11 +343,12 @@ mod tests {
         let good = json!({
             "puts_lost": 0, "failovers": 2, "gb_s_before": 1.0, "gb_s_after": 0.95,
             "faults": [{ "kind": "down", "hits": 1 }], "switches": [{ "to": "0.1>1.0" }],
+            "verdict": "clean",
         });
         let bad = json!({
             "puts_lost": 1, "failovers": 0, "gb_s_before": 1.0, "gb_s_after": 0.85,
             "faults": [{ "kind": "down", "hits": 1 }, { "kind": "up", "hits": 0 }],
-            "switches": [{ "to": "0.1>1.1" }],
+            "switches": [{ "to": "0.1>1.1" }], "verdict": "broken",
         });
         for holds in [
             Holds::Is("puts_lost", 0),
@@ -331,6 +356,7 @@ mod tests {
             Holds::Within("gb_s_after", "gb_s_before", 0.1),
             Holds::EveryFaultHit,
             Holds::SwitchTo("0.1>1.0"),
+            Holds::Says("verdict", "clean"),
         ] {
             assert_eq!(holds.broken(&good), None, "{holds:?}");
             assert!(holds.broken(&bad).is_some(), "{holds:?}");
