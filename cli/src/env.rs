@@ -3,8 +3,9 @@
 use crate::print::{self, columns, wrap};
 use clap::Args;
 use serde_json::json;
-use shunt_host::config::{self, VARIABLES, Variable};
+use shunt_host::config::{self, Variable};
 use shunt_host::job::{Flags, Job};
+use shunt_soft_rdma::settings::{self, Settings};
 use std::collections::BTreeMap;
 
 /// List every variable that is read: value in force, where it came from, and what it means.
@@ -26,7 +27,7 @@ const SECRET: &str = "SHUNT_SECRET";
 
 /// A variable and what it holds.
 struct Line {
-    variable: &'static Variable,
+    variable: Variable,
     /// What the environment says.
     set: Option<String>,
     /// What is wrong with it.
@@ -61,7 +62,7 @@ pub fn run(arguments: &Arguments) -> u8 {
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
         .collect();
-    let lines: Vec<Line> = VARIABLES.iter().map(|variable| line(variable, &environment)).collect();
+    let lines: Vec<Line> = known().map(|variable| line(variable, &environment)).collect();
     let others = others(&environment);
     let out =
         if arguments.json { as_json(&lines, &others) } else { as_text(&lines, &others, arguments.long) };
@@ -70,6 +71,8 @@ pub fn run(arguments: &Arguments) -> u8 {
         // Each makes sense alone: do they together name a place in a job?
         let place = Job::from_lookup(&Flags::default(), &|name| environment.get(name).cloned());
         errors.extend(place.err().map(|error| error.to_string()));
+        let soft = Settings::read(|name| environment.get(name).map(Into::into));
+        errors.extend(soft.err().map(|error| error.to_string()));
     }
     let status = print::stdout(&out, if errors.is_empty() { 0 } else { print::USAGE });
     for error in errors {
@@ -78,10 +81,29 @@ pub fn run(arguments: &Arguments) -> u8 {
     status
 }
 
-fn line(variable: &'static Variable, environment: &BTreeMap<String, String>) -> Line {
+/// Every variable that is read: by the library and its programs, and by the preloaded library.
+fn known() -> impl Iterator<Item = Variable> {
+    let soft = settings::VARIABLES.into_iter().map(|soft| Variable {
+        name: soft.name,
+        meaning: soft.meaning,
+        values: soft.values,
+        default: soft.default,
+    });
+    config::VARIABLES.iter().copied().chain(soft)
+}
+
+/// What is wrong with a value by itself.
+fn wrong(name: &str, value: &str) -> Option<String> {
+    match settings::VARIABLES.iter().any(|soft| soft.name == name) {
+        true => Settings::check(name, value).err().map(|error| error.to_string()),
+        false => config::check(name, value).err().map(|error| error.to_string()),
+    }
+}
+
+fn line(variable: Variable, environment: &BTreeMap<String, String>) -> Line {
     let set = environment.get(variable.name).cloned();
-    let error = set.as_ref().and_then(|value| config::check(variable.name, value).err());
-    Line { variable, error: error.map(|error| error.to_string()), set }
+    let error = set.as_ref().and_then(|value| wrong(variable.name, value));
+    Line { variable, error, set }
 }
 
 /// A variable that looks like ours and is not read.
@@ -93,7 +115,7 @@ struct Other {
 }
 
 fn others(environment: &BTreeMap<String, String>) -> Vec<Other> {
-    let unread = environment.keys().filter(|name| VARIABLES.iter().all(|variable| variable.name != **name));
+    let unread = environment.keys().filter(|name| known().all(|variable| variable.name != **name));
     let unread = unread.filter(|name| name.starts_with("SHUNT_") || name.starts_with("NVSHMEM_"));
     unread
         .map(|name| Other { ours: name.starts_with("SHUNT_"), meant: nearest(name), name: name.clone() })
@@ -102,7 +124,7 @@ fn others(environment: &BTreeMap<String, String>) -> Vec<Other> {
 
 /// The known name with the fewest letters between it and this one, if they are few.
 fn nearest(name: &str) -> Option<&'static str> {
-    let near = VARIABLES.iter().map(|variable| (letters_between(name, variable.name), variable.name));
+    let near = known().map(|variable| (letters_between(name, variable.name), variable.name));
     near.min().filter(|(letters, known)| *letters <= 1 + known.len() / 6).map(|(_, known)| known)
 }
 

@@ -118,3 +118,21 @@ fn variables_that_make_no_sense_together_are_status_2() {
     let lines = [("NVSHMEM_MACHINE_READABLE_OUTPUT", "maybe")];
     assert_eq!(shunt(&["env"], &lines).status.code(), Some(2));
 }
+
+#[test]
+fn variables_of_the_preloaded_library_are_known() {
+    let good = [("SHUNT_SOFT_RDMA_NICS", "2"), ("SHUNT_SOFT_RDMA_FAULTS", "1s:mlx5_1:down")];
+    let output = shunt(&["env"], &good);
+    let words = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(words.contains("environment (default 1)") && !words.contains("unknown"), "{words}");
+    for (name, value, met) in [
+        ("SHUNT_SOFT_RDMA_NICS", "9", "from 1 to 8"),
+        ("SHUNT_SOFT_RDMA_FAULTS", "1s:mlx5_1:down", "this process has 1"),
+        ("SHUNT_SOFT_RDMA_LOGS", "info", "did you mean SHUNT_SOFT_RDMA_LOG?"),
+    ] {
+        let output = shunt(&["env"], &[(name, value)]);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(said.contains(met), "{name}: {said}");
+    }
+}

@@ -22,25 +22,46 @@ pub const RAIL_GBPS: &str = "SHUNT_SOFT_RDMA_RAIL_GBPS";
 pub const FAULTS: &str = "SHUNT_SOFT_RDMA_FAULTS";
 /// File that packets are written to.
 pub const PCAP: &str = "SHUNT_SOFT_RDMA_PCAP";
+/// Where `shunt soft-rdma run` finds the library that is preloaded.
+pub const LIBRARY: &str = "SHUNT_SOFT_RDMA_LIB";
 /// How much is told on stderr.
 pub const LOG: &str = "SHUNT_SOFT_RDMA_LOG";
 
-/// All of them, with what they mean.
-pub const VARIABLES: [(&str, &str); 7] = [
-    (NICS, "how many NICs each process has, 1 to 8 (1)"),
-    (FABRIC, "name of the fabric (default)"),
-    (
-        ROCE,
-        "IPv4 addresses, one a NIC and separated by commas: RoCE v2 over UDP instead of the machine's fabric",
-    ),
-    (RAIL_GBPS, "rate of each port in Gb/s (unlimited)"),
-    (
-        FAULTS,
-        "faults as TIME:NIC:FAULT, separated by semicolons; times count from the first open of a device",
-    ),
-    (PCAP, "file that packets are written to; %p in its name stands for the process's number"),
-    (LOG, "how much is told on stderr: off, error, warn, info, debug, trace (warn)"),
+/// What a variable is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Name.
+    pub name: &'static str,
+    /// What it sets.
+    pub meaning: &'static str,
+    /// What it may hold.
+    pub values: &'static str,
+    /// What holds where it is not set; empty: nothing.
+    pub default: &'static str,
+}
+
+const fn variable(
+    name: &'static str,
+    meaning: &'static str,
+    values: &'static str,
+    default: &'static str,
+) -> Variable {
+    Variable { name, meaning, values, default }
+}
+
+/// All of them but the name of the fabric, which is not ours alone.
+pub const VARIABLES: [Variable; 7] = [
+    variable(NICS, "soft RDMA: NICs of each process", "a number from 1 to 8", "1"),
+    variable(ROCE, "soft RDMA: RoCE v2 over UDP at these addresses", ADDRESSES, ""),
+    variable(RAIL_GBPS, "soft RDMA: rate of each port in Gb/s", RATE, ""),
+    variable(FAULTS, "soft RDMA: what goes wrong, counted from the first open", "TIME:NIC:FAULT;..", ""),
+    variable(PCAP, "soft RDMA: file that packets are written to", "a path; %p is the process's number", ""),
+    variable(LIBRARY, "soft RDMA: library that is preloaded, if not next to shunt", "a path", ""),
+    variable(LOG, "soft RDMA: how much is told on stderr", log::WANTED, "warn"),
 ];
+
+const ADDRESSES: &str = "1 to 8 different IPv4 addresses separated by commas, such as 127.0.0.2,127.0.0.3";
+const RATE: &str = "a rate in Gb/s above 0, such as 25";
 
 /// A fault and when it comes, counted from the first open of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,6 +164,17 @@ impl Settings {
         Self::read(std::env::var_os)
     }
 
+    /// Whether one variable may hold what it holds, whatever the others do.
+    pub fn check(name: &str, value: &str) -> Result<(), SettingError> {
+        // A fault may be of any NIC there can be.
+        let lookup = |asked: &str| match asked {
+            asked if asked == name => Some(value.into()),
+            NICS if name == FAULTS => Some(MOST_NICS.to_string().into()),
+            _ => None,
+        };
+        Self::read(lookup).map(|_| ())
+    }
+
     /// Reads variables. One that is empty counts as not set.
     pub fn read(lookup: impl Fn(&'static str) -> Option<OsString>) -> Result<Self, SettingError> {
         let text = |name| match lookup(name).filter(|value| !value.is_empty()).map(OsString::into_string) {
@@ -186,7 +218,7 @@ fn parse_nics(met: &str) -> Result<u32, SettingError> {
 
 /// Reads `10.0.0.1,10.0.0.2`: each address once, none of them nobody's or everybody's.
 pub fn parse_addresses(met: &str) -> Result<Vec<Ipv4Addr>, SettingError> {
-    let want = "1 to 8 different IPv4 addresses separated by commas, such as 127.0.0.2,127.0.0.3";
+    let want = ADDRESSES;
     let mut addresses = Vec::new();
     for part in met.split(',') {
         let address: Ipv4Addr = part.trim().parse().map_err(|_| bad(ROCE, met, want))?;
@@ -202,7 +234,7 @@ pub fn parse_addresses(met: &str) -> Result<Vec<Ipv4Addr>, SettingError> {
 /// Reads a rate above zero.
 pub fn parse_rate(met: &str) -> Result<f64, SettingError> {
     let rate = met.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-    rate.ok_or_else(|| bad(RAIL_GBPS, met, "a rate in Gb/s above 0, such as 25"))
+    rate.ok_or_else(|| bad(RAIL_GBPS, met, RATE))
 }
 
 /// Reads a NIC: its number or its name.
@@ -292,8 +324,11 @@ mod tests {
 
     #[test]
     fn every_variable_is_listed() {
-        for name in [NICS, FABRIC, ROCE, RAIL_GBPS, FAULTS, PCAP, LOG] {
-            assert!(VARIABLES.iter().any(|(listed, _)| *listed == name));
+        let listed = VARIABLES.map(|variable| variable.name);
+        assert_eq!(listed, [NICS, ROCE, RAIL_GBPS, FAULTS, PCAP, LIBRARY, LOG]);
+        for name in listed {
+            let value = [(name, VARIABLES.iter().find(|variable| variable.name == name).unwrap().default)];
+            assert_eq!(read(&value), Ok(Settings::default()), "{name}");
         }
     }
 }

@@ -15,6 +15,8 @@ use support::{PATIENCE, Runtime, read, wait};
 
 /// Tells a process of this test where its fabric is; its environment is otherwise what users set.
 const RUNTIME: &str = "SHUNT_TEST_RUNTIME";
+/// Tells it to fork.
+const FORK: &str = "SHUNT_TEST_FORK";
 
 /// Not a test of its own: what another process of the tests below does.
 #[test]
@@ -25,10 +27,45 @@ fn another_process() {
     unsafe { std::env::set_var("XDG_RUNTIME_DIR", runtime) };
     let machine = Machine::get().unwrap();
     println!("\nnumber {}", machine.slot());
+    if std::env::var_os(FORK).is_some() {
+        fork(machine);
+    }
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     // As a program ends, and without the test harness's last words: nobody reads them.
     std::process::exit(0);
+}
+
+/// Makes a child that looks at devices of its own, and waits for its end.
+fn fork(machine: &Machine) {
+    // SAFETY: the child does what a program may do after a fork, and a C library that lets it allocate.
+    match unsafe { nix::unistd::fork() }.unwrap() {
+        nix::unistd::ForkResult::Child => {
+            // What it sees of its parent's is a picture.
+            assert_eq!(machine.nics()[0].command(&[0; 16], &mut [0; 16]), Err(rustix::io::Errno::IO));
+            println!("\nchild {}", Machine::get().unwrap().slot());
+            std::process::exit(0);
+        }
+        nix::unistd::ForkResult::Parent { child } => {
+            let ended = nix::sys::wait::waitpid(child, None).unwrap();
+            println!("\nend {ended:?} {}", machine.sysfs_root().exists());
+        }
+    }
+}
+
+#[test]
+fn a_child_has_devices_of_its_own() {
+    let (base, runtime) = runtime_for_others();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["another_process", "--exact", "--nocapture"]).env(RUNTIME, &base.0).env(FORK, "1");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    for line in ["number 0", "child 1"] {
+        assert!(said.lines().any(|said| said == line), "{line} is not in {said}");
+    }
+    // The child's end took nothing of the parent's with it.
+    assert!(said.contains("Exited(") && said.contains(", 0) true"), "{said}");
+    assert_eq!(runtime.names(), ["lock"]);
 }
 
 fn other(runtime: &Path) -> (Child, u32) {

@@ -15,8 +15,6 @@ use thiserror::Error;
 
 /// The library that is put into the program.
 const LIBRARY: &str = "libshunt_soft_rdma.so";
-/// Where it lies, if not next to this program.
-const LIBRARY_VARIABLE: &str = "SHUNT_SOFT_RDMA_LIB";
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// Run a program with soft RDMA devices mlx5_0, mlx5_1, ..
@@ -73,11 +71,11 @@ enum RunError {
     #[error(transparent)]
     Setting(#[from] settings::SettingError),
     #[error(
-        "{0:?} is not there; build it with `cargo build --release --workspace`, or name it in {LIBRARY_VARIABLE}"
+        "{0:?} is not there; build it with `cargo build --release --workspace`, or name it in SHUNT_SOFT_RDMA_LIB"
     )]
     NoLibrary(PathBuf),
     #[error(
-        "{0:?}: the loader takes no path with a colon or a blank; move the library, or name it in {LIBRARY_VARIABLE}"
+        "{0:?}: the loader takes no path with a colon or a blank; move the library, or name it in SHUNT_SOFT_RDMA_LIB"
     )]
     LibraryPath(PathBuf),
     #[error("{path:?} cannot be started: {cause}")]
@@ -129,7 +127,7 @@ fn variables(arguments: &Arguments) -> Vec<(&'static str, OsString)> {
 
 /// Finds the library.
 fn library() -> Result<PathBuf, RunError> {
-    let named = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let named = std::env::var_os(settings::LIBRARY).filter(|path| !path.is_empty()).map(PathBuf::from);
     let beside = || std::env::current_exe().ok()?.parent().map(|folder| folder.join(LIBRARY));
     let path = named.or_else(beside).unwrap_or_else(|| LIBRARY.into());
     // The program may go to another directory before it starts one of its own.
