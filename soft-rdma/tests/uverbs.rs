@@ -1,0 +1,206 @@
+//! The uverbs file: descriptors and what closes them, children, and calls that are anything but well-formed.
+
+mod support;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use rustix::io::Errno;
+use shunt_layout::mlx5::prm::cmd::{Opcode, output};
+use shunt_soft_rdma::hooks;
+use shunt_soft_rdma::ioctl::{Context, REQUEST, run};
+use shunt_soft_rdma::machine::Machine;
+use shunt_soft_rdma::verbs::firmware::short;
+use std::ffi::CStr;
+use support::Runtime;
+
+const DEVICE: &CStr = c"/dev/infiniband/uverbs0";
+const INVOKE_WRITE: [u16; 2] = [0, 0];
+
+/// A call in memory: object and method, then number, length and data of each attribute.
+fn call([object, method]: [u16; 2], attributes: &[(u16, u16, u64)]) -> Vec<u64> {
+    let length = (24 + 16 * attributes.len()) as u64;
+    let head = length | (object as u64) << 16 | (method as u64) << 32 | (attributes.len() as u64) << 48;
+    let mut words = vec![head, 0, 1];
+    for (id, length, data) in attributes {
+        words.extend([*id as u64 | (*length as u64) << 16 | 1 << 32, *data]);
+    }
+    words
+}
+
+/// As the C library returns it: 0, or what `errno` says.
+fn ioctl(fd: i32, words: &mut [u64]) -> Result<(), i32> {
+    // SAFETY: the call is well-formed, or its defects are what is tested: the other side checks every address.
+    match unsafe { hooks::ioctl(fd, REQUEST, words.as_mut_ptr().cast()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error().raw_os_error().unwrap()),
+    }
+}
+
+fn open() -> i32 {
+    // SAFETY: a path that ends with zero.
+    let fd = unsafe { hooks::openat(libc::AT_FDCWD, DEVICE.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC, 0) };
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    fd
+}
+
+/// The question by which libibverbs finds out how commands come: ENOSPC is the answer it wants.
+fn probe(fd: i32) -> Result<(), i32> {
+    ioctl(fd, &mut call(INVOKE_WRITE, &[(2, 4, 1)]))
+}
+
+/// ALLOC_PD: its handle, and its number in the firmware.
+fn alloc_pd(fd: i32) -> (u32, u32) {
+    let (response, mut handle, mut number) = (0u64, 0u32, 0u32);
+    let out = [&raw mut handle as u64, &raw mut number as u64];
+    let mut words = call(INVOKE_WRITE, &[(0, 8, response), (1, 4, out[0]), (2, 4, 3), (0x1001, 4, out[1])]);
+    ioctl(fd, &mut words).unwrap();
+    // SAFETY: written by the call, behind the compiler's back.
+    unsafe { ((&raw const handle).read_volatile(), (&raw const number).read_volatile()) }
+}
+
+fn pd_is_there(number: u32) -> bool {
+    let mut out = [0; 16];
+    let nic = &Machine::get().unwrap().nics()[0];
+    nic.command(&short(Opcode::DeallocPd, number), &mut out).unwrap();
+    output::STATUS.get(&out) == 0
+}
+
+#[test]
+fn a_file_lives_as_long_as_its_last_descriptor() {
+    let (one, two) = (open(), open());
+    // SAFETY: room for a status.
+    let status = unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        assert_eq!(hooks::fstat(one, &mut status), 0);
+        status
+    };
+    assert_eq!(status.st_mode & libc::S_IFMT, libc::S_IFCHR);
+    assert_eq!((libc::major(status.st_rdev), libc::minor(status.st_rdev)), (231, 192));
+    assert_eq!((probe(one), probe(two)), (Err(libc::ENOSPC), Err(libc::ENOSPC)));
+    let ((first, pd), (second, other)) = (alloc_pd(one), alloc_pd(two));
+    assert_eq!((first, second), (0, 0), "each file has its own handles");
+    assert_ne!(pd, other);
+    // SAFETY: plain numbers.
+    let twin = unsafe { libc::dup(one) };
+    assert_eq!(hooks::close(one), 0);
+    assert_eq!(probe(twin), Err(libc::ENOSPC), "the twin is the file");
+    assert_eq!(ioctl(twin, &mut call([1, 0], &[(0, 0, 7)])), Err(libc::ENOENT));
+    a_child_does_no_harm(twin);
+    assert_eq!(hooks::dup2(two, twin), twin, "which closes the last descriptor of the first");
+    assert!(!pd_is_there(pd), "what was left of it is destroyed");
+    assert_eq!(hooks::close(two), 0);
+    assert_eq!(ioctl(twin, &mut call([1, 0], &[(0, 0, 0)])), Ok(()));
+    assert_eq!(hooks::close(twin), 0);
+    assert!(probe(twin).is_err_and(|error| error != libc::ENOSPC));
+    assert!(!pd_is_there(other));
+}
+
+/// A child's calls on its parent's file fail, and its closing it is nothing to the parent.
+fn a_child_does_no_harm(fd: i32) {
+    // SAFETY: the child does nothing but the calls under test, and exits without running what the parent has to run.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let eio = probe(fd) == Err(libc::EIO);
+        let closed = hooks::close(fd) == 0;
+        // SAFETY: as above.
+        unsafe { libc::_exit(if eio && closed { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of ours, and room for its status.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child's calls");
+    assert_eq!(probe(fd), Err(libc::ENOSPC));
+}
+
+#[test]
+fn paths_lead_to_the_tree_and_back() {
+    let open = |path: &CStr, flags| {
+        // SAFETY: a path that ends with zero.
+        unsafe { hooks::openat(libc::AT_FDCWD, path.as_ptr(), flags, 0) }
+    };
+    let directory = open(c"/sys//class/./infiniband_verbs/", libc::O_RDONLY | libc::O_DIRECTORY);
+    assert!(directory >= 0);
+    assert_eq!(hooks::close(directory), 0);
+    for nowhere in [c"/dev/infiniband/uverbs99", c"/dev/infiniband/uverbs", c"/sys/class/infiniband/mlx5_99"]
+    {
+        assert_eq!(open(nowhere, libc::O_RDONLY), -1, "{nowhere:?}");
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOENT));
+    }
+    // SAFETY: a path that ends with zero; the result is the C library's memory until it is freed.
+    let real = unsafe {
+        let real = hooks::realpath(c"/sys/class/infiniband/mlx5_0/device".as_ptr(), std::ptr::null_mut());
+        assert!(!real.is_null());
+        let text = CStr::from_ptr(real).to_str().unwrap().to_owned();
+        libc::free(real.cast());
+        text
+    };
+    assert!(real.starts_with("/sys/devices/"), "{real}");
+    // SAFETY: paths that end with zero, and no room for a status.
+    unsafe {
+        let device = DEVICE.as_ptr();
+        assert_eq!(hooks::faccessat(libc::AT_FDCWD, device, libc::R_OK | libc::W_OK, 0), 0);
+        assert_eq!(hooks::fstatat(libc::AT_FDCWD, device, std::ptr::null_mut(), 0), -1);
+        assert_eq!(hooks::openat(libc::AT_FDCWD, std::ptr::null(), 0, 0), -1);
+    }
+    assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EFAULT));
+    assert_eq!(hooks::socket(libc::AF_NETLINK, libc::SOCK_RAW, 20), -1, "no netlink of RDMA");
+}
+
+/// A call that may be anything. Addresses lead to `scratch`, to nothing, or to the kernel: nothing of this process
+/// can be overwritten.
+fn any_call(scratch: u64, bytes: u64) -> impl Strategy<Value = Vec<u64>> {
+    let object = prop_oneof![4 => 0u16..18, 2 => 0x1000u16..0x100a, 1 => any::<u16>()];
+    let method = prop_oneof![4 => 0u16..7, 2 => 0x1000u16..0x1005, 1 => any::<u16>()];
+    let id = prop_oneof![6 => 0u16..15, 4 => 0x1000u16..0x1007, 1 => any::<u16>()];
+    let length =
+        prop_oneof![2 => Just(0u16), 4 => Just(4u16), 4 => Just(8u16), 6 => 9u16..400, 1 => 401u16..4096];
+    let data = prop_oneof![
+        4 => 0u64..64,
+        6 => (0..bytes - 4096).prop_map(move |offset| scratch + offset),
+        1 => 0u64..4096,
+        1 => Just(u64::MAX - 7),
+        1 => Just(1u64 << 63),
+    ];
+    let attribute = (id, length, data);
+    (object, method, prop::collection::vec(attribute, 0..9))
+        .prop_map(|(object, method, attributes)| call([object, method], &attributes))
+}
+
+#[test]
+fn calls_that_are_anything_crash_nothing() {
+    let runtime = Runtime::new();
+    let nic = &runtime.start(1).nics()[0];
+    let (context, _fd) = Context::open(nic, true).unwrap();
+    let scratch = vec![0x2au64; 4096];
+    let strategy = any_call(scratch.as_ptr() as u64, scratch.len() as u64 * 8);
+    let mut runner = TestRunner::new(Config { cases: 4000, failure_persistence: None, ..Config::default() });
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = descriptors();
+    let judge = |words: Vec<u64>| {
+        // Channels that are made by chance are more than there may be descriptors.
+        if descriptors() < before + 500 {
+            let _ = run(&context, words.as_ptr() as u64);
+        }
+        Ok(())
+    };
+    runner.run(&strategy, judge).unwrap();
+    // The header itself may be nothing, cut, or longer than it may be.
+    assert_eq!(run(&context, 0), Err(Errno::FAULT));
+    let short_of = call(INVOKE_WRITE, &[(2, 4, 1)]);
+    for wrong in [0u64, 23, 24, 39, 41, 5000] {
+        let mut words = short_of.clone();
+        words[0] = words[0] & !0xffff | wrong;
+        assert_eq!(run(&context, words.as_ptr() as u64), Err(Errno::INVAL), "{wrong} bytes");
+    }
+    let mut words = short_of.clone();
+    words[1] = 1;
+    assert_eq!(run(&context, words.as_ptr() as u64), Err(Errno::PROTONOSUPPORT));
+    // It answers as before.
+    assert_eq!(run(&context, short_of.as_ptr() as u64), Err(Errno::NOSPC));
+    let unknown = call(INVOKE_WRITE, &[(2, 4, 1), (9, 0, 0)]);
+    assert_eq!(run(&context, unknown.as_ptr() as u64), Err(Errno::PROTONOSUPPORT), "it is mandatory");
+    let twice = call(INVOKE_WRITE, &[(2, 4, 1), (2, 4, 1)]);
+    assert_eq!(run(&context, twice.as_ptr() as u64), Err(Errno::INVAL));
+    assert_eq!(run(&context, call([77, 0], &[]).as_ptr() as u64), Err(Errno::PROTONOSUPPORT));
+    context.close();
+}
