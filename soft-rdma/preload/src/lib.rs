@@ -3,6 +3,7 @@
 //! `open` and its like are variadic in C; on the machines this is for, an argument that is there lies where a fixed
 //! one does, and one that is not there is not looked at.
 #![allow(missing_docs, clippy::missing_safety_doc)] // the functions are the C library's, and so are their rules
+#![allow(unused_unsafe)] // some of them need no promise
 
 use libc::{
     AT_FDCWD, AT_SYMLINK_NOFOLLOW, DIR, FILE, c_char, c_int, c_uint, c_ulong, c_void, mode_t, size_t, ssize_t,
@@ -15,7 +16,6 @@ macro_rules! symbols {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             // SAFETY: the arguments are the caller's, who keeps to the rules of the C library's function.
-            #[allow(unused_unsafe)] // some need no promise
             unsafe { $body }
         }
     )*};

@@ -76,7 +76,7 @@ fn device_status(index: u32) -> libc::stat {
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     status.st_mode = libc::S_IFCHR | 0o666;
     status.st_nlink = 1;
-    status.st_ino = 0x5348 + index as libc::ino_t;
+    status.st_ino = 0x5348 + index as u64;
     status.st_rdev = libc::makedev(MAJOR, FIRST_MINOR + index);
     status.st_blksize = 4096;
     status
@@ -150,7 +150,7 @@ pub unsafe fn statx(
                 status.stx_mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_NLINK | libc::STATX_INO;
                 status.stx_mode = (libc::S_IFCHR | 0o666) as u16;
                 status.stx_nlink = 1;
-                status.stx_ino = device_status(index).st_ino as u64;
+                status.stx_ino = device_status(index).st_ino;
                 status.stx_blksize = 4096;
                 (status.stx_rdev_major, status.stx_rdev_minor) = (MAJOR, FIRST_MINOR + index);
                 to.write(status);
