@@ -26,6 +26,11 @@ fn run(command: &mut Command) -> String {
 /// What tshark says of each frame: the fields asked for, in order; those it does not find are empty.
 pub fn tshark(capture: &Path, fields: &[&str]) -> Vec<Vec<String>> {
     let mut command = Command::new("tshark");
+    // Nobody's own settings.
+    command
+        .env("HOME", std::env::temp_dir())
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("WIRESHARK_CONFIG_DIR");
     // It takes any SEND for one of its own, RPC over RDMA, and data for whatever it reminds it of.
     command.args(["-n", "--disable-protocol", "rpcordma", "-o", "infiniband.identify_payload:FALSE"]);
     command.args(["-T", "fields", "-E", "separator=/t", "-E", "occurrence=f", "-r"]).arg(capture);
