@@ -134,7 +134,7 @@ impl Events {
         let mut completion = notices.completions_sent.load(Ordering::Acquire);
         if let Some(channel) = &notices.completions {
             let mine = CompletionRecord { user_handle: notices.user_handle };
-            completion -= channel.remove(|record| record == mine.bytes()) as u32;
+            completion = completion.saturating_sub(channel.remove(|record| record == mine.bytes()) as u32);
         }
         CqEvents { completion, asynchronous: taken_back(&notices, channel) }
     }
