@@ -1,6 +1,7 @@
 //! The JSON object has the keys the design names, and the verdict says what was broken.
 
 use serde_json::Value;
+use shunt_bench::nics::Medium;
 use shunt_bench::plot;
 use shunt_bench::report::{Counts, Ended, Failing, FaultLine, Raw, Report, Verdict};
 use shunt_bench::switches::SwitchLine;
@@ -235,4 +236,28 @@ fn pictures_end_where_the_run_ended() {
     assert_eq!(report.timeline.len(), 55);
     let svg = plot::svg(&report);
     assert!(svg.contains("0.0 down") && !svg.contains("0.0 up"), "a fault after the end has no place");
+}
+
+#[test]
+fn what_hardware_does_not_tell_is_null_unless_it_was_seen() {
+    let report = |medium, signals_duplicated| {
+        let counts = Counts { signals_duplicated, ..raw().counts };
+        Report::new(Raw { medium, counts, ..raw() })
+    };
+    for (medium, clock) in [
+        (Medium::Soft, "soft NIC, wall time"),
+        (Medium::Interposer, "soft NIC (interposer), wall time"),
+        (Medium::ConnectX, "ConnectX, wall time"),
+    ] {
+        let json = serde_json::to_value(report(medium, 0)).unwrap();
+        let known = medium != Medium::ConnectX;
+        assert_eq!(json["signals_duplicated"].as_u64(), known.then_some(0), "{json}");
+        assert_eq!((json["clock"].as_str(), json["signals_duplicated"].is_null()), (Some(clock), !known));
+        let seen = report(medium, 2);
+        assert_eq!(
+            (seen.signals_duplicated, seen.judged.exit_status()),
+            (Some(2), 1),
+            "a word that went back"
+        );
+    }
 }

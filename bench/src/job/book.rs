@@ -340,6 +340,22 @@ mod tests {
     }
 
     #[test]
+    fn hardware_tells_no_placements_and_signals_are_counted_by_the_value_that_was_seen() {
+        let mut shape = book(&[]).shape;
+        shape.medium = Medium::ConnectX;
+        let mut book = Book::new(shape);
+        for stream in 0..2 {
+            book.take(0, Entry::Sent { stream, puts: 8 });
+            book.take(1, received(stream, 8, 0));
+        }
+        let raw = book.raw();
+        assert_eq!(
+            (raw.counts.signals_posted, raw.counts.signals_applied, raw.medium),
+            (16, 16, Medium::ConnectX)
+        );
+    }
+
+    #[test]
     fn silence_at_a_receiver_that_is_gone_is_a_gap_and_an_unknown_one_is_none() {
         let mut book = book(&[]);
         assert_eq!(book.raw().counts.max_gap_ns, None, "nobody reported");
