@@ -12,7 +12,8 @@ use shunt_host::topology::{self, select::Selection};
 
 /// Check what this machine has for GPU-initiated RDMA, what is missing, and say what to do.
 ///
-/// Reads files alone: nothing is changed and no device is opened.
+/// Reads files; of this machine, not of a copy, it also loads libibverbs and libmlx5 and opens each NIC once, to ask
+/// what it can do. Nothing is changed.
 #[derive(Args)]
 #[command(after_help = "\
 ok: as it should be; warn: works, less well than it could; missing: hardware cannot be used like this; look: cannot be
@@ -71,8 +72,7 @@ pub fn run(arguments: &Arguments) -> u8 {
 fn headline(root: &shunt_host::discover::SysRoot) -> String {
     let what = if root.is_machine() { "this machine" } else { "a copy of a machine's files" };
     format!(
-        "{what}; this build drives the soft NIC, which needs none of the following: the checks say what a\n\
-         ConnectX and a GPU need\n"
+        "{what}; the soft NIC needs none of the following: the checks say what a ConnectX and a GPU need\n"
     )
 }
 
@@ -103,7 +103,8 @@ fn words(
         out += "\nfence\n";
         out += &fence_words(fence);
         for rail in rails {
-            out += &format!("  n/a      {rail}: not proved, this build has no way to a ConnectX yet\n");
+            out +=
+                &format!("  n/a      {rail}: not proved here: every rail is, when it is opened for a run\n");
         }
     }
     let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();

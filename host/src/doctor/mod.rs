@@ -1,7 +1,8 @@
 //! What a machine has for GPU-initiated RDMA, what is missing, and what to do about it.
 //!
 //! Every check reads files below a root, so that a copy of another machine's is judged as well as this one. Where a
-//! fact comes from stands at its check. Nothing is changed, no device is opened.
+//! fact comes from stands at its check. On this machine itself, libraries are loaded and NICs opened once with DEVX and
+//! asked what they can do. Nothing is changed.
 
 mod fabric;
 mod fence;

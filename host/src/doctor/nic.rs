@@ -1,7 +1,9 @@
 //! RDMA devices, their ports, their driver and the rights to them.
 
 use super::{Check, Machine, Verdict, short_list};
+use crate::devx::IbverbsDevx;
 use crate::discover::{LinkLayer, SysRoot};
+use crate::nic::caps::Caps;
 
 pub(super) fn checks(machine: &Machine<'_>) -> Vec<Check> {
     let mut out = vec![devices(machine), driver(machine), libraries(machine)];
@@ -87,6 +89,12 @@ fn libraries(machine: &Machine<'_>) -> Check {
         return Check::new(NAME, Verdict::Missing, format!("not found: {}", missing.join(", ")))
             .fix("apt-get install libibverbs1 ibverbs-providers, or dnf install libibverbs");
     };
+    if machine.root.is_machine()
+        && let Err(error) = shunt_mlx5_sys::load()
+    {
+        return Check::new(NAME, Verdict::Missing, format!("{verbs}, {mlx5}: {error}"))
+            .fix("rdma-core of this machine's own kind, as new as the message asks for");
+    }
     let package = |name: &str| name.rsplit('.').nth(1).and_then(|number| number.parse::<u32>().ok());
     match package(verbs) {
         Some(version) if version < 34 => Check::new(
@@ -218,10 +226,26 @@ fn devx(machine: &Machine<'_>) -> Check {
         return Check::new(NAME, Verdict::Missing, "a device without the driver mlx5_core")
             .fix("bind it to mlx5_core, not to vfio-pci or the like");
     }
-    Check::ok(
-        NAME,
-        "comes with the uverbs node, CAP_NET_RAW is not needed; its firmware is asked when it is opened",
-    )
+    if !machine.root.is_machine() {
+        let met =
+            "comes with the uverbs node, CAP_NET_RAW is not needed; its firmware is asked when it is opened";
+        return Check::ok(NAME, met);
+    }
+    let rails = machine.topology.rails.iter();
+    let mut names: Vec<&str> = rails.map(|rail| machine.inventory.rdma[rail.device].name.as_str()).collect();
+    names.dedup();
+    let refused: Vec<String> = names.iter().filter_map(|name| opens(name).err()).collect();
+    if refused.is_empty() {
+        return Check::ok(NAME, format!("{}: opened, and the firmware answers", names.join(", ")));
+    }
+    let verdict = if refused.len() == names.len() { Verdict::Missing } else { Verdict::Warn };
+    Check::new(NAME, verdict, short_list(&refused)).fix("what each line names")
+}
+
+/// Opens a device with DEVX and asks what it can do.
+fn opens(name: &str) -> Result<(), String> {
+    let devx = IbverbsDevx::open(name).map_err(|error| error.to_string())?;
+    Caps::query(&*devx).map(drop).map_err(|error| error.to_string())
 }
 
 /// The rdma controller of cgroup v2 (kernel, `Documentation/admin-guide/cgroup-v2.rst`, "RDMA Interface Files").
