@@ -110,7 +110,7 @@ pub(super) fn run(bench: &mut Bench, tell: &mut dyn FnMut(Row)) -> Result<()> {
 
 fn fail(bench: &mut Bench, link: &mut Link, row: &mut Row, case: &Case, api: Api) -> Result<()> {
     if let Some(bytes) = case.receive {
-        bench.peer.receive(link.far, 1, &[0..bytes])?;
+        bench.peer.receive(link.far, 1, std::slice::from_ref(&(0..bytes)))?;
     }
     // Unsignaled: an error is told all the same.
     let request = Request { id: bench.id(), signaled: false, ..(case.request)(bench) };
