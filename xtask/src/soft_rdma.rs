@@ -64,7 +64,8 @@ pub fn stage() -> Result<Count> {
 
 fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     let release = sh::target_dir().join(profile);
-    for file in ["shunt", "shunt-verbs-check", "shunt-devx-check", "libshunt_soft_rdma.so"] {
+    let ours = cases.iter().map(|case| case.program).filter(|program| program.starts_with("shunt-"));
+    for file in ["shunt", "libshunt_soft_rdma.so"].into_iter().chain(ours) {
         if !release.join(file).is_file() {
             bail!("{} is not built: cargo build --release --workspace", release.join(file).display());
         }
