@@ -23,7 +23,7 @@ use std::time::Duration;
 const INTERPOSER_GBPS: f64 = 4.0;
 
 /// A command of a soft NIC that takes longer than this counts as unanswered: they take microseconds, but on a machine
-/// with far more threads than cores up to some hundred milliseconds; and what waits for a fence (2 s) has to find out in
+/// with far more threads than cores up to some hundred milliseconds. What waits for a fence (2 s) has to find out in
 /// time that a NIC is gone.
 const SOFT_COMMAND: Duration = Duration::from_millis(500);
 
