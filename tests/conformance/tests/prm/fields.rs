@@ -150,7 +150,10 @@ fn queries_and_events() -> Vec<Structure> {
             ..table(("", 0), (eqe::ALL, eqe::ALL_WIDE))
         }],
     };
-    let caps = table(("capability.", CAPABILITY_OFFSET), (caps::general::ALL, &[]));
+    let caps = Table {
+        aliases: vec![alias(&["LOG_MAX_SRQ"], &["log_max_srqs"])],
+        ..table(("capability.", CAPABILITY_OFFSET), (caps::general::ALL, &[]))
+    };
     let port = table(("hca_vport_context.", HCA_VPORT_CONTEXT_OFFSET), (hca_vport::ALL, hca_vport::ALL_WIDE));
     vec![
         class("QueryHcaCapIn", vec![input(&[])]),
