@@ -23,7 +23,11 @@ const PARK_SHIFT: u32 = 4;
 /// How late a timer may be; the system's default of 50 us is longer than most parks.
 const TIMER_SLACK_NS: u64 = 1_000;
 /// Yields by which it steps aside for others that want the fabric.
-const ASIDE: u32 = 200;
+const ASIDE: u32 = 20;
+/// How long it sleeps then, unless somebody who had the fabric wakes it.
+const ASIDE_NAP: u64 = 100_000;
+/// How long it steps aside at most: packets wait meanwhile.
+const LONGEST_ASIDE: Duration = Duration::from_millis(5);
 
 /// Monotonic nanoseconds since it was made.
 #[derive(Clone, Copy, Debug)]
@@ -68,12 +72,13 @@ impl Bell {
         let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
     }
 
-    /// Sleeps until something rings or comes, or the time is over.
-    fn sleep(&self, nanoseconds: u64) {
+    /// Sleeps until somebody rings, or something comes if that counts, or the time is over.
+    fn sleep(&self, nanoseconds: u64, comes: bool) {
         let (tv_sec, tv_nsec) = ((nanoseconds / 1_000_000_000) as i64, (nanoseconds % 1_000_000_000) as i64);
         let mut on = [PollFd::new(&self.kick, PollFlags::IN), PollFd::new(&self.uplink, PollFlags::IN)];
+        let on = &mut on[..1 + comes as usize];
         // Interrupted is as good as awake.
-        let _ = poll(&mut on, Some(&Timespec { tv_sec, tv_nsec }));
+        let _ = poll(on, Some(&Timespec { tv_sec, tv_nsec }));
         if on[0].revents().contains(PollFlags::IN) {
             let _ = rustix::io::read(&self.kick, &mut [0; 8]);
         }
@@ -232,7 +237,7 @@ fn run(shared: &Shared, clock: Clock, spin_ns: u64) {
         shared.parked.store(true, Ordering::SeqCst);
         if !shared.kicked.load(Ordering::SeqCst) && !shared.stop.load(Ordering::SeqCst) {
             match &shared.bell {
-                Some(bell) => bell.sleep(due_in),
+                Some(bell) => bell.sleep(due_in, true),
                 None => thread::park_timeout(Duration::from_nanos(due_in)),
             }
         }
@@ -243,13 +248,26 @@ fn run(shared: &Shared, clock: Clock, spin_ns: u64) {
     }
 }
 
-/// Lets others have the lock first: the standard mutex goes to whoever comes back soonest, which would be
-/// this thread every time.
+/// Lets others have the lock first: the standard mutex goes to whoever comes back soonest, which would be this thread
+/// every time. Where somebody waits for longer than a few yields he has no core to run on: only a sleep gives him this
+/// one's, and his kick ends it.
 fn step_aside(shared: &Shared) {
     for _ in 0..ASIDE {
         if shared.waiting.load(Ordering::Acquire) == 0 {
             return;
         }
         thread::yield_now();
+    }
+    let since = Instant::now();
+    while shared.waiting.load(Ordering::Acquire) > 0 && since.elapsed() < LONGEST_ASIDE {
+        shared.kicked.store(false, Ordering::SeqCst);
+        shared.parked.store(true, Ordering::SeqCst);
+        if !shared.kicked.load(Ordering::SeqCst) && !shared.stop.load(Ordering::SeqCst) {
+            match &shared.bell {
+                Some(bell) => bell.sleep(ASIDE_NAP, false),
+                None => thread::park_timeout(Duration::from_nanos(ASIDE_NAP)),
+            }
+        }
+        shared.parked.store(false, Ordering::SeqCst);
     }
 }

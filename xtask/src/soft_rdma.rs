@@ -163,9 +163,8 @@ impl Place {
         // Cases do not meet each other, nor anything else on the machine.
         command.args(["soft-rdma", "run", "--fabric", &format!("ci-{port}")]);
         command.args(case.nics.split_whitespace());
-        if client {
-            command.args(case.client_nics.split_whitespace());
-        }
+        let of_side = if client { case.client_nics } else { case.server_nics };
+        command.args(of_side.split_whitespace());
         let ours = self.release.join(case.program);
         command.arg("--").arg(if ours.is_file() { ours.as_path() } else { Path::new(case.program) });
         command.args(case.args.split_whitespace()).args(case.usual().split_whitespace());

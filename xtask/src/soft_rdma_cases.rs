@@ -13,8 +13,10 @@ pub struct Case {
     pub sides: Sides,
     /// Options of `shunt soft-rdma run`, on both sides.
     pub nics: &'static str,
-    /// More of them, on the client's side.
+    /// More of them, on the client's side, and on the other's.
     pub client_nics: &'static str,
+    /// See above.
+    pub server_nics: &'static str,
     /// What the client, or the only one, must end with.
     pub ends: Ends,
     /// What its output must hold.
@@ -53,7 +55,7 @@ pub enum Says {
 
 const fn one(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
     let (sides, ends) = (Sides::One, Ends::Well);
-    Case { name, program, args, sides, nics: "", client_nics: "", ends, says }
+    Case { name, program, args, sides, nics: "", client_nics: "", server_nics: "", ends, says }
 }
 
 const fn two(name: &'static str, program: &'static str, args: &'static str, says: &'static [Says]) -> Case {
@@ -96,6 +98,9 @@ pub const CASES: &[Case] = &[
     two("pingpong", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -c", PINGPONG),
     two("pingpong-events", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -e -c", PINGPONG),
     two("pingpong-new-send", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -N -c", PINGPONG),
+    two("pingpong-srq", "ibv_srq_pingpong", "-d mlx5_0 -g 0 -n 200 -q 4", PINGPONG),
+    two("pingpong-srq-events", "ibv_srq_pingpong", "-d mlx5_0 -g 0 -n 200 -q 4 -e", PINGPONG),
+    two("pingpong-ud", "ibv_ud_pingpong", "-d mlx5_0 -g 0 -n 200", &[Says::Text("200 iters in")]),
     two("pingpong-mtu-4096", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -m 4096 -c", PINGPONG),
     sweep("write-bw", "ib_write_bw", "-a -n 8"),
     sweep("write-bw-old-post-send", "ib_write_bw", "-a -n 8 --use_old_post_send"),
@@ -107,6 +112,12 @@ pub const CASES: &[Case] = &[
     two("write-bw-both-ways", "ib_write_bw", "-s 65536 -n 500 -q 4 -b", SIZE_64K),
     two("read-bw-both-ways", "ib_read_bw", "-s 65536 -n 500 -b", SIZE_64K),
     two("send-bw-events", "ib_send_bw", "-s 65536 -n 500 -e", SIZE_64K),
+    two("send-bw-srq", "ib_send_bw", "-s 65536 -n 500 -q 2 --use-srq", SIZE_64K),
+    Case {
+        server_nics: "--roce 127.83.72.1",
+        client_nics: "--roce 127.83.72.2",
+        ..two("write-bw-udp", "ib_write_bw", "-s 65536 -n 500 -q 2", SIZE_64K)
+    },
     two("write-bw-a-completion-each", "ib_write_bw", "-s 65536 -n 500 -Q 1", SIZE_64K),
     two("atomic-bw-add", "ib_atomic_bw", "-n 1000 -A FETCH_AND_ADD", SIZE_8),
     two("atomic-bw-swap", "ib_atomic_bw", "-n 1000 -A CMP_AND_SWAP", SIZE_8),
