@@ -40,7 +40,7 @@ const FLAGS: &[Case] = &[
     ("--mode read", &[], "'read'", "write, p, signal, amo"),
     ("--mode p --size 64", &[], "--size 64 with --mode p", "leave --size out"),
     ("--ft maybe", &[], "'maybe'", "on, off"),
-    ("--nic mlx5", &[], "--nic mlx5 is not in this version", "--nic soft"),
+    ("--nic mlx5 --rail-gbps 4", &[], "--rail-gbps with --nic mlx5", "shunt soft-rdma run"),
     ("--watch --inject 1s:0.0:down", &[], "--watch injects nothing", "leave --inject out"),
     ("--no-such-option", &[], "'--no-such-option'", "--help"),
 ];
