@@ -13,6 +13,7 @@
 //! | [`ioctl`] | the one ioctl of verbs: calls, open files and their objects, the table of methods |
 //! | [`verbs`] | verbs objects and queries, by firmware mailboxes |
 //! | [`devx`] | objects of the mlx5 provider: doorbell pages and what goes past verbs |
+//! | [`netlink`] | devices and ports as `NETLINK_RDMA` tells them |
 //! | [`abi`] | structures and numbers of the uverbs and mlx5 user ABI |
 //! | [`user`] | the program's memory, looked at with checks |
 
@@ -23,6 +24,7 @@ pub mod hooks;
 pub mod ioctl;
 pub mod log;
 pub mod machine;
+pub mod netlink;
 pub mod settings;
 pub mod sysfs;
 pub mod user;

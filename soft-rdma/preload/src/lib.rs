@@ -6,7 +6,8 @@
 #![allow(unused_unsafe)] // some of them need no promise
 
 use libc::{
-    AT_FDCWD, AT_SYMLINK_NOFOLLOW, DIR, FILE, c_char, c_int, c_uint, c_ulong, c_void, mode_t, size_t, ssize_t,
+    AT_FDCWD, AT_SYMLINK_NOFOLLOW, DIR, FILE, c_char, c_int, c_uint, c_ulong, c_void, mode_t, msghdr, size_t,
+    sockaddr, socklen_t, ssize_t,
 };
 use shunt_soft_rdma::hooks;
 
@@ -100,4 +101,34 @@ symbols! {
     dup3(old: c_int, new: c_int, flags: c_int) -> c_int { hooks::dup3(old, new, flags) }
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int { hooks::close_range(first, last, flags) }
     socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int { hooks::socket(domain, kind, protocol) }
+    bind(fd: c_int, at: *const sockaddr, bytes: socklen_t) -> c_int { hooks::bind(fd, at, bytes) }
+    connect(fd: c_int, at: *const sockaddr, bytes: socklen_t) -> c_int { hooks::connect(fd, at, bytes) }
+    getsockname(fd: c_int, to: *mut sockaddr, length: *mut socklen_t) -> c_int { hooks::getsockname(fd, to, length) }
+    setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, bytes: socklen_t) -> c_int {
+        hooks::setsockopt(fd, level, name, value, bytes)
+    }
+    getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, bytes: *mut socklen_t) -> c_int {
+        hooks::getsockopt(fd, level, name, value, bytes)
+    }
+    send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
+        hooks::sendto(fd, from, bytes, flags, std::ptr::null(), 0)
+    }
+    sendto(
+        fd: c_int, from: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr, to_bytes: socklen_t
+    ) -> ssize_t {
+        hooks::sendto(fd, from, bytes, flags, to, to_bytes)
+    }
+    sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t { hooks::sendmsg(fd, message, flags) }
+    recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t { hooks::recvmsg(fd, message, flags) }
+    recvfrom(
+        fd: c_int, to: *mut c_void, room: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t
+    ) -> ssize_t {
+        hooks::recvfrom(fd, to, room, flags, from, from_bytes)
+    }
+    __recvfrom_chk(
+        fd: c_int, to: *mut c_void, room: size_t, whole: size_t, flags: c_int, from: *mut sockaddr,
+        from_bytes: *mut socklen_t
+    ) -> ssize_t {
+        if room > whole { libc::abort() } else { hooks::recvfrom(fd, to, room, flags, from, from_bytes) }
+    }
 }

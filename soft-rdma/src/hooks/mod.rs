@@ -6,10 +6,12 @@
 
 mod files;
 mod path;
-mod raw;
+pub(crate) mod raw;
+mod sockets;
 
 use crate::ioctl::{FileId, REQUEST};
 use crate::log::Level;
+use crate::netlink::socket as netlink;
 use libc::{c_char, c_int, c_uint, c_void, mode_t, size_t, ssize_t};
 use path::Place;
 use raw::Next;
@@ -17,11 +19,13 @@ use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
+pub use sockets::{
+    bind, connect, getsockname, getsockopt, recvfrom, recvmsg, sendmsg, sendto, setsockopt, socket,
+};
+
 /// Major number of uverbs devices, and the first minor.
 const MAJOR: u32 = 231;
 const FIRST_MINOR: u32 = 192;
-/// The netlink family that a kernel with RDMA has.
-const NETLINK_RDMA: c_int = 20;
 
 pub(crate) fn set_errno(raw: c_int) {
     // SAFETY: the C library's `errno` is this thread's.
@@ -306,23 +310,41 @@ pub unsafe fn ioctl(fd: c_int, request: libc::c_ulong, argument: *mut c_void) ->
     unsafe { raw::ioctl(fd, request, argument) }
 }
 
-/// Ends a file whose descriptor may have been the last; `errno` stays.
-fn after_close(at: Option<usize>) {
-    if let Some(at) = at {
-        let before = errno();
-        let _ = guard(|| {
-            files::sweep(at);
-            Ok(())
-        });
-        set_errno(before);
+/// What the descriptor is of that a call is about to close.
+struct Closing {
+    file: Option<usize>,
+    netlink: Option<usize>,
+}
+
+impl Closing {
+    fn of(fd: c_int) -> Self {
+        Self { file: files::slot_of(fd), netlink: netlink::slot_of(fd) }
     }
+
+    /// Ends it if the descriptor was the last; `errno` stays.
+    fn done(self) {
+        quietly(|| {
+            self.file.into_iter().for_each(files::sweep);
+            self.netlink.into_iter().for_each(netlink::sweep);
+        });
+    }
+}
+
+/// Runs what the program did not ask for.
+fn quietly(f: impl FnOnce()) {
+    let before = errno();
+    let _ = guard(|| {
+        f();
+        Ok(())
+    });
+    set_errno(before);
 }
 
 /// `close`.
 pub fn close(fd: c_int) -> c_int {
-    let at = files::slot_of(fd);
+    let closing = Closing::of(fd);
     let result = raw::close(fd);
-    after_close(at);
+    closing.done();
     result
 }
 
@@ -336,9 +358,9 @@ pub fn dup2(old: c_int, new: c_int) -> c_int {
 
 /// `dup3`.
 pub fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    let at = files::slot_of(new);
+    let closing = Closing::of(new);
     let result = raw::dup3(old, new, flags);
-    after_close(at);
+    closing.done();
     result
 }
 
@@ -346,20 +368,10 @@ pub fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let result = raw::close_range(first, last, flags);
     if result == 0 && !files::none() {
-        let before = errno();
-        let _ = guard(|| {
-            files::sweep_all();
-            Ok(())
-        });
-        set_errno(before);
+        quietly(files::sweep_all);
+    }
+    if result == 0 && !netlink::none() {
+        quietly(netlink::sweep_all);
     }
     result
-}
-
-/// `socket`: there is no netlink of RDMA, as in a kernel without it, so that programs look into sysfs.
-pub fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
-        return fails(libc::EPROTONOSUPPORT);
-    }
-    raw::socket(domain, kind, protocol)
 }

@@ -1,6 +1,6 @@
 //! The C library's own functions, reached past our symbols: by system call where one does, by name otherwise.
 
-use libc::{c_char, c_int, c_long, c_uint, c_void, mode_t, size_t, ssize_t};
+use libc::{c_char, c_int, c_long, c_uint, c_void, mode_t, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::CStr;
 use std::mem::transmute_copy;
 use std::ptr;
@@ -123,4 +123,93 @@ pub fn is_open(fd: c_int) -> bool {
     // SAFETY: numbers only.
     let flags: c_long = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) };
     flags >= 0
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn bind(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_bind, fd, address, bytes) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn connect(fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_connect, fd, address, bytes) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn getsockname(fd: c_int, address: *mut sockaddr, bytes: *mut socklen_t) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_getsockname, fd, address, bytes) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    bytes: socklen_t,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, bytes) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    bytes: *mut socklen_t,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, value, bytes) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn sendto(
+    fd: c_int,
+    from: *const c_void,
+    bytes: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_bytes: socklen_t,
+) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_sendto, fd, from, bytes, flags, to, to_bytes) as ssize_t }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: as above. The C library's structure is the kernel's on 64-bit machines.
+    unsafe { libc::syscall(libc::SYS_sendmsg, fd, message, flags) as ssize_t }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_recvmsg, fd, message, flags) as ssize_t }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn recvfrom(
+    fd: c_int,
+    to: *mut c_void,
+    room: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_bytes: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_recvfrom, fd, to, room, flags, from, from_bytes) as ssize_t }
 }

@@ -37,6 +37,11 @@ impl FileId {
         Self { device: status.st_dev, inode: status.st_ino }
     }
 
+    /// By its two numbers.
+    pub fn new(device: u64, inode: u64) -> Self {
+        Self { device, inode }
+    }
+
     /// The two numbers.
     pub fn numbers(self) -> (u64, u64) {
         (self.device, self.inode)

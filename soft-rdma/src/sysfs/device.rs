@@ -27,6 +27,8 @@ pub struct Device {
     pub gid: [u8; 16],
     /// The network interface that it was made from.
     pub interface: String,
+    /// Its number.
+    pub interface_index: u32,
     /// The port.
     pub port: PortView,
     /// What it counted.
@@ -36,12 +38,14 @@ pub struct Device {
 impl Device {
     /// What a NIC is now.
     pub fn of(nic: &Nic) -> Self {
+        let entry = nic.gid(0);
         Self {
             name: nic.name().into(),
             index: nic.index(),
             guid: nic.guid(),
-            gid: nic.gid(0).map_or([0; 16], |entry| entry.gid),
+            gid: entry.map_or([0; 16], |entry| entry.gid),
             interface: nic.interface().into(),
+            interface_index: entry.map_or(0, |entry| entry.interface),
             port: nic.port(),
             counters: nic.with(|nic| nic.counters()),
         }

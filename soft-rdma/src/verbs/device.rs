@@ -29,7 +29,7 @@ const DYNAMIC_BFREGS: u32 = 512;
 /// The library supports UARs that are allocated one by one.
 const LIB_DYNAMIC_UAR: u64 = 2;
 /// Port events, a system image GUID, RNR NAKs.
-const DEVICE_CAPS: u32 = 1 << 10 | 1 << 11 | 1 << 12;
+pub const DEVICE_CAPS: u32 = 1 << 10 | 1 << 11 | 1 << 12;
 /// CM, IP based GIDs.
 const PORT_CAPS: u32 = 1 << 16 | 1 << 26;
 
