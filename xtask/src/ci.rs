@@ -108,6 +108,7 @@ fn list() -> Result<()> {
 const RDMA_PROGRAMS: &[(&str, &str)] = &[
     ("ibverbs-providers", "/etc/libibverbs.d/mlx5.driver"),
     ("ibverbs-utils", "/usr/bin/ibv_devinfo"),
+    ("iproute2", "/usr/bin/rdma"),
     ("perftest", "/usr/bin/ib_write_bw"),
     ("python3-pyverbs", "/usr/share/doc/rdma-core/tests/mlx5_prm_structs.py.gz"),
 ];

@@ -95,6 +95,14 @@ pub const CASES: &[Case] = &[
         nics: "--nics 4",
         ..one("devinfo-4-nics", "ibv_devinfo", "", &[Says::Text("mlx5_0"), Says::Text("mlx5_3")])
     },
+    Case {
+        nics: "--nics 2",
+        ..one("rdma-dev", "rdma", "dev", &[Says::Text("1: mlx5_1: node_type ca fw 28.")])
+    },
+    Case {
+        nics: "--nics 2",
+        ..one("rdma-link", "rdma", "link", &[Says::Text("link mlx5_1/1 state ACTIVE physical_state LINK_UP")])
+    },
     two("pingpong", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -c", PINGPONG),
     two("pingpong-events", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -e -c", PINGPONG),
     two("pingpong-new-send", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -N -c", PINGPONG),
