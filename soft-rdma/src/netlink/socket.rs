@@ -27,10 +27,14 @@ struct Slot {
     inode: AtomicU64,
     /// 0: not bound yet.
     port: AtomicU32,
+    /// Who opened it.
+    process: AtomicU32,
 }
 
-static SLOTS: [Slot; MOST] =
-    [const { Slot { device: AtomicU64::new(0), inode: AtomicU64::new(0), port: AtomicU32::new(0) } }; MOST];
+static SLOTS: [Slot; MOST] = [const {
+    let (device, inode) = (AtomicU64::new(0), AtomicU64::new(0));
+    Slot { device, inode, port: AtomicU32::new(0), process: AtomicU32::new(0) }
+}; MOST];
 
 /// Slots that are taken: while there are none, nothing is looked for.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
@@ -70,6 +74,7 @@ pub fn open(kind: i32) -> Result<RawFd, Errno> {
         |slot: &&Slot| slot.inode.compare_exchange(0, inode, Ordering::AcqRel, Ordering::Acquire).is_ok();
     let slot = SLOTS.iter().find(take).ok_or(Errno::MFILE)?;
     slot.port.store(0, Ordering::Release);
+    slot.process.store(std::process::id(), Ordering::Release);
     slot.device.store(device, Ordering::Release);
     TAKEN.fetch_add(1, Ordering::AcqRel);
     Ok(fd.into_raw_fd())
@@ -137,9 +142,13 @@ pub fn request(at: usize, fd: RawFd, request: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Frees a slot if no descriptor of its socket is left.
+/// Frees a slot if no descriptor of its socket is left. A child leaves it alone: it may share our memory, as after
+/// `vfork`, but has descriptors of its own.
 pub fn sweep(at: usize) {
     let slot = &SLOTS[at];
+    if slot.process.load(Ordering::Acquire) != std::process::id() {
+        return;
+    }
     let inode = slot.inode.load(Ordering::Acquire);
     let id = FileId::new(slot.device.load(Ordering::Acquire), inode);
     // Of two that see it gone, one frees it.
