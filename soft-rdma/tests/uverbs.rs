@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rustix::io::Errno;
 use shunt_layout::mlx5::prm::cmd::{Opcode, output};
-use shunt_soft_rdma::hooks;
+use shunt_soft_rdma::hooks::attributes::{self, Links};
+use shunt_soft_rdma::hooks::{self, cwd, readonly};
 use shunt_soft_rdma::ioctl::{Context, REQUEST, run};
 use shunt_soft_rdma::machine::Machine;
 use shunt_soft_rdma::verbs::firmware::short;
@@ -143,6 +144,117 @@ fn paths_lead_to_the_tree_and_back() {
         assert_eq!(hooks::openat(libc::AT_FDCWD, std::ptr::null(), 0, 0), -1);
     }
     assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EFAULT));
+}
+
+fn failure() -> Option<i32> {
+    std::io::Error::last_os_error().raw_os_error()
+}
+
+#[test]
+fn the_working_directory_may_be_in_the_tree() {
+    let shown = || {
+        let mut room = [0u8; 256];
+        // SAFETY: as much room as is said.
+        assert!(!unsafe { cwd::getcwd(room.as_mut_ptr().cast(), room.len()) }.is_null());
+        CStr::from_bytes_until_nul(&room).unwrap().to_str().unwrap().to_owned()
+    };
+    // SAFETY: paths that end with zero, and room for what is written; so for all below.
+    let chdir = |path: &CStr| unsafe { cwd::chdir(path.as_ptr()) };
+    let before = std::env::current_dir().unwrap();
+    assert_eq!(chdir(c"/sys/class/infiniband"), 0);
+    assert_eq!(shown(), "/sys/class/infiniband");
+    let mut room = [0u8; 21];
+    // SAFETY: as above.
+    assert!(unsafe { cwd::getcwd(room.as_mut_ptr().cast(), room.len()) }.is_null(), "one byte too few");
+    assert_eq!(failure(), Some(libc::ERANGE));
+    // SAFETY: as above.
+    unsafe {
+        let name = c"mlx5_0/node_guid".as_ptr();
+        assert_eq!(hooks::faccessat(libc::AT_FDCWD, name, libc::R_OK, 0), 0);
+        assert_eq!(hooks::openat(libc::AT_FDCWD, name, libc::O_WRONLY, 0), -1);
+        assert_eq!(failure(), Some(libc::EACCES));
+    }
+    assert_eq!(chdir(c".."), 0);
+    assert_eq!(shown(), "/sys/class", "the machine's own");
+    assert_eq!(chdir(c"/dev/infiniband"), 0);
+    // SAFETY: as above.
+    let fd = unsafe { hooks::openat(libc::AT_FDCWD, c"uverbs0".as_ptr(), libc::O_RDWR, 0) };
+    assert_eq!(probe(fd), Err(libc::ENOSPC), "a device, by a relative path");
+    assert_eq!(hooks::close(fd), 0);
+    assert_eq!(chdir(DEVICE), -1);
+    assert_eq!(failure(), Some(libc::ENOTDIR));
+    assert_eq!(chdir(c"/sys/class/infiniband/none"), -1);
+    assert_eq!(failure(), Some(libc::ENOENT));
+    let before = std::ffi::CString::new(before.to_str().unwrap()).unwrap();
+    assert_eq!(chdir(&before), 0);
+    assert_eq!(shown().as_bytes(), before.as_bytes());
+}
+
+#[test]
+fn nothing_in_the_tree_can_be_written() {
+    // SAFETY: a path that ends with zero; so for all below.
+    let open = |path: &CStr, flags| unsafe { hooks::openat(libc::AT_FDCWD, path.as_ptr(), flags, 0o600) };
+    let (there, gone) = (c"/sys/class/infiniband/mlx5_0/fw_ver", c"/sys/class/infiniband/mlx5_0/none");
+    let creates = libc::O_CREAT | libc::O_WRONLY;
+    for (path, flags, error) in [
+        (there, libc::O_WRONLY, libc::EACCES),
+        (there, libc::O_RDWR, libc::EACCES),
+        (there, creates | libc::O_TRUNC, libc::EACCES),
+        (there, creates | libc::O_EXCL, libc::EEXIST),
+        (gone, libc::O_WRONLY, libc::ENOENT),
+        (gone, creates, libc::EACCES),
+        (gone, libc::O_CREAT, libc::EACCES),
+    ] {
+        assert_eq!(open(path, flags), -1, "{path:?} {flags:#o}");
+        assert_eq!(failure(), Some(error), "{path:?} {flags:#o}");
+    }
+    let fd = open(there, libc::O_RDONLY | libc::O_CREAT);
+    assert!(fd >= 0, "nothing is made of what is there");
+    assert_eq!(hooks::close(fd), 0);
+    // SAFETY: as above.
+    unsafe {
+        let (path, at) = (there.as_ptr(), libc::AT_FDCWD);
+        let device = DEVICE.as_ptr();
+        let refused = |result| (result, failure()) == (-1, Some(libc::EACCES));
+        assert!(refused(hooks::faccessat(at, path, libc::W_OK, 0)));
+        assert!(hooks::fopen(path, c"r+".as_ptr()).is_null() && failure() == Some(libc::EACCES));
+        assert!(refused(readonly::unlinkat(at, path, 0)) && refused(readonly::unlinkat(at, device, 0)));
+        assert!(refused(readonly::mkdirat(at, gone.as_ptr(), 0o700)));
+        assert!(refused(readonly::renameat2(at, c"/nowhere/x".as_ptr(), at, gone.as_ptr(), 0)));
+        assert_eq!(hooks::faccessat(at, path, libc::R_OK, 0), 0, "it is still there");
+    }
+}
+
+#[test]
+fn what_ls_asks_has_answers() {
+    let link = c"/sys/class/infiniband/mlx5_0";
+    // SAFETY: paths that end with zero, and room for what is written.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        let mut kind = |path: &CStr| {
+            let flags = libc::AT_SYMLINK_NOFOLLOW;
+            assert_eq!(hooks::fstatat(libc::AT_FDCWD, path.as_ptr(), &mut status, flags), 0);
+            status.st_mode & libc::S_IFMT
+        };
+        assert_eq!(kind(link), libc::S_IFLNK);
+        assert_eq!(kind(c"/sys/class/infiniband/mlx5_0/."), libc::S_IFDIR);
+        assert_eq!(kind(c"/sys/class/infiniband/mlx5_0/fw_ver"), libc::S_IFREG);
+        for links in [Links::Followed, Links::Taken] {
+            for path in [link, DEVICE] {
+                let (name, to) = (c"user.none".as_ptr(), std::ptr::null_mut());
+                assert_eq!(attributes::getxattr(links, path.as_ptr(), name, to, 0), -1);
+                assert_ne!(failure(), Some(libc::ENOENT), "{path:?}");
+            }
+            assert_eq!(attributes::listxattr(links, DEVICE.as_ptr(), std::ptr::null_mut(), 0), 0);
+            assert!(attributes::listxattr(links, link.as_ptr(), std::ptr::null_mut(), 0) >= 0);
+        }
+        let (mut system, mut portable) = (std::mem::zeroed(), std::mem::zeroed());
+        for path in [link, DEVICE] {
+            assert_eq!(attributes::statfs(path.as_ptr(), &mut system), 0);
+            assert_eq!(attributes::statvfs(path.as_ptr(), &mut portable), 0);
+            assert_eq!(system.f_bsize as u64, portable.f_bsize);
+        }
+    }
 }
 
 /// A call that may be anything. Addresses lead to `scratch`, to nothing, or to the kernel: nothing of this process

@@ -6,10 +6,14 @@
 #![allow(unused_unsafe)] // some of them need no promise
 
 use libc::{
-    AT_FDCWD, AT_SYMLINK_NOFOLLOW, DIR, FILE, c_char, c_int, c_uint, c_ulong, c_void, mode_t, msghdr, size_t,
-    sockaddr, socklen_t, ssize_t,
+    AT_EACCESS, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, DIR, FILE, c_char, c_int, c_uint, c_ulong,
+    c_void, mode_t, msghdr, size_t, sockaddr, socklen_t, ssize_t,
 };
-use shunt_soft_rdma::hooks;
+use shunt_soft_rdma::hooks::attributes::Links::{Followed, Taken};
+use shunt_soft_rdma::hooks::{self, attributes, cwd, readonly};
+
+/// What `creat` is for `open`.
+const CREATES: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
 /// Functions of the C library, each with what it is here.
 macro_rules! symbols {
@@ -94,6 +98,48 @@ symbols! {
     opendir(path: *const c_char) -> *mut DIR { hooks::opendir(path) }
     fopen(path: *const c_char, mode: *const c_char) -> *mut FILE { hooks::fopen(path, mode) }
     fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE { hooks::fopen(path, mode) }
+
+    creat(path: *const c_char, mode: mode_t) -> c_int { hooks::openat(AT_FDCWD, path, CREATES, mode) }
+    creat64(path: *const c_char, mode: mode_t) -> c_int { hooks::openat(AT_FDCWD, path, CREATES, mode) }
+    eaccess(path: *const c_char, mode: c_int) -> c_int { hooks::faccessat(AT_FDCWD, path, mode, AT_EACCESS) }
+    euidaccess(path: *const c_char, mode: c_int) -> c_int { hooks::faccessat(AT_FDCWD, path, mode, AT_EACCESS) }
+    unlink(path: *const c_char) -> c_int { readonly::unlinkat(AT_FDCWD, path, 0) }
+    unlinkat(at: c_int, path: *const c_char, flags: c_int) -> c_int { readonly::unlinkat(at, path, flags) }
+    rmdir(path: *const c_char) -> c_int { readonly::unlinkat(AT_FDCWD, path, AT_REMOVEDIR) }
+    mkdir(path: *const c_char, mode: mode_t) -> c_int { readonly::mkdirat(AT_FDCWD, path, mode) }
+    mkdirat(at: c_int, path: *const c_char, mode: mode_t) -> c_int { readonly::mkdirat(at, path, mode) }
+    rename(old: *const c_char, new: *const c_char) -> c_int {
+        readonly::renameat2(AT_FDCWD, old, AT_FDCWD, new, 0)
+    }
+    renameat(old_at: c_int, old: *const c_char, new_at: c_int, new: *const c_char) -> c_int {
+        readonly::renameat2(old_at, old, new_at, new, 0)
+    }
+    renameat2(old_at: c_int, old: *const c_char, new_at: c_int, new: *const c_char, flags: c_uint) -> c_int {
+        readonly::renameat2(old_at, old, new_at, new, flags)
+    }
+
+    chdir(path: *const c_char) -> c_int { cwd::chdir(path) }
+    fchdir(fd: c_int) -> c_int { cwd::fchdir(fd) }
+    getcwd(to: *mut c_char, room: size_t) -> *mut c_char { cwd::getcwd(to, room) }
+    __getcwd_chk(to: *mut c_char, room: size_t, _whole: size_t) -> *mut c_char { cwd::getcwd(to, room) }
+    get_current_dir_name() -> *mut c_char { cwd::get_current_dir_name() }
+
+    getxattr(path: *const c_char, name: *const c_char, to: *mut c_void, room: size_t) -> ssize_t {
+        attributes::getxattr(Followed, path, name, to, room)
+    }
+    lgetxattr(path: *const c_char, name: *const c_char, to: *mut c_void, room: size_t) -> ssize_t {
+        attributes::getxattr(Taken, path, name, to, room)
+    }
+    listxattr(path: *const c_char, to: *mut c_char, room: size_t) -> ssize_t {
+        attributes::listxattr(Followed, path, to, room)
+    }
+    llistxattr(path: *const c_char, to: *mut c_char, room: size_t) -> ssize_t {
+        attributes::listxattr(Taken, path, to, room)
+    }
+    statfs(path: *const c_char, to: *mut libc::statfs) -> c_int { attributes::statfs(path, to) }
+    statfs64(path: *const c_char, to: *mut libc::statfs) -> c_int { attributes::statfs(path, to) }
+    statvfs(path: *const c_char, to: *mut libc::statvfs) -> c_int { attributes::statvfs(path, to) }
+    statvfs64(path: *const c_char, to: *mut libc::statvfs) -> c_int { attributes::statvfs(path, to) }
 
     ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int { hooks::ioctl(fd, request, argument) }
     close(fd: c_int) -> c_int { hooks::close(fd) }

@@ -4,9 +4,12 @@
 //! lock taken, and `errno` as the kernel sets it, so that it works before constructors ran and in signal handlers.
 //! Files the library itself opens come by here, too; none of their paths is one of soft devices.
 
+pub mod attributes;
+pub mod cwd;
 mod files;
 mod path;
 pub(crate) mod raw;
+pub mod readonly;
 mod sockets;
 
 use crate::ioctl::{FileId, REQUEST};
@@ -16,6 +19,7 @@ use libc::{c_char, c_int, c_uint, c_void, mode_t, size_t, ssize_t};
 use path::Place;
 use raw::Next;
 use rustix::io::Errno;
+use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
@@ -65,9 +69,9 @@ fn fails(error: c_int) -> c_int {
 pub unsafe fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the arguments are the caller's.
     unsafe {
-        match path::place(path) {
+        match path::place_at(directory, path) {
             Place::Elsewhere => raw::openat(directory, path, flags, mode),
-            Place::Tree(path) => raw::openat(libc::AT_FDCWD, path.as_ptr(), flags, mode),
+            Place::Tree(path) => readonly::open(&path, flags),
             Place::Device(index) => returned(guard(|| files::open(index, flags))),
             Place::Nowhere => fails(libc::ENOENT),
         }
@@ -93,7 +97,7 @@ fn device_status(index: u32) -> libc::stat {
 pub unsafe fn fstatat(directory: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int {
     // SAFETY: as above.
     unsafe {
-        match path::place(path) {
+        match path::place_at(directory, path) {
             Place::Elsewhere => as_device(raw::fstatat(directory, path, to, flags), to),
             Place::Tree(path) => raw::fstatat(libc::AT_FDCWD, path.as_ptr(), to, flags),
             Place::Device(_) if to.is_null() => fails(libc::EFAULT),
@@ -145,7 +149,7 @@ pub unsafe fn statx(
 ) -> c_int {
     // SAFETY: as above.
     unsafe {
-        match path::place(path) {
+        match path::place_at(directory, path) {
             Place::Elsewhere => raw::statx(directory, path, flags, mask, to),
             Place::Tree(path) => raw::statx(libc::AT_FDCWD, path.as_ptr(), flags, mask, to),
             Place::Device(_) if to.is_null() => fails(libc::EFAULT),
@@ -173,13 +177,13 @@ pub unsafe fn faccessat(directory: c_int, path: *const c_char, mode: c_int, flag
     static NEXT: Next = Next::new(c"faccessat");
     // SAFETY: as above.
     unsafe {
-        match path::place(path) {
+        match path::place_at(directory, path) {
             Place::Elsewhere if flags == 0 => raw::faccessat(directory, path, mode),
             Place::Elsewhere => {
                 type Function = unsafe extern "C" fn(c_int, *const c_char, c_int, c_int) -> c_int;
                 NEXT.get::<Function>().map_or(-1, |next| next(directory, path, mode, flags))
             }
-            Place::Tree(path) => raw::faccessat(libc::AT_FDCWD, path.as_ptr(), mode),
+            Place::Tree(path) => readonly::access(&path, mode),
             Place::Device(_) if mode & libc::X_OK != 0 => fails(libc::EACCES),
             Place::Device(_) => 0,
             Place::Nowhere => fails(libc::ENOENT),
@@ -194,7 +198,7 @@ pub unsafe fn faccessat(directory: c_int, path: *const c_char, mode: c_int, flag
 pub unsafe fn readlinkat(directory: c_int, path: *const c_char, to: *mut c_char, room: size_t) -> ssize_t {
     // SAFETY: as above.
     unsafe {
-        match path::place(path) {
+        match path::place_at(directory, path) {
             Place::Elsewhere => raw::readlinkat(directory, path, to, room),
             Place::Tree(path) => {
                 let length = raw::readlinkat(libc::AT_FDCWD, path.as_ptr(), to, room);
@@ -292,7 +296,15 @@ pub unsafe fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE
     static NEXT: Next = Next::new(c"fopen");
     type Function = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut libc::FILE;
     // SAFETY: as above.
-    unsafe { NEXT.get::<Function>().map_or(ptr::null_mut(), |next| with_path(path, |path| next(path, mode))) }
+    unsafe {
+        let writes =
+            !mode.is_null() && CStr::from_ptr(mode).to_bytes().iter().any(|byte| b"wa+".contains(byte));
+        if writes && let Place::Tree(path) = path::place(path) {
+            readonly::open(&path, libc::O_WRONLY | libc::O_CREAT);
+            return ptr::null_mut();
+        }
+        NEXT.get::<Function>().map_or(ptr::null_mut(), |next| with_path(path, |path| next(path, mode)))
+    }
 }
 
 /// `ioctl`.

@@ -2,8 +2,10 @@
 //!
 //! Every path a program opens comes by here: looking at one allocates nothing and takes no lock.
 
+use super::cwd;
 use crate::machine::Machine;
 use crate::sysfs::is_ours;
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -19,11 +21,13 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    fn new() -> Self {
+    /// An empty one.
+    pub fn new() -> Self {
         Self { bytes: [0; MAX_BYTES], used: 0 }
     }
 
-    fn push(&mut self, bytes: &[u8]) -> bool {
+    /// Appends, if there is room.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
         let room = MAX_BYTES - 1 - self.used;
         if bytes.len() > room {
             return false;
@@ -33,7 +37,15 @@ impl Buffer {
         true
     }
 
-    fn as_bytes(&self) -> &[u8] {
+    /// Has a call write a path, with the zero, into the room there is, and say how long it is without that.
+    pub fn fill(&mut self, call: impl FnOnce(*mut libc::c_char, usize) -> Option<usize>) -> bool {
+        let used = call(self.bytes.as_mut_ptr().cast(), MAX_BYTES);
+        self.used = used.unwrap_or(0);
+        used.is_some()
+    }
+
+    /// The path, without the zero.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
 
@@ -69,8 +81,8 @@ fn squeezed(path: &[u8]) -> Option<Buffer> {
             return None;
         }
     }
-    // A slash at the end asks for a directory.
-    if path.ends_with(b"/") && !buffer.push(b"/") {
+    // A slash or a dot at the end asks for a directory, and follows the link before it.
+    if (path.ends_with(b"/") || path.ends_with(b"/.")) && !buffer.push(b"/") {
         return None;
     }
     Some(buffer)
@@ -89,20 +101,50 @@ fn device(path: &[u8]) -> Option<u32> {
 /// # Safety
 /// `path` is null or a string that ends with zero, as the C library demands it.
 pub unsafe fn place(path: *const libc::c_char) -> Place {
+    // SAFETY: the caller's promise.
+    unsafe { place_at(libc::AT_FDCWD, path) }
+}
+
+/// The same of a path that is relative to a directory. One relative to another directory than the working directory
+/// is nothing of ours: its descriptor leads into the tree already.
+///
+/// # Safety
+/// As above.
+pub unsafe fn place_at(directory: libc::c_int, path: *const libc::c_char) -> Place {
     if path.is_null() {
         return Place::Elsewhere;
     }
     // SAFETY: the caller's promise.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    match path.first() {
+        Some(b'/') => absolute(path),
+        Some(_) if directory == libc::AT_FDCWD => {
+            cwd::joined(path).map_or(Place::Elsewhere, |path| absolute(path.as_bytes()))
+        }
+        _ => Place::Elsewhere,
+    }
+}
+
+fn absolute(path: &[u8]) -> Place {
     match squeezed(path) {
         Some(squeezed) if is_ours(squeezed.as_bytes()) => ours(squeezed.as_bytes()),
         _ => Place::Elsewhere,
     }
 }
 
+thread_local! {
+    /// This thread makes the machine. Paths it opens for that are not soft devices', even if the working directory is.
+    static MAKING: Cell<bool> = const { Cell::new(false) };
+}
+
 #[cold]
 fn ours(path: &[u8]) -> Place {
-    let Ok(Ok(machine)) = super::guard(|| Ok(Machine::get())) else { return Place::Nowhere };
+    if MAKING.replace(true) {
+        return Place::Elsewhere;
+    }
+    let machine = super::guard(|| Ok(Machine::get()));
+    MAKING.set(false);
+    let Ok(Ok(machine)) = machine else { return Place::Nowhere };
     if let Some(index) = device(path) {
         return if (index as usize) < machine.nics().len() { Place::Device(index) } else { Place::Nowhere };
     }
@@ -147,6 +189,7 @@ mod tests {
     fn odd_spellings_are_the_same_path() {
         assert_eq!(squeeze("/sys/class/infiniband").unwrap(), "/sys/class/infiniband");
         assert_eq!(squeeze("//sys/./class///infiniband/").unwrap(), "/sys/class/infiniband/");
+        assert_eq!(squeeze("/sys/class/infiniband/.").unwrap(), "/sys/class/infiniband/");
         assert_eq!(squeeze("/dev/infiniband/./uverbs0").unwrap(), "/dev/infiniband/uverbs0");
         for elsewhere in
             ["", "sys/class/infiniband", "/", "/proc/self/fd", "/system/class/infiniband", "./sys"]

@@ -1,5 +1,6 @@
 //! The C library's own functions, reached past our symbols: by system call where one does, by name otherwise.
 
+use super::path::Buffer;
 use libc::{c_char, c_int, c_long, c_uint, c_void, mode_t, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::CStr;
 use std::mem::transmute_copy;
@@ -116,6 +117,86 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
 pub fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: numbers only.
     unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) as c_int }
+}
+
+/// # Safety
+/// As for the C library's function of that name; so for all with a path below.
+pub unsafe fn chdir(path: *const c_char) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    unsafe { libc::syscall(libc::SYS_chdir, path) as c_int }
+}
+
+/// Goes to an open directory.
+pub fn fchdir(fd: c_int) -> c_int {
+    // SAFETY: numbers only.
+    unsafe { libc::syscall(libc::SYS_fchdir, fd) as c_int }
+}
+
+/// The working directory, if it has a path.
+pub fn getcwd(to: &mut Buffer) -> bool {
+    to.fill(|to, room| {
+        // SAFETY: as much room as is said.
+        let bytes = unsafe { libc::syscall(libc::SYS_getcwd, to, room) };
+        usize::try_from(bytes - 1).ok()
+    })
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn unlinkat(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_unlinkat, directory, path, flags) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn mkdirat(directory: c_int, path: *const c_char, mode: mode_t) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_mkdirat, directory, path, mode as c_uint) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub unsafe fn renameat2(
+    old_at: c_int,
+    old: *const c_char,
+    new_at: c_int,
+    new: *const c_char,
+    flags: c_uint,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_renameat2, old_at, old, new_at, new, flags) as c_int }
+}
+
+/// By the number of `getxattr` or `lgetxattr`.
+///
+/// # Safety
+/// As above.
+pub unsafe fn getxattr(
+    number: c_long,
+    path: *const c_char,
+    name: *const c_char,
+    to: *mut c_void,
+    room: size_t,
+) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { libc::syscall(number, path, name, to, room) as ssize_t }
+}
+
+/// By the number of `listxattr` or `llistxattr`.
+///
+/// # Safety
+/// As above.
+pub unsafe fn listxattr(number: c_long, path: *const c_char, to: *mut c_char, room: size_t) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { libc::syscall(number, path, to, room) as ssize_t }
+}
+
+/// # Safety
+/// As above. The C library's structure is the kernel's on 64-bit machines.
+pub unsafe fn statfs(path: *const c_char, to: *mut libc::statfs) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_statfs, path, to) as c_int }
 }
 
 /// The flags of a descriptor: fails if it is none.

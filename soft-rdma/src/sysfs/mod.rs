@@ -8,17 +8,20 @@ mod path;
 mod private;
 
 pub use device::{BOARD, DEVICE_NUMBER, Device, FIRMWARE, PART, VENDOR};
-pub use path::is_ours;
+pub use path::{is_ours, shown};
 pub use private::{Tree, TreeError};
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::Path;
 
 /// Files that are there once.
 const COMMON: [(&str, &str); 1] = [("sys/class/infiniband_verbs/abi_version", "6")];
 /// Directories that links lead to and that hold nothing.
 const EMPTY: [&str; 2] = ["sys/bus/pci/drivers/mlx5_core", "dev/infiniband"];
+/// Mode of every file: none can be written.
+const ATTRIBUTE: u32 = 0o444;
 /// A file while it is written.
 const UNFINISHED: &str = "unfinished";
 
@@ -62,7 +65,12 @@ impl Tree {
         let path = self.root().join(file);
         self.make_directory(path.parent().unwrap_or(self.root()))?;
         let unfinished = self.root().join(UNFINISHED);
-        fs::write(&unfinished, format!("{text}\n")).map_err(TreeError::new("cannot write", &unfinished))?;
+        // What an earlier failure left cannot be opened for writing again.
+        let _ = fs::remove_file(&unfinished);
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(ATTRIBUTE).open(&unfinished);
+        file.and_then(|mut file| writeln!(file, "{text}"))
+            .map_err(TreeError::new("cannot write", &unfinished))?;
         fs::rename(&unfinished, &path).map_err(TreeError::new("cannot write", &path))
     }
 

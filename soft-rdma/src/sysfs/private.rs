@@ -27,7 +27,7 @@ impl TreeError {
 }
 
 /// Names of trees: this and the process's number.
-const PREFIX: &str = "sysfs-";
+pub(super) const PREFIX: &str = "sysfs-";
 /// Names while a tree is not locked yet.
 const FRESH: &str = "fresh-";
 /// A tree that is not locked after so long never will be.
