@@ -12,6 +12,9 @@ use shunt_layout::mlx5::doorbell::{ARM_WORD_OFFSET, Arm};
 use shunt_layout::mlx5::eqe::event as events;
 use shunt_layout::mlx5::prm::cq::{ST_ARMED, ST_FIRED, ST_SOLICITED_ARMED};
 
+/// Offset of the consumer index in a completion queue's record.
+const CONSUMER_WORD_OFFSET: u64 = 0;
+
 /// What a completion queue waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Waiting {
@@ -41,6 +44,11 @@ pub(crate) struct Arming {
 }
 
 impl Arming {
+    /// Of a queue whose record holds this word as it is made.
+    pub(crate) fn starting(word: u32) -> Self {
+        Self { seen: word, ..Self::default() }
+    }
+
     /// A request, when `produced` entries are written. True if its event is due at once.
     fn request(&mut self, arm: Arm, produced: u64) -> bool {
         self.asked = true;
@@ -72,10 +80,11 @@ impl Arming {
     }
 
     /// The record's word as it is now. True if it may be a request that was not seen in the register: it changed, or
-    /// it is what a first request for a queue that nothing happened in looks like, which is zero as memory is.
-    fn looked_at(&mut self, word: u32, produced: u64) -> bool {
+    /// it is what the first request for a queue of which nothing was consumed looks like, which is zero as memory is.
+    /// Whoever makes the queue can rule the second out with a word in the record that no request is.
+    fn looked_at(&mut self, word: u32, consumed: u32) -> bool {
         let changed = word != std::mem::replace(&mut self.seen, word);
-        changed || word == 0 && !self.asked && produced == 0
+        changed || word == 0 && !self.asked && consumed == 0
     }
 
     /// The newest of `produced` entries was written. True if its event is due.
@@ -116,11 +125,11 @@ impl SoftNic {
             return;
         }
         self.arm(cqn, arm, now);
-        for at in 0..self.cqs.len() {
-            let Some(cq) = self.cqs[at].as_mut().filter(|cq| cq.uar == page) else { continue };
+        for at in 0..self.uars[uar].cqns.len() {
+            let other = self.uars[uar].cqns[at];
+            let Some(cq) = self.cq_mut(other) else { continue };
             let word = cq.record.load32(ARM_WORD_OFFSET as u64);
-            let new = cq.arming.looked_at(word, cq.produced);
-            let other = crate::nic::FIRST_CQN + at as u32;
+            let new = cq.arming.looked_at(word, cq.record.load32(CONSUMER_WORD_OFFSET));
             if new && other != cqn {
                 self.arm(other, Arm::from_record(word), now);
             }
@@ -184,11 +193,13 @@ mod tests {
     #[test]
     fn a_first_request_looks_like_no_request() {
         let mut arming = Arming::default();
-        assert!(arming.looked_at(0, 0), "nothing happened yet: it may have been asked");
-        assert!(!arming.looked_at(0, 1), "nobody who looks for completions asks with that word");
+        assert!(arming.looked_at(0, 0), "nothing was consumed yet: it may have been asked");
+        assert!(!arming.looked_at(0, 1), "who consumed one asks with another word");
         assert!(arming.looked_at(7, 1) && !arming.looked_at(7, 1));
         arming.request(any(0, 0), 0);
         assert!(arming.looked_at(0, 0) && !arming.looked_at(0, 0), "asked once, only a change is news");
+        let mut marked = Arming::starting(!0);
+        assert!(!marked.looked_at(!0, 0) && marked.looked_at(0, 0) && !marked.looked_at(0, 1));
     }
 
     #[test]

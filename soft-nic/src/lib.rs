@@ -48,7 +48,8 @@
 //!   4.096 us << `ack_timeout`, the same at each retry. No congestion control, no end-to-end credits.
 //! * Scatter to CQE, CQE compression, CQEs of 128 bytes, resizing; BlueFlame contents (the ring is always read).
 //! * WQE signatures, end padding, partition keys, service levels, VLANs. A byte count of zero in a pointer segment
-//!   (2^31 to hardware) is refused.
+//!   (2^31 to hardware) is refused where it is sent from.
+//! * Numbers used again: tables of objects grow by some 100 bytes for each that was ever made, and end at 24 bits.
 //! * Physical and indirect keys, on-demand paging. The RNR NAK a real page fault may cause is the fault `rnr`.
 //! * RoCE v2 over IPv6, ECN and congestion notifications; a UDP source port for each flow (all packets come from the
 //!   port they go to); partition keys other than the default. The vendor's own encoding of masked and 32-bit atomics

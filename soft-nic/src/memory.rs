@@ -282,6 +282,11 @@ impl Memory {
         }
     }
 
+    /// Keys made so far.
+    pub(crate) fn mkeys_made(&self) -> usize {
+        self.mkeys.len()
+    }
+
     /// Adds a key, fills in its index, and returns that.
     pub(crate) fn add_mkey(&mut self, low_byte: u8, mkey: Mkey) -> u32 {
         let index = FIRST_MKEY + self.mkeys.len() as u32;

@@ -35,6 +35,8 @@ unsafe impl Send for PageMemory {}
 pub(crate) struct UarSlot {
     memory: PageMemory,
     pub(crate) qpns: Vec<u32>,
+    /// Completion queues that are armed here.
+    pub(crate) cqns: Vec<u32>,
     pub(crate) used: bool,
     /// Doorbell records of the page still to look at, and where to go on.
     pub(crate) unread: usize,
@@ -43,7 +45,7 @@ pub(crate) struct UarSlot {
 
 impl UarSlot {
     fn new(memory: PageMemory) -> Self {
-        Self { memory, qpns: Vec::new(), used: false, unread: 0, next: 0 }
+        Self { memory, qpns: Vec::new(), cqns: Vec::new(), used: false, unread: 0, next: 0 }
     }
 
     /// A page of the NIC's own memory.

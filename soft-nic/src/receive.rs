@@ -112,9 +112,11 @@ pub(crate) fn scatter_list(wqe: Span, start: u64) -> Result<Scatter, Refused> {
         let segment = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
         match DataSegment::read(segment) {
             DataSegment::Pointer { lkey: TERMINATE_SCATTER_LIST_KEY, .. } => break,
-            // Zero would mean 2^31 to hardware; nobody writes it, and it is refused.
-            DataSegment::Pointer { bytes: 0, .. } | DataSegment::Inline { .. } => return Err(MALFORMED),
+            DataSegment::Inline { .. } => return Err(MALFORMED),
             DataSegment::Pointer { bytes, lkey, address } => {
+                // Zero is 2^31, as the PRM has it; libmlx5 writes it for an empty piece of a shared queue. The key
+                // is asked only for bytes that come.
+                let bytes = if bytes == 0 { 1 << 31 } else { bytes };
                 pieces.push(Sge { lkey, address, bytes });
                 room += bytes as u64;
             }

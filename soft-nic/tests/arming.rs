@@ -151,6 +151,18 @@ fn first_requests_of_two_queues_are_both_seen() {
 }
 
 #[test]
+fn a_first_request_that_was_overwritten_asks_for_what_came_before_it() {
+    let mut rig = Rig::new(1);
+    let (mut a, mut b) = rig.pair(0, 1, options());
+    let (_c, d) = rig.pair(0, 1, options());
+    send(&mut rig, &mut a, &mut b, 0);
+    // The completion is there and was not looked at. Both requests are rung in one register; the second stays.
+    arm(&rig, &b, any(0, 0));
+    arm(&rig, &d, any(0, 0));
+    assert_eq!(events(&mut rig, 1), [b.receive_cqn]);
+}
+
+#[test]
 fn a_send_queue_is_armed_like_any_other() {
     let mut rig = Rig::new(1);
     let (mut a, _b) = rig.pair(0, 1, Options::default());

@@ -136,6 +136,22 @@ fn an_empty_pool_answers_receiver_not_ready() {
 }
 
 #[test]
+fn an_empty_piece_is_no_fault() {
+    let mut rig = Rig::new(1);
+    let (mut pool, [(mut a, mut b), _]) = two_pairs(&mut rig);
+    // As libmlx5 posts a receive for messages without data.
+    for n in 0..2 {
+        pool.post(rig.local(1, 0, 0));
+        match n {
+            0 => a.post(Opcode::Send, &[]),
+            _ => a.post_imm(Opcode::RdmaWriteImm, 9, &[rig.remote(1, 8), inline8(4)]),
+        }
+        assert_eq!(rig.complete(&mut a, 1)[0].syndrome, 0);
+        assert_eq!(b.poll_receives().iter().map(|got| got.syndrome).collect::<Vec<_>>(), [0]);
+    }
+}
+
+#[test]
 fn the_limit_raises_one_event() {
     let mut rig = Rig::new(1);
     let (mut pool, [(mut a, _b), _]) = two_pairs(&mut rig);

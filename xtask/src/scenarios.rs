@@ -223,6 +223,27 @@ pub const SOFT_RDMA: &[Scenario] = &[
     clean_mlx5("mlx5-blackhole", "-n 0 --duration 1500ms --inject 300ms:0.0:blackhole-tx"),
     clean_mlx5("mlx5-flap", "-n 0 --duration 1500ms --inject 300ms:0.0:flap=50ms/10"),
     clean_mlx5("mlx5-acks-dropped", "-n 0 --duration 1500ms --inject 300ms:0.0:drop-acks=10ms"),
+    clean_mlx5("mlx5-acks-dropped-for-ever", "-n 0 --duration 1500ms --inject 300ms:0.0:drop-acks"),
+    clean_mlx5("mlx5-receiver-port", "-n 0 --duration 1500ms --inject 300ms:1.0:down --inject 900ms:1.0:up"),
+    clean_mlx5("mlx5-late-placement", "-n 0 --duration 1500ms --inject 300ms:1.0:placement-delay=2ms"),
+    clean_mlx5(
+        "mlx5-late-placement-and-port-down",
+        "-n 0 --duration 1500ms --inject 200ms:1.0:placement-delay=2ms --inject 500ms:0.0:down",
+    ),
+    clean_mlx5(
+        "mlx5-crossed-rails",
+        "-n 0 --duration 1500ms --inject 300ms:0.0:down --inject 300ms:1.1:down",
+    ),
+    clean_mlx5(
+        "mlx5-no-path-for-a-while",
+        "-n 0 --duration 2s --inject 500ms:0.0:down --inject 501ms:1.0:down --inject 502ms:0.1:down \
+             --inject 700ms:0.0:up",
+    ),
+    clean_mlx5(
+        "mlx5-agent-and-clock",
+        "-n 0 --duration 1500ms --inject 200ms:0:clock-jump=60m --inject 300ms:1:agent-stalled=200ms \
+             --inject 350ms:0:oob-cut=300ms --inject 400ms:0.0:down --inject 900ms:0.0:up",
+    ),
     clean_mlx5("mlx5-nic-gone", "-n 0 --duration 1500ms --inject 300ms:0.0:nic-gone"),
     clean_mlx5(
         "mlx5-firmware-silent",

@@ -120,6 +120,9 @@ pub const CASES: &[Case] = &[
     two("write-bw-both-ways", "ib_write_bw", "-s 65536 -n 500 -q 4 -b", SIZE_64K),
     two("read-bw-both-ways", "ib_read_bw", "-s 65536 -n 500 -b", SIZE_64K),
     two("send-bw-events", "ib_send_bw", "-s 65536 -n 500 -e", SIZE_64K),
+    two("read-bw-4-queues", "ib_read_bw", "-s 65536 -n 500 -q 4", SIZE_64K),
+    two("send-bw-4-queues", "ib_send_bw", "-s 65536 -n 500 -q 4", SIZE_64K),
+    two("atomic-bw-4-queues", "ib_atomic_bw", "-n 1000 -q 4", SIZE_8),
     two("send-bw-srq", "ib_send_bw", "-s 65536 -n 500 -q 2 --use-srq", SIZE_64K),
     Case {
         server_nics: "--roce 127.83.72.1",

@@ -11,7 +11,7 @@ use crate::qp::{Qp, Remote, Requester, Responder, Service};
 use crate::receive::ReceiveQueue;
 use shunt_layout::bits::{Field, Field64};
 use shunt_layout::mlx5::cqe::{CQE_BYTES, OPCODE_QPN_OFFSET, TAIL_OFFSET, opcode};
-use shunt_layout::mlx5::doorbell::RECORD_BYTES;
+use shunt_layout::mlx5::doorbell::{ARM_WORD_OFFSET, RECORD_BYTES};
 use shunt_layout::mlx5::prm::cmd::output;
 use shunt_layout::mlx5::prm::qp::{self, QPC_OFFSET, State, qpc};
 use shunt_layout::mlx5::prm::{cq, mkey};
@@ -100,6 +100,7 @@ impl SoftNic {
         let low_byte = get(mkey::mkc::MKEY_7_0) as u8;
         let qpn = get(mkey::mkc::QPN);
         let relaxed = get(mkey::mkc::RELAXED_ORDERING_WRITE) == 1;
+        number(0, self.memory.mkeys_made())?;
         let index =
             self.memory.add_mkey(low_byte, Mkey { key: 0, pd, qpn, start, span, allows, relaxed, umem });
         output::OBJECT.set(out, index);
@@ -133,7 +134,8 @@ impl SoftNic {
         if self.faults.any() && self.faults.strikes(|kind| matches!(kind, FaultKind::CqeGarbageInit { .. })) {
             leave_remains(ring, if get(cq::cqc::CC) == 1 { 1 } else { 1 << log_size });
         }
-        let cqn = FIRST_CQN + self.cqs.len() as u32;
+        let cqn = number(FIRST_CQN, self.cqs.len())?;
+        self.uars[get(cq::cqc::UAR_PAGE) as usize - 1].cqns.push(cqn);
         umems.iter().for_each(|umem| self.memory.hold(*umem));
         self.cqs.push(Some(Cq {
             ring,
@@ -146,7 +148,7 @@ impl SoftNic {
             users: 0,
             umems,
             uar: get(cq::cqc::UAR_PAGE),
-            arming: Arming::default(),
+            arming: Arming::starting(record.load32(ARM_WORD_OFFSET as u64)),
             context,
         }));
         output::OBJECT.set(out, cqn);
@@ -163,7 +165,8 @@ impl SoftNic {
         if cq.users > 0 {
             return Err(Refusal::CqBusy);
         }
-        let (umems, failed) = (cq.umems, cq.failed);
+        let (umems, failed, uar) = (cq.umems, cq.failed, cq.uar);
+        self.uars[uar as usize - 1].cqns.retain(|other| *other != cqn);
         self.failed_cqs -= failed as u32;
         umems.iter().for_each(|umem| self.memory.release(*umem));
         self.cqs[(cqn - FIRST_CQN) as usize] = None;
@@ -200,6 +203,7 @@ impl SoftNic {
         let bytes = (WQEBB_BYTES as u64) << log_depth;
         let ring = self.locate(Place { umem: umems[0], offset, bytes, align: WQEBB_BYTES as u64 })?;
         let record = self.record(umems[1], qpc::DBR_ADDR, &context)?;
+        let next = (number(FIRST_QPN, self.qps.len())?, 0);
         self.cq_mut(cqn).ok_or(Refusal::NoSuchCq)?.users += 1;
         if let Some(cq) = receive.as_ref().and_then(|queue| self.cq_mut(queue.cqn)) {
             cq.users += 1;
@@ -208,7 +212,6 @@ impl SoftNic {
             pool.users += 1;
         }
         umems.iter().for_each(|umem| self.memory.hold(*umem));
-        let next = (FIRST_QPN + self.qps.len() as u32, 0);
         let (qpn, next_ticket) = self.free_qpns.pop().unwrap_or(next);
         self.uars[uar as usize - 1].qpns.push(qpn);
         let pair = Qp {
@@ -288,6 +291,12 @@ impl SoftNic {
         }
         Ok(())
     }
+}
+
+/// The number of the next object: none is used twice, and they are 24 bits wide.
+fn number(first: u32, made: usize) -> Result<u32, Refusal> {
+    let number = u32::try_from(made).ok().and_then(|made| made.checked_add(first));
+    number.filter(|number| *number < 0xff_f000).ok_or(Refusal::NumbersUsedUp)
 }
 
 /// Fills completion entries with the remains of an earlier queue, as memory that was one holds them: completions of

@@ -38,6 +38,7 @@ pub(crate) enum Refusal {
     RmpBusy,
     RmpShape,
     PoolDomain,
+    NumbersUsedUp,
     MkeyTranslations,
 }
 
@@ -73,6 +74,7 @@ impl Refusal {
         Self::RmpBusy,
         Self::RmpShape,
         Self::PoolDomain,
+        Self::NumbersUsedUp,
         Self::MkeyTranslations,
     ];
 
@@ -87,6 +89,7 @@ impl Refusal {
             Self::NoSuchQp | Self::NoSuchRmp => Status::BadRes,
             Self::PdBusy | Self::CqBusy | Self::RmpBusy => Status::ResBusy,
             Self::QpState => Status::BadQpState,
+            Self::NumbersUsedUp => Status::NoResources,
             Self::BadGidIndex => Status::BadIndex,
             _ => Status::BadParam,
         }
@@ -127,6 +130,7 @@ impl Refusal {
             Self::BadGidIndex => "the GID table has one entry, index 0",
             Self::MessageSize => "log_msg_max is at most 30",
             Self::EmptyMkey => "the key covers nothing",
+            Self::NumbersUsedUp => "all numbers of such objects were handed out; none is used twice",
             Self::PoolDomain => "the pool belongs to another protection domain",
             Self::MkeyTranslations => {
                 "both sizes of the translations are those of the pages, of 4 KiB at least, that the key covers"

@@ -9,7 +9,7 @@ pub fn wanted(program: &str, try_with: &[&str]) -> bool {
         return true;
     }
     let line = format!("`{program} {}` does not run", try_with.join(" "));
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "1"), "{line}; in CI it must");
+    assert!(std::env::var_os("CI").is_none(), "{line}; in CI it must");
     eprintln!("SKIPPED: {line}: nothing of ours was shown to others");
     false
 }

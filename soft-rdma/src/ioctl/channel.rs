@@ -5,6 +5,7 @@
 
 use crate::log::Level;
 use crate::user;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -73,6 +74,15 @@ impl Channel {
         self.id
     }
 
+    /// True while the program has a descriptor of it.
+    pub fn is_open(&self) -> bool {
+        let end = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut look = [PollFd::new(&*end, PollFlags::OUT)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // The end of a pipe that nobody reads shows an error.
+        poll(&mut look, Some(&at_once)).is_err() || !look[0].revents().contains(PollFlags::ERR)
+    }
+
     /// Adds a record. False if the program closed the channel or does not read it. The thread has SIGPIPE blocked.
     pub fn send(&self, record: &[u8]) -> bool {
         debug_assert_eq!(record.len(), self.record);
@@ -136,6 +146,9 @@ mod tests {
         }
         assert_eq!(FileId::of(end.as_raw_fd()), Ok(channel.id()));
         assert_eq!(descriptors_of(channel.id()), Ok(2));
+        assert!(channel.is_open());
+        drop(end);
+        assert!(!channel.is_open());
     }
 
     #[test]

@@ -126,6 +126,7 @@ impl Machine {
             bell: bell.clone(),
             sinks: Sinks::default(),
             timeout,
+            unanswered: Mutex::default(),
             process: std::process::id(),
         };
         let machine: &'static Self = Box::leak(Box::new(Self {

@@ -2,8 +2,8 @@
 
 use super::dispatch::{Bell, EventSink, Sinks, SubscriptionId};
 use rustix::io::Errno;
-use shunt_soft_nic::{Clock, NicId, SharedFabric, SoftNic};
-use std::sync::Arc;
+use shunt_soft_nic::{Clock, CommandId, NicId, SharedFabric, SoftNic};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the kernel waits for a command.
@@ -81,6 +81,8 @@ pub struct Nic {
     pub(super) bell: Arc<Bell>,
     pub(super) sinks: Sinks,
     pub(super) timeout: Duration,
+    /// A command that was given up. Until it is answered nobody waits for another one.
+    pub(super) unanswered: Mutex<Option<CommandId>>,
     /// The process whose NIC it is: a child has only a picture of it.
     pub(super) process: u32,
 }
@@ -97,13 +99,15 @@ impl Nic {
     }
 
     /// Has the firmware execute a mailbox, and waits for its end as long as the kernel does. The firmware's status is
-    /// in the output.
+    /// in the output. Once a command was waited for in vain, others fail at once until it is answered, as those of a
+    /// device in its error state do: a program with many objects would not end otherwise.
     pub fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
         if self.process != std::process::id() {
             return Err(Errno::IO);
         }
         let deadline = Instant::now() + self.timeout;
         let now = self.clock.now_ns();
+        self.take_late_answer(now)?;
         let id = self.with(|nic| nic.command_submit(now, input, output.len()));
         loop {
             let since = self.bell.count();
@@ -115,9 +119,20 @@ impl Nic {
             }
             if !self.bell.wait(since, deadline) {
                 crate::log!(crate::log::Level::Error, "{}: a command was not answered", self.name);
+                *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
                 return Err(Errno::TIMEDOUT);
             }
         }
+    }
+
+    /// An error while a command that was given up is not answered.
+    fn take_late_answer(&self, now: u64) -> Result<(), Errno> {
+        let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = *unanswered {
+            self.with(|nic| nic.command_poll(now, id)).ok_or(Errno::IO)?;
+            *unanswered = None;
+        }
+        Ok(())
     }
 
     /// Runs `f` on the NIC itself.

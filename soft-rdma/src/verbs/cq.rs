@@ -10,9 +10,10 @@ use crate::abi::mlx5::{CQ_UAR_PAGE_INDEX, CreateCq, CreateCqResponse};
 use crate::abi::uverbs::CqEvents;
 use crate::ioctl::{Call, Channel, Context, Resource};
 use crate::log::Level;
+use crate::user;
 use rustix::io::Errno;
 use shunt_layout::mlx5::cqe::CQE_BYTES;
-use shunt_layout::mlx5::doorbell::RECORD_BYTES;
+use shunt_layout::mlx5::doorbell::{ARM_WORD_OFFSET, RECORD_BYTES};
 use shunt_layout::mlx5::prm::cmd::{Opcode, input};
 use shunt_layout::mlx5::prm::cq::{CQC_OFFSET, CREATE_IN_BYTES, cqc, create as fields};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +31,9 @@ pub const CREATE: &[u16] = &[
     UHW_IN,
     UHW_OUT,
 ];
+
+/// A word that is no request for an event: bits are set that none has.
+const NO_REQUEST: u32 = !0;
 
 /// A completion queue.
 pub struct Cq {
@@ -113,6 +117,9 @@ pub fn create(context: &Context, call: &mut Call) -> Result<(), Errno> {
         Umem::register(nic, request.buffer, bytes, true)?,
         Umem::register(nic, request.record, RECORD_BYTES as u64, true)?,
     ];
+    // The library fills the record in before and never reads this word: no request looks like it, so that the first
+    // one is seen even if the register it is rung in was overwritten.
+    user::write(request.record + ARM_WORD_OFFSET as u64, &NO_REQUEST.to_ne_bytes())?;
     let eqn = nic.with(|nic| nic.query_eqn());
     let number = firmware::create(nic, &wanted.mailbox(&umems, eqn))?;
     context.events().add_cq(number, Notices::new(user_handle, completions, asynchronous));

@@ -94,7 +94,9 @@ impl Events {
     /// Makes a completion channel.
     pub fn completion_channel(&self) -> Result<OwnedFd, Errno> {
         let (channel, fd) = Channel::new(size_of::<CompletionRecord>())?;
-        self.state().channels.push(Arc::new(channel));
+        let mut state = self.state();
+        state.forget_closed();
+        state.channels.push(Arc::new(channel));
         Ok(fd)
     }
 
@@ -103,6 +105,7 @@ impl Events {
         let (channel, fd) = Channel::new(size_of::<AsyncRecord>())?;
         let channel = Arc::new(channel);
         let mut state = self.state();
+        state.forget_closed();
         state.asynchronous.get_or_insert_with(|| channel.clone());
         state.channels.push(channel);
         Ok(fd)
@@ -201,6 +204,11 @@ impl Events {
 }
 
 impl State {
+    /// Lets go of channels that the program closed and no queue has. It closes them without a word to anybody.
+    fn forget_closed(&mut self) {
+        self.channels.retain(|channel| Arc::strong_count(channel) > 1 || channel.is_open());
+    }
+
     /// Tells of something that is no queue's.
     fn tell(&self, element: u64, kind: u32) {
         let record = AsyncRecord { element, kind, reserved: 0 };
