@@ -19,7 +19,7 @@ const IN_TREE: u8 = 2;
 static WHERE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// The directory that the working directory stands for, if it lies in a tree.
-fn current() -> Option<Buffer> {
+pub fn current() -> Option<Buffer> {
     if WHERE.load(Ordering::Relaxed) == ELSEWHERE {
         return None;
     }
@@ -37,6 +37,15 @@ fn current() -> Option<Buffer> {
 pub fn joined(path: &[u8]) -> Option<Buffer> {
     let mut buffer = current()?;
     (buffer.push(b"/") && buffer.push(path)).then_some(buffer)
+}
+
+/// Goes to the directory of that name in a tree, from another tree.
+pub fn settle(root: &[u8], shown: &Buffer) {
+    let mut whole = Buffer::new();
+    if whole.push(root) && whole.push(shown.as_bytes()) {
+        // SAFETY: a path that ends with zero.
+        unsafe { raw::chdir(whole.as_ptr()) };
+    }
 }
 
 /// After a change of the working directory. A `..` may have led up in the tree, to where the machine's own is meant.

@@ -142,8 +142,13 @@ fn ours(path: &[u8]) -> Place {
     if MAKING.replace(true) {
         return Place::Elsewhere;
     }
+    // A tree of the program before this one may go now, with the working directory in it.
+    let directory = if Machine::made().is_none() { cwd::current() } else { None };
     let machine = super::guard(|| Ok(Machine::get()));
     MAKING.set(false);
+    if let (Some(directory), Ok(Ok(machine))) = (directory, &machine) {
+        cwd::settle(machine.sysfs_root().as_os_str().as_bytes(), &directory);
+    }
     let Ok(Ok(machine)) = machine else { return Place::Nowhere };
     if let Some(index) = device(path) {
         return if (index as usize) < machine.nics().len() { Place::Device(index) } else { Place::Nowhere };
