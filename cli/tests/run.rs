@@ -118,6 +118,40 @@ fn a_fabric_of_its_own_is_removed_and_a_named_one_stays() {
 }
 
 #[test]
+fn fabrics_of_launchers_that_are_gone_are_removed_if_nobody_is_in_them() {
+    let base =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("leftovers-{}", std::process::id()));
+    let runtime = base.join("shunt");
+    std::fs::create_dir_all(&runtime).unwrap();
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&runtime, closed).unwrap();
+    // A number that no process has: it was ours to reap.
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let (gone, here) = (ended.id(), std::process::id());
+    let names = [
+        format!("run-{gone}-0123abcd"),
+        format!("run-{gone}-4567abcd"),
+        format!("run-{here}-0123abcd"),
+        format!("run-{gone}-lab"),
+    ];
+    let mut held = Vec::new();
+    for name in &names {
+        let gid = [name.len() as u8; 16];
+        let uplink = shunt_soft_nic::UnixUplink::open_in(&runtime, name, &[gid]).unwrap();
+        if name.ends_with("4567abcd") {
+            held.push(uplink);
+        }
+    }
+    let output = shunt(&["run", "-n", "1", "true"]).env("XDG_RUNTIME_DIR", &base).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let stays: Vec<bool> = names.iter().map(|name| runtime.join(format!("fabric-{name}")).exists()).collect();
+    assert_eq!(stays, [false, true, true, true], "{names:?}");
+    drop(held);
+    std::fs::remove_dir_all(&base).unwrap();
+}
+
+#[test]
 fn ranks_join_by_what_the_launcher_gives_them() {
     let own = std::env::current_exe().unwrap();
     let rank = ["--", own.to_str().unwrap(), "--exact", "rank_of_a_launcher", "--nocapture"];

@@ -92,11 +92,15 @@ fn the_program_s_end_is_its_own() {
     assert_eq!(run(&[], &[], &["sh", "-c", "kill -TERM $$"]).status.signal(), Some(15));
     let output = run(&[], &[], &["sh", "-c", "echo $0 \"$@\"", "name", "-x", "--nics"]);
     assert_eq!(text(&output.stdout), "name -x --nics\n");
+    let library = library();
+    let environment = [("SHUNT_SOFT_RDMA_LIB", library.as_str()), ("PATH", "/usr/bin:/bin")];
+    let output = shunt(&["soft-rdma", "run", "echo", "-x", "--nics", "9", "--", "-h"], &environment);
+    assert_eq!(text(&output.stdout), "-x --nics 9 -- -h\n", "{}", text(&output.stderr));
 }
 
 #[test]
 fn what_makes_no_sense_is_said_and_nothing_is_started() {
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["--nics", "9"], "9 is not in 1..=8"),
         (&["--nics", "0"], "0 is not in 1..=8"),
         (&["--fabric", "a/b"], "1 to 32 letters"),
@@ -107,6 +111,14 @@ fn what_makes_no_sense_is_said_and_nothing_is_started() {
         (&["--fault", "1s:mlx5_1:down"], "this process has 1: mlx5_0"),
         (&["--fault", "1s:0:dwon"], "no fault is called `dwon`"),
         (&["--log", "loud"], "one of off, error"),
+        (&["--nic", "2"], "'--nics'"),
+        (&["--roce", ""], "leave the option out"),
+        (&["--fault", " ;"], "leave the option out"),
+        // For documentation (RFC 5737): no interface has it.
+        (&["--roce", "192.0.2.1"], "no interface of this machine has the address 192.0.2.1"),
+        (&["--pcap", "/nonexistent/a.pcap"], "/nonexistent/a.pcap\" (--pcap): its directory is not there"),
+        (&["--pcap", "/tmp"], "it is a directory"),
+        (&["--pcap", ""], "--pcap"),
     ];
     for (flags, words) in cases {
         let output = run(flags, &[], &["sh", "-c", "echo started"]);
@@ -119,6 +131,10 @@ fn what_makes_no_sense_is_said_and_nothing_is_started() {
     let output = run(&[], &[], &["no-such-program"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("no program \"no-such-program\""));
+    // Also without the two dashes: what looks like an option is one of ours until the program is named.
+    let output = shunt(&["soft-rdma", "run", "--nic", "2", "true"], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("'--nics'"), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -130,6 +146,32 @@ fn a_missing_library_is_said_with_how_to_build_it() {
         said.contains("cargo build --release --workspace") && said.contains("/nonexistent/lib.so"),
         "{said}"
     );
+}
+
+#[test]
+fn what_is_no_library_is_refused() {
+    let folder = Folder::new("library");
+    let make = |name: &str, bytes: &[u8]| {
+        let path = folder.0.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    // The head of this very program, as one that stands at a fixed address.
+    let mut head = std::fs::read(env!("CARGO_BIN_EXE_shunt")).unwrap();
+    head.truncate(4096);
+    head[16..18].copy_from_slice(&2u16.to_ne_bytes());
+    for (path, words) in [
+        (make("empty", b""), "empty\" is no shared library"),
+        (make("words", b"hello\n"), "words\" is no shared library"),
+        (make("fixed", &head), "fixed\" is no shared library"),
+        ("/dev/null".into(), "/dev/null\" is no shared library"),
+        (folder.path().to_owned(), "is a directory; the library itself"),
+    ] {
+        let output = run(&[], &[("SHUNT_SOFT_RDMA_LIB", &path)], &["echo", "started"]);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{path}: {said}");
+        assert!(said.contains(words), "{path}: {said}");
+    }
 }
 
 #[test]
@@ -155,6 +197,12 @@ fn programs_that_would_have_no_devices_are_refused() {
     let words = make("words", b"hello\n");
     let output = run(&[], &[], &[&words]);
     assert!(text(&output.stderr).contains("neither an ELF program nor a script"), "{}", text(&output.stderr));
+    std::fs::set_permissions(&words, PermissionsExt::from_mode(0o644)).unwrap();
+    for (program, said) in [(words.as_str(), "is not executable"), (folder.path(), "is a directory")] {
+        let output = run(&[], &[], &[program]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    }
 }
 
 #[test]
@@ -171,7 +219,7 @@ fn faults_are_injected_into_a_program_that_runs() {
     let output = fault(&["--fabric", "lab", "--pid", &pid, "--after", "60m", "0", "drop=0.5"]);
     assert_eq!(text(&output.stdout), format!("fault 1 of process {pid}: drop=0.5 at mlx5_0, in 3600s\n"));
     for (arguments, status, words) in [
-        (["--fabric", "lab", "mlx5_2", "down"], 1, "NIC 2; this process has 2"),
+        (["--fabric", "lab", "mlx5_2", "down"], 1, "no mlx5_2; there are mlx5_0, mlx5_1"),
         (["--fabric", "lab", "0", "dwon"], 1, "no fault is called `dwon`"),
         (["--fabric", "lab", "eth0", "down"], 2, "a NIC's name or number"),
         (["--fabric", "other", "0", "down"], 2, "no process with soft devices in fabric other"),
@@ -200,6 +248,26 @@ fn faults_are_injected_into_a_program_that_runs() {
     assert_eq!(list(&["--json", "--fabric", "other"]), "[]\n");
     machine.close();
     assert!(list(&[]).contains("no program has soft RDMA devices"));
+}
+
+#[test]
+fn a_program_that_does_not_answer_is_not_nobody() {
+    let folder = Folder::new("list");
+    let fabric = folder.0.join("shunt/fabric-lab");
+    std::fs::create_dir_all(&fabric).unwrap();
+    let list = |flags: &[&str]| {
+        shunt(&[&["soft-rdma", "list"], flags].concat(), &[("XDG_RUNTIME_DIR", folder.path())])
+    };
+    let output = list(&["--fabric", "zzz"]);
+    assert!(text(&output.stdout).starts_with("no program has soft RDMA devices in fabric zzz;"));
+    // Somebody who hangs up on whoever calls.
+    let listener = std::os::unix::net::UnixListener::bind(fabric.join("control-4711.sock")).unwrap();
+    let hang_up = std::thread::spawn(move || drop(listener.accept().unwrap()));
+    let output = list(&[]);
+    hang_up.join().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()), "{said}");
+    assert!(said.contains("process 4711 of fabric lab") && said.contains("does not answer"), "{said}");
 }
 
 #[test]

@@ -9,10 +9,11 @@ use rig::{Options, Rig};
 use shunt_layout::mlx5::cqe::opcode::{RESP_SEND, RESP_SEND_IMM, RESP_WRITE_IMM};
 use shunt_layout::mlx5::prm::qp::{ADS_OFFSET, QPC_OFFSET, ads};
 use shunt_layout::mlx5::wqe::{AddressVector, Opcode, inline8};
+use shunt_soft_nic::uplink::remove_unused_in;
 use shunt_soft_nic::{LinkLayer, NicConfig, UnixUplink, UplinkError};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -409,6 +410,41 @@ fn a_live_socket_is_refused_and_a_stale_one_taken_over() {
     let _other = UnixDatagram::bind(runtime.socket(gid)).unwrap();
     drop(again);
     assert!(runtime.socket(gid).exists());
+}
+
+#[test]
+fn whoever_comes_removes_the_sockets_of_all_who_are_gone() {
+    let runtime = Runtime::new();
+    let gid = |pe| NicConfig::new("mlx5_0", pe, 0).gid;
+    let live = runtime.open(&[gid(0)]).unwrap();
+    drop(UnixDatagram::bind(runtime.socket(gid(5))).unwrap());
+    drop(UnixDatagram::bind(runtime.socket(gid(6))).unwrap());
+    let strange = runtime.0.join("fabric-test/notes.sock");
+    fs::write(&strange, "not a socket's name").unwrap();
+    let _own = runtime.open(&[gid(1)]).unwrap();
+    let there = [0, 1, 5, 6].map(|pe| runtime.socket(gid(pe)).exists());
+    assert_eq!(there, [true, true, false, false]);
+    assert!(strange.exists());
+    drop(live);
+}
+
+#[test]
+fn a_fabric_goes_when_nobody_has_anything_in_it() {
+    let runtime = Runtime::new();
+    let directory = runtime.0.join("fabric-test");
+    let live = runtime.open(&[[7; 16]]).unwrap();
+    let remove = || remove_unused_in(&runtime.0, "test").unwrap();
+    assert!(!remove() && runtime.socket([7; 16]).exists(), "a socket answers");
+    drop(live);
+    fs::create_dir(directory.join("sysfs-1")).unwrap();
+    let tree = fs::File::open(directory.join("sysfs-1")).unwrap();
+    tree.lock_shared().unwrap();
+    assert!(!remove() && directory.join("sysfs-1").exists(), "somebody holds a directory");
+    drop(tree);
+    drop(UnixDatagram::bind(runtime.socket([8; 16])).unwrap());
+    drop(UnixListener::bind(directory.join("control-1.sock")).unwrap());
+    assert!(remove() && !directory.exists());
+    assert!(remove(), "there is none");
 }
 
 #[test]

@@ -111,7 +111,10 @@ fn each_machine_has_a_number_of_its_own() {
 #[test]
 fn what_a_process_leaves_is_removed() {
     let (base, runtime) = runtime_for_others();
+    let first = runtime.start(1);
     let (mut killed, _) = other(&base.0);
+    let addresses = || runtime.names().iter().filter(|name| name.starts_with("00000000")).count();
+    assert_eq!(addresses(), 2, "{:?}", runtime.names());
     let mine = |child: &Child| {
         let pid = child.id().to_string();
         runtime.names().into_iter().filter(|name| name.contains(&pid)).collect::<Vec<_>>()
@@ -120,8 +123,11 @@ fn what_a_process_leaves_is_removed() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert_eq!(mine(&killed).len(), 2, "a killed process cleans nothing up");
+    first.close();
+    // It takes another address than the killed one had.
     let machine = runtime.start(1);
     assert_eq!(mine(&killed), [""; 0]);
+    assert_eq!((machine.slot(), addresses()), (0, 1), "{:?}", runtime.names());
     // One that ends by itself leaves nothing.
     let (mut ended, slot) = other(&base.0);
     assert_eq!(slot, 1);

@@ -5,6 +5,7 @@ use crate::sh;
 use crate::soft_rdma_cases::{CASES, Case, Ends, Sides};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -70,8 +71,7 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
             bail!("{} is not built: cargo build --release --workspace", release.join(file).display());
         }
     }
-    let place = Place { release, dir: sh::target_dir().join("ci/soft-rdma") };
-    std::fs::create_dir_all(&place.dir)?;
+    let place = Place::new(release)?;
     let mut count = Count::default();
     for case in cases {
         let start = Instant::now();
@@ -98,6 +98,17 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
 struct Place {
     release: PathBuf,
     dir: PathBuf,
+    /// The runtime directory of all cases, short enough for the path of a socket. What killed programs leave goes
+    /// with it.
+    runtime: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.runtime) {
+            eprintln!("{} stays: {error}", self.runtime.display());
+        }
+    }
 }
 
 /// A process of a case.
@@ -115,6 +126,17 @@ impl Drop for Side {
 }
 
 impl Place {
+    fn new(release: PathBuf) -> Result<Self> {
+        let dir = sh::target_dir().join("ci/soft-rdma");
+        std::fs::create_dir_all(&dir)?;
+        let runtime = Path::new("/tmp").join(format!("shunt-ci-{}", std::process::id()));
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&runtime)
+            .with_context(|| format!("cannot make {}", runtime.display()))?;
+        Ok(Self { release, dir, runtime })
+    }
+
     fn file(&self, case: &Case, side: &str) -> PathBuf {
         self.dir.join(format!("{}.{side}", case.name))
     }
@@ -161,6 +183,7 @@ impl Place {
     fn command(&self, case: &Case, client: bool, port: u16) -> Command {
         let mut command = sh::command(&self.release.join("shunt").to_string_lossy());
         // Cases do not meet each other, nor anything else on the machine.
+        command.env("XDG_RUNTIME_DIR", &self.runtime);
         command.args(["soft-rdma", "run", "--fabric", &format!("ci-{port}")]);
         command.args(case.nics.split_whitespace());
         let of_side = if client { case.client_nics } else { case.server_nics };

@@ -8,12 +8,21 @@ use thiserror::Error;
 
 /// Not found, and where it is not.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("no program {name:?} in {}", looked.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "))]
-pub struct NotFound {
-    /// As it was given.
-    pub name: OsString,
-    /// Folders or files looked at.
-    pub looked: Vec<PathBuf>,
+pub enum NotFound {
+    /// Nothing of this name is there.
+    #[error("no program {name:?} in {}", looked.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "))]
+    Nowhere {
+        /// As it was given.
+        name: OsString,
+        /// Folders or files looked at.
+        looked: Vec<PathBuf>,
+    },
+    /// A path to a directory.
+    #[error("{0:?} is a directory, not a program")]
+    Directory(PathBuf),
+    /// A path to a file that nobody may execute.
+    #[error("{0:?} is not executable; a program, or a script after `chmod +x`, is right")]
+    NotExecutable(PathBuf),
 }
 
 fn is_program(path: &Path) -> bool {
@@ -30,9 +39,11 @@ pub fn find(name: &OsStr) -> Result<PathBuf, NotFound> {
 fn find_in(name: &OsStr, folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf, NotFound> {
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
-        return match is_program(&path) {
-            true => Ok(path),
-            false => Err(NotFound { name: name.to_owned(), looked: vec![path] }),
+        return match path.metadata() {
+            Ok(_) if is_program(&path) => Ok(path),
+            Ok(about) if about.is_dir() => Err(NotFound::Directory(path)),
+            Ok(_) => Err(NotFound::NotExecutable(path)),
+            Err(_) => Err(NotFound::Nowhere { name: name.to_owned(), looked: vec![path] }),
         };
     }
     let mut looked = Vec::new();
@@ -43,7 +54,7 @@ fn find_in(name: &OsStr, folders: impl Iterator<Item = PathBuf>) -> Result<PathB
         }
         looked.push(folder);
     }
-    Err(NotFound { name: name.to_owned(), looked })
+    Err(NotFound::Nowhere { name: name.to_owned(), looked })
 }
 
 #[cfg(test)]
@@ -63,6 +74,8 @@ mod tests {
         assert_eq!(find_in(OsStr::new("/bin/sh"), std::iter::empty()), Ok("/bin/sh".into()));
         let error = find_in(OsStr::new("./sh"), std::iter::once("/bin".into())).unwrap_err();
         assert_eq!(error.to_string(), "no program \"./sh\" in ./sh");
-        assert!(find_in(OsStr::new("/etc/passwd"), std::iter::empty()).is_err(), "not executable");
+        let met = |path: &str| find_in(OsStr::new(path), std::iter::empty()).unwrap_err();
+        assert_eq!(met("/etc/passwd"), NotFound::NotExecutable("/etc/passwd".into()));
+        assert_eq!(met("/etc/"), NotFound::Directory("/etc/".into()));
     }
 }

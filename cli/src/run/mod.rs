@@ -1,6 +1,7 @@
 //! `shunt run`: starts the ranks of a job on this machine, passes their output on, and tells how each ended.
 
 mod child;
+mod leftovers;
 pub(crate) mod lookup;
 mod outcome;
 mod output;
@@ -57,7 +58,7 @@ pub struct Arguments {
     #[arg(short = 'x', long = "set", value_name = "NAME=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROG ARGS")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROG ARGS")]
     command: Vec<OsString>,
 }
 
@@ -112,6 +113,7 @@ pub fn run(arguments: &Arguments) -> u8 {
             return 2;
         }
     };
+    leftovers::remove();
     match start(arguments, &program) {
         Ok(mut job) => {
             let status = job.attend(arguments);
@@ -159,7 +161,7 @@ fn start(arguments: &Arguments, program: &std::path::Path) -> io::Result<Job> {
     let secret = random_hex()?;
     let fabric = match &arguments.fabric {
         Some(name) => name.clone(),
-        None => format!("run-{}-{}", std::process::id(), &random_hex()?[..8]),
+        None => leftovers::fabric(&random_hex()?),
     };
     let place = Place {
         world: arguments.ranks,

@@ -14,6 +14,8 @@ const HEADERS_MAX: u64 = 256;
 /// Bytes of a script's first line that the kernel reads.
 const FIRST_LINE: usize = 256;
 const PT_INTERP: u32 = 3;
+/// The type of a library, and of most programs.
+const ET_DYN: u16 = 3;
 
 /// Why a program would run without devices.
 #[derive(Debug, Error)]
@@ -30,6 +32,9 @@ pub enum NoPreload {
     /// Neither a program nor a script.
     #[error("{0:?} is neither an ELF program nor a script")]
     NoProgram(PathBuf),
+    /// Not what the loader puts into programs.
+    #[error("{0:?} is no shared library for programs of this machine; libshunt_soft_rdma.so is right")]
+    NoLibrary(PathBuf),
     /// It cannot be read.
     #[error("{path:?} cannot be read: {cause}")]
     Io {
@@ -65,6 +70,22 @@ fn check_deep(program: &Path, depth: u32) -> Result<(), NoPreload> {
         Kind::Static => Err(NoPreload::Static(program.into())),
         Kind::OtherMachine => Err(NoPreload::OtherMachine(program.into())),
         Kind::NoElf => Err(NoPreload::NoProgram(program.into())),
+    }
+}
+
+/// Makes sure that the loader takes a file as a library. It would leave it out with no more than a warning.
+pub fn check_library(path: &Path) -> Result<(), NoPreload> {
+    let failed = |cause| NoPreload::Io { path: path.into(), cause };
+    // Before it is opened: a pipe would not be.
+    if !path.metadata().map_err(failed)?.is_file() {
+        return Err(NoPreload::NoLibrary(path.into()));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let mut start = Vec::new();
+    (&file).take(FIRST_LINE as u64).read_to_end(&mut start).map_err(failed)?;
+    match kind(&start, |at, bytes| file.read_exact_at(bytes, at)).map_err(failed)? {
+        Kind::Dynamic | Kind::Static if start[16..18] == ET_DYN.to_ne_bytes() => Ok(()),
+        _ => Err(NoPreload::NoLibrary(path.into())),
     }
 }
 

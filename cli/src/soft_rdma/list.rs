@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments) -> u8 {
             match client.nics().and_then(|view| Ok((view, client.faults()?))) {
                 Ok((process, faults)) => found.push(Found { fabric: fabric.clone(), process, faults }),
                 Err(error) => {
-                    eprintln!("error: process {}: {error}", process.pid);
+                    eprintln!("error: process {} of fabric {fabric}: {error}", process.pid);
                     status = 1;
                 }
             }
@@ -52,15 +52,23 @@ pub fn run(arguments: &Arguments) -> u8 {
             Ok(text) => text + "\n",
             Err(error) => return print::usage(&error),
         },
+        // Whoever did not answer has devices, and was named.
+        false if found.is_empty() && status != 0 => String::new(),
+        false if found.is_empty() => nobody(arguments.fabric.as_deref()),
         false => table(&found),
     };
     print::stdout(&text, status)
 }
 
+fn nobody(fabric: Option<&str>) -> String {
+    let (place, option) = match fabric {
+        Some(name) => (format!(" in fabric {name}"), format!(" --fabric {name}")),
+        None => (String::new(), String::new()),
+    };
+    format!("no program has soft RDMA devices{place}; `shunt soft-rdma run{option} -- PROG` starts one\n")
+}
+
 fn table(found: &[Found]) -> String {
-    if found.is_empty() {
-        return "no program has soft RDMA devices; `shunt soft-rdma run -- PROG` starts one\n".into();
-    }
     let head =
         ["FABRIC", "PID", "PROGRAM", "NIC", "GID", "PORT", "RATE", "SENT", "RECEIVED", "AGAIN", "DROPPED"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];

@@ -7,6 +7,8 @@ use clap::Args;
 use shunt_soft_rdma::log::Level;
 use shunt_soft_rdma::settings::{self, Settings};
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -38,23 +40,33 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", value_parser = fabric_name)]
     fabric: Option<String>,
     /// RoCE v2 over UDP instead of the machine's fabric: an IPv4 address of this machine for each NIC
-    #[arg(long, value_name = "ADDR,..")]
+    #[arg(long, value_name = "ADDR,..", value_parser = something)]
     roce: Option<String>,
     /// Rate of each port [default: unlimited]
-    #[arg(long, value_name = "G")]
+    #[arg(long, value_name = "G", value_parser = something)]
     rail_gbps: Option<String>,
     /// Let something go wrong, so long after the first device is opened; repeatable
-    #[arg(long = "fault", value_name = "TIME:NIC:FAULT")]
+    #[arg(long = "fault", value_name = "TIME:NIC:FAULT", value_parser = something)]
     faults: Vec<String>,
-    /// Write packets to FILE, for Wireshark; %p stands for the process's number
+    /// Write packets to FILE, for Wireshark: RoCE v1 frames (Ethernet and GRH), RoCE v2 with --roce
+    ///
+    /// One file a process: %p in the name stands for the process's number. A file that is there is overwritten.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// What is told on stderr: off, error, warn, info, debug, trace
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     log: Option<Level>,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROG ARGS")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROG ARGS")]
     command: Vec<OsString>,
+}
+
+/// An empty variable counts as not set; an empty option is a mistake.
+fn something(text: &str) -> Result<String, String> {
+    match text.trim_matches([' ', ';']) {
+        "" => Err("nothing is in it; leave the option out, or give it a value".into()),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 fn level(text: &str) -> Result<Level, String> {
@@ -74,6 +86,12 @@ enum RunError {
         "{0:?} is not there; build it with `cargo build --release --workspace`, or name it in SHUNT_SOFT_RDMA_LIB"
     )]
     NoLibrary(PathBuf),
+    #[error("{0:?} is a directory; the library itself, libshunt_soft_rdma.so, is right")]
+    LibraryDirectory(PathBuf),
+    #[error("no interface of this machine has the address {0} (--roce); `ip address` lists those there are")]
+    NotLocal(Ipv4Addr),
+    #[error("packets cannot be written to {0:?} (--pcap): {1}")]
+    Capture(PathBuf, &'static str),
     #[error(
         "{0:?}: the loader takes no path with a colon or a blank; move the library, or name it in SHUNT_SOFT_RDMA_LIB"
     )]
@@ -100,14 +118,36 @@ fn prepare(arguments: &Arguments) -> Result<Command, RunError> {
         let given = set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
         given.or_else(|| std::env::var_os(name))
     };
-    Settings::read(value)?;
+    check(&Settings::read(value)?)?;
     let program = lookup::find(&arguments.command[0])?;
     elf::check(&program)?;
     let library = library()?;
+    elf::check_library(&library)?;
     let mut command = Command::new(&program);
     command.args(&arguments.command[1..]).arg0(&arguments.command[0]).envs(set);
     command.env(PRELOAD, preload(&library, std::env::var_os(PRELOAD))?);
     Ok(command)
+}
+
+/// What the machine says to the settings.
+fn check(settings: &Settings) -> Result<(), RunError> {
+    for address in &settings.roce {
+        let bound = UdpSocket::bind((*address, 0));
+        if bound.is_err_and(|cause| cause.kind() == ErrorKind::AddrNotAvailable) {
+            return Err(RunError::NotLocal(*address));
+        }
+    }
+    let Some(path) = &settings.pcap else { return Ok(()) };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Where the number of a process is part of the folder's name, the process will see.
+    let known = !folder.to_string_lossy().contains("%p");
+    match path {
+        path if path.is_dir() => Err(RunError::Capture(path.clone(), "it is a directory")),
+        path if known && !folder.is_dir() => {
+            Err(RunError::Capture(path.clone(), "its directory is not there"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What the program's environment says beyond this one's.
@@ -131,7 +171,10 @@ fn library() -> Result<PathBuf, RunError> {
     let beside = || std::env::current_exe().ok()?.parent().map(|folder| folder.join(LIBRARY));
     let path = named.or_else(beside).unwrap_or_else(|| LIBRARY.into());
     // The program may go to another directory before it starts one of its own.
-    path.canonicalize().ok().filter(|path| path.is_file()).ok_or(RunError::NoLibrary(path))
+    if path.is_dir() {
+        return Err(RunError::LibraryDirectory(path));
+    }
+    path.canonicalize().ok().ok_or(RunError::NoLibrary(path))
 }
 
 /// The library before what is put into programs anyway.

@@ -4,6 +4,7 @@ use super::UplinkError;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,6 +50,71 @@ pub fn remove_fabric(name: &str) -> Result<(), UplinkError> {
     }
     let directory = fabric_directory(&runtime, name)?;
     fs::remove_dir_all(&directory).map_err(UplinkError::io("cannot remove", &directory))
+}
+
+/// The same for a fabric that may be in use: nothing is removed while a socket in it answers or somebody holds a
+/// directory in it. True if it is gone.
+pub fn remove_unused_fabric(name: &str) -> Result<bool, UplinkError> {
+    remove_unused_in(&runtime_directory(), name)
+}
+
+/// The same, in a runtime directory of the caller's choice.
+pub fn remove_unused_in(runtime: &Path, name: &str) -> Result<bool, UplinkError> {
+    if !runtime.join(format!("fabric-{name}")).exists() {
+        return Ok(true);
+    }
+    let directory = fabric_directory(runtime, name)?;
+    let _lock = lock(&directory)?;
+    let entries = fs::read_dir(&directory).map_err(UplinkError::io("cannot list", &directory))?;
+    for entry in entries {
+        let path = entry.map_err(UplinkError::io("cannot list", &directory))?.path();
+        if is_held(&path) {
+            return Ok(false);
+        }
+    }
+    fs::remove_dir_all(&directory).map_err(UplinkError::io("cannot remove", &directory))?;
+    Ok(true)
+}
+
+/// True unless it is certain that no live process has this socket or this directory.
+fn is_held(path: &Path) -> bool {
+    match path.extension() {
+        Some(end) if end == "sock" => !is_stale(path),
+        _ if path.is_dir() => {
+            File::open(path).map_or(true, |held| matches!(held.try_lock(), Err(TryLockError::WouldBlock)))
+        }
+        _ => false,
+    }
+}
+
+/// True for a socket that nobody has open, of whatever kind it was.
+pub(super) fn is_stale(path: &Path) -> bool {
+    let Ok(probe) = UnixDatagram::unbound() else { return false };
+    probe.connect(path).is_err_and(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Removes the sockets of addresses whose processes are gone. What cannot be removed is left: whoever takes its address
+/// says why.
+pub(super) fn sweep(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    let stale: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| is_address(path) && is_stale(path))
+        .collect();
+    if stale.is_empty() {
+        return; // Many processes that start at once do not wait for each other's looks.
+    }
+    let Ok(_lock) = lock(directory) else { return };
+    for path in stale.iter().filter(|path| is_stale(path)) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// True for the name of an address's socket. Others than those are made without the lock.
+fn is_address(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".sock"));
+    name.is_some_and(|name| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Makes a directory for this user alone, or makes sure that an existing one is.

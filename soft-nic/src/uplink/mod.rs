@@ -16,7 +16,9 @@ mod error;
 mod roce;
 mod unix;
 
-pub use directory::{fabric_directory, remove_fabric, runtime_directory};
+pub use directory::{
+    fabric_directory, remove_fabric, remove_unused_fabric, remove_unused_in, runtime_directory,
+};
 pub use error::UplinkError;
 pub use roce::{RoceOptions, RoceUplink, path_mtu};
 pub use unix::UnixUplink;

@@ -310,6 +310,9 @@ impl Uplink for UnixUplink {
             .and_then(|()| self.watch(&own.socket, self.own.len() as u64, EventFlags::IN));
         watched.map_err(UplinkError::io("cannot watch", &own.path))?;
         self.own.push(own);
+        if self.own.len() == 1 {
+            directory::sweep(&self.directory);
+        }
         Ok(())
     }
 

@@ -144,9 +144,13 @@ impl Client {
     }
 
     fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
-        let line = self
-            .exchange(request)
-            .map_err(|cause| ControlError::Silent { path: self.path.clone(), cause })?;
+        let line = self.exchange(request).map_err(|cause| {
+            let cause = match cause.kind() {
+                io::ErrorKind::WouldBlock => io::Error::other(format!("it said nothing for {PATIENCE:?}")),
+                _ => cause,
+            };
+            ControlError::Silent { path: self.path.clone(), cause }
+        })?;
         match serde_json::from_str(&line) {
             Ok(Answer::Ok(answer)) => Ok(answer),
             Ok(Answer::Error(text)) => Err(ControlError::Refused(text)),

@@ -175,9 +175,10 @@ fn answer(machine: &Machine, request: &Request, stream: &mut UnixStream) -> io::
 
 fn inject(machine: &Machine, nic: u32, from_now_ns: u64, fault: &str) -> Result<u64, String> {
     let kind: FaultKind = fault.parse().map_err(|error| format!("{error}"))?;
-    let nics = machine.nics().len();
-    if nic as usize >= nics {
-        return Err(format!("NIC {nic}; this process has {nics}, counted from 0"));
+    if nic as usize >= machine.nics().len() {
+        let names: Vec<&str> = machine.nics().iter().map(Nic::name).collect();
+        let verb = if names.len() == 1 { "is" } else { "are" };
+        return Err(format!("no mlx5_{nic}; there {verb} {}", names.join(", ")));
     }
     let at = RailAt { pe: machine.slot(), rail: nic };
     let id = machine.with_fabric(|fabric| {
