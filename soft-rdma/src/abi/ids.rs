@@ -227,17 +227,6 @@ pub mod attribute {
     pub const DESTINATION: u32 = 1 << 20;
 }
 
-/// `opt_param_mask` of a queue pair transition.
-pub mod optional {
-    pub const RRE: u32 = 1 << 1;
-    pub const RAE: u32 = 1 << 2;
-    pub const RWE: u32 = 1 << 3;
-    pub const PKEY_INDEX: u32 = 1 << 4;
-    pub const Q_KEY: u32 = 1 << 5;
-    pub const RNR_TIMER: u32 = 1 << 6;
-    pub const PRIMARY_PORT: u32 = 1 << 16;
-}
-
 /// Asynchronous events.
 pub mod event {
     pub const CQ_ERROR: u32 = 0;

@@ -1,8 +1,9 @@
 //! Which changes of a queue pair's state are allowed, with which attributes, and by which command. The table is that
 //! of the InfiniBand specification (volume 1, 11.2.5.2, "Modify Queue Pair") as kernels have it.
 
-use crate::abi::ids::{attribute as a, optional};
+use crate::abi::ids::attribute as a;
 use shunt_layout::mlx5::prm::cmd::Opcode;
+use shunt_layout::mlx5::prm::qp::optional;
 
 /// State, as verbs number it.
 pub const RESET: u8 = 0;
@@ -76,12 +77,12 @@ pub fn change(service: Service, from: u8, to: u8) -> Option<Change> {
         (RTR, RTS) if rc => {
             let required = a::TIMEOUT | a::RETRIES | a::RNR_RETRIES | a::SEND_PSN | a::READS_OUT;
             let allowed = a::CURRENT_STATE | a::ACCESS | a::RNR_TIMER | a::MIGRATION;
-            make(Opcode::Rtr2RtsQp, required, allowed, RIGHTS | optional::RNR_TIMER)
+            make(Opcode::Rtr2RtsQp, required, allowed, RIGHTS | optional::RNR_TIMEOUT)
         }
         (RTR, RTS) => make(Opcode::Rtr2RtsQp, a::SEND_PSN, a::CURRENT_STATE | a::QKEY, optional::Q_KEY),
         (RTS, RTS) if rc => {
             let allowed = a::CURRENT_STATE | a::ACCESS | a::RNR_TIMER | a::MIGRATION;
-            make(Opcode::Rts2RtsQp, 0, allowed, RIGHTS | optional::RNR_TIMER)
+            make(Opcode::Rts2RtsQp, 0, allowed, RIGHTS | optional::RNR_TIMEOUT)
         }
         (RTS, RTS) => make(Opcode::Rts2RtsQp, 0, a::CURRENT_STATE | a::QKEY, optional::Q_KEY),
         _ => None,
@@ -103,7 +104,7 @@ pub fn optional_of(mask: u32) -> u32 {
         (a::PKEY_INDEX, optional::PKEY_INDEX),
         (a::PORT, optional::PRIMARY_PORT),
         (a::QKEY, optional::Q_KEY),
-        (a::RNR_TIMER, optional::RNR_TIMER),
+        (a::RNR_TIMER, optional::RNR_TIMEOUT),
     ];
     parts.iter().filter(|(attributes, _)| mask & attributes != 0).fold(0, |bits, (_, more)| bits | more)
 }
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn rights_are_optional_when_reads_are_set() {
         assert_eq!(optional_of(a::READS_IN), RIGHTS);
-        assert_eq!(optional_of(a::RNR_TIMER | a::STATE), optional::RNR_TIMER);
+        assert_eq!(optional_of(a::RNR_TIMER | a::STATE), optional::RNR_TIMEOUT);
         assert_eq!(optional_of(a::TIMEOUT | a::SEND_PSN), 0);
     }
 }

@@ -84,6 +84,8 @@ pub mod optional {
     pub const RNR_TIMEOUT: u32 = 1 << 6;
     /// The address path.
     pub const PRIMARY_ADDR_PATH: u32 = 1 << 7;
+    /// The port.
+    pub const PRIMARY_PORT: u32 = 1 << 16;
 }
 
 /// `qpc.rq_type`: a receive queue of its own, in front of the send queue.
