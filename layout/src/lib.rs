@@ -19,6 +19,7 @@
 
 pub mod bits;
 pub mod mlx5;
+pub mod mutant;
 pub mod state;
 
 /// Version of everything in [`state`] and of the connection cards. Compared for equality only; a change of
