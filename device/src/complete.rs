@@ -10,6 +10,7 @@ use crate::switch::Trigger;
 use crate::types::{Fault, FaultKind, Ticket};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::opcode;
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CauseKind, PathState, Step, Word};
 
 /// CQEs one look goes over at most: bounds the look, not the progress.
@@ -41,7 +42,7 @@ impl<P: Platform> Channel<'_, P> {
         let mut failed = false;
         while count < SCAN_MAX {
             match self.tail(&view, first.wrapping_add(count)) {
-                Some(tail) if tail.opcode == opcode::REQ => count += 1,
+                Some(tail) if tail.opcode == opcode::REQ || Mutant::ErrorTakenForDone.on() => count += 1,
                 Some(_) => {
                     failed = true;
                     break;
@@ -53,6 +54,11 @@ impl<P: Platform> Channel<'_, P> {
         if count > 0 {
             self.platform().cqe_before_data();
             at = done.with_index(done.index() + count);
+            if Mutant::DoneByStore.on() {
+                // SAFETY: a channel word.
+                unsafe { self.platform().store_release(self.done_word(), at.0) };
+                return Look::At(at);
+            }
             // SAFETY: a channel word.
             if unsafe { self.platform().compare_swap(self.done_word(), done.0, at.0) } != done.0 {
                 return Look::At(self.load_done());
@@ -62,7 +68,7 @@ impl<P: Platform> Channel<'_, P> {
             let syndrome = self.syndrome(&view, first.wrapping_add(count));
             // A view of another generation reads nonsense: believe it only if `done` still stands where it
             // did.
-            if self.load_done() == at {
+            if self.load_done() == at || Mutant::LateLookBelieved.on() {
                 return Look::Failed { at, syndrome };
             }
         }
@@ -137,13 +143,14 @@ impl<P: Platform> Channel<'_, P> {
             return Some(Trigger { at, cause: CauseKind::FencedByPeer, syndrome: 0 });
         }
         // With nowhere to go the path is kept: RC retries, and the port may come back before they run out.
-        if self.port_down(slot) && self.next_slot(slot, 0).is_some() {
+        if self.port_down(slot) && self.next_slot(slot, 0).is_some() && !Mutant::PortHintIgnored.on() {
             return Some(Trigger { at, cause: CauseKind::PortDown, syndrome: 0 });
         }
         if slot != 0 && self.path_state(0) == PathState::Ready && !self.port_down(0) {
             // SAFETY: a field of a valid row, written before `Ready`.
             let since = unsafe { self.platform().load(addr_of_mut!((*self.path(0)).ready_since_ns)) };
-            if now.saturating_sub(since) >= self.device.state.policy.recovery_window_ns {
+            let window_ns = self.device.state.policy.recovery_window_ns;
+            if now.saturating_sub(since) >= window_ns || Mutant::NoRecoveryWindow.on() {
                 return Some(Trigger { at, cause: CauseKind::SwitchBack, syndrome: 0 });
             }
         }

@@ -11,6 +11,7 @@ use crate::ring;
 use crate::wqe_write::Segments;
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::{doorbell, wqe::Wqebb};
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{Step, Word};
 
 /// "No word": what a slow path answers when the channel is dead. No ticket word has every index bit set.
@@ -51,7 +52,8 @@ impl<P: Platform> Channel<'_, P> {
             let done = self.load_done();
             let ticket = self.load_ticket();
             let own = !reserved.flag() && done.same_generation(reserved);
-            let newer = done.same_generation(ticket) && !done.same_generation(reserved);
+            let both = done.same_generation(ticket) || Mutant::AdoptByDoneAlone.on();
+            let newer = both && !done.same_generation(reserved);
             let fits = ring::fits(reserved.index(), count, done.index(), depth);
             if (own || newer) && fits {
                 return done.with_index(reserved.index()).0;
@@ -59,7 +61,7 @@ impl<P: Platform> Channel<'_, P> {
             if (own || newer) && done.flag() {
                 self.announce_blocked(reserved.index(), done);
             }
-            if self.attend(&mut patience).is_err() {
+            if self.attend(&mut patience).is_err() || (Mutant::LeaveAfterReserve.on() && done.flag()) {
                 return NO_WORD;
             }
             self.platform().relax();
@@ -71,7 +73,8 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     fn announce_blocked(self, first: u64, frozen: Word) {
         let ready = self.load_ready();
-        if ready.index() == first && !ready.blocked_in(frozen.generation()) {
+        if ready.index() == first && !ready.blocked_in(frozen.generation()) && !Mutant::BlockedNeverSaid.on()
+        {
             let blocked = ready.with_blocked(frozen.generation());
             // SAFETY: a channel word.
             unsafe { self.platform().compare_swap(self.ready_word(), ready.0, blocked.0) };
@@ -113,7 +116,11 @@ impl<P: Platform> Channel<'_, P> {
         // SAFETY: a channel word.
         let met =
             unsafe { self.platform().compare_swap_behind_barrier(self.ready_word(), first, first + count) };
-        met == first || self.publish_slow(first, count)
+        if Mutant::PublishOutOfOrder.on() && met != first {
+            // SAFETY: a channel word.
+            unsafe { self.platform().fetch_add(self.ready_word(), count) };
+        }
+        met == first || Mutant::PublishOutOfOrder.on() || self.publish_slow(first, count)
     }
 
     /// Waits for the groups before this one; false when the channel is dead.
@@ -134,7 +141,8 @@ impl<P: Platform> Channel<'_, P> {
                 return false;
             }
             let now = self.platform().now_ns();
-            if queue.stalled(self.load_ready().0, true, now, self.chain_bound_ns()) {
+            let stalled = queue.stalled(self.load_ready().0, true, now, self.chain_bound_ns());
+            if stalled && !Mutant::HoleAwaitedForEver.on() {
                 // A group before us vanished between its reserve and its publish: the stream has a hole for
                 // good.
                 self.abandon(now);
@@ -149,7 +157,7 @@ impl<P: Platform> Channel<'_, P> {
     pub(crate) fn ring(self, written: Word, end: u64, view: &PathView) {
         self.take_post_lock();
         let ticket = self.load_ticket();
-        if !ticket.flag() && ticket.same_generation(written) {
+        if (!ticket.flag() && ticket.same_generation(written)) || Mutant::RingInAnyGeneration.on() {
             self.ring_locked(end, view);
         }
         self.release_post_lock();
@@ -162,7 +170,7 @@ impl<P: Platform> Channel<'_, P> {
         // SAFETY: `posted` is guarded by the post lock; record and register are those of the path being rung.
         unsafe {
             let posted = addr_of_mut!((*self.words()).posted);
-            if p.load(posted) < end {
+            if p.load(posted) < end || Mutant::RingBackwards.on() {
                 p.store(posted, end);
                 let next = end.wrapping_sub(view.base);
                 p.published_before_ring();

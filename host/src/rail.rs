@@ -14,6 +14,7 @@ use crate::nic::qp::QpTuning;
 use crate::nic::queue::{QueueSource, Request};
 use crate::nic::umem::Umem;
 use shunt_device::platform::host::World;
+use shunt_layout::mutant::Mutant;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -278,7 +279,10 @@ impl Rail {
     /// Proves, and keeps the answer. A proof that cannot run proves nothing.
     pub fn settle_truth(&mut self) {
         match self.prove_truth() {
-            Ok(proof) => (self.truth_holds, self.truth_detail) = (proof.holds, proof.detail),
+            Ok(proof) => {
+                (self.truth_holds, self.truth_detail) =
+                    (proof.holds || Mutant::NoStartProof.on(), proof.detail);
+            }
             Err(error) => {
                 (self.truth_holds, self.truth_detail) = (false, format!("the proof could not run: {error}"));
             }

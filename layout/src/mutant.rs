@@ -31,32 +31,164 @@ macro_rules! mutants {
 }
 
 mutants! {
+    /// A group publishes without waiting for those before it.
+    PublishOutOfOrder = "publish-out-of-order" breaks "rule 3",
+    /// A doorbell is rung whatever the generation is by now.
+    RingInAnyGeneration = "ring-in-any-generation" breaks "rule 3, F8",
+    /// A doorbell is rung though a later group has been rung for.
+    RingBackwards = "ring-backwards" breaks "rule 3",
+    /// A caller that finds the ring frozen leaves, and its tickets stay a hole.
+    LeaveAfterReserve = "leave-after-reserve" breaks "rule 2, H9",
+    /// A hole in the publish chain is waited for without a bound.
+    HoleAwaitedForEver = "hole-awaited-for-ever" breaks "invariant 6, H9",
+    /// A completion is progress, whatever its opcode.
+    ErrorTakenForDone = "error-taken-for-done" breaks "invariant 1",
+    /// A poller stores the done word instead of swapping it from what it read.
+    DoneByStore = "done-by-store" breaks "rule 4, F11",
+    /// An error seen in the completions of another generation counts.
+    LateLookBelieved = "late-look-believed" breaks "rule 4, F11",
+    /// The done word is read at the close and not frozen.
+    DoneNotFrozen = "done-not-frozen" breaks "rules 4 and 8, F11",
+    /// A waiter adopts a generation that the ticket word does not show yet.
+    AdoptByDoneAlone = "adopt-by-done-alone" breaks "rule 5",
+    /// A group at the head that cannot fit says nothing.
+    BlockedNeverSaid = "blocked-never-said" breaks "rule 5, F7",
+    /// Quiet returns once all is published.
+    QuietAtPublish = "quiet-at-publish" breaks "rule 22, invariant 1",
+    /// A port that is known to be down is not left.
+    PortHintIgnored = "port-hint-ignored" breaks "rule 20",
+    /// Peers are not told of a port that changed.
+    PortNotTold = "port-not-told" breaks "rule 20",
+    /// The primary is gone back to as soon as it is ready.
+    NoRecoveryWindow = "no-recovery-window" breaks "rule 19, H7",
+    /// Flaps and relapses cost no extra time.
+    NoDamping = "no-damping" breaks "H7",
+    /// The owner word is taken from whoever has it.
+    ManySwitchers = "many-switchers" breaks "rule 7, invariant 9",
+    /// An owner that is gone is waited for without a bound.
+    LeaseNeverEnds = "lease-never-ends" breaks "rule 7, H4",
+    /// An owner that lost its lease goes on.
+    OwnerUnaware = "owner-unaware" breaks "rule 7, invariant 9",
+    /// The agent leaves switches to kernels.
+    AgentNeverSwitches = "agent-never-switches" breaks "rule 7, H4",
+    /// Channels at rest to a peer whose agent is gone are not touched.
+    SilentNotTouched = "silent-not-touched" breaks "invariant 6",
+    /// A trigger of an older generation begins a switch.
+    OldTriggerActedOn = "old-trigger-acted-on" breaks "rule 9",
+    /// An error of the program's own fails over.
+    ProgramErrorsChained = "program-errors-chained" breaks "H12",
+    /// The journal ends where publishing stands, though groups are still writing into it.
+    NotSettled = "not-settled" breaks "rule 8",
+    /// The old path's post lock is not taken once after the close.
+    NoPassThroughTheLock = "no-pass-through-the-lock" breaks "rule 8, F8",
+    /// An answer to an older request is taken for this one's.
+    OldAnswerTaken = "old-answer-taken" breaks "rule 9, H8",
+    /// The agent answers requests that a newer one has overtaken.
+    LateAnswerWritten = "late-answer-written" breaks "rule 9, H8",
+    /// Messages about an older incarnation are acted on.
+    OldMessageActedOn = "old-message-acted-on" breaks "rules 9 and 17, H8",
+    /// An answer that does not come in time is taken for a fence.
+    DeadlineForFence = "deadline-for-fence" breaks "rule 10, F9",
+    /// A half is fenced without being moved to ERR.
+    NotMovedToErr = "not-moved-to-err" breaks "rule 10, invariant 4",
+    /// The count is read before the half is in ERR.
+    QueryBeforeErr = "query-before-err" breaks "rule 10",
+    /// The peer's half is not waited for.
+    OnlyOwnHalf = "only-own-half" breaks "rule 10, F2",
     /// Truth is told although the receiver's NIC still holds posted writes.
-    NoFlushAfterFence = "no-flush-after-fence" breaks "rule 10, invariant 3",
-    /// A drain ends with the last completion.
-    NoFlushAfterDrain = "no-flush-after-drain" breaks "rule 19, invariant 3",
+    NoFlushAfterFence = "no-flush-after-fence" breaks "rule 10, invariant 3, F1",
+    /// That a half reads as ERR is not looked at.
+    StateNotLookedAt = "state-not-looked-at" breaks "rule 12, invariant 12",
+    /// A silent peer costs no packet lifetime.
+    NoLifetimeAfterFence = "no-lifetime-after-fence" breaks "rule 13, F9",
+    /// Where neither half can be fenced, the switch goes on.
+    UnprovenGoesOn = "unproven-goes-on" breaks "invariant 12",
+    /// A NIC's count is trusted whatever the start-up proof says.
+    NoStartProof = "no-start-proof" breaks "invariant 12, H2",
     /// The cut is what the completions say.
     NoTruth = "no-truth" breaks "rule 12, invariant 5",
+    /// A count outside the window is taken for the window's start.
+    RefutedTruthBelieved = "refuted-truth-believed" breaks "rule 12, invariant 12",
+    /// A count at a PSN that was never sent passes.
+    PsnNotChecked = "psn-not-checked" breaks "rule 12, invariant 12",
+    /// The cut is computed from the newest path's truth alone.
+    CutRecomputed = "cut-recomputed" breaks "rule 12, invariant 10, F6",
+    /// What was proved executed is forgotten once the next path is open.
+    CutForgottenAtOpen = "cut-forgotten-at-open" breaks "rule 12, invariant 10, F6",
+    /// Without truth all is repeated.
+    NoLedger = "no-ledger" breaks "rule 13, invariant 5",
+    /// A path is entered without a second look after it was announced.
+    NoSecondLook = "no-second-look" breaks "rule 17",
+    /// The peer is lost as soon as no path is usable.
+    PeerLostAtOnce = "peer-lost-at-once" breaks "rule 21, invariant 7",
+    /// A path is entered at index 0, wherever probes or a drain left it.
+    RingsBeginAtZero = "rings-begin-at-zero" breaks "rule 14, H6",
+    /// The doorbell is rung before the window is written.
+    DoorbellBeforeReplay = "doorbell-before-replay" breaks "rule 14, H14",
+    /// What was executed is repeated as it was.
+    ExecutedRepeated = "executed-repeated" breaks "rule 14, invariant 5",
+    /// A get that was executed is not issued again.
+    GetNotIssuedAgain = "get-not-issued-again" breaks "rule 14, F3",
+    /// A repeated operation keeps the keys of the old rail.
+    KeysOfTheOldRail = "keys-of-the-old-rail" breaks "rule 14",
+    /// The ticket word is opened by a store.
+    OpenByStore = "open-by-store" breaks "rule 1, F12",
+    /// The done word opens before the ticket word.
+    DoneOpensFirst = "done-opens-first" breaks "rule 15",
+    /// The suspect time never grows, however often nothing was finished.
+    PatienceNeverLearned = "patience-never-learned" breaks "invariant 10",
+    /// A switch-back waits for no completion.
+    NoDrain = "no-drain" breaks "rule 19, invariant 3",
+    /// A drain ends with the last completion.
+    NoFlushAfterDrain = "no-flush-after-drain" breaks "rule 19, invariant 3, F1",
+    /// A pair is made anew before both directions have left it.
+    RevivedBeforeLeft = "revived-before-left" breaks "rule 17, F2, F4",
+    /// The truth of a fenced pair is not kept for whoever asks later.
+    TruthNotKept = "truth-not-kept" breaks "rule 18, F4",
+    /// A pair is made anew before the packet lifetime has passed.
+    NoLifetimeBeforeRevival = "no-lifetime-before-revival" breaks "rule 17, F5",
+    /// A pair made anew goes on with the PSNs of the old one.
+    SamePsn = "same-psn" breaks "rule 17, F5",
+    /// A revival that failed leaves its number to the next.
+    IncarnationUsedTwice = "incarnation-used-twice" breaks "rule 17",
+    /// A pair made anew is admitted without probes.
+    NoProbes = "no-probes" breaks "rule 17",
+    /// A pair made anew gets the ring that is still a journal.
+    JournalOverwritten = "journal-overwritten" breaks "rule 14, H14",
+    /// The packet lifetime is counted by a clock that may jump.
+    ClockTrusted = "clock-trusted" breaks "rule 13",
 }
 
 #[cfg(feature = "mutants")]
 std::thread_local! {
-    static CHOSEN: core::cell::Cell<Option<Mutant>> = const { core::cell::Cell::new(None) };
+    /// A bit for each break.
+    static CHOSEN: core::cell::Cell<u128> = const { core::cell::Cell::new(0) };
 }
+
+/// What a binary that can be broken holds: `cargo xtask ci` looks for it in release artifacts.
+#[cfg(feature = "mutants")]
+pub const MARK: &str = "shunt-mutants-are-built-in";
+
+const _: () = assert!(Mutant::ALL.len() <= u128::BITS as usize);
 
 impl Mutant {
     /// True if this thread runs with this break.
     #[inline(always)]
     pub fn on(self) -> bool {
         #[cfg(feature = "mutants")]
-        return CHOSEN.get() == Some(self);
+        return CHOSEN.get() >> self as u32 & 1 == 1 && !core::hint::black_box(MARK).is_empty();
         #[cfg(not(feature = "mutants"))]
         false
     }
 
-    /// This thread runs with `chosen` from now on.
+    /// This thread runs with the breaks `chosen` from now on, and with no others.
     #[cfg(feature = "mutants")]
-    pub fn choose(chosen: Option<Self>) {
-        CHOSEN.set(chosen);
+    pub fn choose(chosen: &[Self]) {
+        CHOSEN.set(chosen.iter().fold(0, |bits, mutant| bits | 1 << *mutant as u32));
+    }
+
+    /// The break of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|mutant| mutant.name() == name)
     }
 }

@@ -9,6 +9,7 @@ use crate::platform::Platform;
 use crate::wqe_write::{self, Place};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::opcode;
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CauseKind, Step};
 
 /// Bytes of a flush READ: one word of the peer's heap.
@@ -30,6 +31,9 @@ impl<P: Platform> Channel<'_, P> {
             }
             Look::At(at) => at,
         };
+        if Mutant::NoDrain.on() && ready.index() >= close {
+            return self.left_undrained(close, now);
+        }
         if at.index() < close || ready.index() < close {
             // The deadline is for standing still: a deep window may take long and is no failure.
             if at.index() != get!(self, done_at_close: u64) {
@@ -43,6 +47,9 @@ impl<P: Platform> Channel<'_, P> {
         }
         // Frozen before the READ is posted: its completion is no ticket's.
         self.freeze();
+        if Mutant::NoFlushAfterDrain.on() {
+            return self.left_undrained(close, now);
+        }
         set!(self, journal_end: u64 = close); // empty: D is `close` as well
         set!(self, posted_reads: u64 = 1);
         let physical = close.wrapping_sub(view.base);
@@ -56,6 +63,19 @@ impl<P: Platform> Channel<'_, P> {
         self.ring_physical(&view, physical + 1);
         self.stamp(Stamp::Fenced, now);
         self.enter(Step::DrainFlush, now)
+    }
+
+    /// What the mutants of a drain do: the backup is left as it is.
+    fn left_undrained(self, close: u64, now: u64) -> Next {
+        let from = get!(self, from: u32);
+        let next = close.wrapping_sub(self.view(from).base);
+        self.freeze();
+        set!(self, done_at_close: u64 = close);
+        set!(self, journal_end: u64 = close);
+        set!(self, executed: u64 = close.max(get!(self, executed: u64)));
+        // SAFETY: as in `drain_flush`.
+        unsafe { self.platform().store(addr_of_mut!((*self.path(from)).next_index), next) };
+        self.enter(Step::Choose, now)
     }
 
     /// How long a drain may stand still: never less than a path may before it is suspected.

@@ -13,6 +13,7 @@ use crate::platform::Platform;
 use crate::types::{Fault, FaultKind};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::Syndrome;
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{
     CLOSED, CauseKind, FROZEN, INDEX_MASK, NO_SLOT, ReadyWord, SUSPECT_DOUBLINGS_MAX, Step, SwitchKind, Word,
 };
@@ -136,7 +137,8 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     fn take_switch(self, now: u64) -> Option<u64> {
         let owner = get!(self, owner: u64);
-        if owner != 0 && now <= owner {
+        let held = now <= owner || Mutant::LeaseNeverEnds.on();
+        if owner != 0 && held && !Mutant::ManySwitchers.on() {
             return None;
         }
         let lease = now + LEASE_NS;
@@ -148,7 +150,7 @@ impl<P: Platform> Channel<'_, P> {
 
     #[inline(always)]
     fn still_mine(self, lease: u64) -> bool {
-        get!(self, owner: u64) == lease
+        get!(self, owner: u64) == lease || Mutant::OwnerUnaware.on()
     }
 
     #[inline(always)]
@@ -191,7 +193,8 @@ impl<P: Platform> Channel<'_, P> {
     /// Rules 7 and 8: closes the ticket word, freezes the done word. A switch-back only closes.
     fn begin(self, trigger: Trigger, now: u64) -> Next {
         let ticket = self.load_ticket();
-        if ticket.flag() || !ticket.same_generation(trigger.at) {
+        let stale = !ticket.same_generation(trigger.at) && !Mutant::OldTriggerActedOn.on();
+        if ticket.flag() || stale {
             return Next::Wait; // somebody switched since: the trigger is stale
         }
         let slot = ticket.slot();
@@ -212,7 +215,9 @@ impl<P: Platform> Channel<'_, P> {
         }
         let tolerant = self.device.state.policy.fault_tolerance != 0;
         if !tolerant
-            || (trigger.cause == CauseKind::Completion && Syndrome(trigger.syndrome as u8).is_program_error())
+            || (trigger.cause == CauseKind::Completion
+                && Syndrome(trigger.syndrome as u8).is_program_error()
+                && !Mutant::ProgramErrorsChained.on())
         {
             return self.die(FaultKind::Completion, now);
         }
@@ -232,8 +237,9 @@ impl<P: Platform> Channel<'_, P> {
     /// Freezes `done`; D is where it stands.
     #[inline(always)]
     pub(crate) fn freeze(self) {
+        let flag = if Mutant::DoneNotFrozen.on() { 0 } else { FROZEN };
         // SAFETY: a channel word.
-        let frozen = Word(unsafe { self.platform().fetch_or(self.done_word(), FROZEN) });
+        let frozen = Word(unsafe { self.platform().fetch_or(self.done_word(), flag) });
         set!(self, done_at_close: u64 = frozen.index());
     }
 
@@ -291,14 +297,26 @@ impl<P: Platform> Channel<'_, P> {
         unsafe {
             let p = self.platform();
             p.store(addr_of_mut!((*self.path(to)).base), base);
+            if Mutant::DoneOpensFirst.on() {
+                p.store_release(self.done_word(), Word::new(to, generation, done).0);
+            }
             // The flags change by addition, so tickets reserved meanwhile stand (F12).
-            p.fetch_add(self.ticket_word(), ticket.delta_to(to, generation));
+            if Mutant::OpenByStore.on() {
+                p.store(self.ticket_word(), Word::new(to, generation, ticket.index()).0);
+            } else {
+                p.fetch_add(self.ticket_word(), ticket.delta_to(to, generation));
+            }
             p.fetch_and(self.ready_word(), INDEX_MASK);
             p.store_release(self.done_word(), Word::new(to, generation, done).0);
         }
         self.stamp(Stamp::Opened, now);
         let back = get!(self, back: u32) != 0;
-        self.learn_patience(back, done);
+        if !Mutant::PatienceNeverLearned.on() {
+            self.learn_patience(back, done);
+        }
+        if Mutant::CutForgottenAtOpen.on() {
+            set!(self, executed: u64 = 0);
+        }
         if back {
             set!(self, switchbacks: u64 = get!(self, switchbacks: u64) + 1);
         } else {

@@ -10,13 +10,15 @@ use crate::platform::Platform;
 use crate::wqe_write::{self, Place};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::opcode;
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{NO_SLOT, Step};
 
 impl<P: Platform> Channel<'_, P> {
     /// Where the next occupant of a path starts.
     fn next_index(self, slot: u32) -> u64 {
         // SAFETY: a field of a valid row; nobody else writes it while a switch enters the path.
-        unsafe { self.platform().load(addr_of_mut!((*self.path(slot)).next_index)) }
+        let next = unsafe { self.platform().load(addr_of_mut!((*self.path(slot)).next_index)) };
+        if Mutant::RingsBeginAtZero.on() { 0 } else { next }
     }
 
     fn set_next_index(self, slot: u32, next: u64) {
@@ -160,6 +162,9 @@ impl<P: Platform> Channel<'_, P> {
         new.base = base;
         let executed = get!(self, executed: u64);
         let mut ticket = done;
+        if Mutant::DoorbellBeforeReplay.on() && end > done {
+            self.ring_physical(&new, end.wrapping_sub(base));
+        }
         while ticket < end {
             self.replay_one(&old, &new, ticket, ticket < executed);
             ticket += 1;
@@ -181,14 +186,16 @@ impl<P: Platform> Channel<'_, P> {
         // SAFETY: as in `journal_entry`.
         let block = unsafe { self.platform().load_wqe(self.block(old, ticket.wrapping_sub(old.base))) };
         let entry = journal::read(&block);
-        if entry.moves_nothing || (executed && !entry.is_read) {
+        let settled = executed && (!entry.is_read || Mutant::GetNotIssuedAgain.on());
+        if entry.moves_nothing || (settled && !Mutant::ExecutedRepeated.on()) {
             self.write_wqe(new, physical, &wqe_write::placeholder(place));
             return;
         }
         let device = self.device;
         let remote = entry.remote - device.peer_heap(self.peer());
-        let rkey = device.rkey(self.peer(), new.remote_rail, remote);
-        let lkey = entry.local.map(|local| device.lkey(new.local_rail, local - device.state.heap_base));
+        let keys = if Mutant::KeysOfTheOldRail.on() { old } else { new };
+        let rkey = device.rkey(self.peer(), keys.remote_rail, remote);
+        let lkey = entry.local.map(|local| device.lkey(keys.local_rail, local - device.state.heap_base));
         self.write_block(new, physical, &journal::relocate(&block, place, rkey, lkey));
     }
 }

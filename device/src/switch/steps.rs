@@ -7,6 +7,7 @@ use crate::journal;
 use crate::platform::Platform;
 use crate::types::FaultKind;
 use core::ptr::addr_of_mut;
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{AnswerStatus, CauseKind, NO_SLOT, PathState, Step};
 
 impl<P: Platform> Channel<'_, P> {
@@ -15,7 +16,8 @@ impl<P: Platform> Channel<'_, P> {
     pub(super) fn settle(self, now: u64) -> Next {
         let ready = self.ready();
         let generation = self.load_done().generation();
-        if ready.index() != get!(self, close: u64) && !ready.blocked_in(generation) {
+        let all = ready.index() == get!(self, close: u64) || Mutant::NotSettled.on();
+        if !all && !ready.blocked_in(generation) {
             if self.step_overdue(now, self.chain_bound_ns()) {
                 return self.die(FaultKind::PeerLost, now); // a caller vanished between reserve and publish
             }
@@ -26,8 +28,10 @@ impl<P: Platform> Channel<'_, P> {
         set!(self, journal_queue: u64 = view.send_queue);
         set!(self, journal_base: u64 = view.base);
         // Once through the post lock: no doorbell of the old generation is still on its way (F8).
-        self.take_post_lock();
-        self.release_post_lock();
+        if !Mutant::NoPassThroughTheLock.on() {
+            self.take_post_lock();
+            self.release_post_lock();
+        }
         self.request_fence(get!(self, from: u32), get!(self, from_incarnation: u32));
         self.enter(Step::Fence, now)
     }
@@ -68,19 +72,26 @@ impl<P: Platform> Channel<'_, P> {
         if unsafe { p.load_acquire(number) } != answer {
             return Next::Wait; // the fields may be of two answers
         }
-        if answer != get!(self, request: u64) {
+        let awaited = answer == get!(self, request: u64) || (answer != 0 && Mutant::OldAnswerTaken.on());
+        if !awaited {
+            if Mutant::DeadlineForFence.on() && self.step_overdue(now, 50_000) {
+                return self.enter(Step::Choose, now);
+            }
             if self.step_overdue(now, self.device.state.policy.fence_wait_ns) {
                 return self.die(FaultKind::FenceUnproven, now);
             }
             return Next::Wait;
         }
-        if slot != from || answered != incarnation || status == AnswerStatus::Unprovable {
+        let other = (slot != from || answered != incarnation) && !Mutant::OldAnswerTaken.on();
+        if other || status == AnswerStatus::Unprovable {
             return self.die(FaultKind::FenceUnproven, now);
         }
         self.stamp(Stamp::Fenced, now);
-        let watermark = get!(self, executed: u64).max(get!(self, done_at_close: u64));
+        let kept = if Mutant::CutRecomputed.on() { 0 } else { get!(self, executed: u64) };
+        let watermark = kept.max(get!(self, done_at_close: u64));
         let truth = if status == AnswerStatus::Truth { self.truth(from, executed) } else { None };
-        set!(self, ledger: u32 = truth.is_none() as u32);
+        let truth = if Mutant::NoTruth.on() { Some(watermark) } else { truth };
+        set!(self, ledger: u32 = (truth.is_none() && !Mutant::NoLedger.on()) as u32);
         // Rule 12: monotone, and stored before anything is replayed (F6).
         set!(self, executed: u64 = watermark.max(truth.unwrap_or(0)));
         if truth.is_some() {
@@ -101,7 +112,8 @@ impl<P: Platform> Channel<'_, P> {
             // SAFETY: the ring holds what was announced and not completed until the path is made anew, which waits
             // for this switch to leave it.
             journal::shape(&unsafe { self.platform().load_wqe(self.block(&old, index)) })
-        })?;
+        });
+        let physical = physical.or(if Mutant::RefutedTruthBelieved.on() { Some(done) } else { None })?;
         // A flush READ of a failed drain counts as a message, but is no ticket.
         Some(physical.wrapping_add(view.base).min(get!(self, journal_end: u64)))
     }
@@ -137,7 +149,7 @@ impl<P: Platform> Channel<'_, P> {
         // Announce, then look again: the agent makes a path anew only if nobody announced it (Dekker's
         // handshake).
         self.platform().announce_before_recheck();
-        if self.path_state(slot) != PathState::Ready {
+        if self.path_state(slot) != PathState::Ready && !Mutant::NoSecondLook.on() {
             set!(self, to: u32 = NO_SLOT);
             return Next::Wait;
         }
@@ -154,7 +166,7 @@ impl<P: Platform> Channel<'_, P> {
         // What was tried in vain may have been made anew by now.
         set!(self, excluded: u32 = 0);
         let dead_ns = if since == 0 { 0 } else { now.saturating_sub(since) };
-        if dead_ns >= self.device.state.policy.give_up_ns {
+        if dead_ns >= self.device.state.policy.give_up_ns || Mutant::PeerLostAtOnce.on() {
             return self.lose_peer(now);
         }
         Next::Wait

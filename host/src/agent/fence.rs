@@ -6,9 +6,10 @@ use super::pair::{Sent, Verdict, verdict};
 use super::ports::CALM_NS;
 use super::words::{Place, Request};
 use crate::nic::half::revived_psn;
-use crate::nic::qp::MASK_24;
+use crate::nic::qp::{MASK_24, QpTruth};
 use shunt_device::health::{Action, Health, Observation};
 use shunt_layout::mlx5::prm::qp::State;
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{AnswerStatus, PathState};
 
 impl Agent {
@@ -87,18 +88,26 @@ impl Agent {
         let Some(half) = &pair.half else { return SideTruth::Fenced };
         let rail = half.rail().clone();
         let read = (|| {
-            half.to_error()?;
+            let early = if Mutant::QueryBeforeErr.on() { Some(half.query()?) } else { None };
+            if !Mutant::NotMovedToErr.on() {
+                half.to_error()?;
+            }
             let first = half.query()?;
-            rail.flush()?;
-            Ok::<_, crate::error::NicError>((first, half.query()?))
+            if !Mutant::NoFlushAfterFence.on() {
+                rail.flush()?;
+            }
+            let second = half.query()?;
+            let of_early = early.map(|early| (early, QpTruth { state: second.state, ..early }));
+            Ok::<_, crate::error::NicError>(of_early.unwrap_or((first, second)))
         })();
         match read {
             Ok((first, second)) => {
-                pair.next_psn = revived_psn(second.next_send_psn);
+                let same = Mutant::SamePsn.on();
+                pair.next_psn = if same { second.next_send_psn } else { revived_psn(second.next_send_psn) };
                 let oldest = second.last_acked_psn.wrapping_add(1) & MASK_24;
                 pair.sent = Some(Sent { oldest, next: second.next_send_psn });
                 let still = first.rmsn == second.rmsn && first.next_rcv_psn == second.next_rcv_psn;
-                if second.state != Some(State::Err) {
+                if second.state != Some(State::Err) && !Mutant::StateNotLookedAt.on() {
                     SideTruth::Dead
                 } else if still && rail.truth_holds {
                     SideTruth::Exact { executed: second.rmsn, next_rcv_psn: second.next_rcv_psn }
@@ -141,7 +150,7 @@ impl Agent {
     /// its making and adopts it: it never had a half of that number.
     pub(super) fn receive_fence(&mut self, index: usize, id: PairId, message: Message) {
         let Some(pair) = &mut self.pairs[index] else { return };
-        if id.incarnation < pair.incarnation {
+        if id.incarnation < pair.incarnation && !Mutant::OldMessageActedOn.on() {
             return;
         }
         if id.incarnation > pair.incarnation {
@@ -193,18 +202,24 @@ impl Agent {
             self.tell_again(index, true);
             // Whom a pair has awaited in vain, the next one need not: patience is with the peer, not with the pair.
             let asked_ns = *self.unanswered[peer as usize].get_or_insert(fenced_ns);
-            let patient = now < asked_ns.saturating_add(options.peer_ns);
+            let patient = now < asked_ns.saturating_add(options.peer_ns) && !Mutant::OnlyOwnHalf.on();
             if patient && self.oob.reachable(peer) {
                 return false;
             }
         }
         let Some(pair) = &self.pairs[index] else { return false };
-        let lifetime_over = self.age.age_ns >= pair.fenced_age_ns.saturating_add(options.lifetime_ns);
+        let over = self.age.age_ns >= pair.fenced_age_ns.saturating_add(options.lifetime_ns);
+        let lifetime_over = over || Mutant::NoLifetimeAfterFence.on() || Mutant::OnlyOwnHalf.on();
         if verdict(mine, pair.theirs, pair.sent, lifetime_over).is_none() {
             return false;
         }
         if self.observe(index, Observation::PairFenced) == Action::Answer {
             self.answer(index);
+        }
+        if Mutant::TruthNotKept.on()
+            && let Some(pair) = &mut self.pairs[index]
+        {
+            pair.mine = None;
         }
         true
     }
@@ -220,7 +235,7 @@ impl Agent {
         let incarnation = pair.incarnation;
         // One answer line a channel: a late answer must not overwrite that of a newer request (H8).
         let row = (at.peer * self.words.root().channels_per_pe + at.channel) as usize;
-        if self.requests_seen[row] == request {
+        if self.requests_seen[row] == request || Mutant::LateAnswerWritten.on() {
             self.words.answer(at, incarnation, request, verdict);
         }
     }
@@ -237,7 +252,8 @@ impl Agent {
             self.tell(index, Message::Left(id));
             busy = true;
         }
-        let both = self.pairs[index].as_ref().is_some_and(|pair| pair.left_here && pair.left_there);
+        let both = self.pairs[index].as_ref().is_some_and(|pair| pair.left_here && pair.left_there)
+            || Mutant::RevivedBeforeLeft.on();
         if both && self.observe(index, Observation::BothLeft) == Action::Rest {
             self.words.set_state(at, PathState::Released);
             busy = true;

@@ -19,6 +19,7 @@ use message::{Message, PairId};
 use pair::Pair;
 use shunt_device::health::{Action, Health, Observation};
 use shunt_device::{AbiMismatch, Patience};
+use shunt_layout::mutant::Mutant;
 use std::sync::Arc;
 use words::{Place, StateWords};
 
@@ -91,6 +92,7 @@ impl Age {
 
     /// A look adds `most_ns` at most.
     fn grow(&mut self, now_ns: u64, most_ns: u64) -> u64 {
+        let most_ns = if Mutant::ClockTrusted.on() { u64::MAX } else { most_ns };
         self.age_ns += now_ns.saturating_sub(self.looked_ns).min(most_ns);
         self.looked_ns = now_ns;
         self.age_ns
@@ -186,8 +188,11 @@ impl Agent {
         for index in 0..self.pairs.len() {
             busy |= self.progress(index);
         }
-        self.touch_the_silent();
-        for _ in 0..self.options.looks.min(self.patience.len()) {
+        if !Mutant::SilentNotTouched.on() {
+            self.touch_the_silent();
+        }
+        let looks = if Mutant::AgentNeverSwitches.on() { 0 } else { self.options.looks };
+        for _ in 0..looks.min(self.patience.len()) {
             self.next_row = (self.next_row + 1) % self.patience.len();
             self.words.attend_to(self.next_row as u32, &mut self.patience[self.next_row]);
         }

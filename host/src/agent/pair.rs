@@ -7,6 +7,7 @@ use crate::nic::qp::MASK_24;
 use crate::nic::queue::{Producer, RingSpan};
 use crate::pe::PathSlot;
 use shunt_device::health::Health;
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::AnswerStatus;
 
 /// What the agent answers a switcher.
@@ -50,7 +51,7 @@ pub fn verdict(
     let unprovable = Verdict { status: AnswerStatus::Unprovable, executed: 0 };
     // A truth that fails its cross-check is no truth (invariant 12); the fence stands all the same.
     let exact = |executed, psn| match sent {
-        Some(sent) if !sent.allows(psn) => no_truth,
+        Some(sent) if !sent.allows(psn) && !Mutant::PsnNotChecked.on() => no_truth,
         _ => Verdict { status: AnswerStatus::Truth, executed },
     };
     match (mine, theirs) {
@@ -69,6 +70,7 @@ pub fn verdict(
             lifetime_over.then(|| exact(executed, next_rcv_psn))
         }
         (SideTruth::Dead, Some(SideTruth::Fenced)) => lifetime_over.then_some(no_truth),
+        (SideTruth::Dead, Some(SideTruth::Dead) | None) if Mutant::UnprovenGoesOn.on() => Some(no_truth),
         (SideTruth::Dead, Some(SideTruth::Dead) | None) => Some(unprovable),
     }
 }

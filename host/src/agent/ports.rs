@@ -4,6 +4,7 @@ use super::Agent;
 use super::message::Message;
 use shunt_device::health::{Health, backoff_ns};
 use shunt_layout::mlx5::eqe;
+use shunt_layout::mutant::Mutant;
 
 /// A port that has been up this long starts over with a clean record.
 pub(super) const CALM_NS: u64 = 10_000_000_000;
@@ -12,7 +13,7 @@ const FLAP_NS: u64 = 50_000_000;
 
 /// How much longer than the recovery window a path must be ready, after so many failures beyond the first in a row.
 pub(super) fn penalty_ns(repeated: u32) -> u64 {
-    if repeated == 0 { 0 } else { backoff_ns(FLAP_NS, repeated - 1) }
+    if repeated == 0 || Mutant::NoDamping.on() { 0 } else { backoff_ns(FLAP_NS, repeated - 1) }
 }
 
 /// What is known of one port.
@@ -129,6 +130,9 @@ impl Agent {
     }
 
     fn tell_port(&self, rail: u32, down: bool) {
+        if Mutant::PortNotTold.on() {
+            return;
+        }
         let root = self.words.root();
         for peer in (0..root.pe_count).filter(|pe| *pe != root.my_pe) {
             self.oob.send(peer, Message::Port { rail, down }.to_bytes());

@@ -11,6 +11,7 @@ use crate::error::NicError;
 use crate::nic::half::HalfPath;
 use crate::nic::queue::Request;
 use shunt_device::health::{Action, Health, Observation, backoff_ns};
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::PathState;
 
 impl Agent {
@@ -19,7 +20,8 @@ impl Agent {
         let now = self.now();
         let (leads, peer) = (self.leads(index), self.place(index).peer);
         let Some(pair) = &self.pairs[index] else { return false };
-        let lifetime_over = self.age.age_ns >= pair.fenced_age_ns.saturating_add(self.options.lifetime_ns);
+        let over = self.age.age_ns >= pair.fenced_age_ns.saturating_add(self.options.lifetime_ns);
+        let lifetime_over = over || Mutant::NoLifetimeBeforeRevival.on();
         let pause = backoff_ns(self.options.backoff_ns, pair.failures);
         let rested = now >= pair.since_ns.saturating_add(pause);
         let up = self.ports.up(pair.local_rail, peer, pair.remote_rail);
@@ -28,7 +30,7 @@ impl Agent {
             return false;
         }
         // Announced paths are not made anew: the state went first, this is the second look.
-        if !self.words.has_left(self.place(index)) {
+        if !self.words.has_left(self.place(index)) && !Mutant::RevivedBeforeLeft.on() {
             return false;
         }
         if self.observe(index, Observation::Due) == Action::Recreate {
@@ -45,10 +47,12 @@ impl Agent {
         let (leads, at) = (self.leads(index), self.place(index));
         let log_depth = self.words.root().log_depth;
         self.words.set_state(at, PathState::Probing);
-        self.spare_the_journal(index);
+        if !Mutant::JournalOverwritten.on() {
+            self.spare_the_journal(index);
+        }
         let Some(pair) = &mut self.pairs[index] else { return Ok(()) };
         pair.half = None; // destroys the old QP and CQ; rings and truth are done with
-        pair.incarnation += 1;
+        pair.incarnation += !(Mutant::IncarnationUsedTwice.on() && pair.failures > 0) as u32;
         pair.mine = None;
         pair.theirs = None;
         pair.sent = None;
@@ -188,8 +192,8 @@ impl Agent {
             probes.next_ns = now.saturating_add(options.probe_ns);
             busy = true;
         }
-        let proved_here = probes.answered >= options.probes;
-        let (told, proved_there) = (probes.told, pair.proved_there);
+        let proved_here = probes.answered >= options.probes || Mutant::NoProbes.on();
+        let (told, proved_there) = (probes.told, pair.proved_there || Mutant::NoProbes.on());
         if proved_here && !told {
             probes.told = true;
             let id = self.id(index);
