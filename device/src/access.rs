@@ -7,7 +7,7 @@ use shunt_layout::mlx5::cqe::{CQE_BYTES, Tail};
 use shunt_layout::mlx5::wqe::Wqebb;
 use shunt_layout::state::{
     self, DeviceState, HintWord, MAGIC, Mailbox, PathIdentity, PathRow, PathState, ReadyWord, Step,
-    SwitchRecord, Word,
+    StepRecord, SwitchRecord, Tally, Word,
 };
 
 /// A device state, checked once.
@@ -358,6 +358,19 @@ impl<P: Platform> Channel<'_, P> {
     pub(crate) fn record(self, number: u64) -> *mut SwitchRecord {
         let at = number % state::RECORDS as u64;
         (self.device.state.records as *mut SwitchRecord).wrapping_add(at as usize)
+    }
+
+    /// The counters of this channel.
+    #[inline(always)]
+    pub(crate) fn tally(self) -> *mut Tally {
+        (self.device.state.tallies as *mut Tally).wrapping_add(self.row() as usize)
+    }
+
+    /// The step record `number` of the ring.
+    #[inline(always)]
+    pub(crate) fn step_record(self, number: u64) -> *mut StepRecord {
+        let at = number % state::STEP_RECORDS as u64;
+        (self.device.state.steps as *mut StepRecord).wrapping_add(at as usize)
     }
 
     /// Copies who is at the ends of a path into a record.

@@ -33,6 +33,8 @@ pub struct EnvConfig {
     pub tuning: QpTuning,
     /// Whether failures switch paths.
     pub fault_tolerance: bool,
+    /// Whether switchers leave a record of each step.
+    pub step_records: bool,
 }
 
 impl Default for EnvConfig {
@@ -46,6 +48,7 @@ impl Default for EnvConfig {
             log_depth: 10,
             tuning: QpTuning::default(),
             fault_tolerance: false,
+            step_records: false,
         }
     }
 }
@@ -105,6 +108,7 @@ pub const VARIABLES: &[Variable] = &[
     variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost", DURATION).default("1s"),
     variable("SHUNT_FENCE", "how an old path is fenced", "strict").default("strict"),
     variable("SHUNT_MPL", "packet lifetime in the network", DURATION).default("50ms"),
+    variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
     variable(
         "NVSHMEM_QP_DEPTH",
         "ring depth, rounded up to a power of two",
@@ -243,6 +247,8 @@ impl EnvConfig {
         set(&mut config.channels_per_pe, env.number("NVSHMEM_IBGDA_NUM_RC_PER_PE", 1..=1024)?);
         let tolerant = env.parse("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", parse_bool)?;
         config.fault_tolerance = tolerant.unwrap_or(config.fault_tolerance);
+        let steps = env.parse("SHUNT_STEP_RECORDS", parse_bool)?;
+        config.step_records = steps.unwrap_or(config.step_records);
         Ok(config)
     }
 
@@ -296,6 +302,7 @@ mod tests {
             ("SHUNT_GIVE_UP", "1.5s"),
             ("SHUNT_FENCE", "strict"),
             ("SHUNT_MPL", "20ms"),
+            ("SHUNT_STEP_RECORDS", "1"),
             ("NVSHMEM_QP_DEPTH", "1000"),
             ("NVSHMEM_IB_TIMEOUT", "20"),
             ("NVSHMEM_IB_RETRY_CNT", "6"),
@@ -311,6 +318,7 @@ mod tests {
             log_depth: 10,
             tuning: QpTuning { ack_timeout: 20, retry: 6, ..QpTuning::default() },
             fault_tolerance: true,
+            step_records: true,
         };
         assert_eq!(met, Ok(want));
         assert_eq!(policy(&want).give_up_ns, 1_500_000_000);

@@ -54,6 +54,8 @@ pub struct PeConfig {
     pub fence: FenceMode,
     /// Longest time a packet may live in the network.
     pub packet_lifetime_ns: u64,
+    /// Whether switchers leave a record of each step.
+    pub step_records: bool,
     /// How rails are opened.
     pub rail: RailOptions,
     /// One after another or at once.
@@ -74,6 +76,7 @@ impl PeConfig {
             ft: env.fault_tolerance,
             fence: env.fence,
             packet_lifetime_ns: env.packet_lifetime_ns,
+            step_records: env.step_records,
             rail: RailOptions::default(),
             bringup: Bringup::default(),
         }
@@ -206,6 +209,7 @@ impl Pe {
             scratch_keys: &scratch_keys,
             paths: &paths,
             policy: Policy { fault_tolerance: config.ft as u32, ..config.policy },
+            step_records: config.step_records,
         };
         upload(&*gpu, &plan, base, &contents)?;
         let root = device_state(&plan, base, &contents);

@@ -3,7 +3,9 @@
 use crate::nic::queue::{At, RingSpan, RingVariant};
 use shunt_layout::mlx5::cqe::CQE_BYTES;
 use shunt_layout::mlx5::wqe::WQEBB_BYTES;
-use shunt_layout::state::{Channel, DeviceState, HintWord, Mailbox, PathRow, RECORDS, SwitchRecord};
+use shunt_layout::state::{
+    Channel, DeviceState, HintWord, Mailbox, PathRow, RECORDS, STEP_RECORDS, StepRecord, SwitchRecord, Tally,
+};
 use std::ops::Range;
 
 const PAGE: u64 = 4096;
@@ -90,6 +92,9 @@ impl Shape {
             wake: take(8, LINE),
             records: take(count(RECORDS as u64, size_of::<SwitchRecord>()), LINE),
             records_head: take(8, LINE),
+            tallies: take(count(self.rows(), size_of::<Tally>()), LINE),
+            steps: take(count(STEP_RECORDS as u64, size_of::<StepRecord>()), LINE),
+            steps_head: take(8, LINE),
             scratch: take(self.rows() * depth * 8, PAGE),
             doorbells: take(self.ring_sets() * 2 * RECORD_LINES, PAGE),
             rings: take(self.ring_sets() * 3 * ring, PAGE),
@@ -118,6 +123,9 @@ pub struct Plan {
     pub wake: Range<u64>,
     pub records: Range<u64>,
     pub records_head: Range<u64>,
+    pub tallies: Range<u64>,
+    pub steps: Range<u64>,
+    pub steps_head: Range<u64>,
     pub scratch: Range<u64>,
     /// Doorbell records of all rings.
     pub doorbells: Range<u64>,
@@ -168,7 +176,7 @@ impl Plan {
     }
 
     /// Every table, for checks.
-    pub fn tables(&self) -> [(&'static str, &Range<u64>); 16] {
+    pub fn tables(&self) -> [(&'static str, &Range<u64>); 19] {
         [
             ("state", &self.state),
             ("peer_heap", &self.peer_heap),
@@ -182,6 +190,9 @@ impl Plan {
             ("wake", &self.wake),
             ("records", &self.records),
             ("records_head", &self.records_head),
+            ("tallies", &self.tallies),
+            ("steps", &self.steps),
+            ("steps_head", &self.steps_head),
             ("scratch", &self.scratch),
             ("doorbells", &self.doorbells),
             ("rings", &self.rings),

@@ -25,6 +25,8 @@ pub struct Contents<'a> {
     pub paths: &'a [PathRow],
     /// Patience.
     pub policy: Policy,
+    /// Whether switchers leave a record of each step.
+    pub step_records: bool,
 }
 
 /// The root as it will lie at `base`.
@@ -57,10 +59,13 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
         records_head: at(&plan.records_head),
         scratch: at(&plan.scratch),
         scratch_per_channel: 1 << shape.log_depth,
-        reserved2: 0,
+        step_records: contents.step_records as u32,
         scratch_lkeys: at(&plan.scratch_lkeys),
         policy: contents.policy,
-        reserved3: [0; 4],
+        tallies: at(&plan.tallies),
+        steps: at(&plan.steps),
+        steps_head: at(&plan.steps_head),
+        reserved3: [0; 17],
     }
 }
 
@@ -113,12 +118,23 @@ pub fn upload(
     // SAFETY: 256 bytes, filled by its fields.
     write("paths", &plan.paths, unsafe { bytes_of(contents.paths) })?;
     for (name, range) in plan.tables() {
-        if matches!(name, "mailboxes" | "hints" | "wake" | "records" | "records_head" | "scratch") {
+        const ZERO: [&str; 9] = [
+            "mailboxes",
+            "hints",
+            "wake",
+            "records",
+            "records_head",
+            "tallies",
+            "steps",
+            "steps_head",
+            "scratch",
+        ];
+        if ZERO.contains(&name) {
             write(name, range, &vec![0; (range.end - range.start) as usize])?;
         }
     }
     // The root last: who finds its magic finds everything else.
-    // SAFETY: 256 bytes, filled by its fields.
+    // SAFETY: 384 bytes, filled by its fields.
     write("state", &plan.state, unsafe { bytes_of(std::slice::from_ref(&state)) })
 }
 
@@ -213,6 +229,7 @@ mod tests {
             scratch_keys: &[0x500],
             paths: &rows,
             policy: crate::config::policy(&crate::config::EnvConfig::default()),
+            step_records: false,
         })
     }
 

@@ -11,7 +11,7 @@
 //! | [`state::PathRow`] | agent; `base`, `next_index` the switcher | both |
 //! | [`state::Mailbox`] | one line each side | the other side |
 //! | [`state::HintWord`] | agent | device code, in wait loops only |
-//! | [`state::SwitchRecord`] | device code | host |
+//! | [`state::SwitchRecord`], [`state::Tally`], [`state::StepRecord`] | device code | host |
 //!
 //! Nothing here has behaviour beyond getting and setting; meaning lives with the parties.
 #![cfg_attr(not(test), no_std)]
@@ -24,4 +24,4 @@ pub mod state;
 
 /// Version of everything in [`state`] and of the connection cards. Compared for equality only; a change of
 /// any size or offset in the committed table must change it (`tests/abi.rs`).
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;

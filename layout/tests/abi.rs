@@ -10,7 +10,7 @@
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
     self, AnswerStatus, CauseKind, Channel, DeviceState, HintWord, Mailbox, PathIdentity, PathRow, PathState,
-    Policy, ReadyWord, Step, Switch, SwitchKind, SwitchRecord, Word,
+    Policy, ReadyWord, Step, StepRecord, Switch, SwitchKind, SwitchRecord, Tally, Word,
 };
 use std::mem::{align_of, offset_of, size_of};
 use std::path::PathBuf;
@@ -68,6 +68,7 @@ fn push_structure(
 }
 
 fn words(out: &mut Vec<String>) {
+    constants!(out, STEP_RECORDS);
     constants!(out, MAGIC, SLOTS_MAX, RECORDS, NO_SLOT, CLOSED, FROZEN, BLOCKED, INDEX_MASK, GENERATION_MASK);
     // Where slot, generation and index lie inside a word; the bits are private to `Word`.
     out.push(format!("word Word size {} slot 7 {:#018x}", size_of::<Word>(), Word::new(7, 0, 0).0));
@@ -111,7 +112,8 @@ fn structures(mut out: &mut Vec<String>) {
     structure!(out, DeviceState {
         magic, abi_version, bytes, my_pe, pe_count, channels_per_pe, slots, rails, log2_chunk, chunks,
         log_depth, heap_base, heap_bytes, peer_heap, lkeys, rkeys, channels, paths, mailboxes, hints, wake,
-        records, records_head, scratch, scratch_per_channel, reserved2, scratch_lkeys, policy, reserved3,
+        records, records_head, scratch, scratch_per_channel, step_records, scratch_lkeys, policy, tallies, steps,
+        steps_head, reserved3,
     });
     structure!(out, Switch {
         owner, step, from, to, back, close, done_at_close, journal_end, executed, request, step_since_ns,
@@ -138,6 +140,13 @@ fn structures(mut out: &mut Vec<String>) {
     structure!(out, SwitchRecord {
         sequence, kind, cause, peer, channel, from, to, syndrome, ledger, done_at_close, executed,
         journal_end, generation, stamps, left, entered, reserved,
+    });
+    structure!(out, Tally {
+        suspicions, fences_asked, replayed, placeholders, late_tickets, ledger_cuts, pathless, uncertain, entered,
+        left,
+    });
+    structure!(out, StepRecord {
+        sequence, at_ns, row, step, from, to, cause, from_incarnation, done, executed, journal_end,
     });
 }
 

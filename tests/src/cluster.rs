@@ -120,6 +120,7 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
     config.policy.recovery_window_ns = spec.recovery_ns;
     config.log2_chunk = spec.log2_chunk;
     config.bringup = Bringup::Sequential;
+    config.step_records = true;
     config
 }
 

@@ -5,6 +5,7 @@
 //! (rule 7). The steps and their order are those of docs/FAILOVER.md, rules 7 to 16 and 19.
 
 mod back;
+mod record;
 mod replay;
 mod steps;
 
@@ -163,8 +164,10 @@ impl<P: Platform> Channel<'_, P> {
     /// overdue before the agent has seen its request.
     #[inline(always)]
     pub(crate) fn enter(self, step: Step, now: u64) -> Next {
-        set!(self, step_since_ns: u64 = now.max(self.platform().now_ns()));
+        let now = now.max(self.platform().now_ns());
+        set!(self, step_since_ns: u64 = now);
         set!(self, step: u32 = step as u32);
+        self.record_step(step, now);
         Next::Again
     }
 
@@ -212,6 +215,7 @@ impl<P: Platform> Channel<'_, P> {
         self.stamp(Stamp::Noticed, now);
         if !back {
             self.note_first_cause(slot, trigger.cause, trigger.syndrome);
+            record::count!(self, suspicions += matches!(trigger.cause, CauseKind::Overdue) as u64);
         }
         let tolerant = self.device.state.policy.fault_tolerance != 0;
         if !tolerant
@@ -265,6 +269,7 @@ impl<P: Platform> Channel<'_, P> {
         set!(self, fault: u32 = kind as u32);
         self.stamp(Stamp::Opened, now);
         set!(self, step: u32 = Step::Dead as u32);
+        self.record_step(Step::Dead, now);
         self.write_record(SwitchKind::Dead, self.load_ticket().generation());
         Next::Wait
     }
@@ -323,6 +328,8 @@ impl<P: Platform> Channel<'_, P> {
             set!(self, failovers: u64 = get!(self, failovers: u64) + 1);
         }
         set!(self, to: u32 = to);
+        record::count!(self, late_tickets += ticket.index().saturating_sub(get!(self, close: u64)));
+        self.count_opened(get!(self, from: u32), to);
         self.write_record(if back { SwitchKind::SwitchBack } else { SwitchKind::Failover }, generation);
         set!(self, to: u32 = NO_SLOT);
         set!(self, dead_since_ns: u64 = 0);

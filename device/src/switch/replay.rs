@@ -2,6 +2,7 @@
 //!
 //! The old ring is the only journal until the new one holds all of it (H14); nothing frees it before.
 
+use super::record::count;
 use super::{Next, Stamp, get, set};
 use crate::access::{Channel, PathView};
 use crate::cut;
@@ -165,10 +166,13 @@ impl<P: Platform> Channel<'_, P> {
         if Mutant::DoorbellBeforeReplay.on() && end > done {
             self.ring_physical(&new, end.wrapping_sub(base));
         }
+        let mut placeholders = 0;
         while ticket < end {
-            self.replay_one(&old, &new, ticket, ticket < executed);
+            placeholders += self.replay_one(&old, &new, ticket, ticket < executed) as u64;
             ticket += 1;
         }
+        count!(self, placeholders += placeholders);
+        count!(self, replayed += end - done - placeholders);
         // SAFETY: `posted` belongs to the switch: the ticket word is closed, so nobody rings.
         unsafe { self.platform().store(addr_of_mut!((*self.words()).posted), end) };
         if end > done {
@@ -179,8 +183,9 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     /// Rule 14: an executed write or signal becomes a zero-length write, all else is encoded anew. A READ is
-    /// always issued again: that the receiver executed it does not say that its data arrived (F3).
-    fn replay_one(self, old: &PathView, new: &PathView, ticket: u64, executed: bool) {
+    /// always issued again: that the receiver executed it does not say that its data arrived (F3). True if a
+    /// placeholder stands in.
+    fn replay_one(self, old: &PathView, new: &PathView, ticket: u64, executed: bool) -> bool {
         let physical = ticket.wrapping_sub(new.base);
         let place = Place { index: physical, qpn_shifted: new.qpn_shifted };
         // SAFETY: as in `journal_entry`.
@@ -189,7 +194,7 @@ impl<P: Platform> Channel<'_, P> {
         let settled = executed && (!entry.is_read || Mutant::GetNotIssuedAgain.on());
         if entry.moves_nothing || (settled && !Mutant::ExecutedRepeated.on()) {
             self.write_wqe(new, physical, &wqe_write::placeholder(place));
-            return;
+            return true;
         }
         let device = self.device;
         let remote = entry.remote - device.peer_heap(self.peer());
@@ -197,5 +202,6 @@ impl<P: Platform> Channel<'_, P> {
         let rkey = device.rkey(self.peer(), keys.remote_rail, remote);
         let lkey = entry.local.map(|local| device.lkey(keys.local_rail, local - device.state.heap_base));
         self.write_block(new, physical, &journal::relocate(&block, place, rkey, lkey));
+        false
     }
 }

@@ -1,5 +1,6 @@
 //! The steps of a switch because of a fault: settle, fence and cut, choose. Rules 8 to 13, 21.
 
+use super::record::count;
 use super::{Next, Stamp, get, set};
 use crate::access::Channel;
 use crate::cut;
@@ -39,6 +40,7 @@ impl<P: Platform> Channel<'_, P> {
     /// Rule 9: asks the agent to fence a path of this channel. The request number makes old answers void
     /// (H8).
     pub(super) fn request_fence(self, slot: u32, incarnation: u32) {
+        count!(self, fences_asked += 1);
         let request = get!(self, request: u64) + 1;
         set!(self, request: u64 = request);
         let (mailbox, p) = (self.mailbox(), self.platform());
@@ -92,6 +94,7 @@ impl<P: Platform> Channel<'_, P> {
         let truth = if status == AnswerStatus::Truth { self.truth(from, executed) } else { None };
         let truth = if Mutant::NoTruth.on() { Some(watermark) } else { truth };
         set!(self, ledger: u32 = (truth.is_none() && !Mutant::NoLedger.on()) as u32);
+        count!(self, ledger_cuts += truth.is_none() as u64);
         // Rule 12: monotone, and stored before anything is replayed (F6).
         set!(self, executed: u64 = watermark.max(truth.unwrap_or(0)));
         if truth.is_some() {
@@ -162,6 +165,7 @@ impl<P: Platform> Channel<'_, P> {
         let since = get!(self, dead_since_ns: u64);
         if since == 0 {
             set!(self, dead_since_ns: u64 = now.max(1));
+            count!(self, pathless += 1);
         }
         // What was tried in vain may have been made anew by now.
         set!(self, excluded: u32 = 0);

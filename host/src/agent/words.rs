@@ -8,8 +8,8 @@ use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, Patience};
 use shunt_layout::state::{
-    Channel, DeviceState, HintWord, Mailbox, PathRow, PathState, RECORDS, Step, SwitchRecord, Word,
-    hint_index,
+    Channel, DeviceState, HintWord, Mailbox, PathRow, PathState, RECORDS, STEP_RECORDS, Step, StepRecord,
+    SwitchRecord, Tally, Word, hint_index,
 };
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
@@ -244,16 +244,61 @@ impl StateWords {
         (out, next, first - from)
     }
 
+    /// Step records written since `from`, oldest first, the number to go on from, and how many the ring lost.
+    pub fn steps_since(&self, from: u64) -> (Vec<StepRecord>, u64, u64) {
+        let head = unsafe { self.platform().load_acquire(self.root().steps_head as *const u64) };
+        let first = from.max(head.saturating_sub(STEP_RECORDS as u64));
+        let (mut out, mut next) = (Vec::new(), first);
+        while next < head {
+            let at =
+                (self.root().steps as *mut StepRecord).wrapping_add((next % STEP_RECORDS as u64) as usize);
+            match self.copy_record(at, unsafe { addr_of_mut!((*at).sequence) }, next) {
+                Some(record) => out.push(record),
+                None => break, // being written: the next call gets it
+            }
+            next += 1;
+        }
+        (out, next, first - from)
+    }
+
+    /// The counters of a channel, by its row.
+    pub fn tally(&self, row: u32) -> Tally {
+        const WORDS: usize = size_of::<Tally>() / 8;
+        let from = (self.root().tallies as *mut Tally).wrapping_add(row as usize).cast::<u64>();
+        let mut tally = std::mem::MaybeUninit::<Tally>::uninit();
+        let to = tally.as_mut_ptr().cast::<u64>();
+        for i in 0..WORDS {
+            unsafe { to.add(i).write(self.platform().load_acquire(from.add(i))) };
+        }
+        // Every word was written, and any bits are valid counters.
+        unsafe { tally.assume_init() }
+    }
+
+    /// Generations that a channel opened because of a fault, and by a switch-back.
+    pub fn generations(&self, row: u32) -> (u64, u64) {
+        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
+        let p = self.platform();
+        unsafe {
+            let failovers = p.load_acquire(addr_of_mut!((*channel).switch.failovers));
+            (failovers, p.load_acquire(addr_of_mut!((*channel).switch.switchbacks)))
+        }
+    }
+
     fn record(&self, number: u64) -> Option<SwitchRecord> {
-        const WORDS: usize = size_of::<SwitchRecord>() / 8;
         let at = (self.root().records as *mut SwitchRecord).wrapping_add((number % RECORDS as u64) as usize);
-        let sequence = unsafe { addr_of_mut!((*at).sequence) };
+        self.copy_record(at, unsafe { addr_of_mut!((*at).sequence) }, number)
+    }
+
+    /// A record whose sequence says that it is number `number`, before and after it was read. Records are integers,
+    /// a whole number of aligned words.
+    fn copy_record<T: Copy>(&self, at: *mut T, sequence: *mut u64, number: u64) -> Option<T> {
+        let words = size_of::<T>() / 8;
         if unsafe { self.platform().load_acquire(sequence) } != number + 1 {
             return None;
         }
-        let mut record = std::mem::MaybeUninit::<SwitchRecord>::uninit();
+        let mut record = std::mem::MaybeUninit::<T>::uninit();
         let (from, to) = (at.cast::<u64>(), record.as_mut_ptr().cast::<u64>());
-        for i in 0..WORDS {
+        for i in 0..words {
             unsafe { to.add(i).write(self.platform().load_acquire(from.add(i))) };
         }
         // A writer that came round meanwhile has zeroed the sequence first.

@@ -7,12 +7,14 @@ mod channel;
 mod mailbox;
 mod path;
 mod record;
+mod tally;
 mod words;
 
 pub use channel::{Channel, NO_SLOT, SUSPECT_DOUBLINGS_MAX, Step, Switch};
 pub use mailbox::{AnswerStatus, Mailbox};
 pub use path::{PathIdentity, PathRow, PathState};
 pub use record::{CauseKind, SwitchKind, SwitchRecord};
+pub use tally::{STEP_RECORDS, StepRecord, Tally};
 pub use words::{BLOCKED, CLOSED, FROZEN, GENERATION_MASK, INDEX_MASK, ReadyWord, Word};
 
 /// First word of a [`DeviceState`]: "SHUNTDEV" as little-endian bytes.
@@ -99,14 +101,20 @@ pub struct DeviceState {
     pub scratch: u64,
     /// Scratch words of one channel (its ring depth).
     pub scratch_per_channel: u32,
-    /// Unused, zero.
-    pub reserved2: u32,
+    /// 1: switchers leave a [`StepRecord`] of each step.
+    pub step_records: u32,
     /// `[u32; rails]`: lkeys of the scratch, big-endian.
     pub scratch_lkeys: u64,
     /// Patience.
     pub policy: Policy,
+    /// `[Tally; pe_count * channels_per_pe]`.
+    pub tallies: u64,
+    /// `[StepRecord; STEP_RECORDS]`.
+    pub steps: u64,
+    /// Counter of step records ever written.
+    pub steps_head: u64,
     /// Unused, zero: up to a multiple of the alignment.
-    pub reserved3: [u64; 4],
+    pub reserved3: [u64; 17],
 }
 
 /// The number of hint word for `rail` of `pe` (`None`: this PE).
@@ -137,6 +145,6 @@ impl HintWord {
 }
 
 const _: () = {
-    assert!(size_of::<DeviceState>() == 256 && align_of::<DeviceState>() == 128);
+    assert!(size_of::<DeviceState>() == 384 && align_of::<DeviceState>() == 128);
     assert!(size_of::<Policy>() == 56);
 };
