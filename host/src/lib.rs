@@ -13,6 +13,7 @@
 //! | [`pe`] | a PE, brought up: open, register, connect, upload |
 //! | [`upload`] | the device state: written, read back, compared |
 //! | [`discover`] | what the machine has, from sysfs |
+//! | [`events`] | what is told of faults, and to whom |
 //! | [`doctor`] | what is missing on a machine, and what to do |
 //! | [`topology`] | pure: rails ranked for each GPU |
 //! | [`world`] | real time on threads |
@@ -24,6 +25,7 @@ pub mod devx;
 pub mod discover;
 pub mod doctor;
 pub mod error;
+pub mod events;
 pub mod gpu;
 pub mod job;
 pub mod keys;

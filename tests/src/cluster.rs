@@ -11,6 +11,7 @@ use shunt_host::config::EnvConfig;
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::events::{Level, Told};
 use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_layout::state::{self, SwitchRecord};
@@ -53,7 +54,7 @@ pub(crate) struct AgentLog {
     /// What faults do to it.
     pub fate: AgentFate,
     records: RefCell<Vec<SwitchRecord>>,
-    notes: RefCell<Vec<String>>,
+    events: RefCell<Vec<Told>>,
 }
 
 /// A job of PEs that is up: paths connected, agents running.
@@ -185,7 +186,7 @@ fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &SimWorld, opti
         world.note(|| "stepping".into());
         let busy = agent.step();
         log.records.borrow_mut().extend(agent.records().0);
-        log.notes.borrow_mut().extend(agent.take_notes());
+        log.events.borrow_mut().extend(agent.take_events().0);
         world.note(|| "pausing".into());
         world.sleep(if busy { AGENT_NS / 4 } else { AGENT_NS } + world.draw(AGENT_NS));
     }
@@ -380,11 +381,17 @@ impl Cluster {
         records
     }
 
-    /// What the agents said.
+    /// Every event of a PE so far, as its agent told them.
+    pub fn events(&self, pe: u32) -> Vec<Told> {
+        self.agents[pe as usize].events.borrow().clone()
+    }
+
+    /// What the agents said that somebody should look at.
     pub fn notes(&self) -> Vec<String> {
         let of = |pe: u32| {
-            let notes = self.agents[pe as usize].notes.borrow();
-            notes.iter().map(|note| format!("agent of PE {pe}: {note}")).collect::<Vec<_>>()
+            let events = self.agents[pe as usize].events.borrow();
+            let said = events.iter().filter(|told| told.event.level() >= Level::Warn);
+            said.map(|told| format!("agent of PE {pe}: {}", told.event)).collect::<Vec<_>>()
         };
         (0..self.spec.pes).flat_map(of).collect()
     }

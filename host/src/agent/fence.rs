@@ -5,6 +5,7 @@ use super::message::{Message, PairId, SideTruth};
 use super::pair::{Sent, Verdict, verdict};
 use super::ports::CALM_NS;
 use super::words::{Place, Request};
+use crate::events::Event;
 use crate::nic::half::revived_psn;
 use crate::nic::qp::{MASK_24, QpTruth};
 use shunt_device::health::{Action, Health, Observation};
@@ -18,13 +19,15 @@ impl Agent {
         let index = self.index(at);
         let unprovable = Verdict { status: AnswerStatus::Unprovable, executed: 0 };
         let Some(pair) = &mut self.pairs[index] else {
-            return self.words.answer(at, request.incarnation, request.number, unprovable);
+            return self.answer_request(at, request.incarnation, request.number, unprovable);
         };
         if pair.incarnation != request.incarnation {
             // A pair is made anew only after this direction left it, so nobody can ask for an older one in earnest.
-            return self.words.answer(at, request.incarnation, request.number, unprovable);
+            return self.answer_request(at, request.incarnation, request.number, unprovable);
         }
         pair.asked = Some(request.number);
+        let at = self.route(index);
+        self.report(Event::FenceAsked { at, request: request.number });
         self.fence_asked(index);
     }
 
@@ -116,7 +119,8 @@ impl Agent {
                 }
             }
             Err(error) => {
-                self.note(format!("{:?} could not be fenced here: {error}", self.place(index)));
+                let at = self.route(index);
+                self.report(Event::FenceFailed { at, error: error.to_string() });
                 SideTruth::Dead
             }
         }
@@ -236,7 +240,7 @@ impl Agent {
         // One answer line a channel: a late answer must not overwrite that of a newer request (H8).
         let row = (at.peer * self.words.root().channels_per_pe + at.channel) as usize;
         if self.requests_seen[row] == request || Mutant::LateAnswerWritten.on() {
-            self.words.answer(at, incarnation, request, verdict);
+            self.answer_request(at, incarnation, request, verdict);
         }
     }
 

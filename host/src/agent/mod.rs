@@ -5,12 +5,14 @@
 
 mod fence;
 pub mod message;
+mod news;
 pub mod pair;
 mod ports;
 mod revive;
 pub mod words;
 
 use crate::connect::oob::Oob;
+use crate::events::Event;
 use crate::nic::qp::QpTuning;
 use crate::nic::queue::At;
 use crate::pe::Pe;
@@ -99,9 +101,6 @@ impl Age {
     }
 }
 
-/// Lines kept for the operator; older ones are dropped.
-const NOTES_MAX: usize = 256;
-
 /// The agent of one PE.
 pub struct Agent {
     words: StateWords,
@@ -122,7 +121,7 @@ pub struct Agent {
     wake_seen: u64,
     requests_seen: Vec<u64>,
     records_seen: u64,
-    notes: Vec<String>,
+    news: news::News,
 }
 
 impl Agent {
@@ -147,7 +146,7 @@ impl Agent {
         let ports = ports::Ports::new(root.pe_count, root.rails);
         let now_ns = words.world().now_ns();
         let patience = vec![Patience::new(now_ns); spares.len()];
-        Ok(Some(Self {
+        let mut agent = Self {
             ports,
             patience,
             age: Age::new(now_ns),
@@ -157,7 +156,7 @@ impl Agent {
             wake_seen: 0,
             requests_seen: vec![0; spares.len()],
             records_seen: 0,
-            notes: Vec::new(),
+            news: news::News::new(root.my_pe, root.pe_count),
             words,
             rails: pe.rails().to_vec(),
             pairs,
@@ -165,7 +164,9 @@ impl Agent {
             tuning: pe.config().tuning,
             oob: resources.oob,
             options,
-        }))
+        };
+        agent.introduce();
+        Ok(Some(agent))
     }
 
     /// Looks at everything once. True if there was something to do, so that an idle thread may sleep a little.
@@ -179,9 +180,7 @@ impl Agent {
             }
             match Message::from_bytes(&bytes) {
                 Ok(message) => self.receive(from, message),
-                Err(error) => {
-                    self.note(format!("message of {} bytes from PE {from} refused: {error}", bytes.len()))
-                }
+                Err(error) => self.report(Event::MessageRefused { peer: from, error: error.to_string() }),
             }
         }
         busy |= self.scan_requests();
@@ -196,6 +195,7 @@ impl Agent {
             self.next_row = (self.next_row + 1) % self.patience.len();
             self.words.attend_to(self.next_row as u32, &mut self.patience[self.next_row]);
         }
+        self.gather();
         busy
     }
 
@@ -229,21 +229,14 @@ impl Agent {
         &self.words
     }
 
-    /// Takes what the agent has to say to the operator.
-    pub fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
-    }
-
     /// Health of a pair.
     pub fn health(&self, at: Place) -> Option<Health> {
         self.pairs.get(self.index(at))?.as_ref().map(|pair| pair.health)
     }
 
-    fn note(&mut self, line: String) {
-        if self.notes.len() == NOTES_MAX {
-            self.notes.remove(0);
-        }
-        self.notes.push(line);
+    /// Says what has no event of its own.
+    fn note(&mut self, text: String) {
+        self.report(Event::Remark { text });
     }
 
     fn now(&self) -> u64 {
@@ -292,8 +285,9 @@ impl Agent {
         let Some(pair) = &mut self.pairs[index] else { return Action::Keep };
         let (next, action) = pair.health.observe(what);
         if next != pair.health {
+            let before_ns = std::mem::replace(&mut pair.since_ns, now);
             pair.health = next;
-            pair.since_ns = now;
+            self.moved(index, what, next, before_ns);
         }
         action
     }

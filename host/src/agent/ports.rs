@@ -2,6 +2,7 @@
 
 use super::Agent;
 use super::message::Message;
+use crate::events::Event;
 use shunt_device::health::{Health, backoff_ns};
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mutant::Mutant;
@@ -63,6 +64,11 @@ impl Ports {
         !self.local[local as usize].down && !self.remote[peer as usize][remote as usize].down
     }
 
+    /// True if no port that is known of is down.
+    pub(super) fn all_up(&self) -> bool {
+        self.local.iter().chain(self.remote.iter().flatten()).all(|port| !port.down)
+    }
+
     /// The instant from which a path's recovery window counts: in the future after repeated flaps.
     pub(super) fn calm_from(&self, now: u64, local: u32, peer: u32, remote: u32) -> u64 {
         let penalty = self.local[local as usize].penalty_ns();
@@ -109,7 +115,7 @@ impl Agent {
             (eqe::event::PORT_CHANGE, eqe::port::ACTIVE) => self.own_port(rail, false),
             // Nothing passes through a NIC that failed: as good as a port that is down, and looked at like one.
             (eqe::event::INTERNAL_ERROR, _) => {
-                self.note(format!("rail {rail}: the NIC reports an internal error"));
+                self.report(Event::NicError { rail });
                 self.own_port(rail, true);
             }
             _ => {} // QP errors show in completions, which name the work request as well
@@ -119,9 +125,14 @@ impl Agent {
     /// A port of this PE changed: kernels are hinted, the peers told at once (bilateral awareness).
     fn own_port(&mut self, rail: u32, down: bool) {
         let now = self.now();
+        let before_ns = self.ports.local[rail as usize].changed_ns;
         if !self.ports.local[rail as usize].change(down, now) {
             return;
         }
+        self.report(match down {
+            true => Event::RailDown { rail },
+            false => Event::RailUp { rail, down_ns: now.saturating_sub(before_ns) },
+        });
         if !down {
             self.restart_windows(|pair_local, _, _| pair_local == rail);
         }
@@ -145,9 +156,14 @@ impl Agent {
             return self.note(format!("PE {from} speaks of rail {rail}, which does not exist"));
         }
         let now = self.now();
+        let before_ns = self.ports.remote[from as usize][rail as usize].changed_ns;
         if !self.ports.remote[from as usize][rail as usize].change(down, now) {
             return;
         }
+        self.report(match down {
+            true => Event::PeerRailDown { peer: from, rail },
+            false => Event::PeerRailUp { peer: from, rail, down_ns: now.saturating_sub(before_ns) },
+        });
         if !down {
             self.restart_windows(|_, peer, pair_remote| peer == from && pair_remote == rail);
         }

@@ -8,6 +8,7 @@ use super::message::{Message, PairId};
 use super::pair::Probes;
 use super::ports::penalty_ns;
 use crate::error::NicError;
+use crate::events::Event;
 use crate::nic::half::HalfPath;
 use crate::nic::queue::Request;
 use shunt_device::health::{Action, Health, Observation, backoff_ns};
@@ -161,7 +162,8 @@ impl Agent {
     }
 
     fn revival_failed(&mut self, index: usize, error: &NicError) {
-        self.note(format!("{:?} could not be made anew: {error}", self.place(index)));
+        let at = self.route(index);
+        self.report(Event::RevivalFailed { at, error: error.to_string() });
         if self.observe(index, Observation::Failed) == Action::FenceAgain {
             self.fence_again(index);
         }

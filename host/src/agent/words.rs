@@ -203,6 +203,25 @@ impl StateWords {
         }
     }
 
+    /// When the switch under way on a channel was noticed, by its row; none if nobody switches.
+    pub fn switching_since(&self, row: u32) -> Option<u64> {
+        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
+        let p = self.platform();
+        match Step::from_raw(unsafe { p.load32(addr_of_mut!((*channel).switch.step)) }) {
+            Step::Idle | Step::Dead => None,
+            _ => Some(unsafe { p.load_acquire(addr_of_mut!((*channel).switch.stamps).cast()) }),
+        }
+    }
+
+    /// True if a channel is on its primary and nobody switches it, by its row.
+    pub fn is_settled(&self, row: u32) -> bool {
+        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
+        let p = self.platform();
+        let step = unsafe { p.load32(addr_of_mut!((*channel).switch.step)) };
+        let ticket = Word(unsafe { p.load_acquire(addr_of_mut!((*channel).ticket)) });
+        step == Step::Idle as u32 && ticket.slot() == 0
+    }
+
     /// The send queue that a switch of this channel still reads its journal from, if it may.
     pub fn journal_queue(&self, peer: u32, channel: u32) -> u64 {
         let channel = self.channel(peer, channel);

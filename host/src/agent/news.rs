@@ -1,0 +1,220 @@
+//! What the agent tells: its own events, and the records of device code, in one log.
+
+use super::Agent;
+use super::pair::Verdict;
+use super::words::Place;
+use crate::events::{Event, Log, Route, Sink, Told, of_step, of_switch};
+use shunt_device::health::{Health, Observation};
+use shunt_layout::state::{AnswerStatus, SwitchKind};
+
+/// Time between two looks whether all is well again, and at the links to the other agents.
+const LOOK_NS: u64 = 5_000_000;
+
+/// What was told so far, and of whom.
+pub(super) struct News {
+    pub(super) log: Log,
+    records_told: u64,
+    steps_told: u64,
+    next_look_ns: u64,
+    /// By peer: since when its agent is out of reach.
+    link_lost: Vec<Option<u64>>,
+    /// By peer: it was said that it is lost.
+    peer_lost: Vec<bool>,
+}
+
+impl News {
+    pub(super) fn new(pe: u32, pes: u32) -> Self {
+        Self {
+            log: Log::new(pe),
+            records_told: 0,
+            steps_told: 0,
+            next_look_ns: 0,
+            link_lost: vec![None; pes as usize],
+            peer_lost: vec![false; pes as usize],
+        }
+    }
+}
+
+impl Agent {
+    /// Tells an event that happens now.
+    pub(super) fn report(&mut self, event: Event) {
+        let now = self.now();
+        self.news.log.take(now, event);
+    }
+
+    /// Everything told since the last call, in order, and how many were dropped because nobody asked in time.
+    pub fn take_events(&mut self) -> (Vec<Told>, u64) {
+        self.news.log.fetch()
+    }
+
+    /// Adds somebody who is told of every event from here on.
+    pub fn add_sink(&mut self, sink: Box<dyn Sink>) {
+        self.news.log.add_sink(sink);
+    }
+
+    /// A path as events name it.
+    pub(super) fn route(&self, index: usize) -> Route {
+        let (place, pe) = (self.place(index), self.words.root().my_pe);
+        let pair = self.pairs[index].as_ref();
+        let of = |get: fn(&super::Pair) -> u32| pair.map_or(0, get);
+        Route {
+            pe,
+            place,
+            local_rail: of(|pair| pair.local_rail),
+            remote_rail: of(|pair| pair.remote_rail),
+            incarnation: of(|pair| pair.incarnation),
+        }
+    }
+
+    /// The first event.
+    pub(super) fn introduce(&mut self) {
+        let (pes, rails) = (self.words.root().pe_count, self.rails.len() as u32);
+        self.report(Event::AgentStarted { pes, rails });
+    }
+
+    /// Answers a switcher, and says so.
+    pub(super) fn answer_request(&mut self, at: Place, incarnation: u32, request: u64, verdict: Verdict) {
+        self.words.answer(at, incarnation, request, verdict);
+        let status = match verdict.status {
+            AnswerStatus::Truth => "truth",
+            AnswerStatus::FencedNoTruth => "no-truth",
+            AnswerStatus::Unprovable => "unprovable",
+        };
+        let (at, executed) = (self.route(self.index(at)), verdict.executed);
+        self.report(Event::FenceAnswered { at, request, status, executed });
+    }
+
+    /// A pair went on in the table of health.
+    pub(super) fn moved(&mut self, index: usize, what: Observation, to: Health, before_ns: u64) {
+        let (now, at) = (self.now(), self.route(index));
+        let fenced_ns = self.pairs[index].as_ref().map_or(now, |pair| pair.fenced_ns);
+        self.report(match to {
+            Health::Fencing => {
+                let why = match what {
+                    Observation::FenceAsked => "asked",
+                    Observation::Retire => "retire",
+                    _ => "failed",
+                };
+                Event::PathFencing { at, why }
+            }
+            Health::Fenced => Event::PathFenced { at, took_ns: now.saturating_sub(before_ns) },
+            Health::Released => Event::PathReleased { at },
+            Health::Connecting => Event::PathRevived { at },
+            Health::Probing => Event::PathProbing { at },
+            Health::Ready => Event::PathAdmitted { at, out_ns: now.saturating_sub(fenced_ns) },
+            Health::Retired => Event::PathRetired { at },
+        });
+    }
+
+    /// Takes what device code recorded, and hands on what is ripe. With nothing new it reads two words.
+    pub(super) fn gather(&mut self) {
+        let now = self.now();
+        // In this order: a switch that ends in between is over before its record is missed.
+        let switching = if self.news.log.is_waiting() { self.oldest_switch() } else { None };
+        self.gather_records();
+        if self.words.root().step_records != 0 {
+            self.gather_steps();
+        }
+        if now >= self.news.next_look_ns {
+            self.news.next_look_ns = now.saturating_add(LOOK_NS);
+            self.look_at_links(now);
+            if self.news.log.trouble_since().is_some() && self.is_calm() {
+                self.news.log.recovered(now);
+            }
+        }
+        if self.news.log.is_waiting() {
+            self.news.log.release(now, switching);
+        }
+    }
+
+    fn gather_records(&mut self) {
+        let (records, next, lost) = self.words.records_since(self.news.records_told);
+        self.news.records_told = next;
+        if lost > 0 {
+            self.report(Event::EventsLost { from: "records", count: lost });
+        }
+        let pe = self.words.root().my_pe;
+        for record in &records {
+            let log = &mut self.news.log;
+            of_switch(pe, record, &mut |at_ns, event| log.take(at_ns, event));
+            if record.kind == SwitchKind::Dead as u32 {
+                self.count_dead(record.peer);
+            }
+        }
+    }
+
+    fn gather_steps(&mut self) {
+        let (steps, next, lost) = self.words.steps_since(self.news.steps_told);
+        self.news.steps_told = next;
+        if lost > 0 {
+            self.report(Event::EventsLost { from: "steps", count: lost });
+        }
+        let channels = self.words.root().channels_per_pe;
+        for step in &steps {
+            self.news.log.take(step.at_ns, of_step(channels, step));
+        }
+    }
+
+    /// A channel ended: was it the last one to its peer?
+    fn count_dead(&mut self, peer: u32) {
+        let channels = self.words.root().channels_per_pe;
+        let all = (0..channels).all(|channel| self.words.is_dead(peer, channel));
+        if let Some(said) = self.news.peer_lost.get_mut(peer as usize)
+            && all
+            && !std::mem::replace(said, true)
+        {
+            self.report(Event::PeerLost { peer });
+        }
+    }
+
+    /// Rows of channels that lead to other PEs.
+    fn rows(&self) -> impl Iterator<Item = u32> + use<> {
+        let root = self.words.root();
+        let (me, channels) = (root.my_pe, root.channels_per_pe);
+        (0..root.pe_count * channels).filter(move |row| row / channels != me)
+    }
+
+    /// When the oldest switch under way was noticed.
+    fn oldest_switch(&self) -> Option<u64> {
+        self.rows().filter_map(|row| self.words.switching_since(row)).min()
+    }
+
+    /// Every port up, every path ready, every channel on its primary.
+    fn is_calm(&self) -> bool {
+        let ready = |pair: &super::Pair| matches!(pair.health, Health::Ready | Health::Retired);
+        self.ports.all_up()
+            && self.pairs.iter().flatten().all(ready)
+            && self.rows().all(|row| self.words.is_settled(row))
+    }
+
+    fn look_at_links(&mut self, now: u64) {
+        let root = self.words.root();
+        let (me, pes) = (root.my_pe, root.pe_count);
+        for peer in (0..pes).filter(|peer| *peer != me) {
+            let reachable = self.oob.reachable(peer);
+            let lost = &mut self.news.link_lost[peer as usize];
+            match *lost {
+                None if !reachable => {
+                    *lost = Some(now);
+                    self.report(Event::AgentLinkLost { peer });
+                }
+                Some(since) if reachable => {
+                    *lost = None;
+                    self.report(Event::AgentLinkBack { peer, lost_ns: now.saturating_sub(since) });
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // What is not handed on now never will be. A panic's own words come first.
+        if !std::thread::panicking() {
+            self.gather_records();
+            self.report(Event::AgentEnded {});
+        }
+        self.news.log.release_all();
+    }
+}

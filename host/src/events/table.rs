@@ -1,0 +1,169 @@
+//! Every event, declared once. The enum, its `tracing` form, its JSON line, its counter and the table in
+//! docs/OPERATIONS.md follow from what stands here. Names and fields are an interface: they are added, not changed.
+
+use super::declare::{Declaration, Field, Level, Route, Value, events};
+
+events! {
+    /// The agent looks after the PE from here on.
+    AgentStarted "agent_started" Info { pes: u32 = "PEs of the job", rails: u32 = "rails" }
+    /// The agent ended in good order.
+    AgentEnded "agent_ended" Info {}
+    /// A port of this PE went down.
+    RailDown "rail_down" Warn { rail: u32 = "rank of the rail" }
+    /// A port of this PE is up again.
+    RailUp "rail_up" Info { rail: u32 = "rank of the rail", down_ns: u64 = "ns it was down" }
+    /// A NIC reports an internal error: nothing passes through it until it says otherwise.
+    NicError "nic_error" Error { rail: u32 = "rank of the rail" }
+    /// The events of a NIC cannot be read.
+    NicSilent "nic_silent" Error { rail: u32 = "rank of the rail", error: String = "what was met" }
+    /// A peer says that a port of its own went down.
+    PeerRailDown "peer_rail_down" Warn { peer: u32 = "PE", rail: u32 = "rank of the rail there" }
+    /// A peer says that a port of its own is up again.
+    PeerRailUp "peer_rail_up" Info {
+        peer: u32 = "PE", rail: u32 = "rank of the rail there", down_ns: u64 = "ns it was down",
+    }
+    /// A switch of a channel wants proof that an old path is silent.
+    FenceAsked "fence_asked" Info { at: Route = "path", request: u64 = "number of the request" }
+    /// This half of a pair is in ERR, and is being read and flushed.
+    PathFencing "path_fencing" Warn { at: Route = "path", why: &'static str = "asked, failed or retire" }
+    /// A command of a fence failed here: nothing is proved of this half.
+    FenceFailed "fence_failed" Error { at: Route = "path", error: String = "what was met" }
+    /// Both halves are known, or what silence allows: the old path changes nothing any more.
+    PathFenced "path_fenced" Info { at: Route = "path", took_ns: u64 = "ns since fencing began" }
+    /// A switcher was answered.
+    FenceAnswered "fence_answered" Info {
+        at: Route = "path", request: u64 = "number of the request",
+        status: &'static str = "truth, no-truth or unprovable", executed: u32 = "messages executed, modulo 2^24",
+    }
+    /// Both directions left a path; it rests for the packet lifetime and for its ports.
+    PathReleased "path_released" Info { at: Route = "path" }
+    /// A path is made anew, under the next incarnation.
+    PathRevived "path_revived" Info { at: Route = "path" }
+    /// Both new halves are connected; probes run.
+    PathProbing "path_probing" Info { at: Route = "path" }
+    /// A path could not be made anew; it rests longer and is tried again.
+    RevivalFailed "revival_failed" Warn { at: Route = "path", error: String = "what was met" }
+    /// A path made anew may be used.
+    PathAdmitted "path_admitted" Info { at: Route = "path", out_ns: u64 = "ns since it was fenced" }
+    /// A path was taken out for good.
+    PathRetired "path_retired" Warn { at: Route = "path" }
+    /// A channel's slot leads over other rails from now on.
+    SlotAssigned "slot_assigned" Info {
+        at: Route = "path it was", local_rail: u32 = "rail now", remote_rail: u32 = "rail now",
+    }
+    /// A channel had a reason to leave its path.
+    SwitchNoticed "switch_noticed" Warn {
+        at: Route = "path in use", generation: u64 = "generation to come", cause: &'static str = "cause",
+        syndrome: u32 = "syndrome, vendor's << 8",
+    }
+    /// A path was left for silence alone: suspicion, not proof.
+    Suspected "suspected" Warn { at: Route = "path" }
+    /// The channel is closed: tickets wait.
+    SwitchClosed "switch_closed" Info { at: Route = "path that is left", generation: u64 = "generation to come" }
+    /// The path that is left is fenced; of a switch-back: drained.
+    SwitchFenced "switch_fenced" Info { at: Route = "path that is left", generation: u64 = "generation to come" }
+    /// It is known how far the receiver got.
+    SwitchCut "switch_cut" Info {
+        at: Route = "path that is left", generation: u64 = "generation to come", done: u64 = "first ticket not done",
+        executed: u64 = "first ticket not executed", journal_end: u64 = "first ticket not posted",
+        ledger: bool = "cut from the ledger",
+    }
+    /// The journal is in the new ring.
+    SwitchReplayed "switch_replayed" Info {
+        at: Route = "path that is entered", generation: u64 = "generation to come",
+        replayed: u64 = "operations sent again",
+    }
+    /// A channel is open on another path, because of a fault.
+    Failover "failover" Warn {
+        from: Route = "path left", to: Route = "path entered", generation: u64 = "generation opened",
+        cause: &'static str = "cause", fence_ns: u64 = "ns from noticed to fenced", cut_ns: u64 = "ns to the cut",
+        replay_ns: u64 = "ns to replayed", open_ns: u64 = "ns to open", replayed: u64 = "operations sent again",
+    }
+    /// A channel is back on a better path; nothing was sent again.
+    SwitchBack "switch_back" Info {
+        from: Route = "path left", to: Route = "path entered", generation: u64 = "generation opened",
+        drain_ns: u64 = "ns from noticed to drained", flush_ns: u64 = "ns to flushed", open_ns: u64 = "ns to open",
+    }
+    /// A channel ended: no path left, a fence that cannot be proved, or a program error.
+    ChannelDead "channel_dead" Error {
+        at: Route = "path it was on", cause: &'static str = "first cause", syndrome: u32 = "syndrome, vendor's << 8",
+        unfinished: u64 = "tickets posted and not known to be executed",
+    }
+    /// Every channel to a peer ended.
+    PeerLost "peer_lost" Error { peer: u32 = "PE" }
+    /// Operations were reported whose fate nobody can know.
+    Uncertain "uncertain" Error { peer: u32 = "PE", channel: u32 = "channel", count: u64 = "operations" }
+    /// The link to a peer's agent broke, or carries nothing.
+    AgentLinkLost "agent_link_lost" Warn { peer: u32 = "PE" }
+    /// The link to a peer's agent is there again.
+    AgentLinkBack "agent_link_back" Info { peer: u32 = "PE", lost_ns: u64 = "ns without it" }
+    /// Words of a peer's agent make no sense and were dropped.
+    MessageRefused "message_refused" Warn { peer: u32 = "PE", error: String = "what was met" }
+    /// A step of a switch was entered (only where step records are on).
+    Step "step" Debug {
+        peer: u32 = "PE", channel: u32 = "channel", step: &'static str = "step", from: u32 = "slot left",
+        to: u32 = "slot entered", cause: &'static str = "cause",
+    }
+    /// Every path is ready and every channel on its primary again.
+    Recovered "recovered" Info { lasted_ns: u64 = "ns since the first sign of trouble" }
+    /// News were overwritten or dropped before anybody read them.
+    EventsLost "events_lost" Warn { from: &'static str = "records, steps, log or file", count: u64 = "how many" }
+    /// Whatever has no event of its own.
+    Remark "remark" Warn { text: String = "what is to be said" }
+}
+
+impl Event {
+    /// How it is declared.
+    pub fn declaration(&self) -> &'static Declaration {
+        &EVENTS[self.number()]
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.declaration().name
+    }
+
+    /// Its level.
+    pub fn level(&self) -> Level {
+        self.declaration().level
+    }
+
+    /// True if trouble begins with it, where there was none.
+    pub(super) const fn is_trouble(&self) -> bool {
+        matches!(
+            self,
+            Self::RailDown { .. }
+                | Self::PeerRailDown { .. }
+                | Self::NicError { .. }
+                | Self::PathFencing { .. }
+                | Self::SwitchNoticed { .. }
+                | Self::ChannelDead { .. }
+        )
+    }
+}
+
+/// `name field=value ..: sentence`.
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())?;
+        let mut result = Ok(());
+        self.visit(&mut |name, value| {
+            if result.is_ok() {
+                result = write!(f, " {name}={value}");
+            }
+        });
+        result
+    }
+}
+
+/// The table of docs/OPERATIONS.md.
+pub fn markdown() -> String {
+    let mut out = String::from("| event | level | fields | meaning |\n| --- | --- | --- | --- |\n");
+    for event in EVENTS {
+        let field = |(name, meaning): &(&str, &str)| format!("`{name}` ({meaning})");
+        let fields: Vec<String> = event.fields.iter().map(field).collect();
+        let fields = if fields.is_empty() { "-".to_owned() } else { fields.join(", ") };
+        out += &format!("| `{}` | {} | {fields} | {} |\n", event.name, event.level.name(), event.sentence);
+    }
+    out
+}
