@@ -77,6 +77,8 @@ pub struct Cluster {
     /// Planned faults of PEs.
     pub pe_faults: PeFaults,
     streams: Vec<Stream>,
+    /// Paths as they were made at start.
+    first_paths: Paths,
     /// When traffic began.
     began_ns: u64,
 }
@@ -215,7 +217,7 @@ impl Cluster {
         let began_ns = sim.now();
         let spec = spec.clone();
         let pe_faults = PeFaults::default();
-        let cluster = Self {
+        let mut cluster = Self {
             sim,
             fabric,
             oob,
@@ -227,8 +229,10 @@ impl Cluster {
             clocks,
             pe_faults,
             streams,
+            first_paths: Paths::new(),
             began_ns,
         };
+        cluster.first_paths = cluster.paths();
         cluster.preset_all();
         for pe in 0..cluster.spec.pes {
             cluster.start_agent(pe);
@@ -309,6 +313,11 @@ impl Cluster {
             (Fault::Pe(fault), None) => self.inject_pe(injection, *fault),
             _ => panic!("{injection}: not a fault of the simulator"),
         }
+    }
+
+    /// What [`Cluster::paths`] said when the job was up.
+    pub fn first_paths(&self) -> &Paths {
+        &self.first_paths
     }
 
     /// Local and remote rail of each path, by PE, peer and channel.

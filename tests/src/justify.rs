@@ -154,8 +154,16 @@ impl<'a> Judge<'a> {
         self.of_pe(pe).any(|(_, fault)| matches!(fault, PeFault::ClockJump { .. }))
     }
 
-    /// When no path of a channel may work.
+    /// When no path of a channel may work: of those it had at start, or of those it had at the end. What is made on
+    /// demand in between takes its time.
     fn no_path(&self, pe: u32, peer: u32, channel: u32) -> Vec<Span> {
+        let at = (pe, peer, channel);
+        let (first, last) = (&self.outcome.first_paths[&at], &self.outcome.paths[&at]);
+        [first, last].into_iter().flat_map(|paths| self.none_of(pe, peer, paths)).collect()
+    }
+
+    /// When none of these paths may work.
+    fn none_of(&self, pe: u32, peer: u32, paths: &[(u32, u32)]) -> Vec<Span> {
         let silence = self.silence(pe, peer);
         let path = |(local, remote): &(u32, u32)| {
             let mut harm = [self.harm(pe, *local), self.harm(peer, *remote)].concat();
@@ -167,7 +175,13 @@ impl<'a> Judge<'a> {
             merged(harm)
         };
         let always = vec![Span { from: 0, until: FOR_EVER }];
-        self.outcome.paths[&(pe, peer, channel)].iter().map(path).fold(always, |all, one| common(&all, &one))
+        paths.iter().map(path).fold(always, |all, one| common(&all, &one))
+    }
+
+    /// Every path that a channel is known to have had.
+    fn any_path(&self, pe: u32, peer: u32, channel: u32) -> impl Iterator<Item = &(u32, u32)> {
+        let at = (pe, peer, channel);
+        self.outcome.first_paths[&at].iter().chain(&self.outcome.paths[&at])
     }
 
     fn is_justified(&self, fault: &DeviceFault, pe: u32, report: &Report, side: Side) -> bool {
@@ -222,12 +236,12 @@ impl<'a> Judge<'a> {
             other.extend(&far);
             silent(pe, *local).iter().any(|here| other.iter().any(|there| here.meets(*there)))
         };
-        own_agent || self.outcome.paths[&(pe, peer, channel)].iter().any(neither)
+        own_agent || self.any_path(pe, peer, channel).any(neither)
     }
 
     /// True if an error that is the program's own was injected on a path of the channel.
     fn own_error(&self, pe: u32, peer: u32, channel: u32) -> bool {
-        self.outcome.paths[&(pe, peer, channel)].iter().any(|(local, remote)| {
+        self.any_path(pe, peer, channel).any(|(local, remote)| {
             let here = self.of_rail(pe, *local).any(|(_, kind)| {
                 matches!(kind, FaultKind::CqeError { syndrome } if Syndrome(*syndrome).is_program_error())
             });

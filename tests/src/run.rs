@@ -35,7 +35,9 @@ pub struct Outcome {
     pub records: Vec<(u32, SwitchRecord)>,
     /// Faults and their hits.
     pub faults: Vec<(Injection, u64)>,
-    /// Paths of each channel, by PE, peer and index: local and remote rail, by slot.
+    /// Paths of each channel as they were made at start: local and remote rail, by slot.
+    pub first_paths: Paths,
+    /// The same at the end: slots may have been given to other pairs of rails.
     pub paths: Paths,
     /// What the agents said.
     pub notes: Vec<String>,
@@ -122,6 +124,7 @@ pub fn finish(cluster: &Cluster, streams: Streams) -> Outcome {
         oracle: cluster.oracle.clone(),
         records: cluster.records(),
         faults: cluster.faults(),
+        first_paths: cluster.first_paths().clone(),
         paths: cluster.paths(),
         notes: cluster.notes(),
         trace: cluster.sim.trace_hash(),

@@ -31,7 +31,7 @@ impl Agent {
         self.fence_asked(index);
     }
 
-    fn fence_asked(&mut self, index: usize) {
+    pub(super) fn fence_asked(&mut self, index: usize) {
         match self.observe(index, Observation::FenceAsked) {
             Action::Fence => {
                 self.count_relapse(index);

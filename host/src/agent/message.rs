@@ -47,8 +47,8 @@ pub enum Message {
     Truth(PairId, SideTruth),
     /// My direction has taken its cut and uses the pair no more.
     Left(PairId),
-    /// I made a new half: make yours.
-    Make(PairId, HalfCard),
+    /// I made a new half: make yours, on this rail of yours.
+    Make(PairId, HalfCard, u32),
     /// I made mine and connected it to yours.
     Made(PairId, HalfCard),
     /// Mine is connected as well: probe.
@@ -87,9 +87,11 @@ impl Message {
         word(self.code());
         let (first, second, third) = match *self {
             Self::Port { rail, down } => (rail, down as u32, 0),
-            Self::Fence(id) | Self::Truth(id, _) | Self::Left(id) | Self::Make(id, _) | Self::Made(id, _) => {
-                id.words()
-            }
+            Self::Fence(id)
+            | Self::Truth(id, _)
+            | Self::Left(id)
+            | Self::Make(id, ..)
+            | Self::Made(id, _) => id.words(),
             Self::Up(id) | Self::Proved(id) => id.words(),
         };
         word(first);
@@ -106,7 +108,11 @@ impl Message {
                 word(executed);
                 word(psn);
             }
-            Self::Make(_, card) | Self::Made(_, card) => out.extend_from_slice(&card.to_bytes()),
+            Self::Make(_, card, rail) => {
+                word(*rail);
+                out.extend_from_slice(&card.to_bytes());
+            }
+            Self::Made(_, card) => out.extend_from_slice(&card.to_bytes()),
             _ => {}
         }
         out
@@ -141,7 +147,10 @@ impl Message {
                 side_truth(word(6, "truth")?, word(7, "executed")?, word(8, "next_rcv_psn")?)?,
             ),
             3 => Self::Left(id),
-            4 => Self::Make(id, HalfCard::from_bytes(&bytes[HEADER_BYTES..])?),
+            4 => {
+                let rail = word(6, "rail")?;
+                Self::Make(id, HalfCard::from_bytes(&bytes[HEADER_BYTES + 4..])?, rail)
+            }
             5 => Self::Made(id, HalfCard::from_bytes(&bytes[HEADER_BYTES..])?),
             6 => Self::Up(id),
             7 => Self::Proved(id),

@@ -3,6 +3,7 @@
 //! One [`Agent::step`] looks at everything once: port events, messages of other agents, requests of switchers, the
 //! lives of pairs that are not ready, and channels that no kernel looks after. It calls no CUDA function.
 
+mod chain;
 mod fence;
 pub mod message;
 mod news;
@@ -111,6 +112,7 @@ pub struct Agent {
     oob: Box<dyn Oob>,
     options: AgentOptions,
     ports: ports::Ports,
+    chains: chain::Chains,
     /// One a channel: silence on one must not hide behind traffic on another.
     patience: Vec<Patience>,
     age: Age,
@@ -144,10 +146,12 @@ impl Agent {
             pairs.extend((0..root.slots).map(|_| slots.next().map(Pair::made_at_start)));
         }
         let ports = ports::Ports::new(root.pe_count, root.rails);
+        let rails_of = pe.peers().iter().map(|peer| peer.rails.len() as u32).collect();
         let now_ns = words.world().now_ns();
         let patience = vec![Patience::new(now_ns); spares.len()];
         let mut agent = Self {
             ports,
+            chains: chain::Chains::new(rails_of, spares.len()),
             patience,
             age: Age::new(now_ns),
             next_row: 0,
@@ -187,6 +191,7 @@ impl Agent {
         for index in 0..self.pairs.len() {
             busy |= self.progress(index);
         }
+        busy |= self.mind_chains();
         if !Mutant::SilentNotTouched.on() {
             self.touch_the_silent();
         }
@@ -296,7 +301,9 @@ impl Agent {
         let (id, made) = match message {
             Message::Port { rail, down } => return self.peer_port(from, rail, down),
             Message::Fence(id) | Message::Truth(id, _) | Message::Left(id) => (id, false),
-            Message::Make(id, _) | Message::Made(id, _) | Message::Up(id) | Message::Proved(id) => (id, true),
+            Message::Make(id, ..) | Message::Made(id, _) | Message::Up(id) | Message::Proved(id) => {
+                (id, true)
+            }
         };
         let root = self.words.root();
         if from >= root.pe_count || id.channel >= root.channels_per_pe || id.slot >= root.slots {

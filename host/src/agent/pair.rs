@@ -1,5 +1,6 @@
 //! One pair as its agent knows it, and what follows from the two truths (pure). Rules 10, 13, 17, 18; table H1.
 
+use super::chain::Offer;
 use super::message::SideTruth;
 use crate::connect::card::HalfCard;
 use crate::nic::half::HalfPath;
@@ -122,7 +123,7 @@ pub struct Pair {
     /// PSN the next incarnation starts at.
     pub next_psn: u32,
     /// A `Make` that came before this side was done resting.
-    pub offered: Option<HalfCard>,
+    pub offered: Option<Offer>,
     /// Probes under way.
     pub probes: Option<Probes>,
     /// The peer's probes were answered.

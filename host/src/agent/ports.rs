@@ -69,6 +69,11 @@ impl Ports {
         self.local.iter().chain(self.remote.iter().flatten()).all(|port| !port.down)
     }
 
+    /// True if a port of this PE is not known to be down.
+    pub(super) fn own_up(&self, rail: u32) -> bool {
+        !self.local[rail as usize].down
+    }
+
     /// The instant from which a path's recovery window counts: in the future after repeated flaps.
     pub(super) fn calm_from(&self, now: u64, local: u32, peer: u32, remote: u32) -> u64 {
         let penalty = self.local[local as usize].penalty_ns();

@@ -4,6 +4,7 @@
 //! the packet lifetime has passed. An incarnation that fails is used up.
 
 use super::Agent;
+use super::chain::Offer;
 use super::message::{Message, PairId};
 use super::pair::Probes;
 use super::ports::penalty_ns;
@@ -14,6 +15,9 @@ use crate::nic::queue::Request;
 use shunt_device::health::{Action, Health, Observation, backoff_ns};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::PathState;
+
+/// A revival over a port that is down ends so long after it began: a flap may be over by then.
+const PORT_DOWN_NS: u64 = 100_000_000;
 
 impl Agent {
     /// Released: waits for the lifetime, the backoff and the ports; the follower for the leader's offer.
@@ -26,7 +30,9 @@ impl Agent {
         let pause = backoff_ns(self.options.backoff_ns, pair.failures);
         let rested = now >= pair.since_ns.saturating_add(pause);
         let up = self.ports.up(pair.local_rail, peer, pair.remote_rail);
-        let due = if leads { rested && up } else { pair.offered.is_some() };
+        // The leader may not know yet that a port of this end is down; it hears of it and chooses another pair.
+        let wanted = |offer: Offer| self.ports.own_up(offer.rail);
+        let due = if leads { rested && up } else { pair.offered.is_some_and(wanted) };
         if !(due && lifetime_over) {
             return false;
         }
@@ -59,6 +65,10 @@ impl Agent {
         pair.sent = None;
         pair.asked = None;
         pair.proved_there = false; // what was proved of an earlier incarnation says nothing of this one
+        let offered = if leads { None } else { pair.offered.take() };
+        if let Some(offer) = &offered {
+            (pair.local_rail, pair.remote_rail) = (offer.rail, offer.card.rail.index);
+        }
         let rail = &self.rails[pair.local_rail as usize];
         // By value, not by what it was: GIDs move when a port flaps.
         rail.refresh_address()?;
@@ -66,16 +76,16 @@ impl Agent {
         let card = half.card();
         if leads {
             pair.half = Some(half);
+            let rail = pair.remote_rail;
             let id = self.id(index);
-            self.tell(index, Message::Make(id, card));
+            self.tell(index, Message::Make(id, card, rail));
             return Ok(());
         }
-        let offered = pair.offered.take();
-        if let Some(remote) = &offered {
-            half.connect(remote, &self.tuning)?;
+        if let Some(offer) = &offered {
+            half.connect(&offer.card, &self.tuning)?;
         }
         pair.half = Some(half);
-        pair.remote = offered;
+        pair.remote = offered.map(|offer| offer.card);
         self.publish_row(index);
         let id = self.id(index);
         self.tell(index, Message::Made(id, card));
@@ -107,11 +117,16 @@ impl Agent {
 
     /// The peer's words about a revival.
     pub(super) fn receive_revival(&mut self, index: usize, id: PairId, message: Message) {
+        let (me, peer) = (self.words.root().my_pe, self.place(index).peer);
         let Some(pair) = &mut self.pairs[index] else { return };
         let current = id.incarnation == pair.incarnation && pair.health == Health::Connecting;
         match message {
-            Message::Make(_, card) if id.incarnation == pair.incarnation + 1 => {
-                pair.offered = Some(card);
+            Message::Make(_, card, rail) if id.incarnation == pair.incarnation + 1 => {
+                let offer = Offer { card, rail };
+                if !self.chains.has(me, &offer, peer) {
+                    return self.note(format!("PE {peer} offers rails that do not exist: {offer:?}"));
+                }
+                pair.offered = Some(offer);
                 // It is made anew only after both directions left: this says so even if `Left` got lost.
                 pair.left_there = true;
             }
@@ -152,7 +167,15 @@ impl Agent {
 
     fn give_up_if_late(&mut self, index: usize) -> bool {
         let late = match &self.pairs[index] {
-            Some(pair) => self.now() > pair.since_ns.saturating_add(self.options.revive_ns),
+            Some(pair) => {
+                let limit_ns = match self.ports.up(pair.local_rail, self.place(index).peer, pair.remote_rail)
+                {
+                    true => self.options.revive_ns,
+                    // Nothing passes there, and another pair may be free.
+                    false => self.options.revive_ns.min(PORT_DOWN_NS),
+                };
+                self.now() > pair.since_ns.saturating_add(limit_ns)
+            }
             None => false,
         };
         if late && self.observe(index, Observation::Failed) == Action::FenceAgain {

@@ -180,6 +180,12 @@ impl StateWords {
         unsafe { row.assume_init() }
     }
 
+    /// The slot that this PE's direction of a channel is on.
+    pub fn active_slot(&self, peer: u32, channel: u32) -> u32 {
+        let channel = self.channel(peer, channel);
+        Word(unsafe { self.platform().load_acquire(addr_of_mut!((*channel).ticket)) }).slot()
+    }
+
     /// True if this PE's direction does not use the path: the channel is elsewhere and no switch is entering it, or
     /// a switch that leaves it has its cut and keeps the journal's place itself. The second half of Dekker's
     /// handshake: the path's state was made unusable before this is read.
