@@ -115,7 +115,8 @@ impl Agent {
         self.chains.next_look_ns = now.saturating_add(LOOK_NS);
         let root = self.words.root();
         let (me, per, rows) = (root.my_pe, root.channels_per_pe, root.pe_count * root.channels_per_pe);
-        (0..rows).filter(|row| me < row / per).fold(false, |busy, row| self.mind_chain(row) || busy)
+        (0..rows).filter(|row| me < row / per).map(|row| self.mind_chain(row)).filter(|busy| *busy).count()
+            > 0
     }
 
     fn mind_chain(&mut self, row: u32) -> bool {
