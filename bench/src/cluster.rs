@@ -128,11 +128,12 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
         log_depth: said.log_depth.unwrap_or(depth.ilog2()),
         fault_tolerance: options.tolerant(),
         // The whole chain: any local rail with any remote one, as far as a channel has slots for it.
-        backups: said.backups.unwrap_or((options.rails * options.rails).min(SLOTS_MAX as u32) - 1),
+        backups: options.backups().unwrap_or((options.rails * options.rails).min(SLOTS_MAX as u32) - 1),
         ..said.config
     };
     let mut config = PeConfig::new(&env, map.bytes());
     config.policy.suspect_ns = suspect_ns(options, source, largest);
+    config.policy.recovery_window_ns = options.recovery_window.unwrap_or(config.policy.recovery_window_ns);
     config
 }
 

@@ -9,7 +9,7 @@
 //! | [`nics`] | what carries the packets, behind one trait |
 //! | [`cluster`], [`clock`] | PEs of this process |
 //! | [`runner`], [`faults`], [`observe`], [`interrupt`] | one run over them: phases, planned faults, what is reported |
-//! | [`timeline`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
+//! | [`timeline`], [`rails`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
 //! | [`program`], [`progress`], [`outputs`] | what is printed and written |
 
 pub mod clock;
@@ -29,6 +29,7 @@ pub mod plan;
 pub mod plot;
 pub mod program;
 pub mod progress;
+pub mod rails;
 pub mod report;
 pub mod room;
 pub mod runner;

@@ -9,7 +9,7 @@ use crate::timeline::{BIN_NS, Timeline};
 use shunt_layout::state::SwitchRecord;
 
 /// Between two looks at what is only summed up.
-const SUMS_NS: u64 = 100_000_000;
+const SUMS_NS: u64 = 50_000_000;
 /// Bins that a thread may still add to when their time is over: it stamps first and adds then.
 const LATE_BINS: usize = 50;
 
@@ -54,17 +54,17 @@ impl<'r> Observer<'r> {
         self.look_at_bins(over.saturating_sub(LATE_BINS)..over + 1, &mut out);
         if now_ns >= self.next_sums_ns {
             self.next_sums_ns = now_ns + SUMS_NS;
-            self.look_at_sums(faults, &mut out);
+            self.look_at_sums(now_ns, faults, &mut out);
         }
         out
     }
 
     /// Everything that is not reported yet, once all kernels have ended.
-    pub fn last(&mut self, faults: &Faults<'_>) -> Vec<Entry> {
+    pub fn last(&mut self, now_ns: u64, faults: &Faults<'_>) -> Vec<Entry> {
         let mut out = Vec::new();
         self.look_at_switches(&mut out);
         self.look_at_bins(0..usize::MAX, &mut out);
-        self.look_at_sums(faults, &mut out);
+        self.look_at_sums(now_ns, faults, &mut out);
         out
     }
 
@@ -106,7 +106,7 @@ impl<'r> Observer<'r> {
         out.push(Entry::Bins { first: from as u32, bytes: bytes.to_vec() });
     }
 
-    fn look_at_sums(&mut self, faults: &Faults<'_>, out: &mut Vec<Entry>) {
+    fn look_at_sums(&mut self, now_ns: u64, faults: &Faults<'_>, out: &mut Vec<Entry>) {
         for (at, (pe, unit)) in self.cluster.units().enumerate() {
             let now = unit.generations();
             if now != self.generations[at] {
@@ -122,6 +122,8 @@ impl<'r> Observer<'r> {
             }
         }
         let counters = self.cluster.counters().into_iter();
-        out.extend(counters.map(|(at, counters)| Entry::Counters(at, counters)));
+        // Rails are compared with each other: one time for all.
+        let at_ns = now_ns.saturating_sub(self.control.start_ns);
+        out.extend(counters.map(|(at, counters)| Entry::Counters { at, at_ns, counters }));
     }
 }

@@ -1,11 +1,16 @@
 //! The command line: perftest's letters, and ours. Whatever cannot be honoured is refused, never ignored.
 
+mod check;
+mod choices;
+
+pub use choices::{DeviceKind, FenceKind, Mode, NicKind, OnOff, SignalKind};
+
 use crate::environment::{Environment, Lookup, of_process};
 use crate::nics::Medium;
 use crate::plan::{self, default_plan};
-use crate::units::{parse_count, parse_size, parse_time, show_size, show_time};
+use crate::units::{parse_count, parse_size, parse_time, show_time};
+use clap::Parser;
 use clap::builder::RangedI64ValueParser;
-use clap::{Parser, ValueEnum};
 use shunt_host::job::{Flags, Job};
 use shunt_soft_nic::fault::Injection;
 use std::ops::RangeInclusive;
@@ -37,10 +42,11 @@ pub struct Options {
     #[arg(short = 'w', long, value_name = "N", default_value_t = 10)]
     #[arg(allow_negative_numbers = true)]
     pub warmup: u32,
-    /// Blocks: each moves its equal share on a channel of its own
-    #[arg(short = 'c', long, value_name = "N", default_value_t = 1, value_parser = range(1..=32))]
+    /// Blocks: each moves its equal share on a channel of its own, and channels start on rails in turn [default: 1;
+    /// above two rails as many]
+    #[arg(short = 'c', long = "ctas", value_name = "N", value_parser = range(1..=32))]
     #[arg(allow_negative_numbers = true)]
-    pub ctas: u32,
+    pub blocks: Option<u32>,
     /// Threads of a block; with --device cpu a block is one lane whatever is said here
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = range(1..=1024))]
     #[arg(allow_negative_numbers = true)]
@@ -100,6 +106,12 @@ pub struct Options {
     /// Fault tolerance [default: on, or as NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE says]
     #[arg(long)]
     pub ft: Option<OnOff>,
+    /// Backup paths of each channel [default: SHUNT_BACKUPS, else every pair of rails, at most 7]
+    #[arg(long, value_name = "N", value_parser = range(0..=7), allow_negative_numbers = true)]
+    pub backups: Option<u32>,
+    /// How long the primary must be ready again before a channel goes back to it [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    pub recovery_window: Option<u64>,
     /// What proves that an abandoned path is silent
     #[arg(long, default_value = "strict")]
     pub fence: FenceKind,
@@ -130,6 +142,9 @@ pub struct Options {
     /// Soft fabric of the processes of this machine, with --nic soft [default: SHUNT_FABRIC, else default]
     #[arg(long, value_name = "NAME")]
     pub fabric: Option<String>,
+    /// Blocks.
+    #[arg(skip)]
+    pub ctas: u32,
     /// What the environment says.
     #[arg(skip)]
     pub environment: Environment,
@@ -144,66 +159,6 @@ pub struct Options {
 /// Reads one `--inject`.
 fn parse_fault(text: &str) -> Result<Injection, String> {
     text.parse::<Injection>().map_err(|error| format!("{error}; --list-faults names every fault"))
-}
-
-/// Where kernels run.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceKind {
-    /// Threads of this process
-    Cpu,
-    /// CUDA
-    Gpu,
-}
-
-/// What carries packets.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NicKind {
-    /// The software ConnectX
-    Soft,
-    /// RDMA devices through libibverbs and libmlx5: hardware, or soft NICs under `shunt soft-rdma run`
-    Mlx5,
-}
-
-/// What the stream is made of.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// A put and a signal
-    Write,
-    /// An inline put of 8 bytes and a signal
-    P,
-    /// Signals alone
-    Signal,
-    /// Atomics
-    Amo,
-}
-
-/// What signals are.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SignalKind {
-    /// Absolute values of a single writer, never cleared
-    Monotone,
-    /// Single writer, cleared by the receiver
-    Cleared,
-    /// Remote atomic adds
-    Add,
-}
-
-/// A switch.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnOff {
-    /// Yes
-    On,
-    /// No
-    Off,
-}
-
-/// What a fence rests on.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FenceKind {
-    /// Both halves in ERR, the receiver's count, the placement flush
-    Strict,
-    /// ERR of the requester and the packet lifetime
-    Time,
 }
 
 /// Why a command line was refused. Exit status 2.
@@ -224,14 +179,8 @@ fn range(values: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(values)
 }
 
-/// Longest stream: the timeline has a bin for every 10 ms.
-const DURATION_MAX_NS: u64 = 3_600_000_000_000;
-const DURATION_MIN_NS: u64 = 20_000_000;
-const SIZE_MAX: u64 = 1 << 30;
 /// A put of the stream when nobody says.
 const SIZE_DEFAULT: u64 = 64 << 10;
-/// Heap of a PE beyond which nobody meant it.
-const HEAP_MAX: u64 = 4 << 30;
 
 impl Options {
     /// Parses and checks, with the process's environment. `arguments` starts with the program's name.
@@ -256,6 +205,8 @@ impl Options {
         T: Into<std::ffi::OsString> + Clone,
     {
         let mut options = Self::try_parse_from(arguments)?;
+        // Where rails are counted, each should have something to carry.
+        options.ctas = options.blocks.unwrap_or(if options.rails > 2 { options.rails } else { 1 });
         options.environment = Environment::read(lookup)?;
         options.join_a_job(lookup)?;
         options.refuse_what_is_missing()?;
@@ -312,8 +263,9 @@ impl Options {
                 "{} channels, ring depth {:?}, backups {:?}",
                 self.channels(),
                 said.log_depth,
-                said.backups
+                self.backups()
             ),
+            format!("--recovery-window {:?}", self.recovery_window.map(show_time)),
         ];
         lines.extend(self.inject.iter().map(|injection| format!("--inject {injection}")));
         lines
@@ -383,6 +335,11 @@ impl Options {
         self.rail_gbps.unwrap_or(4.0)
     }
 
+    /// Backup paths of each channel, if somebody says.
+    pub fn backups(&self) -> Option<u32> {
+        self.backups.or(self.environment.backups)
+    }
+
     /// How long every path must stay dead before a peer is lost.
     pub fn give_up(&self) -> u64 {
         self.give_up.unwrap_or(self.environment.config.give_up_ns)
@@ -391,106 +348,6 @@ impl Options {
     /// Bytes of the largest put of the table; 0 without a table.
     pub fn table_bytes(&self) -> u64 {
         if self.iterations == 0 { 0 } else { self.max_size }
-    }
-
-    fn refuse_what_is_missing(&self) -> Result<(), Usage> {
-        if self.device == DeviceKind::Gpu {
-            return Err(Usage::NotYet("--device gpu", "kernels run as threads: --device cpu"));
-        }
-        if self.mode == Mode::Amo {
-            return Err(Usage::NotYet("--mode amo", "choose write, p or signal"));
-        }
-        if self.fence == FenceKind::Time {
-            return Err(Usage::NotYet("--fence time", "choose strict"));
-        }
-        match self.signal {
-            SignalKind::Monotone => Ok(()),
-            SignalKind::Cleared => Err(Usage::NotYet("--signal cleared", "choose monotone")),
-            SignalKind::Add => Err(Usage::NotYet("--signal add", "choose monotone")),
-        }
-    }
-
-    fn check_table(&self) -> Result<(), Usage> {
-        if self.iterations == 0 {
-            return Ok(());
-        }
-        let (least, min_size) = (8 * self.ctas as u64, self.min_size());
-        if min_size < least {
-            return bad(format!(
-                "-b {min_size} gives each of {} blocks less than one double; at least {least}",
-                self.ctas
-            ));
-        }
-        if self.max_size < min_size || self.max_size > SIZE_MAX {
-            return bad(format!("-e {}: from -b {min_size} to 1G", self.max_size));
-        }
-        Ok(())
-    }
-
-    fn check_sizes(&self) -> Result<(), Usage> {
-        if self.mode != Mode::Write
-            && let Some(size) = self.size
-        {
-            let what =
-                if self.mode == Mode::P { "p, whose puts are 8 bytes" } else { "signal, without puts" };
-            return bad(format!("--size {size} with --mode {what}: leave --size out, or --mode"));
-        }
-        let size = self.put_size();
-        if size < 8 || !size.is_multiple_of(8) || size > SIZE_MAX {
-            return bad(format!("--size {size}: a multiple of 8 from 8 to 1G"));
-        }
-        let heap = 2 * self.ctas as u64 * self.window as u64 * size + self.table_bytes();
-        if heap > HEAP_MAX {
-            return bad(format!(
-                "-c {} with --window {} and --size {} needs a heap of {heap} bytes a PE; at most {}",
-                self.ctas,
-                self.window,
-                show_size(size),
-                show_size(HEAP_MAX)
-            ));
-        }
-        Ok(())
-    }
-
-    fn check_run(&self) -> Result<(), Usage> {
-        if !self.pes().is_multiple_of(2) {
-            return bad(format!("--pes {}: an even number, PE 2k puts to PE 2k+1", self.pes()));
-        }
-        if self.channels() < self.ctas {
-            return bad(format!(
-                "-c {} needs as many channels; NVSHMEM_IBGDA_NUM_RC_PER_PE={} makes fewer: at least {}",
-                self.ctas,
-                self.channels(),
-                self.ctas
-            ));
-        }
-        let given = [("--rail-gbps", self.rail_gbps.is_some()), ("--fabric", self.fabric.is_some())];
-        if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given && self.nic == NicKind::Mlx5) {
-            return bad(format!(
-                "{flag} with --nic mlx5: it is of soft NICs that this program makes; those of \
-                     `shunt soft-rdma run` take it there, hardware is as it is"
-            ));
-        }
-        let gbps = self.soft_gbps();
-        if !(0.01..=800.0).contains(&gbps) {
-            return bad(format!("--rail-gbps {gbps}: Gb/s from 0.01 to 800"));
-        }
-        if !(DURATION_MIN_NS..=DURATION_MAX_NS).contains(&self.duration) {
-            return bad(format!("--duration {}: from 20ms to 60m", show_time(self.duration)));
-        }
-        if self.give_up() > 600_000_000_000 {
-            return bad(format!("--give-up {}: at most 10m", show_time(self.give_up())));
-        }
-        if !self.tolerant() && self.give_up.is_some() {
-            return bad("--ft off gives up at the first fault: leave --give-up out, or --ft off".to_owned());
-        }
-        if self.suspect.is_some_and(|ns| !(100_000..=10_000_000_000).contains(&ns)) {
-            return bad(format!("--suspect {}: from 100us to 10s", show_time(self.suspect.unwrap_or(0))));
-        }
-        if self.plot.as_ref().is_some_and(|path| path.extension().is_none_or(|e| e != "svg")) {
-            return bad("--plot writes SVG: give a file that ends in .svg".to_owned());
-        }
-        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ use crate::options::{Mode, OnOff, Options};
 use crate::outputs::Outputs;
 use crate::plot;
 use crate::progress::{Progress, say, stdout_error};
+use crate::rails::Spread;
 use crate::report::{Ended, Report, Verdict};
 use crate::runner::{self, TableError};
 use crate::table;
@@ -236,6 +237,9 @@ fn conclude(outputs: Outputs, report: &Report, watched: bool) -> u8 {
     if !watched && !report.switches.is_empty() {
         report.switches.iter().for_each(|switch| say!("{switch}"));
         say!("");
+    }
+    if !report.rails.is_empty() {
+        say!("{}\n", Spread { phases: report.phases.clone(), rails: report.rails.clone() });
     }
     say!("{}", summary(report));
     if let Verdict::Failed(why, text) = &report.judged {

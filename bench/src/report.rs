@@ -1,6 +1,7 @@
 //! The result: figures, verdict, exit status, and the one JSON object.
 
 use crate::nics::Medium;
+use crate::rails::{Phase, RailLine, Spread};
 use crate::switches::SwitchLine;
 use crate::timeline::{BIN_NS, WARM_UP_NS, gb_s, median_gb_s};
 use serde::Serialize;
@@ -208,6 +209,8 @@ pub struct Raw {
     pub end_ns: u64,
     /// Bytes per 10 ms.
     pub bins: Vec<u64>,
+    /// How it was spread over the rails.
+    pub spread: Spread,
     /// Every switch, in any order.
     pub switches: Vec<SwitchLine>,
     /// Planned faults.
@@ -259,6 +262,10 @@ pub struct Report {
     pub switches: Vec<SwitchLine>,
     /// Delivered bytes per 10 ms.
     pub timeline: Vec<Bin>,
+    /// Bandwidth between faults of rails.
+    pub phases: Vec<Phase>,
+    /// What each sending rail carried, and its share in each phase.
+    pub rails: Vec<RailLine>,
     /// Every planned fault.
     pub faults: Vec<FaultLine>,
     /// Median 10 ms bin from 100 ms after the start to the first fault, or to the end; `null` if there is
@@ -309,6 +316,8 @@ impl Report {
             gb_s_before: before(&raw),
             gb_s_after: after(&raw, &switches),
             switches,
+            phases: raw.spread.phases,
+            rails: raw.spread.rails,
             faults: raw.faults,
             oversubscribed: raw.oversubscribed,
             processes: raw.processes,

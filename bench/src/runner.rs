@@ -190,7 +190,8 @@ pub fn stream(
         faults.next_due().map_or(WATCH, |due| WATCH.min(Duration::from_nanos(due.saturating_sub(now_ns))))
     });
     faults.finish();
-    observer.last(&faults).into_iter().for_each(|entry| run.report(&mut book, entry));
+    let over_ns = cluster.clock().now_ns();
+    observer.last(over_ns, &faults).into_iter().for_each(|entry| run.report(&mut book, entry));
     run.report_ends(&mut book, &ends);
     run.gather(&mut book, &deaths);
     progress.finish(&book);

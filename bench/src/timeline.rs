@@ -54,6 +54,14 @@ pub fn median_gb_s(bins: &[u64], from_ns: u64, to_ns: u64) -> Option<f64> {
     window.get(window.len() / 2).map(|&bytes| gb_s(bytes, BIN_NS))
 }
 
+/// Mean GB/s of the bins that lie wholly in `from_ns..to_ns`, times since the start of the stream; bins that are not
+/// there are empty. `None` if no bin does.
+pub fn mean_gb_s(bins: &[u64], from_ns: u64, to_ns: u64) -> Option<f64> {
+    let (first, end) = (from_ns.div_ceil(BIN_NS), to_ns / BIN_NS);
+    let sum = (first..end).filter_map(|bin| bins.get(bin as usize)).sum();
+    (end > first).then(|| gb_s(sum, (end - first) * BIN_NS))
+}
+
 /// Longest run of empty bins in `from_ns..to_ns`, times since the start of the stream; bins that are not there are
 /// empty. `None` if no bin is: what is shorter than a bin does not show.
 pub fn longest_silence(bins: &[u64], from_ns: u64, to_ns: u64) -> Option<u64> {
@@ -112,6 +120,14 @@ mod tests {
         assert_eq!(median_gb_s(&bins, 1, 4 * BIN_NS), Some(3.0));
         assert_eq!(median_gb_s(&bins, 3 * BIN_NS, 3 * BIN_NS), None);
         assert_eq!(median_gb_s(&bins, 30 * BIN_NS, 40 * BIN_NS), None);
+    }
+
+    #[test]
+    fn a_mean_counts_bins_that_are_missing_as_empty() {
+        let bins = [1, 3, 5].map(|bytes| bytes * BIN_NS);
+        assert_eq!(mean_gb_s(&bins, 1, 3 * BIN_NS + 1), Some(4.0));
+        assert_eq!(mean_gb_s(&bins, 0, 6 * BIN_NS), Some(1.5));
+        assert_eq!(mean_gb_s(&bins, 1, BIN_NS), None);
     }
 
     #[test]

@@ -153,6 +153,14 @@ fn the_smallest_size_follows_the_blocks_and_no_table_checks_no_sizes() {
 }
 
 #[test]
+fn with_many_rails_each_has_a_channel_that_starts_on_it() {
+    let ctas = |line: &str| parse(line).unwrap().ctas;
+    assert_eq!((ctas(""), ctas("--rails 2"), ctas("--rails 3"), ctas("--rails 8")), (1, 1, 3, 8));
+    assert_eq!((ctas("--rails 8 -c 1"), ctas("--rails 8 --ctas 24")), (1, 24));
+    assert_eq!(parse("--rails 8").unwrap().min_size(), 64);
+}
+
+#[test]
 fn modes_without_a_size_write_8_bytes() {
     assert_eq!(parse("--mode p").unwrap().put_size(), 8);
     assert_eq!(parse("--size 1K").unwrap().put_size(), 1024);
@@ -181,6 +189,7 @@ fn variables_are_honoured_and_flags_win() {
     let said = &options.environment;
     assert_eq!((said.backups, said.log_depth, said.machine_readable), (Some(1), Some(10), true));
     assert_eq!(said.config.packet_lifetime_ns, 20_000_000);
+    assert_eq!((options.backups(), under(&variables, "--ft on --backups 3").backups()), (Some(1), Some(3)));
     let options = under(&variables, "--ft on --give-up 2s -c 2");
     assert_eq!((options.give_up(), options.channels(), options.tolerant()), (2_000_000_000, 3, true));
     let options = under(&[], "-c 2");
@@ -208,7 +217,17 @@ fn a_job_is_named_by_flags_or_variables_and_makes_the_pes() {
 fn ranks_compare_what_must_be_alike_and_nothing_else() {
     let lines = |line: &str| parse(line).unwrap().shared_lines();
     assert_eq!(lines("--json a.json"), lines("--plot b.svg"));
-    for other in ["--seed 2", "--inject 1s:0.0:down", "--watch", "-c 2", "--mode p", "--give-up 2s", "-n 0"] {
+    for other in [
+        "--seed 2",
+        "--inject 1s:0.0:down",
+        "--watch",
+        "-c 2",
+        "--backups 1",
+        "--recovery-window 1s",
+        "--mode p",
+        "--give-up 2s",
+        "-n 0",
+    ] {
         assert_ne!(lines(""), lines(other), "{other}");
     }
 }

@@ -3,10 +3,13 @@
 use serde_json::Value;
 use shunt_bench::nics::Medium;
 use shunt_bench::plot;
+use shunt_bench::rails::{Carried, Spread};
 use shunt_bench::report::{Counts, Ended, Failing, FaultLine, Raw, Report, Verdict};
 use shunt_bench::switches::SwitchLine;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::SwitchKind;
+use shunt_soft_nic::RailAt;
+use shunt_soft_nic::fault::Injection;
 
 const MS: u64 = 1_000_000;
 
@@ -56,6 +59,7 @@ fn raw() -> Raw {
             switch(SwitchKind::Failover, 520, "0.0>1.0", "0.1>1.1"),
         ],
         faults: vec![fault(500.0, "down", 1), fault(600.0, "up", 1)],
+        spread: spread(),
         first_path: "0.0>1.0".into(),
         ended: None,
         oversubscribed: true,
@@ -63,6 +67,16 @@ fn raw() -> Raw {
         seed: 4,
         ..Raw::default()
     }
+}
+
+fn spread() -> Spread {
+    let plan: Vec<Injection> =
+        ["500ms:0.0:down", "600ms:0.0:up"].iter().map(|text| text.parse().unwrap()).collect();
+    let mut carried = Carried::new(&plan);
+    for ms in (0..=1000).step_by(50) {
+        carried.take(RailAt { pe: 0, rail: 1 }, ms * MS, ms);
+    }
+    carried.spread(&[10 * MS; 100], 1000 * MS)
 }
 
 fn keys(value: &Value) -> Vec<&str> {
@@ -74,7 +88,7 @@ fn every_key_of_the_design_is_there() {
     let json = serde_json::to_value(Report::new(raw())).unwrap();
     let want = "bytes_posted bytes_delivered puts_lost signals_posted signals_applied signals_duplicated \
                 uncertain order_violations ghost_writes failovers switchbacks max_gap_us switches timeline \
-                faults gb_s_before gb_s_after oversubscribed processes seed";
+                phases rails faults gb_s_before gb_s_after oversubscribed processes seed";
     for key in want.split_whitespace() {
         assert!(json.get(key).is_some(), "{key}");
     }
@@ -95,6 +109,13 @@ fn every_key_of_the_design_is_there() {
     ];
     want.sort_unstable();
     assert_eq!(switch, want);
+    let (mut phase, mut rail) = (keys(&json["phases"][0]), keys(&json["rails"][0]));
+    phase.sort_unstable();
+    rail.sort_unstable();
+    assert_eq!(phase, ["after", "from_ms", "gb_s", "percent", "to_ms"]);
+    assert_eq!(rail, ["bytes", "rail", "shares"]);
+    // Faults a tenth of a second apart are two.
+    assert_eq!(json["rails"][0]["shares"].as_array().unwrap().len(), 3);
     let (mut bin, mut fault) = (keys(&json["timeline"][0]), keys(&json["faults"][0]));
     bin.sort_unstable();
     fault.sort_unstable();

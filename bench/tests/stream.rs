@@ -56,6 +56,24 @@ fn a_port_that_goes_down_and_comes_back_costs_nothing() {
 }
 
 #[test]
+fn a_dead_rail_carries_nothing_and_all_others_go_on() {
+    let line = "--rails 4 --rail-gbps 0.2 --duration 1200ms --inject 400ms:0.0:down --inject 800ms:0.2:down";
+    let report = run(line);
+    assert_clean(&report);
+    let names: Vec<&str> = report.rails.iter().map(|rail| rail.rail.as_str()).collect();
+    assert_eq!((names, report.phases.len()), (vec!["0.0", "0.1", "0.2", "0.3"], 3));
+    let dead: [&[usize]; 3] = [&[], &[0], &[0, 2]];
+    for (phase, dead) in dead.into_iter().enumerate() {
+        for (number, rail) in report.rails.iter().enumerate() {
+            let share = rail.shares[phase].unwrap();
+            assert_eq!(share > 0.0, !dead.contains(&number), "{} in phase {phase}: {share}", rail.rail);
+        }
+        let sum: f64 = report.rails.iter().filter_map(|rail| rail.shares[phase]).sum();
+        assert!((99.9..100.1).contains(&sum), "{sum}");
+    }
+}
+
+#[test]
 fn a_corrupted_byte_is_found() {
     let report = run("--duration 300ms --inject 100ms:1.0:corrupt");
     assert_broken(&report, "puts lost or corrupt");

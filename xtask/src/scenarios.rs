@@ -53,6 +53,10 @@ pub enum Holds {
     Says(&'static str, &'static str),
     /// Some switch went to this path, written "local>remote".
     SwitchTo(&'static str),
+    /// In this phase, sending rails carry their part: all of them but so many, which carry nothing.
+    RailsIdle(usize, usize),
+    /// In this phase, at least this percentage of the fault-free bandwidth was delivered.
+    Keeps(usize, f64),
 }
 
 /// Nothing lost, nothing doubled, nothing out of order, nothing written late; and the faults did happen.
@@ -132,6 +136,24 @@ pub const SCENARIOS: &[Scenario] = &[
             Holds::SwitchTo("0.1>1.0"),
         ],
         figures: &[],
+    },
+    Scenario {
+        holds: &[
+            Holds::Is("puts_lost", 0),
+            Holds::Is("signals_duplicated", 0),
+            Holds::Is("order_violations", 0),
+            Holds::Is("ghost_writes", 0),
+            Holds::EveryFaultHit,
+            Holds::RailsIdle(0, 0),
+            Holds::RailsIdle(1, 1),
+            Holds::RailsIdle(2, 2),
+        ],
+        figures: &[Holds::Keeps(1, 85.0), Holds::Keeps(2, 72.0)],
+        ..clean(
+            "eight-rails",
+            "-n 0 --rails 8 --rail-gbps 0.5 --size 16K --window 32 --duration 2400ms --inject 800ms:0.0:down \
+             --inject 1600ms:0.3:down",
+        )
     },
     clean(
         "no-path-for-a-while",
@@ -317,6 +339,18 @@ impl Holds {
                 let went = list(json, "switches").any(|switch| switch.get("to").is_some_and(|to| to == path));
                 (!went).then(|| format!("no switch to {path}"))
             }
+            Self::RailsIdle(phase, want) => {
+                let share = |rail: &Value| rail["shares"][phase].as_f64();
+                let shares: Option<Vec<f64>> = list(json, "rails").map(share).collect();
+                let idle = shares.map(|shares| shares.iter().filter(|share| **share == 0.0).count());
+                (idle != Some(want) || list(json, "rails").next().is_none())
+                    .then(|| format!("rails that carry nothing in phase {phase}: {idle:?}, not {want}"))
+            }
+            Self::Keeps(phase, least) => {
+                let kept = list(json, "phases").nth(phase).and_then(|phase| phase["percent"].as_f64());
+                let enough = kept.is_some_and(|percent| percent >= least);
+                (!enough).then(|| format!("phase {phase} keeps {kept:?} % of the bandwidth, not {least}"))
+            }
         }
     }
 }
@@ -365,11 +399,15 @@ mod tests {
             "puts_lost": 0, "failovers": 2, "gb_s_before": 1.0, "gb_s_after": 0.95,
             "faults": [{ "kind": "down", "hits": 1 }], "switches": [{ "to": "0.1>1.0" }],
             "verdict": "clean",
+            "phases": [{ "percent": 100.0 }, { "percent": 87.0 }],
+            "rails": [{ "shares": [60.0, 0.0] }, { "shares": [40.0, 100.0] }],
         });
         let bad = json!({
             "puts_lost": 1, "failovers": 0, "gb_s_before": 1.0, "gb_s_after": 0.85,
             "faults": [{ "kind": "down", "hits": 1 }, { "kind": "up", "hits": 0 }],
             "switches": [{ "to": "0.1>1.1" }], "verdict": "broken",
+            "phases": [{ "percent": 100.0 }, { "percent": null }],
+            "rails": [{ "shares": [60.0, 10.0] }, { "shares": [40.0, 90.0] }],
         });
         for holds in [
             Holds::Is("puts_lost", 0),
@@ -378,6 +416,8 @@ mod tests {
             Holds::EveryFaultHit,
             Holds::SwitchTo("0.1>1.0"),
             Holds::Says("verdict", "clean"),
+            Holds::RailsIdle(1, 1),
+            Holds::Keeps(1, 85.0),
         ] {
             assert_eq!(holds.broken(&good), None, "{holds:?}");
             assert!(holds.broken(&bad).is_some(), "{holds:?}");

@@ -2,6 +2,7 @@
 
 use super::entry::Entry;
 use crate::nics::{Medium, RailCounters};
+use crate::rails::Carried;
 use crate::report::{Counts, Ended, FaultLine, Raw};
 use crate::switches::{Pathless, Planned, lines};
 use crate::timeline::longest_silence;
@@ -64,6 +65,7 @@ pub struct Book {
     pathless: Vec<Pathless>,
     hits: Vec<u64>,
     counters: BTreeMap<RailAt, RailCounters>,
+    carried: Carried,
     generations: BTreeMap<u32, (u64, u64)>,
     ended: Option<(u8, Ended)>,
     first_path: String,
@@ -79,6 +81,7 @@ impl Book {
             pathless: Vec::new(),
             hits: vec![0; shape.plan.len()],
             counters: BTreeMap::new(),
+            carried: Carried::new(&shape.plan),
             generations: BTreeMap::new(),
             ended: None,
             first_path: String::new(),
@@ -112,7 +115,8 @@ impl Book {
                     *known = hits.max(*known);
                 }
             }
-            Entry::Counters(at, counters) => {
+            Entry::Counters { at, at_ns, counters } => {
+                counters.bytes_tx.into_iter().for_each(|bytes| self.carried.take(at, at_ns, bytes));
                 self.counters.insert(at, counters);
             }
             Entry::Generations { pe, failovers, switchbacks } => {
@@ -193,6 +197,7 @@ impl Book {
         Raw {
             counts: self.counts(),
             end_ns: self.end_ns(),
+            spread: self.carried.spread(&self.bins(), self.end_ns()),
             bins: self.bins(),
             switches: lines(&self.records, &self.planned(), &self.pathless),
             faults: self.shape.plan.iter().zip(&self.hits).map(line).collect(),

@@ -33,8 +33,15 @@ pub enum Entry {
         /// How often.
         hits: u64,
     },
-    /// Counters of a rail.
-    Counters(RailAt, RailCounters),
+    /// Counters of a rail, and when they stood there.
+    Counters {
+        /// The rail.
+        at: RailAt,
+        /// When.
+        at_ns: u64,
+        /// What is counted.
+        counters: RailCounters,
+    },
     /// Generations that a PE has opened so far.
     Generations {
         /// The PE.
@@ -109,8 +116,8 @@ impl Entry {
             Self::Hits { fault, hits } => {
                 out.u8(5).u32(*fault).u64(*hits);
             }
-            Self::Counters(at, counters) => {
-                out.u8(6).u32(at.pe).u32(at.rail);
+            Self::Counters { at, at_ns, counters } => {
+                out.u8(6).u32(at.pe).u32(at.rail).u64(*at_ns);
                 each_counter(&mut counters.clone(), |value| {
                     out.bool(value.is_some()).u64(value.unwrap_or_default());
                 });
@@ -157,6 +164,7 @@ impl Entry {
             5 => Self::Hits { fault: from.u32("fault")?, hits: from.u64("hits")? },
             6 => {
                 let at = RailAt { pe: from.u32("PE")?, rail: from.u32("rail")? };
+                let at_ns = from.u64("time of counters")?;
                 let mut counters = RailCounters::default();
                 let mut bad = None;
                 each_counter(&mut counters, |value| match read_counter(from) {
@@ -164,7 +172,7 @@ impl Entry {
                     Err(error) => bad = Some(error),
                 });
                 bad.map_or(Ok(()), Err)?;
-                Self::Counters(at, counters)
+                Self::Counters { at, at_ns, counters }
             }
             7 => Self::Generations {
                 pe: from.u32("PE")?,

@@ -74,8 +74,9 @@ fn entry() -> impl Strategy<Value = Entry> {
         any::<u64>().prop_map(Entry::RecordsLost),
         (any::<u32>(), any::<Vec<u64>>()).prop_map(|(first, bytes)| Entry::Bins { first, bytes }),
         (any::<u32>(), any::<u64>()).prop_map(|(fault, hits)| Entry::Hits { fault, hits }),
-        (any::<u32>(), any::<u32>(), counters())
-            .prop_map(|(pe, rail, counters)| Entry::Counters(RailAt { pe, rail }, counters)),
+        (any::<[u32; 2]>(), any::<u64>(), counters()).prop_map(|([pe, rail], at_ns, counters)| {
+            Entry::Counters { at: RailAt { pe, rail }, at_ns, counters }
+        }),
         (any::<u32>(), any::<[u64; 2]>()).prop_map(|(pe, [failovers, switchbacks])| Entry::Generations {
             pe,
             failovers,

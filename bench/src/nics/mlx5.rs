@@ -95,7 +95,8 @@ impl Mlx5 {
         let world = Arc::new(RealWorld::without_engine(Clock::new()));
         let before =
             rails.values().flatten().map(|port| (port.device.clone(), hardware(&port.device))).collect();
-        Ok(Mlx5Nics { world, rails, control, counted: options.watch, before })
+        let counted = options.watch || control.is_some();
+        Ok(Mlx5Nics { world, rails, control, counted, before })
     }
 }
 
@@ -105,7 +106,7 @@ pub struct Mlx5Nics {
     rails: BTreeMap<u32, Vec<Port>>,
     /// Soft NICs' alone.
     control: Option<Control>,
-    /// Somebody looks at counters.
+    /// Somebody looks at counters. Hardware answers by firmware commands, which others wait for.
     counted: bool,
     /// What hardware had counted when this began.
     before: BTreeMap<String, RailCounters>,

@@ -1,0 +1,121 @@
+//! What a command line may not say, and what would be right.
+
+use super::{DeviceKind, FenceKind, Mode, NicKind, Options, SignalKind, Usage, bad};
+use crate::units::{show_size, show_time};
+
+/// Longest stream: the timeline has a bin for every 10 ms.
+const DURATION_MAX_NS: u64 = 3_600_000_000_000;
+const DURATION_MIN_NS: u64 = 20_000_000;
+const SIZE_MAX: u64 = 1 << 30;
+/// Heap of a PE beyond which nobody meant it.
+const HEAP_MAX: u64 = 4 << 30;
+
+impl Options {
+    pub(super) fn refuse_what_is_missing(&self) -> Result<(), Usage> {
+        if self.device == DeviceKind::Gpu {
+            return Err(Usage::NotYet("--device gpu", "kernels run as threads: --device cpu"));
+        }
+        if self.mode == Mode::Amo {
+            return Err(Usage::NotYet("--mode amo", "choose write, p or signal"));
+        }
+        if self.fence == FenceKind::Time {
+            return Err(Usage::NotYet("--fence time", "choose strict"));
+        }
+        match self.signal {
+            SignalKind::Monotone => Ok(()),
+            SignalKind::Cleared => Err(Usage::NotYet("--signal cleared", "choose monotone")),
+            SignalKind::Add => Err(Usage::NotYet("--signal add", "choose monotone")),
+        }
+    }
+
+    pub(super) fn check_table(&self) -> Result<(), Usage> {
+        if self.iterations == 0 {
+            return Ok(());
+        }
+        let (least, min_size) = (8 * self.ctas as u64, self.min_size());
+        if min_size < least {
+            return bad(format!(
+                "-b {min_size} gives each of {} blocks less than one double; at least {least}",
+                self.ctas
+            ));
+        }
+        if self.max_size < min_size || self.max_size > SIZE_MAX {
+            return bad(format!("-e {}: from -b {min_size} to 1G", self.max_size));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_sizes(&self) -> Result<(), Usage> {
+        if self.mode != Mode::Write
+            && let Some(size) = self.size
+        {
+            let what =
+                if self.mode == Mode::P { "p, whose puts are 8 bytes" } else { "signal, without puts" };
+            return bad(format!("--size {size} with --mode {what}: leave --size out, or --mode"));
+        }
+        let size = self.put_size();
+        if size < 8 || !size.is_multiple_of(8) || size > SIZE_MAX {
+            return bad(format!("--size {size}: a multiple of 8 from 8 to 1G"));
+        }
+        let heap = 2 * self.ctas as u64 * self.window as u64 * size + self.table_bytes();
+        if heap > HEAP_MAX {
+            return bad(format!(
+                "-c {} with --window {} and --size {} needs a heap of {heap} bytes a PE; at most {}",
+                self.ctas,
+                self.window,
+                show_size(size),
+                show_size(HEAP_MAX)
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_run(&self) -> Result<(), Usage> {
+        if !self.pes().is_multiple_of(2) {
+            return bad(format!("--pes {}: an even number, PE 2k puts to PE 2k+1", self.pes()));
+        }
+        if self.channels() < self.ctas {
+            return bad(format!(
+                "-c {} needs as many channels; NVSHMEM_IBGDA_NUM_RC_PER_PE={} makes fewer: at least {}",
+                self.ctas,
+                self.channels(),
+                self.ctas
+            ));
+        }
+        let given = [("--rail-gbps", self.rail_gbps.is_some()), ("--fabric", self.fabric.is_some())];
+        if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given && self.nic == NicKind::Mlx5) {
+            return bad(format!(
+                "{flag} with --nic mlx5: it is of soft NICs that this program makes; those of \
+                     `shunt soft-rdma run` take it there, hardware is as it is"
+            ));
+        }
+        let gbps = self.soft_gbps();
+        if !(0.01..=800.0).contains(&gbps) {
+            return bad(format!("--rail-gbps {gbps}: Gb/s from 0.01 to 800"));
+        }
+        if !(DURATION_MIN_NS..=DURATION_MAX_NS).contains(&self.duration) {
+            return bad(format!("--duration {}: from 20ms to 60m", show_time(self.duration)));
+        }
+        if self.give_up() > 600_000_000_000 {
+            return bad(format!("--give-up {}: at most 10m", show_time(self.give_up())));
+        }
+        if !self.tolerant() && self.give_up.is_some() {
+            return bad("--ft off gives up at the first fault: leave --give-up out, or --ft off".to_owned());
+        }
+        if self.suspect.is_some_and(|ns| !(100_000..=10_000_000_000).contains(&ns)) {
+            return bad(format!("--suspect {}: from 100us to 10s", show_time(self.suspect.unwrap_or(0))));
+        }
+        if let Some(window) = self.recovery_window.filter(|ns| !(1_000_000..=600_000_000_000).contains(ns)) {
+            return bad(format!("--recovery-window {}: from 1ms to 10m", show_time(window)));
+        }
+        let tolerated =
+            [("--backups", self.backups.is_some()), ("--recovery-window", self.recovery_window.is_some())];
+        if let Some((flag, _)) = tolerated.into_iter().find(|(_, given)| *given && !self.tolerant()) {
+            return bad(format!("--ft off leaves no path for another: leave {flag} out, or --ft off"));
+        }
+        if self.plot.as_ref().is_some_and(|path| path.extension().is_none_or(|e| e != "svg")) {
+            return bad("--plot writes SVG: give a file that ends in .svg".to_owned());
+        }
+        Ok(())
+    }
+}

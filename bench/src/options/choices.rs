@@ -1,0 +1,63 @@
+//! What an option may say, where it is one of a few words.
+
+use clap::ValueEnum;
+
+/// Where kernels run.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// Threads of this process
+    Cpu,
+    /// CUDA
+    Gpu,
+}
+
+/// What carries packets.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NicKind {
+    /// The software ConnectX
+    Soft,
+    /// RDMA devices through libibverbs and libmlx5: hardware, or soft NICs under `shunt soft-rdma run`
+    Mlx5,
+}
+
+/// What the stream is made of.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A put and a signal
+    Write,
+    /// An inline put of 8 bytes and a signal
+    P,
+    /// Signals alone
+    Signal,
+    /// Atomics
+    Amo,
+}
+
+/// What signals are.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignalKind {
+    /// Absolute values of a single writer, never cleared
+    Monotone,
+    /// Single writer, cleared by the receiver
+    Cleared,
+    /// Remote atomic adds
+    Add,
+}
+
+/// A switch.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnOff {
+    /// Yes
+    On,
+    /// No
+    Off,
+}
+
+/// What a fence rests on.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceKind {
+    /// Both halves in ERR, the receiver's count, the placement flush
+    Strict,
+    /// ERR of the requester and the packet lifetime
+    Time,
+}
