@@ -98,10 +98,11 @@ pub fn threads(options: &Options) -> u32 {
     options.pes() * (options.ctas + 1) + 2 * options.processes()
 }
 
-/// Threads that one process is about to start: its part of [`threads`], and those that bring it up.
+/// Threads that one process is about to start: its part of [`threads`], a worker for each NIC, and those that bring it
+/// up. The workers sleep while nothing fails.
 fn threads_here(options: &Options) -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    threads(options).div_ceil(options.processes()) + cores
+    (threads(options) + options.pes() * options.rails).div_ceil(options.processes()) + cores
 }
 
 /// More threads than cores.

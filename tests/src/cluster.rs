@@ -24,7 +24,7 @@ use crate::lies::{Lies, LyingDevx};
 use crate::oracle::{Oracle, Stream, load, store};
 use crate::pe_faults::{AgentFate, PeFaults};
 use crate::run::Paths;
-use crate::sim::{ActorOptions, Clockwork, Interference, PeWorld, Sim, SimConfig, SimWorld, Task};
+use crate::sim::{ActorOptions, Clockwork, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
 use crate::spec::RunSpec;
 use crate::workload::Kernel;
 
@@ -176,8 +176,10 @@ fn start_pes(
 }
 
 /// The loop of an agent: step, leave news for the test, pause.
-fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &SimWorld, options: AgentOptions) {
-    let agent = Agent::new(pe, options).expect("the state that was just uploaded");
+fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &Arc<SimWorld>, options: AgentOptions) {
+    let me = pe.root().my_pe;
+    let crew = SimCrew::new(world.clone(), me, |actor| faults.adopt(me, actor));
+    let agent = Agent::new(pe, options, &crew).expect("the state that was just uploaded");
     let mut agent = agent.expect("the first agent of this PE");
     loop {
         let stalled_ns = log.fate.stalled_ns(world.now(), faults);

@@ -6,6 +6,7 @@
 
 use super::Agent;
 use super::words::Place;
+use super::worker::Urgency;
 use crate::connect::card::HalfCard;
 use crate::slots::{End, RailPair, rank};
 use shunt_device::health::Health;
@@ -177,7 +178,7 @@ impl Agent {
         let index = self.index(at);
         looks[at.slot as usize] = Some(Look { pair: next, ..look });
         if look.health == Health::Ready {
-            self.fence_asked(index);
+            self.fence_asked(index, Urgency::Idle);
             return true;
         }
         if let Some(pair) = &mut self.pairs[index] {

@@ -1,15 +1,15 @@
 //! The pair fence: both halves to ERR, both counts read, old writes flushed, one round trip. Rules 9, 10, 18.
+//!
+//! The NIC's worker does it (`worker.rs`); here is who is told what, and what is waited for.
 
 use super::Agent;
 use super::message::{Message, PairId, SideTruth};
-use super::pair::{Sent, Verdict, verdict};
+use super::pair::{Task, Verdict, verdict};
 use super::ports::CALM_NS;
 use super::words::{Place, Request};
+use super::worker::{Job, Urgency};
 use crate::events::Event;
-use crate::nic::half::revived_psn;
-use crate::nic::qp::{MASK_24, QpTruth};
 use shunt_device::health::{Action, Health, Observation};
-use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{AnswerStatus, PathState};
 
@@ -28,18 +28,18 @@ impl Agent {
         pair.asked = Some(request.number);
         let at = self.route(index);
         self.report(Event::FenceAsked { at, request: request.number });
-        self.fence_asked(index);
+        self.fence_asked(index, Urgency::Asked);
     }
 
-    pub(super) fn fence_asked(&mut self, index: usize) {
+    pub(super) fn fence_asked(&mut self, index: usize, urgency: Urgency) {
         match self.observe(index, Observation::FenceAsked) {
             Action::Fence => {
                 self.count_relapse(index);
-                self.fence(index);
+                self.fence(index, urgency);
             }
-            Action::FenceAgain => self.fence_again(index),
+            Action::FenceAgain => self.fence_again(index, urgency),
             Action::Answer => self.answer(index),
-            _ => {}
+            _ => self.hasten(index, urgency),
         }
     }
 
@@ -54,25 +54,21 @@ impl Agent {
     }
 
     /// What was made anew failed: it rests longer the next time.
-    pub(super) fn fence_again(&mut self, index: usize) {
+    pub(super) fn fence_again(&mut self, index: usize, urgency: Urgency) {
         if let Some(pair) = &mut self.pairs[index] {
             pair.failures += 1;
         }
-        self.fence(index);
+        self.fence(index, urgency);
     }
 
-    /// Fences this half and tells the peer, first that it should do the same, then what was found.
-    fn fence(&mut self, index: usize) {
-        let (at, id) = (self.place(index), self.id(index));
+    /// Has this half fenced, and tells the peer to do the same; what was found follows.
+    fn fence(&mut self, index: usize, urgency: Urgency) {
+        let (at, id, now) = (self.place(index), self.id(index), self.now());
         // Not usable from now on: switchers that come later choose another path, idle channels leave.
         self.words.set_state(at, PathState::Fenced);
         self.tell(index, Message::Fence(id));
-        let mine = self.fence_half(index);
-        let (now, age_ns) = (self.now(), self.grow_older());
         if let Some(pair) = &mut self.pairs[index] {
-            pair.mine = Some(mine);
-            pair.fenced_ns = now;
-            pair.fenced_age_ns = age_ns;
+            pair.mine = None;
             pair.told_ns = now;
             pair.told = 0;
             pair.left_here = false;
@@ -81,56 +77,39 @@ impl Agent {
             pair.proved_there = false;
             pair.offered = None;
         }
-        self.tell(index, Message::Truth(id, mine));
+        self.fence_half(index, urgency);
     }
 
-    /// 2ERR, query, flush, query. Any step that fails leaves nothing proved.
-    fn fence_half(&mut self, index: usize) -> SideTruth {
-        let Some(pair) = &mut self.pairs[index] else { return SideTruth::Dead };
-        // A half that was never made counts nothing, and nothing can reach it.
-        let Some(half) = &pair.half else { return SideTruth::Fenced };
-        let rail = half.rail().clone();
-        let read = (|| {
-            let early = if Mutant::QueryBeforeErr.on() { Some(half.query()?) } else { None };
-            if !Mutant::NotMovedToErr.on() {
-                half.to_error()?;
-            }
-            let first = half.query()?;
-            if !Mutant::NoFlushAfterFence.on() {
-                rail.flush()?;
-            }
-            let second = half.query()?;
-            let of_early = early.map(|early| (early, QpTruth { state: second.state, ..early }));
-            Ok::<_, crate::error::NicError>(of_early.unwrap_or((first, second)))
-        })();
-        match read {
-            Ok((first, second)) => {
-                let same = Mutant::SamePsn.on();
-                pair.next_psn = if same { second.next_send_psn } else { revived_psn(second.next_send_psn) };
-                let oldest = second.last_acked_psn.wrapping_add(1) & MASK_24;
-                pair.sent = Some(Sent { oldest, next: second.next_send_psn });
-                let still = first.rmsn == second.rmsn && first.next_rcv_psn == second.next_rcv_psn;
-                if second.state != Some(State::Err) && !Mutant::StateNotLookedAt.on() {
-                    SideTruth::Dead
-                } else if still && rail.truth_holds {
-                    SideTruth::Exact { executed: second.rmsn, next_rcv_psn: second.next_rcv_psn }
-                } else {
-                    SideTruth::Fenced
-                }
-            }
-            Err(error) => {
-                let at = self.route(index);
-                self.report(Event::FenceFailed { at, error: error.to_string() });
-                SideTruth::Dead
-            }
+    /// 2ERR, query, flush, query: a job of the NIC's worker. A half that is being made is fenced once it is there.
+    pub(super) fn fence_half(&mut self, index: usize, urgency: Urgency) {
+        self.recall(index);
+        let Some(pair) = &self.pairs[index] else { return };
+        if matches!(pair.task, Task::Make(_)) {
+            return;
         }
+        // A half that was never made counts nothing, and nothing can reach it.
+        let Some(half) = pair.half.clone() else { return self.half_fenced(index, SideTruth::Fenced) };
+        let number = self.order(index, urgency, Job::Fence(half));
+        self.set_task(index, Task::Fence(number));
+    }
+
+    /// What is known of this half now. The truth is stored with its incarnation and told.
+    pub(super) fn half_fenced(&mut self, index: usize, mine: SideTruth) {
+        let (now, age_ns, id) = (self.now(), self.grow_older(), self.id(index));
+        let Some(pair) = &mut self.pairs[index] else { return };
+        pair.mine = Some(mine);
+        pair.fenced_ns = now;
+        pair.fenced_age_ns = age_ns;
+        pair.told_ns = now;
+        self.tell(index, Message::Truth(id, mine));
     }
 
     /// What this side has to say of a fenced pair, once more: messages may get lost. `asks`: an answer is wanted.
     fn tell_again(&mut self, index: usize, asks: bool) {
         let (now, id) = (self.now(), self.id(index));
         let Some(pair) = &mut self.pairs[index] else { return };
-        let pause = self.options.resend_ns << pair.told.min(7);
+        // Somebody who hears nothing for `peer_ns` stops waiting, so there is to be something to hear before.
+        let pause = (self.options.resend_ns << pair.told.min(7)).min(self.options.peer_ns / 4);
         // An answer is given sooner than a question is asked again, or both sides would only ask.
         let due = if asks { pause } else { self.options.resend_ns / 2 };
         if now < pair.told_ns.saturating_add(due) {
@@ -139,7 +118,8 @@ impl Agent {
         pair.told_ns = now;
         pair.told += asks as u32;
         let (mine, left) = (pair.mine, pair.left_here);
-        if asks {
+        // Without a truth yet, this says that it is being worked on.
+        if asks || mine.is_none() {
             self.tell(index, Message::Fence(id));
         }
         if let Some(mine) = mine {
@@ -165,18 +145,24 @@ impl Agent {
                 return self.note(line);
             }
             pair.incarnation = id.incarnation;
-            pair.half = None;
             pair.remote = None;
             pair.theirs = None;
             pair.health = Health::Connecting;
+            self.discard(index);
         }
+        let age_ns = self.age.age_ns;
+        let Some(pair) = &mut self.pairs[index] else { return };
         match message {
             Message::Fence(_) => self.peer_asks(index),
             Message::Truth(_, truth) => {
-                pair.theirs = Some(truth);
+                // What was said of an incarnation stays: a peer that lost its store knows less than it did (rule 18).
+                if matches!(pair.theirs, None | Some(SideTruth::Dead)) {
+                    pair.theirs = Some(truth);
+                    pair.theirs_age_ns = age_ns;
+                }
                 let usable = matches!(pair.health, Health::Ready | Health::Connecting | Health::Probing);
                 if usable {
-                    self.fence_asked(index);
+                    self.fence_asked(index, Urgency::Peer);
                 }
                 self.await_truth(index);
             }
@@ -189,30 +175,43 @@ impl Agent {
     fn peer_asks(&mut self, index: usize) {
         let health = self.pairs[index].as_ref().map(|pair| pair.health);
         match health {
-            Some(Health::Ready | Health::Connecting | Health::Probing) => self.fence_asked(index),
+            Some(Health::Ready | Health::Connecting | Health::Probing) => {
+                self.fence_asked(index, Urgency::Peer)
+            }
             // It asks although it was told: the telling got lost.
             Some(Health::Fencing | Health::Fenced | Health::Released) => self.tell_again(index, false),
             _ => {}
         }
     }
 
-    /// Waits for the peer's half, or for what its silence allows.
+    /// Waits for both halves, or for what the silence of one allows.
     pub(super) fn await_truth(&mut self, index: usize) -> bool {
         let (now, options) = (self.now(), self.options);
         let Some(pair) = &self.pairs[index] else { return false };
-        let Some(mine) = pair.mine.filter(|_| pair.health == Health::Fencing) else { return false };
-        if pair.theirs.is_none() {
-            let (fenced_ns, peer) = (pair.fenced_ns, self.place(index).peer);
+        let (mine, theirs) = (pair.mine, pair.theirs);
+        if theirs.is_none() {
             self.tell_again(index, true);
+        }
+        if mine.is_none() {
+            if self.is_silent(index) {
+                // Nothing is proved here for now; the NIC's answer, if it comes, is told then.
+                self.half_fenced(index, SideTruth::Dead);
+            }
+            return false;
+        }
+        let Some(pair) = &self.pairs[index] else { return false };
+        if theirs.is_none() {
+            let (fenced_ns, peer) = (pair.fenced_ns, self.place(index).peer);
             // Whom a pair has awaited in vain, the next one need not: patience is with the peer, not with the pair.
-            let asked_ns = *self.unanswered[peer as usize].get_or_insert(fenced_ns);
+            let heard_ns = self.heard_ns[peer as usize];
+            let asked_ns = *self.unanswered[peer as usize].get_or_insert(fenced_ns.max(heard_ns));
             let patient = now < asked_ns.saturating_add(options.peer_ns) && !Mutant::OnlyOwnHalf.on();
             if patient && self.oob.reachable(peer) {
                 return false;
             }
         }
-        let Some(pair) = &self.pairs[index] else { return false };
-        let over = self.age.age_ns >= pair.fenced_age_ns.saturating_add(options.lifetime_ns);
+        let Some((pair, mine)) = self.pairs[index].as_ref().zip(mine) else { return false };
+        let over = self.age.age_ns >= pair.quiet_since_ns().saturating_add(options.lifetime_ns);
         let lifetime_over = over || Mutant::NoLifetimeAfterFence.on() || Mutant::OnlyOwnHalf.on();
         if verdict(mine, pair.theirs, pair.sent, lifetime_over).is_none() {
             return false;

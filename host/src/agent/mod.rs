@@ -5,12 +5,14 @@
 
 mod chain;
 mod fence;
+mod jobs;
 pub mod message;
 mod news;
 pub mod pair;
 mod ports;
 mod revive;
 pub mod words;
+pub mod worker;
 
 use crate::connect::oob::Oob;
 use crate::events::Event;
@@ -25,6 +27,7 @@ use shunt_device::{AbiMismatch, Patience};
 use shunt_layout::mutant::Mutant;
 use std::sync::Arc;
 use words::{Place, StateWords};
+use worker::{Crew, Threads};
 
 /// The agent's own patience. All times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +36,9 @@ pub struct AgentOptions {
     pub lifetime_ns: u64,
     /// How long the peer's half of a fence is awaited before it counts as silent.
     pub peer_ns: u64,
-    /// When a peer that should have answered is told again; doubled each time, up to a hundredfold.
+    /// How long a NIC of this PE may owe an answer to a command before its pairs count as not fenced here.
+    pub nic_ns: u64,
+    /// When a peer that should have answered is told again; doubled each time, up to a quarter of `peer_ns`.
     pub resend_ns: u64,
     /// Good probes wanted before a path made anew may be used.
     pub probes: u32,
@@ -56,6 +61,7 @@ impl Default for AgentOptions {
         Self {
             lifetime_ns: 50_000_000,
             peer_ns: 500_000_000,
+            nic_ns: 200_000_000,
             resend_ns: 10_000_000,
             probes: 3,
             probe_ns: 1_000_000,
@@ -76,7 +82,7 @@ impl Pe {
     /// [`AbiMismatch`] if the uploaded state is not of this version.
     pub fn agent(&self) -> Result<Option<Agent>, AbiMismatch> {
         let lifetime_ns = self.config().packet_lifetime_ns;
-        Agent::new(self, AgentOptions { lifetime_ns, ..AgentOptions::default() })
+        Agent::new(self, AgentOptions { lifetime_ns, ..AgentOptions::default() }, &Threads)
     }
 }
 
@@ -119,19 +125,26 @@ pub struct Agent {
     next_row: usize,
     /// By peer: since when it owes an answer; none once it said anything.
     unanswered: Vec<Option<u64>>,
+    /// By peer: when it last said anything.
+    heard_ns: Vec<u64>,
     next_touch_ns: u64,
     wake_seen: u64,
     requests_seen: Vec<u64>,
     records_seen: u64,
     news: news::News,
+    /// By rail: who does the work there.
+    posts: Vec<jobs::Post>,
+    /// Jobs given so far.
+    jobs: u64,
 }
 
 impl Agent {
-    /// The agent of a PE that is up: all its paths are ready, incarnation 1. `None` if it has one already.
+    /// The agent of a PE that is up: all its paths are ready, incarnation 1. `crew` runs a worker for each NIC. `None`
+    /// if it has one already.
     ///
     /// # Errors
     /// [`AbiMismatch`] if the uploaded state is not of this version.
-    pub fn new(pe: &Pe, options: AgentOptions) -> Result<Option<Self>, AbiMismatch> {
+    pub fn new(pe: &Pe, options: AgentOptions, crew: &dyn Crew) -> Result<Option<Self>, AbiMismatch> {
         let Some(resources) = pe.take_agent_resources() else { return Ok(None) };
         // SAFETY: the state was uploaded and read back; it is mapped as long as the `Pe`, which callers keep longer
         // than its agent (both live in the thread or coroutine that runs the PE).
@@ -149,6 +162,7 @@ impl Agent {
         let rails_of = pe.peers().iter().map(|peer| peer.rails.len() as u32).collect();
         let now_ns = words.world().now_ns();
         let patience = vec![Patience::new(now_ns); spares.len()];
+        let posts = pe.rails().iter().map(|rail| jobs::Post::fill(crew, rail, pe.world())).collect();
         let mut agent = Self {
             ports,
             chains: chain::Chains::new(rails_of, spares.len()),
@@ -156,6 +170,7 @@ impl Agent {
             age: Age::new(now_ns),
             next_row: 0,
             unanswered: vec![None; root.pe_count as usize],
+            heard_ns: vec![0; root.pe_count as usize],
             next_touch_ns: 0,
             wake_seen: 0,
             requests_seen: vec![0; spares.len()],
@@ -168,6 +183,8 @@ impl Agent {
             tuning: pe.config().tuning,
             oob: resources.oob,
             options,
+            posts,
+            jobs: 0,
         };
         agent.introduce();
         Ok(Some(agent))
@@ -176,11 +193,14 @@ impl Agent {
     /// Looks at everything once. True if there was something to do, so that an idle thread may sleep a little.
     pub fn step(&mut self) -> bool {
         self.grow_older();
-        let mut busy = self.poll_ports();
+        let mut busy = self.take_outcomes();
+        busy |= self.poll_ports();
+        let now = self.now();
         while let Some((from, bytes)) = self.oob.try_recv() {
             busy = true;
             if let Some(since) = self.unanswered.get_mut(from as usize) {
                 *since = None;
+                self.heard_ns[from as usize] = now;
             }
             match Message::from_bytes(&bytes) {
                 Ok(message) => self.receive(from, message),

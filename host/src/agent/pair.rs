@@ -10,6 +10,7 @@ use crate::pe::PathSlot;
 use shunt_device::health::Health;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::AnswerStatus;
+use std::sync::Arc;
 
 /// What the agent answers a switcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,20 @@ pub fn verdict(
     }
 }
 
+/// What the NIC of a pair is doing for it, by the number of the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Task {
+    /// Nothing that matters.
+    #[default]
+    None,
+    /// Fencing this half.
+    Fence(u64),
+    /// Making this half.
+    Make(u64),
+    /// Connecting this half.
+    Connect(u64),
+}
+
 /// One pair, this side of it.
 pub struct Pair {
     /// Health.
@@ -88,8 +103,12 @@ pub struct Pair {
     pub remote_rail: u32,
     /// Memory of the rings, for all incarnations.
     pub rings: RingSpan,
-    /// This half, while there is one.
-    pub half: Option<HalfPath>,
+    /// This half, while there is one. Its NIC's worker may hold it as well.
+    pub half: Option<Arc<HalfPath>>,
+    /// What its NIC is doing.
+    pub task: Task,
+    /// What was known of this incarnation's fence is lost: it has no truth any more (rule 18).
+    pub forgotten: bool,
     /// The other half's card.
     pub remote: Option<HalfCard>,
     /// Truth of this half, once fenced.
@@ -106,6 +125,8 @@ pub struct Pair {
     pub fenced_ns: u64,
     /// The agent's age at that time: what the packet lifetime is counted by.
     pub fenced_age_ns: u64,
+    /// The agent's age when the other half was first known to be fenced.
+    pub theirs_age_ns: u64,
     /// When the peer was last told of the fence, and how often since it began.
     pub told_ns: u64,
     /// See `told_ns`.
@@ -140,7 +161,9 @@ impl Pair {
             local_rail: slot.local_rail,
             remote_rail: slot.remote_rail,
             rings: slot.rings,
-            half: slot.half,
+            half: slot.half.map(Arc::new),
+            task: Task::None,
+            forgotten: false,
             remote: slot.remote,
             mine: None,
             theirs: None,
@@ -149,6 +172,7 @@ impl Pair {
             since_ns: 0,
             fenced_ns: 0,
             fenced_age_ns: 0,
+            theirs_age_ns: 0,
             told_ns: 0,
             told: 0,
             left_here: false,
@@ -160,6 +184,14 @@ impl Pair {
             offered: None,
             probes: None,
             proved_there: false,
+        }
+    }
+
+    /// The age that the packet lifetime counts from: that of the half which is proven to be in ERR, here if it is both.
+    pub fn quiet_since_ns(&self) -> u64 {
+        match self.mine {
+            Some(SideTruth::Dead) => self.theirs_age_ns.max(self.fenced_age_ns),
+            _ => self.fenced_age_ns,
         }
     }
 }

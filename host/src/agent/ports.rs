@@ -102,15 +102,23 @@ impl Agent {
         if now >= self.ports.next_poll_ns {
             self.ports.next_poll_ns = now.saturating_add(self.options.port_poll_ns);
             for rail in 0..self.rails.len() {
-                if self.ports.local[rail].down && self.rails[rail].port_up().unwrap_or(false) {
-                    self.own_port(rail as u32, false);
-                } else if self.ports.local[rail].flaps > 0 {
+                if self.ports.local[rail].down {
+                    self.ask_port(rail);
+                }
+                if self.ports.local[rail].flaps > 0 {
                     // What was said of a port may have got lost; said twice it changes nothing.
                     self.tell_port(rail as u32, self.ports.local[rail].down);
                 }
             }
         }
         busy
+    }
+
+    /// What firmware said of a port that was down at `asked_ns`. What happened since then is known better.
+    pub(super) fn port_answer(&mut self, rail: usize, up: bool, asked_ns: u64) {
+        if up && self.ports.local[rail].changed_ns < asked_ns {
+            self.own_port(rail as u32, false);
+        }
     }
 
     fn event(&mut self, rail: u32, event: &[u8; 64]) {

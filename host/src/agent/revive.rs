@@ -6,11 +6,11 @@
 use super::Agent;
 use super::chain::Offer;
 use super::message::{Message, PairId};
-use super::pair::Probes;
+use super::pair::{Probes, Task};
 use super::ports::penalty_ns;
+use super::worker::{Job, Urgency};
 use crate::error::NicError;
 use crate::events::Event;
-use crate::nic::half::HalfPath;
 use crate::nic::queue::Request;
 use shunt_device::health::{Action, Health, Observation, backoff_ns};
 use shunt_layout::mutant::Mutant;
@@ -33,7 +33,8 @@ impl Agent {
         // The leader may not know yet that a port of this end is down; it hears of it and chooses another pair.
         let wanted = |offer: Offer| self.ports.own_up(offer.rail);
         let due = if leads { rested && up } else { pair.offered.is_some_and(wanted) };
-        if !(due && lifetime_over) {
+        let rail = pair.offered.map_or(pair.local_rail, |offer| offer.rail);
+        if !(due && lifetime_over && pair.task == Task::None && self.may_make(rail)) {
             return false;
         }
         // Announced paths are not made anew: the state went first, this is the second look.
@@ -41,55 +42,32 @@ impl Agent {
             return false;
         }
         if self.observe(index, Observation::Due) == Action::Recreate {
-            match self.recreate(index) {
-                Ok(()) => {}
-                Err(error) => self.revival_failed(index, &error),
-            }
+            self.recreate(index);
         }
         true
     }
 
     /// A new half under the next incarnation. The follower connects it at once.
-    fn recreate(&mut self, index: usize) -> Result<(), NicError> {
+    fn recreate(&mut self, index: usize) {
         let (leads, at) = (self.leads(index), self.place(index));
-        let log_depth = self.words.root().log_depth;
         self.words.set_state(at, PathState::Probing);
         if !Mutant::JournalOverwritten.on() {
             self.spare_the_journal(index);
         }
-        let Some(pair) = &mut self.pairs[index] else { return Ok(()) };
-        pair.half = None; // destroys the old QP and CQ; rings and truth are done with
+        let Some(pair) = &mut self.pairs[index] else { return };
         pair.incarnation += !(Mutant::IncarnationUsedTwice.on() && pair.failures > 0) as u32;
         pair.mine = None;
         pair.theirs = None;
         pair.sent = None;
         pair.asked = None;
+        pair.forgotten = false;
         pair.proved_there = false; // what was proved of an earlier incarnation says nothing of this one
         let offered = if leads { None } else { pair.offered.take() };
         if let Some(offer) = &offered {
             (pair.local_rail, pair.remote_rail) = (offer.rail, offer.card.rail.index);
         }
-        let rail = &self.rails[pair.local_rail as usize];
-        // By value, not by what it was: GIDs move when a port flaps.
-        rail.refresh_address()?;
-        let mut half = HalfPath::create(rail, &pair.rings, log_depth, pair.incarnation, pair.next_psn)?;
-        let card = half.card();
-        if leads {
-            pair.half = Some(half);
-            let rail = pair.remote_rail;
-            let id = self.id(index);
-            self.tell(index, Message::Make(id, card, rail));
-            return Ok(());
-        }
-        if let Some(offer) = &offered {
-            half.connect(&offer.card, &self.tuning)?;
-        }
-        pair.half = Some(half);
         pair.remote = offered.map(|offer| offer.card);
-        self.publish_row(index);
-        let id = self.id(index);
-        self.tell(index, Message::Made(id, card));
-        Ok(())
+        self.make(index);
     }
 
     /// The old ring may still be the journal of a switch that found no path yet: then the new half gets the
@@ -106,7 +84,7 @@ impl Agent {
     }
 
     /// Writes the row of a pair whose both ends are known. Not usable yet.
-    fn publish_row(&self, index: usize) {
+    pub(super) fn publish_row(&self, index: usize) {
         let Some(pair) = &self.pairs[index] else { return };
         if let (Some(half), Some(remote)) = (&pair.half, &pair.remote) {
             let mut row = half.path_row(remote);
@@ -130,22 +108,29 @@ impl Agent {
                 // It is made anew only after both directions left: this says so even if `Left` got lost.
                 pair.left_there = true;
             }
-            Message::Made(_, card) if current => {
-                let connected = pair.half.as_mut().map(|half| half.connect(&card, &self.tuning));
+            // Said twice it is connected once.
+            Message::Made(_, card) if current && pair.remote.is_none() && pair.task == Task::None => {
+                let Some(half) = pair.half.clone() else { return };
                 pair.remote = Some(card);
-                match connected {
-                    Some(Ok(())) => {
-                        self.publish_row(index);
-                        self.tell(index, Message::Up(id));
-                        self.connected(index);
-                    }
-                    Some(Err(error)) => self.revival_failed(index, &error),
-                    None => {}
-                }
+                let tuning = self.tuning;
+                let number = self.order(index, Urgency::Making, Job::Connect(half, Box::new(card), tuning));
+                self.set_task(index, Task::Connect(number));
             }
             Message::Up(_) if current => self.connected(index),
             Message::Proved(_) if id.incarnation == pair.incarnation => pair.proved_there = true,
             _ => {}
+        }
+    }
+
+    /// The leader's half is connected to the follower's.
+    pub(super) fn leader_connected(&mut self, index: usize, result: Result<(), NicError>) {
+        if let Err(error) = result {
+            return self.revival_failed(index, Some(&error));
+        }
+        if self.pairs[index].as_ref().is_some_and(|pair| pair.health == Health::Connecting) {
+            self.publish_row(index);
+            self.tell(index, Message::Up(self.id(index)));
+            self.connected(index);
         }
     }
 
@@ -179,16 +164,18 @@ impl Agent {
             None => false,
         };
         if late && self.observe(index, Observation::Failed) == Action::FenceAgain {
-            self.fence_again(index);
+            self.fence_again(index, Urgency::Idle);
         }
         late
     }
 
-    fn revival_failed(&mut self, index: usize, error: &NicError) {
-        let at = self.route(index);
-        self.report(Event::RevivalFailed { at, error: error.to_string() });
+    pub(super) fn revival_failed(&mut self, index: usize, error: Option<&NicError>) {
+        if let Some(error) = error {
+            let at = self.route(index);
+            self.report(Event::RevivalFailed { at, error: error.to_string() });
+        }
         if self.observe(index, Observation::Failed) == Action::FenceAgain {
-            self.fence_again(index);
+            self.fence_again(index, Urgency::Idle);
         }
     }
 
@@ -206,7 +193,7 @@ impl Agent {
             }
         }
         if let Some(error) = failed {
-            self.revival_failed(index, &error);
+            self.revival_failed(index, Some(&error));
             return true;
         }
         let mut busy = false;

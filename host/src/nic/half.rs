@@ -49,7 +49,7 @@ impl HalfPath {
     }
 
     /// INIT2RTR and RTR2RTS; QUERY_QP shows RTS and in-order placement, or this fails.
-    pub fn connect(&mut self, remote: &HalfCard, tuning: &QpTuning) -> Result<(), NicError> {
+    pub fn connect(&self, remote: &HalfCard, tuning: &QpTuning) -> Result<(), NicError> {
         let route = self.route(remote)?;
         let tuning = self.rail.fit(tuning);
         let end = RemoteEnd { qpn: remote.qpn, psn: remote.psn };

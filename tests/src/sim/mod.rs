@@ -6,11 +6,13 @@
 
 mod actor;
 mod clock;
+mod crew;
 mod platform;
 mod world;
 
 pub use actor::ActorOptions;
 pub use clock::PeWorld;
+pub use crew::SimCrew;
 pub use platform::{Interference, SimPlatform};
 pub use world::SimWorld;
 

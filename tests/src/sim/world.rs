@@ -279,7 +279,7 @@ impl SimWorld {
         actor.wakeup = 0;
     }
 
-    pub(super) fn spawn(&self, name: String, options: ActorOptions, body: Box<dyn FnOnce()>) -> usize {
+    pub(crate) fn spawn(&self, name: String, options: ActorOptions, body: Box<dyn FnOnce()>) -> usize {
         self.here();
         let world: *const SimWorld = self;
         let stack = DefaultStack::new(options.stack_bytes).expect("memory for a coroutine's stack");

@@ -1,0 +1,241 @@
+//! Between the agent and the workers of its NICs: jobs go out, outcomes come back as any other news.
+
+use super::Agent;
+use super::message::{Message, SideTruth};
+use super::pair::{Sent, Task};
+use super::worker::{Crew, Desk, Fenced, Hand, Job, JobId, Making, Outcome, Urgency, Worker};
+use crate::error::NicError;
+use crate::events::Event;
+use crate::nic::half::{HalfPath, revived_psn};
+use crate::nic::qp::MASK_24;
+use crate::rail::Rail;
+use shunt_device::health::Health;
+use shunt_device::platform::host::World;
+use shunt_layout::mlx5::prm::qp::State;
+use shunt_layout::mutant::Mutant;
+use std::sync::Arc;
+
+/// Halves of one NIC that are made anew at the same time: more would only stand in the queue while their time runs.
+const MAKING_MAX: usize = 8;
+
+/// The worker of a rail, as its agent sees it.
+pub(super) struct Post {
+    desk: Arc<Desk>,
+    hand: Box<dyn Hand>,
+    /// When the port was asked for, while no answer is in.
+    asked_ns: Option<u64>,
+}
+
+impl Post {
+    pub(super) fn fill(crew: &dyn Crew, rail: &Arc<Rail>, world: &Arc<dyn World>) -> Self {
+        let desk = Arc::new(Desk::default());
+        let worker = Worker::new(rail.clone(), desk.clone(), world.clone());
+        let hand = crew.hire(format!("nic {}", rail.index), worker);
+        Self { desk, hand, asked_ns: None }
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.desk.close();
+        self.hand.wake();
+    }
+}
+
+impl Agent {
+    fn submit(&mut self, rail: u32, urgency: Urgency, about: usize, job: Job) -> u64 {
+        self.jobs += 1;
+        let id = JobId { number: self.jobs, about };
+        if let Some(post) = self.posts.get(rail as usize) {
+            post.desk.submit(urgency, id, job);
+            post.hand.wake();
+        }
+        id.number
+    }
+
+    /// Gives a pair's NIC a job.
+    pub(super) fn order(&mut self, index: usize, urgency: Urgency, job: Job) -> u64 {
+        let rail = match &job {
+            Job::Fence(half) | Job::Connect(half, ..) | Job::Destroy(Some(half)) => half.rail().index,
+            _ => self.rail_at_work(index),
+        };
+        self.submit(rail, urgency, index, job)
+    }
+
+    /// The rail whose NIC works for a pair: that of its half. The pair may have been given to another one since.
+    fn rail_at_work(&self, index: usize) -> u32 {
+        let Some(pair) = &self.pairs[index] else { return 0 };
+        pair.half.as_ref().map_or(pair.local_rail, |half| half.rail().index)
+    }
+
+    /// A switcher waits for what so far nobody waited for.
+    pub(super) fn hasten(&mut self, index: usize, urgency: Urgency) {
+        let Some(pair) = &self.pairs[index] else { return };
+        let post = self.posts.get(self.rail_at_work(index) as usize);
+        if let (Task::Fence(number), Some(post)) = (pair.task, post) {
+            post.desk.hasten(urgency, number);
+        }
+    }
+
+    /// Takes back what a pair's NIC has not begun.
+    pub(super) fn recall(&mut self, index: usize) {
+        let Some(pair) = &self.pairs[index] else { return };
+        let post = self.posts.get(self.rail_at_work(index) as usize);
+        if let (Task::Connect(number), Some(post)) = (pair.task, post) {
+            post.desk.recall(number);
+        }
+    }
+
+    /// True if a pair's NIC has owed an answer for too long to be waited for.
+    pub(super) fn is_silent(&self, index: usize) -> bool {
+        let owing_ns =
+            self.posts.get(self.rail_at_work(index) as usize).and_then(|post| post.desk.owing_ns());
+        owing_ns.is_some_and(|since| self.now() > since.saturating_add(self.options.nic_ns))
+    }
+
+    /// True if a NIC has room to make one more half anew.
+    pub(super) fn may_make(&self, rail: u32) -> bool {
+        self.posts.get(rail as usize).is_some_and(|post| post.desk.waiting() < MAKING_MAX)
+    }
+
+    /// Has the old half destroyed by its NIC's worker, and forgets it.
+    pub(super) fn discard(&mut self, index: usize) {
+        let half = self.pairs[index].as_mut().and_then(|pair| {
+            pair.task = Task::None;
+            pair.half.take()
+        });
+        if half.is_some() {
+            self.order(index, Urgency::Idle, Job::Destroy(half));
+        }
+    }
+
+    /// Has the next incarnation of a half made.
+    pub(super) fn make(&mut self, index: usize) {
+        let (log_depth, tuning) = (self.words.root().log_depth, self.tuning);
+        let Some(pair) = &mut self.pairs[index] else { return };
+        let rail = pair.local_rail;
+        let mut old = pair.half.take();
+        if old.as_ref().is_some_and(|half| half.rail().index != rail) {
+            // By its own NIC, which may be dead; the new one is not to wait for that.
+            let old = old.take();
+            self.order(index, Urgency::Making, Job::Destroy(old));
+        }
+        let Some(pair) = &mut self.pairs[index] else { return };
+        let making = Making {
+            old,
+            rings: pair.rings,
+            log_depth,
+            incarnation: pair.incarnation,
+            psn: pair.next_psn,
+            remote: pair.remote,
+            tuning,
+        };
+        let number = self.order(index, Urgency::Making, Job::Make(Box::new(making)));
+        self.set_task(index, Task::Make(number));
+    }
+
+    pub(super) fn set_task(&mut self, index: usize, task: Task) {
+        if let Some(pair) = &mut self.pairs[index] {
+            pair.task = task;
+        }
+    }
+
+    /// Asks firmware whether a port is up, unless it was asked already.
+    pub(super) fn ask_port(&mut self, rail: usize) {
+        let now = self.now();
+        if self.posts[rail].asked_ns.is_none() {
+            self.posts[rail].asked_ns = Some(now);
+            self.submit(rail as u32, Urgency::Idle, rail, Job::AskPort);
+        }
+    }
+
+    /// What the workers have done since the last look.
+    pub(super) fn take_outcomes(&mut self) -> bool {
+        let mut busy = false;
+        for rail in 0..self.posts.len() {
+            while let Some((id, outcome)) = self.posts[rail].desk.next_done() {
+                busy = true;
+                self.outcome(rail, id, outcome);
+            }
+        }
+        busy
+    }
+
+    fn outcome(&mut self, rail: usize, id: JobId, outcome: Outcome) {
+        if let Outcome::Port(up) = outcome {
+            let asked_ns = self.posts[rail].asked_ns.take();
+            return self.port_answer(rail, up, asked_ns.unwrap_or(0));
+        }
+        let task = self.pairs[id.about].as_ref().map_or(Task::None, |pair| pair.task);
+        // What is over is compared by its number: a pair may have moved on meanwhile.
+        match outcome {
+            Outcome::Fenced(result) if task == Task::Fence(id.number) => self.fenced(id.about, result),
+            Outcome::Made(result) if task == Task::Make(id.number) => self.made(id.about, result),
+            Outcome::Connected(result) if task == Task::Connect(id.number) => {
+                self.set_task(id.about, Task::None);
+                self.leader_connected(id.about, result);
+            }
+            Outcome::Made(Ok(half)) => {
+                self.order(id.about, Urgency::Idle, Job::Destroy(Some(half)));
+            }
+            _ => {}
+        }
+    }
+
+    /// This half is fenced, or cannot be.
+    fn fenced(&mut self, index: usize, result: Result<Fenced, NicError>) {
+        let holds = self.rails.get(self.rail_at_work(index) as usize).is_some_and(|rail| rail.truth_holds);
+        let Some(pair) = &mut self.pairs[index] else { return };
+        pair.task = Task::None;
+        let mine = match result {
+            Ok(Fenced { first, last }) => {
+                let same = Mutant::SamePsn.on();
+                pair.next_psn = if same { last.next_send_psn } else { revived_psn(last.next_send_psn) };
+                let oldest = last.last_acked_psn.wrapping_add(1) & MASK_24;
+                pair.sent = Some(Sent { oldest, next: last.next_send_psn });
+                let still = first.rmsn == last.rmsn && first.next_rcv_psn == last.next_rcv_psn;
+                if last.state != Some(State::Err) && !Mutant::StateNotLookedAt.on() {
+                    SideTruth::Dead
+                } else if still && holds && !pair.forgotten {
+                    SideTruth::Exact { executed: last.rmsn, next_rcv_psn: last.next_rcv_psn }
+                } else {
+                    SideTruth::Fenced
+                }
+            }
+            Err(error) => {
+                let at = self.route(index);
+                self.report(Event::FenceFailed { at, error: error.to_string() });
+                SideTruth::Dead
+            }
+        };
+        self.half_fenced(index, mine);
+    }
+
+    /// A new half is made, or is not. Whoever asked for its fence meanwhile gets it now.
+    fn made(&mut self, index: usize, result: Result<Arc<HalfPath>, NicError>) {
+        let leads = self.leads(index);
+        let Some(pair) = &mut self.pairs[index] else { return };
+        pair.task = Task::None;
+        let error = match result {
+            Ok(half) => {
+                pair.half = Some(half);
+                None
+            }
+            Err(error) => Some(error),
+        };
+        if pair.health != Health::Connecting {
+            return self.fence_half(index, Urgency::Peer);
+        }
+        let Some(card) = pair.half.as_ref().map(|half| half.card()) else {
+            return self.revival_failed(index, error.as_ref());
+        };
+        let id = self.id(index);
+        if leads {
+            let rail = self.pairs[index].as_ref().map_or(0, |pair| pair.remote_rail);
+            self.tell(index, Message::Make(id, card, rail));
+        } else {
+            self.publish_row(index);
+            self.tell(index, Message::Made(id, card));
+        }
+    }
+}

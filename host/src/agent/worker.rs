@@ -1,0 +1,420 @@
+//! One worker a NIC: carries out the agent's firmware jobs, most urgent first, one command at a time. The agent never
+//! waits for firmware, and a NIC that does not answer holds up nobody's pairs but its own (H7).
+
+use crate::connect::card::HalfCard;
+use crate::error::NicError;
+use crate::nic::half::HalfPath;
+use crate::nic::qp::{QpTruth, QpTuning};
+use crate::nic::queue::RingSpan;
+use crate::rail::Rail;
+use shunt_device::platform::host::World;
+use shunt_layout::mutant::Mutant;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Fences that share one flush at most. A flush takes as long as a tenth of a command, so that more would save little
+/// and only let the first of them wait for the last.
+const SHARED: usize = 4;
+
+/// Which job goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Urgency {
+    /// A switcher of this PE waits for it.
+    Asked,
+    /// The peer's agent waits for it.
+    Peer,
+    /// A port went down: somebody will ask.
+    Port,
+    /// A pair is made anew.
+    Making,
+    /// Nobody waits: before the path is used again will do.
+    Idle,
+}
+
+/// Names a job: whoever gave it knows by the number whether it still matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId {
+    /// Never used twice by one agent.
+    pub number: u64,
+    /// Index of the pair it is about, or of the rail.
+    pub about: usize,
+}
+
+/// What a new half is made from.
+pub struct Making {
+    /// The half of the last incarnation, to be destroyed first.
+    pub old: Option<Arc<HalfPath>>,
+    /// Memory.
+    pub rings: RingSpan,
+    /// log2 of the ring depth.
+    pub log_depth: u32,
+    /// The new incarnation.
+    pub incarnation: u32,
+    /// First PSN it sends.
+    pub psn: u32,
+    /// The other half, if it was made first: then both are connected at once.
+    pub remote: Option<HalfCard>,
+    /// Timers and retries.
+    pub tuning: QpTuning,
+}
+
+/// What a NIC is to do.
+pub enum Job {
+    /// 2ERR, query, flush, query.
+    Fence(Arc<HalfPath>),
+    /// Make a half.
+    Make(Box<Making>),
+    /// Connect a half to the other one.
+    Connect(Arc<HalfPath>, Box<HalfCard>, QpTuning),
+    /// Destroy a half.
+    Destroy(Option<Arc<HalfPath>>),
+    /// Ask whether the port is up.
+    AskPort,
+}
+
+/// The two answers about a fenced half: before and after the flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fenced {
+    /// Before the flush.
+    pub first: QpTruth,
+    /// After it.
+    pub last: QpTruth,
+}
+
+/// What came of a job.
+pub enum Outcome {
+    /// Of a fence.
+    Fenced(Result<Fenced, NicError>),
+    /// Of a half made anew.
+    Made(Result<Arc<HalfPath>, NicError>),
+    /// Of a connection.
+    Connected(Result<(), NicError>),
+    /// Whether the port is up; false if nobody says so.
+    Port(bool),
+}
+
+#[derive(Default)]
+struct Inner {
+    waiting: BTreeMap<(Urgency, u64), (JobId, Job)>,
+    done: VecDeque<(JobId, Outcome)>,
+    /// Since when the NIC owes an answer.
+    owing_ns: Option<u64>,
+    working: bool,
+    closed: bool,
+}
+
+/// Where an agent lays jobs for one NIC and finds what came of them. Nothing here waits.
+#[derive(Default)]
+pub struct Desk(Mutex<Inner>);
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Every change under this lock is one insertion or removal: a panic leaves no half state.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lays a job down; whoever works here must be woken afterwards.
+    pub fn submit(&self, urgency: Urgency, id: JobId, job: Job) {
+        let mut inner = self.lock();
+        if !inner.working && inner.waiting.is_empty() {
+            // Whatever it owed was long ago: this job shows whether it answers.
+            inner.owing_ns = None;
+        }
+        inner.waiting.insert((urgency, id.number), (id, job));
+    }
+
+    /// Makes a job that has not begun at least so urgent.
+    pub fn hasten(&self, urgency: Urgency, number: u64) {
+        let mut inner = self.lock();
+        let key = inner.waiting.keys().find(|key| key.1 == number && key.0 > urgency).copied();
+        if let Some(job) = key.and_then(|key| inner.waiting.remove(&key)) {
+            inner.waiting.insert((urgency, number), job);
+        }
+    }
+
+    /// Takes a job back that has not begun.
+    pub fn recall(&self, number: u64) -> Option<Job> {
+        let mut inner = self.lock();
+        let key = inner.waiting.keys().find(|key| key.1 == number).copied()?;
+        inner.waiting.remove(&key).map(|(_, job)| job)
+    }
+
+    /// The next job that is over.
+    pub fn next_done(&self) -> Option<(JobId, Outcome)> {
+        self.lock().done.pop_front()
+    }
+
+    /// Since when the NIC owes an answer to a command; none while it answers or has nothing to do.
+    pub fn owing_ns(&self) -> Option<u64> {
+        self.lock().owing_ns
+    }
+
+    /// Jobs that have not begun.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    /// No more work: what has not begun is dropped, the worker ends.
+    pub fn close(&self) {
+        let waiting = {
+            let mut inner = self.lock();
+            inner.closed = true;
+            std::mem::take(&mut inner.waiting)
+        };
+        // Outside the lock: what is dropped may command its NIC.
+        drop(waiting);
+    }
+
+    fn begin(&self, now: u64, take: impl Fn(&Job) -> bool) -> Option<(JobId, Job)> {
+        let mut inner = self.lock();
+        if !inner.waiting.first_key_value().is_some_and(|(_, (_, job))| take(job)) {
+            return None;
+        }
+        let (_, job) = inner.waiting.pop_first()?;
+        inner.working = true;
+        inner.owing_ns.get_or_insert(now);
+        Some(job)
+    }
+
+    fn end(&self, id: JobId, outcome: Option<Outcome>) {
+        if let Some(outcome) = outcome {
+            self.lock().done.push_back((id, outcome));
+        }
+    }
+
+    fn rest(&self, answered: bool) {
+        let mut inner = self.lock();
+        inner.working = false;
+        if answered {
+            inner.owing_ns = None;
+        }
+    }
+}
+
+/// What a worker did in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shift {
+    /// Some job.
+    Busy,
+    /// Nothing: sleep until woken.
+    Idle,
+    /// The agent is gone: end.
+    Over,
+}
+
+/// Does the jobs of one NIC.
+pub struct Worker {
+    rail: Arc<Rail>,
+    desk: Arc<Desk>,
+    world: Arc<dyn World>,
+}
+
+impl Worker {
+    /// A worker for a rail's NIC.
+    pub fn new(rail: Arc<Rail>, desk: Arc<Desk>, world: Arc<dyn World>) -> Self {
+        Self { rail, desk, world }
+    }
+
+    /// Does the most urgent job, with others of its kind that share its flush.
+    pub fn step(&mut self) -> Shift {
+        if self.desk.lock().closed {
+            return Shift::Over;
+        }
+        let Some((id, job)) = self.desk.begin(self.world.now_ns(), |_| true) else { return Shift::Idle };
+        match job {
+            Job::Fence(half) => self.fence(id, half),
+            job => {
+                let outcome = self.carry_out(job);
+                self.desk.end(id, outcome);
+            }
+        }
+        self.desk.rest(self.rail.devx.responsive());
+        Shift::Busy
+    }
+
+    fn carry_out(&self, job: Job) -> Option<Outcome> {
+        match job {
+            Job::Make(making) => Some(Outcome::Made(self.make(*making))),
+            Job::Connect(half, remote, tuning) => Some(Outcome::Connected(half.connect(&remote, &tuning))),
+            Job::AskPort => Some(Outcome::Port(self.rail.port_up().unwrap_or(false))),
+            Job::Destroy(_) | Job::Fence(_) => None,
+        }
+    }
+
+    fn make(&self, making: Making) -> Result<Arc<HalfPath>, NicError> {
+        // QP and CQ of the old incarnation; rings and truth are done with.
+        drop(making.old);
+        // By value, not by what it was: GIDs move when a port flaps.
+        self.rail.refresh_address()?;
+        let Making { rings, log_depth, incarnation, psn, .. } = making;
+        let half = HalfPath::create(&self.rail, &rings, log_depth, incarnation, psn)?;
+        if let Some(remote) = &making.remote {
+            half.connect(remote, &making.tuning)?;
+        }
+        Ok(Arc::new(half))
+    }
+
+    /// 2ERR and query of a few halves, one flush for them all, and the second query of each. The flush is posted after
+    /// the last of the first queries, so it covers what any of them had executed.
+    fn fence(&self, id: JobId, half: Arc<HalfPath>) {
+        let begin = |half: &HalfPath| {
+            let early = if Mutant::QueryBeforeErr.on() { Some(half.query()?) } else { None };
+            if !Mutant::NotMovedToErr.on() {
+                half.to_error()?;
+            }
+            Ok(early.unwrap_or(half.query()?))
+        };
+        let mut begun = vec![(id, begin(&half), half)];
+        while begun.len() < SHARED
+            && let Some((id, Job::Fence(half))) =
+                self.desk.begin(self.world.now_ns(), |job| matches!(job, Job::Fence(_)))
+        {
+            begun.push((id, begin(&half), half));
+        }
+        let flushed = match begun.iter().any(|(_, first, _)| first.is_ok()) && !Mutant::NoFlushAfterFence.on()
+        {
+            true => self.rail.flush(),
+            false => Ok(()),
+        };
+        for (id, first, half) in begun {
+            let finish = |first| {
+                flushed.clone()?;
+                let last = half.query()?;
+                let of_early = Mutant::QueryBeforeErr.on().then_some(QpTruth { state: last.state, ..first });
+                Ok(Fenced { first, last: of_early.unwrap_or(last) })
+            };
+            self.desk.end(id, Some(Outcome::Fenced(first.and_then(finish))));
+        }
+    }
+}
+
+/// A worker that was hired.
+pub trait Hand: Send {
+    /// There is work, or the desk was closed.
+    fn wake(&self);
+}
+
+/// Has workers run beside the agent: threads, or coroutines of a simulator.
+pub trait Crew {
+    /// Runs [`Worker::step`] from now on, until it is [`Shift::Over`].
+    fn hire(&self, name: String, worker: Worker) -> Box<dyn Hand>;
+}
+
+/// A thread a worker.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Threads;
+
+struct Hired(Option<JoinHandle<()>>);
+
+impl Hand for Hired {
+    fn wake(&self) {
+        if let Some(thread) = &self.0 {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Hired {
+    /// A job under way ends by its commands' deadlines.
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            // A worker that panicked has printed why.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where the system gives no thread the agent does the work itself, and waits for it.
+struct Myself(Mutex<Worker>);
+
+impl Hand for Myself {
+    fn wake(&self) {
+        let mut worker = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while worker.step() == Shift::Busy {}
+    }
+}
+
+impl Crew for Threads {
+    fn hire(&self, name: String, worker: Worker) -> Box<dyn Hand> {
+        let Worker { rail, desk, world } = &worker;
+        let spare = Worker { rail: rail.clone(), desk: desk.clone(), world: world.clone() };
+        let mut worker = worker;
+        let work = move || {
+            loop {
+                match worker.step() {
+                    Shift::Busy => {}
+                    Shift::Idle => thread::park(),
+                    Shift::Over => break,
+                }
+            }
+        };
+        match thread::Builder::new().name(name).spawn(work) {
+            Ok(thread) => Box::new(Hired(Some(thread))),
+            Err(_) => Box::new(Myself(Mutex::new(spare))),
+        }
+    }
+}
+
+/// No workers: the agent does every job at once and waits for it. For tests of an agent by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+impl Crew for Alone {
+    fn hire(&self, _name: String, worker: Worker) -> Box<dyn Hand> {
+        Box::new(Myself(Mutex::new(worker)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> JobId {
+        JobId { number, about: 0 }
+    }
+
+    fn desk(jobs: &[(Urgency, u64)]) -> Desk {
+        let desk = Desk::default();
+        jobs.iter().for_each(|(urgency, number)| desk.submit(*urgency, id(*number), Job::AskPort));
+        desk
+    }
+
+    fn order(desk: &Desk) -> Vec<u64> {
+        std::iter::from_fn(|| desk.begin(0, |_| true)).map(|(id, _)| id.number).collect()
+    }
+
+    #[test]
+    fn what_somebody_waits_for_goes_first_and_equals_in_turn() {
+        use Urgency::{Asked, Idle, Making, Peer, Port};
+        let desk = desk(&[(Idle, 1), (Making, 2), (Port, 3), (Peer, 4), (Asked, 5), (Peer, 6)]);
+        desk.hasten(Asked, 3);
+        desk.hasten(Idle, 4);
+        assert!(desk.recall(2).is_some() && desk.recall(2).is_none());
+        assert_eq!(order(&desk), [3, 5, 4, 6, 1]);
+    }
+
+    #[test]
+    fn a_nic_owes_from_its_first_job_until_it_answers() {
+        let desk = desk(&[(Urgency::Peer, 1), (Urgency::Peer, 2), (Urgency::Peer, 3)]);
+        assert_eq!(desk.owing_ns(), None);
+        for (now, answered, owing) in [(10, false, Some(10)), (20, false, Some(10)), (30, true, None)] {
+            assert!(desk.begin(now, |_| true).is_some());
+            assert_eq!(desk.owing_ns(), if owing.is_some() { owing } else { Some(10) });
+            desk.rest(answered);
+            assert_eq!(desk.owing_ns(), owing);
+        }
+        desk.submit(Urgency::Peer, id(4), Job::AskPort);
+        assert!(desk.begin(40, |_| true).is_some());
+        desk.rest(false);
+        desk.submit(Urgency::Peer, id(5), Job::AskPort);
+        assert_eq!(desk.owing_ns(), None, "a job for an idle NIC shows anew whether it answers");
+    }
+
+    #[test]
+    fn a_closed_desk_is_empty() {
+        let desk = desk(&[(Urgency::Peer, 1)]);
+        desk.close();
+        assert_eq!((desk.waiting(), order(&desk)), (0, vec![]));
+    }
+}
