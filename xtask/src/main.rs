@@ -6,6 +6,7 @@ mod bindings;
 mod bindings_generate;
 mod check;
 mod ci;
+mod docs;
 mod ptx;
 mod ptx_audit;
 mod ptxas;
@@ -33,6 +34,7 @@ const TASKS: &[Task] = &[
     Task { name: "check", summary: check::SUMMARY, help: check::HELP, run: check::run },
     Task { name: "tidy", summary: tidy::SUMMARY, help: tidy::HELP, run: tidy::run },
     Task { name: "abi", summary: abi::SUMMARY, help: abi::HELP, run: abi::run },
+    Task { name: "docs", summary: docs::SUMMARY, help: docs::HELP, run: docs::run },
     Task { name: "bindings", summary: bindings::SUMMARY, help: bindings::HELP, run: bindings::run },
     Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
     Task { name: "soft-rdma", summary: soft_rdma::SUMMARY, help: soft_rdma::HELP, run: soft_rdma::run },

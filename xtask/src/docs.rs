@@ -1,0 +1,25 @@
+//! `cargo xtask docs`: the tables and drawings of docs/ that come from the code, held against it.
+
+use crate::sh;
+use anyhow::Result;
+
+pub const SUMMARY: &str = "compare generated parts of docs/ with the code; --bless rewrites them";
+pub const HELP: &str = "docs [--bless]
+
+docs/FAILOVER.md holds the table and drawing of path health and of the steps of a switch as the code has them,
+docs/ORDERING.md a row for every access of the device's platform. The test fails where they differ.
+
+  --bless  rewrite the generated parts of docs/FAILOVER.md";
+
+pub fn run(args: &[String]) -> Result<()> {
+    let mut command = sh::cargo();
+    command.args(["test", "--quiet", "-p", "shunt-device", "--test", "docs"]);
+    match args {
+        [] => {}
+        [flag] if flag == "--bless" => {
+            command.env("SHUNT_DOCS_BLESS", "1");
+        }
+        other => return sh::usage(format!("unknown arguments {other:?}")),
+    }
+    sh::run(&mut command)
+}
