@@ -1,9 +1,9 @@
 //! What of the plan of faults this process carries out: at its NICs, at its PEs, and commands that make one.
 
 use crate::cluster::Cluster;
-use crate::job::Job;
 use crate::job::board::Board;
 use crate::job::entry::Entry;
+use crate::job::{AgentCut, Job};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use shunt_soft_nic::fault::{Fault, Injection, PeFault};
@@ -84,7 +84,7 @@ impl<'r> Faults<'r> {
             self.steps.pop();
             match step {
                 Step::Begin(number) => self.begin(number, now_ns),
-                Step::Join(pe) => self.job.cut_agent(pe, false),
+                Step::Join(pe) => self.job.cut_agent(pe, AgentCut::Joined),
             }
         }
         self.look_at_commands();
@@ -116,17 +116,21 @@ impl<'r> Faults<'r> {
             }
             PeFault::AgentKilled => unit.gate().hold(u64::MAX),
             PeFault::AgentStalled { for_ns } => unit.gate().hold(now_ns.saturating_add(for_ns)),
-            PeFault::OobCut { for_ns } => {
-                self.cuts.push((number, self.job.lost_by_cuts()));
-                self.job.cut_agent(pe, true);
-                if let Some(for_ns) = for_ns {
-                    self.later(now_ns.saturating_add(for_ns), Step::Join(pe));
-                }
-            }
+            PeFault::OobCut { for_ns } => self.cut(number, pe, AgentCut::BothWays, now_ns, for_ns),
+            PeFault::OobCutTx { for_ns } => self.cut(number, pe, AgentCut::Says, now_ns, for_ns),
+            PeFault::OobCutRx { for_ns } => self.cut(number, pe, AgentCut::Hears, now_ns, for_ns),
             PeFault::ClockJump { by_ns } => {
                 self.hits[number] += 1;
                 unit.clock().jump(by_ns);
             }
+        }
+    }
+
+    fn cut(&mut self, number: usize, pe: u32, cut: AgentCut, now_ns: u64, for_ns: Option<u64>) {
+        self.cuts.push((number, self.job.lost_by_cuts()));
+        self.job.cut_agent(pe, cut);
+        if let Some(for_ns) = for_ns {
+            self.later(now_ns.saturating_add(for_ns), Step::Join(pe));
         }
     }
 

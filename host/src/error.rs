@@ -236,6 +236,12 @@ pub enum GpuError {
 /// What went wrong while all PEs exchanged their cards.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BootstrapError {
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes: {detail}")]
+    Random {
+        /// The system's word.
+        detail: String,
+    },
     /// Some ranks did not arrive.
     #[error("all-gather {round} waited {waited_ns} ns; rank(s) {missing:?} of {size} did not arrive")]
     Missing {

@@ -2,8 +2,9 @@
 
 mod connect;
 
+use crate::agent::rails::envelope::{Seal, qkey};
 use crate::config::{EnvConfig, FenceMode, policy};
-use crate::connect::bootstrap::Bootstrap;
+use crate::connect::bootstrap::{Bootstrap, DRAW_BYTES};
 use crate::connect::card::{HalfCard, PeCard, RailCard};
 use crate::connect::oob::Oob;
 use crate::devx::Devx;
@@ -108,6 +109,17 @@ pub struct PeerInfo {
     pub heap_base: u64,
     /// Its rails, by rank.
     pub rails: Vec<RailCard>,
+    /// QPNs of their datagram queue pairs; 0 where there is none.
+    pub datagrams: Vec<u32>,
+    /// Key its datagram queue pairs want to see.
+    pub qkey: u32,
+}
+
+impl From<PeCard> for PeerInfo {
+    fn from(card: PeCard) -> Self {
+        let qkey = qkey(&card.draw);
+        Self { heap_base: card.heap_base, rails: card.rails, datagrams: card.datagrams, qkey }
+    }
 }
 
 /// One path slot of a channel, as made at start: incarnation 1, connected.
@@ -148,6 +160,7 @@ pub struct Pe {
     rails: Vec<Arc<Rail>>,
     config: PeConfig,
     peers: Vec<PeerInfo>,
+    seal: Seal,
     keys: KeyTable,
     plan: Plan,
     root: DeviceState,
@@ -162,6 +175,7 @@ struct Opened {
     me: u32,
     size: u32,
     rails: Vec<Rail>,
+    draw: [u8; DRAW_BYTES],
     heap: Arc<OwnedSpan>,
     world: Arc<dyn World>,
 }
@@ -197,8 +211,8 @@ impl Pe {
 
         let keys = connect::keys(&config, &shape, &rails, &cards)?;
         let paths = connect::path_rows(&plan, &channels, world.now_ns());
-        let peers: Vec<PeerInfo> =
-            cards.into_iter().map(|card| PeerInfo { heap_base: card.heap_base, rails: card.rails }).collect();
+        let seal = Seal::new(&cards);
+        let peers: Vec<PeerInfo> = cards.into_iter().map(PeerInfo::from).collect();
         let peer_heap: Vec<u64> = peers.iter().map(|peer| peer.heap_base).collect();
         let scratch_keys: Vec<u32> = rails.iter().map(|rail| rail.scratch_key()).collect();
         let contents = Contents {
@@ -214,7 +228,7 @@ impl Pe {
         upload(&*gpu, &plan, base, &contents)?;
         let root = device_state(&plan, base, &contents);
         let agent = Mutex::new(Some(AgentResources { channels, oob }));
-        Ok(Pe { agent, rails, config, peers, keys, plan, root, world, heap, control })
+        Ok(Pe { agent, rails, config, peers, seal, keys, plan, root, world, heap, control })
     }
 
     /// The device state: valid while the PE lives.
@@ -272,6 +286,11 @@ impl Pe {
         &self.world
     }
 
+    /// What the agents' datagrams are sealed with.
+    pub(crate) fn seal(&self) -> &Seal {
+        &self.seal
+    }
+
     /// Paths and the agents' channel, for the one who looks after them; once.
     pub fn take_agent_resources(&self) -> Option<AgentResources> {
         self.agent.lock().expect("no panic under this lock").take()
@@ -290,15 +309,17 @@ impl Opened {
         let heap = OwnedSpan::alloc(gpu, config.heap_bytes, Placement::Heap)?;
         let mut slots: Vec<(u32, Arc<dyn Devx>, Option<Rail>)> =
             devices.into_iter().zip(0..).map(|(devx, index)| (index, devx, None)).collect();
+        let draw = bootstrap.draw().map_err(StartError::from)?;
         connect::for_each(config.bringup, &mut slots, |(index, devx, opened)| {
             let mut rail = Rail::open(devx.clone(), *index, config.rail, world.clone())?;
             rail.register_heap(&heap, config.log2_chunk)?;
             rail.settle_truth();
+            rail.settle_datagrams(qkey(&draw));
             *opened = Some(rail);
             Ok(())
         })?;
         let rails = slots.into_iter().filter_map(|(_, _, rail)| rail).collect();
-        Ok(Self { config, me: bootstrap.rank(), size: bootstrap.size(), rails, heap, world })
+        Ok(Self { config, me: bootstrap.rank(), size: bootstrap.size(), rails, draw, heap, world })
     }
 
     fn card(&self) -> PeCard {
@@ -310,7 +331,9 @@ impl Opened {
             log2_chunk: self.config.log2_chunk,
             heap_base: self.heap.span().address,
             heap_bytes: self.config.heap_bytes,
+            draw: self.draw,
             rails: self.rails.iter().map(Rail::card).collect(),
+            datagrams: self.rails.iter().map(Rail::datagram_qpn).collect(),
             rkeys: self.rails.iter().map(Rail::heap_keys).collect(),
         }
     }

@@ -6,6 +6,7 @@ use crate::error::NicError;
 use crate::gpu::{OwnedSpan, Span};
 use crate::lock::WorldLock;
 use crate::nic::caps::{Caps, Link, PortAddress, port_up};
+use crate::nic::datagram::{DatagramSource, Datagrams};
 use crate::nic::loopback::{Pair, PairSource, PairUse, PrivateMemory};
 use crate::nic::mkey::{Access, Mkey};
 use crate::nic::pd::Pd;
@@ -15,8 +16,9 @@ use crate::nic::queue::{QueueSource, Request};
 use crate::nic::umem::Umem;
 use shunt_device::platform::host::World;
 use shunt_layout::mutant::Mutant;
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How a rail is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,9 @@ struct Registered {
 /// One rail. Fields are dropped in order: queues, keys, umems, protection domain.
 pub struct Rail {
     flush: WorldLock<FlushPair>,
+    datagrams: Mutex<Option<Datagrams>>,
+    /// By GID: what the driver resolved once.
+    macs: Mutex<HashMap<[u8; 16], [u8; 6]>>,
     heap: Option<Registered>,
     control: Option<Registered>,
     private: PrivateMemory,
@@ -74,6 +79,8 @@ pub struct Rail {
     pub truth_holds: bool,
     /// What the proof saw.
     pub truth_detail: String,
+    /// Why there is no datagram queue pair; empty if there is one.
+    pub datagram_detail: String,
 }
 
 impl Rail {
@@ -92,6 +99,8 @@ impl Rail {
         let private = PrivateMemory::open(&devx, &pd)?;
         Ok(Self {
             flush: WorldLock::new(FlushPair::default()),
+            datagrams: Mutex::new(None),
+            macs: Mutex::new(HashMap::new()),
             heap: None,
             control: None,
             private,
@@ -106,6 +115,7 @@ impl Rail {
             options,
             truth_holds: false,
             truth_detail: "not proved yet".into(),
+            datagram_detail: String::new(),
         })
     }
 
@@ -181,7 +191,48 @@ impl Rail {
             gid_index: self.address().gid_index,
             traffic_class: self.options.traffic_class,
         };
-        Ok(self.devx.resolve_mac(self.pd.id(), &neighbour)?.unwrap_or(remote.mac))
+        let mac = self.devx.resolve_mac(self.pd.id(), &neighbour)?.unwrap_or(remote.mac);
+        self.macs.lock().expect("no panic under this lock").insert(remote.gid, mac);
+        Ok(mac)
+    }
+
+    /// The same without asking anybody: what was resolved when a path was connected, else the neighbour's own, which
+    /// is right on one subnet.
+    pub(crate) fn known_mac(&self, remote: &RailCard) -> [u8; 6] {
+        let macs = self.macs.lock().expect("no panic under this lock");
+        macs.get(&remote.gid).copied().unwrap_or(remote.mac)
+    }
+
+    /// Makes the rail's datagram queue pair, which lets in what carries `qkey`.
+    pub(crate) fn open_datagrams(&mut self, qkey: u32) -> Result<(), NicError> {
+        let source = DatagramSource {
+            devx: &self.devx,
+            world: &*self.world,
+            pd: &self.pd,
+            eqn: self.eqn,
+            mtu: self.address().mtu,
+            qkey,
+        };
+        let made = Datagrams::open(&source)?;
+        *self.datagrams() = Some(made);
+        Ok(())
+    }
+
+    /// Makes the datagram queue pair; without one the agents do without this rail.
+    pub(crate) fn settle_datagrams(&mut self, qkey: u32) {
+        if let Err(error) = self.open_datagrams(qkey) {
+            self.datagram_detail = format!("the agents cannot talk over rail {}: {error}", self.index);
+        }
+    }
+
+    /// Number of the datagram queue pair; 0 if there is none.
+    pub fn datagram_qpn(&self) -> u32 {
+        self.datagrams().as_ref().map_or(0, Datagrams::qpn)
+    }
+
+    /// The rail's datagram queue pair, if it has one. The agent alone uses it, and never waits while it holds it.
+    pub(crate) fn datagrams(&self) -> MutexGuard<'_, Option<Datagrams>> {
+        self.datagrams.lock().expect("no panic under this lock")
     }
 
     /// Whether the port is up, by the firmware's word.

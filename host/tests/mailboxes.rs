@@ -2,6 +2,7 @@
 
 use shunt_host::nic::caps::{Link, query_caps_in, query_roce_address_in, roce_mtu_code};
 use shunt_host::nic::cq::{self, CqShape};
+use shunt_host::nic::datagram::{self, DatagramShape};
 use shunt_host::nic::mkey::{self, Access, MkeyShape};
 use shunt_host::nic::qp::{self, QpShape, QpTruth, QpTuning, Route};
 use shunt_host::nic::short_in;
@@ -260,4 +261,46 @@ fn path_mtu_from_the_ethernet_mtu() {
     for (ethernet, code) in [(9000, 5), (4200, 5), (4175, 4), (1500, 3), (1024, 2), (576, 1), (64, 1)] {
         assert_eq!(roce_mtu_code(ethernet), code, "{ethernet}");
     }
+}
+
+#[test]
+fn a_datagram_queue_pair() {
+    let shape = DatagramShape {
+        pd: 0x12,
+        uar: 0x34,
+        send_cqn: 0x56,
+        receive_cqn: 0x57,
+        log_send: 8,
+        log_receive: 10,
+        umem: 0x9a,
+        queue_offset: 0x3000,
+        record_offset: 0x1040,
+    };
+    same(
+        datagram::create_in(&shape),
+        &[
+            (0x00, 0x0500_0000),
+            (0x18, 0x0002_1800), // st 2 (UD), pm_state 3
+            (0x1c, 0x0000_0012),
+            (0x20, 0x0050_4000), // log_rq_size 10, stride 16, log_sq_size 8
+            (0x24, 0x0000_0034),
+            (0x94, 0x0000_0056),
+            (0xb4, 0x0000_0057),
+            (0xbc, 0x0000_1040),
+            (0xe8, 0x1000_0000),
+            (0xfc, 0x0000_009a),
+            (0x104, 0x0000_3000),
+            (0x108, 0x0000_009a),
+            (0x10c, 0x8000_0000),
+        ],
+    );
+    same(
+        datagram::init_in(0x77, 0x1122_3344),
+        &[(0x00, 0x0502_0000), (0x08, 0x77), (0x18, 0x0000_1800), (0x54, 0x0001_0000), (0xc0, 0x1122_3344)],
+    );
+    same(
+        datagram::rtr_in(0x77, 5),
+        &[(0x00, 0x0503_0000), (0x08, 0x77), (0x20, 0xac00_0000), (0x54, 0x0001_0000)],
+    );
+    same(datagram::rts_in(0x77), &[(0x00, 0x0504_0000), (0x08, 0x77)]);
 }

@@ -155,6 +155,12 @@ mutants! {
     NoProbes = "no-probes" breaks "rule 17",
     /// A pair made anew gets the ring that is still a journal.
     JournalOverwritten = "journal-overwritten" breaks "rule 14, H14",
+    /// The agents have their own link alone.
+    NoSecondLink = "no-second-link" breaks "rule 10, H16",
+    /// A copy of a datagram that was taken before is taken again.
+    CopiesTaken = "copies-taken" breaks "H8, H16",
+    /// Old words of a port are believed like new ones.
+    OldPortWordBelieved = "old-port-word-believed" breaks "rule 20, H16",
     /// The packet lifetime is counted by a clock that may jump.
     ClockTrusted = "clock-trusted" breaks "rule 13",
 }

@@ -187,15 +187,17 @@ fn datagram_address_vector() {
         qpn: 0xabcdef,
         full: true,
         rlid: 0xc123,
+        service_level: 5,
         rmac: [2, 0x53, 0x48, 1, 2, 3],
         tclass: 0x68,
         hop_limit: 0xff,
         grh: true,
+        source_gid_index: 3,
         flow_label: 0xf_1234,
         rgid: std::array::from_fn(|n| n as u8 + 0x10),
     };
     let bytes = block(&vector.segments())[..48].to_vec();
-    let expected = "11223344 00000000 80abcdef 0000c123 00000000 02534801 020368ff 400f1234\
+    let expected = "11223344 00000000 80abcdef 0500c123 00000000 02534801 020368ff 403f1234\
                     10111213 14151617 18191a1b 1c1d1e1f";
     assert_eq!(bytes, hex(expected));
     let words: Vec<Segment> = bytes.chunks_exact(16).map(segment).collect();

@@ -28,10 +28,12 @@ fn to(rig: &mut Rig, target: &End) -> AddressVector {
         qpn: target.qpn,
         full: true,
         rlid: 0,
+        service_level: 0,
         rmac: remote.mac,
         tclass: 0,
         hop_limit: 64,
         grh: false,
+        source_gid_index: 0,
         flow_label: 0,
         rgid: remote.gid,
     }

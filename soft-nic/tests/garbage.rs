@@ -206,7 +206,8 @@ proptest! {
                     let (qpn, rmac, rgid) = (b.qpn, remote.mac, remote.gid);
                     let (rlid, tclass, hop_limit, flow_label) = (0, 0, 0, 0);
                     let to = AddressVector {
-                        qkey, qpn, full: true, rlid, rmac, tclass, hop_limit, grh: false, flow_label, rgid,
+                        qkey, qpn, full: true, rlid, service_level: 0, rmac, tclass, hop_limit, grh: false,
+                        source_gid_index: 0, flow_label, rgid,
                     };
                     let data = rig.local(0, 0, words[2] as u32 % 4096 + 1);
                     let body: Vec<[u32; 4]> = to.segments().into_iter().chain([data]).collect();

@@ -77,10 +77,12 @@ fn datagrams() {
         qpn: to.qpn,
         full: true,
         rlid: 0,
+        service_level: 0,
         rmac: mac,
         tclass: 0,
         hop_limit: 64,
         grh: false,
+        source_gid_index: 0,
         flow_label: 0,
         rgid: gid,
     };

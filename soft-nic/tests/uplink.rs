@@ -124,10 +124,12 @@ fn datagrams_find_their_way_by_the_address_in_each() {
             qpn: end.qpn,
             full: true,
             rlid: 0,
+            service_level: 0,
             rmac: config.mac,
             tclass: 0,
             hop_limit: 64,
             grh: false,
+            source_gid_index: 0,
             flow_label: 0,
             rgid: config.gid,
         };

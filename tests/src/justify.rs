@@ -144,7 +144,9 @@ impl<'a> Judge<'a> {
         let span = |(at, fault): (u64, PeFault)| match fault {
             PeFault::PeerKilled | PeFault::AgentKilled => Some(Span::of(at, FOR_EVER)),
             PeFault::AgentStalled { for_ns } => Some(Span::of(at, for_ns)),
-            PeFault::OobCut { for_ns } => Some(Span::of(at, for_ns.unwrap_or(FOR_EVER))),
+            PeFault::OobCut { for_ns } | PeFault::OobCutTx { for_ns } | PeFault::OobCutRx { for_ns } => {
+                Some(Span::of(at, for_ns.unwrap_or(FOR_EVER)))
+            }
             PeFault::ClockJump { .. } => None,
         };
         merged([a, b].into_iter().flat_map(|pe| self.of_pe(pe)).filter_map(span).collect())

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use shunt_soft_nic::{Injection, PeFault, RailAt};
+use shunt_soft_nic::{Fault, Injection, PeFault, RailAt};
 
 use crate::cluster::Cluster;
 use crate::sim::ActorOptions;
@@ -108,24 +108,8 @@ impl Cluster {
                     log.fate.stall(world.now().saturating_add(for_ns), Some(id));
                 });
             }
-            PeFault::OobCut { for_ns } => {
-                let (oob, pes) = (self.oob.clone(), self.spec.pes);
-                self.sim.spawn(name, options(), move || {
-                    wait();
-                    let others = || (0..pes).filter(|other| *other != pe);
-                    let lost = oob.counts().1;
-                    others().for_each(|other| oob.cut(pe, other));
-                    let until = world.now().saturating_add(for_ns.unwrap_or(FOR_EVER_NS));
-                    // Looked at now and then: hits of a cut that outlasts the run count as well.
-                    let mut counted = lost;
-                    while world.now() < until {
-                        world.sleep((until - world.now()).min(5_000_000));
-                        let lost = oob.counts().1;
-                        faults.hit(id, lost - counted);
-                        counted = lost;
-                    }
-                    others().for_each(|other| oob.join(pe, other));
-                });
+            PeFault::OobCut { for_ns } | PeFault::OobCutTx { for_ns } | PeFault::OobCutRx { for_ns } => {
+                self.cut_links(injection, id, for_ns, wait);
             }
             PeFault::ClockJump { by_ns } => {
                 let clock = self.clock(pe);
@@ -152,5 +136,37 @@ impl Cluster {
                 });
             }
         }
+    }
+
+    /// Cuts a PE's agent off from the others for a while, one way or both.
+    fn cut_links(
+        &self,
+        injection: &Injection,
+        id: usize,
+        for_ns: Option<u64>,
+        wait: impl FnOnce() + 'static,
+    ) {
+        let (oob, pes, pe, faults) = (self.oob.clone(), self.spec.pes, injection.pe, self.pe_faults.clone());
+        let (world, fault) = (self.sim.world(), injection.fault.clone());
+        self.sim.spawn(injection.to_string(), ActorOptions::host(), move || {
+            wait();
+            let others = || (0..pes).filter(|other| *other != pe);
+            let lost = oob.counts().1;
+            others().for_each(|other| match fault {
+                Fault::Pe(PeFault::OobCutTx { .. }) => oob.cut_one_way(pe, other),
+                Fault::Pe(PeFault::OobCutRx { .. }) => oob.cut_one_way(other, pe),
+                _ => oob.cut(pe, other),
+            });
+            let until = world.now().saturating_add(for_ns.unwrap_or(FOR_EVER_NS));
+            // Looked at now and then: hits of a cut that outlasts the run count as well.
+            let mut counted = lost;
+            while world.now() < until {
+                world.sleep((until - world.now()).min(5_000_000));
+                let lost = oob.counts().1;
+                faults.hit(id, lost - counted);
+                counted = lost;
+            }
+            others().for_each(|other| oob.join(pe, other));
+        });
     }
 }

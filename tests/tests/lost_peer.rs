@@ -51,6 +51,7 @@ fn a_waiter_with_nothing_outstanding_learns_that_its_peer_is_gone() {
     assert!(took < GIVE_UP_NS + CHAIN_NS, "{took} ns of virtual time");
 }
 
+/// The agents' own link is broken and known to be: they talk over the rails, and nothing else happens.
 #[test]
 fn a_broken_link_between_the_agents_alone_loses_nobody() {
     let cluster = cluster();
@@ -64,6 +65,27 @@ fn a_broken_link_between_the_agents_alone_loses_nobody() {
     });
     assert_eq!(cluster.sim.finish(&waiter), Ok(()));
     assert!(cluster.records().is_empty(), "{:?}", cluster.records());
-    let touched = cluster.counters(1, 0).messages - before;
-    assert!((10..=50).contains(&touched), "touched {touched} times in a second, one channel, every 20 ms");
+    let heard = cluster.counters(1, 0).messages - before;
+    assert!(
+        (40..=600).contains(&heard),
+        "signs of life, asked for and given on two pairs: {heard} in a second"
+    );
+}
+
+/// Neither link carries anything, and the process lives: its channels are touched, and hold.
+#[test]
+fn agents_that_no_link_joins_lose_nobody() {
+    let cluster = cluster();
+    cluster.oob.close(1);
+    cluster.kill_agent(1);
+    let before = cluster.counters(1, 0).messages;
+    let waiter = cluster.spawn("wait", 0, |kernel| {
+        let device = kernel.device();
+        let until = Deadline::after(kernel.world.now(), 1_000_000_000);
+        assert!(device.wait_until_ge(Solo, HeapOffset(64), 1, until).is_err());
+        device.channel(1, 0).alive()
+    });
+    assert_eq!(cluster.sim.finish(&waiter), Ok(()));
+    assert!(cluster.records().is_empty(), "{:?}", cluster.records());
+    assert!(cluster.counters(1, 0).messages > before);
 }

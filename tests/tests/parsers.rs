@@ -35,23 +35,25 @@ fn halves() -> impl Strategy<Value = HalfCard> {
 }
 
 fn cards() -> impl Strategy<Value = PeCard> {
-    let keyed = (rails(), prop::collection::vec(any::<u32>(), 0..9));
-    (any::<[u32; 5]>(), any::<[u64; 2]>(), prop::collection::vec(keyed, 0..5)).prop_map(
-        |(words, heap, keyed)| {
-            let (rails, rkeys) = keyed.into_iter().unzip();
-            PeCard {
-                pe: words[0],
-                channels_per_pe: words[1],
-                backups: words[2],
-                log_depth: words[3],
-                log2_chunk: words[4],
-                heap_base: heap[0],
-                heap_bytes: heap[1],
-                rails,
-                rkeys,
-            }
-        },
-    )
+    let keyed = (rails(), (0u32..1 << 24, prop::collection::vec(any::<u32>(), 0..9)));
+    let words = (any::<[u32; 5]>(), any::<[u64; 2]>(), any::<[u8; 16]>());
+    (words, prop::collection::vec(keyed, 0..5)).prop_map(|((words, heap, draw), keyed)| {
+        let (rails, keyed): (Vec<_>, Vec<_>) = keyed.into_iter().unzip();
+        let (datagrams, rkeys) = keyed.into_iter().unzip();
+        PeCard {
+            pe: words[0],
+            channels_per_pe: words[1],
+            backups: words[2],
+            log_depth: words[3],
+            log2_chunk: words[4],
+            heap_base: heap[0],
+            heap_bytes: heap[1],
+            draw,
+            rails,
+            datagrams,
+            rkeys,
+        }
+    })
 }
 
 fn messages() -> impl Strategy<Value = Message> {
@@ -71,7 +73,7 @@ fn messages() -> impl Strategy<Value = Message> {
             4 => Message::Made(id, card),
             5 => Message::Up(id),
             6 => Message::Proved(id),
-            _ => Message::Port { rail, down },
+            _ => Message::Port { rail, down, at_ns: u64::from(id.incarnation) << 32 | 7 },
         },
     )
 }

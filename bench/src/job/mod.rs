@@ -53,6 +53,19 @@ pub struct Member {
     pub oob: Box<dyn Oob>,
 }
 
+/// What of the agents' own link is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentCut {
+    /// Nothing.
+    Joined,
+    /// Both ways.
+    BothWays,
+    /// What the agent says.
+    Says,
+    /// What it hears.
+    Hears,
+}
+
 /// How the PEs of a run are spread over processes.
 pub trait Job: Sync {
     /// PEs of the job.
@@ -80,7 +93,7 @@ pub trait Job: Sync {
     fn mates(&self, ports: &str) -> Result<Vec<u32>, JobError>;
 
     /// Cuts the agent of a PE that lives here off from all others, or joins it again.
-    fn cut_agent(&self, pe: u32, cut: bool);
+    fn cut_agent(&self, pe: u32, cut: AgentCut);
 
     /// Messages between agents that cuts have swallowed so far.
     fn lost_by_cuts(&self) -> u64;

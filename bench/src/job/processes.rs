@@ -4,7 +4,7 @@
 use super::board::Board;
 use super::courier::Courier;
 use super::entry::Entry;
-use super::{Job, JobError, Member};
+use super::{AgentCut, Job, JobError, Member};
 use crate::options::Options;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -202,8 +202,13 @@ impl Job for Processes {
         Ok((0..).zip(all).filter(|(_, theirs)| theirs == ports.as_bytes()).map(|(pe, _)| pe).collect())
     }
 
-    fn cut_agent(&self, _: u32, cut: bool) {
-        self.net.cut(Topic::Agent, Peers::All, cut);
+    fn cut_agent(&self, _: u32, cut: AgentCut) {
+        match cut {
+            AgentCut::Joined => self.net.cut(Topic::Agent, Peers::All, false),
+            AgentCut::BothWays => self.net.cut(Topic::Agent, Peers::All, true),
+            AgentCut::Says => self.net.cut_one_way(Topic::Agent, Peers::All, true),
+            AgentCut::Hears => self.net.cut_one_way(Topic::Agent, Peers::All, false),
+        }
     }
 
     fn lost_by_cuts(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::board::Board;
 use super::entry::Entry;
-use super::{Job, JobError, Member};
+use super::{AgentCut, Job, JobError, Member};
 use shunt_device::platform::host::World;
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
@@ -61,10 +61,15 @@ impl Job for Threads {
         Ok(self.own().collect())
     }
 
-    fn cut_agent(&self, pe: u32, cut: bool) {
+    fn cut_agent(&self, pe: u32, cut: AgentCut) {
         self.oob(|net| {
             for other in (0..self.pes).filter(|other| *other != pe) {
-                if cut { net.cut(pe, other) } else { net.join(pe, other) }
+                match cut {
+                    AgentCut::Joined => net.join(pe, other),
+                    AgentCut::BothWays => net.cut(pe, other),
+                    AgentCut::Says => net.cut_one_way(pe, other),
+                    AgentCut::Hears => net.cut_one_way(other, pe),
+                }
             }
         });
     }

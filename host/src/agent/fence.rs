@@ -108,8 +108,12 @@ impl Agent {
     fn tell_again(&mut self, index: usize, asks: bool) {
         let (now, id) = (self.now(), self.id(index));
         let Some(pair) = &mut self.pairs[index] else { return };
+        let pause = match pair.told {
+            0 => self.options.doubt_ns,
+            told => self.options.resend_ns << (told - 1).min(7),
+        };
         // Somebody who hears nothing for `peer_ns` stops waiting, so there is to be something to hear before.
-        let pause = (self.options.resend_ns << pair.told.min(7)).min(self.options.peer_ns / 4);
+        let pause = pause.min(self.options.peer_ns / 4);
         // An answer is given sooner than a question is asked again, or both sides would only ask.
         let due = if asks { pause } else { self.options.resend_ns / 2 };
         if now < pair.told_ns.saturating_add(due) {
@@ -118,6 +122,9 @@ impl Agent {
         pair.told_ns = now;
         pair.told += asks as u32;
         let (mine, left) = (pair.mine, pair.left_here);
+        if asks && pair.theirs.is_none() {
+            self.links.doubt(self.place(index).peer);
+        }
         // Without a truth yet, this says that it is being worked on.
         if asks || mine.is_none() {
             self.tell(index, Message::Fence(id));
@@ -206,7 +213,7 @@ impl Agent {
             let heard_ns = self.heard_ns[peer as usize];
             let asked_ns = *self.unanswered[peer as usize].get_or_insert(fenced_ns.max(heard_ns));
             let patient = now < asked_ns.saturating_add(options.peer_ns) && !Mutant::OnlyOwnHalf.on();
-            if patient && self.oob.reachable(peer) {
+            if patient && self.links.reachable(peer, &self.ports) {
                 return false;
             }
         }

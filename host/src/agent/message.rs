@@ -1,4 +1,4 @@
-//! What agents tell each other out of band: fixed layouts, checked before anything is believed.
+//! What agents tell each other: fixed layouts, checked before anything is believed.
 //!
 //! Every message names the pair it is about by (channel, slot, incarnation), so a late or doubled one is told by its
 //! number and changes nothing (H8). A channel's index and a slot mean the same pair at both ends.
@@ -61,6 +61,8 @@ pub enum Message {
         rail: u32,
         /// True if it went down.
         down: bool,
+        /// When, on the sender's clock: what is older than what is known is void.
+        at_ns: u64,
     },
 }
 
@@ -86,7 +88,7 @@ impl Message {
         word(shunt_layout::ABI_VERSION);
         word(self.code());
         let (first, second, third) = match *self {
-            Self::Port { rail, down } => (rail, down as u32, 0),
+            Self::Port { rail, down, .. } => (rail, down as u32, 0),
             Self::Fence(id)
             | Self::Truth(id, _)
             | Self::Left(id)
@@ -113,6 +115,7 @@ impl Message {
                 out.extend_from_slice(&card.to_bytes());
             }
             Self::Made(_, card) => out.extend_from_slice(&card.to_bytes()),
+            Self::Port { at_ns, .. } => out.extend_from_slice(&at_ns.to_be_bytes()),
             _ => {}
         }
         out
@@ -154,7 +157,10 @@ impl Message {
             5 => Self::Made(id, HalfCard::from_bytes(&bytes[HEADER_BYTES..])?),
             6 => Self::Up(id),
             7 => Self::Proved(id),
-            8 if words.1 < 2 => Self::Port { rail: words.0, down: words.1 == 1 },
+            8 if words.1 < 2 => {
+                let at_ns = u64::from(word(6, "at_ns")?) << 32 | u64::from(word(7, "at_ns")?);
+                Self::Port { rail: words.0, down: words.1 == 1, at_ns }
+            }
             8 => return Err(CardError::Value { field: "down", met: words.1 as u64, want: "0 or 1" }),
             other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 8" }),
         };
@@ -206,8 +212,8 @@ mod tests {
             Message::Left(ID),
             Message::Up(ID),
             Message::Proved(ID),
-            Message::Port { rail: 1, down: true },
-            Message::Port { rail: 5, down: false },
+            Message::Port { rail: 1, down: true, at_ns: 0x1_0000_0002 },
+            Message::Port { rail: 5, down: false, at_ns: u64::MAX },
         ]
     }
 

@@ -10,11 +10,11 @@ pub mod message;
 mod news;
 pub mod pair;
 mod ports;
+pub mod rails;
 mod revive;
 pub mod words;
 pub mod worker;
 
-use crate::connect::oob::Oob;
 use crate::events::Event;
 use crate::nic::qp::QpTuning;
 use crate::nic::queue::At;
@@ -22,6 +22,7 @@ use crate::pe::Pe;
 use crate::rail::Rail;
 use message::{Message, PairId};
 use pair::Pair;
+use rails::{Heard, Links, Reach};
 use shunt_device::health::{Action, Health, Observation};
 use shunt_device::{AbiMismatch, Patience};
 use shunt_layout::mutant::Mutant;
@@ -38,7 +39,9 @@ pub struct AgentOptions {
     pub peer_ns: u64,
     /// How long a NIC of this PE may owe an answer to a command before its pairs count as not fenced here.
     pub nic_ns: u64,
-    /// When a peer that should have answered is told again; doubled each time, up to a quarter of `peer_ns`.
+    /// When a peer that should have answered is told again, over the rails as well.
+    pub doubt_ns: u64,
+    /// When it is told once more; doubled each time, up to a quarter of `peer_ns`.
     pub resend_ns: u64,
     /// Good probes wanted before a path made anew may be used.
     pub probes: u32,
@@ -62,6 +65,7 @@ impl Default for AgentOptions {
             lifetime_ns: 50_000_000,
             peer_ns: 500_000_000,
             nic_ns: 200_000_000,
+            doubt_ns: 2_000_000,
             resend_ns: 10_000_000,
             probes: 3,
             probe_ns: 1_000_000,
@@ -115,7 +119,7 @@ pub struct Agent {
     pairs: Vec<Option<Pair>>,
     spares: Vec<Option<At>>,
     tuning: QpTuning,
-    oob: Box<dyn Oob>,
+    links: Links,
     options: AgentOptions,
     ports: ports::Ports,
     chains: chain::Chains,
@@ -181,12 +185,15 @@ impl Agent {
             pairs,
             spares,
             tuning: pe.config().tuning,
-            oob: resources.oob,
+            links: Links::new(pe, resources.oob),
             options,
             posts,
             jobs: 0,
         };
         agent.introduce();
+        for detail in pe.rails().iter().map(|rail| &rail.datagram_detail).filter(|text| !text.is_empty()) {
+            agent.note(detail.clone());
+        }
         Ok(Some(agent))
     }
 
@@ -195,16 +202,10 @@ impl Agent {
         self.grow_older();
         let mut busy = self.take_outcomes();
         busy |= self.poll_ports();
-        let now = self.now();
-        while let Some((from, bytes)) = self.oob.try_recv() {
+        while let Some(heard) = self.links.try_recv() {
             busy = true;
-            if let Some(since) = self.unanswered.get_mut(from as usize) {
-                *since = None;
-                self.heard_ns[from as usize] = now;
-            }
-            match Message::from_bytes(&bytes) {
-                Ok(message) => self.receive(from, message),
-                Err(error) => self.report(Event::MessageRefused { peer: from, error: error.to_string() }),
+            if let Heard::Message(from, bytes) = heard {
+                self.take(from, &bytes);
             }
         }
         busy |= self.scan_requests();
@@ -224,21 +225,55 @@ impl Agent {
         busy
     }
 
-    /// Puts something on the wire to peers whose agent is known to be out of reach. If only the link between the
-    /// agents broke, that changes nothing; if the process is gone, its channels fail now and not at the next put:
-    /// a kernel that waits for such a peer's signal has nothing outstanding to notice it by.
+    /// A message arrived, over whichever link.
+    fn take(&mut self, from: u32, bytes: &[u8]) {
+        let now = self.now();
+        if let Some(since) = self.unanswered.get_mut(from as usize) {
+            *since = None;
+            self.heard_ns[from as usize] = now;
+        }
+        match Message::from_bytes(bytes) {
+            Ok(message) => self.receive(from, message),
+            Err(error) => self.report(Event::MessageRefused { peer: from, error: error.to_string() }),
+        }
+    }
+
+    /// Puts something on the wire to peers whose agent neither link reaches. If only the agents are silent, that
+    /// changes nothing; if the process is gone, its channels fail now and not at the next put: a kernel that waits
+    /// for such a peer's signal has nothing outstanding to notice it by.
     fn touch_the_silent(&mut self) {
         let now = self.now();
         if now < self.next_touch_ns {
             return;
         }
-        self.next_touch_ns = now.saturating_add(self.options.touch_ns);
-        let root = self.words.root();
-        for row in 0..root.pe_count * root.channels_per_pe {
-            let peer = row / root.channels_per_pe;
-            if peer != root.my_pe && !self.oob.reachable(peer) {
-                self.words.touch(row);
+        let (pes, per, me) = {
+            let root = self.words.root();
+            (root.pe_count, root.channels_per_pe, root.my_pe)
+        };
+        let mut pause_ns = self.options.touch_ns;
+        for peer in (0..pes).filter(|peer| *peer != me) {
+            if !self.links.reachable(peer, &self.ports) {
+                (0..per).for_each(|channel| {
+                    self.words.touch(peer * per + channel);
+                });
+            } else if self.links.in_question(peer) {
+                pause_ns = pause_ns.min(self.options.touch_ns / 4);
             }
+        }
+        self.next_touch_ns = now.saturating_add(pause_ns);
+        self.tell_of_rails();
+    }
+
+    /// What the operator should know of the agents' second link.
+    fn tell_of_rails(&mut self) {
+        for (rail, (syndrome, vendor)) in self.links.take_ended() {
+            self.note(format!(
+                "the agents' datagrams on rail {rail} ended: syndrome {syndrome:#x}, vendor {vendor:#x}"
+            ));
+        }
+        match self.links.take_strangers() {
+            0 => {}
+            count => self.note(format!("{count} datagram(s) on the rails were none of this job's agents")),
         }
     }
 
@@ -295,8 +330,9 @@ impl Agent {
         PairId { channel: at.channel, slot: at.slot, incarnation }
     }
 
-    fn tell(&self, index: usize, message: Message) {
-        self.oob.send(self.place(index).peer, message.to_bytes());
+    fn tell(&mut self, index: usize, message: Message) {
+        let peer = self.place(index).peer;
+        self.links.send(peer, message.to_bytes(), Reach::Link, &self.ports);
     }
 
     /// The lower PE leads a revival (rule 17).
@@ -319,7 +355,7 @@ impl Agent {
 
     fn receive(&mut self, from: u32, message: Message) {
         let (id, made) = match message {
-            Message::Port { rail, down } => return self.peer_port(from, rail, down),
+            Message::Port { rail, down, at_ns } => return self.peer_port(from, rail, down, at_ns),
             Message::Fence(id) | Message::Truth(id, _) | Message::Left(id) => (id, false),
             Message::Make(id, ..) | Message::Made(id, _) | Message::Up(id) | Message::Proved(id) => {
                 (id, true)

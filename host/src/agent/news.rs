@@ -191,7 +191,7 @@ impl Agent {
         let root = self.words.root();
         let (me, pes) = (root.my_pe, root.pe_count);
         for peer in (0..pes).filter(|peer| *peer != me) {
-            let reachable = self.oob.reachable(peer);
+            let reachable = self.links.own_reaches(peer);
             let lost = &mut self.news.link_lost[peer as usize];
             match *lost {
                 None if !reachable => {

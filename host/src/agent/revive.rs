@@ -96,6 +96,9 @@ impl Agent {
     /// The peer's words about a revival.
     pub(super) fn receive_revival(&mut self, index: usize, id: PairId, message: Message) {
         let (me, peer) = (self.words.root().my_pe, self.place(index).peer);
+        if let Message::Make(_, card, _) | Message::Made(_, card) = &message {
+            self.links.moved(peer, &card.rail);
+        }
         let Some(pair) = &mut self.pairs[index] else { return };
         let current = id.incarnation == pair.incarnation && pair.health == Health::Connecting;
         match message {

@@ -13,7 +13,16 @@ pub trait Bootstrap {
     fn size(&self) -> u32;
     /// Gives `mine` to all and returns everyone's, by rank. Every rank calls it equally often.
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError>;
+    /// This rank's part of the key that the agents' datagrams carry: bytes that nobody outside the group can guess.
+    fn draw(&self) -> Result<[u8; DRAW_BYTES], BootstrapError> {
+        let mut bytes = [0; DRAW_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| BootstrapError::Random { detail: error.to_string() })?;
+        Ok(bytes)
+    }
 }
+
+/// Bytes of a draw.
+pub const DRAW_BYTES: usize = 16;
 
 /// Longest wait for the other ranks, if none is given.
 pub const PATIENCE_NS: u64 = 60_000_000_000;
@@ -57,6 +66,11 @@ impl InMemory {
 }
 
 impl Bootstrap for InMemory {
+    /// One process: nobody is outside, and simulations are to repeat.
+    fn draw(&self) -> Result<[u8; DRAW_BYTES], BootstrapError> {
+        Ok([self.rank as u8 + 1; DRAW_BYTES])
+    }
+
     fn rank(&self) -> u32 {
         self.rank
     }

@@ -1,5 +1,6 @@
 //! What peers exchange: fixed layouts of little-endian bytes, each with a magic and [`ABI_VERSION`].
 
+use super::bootstrap::DRAW_BYTES;
 use crate::error::CardError;
 use crate::nic::caps::Link;
 use crate::nic::half::link_code;
@@ -87,6 +88,15 @@ impl<'a> Reader<'a> {
             0 => Ok(()),
             extra => Err(CardError::Long { extra }),
         }
+    }
+}
+
+/// A QPN or PSN.
+fn number(field: &'static str, value: u32) -> Result<u32, CardError> {
+    if value >> 24 == 0 {
+        Ok(value)
+    } else {
+        Err(CardError::Value { field, met: value.into(), want: "24 bits" })
     }
 }
 
@@ -197,13 +207,6 @@ impl HalfCard {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, CardError> {
-        let number = |field, value: u32| {
-            if value >> 24 == 0 {
-                Ok(value)
-            } else {
-                Err(CardError::Value { field, met: value.into(), want: "24 bits" })
-            }
-        };
         Ok(Self {
             qpn: number("qpn", reader.u32("qpn")?)?,
             psn: number("psn", reader.u32("psn")?)?,
@@ -230,8 +233,12 @@ pub struct PeCard {
     pub heap_base: u64,
     /// Its length.
     pub heap_bytes: u64,
+    /// Its part of the key of the agents' datagrams.
+    pub draw: [u8; DRAW_BYTES],
     /// Its rails, by rank.
     pub rails: Vec<RailCard>,
+    /// QPNs of the rails' datagram queue pairs; 0 where there is none.
+    pub datagrams: Vec<u32>,
     /// rkeys as numbers, row (rail, chunk).
     pub rkeys: Vec<Vec<u32>>,
 }
@@ -245,9 +252,11 @@ impl PeCard {
         }
         writer.u64(self.heap_base);
         writer.u64(self.heap_bytes);
+        writer.0.extend(self.draw);
         writer.u32(self.rails.len() as u32);
-        for (rail, keys) in self.rails.iter().zip(&self.rkeys) {
+        for ((rail, qpn), keys) in self.rails.iter().zip(&self.datagrams).zip(&self.rkeys) {
             rail.write(&mut writer);
+            writer.u32(*qpn);
             writer.u32(keys.len() as u32);
             keys.iter().for_each(|key| writer.u32(*key));
         }
@@ -265,11 +274,14 @@ impl PeCard {
             log2_chunk: reader.u32("log2_chunk")?,
             heap_base: reader.u64("heap_base")?,
             heap_bytes: reader.u64("heap_bytes")?,
+            draw: reader.take("draw")?,
             rails: Vec::new(),
+            datagrams: Vec::new(),
             rkeys: Vec::new(),
         };
         for _ in 0..reader.count("rails", RailCard::BYTES)? {
             card.rails.push(RailCard::read(&mut reader)?);
+            card.datagrams.push(number("datagrams", reader.u32("datagrams")?)?);
             let keys = reader.count("rkeys", 4)?;
             card.rkeys.push((0..keys).map(|_| reader.u32("rkey")).collect::<Result<_, _>>()?);
         }
@@ -366,7 +378,9 @@ mod tests {
             log2_chunk: 20,
             heap_base: 0x1000,
             heap_bytes: 1 << 21,
+            draw: *b"sixteen bytes...",
             rails: vec![rail(), rail()],
+            datagrams: vec![0x12_3456, 0],
             rkeys: vec![vec![1, 2], vec![3, 4]],
         };
         let halves = [None, Some(half()), None];

@@ -28,6 +28,7 @@ struct Net {
     inbox: Vec<Inbox>,
     sent: u64,
     lost: u64,
+    /// Sender and receiver of what is lost.
     cuts: BTreeSet<(u32, u32)>,
     /// PEs whose end is closed, as that of a process that ended.
     closed: BTreeSet<u32>,
@@ -39,10 +40,6 @@ pub struct OobNet {
     net: Arc<Mutex<Net>>,
     latency_ns: u64,
     world: Arc<dyn World>,
-}
-
-fn link(a: u32, b: u32) -> (u32, u32) {
-    (a.min(b), a.max(b))
 }
 
 impl OobNet {
@@ -63,14 +60,18 @@ impl OobNet {
 
     /// Cuts the link between two PEs, both ways; what is in flight on it is lost.
     pub fn cut(&self, a: u32, b: u32) {
+        self.cut_one_way(a, b);
+        self.cut_one_way(b, a);
+    }
+
+    /// Cuts what goes from one PE to another; what is in flight there is lost.
+    pub fn cut_one_way(&self, from: u32, to: u32) {
         self.with(|net| {
-            net.cuts.insert(link(a, b));
-            for (to, from) in [(a, b), (b, a)] {
-                let inbox = &mut net.inbox[to as usize];
-                let before = inbox.len();
-                inbox.retain(|_, (sender, _)| *sender != from);
-                net.lost += (before - inbox.len()) as u64;
-            }
+            net.cuts.insert((from, to));
+            let inbox = &mut net.inbox[to as usize];
+            let before = inbox.len();
+            inbox.retain(|_, (sender, _)| *sender != from);
+            net.lost += (before - inbox.len()) as u64;
         });
     }
 
@@ -82,9 +83,9 @@ impl OobNet {
         });
     }
 
-    /// Joins a link that was cut.
+    /// Joins a link that was cut, both ways.
     pub fn join(&self, a: u32, b: u32) {
-        self.with(|net| net.cuts.remove(&link(a, b)));
+        self.with(|net| net.cuts.retain(|cut| *cut != (a, b) && *cut != (b, a)));
     }
 
     /// The earliest arrival of a message in flight: a simulator may let time jump there.
@@ -111,7 +112,7 @@ impl Oob for OobEnd {
             net.sent += 1;
             let number = net.sent;
             let closed = net.closed.contains(&to_pe) || net.closed.contains(&self.pe);
-            if closed || net.cuts.contains(&link(self.pe, to_pe)) || to_pe as usize >= net.inbox.len() {
+            if closed || net.cuts.contains(&(self.pe, to_pe)) || to_pe as usize >= net.inbox.len() {
                 net.lost += 1;
             } else {
                 net.inbox[to_pe as usize].insert((due, number), (self.pe, bytes));
@@ -170,6 +171,22 @@ mod tests {
         assert_eq!(ends[1].try_recv(), Some((2, vec![2])));
         assert_eq!(ends[1].try_recv(), Some((0, vec![4])));
         assert_eq!((ends[1].try_recv(), ends[0].try_recv()), (None, None));
+        assert_eq!(net.counts(), (4, 2));
+    }
+
+    #[test]
+    fn a_cut_one_way_leaves_the_other() {
+        let (net, world) = net();
+        let ends = [net.end(0), net.end(1), net.end(2)];
+        ends[0].send(1, vec![1]);
+        net.cut_one_way(0, 1);
+        ends[0].send(1, vec![2]);
+        ends[1].send(0, vec![3]);
+        net.join(1, 0);
+        ends[0].send(1, vec![4]);
+        (0..10).for_each(|_| world.relax());
+        assert_eq!((ends[1].try_recv(), ends[1].try_recv()), (Some((0, vec![4])), None));
+        assert_eq!(ends[0].try_recv(), Some((1, vec![3])));
         assert_eq!(net.counts(), (4, 2));
     }
 

@@ -5,6 +5,7 @@
 
 pub mod caps;
 pub mod cq;
+pub mod datagram;
 pub mod half;
 pub mod loopback;
 pub mod mkey;

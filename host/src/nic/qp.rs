@@ -89,7 +89,7 @@ pub struct Route {
     pub loopback: bool,
 }
 
-fn with_context(opcode: Opcode, qpn: u32) -> ContextMailbox {
+pub(super) fn with_context(opcode: Opcode, qpn: u32) -> ContextMailbox {
     let mut mailbox = [0; CONTEXT_COMMAND_BYTES];
     cmd::input::OPCODE.set(&mut mailbox, opcode as u32);
     cmd::input::OBJECT.set(&mut mailbox, qpn);

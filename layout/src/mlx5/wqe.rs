@@ -240,6 +240,8 @@ pub struct AddressVector {
     pub full: bool,
     /// Destination LID (InfiniBand), or UDP source port (RoCE v2).
     pub rlid: u16,
+    /// Service level (InfiniBand); on Ethernet twice the priority.
+    pub service_level: u8,
     /// Destination MAC (RoCE).
     pub rmac: [u8; 6],
     /// Traffic class.
@@ -248,6 +250,8 @@ pub struct AddressVector {
     pub hop_limit: u8,
     /// A GRH follows (InfiniBand); zero on RoCE, which uses the GID all the same.
     pub grh: bool,
+    /// Index of the source GID in the port's table.
+    pub source_gid_index: u8,
     /// Flow label.
     pub flow_label: u32,
     /// Destination GID.
@@ -261,13 +265,14 @@ impl AddressVector {
         let gid = |n: usize| {
             u32::from_ne_bytes([self.rgid[n], self.rgid[n + 1], self.rgid[n + 2], self.rgid[n + 3]])
         };
-        let label = (self.grh as u32) << 30 | self.flow_label & 0xf_ffff;
+        let label =
+            (self.grh as u32) << 30 | (self.source_gid_index as u32) << 20 | self.flow_label & 0xf_ffff;
         [
             [
                 self.qkey.to_be(),
                 0,
                 ((self.full as u32) << 31 | self.qpn & 0xff_ffff).to_be(),
-                (self.rlid as u32).to_be(),
+                ((self.service_level as u32 & 0xf) << 24 | self.rlid as u32).to_be(),
             ],
             [
                 0,
@@ -295,10 +300,12 @@ impl AddressVector {
             qpn: number[2] & 0xff_ffff,
             full: number[2] >> 31 != 0,
             rlid: number[3] as u16,
+            service_level: (number[3] >> 24) as u8 & 0xf,
             rmac: [m0, m1, m2, m3, m4, m5],
             tclass,
             hop_limit,
             grh: label >> 30 & 1 != 0,
+            source_gid_index: (label >> 20) as u8,
             flow_label: label & 0xf_ffff,
             rgid,
         }

@@ -23,6 +23,16 @@ pub enum PeFault {
         /// How long; for ever if absent.
         for_ns: Option<u64>,
     },
+    /// No message of this PE's agent reaches the others; theirs arrive.
+    OobCutTx {
+        /// How long; for ever if absent.
+        for_ns: Option<u64>,
+    },
+    /// No message of the others reaches this PE's agent; its own arrive.
+    OobCutRx {
+        /// How long; for ever if absent.
+        for_ns: Option<u64>,
+    },
     /// The PE's clock jumps forward.
     ClockJump {
         /// By how much.
@@ -40,6 +50,8 @@ impl PeFault {
         kind::pe_fault("agent-killed", "the PE's agent stops for good; its kernels and NICs go on"),
         kind::pe_fault("agent-stalled=T", "the PE's agent does nothing for this long"),
         kind::pe_fault("oob-cut[=T]", "messages between the PE's agent and the others are lost, both ways"),
+        kind::pe_fault("oob-cut-tx[=T]", "messages of the PE's agent to the others are lost"),
+        kind::pe_fault("oob-cut-rx[=T]", "messages of the others to the PE's agent are lost"),
         kind::pe_fault("clock-jump=T", "the PE's clock jumps forward: of its kernels and of its agent"),
     ];
 
@@ -50,6 +62,8 @@ impl PeFault {
             Self::AgentKilled => "agent-killed",
             Self::AgentStalled { .. } => "agent-stalled",
             Self::OobCut { .. } => "oob-cut",
+            Self::OobCutTx { .. } => "oob-cut-tx",
+            Self::OobCutRx { .. } => "oob-cut-rx",
             Self::ClockJump { .. } => "clock-jump",
         }
     }
@@ -60,6 +74,8 @@ impl PeFault {
             self,
             Self::AgentStalled { for_ns: 0 }
                 | Self::OobCut { for_ns: Some(0) }
+                | Self::OobCutTx { for_ns: Some(0) }
+                | Self::OobCutRx { for_ns: Some(0) }
                 | Self::ClockJump { by_ns: 0 }
         )
     }
@@ -75,6 +91,8 @@ impl FromStr for PeFault {
             "agent-killed" => text.bare(Self::AgentKilled)?,
             "agent-stalled" => Self::AgentStalled { for_ns: text.only_time()? },
             "oob-cut" => Self::OobCut { for_ns: text.lasting()? },
+            "oob-cut-tx" => Self::OobCutTx { for_ns: text.lasting()? },
+            "oob-cut-rx" => Self::OobCutRx { for_ns: text.lasting()? },
             "clock-jump" => Self::ClockJump { by_ns: text.only_time()? },
             _ => unreachable!("every name of the list is read above; a test walks the list"),
         })
@@ -85,9 +103,15 @@ impl fmt::Display for PeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         match *self {
-            Self::PeerKilled | Self::AgentKilled | Self::OobCut { for_ns: None } => Ok(()),
+            Self::PeerKilled
+            | Self::AgentKilled
+            | Self::OobCut { for_ns: None }
+            | Self::OobCutTx { for_ns: None }
+            | Self::OobCutRx { for_ns: None } => Ok(()),
             Self::AgentStalled { for_ns: ns }
             | Self::OobCut { for_ns: Some(ns) }
+            | Self::OobCutTx { for_ns: Some(ns) }
+            | Self::OobCutRx { for_ns: Some(ns) }
             | Self::ClockJump { by_ns: ns } => write!(f, "={}", format_time(ns)),
         }
     }

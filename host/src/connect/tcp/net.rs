@@ -7,7 +7,7 @@ use super::link::Local;
 use super::options::JoinOptions;
 use super::preamble;
 use super::secret;
-use super::shared::{Counters, LinkReason, PeerLink, Phase, Shared, State, Topic};
+use super::shared::{BACK, Counters, LinkReason, PeerLink, Phase, Shared, State, THERE, Topic};
 use crate::connect::{Bootstrap, Oob};
 use crate::error::BootstrapError;
 use mio::{Poll, Waker};
@@ -209,13 +209,22 @@ impl TcpNet {
     /// Fault injection: drops messages of a topic, from and to the peers, from now on (`true`) or no longer. What is
     /// under way here is lost; connections stay.
     pub fn cut(&self, topic: Topic, peers: Peers, on: bool) {
+        self.set_cut(topic, peers, if on { THERE | BACK } else { 0 });
+    }
+
+    /// Fault injection: the same for what goes to the peers (`there`) or comes from them alone.
+    pub fn cut_one_way(&self, topic: Topic, peers: Peers, there: bool) {
+        self.set_cut(topic, peers, if there { THERE } else { BACK });
+    }
+
+    fn set_cut(&self, topic: Topic, peers: Peers, ways: u8) {
         let shared = &self.handle.shared;
         match peers {
-            Peers::One(peer) => shared.set_cut(topic, peer, on),
+            Peers::One(peer) => shared.set_cut(topic, peer, ways),
             Peers::All => {
                 (0..shared.world)
                     .filter(|peer| *peer != shared.rank)
-                    .for_each(|p| shared.set_cut(topic, p, on));
+                    .for_each(|p| shared.set_cut(topic, p, ways));
             }
         }
     }

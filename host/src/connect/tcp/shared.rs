@@ -3,9 +3,15 @@
 use super::error::{JoinError, Refused};
 use super::options::Notices;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Ways of a connection, as bits of a cut: to the peer, and from it.
+pub(super) const THERE: u8 = 1;
+/// See [`THERE`].
+pub(super) const BACK: u8 = 2;
+const NO_WAY: u8 = 0;
 
 /// Who talks over the mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -190,7 +196,8 @@ pub(super) struct Shared {
     woken: AtomicBool,
     inboxes: [Inbox; 2],
     /// By topic, then peer.
-    cuts: [Vec<AtomicBool>; 2],
+    /// By topic and peer: ways that are cut.
+    cuts: [Vec<AtomicU8>; 2],
     refused: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
@@ -203,7 +210,7 @@ impl Shared {
         let now = Instant::now();
         let link = PeerLink { up: false, since: now, heard: None, reason: LinkReason::Connecting };
         let peers = (0..world).map(|_| Peer { link: link.clone(), queue: VecDeque::new(), queued: 0 });
-        let cuts = || (0..world).map(|_| AtomicBool::new(false)).collect();
+        let cuts = || (0..world).map(|_| AtomicU8::new(NO_WAY)).collect();
         Self {
             rank,
             world,
@@ -292,8 +299,10 @@ impl Shared {
         }
     }
 
-    pub fn is_cut(&self, topic: Topic, peer: u32) -> bool {
-        self.cuts[topic as usize].get(peer as usize).is_some_and(|cut| cut.load(Ordering::SeqCst))
+    /// True if all of these ways are cut.
+    pub fn is_cut(&self, topic: Topic, peer: u32, ways: u8) -> bool {
+        let cut = self.cuts[topic as usize].get(peer as usize);
+        cut.is_some_and(|cut| cut.load(Ordering::SeqCst) & ways == ways)
     }
 
     /// Counts a datagram that a cut dropped.
@@ -320,20 +329,28 @@ impl Shared {
         }
     }
 
-    /// Cuts or joins; what is under way is lost.
-    pub fn set_cut(&self, topic: Topic, peer: u32, on: bool) {
+    /// Cuts these ways and no others; what is under way on them is lost.
+    pub fn set_cut(&self, topic: Topic, peer: u32, ways: u8) {
         let Some(cut) = self.cuts[topic as usize].get(peer as usize) else { return };
-        cut.store(on, Ordering::SeqCst);
-        if !on {
-            return;
+        cut.store(ways, Ordering::SeqCst);
+        if ways & THERE != 0 {
+            self.lose_outgoing(topic, peer);
         }
+        if ways & BACK != 0 {
+            self.lose_arrived(topic, peer);
+        }
+    }
+
+    fn lose_outgoing(&self, topic: Topic, peer: u32) {
         let mut state = self.lock();
         let Peer { queue, queued, .. } = &mut state.peers[peer as usize];
         let before = queue.len();
         queue.retain(|message| message.topic != topic);
         *queued = queue.iter().map(|message| message.bytes.len()).sum();
         self.count_cut(before - queue.len());
-        drop(state);
+    }
+
+    fn lose_arrived(&self, topic: Topic, peer: u32) {
         let inbox = &self.inboxes[topic as usize];
         let mut arrived = inbox.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let before = arrived.messages.len();
@@ -348,7 +365,7 @@ impl Shared {
         if to >= self.world || bytes.len() > QUEUE_BYTES {
             return self.count_dropped(1);
         }
-        if self.is_cut(topic, to) {
+        if self.is_cut(topic, to, THERE) {
             return self.count_cut(1);
         }
         if to == self.rank {
@@ -369,7 +386,7 @@ impl Shared {
 
     /// A datagram came in. The oldest give way.
     pub fn receive(&self, topic: Topic, from: u32, bytes: Vec<u8>) {
-        if self.is_cut(topic, from) {
+        if self.is_cut(topic, from, BACK) {
             return self.count_cut(1);
         }
         self.received.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,344 @@
+//! The agents' two links: their own, out of band, and the rails, for when that one is cut (H16).
+//!
+//! The rails cost nothing while the other link is good: one look at a completion entry a rail and step. A message goes
+//! over the rails as well when its peer has been asked in vain, when the other link is known to be broken, or when it
+//! tells of a port. Copies go over several pairs of rails; the receiver takes the first.
+
+pub mod envelope;
+
+use super::ports::Ports;
+use crate::connect::card::RailCard;
+use crate::connect::oob::Oob;
+use crate::nic::caps::Link;
+use crate::nic::datagram::MESSAGE_MAX;
+use crate::pe::{Pe, PeerInfo};
+use crate::rail::Rail;
+use envelope::{Header, Kind, Seal, Taken};
+use shunt_device::platform::host::World;
+use shunt_layout::mlx5::wqe::AddressVector;
+use shunt_layout::mutant::Mutant;
+use std::sync::Arc;
+
+/// Copies of one message: more pairs than these are tried in turn, as messages are repeated.
+const COPIES: usize = 8;
+/// A peer asked in vain is written to over the rails, too, for this long.
+const DOUBT_NS: u64 = 10_000_000_000;
+/// A peer heard over a rail so lately lives.
+const LIFE_NS: u64 = 100_000_000;
+/// Pause between two questions whether a peer lives, and how many unanswered ones say that it does not.
+const PING_NS: u64 = 5_000_000;
+/// See [`PING_NS`].
+const PINGS: u32 = 4;
+const HOP_LIMIT: u8 = 255;
+/// UDP source ports of RoCE v2 begin here.
+const PORT_BASE: u16 = 0xc000;
+
+/// How far a message is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Over the agents' own link, and over the rails where that may not do.
+    Link,
+    /// Over both in any case.
+    Both,
+}
+
+/// What arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// A message of the agent of a PE.
+    Message(u32, Vec<u8>),
+    /// A ping was answered.
+    Pong(Pong),
+}
+
+/// An answered ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pong {
+    pub peer: u32,
+    pub local: u32,
+    pub remote: u32,
+    /// The ping's number.
+    pub number: u64,
+}
+
+/// A pair of rails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RailPair {
+    pub local: u32,
+    pub remote: u32,
+}
+
+/// Another agent, as the rails reach it.
+struct Peer {
+    rails: Vec<RailCard>,
+    datagrams: Vec<u32>,
+    qkey: u32,
+    /// What was taken from it; nothing yet, mostly.
+    taken: Option<Taken>,
+    /// When it was last heard over a rail.
+    heard_ns: Option<u64>,
+    /// Pings since then, and when the last one went.
+    pings: u32,
+    pinged_ns: u64,
+    /// Until when it is doubted that the other link reaches it.
+    doubted_ns: u64,
+}
+
+impl From<&PeerInfo> for Peer {
+    fn from(info: &PeerInfo) -> Self {
+        Self {
+            rails: info.rails.clone(),
+            datagrams: info.datagrams.clone(),
+            qkey: info.qkey,
+            taken: None,
+            heard_ns: None,
+            pings: 0,
+            pinged_ns: 0,
+            doubted_ns: 0,
+        }
+    }
+}
+
+/// Both links of one agent.
+pub(super) struct Links {
+    me: u32,
+    world: Arc<dyn World>,
+    oob: Box<dyn Oob>,
+    rails: Vec<Arc<Rail>>,
+    peers: Vec<Peer>,
+    seal: Seal,
+    number: u64,
+    /// Datagrams refused.
+    strangers: u64,
+    /// Rails whose end was told.
+    ended: Vec<bool>,
+}
+
+impl Links {
+    pub(super) fn new(pe: &Pe, oob: Box<dyn Oob>) -> Self {
+        Self {
+            me: pe.root().my_pe,
+            world: pe.world().clone(),
+            oob,
+            rails: pe.rails().to_vec(),
+            peers: pe.peers().iter().map(Peer::from).collect(),
+            seal: pe.seal().clone(),
+            // An agent that follows another one goes on above its numbers: no agent sends a message a nanosecond.
+            number: pe.world().now_ns(),
+            strangers: 0,
+            ended: vec![false; pe.rails().len()],
+        }
+    }
+
+    /// Sends to the agent of a PE. It may get lost.
+    pub(super) fn send(&mut self, peer: u32, message: Vec<u8>, reach: Reach, ports: &Ports) {
+        let now = self.world.now_ns();
+        let Some(to) = self.peers.get(peer as usize) else { return };
+        let doubted = now < to.doubted_ns || !self.oob.reachable(peer);
+        if reach == Reach::Both || doubted {
+            let kind = if doubted { Kind::Message } else { Kind::News };
+            self.number += 1;
+            let pairs = self.pairs(peer, ports);
+            let turn = self.number as usize * COPIES;
+            for i in 0..pairs.len().min(COPIES) {
+                self.post(peer, pairs[(turn + i) % pairs.len()], self.number, kind, &message);
+            }
+        }
+        self.oob.send(peer, message);
+    }
+
+    /// False while the agents' own link to a PE is known to be broken.
+    pub(super) fn own_reaches(&self, peer: u32) -> bool {
+        self.oob.reachable(peer)
+    }
+
+    /// A peer was asked in vain: the other link may not reach it, whatever it says itself.
+    pub(super) fn doubt(&mut self, peer: u32) {
+        let until = self.world.now_ns().saturating_add(DOUBT_NS);
+        if let Some(peer) = self.peers.get_mut(peer as usize) {
+            peer.doubted_ns = until;
+        }
+    }
+
+    /// Pairs of rails to a peer whose ports are not known to be down; all pairs if every one is. The first ones share
+    /// no rail.
+    pub(super) fn pairs(&self, peer: u32, ports: &Ports) -> Vec<RailPair> {
+        let Some(to) = self.peers.get(peer as usize).filter(|_| !Mutant::NoSecondLink.on()) else {
+            return Vec::new();
+        };
+        let remotes = to.rails.len().min(to.datagrams.len());
+        let mut pairs = Vec::new();
+        for shift in 0..remotes {
+            for (local, rail) in self.rails.iter().enumerate() {
+                let remote = (local + shift) % remotes;
+                if to.datagrams[remote] != 0 && to.rails[remote].link == rail.caps.link {
+                    pairs.push(RailPair { local: local as u32, remote: remote as u32 });
+                }
+            }
+        }
+        let up = |pair: &RailPair| ports.up(pair.local, peer, pair.remote);
+        if pairs.iter().any(up) {
+            pairs.retain(up);
+        }
+        pairs
+    }
+
+    /// Puts one datagram on one pair of rails.
+    fn post(&self, peer: u32, pair: RailPair, number: u64, kind: Kind, body: &[u8]) {
+        let (to, rail) = (&self.peers[peer as usize], &self.rails[pair.local as usize]);
+        let Some(card) = to.rails.get(pair.remote as usize) else { return };
+        let Some(qpn) = to.datagrams.get(pair.remote as usize).copied() else { return };
+        let (from_rail, to_rail) = (pair.local as u16, pair.remote as u16);
+        let header = Header { from: self.me, to: peer, from_rail, to_rail, number, kind };
+        let mut bytes = [0; MESSAGE_MAX];
+        let Some(length) = self.seal.close(&header, body, &mut bytes) else { return };
+        let vector = vector(rail, card, qpn, to.qkey);
+        if let Some(datagrams) = rail.datagrams().as_mut() {
+            // Without room it is lost; what matters is repeated.
+            datagrams.send(&*self.world, &vector, &bytes[..length]);
+        }
+    }
+
+    /// Asks over a pair of rails whether somebody is there; answers with the number that the answer will name.
+    pub(super) fn ping(&mut self, peer: u32, pair: RailPair) -> u64 {
+        self.number += 1;
+        self.post(peer, pair, self.number, Kind::Ping, &[]);
+        self.number
+    }
+
+    /// The next thing that has arrived, over either link.
+    pub(super) fn try_recv(&mut self) -> Option<Heard> {
+        if let Some((from, bytes)) = self.oob.try_recv() {
+            return Some(Heard::Message(from, bytes));
+        }
+        let mut bytes = [0; MESSAGE_MAX];
+        for rail in 0..self.rails.len() {
+            loop {
+                let arrived = match self.rails[rail].datagrams().as_mut() {
+                    Some(datagrams) => datagrams.receive(&*self.world, &mut bytes),
+                    None => None,
+                };
+                let Some(length) = arrived else { break };
+                if let Some(heard) = self.judge(rail as u32, &bytes[..length]) {
+                    return Some(heard);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a datagram that arrived on a rail, if it is one of this job and was not taken before.
+    fn judge(&mut self, rail: u32, bytes: &[u8]) -> Option<Heard> {
+        let opened = self.seal.open(bytes, self.me).ok();
+        let known = opened.filter(|(header, _)| {
+            u32::from(header.to_rail) == rail && (header.from as usize) < self.peers.len()
+        });
+        let Some((header, body)) = known else {
+            self.strangers += 1;
+            return None;
+        };
+        let now = self.world.now_ns();
+        let peer = &mut self.peers[header.from as usize];
+        let new = peer.taken.get_or_insert_default().take(header.number);
+        if !new && !Mutant::CopiesTaken.on() {
+            return None;
+        }
+        (peer.heard_ns, peer.pings) = (Some(now), 0);
+        let pair = RailPair { local: rail, remote: header.from_rail.into() };
+        match header.kind {
+            Kind::Message => {
+                // Who doubts the other link is not answered over it alone: it may be cut one way.
+                peer.doubted_ns = now.saturating_add(DOUBT_NS);
+                Some(Heard::Message(header.from, body.to_vec()))
+            }
+            Kind::News => Some(Heard::Message(header.from, body.to_vec())),
+            Kind::Ping => {
+                self.number += 1;
+                self.post(header.from, pair, self.number, Kind::Pong, &header.number.to_be_bytes());
+                None
+            }
+            Kind::Pong => {
+                let number = u64::from_be_bytes(body.try_into().ok()?);
+                let RailPair { local, remote } = pair;
+                Some(Heard::Pong(Pong { peer: header.from, local, remote, number }))
+            }
+        }
+    }
+
+    /// False once neither link reaches the agent of a PE: an answer need not be waited for. Where the other link is
+    /// broken the rails are asked, a few times.
+    pub(super) fn reachable(&mut self, peer: u32, ports: &Ports) -> bool {
+        if self.oob.reachable(peer) {
+            return true;
+        }
+        let now = self.world.now_ns();
+        let pairs = self.pairs(peer, ports);
+        let Some(state) = self.peers.get_mut(peer as usize) else { return false };
+        let pause_ns = if state.pings > PINGS { LIFE_NS / 2 } else { PING_NS };
+        let due = now >= state.pinged_ns.saturating_add(pause_ns);
+        let heard = state.heard_ns.is_some_and(|heard| now <= heard.saturating_add(LIFE_NS));
+        // The last question is given its time, too.
+        let patient = state.pings < PINGS || state.pings == PINGS && !due;
+        if due && !pairs.is_empty() {
+            state.pings = state.pings.saturating_add(1);
+            state.pinged_ns = now;
+            pairs.into_iter().take(COPIES).for_each(|pair| {
+                self.ping(peer, pair);
+            });
+            return heard || patient;
+        }
+        heard || patient && !pairs.is_empty()
+    }
+
+    /// True while it is not known whether a peer is out of reach: the next look should not be far.
+    pub(super) fn in_question(&self, peer: u32) -> bool {
+        let state = &self.peers[peer as usize];
+        state.pings > 0 && state.pings <= PINGS && !self.oob.reachable(peer)
+    }
+
+    /// A peer's rail has another address now.
+    pub(super) fn moved(&mut self, peer: u32, card: &RailCard) {
+        let known = self.peers.get_mut(peer as usize).and_then(|to| to.rails.get_mut(card.index as usize));
+        if let Some(known) = known {
+            *known = *card;
+        }
+    }
+
+    /// Datagrams refused since the last call.
+    pub(super) fn take_strangers(&mut self) -> u64 {
+        std::mem::take(&mut self.strangers)
+    }
+
+    /// Rails whose datagram queue pair ended since the last call, with syndrome and vendor syndrome.
+    pub(super) fn take_ended(&mut self) -> Vec<(usize, (u8, u8))> {
+        let mut all = Vec::new();
+        for (index, told) in self.ended.iter_mut().enumerate().filter(|(_, told)| !**told) {
+            if let Some(why) = self.rails[index].datagrams().as_ref().and_then(|one| one.broken()) {
+                *told = true;
+                all.push((index, why));
+            }
+        }
+        all
+    }
+}
+
+/// Where a datagram goes, as the NIC wants it told.
+fn vector(rail: &Rail, card: &RailCard, qpn: u32, qkey: u32) -> AddressVector {
+    let address = rail.address();
+    let (level, ethernet) = (rail.options.service_level, rail.caps.link == Link::Ethernet);
+    let global = ethernet || card.gid[..8] != address.gid[..8];
+    AddressVector {
+        qkey,
+        qpn,
+        full: true,
+        rlid: if ethernet { PORT_BASE | qpn as u16 & !PORT_BASE } else { card.lid },
+        service_level: if ethernet { level << 1 } else { level },
+        rmac: if ethernet { rail.known_mac(card) } else { [0; 6] },
+        tclass: rail.options.traffic_class,
+        hop_limit: HOP_LIMIT,
+        grh: global && !ethernet,
+        source_gid_index: address.gid_index as u8,
+        flow_label: 0,
+        rgid: if global { card.gid } else { [0; 16] },
+    }
+}
