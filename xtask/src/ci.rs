@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios::{SCENARIOS, SOFT_RDMA};
-use crate::{bindings, check, ptx, run_scenarios, sh, soft_rdma, swarm, tidy};
+use crate::{bindings, check, explore, ptx, run_scenarios, sh, soft_rdma, swarm, tidy};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -20,6 +20,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   bindings   the committed FFI of libibverbs and libmlx5 against their headers
   tests      cargo test --workspace
   swarm      200 fixed and 20 fresh seeds of the simulator, every kind of fault among them
+  explore    every interleaving of the switch within bounds
   ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched
   build      everything, release
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios.rs
@@ -51,6 +52,7 @@ const STAGES: &[Stage] = &[
     ("bindings", || bindings::run(&[]).map(|()| Count::ONE)),
     ("tests", tests),
     ("swarm", swarm::stage),
+    ("explore", explore::stage),
     ("ptx", || ptx::run(&["--try-ptxas".to_owned()]).map(|()| Count::ONE)),
     ("build", || build().map(|()| Count::ONE)),
     ("scenarios", run_scenarios::all),

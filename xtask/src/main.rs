@@ -7,6 +7,7 @@ mod bindings_generate;
 mod check;
 mod ci;
 mod docs;
+mod explore;
 mod ptx;
 mod ptx_audit;
 mod ptxas;
@@ -37,6 +38,7 @@ const TASKS: &[Task] = &[
     Task { name: "docs", summary: docs::SUMMARY, help: docs::HELP, run: docs::run },
     Task { name: "bindings", summary: bindings::SUMMARY, help: bindings::HELP, run: bindings::run },
     Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
+    Task { name: "explore", summary: explore::SUMMARY, help: explore::HELP, run: explore::run },
     Task { name: "soft-rdma", summary: soft_rdma::SUMMARY, help: soft_rdma::HELP, run: soft_rdma::run },
     Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
 ];

@@ -35,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-mlx5-sys"]),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
-const TOP: &[&str] = &["shunt-tests", "shunt-conformance", "shunt-bench", "shunt"];
+const TOP: &[&str] = &["shunt-tests", "shunt-explore", "shunt-conformance", "shunt-bench", "shunt"];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.
 const BANNED: &[(&str, &str)] = &[

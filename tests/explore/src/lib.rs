@@ -1,0 +1,11 @@
+//! Shunt explored: every interleaving within bounds, instead of some of them.
+//!
+//! [`search`] looks at all states of a model, breadth first, so that what it finds is found by a shortest trace.
+//! [`failover`] is model F: two PEs, their paths, networks, NICs and agents. [`words`] is model W: one channel's words
+//! under warps, a poller and a switcher.
+
+pub mod failover;
+pub mod fingerprint;
+pub mod search;
+pub mod suite;
+pub mod words;

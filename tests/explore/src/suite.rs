@@ -1,0 +1,193 @@
+//! What is explored, by name: bounds for every run of CI, larger ones for a night, and designs that must be found
+//! wrong.
+
+use crate::failover::{self, Kind};
+use crate::search::{Ending, Found, search};
+use crate::words;
+
+/// States after which a search gives up: a bound on memory, about 60 bytes each.
+pub const STATES_MAX: usize = 120_000_000;
+
+/// When a case is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scale {
+    /// On every run of CI.
+    Ci,
+    /// When somebody asks for it.
+    Night,
+}
+
+/// A model with its bounds.
+#[derive(Clone, Debug)]
+pub enum Model {
+    /// Failover.
+    F(failover::Setup),
+    /// Words.
+    W(words::Setup),
+}
+
+/// What a case is to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// No promise is broken.
+    Holds,
+    /// A promise is broken.
+    Broken,
+}
+
+/// One named exploration.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// What is explored.
+    pub model: Model,
+    /// What is to come of it.
+    pub expect: Expect,
+    /// When it is run.
+    pub scale: Scale,
+}
+
+impl Case {
+    /// Searches it.
+    pub fn run(&self, say: impl Fn(usize, usize)) -> Found {
+        match &self.model {
+            Model::F(setup) => search(setup, STATES_MAX, say),
+            Model::W(setup) => search(setup, STATES_MAX, say),
+        }
+    }
+
+    /// True if it came out as expected. A bound that was reached shows nothing.
+    pub fn passed(&self, found: &Found) -> bool {
+        match (&found.ending, self.expect) {
+            (Ending::Holds, Expect::Holds) | (Ending::Broken(_), Expect::Broken) => true,
+            (Ending::Holds | Ending::Broken(_) | Ending::Bounded, _) => false,
+        }
+    }
+}
+
+/// Every case up to `scale`, the larger ones first, so that two threads end together.
+pub fn cases(scale: Scale) -> Vec<Case> {
+    let mut cases = failover_cases();
+    cases.extend(words_cases());
+    cases.extend(broken_failover());
+    cases.extend(broken_words());
+    cases.retain(|case| case.scale <= scale);
+    cases
+}
+
+fn failover_cases() -> Vec<Case> {
+    use Scale::{Ci, Night};
+    let case = |name, scale, setup| Case { name, model: Model::F(setup), expect: Expect::Holds, scale };
+    let new = failover::Setup::new;
+    let (one, two, three) = (Kind::Monotone, Kind::Cleared, Kind::Shared);
+    vec![
+        case("kind 1", Ci, new(one, "PSPS", "").paths(3).faults(2, 1)),
+        case("kind 2", Ci, new(two, "PSPS", "").paths(3).faults(2, 1)),
+        case("kind 2, bracket", Ci, new(two, "PSPS", "").paths(3).faults(2, 1).bracket()),
+        case("kind 3", Ci, new(three, "PSPS", "").paths(3).faults(2, 1)),
+        case("gets", Ci, new(two, "PGSG", "").paths(3).faults(2, 1)),
+        case("gets first", Ci, new(one, "GPGS", "").paths(3).faults(2, 0)),
+        case("both ways, kind 1", Ci, new(one, "PS", "PS").faults(1, 0)),
+        case("both ways, kind 2", Night, new(two, "PS", "PS").faults(1, 1)),
+        case("both ways, kind 1, two faults", Night, new(one, "PS", "PS").faults(2, 0)),
+        case("both ways, get, revival", Ci, new(two, "GS", "PS").faults(1, 0).revival()),
+        case("both ways, three paths", Night, new(two, "PS", "PS").paths(3).faults(2, 1)),
+        case("revival, kind 1", Ci, new(one, "PSPS", "").faults(2, 1).revival()),
+        case("revival, kind 2", Ci, new(two, "PSPS", "").faults(2, 1).revival()),
+        case("revival, both ways", Night, new(two, "PS", "PS").faults(2, 0).revival()),
+        case("revival, three paths", Night, new(two, "PSPS", "").paths(3).faults(3, 1).revival()),
+        case("two writers, kind 3", Ci, new(three, "PSPS", "").faults(1, 1).other_adds(2)),
+        case("two writers, revival", Ci, new(three, "PS", "").faults(1, 0).other_adds(2).revival()),
+        case("agent dies, kind 1", Ci, new(one, "PSPS", "").faults(2, 0).agent_death()),
+        case("agent dies, bracket", Ci, new(two, "PSPS", "").faults(2, 0).agent_death().bracket()),
+        case("agent dies, no bracket", Ci, new(two, "PSPS", "").faults(2, 0).agent_death()),
+        case("agent dies, both ways", Night, new(one, "PS", "PS").faults(1, 0).agent_death()),
+        case("agent dies, gets", Ci, new(one, "GSG", "").faults(2, 0).agent_death()),
+        case("NIC mute, kind 1", Ci, new(one, "PSPS", "").faults(1, 1).mute()),
+        case("NIC mute, bracket", Ci, new(two, "PSPS", "").faults(1, 1).mute().bracket()),
+        case("NIC mute, gets", Ci, new(one, "PGSG", "").faults(1, 1).mute()),
+        case("NIC mute, both ways", Night, new(one, "PS", "PS").faults(1, 1).mute()),
+        case("time fence, kind 1", Ci, new(one, "PSPS", "").faults(1, 1).timed()),
+        case("time fence, bracket", Ci, new(two, "PSPS", "").faults(1, 1).timed().bracket()),
+        case("time fence, kind 1, three paths", Night, new(one, "PSP", "").paths(3).faults(2, 1).timed()),
+        case(
+            "time fence, bracket, three paths",
+            Night,
+            new(two, "PSPS", "").paths(3).faults(2, 1).timed().bracket(),
+        ),
+        case("time fence, both ways", Night, new(one, "PS", "PS").faults(1, 1).timed()),
+        case("time fence, gets", Ci, new(one, "GSG", "").faults(1, 1).timed()),
+        case("time fence, gets, three paths", Night, new(one, "GSG", "").paths(3).faults(2, 1).timed()),
+        case("three faults, kind 1", Night, new(one, "PSPS", "").paths(3).faults(3, 2)),
+        case("three faults, kind 2", Night, new(two, "PSPS", "").paths(3).faults(3, 2).revival()),
+        case("three faults, gets", Night, new(two, "PGSG", "").paths(3).faults(3, 2).revival()),
+    ]
+}
+
+fn words_cases() -> Vec<Case> {
+    use Scale::{Ci, Night};
+    let case = |name, scale, setup| Case { name, model: Model::W(setup), expect: Expect::Holds, scale };
+    let new = words::Setup::new;
+    vec![
+        case("words, one fault", Ci, new(2, 1, [1, 1, 1], [2, 1, 1])),
+        case("words, two faults", Ci, new(2, 2, [1, 1, 1], [1, 1, 1])),
+        case("words, a group of two", Ci, new(2, 1, [2, 1, 1], [1, 1, 1])),
+        case("words, two faults, four tickets", Night, new(2, 2, [1, 1, 1], [2, 1, 1])),
+        case("words, three faults", Night, new(2, 3, [1, 1, 1], [1, 1, 1])),
+        case("words, groups, two faults", Night, new(2, 2, [2, 1, 2], [1, 1, 1])),
+        case("words, groups, depth 3", Night, new(3, 1, [2, 1, 1], [1, 2, 2])),
+    ]
+}
+
+fn broken_failover() -> Vec<Case> {
+    use failover::Break;
+    let case = |name, setup| Case { name, model: Model::F(setup), expect: Expect::Broken, scale: Scale::Ci };
+    let new = failover::Setup::new;
+    let (one, two, three) = (Kind::Monotone, Kind::Cleared, Kind::Shared);
+    vec![
+        case("no fence", new(two, "PSPS", "").without(Break::NoFence)),
+        case("cut from the last CQE", new(two, "PSPS", "").without(Break::CutFromCompletions)),
+        case("query before ERR", new(two, "PSPS", "").without(Break::QueryBeforeError)),
+        case(
+            "deadline as fence",
+            new(one, "PSPS", "")
+                .faults(0, 1)
+                .timed()
+                .without(Break::DeadlineAsFence)
+                .without(Break::NoLifetime),
+        ),
+        case("one-sided fence, gets", new(two, "PGSP", "").faults(0, 1).without(Break::OneSided)),
+        case("no flush, kind 1", new(one, "PSPS", "").without(Break::NoFlush)),
+        case("no flush, kind 2", new(two, "PSPS", "").without(Break::NoFlush)),
+        case("no flush after drain", new(two, "PSPS", "").revival().without(Break::NoDrainFlush)),
+        case("no drain", new(two, "PSPS", "").revival().without(Break::NoDrain).without(Break::NoDrainFlush)),
+        case("X forgotten", new(two, "GPS", "").paths(3).faults(2, 0).without(Break::ForgetExecuted)),
+        case("gets not issued again", new(two, "PGSP", "").without(Break::NoReget)),
+        case("revival without handshake", new(two, "PSPS", "").revival().without(Break::ReviveAlone)),
+        case("revival, other direction in use", new(two, "PS", "PS").revival().without(Break::ReviveAlone)),
+        case("PSNs used again", new(two, "PSPS", "").revival().without(Break::ReusePsn)),
+        case("no lifetime, kind 1", new(one, "PSPS", "").timed().without(Break::NoLifetime)),
+        case("no lifetime, bracket", new(two, "PSPS", "").timed().bracket().without(Break::NoLifetime)),
+        case("no atomic home", new(three, "PSPS", "").other_adds(2).without(Break::NoAtomicHome)),
+    ]
+}
+
+fn broken_words() -> Vec<Case> {
+    use words::Break;
+    let case = |name, setup| Case { name, model: Model::W(setup), expect: Expect::Broken, scale: Scale::Ci };
+    let new = words::Setup::new;
+    let four = || new(2, 1, [1, 1, 1], [2, 1, 1]);
+    let twice = || new(2, 2, [1, 1, 1], [1, 1, 1]);
+    vec![
+        case("no BLOCKED", four().without(Break::NoBlocked)),
+        case("limit by depth", new(3, 1, [2, 1, 2], [1, 1, 1]).without(Break::LimitByDepth)),
+        case(
+            "room without generation",
+            new(1, 1, [1, 1, 1], [2, 1, 0]).without(Break::RoomWithoutGeneration),
+        ),
+        case("done without generation", twice().without(Break::DoneWithoutGeneration)),
+        case("late doorbell", twice().without(Break::LateDoorbell)),
+        case("open by a plain store", four().without(Break::OpenByStore)),
+    ]
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask explore`: builds and runs the explorations of `tests/explore`.
+
+use crate::ci::Count;
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+pub const SUMMARY: &str = "every interleaving of the switch within bounds, every placement of faults";
+pub const HELP: &str = "explore [--night] [--only NAME] [--threads N] [--traces] [--list]
+
+Searches all states of the models of the switch, breadth first, and prints one table: states, depth, what came of it.
+Designs that are known to be wrong are among the rows: each must be found. Status 1 if a promise is broken, a wrong
+design is not found, or a bound on states is reached.
+
+  --night       the larger bounds as well
+  --only NAME   explorations whose name has NAME in it
+  --threads N   explorations at a time (default: the cores)
+  --traces      print the shortest trace of every wrong design
+  --list        names, and when each is run";
+
+/// The program, optimised, with every assertion on.
+fn build() -> Result<PathBuf> {
+    sh::run(sh::cargo().args(["build", "--quiet", "--profile", "test", "-p", "shunt-explore"]))?;
+    Ok(sh::target_dir().join("debug/shunt-explore"))
+}
+
+pub fn run(args: &[String]) -> Result<()> {
+    let program = build()?;
+    sh::run(sh::command(&program.to_string_lossy()).args(args))
+}
+
+/// The stage of `cargo xtask ci`.
+pub fn stage() -> Result<Count> {
+    let program = build()?;
+    let mut child = sh::command(&program.to_string_lossy())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start the exploration")?;
+    let stdout = child.stdout.take().context("the exploration has no output")?;
+    let mut count = None;
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        println!("{line}");
+        count = summary(&line).or(count);
+    }
+    let status = child.wait()?;
+    let Some(count) = count else { bail!("the exploration ended with {status}") };
+    Ok(if status.success() { count } else { Count { failed: count.failed.max(1), ..count } })
+}
+
+/// Reads "56 explorations, 9 states, 1.0 s, 2 failed".
+fn summary(line: &str) -> Option<Count> {
+    let (all, rest) = line.split_once(" explorations, ")?;
+    let failed: usize = rest.strip_suffix(" failed")?.rsplit(' ').next()?.parse().ok()?;
+    Some(Count { passed: all.trim().parse::<usize>().ok()?.saturating_sub(failed), failed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_an_exploration_is_read() {
+        let line = "56 explorations, 1234567 states, 120.5 s, 2 failed";
+        assert_eq!(summary(line), Some(Count { passed: 54, failed: 2 }));
+        assert_eq!(summary("kind 1      263578     42      2.2  holds"), None);
+    }
+}
