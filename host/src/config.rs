@@ -1,6 +1,7 @@
 //! Settings, and their defaults from the environment: ours, and NVSHMEM's of the same meaning. Pure.
 
 use crate::error::ConfigError;
+use crate::events;
 use crate::nic::qp::QpTuning;
 use crate::topology::select::{self, Selection};
 use shunt_layout::state::{Policy, SLOTS_MAX};
@@ -109,6 +110,10 @@ pub const VARIABLES: &[Variable] = &[
     variable("SHUNT_FENCE", "how an old path is fenced", "strict").default("strict"),
     variable("SHUNT_MPL", "packet lifetime in the network", DURATION).default("50ms"),
     variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
+    variable("SHUNT_EVENTS", "timeline of every event, a line of JSON each", events::EVENTS_FILE),
+    variable("SHUNT_METRICS", "where Prometheus may read", events::METRICS_ADDRESS),
+    variable("SHUNT_STATUS", "whether each PE has a status page in shared memory", events::STATUS)
+        .default("1"),
     variable(
         "NVSHMEM_QP_DEPTH",
         "ring depth, rounded up to a power of two",
@@ -262,6 +267,7 @@ impl EnvConfig {
 pub fn check(name: &str, value: &str) -> Result<(), ConfigError> {
     let alone = |asked: &str| (asked == name).then(|| value.to_owned());
     EnvConfig::from_lookup(&alone)?;
+    events::Watching::from_lookup(&alone)?;
     Selection::from_lookup(&alone)?;
     Lookup(&alone).parse(MACHINE_READABLE, parse_bool)?;
     crate::job::check(&alone)

@@ -12,6 +12,7 @@
 //! | [`state::Mailbox`] | one line each side | the other side |
 //! | [`state::HintWord`] | agent | device code, in wait loops only |
 //! | [`state::SwitchRecord`], [`state::Tally`], [`state::StepRecord`] | device code | host |
+//! | [`status::StatusPage`] | agent | any process of the machine |
 //!
 //! Nothing here has behaviour beyond getting and setting; meaning lives with the parties.
 #![cfg_attr(not(test), no_std)]
@@ -21,6 +22,7 @@ pub mod bits;
 pub mod mlx5;
 pub mod mutant;
 pub mod state;
+pub mod status;
 
 /// Version of everything in [`state`] and of the connection cards. Compared for equality only; a change of
 /// any size or offset in the committed table must change it (`tests/abi.rs`).

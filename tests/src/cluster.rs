@@ -11,7 +11,7 @@ use shunt_host::config::EnvConfig;
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::{Devx, SoftDevx};
-use shunt_host::events::{Level, Told};
+use shunt_host::events::{Level, Metrics, Told, Watching};
 use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_layout::state::{self, SwitchRecord};
@@ -55,6 +55,7 @@ pub(crate) struct AgentLog {
     pub fate: AgentFate,
     records: RefCell<Vec<SwitchRecord>>,
     events: RefCell<Vec<Told>>,
+    watching: RefCell<Option<(Watching, Option<Arc<Metrics>>)>>,
 }
 
 /// A job of PEs that is up: paths connected, agents running.
@@ -186,6 +187,9 @@ fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &Arc<SimWorld>,
         if stalled_ns > 0 {
             world.note(|| "stalled".into());
             world.sleep(stalled_ns);
+        }
+        if let Some((watching, metrics)) = log.watching.take() {
+            agent.be_watched(&watching, metrics.as_ref());
         }
         world.note(|| "stepping".into());
         let busy = agent.step();
@@ -390,6 +394,14 @@ impl Cluster {
         let mut records: Vec<_> = (0..self.spec.pes).flat_map(of).collect();
         records.sort_by_key(|(_, record)| record.stamps[5]);
         records
+    }
+
+    /// Lets the agents be watched from their next step on, which this waits for.
+    pub fn watch_agents(&self, watching: &Watching, metrics: Option<&Arc<Metrics>>) {
+        for log in &self.agents {
+            *log.watching.borrow_mut() = Some((watching.clone(), metrics.cloned()));
+        }
+        self.sim.run_until(|| self.agents.iter().all(|log| log.watching.borrow().is_none()));
     }
 
     /// Every event of a PE so far, as its agent told them.

@@ -2,12 +2,14 @@
 //!
 //! A channel has a few slots and up to 64 pairs of rails. Where it has no ready standby left, the lower PE gives a slot
 //! whose pair cannot come back to the best ranked pair that no slot holds and whose ports are up. The slot is made anew
-//! by rule 17, under its next incarnation; `Make` carries the rails. Slot 0 keeps its pair: the channel goes back there.
+//! by rule 17, under its next incarnation; `Make` carries the rails. Slot 0 keeps its pair: the channel goes back
+//! there.
 
 use super::Agent;
 use super::words::Place;
 use super::worker::Urgency;
 use crate::connect::card::HalfCard;
+use crate::events::Event;
 use crate::slots::{End, RailPair, rank};
 use shunt_device::health::Health;
 use shunt_layout::state::SLOTS_MAX;
@@ -181,12 +183,13 @@ impl Agent {
             self.fence_asked(index, Urgency::Idle);
             return true;
         }
+        let was = self.route(index);
         if let Some(pair) = &mut self.pairs[index] {
             (pair.local_rail, pair.remote_rail) = (next.local, next.remote);
             // What failed was another pair. Where nothing is known to be wrong, the pauses grow all the same.
             pair.failures = if look.up { pair.failures } else { 0 };
         }
-        self.note(format!("{at:?} is given to rails {}>{}", next.local, next.remote));
+        self.report(Event::SlotAssigned { at: was, local_rail: next.local, remote_rail: next.remote });
         true
     }
 }

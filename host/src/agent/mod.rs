@@ -3,6 +3,7 @@
 //! One [`Agent::step`] looks at everything once: port events, messages of other agents, requests of switchers, the
 //! lives of pairs that are not ready, and channels that no kernel looks after. It calls no CUDA function.
 
+mod board;
 mod chain;
 mod fence;
 mod jobs;
@@ -15,7 +16,7 @@ mod revive;
 pub mod words;
 pub mod worker;
 
-use crate::events::Event;
+use crate::events::{Event, Watching};
 use crate::nic::qp::QpTuning;
 use crate::nic::queue::At;
 use crate::pe::Pe;
@@ -79,14 +80,20 @@ impl Default for AgentOptions {
 }
 
 impl Pe {
-    /// The agent of this PE, once: `None` if somebody has it already. Run its [`Agent::step`] in a thread (or a
-    /// coroutine) that ends before the `Pe` does.
+    /// The agent of this PE, once: `None` if somebody has it already. It is watched as the environment asks. Run its
+    /// [`Agent::step`] in a thread (or a coroutine) that ends before the `Pe` does.
     ///
     /// # Errors
     /// [`AbiMismatch`] if the uploaded state is not of this version.
     pub fn agent(&self) -> Result<Option<Agent>, AbiMismatch> {
         let lifetime_ns = self.config().packet_lifetime_ns;
-        Agent::new(self, AgentOptions { lifetime_ns, ..AgentOptions::default() }, &Threads)
+        let mut agent = Agent::new(self, AgentOptions { lifetime_ns, ..AgentOptions::default() }, &Threads)?;
+        if let Some(agent) = &mut agent {
+            let watching = Watching::from_env();
+            let endpoint = watching.endpoint();
+            agent.be_watched(&watching, endpoint.as_ref().map(|endpoint| endpoint.metrics()));
+        }
+        Ok(agent)
     }
 }
 

@@ -1,11 +1,13 @@
 //! What the agent tells: its own events, and the records of device code, in one log.
 
 use super::Agent;
+use super::board::{Board, fault_of};
 use super::pair::Verdict;
 use super::words::Place;
 use crate::events::{Event, Log, Route, Sink, Told, of_step, of_switch};
 use shunt_device::health::{Health, Observation};
 use shunt_layout::state::{AnswerStatus, SwitchKind};
+use shunt_layout::status::StatusFault;
 
 /// Time between two looks whether all is well again, and at the links to the other agents.
 const LOOK_NS: u64 = 5_000_000;
@@ -13,6 +15,11 @@ const LOOK_NS: u64 = 5_000_000;
 /// What was told so far, and of whom.
 pub(super) struct News {
     pub(super) log: Log,
+    pub(super) board: Option<Box<Board>>,
+    /// Records and steps that were overwritten before they were read.
+    pub(super) lost: u64,
+    /// The last switch that a fault made, by the PE's clock.
+    pub(super) last_fault: Option<StatusFault>,
     records_told: u64,
     steps_told: u64,
     next_look_ns: u64,
@@ -26,6 +33,9 @@ impl News {
     pub(super) fn new(pe: u32, pes: u32) -> Self {
         Self {
             log: Log::new(pe),
+            board: None,
+            lost: 0,
+            last_fault: None,
             records_told: 0,
             steps_told: 0,
             next_look_ns: 0,
@@ -125,18 +135,18 @@ impl Agent {
         if self.news.log.is_waiting() {
             self.news.log.release(now, switching);
         }
+        self.refresh_board();
     }
 
     fn gather_records(&mut self) {
         let (records, next, lost) = self.words.records_since(self.news.records_told);
         self.news.records_told = next;
-        if lost > 0 {
-            self.report(Event::EventsLost { from: "records", count: lost });
-        }
+        self.count_lost("records", lost);
         let pe = self.words.root().my_pe;
         for record in &records {
             let log = &mut self.news.log;
             of_switch(pe, record, &mut |at_ns, event| log.take(at_ns, event));
+            self.news.last_fault = fault_of(record).or(self.news.last_fault);
             if record.kind == SwitchKind::Dead as u32 {
                 self.count_dead(record.peer);
             }
@@ -146,12 +156,17 @@ impl Agent {
     fn gather_steps(&mut self) {
         let (steps, next, lost) = self.words.steps_since(self.news.steps_told);
         self.news.steps_told = next;
-        if lost > 0 {
-            self.report(Event::EventsLost { from: "steps", count: lost });
-        }
+        self.count_lost("steps", lost);
         let channels = self.words.root().channels_per_pe;
         for step in &steps {
             self.news.log.take(step.at_ns, of_step(channels, step));
+        }
+    }
+
+    fn count_lost(&mut self, from: &'static str, count: u64) {
+        if count > 0 {
+            self.news.lost += count;
+            self.report(Event::EventsLost { from, count });
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Port {
     changed_ns: u64,
     /// When its PE says that it changed, on that PE's clock.
     said_ns: u64,
+    /// Times it went down since the start.
+    downs: u32,
 }
 
 impl Port {
@@ -37,6 +39,7 @@ impl Port {
         if down {
             let calm = self.flaps > 0 && now.saturating_sub(self.changed_ns) >= CALM_NS;
             self.flaps = if calm { 1 } else { self.flaps + 1 };
+            self.downs = self.downs.saturating_add(1);
         }
         self.down = down;
         self.changed_ns = now;
@@ -67,6 +70,11 @@ impl Ports {
         !self.local[local as usize].down && !self.remote[peer as usize][remote as usize].down
     }
 
+    /// Of a port of this PE: whether it is down, how often it went down, and when it last changed.
+    pub(super) fn told(&self, rail: usize) -> (bool, u32, u64) {
+        self.local.get(rail).map_or((false, 0, 0), |port| (port.down, port.downs, port.changed_ns))
+    }
+
     /// True if no port that is known of is down.
     pub(super) fn all_up(&self) -> bool {
         self.local.iter().chain(self.remote.iter().flatten()).all(|port| !port.down)
@@ -94,7 +102,8 @@ impl Agent {
                     Ok(Some(event)) => self.event(rail as u32, &event),
                     Ok(None) => break,
                     Err(error) => {
-                        self.note(format!("events of rail {rail} cannot be read: {error}"));
+                        let rail = rail as u32;
+                        self.report(Event::NicSilent { rail, error: error.to_string() });
                         break;
                     }
                 }

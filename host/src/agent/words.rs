@@ -36,6 +36,17 @@ pub struct Request {
     pub incarnation: u32,
 }
 
+/// How a channel stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelLook {
+    /// Step of its switch.
+    pub step: Step,
+    /// Slot it is on.
+    pub slot: u32,
+    /// It finds no path.
+    pub pathless: bool,
+}
+
 /// The device state of this PE, checked once.
 pub struct StateWords {
     state: *const DeviceState,
@@ -217,6 +228,24 @@ impl StateWords {
             Step::Idle | Step::Dead => None,
             _ => Some(unsafe { p.load_acquire(addr_of_mut!((*channel).switch.stamps).cast()) }),
         }
+    }
+
+    /// How a channel stands, by its row.
+    pub fn look_at(&self, row: u32) -> ChannelLook {
+        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
+        let p = self.platform();
+        unsafe {
+            ChannelLook {
+                step: Step::from_raw(p.load32(addr_of_mut!((*channel).switch.step))),
+                slot: Word(p.load_acquire(addr_of_mut!((*channel).ticket))).slot(),
+                pathless: p.load_acquire(addr_of_mut!((*channel).switch.dead_since_ns)) != 0,
+            }
+        }
+    }
+
+    /// The state of a path.
+    pub fn path_state(&self, at: Place) -> PathState {
+        PathState::from_raw(unsafe { self.platform().load32(addr_of_mut!((*self.row(at)).state)) })
     }
 
     /// True if a channel is on its primary and nobody switches it, by its row.

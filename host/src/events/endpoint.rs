@@ -1,0 +1,85 @@
+//! The HTTP endpoint that Prometheus scrapes: one thread, `GET /metrics`, nothing else.
+
+use super::metrics::Metrics;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use thiserror::Error;
+use tiny_http::{Header, Method, Response, Server};
+
+/// What the text is.
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Why there is no endpoint.
+#[derive(Debug, Error)]
+#[error("SHUNT_METRICS: {address}: {error}; a free address of this machine is right")]
+pub struct EndpointError {
+    /// What was asked for.
+    pub address: SocketAddr,
+    /// What the system said.
+    pub error: io::Error,
+}
+
+/// An endpoint that answers. Dropping it ends it.
+pub struct Endpoint {
+    metrics: Arc<Metrics>,
+    server: Arc<Server>,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Listens at `address`; port 0 is any free one.
+    ///
+    /// # Errors
+    /// [`EndpointError`], where the port is taken above all.
+    pub fn start(address: SocketAddr) -> Result<Self, EndpointError> {
+        let bad = |error| EndpointError { address, error };
+        let server =
+            Arc::new(Server::http(address).map_err(|error| bad(io::Error::other(error.to_string())))?);
+        let bound = server.server_addr().to_ip().unwrap_or(address);
+        let metrics = Arc::new(Metrics::default());
+        let (answering, source) = (server.clone(), metrics.clone());
+        let body = move || {
+            for request in answering.incoming_requests() {
+                // A reader that went away is its own loss.
+                let _ = request_answered(request, &source);
+            }
+        };
+        let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(body).map_err(bad)?;
+        Ok(Self { metrics, server, address: bound, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it shows.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+}
+
+fn request_answered(request: tiny_http::Request, metrics: &Metrics) -> io::Result<()> {
+    let path = request.url().split('?').next().unwrap_or("");
+    match (request.method(), path) {
+        (Method::Get | Method::Head, "/metrics") => {
+            let kind = Header::from_bytes("Content-Type", CONTENT_TYPE);
+            let answer = Response::from_string(metrics.text());
+            request.respond(kind.into_iter().fold(answer, Response::with_header))
+        }
+        (_, "/metrics") => request.respond(Response::from_string("GET is right\n").with_status_code(405)),
+        _ => request.respond(Response::from_string("/metrics is right\n").with_status_code(404)),
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.server.unblock();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
