@@ -134,6 +134,7 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
         for rail in 0..spec.rails {
             let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
             config.mtu = spec.mtu;
+            config.rail_gbps = (spec.rail_gbps > 0).then_some(spec.rail_gbps.into());
             config.quirks.rmsn_cleared_by_2err = spec.rmsn_cleared;
             config.quirks.reads_pass_posted_writes = spec.reads_pass_writes;
             if spec.infiniband {

@@ -29,6 +29,7 @@ pub mod rng;
 pub mod run;
 pub mod sim;
 pub mod spec;
+pub mod spread;
 pub mod swarm;
 pub mod toml;
 pub mod warp;

@@ -59,6 +59,8 @@ pub struct RunSpec {
     pub first_ticket: u64,
     /// Generation that every channel starts at.
     pub first_generation: u64,
+    /// Rate of each rail in Gb/s; 0: unlimited.
+    pub rail_gbps: u32,
     /// Failures are reported, not survived.
     pub ft_off: bool,
     /// A run that reaches this virtual instant hangs.
@@ -96,6 +98,7 @@ impl Default for RunSpec {
             mtu: 4096,
             first_ticket: 0,
             first_generation: 0,
+            rail_gbps: 0,
             ft_off: false,
             time_limit_ns: 30_000_000_000,
             agent: AgentOptions::default(),
@@ -130,6 +133,7 @@ macro_rules! keys {
         $visit!("mtu", $self.mtu);
         $visit!("first_ticket", $self.first_ticket);
         $visit!("first_generation", $self.first_generation);
+        $visit!("rail_gbps", $self.rail_gbps);
         $visit!("ft_off", $self.ft_off);
         $visit!("time_limit_ns", $self.time_limit_ns);
         $visit!("messages", $self.traffic.messages);
