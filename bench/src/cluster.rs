@@ -134,6 +134,10 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
     };
     let mut config = PeConfig::new(&env, map.bytes());
     config.policy.suspect_ns = suspect_ns(options, source, largest);
+    // Where threads wait for cores, and where a time was asked for, silence is not told from what is usual.
+    if options.suspect.is_some() || oversubscribed(options) {
+        config.policy.suspect_floor_ns = config.policy.suspect_ns;
+    }
     config.policy.recovery_window_ns = options.recovery_window.unwrap_or(config.policy.recovery_window_ns);
     config
 }

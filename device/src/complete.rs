@@ -119,7 +119,7 @@ impl<P: Platform> Channel<'_, P> {
         let tolerant = policy.fault_tolerance != 0;
         // Without fault tolerance RC retries, and the syndrome it ends in is the report; silence for much
         // longer than any retry takes ends the channel all the same (invariant 6).
-        let silence_ns = if tolerant { self.suspect_ns() } else { self.chain_bound_ns() };
+        let silence_ns = if tolerant { patience.limit_ns(self.limits()) } else { self.chain_bound_ns() };
         let stalled = patience.stalled(at.0, outstanding, now, silence_ns);
         let hint_due = patience.hint_due();
         let trigger = match trigger {

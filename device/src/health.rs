@@ -120,9 +120,11 @@ impl Observation {
 /// How long a path rests before it is made anew: doubles with each failure in a row, without a bound on their
 /// number.
 pub const fn backoff_ns(base_ns: u64, failures: u32) -> u64 {
-    // 2^20 times 50 ms is most of a day: more doublings would only overflow.
-    let doublings = if failures > 20 { 20 } else { failures };
-    base_ns.saturating_mul(1 << doublings)
+    match 1u64.checked_shl(failures) {
+        Some(times) => base_ns.saturating_mul(times),
+        None if base_ns == 0 => 0,
+        None => u64::MAX,
+    }
 }
 
 #[cfg(test)]
@@ -176,7 +178,13 @@ mod tests {
     fn backoff_grows_and_saturates() {
         assert_eq!(backoff_ns(50, 0), 50);
         assert_eq!(backoff_ns(50, 3), 400);
-        assert_eq!(backoff_ns(50, 21), backoff_ns(50, 20));
+        for failures in 0..58 {
+            assert_eq!(backoff_ns(50, failures), 50 << failures, "every failure doubles");
+        }
+        assert_eq!(
+            (backoff_ns(50, 64), backoff_ns(50, u32::MAX), backoff_ns(0, 99)),
+            (u64::MAX, u64::MAX, 0)
+        );
         assert_eq!(backoff_ns(u64::MAX, 2), u64::MAX);
     }
 }

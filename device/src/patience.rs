@@ -1,7 +1,23 @@
 //! What a waiter remembers between looks, in its registers: when it last saw progress.
 
+use shunt_layout::state::Word;
+
 /// Looks between two readings of the hint words: they lie in host memory on a GPU.
 const LOOKS_PER_HINT: u32 = 16;
+
+/// Times between completions that are seen before they count as usual.
+const USUAL_AFTER: u32 = 16;
+/// A path is suspected when it has been silent for this many times as long as it usually is.
+const USUAL_TIMES: u64 = 16;
+
+/// Between these lies the time after which a silent path is suspected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Not sooner, however fast the path usually is.
+    pub floor_ns: u64,
+    /// Not later, however slow.
+    pub bound_ns: u64,
+}
 
 /// A waiter's memory of one channel.
 #[derive(Clone, Copy, Debug)]
@@ -14,13 +30,17 @@ pub struct Patience {
     silence_ns: u64,
     /// Looks so far.
     looks: u32,
+    /// Times between completions of this generation that were seen.
+    seen: u32,
+    /// The longest of them of late.
+    usual_ns: u64,
 }
 
 impl Patience {
     /// A waiter that starts now.
     #[inline(always)]
     pub const fn new(now_ns: u64) -> Self {
-        Self { done: u64::MAX, looked_ns: now_ns, silence_ns: 0, looks: 0 }
+        Self { done: u64::MAX, looked_ns: now_ns, silence_ns: 0, looks: 0, seen: 0, usual_ns: 0 }
     }
 
     /// Notes the done word; true if it has stood still for `limit_ns` with work outstanding.
@@ -30,6 +50,9 @@ impl Patience {
     pub const fn stalled(&mut self, done: u64, outstanding: bool, now_ns: u64, limit_ns: u64) -> bool {
         let since_look_ns = now_ns.saturating_sub(self.looked_ns);
         self.looked_ns = now_ns;
+        if self.done != done {
+            self.learn(done, self.silence_ns.saturating_add(since_look_ns));
+        }
         if self.done != done || !outstanding {
             self.done = done;
             self.silence_ns = 0;
@@ -38,6 +61,30 @@ impl Patience {
         let most_ns = limit_ns / 8 + 1;
         self.silence_ns += if since_look_ns < most_ns { since_look_ns } else { most_ns };
         self.silence_ns > limit_ns
+    }
+
+    /// Notes that `done` moved after `gap_ns`. Another generation is another path, with times of its own.
+    #[inline(always)]
+    const fn learn(&mut self, done: u64, gap_ns: u64) {
+        if Word(self.done).same_generation(Word(done)) {
+            let faded_ns = self.usual_ns - self.usual_ns / 16;
+            self.usual_ns = if gap_ns > faded_ns { gap_ns } else { faded_ns };
+            self.seen = self.seen.saturating_add(1);
+        } else {
+            self.usual_ns = 0;
+            self.seen = 0;
+        }
+    }
+
+    /// How long the path may be silent, by what it usually is: measured here, in registers, and nowhere stored.
+    #[inline(always)]
+    pub const fn limit_ns(&self, limits: Limits) -> u64 {
+        if self.seen < USUAL_AFTER {
+            return limits.bound_ns;
+        }
+        let usual_ns = self.usual_ns.saturating_mul(USUAL_TIMES);
+        let least_ns = if usual_ns > limits.floor_ns { usual_ns } else { limits.floor_ns };
+        if least_ns < limits.bound_ns { least_ns } else { limits.bound_ns }
     }
 
     /// True on the first look and on each sixteenth.
@@ -64,6 +111,32 @@ mod tests {
         assert!(!patience.stalled(6, true, 152, 50), "progress");
         assert!(!patience.stalled(6, false, 900, 50), "nothing outstanding");
         assert!(!patience.stalled(6, true, 940, 50));
+    }
+
+    #[test]
+    fn the_limit_follows_the_path_between_floor_and_bound() {
+        const LIMITS: Limits = Limits { floor_ns: 1_000, bound_ns: 10_000 };
+        let mut patience = Patience::new(0);
+        let (mut done, mut now) = (0, 0);
+        let mut complete = |patience: &mut Patience, gap_ns: u64, times: u32| {
+            for _ in 0..times {
+                (done, now) = (done + 1, now + gap_ns);
+                assert!(!patience.stalled(done, true, now, 10_000));
+            }
+        };
+        complete(&mut patience, 5, USUAL_AFTER);
+        assert_eq!(patience.limit_ns(LIMITS), 10_000, "not enough was seen yet");
+        complete(&mut patience, 5, 1);
+        assert_eq!(patience.limit_ns(LIMITS), 1_000);
+        complete(&mut patience, 100, 1);
+        assert_eq!(patience.limit_ns(LIMITS), 1_600, "one long time counts at once");
+        complete(&mut patience, 5, 100);
+        assert_eq!(patience.limit_ns(LIMITS), 1_000, "and is forgotten slowly");
+        complete(&mut patience, 2_000, 1);
+        assert_eq!(patience.limit_ns(LIMITS), 10_000);
+        let other = Word::new(1, 1, 300).0;
+        assert!(!patience.stalled(other, true, 1 << 40, 10_000));
+        assert_eq!(patience.limit_ns(LIMITS), 10_000, "another path is learned anew");
     }
 
     #[test]

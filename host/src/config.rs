@@ -22,6 +22,14 @@ pub struct EnvConfig {
     pub backups: u32,
     /// How long every path must stay dead before the peer is reported lost; 0: at once.
     pub give_up_ns: u64,
+    /// Longest silence of a path with work outstanding before it is suspected.
+    pub suspect_ns: u64,
+    /// Shortest, for a path whose completions usually come fast.
+    pub suspect_floor_ns: u64,
+    /// How long the primary must have been ready again before channels go back to it.
+    pub recovery_window_ns: u64,
+    /// Good probes wanted, each way, of a path that was made anew.
+    pub probes: u32,
     /// Fence.
     pub fence: FenceMode,
     /// Longest time a packet may live in the network.
@@ -43,6 +51,10 @@ impl Default for EnvConfig {
         Self {
             backups: 2,
             give_up_ns: 1_000_000_000,
+            suspect_ns: 10_000_000,
+            suspect_floor_ns: 2_000_000,
+            recovery_window_ns: 100_000_000,
+            probes: 3,
             fence: FenceMode::Strict,
             packet_lifetime_ns: 50_000_000,
             channels_per_pe: 2,
@@ -59,14 +71,15 @@ pub fn policy(config: &EnvConfig) -> Policy {
     Policy {
         fault_tolerance: config.fault_tolerance as u32,
         reserved: 0,
-        suspect_ns: 10_000_000,
+        suspect_ns: config.suspect_ns,
         // Longer than the agent waits for a silent peer, the packet lifetime and a command that times out together:
         // the agent's "no" is an answer, the device's own patience only guards against an agent that is gone.
         fence_wait_ns: 2_000_000_000,
         give_up_ns: config.give_up_ns,
-        recovery_window_ns: 100_000_000,
+        recovery_window_ns: config.recovery_window_ns,
         drain_ns: 20_000_000,
         ledger_ns: 20_000_000,
+        suspect_floor_ns: config.suspect_floor_ns.min(config.suspect_ns),
     }
 }
 
@@ -107,6 +120,26 @@ pub const VARIABLES: &[Variable] = &[
     )
     .default("2"),
     variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost", DURATION).default("1s"),
+    variable(
+        "SHUNT_SUSPECT",
+        "longest silence of a path with work outstanding before it is suspected; shmem_put_bw adds the time of a put",
+        DURATION,
+    )
+    .default("10ms"),
+    variable(
+        "SHUNT_SUSPECT_FLOOR",
+        "shortest such silence, for a path whose completions usually come fast; as long as SHUNT_SUSPECT: always that",
+        DURATION,
+    )
+    .default("2ms"),
+    variable(
+        "SHUNT_RECOVERY_WINDOW",
+        "how long the primary must have been ready again before channels go back; doubled by each flap",
+        DURATION,
+    )
+    .default("100ms"),
+    variable("SHUNT_PROBES", "good probes wanted, each way, of a path made anew", "a whole number from 1 to 1000")
+        .default("3"),
     variable("SHUNT_FENCE", "how an old path is fenced", "strict").default("strict"),
     variable("SHUNT_MPL", "packet lifetime in the network", DURATION).default("50ms"),
     variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
@@ -120,6 +153,11 @@ pub const VARIABLES: &[Variable] = &[
         "a whole number from 128 to 32768",
     )
     .default("1024"),
+    variable(
+        "NVSHMEM_IBGDA_RECOVERY_INTERVAL",
+        "SHUNT_RECOVERY_WINDOW in milliseconds, where that is not set",
+        "a whole number from 0 to 1000000",
+    ),
     variable("NVSHMEM_IB_TIMEOUT", "local ACK timeout, 4.096 us << value", "a whole number from 1 to 31")
         .default("14"),
     variable("NVSHMEM_IB_RETRY_CNT", "transport retries", "a whole number from 0 to 7").default("7"),
@@ -220,6 +258,11 @@ pub fn parse_duration(text: &str) -> Option<u64> {
     Some(ns)
 }
 
+/// A duration that is not nothing.
+fn positive(text: &str) -> Option<u64> {
+    parse_duration(text).filter(|ns| *ns > 0)
+}
+
 pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" | "y" | "t" => Some(true),
@@ -236,6 +279,14 @@ impl EnvConfig {
         let set = |to: &mut u32, value: Option<u32>| *to = value.unwrap_or(*to);
         set(&mut config.backups, env.number("SHUNT_BACKUPS", 0..=SLOTS_MAX as u32 - 1)?);
         config.give_up_ns = env.parse("SHUNT_GIVE_UP", parse_duration)?.unwrap_or(config.give_up_ns);
+        config.suspect_ns = env.parse("SHUNT_SUSPECT", positive)?.unwrap_or(config.suspect_ns);
+        config.suspect_floor_ns =
+            env.parse("SHUNT_SUSPECT_FLOOR", positive)?.unwrap_or(config.suspect_floor_ns);
+        let interval = env.number("NVSHMEM_IBGDA_RECOVERY_INTERVAL", 0..=1_000_000)?;
+        let window = env.parse("SHUNT_RECOVERY_WINDOW", parse_duration)?;
+        let window = window.or(interval.map(|ms| u64::from(ms) * 1_000_000));
+        config.recovery_window_ns = window.unwrap_or(config.recovery_window_ns);
+        set(&mut config.probes, env.number("SHUNT_PROBES", 1..=1000)?);
         let fence = env.parse("SHUNT_FENCE", |text| match text {
             "strict" => Some(FenceMode::Strict),
             _ => None,
@@ -308,6 +359,10 @@ mod tests {
             ("SHUNT_GIVE_UP", "1.5s"),
             ("SHUNT_FENCE", "strict"),
             ("SHUNT_MPL", "20ms"),
+            ("SHUNT_SUSPECT", "4ms"),
+            ("SHUNT_SUSPECT_FLOOR", "500us"),
+            ("SHUNT_RECOVERY_WINDOW", "1s"),
+            ("SHUNT_PROBES", "9"),
             ("SHUNT_STEP_RECORDS", "1"),
             ("NVSHMEM_QP_DEPTH", "1000"),
             ("NVSHMEM_IB_TIMEOUT", "20"),
@@ -320,6 +375,10 @@ mod tests {
             give_up_ns: 1_500_000_000,
             fence: FenceMode::Strict,
             packet_lifetime_ns: 20_000_000,
+            suspect_ns: 4_000_000,
+            suspect_floor_ns: 500_000,
+            recovery_window_ns: 1_000_000_000,
+            probes: 9,
             channels_per_pe: 24,
             log_depth: 10,
             tuning: QpTuning { ack_timeout: 20, retry: 6, ..QpTuning::default() },
@@ -331,6 +390,14 @@ mod tests {
     }
 
     #[test]
+    fn the_interval_of_others_is_the_window_where_ours_is_not_set() {
+        let theirs = ("NVSHMEM_IBGDA_RECOVERY_INTERVAL", "1000");
+        assert_eq!(with(&[theirs]).map(|config| config.recovery_window_ns), Ok(1_000_000_000));
+        let both = with(&[theirs, ("SHUNT_RECOVERY_WINDOW", "30ms")]);
+        assert_eq!(both.map(|config| policy(&config).recovery_window_ns), Ok(30_000_000));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_with_what_would() {
         let cases = [
             ("SHUNT_BACKUPS", "8"),
@@ -338,6 +405,11 @@ mod tests {
             ("SHUNT_GIVE_UP", "5"),
             ("SHUNT_FENCE", "Strict!"),
             ("SHUNT_MPL", "-1ms"),
+            ("SHUNT_SUSPECT", "0"),
+            ("SHUNT_SUSPECT_FLOOR", "0"),
+            ("SHUNT_RECOVERY_WINDOW", "soon"),
+            ("SHUNT_PROBES", "0"),
+            ("NVSHMEM_IBGDA_RECOVERY_INTERVAL", "1s"),
             ("NVSHMEM_QP_DEPTH", "64"),
             ("NVSHMEM_IB_TIMEOUT", "0"),
             ("NVSHMEM_IB_RETRY_CNT", "8"),

@@ -51,6 +51,8 @@ pub struct PeConfig {
     pub policy: Policy,
     /// Whether failures switch paths.
     pub ft: bool,
+    /// Good probes wanted, each way, of a path that was made anew.
+    pub probes: u32,
     /// How old paths are fenced.
     pub fence: FenceMode,
     /// Longest time a packet may live in the network.
@@ -75,6 +77,7 @@ impl PeConfig {
             tuning: env.tuning,
             policy: policy(env),
             ft: env.fault_tolerance,
+            probes: env.probes,
             fence: env.fence,
             packet_lifetime_ns: env.packet_lifetime_ns,
             step_records: env.step_records,

@@ -158,7 +158,7 @@ impl Rail {
 
     /// Asks the NIC for its port's address again: a GID may have changed or moved while the port was down.
     pub fn refresh_address(&self) -> Result<PortAddress, NicError> {
-        let address = self.caps.address(&*self.devx, self.options.gid_index)?;
+        let address = self.caps.address_again(&*self.devx, &self.address(), self.options.gid_index)?;
         *self.address.lock().expect("no panic under this lock") = address;
         Ok(address)
     }

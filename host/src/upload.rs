@@ -65,7 +65,7 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
         tallies: at(&plan.tallies),
         steps: at(&plan.steps),
         steps_head: at(&plan.steps_head),
-        reserved3: [0; 17],
+        reserved3: [0; 16],
     }
 }
 

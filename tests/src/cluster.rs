@@ -48,12 +48,16 @@ impl Clockwork for FabricClock {
     }
 }
 
+/// Something that an operator has an agent do.
+type Order = Box<dyn FnOnce(&mut Agent)>;
+
 /// What an agent leaves behind for the test.
 #[derive(Default)]
 pub(crate) struct AgentLog {
     /// What faults do to it.
     pub fate: AgentFate,
     records: RefCell<Vec<SwitchRecord>>,
+    orders: RefCell<Vec<Order>>,
     events: RefCell<Vec<Told>>,
     watching: RefCell<Option<(Watching, Option<Arc<Metrics>>)>>,
 }
@@ -121,6 +125,7 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
     };
     let mut config = PeConfig::new(&env, heap_bytes);
     config.policy.suspect_ns = spec.suspect_ns;
+    config.policy.suspect_floor_ns = spec.suspect_floor_ns.min(spec.suspect_ns);
     config.policy.recovery_window_ns = spec.recovery_ns;
     config.log2_chunk = spec.log2_chunk;
     config.bringup = Bringup::Sequential;
@@ -193,6 +198,7 @@ fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &Arc<SimWorld>,
             agent.be_watched(&watching, metrics.as_ref());
         }
         world.note(|| "stepping".into());
+        log.orders.take().into_iter().for_each(|order| order(&mut agent));
         let busy = agent.step();
         log.records.borrow_mut().extend(agent.records().0);
         log.events.borrow_mut().extend(agent.take_events().0);
@@ -257,6 +263,11 @@ impl Cluster {
 
     pub(crate) fn agent_log(&self, pe: u32) -> Rc<AgentLog> {
         self.agents[pe as usize].clone()
+    }
+
+    /// Has the agent of a PE do something before its next step.
+    pub fn order(&self, pe: u32, order: impl FnOnce(&mut Agent) + 'static) {
+        self.agents[pe as usize].orders.borrow_mut().push(Box::new(order));
     }
 
     /// The clock of a PE.

@@ -34,6 +34,7 @@ impl RunSpec {
         let mut rng = Rng::new(seed);
         let mut spec = Self::draw_shape(&mut rng);
         spec.seed = seed;
+        spec.suspect_floor_ns = if seed.is_multiple_of(3) { 1_000_000 } else { spec.suspect_ns };
         let count = rng.between(1, 4);
         for number in 0..count {
             let info = if number == 0 { first } else { rng.pick(&kinds) };

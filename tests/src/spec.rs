@@ -43,6 +43,8 @@ pub struct RunSpec {
     pub interference: u64,
     /// Suspect time of the policy.
     pub suspect_ns: u64,
+    /// Floor of the suspect time; as long as that: it follows nothing.
+    pub suspect_floor_ns: u64,
     /// Recovery window of the policy.
     pub recovery_ns: u64,
     /// Give-up time of the policy.
@@ -90,6 +92,7 @@ impl Default for RunSpec {
             reads_pass_writes: false,
             interference: 0,
             suspect_ns: 10_000_000,
+            suspect_floor_ns: 10_000_000,
             recovery_ns: 20_000_000,
             give_up_ns: 1_000_000_000,
             backups: 3,
@@ -125,6 +128,7 @@ macro_rules! keys {
         $visit!("reads_pass_writes", $self.reads_pass_writes);
         $visit!("interference", $self.interference);
         $visit!("suspect_ns", $self.suspect_ns);
+        $visit!("suspect_floor_ns", $self.suspect_floor_ns);
         $visit!("recovery_ns", $self.recovery_ns);
         $visit!("give_up_ns", $self.give_up_ns);
         $visit!("backups", $self.backups);

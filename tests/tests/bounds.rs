@@ -1,7 +1,7 @@
 //! Every wait ends, and every bound is met from both sides.
 
 use shunt_device::FaultKind;
-use shunt_layout::state::CauseKind;
+use shunt_layout::state::{CauseKind, SwitchKind};
 use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::workload::{Traffic, is_final};
@@ -31,6 +31,28 @@ fn the_suspect_time_from_both_sides() {
         let overdue = outcome.records.iter().any(|(_, record)| record.cause == CauseKind::Overdue as u32);
         assert_eq!(overdue, expected, "completions {delay} ns late\n{outcome}");
     }
+}
+
+/// A path that usually completes fast is suspected sooner than the bound, and never sooner than the floor. One that is
+/// always slow is not suspected for it.
+#[test]
+fn the_suspect_time_follows_what_is_usual() {
+    const SILENT_NS: u64 = 20_000_000;
+    for (floor_ns, most_ns) in [(1_000_000, 2_000_000), (4_000_000, 5_000_000), (10_000_000, 11_000_000)] {
+        let mut spec = steady(&["20ms:0.0:blackhole-tx".into()]);
+        (spec.traffic.messages, spec.suspect_floor_ns) = (800, floor_ns);
+        let outcome = run(&spec);
+        outcome.assert_clean();
+        let record = outcome.of_kind(SwitchKind::Failover).next().expect("a switch");
+        let after_ns = record.stamps[0] - outcome.began_ns - SILENT_NS;
+        assert!((floor_ns..most_ns).contains(&after_ns), "noticed after {after_ns} ns\n{outcome}");
+    }
+    let mut spec = steady(&["0ns:0.0:late-cqe=900us".into()]);
+    spec.suspect_floor_ns = 1_000_000;
+    let outcome = run(&spec);
+    outcome.assert_clean();
+    outcome.assert_exercised();
+    assert!(outcome.records.is_empty(), "slow is usual here\n{outcome}");
 }
 
 /// Dead for less than the give-up time: found again. For more: `PeerLost`, and not before the time has passed.

@@ -105,6 +105,8 @@ fn a_silent_fault_of_most_rails_is_got_round() {
     (spec.rails, spec.backups, spec.give_up_ns) = (4, 1, 20_000 * MS);
     let silent = ["0.0", "0.1", "0.2"].map(|rail| format!("5ms:{rail}:blackhole-tx"));
     spec.faults = silent.iter().map(|fault| fault.parse().expect("a fault")).collect();
-    let outcome = clean(&spec);
+    // Which of them are tried before the one that works is the ranking's business.
+    let outcome = run(&spec);
+    outcome.assert_clean();
     assert_eq!(entered_last(&outcome, 0).entered.local_rail, 3, "{outcome}");
 }

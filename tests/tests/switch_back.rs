@@ -1,7 +1,10 @@
 //! The way back: rules 17 to 19, and F1 on the return.
 
-use shunt_layout::state::{CauseKind, SwitchKind, SwitchRecord};
-use shunt_tests::run::{Outcome, run};
+use shunt_device::health::Health;
+use shunt_host::agent::words::Place;
+use shunt_layout::state::{CauseKind, PathIdentity, SwitchKind, SwitchRecord};
+use shunt_tests::cluster::Cluster;
+use shunt_tests::run::{Outcome, finish, run, start_streams};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::workload::Traffic;
 
@@ -108,10 +111,58 @@ fn the_primary_fails_again_right_after_the_way_back() {
 fn a_flapping_primary_is_not_followed_at_every_flap() {
     let outcome = clean(&steady(1_500, &["5ms:0.0:flap=50ms/20"]));
     assert!(outcome.switchbacks() <= 20, "{outcome}");
+    for pe in 0..2 {
+        let of = |kind: SwitchKind| {
+            outcome.records.iter().filter(move |(at, one)| *at == pe && one.kind == kind as u32)
+        };
+        let back: Vec<u64> = of(SwitchKind::SwitchBack).map(|(_, record)| record.stamps[5]).collect();
+        let window_ns = outcome.spec.recovery_ns;
+        assert!(
+            back.windows(2).all(|two| two[1] - two[0] >= window_ns),
+            "PE {pe} goes back twice a window\n{outcome}"
+        );
+        let left = of(SwitchKind::Failover).filter(|(_, record)| record.from == 0).count();
+        assert!(left <= back.len() + 1, "PE {pe} leaves the primary only where it was\n{outcome}");
+    }
     let mut last = std::collections::HashMap::new();
     for (pe, record) in &outcome.records {
         let id = &record.entered;
         let before = last.insert((*pe, id.local_rail, id.remote_rail), id.incarnation).unwrap_or(0);
         assert!(id.incarnation >= before, "an incarnation never comes back\n{outcome}");
+    }
+}
+
+#[test]
+fn what_the_operator_takes_out_stays_out_until_it_is_brought_back() {
+    const PRIMARY: Place = Place { peer: 1, channel: 0, slot: 0 };
+    for taker in [0, 1] {
+        let at = Place { peer: 1 - taker, ..PRIMARY };
+        let cluster = Cluster::start(&steady(900, &[]));
+        let streams = start_streams(&cluster);
+        cluster.sim.run_for(5_000_000);
+        cluster.order(taker, move |agent| assert!(agent.retire(at), "a path that exists"));
+        cluster.sim.run_for(300_000_000);
+        let opened = cluster.records().len();
+        assert_eq!(opened, 2, "both directions leave, none goes back: {:?}", cluster.records());
+        cluster.order(taker, move |agent| {
+            assert_eq!(agent.health(at), Some(Health::Retired));
+            assert!(agent.readmit(at), "a path that exists");
+        });
+        let outcome = finish(&cluster, streams);
+        outcome.assert_clean();
+        assert_eq!((outcome.failovers(), outcome.switchbacks()), (2, 2), "{outcome}");
+    }
+}
+
+/// GIDs are made anew with the pair, by value: the other end is told the new one.
+#[test]
+fn a_primary_whose_address_changed_is_gone_back_to() {
+    for end in ["0.0", "1.0"] {
+        let outcome = clean(&steady(400, &[&format!("5ms:{end}:gid-change")]));
+        assert_eq!(outcome.switchbacks(), 2, "{outcome}");
+        let entered = outcome.of_kind(SwitchKind::SwitchBack).next().expect("it goes back").entered;
+        let first = outcome.of_kind(SwitchKind::Failover).next().expect("it is left").left;
+        let gids = |identity: &PathIdentity| [identity.local_gid, identity.remote_gid];
+        assert_ne!(gids(&entered), gids(&first), "{outcome}");
     }
 }

@@ -10,6 +10,7 @@ mod replay;
 mod steps;
 
 use crate::access::Channel;
+use crate::patience::Limits;
 use crate::platform::Platform;
 use crate::types::{Fault, FaultKind};
 use core::ptr::addr_of_mut;
@@ -356,10 +357,12 @@ impl<P: Platform> Channel<'_, P> {
         set!(self, rounds: u32 = rounds);
     }
 
-    /// How long the active path may be silent.
+    /// Between what the active path may be silent.
     #[inline(always)]
-    pub(crate) fn suspect_ns(self) -> u64 {
-        self.device.state.policy.suspect_ns << get!(self, rounds: u32).min(SUSPECT_DOUBLINGS_MAX)
+    pub(crate) fn limits(self) -> Limits {
+        let policy = &self.device.state.policy;
+        let doublings = get!(self, rounds: u32).min(SUSPECT_DOUBLINGS_MAX);
+        Limits { floor_ns: policy.suspect_floor_ns << doublings, bound_ns: policy.suspect_ns << doublings }
     }
 
     /// Leaves a record for the host. The sequence is written last.

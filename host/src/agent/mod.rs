@@ -9,6 +9,7 @@ mod fence;
 mod jobs;
 pub mod message;
 mod news;
+mod operator;
 pub mod pair;
 mod ports;
 pub mod rails;
@@ -86,8 +87,9 @@ impl Pe {
     /// # Errors
     /// [`AbiMismatch`] if the uploaded state is not of this version.
     pub fn agent(&self) -> Result<Option<Agent>, AbiMismatch> {
-        let lifetime_ns = self.config().packet_lifetime_ns;
-        let mut agent = Agent::new(self, AgentOptions { lifetime_ns, ..AgentOptions::default() }, &Threads)?;
+        let (lifetime_ns, probes) = (self.config().packet_lifetime_ns, self.config().probes);
+        let options = AgentOptions { lifetime_ns, probes, ..AgentOptions::default() };
+        let mut agent = Agent::new(self, options, &Threads)?;
         if let Some(agent) = &mut agent {
             let watching = Watching::from_env();
             let endpoint = watching.endpoint();

@@ -145,6 +145,8 @@ pub struct Pair {
     pub next_psn: u32,
     /// A `Make` that came before this side was done resting.
     pub offered: Option<Offer>,
+    /// The operator wants it out.
+    pub retired: bool,
     /// Probes under way.
     pub probes: Option<Probes>,
     /// The peer's probes were answered.
@@ -182,6 +184,7 @@ impl Pair {
             admitted_ns: None,
             next_psn: 0,
             offered: None,
+            retired: false,
             probes: None,
             proved_there: false,
         }

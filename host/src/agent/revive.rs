@@ -22,6 +22,9 @@ const PORT_DOWN_NS: u64 = 100_000_000;
 impl Agent {
     /// Released: waits for the lifetime, the backoff and the ports; the follower for the leader's offer.
     pub(super) fn rest(&mut self, index: usize) -> bool {
+        if self.retires(index) {
+            return true;
+        }
         let now = self.now();
         let (leads, peer) = (self.leads(index), self.place(index).peer);
         let Some(pair) = &self.pairs[index] else { return false };

@@ -118,6 +118,30 @@ impl Caps {
         }
     }
 
+    /// Queries an address that was known before: by its value, wherever it stands in the table now, and only where it
+    /// is gone as if for the first time. GIDs move when a port flaps.
+    pub fn address_again(
+        &self,
+        devx: &dyn Devx,
+        known: &PortAddress,
+        gid_index: Option<u32>,
+    ) -> Result<PortAddress, NicError> {
+        if self.link == Link::InfiniBand {
+            return infiniband_address(devx);
+        }
+        let known_here =
+            |entry: Option<PortGid>| entry.is_some_and(|entry| entry.roce_v2 && entry.gid == known.gid);
+        if known_here(devx.gid(known.gid_index)?) {
+            return self.roce_address(devx, Some(known.gid_index));
+        }
+        // An entry that cannot be read is behind the end of the table.
+        let mut table = (0..self.gids).map_while(|index| Some((index, devx.gid(index).ok()?)));
+        match table.find(|(_, entry)| known_here(*entry)) {
+            Some((index, _)) => self.roce_address(devx, Some(index)),
+            None => self.roce_address(devx, gid_index),
+        }
+    }
+
     fn roce_address(&self, devx: &dyn Devx, gid_index: Option<u32>) -> Result<PortAddress, NicError> {
         let range = gid_index.map_or(0..self.gids, |index| index..index + 1);
         for index in range.clone() {

@@ -44,6 +44,8 @@ pub struct Policy {
     pub drain_ns: u64,
     /// Longest wait for one ledger READ.
     pub ledger_ns: u64,
+    /// A path whose completions usually come fast is suspected sooner than after `suspect_ns`, never sooner than this.
+    pub suspect_floor_ns: u64,
 }
 
 /// The root. One per PE, written by the host before any kernel runs, read back and compared.
@@ -114,7 +116,7 @@ pub struct DeviceState {
     /// Counter of step records ever written.
     pub steps_head: u64,
     /// Unused, zero: up to a multiple of the alignment.
-    pub reserved3: [u64; 17],
+    pub reserved3: [u64; 16],
 }
 
 /// The number of hint word for `rail` of `pe` (`None`: this PE).
@@ -146,5 +148,5 @@ impl HintWord {
 
 const _: () = {
     assert!(size_of::<DeviceState>() == 384 && align_of::<DeviceState>() == 128);
-    assert!(size_of::<Policy>() == 56);
+    assert!(size_of::<Policy>() == 64);
 };
