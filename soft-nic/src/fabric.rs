@@ -1,5 +1,6 @@
 //! All NICs of a job, the link between them, and the plan of faults.
 
+use crate::agenda::Agenda;
 use crate::capture::Capture;
 use crate::cx::{Cx, Route, WordWatch};
 use crate::fault::{FaultKind, FaultReport, Plan, Planned, Step};
@@ -11,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 /// Rounds of one step at the same instant; what is left then is reported as due at once.
-const ROUNDS: u32 = 64;
+pub(crate) const ROUNDS: u32 = 64;
 
 /// What a fabric is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Fabric {
     /// Where frames are written down.
     pub(crate) capture: Option<Box<Capture>>,
     pub(crate) random: u64,
+    /// Who has something due, where steps are sparse.
+    pub(crate) agenda: Agenda,
 }
 
 impl Fabric {
@@ -69,7 +72,8 @@ impl Fabric {
         let random = config.seed ^ 0x9e37_79b9_7f4a_7c15;
         let (nics, places, links) = (Vec::new(), Vec::new(), Vec::new());
         let (border, capture) = (None, None);
-        Self { config, nics, places, links, plan: Plan::default(), cx, border, capture, random }
+        let agenda = Agenda::default();
+        Self { config, nics, places, links, plan: Plan::default(), cx, border, capture, random, agenda }
     }
 
     /// Adds a NIC.
@@ -116,6 +120,7 @@ impl Fabric {
     /// # Panics
     /// If the number is not from this fabric.
     pub fn nic(&mut self, id: NicId) -> &mut SoftNic {
+        self.agenda.touch(id.0);
         &mut self.nics[id.0 as usize]
     }
 
@@ -152,28 +157,34 @@ impl Fabric {
         let mut any = self.run_plan();
         any |= self.arrive();
         for at in 0..self.nics.len() {
-            let nic = &mut self.nics[at];
-            any |= nic.run_placement(&mut self.cx);
-            if nic.is_gone() {
-                any |= self.deliver(at); // Only to drop them.
-                continue;
-            }
-            any |= nic.run_commands(now);
-            if nic.events.announce(now) {
-                nic.wake();
-                any = true;
-            }
-            any |= nic.poll_doorbells(&mut self.cx);
-            any |= nic.run_recheck(&mut self.cx);
-            any |= self.deliver(at);
-            let nic = &mut self.nics[at];
-            any |= nic.run_timers(&mut self.cx);
-            any |= nic.run_late_cqes(&mut self.cx);
-            any |= nic.transmit(&mut self.cx);
-            self.carry(at);
+            any |= self.work(at);
         }
         any |= self.run_border();
         self.flush_capture();
+        any
+    }
+
+    /// Everything one NIC has due. True if there was anything.
+    pub(crate) fn work(&mut self, at: usize) -> bool {
+        let now = self.cx.now;
+        let nic = &mut self.nics[at];
+        let mut any = nic.run_placement(&mut self.cx);
+        if nic.is_gone() {
+            return any | self.deliver(at); // Only to drop them.
+        }
+        any |= nic.run_commands(now);
+        if nic.events.announce(now) {
+            nic.wake();
+            any = true;
+        }
+        any |= nic.poll_doorbells(&mut self.cx);
+        any |= nic.run_recheck(&mut self.cx);
+        any |= self.deliver(at);
+        let nic = &mut self.nics[at];
+        any |= nic.run_timers(&mut self.cx);
+        any |= nic.run_late_cqes(&mut self.cx);
+        any |= nic.transmit(&mut self.cx);
+        self.carry(at);
         any
     }
 
@@ -202,6 +213,7 @@ impl Fabric {
     /// If the fabric has no such rail.
     pub fn kill(&mut self, at: RailAt) {
         let Some(NicId(number)) = self.find(at) else { panic!("no rail {at} to kill") };
+        self.agenda.touch(number);
         self.nics[number as usize].kill();
     }
 
@@ -234,6 +246,7 @@ impl Fabric {
             return false;
         }
         let arrival = self.cx.now + self.config.link_ns;
+        self.agenda.touch(packet.to);
         link::push(&mut self.links[packet.to as usize], arrival, packet);
         true
     }
@@ -244,12 +257,18 @@ impl Fabric {
         self.cx.catch_up_ns = nanoseconds;
     }
 
-    fn run_plan(&mut self) -> bool {
+    /// When the next planned fault is due.
+    pub(crate) fn plan_due(&self) -> Option<u64> {
+        self.plan.next_due()
+    }
+
+    pub(crate) fn run_plan(&mut self) -> bool {
         let now = self.cx.now;
         let mut any = false;
         while let Some((id, planned, step)) = self.plan.pop(now) {
             any = true;
             let Some(NicId(at)) = self.find(planned.at) else { continue };
+            self.agenda.touch(at);
             let nic = &mut self.nics[at as usize];
             match (step, planned.kind) {
                 (Step::Start, FaultKind::Up) => {

@@ -83,6 +83,7 @@
 //! # Ok::<(), shunt_soft_nic::UplinkError>(())
 //! ```
 
+mod agenda;
 mod arm;
 mod atomic;
 mod capture;

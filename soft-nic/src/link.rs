@@ -70,6 +70,7 @@ impl Fabric {
                 if self.capture.is_some() {
                     self.capture_inside(&packet);
                 }
+                self.agenda.touch(to);
                 push(&mut self.links[to as usize], self.cx.now + self.config.link_ns, packet);
             }
         }
@@ -107,6 +108,7 @@ impl Fabric {
                 return self.nics[port].drop_packet(packet, &mut self.cx);
             }
         }
+        self.agenda.touch(to as u32);
         if passage.twice {
             push(&mut self.links[to], passage.at, packet.clone());
         }

@@ -138,6 +138,11 @@ impl SoftNic {
         &self.config
     }
 
+    /// Has commands take another time from now on.
+    pub fn set_firmware_ns(&mut self, firmware_ns: u64) {
+        self.config.firmware_ns = firmware_ns;
+    }
+
     /// Registers memory that keys and queues may lie in, and returns the umem's number.
     ///
     /// # Safety

@@ -27,6 +27,7 @@ pub mod oracle;
 pub mod pe_faults;
 pub mod rng;
 pub mod run;
+pub mod scale;
 pub mod sim;
 pub mod spec;
 pub mod spread;

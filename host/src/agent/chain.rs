@@ -162,7 +162,9 @@ impl Agent {
     /// first: what is ready may be announced at any time.
     fn give(&mut self, at: Place, looks: &mut [Option<Look>; SLOTS_MAX], active: usize) -> bool {
         let Some(look) = looks[at.slot as usize] else { return false };
-        let failing = look.failures >= FAILURES_MAX;
+        // Failures that it came with say nothing of rails it was not made on yet.
+        let untried = self.pairs[self.index(at)].as_ref().is_some_and(|pair| pair.untried);
+        let failing = look.failures >= FAILURES_MAX && !untried;
         let takes = match look.health {
             Health::Ready => !look.up && at.slot as usize != active,
             Health::Released => !look.up || failing,
@@ -186,6 +188,7 @@ impl Agent {
         let was = self.route(index);
         if let Some(pair) = &mut self.pairs[index] {
             (pair.local_rail, pair.remote_rail) = (next.local, next.remote);
+            pair.untried = true;
             // What failed was another pair. Where nothing is known to be wrong, the pauses grow all the same.
             pair.failures = if look.up { pair.failures } else { 0 };
         }

@@ -107,6 +107,8 @@ pub struct Pair {
     pub half: Option<Arc<HalfPath>>,
     /// What its NIC is doing.
     pub task: Task,
+    /// It was given to its rails and has not been made there yet.
+    pub untried: bool,
     /// What was known of this incarnation's fence is lost: it has no truth any more (rule 18).
     pub forgotten: bool,
     /// The other half's card.
@@ -165,6 +167,7 @@ impl Pair {
             rings: slot.rings,
             half: slot.half.map(Arc::new),
             task: Task::None,
+            untried: false,
             forgotten: false,
             remote: slot.remote,
             mine: None,

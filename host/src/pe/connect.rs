@@ -2,7 +2,7 @@
 
 use super::{ABSENT, Bringup, ChannelResources, PathSlot, PeConfig};
 use crate::connect::bootstrap::Bootstrap;
-use crate::connect::card::{PeCard, halves_from_bytes, halves_to_bytes};
+use crate::connect::card::{HalfCard, PeCard, RailCard, halves_from_bytes, halves_to_bytes};
 use crate::error::{CardError, StartError};
 use crate::keys::{KeyShape, KeyTable};
 use crate::nic::half::HalfPath;
@@ -109,34 +109,43 @@ pub(super) fn exchange_halves(
         let cards = channel.slots.iter().map(|slot| slot.half.as_ref().map(HalfPath::card));
         mine.extend(cards.chain(std::iter::repeat(None)).take(shape.slots as usize));
     }
-    let mut all = Vec::new();
+    // One PE after the other: everyone's halves at once are as many as the square of the job.
     for (bytes, pe) in bootstrap.all_gather(&halves_to_bytes(&mine))?.into_iter().zip(0..) {
         let halves = halves_from_bytes(&bytes).map_err(|error| StartError::Card { pe, error })?;
         if halves.len() != mine.len() {
             let (met, want) = (halves.len() as u64, "as many halves as every other PE has");
             return Err(StartError::Card { pe, error: CardError::Value { field: "halves", met, want } });
         }
-        all.push(halves);
-    }
-    for channel in channels {
-        let (pe, index) = (channel.peer, channel.index);
-        for (path, slot) in channel.slots.iter_mut().zip(0..) {
-            // The peer's row that leads here.
-            let row = shape.path_row(SlotId { peer: shape.me, channel: index, slot });
-            let card = all[pe as usize][row as usize];
-            let fits = card.filter(|card| {
-                card.rail == cards[pe as usize].rails[path.remote_rail as usize]
-                    && card.incarnation == FIRST_INCARNATION
-            });
-            path.remote = Some(fits.ok_or(StartError::Card {
-                pe,
-                error: CardError::Value {
-                    field: "half",
-                    met: row.into(),
-                    want: "a half on the rail both ends ranked",
-                },
-            })?);
+        let rows = &cards[pe as usize].rails;
+        for channel in channels.iter_mut().filter(|channel| channel.peer == pe) {
+            take_halves(&shape, rows, &halves, channel)?;
         }
+    }
+    Ok(())
+}
+
+/// The other halves of a channel, out of all that its peer has made.
+fn take_halves(
+    shape: &Shape,
+    rails: &[RailCard],
+    halves: &[Option<HalfCard>],
+    channel: &mut ChannelResources,
+) -> Result<(), StartError> {
+    let (pe, index) = (channel.peer, channel.index);
+    for (path, slot) in channel.slots.iter_mut().zip(0..) {
+        // The peer's row that leads here.
+        let row = shape.path_row(SlotId { peer: shape.me, channel: index, slot });
+        let fits = halves[row as usize].filter(|card| {
+            card.rail == rails[path.remote_rail as usize] && card.incarnation == FIRST_INCARNATION
+        });
+        path.remote = Some(fits.ok_or(StartError::Card {
+            pe,
+            error: CardError::Value {
+                field: "half",
+                met: row.into(),
+                want: "a half on the rail both ends ranked",
+            },
+        })?);
     }
     Ok(())
 }

@@ -13,12 +13,19 @@ use super::SimWorld;
 pub struct PeWorld {
     world: Arc<SimWorld>,
     ahead_ns: AtomicU64,
+    /// Is told of every doorbell of this PE.
+    bell: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl PeWorld {
     /// A clock that is right.
     pub fn new(world: Arc<SimWorld>) -> Self {
-        Self { world, ahead_ns: AtomicU64::new(0) }
+        Self { world, ahead_ns: AtomicU64::new(0), bell: None }
+    }
+
+    /// The same, with somebody who is told of every doorbell.
+    pub fn with_bell(world: Arc<SimWorld>, bell: Arc<dyn Fn() + Send + Sync>) -> Self {
+        Self { bell: Some(bell), ..Self::new(world) }
     }
 
     /// What this PE takes the time to be.
@@ -61,6 +68,9 @@ impl World for PeWorld {
     }
 
     fn doorbell(&self) {
+        if let Some(bell) = &self.bell {
+            bell();
+        }
         self.world.doorbell();
     }
 }

@@ -1,0 +1,422 @@
+//! One PE with very many peers, and the NIC under its primaries dies: how long until every channel is open again.
+//!
+//! The centre runs everything: its own NICs, its agent with a worker a NIC, kernels that wait. Each far PE has NICs of
+//! its own with their firmware, and an agent with its workers; it holds the rows of one peer and runs no kernel.
+
+pub mod plot;
+mod star;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use shunt_device::platform::host::World;
+use shunt_device::{Deadline, HeapOffset, Patience, Put, Solo, Ticket};
+use shunt_host::agent::words::Place;
+use shunt_host::agent::{Agent, AgentOptions, pair};
+use shunt_host::config::EnvConfig;
+use shunt_host::connect::oob::{LATENCY_NS, OobNet};
+use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::gpu::HeapMemory;
+use shunt_host::pe::{Bringup, Pe, PeConfig};
+use shunt_host::plan::Shape;
+use shunt_layout::state::{SwitchKind, SwitchRecord};
+use shunt_soft_nic::{Fabric, FabricConfig, FaultKind, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
+
+use crate::cluster::LINK_NS;
+use crate::oracle::{Oracle, load, store};
+use crate::sim::{ActorOptions, Clockwork, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
+use crate::workload::Kernel;
+use shunt_device::health::Health;
+use star::{Mailbag, Star, StarOob};
+
+const HEAP_BYTES: u64 = 64 << 10;
+/// A put's payload, and where it lies: at the centre in one of 64 places, at every far PE in the first.
+const BYTES: u64 = 64;
+const DATA: u64 = 4096;
+const PLACES: u64 = 64;
+/// Where the signal of the centre lies at a far PE.
+const SIGNAL: u64 = 512;
+/// Signals before the fault and after it, by channel.
+const BEFORE: u64 = 2;
+const AFTER: u64 = 4;
+const LOG_DEPTH: u32 = 6;
+const BACKUPS: u32 = 2;
+const RAILS: u32 = 3;
+/// Kernels of the centre: each looks after its share of the channels, as warps that wait for tokens do.
+const WARPS: u32 = 32;
+/// A command without an answer for this long counts as unanswered.
+const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
+/// While everything is made, commands take this long: it is not what is measured.
+const BRING_UP_NS: u64 = 100;
+const AGENT_NS: u64 = 10_000;
+
+/// What is done to the NIC of the primaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hit {
+    /// Its port goes down: it answers commands, one after the other.
+    Port,
+    /// It answers nothing any more.
+    Nic,
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub struct ScaleSpec {
+    /// Peers of the centre, a channel each.
+    pub peers: u32,
+    /// Time of a firmware command.
+    pub firmware_ns: u64,
+    /// What happens.
+    pub hit: Hit,
+    /// Seed.
+    pub seed: u64,
+    /// How long a run may take in virtual time.
+    pub time_limit_ns: u64,
+}
+
+/// What came of it. Times from the fault, in nanoseconds, by channel in order of opening.
+#[derive(Clone, Debug)]
+pub struct ScaleOutcome {
+    /// The run.
+    pub spec: ScaleSpec,
+    /// From the fault to the instant at which each channel that was switched was open again.
+    pub opened_ns: Vec<u64>,
+    /// From the notice of a channel to its fence.
+    pub fence_ns: Vec<u64>,
+    /// From the fault until everything posted was done.
+    pub all_done_ns: u64,
+    /// Commands that the centre's NICs executed after the fault, by rail.
+    pub centre_commands: Vec<u64>,
+    /// Commands that all far NICs executed after the fault, and the most that one of them did.
+    pub far_commands: (u64, u64),
+    /// Control memory of the centre, by peer: what lies in GPU-visible memory.
+    pub control_bytes_per_peer: u64,
+    /// Memory of the agent, by peer.
+    pub agent_bytes_per_peer: u64,
+    /// Messages between agents after the fault.
+    pub messages: u64,
+    /// Scheduling steps.
+    pub steps: u64,
+    /// Fences of the centre that ended without a truth.
+    pub without_truth: u64,
+}
+
+/// Numbers of NICs that were rung since the last step.
+#[derive(Default)]
+struct Rung(Mutex<Vec<NicId>>);
+
+struct SparseClock {
+    fabric: SharedFabric,
+    rung: Arc<Rung>,
+}
+
+impl Clockwork for SparseClock {
+    fn step(&self, now: u64) -> bool {
+        let rung = std::mem::take(&mut *self.rung.0.lock().expect("one thread"));
+        // A timer that no longer matters is let go and is progress, too: with so many NICs there are thousands.
+        self.fabric.with(|fabric| {
+            fabric.step_sparse(now, &rung) || fabric.next_due_sparse().is_none_or(|due| due > now)
+        })
+    }
+    fn next_due(&self) -> Option<u64> {
+        self.fabric.with(Fabric::next_due_sparse)
+    }
+}
+
+struct Rig {
+    sim: Sim,
+    fabric: SharedFabric,
+    oob: OobNet,
+    bag: Arc<Mailbag>,
+    clocks: Vec<Arc<PeWorld>>,
+    pes: Vec<Rc<Pe>>,
+    records: Rc<RefCell<Vec<SwitchRecord>>>,
+}
+
+fn nic_number(pe: u32, rail: u32) -> NicId {
+    NicId(pe * RAILS + rail)
+}
+
+fn make_fabric(spec: &ScaleSpec) -> SharedFabric {
+    let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: spec.seed });
+    for pe in 0..=spec.peers {
+        for rail in 0..RAILS {
+            let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
+            config.firmware_ns = BRING_UP_NS;
+            let made = fabric.add(SoftNic::new(config), RailAt { pe, rail });
+            assert_eq!(made, nic_number(pe, rail));
+        }
+    }
+    SharedFabric::new(fabric)
+}
+
+fn pe_config() -> PeConfig {
+    let env = EnvConfig {
+        backups: BACKUPS,
+        log_depth: LOG_DEPTH,
+        channels_per_pe: 1,
+        fault_tolerance: true,
+        ..EnvConfig::default()
+    };
+    let mut config = PeConfig::new(&env, HEAP_BYTES);
+    config.bringup = Bringup::Sequential;
+    config
+}
+
+impl Rig {
+    fn start(spec: &ScaleSpec) -> Self {
+        let mut config = SimConfig::new(spec.seed);
+        config.time_limit_ns = spec.time_limit_ns;
+        config.step_limit = 4_000_000_000;
+        let sim = Sim::new(config);
+        let (fabric, rung) = (make_fabric(spec), Arc::new(Rung::default()));
+        sim.drive(Rc::new(SparseClock { fabric: fabric.clone(), rung: rung.clone() }));
+        let oob = OobNet::new(spec.peers + 1, LATENCY_NS, sim.world());
+        let clock = |pe: u32| {
+            let rung = rung.clone();
+            let bell = move || {
+                let mut rung = rung.0.lock().expect("one thread");
+                rung.extend((0..RAILS).map(|rail| nic_number(pe, rail)));
+            };
+            Arc::new(PeWorld::with_bell(sim.world(), Arc::new(bell)))
+        };
+        let clocks: Vec<_> = (0..=spec.peers).map(clock).collect();
+        let (bag, records) = (Arc::default(), Rc::default());
+        let mut rig = Self { sim, fabric, oob, bag, clocks, pes: Vec::new(), records };
+        rig.start_pes(spec);
+        rig.start_agents();
+        rig
+    }
+
+    fn start_pes(&mut self, spec: &ScaleSpec) {
+        let star = Star::new(self.sim.world(), spec.peers + 1, 1 + BACKUPS as usize);
+        let mut tasks: Vec<Task<Pe>> = Vec::new();
+        for pe in 0..=spec.peers {
+            let world = star::as_world(&self.clocks[pe as usize]);
+            let rails: Vec<Arc<dyn Devx>> = (0..RAILS)
+                .map(|rail| {
+                    let nic = nic_number(pe, rail);
+                    let devx = SoftDevx::new(self.fabric.clone(), nic, world.clone(), COMMAND_TIMEOUT_NS);
+                    Arc::new(devx) as Arc<dyn Devx>
+                })
+                .collect();
+            let end = Box::new(StarOob::new(self.oob.end(pe), self.bag.clone(), self.sim.world()));
+            let bootstrap = star.end(pe);
+            tasks.push(self.sim.spawn(
+                format!("pe{pe}.start"),
+                ActorOptions::host(),
+                move || match Pe::start(
+                    pe_config(),
+                    rails,
+                    Arc::new(HeapMemory::new()),
+                    &bootstrap,
+                    end,
+                    world,
+                ) {
+                    Ok(pe) => pe,
+                    Err(error) => panic!("PE does not start: {error}"),
+                },
+            ));
+        }
+        self.pes = self.sim.finish_all(&tasks).into_iter().map(Rc::new).collect();
+    }
+
+    fn start_agents(&self) {
+        for (pe, host) in (0..).zip(&self.pes) {
+            let (host, world, bag) = (host.clone(), self.sim.world(), self.bag.clone());
+            let records = self.records.clone();
+            let body = move || match pe {
+                0 => centre_agent(&host, &world, &records),
+                far => far_agent(&host, &world, &bag, far),
+            };
+            let agent = self.sim.spawn::<()>(format!("pe{pe}.agent"), ActorOptions::host(), body);
+            if pe > 0 {
+                self.bag.register(pe, agent.id());
+            }
+        }
+    }
+
+    fn kernel(&self) -> Kernel {
+        Kernel {
+            world: self.clocks[0].clone(),
+            state: self.pes[0].state(),
+            heap: self.pes[0].heap().address,
+            interference: Rc::new(Interference::random(0)),
+            oracle: Oracle::default(),
+        }
+    }
+
+    /// Runs a kernel in each warp; `body` gets the peers of its warp.
+    fn warps(&self, body: impl Fn(&Kernel, &[u32]) + Clone + 'static) {
+        let peers = self.pes.len() as u32 - 1;
+        let start = |warp: u32| {
+            let (kernel, body) = (self.kernel(), body.clone());
+            let mine: Vec<u32> = (1..=peers).filter(|peer| peer % WARPS == warp).collect();
+            let options = ActorOptions { poll_ns: 2_000, poll_max_ns: 10_000, stack_bytes: 512 << 10 };
+            self.sim.spawn(format!("pe0.warp{warp}"), options, move || body(&kernel, &mine))
+        };
+        let tasks: Vec<_> = (0..WARPS).map(start).collect();
+        self.sim.finish_all(&tasks);
+    }
+
+    fn commands(&self, pe: u32, rail: u32) -> u64 {
+        self.fabric.with(|fabric| fabric.nic(nic_number(pe, rail)).counters().commands)
+    }
+
+    fn all_commands(&self) -> Vec<u64> {
+        let nics = (0..self.pes.len() as u32).flat_map(|pe| (0..RAILS).map(move |rail| (pe, rail)));
+        nics.map(|(pe, rail)| self.commands(pe, rail)).collect()
+    }
+}
+
+fn start_agent(pe: &Pe, world: &Arc<SimWorld>, number: u32) -> Agent {
+    let crew = SimCrew::new(world.clone(), number, |_| {});
+    let agent = Agent::new(pe, AgentOptions::default(), &crew).expect("the state that was just uploaded");
+    agent.expect("the first agent of this PE")
+}
+
+fn centre_agent(pe: &Pe, world: &Arc<SimWorld>, records: &RefCell<Vec<SwitchRecord>>) {
+    let mut agent = start_agent(pe, world, 0);
+    loop {
+        let busy = agent.step();
+        records.borrow_mut().extend(agent.records().0);
+        agent.take_events();
+        world.sleep(if busy { AGENT_NS / 4 } else { AGENT_NS } + world.draw(AGENT_NS));
+    }
+}
+
+/// The same loop, which sleeps where nothing can happen before a message comes.
+fn far_agent(pe: &Pe, world: &Arc<SimWorld>, bag: &Mailbag, number: u32) {
+    let mut agent = start_agent(pe, world, number);
+    let mut awake_ns = 0;
+    loop {
+        if agent.step() {
+            awake_ns = world.now() + 2_000_000;
+        }
+        agent.take_events();
+        let slot = |slot| agent.health(Place { peer: 0, channel: 0, slot });
+        let ready = (0..=BACKUPS).all(|at| slot(at) == Some(Health::Ready));
+        let pause = match world.now() < awake_ns {
+            true => AGENT_NS + world.draw(AGENT_NS),
+            false if ready => 50_000_000,
+            false => 500_000,
+        };
+        bag.sleep(world, number, pause);
+    }
+}
+
+fn value(peer: u32) -> u64 {
+    0x5151_0000_0000 + u64::from(peer) % PLACES
+}
+
+fn post(kernel: &Kernel, peer: u32, from: u64, count: u64) -> Option<Ticket> {
+    let channel = kernel.device().channel(peer, 0);
+    let src = DATA + u64::from(peer) % PLACES * BYTES;
+    let mut last = None;
+    for number in from + 1..=from + count {
+        let put = Put { dst: HeapOffset(DATA), src: HeapOffset(src), bytes: BYTES };
+        let ticket = channel.put_signal_nbi(Solo, put, HeapOffset(SIGNAL), number);
+        last = Some(ticket.expect("a channel that lives, a heap that is large enough"));
+    }
+    last
+}
+
+/// Posts, then waits for all as a kernel does that looks after its channels in turn.
+fn post_and_wait(kernel: &Kernel, peers: &[u32], from: u64, count: u64) {
+    let device = kernel.device();
+    let mut open: Vec<_> = peers
+        .iter()
+        .filter_map(|peer| post(kernel, *peer, from, count).map(|last| (*peer, last)))
+        .map(|(peer, last)| (peer, last, Patience::new(kernel.world.now())))
+        .collect();
+    let at_once = Deadline::after(0, 0);
+    while !open.is_empty() {
+        for (peer, _, patience) in &mut open {
+            device.attend_to(*peer, patience);
+        }
+        open.retain(|(peer, last, _)| {
+            let channel = device.channel(*peer, 0);
+            channel.alive().expect("a channel with two backups");
+            channel.wait(Solo, *last, at_once).is_err()
+        });
+        kernel.world.relax();
+    }
+}
+
+/// Runs a spec: every channel recovers with everything there, or this panics.
+pub fn run(spec: &ScaleSpec) -> ScaleOutcome {
+    let rig = Rig::start(spec);
+    let heap = rig.pes[0].heap().address;
+    for place in 0..PLACES {
+        (0..BYTES / 8).for_each(|word| store(heap + DATA + place * BYTES + word * 8, value(place as u32)));
+    }
+    rig.warps(|kernel, peers| post_and_wait(kernel, peers, 0, BEFORE));
+    rig.fabric.with(|fabric| {
+        fabric.nics().for_each(|nic| fabric.nic(nic).set_firmware_ns(spec.firmware_ns));
+    });
+    let kind = match spec.hit {
+        Hit::Port => FaultKind::Down { for_ns: None },
+        Hit::Nic => FaultKind::NicGone { for_ns: None },
+    };
+    let (fault_ns, before, sent) = (rig.sim.now() + 100_000, rig.all_commands(), rig.oob.counts().0);
+    rig.fabric.with(|fabric| fabric.plan(fault_ns, RailAt { pe: 0, rail: 0 }, kind));
+    rig.sim.run_for(100_001);
+    rig.warps(|kernel, peers| post_and_wait(kernel, peers, BEFORE, AFTER));
+    let all_done_ns = rig.sim.now() - fault_ns;
+    // The agent gathers what the kernels have recorded.
+    rig.sim.run_for(1_000_000);
+    check(&rig);
+    outcome(&rig, spec, fault_ns, all_done_ns, &before, sent)
+}
+
+/// What was posted is there, everywhere, up to the last signal.
+fn check(rig: &Rig) {
+    for (peer, pe) in (0..).zip(&rig.pes).skip(1) {
+        let heap = pe.heap().address;
+        assert_eq!(load(heap + SIGNAL), BEFORE + AFTER, "signal at PE {peer}");
+        for word in 0..BYTES / 8 {
+            assert_eq!(load(heap + DATA + word * 8), value(peer), "data at PE {peer}");
+        }
+    }
+}
+
+fn outcome(
+    rig: &Rig,
+    spec: &ScaleSpec,
+    fault_ns: u64,
+    all_done_ns: u64,
+    before: &[u64],
+    sent: u64,
+) -> ScaleOutcome {
+    let records = rig.records.borrow();
+    let switches = records.iter().filter(|record| record.kind == SwitchKind::Failover as u32);
+    let mut opened_ns: Vec<u64> = switches.clone().map(|record| record.stamps[5] - fault_ns).collect();
+    let mut fence_ns: Vec<u64> = switches.clone().map(|record| record.stamps[2] - record.stamps[1]).collect();
+    opened_ns.sort_unstable();
+    fence_ns.sort_unstable();
+    let spent: Vec<u64> = rig.all_commands().iter().zip(before).map(|(now, then)| now - then).collect();
+    let (centre, far) = spent.split_at(RAILS as usize);
+    let shape = |pes| Shape { pes, ..rig.pes[0].plan().shape };
+    let bytes = |pes| shape(pes).plan().bytes;
+    let slots = u64::from(1 + BACKUPS);
+    ScaleOutcome {
+        spec: *spec,
+        opened_ns,
+        fence_ns,
+        all_done_ns,
+        centre_commands: centre.to_vec(),
+        far_commands: (far.iter().sum(), far.iter().copied().max().unwrap_or(0)),
+        control_bytes_per_peer: (bytes(2049) - bytes(1)) / 2048,
+        agent_bytes_per_peer: slots * size_of::<Option<pair::Pair>>() as u64,
+        messages: rig.oob.counts().0 - sent,
+        steps: rig.sim.steps(),
+        without_truth: switches.filter(|record| record.ledger != 0).count() as u64,
+    }
+}
+
+/// The value at a share of a sorted list; 0 of an empty one.
+pub fn quantile(sorted: &[u64], share: f64) -> u64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * share).round() as usize).copied().unwrap_or(0)
+}
