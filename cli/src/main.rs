@@ -9,6 +9,7 @@ mod files;
 mod print;
 mod run;
 mod soft_rdma;
+mod status;
 mod topology;
 
 /// GPU-initiated RDMA that survives its NIC: the operator's tools.
@@ -27,6 +28,7 @@ enum Command {
     Topology(topology::Arguments),
     Doctor(doctor::Arguments),
     Env(env::Arguments),
+    Status(status::Arguments),
     #[command(name = "soft-rdma", subcommand)]
     SoftRdma(soft_rdma::Command),
 }
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Topology(arguments) => topology::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Env(arguments) => env::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
         Command::SoftRdma(command) => soft_rdma::run(&command),
     })
 }

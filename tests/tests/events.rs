@@ -64,7 +64,7 @@ fn a_port_down_and_up_is_told_event_by_event() {
         begin.iter().copied().chain(end).map(str::to_owned).collect::<Vec<_>>()
     };
     let noticed = ["agent_started", "rail_down", "switch_noticed", "switch_closed", "fence_asked"];
-    let fenced = ["path_fencing", "path_fenced", "fence_answered"];
+    let fenced = ["path_fencing", "half_fenced", "path_fenced", "fence_answered"];
     assert_eq!(names(&events[0]), story(&[&noticed[..], &fenced[..]].concat(), "rail_up"));
     let begin = [&["agent_started", "peer_rail_down"], &noticed[2..], &fenced[..]].concat();
     assert_eq!(names(&events[1]), story(&begin, "peer_rail_up"));

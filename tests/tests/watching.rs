@@ -118,7 +118,7 @@ fn a_scrape_during_a_failover_sees_it() {
     finish(&cluster, streams).assert_clean();
     let after = scrape(&endpoint);
     assert_eq!((after["shunt_trouble{pe=\"0\"}"], after["shunt_trouble{pe=\"1\"}"]), (0.0, 0.0));
-    for stage in ["fence", "cut", "replay", "open", "drain", "drain_flush", "revival", "trouble"] {
+    for stage in ["fence", "cut", "replay", "open", "drain", "half_2err", "half_flush", "revival"] {
         let count = format!("shunt_stage_seconds_count{{pe=\"0\",stage=\"{stage}\"}}");
         assert!(after[&count] >= 1.0, "{stage}");
     }

@@ -187,8 +187,10 @@ impl Agent {
         let holds = self.rails.get(self.rail_at_work(index) as usize).is_some_and(|rail| rail.truth_holds);
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.task = Task::None;
+        let mut fenced = None;
         let mine = match result {
-            Ok(Fenced { first, last }) => {
+            Ok(Fenced { first, last, times }) => {
+                fenced = Some(times);
                 let same = Mutant::SamePsn.on();
                 pair.next_psn = if same { last.next_send_psn } else { revived_psn(last.next_send_psn) };
                 let oldest = last.last_acked_psn.wrapping_add(1) & MASK_24;
@@ -208,6 +210,9 @@ impl Agent {
                 SideTruth::Dead
             }
         };
+        if let Some(times) = fenced {
+            self.report_half(index, mine, times);
+        }
         self.half_fenced(index, mine);
     }
 

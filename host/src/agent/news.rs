@@ -2,8 +2,10 @@
 
 use super::Agent;
 use super::board::{Board, fault_of};
+use super::message::SideTruth;
 use super::pair::Verdict;
 use super::words::Place;
+use super::worker::FenceTimes;
 use crate::events::{Event, Log, Route, Sink, Told, of_step, of_switch};
 use shunt_device::health::{Health, Observation};
 use shunt_layout::state::{AnswerStatus, SwitchKind};
@@ -92,6 +94,18 @@ impl Agent {
         };
         let (at, executed) = (self.route(self.index(at)), verdict.executed);
         self.report(Event::FenceAnswered { at, request, status, executed });
+    }
+
+    /// This half of a pair was fenced.
+    pub(super) fn report_half(&mut self, index: usize, mine: SideTruth, times: FenceTimes) {
+        let at = self.route(index);
+        let (truth, executed) = match mine {
+            SideTruth::Exact { executed, .. } => ("exact", executed),
+            SideTruth::Fenced => ("fenced", 0),
+            SideTruth::Dead => ("dead", 0),
+        };
+        let FenceTimes { error_ns, query_ns, flush_ns, again_ns } = times;
+        self.report(Event::HalfFenced { at, truth, executed, error_ns, query_ns, flush_ns, again_ns });
     }
 
     /// A pair went on in the table of health.

@@ -80,6 +80,21 @@ pub struct Fenced {
     pub first: QpTruth,
     /// After it.
     pub last: QpTruth,
+    /// How long each command took.
+    pub times: FenceTimes,
+}
+
+/// How long each command of a fence took, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FenceTimes {
+    /// 2ERR.
+    pub error_ns: u64,
+    /// First QUERY_QP.
+    pub query_ns: u64,
+    /// Flush READ.
+    pub flush_ns: u64,
+    /// Second QUERY_QP.
+    pub again_ns: u64,
 }
 
 /// What came of a job.
@@ -258,12 +273,17 @@ impl Worker {
     /// 2ERR and query of a few halves, one flush for them all, and the second query of each. The flush is posted after
     /// the last of the first queries, so it covers what any of them had executed.
     fn fence(&self, id: JobId, half: Arc<HalfPath>) {
+        let since = |start_ns: u64| self.world.now_ns().saturating_sub(start_ns);
         let begin = |half: &HalfPath| {
             let early = if Mutant::QueryBeforeErr.on() { Some(half.query()?) } else { None };
+            let start_ns = self.world.now_ns();
             if !Mutant::NotMovedToErr.on() {
                 half.to_error()?;
             }
-            Ok(early.unwrap_or(half.query()?))
+            let error_ns = since(start_ns);
+            let first = early.unwrap_or(half.query()?);
+            let query_ns = since(start_ns) - error_ns;
+            Ok((first, FenceTimes { error_ns, query_ns, ..FenceTimes::default() }))
         };
         let mut begun = vec![(id, begin(&half), half)];
         while begun.len() < SHARED
@@ -272,17 +292,21 @@ impl Worker {
         {
             begun.push((id, begin(&half), half));
         }
+        let flush_at_ns = self.world.now_ns();
         let flushed = match begun.iter().any(|(_, first, _)| first.is_ok()) && !Mutant::NoFlushAfterFence.on()
         {
             true => self.rail.flush(),
             false => Ok(()),
         };
+        let flush_ns = since(flush_at_ns);
         for (id, first, half) in begun {
-            let finish = |first| {
+            let finish = |(first, times)| {
                 flushed.clone()?;
+                let again_at_ns = self.world.now_ns();
                 let last = half.query()?;
+                let times = FenceTimes { flush_ns, again_ns: since(again_at_ns), ..times };
                 let of_early = Mutant::QueryBeforeErr.on().then_some(QpTruth { state: last.state, ..first });
-                Ok(Fenced { first, last: of_early.unwrap_or(last) })
+                Ok(Fenced { first, last: of_early.unwrap_or(last), times })
             };
             self.desk.end(id, Some(Outcome::Fenced(first.and_then(finish))));
         }

@@ -267,6 +267,11 @@ impl Sink for PeMetrics {
                 self.all.families.switchbacks.get_or_create(&self.path(from)).inc();
                 self.stages(&[("drain", *drain_ns), ("drain_flush", *flush_ns), ("back_open", *open_ns)]);
             }
+            Event::HalfFenced { error_ns, query_ns, flush_ns, again_ns, .. } => {
+                let times = [*error_ns, *query_ns, *flush_ns, *again_ns];
+                let names = ["half_2err", "half_query", "half_flush", "half_query_again"];
+                names.into_iter().zip(times).for_each(|stage| self.stages(&[stage]));
+            }
             Event::PathFenced { took_ns, .. } => self.stages(&[("pair_fence", *took_ns)]),
             Event::PathAdmitted { out_ns, .. } => self.stages(&[("revival", *out_ns)]),
             Event::Recovered { lasted_ns } => self.stages(&[("trouble", *lasted_ns)]),

@@ -26,6 +26,13 @@ events! {
     FenceAsked "fence_asked" Info { at: Route = "path", request: u64 = "number of the request" }
     /// This half of a pair is in ERR, and is being read and flushed.
     PathFencing "path_fencing" Warn { at: Route = "path", why: &'static str = "asked, failed or retire" }
+    /// This half was moved to ERR, read, flushed at this end and read again. Halves may share a flush.
+    HalfFenced "half_fenced" Info {
+        at: Route = "path", truth: &'static str = "exact, fenced or dead",
+        executed: u32 = "messages executed here, modulo 2^24", error_ns: u64 = "ns of 2ERR",
+        query_ns: u64 = "ns of QUERY_QP", flush_ns: u64 = "ns of the flush READ",
+        again_ns: u64 = "ns of the second QUERY_QP",
+    }
     /// A command of a fence failed here: nothing is proved of this half.
     FenceFailed "fence_failed" Error { at: Route = "path", error: String = "what was met" }
     /// Both halves are known, or what silence allows: the old path changes nothing any more.

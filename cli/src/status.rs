@@ -1,0 +1,200 @@
+//! `shunt status`: the status page of every PE of this machine, as table or JSON, once or again and again.
+
+use crate::print::{self, columns};
+use clap::Args;
+use serde_json::json;
+use shunt_host::events::page::{PageError, PageReader, folder_of, pages_in};
+use shunt_layout::state::CauseKind;
+use shunt_layout::status::{PeerState, RailState, StatusPage};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Print the status page of every PE of this machine.
+#[derive(Args)]
+#[command(
+    after_help = "Exit status: 0 all is well or there is no page, 1 a PE has trouble, its process is gone, \
+                        or a page makes no sense, 2 bad usage."
+)]
+pub struct Arguments {
+    /// One JSON object; with --watch one a line
+    #[arg(long)]
+    json: bool,
+    /// Print again every second
+    #[arg(long)]
+    watch: bool,
+    /// Folder of the pages [default: this user's, /dev/shm/shunt-UID]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// A page older than this belongs to an agent that is held up.
+const OLD_NS: u64 = 1_000_000_000;
+
+/// One page as it was met.
+struct Met {
+    path: PathBuf,
+    page: Result<Box<StatusPage>, PageError>,
+    alive: bool,
+}
+
+impl Met {
+    fn at(path: &Path) -> Self {
+        let reader = PageReader::open(path);
+        let alive = reader.as_ref().is_ok_and(PageReader::is_alive);
+        Self { path: path.to_owned(), page: reader.and_then(|reader| reader.page()), alive }
+    }
+
+    fn is_well(&self) -> bool {
+        self.alive && self.page.as_ref().is_ok_and(|page| page.summary.trouble_unix_ns == 0)
+    }
+}
+
+/// Runs it; gives the exit status.
+pub fn run(arguments: &Arguments) -> u8 {
+    let folder = arguments.dir.clone().unwrap_or_else(|| folder_of(nix::unistd::geteuid().as_raw()));
+    loop {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let met: Vec<Met> = pages_in(&folder).iter().map(|path| Met::at(path)).collect();
+        let out = match (arguments.json, arguments.watch) {
+            (true, true) => format!("{}\n", as_json(&met, now)),
+            (true, false) => format!("{:#}\n", as_json(&met, now)),
+            (false, _) => as_text(&met, &folder, now),
+        };
+        let status = print::stdout(&out, !met.iter().all(Met::is_well) as u8);
+        for error in met.iter().filter_map(|met| met.page.as_ref().err()) {
+            eprintln!("error: {error}");
+        }
+        if !arguments.watch {
+            return status;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn name(raw: &[u8]) -> String {
+    let end = raw.iter().position(|byte| *byte == 0).unwrap_or(raw.len());
+    String::from_utf8_lossy(&raw[..end]).into_owned()
+}
+
+/// Peers by state, the worst first, those that are fine left out.
+fn peers(page: &StatusPage) -> Vec<(PeerState, u32)> {
+    use PeerState::{Backup, Lost, Pathless, Switching, Thin};
+    let count = |state: PeerState| {
+        let peers = &page.peer[..page.pe_count as usize];
+        (state, peers.iter().filter(|raw| PeerState::from_raw(**raw) == state).count() as u32)
+    };
+    let counts = [Lost, Pathless, Switching, Backup, Thin].map(count);
+    counts.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.1} s", ns as f64 / 1e9)
+}
+
+fn as_text(met: &[Met], folder: &Path, now: u64) -> String {
+    if met.is_empty() {
+        return format!("no status page in {}\n", folder.display());
+    }
+    let heads = ["PE", "PID", "JOB", "STATE", "RAILS", "PEERS", "FAILOVERS", "BACK", "AGE"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut notes = String::new();
+    for (met, page) in met.iter().filter_map(|met| Some((met, met.page.as_ref().ok()?))) {
+        let summary = &page.summary;
+        let age = now.saturating_sub(summary.updated_unix_ns);
+        let state = match summary.trouble_unix_ns {
+            _ if !met.alive => "process gone".to_owned(),
+            _ if age > OLD_NS => "agent silent".to_owned(),
+            0 => "well".to_owned(),
+            since => format!("trouble for {}", seconds(now.saturating_sub(since))),
+        };
+        let worst = peers(page).iter().map(|(state, n)| format!("{n} {}", state.name())).collect::<Vec<_>>();
+        rows.push(vec![
+            format!("{} of {}", page.pe, page.pe_count),
+            page.pid.to_string(),
+            name(&page.job),
+            state,
+            format!("{} of {} up", page.rails - summary.rails_down.min(page.rails), page.rails),
+            if worst.is_empty() { "fine".to_owned() } else { worst.join(", ") },
+            summary.failovers.to_string(),
+            summary.switchbacks.to_string(),
+            seconds(age),
+        ]);
+        notes += &note(page, now);
+    }
+    columns(&rows, "") + &notes
+}
+
+/// Rails that are down, and the last fault.
+fn note(page: &StatusPage, now: u64) -> String {
+    let mut out = String::new();
+    for rail in page.rail[..page.rails as usize].iter().filter(|rail| rail.state == RailState::Down as u32) {
+        let since = seconds(now.saturating_sub(rail.changed_unix_ns));
+        out += &format!(
+            "PE {}: {} is down for {since}, {} times so far\n",
+            page.pe,
+            name(&rail.name),
+            rail.downs
+        );
+    }
+    let fault = &page.summary.last_fault;
+    if fault.noticed_unix_ns > 0 {
+        out += &format!(
+            "PE {}: last fault {} ago: {} on {}.{}>{}.{}, {:.1} us\n",
+            page.pe,
+            seconds(now.saturating_sub(fault.noticed_unix_ns)),
+            CauseKind::from_raw(fault.cause).name(),
+            page.pe,
+            fault.local_rail,
+            fault.peer,
+            fault.remote_rail,
+            fault.lasted_ns as f64 / 1e3
+        );
+    }
+    out
+}
+
+fn as_json(met: &[Met], now: u64) -> serde_json::Value {
+    let page = |met: &Met| match &met.page {
+        Err(error) => json!({ "file": met.path.display().to_string(), "error": error.to_string() }),
+        Ok(page) => page_as_json(met, page),
+    };
+    json!({ "unix_ns": now, "pages": met.iter().map(page).collect::<Vec<_>>() })
+}
+
+fn page_as_json(met: &Met, page: &StatusPage) -> serde_json::Value {
+    let (summary, fault) = (&page.summary, &page.summary.last_fault);
+    let rails: Vec<_> = page.rail[..page.rails as usize]
+        .iter()
+        .map(|rail| {
+            json!({
+                "name": name(&rail.name),
+                "state": RailState::from_raw(rail.state).name(),
+                "downs": rail.downs,
+                "changed_unix_ns": rail.changed_unix_ns,
+            })
+        })
+        .collect();
+    let peers: Vec<_> =
+        page.peer[..page.pe_count as usize].iter().map(|raw| PeerState::from_raw(*raw).name()).collect();
+    let last_fault = (fault.noticed_unix_ns > 0).then(|| {
+        json!({
+            "noticed_unix_ns": fault.noticed_unix_ns, "lasted_ns": fault.lasted_ns, "peer": fault.peer,
+            "channel": fault.channel, "local_rail": fault.local_rail, "remote_rail": fault.remote_rail,
+            "cause": CauseKind::from_raw(fault.cause).name(), "syndrome": fault.syndrome,
+        })
+    });
+    json!({
+        "file": met.path.display().to_string(), "alive": met.alive, "pid": page.pid, "job": name(&page.job),
+        "pe": page.pe, "pes": page.pe_count, "started_unix_ns": page.started_unix_ns,
+        "updated_unix_ns": summary.updated_unix_ns, "generation": summary.generation,
+        "trouble_unix_ns": summary.trouble_unix_ns, "armed_unix_ns": summary.armed_unix_ns,
+        "rails": rails, "peers": peers, "last_fault": last_fault,
+        "channels": summary.channels, "on_backup": summary.on_backup, "switching": summary.switching,
+        "dead": summary.dead, "failovers": summary.failovers, "switchbacks": summary.switchbacks,
+        "suspicions": summary.suspicions, "fences_asked": summary.fences_asked,
+        "replayed": summary.replayed, "placeholders": summary.placeholders,
+        "late_tickets": summary.late_tickets, "ledger_cuts": summary.ledger_cuts,
+        "pathless": summary.pathless, "uncertain": summary.uncertain, "events": summary.events,
+        "events_lost": summary.events_lost,
+    })
+}
