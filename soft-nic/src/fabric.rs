@@ -157,15 +157,15 @@ impl Fabric {
         let mut any = self.run_plan();
         any |= self.arrive();
         for at in 0..self.nics.len() {
-            any |= self.work(at);
+            any |= self.work(at, true);
         }
         any |= self.run_border();
         self.flush_capture();
         any
     }
 
-    /// Everything one NIC has due. True if there was anything.
-    pub(crate) fn work(&mut self, at: usize) -> bool {
+    /// Everything one NIC has due; its doorbells are looked at if it may be `rung`. True if there was anything.
+    pub(crate) fn work(&mut self, at: usize, rung: bool) -> bool {
         let now = self.cx.now;
         let nic = &mut self.nics[at];
         let mut any = nic.run_placement(&mut self.cx);
@@ -177,7 +177,9 @@ impl Fabric {
             nic.wake();
             any = true;
         }
-        any |= nic.poll_doorbells(&mut self.cx);
+        if rung || nic.unread {
+            any |= nic.poll_doorbells(&mut self.cx);
+        }
         any |= nic.run_recheck(&mut self.cx);
         any |= self.deliver(at);
         let nic = &mut self.nics[at];

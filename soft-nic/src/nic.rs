@@ -81,6 +81,10 @@ pub struct SoftNic {
     /// By QPN. A pair is taken out while it is worked on, so that the rest of the NIC can be borrowed.
     pub(crate) qps: Vec<Option<Box<Qp>>>,
     pub(crate) uars: Vec<UarSlot>,
+    /// Some page has doorbell records that are still to be read.
+    pub(crate) unread: bool,
+    /// A doorbell may have been written, where steps are sparse.
+    pub(crate) may_be_rung: bool,
     /// Shared receive queues.
     pub(crate) pools: Vec<Option<SharedReceive>>,
     pub(crate) firmware: Firmware,
@@ -116,6 +120,8 @@ impl SoftNic {
             failed_receivers: Vec::new(),
             qps: Vec::new(),
             uars: Vec::new(),
+            unread: false,
+            may_be_rung: false,
             pools: Vec::new(),
             firmware: Firmware::default(),
             events: Events::default(),
@@ -325,6 +331,7 @@ impl SoftNic {
     /// with one value is two doorbells.
     pub(crate) fn poll_doorbells(&mut self, cx: &mut Cx) -> bool {
         let mut any = false;
+        self.unread = false;
         for at in 0..self.uars.len() {
             if !self.uars[at].used {
                 continue;
@@ -346,6 +353,7 @@ impl SoftNic {
             if self.uars[at].unread > 0 {
                 any = true;
                 self.read_records(at, cx);
+                self.unread |= self.uars[at].unread > 0;
             }
         }
         any | self.look_for_late_receives(cx.now)
@@ -459,7 +467,7 @@ impl SoftNic {
             self.timers.next_due(),
             self.events.next_due(),
             self.port.next_due(now),
-            (!self.recheck.is_empty() || self.uars.iter().any(|slot| slot.unread > 0)).then_some(now),
+            (!self.recheck.is_empty() || self.unread).then_some(now),
         ];
         due.into_iter().flatten().min()
     }

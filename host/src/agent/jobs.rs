@@ -198,7 +198,7 @@ impl Agent {
                 let still = first.rmsn == last.rmsn && first.next_rcv_psn == last.next_rcv_psn;
                 if last.state != Some(State::Err) && !Mutant::StateNotLookedAt.on() {
                     SideTruth::Dead
-                } else if still && holds && !pair.forgotten {
+                } else if still && holds {
                     SideTruth::Exact { executed: last.rmsn, next_rcv_psn: last.next_rcv_psn }
                 } else {
                     SideTruth::Fenced

@@ -109,8 +109,6 @@ pub struct Pair {
     pub task: Task,
     /// It was given to its rails and has not been made there yet.
     pub untried: bool,
-    /// What was known of this incarnation's fence is lost: it has no truth any more (rule 18).
-    pub forgotten: bool,
     /// The other half's card.
     pub remote: Option<HalfCard>,
     /// Truth of this half, once fenced.
@@ -168,7 +166,6 @@ impl Pair {
             half: slot.half.map(Arc::new),
             task: Task::None,
             untried: false,
-            forgotten: false,
             remote: slot.remote,
             mine: None,
             theirs: None,

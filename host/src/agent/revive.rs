@@ -63,7 +63,6 @@ impl Agent {
         pair.theirs = None;
         pair.sent = None;
         pair.asked = None;
-        pair.forgotten = false;
         pair.untried = false;
         pair.proved_there = false; // what was proved of an earlier incarnation says nothing of this one
         let offered = if leads { None } else { pair.offered.take() };

@@ -156,6 +156,16 @@ impl Sim {
         self.world.run_to(self.now() + ns);
     }
 
+    /// From now on the CPU time of each turn of the actors whose name begins so is written down.
+    pub fn count_cpu(&self, prefix: &str) {
+        self.world.count_cpu(prefix);
+    }
+
+    /// The turns written down since: virtual instant, CPU time.
+    pub fn cpu_turns(&self) -> Vec<(u64, u64)> {
+        self.world.cpu_turns()
+    }
+
     /// A hash of every scheduling decision and fabric event so far.
     pub fn trace_hash(&self) -> u64 {
         self.world.trace_hash()

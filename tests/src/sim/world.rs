@@ -71,6 +71,19 @@ pub struct SimWorld {
     yielder: Cell<*const ActorYielder>,
     clockwork: RefCell<Rc<dyn Clockwork>>,
     core: RefCell<Core>,
+    cpu: RefCell<Option<CpuLog>>,
+}
+
+/// CPU time of the actors of one PE, by turn.
+struct CpuLog {
+    prefix: String,
+    turns: Vec<(u64, u64)>,
+}
+
+/// CPU time of this thread so far.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 // SAFETY: every method that touches the inside calls `here`, which panics on any thread but the one that made
@@ -135,6 +148,7 @@ impl SimWorld {
             yielder: Cell::new(std::ptr::null()),
             clockwork: RefCell::new(Rc::new(NoClockwork)),
             core: RefCell::new(core),
+            cpu: RefCell::new(None),
         }
     }
 
@@ -376,6 +390,24 @@ impl SimWorld {
         }
     }
 
+    /// From now on the CPU time of each turn of the actors with this prefix is written down.
+    pub(super) fn count_cpu(&self, prefix: &str) {
+        *self.cpu.borrow_mut() = Some(CpuLog { prefix: prefix.into(), turns: Vec::new() });
+    }
+
+    /// What was written down: instant and CPU time of each turn.
+    pub(super) fn cpu_turns(&self) -> Vec<(u64, u64)> {
+        self.cpu.borrow_mut().as_mut().map(|log| std::mem::take(&mut log.turns)).unwrap_or_default()
+    }
+
+    fn log_cpu(&self, actor: usize, spent_ns: u64) {
+        if let Some(log) = self.cpu.borrow_mut().as_mut()
+            && self.core.borrow().actors[actor].name.starts_with(&log.prefix)
+        {
+            log.turns.push((self.now.get(), spent_ns));
+        }
+    }
+
     /// Resumes the actor whose wake-up is first.
     fn resume(&self) {
         let (id, mut body) = {
@@ -389,8 +421,12 @@ impl SimWorld {
         };
         // Only `turn` resumes and no actor calls `turn`, so resuming never nests.
         self.current.set(Some(id));
+        let began_ns = self.cpu.borrow().is_some().then(thread_cpu_ns);
         let result = catch_unwind(AssertUnwindSafe(|| body.resume(())));
         self.current.set(None);
+        if let Some(began_ns) = began_ns {
+            self.log_cpu(id, thread_cpu_ns() - began_ns);
+        }
         self.yielder.set(std::ptr::null());
         match result {
             Ok(CoroutineResult::Yield(pause)) => {
