@@ -1,8 +1,8 @@
 //! Steps of a fabric with thousands of NICs: only those that have something due are looked at.
 //!
 //! For callers that know whose doorbells were rung, as a simulator does. What happens, and when, is the same as by
-//! [`Fabric::step`]; between NICs that have something due at one instant the order is that of their numbers, too. Pages of
-//! doorbells of a NIC that was not rung are not read: with thousands of queue pairs that is most of the work.
+//! [`Fabric::step`]; between NICs that have something due at one instant the order is that of their numbers, too.
+//! Doorbells of a NIC that was not rung are not read: with thousands of queue pairs that is most of the work.
 
 use crate::fabric::{Fabric, NicId, ROUNDS};
 use std::collections::BTreeSet;

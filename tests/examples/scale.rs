@@ -1,6 +1,6 @@
 //! One PE with many peers whose NIC dies: `cargo run --profile test -p shunt-tests --example scale -- DIRECTORY
-//! [PEERS...]` writes `scale.md` and `scale.svg` there. Virtual time, at 50 us and 200 us a firmware command; 16 to 2048
-//! peers if none are given, each with a channel of a primary and two backups.
+//! [PEERS...]` writes `scale.md` and `scale.svg` there. Virtual time, at 50 us and 200 us a firmware command; 16 to
+//! 2048 peers if none are given, each with a channel of a primary and two backups.
 
 use std::path::PathBuf;
 use std::time::Instant;

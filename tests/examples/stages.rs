@@ -1,10 +1,10 @@
 //! How long a failover takes, stage by stage, in virtual time, and what its code costs: `cargo run --profile test -p
-//! shunt-tests --example stages -- 1000`. One port of the sender goes down under steady traffic both ways, at an instant
-//! that the seed decides.
+//! shunt-tests --example stages -- 1000`. One port of the sender goes down under steady traffic both ways, at an
+//! instant that the seed decides.
 //!
 //! Latencies stated: link 2 us, firmware command 100 us, port event 50 us, agents' own channel 30 us; agents and
-//! kernels poll at intervals of the simulator's, which count as well. CPU time is that of the sender's PE: two kernels,
-//! its agent, the workers of its NICs, waiting included.
+//! kernels poll at intervals of the simulator's, which count as well. CPU time is that of the sender's PE: two
+//! kernels, its agent, the workers of its NICs, waiting included.
 
 use shunt_layout::state::SwitchKind;
 use shunt_tests::cluster::Cluster;
