@@ -116,7 +116,7 @@ pub fn oversubscribed(options: &Options) -> bool {
 pub fn suspect_ns(options: &Options, source: &Source, largest: u64) -> u64 {
     let put_ns = (largest as f64 * 8.0 / source.rail_gbps(options)) as u64;
     let base = if oversubscribed(options) { 50_000_000 } else { 10_000_000 };
-    options.suspect.unwrap_or(base) + 2 * put_ns
+    options.suspect.or(options.environment.suspect).unwrap_or(base) + 2 * put_ns
 }
 
 /// What a command line means for a PE. `largest` is the largest put that will be posted.
@@ -135,7 +135,7 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
     let mut config = PeConfig::new(&env, map.bytes());
     config.policy.suspect_ns = suspect_ns(options, source, largest);
     // Where threads wait for cores, and where a time was asked for, silence is not told from what is usual.
-    if options.suspect.is_some() || oversubscribed(options) {
+    if options.suspect.or(options.environment.suspect).is_some() || oversubscribed(options) {
         config.policy.suspect_floor_ns = config.policy.suspect_ns;
     }
     config.policy.recovery_window_ns = options.recovery_window.unwrap_or(config.policy.recovery_window_ns);

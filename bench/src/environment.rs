@@ -20,6 +20,8 @@ pub struct Environment {
     pub log_depth: Option<u32>,
     /// Channels to each peer, if somebody says.
     pub channels: Option<u32>,
+    /// Longest silence of a path, if somebody says.
+    pub suspect: Option<u64>,
     /// perftest's machine-readable lines.
     pub machine_readable: bool,
 }
@@ -48,6 +50,7 @@ impl Environment {
             backups: set("SHUNT_BACKUPS").then_some(config.backups),
             log_depth: set("NVSHMEM_QP_DEPTH").then_some(config.log_depth),
             channels: set("NVSHMEM_IBGDA_NUM_RC_PER_PE").then_some(config.channels_per_pe),
+            suspect: set("SHUNT_SUSPECT").then_some(config.suspect_ns),
             machine_readable,
             config,
         })

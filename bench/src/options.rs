@@ -78,8 +78,8 @@ pub struct Options {
     /// How long every path must stay dead before a peer is lost; 0: at once [default: SHUNT_GIVE_UP, else 1s]
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub give_up: Option<u64>,
-    /// A path with work and no completion for this long is suspected [default: 10ms, 50ms when
-    /// oversubscribed]
+    /// A path with work and no completion for this long is suspected [default: SHUNT_SUSPECT, else
+    /// 10ms, 50ms when oversubscribed]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     #[arg(allow_hyphen_values = true)]
     pub suspect: Option<u64>,
