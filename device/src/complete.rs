@@ -126,7 +126,7 @@ impl<P: Platform> Channel<'_, P> {
             Some(trigger) => Some(trigger),
             None if at.flag() => None,
             None if stalled => Some(Trigger { at, cause: self.silence(at.slot()), syndrome: 0 }),
-            None if hint_due && tolerant => self.hinted(at, now),
+            None if hint_due && tolerant => self.hinted(at, now, patience.doubts(silence_ns)),
             None => None,
         };
         match trigger {
@@ -135,9 +135,10 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// What the agent's words say of the active path: leave it, or go back to the primary.
+    /// What the agent's words say of the active path: leave it, or go back to the primary. `waited` in vain so far:
+    /// suspicion moves nothing that works (invariant 7).
     #[inline(always)]
-    fn hinted(self, at: Word, now: u64) -> Option<Trigger> {
+    fn hinted(self, at: Word, now: u64, waited: bool) -> Option<Trigger> {
         let slot = at.slot();
         if self.path_state(slot) != PathState::Ready {
             return Some(Trigger { at, cause: CauseKind::FencedByPeer, syndrome: 0 });
@@ -146,7 +147,13 @@ impl<P: Platform> Channel<'_, P> {
         if self.port_down(slot) && self.next_slot(slot, 0).is_some() && !Mutant::PortHintIgnored.on() {
             return Some(Trigger { at, cause: CauseKind::PortDown, syndrome: 0 });
         }
-        if slot != 0 && self.path_state(0) == PathState::Ready && !self.port_down(0) {
+        if (waited || Mutant::SuspicionMasks.on())
+            && self.suspect(slot)
+            && self.next_slot(slot, 0).is_some_and(|next| !self.suspect(next))
+        {
+            return Some(Trigger { at, cause: CauseKind::Overdue, syndrome: 0 });
+        }
+        if slot != 0 && self.path_state(0) == PathState::Ready && !self.port_down(0) && !self.suspect(0) {
             // SAFETY: a field of a valid row, written before `Ready`.
             let since = unsafe { self.platform().load(addr_of_mut!((*self.path(0)).ready_since_ns)) };
             let window_ns = self.device.state.policy.recovery_window_ns;
@@ -169,6 +176,14 @@ impl<P: Platform> Channel<'_, P> {
         let view = self.view(slot);
         self.device.hint(None, view.local_rail).down()
             || self.device.hint(Some(self.peer()), view.remote_rail).down()
+    }
+
+    /// True if an end of this path is suspected of carrying nothing.
+    #[inline(always)]
+    pub(crate) fn suspect(self, slot: u32) -> bool {
+        let view = self.view(slot);
+        self.device.hint(None, view.local_rail).suspect()
+            || self.device.hint(Some(self.peer()), view.remote_rail).suspect()
     }
 
     /// The typed failure of this channel as it stands.

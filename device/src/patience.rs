@@ -87,6 +87,12 @@ impl Patience {
         if least_ns < limits.bound_ns { least_ns } else { limits.bound_ns }
     }
 
+    /// True if it has stood still for an eighth of `limit_ns`: too short to conclude, enough to believe a hint.
+    #[inline(always)]
+    pub const fn doubts(&self, limit_ns: u64) -> bool {
+        self.silence_ns > limit_ns / 8
+    }
+
     /// True on the first look and on each sixteenth.
     #[inline(always)]
     pub const fn hint_due(&mut self) -> bool {

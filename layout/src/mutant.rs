@@ -157,6 +157,10 @@ mutants! {
     JournalOverwritten = "journal-overwritten" breaks "rule 14, H14",
     /// The agents have their own link alone.
     NoSecondLink = "no-second-link" breaks "rule 10, H16",
+    /// A path that falls silent is looked into by nobody.
+    NobodyAsked = "nobody-asked" breaks "localisation",
+    /// Suspicion alone moves a channel, and keeps it from rails it could use.
+    SuspicionMasks = "suspicion-masks" breaks "invariant 7",
     /// A copy of a datagram that was taken before is taken again.
     CopiesTaken = "copies-taken" breaks "H8, H16",
     /// Old words of a port are believed like new ones.

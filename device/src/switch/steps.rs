@@ -122,20 +122,24 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     /// The best usable slot other than the one being left: ranked by slot number, ports up, not tried in
-    /// vain.
+    /// vain; one with a suspect rail only if there is no other.
     pub(crate) fn next_slot(self, leaving: u32, excluded: u32) -> Option<u32> {
+        let mut second = None;
         let mut slot = 0;
         while slot < self.device.state.slots {
             let usable = slot != leaving
                 && excluded & (1 << slot) == 0
                 && self.path_state(slot) == PathState::Ready
                 && !self.port_down(slot);
-            if usable {
+            if usable && !self.suspect(slot) {
                 return Some(slot);
+            }
+            if usable && second.is_none() {
+                second = Some(slot);
             }
             slot += 1;
         }
-        None
+        if Mutant::SuspicionMasks.on() { None } else { second }
     }
 
     /// Chooses the next path, or waits for one: the agents revive what they can. Rule 21: the peer is lost

@@ -26,6 +26,7 @@ impl Agent {
             return self.answer_request(at, request.incarnation, request.number, unprovable);
         }
         pair.asked = Some(request.number);
+        self.look_into(index, at);
         let at = self.route(index);
         self.report(Event::FenceAsked { at, request: request.number });
         self.fence_asked(index, Urgency::Asked);

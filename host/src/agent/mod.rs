@@ -24,6 +24,7 @@ use crate::pe::Pe;
 use crate::rail::Rail;
 use message::{Message, PairId};
 use pair::Pair;
+use rails::locate::Locator;
 use rails::{Heard, Links, Reach};
 use shunt_device::health::{Action, Health, Observation};
 use shunt_device::{AbiMismatch, Patience};
@@ -129,6 +130,7 @@ pub struct Agent {
     spares: Vec<Option<At>>,
     tuning: QpTuning,
     links: Links,
+    locator: Locator,
     options: AgentOptions,
     ports: ports::Ports,
     chains: chain::Chains,
@@ -195,6 +197,7 @@ impl Agent {
             spares,
             tuning: pe.config().tuning,
             links: Links::new(pe, resources.oob),
+            locator: Locator::default(),
             options,
             posts,
             jobs: 0,
@@ -213,8 +216,9 @@ impl Agent {
         busy |= self.poll_ports();
         while let Some(heard) = self.links.try_recv() {
             busy = true;
-            if let Heard::Message(from, bytes) = heard {
-                self.take(from, &bytes);
+            match heard {
+                Heard::Message(from, bytes) => self.take(from, &bytes),
+                Heard::Pong(pong) => self.answered(pong),
             }
         }
         busy |= self.scan_requests();
@@ -222,6 +226,7 @@ impl Agent {
             busy |= self.progress(index);
         }
         busy |= self.mind_chains();
+        busy |= self.locate();
         if !Mutant::SilentNotTouched.on() {
             self.touch_the_silent();
         }

@@ -161,6 +161,7 @@ impl Agent {
         if !down {
             self.restart_windows(|pair_local, _, _| pair_local == rail);
         }
+        self.forget_suspicion(None, rail);
         self.words.set_hint(None, rail, down);
         self.tell_port(rail, Reach::Both);
     }
@@ -199,6 +200,7 @@ impl Agent {
         if !down {
             self.restart_windows(|_, peer, pair_remote| peer == from && pair_remote == rail);
         }
+        self.forget_suspicion(Some(from), rail);
         self.words.set_hint(Some(from), rail, down);
     }
 

@@ -8,8 +8,8 @@ use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, Patience};
 use shunt_layout::state::{
-    Channel, DeviceState, HintWord, Mailbox, PathRow, PathState, RECORDS, STEP_RECORDS, Step, StepRecord,
-    SwitchRecord, Tally, Word, hint_index,
+    CauseKind, Channel, DeviceState, HintWord, Mailbox, PathRow, PathState, RECORDS, STEP_RECORDS, Step,
+    StepRecord, SwitchRecord, Tally, Word, hint_index,
 };
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
@@ -272,14 +272,31 @@ impl StateWords {
 
     /// Sets what is known of a rail of this PE (`None`) or of a peer.
     pub fn set_hint(&self, pe: Option<u32>, rail: u32, down: bool) {
+        self.change_hint(pe, rail, |now| if now.down() == down { now } else { now.changed(down) });
+    }
+
+    /// Sets what is suspected of a rail.
+    pub fn set_suspect(&self, pe: Option<u32>, rail: u32, suspect: bool) {
+        self.change_hint(pe, rail, |now| if now.suspect() == suspect { now } else { now.suspected(suspect) });
+    }
+
+    /// The agent is the only writer of hints.
+    fn change_hint(&self, pe: Option<u32>, rail: u32, change: impl Fn(HintWord) -> HintWord) {
         let index = hint_index(self.root().rails, pe, rail);
         let word = (self.root().hints as *mut u64).wrapping_add(index as usize);
         unsafe {
             let now = HintWord(self.platform().load_acquire(word));
-            if now.down() != down {
-                self.platform().store_release(word, now.changed(down).0);
+            let next = change(now);
+            if next != now {
+                self.platform().store_release(word, next.0);
             }
         }
+    }
+
+    /// Why a channel's latest switch began.
+    pub fn cause(&self, peer: u32, channel: u32) -> CauseKind {
+        let channel = self.channel(peer, channel);
+        CauseKind::from_raw(unsafe { self.platform().load32(addr_of_mut!((*channel).switch.cause)) })
     }
 
     /// Records written since `from`, oldest first, and the number to go on from. Records that the ring has

@@ -100,6 +100,12 @@ events! {
     PeerLost "peer_lost" Error { peer: u32 = "PE" }
     /// Operations were reported whose fate nobody can know.
     Uncertain "uncertain" Error { peer: u32 = "PE", channel: u32 = "channel", count: u64 = "operations" }
+    /// A rail answers nobody, and no port says why: waiters leave it sooner and choose others first.
+    RailSuspected "rail_suspected" Warn { of: u32 = "PE whose rail it is", rail: u32 = "rail" }
+    /// A suspect rail answered, or its port told what is the matter.
+    RailCleared "rail_cleared" Info {
+        of: u32 = "PE whose rail it is", rail: u32 = "rail", suspected_ns: u64 = "ns under suspicion",
+    }
     /// The link to a peer's agent broke, or carries nothing.
     AgentLinkLost "agent_link_lost" Warn { peer: u32 = "PE" }
     /// The link to a peer's agent is there again.

@@ -5,6 +5,7 @@
 //! tells of a port. Copies go over several pairs of rails; the receiver takes the first.
 
 pub mod envelope;
+pub mod locate;
 
 use super::ports::Ports;
 use crate::connect::card::RailCard;
@@ -203,6 +204,11 @@ impl Links {
     pub(super) fn ping(&mut self, peer: u32, pair: RailPair) -> u64 {
         self.number += 1;
         self.post(peer, pair, self.number, Kind::Ping, &[]);
+        self.number
+    }
+
+    /// The newest number that was given.
+    pub(super) fn number(&self) -> u64 {
         self.number
     }
 
