@@ -128,8 +128,8 @@ pub const fn hint_index(rails: u32, pe: Option<u32>, rail: u32) -> u32 {
     }
 }
 
-/// What the agent knows of one rail: bit 0 set while its port is down, bit 1 while the rail is suspected of carrying
-/// nothing; the rest counts changes.
+/// What the agent knows of one rail: bit 0 set while its port is down, the top bit while the rail is suspected of
+/// carrying nothing; the rest counts changes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HintWord(pub u64);
@@ -144,17 +144,23 @@ impl HintWord {
     /// True while the rail is suspected: other rails are chosen first, and it is left sooner by who waits in vain.
     #[inline(always)]
     pub const fn suspect(self) -> bool {
-        self.0 & 2 != 0
+        self.0 & Self::SUSPECT != 0
+    }
+
+    const SUSPECT: u64 = 1 << 63;
+
+    const fn next_count(self) -> u64 {
+        ((self.0 & !Self::SUSPECT) >> 1) + 1
     }
 
     /// The word after a change to `down`.
     pub const fn changed(self, down: bool) -> Self {
-        Self(((self.0 >> 2) + 1) << 2 | self.0 & 2 | down as u64)
+        Self(self.0 & Self::SUSPECT | self.next_count() << 1 | down as u64)
     }
 
     /// The word after a change of suspicion.
     pub const fn suspected(self, suspect: bool) -> Self {
-        Self(((self.0 >> 2) + 1) << 2 | (suspect as u64) << 1 | self.0 & 1)
+        Self((suspect as u64) << 63 | self.next_count() << 1 | self.0 & 1)
     }
 }
 

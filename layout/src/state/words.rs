@@ -134,4 +134,14 @@ mod tests {
             assert_eq!(opened, Word::new(to, next, 1017));
         }
     }
+
+    #[test]
+    fn a_hint_keeps_what_is_not_changed() {
+        use super::super::HintWord;
+        let word = HintWord::default().changed(true).suspected(true);
+        assert!(word.down() && word.suspect());
+        assert!(!word.changed(false).down() && word.changed(false).suspect());
+        assert!(word.suspected(false).down() && !word.suspected(false).suspect());
+        assert_ne!(word.changed(false).changed(true), word, "every change is counted");
+    }
 }
