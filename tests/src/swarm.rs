@@ -75,16 +75,28 @@ pub fn run_lying(spec: &RunSpec, lie: Lie) -> Outcome {
     finish(&cluster, streams)
 }
 
-/// Runs `spec` and judges it. A panic, of the library or of the simulator's limits, is a verdict like any other.
-pub fn judge(spec: &RunSpec, lie: Lie) -> Verdict {
+/// What `run` answers, or what it said as it panicked: the library's panics and the simulator's limits are answers.
+///
+/// # Errors
+/// The text of the panic.
+pub fn or_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     keep_panics();
     KEEPING.set(true);
-    let ended = catch_unwind(AssertUnwindSafe(|| run_lying(spec, lie)));
+    let ended = catch_unwind(AssertUnwindSafe(run));
     KEEPING.set(false);
+    ended
+        .map_err(|_| KEPT.with_borrow_mut(Option::take).unwrap_or_else(|| "a panic that said nothing".into()))
+}
+
+/// Runs `spec` and judges it. A panic, of the library or of the simulator's limits, is a verdict like any other.
+pub fn judge(spec: &RunSpec, lie: Lie) -> Verdict {
+    let ended = or_panic(|| run_lying(spec, lie));
     let spec = spec.clone();
-    let Ok(outcome) = ended else {
-        let said = KEPT.with_borrow_mut(Option::take).unwrap_or_else(|| "a panic that said nothing".into());
-        return Verdict { spec, digest: None, wrongs: vec![said], faults: Vec::new(), counts: [0; 6] };
+    let outcome = match ended {
+        Ok(outcome) => outcome,
+        Err(said) => {
+            return Verdict { spec, digest: None, wrongs: vec![said], faults: Vec::new(), counts: [0; 6] };
+        }
     };
     let records = outcome.records.iter().map(|(_, record)| record);
     let failovers = outcome.of_kind(SwitchKind::Failover);

@@ -8,13 +8,18 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 pub const SUMMARY: &str = "every interleaving of the switch within bounds, every placement of faults";
-pub const HELP: &str = "explore [--night] [--only NAME] [--threads N] [--traces] [--list]
+pub const HELP: &str = "explore [--faults K] [--ops N] [--runs R] [--night] [--only NAME] [--threads N] [--traces]
+        [--list]
 
-Searches all states of the models of the switch, breadth first, and prints one table: states, depth, what came of it.
-Designs that are known to be wrong are among the rows: each must be found. Status 1 if a promise is broken, a wrong
-design is not found, or a bound on states is reached.
+Searches all states of the models of the switch, breadth first, then runs what ships in the simulator with faults at
+every instant of a run, and with device code stopped before any of its accesses. Prints states or runs of each. Designs
+that are known to be wrong are among the models: each must be found. Status 1 if a promise is broken, a wrong design is
+not found, or a bound on states is reached.
 
-  --night       the larger bounds as well
+  --faults K    faults of a run of the whole system (default 1)
+  --ops N       its messages, each a put and a signal (default 3)
+  --runs R      runs of each round at most; of more placements every so manyeth is taken (default 2000, later 700)
+  --night       the larger bounds of the models as well
   --only NAME   explorations whose name has NAME in it
   --threads N   explorations at a time (default: the cores)
   --traces      print the shortest trace of every wrong design

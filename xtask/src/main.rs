@@ -8,6 +8,7 @@ mod check;
 mod ci;
 mod docs;
 mod explore;
+mod night;
 mod ptx;
 mod ptx_audit;
 mod ptxas;
@@ -39,6 +40,7 @@ const TASKS: &[Task] = &[
     Task { name: "bindings", summary: bindings::SUMMARY, help: bindings::HELP, run: bindings::run },
     Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
     Task { name: "explore", summary: explore::SUMMARY, help: explore::HELP, run: explore::run },
+    Task { name: "night", summary: night::SUMMARY, help: night::HELP, run: night::run },
     Task { name: "soft-rdma", summary: soft_rdma::SUMMARY, help: soft_rdma::HELP, run: soft_rdma::run },
     Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
 ];

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use shunt_explore::placement::{Bounds, Round, placements, preemptions};
 use shunt_explore::search::{Ending, Found};
 use shunt_explore::suite::{Case, Expect, Scale, cases};
 
@@ -12,21 +13,28 @@ use shunt_explore::suite::{Case, Expect, Scale, cases};
 struct Options {
     scale: Scale,
     only: Option<String>,
-    threads: usize,
+    bounds: Bounds,
     traces: bool,
     list: bool,
 }
 
 fn options() -> Result<Options, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options = Options { scale: Scale::Ci, only: None, threads, traces: false, list: false };
+    let bounds = Bounds { faults: 1, messages: 3, first: 2_000, later: 700, threads };
+    let mut options = Options { scale: Scale::Ci, only: None, bounds, traces: false, list: false };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(format!("{arg} needs a value"));
         match arg.as_str() {
             "--night" => options.scale = Scale::Night,
             "--only" => options.only = Some(value()?),
-            "--threads" => options.threads = number(&value()?)?,
+            "--faults" => options.bounds.faults = number(&value()?)?,
+            "--ops" => options.bounds.messages = number(&value()?)? as u64,
+            "--runs" => {
+                let runs = number(&value()?)?;
+                (options.bounds.first, options.bounds.later) = (runs, runs);
+            }
+            "--threads" => options.bounds.threads = number(&value()?)?,
             "--traces" => options.traces = true,
             "--list" => options.list = true,
             other => return Err(format!("unknown argument '{other}'")),
@@ -51,23 +59,69 @@ fn main() -> ExitCode {
     let cases: Vec<Case> = cases(options.scale).into_iter().filter(wanted).collect();
     if options.list {
         cases.iter().for_each(|case| println!("{:36} {:?}", case.name, case.scale));
+        SYSTEM.iter().for_each(|name| println!("{name:36} Ci"));
         return ExitCode::SUCCESS;
     }
-    if cases.is_empty() {
+    let system = SYSTEM.map(|name| options.only.as_ref().is_none_or(|part| name.contains(part.as_str())));
+    if cases.is_empty() && system == [false; 2] {
         eprintln!("no exploration is called so");
         return ExitCode::from(2);
     }
-    if explore(&cases, &options) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let start = Instant::now();
+    println!("{:36} {:>12} {:>6} {:>8}  result", "exploration of models", "states", "depth", "s");
+    let (states, mut failed) = explore(&cases, &options);
+    let head = ["placements", "runs", "distinct", "hits"];
+    println!(
+        "\n{:36} {:>12} {:>8} {:>8} {:>8} {:>8}  result",
+        "whole system", head[0], head[1], head[2], head[3], "s"
+    );
+    let mut rounds = Vec::new();
+    if system[0] {
+        rounds.extend(placements(&options.bounds, progress));
+    }
+    if system[1] {
+        rounds.extend(preemptions(&options.bounds, progress));
+    }
+    rounds.iter().for_each(report_round);
+    failed += rounds.iter().filter(|round| !round.failed.is_empty()).count();
+    let runs: usize = rounds.iter().map(|round| round.runs).sum();
+    let seconds = start.elapsed().as_secs_f64();
+    let all = cases.len() + rounds.len();
+    println!("{all} explorations, {states} states, {runs} runs, {seconds:.1} s, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs all cases, some at a time; how many failed.
-fn explore(cases: &[Case], options: &Options) -> usize {
-    let start = Instant::now();
+/// Explorations of the whole system.
+const SYSTEM: [&str; 2] = ["placements of faults", "preemptions"];
+
+/// Says how far a round is, a few times.
+fn progress(name: &str, done: usize, all: usize) {
+    if done.is_multiple_of((all / 8).max(1)) {
+        eprintln!("  {name}: {done} of {all} runs");
+    }
+}
+
+fn report_round(round: &Round) {
+    let every = round.placements.div_ceil(round.runs.max(1));
+    let result = match round.failed.len() {
+        0 if every > 1 => format!("holds, one placement in {every}"),
+        0 => "holds, all placements".to_owned(),
+        failed => format!("FAILED: {failed} runs broke a promise"),
+    };
+    let Round { name, placements, runs, distinct, hits, took, .. } = round;
+    let seconds = took.as_secs_f64();
+    println!("{name:36} {placements:>12} {runs:>8} {distinct:>8} {hits:>8} {seconds:>8.1}  {result}");
+    for (spec, wrongs) in round.failed.iter().take(3) {
+        println!("{}\n--- the run, as a file for cargo xtask swarm ---\n{spec}---", wrongs.join("\n"));
+    }
+}
+
+/// Runs all cases, some at a time; states told apart, and how many cases failed.
+fn explore(cases: &[Case], options: &Options) -> (usize, usize) {
     let next = AtomicUsize::new(0);
     let totals = Mutex::new((0usize, 0usize));
-    println!("{:36} {:>12} {:>6} {:>8}  result", "exploration", "states", "depth", "s");
     std::thread::scope(|scope| {
-        for _ in 0..options.threads.min(cases.len()) {
+        for _ in 0..options.bounds.threads.min(cases.len()) {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let found = case.run(|states, depth| {
@@ -81,10 +135,7 @@ fn explore(cases: &[Case], options: &Options) -> usize {
             });
         }
     });
-    let (states, failed) = totals.into_inner().expect("all threads have ended well");
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{} explorations, {states} states, {seconds:.1} s, {failed} failed", cases.len());
-    failed
+    totals.into_inner().expect("all threads have ended well")
 }
 
 fn report(case: &Case, found: &Found, traces: bool) {

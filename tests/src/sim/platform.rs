@@ -15,6 +15,8 @@ pub struct Interference {
     pub one_in: Cell<u64>,
     /// Stop once before access number `.0`, for `.1` nanoseconds.
     pub stop: Cell<Option<(u64, u64)>>,
+    /// The stop after that one.
+    pub then: Cell<Option<(u64, u64)>>,
     /// Accesses so far.
     pub accesses: Cell<u64>,
     /// If wanted: when each access was made, so that a later run can be stopped at a chosen one.
@@ -35,6 +37,11 @@ impl Interference {
     /// Stops once, before access `number`, for `ns`.
     pub fn stop_at(number: u64, ns: u64) -> Self {
         Self { stop: Cell::new(Some((number, ns))), ..Self::default() }
+    }
+
+    /// Stops before access `first`, and before access `second`, for `ns` each: the others run.
+    pub fn stop_twice(first: u64, second: u64, ns: u64) -> Self {
+        Self { then: Cell::new(Some((second, ns))), ..Self::stop_at(first, ns) }
     }
 }
 
@@ -61,7 +68,7 @@ impl<'w> SimPlatform<'w> {
         if let Some((at, ns)) = self.interference.stop.get()
             && at == number
         {
-            self.interference.stop.set(None);
+            self.interference.stop.set(self.interference.then.take());
             self.world.sleep(ns);
         }
         let one_in = self.interference.one_in.get();

@@ -72,6 +72,8 @@ pub struct SimWorld {
     clockwork: RefCell<Rc<dyn Clockwork>>,
     core: RefCell<Core>,
     cpu: RefCell<Option<CpuLog>>,
+    /// If wanted: the instants at which anything happened, each once.
+    instants: RefCell<Option<Vec<u64>>>,
 }
 
 /// CPU time of the actors of one PE, by turn.
@@ -149,7 +151,20 @@ impl SimWorld {
             clockwork: RefCell::new(Rc::new(NoClockwork)),
             core: RefCell::new(core),
             cpu: RefCell::new(None),
+            instants: RefCell::new(None),
         }
+    }
+
+    /// Notes every instant at which anything happens from now on: packets, timers, steps of actors.
+    pub fn record_instants(&self) {
+        self.here();
+        *self.instants.borrow_mut() = Some(Vec::new());
+    }
+
+    /// The instants noted so far, in order, each once.
+    pub fn instants(&self) -> Vec<u64> {
+        self.here();
+        self.instants.borrow().clone().unwrap_or_default()
     }
 
     fn here(&self) {
@@ -367,6 +382,11 @@ impl SimWorld {
             panic!("runaway: virtual time or step limit passed\n{}", self.dump());
         }
         self.now.set(at);
+        if let Some(instants) = &mut *self.instants.borrow_mut()
+            && instants.last() != Some(&at)
+        {
+            instants.push(at);
+        }
     }
 
     fn step_fabric(&self) {

@@ -1,0 +1,108 @@
+//! The whole system under every placement of faults: the code that ships, in the simulator, judged by the oracle.
+//!
+//! A fault-free run of a few messages is recorded: every instant at which a packet, a timer or an actor's step falls.
+//! Each fault is then placed at each of them. What came of it is a run of its own, with instants of its own, and the
+//! second fault is placed at each later one; runs that were the same run (one digest) are gone on from once.
+
+mod preempt;
+mod round;
+
+pub use preempt::preemptions;
+pub use round::{Round, placements};
+
+use std::rc::Rc;
+
+use shunt_host::agent::AgentOptions;
+use shunt_soft_nic::Injection;
+use shunt_tests::cluster::Cluster;
+use shunt_tests::run::{Outcome, finish, start_streams};
+use shunt_tests::sim::Interference;
+use shunt_tests::spec::RunSpec;
+use shunt_tests::swarm::or_panic;
+use shunt_tests::workload::Traffic;
+
+/// How much is explored.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Faults of a run.
+    pub faults: usize,
+    /// Messages of a run, each a put and its signal.
+    pub messages: u64,
+    /// Runs of the first round: where there would be more, every so manyeth is taken, and the table says so.
+    pub first: usize,
+    /// The same for each later round, and for preemptions.
+    pub later: usize,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// The fault-free run: 2 PEs, 2 rails, all 4 paths, times so short that a run is short.
+fn spec(messages: u64) -> RunSpec {
+    RunSpec {
+        suspect_ns: 400_000,
+        recovery_ns: 500_000,
+        give_up_ns: 30_000_000,
+        log_depth: 2,
+        traffic: Traffic { messages, slots: 2, slot_bytes: 64, puts: 1, credit_lag: 0, ..Traffic::default() },
+        agent: AgentOptions {
+            lifetime_ns: 300_000,
+            peer_ns: 3_000_000,
+            resend_ns: 400_000,
+            probe_ns: 50_000,
+            backoff_ns: 100_000,
+            ..AgentOptions::default()
+        },
+        ..RunSpec::default()
+    }
+}
+
+/// What one run came to.
+struct Seen {
+    /// Instants at which anything happened while there was traffic, from its beginning.
+    instants: Vec<u64>,
+    /// Hash of every decision and event.
+    digest: u64,
+    /// True if every planned fault hit something.
+    hit: bool,
+    /// Accesses of device code, and when each was made.
+    accesses: Vec<u64>,
+    /// When switches moved.
+    stamps: Vec<u64>,
+    /// What is wrong.
+    wrongs: Vec<String>,
+}
+
+/// Runs `spec` under `interference`. A panic is something wrong.
+fn run(spec: &RunSpec, interference: Interference) -> Seen {
+    or_panic(|| run_to_end(spec, interference)).unwrap_or_else(|said| Seen {
+        instants: Vec::new(),
+        digest: 0,
+        hit: true,
+        accesses: Vec::new(),
+        stamps: Vec::new(),
+        wrongs: vec![said],
+    })
+}
+
+fn run_to_end(spec: &RunSpec, interference: Interference) -> Seen {
+    let mut cluster = Cluster::start(spec);
+    let interference = Rc::new(interference);
+    cluster.interference = interference.clone();
+    spec.faults.iter().for_each(|fault: &Injection| cluster.inject(fault));
+    let world = cluster.sim.world();
+    world.record_instants();
+    let streams = start_streams(&cluster);
+    let outcome: Outcome = finish(&cluster, streams);
+    let end = outcome.began_ns + outcome.lasted_ns;
+    let instants =
+        world.instants().into_iter().filter(|at| *at <= end).map(|at| at - outcome.began_ns).collect();
+    let stamps = outcome.records.iter().flat_map(|(_, record)| record.stamps).collect();
+    Seen {
+        instants,
+        digest: outcome.trace ^ outcome.lasted_ns,
+        hit: outcome.faults.iter().all(|(_, hits)| *hits > 0),
+        accesses: interference.times.borrow().clone().unwrap_or_default(),
+        stamps,
+        wrongs: outcome.wrongs(),
+    }
+}

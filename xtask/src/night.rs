@@ -1,0 +1,96 @@
+//! `cargo xtask night`: what takes hours. The larger bounds of the explorer, many seeds of the swarm; one table.
+
+use crate::{explore, sh, swarm};
+use anyhow::{Result, bail};
+use std::time::Instant;
+
+pub const SUMMARY: &str = "the larger bounds: explorer and swarm for hours, one table";
+pub const HELP: &str = "night [--only PART]... [--seeds N] [--first S] [--runs R]
+
+Each part prints its own progress and table; the last table says what came of all of them.
+  explore  models with the larger bounds; then 3 faults and 4 messages of the whole system
+  swarm    many seeds
+
+  --only PART  only this one; may be repeated
+  --seeds N    seeds of the swarm (default 100000)
+  --first S    the first of them (default 1000000)
+  --runs R     runs of each round of the explorer (default 100000)";
+
+/// A part's name, and what it does with these arguments.
+struct Part {
+    name: &'static str,
+    args: Vec<String>,
+    run: fn(&[String]) -> Result<()>,
+}
+
+fn parts(args: &[String]) -> Result<Vec<Part>> {
+    let (mut seeds, mut first, mut runs) = ("100000".to_owned(), "1000000".to_owned(), "100000".to_owned());
+    let mut only = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let Some(value) = args.next() else {
+            return sh::usage(format!("{arg} needs a value, or is unknown"));
+        };
+        match arg.as_str() {
+            "--only" => only.push(value.as_str()),
+            "--seeds" => value.clone_into(&mut seeds),
+            "--first" => value.clone_into(&mut first),
+            "--runs" => value.clone_into(&mut runs),
+            other => return sh::usage(format!("unknown argument '{other}'")),
+        }
+    }
+    let of = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect();
+    let all = [
+        Part {
+            name: "explore",
+            args: of(&["--night", "--faults", "3", "--ops", "4", "--runs", &runs]),
+            run: explore::run,
+        },
+        Part {
+            name: "swarm",
+            args: of(&["--seeds", &seeds, "--first", &first, "--every-kind"]),
+            run: swarm::run,
+        },
+    ];
+    if let Some(unknown) = only.iter().find(|name| !all.iter().any(|part| part.name == **name)) {
+        return sh::usage(format!("no part is called '{unknown}'"));
+    }
+    Ok(all.into_iter().filter(|part| only.is_empty() || only.contains(&part.name)).collect())
+}
+
+pub fn run(args: &[String]) -> Result<()> {
+    let mut lines = Vec::new();
+    let mut failed = 0;
+    for part in parts(args)? {
+        println!("\n== {} {}", part.name, part.args.join(" "));
+        let start = Instant::now();
+        let result = (part.run)(&part.args);
+        if let Err(error) = &result {
+            println!("{}: {error:#}", part.name);
+        }
+        failed += usize::from(result.is_err());
+        let word = if result.is_ok() { "ok" } else { "FAILED" };
+        lines.push(format!("  {:10} {word:7} {:9.1} s", part.name, start.elapsed().as_secs_f64()));
+    }
+    println!("\n== night\n{}", lines.join("\n"));
+    if failed > 0 {
+        bail!("{failed} parts failed");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_chosen_by_name_and_the_rest_is_refused() {
+        let of = |args: &[&str]| parts(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&[]).unwrap().len(), 2);
+        let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
+        assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
+        assert!(
+            of(&["--only", "day"]).is_err() && of(&["--fast"]).is_err() && of(&["--speed", "1"]).is_err()
+        );
+    }
+}
