@@ -363,6 +363,8 @@ impl Unit {
             FaultKind::PeerLost => "every path to the peer is dead",
             FaultKind::BadAddress => "an address outside the heap",
             FaultKind::FenceUnproven => "an old path could not be fenced",
+            FaultKind::Uncertain => "an operation may or may not have been applied",
+            FaultKind::BadResolution => "an answer about an operation that nobody asked about",
         };
         let text = format!(
             "PE {me} lost peer {peer} on channel {}: {what}; ticket {}, {} operations unfinished; \
@@ -437,6 +439,7 @@ fn failing(fault: &Fault, tolerant: bool) -> Option<Failing> {
         _ if !tolerant => Some(Failing::Untolerated),
         FaultKind::FenceUnproven => Some(Failing::Unfenced),
         FaultKind::PeerLost | FaultKind::Completion => Some(Failing::NoPath),
-        FaultKind::Overdue => None,
+        // Asked and not answered, or answered unasked: the channel stands still, its paths may be well.
+        FaultKind::Overdue | FaultKind::Uncertain | FaultKind::BadResolution => None,
     }
 }

@@ -11,7 +11,7 @@ use crate::pattern::{Salt, fill, word};
 use crate::timeline::{Gap, Timeline};
 use crate::verify::{Check, Findings, Slots};
 use shunt_device::platform::host::Host;
-use shunt_device::{Channel, Deadline, Fault, FaultKind, HeapOffset, Put, Solo, Ticket};
+use shunt_device::{Channel, Deadline, Fault, FaultKind, HeapOffset, Put, Signal, Solo, Ticket};
 
 /// What the two ends of one stream know of it.
 #[derive(Clone, Copy)]
@@ -205,13 +205,18 @@ impl Sender<'_, '_> {
                     fill(self.slots.of(put), stream.salt(), put);
                 }
                 let src = HeapOffset(stream.map.sources(stream.channel).0 + offset);
-                self.channel.put_signal_nbi(Solo, Put { dst, src, bytes: slot_bytes }, signal, put + 1)
+                self.channel.put_signal_nbi(
+                    Solo,
+                    Put { dst, src, bytes: slot_bytes },
+                    signal,
+                    Signal::Monotone(put + 1),
+                )
             }
             Mode::P => {
                 self.channel.p_nbi(Solo, dst, word(stream.salt(), put, 0), 8)?;
-                self.channel.signal_set_nbi(Solo, signal, put + 1)
+                self.channel.signal_nbi(Solo, signal, Signal::Monotone(put + 1))
             }
-            Mode::Signal | Mode::Amo => self.channel.signal_set_nbi(Solo, signal, put + 1),
+            Mode::Signal | Mode::Amo => self.channel.signal_nbi(Solo, signal, Signal::Monotone(put + 1)),
         }
     }
 
@@ -324,7 +329,8 @@ impl Receiver<'_, '_> {
     fn give_back(&mut self) -> Result<(), Stop> {
         if let Some(credit) = self.check.credit_due() {
             let word = self.stream.map.credit(self.stream.channel);
-            let ticket = self.channel.signal_set_nbi(Solo, word, credit).map_err(Stop::Fault)?;
+            let ticket =
+                self.channel.signal_nbi(Solo, word, Signal::Monotone(credit)).map_err(Stop::Fault)?;
             self.last_credit = Some(ticket);
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::options::Options;
 use crate::pattern::{Salt, fill, first_mismatch};
 use crate::timeline::gb_s;
 use shunt_device::platform::host::World;
-use shunt_device::{HeapOffset, Put, Solo};
+use shunt_device::{HeapOffset, Put, Signal, Solo};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -177,7 +177,10 @@ impl Table<'_> {
     fn finish_row(&self, device: Dev<'_>, number: u64, size: u64) -> Result<bool, Stop> {
         for block in 0..self.options.ctas {
             let word = self.map.row_end(block);
-            device.channel(1, block).signal_set_nbi(Solo, word, number + 1).map_err(Stop::Fault)?;
+            device
+                .channel(1, block)
+                .signal_nbi(Solo, word, Signal::Monotone(number + 1))
+                .map_err(Stop::Fault)?;
         }
         let end = self.clock.now_ns() + self.control.stall_ns;
         loop {

@@ -6,7 +6,7 @@ use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::{CQE_BYTES, Tail};
 use shunt_layout::mlx5::wqe::Wqebb;
 use shunt_layout::state::{
-    self, DeviceState, HintWord, MAGIC, Mailbox, PathIdentity, PathRow, PathState, ReadyWord, Step,
+    self, CqMap, DeviceState, HintWord, MAGIC, Mailbox, PathIdentity, PathRow, PathState, ReadyWord, Step,
     StepRecord, SwitchRecord, Tally, Word,
 };
 
@@ -54,7 +54,7 @@ pub(crate) struct PathView {
 #[derive(Clone, Copy)]
 pub(crate) struct CqView {
     pub entries: u64,
-    pub base: u64,
+    pub map: CqMap,
     pub log_depth: u32,
 }
 
@@ -297,7 +297,7 @@ impl<P: Platform> Channel<'_, P> {
         unsafe {
             CqView {
                 entries: p.load(addr_of_mut!((*row).completion_queue)),
-                base: p.load(addr_of_mut!((*row).base)),
+                map: CqMap(p.load(addr_of_mut!((*row).cq_map))),
                 log_depth: self.device.state.log_depth,
             }
         }
@@ -315,15 +315,23 @@ impl<P: Platform> Channel<'_, P> {
         unsafe { self.platform().load32(addr_of_mut!((*self.path(slot)).incarnation)) }
     }
 
-    /// The last word of the CQE of a physical index, if that CQE was written.
+    /// The last word of the CQE of a ticket, if that CQE was written.
     #[inline(always)]
-    pub(crate) fn tail(self, view: &CqView, physical: u64) -> Option<Tail> {
-        let at = view.entries + crate::ring::position(physical, view.log_depth) * CQE_BYTES as u64;
+    pub(crate) fn tail(self, view: &CqView, ticket: u64) -> Option<Tail> {
+        self.tail_of(view, view.map.physical(ticket), view.map.lag())
+    }
+
+    /// The last word of the CQE of a physical index behind `lag` wide WQEs, if that CQE was written.
+    #[inline(always)]
+    pub(crate) fn tail_of(self, view: &CqView, physical: u32, lag: u32) -> Option<Tail> {
+        let number = physical.wrapping_sub(lag) as u64;
+        let at = view.entries + crate::ring::position(number, view.log_depth) * CQE_BYTES as u64;
         let word = (at + shunt_layout::mlx5::cqe::TAIL_OFFSET as u64) as *const u32;
         // SAFETY: inside the path's completion queue, which is as deep as its send queue.
         let tail = Tail::from_memory(unsafe { self.platform().load_cqe(word) });
-        // Every WQE is signalled, so CQE n is that of WQE n; the counter says so a second time.
-        if tail.belongs_to(physical, view.log_depth) && tail.wqe_counter == physical as u16 {
+        // Every WQE is signalled, so CQE n is that of WQE n; the counter says so a second time, so that a map that
+        // is behind finds nothing.
+        if tail.belongs_to(number, view.log_depth) && tail.wqe_counter == physical as u16 {
             Some(tail)
         } else {
             None
@@ -332,8 +340,9 @@ impl<P: Platform> Channel<'_, P> {
 
     /// Syndrome and vendor syndrome of an error CQE: low byte, next byte.
     #[inline(always)]
-    pub(crate) fn syndrome(self, view: &CqView, physical: u64) -> u32 {
-        let at = view.entries + crate::ring::position(physical, view.log_depth) * CQE_BYTES as u64;
+    pub(crate) fn syndrome(self, view: &CqView, physical: u32, lag: u32) -> u32 {
+        let number = physical.wrapping_sub(lag) as u64;
+        let at = view.entries + crate::ring::position(number, view.log_depth) * CQE_BYTES as u64;
         let word = (at + shunt_layout::mlx5::cqe::SYNDROME_WORD_OFFSET as u64) as *const u32;
         // SAFETY: as for `tail`; the body was written before the tail that the caller saw.
         let word = u32::from_be(unsafe { self.platform().load_cqe(word) });
@@ -351,6 +360,26 @@ impl<P: Platform> Channel<'_, P> {
     pub(crate) fn scratch(self, number: u64) -> *mut u64 {
         let per = self.device.state.scratch_per_channel as u64;
         (self.device.state.scratch + (self.row() as u64 * per + number) * 8) as *mut u64
+    }
+
+    /// Scratch word `number` of those beyond the ring depth.
+    #[inline(always)]
+    pub(crate) fn scratch_extra(self, number: u32) -> *mut u64 {
+        self.scratch((self.device.state.scratch_per_channel - state::SCRATCH_EXTRA + number) as u64)
+    }
+
+    /// Where answers go that nobody wants.
+    #[inline(always)]
+    pub(crate) fn sink(self) -> *mut u64 {
+        self.scratch_extra(state::SCRATCH_EXTRA - 1)
+    }
+
+    /// Heap offset, at the peer, of this channel's two ledger words.
+    #[inline(always)]
+    pub(crate) fn ledger_words(self) -> u64 {
+        let state = self.device.state;
+        let row = state.my_pe as u64 * state.channels_per_pe as u64 + self.index() as u64;
+        state.ledger + row * state::LEDGER_BYTES
     }
 
     /// The record `number` of the ring.

@@ -7,7 +7,7 @@ use crate::access::{Channel, PathView};
 use crate::patience::Patience;
 use crate::platform::{Lanes, Platform, Solo};
 use crate::post::NO_WORD;
-use crate::types::{CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Ticket};
+use crate::types::{CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Signal, Ticket};
 use crate::wqe_write::{self, Place, Segments};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{Step, Word};
@@ -20,15 +20,15 @@ pub const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 #[derive(Clone, Copy)]
 enum Tail {
     Nothing,
-    Signal { at: HeapOffset, value: u64 },
+    Signal { at: HeapOffset, signal: Signal },
 }
 
 /// One piece of a put: a run of bytes inside one key chunk at both ends.
 #[derive(Clone, Copy)]
-struct Piece {
-    dst: u64,
-    src: u64,
-    bytes: u64,
+pub(crate) struct Piece {
+    pub dst: u64,
+    pub src: u64,
+    pub bytes: u64,
 }
 
 impl<P: Platform> Channel<'_, P> {
@@ -41,10 +41,8 @@ impl<P: Platform> Channel<'_, P> {
         self.post(lanes, put, Tail::Nothing)
     }
 
-    /// A put and, behind it on the same stream, a kind 1 signal: `signal` takes the absolute `value`.
-    ///
-    /// The word must have this channel as its only writer and must never decrease. Whoever sees the value
-    /// sees the put. Answers with the signal's ticket.
+    /// A put and, behind it on the same stream, a signal at `at`: whoever sees the signal sees the put. Answers with
+    /// the ticket after which the signal is applied.
     ///
     /// # Errors
     /// As [`put_nbi`](Self::put_nbi).
@@ -53,23 +51,10 @@ impl<P: Platform> Channel<'_, P> {
         self,
         lanes: L,
         put: Put,
-        signal: HeapOffset,
-        value: u64,
+        at: HeapOffset,
+        signal: Signal,
     ) -> Result<Ticket, Fault> {
-        self.post(lanes, put, Tail::Signal { at: signal, value })
-    }
-
-    /// A kind 1 signal alone: covers every earlier put of this channel. Values as in
-    /// [`put_signal_nbi`](Self::put_signal_nbi).
-    ///
-    /// # Errors
-    /// As [`put_nbi`](Self::put_nbi).
-    #[inline(always)]
-    pub fn signal_set_nbi<L: Lanes>(self, lanes: L, signal: HeapOffset, value: u64) -> Result<Ticket, Fault> {
-        if !self.word_fits(signal) {
-            return Err(self.fault(FaultKind::BadAddress));
-        }
-        self.post_inline(lanes, signal, value, 8, true)
+        self.post(lanes, put, Tail::Signal { at, signal })
     }
 
     /// Writes the low `bytes` (1 to 8) of `value`, carried in the WQE itself.
@@ -85,7 +70,7 @@ impl<P: Platform> Channel<'_, P> {
         {
             return Err(self.fault(FaultKind::BadAddress));
         }
-        self.post_inline(lanes, dst, value, bytes, false)
+        self.post_inline(lanes, dst, value, bytes)
     }
 
     /// Says whether the channel can still carry anything; looks at nothing else, never waits. Who waits for a
@@ -129,6 +114,7 @@ impl<P: Platform> Channel<'_, P> {
         match self.attend(&mut Patience::new(now)) {
             _ if self.load_done().index() > ticket.0 => CqCheck::Done,
             Err(fault) => CqCheck::Failed(fault),
+            Ok(()) if self.asks() => CqCheck::Failed(self.fault(FaultKind::Uncertain)),
             Ok(()) if now > deadline.at_ns => CqCheck::Overdue(self.fault(FaultKind::Overdue)),
             Ok(()) => CqCheck::Pending,
         }
@@ -147,6 +133,9 @@ impl<P: Platform> Channel<'_, P> {
         match lanes.broadcast(code, 0) {
             0 => Ok(()),
             code if code == FaultKind::Overdue as u64 => Err(self.fault(FaultKind::Overdue)),
+            code if code == FaultKind::Uncertain as u64 && self.asks() => {
+                Err(self.fault(FaultKind::Uncertain))
+            }
             _ => Err(self.dead_fault()),
         }
     }
@@ -177,6 +166,9 @@ impl<P: Platform> Channel<'_, P> {
             if let Err(fault) = attended {
                 return fault.kind as u64;
             }
+            if self.asks() {
+                return FaultKind::Uncertain as u64;
+            }
             if self.platform().now_ns() > until_ns {
                 return FaultKind::Overdue as u64;
             }
@@ -188,7 +180,7 @@ impl<P: Platform> Channel<'_, P> {
     fn post<L: Lanes>(self, lanes: L, put: Put, tail: Tail) -> Result<Ticket, Fault> {
         let tails = match tail {
             Tail::Nothing => 0,
-            Tail::Signal { at, .. } if self.word_fits(at) => 1,
+            Tail::Signal { at, signal } if self.word_fits(at, 8) => self.signal_tickets(signal),
             Tail::Signal { .. } => return Err(self.fault(FaultKind::BadAddress)),
         };
         if !self.device.heap_contains(put.dst, put.bytes) || !self.device.heap_contains(put.src, put.bytes) {
@@ -205,11 +197,14 @@ impl<P: Platform> Channel<'_, P> {
         let mut number = lanes.rank() as u64;
         while number < count {
             let place = Place { index: first.wrapping_add(number), qpn_shifted: view.qpn_shifted };
-            let wqe = match tail {
-                Tail::Signal { at, value } if number == pieces => self.signal_wqe(&view, place, at, value),
-                _ => self.piece_wqe(&view, place, self.piece(put, number)),
-            };
-            self.write_wqe(&view, place.index, &wqe);
+            match tail {
+                Tail::Signal { at, signal } if number >= pieces => {
+                    self.write_signal(&view, place, at, signal, number - pieces);
+                }
+                _ => {
+                    self.write_wqe(&view, place.index, &self.piece_wqe(&view, place, self.piece(put, number)))
+                }
+            }
             number += lanes.size() as u64;
         }
         self.leave_group(lanes, word, count, &view)
@@ -222,27 +217,21 @@ impl<P: Platform> Channel<'_, P> {
         at: HeapOffset,
         value: u64,
         bytes: u32,
-        signal: bool,
     ) -> Result<Ticket, Fault> {
         let word = self.enter_group(lanes, 1)?;
         let view = self.view(word.slot());
         if lanes.rank() == 0 {
             let index = word.index().wrapping_sub(view.base);
             let place = Place { index, qpn_shifted: view.qpn_shifted };
-            let wqe = if signal {
-                self.signal_wqe(&view, place, at, value)
-            } else {
-                let (remote, rkey) = self.remote(&view, at.0);
-                wqe_write::write_inline(place, remote, rkey, value, bytes)
-            };
-            self.write_wqe(&view, index, &wqe);
+            let (remote, rkey) = self.remote(&view, at.0);
+            self.write_wqe(&view, index, &wqe_write::write_inline(place, remote, rkey, value, bytes));
         }
         self.leave_group(lanes, word, 1, &view)
     }
 
     /// Reserves and waits for room; all lanes learn the word.
     #[inline(always)]
-    fn enter_group<L: Lanes>(self, lanes: L, count: u64) -> Result<Word, Fault> {
+    pub(crate) fn enter_group<L: Lanes>(self, lanes: L, count: u64) -> Result<Word, Fault> {
         let mut word = 0;
         if lanes.rank() == 0 {
             let reserved = self.reserve(count);
@@ -259,7 +248,7 @@ impl<P: Platform> Channel<'_, P> {
 
     /// Publishes and rings once all lanes have written.
     #[inline(always)]
-    fn leave_group<L: Lanes>(
+    pub(crate) fn leave_group<L: Lanes>(
         self,
         lanes: L,
         word: Word,
@@ -282,13 +271,13 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     #[inline(always)]
-    fn depth(self) -> u64 {
+    pub(crate) fn depth(self) -> u64 {
         1 << self.device.state.log_depth
     }
 
     #[inline(always)]
-    fn word_fits(self, at: HeapOffset) -> bool {
-        at.0.is_multiple_of(8) && self.device.heap_contains(at, 8)
+    pub(crate) fn word_fits(self, at: HeapOffset, bytes: u64) -> bool {
+        at.0.is_multiple_of(bytes) && self.device.heap_contains(at, bytes)
     }
 
     #[inline(always)]
@@ -305,7 +294,7 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     #[inline(always)]
-    fn pieces(self, put: Put) -> u64 {
+    pub(crate) fn pieces(self, put: Put) -> u64 {
         let (mut dst, mut src, mut rest, mut count) = (put.dst.0, put.src.0, put.bytes, 0);
         loop {
             let bytes = self.step(dst, src, rest);
@@ -318,7 +307,7 @@ impl<P: Platform> Channel<'_, P> {
 
     /// Walks to a piece: one step for a put inside a chunk, which is nearly every put.
     #[inline(always)]
-    fn piece(self, put: Put, number: u64) -> Piece {
+    pub(crate) fn piece(self, put: Put, number: u64) -> Piece {
         let (mut dst, mut src, mut rest, mut left) = (put.dst.0, put.src.0, put.bytes, number);
         loop {
             let bytes = self.step(dst, src, rest);
@@ -331,15 +320,9 @@ impl<P: Platform> Channel<'_, P> {
 
     /// Remote address and rkey of a heap offset over a path.
     #[inline(always)]
-    fn remote(self, view: &PathView, at: u64) -> (u64, u32) {
+    pub(crate) fn remote(self, view: &PathView, at: u64) -> (u64, u32) {
         let device = self.device;
         (device.peer_heap(self.peer()) + at, device.rkey(self.peer(), view.remote_rail, at))
-    }
-
-    #[inline(always)]
-    fn signal_wqe(self, view: &PathView, place: Place, at: HeapOffset, value: u64) -> Segments {
-        let (remote, rkey) = self.remote(view, at.0);
-        wqe_write::signal(place, remote, rkey, value)
     }
 
     #[inline(always)]

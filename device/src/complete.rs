@@ -36,8 +36,11 @@ impl<P: Platform> Channel<'_, P> {
         if done.flag() {
             return Look::At(done);
         }
+        if self.wide_posted(done.slot()) != 0 {
+            return self.look_behind_wide();
+        }
         let view = self.completions(done.slot());
-        let first = done.index().wrapping_sub(view.base);
+        let first = done.index();
         let mut count = 0;
         let mut failed = false;
         while count < SCAN_MAX {
@@ -65,7 +68,7 @@ impl<P: Platform> Channel<'_, P> {
             }
         }
         if failed {
-            let syndrome = self.syndrome(&view, first.wrapping_add(count));
+            let syndrome = self.syndrome(&view, view.map.physical(at.index()), view.map.lag());
             // A view of another generation reads nonsense: believe it only if `done` still stands where it
             // did.
             if self.load_done() == at || Mutant::LateLookBelieved.on() {
@@ -73,6 +76,19 @@ impl<P: Platform> Channel<'_, P> {
             }
         }
         Look::At(at)
+    }
+
+    /// The same on a path with WQEs of two blocks.
+    #[inline(always)]
+    fn look_behind_wide(self) -> Look {
+        let failed = self.look_wide();
+        let at = self.load_done();
+        if !failed || at.flag() {
+            return Look::At(at);
+        }
+        let view = self.completions(at.slot());
+        let syndrome = self.syndrome(&view, view.map.physical(at.index()), view.map.lag());
+        if self.load_done() == at { Look::Failed { at, syndrome } } else { Look::At(at) }
     }
 
     /// True if `ticket` is done. The no-fault path of a wait: its own CQE, one load, without walking the
@@ -87,7 +103,7 @@ impl<P: Platform> Channel<'_, P> {
             return false;
         }
         let view = self.completions(done.slot());
-        match self.tail(&view, ticket.0.wrapping_sub(view.base)) {
+        match self.tail(&view, ticket.0) {
             Some(tail) if tail.opcode == opcode::REQ => {}
             _ => return false,
         }
@@ -198,15 +214,21 @@ impl<P: Platform> Channel<'_, P> {
                 self.platform().load32(addr_of_mut!((*switch).switch.syndrome)),
             )
         };
+        let (at, op, address) = match kind {
+            FaultKind::Uncertain => self.uncertain_operation(),
+            _ => (done.index(), 0, 0),
+        };
         Fault {
             kind,
             cause: CauseKind::from_raw(cause),
             peer: self.peer(),
             channel: self.index(),
             slot: done.slot(),
-            at: Ticket(done.index()),
+            at: Ticket(at),
             unfinished: ticket.index().saturating_sub(done.index()),
             syndrome,
+            op,
+            address,
         }
     }
 }

@@ -14,6 +14,7 @@
 extern crate std;
 
 mod access;
+mod atomic;
 mod channel;
 mod complete;
 pub mod cut;
@@ -25,10 +26,15 @@ mod post;
 pub mod ring;
 mod switch;
 mod types;
+mod uncertain;
 mod wait;
+mod wide;
 pub mod wqe_write;
 
 pub use access::{Channel, Device};
 pub use patience::Patience;
 pub use platform::{Lanes, Platform, Solo};
-pub use types::{AbiMismatch, CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Ticket};
+pub use types::{
+    AbiMismatch, Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Put, Resolution,
+    Signal, Ticket,
+};

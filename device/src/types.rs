@@ -37,6 +37,144 @@ pub struct Put {
     pub bytes: u64,
 }
 
+/// A get: `bytes` from the peer's heap at `src` to this PE's heap at `dst`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Get {
+    /// Destination in this PE's heap.
+    pub dst: HeapOffset,
+    /// Source in the peer's heap.
+    pub src: HeapOffset,
+    /// Length in bytes; 0 is a message that moves nothing.
+    pub bytes: u64,
+}
+
+/// What a word of the peer's heap is told. Words are aligned to eight bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Kind 1: the absolute value. One channel writes the word, each value is greater than the one before, and the
+    /// receiver never clears it. Repeating it changes nothing, and the word tells how far its writer got.
+    Monotone(u64),
+    /// Kind 2: adds. One channel writes the word; the receiver clears it, so that it tells nothing. Bracketed by two
+    /// ledger words.
+    Cleared(u64),
+    /// Kind 3: adds, where others add too.
+    Add(u64),
+}
+
+/// An atomic on a word of the peer's heap, aligned to its size. Executed by the NIC at the peer, atomic among all that
+/// comes through that NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amo {
+    /// Adds, modulo 2^32.
+    Add32(u32),
+    /// Adds, modulo 2^64.
+    Add64(u64),
+    /// Stores.
+    Set32(u32),
+    /// Stores.
+    Set64(u64),
+    /// Clears the bits that are not set here.
+    And32(u32),
+    /// Clears the bits that are not set here.
+    And64(u64),
+    /// Sets bits.
+    Or32(u32),
+    /// Sets bits.
+    Or64(u64),
+    /// Flips bits.
+    Xor32(u32),
+    /// Flips bits.
+    Xor64(u64),
+    /// Stores; the old value is the answer.
+    Swap32(u32),
+    /// Stores; the old value is the answer.
+    Swap64(u64),
+    /// Stores `new` where the word is `expect`.
+    CompareSwap32 {
+        /// What the word must be.
+        expect: u32,
+        /// What it becomes.
+        new: u32,
+    },
+    /// Stores `new` where the word is `expect`.
+    CompareSwap64 {
+        /// What the word must be.
+        expect: u64,
+        /// What it becomes.
+        new: u64,
+    },
+}
+
+impl Amo {
+    /// Bytes of the word.
+    #[inline(always)]
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::Add32(_)
+            | Self::Set32(_)
+            | Self::And32(_)
+            | Self::Or32(_)
+            | Self::Xor32(_)
+            | Self::Swap32(_)
+            | Self::CompareSwap32 { .. } => 4,
+            _ => 8,
+        }
+    }
+
+    /// Blocks of the send queue, and tickets, that it takes.
+    #[inline(always)]
+    pub const fn blocks(self) -> u64 {
+        match self {
+            Self::Set64(_) | Self::Swap64(_) | Self::And64(_) | Self::Or64(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// What an operation was, in faults.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// None is named.
+    None = 0,
+    /// Data written: a put, a `p`, a placeholder or a ledger word.
+    Put = 1,
+    /// A kind 1 signal.
+    Monotone = 2,
+    /// A kind 2 signal.
+    Cleared = 3,
+    /// A kind 3 signal, or an atomic whose answer nobody wants.
+    Add = 4,
+    /// A fetching atomic.
+    Fetch = 5,
+    /// A get.
+    Get = 6,
+}
+
+impl Operation {
+    /// The operation of a raw word; anything unknown is none.
+    pub const fn from_raw(raw: u32) -> Self {
+        match raw {
+            1 => Self::Put,
+            2 => Self::Monotone,
+            3 => Self::Cleared,
+            4 => Self::Add,
+            5 => Self::Fetch,
+            6 => Self::Get,
+            _ => Self::None,
+        }
+    }
+}
+
+/// What the owner of an uncertain operation found out about it, say by asking the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It was applied: it is not repeated. What a fetching atomic fetched is lost.
+    Applied,
+    /// It was not applied: it is issued again.
+    NotApplied,
+}
+
 /// What went wrong.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +189,12 @@ pub enum FaultKind {
     BadAddress = 4,
     /// The old path could not be fenced.
     FenceUnproven = 5,
+    /// An operation may or may not have been applied, or its answer is lost, and nobody can know. The channel stands
+    /// still until its owner says what holds: `Channel::resolve`.
+    Uncertain = 6,
+    /// A resolution of a ticket that is not the uncertain one, or one against what is known: a fetching atomic of
+    /// which only the answer is lost was applied.
+    BadResolution = 7,
 }
 
 /// A typed failure. Copied by value, no text; the host knows the names behind the numbers.
@@ -72,6 +216,10 @@ pub struct Fault {
     pub unfinished: u64,
     /// Syndrome in the low byte, vendor syndrome in the next; 0 if there was no error completion.
     pub syndrome: u32,
+    /// What the uncertain operation was, an [`Operation`]; 0 in other faults.
+    pub op: u32,
+    /// The remote heap offset it went to; 0 in other faults.
+    pub address: u64,
 }
 
 impl Fault {

@@ -4,15 +4,16 @@ use crate::error::ConfigError;
 use crate::events;
 use crate::nic::qp::QpTuning;
 use crate::topology::select::{self, Selection};
-use shunt_layout::state::{Policy, SLOTS_MAX};
+use shunt_layout::state::{FencePolicy, Policy, SLOTS_MAX};
 
-/// How an old path is fenced. A fence by time alone is what a strict one falls back to where a NIC or an agent does not
-/// answer; it cannot be chosen.
+/// How an old path is fenced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FenceMode {
     /// Both halves in ERR, the receiver's count, its NIC flushed.
     #[default]
     Strict,
+    /// The same, or, with no host in the loop: an error completion of the old path, and the packet lifetime since.
+    Time,
 }
 
 /// Settings of a PE that the environment may give.
@@ -70,7 +71,7 @@ impl Default for EnvConfig {
 pub fn policy(config: &EnvConfig) -> Policy {
     Policy {
         fault_tolerance: config.fault_tolerance as u32,
-        reserved: 0,
+        bracket: 1,
         suspect_ns: config.suspect_ns,
         // Longer than the agent waits for a silent peer, the packet lifetime and a command that times out together:
         // the agent's "no" is an answer, the device's own patience only guards against an agent that is gone.
@@ -80,6 +81,12 @@ pub fn policy(config: &EnvConfig) -> Policy {
         drain_ns: 20_000_000,
         ledger_ns: 20_000_000,
         suspect_floor_ns: config.suspect_floor_ns.min(config.suspect_ns),
+        packet_lifetime_ns: config.packet_lifetime_ns,
+        fence: match config.fence {
+            FenceMode::Strict => FencePolicy::Strict as u32,
+            FenceMode::Time => FencePolicy::Time as u32,
+        },
+        reserved: 0,
     }
 }
 
@@ -140,7 +147,7 @@ pub const VARIABLES: &[Variable] = &[
     .default("100ms"),
     variable("SHUNT_PROBES", "good probes wanted, each way, of a path made anew", "a whole number from 1 to 1000")
         .default("3"),
-    variable("SHUNT_FENCE", "how an old path is fenced", "strict").default("strict"),
+    variable("SHUNT_FENCE", "how an old path is fenced", "strict or time").default("strict"),
     variable("SHUNT_MPL", "packet lifetime in the network", DURATION).default("50ms"),
     variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
     variable("SHUNT_EVENTS", "timeline of every event, a line of JSON each", events::EVENTS_FILE),
@@ -289,6 +296,7 @@ impl EnvConfig {
         set(&mut config.probes, env.number("SHUNT_PROBES", 1..=1000)?);
         let fence = env.parse("SHUNT_FENCE", |text| match text {
             "strict" => Some(FenceMode::Strict),
+            "time" => Some(FenceMode::Time),
             _ => None,
         })?;
         config.fence = fence.unwrap_or(config.fence);
@@ -357,7 +365,7 @@ mod tests {
         let met = with(&[
             ("SHUNT_BACKUPS", "3"),
             ("SHUNT_GIVE_UP", "1.5s"),
-            ("SHUNT_FENCE", "strict"),
+            ("SHUNT_FENCE", "time"),
             ("SHUNT_MPL", "20ms"),
             ("SHUNT_SUSPECT", "4ms"),
             ("SHUNT_SUSPECT_FLOOR", "500us"),
@@ -373,7 +381,7 @@ mod tests {
         let want = EnvConfig {
             backups: 3,
             give_up_ns: 1_500_000_000,
-            fence: FenceMode::Strict,
+            fence: FenceMode::Time,
             packet_lifetime_ns: 20_000_000,
             suspect_ns: 4_000_000,
             suspect_floor_ns: 500_000,
@@ -386,7 +394,9 @@ mod tests {
             step_records: true,
         };
         assert_eq!(met, Ok(want));
-        assert_eq!(policy(&want).give_up_ns, 1_500_000_000);
+        let policy = policy(&want);
+        assert_eq!((policy.give_up_ns, policy.packet_lifetime_ns), (1_500_000_000, 20_000_000));
+        assert_eq!(policy.fence, FencePolicy::Time as u32);
     }
 
     #[test]
@@ -422,7 +432,7 @@ mod tests {
             assert!(error.to_string().contains("is right"), "{error}");
         }
         let error = with(&[("SHUNT_FENCE", "loose")]).unwrap_err();
-        assert_eq!(error.to_string(), "SHUNT_FENCE=\"loose\" is not understood; strict is right");
+        assert_eq!(error.to_string(), "SHUNT_FENCE=\"loose\" is not understood; strict or time is right");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::rail::{Rail, RailOptions};
 use crate::upload::{Contents, device_state, upload};
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::wqe::SQ_DEPTH_MAX;
-use shunt_layout::state::{DeviceState, PathRow, Policy, SLOTS_MAX};
+use shunt_layout::state::{DeviceState, PathRow, Policy, SLOTS_MAX, ledger_tail};
 use std::sync::{Arc, Mutex};
 
 /// Whether rails and paths are made one after another or at once.
@@ -86,6 +86,12 @@ impl PeConfig {
         }
     }
 
+    /// Bytes of the heap and of the ledger words behind it, for a job of `size` PEs.
+    fn registered_bytes(&self, size: u32) -> u64 {
+        let channels = u64::from(size) * u64::from(self.channels_per_pe);
+        self.heap_bytes + ledger_tail(self.heap_bytes, channels).0
+    }
+
     fn check(&self, rails: usize, size: u32) -> Result<(), StartError> {
         let within = |what, met: u64, range: std::ops::RangeInclusive<u64>| {
             if range.contains(&met) {
@@ -98,7 +104,7 @@ impl PeConfig {
         within("number of rails", rails as u64, 1..=64)?;
         within("heap size in bytes", self.heap_bytes, 1..=1 << 46)?;
         within("log2 of the chunk size", self.log2_chunk.into(), 12..=40)?;
-        within("number of chunks", chunks(self.heap_bytes, self.log2_chunk).into(), 1..=1 << 16)?;
+        within("number of chunks", chunks(self.registered_bytes(size), self.log2_chunk).into(), 1..=1 << 16)?;
         within("channels to each peer", self.channels_per_pe.into(), 1..=1024)?;
         within("log2 of the ring depth", self.log_depth.into(), 1..=SQ_DEPTH_MAX.ilog2().into())?;
         within("backups", self.backups.into(), 0..=SLOTS_MAX as u64 - 1)
@@ -220,6 +226,7 @@ impl Pe {
         let scratch_keys: Vec<u32> = rails.iter().map(|rail| rail.scratch_key()).collect();
         let contents = Contents {
             heap: heap.span(),
+            heap_bytes: config.heap_bytes,
             peer_heap: &peer_heap,
             log2_chunk: config.log2_chunk,
             keys: &keys,
@@ -244,9 +251,9 @@ impl Pe {
         &self.root
     }
 
-    /// The symmetric heap of this PE.
+    /// The symmetric heap of this PE, without the ledger words behind it.
     pub fn heap(&self) -> Span {
-        self.heap.span()
+        self.heap.span().part(0, self.config.heap_bytes)
     }
 
     /// Device-visible memory that heap and state lie in.
@@ -309,7 +316,7 @@ impl Opened {
         bootstrap: &dyn Bootstrap,
         world: Arc<dyn World>,
     ) -> Result<Self, StartError> {
-        let heap = OwnedSpan::alloc(gpu, config.heap_bytes, Placement::Heap)?;
+        let heap = OwnedSpan::alloc(gpu, config.registered_bytes(bootstrap.size()), Placement::Heap)?;
         let mut slots: Vec<(u32, Arc<dyn Devx>, Option<Rail>)> =
             devices.into_iter().zip(0..).map(|(devx, index)| (index, devx, None)).collect();
         let draw = bootstrap.draw().map_err(StartError::from)?;
@@ -374,7 +381,7 @@ impl Opened {
             channels_per_pe: self.config.channels_per_pe,
             slots: (1 + self.config.backups).min(rails * rails).min(SLOTS_MAX as u32),
             rails,
-            chunks: chunks(self.config.heap_bytes, self.config.log2_chunk),
+            chunks: chunks(self.config.registered_bytes(self.size), self.config.log2_chunk),
             log_depth: self.config.log_depth,
         }
     }
@@ -397,7 +404,9 @@ const ABSENT: PathRow = PathRow {
     ready_since_ns: 0,
     first_cause: 0,
     reserved: 0,
-    pad0: [0; 5],
+    cq_map: 0,
+    wide: 0,
+    pad0: [0; 3],
     identity: shunt_layout::state::PathIdentity::EMPTY,
     pad1: [0; 5],
 };

@@ -4,7 +4,8 @@ use crate::nic::queue::{At, RingSpan, RingVariant};
 use shunt_layout::mlx5::cqe::CQE_BYTES;
 use shunt_layout::mlx5::wqe::WQEBB_BYTES;
 use shunt_layout::state::{
-    Channel, DeviceState, HintWord, Mailbox, PathRow, RECORDS, STEP_RECORDS, StepRecord, SwitchRecord, Tally,
+    Channel, DeviceState, HintWord, Mailbox, PathRow, RECORDS, SCRATCH_EXTRA, STEP_RECORDS, StepRecord,
+    SwitchRecord, Tally,
 };
 use std::ops::Range;
 
@@ -54,7 +55,8 @@ impl Shape {
         self.channel_row(id.peer, id.channel) * self.slots + id.slot
     }
 
-    fn rows(&self) -> u64 {
+    /// Channels, those to this PE itself included.
+    pub fn rows(&self) -> u64 {
         u64::from(self.pes) * u64::from(self.channels_per_pe)
     }
 
@@ -95,7 +97,7 @@ impl Shape {
             tallies: take(count(self.rows(), size_of::<Tally>()), LINE),
             steps: take(count(STEP_RECORDS as u64, size_of::<StepRecord>()), LINE),
             steps_head: take(8, LINE),
-            scratch: take(self.rows() * depth * 8, PAGE),
+            scratch: take(self.rows() * (depth + u64::from(SCRATCH_EXTRA)) * 8, PAGE),
             doorbells: take(self.ring_sets() * 2 * RECORD_LINES, PAGE),
             rings: take(self.ring_sets() * 3 * ring, PAGE),
             spares: take(u64::from(self.pes - 1) * u64::from(self.channels_per_pe) * ring, PAGE),
@@ -222,7 +224,7 @@ mod tests {
         assert!(plan.bytes >= end && plan.bytes.is_multiple_of(4096));
         assert_eq!(plan.rkeys.end - plan.rkeys.start, 3 * 2 * 5 * 4);
         assert_eq!(plan.paths.end - plan.paths.start, 3 * 2 * 2 * 256);
-        assert_eq!(plan.scratch.end - plan.scratch.start, 3 * 2 * 16 * 8);
+        assert_eq!(plan.scratch.end - plan.scratch.start, 3 * 2 * (16 + 8) * 8);
     }
 
     #[test]

@@ -5,14 +5,18 @@ use crate::gpu::{GpuMemory, Span};
 use crate::keys::KeyTable;
 use crate::plan::{Plan, Shape};
 use shunt_layout::ABI_VERSION;
-use shunt_layout::state::{Channel, DeviceState, MAGIC, NO_SLOT, PathRow, Policy, Switch, Word};
+use shunt_layout::state::{
+    Channel, DeviceState, MAGIC, NO_SLOT, PathRow, Policy, SCRATCH_EXTRA, Switch, Word, ledger_tail,
+};
 use std::mem::offset_of;
 use std::ops::Range;
 
 /// What the state says beside where things lie.
 pub struct Contents<'a> {
-    /// Heap of this PE.
+    /// Heap of this PE, ledger words included.
     pub heap: Span,
+    /// What the job may use of it.
+    pub heap_bytes: u64,
     /// First address of each PE's heap.
     pub peer_heap: &'a [u64],
     /// log2 of the bytes one key covers.
@@ -46,7 +50,7 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
         chunks: shape.chunks,
         log_depth: shape.log_depth,
         heap_base: contents.heap.address,
-        heap_bytes: contents.heap.bytes,
+        heap_bytes: contents.heap_bytes,
         peer_heap: at(&plan.peer_heap),
         lkeys: at(&plan.lkeys),
         rkeys: at(&plan.rkeys),
@@ -58,14 +62,15 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
         records: at(&plan.records),
         records_head: at(&plan.records_head),
         scratch: at(&plan.scratch),
-        scratch_per_channel: 1 << shape.log_depth,
+        scratch_per_channel: (1 << shape.log_depth) + SCRATCH_EXTRA,
         step_records: contents.step_records as u32,
         scratch_lkeys: at(&plan.scratch_lkeys),
         policy: contents.policy,
         tallies: at(&plan.tallies),
         steps: at(&plan.steps),
         steps_head: at(&plan.steps_head),
-        reserved3: [0; 16],
+        ledger: ledger_tail(contents.heap_bytes, shape.rows()).1,
+        reserved3: [0; 13],
     }
 }
 
@@ -207,7 +212,9 @@ mod tests {
             ready_since_ns: 0,
             first_cause: 0,
             reserved: 0,
-            pad0: [0; 5],
+            cq_map: 0,
+            wide: 0,
+            pad0: [0; 3],
             identity: PathIdentity::EMPTY,
             pad1: [0; 5],
         }
@@ -222,7 +229,8 @@ mod tests {
         );
         let rows: Vec<_> = (0..8).map(|n| row(0x1000 * n)).collect();
         f(&Contents {
-            heap: Span { address: 0x7000_0000, bytes: 1 << 20 },
+            heap: Span { address: 0x7000_0000, bytes: (1 << 20) + 4 * 16 },
+            heap_bytes: 1 << 20,
             peer_heap: &[0x6000_0000, 0x7000_0000],
             log2_chunk: 20,
             keys: &keys.unwrap(),

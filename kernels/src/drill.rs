@@ -2,7 +2,7 @@
 
 use crate::launch::{Group, Here, entries};
 use crate::outcome::{Drill, Outcome};
-use shunt_device::{Deadline, Fault, HeapOffset, Put};
+use shunt_device::{Deadline, Fault, HeapOffset, Put, Signal};
 
 entries! {
     /// Rounds of put and signal to `peer`, on the channel that has the block's number.
@@ -24,7 +24,7 @@ fn run<L: Group>(device: Here, lanes: L, peer: u32, block: u32, drill: &Drill) -
     let (mut round, mut longest) = (0, 0);
     let mut since = device.now_ns();
     while round < drill.rounds {
-        let ticket = channel.put_signal_nbi(lanes, put, signal, drill.first + round)?;
+        let ticket = channel.put_signal_nbi(lanes, put, signal, Signal::Monotone(drill.first + round))?;
         round += 1;
         let window_full = drill.window == 0 || round % drill.window == 0;
         if window_full || round == drill.rounds {

@@ -32,6 +32,12 @@ pub struct Outcome {
     pub value: u64,
     /// A drill: nanoseconds of its longest round.
     pub longest_ns: u64,
+    /// An uncertain operation: the remote heap offset it went to.
+    pub address: u64,
+    /// An uncertain operation: what it was, an `Operation`.
+    pub op: u32,
+    /// Unused, zero.
+    pub reserved: u32,
 }
 
 /// A drill: rounds of put and signal on the channel whose index is the block's number.
@@ -76,6 +82,9 @@ impl Outcome {
             unfinished: 0,
             value,
             longest_ns: 0,
+            address: 0,
+            op: 0,
+            reserved: 0,
         }
     }
 
@@ -93,6 +102,9 @@ impl Outcome {
             unfinished: fault.unfinished,
             value: 0,
             longest_ns: 0,
+            address: fault.address,
+            op: fault.op,
+            reserved: 0,
         }
     }
 
@@ -124,6 +136,8 @@ mod tests {
             at: Ticket(4),
             unfinished: 5,
             syndrome: 0x8115,
+            op: 4,
+            address: 6,
         };
         let outcome = Outcome::fault(&fault);
         assert_eq!(
@@ -132,6 +146,7 @@ mod tests {
         );
         assert_eq!((outcome.peer, outcome.channel, outcome.slot), (1, 2, 3));
         assert_eq!((outcome.at, outcome.unfinished, outcome.syndrome), (4, 5, 0x8115));
+        assert_eq!((outcome.op, outcome.address), (4, 6));
     }
 
     #[test]
@@ -142,6 +157,8 @@ mod tests {
             FaultKind::PeerLost,
             FaultKind::BadAddress,
             FaultKind::FenceUnproven,
+            FaultKind::Uncertain,
+            FaultKind::BadResolution,
         ] {
             assert!(![STATUS_OK, STATUS_ABI_MISMATCH].contains(&(kind as u32)), "{kind:?}");
         }

@@ -2,7 +2,7 @@
 
 use crate::launch::entries;
 use crate::outcome::Outcome;
-use shunt_device::{HeapOffset, Put};
+use shunt_device::{HeapOffset, Put, Signal};
 
 entries! {
     /// One put on channel `channel` to `peer`.
@@ -21,7 +21,7 @@ entries! {
     ) =
         |device, lanes, _| {
             let put = Put { dst: HeapOffset(dst), src: HeapOffset(src), bytes };
-            let ticket = device.channel(peer, channel).put_signal_nbi(lanes, put, HeapOffset(signal), value)?;
+            let ticket = device.channel(peer, channel).put_signal_nbi(lanes, put, HeapOffset(signal), Signal::Monotone(value))?;
             Ok(Outcome::ok(ticket.0))
         }
 }

@@ -31,6 +31,24 @@ macro_rules! mutants {
 }
 
 mutants! {
+    /// A completion queue's lag behind wide WQEs that a poller left stale stays so.
+    StaleLagKept = "stale-lag-kept" breaks "rule 6, invariant 6",
+    /// The count of messages before the cut takes each block for a message.
+    BlocksTakenForMessages = "blocks-taken-for-messages" breaks "rule 6, H5",
+    /// An operation whose fate is unknown is issued again without asking.
+    UncertainRepeated = "uncertain-repeated" breaks "H13, invariant 2",
+    /// A fetching atomic whose answer was lost counts as done.
+    LostAnswerIgnored = "lost-answer-ignored" breaks "rule 14, F3",
+    /// An owner's "applied" does not move X beyond the operation.
+    ResolvedNotKept = "resolved-not-kept" breaks "rule 12, invariant 2",
+    /// The ledger word before a signal is not looked at: a signal behind it counts as not applied.
+    BracketHalfRead = "bracket-half-read" breaks "rule 13, invariant 2",
+    /// A replay leaves ledger words out.
+    LedgerNotRewritten = "ledger-not-rewritten" breaks "rule 14, invariant 2",
+    /// A fence by time needs no error completion.
+    TimeFenceByDeadline = "time-fence-by-deadline" breaks "rule 13, F9",
+    /// A fence by time does not wait for the packet lifetime.
+    TimeFenceAtOnce = "time-fence-at-once" breaks "rule 13, F9",
     /// A group publishes without waiting for those before it.
     PublishOutOfOrder = "publish-out-of-order" breaks "rule 3",
     /// A doorbell is rung whatever the generation is by now.

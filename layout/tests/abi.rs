@@ -9,8 +9,8 @@
 
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
-    self, AnswerStatus, CauseKind, Channel, DeviceState, HintWord, Mailbox, PathIdentity, PathRow, PathState,
-    Policy, ReadyWord, Step, StepRecord, Switch, SwitchKind, SwitchRecord, Tally, Word,
+    self, AnswerStatus, CauseKind, Channel, DeviceState, FencePolicy, HintWord, Mailbox, PathIdentity,
+    PathRow, PathState, Policy, ReadyWord, Step, StepRecord, Switch, SwitchKind, SwitchRecord, Tally, Word,
 };
 use std::mem::{align_of, offset_of, size_of};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ fn push_structure(
 }
 
 fn words(out: &mut Vec<String>) {
-    constants!(out, STEP_RECORDS);
+    constants!(out, STEP_RECORDS, SCRATCH_EXTRA, LEDGER_BYTES);
     constants!(out, MAGIC, SLOTS_MAX, RECORDS, NO_SLOT, CLOSED, FROZEN, BLOCKED, INDEX_MASK, GENERATION_MASK);
     // Where slot, generation and index lie inside a word; the bits are private to `Word`.
     out.push(format!("word Word size {} slot 7 {:#018x}", size_of::<Word>(), Word::new(7, 0, 0).0));
@@ -83,7 +83,8 @@ fn words(out: &mut Vec<String>) {
 }
 
 fn enumerations(out: &mut Vec<String>) {
-    values!(out, Step { Idle, Settle, Fence, Choose, Ledger, Replay, Drain, DrainFlush, Dead });
+    values!(out, Step { Idle, Settle, Fence, Choose, Ledger, Replay, Drain, DrainFlush, Dead, Uncertain });
+    values!(out, FencePolicy { Strict, Time });
     values!(out, AnswerStatus { Truth, FencedNoTruth, Unprovable });
     values!(out, PathState { Absent, Ready, Fenced, Released, Probing, Retired });
     values!(
@@ -106,23 +107,24 @@ fn enumerations(out: &mut Vec<String>) {
 #[rustfmt::skip]
 fn structures(mut out: &mut Vec<String>) {
     structure!(out, Policy {
-        fault_tolerance, reserved, suspect_ns, fence_wait_ns, give_up_ns, recovery_window_ns, drain_ns,
-        ledger_ns, suspect_floor_ns,
+        fault_tolerance, bracket, suspect_ns, fence_wait_ns, give_up_ns, recovery_window_ns, drain_ns,
+        ledger_ns, suspect_floor_ns, packet_lifetime_ns, fence, reserved,
     });
     structure!(out, DeviceState {
         magic, abi_version, bytes, my_pe, pe_count, channels_per_pe, slots, rails, log2_chunk, chunks,
         log_depth, heap_base, heap_bytes, peer_heap, lkeys, rkeys, channels, paths, mailboxes, hints, wake,
         records, records_head, scratch, scratch_per_channel, step_records, scratch_lkeys, policy, tallies, steps,
-        steps_head, reserved3,
+        steps_head, ledger, reserved3,
     });
     structure!(out, Switch {
         owner, step, from, to, back, close, done_at_close, journal_end, executed, request, step_since_ns,
         dead_since_ns, cause, syndrome, cause_ticket, from_incarnation, ledger, posted_reads, stamps,
         failovers, switchbacks, fault, excluded, journal_queue, journal_base, opened_at,
-        fruitless, rounds, reserved,
+        fruitless, rounds, unexecuted, asked, resolution, erred_seen_ns, erred_age_ns,
     });
     structure!(out, Channel {
-        ticket, pad0, done, pad1, ready, posted, post_lock, peer, index, reserved, pad2, switch,
+        ticket, pad0, done, pad1, ready, posted, post_lock, peer, index, uncertain_op,
+        uncertain_address, pad2, switch,
     });
     structure!(out, Mailbox {
         request, request_slot, request_incarnation, request_any_path, reserved0, pad0, answer,
@@ -135,7 +137,7 @@ fn structures(mut out: &mut Vec<String>) {
     structure!(out, PathRow {
         send_queue, completion_queue, doorbell_record, doorbell_register, base, qpn_shifted, log_depth,
         local_rail, remote_rail, state, incarnation, next_index, ready_since_ns, first_cause, reserved,
-        pad0, identity, pad1,
+        cq_map, wide, pad0, identity, pad1,
     });
     structure!(out, SwitchRecord {
         sequence, kind, cause, peer, channel, from, to, syndrome, ledger, done_at_close, executed,

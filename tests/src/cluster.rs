@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shunt_device::platform::host::World;
 use shunt_host::agent::{Agent, AgentOptions};
-use shunt_host::config::EnvConfig;
+use shunt_host::config::{EnvConfig, FenceMode};
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::{Devx, SoftDevx};
@@ -121,6 +121,7 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
         channels_per_pe: spec.channels,
         log_depth: spec.log_depth,
         fault_tolerance: !spec.ft_off,
+        fence: if spec.time_fence { FenceMode::Time } else { FenceMode::Strict },
         ..EnvConfig::default()
     };
     let mut config = PeConfig::new(&env, heap_bytes);
@@ -297,6 +298,7 @@ impl Cluster {
             world: self.clock(pe),
             state: host.state(),
             heap: host.heap().address,
+            heaps: Rc::new(self.pes.iter().map(|pe| pe.heap().address).collect()),
             interference: self.interference.clone(),
             oracle: self.oracle.clone(),
         }
@@ -392,6 +394,7 @@ impl Cluster {
         }
         let path = root.paths + row * u64::from(root.slots) * size_of::<state::PathRow>() as u64;
         store(path + offset_of!(state::PathRow, base) as u64, first);
+        store(path + offset_of!(state::PathRow, cq_map) as u64, state::CqMap::new(first, 0).0);
     }
 
     /// Stops an agent for good, now.

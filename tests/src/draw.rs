@@ -41,7 +41,14 @@ impl RunSpec {
             let faults = spec.draw_fault(&mut rng, info);
             spec.faults.extend(faults);
         }
-        // Streams post no atomics.
+        // From a chance of its own: what a seed runs otherwise stays what it was.
+        let mut kinds = Rng::new(seed ^ 0x51_67_6e_61_6c);
+        spec.traffic.signals = kinds.pick(&[1, 1, 2, 3]);
+        spec.time_fence = kinds.one_in(6);
+        if spec.traffic.signals == 2 {
+            spec.log_depth = spec.log_depth.max(3); // a bracket takes three slots
+        }
+        // Adders keep their own book of every answer.
         if rng.one_in(4) || spec.faults.iter().any(|one| one.fault.name() == "lost-atomic-response") {
             spec.adders = true;
             spec.stream_channels = spec.channels;

@@ -208,7 +208,8 @@ impl<'a> Judge<'a> {
                 // Whoever left first needs another reason.
                 left.is_some_and(|left_ns| left_ns < report.ended_ns) || self.nobody_tells(pe, report)
             }
-            Ended::BadAddress => false,
+            // Only what goes wrong with the network makes an operation uncertain; a kernel answers it.
+            Ended::Uncertain | Ended::BadAddress | Ended::BadResolution => false,
         }
     }
 

@@ -84,7 +84,11 @@ impl fmt::Display for Violation {
 pub struct Oracle {
     found: Rc<RefCell<Vec<Violation>>>,
     books: Rc<RefCell<BTreeMap<u32, Book>>>,
+    added: Rc<RefCell<BTreeMap<OpAt, (u64, u64)>>>,
 }
+
+/// Where an operation was posted: PE, peer, channel, ticket.
+pub type OpAt = (u32, u32, u32, u64);
 
 /// What the kernels of one stream have begun, noted before it is posted: a bound on what may ever be seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,6 +109,16 @@ impl Oracle {
     /// The book of a stream.
     pub fn book(&self, stream: u32) -> Book {
         self.books.borrow().get(&stream).copied().unwrap_or_default()
+    }
+
+    /// Notes an add: the heap offset of its word at the peer, and what the word is at least once it was applied.
+    pub fn note_add(&self, at: OpAt, word: u64, value: u64) {
+        self.added.borrow_mut().insert(at, (word, value));
+    }
+
+    /// What was noted of an add.
+    pub fn added(&self, at: OpAt) -> Option<(u64, u64)> {
+        self.added.borrow().get(&at).copied()
     }
 
     /// Notes in the book of a stream.

@@ -1,7 +1,9 @@
 //! A whole run of a [`RunSpec`], and its verdict.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 
 use shunt_device::{FaultKind, Solo};
 use shunt_layout::state::{CauseKind, SwitchKind, SwitchRecord};
@@ -41,6 +43,8 @@ pub struct Outcome {
     pub paths: Paths,
     /// What the agents said.
     pub notes: Vec<String>,
+    /// Uncertain operations that were resolved.
+    pub resolved: u64,
     /// Hash of every scheduling decision and fabric event.
     pub trace: u64,
     /// Scheduling steps.
@@ -61,6 +65,8 @@ pub fn run(spec: &RunSpec) -> Outcome {
 
 /// Senders and receivers of a run.
 pub struct Streams {
+    resolvers: Vec<Task<u64>>,
+    ended: Rc<Cell<bool>>,
     adders: Vec<Adder>,
     senders: Vec<Task<Report>>,
     receivers: Vec<Task<Report>>,
@@ -87,7 +93,22 @@ pub fn start_streams(cluster: &Cluster) -> Streams {
         let name = format!("receive{}", stream.id);
         receivers.push(cluster.spawn(&name, stream.to, move |kernel| kernel.receive(Solo, stream, &traffic)));
     }
-    Streams { adders, senders, receivers }
+    let ended = Rc::new(Cell::new(false));
+    let resolvers = start_resolvers(cluster, &ended);
+    Streams { resolvers, ended, adders, senders, receivers }
+}
+
+/// One more kernel on each PE, which answers for its streams' signals where nobody else can know.
+fn start_resolvers(cluster: &Cluster, ended: &Rc<Cell<bool>>) -> Vec<Task<u64>> {
+    if cluster.spec.traffic.signals == 1 {
+        return Vec::new();
+    }
+    let channels = cluster.spec.channels;
+    let resolver = |pe| {
+        let ended = ended.clone();
+        cluster.spawn("resolve", pe, move |kernel| kernel.resolve_all(channels, &ended))
+    };
+    (0..cluster.spec.pes).map(resolver).collect()
 }
 
 /// The reports of one side, once all that still live have returned. What a killed kernel did is in the books.
@@ -112,8 +133,10 @@ pub fn finish(cluster: &Cluster, streams: Streams) -> Outcome {
     let senders = collect(cluster, &streams.senders, Side::Sender);
     let receivers = collect(cluster, &streams.receivers, Side::Receiver);
     let lasted_ns = cluster.sim.now() - cluster.began_ns();
+    streams.ended.set(true);
     cluster.sim.run_for(SETTLE_NS);
     cluster.judge_adders(&streams.adders);
+    let resolved = streams.resolvers.iter().filter_map(Task::take).sum();
     for (sent, received) in senders.iter().zip(&receivers) {
         judge(cluster, sent, received);
     }
@@ -127,6 +150,7 @@ pub fn finish(cluster: &Cluster, streams: Streams) -> Outcome {
         first_paths: cluster.first_paths().clone(),
         paths: cluster.paths(),
         notes: cluster.notes(),
+        resolved,
         trace: cluster.sim.trace_hash(),
         steps: cluster.sim.steps(),
         began_ns: cluster.began_ns(),

@@ -45,6 +45,8 @@ pub struct RunSpec {
     pub suspect_ns: u64,
     /// Floor of the suspect time; as long as that: it follows nothing.
     pub suspect_floor_ns: u64,
+    /// Old paths are fenced by time where nobody answers.
+    pub time_fence: bool,
     /// Recovery window of the policy.
     pub recovery_ns: u64,
     /// Give-up time of the policy.
@@ -93,6 +95,7 @@ impl Default for RunSpec {
             interference: 0,
             suspect_ns: 10_000_000,
             suspect_floor_ns: 10_000_000,
+            time_fence: false,
             recovery_ns: 20_000_000,
             give_up_ns: 1_000_000_000,
             backups: 3,
@@ -129,6 +132,7 @@ macro_rules! keys {
         $visit!("interference", $self.interference);
         $visit!("suspect_ns", $self.suspect_ns);
         $visit!("suspect_floor_ns", $self.suspect_floor_ns);
+        $visit!("time_fence", $self.time_fence);
         $visit!("recovery_ns", $self.recovery_ns);
         $visit!("give_up_ns", $self.give_up_ns);
         $visit!("backups", $self.backups);
@@ -144,6 +148,7 @@ macro_rules! keys {
         $visit!("slots", $self.traffic.slots);
         $visit!("slot_bytes", $self.traffic.slot_bytes);
         $visit!("puts", $self.traffic.puts);
+        $visit!("signals", $self.traffic.signals);
         $visit!("pace_ns", $self.traffic.pace_ns);
         $visit!("credit_lag", $self.traffic.credit_lag);
         $visit!("quiet_before_reuse", $self.traffic.quiet_before_reuse);

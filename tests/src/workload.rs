@@ -3,14 +3,21 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use shunt_device::{Channel, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Put, Ticket};
+use shunt_device::{
+    Channel, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Put, Resolution, Signal, Ticket,
+};
 use shunt_layout::state::DeviceState;
 
-use crate::oracle::{Kind, Oracle, Stream};
+use crate::oracle::{Kind, Oracle, Stream, load};
 use crate::sim::{Interference, PeWorld, SimPlatform};
 
 /// A look may take this long beyond a deadline: one poll interval of a quiet world, and one interference.
 const LATE_SLACK_NS: u64 = 500_000;
+
+/// How often what is uncertain is looked for.
+const RESOLVE_NS: u64 = 500_000;
+/// After this long on a fenced path nothing arrives any more.
+const ARRIVED_NS: u64 = 20_000_000;
 
 /// A kernel that waits for a word asks this often whether its channel still lives.
 const SLICE_NS: u64 = 10_000_000;
@@ -29,6 +36,8 @@ pub struct Traffic {
     pub slot_bytes: u64,
     /// Puts a message is cut into; the last one carries the signal.
     pub puts: u64,
+    /// Kind of their signals: 1 an absolute value, 2 adds of a single writer, 3 adds. Credits are kind 1.
+    pub signals: u32,
     /// Pause of the sender between messages.
     pub pace_ns: u64,
     /// Messages the receiver keeps before it gives their credit back; below `slots`.
@@ -46,6 +55,7 @@ impl Default for Traffic {
             slots: 8,
             slot_bytes: 256,
             puts: 2,
+            signals: 1,
             pace_ns: 0,
             credit_lag: 2,
             quiet_before_reuse: false,
@@ -91,6 +101,8 @@ pub struct Kernel {
     pub state: *const DeviceState,
     /// First address of its PE's heap.
     pub heap: u64,
+    /// First address of each PE's heap.
+    pub heaps: Rc<Vec<u64>>,
     /// How it is disturbed.
     pub interference: Rc<Interference>,
     /// Where broken promises go.
@@ -188,7 +200,7 @@ impl Kernel {
         if report.fault.is_none() {
             self.world.note(|| format!("{stream}: quiet at the end"));
             let deadline = self.deadline(traffic.wait_ns);
-            report.fault = channel.quiet(lanes, deadline).err();
+            report.fault = self.quiet(lanes, &channel, deadline).err();
             self.check_late(deadline, "quiet");
         }
         self.end(&mut report, Side::Sender);
@@ -212,7 +224,7 @@ impl Kernel {
                 self.oracle.report(Kind::Invented, self.world.now(), what);
             }
             if traffic.quiet_before_reuse && message.is_multiple_of(stream.slots) {
-                channel.quiet(lanes, self.deadline(traffic.wait_ns))?;
+                self.quiet(lanes, channel, self.deadline(traffic.wait_ns))?;
             }
         }
         if lanes.rank() == 0 {
@@ -229,10 +241,66 @@ impl Kernel {
             ticket = if number + 1 < pieces.len() {
                 channel.put_nbi(lanes, put)?
             } else {
-                channel.put_signal_nbi(lanes, put, HeapOffset(stream.signal()), message + 1)?
+                let signal = match traffic.signals {
+                    2 => Signal::Cleared(1),
+                    3 => Signal::Add(1),
+                    _ => Signal::Monotone(message + 1),
+                };
+                channel.put_signal_nbi(lanes, put, HeapOffset(stream.signal()), signal)?
             };
         }
+        if traffic.signals != 1 && lanes.rank() == 0 {
+            // A bracketed signal stands before its second ledger word.
+            let signal = ticket.0 - u64::from(traffic.signals == 2);
+            let at = (stream.from, stream.to, stream.channel, signal);
+            self.oracle.note_add(at, stream.signal(), message + 1);
+        }
         Ok(ticket)
+    }
+
+    /// Quiet, over what is uncertain for a while: somebody else resolves it.
+    fn quiet<L: Lanes>(
+        &self,
+        lanes: L,
+        channel: &Channel<'_, SimPlatform<'_>>,
+        deadline: Deadline,
+    ) -> Result<(), Fault> {
+        loop {
+            match channel.quiet(lanes, deadline) {
+                Err(fault) if fault.kind == FaultKind::Uncertain && channel.alive().is_ok() => {
+                    if self.world.now() > deadline.at_ns {
+                        return Err(fault);
+                    }
+                    self.world.sleep(RESOLVE_NS);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Answers whatever channels of this PE ask, by what the receiver's memory holds, until `stop` is set.
+    pub fn resolve_all(&self, channels: u32, stop: &std::cell::Cell<bool>) -> u64 {
+        let device = self.device();
+        let me = device.my_pe();
+        let mut resolved = 0;
+        while !stop.get() {
+            for peer in (0..device.pe_count()).filter(|peer| *peer != me) {
+                for number in 0..channels {
+                    let channel = device.channel(peer, number);
+                    let Some(fault) = channel.uncertain() else { continue };
+                    let Some((word, value)) = self.oracle.added((me, peer, number, fault.at.0)) else {
+                        continue;
+                    };
+                    // What is still on its way arrives, or never will: the path is fenced.
+                    self.world.sleep(ARRIVED_NS);
+                    let applied = load(self.heaps[peer as usize] + word) >= value;
+                    let answer = if applied { Resolution::Applied } else { Resolution::NotApplied };
+                    resolved += channel.resolve(fault.at, answer).is_ok() as u64;
+                }
+            }
+            self.world.sleep(RESOLVE_NS);
+        }
+        resolved
     }
 
     /// Receives all messages of `stream`, giving credit back on the same channel number.
@@ -279,7 +347,7 @@ impl Kernel {
         }
         if report.fault.is_none() {
             self.world.note(|| format!("{stream}: quiet at the end"));
-            report.fault = channel.quiet(lanes, self.deadline(traffic.wait_ns)).err();
+            report.fault = self.quiet(lanes, &channel, self.deadline(traffic.wait_ns)).err();
         }
         self.end(&mut report, Side::Receiver);
         report
@@ -316,7 +384,7 @@ impl Kernel {
             });
         }
         self.world.note(|| format!("{stream}: giving credit {}", messages.end));
-        channel.signal_set_nbi(lanes, HeapOffset(stream.credit()), messages.end)
+        channel.signal_nbi(lanes, HeapOffset(stream.credit()), Signal::Monotone(messages.end))
     }
 
     fn report(&self, stream: Stream) -> Report {
@@ -341,7 +409,10 @@ fn split(bytes: u64, count: u64) -> Vec<(u64, u64)> {
 
 /// True if a fault says that the channel is dead for good, and not merely that a caller's patience ended.
 pub fn is_final(fault: &Fault) -> bool {
-    matches!(fault.kind, FaultKind::PeerLost | FaultKind::Completion | FaultKind::FenceUnproven)
+    matches!(
+        fault.kind,
+        FaultKind::PeerLost | FaultKind::Completion | FaultKind::FenceUnproven | FaultKind::Uncertain
+    )
 }
 
 #[cfg(test)]

@@ -64,7 +64,10 @@ fn an_address_outside_the_heap_is_refused_before_anything_is_posted() {
             assert_eq!(refused(dst, src, bytes), Some(FaultKind::BadAddress), "{dst} {src} {bytes}");
         }
         assert_eq!(refused(end - 16, 0, 16), None, "the last bytes of the heap are in it");
-        let misaligned = channel.signal_set_nbi(Solo, HeapOffset(12), 1).err().map(|fault| fault.kind);
+        let misaligned = channel
+            .signal_nbi(Solo, HeapOffset(12), shunt_device::Signal::Monotone(1))
+            .err()
+            .map(|fault| fault.kind);
         assert_eq!(misaligned, Some(FaultKind::BadAddress));
         channel.quiet(Solo, Deadline::after(kernel.world.now(), 1_000_000))
     });

@@ -4,7 +4,7 @@
 
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::Host;
-use shunt_device::{Deadline, Device, HeapOffset, Put, Solo};
+use shunt_device::{Amo, Deadline, Device, Fault, Get, HeapOffset, Put, Signal, Solo};
 use shunt_layout::mlx5::wqe::Wqebb;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::spec::RunSpec;
@@ -92,9 +92,12 @@ impl Platform for Counting<'_> {
     }
 }
 
-/// Costs of a put, a signal, and a quiet that finds everything complete; each a steady state, not the first call.
-fn costs(ft_off: bool) -> [Cost; 3] {
-    let cluster = Cluster::start(&RunSpec { ft_off, ..RunSpec::default() });
+/// What is counted, in this order.
+const CALLS: [&str; 7] = ["put", "signal", "quiet", "get", "add", "set64", "cleared"];
+
+/// Costs of each call in a steady state, not of the first one; the quiet finds everything complete.
+fn costs(ft_off: bool) -> [Cost; 7] {
+    let cluster = Cluster::start(&RunSpec { ft_off, channels: 2, ..RunSpec::default() });
     // Or it would look at completions first, and the quiet would find everything done.
     cluster.kill_agent(0);
     let state = cluster.pe(0).state();
@@ -104,29 +107,36 @@ fn costs(ft_off: bool) -> [Cost; 3] {
         let device =
             unsafe { Device::attach(state, Counting(Host::new(world))) }.expect("a state of this version");
         let channel = device.channel(1, 0);
-        let put = Put { dst: HeapOffset(4096), src: HeapOffset(0), bytes: 512 };
-        let deadline = Deadline::after(world.now(), 10_000_000);
-        let mut costs = [Cost::default(); 3];
+        // Wide atomics go to a channel of their own: a put beside them must cost what it did.
+        let beside = device.channel(1, 1);
+        let at = HeapOffset;
+        let put = Put { dst: at(4096), src: at(0), bytes: 512 };
+        let get = Get { dst: at(2048), src: at(1024), bytes: 512 };
+        let mut costs = [Cost::default(); 7];
         for round in 1..=5 {
-            let steps: [&dyn Fn(); 3] = [
-                &|| {
-                    channel.put_nbi(Solo, put).expect("room");
-                },
-                &|| {
-                    channel.signal_set_nbi(Solo, HeapOffset(64), round).expect("room");
-                },
+            let deadline = Deadline::after(world.now(), 10_000_000);
+            let steps: [&dyn Fn() -> Result<(), Fault>; 7] = [
+                &|| channel.put_nbi(Solo, put).map(drop),
+                &|| channel.signal_nbi(Solo, at(64), Signal::Monotone(round)).map(drop),
                 &|| {
                     // Complete by now, so that the quiet counts its one look and no waiting.
                     world.sleep(100_000);
                     COST.set(Cost::default());
-                    channel.quiet(Solo, deadline).expect("a healthy path");
+                    channel.quiet(Solo, deadline)
                 },
+                &|| channel.get_nbi(Solo, get).map(drop),
+                &|| channel.amo_nbi(Solo, at(72), Amo::Add64(1)).map(drop),
+                &|| beside.amo_nbi(Solo, at(80), Amo::Set64(round)).map(drop),
+                &|| beside.signal_nbi(Solo, at(88), Signal::Cleared(1)).map(drop),
             ];
             for (step, cost) in steps.iter().zip(&mut costs) {
                 COST.set(Cost::default());
-                step();
+                step().expect("a healthy path with room");
                 *cost = COST.get();
             }
+            world.sleep(100_000);
+            channel.quiet(Solo, Deadline::after(world.now(), 10_000_000)).expect("a healthy path");
+            beside.quiet(Solo, Deadline::after(world.now(), 10_000_000)).expect("a healthy path");
         }
         costs
     });
@@ -136,15 +146,27 @@ fn costs(ft_off: bool) -> [Cost; 3] {
 #[test]
 fn fault_tolerance_costs_no_memory_access() {
     let (on, off) = (costs(false), costs(true));
-    for ((name, on), off) in ["put", "signal", "quiet"].iter().zip(on).zip(off) {
+    for ((name, on), off) in CALLS.iter().zip(on).zip(off) {
         println!("{name}: {on:?}");
-        assert_eq!(on, off, "{name} with fault tolerance on (left) and off (right)");
         assert_eq!(on.clock_reads, 0, "{name}: the clock is for waits");
+        if *name != "cleared" {
+            assert_eq!(on, off, "{name} with fault tolerance on (left) and off (right)");
+        }
     }
     // Pinned, so that a change that adds an access is seen: DeepEP's put without fault tolerance makes 12 loads
     // and 4 atomics, its doorbell included.
-    let [put, signal, quiet] = on;
+    let [put, signal, quiet, get, add, set64, cleared] = on;
     assert!(put.loads <= 12 && put.atomics <= 4, "{put:?}");
     assert!(signal.loads <= 12 && signal.atomics <= 4, "{signal:?}");
     assert!(quiet.loads <= 7 && quiet.stores == 0 && quiet.atomics == 1, "{quiet:?}");
+    assert_eq!((get.loads, get.stores, get.atomics), (put.loads, put.stores, put.atomics), "a get is a put");
+    // Four segments, and the key of the scratch that the answer goes to.
+    assert_eq!((add.loads, add.stores, add.atomics), (signal.loads + 1, signal.stores + 1, signal.atomics));
+    // A fifth segment, and the path's count of such WQEs.
+    assert_eq!((set64.loads, set64.stores, set64.atomics), (add.loads, add.stores + 1, add.atomics + 1));
+    // The price of a bracket, which only fault tolerance pays: two inline writes with their keys, no doorbell more.
+    let bare = off[6];
+    let more = (cleared.loads - bare.loads, cleared.stores - bare.stores, cleared.atomics - bare.atomics);
+    assert_eq!(more, (4, 6, 0), "{cleared:?} against {bare:?}");
+    assert_eq!((bare.loads, bare.stores, bare.atomics), (add.loads, add.stores, add.atomics));
 }

@@ -179,7 +179,7 @@ fn many_warps_on_many_channels_of_three_pes() {
 /// H4: the kernels of the sender's PE have ended or never look; its agent carries the switch.
 #[test]
 fn work_in_flight_and_no_kernel_to_look_after_it() {
-    use shunt_device::{HeapOffset, Put, Solo};
+    use shunt_device::{HeapOffset, Put, Signal, Solo};
     let mut spec = steady(&[]);
     spec.both_ways = false;
     let cluster = Cluster::start(&spec);
@@ -190,7 +190,11 @@ fn work_in_flight_and_no_kernel_to_look_after_it() {
     let task = cluster.spawn("hook", 0, |kernel| {
         shunt_tests::oracle::store(kernel.heap, 77);
         let put = Put { dst: HeapOffset(8), src: HeapOffset(0), bytes: 8 };
-        kernel.device().channel(1, 0).put_signal_nbi(Solo, put, HeapOffset(16), 5).expect("room")
+        kernel
+            .device()
+            .channel(1, 0)
+            .put_signal_nbi(Solo, put, HeapOffset(16), Signal::Monotone(5))
+            .expect("room")
     });
     cluster.sim.finish(&task);
     let heap = cluster.pe(1).heap().address;

@@ -103,7 +103,7 @@ impl Rig {
         let mut last = Ticket(0);
         for n in 0..BATCH {
             last = channel
-                .signal_set_nbi(Solo, HeapOffset(64), black_box(first + n))
+                .signal_nbi(Solo, HeapOffset(64), shunt_device::Signal::Monotone(black_box(first + n)))
                 .expect("a healthy channel");
         }
         last

@@ -88,10 +88,15 @@ impl<P: Platform> Channel<'_, P> {
     pub(super) fn drain_flush(self, now: u64) -> Next {
         let from = get!(self, from: u32);
         let (close, view) = (get!(self, close: u64), self.completions(from));
-        let physical = close.wrapping_sub(view.base);
-        match self.tail(&view, physical) {
+        let physical = close.wrapping_sub(self.view(from).base);
+        // All of them are done.
+        let lag = self.wide_posted(from) as u32;
+        match self.tail_of(&view, physical as u32, lag) {
             Some(tail) if tail.opcode == opcode::REQ => {}
-            Some(_) => return self.flush_failed(CauseKind::Completion, self.syndrome(&view, physical), now),
+            Some(_) => {
+                let syndrome = self.syndrome(&view, physical as u32, lag);
+                return self.flush_failed(CauseKind::Completion, syndrome, now);
+            }
             None if self.step_overdue(now, self.drain_limit_ns()) => {
                 return self.flush_failed(CauseKind::DrainFailed, 0, now);
             }

@@ -5,6 +5,8 @@
 //! (rule 7). The steps and their order are those of docs/FAILOVER.md, rules 7 to 16 and 19.
 
 mod back;
+mod cut;
+mod ledger;
 mod record;
 mod replay;
 mod steps;
@@ -17,7 +19,8 @@ use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{
-    CLOSED, CauseKind, FROZEN, INDEX_MASK, NO_SLOT, ReadyWord, SUSPECT_DOUBLINGS_MAX, Step, SwitchKind, Word,
+    CLOSED, CauseKind, CqMap, FROZEN, INDEX_MASK, NO_SLOT, ReadyWord, SUSPECT_DOUBLINGS_MAX, Step,
+    SwitchKind, Word,
 };
 
 /// An owner that has not come back after this long is taken to be gone. Steps take microseconds; a
@@ -71,7 +74,13 @@ macro_rules! set {
         unsafe { $channel.platform().store32(addr_of_mut!((*$channel.words()).switch.$field), value) }
     }};
 }
-pub(crate) use {get, set};
+/// The address of a field of the switch, for a read-modify-write.
+macro_rules! set_word {
+    ($channel:expr, $field:ident) => {
+        addr_of_mut!((*$channel.words()).switch.$field)
+    };
+}
+pub(crate) use {get, set, set_word};
 
 /// Stages whose end is stamped, in the order of the record's `stamps`.
 #[derive(Clone, Copy)]
@@ -124,6 +133,7 @@ impl<P: Platform> Channel<'_, P> {
                 Step::Replay => self.replay(now),
                 Step::Drain => self.drain(now),
                 Step::DrainFlush => self.drain_flush(now),
+                Step::Uncertain => self.uncertain(now),
                 Step::Dead => Next::Wait,
             };
             if next == Next::Wait {
@@ -213,6 +223,9 @@ impl<P: Platform> Channel<'_, P> {
         set!(self, ledger: u32 = 0);
         set!(self, excluded: u32 = 0);
         set!(self, posted_reads: u64 = 0);
+        set!(self, asked: u64 = 0);
+        set!(self, resolution: u64 = 0);
+        set!(self, erred_seen_ns: u64 = 0);
         self.stamp(Stamp::Noticed, now);
         if !back {
             self.note_first_cause(slot, trigger.cause, trigger.syndrome);
@@ -290,6 +303,7 @@ impl<P: Platform> Channel<'_, P> {
         self.fault(match get!(self, fault: u32) {
             1 => FaultKind::Completion,
             5 => FaultKind::FenceUnproven,
+            6 => FaultKind::Uncertain,
             _ => FaultKind::PeerLost,
         })
     }
@@ -303,6 +317,7 @@ impl<P: Platform> Channel<'_, P> {
         unsafe {
             let p = self.platform();
             p.store(addr_of_mut!((*self.path(to)).base), base);
+            self.set_cq_map(to, CqMap::new(base, self.cq_map(to).lag()));
             if Mutant::DoneOpensFirst.on() {
                 p.store_release(self.done_word(), Word::new(to, generation, done).0);
             }
@@ -386,7 +401,7 @@ impl<P: Platform> Channel<'_, P> {
             p.store32(addr_of_mut!((*record).from), from);
             p.store32(addr_of_mut!((*record).to), to);
             p.store32(addr_of_mut!((*record).syndrome), syndrome);
-            p.store32(addr_of_mut!((*record).ledger), ledger);
+            p.store32(addr_of_mut!((*record).ledger), (ledger != 0) as u32);
             p.store(addr_of_mut!((*record).done_at_close), done);
             p.store(addr_of_mut!((*record).executed), executed);
             p.store(addr_of_mut!((*record).journal_end), journal_end);

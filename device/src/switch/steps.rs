@@ -3,13 +3,16 @@
 use super::record::count;
 use super::{Next, Stamp, get, set};
 use crate::access::Channel;
-use crate::cut;
-use crate::journal;
 use crate::platform::Platform;
 use crate::types::FaultKind;
 use core::ptr::addr_of_mut;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{AnswerStatus, CauseKind, NO_SLOT, PathState, Step};
+use shunt_layout::state::{AnswerStatus, CauseKind, CqMap, NO_SLOT, PathState, Step};
+
+/// `Switch::ledger`: the cut waits for the ledger.
+pub(super) const LEDGER_TO_READ: u32 = 1;
+/// `Switch::ledger`: the cut came from it.
+pub(super) const LEDGER_READ: u32 = 2;
 
 impl<P: Platform> Channel<'_, P> {
     /// Waits until everything reserved before the close is published, or the head group is blocked. What is
@@ -75,7 +78,9 @@ impl<P: Platform> Channel<'_, P> {
             return Next::Wait; // the fields may be of two answers
         }
         let awaited = answer == get!(self, request: u64) || (answer != 0 && Mutant::OldAnswerTaken.on());
-        if !awaited {
+        let refused = !awaited || status == AnswerStatus::Unprovable;
+        let by_time = refused && self.proven_by_time(now);
+        if !awaited && !by_time {
             if Mutant::DeadlineForFence.on() && self.step_overdue(now, 50_000) {
                 return self.enter(Step::Choose, now);
             }
@@ -85,40 +90,32 @@ impl<P: Platform> Channel<'_, P> {
             return Next::Wait;
         }
         let other = (slot != from || answered != incarnation) && !Mutant::OldAnswerTaken.on();
-        if other || status == AnswerStatus::Unprovable {
+        if !by_time && (other || status == AnswerStatus::Unprovable) {
+            // The agent could prove nothing; time may still.
+            let time = get!(self, erred_seen_ns: u64) != 0;
+            if time && !self.step_overdue(now, self.device.state.policy.fence_wait_ns) {
+                return Next::Wait;
+            }
             return self.die(FaultKind::FenceUnproven, now);
         }
+        self.raise_done();
         self.stamp(Stamp::Fenced, now);
         let kept = if Mutant::CutRecomputed.on() { 0 } else { get!(self, executed: u64) };
         let watermark = kept.max(get!(self, done_at_close: u64));
-        let truth = if status == AnswerStatus::Truth { self.truth(from, executed) } else { None };
+        let truth = if !by_time && status == AnswerStatus::Truth { self.truth(from, executed) } else { None };
         let truth = if Mutant::NoTruth.on() { Some(watermark) } else { truth };
-        set!(self, ledger: u32 = (truth.is_none() && !Mutant::NoLedger.on()) as u32);
+        let to_read = truth.is_none() && !Mutant::NoLedger.on();
+        set!(self, ledger: u32 = if to_read { LEDGER_TO_READ } else { 0 });
         count!(self, ledger_cuts += truth.is_none() as u64);
         // Rule 12: monotone, and stored before anything is replayed (F6).
         set!(self, executed: u64 = watermark.max(truth.unwrap_or(0)));
+        // The count tells of every message; without it nothing is known behind X, until the ledger says more.
+        let watermark = get!(self, executed: u64);
+        set!(self, unexecuted: u64 = if truth.is_some() { watermark } else { get!(self, journal_end: u64) });
         if truth.is_some() {
             self.stamp(Stamp::Cut, now);
         }
         self.enter(Step::Choose, now)
-    }
-
-    /// The receiver's count as a ticket, if it passes its cross-check (H2 b).
-    fn truth(self, from: u32, executed24: u32) -> Option<u64> {
-        let view = self.view(from);
-        let done = get!(self, done_at_close: u64).wrapping_sub(view.base);
-        let rung = self.load_posted().wrapping_sub(view.base) + get!(self, posted_reads: u64);
-        // Every WQE that channels post is one message, so as many went before `done` as there were blocks.
-        let window = cut::Window { done, rung, messages: done };
-        let old = self.journal();
-        let physical = cut::from_truth(window, executed24, |index| {
-            // SAFETY: the ring holds what was announced and not completed until the path is made anew, which waits
-            // for this switch to leave it.
-            journal::shape(&unsafe { self.platform().load_wqe(self.block(&old, index)) })
-        });
-        let physical = physical.or(if Mutant::RefutedTruthBelieved.on() { Some(done) } else { None })?;
-        // A flush READ of a failed drain counts as a message, but is no ticket.
-        Some(physical.wrapping_add(view.base).min(get!(self, journal_end: u64)))
     }
 
     /// The best usable slot other than the one being left: ranked by slot number, ports up, not tried in
@@ -161,8 +158,13 @@ impl<P: Platform> Channel<'_, P> {
             return Next::Wait;
         }
         set!(self, posted_reads: u64 = 0);
-        let step = if get!(self, ledger: u32) != 0 { Step::Ledger } else { Step::Replay };
-        self.enter(step, now)
+        // Nobody has used the path since it was made or drained, so all wide WQEs on it are done.
+        self.set_cq_map(slot, CqMap::new(0, self.wide_posted(slot) as u32));
+        if get!(self, ledger: u32) == LEDGER_TO_READ {
+            self.enter(Step::Ledger, now)
+        } else {
+            self.proceed(now)
+        }
     }
 
     fn no_path(self, now: u64) -> Next {

@@ -214,7 +214,7 @@ impl StateWords {
             }
             match Step::from_raw(before) {
                 Step::Dead => true,
-                Step::Choose | Step::Ledger | Step::Replay => to != at.slot,
+                Step::Choose | Step::Ledger | Step::Replay | Step::Uncertain => to != at.slot,
                 _ => ticket.slot() != at.slot && to != at.slot,
             }
         }

@@ -118,7 +118,9 @@ impl HalfPath {
             ready_since_ns: 0,
             first_cause: 0,
             reserved: 0,
-            pad0: [0; 5],
+            cq_map: 0,
+            wide: 0,
+            pad0: [0; 3],
             identity: PathIdentity {
                 local_gid: local.gid,
                 remote_gid: remote.rail.gid,

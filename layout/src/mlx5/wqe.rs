@@ -110,6 +110,36 @@ pub const fn with_immediate(ctrl: Segment, imm: u32) -> Segment {
     [ctrl[0], ctrl[1], ctrl[2], imm.to_be()]
 }
 
+/// The same control segment with an operation modifier.
+#[inline(always)]
+pub const fn with_opmod(ctrl: Segment, opmod: u8) -> Segment {
+    [ctrl[0] | ((opmod as u32) << 24).to_be(), ctrl[1], ctrl[2], ctrl[3]]
+}
+
+/// Operation modifier of a masked atomic on four bytes.
+pub const OPMOD_MASKED_4: u8 = 0x08;
+/// Operation modifier of a masked atomic on eight bytes.
+pub const OPMOD_MASKED_8: u8 = 0x09;
+
+/// Atomic segment of two 64-bit operands: `swap_or_add, compare` of the plain atomics, `add, field boundary` of a
+/// masked add, `swap, compare` and then `swap mask, compare mask` of a masked compare-and-swap.
+#[inline(always)]
+pub const fn operands8(first: u64, second: u64) -> Segment {
+    [
+        ((first >> 32) as u32).to_be(),
+        (first as u32).to_be(),
+        ((second >> 32) as u32).to_be(),
+        (second as u32).to_be(),
+    ]
+}
+
+/// Atomic segment of 32-bit operands: `add, field boundary, 0, 0` of a masked add, `swap, compare, swap mask, compare
+/// mask` of a masked compare-and-swap.
+#[inline(always)]
+pub const fn operands4(operands: [u32; 4]) -> Segment {
+    [operands[0].to_be(), operands[1].to_be(), operands[2].to_be(), operands[3].to_be()]
+}
+
 /// Key that ends the scatter list of a receive WQE.
 pub const TERMINATE_SCATTER_LIST_KEY: u32 = 0x100;
 

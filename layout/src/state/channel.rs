@@ -25,6 +25,8 @@ pub enum Step {
     DrainFlush = 7,
     /// Every path is dead and the give-up time has passed. Final.
     Dead = 8,
+    /// An operation may or may not have been applied, or its answer is lost: waiting for its owner's word.
+    Uncertain = 9,
 }
 
 impl Step {
@@ -40,6 +42,7 @@ impl Step {
             5 => Self::Replay,
             6 => Self::Drain,
             7 => Self::DrainFlush,
+            9 => Self::Uncertain,
             _ => Self::Dead,
         }
     }
@@ -105,8 +108,40 @@ pub struct Switch {
     pub fruitless: u32,
     /// Such rounds: the suspect time is doubled by each, up to [`SUSPECT_DOUBLINGS_MAX`].
     pub rounds: u32,
-    /// Unused, zero.
-    pub reserved: [u64; 5],
+    /// N: first ticket known not to be executed, or L. Between X and N nothing is known.
+    pub unexecuted: u64,
+    /// Tickets below are settled: known, or answered by their owner. While uncertain, the ticket asked about.
+    pub asked: u64,
+    /// The owner's answer: [`Resolution`] of the ticket asked about, 0 while there is none.
+    pub resolution: u64,
+    /// When the old path's error completion was last looked at; 0 before it was seen. Time fence only.
+    pub erred_seen_ns: u64,
+    /// How long ago it was first seen, as far as anybody was there to see time pass.
+    pub erred_age_ns: u64,
+}
+
+/// An owner's answer to an uncertain operation, as it lies in [`Switch::resolution`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution(pub u64);
+
+impl Resolution {
+    /// The answer for `ticket`. Never zero.
+    #[inline(always)]
+    pub const fn new(ticket: u64, applied: bool) -> Self {
+        Self(ticket << 2 | 2 | applied as u64)
+    }
+
+    /// The ticket it is for.
+    #[inline(always)]
+    pub const fn ticket(self) -> u64 {
+        self.0 >> 2
+    }
+
+    /// True if the operation was applied.
+    #[inline(always)]
+    pub const fn applied(self) -> bool {
+        self.0 & 1 != 0
+    }
 }
 
 /// How often the suspect time of a channel is doubled at most.
@@ -134,10 +169,12 @@ pub struct Channel {
     pub peer: u32,
     /// Number of the channel at that peer.
     pub index: u32,
+    /// What the uncertain operation was: an `Operation` of the device API, 0 while there is none.
+    pub uncertain_op: u32,
+    /// Its remote heap offset.
+    pub uncertain_address: u64,
     /// Unused, zero.
-    pub reserved: u32,
-    /// Unused, zero.
-    pub pad2: [u64; 12],
+    pub pad2: [u64; 11],
     /// The switch.
     pub switch: Switch,
 }

@@ -10,9 +10,9 @@ mod record;
 mod tally;
 mod words;
 
-pub use channel::{Channel, NO_SLOT, SUSPECT_DOUBLINGS_MAX, Step, Switch};
+pub use channel::{Channel, NO_SLOT, Resolution, SUSPECT_DOUBLINGS_MAX, Step, Switch};
 pub use mailbox::{AnswerStatus, Mailbox};
-pub use path::{PathIdentity, PathRow, PathState};
+pub use path::{CqMap, PathIdentity, PathRow, PathState};
 pub use record::{CauseKind, SwitchKind, SwitchRecord};
 pub use tally::{STEP_RECORDS, StepRecord, Tally};
 pub use words::{BLOCKED, CLOSED, FROZEN, GENERATION_MASK, INDEX_MASK, ReadyWord, Word};
@@ -24,14 +24,26 @@ pub const SLOTS_MAX: usize = 8;
 /// Entries of the ring of switch records.
 pub const RECORDS: usize = 256;
 
+/// Scratch words of a channel beyond its ring depth: two that ledger words are read into, then spares, and last the
+/// one that answers nobody wants are written to.
+pub const SCRATCH_EXTRA: u32 = 8;
+/// Bytes of a channel's two ledger words at its receiver: A, written before a bracketed signal, and B, behind it.
+pub const LEDGER_BYTES: u64 = 16;
+
+/// Bytes that the ledger words of `channels` channels take behind a heap of `heap_bytes`, and their heap offset.
+pub const fn ledger_tail(heap_bytes: u64, channels: u64) -> (u64, u64) {
+    let offset = heap_bytes.next_multiple_of(64);
+    (offset - heap_bytes + channels * LEDGER_BYTES, offset)
+}
+
 /// Numbers that steer the device's patience. All times in nanoseconds.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// 1: switch paths on failure. 0: report the first failure to the caller.
     pub fault_tolerance: u32,
-    /// Unused, zero.
-    pub reserved: u32,
+    /// 1: a signal that the receiver clears is bracketed by two ledger words. 0: it is not.
+    pub bracket: u32,
     /// A path with work outstanding and no completion for this long is suspected.
     pub suspect_ns: u64,
     /// How long a switcher waits for the agent's fence before it gives up on proof.
@@ -46,6 +58,22 @@ pub struct Policy {
     pub ledger_ns: u64,
     /// A path whose completions usually come fast is suspected sooner than after `suspect_ns`, never sooner than this.
     pub suspect_floor_ns: u64,
+    /// Longest time a packet may live in the network (fence by time).
+    pub packet_lifetime_ns: u64,
+    /// [`FencePolicy`].
+    pub fence: u32,
+    /// Unused, zero.
+    pub reserved: u32,
+}
+
+/// How an old path is proven unable to change anything.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FencePolicy {
+    /// The agents' word.
+    Strict = 0,
+    /// The agents' word, or an error completion of the old incarnation and the packet lifetime since.
+    Time = 1,
 }
 
 /// The root. One per PE, written by the host before any kernel runs, read back and compared.
@@ -101,7 +129,7 @@ pub struct DeviceState {
     /// Scratch that ledger and flush READs land in: `[u64; pe_count * channels_per_pe *
     /// scratch_per_channel]`.
     pub scratch: u64,
-    /// Scratch words of one channel (its ring depth).
+    /// Scratch words of one channel: its ring depth and [`SCRATCH_EXTRA`].
     pub scratch_per_channel: u32,
     /// 1: switchers leave a [`StepRecord`] of each step.
     pub step_records: u32,
@@ -115,8 +143,11 @@ pub struct DeviceState {
     pub steps: u64,
     /// Counter of step records ever written.
     pub steps_head: u64,
+    /// Heap offset, behind `heap_bytes`, of the ledger words: `[[u64; 2]; pe_count * channels_per_pe]`, row (sender,
+    /// channel). The same on every PE.
+    pub ledger: u64,
     /// Unused, zero: up to a multiple of the alignment.
-    pub reserved3: [u64; 16],
+    pub reserved3: [u64; 13],
 }
 
 /// The number of hint word for `rail` of `pe` (`None`: this PE).
@@ -166,5 +197,5 @@ impl HintWord {
 
 const _: () = {
     assert!(size_of::<DeviceState>() == 384 && align_of::<DeviceState>() == 128);
-    assert!(size_of::<Policy>() == 64);
+    assert!(size_of::<Policy>() == 80);
 };

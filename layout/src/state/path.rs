@@ -78,13 +78,47 @@ impl PathIdentity {
     };
 }
 
+/// How the tickets of a path's occupant map to its completion queue.
+///
+/// A WQE of two blocks has two tickets and one completion, so behind it completions run behind blocks: `lag` is by how
+/// many. Low half: the low half of `base`; high half: the lag. One word, so that both are read by one load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqMap(pub u64);
+
+impl CqMap {
+    /// The map of an occupant that starts at `base` on a path that has seen `lag` wide WQEs.
+    #[inline(always)]
+    pub const fn new(base: u64, lag: u32) -> Self {
+        Self((lag as u64) << 32 | base as u32 as u64)
+    }
+
+    /// Physical index of a ticket, modulo 2^32: enough for positions, owner bits and WQE counters.
+    #[inline(always)]
+    pub const fn physical(self, ticket: u64) -> u32 {
+        (ticket as u32).wrapping_sub(self.0 as u32)
+    }
+
+    /// Wide WQEs completed on this path, as far as pollers have noted.
+    #[inline(always)]
+    pub const fn lag(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The map behind one more wide WQE.
+    #[inline(always)]
+    pub const fn behind_one_more(self) -> Self {
+        Self(self.0.wrapping_add(1 << 32))
+    }
+}
+
 /// One path of one channel. The first line is what a post reads.
 #[repr(C, align(128))]
 #[derive(Clone, Copy, Debug)]
 pub struct PathRow {
     /// Send queue, `depth` blocks of 64 bytes.
     pub send_queue: u64,
-    /// Completion queue, `depth` entries of 64 bytes: every WQE is signalled, so entry n is that of WQE n.
+    /// Completion queue, `depth` entries of 64 bytes: every WQE is signalled, so entry n is that of WQE n (not block n,
+    /// see [`CqMap`]).
     pub completion_queue: u64,
     /// The send counter of the doorbell record (its second word).
     pub doorbell_record: u64,
@@ -112,8 +146,12 @@ pub struct PathRow {
     pub first_cause: u32,
     /// Unused, zero.
     pub reserved: u32,
+    /// Maps tickets to completions: [`CqMap`]. The switcher sets it, pollers raise its lag.
+    pub cq_map: u64,
+    /// WQEs of two blocks ever posted to this incarnation. Zero nearly always.
+    pub wide: u64,
     /// Unused, zero.
-    pub pad0: [u64; 5],
+    pub pad0: [u64; 3],
     /// Who is at its ends.
     pub identity: PathIdentity,
     /// Unused, zero.

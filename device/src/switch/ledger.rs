@@ -1,0 +1,138 @@
+//! The ledger: without truth, the words that signals leave in the receiver's memory tell how far it got. Rule 13.
+//!
+//! A kind 1 word is its own ledger. A kind 2 signal is bracketed by two words of the library's own, which are kind 1
+//! words too. One READ for each over the next path; what the last one that was applied covers was executed, because RC
+//! executes in order, and from the first one that was not applied on nothing was.
+
+use super::steps::LEDGER_READ;
+use super::{Next, Stamp, get, set};
+use crate::access::{Channel, PathView};
+use crate::cut;
+use crate::journal::Entry;
+use crate::platform::Platform;
+use crate::wqe_write::{self, Place};
+use core::ptr::addr_of_mut;
+use shunt_layout::mlx5::cqe::opcode;
+use shunt_layout::mutant::Mutant;
+use shunt_layout::state::{LEDGER_BYTES, NO_SLOT, Step};
+
+impl<P: Platform> Channel<'_, P> {
+    pub(super) fn ledger(self, now: u64) -> Next {
+        let to = get!(self, to: u32);
+        if get!(self, posted_reads: u64) == 0 {
+            let count = self.post_ledger_reads(to);
+            if count == 0 {
+                return self.ledger_known(now);
+            }
+            set!(self, posted_reads: u64 = count);
+            return Next::Again;
+        }
+        let (count, next) = (get!(self, posted_reads: u64), self.next_index(to));
+        let lag = self.cq_map(to).lag();
+        match self.tail_of(&self.completions(to), (next + count - 1) as u32, lag) {
+            Some(tail) if tail.opcode == opcode::REQ => {
+                self.platform().cqe_before_data();
+                self.read_evidence();
+                set!(self, posted_reads: u64 = 0);
+                self.set_next_index(to, next + count);
+                self.ledger_known(now)
+            }
+            None if !self.step_overdue(now, self.device.state.policy.ledger_ns) => Next::Wait,
+            _ => self.ledger_failed(to, now),
+        }
+    }
+
+    fn ledger_known(self, now: u64) -> Next {
+        set!(self, ledger: u32 = LEDGER_READ);
+        self.stamp(Stamp::Cut, now);
+        self.proceed(now)
+    }
+
+    /// The new path failed before anything of the journal was on it: READs change nothing at the receiver, so
+    /// the next path is tried with X and the journal as they are (invariant 10). The agent fences the failed
+    /// one.
+    fn ledger_failed(self, to: u32, now: u64) -> Next {
+        set!(self, excluded: u32 = get!(self, excluded: u32) | 1 << to);
+        set!(self, to: u32 = NO_SLOT);
+        set!(self, posted_reads: u64 = 0);
+        self.note_first_cause(to, shunt_layout::state::CauseKind::LedgerFailed, 0);
+        self.request_fence(to, self.incarnation(to));
+        self.enter(Step::Choose, now)
+    }
+
+    fn post_ledger_reads(self, to: u32) -> u64 {
+        let (old, new) = (self.journal(), self.view(to));
+        let next = self.next_index(to);
+        let (mut ticket, end) = (self.undecided(), get!(self, journal_end: u64));
+        let (mut count, mut bracketed) = (0, false);
+        while ticket < end {
+            let entry = self.journal_entry(&old, ticket);
+            bracketed |= entry.is_ledger;
+            if entry.is_evidence() && !entry.is_ledger {
+                self.post_ledger_read(&new, next + count, entry.remote, self.scratch(count) as u64);
+                count += 1;
+            }
+            ticket += entry.blocks;
+        }
+        if bracketed {
+            let words = self.device.peer_heap(self.peer()) + self.ledger_words();
+            self.post_ledger_read(&new, next + count, words, self.scratch_extra(0) as u64);
+            count += 1;
+        }
+        if count > 0 {
+            self.ring_physical(&new, next + count);
+        }
+        count
+    }
+
+    /// One READ: of a signal word, or of both ledger words.
+    fn post_ledger_read(self, new: &PathView, physical: u64, remote: u64, to: u64) {
+        let offset = remote.wrapping_sub(self.device.peer_heap(self.peer()));
+        let bytes = if to == self.scratch_extra(0) as u64 { LEDGER_BYTES as u32 } else { 8 };
+        let rkey = self.device.rkey(self.peer(), new.remote_rail, offset);
+        let lkey = self.device.scratch_lkey(new.local_rail);
+        let place = Place { index: physical, qpn_shifted: new.qpn_shifted };
+        self.write_wqe(new, physical, &wqe_write::read(place, remote, rkey, to, lkey, bytes));
+    }
+
+    /// First ticket whose fate is open.
+    fn undecided(self) -> u64 {
+        get!(self, executed: u64).max(get!(self, done_at_close: u64))
+    }
+
+    /// X and N from the words that were read back: the first ticket behind the last write of a word that was applied,
+    /// and the first such write behind it that was not.
+    fn read_evidence(self) {
+        let old = self.journal();
+        let end = get!(self, journal_end: u64);
+        let mut ticket = self.undecided();
+        let (mut number, mut executed, mut unexecuted) = (0, ticket, end);
+        while ticket < end {
+            let entry = self.journal_entry(&old, ticket);
+            if entry.is_evidence() {
+                let applied = cut::signal_applied(self.evidence(&entry, number), entry.value);
+                number += !entry.is_ledger as u64;
+                if applied {
+                    (executed, unexecuted) = (ticket + 1, end);
+                } else {
+                    unexecuted = unexecuted.min(ticket);
+                }
+            }
+            ticket += entry.blocks;
+        }
+        set!(self, executed: u64 = executed);
+        set!(self, unexecuted: u64 = unexecuted);
+    }
+
+    /// What the word of an entry was read back as.
+    fn evidence(self, entry: &Entry, number: u64) -> u64 {
+        let words = self.device.peer_heap(self.peer()) + self.ledger_words();
+        let behind = entry.remote != words || Mutant::BracketHalfRead.on();
+        let at = match entry.is_ledger {
+            true => self.scratch_extra(behind as u32),
+            false => self.scratch(number),
+        };
+        // SAFETY: scratch of this channel; the READ that filled it has completed.
+        unsafe { self.platform().load_acquire(at) }
+    }
+}
