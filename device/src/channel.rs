@@ -133,9 +133,7 @@ impl<P: Platform> Channel<'_, P> {
         match lanes.broadcast(code, 0) {
             0 => Ok(()),
             code if code == FaultKind::Overdue as u64 => Err(self.fault(FaultKind::Overdue)),
-            code if code == FaultKind::Uncertain as u64 && self.asks() => {
-                Err(self.fault(FaultKind::Uncertain))
-            }
+            code if code == FaultKind::Uncertain as u64 => Err(self.fault(FaultKind::Uncertain)),
             _ => Err(self.dead_fault()),
         }
     }

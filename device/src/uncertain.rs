@@ -22,21 +22,36 @@ impl<P: Platform> Channel<'_, P> {
     /// # Errors
     /// `BadResolution` if the channel does not ask about `at`, if it was answered, or if the answer is against what is
     /// known: a fetching atomic whose answer was lost *was* applied. The channel's fault if it is dead.
-    #[inline(never)]
+    #[inline(always)]
     pub fn resolve(self, at: Ticket, resolution: Resolution) -> Result<(), Fault> {
-        self.alive()?;
-        let applied = matches!(resolution, Resolution::Applied);
-        let known = at.0 < get!(self, executed: u64);
-        if !self.asks() || get!(self, asked: u64) != at.0 || (known && !applied) {
-            return Err(self.fault(FaultKind::BadResolution));
+        match self.resolve_slow(at.0, matches!(resolution, Resolution::Applied)) {
+            0 => Ok(()),
+            code if code == FaultKind::BadResolution as u64 => Err(self.fault(FaultKind::BadResolution)),
+            _ => Err(self.dead_fault()),
         }
-        let answer = state::Resolution::new(at.0, applied);
+    }
+
+    /// Answers with 0 or with the kind of the fault: one register, see `admit_slow`.
+    #[inline(never)]
+    fn resolve_slow(self, at: u64, applied: bool) -> u64 {
+        const REFUSED: u64 = FaultKind::BadResolution as u64;
+        if let Err(fault) = self.alive() {
+            return fault.kind as u64;
+        }
+        let known = at < get!(self, executed: u64);
+        if !self.asks() || get!(self, asked: u64) != at || (known && !applied) {
+            return REFUSED;
+        }
+        let answer = state::Resolution::new(at, applied);
         // SAFETY: a field of a valid channel's switch. Its owner takes the answer out; it names its ticket, so one that
         // comes late is found out.
         if unsafe { self.platform().compare_swap(set_word!(self, resolution), 0, answer.0) } != 0 {
-            return Err(self.fault(FaultKind::BadResolution));
+            return REFUSED;
         }
-        self.drive(None, self.platform().now_ns())
+        match self.drive(None, self.platform().now_ns()) {
+            Ok(()) => 0,
+            Err(fault) => fault.kind as u64,
+        }
     }
 
     /// True while the channel waits for a resolution.
@@ -46,7 +61,7 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     /// Ticket, operation and remote heap offset of what is uncertain.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn uncertain_operation(self) -> (u64, u32, u64) {
         let asked = get!(self, asked: u64);
         // SAFETY: fields of a valid channel; they are for the report only.

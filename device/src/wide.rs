@@ -12,7 +12,6 @@ use crate::journal;
 use crate::platform::Platform;
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::{Tail, opcode};
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CqMap, Word};
 
 /// Operations one look goes over at most.
@@ -105,7 +104,7 @@ impl<P: Platform> Channel<'_, P> {
         let second = !journal::starts_at(&block, physical, path.qpn_shifted);
         if !second {
             let mut tail = self.tail_at(&cq, cq.map, physical as u32);
-            if tail.is_none() && !Mutant::StaleLagKept.on() {
+            if tail.is_none() {
                 tail = self.tail_at(&cq, cq.map.behind_one_more(), physical as u32);
                 if tail.is_some() {
                     self.raise_lag(slot, cq.map);

@@ -31,8 +31,6 @@ macro_rules! mutants {
 }
 
 mutants! {
-    /// A completion queue's lag behind wide WQEs that a poller left stale stays so.
-    StaleLagKept = "stale-lag-kept" breaks "rule 6, invariant 6",
     /// The count of messages before the cut takes each block for a message.
     BlocksTakenForMessages = "blocks-taken-for-messages" breaks "rule 6, H5",
     /// An operation whose fate is unknown is issued again without asking.

@@ -202,7 +202,7 @@ proptest! {
             prop_assert_eq!(remote_address(segment(&wqe, 1)), to);
             prop_assert_eq!(remote_key(segment(&wqe, 1)), u32::from_be(keys.0));
             let entry = journal::read(&wqe);
-            prop_assert_eq!((entry.is_read, entry.remote, entry.ds), (opcode == Opcode::RdmaRead, to, segments.ds));
+            prop_assert_eq!((entry.is_read(), entry.remote, entry.blocks), (opcode == Opcode::RdmaRead, to, 1));
             match DataSegment::read(segment(&wqe, 2)) {
                 DataSegment::Pointer { bytes: met, lkey, address } => {
                     prop_assert_eq!((met, lkey, address), (bytes, u32::from_be(keys.1), from));
@@ -217,6 +217,6 @@ proptest! {
             prop_assert_eq!(journal::relocate(&wqe, new, new_keys.0, lkey), written(moved));
         }
         let nothing = journal::read(&written(wqe_write::placeholder(place)));
-        prop_assert!(nothing.moves_nothing && !nothing.is_signal && !nothing.is_read);
+        prop_assert!(nothing.moves_nothing && !nothing.is_evidence() && !nothing.is_read());
     }
 }

@@ -57,13 +57,12 @@ fn agents_that_answer_are_not_waited_out() {
 #[test]
 fn a_deadline_alone_is_never_a_fence() {
     let faults = ["500us:0:agent-killed", "500us:1:agent-killed", "2ms:0.0:lost-doorbell"];
-    let outcome = run(&RunSpec { traffic: Traffic { pace_ns: 0, ..spec(&[]).traffic }, ..spec(&faults) });
+    // One message in flight, so that no later doorbell makes up for the lost one.
+    let traffic = Traffic { messages: 60, slots: 1, credit_lag: 0, ..spec(&[]).traffic };
+    let outcome = run(&RunSpec { traffic, both_ways: true, ..spec(&faults) });
     outcome.assert_kept();
-    if outcome.faults.iter().any(|(fault, hits)| fault.fault.name() == "lost-doorbell" && *hits > 0) {
-        let fenced = outcome.failovers();
-        let unproven = outcome.ended_with(FaultKind::FenceUnproven);
-        assert!(fenced == 0 || unproven > 0 || fence_ns(&outcome).iter().all(|span| *span >= LIFETIME_NS));
-    }
+    outcome.assert_exercised();
+    assert_eq!(outcome.senders[0].fault.map(|fault| fault.kind), Some(FaultKind::FenceUnproven), "{outcome}");
 }
 
 /// The lifetime is waited out: what the old path sent a moment ago has arrived by then, or never will.
@@ -72,10 +71,9 @@ fn the_lifetime_is_waited_out() {
     let faults = ["500us:0:agent-killed", "500us:1:agent-killed", "2ms:0.0:cqe-error=0x15"];
     let outcome = run(&spec(&faults));
     outcome.assert_kept();
-    let spans = fence_ns(&outcome);
-    assert!(!spans.is_empty(), "{outcome}");
-    assert!(spans.iter().all(|span| *span >= LIFETIME_NS), "{spans:?}\n{outcome}");
-    assert!(outcome.of_kind(SwitchKind::Failover).all(|record| record.ledger == 1), "{outcome}");
+    // No agent lives to read the records; the receiver saw how long it took.
+    assert_eq!(outcome.senders[0].fault, None, "{outcome}");
+    assert!(outcome.max_gap_ns() >= LIFETIME_NS, "{} ns\n{outcome}", outcome.max_gap_ns());
 }
 
 /// Without the policy the same fault ends the channel: nobody proved anything.

@@ -11,7 +11,7 @@ use crate::types::{FaultKind, Operation};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::opcode;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{FencePolicy, NO_SLOT, Resolution, Step};
+use shunt_layout::state::{FencePolicy, NO_SLOT, PathState, Resolution, Step};
 
 impl<P: Platform> Channel<'_, P> {
     /// Raises D over what was completed since the close: a completion says that an answer arrived, which no count at
@@ -107,6 +107,13 @@ impl<P: Platform> Channel<'_, P> {
         age_ns >= lifetime_ns || Mutant::TimeFenceAtOnce.on()
     }
 
+    /// What the agent would have done: nobody goes back to the path before it is made anew. It cannot have been, because
+    /// this switch has not left it.
+    pub(super) fn mark_fenced(self, slot: u32) {
+        // SAFETY: a field of a valid row.
+        unsafe { self.platform().store32(addr_of_mut!((*self.path(slot)).state), PathState::Fenced as u32) }
+    }
+
     /// The cut is known as well as it ever will be: goes on to the replay, or stops at the first operation that may
     /// not be repeated and may not be left out.
     #[inline(never)]
@@ -155,7 +162,7 @@ impl<P: Platform> Channel<'_, P> {
 
     /// Waits for the owner's word, as long as a chain of switches may take at most.
     #[inline(never)]
-    pub(super) fn uncertain(self, now: u64) -> Next {
+    pub(super) fn await_answer(self, now: u64) -> Next {
         let (at, answer) = (get!(self, asked: u64), Resolution(get!(self, resolution: u64)));
         if answer.0 == 0 {
             if self.step_overdue(now, self.chain_bound_ns()) {

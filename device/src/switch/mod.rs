@@ -133,7 +133,7 @@ impl<P: Platform> Channel<'_, P> {
                 Step::Replay => self.replay(now),
                 Step::Drain => self.drain(now),
                 Step::DrainFlush => self.drain_flush(now),
-                Step::Uncertain => self.uncertain(now),
+                Step::Uncertain => self.await_answer(now),
                 Step::Dead => Next::Wait,
             };
             if next == Next::Wait {

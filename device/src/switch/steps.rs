@@ -7,7 +7,7 @@ use crate::platform::Platform;
 use crate::types::FaultKind;
 use core::ptr::addr_of_mut;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{AnswerStatus, CauseKind, CqMap, NO_SLOT, PathState, Step};
+use shunt_layout::state::{AnswerStatus, CauseKind, CqMap, FencePolicy, NO_SLOT, PathState, Step};
 
 /// `Switch::ledger`: the cut waits for the ledger.
 pub(super) const LEDGER_TO_READ: u32 = 1;
@@ -92,11 +92,14 @@ impl<P: Platform> Channel<'_, P> {
         let other = (slot != from || answered != incarnation) && !Mutant::OldAnswerTaken.on();
         if !by_time && (other || status == AnswerStatus::Unprovable) {
             // The agent could prove nothing; time may still.
-            let time = get!(self, erred_seen_ns: u64) != 0;
-            if time && !self.step_overdue(now, self.device.state.policy.fence_wait_ns) {
+            let policy = &self.device.state.policy;
+            if policy.fence == FencePolicy::Time as u32 && !self.step_overdue(now, policy.fence_wait_ns) {
                 return Next::Wait;
             }
             return self.die(FaultKind::FenceUnproven, now);
+        }
+        if by_time {
+            self.mark_fenced(from);
         }
         self.raise_done();
         self.stamp(Stamp::Fenced, now);

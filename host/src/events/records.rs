@@ -96,6 +96,7 @@ fn step_name(raw: u32) -> &'static str {
         Step::Replay => "replay",
         Step::Drain => "drain",
         Step::DrainFlush => "drain-flush",
+        Step::Uncertain => "uncertain",
         Step::Dead => "dead",
     }
 }

@@ -134,7 +134,7 @@ pub struct PathRow {
     pub local_rail: u32,
     /// Remote rail: row of the rkey table.
     pub remote_rail: u32,
-    /// [`PathState`]. Written by the agent.
+    /// [`PathState`]. Written by the agent, and by a switch that fenced the path by time.
     pub state: u32,
     /// Incarnation. Written by the agent.
     pub incarnation: u32,
