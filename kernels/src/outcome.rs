@@ -117,7 +117,7 @@ impl Outcome {
     }
 }
 
-const _: () = assert!(size_of::<Outcome>() == 56 && size_of::<Drill>() == 72);
+const _: () = assert!(size_of::<Outcome>() == 72 && size_of::<Drill>() == 72);
 
 #[cfg(test)]
 mod tests {

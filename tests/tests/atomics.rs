@@ -179,8 +179,13 @@ fn every_atomic_does_what_it_says() {
 
 #[test]
 fn every_atomic_is_applied_once_across_switches() {
-    let faults =
-        ["3ms:0.0:down", "6ms:0.0:up", "40ms:1.0:down=2ms", "60ms:0.1:drop-acks=12ms", "90ms:1.1:down"];
+    let faults = [
+        "3ms:0.0:down",
+        "6ms:0.0:up",
+        "20ms:0.0:lost-atomic-response=12ms",
+        "60ms:0.1:lost-atomic-response=12ms",
+        "90ms:1.1:down",
+    ];
     let (mut lost, mut switches) = (0, 0);
     for seed in 0..12 {
         let spec = RunSpec { seed, recovery_ns: 2_000_000, ..spec(3 + seed as u32 % 3, &faults) };

@@ -115,10 +115,11 @@ fn an_add_without_truth_is_resolved_by_its_owner() {
 #[test]
 fn a_signal_between_its_ledger_words_is_uncertain() {
     let mut asked = 0;
-    for delay_ns in (0..12_000).step_by(100) {
+    for delay_ns in (0..4_000_000).step_by(50_000) {
         let spec = RunSpec { rmsn_cleared: true, seed: delay_ns, ..RunSpec::default() };
         let cluster = Cluster::start(&spec);
-        // Something before it, so that the three packets leave one after another while the port goes.
+        // A packet of a hundred bytes takes a tenth of a millisecond, so that the port may go between two of them.
+        cluster.inject(&"0ns:0.0:slow=0.005".parse().expect("a fault"));
         cluster.inject(&format!("{delay_ns}ns:0.0:blackhole-tx").parse().expect("a fault"));
         let task = cluster.spawn("add", 0, |kernel| {
             let channel = kernel.device().channel(1, 0);
