@@ -21,7 +21,8 @@ entries! {
     ) =
         |device, lanes, _| {
             let put = Put { dst: HeapOffset(dst), src: HeapOffset(src), bytes };
-            let ticket = device.channel(peer, channel).put_signal_nbi(lanes, put, HeapOffset(signal), Signal::Monotone(value))?;
+            let (at, signal) = (HeapOffset(signal), Signal::Monotone(value));
+            let ticket = device.channel(peer, channel).put_signal_nbi(lanes, put, at, signal)?;
             Ok(Outcome::ok(ticket.0))
         }
 }

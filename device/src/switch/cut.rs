@@ -107,7 +107,7 @@ impl<P: Platform> Channel<'_, P> {
         age_ns >= lifetime_ns || Mutant::TimeFenceAtOnce.on()
     }
 
-    /// What the agent would have done: nobody goes back to the path before it is made anew. It cannot have been, because
+    /// What the agent would have done: nobody goes back to the path before it is made anew. It was not yet, because
     /// this switch has not left it.
     pub(super) fn mark_fenced(self, slot: u32) {
         // SAFETY: a field of a valid row.
