@@ -116,18 +116,19 @@ pub fn oversubscribed(options: &Options) -> bool {
 pub fn suspect_ns(options: &Options, source: &Source, largest: u64) -> u64 {
     let put_ns = (largest as f64 * 8.0 / source.rail_gbps(options)) as u64;
     let base = if oversubscribed(options) { 50_000_000 } else { 10_000_000 };
-    options.suspect.or(options.environment.suspect).unwrap_or(base) + 2 * put_ns
+    options.suspect().unwrap_or(base) + 2 * put_ns
 }
 
 /// What a command line means for a PE. `largest` is the largest put that will be posted.
 fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) -> PeConfig {
-    let depth = (2 * options.window).max(256).next_power_of_two();
+    let depth = (options.tickets_per_put() * options.window).max(256).next_power_of_two();
     let said = &options.environment;
     let env = EnvConfig {
         give_up_ns: options.give_up(),
         channels_per_pe: options.channels(),
         log_depth: said.log_depth.unwrap_or(depth.ilog2()),
         fault_tolerance: options.tolerant(),
+        fence: options.fence(),
         // The whole chain: any local rail with any remote one, as far as a channel has slots for it.
         backups: options.backups().unwrap_or((options.rails * options.rails).min(SLOTS_MAX as u32) - 1),
         ..said.config
@@ -135,9 +136,12 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
     let mut config = PeConfig::new(&env, map.bytes());
     config.policy.suspect_ns = suspect_ns(options, source, largest);
     // Where threads wait for cores, and where a time was asked for, silence is not told from what is usual.
-    if options.suspect.or(options.environment.suspect).is_some() || oversubscribed(options) {
-        config.policy.suspect_floor_ns = config.policy.suspect_ns;
-    }
+    let floor_ns = match said.suspect_floor {
+        Some(floor_ns) => floor_ns,
+        None if options.suspect().is_some() || oversubscribed(options) => config.policy.suspect_ns,
+        None => config.policy.suspect_floor_ns,
+    };
+    config.policy.suspect_floor_ns = floor_ns.min(config.policy.suspect_ns);
     config.policy.recovery_window_ns = options.recovery_window.unwrap_or(config.policy.recovery_window_ns);
     config
 }
@@ -439,7 +443,8 @@ fn failing(fault: &Fault, tolerant: bool) -> Option<Failing> {
         _ if !tolerant => Some(Failing::Untolerated),
         FaultKind::FenceUnproven => Some(Failing::Unfenced),
         FaultKind::PeerLost | FaultKind::Completion => Some(Failing::NoPath),
-        // Asked and not answered, or answered unasked: the channel stands still, its paths may be well.
-        FaultKind::Overdue | FaultKind::Uncertain | FaultKind::BadResolution => None,
+        FaultKind::Uncertain => Some(Failing::Uncertain),
+        // A wait that ran out, or an answer that nobody asked for.
+        FaultKind::Overdue | FaultKind::BadResolution => None,
     }
 }

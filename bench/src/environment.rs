@@ -14,14 +14,16 @@ pub struct Environment {
     pub config: EnvConfig,
     /// Whether failures switch paths, if somebody says.
     pub fault_tolerance: Option<bool>,
+    /// How long a path may be silent, if somebody says.
+    pub suspect: Option<u64>,
+    /// The least of it, if somebody says.
+    pub suspect_floor: Option<u64>,
     /// Backup paths, if somebody says.
     pub backups: Option<u32>,
     /// log2 of the rings' depth, if somebody says.
     pub log_depth: Option<u32>,
     /// Channels to each peer, if somebody says.
     pub channels: Option<u32>,
-    /// Longest silence of a path, if somebody says.
-    pub suspect: Option<u64>,
     /// perftest's machine-readable lines.
     pub machine_readable: bool,
 }
@@ -47,10 +49,11 @@ impl Environment {
         };
         Ok(Self {
             fault_tolerance: set("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE").then_some(config.fault_tolerance),
+            suspect: set("SHUNT_SUSPECT").then_some(config.suspect_ns),
+            suspect_floor: set("SHUNT_SUSPECT_FLOOR").then_some(config.suspect_floor_ns),
             backups: set("SHUNT_BACKUPS").then_some(config.backups),
             log_depth: set("NVSHMEM_QP_DEPTH").then_some(config.log_depth),
             channels: set("NVSHMEM_IBGDA_NUM_RC_PER_PE").then_some(config.channels_per_pe),
-            suspect: set("SHUNT_SUSPECT").then_some(config.suspect_ns),
             machine_readable,
             config,
         })

@@ -55,8 +55,22 @@ impl HeapMap {
         HeapOffset(channel as u64 * WORDS * LINE + 2 * LINE)
     }
 
+    /// The signal words of the slots of `channel`, one each, for signals that their receiver clears.
+    pub fn flags(&self, channel: u32) -> HeapOffset {
+        HeapOffset(self.channels * WORDS * LINE + channel as u64 * self.flags_bytes())
+    }
+
+    fn flags_bytes(&self) -> u64 {
+        (self.window * 8).next_multiple_of(LINE)
+    }
+
+    /// Slots of a channel, and signals in flight at most.
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
     fn words_bytes(&self) -> u64 {
-        self.channels * WORDS * LINE
+        self.channels * (WORDS * LINE + self.flags_bytes())
     }
 
     /// The slots a stream of `channel` arrives in.
@@ -124,6 +138,7 @@ mod tests {
         for channel in 0..3 {
             let words = [map.signal(channel), map.credit(channel), map.row_end(channel)];
             regions.extend(words.map(|at| (at.0, 8)));
+            regions.push((map.flags(channel).0, 4 * 8));
             regions.extend([map.slots(channel), map.sources(channel)].map(|at| (at.0, 4 * 24)));
         }
         regions.sort_unstable();

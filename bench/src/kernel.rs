@@ -138,7 +138,7 @@ impl Kernel<'_> {
     }
 
     /// Calls `attempt` with deadlines a slice apart until it answers, `between` ends it, the run is over, or `limit_ns`
-    /// have passed.
+    /// have passed. An operation that is uncertain is the arbiter's business: meanwhile this waits.
     pub fn patiently<T>(
         &self,
         limit_ns: u64,
@@ -151,6 +151,7 @@ impl Kernel<'_> {
             let slice = self.control.slice_ns.min(end.saturating_sub(self.now_ns()));
             match attempt(self.deadline(slice)) {
                 Ok(answer) => return Ok(answer),
+                Err(fault) if fault.kind == FaultKind::Uncertain => self.clock.relax(),
                 Err(fault) if fault.kind != FaultKind::Overdue => return Err(Stop::Fault(fault)),
                 Err(_) => {}
             }
@@ -167,7 +168,7 @@ impl Kernel<'_> {
     pub fn alive(&self, channel: Channel<'_, Host<'_>>, last: Option<Ticket>) -> Result<(), Stop> {
         channel.alive().map_err(Stop::Fault)?;
         match last.map(|ticket| channel.check(ticket, self.deadline(0))) {
-            Some(CqCheck::Failed(fault)) => Err(Stop::Fault(fault)),
+            Some(CqCheck::Failed(fault)) if fault.kind != FaultKind::Uncertain => Err(Stop::Fault(fault)),
             _ => Ok(()),
         }
     }

@@ -3,8 +3,8 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`options`], [`environment`], [`plan`], [`units`] | the command line and the environment |
-//! | [`heap`], [`pattern`], [`verify`] | what is written where, and whether it arrived; pure |
-//! | [`kernel`], [`stream`], [`table`] | the kernels: a verified stream, and perftest's table |
+//! | [`heap`], [`pattern`], [`script`], [`verify`] | what is written where, and whether it arrived; pure |
+//! | [`kernel`], [`stream`], [`arbiter`], [`table`] | the kernels: a verified stream, and perftest's table |
 //! | [`job`] | how PEs are spread over processes, and how those hear of each other |
 //! | [`nics`] | what carries the packets, behind one trait |
 //! | [`cluster`], [`clock`] | PEs of this process |
@@ -12,6 +12,7 @@
 //! | [`timeline`], [`rails`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
 //! | [`program`], [`progress`], [`outputs`] | what is printed and written |
 
+pub mod arbiter;
 pub mod clock;
 pub mod cluster;
 pub mod environment;
@@ -33,6 +34,7 @@ pub mod rails;
 pub mod report;
 pub mod room;
 pub mod runner;
+pub mod script;
 pub mod stream;
 pub mod switches;
 pub mod table;

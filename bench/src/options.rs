@@ -3,7 +3,7 @@
 mod check;
 mod choices;
 
-pub use choices::{DeviceKind, FenceKind, Mode, NicKind, OnOff, SignalKind};
+pub use choices::{DeviceKind, FenceKind, Mode, NicKind, OnOff, SignalKind, Uncertain};
 
 use crate::environment::{Environment, Lookup, of_process};
 use crate::nics::Medium;
@@ -11,6 +11,7 @@ use crate::plan::{self, default_plan};
 use crate::units::{parse_count, parse_size, parse_time, show_time};
 use clap::Parser;
 use clap::builder::RangedI64ValueParser;
+use shunt_host::config::FenceMode;
 use shunt_host::job::{Flags, Job};
 use shunt_soft_nic::fault::Injection;
 use std::ops::RangeInclusive;
@@ -78,8 +79,8 @@ pub struct Options {
     /// How long every path must stay dead before a peer is lost; 0: at once [default: SHUNT_GIVE_UP, else 1s]
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub give_up: Option<u64>,
-    /// A path with work and no completion for this long is suspected [default: SHUNT_SUSPECT, else
-    /// 10ms, 50ms when oversubscribed]
+    /// A path with work and no completion for this long is suspected [default: SHUNT_SUSPECT, else 10ms, 50ms when
+    /// oversubscribed]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     #[arg(allow_hyphen_values = true)]
     pub suspect: Option<u64>,
@@ -109,12 +110,16 @@ pub struct Options {
     /// Backup paths of each channel [default: SHUNT_BACKUPS, else every pair of rails, at most 7]
     #[arg(long, value_name = "N", value_parser = range(0..=7), allow_negative_numbers = true)]
     pub backups: Option<u32>,
-    /// How long the primary must be ready again before a channel goes back to it [default: 100ms]
+    /// How long the primary must be ready again before a channel goes back to it [default: SHUNT_RECOVERY_WINDOW, else
+    /// 100ms]
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub recovery_window: Option<u64>,
-    /// What proves that an abandoned path is silent
-    #[arg(long, default_value = "strict")]
-    pub fence: FenceKind,
+    /// What proves that an abandoned path is silent [default: SHUNT_FENCE, else strict]
+    #[arg(long)]
+    pub fence: Option<FenceKind>,
+    /// What is said of an operation whose fate nobody knows [default: stop]
+    #[arg(long)]
+    pub uncertain: Option<Uncertain>,
     /// Check every byte and poison every slot
     #[arg(long, default_value = "on")]
     pub verify: OnOff,
@@ -237,6 +242,36 @@ impl Options {
         said.or(self.environment.fault_tolerance).unwrap_or(true)
     }
 
+    /// What proves that an abandoned path is silent.
+    pub fn fence(&self) -> FenceMode {
+        match self.fence {
+            Some(FenceKind::Strict) => FenceMode::Strict,
+            Some(FenceKind::Time) => FenceMode::Time,
+            None => self.environment.config.fence,
+        }
+    }
+
+    /// What is said of an operation whose fate nobody knows.
+    pub fn uncertain(&self) -> Uncertain {
+        self.uncertain.unwrap_or(Uncertain::Stop)
+    }
+
+    /// Whether some operation of the stream can be uncertain.
+    pub fn may_be_uncertain(&self) -> bool {
+        self.mode == Mode::Amo || self.signal != SignalKind::Monotone
+    }
+
+    /// Slots of a ring that one put takes with its signal, at most.
+    pub fn tickets_per_put(&self) -> u32 {
+        let put = match self.mode {
+            Mode::Signal => 0,
+            Mode::Write | Mode::P => 1,
+            Mode::Amo => 2,
+        };
+        // A signal that is cleared may stand between two words of a ledger.
+        (put + if self.signal == SignalKind::Cleared { 3 } else { 1 }).max(2)
+    }
+
     /// Channels to each peer.
     pub fn channels(&self) -> u32 {
         self.environment.channels.unwrap_or(self.ctas)
@@ -254,6 +289,8 @@ impl Options {
             format!("--duration {}", show_time(self.duration)),
             format!("--seed {}", self.seed),
             format!("--mode {} --size {} --window {}", name(&self.mode), self.put_size(), self.window),
+            format!("--signal {} --uncertain {}", name(&self.signal), name(&self.uncertain())),
+            format!("--fence {}", name(&self.fence())),
             format!("--verify {}", name(&self.verify)),
             format!("--watch {}", self.watch),
             format!("--ft {}", if self.tolerant() { "on" } else { "off" }),
@@ -333,6 +370,11 @@ impl Options {
     /// Rate of a soft NIC of this process.
     pub fn soft_gbps(&self) -> f64 {
         self.rail_gbps.unwrap_or(4.0)
+    }
+
+    /// How long a path may be silent, if somebody says.
+    pub fn suspect(&self) -> Option<u64> {
+        self.suspect.or(self.environment.suspect)
     }
 
     /// Backup paths of each channel, if somebody says.

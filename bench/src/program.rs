@@ -6,7 +6,7 @@ use crate::job::processes::Processes;
 use crate::job::threads::Threads;
 use crate::nics::settle::settle;
 use crate::nics::source::Source;
-use crate::options::{Mode, OnOff, Options};
+use crate::options::{Mode, OnOff, Options, SignalKind};
 use crate::outputs::Outputs;
 use crate::plot;
 use crate::progress::{Progress, say, stdout_error};
@@ -16,6 +16,7 @@ use crate::runner::{self, TableError};
 use crate::table;
 use crate::units::{show_size, show_time};
 use clap::ValueEnum;
+use shunt_host::config::FenceMode;
 use shunt_soft_nic::fault;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -205,14 +206,20 @@ fn introduce(options: &Options, source: &Source) {
     // Apart from the table, if there is one.
     let gap = if options.iterations > 0 { "\n" } else { "" };
     let where_ = if options.job.is_some() { ", each a process" } else { "" };
+    let signals = match options.signal {
+        SignalKind::Monotone => "monotone signals",
+        SignalKind::Cleared => "signals that are cleared",
+        SignalKind::Add => "signals that add",
+    };
     let puts = match options.mode {
-        Mode::Signal => "signal: monotone signals alone".to_owned(),
-        mode => format!("{} of {} with monotone signals", name(mode), show_size(options.put_size())),
+        Mode::Signal => format!("signal: {signals} alone"),
+        Mode::Amo => format!("amo: atomics with {signals}"),
+        mode => format!("{} of {} with {signals}", name(mode), show_size(options.put_size())),
     };
     say!(
         "{gap}stream: {} PEs{where_}, {} rails each {}, {} channel(s), {puts}, \
          window {}, {};\n\
-         fault tolerance {}; verify {}; seed {}; {} threads",
+         fault tolerance {}; fence {}; verify {}; seed {}; {} threads",
         options.pes(),
         options.rails,
         source.describe(options),
@@ -220,6 +227,7 @@ fn introduce(options: &Options, source: &Source) {
         options.window,
         show_time(options.duration),
         if options.tolerant() { "on" } else { "off" },
+        if options.fence() == FenceMode::Time { "time" } else { "strict" },
         if options.verify == OnOff::On { "on" } else { "off" },
         options.seed,
         threads(options)
@@ -282,6 +290,9 @@ fn summary(report: &Report) -> String {
         report.clock,
         if report.oversubscribed { "yes" } else { "no" }
     );
+    if report.fetches_wrong > 0 {
+        text += &format!("fetched values wrong {}\n", report.fetches_wrong);
+    }
     if !report.medium.counts_placements() {
         text += "signals are counted by the value their receiver saw: hardware does not tell how often it wrote\n";
     }

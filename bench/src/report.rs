@@ -28,6 +28,8 @@ pub struct Counts {
     pub signals_wild: u64,
     /// Operations reported as uncertain.
     pub uncertain: u64,
+    /// Fetched values that are not what the word had held.
+    pub misread: u64,
     /// Puts that were not whole when their signal was visible, and became so later.
     pub order_violations: u64,
     /// Slots that changed while nobody was allowed to write them.
@@ -78,6 +80,8 @@ pub enum Failing {
     Unfenced,
     /// A process of the job went away without its report, and no channel says so.
     Gone,
+    /// Nobody can know whether an operation was applied, and the program does not guess.
+    Uncertain,
 }
 
 impl Failing {
@@ -89,6 +93,7 @@ impl Failing {
             Self::Untolerated => "fault tolerance off",
             Self::Unfenced => "fence unproven",
             Self::Gone => "peer gone",
+            Self::Uncertain => "uncertain",
         }
     }
 }
@@ -106,6 +111,7 @@ impl fmt::Display for Failing {
             Self::Untolerated => f.write_str("fault tolerance is off"),
             Self::Unfenced => f.write_str("channel failed: the path that was left could not be fenced"),
             Self::Gone => f.write_str("a process is gone"),
+            Self::Uncertain => f.write_str("uncertain: an operation may or may not have been applied"),
         }
     }
 }
@@ -173,6 +179,7 @@ impl Verdict {
         name(counts.signals_wild, "signal values that were never posted");
         name(counts.order_violations, "signals visible before their puts");
         name(counts.ghost_writes, "ghost writes");
+        name(counts.misread, "fetched values wrong");
         if let Some(Ended::Stalled(text)) = ended {
             broken.push(text.clone());
         }
@@ -227,6 +234,8 @@ pub struct Raw {
     pub seed: u64,
     /// What carried the packets.
     pub medium: Medium,
+    /// A signal that is applied twice shows: placements are counted, or the word itself counts.
+    pub repeats_show: bool,
 }
 
 /// The JSON object. Sums are over all streams; a stream is a channel from PE 2k to PE 2k+1.
@@ -242,11 +251,13 @@ pub struct Report {
     pub signals_posted: u64,
     /// Signals whose value their word took.
     pub signals_applied: u64,
-    /// Signals, credits among them, that were placed again: their word did not become larger. `null` on hardware
-    /// where none was seen: it does not tell what it writes.
+    /// Signals, credits among them, that were placed again: their word did not become larger, or counted one too
+    /// many. `null` for monotone ones on hardware where none was seen: it does not tell what it writes.
     pub signals_duplicated: Option<u64>,
-    /// Operations reported as uncertain: none, puts and monotone signals never are.
+    /// Operations reported as uncertain; puts and monotone signals never are.
     pub uncertain: u64,
+    /// Fetched values that are not what the word had held.
+    pub fetches_wrong: u64,
     /// Puts that were not whole when their signal was visible, and became so later.
     pub order_violations: u64,
     /// Slots that changed while nobody was allowed to write them.
@@ -304,9 +315,10 @@ impl Report {
             puts_lost: counts.puts_lost,
             signals_posted: counts.signals_posted,
             signals_applied: counts.signals_applied,
-            signals_duplicated: (raw.medium.counts_placements() || counts.signals_duplicated > 0)
+            signals_duplicated: (raw.repeats_show || counts.signals_duplicated > 0)
                 .then_some(counts.signals_duplicated),
             uncertain: counts.uncertain,
+            fetches_wrong: counts.misread,
             order_violations: counts.order_violations,
             ghost_writes: counts.ghost_writes,
             failovers: counts.failovers,

@@ -1,5 +1,6 @@
 //! One run from start to report: the table, the stream with its faults, the gathering of what all processes found.
 
+use crate::arbiter::{Arbiter, Decided};
 use crate::cluster::{Cluster, Unit, UpError, oversubscribed, suspect_ns};
 use crate::faults::Faults;
 use crate::heap::HeapMap;
@@ -12,12 +13,14 @@ use crate::kernel::{Control, Kernel, Span, Stop};
 use crate::nics::Medium;
 use crate::nics::source::Source;
 use crate::observe::Observer;
-use crate::options::{Mode, OnOff, Options};
+use crate::options::{Mode, OnOff, Options, SignalKind};
 use crate::progress::Progress;
 use crate::report::{Ended, Failing, Raw};
 use crate::stream::{Received, Sent, Stream};
 use crate::table::{Row, Table};
 use crate::timeline::{Timeline, WARM_UP_NS};
+use shunt_device::HeapOffset;
+use shunt_soft_nic::WordWatch;
 use shunt_soft_nic::fault::{Fault, Injection, PeFault};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -169,6 +172,8 @@ pub fn stream(
     let timeline = Timeline::new(start_ns, options.duration + control.stall_ns);
     let medium = source.medium();
     let run = Run { options, medium, job, cluster: &cluster, map, control: &control, timeline: &timeline };
+    let decided = Decided::default();
+    let arbiter = Arbiter::new(&cluster, &control, run.doubtful(), options.uncertain(), &decided);
     let mut faults = Faults::plan(&options.inject, &cluster, job, &board, start_ns);
     run.watch_words();
     let mut book = Book::new(run.shape());
@@ -177,12 +182,13 @@ pub fn stream(
     if cluster.has(0) {
         run.report(&mut book, Entry::FirstPath(cluster.unit(0).primary(1, 0)));
     }
-    let ends = run.kernels(|now_ns| {
+    let ends = run.kernels(&decided, |now_ns| {
         if interrupt.asked() {
             control.stop_now(now_ns);
         }
         control.follow(now_ns);
         faults.tick(now_ns);
+        arbiter.look(now_ns).into_iter().for_each(|entry| run.report(&mut book, entry));
         run.look_for_the_dead(&mut deaths);
         observer.look(now_ns, &faults).into_iter().for_each(|entry| run.report(&mut book, entry));
         run.collect(&mut book);
@@ -227,6 +233,7 @@ impl Run<'_> {
             put_bytes: self.map.slot_bytes(),
             warm_up_ns: warm_up_ns(self.options),
             puts: self.options.mode != Mode::Signal,
+            signal: self.options.signal,
             plan: self.options.inject.clone(),
             seed: self.options.seed,
             oversubscribed: oversubscribed(self.options),
@@ -248,12 +255,23 @@ impl Run<'_> {
 
     /// Every signal and credit word, tapped where NICs write it, with its stream; credits are `true`.
     fn words(&self) -> impl Iterator<Item = (u32, bool, u64)> + '_ {
-        (0..).zip(streams(self.options)).flat_map(|(stream, (source, target, channel))| {
-            let signal = (stream, false, target, self.map.signal(channel));
-            let credit = (stream, true, source, self.map.credit(channel));
-            let own = [signal, credit].into_iter().filter(|(_, _, pe, _)| self.cluster.has(*pe));
-            own.map(|(stream, credit, pe, word)| (stream, credit, self.cluster.unit(pe).address(word)))
+        (0..).zip(streams(self.options)).flat_map(move |(stream, (source, target, channel))| {
+            let flags = (0..self.map.window()).map(move |slot| self.map.flags(channel).0 + 8 * slot);
+            let signals: Vec<HeapOffset> = match self.options.signal {
+                SignalKind::Cleared => flags.map(HeapOffset).collect(),
+                _ => vec![self.map.signal(channel)],
+            };
+            let signals = signals.into_iter().map(move |word| (stream, false, target, word));
+            let own = signals.chain([(stream, true, source, self.map.credit(channel))]);
+            own.filter(|(_, _, pe, _)| self.cluster.has(*pe))
+                .map(|(stream, credit, pe, word)| (stream, credit, self.cluster.unit(pe).address(word)))
         })
+    }
+
+    /// Sending channels of this process on which something may be uncertain.
+    fn doubtful(&self) -> Vec<(u32, u32, u32)> {
+        let doubtful = self.options.may_be_uncertain();
+        streams(self.options).filter(|(source, ..)| doubtful && self.cluster.has(*source)).collect()
     }
 
     fn watch_words(&self) {
@@ -262,7 +280,7 @@ impl Run<'_> {
     }
 
     /// Runs the kernels of this process; `tick` looks on, and says how long it can do without a look.
-    fn kernels(&self, mut tick: impl FnMut(u64) -> Duration) -> Vec<End> {
+    fn kernels(&self, decided: &Decided, mut tick: impl FnMut(u64) -> Duration) -> Vec<End> {
         let options = self.options;
         let (control, cluster, timeline) = (self.control, self.cluster, self.timeline);
         let warm_up_ns = warm_up_ns(options);
@@ -276,6 +294,8 @@ impl Run<'_> {
                     target,
                     channel,
                     mode: options.mode,
+                    signal: options.signal,
+                    decided,
                     verify: options.verify == OnOff::On,
                     seed: options.seed,
                     map: self.map,
@@ -317,7 +337,9 @@ impl Run<'_> {
             match (&end.found, end.stop()) {
                 // The dead tell nothing.
                 (_, Some(Stop::Killed)) => {}
-                (Found::Sent(sent), _) => self.report(book, Entry::Sent { stream, puts: sent.puts }),
+                (Found::Sent(sent), _) => {
+                    self.report(book, Entry::Sent { stream, puts: sent.puts, misread: sent.misread })
+                }
                 (Found::Received(received), _) => {
                     let Received { findings, gap_ns, .. } = *received;
                     self.report(book, Entry::Received { stream, findings, gap_ns });
@@ -329,7 +351,14 @@ impl Run<'_> {
         }
         let addresses: Vec<u64> = self.words().map(|(_, _, address)| address).collect();
         let watched = self.cluster.nics().watched(&addresses).unwrap_or_default();
+        let mut words: BTreeMap<(u32, bool), WordWatch> = BTreeMap::new();
         for ((stream, credit, _), watch) in self.words().zip(watched) {
+            let sum = words.entry((stream, credit)).or_default();
+            sum.writes += watch.writes;
+            sum.last = watch.last;
+            sum.not_increasing += watch.not_increasing;
+        }
+        for ((stream, credit), watch) in words {
             self.report(book, Entry::Word { stream, credit, watch });
         }
         self.report(book, Entry::End(self.control.end_ns() - self.control.start_ns));

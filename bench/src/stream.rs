@@ -1,15 +1,18 @@
 //! The stream: a sender that never runs out of work and a receiver that believes nothing.
 //!
-//! Put `i` goes to slot `i % window`; its signal takes the value `i + 1`. The receiver checks a put when its
-//! signal is seen, poisons the slot, and gives slots back half a window at a time.
+//! Put `i` (or atomic `i`) goes to slot `i % window`. Its signal makes the stream's word `i + 1`, as a value or by an
+//! add of one; or, where the receiver clears what it saw, adds `i + 1` to the slot's own word. The receiver checks a
+//! put when its signal is seen, poisons the slot, and gives slots back half a window at a time.
 
+use crate::arbiter::Decided;
 use crate::heap::{HeapMap, HeapView};
 use crate::job::board::Link;
 use crate::kernel::{Dev, Kernel, Stop, wait_until};
-use crate::options::Mode;
+use crate::options::{Mode, SignalKind};
 use crate::pattern::{Salt, fill, word};
+use crate::script::{Model, Scripted};
 use crate::timeline::{Gap, Timeline};
-use crate::verify::{Check, Findings, Slots};
+use crate::verify::{Check, Content, Findings, Flags, Slots};
 use shunt_device::platform::host::Host;
 use shunt_device::{Channel, Deadline, Fault, FaultKind, HeapOffset, Put, Signal, Solo, Ticket};
 
@@ -24,6 +27,8 @@ pub struct Stream<'r> {
     pub channel: u32,
     /// What it is made of.
     pub mode: Mode,
+    /// What its signals are.
+    pub signal: SignalKind,
     /// Whether bytes are filled, checked and poisoned.
     pub verify: bool,
     /// Which run.
@@ -34,6 +39,8 @@ pub struct Stream<'r> {
     pub lifetime_ns: u64,
     /// What the harness says of this stream from end to end, beside the NIC.
     pub link: &'r Link,
+    /// What was decided about operations whose fate nobody knows.
+    pub decided: &'r Decided,
 }
 
 /// What a sender did.
@@ -41,8 +48,18 @@ pub struct Stream<'r> {
 pub struct Sent {
     /// Puts (or signals alone) posted.
     pub puts: u64,
+    /// Fetched values that are not what the word had held.
+    pub misread: u64,
     /// Why it ended early, if it did.
     pub stop: Option<Stop>,
+}
+
+/// A fetching atomic under way, and where its answer goes.
+#[derive(Clone, Copy)]
+struct Fetch {
+    last: Ticket,
+    scripted: Scripted,
+    result: HeapOffset,
 }
 
 /// What a receiver saw.
@@ -66,6 +83,20 @@ impl<'r> Stream<'r> {
         Salt::new(self.seed, self.source, self.channel)
     }
 
+    /// The signal of a put, and its word.
+    fn signal(&self, put: u64) -> (HeapOffset, Signal) {
+        let word = self.map.signal(self.channel);
+        match self.signal {
+            SignalKind::Monotone => (word, Signal::Monotone(put + 1)),
+            SignalKind::Add => (word, Signal::Add(1)),
+            SignalKind::Cleared => (self.flag(put), Signal::Cleared(put + 1)),
+        }
+    }
+
+    fn flag(&self, put: u64) -> HeapOffset {
+        HeapOffset(self.map.flags(self.channel).0 + put % self.map.window() * 8)
+    }
+
     fn slots<'h>(&self, heap: &'h HeapView, at: HeapOffset) -> Slots<'h> {
         Slots::new(heap.words(at, self.map.window_words()), (self.map.slot_bytes() / 8) as usize)
     }
@@ -80,15 +111,18 @@ impl<'r> Stream<'r> {
             channel: device.channel(self.target, self.channel),
             slots,
             tickets: vec![None; slots.count() as usize],
+            fetches: vec![None; slots.count() as usize],
+            model: Model::new(self.salt(), slots.count()),
             credits: 0,
             puts: 0,
+            misread: 0,
             last: None,
         };
         let stop = sender.run().err().map(|stop| kernel.ended(stop));
         if !matches!(stop, None | Some(Stop::Killed)) {
             kernel.control.abort(kernel.now_ns());
         }
-        Sent { puts: sender.puts, stop }
+        Sent { puts: sender.puts, misread: sender.misread, stop }
     }
 
     /// The receiving kernel.
@@ -101,13 +135,20 @@ impl<'r> Stream<'r> {
         warm_up_ns: u64,
     ) -> Received {
         let slots = self.slots(heap, self.map.slots(self.channel));
-        let data = self.verify && self.mode != Mode::Signal;
+        let content = match self.mode {
+            _ if !self.verify => Content::Nothing,
+            Mode::Signal => Content::Nothing,
+            Mode::Amo => Content::Script(Model::new(self.salt(), slots.count())),
+            Mode::Write | Mode::P => Content::Pattern(self.salt()),
+        };
+        let flags = Flags(heap.words(self.map.flags(self.channel), self.map.window()));
+        let flags = (self.signal == SignalKind::Cleared).then_some(flags);
         let mut receiver = Receiver {
             stream: self,
             kernel,
             device,
             channel: device.channel(self.source, self.channel),
-            check: Check::new(slots, self.salt(), data),
+            check: Check::new(slots, content, flags),
             timeline,
             gap: Gap::new(kernel.control.start_ns + warm_up_ns),
             last_credit: None,
@@ -138,8 +179,12 @@ struct Sender<'a, 'w> {
     slots: Slots<'a>,
     /// The last ticket that reads each source slot.
     tickets: Vec<Option<Ticket>>,
+    /// What each slot's atomic fetches, until it was looked at.
+    fetches: Vec<Option<Fetch>>,
+    model: Model,
     credits: u64,
     puts: u64,
+    misread: u64,
     last: Option<Ticket>,
 }
 
@@ -161,6 +206,7 @@ impl Sender<'_, '_> {
         }
         posted?;
         self.patiently("a quiet after the last put", |s, slice| s.channel.quiet(Solo, slice))?;
+        (0..self.fetches.len()).for_each(|slot| self.look_at_the_answer(slot));
         self.linger()
     }
 
@@ -175,6 +221,7 @@ impl Sender<'_, '_> {
             let slot = (self.puts % self.slots.count()) as usize;
             if let Some(ticket) = self.tickets[slot] {
                 self.patiently("a source slot", |s, slice| s.channel.wait(Solo, ticket, slice))?;
+                self.look_at_the_answer(slot);
             }
             let ticket = self.post(self.puts).map_err(Stop::Fault)?;
             (self.tickets[slot], self.last) = (Some(ticket), Some(ticket));
@@ -194,29 +241,54 @@ impl Sender<'_, '_> {
         Ok(())
     }
 
-    fn post(&self, put: u64) -> Result<Ticket, Fault> {
+    fn post(&mut self, put: u64) -> Result<Ticket, Fault> {
         let (stream, slot_bytes) = (self.stream, self.stream.map.slot_bytes());
         let offset = put % self.slots.count() * slot_bytes;
-        let signal = stream.map.signal(stream.channel);
+        let (word_at, signal) = stream.signal(put);
         let dst = HeapOffset(stream.map.slots(stream.channel).0 + offset);
+        let src = HeapOffset(stream.map.sources(stream.channel).0 + offset);
         match stream.mode {
             Mode::Write => {
                 if stream.verify {
                     fill(self.slots.of(put), stream.salt(), put);
                 }
-                let src = HeapOffset(stream.map.sources(stream.channel).0 + offset);
-                self.channel.put_signal_nbi(
+                return self.channel.put_signal_nbi(
                     Solo,
                     Put { dst, src, bytes: slot_bytes },
+                    word_at,
                     signal,
-                    Signal::Monotone(put + 1),
-                )
+                );
             }
             Mode::P => {
                 self.channel.p_nbi(Solo, dst, word(stream.salt(), put, 0), 8)?;
-                self.channel.signal_nbi(Solo, signal, Signal::Monotone(put + 1))
             }
-            Mode::Signal | Mode::Amo => self.channel.signal_nbi(Solo, signal, Signal::Monotone(put + 1)),
+            Mode::Amo => self.post_atomic(put, dst, src)?,
+            Mode::Signal => {}
+        }
+        self.channel.signal_nbi(Solo, word_at, signal)
+    }
+
+    /// Atomic `put` of the script. What it fetches goes to the source slot, which nobody sends from.
+    fn post_atomic(&mut self, put: u64, dst: HeapOffset, result: HeapOffset) -> Result<(), Fault> {
+        let scripted = self.model.next(put);
+        let at = HeapOffset(dst.0 + scripted.offset);
+        if !scripted.fetch {
+            return self.channel.amo_nbi(Solo, at, scripted.amo).map(|_| ());
+        }
+        let last = self.channel.amo_fetch_nbi(Solo, at, scripted.amo, result)?;
+        let slot = (put % self.slots.count()) as usize;
+        self.fetches[slot] = Some(Fetch { last, scripted, result });
+        Ok(())
+    }
+
+    /// The slot's operations are done: what was fetched is what the word had held, unless the answer is known to be
+    /// lost.
+    fn look_at_the_answer(&mut self, slot: usize) {
+        let Some(Fetch { last, scripted, result }) = self.fetches[slot].take() else { return };
+        let first = last.0 + 1 - scripted.amo.blocks();
+        let lost = self.stream.decided.holds(self.stream.source, self.stream.channel, first..last.0 + 1);
+        if self.stream.verify && !lost && self.device.fetched(scripted.amo, result) != scripted.old {
+            self.misread += 1;
         }
     }
 
@@ -285,11 +357,11 @@ impl Receiver<'_, '_> {
 
     fn consume(&mut self) -> Result<(), Stop> {
         let kernel = self.kernel;
-        let signal = self.stream.map.signal(self.stream.channel);
         let mut progress = kernel.now_ns().max(kernel.control.start_ns);
         while self.check.seen() < self.stream.link.posted() {
             let slice = kernel.deadline(kernel.control.slice_ns);
-            match self.device.wait_until_ge(Solo, signal, self.check.seen() + 1, slice) {
+            let (signal, value) = self.awaited();
+            match self.device.wait_until_ge(Solo, signal, value, slice) {
                 Ok(value) => {
                     self.take(value);
                     self.give_back()?;
@@ -306,14 +378,34 @@ impl Receiver<'_, '_> {
         Ok(())
     }
 
+    /// The word that tells of the next put, and the least that it says then.
+    fn awaited(&self) -> (HeapOffset, u64) {
+        let seen = self.check.seen();
+        match self.stream.signal {
+            SignalKind::Cleared => (self.stream.flag(seen), 1),
+            _ => (self.stream.map.signal(self.stream.channel), seen + 1),
+        }
+    }
+
     fn take(&mut self, value: u64) {
         let (clock, timeline) = (self.kernel.clock, self.timeline);
         let (gap, bytes) = (&mut self.gap, self.stream.put_bytes());
-        self.check.cover(value, clock, || {
+        let delivered = || {
             let now = clock.now_ns();
             timeline.add(now, bytes);
             gap.delivery(now);
-        });
+        };
+        match self.stream.signal {
+            SignalKind::Cleared => self.check.flag(clock, delivered),
+            SignalKind::Monotone => {
+                self.check.cover(value, clock, delivered);
+            }
+            // A word that counts too far is looked at when all is there: nothing more was posted.
+            SignalKind::Add => {
+                let most = self.stream.link.posted().min(self.check.reach());
+                self.check.cover(value.min(most), clock, delivered);
+            }
+        }
     }
 
     /// No signal for a slice: has the word gone backwards, is the run over, is the sender or our own channel dead?
@@ -343,15 +435,19 @@ impl Receiver<'_, '_> {
 
     /// Everything has come. Whatever still lives in the network has this long to show itself.
     fn watch_for_ghosts(&mut self) {
-        let signal = self.stream.map.signal(self.stream.channel);
         let until = self.kernel.deadline(self.ghost_ns());
+        let (signal, value) = self.awaited();
         let seen = self.check.seen();
-        // Any larger value is wild: everything that was posted has been seen.
-        if let Ok(value) = self.device.wait_until_ge(Solo, signal, seen + 1, until) {
-            self.check.wild(value);
+        // Everything that was posted has been seen: any larger value is wild, or an add too many. A flag that is up is
+        // found by the last look at all of them.
+        let more = self.device.wait_until_ge(Solo, signal, value, until);
+        match (self.stream.signal, more) {
+            (SignalKind::Monotone, Ok(value)) => self.check.wild(value),
+            (SignalKind::Add, Ok(value)) => self.check.again(value - seen),
+            _ => {}
         }
         let value = self.device.load(signal);
-        if value < seen {
+        if self.stream.signal != SignalKind::Cleared && value < seen {
             self.take(value);
         }
     }

@@ -48,6 +48,36 @@ fn help_and_the_list_of_faults_are_status_0_on_stdout() {
     assert!(list.contains("SABOTAGE: one byte") && list.contains("rkey-revoked (syndrome 0x13)"));
 }
 
+/// What `--help` and `--list-faults` say is committed, so that a change of it is seen. With SHUNT_HELP_BLESS set the
+/// file is written anew.
+#[test]
+fn help_and_faults_are_as_committed() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help.txt");
+    let said = ["--help", "--list-faults"]
+        .map(|line| format!("$ shmem_put_bw {line}\n{}", text(&program(line).stdout)));
+    // Clap fills empty lines with blanks.
+    let said: String = said.join("\n").lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    if std::env::var_os("SHUNT_HELP_BLESS").is_some() {
+        std::fs::write(&path, &said).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap();
+    let other = committed.lines().zip(said.lines()).find(|(committed, said)| committed != said);
+    assert!(committed == said, "SHUNT_HELP_BLESS=1 writes it anew; the first line that differs: {other:?}");
+}
+
+#[test]
+fn every_option_is_in_the_document() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/SHMEM_PUT_BW.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let help = text(&program("--help").stdout);
+    // Perftest's have letters, and stand there by those.
+    let options = help.lines().filter_map(|line| line.strip_prefix("      --"));
+    let names: Vec<&str> = options.map(|rest| rest.split([' ', '\n']).next().unwrap()).collect();
+    assert!(names.len() > 15, "{names:?}");
+    let missing: Vec<_> = names.iter().filter(|name| !document.contains(&format!("--{name}"))).collect();
+    assert!(missing.is_empty(), "docs/SHMEM_PUT_BW.md does not name {missing:?}");
+}
+
 #[test]
 fn a_run_prints_table_timeline_and_verdict_and_writes_both_files() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));

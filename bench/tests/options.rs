@@ -1,8 +1,9 @@
 //! The command line: every bad value is refused with what was met and what would be right, and nothing is
 //! ignored.
 
-use shunt_bench::options::{Mode, OnOff, Options, Usage};
+use shunt_bench::options::{Mode, OnOff, Options, Uncertain, Usage};
 use shunt_bench::plan::default_plan;
+use shunt_host::config::FenceMode;
 
 fn parse(line: &str) -> Result<Options, Usage> {
     Options::from_parts(std::iter::once("shmem_put_bw").chain(line.split_whitespace()), &|_| None)
@@ -34,10 +35,10 @@ const BAD: &[(&str, &[&str])] = &[
     ("--nic mlx5 --rail-gbps 4", &["--rail-gbps with --nic mlx5", "shunt soft-rdma run"]),
     ("--nic mlx5 --rank 0 --world 2 --root 127.0.0.1:7000 --fabric a", &["--fabric with --nic mlx5"]),
     ("--nic mlx4", &["mlx4", "soft, mlx5"]),
-    ("--mode amo", &["--mode amo is not in this version", "write, p or signal"]),
     ("--mode read", &["read", "write, p, signal, amo"]),
-    ("--signal cleared", &["--signal cleared is not in this version", "monotone"]),
-    ("--signal add", &["--signal add is not in this version", "monotone"]),
+    ("--signal 2", &["'2'", "monotone, cleared, add"]),
+    ("--uncertain stop", &["never are", "--mode amo"]),
+    ("--mode amo --size 8", &["--size 8", "whose words are 8 bytes"]),
     ("--duration 3", &["'3'", "ns, us, ms, s or m"]),
     ("--duration 1ms", &["1000.0 us", "from 20ms to 60m"]),
     ("--duration 2m61", &["2m61"]),
@@ -51,7 +52,6 @@ const BAD: &[(&str, &[&str])] = &[
     ("--size 1G --window 512", &["heap", "at most 4G"]),
     ("--window 1", &["'1'", "2..=512"]),
     ("--ft maybe", &["maybe", "on, off"]),
-    ("--fence time", &["--fence time is not in this version", "strict"]),
     ("--fence none", &["none", "strict, time"]),
     ("--verify perhaps", &["perhaps", "on, off"]),
     ("--plot out.png", &["SVG", ".svg"]),
@@ -166,6 +166,19 @@ fn modes_without_a_size_write_8_bytes() {
     assert_eq!(parse("--size 1K").unwrap().put_size(), 1024);
 }
 
+#[test]
+fn signals_that_may_be_uncertain_are_known_and_rings_hold_them() {
+    let options = |line: &str| parse(line).unwrap();
+    assert!(!options("--mode p").may_be_uncertain());
+    for (line, tickets) in [("--mode amo", 3), ("--signal add", 2), ("--signal cleared --mode amo", 5)] {
+        let options = options(line);
+        assert!(options.may_be_uncertain(), "{line}");
+        assert_eq!((options.tickets_per_put(), options.uncertain()), (tickets, Uncertain::Stop), "{line}");
+    }
+    assert_eq!(options("--signal add --uncertain not").uncertain(), Uncertain::Not);
+    assert_eq!(options("--mode amo").put_size(), 8);
+}
+
 fn under(variables: &[(&str, &str)], line: &str) -> Options {
     let lookup =
         |name: &str| variables.iter().find(|(have, _)| *have == name).map(|(_, value)| value.to_string());
@@ -178,6 +191,9 @@ fn variables_are_honoured_and_flags_win() {
         ("SHUNT_GIVE_UP", "250ms"),
         ("SHUNT_BACKUPS", "1"),
         ("SHUNT_MPL", "20ms"),
+        ("SHUNT_FENCE", "time"),
+        ("SHUNT_SUSPECT", "4ms"),
+        ("SHUNT_SUSPECT_FLOOR", "1ms"),
         ("NVSHMEM_QP_DEPTH", "1024"),
         ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "3"),
         ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "0"),
@@ -190,6 +206,12 @@ fn variables_are_honoured_and_flags_win() {
     assert_eq!((said.backups, said.log_depth, said.machine_readable), (Some(1), Some(10), true));
     assert_eq!(said.config.packet_lifetime_ns, 20_000_000);
     assert_eq!((options.backups(), under(&variables, "--ft on --backups 3").backups()), (Some(1), Some(3)));
+    let suspect = |line: &str| under(&variables, line).suspect();
+    assert_eq!((suspect(""), suspect("--suspect 7ms")), (Some(4_000_000), Some(7_000_000)));
+    assert_eq!((said.suspect_floor, parse("").unwrap().suspect()), (Some(1_000_000), None));
+    let fence = |line: &str| under(&variables, line).fence();
+    assert_eq!((fence(""), fence("--ft on --fence strict")), (FenceMode::Time, FenceMode::Strict));
+    assert_eq!(parse("").unwrap().fence(), FenceMode::Strict);
     let options = under(&variables, "--ft on --give-up 2s -c 2");
     assert_eq!((options.give_up(), options.channels(), options.tolerant()), (2_000_000_000, 3, true));
     let options = under(&[], "-c 2");

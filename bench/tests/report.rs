@@ -87,7 +87,8 @@ fn keys(value: &Value) -> Vec<&str> {
 fn every_key_of_the_design_is_there() {
     let json = serde_json::to_value(Report::new(raw())).unwrap();
     let want = "bytes_posted bytes_delivered puts_lost signals_posted signals_applied signals_duplicated \
-                uncertain order_violations ghost_writes failovers switchbacks max_gap_us switches timeline \
+                uncertain fetches_wrong \
+                order_violations ghost_writes failovers switchbacks max_gap_us switches timeline \
                 phases rails faults gb_s_before gb_s_after oversubscribed processes seed";
     for key in want.split_whitespace() {
         assert!(json.get(key).is_some(), "{key}");
@@ -153,12 +154,13 @@ fn verdict(change: impl FnOnce(&mut Raw)) -> Verdict {
 fn each_broken_promise_is_named() {
     assert_eq!(verdict(|_| ()), Verdict::Clean);
     type Break = fn(&mut Counts);
-    let cases: [(Break, &str); 6] = [
+    let cases: [(Break, &str); 7] = [
         (|c| c.puts_lost = 2, "2 puts lost or corrupt"),
         (|c| c.signals_applied = 4, "1 signals not applied"),
         (|c| c.signals_duplicated = 3, "3 signals duplicated"),
         (|c| c.order_violations = 1, "1 signals visible before their puts"),
         (|c| c.ghost_writes = 1, "1 ghost writes"),
+        (|c| c.misread = 2, "2 fetched values wrong"),
         (|c| c.signals_wild = 1, "1 signal values that were never posted"),
     ];
     for (break_it, text) in cases {
@@ -209,7 +211,8 @@ fn pictures_show_every_bin_path_and_fault() {
 fn a_channel_that_failed_with_paths_left_does_not_say_that_none_was() {
     let program = Failing::Program(Syndrome::REMOTE_ACCESS);
     assert_eq!(program.to_string(), "channel failed: program error 0x13 (remote access error), not chained");
-    for (why, name) in [(program, "program error"), (Failing::Untolerated, "fault tolerance off")] {
+    let others = [(Failing::Untolerated, "fault tolerance off"), (Failing::Uncertain, "uncertain")];
+    for (why, name) in [(program, "program error")].into_iter().chain(others) {
         let verdict = verdict(|raw| raw.ended = Some(Ended::Failed(why, "peer 1".into())));
         assert_eq!((verdict.name(), verdict.exit_status()), (name, 3));
     }
@@ -263,7 +266,7 @@ fn pictures_end_where_the_run_ended() {
 fn what_hardware_does_not_tell_is_null_unless_it_was_seen() {
     let report = |medium, signals_duplicated| {
         let counts = Counts { signals_duplicated, ..raw().counts };
-        Report::new(Raw { medium, counts, ..raw() })
+        Report::new(Raw { medium, counts, repeats_show: medium.counts_placements(), ..raw() })
     };
     for (medium, clock) in [
         (Medium::Soft, "soft NIC, wall time"),

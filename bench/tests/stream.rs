@@ -32,12 +32,56 @@ fn assert_broken(report: &Report, reason: &str) {
 }
 
 #[test]
-fn a_stream_without_faults_is_clean_in_every_mode() {
-    for mode in ["write", "p", "signal"] {
-        let report = run(&format!("--duration 200ms --watch --mode {mode}"));
-        assert_clean(&report);
-        assert!(report.faults.is_empty(), "{mode}");
+fn a_stream_without_faults_is_clean_in_every_mode_with_every_signal() {
+    for mode in ["write", "p", "signal", "amo"] {
+        for signal in ["monotone", "cleared", "add"] {
+            let report = run(&format!("--duration 150ms --watch --mode {mode} --signal {signal}"));
+            assert_clean(&report);
+            assert!(report.faults.is_empty() && report.uncertain == 0, "{mode} {signal}");
+        }
     }
+}
+
+/// NVIDIA/nccl#2383: the responder applies an atomic, its answer is lost, the requester's retries run out.
+#[test]
+fn an_atomic_whose_answer_is_lost_is_counted_once() {
+    for signal in ["add", "cleared"] {
+        let faults = "--duration 700ms --inject 150ms:0.0:lost-atomic-response";
+        let report = run(&format!("--mode signal --signal {signal} {faults}"));
+        assert_clean(&report);
+        assert!(report.faults[0].hits > 0 && report.failovers > 0, "{report:#?}");
+        assert_eq!((report.signals_duplicated, report.uncertain), (Some(0), 0));
+    }
+}
+
+#[test]
+fn signals_of_every_kind_survive_a_port_and_both_fences() {
+    for signal in ["cleared", "add"] {
+        for fence in ["strict", "time"] {
+            let faults = "--duration 900ms --inject 150ms:0.0:down --inject 450ms:0.0:up";
+            let report = run(&format!("--signal {signal} --fence {fence} {faults}"));
+            assert_clean(&report);
+            assert!(report.failovers > 0, "{report:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_fetched_value_that_is_lost_stops_the_run_and_names_the_operation_unless_somebody_answers() {
+    let line = "--mode amo --duration 700ms --inject 150ms:0.0:lost-atomic-response";
+    let report = run(line);
+    let Verdict::Failed(Failing::Uncertain, text) = &report.judged else { panic!("{:?}", report.judged) };
+    for part in ["a fetching atomic", "ticket ", "heap offset 0x", "of PE 1, channel 0"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert_eq!((report.judged.exit_status(), report.verdict), (3, "uncertain"));
+    assert!(report.uncertain > 0);
+    let report = run(&format!("{line} --uncertain applied"));
+    assert_clean(&report);
+    assert!(report.uncertain > 0, "{report:#?}");
+    let report = run(&format!("{line} --uncertain not"));
+    let Verdict::Failed(Failing::Uncertain, text) = &report.judged else { panic!("{:?}", report.judged) };
+    assert!(text.contains("known to have been applied"), "{text}");
 }
 
 #[test]
@@ -84,6 +128,22 @@ fn a_corrupted_byte_is_found() {
 fn a_signal_placed_twice_is_found() {
     let report = run("--duration 300ms --inject 100ms:1.0:double-signal");
     assert_broken(&report, "signals duplicated");
+}
+
+#[test]
+fn an_atomic_that_is_executed_twice_is_found() {
+    let red = |line: &str| run(&format!("--duration 300ms {line} --inject 100ms:1.0:double-atomic"));
+    for signal in ["cleared", "add"] {
+        assert_broken(&red(&format!("--mode signal --signal {signal}")), "signals duplicated");
+    }
+    assert_broken(&red("--mode amo"), "puts lost or corrupt");
+    assert_eq!(red("--mode write --signal cleared").judged.exit_status(), 1);
+}
+
+#[test]
+fn an_atomic_that_is_answered_and_not_executed_is_found() {
+    let report = run("--mode amo --duration 300ms --inject 100ms:1.0:skip-atomic");
+    assert_broken(&report, "puts lost or corrupt");
 }
 
 #[test]

@@ -10,7 +10,6 @@ use crate::fault::FaultKind;
 use crate::memory::Span;
 use crate::nic::SoftNic;
 use crate::packet::{AtomicRequest, Part, Payload};
-use crate::responder::execute_atomic;
 use std::collections::VecDeque;
 
 /// How late sabotage places what it holds back.
@@ -120,7 +119,7 @@ impl SoftNic {
                 Posted::Cqe(completion) => self.write_cqe(completion, cx),
                 Posted::Deferred(Deferred::Read { qpn, ticket }) => self.deferred_done(qpn, ticket, None, cx),
                 Posted::Deferred(Deferred::Atomic { qpn, ticket, span, request }) => {
-                    let original = execute_atomic(span, request, cx);
+                    let original = self.execute_atomic(span, request, cx);
                     self.deferred_done(qpn, ticket, Some(original), cx);
                 }
             }

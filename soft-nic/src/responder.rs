@@ -278,7 +278,7 @@ impl SoftNic {
         qp.responder.msn = psn::add(qp.responder.msn, 1);
         self.counters.messages += 1;
         let now = self.defer(Deferred::Atomic { qpn: qp.qpn, ticket, span, request }, cx);
-        let original = now.then(|| execute_atomic(span, request, cx));
+        let original = now.then(|| self.execute_atomic(span, request, cx));
         qp.responder.owed.push_back(Owed::Atomic {
             psn: at,
             msn: qp.responder.msn,
@@ -288,6 +288,26 @@ impl SoftNic {
         });
         remember(qp, Remembered::Atomic { psn: at, ticket, original });
         Ok(())
+    }
+
+    /// Executes an atomic and returns the value before. Atomic among the requests of this NIC, not with others.
+    pub(crate) fn execute_atomic(&mut self, span: Span, request: AtomicRequest, cx: &mut Cx) -> u64 {
+        let bytes = request.bytes;
+        let old = load_word(span, bytes);
+        let new = atomic::apply(request.op, old, bytes);
+        if self.faults.any() {
+            let again = atomic::apply(request.op, new, bytes);
+            if new != old && self.faults.strikes(|kind| matches!(kind, FaultKind::SkipAtomic)) {
+                return old;
+            }
+            if again != new && self.faults.strikes(|kind| matches!(kind, FaultKind::DoubleAtomic)) {
+                cx.land(span, &new.to_le_bytes()[..bytes as usize]);
+                cx.land(span, &again.to_le_bytes()[..bytes as usize]);
+                return old;
+            }
+        }
+        cx.land(span, &new.to_le_bytes()[..bytes as usize]);
+        old
     }
 
     /// A posted READ or atomic came to the head of the placement queue.
@@ -434,13 +454,9 @@ fn remember(qp: &mut Qp, entry: Remembered) {
     responder.remembered.push_back(entry);
 }
 
-/// Executes an atomic and returns the value before. Atomic among the requests of this NIC, not with others.
-pub(crate) fn execute_atomic(span: Span, request: AtomicRequest, cx: &mut Cx) -> u64 {
+/// The word of an atomic's width that lies there.
+fn load_word(span: Span, bytes: u32) -> u64 {
     let mut word = [0; 8];
-    let bytes = request.bytes as usize;
-    span.load(&mut word[..bytes]);
-    let old = u64::from_le_bytes(word);
-    let new = atomic::apply(request.op, old, request.bytes);
-    cx.land(span, &new.to_le_bytes()[..bytes]);
-    old
+    span.load(&mut word[..bytes as usize]);
+    u64::from_le_bytes(word)
 }

@@ -154,6 +154,24 @@ fn an_atomic_whose_answer_never_comes_was_applied_once() {
 }
 
 #[test]
+fn an_atomic_may_be_made_to_act_twice_or_not_at_all_once() {
+    let mut rig = Rig::new(1);
+    let (mut a, _b) = rig.pair(0, 1, Options::default());
+    rig.inject(1, "double-atomic");
+    rig.inject(1, "skip-atomic");
+    let mut add = |rig: &mut Rig, by: u64| {
+        a.post(Opcode::AtomicFa, &[rig.remote(1, 0), operands([by, 0]), rig.local(0, 0, 8)]);
+        assert_eq!(rig.complete(&mut a, 1)[0].syndrome, 0);
+        (rig.hosts[0].heap.get64(0), rig.hosts[1].heap.get64(0))
+    };
+    assert_eq!(add(&mut rig, 0), (0, 0), "nothing would change");
+    assert_eq!(add(&mut rig, 5), (0, 0), "answered, not executed");
+    assert_eq!(add(&mut rig, 5), (0, 10), "executed twice");
+    assert_eq!(add(&mut rig, 5), (10, 15));
+    assert_eq!(rig.hits(), [1, 1]);
+}
+
+#[test]
 fn loopback_pairs_work_while_the_port_is_down() {
     let mut rig = Rig::new(1);
     let (mut a, _b) = rig.pair(0, 0, Options::default());

@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
-use crate::scenarios::{SCENARIOS, SOFT_RDMA};
+use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
 use crate::{bindings, check, explore, ptx, run_scenarios, sh, soft_rdma, swarm, tidy};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -23,7 +23,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   explore    every interleaving of the switch within bounds
   ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched
   build      everything, release
-  scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios.rs
+  scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios_list.rs
   mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
   soft-rdma  unmodified RDMA programs on soft NICs, as listed in xtask/src/soft_rdma_cases.rs
 

@@ -14,6 +14,7 @@ mod ptx_audit;
 mod ptxas;
 mod run_scenarios;
 mod scenarios;
+mod scenarios_list;
 mod sh;
 mod soft_rdma;
 mod soft_rdma_cases;

@@ -1,7 +1,8 @@
 //! Runs the scenarios of the main program: in one process, as processes under `shunt run`, and as two shells would.
 
 use crate::ci::Count;
-use crate::scenarios::{How, SCENARIOS, SOFT_RDMA, Scenario, judge, remarks};
+use crate::scenarios::{How, Scenario, judge, remarks};
+use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
 use crate::sh;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;

@@ -2,6 +2,7 @@
 
 use super::entry::Entry;
 use crate::nics::{Medium, RailCounters};
+use crate::options::SignalKind;
 use crate::rails::Carried;
 use crate::report::{Counts, Ended, FaultLine, Raw};
 use crate::switches::{Pathless, Planned, lines};
@@ -27,6 +28,7 @@ struct Part {
 #[derive(Clone, Copy, Debug, Default)]
 struct Both {
     posted: Option<u64>,
+    misread: u64,
     received: Option<(Findings, u64)>,
     signal: Option<WordWatch>,
     credit: Option<WordWatch>,
@@ -45,6 +47,8 @@ pub struct Shape {
     pub warm_up_ns: u64,
     /// False where there are signals alone.
     pub puts: bool,
+    /// What the signals are.
+    pub signal: SignalKind,
     /// What was planned.
     pub plan: Vec<Injection>,
     /// The seed.
@@ -67,6 +71,8 @@ pub struct Book {
     counters: BTreeMap<RailAt, RailCounters>,
     carried: Carried,
     generations: BTreeMap<u32, (u64, u64)>,
+    /// By PE and channel.
+    uncertain: BTreeMap<(u32, u32), u64>,
     ended: Option<(u8, Ended)>,
     first_path: String,
 }
@@ -83,6 +89,7 @@ impl Book {
             counters: BTreeMap::new(),
             carried: Carried::new(&shape.plan),
             generations: BTreeMap::new(),
+            uncertain: BTreeMap::new(),
             ended: None,
             first_path: String::new(),
             shape,
@@ -122,8 +129,11 @@ impl Book {
             Entry::Generations { pe, failovers, switchbacks } => {
                 self.generations.insert(pe, (failovers, switchbacks));
             }
-            Entry::Sent { stream: id, puts } => {
-                stream(&mut self.streams, id, &mut |both| both.posted = Some(puts));
+            Entry::Sent { stream: id, puts, misread } => stream(&mut self.streams, id, &mut |both| {
+                (both.posted, both.misread) = (Some(puts), misread);
+            }),
+            Entry::Uncertain { pe, channel, count } => {
+                self.uncertain.insert((pe, channel), count);
             }
             Entry::Received { stream: id, findings, gap_ns } => {
                 stream(&mut self.streams, id, &mut |both| both.received = Some((findings, gap_ns)));
@@ -207,6 +217,7 @@ impl Book {
             processes: self.shape.processes,
             seed: self.shape.seed,
             medium: self.shape.medium,
+            repeats_show: self.shape.medium.counts_placements() || self.shape.signal != SignalKind::Monotone,
         }
     }
 
@@ -252,17 +263,10 @@ impl Book {
                 counts.order_violations += found.late;
                 counts.ghost_writes += found.ghosts;
             }
-            let (signal, credit) = (both.signal.unwrap_or_default(), both.credit.unwrap_or_default());
-            counts.signals_applied += if self.shape.medium.counts_placements() {
-                signal.writes - signal.not_increasing.min(signal.writes)
-            } else {
-                // A monotone word that stands at a value has taken all up to it, or all that matter.
-                found.map_or(0, |found| found.puts)
-            };
-            // What the tap saw and what the receiver saw may be the same event: the larger count is the truth.
-            let backwards = found.map_or(0, |found| found.backwards);
-            counts.signals_duplicated += signal.not_increasing.max(backwards) + credit.not_increasing;
+            counts.misread += both.misread;
+            self.count_signals(both, &mut counts);
         }
+        counts.uncertain = self.uncertain.values().sum();
         if self.streams.iter().any(|both| both.received.is_none()) {
             counts.bytes_delivered += untold;
         }
@@ -275,6 +279,28 @@ impl Book {
             counts.switchbacks += switchbacks;
         }
         counts
+    }
+}
+
+impl Book {
+    fn count_signals(&self, both: &Both, counts: &mut Counts) {
+        let found = both.received.map(|(found, _)| found).unwrap_or_default();
+        let (signal, credit) = (both.signal.unwrap_or_default(), both.credit.unwrap_or_default());
+        let tapped = self.shape.medium.counts_placements();
+        counts.signals_applied += match self.shape.signal {
+            SignalKind::Monotone if tapped => signal.writes - signal.not_increasing.min(signal.writes),
+            // A monotone word that stands at a value has taken all up to it, or all that matter; a word that counts,
+            // and words that are cleared, tell of each.
+            _ if both.received.is_some() => found.puts,
+            _ => signal.writes,
+        };
+        // What the tap saw and what the receiver saw may be the same event: the larger count is the truth.
+        let again = match (self.shape.signal, both.posted) {
+            (SignalKind::Monotone, _) => signal.not_increasing,
+            (_, Some(posted)) if tapped => signal.writes.saturating_sub(posted),
+            _ => 0,
+        };
+        counts.signals_duplicated += again.max(found.backwards + found.again) + credit.not_increasing;
     }
 }
 
@@ -298,6 +324,7 @@ mod tests {
             put_bytes: 10,
             warm_up_ns: 0,
             puts: true,
+            signal: SignalKind::Monotone,
             plan: plan.iter().map(|text| text.parse().unwrap()).collect(),
             seed: 1,
             oversubscribed: false,
@@ -313,7 +340,7 @@ mod tests {
     fn ends_of_one_stream_come_from_two_processes() {
         let mut book = book(&[]);
         for stream in 0..2 {
-            book.take(0, Entry::Sent { stream, puts: 8 });
+            book.take(0, Entry::Sent { stream, puts: 8, misread: 0 });
             book.take(1, received(stream, 7, 1));
         }
         book.take(1, Entry::Bins { first: 1, bytes: vec![70, 70] });
@@ -328,7 +355,7 @@ mod tests {
     #[test]
     fn what_the_dead_had_received_is_known_by_its_bins_and_nothing_of_it_is_lost() {
         let mut book = book(&["10ms:1:peer-killed"]);
-        book.take(0, Entry::Sent { stream: 0, puts: 8 });
+        book.take(0, Entry::Sent { stream: 0, puts: 8, misread: 0 });
         book.take(1, Entry::Bins { first: 0, bytes: vec![50, 10] });
         book.take(0, Entry::Hits { fault: 0, hits: 1 });
         book.take(0, Entry::Ended(3, Ended::Stalled("ended by another kernel".into())));
@@ -350,7 +377,7 @@ mod tests {
         shape.medium = Medium::ConnectX;
         let mut book = Book::new(shape);
         for stream in 0..2 {
-            book.take(0, Entry::Sent { stream, puts: 8 });
+            book.take(0, Entry::Sent { stream, puts: 8, misread: 0 });
             book.take(1, received(stream, 8, 0));
         }
         let raw = book.raw();

@@ -57,6 +57,17 @@ pub enum Entry {
         stream: u32,
         /// What it posted.
         puts: u64,
+        /// Fetched values that were wrong.
+        misread: u64,
+    },
+    /// Operations of a channel that were asked about so far.
+    Uncertain {
+        /// Who posted them.
+        pe: u32,
+        /// On which channel.
+        channel: u32,
+        /// How many.
+        count: u64,
     },
     /// A receiver ended.
     Received {
@@ -125,12 +136,15 @@ impl Entry {
             Self::Generations { pe, failovers, switchbacks } => {
                 out.u8(7).u32(*pe).u64(*failovers).u64(*switchbacks);
             }
-            Self::Sent { stream, puts } => {
-                out.u8(8).u32(*stream).u64(*puts);
+            Self::Sent { stream, puts, misread } => {
+                out.u8(8).u32(*stream).u64(*puts).u64(*misread);
+            }
+            Self::Uncertain { pe, channel, count } => {
+                out.u8(14).u32(*pe).u32(*channel).u64(*count);
             }
             Self::Received { stream, findings: f, gap_ns } => {
                 out.u8(9).u32(*stream).u64(f.puts).u64(f.lost).u64(f.late).u64(f.ghosts);
-                out.u64(f.backwards).u64(f.wild).u64(*gap_ns);
+                out.u64(f.backwards).u64(f.wild).u64(f.again).u64(*gap_ns);
             }
             Self::Word { stream, credit, watch } => {
                 out.u8(10).u32(*stream).bool(*credit);
@@ -179,7 +193,16 @@ impl Entry {
                 failovers: from.u64("failovers")?,
                 switchbacks: from.u64("switch-backs")?,
             },
-            8 => Self::Sent { stream: from.u32("stream")?, puts: from.u64("puts")? },
+            8 => Self::Sent {
+                stream: from.u32("stream")?,
+                puts: from.u64("puts")?,
+                misread: from.u64("fetched values")?,
+            },
+            14 => Self::Uncertain {
+                pe: from.u32("PE")?,
+                channel: from.u32("channel")?,
+                count: from.u64("uncertain operations")?,
+            },
             9 => Self::Received {
                 stream: from.u32("stream")?,
                 findings: Findings {
@@ -189,6 +212,7 @@ impl Entry {
                     ghosts: from.u64("ghosts")?,
                     backwards: from.u64("backwards")?,
                     wild: from.u64("wild")?,
+                    again: from.u64("again")?,
                 },
                 gap_ns: from.u64("gap")?,
             },
@@ -228,6 +252,7 @@ fn write_ended(out: &mut Writer, ended: &Ended) {
         Ended::Failed(Failing::Unfenced, text) => (3, 0, text),
         Ended::Stalled(text) => (4, 0, text),
         Ended::Failed(Failing::Gone, text) => (5, 0, text),
+        Ended::Failed(Failing::Uncertain, text) => (6, 0, text),
     };
     out.u8(kind).u8(syndrome).bytes(text.as_bytes());
 }
@@ -242,6 +267,7 @@ fn read_ended(from: &mut Reader<'_>) -> Result<Ended, BadBytes> {
         3 => Failing::Unfenced,
         4 => return Ok(Ended::Stalled(text)),
         5 => Failing::Gone,
+        6 => Failing::Uncertain,
         met => return Err(BadBytes::Value { field: "kind of a reason", met: met.into() }),
     };
     Ok(Ended::Failed(failing, text))

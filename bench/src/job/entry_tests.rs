@@ -53,6 +53,7 @@ fn ended() -> impl Strategy<Value = Ended> {
         text.clone().prop_map(|text| Ended::Failed(Failing::Untolerated, text)),
         text.clone().prop_map(|text| Ended::Failed(Failing::Unfenced, text)),
         text.clone().prop_map(|text| Ended::Failed(Failing::Gone, text)),
+        text.clone().prop_map(|text| Ended::Failed(Failing::Uncertain, text)),
         text.prop_map(Ended::Stalled),
     ]
 }
@@ -82,8 +83,17 @@ fn entry() -> impl Strategy<Value = Entry> {
             failovers,
             switchbacks
         }),
-        (any::<u32>(), any::<u64>()).prop_map(|(stream, puts)| Entry::Sent { stream, puts }),
-        (any::<u32>(), any::<[u64; 7]>()).prop_map(|(stream, f)| Entry::Received {
+        (any::<u32>(), any::<[u64; 2]>()).prop_map(|(stream, [puts, misread])| Entry::Sent {
+            stream,
+            puts,
+            misread
+        }),
+        (any::<[u32; 2]>(), any::<u64>()).prop_map(|([pe, channel], count)| Entry::Uncertain {
+            pe,
+            channel,
+            count
+        }),
+        (any::<u32>(), any::<[u64; 8]>()).prop_map(|(stream, f)| Entry::Received {
             stream,
             findings: Findings {
                 puts: f[0],
@@ -91,9 +101,10 @@ fn entry() -> impl Strategy<Value = Entry> {
                 late: f[2],
                 ghosts: f[3],
                 backwards: f[4],
-                wild: f[5]
+                wild: f[5],
+                again: f[6]
             },
-            gap_ns: f[6],
+            gap_ns: f[7],
         }),
         (any::<u32>(), any::<bool>(), any::<[u64; 3]>()).prop_map(|(stream, credit, w)| Entry::Word {
             stream,

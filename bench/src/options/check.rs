@@ -1,6 +1,6 @@
 //! What a command line may not say, and what would be right.
 
-use super::{DeviceKind, FenceKind, Mode, NicKind, Options, SignalKind, Usage, bad};
+use super::{DeviceKind, Mode, NicKind, Options, Usage, bad};
 use crate::units::{show_size, show_time};
 
 /// Longest stream: the timeline has a bin for every 10 ms.
@@ -15,17 +15,7 @@ impl Options {
         if self.device == DeviceKind::Gpu {
             return Err(Usage::NotYet("--device gpu", "kernels run as threads: --device cpu"));
         }
-        if self.mode == Mode::Amo {
-            return Err(Usage::NotYet("--mode amo", "choose write, p or signal"));
-        }
-        if self.fence == FenceKind::Time {
-            return Err(Usage::NotYet("--fence time", "choose strict"));
-        }
-        match self.signal {
-            SignalKind::Monotone => Ok(()),
-            SignalKind::Cleared => Err(Usage::NotYet("--signal cleared", "choose monotone")),
-            SignalKind::Add => Err(Usage::NotYet("--signal add", "choose monotone")),
-        }
+        Ok(())
     }
 
     pub(super) fn check_table(&self) -> Result<(), Usage> {
@@ -49,8 +39,11 @@ impl Options {
         if self.mode != Mode::Write
             && let Some(size) = self.size
         {
-            let what =
-                if self.mode == Mode::P { "p, whose puts are 8 bytes" } else { "signal, without puts" };
+            let what = match self.mode {
+                Mode::P => "p, whose puts are 8 bytes",
+                Mode::Amo => "amo, whose words are 8 bytes",
+                _ => "signal, without puts",
+            };
             return bad(format!("--size {size} with --mode {what}: leave --size out, or --mode"));
         }
         let size = self.put_size();
@@ -105,11 +98,22 @@ impl Options {
         if self.suspect.is_some_and(|ns| !(100_000..=10_000_000_000).contains(&ns)) {
             return bad(format!("--suspect {}: from 100us to 10s", show_time(self.suspect.unwrap_or(0))));
         }
+        if self.uncertain.is_some() && !self.may_be_uncertain() {
+            return bad(
+                "--uncertain: puts and monotone signals never are; leave it out, or choose --signal cleared, \
+                 --signal add or --mode amo"
+                    .to_owned(),
+            );
+        }
         if let Some(window) = self.recovery_window.filter(|ns| !(1_000_000..=600_000_000_000).contains(ns)) {
             return bad(format!("--recovery-window {}: from 1ms to 10m", show_time(window)));
         }
-        let tolerated =
-            [("--backups", self.backups.is_some()), ("--recovery-window", self.recovery_window.is_some())];
+        let tolerated = [
+            ("--backups", self.backups.is_some()),
+            ("--recovery-window", self.recovery_window.is_some()),
+            ("--uncertain", self.uncertain.is_some()),
+            ("--fence", self.fence.is_some()),
+        ];
         if let Some((flag, _)) = tolerated.into_iter().find(|(_, given)| *given && !self.tolerant()) {
             return bad(format!("--ft off leaves no path for another: leave {flag} out, or --ft off"));
         }

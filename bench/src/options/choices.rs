@@ -44,6 +44,17 @@ pub enum SignalKind {
     Add,
 }
 
+/// What is said of an operation whose fate nobody knows.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncertain {
+    /// Nothing: the run ends and names it
+    Stop,
+    /// It was applied: it is not repeated
+    Applied,
+    /// It was not applied: it is issued again
+    Not,
+}
+
 /// A switch.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnOff {

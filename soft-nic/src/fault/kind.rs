@@ -33,6 +33,8 @@ pub enum FaultKind {
     Corrupt,
     DoubleSignal,
     SwapSignal,
+    DoubleAtomic,
+    SkipAtomic,
 }
 
 /// One line of the list.
@@ -129,11 +131,22 @@ impl FaultKind {
             "swap-signal",
             "the next inbound write above 8 bytes is placed 1 ms after writes behind it may be",
         ),
+        sabotage(
+            "double-atomic",
+            "the next inbound atomic whose repetition changes its word is executed twice",
+        ),
+        sabotage(
+            "skip-atomic",
+            "the next inbound atomic that would change its word is answered, not executed",
+        ),
     ];
 
     /// True if it breaks a promise on purpose.
     pub const fn is_sabotage(&self) -> bool {
-        matches!(self, Self::Corrupt | Self::DoubleSignal | Self::SwapSignal)
+        matches!(
+            self,
+            Self::Corrupt | Self::DoubleSignal | Self::SwapSignal | Self::DoubleAtomic | Self::SkipAtomic
+        )
     }
 
     /// True for a parameter that nobody means: a probability, a delay or a duration of zero.
@@ -153,7 +166,12 @@ impl FaultKind {
     pub(crate) const fn acts_once(&self) -> bool {
         matches!(
             self,
-            Self::LostDoorbell { for_ns: None } | Self::CqeError { .. } | Self::Corrupt | Self::DoubleSignal
+            Self::LostDoorbell { for_ns: None }
+                | Self::CqeError { .. }
+                | Self::Corrupt
+                | Self::DoubleSignal
+                | Self::DoubleAtomic
+                | Self::SkipAtomic
         )
     }
 
@@ -188,7 +206,9 @@ impl FaultKind {
             | Self::GidChange
             | Self::Corrupt
             | Self::DoubleSignal
-            | Self::SwapSignal => None,
+            | Self::SwapSignal
+            | Self::DoubleAtomic
+            | Self::SkipAtomic => None,
         }
     }
 }

@@ -193,6 +193,8 @@ impl FromStr for FaultKind {
             "cqe-garbage-init" => Self::CqeGarbageInit { for_ns: text.lasting()? },
             "corrupt" => text.bare(Self::Corrupt)?,
             "double-signal" => text.bare(Self::DoubleSignal)?,
+            "double-atomic" => text.bare(Self::DoubleAtomic)?,
+            "skip-atomic" => text.bare(Self::SkipAtomic)?,
             "swap-signal" => text.bare(Self::SwapSignal)?,
             _ => unreachable!("every name of the list is read above; a test walks the list"),
         })
@@ -231,6 +233,8 @@ impl FaultKind {
             Self::CqeGarbageInit { .. } => "cqe-garbage-init",
             Self::Corrupt => "corrupt",
             Self::DoubleSignal => "double-signal",
+            Self::DoubleAtomic => "double-atomic",
+            Self::SkipAtomic => "skip-atomic",
             Self::SwapSignal => "swap-signal",
         }
     }

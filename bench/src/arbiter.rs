@@ -1,0 +1,135 @@
+//! What is decided about an operation whose fate nobody can know: the channel stands still until somebody says whether
+//! it was applied.
+//!
+//! The program knows no more of it than the library does, so it does not guess: by default the run ends and names the
+//! operation. `--uncertain applied` or `not` gives one answer to all, and the verdict shows whether it was true.
+
+use crate::cluster::Cluster;
+use crate::job::entry::Entry;
+use crate::kernel::Control;
+use crate::options::Uncertain;
+use crate::report::{Ended, Failing};
+use shunt_device::{Fault, FaultKind, Operation, Resolution};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Answers that are told of each channel; all are counted.
+const TOLD: u64 = 3;
+
+/// Tickets that were asked about, by PE and channel.
+#[derive(Debug, Default)]
+pub struct Decided(Mutex<BTreeMap<(u32, u32), Vec<u64>>>);
+
+impl Decided {
+    /// Whether one of these tickets was asked about.
+    pub fn holds(&self, pe: u32, channel: u32, tickets: Range<u64>) -> bool {
+        let decided = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        decided.get(&(pe, channel)).is_some_and(|all| all.iter().any(|ticket| tickets.contains(ticket)))
+    }
+
+    /// One more; answers with how many of its channel there are now.
+    fn add(&self, pe: u32, fault: &Fault) -> u64 {
+        let mut decided = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tickets = decided.entry((pe, fault.channel)).or_default();
+        tickets.push(fault.at.0);
+        tickets.len() as u64
+    }
+}
+
+/// Looks at every sending channel of this process, and answers for it.
+pub struct Arbiter<'r> {
+    cluster: &'r Cluster,
+    control: &'r Control,
+    /// PE, peer and channel of each.
+    channels: Vec<(u32, u32, u32)>,
+    policy: Uncertain,
+    decided: &'r Decided,
+}
+
+impl<'r> Arbiter<'r> {
+    /// For channels that live here; none where nothing can be uncertain.
+    pub fn new(
+        cluster: &'r Cluster,
+        control: &'r Control,
+        channels: Vec<(u32, u32, u32)>,
+        policy: Uncertain,
+        decided: &'r Decided,
+    ) -> Self {
+        Self { cluster, control, channels, policy, decided }
+    }
+
+    /// Answers what is asked, and says so.
+    pub fn look(&self, now_ns: u64) -> Vec<Entry> {
+        let mut out = Vec::new();
+        for (pe, peer, channel) in self.channels.iter().copied() {
+            let asked = self.cluster.unit(pe).device().channel(peer, channel).uncertain();
+            if let Some(fault) = asked
+                && !self.decided.holds(pe, channel, fault.at.0..fault.at.0 + 1)
+            {
+                self.answer(pe, &fault, now_ns, &mut out);
+            }
+        }
+        out
+    }
+
+    fn answer(&self, pe: u32, fault: &Fault, now_ns: u64, out: &mut Vec<Entry>) {
+        let count = self.decided.add(pe, fault);
+        out.push(Entry::Uncertain { pe, channel: fault.channel, count });
+        let named = format!(
+            "PE {pe} does not know of {}, ticket {}, at heap offset {:#x} of PE {}, channel {}",
+            operation(fault),
+            fault.at.0,
+            fault.address,
+            fault.peer,
+            fault.channel
+        );
+        let (resolution, said) = match self.policy {
+            // The run is over. Whoever waits to post may go, and nothing of it is judged.
+            Uncertain::Stop => {
+                self.control.abort(now_ns);
+                out.push(Entry::Ended(
+                    0,
+                    Ended::Failed(Failing::Uncertain, format!("{named}: was it applied?")),
+                ));
+                (Resolution::Applied, None)
+            }
+            Uncertain::Applied => (Resolution::Applied, Some("applied")),
+            Uncertain::Not => (Resolution::NotApplied, Some("not applied")),
+        };
+        let channel = self.cluster.unit(pe).device().channel(fault.peer, fault.channel);
+        let resolved = channel.resolve(fault.at, resolution);
+        if let Some(said) = said {
+            match count {
+                ..=TOLD => eprintln!("{named}: taken as {said}"),
+                _ if count == TOLD + 1 => {
+                    eprintln!("{named}: taken as {said}; further ones are only counted")
+                }
+                _ => {}
+            }
+            if let Err(refused) = resolved
+                && refused.kind == FaultKind::BadResolution
+            {
+                self.control.abort(now_ns);
+                let why =
+                    format!("{named}: it is known to have been applied, --uncertain not is no answer to it");
+                out.push(Entry::Ended(0, Ended::Failed(Failing::Uncertain, why)));
+                // The channel goes on, so that nobody waits for it.
+                let _ = channel.resolve(fault.at, Resolution::Applied);
+            }
+        }
+    }
+}
+
+/// What it was.
+fn operation(fault: &Fault) -> &'static str {
+    match fault.operation() {
+        Operation::Fetch => "a fetching atomic",
+        Operation::Add => "an add or another atomic",
+        Operation::Cleared => "a signal that is cleared",
+        Operation::Monotone => "a monotone signal",
+        Operation::Put => "a put",
+        Operation::Get => "a get",
+        Operation::None => "an operation",
+    }
+}
