@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use shunt_device::platform::host::World;
-use shunt_device::{Deadline, HeapOffset, Patience, Put, Solo, Ticket};
+use shunt_device::{Deadline, HeapOffset, Patience, Put, Signal, Solo, Ticket};
 use shunt_host::agent::words::Place;
 use shunt_host::agent::{Agent, AgentOptions, pair};
 use shunt_host::config::EnvConfig;
@@ -242,6 +242,7 @@ impl Rig {
             world: self.clocks[0].clone(),
             state: self.pes[0].state(),
             heap: self.pes[0].heap().address,
+            heaps: Rc::new(self.pes.iter().map(|pe| pe.heap().address).collect()),
             interference: Rc::new(Interference::random(0)),
             oracle: Oracle::default(),
         }
@@ -316,7 +317,7 @@ fn post(kernel: &Kernel, peer: u32, from: u64, count: u64) -> Option<Ticket> {
     let mut last = None;
     for number in from + 1..=from + count {
         let put = Put { dst: HeapOffset(DATA), src: HeapOffset(src), bytes: BYTES };
-        let ticket = channel.put_signal_nbi(Solo, put, HeapOffset(SIGNAL), number);
+        let ticket = channel.put_signal_nbi(Solo, put, HeapOffset(SIGNAL), Signal::Monotone(number));
         last = Some(ticket.expect("a channel that lives, a heap that is large enough"));
     }
     last
