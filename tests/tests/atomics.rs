@@ -1,5 +1,8 @@
 //! Every atomic and get against a plain model, with and without switches in between.
 
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
 use shunt_device::{
     Amo, Channel, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Put, Resolution, Signal, Solo,
 };
@@ -67,6 +70,11 @@ fn model(amo: Amo, word: u64) -> (u64, u64) {
     }
 }
 
+/// How often what is uncertain is looked for.
+const RESOLVE_NS: u64 = 50_000;
+
+type Lost = Rc<RefCell<Vec<u64>>>;
+
 /// What a run of atomics leaves behind.
 #[derive(Debug, Default)]
 struct Played {
@@ -83,30 +91,41 @@ struct Player<'k> {
     channel: Channel<'k, SimPlatform<'k>>,
     /// Ticket, atomic, result offset and expected answer of what is under way.
     asked: Vec<(u64, Amo, u64, u64)>,
+    /// Tickets whose answers were acknowledged as lost.
+    lost: Lost,
     played: Played,
 }
 
+/// Acknowledges lost answers, whatever the player waits for: who posts while a channel asks waits too.
+fn resolve(kernel: &Kernel, lost: &Lost, ended: &Cell<bool>) {
+    let channel = kernel.device().channel(1, 0);
+    while !ended.get() {
+        if let Some(fault) = channel.uncertain() {
+            assert_eq!(fault.operation(), Operation::Fetch, "truth is exact for all else");
+            let refused = channel.resolve(fault.at, Resolution::NotApplied).map_err(|fault| fault.kind);
+            assert_eq!(refused, Err(FaultKind::BadResolution), "it is known to be applied");
+            lost.borrow_mut().push(fault.at.0);
+            channel.resolve(fault.at, Resolution::Applied).expect("what is known");
+        }
+        kernel.world.sleep(RESOLVE_NS);
+    }
+}
+
 impl Player<'_> {
-    /// Waits for all; answers that are lost are acknowledged, whatever was applied.
+    /// Waits for all; answers that are lost are somebody else's to acknowledge.
     fn settle(&mut self) -> Result<(), Fault> {
-        loop {
-            let deadline = Deadline::after(self.kernel.world.now(), 5_000_000_000);
-            match self.channel.quiet(Solo, deadline) {
-                Ok(()) => break,
-                Err(fault) if fault.kind == FaultKind::Uncertain => {
-                    assert_eq!(fault.operation(), Operation::Fetch, "truth is exact for all else");
-                    let at = fault.at.0;
-                    // The ticket of a wide atomic is that of its second block.
-                    let lost = self.asked.iter().position(|one| one.0 == at || one.0 == at + 1);
-                    self.asked.remove(lost.expect("one of those under way"));
-                    self.played.lost += 1;
-                    let refused =
-                        self.channel.resolve(fault.at, Resolution::NotApplied).map_err(|fault| fault.kind);
-                    assert_eq!(refused, Err(FaultKind::BadResolution), "it is known to be applied");
-                    self.channel.resolve(fault.at, Resolution::Applied)?;
-                }
-                Err(fault) => return Err(fault),
+        let deadline = Deadline::after(self.kernel.world.now(), 5_000_000_000);
+        while let Err(fault) = self.channel.quiet(Solo, deadline) {
+            if fault.kind != FaultKind::Uncertain || self.channel.alive().is_err() {
+                return Err(fault);
             }
+            self.kernel.world.sleep(RESOLVE_NS);
+        }
+        for at in self.lost.take() {
+            // The ticket of a wide atomic is that of its second block.
+            let lost = self.asked.iter().position(|one| one.0 == at || one.0 == at + 1);
+            self.asked.remove(lost.expect("one of those under way"));
+            self.played.lost += 1;
         }
         for (ticket, amo, result, expected) in self.asked.drain(..) {
             let met = self.kernel.device().fetched(amo, HeapOffset(result));
@@ -132,7 +151,6 @@ impl Player<'_> {
                 self.channel.amo_nbi(Solo, dst, amo)?;
             }
             self.played.words[word as usize] = new;
-            // Whoever waits for room in the ring cannot be asked: leave some for the longest atomic.
             open += amo.blocks();
             if open + 2 > depth || rng.one_in(16) {
                 open = 0;
@@ -149,13 +167,17 @@ fn play(spec: &RunSpec, count: u64, pace_ns: u64) -> (Played, Cluster) {
     let cluster = Cluster::start(spec);
     spec.faults.iter().for_each(|fault| cluster.inject(fault));
     let (seed, depth) = (spec.seed, 1 << spec.log_depth);
+    let (lost, ended) = (Lost::default(), Rc::new(Cell::new(false)));
+    let (noted, end) = (lost.clone(), ended.clone());
+    cluster.spawn("resolve", 0, move |kernel| resolve(kernel, &noted, &end));
     let task = cluster.spawn("play", 0, move |kernel| {
         let channel = kernel.device().channel(1, 0);
-        let mut player = Player { kernel, channel, asked: Vec::new(), played: Played::default() };
+        let mut player = Player { kernel, channel, asked: Vec::new(), lost, played: Played::default() };
         player.played.fault = player.play(&mut Rng::new(seed), depth, count, pace_ns).err();
         player.played
     });
     let played = cluster.sim.finish(&task);
+    ended.set(true);
     (played, cluster)
 }
 
