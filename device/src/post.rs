@@ -157,7 +157,7 @@ impl<P: Platform> Channel<'_, P> {
     pub(crate) fn ring(self, written: Word, end: u64, view: &PathView) {
         self.take_post_lock();
         let ticket = self.load_ticket();
-        if (!ticket.flag() && ticket.same_generation(written)) || Mutant::RingInAnyGeneration.on() {
+        if !ticket.flag() && ticket.same_generation(written) {
             self.ring_locked(end, view);
         }
         self.release_post_lock();

@@ -49,8 +49,6 @@ mutants! {
     TimeFenceAtOnce = "time-fence-at-once" breaks "rule 13, F9",
     /// A group publishes without waiting for those before it.
     PublishOutOfOrder = "publish-out-of-order" breaks "rule 3",
-    /// A doorbell is rung whatever the generation is by now.
-    RingInAnyGeneration = "ring-in-any-generation" breaks "rule 3, F8",
     /// A doorbell is rung though a later group has been rung for.
     RingBackwards = "ring-backwards" breaks "rule 3",
     /// A caller that finds the ring frozen leaves, and its tickets stay a hole.
@@ -83,8 +81,6 @@ mutants! {
     ManySwitchers = "many-switchers" breaks "rule 7, invariant 9",
     /// An owner that is gone is waited for without a bound.
     LeaseNeverEnds = "lease-never-ends" breaks "rule 7, H4",
-    /// An owner that lost its lease goes on.
-    OwnerUnaware = "owner-unaware" breaks "rule 7, invariant 9",
     /// The agent leaves switches to kernels.
     AgentNeverSwitches = "agent-never-switches" breaks "rule 7, H4",
     /// Channels at rest to a peer whose agent is gone are not touched.
@@ -95,8 +91,6 @@ mutants! {
     ProgramErrorsChained = "program-errors-chained" breaks "H12",
     /// The journal ends where publishing stands, though groups are still writing into it.
     NotSettled = "not-settled" breaks "rule 8",
-    /// The old path's post lock is not taken once after the close.
-    NoPassThroughTheLock = "no-pass-through-the-lock" breaks "rule 8, F8",
     /// An answer to an older request is taken for this one's.
     OldAnswerTaken = "old-answer-taken" breaks "rule 9, H8",
     /// The agent answers requests that a newer one has overtaken.
@@ -133,8 +127,6 @@ mutants! {
     CutForgottenAtOpen = "cut-forgotten-at-open" breaks "rule 12, invariant 10, F6",
     /// Without truth all is repeated.
     NoLedger = "no-ledger" breaks "rule 13, invariant 5",
-    /// A path is entered without a second look after it was announced.
-    NoSecondLook = "no-second-look" breaks "rule 17",
     /// The peer is lost as soon as no path is usable.
     PeerLostAtOnce = "peer-lost-at-once" breaks "rule 21, invariant 7",
     /// A path is entered at index 0, wherever probes or a drain left it.
@@ -149,8 +141,6 @@ mutants! {
     KeysOfTheOldRail = "keys-of-the-old-rail" breaks "rule 14",
     /// The ticket word is opened by a store.
     OpenByStore = "open-by-store" breaks "rule 1, F12",
-    /// The done word opens before the ticket word.
-    DoneOpensFirst = "done-opens-first" breaks "rule 15",
     /// The suspect time never grows, however often nothing was finished.
     PatienceNeverLearned = "patience-never-learned" breaks "invariant 10",
     /// A switch-back waits for no completion.
@@ -163,7 +153,7 @@ mutants! {
     TruthNotKept = "truth-not-kept" breaks "rule 18, F4",
     /// A pair is made anew before the packet lifetime has passed.
     NoLifetimeBeforeRevival = "no-lifetime-before-revival" breaks "rule 17, F5",
-    /// A pair made anew goes on with the PSNs of the old one.
+    /// A pair made anew begins at the PSN that the old one began at.
     SamePsn = "same-psn" breaks "rule 17, F5",
     /// A revival that failed leaves its number to the next.
     IncarnationUsedTwice = "incarnation-used-twice" breaks "rule 17",

@@ -21,6 +21,8 @@ pub struct Quirks {
     pub reads_pass_posted_writes: bool,
     /// A destroyed queue pair's number is handed out again at once, so that what still names it meets a stranger.
     pub qpn_reused: bool,
+    /// The first indices of memory keys are left out, so that no two NICs agree on a key by chance.
+    pub keys_skipped: u16,
     /// Messages a fresh responder claims to have executed; hardware starts at zero. Near 2^24 it puts a wrap of
     /// `rmsn` within reach of a test.
     pub first_msn: u32,

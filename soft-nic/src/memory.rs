@@ -231,9 +231,16 @@ const FIRST_MKEY: u32 = 0x100;
 pub(crate) struct Memory {
     umems: Vec<Option<Umem>>,
     mkeys: Vec<Option<Mkey>>,
+    /// Indices that are never handed out.
+    keys_skipped: u32,
 }
 
 impl Memory {
+    /// Nothing registered; the first `keys_skipped` indices of keys are never handed out.
+    pub(crate) fn new(keys_skipped: u16) -> Self {
+        Self { keys_skipped: keys_skipped.into(), ..Self::default() }
+    }
+
     /// Registers memory.
     ///
     /// # Safety
@@ -282,14 +289,14 @@ impl Memory {
         }
     }
 
-    /// Keys made so far.
+    /// Indices used up so far.
     pub(crate) fn mkeys_made(&self) -> usize {
-        self.mkeys.len()
+        self.keys_skipped as usize + self.mkeys.len()
     }
 
     /// Adds a key, fills in its index, and returns that.
     pub(crate) fn add_mkey(&mut self, low_byte: u8, mkey: Mkey) -> u32 {
-        let index = FIRST_MKEY + self.mkeys.len() as u32;
+        let index = FIRST_MKEY + self.keys_skipped + self.mkeys.len() as u32;
         self.hold(mkey.umem);
         self.mkeys.push(Some(Mkey { key: index << 8 | low_byte as u32, ..mkey }));
         index
@@ -297,12 +304,15 @@ impl Memory {
 
     /// The key of an index.
     pub(crate) fn mkey(&self, index: u32) -> Option<&Mkey> {
-        self.mkeys.get(index.wrapping_sub(FIRST_MKEY) as usize)?.as_ref()
+        self.mkeys.get(index.wrapping_sub(FIRST_MKEY + self.keys_skipped) as usize)?.as_ref()
     }
 
     /// Destroys a key; false if there is none.
     pub(crate) fn remove_mkey(&mut self, index: u32) -> bool {
-        let removed = self.mkeys.get_mut(index.wrapping_sub(FIRST_MKEY) as usize).and_then(Option::take);
+        let removed = self
+            .mkeys
+            .get_mut(index.wrapping_sub(FIRST_MKEY + self.keys_skipped) as usize)
+            .and_then(Option::take);
         if let Some(mkey) = &removed {
             self.release(mkey.umem);
         }

@@ -109,10 +109,11 @@ pub struct SoftNic {
 impl SoftNic {
     /// A NIC with its port up and nothing in it.
     pub fn new(config: NicConfig) -> Self {
+        let memory = Memory::new(config.quirks.keys_skipped);
         Self {
             config,
             number: 0,
-            memory: Memory::default(),
+            memory,
             pds: Vec::new(),
             cqs: Vec::new(),
             failed_cqs: 0,

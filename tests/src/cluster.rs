@@ -88,6 +88,12 @@ pub struct Cluster {
     began_ns: u64,
 }
 
+/// The step that a step word names.
+pub fn step_at(word: u64) -> state::Step {
+    let (at, high) = (word & !7, word & 4 != 0);
+    state::Step::from_raw((load(at) >> if high { 32 } else { 0 }) as u32)
+}
+
 /// Streams of a run: channels times warps for each ordered pair of PEs that sends.
 fn streams(spec: &RunSpec) -> Vec<Stream> {
     let mut streams = Vec::new();
@@ -143,6 +149,9 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
             config.rail_gbps = (spec.rail_gbps > 0).then_some(spec.rail_gbps.into());
             config.quirks.rmsn_cleared_by_2err = spec.rmsn_cleared;
             config.quirks.reads_pass_posted_writes = spec.reads_pass_writes;
+            config.quirks.qpn_reused = spec.qpn_reused;
+            // A key of one NIC is none of another's.
+            config.quirks.keys_skipped = ((pe * spec.rails + rail) * 0x20) as u16;
             if spec.infiniband {
                 config.link_layer = LinkLayer::InfiniBand;
             }
@@ -168,7 +177,7 @@ fn start_pes(
             .map(|rail| {
                 let nic = fabric.with(|fabric| fabric.find(RailAt { pe, rail })).expect("added above");
                 let honest = SoftDevx::new(fabric.clone(), nic, world.clone(), COMMAND_TIMEOUT_NS);
-                Arc::new(LyingDevx::new(Arc::new(honest), lies.clone())) as Arc<dyn Devx>
+                Arc::new(LyingDevx::new(Arc::new(honest), lies.clone(), pe, rail)) as Arc<dyn Devx>
             })
             .collect();
         let (config, end) = (pe_config(spec, heap_bytes), Box::new(oob.end(pe)));
@@ -218,6 +227,7 @@ impl Cluster {
     pub fn start_lying(spec: &RunSpec, lies: Lies) -> Self {
         let mut config = SimConfig::new(spec.seed);
         config.time_limit_ns = spec.time_limit_ns;
+        config.step_limit = spec.step_limit;
         let sim = Sim::new(config);
         let fabric = make_fabric(spec);
         sim.drive(Rc::new(FabricClock(fabric.clone())));
@@ -347,6 +357,20 @@ impl Cluster {
             .filter(|(pe, peer)| pe != peer)
             .flat_map(|(pe, peer)| (0..self.spec.channels).map(move |channel| (pe, peer, channel)));
         channels.map(|at| (at, self.slots(at))).collect()
+    }
+
+    /// Address of the switch's step word of a channel of `pe`.
+    pub fn step_word(&self, pe: u32, peer: u32, channel: u32) -> u64 {
+        let root = self.pe(pe).root();
+        let row = u64::from(peer * root.channels_per_pe + channel);
+        root.channels
+            + row * size_of::<state::Channel>() as u64
+            + offset_of!(state::Channel, switch.step) as u64
+    }
+
+    /// Where the switch of a channel of `pe` stands.
+    pub fn step(&self, pe: u32, peer: u32, channel: u32) -> state::Step {
+        step_at(self.step_word(pe, peer, channel))
     }
 
     pub(crate) fn slots(&self, (pe, peer, channel): (u32, u32, u32)) -> Vec<(u32, u32)> {

@@ -8,10 +8,12 @@
 //! | [`lies`] | NICs whose firmware lies: truth to be refuted, and mutations of the fence |
 //! | [`justify`] | whether a typed fault is an answer |
 //! | [`pe_faults`] | faults of whole PEs |
+//! | [`mutations`] | which scenarios must fail when a part of the protocol is taken away |
 //! | [`oracle`] | the memory model of every put and signal |
 //! | [`workload`] | the kernels of a run |
 //! | [`run`] | a whole run and its verdict |
 //! | [`spec`] | a run in words |
+//! | [`scenarios`] | runs by name, and what must follow |
 //! | [`toml`] | the little of TOML that a run in words needs |
 //! | [`adder`] | raw atomics beside the streams |
 //! | [`draw`] | what the swarm runs for a seed |
@@ -23,11 +25,13 @@ pub mod cluster;
 pub mod draw;
 pub mod justify;
 pub mod lies;
+pub mod mutations;
 pub mod oracle;
 pub mod pe_faults;
 pub mod rng;
 pub mod run;
 pub mod scale;
+pub mod scenarios;
 pub mod sim;
 pub mod spec;
 pub mod spread;

@@ -4,8 +4,8 @@
 //! take away a part of the protocol, so that a test can show that its oracle notices: the same as a mutation of the
 //! library, without touching it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use shunt_host::devx::{Devx, Neighbour, PortGid, PortReport, UarPage};
 use shunt_host::error::DevxError;
@@ -34,11 +34,15 @@ pub enum Lie {
     CountZero = 6,
     /// A half that was moved to ERR reads as RTS.
     StillRts = 7,
+    /// 2ERR is answered and not done, and QUERY shows it.
+    IgnoresErr = 8,
+    /// One message more was executed, at a PSN that was never sent.
+    FarAhead = 9,
 }
 
 impl Lie {
     /// All lies.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::NoFence,
         Self::Behind,
         Self::Ahead,
@@ -46,6 +50,8 @@ impl Lie {
         Self::CountAhead,
         Self::CountZero,
         Self::StillRts,
+        Self::IgnoresErr,
+        Self::FarAhead,
     ];
 }
 
@@ -61,18 +67,50 @@ impl Lie {
             Self::CountAhead => "count-ahead",
             Self::CountZero => "count-zero",
             Self::StillRts => "still-rts",
+            Self::IgnoresErr => "ignores-err",
+            Self::FarAhead => "far-ahead",
         }
     }
 }
 
-/// The lie that all NICs of a cluster tell at present.
+/// A firmware command that was begun or has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Whose NIC.
+    pub pe: u32,
+    /// Which of them.
+    pub rail: u32,
+    /// Opcode of the command.
+    pub opcode: u32,
+    /// It has ended.
+    pub ended: bool,
+}
+
+/// The lie that all NICs of a cluster tell at present, and the commands they hear.
 #[derive(Clone, Default)]
-pub struct Lies(Arc<AtomicU32>);
+pub struct Lies(Arc<AtomicU32>, Arc<Mutex<Option<Vec<Heard>>>>);
 
 impl Lies {
     /// Lies like this from now on.
     pub fn tell(&self, lie: Lie) {
         self.0.store(lie as u32, Ordering::Relaxed);
+    }
+
+    /// Keeps the commands that are heard from now on.
+    pub fn listen(&self) {
+        *self.1.lock().expect("no panic under this lock") = Some(Vec::new());
+    }
+
+    /// How many of the commands heard `chosen` picks.
+    pub fn heard(&self, chosen: impl Fn(&Heard) -> bool) -> usize {
+        let heard = self.1.lock().expect("no panic under this lock");
+        heard.iter().flatten().filter(|one| chosen(one)).count()
+    }
+
+    fn hear(&self, heard: Heard) {
+        if let Some(all) = &mut *self.1.lock().expect("no panic under this lock") {
+            all.push(heard);
+        }
     }
 
     fn told(&self) -> Option<Lie> {
@@ -85,12 +123,14 @@ impl Lies {
 pub struct LyingDevx {
     nic: Arc<dyn Devx>,
     lies: Lies,
+    pe: u32,
+    rail: u32,
 }
 
 impl LyingDevx {
-    /// `nic`, bent by `lies`.
-    pub fn new(nic: Arc<dyn Devx>, lies: Lies) -> Self {
-        Self { nic, lies }
+    /// `nic`, which is `rail` of `pe`, bent by `lies`.
+    pub fn new(nic: Arc<dyn Devx>, lies: Lies, pe: u32, rail: u32) -> Self {
+        Self { nic, lies, pe, rail }
     }
 }
 
@@ -105,7 +145,7 @@ fn bend(lie: Lie, answer: &mut [u8]) {
         field(which).set(answer, value);
     };
     match lie {
-        Lie::None => {}
+        Lie::None | Lie::IgnoresErr => {}
         Lie::NoFence => field(qpc::STATE).set(answer, State::Err as u32),
         Lie::StillRts => field(qpc::STATE).set(answer, State::Rts as u32),
         _ if !in_error => {}
@@ -117,6 +157,10 @@ fn bend(lie: Lie, answer: &mut [u8]) {
         Lie::Ahead => {
             add(answer, qpc::RMSN, 1);
             add(answer, qpc::NEXT_RCV_PSN, 1);
+        }
+        Lie::FarAhead => {
+            add(answer, qpc::RMSN, 1);
+            add(answer, qpc::NEXT_RCV_PSN, 0x1000);
         }
         Lie::CountBehind => add(answer, qpc::RMSN, MASK),
         Lie::CountAhead => add(answer, qpc::RMSN, 1),
@@ -132,11 +176,15 @@ impl Devx for LyingDevx {
     fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
         let lie = self.lies.told().unwrap_or(Lie::None);
         let opcode = cmd::input::OPCODE.get(input);
-        if lie == Lie::NoFence && opcode == cmd::Opcode::Qp2Err as u32 {
+        let heard = Heard { pe: self.pe, rail: self.rail, opcode, ended: false };
+        self.lies.hear(heard);
+        if matches!(lie, Lie::NoFence | Lie::IgnoresErr) && opcode == cmd::Opcode::Qp2Err as u32 {
             output.fill(0);
             return Ok(());
         }
-        self.nic.command(input, output)?;
+        let result = self.nic.command(input, output);
+        self.lies.hear(Heard { ended: true, ..heard });
+        result?;
         if opcode == cmd::Opcode::QueryQp as u32 {
             bend(lie, output);
         }

@@ -39,6 +39,8 @@ pub struct RunSpec {
     pub rmsn_cleared: bool,
     /// The NICs answer READs before the writes posted ahead of them are visible: no flush flushes.
     pub reads_pass_writes: bool,
+    /// Destroyed queue pairs' numbers are handed out again.
+    pub qpn_reused: bool,
     /// Device code gives way before one access in this many; 0: only where it waits.
     pub interference: u64,
     /// Suspect time of the policy.
@@ -69,6 +71,8 @@ pub struct RunSpec {
     pub ft_off: bool,
     /// A run that reaches this virtual instant hangs.
     pub time_limit_ns: u64,
+    /// So is one that takes this many scheduling steps. Not part of the text.
+    pub step_limit: u64,
     /// Patience of the agents. Not part of the text.
     pub agent: AgentOptions,
     /// What the streams do.
@@ -92,6 +96,7 @@ impl Default for RunSpec {
             infiniband: false,
             rmsn_cleared: false,
             reads_pass_writes: false,
+            qpn_reused: false,
             interference: 0,
             suspect_ns: 10_000_000,
             suspect_floor_ns: 10_000_000,
@@ -107,6 +112,7 @@ impl Default for RunSpec {
             rail_gbps: 0,
             ft_off: false,
             time_limit_ns: 30_000_000_000,
+            step_limit: 200_000_000,
             agent: AgentOptions::default(),
             traffic: Traffic::default(),
             faults: Vec::new(),
@@ -129,6 +135,7 @@ macro_rules! keys {
         $visit!("infiniband", $self.infiniband);
         $visit!("rmsn_cleared", $self.rmsn_cleared);
         $visit!("reads_pass_writes", $self.reads_pass_writes);
+        $visit!("qpn_reused", $self.qpn_reused);
         $visit!("interference", $self.interference);
         $visit!("suspect_ns", $self.suspect_ns);
         $visit!("suspect_floor_ns", $self.suspect_floor_ns);

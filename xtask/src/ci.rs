@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
-use crate::{bindings, check, explore, ptx, run_scenarios, sh, soft_rdma, swarm, tidy};
+use crate::{bindings, check, explore, mutate, ptx, run_scenarios, sh, soft_rdma, swarm, tidy};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -21,8 +21,9 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   tests      cargo test --workspace
   swarm      200 fixed and 20 fresh seeds of the simulator, every kind of fault among them
   explore    every interleaving of the switch within bounds
+  mutate     named breaks of the protocol: a scenario must catch each
   ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched
-  build      everything, release
+  build      everything, release; nothing of it can be broken by name
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios_list.rs
   mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
   soft-rdma  unmodified RDMA programs on soft NICs, as listed in xtask/src/soft_rdma_cases.rs
@@ -53,6 +54,7 @@ const STAGES: &[Stage] = &[
     ("tests", tests),
     ("swarm", swarm::stage),
     ("explore", explore::stage),
+    ("mutate", mutate::stage),
     ("ptx", || ptx::run(&["--try-ptxas".to_owned()]).map(|()| Count::ONE)),
     ("build", || build().map(|()| Count::ONE)),
     ("scenarios", run_scenarios::all),
@@ -197,7 +199,8 @@ fn test_result(line: &str) -> Option<Count> {
 
 /// Programs and the library that gives others soft NICs.
 fn build() -> Result<()> {
-    sh::run(sh::cargo().args(["build", "--quiet", "--release", "--workspace"]))
+    sh::run(sh::cargo().args(["build", "--quiet", "--release", "--workspace"]))?;
+    mutate::absent_from_release()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod check;
 mod ci;
 mod docs;
 mod explore;
+mod mutate;
 mod night;
 mod ptx;
 mod ptx_audit;
@@ -42,6 +43,7 @@ const TASKS: &[Task] = &[
     Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
     Task { name: "explore", summary: explore::SUMMARY, help: explore::HELP, run: explore::run },
     Task { name: "night", summary: night::SUMMARY, help: night::HELP, run: night::run },
+    Task { name: "mutate", summary: mutate::SUMMARY, help: mutate::HELP, run: mutate::run },
     Task { name: "soft-rdma", summary: soft_rdma::SUMMARY, help: soft_rdma::HELP, run: soft_rdma::run },
     Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
 ];

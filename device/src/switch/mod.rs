@@ -162,7 +162,7 @@ impl<P: Platform> Channel<'_, P> {
 
     #[inline(always)]
     fn still_mine(self, lease: u64) -> bool {
-        get!(self, owner: u64) == lease || Mutant::OwnerUnaware.on()
+        get!(self, owner: u64) == lease
     }
 
     #[inline(always)]
@@ -318,9 +318,6 @@ impl<P: Platform> Channel<'_, P> {
             let p = self.platform();
             p.store(addr_of_mut!((*self.path(to)).base), base);
             self.set_cq_map(to, CqMap::new(base, self.cq_map(to).lag()));
-            if Mutant::DoneOpensFirst.on() {
-                p.store_release(self.done_word(), Word::new(to, generation, done).0);
-            }
             // The flags change by addition, so tickets reserved meanwhile stand (F12).
             if Mutant::OpenByStore.on() {
                 p.store(self.ticket_word(), Word::new(to, generation, ticket.index()).0);

@@ -32,10 +32,8 @@ impl<P: Platform> Channel<'_, P> {
         set!(self, journal_queue: u64 = view.send_queue);
         set!(self, journal_base: u64 = view.base);
         // Once through the post lock: no doorbell of the old generation is still on its way (F8).
-        if !Mutant::NoPassThroughTheLock.on() {
-            self.take_post_lock();
-            self.release_post_lock();
-        }
+        self.take_post_lock();
+        self.release_post_lock();
         self.request_fence(get!(self, from: u32), get!(self, from_incarnation: u32));
         self.enter(Step::Fence, now)
     }
@@ -156,7 +154,7 @@ impl<P: Platform> Channel<'_, P> {
         // Announce, then look again: the agent makes a path anew only if nobody announced it (Dekker's
         // handshake).
         self.platform().announce_before_recheck();
-        if self.path_state(slot) != PathState::Ready && !Mutant::NoSecondLook.on() {
+        if self.path_state(slot) != PathState::Ready {
             set!(self, to: u32 = NO_SLOT);
             return Next::Wait;
         }

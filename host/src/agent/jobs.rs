@@ -191,8 +191,8 @@ impl Agent {
         let mine = match result {
             Ok(Fenced { first, last, times }) => {
                 fenced = Some(times);
-                let same = Mutant::SamePsn.on();
-                pair.next_psn = if same { last.next_send_psn } else { revived_psn(last.next_send_psn) };
+                let again = pair.half.as_ref().filter(|_| Mutant::SamePsn.on()).map(|half| half.psn());
+                pair.next_psn = again.unwrap_or(revived_psn(last.next_send_psn));
                 let oldest = last.last_acked_psn.wrapping_add(1) & MASK_24;
                 pair.sent = Some(Sent { oldest, next: last.next_send_psn });
                 let still = first.rmsn == last.rmsn && first.next_rcv_psn == last.next_rcv_psn;

@@ -13,7 +13,7 @@ mod world;
 pub use actor::ActorOptions;
 pub use clock::PeWorld;
 pub use crew::SimCrew;
-pub use platform::{Interference, SimPlatform};
+pub use platform::{Access, Hook, Interference, SimPlatform};
 pub use world::SimWorld;
 
 use std::cell::RefCell;

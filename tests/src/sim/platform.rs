@@ -8,8 +8,20 @@ use shunt_layout::mlx5::wqe::Wqebb;
 
 use super::PeWorld;
 
+/// An access that device code is about to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// The platform's method.
+    pub method: &'static str,
+    /// The address, or what else the method takes first.
+    pub address: u64,
+}
+
+/// Answers for how many nanoseconds the access is held up.
+pub type Hook = Box<dyn FnMut(Access) -> u64>;
+
 /// When device code is stopped between two of its instructions.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Interference {
     /// Give way before one access in this many, for a time drawn from the seed; 0: never.
     pub one_in: Cell<u64>,
@@ -21,6 +33,8 @@ pub struct Interference {
     pub accesses: Cell<u64>,
     /// If wanted: when each access was made, so that a later run can be stopped at a chosen one.
     pub times: RefCell<Option<Vec<u64>>>,
+    /// If there: asked before each access.
+    pub hook: RefCell<Option<Hook>>,
 }
 
 impl Interference {
@@ -43,6 +57,19 @@ impl Interference {
     pub fn stop_twice(first: u64, second: u64, ns: u64) -> Self {
         Self { then: Cell::new(Some((second, ns))), ..Self::stop_at(first, ns) }
     }
+
+    /// Stops once for `ns`, before the first access that `chosen` picks.
+    pub fn stop_when(mut chosen: impl FnMut(Access) -> bool + 'static, ns: u64) -> Self {
+        let mut stopped = false;
+        let hook = move |access| {
+            if stopped || !chosen(access) {
+                return 0;
+            }
+            stopped = true;
+            ns
+        };
+        Self { hook: RefCell::new(Some(Box::new(hook))), ..Self::default() }
+    }
 }
 
 /// [`Host`] in a [`PeWorld`], with [`Interference`].
@@ -59,7 +86,16 @@ impl<'w> SimPlatform<'w> {
         Self { host: Host::new(world), world, interference }
     }
 
-    fn point(self) {
+    fn point(self, method: &'static str, address: u64) {
+        // Taken out while it is asked: whoever it lets run asks nothing meanwhile.
+        let hook = self.interference.hook.take();
+        if let Some(mut hook) = hook {
+            let ns = hook(Access { method, address });
+            self.interference.hook.replace(Some(hook));
+            if ns > 0 {
+                self.world.sleep(ns);
+            }
+        }
         let number = self.interference.accesses.get();
         self.interference.accesses.set(number + 1);
         if let Some(times) = &mut *self.interference.times.borrow_mut() {
@@ -86,11 +122,11 @@ impl<'w> SimPlatform<'w> {
 
 /// Methods that are their host's, after a point where others may get in.
 macro_rules! forward {
-    ($(unsafe fn $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
-        $(unsafe fn $name(self, $($arg: $type),*) $(-> $result)? {
-            self.point();
+    ($(unsafe fn $name:ident($first:ident: $first_type:ty $(, $arg:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
+        $(unsafe fn $name(self, $first: $first_type $(, $arg: $type)*) $(-> $result)? {
+            self.point(stringify!($name), $first as u64);
             // SAFETY: the same contract, forwarded to the caller.
-            unsafe { self.host.$name($($arg),*) }
+            unsafe { self.host.$name($first $(, $arg)*) }
         })*
     };
 }

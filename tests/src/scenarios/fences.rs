@@ -1,0 +1,195 @@
+//! Fences: what is still in the network or in a NIC when a path is left. Rules 9, 10, 13; F1, F2, F9, H8.
+
+use super::Scenario;
+use super::kit::{
+    Wrongs, both_ways, clean, failovers_of, faults_of_kernels, held, judged, promises, spec, wrong_if,
+};
+use crate::cluster::{Cluster, step_at};
+use crate::lies::Lie;
+use crate::run::{finish, start_streams};
+use crate::sim::{Access, Interference};
+use crate::spec::RunSpec;
+use crate::workload::Traffic;
+use shunt_device::FaultKind;
+use shunt_layout::state::{CauseKind, Step};
+use std::rc::Rc;
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "packets_on_their_way_when_the_port_goes_down", seeds: 4, run: on_their_way },
+    Scenario { name: "a_deadline_is_no_fence", seeds: 6, run: deadline_is_no_fence },
+    Scenario { name: "a_second_switch_with_packets_on_their_way", seeds: 4, run: second_switch },
+    Scenario { name: "both_sides_leave_at_once", seeds: 6, run: both_sides_leave_at_once },
+    Scenario { name: "packets_outlive_a_silent_receiver", seeds: 4, run: outlive_a_silent_receiver },
+    Scenario { name: "a_clock_jump_during_the_lifetime", seeds: 6, run: clock_jump },
+    Scenario { name: "posted_writes_of_the_old_nic", seeds: 6, run: posted_writes_of_the_old_nic },
+    Scenario { name: "firmware_that_does_not_move_to_err", seeds: 4, run: not_moved_to_err },
+    Scenario { name: "neither_half_answers_commands", seeds: 4, run: neither_half_answers },
+    Scenario { name: "ghosts_of_sixty_seconds", seeds: 6, run: ghosts_of_sixty_seconds },
+    Scenario { name: "answers_that_come_late", seeds: 2, run: late_answers },
+];
+
+/// Dense traffic, small windows: slots are reused as fast as credit allows.
+fn dense(seed: u64, faults: &[&str]) -> RunSpec {
+    let spec = both_ways(seed, faults);
+    let traffic = Traffic { messages: 1_500, slots: 4, pace_ns: 0, credit_lag: 0, ..spec.traffic };
+    RunSpec { warps: 2, traffic, ..spec }
+}
+
+/// What the port sent before it went down arrives milliseconds after the backup was entered.
+fn on_their_way(seed: u64) -> Wrongs {
+    let delay = ["300us", "1ms", "2ms", "5ms"][seed as usize % 4];
+    let place = seed % 2;
+    let faults = [format!("200us:{place}.0:delay={delay}"), format!("3ms:{place}.0:down")];
+    clean(&dense(seed, &faults.each_ref().map(String::as_str)), |outcome| failovers_of(outcome, 1))
+}
+
+/// A path that is only slow: suspected by the deadline while all its packets are on their way.
+fn deadline_is_no_fence(seed: u64) -> Wrongs {
+    let delay = ["2500us", "3ms", "7ms", "15ms"][seed as usize % 4];
+    let mut spec = dense(seed, &[&format!("200us:0.0:delay={delay}")]);
+    if seed >= 4 {
+        // ACKs are lost, and the window is so wide that packets keep coming while both ends fence.
+        spec = dense(seed, &["100us:0.0:delay=700us", "1ms:0.0:drop-acks"]);
+        (spec.both_ways, spec.log_depth, spec.warps) = (false, 11, 1);
+        spec.traffic = Traffic { messages: 900, slots: 900, pace_ns: 8_000, credit_lag: 800, ..spec.traffic };
+    }
+    spec.suspect_ns = 2_000_000;
+    clean(&spec, |outcome| {
+        let overdue = outcome.records.iter().any(|(_, record)| record.cause == CauseKind::Overdue as u32);
+        wrong_if(!overdue, || "nobody suspected the slow path".into())
+    })
+}
+
+/// The backup is left as well, with its packets on their way: its fence is its own.
+fn second_switch(seed: u64) -> Wrongs {
+    let delay = ["1ms", "3ms"][seed as usize % 2];
+    let second = ["0.1", "1.1"][seed as usize / 2 % 2];
+    let faults = ["200us:0.0:down", &format!("1ms:{second}:delay={delay}"), &format!("6ms:{second}:down")];
+    let mut spec = dense(seed, &faults);
+    (spec.rails, spec.backups) = (3, 7);
+    spec.traffic = Traffic { slots: 32, pace_ns: 10_000, ..spec.traffic };
+    clean(&spec, |outcome| failovers_of(outcome, 4))
+}
+
+/// Both directions loaded; both ends have a reason to leave in the same instant, or one tells the other late.
+fn both_sides_leave_at_once(seed: u64) -> Wrongs {
+    let faults: &[&str] = match seed % 3 {
+        0 => &["300us:0.0:delay=400us", "2ms:0.0:down", "2ms:1.0:down"],
+        1 => &["300us:0.0:delay=400us", "2ms:0.0:blackhole-tx", "2ms:1.0:blackhole-tx"],
+        _ => &["300us:0.0:delay=3ms", "2900us:1:agent-stalled=6ms", "3ms:0.0:down"],
+    };
+    let mut spec = dense(seed, faults);
+    if seed % 3 == 2 {
+        // Plenty is on its way.
+        spec.traffic = Traffic { slots: 64, pace_ns: 10_000, ..spec.traffic };
+    }
+    clean(&spec, |outcome| failovers_of(outcome, 2))
+}
+
+/// The receiver's firmware is silent, its data path is not, and packets live long: only the packet lifetime says when
+/// the last of them is gone (F9).
+fn outlive_a_silent_receiver(seed: u64) -> Wrongs {
+    let delay = ["25ms", "32ms", "40ms", "47ms"][seed as usize % 4];
+    let mut spec = spec(seed, &["100us:1.0:fw-timeout=60ms", &format!("200us:0.0:delay={delay}/4ms")]);
+    spec.warps = 2;
+    spec.suspect_ns = 2_000_000;
+    spec.traffic = Traffic { messages: 1_500, slots: 64, credit_lag: 0, ..spec.traffic };
+    clean(&spec, |outcome| {
+        let by_ledger = outcome.records.iter().any(|(pe, record)| *pe == 0 && record.ledger == 1);
+        wrong_if(!by_ledger, || "no cut came from the ledger".into())
+    })
+}
+
+/// The lifetime is what the fence rests on where the peer's agent is silent: a clock that jumps must not end it.
+fn clock_jump(seed: u64) -> Wrongs {
+    let jump = format!("{}us:0:clock-jump=3s", 4_000 + 2_000 * seed);
+    let faults = ["1ms:1:agent-killed", "1ms:0.0:delay=20ms/2ms", "2900us:1.0:blackhole-tx", &jump];
+    let mut spec = spec(seed, &faults);
+    spec.suspect_ns = 2_000_000;
+    spec.give_up_ns = 100_000_000;
+    spec.traffic = Traffic { messages: 1_000, slots: 48, pace_ns: 5_000, ..spec.traffic };
+    held(&spec, Lie::None, |_| Vec::new())
+}
+
+/// The old NIC's writes are acknowledged long before they are visible; the new NIC's are not slow at all (F1).
+fn posted_writes_of_the_old_nic(seed: u64) -> Wrongs {
+    let delay = ["400us", "900us", "3ms"][seed as usize % 3];
+    let fault = ["0.0:down", "1.0:down"][seed as usize % 2];
+    let mut spec = both_ways(seed, &[&format!("0ns:1.0:placement-delay={delay}"), &format!("3ms:{fault}")]);
+    // A window so wide that the sender never waits for what is late.
+    spec.traffic = Traffic { messages: 500, slots: 400, pace_ns: 15_000, ..spec.traffic };
+    clean(&spec, |outcome| failovers_of(outcome, 1))
+}
+
+/// 2ERR is answered and not done, and QUERY_QP shows it: nothing is proved, and nothing may go on as if it were.
+fn not_moved_to_err(seed: u64) -> Wrongs {
+    let mut spec = dense(seed, &["200us:0.0:delay=3ms", "3ms:0.0:down"]);
+    spec.give_up_ns = 100_000_000;
+    spec.traffic.wait_ns = 1_000_000_000;
+    super::kit::kept(&spec, Lie::IgnoresErr, |outcome| {
+        let unproven = outcome.ended_with(FaultKind::FenceUnproven);
+        wrong_if(unproven == 0, || "no kernel ended with a fence that could not be proved".into())
+    })
+}
+
+/// Neither NIC answers commands, both send and receive: there is no fence, and the only answer is an error.
+fn neither_half_answers(seed: u64) -> Wrongs {
+    let faults = ["100us:0.0:fw-timeout", "100us:1.0:fw-timeout", "200us:0.0:delay=6ms/4ms"];
+    let mut spec = dense(seed, &faults);
+    spec.suspect_ns = 2_000_000;
+    spec.give_up_ns = 100_000_000;
+    spec.traffic.wait_ns = 1_000_000_000;
+    held(&spec, Lie::None, |outcome| {
+        let unproven = outcome.ended_with(FaultKind::FenceUnproven);
+        wrong_if(unproven == 0, || "no kernel ended with a fence that could not be proved".into())
+    })
+}
+
+/// Two requests overlap: the older one's answer takes a packet lifetime, the newer one's does not, and who waits for
+/// it looks late.
+fn late_answers(seed: u64) -> Wrongs {
+    let fault = ["0.2:down", "1.2:down"][seed as usize % 2];
+    let faults =
+        ["0ns:1.1:fw-timeout=300ms", "500us:0.1:blackhole-tx", "1ms:0.0:down", &format!("30ms:{fault}")];
+    let mut spec = spec(seed, &faults);
+    (spec.rails, spec.backups, spec.rmsn_cleared, spec.agent.looks) = (4, 7, true, 0);
+    spec.traffic = Traffic { messages: 1_500, pace_ns: 50_000, ..spec.traffic };
+    judged(|| {
+        let mut cluster = Cluster::start(&spec);
+        let (word, world, begun) = (cluster.step_word(0, 1, 0), cluster.sim.world(), cluster.began_ns());
+        let waiting = move |_: Access| step_at(word) == Step::Fence && world.now() > begun + 30_000_000;
+        cluster.interference = Rc::new(Interference::stop_when(waiting, 100_000_000));
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let streams = start_streams(&cluster);
+        let outcome = finish(&cluster, streams);
+        [promises(&outcome), faults_of_kernels(&outcome), failovers_of(&outcome, 2)].concat()
+    })
+}
+
+/// What the port sent before it went down arrives up to a minute later, long after the receiver used its buffers for
+/// something else: nothing of it is ever visible. A path made anew meanwhile has the old queue pairs' numbers.
+fn ghosts_of_sixty_seconds(seed: u64) -> Wrongs {
+    let delay = ["2s", "20s", "59s"][seed as usize % 3];
+    let linger = format!("0ns:0.0:delay={delay}/300us");
+    let again: &[&str] = if seed < 3 { &["300us:0.0:down"] } else { &["300us:0.0:down", "3ms:0.0:up"] };
+    let faults = [&[linger.as_str()], again].concat();
+    let mut spec = super::kit::brisk(spec(seed, &faults));
+    (spec.qpn_reused, spec.time_limit_ns, spec.step_limit) = (true, 90_000_000_000, 3_000_000);
+    spec.traffic = Traffic { messages: 400, slots: 4, pace_ns: 10_000, credit_lag: 0, ..spec.traffic };
+    judged(|| {
+        let cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let streams = start_streams(&cluster);
+        cluster.sim.run_until(|| streams.done());
+        let landed = || (0..2).map(|pe| cluster.counters(pe, 0).packets_rx).sum::<u64>();
+        // The path that was revived has its probes to answer; from here on only what was late can come.
+        cluster.sim.run_for(50_000_000);
+        (0..2).for_each(|pe| cluster.kill_agent(pe));
+        let before = landed();
+        cluster.sim.run_for(60_000_000_000);
+        let late = landed() - before;
+        let outcome = finish(&cluster, streams);
+        let none = wrong_if(late == 0, || "nothing was late".into());
+        [promises(&outcome), faults_of_kernels(&outcome), failovers_of(&outcome, 1), none].concat()
+    })
+}

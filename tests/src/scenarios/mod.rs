@@ -1,0 +1,67 @@
+//! Scenarios by name: a cluster, its traffic, what goes wrong, and what must follow. `tests/tests/scenario_*.rs` run
+//! them as they are; `cargo xtask mutate` runs them with a part of the protocol taken away, and then each must fail.
+
+mod cuts;
+mod fences;
+mod kit;
+mod lives;
+mod returns;
+mod steps;
+mod words;
+
+pub use kit::Wrongs;
+
+/// A scenario.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// How it is called.
+    pub name: &'static str,
+    /// Runs of it, each from a seed of its own, counted from 0.
+    pub seeds: u64,
+    /// One run: what is wrong with it, nothing if all is as it must be.
+    pub run: fn(u64) -> Wrongs,
+}
+
+/// Every scenario.
+pub fn all() -> Vec<Scenario> {
+    [
+        words::SCENARIOS,
+        fences::SCENARIOS,
+        cuts::SCENARIOS,
+        returns::SCENARIOS,
+        lives::SCENARIOS,
+        steps::SCENARIOS,
+    ]
+    .concat()
+}
+
+/// The scenario of this name.
+pub fn named(name: &str) -> Option<Scenario> {
+    all().into_iter().find(|scenario| scenario.name == name)
+}
+
+/// Runs every seed of a scenario.
+///
+/// # Panics
+/// If there is no such scenario, or with what is wrong.
+pub fn hold(name: &str) {
+    let scenario = named(name).unwrap_or_else(|| panic!("no scenario is called {name}"));
+    for seed in 0..scenario.seeds {
+        let wrongs = (scenario.run)(seed);
+        assert!(wrongs.is_empty(), "{name}, seed {seed}:\n{}", wrongs.join("\n"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = all().iter().map(|scenario| scenario.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

@@ -1,0 +1,183 @@
+//! Revival and the way back. Rules 17 to 19; F1, F2, F4, F5, H6, H7.
+
+use std::rc::Rc;
+
+use shunt_host::agent::message::{Message, PairId, SideTruth};
+use shunt_host::connect::oob::Oob;
+use shunt_layout::state::Step;
+
+use super::Scenario;
+use super::kit::{
+    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, judged, promises, steered, unexercised,
+    ways_back, wrong_if,
+};
+use crate::cluster::{Cluster, step_at};
+use crate::lies::Lie;
+use crate::run::{Outcome, finish, start_streams};
+use crate::sim::{Access, Interference};
+use crate::spec::RunSpec;
+use crate::workload::Traffic;
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "there_and_back", seeds: 4, run: there_and_back },
+    Scenario { name: "posted_writes_of_the_backup", seeds: 6, run: posted_writes_of_the_backup },
+    Scenario { name: "the_recovery_window", seeds: 2, run: recovery_window },
+    Scenario { name: "a_flapping_primary", seeds: 2, run: flapping_primary },
+    Scenario { name: "a_primary_that_is_up_and_carries_nothing", seeds: 2, run: carries_nothing },
+    Scenario { name: "a_revival_that_fails_and_is_tried_again", seeds: 8, run: revival_fails },
+    Scenario { name: "one_direction_leaves_long_before_the_other", seeds: 8, run: leaves_late },
+    Scenario { name: "late_messages_of_an_old_incarnation", seeds: 2, run: late_messages },
+    Scenario { name: "ghosts_older_than_a_revival", seeds: 8, run: ghosts_older_than_a_revival },
+    Scenario { name: "ghosts_within_the_lifetime_at_a_revival", seeds: 8, run: ghosts_within_the_lifetime },
+];
+
+/// Each direction went back, and onto pairs whose numbers only grow.
+fn back_and_newer(outcome: &Outcome, least: usize) -> Wrongs {
+    let count = ways_back(outcome).count();
+    let mut wrongs = wrong_if(count < least, || format!("{count} ways back, at least {least} were wanted"));
+    let same = outcome.records.iter().find(|(_, record)| {
+        let again = record.kind == shunt_layout::state::SwitchKind::SwitchBack as u32;
+        again && record.entered.incarnation <= record.left.incarnation
+    });
+    wrongs.extend(same.map(|(pe, _)| format!("PE {pe} went back to a path that was not made anew")));
+    wrongs
+}
+
+fn there_and_back(seed: u64) -> Wrongs {
+    let mut spec = brisk(both_ways(seed, &["1ms:0.0:down", "3ms:0.0:up", "9ms:0.0:down", "11ms:0.0:up"]));
+    spec.traffic.messages = 900;
+    clean(&spec, |outcome| back_and_newer(outcome, 2))
+}
+
+/// The backup's NIC places late, the primary's at once (F1 on the return).
+fn posted_writes_of_the_backup(seed: u64) -> Wrongs {
+    let delay = ["400us", "900us", "2ms"][seed as usize % 3];
+    let slow = format!("0ns:{}.1:placement-delay={delay}", seed % 2);
+    let mut spec = brisk(both_ways(seed, &[&slow, "1ms:0.0:down", "2ms:0.0:up"]));
+    spec.traffic = Traffic { messages: 700, slots: 300, pace_ns: 15_000, ..spec.traffic };
+    clean(&spec, |outcome| wrong_if(ways_back(outcome).count() == 0, || "nobody went back".into()))
+}
+
+fn recovery_window(seed: u64) -> Wrongs {
+    let mut spec = both_ways(seed, &["1ms:0.0:down", "3ms:0.0:up"]);
+    spec.agent.lifetime_ns = 1_000_000;
+    spec.agent.probe_ns = 100_000;
+    spec.agent.backoff_ns = 200_000;
+    spec.traffic = Traffic { messages: 400, pace_ns: 100_000, ..spec.traffic };
+    let window_ns = spec.recovery_ns;
+    clean(&spec, |outcome| {
+        let up_ns = outcome.began_ns + 3_000_000;
+        let early = ways_back(outcome).find(|record| record.stamps[5] < up_ns + window_ns);
+        let mut wrongs =
+            wrong_if(early.is_some(), || "went back before the recovery window had passed".into());
+        wrongs.extend(back_and_newer(outcome, 2));
+        wrongs
+    })
+}
+
+/// Down and up twenty times: followed ever more rarely.
+fn flapping_primary(seed: u64) -> Wrongs {
+    let mut spec = brisk(both_ways(seed, &["1ms:0.0:flap=16ms/20"]));
+    spec.traffic = Traffic { messages: 1_700, pace_ns: 200_000, ..spec.traffic };
+    clean(&spec, |outcome| {
+        let count = ways_back(outcome).count();
+        wrong_if(count > 12, || format!("the primary was followed {count} times in 20 flaps both ways"))
+    })
+}
+
+/// The port is up, and nothing gets through it: probes find out, not the traffic.
+fn carries_nothing(seed: u64) -> Wrongs {
+    let fault = ["1ms:0.0:blackhole-tx", "1ms:1.0:blackhole-tx"][seed as usize % 2];
+    let mut spec = brisk(both_ways(seed, &[fault]));
+    spec.traffic = Traffic { messages: 800, pace_ns: 100_000, ..spec.traffic };
+    clean(&spec, |outcome| {
+        let count = ways_back(outcome).count();
+        wrong_if(count > 0, || format!("went back {count} times to a path that carries nothing"))
+    })
+}
+
+/// The port comes back and goes again while the pair is being made: what fails uses its number up.
+fn revival_fails(seed: u64) -> Wrongs {
+    let again = 3_000 + 150 * seed;
+    let faults = [
+        "1ms:0.0:down".to_owned(),
+        "3ms:0.0:up".to_owned(),
+        format!("{again}us:0.0:blackhole-tx=9ms"),
+        format!("{again}us:1.0:delay=2500us/3ms"),
+    ];
+    let mut spec = brisk(both_ways(seed, &faults.each_ref().map(String::as_str)));
+    spec.agent.revive_ns = 4_000_000;
+    spec.traffic = Traffic { messages: 1_500, pace_ns: 100_000, ..spec.traffic };
+    unexercised(&spec, |outcome| back_and_newer(outcome, 1))
+}
+
+/// A switcher is held up before it has its cut, while the other direction leaves, the port comes back, and the pair may
+/// be made anew: nothing of it may be taken away before both have left.
+fn leaves_late(seed: u64) -> Wrongs {
+    let mut spec = brisk(both_ways(seed, &["400us:0.0:drop-acks=100us", "450us:0.0:down=600us"]));
+    (spec.agent.looks, spec.log_depth) = (0, 5);
+    spec.traffic = Traffic { messages: 300, slots: 16, pace_ns: 20_000, ..spec.traffic };
+    let pe = (seed % 2) as u32;
+    let at = 2 + seed / 2 * 3;
+    judged(|| {
+        let mut cluster = Cluster::start(&spec);
+        let (word, mut left) = (cluster.step_word(pe, 1 - pe, 0), at);
+        let held_up = move |_: Access| {
+            left -= u64::from(step_at(word) == Step::Settle && left > 0);
+            left == 0
+        };
+        cluster.interference = Rc::new(Interference::stop_when(held_up, 12_000_000));
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let streams = start_streams(&cluster);
+        let outcome = finish(&cluster, streams);
+        [promises(&outcome), faults_of_kernels(&outcome), failovers_of(&outcome, 2)].concat()
+    })
+}
+
+/// Messages about the first incarnation of a pair come again once it was made anew.
+fn late_messages(seed: u64) -> Wrongs {
+    let mut spec = brisk(both_ways(seed, &["1ms:0.0:down", "3ms:0.0:up"]));
+    spec.traffic.messages = 900;
+    steered(
+        &spec,
+        Lie::None,
+        |cluster, _| {
+            cluster.sim.run_for(14_000_000);
+            let id = PairId { channel: 0, slot: 0, incarnation: 1 };
+            let truth = SideTruth::Exact { executed: 1, next_rcv_psn: 1 };
+            let late = [Message::Fence(id), Message::Truth(id, truth), Message::Left(id)];
+            let from = (seed % 2) as u32;
+            let end = cluster.oob.end(from);
+            late.iter().for_each(|message| end.send(1 - from, message.to_bytes()));
+        },
+        |outcome| {
+            let count = outcome.failovers();
+            let mut wrongs =
+                wrong_if(count > 2, || format!("one failure was {count} failovers of 2 channels"));
+            wrongs.extend(back_and_newer(outcome, 2));
+            wrongs
+        },
+    )
+}
+
+/// Dense traffic whose first packets linger while the port goes down and its pair is made anew, under the numbers of
+/// queue pairs that were destroyed.
+fn lingering(seed: u64, delay_us: u64) -> RunSpec {
+    let linger = format!("0us:0.0:delay={delay_us}us/300us");
+    let mut spec = brisk(both_ways(seed, &[&linger, "300us:0.0:down", "600us:0.0:up"]));
+    (spec.qpn_reused, spec.log_depth) = (true, 7);
+    spec.traffic = Traffic { messages: 700, slots: 32, pace_ns: 5_000, credit_lag: 0, ..spec.traffic };
+    spec
+}
+
+/// Packets that live longer than anybody may expect: they come to a pair of the same number, and only the PSN tells.
+fn ghosts_older_than_a_revival(seed: u64) -> Wrongs {
+    clean(&lingering(seed, 2_400 + 150 * seed), |outcome| failovers_of(outcome, 2))
+}
+
+/// Packets that live nearly as long as they may: nothing is made anew before they are gone.
+fn ghosts_within_the_lifetime(seed: u64) -> Wrongs {
+    let mut spec = lingering(seed, 2_400 + 150 * seed);
+    spec.agent.lifetime_ns = 5_000_000;
+    clean(&spec, |outcome| failovers_of(outcome, 2))
+}

@@ -1,0 +1,165 @@
+//! The scenarios that must exist, by number and name; docs/TESTING.md lists what each holds and the breaks it catches.
+//! What they are made of stands in `tests/src/scenarios`; more of the same stands in the files beside this one.
+
+use shunt_tests::scenarios::hold;
+
+#[test]
+fn scenario_02_f01_posted_writes_of_the_old_nic() {
+    hold("posted_writes_of_the_old_nic");
+}
+
+#[test]
+fn scenario_02_f01_posted_writes_of_the_backup() {
+    hold("posted_writes_of_the_backup");
+}
+
+#[test]
+fn scenario_03_f02_both_sides_leave_at_once() {
+    hold("both_sides_leave_at_once");
+}
+
+#[test]
+fn scenario_05_f04_one_direction_leaves_long_before_the_other() {
+    hold("one_direction_leaves_long_before_the_other");
+}
+
+#[test]
+fn scenario_05_late_messages_of_an_old_incarnation() {
+    hold("late_messages_of_an_old_incarnation");
+}
+
+#[test]
+fn scenario_05_answers_that_come_late() {
+    hold("answers_that_come_late");
+    hold("a_second_switch_with_packets_on_their_way");
+}
+
+#[test]
+fn scenario_05_a_revival_that_fails_and_is_tried_again() {
+    hold("a_revival_that_fails_and_is_tried_again");
+}
+
+#[test]
+fn scenario_06_f05_ghosts_across_a_revival() {
+    hold("ghosts_older_than_a_revival");
+    hold("ghosts_within_the_lifetime_at_a_revival");
+}
+
+#[test]
+fn scenario_07_f06_paths_fail_one_after_the_other() {
+    hold("a_backup_that_executes_nothing");
+    hold("three_paths_fail_in_a_row");
+}
+
+#[test]
+fn scenario_08_f07_ring_full_at_the_close() {
+    hold("ring_full_at_the_close");
+}
+
+#[test]
+fn scenario_09_f08_f11_stopped_between_reserve_and_doorbell() {
+    hold("disturbed_at_every_access");
+    hold("stopped_for_long_at_a_doorbell");
+    hold("stopped_before_a_look");
+    hold("doorbells_only_go_up");
+}
+
+#[test]
+fn scenario_09_f12_stopped_while_opening() {
+    hold("stopped_before_tickets_open");
+    hold("stopped_before_flags_change");
+    hold("stopped_before_done_opens");
+}
+
+#[test]
+fn scenario_10_f09_a_deadline_is_no_fence() {
+    hold("a_deadline_is_no_fence");
+    hold("packets_on_their_way_when_the_port_goes_down");
+}
+
+#[test]
+fn scenario_10_f09_the_packet_lifetime() {
+    hold("packets_outlive_a_silent_receiver");
+    hold("a_clock_jump_during_the_lifetime");
+}
+
+#[test]
+fn scenario_12_neither_half_answers_commands() {
+    hold("neither_half_answers_commands");
+}
+
+#[test]
+fn scenario_13_truth_that_lies() {
+    hold("a_count_that_2err_clears");
+    hold("a_count_that_is_zero");
+    hold("a_count_at_a_psn_never_sent");
+    hold("firmware_that_does_not_move_to_err");
+}
+
+#[test]
+fn scenario_15_kernels_that_are_gone() {
+    hold("kernel_gone_with_work_in_flight");
+    hold("owner_gone_mid_step");
+}
+
+#[test]
+fn scenario_16_cuts_with_and_without_truth() {
+    hold("acks_lost_before_a_switch");
+    hold("requests_lost_before_a_switch");
+    hold("acks_lost_without_truth");
+    hold("the_journal_of_a_path_made_anew");
+}
+
+#[test]
+fn scenario_18_waiters_behind_a_hole() {
+    hold("kernel_gone_between_reserve_and_publish");
+    hold("done_means_delivered");
+}
+
+#[test]
+fn scenario_18_who_is_lost_and_when() {
+    hold("all_paths_dead_for_less_than_the_give_up_time");
+    hold("a_peer_that_is_gone");
+}
+
+#[test]
+fn scenario_20_first_causes() {
+    hold("program_errors");
+    hold("transport_errors");
+}
+
+#[test]
+fn scenario_21_flaps_and_ways_back() {
+    hold("there_and_back");
+    hold("the_recovery_window");
+    hold("a_flapping_primary");
+    hold("a_primary_that_is_up_and_carries_nothing");
+    hold("a_path_slower_than_the_suspect_time");
+}
+
+#[test]
+fn scenario_22_a_port_down_is_known_at_once() {
+    hold("a_port_down_is_known_at_once");
+}
+
+/// A fault during each step, and a third one after it.
+mod scenario_07_f06_fault_during {
+    use super::hold;
+
+    macro_rules! during {
+        ($($step:ident)*) => { $(
+            #[test]
+            fn $step() {
+                hold(concat!("fault_during_", stringify!($step)));
+                hold(concat!("last_path_lost_during_", stringify!($step)));
+            }
+        )* };
+    }
+    during! { settle fence truth flush cut replay open drain drain_flush revive probe }
+}
+
+/// Nothing of an abandoned path is visible, however late it comes.
+#[test]
+fn scenario_06_f05_ghosts_of_sixty_seconds() {
+    hold("ghosts_of_sixty_seconds");
+}
