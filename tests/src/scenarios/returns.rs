@@ -27,7 +27,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_revival_that_fails_and_is_tried_again", seeds: 8, run: revival_fails },
     Scenario { name: "one_direction_leaves_long_before_the_other", seeds: 8, run: leaves_late },
     Scenario { name: "late_messages_of_an_old_incarnation", seeds: 2, run: late_messages },
-    Scenario { name: "ghosts_older_than_a_revival", seeds: 8, run: ghosts_older_than_a_revival },
+    Scenario { name: "ghosts_older_than_a_revival", seeds: 16, run: ghosts_older_than_a_revival },
     Scenario { name: "ghosts_within_the_lifetime_at_a_revival", seeds: 8, run: ghosts_within_the_lifetime },
 ];
 
