@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-layout", &[]),
     ("shunt-device", &["shunt-layout"]),
     ("shunt-kernels", &["shunt-layout", "shunt-device"]),
+    ("shunt-concurrency", &["shunt-layout", "shunt-device"]),
     ("shunt-soft-nic", &["shunt-layout"]),
     ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic"]),
     ("shunt-soft-rdma-preload", &["shunt-soft-rdma"]),
