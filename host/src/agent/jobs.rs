@@ -189,7 +189,7 @@ impl Agent {
         pair.task = Task::None;
         let mut fenced = None;
         let mine = match result {
-            Ok(Fenced { first, last, times }) => {
+            Ok(Fenced { first, last, flushed, times }) => {
                 fenced = Some(times);
                 let again = pair.half.as_ref().filter(|_| Mutant::SamePsn.on()).map(|half| half.psn());
                 pair.next_psn = again.unwrap_or(revived_psn(last.next_send_psn));
@@ -198,6 +198,8 @@ impl Agent {
                 let still = first.rmsn == last.rmsn && first.next_rcv_psn == last.next_rcv_psn;
                 if last.state != Some(State::Err) && !Mutant::StateNotLookedAt.on() {
                     SideTruth::Dead
+                } else if !flushed {
+                    SideTruth::Unflushed
                 } else if still && holds {
                     SideTruth::Exact { executed: last.rmsn, next_rcv_psn: last.next_rcv_psn }
                 } else {

@@ -34,6 +34,8 @@ pub enum SideTruth {
     },
     /// In ERR and flushed, but this NIC's count is not to be trusted (start-up proof, or a failed cross-check).
     Fenced,
+    /// In ERR, but its NIC does not flush: what it accepted before may still be on its way into memory.
+    Unflushed,
     /// The NIC does not answer commands: nothing is proved.
     Dead,
 }
@@ -105,6 +107,7 @@ impl Message {
                     SideTruth::Exact { executed, next_rcv_psn } => (1, executed, next_rcv_psn),
                     SideTruth::Fenced => (2, 0, 0),
                     SideTruth::Dead => (3, 0, 0),
+                    SideTruth::Unflushed => (4, 0, 0),
                 };
                 word(kind);
                 word(executed);
@@ -187,6 +190,7 @@ fn side_truth(kind: u32, executed: u32, next_rcv_psn: u32) -> Result<SideTruth, 
         }),
         2 => Ok(SideTruth::Fenced),
         3 => Ok(SideTruth::Dead),
+        4 => Ok(SideTruth::Unflushed),
         other => Err(CardError::Value { field: "truth", met: other as u64, want: "1 to 3" }),
     }
 }
@@ -209,6 +213,7 @@ mod tests {
             Message::Truth(ID, SideTruth::Exact { executed: 0xff_fffe, next_rcv_psn: 0x12_3456 }),
             Message::Truth(ID, SideTruth::Fenced),
             Message::Truth(ID, SideTruth::Dead),
+            Message::Truth(ID, SideTruth::Unflushed),
             Message::Left(ID),
             Message::Up(ID),
             Message::Proved(ID),

@@ -103,6 +103,7 @@ impl Agent {
             SideTruth::Exact { executed, .. } => ("exact", executed),
             SideTruth::Fenced => ("fenced", 0),
             SideTruth::Dead => ("dead", 0),
+            SideTruth::Unflushed => ("unflushed", 0),
         };
         let FenceTimes { error_ns, query_ns, flush_ns, again_ns } = times;
         self.report(Event::HalfFenced { at, truth, executed, error_ns, query_ns, flush_ns, again_ns });

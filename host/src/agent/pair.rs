@@ -64,14 +64,19 @@ pub fn verdict(
         (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Fenced)) => Some(no_truth),
         // Their NIC is dead to commands, or nobody answers: our half is in ERR, so nothing new leaves; what already
         // left is gone after the lifetime (row 2 of the table).
-        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Dead) | None) => {
-            lifetime_over.then_some(no_truth)
-        }
+        (
+            SideTruth::Exact { .. } | SideTruth::Fenced | SideTruth::Unflushed,
+            Some(SideTruth::Dead | SideTruth::Unflushed) | None,
+        ) => lifetime_over.then_some(no_truth),
         // Ours is dead, theirs is fenced: their count is final; late READ responses are gone after the lifetime.
-        (SideTruth::Dead, Some(SideTruth::Exact { executed, next_rcv_psn })) => {
+        (SideTruth::Dead | SideTruth::Unflushed, Some(SideTruth::Exact { executed, next_rcv_psn })) => {
             lifetime_over.then(|| exact(executed, next_rcv_psn))
         }
-        (SideTruth::Dead, Some(SideTruth::Fenced)) => lifetime_over.then_some(no_truth),
+        (SideTruth::Dead | SideTruth::Unflushed, Some(SideTruth::Fenced)) => {
+            lifetime_over.then_some(no_truth)
+        }
+        // Theirs takes nothing new and ours cannot be asked: as good as theirs fenced, once all posted writes landed.
+        (SideTruth::Dead, Some(SideTruth::Unflushed)) => lifetime_over.then_some(no_truth),
         (SideTruth::Dead, Some(SideTruth::Dead) | None) if Mutant::UnprovenGoesOn.on() => Some(no_truth),
         (SideTruth::Dead, Some(SideTruth::Dead) | None) => Some(unprovable),
     }
@@ -239,6 +244,18 @@ mod tests {
             assert_eq!(status(EXACT, theirs, false), None, "a deadline alone is never a fence");
             assert_eq!(status(EXACT, theirs, true), Some(AnswerStatus::FencedNoTruth));
         }
+    }
+
+    #[test]
+    fn a_half_in_err_that_cannot_be_flushed_waits_for_what_it_may_still_write() {
+        for theirs in [Some(EXACT), Some(SideTruth::Fenced), Some(SideTruth::Dead), None] {
+            assert_eq!(status(SideTruth::Unflushed, theirs, false), None, "{theirs:?}");
+            assert!(
+                status(SideTruth::Unflushed, theirs, true).is_some_and(|s| s != AnswerStatus::Unprovable)
+            );
+        }
+        assert_eq!(status(SideTruth::Unflushed, Some(EXACT), true), Some(AnswerStatus::Truth));
+        assert_eq!(status(EXACT, Some(SideTruth::Unflushed), false), None);
     }
 
     #[test]

@@ -80,6 +80,8 @@ pub struct Fenced {
     pub first: QpTruth,
     /// After it.
     pub last: QpTruth,
+    /// The NIC's posted writes are in memory.
+    pub flushed: bool,
     /// How long each command took.
     pub times: FenceTimes,
 }
@@ -295,18 +297,17 @@ impl Worker {
         let flush_at_ns = self.world.now_ns();
         let flushed = match begun.iter().any(|(_, first, _)| first.is_ok()) && !Mutant::NoFlushAfterFence.on()
         {
-            true => self.rail.flush(),
-            false => Ok(()),
+            true => self.rail.flush().is_ok(),
+            false => true,
         };
         let flush_ns = since(flush_at_ns);
         for (id, first, half) in begun {
             let finish = |(first, times)| {
-                flushed.clone()?;
                 let again_at_ns = self.world.now_ns();
                 let last = half.query()?;
                 let times = FenceTimes { flush_ns, again_ns: since(again_at_ns), ..times };
                 let of_early = Mutant::QueryBeforeErr.on().then_some(QpTruth { state: last.state, ..first });
-                Ok(Fenced { first, last: of_early.unwrap_or(last), times })
+                Ok(Fenced { first, last: of_early.unwrap_or(last), flushed, times })
             };
             self.desk.end(id, Some(Outcome::Fenced(first.and_then(finish))));
         }
