@@ -66,7 +66,6 @@ fn lasts(kind: &FaultKind) -> Option<u64> {
         | FaultKind::Dup { .. }
         | FaultKind::EventLost { .. }
         | FaultKind::EventLate { .. }
-        | FaultKind::LostAtomicResponse { .. }
         | FaultKind::PlacementDelay { .. }
         | FaultKind::MissingFlush { .. }
         | FaultKind::CqeGarbageInit { .. } => None,

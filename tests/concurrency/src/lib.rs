@@ -307,7 +307,7 @@ macro_rules! platform {
                 0
             }
             unsafe fn load_pair(self, address: *const u32) -> [u32; 2] {
-                // SAFETY: only pairs of a path's row are read so; the bench made it and nobody writes it in these tests.
+                // SAFETY: a pair of a path's row, which the bench made and nobody writes in these tests.
                 unsafe { [*address, *address.add(1)] }
             }
             unsafe fn load_wqe(
