@@ -13,6 +13,10 @@ use shunt_device::health::{Action, Health, Observation};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{AnswerStatus, PathState};
 
+/// A fence is awaited this many times as long as a peer may be silent, however much else the peer says: less than the
+/// device's own wait for a fence.
+const ANSWER_PATIENCE: u64 = 3;
+
 impl Agent {
     /// A switcher of this PE asks.
     pub(super) fn ask_fence(&mut self, at: Place, request: Request) {
@@ -213,7 +217,10 @@ impl Agent {
             // Whom a pair has awaited in vain, the next one need not: patience is with the peer, not with the pair.
             let heard_ns = self.heard_ns[peer as usize];
             let asked_ns = *self.unanswered[peer as usize].get_or_insert(fenced_ns.max(heard_ns));
-            let patient = now < asked_ns.saturating_add(options.peer_ns) && !Mutant::OnlyOwnHalf.on();
+            // Heard is not answered: a link that carries one way only must not outlast the switcher's own patience.
+            let bound_ns = fenced_ns.saturating_add(options.peer_ns.saturating_mul(ANSWER_PATIENCE));
+            let until_ns = asked_ns.saturating_add(options.peer_ns).min(bound_ns);
+            let patient = now < until_ns && !Mutant::OnlyOwnHalf.on();
             if patient && self.links.reachable(peer, &self.ports) {
                 return false;
             }
