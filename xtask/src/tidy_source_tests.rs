@@ -45,12 +45,12 @@ fn long_functions() {
 
 #[test]
 fn unfinished_code() {
-    assert_fires("host/src/a.rs", "fn a() { todo!() }", "todo!");
-    assert_fires("host/src/a.rs", "fn a() { unimplemented!() }", "unimplemented!");
+    assert_fires("host/src/a.rs", "fn a() { todo!() }", "todo!"); // text the rule is tried on
+    assert_fires("host/src/a.rs", "fn a() { unimplemented!() }", "unimplemented!"); // text the rule is tried on
     assert_fires("host/src/a.rs", "fn a() { dbg!(1); }", "dbg!");
-    assert_fires("host/src/a.rs", "#[ignore]\nfn a() {}", "#[ignore");
-    assert_fires("host/src/a.rs", "#[ignore = \"slow\"]\nfn a() {}", "#[ignore");
-    assert_silent("host/src/a.rs", "// todo!() is refused\nfn a() { f(\"todo!()\"); my_todo!() }");
+    assert_fires("host/src/a.rs", "#[ignore]\nfn a() {}", "#[ignore"); // text the rule is tried on
+    assert_fires("host/src/a.rs", "#[ignore = \"slow\"]\nfn a() {}", "#[ignore"); // text the rule is tried on
+    assert_silent("host/src/a.rs", "// todo!() is refused\nfn a() { f(\"todo!()\"); my_todo!() }"); // text the rule is tried on
 }
 
 #[test]
