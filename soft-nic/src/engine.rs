@@ -148,6 +148,12 @@ impl SharedFabric {
         self.0.kick();
         result
     }
+
+    /// True if somebody had the fabric since the last call of this, for a caller that steps it without an engine and
+    /// keeps what it knows of it.
+    pub fn was_had(&self) -> bool {
+        self.0.kicked.load(Ordering::Relaxed) && self.0.kicked.swap(false, Ordering::AcqRel)
+    }
 }
 
 /// The thread that steps a fabric in real time. It stops when this is dropped.

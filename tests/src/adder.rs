@@ -16,7 +16,7 @@ use shunt_layout::state::{self, PathRow, PathState, Step};
 
 use crate::cluster::Cluster;
 use crate::oracle::{Kind, load};
-use crate::sim::{SimWorld, Task};
+use crate::sim::{PeWorld, SimWorld, Task};
 
 /// Words of the adders in the heap of whom they add at; results land as much further on.
 const WORDS_AT: u64 = 64;
@@ -57,7 +57,7 @@ struct Adding {
 }
 
 impl Adding {
-    fn post(&self, index: u64, world: &SimWorld) {
+    fn post(&self, index: u64, world: &PeWorld) {
         let row = &self.row;
         let segments = [
             ctrl(Opcode::AtomicFa, index as u16, row.qpn_shifted, 4, CqeWhen::Always as u8),
@@ -141,7 +141,7 @@ impl Cluster {
             let world = kernel.world.sim();
             for index in 0..adds {
                 done.begun.set(index + 1);
-                adding.post(index, world);
+                adding.post(index, &kernel.world);
                 if !adding.wait(index, world) {
                     return;
                 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use shunt_device::platform::host::World;
-use shunt_host::agent::{Agent, AgentOptions};
+use shunt_host::agent::Agent;
 use shunt_host::config::{EnvConfig, FenceMode};
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
@@ -16,15 +16,16 @@ use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_layout::state::{self, SwitchRecord};
 use shunt_soft_nic::{
-    Counters, Fabric, FabricConfig, Fault, FaultReport, Injection, LinkLayer, NicConfig, RailAt,
+    Counters, Fabric, FabricConfig, Fault, FaultReport, Injection, LinkLayer, NicConfig, NicId, RailAt,
     SharedFabric, SoftNic, WordWatch,
 };
 
+use crate::clockwork::{Bells, FabricClock};
 use crate::lies::{Lies, LyingDevx};
 use crate::oracle::{Oracle, Stream, load, store};
 use crate::pe_faults::{AgentFate, PeFaults};
 use crate::run::Paths;
-use crate::sim::{ActorOptions, Clockwork, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
+use crate::sim::{ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
 use crate::spec::RunSpec;
 use crate::workload::Kernel;
 
@@ -36,17 +37,6 @@ const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 const AGENT_NS: u64 = 10_000;
 /// Where streams begin in the heap; the words before are for scenarios of their own.
 const STREAMS_AT: u64 = 4096;
-
-struct FabricClock(SharedFabric);
-
-impl Clockwork for FabricClock {
-    fn step(&self, now: u64) -> bool {
-        self.0.with(|fabric| fabric.step(now))
-    }
-    fn next_due(&self) -> Option<u64> {
-        self.0.with(|fabric| fabric.next_due())
-    }
-}
 
 /// Something that an operator has an agent do.
 type Order = Box<dyn FnOnce(&mut Agent)>;
@@ -155,10 +145,17 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
             if spec.infiniband {
                 config.link_layer = LinkLayer::InfiniBand;
             }
-            fabric.add(SoftNic::new(config), RailAt { pe, rail });
+            let made = fabric.add(SoftNic::new(config), RailAt { pe, rail });
+            assert_eq!(made, NicId(pe * spec.rails + rail));
         }
     }
     SharedFabric::new(fabric)
+}
+
+/// The world of a PE, whose doorbells are those of its own NICs.
+fn make_clock(sim: &Sim, spec: &RunSpec, pe: u32, bells: &Arc<Bells>) -> PeWorld {
+    let (bells, first, rails) = (bells.clone(), pe * spec.rails, spec.rails);
+    PeWorld::with_bell(sim.world(), Arc::new(move || bells.ring((first..first + rails).map(NicId))))
 }
 
 fn start_pes(
@@ -182,7 +179,10 @@ fn start_pes(
             .collect();
         let (config, end) = (pe_config(spec, heap_bytes), Box::new(oob.end(pe)));
         let world: Arc<dyn World> = clocks[pe as usize].clone();
-        tasks.push(sim.spawn(format!("pe{pe}.start"), ActorOptions::host(), move || {
+        // Nothing that goes on meanwhile is looked at closely, where so little is at all.
+        let poll_ns = if spec.idle_ns > ActorOptions::host().poll_max_ns { 20_000 } else { 5_000 };
+        let options = ActorOptions { poll_ns, ..ActorOptions::host() };
+        tasks.push(sim.spawn(format!("pe{pe}.start"), options, move || {
             match Pe::start(config, rails, Arc::new(HeapMemory::new()), &bootstrap, end, world) {
                 Ok(pe) => pe,
                 Err(error) => panic!("PE does not start: {error}"),
@@ -193,10 +193,10 @@ fn start_pes(
 }
 
 /// The loop of an agent: step, leave news for the test, pause.
-fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &Arc<SimWorld>, options: AgentOptions) {
+fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &Arc<SimWorld>, spec: &RunSpec) {
     let me = pe.root().my_pe;
     let crew = SimCrew::new(world.clone(), me, |actor| faults.adopt(me, actor));
-    let agent = Agent::new(pe, options, &crew).expect("the state that was just uploaded");
+    let agent = Agent::new(pe, spec.agent, &crew).expect("the state that was just uploaded");
     let mut agent = agent.expect("the first agent of this PE");
     loop {
         let stalled_ns = log.fate.stalled_ns(world.now(), faults);
@@ -213,7 +213,8 @@ fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &Arc<SimWorld>,
         log.records.borrow_mut().extend(agent.records().0);
         log.events.borrow_mut().extend(agent.take_events().0);
         world.note(|| "pausing".into());
-        world.sleep(if busy { AGENT_NS / 4 } else { AGENT_NS } + world.draw(AGENT_NS));
+        let idle_ns = world.pause(AGENT_NS, spec.idle_ns);
+        world.sleep(if busy { AGENT_NS / 4 } else { idle_ns } + world.draw(AGENT_NS));
     }
 }
 
@@ -229,11 +230,11 @@ impl Cluster {
         config.time_limit_ns = spec.time_limit_ns;
         config.step_limit = spec.step_limit;
         let sim = Sim::new(config);
-        let fabric = make_fabric(spec);
-        sim.drive(Rc::new(FabricClock(fabric.clone())));
+        let (fabric, bells) = (make_fabric(spec), Arc::new(Bells::default()));
+        sim.drive(Rc::new(FabricClock::new(fabric.clone(), bells.clone())));
         let oob = OobNet::new(spec.pes, LATENCY_NS, sim.world());
         let streams = streams(spec);
-        let clocks: Vec<_> = (0..spec.pes).map(|_| Arc::new(PeWorld::new(sim.world()))).collect();
+        let clocks: Vec<_> = (0..spec.pes).map(|pe| Arc::new(make_clock(&sim, spec, pe, &bells))).collect();
         let pes = start_pes(&sim, spec, &fabric, &oob, &lies, &clocks);
         let agents = (0..spec.pes).map(|_| Rc::new(AgentLog::default())).collect();
         let interference = Rc::new(Interference::random(spec.interference));
@@ -266,8 +267,8 @@ impl Cluster {
 
     fn start_agent(&self, pe: u32) {
         let (host, log) = (self.pes[pe as usize].clone(), self.agents[pe as usize].clone());
-        let (world, options, faults) = (self.sim.world(), self.spec.agent, self.pe_faults.clone());
-        let body = move || agent_loop(&host, &log, &faults, &world, options);
+        let (world, spec, faults) = (self.sim.world(), self.spec.clone(), self.pe_faults.clone());
+        let body = move || agent_loop(&host, &log, &faults, &world, &spec);
         let agent = self.sim.spawn::<()>(format!("pe{pe}.agent"), ActorOptions::host(), body);
         self.pe_faults.adopt(pe, agent.id());
     }
@@ -324,7 +325,8 @@ impl Cluster {
         let kernel = self.kernel(pe);
         // The kernel's memory must outlive it even if the cluster is torn down in another order.
         let host = self.pes[pe as usize].clone();
-        let task = self.sim.spawn(format!("pe{pe}.{name}"), ActorOptions::kernel(), move || {
+        let options = ActorOptions::kernel().idle(self.spec.idle_ns);
+        let task = self.sim.spawn(format!("pe{pe}.{name}"), options, move || {
             let _host = host;
             body(&kernel)
         });

@@ -45,6 +45,7 @@ impl RunSpec {
         let mut kinds = Rng::new(seed ^ 0x51_67_6e_61_6c);
         spec.traffic.signals = kinds.pick(&[1, 1, 2, 3]);
         spec.time_fence = kinds.one_in(6);
+        spec.idle_ns = kinds.pick(&[20_000, 100_000, 100_000, 100_000]);
         if spec.traffic.signals == 2 {
             spec.log_depth = spec.log_depth.max(3); // a bracket takes three slots
         }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`sim`] | the scheduler, the virtual clock, actors, interference |
 //! | [`warp`] | a warp of coroutine lanes |
+//! | [`clockwork`] | what moves the NICs |
 //! | [`cluster`] | PEs, their NICs and agents, brought up in a simulation |
 //! | [`lies`] | NICs whose firmware lies: truth to be refuted, and mutations of the fence |
 //! | [`justify`] | whether a typed fault is an answer |
@@ -21,6 +22,7 @@
 //! | [`rng`] | the one source of chance |
 
 pub mod adder;
+pub mod clockwork;
 pub mod cluster;
 pub mod draw;
 pub mod justify;

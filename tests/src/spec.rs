@@ -43,6 +43,8 @@ pub struct RunSpec {
     pub qpn_reused: bool,
     /// Device code gives way before one access in this many; 0: only where it waits.
     pub interference: u64,
+    /// Longest time between two looks of a waiting kernel, or of an idle agent, in a quiet world.
+    pub idle_ns: u64,
     /// Suspect time of the policy.
     pub suspect_ns: u64,
     /// Floor of the suspect time; as long as that: it follows nothing.
@@ -98,6 +100,7 @@ impl Default for RunSpec {
             reads_pass_writes: false,
             qpn_reused: false,
             interference: 0,
+            idle_ns: 5_000,
             suspect_ns: 10_000_000,
             suspect_floor_ns: 10_000_000,
             time_fence: false,
@@ -137,6 +140,7 @@ macro_rules! keys {
         $visit!("reads_pass_writes", $self.reads_pass_writes);
         $visit!("qpn_reused", $self.qpn_reused);
         $visit!("interference", $self.interference);
+        $visit!("idle_ns", $self.idle_ns);
         $visit!("suspect_ns", $self.suspect_ns);
         $visit!("suspect_floor_ns", $self.suspect_floor_ns);
         $visit!("time_fence", $self.time_fence);

@@ -150,7 +150,7 @@ fn post(cluster: &Cluster, row: &PathRow, ops: &[Op]) -> Vec<u64> {
     // SAFETY: as in `store32`.
     let register = unsafe { AtomicU64::from_ptr(row.doorbell_register as *mut u64) };
     register.store(doorbell::register(index, row.qpn_shifted), Ordering::Release);
-    cluster.sim.world().doorbell();
+    cluster.clock(0).doorbell();
     starts
 }
 

@@ -8,7 +8,7 @@ mod star;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use shunt_device::platform::host::World;
 use shunt_device::{Deadline, HeapOffset, Patience, Put, Signal, Solo, Ticket};
@@ -23,9 +23,10 @@ use shunt_host::plan::Shape;
 use shunt_layout::state::{SwitchKind, SwitchRecord};
 use shunt_soft_nic::{Fabric, FabricConfig, FaultKind, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
 
+use crate::clockwork::{Bells, FabricClock};
 use crate::cluster::LINK_NS;
 use crate::oracle::{Oracle, load, store};
-use crate::sim::{ActorOptions, Clockwork, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
+use crate::sim::{ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
 use crate::workload::Kernel;
 use shunt_device::health::Health;
 use star::{Mailbag, Star, StarOob};
@@ -102,28 +103,6 @@ pub struct ScaleOutcome {
     pub without_truth: u64,
 }
 
-/// Numbers of NICs that were rung since the last step.
-#[derive(Default)]
-struct Rung(Mutex<Vec<NicId>>);
-
-struct SparseClock {
-    fabric: SharedFabric,
-    rung: Arc<Rung>,
-}
-
-impl Clockwork for SparseClock {
-    fn step(&self, now: u64) -> bool {
-        let rung = std::mem::take(&mut *self.rung.0.lock().expect("one thread"));
-        // A timer that no longer matters is let go and is progress, too: with so many NICs there are thousands.
-        self.fabric.with(|fabric| {
-            fabric.step_sparse(now, &rung) || fabric.next_due_sparse().is_none_or(|due| due > now)
-        })
-    }
-    fn next_due(&self) -> Option<u64> {
-        self.fabric.with(Fabric::next_due_sparse)
-    }
-}
-
 struct Rig {
     sim: Sim,
     fabric: SharedFabric,
@@ -170,15 +149,12 @@ impl Rig {
         config.time_limit_ns = spec.time_limit_ns;
         config.step_limit = 4_000_000_000;
         let sim = Sim::new(config);
-        let (fabric, rung) = (make_fabric(spec), Arc::new(Rung::default()));
-        sim.drive(Rc::new(SparseClock { fabric: fabric.clone(), rung: rung.clone() }));
+        let (fabric, bells) = (make_fabric(spec), Arc::new(Bells::default()));
+        sim.drive(Rc::new(FabricClock::new(fabric.clone(), bells.clone())));
         let oob = OobNet::new(spec.peers + 1, LATENCY_NS, sim.world());
         let clock = |pe: u32| {
-            let rung = rung.clone();
-            let bell = move || {
-                let mut rung = rung.0.lock().expect("one thread");
-                rung.extend((0..RAILS).map(|rail| nic_number(pe, rail)));
-            };
+            let bells = bells.clone();
+            let bell = move || bells.ring((0..RAILS).map(|rail| nic_number(pe, rail)));
             Arc::new(PeWorld::with_bell(sim.world(), Arc::new(bell)))
         };
         let clocks: Vec<_> = (0..=spec.peers).map(clock).collect();
@@ -254,7 +230,7 @@ impl Rig {
         let start = |warp: u32| {
             let (kernel, body) = (self.kernel(), body.clone());
             let mine: Vec<u32> = (1..=peers).filter(|peer| peer % WARPS == warp).collect();
-            let options = ActorOptions { poll_ns: 2_000, poll_max_ns: 10_000, stack_bytes: 512 << 10 };
+            let options = ActorOptions { poll_ns: 2_000, poll_max_ns: 10_000, ..ActorOptions::kernel() };
             self.sim.spawn(format!("pe0.warp{warp}"), options, move || body(&kernel, &mine))
         };
         let tasks: Vec<_> = (0..WARPS).map(start).collect();

@@ -11,6 +11,8 @@ pub struct ActorOptions {
     /// Longest one. Between the two, an actor polls after a sixteenth of the time the world has been quiet: a
     /// long wait on a silent link costs few steps, a busy one is looked at closely.
     pub poll_max_ns: u64,
+    /// An actor that has waited for one thing long polls after a sixteenth of that time as well, up to this.
+    pub waited_max_ns: u64,
     /// Stack of the coroutine.
     pub stack_bytes: usize,
 }
@@ -18,12 +20,19 @@ pub struct ActorOptions {
 impl ActorOptions {
     /// A kernel: polls every 200 ns, rarer while nothing moves anywhere.
     pub fn kernel() -> Self {
-        Self { poll_ns: 200, poll_max_ns: 5_000, stack_bytes: 512 << 10 }
+        Self { poll_ns: 200, poll_max_ns: 5_000, waited_max_ns: 0, stack_bytes: 512 << 10 }
     }
 
     /// A host loop: looks every few microseconds.
     pub fn host() -> Self {
-        Self { poll_ns: 5_000, poll_max_ns: 20_000, stack_bytes: 1 << 20 }
+        Self { poll_ns: 5_000, poll_max_ns: 20_000, waited_max_ns: 0, stack_bytes: 1 << 20 }
+    }
+
+    /// The same, but in a quiet world it looks no more often than every `poll_max_ns`, and after a long wait of its own
+    /// every fiftieth of that.
+    pub fn idle(self, poll_max_ns: u64) -> Self {
+        let poll_max_ns = self.poll_max_ns.max(poll_max_ns);
+        Self { poll_max_ns, waited_max_ns: poll_max_ns / 50, ..self }
     }
 }
 

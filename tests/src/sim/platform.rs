@@ -29,6 +29,8 @@ pub struct Interference {
     pub stop: Cell<Option<(u64, u64)>>,
     /// The stop after that one.
     pub then: Cell<Option<(u64, u64)>>,
+    /// Accesses until it gives way next; 0: not drawn yet.
+    pub countdown: Cell<u64>,
     /// Accesses so far.
     pub accesses: Cell<u64>,
     /// If wanted: when each access was made, so that a later run can be stopped at a chosen one.
@@ -86,18 +88,34 @@ impl<'w> SimPlatform<'w> {
         Self { host: Host::new(world), world, interference }
     }
 
+    #[inline]
     fn point(self, method: &'static str, address: u64) {
+        let rules = self.interference;
+        let number = rules.accesses.get();
+        rules.accesses.set(number + 1);
+        if rules.hook.borrow().is_some() || rules.times.borrow().is_some() || rules.stop.get().is_some() {
+            self.ruled(Access { method, address }, number);
+        }
+        if rules.one_in.get() != 0 {
+            match rules.countdown.get() {
+                0 | 1 => self.give_way(),
+                left => rules.countdown.set(left - 1),
+            }
+        }
+    }
+
+    /// What is done to this very access.
+    #[inline(never)]
+    fn ruled(self, access: Access, number: u64) {
         // Taken out while it is asked: whoever it lets run asks nothing meanwhile.
         let hook = self.interference.hook.take();
         if let Some(mut hook) = hook {
-            let ns = hook(Access { method, address });
+            let ns = hook(access);
             self.interference.hook.replace(Some(hook));
             if ns > 0 {
                 self.world.sleep(ns);
             }
         }
-        let number = self.interference.accesses.get();
-        self.interference.accesses.set(number + 1);
         if let Some(times) = &mut *self.interference.times.borrow_mut() {
             times.push(self.world.now());
         }
@@ -107,16 +125,24 @@ impl<'w> SimPlatform<'w> {
             self.interference.stop.set(self.interference.then.take());
             self.world.sleep(ns);
         }
+    }
+
+    /// The countdown is over, or begins.
+    #[inline(never)]
+    fn give_way(self) {
+        let first = self.interference.countdown.get() == 0;
         let one_in = self.interference.one_in.get();
-        if one_in != 0 && self.world.draw(one_in) == 0 {
-            // Mostly a few instructions of somebody else, sometimes a long absence.
-            let ns = match self.world.draw(64) {
-                0 => self.world.draw(200_000),
-                1..=7 => self.world.draw(10_000),
-                _ => self.world.draw(500),
-            };
-            self.world.sleep(ns);
+        self.interference.countdown.set(1 + self.world.draw(2 * one_in - 1));
+        if first {
+            return;
         }
+        // Mostly a few instructions of somebody else, sometimes a long absence.
+        let ns = match self.world.draw(64) {
+            0 => self.world.draw(200_000),
+            1..=7 => self.world.draw(10_000),
+            _ => self.world.draw(500),
+        };
+        self.world.sleep(ns);
     }
 }
 

@@ -108,16 +108,15 @@ impl World for SimWorld {
     fn relax(&self) {
         self.here();
         let now = self.now.get();
-        let options = match self.current.get() {
+        let wait = match self.current.get() {
             Some(id) => {
                 let actor = &mut self.core.borrow_mut().actors[id];
                 actor.polls += 1;
-                (actor.options.poll_ns, actor.options.poll_max_ns)
+                let patience_ns = ((now - actor.since_ns) / 16).min(actor.options.waited_max_ns);
+                self.pause(actor.options.poll_ns, actor.options.poll_max_ns).max(patience_ns)
             }
-            None => (ActorOptions::host().poll_ns, ActorOptions::host().poll_max_ns),
+            None => self.pause(ActorOptions::host().poll_ns, ActorOptions::host().poll_max_ns),
         };
-        let quiet = now - self.active_ns.get();
-        let wait = (quiet / 16).clamp(options.0, options.1.max(options.0));
         let jitter = self.draw(wait / 4 + 1);
         self.pause_until(now + wait + jitter);
     }
@@ -180,6 +179,13 @@ impl SimWorld {
     /// The seed of the run.
     pub fn seed(&self) -> u64 {
         self.config.seed
+    }
+
+    /// How long whoever looks again and again waits between two looks: a sixteenth of the time the world has been
+    /// quiet, in these bounds.
+    pub fn pause(&self, shortest_ns: u64, longest_ns: u64) -> u64 {
+        let quiet_ns = self.now.get() - self.active_ns.get();
+        (quiet_ns / 16).clamp(shortest_ns, longest_ns.max(shortest_ns))
     }
 
     /// Says what the current actor waits for; a dump shows it.
@@ -397,9 +403,11 @@ impl SimWorld {
         if happened || rung {
             self.active_ns.set(now);
         }
+        // A timer that no longer matters is let go, and then the fabric is due later: that is an answer, too.
+        let stuck = !happened && !rung && clockwork.next_due().is_some_and(|due| due <= now);
         let mut core = self.core.borrow_mut();
         core.trace(now, FABRIC);
-        core.idle_steps = if happened || rung { 0 } else { core.idle_steps + 1 };
+        core.idle_steps = if stuck { core.idle_steps + 1 } else { 0 };
         if core.idle_steps > IDLE_STEPS_MAX {
             drop(core);
             panic!(
