@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use shunt_tests::draw::drawn;
@@ -158,7 +159,7 @@ fn report(options: &Options, verdict: &Verdict) {
     let seed = verdict.spec.seed;
     if options.trace {
         let digest = verdict.digest.map_or("none".into(), |digest| format!("{digest:016x}"));
-        println!("seed {seed} digest {digest} steps {}", verdict.counts[5]);
+        println!("seed {seed} digest {digest} steps {}", verdict.steps());
     }
     if verdict.wrongs.is_empty() {
         return;
@@ -177,6 +178,24 @@ fn report(options: &Options, verdict: &Verdict) {
     match std::fs::write(&file, verdict.spec.to_string()) {
         Ok(()) => println!("  as a file: {}\n", file.display()),
         Err(error) => println!("  {} cannot be written: {error}\n{}", file.display(), verdict.spec),
+    }
+}
+
+/// Says after each twentieth of the runs how far the swarm is.
+#[derive(Default)]
+struct Progress {
+    all: usize,
+    done: AtomicUsize,
+    failed: AtomicUsize,
+}
+
+impl Progress {
+    fn seen(&self, verdict: &Verdict) {
+        self.failed.fetch_add(usize::from(!verdict.wrongs.is_empty()), Ordering::Relaxed);
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if done.is_multiple_of(self.all.div_ceil(20).max(10)) {
+            println!("{done} of {} done, {} of them failed", self.all, self.failed.load(Ordering::Relaxed));
+        }
     }
 }
 
@@ -201,7 +220,11 @@ fn main() -> ExitCode {
         }
     };
     let start = Instant::now();
-    let verdicts = run_all(&specs, options.threads, options.lie, |verdict| report(&options, verdict));
+    let progress = Progress { all: specs.len(), ..Progress::default() };
+    let verdicts = run_all(&specs, options.threads, options.lie, |verdict| {
+        report(&options, verdict);
+        progress.seen(verdict);
+    });
     let table = Table::new(&verdicts);
     println!("\n{table}");
     println!("{:.1} s on {} threads", start.elapsed().as_secs_f64(), options.threads);

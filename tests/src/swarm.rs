@@ -27,13 +27,28 @@ pub struct Verdict {
     pub wrongs: Vec<String>,
     /// Faults and their hits.
     pub faults: Vec<(Injection, u64)>,
-    /// Failovers, switch-backs, cuts by ledger, replayed operations, kernels that ended with a typed fault, steps.
-    pub counts: [u64; 6],
+    /// As [`COUNTS`] calls them.
+    pub counts: [u64; 8],
 }
 
-/// What the last element of each count is called.
-const COUNTS: [&str; 6] =
-    ["failovers", "switch-backs", "cuts by ledger", "operations replayed", "typed faults", "steps"];
+impl Verdict {
+    /// Scheduling steps of the run.
+    pub fn steps(&self) -> u64 {
+        self.counts[7]
+    }
+}
+
+/// What is counted. Typed faults are kernels that ended with one; time is that of the traffic.
+const COUNTS: [&str; 8] = [
+    "failovers",
+    "switch-backs",
+    "cuts by ledger",
+    "operations replayed",
+    "typed faults",
+    "messages",
+    "ms of virtual time",
+    "steps",
+];
 
 thread_local! {
     /// While a run of the swarm is under way on this thread: its panic is an answer, and kept.
@@ -95,7 +110,7 @@ pub fn judge(spec: &RunSpec, lie: Lie) -> Verdict {
     let outcome = match ended {
         Ok(outcome) => outcome,
         Err(said) => {
-            return Verdict { spec, digest: None, wrongs: vec![said], faults: Vec::new(), counts: [0; 6] };
+            return Verdict { spec, digest: None, wrongs: vec![said], faults: Vec::new(), counts: [0; 8] };
         }
     };
     let records = outcome.records.iter().map(|(_, record)| record);
@@ -108,6 +123,8 @@ pub fn judge(spec: &RunSpec, lie: Lie) -> Verdict {
         records.filter(|record| record.ledger == 1).count() as u64,
         replayed.sum(),
         reports.filter(|report| report.fault.is_some()).count() as u64,
+        outcome.receivers.iter().map(|report| report.messages).sum(),
+        outcome.lasted_ns / 1_000_000,
         outcome.steps,
     ];
     let (digest, wrongs) = (Some(outcome.digest()), outcome.wrongs());
@@ -138,7 +155,7 @@ pub fn run_all(specs: &[RunSpec], threads: usize, lie: Lie, seen: impl Fn(&Verdi
 pub struct Table {
     runs: usize,
     failed: Vec<u64>,
-    counts: [u64; 6],
+    counts: [u64; 8],
     /// By kind: planned, planned and hit.
     kinds: BTreeMap<&'static str, (u64, u64)>,
 }

@@ -19,7 +19,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   tidy       house rules
   bindings   the committed FFI of libibverbs and libmlx5 against their headers
   tests      cargo test --workspace
-  swarm      200 fixed and 20 fresh seeds of the simulator, every kind of fault among them
+  swarm      900 fixed and 100 fresh seeds of the simulator, every kind of fault among them
   explore    every interleaving of the switch within bounds
   mutate     named breaks of the protocol: a scenario must catch each
   ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched

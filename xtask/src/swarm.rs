@@ -29,7 +29,7 @@ tests/regressions/.
   --list        the kinds of faults that are drawn, and the lies";
 
 /// What CI runs: the same seeds each time, and a few that nobody has seen.
-const CI: &[&str] = &["--seeds", "200", "--fresh", "20", "--every-kind"];
+const CI: &[&str] = &["--seeds", "900", "--fresh", "100", "--every-kind"];
 
 /// The program, as `cargo test` builds it: optimised, with every assertion on.
 fn build() -> Result<PathBuf> {
@@ -77,6 +77,7 @@ mod tests {
         assert_eq!(number_before("220 runs: 7 failovers, 3 switch-backs", " runs:"), Some(220));
         assert_eq!(number_before("2 failed: [7, 19]", " failed"), Some(2));
         assert_eq!(number_before("seed 7 FAILED", " failed"), None);
+        assert_eq!(number_before("50 of 1000 done, 2 of them failed", " failed"), None);
         assert_eq!(number_before("  commands that failed", " failed"), None);
     }
 }
