@@ -5,6 +5,7 @@ use crate::access::Device;
 use crate::patience::Patience;
 use crate::platform::{Lanes, Platform};
 use crate::types::{Deadline, Fault, FaultKind, HeapOffset};
+use shunt_layout::state::Step;
 
 /// A round over the channels: one is watched for a stall, another gets a passing look.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +34,9 @@ impl<'s, P: Platform> Device<'s, P> {
         self.attend_to(rounds.watched, &mut rounds.patience);
         let watched = self.row(rounds.watched);
         let busy = watched.load_ready().index() > watched.load_done().index();
-        if !busy || (before != u64::MAX && rounds.patience.done != before) {
+        // A dead channel stands still for ever, one that asks its owner until he answers: neither is to be found out.
+        let moved = before != u64::MAX && rounds.patience.done != before;
+        if !busy || moved || matches!(watched.load_step(), Step::Dead | Step::Uncertain) {
             rounds.watched = rounds.roving;
             rounds.patience = Patience::new(now);
         }

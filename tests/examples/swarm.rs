@@ -1,5 +1,6 @@
 //! Random faults on random workloads, one run a seed, judged by the memory oracle: `cargo xtask swarm`.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +10,9 @@ use shunt_tests::draw::drawn;
 use shunt_tests::lies::Lie;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::swarm::{Table, Verdict, run_all};
+
+/// Runs that are drawn at a time.
+const BATCH: usize = 10_000;
 
 const USAGE: &str = "swarm [--seeds N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace]
       [--lie NAME] [--threads N] [--out DIR]
@@ -119,11 +123,39 @@ fn make_folder(options: &Options) -> Result<(), String> {
 }
 
 /// What is run, in the order of its seeds.
-fn specs(options: &Options) -> Result<Vec<RunSpec>, String> {
+enum Plan {
+    File(Box<RunSpec>),
+    Seeds(Vec<Range<u64>>),
+}
+
+impl Plan {
+    fn runs(&self) -> u64 {
+        match self {
+            Self::File(_) => 1,
+            Self::Seeds(ranges) => ranges.iter().map(|range| range.end - range.start).sum(),
+        }
+    }
+
+    /// The runs, some at a time: a million of them need not be there at once.
+    fn batches(&self, kind: Option<&str>) -> impl Iterator<Item = Vec<RunSpec>> {
+        let (file, ranges) = match self {
+            Self::File(spec) => (Some(vec![(**spec).clone()]), Vec::new()),
+            Self::Seeds(ranges) => (None, ranges.clone()),
+        };
+        let cut = |range: Range<u64>| {
+            let end = range.end;
+            range.step_by(BATCH).map(move |first| first..end.min(first + BATCH as u64))
+        };
+        let drawn = move |seeds: Range<u64>| seeds.map(|seed| RunSpec::with_fault(seed, kind)).collect();
+        file.into_iter().chain(ranges.into_iter().flat_map(cut).map(drawn))
+    }
+}
+
+fn plan(options: &Options) -> Result<Plan, String> {
     if let Some(file) = &options.file {
         let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let spec = text.parse().map_err(|error| format!("{}: {error}", file.display()))?;
-        return Ok(vec![spec]);
+        return Ok(Plan::File(Box::new(spec)));
     }
     let fixed = options.first..options.first + options.seeds.unwrap_or(0);
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -136,8 +168,7 @@ fn specs(options: &Options) -> Result<Vec<RunSpec>, String> {
     if !fresh.is_empty() {
         println!("fresh seeds {} to {}", fresh.start, fresh.end - 1);
     }
-    let kind = options.fault.as_deref();
-    Ok(fixed.chain(fresh).map(|seed| RunSpec::with_fault(seed, kind)).collect())
+    Ok(Plan::Seeds(vec![fixed, fresh]))
 }
 
 /// How a run of the swarm is done again.
@@ -181,7 +212,7 @@ fn report(options: &Options, verdict: &Verdict) {
     }
 }
 
-/// Says after each twentieth of the runs how far the swarm is.
+/// Says now and then how far the swarm is.
 #[derive(Default)]
 struct Progress {
     all: usize,
@@ -193,7 +224,7 @@ impl Progress {
     fn seen(&self, verdict: &Verdict) {
         self.failed.fetch_add(usize::from(!verdict.wrongs.is_empty()), Ordering::Relaxed);
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        if done.is_multiple_of(self.all.div_ceil(20).max(10)) {
+        if done.is_multiple_of(self.all.div_ceil(20).clamp(10, 1_000)) {
             println!("{done} of {} done, {} of them failed", self.all, self.failed.load(Ordering::Relaxed));
         }
     }
@@ -212,20 +243,23 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let specs = match make_folder(&options).and_then(|()| specs(&options)) {
-        Ok(specs) => specs,
+    let plan = match make_folder(&options).and_then(|()| plan(&options)) {
+        Ok(plan) => plan,
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::from(2);
         }
     };
     let start = Instant::now();
-    let progress = Progress { all: specs.len(), ..Progress::default() };
-    let verdicts = run_all(&specs, options.threads, options.lie, |verdict| {
-        report(&options, verdict);
-        progress.seen(verdict);
-    });
-    let table = Table::new(&verdicts);
+    let progress = Progress { all: plan.runs() as usize, ..Progress::default() };
+    let mut table = Table::default();
+    for specs in plan.batches(options.fault.as_deref()) {
+        let verdicts = run_all(&specs, options.threads, options.lie, |verdict| {
+            report(&options, verdict);
+            progress.seen(verdict);
+        });
+        verdicts.iter().for_each(|verdict| table.add(verdict));
+    }
     println!("\n{table}");
     println!("{:.1} s on {} threads", start.elapsed().as_secs_f64(), options.threads);
     let idle = table.idle();

@@ -27,7 +27,7 @@ use crate::pe_faults::{AgentFate, PeFaults};
 use crate::run::Paths;
 use crate::sim::{ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
 use crate::spec::RunSpec;
-use crate::workload::Kernel;
+use crate::workload::{Kernel, SLICE_NS};
 
 /// Latency of a packet between two NICs.
 pub const LINK_NS: u64 = 2_000;
@@ -310,6 +310,8 @@ impl Cluster {
             state: host.state(),
             heap: host.heap().address,
             heaps: Rc::new(self.pes.iter().map(|pe| pe.heap().address).collect()),
+            // Where no agent looks after the channels, only a wait that outlasts the suspect time finds one silent.
+            slice_ns: SLICE_NS.max(4 * self.spec.suspect_ns),
             interference: self.interference.clone(),
             oracle: self.oracle.clone(),
         }

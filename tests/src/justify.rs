@@ -121,12 +121,19 @@ impl<'a> Judge<'a> {
         self.of_pe(pe).find(|(_, fault)| *fault == PeFault::PeerKilled).map(|(at, _)| at)
     }
 
+    /// True if a PE's streams have signals that are atomics: credits are none, and adders have a channel of their own.
+    fn sends_atomics(&self, pe: u32) -> bool {
+        let spec = &self.outcome.spec;
+        spec.traffic.signals != 1 && (spec.both_ways || pe + 1 < spec.pes)
+    }
+
     /// When the paths through a rail may not work.
     fn harm(&self, pe: u32, rail: u32) -> Vec<Span> {
         let ups: Vec<u64> =
             self.of_rail(pe, rail).filter(|(_, kind)| **kind == FaultKind::Up).map(|(at, _)| at).collect();
         let span = |(at, kind): (u64, &FaultKind)| {
             let lasts = match kind {
+                FaultKind::LostAtomicResponse { .. } if !self.sends_atomics(pe) => return None,
                 FaultKind::Down { for_ns: None } => {
                     ups.iter().filter(|up| **up >= at).min().map_or(FOR_EVER, |up| up - at)
                 }

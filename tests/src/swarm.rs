@@ -151,7 +151,7 @@ pub fn run_all(specs: &[RunSpec], threads: usize, lie: Lie, seen: impl Fn(&Verdi
 }
 
 /// What a swarm went through.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Table {
     runs: usize,
     failed: Vec<u64>,
@@ -160,25 +160,35 @@ pub struct Table {
     kinds: BTreeMap<&'static str, (u64, u64)>,
 }
 
+impl Default for Table {
+    fn default() -> Self {
+        let kinds = drawn().iter().map(|info| (info.name(), (0, 0))).collect();
+        Self { runs: 0, failed: Vec::new(), counts: [0; 8], kinds }
+    }
+}
+
 impl Table {
     /// Sums up.
     pub fn new(verdicts: &[Verdict]) -> Self {
-        let mut table = Self { runs: verdicts.len(), ..Self::default() };
-        table.kinds.extend(drawn().iter().map(|info| (info.name(), (0, 0))));
-        for verdict in verdicts {
-            if !verdict.wrongs.is_empty() {
-                table.failed.push(verdict.spec.seed);
-            }
-            for (sum, count) in table.counts.iter_mut().zip(verdict.counts) {
-                *sum += count;
-            }
-            for (injection, hits) in &verdict.faults {
-                let kind = table.kinds.entry(injection.fault.name()).or_default();
-                kind.0 += 1;
-                kind.1 += u64::from(*hits > 0);
-            }
-        }
+        let mut table = Self::default();
+        verdicts.iter().for_each(|verdict| table.add(verdict));
         table
+    }
+
+    /// Adds one run.
+    pub fn add(&mut self, verdict: &Verdict) {
+        self.runs += 1;
+        if !verdict.wrongs.is_empty() {
+            self.failed.push(verdict.spec.seed);
+        }
+        for (sum, count) in self.counts.iter_mut().zip(verdict.counts) {
+            *sum += count;
+        }
+        for (injection, hits) in &verdict.faults {
+            let kind = self.kinds.entry(injection.fault.name()).or_default();
+            kind.0 += 1;
+            kind.1 += u64::from(*hits > 0);
+        }
     }
 
     /// Kinds that were never drawn, or never hit anything.

@@ -20,7 +20,7 @@ const RESOLVE_NS: u64 = 500_000;
 const ARRIVED_NS: u64 = 20_000_000;
 
 /// A kernel that waits for a word asks this often whether its channel still lives.
-const SLICE_NS: u64 = 10_000_000;
+pub const SLICE_NS: u64 = 10_000_000;
 
 /// How long after its counterpart gave up a kernel goes on waiting: longer than what is under way takes to arrive.
 const ABANDONED_NS: u64 = 500_000_000;
@@ -103,6 +103,8 @@ pub struct Kernel {
     pub heap: u64,
     /// First address of each PE's heap.
     pub heaps: Rc<Vec<u64>>,
+    /// A wait for a word is cut into waits of this length.
+    pub slice_ns: u64,
     /// How it is disturbed.
     pub interference: Rc<Interference>,
     /// Where broken promises go.
@@ -155,7 +157,7 @@ impl Kernel {
         let word = if side == Side::Sender { stream.credit() } else { stream.signal() };
         let deadline = self.deadline(span_ns);
         loop {
-            let slice = Deadline { at_ns: deadline.at_ns.min(self.world.now() + SLICE_NS) };
+            let slice = Deadline { at_ns: deadline.at_ns.min(self.world.now() + self.slice_ns) };
             let fault = match device.wait_until_ge(lanes, HeapOffset(word), value, slice) {
                 Ok(seen) => return Ok(seen),
                 Err(fault) => fault,

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use std::time::Instant;
 
 pub const SUMMARY: &str = "the larger bounds: explorer and swarm for hours, one table";
-pub const HELP: &str = "night [--only PART]... [--seeds N] [--first S] [--runs R]
+pub const HELP: &str = "night [--only PART]... [--seeds N] [--first S] [--runs R] [--short]
 
 Each part prints its own progress and table; the last table says what came of all of them.
   explore  models with the larger bounds; then 3 faults and 4 messages of the whole system
@@ -14,7 +14,9 @@ Each part prints its own progress and table; the last table says what came of al
   --only PART  only this one; may be repeated
   --seeds N    seeds of the swarm (default 100000)
   --first S    the first of them (default 1000000)
-  --runs R     runs of each round of the explorer (default 100000)";
+  --runs R     runs of each round of the explorer (default 100000)
+  --short      a few minutes of each part, to see that it runs: the explorer with CI's models, 2 faults, 2 messages and
+               40 runs, the swarm with 64 seeds";
 
 /// A part's name, and what it does with these arguments.
 struct Part {
@@ -24,9 +26,11 @@ struct Part {
 }
 
 fn parts(args: &[String]) -> Result<Vec<Part>> {
-    let (mut seeds, mut first, mut runs) = ("100000".to_owned(), "1000000".to_owned(), "100000".to_owned());
+    let short = args.iter().any(|arg| arg == "--short");
+    let (seeds, runs) = if short { ("64", "40") } else { ("100000", "100000") };
+    let (mut seeds, mut first, mut runs) = (seeds.to_owned(), "1000000".to_owned(), runs.to_owned());
     let mut only = Vec::new();
-    let mut args = args.iter();
+    let mut args = args.iter().filter(|arg| *arg != "--short");
     while let Some(arg) = args.next() {
         let Some(value) = args.next() else {
             return sh::usage(format!("{arg} needs a value, or is unknown"));
@@ -40,15 +44,15 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
         }
     }
     let of = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect();
+    let explore: &[&str] =
+        if short { &["--faults", "2", "--ops", "2"] } else { &["--night", "--faults", "3", "--ops", "4"] };
+    // Few seeds need not show every kind of fault.
+    let kinds: &[&str] = if short { &[] } else { &["--every-kind"] };
     let all = [
-        Part {
-            name: "explore",
-            args: of(&["--night", "--faults", "3", "--ops", "4", "--runs", &runs]),
-            run: explore::run,
-        },
+        Part { name: "explore", args: of(&[explore, &["--runs", &runs]].concat()), run: explore::run },
         Part {
             name: "swarm",
-            args: of(&["--seeds", &seeds, "--first", &first, "--every-kind"]),
+            args: of(&[&["--seeds", &seeds, "--first", &first], kinds].concat()),
             run: swarm::run,
         },
     ];
@@ -89,6 +93,9 @@ mod tests {
         assert_eq!(of(&[]).unwrap().len(), 2);
         let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
         assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
+        let short = of(&["--short", "--first", "9"]).unwrap();
+        assert_eq!(short[1].args, ["--seeds", "64", "--first", "9"]);
+        assert!(!short[0].args.contains(&"--night".to_owned()));
         assert!(
             of(&["--only", "day"]).is_err() && of(&["--fast"]).is_err() && of(&["--speed", "1"]).is_err()
         );

@@ -27,7 +27,7 @@ use crate::clockwork::{Bells, FabricClock};
 use crate::cluster::LINK_NS;
 use crate::oracle::{Oracle, load, store};
 use crate::sim::{ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
-use crate::workload::Kernel;
+use crate::workload::{Kernel, SLICE_NS};
 use shunt_device::health::Health;
 use star::{Mailbag, Star, StarOob};
 
@@ -219,6 +219,7 @@ impl Rig {
             state: self.pes[0].state(),
             heap: self.pes[0].heap().address,
             heaps: Rc::new(self.pes.iter().map(|pe| pe.heap().address).collect()),
+            slice_ns: SLICE_NS,
             interference: Rc::new(Interference::random(0)),
             oracle: Oracle::default(),
         }
