@@ -12,6 +12,7 @@ use crate::room::{NoRoom, STACK_BYTES, try_threads};
 use crate::switches::{Pathless, describe_path, describe_syndrome};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, Fault, FaultKind, HeapOffset};
+use shunt_host::agent::keeper::Keeper;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
 use shunt_host::error::StartError;
@@ -45,6 +46,11 @@ pub struct AgentGate {
     /// On the process's clock.
     until_ns: AtomicU64,
     held: AtomicBool,
+    /// The agent is to die.
+    dies: AtomicBool,
+    /// There is no agent before this time, on the process's clock.
+    dead_until_ns: AtomicU64,
+    deaths: AtomicU64,
 }
 
 impl AgentGate {
@@ -58,7 +64,28 @@ impl AgentGate {
         self.held.load(Ordering::Acquire)
     }
 
+    /// The agent dies; the next one takes over at this time.
+    pub fn kill(&self, until_ns: u64) {
+        self.dead_until_ns.fetch_max(until_ns, Ordering::AcqRel);
+        self.dies.store(true, Ordering::Release);
+    }
+
+    /// How often the agent died.
+    pub fn deaths(&self) -> u64 {
+        self.deaths.load(Ordering::Acquire)
+    }
+
+    fn dies(&self) -> bool {
+        let dies = self.dies.swap(false, Ordering::AcqRel);
+        self.deaths.fetch_add(dies.into(), Ordering::AcqRel);
+        dies
+    }
+
     fn shut(&self, now_ns: u64) -> bool {
+        if now_ns < self.dead_until_ns.load(Ordering::Acquire) {
+            return true;
+        }
+
         let shut = now_ns < self.until_ns.load(Ordering::Acquire);
         if shut {
             self.held.store(true, Ordering::Release);
@@ -208,18 +235,21 @@ impl Cluster {
 
     fn spawn_agent(&self, unit: &Unit) -> std::io::Result<JoinHandle<()>> {
         let pe = unit.pe.clone();
-        let mut agent =
-            pe.agent().expect("host and bench are one build").expect("a PE hands its agent out once, here");
+        let agent = pe.agent().expect("host and bench are one build").expect("a PE has one agent, this one");
         let (stop, gate, clock) = (self.stop.clone(), unit.gate.clone(), self.nics.world().clone());
         let run = move || {
+            let mut keeper = Keeper::new(agent);
             while !stop.load(Ordering::Acquire) {
+                if gate.dies() {
+                    keeper.kill();
+                }
                 // An agent that is held back keeps what it holds: queue pairs outlive the thread that looks after them.
-                if gate.shut(clock.now_ns()) || !agent.step() {
+                if gate.shut(clock.now_ns()) || !keeper.step(&pe) {
                     std::thread::sleep(AGENT_NAP);
                 }
             }
             // The agent holds paths of the PE: it goes first.
-            drop(agent);
+            drop(keeper);
             drop(pe);
         };
         let name = format!("agent {}", self.first + self.agents.len() as u32);

@@ -116,6 +116,8 @@ impl<'r> Faults<'r> {
             }
             PeFault::AgentKilled => unit.gate().hold(u64::MAX),
             PeFault::AgentStalled { for_ns } => unit.gate().hold(now_ns.saturating_add(for_ns)),
+            PeFault::AgentRestart => unit.gate().kill(now_ns),
+            PeFault::AgentDead { for_ns } => unit.gate().kill(now_ns.saturating_add(for_ns)),
             PeFault::OobCut { for_ns } => self.cut(number, pe, AgentCut::BothWays, now_ns, for_ns),
             PeFault::OobCutTx { for_ns } => self.cut(number, pe, AgentCut::Says, now_ns, for_ns),
             PeFault::OobCutRx { for_ns } => self.cut(number, pe, AgentCut::Hears, now_ns, for_ns),
@@ -223,8 +225,11 @@ impl<'r> Faults<'r> {
         }
         for (number, hits) in &mut hits {
             let injection = &self.plan[*number];
-            if matches!(injection.fault, Fault::Pe(PeFault::AgentKilled | PeFault::AgentStalled { .. })) {
-                *hits = self.cluster.unit(injection.pe).gate().held() as u64;
+            let gate = self.cluster.unit(injection.pe).gate();
+            match injection.fault {
+                Fault::Pe(PeFault::AgentKilled | PeFault::AgentStalled { .. }) => *hits = gate.held() as u64,
+                Fault::Pe(PeFault::AgentRestart | PeFault::AgentDead { .. }) => *hits = gate.deaths(),
+                _ => {}
             }
         }
         hits

@@ -210,9 +210,10 @@ fn a_pe_that_is_killed_is_lost_by_name_at_either_end() {
 }
 
 #[test]
-fn an_agent_held_back_or_cut_off_and_a_clock_that_jumps_cost_nothing() {
+fn an_agent_held_back_cut_off_or_replaced_and_a_clock_that_jumps_cost_nothing() {
     let faults = "--inject 100ms:0:clock-jump=60m --inject 150ms:1:agent-stalled=50ms --inject 200ms:0:oob-cut=400ms \
-                  --inject 250ms:0.0:down --inject 700ms:0.0:up --inject 100ms:1:clock-jump=3s";
+                  --inject 250ms:0.0:down --inject 700ms:0.0:up --inject 100ms:1:clock-jump=3s \
+                  --inject 400ms:0:agent-restart --inject 650ms:1:agent-dead=30ms";
     let report = run(&format!("--duration 1200ms {faults}"));
     assert_clean(&report);
     assert!(report.failovers >= 1 && report.max_gap_us.unwrap() < 1e9, "{report:#?}");

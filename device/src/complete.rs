@@ -157,7 +157,9 @@ impl<P: Platform> Channel<'_, P> {
     fn hinted(self, at: Word, now: u64, waited: bool) -> Option<Trigger> {
         let slot = at.slot();
         if self.path_state(slot) != PathState::Ready {
-            return Some(Trigger { at, cause: CauseKind::FencedByPeer, syndrome: 0 });
+            // The agents leave a dead port at once, and may be quicker than this waiter.
+            let cause = if self.port_down(slot) { CauseKind::PortDown } else { CauseKind::FencedByPeer };
+            return Some(Trigger { at, cause, syndrome: 0 });
         }
         // With nowhere to go the path is kept: RC retries, and the port may come back before they run out.
         if self.port_down(slot) && self.next_slot(slot, 0).is_some() && !Mutant::PortHintIgnored.on() {

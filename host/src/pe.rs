@@ -2,6 +2,7 @@
 
 mod connect;
 
+use crate::agent::kept::Estate;
 use crate::agent::rails::envelope::{Seal, qkey};
 use crate::config::{EnvConfig, FenceMode, policy};
 use crate::connect::bootstrap::{Bootstrap, DRAW_BYTES};
@@ -20,7 +21,7 @@ use crate::upload::{Contents, device_state, upload};
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::wqe::SQ_DEPTH_MAX;
 use shunt_layout::state::{DeviceState, PathRow, Policy, SLOTS_MAX, ledger_tail};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Whether rails and paths are made one after another or at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,7 +166,7 @@ pub struct AgentResources {
 
 /// A PE that is up. Fields are dropped in order: paths, then rails, then memory.
 pub struct Pe {
-    agent: Mutex<Option<AgentResources>>,
+    agent: Estate,
     rails: Vec<Arc<Rail>>,
     config: PeConfig,
     peers: Vec<PeerInfo>,
@@ -237,7 +238,7 @@ impl Pe {
         };
         upload(&*gpu, &plan, base, &contents)?;
         let root = device_state(&plan, base, &contents);
-        let agent = Mutex::new(Some(AgentResources { channels, oob }));
+        let agent = Estate::new(AgentResources { channels, oob });
         Ok(Pe { agent, rails, config, peers, seal, keys, plan, root, world, heap, control })
     }
 
@@ -301,9 +302,14 @@ impl Pe {
         &self.seal
     }
 
-    /// Paths and the agents' channel, for the one who looks after them; once.
+    /// Paths and the agents' channel, for one who looks after them in the agent's place; once.
     pub fn take_agent_resources(&self) -> Option<AgentResources> {
-        self.agent.lock().expect("no panic under this lock").take()
+        self.agent.take_fresh()
+    }
+
+    /// What the agent of this PE takes over.
+    pub(crate) fn estate(&self) -> &Estate {
+        &self.agent
     }
 }
 

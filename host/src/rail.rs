@@ -18,7 +18,7 @@ use shunt_device::platform::host::World;
 use shunt_layout::mutant::Mutant;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a rail is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,8 +203,9 @@ impl Rail {
         macs.get(&remote.gid).copied().unwrap_or(remote.mac)
     }
 
-    /// Makes the rail's datagram queue pair, which lets in what carries `qkey`.
-    pub(crate) fn open_datagrams(&mut self, qkey: u32) -> Result<(), NicError> {
+    /// Makes the rail's datagram queue pair, which lets in what carries `qkey`, in place of the one there was. Answers
+    /// with its number.
+    pub(crate) fn open_datagrams(&self, qkey: u32) -> Result<u32, NicError> {
         let source = DatagramSource {
             devx: &self.devx,
             world: &*self.world,
@@ -214,8 +215,11 @@ impl Rail {
             qkey,
         };
         let made = Datagrams::open(&source)?;
-        *self.datagrams() = Some(made);
-        Ok(())
+        let qpn = made.qpn();
+        let old = self.datagrams().replace(made);
+        // Not under the lock: its NIC is commanded, and the agent never waits for that.
+        drop(old);
+        Ok(qpn)
     }
 
     /// Makes the datagram queue pair; without one the agents do without this rail.
@@ -232,7 +236,8 @@ impl Rail {
 
     /// The rail's datagram queue pair, if it has one. The agent alone uses it, and never waits while it holds it.
     pub(crate) fn datagrams(&self) -> MutexGuard<'_, Option<Datagrams>> {
-        self.datagrams.lock().expect("no panic under this lock")
+        // An agent that panicked here left whole words at most; the next one goes on.
+        self.datagrams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the port is up, by the firmware's word.

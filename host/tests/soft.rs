@@ -2,10 +2,12 @@
 
 use shunt_device::Device;
 use shunt_device::platform::host::{Host, World};
+use shunt_host::agent::keeper::Keeper;
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::{Bootstrap, InMemory, OobNet};
 use shunt_host::devx::{Devx, SoftDevx};
 use shunt_host::error::{DevxError, NicError, StartError};
+use shunt_host::events::{Sink, Told};
 use shunt_host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt_host::nic::queue::Request;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
@@ -16,7 +18,7 @@ use shunt_soft_nic::{
     Clock, Engine, Fabric, FabricConfig, FaultKind, LinkLayer, NicConfig, NicId, RailAt, SharedFabric,
     SoftNic,
 };
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Commands are quick here: these tests are not about their latency.
 const FIRMWARE_NS: u64 = 1_000;
@@ -270,4 +272,33 @@ fn pes_that_disagree_do_not_start() {
     let what = "log2 of the ring depth";
     assert_eq!(answers[0], Err(StartError::Disagree { what, pe: 1, theirs: 6, mine: 5 }));
     assert_eq!(answers[1], Err(StartError::Disagree { what, pe: 0, theirs: 5, mine: 6 }));
+}
+
+/// Hears what an agent tells, and panics at its first word.
+struct Trap(Arc<Mutex<Vec<&'static str>>>);
+
+impl Sink for Trap {
+    fn tell(&mut self, told: &Told) {
+        self.0.lock().unwrap().push(told.event.name());
+        assert_ne!(told.event.name(), "agent_started", "a bug of an agent");
+    }
+}
+
+#[test]
+fn an_agent_that_panics_is_followed_by_another() {
+    let machine = Machine::new(2, 1, |_| {});
+    with_pes(&machine, 2, &|_| config(Bringup::Sequential), |pe, group| {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let mut agent = pe.agent().unwrap().unwrap();
+        assert!(pe.agent().unwrap().is_none(), "a PE has one at a time");
+        agent.add_sink(Box::new(Trap(heard.clone())));
+        let mut keeper = Keeper::new(agent);
+        let until_ns = machine.world.now_ns() + PATIENT_NS;
+        while !heard.lock().unwrap().contains(&"agent_restarted") {
+            keeper.step(pe);
+            assert!(machine.world.now_ns() < until_ns, "{:?}", heard.lock().unwrap());
+        }
+        assert_eq!(*heard.lock().unwrap(), ["agent_started", "agent_failed", "agent_restarted"]);
+        group.all_gather(&[]).unwrap();
+    });
 }

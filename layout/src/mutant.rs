@@ -171,6 +171,18 @@ mutants! {
     CopiesTaken = "copies-taken" breaks "H8, H16",
     /// Old words of a port are believed like new ones.
     OldPortWordBelieved = "old-port-word-believed" breaks "rule 20, H16",
+    /// A port that goes down is left to the kernels: nothing is fenced before one of them asks.
+    PortNotFenced = "port-not-fenced" breaks "rule 20",
+    /// One worker for all NICs of a PE.
+    OneWorker = "one-worker" breaks "H7",
+    /// An agent that takes over says that nothing was executed where it does not know.
+    RestartTruthZero = "restart-truth-zero" breaks "rule 18, invariant 2",
+    /// An agent that takes over believes that what its predecessor began to fence is fenced.
+    RestartFencesNothing = "restart-fences-nothing" breaks "rules 10 and 18, invariant 4",
+    /// An agent that takes over counts incarnations from the half that is there.
+    IncarnationForgotten = "incarnation-forgotten" breaks "rule 17",
+    /// Requests that its predecessor did not answer are not seen by an agent that takes over.
+    RequestsLostAtRestart = "requests-lost-at-restart" breaks "rule 9",
     /// The packet lifetime is counted by a clock that may jump.
     ClockTrusted = "clock-trusted" breaks "rule 13",
 }

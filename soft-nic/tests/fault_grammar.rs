@@ -128,6 +128,8 @@ fn errors_say_what_was_met_and_what_would_be_right() {
         ("1ms:0.0:", &["``", "down[=T]"]),
         ("1ms:0:agent-stalled", &["`agent-stalled` needs a parameter", "`agent-stalled=T`"]),
         ("1ms:0:agent-stalled=1s/2s", &["`2s`", "`agent-stalled=T`"]),
+        ("1ms:0:agent-dead", &["`agent-dead` needs a parameter", "`agent-dead=T`"]),
+        ("1ms:0:agent-restart=1s", &["`1s`", "`agent-restart`"]),
         ("1ms:0:agent-killed=1s", &["`1s`", "`agent-killed`"]),
         ("1ms:0:clock-jump=soon", &["`soon`", "a time like 10ms"]),
         ("1ms:0:oob-cut=5", &["`5`", "`oob-cut[=T]`"]),
@@ -146,7 +148,8 @@ fn errors_say_what_was_met_and_what_would_be_right() {
 #[test]
 fn faults_that_do_nothing_are_told_from_those_that_do() {
     let nothing = ["drop=0", "dup=0", "delay=0ns", "late-cqe=0", "down=0ns", "delay=5us/0ns", "nic-gone=0"];
-    for text in nothing.into_iter().chain(["agent-stalled=0", "oob-cut=0ns", "clock-jump=0"]) {
+    for text in nothing.into_iter().chain(["agent-stalled=0", "agent-dead=0", "oob-cut=0ns", "clock-jump=0"])
+    {
         assert!(text.parse::<Fault>().unwrap().does_nothing(), "{text}");
     }
     for text in ["drop=0.1", "down", "down=1ms", "up", "gid-change", "oob-cut", "peer-killed", "exec=true"] {

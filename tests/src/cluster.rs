@@ -31,8 +31,6 @@ use crate::workload::{Kernel, SLICE_NS};
 
 /// Latency of a packet between two NICs.
 pub const LINK_NS: u64 = 2_000;
-/// A command without an answer for this long counts as unanswered.
-const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// Shortest pause of an agent between two steps.
 const AGENT_NS: u64 = 10_000;
 /// Where streams begin in the heap; the words before are for scenarios of their own.
@@ -173,7 +171,7 @@ fn start_pes(
         let rails: Vec<Arc<dyn Devx>> = (0..spec.rails)
             .map(|rail| {
                 let nic = fabric.with(|fabric| fabric.find(RailAt { pe, rail })).expect("added above");
-                let honest = SoftDevx::new(fabric.clone(), nic, world.clone(), COMMAND_TIMEOUT_NS);
+                let honest = SoftDevx::new(fabric.clone(), nic, world.clone(), spec.command_timeout_ns);
                 Arc::new(LyingDevx::new(Arc::new(honest), lies.clone(), pe, rail)) as Arc<dyn Devx>
             })
             .collect();
@@ -196,9 +194,18 @@ fn start_pes(
 fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &Arc<SimWorld>, spec: &RunSpec) {
     let me = pe.root().my_pe;
     let crew = SimCrew::new(world.clone(), me, |actor| faults.adopt(me, actor));
-    let agent = Agent::new(pe, spec.agent, &crew).expect("the state that was just uploaded");
-    let mut agent = agent.expect("the first agent of this PE");
+    let next = || {
+        let agent = Agent::new(pe, spec.agent, &crew).expect("the state that was just uploaded");
+        agent.expect("the only agent of this PE")
+    };
+    let mut agent = next();
     loop {
+        if let Some(until_ns) = log.fate.dies(faults) {
+            agent.abandon();
+            world.note(|| "dead".into());
+            world.sleep(until_ns.saturating_sub(world.now()));
+            agent = next();
+        }
         let stalled_ns = log.fate.stalled_ns(world.now(), faults);
         if stalled_ns > 0 {
             world.note(|| "stalled".into());

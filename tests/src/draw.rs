@@ -147,7 +147,9 @@ fn draw_text(rng: &mut Rng, info: FaultInfo) -> String {
         ("placement-delay", "T") => format_time(rng.pick(&[20_000, 900_000, 3 * MS])),
         ("late-cqe", "T") => format_time(rng.pick(&[50_000, 2 * MS, 12 * MS])),
         ("event-late", "T") => format_time(rng.pick(&[100_000, 3 * MS, 60 * MS])),
-        ("agent-stalled", "T") => format_time(rng.pick(&[300_000, 12 * MS, 40 * MS, 700 * MS])),
+        ("agent-stalled" | "agent-dead", "T") => {
+            format_time(rng.pick(&[300_000, 12 * MS, 40 * MS, 700 * MS]))
+        }
         ("clock-jump", "T") => format_time(rng.pick(&[MS, 30 * MS, 200 * MS, 3000 * MS])),
         (_, "T" | "PERIOD") => format_time(span(rng)),
         ("reorder", "N") => rng.between(2, 20).to_string(),

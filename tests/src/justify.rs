@@ -153,6 +153,8 @@ impl<'a> Judge<'a> {
             PeFault::OobCut { for_ns } | PeFault::OobCutTx { for_ns } | PeFault::OobCutRx { for_ns } => {
                 Some(Span::of(at, for_ns.unwrap_or(FOR_EVER)))
             }
+            PeFault::AgentRestart => Some(Span::of(at, 0)),
+            PeFault::AgentDead { for_ns } => Some(Span::of(at, for_ns)),
             PeFault::ClockJump { .. } => None,
         };
         merged([a, b].into_iter().flat_map(|pe| self.of_pe(pe)).filter_map(span).collect())
@@ -230,7 +232,7 @@ impl<'a> Judge<'a> {
     fn unfenced(&self, pe: u32, peer: u32, channel: u32) -> bool {
         let own_agent = self.of_pe(pe).any(|(_, fault)| match fault {
             PeFault::AgentKilled => true,
-            PeFault::AgentStalled { for_ns } => for_ns > 1_000_000_000,
+            PeFault::AgentStalled { for_ns } | PeFault::AgentDead { for_ns } => for_ns > 1_000_000_000,
             // The wait for a fence has a deadline, which a clock that jumps that far ends.
             PeFault::ClockJump { by_ns } => by_ns > 1_000_000_000,
             _ => false,

@@ -79,5 +79,11 @@ pub const TABLE: &[Row] = &[
     row(Mutant::SilentNotTouched, &["a_peer_that_is_gone"]),
     row(Mutant::ProgramErrorsChained, &["program_errors"]),
     row(Mutant::ErrorTakenForDone, &["transport_errors"]),
+    row(Mutant::PortNotFenced, &["a_port_down_fences_what_has_work"]),
+    row(Mutant::OneWorker, &["a_healthy_nic_fences_beside_a_dead_one"]),
+    row(Mutant::RestartTruthZero, &["agent_restart_before_the_truth_is_told"]),
+    row(Mutant::RestartFencesNothing, &["agent_restart_with_fences_not_begun"]),
+    row(Mutant::IncarnationForgotten, &["agent_restart_during_a_revival"]),
+    row(Mutant::RequestsLostAtRestart, &["agent_dead_while_a_fence_is_asked"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

@@ -14,6 +14,8 @@ pub struct AgentFate {
     stalled_until_ns: Cell<u64>,
     /// The fault that stalls it, by number in [`PeFaults`].
     by: Cell<Option<usize>>,
+    /// When the next agent takes over, and the fault that ends this one.
+    dies: Cell<Option<(u64, usize)>>,
 }
 
 /// For ever, in virtual time.
@@ -29,6 +31,13 @@ impl AgentFate {
             faults.hit(id, 1);
         }
         left
+    }
+
+    /// When the next agent is to take over, if this one is to die. A death that is noticed is a hit.
+    pub fn dies(&self, faults: &PeFaults) -> Option<u64> {
+        let (until_ns, id) = self.dies.take()?;
+        faults.hit(id, 1);
+        Some(until_ns)
     }
 
     /// Does nothing until `until_ns`. A stall that lasts longer stays.
@@ -106,6 +115,14 @@ impl Cluster {
                 self.sim.spawn(name, options(), move || {
                     wait();
                     log.fate.stall(world.now().saturating_add(for_ns), Some(id));
+                });
+            }
+            PeFault::AgentRestart | PeFault::AgentDead { .. } => {
+                let log = self.agent_log(pe);
+                let for_ns = if let PeFault::AgentDead { for_ns } = fault { for_ns } else { 0 };
+                self.sim.spawn(name, options(), move || {
+                    wait();
+                    log.fate.dies.set(Some((world.now().saturating_add(for_ns), id)));
                 });
             }
             PeFault::OobCut { for_ns } | PeFault::OobCutTx { for_ns } | PeFault::OobCutRx { for_ns } => {

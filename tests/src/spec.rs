@@ -75,6 +75,8 @@ pub struct RunSpec {
     pub time_limit_ns: u64,
     /// So is one that takes this many scheduling steps. Not part of the text.
     pub step_limit: u64,
+    /// A command without an answer for this long counts as unanswered. Not part of the text.
+    pub command_timeout_ns: u64,
     /// Patience of the agents. Not part of the text.
     pub agent: AgentOptions,
     /// What the streams do.
@@ -116,6 +118,7 @@ impl Default for RunSpec {
             ft_off: false,
             time_limit_ns: 30_000_000_000,
             step_limit: 200_000_000,
+            command_timeout_ns: 20_000_000,
             agent: AgentOptions::default(),
             traffic: Traffic::default(),
             faults: Vec::new(),

@@ -86,6 +86,23 @@ fn scenario_10_f09_the_packet_lifetime() {
 #[test]
 fn scenario_12_neither_half_answers_commands() {
     hold("neither_half_answers_commands");
+    hold("both_nics_dead_to_commands");
+}
+
+#[test]
+fn scenario_12_one_half_answers_commands() {
+    hold("sender_nic_dead_to_commands");
+    hold("receiver_nic_dead_to_commands");
+}
+
+#[test]
+fn scenario_12_a_healthy_nic_fences_beside_a_dead_one() {
+    hold("a_healthy_nic_fences_beside_a_dead_one");
+}
+
+#[test]
+fn rule_20_a_port_down_fences_what_has_work() {
+    hold("a_port_down_fences_what_has_work");
 }
 
 #[test]
@@ -162,4 +179,35 @@ mod scenario_07_f06_fault_during {
 #[test]
 fn scenario_06_f05_ghosts_of_sixty_seconds() {
     hold("ghosts_of_sixty_seconds");
+}
+
+#[test]
+fn scenario_05_agent_restart_between_fence_and_answer() {
+    hold("agent_restart_between_fence_and_answer");
+    hold("agent_restart_before_the_truth_is_told");
+    hold("agent_restart_after_the_truth_was_told");
+    hold("agent_restart_with_fences_not_begun");
+}
+
+#[test]
+fn scenario_05_agent_dead_while_a_fence_is_asked() {
+    hold("agent_dead_while_a_fence_is_asked");
+    hold("agent_dead_while_a_port_goes_down");
+}
+
+#[test]
+fn scenario_05_agent_restart_during_a_revival_and_a_drain() {
+    hold("agent_restart_during_a_revival");
+    hold("agent_restart_during_a_drain");
+}
+
+#[test]
+fn scenario_05_agent_restart_with_the_link_cut() {
+    hold("agent_restart_with_the_link_cut");
+}
+
+#[test]
+fn scenario_05_agent_restarts_three_in_a_row() {
+    hold("agent_restarts_three_in_a_row");
+    hold("agent_restart_while_all_is_well");
 }

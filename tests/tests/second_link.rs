@@ -2,9 +2,12 @@
 //! scenario 22).
 
 use shunt_device::FaultKind;
+use shunt_host::events::Event;
+use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_layout::state::{SwitchKind, SwitchRecord};
 use shunt_tests::cluster::Cluster;
 use shunt_tests::run::{Outcome, finish, run, start_streams};
+use shunt_tests::sim::ActorOptions;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::workload::Traffic;
 
@@ -197,4 +200,57 @@ fn nobody_is_a_stranger_here() {
     let outcome = finish(&cluster, streams);
     assert_truth(&outcome);
     assert!(!outcome.notes.iter().any(|note| note.contains("datagram")), "{outcome}");
+}
+
+/// Moves a rail's datagram queue pair to ERR by its NIC's firmware, as a fault of the NIC's own would.
+fn end_datagrams(cluster: &Cluster, pe: u32, rail: u32) {
+    let qpn = cluster.pe(pe).rails()[rail as usize].datagram_qpn();
+    let mut answer = [0; 16];
+    let command = shunt_host::nic::short_in(Opcode::Qp2Err, qpn);
+    let rail = cluster.pe(pe).rails()[rail as usize].clone();
+    let task = cluster.sim.spawn("firmware", ActorOptions::host(), move || {
+        rail.devx.command(&command, &mut answer).expect("2ERR of a datagram queue pair");
+    });
+    cluster.sim.finish(&task);
+}
+
+/// How often a PE's agent made a datagram queue pair anew.
+fn renewed(cluster: &Cluster, pe: u32) -> usize {
+    let events = cluster.events(pe);
+    events.iter().filter(|told| matches!(told.event, Event::AgentRailRenewed { .. })).count()
+}
+
+/// Every queue pair of one PE's datagrams ends and is made anew under another number, which its peers learn: then the
+/// link is cut, and fences go over the rails as ever.
+#[test]
+fn datagram_queue_pairs_that_end_are_made_anew() {
+    let spec = steady(&["60ms:1:oob-cut", "65ms:0.0:down"]);
+    let spec = RunSpec { traffic: Traffic { messages: 2_500, ..spec.traffic }, ..spec };
+    let cluster = Cluster::start(&spec);
+    spec.faults.iter().for_each(|fault| cluster.inject(fault));
+    let streams = start_streams(&cluster);
+    cluster.sim.run_for(1_000_000);
+    (0..2).for_each(|rail| end_datagrams(&cluster, 1, rail));
+    cluster.sim.run_for(58_000_000);
+    assert_eq!((renewed(&cluster, 0), renewed(&cluster, 1)), (0, 2));
+    assert_truth(&finish(&cluster, streams));
+}
+
+/// The same behind a cut link: the other rail carries the news of the first, and the other way round.
+#[test]
+fn datagram_queue_pairs_end_one_after_the_other_behind_a_cut_link() {
+    let spec = steady(&["500us:1:oob-cut", "110ms:0.0:down"]);
+    let spec = RunSpec { traffic: Traffic { messages: 4_000, ..spec.traffic }, ..spec };
+    let cluster = Cluster::start(&spec);
+    spec.faults.iter().for_each(|fault| cluster.inject(fault));
+    let streams = start_streams(&cluster);
+    cluster.sim.run_for(1_000_000);
+    cluster.inject(&"2ms:0.1:down=1ms".parse().expect("a fault"));
+    cluster.sim.run_for(4_000_000);
+    end_datagrams(&cluster, 1, 0);
+    cluster.sim.run_for(50_000_000);
+    end_datagrams(&cluster, 1, 1);
+    cluster.sim.run_for(50_000_000);
+    assert_eq!(renewed(&cluster, 1), 2);
+    assert_truth(&finish(&cluster, streams));
 }

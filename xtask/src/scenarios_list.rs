@@ -210,7 +210,8 @@ pub const SCENARIOS: &[Scenario] = &[
     clean(
         "agent-and-clock",
         "-n 0 --duration 1500ms --inject 200ms:0:clock-jump=60m --inject 300ms:1:agent-stalled=200ms \
-             --inject 350ms:0:oob-cut=300ms --inject 400ms:0.0:down --inject 900ms:0.0:up",
+             --inject 350ms:0:oob-cut=300ms --inject 400ms:0.0:down --inject 700ms:1:agent-restart \
+             --inject 900ms:0.0:up --inject 1s:0:agent-dead=50ms",
     ),
     clean_processes(
         "processes-port-down-up",

@@ -30,6 +30,10 @@ impl Agent {
             return self.answer_request(at, request.incarnation, request.number, unprovable);
         }
         pair.asked = Some(request.number);
+        if std::mem::take(&mut pair.bulk) {
+            // So far nobody waited for it, and the peer's NIC has others to fence.
+            self.tell(index, Message::Fence(self.id(index)));
+        }
         self.look_into(index, at);
         let at = self.route(index);
         self.report(Event::FenceAsked { at, request: request.number });
@@ -67,12 +71,14 @@ impl Agent {
     }
 
     /// Has this half fenced, and tells the peer to do the same; what was found follows.
-    fn fence(&mut self, index: usize, urgency: Urgency) {
+    pub(super) fn fence(&mut self, index: usize, urgency: Urgency) {
         let (at, id, now) = (self.place(index), self.id(index), self.now());
         // Not usable from now on: switchers that come later choose another path, idle channels leave.
         self.words.set_state(at, PathState::Fenced);
-        self.tell(index, Message::Fence(id));
+        let bulk = urgency == Urgency::Port;
+        self.tell(index, if bulk { Message::Leave(id) } else { Message::Fence(id) });
         if let Some(pair) = &mut self.pairs[index] {
+            pair.bulk = bulk;
             pair.mine = None;
             pair.told_ns = now;
             pair.told = 0;
@@ -102,6 +108,7 @@ impl Agent {
     pub(super) fn half_fenced(&mut self, index: usize, mine: SideTruth) {
         let (now, age_ns, id) = (self.now(), self.grow_older(), self.id(index));
         let Some(pair) = &mut self.pairs[index] else { return };
+        let mine = Self::said_of(pair, mine);
         pair.mine = Some(mine);
         pair.fenced_ns = now;
         pair.fenced_age_ns = age_ns;
@@ -126,13 +133,13 @@ impl Agent {
         }
         pair.told_ns = now;
         pair.told += asks as u32;
-        let (mine, left) = (pair.mine, pair.left_here);
+        let (mine, left, bulk) = (pair.mine, pair.left_here, pair.bulk);
         if asks && pair.theirs.is_none() {
             self.links.doubt(self.place(index).peer);
         }
         // Without a truth yet, this says that it is being worked on.
         if asks || mine.is_none() {
-            self.tell(index, Message::Fence(id));
+            self.tell(index, if bulk { Message::Leave(id) } else { Message::Fence(id) });
         }
         if let Some(mine) = mine {
             self.tell(index, Message::Truth(id, mine));
@@ -153,9 +160,13 @@ impl Agent {
             // A pair is made anew only after both directions left, so word of it says that theirs has.
             let over = pair.health == Health::Fenced && pair.left_here;
             if pair.health != Health::Released && !over {
+                if matches!(pair.health, Health::Fencing | Health::Fenced) {
+                    return self.peer_moved_on(index); // it says so again
+                }
                 let line = format!("peer is at {id:?}, this side at {} {:?}", pair.incarnation, pair.health);
                 return self.note(line);
             }
+            pair.unknown = false;
             pair.incarnation = id.incarnation;
             pair.remote = None;
             pair.theirs = None;
@@ -165,10 +176,11 @@ impl Agent {
         let age_ns = self.age.age_ns;
         let Some(pair) = &mut self.pairs[index] else { return };
         match message {
-            Message::Fence(_) => self.peer_asks(index),
+            Message::Fence(_) => self.peer_asks(index, Urgency::Peer),
+            Message::Leave(_) => self.peer_asks(index, Urgency::Port),
             Message::Truth(_, truth) => {
                 // What was said of an incarnation stays: a peer that lost its store knows less than it did (rule 18).
-                if matches!(pair.theirs, None | Some(SideTruth::Dead)) {
+                if matches!(pair.theirs, None | Some(SideTruth::Dead | SideTruth::Unknown)) {
                     pair.theirs = Some(truth);
                     pair.theirs_age_ns = age_ns;
                 }
@@ -183,15 +195,28 @@ impl Agent {
         }
     }
 
+    /// The peer speaks of the next incarnation: its half of this one is fenced, and both directions have left, even if
+    /// this agent was never told or does not know it any more.
+    pub(super) fn peer_moved_on(&mut self, index: usize) {
+        let age_ns = self.age.age_ns;
+        let Some(pair) = &mut self.pairs[index] else { return };
+        pair.left_there = true;
+        if pair.theirs.is_none() {
+            pair.theirs = Some(SideTruth::Unknown);
+            pair.theirs_age_ns = age_ns;
+        }
+    }
+
     /// Rule 10 is symmetric: the other's fence is answered by fencing, once.
-    fn peer_asks(&mut self, index: usize) {
+    fn peer_asks(&mut self, index: usize, urgency: Urgency) {
         let health = self.pairs[index].as_ref().map(|pair| pair.health);
         match health {
-            Some(Health::Ready | Health::Connecting | Health::Probing) => {
-                self.fence_asked(index, Urgency::Peer)
-            }
+            Some(Health::Ready | Health::Connecting | Health::Probing) => self.fence_asked(index, urgency),
             // It asks although it was told: the telling got lost.
-            Some(Health::Fencing | Health::Fenced | Health::Released) => self.tell_again(index, false),
+            Some(Health::Fencing | Health::Fenced | Health::Released) => {
+                self.hasten(index, urgency);
+                self.tell_again(index, false);
+            }
             _ => {}
         }
     }

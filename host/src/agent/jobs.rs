@@ -35,6 +35,15 @@ impl Post {
     }
 }
 
+impl Post {
+    /// A new agent works here: what the last one wanted is not wanted any more.
+    pub(super) fn take_over(&mut self) {
+        self.desk.take_over();
+        self.asked_ns = None;
+        self.hand.wake();
+    }
+}
+
 impl Drop for Post {
     fn drop(&mut self) {
         self.desk.close();
@@ -43,7 +52,7 @@ impl Drop for Post {
 }
 
 impl Agent {
-    fn submit(&mut self, rail: u32, urgency: Urgency, about: usize, job: Job) -> u64 {
+    pub(super) fn submit(&mut self, rail: u32, urgency: Urgency, about: usize, job: Job) -> u64 {
         self.jobs += 1;
         let id = JobId { number: self.jobs, about };
         if let Some(post) = self.posts.get(rail as usize) {
@@ -56,7 +65,9 @@ impl Agent {
     /// Gives a pair's NIC a job.
     pub(super) fn order(&mut self, index: usize, urgency: Urgency, job: Job) -> u64 {
         let rail = match &job {
-            Job::Fence(half) | Job::Connect(half, ..) | Job::Destroy(Some(half)) => half.rail().index,
+            Job::Fence(half) | Job::Look(half) | Job::Connect(half, ..) | Job::Destroy(Some(half)) => {
+                half.rail().index
+            }
             _ => self.rail_at_work(index),
         };
         self.submit(rail, urgency, index, job)
@@ -166,6 +177,11 @@ impl Agent {
             let asked_ns = self.posts[rail].asked_ns.take();
             return self.port_answer(rail, up, asked_ns.unwrap_or(0));
         }
+        match outcome {
+            Outcome::Address(result) => return self.address_asked(rail, result),
+            Outcome::Datagrams(result) => return self.datagrams_made(rail, result),
+            _ => {}
+        }
         let task = self.pairs[id.about].as_ref().map_or(Task::None, |pair| pair.task);
         // What is over is compared by its number: a pair may have moved on meanwhile.
         match outcome {
@@ -174,6 +190,10 @@ impl Agent {
             Outcome::Connected(result) if task == Task::Connect(id.number) => {
                 self.set_task(id.about, Task::None);
                 self.leader_connected(id.about, result);
+            }
+            Outcome::Looked(result) if task == Task::Look(id.number) => {
+                self.set_task(id.about, Task::None);
+                self.looked(id.about, result);
             }
             Outcome::Made(Ok(half)) => {
                 self.order(id.about, Urgency::Idle, Job::Destroy(Some(half)));
@@ -185,6 +205,7 @@ impl Agent {
     /// This half is fenced, or cannot be.
     fn fenced(&mut self, index: usize, result: Result<Fenced, NicError>) {
         let holds = self.rails.get(self.rail_at_work(index) as usize).is_some_and(|rail| rail.truth_holds);
+        self.ask_address(self.rail_at_work(index));
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.task = Task::None;
         let mut fenced = None;

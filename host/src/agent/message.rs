@@ -36,6 +36,8 @@ pub enum SideTruth {
     Fenced,
     /// In ERR, but its NIC does not flush: what it accepted before may still be on its way into memory.
     Unflushed,
+    /// In ERR and flushed, but the agent that saw it go is gone: what was executed is not known any more (rule 18).
+    Unknown,
     /// The NIC does not answer commands: nothing is proved.
     Dead,
 }
@@ -43,7 +45,7 @@ pub enum SideTruth {
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Leave this pair; I am fencing my half.
+    /// Leave this pair; I am fencing my half, and somebody waits for it.
     Fence(PairId),
     /// My half is fenced (or cannot be); this is its truth.
     Truth(PairId, SideTruth),
@@ -57,6 +59,15 @@ pub enum Message {
     Up(PairId),
     /// My probes were answered.
     Proved(PairId),
+    /// Leave this pair; I am fencing my half, because its port is down. Nobody waits yet.
+    Leave(PairId),
+    /// A rail of mine has another address, or takes datagrams under another number.
+    Rail {
+        /// Address, and the number of the datagram queue pair.
+        card: HalfCard,
+        /// When, on the sender's clock: what is older than what is known is void.
+        at_ns: u64,
+    },
     /// A port of mine changed.
     Port {
         /// Rail.
@@ -79,6 +90,8 @@ impl Message {
             Self::Up(_) => 6,
             Self::Proved(_) => 7,
             Self::Port { .. } => 8,
+            Self::Leave(_) => 9,
+            Self::Rail { .. } => 10,
         }
     }
 
@@ -91,12 +104,13 @@ impl Message {
         word(self.code());
         let (first, second, third) = match *self {
             Self::Port { rail, down, .. } => (rail, down as u32, 0),
+            Self::Rail { .. } => (0, 0, 0),
             Self::Fence(id)
             | Self::Truth(id, _)
             | Self::Left(id)
             | Self::Make(id, ..)
             | Self::Made(id, _) => id.words(),
-            Self::Up(id) | Self::Proved(id) => id.words(),
+            Self::Up(id) | Self::Proved(id) | Self::Leave(id) => id.words(),
         };
         word(first);
         word(second);
@@ -108,6 +122,7 @@ impl Message {
                     SideTruth::Fenced => (2, 0, 0),
                     SideTruth::Dead => (3, 0, 0),
                     SideTruth::Unflushed => (4, 0, 0),
+                    SideTruth::Unknown => (5, 0, 0),
                 };
                 word(kind);
                 word(executed);
@@ -119,6 +134,10 @@ impl Message {
             }
             Self::Made(_, card) => out.extend_from_slice(&card.to_bytes()),
             Self::Port { at_ns, .. } => out.extend_from_slice(&at_ns.to_be_bytes()),
+            Self::Rail { card, at_ns } => {
+                out.extend_from_slice(&at_ns.to_be_bytes());
+                out.extend_from_slice(&card.to_bytes());
+            }
             _ => {}
         }
         out
@@ -164,8 +183,13 @@ impl Message {
                 let at_ns = u64::from(word(6, "at_ns")?) << 32 | u64::from(word(7, "at_ns")?);
                 Self::Port { rail: words.0, down: words.1 == 1, at_ns }
             }
+            9 => Self::Leave(id),
+            10 => {
+                let at_ns = u64::from(word(6, "at_ns")?) << 32 | u64::from(word(7, "at_ns")?);
+                Self::Rail { card: HalfCard::from_bytes(&bytes[HEADER_BYTES + 8..])?, at_ns }
+            }
             8 => return Err(CardError::Value { field: "down", met: words.1 as u64, want: "0 or 1" }),
-            other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 8" }),
+            other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 10" }),
         };
         let length = message.to_bytes().len();
         if bytes.len() != length {
@@ -191,7 +215,8 @@ fn side_truth(kind: u32, executed: u32, next_rcv_psn: u32) -> Result<SideTruth, 
         2 => Ok(SideTruth::Fenced),
         3 => Ok(SideTruth::Dead),
         4 => Ok(SideTruth::Unflushed),
-        other => Err(CardError::Value { field: "truth", met: other as u64, want: "1 to 3" }),
+        5 => Ok(SideTruth::Unknown),
+        other => Err(CardError::Value { field: "truth", met: other as u64, want: "1 to 5" }),
     }
 }
 
@@ -214,7 +239,9 @@ mod tests {
             Message::Truth(ID, SideTruth::Fenced),
             Message::Truth(ID, SideTruth::Dead),
             Message::Truth(ID, SideTruth::Unflushed),
+            Message::Truth(ID, SideTruth::Unknown),
             Message::Left(ID),
+            Message::Leave(ID),
             Message::Up(ID),
             Message::Proved(ID),
             Message::Port { rail: 1, down: true, at_ns: 0x1_0000_0002 },

@@ -7,12 +7,15 @@ mod board;
 mod chain;
 mod fence;
 mod jobs;
+pub mod keeper;
+pub(crate) mod kept;
 pub mod message;
 mod news;
 mod operator;
 pub mod pair;
 mod ports;
 pub mod rails;
+mod restart;
 mod revive;
 pub mod words;
 pub mod worker;
@@ -22,9 +25,11 @@ use crate::nic::qp::QpTuning;
 use crate::nic::queue::At;
 use crate::pe::Pe;
 use crate::rail::Rail;
+use kept::Estate;
 use message::{Message, PairId};
 use pair::Pair;
 use rails::locate::Locator;
+use rails::renew::Renewal;
 use rails::{Heard, Links, Reach};
 use shunt_device::health::{Action, Health, Observation};
 use shunt_device::{AbiMismatch, Patience};
@@ -82,8 +87,8 @@ impl Default for AgentOptions {
 }
 
 impl Pe {
-    /// The agent of this PE, once: `None` if somebody has it already. It is watched as the environment asks. Run its
-    /// [`Agent::step`] in a thread (or a coroutine) that ends before the `Pe` does.
+    /// The agent of this PE: `None` while it has one. It is watched as the environment asks. Run its [`Agent::step`] in
+    /// a thread (or a coroutine) that ends before the `Pe` does.
     ///
     /// # Errors
     /// [`AbiMismatch`] if the uploaded state is not of this version.
@@ -91,7 +96,8 @@ impl Pe {
         let (lifetime_ns, probes) = (self.config().packet_lifetime_ns, self.config().probes);
         let options = AgentOptions { lifetime_ns, probes, ..AgentOptions::default() };
         let mut agent = Agent::new(self, options, &Threads)?;
-        if let Some(agent) = &mut agent {
+        // One that follows another is watched as that one was.
+        if let Some(agent) = agent.as_mut().filter(|agent| agent.lives == 1) {
             let watching = Watching::from_env();
             let endpoint = watching.endpoint();
             agent.be_watched(&watching, endpoint.as_ref().map(|endpoint| endpoint.metrics()));
@@ -131,6 +137,8 @@ pub struct Agent {
     tuning: QpTuning,
     links: Links,
     locator: Locator,
+    /// By rail: what is being done about its datagrams.
+    renewals: Vec<Renewal>,
     options: AgentOptions,
     ports: ports::Ports,
     chains: chain::Chains,
@@ -151,57 +159,65 @@ pub struct Agent {
     posts: Vec<jobs::Post>,
     /// Jobs given so far.
     jobs: u64,
+    /// Agents of this PE so far, with this one.
+    lives: u32,
+    /// Where the next agent will find what outlives this one.
+    estate: Estate,
+    /// It is gone: it says nothing any more.
+    ended: bool,
+    /// It has not looked yet at what the last agent left.
+    taking_over: bool,
 }
 
 impl Agent {
-    /// The agent of a PE that is up: all its paths are ready, incarnation 1. `crew` runs a worker for each NIC. `None`
-    /// if it has one already.
+    /// The agent of a PE that is up: the first finds all its paths ready, incarnation 1, and `crew` runs a worker for
+    /// each NIC; one after [`Agent::abandon`] finds what the last one left. `None` while the PE has one.
     ///
     /// # Errors
     /// [`AbiMismatch`] if the uploaded state is not of this version.
     pub fn new(pe: &Pe, options: AgentOptions, crew: &dyn Crew) -> Result<Option<Self>, AbiMismatch> {
-        let Some(resources) = pe.take_agent_resources() else { return Ok(None) };
+        let Some(kept) = pe.estate().take(pe, crew) else { return Ok(None) };
         // SAFETY: the state was uploaded and read back; it is mapped as long as the `Pe`, which callers keep longer
         // than its agent (both live in the thread or coroutine that runs the PE).
         let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }?;
         let root = *words.root();
-        let base = pe.control().address;
-        let (mut pairs, mut spares) = (Vec::new(), Vec::new());
-        for channel in resources.channels {
-            let own = channel.peer == root.my_pe;
-            spares.push((!own).then(|| pe.plan().spare_queue(base, channel.peer, channel.index)));
-            let mut slots = channel.slots.into_iter();
-            pairs.extend((0..root.slots).map(|_| slots.next().map(Pair::made_at_start)));
-        }
+        let rows = kept.spares.len();
         let ports = ports::Ports::new(root.pe_count, root.rails);
         let rails_of = pe.peers().iter().map(|peer| peer.rails.len() as u32).collect();
         let now_ns = words.world().now_ns();
-        let patience = vec![Patience::new(now_ns); spares.len()];
-        let posts = pe.rails().iter().map(|rail| jobs::Post::fill(crew, rail, pe.world())).collect();
         let mut agent = Self {
             ports,
-            chains: chain::Chains::new(rails_of, spares.len()),
-            patience,
+            chains: chain::Chains::new(rails_of, rows),
+            patience: vec![Patience::new(now_ns); rows],
             age: Age::new(now_ns),
             next_row: 0,
             unanswered: vec![None; root.pe_count as usize],
             heard_ns: vec![0; root.pe_count as usize],
             next_touch_ns: 0,
             wake_seen: 0,
-            requests_seen: vec![0; spares.len()],
-            records_seen: 0,
-            news: news::News::new(root.my_pe, root.pe_count),
+            requests_seen: vec![0; rows],
+            records_seen: kept.records_seen,
+            news: kept.news,
             words,
             rails: pe.rails().to_vec(),
-            pairs,
-            spares,
+            pairs: kept.pairs.into_iter().map(|held| held.map(Pair::found)).collect(),
+            spares: kept.spares,
             tuning: pe.config().tuning,
-            links: Links::new(pe, resources.oob),
+            links: Links::new(pe, kept.oob, kept.addresses),
             locator: Locator::default(),
+            renewals: vec![Renewal::default(); pe.rails().len()],
             options,
-            posts,
-            jobs: 0,
+            posts: kept.posts,
+            jobs: kept.jobs,
+            lives: kept.lives + 1,
+            estate: pe.estate().clone(),
+            ended: false,
+            taking_over: false,
         };
+        if agent.lives > 1 {
+            agent.taking_over = true;
+            return Ok(Some(agent));
+        }
         agent.introduce();
         for detail in pe.rails().iter().map(|rail| &rail.datagram_detail).filter(|text| !text.is_empty()) {
             agent.note(detail.clone());
@@ -212,6 +228,9 @@ impl Agent {
     /// Looks at everything once. True if there was something to do, so that an idle thread may sleep a little.
     pub fn step(&mut self) -> bool {
         self.grow_older();
+        if std::mem::take(&mut self.taking_over) {
+            self.take_over();
+        }
         let mut busy = self.take_outcomes();
         busy |= self.poll_ports();
         while let Some(heard) = self.links.try_recv() {
@@ -280,11 +299,7 @@ impl Agent {
 
     /// What the operator should know of the agents' second link.
     fn tell_of_rails(&mut self) {
-        for (rail, (syndrome, vendor)) in self.links.take_ended() {
-            self.note(format!(
-                "the agents' datagrams on rail {rail} ended: syndrome {syndrome:#x}, vendor {vendor:#x}"
-            ));
-        }
+        self.mind_datagrams();
         match self.links.take_strangers() {
             0 => {}
             count => self.note(format!("{count} datagram(s) on the rails were none of this job's agents")),
@@ -370,7 +385,10 @@ impl Agent {
     fn receive(&mut self, from: u32, message: Message) {
         let (id, made) = match message {
             Message::Port { rail, down, at_ns } => return self.peer_port(from, rail, down, at_ns),
-            Message::Fence(id) | Message::Truth(id, _) | Message::Left(id) => (id, false),
+            Message::Rail { card, at_ns } => return self.peer_rail(from, card, at_ns),
+            Message::Fence(id) | Message::Leave(id) | Message::Truth(id, _) | Message::Left(id) => {
+                (id, false)
+            }
             Message::Make(id, ..) | Message::Made(id, _) | Message::Up(id) | Message::Proved(id) => {
                 (id, true)
             }

@@ -104,6 +104,7 @@ impl Agent {
             SideTruth::Fenced => ("fenced", 0),
             SideTruth::Dead => ("dead", 0),
             SideTruth::Unflushed => ("unflushed", 0),
+            SideTruth::Unknown => ("unknown", 0),
         };
         let FenceTimes { error_ns, query_ns, flush_ns, again_ns } = times;
         self.report(Event::HalfFenced { at, truth, executed, error_ns, query_ns, flush_ns, again_ns });
@@ -124,7 +125,8 @@ impl Agent {
             }
             Health::Fenced => Event::PathFenced { at, took_ns: now.saturating_sub(before_ns) },
             Health::Released => Event::PathReleased { at },
-            Health::Connecting => Event::PathRevived { at },
+            // Said once it has its number.
+            Health::Connecting => return,
             Health::Probing => Event::PathProbing { at },
             Health::Ready => Event::PathAdmitted { at, out_ns: now.saturating_sub(fenced_ns) },
             Health::Retired => Event::PathRetired { at },
@@ -241,6 +243,9 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         // What is not handed on now never will be. A panic's own words come first.
+        if self.ended {
+            return;
+        }
         if !std::thread::panicking() {
             self.gather_records();
             self.report(Event::AgentEnded {});

@@ -1,12 +1,12 @@
 //! One pair as its agent knows it, and what follows from the two truths (pure). Rules 10, 13, 17, 18; table H1.
 
 use super::chain::Offer;
+use super::kept::Holding;
 use super::message::SideTruth;
 use crate::connect::card::HalfCard;
 use crate::nic::half::HalfPath;
 use crate::nic::qp::MASK_24;
 use crate::nic::queue::{Producer, RingSpan};
-use crate::pe::PathSlot;
 use shunt_device::health::Health;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::AnswerStatus;
@@ -56,7 +56,9 @@ pub fn verdict(
         Some(sent) if !sent.allows(psn) && !Mutant::PsnNotChecked.on() => no_truth,
         _ => Verdict { status: AnswerStatus::Truth, executed },
     };
-    match (mine, theirs) {
+    // What was forgotten is as good as a count that is not to be trusted.
+    let plain = |truth| if truth == SideTruth::Unknown { SideTruth::Fenced } else { truth };
+    match (plain(mine), theirs.map(plain)) {
         // Both halves in ERR: nothing of this incarnation can change memory at either end.
         (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Exact { executed, next_rcv_psn })) => {
             Some(exact(executed, next_rcv_psn))
@@ -79,6 +81,7 @@ pub fn verdict(
         (SideTruth::Dead, Some(SideTruth::Unflushed)) => lifetime_over.then_some(no_truth),
         (SideTruth::Dead, Some(SideTruth::Dead) | None) if Mutant::UnprovenGoesOn.on() => Some(no_truth),
         (SideTruth::Dead, Some(SideTruth::Dead) | None) => Some(unprovable),
+        (SideTruth::Unknown, _) | (_, Some(SideTruth::Unknown)) => Some(no_truth),
     }
 }
 
@@ -94,6 +97,8 @@ pub enum Task {
     Make(u64),
     /// Connecting this half.
     Connect(u64),
+    /// Reading the queue pair of a path that the last agent left ready.
+    Look(u64),
 }
 
 /// One pair, this side of it.
@@ -152,6 +157,10 @@ pub struct Pair {
     pub offered: Option<Offer>,
     /// The operator wants it out.
     pub retired: bool,
+    /// It is fenced because its port is down, and no switcher of this PE has asked for it.
+    pub bulk: bool,
+    /// The last agent may have fenced this incarnation: what it executed is not known.
+    pub unknown: bool,
     /// Probes under way.
     pub probes: Option<Probes>,
     /// The peer's probes were answered.
@@ -159,19 +168,18 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A pair as bring-up leaves it.
-    pub fn made_at_start(slot: PathSlot) -> Self {
-        let incarnation = slot.half.as_ref().map_or(0, HalfPath::incarnation);
+    /// A pair as its agent finds it: ready, unless the rows of an earlier agent say otherwise.
+    pub(super) fn found(held: Holding) -> Self {
         Self {
-            health: if slot.half.is_some() { Health::Ready } else { Health::Retired },
-            incarnation,
-            local_rail: slot.local_rail,
-            remote_rail: slot.remote_rail,
-            rings: slot.rings,
-            half: slot.half.map(Arc::new),
+            health: if held.half.is_some() { Health::Ready } else { Health::Retired },
+            incarnation: held.incarnation,
+            local_rail: held.local_rail,
+            remote_rail: held.remote_rail,
+            rings: held.rings,
+            half: held.half,
             task: Task::None,
             untried: false,
-            remote: slot.remote,
+            remote: None,
             mine: None,
             theirs: None,
             sent: None,
@@ -187,9 +195,11 @@ impl Pair {
             failures: 0,
             relapses: 0,
             admitted_ns: None,
-            next_psn: 0,
+            next_psn: held.next_psn,
             offered: None,
-            retired: false,
+            retired: held.retired,
+            bulk: false,
+            unknown: false,
             probes: None,
             proved_there: false,
         }

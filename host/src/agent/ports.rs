@@ -3,6 +3,7 @@
 use super::Agent;
 use super::message::Message;
 use super::rails::Reach;
+use super::worker::Urgency;
 use crate::events::Event;
 use shunt_device::health::{Health, backoff_ns};
 use shunt_layout::mlx5::eqe;
@@ -65,6 +66,15 @@ impl Ports {
         Self { local: row.clone(), remote: vec![row; pes as usize], next_poll_ns: 0 }
     }
 
+    /// A port that an earlier agent knew to be down: asked about, and told of, like one that has just gone.
+    pub(super) fn remember_down(&mut self, pe: Option<u32>, rail: u32, now: u64) {
+        let port = match pe {
+            None => &mut self.local[rail as usize],
+            Some(pe) => &mut self.remote[pe as usize][rail as usize],
+        };
+        port.change(true, now);
+    }
+
     /// True if neither port of a path is known to be down.
     pub(super) fn up(&self, local: u32, peer: u32, remote: u32) -> bool {
         !self.local[local as usize].down && !self.remote[peer as usize][remote as usize].down
@@ -121,6 +131,7 @@ impl Agent {
                     // What was said of a port may have got lost; said twice it changes nothing.
                     self.tell_port(rail as u32, Reach::Link);
                 }
+                self.tell_rail(rail, Reach::Link);
             }
         }
         busy
@@ -164,9 +175,12 @@ impl Agent {
         self.forget_suspicion(None, rail);
         self.words.set_hint(None, rail, down);
         self.tell_port(rail, Reach::Both);
+        if down {
+            self.leave_port(|pair_local, _, _| pair_local == rail);
+        }
     }
 
-    fn tell_port(&mut self, rail: u32, reach: Reach) {
+    pub(super) fn tell_port(&mut self, rail: u32, reach: Reach) {
         if Mutant::PortNotTold.on() {
             return;
         }
@@ -202,6 +216,35 @@ impl Agent {
         }
         self.forget_suspicion(Some(from), rail);
         self.words.set_hint(Some(from), rail, down);
+        if down {
+            self.leave_port(|_, peer, pair_remote| peer == from && pair_remote == rail);
+        }
+    }
+
+    /// Rule 20: every pair on a dead port that has work outstanding is fenced now, behind those that a switcher waits
+    /// for; an idle one when its channel leaves it. A channel with nowhere to go keeps its path: RC retries.
+    fn leave_port(&mut self, concerned: impl Fn(u32, u32, u32) -> bool) {
+        if Mutant::PortNotFenced.on() {
+            return;
+        }
+        for index in 0..self.pairs.len() {
+            let at = self.place(index);
+            let Some(pair) = &self.pairs[index] else { continue };
+            let here = pair.health == Health::Ready && concerned(pair.local_rail, at.peer, pair.remote_rail);
+            if here && self.words.has_work(at) && self.has_standby(index) {
+                self.fence_asked(index, Urgency::Port);
+            }
+        }
+    }
+
+    /// True if another path of a pair's channel is ready and no port of it is down.
+    fn has_standby(&self, index: usize) -> bool {
+        let (slots, at) = (self.words.root().slots as usize, self.place(index));
+        let first = index - index % slots;
+        let usable = |other: &super::Pair| {
+            other.health == Health::Ready && self.ports.up(other.local_rail, at.peer, other.remote_rail)
+        };
+        (first..first + slots).any(|other| other != index && self.pairs[other].as_ref().is_some_and(usable))
     }
 
     /// A standby path whose port just came back waits its recovery window again; before the hint says it is up.

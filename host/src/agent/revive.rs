@@ -63,6 +63,7 @@ impl Agent {
         pair.theirs = None;
         pair.sent = None;
         pair.asked = None;
+        pair.unknown = false;
         pair.untried = false;
         pair.proved_there = false; // what was proved of an earlier incarnation says nothing of this one
         let offered = if leads { None } else { pair.offered.take() };
@@ -70,6 +71,8 @@ impl Agent {
             (pair.local_rail, pair.remote_rail) = (offer.rail, offer.card.rail.index);
         }
         pair.remote = offered.map(|offer| offer.card);
+        let at = self.route(index);
+        self.report(Event::PathRevived { at });
         self.make(index);
     }
 
@@ -111,8 +114,7 @@ impl Agent {
                     return self.note(format!("PE {peer} offers rails that do not exist: {offer:?}"));
                 }
                 pair.offered = Some(offer);
-                // It is made anew only after both directions left: this says so even if `Left` got lost.
-                pair.left_there = true;
+                self.peer_moved_on(index);
             }
             // Said twice it is connected once.
             Message::Made(_, card) if current && pair.remote.is_none() && pair.task == Task::None => {

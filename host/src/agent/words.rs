@@ -136,6 +136,12 @@ impl StateWords {
         }
     }
 
+    /// Number of the latest request of a channel that was answered.
+    pub fn answered(&self, peer: u32, channel: u32) -> u64 {
+        let mailbox = self.mailbox(peer, channel);
+        unsafe { self.platform().load_acquire(addr_of_mut!((*mailbox).answer)) }
+    }
+
     /// Answers a request; its number is written last.
     pub fn answer(&self, at: Place, incarnation: u32, request: u64, verdict: Verdict) {
         let (mailbox, p) = (self.mailbox(at.peer, at.channel), self.platform());
@@ -195,6 +201,14 @@ impl StateWords {
     pub fn active_slot(&self, peer: u32, channel: u32) -> u32 {
         let channel = self.channel(peer, channel);
         Word(unsafe { self.platform().load_acquire(addr_of_mut!((*channel).ticket)) }).slot()
+    }
+
+    /// True if this PE's direction is on the path and has tickets that are not done.
+    pub fn has_work(&self, at: Place) -> bool {
+        let (channel, p) = (self.channel(at.peer, at.channel), self.platform());
+        let done = Word(unsafe { p.load_acquire(addr_of_mut!((*channel).done)) });
+        let ticket = Word(unsafe { p.load_acquire(addr_of_mut!((*channel).ticket)) });
+        ticket.slot() == at.slot && ticket.index() != done.index()
     }
 
     /// True if this PE's direction does not use the path: the channel is elsewhere and no switch is entering it, or
@@ -273,6 +287,13 @@ impl StateWords {
     /// Sets what is known of a rail of this PE (`None`) or of a peer.
     pub fn set_hint(&self, pe: Option<u32>, rail: u32, down: bool) {
         self.change_hint(pe, rail, |now| if now.down() == down { now } else { now.changed(down) });
+    }
+
+    /// True if a rail of this PE (`None`) or of a peer is known to be down.
+    pub fn is_down(&self, pe: Option<u32>, rail: u32) -> bool {
+        let index = hint_index(self.root().rails, pe, rail);
+        let word = (self.root().hints as *mut u64).wrapping_add(index as usize);
+        HintWord(unsafe { self.platform().load_acquire(word) }).down()
     }
 
     /// Sets what is suspected of a rail.

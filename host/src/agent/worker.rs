@@ -1,7 +1,7 @@
 //! One worker a NIC: carries out the agent's firmware jobs, most urgent first, one command at a time. The agent never
 //! waits for firmware, and a NIC that does not answer holds up nobody's pairs but its own (H7).
 
-use crate::connect::card::HalfCard;
+use crate::connect::card::{HalfCard, RailCard};
 use crate::error::NicError;
 use crate::nic::half::HalfPath;
 use crate::nic::qp::{QpTruth, QpTuning};
@@ -9,6 +9,7 @@ use crate::nic::queue::RingSpan;
 use crate::rail::Rail;
 use shunt_device::platform::host::World;
 use shunt_layout::mutant::Mutant;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -24,7 +25,7 @@ pub enum Urgency {
     Asked,
     /// The peer's agent waits for it.
     Peer,
-    /// A port went down: somebody will ask.
+    /// A port went down: somebody will ask (rule 20).
     Port,
     /// A pair is made anew.
     Making,
@@ -69,8 +70,16 @@ pub enum Job {
     Connect(Arc<HalfPath>, Box<HalfCard>, QpTuning),
     /// Destroy a half.
     Destroy(Option<Arc<HalfPath>>),
+    /// Query a half that is to stay as it is.
+    Look(Arc<HalfPath>),
     /// Ask whether the port is up.
     AskPort,
+    /// Ask for the port's address.
+    AskAddress,
+    /// Resolve the way to a peer's rail.
+    Resolve(Box<RailCard>),
+    /// Make the rail's datagram queue pair anew, with this key.
+    Datagrams(u32),
 }
 
 /// The two answers about a fenced half: before and after the flush.
@@ -107,8 +116,19 @@ pub enum Outcome {
     Made(Result<Arc<HalfPath>, NicError>),
     /// Of a connection.
     Connected(Result<(), NicError>),
+    /// Of a look.
+    Looked(Result<QpTruth, NicError>),
     /// Whether the port is up; false if nobody says so.
     Port(bool),
+    /// The address is known.
+    Address(Result<(), NicError>),
+    /// Number of the new datagram queue pair.
+    Datagrams(Result<u32, NicError>),
+}
+
+std::thread_local! {
+    /// Of a simulation, with the break of one worker for all: it is busy.
+    static AT_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
 #[derive(Default)]
@@ -155,6 +175,23 @@ impl Desk {
         let mut inner = self.lock();
         let key = inner.waiting.keys().find(|key| key.1 == number).copied()?;
         inner.waiting.remove(&key).map(|(_, job)| job)
+    }
+
+    /// Another agent sits down here: what has not begun is not done, but halves that were to go still go.
+    pub fn take_over(&self) {
+        let mut inner = self.lock();
+        inner.done.retain(|(_, outcome)| matches!(outcome, Outcome::Made(Ok(_))));
+        for ((_, number), (id, job)) in std::mem::take(&mut inner.waiting) {
+            let old = match job {
+                Job::Make(making) => making.old,
+                Job::Destroy(old) => old,
+                Job::Fence(_) | Job::Look(_) | Job::Connect(..) => None,
+                Job::AskPort | Job::AskAddress | Job::Resolve(_) | Job::Datagrams(_) => None,
+            };
+            if old.is_some() {
+                inner.waiting.insert((Urgency::Idle, number), (id, Job::Destroy(old)));
+            }
+        }
     }
 
     /// The next job that is over.
@@ -238,7 +275,11 @@ impl Worker {
         if self.desk.lock().closed {
             return Shift::Over;
         }
+        while Mutant::OneWorker.on() && AT_WORK.get() {
+            self.world.relax();
+        }
         let Some((id, job)) = self.desk.begin(self.world.now_ns(), |_| true) else { return Shift::Idle };
+        AT_WORK.set(Mutant::OneWorker.on());
         match job {
             Job::Fence(half) => self.fence(id, half),
             job => {
@@ -246,6 +287,7 @@ impl Worker {
                 self.desk.end(id, outcome);
             }
         }
+        AT_WORK.set(false);
         self.desk.rest(self.rail.devx.responsive());
         Shift::Busy
     }
@@ -254,6 +296,14 @@ impl Worker {
         match job {
             Job::Make(making) => Some(Outcome::Made(self.make(*making))),
             Job::Connect(half, remote, tuning) => Some(Outcome::Connected(half.connect(&remote, &tuning))),
+            Job::Look(half) => Some(Outcome::Looked(half.query())),
+            Job::AskAddress => Some(Outcome::Address(self.rail.refresh_address().map(|_| ()))),
+            Job::Resolve(card) => {
+                // What is not resolved is the neighbour's own, which is right on one subnet.
+                let _ = self.rail.mac_towards(&card);
+                None
+            }
+            Job::Datagrams(qkey) => Some(Outcome::Datagrams(self.rail.open_datagrams(qkey))),
             Job::AskPort => Some(Outcome::Port(self.rail.port_up().unwrap_or(false))),
             Job::Destroy(_) | Job::Fence(_) => None,
         }

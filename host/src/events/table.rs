@@ -6,6 +6,13 @@ use super::declare::{Declaration, Field, Level, Route, Value, events};
 events! {
     /// The agent looks after the PE from here on.
     AgentStarted "agent_started" Info { pes: u32 = "PEs of the job", rails: u32 = "rails" }
+    /// The agent failed: what it knew is lost. Another one takes over, later after each failure in a row.
+    AgentFailed "agent_failed" Error { error: String = "what was met", pause_ns: u64 = "ns until the next one" }
+    /// Another agent took over: what it finds ready goes on, all else is fenced once more.
+    AgentRestarted "agent_restarted" Warn {
+        lives: u32 = "agents of this PE so far", ready: u32 = "paths found ready",
+        again: u32 = "paths fenced once more", requests: u64 = "requests without an answer",
+    }
     /// The agent ended in good order.
     AgentEnded "agent_ended" Info {}
     /// A port of this PE went down.
@@ -28,7 +35,7 @@ events! {
     PathFencing "path_fencing" Warn { at: Route = "path", why: &'static str = "asked, failed or retire" }
     /// This half was moved to ERR, read, flushed at this end and read again. Halves may share a flush.
     HalfFenced "half_fenced" Info {
-        at: Route = "path", truth: &'static str = "exact, fenced or dead",
+        at: Route = "path", truth: &'static str = "exact, fenced, unflushed, unknown or dead",
         executed: u32 = "messages executed here, modulo 2^24", error_ns: u64 = "ns of 2ERR",
         query_ns: u64 = "ns of QUERY_QP", flush_ns: u64 = "ns of the flush READ",
         again_ns: u64 = "ns of the second QUERY_QP",
@@ -106,6 +113,8 @@ events! {
     RailCleared "rail_cleared" Info {
         of: u32 = "PE whose rail it is", rail: u32 = "rail", suspected_ns: u64 = "ns under suspicion",
     }
+    /// The queue pair of the agents' datagrams on a rail had ended and was made anew.
+    AgentRailRenewed "agent_rail_renewed" Info { rail: u32 = "rank of the rail", qpn: u32 = "its number now" }
     /// The link to a peer's agent broke, or carries nothing.
     AgentLinkLost "agent_link_lost" Warn { peer: u32 = "PE" }
     /// The link to a peer's agent is there again.

@@ -18,6 +18,13 @@ pub enum PeFault {
         /// How long.
         for_ns: u64,
     },
+    /// The agent is gone at once; another one that knows nothing takes over.
+    AgentRestart,
+    /// The same, after a while without any agent.
+    AgentDead {
+        /// How long.
+        for_ns: u64,
+    },
     /// No message between this PE's agent and the others arrives.
     OobCut {
         /// How long; for ever if absent.
@@ -48,7 +55,18 @@ impl PeFault {
             "the PE's process is gone: its queue pairs are destroyed, its agent and its kernels stop",
         ),
         kind::pe_fault("agent-killed", "the PE's agent stops for good; its kernels and NICs go on"),
-        kind::pe_fault("agent-stalled=T", "the PE's agent does nothing for this long"),
+        kind::pe_fault(
+            "agent-stalled=T",
+            "the PE's agent does nothing for this long, and knows all it knew before",
+        ),
+        kind::pe_fault(
+            "agent-restart",
+            "the PE's agent dies; another one, which knows nothing, takes over at once",
+        ),
+        kind::pe_fault(
+            "agent-dead=T",
+            "the PE's agent dies; after this long another one, which knows nothing, takes over",
+        ),
         kind::pe_fault("oob-cut[=T]", "messages between the PE's agent and the others are lost, both ways"),
         kind::pe_fault("oob-cut-tx[=T]", "messages of the PE's agent to the others are lost"),
         kind::pe_fault("oob-cut-rx[=T]", "messages of the others to the PE's agent are lost"),
@@ -61,6 +79,8 @@ impl PeFault {
             Self::PeerKilled => "peer-killed",
             Self::AgentKilled => "agent-killed",
             Self::AgentStalled { .. } => "agent-stalled",
+            Self::AgentRestart => "agent-restart",
+            Self::AgentDead { .. } => "agent-dead",
             Self::OobCut { .. } => "oob-cut",
             Self::OobCutTx { .. } => "oob-cut-tx",
             Self::OobCutRx { .. } => "oob-cut-rx",
@@ -73,6 +93,7 @@ impl PeFault {
         matches!(
             self,
             Self::AgentStalled { for_ns: 0 }
+                | Self::AgentDead { for_ns: 0 }
                 | Self::OobCut { for_ns: Some(0) }
                 | Self::OobCutTx { for_ns: Some(0) }
                 | Self::OobCutRx { for_ns: Some(0) }
@@ -90,6 +111,8 @@ impl FromStr for PeFault {
             "peer-killed" => text.bare(Self::PeerKilled)?,
             "agent-killed" => text.bare(Self::AgentKilled)?,
             "agent-stalled" => Self::AgentStalled { for_ns: text.only_time()? },
+            "agent-restart" => text.bare(Self::AgentRestart)?,
+            "agent-dead" => Self::AgentDead { for_ns: text.only_time()? },
             "oob-cut" => Self::OobCut { for_ns: text.lasting()? },
             "oob-cut-tx" => Self::OobCutTx { for_ns: text.lasting()? },
             "oob-cut-rx" => Self::OobCutRx { for_ns: text.lasting()? },
@@ -105,10 +128,12 @@ impl fmt::Display for PeFault {
         match *self {
             Self::PeerKilled
             | Self::AgentKilled
+            | Self::AgentRestart
             | Self::OobCut { for_ns: None }
             | Self::OobCutTx { for_ns: None }
             | Self::OobCutRx { for_ns: None } => Ok(()),
             Self::AgentStalled { for_ns: ns }
+            | Self::AgentDead { for_ns: ns }
             | Self::OobCut { for_ns: Some(ns) }
             | Self::OobCutTx { for_ns: Some(ns) }
             | Self::OobCutRx { for_ns: Some(ns) }

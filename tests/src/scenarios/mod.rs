@@ -1,10 +1,12 @@
 //! Scenarios by name: a cluster, its traffic, what goes wrong, and what must follow. `tests/tests/scenario_*.rs` run
 //! them as they are; `cargo xtask mutate` runs them with a part of the protocol taken away, and then each must fail.
 
+mod agents;
 mod cuts;
 mod fences;
 mod kit;
 mod lives;
+mod nics;
 mod returns;
 mod steps;
 mod words;
@@ -31,6 +33,8 @@ pub fn all() -> Vec<Scenario> {
         returns::SCENARIOS,
         lives::SCENARIOS,
         steps::SCENARIOS,
+        agents::SCENARIOS,
+        nics::SCENARIOS,
     ]
     .concat()
 }

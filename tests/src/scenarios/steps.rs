@@ -33,7 +33,7 @@ enum During {
 macro_rules! during {
     ($($name:ident: $text:literal, $lost:literal, $when:expr;)*) => {
         pub const SCENARIOS: &[Scenario] = &[$(
-            Scenario { name: $text, seeds: 10, run: |seed| $name(seed, false) },
+            Scenario { name: $text, seeds: 12, run: |seed| $name(seed, false) },
             Scenario { name: $lost, seeds: 3, run: |seed| $name(seed, true) },
         )*];
         $(fn $name(seed: u64, no_path_left: bool) -> Wrongs {
@@ -72,7 +72,7 @@ during! {
 }
 
 /// The second fault: what the switch is working with, at either end.
-const SECOND: [&str; 10] = [
+const SECOND: [&str; 12] = [
     "0.1:down",
     "1.1:down",
     "0.1:blackhole-tx",
@@ -83,6 +83,8 @@ const SECOND: [&str; 10] = [
     "1:agent-stalled=5ms",
     "0:oob-cut=3ms",
     "1.1:placement-delay=900us/5ms",
+    "0:agent-restart",
+    "1:agent-restart",
 ];
 
 /// The third, a moment later.

@@ -6,9 +6,10 @@
 
 pub mod envelope;
 pub mod locate;
+pub(super) mod renew;
 
 use super::ports::Ports;
-use crate::connect::card::RailCard;
+use crate::connect::card::{HalfCard, RailCard};
 use crate::connect::oob::Oob;
 use crate::nic::caps::Link;
 use crate::nic::datagram::MESSAGE_MAX;
@@ -73,6 +74,8 @@ pub(super) struct RailPair {
 struct Peer {
     rails: Vec<RailCard>,
     datagrams: Vec<u32>,
+    /// When the peer said so, on its clock.
+    said_ns: Vec<u64>,
     qkey: u32,
     /// What was taken from it; nothing yet, mostly.
     taken: Option<Taken>,
@@ -90,6 +93,7 @@ impl From<&PeerInfo> for Peer {
         Self {
             rails: info.rails.clone(),
             datagrams: info.datagrams.clone(),
+            said_ns: vec![0; info.rails.len()],
             qkey: info.qkey,
             taken: None,
             heard_ns: None,
@@ -97,6 +101,20 @@ impl From<&PeerInfo> for Peer {
             pinged_ns: 0,
             doubted_ns: 0,
         }
+    }
+}
+
+/// Where the datagrams of a PE are taken, by rail.
+pub(super) type Address = (Vec<RailCard>, Vec<u32>);
+
+/// The link of an agent that is gone.
+struct Nobody;
+
+impl Oob for Nobody {
+    fn send(&self, _to_pe: u32, _bytes: Vec<u8>) {}
+
+    fn try_recv(&self) -> Option<(u32, Vec<u8>)> {
+        None
     }
 }
 
@@ -111,24 +129,31 @@ pub(super) struct Links {
     number: u64,
     /// Datagrams refused.
     strangers: u64,
-    /// Rails whose end was told.
-    ended: Vec<bool>,
 }
 
 impl Links {
-    pub(super) fn new(pe: &Pe, oob: Box<dyn Oob>) -> Self {
+    pub(super) fn new(pe: &Pe, oob: Box<dyn Oob>, known: Vec<Address>) -> Self {
+        let mut peers: Vec<Peer> = pe.peers().iter().map(Peer::from).collect();
+        for (peer, (rails, datagrams)) in peers.iter_mut().zip(known) {
+            (peer.rails, peer.datagrams) = (rails, datagrams);
+        }
         Self {
             me: pe.root().my_pe,
             world: pe.world().clone(),
             oob,
             rails: pe.rails().to_vec(),
-            peers: pe.peers().iter().map(Peer::from).collect(),
+            peers,
             seal: pe.seal().clone(),
             // An agent that follows another one goes on above its numbers: no agent sends a message a nanosecond.
             number: pe.world().now_ns(),
             strangers: 0,
-            ended: vec![false; pe.rails().len()],
         }
+    }
+
+    /// The end of the agents' own link, and where the others are, for the next agent.
+    pub(super) fn give_up(&mut self) -> (Box<dyn Oob>, Vec<Address>) {
+        let peers = self.peers.iter().map(|peer| (peer.rails.clone(), peer.datagrams.clone())).collect();
+        (std::mem::replace(&mut self.oob, Box::new(Nobody)), peers)
     }
 
     /// Sends to the agent of a PE. It may get lost.
@@ -302,6 +327,31 @@ impl Links {
         state.pings > 0 && state.pings <= PINGS && !self.oob.reachable(peer)
     }
 
+    /// Where a peer takes datagrams on a rail, by its own word, unless a newer one is known. True if its address is
+    /// another one than before.
+    pub(super) fn renewed(&mut self, peer: u32, card: &HalfCard, at_ns: u64) -> bool {
+        let Some(to) = self.peers.get_mut(peer as usize) else { return false };
+        let rail = card.rail.index as usize;
+        let known = to.rails.get_mut(rail).zip(to.datagrams.get_mut(rail)).zip(to.said_ns.get_mut(rail));
+        let Some(((address, qpn), said_ns)) = known.filter(|(_, said_ns)| **said_ns <= at_ns) else {
+            return false;
+        };
+        let before = std::mem::replace(address, card.rail);
+        (*qpn, *said_ns) = (card.qpn, at_ns);
+        before != card.rail
+    }
+
+    /// True if this rail of this PE is where its peers found it at start.
+    pub(super) fn is_as_at_start(&self, card: &HalfCard) -> bool {
+        let (own, rail) = (&self.peers[self.me as usize], card.rail.index as usize);
+        own.rails.get(rail) == Some(&card.rail) && own.datagrams.get(rail) == Some(&card.qpn)
+    }
+
+    /// Key that this PE's datagram queue pairs let in.
+    pub(super) fn own_qkey(&self) -> u32 {
+        self.peers[self.me as usize].qkey
+    }
+
     /// A peer's rail has another address now.
     pub(super) fn moved(&mut self, peer: u32, card: &RailCard) {
         let known = self.peers.get_mut(peer as usize).and_then(|to| to.rails.get_mut(card.index as usize));
@@ -313,18 +363,6 @@ impl Links {
     /// Datagrams refused since the last call.
     pub(super) fn take_strangers(&mut self) -> u64 {
         std::mem::take(&mut self.strangers)
-    }
-
-    /// Rails whose datagram queue pair ended since the last call, with syndrome and vendor syndrome.
-    pub(super) fn take_ended(&mut self) -> Vec<(usize, (u8, u8))> {
-        let mut all = Vec::new();
-        for (index, told) in self.ended.iter_mut().enumerate().filter(|(_, told)| !**told) {
-            if let Some(why) = self.rails[index].datagrams().as_ref().and_then(|one| one.broken()) {
-                *told = true;
-                all.push((index, why));
-            }
-        }
-        all
     }
 }
 

@@ -1,0 +1,130 @@
+//! The second life of an agent. It knows nothing: what its predecessor was told, had asked and was waiting for is lost.
+//! What it finds are rows, mailboxes, hints, queue pairs, and the numbers used so far (`kept.rs`).
+//!
+//! A path whose row says ready was never told of to anybody: it goes on if its queue pair does. Every other half may
+//! have been fenced, and its truth told, taken or not: it is fenced once more, and what it executed is *unknown*. Then
+//! it is released and made anew like any other. Rules 10, 17, 18; H8.
+
+use super::Agent;
+use super::message::SideTruth;
+use super::pair::{Pair, Task};
+use super::ports::Ports;
+use super::rails::Reach;
+use super::worker::{Job, Urgency};
+use crate::error::NicError;
+use crate::events::Event;
+use crate::nic::qp::QpTruth;
+use shunt_device::health::Health;
+use shunt_layout::mlx5::prm::qp::State;
+use shunt_layout::mutant::Mutant;
+use shunt_layout::state::PathState;
+
+impl Agent {
+    /// Looks at what the last agent left.
+    pub(super) fn take_over(&mut self) {
+        for post in &mut self.posts {
+            post.take_over();
+        }
+        self.ports = self.ports_by_hints();
+        let (mut ready, mut again) = (0, 0);
+        for index in 0..self.pairs.len() {
+            match self.take_over_pair(index) {
+                Some(Health::Ready) => ready += 1,
+                Some(Health::Retired) | None => {}
+                Some(_) => again += 1,
+            }
+        }
+        let requests = self.requests_left();
+        self.report(Event::AgentRestarted { lives: self.lives, ready, again, requests });
+        for rail in 0..self.rails.len() as u32 {
+            // The last word of its predecessor may have been another one.
+            self.tell_port(rail, Reach::Both);
+            self.tell_rail(rail as usize, Reach::Both);
+        }
+    }
+
+    fn take_over_pair(&mut self, index: usize) -> Option<Health> {
+        let at = self.place(index);
+        let state = self.words.path_state(at);
+        let pair = self.pairs[index].as_mut()?;
+        match state {
+            PathState::Ready => {
+                let half = pair.half.clone()?;
+                pair.health = Health::Ready;
+                let number = self.order(index, Urgency::Idle, Job::Look(half));
+                self.set_task(index, Task::Look(number));
+            }
+            PathState::Retired | PathState::Absent => pair.health = Health::Retired,
+            PathState::Fenced | PathState::Released | PathState::Probing => {
+                pair.health = Health::Fencing;
+                pair.unknown = true;
+                if Mutant::IncarnationForgotten.on() {
+                    pair.incarnation = self.words.read_row(at).incarnation;
+                }
+                if Mutant::RestartFencesNothing.on() {
+                    self.half_fenced(index, SideTruth::Fenced);
+                } else {
+                    self.fence(index, Urgency::Idle);
+                }
+            }
+        }
+        self.pairs[index].as_ref().map(|pair| pair.health)
+    }
+
+    /// What is known of the ports lies in the hints. Of what is suspected nothing is: the searches are gone.
+    fn ports_by_hints(&self) -> Ports {
+        let root = self.words.root();
+        let (me, now) = (root.my_pe, self.now());
+        let mut ports = Ports::new(root.pe_count, root.rails);
+        for rail in 0..root.rails {
+            for pe in std::iter::once(None).chain((0..root.pe_count).filter(|pe| *pe != me).map(Some)) {
+                self.words.set_suspect(pe, rail, false);
+                if self.words.is_down(pe, rail) {
+                    ports.remember_down(pe, rail, now);
+                }
+            }
+        }
+        ports
+    }
+
+    /// Requests that were answered are not answered again; the others are new to this agent. Answers with how many.
+    fn requests_left(&mut self) -> u64 {
+        let (pes, per) = (self.words.root().pe_count, self.words.root().channels_per_pe);
+        let mut left = 0;
+        for row in 0..pes * per {
+            let (peer, channel) = (row / per, row % per);
+            let request = self.words.request(peer, channel).number;
+            if self.words.answered(peer, channel) == request || Mutant::RequestsLostAtRestart.on() {
+                self.requests_seen[row as usize] = request;
+            } else {
+                left += 1;
+            }
+        }
+        left
+    }
+
+    /// The queue pair of a path that was found ready was read. One in ERR failed by itself: nobody was told of a fence,
+    /// so this one is the first, and its truth is one.
+    pub(super) fn looked(&mut self, index: usize, result: Result<QpTruth, NicError>) {
+        let alive = match result {
+            Ok(truth) => truth.state == Some(State::Rts),
+            // It will show with the first work on it.
+            Err(_) => true,
+        };
+        if !alive && self.pairs[index].as_ref().is_some_and(|pair| pair.health == Health::Ready) {
+            self.fence_asked(index, Urgency::Idle);
+        }
+    }
+
+    /// What this half may say of itself: a count that was read before, perhaps long ago, perhaps told and acted upon,
+    /// is nobody's truth any more.
+    pub(super) fn said_of(pair: &Pair, mine: SideTruth) -> SideTruth {
+        match mine {
+            SideTruth::Exact { next_rcv_psn, .. } if pair.unknown && Mutant::RestartTruthZero.on() => {
+                SideTruth::Exact { executed: 0, next_rcv_psn }
+            }
+            SideTruth::Exact { .. } | SideTruth::Fenced if pair.unknown => SideTruth::Unknown,
+            known => known,
+        }
+    }
+}
