@@ -74,6 +74,19 @@ pub struct Cluster {
     first_paths: Paths,
     /// When traffic began.
     began_ns: u64,
+    /// Dropped last.
+    _memories: Memories,
+}
+
+/// Memory of each PE. A NIC that is gone keeps what it was given, run after run, until nobody is left to write to it.
+struct Memories(Vec<Arc<HeapMemory>>);
+
+impl Drop for Memories {
+    fn drop(&mut self) {
+        // SAFETY: the cluster's last field. Kernels and agents were unwound and the PEs dropped before it; NICs move
+        // only when the simulation, which is over, steps them.
+        self.0.iter().for_each(|memory| unsafe { memory.free_all() });
+    }
 }
 
 /// The step that a step word names.
@@ -163,6 +176,7 @@ fn start_pes(
     oob: &OobNet,
     lies: &Lies,
     clocks: &[Arc<PeWorld>],
+    memories: &Memories,
 ) -> Vec<Rc<Pe>> {
     let world: Arc<dyn World> = sim.world();
     let heap_bytes = heap_bytes(spec);
@@ -177,11 +191,12 @@ fn start_pes(
             .collect();
         let (config, end) = (pe_config(spec, heap_bytes), Box::new(oob.end(pe)));
         let world: Arc<dyn World> = clocks[pe as usize].clone();
+        let memory = memories.0[pe as usize].clone();
         // Nothing that goes on meanwhile is looked at closely, where so little is at all.
         let poll_ns = if spec.idle_ns > ActorOptions::host().poll_max_ns { 20_000 } else { 5_000 };
         let options = ActorOptions { poll_ns, ..ActorOptions::host() };
         tasks.push(sim.spawn(format!("pe{pe}.start"), options, move || {
-            match Pe::start(config, rails, Arc::new(HeapMemory::new()), &bootstrap, end, world) {
+            match Pe::start(config, rails, memory, &bootstrap, end, world) {
                 Ok(pe) => pe,
                 Err(error) => panic!("PE does not start: {error}"),
             }
@@ -242,7 +257,8 @@ impl Cluster {
         let oob = OobNet::new(spec.pes, LATENCY_NS, sim.world());
         let streams = streams(spec);
         let clocks: Vec<_> = (0..spec.pes).map(|pe| Arc::new(make_clock(&sim, spec, pe, &bells))).collect();
-        let pes = start_pes(&sim, spec, &fabric, &oob, &lies, &clocks);
+        let memories = Memories((0..spec.pes).map(|_| Arc::default()).collect());
+        let pes = start_pes(&sim, spec, &fabric, &oob, &lies, &clocks, &memories);
         let agents = (0..spec.pes).map(|_| Rc::new(AgentLog::default())).collect();
         let interference = Rc::new(Interference::random(spec.interference));
         let oracle = Oracle::default();
@@ -263,6 +279,7 @@ impl Cluster {
             streams,
             first_paths: Paths::new(),
             began_ns,
+            _memories: memories,
         };
         cluster.first_paths = cluster.paths();
         cluster.preset_all();

@@ -23,6 +23,19 @@ impl HeapMemory {
         Self::default()
     }
 
+    /// Frees what is still allocated. Objects whose NIC did not say that it let go of them leave their memory behind,
+    /// because that NIC may still write to it: where the NIC itself is no more, this takes it back.
+    ///
+    /// # Safety
+    /// Nobody uses any of it any more, NICs included.
+    pub unsafe fn free_all(&self) {
+        let live = std::mem::take(&mut *self.live.lock().expect("no panic under this lock"));
+        for (address, layout) in live {
+            // SAFETY: `alloc` made it with this layout, and taking it out of the table makes this the only free.
+            unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address as usize), layout) }
+        }
+    }
+
     fn check(&self, address: u64, bytes: u64) -> Result<(), GpuError> {
         let live = self.live.lock().expect("no panic under this lock");
         let inside = live.range(..=address).next_back().is_some_and(|(start, layout)| {
