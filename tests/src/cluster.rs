@@ -27,7 +27,7 @@ use crate::pe_faults::{AgentFate, PeFaults};
 use crate::run::Paths;
 use crate::sim::{ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
 use crate::spec::RunSpec;
-use crate::workload::{Kernel, SLICE_NS};
+use crate::workload::Kernel;
 
 /// Latency of a packet between two NICs.
 pub const LINK_NS: u64 = 2_000;
@@ -135,6 +135,9 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
     config.policy.suspect_ns = spec.suspect_ns;
     config.policy.suspect_floor_ns = spec.suspect_floor_ns.min(spec.suspect_ns);
     config.policy.recovery_window_ns = spec.recovery_ns;
+    config.policy.fence_wait_ns = spec.fence_wait_ns;
+    config.rail.flush_ns = spec.flush_ns;
+    (config.policy.drain_ns, config.policy.ledger_ns) = (spec.drain_ns, spec.drain_ns);
     config.log2_chunk = spec.log2_chunk;
     config.bringup = Bringup::Sequential;
     config.step_records = true;
@@ -147,6 +150,7 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
         for rail in 0..spec.rails {
             let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
             config.mtu = spec.mtu;
+            config.firmware_ns = spec.firmware_ns;
             config.rail_gbps = (spec.rail_gbps > 0).then_some(spec.rail_gbps.into());
             config.quirks.rmsn_cleared_by_2err = spec.rmsn_cleared;
             config.quirks.reads_pass_posted_writes = spec.reads_pass_writes;
@@ -335,7 +339,7 @@ impl Cluster {
             heap: host.heap().address,
             heaps: Rc::new(self.pes.iter().map(|pe| pe.heap().address).collect()),
             // Where no agent looks after the channels, only a wait that outlasts the suspect time finds one silent.
-            slice_ns: SLICE_NS.max(4 * self.spec.suspect_ns),
+            slice_ns: self.spec.traffic.slice_ns.max(4 * self.spec.suspect_ns),
             interference: self.interference.clone(),
             oracle: self.oracle.clone(),
         }

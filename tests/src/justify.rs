@@ -10,14 +10,21 @@ use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_soft_nic::{Fault, FaultKind, Injection, PeFault};
 
 use crate::run::Outcome;
+use crate::spec::RunSpec;
 use crate::workload::{Report, Side};
 
+const FOR_EVER: u64 = u64::MAX;
+
 /// What it takes to make a path anew once nothing is wrong any more: fence, lifetime, pause, probes.
-const REVIVE_NS: u64 = 600_000_000;
+fn revive_ns(spec: &RunSpec) -> u64 {
+    spec.agent.peer_ns + 2 * spec.agent.lifetime_ns
+}
+
 /// What the discovery of a killed peer may take beyond the give-up time, for each path of a channel: suspicion,
 /// commands that are not answered, the packet lifetime.
-const DISCOVERY_NS: u64 = 250_000_000;
-const FOR_EVER: u64 = u64::MAX;
+fn discovery_ns(spec: &RunSpec) -> u64 {
+    10 * spec.command_timeout_ns + spec.agent.lifetime_ns
+}
 
 /// An open span of the run's own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +35,8 @@ struct Span {
 
 impl Span {
     /// From `at`, while a fault of `lasts` acts and until its consequences are over.
-    fn of(at: u64, lasts: u64) -> Self {
-        let until = at.saturating_add(lasts.saturating_mul(2)).saturating_add(REVIVE_NS);
+    fn of(at: u64, lasts: u64, revive_ns: u64) -> Self {
+        let until = at.saturating_add(lasts.saturating_mul(2)).saturating_add(revive_ns);
         Self { from: at, until: if lasts == FOR_EVER { FOR_EVER } else { until } }
     }
 
@@ -103,6 +110,10 @@ impl<'a> Judge<'a> {
         Self { outcome, faults: outcome.faults.iter().filter_map(hit).collect() }
     }
 
+    fn span(&self, at: u64, lasts: u64) -> Span {
+        Span::of(at, lasts, revive_ns(&self.outcome.spec))
+    }
+
     fn of_rail(&self, pe: u32, rail: u32) -> impl Iterator<Item = (u64, &FaultKind)> {
         self.faults.iter().filter_map(move |one| match &one.fault {
             Fault::Nic(kind) if one.pe == pe && one.rail == Some(rail) => Some((one.at_ns, kind)),
@@ -139,22 +150,22 @@ impl<'a> Judge<'a> {
                 }
                 kind => lasts(kind)?,
             };
-            Some(Span::of(at, lasts))
+            Some(self.span(at, lasts))
         };
-        let killed = self.killed(pe).map(|at| Span::of(at, FOR_EVER));
+        let killed = self.killed(pe).map(|at| self.span(at, FOR_EVER));
         merged(self.of_rail(pe, rail).filter_map(span).chain(killed).collect())
     }
 
     /// When the agents of two PEs may not agree on anything.
     fn silence(&self, a: u32, b: u32) -> Vec<Span> {
         let span = |(at, fault): (u64, PeFault)| match fault {
-            PeFault::PeerKilled | PeFault::AgentKilled => Some(Span::of(at, FOR_EVER)),
-            PeFault::AgentStalled { for_ns } => Some(Span::of(at, for_ns)),
+            PeFault::PeerKilled | PeFault::AgentKilled => Some(self.span(at, FOR_EVER)),
+            PeFault::AgentStalled { for_ns } => Some(self.span(at, for_ns)),
             PeFault::OobCut { for_ns } | PeFault::OobCutTx { for_ns } | PeFault::OobCutRx { for_ns } => {
-                Some(Span::of(at, for_ns.unwrap_or(FOR_EVER)))
+                Some(self.span(at, for_ns.unwrap_or(FOR_EVER)))
             }
-            PeFault::AgentRestart => Some(Span::of(at, 0)),
-            PeFault::AgentDead { for_ns } => Some(Span::of(at, for_ns)),
+            PeFault::AgentRestart => Some(self.span(at, 0)),
+            PeFault::AgentDead { for_ns } => Some(self.span(at, for_ns)),
             PeFault::ClockJump { .. } => None,
         };
         merged([a, b].into_iter().flat_map(|pe| self.of_pe(pe)).filter_map(span).collect())
@@ -232,14 +243,16 @@ impl<'a> Judge<'a> {
     fn unfenced(&self, pe: u32, peer: u32, channel: u32) -> bool {
         let own_agent = self.of_pe(pe).any(|(_, fault)| match fault {
             PeFault::AgentKilled => true,
-            PeFault::AgentStalled { for_ns } | PeFault::AgentDead { for_ns } => for_ns > 1_000_000_000,
+            PeFault::AgentStalled { for_ns } | PeFault::AgentDead { for_ns } => {
+                for_ns > self.outcome.spec.fence_wait_ns / 2
+            }
             // The wait for a fence has a deadline, which a clock that jumps that far ends.
-            PeFault::ClockJump { by_ns } => by_ns > 1_000_000_000,
+            PeFault::ClockJump { by_ns } => by_ns > self.outcome.spec.fence_wait_ns / 2,
             _ => false,
         });
         let silent = |pe: u32, rail: u32| -> Vec<Span> {
             let kinds = self.of_rail(pe, rail).filter(|(_, kind)| silences_nic(kind));
-            kinds.filter_map(|(at, kind)| Some(Span::of(at, lasts(kind)?))).collect()
+            kinds.filter_map(|(at, kind)| Some(self.span(at, lasts(kind)?))).collect()
         };
         let far = self.silence(pe, peer);
         let neither = |(local, remote): &(u32, u32)| {
@@ -268,7 +281,7 @@ impl<'a> Judge<'a> {
         let hampered = self.of_pe(pe).next().is_some()
             || (0..self.outcome.spec.rails)
                 .any(|rail| self.of_rail(pe, rail).any(|(_, kind)| silences_nic(kind)));
-        let bound_ns = self.outcome.spec.give_up_ns + slots * DISCOVERY_NS;
+        let bound_ns = self.outcome.spec.give_up_ns + slots * discovery_ns(&self.outcome.spec);
         let ended_ns = report.ended_ns.saturating_sub(self.outcome.began_ns);
         let late = !hampered && report.fault.is_some() && ended_ns > killed_ns.saturating_add(bound_ns);
         late.then(|| {
@@ -319,7 +332,7 @@ mod tests {
 
     #[test]
     fn consequences_outlast_a_fault() {
-        assert_eq!(Span::of(7, 10), span(7, 27 + REVIVE_NS));
-        assert_eq!(Span::of(7, FOR_EVER), span(7, FOR_EVER));
+        assert_eq!(Span::of(7, 10, 600), span(7, 627));
+        assert_eq!(Span::of(7, FOR_EVER, 600), span(7, FOR_EVER));
     }
 }

@@ -17,9 +17,6 @@ use crate::sim::Task;
 use crate::spec::RunSpec;
 use crate::workload::{Report, Side};
 
-/// After the last kernel has ended, this long nothing may change memory any more.
-const SETTLE_NS: u64 = 100_000_000;
-
 /// Local and remote rail of each slot, by PE, peer and channel.
 pub type Paths = BTreeMap<(u32, u32, u32), Vec<(u32, u32)>>;
 
@@ -134,7 +131,7 @@ pub fn finish(cluster: &Cluster, streams: Streams) -> Outcome {
     let receivers = collect(cluster, &streams.receivers, Side::Receiver);
     let lasted_ns = cluster.sim.now() - cluster.began_ns();
     streams.ended.set(true);
-    cluster.sim.run_for(SETTLE_NS);
+    cluster.sim.run_for(cluster.spec.settle_ns);
     cluster.judge_adders(&streams.adders);
     let resolved = streams.resolvers.iter().filter_map(Task::take).sum();
     for (sent, received) in senders.iter().zip(&receivers) {

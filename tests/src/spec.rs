@@ -75,10 +75,20 @@ pub struct RunSpec {
     pub time_limit_ns: u64,
     /// So is one that takes this many scheduling steps. Not part of the text.
     pub step_limit: u64,
-    /// A command without an answer for this long counts as unanswered. Not part of the text.
-    pub command_timeout_ns: u64,
-    /// Patience of the agents. Not part of the text.
+    /// Patience of the agents.
     pub agent: AgentOptions,
+    /// What a firmware command takes.
+    pub firmware_ns: u64,
+    /// A command without an answer for this long counts as unanswered.
+    pub command_timeout_ns: u64,
+    /// How long a host waits for a flush.
+    pub flush_ns: u64,
+    /// How long device code waits for its agent's fence.
+    pub fence_wait_ns: u64,
+    /// How long it waits for a drain, and for READs of the ledger.
+    pub drain_ns: u64,
+    /// After the last kernel has ended, this long nothing may change memory any more.
+    pub settle_ns: u64,
     /// What the streams do.
     pub traffic: Traffic,
     /// What goes wrong.
@@ -118,8 +128,13 @@ impl Default for RunSpec {
             ft_off: false,
             time_limit_ns: 30_000_000_000,
             step_limit: 200_000_000,
-            command_timeout_ns: 20_000_000,
             agent: AgentOptions::default(),
+            firmware_ns: 100_000,
+            command_timeout_ns: 20_000_000,
+            flush_ns: 50_000_000,
+            fence_wait_ns: 2_000_000_000,
+            drain_ns: 20_000_000,
+            settle_ns: 100_000_000,
             traffic: Traffic::default(),
             faults: Vec::new(),
         }
@@ -158,6 +173,23 @@ macro_rules! keys {
         $visit!("rail_gbps", $self.rail_gbps);
         $visit!("ft_off", $self.ft_off);
         $visit!("time_limit_ns", $self.time_limit_ns);
+        $visit!("firmware_ns", $self.firmware_ns);
+        $visit!("command_timeout_ns", $self.command_timeout_ns);
+        $visit!("flush_ns", $self.flush_ns);
+        $visit!("fence_wait_ns", $self.fence_wait_ns);
+        $visit!("drain_ns", $self.drain_ns);
+        $visit!("settle_ns", $self.settle_ns);
+        $visit!("agent_lifetime_ns", $self.agent.lifetime_ns);
+        $visit!("agent_peer_ns", $self.agent.peer_ns);
+        $visit!("agent_nic_ns", $self.agent.nic_ns);
+        $visit!("agent_doubt_ns", $self.agent.doubt_ns);
+        $visit!("agent_resend_ns", $self.agent.resend_ns);
+        $visit!("agent_probe_ns", $self.agent.probe_ns);
+        $visit!("agent_revive_ns", $self.agent.revive_ns);
+        $visit!("agent_backoff_ns", $self.agent.backoff_ns);
+        $visit!("agent_port_poll_ns", $self.agent.port_poll_ns);
+        $visit!("agent_touch_ns", $self.agent.touch_ns);
+        $visit!("agent_looks", $self.agent.looks);
         $visit!("messages", $self.traffic.messages);
         $visit!("slots", $self.traffic.slots);
         $visit!("slot_bytes", $self.traffic.slot_bytes);
@@ -167,6 +199,8 @@ macro_rules! keys {
         $visit!("credit_lag", $self.traffic.credit_lag);
         $visit!("quiet_before_reuse", $self.traffic.quiet_before_reuse);
         $visit!("wait_ns", $self.traffic.wait_ns);
+        $visit!("slice_ns", $self.traffic.slice_ns);
+        $visit!("abandoned_ns", $self.traffic.abandoned_ns);
     };
 }
 
@@ -226,7 +260,7 @@ macro_rules! parsed_values {
         }
     })* };
 }
-parsed_values!(u32, u64, bool);
+parsed_values!(u32, u64, usize, bool);
 
 impl RunSpec {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {

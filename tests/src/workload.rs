@@ -22,9 +22,6 @@ const ARRIVED_NS: u64 = 20_000_000;
 /// A kernel that waits for a word asks this often whether its channel still lives.
 pub const SLICE_NS: u64 = 10_000_000;
 
-/// How long after its counterpart gave up a kernel goes on waiting: longer than what is under way takes to arrive.
-const ABANDONED_NS: u64 = 500_000_000;
-
 /// What a stream's kernels do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
@@ -46,6 +43,10 @@ pub struct Traffic {
     pub quiet_before_reuse: bool,
     /// Deadline of each single wait.
     pub wait_ns: u64,
+    /// A kernel that waits for a word asks this often whether its channel still lives; four suspect times at least.
+    pub slice_ns: u64,
+    /// How long after its counterpart gave up a kernel goes on waiting: longer than what is under way takes to arrive.
+    pub abandoned_ns: u64,
 }
 
 impl Default for Traffic {
@@ -60,6 +61,8 @@ impl Default for Traffic {
             credit_lag: 2,
             quiet_before_reuse: false,
             wait_ns: 10_000_000_000,
+            slice_ns: SLICE_NS,
+            abandoned_ns: 500_000_000,
         }
     }
 }
@@ -134,13 +137,13 @@ impl Kernel {
     }
 
     /// True if the kernel at the other end of `stream` gave up so long ago that nothing of it can come any more.
-    fn is_abandoned(&self, stream: Stream, side: Side) -> bool {
+    fn is_abandoned(&self, (stream, side): (Stream, Side), abandoned_ns: u64) -> bool {
         let book = self.oracle.book(stream.id);
         let left = match side {
             Side::Sender => book.receiver_left_ns,
             Side::Receiver => book.sender_left_ns,
         };
-        left.is_some_and(|left| self.world.sim().now() > left + ABANDONED_NS)
+        left.is_some_and(|left| self.world.sim().now() > left + abandoned_ns)
     }
 
     /// Waits for the word that the other end of `stream` writes, and ends early if `channel` is dead, or if whoever
@@ -151,11 +154,11 @@ impl Kernel {
         channel: &Channel<'_, SimPlatform<'_>>,
         (stream, side): (Stream, Side),
         value: u64,
-        span_ns: u64,
+        traffic: &Traffic,
     ) -> Result<u64, Fault> {
         let device = self.device();
         let word = if side == Side::Sender { stream.credit() } else { stream.signal() };
-        let deadline = self.deadline(span_ns);
+        let deadline = self.deadline(traffic.wait_ns);
         loop {
             let slice = Deadline { at_ns: deadline.at_ns.min(self.world.now() + self.slice_ns) };
             let fault = match device.wait_until_ge(lanes, HeapOffset(word), value, slice) {
@@ -165,7 +168,8 @@ impl Kernel {
             self.check_late(slice, "wait for a word");
             let dead = channel.alive().err();
             // What the leader saw counts: lanes look at different instants.
-            let ended = self.world.now() >= deadline.at_ns || self.is_abandoned(stream, side);
+            let ended =
+                self.world.now() >= deadline.at_ns || self.is_abandoned((stream, side), traffic.abandoned_ns);
             let verdict = match (dead, ended) {
                 (Some(_), _) => 1,
                 (None, true) => 2,
@@ -220,7 +224,7 @@ impl Kernel {
         if message >= stream.slots {
             let credit = message - stream.slots + 1;
             self.world.note(|| format!("{stream}: waiting for credit {credit}"));
-            let waited = self.wait_word(lanes, channel, (stream, Side::Sender), credit, traffic.wait_ns)?;
+            let waited = self.wait_word(lanes, channel, (stream, Side::Sender), credit, traffic)?;
             if waited > self.oracle.book(stream.id).credit {
                 let what = format!("{stream}: credit {waited} that was not given, before message {message}");
                 self.oracle.report(Kind::Invented, self.world.now(), what);
@@ -315,7 +319,7 @@ impl Kernel {
         while next < traffic.messages && report.fault.is_none() {
             self.world.note(|| format!("{stream}: waiting for message {next}"));
             let waited = (stream, Side::Receiver);
-            let seen = self.wait_word(lanes, &channel, waited, next + 1, traffic.wait_ns);
+            let seen = self.wait_word(lanes, &channel, waited, next + 1, traffic);
             let now = self.world.now();
             let until = match seen {
                 Ok(seen) if seen <= self.oracle.book(stream.id).begun => seen,

@@ -16,9 +16,10 @@ every instant of a run, and with device code stopped before any of its accesses.
 that are known to be wrong are among the models: each must be found. Status 1 if a promise is broken, a wrong design is
 not found, or a bound on states is reached.
 
-  --faults K    faults of a run of the whole system (default 1)
+  --faults K    faults of a run of the whole system (default 2)
   --ops N       its messages, each a put and a signal (default 3)
-  --runs R      runs of each round at most; of more placements every so manyeth is taken (default 2000, later 700)
+  --runs R      runs of each round at most; of more placements every so manyeth is taken (default 10000 of one fault,
+                8000 of each further one, 700 of one preemption and of two)
   --night       the larger bounds of the models as well
   --only NAME   explorations whose name has NAME in it
   --threads N   explorations at a time (default: the cores)

@@ -51,7 +51,7 @@ type Stopped = (RunSpec, u64, Option<u64>);
 fn play(name: &str, all: Vec<Stopped>, bounds: &Bounds, say: &(impl Fn(&str, usize, usize) + Sync)) -> Round {
     let start = Instant::now();
     let placements = all.len();
-    let every = placements.div_ceil(bounds.later.max(1)).max(1) | 1;
+    let every = placements.div_ceil(bounds.preempted.max(1)).max(1) | 1;
     let chosen: Vec<Stopped> = all.into_iter().step_by(every).collect();
     let work = |(spec, first, second): &Stopped| {
         let interference = match second {
