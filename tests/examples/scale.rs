@@ -1,46 +1,58 @@
-//! One PE with many peers whose NIC dies: `cargo run --profile test -p shunt-tests --example scale -- DIRECTORY
-//! [PEERS...]` writes `scale.md` and `scale.svg` there. Virtual time, at 50 us and 200 us a firmware command; 16 to
-//! 2048 peers if none are given, each with a channel of a primary and two backups.
+//! How long it takes until every channel of a PE is open again when the NIC under all of them fails, against the number
+//! of channels: `cargo run --profile test -p shunt-tests --example scale -- [--svg FILE] [PEERS...]`.
+//!
+//! Virtual time, soft NICs. Each peer has NICs, firmware and an agent of its own and one channel of a primary and two
+//! backups. The table goes to stdout, and grows with each run, the picture to FILE.
 
-use std::path::PathBuf;
-use std::time::Instant;
+use std::fs;
+use std::process::ExitCode;
 
 use shunt_tests::scale::plot::{picture, table};
 use shunt_tests::scale::{Hit, ScaleOutcome, ScaleSpec, run};
 
-fn main() {
+fn main() -> ExitCode {
+    let mut svg = None;
+    let mut counts: Vec<u32> = Vec::new();
     let mut args = std::env::args().skip(1);
-    let directory = PathBuf::from(args.next().unwrap_or_else(|| ".".into()));
-    let mut counts: Vec<u32> = args.map(|text| text.parse().expect("a number of peers")).collect();
+    while let Some(arg) = args.next() {
+        match (arg.as_str(), arg.parse()) {
+            ("--svg", _) => svg = args.next(),
+            (_, Ok(peers)) if peers > 0 => counts.push(peers),
+            _ => {
+                eprintln!("'{arg}' is neither --svg nor a number of peers");
+                return ExitCode::from(2);
+            }
+        }
+    }
     if counts.is_empty() {
         counts = vec![16, 64, 256, 1024, 2048];
     }
     let mut outcomes: Vec<ScaleOutcome> = Vec::new();
     for (hit, micros) in [(Hit::Port, 50), (Hit::Port, 200), (Hit::Nic, 50), (Hit::Nic, 200)] {
         for peers in &counts {
-            let (peers, began) = (*peers, Instant::now());
+            let (peers, firmware_ns) = (*peers, micros * 1000);
             let time_limit_ns = 600_000_000_000;
-            let spec = ScaleSpec { peers, firmware_ns: micros * 1000, hit, seed: 1, time_limit_ns };
+            let spec = ScaleSpec { peers, firmware_ns, hit, seed: 1, time_limit_ns };
             let outcome = run(&spec);
             assert_eq!(outcome.opened_ns.len(), peers as usize, "every channel was switched once");
-            let seconds = began.elapsed().as_secs_f64();
-            eprintln!("{hit:?} {micros} us, {peers} peers: {seconds:.1} s, {} steps", outcome.steps);
             outcomes.push(outcome);
-            // Kept as it grows: the large ones take minutes.
-            write(&directory, &outcomes);
+            // As it grows: the large ones take minutes.
+            eprintln!("{}", table(&outcomes[outcomes.len() - 1..]).lines().last().unwrap_or_default());
+            if let Some(file) = &svg
+                && let Err(error) = fs::write(file, picture(&outcomes))
+            {
+                eprintln!("{file}: {error}");
+                return ExitCode::FAILURE;
+            }
         }
     }
     println!("{}", table(&outcomes));
-}
-
-fn write(directory: &std::path::Path, outcomes: &[ScaleOutcome]) {
-    let memory = outcomes.first().map_or(String::new(), |one| {
-        format!(
-            "\nMemory of the PE for each further peer (a channel, three paths, rings of 64): {} bytes of control \
-             memory, {} bytes in its agent.\n",
+    if let Some(one) = outcomes.first() {
+        println!(
+            "Memory of the PE for each further peer (a channel, three paths, rings of 64): {} bytes of control memory, {} \
+             bytes in its agent.",
             one.control_bytes_per_peer, one.agent_bytes_per_peer
-        )
-    });
-    std::fs::write(directory.join("scale.md"), table(outcomes) + &memory).expect("a directory to write into");
-    std::fs::write(directory.join("scale.svg"), picture(outcomes)).expect("a directory to write into");
+        );
+    }
+    ExitCode::SUCCESS
 }

@@ -13,7 +13,7 @@ fn every_channel_of_a_port_recovers_in_turn() {
     let outcome = scale(64, 50_000, Hit::Port);
     assert_eq!(outcome.opened_ns.len(), 64);
     assert_eq!(outcome.without_truth, 0);
-    let commands = outcome.centre_commands[0];
+    let commands = outcome.own.all();
     assert!(commands >= 3 * 64, "{commands}");
     let last = quantile(&outcome.opened_ns, 1.0);
     assert!(last < 2 * commands * 50_000, "{last} ns");

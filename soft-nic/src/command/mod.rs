@@ -14,7 +14,7 @@ use crate::trace;
 use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mlx5::prm::{caps, cq, mkey, pd, port, qp, rmp};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Smallest mailbox, in and out.
 const HEADER_BYTES: usize = 16;
@@ -41,6 +41,8 @@ pub(crate) struct Firmware {
     answers: HashMap<u64, Vec<u8>>,
     submitted: u64,
     busy_until: u64,
+    /// Executed, by opcode.
+    executed: BTreeMap<u16, u64>,
 }
 
 impl Firmware {
@@ -107,6 +109,9 @@ impl SoftNic {
             let Some(queued) = self.firmware.queue.pop_front() else { break };
             let answer = self.execute(queued.due, &queued.input, queued.out_len);
             self.counters.commands += 1;
+            if queued.input.len() >= HEADER_BYTES {
+                *self.firmware.executed.entry(input::OPCODE.get(&queued.input) as u16).or_default() += 1;
+            }
             self.firmware.answers.insert(queued.id, answer);
             any = true;
         }
@@ -189,6 +194,11 @@ impl SoftNic {
             Opcode::DestroyRmp => self.destroy_rmp(object),
             Opcode::QueryRmp => self.query_rmp(object, out),
         }
+    }
+
+    /// How many commands of each opcode were executed, refused ones among them.
+    pub fn commands_by_opcode(&self) -> &BTreeMap<u16, u64> {
+        &self.firmware.executed
     }
 
     /// The last commands that were not taken yet, as text, for a failing test.

@@ -7,6 +7,7 @@ pub mod plot;
 mod star;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,13 +21,16 @@ use shunt_host::devx::{Devx, SoftDevx};
 use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_host::plan::Shape;
+use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_layout::state::{SwitchKind, SwitchRecord};
 use shunt_soft_nic::{Fabric, FabricConfig, FaultKind, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
 
 use crate::clockwork::{Bells, FabricClock};
 use crate::cluster::LINK_NS;
 use crate::oracle::{Oracle, load, store};
-use crate::sim::{ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
+use crate::sim::{
+    ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task, thread_cpu_ns,
+};
 use crate::workload::{Kernel, SLICE_NS};
 use shunt_device::health::Health;
 use star::{Mailbag, Star, StarOob};
@@ -83,14 +87,16 @@ pub struct ScaleOutcome {
     pub spec: ScaleSpec,
     /// From the fault to the instant at which each channel that was switched was open again.
     pub opened_ns: Vec<u64>,
-    /// From the notice of a channel to its fence.
-    pub fence_ns: Vec<u64>,
     /// From the fault until everything posted was done.
     pub all_done_ns: u64,
-    /// Commands that the centre's NICs executed after the fault, by rail.
-    pub centre_commands: Vec<u64>,
-    /// Commands that all far NICs executed after the fault, and the most that one of them did.
-    pub far_commands: (u64, u64),
+    /// Commands that the NIC which failed executed after the fault.
+    pub own: Commands,
+    /// The same of all other NICs together.
+    pub others: Commands,
+    /// The most that one NIC of a peer executed.
+    pub most_of_one: u64,
+    /// CPU time of the run, bring-up included.
+    pub cpu_ns: u64,
     /// Control memory of the centre, by peer: what lies in GPU-visible memory.
     pub control_bytes_per_peer: u64,
     /// Memory of the agent, by peer.
@@ -101,6 +107,46 @@ pub struct ScaleOutcome {
     pub steps: u64,
     /// Fences of the centre that ended without a truth.
     pub without_truth: u64,
+}
+
+/// Firmware commands by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Commands {
+    /// 2ERR_QP.
+    pub errors: u64,
+    /// QUERY_QP.
+    pub queries: u64,
+    /// All else.
+    pub rest: u64,
+}
+
+impl Commands {
+    /// All of them.
+    pub fn all(self) -> u64 {
+        self.errors + self.queries + self.rest
+    }
+
+    fn of(by_opcode: &BTreeMap<u16, u64>) -> Self {
+        let of = |opcode: Opcode| by_opcode.get(&(opcode as u16)).copied().unwrap_or(0);
+        let (errors, queries) = (of(Opcode::Qp2Err), of(Opcode::QueryQp));
+        Self { errors, queries, rest: by_opcode.values().sum::<u64>() - errors - queries }
+    }
+
+    fn less(self, before: Self) -> Self {
+        Self {
+            errors: self.errors - before.errors,
+            queries: self.queries - before.queries,
+            rest: self.rest - before.rest,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            errors: self.errors + other.errors,
+            queries: self.queries + other.queries,
+            rest: self.rest + other.rest,
+        }
+    }
 }
 
 struct Rig {
@@ -231,20 +277,21 @@ impl Rig {
         let start = |warp: u32| {
             let (kernel, body) = (self.kernel(), body.clone());
             let mine: Vec<u32> = (1..=peers).filter(|peer| peer % WARPS == warp).collect();
-            let options = ActorOptions { poll_ns: 2_000, poll_max_ns: 10_000, ..ActorOptions::kernel() };
+            // Each looks at all of its channels in one poll; with more of them it polls less often.
+            let times = 1 + u64::from(peers / 64);
+            let (poll_ns, poll_max_ns) = (2_000 * times, 10_000 * times);
+            let options = ActorOptions { poll_ns, poll_max_ns, ..ActorOptions::kernel() };
             self.sim.spawn(format!("pe0.warp{warp}"), options, move || body(&kernel, &mine))
         };
         let tasks: Vec<_> = (0..WARPS).map(start).collect();
         self.sim.finish_all(&tasks);
     }
 
-    fn commands(&self, pe: u32, rail: u32) -> u64 {
-        self.fabric.with(|fabric| fabric.nic(nic_number(pe, rail)).counters().commands)
-    }
-
-    fn all_commands(&self) -> Vec<u64> {
-        let nics = (0..self.pes.len() as u32).flat_map(|pe| (0..RAILS).map(move |rail| (pe, rail)));
-        nics.map(|(pe, rail)| self.commands(pe, rail)).collect()
+    /// Commands so far, by NIC: those of the centre first.
+    fn commands(&self) -> Vec<Commands> {
+        self.fabric.with(|fabric| {
+            fabric.nics().map(|nic| Commands::of(fabric.nic(nic).commands_by_opcode())).collect()
+        })
     }
 }
 
@@ -278,7 +325,7 @@ fn far_agent(pe: &Pe, world: &Arc<SimWorld>, bag: &Mailbag, number: u32) {
         let pause = match world.now() < awake_ns {
             true => AGENT_NS + world.draw(AGENT_NS),
             false if ready => 50_000_000,
-            false => 500_000,
+            false => 2_000_000,
         };
         bag.sleep(world, number, pause);
     }
@@ -324,6 +371,7 @@ fn post_and_wait(kernel: &Kernel, peers: &[u32], from: u64, count: u64) {
 
 /// Runs a spec: every channel recovers with everything there, or this panics.
 pub fn run(spec: &ScaleSpec) -> ScaleOutcome {
+    let cpu_ns = thread_cpu_ns();
     let rig = Rig::start(spec);
     let heap = rig.pes[0].heap().address;
     for place in 0..PLACES {
@@ -337,7 +385,7 @@ pub fn run(spec: &ScaleSpec) -> ScaleOutcome {
         Hit::Port => FaultKind::Down { for_ns: None },
         Hit::Nic => FaultKind::NicGone { for_ns: None },
     };
-    let (fault_ns, before, sent) = (rig.sim.now() + 100_000, rig.all_commands(), rig.oob.counts().0);
+    let (fault_ns, before, sent) = (rig.sim.now() + 100_000, rig.commands(), rig.oob.counts().0);
     rig.fabric.with(|fabric| fabric.plan(fault_ns, RailAt { pe: 0, rail: 0 }, kind));
     rig.sim.run_for(100_001);
     rig.warps(|kernel, peers| post_and_wait(kernel, peers, BEFORE, AFTER));
@@ -345,7 +393,8 @@ pub fn run(spec: &ScaleSpec) -> ScaleOutcome {
     // The agent gathers what the kernels have recorded.
     rig.sim.run_for(1_000_000);
     check(&rig);
-    outcome(&rig, spec, fault_ns, all_done_ns, &before, sent)
+    let outcome = outcome(&rig, spec, (fault_ns, all_done_ns), &before, sent);
+    ScaleOutcome { cpu_ns: thread_cpu_ns() - cpu_ns, ..outcome }
 }
 
 /// What was posted is there, everywhere, up to the last signal.
@@ -362,29 +411,26 @@ fn check(rig: &Rig) {
 fn outcome(
     rig: &Rig,
     spec: &ScaleSpec,
-    fault_ns: u64,
-    all_done_ns: u64,
-    before: &[u64],
+    (fault_ns, all_done_ns): (u64, u64),
+    before: &[Commands],
     sent: u64,
 ) -> ScaleOutcome {
     let records = rig.records.borrow();
     let switches = records.iter().filter(|record| record.kind == SwitchKind::Failover as u32);
     let mut opened_ns: Vec<u64> = switches.clone().map(|record| record.stamps[5] - fault_ns).collect();
-    let mut fence_ns: Vec<u64> = switches.clone().map(|record| record.stamps[2] - record.stamps[1]).collect();
     opened_ns.sort_unstable();
-    fence_ns.sort_unstable();
-    let spent: Vec<u64> = rig.all_commands().iter().zip(before).map(|(now, then)| now - then).collect();
-    let (centre, far) = spent.split_at(RAILS as usize);
+    let spent: Vec<Commands> = rig.commands().iter().zip(before).map(|(now, then)| now.less(*then)).collect();
     let shape = |pes| Shape { pes, ..rig.pes[0].plan().shape };
     let bytes = |pes| shape(pes).plan().bytes;
     let slots = u64::from(1 + BACKUPS);
     ScaleOutcome {
         spec: *spec,
         opened_ns,
-        fence_ns,
         all_done_ns,
-        centre_commands: centre.to_vec(),
-        far_commands: (far.iter().sum(), far.iter().copied().max().unwrap_or(0)),
+        own: spent[0],
+        others: spent[1..].iter().fold(Commands::default(), |sum, one| sum.and(*one)),
+        most_of_one: spent[RAILS as usize..].iter().map(|one| one.all()).max().unwrap_or(0),
+        cpu_ns: 0,
         control_bytes_per_peer: (bytes(2049) - bytes(1)) / 2048,
         agent_bytes_per_peer: slots * size_of::<Option<pair::Pair>>() as u64,
         messages: rig.oob.counts().0 - sent,

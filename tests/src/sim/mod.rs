@@ -14,7 +14,7 @@ pub use actor::ActorOptions;
 pub use clock::PeWorld;
 pub use crew::SimCrew;
 pub use platform::{Access, Hook, Interference, SimPlatform};
-pub use world::SimWorld;
+pub use world::{SimWorld, thread_cpu_ns};
 
 use std::cell::RefCell;
 use std::rc::Rc;
