@@ -1,11 +1,13 @@
 //! Instructions, counted by callgrind: the same figure on a loaded machine. Device code by batches of 32 operations,
-//! the soft NIC (both ends and the wire) by 1024 writes of 8 bytes or one of 1 MiB.
+//! the soft NIC (both ends and the wire) by 1024 writes of 8 bytes or one of 1 MiB, one look at a status page.
 //!
 //! Needs valgrind and the runner of the same version: `cargo install gungraun-runner --version VERSION`, with the
 //! version of `gungraun` in Cargo.lock; then `cargo bench -p shunt-bench --bench instructions`.
 
 #![allow(missing_docs)] // what the macros make
 
+#[path = "rig/page.rs"]
+mod page;
 mod rig;
 #[path = "rig/traffic.rs"]
 mod traffic;
@@ -76,6 +78,25 @@ fn write_of_1_mib((mut nics, mut end): Nics) -> Nics {
     (nics, end)
 }
 
+fn looked_at() -> page::Page {
+    let page = page::Page::new();
+    let _ = black_box(page.reader.summary());
+    page
+}
+
+#[library_benchmark(setup = looked_at)]
+fn status_summary(page: page::Page) -> page::Page {
+    let _ = black_box(black_box(&page).reader.summary());
+    page
+}
+
+#[library_benchmark(setup = looked_at)]
+fn status_whole_page(page: page::Page) -> page::Page {
+    let _ = black_box(black_box(&page).reader.page());
+    page
+}
+
 library_benchmark_group!(name = device; benchmarks = puts, signals, checks);
 library_benchmark_group!(name = nic; benchmarks = writes_of_8_bytes, write_of_1_mib);
-main!(library_benchmark_groups = device, nic);
+library_benchmark_group!(name = status; benchmarks = status_summary, status_whole_page);
+main!(library_benchmark_groups = device, nic, status);
