@@ -259,6 +259,7 @@ pub fn describe_path(pe: u32, peer: u32, row: &PathRow, port_down: bool) -> Stri
         PathState::Released => "released",
         PathState::Probing => "probing",
         PathState::Retired => "retired",
+        PathState::Leaving => "being taken out",
     };
     let cause = CauseKind::from_raw(row.first_cause >> 16);
     let name = path_name(pe, peer, &row.identity);

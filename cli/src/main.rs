@@ -6,6 +6,7 @@ use std::process::ExitCode;
 mod doctor;
 mod env;
 mod files;
+mod path;
 mod print;
 mod run;
 mod soft_rdma;
@@ -29,6 +30,8 @@ enum Command {
     Doctor(doctor::Arguments),
     Env(env::Arguments),
     Status(status::Arguments),
+    #[command(subcommand)]
+    Path(path::Command),
     #[command(name = "soft-rdma", subcommand)]
     SoftRdma(soft_rdma::Command),
 }
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Env(arguments) => env::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Path(command) => path::run(&command),
         Command::SoftRdma(command) => soft_rdma::run(&command),
     })
 }

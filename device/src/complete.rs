@@ -156,7 +156,11 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     fn hinted(self, at: Word, now: u64, waited: bool) -> Option<Trigger> {
         let slot = at.slot();
-        if self.path_state(slot) != PathState::Ready {
+        let state = self.path_state(slot);
+        if matches!(state, PathState::Leaving) && self.next_slot(slot, 0).is_some() && !self.port_down(slot) {
+            return Some(Trigger { at, cause: CauseKind::SwitchBack, syndrome: 0 });
+        }
+        if !matches!(state, PathState::Ready | PathState::Leaving) {
             // The agents leave a dead port at once, and may be quicker than this waiter.
             let cause = if self.port_down(slot) { CauseKind::PortDown } else { CauseKind::FencedByPeer };
             return Some(Trigger { at, cause, syndrome: 0 });

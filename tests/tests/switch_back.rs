@@ -150,7 +150,8 @@ fn what_the_operator_takes_out_stays_out_until_it_is_brought_back() {
         });
         let outcome = finish(&cluster, streams);
         outcome.assert_clean();
-        assert_eq!((outcome.failovers(), outcome.switchbacks()), (2, 2), "{outcome}");
+        // A path that works is left by a drain.
+        assert_eq!((outcome.failovers(), outcome.switchbacks()), (0, 4), "{outcome}");
     }
 }
 

@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use shunt_host::events::control::{Order, give};
 use shunt_host::events::page::{PageReader, pages_in, sweep};
 use shunt_host::events::{EVENTS, Endpoint, FileSink, Metrics, Watching, line};
 use shunt_layout::status::{PeerState, RailState, STATUS_MAGIC, StatusPage};
@@ -182,6 +184,46 @@ fn the_status_page_follows_a_port_down_and_up_and_goes_with_its_agent() {
     drop(cluster);
     assert!(pages_in(&folder.0).is_empty(), "an agent that ends takes its page with it");
     assert!(!reader.is_alive());
+}
+
+/// An operator takes a rail out of a running job through the socket beside the page, and brings it back: drained, not
+/// failed. What would leave no path is refused.
+#[test]
+fn paths_are_taken_out_and_brought_back_by_order() {
+    // The path of a socket is short.
+    let folder = Folder(std::env::temp_dir().join(format!("shunt-orders-{}", std::process::id())));
+    let spec = RunSpec { recovery_ns: 2_000_000, ..spec(&[]) };
+    let cluster = watched_cluster(&spec, &watched(&folder), None);
+    let streams = start_streams(&cluster);
+    cluster.sim.run_for(2_000_000);
+    let ordered = |text: &str| {
+        let (page, order) = (pages_in(&folder.0)[0].clone(), text.parse::<Order>().expect("an order"));
+        let patience = Duration::from_secs(60);
+        let asked =
+            std::thread::spawn(move || give(&page, order, patience).map_err(|error| error.to_string()));
+        while !asked.is_finished() {
+            cluster.sim.run_for(1_000_000);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        asked.join().expect("it ends")
+    };
+    let count = |name: &str| cluster.events(0).iter().filter(|told| told.event.name() == name).count();
+    assert!(ordered("retire 0.0").is_ok_and(|answer| answer.starts_with("2 path(s)")));
+    cluster.sim.run_for(200_000_000);
+    assert_eq!((count("path_retired"), count("failover"), count("switch_back")), (2, 0, 1));
+    for (order, want) in [
+        ("retire 0.1", "nothing was taken out"),
+        ("retire 0.5", "PE 0 has no path 0.5"),
+        ("retire 1.0", "1.0 begins at PE 1; this is PE 0"),
+    ] {
+        assert!(ordered(order).is_err_and(|error| error.contains(want)), "{order}");
+    }
+    assert!(ordered("readmit 0.0>1.0").is_ok());
+    cluster.sim.run_for(200_000_000);
+    assert_eq!((count("path_admitted"), count("failover"), count("switch_back")), (1, 0, 2));
+    finish(&cluster, streams).assert_clean();
+    drop(cluster);
+    assert_eq!(std::fs::read_dir(&folder.0).expect("the folder").count(), 0, "pages and sockets go");
 }
 
 #[test]

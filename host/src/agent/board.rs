@@ -3,6 +3,7 @@
 
 use super::Agent;
 use super::words::Place;
+use crate::events::control::Control;
 use crate::events::page::{PageWriter, zeroed};
 use crate::events::{Metrics, PeMetrics, Sink, Watching};
 use shunt_layout::state::{PathState, Step, SwitchKind, SwitchRecord};
@@ -19,6 +20,8 @@ const LOOK_NS: u64 = 5_000_000;
 
 /// What of a PE others look at.
 pub(super) struct Board {
+    /// Where an operator's orders are heard.
+    control: Option<Control>,
     page: Option<PageWriter>,
     metrics: Option<PeMetrics>,
     image: Box<StatusPage>,
@@ -64,9 +67,30 @@ impl Agent {
             }
         });
         if page.is_some() || metrics.is_some() {
-            let board = Board { page, metrics, image, seen: u64::MAX, next_look_ns: 0, next_stamp_ns: 0 };
+            let control = page.as_ref().and_then(|page| match Control::open(page.path()) {
+                Ok(control) => Some(control),
+                Err(error) => {
+                    crate::events::say(&format!("no orders: {error}"));
+                    None
+                }
+            });
+            let board =
+                Board { control, page, metrics, image, seen: u64::MAX, next_look_ns: 0, next_stamp_ns: 0 };
             self.news.board = Some(Box::new(board));
             self.refresh_board();
+        }
+    }
+
+    /// The operator's orders, if there are any.
+    pub(super) fn hear_operator(&mut self) {
+        let Some(board) = &self.news.board else { return };
+        let Some((order, from)) = board.control.as_ref().and_then(Control::next_order) else { return };
+        let answer = order.and_then(|order| {
+            self.note(format!("the operator orders: {order}"));
+            self.obey(order)
+        });
+        if let Some(control) = self.news.board.as_ref().and_then(|board| board.control.as_ref()) {
+            control.answer(&from, &answer);
         }
     }
 

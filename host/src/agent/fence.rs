@@ -79,6 +79,7 @@ impl Agent {
         self.tell(index, if bulk { Message::Leave(id) } else { Message::Fence(id) });
         if let Some(pair) = &mut self.pairs[index] {
             pair.bulk = bulk;
+            pair.leaving_ns = None;
             pair.mine = None;
             pair.told_ns = now;
             pair.told = 0;
@@ -152,6 +153,11 @@ impl Agent {
     /// The peer's words about a fence. Messages of an older incarnation are void; of a newer one, this side missed
     /// its making and adopts it: it never had a half of that number.
     pub(super) fn receive_fence(&mut self, index: usize, id: PairId, message: Message) {
+        match message {
+            Message::Retire(_) => return self.peer_retires(index, id),
+            Message::Readmit(_) => return self.peer_readmits(index),
+            _ => {}
+        }
         let Some(pair) = &mut self.pairs[index] else { return };
         if id.incarnation < pair.incarnation && !Mutant::OldMessageActedOn.on() {
             return;

@@ -61,6 +61,10 @@ pub enum Message {
     Proved(PairId),
     /// Leave this pair; I am fencing my half, because its port is down. Nobody waits yet.
     Leave(PairId),
+    /// An operator takes this pair out: let your direction leave it, and do not make it anew.
+    Retire(PairId),
+    /// An operator brings this pair back.
+    Readmit(PairId),
     /// A rail of mine has another address, or takes datagrams under another number.
     Rail {
         /// Address, and the number of the datagram queue pair.
@@ -92,6 +96,8 @@ impl Message {
             Self::Port { .. } => 8,
             Self::Leave(_) => 9,
             Self::Rail { .. } => 10,
+            Self::Retire(_) => 11,
+            Self::Readmit(_) => 12,
         }
     }
 
@@ -111,6 +117,7 @@ impl Message {
             | Self::Make(id, ..)
             | Self::Made(id, _) => id.words(),
             Self::Up(id) | Self::Proved(id) | Self::Leave(id) => id.words(),
+            Self::Retire(id) | Self::Readmit(id) => id.words(),
         };
         word(first);
         word(second);
@@ -184,12 +191,14 @@ impl Message {
                 Self::Port { rail: words.0, down: words.1 == 1, at_ns }
             }
             9 => Self::Leave(id),
+            11 => Self::Retire(id),
+            12 => Self::Readmit(id),
             10 => {
                 let at_ns = u64::from(word(6, "at_ns")?) << 32 | u64::from(word(7, "at_ns")?);
                 Self::Rail { card: HalfCard::from_bytes(&bytes[HEADER_BYTES + 8..])?, at_ns }
             }
             8 => return Err(CardError::Value { field: "down", met: words.1 as u64, want: "0 or 1" }),
-            other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 10" }),
+            other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 12" }),
         };
         let length = message.to_bytes().len();
         if bytes.len() != length {
@@ -242,6 +251,8 @@ mod tests {
             Message::Truth(ID, SideTruth::Unknown),
             Message::Left(ID),
             Message::Leave(ID),
+            Message::Retire(ID),
+            Message::Readmit(ID),
             Message::Up(ID),
             Message::Proved(ID),
             Message::Port { rail: 1, down: true, at_ns: 0x1_0000_0002 },

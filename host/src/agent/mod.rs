@@ -386,6 +386,7 @@ impl Agent {
         let (id, made) = match message {
             Message::Port { rail, down, at_ns } => return self.peer_port(from, rail, down, at_ns),
             Message::Rail { card, at_ns } => return self.peer_rail(from, card, at_ns),
+            Message::Retire(id) | Message::Readmit(id) => (id, false),
             Message::Fence(id) | Message::Leave(id) | Message::Truth(id, _) | Message::Left(id) => {
                 (id, false)
             }
@@ -427,7 +428,8 @@ impl Agent {
     /// Carries one pair on.
     fn progress(&mut self, index: usize) -> bool {
         match self.pairs[index].as_ref().map(|pair| pair.health) {
-            None | Some(Health::Ready | Health::Retired) => false,
+            Some(Health::Ready) => self.mind_leaving(index),
+            None | Some(Health::Retired) => false,
             Some(Health::Fencing) => self.await_truth(index),
             Some(Health::Fenced) => self.await_left(index),
             Some(Health::Released) => self.rest(index),

@@ -145,6 +145,7 @@ impl Agent {
         if now >= self.news.next_look_ns {
             self.news.next_look_ns = now.saturating_add(LOOK_NS);
             self.look_at_links(now);
+            self.hear_operator();
             if self.news.log.trouble_since().is_some() && self.is_calm() {
                 self.news.log.recovered(now);
             }

@@ -1,21 +1,32 @@
-//! What only an operator may order: a path that is taken out stays out until it is brought back.
+//! What only an operator may order: a path that is taken out stays out until it is brought back, at both ends.
+//!
+//! A path in use that works is drained first: its row says "leaving", both directions move to another path as on a way
+//! back, and it is fenced when both are gone. Nothing is sent again.
 
 use super::Agent;
+use super::message::{Message, PairId};
 use super::pair::Task;
 use super::words::Place;
 use super::worker::Urgency;
+use crate::events::control::{Order, Verb};
 use shunt_device::health::{Health, Observation};
 use shunt_layout::state::PathState;
 
+/// A path that is not left by then is fenced under whoever still uses it.
+const LEAVE_NS: u64 = 2_000_000_000;
+/// Time between two words to a peer that should bring a path back.
+const ASK_BACK_NS: u64 = 100_000_000;
+
 impl Agent {
-    /// Takes a path out: it is left and fenced like one that failed, and is not made anew. Nothing on it is lost. False
-    /// if there is no such path.
+    /// Takes a path out: drained, if it works and its channel has another one, and else fenced like one that failed; it
+    /// is not made anew. Nothing on it is lost. False if there is no such path.
     pub fn retire(&mut self, at: Place) -> bool {
         let index = self.index(at);
         let Some(Some(pair)) = self.pairs.get_mut(index) else { return false };
         pair.retired = true;
-        if pair.health == Health::Ready {
-            self.fence_asked(index, Urgency::Idle);
+        pair.readmitted = false;
+        if pair.health == Health::Ready && pair.leaving_ns.is_none() {
+            self.leave(index);
         }
         true
     }
@@ -24,14 +35,88 @@ impl Agent {
     /// there is no such path.
     pub fn readmit(&mut self, at: Place) -> bool {
         let index = self.index(at);
+        let leads = self.leads(index);
         let Some(Some(pair)) = self.pairs.get_mut(index) else { return false };
+        pair.readmitted = !leads;
+        self.bring_back(index);
+        self.tell(index, Message::Readmit(self.id(index)));
+        true
+    }
+
+    fn bring_back(&mut self, index: usize) {
+        let at = self.place(index);
+        let exists = self.words.path_state(at) != PathState::Absent;
+        let Some(pair) = &mut self.pairs[index] else { return };
         pair.retired = false;
         pair.failures = 0;
-        if pair.health == Health::Retired {
+        if pair.leaving_ns.take().is_some() {
+            self.words.set_state(at, PathState::Ready);
+        } else if pair.health == Health::Retired && exists {
             self.observe(index, Observation::Readmit);
             self.words.set_state(at, PathState::Released);
         }
-        true
+    }
+
+    /// The other end's operator takes a pair out.
+    pub(super) fn peer_retires(&mut self, index: usize, id: PairId) {
+        let Some(pair) = &mut self.pairs[index] else { return };
+        if id.incarnation < pair.incarnation {
+            return;
+        }
+        pair.retired = true;
+        if pair.health == Health::Ready && pair.leaving_ns.is_none() {
+            self.leave(index);
+        }
+    }
+
+    /// The other end's operator brings it back.
+    pub(super) fn peer_readmits(&mut self, index: usize) {
+        if self.pairs[index].as_ref().is_some_and(|pair| pair.retired) {
+            self.bring_back(index);
+        }
+    }
+
+    /// A pair that works is to be left by both directions.
+    pub(super) fn leave(&mut self, index: usize) {
+        let now = self.now();
+        let Some(pair) = &mut self.pairs[index] else { return };
+        pair.leaving_ns = Some(now);
+        (pair.left_here, pair.left_there) = (false, false);
+        pair.told_ns = now;
+        self.tell(index, Message::Retire(self.id(index)));
+        self.mind_leaving(index);
+    }
+
+    /// Carries on with a pair that is to be left; nothing to do for any other.
+    pub(super) fn mind_leaving(&mut self, index: usize) -> bool {
+        let Some(since_ns) = self.pairs[index].as_ref().and_then(|pair| pair.leaving_ns) else {
+            return false;
+        };
+        let (now, at, id) = (self.now(), self.place(index), self.id(index));
+        // Whoever has nowhere to go keeps it as long as it may.
+        let state = if self.has_standby(index) { PathState::Leaving } else { PathState::Ready };
+        if self.words.path_state(at) != state {
+            self.words.set_state(at, state);
+        }
+        let left = state == PathState::Leaving && self.words.has_left(at);
+        let resend_ns = self.options.resend_ns;
+        let Some(pair) = &mut self.pairs[index] else { return false };
+        let again = now >= pair.told_ns.saturating_add(resend_ns);
+        let news = left && !std::mem::replace(&mut pair.left_here, left);
+        if again || news {
+            pair.told_ns = now;
+            if again {
+                self.tell(index, Message::Retire(id));
+            }
+            if left {
+                self.tell(index, Message::Left(id));
+            }
+        }
+        let gone = self.pairs[index].as_ref().is_some_and(|pair| pair.left_here && pair.left_there);
+        if gone || now >= since_ns.saturating_add(LEAVE_NS) {
+            self.fence_asked(index, Urgency::Idle);
+        }
+        again || news || gone
     }
 
     /// A path that both ends left and that is not to come back.
@@ -42,5 +127,65 @@ impl Agent {
             self.words.set_state(self.place(index), PathState::Retired);
         }
         retired
+    }
+
+    /// Whoever leads makes the pair anew; where that is the peer, it is told until it does.
+    pub(super) fn ask_back(&mut self, index: usize) {
+        let (now, id) = (self.now(), self.id(index));
+        let Some(pair) = &mut self.pairs[index] else { return };
+        if pair.readmitted && now >= pair.told_ns.saturating_add(ASK_BACK_NS) {
+            pair.told_ns = now;
+            self.tell(index, Message::Readmit(id));
+        }
+    }
+
+    /// Carries out an order; answers with what was done, or why nothing was.
+    pub fn obey(&mut self, order: Order) -> Result<String, String> {
+        let (me, paths) = (self.words.root().my_pe, order.paths);
+        if paths.pe != me {
+            return Err(format!("{paths} begins at PE {}; this is PE {me}", paths.pe));
+        }
+        let meant = |agent: &Self, index: usize| {
+            let peer = agent.place(index).peer;
+            agent.pairs[index].as_ref().is_some_and(|pair| {
+                pair.local_rail == paths.rail && paths.to.is_none_or(|to| to == (peer, pair.remote_rail))
+            })
+        };
+        let indices: Vec<usize> = (0..self.pairs.len()).filter(|index| meant(self, *index)).collect();
+        if indices.is_empty() {
+            return Err(format!(
+                "PE {me} has no path {paths}; shunt topology and shunt status name its rails"
+            ));
+        }
+        let places: Vec<Place> = indices.iter().map(|index| self.place(*index)).collect();
+        if order.verb == Verb::Readmit {
+            for at in &places {
+                self.readmit(*at);
+            }
+            return Ok(format!("{} path(s) are made anew", places.len()));
+        }
+        if let Some(at) = indices.iter().find(|index| !self.has_another(**index, &indices)) {
+            let at = self.place(*at);
+            return Err(format!(
+                "{paths} is all that channel {} to PE {} has; nothing was taken out",
+                at.channel, at.peer
+            ));
+        }
+        for at in &places {
+            self.retire(*at);
+        }
+        Ok(format!("{} path(s) are taken out; those in use are drained first", places.len()))
+    }
+
+    /// True if the channel of a pair has a ready path that is not among `those`.
+    fn has_another(&self, index: usize, those: &[usize]) -> bool {
+        let (slots, peer) = (self.words.root().slots as usize, self.place(index).peer);
+        let first = index - index % slots;
+        (first..first + slots).filter(|other| !those.contains(other)).any(|other| {
+            self.pairs[other].as_ref().is_some_and(|pair| {
+                let up = self.ports.up(pair.local_rail, peer, pair.remote_rail);
+                pair.health == Health::Ready && pair.leaving_ns.is_none() && up
+            })
+        })
     }
 }

@@ -157,6 +157,10 @@ pub struct Pair {
     pub offered: Option<Offer>,
     /// The operator wants it out.
     pub retired: bool,
+    /// It works, and both directions are to leave it by a drain: since when.
+    pub leaving_ns: Option<u64>,
+    /// It was brought back, and the peer, which leads, does not seem to know.
+    pub readmitted: bool,
     /// It is fenced because its port is down, and no switcher of this PE has asked for it.
     pub bulk: bool,
     /// The last agent may have fenced this incarnation: what it executed is not known.
@@ -198,6 +202,8 @@ impl Pair {
             next_psn: held.next_psn,
             offered: None,
             retired: held.retired,
+            leaving_ns: None,
+            readmitted: false,
             bulk: false,
             unknown: false,
             probes: None,

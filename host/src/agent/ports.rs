@@ -238,11 +238,12 @@ impl Agent {
     }
 
     /// True if another path of a pair's channel is ready and no port of it is down.
-    fn has_standby(&self, index: usize) -> bool {
+    pub(super) fn has_standby(&self, index: usize) -> bool {
         let (slots, at) = (self.words.root().slots as usize, self.place(index));
         let first = index - index % slots;
         let usable = |other: &super::Pair| {
-            other.health == Health::Ready && self.ports.up(other.local_rail, at.peer, other.remote_rail)
+            let ready = other.health == Health::Ready && other.leaving_ns.is_none();
+            ready && self.ports.up(other.local_rail, at.peer, other.remote_rail)
         };
         (first..first + slots).any(|other| other != index && self.pairs[other].as_ref().is_some_and(usable))
     }

@@ -54,6 +54,10 @@ impl Agent {
                 let number = self.order(index, Urgency::Idle, Job::Look(half));
                 self.set_task(index, Task::Look(number));
             }
+            PathState::Leaving => {
+                pair.health = Health::Ready;
+                self.leave(index);
+            }
             PathState::Retired | PathState::Absent => pair.health = Health::Retired,
             PathState::Fenced | PathState::Released | PathState::Probing => {
                 pair.health = Health::Fencing;

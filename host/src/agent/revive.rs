@@ -27,6 +27,7 @@ impl Agent {
         }
         let now = self.now();
         let (leads, peer) = (self.leads(index), self.place(index).peer);
+        self.ask_back(index);
         let Some(pair) = &self.pairs[index] else { return false };
         let over = self.age.age_ns >= pair.fenced_age_ns.saturating_add(self.options.lifetime_ns);
         let lifetime_over = over || Mutant::NoLifetimeBeforeRevival.on();
@@ -114,6 +115,7 @@ impl Agent {
                     return self.note(format!("PE {peer} offers rails that do not exist: {offer:?}"));
                 }
                 pair.offered = Some(offer);
+                pair.readmitted = false;
                 self.peer_moved_on(index);
             }
             // Said twice it is connected once.

@@ -10,10 +10,12 @@
 //! | `file` | timelines in a file (`SHUNT_EVENTS`) |
 //! | `metrics`, `endpoint` | counters, gauges and stage times for Prometheus (`SHUNT_METRICS`) |
 //! | [`page`] | the status page in shared memory, written and read |
+//! | [`control`] | an operator's orders to a running agent |
 //! | `watching` | what the environment asks for |
 //!
 //! Nothing here is on the data path: the agent tells what it notices, sinks hand it on without waiting.
 
+pub mod control;
 mod declare;
 mod endpoint;
 mod file;

@@ -337,6 +337,7 @@ pub fn pages_in(folder: &Path) -> Vec<PathBuf> {
 /// Removes what killed processes left in a folder of this user; answers with how many.
 pub fn sweep(folder: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    super::control::sweep(folder);
     let stale = |path: &PathBuf| {
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         let age = |file: &File| SystemTime::now().duration_since(file.metadata().ok()?.modified().ok()?).ok();

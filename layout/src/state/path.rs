@@ -16,6 +16,8 @@ pub enum PathState {
     Probing = 4,
     /// Taken out by the operator.
     Retired = 5,
+    /// Works, and is to be left by a drain: the operator takes it out.
+    Leaving = 6,
 }
 
 impl PathState {
@@ -28,6 +30,7 @@ impl PathState {
             3 => Self::Released,
             4 => Self::Probing,
             5 => Self::Retired,
+            6 => Self::Leaving,
             _ => Self::Absent,
         }
     }

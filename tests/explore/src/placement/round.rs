@@ -32,8 +32,15 @@ const FIRST: &[&str] = &[
 ];
 
 /// Faults of a whole PE that are placed first.
-const FIRST_PE: &[&str] =
-    &["agent-killed", "agent-stalled=2ms", "oob-cut", "oob-cut=2ms", "peer-killed", "clock-jump=5ms"];
+const FIRST_PE: &[&str] = &[
+    "agent-killed",
+    "agent-restart",
+    "agent-stalled=2ms",
+    "oob-cut",
+    "oob-cut=2ms",
+    "peer-killed",
+    "clock-jump=5ms",
+];
 
 /// Faults that are placed behind others, at every NIC: what a switch is disturbed by.
 const LATER: &[&str] = &["down", "drop-acks=1ms", "nic-gone", "fw-timeout=2ms", "placement-delay=300us"];
