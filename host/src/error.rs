@@ -280,6 +280,14 @@ pub enum BootstrapError {
         /// Bytes at most.
         want: usize,
     },
+    /// Too few rows for an exchange, or too many.
+    #[error("an exchange was given {met} rows; {size} are right, one for each rank")]
+    Rows {
+        /// Rows given.
+        met: usize,
+        /// Ranks in the group.
+        size: u32,
+    },
     /// A rank arrived twice.
     #[error("rank {rank} arrived twice in all-gather {round}; each rank belongs to one caller")]
     Twice {

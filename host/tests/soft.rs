@@ -4,9 +4,10 @@ use shunt_device::Device;
 use shunt_device::platform::host::{Host, World};
 use shunt_host::agent::keeper::Keeper;
 use shunt_host::config::EnvConfig;
+use shunt_host::connect::card::HalfCard;
 use shunt_host::connect::{Bootstrap, InMemory, OobNet};
 use shunt_host::devx::{Devx, SoftDevx};
-use shunt_host::error::{DevxError, NicError, StartError};
+use shunt_host::error::{BootstrapError, DevxError, NicError, StartError};
 use shunt_host::events::{Sink, Told};
 use shunt_host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
 use shunt_host::nic::queue::Request;
@@ -246,6 +247,68 @@ fn two_pes_reach_each_other_over_every_slot() {
 fn three_pes_reach_each_other_over_every_slot() {
     let machine = Machine::new(3, 2, |_| {});
     with_pes(&machine, 3, &|_| config(Bringup::Sequential), use_every_slot);
+}
+
+/// A member that notes how many bytes it is given in each round.
+struct Weighed {
+    member: InMemory,
+    taken: Mutex<Vec<usize>>,
+}
+
+impl Weighed {
+    fn weigh(&self, given: &[Vec<u8>]) {
+        self.taken.lock().unwrap().push(given.iter().map(Vec::len).sum());
+    }
+}
+
+impl Bootstrap for Weighed {
+    fn rank(&self) -> u32 {
+        self.member.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.member.size()
+    }
+
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        self.member.all_gather(mine).inspect(|all| self.weigh(all))
+    }
+
+    fn exchange(&self, rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        self.member.exchange(rows).inspect(|all| self.weigh(all))
+    }
+}
+
+#[test]
+fn a_pe_is_told_of_the_halves_that_lead_to_it_and_of_no_others() {
+    // A table's head and count, and for each half whether it is there and the card without a head of its own.
+    const HEAD: usize = 12;
+    const HALF: usize = 1 + HalfCard::BYTES - 8;
+    let pes = 4;
+    let machine = Machine::new(pes, 1, |_| {});
+    let oob = OobNet::new(pes, 30_000, machine.world.clone());
+    let group: Vec<_> = InMemory::group(pes, &machine.world)
+        .into_iter()
+        .map(|member| Weighed { member: member.with_patience(PATIENT_NS), taken: Mutex::default() })
+        .collect();
+    std::thread::scope(|scope| {
+        for member in &group {
+            let (machine, oob) = (&machine, &oob);
+            scope.spawn(move || {
+                let rank = member.rank();
+                let config = PeConfig { channels_per_pe: 3, ..config(Bringup::Sequential) };
+                let (end, world) = (Box::new(oob.end(rank)), machine.world.clone());
+                let pe = Pe::start(config, machine.devices(rank), heap_memory(), member, end, world).unwrap();
+                let shape = &pe.plan().shape;
+                let row = (shape.channels_per_pe * shape.slots) as usize;
+                let halves: usize = (pes as usize - 1) * (HEAD + row * HALF) + HEAD + row;
+                // Cards, halves, and the word that all listen.
+                let taken = member.taken.lock().unwrap().clone();
+                assert_eq!((taken.len(), taken[1], taken[2]), (3, halves, 0));
+                member.all_gather(&[]).unwrap();
+            });
+        }
+    });
 }
 
 #[test]

@@ -92,6 +92,22 @@ fn gather(
     })
 }
 
+/// What a rank gives another in an exchange: told apart by both, and by its length.
+fn row(from: u32, to: u32, bytes: usize) -> Vec<u8> {
+    (0..bytes + (from * 31 + to * 7) as usize).map(|i| (i as u32 ^ from << 4 ^ to) as u8).collect()
+}
+
+/// Each rank's answer to the same exchange.
+fn exchange(nets: &[TcpNet], bytes: usize) -> Vec<Result<Vec<Vec<u8>>, BootstrapError>> {
+    std::thread::scope(|scope| {
+        let ask = |net: &TcpNet| {
+            net.bootstrap().exchange((0..net.world()).map(|to| row(net.rank(), to, bytes)).collect())
+        };
+        let all: Vec<_> = nets.iter().map(|net| scope.spawn(move || ask(net))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
 /// Waits until the other side ends the connection, whatever it says before.
 fn is_hung_up_on(mut stream: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
@@ -393,6 +409,85 @@ fn much_is_gathered_by_all() {
     let error = nets[1].bootstrap().all_gather(&vec![0; PART_MAX + 1]).unwrap_err();
     assert!(matches!(error, BootstrapError::TooLong { .. }), "{error}");
     assert!(gather(&nets, |_| vec![1]).iter().all(Result::is_ok), "a refused part counts for nothing");
+}
+
+#[test]
+fn each_rank_gets_its_own_rows_and_no_others() {
+    for world in [1u32, 2, 5, 16] {
+        let nets = Job::new(world).all();
+        // Far below what is given ahead, and far above.
+        for bytes in [0, 70_000] {
+            let before: Vec<u64> = nets.iter().map(|net| net.counters().gathered).collect();
+            for (me, mine) in (0u32..).zip(exchange(&nets, bytes)) {
+                let want: Vec<Vec<u8>> = (0..world).map(|from| row(from, me, bytes)).collect();
+                assert!(mine.unwrap() == want, "rank {me} of {world}");
+                let others =
+                    want.iter().map(|row| row.len() as u64).sum::<u64>() - want[me as usize].len() as u64;
+                let came = nets[me as usize].counters().gathered - before[me as usize];
+                assert_eq!(came, others, "rank {me} of {world}: what came in is what is its own");
+            }
+            assert!(gather(&nets, |_| vec![1]).iter().all(Result::is_ok), "both kinds may follow each other");
+        }
+        let error = nets[0].bootstrap().exchange(vec![vec![]; world as usize + 1]).unwrap_err();
+        assert!(matches!(error, BootstrapError::Rows { .. }), "{error}");
+    }
+}
+
+#[test]
+fn who_is_missing_from_an_exchange_is_named_and_finds_its_rows_later() {
+    let mut nets = Job::new(4).all();
+    let seldom = nets.remove(2);
+    let rows = |from: u32| (0..4).map(|to| row(from, to, 100_000)).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        for net in &nets {
+            scope.spawn(move || {
+                let error = net.bootstrap().with_patience(SHORT_NS).exchange(rows(net.rank())).unwrap_err();
+                assert!(
+                    matches!(error, BootstrapError::Missing { ref missing, .. } if *missing == [2]),
+                    "{error}"
+                );
+            });
+        }
+    });
+    let late = seldom.bootstrap().exchange(rows(2)).unwrap();
+    assert!(late == (0..4).map(|from| row(from, 2, 100_000)).collect::<Vec<_>>());
+    nets.push(seldom);
+    nets.sort_by_key(TcpNet::rank);
+    assert!(exchange(&nets, 100_000).iter().all(Result::is_ok), "all are in step again");
+    std::thread::scope(|scope| {
+        for net in nets {
+            // Who is done leaves at once, rank 0 among them: rows of others still go through it.
+            scope.spawn(move || assert_eq!(net.bootstrap().exchange(rows(net.rank())).unwrap().len(), 4));
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_leaves_in_the_middle_of_an_exchange_is_named() {
+    let mut nets = Job::new(4).all();
+    let leaver = nets.remove(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| leaver.close());
+        for answer in exchange(&nets, 100_000) {
+            let error = answer.unwrap_err();
+            assert!(matches!(error, BootstrapError::Lost { rank: 2, .. }), "{error}");
+        }
+    });
+}
+
+#[test]
+fn another_protocol_version_is_refused_and_told_ours() {
+    let root = joined_despite(|job| {
+        let mut stream = job.connect();
+        let (ours, abi) = (preamble::PROTOCOL, shunt_layout::ABI_VERSION);
+        let older = preamble::Preamble { protocol: ours - 1, abi, purpose: preamble::Purpose::Join };
+        stream.write_all(&older.encode()).unwrap();
+        let said = is_hung_up_on(stream);
+        let want = Err(Refusal::Protocol { theirs: ours, ours: ours - 1 });
+        assert_eq!(preamble::Preamble::decode(&said, (ours - 1, abi)), want);
+    });
+    let (ours, theirs) = (preamble::PROTOCOL, preamble::PROTOCOL - 1);
+    assert_eq!(reasons(&root), [Refusal::Protocol { theirs, ours }]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The exchange at start: everybody gives bytes, everybody gets all.
+//! The exchange at start: everybody gives bytes to all, or to each their own.
 
 use crate::error::BootstrapError;
 use shunt_device::platform::host::World;
@@ -13,6 +13,9 @@ pub trait Bootstrap {
     fn size(&self) -> u32;
     /// Gives `mine` to all and returns everyone's, by rank. Every rank calls it equally often.
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError>;
+    /// Gives `rows[rank]` to each rank and to nobody else, and returns what each gave to this one, by rank. Every rank
+    /// calls it equally often, in the same order with [`Bootstrap::all_gather`].
+    fn exchange(&self, rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BootstrapError>;
     /// This rank's part of the key that the agents' datagrams carry: bytes that nobody outside the group can guess.
     fn draw(&self) -> Result<[u8; DRAW_BYTES], BootstrapError> {
         let mut bytes = [0; DRAW_BYTES];
@@ -27,9 +30,25 @@ pub const DRAW_BYTES: usize = 16;
 /// Longest wait for the other ranks, if none is given.
 pub const PATIENCE_NS: u64 = 60_000_000_000;
 
+/// What a rank gave in a round.
+enum Given {
+    All(Vec<u8>),
+    Rows(Vec<Vec<u8>>),
+}
+
+impl Given {
+    /// The part of a rank, who takes it once.
+    fn part(&mut self, rank: u32) -> Vec<u8> {
+        match self {
+            Self::All(bytes) => bytes.clone(),
+            Self::Rows(rows) => std::mem::take(&mut rows[rank as usize]),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Round {
-    given: BTreeMap<u32, Vec<u8>>,
+    given: BTreeMap<u32, Given>,
     taken: u32,
 }
 
@@ -65,6 +84,42 @@ impl InMemory {
     }
 }
 
+impl InMemory {
+    /// Gives its part of the next round, and waits for all others'.
+    fn meet(&self, mine: Given) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        let round = {
+            let mut next = self.next_round.lock().expect("no panic under this lock");
+            *next += 1;
+            *next - 1
+        };
+        let rounds = || self.rounds.lock().expect("no panic under this lock");
+        if rounds().entry(round).or_default().given.insert(self.rank, mine).is_some() {
+            return Err(BootstrapError::Twice { round, rank: self.rank });
+        }
+        let since = self.world.now_ns();
+        loop {
+            {
+                let mut rounds = rounds();
+                let state = rounds.get_mut(&round).expect("removed by the last to take only");
+                if state.given.len() == self.size as usize {
+                    let all = state.given.values_mut().map(|given| given.part(self.rank)).collect();
+                    state.taken += 1;
+                    if state.taken == self.size {
+                        rounds.remove(&round);
+                    }
+                    return Ok(all);
+                }
+                let waited_ns = self.world.now_ns().saturating_sub(since);
+                if waited_ns > self.patience_ns {
+                    let missing = (0..self.size).filter(|rank| !state.given.contains_key(rank)).collect();
+                    return Err(BootstrapError::Missing { round, missing, size: self.size, waited_ns });
+                }
+            }
+            self.world.relax();
+        }
+    }
+}
+
 impl Bootstrap for InMemory {
     /// One process: nobody is outside, and simulations are to repeat.
     fn draw(&self) -> Result<[u8; DRAW_BYTES], BootstrapError> {
@@ -80,36 +135,14 @@ impl Bootstrap for InMemory {
     }
 
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        let round = {
-            let mut next = self.next_round.lock().expect("no panic under this lock");
-            *next += 1;
-            *next - 1
-        };
-        let rounds = || self.rounds.lock().expect("no panic under this lock");
-        if rounds().entry(round).or_default().given.insert(self.rank, mine.to_vec()).is_some() {
-            return Err(BootstrapError::Twice { round, rank: self.rank });
+        self.meet(Given::All(mine.to_vec()))
+    }
+
+    fn exchange(&self, rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        if rows.len() != self.size as usize {
+            return Err(BootstrapError::Rows { met: rows.len(), size: self.size });
         }
-        let since = self.world.now_ns();
-        loop {
-            {
-                let mut rounds = rounds();
-                let state = rounds.get_mut(&round).expect("removed by the last to take only");
-                if state.given.len() == self.size as usize {
-                    let all = state.given.values().cloned().collect();
-                    state.taken += 1;
-                    if state.taken == self.size {
-                        rounds.remove(&round);
-                    }
-                    return Ok(all);
-                }
-                let waited_ns = self.world.now_ns().saturating_sub(since);
-                if waited_ns > self.patience_ns {
-                    let missing = (0..self.size).filter(|rank| !state.given.contains_key(rank)).collect();
-                    return Err(BootstrapError::Missing { round, missing, size: self.size, waited_ns });
-                }
-            }
-            self.world.relax();
-        }
+        self.meet(Given::Rows(rows))
     }
 }
 
@@ -133,6 +166,28 @@ mod tests {
             }
         });
         assert!(group[0].rounds.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn everybody_gets_its_own_row_of_each() {
+        let world: Arc<dyn World> = Arc::new(StepWorld::new(1000));
+        let group = InMemory::group(3, &world);
+        std::thread::scope(|scope| {
+            for member in &group {
+                scope.spawn(move || {
+                    let me = member.rank() as u8;
+                    for round in 0..20u8 {
+                        let rows = (0..3).map(|to| vec![me, to, round]).collect();
+                        let mine = member.exchange(rows).unwrap();
+                        assert_eq!(mine, [[0, me, round], [1, me, round], [2, me, round]]);
+                        assert_eq!(member.all_gather(&[me]).unwrap(), [[0], [1], [2]]);
+                    }
+                });
+            }
+        });
+        assert!(group[0].rounds.lock().unwrap().is_empty());
+        let error = group[0].exchange(vec![vec![]; 2]).unwrap_err();
+        assert!(matches!(error, BootstrapError::Rows { met: 2, size: 3 }), "{error}");
     }
 
     #[test]

@@ -290,7 +290,7 @@ impl PeCard {
     }
 }
 
-/// All halves of one PE, row (peer, channel, slot); `None` where that PE has no such path.
+/// The halves of one PE that lead to one other, row (channel, slot); `None` where that PE has no such path.
 pub fn halves_to_bytes(halves: &[Option<HalfCard>]) -> Vec<u8> {
     let mut writer = Writer::header(HALVES_MAGIC);
     writer.u32(halves.len() as u32);

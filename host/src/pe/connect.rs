@@ -96,7 +96,8 @@ pub(super) fn create(
     })
 }
 
-/// Exchanges the halves' cards.
+/// Exchanges the halves' cards: each PE is given those that lead to it, and no others. All of them are as many as the
+/// square of the job.
 pub(super) fn exchange_halves(
     plan: &Plan,
     cards: &[PeCard],
@@ -104,16 +105,20 @@ pub(super) fn exchange_halves(
     channels: &mut [ChannelResources],
 ) -> Result<(), StartError> {
     let shape = plan.shape;
-    let mut mine = Vec::new();
-    for channel in &*channels {
-        let cards = channel.slots.iter().map(|slot| slot.half.as_ref().map(HalfPath::card));
-        mine.extend(cards.chain(std::iter::repeat(None)).take(shape.slots as usize));
-    }
-    // One PE after the other: everyone's halves at once are as many as the square of the job.
-    for (bytes, pe) in bootstrap.all_gather(&halves_to_bytes(&mine))?.into_iter().zip(0..) {
+    let per_peer = shape.channels_per_pe as usize;
+    let row = |channels: &[ChannelResources]| {
+        let mut row = Vec::with_capacity(per_peer * shape.slots as usize);
+        for channel in channels {
+            let cards = channel.slots.iter().map(|slot| slot.half.as_ref().map(HalfPath::card));
+            row.extend(cards.chain(std::iter::repeat(None)).take(shape.slots as usize));
+        }
+        halves_to_bytes(&row)
+    };
+    let rows = channels.chunks(per_peer).map(row).collect();
+    for (bytes, pe) in bootstrap.exchange(rows)?.into_iter().zip(0..) {
         let halves = halves_from_bytes(&bytes).map_err(|error| StartError::Card { pe, error })?;
-        if halves.len() != mine.len() {
-            let (met, want) = (halves.len() as u64, "as many halves as every other PE has");
+        if halves.len() != per_peer * shape.slots as usize {
+            let (met, want) = (halves.len() as u64, "a half for each slot of its channels to this PE");
             return Err(StartError::Card { pe, error: CardError::Value { field: "halves", met, want } });
         }
         let rows = &cards[pe as usize].rails;
@@ -124,7 +129,7 @@ pub(super) fn exchange_halves(
     Ok(())
 }
 
-/// The other halves of a channel, out of all that its peer has made.
+/// The other halves of a channel, out of those that its peer has made towards this PE.
 fn take_halves(
     shape: &Shape,
     rails: &[RailCard],
@@ -133,8 +138,7 @@ fn take_halves(
 ) -> Result<(), StartError> {
     let (pe, index) = (channel.peer, channel.index);
     for (path, slot) in channel.slots.iter_mut().zip(0..) {
-        // The peer's row that leads here.
-        let row = shape.path_row(SlotId { peer: shape.me, channel: index, slot });
+        let row = index * shape.slots + slot;
         let fits = halves[row as usize].filter(|card| {
             card.rail == rails[path.remote_rail as usize] && card.incarnation == FIRST_INCARNATION
         });

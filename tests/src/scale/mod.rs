@@ -212,7 +212,7 @@ impl Rig {
     }
 
     fn start_pes(&mut self, spec: &ScaleSpec) {
-        let star = Star::new(self.sim.world(), spec.peers + 1, 1 + BACKUPS as usize);
+        let star = Star::new(self.sim.world(), spec.peers + 1);
         let mut tasks: Vec<Task<Pe>> = Vec::new();
         for pe in 0..=spec.peers {
             let world = star::as_world(&self.clocks[pe as usize]);

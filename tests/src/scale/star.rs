@@ -1,7 +1,7 @@
 //! How thousands of PEs that all talk to one are brought up at the price of one row each.
 //!
 //! The centre is PE 0 of a job with everybody in it. Each far PE is PE 1 of a job of two, with the centre as PE 0: it
-//! holds no rows for the others, and runs the same code. What they exchange is cut to size on its way.
+//! holds no rows for the others, and runs the same code.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use shunt_device::platform::host::World;
 use shunt_host::connect::bootstrap::Bootstrap;
-use shunt_host::connect::card::{HalfCard, PeCard, halves_from_bytes, halves_to_bytes};
+use shunt_host::connect::card::PeCard;
 use shunt_host::connect::oob::{LATENCY_NS, Oob, OobEnd};
 use shunt_host::error::BootstrapError;
 
@@ -20,17 +20,31 @@ use crate::sim::SimWorld;
 const LOOK_NS: u64 = 50_000;
 /// What an exchange may take.
 const PATIENCE_NS: u64 = 60_000_000_000;
-/// Rounds of bring-up, in this order; what follows carries no bytes.
+/// The round of bring-up in which PEs tell who they are.
 const CARDS: usize = 0;
-const HALVES: usize = 1;
+
+/// What one PE gave in a round.
+#[derive(Clone)]
+enum Given {
+    All(Vec<u8>),
+    /// By rank, as the PE itself counts.
+    Rows(Vec<Vec<u8>>),
+}
+
+impl Given {
+    fn part(&self, rank: u32) -> &[u8] {
+        match self {
+            Self::All(bytes) => bytes,
+            Self::Rows(rows) => &rows[rank as usize],
+        }
+    }
+}
 
 /// What everybody gave, by round and PE.
 pub struct Star {
     world: Arc<SimWorld>,
     pes: u32,
-    /// Rows of a PE's table of halves for one peer: channels times slots.
-    rows: usize,
-    given: RefCell<Vec<BTreeMap<u32, Vec<u8>>>>,
+    given: RefCell<Vec<BTreeMap<u32, Given>>>,
 }
 
 /// One PE's end of the exchange.
@@ -42,8 +56,8 @@ pub struct StarEnd {
 
 impl Star {
     /// An exchange of `pes` PEs, the centre among them.
-    pub fn new(world: Arc<SimWorld>, pes: u32, rows: usize) -> Rc<Self> {
-        Rc::new(Self { world, pes, rows, given: RefCell::default() })
+    pub fn new(world: Arc<SimWorld>, pes: u32) -> Rc<Self> {
+        Rc::new(Self { world, pes, given: RefCell::default() })
     }
 
     /// The end of a PE.
@@ -51,15 +65,15 @@ impl Star {
         StarEnd { star: self.clone(), pe, round: Cell::new(0) }
     }
 
-    fn give(&self, round: usize, pe: u32, bytes: &[u8]) {
+    fn give(&self, round: usize, pe: u32, mine: Given) {
         let mut given = self.given.borrow_mut();
         if given.len() <= round {
             given.resize(round + 1, BTreeMap::new());
         }
-        given[round].insert(pe, bytes.to_vec());
+        given[round].insert(pe, mine);
     }
 
-    fn await_until(&self, round: usize, there: impl Fn(&BTreeMap<u32, Vec<u8>>) -> bool) -> bool {
+    fn await_until(&self, round: usize, there: impl Fn(&BTreeMap<u32, Given>) -> bool) -> bool {
         let deadline_ns = self.world.now() + PATIENCE_NS;
         while !there(&self.given.borrow()[round]) {
             if self.world.now() > deadline_ns {
@@ -70,32 +84,41 @@ impl Star {
         true
     }
 
-    /// What a far PE gave, as the centre takes it.
-    fn inwards(&self, round: usize, pe: u32, bytes: &[u8]) -> Vec<u8> {
+    /// What a far PE gave, as the centre takes it: that PE counts itself as PE 1.
+    fn inwards(&self, round: usize, pe: u32, given: &Given) -> Vec<u8> {
+        let bytes = given.part(0);
         match round {
             CARDS => PeCard { pe, ..PeCard::from_bytes(bytes).expect("a card of this version") }.to_bytes(),
-            HALVES => {
-                let mut halves = halves_from_bytes(bytes).expect("halves of this version");
-                halves.truncate(self.rows);
-                halves.resize(self.pes as usize * self.rows, None);
-                halves_to_bytes(&halves)
-            }
             _ => bytes.to_vec(),
         }
     }
+}
 
-    /// What the centre gave, as a far PE takes it.
-    fn outwards(&self, round: usize, pe: u32) -> Vec<u8> {
-        let given = self.given.borrow();
-        let bytes = &given[round][&0];
-        if round != HALVES {
-            return bytes.clone();
+impl StarEnd {
+    fn meet(&self, mine: Given) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        let (star, round, pe) = (&self.star, self.round.get(), self.pe);
+        self.round.set(round + 1);
+        let own = mine.part(self.rank()).to_vec();
+        star.give(round, pe, mine);
+        let (rank, size, waited_ns) = (self.rank(), self.size(), PATIENCE_NS);
+        let missing = |who: Vec<u32>| {
+            Err(BootstrapError::Missing { round: round as u64, missing: who, size, waited_ns })
+        };
+        if rank > 0 {
+            if !star.await_until(round, |given| given.contains_key(&0)) {
+                return missing(vec![0]);
+            }
+            let given = star.given.borrow();
+            return Ok(vec![given[round][&0].part(pe).to_vec(), own]);
         }
-        let halves = halves_from_bytes(bytes).expect("halves of this version");
-        let first = pe as usize * self.rows;
-        let mut mine: Vec<Option<HalfCard>> = vec![None; self.rows];
-        mine.extend_from_slice(&halves[first..first + self.rows]);
-        halves_to_bytes(&mine)
+        if !star.await_until(round, |given| given.len() == star.pes as usize) {
+            let given = star.given.borrow();
+            return missing((0..star.pes).filter(|pe| !given[round].contains_key(pe)).collect());
+        }
+        let given = star.given.borrow();
+        let far = given[round].iter().filter(|(pe, _)| **pe > 0);
+        let far = far.map(|(pe, given)| star.inwards(round, *pe, given));
+        Ok(std::iter::once(own).chain(far).collect())
     }
 }
 
@@ -109,27 +132,11 @@ impl Bootstrap for StarEnd {
     }
 
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        let (star, round, pe) = (&self.star, self.round.get(), self.pe);
-        self.round.set(round + 1);
-        star.give(round, pe, mine);
-        let (rank, size, waited_ns) = (self.rank(), self.size(), PATIENCE_NS);
-        let missing = |who: Vec<u32>| {
-            Err(BootstrapError::Missing { round: round as u64, missing: who, size, waited_ns })
-        };
-        if rank > 0 {
-            if !star.await_until(round, |given| given.contains_key(&0)) {
-                return missing(vec![0]);
-            }
-            return Ok(vec![star.outwards(round, pe), mine.to_vec()]);
-        }
-        if !star.await_until(round, |given| given.len() == star.pes as usize) {
-            let given = star.given.borrow();
-            return missing((0..star.pes).filter(|pe| !given[round].contains_key(pe)).collect());
-        }
-        let given = star.given.borrow();
-        let far = given[round].iter().filter(|(pe, _)| **pe > 0);
-        let far = far.map(|(pe, bytes)| star.inwards(round, *pe, bytes));
-        Ok(std::iter::once(mine.to_vec()).chain(far).collect())
+        self.meet(Given::All(mine.to_vec()))
+    }
+
+    fn exchange(&self, rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        self.meet(Given::Rows(rows))
     }
 }
 

@@ -8,11 +8,12 @@
 //! | 4 start | root to rank | addresses of all ranks |
 //! | 5 refused | listener to whoever connects | code and two numbers |
 //! | 6 give | rank to root | number of the all-gather, bytes |
-//! | 7 piece | root to rank | number of the all-gather, rank, bytes |
+//! | 7 piece | root to rank | number of the all-gather or exchange, rank, bytes |
 //! | 8 gone | root to rank | rank, why |
 //! | 9 ping | both | nothing |
 //! | 10 datagram | mesh | topic, bytes |
 //! | 11 bye | both | nothing: the process leaves in good order |
+//! | 12 row | rank to root | number of the exchange, rank it is for, bytes |
 
 use super::error::Refusal;
 use std::net::{IpAddr, SocketAddr};
@@ -64,9 +65,18 @@ pub enum Frame {
         /// Its bytes.
         bytes: Arc<Vec<u8>>,
     },
-    /// Another rank's part of an all-gather.
+    /// A rank's row of an exchange, for one other.
+    Row {
+        /// Number of the exchange; it counts among the all-gathers.
+        round: u64,
+        /// For whom.
+        to: u32,
+        /// Its bytes.
+        bytes: Arc<Vec<u8>>,
+    },
+    /// Another rank's part of an all-gather, or its row for this one.
     Piece {
-        /// Number of the all-gather.
+        /// Number of the all-gather or exchange.
         round: u64,
         /// Whose.
         rank: u32,
@@ -189,6 +199,7 @@ impl Frame {
             Self::Ping => 9,
             Self::Datagram { .. } => 10,
             Self::Bye => 11,
+            Self::Row { .. } => 12,
         }
     }
 
@@ -215,7 +226,7 @@ impl Frame {
                 head.extend(round.to_le_bytes());
                 tail = Some(bytes.clone());
             }
-            Self::Piece { round, rank, bytes } => {
+            Self::Piece { round, rank, bytes } | Self::Row { round, to: rank, bytes } => {
                 head.extend(round.to_le_bytes());
                 head.extend(rank.to_le_bytes());
                 tail = Some(bytes.clone());
@@ -264,6 +275,7 @@ impl Frame {
             9 => Self::Ping,
             10 => Self::Datagram { topic: from.u8()?, bytes: from.rest() },
             11 => Self::Bye,
+            12 => Self::Row { round: from.u64()?, to: from.u32()?, bytes: Arc::new(from.rest()) },
             _ => return Err(Refusal::Broken("a message of no known kind")),
         };
         match from.0.is_empty() {
@@ -306,6 +318,11 @@ mod tests {
                 rank,
                 bytes: Arc::new(b)
             }),
+            (any::<u64>(), any::<u32>(), bytes()).prop_map(|(round, to, b)| Frame::Row {
+                round,
+                to,
+                bytes: Arc::new(b)
+            }),
             (any::<u32>(), "\\PC{0,20}").prop_map(|(rank, why)| Frame::Gone { rank, why }),
             Just(Frame::Ping),
             (any::<u8>(), bytes()).prop_map(|(topic, bytes)| Frame::Datagram { topic, bytes }),
@@ -330,7 +347,7 @@ mod tests {
         }
 
         #[test]
-        fn any_body_is_read_or_refused(kind in 0u8..14, body in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn any_body_is_read_or_refused(kind in 0u8..15, body in prop::collection::vec(any::<u8>(), 0..100)) {
             if let Ok(frame) = Frame::decode(kind, &body) {
                 let again = flat(&frame);
                 // Numbers that a refusal does not use are not kept.

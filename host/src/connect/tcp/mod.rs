@@ -1,8 +1,9 @@
-//! Processes find each other over TCP: the root, the all-gather through it, and a mesh for agents and programs.
+//! Processes find each other over TCP: the root, the exchanges through it, and a mesh for agents and programs.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | [`net`] | **start here**: [`TcpNet`], its bootstrap and its ends |
+//! | [`net`] | **start here**: [`TcpNet`] and its ends |
+//! | `gather` | its bootstrap: all-gathers and exchanges |
 //! | [`options`], [`address`], [`secret`], [`unique_id`], [`interface`] | what it takes to join |
 //! | [`error`] | what can go wrong, and why a connection is refused |
 //! | [`preamble`], [`frame`], `link` | the bytes: in the clear, encrypted, and a connection without its socket |
@@ -15,6 +16,7 @@ pub mod address;
 mod driver;
 pub mod error;
 pub mod frame;
+mod gather;
 pub mod interface;
 mod link;
 pub mod net;
@@ -26,11 +28,12 @@ pub mod unique_id;
 
 pub use address::RootAddress;
 pub use error::{JoinError, Refusal, Refused};
-pub use net::{Peers, TcpBootstrap, TcpEnd, TcpNet};
+pub use gather::TcpBootstrap;
+pub use net::{Peers, TcpEnd, TcpNet};
 pub use options::{JoinOptions, Notices, listener_from_fd};
 pub use secret::Secret;
 pub use shared::{Counters, LinkReason, PeerLink, Topic};
 pub use unique_id::UniqueId;
 
-/// Longest part of an all-gather.
+/// Longest part of an all-gather, and longest row of an exchange.
 pub const PART_MAX: usize = 128 << 20;

@@ -2,14 +2,14 @@
 
 use super::driver::{Driver, Member, Part, Root, Timing, WAKE};
 use super::error::{JoinError, Refused};
+use super::gather::TcpBootstrap;
 use super::interface;
 use super::link::Local;
 use super::options::JoinOptions;
 use super::preamble;
 use super::secret;
 use super::shared::{BACK, Counters, LinkReason, PeerLink, Phase, Shared, State, THERE, Topic};
-use crate::connect::{Bootstrap, Oob};
-use crate::error::BootstrapError;
+use crate::connect::Oob;
 use mio::{Poll, Waker};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -49,13 +49,13 @@ pub struct TcpNet {
 }
 
 /// The thread, and what is shared with it.
-struct Handle {
-    shared: Arc<Shared>,
+pub(super) struct Handle {
+    pub shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     root: SocketAddr,
     patience: Duration,
-    /// Number of the next all-gather; locked while one is under way.
-    round: Mutex<u64>,
+    /// Number of the next all-gather or exchange; locked while one is under way.
+    pub round: Mutex<u64>,
 }
 
 impl fmt::Debug for Handle {
@@ -184,7 +184,7 @@ impl TcpNet {
 
     /// The exchange at start, with the patience of the [`JoinOptions`]. All its handles count the same all-gathers.
     pub fn bootstrap(&self) -> TcpBootstrap {
-        TcpBootstrap { handle: self.handle.clone(), patience: self.handle.patience }
+        TcpBootstrap::new(self.handle.clone(), self.handle.patience)
     }
 
     /// This process's end of a topic. All ends of a topic share what comes in.
@@ -330,85 +330,6 @@ fn warn_of_rails(shared: &Shared, ip: Option<IpAddr>) {
              NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME names another",
             own.name
         ));
-    }
-}
-
-/// The exchange at start: an all-gather through rank 0.
-#[derive(Clone, Debug)]
-pub struct TcpBootstrap {
-    handle: Arc<Handle>,
-    patience: Duration,
-}
-
-impl TcpBootstrap {
-    /// The same member with another patience.
-    pub fn with_patience(self, patience_ns: u64) -> Self {
-        Self { patience: Duration::from_nanos(patience_ns), ..self }
-    }
-
-    /// Waits until all parts of a round are there.
-    fn collect(&self, round: u64) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        let shared = &self.handle.shared;
-        let (since, size) = (Instant::now(), shared.world);
-        let mut state = shared.lock();
-        loop {
-            // All parts may be here, but ours went to nobody.
-            if state.closing {
-                return Err(BootstrapError::Closed { round });
-            }
-            let parts = state.rounds.entry(round).or_default();
-            if parts.len() == size as usize {
-                let parts = std::mem::take(parts);
-                drop(state);
-                // Copied without the lock: it may be much.
-                return Ok(parts.into_values().map(Arc::unwrap_or_clone).collect());
-            }
-            let missing: Vec<u32> = (0..size).filter(|rank| !parts.contains_key(rank)).collect();
-            // Without rank 0 nothing comes any more.
-            let lost =
-                missing.iter().chain(&[0]).find_map(|rank| Some((*rank, state.gone.get(rank)?.clone())));
-            if let Some((rank, reason)) = lost {
-                return Err(BootstrapError::Lost { round, rank, reason });
-            }
-            let waited = since.elapsed();
-            if waited >= self.patience {
-                let waited_ns = waited.as_nanos() as u64;
-                return Err(BootstrapError::Missing { round, missing, size, waited_ns });
-            }
-            state = shared.wait(state, since + self.patience);
-        }
-    }
-}
-
-impl Bootstrap for TcpBootstrap {
-    fn rank(&self) -> u32 {
-        self.handle.shared.rank
-    }
-
-    fn size(&self) -> u32 {
-        self.handle.shared.world
-    }
-
-    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        let mut next = self.handle.round.lock().unwrap_or_else(PoisonError::into_inner);
-        let round = *next;
-        if mine.len() > super::PART_MAX {
-            return Err(BootstrapError::TooLong { round, met: mine.len(), want: super::PART_MAX });
-        }
-        *next += 1;
-        let shared = &self.handle.shared;
-        let bytes = Arc::new(mine.to_vec());
-        shared.update(|state| {
-            state.rounds.entry(round).or_default().insert(shared.rank, bytes.clone());
-            state.gives.push_back((round, bytes));
-        });
-        shared.wake();
-        let answer = self.collect(round);
-        shared.update(|state| {
-            state.rounds.remove(&round);
-            state.oldest_round = round + 1;
-        });
-        answer
     }
 }
 

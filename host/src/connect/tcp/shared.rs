@@ -83,6 +83,8 @@ pub struct Counters {
     pub dropped: u64,
     /// Datagrams dropped by a cut.
     pub cut: u64,
+    /// Bytes of other ranks' parts of all-gathers, and of their rows of exchanges.
+    pub gathered: u64,
 }
 
 /// How far joining has come.
@@ -121,14 +123,29 @@ impl Peer {
     }
 }
 
-/// Parts of an all-gather, by rank.
+/// This process's part of an all-gather, or its row of an exchange for one other rank.
+pub(super) struct Give {
+    pub round: u64,
+    /// `None`: for all.
+    pub to: Option<u32>,
+    pub bytes: Arc<Vec<u8>>,
+}
+
+/// The rank that is `steps` behind this one, in the order of an exchange: round the job.
+pub(super) fn after(rank: u32, steps: u32, world: u32) -> u32 {
+    ((u64::from(rank) + u64::from(steps)) % u64::from(world)) as u32
+}
+
+/// Parts of an all-gather, or rows of an exchange, by rank.
 pub(super) type Parts = BTreeMap<u32, Arc<Vec<u8>>>;
 
 pub(super) struct State {
     pub phase: Phase,
-    /// Our parts of all-gathers that were not sent yet.
-    pub gives: VecDeque<(u64, Arc<Vec<u8>>)>,
-    /// All-gathers that are not over here.
+    /// Our parts of all-gathers and exchanges that were not sent yet.
+    pub gives: VecDeque<Give>,
+    /// At the root: how many rounds each other rank that is there has given all of.
+    pub given: BTreeMap<u32, u64>,
+    /// All-gathers and exchanges that are not over here.
     pub rounds: BTreeMap<u64, Parts>,
     /// Parts of earlier ones come too late.
     pub oldest_round: u64,
@@ -203,6 +220,7 @@ pub(super) struct Shared {
     received: AtomicU64,
     dropped: AtomicU64,
     cut: AtomicU64,
+    gathered: AtomicU64,
 }
 
 impl Shared {
@@ -218,6 +236,7 @@ impl Shared {
             state: Mutex::new(State {
                 phase: Phase::Connecting("not tried yet".to_owned()),
                 gives: VecDeque::new(),
+                given: BTreeMap::new(),
                 rounds: BTreeMap::new(),
                 oldest_round: 0,
                 gone: BTreeMap::new(),
@@ -237,6 +256,7 @@ impl Shared {
             received: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             cut: AtomicU64::new(0),
+            gathered: AtomicU64::new(0),
         }
     }
 
@@ -310,6 +330,10 @@ impl Shared {
         self.cut.fetch_add(messages as u64, Ordering::Relaxed);
     }
 
+    pub fn count_gathered(&self, bytes: usize) {
+        self.gathered.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
     pub fn count_sent(&self) {
         self.sent.fetch_add(1, Ordering::Relaxed);
     }
@@ -326,6 +350,7 @@ impl Shared {
             received: read(&self.received),
             dropped: read(&self.dropped),
             cut: read(&self.cut),
+            gathered: read(&self.gathered),
         }
     }
 

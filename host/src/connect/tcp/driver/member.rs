@@ -1,4 +1,4 @@
-//! The part of all ranks but 0: they reach the root, join, and take part in all-gathers through it.
+//! The part of all ranks but 0: they reach the root, join, and give through it.
 
 use super::connection::{End, Role};
 use super::{Driver, Part};
@@ -6,9 +6,8 @@ use crate::connect::tcp::error::{JoinError, Refusal};
 use crate::connect::tcp::frame::Frame;
 use crate::connect::tcp::link::Trouble;
 use crate::connect::tcp::preamble::Purpose;
-use crate::connect::tcp::shared::Phase;
+use crate::connect::tcp::shared::{Give, Phase};
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Before the root is tried again.
@@ -197,13 +196,20 @@ impl Driver {
         self.shared.update(|state| state.phase = Phase::Connecting(end.text()));
     }
 
-    /// Gives this rank's part of an all-gather to all.
-    pub(super) fn give(&mut self, round: u64, bytes: Arc<Vec<u8>>) {
-        match &self.part {
-            Part::Root(_) => self.pass_on(0, round, &bytes),
-            Part::Member(member) => {
+    /// Gives this rank's part of an all-gather to all, or its row of an exchange to one.
+    pub(super) fn give(&mut self, Give { round, to, bytes }: Give) {
+        match (&self.part, to) {
+            (Part::Root(_), None) => self.pass_on(0, round, &bytes),
+            (Part::Root(_), Some(to)) => self.hand_on(0, round, to, bytes),
+            (Part::Member(member), to) => {
                 if let Some(token) = member.token {
-                    self.send(token, &Frame::Give { round, bytes });
+                    self.send(
+                        token,
+                        &match to {
+                            None => Frame::Give { round, bytes },
+                            Some(to) => Frame::Row { round, to, bytes },
+                        },
+                    );
                 }
             }
         }

@@ -262,6 +262,7 @@ impl Driver {
             }
             (Role::Root, _, frame) => self.heard_root(token, frame),
             (Role::Member(rank), _, Frame::Give { round, bytes }) => self.given(rank, round, bytes),
+            (Role::Member(rank), _, Frame::Row { round, to, bytes }) => self.row(rank, round, to, bytes),
             (Role::Member(_) | Role::Peer(_), _, Frame::Ping) => Ok(()),
             (Role::Peer(rank), _, Frame::Datagram { topic, bytes }) => {
                 let topic = super::shared::Topic::from_wire(topic);
@@ -373,8 +374,8 @@ impl Driver {
         for rank in breaks {
             self.break_link(rank);
         }
-        for (round, bytes) in gives {
-            self.give(round, bytes);
+        for give in gives {
+            self.give(give);
         }
         let full = self.send_datagrams();
         if closing && self.linger.is_none() {

@@ -1,20 +1,24 @@
-//! Rank 0's part: it lets ranks in, and passes on what they give to all.
+//! Rank 0's part: it lets ranks in, and passes on what they give to all, or to one.
 
 use super::connection::{End, Role};
 use super::{Driver, Part};
 use crate::connect::tcp::error::Refusal;
 use crate::connect::tcp::frame::{Frame, JobNumber};
-use crate::connect::tcp::shared::Phase;
+use crate::connect::tcp::shared::{Phase, after};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+const OUT_OF_STEP: Refusal = Refusal::Broken("its all-gathers are out of step");
 
 /// A rank that joined.
 struct Joined {
     token: usize,
     mesh: SocketAddr,
-    /// Number of its next all-gather.
+    /// Number of its next all-gather or exchange.
     round: u64,
+    /// Rows of it that it has given so far.
+    rows: u32,
 }
 
 /// The ranks that joined.
@@ -75,7 +79,8 @@ impl Driver {
         if let Err(reason) = root.verdict(rank, world) {
             return Err(self.turn_away(token, reason));
         }
-        root.joined.insert(rank, Joined { token, mesh, round: 0 });
+        root.joined.insert(rank, Joined { token, mesh, round: 0, rows: 0 });
+        self.shared.update(|state| state.given.insert(rank, 0));
         if let Some(connection) = self.connections.get_mut(&token) {
             connection.role = Role::Member(rank);
             connection.proven = true;
@@ -116,27 +121,67 @@ impl Driver {
             return;
         }
         root.joined.remove(&rank);
-        if !root.started {
+        let started = root.started;
+        self.shared.update(|state| state.given.remove(&rank));
+        if !started {
             return self.announce();
         }
         let why = end.text();
-        for (_, token) in root.tokens() {
+        let others = self.root().map(|root| root.tokens()).unwrap_or_default();
+        for (_, token) in others {
             self.send(token, &Frame::Gone { rank, why: why.clone() });
         }
         self.shared.update(|state| state.gone.insert(rank, why));
     }
 
-    /// A rank gave its part of an all-gather.
-    pub(super) fn given(&mut self, rank: u32, round: u64, bytes: Arc<Vec<u8>>) -> Result<(), End> {
+    /// A rank gives something of this round.
+    fn giver(&mut self, rank: u32, round: u64) -> Result<&mut Joined, Refusal> {
         let joined = self.root().and_then(|root| root.started.then(|| root.joined.get_mut(&rank)).flatten());
         let joined = joined.ok_or(Refusal::Broken("an all-gather before all had joined"))?;
-        if joined.round != round {
-            return Err(Refusal::Broken("its all-gathers are out of step").into());
+        if joined.round == round { Ok(joined) } else { Err(OUT_OF_STEP) }
+    }
+
+    /// A rank gave its part of an all-gather.
+    pub(super) fn given(&mut self, rank: u32, round: u64, bytes: Arc<Vec<u8>>) -> Result<(), End> {
+        let joined = self.giver(rank, round)?;
+        if joined.rows > 0 {
+            return Err(OUT_OF_STEP.into());
         }
         joined.round += 1;
         self.pass_on(rank, round, &bytes);
         self.deliver(rank, round, bytes);
+        self.shared.update(|state| state.given.insert(rank, round + 1));
         Ok(())
+    }
+
+    /// A rank gave its row of an exchange for one other. The first is for the rank behind it, and so on round.
+    pub(super) fn row(&mut self, rank: u32, round: u64, to: u32, bytes: Arc<Vec<u8>>) -> Result<(), End> {
+        let world = self.local.world;
+        let joined = self.giver(rank, round)?;
+        joined.rows += 1;
+        if to != after(rank, joined.rows, world) {
+            return Err(OUT_OF_STEP.into());
+        }
+        let last = joined.rows == world - 1;
+        if last {
+            (joined.round, joined.rows) = (round + 1, 0);
+        }
+        self.hand_on(rank, round, to, bytes);
+        if last {
+            self.shared.update(|state| state.given.insert(rank, round + 1));
+        }
+        Ok(())
+    }
+
+    /// Gives a rank's row to the one it is for. Who is gone needs none.
+    pub(super) fn hand_on(&mut self, rank: u32, round: u64, to: u32, bytes: Arc<Vec<u8>>) {
+        if to == 0 {
+            return self.deliver(rank, round, bytes);
+        }
+        let token = self.root().and_then(|root| root.joined.get(&to)).map(|one| one.token);
+        if let Some(token) = token {
+            self.send(token, &Frame::Piece { round, rank, bytes });
+        }
     }
 
     /// Gives a rank's part to all others. Its bytes are kept once.
@@ -152,8 +197,9 @@ impl Driver {
         }
     }
 
-    /// A part of an all-gather is here.
+    /// A part of an all-gather is here, or a row of an exchange.
     pub(super) fn deliver(&self, rank: u32, round: u64, bytes: Arc<Vec<u8>>) {
+        self.shared.count_gathered(bytes.len());
         self.shared.update(|state| {
             if round >= state.oldest_round {
                 state.rounds.entry(round).or_default().insert(rank, bytes);
@@ -170,7 +216,7 @@ mod tests {
     fn who_may_join() {
         let mut root = Root::new(3);
         assert_eq!((root.verdict(1, 3), root.missing()), (Ok(()), vec![1, 2]));
-        root.joined.insert(1, Joined { token: 5, mesh: "127.0.0.1:1".parse().unwrap(), round: 0 });
+        root.joined.insert(1, Joined { token: 5, mesh: "127.0.0.1:1".parse().unwrap(), round: 0, rows: 0 });
         assert_eq!(root.missing(), [2]);
         assert_eq!(root.verdict(1, 3), Err(Refusal::Duplicate { rank: 1 }));
         assert_eq!(root.verdict(2, 4), Err(Refusal::World { theirs: 4, ours: 3 }));
