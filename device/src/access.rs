@@ -5,6 +5,7 @@ use crate::types::{AbiMismatch, HeapOffset};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::{CQE_BYTES, Tail};
 use shunt_layout::mlx5::wqe::Wqebb;
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{
     self, CqMap, DeviceState, HintWord, MAGIC, Mailbox, PathIdentity, PathRow, PathState, ReadyWord, Step,
     StepRecord, SwitchRecord, Tally, Word,
@@ -331,11 +332,9 @@ impl<P: Platform> Channel<'_, P> {
         let tail = Tail::from_memory(unsafe { self.platform().load_cqe(word) });
         // Every WQE is signalled, so CQE n is that of WQE n; the counter says so a second time, so that a map that
         // is behind finds nothing.
-        if tail.belongs_to(number, view.log_depth) && tail.wqe_counter == physical as u16 {
-            Some(tail)
-        } else {
-            None
-        }
+        let counted = tail.wqe_counter == physical as u16
+            && (physical <= u16::MAX as u32 || !Mutant::CounterNotWrapped.on());
+        if tail.belongs_to(number, view.log_depth) && counted { Some(tail) } else { None }
     }
 
     /// Syndrome and vendor syndrome of an error CQE: low byte, next byte.

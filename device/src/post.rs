@@ -32,6 +32,9 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn admit(self, reserved: Word, count: u64, depth: u64) -> u64 {
         let done = self.load_done();
+        if Mutant::HintReadByPuts.on() && self.device.state.policy.fault_tolerance != 0 {
+            let _ = self.port_down(reserved.slot());
+        }
         if !reserved.flag()
             && done.same_generation(reserved)
             && ring::fits(reserved.index(), count, done.index(), depth)
@@ -53,7 +56,8 @@ impl<P: Platform> Channel<'_, P> {
             let ticket = self.load_ticket();
             let own = !reserved.flag() && done.same_generation(reserved);
             let both = done.same_generation(ticket) || Mutant::AdoptByDoneAlone.on();
-            let newer = both && !done.same_generation(reserved);
+            let older = Mutant::GenerationCompared.on() && done.generation() < reserved.generation();
+            let newer = both && !done.same_generation(reserved) && !older;
             let fits = ring::fits(reserved.index(), count, done.index(), depth);
             if (own || newer) && fits {
                 return done.with_index(reserved.index()).0;

@@ -183,6 +183,16 @@ mutants! {
     IncarnationForgotten = "incarnation-forgotten" breaks "rule 17",
     /// Requests that its predecessor did not answer are not seen by an agent that takes over.
     RequestsLostAtRestart = "requests-lost-at-restart" breaks "rule 9",
+    /// A leader publishes before the other lanes have written.
+    LeaderDoesNotWait = "leader-does-not-wait" breaks "H10",
+    /// A queue pair that places out of order is used all the same.
+    OrderNotChecked = "order-not-checked" breaks "H3, invariant 3",
+    /// A put looks at the agent's hints.
+    HintReadByPuts = "hint-read-by-puts" breaks "invariant 8",
+    /// A generation is newer where its number is greater.
+    GenerationCompared = "generation-compared" breaks "invariant 11",
+    /// Completions are told by more bits than their counter has.
+    CounterNotWrapped = "counter-not-wrapped" breaks "invariant 11",
     /// The packet lifetime is counted by a clock that may jump.
     ClockTrusted = "clock-trusted" breaks "rule 13",
 }

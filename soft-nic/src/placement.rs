@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 
 /// How late sabotage places what it holds back.
 const SABOTAGE_NS: u64 = 1_000_000;
+/// How late packets land where order is off, at most.
+const UNORDERED_NS: u64 = 20_000;
 /// Writes up to this size count as signals.
 const SIGNAL_BYTES: usize = 8;
 
@@ -101,11 +103,22 @@ impl SoftNic {
 
     /// True if a READ or atomic may proceed at once; else it waits for the writes before it.
     pub(crate) fn defer(&mut self, deferred: Deferred, cx: &Cx) -> bool {
-        if self.placement.queue.is_empty() {
+        let strays = if self.config.quirks.out_of_order { &self.placement.stray[..] } else { &[] };
+        let last = strays.iter().map(|(due, ..)| due.saturating_sub(cx.now)).max();
+        if self.placement.queue.is_empty() && last.is_none() {
             return true;
         }
-        self.post(Posted::Deferred(deferred), 0, cx);
+        self.post(Posted::Deferred(deferred), last.unwrap_or(0), cx);
         false
+    }
+
+    /// Places a packet of a write where order is off: what is small at once, the rest when it likes.
+    pub(crate) fn place_unordered(&mut self, span: Span, payload: Payload, cx: &mut Cx) {
+        if payload.bytes().len() <= SIGNAL_BYTES {
+            return cx.land_payload(span, payload);
+        }
+        let spread = (span.address() ^ cx.now).wrapping_mul(0x9e37_79b9_7f4a_7c15) % UNORDERED_NS;
+        self.placement.stray.push((cx.now + spread, span, payload));
     }
 
     /// Lets what is due become visible. True if anything did.

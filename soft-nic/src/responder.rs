@@ -205,6 +205,8 @@ impl SoftNic {
         if let Some((span, relaxed)) = target {
             if self.faults.any() {
                 self.place_sabotaged(qp.qpn, part, span, payload, relaxed, cx);
+            } else if self.config.quirks.out_of_order {
+                self.place_unordered(span, payload, cx);
             } else {
                 self.place(span, payload, relaxed, cx);
             }

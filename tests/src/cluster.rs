@@ -21,13 +21,14 @@ use shunt_soft_nic::{
 };
 
 use crate::clockwork::{Bells, FabricClock};
+use crate::echo;
 use crate::lies::{Lies, LyingDevx};
 use crate::oracle::{Oracle, Stream, load, store};
 use crate::pe_faults::{AgentFate, PeFaults};
 use crate::run::Paths;
 use crate::sim::{ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
 use crate::spec::RunSpec;
-use crate::workload::Kernel;
+use crate::workload::{Kernel, Traffic};
 
 /// Latency of a packet between two NICs.
 pub const LINK_NS: u64 = 2_000;
@@ -95,10 +96,17 @@ pub fn step_at(word: u64) -> state::Step {
     state::Step::from_raw((load(at) >> if high { 32 } else { 0 }) as u32)
 }
 
+/// Bytes of the heap that a stream takes.
+fn region(traffic: &Traffic) -> u64 {
+    let asks = traffic.gets + traffic.fetches > 0;
+    let echoes = if asks { echo::bytes(traffic.slot_bytes) } else { 0 };
+    Stream::bytes(traffic.slots, traffic.slot_bytes) + echoes
+}
+
 /// Streams of a run: channels times warps for each ordered pair of PEs that sends.
 fn streams(spec: &RunSpec) -> Vec<Stream> {
     let mut streams = Vec::new();
-    let region = Stream::bytes(spec.traffic.slots, spec.traffic.slot_bytes);
+    let region = region(&spec.traffic);
     let carrying = if spec.stream_channels == 0 { spec.channels } else { spec.stream_channels };
     for from in 0..spec.pes {
         for to in (0..spec.pes).filter(|to| from < *to || spec.both_ways && from != *to) {
@@ -117,8 +125,7 @@ fn streams(spec: &RunSpec) -> Vec<Stream> {
 }
 
 fn heap_bytes(spec: &RunSpec) -> u64 {
-    let region = Stream::bytes(spec.traffic.slots, spec.traffic.slot_bytes);
-    (STREAMS_AT + region * streams(spec).len() as u64).next_multiple_of(4096)
+    (STREAMS_AT + region(&spec.traffic) * streams(spec).len() as u64).next_multiple_of(4096)
 }
 
 fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
@@ -154,6 +161,7 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
             config.rail_gbps = (spec.rail_gbps > 0).then_some(spec.rail_gbps.into());
             config.quirks.rmsn_cleared_by_2err = spec.rmsn_cleared;
             config.quirks.reads_pass_posted_writes = spec.reads_pass_writes;
+            config.quirks.out_of_order = spec.out_of_order;
             config.quirks.qpn_reused = spec.qpn_reused;
             // A key of one NIC is none of another's.
             config.quirks.keys_skipped = ((pe * spec.rails + rail) * 0x20) as u16;
@@ -398,6 +406,12 @@ impl Cluster {
         root.channels
             + row * size_of::<state::Channel>() as u64
             + offset_of!(state::Channel, switch.step) as u64
+    }
+
+    /// Address of the word that names the owner of a channel's switch.
+    pub fn owner_word(&self, pe: u32, peer: u32, channel: u32) -> u64 {
+        let step = offset_of!(state::Channel, switch.step) as u64;
+        self.step_word(pe, peer, channel) - step + offset_of!(state::Channel, switch.owner) as u64
     }
 
     /// Where the switch of a channel of `pe` stands.

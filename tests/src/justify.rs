@@ -135,7 +135,7 @@ impl<'a> Judge<'a> {
     /// True if a PE's streams have signals that are atomics: credits are none, and adders have a channel of their own.
     fn sends_atomics(&self, pe: u32) -> bool {
         let spec = &self.outcome.spec;
-        spec.traffic.signals != 1 && (spec.both_ways || pe + 1 < spec.pes)
+        (spec.traffic.signals != 1 || spec.traffic.fetches > 0) && (spec.both_ways || pe + 1 < spec.pes)
     }
 
     /// When the paths through a rail may not work.

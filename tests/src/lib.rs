@@ -6,12 +6,15 @@
 //! | [`warp`] | a warp of coroutine lanes |
 //! | [`clockwork`] | what moves the NICs |
 //! | [`cluster`] | PEs, their NICs and agents, brought up in a simulation |
+//! | [`late`] | packets that come up to a minute late |
 //! | [`lies`] | NICs whose firmware lies: truth to be refuted, and mutations of the fence |
 //! | [`justify`] | whether a typed fault is an answer |
 //! | [`pe_faults`] | faults of whole PEs |
 //! | [`mutations`] | which scenarios must fail when a part of the protocol is taken away |
 //! | [`oracle`] | the memory model of every put and signal |
 //! | [`workload`] | the kernels of a run |
+//! | [`cost`] | what calls cost in accesses to memory |
+//! | [`echo`] | their gets and fetching atomics |
 //! | [`run`] | a whole run and its verdict |
 //! | [`spec`] | a run in words |
 //! | [`scenarios`] | runs by name, and what must follow |
@@ -24,8 +27,11 @@
 pub mod adder;
 pub mod clockwork;
 pub mod cluster;
+pub mod cost;
 pub mod draw;
+pub mod echo;
 pub mod justify;
+pub mod late;
 pub mod lies;
 pub mod mutations;
 pub mod oracle;

@@ -21,6 +21,19 @@ const fn with(mutant: Mutant, on_top_of: &'static [Mutant], scenarios: &'static 
     Row { mutant, on_top_of, scenarios }
 }
 
+/// A break that no scenario of the table shows.
+pub struct Elsewhere {
+    /// The break.
+    pub mutant: Mutant,
+    /// Why it is not in the table.
+    pub why: &'static str,
+    /// File and function of the test that shows it, if one does.
+    pub test: Option<(&'static str, &'static str)>,
+}
+
+/// Breaks without a row.
+pub const ELSEWHERE: &[Elsewhere] = &[];
+
 /// Every break.
 pub const TABLE: &[Row] = &[
     row(Mutant::BlockedNeverSaid, &["ring_full_at_the_close"]),
@@ -61,6 +74,17 @@ pub const TABLE: &[Row] = &[
     row(Mutant::NoStartProof, &["a_count_that_2err_clears"]),
     row(Mutant::RefutedTruthBelieved, &["a_count_that_is_zero"]),
     row(Mutant::PsnNotChecked, &["a_count_at_a_psn_never_sent"]),
+    row(Mutant::CutRecomputed, &["a_get_before_a_second_failure"]),
+    row(Mutant::CutForgottenAtOpen, &["a_get_before_a_second_failure"]),
+    row(Mutant::ExecutedRepeated, &["gets_executed_and_their_responses_lost"]),
+    row(Mutant::GetNotIssuedAgain, &["gets_executed_and_their_responses_lost"]),
+    with(Mutant::NotMovedToErr, &[Mutant::StateNotLookedAt], &["responses_late_after_local_reuse"]),
+    row(Mutant::LostAnswerIgnored, &["fetches_executed_and_their_answers_lost"]),
+    row(Mutant::UncertainRepeated, &["atomics_without_truth"]),
+    row(Mutant::ResolvedNotKept, &["atomics_without_truth"]),
+    row(Mutant::BracketHalfRead, &["the_gap_of_a_bracket"]),
+    row(Mutant::LedgerNotRewritten, &["brackets_without_truth"]),
+    row(Mutant::BlocksTakenForMessages, &["wide_atomics_before_a_cut"]),
     row(Mutant::JournalOverwritten, &["the_journal_of_a_path_made_anew"]),
     row(Mutant::RingsBeginAtZero, &["there_and_back"]),
     row(Mutant::TruthNotKept, &["one_direction_leaves_long_before_the_other"]),
@@ -85,5 +109,19 @@ pub const TABLE: &[Row] = &[
     row(Mutant::RestartFencesNothing, &["agent_restart_with_fences_not_begun"]),
     row(Mutant::IncarnationForgotten, &["agent_restart_during_a_revival"]),
     row(Mutant::RequestsLostAtRestart, &["agent_dead_while_a_fence_is_asked"]),
+    row(Mutant::NoSecondLink, &["a_port_fails_behind_a_cut_link"]),
+    with(Mutant::OldPortWordBelieved, &[Mutant::CopiesTaken], &["copies_of_old_news_behind_a_cut_link"]),
+    with(Mutant::CopiesTaken, &[Mutant::OldPortWordBelieved], &["copies_of_old_news_behind_a_cut_link"]),
+    row(Mutant::SuspicionMasks, &["a_suspect_rail_is_better_than_none"]),
+    row(Mutant::NobodyAsked, &["a_dead_rail_is_left_by_all_in_one_suspect_time"]),
+    with(Mutant::NoProbes, &[Mutant::NobodyAsked], &["a_primary_that_is_up_and_carries_nothing"]),
+    row(Mutant::ManySwitchers, &["one_owner_at_a_time"]),
+    row(Mutant::TimeFenceByDeadline, &["silence_is_no_fence_by_time"]),
+    row(Mutant::TimeFenceAtOnce, &["the_lifetime_of_a_fence_by_time"]),
+    row(Mutant::LeaderDoesNotWait, &["mixed_lanes_on_mixed_channels"]),
+    row(Mutant::OrderNotChecked, &["nics_that_place_out_of_order"]),
+    row(Mutant::HintReadByPuts, &["nothing_is_paid_while_healthy"]),
+    row(Mutant::GenerationCompared, &["generations_wrap"]),
+    row(Mutant::CounterNotWrapped, &["more_work_than_a_counter_counts"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

@@ -5,10 +5,12 @@
 //! nobody may write the slot, so any change there is a ghost.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use shunt_device::Ticket;
 
 use crate::rng::mix;
 
@@ -85,10 +87,20 @@ pub struct Oracle {
     found: Rc<RefCell<Vec<Violation>>>,
     books: Rc<RefCell<BTreeMap<u32, Book>>>,
     added: Rc<RefCell<BTreeMap<OpAt, (u64, u64)>>>,
+    lost: Rc<RefCell<BTreeSet<OpAt>>>,
 }
 
 /// Where an operation was posted: PE, peer, channel, ticket.
 pub type OpAt = (u32, u32, u32, u64);
+
+/// What was posted of one kind, and what of it was seen to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Begun to be posted.
+    pub begun: u64,
+    /// Done, and looked at.
+    pub seen: u64,
+}
 
 /// What the kernels of one stream have begun, noted before it is posted: a bound on what may ever be seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +111,10 @@ pub struct Book {
     pub credit: u64,
     /// Credits whose posting was begun.
     pub credits: u64,
+    /// Gets of the sender.
+    pub gets: Count,
+    /// Fetching atomics of the sender.
+    pub fetches: Count,
     /// When the sender gave up, if it did.
     pub sender_left_ns: Option<u64>,
     /// When the receiver gave up, if it did.
@@ -119,6 +135,16 @@ impl Oracle {
     /// What was noted of an add.
     pub fn added(&self, at: OpAt) -> Option<(u64, u64)> {
         self.added.borrow().get(&at).copied()
+    }
+
+    /// Notes that the answer of an operation is lost: its owner says so.
+    pub fn note_lost(&self, at: OpAt) {
+        self.lost.borrow_mut().insert(at);
+    }
+
+    /// True if the answer of an operation is lost.
+    pub fn is_lost(&self, at: OpAt) -> bool {
+        self.lost.borrow().contains(&at)
     }
 
     /// Notes in the book of a stream.
@@ -195,6 +221,11 @@ impl Stream {
     /// The credit word, at the sender: messages consumed and given back.
     pub fn credit(&self) -> u64 {
         self.signal() + 64
+    }
+
+    /// Where the sender posted an operation.
+    pub fn at(&self, ticket: Ticket) -> OpAt {
+        (self.from, self.to, self.channel, ticket.0)
     }
 
     /// Fills the source slot of `message` in the heap at `heap`.

@@ -11,6 +11,7 @@ use shunt_soft_nic::Injection;
 
 use crate::adder::Adder;
 use crate::cluster::Cluster;
+use crate::echo;
 use crate::justify;
 use crate::oracle::{Kind, Oracle, Stream, load};
 use crate::sim::Task;
@@ -97,7 +98,7 @@ pub fn start_streams(cluster: &Cluster) -> Streams {
 
 /// One more kernel on each PE, which answers for its streams' signals where nobody else can know.
 fn start_resolvers(cluster: &Cluster, ended: &Rc<Cell<bool>>) -> Vec<Task<u64>> {
-    if cluster.spec.traffic.signals == 1 {
+    if cluster.spec.traffic.signals == 1 && cluster.spec.traffic.fetches == 0 {
         return Vec::new();
     }
     let channels = cluster.spec.channels;
@@ -191,6 +192,12 @@ fn judge(cluster: &Cluster, sent: &Report, received: &Report) {
         posts: book.credits,
         highest: book.credit,
     };
+    let heap = |pe: u32, gone: bool| (!gone).then(|| cluster.pe(pe).heap().address);
+    let heaps = [heap(stream.from, sent.killed), heap(stream.to, received.killed)];
+    let asks = cluster.spec.traffic.gets + cluster.spec.traffic.fetches > 0;
+    if asks {
+        echo::judge(&stream, heaps, well, oracle, now);
+    }
     for (word, gone) in [(signal, received.killed), (credit, sent.killed)] {
         if !gone {
             word.judge(cluster, &stream, well);

@@ -39,6 +39,8 @@ pub struct RunSpec {
     pub rmsn_cleared: bool,
     /// The NICs answer READs before the writes posted ahead of them are visible: no flush flushes.
     pub reads_pass_writes: bool,
+    /// The NICs place packets of writes out of order, and say so.
+    pub out_of_order: bool,
     /// Destroyed queue pairs' numbers are handed out again.
     pub qpn_reused: bool,
     /// Device code gives way before one access in this many; 0: only where it waits.
@@ -110,6 +112,7 @@ impl Default for RunSpec {
             infiniband: false,
             rmsn_cleared: false,
             reads_pass_writes: false,
+            out_of_order: false,
             qpn_reused: false,
             interference: 0,
             idle_ns: 5_000,
@@ -156,6 +159,7 @@ macro_rules! keys {
         $visit!("infiniband", $self.infiniband);
         $visit!("rmsn_cleared", $self.rmsn_cleared);
         $visit!("reads_pass_writes", $self.reads_pass_writes);
+        $visit!("out_of_order", $self.out_of_order);
         $visit!("qpn_reused", $self.qpn_reused);
         $visit!("interference", $self.interference);
         $visit!("idle_ns", $self.idle_ns);
@@ -195,6 +199,8 @@ macro_rules! keys {
         $visit!("slot_bytes", $self.traffic.slot_bytes);
         $visit!("puts", $self.traffic.puts);
         $visit!("signals", $self.traffic.signals);
+        $visit!("gets", $self.traffic.gets);
+        $visit!("fetches", $self.traffic.fetches);
         $visit!("pace_ns", $self.traffic.pace_ns);
         $visit!("credit_lag", $self.traffic.credit_lag);
         $visit!("quiet_before_reuse", $self.traffic.quiet_before_reuse);

@@ -4,10 +4,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use shunt_device::{
-    Channel, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Put, Resolution, Signal, Ticket,
+    Channel, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Operation, Put, Resolution, Signal,
+    Ticket,
 };
 use shunt_layout::state::DeviceState;
 
+use crate::echo::Echoes;
 use crate::oracle::{Kind, Oracle, Stream, load};
 use crate::sim::{Interference, PeWorld, SimPlatform};
 
@@ -35,6 +37,10 @@ pub struct Traffic {
     pub puts: u64,
     /// Kind of their signals: 1 an absolute value, 2 adds of a single writer, 3 adds. Credits are kind 1.
     pub signals: u32,
+    /// A get with every so many messages; 0: none.
+    pub gets: u64,
+    /// A fetching atomic with every so many messages; 0: none.
+    pub fetches: u64,
     /// Pause of the sender between messages.
     pub pace_ns: u64,
     /// Messages the receiver keeps before it gives their credit back; below `slots`.
@@ -57,6 +63,8 @@ impl Default for Traffic {
             slot_bytes: 256,
             puts: 2,
             signals: 1,
+            gets: 0,
+            fetches: 0,
             pace_ns: 0,
             credit_lag: 2,
             quiet_before_reuse: false,
@@ -188,10 +196,13 @@ impl Kernel {
         let mut report = self.report(stream);
         let device = self.device();
         let channel = device.channel(stream.to, stream.channel);
+        let mut echoes = Echoes::new(self, stream, traffic);
         let mut last = self.world.now();
         for message in 0..traffic.messages {
-            match self.send_one(lanes, &channel, stream, traffic, message) {
-                Ok(_) => report.messages += 1,
+            let sent = self.send_one(lanes, &channel, stream, traffic, message);
+            report.messages += u64::from(sent.is_ok());
+            match sent.and_then(|_| echoes.post(lanes, &channel, traffic, message)) {
+                Ok(()) => {}
                 Err(fault) => report.fault = Some(fault),
             }
             report.max_gap_ns = report.max_gap_ns.max(self.world.now() - last);
@@ -208,6 +219,9 @@ impl Kernel {
             let deadline = self.deadline(traffic.wait_ns);
             report.fault = self.quiet(lanes, &channel, deadline).err();
             self.check_late(deadline, "quiet");
+        }
+        if report.fault.is_none() {
+            report.fault = echoes.settle(lanes, &channel).err();
         }
         self.end(&mut report, Side::Sender);
         report
@@ -257,9 +271,8 @@ impl Kernel {
         }
         if traffic.signals != 1 && lanes.rank() == 0 {
             // A bracketed signal stands before its second ledger word.
-            let signal = ticket.0 - u64::from(traffic.signals == 2);
-            let at = (stream.from, stream.to, stream.channel, signal);
-            self.oracle.note_add(at, stream.signal(), message + 1);
+            let signal = Ticket(ticket.0 - u64::from(traffic.signals == 2));
+            self.oracle.note_add(stream.at(signal), stream.signal(), message + 1);
         }
         Ok(ticket)
     }
@@ -271,8 +284,31 @@ impl Kernel {
         channel: &Channel<'_, SimPlatform<'_>>,
         deadline: Deadline,
     ) -> Result<(), Fault> {
+        self.over_uncertain(channel, deadline, || channel.quiet(lanes, deadline))
+    }
+
+    /// Waits for a ticket, over what is uncertain for a while.
+    pub(crate) fn wait<L: Lanes>(
+        &self,
+        lanes: L,
+        channel: &Channel<'_, SimPlatform<'_>>,
+        ticket: Ticket,
+        span_ns: u64,
+    ) -> Result<(), Fault> {
+        let deadline = self.deadline(span_ns);
+        let waited = self.over_uncertain(channel, deadline, || channel.wait(lanes, ticket, deadline));
+        self.check_late(deadline, "wait for a ticket");
+        waited
+    }
+
+    fn over_uncertain(
+        &self,
+        channel: &Channel<'_, SimPlatform<'_>>,
+        deadline: Deadline,
+        mut wait: impl FnMut() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         loop {
-            match channel.quiet(lanes, deadline) {
+            match wait() {
                 Err(fault) if fault.kind == FaultKind::Uncertain && channel.alive().is_ok() => {
                     if self.world.now() > deadline.at_ns {
                         return Err(fault);
@@ -301,6 +337,9 @@ impl Kernel {
                     self.world.sleep(ARRIVED_NS);
                     let applied = load(self.heaps[peer as usize] + word) >= value;
                     let answer = if applied { Resolution::Applied } else { Resolution::NotApplied };
+                    if applied && fault.operation() == Operation::Fetch {
+                        self.oracle.note_lost((me, peer, number, fault.at.0));
+                    }
                     resolved += channel.resolve(fault.at, answer).is_ok() as u64;
                 }
             }
@@ -327,6 +366,8 @@ impl Kernel {
                     let begun = self.oracle.book(stream.id).begun;
                     let what = format!("{stream}: signal shows {seen}, {begun} were begun");
                     self.oracle.report(Kind::Invented, now, what);
+                    // The word stays ahead of what was posted: time must pass all the same.
+                    self.world.sleep(RESOLVE_NS);
                     begun
                 }
                 Err(fault) => {

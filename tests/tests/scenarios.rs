@@ -19,6 +19,29 @@ fn scenario_03_f02_both_sides_leave_at_once() {
 }
 
 #[test]
+fn scenario_03_a_flush_is_seen_before_the_message() {
+    hold("a_flush_is_seen_before_the_message");
+}
+
+#[test]
+fn scenario_03_the_hint_is_lost() {
+    hold("the_hint_is_lost");
+}
+
+#[test]
+fn scenario_04_f03_gets_whose_responses_are_lost_or_late() {
+    hold("gets_executed_and_their_responses_lost");
+    hold("responses_late_after_local_reuse");
+    hold("a_get_before_a_second_failure");
+}
+
+#[test]
+fn scenario_04_f03_fetches_whose_answers_are_lost() {
+    hold("fetches_executed_and_their_answers_lost");
+    hold("atomics_without_truth");
+}
+
+#[test]
 fn scenario_05_f04_one_direction_leaves_long_before_the_other() {
     hold("one_direction_leaves_long_before_the_other");
 }
@@ -84,6 +107,12 @@ fn scenario_10_f09_the_packet_lifetime() {
 }
 
 #[test]
+fn scenario_10_f09_the_fence_by_time() {
+    hold("silence_is_no_fence_by_time");
+    hold("the_lifetime_of_a_fence_by_time");
+}
+
+#[test]
 fn scenario_12_neither_half_answers_commands() {
     hold("neither_half_answers_commands");
     hold("both_nics_dead_to_commands");
@@ -114,6 +143,11 @@ fn scenario_13_truth_that_lies() {
 }
 
 #[test]
+fn scenario_14_h03_placement_out_of_order_is_refused() {
+    hold("nics_that_place_out_of_order");
+}
+
+#[test]
 fn scenario_15_kernels_that_are_gone() {
     hold("kernel_gone_with_work_in_flight");
     hold("owner_gone_mid_step");
@@ -128,6 +162,19 @@ fn scenario_16_cuts_with_and_without_truth() {
 }
 
 #[test]
+fn scenario_16_brackets_and_wide_atomics() {
+    hold("brackets_without_truth");
+    hold("the_gap_of_a_bracket");
+    hold("wide_atomics_before_a_cut");
+}
+
+#[test]
+fn scenario_16_counters_wrap() {
+    hold("generations_wrap");
+    hold("more_work_than_a_counter_counts");
+}
+
+#[test]
 fn scenario_18_waiters_behind_a_hole() {
     hold("kernel_gone_between_reserve_and_publish");
     hold("done_means_delivered");
@@ -137,6 +184,12 @@ fn scenario_18_waiters_behind_a_hole() {
 fn scenario_18_who_is_lost_and_when() {
     hold("all_paths_dead_for_less_than_the_give_up_time");
     hold("a_peer_that_is_gone");
+}
+
+#[test]
+fn scenario_19_mixed_lanes_on_mixed_channels() {
+    hold("mixed_lanes_on_mixed_channels");
+    hold("one_owner_at_a_time");
 }
 
 #[test]
@@ -157,6 +210,19 @@ fn scenario_21_flaps_and_ways_back() {
 #[test]
 fn scenario_22_a_port_down_is_known_at_once() {
     hold("a_port_down_is_known_at_once");
+}
+
+#[test]
+fn scenario_22_agents_go_on_over_the_rails() {
+    hold("a_port_fails_behind_a_cut_link");
+    hold("old_news_of_a_port");
+    hold("copies_of_old_news_behind_a_cut_link");
+}
+
+#[test]
+fn scenario_22_who_is_suspected() {
+    hold("a_suspect_rail_is_better_than_none");
+    hold("a_dead_rail_is_left_by_all_in_one_suspect_time");
 }
 
 /// A fault during each step, and a third one after it.

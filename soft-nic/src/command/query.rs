@@ -42,6 +42,9 @@ impl SoftNic {
         for (field, value) in live {
             field.set(&mut context, value);
         }
+        if self.config.quirks.out_of_order {
+            qpc::DP_ORDERING_0.set(&mut context, 1);
+        }
         out[QPC_OFFSET..QPC_OFFSET + qpc::BYTES].copy_from_slice(&context);
         Ok(())
     }

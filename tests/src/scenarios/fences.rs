@@ -5,6 +5,7 @@ use super::kit::{
     Wrongs, both_ways, clean, failovers_of, faults_of_kernels, held, judged, promises, spec, wrong_if,
 };
 use crate::cluster::{Cluster, step_at};
+use crate::late::{Between, DELAYS, late};
 use crate::lies::Lie;
 use crate::run::{finish, start_streams};
 use crate::sim::{Access, Interference};
@@ -19,6 +20,8 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_deadline_is_no_fence", seeds: 6, run: deadline_is_no_fence },
     Scenario { name: "a_second_switch_with_packets_on_their_way", seeds: 4, run: second_switch },
     Scenario { name: "both_sides_leave_at_once", seeds: 6, run: both_sides_leave_at_once },
+    Scenario { name: "a_flush_is_seen_before_the_message", seeds: 2, run: flush_before_message },
+    Scenario { name: "the_hint_is_lost", seeds: 4, run: hint_lost },
     Scenario { name: "packets_outlive_a_silent_receiver", seeds: 4, run: outlive_a_silent_receiver },
     Scenario { name: "a_clock_jump_during_the_lifetime", seeds: 6, run: clock_jump },
     Scenario { name: "posted_writes_of_the_old_nic", seeds: 6, run: posted_writes_of_the_old_nic },
@@ -83,6 +86,24 @@ fn both_sides_leave_at_once(seed: u64) -> Wrongs {
         // Plenty is on its way.
         spec.traffic = Traffic { slots: 64, pace_ns: 10_000, ..spec.traffic };
     }
+    clean(&spec, |outcome| failovers_of(outcome, 2))
+}
+
+/// One side fences its half while the other's agent hears nothing: there the kernels' own requests end in errors long
+/// before the message arrives that says why (F2).
+fn flush_before_message(seed: u64) -> Wrongs {
+    let stalled = ["570ms", "40ms"][seed as usize % 2];
+    let stalled = format!("2500us:1:agent-stalled={stalled}");
+    let mut spec = dense(seed, &[&stalled, "3ms:0.0:cqe-error=0x15"]);
+    spec.traffic = Traffic { slots: 32, pace_ns: 10_000, wait_ns: 4_000_000_000, ..spec.traffic };
+    clean(&spec, |outcome| failovers_of(outcome, 2))
+}
+
+/// No event says that the port is down, so nobody is told: silence is all there is.
+fn hint_lost(seed: u64) -> Wrongs {
+    let pe = seed % 2;
+    let faults = [format!("100us:{pe}.0:event-lost"), format!("500us:{pe}.0:down")];
+    let spec = dense(seed, &faults.each_ref().map(String::as_str));
     clean(&spec, |outcome| failovers_of(outcome, 2))
 }
 
@@ -169,27 +190,10 @@ fn late_answers(seed: u64) -> Wrongs {
 /// What the port sent before it went down arrives up to a minute later, long after the receiver used its buffers for
 /// something else: nothing of it is ever visible. A path made anew meanwhile has the old queue pairs' numbers.
 fn ghosts_of_sixty_seconds(seed: u64) -> Wrongs {
-    let delay = ["2s", "20s", "59s"][seed as usize % 3];
-    let linger = format!("0ns:0.0:delay={delay}/300us");
-    let again: &[&str] = if seed < 3 { &["300us:0.0:down"] } else { &["300us:0.0:down", "3ms:0.0:up"] };
-    let faults = [&[linger.as_str()], again].concat();
-    let mut spec = super::kit::brisk(spec(seed, &faults));
-    (spec.qpn_reused, spec.time_limit_ns, spec.step_limit) = (true, 90_000_000_000, 3_000_000);
-    spec.traffic = Traffic { messages: 400, slots: 4, pace_ns: 10_000, credit_lag: 0, ..spec.traffic };
     judged(|| {
-        let cluster = Cluster::start(&spec);
-        spec.faults.iter().for_each(|fault| cluster.inject(fault));
-        let streams = start_streams(&cluster);
-        cluster.sim.run_until(|| streams.done());
-        let landed = || (0..2).map(|pe| cluster.counters(pe, 0).packets_rx).sum::<u64>();
-        // The path that was revived has its probes to answer; from here on only what was late can come.
-        cluster.sim.run_for(50_000_000);
-        (0..2).for_each(|pe| cluster.kill_agent(pe));
-        let before = landed();
-        cluster.sim.run_for(60_000_000_000);
-        let late = landed() - before;
-        let outcome = finish(&cluster, streams);
-        let none = wrong_if(late == 0, || "nothing was late".into());
+        let late = late(seed, DELAYS[seed as usize % 3], seed >= 3, Between::Strict);
+        let none = wrong_if(late.arrived == 0, || "nothing was late".into());
+        let outcome = late.outcome;
         [promises(&outcome), faults_of_kernels(&outcome), failovers_of(&outcome, 1), none].concat()
     })
 }

@@ -4,9 +4,13 @@
 mod agents;
 mod cuts;
 mod fences;
+mod gets;
 mod kit;
+mod lanes;
+mod links;
 mod lives;
 mod nics;
+mod promises;
 mod returns;
 mod steps;
 mod words;
@@ -29,9 +33,13 @@ pub fn all() -> Vec<Scenario> {
     [
         words::SCENARIOS,
         fences::SCENARIOS,
+        gets::SCENARIOS,
         cuts::SCENARIOS,
         returns::SCENARIOS,
         lives::SCENARIOS,
+        lanes::SCENARIOS,
+        links::SCENARIOS,
+        promises::SCENARIOS,
         steps::SCENARIOS,
         agents::SCENARIOS,
         nics::SCENARIOS,

@@ -1,0 +1,76 @@
+//! Packets that arrive up to a minute late, long after the receiver used its buffers for something else: what of them is
+//! visible, by what stands between (invariant 4).
+
+use shunt_soft_nic::Injection;
+
+use crate::cluster::Cluster;
+use crate::lies::{Lie, Lies};
+use crate::oracle::Kind;
+use crate::run::{Outcome, finish, start_streams};
+use crate::spec::RunSpec;
+use crate::workload::Traffic;
+
+/// What stands between a late packet and memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    /// Both halves of the pair are in ERR.
+    Strict,
+    /// An error completion and a packet lifetime of 50 ms: shorter than the packets live, and no agent there that could
+    /// do better.
+    Time,
+    /// Nothing: 2ERR is answered and not done, and QUERY_QP says ERR.
+    Nothing,
+}
+
+/// What came of a run.
+pub struct Late {
+    /// Packets that arrived at a NIC after all traffic had ended.
+    pub arrived: u64,
+    /// Broken promises: slots and words that changed.
+    pub visible: usize,
+    /// The run.
+    pub outcome: Outcome,
+}
+
+/// How late packets come.
+pub const DELAYS: [&str; 3] = ["2s", "20s", "59s"];
+
+/// What the port sends in its first 300 us arrives `delay` later. Then it goes down, and, with `again`, comes back: the
+/// path is made anew meanwhile, under the numbers of queue pairs that were destroyed.
+pub fn late(seed: u64, delay: &str, again: bool, between: Between) -> Late {
+    let fault = |text: &str| text.parse::<Injection>().unwrap_or_else(|error| panic!("{text}: {error}"));
+    let mut faults = vec![fault(&format!("0ns:0.0:delay={delay}/300us")), fault("300us:0.0:down")];
+    faults.extend(again.then(|| fault("3ms:0.0:up")));
+    if between == Between::Time {
+        faults.extend(["250us:0:agent-killed", "250us:1:agent-killed"].map(fault));
+    }
+    let mut spec = RunSpec {
+        seed,
+        recovery_ns: 1_000_000,
+        qpn_reused: true,
+        time_fence: between == Between::Time,
+        time_limit_ns: 90_000_000_000,
+        step_limit: 3_000_000,
+        faults,
+        ..RunSpec::default()
+    };
+    (spec.agent.lifetime_ns, spec.agent.probe_ns, spec.agent.backoff_ns) = (1_000_000, 100_000, 200_000);
+    spec.traffic = Traffic { messages: 400, slots: 4, pace_ns: 10_000, credit_lag: 0, ..Traffic::default() };
+    let lies = Lies::default();
+    let cluster = Cluster::start_lying(&spec, lies.clone());
+    lies.tell(if between == Between::Nothing { Lie::NoFence } else { Lie::None });
+    spec.faults.iter().for_each(|fault| cluster.inject(fault));
+    let streams = start_streams(&cluster);
+    cluster.sim.run_until(|| streams.done());
+    let landed = || (0..2).map(|pe| cluster.counters(pe, 0).packets_rx).sum::<u64>();
+    // The path that was revived has its probes to answer; from here on only what was late can come.
+    cluster.sim.run_for(50_000_000);
+    (0..2).for_each(|pe| cluster.kill_agent(pe));
+    let before = landed();
+    cluster.sim.run_for(60_000_000_000);
+    let arrived = landed() - before;
+    let outcome = finish(&cluster, streams);
+    let kinds = [Kind::Ghost, Kind::Duplicate, Kind::Order, Kind::Corrupt, Kind::Invented];
+    let visible = kinds.iter().map(|kind| outcome.oracle.count(*kind)).sum();
+    Late { arrived, visible, outcome }
+}

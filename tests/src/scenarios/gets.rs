@@ -1,0 +1,162 @@
+//! Gets and fetching atomics: executed is not delivered. Rules 12 and 14, F3, F6, H13.
+
+use std::collections::BTreeMap;
+
+use super::Scenario;
+use super::kit::{Wrongs, clean, failovers_of, spec, steered, wrong_if};
+use crate::cluster::Cluster;
+use crate::lies::Lie;
+use crate::oracle::load;
+use crate::run::{Outcome, Streams};
+use crate::spec::RunSpec;
+use crate::workload::Traffic;
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "gets_executed_and_their_responses_lost", seeds: 6, run: responses_lost },
+    Scenario { name: "responses_late_after_local_reuse", seeds: 8, run: responses_late },
+    Scenario { name: "a_get_before_a_second_failure", seeds: 6, run: second_failure },
+    Scenario { name: "fetches_executed_and_their_answers_lost", seeds: 6, run: answers_lost },
+    Scenario { name: "atomics_without_truth", seeds: 6, run: atomics_without_truth },
+    Scenario { name: "brackets_without_truth", seeds: 6, run: brackets_without_truth },
+    Scenario { name: "the_gap_of_a_bracket", seeds: 4, run: gap_of_a_bracket },
+    Scenario { name: "wide_atomics_before_a_cut", seeds: 4, run: wide_atomics },
+];
+
+/// Two warps that get with every second message, and faults on the sender's first rail.
+fn getting(seed: u64, faults: &[&str]) -> RunSpec {
+    let mut spec = spec(seed, faults);
+    (spec.warps, spec.suspect_ns) = (2, 2_000_000);
+    spec.traffic = Traffic { slots: 12, gets: 2, pace_ns: 10_000, credit_lag: 0, ..spec.traffic };
+    spec
+}
+
+/// X of each channel, in the order in which its switches opened: what was proved is never taken back (rule 12).
+fn watermark_goes_back(outcome: &Outcome) -> Wrongs {
+    let mut watermarks: BTreeMap<_, u64> = BTreeMap::new();
+    let mut wrongs = Wrongs::new();
+    for (pe, record) in &outcome.records {
+        let last = watermarks.entry((*pe, record.peer, record.channel)).or_default();
+        wrongs.extend(wrong_if(record.executed < *last, || {
+            format!("PE {pe}: X went back from {last} to {}", record.executed)
+        }));
+        *last = record.executed;
+    }
+    wrongs
+}
+
+/// Requests arrive, what comes back does not: the gets were executed, their data is nowhere.
+fn responses_lost(seed: u64) -> Wrongs {
+    let fault = ["1ms:0.0:blackhole-rx", "1ms:0.0:drop-acks", "1ms:1.0:blackhole-tx"][seed as usize % 3];
+    let mut spec = getting(seed, &[fault]);
+    spec.traffic.slot_bytes = [256, 8192][seed as usize / 3 % 2];
+    clean(&spec, |outcome| [failovers_of(outcome, 1), watermark_goes_back(outcome)].concat())
+}
+
+/// Responses come milliseconds after the same gets were issued again elsewhere, and their buffers used for something
+/// else.
+fn responses_late(seed: u64) -> Wrongs {
+    let delay = ["2500us", "3ms", "5ms", "9ms"][seed as usize % 4];
+    let place = ["0.0", "1.0"][seed as usize / 4];
+    let mut spec = getting(seed, &[&format!("1ms:{place}:delay={delay}/3ms")]);
+    spec.traffic.gets = 1;
+    clean(&spec, |outcome| [failovers_of(outcome, 1), watermark_goes_back(outcome)].concat())
+}
+
+/// A get without an answer holds D back behind what was executed; the path that is entered next executes nothing. Only
+/// X knows.
+fn second_failure(seed: u64) -> Wrongs {
+    let second = ["0us:0.1:blackhole-tx", "0us:1.1:blackhole-rx"][seed as usize % 2];
+    let mut spec = getting(seed, &["1ms:0.0:blackhole-rx", second]);
+    (spec.rails, spec.backups) = (3, 7);
+    clean(&spec, |outcome| {
+        let beyond = outcome.records.iter().any(|(_, record)| record.executed > record.done_at_close);
+        let mut wrongs = failovers_of(outcome, 2);
+        wrongs.extend(wrong_if(!beyond, || "X was never beyond D".into()));
+        wrongs.extend(watermark_goes_back(outcome));
+        wrongs
+    })
+}
+
+/// Fetching atomics were applied and their answers lost: the owner says so, and nothing is applied twice.
+fn answers_lost(seed: u64) -> Wrongs {
+    let fault = ["1ms:0.0:lost-atomic-response=4ms", "1ms:0.0:blackhole-rx"][seed as usize % 2];
+    let mut spec = getting(seed, &[fault]);
+    (spec.traffic.gets, spec.traffic.fetches) = ([0, 4][seed as usize / 2 % 2], 3);
+    clean(&spec, |outcome| {
+        let asked = wrong_if(outcome.resolved == 0, || "nothing was uncertain".into());
+        [failovers_of(outcome, 1), asked].concat()
+    })
+}
+
+/// Atomics of which nobody can say whether they were applied, lost on the way there or back: each is asked about, in
+/// turn, and what its owner says counts.
+fn atomics_without_truth(seed: u64) -> Wrongs {
+    let fault = ["1ms:0.0:blackhole-rx", "1ms:0.0:blackhole-tx"][seed as usize % 2];
+    let mut spec = getting(seed, &[fault]);
+    (spec.rmsn_cleared, spec.traffic.signals) = (true, 3);
+    (spec.traffic.gets, spec.traffic.fetches) = (0, [0, 4][seed as usize / 2 % 2]);
+    clean(&spec, |outcome| {
+        let asked = wrong_if(outcome.resolved == 0, || "nothing was uncertain".into());
+        [failovers_of(outcome, 1), asked].concat()
+    })
+}
+
+/// Bracketed signals without truth, over two failures: requests are lost, then the acknowledgements of what was repeated.
+/// What the ledger words say is exact, but for the one signal between whose words the first port fell silent.
+fn brackets_without_truth(seed: u64) -> Wrongs {
+    let at = 300 + 7 * seed;
+    let mut spec = getting(seed, &[&format!("{at}us:0.0:blackhole-tx"), "0us:0.1:drop-acks"]);
+    (spec.warps, spec.rails, spec.backups, spec.rmsn_cleared) = (1, 3, 7, true);
+    // Nobody waits for credit: what is repeated is the last that is posted.
+    spec.traffic = Traffic { messages: 60, slots: 60, signals: 2, puts: 1, gets: 0, ..spec.traffic };
+    clean(&spec, |outcome| {
+        let asked = outcome.resolved;
+        let too_many = wrong_if(asked > 1, || format!("{asked} questions, where the ledger words tell"));
+        [failovers_of(outcome, 2), too_many].concat()
+    })
+}
+
+/// The receiver's port falls silent behind a signal and before its second ledger word: what lies between the two is
+/// asked about.
+fn gap_of_a_bracket(seed: u64) -> Wrongs {
+    // Slow, so that there is time between the two.
+    let mut spec = getting(seed, &["0ns:0.0:slow=0.005"]);
+    (spec.warps, spec.rmsn_cleared) = (1, true);
+    let (puts, slot_bytes) = (1, 8);
+    spec.traffic =
+        Traffic { messages: 40, puts, slot_bytes, signals: 2, gets: 0, pace_ns: 0, ..spec.traffic };
+    let gap = |cluster: &Cluster, _: &Streams| {
+        let (heap, stream) = (cluster.pe(1).heap().address, cluster.streams()[0]);
+        let ledger = heap + cluster.pe(1).root().ledger;
+        let (mut first, mut at_first) = (0, 0);
+        cluster.sim.run_until(|| {
+            let (a, b, signal) = (load(ledger), load(ledger + 8), load(heap + stream.signal()));
+            if a != first {
+                (first, at_first) = (a, signal);
+            }
+            a > b && signal > at_first && signal > seed + 2
+        });
+        let now = cluster.sim.now() - cluster.began_ns();
+        // Neither the second ledger word arrives nor the answer of the signal.
+        for port in ["1.0", "0.0"] {
+            cluster.inject(&format!("{now}ns:{port}:blackhole-rx").parse().expect("a fault"));
+        }
+    };
+    steered(&spec, Lie::None, gap, |outcome| {
+        let asked = wrong_if(outcome.resolved == 0, || "nothing was uncertain".into());
+        [failovers_of(outcome, 1), asked].concat()
+    })
+}
+
+/// Atomics that take two blocks run ahead of their completions; the receiver counts messages.
+fn wide_atomics(seed: u64) -> Wrongs {
+    let fault = ["1ms:0.0:drop-acks", "1ms:0.0:blackhole-tx"][seed as usize % 2];
+    let mut spec = getting(seed, &[fault]);
+    (spec.traffic.gets, spec.traffic.fetches, spec.log_depth) = (0, 1, [4, 7][seed as usize / 2]);
+    clean(&spec, |outcome| {
+        let guessed = outcome.records.iter().find(|(_, record)| record.ledger != 0);
+        let mut wrongs = failovers_of(outcome, 1);
+        wrongs.extend(guessed.map(|(pe, _)| format!("PE {pe} took its cut without the receiver's count")));
+        wrongs
+    })
+}
