@@ -26,6 +26,9 @@ pub struct Quirks {
     pub qpn_reused: bool,
     /// The first indices of memory keys are left out, so that no two NICs agree on a key by chance.
     pub keys_skipped: u16,
+    /// Between the instant at which an atomic reads its word and the one at which it writes it. Atomics of one NIC
+    /// stand in line, and all behind them with them; two NICs know nothing of each other. 0: one instant.
+    pub atomic_gap_ns: u32,
     /// Messages a fresh responder claims to have executed; hardware starts at zero. Near 2^24 it puts a wrap of
     /// `rmsn` within reach of a test.
     pub first_msn: u32,

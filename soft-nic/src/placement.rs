@@ -10,6 +10,7 @@ use crate::fault::FaultKind;
 use crate::memory::Span;
 use crate::nic::SoftNic;
 use crate::packet::{AtomicRequest, Part, Payload};
+use crate::responder::AtomicWrite;
 use std::collections::VecDeque;
 
 /// How late sabotage places what it holds back.
@@ -31,6 +32,13 @@ enum Posted {
     Write(Span, Payload),
     Cqe(Completion),
     Deferred(Deferred),
+    /// The second half of an atomic: what it writes, and what it answers.
+    Wrote {
+        qpn: u32,
+        ticket: u64,
+        span: Span,
+        write: AtomicWrite,
+    },
 }
 
 /// Everything executed and not yet visible.
@@ -53,7 +61,9 @@ impl Placement {
             span.address() >= memory.address() && span.address() < memory.address() + memory.bytes()
         };
         self.queue.retain(|(_, posted)| match posted {
-            Posted::Write(span, _) | Posted::Deferred(Deferred::Atomic { span, .. }) => !inside(span),
+            Posted::Write(span, _)
+            | Posted::Deferred(Deferred::Atomic { span, .. })
+            | Posted::Wrote { span, .. } => !inside(span),
             _ => true,
         });
         self.stray.retain(|(_, span, _)| !inside(span));
@@ -103,9 +113,10 @@ impl SoftNic {
 
     /// True if a READ or atomic may proceed at once; else it waits for the writes before it.
     pub(crate) fn defer(&mut self, deferred: Deferred, cx: &Cx) -> bool {
+        let slow = self.config.quirks.atomic_gap_ns > 0 && matches!(deferred, Deferred::Atomic { .. });
         let strays = if self.config.quirks.out_of_order { &self.placement.stray[..] } else { &[] };
         let last = strays.iter().map(|(due, ..)| due.saturating_sub(cx.now)).max();
-        if self.placement.queue.is_empty() && last.is_none() {
+        if self.placement.queue.is_empty() && last.is_none() && !slow {
             return true;
         }
         self.post(Posted::Deferred(deferred), last.unwrap_or(0), cx);
@@ -132,8 +143,20 @@ impl SoftNic {
                 Posted::Cqe(completion) => self.write_cqe(completion, cx),
                 Posted::Deferred(Deferred::Read { qpn, ticket }) => self.deferred_done(qpn, ticket, None, cx),
                 Posted::Deferred(Deferred::Atomic { qpn, ticket, span, request }) => {
-                    let original = self.execute_atomic(span, request, cx);
-                    self.deferred_done(qpn, ticket, Some(original), cx);
+                    let write = self.begin_atomic(span, request);
+                    let gap_ns = u64::from(self.config.quirks.atomic_gap_ns);
+                    if gap_ns == 0 {
+                        write.land(span, cx);
+                        self.deferred_done(qpn, ticket, Some(write.original), cx);
+                    } else {
+                        // At the head: whatever is behind it waits.
+                        let wrote = Posted::Wrote { qpn, ticket, span, write };
+                        self.placement.queue.push_front((cx.now + gap_ns, wrote));
+                    }
+                }
+                Posted::Wrote { qpn, ticket, span, write } => {
+                    write.land(span, cx);
+                    self.deferred_done(qpn, ticket, Some(write.original), cx);
                 }
             }
         }

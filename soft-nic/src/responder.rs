@@ -26,6 +26,24 @@ pub(crate) struct Asks {
     pub(crate) event: bool,
 }
 
+/// An atomic that has read its word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtomicWrite {
+    /// The value before.
+    pub(crate) original: u64,
+    bytes: u32,
+    /// What is written, one after the other: one word, but for sabotage.
+    words: [Option<u64>; 2],
+}
+
+impl AtomicWrite {
+    pub(crate) fn land(&self, span: Span, cx: &mut Cx) {
+        for word in self.words.iter().flatten() {
+            cx.land(span, &word.to_le_bytes()[..self.bytes as usize]);
+        }
+    }
+}
+
 impl SoftNic {
     /// A packet reached the NIC.
     pub(crate) fn receive(&mut self, packet: Packet, cx: &mut Cx) {
@@ -280,7 +298,11 @@ impl SoftNic {
         qp.responder.msn = psn::add(qp.responder.msn, 1);
         self.counters.messages += 1;
         let now = self.defer(Deferred::Atomic { qpn: qp.qpn, ticket, span, request }, cx);
-        let original = now.then(|| self.execute_atomic(span, request, cx));
+        let original = now.then(|| {
+            let write = self.begin_atomic(span, request);
+            write.land(span, cx);
+            write.original
+        });
         qp.responder.owed.push_back(Owed::Atomic {
             psn: at,
             msn: qp.responder.msn,
@@ -292,24 +314,22 @@ impl SoftNic {
         Ok(())
     }
 
-    /// Executes an atomic and returns the value before. Atomic among the requests of this NIC, not with others.
-    pub(crate) fn execute_atomic(&mut self, span: Span, request: AtomicRequest, cx: &mut Cx) -> u64 {
+    /// Reads the word of an atomic, and says what is to be written. Atomic among the requests of this NIC, not with
+    /// others.
+    pub(crate) fn begin_atomic(&mut self, span: Span, request: AtomicRequest) -> AtomicWrite {
         let bytes = request.bytes;
-        let old = load_word(span, bytes);
-        let new = atomic::apply(request.op, old, bytes);
+        let original = load_word(span, bytes);
+        let new = atomic::apply(request.op, original, bytes);
+        let mut words = [Some(new), None];
         if self.faults.any() {
             let again = atomic::apply(request.op, new, bytes);
-            if new != old && self.faults.strikes(|kind| matches!(kind, FaultKind::SkipAtomic)) {
-                return old;
-            }
-            if again != new && self.faults.strikes(|kind| matches!(kind, FaultKind::DoubleAtomic)) {
-                cx.land(span, &new.to_le_bytes()[..bytes as usize]);
-                cx.land(span, &again.to_le_bytes()[..bytes as usize]);
-                return old;
+            if new != original && self.faults.strikes(|kind| matches!(kind, FaultKind::SkipAtomic)) {
+                words = [None, None];
+            } else if again != new && self.faults.strikes(|kind| matches!(kind, FaultKind::DoubleAtomic)) {
+                words = [Some(new), Some(again)];
             }
         }
-        cx.land(span, &new.to_le_bytes()[..bytes as usize]);
-        old
+        AtomicWrite { original, bytes, words }
     }
 
     /// A posted READ or atomic came to the head of the placement queue.

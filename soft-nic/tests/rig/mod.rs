@@ -284,6 +284,18 @@ impl Rig {
         self.hosts.len() - 1
     }
 
+    /// Gives a host's NIC a key to another host's heap as well: the NICs of one PE reach the same memory.
+    pub fn shared_key(&mut self, host: usize, of: usize) -> u32 {
+        let (address, bytes) = (self.hosts[of].heap.address(), self.hosts[of].heap.bytes());
+        let (nic, pd) = (self.hosts[host].nic, self.hosts[host].pd);
+        // SAFETY: hosts live as long as the fabric, in this struct, and the memory is atomics only.
+        let umem = unsafe { self.fabric.nic(nic).register_umem(address, bytes) }.unwrap();
+        let mut mailbox = heap_key(&self.hosts[of]);
+        mkey::create::MKEY_UMEM_ID.set(&mut mailbox, umem);
+        mkey::mkc::PD.within(mkey::MKC_OFFSET).set(&mut mailbox, pd);
+        mkey::key(output::OBJECT.get(&self.command(nic, &mailbox, 16)), 0x5a)
+    }
+
     pub fn mkey(&mut self, host: &Host, mailbox: Vec<u8>) -> u32 {
         mkey::key(output::OBJECT.get(&self.command(host.nic, &mailbox, 16)), 0x5a)
     }
