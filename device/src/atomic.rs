@@ -26,7 +26,8 @@ impl<P: Platform> Channel<'_, P> {
         if !self.word_fits(at, 8) || count > self.depth() {
             return Err(self.fault(FaultKind::BadAddress));
         }
-        let word = self.enter_group(lanes, count)?;
+        let shared = matches!(signal, Signal::Add(_));
+        let word = if shared { self.enter_bound(lanes, count)? } else { self.enter_group(lanes, count)? };
         let view = self.view(word.slot());
         let first = word.index().wrapping_sub(view.base);
         let mut number = lanes.rank() as u64;
@@ -75,10 +76,12 @@ impl<P: Platform> Channel<'_, P> {
         self.leave_group(lanes, word, count, &view)
     }
 
-    /// An atomic whose answer nobody wants (kind 3).
+    /// An atomic whose answer nobody wants (kind 3). All writers of a word use channels of one index: rule 16 binds
+    /// channels of that index to one NIC of the receiver.
     ///
     /// # Errors
-    /// As [`put_nbi`](Self::put_nbi).
+    /// As [`put_nbi`](Self::put_nbi). `Overdue`: there was no path to that NIC for the first operation of kind 3 on
+    /// this channel; nothing was posted.
     #[inline(always)]
     pub fn amo_nbi<L: Lanes>(self, lanes: L, dst: HeapOffset, amo: Amo) -> Result<Ticket, Fault> {
         self.post_amo(lanes, dst, amo, None)
@@ -87,7 +90,7 @@ impl<P: Platform> Channel<'_, P> {
     /// An atomic whose answer goes to the eight bytes at `result` in this PE's heap: see [`Device::fetched`].
     ///
     /// # Errors
-    /// As [`put_nbi`](Self::put_nbi).
+    /// As [`amo_nbi`](Self::amo_nbi).
     #[inline(always)]
     pub fn amo_fetch_nbi<L: Lanes>(
         self,
@@ -115,7 +118,7 @@ impl<P: Platform> Channel<'_, P> {
         if !self.word_fits(dst, amo.bytes() as u64) || !result_fits || count > self.depth() {
             return Err(self.fault(FaultKind::BadAddress));
         }
-        let word = self.enter_group(lanes, count)?;
+        let word = self.enter_bound(lanes, count)?;
         let view = self.view(word.slot());
         if lanes.rank() == 0 {
             let index = word.index().wrapping_sub(view.base);

@@ -6,7 +6,7 @@
 use crate::access::{Channel, PathView};
 use crate::patience::Patience;
 use crate::platform::{Lanes, Platform, Solo};
-use crate::post::NO_WORD;
+use crate::post::{NO_WORD, UNBOUND};
 use crate::types::{CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Signal, Ticket};
 use crate::wqe_write::{self, Place, Segments};
 use shunt_layout::mutant::Mutant;
@@ -181,6 +181,7 @@ impl<P: Platform> Channel<'_, P> {
             Tail::Signal { at, signal } if self.word_fits(at, 8) => self.signal_tickets(signal),
             Tail::Signal { .. } => return Err(self.fault(FaultKind::BadAddress)),
         };
+        let shared = matches!(tail, Tail::Signal { signal: Signal::Add(_), .. });
         if !self.device.heap_contains(put.dst, put.bytes) || !self.device.heap_contains(put.src, put.bytes) {
             return Err(self.fault(FaultKind::BadAddress));
         }
@@ -189,7 +190,7 @@ impl<P: Platform> Channel<'_, P> {
         if count > self.depth() {
             return Err(self.fault(FaultKind::BadAddress));
         }
-        let word = self.enter_group(lanes, count)?;
+        let word = if shared { self.enter_bound(lanes, count)? } else { self.enter_group(lanes, count)? };
         let view = self.view(word.slot());
         let first = word.index().wrapping_sub(view.base);
         let mut number = lanes.rank() as u64;
@@ -230,17 +231,39 @@ impl<P: Platform> Channel<'_, P> {
     /// Reserves and waits for room; all lanes learn the word.
     #[inline(always)]
     pub(crate) fn enter_group<L: Lanes>(self, lanes: L, count: u64) -> Result<Word, Fault> {
+        let word = if lanes.rank() == 0 { self.enter_alone(count) } else { 0 };
+        match lanes.broadcast(word, 0) {
+            NO_WORD => Err(self.dead_fault()),
+            word => Ok(Word(word)),
+        }
+    }
+
+    /// The same for operations of kind 3: the channel is bound to the words' home first (rule 16).
+    #[inline(always)]
+    pub(crate) fn enter_bound<L: Lanes>(self, lanes: L, count: u64) -> Result<Word, Fault> {
         let mut word = 0;
         if lanes.rank() == 0 {
-            let reserved = self.reserve(count);
-            word = match self.admit(reserved, count, self.depth()) {
-                NO_WORD => NO_WORD,
-                word => word & !shunt_layout::state::CLOSED,
+            let code = if self.is_bound() { 0 } else { self.bind() };
+            word = match code {
+                0 => self.enter_alone(count),
+                code if code == FaultKind::Overdue as u64 => UNBOUND,
+                _ => NO_WORD,
             };
         }
         match lanes.broadcast(word, 0) {
             NO_WORD => Err(self.dead_fault()),
+            UNBOUND => Err(self.fault(FaultKind::Overdue)),
             word => Ok(Word(word)),
+        }
+    }
+
+    /// What the leader of a group does: a word, or [`NO_WORD`].
+    #[inline(always)]
+    fn enter_alone(self, count: u64) -> u64 {
+        let reserved = self.reserve(count);
+        match self.admit(reserved, count, self.depth()) {
+            NO_WORD => NO_WORD,
+            word => word & !shunt_layout::state::CLOSED,
         }
     }
 

@@ -175,15 +175,38 @@ impl<P: Platform> Channel<'_, P> {
         {
             return Some(Trigger { at, cause: CauseKind::Overdue, syndrome: 0 });
         }
-        if slot != 0 && self.path_state(0) == PathState::Ready && !self.port_down(0) && !self.suspect(0) {
-            // SAFETY: a field of a valid row, written before `Ready`.
-            let since = unsafe { self.platform().load(addr_of_mut!((*self.path(0)).ready_since_ns)) };
-            let window_ns = self.device.state.policy.recovery_window_ns;
-            if now.saturating_sub(since) >= window_ns || Mutant::NoRecoveryWindow.on() {
-                return Some(Trigger { at, cause: CauseKind::SwitchBack, syndrome: 0 });
-            }
+        let home = self.home_rail();
+        // Bound while it stood elsewhere: a kind 3 operation waits for it (rule 16).
+        let away = !self.leads_to(slot, home) && self.next_slot(slot, 0).is_some();
+        if away || self.is_better_back(slot, home, now) {
+            return Some(Trigger { at, cause: CauseKind::SwitchBack, syndrome: 0 });
         }
         None
+    }
+
+    /// True if a better path than `slot` has been ready for the recovery window: the primary, or, of a channel that is
+    /// bound to a home, the best one that leads there.
+    #[inline(always)]
+    fn is_better_back(self, slot: u32, home: Option<u32>, now: u64) -> bool {
+        let end = if home.is_some() || slot == 0 { slot } else { 1 };
+        let mut better = 0;
+        while better < end {
+            if self.path_state(better) == PathState::Ready
+                && self.leads_to(better, home)
+                && !self.port_down(better)
+                && !self.suspect(better)
+            {
+                // SAFETY: a field of a valid row, written before `Ready`.
+                let since =
+                    unsafe { self.platform().load(addr_of_mut!((*self.path(better)).ready_since_ns)) };
+                let window_ns = self.device.state.policy.recovery_window_ns;
+                if now.saturating_sub(since) >= window_ns || Mutant::NoRecoveryWindow.on() {
+                    return true;
+                }
+            }
+            better += 1;
+        }
+        false
     }
 
     /// Why a path is silent, as far as the agent's hints tell.

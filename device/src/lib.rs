@@ -19,6 +19,7 @@ mod channel;
 mod complete;
 pub mod cut;
 pub mod health;
+mod home;
 pub mod journal;
 mod patience;
 pub mod platform;

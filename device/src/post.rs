@@ -16,6 +16,8 @@ use shunt_layout::state::{Step, Word};
 
 /// "No word": what a slow path answers when the channel is dead. No ticket word has every index bit set.
 pub(crate) const NO_WORD: u64 = u64::MAX;
+/// Nor this one: the channel could not be bound in time, and nothing was reserved.
+pub(crate) const UNBOUND: u64 = u64::MAX - 1;
 
 impl<P: Platform> Channel<'_, P> {
     /// Takes `count` tickets. The word that comes back names the path and says whether a switch is under way.

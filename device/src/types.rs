@@ -57,7 +57,7 @@ pub enum Signal {
     /// Kind 2: adds. One channel writes the word; the receiver clears it, so that it tells nothing. Bracketed by two
     /// ledger words.
     Cleared(u64),
-    /// Kind 3: adds, where others add too.
+    /// Kind 3: adds, where others add too. All of them use channels of one index: see `Channel::amo_nbi`.
     Add(u64),
 }
 
@@ -181,7 +181,7 @@ pub enum Resolution {
 pub enum FaultKind {
     /// An error completion, and fault tolerance is off or the cause is the program's own.
     Completion = 1,
-    /// The caller's deadline passed; the operation is still under way.
+    /// The caller's deadline passed; the operation is still under way. Of a post: nothing was posted.
     Overdue = 2,
     /// Every path to the peer is dead and has stayed so for the give-up time.
     PeerLost = 3,

@@ -224,11 +224,13 @@ impl Pe {
         let seal = Seal::new(&cards);
         let peers: Vec<PeerInfo> = cards.into_iter().map(PeerInfo::from).collect();
         let peer_heap: Vec<u64> = peers.iter().map(|peer| peer.heap_base).collect();
+        let rails_of: Vec<u32> = peers.iter().map(|peer| peer.rails.len() as u32).collect();
         let scratch_keys: Vec<u32> = rails.iter().map(|rail| rail.scratch_key()).collect();
         let contents = Contents {
             heap: heap.span(),
             heap_bytes: config.heap_bytes,
             peer_heap: &peer_heap,
+            rails_of: &rails_of,
             log2_chunk: config.log2_chunk,
             keys: &keys,
             scratch_keys: &scratch_keys,

@@ -56,6 +56,11 @@ pub fn rank(me: End, peer: End, channel: u32) -> Vec<RailPair> {
     pairs
 }
 
+/// The rail of a PE that takes the atomics of a channel index at first: where the primary of every sender leads.
+pub const fn home_at_start(rails: u32, channel: u32) -> u32 {
+    if rails == 0 { 0 } else { channel % rails }
+}
+
 /// The other rails in the order of turn `turn`.
 ///
 /// All orders come up as turns go on, the first place changing with each turn, the second with each round of those and
@@ -115,6 +120,12 @@ mod tests {
                     assert_eq!(mine.len(), (low * high) as usize);
                     assert_eq!(mine.iter().collect::<HashSet<_>>().len(), mine.len());
                     assert_eq!(mine[0], RailPair { local: channel % low, remote: channel % high });
+                    assert_eq!(
+                        mine[0].remote,
+                        home_at_start(high, channel),
+                        "nothing is paid while all is well"
+                    );
+                    assert_eq!(theirs[0].remote, home_at_start(low, channel));
                     let disjoint = |p: &RailPair| p.local != mine[0].local && p.remote != mine[0].remote;
                     let first_shared = mine[1..].iter().position(|p| !disjoint(p)).unwrap_or(mine.len());
                     assert!(mine[1..].iter().skip(first_shared).all(|p| !disjoint(p)), "{mine:?}");

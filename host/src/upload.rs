@@ -4,9 +4,10 @@ use crate::error::UploadError;
 use crate::gpu::{GpuMemory, Span};
 use crate::keys::KeyTable;
 use crate::plan::{Plan, Shape};
+use crate::slots::home_at_start;
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
-    Channel, DeviceState, MAGIC, NO_SLOT, PathRow, Policy, SCRATCH_EXTRA, Switch, Word, ledger_tail,
+    Channel, DeviceState, HomeWord, MAGIC, NO_SLOT, PathRow, Policy, SCRATCH_EXTRA, Switch, Word, ledger_tail,
 };
 use std::mem::offset_of;
 use std::ops::Range;
@@ -19,6 +20,8 @@ pub struct Contents<'a> {
     pub heap_bytes: u64,
     /// First address of each PE's heap.
     pub peer_heap: &'a [u64],
+    /// Rails of each PE.
+    pub rails_of: &'a [u32],
     /// log2 of the bytes one key covers.
     pub log2_chunk: u32,
     /// Keys.
@@ -74,8 +77,9 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
     }
 }
 
-/// All channels before their first ticket: slot 0, generation 0, nobody switching.
-fn channels(shape: &Shape) -> Vec<u8> {
+/// All channels before their first ticket: slot 0, generation 0, nobody switching. Words that many write are at home
+/// where every sender's primary leads.
+fn channels(shape: &Shape, rails_of: &[u32]) -> Vec<u8> {
     let mut bytes = vec![0; shape.pes as usize * shape.channels_per_pe as usize * size_of::<Channel>()];
     let start = Word::new(0, 0, 0);
     for (row, channel) in bytes.chunks_exact_mut(size_of::<Channel>()).enumerate() {
@@ -83,8 +87,11 @@ fn channels(shape: &Shape) -> Vec<u8> {
         let row = row as u32;
         put(offset_of!(Channel, ticket), &start.0.to_le_bytes());
         put(offset_of!(Channel, done), &start.0.to_le_bytes());
-        put(offset_of!(Channel, peer), &(row / shape.channels_per_pe).to_le_bytes());
-        put(offset_of!(Channel, index), &(row % shape.channels_per_pe).to_le_bytes());
+        let (peer, index) = (row / shape.channels_per_pe, row % shape.channels_per_pe);
+        let rails = rails_of.get(peer as usize).copied().unwrap_or(1).max(1);
+        put(offset_of!(Channel, peer), &peer.to_le_bytes());
+        put(offset_of!(Channel, index), &index.to_le_bytes());
+        put(offset_of!(Channel, home), &HomeWord::new(home_at_start(rails, index), 0).0.to_le_bytes());
         put(offset_of!(Channel, switch) + offset_of!(Switch, to), &NO_SLOT.to_le_bytes());
     }
     bytes
@@ -119,7 +126,7 @@ pub fn upload(
     write("rkeys", &plan.rkeys, &contents.keys.rkey_bytes())?;
     let scratch_lkeys: Vec<u8> = scratch_keys.iter().flat_map(|key| key.to_be_bytes()).collect();
     write("scratch_lkeys", &plan.scratch_lkeys, &scratch_lkeys)?;
-    write("channels", &plan.channels, &channels(&plan.shape))?;
+    write("channels", &plan.channels, &channels(&plan.shape, contents.rails_of))?;
     // SAFETY: 256 bytes, filled by its fields.
     write("paths", &plan.paths, unsafe { bytes_of(contents.paths) })?;
     for (name, range) in plan.tables() {
@@ -232,6 +239,7 @@ mod tests {
             heap: Span { address: 0x7000_0000, bytes: (1 << 20) + 4 * 16 },
             heap_bytes: 1 << 20,
             peer_heap: &[0x6000_0000, 0x7000_0000],
+            rails_of: &[1, 2],
             log2_chunk: 20,
             keys: &keys.unwrap(),
             scratch_keys: &[0x500],
@@ -262,6 +270,8 @@ mod tests {
         assert_eq!(word(channel + offset_of!(Channel, peer) as u64), 1);
         assert_eq!(word(channel + offset_of!(Channel, index) as u64), 1);
         assert_eq!(word(channel + 256 + offset_of!(Switch, to) as u64), NO_SLOT);
+        let home = |row: u64| word(state.channels + row * 512 + offset_of!(Channel, home) as u64);
+        assert_eq!([home(0), home(1), home(2), home(3)], [0, 0, 0, 1], "channel modulo the rails of the PE");
         // SAFETY: nothing else knows the span.
         unsafe { memory.free(span) }
     }

@@ -161,6 +161,16 @@ mutants! {
     NoProbes = "no-probes" breaks "rule 17",
     /// A pair made anew gets the ring that is still a journal.
     JournalOverwritten = "journal-overwritten" breaks "rule 14, H14",
+    /// Atomics go through whichever NIC the channel is on.
+    NoHome = "no-home" breaks "rule 16, F10",
+    /// A switch takes any path, though the channel is bound to the home.
+    AwayChosen = "away-chosen" breaks "rule 16, F10",
+    /// A caller that binds its channel does not look where the channel stands.
+    BoundUnseen = "bound-unseen" breaks "rule 16, F10",
+    /// A home moves before the pairs at the old one are fenced.
+    HomeMovedUnfenced = "home-moved-unfenced" breaks "rule 16, F10",
+    /// What makes a pair anew says nothing of homes.
+    HomeNotCarried = "home-not-carried" breaks "rule 16, F10",
     /// The agents have their own link alone.
     NoSecondLink = "no-second-link" breaks "rule 10, H16",
     /// A path that falls silent is looked into by nobody.

@@ -68,7 +68,8 @@ fn push_structure(
 }
 
 fn words(out: &mut Vec<String>) {
-    constants!(out, STEP_RECORDS, SCRATCH_EXTRA, LEDGER_BYTES);
+    constants!(out, STEP_RECORDS, SCRATCH_EXTRA, LEDGER_BYTES, BINDING, BOUND);
+    out.push(format!("word HomeWord rail 1 version 2 {:#018x}", state::HomeWord::new(1, 2).0));
     constants!(out, MAGIC, SLOTS_MAX, RECORDS, NO_SLOT, CLOSED, FROZEN, BLOCKED, INDEX_MASK, GENERATION_MASK);
     // Where slot, generation and index lie inside a word; the bits are private to `Word`.
     out.push(format!("word Word size {} slot 7 {:#018x}", size_of::<Word>(), Word::new(7, 0, 0).0));
@@ -124,7 +125,7 @@ fn structures(mut out: &mut Vec<String>) {
     });
     structure!(out, Channel {
         ticket, pad0, done, pad1, ready, posted, post_lock, peer, index, uncertain_op,
-        uncertain_address, pad2, switch,
+        uncertain_address, pad2, bound, home, pad3, switch,
     });
     structure!(out, Mailbox {
         request, request_slot, request_incarnation, request_any_path, reserved0, pad0, answer,

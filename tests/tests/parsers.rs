@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use shunt_host::agent::message::{Message, PairId, SideTruth};
+use shunt_host::agent::message::{Home, Message, PairId, SideTruth};
 use shunt_host::config::{EnvConfig, parse_duration};
 use shunt_host::connect::card::{HalfCard, PeCard, RailCard, halves_from_bytes, halves_to_bytes};
 use shunt_host::nic::caps::Link;
@@ -64,15 +64,18 @@ fn messages() -> impl Strategy<Value = Message> {
         Just(SideTruth::Fenced),
         Just(SideTruth::Dead),
     ];
-    (id, truth, halves(), any::<u32>(), any::<bool>(), 0..8).prop_map(
-        |(id, truth, card, rail, down, which)| match which {
+    let home = any::<[u32; 2]>().prop_map(|[rail, version]| Home { rail, version });
+    (id, truth, (halves(), home), any::<u32>(), any::<bool>(), 0..10).prop_map(
+        |(id, truth, (card, home), rail, down, which)| match which {
             0 => Message::Fence(id),
             1 => Message::Truth(id, truth),
             2 => Message::Left(id),
-            3 => Message::Make(id, card, rail),
-            4 => Message::Made(id, card),
+            3 => Message::Make(id, card, rail, home),
+            4 => Message::Made(id, card, home),
             5 => Message::Up(id),
             6 => Message::Proved(id),
+            7 => Message::Home { channel: id.channel, home },
+            8 => Message::AskHome { channel: id.channel, version: home.version, rails: rail, pressing: down },
             _ => Message::Port { rail, down, at_ns: u64::from(id.incarnation) << 32 | 7 },
         },
     )
@@ -133,7 +136,7 @@ proptest! {
         if magic && bytes.len() >= 12 {
             bytes[..4].copy_from_slice(b"SHMG");
             bytes[4..8].copy_from_slice(&shunt_layout::ABI_VERSION.to_be_bytes());
-            let code = u32::from(bytes[11] % 10);
+            let code = u32::from(bytes[11] % 12);
             bytes[8..12].copy_from_slice(&code.to_be_bytes());
         }
         let _ = (HalfCard::from_bytes(&bytes), PeCard::from_bytes(&bytes), halves_from_bytes(&bytes));

@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits. Every waiter of a channel calls [`Channel::drive`] between its looks; whoever holds
 //! the owner word does the steps that can be done now and lets go, so a switch outlives any of its owners
-//! (rule 7). The steps and their order are those of docs/FAILOVER.md, rules 7 to 16 and 19.
+//! (rule 7). The steps and their order are those of docs/FAILOVER.md, rules 7 to 15 and 19; 16 stands in `home.rs`.
 
 mod back;
 mod cut;

@@ -120,14 +120,16 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     /// The best usable slot other than the one being left: ranked by slot number, ports up, not tried in
-    /// vain; one with a suspect rail only if there is no other.
+    /// vain; one with a suspect rail only if there is no other. Of a bound channel, among those to its home (rule 16).
     pub(crate) fn next_slot(self, leaving: u32, excluded: u32) -> Option<u32> {
+        let home = if Mutant::AwayChosen.on() { None } else { self.home_rail() };
         let mut second = None;
         let mut slot = 0;
         while slot < self.device.state.slots {
             let usable = slot != leaving
                 && excluded & (1 << slot) == 0
                 && self.path_state(slot) == PathState::Ready
+                && self.leads_to(slot, home)
                 && !self.port_down(slot);
             if usable && !self.suspect(slot) {
                 return Some(slot);
@@ -152,9 +154,10 @@ impl<P: Platform> Channel<'_, P> {
         };
         set!(self, to: u32 = slot);
         // Announce, then look again: the agent makes a path anew only if nobody announced it (Dekker's
-        // handshake).
+        // handshake). The same barrier stands between the close and the look at `bound`: see `home.rs`.
         self.platform().announce_before_recheck();
-        if self.path_state(slot) != PathState::Ready {
+        let home = if Mutant::AwayChosen.on() { None } else { self.home_rail() };
+        if self.path_state(slot) != PathState::Ready || !self.leads_to(slot, home) {
             set!(self, to: u32 = NO_SLOT);
             return Next::Wait;
         }

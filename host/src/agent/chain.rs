@@ -4,6 +4,9 @@
 //! whose pair cannot come back to the best ranked pair that no slot holds and whose ports are up. The slot is made anew
 //! by rule 17, under its next incarnation; `Make` carries the rails. Slot 0 keeps its pair: the channel goes back
 //! there.
+//!
+//! A channel that is bound to a home (rule 16) wants two pairs that lead there. Where it has fewer, another slot is
+//! given to the best such pair: at once if it has none, and for a second one only while a slot leads elsewhere, too.
 
 use super::Agent;
 use super::words::Place;
@@ -36,12 +39,19 @@ pub(super) struct Chains {
     rails: Vec<u32>,
     /// By row of the channel table: since when the channel has had no standby.
     needy_ns: Vec<Option<u64>>,
+    /// By row: since when a bound direction has had no second pair to its home.
+    unserved_ns: Vec<Option<u64>>,
     next_look_ns: u64,
 }
 
 impl Chains {
     pub(super) fn new(rails: Vec<u32>, rows: usize) -> Self {
-        Self { rails, needy_ns: vec![None; rows], next_look_ns: 0 }
+        Self { rails, needy_ns: vec![None; rows], unserved_ns: vec![None; rows], next_look_ns: 0 }
+    }
+
+    /// True if a PE has this rail.
+    pub(super) fn has_rail(&self, pe: u32, rail: u32) -> bool {
+        self.rails.get(pe as usize).is_some_and(|rails| rail < *rails)
     }
 
     /// True if a peer may name these rails of itself and of this PE.
@@ -69,6 +79,56 @@ impl Look {
     fn coming(&self, failures_max: u32) -> bool {
         let stays_away = matches!(self.health, Health::Ready | Health::Retired);
         !stays_away && self.up && self.failures < failures_max
+    }
+}
+
+/// What a bound direction wants of a pair: that it leads to its home (rule 16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// From here: this rail of the peer.
+    Remote(u32),
+    /// To here: this rail of this PE.
+    Local(u32),
+}
+
+impl Want {
+    fn is_met_by(self, pair: RailPair) -> bool {
+        match self {
+            Self::Remote(rail) => pair.remote == rail,
+            Self::Local(rail) => pair.local == rail,
+        }
+    }
+}
+
+/// Slots that lead home, or will.
+fn leading(slots: &[Option<Look>], want: Want) -> usize {
+    let leads = |look: &&Look| want.is_met_by(look.pair) && (look.ready() || look.coming(FAILURES_MAX));
+    slots.iter().flatten().filter(leads).count()
+}
+
+/// Which slot is to lead home from now on, where `leading` ones do. None while one is on its way out for that.
+fn slot_to_give(
+    slots: &[Option<Look>],
+    active: usize,
+    wants: impl Iterator<Item = Want> + Clone,
+    leading: usize,
+) -> Option<usize> {
+    let free = |(slot, look): &(usize, Look)| {
+        *slot != 0 && *slot != active && !wants.clone().any(|want| want.is_met_by(look.pair))
+    };
+    let all = slots.iter().enumerate().filter_map(|(slot, look)| Some((slot, (*look)?))).filter(free);
+    let of = |healths: &'static [Health]| all.clone().filter(|(_, look)| healths.contains(&look.health));
+    if let Some((slot, _)) = of(&[Health::Released]).next() {
+        return Some(slot);
+    }
+    let ready = of(&[Health::Ready]);
+    let on_its_way = of(&[Health::Fencing, Health::Fenced]).next().is_some();
+    // One that leads elsewhere stays, for when the home moves.
+    let spare = leading == 0 || ready.clone().filter(|(_, look)| look.up).count() > 1;
+    if on_its_way || !spare {
+        None
+    } else {
+        ready.min_by_key(|(slot, look)| (look.up, usize::MAX - slot)).map(|at| at.0)
     }
 }
 
@@ -130,16 +190,17 @@ impl Agent {
             *look = self.look_at(Place { peer, channel, slot });
         }
         let active = self.words.active_slot(peer, channel) as usize;
+        let served = self.serve_homes(row, &mut looks, active);
         let (now, need) = (self.now(), need(&looks, active));
         if need == Need::None {
             self.chains.needy_ns[row as usize] = None;
-            return false;
+            return served;
         }
         let since = *self.chains.needy_ns[row as usize].get_or_insert(now);
         if need == Need::Standby && now < since.saturating_add(DEMAND_NS) {
-            return false;
+            return served;
         }
-        let mut given = false;
+        let mut given = served;
         for slot in 1..self.words.root().slots {
             if self.give(Place { peer, channel, slot }, &mut looks, active) {
                 given = true;
@@ -149,6 +210,27 @@ impl Agent {
             }
         }
         given
+    }
+
+    /// Gives a slot to a pair that leads home, where a bound direction has too few.
+    fn serve_homes(&mut self, row: u32, looks: &mut [Option<Look>; SLOTS_MAX], active: usize) -> bool {
+        let (wants, per, now) = (self.wants(row), self.words.root().channels_per_pe, self.now());
+        let few = wants.clone().map(|want| (want, leading(looks, want))).find(|(_, leading)| *leading < 2);
+        let Some((want, leading)) = few else {
+            self.chains.unserved_ns[row as usize] = None;
+            return false;
+        };
+        let since = *self.chains.unserved_ns[row as usize].get_or_insert(now);
+        if leading > 0 && now < since.saturating_add(DEMAND_NS) {
+            return false;
+        }
+        let Some(slot) = slot_to_give(looks, active, wants, leading) else { return false };
+        let at = Place { peer: row / per, channel: row % per, slot: slot as u32 };
+        let ranked: Vec<RailPair> =
+            self.ranked(at).into_iter().filter(|pair| want.is_met_by(*pair)).collect();
+        let Some(next) = self.next_up(at, &ranked, looks, None) else { return false };
+        self.assign(at, looks, next);
+        true
     }
 
     fn look_at(&self, at: Place) -> Option<Look> {
@@ -173,17 +255,35 @@ impl Agent {
         if !takes {
             return false;
         }
-        let me = self.words.root().my_pe;
-        let end = |pe: u32| End { pe, rails: self.chains.rails[pe as usize] };
-        let ranked = rank(end(me), end(at.peer), at.channel);
         let after = failing.then_some(look.pair);
-        let up = |pair: RailPair| self.ports.up(pair.local, at.peer, pair.remote);
-        let Some(next) = next_pair(&ranked, looks, after, up) else { return false };
+        let Some(next) = self.next_up(at, &self.ranked(at), looks, after) else { return false };
+        self.assign(at, looks, next);
+        true
+    }
+
+    /// Every pair of rails of a channel, best first.
+    fn ranked(&self, at: Place) -> Vec<RailPair> {
+        let end = |pe: u32| End { pe, rails: self.chains.rails[pe as usize] };
+        rank(end(self.words.root().my_pe), end(at.peer), at.channel)
+    }
+
+    fn next_up(
+        &self,
+        at: Place,
+        ranked: &[RailPair],
+        looks: &[Option<Look>],
+        after: Option<RailPair>,
+    ) -> Option<RailPair> {
+        next_pair(ranked, looks, after, |pair| self.ports.up(pair.local, at.peer, pair.remote))
+    }
+
+    /// Gives a slot that is released to another pair; one that is ready is fenced first, and given in a later look.
+    fn assign(&mut self, at: Place, looks: &mut [Option<Look>; SLOTS_MAX], next: RailPair) {
+        let Some(look) = looks[at.slot as usize] else { return };
         let index = self.index(at);
         looks[at.slot as usize] = Some(Look { pair: next, ..look });
         if look.health == Health::Ready {
-            self.fence_asked(index, Urgency::Idle);
-            return true;
+            return self.fence_asked(index, Urgency::Idle);
         }
         let was = self.route(index);
         if let Some(pair) = &mut self.pairs[index] {
@@ -193,7 +293,6 @@ impl Agent {
             pair.failures = if look.up { pair.failures } else { 0 };
         }
         self.report(Event::SlotAssigned { at: was, local_rail: next.local, remote_rail: next.remote });
-        true
     }
 }
 
@@ -231,6 +330,34 @@ mod tests {
         assert_eq!(next_pair(&ranked, &slots, None, |p| p.local == 7 && p.remote == 3), Some(pair(7, 3)));
         assert_eq!(next_pair(&ranked, &slots, None, |p| p.local == 1 && p.remote == 1), None, "it is held");
         assert_eq!(next_pair(&ranked, &slots, None, |_| false), None);
+    }
+
+    #[test]
+    fn a_bound_direction_gets_two_pairs_to_its_home() {
+        let want = Want::Remote(0);
+        let give = |slots: &[Option<Look>], active| {
+            slot_to_give(slots, active, [want].into_iter(), leading(slots, want))
+        };
+        let primary = look((0, 0), Health::Ready, true);
+        let dead = look((0, 0), Health::Ready, false);
+        let (one, two) = (look((1, 1), Health::Ready, true), look((2, 2), Health::Ready, true));
+        assert_eq!(leading(&[primary, look((1, 0), Health::Probing, true)], want), 2);
+        assert_eq!(
+            give(&[primary, one, two], 0),
+            Some(2),
+            "the last one; another stays for the home to move to"
+        );
+        assert_eq!(give(&[primary, one], 0), None, "what is left leads elsewhere");
+        assert_eq!(give(&[dead, one], 0), Some(1), "nothing leads home");
+        assert_eq!(give(&[dead, one, two], 2), Some(1), "not the one in use");
+        assert_eq!(give(&[dead, look((1, 1), Health::Fencing, true), two], 0), None, "one is on its way");
+        assert_eq!(give(&[dead, look((1, 1), Health::Released, true), two], 0), Some(1));
+        let other = [want, Want::Local(2)].into_iter();
+        assert_eq!(
+            slot_to_give(&[dead, one, two], 0, other, 0),
+            Some(1),
+            "the other direction's is not taken"
+        );
     }
 
     #[test]

@@ -172,6 +172,8 @@ impl Agent {
                 let line = format!("peer is at {id:?}, this side at {} {:?}", pair.incarnation, pair.health);
                 return self.note(line);
             }
+            self.may_haunt(index);
+            let Some(pair) = &mut self.pairs[index] else { return };
             pair.unknown = false;
             pair.incarnation = id.incarnation;
             pair.remote = None;

@@ -99,8 +99,12 @@ impl Agent {
 
     /// True if a pair's NIC has owed an answer for too long to be waited for.
     pub(super) fn is_silent(&self, index: usize) -> bool {
-        let owing_ns =
-            self.posts.get(self.rail_at_work(index) as usize).and_then(|post| post.desk.owing_ns());
+        self.nic_is_silent(self.rail_at_work(index))
+    }
+
+    /// The same of a rail's NIC.
+    pub(super) fn nic_is_silent(&self, rail: u32) -> bool {
+        let owing_ns = self.posts.get(rail as usize).and_then(|post| post.desk.owing_ns());
         owing_ns.is_some_and(|since| self.now() > since.saturating_add(self.options.nic_ns))
     }
 
@@ -242,6 +246,9 @@ impl Agent {
     /// A new half is made, or is not. Whoever asked for its fence meanwhile gets it now.
     fn made(&mut self, index: usize, result: Result<Arc<HalfPath>, NicError>) {
         let leads = self.leads(index);
+        if let Ok(half) = &result {
+            self.no_more_haunted(index, half.rail().index);
+        }
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.task = Task::None;
         let error = match result {
@@ -257,13 +264,13 @@ impl Agent {
         let Some(card) = pair.half.as_ref().map(|half| half.card()) else {
             return self.revival_failed(index, error.as_ref());
         };
-        let id = self.id(index);
+        let (id, home) = (self.id(index), self.own_home(self.place(index).channel));
         if leads {
             let rail = self.pairs[index].as_ref().map_or(0, |pair| pair.remote_rail);
-            self.tell(index, Message::Make(id, card, rail));
+            self.tell(index, Message::Make(id, card, rail, home));
         } else {
             self.publish_row(index);
-            self.tell(index, Message::Made(id, card));
+            self.tell(index, Message::Made(id, card, home));
         }
     }
 }

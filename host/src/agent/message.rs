@@ -22,6 +22,15 @@ pub struct PairId {
     pub incarnation: u32,
 }
 
+/// The home of a channel index at the PE that speaks of it (rule 16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// Its rail.
+    pub rail: u32,
+    /// How often it has moved: older words are void.
+    pub version: u32,
+}
+
 /// What one side can say of its own half, once fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideTruth {
@@ -51,10 +60,10 @@ pub enum Message {
     Truth(PairId, SideTruth),
     /// My direction has taken its cut and uses the pair no more.
     Left(PairId),
-    /// I made a new half: make yours, on this rail of yours.
-    Make(PairId, HalfCard, u32),
-    /// I made mine and connected it to yours.
-    Made(PairId, HalfCard),
+    /// I made a new half: make yours, on this rail of yours. And where the channel's home is at my end.
+    Make(PairId, HalfCard, u32, Home),
+    /// I made mine and connected it to yours. And where the channel's home is at my end.
+    Made(PairId, HalfCard, Home),
     /// Mine is connected as well: probe.
     Up(PairId),
     /// My probes were answered.
@@ -81,6 +90,24 @@ pub enum Message {
         /// When, on the sender's clock: what is older than what is known is void.
         at_ns: u64,
     },
+    /// The home of a channel index at my end.
+    Home {
+        /// Index of the channel.
+        channel: u32,
+        /// Where it is.
+        home: Home,
+    },
+    /// My channel is bound to your home and has no path to it. Where is it?
+    AskHome {
+        /// Index of the channel.
+        channel: u32,
+        /// The version that I know.
+        version: u32,
+        /// Rails of yours that I have paths to, a bit each.
+        rails: u32,
+        /// I have waited for long: move it.
+        pressing: bool,
+    },
 }
 
 impl Message {
@@ -98,6 +125,8 @@ impl Message {
             Self::Rail { .. } => 10,
             Self::Retire(_) => 11,
             Self::Readmit(_) => 12,
+            Self::Home { .. } => 13,
+            Self::AskHome { .. } => 14,
         }
     }
 
@@ -111,11 +140,13 @@ impl Message {
         let (first, second, third) = match *self {
             Self::Port { rail, down, .. } => (rail, down as u32, 0),
             Self::Rail { .. } => (0, 0, 0),
+            Self::Home { channel, home } => (channel, home.rail, home.version),
+            Self::AskHome { channel, version, rails, .. } => (channel, version, rails),
             Self::Fence(id)
             | Self::Truth(id, _)
             | Self::Left(id)
             | Self::Make(id, ..)
-            | Self::Made(id, _) => id.words(),
+            | Self::Made(id, ..) => id.words(),
             Self::Up(id) | Self::Proved(id) | Self::Leave(id) => id.words(),
             Self::Retire(id) | Self::Readmit(id) => id.words(),
         };
@@ -135,11 +166,18 @@ impl Message {
                 word(executed);
                 word(psn);
             }
-            Self::Make(_, card, rail) => {
+            Self::Make(_, card, rail, home) => {
                 word(*rail);
+                word(home.rail);
+                word(home.version);
                 out.extend_from_slice(&card.to_bytes());
             }
-            Self::Made(_, card) => out.extend_from_slice(&card.to_bytes()),
+            Self::Made(_, card, home) => {
+                word(home.rail);
+                word(home.version);
+                out.extend_from_slice(&card.to_bytes());
+            }
+            Self::AskHome { pressing, .. } => word(*pressing as u32),
             Self::Port { at_ns, .. } => out.extend_from_slice(&at_ns.to_be_bytes()),
             Self::Rail { card, at_ns } => {
                 out.extend_from_slice(&at_ns.to_be_bytes());
@@ -181,9 +219,13 @@ impl Message {
             3 => Self::Left(id),
             4 => {
                 let rail = word(6, "rail")?;
-                Self::Make(id, HalfCard::from_bytes(&bytes[HEADER_BYTES + 4..])?, rail)
+                let home = Home { rail: word(7, "home")?, version: word(8, "home's version")? };
+                Self::Make(id, HalfCard::from_bytes(&bytes[HEADER_BYTES + 12..])?, rail, home)
             }
-            5 => Self::Made(id, HalfCard::from_bytes(&bytes[HEADER_BYTES..])?),
+            5 => {
+                let home = Home { rail: word(6, "home")?, version: word(7, "home's version")? };
+                Self::Made(id, HalfCard::from_bytes(&bytes[HEADER_BYTES + 8..])?, home)
+            }
             6 => Self::Up(id),
             7 => Self::Proved(id),
             8 if words.1 < 2 => {
@@ -198,7 +240,17 @@ impl Message {
                 Self::Rail { card: HalfCard::from_bytes(&bytes[HEADER_BYTES + 8..])?, at_ns }
             }
             8 => return Err(CardError::Value { field: "down", met: words.1 as u64, want: "0 or 1" }),
-            other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 12" }),
+            13 => Self::Home { channel: words.0, home: Home { rail: words.1, version: words.2 } },
+            14 => {
+                let pressing = word(6, "pressing")?;
+                if pressing > 1 {
+                    let met = pressing as u64;
+                    return Err(CardError::Value { field: "pressing", met, want: "0 or 1" });
+                }
+                let (channel, version, rails) = words;
+                Self::AskHome { channel, version, rails, pressing: pressing == 1 }
+            }
+            other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 14" }),
         };
         let length = message.to_bytes().len();
         if bytes.len() != length {
@@ -257,6 +309,8 @@ mod tests {
             Message::Proved(ID),
             Message::Port { rail: 1, down: true, at_ns: 0x1_0000_0002 },
             Message::Port { rail: 5, down: false, at_ns: u64::MAX },
+            Message::Home { channel: 3, home: Home { rail: 1, version: u32::MAX } },
+            Message::AskHome { channel: 3, version: 7, rails: 5, pressing: true },
         ]
     }
 

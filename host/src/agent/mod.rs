@@ -6,6 +6,7 @@
 mod board;
 mod chain;
 mod fence;
+mod homes;
 mod jobs;
 pub mod keeper;
 pub(crate) mod kept;
@@ -142,6 +143,7 @@ pub struct Agent {
     options: AgentOptions,
     ports: ports::Ports,
     chains: chain::Chains,
+    homes: homes::Homes,
     /// One a channel: silence on one must not hide behind traffic on another.
     patience: Vec<Patience>,
     age: Age,
@@ -181,13 +183,14 @@ impl Agent {
         // than its agent (both live in the thread or coroutine that runs the PE).
         let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }?;
         let root = *words.root();
-        let rows = kept.spares.len();
+        let (rows, pairs) = (kept.spares.len(), kept.pairs.len());
         let ports = ports::Ports::new(root.pe_count, root.rails);
         let rails_of = pe.peers().iter().map(|peer| peer.rails.len() as u32).collect();
         let now_ns = words.world().now_ns();
         let mut agent = Self {
             ports,
             chains: chain::Chains::new(rails_of, rows),
+            homes: homes::Homes::new(root.channels_per_pe as usize, rows, pairs),
             patience: vec![Patience::new(now_ns); rows],
             age: Age::new(now_ns),
             next_row: 0,
@@ -244,6 +247,7 @@ impl Agent {
         for index in 0..self.pairs.len() {
             busy |= self.progress(index);
         }
+        busy |= self.mind_homes();
         busy |= self.mind_chains();
         busy |= self.locate();
         if !Mutant::SilentNotTouched.on() {
@@ -387,10 +391,14 @@ impl Agent {
             Message::Port { rail, down, at_ns } => return self.peer_port(from, rail, down, at_ns),
             Message::Rail { card, at_ns } => return self.peer_rail(from, card, at_ns),
             Message::Retire(id) | Message::Readmit(id) => (id, false),
+            Message::Home { channel, home } => return self.adopt_home(from, channel, home),
+            Message::AskHome { channel, version, rails, pressing } => {
+                return self.home_asked(from, channel, version, rails, pressing);
+            }
             Message::Fence(id) | Message::Leave(id) | Message::Truth(id, _) | Message::Left(id) => {
                 (id, false)
             }
-            Message::Make(id, ..) | Message::Made(id, _) | Message::Up(id) | Message::Proved(id) => {
+            Message::Make(id, ..) | Message::Made(id, ..) | Message::Up(id) | Message::Proved(id) => {
                 (id, true)
             }
         };

@@ -38,7 +38,8 @@ impl Agent {
         let wanted = |offer: Offer| self.ports.own_up(offer.rail);
         let due = if leads { rested && up } else { pair.offered.is_some_and(wanted) };
         let rail = pair.offered.map_or(pair.local_rail, |offer| offer.rail);
-        if !(due && lifetime_over && pair.task == Task::None && self.may_make(rail)) {
+        let free = self.may_make(rail) && !self.home_leaves(self.place(index).channel, rail);
+        if !(due && lifetime_over && pair.task == Task::None && free) {
             return false;
         }
         // Announced paths are not made anew: the state went first, this is the second look.
@@ -58,6 +59,7 @@ impl Agent {
         if !Mutant::JournalOverwritten.on() {
             self.spare_the_journal(index);
         }
+        self.may_haunt(index);
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.incarnation += !(Mutant::IncarnationUsedTwice.on() && pair.failures > 0) as u32;
         pair.mine = None;
@@ -103,13 +105,16 @@ impl Agent {
     /// The peer's words about a revival.
     pub(super) fn receive_revival(&mut self, index: usize, id: PairId, message: Message) {
         let (me, peer) = (self.words.root().my_pe, self.place(index).peer);
-        if let Message::Make(_, card, _) | Message::Made(_, card) = &message {
+        if let Message::Make(_, card, _, home) | Message::Made(_, card, home) = &message {
             self.links.moved(peer, &card.rail);
+            if !Mutant::HomeNotCarried.on() {
+                self.adopt_home(peer, id.channel, *home);
+            }
         }
         let Some(pair) = &mut self.pairs[index] else { return };
         let current = id.incarnation == pair.incarnation && pair.health == Health::Connecting;
         match message {
-            Message::Make(_, card, rail) if id.incarnation == pair.incarnation + 1 => {
+            Message::Make(_, card, rail, _) if id.incarnation == pair.incarnation + 1 => {
                 let offer = Offer { card, rail };
                 if !self.chains.has(me, &offer, peer) {
                     return self.note(format!("PE {peer} offers rails that do not exist: {offer:?}"));
@@ -119,7 +124,7 @@ impl Agent {
                 self.peer_moved_on(index);
             }
             // Said twice it is connected once.
-            Message::Made(_, card) if current && pair.remote.is_none() && pair.task == Task::None => {
+            Message::Made(_, card, _) if current && pair.remote.is_none() && pair.task == Task::None => {
                 let Some(half) = pair.half.clone() else { return };
                 pair.remote = Some(card);
                 let tuning = self.tuning;

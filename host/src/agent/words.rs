@@ -3,13 +3,14 @@
 //! The only file of the agent with raw pointers. Everything goes through the same [`Platform`] calls that device
 //! code makes, so both sides agree on atomicity and order.
 
+use super::message::Home;
 use super::pair::Verdict;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, Patience};
 use shunt_layout::state::{
-    CauseKind, Channel, DeviceState, HintWord, Mailbox, PathRow, PathState, RECORDS, STEP_RECORDS, Step,
-    StepRecord, SwitchRecord, Tally, Word, hint_index,
+    CauseKind, Channel, DeviceState, HintWord, HomeWord, Mailbox, PathRow, PathState, RECORDS, STEP_RECORDS,
+    Step, StepRecord, SwitchRecord, Tally, Word, hint_index,
 };
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
@@ -282,6 +283,31 @@ impl StateWords {
         let channel = self.channel(peer, channel);
         let step = unsafe { self.platform().load32(addr_of_mut!((*channel).switch.step)) };
         matches!(Step::from_raw(step), Step::Dead)
+    }
+
+    /// The home of a channel index at a PE.
+    pub fn home(&self, pe: u32, channel: u32) -> HomeWord {
+        let channel = self.channel(pe, channel);
+        HomeWord(unsafe { self.platform().load_acquire(addr_of_mut!((*channel).home)) })
+    }
+
+    /// Sets it.
+    pub fn set_home(&self, pe: u32, channel: u32, home: Home) {
+        let (channel, word) = (self.channel(pe, channel), HomeWord::new(home.rail, home.version));
+        unsafe { self.platform().store_release(addr_of_mut!((*channel).home), word.0) }
+    }
+
+    /// True if operations of kind 3 bind a channel to its peer's home, by its row.
+    pub fn is_bound(&self, row: u32) -> bool {
+        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
+        unsafe { self.platform().load_acquire(addr_of_mut!((*channel).bound)) != 0 }
+    }
+
+    /// True if a rail of this PE is suspected.
+    pub fn is_suspect(&self, rail: u32) -> bool {
+        let index = hint_index(self.root().rails, None, rail);
+        let word = (self.root().hints as *const u64).wrapping_add(index as usize);
+        HintWord(unsafe { self.platform().load_acquire(word) }).suspect()
     }
 
     /// Sets what is known of a rail of this PE (`None`) or of a peer.

@@ -65,6 +65,11 @@ events! {
     SlotAssigned "slot_assigned" Info {
         at: Route = "path it was", local_rail: u32 = "rail now", remote_rail: u32 = "rail now",
     }
+    /// The words of a channel index that many write take their atomics through another rail of this PE.
+    HomeMoved "home_moved" Warn {
+        channel: u32 = "index of the channel, of all senders", from: u32 = "rail it was", to: u32 = "rail now",
+        version: u32 = "times it has moved",
+    }
     /// A channel had a reason to leave its path.
     SwitchNoticed "switch_noticed" Warn {
         at: Route = "path in use", generation: u64 = "generation to come", cause: &'static str = "cause",

@@ -144,6 +144,11 @@ impl Resolution {
     }
 }
 
+/// Bit of [`Channel::bound`]: switches choose paths to the home only.
+pub const BINDING: u64 = 1;
+/// Bit of [`Channel::bound`]: and the channel was seen at home since.
+pub const BOUND: u64 = 2;
+
 /// How often the suspect time of a channel is doubled at most.
 pub const SUSPECT_DOUBLINGS_MAX: u32 = 6;
 
@@ -174,7 +179,13 @@ pub struct Channel {
     /// Its remote heap offset.
     pub uncertain_address: u64,
     /// Unused, zero.
-    pub pad2: [u64; 11],
+    pub pad2: [u64; 3],
+    /// [`BINDING`] and [`BOUND`]: whether operations of kind 3 keep the channel at the word's home. Bits are only set.
+    pub bound: u64,
+    /// Where that is, by the agent: [`super::HomeWord`]. In the row that leads to this PE itself: this PE's own home.
+    pub home: u64,
+    /// Unused, zero.
+    pub pad3: [u64; 6],
     /// The switch.
     pub switch: Switch,
 }
@@ -184,5 +195,6 @@ const _: () = {
     assert!(size_of::<Channel>() == 512 && align_of::<Channel>() == 128);
     assert!(core::mem::offset_of!(Channel, done) == 64);
     assert!(core::mem::offset_of!(Channel, ready) == 128);
+    assert!(core::mem::offset_of!(Channel, bound) == 192);
     assert!(core::mem::offset_of!(Channel, switch) == 256);
 };

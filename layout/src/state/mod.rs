@@ -10,12 +10,12 @@ mod record;
 mod tally;
 mod words;
 
-pub use channel::{Channel, NO_SLOT, Resolution, SUSPECT_DOUBLINGS_MAX, Step, Switch};
+pub use channel::{BINDING, BOUND, Channel, NO_SLOT, Resolution, SUSPECT_DOUBLINGS_MAX, Step, Switch};
 pub use mailbox::{AnswerStatus, Mailbox};
 pub use path::{CqMap, PathIdentity, PathRow, PathState};
 pub use record::{CauseKind, SwitchKind, SwitchRecord};
 pub use tally::{STEP_RECORDS, StepRecord, Tally};
-pub use words::{BLOCKED, CLOSED, FROZEN, GENERATION_MASK, INDEX_MASK, ReadyWord, Word};
+pub use words::{BLOCKED, CLOSED, FROZEN, GENERATION_MASK, HomeWord, INDEX_MASK, ReadyWord, Word};
 
 /// First word of a [`DeviceState`]: "SHUNTDEV" as little-endian bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SHUNTDEV");

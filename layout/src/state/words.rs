@@ -75,6 +75,32 @@ impl Word {
     }
 }
 
+/// The rail of a PE through which the words that many write take their atomics, for one channel index: rule 16. Low
+/// half: the rail; high half: the version, which each move makes one more.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HomeWord(pub u64);
+
+impl HomeWord {
+    /// The word for a rail and a version.
+    #[inline(always)]
+    pub const fn new(rail: u32, version: u32) -> Self {
+        Self((version as u64) << 32 | rail as u64)
+    }
+
+    /// The rail.
+    #[inline(always)]
+    pub const fn rail(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// How often it has moved.
+    #[inline(always)]
+    pub const fn version(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 /// A ready word: BLOCKED 1, the generation it was said in 8, tickets published 52 bits.
 ///
 /// The generation makes a late BLOCKED void: a group may fall asleep between seeing its ring frozen and
