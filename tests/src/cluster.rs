@@ -163,6 +163,7 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
             config.quirks.reads_pass_posted_writes = spec.reads_pass_writes;
             config.quirks.out_of_order = spec.out_of_order;
             config.quirks.qpn_reused = spec.qpn_reused;
+            config.quirks.atomic_gap_ns = spec.atomic_gap_ns;
             // A key of one NIC is none of another's.
             config.quirks.keys_skipped = ((pe * spec.rails + rail) * 0x20) as u16;
             if spec.infiniband {
@@ -417,6 +418,23 @@ impl Cluster {
     /// Where the switch of a channel of `pe` stands.
     pub fn step(&self, pe: u32, peer: u32, channel: u32) -> state::Step {
         step_at(self.step_word(pe, peer, channel))
+    }
+
+    /// The slot that a channel of `pe` is on.
+    pub fn active_slot(&self, pe: u32, peer: u32, channel: u32) -> u32 {
+        let root = self.pe(pe).root();
+        let row = u64::from(peer * root.channels_per_pe + channel);
+        let words = root.channels + row * size_of::<state::Channel>() as u64;
+        state::Word(load(words + offset_of!(state::Channel, ticket) as u64)).slot()
+    }
+
+    /// The row of a path.
+    pub fn path_row(&self, pe: u32, peer: u32, channel: u32, slot: u32) -> state::PathRow {
+        let root = self.pe(pe).root();
+        let row = u64::from((peer * root.channels_per_pe + channel) * root.slots + slot);
+        let at = (root.paths + row * size_of::<state::PathRow>() as u64) as *const state::PathRow;
+        // SAFETY: a row of the PE's path table, mapped while the cluster lives; no actor runs meanwhile.
+        unsafe { at.read() }
     }
 
     pub(crate) fn slots(&self, (pe, peer, channel): (u32, u32, u32)) -> Vec<(u32, u32)> {

@@ -49,10 +49,17 @@ impl RunSpec {
         if spec.traffic.signals == 2 {
             spec.log_depth = spec.log_depth.max(3); // a bracket takes three slots
         }
+        // Several writers of one word: two NICs of its PE would lose adds between them.
+        if spec.pes > 2 && kinds.one_in(3) {
+            spec.sharers = true;
+            spec.atomic_gap_ns = 1_500;
+            spec.stream_channels = spec.channels;
+            spec.channels += 1;
+        }
         // Adders keep their own book of every answer.
         if rng.one_in(4) || spec.faults.iter().any(|one| one.fault.name() == "lost-atomic-response") {
             spec.adders = true;
-            spec.stream_channels = spec.channels;
+            spec.stream_channels = if spec.sharers { spec.stream_channels } else { spec.channels };
             spec.channels += 1;
         }
         spec

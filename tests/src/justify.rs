@@ -2,8 +2,9 @@
 //!
 //! A fault of the plan that hit something *harms* the paths through its rail for a span: as long as it lasts, twice
 //! that for the pauses that double meanwhile, and the time to make a path anew. `PeerLost` is right where every path
-//! of the channel was harmed at once for the give-up time; `FenceUnproven` where neither end of a path could fence
-//! it; `Completion` where the program's own error was injected; `Overdue` where the counterpart gave up.
+//! of the channel was harmed at once for the give-up time, or, of a channel whose signals are adds, every path to one
+//! rail of the receiver while its home could not move; `FenceUnproven` where neither end of a path could fence it;
+//! `Completion` where the program's own error was injected; `Overdue` where the counterpart gave up.
 
 use shunt_device::{Fault as DeviceFault, FaultKind as Ended};
 use shunt_layout::mlx5::cqe::Syndrome;
@@ -183,6 +184,25 @@ impl<'a> Judge<'a> {
         [first, last].into_iter().flat_map(|paths| self.none_of(pe, peer, paths)).collect()
     }
 
+    /// When a channel whose signals are adds may reach no home: none of its paths to a rail of the receiver works, and
+    /// the receiver can not move the home, or not learn that it must.
+    fn no_way_home(&self, pe: u32, peer: u32, channel: u32) -> Vec<Span> {
+        if self.outcome.spec.traffic.signals != 3 {
+            return Vec::new();
+        }
+        let of_rail = |rail: u32| {
+            let all = self.any_path(pe, peer, channel).copied().filter(|(_, remote)| *remote == rail);
+            let harm = self.none_of(pe, peer, &all.collect::<Vec<_>>());
+            // What its NIC does not say, every sender's agent has to.
+            let silent = self.of_rail(peer, rail).filter(|(_, kind)| silences_nic(kind));
+            let silent = silent.filter_map(|(at, kind)| Some(self.span(at, lasts(kind)?)));
+            let stuck: Vec<Span> = silent.chain(self.silence(pe, peer)).collect();
+            let holds = |span: &Span| stuck.iter().any(|other| other.meets(*span));
+            harm.into_iter().filter(holds).collect::<Vec<_>>()
+        };
+        (0..self.outcome.spec.rails).flat_map(of_rail).collect()
+    }
+
     /// When none of these paths may work.
     fn none_of(&self, pe: u32, peer: u32, paths: &[(u32, u32)]) -> Vec<Span> {
         let silence = self.silence(pe, peer);
@@ -214,7 +234,10 @@ impl<'a> Judge<'a> {
                 let wanted = if jumped { 0 } else { self.outcome.spec.give_up_ns };
                 let ended_ns = report.ended_ns.saturating_sub(self.outcome.began_ns);
                 let lost = |span: &Span| span.until - span.from >= wanted && ended_ns >= span.from + wanted;
-                self.no_path(pe, peer, channel).iter().any(lost)
+                // A channel carries signals if its PE sends; where all do, credits go with them.
+                let adds = side == Side::Sender || self.outcome.spec.both_ways;
+                let homeless = if adds { self.no_way_home(pe, peer, channel) } else { Vec::new() };
+                self.no_path(pe, peer, channel).iter().chain(&homeless).any(lost)
             }
             Ended::FenceUnproven => self.unfenced(pe, peer, channel),
             Ended::Completion => self.outcome.spec.ft_off || self.own_error(pe, peer, channel),

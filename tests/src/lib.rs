@@ -20,6 +20,7 @@
 //! | [`scenarios`] | runs by name, and what must follow |
 //! | [`toml`] | the little of TOML that a run in words needs |
 //! | [`adder`] | raw atomics beside the streams |
+//! | [`sharer`] | several PEs that add to one word |
 //! | [`draw`] | what the swarm runs for a seed |
 //! | [`swarm`] | many runs, judged |
 //! | [`rng`] | the one source of chance |
@@ -40,6 +41,7 @@ pub mod rng;
 pub mod run;
 pub mod scale;
 pub mod scenarios;
+pub mod sharer;
 pub mod sim;
 pub mod spec;
 pub mod spread;

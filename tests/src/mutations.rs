@@ -134,5 +134,13 @@ pub const TABLE: &[Row] = &[
     row(Mutant::HintReadByPuts, &["nothing_is_paid_while_healthy"]),
     row(Mutant::GenerationCompared, &["generations_wrap"]),
     row(Mutant::CounterNotWrapped, &["more_work_than_a_counter_counts"]),
+    row(
+        Mutant::NoHome,
+        &["a_sender_rail_lost_while_others_add", "the_first_add_finds_the_channel_on_a_backup"],
+    ),
+    row(Mutant::AwayChosen, &["a_sender_rail_lost_while_others_add"]),
+    row(Mutant::BoundUnseen, &["the_first_add_finds_the_channel_on_a_backup"]),
+    row(Mutant::HomeMovedUnfenced, &["a_home_moves_and_an_agent_is_out_of_reach"]),
+    row(Mutant::HomeNotCarried, &["a_stale_home_and_a_path_made_anew"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

@@ -14,6 +14,7 @@ use crate::cluster::Cluster;
 use crate::echo;
 use crate::justify;
 use crate::oracle::{Kind, Oracle, Stream, load};
+use crate::sharer::Sharer;
 use crate::sim::Task;
 use crate::spec::RunSpec;
 use crate::workload::{Report, Side};
@@ -66,6 +67,7 @@ pub struct Streams {
     resolvers: Vec<Task<u64>>,
     ended: Rc<Cell<bool>>,
     adders: Vec<Adder>,
+    sharers: Vec<Sharer>,
     senders: Vec<Task<Report>>,
     receivers: Vec<Task<Report>>,
 }
@@ -79,7 +81,7 @@ impl Streams {
 
 /// Starts the sender and the receiver of every stream.
 pub fn start_streams(cluster: &Cluster) -> Streams {
-    let adders = cluster.start_adders();
+    let (adders, sharers) = (cluster.start_adders(), cluster.start_sharers());
     let (mut senders, mut receivers) = (Vec::new(), Vec::new());
     for stream in cluster.streams().iter().copied() {
         cluster.watch(stream.to, stream.signal());
@@ -93,7 +95,7 @@ pub fn start_streams(cluster: &Cluster) -> Streams {
     }
     let ended = Rc::new(Cell::new(false));
     let resolvers = start_resolvers(cluster, &ended);
-    Streams { resolvers, ended, adders, senders, receivers }
+    Streams { resolvers, ended, adders, sharers, senders, receivers }
 }
 
 /// One more kernel on each PE, which answers for its streams' signals where nobody else can know.
@@ -134,6 +136,7 @@ pub fn finish(cluster: &Cluster, streams: Streams) -> Outcome {
     streams.ended.set(true);
     cluster.sim.run_for(cluster.spec.settle_ns);
     cluster.judge_adders(&streams.adders);
+    cluster.judge_sharers(&streams.sharers);
     let resolved = streams.resolvers.iter().filter_map(Task::take).sum();
     for (sent, received) in senders.iter().zip(&receivers) {
         judge(cluster, sent, received);

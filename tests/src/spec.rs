@@ -63,6 +63,10 @@ pub struct RunSpec {
     pub log2_chunk: u32,
     /// Raw atomics run on the last channel, which then carries no streams.
     pub adders: bool,
+    /// All PEs but one add to one word of that one, on the channel behind those of the streams.
+    pub sharers: bool,
+    /// Between the instants at which an atomic reads its word and writes it.
+    pub atomic_gap_ns: u32,
     /// Largest payload of a packet.
     pub mtu: u32,
     /// Ticket that every channel starts at.
@@ -124,6 +128,8 @@ impl Default for RunSpec {
             backups: 3,
             log2_chunk: 30,
             adders: false,
+            sharers: false,
+            atomic_gap_ns: 0,
             mtu: 4096,
             first_ticket: 0,
             first_generation: 0,
@@ -171,6 +177,8 @@ macro_rules! keys {
         $visit!("backups", $self.backups);
         $visit!("log2_chunk", $self.log2_chunk);
         $visit!("adders", $self.adders);
+        $visit!("sharers", $self.sharers);
+        $visit!("atomic_gap_ns", $self.atomic_gap_ns);
         $visit!("mtu", $self.mtu);
         $visit!("first_ticket", $self.first_ticket);
         $visit!("first_generation", $self.first_generation);

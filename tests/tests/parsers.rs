@@ -136,7 +136,7 @@ proptest! {
         if magic && bytes.len() >= 12 {
             bytes[..4].copy_from_slice(b"SHMG");
             bytes[4..8].copy_from_slice(&shunt_layout::ABI_VERSION.to_be_bytes());
-            let code = u32::from(bytes[11] % 12);
+            let code = u32::from(bytes[11] % 16);
             bytes[8..12].copy_from_slice(&code.to_be_bytes());
         }
         let _ = (HalfCard::from_bytes(&bytes), PeCard::from_bytes(&bytes), halves_from_bytes(&bytes));

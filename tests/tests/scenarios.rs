@@ -113,6 +113,32 @@ fn scenario_10_f09_the_fence_by_time() {
 }
 
 #[test]
+fn scenario_11_f10_one_loses_a_rail_and_another_does_not() {
+    hold("a_sender_rail_lost_while_others_add");
+    hold("a_receiver_rail_lost_while_all_add");
+}
+
+#[test]
+fn scenario_11_f10_a_home_moves() {
+    hold("a_home_moves_while_all_add");
+    hold("a_home_moves_and_a_third_pe_is_idle");
+    hold("a_home_moves_and_an_agent_is_out_of_reach");
+    hold("a_fault_while_a_home_moves");
+}
+
+#[test]
+fn scenario_11_f10_a_home_on_a_dead_nic() {
+    hold("a_home_on_a_nic_that_answers_no_commands");
+    hold("a_home_that_nobody_can_prove_silent");
+}
+
+#[test]
+fn scenario_11_f10_who_comes_late() {
+    hold("the_first_add_finds_the_channel_on_a_backup");
+    hold("a_stale_home_and_a_path_made_anew");
+}
+
+#[test]
 fn scenario_12_neither_half_answers_commands() {
     hold("neither_half_answers_commands");
     hold("both_nics_dead_to_commands");

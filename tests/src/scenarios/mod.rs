@@ -5,6 +5,7 @@ mod agents;
 mod cuts;
 mod fences;
 mod gets;
+mod homes;
 mod kit;
 mod lanes;
 mod links;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Scenario> {
         lanes::SCENARIOS,
         links::SCENARIOS,
         promises::SCENARIOS,
+        homes::SCENARIOS,
         steps::SCENARIOS,
         agents::SCENARIOS,
         nics::SCENARIOS,

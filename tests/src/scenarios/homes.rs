@@ -1,0 +1,288 @@
+//! Words that many PEs add to: one NIC of their PE takes all of it. Rule 16; F10.
+//!
+//! The NICs read a word and write it a while later, so that two of them lose adds between them.
+
+use shunt_device::{Deadline, FaultKind, HeapOffset, Put, Solo};
+use shunt_host::agent::message::Message;
+use shunt_host::connect::oob::Oob;
+use shunt_host::events::Event;
+use shunt_layout::state::PathState;
+
+use super::Scenario;
+use super::kit::{Wrongs, brisk, judged, spec, wrong_if};
+use crate::cluster::Cluster;
+use crate::sharer::{Share, Sharer};
+use crate::spec::RunSpec;
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "a_sender_rail_lost_while_others_add", seeds: 4, run: sender_rail_lost },
+    Scenario { name: "a_receiver_rail_lost_while_all_add", seeds: 4, run: receiver_rail_lost },
+    Scenario { name: "a_home_moves_while_all_add", seeds: 4, run: moves_while_all_add },
+    Scenario { name: "a_home_moves_and_a_third_pe_is_idle", seeds: 4, run: moves_past_an_idle_one },
+    Scenario { name: "a_home_moves_and_an_agent_is_out_of_reach", seeds: 6, run: moves_past_an_agent },
+    Scenario { name: "a_home_on_a_nic_that_answers_no_commands", seeds: 2, run: dead_nic },
+    Scenario { name: "a_home_that_nobody_can_prove_silent", seeds: 2, run: unprovable },
+    Scenario { name: "the_first_add_finds_the_channel_on_a_backup", seeds: 6, run: first_add_on_a_backup },
+    Scenario { name: "a_stale_home_and_a_path_made_anew", seeds: 4, run: stale_home },
+    Scenario { name: "a_fault_while_a_home_moves", seeds: 12, run: fault_during_the_move },
+];
+
+/// Who has the word, and who adds: the leader of a pair is the PE of the lower number, so both ends are tried.
+struct Roles {
+    to: u32,
+    from: Vec<u32>,
+}
+
+impl Roles {
+    fn of(seed: u64, pes: u32) -> Self {
+        let to = if seed.is_multiple_of(2) { 0 } else { pes - 1 };
+        Self { to, from: (0..pes).filter(|pe| *pe != to).collect() }
+    }
+}
+
+/// `pes` PEs of two rails whose NICs take their time over an atomic.
+fn shared(seed: u64, pes: u32) -> RunSpec {
+    let mut spec = brisk(spec(seed, &[]));
+    (spec.pes, spec.atomic_gap_ns, spec.log_depth) = (pes, 1_500, 4);
+    spec
+}
+
+/// Adds one after the other, and some under way.
+fn adds(to: u32, from: u32) -> Share {
+    Share { from, to, channel: 0, adds: 800, pace_ns: 4_000, delay_ns: 0, rest_ns: 0 }
+}
+
+fn inject(cluster: &Cluster, faults: &[String]) {
+    faults.iter().for_each(|fault| cluster.inject(&fault.parse().unwrap_or_else(|error| panic!("{error}"))));
+}
+
+/// How often a PE's homes moved.
+fn moves(cluster: &Cluster, pe: u32) -> usize {
+    cluster.events(pe).iter().filter(|told| matches!(told.event, Event::HomeMoved { .. })).count()
+}
+
+/// What is wrong at the end: lost or doubled adds, writers that ended with a fault, faults that hit nothing.
+fn verdict(cluster: &Cluster, sharers: &[Sharer]) -> Wrongs {
+    let mut wrongs = sums(cluster, sharers);
+    let ended =
+        sharers.iter().filter_map(|one| Some(format!("PE {} ended with {:?}", one.share.from, one.fault()?)));
+    wrongs.extend(ended);
+    let idle = cluster.faults().into_iter().filter(|(_, hits)| *hits == 0);
+    wrongs.extend(idle.map(|(injection, _)| format!("planned fault {injection} hit nothing")));
+    wrongs
+}
+
+fn sums(cluster: &Cluster, sharers: &[Sharer]) -> Wrongs {
+    cluster.judge_sharers(sharers);
+    let oracle = &cluster.oracle;
+    wrong_if(oracle.total() > 0, || oracle.describe())
+}
+
+fn moved(cluster: &Cluster, pe: u32, wanted: std::ops::RangeInclusive<usize>) -> Wrongs {
+    let count = moves(cluster, pe);
+    wrong_if(!wanted.contains(&count), || format!("the home of PE {pe} moved {count} times, not {wanted:?}"))
+}
+
+/// Has a PE press for the home of another to move to its rail 1.
+fn press(cluster: &Cluster, from: u32, to: u32) {
+    let ask = Message::AskHome { channel: 0, version: 0, rails: 0b10, pressing: true };
+    cluster.oob.end(from).send(to, ask.to_bytes());
+}
+
+/// One writer loses the rail it sends by: it goes on over its other rail, to the same rail of the receiver.
+fn sender_rail_lost(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 3);
+        let cluster = Cluster::start(&shared(seed, 3));
+        inject(&cluster, &[format!("1ms:{}.0:down", roles.from[seed as usize / 2 % 2])]);
+        let share = |from: &u32| Share { adds: 1_500, pace_ns: 1_000, ..adds(roles.to, *from) };
+        let sharers: Vec<_> = roles.from.iter().map(|from| cluster.share(share(from))).collect();
+        [verdict(&cluster, &sharers), moved(&cluster, roles.to, 0..=0)].concat()
+    })
+}
+
+/// The home's own rail goes down: the home moves, and stays when the rail is back. Another writer lost a rail before.
+fn receiver_rail_lost(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 3);
+        let cluster = Cluster::start(&shared(seed, 3));
+        let mut faults = vec![format!("2ms:{}.0:down", roles.to), format!("6ms:{}.0:up", roles.to)];
+        if seed >= 2 {
+            faults.push(format!("1ms:{}.0:down=3ms", roles.from[0]));
+        }
+        inject(&cluster, &faults);
+        let share = |from: &u32| Share { adds: 2_000, ..adds(roles.to, *from) };
+        let sharers: Vec<_> = roles.from.iter().map(|from| cluster.share(share(from))).collect();
+        [verdict(&cluster, &sharers), moved(&cluster, roles.to, 1..=1)].concat()
+    })
+}
+
+/// Every path works, all add, and somebody presses.
+fn moves_while_all_add(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 4);
+        let cluster = Cluster::start(&shared(seed, 4));
+        let sharers: Vec<_> = roles.from.iter().map(|from| cluster.share(adds(roles.to, *from))).collect();
+        cluster.sim.run_for(1_000_000 + 7_000 * seed);
+        press(&cluster, roles.from[0], roles.to);
+        [verdict(&cluster, &sharers), moved(&cluster, roles.to, 1..=1)].concat()
+    })
+}
+
+/// One writer has nothing outstanding while the home moves, and adds again later.
+fn moves_past_an_idle_one(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 4);
+        let cluster = Cluster::start(&shared(seed, 4));
+        let idle = |from: u32| Share { adds: 300, rest_ns: 4_000_000, ..adds(roles.to, from) };
+        let share = |from: &u32| if *from == roles.from[1] { idle(*from) } else { adds(roles.to, *from) };
+        let sharers: Vec<_> = roles.from.iter().map(|from| cluster.share(share(from))).collect();
+        cluster.sim.run_until(|| sharers[1].begun() == 150);
+        cluster.sim.run_for(300_000);
+        press(&cluster, roles.from[0], roles.to);
+        [verdict(&cluster, &sharers), moved(&cluster, roles.to, 1..=1)].concat()
+    })
+}
+
+/// The agent of one writer does nothing, or is cut off, while the home moves: the receiver's own halves are enough,
+/// and what that writer goes on to send finds nobody.
+fn moves_past_an_agent(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 3);
+        let cluster = Cluster::start(&shared(seed, 3));
+        let asleep = roles.from[1];
+        let fault = ["agent-stalled=6ms", "oob-cut=6ms", "oob-cut-rx=6ms"][seed as usize / 2 % 3];
+        inject(&cluster, &[format!("900us:{asleep}:{fault}")]);
+        let share = |from: &u32| Share { adds: 1_500, ..adds(roles.to, *from) };
+        let sharers: Vec<_> = roles.from.iter().map(|from| cluster.share(share(from))).collect();
+        cluster.sim.run_for(1_000_000);
+        press(&cluster, roles.from[0], roles.to);
+        [verdict(&cluster, &sharers), moved(&cluster, roles.to, 1..=1)].concat()
+    })
+}
+
+/// The home's NIC executes nothing any more and answers no commands: the writers' halves, and the packet lifetime,
+/// prove that it is silent.
+fn dead_nic(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 3);
+        let cluster = Cluster::start(&shared(seed, 3));
+        inject(
+            &cluster,
+            &[format!("900us:{}.0:fw-timeout", roles.to), format!("1ms:{}.0:blackhole-rx", roles.to)],
+        );
+        let sharers: Vec<_> = roles.from.iter().map(|from| cluster.share(adds(roles.to, *from))).collect();
+        [verdict(&cluster, &sharers), moved(&cluster, roles.to, 1..=1)].concat()
+    })
+}
+
+/// Neither the home's NIC nor one writer's answers commands: the home cannot move, and whoever needs it to is told.
+fn unprovable(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 3);
+        let mut spec = shared(seed, 3);
+        spec.give_up_ns = 400_000_000;
+        let cluster = Cluster::start(&spec);
+        let silent = roles.from[0];
+        inject(
+            &cluster,
+            &[
+                format!("900us:{}.0:fw-timeout", roles.to),
+                format!("900us:{silent}.0:fw-timeout"),
+                format!("1ms:{}.0:blackhole-rx", roles.to),
+            ],
+        );
+        let sharers: Vec<_> = roles.from.iter().map(|from| cluster.share(adds(roles.to, *from))).collect();
+        let mut wrongs = sums(&cluster, &sharers);
+        let ended: Vec<_> = sharers.iter().map(|one| one.fault().map(|fault| fault.kind)).collect();
+        let right = [Some(FaultKind::FenceUnproven), Some(FaultKind::PeerLost)];
+        wrongs
+            .extend(wrong_if(ended != right, || format!("the writers ended with {ended:?}, not {right:?}")));
+        wrongs.extend(moved(&cluster, roles.to, 0..=0));
+        wrongs
+    })
+}
+
+/// A channel that carried puts alone fell back to the receiver's other rail, and then adds for the first time.
+fn first_add_on_a_backup(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 3);
+        let mut spec = shared(seed, 3);
+        // Only the way home of rule 16 may move it.
+        spec.recovery_ns = 500_000_000;
+        let cluster = Cluster::start(&spec);
+        let (to, late) = (roles.to, roles.from[0]);
+        let down = format!("100us:{late}.0:down{}", if seed < 2 { "" } else { "=1ms" });
+        inject(&cluster, &[down]);
+        let put = cluster.spawn("put", late, move |kernel| {
+            let channel = kernel.device().channel(to, 0);
+            kernel.world.sleep(150_000);
+            channel.put_nbi(Solo, Put { dst: HeapOffset(64), src: HeapOffset(64), bytes: 8 })?;
+            channel.quiet(Solo, Deadline::after(kernel.world.now(), 1_000_000_000))
+        });
+        let other = cluster.share(Share { adds: 2_000, pace_ns: 1_000, ..adds(to, roles.from[1]) });
+        let put = cluster.sim.finish(&put);
+        let slot = cluster.active_slot(late, to, 0);
+        let first = cluster.share(Share { adds: 300, pace_ns: 0, ..adds(to, late) });
+        let mut wrongs = wrong_if(put.is_err() || slot != 1, || {
+            format!("the put ended with {put:?}, the channel stands on slot {slot}, not on the backup")
+        });
+        wrongs.extend(verdict(&cluster, &[other, first]));
+        wrongs
+    })
+}
+
+/// A writer that has not added yet is cut off altogether while the home moves; then its paths to the old home are made
+/// anew, and it adds.
+fn stale_home(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 3);
+        let cluster = Cluster::start(&shared(seed, 3));
+        let (to, late) = (roles.to, roles.from[1]);
+        let rails = (0..2).map(|rail| format!("500us:{late}.{rail}:blackhole-rx=4ms"));
+        inject(&cluster, &rails.chain([format!("500us:{late}:oob-cut=4ms")]).collect::<Vec<_>>());
+        let other = cluster.share(Share { adds: 9_000, ..adds(to, roles.from[0]) });
+        cluster.sim.run_for(1_000_000);
+        press(&cluster, roles.from[0], to);
+        cluster.sim.run_for(6_000_000);
+        // Made anew under its next number, and ready at both ends.
+        let ready = |pe: u32, peer: u32| {
+            let row = cluster.path_row(pe, peer, 0, 0);
+            row.incarnation > 1 && row.state == PathState::Ready as u32
+        };
+        let until = cluster.sim.now() + 30_000_000;
+        cluster.sim.run_until(|| ready(to, late) && ready(late, to) || cluster.sim.now() > until);
+        let anew = ready(to, late) && ready(late, to);
+        let mut wrongs = wrong_if(!anew, || "the path to the old home was not made anew".into());
+        let first = cluster.share(Share { adds: 800, pace_ns: 0, ..adds(to, late) });
+        wrongs.extend(verdict(&cluster, &[other, first]));
+        wrongs.extend(moved(&cluster, to, 1..=1));
+        wrongs
+    })
+}
+
+/// Something else goes wrong while the home moves, a few hundred microseconds after it was asked to.
+fn fault_during_the_move(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 3);
+        let mut spec = shared(seed, 3);
+        (spec.rails, spec.backups) = (3, 7);
+        let cluster = Cluster::start(&spec);
+        let (to, one, two) = (roles.to, roles.from[0], roles.from[1]);
+        let at = 1_000 + 60 * seed;
+        let fault = match seed / 2 {
+            0 => format!("{at}us:{to}.1:down"),
+            1 => format!("{at}us:{one}.0:down"),
+            2 => format!("{at}us:{to}:agent-stalled=3ms"),
+            3 => format!("{at}us:{two}.1:blackhole-tx"),
+            4 => format!("{at}us:{to}.0:down=2ms"),
+            _ => format!("{at}us:{two}:oob-cut=5ms"),
+        };
+        inject(&cluster, &[fault]);
+        let share = |from: &u32| Share { adds: 1_500, ..adds(to, *from) };
+        let sharers: Vec<_> = roles.from.iter().map(|from| cluster.share(share(from))).collect();
+        cluster.sim.run_for(1_000_000);
+        press(&cluster, one, to);
+        [verdict(&cluster, &sharers), moved(&cluster, to, 1..=3)].concat()
+    })
+}
