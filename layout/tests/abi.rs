@@ -87,7 +87,7 @@ fn enumerations(out: &mut Vec<String>) {
     values!(out, Step { Idle, Settle, Fence, Choose, Ledger, Replay, Drain, DrainFlush, Dead, Uncertain });
     values!(out, FencePolicy { Strict, Time });
     values!(out, AnswerStatus { Truth, FencedNoTruth, Unprovable });
-    values!(out, PathState { Absent, Ready, Fenced, Released, Probing, Retired });
+    values!(out, PathState { Absent, Ready, Fenced, Released, Probing, Retired, Leaving });
     values!(
         out,
         CauseKind {
