@@ -49,8 +49,8 @@ fn main() -> ExitCode {
     println!("{}", table(&outcomes));
     if let Some(one) = outcomes.first() {
         println!(
-            "Memory of the PE for each further peer (a channel, three paths, rings of 64): {} bytes of control memory, {} \
-             bytes in its agent.",
+            "Memory of the PE for each further peer (a channel, three paths, rings of 64): {} bytes of control \
+             memory, {} bytes in its agent.",
             one.control_bytes_per_peer, one.agent_bytes_per_peer
         );
     }

@@ -34,15 +34,16 @@ fn name(hit: Hit) -> &'static str {
 /// One line a run.
 pub fn table(outcomes: &[ScaleOutcome]) -> String {
     let mut out = String::from(
-        "| fault | a command | channels | first open | p50 | p99 | last open | commands of the NIC: 2ERR, query, other \
-         | of all other NICs | most of one far NIC | messages | CPU s |\n\
+        "| fault | a command | channels | first open | p50 | p99 | last open | commands of the NIC: 2ERR, query, \
+         other | of all other NICs | most of one far NIC | messages | CPU s |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for one in outcomes {
         let at = |share| ms(quantile(&one.opened_ns, share));
         let _ = writeln!(
             out,
-            "| {} | {} us | {} | {:.1} ms | {:.1} ms | {:.1} ms | {:.1} ms | {}, {}, {} | {}, {}, {} | {} | {} | {:.1} |",
+            "| {} | {} us | {} | {:.1} ms | {:.1} ms | {:.1} ms | {:.1} ms | {}, {}, {} | {}, {}, {} | {} | {} | \
+             {:.1} |",
             name(one.spec.hit),
             one.spec.firmware_ns / 1000,
             one.opened_ns.len(),

@@ -38,9 +38,9 @@ pub struct Bounds {
     pub threads: usize,
 }
 
-/// The fault-free run: 2 PEs, 2 rails, all 4 paths. Every patience is as short as the order of all of them allows, which
-/// is that of the defaults: a run in which no path is left waits out the longest, and so costs what that costs. The packet
-/// lifetime is longer than what any three faults hold a packet and its placement up, and `settle_ns` longer still.
+/// The fault-free run: 2 PEs, 2 rails, all 4 paths. Every patience is as short as the order of all of them allows,
+/// which is that of the defaults: a run in which no path is left waits out the longest, and costs what that costs. The
+/// packet lifetime is longer than what any three faults hold a packet and its placement up, `settle_ns` longer still.
 fn spec(messages: u64) -> RunSpec {
     RunSpec {
         firmware_ns: 20_000,
