@@ -42,8 +42,8 @@ pub fn table(outcomes: &[ScaleOutcome]) -> String {
         let at = |share| ms(quantile(&one.opened_ns, share));
         let _ = writeln!(
             out,
-            "| {} | {} us | {} | {:.1} ms | {:.1} ms | {:.1} ms | {:.1} ms | {}, {}, {} | {}, {}, {} | {} | {} | \
-             {:.1} |",
+            "| {} | {} us | {} | {:.1} ms | {:.1} ms | {:.1} ms | {:.1} ms | {}, {}, {} | {}, {}, {} | {} | \
+             {} | {:.1} |",
             name(one.spec.hit),
             one.spec.firmware_ns / 1000,
             one.opened_ns.len(),
