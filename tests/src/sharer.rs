@@ -24,9 +24,9 @@ const FIELD: u32 = 16;
 /// Adds a writer has under way at most.
 const WINDOW: usize = 6;
 /// How often what is uncertain is looked for.
-const RESOLVE_NS: u64 = 200_000;
+const RESOLVE_NS: u64 = 50_000;
 /// After this long on a fenced path nothing arrives any more.
-const ARRIVED_NS: u64 = 2_000_000;
+const ARRIVED_NS: u64 = 200_000;
 /// A writer that has waited for one add this long gives up.
 const PATIENCE_NS: u64 = 4_000_000_000;
 

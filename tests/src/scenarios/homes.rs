@@ -95,7 +95,7 @@ fn sender_rail_lost(seed: u64) -> Wrongs {
         let roles = Roles::of(seed, 3);
         let cluster = Cluster::start(&shared(seed, 3));
         inject(&cluster, &[format!("1ms:{}.0:down", roles.from[seed as usize / 2 % 2])]);
-        let share = |from: &u32| Share { adds: 1_500, pace_ns: 1_000, ..adds(roles.to, *from) };
+        let share = |from: &u32| Share { adds: 8_000, pace_ns: 1_000, ..adds(roles.to, *from) };
         let sharers: Vec<_> = roles.from.iter().map(|from| cluster.share(share(from))).collect();
         [verdict(&cluster, &sharers), moved(&cluster, roles.to, 0..=0)].concat()
     })
