@@ -204,9 +204,10 @@ fn every_atomic_is_applied_once_across_switches() {
     let faults = [
         "3ms:0.0:down",
         "6ms:0.0:up",
-        "20ms:0.0:lost-atomic-response=12ms",
-        "60ms:0.1:lost-atomic-response=12ms",
-        "90ms:1.1:down",
+        // On the path that leads home from the other rail, on the primary again, and a home that has to move.
+        "30ms:0.1:lost-atomic-response=12ms",
+        "80ms:0.0:lost-atomic-response=12ms",
+        "110ms:1.0:down",
     ];
     let (mut lost, mut switches) = (0, 0);
     for seed in 0..12 {
