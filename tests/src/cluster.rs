@@ -261,6 +261,8 @@ impl Cluster {
 
     /// The same on NICs whose firmware lies as `lies` say at each time.
     pub fn start_lying(spec: &RunSpec, lies: Lies) -> Self {
+        // Dropped after everything that uses it, should a PE not start.
+        let memories = Memories((0..spec.pes).map(|_| Arc::default()).collect());
         let mut config = SimConfig::new(spec.seed);
         config.time_limit_ns = spec.time_limit_ns;
         config.step_limit = spec.step_limit;
@@ -270,7 +272,6 @@ impl Cluster {
         let oob = OobNet::new(spec.pes, LATENCY_NS, sim.world());
         let streams = streams(spec);
         let clocks: Vec<_> = (0..spec.pes).map(|pe| Arc::new(make_clock(&sim, spec, pe, &bells))).collect();
-        let memories = Memories((0..spec.pes).map(|_| Arc::default()).collect());
         let pes = start_pes(&sim, spec, &fabric, &oob, &lies, &clocks, &memories);
         let agents = (0..spec.pes).map(|_| Rc::new(AgentLog::default())).collect();
         let interference = Rc::new(Interference::random(spec.interference));
