@@ -68,6 +68,7 @@ impl<P: Platform> Channel<'_, P> {
             }
         }
         if failed {
+            self.platform().cqe_before_data(); // the body of an error completion is data, too
             let syndrome = self.syndrome(&view, view.map.physical(at.index()), view.map.lag());
             // A view of another generation reads nonsense: believe it only if `done` still stands where it
             // did.
@@ -87,6 +88,7 @@ impl<P: Platform> Channel<'_, P> {
             return Look::At(at);
         }
         let view = self.completions(at.slot());
+        self.platform().cqe_before_data();
         let syndrome = self.syndrome(&view, view.map.physical(at.index()), view.map.lag());
         if self.load_done() == at { Look::Failed { at, syndrome } } else { Look::At(at) }
     }
@@ -121,7 +123,8 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn attend(self, patience: &mut Patience) -> Result<(), Fault> {
         let now = self.platform().now_ns();
-        if !matches!(self.load_step(), Step::Idle) {
+        // Closed without a step: an owner that was gone before it got so far.
+        if !matches!(self.load_step(), Step::Idle) || self.load_ticket().flag() {
             return self.drive(None, now);
         }
         let policy = &self.device.state.policy;

@@ -51,7 +51,8 @@ impl<P: Platform> Channel<'_, P> {
     /// [`NO_WORD`]: one register, where a `Result` would give a GPU's caller a stack.
     #[inline(never)]
     fn admit_slow(self, reserved: Word, count: u64, depth: u64) -> u64 {
-        let mut patience = Patience::new(self.platform().now_ns());
+        let start = self.platform().now_ns();
+        let (mut patience, mut queue) = (Patience::new(start), Patience::new(start));
         loop {
             // `done` before the ticket word: a generation is adopted only if both show it.
             let done = self.load_done();
@@ -69,6 +70,13 @@ impl<P: Platform> Channel<'_, P> {
             }
             if self.attend(&mut patience).is_err() || (Mutant::LeaveAfterReserve.on() && done.flag()) {
                 return NO_WORD;
+            }
+            let now = self.platform().now_ns();
+            if queue.stalled(self.load_done().0, true, now, self.chain_bound_ns())
+                && !Mutant::HoleAwaitedForEver.on()
+            {
+                // Nothing was finished for as long as a chain of switches may take: whoever took the ring is gone.
+                self.abandon(now);
             }
             self.platform().relax();
         }

@@ -42,7 +42,7 @@ impl<P: Platform> Channel<'_, P> {
         if !self.asks() || get!(self, asked: u64) != at || (known && !applied) {
             return REFUSED;
         }
-        let answer = state::Resolution::new(at, applied);
+        let answer = state::Resolution::new(at, self.load_ticket().generation(), applied);
         // SAFETY: a field of a valid channel's switch. Its owner takes the answer out; it names its ticket, so one that
         // comes late is found out.
         if unsafe { self.platform().compare_swap(set_word!(self, resolution), 0, answer.0) } != 0 {

@@ -125,6 +125,14 @@ mutants! {
     CutRecomputed = "cut-recomputed" breaks "rule 12, invariant 10, F6",
     /// What was proved executed is forgotten once the next path is open.
     CutForgottenAtOpen = "cut-forgotten-at-open" breaks "rule 12, invariant 10, F6",
+    /// A path whose ledger READs failed may be entered again as it is.
+    FailedLedgerEnteredAgain = "failed-ledger-entered-again" breaks "rule 14, invariant 1",
+    /// How long there was no path is counted on over paths that were found.
+    DeadSinceKept = "dead-since-kept" breaks "rule 21, invariant 7",
+    /// Nobody carries on what an owner began that got no further than closing the ticket word.
+    CloseNotResumed = "close-not-resumed" breaks "rule 7, invariant 6",
+    /// An owner that comes back after its lease goes on where it was.
+    ReturnedOwnerGoesOn = "returned-owner-goes-on" breaks "rule 7, invariant 9",
     /// Without truth all is repeated.
     NoLedger = "no-ledger" breaks "rule 13, invariant 5",
     /// The peer is lost as soon as no path is usable.

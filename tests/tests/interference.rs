@@ -11,7 +11,7 @@ use shunt_tests::workload::Traffic;
 
 /// Points of a switch at which somebody is stopped for a moment.
 const STOPS: usize = 80;
-/// Points at which an owner is stopped for longer than its lease; each costs seconds of virtual time.
+/// Points at which an owner is stopped for long; each costs seconds of virtual time.
 const RETURNS: usize = 6;
 
 fn spec(seed: u64) -> RunSpec {
@@ -92,9 +92,10 @@ fn a_switch_stopped_at_each_of_its_accesses() {
     }
 }
 
-/// Its owner gone for longer than its lease: somebody else carries the switch on, and the first one comes back.
+/// Its owner gone for seconds, within its lease: everybody waits for it. Longer than its lease: scenario
+/// `owner_back_after_its_lease`.
 #[test]
-fn an_owner_that_comes_back_after_its_lease() {
+fn an_owner_that_comes_back_within_its_lease() {
     let mut spec = spec(8);
     spec.agent.looks = 0;
     let accesses = accesses_of_switches(&spec);

@@ -303,3 +303,23 @@ fn scenario_05_agent_restarts_three_in_a_row() {
     hold("agent_restarts_three_in_a_row");
     hold("agent_restart_while_all_is_well");
 }
+
+#[test]
+fn scenario_15_an_owner_gone_at_the_close() {
+    hold("owner_gone_at_the_close");
+}
+
+#[test]
+fn scenario_15_an_owner_back_after_its_lease() {
+    hold("owner_back_after_its_lease");
+}
+
+#[test]
+fn scenario_07_a_ledger_path_that_failed_is_not_entered_again() {
+    hold("a_ledger_path_that_failed");
+}
+
+#[test]
+fn scenario_21_twice_without_a_path_is_not_added_up() {
+    hold("twice_without_a_path");
+}

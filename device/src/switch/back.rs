@@ -20,10 +20,16 @@ impl<P: Platform> Channel<'_, P> {
     /// does not ring, so the drainer does.
     pub(super) fn drain(self, now: u64) -> Next {
         let close = get!(self, close: u64);
+        let closed = self.load_ticket();
+        if !closed.flag() {
+            return Next::Wait; // opened by another since
+        }
         let ready = self.ready();
         let view = self.view(get!(self, from: u32));
         self.take_post_lock();
-        self.ring_locked(ready.index(), &view);
+        if self.still_closed(closed) {
+            self.ring_locked(ready.index(), &view);
+        }
         self.release_post_lock();
         let at = match self.look() {
             Look::Failed { at: _, syndrome } => {
@@ -60,7 +66,7 @@ impl<P: Platform> Channel<'_, P> {
         let from = device.peer_heap(self.peer());
         let read = wqe_write::read(place, from, rkey, self.scratch(0) as u64, lkey, FLUSH_BYTES);
         self.write_wqe(&view, physical, &read);
-        self.ring_physical(&view, physical + 1);
+        self.ring_physical(&view, closed, physical + 1);
         self.stamp(Stamp::Fenced, now);
         self.enter(Step::DrainFlush, now)
     }
@@ -94,6 +100,7 @@ impl<P: Platform> Channel<'_, P> {
         match self.tail_of(&view, physical as u32, lag) {
             Some(tail) if tail.opcode == opcode::REQ => {}
             Some(_) => {
+                self.platform().cqe_before_data();
                 let syndrome = self.syndrome(&view, physical as u32, lag);
                 return self.flush_failed(CauseKind::Completion, syndrome, now);
             }

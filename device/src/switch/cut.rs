@@ -40,6 +40,11 @@ impl<P: Platform> Channel<'_, P> {
             done += blocks;
             lag += (blocks > 1) as u32;
         }
+        if done == end && get!(self, posted_reads: u64) > 0 {
+            // The flush READ of a drain stands behind the journal; its error proves as much as any.
+            let tail = self.tail_of(&view, done.wrapping_sub(old.base) as u32, lag);
+            failed = tail.is_some_and(|tail| tail.opcode != opcode::REQ);
+        }
         self.platform().cqe_before_data();
         set!(self, done_at_close: u64 = done);
         failed
@@ -118,6 +123,10 @@ impl<P: Platform> Channel<'_, P> {
     /// not be repeated and may not be left out.
     #[inline(never)]
     pub(super) fn proceed(self, now: u64) -> Next {
+        // A path was found: how long there was none is over (rule 21).
+        if !Mutant::DeadSinceKept.on() {
+            set!(self, dead_since_ns: u64 = 0);
+        }
         let Some(at) = self.first_uncertain() else { return self.enter(Step::Replay, now) };
         let entry = self.journal_entry(&self.journal(), at);
         set!(self, asked: u64 = at);
@@ -170,18 +179,23 @@ impl<P: Platform> Channel<'_, P> {
             }
             return Next::Wait;
         }
-        set!(self, resolution: u64 = 0);
-        if answer.ticket() != at {
-            return Next::Again; // for one that was settled before
+        let generation = self.load_ticket().generation();
+        let known = at < get!(self, executed: u64);
+        if !answer.is_for(at, generation) || (known && !answer.applied()) {
+            set!(self, resolution: u64 = 0);
+            return Next::Again; // for one that was settled before, or against what is known
         }
         let behind = at + self.journal_entry(&self.journal(), at).blocks;
         if !answer.applied() {
             set!(self, unexecuted: u64 = at); // nor was anything behind it: RC executes in order
-        } else if at >= get!(self, executed: u64) && !Mutant::ResolvedNotKept.on() {
+        } else if !known && !Mutant::ResolvedNotKept.on() {
             set!(self, executed: u64 = behind);
         }
-        set!(self, asked: u64 = behind);
         self.name_uncertain(Operation::None, 0);
-        self.enter(Step::Choose, now)
+        let next = self.enter(Step::Choose, now);
+        // Last, so that whoever takes over in between finds the answer again and comes to the same.
+        set!(self, asked: u64 = behind);
+        set!(self, resolution: u64 = 0);
+        next
     }
 }

@@ -33,8 +33,9 @@ impl<P: Platform> Channel<'_, P> {
             Some(tail) if tail.opcode == opcode::REQ => {
                 self.platform().cqe_before_data();
                 self.read_evidence();
-                set!(self, posted_reads: u64 = 0);
+                // In this order: whoever takes over in between reads the same completions once more.
                 self.set_next_index(to, next + count);
+                set!(self, posted_reads: u64 = 0);
                 self.ledger_known(now)
             }
             None if !self.step_overdue(now, self.device.state.policy.ledger_ns) => Next::Wait,
@@ -49,9 +50,13 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     /// The new path failed before anything of the journal was on it: READs change nothing at the receiver, so
-    /// the next path is tried with X and the journal as they are (invariant 10). The agent fences the failed
-    /// one.
+    /// the next path is tried with X and the journal as they are (invariant 10). The failed one is nobody's from here
+    /// on, whether or not the agent hears of it: its READs may still complete, at indices that the next occupant would
+    /// use again.
     fn ledger_failed(self, to: u32, now: u64) -> Next {
+        if !Mutant::FailedLedgerEnteredAgain.on() {
+            self.mark_fenced(to);
+        }
         set!(self, excluded: u32 = get!(self, excluded: u32) | 1 << to);
         set!(self, to: u32 = NO_SLOT);
         set!(self, posted_reads: u64 = 0);
@@ -63,7 +68,7 @@ impl<P: Platform> Channel<'_, P> {
     fn post_ledger_reads(self, to: u32) -> u64 {
         let (old, new) = (self.journal(), self.view(to));
         let next = self.next_index(to);
-        let (mut ticket, end) = (self.undecided(), get!(self, journal_end: u64));
+        let (mut ticket, end) = (self.undecided(), self.announced());
         let (mut count, mut bracketed) = (0, false);
         while ticket < end {
             let entry = self.journal_entry(&old, ticket);
@@ -80,7 +85,7 @@ impl<P: Platform> Channel<'_, P> {
             count += 1;
         }
         if count > 0 {
-            self.ring_physical(&new, next + count);
+            self.ring_physical(&new, self.load_ticket(), next + count);
         }
         count
     }
@@ -95,6 +100,11 @@ impl<P: Platform> Channel<'_, P> {
         self.write_wqe(new, physical, &wqe_write::read(place, remote, rkey, to, lkey, bytes));
     }
 
+    /// End of what may have been executed: what the old path's NIC was never told of, it did not send.
+    pub(super) fn announced(self) -> u64 {
+        get!(self, journal_end: u64).min(self.load_posted())
+    }
+
     /// First ticket whose fate is open.
     fn undecided(self) -> u64 {
         get!(self, executed: u64).max(get!(self, done_at_close: u64))
@@ -104,7 +114,7 @@ impl<P: Platform> Channel<'_, P> {
     /// and the first such write behind it that was not.
     fn read_evidence(self) {
         let old = self.journal();
-        let end = get!(self, journal_end: u64);
+        let end = self.announced();
         let mut ticket = self.undecided();
         let (mut number, mut executed, mut unexecuted) = (0, ticket, end);
         while ticket < end {

@@ -29,6 +29,9 @@ use shunt_layout::state::{
 const LEASE_NS: u64 = 10_000_000_000;
 /// Steps one call does at most; each moves the switch on, so this only bounds a call.
 const STEPS_MAX: u32 = 16;
+/// Swaps of the ticket word that are tried before a step gives way: each one that fails is a caller that took a ticket,
+/// and callers take one each while the channel is closed.
+const SWAPS_MAX: u32 = 1024;
 
 /// Why a path should be left, as a waiter saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +127,7 @@ impl<P: Platform> Channel<'_, P> {
             let next = match self.load_step() {
                 Step::Idle => match trigger {
                     Some(trigger) if steps == 0 => self.begin(trigger, now),
-                    _ => Next::Wait,
+                    _ => self.resume_close(now),
                 },
                 Step::Settle => self.settle(now),
                 Step::Fence => self.fence(now),
@@ -149,6 +152,8 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     fn take_switch(self, now: u64) -> Option<u64> {
         let owner = get!(self, owner: u64);
+        // The clock is read anew: a caller that was held up since `now` must not take a lease that is over already.
+        let now = now.max(self.platform().now_ns());
         let held = now <= owner || Mutant::LeaseNeverEnds.on();
         if owner != 0 && held && !Mutant::ManySwitchers.on() {
             return None;
@@ -207,9 +212,12 @@ impl<P: Platform> Channel<'_, P> {
     /// Rules 7 and 8: closes the ticket word, freezes the done word. A switch-back only closes.
     fn begin(self, trigger: Trigger, now: u64) -> Next {
         let ticket = self.load_ticket();
+        if ticket.flag() {
+            return self.resume_close(now);
+        }
         let stale = !ticket.same_generation(trigger.at) && !Mutant::OldTriggerActedOn.on();
-        if ticket.flag() || stale {
-            return Next::Wait; // somebody switched since: the trigger is stale
+        if stale {
+            return Next::Wait; // somebody switched since
         }
         let slot = ticket.slot();
         let back = matches!(trigger.cause, CauseKind::SwitchBack);
@@ -239,11 +247,41 @@ impl<P: Platform> Channel<'_, P> {
         {
             return self.die(FaultKind::Completion, now);
         }
-        // SAFETY: channel words; flags change only by read-modify-write, so tickets handed out meanwhile
-        // stand.
-        let closed = Word(unsafe { self.platform().fetch_or(self.ticket_word(), CLOSED) });
-        set!(self, close: u64 = closed.index());
-        if back {
+        if self.close_tickets(ticket) { self.closed(now) } else { Next::Wait }
+    }
+
+    /// Closes the ticket word. The close point is in memory before the flag is, so that whoever takes over finds it;
+    /// flags change only by read-modify-write, so tickets handed out meanwhile stand.
+    fn close_tickets(self, mut ticket: Word) -> bool {
+        let mut tries = 0;
+        while tries < SWAPS_MAX && !ticket.flag() {
+            set!(self, close: u64 = ticket.index());
+            // SAFETY: a channel word.
+            let met = Word(unsafe {
+                self.platform().compare_swap(self.ticket_word(), ticket.0, ticket.0 | CLOSED)
+            });
+            if met == ticket {
+                return true;
+            }
+            if !met.same_generation(ticket) {
+                return false;
+            }
+            ticket = met;
+            tries += 1;
+        }
+        false
+    }
+
+    /// An owner that closed the ticket word and got no further: the rest of what it began.
+    fn resume_close(self, now: u64) -> Next {
+        if !self.load_ticket().flag() || Mutant::CloseNotResumed.on() {
+            return Next::Wait;
+        }
+        self.closed(now)
+    }
+
+    fn closed(self, now: u64) -> Next {
+        if get!(self, back: u32) != 0 {
             self.stamp(Stamp::Closed, now);
             return self.enter(Step::Drain, now);
         }
@@ -308,24 +346,52 @@ impl<P: Platform> Channel<'_, P> {
         })
     }
 
-    /// Rule 15: ring and base are in place; now the ticket flags, `ready`, and last the done word.
-    pub(crate) fn open(self, to: u32, base: u64, now: u64) -> Next {
-        let ticket = self.load_ticket();
-        let generation = ticket.generation() + 1;
-        let done = get!(self, done_at_close: u64);
+    /// Rule 15: ring and base are in place; now the ticket flags, `ready`, and last the done word. `closed` and
+    /// `frozen` are the words as this switch closed and froze them: an owner that comes back after its lease, when the
+    /// channel has long been opened by another, changes nothing.
+    pub(crate) fn open(self, to: u32, base: u64, (closed, frozen): (Word, Word), now: u64) -> Next {
         // SAFETY: channel words and the row being entered, all owned by the switch until `done` opens.
         unsafe {
             let p = self.platform();
             p.store(addr_of_mut!((*self.path(to)).base), base);
             self.set_cq_map(to, CqMap::new(base, self.cq_map(to).lag()));
-            // The flags change by addition, so tickets reserved meanwhile stand (F12).
+            let generation = closed.generation() + 1;
             if Mutant::OpenByStore.on() {
-                p.store(self.ticket_word(), Word::new(to, generation, ticket.index()).0);
-            } else {
-                p.fetch_add(self.ticket_word(), ticket.delta_to(to, generation));
+                p.store(self.ticket_word(), Word::new(to, generation, closed.index()).0);
+            } else if !self.open_tickets(closed, Word::new(to, generation, 0)) {
+                return Next::Wait;
             }
-            p.fetch_and(self.ready_word(), INDEX_MASK);
-            p.store_release(self.done_word(), Word::new(to, generation, done).0);
+            self.open_done(frozen, now)
+        }
+    }
+
+    /// Swaps the flags of the ticket word; tickets reserved meanwhile stand (F12). False if this switch is over.
+    fn open_tickets(self, closed: Word, opened: Word) -> bool {
+        let (mut ticket, mut tries) = (self.load_ticket(), 0);
+        while tries < SWAPS_MAX && ticket.flag() && ticket.same_generation(closed) {
+            let new = opened.with_index(ticket.index());
+            // SAFETY: a channel word.
+            let met = Word(unsafe { self.platform().compare_swap(self.ticket_word(), ticket.0, new.0) });
+            if met == ticket {
+                return true;
+            }
+            ticket = met;
+            tries += 1;
+        }
+        false
+    }
+
+    /// The rest of an opening, once the ticket word shows the new generation: by its owner, or by whoever took over.
+    pub(crate) fn open_done(self, frozen: Word, now: u64) -> Next {
+        let ticket = self.load_ticket();
+        let (to, generation, done) = (ticket.slot(), ticket.generation(), get!(self, done_at_close: u64));
+        // SAFETY: channel words.
+        unsafe {
+            self.platform().fetch_and(self.ready_word(), INDEX_MASK);
+            let new = Word::new(to, generation, done);
+            if frozen.flag() && self.platform().compare_swap(self.done_word(), frozen.0, new.0) != frozen.0 {
+                return Next::Wait;
+            }
         }
         self.stamp(Stamp::Opened, now);
         let back = get!(self, back: u32) != 0;
@@ -344,8 +410,9 @@ impl<P: Platform> Channel<'_, P> {
         record::count!(self, late_tickets += ticket.index().saturating_sub(get!(self, close: u64)));
         self.count_opened(get!(self, from: u32), to);
         self.write_record(if back { SwitchKind::SwitchBack } else { SwitchKind::Failover }, generation);
-        set!(self, to: u32 = NO_SLOT);
         set!(self, dead_since_ns: u64 = 0);
+        // `to` stays until the step is over: it is what tells the agent that the slot is in use. The next switch begins
+        // without one.
         self.enter(Step::Idle, now)
     }
 

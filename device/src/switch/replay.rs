@@ -11,6 +11,7 @@ use crate::wqe_write::{self, Place};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::wqe::Wqebb;
 use shunt_layout::mutant::Mutant;
+use shunt_layout::state::Word;
 
 impl<P: Platform> Channel<'_, P> {
     /// Where the next occupant of a path starts.
@@ -43,22 +44,42 @@ impl<P: Platform> Channel<'_, P> {
 
     /// Rings a path that nobody else rings: it is being entered or drained. Under the lock all the same, so
     /// that doorbell stores of one QP never interleave.
-    pub(super) fn ring_physical(self, view: &PathView, next: u64) {
+    ///
+    /// Nothing is rung unless the channel is still closed in the generation of `closed`: an owner that comes back after
+    /// its lease must not ring what another one has long gone beyond.
+    pub(super) fn ring_physical(self, view: &PathView, closed: Word, next: u64) {
         let p = self.platform();
-        p.wqes_before_publish();
         self.take_post_lock();
-        // SAFETY: record and register of the path being rung.
-        unsafe {
-            use shunt_layout::mlx5::doorbell;
-            p.store_doorbell_record(view.doorbell_record as *mut u32, doorbell::send_counter(next));
-            p.record_before_register();
-            p.store_register(view.doorbell_register as *mut u64, doorbell::register(next, view.qpn_shifted));
+        // A NIC may read the record at any time: the path may be live already.
+        p.published_before_ring();
+        if self.still_closed(closed) {
+            // SAFETY: record and register of the path being rung.
+            unsafe {
+                use shunt_layout::mlx5::doorbell;
+                p.store_doorbell_record(view.doorbell_record as *mut u32, doorbell::send_counter(next));
+                p.record_before_register();
+                p.store_register(
+                    view.doorbell_register as *mut u64,
+                    doorbell::register(next, view.qpn_shifted),
+                );
+            }
         }
         self.release_post_lock();
     }
 
+    /// True while the channel is closed in the generation of `closed`.
+    pub(super) fn still_closed(self, closed: Word) -> bool {
+        let ticket = self.load_ticket();
+        ticket.flag() && ticket.same_generation(closed) || Mutant::ReturnedOwnerGoesOn.on()
+    }
+
     /// Writes `[D, L)` into the new ring, rings once, opens.
     pub(super) fn replay(self, now: u64) -> Next {
+        let (closed, frozen) = (self.load_ticket(), self.load_done());
+        if !closed.flag() {
+            // The owner before us got as far as the ticket word.
+            return self.open_done(frozen, now);
+        }
         let to = get!(self, to: u32);
         let (old, mut new) = (self.journal(), self.view(to));
         // What the receiver executed is delivered, and so done, up to the first READ: a switch makes progress.
@@ -76,23 +97,34 @@ impl<P: Platform> Channel<'_, P> {
         let base = done.wrapping_sub(next);
         new.base = base;
         if Mutant::DoorbellBeforeReplay.on() && end > done {
-            self.ring_physical(&new, end.wrapping_sub(base));
+            self.ring_physical(&new, closed, end.wrapping_sub(base));
         }
-        self.replay_window(&old, &new, done..end);
+        if !self.replay_window(&old, &new, closed, done..end) {
+            return Next::Wait;
+        }
         // SAFETY: `posted` belongs to the switch: the ticket word is closed, so nobody rings.
         unsafe { self.platform().store(addr_of_mut!((*self.words()).posted), end) };
         if end > done {
-            self.ring_physical(&new, end.wrapping_sub(base));
+            self.ring_physical(&new, closed, end.wrapping_sub(base));
         }
         self.stamp(Stamp::Replayed, self.platform().now_ns());
-        self.open(to, base, self.platform().now_ns().max(now))
+        self.open(to, base, (closed, frozen), self.platform().now_ns().max(now))
     }
 
-    /// Writes all of the window, and counts what it wrote.
-    fn replay_window(self, old: &PathView, new: &PathView, window: core::ops::Range<u64>) {
+    /// Writes all of the window, and counts what it wrote. False if this switch was ended by another owner meanwhile.
+    fn replay_window(
+        self,
+        old: &PathView,
+        new: &PathView,
+        closed: Word,
+        window: core::ops::Range<u64>,
+    ) -> bool {
         let (to, executed) = (get!(self, to: u32), get!(self, executed: u64));
         let (mut ticket, mut placeholders, mut wide) = (window.start, 0, 0);
         while ticket < window.end {
+            if !self.still_closed(closed) {
+                return false;
+            }
             let block = self.journal_block(old, ticket);
             let entry = journal::read(&block);
             let settled = ticket < executed && (!entry.is_read() || Mutant::GetNotIssuedAgain.on());
@@ -110,6 +142,7 @@ impl<P: Platform> Channel<'_, P> {
         self.set_wide(to, self.cq_map(to).lag() as u64 + wide);
         count!(self, placeholders += placeholders);
         count!(self, replayed += window.end - window.start - placeholders);
+        true
     }
 
     /// Rule 14: an executed write, signal or atomic becomes a zero-length write for each of its tickets.

@@ -112,7 +112,7 @@ impl<P: Platform> Channel<'_, P> {
         set!(self, executed: u64 = watermark.max(truth.unwrap_or(0)));
         // The count tells of every message; without it nothing is known behind X, until the ledger says more.
         let watermark = get!(self, executed: u64);
-        set!(self, unexecuted: u64 = if truth.is_some() { watermark } else { get!(self, journal_end: u64) });
+        set!(self, unexecuted: u64 = if truth.is_some() { watermark } else { self.announced() });
         if truth.is_some() {
             self.stamp(Stamp::Cut, now);
         }

@@ -125,16 +125,16 @@ pub struct Switch {
 pub struct Resolution(pub u64);
 
 impl Resolution {
-    /// The answer for `ticket`. Never zero.
+    /// The answer for `ticket`, asked about while the channel left `generation`. Never zero.
     #[inline(always)]
-    pub const fn new(ticket: u64, applied: bool) -> Self {
-        Self(ticket << 2 | 2 | applied as u64)
+    pub const fn new(ticket: u64, generation: u64, applied: bool) -> Self {
+        Self(ticket << 10 | (generation & 0xff) << 2 | 2 | applied as u64)
     }
 
-    /// The ticket it is for.
+    /// True if it answers this question: the same ticket may be asked about in a later switch again.
     #[inline(always)]
-    pub const fn ticket(self) -> u64 {
-        self.0 >> 2
+    pub const fn is_for(self, ticket: u64, generation: u64) -> bool {
+        self.0 >> 2 == Self::new(ticket, generation, false).0 >> 2
     }
 
     /// True if the operation was applied.

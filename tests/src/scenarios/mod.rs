@@ -11,6 +11,7 @@ mod lanes;
 mod links;
 mod lives;
 mod nics;
+mod owners;
 mod promises;
 mod returns;
 mod steps;
@@ -33,6 +34,7 @@ pub struct Scenario {
 pub fn all() -> Vec<Scenario> {
     [
         words::SCENARIOS,
+        owners::SCENARIOS,
         fences::SCENARIOS,
         gets::SCENARIOS,
         cuts::SCENARIOS,

@@ -203,7 +203,7 @@ fn stopped_before_flags_change(seed: u64) -> Wrongs {
         let word = cluster.step_word(0, 1, 0);
         let ticket = word - offset_of!(Channel, switch.step) as u64 + offset_of!(Channel, ticket) as u64;
         move |access: Access| {
-            step_at(word) == Step::Replay && access.method == "fetch_add" && access.address == ticket
+            step_at(word) == Step::Replay && access.method == "compare_swap" && access.address == ticket
         }
     })
 }

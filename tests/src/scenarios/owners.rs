@@ -1,0 +1,193 @@
+//! Owners of a switch that are gone for longer than their lease, and come back; switches whose second path fails too,
+//! or that find none for a while. Rules 7, 14, 21.
+
+use std::mem::offset_of;
+use std::rc::Rc;
+
+use shunt_device::{Amo, Deadline, FaultKind, HeapOffset, Put, Resolution, Signal, Solo};
+use shunt_layout::state::{Channel, Step, Word};
+
+use super::Scenario;
+use super::kit::{Wrongs, judged, kept, spec, wrong_if};
+use crate::cluster::{Cluster, step_at};
+use crate::lies::Lie;
+use crate::oracle::{load, store};
+use crate::sim::{Access, Interference};
+use crate::workload::{Kernel, Traffic};
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "owner_gone_at_the_close", seeds: 4, run: owner_gone_at_the_close },
+    Scenario { name: "owner_back_after_its_lease", seeds: 6, run: owner_back_after_its_lease },
+    Scenario { name: "a_ledger_path_that_failed", seeds: 6, run: a_ledger_path_that_failed },
+    Scenario { name: "twice_without_a_path", seeds: 2, run: twice_without_a_path },
+];
+
+/// Longer than the lease of a switch's owner.
+const AFTER_LEASE_NS: u64 = 10_500_000_000;
+/// When an owner that was stopped comes back.
+const BACK_NS: u64 = 10_600_000_000;
+const SIGNAL: HeapOffset = HeapOffset(256);
+
+fn put_and_signal(kernel: &Kernel, number: u64) {
+    let word = number % 8;
+    store(kernel.heap + word * 8, 70 + number);
+    let put = Put { dst: HeapOffset(128 + word * 8), src: HeapOffset(word * 8), bytes: 8 };
+    let channel = kernel.device().channel(1, 0);
+    let _ = channel.put_signal_nbi(Solo, put, SIGNAL, Signal::Monotone(number + 1));
+}
+
+fn quiet(kernel: &Kernel, span_ns: u64) -> bool {
+    let deadline = Deadline::after(kernel.world.now(), span_ns);
+    kernel.device().channel(1, 0).quiet(Solo, deadline).is_ok()
+}
+
+/// What the receiver holds after `count` rounds of [`put_and_signal`].
+fn delivered(cluster: &Cluster, count: u64) -> Wrongs {
+    let heap = cluster.pe(1).heap().address;
+    let seen: Vec<u64> = (0..8).map(|word| load(heap + 128 + word * 8)).collect();
+    let want: Vec<u64> = (count - 8..count).map(|number| 70 + number).collect();
+    let signal = load(heap + SIGNAL.0);
+    let mut wrongs = wrong_if(seen != want, || format!("the puts are {seen:?}, not {want:?}"));
+    wrongs.extend(wrong_if(signal != count, || format!("the signal is {signal}, not {count}")));
+    wrongs
+}
+
+/// The owner closes the ticket word and is never seen again: no step says that a switch is under way.
+fn owner_gone_at_the_close(seed: u64) -> Wrongs {
+    judged(|| {
+        let mut spec = spec(seed, &["60us:0.0:down"]);
+        (spec.step_limit, spec.idle_ns) = (6_000_000, 1_000_000);
+        let mut cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let step = cluster.step_word(0, 1, 0);
+        let ticket = step - offset_of!(Channel, switch.step) as u64 + offset_of!(Channel, ticket) as u64;
+        let mut left = 1 + seed;
+        let closed = move |_: Access| {
+            left -= u64::from(step_at(step) == Step::Idle && Word(load(ticket)).flag() && left > 0);
+            left == 0
+        };
+        cluster.interference = Rc::new(Interference::stop_when(closed, u64::MAX / 4));
+        let owner = cluster.spawn("owner", 0, |kernel| {
+            kernel.world.sleep(70_000);
+            (0..8).for_each(|number| put_and_signal(&kernel, number));
+            quiet(&kernel, 100_000_000)
+        });
+        cluster.sim.run_for(13_000_000_000);
+        let mut wrongs = wrong_if(owner.is_done(), || "nobody was stopped".into());
+        wrongs.extend(delivered(&cluster, 8));
+        wrongs
+    })
+}
+
+/// The owner of a replay is stopped for longer than its lease. An heir opens the channel and goes on, round and round the
+/// ring; then the first one comes back in the middle of what it did.
+fn owner_back_after_its_lease(seed: u64) -> Wrongs {
+    judged(|| {
+        let mut spec = spec(seed, &["60us:0.0:down"]);
+        (spec.step_limit, spec.agent.looks, spec.log_depth, spec.idle_ns) = (6_000_000, 0, 5, 1_000_000);
+        let mut cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let step = cluster.step_word(0, 1, 0);
+        let mut left = 4 + seed * 27;
+        let replaying = move |_: Access| {
+            left -= u64::from(step_at(step) == Step::Replay && left > 0);
+            left == 0
+        };
+        cluster.interference = Rc::new(Interference::stop_when(replaying, BACK_NS));
+        let owner = cluster.spawn("owner", 0, |kernel| {
+            kernel.world.sleep(70_000);
+            (0..8).for_each(|number| put_and_signal(&kernel, number));
+            quiet(&kernel, 1_000_000_000);
+            kernel.world.now()
+        });
+        let heir = cluster.spawn("heir", 0, |kernel| {
+            kernel.world.sleep(AFTER_LEASE_NS);
+            for number in 8..2_000 {
+                put_and_signal(&kernel, number);
+                kernel.world.sleep(100_000);
+            }
+            quiet(&kernel, 1_000_000_000)
+        });
+        cluster.sim.run_for(13_000_000_000);
+        let back = owner.is_done() && cluster.sim.finish(&owner) > AFTER_LEASE_NS;
+        let mut wrongs = wrong_if(!back, || "the owner did not come back".into());
+        let done = heir.is_done() && cluster.sim.finish(&heir);
+        wrongs.extend(wrong_if(!done, || "the heir's last quiet failed".into()));
+        wrongs.extend(delivered(&cluster, 2_000));
+        wrongs
+    })
+}
+
+/// Without agents: the READs of a ledger are answered too late, the third path is taken, and when that one fails too
+/// nobody goes back to the second, whose ring the late READs went through.
+fn a_ledger_path_that_failed(seed: u64) -> Wrongs {
+    let faults = [
+        "500us:0:agent-killed",
+        "500us:1:agent-killed",
+        "2ms:0.0:cqe-error=0x15",
+        "45ms:1.1:drop-acks=40ms",
+        "250ms:0.2:cqe-error=0x15",
+    ];
+    let mut spec = spec(seed, &faults);
+    (spec.rails, spec.backups, spec.time_fence) = (3, 2, true);
+    (spec.suspect_ns, spec.suspect_floor_ns) = (200_000_000, 200_000_000);
+    spec.traffic = Traffic {
+        messages: 3_000,
+        slots: 64,
+        credit_lag: 8 + seed % 8,
+        pace_ns: 150_000,
+        wait_ns: 3_000_000_000,
+        ..spec.traffic
+    };
+    kept(&spec, Lie::None, |outcome| {
+        let idle: Vec<String> = outcome
+            .faults
+            .iter()
+            .filter(|(_, hits)| *hits == 0)
+            .map(|(injection, _)| format!("{injection} hit nothing"))
+            .collect();
+        idle
+    })
+}
+
+/// No path for a while, one is found, an operation is asked about; when its owner has answered there is no path for
+/// another while. Each is shorter than the give-up time.
+fn twice_without_a_path(seed: u64) -> Wrongs {
+    judged(|| {
+        let faults = [
+            "0ns:0.0:lost-atomic-response",
+            "1ms:0.1:down=600ms",
+            "5ms:0.0:down=700ms",
+            "1100ms:0.0:down=300ms",
+            "1100ms:0.1:down=300ms",
+        ];
+        let mut spec = spec(seed, &faults);
+        (spec.rmsn_cleared, spec.backups, spec.idle_ns) = (true, 1, 100_000);
+        let cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        cluster.sim.run_for(10_000);
+        let task = cluster.spawn("adder", 0, |kernel| {
+            let channel = kernel.device().channel(1, 0);
+            let at = channel.amo_nbi(Solo, SIGNAL, Amo::Add64(5)).expect("room");
+            let asked = loop {
+                let deadline = Deadline::after(kernel.world.now(), 2_000_000_000);
+                match channel.quiet(Solo, deadline) {
+                    Err(fault) if fault.kind == FaultKind::Uncertain => break kernel.world.now(),
+                    other => return format!("{other:?} where the add is uncertain"),
+                }
+            };
+            let until = 1_150_000_000u64.saturating_sub(asked);
+            kernel.world.sleep(until);
+            channel.resolve(at, Resolution::Applied).expect("it asks");
+            match channel.quiet(Solo, Deadline::after(kernel.world.now(), 2_000_000_000)) {
+                Ok(()) => String::new(),
+                Err(fault) => format!("{fault:?} after 50 ms without a path"),
+            }
+        });
+        let said = cluster.sim.finish(&task);
+        let sum = load(cluster.pe(1).heap().address + SIGNAL.0);
+        let mut wrongs = wrong_if(!said.is_empty(), || said);
+        wrongs.extend(wrong_if(sum != 5, || format!("the sum is {sum}, not 5")));
+        wrongs
+    })
+}
