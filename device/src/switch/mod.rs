@@ -350,6 +350,9 @@ impl<P: Platform> Channel<'_, P> {
     /// `frozen` are the words as this switch closed and froze them: an owner that comes back after its lease, when the
     /// channel has long been opened by another, changes nothing.
     pub(crate) fn open(self, to: u32, base: u64, (closed, frozen): (Word, Word), now: u64) -> Next {
+        if !self.still_closed(closed) {
+            return Next::Wait;
+        }
         // SAFETY: channel words and the row being entered, all owned by the switch until `done` opens.
         unsafe {
             let p = self.platform();
