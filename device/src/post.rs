@@ -212,6 +212,17 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
+    /// Once through the post lock, unless somebody holds it.
+    #[inline(always)]
+    pub(crate) fn pass_post_lock(self) -> bool {
+        // SAFETY: the lock word of a valid channel.
+        let free = unsafe { self.platform().try_lock(addr_of_mut!((*self.words()).post_lock)) };
+        if free {
+            self.release_post_lock();
+        }
+        free
+    }
+
     #[inline(always)]
     pub(crate) fn release_post_lock(self) {
         // SAFETY: the lock word of a valid channel, held by this caller.

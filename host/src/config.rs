@@ -73,9 +73,9 @@ pub fn policy(config: &EnvConfig) -> Policy {
         fault_tolerance: config.fault_tolerance as u32,
         bracket: 1,
         suspect_ns: config.suspect_ns,
-        // Longer than the agent waits for a silent peer, the packet lifetime and a command that times out together:
-        // the agent's "no" is an answer, the device's own patience only guards against an agent that is gone.
-        fence_wait_ns: 2_000_000_000,
+        // Longer than the agent waits for a NIC and for a peer, and then for the packet lifetime: the agent's "no" is
+        // an answer, the device's own patience only guards against an agent that is gone.
+        fence_wait_ns: config.packet_lifetime_ns.saturating_add(2_000_000_000),
         give_up_ns: config.give_up_ns,
         recovery_window_ns: config.recovery_window_ns,
         drain_ns: 20_000_000,
@@ -396,6 +396,7 @@ mod tests {
         assert_eq!(met, Ok(want));
         let policy = policy(&want);
         assert_eq!((policy.give_up_ns, policy.packet_lifetime_ns), (1_500_000_000, 20_000_000));
+        assert_eq!(policy.fence_wait_ns, 2_020_000_000);
         assert_eq!(policy.fence, FencePolicy::Time as u32);
     }
 

@@ -11,7 +11,7 @@ use crate::nic::loopback::{Pair, PairSource, PairUse, PrivateMemory};
 use crate::nic::mkey::{Access, Mkey};
 use crate::nic::pd::Pd;
 use crate::nic::proof::{self, TruthProof};
-use crate::nic::qp::QpTuning;
+use crate::nic::qp::{MASK_24, QpTuning};
 use crate::nic::queue::{QueueSource, Request};
 use crate::nic::umem::Umem;
 use shunt_device::platform::host::World;
@@ -307,8 +307,9 @@ impl Rail {
     fn flush_once(&self, flush: &mut FlushPair) -> Result<(), NicError> {
         let world = &*self.world;
         if flush.pair.is_none() {
-            flush.incarnation += 1;
-            flush.pair = Some(self.pair(PairUse::Flush, flush.incarnation, flush.incarnation << 12)?);
+            flush.incarnation = flush.incarnation.wrapping_add(1);
+            flush.pair =
+                Some(self.pair(PairUse::Flush, flush.incarnation, (flush.incarnation << 12) & MASK_24)?);
         }
         let (source, rkey_be) = match &self.heap {
             Some(heap) => (heap.umem.memory().span(), heap.keys[0].key_be()),

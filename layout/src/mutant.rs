@@ -111,6 +111,8 @@ mutants! {
     StateNotLookedAt = "state-not-looked-at" breaks "rule 12, invariant 12",
     /// A silent peer costs no packet lifetime.
     NoLifetimeAfterFence = "no-lifetime-after-fence" breaks "rule 13, F9",
+    /// A NIC that is slow to answer counts as one that never will.
+    UnprovableAtOnce = "unprovable-at-once" breaks "invariant 6, H7",
     /// Where neither half can be fenced, the switch goes on.
     UnprovenGoesOn = "unproven-goes-on" breaks "invariant 12",
     /// A NIC's count is trusted whatever the start-up proof says.
@@ -149,6 +151,8 @@ mutants! {
     KeysOfTheOldRail = "keys-of-the-old-rail" breaks "rule 14",
     /// The ticket word is opened by a store.
     OpenByStore = "open-by-store" breaks "rule 1, F12",
+    /// A switcher forgets which path it entered before its step says so.
+    AnnouncementTakenBack = "announcement-taken-back" breaks "rules 7 and 17, H4",
     /// The suspect time never grows, however often nothing was finished.
     PatienceNeverLearned = "patience-never-learned" breaks "invariant 10",
     /// A switch-back waits for no completion.
@@ -161,6 +165,8 @@ mutants! {
     TruthNotKept = "truth-not-kept" breaks "rule 18, F4",
     /// A pair is made anew before the packet lifetime has passed.
     NoLifetimeBeforeRevival = "no-lifetime-before-revival" breaks "rule 17, F5",
+    /// A half whose fence failed is made anew like any other.
+    UnfencedMadeAnew = "unfenced-made-anew" breaks "rule 17, F5, H15",
     /// A pair made anew begins at the PSN that the old one began at.
     SamePsn = "same-psn" breaks "rule 17, F5",
     /// A revival that failed leaves its number to the next.

@@ -323,3 +323,28 @@ fn scenario_07_a_ledger_path_that_failed_is_not_entered_again() {
 fn scenario_21_twice_without_a_path_is_not_added_up() {
     hold("twice_without_a_path");
 }
+
+#[test]
+fn scenario_06_a_half_that_could_not_be_fenced() {
+    hold("a_half_that_could_not_be_fenced");
+}
+
+#[test]
+fn scenario_09_f12_stopped_before_idle_while_the_path_fails() {
+    hold("stopped_before_idle_while_the_path_fails");
+}
+
+#[test]
+fn scenario_15_owner_gone_while_opening() {
+    hold("owner_gone_while_opening");
+}
+
+#[test]
+fn scenario_12_both_nics_answer_late() {
+    hold("both_nics_answer_late");
+}
+
+#[test]
+fn scenario_05_a_peer_that_names_what_does_not_exist() {
+    hold("a_peer_that_names_what_does_not_exist");
+}

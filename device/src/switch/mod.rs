@@ -331,6 +331,7 @@ impl<P: Platform> Channel<'_, P> {
     pub(crate) fn abandon(self, now: u64) {
         if let Some(lease) = self.take_switch(now) {
             if !matches!(self.load_step(), Step::Dead) {
+                set!(self, to: u32 = NO_SLOT); // the record is to name no path that an earlier switch entered
                 self.die(FaultKind::PeerLost, now);
             }
             self.let_go(lease);
@@ -413,9 +414,11 @@ impl<P: Platform> Channel<'_, P> {
         record::count!(self, late_tickets += ticket.index().saturating_sub(get!(self, close: u64)));
         self.count_opened(get!(self, from: u32), to);
         self.write_record(if back { SwitchKind::SwitchBack } else { SwitchKind::Failover }, generation);
+        // `to` stays as it is until the next switch begins: the agent takes a slot that is not announced for left.
+        if Mutant::AnnouncementTakenBack.on() {
+            set!(self, to: u32 = NO_SLOT);
+        }
         set!(self, dead_since_ns: u64 = 0);
-        // `to` stays until the step is over: it is what tells the agent that the slot is in use. The next switch begins
-        // without one.
         self.enter(Step::Idle, now)
     }
 
@@ -461,6 +464,7 @@ impl<P: Platform> Channel<'_, P> {
             let number = p.fetch_add(self.device.state.records_head as *mut u64, 1);
             let record = self.record(number);
             p.store_release(addr_of_mut!((*record).sequence), 0);
+            p.announce_before_recheck();
             p.store32(addr_of_mut!((*record).kind), kind as u32);
             p.store32(addr_of_mut!((*record).cause), cause);
             p.store32(addr_of_mut!((*record).peer), self.peer());

@@ -27,13 +27,18 @@ impl<P: Platform> Channel<'_, P> {
             }
             return Next::Wait;
         }
+        // Once through the post lock: no doorbell of the old generation is still on its way (F8). Its holder may sleep,
+        // or be gone with its kernel: whoever drives this has other channels to look after.
+        if !self.pass_post_lock() {
+            if self.step_overdue(now, self.chain_bound_ns()) {
+                return self.die(FaultKind::PeerLost, now);
+            }
+            return Next::Wait;
+        }
         set!(self, journal_end: u64 = ready.index());
         let view = self.view(get!(self, from: u32));
         set!(self, journal_queue: u64 = view.send_queue);
         set!(self, journal_base: u64 = view.base);
-        // Once through the post lock: no doorbell of the old generation is still on its way (F8).
-        self.take_post_lock();
-        self.release_post_lock();
         self.request_fence(get!(self, from: u32), get!(self, from_incarnation: u32));
         self.enter(Step::Fence, now)
     }

@@ -13,9 +13,16 @@ use shunt_device::health::{Action, Health, Observation};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{AnswerStatus, PathState};
 
-/// A fence is awaited this many times as long as a peer may be silent, however much else the peer says: less than the
-/// device's own wait for a fence.
+/// A fence is awaited this many times as long as a peer may be silent, counted from its begin, however much else the
+/// peer says: with the packet lifetime, less than the device's own wait for a fence.
 const ANSWER_PATIENCE: u64 = 3;
+/// So many times as long as a peer may be silent a NIC that has the fence in hand may still prove it: "not provable"
+/// ends the channel.
+const PROOF_PATIENCE: u64 = 2;
+
+/// Incarnations that a peer may have used up while this side heard none of it: at one a second, more than a week's. Who
+/// is further ahead was not understood, and a pair has no more than 2^32 of them.
+const NUMBERS_MISSED: u32 = 1 << 20;
 
 impl Agent {
     /// A switcher of this PE asks.
@@ -73,6 +80,7 @@ impl Agent {
     /// Has this half fenced, and tells the peer to do the same; what was found follows.
     pub(super) fn fence(&mut self, index: usize, urgency: Urgency) {
         let (at, id, now) = (self.place(index), self.id(index), self.now());
+        let awake_ns = self.awake.age_ns;
         // Not usable from now on: switchers that come later choose another path, idle channels leave.
         self.words.set_state(at, PathState::Fenced);
         let bulk = urgency == Urgency::Port;
@@ -83,6 +91,7 @@ impl Agent {
             pair.mine = None;
             pair.told_ns = now;
             pair.told = 0;
+            pair.begun_awake_ns = awake_ns;
             pair.left_here = false;
             pair.left_there = false;
             pair.probes = None;
@@ -108,8 +117,12 @@ impl Agent {
     /// What is known of this half now. The truth is stored with its incarnation and told.
     pub(super) fn half_fenced(&mut self, index: usize, mine: SideTruth) {
         let (now, age_ns, id) = (self.now(), self.grow_older(), self.id(index));
+        let awake_ns = self.awake.age_ns;
         let Some(pair) = &mut self.pairs[index] else { return };
         let mine = Self::said_of(pair, mine);
+        if pair.mine.is_none() {
+            pair.fenced_awake_ns = awake_ns;
+        }
         pair.mine = Some(mine);
         pair.fenced_ns = now;
         pair.fenced_age_ns = age_ns;
@@ -165,8 +178,9 @@ impl Agent {
         if id.incarnation > pair.incarnation {
             // A pair is made anew only after both directions left, so word of it says that theirs has.
             let over = pair.health == Health::Fenced && pair.left_here;
-            if pair.health != Health::Released && !over {
-                if matches!(pair.health, Health::Fencing | Health::Fenced) {
+            let near = id.incarnation - pair.incarnation <= NUMBERS_MISSED;
+            if pair.health != Health::Released && !over || !near {
+                if near && matches!(pair.health, Health::Fencing | Health::Fenced) {
                     return self.peer_moved_on(index); // it says so again
                 }
                 let line = format!("peer is at {id:?}, this side at {} {:?}", pair.incarnation, pair.health);
@@ -231,7 +245,7 @@ impl Agent {
 
     /// Waits for both halves, or for what the silence of one allows.
     pub(super) fn await_truth(&mut self, index: usize) -> bool {
-        let (now, options) = (self.now(), self.options);
+        let (awake_ns, options) = (self.awake.age_ns, self.options);
         let Some(pair) = &self.pairs[index] else { return false };
         let (mine, theirs) = (pair.mine, pair.theirs);
         if theirs.is_none() {
@@ -246,14 +260,15 @@ impl Agent {
         }
         let Some(pair) = &self.pairs[index] else { return false };
         if theirs.is_none() {
-            let (fenced_ns, peer) = (pair.fenced_ns, self.place(index).peer);
+            let (begun_ns, fenced_ns) = (pair.begun_awake_ns, pair.fenced_awake_ns);
+            let peer = self.place(index).peer;
             // Whom a pair has awaited in vain, the next one need not: patience is with the peer, not with the pair.
             let heard_ns = self.heard_ns[peer as usize];
             let asked_ns = *self.unanswered[peer as usize].get_or_insert(fenced_ns.max(heard_ns));
             // Heard is not answered: a link that carries one way only must not outlast the switcher's own patience.
-            let bound_ns = fenced_ns.saturating_add(options.peer_ns.saturating_mul(ANSWER_PATIENCE));
+            let bound_ns = begun_ns.saturating_add(options.peer_ns.saturating_mul(ANSWER_PATIENCE));
             let until_ns = asked_ns.saturating_add(options.peer_ns).min(bound_ns);
-            let patient = now < until_ns && !Mutant::OnlyOwnHalf.on();
+            let patient = awake_ns < until_ns && !Mutant::OnlyOwnHalf.on();
             if patient && self.links.reachable(peer, &self.ports) {
                 return false;
             }
@@ -261,7 +276,11 @@ impl Agent {
         let Some((pair, mine)) = self.pairs[index].as_ref().zip(mine) else { return false };
         let over = self.age.age_ns >= pair.quiet_since_ns().saturating_add(options.lifetime_ns);
         let lifetime_over = over || Mutant::NoLifetimeAfterFence.on() || Mutant::OnlyOwnHalf.on();
-        if verdict(mine, pair.theirs, pair.sent, lifetime_over).is_none() {
+        let Some(found) = verdict(mine, pair.theirs, pair.sent, lifetime_over) else { return false };
+        let bound_ns = pair.begun_awake_ns.saturating_add(options.peer_ns.saturating_mul(PROOF_PATIENCE));
+        // Its NIC still has it in hand: slow is not dead.
+        let provable = pair.task != Task::None && awake_ns < bound_ns && !Mutant::UnprovableAtOnce.on();
+        if found.status == AnswerStatus::Unprovable && provable {
             return false;
         }
         if self.observe(index, Observation::PairFenced) == Action::Answer {

@@ -13,6 +13,7 @@ use shunt_device::health::Health;
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mutant::Mutant;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Halves of one NIC that are made anew at the same time: more would only stand in the queue while their time runs.
@@ -24,6 +25,8 @@ pub(super) struct Post {
     hand: Box<dyn Hand>,
     /// When the port was asked for, while no answer is in.
     asked_ns: Option<u64>,
+    /// Since when its NIC owes an answer, by the clock and as the agent was awake.
+    owing: Cell<Option<(u64, u64)>>,
 }
 
 impl Post {
@@ -31,7 +34,7 @@ impl Post {
         let desk = Arc::new(Desk::default());
         let worker = Worker::new(rail.clone(), desk.clone(), world.clone());
         let hand = crew.hire(format!("nic {}", rail.index), worker);
-        Self { desk, hand, asked_ns: None }
+        Self { desk, hand, asked_ns: None, owing: Cell::new(None) }
     }
 }
 
@@ -65,7 +68,7 @@ impl Agent {
     /// Gives a pair's NIC a job.
     pub(super) fn order(&mut self, index: usize, urgency: Urgency, job: Job) -> u64 {
         let rail = match &job {
-            Job::Fence(half) | Job::Look(half) | Job::Connect(half, ..) | Job::Destroy(Some(half)) => {
+            Job::Fence(half) | Job::Look(half) | Job::Connect(half, ..) | Job::Bury(half) => {
                 half.rail().index
             }
             _ => self.rail_at_work(index),
@@ -104,8 +107,13 @@ impl Agent {
 
     /// The same of a rail's NIC.
     pub(super) fn nic_is_silent(&self, rail: u32) -> bool {
-        let owing_ns = self.posts.get(rail as usize).and_then(|post| post.desk.owing_ns());
-        owing_ns.is_some_and(|since| self.now() > since.saturating_add(self.options.nic_ns))
+        let awake_ns = self.awake.age_ns;
+        let Some(post) = self.posts.get(rail as usize) else { return false };
+        let owing_ns = post.desk.owing_ns();
+        if post.owing.get().map(|(since, _)| since) != owing_ns {
+            post.owing.set(owing_ns.map(|since| (since, awake_ns)));
+        }
+        post.owing.get().is_some_and(|(_, seen)| awake_ns > seen.saturating_add(self.options.nic_ns))
     }
 
     /// True if a NIC has room to make one more half anew.
@@ -113,14 +121,16 @@ impl Agent {
         self.posts.get(rail as usize).is_some_and(|post| post.desk.waiting() < MAKING_MAX)
     }
 
-    /// Has the old half destroyed by its NIC's worker, and forgets it.
+    /// Puts the old half away, and takes back one that is still to be made. One in the making is put away once it is made.
     pub(super) fn discard(&mut self, index: usize) {
-        let half = self.pairs[index].as_mut().and_then(|pair| {
-            pair.task = Task::None;
-            pair.half.take()
-        });
-        if half.is_some() {
-            self.order(index, Urgency::Idle, Job::Destroy(half));
+        self.entomb(index);
+        let Some(pair) = &self.pairs[index] else { return };
+        let Task::Make(number) = pair.task else { return self.set_task(index, Task::None) };
+        let post = self.posts.get(self.rail_at_work(index) as usize);
+        let Some(Job::Make(making)) = post.and_then(|post| post.desk.recall(number)) else { return };
+        self.set_task(index, Task::None);
+        if let Some(old) = making.old {
+            self.keep_grave(index, old);
         }
     }
 
@@ -132,8 +142,9 @@ impl Agent {
         let mut old = pair.half.take();
         if old.as_ref().is_some_and(|half| half.rail().index != rail) {
             // By its own NIC, which may be dead; the new one is not to wait for that.
-            let old = old.take();
-            self.order(index, Urgency::Making, Job::Destroy(old));
+            if let Some(old) = old.take() {
+                self.keep_grave(index, old);
+            }
         }
         let Some(pair) = &mut self.pairs[index] else { return };
         let making = Making {
@@ -184,13 +195,19 @@ impl Agent {
         match outcome {
             Outcome::Address(result) => return self.address_asked(rail, result),
             Outcome::Datagrams(result) => return self.datagrams_made(rail, result),
+            Outcome::Buried(result) => return self.buried(id, result),
             _ => {}
         }
         let task = self.pairs[id.about].as_ref().map_or(Task::None, |pair| pair.task);
         // What is over is compared by its number: a pair may have moved on meanwhile.
         match outcome {
             Outcome::Fenced(result) if task == Task::Fence(id.number) => self.fenced(id.about, result),
-            Outcome::Made(result) if task == Task::Make(id.number) => self.made(id.about, result),
+            Outcome::Made(result, left) if task == Task::Make(id.number) => {
+                if let Some(left) = left {
+                    self.keep_grave(id.about, left);
+                }
+                self.made(id.about, result);
+            }
             Outcome::Connected(result) if task == Task::Connect(id.number) => {
                 self.set_task(id.about, Task::None);
                 self.leader_connected(id.about, result);
@@ -199,8 +216,8 @@ impl Agent {
                 self.set_task(id.about, Task::None);
                 self.looked(id.about, result);
             }
-            Outcome::Made(Ok(half)) => {
-                self.order(id.about, Urgency::Idle, Job::Destroy(Some(half)));
+            Outcome::Made(made, left) => {
+                made.ok().into_iter().chain(left).for_each(|half| self.keep_grave(id.about, half));
             }
             _ => {}
         }
@@ -251,17 +268,28 @@ impl Agent {
         }
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.task = Task::None;
+        let mut stray = None;
         let error = match result {
+            // The pair has gone on to another number while this was made.
+            Ok(half) if half.incarnation() != pair.incarnation => {
+                stray = Some(half);
+                None
+            }
             Ok(half) => {
                 pair.half = Some(half);
                 None
             }
             Err(error) => Some(error),
         };
-        if pair.health != Health::Connecting {
+        let health = pair.health;
+        if let Some(half) = stray {
+            self.keep_grave(index, half);
+        }
+        if health != Health::Connecting {
             return self.fence_half(index, Urgency::Peer);
         }
-        let Some(card) = pair.half.as_ref().map(|half| half.card()) else {
+        let half = self.pairs[index].as_ref().and_then(|pair| pair.half.as_ref());
+        let Some(card) = half.map(|half| half.card()) else {
             return self.revival_failed(index, error.as_ref());
         };
         let (id, home) = (self.id(index), self.own_home(self.place(index).channel));

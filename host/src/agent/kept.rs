@@ -2,6 +2,7 @@
 //! is gone with it. Rules 17 and 18.
 
 use super::Agent;
+use super::graves::Grave;
 use super::jobs::Post;
 use super::news::News;
 use super::pair::Pair;
@@ -71,6 +72,8 @@ pub(super) struct Kept {
     pub addresses: Vec<Address>,
     /// Workers of the NICs.
     pub posts: Vec<Post>,
+    /// Halves that are not known to be gone.
+    pub graves: Vec<Grave>,
     /// Jobs given so far: their numbers are not used again.
     pub jobs: u64,
     /// What was told, and to whom.
@@ -99,6 +102,7 @@ impl Kept {
             oob: resources.oob,
             addresses: Vec::new(),
             posts: pe.rails().iter().map(|rail| Post::fill(crew, rail, pe.world())).collect(),
+            graves: Vec::new(),
             jobs: 0,
             news: News::new(root.my_pe, root.pe_count),
             records_seen: 0,
@@ -163,6 +167,7 @@ impl Agent {
             oob,
             addresses,
             posts: std::mem::take(&mut self.posts),
+            graves: std::mem::take(&mut self.graves),
             jobs: self.jobs,
             news: std::mem::replace(&mut self.news, News::new(self.words.root().my_pe, 0)),
             records_seen: self.records_seen,

@@ -6,6 +6,7 @@
 mod board;
 mod chain;
 mod fence;
+mod graves;
 mod homes;
 mod jobs;
 pub mod keeper;
@@ -147,10 +148,12 @@ pub struct Agent {
     /// One a channel: silence on one must not hide behind traffic on another.
     patience: Vec<Patience>,
     age: Age,
+    /// The same for patience: neither a jump of the clock nor a pause of this process is somebody else's silence.
+    awake: Age,
     next_row: usize,
-    /// By peer: since when it owes an answer; none once it said anything.
+    /// By peer: since when it owes an answer, as the agent was awake; none once it said anything.
     unanswered: Vec<Option<u64>>,
-    /// By peer: when it last said anything.
+    /// By peer: when it last said anything, likewise.
     heard_ns: Vec<u64>,
     next_touch_ns: u64,
     wake_seen: u64,
@@ -161,6 +164,7 @@ pub struct Agent {
     posts: Vec<jobs::Post>,
     /// Jobs given so far.
     jobs: u64,
+    graves: Vec<graves::Grave>,
     /// Agents of this PE so far, with this one.
     lives: u32,
     /// Where the next agent will find what outlives this one.
@@ -193,6 +197,7 @@ impl Agent {
             homes: homes::Homes::new(root.channels_per_pe as usize, rows, pairs),
             patience: vec![Patience::new(now_ns); rows],
             age: Age::new(now_ns),
+            awake: Age::new(now_ns),
             next_row: 0,
             unanswered: vec![None; root.pe_count as usize],
             heard_ns: vec![0; root.pe_count as usize],
@@ -212,6 +217,7 @@ impl Agent {
             options,
             posts: kept.posts,
             jobs: kept.jobs,
+            graves: kept.graves,
             lives: kept.lives + 1,
             estate: pe.estate().clone(),
             ended: false,
@@ -249,6 +255,7 @@ impl Agent {
         }
         busy |= self.mind_homes();
         busy |= self.mind_chains();
+        busy |= self.mind_graves();
         busy |= self.locate();
         if !Mutant::SilentNotTouched.on() {
             self.touch_the_silent();
@@ -264,10 +271,9 @@ impl Agent {
 
     /// A message arrived, over whichever link.
     fn take(&mut self, from: u32, bytes: &[u8]) {
-        let now = self.now();
         if let Some(since) = self.unanswered.get_mut(from as usize) {
             *since = None;
-            self.heard_ns[from as usize] = now;
+            self.heard_ns[from as usize] = self.awake.age_ns;
         }
         match Message::from_bytes(bytes) {
             Ok(message) => self.receive(from, message),
@@ -339,6 +345,7 @@ impl Agent {
     /// Lets the agent's age follow the clock; answers with it.
     fn grow_older(&mut self) -> u64 {
         let (now, lifetime_ns) = (self.now(), self.options.lifetime_ns);
+        self.awake.grow(now, self.options.nic_ns / 8 + 1);
         self.age.grow(now, lifetime_ns / 8 + 1)
     }
 

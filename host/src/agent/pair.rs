@@ -133,8 +133,14 @@ pub struct Pair {
     pub since_ns: u64,
     /// When this half was fenced.
     pub fenced_ns: u64,
+    /// When its fence began, as the agent was awake.
+    pub begun_awake_ns: u64,
+    /// When anything was first known of this half, likewise.
+    pub fenced_awake_ns: u64,
     /// The agent's age at that time: what the packet lifetime is counted by.
     pub fenced_age_ns: u64,
+    /// The agent's age when the last half that nobody fenced was destroyed.
+    pub buried_age_ns: Option<u64>,
     /// The agent's age when the other half was first known to be fenced.
     pub theirs_age_ns: u64,
     /// When the peer was last told of the fence, and how often since it began.
@@ -190,7 +196,10 @@ impl Pair {
             asked: None,
             since_ns: 0,
             fenced_ns: 0,
+            begun_awake_ns: 0,
+            fenced_awake_ns: 0,
             fenced_age_ns: 0,
+            buried_age_ns: None,
             theirs_age_ns: 0,
             told_ns: 0,
             told: 0,

@@ -1,11 +1,12 @@
 //! Making a pair anew: rest, recreate both halves, connect, probe, admit. Rule 17; F4, F5.
 //!
-//! The lower PE leads. New QPs, new QPNs, PSNs in the other half, fresh CQ and doorbell record, and nothing before
-//! the packet lifetime has passed. An incarnation that fails is used up.
+//! The lower PE leads. New QPs, PSNs in the other half, fresh CQ and doorbell record, and nothing before the old half
+//! is known to be in ERR or gone and the packet lifetime has passed: a NIC may give the new QP the old one's number. An
+//! incarnation that fails is used up.
 
 use super::Agent;
 use super::chain::Offer;
-use super::message::{Message, PairId};
+use super::message::{Message, PairId, SideTruth};
 use super::pair::{Probes, Task};
 use super::ports::penalty_ns;
 use super::worker::{Job, Urgency};
@@ -29,7 +30,12 @@ impl Agent {
         let (leads, peer) = (self.leads(index), self.place(index).peer);
         self.ask_back(index);
         let Some(pair) = &self.pairs[index] else { return false };
-        let over = self.age.age_ns >= pair.fenced_age_ns.saturating_add(self.options.lifetime_ns);
+        if pair.task == Task::None && pair.mine == Some(SideTruth::Dead) && !Mutant::UnfencedMadeAnew.on() {
+            self.entomb(index);
+        }
+        let Some(pair) = &self.pairs[index] else { return false };
+        let quiet_age_ns = pair.fenced_age_ns.max(pair.buried_age_ns.unwrap_or(0));
+        let over = self.age.age_ns >= quiet_age_ns.saturating_add(self.options.lifetime_ns);
         let lifetime_over = over || Mutant::NoLifetimeBeforeRevival.on();
         let pause = backoff_ns(self.options.backoff_ns, pair.failures);
         let rested = now >= pair.since_ns.saturating_add(pause);
@@ -38,8 +44,10 @@ impl Agent {
         let wanted = |offer: Offer| self.ports.own_up(offer.rail);
         let due = if leads { rested && up } else { pair.offered.is_some_and(wanted) };
         let rail = pair.offered.map_or(pair.local_rail, |offer| offer.rail);
-        let free = self.may_make(rail) && !self.home_leaves(self.place(index).channel, rail);
-        if !(due && lifetime_over && pair.task == Task::None && free) {
+        let numbers_left = pair.incarnation < u32::MAX;
+        let free = pair.task == Task::None && numbers_left && !self.has_grave(index, rail);
+        let may_make = self.may_make(rail) && !self.home_leaves(self.place(index).channel, rail);
+        if !(due && lifetime_over && free && may_make) {
             return false;
         }
         // Announced paths are not made anew: the state went first, this is the second look.
@@ -61,7 +69,8 @@ impl Agent {
         }
         self.may_haunt(index);
         let Some(pair) = &mut self.pairs[index] else { return };
-        pair.incarnation += !(Mutant::IncarnationUsedTwice.on() && pair.failures > 0) as u32;
+        let again = Mutant::IncarnationUsedTwice.on() && pair.failures > 0;
+        pair.incarnation = pair.incarnation.saturating_add(!again as u32);
         pair.mine = None;
         pair.theirs = None;
         pair.sent = None;
@@ -105,28 +114,36 @@ impl Agent {
     /// The peer's words about a revival.
     pub(super) fn receive_revival(&mut self, index: usize, id: PairId, message: Message) {
         let (me, peer) = (self.words.root().my_pe, self.place(index).peer);
-        if let Message::Make(_, card, _, home) | Message::Made(_, card, home) = &message {
-            self.links.moved(peer, &card.rail);
-            if !Mutant::HomeNotCarried.on() {
-                self.adopt_home(peer, id.channel, *home);
-            }
+        if let Message::Make(_, _, _, home) | Message::Made(_, _, home) = &message
+            && !Mutant::HomeNotCarried.on()
+        {
+            self.adopt_home(peer, id.channel, *home); // by its own version, whatever becomes of the pair
         }
         let Some(pair) = &mut self.pairs[index] else { return };
         let current = id.incarnation == pair.incarnation && pair.health == Health::Connecting;
         match message {
-            Message::Make(_, card, rail, _) if id.incarnation == pair.incarnation + 1 => {
+            Message::Make(_, card, rail, _) if Some(id.incarnation) == pair.incarnation.checked_add(1) => {
                 let offer = Offer { card, rail };
                 if !self.chains.has(me, &offer, peer) {
                     return self.note(format!("PE {peer} offers rails that do not exist: {offer:?}"));
                 }
                 pair.offered = Some(offer);
                 pair.readmitted = false;
+                self.links.moved(peer, &card.rail);
                 self.peer_moved_on(index);
             }
             // Said twice it is connected once.
             Message::Made(_, card, _) if current && pair.remote.is_none() && pair.task == Task::None => {
                 let Some(half) = pair.half.clone() else { return };
+                // Device code takes the rail from here for an index.
+                let asked = Offer { card, rail: pair.local_rail };
+                if card.rail.index != pair.remote_rail || !self.chains.has(me, &asked, peer) {
+                    let (made, wanted) = (card.rail.index, pair.remote_rail);
+                    return self
+                        .note(format!("PE {peer} made its half on rail {made}, asked for was {wanted}"));
+                }
                 pair.remote = Some(card);
+                self.links.moved(peer, &card.rail);
                 let tuning = self.tuning;
                 let number = self.order(index, Urgency::Making, Job::Connect(half, Box::new(card), tuning));
                 self.set_task(index, Task::Connect(number));

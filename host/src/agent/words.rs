@@ -15,6 +15,10 @@ use shunt_layout::state::{
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
 
+/// Who holds the post lock stores a doorbell and leaves; one that does not come back in this time never will. As long
+/// as the lease of a switch's owner.
+const GONE_NS: u64 = 10_000_000_000;
+
 /// A pair's place in the tables of this PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
@@ -228,11 +232,20 @@ impl StateWords {
                 return false;
             }
             match Step::from_raw(before) {
-                Step::Dead => true,
+                // Nothing passed the post lock then: whoever holds it may still ring.
+                Step::Dead => p.load32(addr_of_mut!((*channel).post_lock)) == 0 || self.long_dead(channel),
                 Step::Choose | Step::Ledger | Step::Replay | Step::Uncertain => to != at.slot,
                 _ => ticket.slot() != at.slot && to != at.slot,
             }
         }
+    }
+
+    /// True if a channel ended so long ago that who held its post lock is gone with its kernel.
+    fn long_dead(&self, channel: *mut Channel) -> bool {
+        const OPENED: usize = 5;
+        let ended = unsafe { addr_of_mut!((*channel).switch.stamps).cast::<u64>().add(OPENED) };
+        let ended_ns = unsafe { self.platform().load_acquire(ended) };
+        self.world.now_ns().saturating_sub(ended_ns) > GONE_NS
     }
 
     /// When the switch under way on a channel was noticed, by its row; none if nobody switches.

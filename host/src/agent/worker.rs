@@ -68,8 +68,8 @@ pub enum Job {
     Make(Box<Making>),
     /// Connect a half to the other one.
     Connect(Arc<HalfPath>, Box<HalfCard>, QpTuning),
-    /// Destroy a half.
-    Destroy(Option<Arc<HalfPath>>),
+    /// Destroy a half, and say that it is gone.
+    Bury(Arc<HalfPath>),
     /// Query a half that is to stay as it is.
     Look(Arc<HalfPath>),
     /// Ask whether the port is up.
@@ -112,8 +112,10 @@ pub struct FenceTimes {
 pub enum Outcome {
     /// Of a fence.
     Fenced(Result<Fenced, NicError>),
-    /// Of a half made anew.
-    Made(Result<Arc<HalfPath>, NicError>),
+    /// Of a half made anew; and a half that is left over, if its NIC stopped answering on the way.
+    Made(Result<Arc<HalfPath>, NicError>, Option<Arc<HalfPath>>),
+    /// Of a half that was to be destroyed: the PSN it would have sent next, if anybody knew. Or the half, to be kept.
+    Buried(Result<Option<u32>, Arc<HalfPath>>),
     /// Of a connection.
     Connected(Result<(), NicError>),
     /// Of a look.
@@ -180,16 +182,17 @@ impl Desk {
     /// Another agent sits down here: what has not begun is not done, but halves that were to go still go.
     pub fn take_over(&self) {
         let mut inner = self.lock();
-        inner.done.retain(|(_, outcome)| matches!(outcome, Outcome::Made(Ok(_))));
+        inner.done.retain(|(_, outcome)| matches!(outcome, Outcome::Made(..) | Outcome::Buried(_)));
         for ((_, number), (id, job)) in std::mem::take(&mut inner.waiting) {
             let old = match job {
                 Job::Make(making) => making.old,
-                Job::Destroy(old) => old,
+                Job::Bury(old) => Some(old),
                 Job::Fence(_) | Job::Look(_) | Job::Connect(..) => None,
                 Job::AskPort | Job::AskAddress | Job::Resolve(_) | Job::Datagrams(_) => None,
             };
-            if old.is_some() {
-                inner.waiting.insert((Urgency::Idle, number), (id, Job::Destroy(old)));
+            // Before anything that is made from now on.
+            if let Some(old) = old {
+                inner.waiting.insert((Urgency::Making, number), (id, Job::Bury(old)));
             }
         }
     }
@@ -294,7 +297,7 @@ impl Worker {
 
     fn carry_out(&self, job: Job) -> Option<Outcome> {
         match job {
-            Job::Make(making) => Some(Outcome::Made(self.make(*making))),
+            Job::Make(making) => Some(self.make(*making)),
             Job::Connect(half, remote, tuning) => Some(Outcome::Connected(half.connect(&remote, &tuning))),
             Job::Look(half) => Some(Outcome::Looked(half.query())),
             Job::AskAddress => Some(Outcome::Address(self.rail.refresh_address().map(|_| ()))),
@@ -305,21 +308,34 @@ impl Worker {
             }
             Job::Datagrams(qkey) => Some(Outcome::Datagrams(self.rail.open_datagrams(qkey))),
             Job::AskPort => Some(Outcome::Port(self.rail.port_up().unwrap_or(false))),
-            Job::Destroy(_) | Job::Fence(_) => None,
+            Job::Bury(half) => Some(Outcome::Buried(half.bury().or(Err(half)))),
+            Job::Fence(_) => None,
         }
     }
 
-    fn make(&self, making: Making) -> Result<Arc<HalfPath>, NicError> {
+    fn make(&self, mut making: Making) -> Outcome {
         // QP and CQ of the old incarnation; rings and truth are done with.
-        drop(making.old);
+        if let Some(old) = making.old.take()
+            && let Err(error) = old.destroy()
+            && !Mutant::UnfencedMadeAnew.on()
+        {
+            return Outcome::Made(Err(error), Some(old));
+        }
+        let half = match self.create(&making) {
+            Ok(half) => Arc::new(half),
+            Err(error) => return Outcome::Made(Err(error), None),
+        };
+        match making.remote.as_ref().map(|remote| half.connect(remote, &making.tuning)) {
+            Some(Err(error)) => Outcome::Made(Err(error), Some(half)),
+            _ => Outcome::Made(Ok(half), None),
+        }
+    }
+
+    fn create(&self, making: &Making) -> Result<HalfPath, NicError> {
         // By value, not by what it was: GIDs move when a port flaps.
         self.rail.refresh_address()?;
         let Making { rings, log_depth, incarnation, psn, .. } = making;
-        let half = HalfPath::create(&self.rail, &rings, log_depth, incarnation, psn)?;
-        if let Some(remote) = &making.remote {
-            half.connect(remote, &making.tuning)?;
-        }
-        Ok(Arc::new(half))
+        HalfPath::create(&self.rail, rings, *log_depth, *incarnation, *psn)
     }
 
     /// 2ERR and query of a few halves, one flush for them all, and the second query of each. The flush is posted after
@@ -442,54 +458,5 @@ impl Crew for Alone {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn id(number: u64) -> JobId {
-        JobId { number, about: 0 }
-    }
-
-    fn desk(jobs: &[(Urgency, u64)]) -> Desk {
-        let desk = Desk::default();
-        jobs.iter().for_each(|(urgency, number)| desk.submit(*urgency, id(*number), Job::AskPort));
-        desk
-    }
-
-    fn order(desk: &Desk) -> Vec<u64> {
-        std::iter::from_fn(|| desk.begin(0, |_| true)).map(|(id, _)| id.number).collect()
-    }
-
-    #[test]
-    fn what_somebody_waits_for_goes_first_and_equals_in_turn() {
-        use Urgency::{Asked, Idle, Making, Peer, Port};
-        let desk = desk(&[(Idle, 1), (Making, 2), (Port, 3), (Peer, 4), (Asked, 5), (Peer, 6)]);
-        desk.hasten(Asked, 3);
-        desk.hasten(Idle, 4);
-        assert!(desk.recall(2).is_some() && desk.recall(2).is_none());
-        assert_eq!(order(&desk), [3, 5, 4, 6, 1]);
-    }
-
-    #[test]
-    fn a_nic_owes_from_its_first_job_until_it_answers() {
-        let desk = desk(&[(Urgency::Peer, 1), (Urgency::Peer, 2), (Urgency::Peer, 3)]);
-        assert_eq!(desk.owing_ns(), None);
-        for (now, answered, owing) in [(10, false, Some(10)), (20, false, Some(10)), (30, true, None)] {
-            assert!(desk.begin(now, |_| true).is_some());
-            assert_eq!(desk.owing_ns(), if owing.is_some() { owing } else { Some(10) });
-            desk.rest(answered);
-            assert_eq!(desk.owing_ns(), owing);
-        }
-        desk.submit(Urgency::Peer, id(4), Job::AskPort);
-        assert!(desk.begin(40, |_| true).is_some());
-        desk.rest(false);
-        desk.submit(Urgency::Peer, id(5), Job::AskPort);
-        assert_eq!(desk.owing_ns(), None, "a job for an idle NIC shows anew whether it answers");
-    }
-
-    #[test]
-    fn a_closed_desk_is_empty() {
-        let desk = desk(&[(Urgency::Peer, 1)]);
-        desk.close();
-        assert_eq!((desk.waiting(), order(&desk)), (0, vec![]));
-    }
-}
+#[path = "worker_tests.rs"]
+mod tests;

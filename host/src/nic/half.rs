@@ -10,7 +10,8 @@ use shunt_layout::mlx5::doorbell::SEND_COUNTER_OFFSET;
 use shunt_layout::state::{PathIdentity, PathRow};
 use std::sync::Arc;
 
-/// One half of a path. Dropping it destroys QP and CQ; the rings stay with the control memory.
+/// One half of a path. Dropping it destroys QP and CQ, if its NIC answers; whoever uses the rings again asks first
+/// ([`HalfPath::destroy`]). The rings stay with the control memory.
 pub struct HalfPath {
     queue: Queue,
     rings: RingSpan,
@@ -96,6 +97,19 @@ impl HalfPath {
     /// QUERY_QP.
     pub fn query(&self) -> Result<QpTruth, NicError> {
         self.queue.qp.query()
+    }
+
+    /// Has QP and CQ destroyed: `Ok` once the NIC said so.
+    pub fn destroy(&self) -> Result<(), NicError> {
+        self.queue.qp.destroy(self.queue.cq.number())
+    }
+
+    /// The same for a half that nobody fenced, with the PSN that its requester would have sent next, if the NIC still
+    /// knew it.
+    pub fn bury(&self) -> Result<Option<u32>, NicError> {
+        let truth = self.queue.qp.query_if_there(self.queue.cq.number())?;
+        self.destroy()?;
+        Ok(truth.map(|truth| truth.next_send_psn))
     }
 
     /// The row device code reads, all but `state`, `base`, `next_index` and times, which start at 0.

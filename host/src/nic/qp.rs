@@ -3,7 +3,7 @@
 use super::caps::Link;
 use super::{create, destroy, execute, short_in};
 use crate::devx::Devx;
-use crate::error::NicError;
+use crate::error::{DevxError, NicError};
 use shunt_layout::mlx5::prm::cmd::{self, Opcode};
 use shunt_layout::mlx5::prm::qp::{
     ADS_OFFSET, ATOMIC_MODE_UP_TO_8, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, QUERY_OUT_BYTES,
@@ -11,6 +11,7 @@ use shunt_layout::mlx5::prm::qp::{
 };
 use shunt_layout::mutant::Mutant;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Mailbox of CREATE_QP and of the transitions.
 pub type ContextMailbox = [u8; CONTEXT_COMMAND_BYTES];
@@ -223,13 +224,17 @@ impl QpTruth {
 pub struct Qp {
     devx: Arc<dyn Devx>,
     number: u32,
+    /// DESTROY_QP was given.
+    tried: AtomicBool,
+    gone: AtomicBool,
 }
 
 impl Qp {
     /// CREATE_QP, then RST2INIT.
     pub fn create(devx: &Arc<dyn Devx>, shape: &QpShape) -> Result<Self, NicError> {
         let number = create(&**devx, &create_in(shape))?;
-        let qp = Self { devx: devx.clone(), number };
+        let (tried, gone) = (AtomicBool::new(false), AtomicBool::new(false));
+        let qp = Self { devx: devx.clone(), number, tried, gone };
         execute::<16>(&**devx, &init_in(number))?;
         Ok(qp)
     }
@@ -273,11 +278,43 @@ impl Qp {
         let output = execute::<QUERY_OUT_BYTES>(&*self.devx, &short_in(Opcode::QueryQp, self.number))?;
         Ok(QpTruth::read(&output))
     }
+
+    /// QUERY_QP of a QP that may have been destroyed by a command whose answer never came. Its number may be another's
+    /// by now, which has another CQ. `None`: it is gone.
+    pub fn query_if_there(&self, cqn: u32) -> Result<Option<QpTruth>, NicError> {
+        if self.gone.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match execute::<QUERY_OUT_BYTES>(&*self.devx, &short_in(Opcode::QueryQp, self.number)) {
+            Ok(output) if qpc::CQN_SND.get(&output[QPC_OFFSET..QPC_OFFSET + qpc::BYTES]) == cqn => {
+                Ok(Some(QpTruth::read(&output)))
+            }
+            Ok(_) | Err(DevxError::Refused { .. }) => {
+                self.gone.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// DESTROY_QP: nothing of this QP is on the NIC once this is `Ok`. `cqn` is its CQ, which goes after it.
+    pub fn destroy(&self, cqn: u32) -> Result<(), NicError> {
+        if self.tried.swap(true, Ordering::Relaxed) && self.query_if_there(cqn)?.is_none() {
+            return Ok(());
+        }
+        if !self.gone.load(Ordering::Relaxed) {
+            execute::<16>(&*self.devx, &short_in(Opcode::DestroyQp, self.number))?;
+            self.gone.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        destroy(&*self.devx, Opcode::DestroyQp, self.number);
+        if !self.gone.load(Ordering::Relaxed) && !self.tried.load(Ordering::Relaxed) {
+            destroy(&*self.devx, Opcode::DestroyQp, self.number);
+        }
     }
 }
 

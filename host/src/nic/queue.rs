@@ -65,7 +65,7 @@ pub(crate) struct QueueSource<'a> {
 /// A QP, its CQ and its doorbell page. Fields are dropped in this order: a QP goes before its CQ.
 pub(crate) struct Queue {
     pub qp: Qp,
-    _cq: Cq,
+    pub cq: Cq,
     pub uar: Uar,
 }
 
@@ -109,7 +109,7 @@ impl Queue {
                 record_offset: variant.queue_record.offset,
             },
         )?;
-        Ok(Self { qp, _cq: cq, uar })
+        Ok(Self { qp, cq, uar })
     }
 }
 

@@ -27,6 +27,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "posted_writes_of_the_old_nic", seeds: 6, run: posted_writes_of_the_old_nic },
     Scenario { name: "firmware_that_does_not_move_to_err", seeds: 4, run: not_moved_to_err },
     Scenario { name: "neither_half_answers_commands", seeds: 4, run: neither_half_answers },
+    Scenario { name: "both_nics_answer_late", seeds: 3, run: answer_late },
     Scenario { name: "ghosts_of_sixty_seconds", seeds: 6, run: ghosts_of_sixty_seconds },
     Scenario { name: "answers_that_come_late", seeds: 2, run: late_answers },
 ];
@@ -164,6 +165,16 @@ fn neither_half_answers(seed: u64) -> Wrongs {
         let unproven = outcome.ended_with(FaultKind::FenceUnproven);
         wrong_if(unproven == 0, || "no kernel ended with a fence that could not be proved".into())
     })
+}
+
+/// Both NICs take longer over a job than one may before it counts as dead for now, and then answer: the fence is proved
+/// late, and no channel ends.
+fn answer_late(seed: u64) -> Wrongs {
+    let for_ms = [12, 15, 18][seed as usize % 3];
+    let slow = |pe: u32| format!("1ms:{pe}.0:fw-timeout={for_ms}ms");
+    let mut spec = both_ways(seed, &[&slow(0), &slow(1), "1100us:0.0:blackhole-tx"]);
+    (spec.agent.nic_ns, spec.suspect_ns, spec.suspect_floor_ns) = (4_000_000, 1_000_000, 1_000_000);
+    clean(&spec, |outcome| failovers_of(outcome, 2))
 }
 
 /// Two requests overlap: the older one's answer takes a packet lifetime, the newer one's does not, and who waits for

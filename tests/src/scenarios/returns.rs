@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
+use shunt_device::{Deadline, HeapOffset, Put, Signal, Solo};
 use shunt_host::agent::message::{Message, PairId, SideTruth};
+use shunt_host::connect::card::{HalfCard, RailCard};
 use shunt_host::connect::oob::Oob;
 use shunt_layout::state::Step;
 
@@ -13,6 +15,7 @@ use super::kit::{
 };
 use crate::cluster::{Cluster, step_at};
 use crate::lies::Lie;
+use crate::oracle::{load, store};
 use crate::run::{Outcome, finish, start_streams};
 use crate::sim::{Access, Interference};
 use crate::spec::RunSpec;
@@ -29,6 +32,8 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "late_messages_of_an_old_incarnation", seeds: 2, run: late_messages },
     Scenario { name: "ghosts_older_than_a_revival", seeds: 16, run: ghosts_older_than_a_revival },
     Scenario { name: "ghosts_within_the_lifetime_at_a_revival", seeds: 8, run: ghosts_within_the_lifetime },
+    Scenario { name: "a_half_that_could_not_be_fenced", seeds: 4, run: not_fenced },
+    Scenario { name: "a_peer_that_names_what_does_not_exist", seeds: 2, run: names_what_is_not },
 ];
 
 /// Each direction went back, and onto pairs whose numbers only grow.
@@ -160,6 +165,32 @@ fn late_messages(seed: u64) -> Wrongs {
     )
 }
 
+/// A peer's words name a rail that it was not asked for, and numbers that leave none for later: nothing of it is
+/// believed, and the pair is made anew as ever.
+fn names_what_is_not(seed: u64) -> Wrongs {
+    let mut spec = brisk(both_ways(seed, &["1ms:0.0:down", "3ms:0.0:up"]));
+    spec.traffic.messages = 900;
+    steered(
+        &spec,
+        Lie::None,
+        |cluster, _| {
+            let end = cluster.oob.end(1);
+            let rail = RailCard { index: 7, ..cluster.pe(1).rails()[0].card() };
+            let id = |incarnation| PairId { channel: 0, slot: 0, incarnation };
+            let card = HalfCard { qpn: 99, psn: 0, incarnation: 2, rail };
+            let far = PairId { channel: 0, slot: 0, incarnation: u32::MAX };
+            for round in 0..200 {
+                cluster.sim.run_for(50_000);
+                end.send(0, Message::Made(id(2), card, Home { rail: 0, version: 0 }).to_bytes());
+                if round % 2 == seed % 2 {
+                    end.send(0, Message::Fence(far).to_bytes());
+                }
+            }
+        },
+        |outcome| back_and_newer(outcome, 2),
+    )
+}
+
 /// Dense traffic whose first packets linger while the port goes down and its pair is made anew, under the numbers of
 /// queue pairs that were destroyed.
 fn lingering(seed: u64, delay_us: u64) -> RunSpec {
@@ -180,4 +211,56 @@ fn ghosts_within_the_lifetime(seed: u64) -> Wrongs {
     let mut spec = lingering(seed, 2_400 + 150 * seed);
     spec.agent.lifetime_ns = 5_000_000;
     clean(&spec, |outcome| failovers_of(outcome, 2))
+}
+
+/// A put is outstanding on a path made anew that carried nothing yet; firmware is silent, so nobody fences it, and then
+/// answers again. The path is made anew under the old number: what the old half still retries must reach nobody. The
+/// path to another peer is left just before, so that the 2ERR of the first is not even submitted.
+fn not_fenced(seed: u64) -> Wrongs {
+    judged(|| {
+        let faults = ["300us:0.0:down=1ms", "25ms:0.0:blackhole-tx=30ms", "25ms:0.0:fw-timeout=40ms"];
+        let mut spec = brisk(both_ways(seed, &faults));
+        (spec.qpn_reused, spec.pes) = (true, 3);
+        let cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let begun = cluster.began_ns();
+        let sender = cluster.spawn("sender", 0, move |kernel| {
+            let device = kernel.device();
+            // The second put finds the path silent; the others use its buffer again.
+            for (value, at_ns) in [(1, 100_000), (2, 25_100_000), (3, 60_000_000), (4, 1_000_000_000)] {
+                kernel.world.sleep((begun + at_ns).saturating_sub(kernel.world.now()));
+                store(kernel.heap, value);
+                for peer in [2, 1] {
+                    let put = Put { dst: HeapOffset(128), src: HeapOffset(0), bytes: 8 };
+                    let posted = device.channel(peer, 0).put_signal_nbi(
+                        Solo,
+                        put,
+                        HeapOffset(256),
+                        Signal::Monotone(value),
+                    );
+                    posted.map_err(|fault| format!("{value} to {peer}: {fault:?}"))?;
+                    kernel.world.sleep(300_000);
+                }
+                for peer in [2, 1] {
+                    let deadline = Deadline::after(kernel.world.now(), 2_000_000_000);
+                    let quiet = device.channel(peer, 0).quiet(Solo, deadline);
+                    quiet.map_err(|fault| format!("{value} to {peer}: {fault:?}"))?;
+                }
+                // Nothing may change the words from now until the next put.
+                let until = begun + if value == 3 { 990_000_000 } else { 0 };
+                kernel.world.sleep(until.saturating_sub(kernel.world.now()));
+                let seen: Vec<u64> =
+                    [1, 2].iter().flat_map(|pe| [128, 256].map(|at| load(kernel.heaps[*pe] + at))).collect();
+                if seen != [value; 4] {
+                    return Err(format!("{value} was put, {seen:?} is there"));
+                }
+            }
+            Ok(())
+        });
+        let mut wrongs: Wrongs = cluster.sim.finish(&sender).err().into_iter().collect();
+        let records = cluster.records();
+        let anew = records.iter().filter(|(_, record)| record.entered.incarnation > 2).count();
+        wrongs.extend(wrong_if(anew < 2, || format!("{anew} switches to a path made anew twice")));
+        wrongs
+    })
 }

@@ -18,7 +18,7 @@ use crate::oracle::{load, store};
 use crate::run::{Outcome, finish, start_streams};
 use crate::sim::{Access, Interference, Task};
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::workload::{Kernel, Traffic};
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "ring_full_at_the_close", seeds: 6, run: ring_full_at_the_close },
@@ -27,6 +27,8 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "stopped_before_tickets_open", seeds: 8, run: stopped_before_tickets_open },
     Scenario { name: "stopped_before_flags_change", seeds: 6, run: stopped_before_flags_change },
     Scenario { name: "stopped_before_done_opens", seeds: 8, run: stopped_before_done_opens },
+    Scenario { name: "stopped_before_idle_while_the_path_fails", seeds: 4, run: stopped_before_idle },
+    Scenario { name: "owner_gone_while_opening", seeds: 5, run: owner_gone_while_opening },
     Scenario { name: "stopped_before_a_look", seeds: 12, run: stopped_before_a_look },
     Scenario { name: "stopped_before_a_first_look", seeds: 5, run: stopped_before_a_look },
     Scenario { name: "doorbells_only_go_up", seeds: 4, run: doorbells_only_go_up },
@@ -214,6 +216,100 @@ fn stopped_before_done_opens(seed: u64) -> Wrongs {
         let word = cluster.step_word(0, 1, 0);
         // Only an opener clears the flag of the ready word.
         move |access: Access| step_at(word) == Step::Replay && access.method == "fetch_and"
+    })
+}
+
+/// Address of a field of the channel whose step word is at `word`.
+fn channel_word(word: u64, offset: usize) -> u64 {
+    word - offset_of!(Channel, switch.step) as u64 + offset as u64
+}
+
+/// The path is open and in use, and its switch is not at an end, because its owner sleeps. The path fails meanwhile,
+/// the other direction leaves it, the port comes back: nothing of it may be made anew, for this direction uses it.
+fn stopped_before_idle(seed: u64) -> Wrongs {
+    let (first, second) = (seed % 2, seed / 2 % 2);
+    let faults = [format!("150us:{first}.0:down"), format!("700us:{second}.1:down=2ms")];
+    let mut spec = brisk(both_ways(seed, &faults.each_ref().map(String::as_str)));
+    (spec.rails, spec.backups, spec.warps, spec.agent.looks) = (3, 7, 6, 0);
+    spec.traffic = Traffic { messages: 150, slots: 4, pace_ns: 50_000, credit_lag: 1, ..spec.traffic };
+    let hit = Rc::new(Cell::new(false));
+    let seen = hit.clone();
+    let stop = |cluster: &Cluster| {
+        let word = cluster.step_word(0, 1, 0);
+        let last = channel_word(word, offset_of!(Channel, switch.dead_since_ns));
+        let at = move |access: Access| {
+            let now = step_at(word) == Step::Replay && access.method == "store" && access.address == last;
+            seen.set(seen.get() | now);
+            now
+        };
+        Interference::stop_when(at, 20_000_000)
+    };
+    let mut wrongs = stopped_and(&spec, stop, |_| Vec::new());
+    wrongs.extend(wrong_if(!hit.get(), || "nobody was stopped".into()));
+    wrongs
+}
+
+/// The owner of a switch is never resumed before one of the stores that open the channel. Whoever takes it over once
+/// the lease has ended finishes it from there: what callers posted since stays posted.
+fn owner_gone_while_opening(seed: u64) -> Wrongs {
+    judged(|| {
+        let mut spec = spec(seed, &["60us:0.0:down"]);
+        (spec.step_limit, spec.agent.looks) = (6_000_000, 0);
+        let mut cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let word = cluster.step_word(0, 1, 0);
+        let (method, field) = [
+            ("fetch_add", offset_of!(Channel, ticket)),
+            ("fetch_and", offset_of!(Channel, ready)),
+            ("store_release", offset_of!(Channel, done)),
+            ("store", offset_of!(Channel, switch.dead_since_ns)),
+            ("store32", offset_of!(Channel, switch.step)),
+        ][seed as usize % 5];
+        let address = channel_word(word, field);
+        let mut stopped = false;
+        let stop = move |access: Access| {
+            let here = step_at(word) == Step::Replay && access.method == method && access.address == address;
+            let now = here && !stopped;
+            stopped |= now;
+            now
+        };
+        cluster.interference = Rc::new(Interference::stop_when(stop, u64::MAX / 4));
+        let post = |kernel: &Kernel, words: std::ops::Range<u64>| {
+            for word in words {
+                store(kernel.heap + word * 8, 70 + word);
+                let put = Put { dst: HeapOffset(128 + word * 8), src: HeapOffset(word * 8), bytes: 8 };
+                let signal = Signal::Monotone(word + 1);
+                kernel
+                    .device()
+                    .channel(1, 0)
+                    .put_signal_nbi(Solo, put, HeapOffset(256), signal)
+                    .expect("a channel that lives");
+            }
+            let _ =
+                kernel.device().channel(1, 0).quiet(Solo, Deadline::after(kernel.world.now(), 400_000_000));
+        };
+        let owner = cluster.spawn("owner", 0, move |kernel| {
+            kernel.world.sleep(70_000);
+            post(kernel, 0..8);
+        });
+        // Posts behind it while the owner is gone, and waits long enough to be its heir.
+        let heir = cluster.spawn("heir", 0, move |kernel| {
+            kernel.world.sleep(10_000_000_000);
+            post(kernel, 8..11);
+        });
+        // Nobody else is needed once the path is chosen, and time passes faster without.
+        cluster.sim.run_for(5_000_000);
+        (0..2).for_each(|pe| cluster.kill_agent(pe));
+        cluster.sim.run_for(10_500_000_000);
+        let heap = cluster.pe(1).heap().address;
+        let seen: Vec<u64> = (0..11).map(|word| load(heap + 128 + word * 8)).collect();
+        let want: Vec<u64> = (70..81).collect();
+        let mut wrongs = wrong_if(owner.is_done(), || "nobody was stopped".into());
+        wrongs.extend(wrong_if(!heir.is_done(), || "the heir waits for ever".into()));
+        wrongs.extend(wrong_if(seen != want, || format!("the puts are {seen:?}")));
+        let signal = load(heap + 256);
+        wrongs.extend(wrong_if(signal != 11, || format!("the signal is {signal}")));
+        wrongs
     })
 }
 

@@ -164,7 +164,8 @@ impl Default for Taken {
 impl Taken {
     /// True if `number` is new; it is taken from now on. Numbers begin at 1.
     pub fn take(&mut self, number: u64) -> bool {
-        if number == 0 || number + WINDOW <= self.newest {
+        let old = self.newest.checked_sub(number).is_some_and(|behind| behind >= WINDOW);
+        if number == 0 || old {
             return false;
         }
         let place = |number: u64| ((number / 64 % (WINDOW / 64)) as usize, 1u64 << (number % 64));
