@@ -1,8 +1,9 @@
 //! Events as others see them: the committed table of docs/OPERATIONS.md, names, JSON lines, the order of the log.
 
 use shunt_host::agent::words::Place;
-use shunt_host::events::{EVENTS, Event, Log, Route, Sink, Told, line, markdown};
+use shunt_host::events::{EVENTS, Event, FileSink, Log, Route, Sink, Told, line, markdown};
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::mpsc;
 
@@ -123,4 +124,33 @@ fn nothing_is_held_for_ever_and_nothing_grows_for_ever() {
     log.release(8_000_000_000, Some(1));
     let told: usize = log.fetch().0.len();
     assert!(told > 4_000, "{told}: no more than so many wait for a switch");
+}
+
+/// A file that takes nothing for a while: what is lost is told with a number of its own, at the end at the latest.
+#[test]
+fn a_file_that_is_too_slow_is_told_what_it_lost() {
+    let path = std::env::temp_dir().join(format!("shunt-events-{}", std::process::id()));
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // Until somebody reads, the writer is not even through with opening it.
+    let mut sink = FileSink::new(path.clone(), None, 1 << 30);
+    let told = |number| Told { number, at_ns: number, pe: 0, fault: 0, event: Event::AgentEnded {} };
+    (0..10_000).for_each(|number| sink.tell(&told(number)));
+    let from = path.clone();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        std::fs::File::open(from).unwrap().read_to_string(&mut text).unwrap();
+        text
+    });
+    drop(sink);
+    let text = reader.join().unwrap();
+    std::fs::remove_file(path).unwrap();
+    let number = |line: &str, field: &str| -> u64 {
+        let from = line.find(field).expect("the field") + field.len();
+        line[from..].split([',', '}']).next().unwrap().parse().unwrap()
+    };
+    let numbers: Vec<u64> = text.lines().map(|line| number(line, "\"seq\":")).collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b), "no number twice");
+    let last = text.lines().last().unwrap();
+    assert!(last.contains("\"events_lost\"") && numbers.last() == Some(&9_999), "{last}");
+    assert_eq!(number(last, "\"count\":") + numbers.len() as u64 - 1, 10_000);
 }

@@ -8,6 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Lines that wait for the file at most.
@@ -23,6 +24,10 @@ pub struct FileSink {
     done: Receiver<()>,
     unix_ns: Option<u64>,
     lost: u64,
+    /// The last event that was lost.
+    last_lost: Option<Told>,
+    /// A line for the end of the file.
+    end: Arc<Mutex<Option<String>>>,
 }
 
 impl FileSink {
@@ -31,8 +36,10 @@ impl FileSink {
     pub fn new(path: PathBuf, unix_ns: Option<u64>, bytes_max: u64) -> Self {
         let (lines, take) = sync_channel::<String>(WAITING);
         let (ended, done) = channel();
+        let end = Arc::new(Mutex::new(None));
+        let at_end = end.clone();
         let body = move || {
-            if let Err(error) = write_all(&path, &take, bytes_max) {
+            if let Err(error) = write_all(&path, &take, &at_end, bytes_max) {
                 say(&format!("events are not written any more: {}: {error}", path.display()));
                 drop(take);
             }
@@ -42,7 +49,7 @@ impl FileSink {
         if let Err(error) = &started {
             say(&format!("events are not written: no thread: {error}"));
         }
-        Self { lines: started.is_ok().then_some(lines), done, unix_ns, lost: 0 }
+        Self { lines: started.is_ok().then_some(lines), done, unix_ns, lost: 0, last_lost: None, end }
     }
 
     fn send(&mut self, text: String) -> bool {
@@ -57,25 +64,35 @@ impl FileSink {
     }
 }
 
+impl FileSink {
+    /// The line that tells of what was lost, under the number of the last of it: no other line has that one.
+    fn lost_line(&self) -> Option<String> {
+        let last = self.last_lost.as_ref()?;
+        let event = Event::EventsLost { from: "file", count: self.lost };
+        Some(line(&Told { event, ..last.clone() }, self.unix_ns) + "\n")
+    }
+}
+
 impl Sink for FileSink {
     fn tell(&mut self, told: &Told) {
         if self.lines.is_none() {
             return;
         }
-        if self.lost > 0 {
-            let event = Event::EventsLost { from: "file", count: self.lost };
-            if self.send(line(&Told { event, ..told.clone() }, self.unix_ns) + "\n") {
-                self.lost = 0;
-            }
+        if let Some(text) = self.lost_line()
+            && self.send(text)
+        {
+            (self.lost, self.last_lost) = (0, None);
         }
         if self.lost > 0 || !self.send(line(told, self.unix_ns) + "\n") {
             self.lost += 1;
+            self.last_lost = Some(told.clone());
         }
     }
 }
 
 impl Drop for FileSink {
     fn drop(&mut self) {
+        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = self.lost_line();
         // The thread ends with the last line; one that hangs in the file is left alone.
         if self.lines.take().is_some() {
             let _ = self.done.recv_timeout(LAST);
@@ -84,10 +101,16 @@ impl Drop for FileSink {
 }
 
 /// Whole lines, several at once where several wait: in one write, so that processes that share a file do not mix them.
-fn write_all(path: &Path, lines: &Receiver<String>, bytes_max: u64) -> io::Result<()> {
+fn write_all(
+    path: &Path,
+    lines: &Receiver<String>,
+    end: &Mutex<Option<String>>,
+    bytes_max: u64,
+) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     let mut written = 0;
-    while let Ok(mut text) = lines.recv() {
+    let at_end = || end.lock().unwrap_or_else(PoisonError::into_inner).take();
+    while let Some(mut text) = lines.recv().ok().or_else(at_end) {
         while text.len() < 1 << 16
             && let Ok(more) = lines.try_recv()
         {

@@ -1,4 +1,4 @@
-//! The log of one agent: takes events as they are noticed, hands them on in order of time.
+//! The log of one agent: takes events as they are noticed, hands them on in order of time, as far as they can wait.
 //!
 //! Records of switches arrive when the switch is over, behind what the agent itself told meanwhile. So events are
 //! held until no channel is inside a switch that began before them, and a moment longer.
@@ -18,7 +18,8 @@ const HOLD_NS: u64 = 2_000_000_000;
 /// An event that was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Number of the event at its PE, from 0, without holes in the order of the stream.
+    /// Number of the event at its PE, from 0, in the order in which they were handed on. A hole is what somebody on the
+    /// way lost.
     pub number: u64,
     /// When it happened, nanoseconds on the PE's clock.
     pub at_ns: u64,
