@@ -88,12 +88,21 @@ pub struct Heard {
 
 /// The lie that all NICs of a cluster tell at present, and the commands they hear.
 #[derive(Clone, Default)]
-pub struct Lies(Arc<AtomicU32>, Arc<Mutex<Option<Vec<Heard>>>>);
+pub struct Lies(Arc<AtomicU32>, Arc<Mutex<Option<Vec<Heard>>>>, Arc<Mutex<Vec<(u32, u32)>>>);
 
 impl Lies {
     /// Lies like this from now on.
     pub fn tell(&self, lie: Lie) {
         self.0.store(lie as u32, Ordering::Relaxed);
+    }
+
+    /// The events of a NIC cannot be read from now on.
+    pub fn deafen(&self, pe: u32, rail: u32) {
+        self.2.lock().expect("no panic under this lock").push((pe, rail));
+    }
+
+    fn deaf(&self, at: (u32, u32)) -> bool {
+        self.2.lock().expect("no panic under this lock").contains(&at)
     }
 
     /// Keeps the commands that are heard from now on.
@@ -250,6 +259,10 @@ impl Devx for LyingDevx {
     }
 
     fn next_event(&self) -> Result<Option<[u8; 64]>, DevxError> {
+        if self.lies.deaf((self.pe, self.rail)) {
+            let (nic, detail) = (self.name(), "it is deaf".to_owned());
+            return Err(DevxError::Resource { nic, what: "event channel", detail });
+        }
         self.nic.next_event()
     }
 

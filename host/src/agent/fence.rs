@@ -13,6 +13,9 @@ use shunt_device::health::{Action, Health, Observation};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{AnswerStatus, PathState};
 
+/// Longest pause between two words to a peer that need not answer at once: nobody's patience ends meanwhile.
+const SELDOM_NS: u64 = 10_000_000_000;
+
 /// A fence is awaited this many times as long as a peer may be silent, counted from its begin, however much else the
 /// peer says: with the packet lifetime, less than the device's own wait for a fence.
 const ANSWER_PATIENCE: u64 = 3;
@@ -136,20 +139,29 @@ impl Agent {
         let Some(pair) = &mut self.pairs[index] else { return };
         let pause = match pair.told {
             0 => self.options.doubt_ns,
-            told => self.options.resend_ns << (told - 1).min(7),
+            told => self.options.resend_ns << (told - 1).min(10),
         };
-        // Somebody who hears nothing for `peer_ns` stops waiting, so there is to be something to hear before.
-        let pause = pause.min(self.options.peer_ns / 4);
+        let pause = pause.min(match pair.health {
+            // Somebody who hears nothing for `peer_ns` stops waiting, so there is to be something to hear before.
+            Health::Fencing => self.options.peer_ns / 4,
+            _ => SELDOM_NS,
+        });
         // An answer is given sooner than a question is asked again, or both sides would only ask.
         let due = if asks { pause } else { self.options.resend_ns / 2 };
         if now < pair.told_ns.saturating_add(due) {
             return;
         }
         pair.told_ns = now;
-        pair.told += asks as u32;
         let (mine, left, bulk) = (pair.mine, pair.left_here, pair.bulk);
+        let peer = self.place(index).peer;
+        // Nobody waits for the way back to a peer that is gone. If it comes back it is asked again.
+        if asks && left && (self.news.is_lost(peer) || !self.links.reachable(peer, &self.ports)) {
+            return;
+        }
+        let Some(pair) = &mut self.pairs[index] else { return };
+        pair.told = pair.told.saturating_add(asks as u32);
         if asks && pair.theirs.is_none() {
-            self.links.doubt(self.place(index).peer);
+            self.links.doubt(peer);
         }
         // Without a truth yet, this says that it is being worked on.
         if asks || mine.is_none() {
@@ -179,7 +191,8 @@ impl Agent {
             // A pair is made anew only after both directions left, so word of it says that theirs has.
             let over = pair.health == Health::Fenced && pair.left_here;
             let near = id.incarnation - pair.incarnation <= NUMBERS_MISSED;
-            if pair.health != Health::Released && !over || !near {
+            // One that is retired takes part as well, and is retired again: the peer is not to wait for it in vain.
+            if !matches!(pair.health, Health::Released | Health::Retired) && !over || !near {
                 if near && matches!(pair.health, Health::Fencing | Health::Fenced) {
                     return self.peer_moved_on(index); // it says so again
                 }
@@ -205,6 +218,7 @@ impl Agent {
                 if matches!(pair.theirs, None | Some(SideTruth::Dead | SideTruth::Unknown)) {
                     pair.theirs = Some(truth);
                     pair.theirs_age_ns = age_ns;
+                    pair.told = 0;
                 }
                 let usable = matches!(pair.health, Health::Ready | Health::Connecting | Health::Probing);
                 if usable {

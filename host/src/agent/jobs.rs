@@ -1,7 +1,7 @@
 //! Between the agent and the workers of its NICs: jobs go out, outcomes come back as any other news.
 
 use super::Agent;
-use super::message::{Message, SideTruth};
+use super::message::SideTruth;
 use super::pair::{Sent, Task};
 use super::worker::{Crew, Desk, Fenced, Hand, Job, JobId, Making, Outcome, Urgency, Worker};
 use crate::error::NicError;
@@ -288,17 +288,12 @@ impl Agent {
         if health != Health::Connecting {
             return self.fence_half(index, Urgency::Peer);
         }
-        let half = self.pairs[index].as_ref().and_then(|pair| pair.half.as_ref());
-        let Some(card) = half.map(|half| half.card()) else {
+        if self.pairs[index].as_ref().is_none_or(|pair| pair.half.is_none()) {
             return self.revival_failed(index, error.as_ref());
-        };
-        let (id, home) = (self.id(index), self.own_home(self.place(index).channel));
-        if leads {
-            let rail = self.pairs[index].as_ref().map_or(0, |pair| pair.remote_rail);
-            self.tell(index, Message::Make(id, card, rail, home));
-        } else {
-            self.publish_row(index);
-            self.tell(index, Message::Made(id, card, home));
         }
+        if !leads {
+            self.publish_row(index);
+        }
+        self.say_revival(index);
     }
 }

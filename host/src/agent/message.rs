@@ -64,7 +64,7 @@ pub enum Message {
     Make(PairId, HalfCard, u32, Home),
     /// I made mine and connected it to yours. And where the channel's home is at my end.
     Made(PairId, HalfCard, Home),
-    /// Mine is connected as well: probe.
+    /// Mine is connected as well: probe. Said again, it asks whether the other's probes were answered.
     Up(PairId),
     /// My probes were answered.
     Proved(PairId),

@@ -40,6 +40,9 @@ use std::sync::Arc;
 use words::{Place, StateWords};
 use worker::{Crew, Threads};
 
+/// Messages taken in one step.
+const HEARD_MAX: usize = 256;
+
 /// The agent's own patience. All times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentOptions {
@@ -242,7 +245,9 @@ impl Agent {
         }
         let mut busy = self.take_outcomes();
         busy |= self.poll_ports();
-        while let Some(heard) = self.links.try_recv() {
+        // No more at a time: a flood of words is not to keep the agent from its other work.
+        for _ in 0..HEARD_MAX {
+            let Some(heard) = self.links.try_recv() else { break };
             busy = true;
             match heard {
                 Heard::Message(from, bytes) => self.take(from, &bytes),

@@ -47,6 +47,13 @@ impl News {
     }
 }
 
+impl News {
+    /// True once every channel to a peer has ended.
+    pub(super) fn is_lost(&self, peer: u32) -> bool {
+        self.peer_lost.get(peer as usize).is_some_and(|said| *said)
+    }
+}
+
 impl Agent {
     /// Tells an event that happens now.
     pub(super) fn report(&mut self, event: Event) {
@@ -136,17 +143,20 @@ impl Agent {
     /// Takes what device code recorded, and hands on what is ripe. With nothing new it reads two words.
     pub(super) fn gather(&mut self) {
         let now = self.now();
-        // In this order: a switch that ends in between is over before its record is missed.
+        // In this order: a switch that ends in between is over before its record is missed. So is the one that made
+        // all well: its record is there once it is over.
+        let look = now >= self.news.next_look_ns;
+        let calm = look && self.news.log.trouble_since().is_some() && self.is_calm();
         let switching = if self.news.log.is_waiting() { self.oldest_switch() } else { None };
         self.gather_records();
         if self.words.root().step_records != 0 {
             self.gather_steps();
         }
-        if now >= self.news.next_look_ns {
+        if look {
             self.news.next_look_ns = now.saturating_add(LOOK_NS);
             self.look_at_links(now);
             self.hear_operator();
-            if self.news.log.trouble_since().is_some() && self.is_calm() {
+            if calm {
                 self.news.log.recovered(now);
             }
         }

@@ -220,6 +220,18 @@ impl Pair {
         }
     }
 
+    /// True if this incarnation is connected here and being probed.
+    pub fn is_probing(&self, incarnation: u32) -> bool {
+        self.health == Health::Probing && self.incarnation == incarnation
+    }
+
+    /// True if this side's probes of this incarnation were answered.
+    pub fn has_proved(&self, incarnation: u32) -> bool {
+        let told = self.probes.as_ref().is_some_and(|probes| probes.told);
+        self.incarnation == incarnation
+            && (self.health == Health::Ready || self.health == Health::Probing && told)
+    }
+
     /// The age that the packet lifetime counts from: that of the half which is proven to be in ERR, here if it is both.
     pub fn quiet_since_ns(&self) -> u64 {
         match self.mine {

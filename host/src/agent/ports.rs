@@ -4,6 +4,7 @@ use super::Agent;
 use super::message::Message;
 use super::rails::Reach;
 use super::worker::Urgency;
+use crate::error::DevxError;
 use crate::events::Event;
 use shunt_device::health::{Health, backoff_ns};
 use shunt_layout::mlx5::eqe;
@@ -30,6 +31,8 @@ pub(super) struct Port {
     said_ns: u64,
     /// Times it went down since the start.
     downs: u32,
+    /// When its last change is told once more.
+    again_ns: u64,
 }
 
 impl Port {
@@ -44,6 +47,19 @@ impl Port {
         }
         self.down = down;
         self.changed_ns = now;
+        self.again_ns = now;
+        true
+    }
+
+    /// True when its last change is to be told once more: what was said may have got lost. The pauses are as long as
+    /// the change is past: a word said in vain for long is said more seldom.
+    fn is_told_again(&mut self, now: u64, first_ns: u64) -> bool {
+        if self.downs == 0 || now < self.again_ns.saturating_add(first_ns) {
+            return false;
+        }
+        let past_ns = now.saturating_sub(self.changed_ns);
+        // With the first pause on top, as after the change.
+        self.again_ns = now.saturating_add(past_ns.min(CALM_NS).saturating_sub(first_ns));
         true
     }
 
@@ -57,13 +73,16 @@ impl Port {
 pub(super) struct Ports {
     local: Vec<Port>,
     remote: Vec<Vec<Port>>,
+    /// By rail: its NIC's events cannot be read.
+    silent: Vec<bool>,
     next_poll_ns: u64,
 }
 
 impl Ports {
     pub(super) fn new(pes: u32, rails: u32) -> Self {
         let row = vec![Port::default(); rails as usize];
-        Self { local: row.clone(), remote: vec![row; pes as usize], next_poll_ns: 0 }
+        let silent = vec![false; rails as usize];
+        Self { local: row.clone(), remote: vec![row; pes as usize], silent, next_poll_ns: 0 }
     }
 
     /// A port that an earlier agent knew to be down: asked about, and told of, like one that has just gone.
@@ -103,17 +122,20 @@ impl Ports {
 }
 
 impl Agent {
-    /// Reads the NICs' events; asks ports that are down now and then, in case the event of their return was lost.
+    /// Reads the NICs' events; asks ports that are down now and then, in case the event of their return was lost, and
+    /// those whose NIC's events cannot be read.
     pub(super) fn poll_ports(&mut self) -> bool {
         let mut busy = false;
         for rail in 0..self.rails.len() {
             loop {
                 match self.rails[rail].devx.next_event() {
                     Ok(Some(event)) => self.event(rail as u32, &event),
-                    Ok(None) => break,
+                    Ok(None) => {
+                        self.ports.silent[rail] = false;
+                        break;
+                    }
                     Err(error) => {
-                        let rail = rail as u32;
-                        self.report(Event::NicSilent { rail, error: error.to_string() });
+                        self.unheard(rail as u32, &error);
                         break;
                     }
                 }
@@ -124,11 +146,11 @@ impl Agent {
         if now >= self.ports.next_poll_ns {
             self.ports.next_poll_ns = now.saturating_add(self.options.port_poll_ns);
             for rail in 0..self.rails.len() {
-                if self.ports.local[rail].down {
+                if self.ports.local[rail].down || self.ports.silent[rail] {
                     self.ask_port(rail);
                 }
-                if self.ports.local[rail].flaps > 0 {
-                    // What was said of a port may have got lost; said twice it changes nothing.
+                // Said twice it changes nothing.
+                if self.ports.local[rail].is_told_again(now, self.options.port_poll_ns) {
                     self.tell_port(rail as u32, Reach::Link);
                 }
                 self.tell_rail(rail, Reach::Link);
@@ -137,10 +159,20 @@ impl Agent {
         busy
     }
 
-    /// What firmware said of a port that was down at `asked_ns`. What happened since then is known better.
+    /// The events of a NIC cannot be read. It is told once, and the port counts as down until firmware says that it is
+    /// up: events may have been lost, and a NIC that failed often shows in nothing else.
+    fn unheard(&mut self, rail: u32, error: &DevxError) {
+        if !std::mem::replace(&mut self.ports.silent[rail as usize], true) {
+            self.report(Event::NicSilent { rail, error: error.to_string() });
+            self.own_port(rail, true);
+        }
+    }
+
+    /// What firmware said of a port at `asked_ns`. What happened since then is known better. That it is down is its
+    /// word only where the NIC's events tell nothing.
     pub(super) fn port_answer(&mut self, rail: usize, up: bool, asked_ns: u64) {
-        if up && self.ports.local[rail].changed_ns < asked_ns {
-            self.own_port(rail as u32, false);
+        if self.ports.local[rail].changed_ns < asked_ns && (up || self.ports.silent[rail]) {
+            self.own_port(rail as u32, !up);
         }
     }
 
@@ -280,5 +312,23 @@ mod tests {
         }
         port.change(true, 11 + CALM_NS + 100);
         assert_eq!(port.penalty_ns(), 0, "a calm time clears the record");
+    }
+
+    #[test]
+    fn what_was_said_of_a_port_is_said_again_ever_more_seldom() {
+        const FIRST_NS: u64 = 100_000_000;
+        let mut port = Port::default();
+        let told = |port: &mut Port, from: u64, until: u64| {
+            (from..until).step_by(10_000_000).filter(|now| port.is_told_again(*now, FIRST_NS)).count()
+        };
+        assert_eq!(told(&mut port, 0, 60_000_000_000), 0, "nothing was said");
+        let from = 60_000_000_000;
+        port.change(true, from);
+        let first = told(&mut port, from, from + CALM_NS);
+        assert!((6..=9).contains(&first), "{first} times in the first ten seconds");
+        let minute = told(&mut port, from + CALM_NS, from + CALM_NS + 60_000_000_000);
+        assert!((5..=7).contains(&minute), "{minute} times in the minute after");
+        port.change(false, from + 2 * 60_000_000_000);
+        assert!(port.is_told_again(from + 2 * 60_000_000_000 + FIRST_NS, FIRST_NS), "a change begins anew");
     }
 }

@@ -19,6 +19,8 @@ use shunt_layout::state::PathState;
 
 /// A revival over a port that is down ends so long after it began: a flap may be over by then.
 const PORT_DOWN_NS: u64 = 100_000_000;
+/// Words about a revival said in vain before the link is doubted: the other side may have other halves to make first.
+const VAIN: u32 = 3;
 
 impl Agent {
     /// Released: waits for the lifetime, the backoff and the ports; the follower for the leader's offer.
@@ -113,7 +115,7 @@ impl Agent {
 
     /// The peer's words about a revival.
     pub(super) fn receive_revival(&mut self, index: usize, id: PairId, message: Message) {
-        let (me, peer) = (self.words.root().my_pe, self.place(index).peer);
+        let (me, peer, leads) = (self.words.root().my_pe, self.place(index).peer, self.leads(index));
         if let Message::Make(_, _, _, home) | Message::Made(_, _, home) = &message
             && !Mutant::HomeNotCarried.on()
         {
@@ -148,7 +150,11 @@ impl Agent {
                 let number = self.order(index, Urgency::Making, Job::Connect(half, Box::new(card), tuning));
                 self.set_task(index, Task::Connect(number));
             }
-            Message::Up(_) if current => self.connected(index),
+            // It asks whether we are: the word that said so got lost.
+            Message::Made(..) if pair.is_probing(id.incarnation) => self.tell(index, Message::Up(id)),
+            Message::Up(_) if current && !leads => self.connected(index),
+            // It probes, and misses our word.
+            Message::Up(_) if pair.has_proved(id.incarnation) => self.tell(index, Message::Proved(id)),
             Message::Proved(_) if id.incarnation == pair.incarnation => pair.proved_there = true,
             _ => {}
         }
@@ -161,8 +167,8 @@ impl Agent {
         }
         if self.pairs[index].as_ref().is_some_and(|pair| pair.health == Health::Connecting) {
             self.publish_row(index);
-            self.tell(index, Message::Up(self.id(index)));
             self.connected(index);
+            self.say_revival(index);
         }
     }
 
@@ -176,10 +182,56 @@ impl Agent {
         let producer = pair.half.as_ref().map(|half| unsafe { half.producer() });
         pair.probes =
             producer.map(|producer| Probes { producer, posted: 0, answered: 0, next_ns: now, told: false });
+        (pair.told_ns, pair.told) = (now, 0);
     }
 
     pub(super) fn await_connected(&mut self, index: usize) -> bool {
+        self.say_revival_again(index);
         self.give_up_if_late(index)
+    }
+
+    /// What the other side of a revival is to know of this one as it stands, and to answer.
+    fn revival_word(&self, index: usize) -> Option<Message> {
+        let (id, leads) = (self.id(index), self.leads(index));
+        let home = self.own_home(self.place(index).channel);
+        let pair = self.pairs[index].as_ref().filter(|pair| pair.task == Task::None)?;
+        let card = || pair.half.as_ref().map(|half| half.card());
+        match pair.health {
+            Health::Connecting if leads && pair.remote.is_some() => None,
+            Health::Connecting if leads => Some(Message::Make(id, card()?, pair.remote_rail, home)),
+            Health::Connecting => Some(Message::Made(id, card()?, home)),
+            Health::Probing if !pair.proved_there => Some(Message::Up(id)),
+            _ => None,
+        }
+    }
+
+    /// Says how this side of a revival stands, for the first time.
+    pub(super) fn say_revival(&mut self, index: usize) {
+        let (now, word) = (self.now(), self.revival_word(index));
+        if let Some(pair) = &mut self.pairs[index] {
+            (pair.told_ns, pair.told) = (now, 0);
+        }
+        if let Some(word) = word {
+            self.tell(index, word);
+        }
+    }
+
+    /// Says it once more, for as long as the answer is out: messages may get lost.
+    fn say_revival_again(&mut self, index: usize) {
+        let (now, options) = (self.now(), self.options);
+        let Some(pair) = &self.pairs[index] else { return };
+        let pause_ns = (options.resend_ns << pair.told.min(7)).min(options.peer_ns / 4);
+        if now < pair.told_ns.saturating_add(pause_ns) {
+            return;
+        }
+        let Some(word) = self.revival_word(index) else { return };
+        let Some(pair) = &mut self.pairs[index] else { return };
+        pair.told_ns = now;
+        pair.told += 1;
+        if pair.told > VAIN {
+            self.links.doubt(self.place(index).peer);
+        }
+        self.tell(index, word);
     }
 
     fn give_up_if_late(&mut self, index: usize) -> bool {
@@ -248,6 +300,7 @@ impl Agent {
             self.admit(index);
             return true;
         }
+        self.say_revival_again(index);
         self.give_up_if_late(index) || busy
     }
 

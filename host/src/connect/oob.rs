@@ -22,6 +22,9 @@ pub const LATENCY_NS: u64 = 30_000;
 /// Sender and bytes by (arrival, number): the order of sending decides between equal arrivals.
 type Inbox = BTreeMap<(u64, u64), (u32, Vec<u8>)>;
 
+/// Whether a message of one PE to another gets lost.
+type Loses = Box<dyn FnMut(u32, u32, &[u8]) -> bool + Send>;
+
 #[derive(Default)]
 struct Net {
     /// In flight to each PE.
@@ -32,6 +35,7 @@ struct Net {
     cuts: BTreeSet<(u32, u32)>,
     /// PEs whose end is closed, as that of a process that ended.
     closed: BTreeSet<u32>,
+    loses: Option<Loses>,
 }
 
 /// A network of agents in one process, with a stated latency, whose links can be cut.
@@ -83,6 +87,11 @@ impl OobNet {
         });
     }
 
+    /// From now on the messages that `which` picks, by sender, receiver and bytes, get lost.
+    pub fn lose(&self, which: impl FnMut(u32, u32, &[u8]) -> bool + Send + 'static) {
+        self.with(|net| net.loses = Some(Box::new(which)));
+    }
+
     /// Joins a link that was cut, both ways.
     pub fn join(&self, a: u32, b: u32) {
         self.with(|net| net.cuts.retain(|cut| *cut != (a, b) && *cut != (b, a)));
@@ -112,7 +121,8 @@ impl Oob for OobEnd {
             net.sent += 1;
             let number = net.sent;
             let closed = net.closed.contains(&to_pe) || net.closed.contains(&self.pe);
-            if closed || net.cuts.contains(&(self.pe, to_pe)) || to_pe as usize >= net.inbox.len() {
+            let lost = net.loses.as_mut().is_some_and(|loses| loses(self.pe, to_pe, &bytes));
+            if lost || closed || net.cuts.contains(&(self.pe, to_pe)) || to_pe as usize >= net.inbox.len() {
                 net.lost += 1;
             } else {
                 net.inbox[to_pe as usize].insert((due, number), (self.pe, bytes));

@@ -125,7 +125,7 @@ struct Suspect {
     /// `None`: of this PE.
     pe: Option<u32>,
     rail: u32,
-    /// The peer that is asked.
+    /// The peer that is asked: each in turn, if the rail is ours. The one it was found with may be gone.
     peer: u32,
     /// Pings with lower numbers prove nothing.
     from_number: u64,
@@ -302,6 +302,12 @@ impl Agent {
         }
         suspect.pause_ns = (suspect.pause_ns * 2).min(CLEAR_MAX_NS);
         suspect.next_ns = now.saturating_add(suspect.pause_ns);
+        let (pes, me) = (self.words.root().pe_count, self.words.root().my_pe);
+        if suspect.pe.is_none() {
+            let after = |peer: u32| (peer + 1) % pes;
+            let next = after(suspect.peer);
+            suspect.peer = if next == me { after(next) } else { next };
+        }
         let mut pairs = self.links.pairs(suspect.peer, &self.ports);
         pairs.retain(|pair| suspect.is_in(suspect.peer, *pair));
         if !pairs.is_empty() {

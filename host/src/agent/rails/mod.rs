@@ -31,6 +31,10 @@ const LIFE_NS: u64 = 100_000_000;
 const PING_NS: u64 = 5_000_000;
 /// See [`PING_NS`].
 const PINGS: u32 = 4;
+/// Pause between two such questions, once that is concluded: the longer, the longer it is so.
+const LOST_PING_NS: u64 = LIFE_NS / 2;
+/// Datagrams of one rail that are looked at, and not taken, in one call.
+const LOOKS: usize = 64;
 const HOP_LIMIT: u8 = 255;
 /// UDP source ports of RoCE v2 begin here.
 const PORT_BASE: u16 = 0xc000;
@@ -86,6 +90,10 @@ struct Peer {
     pinged_ns: u64,
     /// Until when it is doubted that the other link reaches it.
     doubted_ns: u64,
+    /// Until when it is taken to doubt that the other link reaches us.
+    doubts_us_ns: u64,
+    /// Messages sent to it over the rails.
+    sent: usize,
 }
 
 impl From<&PeerInfo> for Peer {
@@ -100,6 +108,8 @@ impl From<&PeerInfo> for Peer {
             pings: 0,
             pinged_ns: 0,
             doubted_ns: 0,
+            doubts_us_ns: 0,
+            sent: 0,
         }
     }
 }
@@ -161,16 +171,27 @@ impl Links {
         let now = self.world.now_ns();
         let Some(to) = self.peers.get(peer as usize) else { return };
         let doubted = now < to.doubted_ns || !self.oob.reachable(peer);
-        if reach == Reach::Both || doubted {
+        if reach == Reach::Both || doubted || now < to.doubts_us_ns {
+            // Who is doubted answers over the rails and does not say that it doubts: two that took each other's answers
+            // for doubts would never end.
             let kind = if doubted { Kind::Message } else { Kind::News };
             self.number += 1;
             let pairs = self.pairs(peer, ports);
-            let turn = self.number as usize * COPIES;
+            let turn = self.turn(peer);
             for i in 0..pairs.len().min(COPIES) {
                 self.post(peer, pairs[(turn + i) % pairs.len()], self.number, kind, &message);
             }
         }
         self.oob.send(peer, message);
+    }
+
+    /// The first of the pairs that the next message to a peer goes over.
+    fn turn(&mut self, peer: u32) -> usize {
+        let sent = self.peers.get_mut(peer as usize).map_or(0, |to| {
+            to.sent = to.sent.wrapping_add(1);
+            to.sent.wrapping_sub(1)
+        });
+        sent.wrapping_mul(COPIES)
     }
 
     /// False while the agents' own link to a PE is known to be broken.
@@ -244,7 +265,8 @@ impl Links {
         }
         let mut bytes = [0; MESSAGE_MAX];
         for rail in 0..self.rails.len() {
-            loop {
+            // What is no message of this job does not hold up the rest.
+            for _ in 0..LOOKS {
                 let arrived = match self.rails[rail].datagrams().as_mut() {
                     Some(datagrams) => datagrams.receive(&*self.world, &mut bytes),
                     None => None,
@@ -279,7 +301,7 @@ impl Links {
         match header.kind {
             Kind::Message => {
                 // Who doubts the other link is not answered over it alone: it may be cut one way.
-                peer.doubted_ns = now.saturating_add(DOUBT_NS);
+                peer.doubts_us_ns = now.saturating_add(DOUBT_NS);
                 Some(Heard::Message(header.from, body.to_vec()))
             }
             Kind::News => Some(Heard::Message(header.from, body.to_vec())),
@@ -305,7 +327,10 @@ impl Links {
         let now = self.world.now_ns();
         let pairs = self.pairs(peer, ports);
         let Some(state) = self.peers.get_mut(peer as usize) else { return false };
-        let pause_ns = if state.pings > PINGS { LIFE_NS / 2 } else { PING_NS };
+        let pause_ns = match state.pings.checked_sub(PINGS + 1) {
+            Some(more) => LOST_PING_NS << (more / 4).min(6),
+            None => PING_NS,
+        };
         let due = now >= state.pinged_ns.saturating_add(pause_ns);
         let heard = state.heard_ns.is_some_and(|heard| now <= heard.saturating_add(LIFE_NS));
         // The last question is given its time, too.
