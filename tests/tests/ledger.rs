@@ -1,5 +1,7 @@
 //! Without truth: NICs whose count is cleared by 2ERR, so the signal words decide. Rules 12 and 13, H2.
 
+use shunt_device::{Deadline, Fault, HeapOffset, Signal, Solo};
+use shunt_tests::cluster::Cluster;
 use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::workload::Traffic;
@@ -36,5 +38,36 @@ fn the_path_the_ledger_is_read_over_fails_too() {
         spec.backups = 7;
         let outcome = run(&spec);
         outcome.assert_clean();
+    }
+}
+
+/// Scenario 17: a word that the receiver polls and acts on without any other signal is posted as a kind 1 signal, which
+/// without truth is exact: never written twice, never backwards, whatever way it was lost.
+#[test]
+fn scenario_17_a_polled_word_is_exact_without_truth() {
+    const WORD: u64 = 64;
+    const COUNT: u64 = 500;
+    for fault in ["0.0:down", "0.0:drop-acks", "1.0:drop-acks", "0.0:blackhole-tx", "0.0:blackhole-rx"] {
+        for seed in 0..3 {
+            let spec = blind(seed, &[&format!("2ms:{fault}"), "30ms:0.1:drop-acks"]);
+            let spec = RunSpec { rails: 3, backups: 7, suspect_ns: 2_000_000, ..spec };
+            let cluster = Cluster::start(&spec);
+            cluster.watch(1, WORD);
+            spec.faults.iter().for_each(|fault| cluster.inject(fault));
+            let task = cluster.spawn("poll", 0, |kernel| {
+                let channel = kernel.device().channel(1, 0);
+                for value in 1..=COUNT {
+                    channel.signal_nbi(Solo, HeapOffset(WORD), Signal::Monotone(value))?;
+                    kernel.world.sleep(if value % 10 == 0 { 900_000 } else { 2_000 });
+                }
+                channel.quiet(Solo, Deadline::after(kernel.world.now(), 2_000_000_000))?;
+                Ok::<_, Fault>(())
+            });
+            cluster.sim.finish(&task).expect("one path works");
+            cluster.sim.run_for(100_000_000);
+            let watched = cluster.watched(1, WORD);
+            assert_eq!((watched.writes, watched.not_increasing, watched.last), (COUNT, 0, COUNT), "{fault}");
+            assert!(cluster.records().iter().any(|(_, record)| record.ledger == 1), "{fault}: truth decided");
+        }
     }
 }

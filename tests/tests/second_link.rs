@@ -1,15 +1,16 @@
 //! The agents' own link is cut, one way or both, while both agents live: they go on over the rails (rule 10, H16;
 //! scenario 22).
 
-use shunt_device::FaultKind;
+use shunt_device::{Deadline, Fault, FaultKind, HeapOffset, Signal, Solo};
 use shunt_host::events::Event;
 use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_layout::state::{SwitchKind, SwitchRecord};
 use shunt_tests::cluster::Cluster;
+use shunt_tests::oracle::load;
 use shunt_tests::run::{Outcome, finish, run, start_streams};
 use shunt_tests::sim::ActorOptions;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::workload::{Kernel, Traffic};
 
 /// Two PEs, two rails, both ways for 20 ms or more.
 fn steady(faults: &[&str]) -> RunSpec {
@@ -253,4 +254,57 @@ fn datagram_queue_pairs_end_one_after_the_other_behind_a_cut_link() {
     cluster.sim.run_for(50_000_000);
     assert_eq!(renewed(&cluster, 1), 2);
     assert_truth(&finish(&cluster, streams));
+}
+
+/// Words of a barrier, one a PE that comes to it, and of how often it came.
+const ARRIVALS: u64 = 64;
+
+/// A barrier is a kind 1 signal to each other PE and a wait for one of each; the last one is followed by the end of the
+/// job: quiet on every channel.
+fn barriers(kernel: &Kernel, rounds: u64) -> Result<(), Fault> {
+    let device = kernel.device();
+    let me = device.my_pe();
+    let others = || (0..device.pe_count()).filter(|pe| *pe != me);
+    let word = |pe: u32| HeapOffset(ARRIVALS + u64::from(pe) * 8);
+    for round in 1..=rounds {
+        for pe in others() {
+            device.channel(pe, 0).signal_nbi(Solo, word(me), Signal::Monotone(round))?;
+        }
+        for pe in others() {
+            let deadline = Deadline::after(kernel.world.now(), 2_000_000_000);
+            device.wait_until_ge(Solo, word(pe), round, deadline)?;
+            // Nobody is two barriers ahead of another.
+            let met = load(kernel.heap + word(pe).0);
+            assert!(met <= round + 1, "PE {pe} came to barrier {met} while PE {me} left {round}");
+        }
+        kernel.world.sleep(20_000);
+    }
+    others().try_for_each(|pe| {
+        let deadline = Deadline::after(kernel.world.now(), 2_000_000_000);
+        device.channel(pe, 0).quiet(Solo, deadline)
+    })
+}
+
+/// Barriers, and the end of a job, during each cut of one PE's link, while a port of another fails.
+#[test]
+fn scenario_22_barriers_and_the_end_during_each_cut() {
+    for cut in CUTS {
+        // Ten milliseconds of barriers: the fault in the middle, and at the end.
+        for (seed, fault) in [(1, "3ms:1.0:down"), (2, "3ms:0.0:down"), (3, "9500us:1.0:blackhole-tx")] {
+            let spec = RunSpec { pes: 3, seed, ..steady(&[&format!("1ms:0:{cut}"), fault]) };
+            let cluster = Cluster::start(&spec);
+            (0..3).for_each(|pe| cluster.watch(pe, ARRIVALS + u64::from((pe + 1) % 3) * 8));
+            spec.faults.iter().for_each(|fault| cluster.inject(fault));
+            let rounds = 400;
+            let tasks: Vec<_> = (0..3)
+                .map(|pe| cluster.spawn("barriers", pe, move |kernel| barriers(kernel, rounds)))
+                .collect();
+            assert_eq!(cluster.sim.finish_all(&tasks), [Ok(()); 3], "{cut}, {fault}");
+            for pe in 0..3 {
+                let watched = cluster.watched(pe, ARRIVALS + u64::from((pe + 1) % 3) * 8);
+                assert_eq!((watched.writes, watched.not_increasing), (rounds, 0), "{cut}, {fault}");
+            }
+            assert!(cluster.records().iter().all(|(_, record)| record.ledger == 0), "{cut}, {fault}");
+        }
+    }
 }

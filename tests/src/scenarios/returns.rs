@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use shunt_device::{Deadline, HeapOffset, Put, Signal, Solo};
-use shunt_host::agent::message::{Message, PairId, SideTruth};
+use shunt_host::agent::message::{Home, Message, PairId, SideTruth};
 use shunt_host::connect::card::{HalfCard, RailCard};
 use shunt_host::connect::oob::Oob;
 use shunt_layout::state::Step;
