@@ -1,11 +1,12 @@
 //! Packets that arrive up to a minute late, long after the receiver used its buffers for something else: what of them is
 //! visible, by what stands between (invariant 4).
 
+use shunt_device::{Deadline, HeapOffset, Put, Solo};
 use shunt_soft_nic::Injection;
 
 use crate::cluster::Cluster;
 use crate::lies::{Lie, Lies};
-use crate::oracle::Kind;
+use crate::oracle::{Kind, load, store};
 use crate::run::{Outcome, finish, start_streams};
 use crate::spec::RunSpec;
 use crate::workload::Traffic;
@@ -73,4 +74,52 @@ pub fn late(seed: u64, delay: &str, again: bool, between: Between) -> Late {
     let kinds = [Kind::Ghost, Kind::Duplicate, Kind::Order, Kind::Corrupt, Kind::Invented];
     let visible = kinds.iter().map(|kind| outcome.oracle.count(*kind)).sum();
     Late { arrived, visible, outcome }
+}
+
+/// Words that [`late_puts`] writes.
+const WORDS: u64 = 24;
+/// Where they begin at the receiver.
+const AT: u64 = 8192;
+
+/// Puts whose packets come `delay` late, one way and without credits, so that the receiver's half has nothing of its own
+/// under way that could fail. The words are written a second time over another path, and are then what late packets
+/// fall upon. Answers with the packets that came late and the words that hold an old value in the end.
+pub fn late_puts(seed: u64, delay: &str, between: Between) -> (u64, u64) {
+    let fault = |text: &str| text.parse::<Injection>().unwrap_or_else(|error| panic!("{text}: {error}"));
+    let mut faults = vec![fault(&format!("0ns:0.0:delay={delay}/300us")), fault("300us:0.0:down")];
+    if between == Between::Time {
+        faults.extend(["250us:0:agent-killed", "250us:1:agent-killed"].map(fault));
+    }
+    let spec = RunSpec {
+        seed,
+        time_fence: between == Between::Time,
+        idle_ns: 100_000,
+        time_limit_ns: 90_000_000_000,
+        ..RunSpec::default()
+    };
+    let lies = Lies::default();
+    let cluster = Cluster::start_lying(&spec, lies.clone());
+    lies.tell(if between == Between::Nothing { Lie::NoFence } else { Lie::None });
+    faults.iter().for_each(|fault| cluster.inject(fault));
+    cluster.sim.run_for(10_000);
+    let task = cluster.spawn("put", 0, move |kernel| {
+        let channel = kernel.device().channel(1, 0);
+        for round in 1..=2 {
+            for word in 0..WORDS {
+                store(kernel.heap + AT + word * 8, round * 100 + word);
+                let at = HeapOffset(AT + word * 8);
+                channel.put_nbi(Solo, Put { dst: at, src: at, bytes: 8 }).expect("room");
+                kernel.world.sleep(1_000 + seed);
+            }
+            channel.quiet(Solo, Deadline::after(kernel.world.now(), 5_000_000_000)).expect("one path works");
+        }
+    });
+    cluster.sim.finish(&task);
+    let landed = || (0..2).map(|pe| cluster.counters(pe, 0).packets_rx).sum::<u64>();
+    (0..2).for_each(|pe| cluster.kill_agent(pe));
+    let before = landed();
+    cluster.sim.run_for(61_000_000_000);
+    let heap = cluster.pe(1).heap().address;
+    let old = (0..WORDS).filter(|word| load(heap + AT + word * 8) != 200 + word).count() as u64;
+    (landed() - before, old)
 }

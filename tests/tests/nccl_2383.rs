@@ -97,17 +97,17 @@ fn play(kind: u32, truth: bool, lost: &str) -> (Came, Cluster) {
     let (seen, ended) = (Rc::new(Seen::default()), Rc::new(Cell::new(false)));
     let (noted, end) = (seen.clone(), ended.clone());
     cluster.spawn("receive", 1, move |kernel| receive(kernel, kind, &noted, &end));
-    let (end, oracle) = (ended.clone(), cluster.oracle.clone());
-    // Who owns a bare add asks the receiver's memory, once nothing of it can be on its way.
+    let (end, oracle, counted) = (ended.clone(), cluster.oracle.clone(), seen.clone());
+    // Who owns an add asks the receiver, once nothing of it can be on its way.
     let resolve = cluster.spawn("resolve", 0, move |kernel| {
         let mut asked = 0;
         while !end.get() {
             let channel = kernel.device().channel(1, 0);
             if let Some(fault) = channel.uncertain()
-                && let Some((word, value)) = oracle.added((0, 1, 0, fault.at.0))
+                && let Some((_, value)) = oracle.added((0, 1, 0, fault.at.0))
             {
                 kernel.world.sleep(1_000_000);
-                let applied = load(kernel.heaps[1] + word) >= value;
+                let applied = counted.signals.get() >= value;
                 let answer = if applied { Resolution::Applied } else { Resolution::NotApplied };
                 channel.resolve(fault.at, answer).expect("the channel asks");
                 asked += 1;
@@ -118,7 +118,9 @@ fn play(kind: u32, truth: bool, lost: &str) -> (Came, Cluster) {
     });
     let oracle = cluster.oracle.clone();
     let sender = cluster.spawn("send", 0, move |kernel| {
-        send(kernel, kind, &|at, round| oracle.note_add((0, 1, 0, at.0), WORD, round + 1))
+        // A bracketed signal stands one before its second ledger word.
+        let behind = u64::from(kind == 2);
+        send(kernel, kind, &|at, round| oracle.note_add((0, 1, 0, at.0 - behind), WORD, round + 1))
     });
     cluster.sim.finish(&sender).expect("one path works");
     cluster.sim.run_for(100_000_000);
@@ -183,12 +185,13 @@ fn nccl_2383_kind_1_without_truth() {
     assert_eq!(came.asked, 0);
 }
 
-/// The ledger words on both sides of the signal tell, though the word itself is cleared.
+/// The ledger words on both sides of the signal tell, though the word itself is cleared. While answers are lost, the NIC
+/// stops at the first atomic more than it may have under way: behind the ledger word before it, which was written. That
+/// one signal is asked about, and no other.
 #[test]
 fn nccl_2383_kind_2_without_truth() {
     for lost in ["lost-atomic-response", "drop-acks"] {
-        let came = assert_exact(2, false, lost);
-        assert_eq!(came.asked, 0);
+        assert_eq!(assert_exact(2, false, lost).asked, 1, "{lost}");
     }
 }
 

@@ -125,7 +125,7 @@ fn a_ledger_path_that_failed(seed: u64) -> Wrongs {
         "500us:0:agent-killed",
         "500us:1:agent-killed",
         "2ms:0.0:cqe-error=0x15",
-        "45ms:1.1:drop-acks=40ms",
+        "45ms:0.1:blackhole-rx=40ms",
         "250ms:0.2:cqe-error=0x15",
     ];
     let mut spec = spec(seed, &faults);
