@@ -241,7 +241,7 @@ fn an_agent_that_stalls_around_the_fault() {
 #[test]
 fn the_agents_network_is_cut_around_the_fault() {
     for both_ways in [true, false] {
-        for (cut, span) in [("2900us", "300us"), ("2900us", "5ms"), ("3100us", "200us"), ("3200us", "40ms")] {
+        for (cut, span) in [("2900us", "300us"), ("2900us", "5ms"), ("2950us", "200us"), ("3050us", "40ms")] {
             for fault in ["0.0:down", "1.0:down"] {
                 let mut spec = steady(&[&format!("{cut}:0:oob-cut={span}"), &format!("3ms:{fault}")]);
                 spec.both_ways = both_ways;

@@ -255,8 +255,9 @@ impl Agent {
 
     /// Rule 20: every pair on a dead port that has work outstanding is fenced now, behind those that a switcher waits
     /// for; an idle one when its channel leaves it. A channel with nowhere to go keeps its path: RC retries.
+    /// Without fault tolerance nobody leaves a path, and the report is the transport's own error.
     fn leave_port(&mut self, concerned: impl Fn(u32, u32, u32) -> bool) {
-        if Mutant::PortNotFenced.on() {
+        if Mutant::PortNotFenced.on() || self.words.root().policy.fault_tolerance == 0 {
             return;
         }
         for index in 0..self.pairs.len() {

@@ -259,9 +259,9 @@ fn owner_gone_while_opening(seed: u64) -> Wrongs {
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let word = cluster.step_word(0, 1, 0);
         let (method, field) = [
-            ("fetch_add", offset_of!(Channel, ticket)),
+            ("compare_swap", offset_of!(Channel, ticket)),
             ("fetch_and", offset_of!(Channel, ready)),
-            ("store_release", offset_of!(Channel, done)),
+            ("compare_swap", offset_of!(Channel, done)),
             ("store", offset_of!(Channel, switch.dead_since_ns)),
             ("store32", offset_of!(Channel, switch.step)),
         ][seed as usize % 5];
