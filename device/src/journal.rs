@@ -102,8 +102,8 @@ pub const fn read(wqe: &Wqebb) -> Entry {
 #[inline(always)]
 pub const fn starts_at(wqe: &Wqebb, physical: u64, qpn_shifted: u32) -> bool {
     let ctrl = Ctrl::read(segment(wqe, 0));
-    // The byte count of a second block is eight, which reads as a WRITE at index 0, and its key may be the number of the
-    // queue pair. Then its address would have to read as the flags and the tag of a WRITE as well.
+    // The byte count of a second block is eight, which reads as a WRITE at index 0, and its key may be the number of
+    // the queue pair. Then its address would have to read as the flags and the tag of a WRITE as well.
     let flags = wqe.0[2] == u32::to_be(CqeWhen::Always as u32);
     ctrl.index == physical as u16 && ctrl.qpn << 8 == qpn_shifted && flags
 }

@@ -52,7 +52,8 @@ pub struct Get {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Kind 1: the absolute value. One channel writes the word, which begins at 0; each value is greater than the one
-    /// before, as an unsigned number, and the receiver never clears it. Repeating it changes nothing, and the word tells how far its writer got.
+    /// before, as an unsigned number, and the receiver never clears it. Repeating it changes nothing, and the word
+    /// tells how far its writer got.
     Monotone(u64),
     /// Kind 2: adds. One channel writes the word; the receiver clears it, so that it tells nothing. Bracketed by two
     /// ledger words.

@@ -266,8 +266,6 @@ impl Cluster {
         let mut config = SimConfig::new(spec.seed);
         config.time_limit_ns = spec.time_limit_ns;
         config.step_limit = spec.step_limit;
-        // First, so that it is dropped last even if a PE does not start.
-        let memories = Memories((0..spec.pes).map(|_| Arc::default()).collect());
         let sim = Sim::new(config);
         let (fabric, bells) = (make_fabric(spec), Arc::new(Bells::default()));
         sim.drive(Rc::new(FabricClock::new(fabric.clone(), bells.clone())));

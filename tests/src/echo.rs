@@ -1,5 +1,5 @@
-//! What a sender asks of the peer beside its messages: gets, and fetching atomics. Traffic whose right answer the oracle
-//! knows at every instant.
+//! What a sender asks of the peer beside its messages: gets, and fetching atomics. Traffic whose right answer the
+//! oracle knows at every instant.
 //!
 //! A get: the sender puts version `v` into slot `v % SLOTS` of a region at the peer that nobody else touches, and gets
 //! it back from there behind the put. Until the get is done its buffer is the library's; then it must hold version

@@ -1,5 +1,5 @@
-//! Packets that arrive up to a minute late, long after the receiver used its buffers for something else: what of them is
-//! visible, by what stands between (invariant 4).
+//! Packets that arrive up to a minute late, long after the receiver used its buffers for something else: what of them
+//! is visible, by what stands between (invariant 4).
 
 use shunt_device::{Deadline, HeapOffset, Put, Solo};
 use shunt_soft_nic::Injection;
@@ -81,9 +81,9 @@ const WORDS: u64 = 24;
 /// Where they begin at the receiver.
 const AT: u64 = 8192;
 
-/// Puts whose packets come `delay` late, one way and without credits, so that the receiver's half has nothing of its own
-/// under way that could fail. The words are written a second time over another path, and are then what late packets
-/// fall upon. Answers with the packets that came late and the words that hold an old value in the end.
+/// Puts whose packets come `delay` late, one way and without credits, so that the receiver's half has nothing of its
+/// own under way that could fail. The words are written a second time over another path, and are then what late
+/// packets fall upon. Answers with the packets that came late and the words that hold an old value in the end.
 pub fn late_puts(seed: u64, delay: &str, between: Between) -> (u64, u64) {
     let fault = |text: &str| text.parse::<Injection>().unwrap_or_else(|error| panic!("{text}: {error}"));
     let mut faults = vec![fault(&format!("0ns:0.0:delay={delay}/300us")), fault("300us:0.0:down")];

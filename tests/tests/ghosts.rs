@@ -93,8 +93,8 @@ fn packets_outlive_a_receiver_that_does_not_answer_commands() {
     }
 }
 
-/// Packets 2 s, 20 s and 59 s late, against the strict fence, against the fence by time with a packet lifetime that they
-/// outlive, and against none: the same seeds. docs/FAILOVER.md says what the fence by time does not promise.
+/// Packets 2 s, 20 s and 59 s late, against the strict fence, against the fence by time with a packet lifetime that
+/// they outlive, and against none: the same seeds. docs/FAILOVER.md says what the fence by time does not promise.
 #[test]
 fn late_packets_are_visible_only_where_nothing_stands_between() {
     let mut seen = [0; 3];

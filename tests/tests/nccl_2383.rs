@@ -1,6 +1,6 @@
-//! NVIDIA/nccl#2383, over the three kinds of signal (scenario 1): the receiver applies a signal, the answer is lost, the
-//! retries run out. Puts before and after it; the receiver of a kind 2 signal clears its word at once. Each signal is
-//! counted once, and nobody hangs.
+//! NVIDIA/nccl#2383, over the three kinds of signal (scenario 1): the receiver applies a signal, the answer is lost,
+//! the retries run out. Puts before and after it; the receiver of a kind 2 signal clears its word at once. Each
+//! signal is counted once, and nobody hangs.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -185,9 +185,9 @@ fn nccl_2383_kind_1_without_truth() {
     assert_eq!(came.asked, 0);
 }
 
-/// The ledger words on both sides of the signal tell, though the word itself is cleared. While answers are lost, the NIC
-/// stops at the first atomic more than it may have under way: behind the ledger word before it, which was written. That
-/// one signal is asked about, and no other.
+/// The ledger words on both sides of the signal tell, though the word itself is cleared. While answers are lost, the
+/// NIC stops at the first atomic more than it may have under way: behind the ledger word before it, which was
+/// written. That one signal is asked about, and no other.
 #[test]
 fn nccl_2383_kind_2_without_truth() {
     for lost in ["lost-atomic-response", "drop-acks"] {

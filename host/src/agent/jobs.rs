@@ -121,7 +121,8 @@ impl Agent {
         self.posts.get(rail as usize).is_some_and(|post| post.desk.waiting() < MAKING_MAX)
     }
 
-    /// Puts the old half away, and takes back one that is still to be made. One in the making is put away once it is made.
+    /// Puts the old half away, and takes back one that is still to be made. One in the making is put away once it is
+    /// made.
     pub(super) fn discard(&mut self, index: usize) {
         self.entomb(index);
         let Some(pair) = &self.pairs[index] else { return };

@@ -101,8 +101,9 @@ fn atomics_without_truth(seed: u64) -> Wrongs {
     })
 }
 
-/// Bracketed signals without truth, over two failures: requests are lost, then the acknowledgements of what was repeated.
-/// What the ledger words say is exact, but for the one signal between whose words the first port fell silent.
+/// Bracketed signals without truth, over two failures: requests are lost, then the acknowledgements of what was
+/// repeated. What the ledger words say is exact, but for the one signal between whose words the first port fell
+/// silent.
 fn brackets_without_truth(seed: u64) -> Wrongs {
     let at = 300 + 7 * seed;
     let mut spec = getting(seed, &[&format!("{at}us:0.0:blackhole-tx"), "0us:0.1:drop-acks"]);

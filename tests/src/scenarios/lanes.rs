@@ -13,8 +13,8 @@ pub const SCENARIOS: &[Scenario] =
 /// Lanes of a group: a thread alone, parts of a warp as a mask leaves them, a whole one.
 const GROUPS: [u32; 7] = [1, 32, 3, 12, 31, 2, 17];
 
-/// On each channel groups of all sizes send and receive; a put is more pieces than a small group has lanes, and fewer than
-/// a large one has. A port goes and comes back meanwhile.
+/// On each channel groups of all sizes send and receive; a put is more pieces than a small group has lanes, and fewer
+/// than a large one has. A port goes and comes back meanwhile.
 fn mixed_lanes(seed: u64) -> Wrongs {
     judged(|| {
         let mut spec = brisk(both_ways(seed, &["300us:0.0:down", "4ms:0.0:up"]));

@@ -69,8 +69,8 @@ fn owner_gone_at_the_close(seed: u64) -> Wrongs {
         cluster.interference = Rc::new(Interference::stop_when(closed, u64::MAX / 4));
         let owner = cluster.spawn("owner", 0, |kernel| {
             kernel.world.sleep(70_000);
-            (0..8).for_each(|number| put_and_signal(&kernel, number));
-            quiet(&kernel, 100_000_000)
+            (0..8).for_each(|number| put_and_signal(kernel, number));
+            quiet(kernel, 100_000_000)
         });
         cluster.sim.run_for(13_000_000_000);
         let mut wrongs = wrong_if(owner.is_done(), || "nobody was stopped".into());
@@ -79,8 +79,8 @@ fn owner_gone_at_the_close(seed: u64) -> Wrongs {
     })
 }
 
-/// The owner of a replay is stopped for longer than its lease. An heir opens the channel and goes on, round and round the
-/// ring; then the first one comes back in the middle of what it did.
+/// The owner of a replay is stopped for longer than its lease. An heir opens the channel and goes on, round and round
+/// the ring; then the first one comes back in the middle of what it did.
 fn owner_back_after_its_lease(seed: u64) -> Wrongs {
     judged(|| {
         let mut spec = spec(seed, &["60us:0.0:down"]);
@@ -96,17 +96,17 @@ fn owner_back_after_its_lease(seed: u64) -> Wrongs {
         cluster.interference = Rc::new(Interference::stop_when(replaying, BACK_NS));
         let owner = cluster.spawn("owner", 0, |kernel| {
             kernel.world.sleep(70_000);
-            (0..8).for_each(|number| put_and_signal(&kernel, number));
-            quiet(&kernel, 1_000_000_000);
+            (0..8).for_each(|number| put_and_signal(kernel, number));
+            quiet(kernel, 1_000_000_000);
             kernel.world.now()
         });
         let heir = cluster.spawn("heir", 0, |kernel| {
             kernel.world.sleep(AFTER_LEASE_NS);
             for number in 8..2_000 {
-                put_and_signal(&kernel, number);
+                put_and_signal(kernel, number);
                 kernel.world.sleep(100_000);
             }
-            quiet(&kernel, 1_000_000_000)
+            quiet(kernel, 1_000_000_000)
         });
         cluster.sim.run_for(13_000_000_000);
         let back = owner.is_done() && cluster.sim.finish(&owner) > AFTER_LEASE_NS;
@@ -169,15 +169,12 @@ fn twice_without_a_path(seed: u64) -> Wrongs {
         let task = cluster.spawn("adder", 0, |kernel| {
             let channel = kernel.device().channel(1, 0);
             let at = channel.amo_nbi(Solo, SIGNAL, Amo::Add64(5)).expect("room");
-            let asked = loop {
-                let deadline = Deadline::after(kernel.world.now(), 2_000_000_000);
-                match channel.quiet(Solo, deadline) {
-                    Err(fault) if fault.kind == FaultKind::Uncertain => break kernel.world.now(),
-                    other => return format!("{other:?} where the add is uncertain"),
-                }
-            };
-            let until = 1_150_000_000u64.saturating_sub(asked);
-            kernel.world.sleep(until);
+            let deadline = Deadline::after(kernel.world.now(), 2_000_000_000);
+            match channel.quiet(Solo, deadline) {
+                Err(fault) if fault.kind == FaultKind::Uncertain => {}
+                other => return format!("{other:?} where the add is uncertain"),
+            }
+            kernel.world.sleep(1_150_000_000u64.saturating_sub(kernel.world.now()));
             channel.resolve(at, Resolution::Applied).expect("it asks");
             match channel.quiet(Solo, Deadline::after(kernel.world.now(), 2_000_000_000)) {
                 Ok(()) => String::new(),

@@ -123,7 +123,8 @@ fn silence_is_no_fence(seed: u64) -> Wrongs {
     })
 }
 
-/// Packets are on their way when the error completion comes: the fence is one lifetime later, and not before they landed.
+/// Packets are on their way when the error completion comes: the fence is one lifetime later, and not before they
+/// landed.
 fn lifetime_by_time(seed: u64) -> Wrongs {
     let delay = ["9ms", "20ms", "30ms", "44ms"][seed as usize % 4];
     let delay = format!("1500us:0.0:delay={delay}/2ms");
