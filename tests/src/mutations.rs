@@ -115,7 +115,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::SamePsn, &["ghosts_older_than_a_revival"]),
     row(Mutant::UnfencedMadeAnew, &["a_half_that_could_not_be_fenced"]),
     with(Mutant::NoLifetimeBeforeRevival, &[Mutant::SamePsn], &["ghosts_within_the_lifetime_at_a_revival"]),
-    row(Mutant::PortHintIgnored, &["a_port_down_is_known_at_once"]),
+    with(Mutant::PortHintIgnored, &[Mutant::PortNotFenced], &["a_port_down_is_known_at_once"]),
     row(Mutant::PortNotTold, &["a_port_down_is_known_at_once"]),
     row(Mutant::PeerLostAtOnce, &["all_paths_dead_for_less_than_the_give_up_time"]),
     row(Mutant::SilentNotTouched, &["a_peer_that_is_gone"]),
