@@ -33,7 +33,8 @@ impl<P: Platform> Channel<'_, P> {
             Some(tail) if tail.opcode == opcode::REQ => {
                 self.platform().cqe_before_data();
                 self.read_evidence();
-                // In this order: whoever takes over in between reads the same completions once more.
+                // In this order: whoever takes over in between waits in vain and takes another path. The other way
+                // round it would post at indices that are used.
                 self.set_next_index(to, next + count);
                 set!(self, posted_reads: u64 = 0);
                 self.ledger_known(now)
