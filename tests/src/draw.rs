@@ -66,6 +66,16 @@ impl RunSpec {
             spec.stream_channels = if spec.sharers { spec.stream_channels } else { spec.channels };
             spec.channels += 1;
         }
+        // What a sender asks of its peer beside its messages. An answer that a fault takes away is `Uncertain`, and of
+        // those the streams keep no book.
+        let mut asks = Rng::new(seed ^ 0x61_73_6b_73);
+        if asks.one_in(4) {
+            spec.traffic.gets = asks.between(1, 5);
+        }
+        let lost = spec.faults.iter().any(|one| one.fault.name() == "lost-atomic-response");
+        if asks.one_in(4) && !lost {
+            spec.traffic.fetches = asks.between(1, 5);
+        }
         spec
     }
 
