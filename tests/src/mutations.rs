@@ -21,32 +21,6 @@ const fn with(mutant: Mutant, on_top_of: &'static [Mutant], scenarios: &'static 
     Row { mutant, on_top_of, scenarios }
 }
 
-/// A break that no scenario of the table shows.
-pub struct Elsewhere {
-    /// The break.
-    pub mutant: Mutant,
-    /// Why it is not in the table.
-    pub why: &'static str,
-    /// File and function of the test that shows it, if one does.
-    pub test: Option<(&'static str, &'static str)>,
-}
-
-/// Breaks without a row.
-pub const ELSEWHERE: &[Elsewhere] = &[
-    Elsewhere {
-        mutant: Mutant::BracketHalfRead,
-        why: "the first ledger word counts only while its completion is lost and the second word is not written: no \
-              run is cut just there",
-        test: None,
-    },
-    Elsewhere {
-        mutant: Mutant::LedgerNotRewritten,
-        why: "a signal that is repeated without its ledger words is found to be executed by those of a later one: no \
-              run ends with it",
-        test: None,
-    },
-];
-
 /// Every break.
 pub const TABLE: &[Row] = &[
     row(Mutant::BlockedNeverSaid, &["ring_full_at_the_close"]),
@@ -101,6 +75,8 @@ pub const TABLE: &[Row] = &[
     row(Mutant::LostAnswerIgnored, &["fetches_executed_and_their_answers_lost"]),
     row(Mutant::UncertainRepeated, &["atomics_without_truth"]),
     row(Mutant::ResolvedNotKept, &["atomics_without_truth"]),
+    row(Mutant::BracketHalfRead, &["the_gap_of_a_bracket_behind_lost_acks"]),
+    row(Mutant::LedgerNotRewritten, &["brackets_without_truth"]),
     row(Mutant::BlocksTakenForMessages, &["wide_atomics_before_a_cut"]),
     row(Mutant::JournalOverwritten, &["the_journal_of_a_path_made_anew"]),
     row(Mutant::RingsBeginAtZero, &["there_and_back"]),

@@ -191,6 +191,7 @@ fn scenario_16_cuts_with_and_without_truth() {
 fn scenario_16_brackets_and_wide_atomics() {
     hold("brackets_without_truth");
     hold("the_gap_of_a_bracket");
+    hold("the_gap_of_a_bracket_behind_lost_acks");
     hold("wide_atomics_before_a_cut");
 }
 

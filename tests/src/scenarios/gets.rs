@@ -1,6 +1,9 @@
 //! Gets and fetching atomics: executed is not delivered. Rules 12 and 14, F3, F6, H13.
 
 use std::collections::BTreeMap;
+use std::mem::offset_of;
+
+use shunt_layout::state::{Channel, Word};
 
 use super::Scenario;
 use super::kit::{Wrongs, clean, failovers_of, spec, steered, wrong_if};
@@ -19,6 +22,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "atomics_without_truth", seeds: 6, run: atomics_without_truth },
     Scenario { name: "brackets_without_truth", seeds: 6, run: brackets_without_truth },
     Scenario { name: "the_gap_of_a_bracket", seeds: 4, run: gap_of_a_bracket },
+    Scenario { name: "the_gap_of_a_bracket_behind_lost_acks", seeds: 4, run: gap_behind_lost_acks },
     Scenario { name: "wide_atomics_before_a_cut", seeds: 4, run: wide_atomics },
 ];
 
@@ -102,51 +106,92 @@ fn atomics_without_truth(seed: u64) -> Wrongs {
 }
 
 /// Bracketed signals without truth, over two failures: requests are lost, then the acknowledgements of what was
-/// repeated. What the ledger words say is exact, but for the one signal between whose words the first port fell
-/// silent.
+/// repeated. The ledger words are repeated with their signals, so what they say is exact, but for one signal of each
+/// path: the one between whose words a port fell silent, or a NIC stopped because it had as many atomics under way as it
+/// may.
 fn brackets_without_truth(seed: u64) -> Wrongs {
     let at = 300 + 7 * seed;
-    let mut spec = getting(seed, &[&format!("{at}us:0.0:blackhole-tx"), "0us:0.1:drop-acks"]);
+    let mut spec = getting(seed, &[&format!("{at}us:0.0:blackhole-tx")]);
     (spec.warps, spec.rails, spec.backups, spec.rmsn_cleared) = (1, 3, 7, true);
     // Nobody waits for credit: what is repeated is the last that is posted.
     spec.traffic = Traffic { messages: 60, slots: 60, signals: 2, puts: 1, gets: 0, ..spec.traffic };
-    clean(&spec, |outcome| {
+    // The ledger was read over the second path by then.
+    let opened = |cluster: &Cluster, _: &Streams| {
+        let ticket = cluster.step_word(0, 1, 0) - offset_of!(Channel, switch.step) as u64
+            + offset_of!(Channel, ticket) as u64;
+        let generation = || Word(load(ticket)).generation();
+        let first = generation();
+        cluster.sim.run_until(|| generation() != first);
+        silence(cluster, "0.1", "drop-acks");
+    };
+    steered(&spec, Lie::None, opened, |outcome| {
         let asked = outcome.resolved;
-        let too_many = wrong_if(asked > 1, || format!("{asked} questions, where the ledger words tell"));
-        [failovers_of(outcome, 2), too_many].concat()
+        let too_many = wrong_if(asked > 2, || format!("{asked} questions, where the ledger words tell"));
+        let mut cuts = outcome.records.iter().filter(|(pe, _)| *pe == 0).map(|(_, record)| record.executed);
+        let told = cuts.next().zip(cuts.next()).is_some_and(|(first, second)| second > first);
+        let idle = wrong_if(!told, || "the ledger told of nothing that was repeated".into());
+        [failovers_of(outcome, 2), too_many, idle].concat()
     })
 }
 
-/// The receiver's port falls silent behind a signal and before its second ledger word: what lies between the two is
-/// asked about.
-fn gap_of_a_bracket(seed: u64) -> Wrongs {
-    // Slow, so that there is time between the two.
+/// A fault of a port, now and for ever.
+fn silence(cluster: &Cluster, port: &str, fault: &str) {
+    let now = cluster.sim.now() - cluster.began_ns();
+    cluster.inject(&format!("{now}ns:{port}:{fault}").parse().unwrap_or_else(|error| panic!("{error}")));
+}
+
+/// Slow bracketed signals without truth, so that there is time between the words of a bracket.
+fn slow_brackets(seed: u64) -> RunSpec {
     let mut spec = getting(seed, &["0ns:0.0:slow=0.005"]);
     (spec.warps, spec.rmsn_cleared) = (1, true);
     let (puts, slot_bytes) = (1, 8);
     spec.traffic =
         Traffic { messages: 40, puts, slot_bytes, signals: 2, gets: 0, pace_ns: 0, ..spec.traffic };
-    let gap = |cluster: &Cluster, _: &Streams| {
-        let (heap, stream) = (cluster.pe(1).heap().address, cluster.streams()[0]);
-        let ledger = heap + cluster.pe(1).root().ledger;
-        let (mut first, mut at_first) = (0, 0);
-        cluster.sim.run_until(|| {
-            let (a, b, signal) = (load(ledger), load(ledger + 8), load(heap + stream.signal()));
-            if a != first {
-                (first, at_first) = (a, signal);
-            }
-            a > b && signal > at_first && signal > seed + 2
-        });
-        let now = cluster.sim.now() - cluster.began_ns();
-        // Neither the second ledger word arrives nor the answer of the signal.
-        for port in ["1.0", "0.0"] {
-            cluster.inject(&format!("{now}ns:{port}:blackhole-rx").parse().expect("a fault"));
+    spec
+}
+
+/// Runs until a signal from number `least` on is applied whose second ledger word is not, though the first one is.
+fn run_into_the_gap(cluster: &Cluster, least: u64) {
+    let (heap, stream) = (cluster.pe(1).heap().address, cluster.streams()[0]);
+    let ledger = heap + cluster.pe(1).root().ledger;
+    let (mut first, mut at_first) = (0, 0);
+    cluster.sim.run_until(|| {
+        let (a, b, signal) = (load(ledger), load(ledger + 8), load(heap + stream.signal()));
+        if a != first {
+            (first, at_first) = (a, signal);
         }
+        a > b && signal > at_first && signal >= least
+    });
+}
+
+/// The receiver's port falls silent behind a signal and before its second ledger word: what lies between the two is
+/// asked about.
+fn gap_of_a_bracket(seed: u64) -> Wrongs {
+    let gap = |cluster: &Cluster, _: &Streams| {
+        run_into_the_gap(cluster, seed + 3);
+        // Neither the second ledger word arrives nor the answer of the signal.
+        ["1.0", "0.0"].iter().for_each(|port| silence(cluster, port, "blackhole-rx"));
     };
-    steered(&spec, Lie::None, gap, |outcome| {
-        let asked = wrong_if(outcome.resolved == 0, || "nothing was uncertain".into());
-        [failovers_of(outcome, 1), asked].concat()
-    })
+    steered(&slow_brackets(seed), Lie::None, gap, asked_about)
+}
+
+/// The same, and the first ledger word was not acknowledged either: that it was written is known by itself alone.
+fn gap_behind_lost_acks(seed: u64) -> Wrongs {
+    let gap = |cluster: &Cluster, _: &Streams| {
+        let ledger = cluster.pe(1).heap().address + cluster.pe(1).root().ledger;
+        run_into_the_gap(cluster, seed + 3);
+        cluster.sim.run_until(|| load(ledger) == load(ledger + 8));
+        silence(cluster, "0.0", "drop-acks");
+        let signal = load(cluster.pe(1).heap().address + cluster.streams()[0].signal());
+        run_into_the_gap(cluster, signal + 1);
+        silence(cluster, "1.0", "blackhole-rx");
+    };
+    steered(&slow_brackets(seed), Lie::None, gap, asked_about)
+}
+
+fn asked_about(outcome: &Outcome) -> Wrongs {
+    let asked = wrong_if(outcome.resolved == 0, || "nothing was uncertain".into());
+    [failovers_of(outcome, 1), asked].concat()
 }
 
 /// Atomics that take two blocks run ahead of their completions; the receiver counts messages.
