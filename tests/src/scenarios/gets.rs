@@ -107,8 +107,8 @@ fn atomics_without_truth(seed: u64) -> Wrongs {
 
 /// Bracketed signals without truth, over two failures: requests are lost, then the acknowledgements of what was
 /// repeated. The ledger words are repeated with their signals, so what they say is exact, but for one signal of each
-/// path: the one between whose words a port fell silent, or a NIC stopped because it had as many atomics under way as it
-/// may.
+/// path: the one between whose words a port fell silent, or a NIC stopped because it had as many atomics under way as
+/// it may.
 fn brackets_without_truth(seed: u64) -> Wrongs {
     let at = 300 + 7 * seed;
     let mut spec = getting(seed, &[&format!("{at}us:0.0:blackhole-tx")]);
