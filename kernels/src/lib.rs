@@ -1,7 +1,7 @@
 //! Entry points of Shunt's device code for CUDA: each unpacks its arguments, calls `shunt-device`, stores an
 //! [`Outcome`].
 //!
-//! Built for `nvptx64-nvidia-cuda` by `cargo xtask ptx`; on the host only [`Outcome`] is left, for whoever
+//! Built for `nvptx64-nvidia-cuda` by `cargo xtask gpu`; on the host only [`Outcome`] is left, for whoever
 //! launches them. Each entry point comes twice: `_lane` for one thread a block, `_warp` for one warp a block
 //! that acts as one. Other threads of a block leave at once.
 //!

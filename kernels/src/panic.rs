@@ -1,4 +1,4 @@
-//! What a panic would do on a GPU. No entry point reaches it: `cargo xtask ptx` refuses PTX that calls it.
+//! What a panic would do on a GPU. No entry point reaches it: `cargo xtask gpu` refuses PTX that calls it.
 
 use core::panic::PanicInfo;
 use shunt_device::platform::nvptx::trap;

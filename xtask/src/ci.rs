@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
-use crate::{bindings, check, explore, mutate, ptx, run_scenarios, sh, soft_rdma, swarm, tidy};
+use crate::{bindings, check, explore, gpu, mutate, run_scenarios, sh, soft_rdma, swarm, tidy};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -22,7 +22,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   swarm      900 fixed and 100 fresh seeds of the simulator, every kind of fault among them
   explore    every interleaving of the switch within bounds
   mutate     named breaks of the protocol: a scenario must catch each
-  ptx        the kernels for sm_80, sm_90, sm_100; assembled where ptxas is or can be fetched
+  gpu        device code for sm_80, sm_90, sm_100: PTX, machine code held against its table, link with CUDA C++
   build      everything, release; nothing of it can be broken by name
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios_list.rs
   mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
@@ -55,7 +55,7 @@ const STAGES: &[Stage] = &[
     ("swarm", swarm::stage),
     ("explore", explore::stage),
     ("mutate", mutate::stage),
-    ("ptx", || ptx::run(&["--try-ptxas".to_owned()]).map(|()| Count::ONE)),
+    ("gpu", gpu::stage),
     ("build", || build().map(|()| Count::ONE)),
     ("scenarios", run_scenarios::all),
     ("mlx5", run_scenarios::soft_rdma),

@@ -8,11 +8,9 @@ mod check;
 mod ci;
 mod docs;
 mod explore;
+mod gpu;
 mod mutate;
 mod night;
-mod ptx;
-mod ptx_audit;
-mod ptxas;
 mod run_scenarios;
 mod scenarios;
 mod scenarios_list;
@@ -45,7 +43,7 @@ const TASKS: &[Task] = &[
     Task { name: "night", summary: night::SUMMARY, help: night::HELP, run: night::run },
     Task { name: "mutate", summary: mutate::SUMMARY, help: mutate::HELP, run: mutate::run },
     Task { name: "soft-rdma", summary: soft_rdma::SUMMARY, help: soft_rdma::HELP, run: soft_rdma::run },
-    Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
+    Task { name: "gpu", summary: gpu::SUMMARY, help: gpu::HELP, run: gpu::run },
 ];
 
 fn main() -> ExitCode {

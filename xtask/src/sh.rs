@@ -155,7 +155,7 @@ mod tests {
             (crate::tidy::run, &["extra"]),
             (crate::check::run, &["extra"]),
             (crate::abi::run, &["extra"]),
-            (crate::ptx::run, &["--arch", "sm_10"]),
+            (crate::gpu::run, &["--arch", "sm_10"]),
         ] {
             let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
             assert_eq!(status_of(&task(&args).unwrap_err()), 2, "{args:?}");

@@ -41,7 +41,7 @@ fn with_body(body: &str) -> Module {
 fn a_clean_module_is_counted_and_passes() {
     let module = Module::parse(CLEAN);
     assert_eq!(module.faults(), Vec::<String>::new());
-    let probe = module.entries().next().unwrap();
+    let probe = module.roots().next().unwrap();
     assert_eq!(probe.name, "probe");
     // ld.param, atom, ld, st, mov, trap, ret.
     assert_eq!((probe.instructions, probe.loads, probe.stores, probe.atomics), (7, 1, 1, 1));
@@ -85,7 +85,7 @@ fn a_call_inside_the_module_is_followed() {
     let text = ".func (.param .b32 r) helper(\n)\n{\n\t.local .b8 __local_depot0[8];\n\tret;\n}\n\
                 .visible .entry k(\n)\n{\n\tcall.uni (retval0), helper, (param0);\n\tret;\n}\n";
     let module = Module::parse(text);
-    assert_eq!(module.entries().next().unwrap().calls, ["helper"]);
+    assert_eq!(module.roots().next().unwrap().calls, ["helper"]);
     assert!(module.reachable("helper"));
     assert_eq!(module.faults(), ["helper: uses a stack (.local)"]);
 }
@@ -93,4 +93,22 @@ fn a_call_inside_the_module_is_followed() {
 #[test]
 fn a_call_out_of_the_module_is_a_fault() {
     assert!(with_body("\tcall.uni elsewhere, ();").faults()[0].contains("does not hold"));
+}
+
+#[test]
+fn an_atomic_of_core_is_a_fault() {
+    let core = "\tatom.global.add.u64 %rd3, [%rd1], %rd4;";
+    assert!(with_body(core).faults()[0].contains("none of Platform's"));
+    let ours = format!("$L__BB1_1:\n\t// begin inline asm\n{core}\n\t// end inline asm");
+    assert_eq!(with_body(&ours).faults(), Vec::<String>::new());
+    assert!(!with_body(&format!("{ours}\n{core}")).faults().is_empty());
+}
+
+#[test]
+fn what_a_library_exports_is_a_root() {
+    let text = ".visible .func (.param .b64 r) shunt_put(\n)\n{\n\tcall.uni (retval0), cold, ();\n\tret;\n}\n\
+                .visible .func cold(\n)\n{\n\tret;\n}\n.visible .func other(\n)\n{\n\tret;\n}\n";
+    let module = Module::parse(text);
+    assert_eq!(module.faults(), Vec::<String>::new());
+    assert!(module.reachable("shunt_put") && module.reachable("cold") && !module.reachable("other"));
 }

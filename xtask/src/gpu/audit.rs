@@ -17,6 +17,9 @@ pub struct Function {
     pub stores: usize,
     /// Read-modify-writes.
     pub atomics: usize,
+    /// Read-modify-writes that no inline assembly of ours spells out: what `core::sync::atomic` becomes, relaxed and of
+    /// gpu scope whatever was asked for.
+    pub foreign_atomics: usize,
     /// Symbols it calls, one for each call.
     pub calls: Vec<String>,
     /// True if it touches a stack.
@@ -49,16 +52,16 @@ impl Module {
         module
     }
 
-    /// The kernels.
-    pub fn entries(&self) -> impl Iterator<Item = &Function> {
-        self.functions.iter().filter(|function| function.entry)
+    /// The kernels, and what a library exports.
+    pub fn roots(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(|function| function.entry || function.name.starts_with("shunt_"))
     }
 
     /// Everything that is wrong with it, one line each.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        if self.entries().next().is_none() {
-            faults.push("no entry point: the module holds no kernel".to_owned());
+        if self.roots().next().is_none() {
+            faults.push("no entry point: the module holds no kernel and exports nothing".to_owned());
         }
         for name in &self.external {
             faults.push(format!("`.extern .func {name}`: not inlined, and nothing links it"));
@@ -66,6 +69,10 @@ impl Module {
         for function in self.functions.iter().filter(|function| self.reachable(&function.name)) {
             if function.stack {
                 faults.push(format!("{}: uses a stack (.local)", function.name));
+            }
+            if function.foreign_atomics != 0 {
+                let count = function.foreign_atomics;
+                faults.push(format!("{}: {count} atomics that are none of Platform's", function.name));
             }
             for callee in &function.calls {
                 if is_panic(callee) {
@@ -79,10 +86,10 @@ impl Module {
         faults
     }
 
-    /// True for kernels and for what they call, directly or not.
+    /// True for roots and for what they call, directly or not.
     pub fn reachable(&self, name: &str) -> bool {
         let mut seen: Vec<&str> = Vec::new();
-        let mut open: Vec<&str> = self.entries().map(|entry| entry.name.as_str()).collect();
+        let mut open: Vec<&str> = self.roots().map(|root| root.name.as_str()).collect();
         while let Some(next) = open.pop() {
             if next == name {
                 return true;
@@ -151,13 +158,23 @@ fn matching_brace(text: &str) -> usize {
 
 fn read_body(name: String, entry: bool, body: &str) -> Function {
     let mut function = Function { name, entry, ..Function::default() };
+    let mut inline = false;
     for statement in body.split(';') {
-        read_statement(&mut function, statement);
+        // A label may stand before it.
+        match statement.lines().last().unwrap_or_default().trim() {
+            ASM_BEGIN => inline = true,
+            ASM_END => inline = false,
+            _ => read_statement(&mut function, statement, inline),
+        }
     }
     function
 }
 
-fn read_statement(function: &mut Function, statement: &str) {
+/// What the comments around inline assembly become, so that they stay.
+const ASM_BEGIN: &str = ".shunt_asm_begin";
+const ASM_END: &str = ".shunt_asm_end";
+
+fn read_statement(function: &mut Function, statement: &str, inline: bool) {
     // Lines that belong to no instruction: `.loc`, labels, braces of a call or of inline assembly.
     let mut text = String::new();
     for line in statement.lines().map(str::trim) {
@@ -191,6 +208,7 @@ fn read_statement(function: &mut Function, statement: &str) {
         function.stores += 1;
     } else if is("atom.") || is("red.") {
         function.atomics += 1;
+        function.foreign_atomics += usize::from(!inline);
     } else if opcode == "call" || is("call.") {
         function.calls.push(callee(text));
     }
@@ -221,12 +239,16 @@ fn without_comments(text: &str) -> String {
         if line.trim_start().starts_with(".section") {
             break;
         }
-        out.push_str(line.split_once("//").map_or(line, |(code, _)| code));
+        match line.trim() {
+            "// begin inline asm" => out.extend([ASM_BEGIN, ";"]),
+            "// end inline asm" => out.extend([ASM_END, ";"]),
+            _ => out.push_str(line.split_once("//").map_or(line, |(code, _)| code)),
+        }
         out.push('\n');
     }
     out
 }
 
 #[cfg(test)]
-#[path = "ptx_audit_tests.rs"]
+#[path = "audit_tests.rs"]
 mod tests;

@@ -1,0 +1,259 @@
+//! `cargo xtask gpu`: builds the kernels for NVIDIA GPUs without CUDA, and audits what came out.
+
+mod assemble;
+mod audit;
+mod sass;
+mod table;
+mod toolchain;
+mod wheels;
+
+use crate::ci::Count;
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use assemble::Object;
+use audit::Module;
+use table::{Row, Table};
+use toolchain::Toolchain;
+use wheels::Toolkit;
+
+pub const SUMMARY: &str = "build the device code for sm_80, sm_90, sm_100, audit it, count its machine code";
+pub const HELP: &str = "gpu [--arch sm_NN]... [--bless] [--toolchain NAME]
+
+Builds `kernels/` for nvptx64-nvidia-cuda into <target>/gpu/<arch>/: NAME.ptx, NAME.o (relocatable), NAME.cubin (linked,
+for a driver to load) and NAME.sass. No CUDA need be installed: ptxas, nvlink, nvdisasm and nvcc are fetched as Python
+packages into <target>/gpu-tools. A nightly with rust-src is needed; rust-src is added through rustup if it is missing.
+Without a nightly the pinned stable is used with RUSTC_BOOTSTRAP=1.
+
+Fails on: an external function, a stack, a call that can panic, an atomic that is none of Platform's, no entry point, a
+spill or a stack on the no-fault path, and anything worse than the committed table kernels/sass.txt. If the compilers
+are not those of the table, what is worse is only said.
+
+Columns, for each entry point and library function, all for its no-fault path: the function and every function it
+reaches through calls, but for those that are cold. Cold is what the device crate never inlines and calls only when there
+is something to wait for, to repair or to report: by name, `*_slow` and the list in xtask/src/gpu/sass.rs.
+  sass        machine instructions; the branch to itself and the NOPs behind the last one left out
+  registers   of a thread
+  loads, stores, atomics   accesses to global memory; constant and shared memory are none
+  barriers    fences and barriers of a block
+  stack, spills   bytes; 0 or it fails
+  cold-stack  bytes that the deepest cold call takes: registers that the calling convention has a function save
+
+  --arch sm_NN      only this one; may be repeated
+  --bless           write the table instead of comparing with it
+  --toolchain NAME  use this rustup toolchain";
+
+/// An architecture and the PTX version it needs: 8.3 has everything the inline assembly uses, but ptxas takes sm_100
+/// from 8.6 on.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arch {
+    name: &'static str,
+    feature: &'static str,
+}
+
+const ARCHES: &[Arch] = &[
+    Arch { name: "sm_80", feature: "ptx83" },
+    Arch { name: "sm_90", feature: "ptx83" },
+    Arch { name: "sm_100", feature: "ptx86" },
+];
+
+/// What is built from `kernels/`.
+pub struct Part {
+    name: &'static str,
+    /// What cargo is told beside the rest.
+    cargo: &'static [&'static str],
+}
+
+const PARTS: &[Part] = &[Part { name: "shunt_kernels", cargo: &[] }];
+
+#[derive(Default)]
+struct Options {
+    arches: Vec<&'static Arch>,
+    bless: bool,
+    toolchain: Option<String>,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--bless" => options.bless = true,
+                "--toolchain" => {
+                    options.toolchain = Some(args.next().context("--toolchain needs a name")?.clone());
+                }
+                "--arch" => {
+                    let name = args.next().context("--arch needs a name, for example sm_90")?;
+                    let known: Vec<&str> = ARCHES.iter().map(|arch| arch.name).collect();
+                    let arch = ARCHES.iter().find(|arch| arch.name == name);
+                    options
+                        .arches
+                        .push(arch.with_context(|| format!("{name} is none of {}", known.join(" ")))?);
+                }
+                other => bail!("unknown argument '{other}'"),
+            }
+        }
+        if options.arches.is_empty() {
+            options.arches = ARCHES.iter().collect();
+        } else if options.bless {
+            bail!("--bless writes the whole table: it takes no --arch");
+        }
+        Ok(options)
+    }
+}
+
+pub fn run(args: &[String]) -> Result<()> {
+    let options = Options::parse(args).or_else(|error| sh::usage(format!("{error:#}")))?;
+    let mut gpu = Gpu::start(&options)?;
+    for arch in &options.arches {
+        println!("\n{}", table::head());
+        for part in PARTS {
+            gpu.build(part, arch)?;
+        }
+    }
+    gpu.compare(options.bless)?;
+    if !gpu.faults.is_empty() {
+        println!();
+        gpu.faults.iter().for_each(|fault| println!("fault: {fault}"));
+        bail!("{} faults in the device code", gpu.faults.len());
+    }
+    Ok(())
+}
+
+/// The stage of `cargo xtask ci`.
+pub fn stage() -> Result<Count> {
+    run(&[]).map(|()| Count { passed: 1, failed: 0 })
+}
+
+/// A build and what it found.
+struct Gpu {
+    toolchain: Toolchain,
+    toolkit: Toolkit,
+    rows: Vec<Row>,
+    faults: Vec<String>,
+}
+
+impl Gpu {
+    fn start(options: &Options) -> Result<Self> {
+        let toolchain = Toolchain::find(options.toolchain.as_deref())?;
+        println!("compiler: {}", toolchain.describe());
+        let toolkit = Toolkit::fetch()?;
+        println!("assembler: {}", toolkit.version());
+        Ok(Self { toolchain, toolkit, rows: Vec::new(), faults: Vec::new() })
+    }
+
+    /// One part for one architecture: PTX, audit, object, rows of the table.
+    fn build(&mut self, part: &Part, arch: &Arch) -> Result<()> {
+        let ptx = toolchain::build(&self.toolchain, part, arch)?;
+        let text = std::fs::read_to_string(&ptx).with_context(|| format!("no PTX at {}", ptx.display()))?;
+        let module = Module::parse(&text);
+        let faults = module.faults();
+        self.faults.extend(faults.iter().map(|fault| format!("{} {fault}", arch.name)));
+        // What the audit refuses, ptxas may refuse for a reason that says less.
+        let object = match assemble::assemble(&self.toolkit, &ptx, arch.name) {
+            Ok(object) => object,
+            Err(error) if !faults.is_empty() => {
+                self.faults.push(format!("{error:#}"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        assemble::link(&self.toolkit, &object, arch.name)?;
+        let mut roots: Vec<&str> = module.roots().map(|root| root.name.as_str()).collect();
+        roots.sort_unstable();
+        for root in roots {
+            self.measure(&object, arch, root);
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, object: &Object, arch: &Arch, root: &str) {
+        let (code, through) = sass::no_fault_path(&object.code, root);
+        let usage = || {
+            std::iter::once(root)
+                .chain(through.iter().map(String::as_str))
+                .filter_map(|at| object.usage.get(at))
+        };
+        let registers = usage().map(|usage| usage.registers as usize).max().unwrap_or_default();
+        let stack = usage().map(|usage| usage.stack as usize).sum();
+        let spills = usage().map(|usage| usage.spills as usize).sum::<usize>();
+        let cold_stack = sass::stack(&object.code, &object.frames(), root) as usize;
+        let row = Row {
+            arch: arch.name.to_owned(),
+            name: root.to_owned(),
+            values: [
+                code.instructions,
+                if registers == 0 { code.registers } else { registers },
+                code.loads,
+                code.stores,
+                code.atomics,
+                code.barriers,
+                stack,
+                spills,
+                cold_stack,
+            ],
+        };
+        println!("{row}");
+        if !through.is_empty() {
+            let names: Vec<String> = through.iter().map(|name| sass::short(name)).collect();
+            println!("{:44} with {}", "", names.join(", "));
+        }
+        if row.value("stack") != 0 || row.value("spills") != 0 || code.local != 0 {
+            self.faults.push(format!(
+                "{} {root}: {stack} bytes of stack, {spills} spilled, {} accesses to a stack; the no-fault path has none",
+                arch.name, code.local
+            ));
+        }
+        self.rows.push(row);
+    }
+
+    /// Holds what was built against the committed table, or makes it the table.
+    fn compare(&mut self, bless: bool) -> Result<()> {
+        let compilers = format!("{}, {}", self.toolchain.describe(), self.toolkit.version());
+        if bless {
+            return Table { compilers, rows: self.rows.clone() }.commit();
+        }
+        let table = Table::committed()?;
+        let difference = table.against(&self.rows);
+        println!();
+        for better in &difference.better {
+            println!("better than the table (--bless writes it): {better}");
+        }
+        if table.compilers == compilers {
+            self.faults.extend(difference.worse.iter().map(|worse| format!("worse than the table: {worse}")));
+        } else {
+            println!("the table was made by {}: what differs is not held against it", table.compilers);
+            difference.worse.iter().for_each(|worse| println!("  {worse}"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Options> {
+        Options::parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn all_architectures_unless_some_are_named() {
+        assert_eq!(parse(&[]).unwrap().arches.len(), 3);
+        assert_eq!(parse(&["--arch", "sm_90"]).unwrap().arches, [&ARCHES[1]]);
+        assert!(parse(&["--bless"]).unwrap().bless);
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused() {
+        for args in [
+            &["--arch", "sm_10"][..],
+            &["--arch"],
+            &["--toolchain"],
+            &["--nvcc"],
+            &["--bless", "--arch", "sm_90"],
+        ] {
+            assert!(parse(args).is_err(), "{args:?}");
+        }
+    }
+}
