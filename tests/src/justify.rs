@@ -139,6 +139,17 @@ impl<'a> Judge<'a> {
         (spec.traffic.signals != 1 || spec.traffic.fetches > 0) && (spec.both_ways || pe + 1 < spec.pes)
     }
 
+    /// True if senders ask for answers: gets, fetching atomics.
+    fn asks(&self) -> bool {
+        let traffic = &self.outcome.spec.traffic;
+        traffic.gets + traffic.fetches > 0
+    }
+
+    /// True if what is so late may be suspected.
+    fn overdue(&self, by_ns: u64) -> bool {
+        2 * by_ns >= self.outcome.spec.suspect_floor_ns
+    }
+
     /// When the paths through a rail may not work.
     fn harm(&self, pe: u32, rail: u32) -> Vec<Span> {
         let ups: Vec<u64> =
@@ -146,6 +157,10 @@ impl<'a> Judge<'a> {
         let span = |(at, kind): (u64, &FaultKind)| {
             let lasts = match kind {
                 FaultKind::LostAtomicResponse { .. } if !self.sends_atomics(pe) => return None,
+                // The completion of what brings an answer stands behind every write before it.
+                FaultKind::PlacementDelay { by_ns, for_ns } if self.asks() && self.overdue(*by_ns) => {
+                    for_ns.unwrap_or(FOR_EVER)
+                }
                 FaultKind::Down { for_ns: None } => {
                     ups.iter().filter(|up| **up >= at).min().map_or(FOR_EVER, |up| up - at)
                 }
@@ -184,10 +199,11 @@ impl<'a> Judge<'a> {
         [first, last].into_iter().flat_map(|paths| self.none_of(pe, peer, paths)).collect()
     }
 
-    /// When a channel whose signals are adds may reach no home: none of its paths to a rail of the receiver works, and
-    /// the receiver can not move the home, or not learn that it must.
+    /// When a channel that carries atomics of many writers may reach no home: none of its paths to a rail of the receiver
+    /// works, and the receiver can not move the home, or not learn that it must.
     fn no_way_home(&self, pe: u32, peer: u32, channel: u32) -> Vec<Span> {
-        if self.outcome.spec.traffic.signals != 3 {
+        let traffic = &self.outcome.spec.traffic;
+        if traffic.signals != 3 && traffic.fetches == 0 {
             return Vec::new();
         }
         let of_rail = |rail: u32| {
