@@ -1,39 +1,36 @@
-//! The failover drill: keeps a channel busy while somebody pulls cables, and times its rounds.
+//! `drill`: the failover drill. It keeps channels busy while somebody pulls cables, and times its rounds.
 
-use crate::launch::{Group, Here, entries};
-use crate::outcome::{Drill, Outcome};
-use shunt_device::{Deadline, Fault, HeapOffset, Put, Signal};
+use crate::put::{channel, put};
+use crate::{Call, Outcome};
+use shunt_device::{Deadline, Device, Fault, HeapOffset, Lanes, Platform, Signal};
 
-entries! {
-    /// Rounds of put and signal to `peer`, on the channel that has the block's number.
-    shunt_drill_lane, shunt_drill_warp(peer: u32, drill: *const Drill) =
-        |device, lanes, block| {
-            // SAFETY: forwarded to whoever launches; nobody writes the drill while the kernel runs.
-            run(device, lanes, peer, block, &*drill)
-        }
-}
-
-/// A fault ends the drill: what was completed before it is lost from the report, the fault is not.
+/// `rounds` puts of `bytes` from `src` to `dst` at `peer`, each with a kind 1 signal at `word` behind it, `window` of
+/// them in flight, each block on a channel, buffers and a word of its own. Round `n` sets the word to `value + n`, so
+/// that the receiver can judge order and doubles from the word alone. The value is the number of rounds, the time that
+/// of the longest between two waits.
+///
+/// A fault ends the drill: what was completed before it is lost from the outcome, the fault is not.
 #[inline(always)]
-fn run<L: Group>(device: Here, lanes: L, peer: u32, block: u32, drill: &Drill) -> Result<Outcome, Fault> {
-    let channel = device.channel(peer, block);
-    let shift = u64::from(block) * drill.stride;
-    let put =
-        Put { dst: HeapOffset(drill.dst + shift), src: HeapOffset(drill.src + shift), bytes: drill.bytes };
-    let signal = HeapOffset(drill.signal + u64::from(block) * 8);
-    let (mut round, mut longest) = (0, 0);
+pub fn run<P: Platform, L: Lanes>(
+    device: Device<'_, P>,
+    lanes: L,
+    block: u32,
+    call: &Call,
+) -> Result<Outcome, Fault> {
+    let call = call.of_block(block);
+    let channel = channel(device, &call);
+    let (mut round, mut waited, mut longest) = (0, 0, 0);
     let mut since = device.now_ns();
-    while round < drill.rounds {
-        let ticket = channel.put_signal_nbi(lanes, put, signal, Signal::Monotone(drill.first + round))?;
+    while round < call.rounds {
+        let signal = Signal::Monotone(call.value.wrapping_add(round));
+        let ticket = channel.put_signal_nbi(lanes, put(&call), HeapOffset(call.word), signal)?;
         round += 1;
-        let window_full = drill.window == 0 || round % drill.window == 0;
-        if window_full || round == drill.rounds {
+        if round - waited == call.window || round == call.rounds {
+            channel.wait(lanes, ticket, Deadline::after(device.now_ns(), call.timeout_ns))?;
             let now = device.now_ns();
-            channel.wait(lanes, ticket, Deadline::after(now, drill.timeout_ns))?;
-            let then = device.now_ns();
-            longest = if then - since > longest { then - since } else { longest };
-            since = then;
+            longest = if now - since > longest { now - since } else { longest };
+            (since, waited) = (now, round);
         }
     }
-    Ok(Outcome { longest_ns: longest, ..Outcome::ok(round) })
+    Ok(Outcome { ns: longest, ..Outcome::ok(round) })
 }

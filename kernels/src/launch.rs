@@ -1,7 +1,7 @@
 //! What all entry points share: who takes part, the state, where the outcome goes.
 
-use crate::outcome::Outcome;
-use shunt_device::platform::nvptx::{Gpu, WARP_LANES, Warp, grid_position};
+use crate::{Call, Outcome};
+use shunt_device::platform::nvptx::{Block, Gpu, WARP_LANES, Warp, grid_position};
 use shunt_device::{Device, Fault, Lanes, Solo};
 use shunt_layout::state::DeviceState;
 
@@ -28,6 +28,13 @@ impl Group for Warp {
     }
 }
 
+impl Group for Block {
+    #[inline(always)]
+    fn takes_part(_: u32) -> bool {
+        true
+    }
+}
+
 /// Runs `body` on the threads that take part; the first lane stores the outcome of its block.
 ///
 /// # Safety
@@ -35,8 +42,9 @@ impl Group for Warp {
 #[inline(always)]
 pub unsafe fn launch<L: Group>(
     state: *const DeviceState,
+    call: &Call,
     out: *mut Outcome,
-    body: impl FnOnce(Here, L, u32) -> Result<Outcome, Fault>,
+    body: impl FnOnce(Here, L, u32, &Call) -> Result<Outcome, Fault>,
 ) {
     let (block, thread) = grid_position();
     if !L::takes_part(thread) {
@@ -45,7 +53,7 @@ pub unsafe fn launch<L: Group>(
     let lanes = L::default();
     // SAFETY: the caller vouches for the state.
     let outcome = match unsafe { Here::attach(state, Gpu) } {
-        Ok(device) => match body(device, lanes, block) {
+        Ok(device) => match body(device, lanes, block, call) {
             Ok(outcome) => outcome,
             Err(fault) => Outcome::fault(&fault),
         },
@@ -56,40 +64,3 @@ pub unsafe fn launch<L: Group>(
         unsafe { out.add(block as usize).write(outcome) };
     }
 }
-
-/// Makes the `_lane` and the `_warp` entry point of a body.
-macro_rules! entries {
-    ($(#[$doc:meta])* $lane:ident, $warp:ident($($arg:ident: $type:ty),* $(,)?) = $body:expr) => {
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// `state` is the address of a device state that outlives the launch, `out` of an outcome for each
-        /// block.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $lane(
-            state: *const shunt_layout::state::DeviceState,
-            $($arg: $type,)*
-            out: *mut crate::outcome::Outcome,
-        ) {
-            // SAFETY: forwarded to whoever launches.
-            unsafe { crate::launch::launch::<shunt_device::Solo>(state, out, $body) }
-        }
-
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// As for one lane; the block holds whole warps.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $warp(
-            state: *const shunt_layout::state::DeviceState,
-            $($arg: $type,)*
-            out: *mut crate::outcome::Outcome,
-        ) {
-            // SAFETY: forwarded to whoever launches.
-            unsafe {
-                crate::launch::launch::<shunt_device::platform::nvptx::Warp>(state, out, $body)
-            }
-        }
-    };
-}
-pub(crate) use entries;

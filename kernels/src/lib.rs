@@ -1,33 +1,39 @@
-//! Entry points of Shunt's device code for CUDA: each unpacks its arguments, calls `shunt-device`, stores an
+//! Kernels over Shunt's device code, one a file: each unpacks its [`Call`], calls `shunt-device`, ends with an
 //! [`Outcome`].
 //!
-//! Built for `nvptx64-nvidia-cuda` by `cargo xtask gpu`; on the host only [`Outcome`] is left, for whoever
-//! launches them. Each entry point comes twice: `_lane` for one thread a block, `_warp` for one warp a block
-//! that acts as one. Other threads of a block leave at once.
+//! Built for `nvptx64-nvidia-cuda` by `cargo xtask gpu`, where each is an entry point for one or more groups of lanes:
+//! `shunt_kernel_NAME_thread` runs one thread a block, `_warp` one warp that acts as one, `_block` all threads of a
+//! block, which are whole warps. Other threads leave at once. Parameters of each: the device address of a
+//! `DeviceState`, a [`Call`] by value, the device address of one [`Outcome`] a block.
 //!
-//! | entry | arguments |
-//! | --- | --- |
-//! | `shunt_put_*` | state, peer, channel, dst, src, bytes, out |
-//! | `shunt_put_signal_*` | state, peer, channel, dst, src, bytes, signal, value, out |
-//! | `shunt_quiet_*` | state, peer, channel, timeout_ns, out |
-//! | `shunt_wait_until_*` | state, word, value, timeout_ns, out |
-//! | `shunt_drill_*` | state, peer, drill, out |
-//!
-//! `state` is the device address of a `DeviceState`, `out` that of one [`Outcome`] a block, `dst`, `src`,
-//! `signal` and `word` are heap offsets.
-#![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx))]
+//! On the host the same bodies are called by name (`run`), by tests that hold them against a model.
+#![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]
 
-mod outcome;
-
-#[cfg(target_arch = "nvptx64")]
+mod all_to_all;
+mod amo;
+mod call;
 mod drill;
+mod entries;
+mod get;
+mod outcome;
+mod p;
+mod put;
+mod put_bw;
+mod put_latency;
+mod put_signal;
+mod quiet;
+mod signal;
+mod wait;
+
 #[cfg(target_arch = "nvptx64")]
 mod launch;
 #[cfg(target_arch = "nvptx64")]
 mod panic;
-#[cfg(target_arch = "nvptx64")]
-mod put;
-#[cfg(target_arch = "nvptx64")]
-mod wait;
 
-pub use outcome::{Drill, Outcome, STATUS_ABI_MISMATCH, STATUS_OK};
+#[cfg(target_arch = "nvptx64")]
+shunt_device::block_word_in_shared_memory!();
+
+pub use call::Call;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use entries::{KERNELS, run};
+pub use outcome::{Outcome, STATUS_ABI_MISMATCH, STATUS_OK};

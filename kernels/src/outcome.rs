@@ -1,4 +1,4 @@
-//! What a kernel leaves behind, and what a drill is told. Both lie in memory that host and GPU reach.
+//! What a kernel leaves behind, in memory that host and GPU reach.
 
 use shunt_device::{AbiMismatch, Fault};
 
@@ -28,43 +28,16 @@ pub struct Outcome {
     pub at: u64,
     /// Tickets handed out and not done.
     pub unfinished: u64,
-    /// A put: its ticket. A wait: the value seen. A drill: rounds completed.
+    /// What the kernel's documentation calls its value.
     pub value: u64,
-    /// A drill: nanoseconds of its longest round.
-    pub longest_ns: u64,
+    /// Nanoseconds: what the kernel's documentation calls its time.
+    pub ns: u64,
     /// An uncertain operation: the remote heap offset it went to.
     pub address: u64,
     /// An uncertain operation: what it was, an `Operation`.
     pub op: u32,
     /// Unused, zero.
     pub reserved: u32,
-}
-
-/// A drill: rounds of put and signal on the channel whose index is the block's number.
-///
-/// Block `b` uses `src + b * stride`, `dst + b * stride` and `signal + b * 8`. Round `n` sets the signal to
-/// `first + n`, so the receiver's order and the absence of doubles can be judged from the word alone.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drill {
-    /// Destination in the peer's heap.
-    pub dst: u64,
-    /// Source in this PE's heap.
-    pub src: u64,
-    /// Bytes of each put.
-    pub bytes: u64,
-    /// Distance between the buffers of neighbouring blocks.
-    pub stride: u64,
-    /// Signal words in the peer's heap.
-    pub signal: u64,
-    /// Value of the first round; greater than what the words hold.
-    pub first: u64,
-    /// Rounds.
-    pub rounds: u64,
-    /// Rounds between two waits: how much is in flight.
-    pub window: u64,
-    /// Patience of each wait.
-    pub timeout_ns: u64,
 }
 
 impl Outcome {
@@ -81,7 +54,7 @@ impl Outcome {
             at: 0,
             unfinished: 0,
             value,
-            longest_ns: 0,
+            ns: 0,
             address: 0,
             op: 0,
             reserved: 0,
@@ -101,7 +74,7 @@ impl Outcome {
             at: fault.at.0,
             unfinished: fault.unfinished,
             value: 0,
-            longest_ns: 0,
+            ns: 0,
             address: fault.address,
             op: fault.op,
             reserved: 0,
@@ -117,7 +90,7 @@ impl Outcome {
     }
 }
 
-const _: () = assert!(size_of::<Outcome>() == 72 && size_of::<Drill>() == 72);
+const _: () = assert!(size_of::<Outcome>() == 72);
 
 #[cfg(test)]
 mod tests {

@@ -1,28 +1,29 @@
-//! One put, with and without a signal. The launch returns when it is posted, not when it is delivered.
+//! `put`: one put, posted.
 
-use crate::launch::entries;
-use crate::outcome::Outcome;
-use shunt_device::{HeapOffset, Put, Signal};
+use crate::{Call, Outcome};
+use shunt_device::{Channel, Device, Fault, HeapOffset, Lanes, Platform, Put};
 
-entries! {
-    /// One put on channel `channel` to `peer`.
-    shunt_put_lane, shunt_put_warp(peer: u32, channel: u32, dst: u64, src: u64, bytes: u64) =
-        |device, lanes, _| {
-            let put = Put { dst: HeapOffset(dst), src: HeapOffset(src), bytes };
-            let ticket = device.channel(peer, channel).put_nbi(lanes, put)?;
-            Ok(Outcome::ok(ticket.0))
-        }
+/// Posts one put of `bytes` from `src` to `dst` at `peer`. It ends when the put is posted, not when it is delivered;
+/// the value is the put's ticket.
+#[inline(always)]
+pub fn run<P: Platform, L: Lanes>(
+    device: Device<'_, P>,
+    lanes: L,
+    _: u32,
+    call: &Call,
+) -> Result<Outcome, Fault> {
+    let ticket = channel(device, call).put_nbi(lanes, put(call))?;
+    Ok(Outcome::ok(ticket.0))
 }
 
-entries! {
-    /// One put and, behind it, a signal: the word at `signal` takes `value`.
-    shunt_put_signal_lane, shunt_put_signal_warp(
-        peer: u32, channel: u32, dst: u64, src: u64, bytes: u64, signal: u64, value: u64,
-    ) =
-        |device, lanes, _| {
-            let put = Put { dst: HeapOffset(dst), src: HeapOffset(src), bytes };
-            let (at, signal) = (HeapOffset(signal), Signal::Monotone(value));
-            let ticket = device.channel(peer, channel).put_signal_nbi(lanes, put, at, signal)?;
-            Ok(Outcome::ok(ticket.0))
-        }
+/// The put that a call asks for.
+#[inline(always)]
+pub(crate) fn put(call: &Call) -> Put {
+    Put { dst: HeapOffset(call.dst), src: HeapOffset(call.src), bytes: call.bytes }
+}
+
+/// The channel that a call names.
+#[inline(always)]
+pub(crate) fn channel<'s, P: Platform>(device: Device<'s, P>, call: &Call) -> Channel<'s, P> {
+    device.channel(call.peer, call.channel)
 }

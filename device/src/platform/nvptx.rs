@@ -385,3 +385,50 @@ pub fn trap(code: u32) -> ! {
              options(noreturn, nostack))
     }
 }
+
+/// Makes `shunt_block_word`, by which a block tells all its threads what one of them knows. A module that uses [`Block`]
+/// calls it once, at its top: what a library crate says in assembly is not in the module.
+#[macro_export]
+macro_rules! block_word_in_shared_memory {
+    () => {
+        core::arch::global_asm!(".shared .align 8 .b64 shunt_block_word;");
+    };
+}
+
+/// All threads of a block, which are whole warps. Every thread calls, none has exited.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Block;
+
+impl Lanes for Block {
+    #[inline(always)]
+    fn rank(self) -> u32 {
+        grid_position().1
+    }
+
+    #[inline(always)]
+    fn size(self) -> u32 {
+        block_threads()
+    }
+
+    #[inline(always)]
+    fn sync(self) {
+        // SAFETY: a barrier among the threads of this block, all of which call. It orders their memory accesses too.
+        unsafe { asm!("bar.sync 0;", options(nostack)) };
+    }
+
+    #[inline(always)]
+    fn broadcast(self, value: u64, from: u32) -> u64 {
+        let out;
+        if self.rank() == from {
+            // SAFETY: a word of this block's own. Nobody reads it: all left the broadcast before by its last barrier.
+            unsafe {
+                asm!("st.volatile.shared.b64 [shunt_block_word], {};", in(reg64) value, options(nostack))
+            };
+        }
+        self.sync();
+        // SAFETY: as above; nobody writes it before all have read.
+        unsafe { asm!("ld.volatile.shared.b64 {}, [shunt_block_word];", out(reg64) out, options(nostack)) };
+        self.sync();
+        out
+    }
+}

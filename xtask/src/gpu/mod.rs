@@ -29,8 +29,8 @@ spill or a stack on the no-fault path, and anything worse than the committed tab
 are not those of the table, what is worse is only said.
 
 Columns, for each entry point and library function, all for its no-fault path: the function and every function it
-reaches through calls, but for those that are cold. Cold is what the device crate never inlines and calls only when there
-is something to wait for, to repair or to report: by name, `*_slow` and the list in xtask/src/gpu/sass.rs.
+reaches through calls, but for those that are cold. Cold is what the device crate never inlines and calls only when
+there is something to wait for, to repair or to report: by name, `*_slow` and the list in xtask/src/gpu/sass.rs.
   sass        machine instructions; the branch to itself and the NOPs behind the last one left out
   registers   of a thread
   loads, stores, atomics   accesses to global memory; constant and shared memory are none
@@ -200,7 +200,7 @@ impl Gpu {
         }
         if row.value("stack") != 0 || row.value("spills") != 0 || code.local != 0 {
             self.faults.push(format!(
-                "{} {root}: {stack} bytes of stack, {spills} spilled, {} accesses to a stack; the no-fault path has none",
+                "{} {root}: {stack} bytes of stack, {spills} spilled, {} accesses to a stack on the no-fault path",
                 arch.name, code.local
             ));
         }

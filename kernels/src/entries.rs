@@ -1,0 +1,126 @@
+//! The list of kernels, and what is made of it: entry points for a GPU, calls by name for a CPU.
+
+/// Hands the list to a macro. A row: name, body, its entry points, each with its group of lanes.
+macro_rules! kernels {
+    ($use:ident) => {
+        $use! {
+            put crate::put::run:
+                shunt_kernel_put_thread Solo, shunt_kernel_put_warp Warp, shunt_kernel_put_block Block;
+            put_signal crate::put_signal::run:
+                shunt_kernel_put_signal_thread Solo, shunt_kernel_put_signal_warp Warp,
+                shunt_kernel_put_signal_block Block;
+            put_bw crate::put_bw::run:
+                shunt_kernel_put_bw_thread Solo, shunt_kernel_put_bw_warp Warp, shunt_kernel_put_bw_block Block;
+            put_latency crate::put_latency::run:
+                shunt_kernel_put_latency_thread Solo, shunt_kernel_put_latency_warp Warp,
+                shunt_kernel_put_latency_block Block;
+            get crate::get::run:
+                shunt_kernel_get_thread Solo, shunt_kernel_get_warp Warp, shunt_kernel_get_block Block;
+            p crate::p::run: shunt_kernel_p_thread Solo, shunt_kernel_p_warp Warp;
+            signal_monotone crate::signal::monotone:
+                shunt_kernel_signal_monotone_thread Solo, shunt_kernel_signal_monotone_warp Warp;
+            signal_cleared crate::signal::cleared:
+                shunt_kernel_signal_cleared_thread Solo, shunt_kernel_signal_cleared_warp Warp;
+            signal_add crate::signal::add:
+                shunt_kernel_signal_add_thread Solo, shunt_kernel_signal_add_warp Warp;
+            quiet crate::quiet::run:
+                shunt_kernel_quiet_thread Solo, shunt_kernel_quiet_warp Warp, shunt_kernel_quiet_block Block;
+            wait_until crate::wait::run:
+                shunt_kernel_wait_until_thread Solo, shunt_kernel_wait_until_warp Warp,
+                shunt_kernel_wait_until_block Block;
+            all_to_all crate::all_to_all::run:
+                shunt_kernel_all_to_all_warp Warp, shunt_kernel_all_to_all_block Block;
+            drill crate::drill::run:
+                shunt_kernel_drill_thread Solo, shunt_kernel_drill_warp Warp, shunt_kernel_drill_block Block;
+            amo_add32 crate::amo::add32: shunt_kernel_amo_add32_thread Solo;
+            amo_add64 crate::amo::add64: shunt_kernel_amo_add64_thread Solo, shunt_kernel_amo_add64_warp Warp;
+            amo_set32 crate::amo::set32: shunt_kernel_amo_set32_thread Solo;
+            amo_set64 crate::amo::set64: shunt_kernel_amo_set64_thread Solo;
+            amo_and32 crate::amo::and32: shunt_kernel_amo_and32_thread Solo;
+            amo_and64 crate::amo::and64: shunt_kernel_amo_and64_thread Solo;
+            amo_or32 crate::amo::or32: shunt_kernel_amo_or32_thread Solo;
+            amo_or64 crate::amo::or64: shunt_kernel_amo_or64_thread Solo;
+            amo_xor32 crate::amo::xor32: shunt_kernel_amo_xor32_thread Solo;
+            amo_xor64 crate::amo::xor64: shunt_kernel_amo_xor64_thread Solo;
+            amo_swap32 crate::amo::swap32: shunt_kernel_amo_swap32_thread Solo;
+            amo_swap64 crate::amo::swap64: shunt_kernel_amo_swap64_thread Solo;
+            amo_cas32 crate::amo::cas32: shunt_kernel_amo_cas32_thread Solo;
+            amo_cas64 crate::amo::cas64: shunt_kernel_amo_cas64_thread Solo;
+            fetch_add32 crate::amo::fetch_add32: shunt_kernel_fetch_add32_thread Solo;
+            fetch_add64 crate::amo::fetch_add64:
+                shunt_kernel_fetch_add64_thread Solo, shunt_kernel_fetch_add64_warp Warp;
+            fetch_set32 crate::amo::fetch_set32: shunt_kernel_fetch_set32_thread Solo;
+            fetch_set64 crate::amo::fetch_set64: shunt_kernel_fetch_set64_thread Solo;
+            fetch_and32 crate::amo::fetch_and32: shunt_kernel_fetch_and32_thread Solo;
+            fetch_and64 crate::amo::fetch_and64: shunt_kernel_fetch_and64_thread Solo;
+            fetch_or32 crate::amo::fetch_or32: shunt_kernel_fetch_or32_thread Solo;
+            fetch_or64 crate::amo::fetch_or64: shunt_kernel_fetch_or64_thread Solo;
+            fetch_xor32 crate::amo::fetch_xor32: shunt_kernel_fetch_xor32_thread Solo;
+            fetch_xor64 crate::amo::fetch_xor64: shunt_kernel_fetch_xor64_thread Solo;
+            fetch_swap32 crate::amo::fetch_swap32: shunt_kernel_fetch_swap32_thread Solo;
+            fetch_swap64 crate::amo::fetch_swap64: shunt_kernel_fetch_swap64_thread Solo;
+            fetch_cas32 crate::amo::fetch_cas32: shunt_kernel_fetch_cas32_thread Solo;
+            fetch_cas64 crate::amo::fetch_cas64: shunt_kernel_fetch_cas64_thread Solo;
+        }
+    };
+}
+
+#[cfg(target_arch = "nvptx64")]
+mod gpu {
+    use crate::launch::launch;
+    use crate::{Call, Outcome};
+    use shunt_device::Solo;
+    use shunt_device::platform::nvptx::{Block, Warp};
+    use shunt_layout::state::DeviceState;
+
+    /// One entry point a group.
+    macro_rules! entries {
+        ($($name:ident $body:path: $($entry:ident $lanes:ident),*;)*) => {$($(
+            #[doc = concat!("The kernel `", stringify!($name), "`, one ", stringify!($lanes), " a block.")]
+            ///
+            /// # Safety
+            /// `state` is the address of a device state that outlives the launch, `out` of an outcome for each block.
+            /// All threads of a warp, or of a block, take part in what is theirs together.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "ptx-kernel" fn $entry(state: *const DeviceState, call: Call, out: *mut Outcome) {
+                // SAFETY: forwarded to whoever launches.
+                unsafe { launch::<$lanes>(state, &call, out, $body) }
+            }
+        )*)*};
+    }
+    kernels!(entries);
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod cpu {
+    use crate::{Call, Outcome};
+    use shunt_device::{Device, Fault, Lanes, Platform};
+
+    macro_rules! by_name {
+        ($($name:ident $body:path: $($entry:ident $lanes:ident),*;)*) => {
+            /// Names of all kernels, each with the names of its entry points.
+            pub const KERNELS: &[(&str, &[&str])] =
+                &[$((stringify!($name), &[$(stringify!($entry)),*])),*];
+
+            /// Runs a kernel by its name, as block `block` of a launch: the same body that the entry points run. `None`
+            /// if there is no such kernel.
+            pub fn run<P: Platform, L: Lanes>(
+                name: &str,
+                device: Device<'_, P>,
+                lanes: L,
+                block: u32,
+                call: &Call,
+            ) -> Option<Outcome> {
+                let outcome: Result<Outcome, Fault> = match name {
+                    $(stringify!($name) => $body(device, lanes, block, call),)*
+                    _ => return None,
+                };
+                Some(outcome.unwrap_or_else(|fault| Outcome::fault(&fault)))
+            }
+        };
+    }
+    kernels!(by_name);
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use cpu::{KERNELS, run};
