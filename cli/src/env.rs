@@ -3,8 +3,9 @@
 use crate::print::{self, columns, wrap};
 use clap::Args;
 use serde_json::json;
-use shunt_host::config::{self, Variable};
+use shunt_host::config;
 use shunt_host::job::{Flags, Job};
+use shunt_nvshmem::env_table::TABLE;
 use shunt_soft_rdma::settings::{self, Settings};
 use std::collections::BTreeMap;
 
@@ -24,6 +25,14 @@ pub struct Arguments {
 
 /// Variables that hold what nobody else should see.
 const SECRET: &str = "SHUNT_SECRET";
+
+/// A variable that is read.
+struct Variable {
+    name: &'static str,
+    meaning: String,
+    values: String,
+    default: &'static str,
+}
 
 /// A variable and what it holds.
 struct Line {
@@ -81,19 +90,38 @@ pub fn run(arguments: &Arguments) -> u8 {
     status
 }
 
-/// Every variable that is read: by the library and its programs, and by the preloaded library.
+/// Every variable that is read: by the library and its programs, by the library in NVSHMEM's place, and by the
+/// preloaded one.
 fn known() -> impl Iterator<Item = Variable> {
+    let host = config::VARIABLES.iter().map(|host| Variable {
+        name: host.name,
+        meaning: host.meaning.into(),
+        values: host.values.into(),
+        default: host.default,
+    });
+    let theirs = TABLE.iter().map(|theirs| Variable {
+        name: theirs.name,
+        meaning: match theirs.outcome().as_str() {
+            "honoured" => theirs.meaning.into(),
+            outcome => format!("{}; {outcome}", theirs.meaning),
+        },
+        values: theirs.values.text(),
+        default: theirs.default,
+    });
     let soft = settings::VARIABLES.into_iter().map(|soft| Variable {
         name: soft.name,
-        meaning: soft.meaning,
-        values: soft.values,
+        meaning: soft.meaning.into(),
+        values: soft.values.into(),
         default: soft.default,
     });
-    config::VARIABLES.iter().copied().chain(soft)
+    host.chain(theirs).chain(soft)
 }
 
 /// What is wrong with a value by itself.
 fn wrong(name: &str, value: &str) -> Option<String> {
+    if let Some(theirs) = shunt_nvshmem::env::known(name) {
+        return theirs.check(value).err().map(|error| error.to_string());
+    }
     match settings::VARIABLES.iter().any(|soft| soft.name == name) {
         true => Settings::check(name, value).err().map(|error| error.to_string()),
         false => config::check(name, value).err().map(|error| error.to_string()),
@@ -147,7 +175,7 @@ fn as_text(lines: &[Line], others: &[Other], long: bool) -> String {
     let rows: Vec<Vec<String>> = lines
         .iter()
         .map(|line| {
-            vec![line.variable.name.into(), line.shown(), line.source(), line.variable.meaning.into()]
+            vec![line.variable.name.into(), line.shown(), line.source(), line.variable.meaning.clone()]
         })
         .collect();
     let mut out = String::new();
@@ -213,6 +241,7 @@ mod tests {
         assert_eq!(nearest("SHUNT_GIVEUP"), Some("SHUNT_GIVE_UP"));
         assert_eq!(nearest("NVSHMEM_HCA_PE_MAPING"), Some("NVSHMEM_HCA_PE_MAPPING"));
         assert_eq!(nearest("SHUNT_WHATEVER_ELSE"), None);
-        assert_eq!(nearest("NVSHMEM_SYMMETRIC_SIZE"), None);
+        assert_eq!(nearest("NVSHMEM_SYMETRIC_SIZE"), Some("NVSHMEM_SYMMETRIC_SIZE"));
+        assert_eq!(nearest("NVSHMEM_WHATEVER_ELSE"), None);
     }
 }

@@ -26,7 +26,9 @@ fn values_their_source_and_typing_errors() {
         ("SHUNT_SECRET", "a long secret that nobody may see"),
         ("NVSHMEM_HCA_LIST", "mlx5_0:1"),
         ("NVSHMEM_HCA_PE_MAPING", "mlx5_0:1:2"),
-        ("NVSHMEM_SYMMETRIC_SIZE", "1G"),
+        ("NVSHMEM_SYMMETRIC_SIZE", "2G"),
+        ("NVSHMEM_WHATEVER", "1G"),
+        ("NVSHMEM_IBGDA_CHECK_INTERVAL", "16"),
         ("PATH", "/usr/bin"),
     ];
     let output = shunt(&["env"], &environment);
@@ -38,7 +40,10 @@ fn values_their_source_and_typing_errors() {
     assert!(!words.contains("nobody may see") && line("SHUNT_SECRET").contains("(hidden)"));
     assert!(words.contains("SHUNT_BACKUP is not read, did you mean SHUNT_BACKUPS?"), "{words}");
     assert!(words.contains("NVSHMEM_HCA_PE_MAPING (did you mean NVSHMEM_HCA_PE_MAPPING?)"), "{words}");
-    assert!(words.contains("NVSHMEM_SYMMETRIC_SIZE") && !words.contains("PATH "), "{words}");
+    assert!(line("NVSHMEM_SYMMETRIC_SIZE").contains("environment (default 1G)"), "{words}");
+    assert!(line("NVSHMEM_IBGDA_CHECK_INTERVAL").contains("no effect: "), "{words}");
+    assert!(words.contains("not read by Shunt: ") && words.contains("NVSHMEM_WHATEVER"), "{words}");
+    assert!(words.lines().all(|line| !line.starts_with("PATH ")), "{words}");
     expect("env/some-set.txt", &words);
 }
 
@@ -106,6 +111,20 @@ fn every_bad_value_is_marked_and_the_status_is_2() {
 }
 
 #[test]
+fn what_stands_in_the_way_of_nvshmem_programs_is_refused_by_name() {
+    let output = shunt(&["env"], &[("NVSHMEM_IBGDA_NUM_DCI", "4"), ("NVSHMEM_IB_ENABLE_IBGDA", "0")]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("NVSHMEM_IBGDA_NUM_DCI=4 is refused: there is no DC transport"), "{error}");
+    assert!(error.contains("NVSHMEM_IB_ENABLE_IBGDA=0 is refused"), "{error}");
+    for known in shunt_nvshmem::env_table::TABLE {
+        let json = shunt(&["env", "--json"], &[(known.name, known.default)]);
+        let said = json.status.code() == Some(0) || known.default.is_empty();
+        assert!(said, "{}={}: {}", known.name, known.default, text(&json.stderr));
+    }
+}
+
+#[test]
 fn what_a_variable_may_hold_is_said_on_request() {
     let words = text(&shunt(&["env", "--long"], &[]).stdout);
     for variable in shunt_host::config::VARIABLES {
@@ -123,7 +142,7 @@ fn variables_that_make_no_sense_together_are_status_2() {
     let place = [("SHUNT_RANK", "0"), ("SHUNT_WORLD", "2"), ("SHUNT_ROOT", "127.0.0.1:7000")];
     assert_eq!(shunt(&["env"], &place).status.code(), Some(0));
     let lines = [("NVSHMEM_MACHINE_READABLE_OUTPUT", "1")];
-    assert!(!text(&shunt(&["env"], &lines).stdout).contains("not read"));
+    assert!(!text(&shunt(&["env"], &lines).stdout).contains("not read by Shunt"));
     let lines = [("NVSHMEM_MACHINE_READABLE_OUTPUT", "maybe")];
     assert_eq!(shunt(&["env"], &lines).status.code(), Some(2));
 }

@@ -16,6 +16,7 @@ In all text: paths of one machine, names of registry hosts.
 
   layout <- device <- kernels      layout <- soft-nic      xtask -> nothing
   layout, device, soft-nic, mlx5-sys <- host      tests, bench, cli -> all of them
+  layout, device, soft-nic, host <- nvshmem-compat
   soft-nic <- soft-rdma <- soft-rdma/preload";
 
 /// Folders that are not ours to judge.
@@ -34,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-soft-rdma-preload", &["shunt-soft-rdma"]),
     ("shunt-mlx5-sys", &[]),
     ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-mlx5-sys"]),
+    ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host"]),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
 const TOP: &[&str] = &["shunt-tests", "shunt-explore", "shunt-conformance", "shunt-bench", "shunt"];

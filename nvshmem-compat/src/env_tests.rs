@@ -1,0 +1,177 @@
+//! The table, and what is read through it.
+
+use super::*;
+use proptest::prelude::*;
+use shunt_host::config::VARIABLES;
+use std::collections::BTreeMap;
+
+fn with(pairs: &[(&str, &str)]) -> Result<Settings, EnvError> {
+    let set: BTreeMap<String, String> =
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    Settings::from_lookup(&|name| set.get(name).cloned())
+}
+
+/// Names that NVSHMEM 3.8 reads, and what DeepEP, Megatron and the public fork set; without the prefix.
+const NAMES: &str = "IB_ENABLE_IBGDA IBGDA_NUM_DCT IBGDA_NUM_DCI IBGDA_NUM_SHARED_DCI IBGDA_DCI_MAP_BY \
+    IBGDA_NUM_RC_PER_PE IBGDA_RC_MAP_BY IBGDA_FORCE_NIC_BUF_MEMTYPE IBGDA_NUM_REQUESTS_IN_BATCH \
+    IBGDA_NUM_FETCH_SLOTS_PER_DCI IBGDA_NUM_FETCH_SLOTS_PER_RC IBGDA_NIC_HANDLER ENABLE_MULTI_PORT \
+    IBGDA_ENABLE_MULTI_PORT MAX_NICS_PER_PE QP_DEPTH SRQ_DEPTH IB_GID_INDEX IB_ROUTABLE_FLID_GID_INDEX \
+    IB_ADDR_FAMILY IB_ADDR_RANGE IB_ROCE_VERSION_NUM IB_TRAFFIC_CLASS IB_SL IB_FORCE_GRH IB_TIMEOUT IB_RETRY_CNT \
+    IB_PKEY_INDEX IB_ENABLE_RELAXED_ORDERING IB_DISABLE_DMABUF DISABLE_DATA_DIRECT DISABLE_IB_NATIVE_ATOMICS \
+    IB_NUM_RC_PER_DEVICE IB_ATOMIC_POLICY HCA_PREFIX HCA_LIST HCA_PE_MAPPING ENABLE_NIC_PE_MAPPING NETDEVS_POLICY \
+    DISABLE_GDRCOPY GDRCOPY_USE_INTERNAL_DMABUF REGION_MAX_SLOTS REGION_HOST_BATCH_MAX_OPS \
+    REGION_DEVICE_BATCH_THRESHOLD DISABLE_LOCAL_ONLY_PROXY GPUNETIO_ENABLE_GDAKI SYMMETRIC_SIZE CUMEM_GRANULARITY \
+    MAX_MEMORY_PER_GPU HEAP_KIND DISABLE_CUDA_VMM BOOTSTRAP BOOTSTRAP_PMI G_BUF_SIZE MAX_TEAMS CPU_AFFINITY DEBUG \
+    DEBUG_FILE DEBUG_SUBSYS DEBUG_ATTACH_DELAY DISABLE_P2P DISABLE_NVLS DISABLE_MNNVL REMOTE_TRANSPORT \
+    BOOTSTRAP_UID_SOCK_IFNAME BOOTSTRAP_UID_SOCK_FAMILY IBGDA_ENABLE_FAULT_TOLERANCE IBGDA_FAILURE_THRESHOLD \
+    IBGDA_RECOVERY_INTERVAL IBGDA_CHECK_INTERVAL CONF_FILE";
+
+#[test]
+fn every_variable_of_nvshmem_is_known_once() {
+    for name in NAMES.split_whitespace() {
+        let name = format!("NVSHMEM_{name}");
+        let here = TABLE.iter().filter(|known| known.name == name).count();
+        let host = VARIABLES.iter().filter(|known| known.name == name).count();
+        assert_eq!(here + host, 1, "{name}");
+    }
+    for (at, known) in TABLE.iter().enumerate() {
+        assert!(TABLE[at + 1..].iter().all(|other| other.name != known.name), "{} stands twice", known.name);
+    }
+}
+
+#[test]
+fn defaults_are_accepted_and_are_what_holds() {
+    let written =
+        |name: &str| known(name).filter(|known| !known.default.is_empty()).map(|k| k.default.to_owned());
+    let nothing = with(&[]).unwrap();
+    assert_eq!(Settings::from_lookup(&written).unwrap(), nothing);
+    assert_eq!((nothing.heap_bytes, nothing.log2_chunk, nothing.max_teams), (1 << 30, 29, 128));
+    assert_eq!((nothing.rails(), nothing.call_deadline_ns), (1, 600_000_000_000));
+}
+
+#[test]
+fn what_is_honoured_has_its_effect() {
+    let met = with(&[
+        ("NVSHMEM_SYMMETRIC_SIZE", "64M"),
+        ("NVSHMEM_CUMEM_GRANULARITY", "3M"),
+        ("NVSHMEM_MAX_TEAMS", "7"),
+        ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
+        ("SHUNT_SOFT_RAILS", "4"),
+        ("SHUNT_CALL_DEADLINE", "2s"),
+        ("NVSHMEM_DEBUG", "info"),
+    ])
+    .unwrap();
+    assert_eq!((met.heap_bytes, met.log2_chunk, met.max_teams), (64 << 20, 22, 7));
+    assert_eq!((met.rails(), met.call_deadline_ns, met.says_version), (4, 2_000_000_000, true));
+    assert!(met.host.fault_tolerance);
+}
+
+#[test]
+fn ports_follow_fault_tolerance_and_the_new_name_wins() {
+    let tolerant = ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1");
+    let (old, new) = ("NVSHMEM_IBGDA_ENABLE_MULTI_PORT", "NVSHMEM_ENABLE_MULTI_PORT");
+    let rails = |pairs: &[(&str, &str)]| with(pairs).unwrap().rails();
+    assert_eq!((rails(&[]), rails(&[tolerant])), (1, 2));
+    assert_eq!((rails(&[(old, "1")]), rails(&[tolerant, (old, "no")])), (2, 1));
+    assert_eq!((rails(&[(old, "1"), (new, "0")]), rails(&[(old, "0"), (new, "1")])), (1, 2));
+}
+
+#[test]
+fn what_is_refused_is_refused_by_name_and_says_why() {
+    let cases = [
+        ("NVSHMEM_IB_ENABLE_IBGDA", "0", "nothing without it"),
+        ("NVSHMEM_IBGDA_NUM_DCI", "4", "no DC transport"),
+        ("NVSHMEM_IBGDA_NUM_DCT", "2", "no DC transport"),
+        ("NVSHMEM_IBGDA_NUM_SHARED_DCI", "1", "no DC transport"),
+        ("NVSHMEM_REMOTE_TRANSPORT", "ucx", "one transport"),
+        ("NVSHMEM_GPUNETIO_ENABLE_GDAKI", "true", "one transport"),
+        ("NVSHMEM_IBGDA_NIC_HANDLER", "cpu", "no proxy thread"),
+        ("NVSHMEM_IB_ATOMIC_POLICY", "multi", "not atomic"),
+        ("NVSHMEM_DISABLE_IB_NATIVE_ATOMICS", "1", "no proxy thread"),
+        ("NVSHMEM_BOOTSTRAP", "MPI", "a unique id"),
+        ("NVSHMEM_CONF_FILE", "/etc/nvshmem.conf", "not read"),
+    ];
+    for (name, value, why) in cases {
+        let error = with(&[(name, value)]).unwrap_err();
+        assert!(matches!(error, EnvError::Refused { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("{name}={value} is refused: ")) && text.contains(why), "{text}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_said_with_what_would() {
+    let cases = [
+        ("NVSHMEM_SYMMETRIC_SIZE", "much"),
+        ("NVSHMEM_SYMMETRIC_SIZE", "12"),
+        ("NVSHMEM_MAX_TEAMS", "6"),
+        ("SHUNT_SOFT_RAILS", "0"),
+        ("SHUNT_CALL_DEADLINE", "0"),
+        ("NVSHMEM_IBGDA_RC_MAP_BY", "thread"),
+        ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "0"),
+        ("NVSHMEM_IBGDA_FAILURE_THRESHOLD", "few"),
+    ];
+    for (name, value) in cases {
+        let error = with(&[(name, value)]).unwrap_err();
+        assert!(!matches!(error, EnvError::Refused { .. }), "{error}");
+        assert!(error.to_string().contains("is right"), "{error}");
+    }
+}
+
+#[test]
+fn a_job_script_of_deepep_is_accepted() {
+    let script = [
+        ("NVSHMEM_DISABLE_P2P", "0"),
+        ("NVSHMEM_IB_ENABLE_IBGDA", "1"),
+        ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "24"),
+        ("NVSHMEM_QP_DEPTH", "1024"),
+        ("NVSHMEM_MAX_TEAMS", "7"),
+        ("NVSHMEM_DISABLE_NVLS", "1"),
+        ("NVSHMEM_CUMEM_GRANULARITY", "536870912"),
+        ("NVSHMEM_DISABLE_MNNVL", "1"),
+        ("NVSHMEM_IB_SL", "3"),
+        ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
+        ("NVSHMEM_IBGDA_ENABLE_MULTI_PORT", "1"),
+        ("NVSHMEM_IBGDA_FAILURE_THRESHOLD", "3"),
+        ("NVSHMEM_IBGDA_RECOVERY_INTERVAL", "1000"),
+        ("NVSHMEM_IBGDA_CHECK_INTERVAL", "16"),
+    ];
+    let met = with(&script).unwrap();
+    assert_eq!((met.rails(), met.host.channels_per_pe, met.log2_chunk), (2, 24, 29));
+    assert_eq!(met.host.recovery_window_ns, 1_000_000_000);
+}
+
+#[test]
+fn the_pe_that_differs_is_named_with_both_lines() {
+    let lines = |pairs: &[(&str, &str)]| with(pairs).unwrap().shared_lines().into_bytes();
+    let (usual, other) = (lines(&[]), lines(&[("NVSHMEM_SYMMETRIC_SIZE", "8M")]));
+    assert_eq!(difference(&[usual.clone(), usual.clone()]), None);
+    let (pe, theirs, ours) = difference(&[usual.clone(), usual.clone(), other]).unwrap();
+    assert_eq!((pe, theirs.as_str()), (2, "NVSHMEM_SYMMETRIC_SIZE 8388608"));
+    assert_eq!(ours, "NVSHMEM_SYMMETRIC_SIZE 1073741824");
+    assert_eq!(difference(&[usual, Vec::new()]).unwrap().1, "less");
+}
+
+#[test]
+fn sizes() {
+    for (text, bytes) in [("1", 1), ("4K", 4096), ("1.5G", 3 << 29), ("2mb", 2 << 20), ("1T", 1 << 40)] {
+        assert_eq!(parse_size(text), Some(bytes), "{text}");
+    }
+    for text in ["", "K", "B", "-1", "1.", ".5", "1.5", "1e9", "1 G", "99999999999T", "1GG"] {
+        assert_eq!(parse_size(text), None, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_value_of_any_variable_panics(at in 0..TABLE.len(), value in "\\PC{0,24}") {
+        let _ = TABLE[at].check(&value);
+        let _ = with(&[(TABLE[at].name, value.as_str())]);
+    }
+
+    #[test]
+    fn whole_sizes_are_read_back(bytes in 0u64..1 << 46) {
+        prop_assert_eq!(parse_size(&bytes.to_string()), Some(bytes));
+        prop_assert_eq!(parse_size(&format!("{}K", bytes >> 10)), Some(bytes >> 10 << 10));
+    }
+}
