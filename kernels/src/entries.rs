@@ -1,6 +1,7 @@
 //! The list of kernels, and what is made of it: entry points for a GPU, calls by name for a CPU.
 
 /// Hands the list to a macro. A row: name, body, its entry points, each with its group of lanes.
+#[cfg(not(all(target_arch = "nvptx64", feature = "library")))]
 macro_rules! kernels {
     ($use:ident) => {
         $use! {
@@ -65,7 +66,7 @@ macro_rules! kernels {
     };
 }
 
-#[cfg(target_arch = "nvptx64")]
+#[cfg(all(target_arch = "nvptx64", not(feature = "library")))]
 mod gpu {
     use crate::launch::launch;
     use crate::{Call, Outcome};

@@ -6,8 +6,14 @@
 //! block, which are whole warps. Other threads leave at once. Parameters of each: the device address of a
 //! `DeviceState`, a [`Call`] by value, the device address of one [`Outcome`] a block.
 //!
+//! With the feature `library` it is no kernels but functions that programs in other languages link: `library.rs`, with
+//! their header in `kernels/include/`.
+//!
 //! On the host the same bodies are called by name (`run`), by tests that hold them against a model.
-#![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]
+#![cfg_attr(target_arch = "nvptx64", no_std, feature(asm_experimental_arch))]
+#![cfg_attr(all(target_arch = "nvptx64", not(feature = "library")), feature(abi_ptx))]
+// The library is made without the kernels' entry points.
+#![cfg_attr(all(target_arch = "nvptx64", feature = "library"), allow(dead_code))]
 
 mod all_to_all;
 mod amo;
@@ -25,13 +31,17 @@ mod quiet;
 mod signal;
 mod wait;
 
-#[cfg(target_arch = "nvptx64")]
+#[cfg(all(target_arch = "nvptx64", not(feature = "library")))]
 mod launch;
+#[cfg(all(target_arch = "nvptx64", feature = "library"))]
+pub mod library;
 #[cfg(target_arch = "nvptx64")]
 mod panic;
 
 #[cfg(target_arch = "nvptx64")]
 shunt_device::block_word_in_shared_memory!();
+#[cfg(all(target_arch = "nvptx64", feature = "library"))]
+shunt_device::root_in_the_program!();
 
 pub use call::Call;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -386,8 +386,8 @@ pub fn trap(code: u32) -> ! {
     }
 }
 
-/// Makes `shunt_block_word`, by which a block tells all its threads what one of them knows. A module that uses [`Block`]
-/// calls it once, at its top: what a library crate says in assembly is not in the module.
+/// Makes `shunt_block_word`, by which a block tells all its threads what one of them knows. A module that uses
+/// [`Block`] calls it once, at its top: what a library crate says in assembly is not in the module.
 #[macro_export]
 macro_rules! block_word_in_shared_memory {
     () => {
@@ -431,4 +431,26 @@ impl Lanes for Block {
         self.sync();
         out
     }
+}
+
+/// Declares `shunt_root`, constant memory that holds the root of the device state: for a library whose program defines
+/// it. A module calls it once, at its top.
+#[macro_export]
+macro_rules! root_in_the_program {
+    () => {
+        core::arch::global_asm!(".extern .const .align 16 .b8 shunt_root[384];");
+    };
+}
+const _: () = assert!(size_of::<shunt_layout::state::DeviceState>() == 384);
+
+/// The address of `shunt_root`.
+#[inline(always)]
+pub fn root_in_the_program() -> *const shunt_layout::state::DeviceState {
+    let address: u64;
+    // SAFETY: an address, no access.
+    unsafe {
+        asm!("{{ .reg .b64 %shunt_at; mov.u64 %shunt_at, shunt_root; cvta.const.u64 {}, %shunt_at; }}",
+             out(reg64) address, options(pure, nomem, nostack))
+    };
+    address as *const _
 }

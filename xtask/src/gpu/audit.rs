@@ -9,6 +9,8 @@ pub struct Function {
     pub name: String,
     /// True for a kernel.
     pub entry: bool,
+    /// Sizes of its arguments and of its answer: `b32 b64 -> b64`.
+    pub signature: String,
     /// Instructions, as PTX counts them.
     pub instructions: usize,
     /// Loads, parameters left out.
@@ -45,7 +47,8 @@ impl Module {
             if head.external {
                 module.external.push(head.name);
             } else if let Some(body) = head.body {
-                module.functions.push(read_body(head.name, head.entry, body));
+                let signature = signature(head.declared);
+                module.functions.push(Function { signature, ..read_body(head.name, head.entry, body) });
             }
             rest = head.rest;
         }
@@ -111,6 +114,8 @@ struct Head<'t> {
     name: String,
     entry: bool,
     external: bool,
+    /// From the keyword to the body.
+    declared: &'t str,
     body: Option<&'t str>,
     rest: &'t str,
 }
@@ -132,10 +137,25 @@ fn next_head(text: &str) -> Option<Head<'_>> {
     let end = after.find(';').unwrap_or(after.len());
     let open = after.find('{').filter(|open| *open < end);
     let Some(open) = open else {
-        return Some(Head { name, entry, external, body: None, rest: &after[end..] });
+        return Some(Head { name, entry, external, declared: "", body: None, rest: &after[end..] });
     };
+    let declared = &text[at..text.len() - after.len() + open];
     let close = open + matching_brace(&after[open..]);
-    Some(Head { name, entry, external, body: Some(&after[open + 1..close]), rest: &after[close..] })
+    Some(Head { name, entry, external, declared, body: Some(&after[open + 1..close]), rest: &after[close..] })
+}
+
+/// Sizes of arguments and answer: `.func (.param .b64 r) name(.param .b32 a)` is `b32 -> b64`.
+fn signature(declared: &str) -> String {
+    let sizes = |list: &str| {
+        let one = |param: &str| {
+            param.split_whitespace().find_map(|word| word.strip_prefix(".b")).map(|n| format!("b{n}"))
+        };
+        list.split(',').filter_map(one).collect::<Vec<_>>().join(" ")
+    };
+    let mut lists = declared.split('(').skip(1).map(|list| sizes(list.split(')').next().unwrap_or_default()));
+    let (first, second) = (lists.next().unwrap_or_default(), lists.next());
+    let (answer, arguments) = second.map_or((String::new(), first.clone()), |arguments| (first, arguments));
+    format!("{arguments} -> {answer}").trim().to_owned()
 }
 
 /// Length of the text from an opening brace up to the one that closes it.

@@ -112,3 +112,12 @@ fn what_a_library_exports_is_a_root() {
     assert_eq!(module.faults(), Vec::<String>::new());
     assert!(module.reachable("shunt_put") && module.reachable("cold") && !module.reachable("other"));
 }
+
+#[test]
+fn sizes_of_arguments_are_read() {
+    let text = ".visible .func (.param .b64 func_retval0) shunt_put(\n\t.param .b32 a,\n\t.param .b64 b\n)\n\
+                {\n\tret;\n}\n.visible .func  (.param .b32 r) shunt_none()\n{\n\tret;\n}\n";
+    let module = Module::parse(text);
+    let signatures: Vec<&str> = module.roots().map(|root| root.signature.as_str()).collect();
+    assert_eq!(signatures, ["b32 b64 -> b64", "-> b32"]);
+}

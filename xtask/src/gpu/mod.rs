@@ -2,6 +2,8 @@
 
 mod assemble;
 mod audit;
+mod cplusplus;
+mod header;
 mod sass;
 mod table;
 mod toolchain;
@@ -19,13 +21,18 @@ use wheels::Toolkit;
 pub const SUMMARY: &str = "build the device code for sm_80, sm_90, sm_100, audit it, count its machine code";
 pub const HELP: &str = "gpu [--arch sm_NN]... [--bless] [--toolchain NAME]
 
-Builds `kernels/` for nvptx64-nvidia-cuda into <target>/gpu/<arch>/: NAME.ptx, NAME.o (relocatable), NAME.cubin (linked,
-for a driver to load) and NAME.sass. No CUDA need be installed: ptxas, nvlink, nvdisasm and nvcc are fetched as Python
-packages into <target>/gpu-tools. A nightly with rust-src is needed; rust-src is added through rustup if it is missing.
-Without a nightly the pinned stable is used with RUSTC_BOOTSTRAP=1.
+Builds `kernels/` for nvptx64-nvidia-cuda into <target>/gpu/<arch>/: shunt_kernels, the entry points, and shunt_device,
+the functions that programs in other languages call, each as .ptx, .o (relocatable) and .sass, the kernels linked into a
+.cubin as well. All architectures of the functions go into <target>/gpu/lib/libshunt_device.a, with their header beside
+it, and kernels/cuda/calls.cu is compiled by nvcc, linked with it and started.
+
+No CUDA need be installed: ptxas, nvlink, nvdisasm and nvcc are fetched as Python packages into <target>/gpu-tools. A
+nightly with rust-src is needed; rust-src is added through rustup if it is missing. Without a nightly the pinned stable
+is used with RUSTC_BOOTSTRAP=1.
 
 Fails on: an external function, a stack, a call that can panic, an atomic that is none of Platform's, no entry point, a
-spill or a stack on the no-fault path, and anything worse than the committed table kernels/sass.txt. If the compilers
+spill or a stack on the no-fault path of an entry point, a header that is not what the source says or what was compiled,
+a program in CUDA C++ that does not link, and anything worse than the committed table kernels/sass.txt. If the compilers
 are not those of the table, what is worse is only said.
 
 Columns, for each entry point and library function, all for its no-fault path: the function and every function it
@@ -35,11 +42,11 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
   registers   of a thread
   loads, stores, atomics   accesses to global memory; constant and shared memory are none
   barriers    fences and barriers of a block
-  stack, spills   bytes; 0 or it fails
+  stack, spills   bytes. Of an entry point: 0, or it fails. A library function has its caller's registers to save
   cold-stack  bytes that the deepest cold call takes: registers that the calling convention has a function save
 
   --arch sm_NN      only this one; may be repeated
-  --bless           write the table instead of comparing with it
+  --bless           write the header, and the table instead of comparing with it
   --toolchain NAME  use this rustup toolchain";
 
 /// An architecture and the PTX version it needs: 8.3 has everything the inline assembly uses, but ptxas takes sm_100
@@ -63,7 +70,13 @@ pub struct Part {
     cargo: &'static [&'static str],
 }
 
-const PARTS: &[Part] = &[Part { name: "shunt_kernels", cargo: &[] }];
+/// Entry points, linked into a cubin for a driver to load.
+const KERNELS: &str = "shunt_kernels";
+/// Functions, relocatable, for programs in other languages.
+const LIBRARY: &str = "shunt_device";
+
+const PARTS: &[Part] =
+    &[Part { name: KERNELS, cargo: &[] }, Part { name: LIBRARY, cargo: &["--features", "library"] }];
 
 #[derive(Default)]
 struct Options {
@@ -105,12 +118,18 @@ impl Options {
 pub fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args).or_else(|error| sh::usage(format!("{error:#}")))?;
     let mut gpu = Gpu::start(&options)?;
+    header::make(options.bless)?;
+    let mut library = Vec::new();
     for arch in &options.arches {
         println!("\n{}", table::head());
         for part in PARTS {
-            gpu.build(part, arch)?;
+            let object = gpu.build(part, arch)?;
+            library.extend(object.filter(|_| part.name == LIBRARY).map(|object| (*arch, object)));
         }
     }
+    println!();
+    let archive = cplusplus::archive(&gpu.toolkit, &library)?;
+    cplusplus::program(&gpu.toolkit, &archive, &options.arches)?;
     gpu.compare(options.bless)?;
     if !gpu.faults.is_empty() {
         println!();
@@ -143,31 +162,36 @@ impl Gpu {
     }
 
     /// One part for one architecture: PTX, audit, object, rows of the table.
-    fn build(&mut self, part: &Part, arch: &Arch) -> Result<()> {
+    fn build(&mut self, part: &Part, arch: &Arch) -> Result<Option<Object>> {
         let ptx = toolchain::build(&self.toolchain, part, arch)?;
         let text = std::fs::read_to_string(&ptx).with_context(|| format!("no PTX at {}", ptx.display()))?;
         let module = Module::parse(&text);
-        let faults = module.faults();
+        let mut faults = module.faults();
+        if part.name == LIBRARY {
+            faults.extend(header::check(&module)?);
+        }
         self.faults.extend(faults.iter().map(|fault| format!("{} {fault}", arch.name)));
         // What the audit refuses, ptxas may refuse for a reason that says less.
         let object = match assemble::assemble(&self.toolkit, &ptx, arch.name) {
             Ok(object) => object,
             Err(error) if !faults.is_empty() => {
                 self.faults.push(format!("{error:#}"));
-                return Ok(());
+                return Ok(None);
             }
             Err(error) => return Err(error),
         };
-        assemble::link(&self.toolkit, &object, arch.name)?;
+        if part.name == KERNELS {
+            assemble::link(&self.toolkit, &object, arch.name)?;
+        }
         let mut roots: Vec<&str> = module.roots().map(|root| root.name.as_str()).collect();
         roots.sort_unstable();
         for root in roots {
-            self.measure(&object, arch, root);
+            self.measure(&object, arch, root, part.name == KERNELS);
         }
-        Ok(())
+        Ok(Some(object))
     }
 
-    fn measure(&mut self, object: &Object, arch: &Arch, root: &str) {
+    fn measure(&mut self, object: &Object, arch: &Arch, root: &str, entry: bool) {
         let (code, through) = sass::no_fault_path(&object.code, root);
         let usage = || {
             std::iter::once(root)
@@ -198,7 +222,8 @@ impl Gpu {
             let names: Vec<String> = through.iter().map(|name| sass::short(name)).collect();
             println!("{:44} with {}", "", names.join(", "));
         }
-        if row.value("stack") != 0 || row.value("spills") != 0 || code.local != 0 {
+        // A function must save what registers its caller may be using; an entry point has no caller.
+        if entry && (row.value("stack") != 0 || row.value("spills") != 0 || code.local != 0) {
             self.faults.push(format!(
                 "{} {root}: {stack} bytes of stack, {spills} spilled, {} accesses to a stack on the no-fault path",
                 arch.name, code.local
