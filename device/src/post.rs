@@ -72,7 +72,8 @@ impl<P: Platform> Channel<'_, P> {
                 return NO_WORD;
             }
             let now = self.platform().now_ns();
-            if queue.stalled(self.load_done().0, true, now, self.chain_bound_ns())
+            // While the owner is asked about an operation, its own time counts.
+            if queue.stalled(self.load_done().0, !self.asks(), now, self.patience_with_owners_ns())
                 && !Mutant::HoleAwaitedForEver.on()
             {
                 // Nothing was finished for as long as a chain of switches may take: whoever took the ring is gone.
@@ -155,7 +156,8 @@ impl<P: Platform> Channel<'_, P> {
                 return false;
             }
             let now = self.platform().now_ns();
-            let stalled = queue.stalled(self.load_ready().0, true, now, self.chain_bound_ns());
+            let stalled =
+                queue.stalled(self.load_ready().0, !self.asks(), now, self.patience_with_owners_ns());
             if stalled && !Mutant::HoleAwaitedForEver.on() {
                 // A group before us vanished between its reserve and its publish: the stream has a hole for
                 // good.

@@ -217,6 +217,12 @@ mutants! {
     GenerationCompared = "generation-compared" breaks "invariant 11",
     /// Completions are told by more bits than their counter has.
     CounterNotWrapped = "counter-not-wrapped" breaks "invariant 11",
+    /// A lease ends by a clock that may jump.
+    LeaseByClock = "lease-by-clock" breaks "rule 13",
+    /// Callers that wait for room or for their turn give the channel up before an owner that is gone is replaced.
+    LeaseNotAwaited = "lease-not-awaited" breaks "rule 7",
+    /// The next ledger is read before an answer for the path of the last one came.
+    LedgerPathNotAwaited = "ledger-path-not-awaited" breaks "rule 9",
     /// The packet lifetime is counted by a clock that may jump.
     ClockTrusted = "clock-trusted" breaks "rule 13",
 }

@@ -199,8 +199,8 @@ impl<'a> Judge<'a> {
         [first, last].into_iter().flat_map(|paths| self.none_of(pe, peer, paths)).collect()
     }
 
-    /// When a channel that carries atomics of many writers may reach no home: none of its paths to a rail of the receiver
-    /// works, and the receiver can not move the home, or not learn that it must.
+    /// When a channel that carries atomics of many writers may reach no home: none of its paths to a rail of the
+    /// receiver works, and the receiver can not move the home, or not learn that it must.
     fn no_way_home(&self, pe: u32, peer: u32, channel: u32) -> Vec<Span> {
         let traffic = &self.outcome.spec.traffic;
         if traffic.signals != 3 && traffic.fetches == 0 {
@@ -213,7 +213,9 @@ impl<'a> Judge<'a> {
             let silent = self.of_rail(peer, rail).filter(|(_, kind)| silences_nic(kind));
             let silent = silent.filter_map(|(at, kind)| Some(self.span(at, lasts(kind)?)));
             let stuck: Vec<Span> = silent.chain(self.silence(pe, peer)).collect();
-            let holds = |span: &Span| stuck.iter().any(|other| other.meets(*span));
+            // A home takes its time to move: a sender that gives up sooner does not wait for it.
+            let hasty = self.outcome.spec.give_up_ns < self.outcome.spec.agent.peer_ns;
+            let holds = |span: &Span| hasty || stuck.iter().any(|other| other.meets(*span));
             harm.into_iter().filter(holds).collect::<Vec<_>>()
         };
         (0..self.outcome.spec.rails).flat_map(of_rail).collect()

@@ -316,6 +316,21 @@ fn scenario_15_an_owner_back_after_its_lease() {
 }
 
 #[test]
+fn scenario_15_an_owner_back_with_nothing_left_to_replay() {
+    hold("owner_back_with_nothing_left");
+}
+
+#[test]
+fn scenario_15_a_clock_that_jumps_ends_no_lease() {
+    hold("a_clock_that_jumps_ends_no_lease");
+}
+
+#[test]
+fn scenario_15_callers_wait_for_the_next_owner() {
+    hold("callers_wait_for_the_next_owner");
+}
+
+#[test]
 fn scenario_07_a_ledger_path_that_failed_is_not_entered_again() {
     hold("a_ledger_path_that_failed");
 }

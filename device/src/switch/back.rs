@@ -42,8 +42,8 @@ impl<P: Platform> Channel<'_, P> {
         }
         if at.index() < close || ready.index() < close {
             // The deadline is for standing still: a deep window may take long and is no failure.
-            if at.index() != get!(self, done_at_close: u64) {
-                set!(self, done_at_close: u64 = at.index());
+            if at.index() > get!(self, done_at_close: u64) {
+                self.raise_done_to(at.index());
                 set!(self, step_since_ns: u64 = now);
             }
             if self.step_overdue(now, self.drain_limit_ns()) {
@@ -52,7 +52,9 @@ impl<P: Platform> Channel<'_, P> {
             return Next::Wait;
         }
         // Frozen before the READ is posted: its completion is no ticket's.
-        self.freeze();
+        if !self.freeze() {
+            return Next::Wait;
+        }
         if Mutant::NoFlushAfterDrain.on() {
             return self.left_undrained(close, now);
         }
@@ -114,14 +116,16 @@ impl<P: Platform> Channel<'_, P> {
         // SAFETY: a row this switch is leaving; nobody else writes the field.
         unsafe { self.platform().store(addr_of_mut!((*self.path(from)).next_index), physical + 1) };
         set!(self, posted_reads: u64 = 0);
-        set!(self, executed: u64 = close.max(get!(self, executed: u64)));
+        self.raise_executed_to(close);
         self.stamp(Stamp::Cut, now);
         self.enter(Step::Choose, now)
     }
 
     /// The backup failed while it was drained: from here on it is a switch because of a fault.
     fn drain_failed(self, cause: CauseKind, syndrome: u32, now: u64) -> Next {
-        self.freeze();
+        if !self.freeze() {
+            return Next::Wait;
+        }
         self.flush_failed(cause, syndrome, now)
     }
 

@@ -46,7 +46,7 @@ impl<P: Platform> Channel<'_, P> {
             failed = tail.is_some_and(|tail| tail.opcode != opcode::REQ);
         }
         self.platform().cqe_before_data();
-        set!(self, done_at_close: u64 = done);
+        self.raise_done_to(done);
         failed
     }
 
@@ -189,7 +189,7 @@ impl<P: Platform> Channel<'_, P> {
         if !answer.applied() {
             set!(self, unexecuted: u64 = at); // nor was anything behind it: RC executes in order
         } else if !known && !Mutant::ResolvedNotKept.on() {
-            set!(self, executed: u64 = behind);
+            self.raise_executed_to(behind);
         }
         self.name_uncertain(Operation::None, 0);
         let next = self.enter(Step::Choose, now);

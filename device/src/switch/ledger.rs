@@ -66,6 +66,19 @@ impl<P: Platform> Channel<'_, P> {
         self.enter(Step::Choose, now)
     }
 
+    /// True while nobody said anything of the path that the last ledger was read over: its READs may still be answered,
+    /// into the words that the next ledger is read into, and the next request would take the place of the one for it.
+    /// Bounded: RC has long given up by then.
+    pub(super) fn ledger_path_awaited(self, now: u64) -> bool {
+        let mailbox = self.mailbox();
+        // SAFETY: a field of this channel's mailbox.
+        let answer = unsafe { self.platform().load_acquire(addr_of_mut!((*mailbox).answer)) };
+        get!(self, excluded: u32) != 0
+            && answer != get!(self, request: u64)
+            && !self.step_overdue(now, self.device.state.policy.fence_wait_ns)
+            && !Mutant::LedgerPathNotAwaited.on()
+    }
+
     fn post_ledger_reads(self, to: u32) -> u64 {
         let (old, new) = (self.journal(), self.view(to));
         let next = self.next_index(to);
@@ -131,7 +144,7 @@ impl<P: Platform> Channel<'_, P> {
             }
             ticket += entry.blocks;
         }
-        set!(self, executed: u64 = executed);
+        self.raise_executed_to(executed);
         set!(self, unexecuted: u64 = unexecuted);
     }
 

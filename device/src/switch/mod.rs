@@ -7,6 +7,7 @@
 mod back;
 mod cut;
 mod ledger;
+mod owner;
 mod record;
 mod replay;
 mod steps;
@@ -19,14 +20,10 @@ use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{
-    CLOSED, CauseKind, CqMap, FROZEN, INDEX_MASK, NO_SLOT, ReadyWord, SUSPECT_DOUBLINGS_MAX, Step,
+    CLOSED, CauseKind, CqMap, FROZEN, INDEX_MASK, LEASE_NS, NO_SLOT, ReadyWord, SUSPECT_DOUBLINGS_MAX, Step,
     SwitchKind, Word,
 };
 
-/// An owner that has not come back after this long is taken to be gone. Steps take microseconds; a
-/// descheduled host thread may take long, and must find that it is no longer the owner before it acts: see
-/// `still_mine`.
-const LEASE_NS: u64 = 10_000_000_000;
 /// Steps one call does at most; each moves the switch on, so this only bounds a call.
 const STEPS_MAX: u32 = 16;
 /// Swaps of the ticket word that are tried before a step gives way: each one that fails is a caller that took a ticket,
@@ -148,39 +145,16 @@ impl<P: Platform> Channel<'_, P> {
         !matches!(self.load_step(), Step::Dead)
     }
 
-    /// Takes the owner word if it is free or its lease has run out. Invariant 9: one switcher.
-    #[inline(always)]
-    fn take_switch(self, now: u64) -> Option<u64> {
-        let owner = get!(self, owner: u64);
-        // The clock is read anew: a caller that was held up since `now` must not take a lease that is over already.
-        let now = now.max(self.platform().now_ns());
-        let held = now <= owner || Mutant::LeaseNeverEnds.on();
-        if owner != 0 && held && !Mutant::ManySwitchers.on() {
-            return None;
-        }
-        let lease = now + LEASE_NS;
-        // SAFETY: the owner word of a valid channel.
-        let word = unsafe { addr_of_mut!((*self.words()).switch.owner) };
-        // SAFETY: as above.
-        if unsafe { self.platform().compare_swap(word, owner, lease) } == owner { Some(lease) } else { None }
-    }
-
-    #[inline(always)]
-    fn still_mine(self, lease: u64) -> bool {
-        get!(self, owner: u64) == lease
-    }
-
-    #[inline(always)]
-    fn let_go(self, lease: u64) {
-        // SAFETY: the owner word of a valid channel; the swap fails if somebody took it over.
-        unsafe { self.platform().compare_swap(addr_of_mut!((*self.words()).switch.owner), lease, 0) };
-    }
-
-    /// Moves to `step`. The clock is read anew: an owner that was held up since `now` must not find the new step
+    /// Moves to `step`, from one that it may follow: an owner that comes back after its lease moves nothing that has
+    /// gone on without it. The clock is read anew: an owner that was held up since `now` must not find the new step
     /// overdue before the agent has seen its request.
     #[inline(always)]
     pub(crate) fn enter(self, step: Step, now: u64) -> Next {
         let now = now.max(self.platform().now_ns());
+        let met = self.load_step();
+        if !step.follows(met) && !Mutant::ReturnedOwnerGoesOn.on() {
+            return Next::Wait;
+        }
         set!(self, step_since_ns: u64 = now);
         set!(self, step: u32 = step as u32);
         self.record_step(step, now);
@@ -198,6 +172,15 @@ impl<P: Platform> Channel<'_, P> {
     pub(crate) fn chain_bound_ns(self) -> u64 {
         let policy = &self.device.state.policy;
         policy.give_up_ns + self.device.state.slots as u64 * (policy.suspect_ns + policy.fence_wait_ns)
+    }
+
+    /// How long others may have to wait for such a chain: where a switch is under way its owner may be gone, and is
+    /// followed by another one.
+    #[inline(always)]
+    pub(crate) fn patience_with_owners_ns(self) -> u64 {
+        let under_way = !self.owner().is_free() || !matches!(self.load_step(), Step::Idle);
+        let lease_ns = if under_way && !Mutant::LeaseNotAwaited.on() { LEASE_NS } else { 0 };
+        self.chain_bound_ns() + lease_ns
     }
 
     #[inline(always)]
@@ -285,18 +268,11 @@ impl<P: Platform> Channel<'_, P> {
             self.stamp(Stamp::Closed, now);
             return self.enter(Step::Drain, now);
         }
-        self.freeze();
+        if !self.freeze() {
+            return Next::Wait;
+        }
         self.stamp(Stamp::Closed, now);
         self.enter(Step::Settle, now)
-    }
-
-    /// Freezes `done`; D is where it stands.
-    #[inline(always)]
-    pub(crate) fn freeze(self) {
-        let flag = if Mutant::DoneNotFrozen.on() { 0 } else { FROZEN };
-        // SAFETY: a channel word.
-        let frozen = Word(unsafe { self.platform().fetch_or(self.done_word(), flag) });
-        set!(self, done_at_close: u64 = frozen.index());
     }
 
     /// Keeps the first cause of a path for the report of a lost peer.

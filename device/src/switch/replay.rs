@@ -3,7 +3,7 @@
 //! The old ring is the only journal until the new one holds all of it (H14); nothing frees it before.
 
 use super::record::count;
-use super::{Next, Stamp, get, set};
+use super::{Next, Stamp, get};
 use crate::access::{Channel, PathView};
 use crate::journal;
 use crate::platform::Platform;
@@ -67,6 +67,20 @@ impl<P: Platform> Channel<'_, P> {
         self.release_post_lock();
     }
 
+    /// Notes that everything below `end` is announced on the path being entered. Under the lock, and only while the
+    /// channel is closed in the generation of `closed`: callers that ring have long gone beyond otherwise, and what is
+    /// not below `posted` counts as never sent.
+    fn post_physical(self, closed: Word, end: u64) -> bool {
+        self.take_post_lock();
+        let closed = self.still_closed(closed);
+        if closed {
+            // SAFETY: `posted` is guarded by the post lock.
+            unsafe { self.platform().store(addr_of_mut!((*self.words()).posted), end) };
+        }
+        self.release_post_lock();
+        closed
+    }
+
     /// True while the channel is closed in the generation of `closed`.
     pub(super) fn still_closed(self, closed: Word) -> bool {
         let ticket = self.load_ticket();
@@ -91,7 +105,7 @@ impl<P: Platform> Channel<'_, P> {
             }
             done += entry.blocks;
         }
-        set!(self, done_at_close: u64 = done);
+        self.raise_done_to(done);
         let end = get!(self, journal_end: u64);
         let next = self.next_index(to);
         let base = done.wrapping_sub(next);
@@ -102,8 +116,9 @@ impl<P: Platform> Channel<'_, P> {
         if !self.replay_window(&old, &new, closed, done..end) {
             return Next::Wait;
         }
-        // SAFETY: `posted` belongs to the switch: the ticket word is closed, so nobody rings.
-        unsafe { self.platform().store(addr_of_mut!((*self.words()).posted), end) };
+        if !self.post_physical(closed, end) {
+            return Next::Wait;
+        }
         if end > done {
             self.ring_physical(&new, closed, end.wrapping_sub(base));
         }
@@ -137,6 +152,9 @@ impl<P: Platform> Channel<'_, P> {
                 wide += (entry.blocks > 1) as u64;
             }
             ticket += entry.blocks;
+        }
+        if !self.still_closed(closed) {
+            return false;
         }
         // From what was there when the path was chosen: a switcher that takes over counts no WQE twice.
         self.set_wide(to, self.cq_map(to).lag() as u64 + wide);

@@ -114,7 +114,10 @@ impl<P: Platform> Channel<'_, P> {
         set!(self, ledger: u32 = if to_read { LEDGER_TO_READ } else { 0 });
         count!(self, ledger_cuts += truth.is_none() as u64);
         // Rule 12: monotone, and stored before anything is replayed (F6).
-        set!(self, executed: u64 = watermark.max(truth.unwrap_or(0)));
+        if Mutant::CutRecomputed.on() {
+            set!(self, executed: u64 = 0);
+        }
+        self.raise_executed_to(watermark.max(truth.unwrap_or(0)));
         // The count tells of every message; without it nothing is known behind X, until the ledger says more.
         let watermark = get!(self, executed: u64);
         set!(self, unexecuted: u64 = if truth.is_some() { watermark } else { self.announced() });
@@ -154,6 +157,9 @@ impl<P: Platform> Channel<'_, P> {
         // The path being left counts again once it was made anew, and always when it was left by a drain.
         let remade = self.incarnation(from) != get!(self, from_incarnation: u32);
         let leaving = if back || remade { NO_SLOT } else { from };
+        if self.ledger_path_awaited(now) {
+            return Next::Wait;
+        }
         let Some(slot) = self.next_slot(leaving, get!(self, excluded: u32)) else {
             return self.no_path(now);
         };

@@ -46,13 +46,30 @@ impl Step {
             _ => Self::Dead,
         }
     }
+
+    /// True if a switch may go from `before` to this step. [`Step::Dead`] follows all of them and is not asked about.
+    #[inline(always)]
+    pub const fn follows(self, before: Self) -> bool {
+        use Step::*;
+        matches!(
+            (before, self),
+            (Idle, Settle | Drain)
+                | (Settle, Fence)
+                | (Fence | Uncertain, Choose)
+                | (Choose, Ledger | Replay | Uncertain)
+                | (Ledger, Choose | Replay | Uncertain)
+                | (Replay, Idle)
+                | (Drain, DrainFlush | Settle | Choose)
+                | (DrainFlush, Settle | Choose)
+        )
+    }
 }
 
 /// The memory of a switch. Written by its owner only, `owner` and `lease_until_ns` by whoever takes it over.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Switch {
-    /// 0 while nobody switches, else when the owner's lease ends, in nanoseconds. Taken by compare-and-swap.
+    /// [`super::OwnerWord`], taken by compare-and-swap.
     pub owner: u64,
     /// [`Step`].
     pub step: u32,

@@ -5,6 +5,7 @@
 
 mod channel;
 mod mailbox;
+mod owner;
 mod path;
 mod record;
 mod tally;
@@ -12,6 +13,7 @@ mod words;
 
 pub use channel::{BINDING, BOUND, Channel, NO_SLOT, Resolution, SUSPECT_DOUBLINGS_MAX, Step, Switch};
 pub use mailbox::{AnswerStatus, Mailbox};
+pub use owner::{LEASE_NS, OwnerWord};
 pub use path::{CqMap, PathIdentity, PathRow, PathState};
 pub use record::{CauseKind, SwitchKind, SwitchRecord};
 pub use tally::{STEP_RECORDS, StepRecord, Tally};

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::rc::Rc;
 
 use shunt_device::{Amo, Deadline, FaultKind, HeapOffset, Put, Resolution, Signal, Solo};
-use shunt_layout::state::{Channel, Step, Word};
+use shunt_layout::state::{Channel, OwnerWord, Step, Word};
 
 use super::Scenario;
 use super::kit::{Wrongs, judged, kept, spec, wrong_if};
@@ -18,6 +18,9 @@ use crate::workload::{Kernel, Traffic};
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "owner_gone_at_the_close", seeds: 4, run: owner_gone_at_the_close },
     Scenario { name: "owner_back_after_its_lease", seeds: 6, run: owner_back_after_its_lease },
+    Scenario { name: "owner_back_with_nothing_left", seeds: 10, run: owner_back_with_nothing_left },
+    Scenario { name: "a_clock_that_jumps_ends_no_lease", seeds: 1, run: a_jump_ends_no_lease },
+    Scenario { name: "callers_wait_for_the_next_owner", seeds: 3, run: callers_wait_for_the_next_owner },
     Scenario { name: "a_ledger_path_that_failed", seeds: 6, run: a_ledger_path_that_failed },
     Scenario { name: "twice_without_a_path", seeds: 2, run: twice_without_a_path },
 ];
@@ -105,7 +108,10 @@ fn owner_back_after_its_lease(seed: u64) -> Wrongs {
             kernel.world.now()
         });
         let heir = cluster.spawn("heir", 0, |kernel| {
-            kernel.world.sleep(AFTER_LEASE_NS);
+            // A lease ends for those who see it pass.
+            kernel.world.sleep(1_000_000);
+            quiet(kernel, AFTER_LEASE_NS);
+            kernel.world.sleep(AFTER_LEASE_NS.saturating_sub(kernel.world.now()));
             for number in 8..2_000 {
                 put_and_signal(kernel, number);
             }
@@ -120,6 +126,124 @@ fn owner_back_after_its_lease(seed: u64) -> Wrongs {
         let once = watched.writes == 2_000 && watched.not_increasing == 0;
         wrongs.extend(wrong_if(!once, || format!("each signal once, in order: {watched:?}")));
         wrongs.extend(delivered(&cluster, 2_000));
+        wrongs
+    })
+}
+
+/// The same where nothing was outstanding: a port's hint alone began the switch, so there is nothing to replay. What
+/// the heir posts is executed, and its completions are lost just before the owner comes back.
+fn owner_back_with_nothing_left(seed: u64) -> Wrongs {
+    judged(|| {
+        let mut spec = spec(seed, &["300us:0.0:down", "10500300us:0.1:drop-acks=400ms"]);
+        (spec.rails, spec.backups) = (3, 2);
+        (spec.step_limit, spec.agent.looks, spec.idle_ns) = (6_000_000, 0, 1_000_000);
+        let mut cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        cluster.watch(1, SIGNAL.0);
+        let step = cluster.step_word(0, 1, 0);
+        let mut left = 1 + seed * 3;
+        let replaying = move |_: Access| {
+            left -= u64::from(step_at(step) == Step::Replay && left > 0);
+            left == 0
+        };
+        cluster.interference = Rc::new(Interference::stop_when(replaying, BACK_NS));
+        let watch = |kernel: &Kernel, span_ns: u64| {
+            let deadline = Deadline::after(kernel.world.now(), span_ns);
+            let _ = kernel.device().wait_until_ge(Solo, HeapOffset(8_000), 1, deadline);
+        };
+        let owner = cluster.spawn("owner", 0, move |kernel| {
+            (0..8).for_each(|number| put_and_signal(kernel, number));
+            quiet(kernel, 100_000_000);
+            watch(kernel, 20_000_000);
+            kernel.world.now()
+        });
+        let heir = cluster.spawn("heir", 0, move |kernel| {
+            kernel.world.sleep(1_000_000);
+            watch(kernel, AFTER_LEASE_NS - 2_000_000);
+            kernel.world.sleep((AFTER_LEASE_NS + 310_000).saturating_sub(kernel.world.now()));
+            (8..40).for_each(|number| put_and_signal(kernel, number));
+            kernel.world.sleep(1_000_000);
+            quiet(kernel, 1_000_000_000)
+        });
+        cluster.sim.run_for(13_000_000_000);
+        let back = owner.is_done() && cluster.sim.finish(&owner) > AFTER_LEASE_NS;
+        let mut wrongs = wrong_if(!back, || "the owner did not come back".into());
+        let done = heir.is_done() && cluster.sim.finish(&heir);
+        wrongs.extend(wrong_if(!done, || "the heir's last quiet failed".into()));
+        let watched = cluster.watched(1, SIGNAL.0);
+        let once = watched.writes == 40 && watched.not_increasing == 0;
+        wrongs.extend(wrong_if(!once, || format!("each signal once, in order: {watched:?}")));
+        wrongs.extend(delivered(&cluster, 40));
+        wrongs
+    })
+}
+
+/// The clock of a PE jumps while the owner of a switch is held up for a moment: nobody follows it.
+fn a_jump_ends_no_lease(seed: u64) -> Wrongs {
+    judged(|| {
+        let mut spec = spec(seed, &["60us:0.0:down", "10ms:0:clock-jump=11s"]);
+        (spec.agent.looks, spec.idle_ns) = (0, 20_000);
+        let mut cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let step = cluster.step_word(0, 1, 0);
+        let replaying = move |_: Access| step_at(step) == Step::Replay;
+        cluster.interference = Rc::new(Interference::stop_when(replaying, 20_000_000));
+        let tasks: Vec<_> = (0..2)
+            .map(|turn| {
+                cluster.spawn("kernel", 0, move |kernel| {
+                    kernel.world.sleep(70_000 + turn * 1_000_000);
+                    (turn * 8..turn * 8 + 8).for_each(|number| put_and_signal(kernel, number));
+                    quiet(kernel, 60_000_000_000)
+                })
+            })
+            .collect();
+        let owner = cluster.owner_word(0, 1, 0);
+        cluster.sim.run_for(9_000_000);
+        let before = OwnerWord(load(owner));
+        cluster.sim.run_for(6_000_000);
+        let after = OwnerWord(load(owner));
+        let mut wrongs = wrong_if(before.is_free(), || "nobody was held up".into());
+        wrongs.extend(wrong_if(!before.same_owner(after), || {
+            format!("{before:x?} was followed by {after:x?}")
+        }));
+        cluster.sim.run_for(200_000_000);
+        let all = tasks.iter().all(|task| task.is_done() && cluster.sim.finish(task));
+        wrongs.extend(wrong_if(!all, || "not all is delivered".into()));
+        wrongs.extend(delivered(&cluster, 16));
+        wrongs
+    })
+}
+
+/// An owner is gone with its kernel while a caller waits for room or for its turn. That one's patience is longer than
+/// the lease: the next owner carries the switch on.
+fn callers_wait_for_the_next_owner(seed: u64) -> Wrongs {
+    judged(|| {
+        let mut spec = spec(seed, &["60us:0.0:down"]);
+        (spec.step_limit, spec.idle_ns) = (6_000_000, 1_000_000);
+        let mut cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let step = cluster.step_word(0, 1, 0);
+        let mut left = 1 + seed * 2;
+        let settling = move |_: Access| {
+            left -= u64::from(step_at(step) == Step::Settle && left > 0);
+            left == 0
+        };
+        cluster.interference = Rc::new(Interference::stop_when(settling, u64::MAX / 4));
+        let owner = cluster.spawn("owner", 0, |kernel| {
+            kernel.world.sleep(70_000);
+            (0..8).for_each(|number| put_and_signal(kernel, number));
+            quiet(kernel, 100_000_000)
+        });
+        let caller = cluster.spawn("caller", 0, |kernel| {
+            kernel.world.sleep(20_000_000);
+            (8..16).for_each(|number| put_and_signal(kernel, number));
+            quiet(kernel, 1_000_000_000)
+        });
+        cluster.sim.run_for(13_000_000_000);
+        let mut wrongs = wrong_if(owner.is_done(), || "nobody was stopped".into());
+        let done = caller.is_done() && cluster.sim.finish(&caller);
+        wrongs.extend(wrong_if(!done, || "the caller gave the channel up".into()));
+        wrongs.extend(delivered(&cluster, 16));
         wrongs
     })
 }

@@ -5,6 +5,8 @@ use std::rc::Rc;
 use shunt_device::platform::host::World;
 use shunt_device::{Deadline, FaultKind, HeapOffset, Solo};
 
+use shunt_layout::state::OwnerWord;
+
 use super::Scenario;
 use super::kit::{Wrongs, both_ways, brisk, clean, failovers_of, judged, kept, spec, wrong_if};
 use crate::cluster::Cluster;
@@ -60,9 +62,13 @@ fn one_owner(seed: u64) -> Wrongs {
         let hook = move |_: Access| {
             for (word, last) in words.iter().zip(&mut last) {
                 let owner = load(*word);
-                let stolen = owner != *last && owner != 0 && *last != 0 && world.now_ns() <= *last;
+                let (new, old) = (OwnerWord(owner), OwnerWord(*last));
+                let taken = !new.is_free() && !old.is_free() && !new.same_owner(old);
                 // At once: what two owners do to one channel ends in wild accesses.
-                assert!(!stolen, "a switch has two owners: leases {last} and {owner}");
+                assert!(
+                    !taken || old.part_is_over(world.now_ns()),
+                    "a switch has two owners: {last:#x} and {owner:#x}"
+                );
                 *last = owner;
             }
             turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

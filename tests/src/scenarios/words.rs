@@ -122,7 +122,7 @@ fn owner_gone_mid_step(seed: u64) -> Wrongs {
         let mut spec = spec(seed, &["60us:0.0:down"]);
         spec.step_limit = 6_000_000;
         if step == Step::Replay {
-            spec.agent.looks = 0;
+            (spec.agent.looks, spec.idle_ns) = (0, 1_000_000);
         }
         let mut cluster = Cluster::start(&spec);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
@@ -140,7 +140,8 @@ fn owner_gone_mid_step(seed: u64) -> Wrongs {
         });
         cluster.spawn("heir", 0, move |kernel| {
             if step == Step::Replay {
-                kernel.world.sleep(AFTER_LEASE_NS);
+                // A lease ends for those who see it pass.
+                kernel.world.sleep(5_000_000);
                 let _ =
                     kernel.device().channel(1, 0).quiet(Solo, Deadline::after(AFTER_LEASE_NS, 1_000_000_000));
             }
@@ -254,7 +255,7 @@ fn stopped_before_idle(seed: u64) -> Wrongs {
 fn owner_gone_while_opening(seed: u64) -> Wrongs {
     judged(|| {
         let mut spec = spec(seed, &["60us:0.0:down"]);
-        (spec.step_limit, spec.agent.looks) = (6_000_000, 0);
+        (spec.step_limit, spec.agent.looks, spec.idle_ns) = (6_000_000, 0, 1_000_000);
         let mut cluster = Cluster::start(&spec);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let word = cluster.step_word(0, 1, 0);
@@ -294,7 +295,10 @@ fn owner_gone_while_opening(seed: u64) -> Wrongs {
         });
         // Posts behind it while the owner is gone, and waits long enough to be its heir.
         let heir = cluster.spawn("heir", 0, move |kernel| {
-            kernel.world.sleep(10_000_000_000);
+            kernel.world.sleep(5_000_000);
+            // A lease ends for those who see it pass.
+            let _ = kernel.device().channel(1, 0).quiet(Solo, Deadline::after(0, 10_000_000_000));
+            kernel.world.sleep(10_000_000_000u64.saturating_sub(kernel.world.now()));
             post(kernel, 8..11);
         });
         // Nobody else is needed once the path is chosen, and time passes faster without.
