@@ -1,7 +1,10 @@
 //! Where the words of a device state are. The only file that turns the state's addresses into pointers.
 
-use crate::platform::Platform;
+use crate::platform::{Platform, Root};
+use crate::root::root;
 use crate::types::{AbiMismatch, HeapOffset};
+use crate::wqe_write::Place;
+use core::marker::PhantomData;
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::{CQE_BYTES, Tail};
 use shunt_layout::mlx5::wqe::Wqebb;
@@ -13,14 +16,15 @@ use shunt_layout::state::{
 
 /// A device state, checked once.
 #[derive(Clone, Copy)]
-pub struct Device<'s, P> {
-    pub(crate) state: &'s DeviceState,
+pub struct Device<'s, P: Platform> {
+    pub(crate) root: P::Root,
     pub(crate) platform: P,
+    state: PhantomData<&'s DeviceState>,
 }
 
 /// One ordered stream to one peer.
 #[derive(Clone, Copy)]
-pub struct Channel<'s, P> {
+pub struct Channel<'s, P: Platform> {
     pub(crate) device: Device<'s, P>,
     /// Row of the channel table in the low half, the peer it leads to in the high one. The peer is kept,
     /// because a division costs a GPU twenty instructions; in one word, because a structure of three goes
@@ -46,9 +50,17 @@ pub(crate) struct PathView {
     pub doorbell_register: u64,
     pub base: u64,
     pub qpn_shifted: u32,
-    pub log_depth: u32,
     pub local_rail: u32,
     pub remote_rail: u32,
+}
+
+impl PathView {
+    /// Where ticket `number` of the group of `word` stands. In 32 bits: positions, counters and doorbells need no more.
+    #[inline(always)]
+    pub(crate) fn place(&self, word: Word, number: u32) -> Place {
+        let index = (word.0 as u32).wrapping_add(number).wrapping_sub(self.base as u32);
+        Place { index: index as u64, qpn_shifted: self.qpn_shifted }
+    }
 }
 
 /// What a look at the completions of a path reads.
@@ -57,6 +69,16 @@ pub(crate) struct CqView {
     pub entries: u64,
     pub map: CqMap,
     pub log_depth: u32,
+    pub mask: u32,
+}
+
+impl CqView {
+    /// Where the last word of completion `number` is.
+    #[inline(always)]
+    pub(crate) fn tail_address(&self, number: u32) -> *const u32 {
+        let at = self.entries + (number & self.mask) as u64 * CQE_BYTES as u64;
+        (at + shunt_layout::mlx5::cqe::TAIL_OFFSET as u64) as *const u32
+    }
 }
 
 impl<'s, P: Platform> Device<'s, P> {
@@ -70,35 +92,52 @@ impl<'s, P: Platform> Device<'s, P> {
     /// [`AbiMismatch`] with what was met instead.
     #[inline(always)]
     pub unsafe fn attach(state: *const DeviceState, platform: P) -> Result<Self, AbiMismatch> {
-        // SAFETY: the caller vouches for the pointer.
-        let state = unsafe { &*state };
-        if state.magic != MAGIC
-            || state.abi_version != shunt_layout::ABI_VERSION
-            || state.bytes as usize != size_of::<DeviceState>()
-            || state.pe_count == 0
-            || state.channels_per_pe == 0
+        // SAFETY: forwarded to the caller.
+        let device = unsafe { Self::attached(state, platform) };
+        device.version().map(|()| device)
+    }
+
+    /// Says whether the state is of this version.
+    ///
+    /// # Errors
+    /// [`AbiMismatch`] with what was met instead.
+    #[inline(always)]
+    pub fn version(self) -> Result<(), AbiMismatch> {
+        let magic = root!(self, magic);
+        let (abi_version, bytes) = (root!(self, abi_version), root!(self, bytes));
+        if magic != MAGIC
+            || abi_version != shunt_layout::ABI_VERSION
+            || bytes as usize != size_of::<DeviceState>()
         {
-            return Err(AbiMismatch {
-                magic: state.magic,
-                abi_version: state.abi_version,
-                bytes: state.bytes,
-            });
+            return Err(AbiMismatch { magic, abi_version, bytes });
         }
-        Ok(Self { state, platform })
+        Ok(())
+    }
+
+    /// The same without a look at the version: for entry points of one call, whose host checked it when it wrote the
+    /// root.
+    ///
+    /// # Safety
+    /// As [`attach`](Self::attach), and the state is of this version.
+    #[inline(always)]
+    pub unsafe fn attached(state: *const DeviceState, platform: P) -> Self {
+        Self { root: P::Root::at(state), platform, state: PhantomData }
     }
 
     /// The channel `index` (modulo the channels there are) to `peer`.
     #[inline(always)]
     pub fn channel(self, peer: u32, index: u32) -> Channel<'s, P> {
-        let per_pe = self.state.channels_per_pe;
-        self.place(peer * per_pe + divide(index, per_pe).1, peer)
+        let per_pe = root!(self, channels_per_pe);
+        let row = peer * per_pe + state::remainder(index, per_pe, root!(self, channel_inverse));
+        self.place(self.platform.opaque(row), peer)
     }
 
     /// The channel of a row of the channel table, modulo the rows there are.
     #[inline(always)]
     pub(crate) fn row(self, row: u32) -> Channel<'s, P> {
-        let row = divide(row, self.state.pe_count * self.state.channels_per_pe).1;
-        self.place(row, divide(row, self.state.channels_per_pe).0)
+        let per_pe = root!(self, channels_per_pe);
+        let row = divide(row, root!(self, pe_count) * per_pe).1;
+        self.place(row, divide(row, per_pe).0)
     }
 
     #[inline(always)]
@@ -109,13 +148,13 @@ impl<'s, P: Platform> Device<'s, P> {
     /// This PE's number.
     #[inline(always)]
     pub fn my_pe(self) -> u32 {
-        self.state.my_pe
+        root!(self, my_pe)
     }
 
     /// PEs of the job.
     #[inline(always)]
     pub fn pe_count(self) -> u32 {
-        self.state.pe_count
+        root!(self, pe_count)
     }
 
     /// Now, in nanoseconds.
@@ -127,7 +166,7 @@ impl<'s, P: Platform> Device<'s, P> {
     /// The address of a heap offset in this PE's memory.
     #[inline(always)]
     pub fn local_address(self, at: HeapOffset) -> u64 {
-        self.state.heap_base + at.0
+        root!(self, heap_base) + at.0
     }
 
     /// One word of the heap, acquire: what a NIC placed before it is visible.
@@ -139,45 +178,47 @@ impl<'s, P: Platform> Device<'s, P> {
 
     #[inline(always)]
     pub(crate) fn heap_contains(self, at: HeapOffset, bytes: u64) -> bool {
-        at.0 <= self.state.heap_bytes && bytes <= self.state.heap_bytes - at.0
+        at.0 <= root!(self, heap_bytes) && bytes <= root!(self, heap_bytes) - at.0
     }
 
     #[inline(always)]
     pub(crate) fn peer_heap(self, peer: u32) -> u64 {
         // SAFETY: `peer_heap` has a word for each PE (upload).
-        unsafe { self.platform.load((self.state.peer_heap as *const u64).add(peer as usize)) }
+        unsafe { self.platform.load((root!(self, peer_heap) as *const u64).add(peer as usize)) }
     }
 
     /// The lkey of a heap offset on a local rail, big-endian.
     #[inline(always)]
     pub(crate) fn lkey(self, rail: u32, at: u64) -> u32 {
-        let chunk = (at >> self.state.log2_chunk) as u32;
-        let row = rail * self.state.chunks + chunk;
+        let chunk = (at >> root!(self, log2_chunk)) as u32;
+        let row = rail * root!(self, chunks) + chunk;
         // SAFETY: the offset was checked against the heap, so its chunk is a column; rails come from path
         // rows.
-        unsafe { self.platform.load_key((self.state.lkeys as *const u32).add(row as usize)) }
+        unsafe { self.platform.load_key((root!(self, lkeys) as *const u32).add(row as usize)) }
     }
 
     /// The rkey of a heap offset of `peer` on that peer's rail, big-endian.
     #[inline(always)]
     pub(crate) fn rkey(self, peer: u32, rail: u32, at: u64) -> u32 {
-        let chunk = (at >> self.state.log2_chunk) as u32;
-        let row = (peer * self.state.rails + rail) * self.state.chunks + chunk;
+        let chunk = (at >> root!(self, log2_chunk)) as u32;
+        let row = (peer * root!(self, rails) + rail) * root!(self, chunks) + chunk;
         // SAFETY: as for `lkey`.
-        unsafe { self.platform.load_key((self.state.rkeys as *const u32).add(row as usize)) }
+        unsafe { self.platform.load_key((root!(self, rkeys) as *const u32).add(row as usize)) }
     }
 
     #[inline(always)]
     pub(crate) fn scratch_lkey(self, rail: u32) -> u32 {
         // SAFETY: one key a rail (upload).
-        unsafe { self.platform.load_key((self.state.scratch_lkeys as *const u32).add(rail as usize)) }
+        unsafe { self.platform.load_key((root!(self, scratch_lkeys) as *const u32).add(rail as usize)) }
     }
 
     #[inline(always)]
     pub(crate) fn hint(self, pe: Option<u32>, rail: u32) -> HintWord {
-        let index = state::hint_index(self.state.rails, pe, rail);
+        let index = state::hint_index(root!(self, rails), pe, rail);
         // SAFETY: the hint table has a row for this PE and for each peer, a word a rail (upload).
-        HintWord(unsafe { self.platform.load_acquire((self.state.hints as *const u64).add(index as usize)) })
+        HintWord(unsafe {
+            self.platform.load_acquire((root!(self, hints) as *const u64).add(index as usize))
+        })
     }
 }
 
@@ -196,20 +237,20 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn words(self) -> *mut state::Channel {
         // SAFETY: the row is below the channel count: `Device::channel` composed it.
-        unsafe { (self.device.state.channels as *mut state::Channel).add(self.row() as usize) }
+        unsafe { (root!(self.device, channels) as *mut state::Channel).add(self.row() as usize) }
     }
 
     #[inline(always)]
     pub(crate) fn path(self, slot: u32) -> *mut PathRow {
-        let row = self.row() * self.device.state.slots + slot;
+        let row = self.row() * root!(self.device, slots) + slot;
         // SAFETY: slots come from ticket words, which hold only slots below the count.
-        unsafe { (self.device.state.paths as *mut PathRow).add(row as usize) }
+        unsafe { (root!(self.device, paths) as *mut PathRow).add(row as usize) }
     }
 
     #[inline(always)]
     pub(crate) fn mailbox(self) -> *mut Mailbox {
         // SAFETY: one mailbox a channel (upload).
-        unsafe { (self.device.state.mailboxes as *mut Mailbox).add(self.row() as usize) }
+        unsafe { (root!(self.device, mailboxes) as *mut Mailbox).add(self.row() as usize) }
     }
 
     /// The peer at the other end.
@@ -221,7 +262,7 @@ impl<P: Platform> Channel<'_, P> {
     /// The channel's index at its peer.
     #[inline(always)]
     pub fn index(self) -> u32 {
-        self.row() - self.peer() * self.device.state.channels_per_pe
+        self.row() - self.peer() * root!(self.device, channels_per_pe)
     }
 
     #[inline(always)]
@@ -275,15 +316,16 @@ impl<P: Platform> Channel<'_, P> {
         unsafe {
             // Not the read-only path of `load_key`: the agent makes a path anew, with another QPN, while
             // kernels run.
-            let [qpn_shifted, log_depth] = p.load_pair(addr_of_mut!((*row).qpn_shifted));
-            let [local_rail, remote_rail] = p.load_pair(addr_of_mut!((*row).local_rail));
+            let [send_queue, base] = p.load_two(addr_of_mut!((*row).send_queue));
+            let [doorbell_record, doorbell_register] = p.load_two(addr_of_mut!((*row).doorbell_record));
+            let [qpn_shifted, _log_depth, local_rail, remote_rail] =
+                p.load_four(addr_of_mut!((*row).qpn_shifted));
             PathView {
-                send_queue: p.load(addr_of_mut!((*row).send_queue)),
-                doorbell_record: p.load(addr_of_mut!((*row).doorbell_record)),
-                doorbell_register: p.load(addr_of_mut!((*row).doorbell_register)),
-                base: p.load(addr_of_mut!((*row).base)),
+                send_queue,
+                doorbell_record,
+                doorbell_register,
+                base,
                 qpn_shifted,
-                log_depth,
                 local_rail,
                 remote_rail,
             }
@@ -296,10 +338,12 @@ impl<P: Platform> Channel<'_, P> {
         let (row, p) = (self.path(slot), self.platform());
         // SAFETY: as for `view`.
         unsafe {
+            let [entries, map] = p.load_two(addr_of_mut!((*row).completion_queue));
             CqView {
-                entries: p.load(addr_of_mut!((*row).completion_queue)),
-                map: CqMap(p.load(addr_of_mut!((*row).cq_map))),
-                log_depth: self.device.state.log_depth,
+                entries,
+                map: CqMap(map),
+                log_depth: root!(self.device, log_depth),
+                mask: root!(self.device, ring_mask),
             }
         }
     }
@@ -326,10 +370,8 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn tail_of(self, view: &CqView, physical: u32, lag: u32) -> Option<Tail> {
         let number = physical.wrapping_sub(lag) as u64;
-        let at = view.entries + crate::ring::position(number, view.log_depth) * CQE_BYTES as u64;
-        let word = (at + shunt_layout::mlx5::cqe::TAIL_OFFSET as u64) as *const u32;
         // SAFETY: inside the path's completion queue, which is as deep as its send queue.
-        let tail = Tail::from_memory(unsafe { self.platform().load_cqe(word) });
+        let tail = Tail::from_memory(unsafe { self.platform().load_cqe(view.tail_address(number as u32)) });
         // Every WQE is signalled, so CQE n is that of WQE n; the counter says so a second time, so that a map that
         // is behind finds nothing.
         let counted = tail.wqe_counter == physical as u16
@@ -351,20 +393,20 @@ impl<P: Platform> Channel<'_, P> {
     /// The block of a physical index.
     #[inline(always)]
     pub(crate) fn block(self, view: &PathView, physical: u64) -> *mut Wqebb {
-        (view.send_queue + crate::ring::position(physical, view.log_depth) * 64) as *mut Wqebb
+        (view.send_queue + (physical as u32 & root!(self.device, ring_mask)) as u64 * 64) as *mut Wqebb
     }
 
     /// The scratch word `number` of this channel.
     #[inline(always)]
     pub(crate) fn scratch(self, number: u64) -> *mut u64 {
-        let per = self.device.state.scratch_per_channel as u64;
-        (self.device.state.scratch + (self.row() as u64 * per + number) * 8) as *mut u64
+        let per = root!(self.device, scratch_per_channel) as u64;
+        (root!(self.device, scratch) + (self.row() as u64 * per + number) * 8) as *mut u64
     }
 
     /// Scratch word `number` of those beyond the ring depth.
     #[inline(always)]
     pub(crate) fn scratch_extra(self, number: u32) -> *mut u64 {
-        self.scratch((self.device.state.scratch_per_channel - state::SCRATCH_EXTRA + number) as u64)
+        self.scratch((root!(self.device, scratch_per_channel) - state::SCRATCH_EXTRA + number) as u64)
     }
 
     /// Where answers go that nobody wants.
@@ -376,29 +418,29 @@ impl<P: Platform> Channel<'_, P> {
     /// Heap offset, at the peer, of this channel's two ledger words.
     #[inline(always)]
     pub(crate) fn ledger_words(self) -> u64 {
-        let state = self.device.state;
-        let row = state.my_pe as u64 * state.channels_per_pe as u64 + self.index() as u64;
-        state.ledger + row * state::LEDGER_BYTES
+        let device = self.device;
+        let row = root!(device, my_pe) as u64 * root!(device, channels_per_pe) as u64 + self.index() as u64;
+        root!(device, ledger) + row * state::LEDGER_BYTES
     }
 
     /// The record `number` of the ring.
     #[inline(always)]
     pub(crate) fn record(self, number: u64) -> *mut SwitchRecord {
         let at = number % state::RECORDS as u64;
-        (self.device.state.records as *mut SwitchRecord).wrapping_add(at as usize)
+        (root!(self.device, records) as *mut SwitchRecord).wrapping_add(at as usize)
     }
 
     /// The counters of this channel.
     #[inline(always)]
     pub(crate) fn tally(self) -> *mut Tally {
-        (self.device.state.tallies as *mut Tally).wrapping_add(self.row() as usize)
+        (root!(self.device, tallies) as *mut Tally).wrapping_add(self.row() as usize)
     }
 
     /// The step record `number` of the ring.
     #[inline(always)]
     pub(crate) fn step_record(self, number: u64) -> *mut StepRecord {
         let at = number % state::STEP_RECORDS as u64;
-        (self.device.state.steps as *mut StepRecord).wrapping_add(at as usize)
+        (root!(self.device, steps) as *mut StepRecord).wrapping_add(at as usize)
     }
 
     /// Copies who is at the ends of a path into a record.

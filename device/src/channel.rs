@@ -1,44 +1,39 @@
-//! The public calls of a channel: argument checks and the order of things, no bit work.
+//! The public calls of a channel: who does what in a group of lanes, and what the answers are. No bit work.
 //!
-//! Collective over `lanes`: every lane passes the same arguments and gets the same answer. The leader is lane
-//! 0.
+//! Collective over `lanes`: every lane passes the same arguments. The leader, lane 0, does the work, once all lanes
+//! have come: what they stored before the call is what a put sends. `put_nbi` and its like tell all lanes the same
+//! answer. Below them is a raw layer, `try_put` and its like: the answer is one register, and only the leader has it.
+//! A kernel that looks at an answer in one lane saves the telling, and the typed fault is read from memory when there
+//! is one: [`Channel::why`].
 
-use crate::access::{Channel, PathView};
+use crate::access::Channel;
 use crate::patience::Patience;
-use crate::platform::{Lanes, Platform, Solo};
-use crate::post::{NO_WORD, UNBOUND};
-use crate::types::{CqCheck, Deadline, Fault, FaultKind, HeapOffset, Put, Signal, Ticket};
-use crate::wqe_write::{self, Place, Segments};
+use crate::platform::{Lanes, Platform};
+use crate::root::root;
+use crate::types::{
+    Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Pending, Posted, Put, Signal, Ticket,
+};
+use crate::wqe_write;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{Step, Word};
-
-/// Longest message. A path that completes nothing for the suspect time is suspected, so a message must take much less:
-/// 16 MiB are 1.3 ms at 100 Gb/s. Slower rails need a longer suspect time.
-pub const MESSAGE_BYTES_MAX: u64 = 16 << 20;
-
-/// What follows the put of a group.
-#[derive(Clone, Copy)]
-enum Tail {
-    Nothing,
-    Signal { at: HeapOffset, signal: Signal },
-}
-
-/// One piece of a put: a run of bytes inside one key chunk at both ends.
-#[derive(Clone, Copy)]
-pub(crate) struct Piece {
-    pub dst: u64,
-    pub src: u64,
-    pub bytes: u64,
-}
+use shunt_layout::state::Step;
 
 impl<P: Platform> Channel<'_, P> {
     /// Writes `put.bytes` to the peer. The buffer belongs to the library until a wait on the ticket returns.
+    ///
+    /// A put that crosses a key chunk, or is longer than a message may be, goes in pieces, in order; the ticket is that
+    /// of the last one.
     ///
     /// # Errors
     /// `BadAddress` before anything was posted; `PeerLost` and its like when the channel is dead.
     #[inline(always)]
     pub fn put_nbi<L: Lanes>(self, lanes: L, put: Put) -> Result<Ticket, Fault> {
-        self.post(lanes, put, Tail::Nothing)
+        self.tell(lanes, self.try_put(lanes, put))
+    }
+
+    /// [`put_nbi`](Self::put_nbi), answered to the leader alone.
+    #[inline(always)]
+    pub fn try_put<L: Lanes>(self, lanes: L, put: Put) -> Posted {
+        self.lead(lanes, || self.put_led(put, None))
     }
 
     /// A put and, behind it on the same stream, a signal at `at`: whoever sees the signal sees the put. Answers with
@@ -54,7 +49,44 @@ impl<P: Platform> Channel<'_, P> {
         at: HeapOffset,
         signal: Signal,
     ) -> Result<Ticket, Fault> {
-        self.post(lanes, put, Tail::Signal { at, signal })
+        self.tell(lanes, self.try_put_signal(lanes, put, at, signal))
+    }
+
+    /// [`put_signal_nbi`](Self::put_signal_nbi), answered to the leader alone.
+    #[inline(always)]
+    pub fn try_put_signal<L: Lanes>(self, lanes: L, put: Put, at: HeapOffset, signal: Signal) -> Posted {
+        self.lead(lanes, || self.put_led(put, Some((at, signal))))
+    }
+
+    /// A signal alone: covers every earlier put of this channel. Answers with the ticket after which it is applied.
+    ///
+    /// # Errors
+    /// As [`put_nbi`](Self::put_nbi).
+    #[inline(always)]
+    pub fn signal_nbi<L: Lanes>(self, lanes: L, at: HeapOffset, signal: Signal) -> Result<Ticket, Fault> {
+        self.tell(lanes, self.try_signal(lanes, at, signal))
+    }
+
+    /// [`signal_nbi`](Self::signal_nbi), answered to the leader alone.
+    #[inline(always)]
+    pub fn try_signal<L: Lanes>(self, lanes: L, at: HeapOffset, signal: Signal) -> Posted {
+        self.lead(lanes, || self.signal_led(at, signal))
+    }
+
+    /// Reads `get.bytes` from the peer. They are there once a wait on the ticket returned; until then the buffer
+    /// belongs to the library.
+    ///
+    /// # Errors
+    /// As [`put_nbi`](Self::put_nbi).
+    #[inline(always)]
+    pub fn get_nbi<L: Lanes>(self, lanes: L, get: Get) -> Result<Ticket, Fault> {
+        self.tell(lanes, self.try_get(lanes, get))
+    }
+
+    /// [`get_nbi`](Self::get_nbi), answered to the leader alone.
+    #[inline(always)]
+    pub fn try_get<L: Lanes>(self, lanes: L, get: Get) -> Posted {
+        self.lead(lanes, || self.get_led(get))
     }
 
     /// Writes the low `bytes` (1 to 8) of `value`, carried in the WQE itself.
@@ -63,14 +95,52 @@ impl<P: Platform> Channel<'_, P> {
     /// As [`put_nbi`](Self::put_nbi).
     #[inline(always)]
     pub fn p_nbi<L: Lanes>(self, lanes: L, dst: HeapOffset, value: u64, bytes: u32) -> Result<Ticket, Fault> {
-        if bytes == 0
-            || bytes > 8
-            || !self.device.heap_contains(dst, bytes as u64)
-            || self.crosses_chunk(dst.0, bytes as u64)
-        {
-            return Err(self.fault(FaultKind::BadAddress));
-        }
-        self.post_inline(lanes, dst, value, bytes)
+        self.tell(lanes, self.try_p(lanes, dst, value, bytes))
+    }
+
+    /// [`p_nbi`](Self::p_nbi), answered to the leader alone.
+    #[inline(always)]
+    pub fn try_p<L: Lanes>(self, lanes: L, dst: HeapOffset, value: u64, bytes: u32) -> Posted {
+        self.lead(lanes, || self.p_led(dst, value, bytes))
+    }
+
+    /// An atomic whose answer nobody wants (kind 3). All writers of a word use channels of one index: rule 16 binds
+    /// channels of that index to one NIC of the receiver.
+    ///
+    /// # Errors
+    /// As [`put_nbi`](Self::put_nbi). `Overdue`: there was no path to that NIC for the first operation of kind 3 on
+    /// this channel; nothing was posted.
+    #[inline(always)]
+    pub fn amo_nbi<L: Lanes>(self, lanes: L, dst: HeapOffset, amo: Amo) -> Result<Ticket, Fault> {
+        self.tell(lanes, self.try_amo(lanes, dst, amo))
+    }
+
+    /// [`amo_nbi`](Self::amo_nbi), answered to the leader alone.
+    #[inline(always)]
+    pub fn try_amo<L: Lanes>(self, lanes: L, dst: HeapOffset, amo: Amo) -> Posted {
+        self.lead(lanes, || self.amo_led(dst, amo, None))
+    }
+
+    /// An atomic whose answer goes to the eight bytes at `result` in this PE's heap: see
+    /// [`Device::fetched`](crate::Device::fetched).
+    ///
+    /// # Errors
+    /// As [`amo_nbi`](Self::amo_nbi).
+    #[inline(always)]
+    pub fn amo_fetch_nbi<L: Lanes>(
+        self,
+        lanes: L,
+        dst: HeapOffset,
+        amo: Amo,
+        result: HeapOffset,
+    ) -> Result<Ticket, Fault> {
+        self.tell(lanes, self.try_amo_fetch(lanes, dst, amo, result))
+    }
+
+    /// [`amo_fetch_nbi`](Self::amo_fetch_nbi), answered to the leader alone.
+    #[inline(always)]
+    pub fn try_amo_fetch<L: Lanes>(self, lanes: L, dst: HeapOffset, amo: Amo, result: HeapOffset) -> Posted {
+        self.lead(lanes, || self.amo_led(dst, amo, Some(result)))
     }
 
     /// Says whether the channel can still carry anything; looks at nothing else, never waits. Who waits for a
@@ -99,9 +169,9 @@ impl<P: Platform> Channel<'_, P> {
             return false;
         }
         let view = self.view(ticket.slot());
-        let place = Place { index: ticket.index().wrapping_sub(view.base), qpn_shifted: view.qpn_shifted };
+        let place = view.place(ticket, 0);
         self.write_wqe(&view, place.index, &wqe_write::placeholder(place));
-        self.leave_group(Solo, ticket, 1, &view).is_ok()
+        self.leave(ticket, 1, &view)
     }
 
     /// One look at a ticket; never waits.
@@ -130,12 +200,7 @@ impl<P: Platform> Channel<'_, P> {
         if lanes.rank() == 0 {
             code = if self.is_done(ticket) { 0 } else { self.wait_slow(ticket.0, deadline.at_ns) };
         }
-        match lanes.broadcast(code, 0) {
-            0 => Ok(()),
-            code if code == FaultKind::Overdue as u64 => Err(self.fault(FaultKind::Overdue)),
-            code if code == FaultKind::Uncertain as u64 => Err(self.fault(FaultKind::Uncertain)),
-            _ => Err(self.dead_fault()),
-        }
+        self.tell_waited(lanes, code)
     }
 
     /// Waits until everything published on this channel before the call is done.
@@ -144,218 +209,72 @@ impl<P: Platform> Channel<'_, P> {
     /// As [`wait`](Self::wait).
     #[inline(always)]
     pub fn quiet<L: Lanes>(self, lanes: L, deadline: Deadline) -> Result<(), Fault> {
-        // Each lane reads for itself; the leader's reading counts.
-        let published = lanes.broadcast(self.load_ready().index(), 0);
-        if published == 0 || Mutant::QuietAtPublish.on() {
-            return Ok(());
+        lanes.sync();
+        let mut code = 0;
+        if lanes.rank() == 0
+            && let Some(ticket) = self.glance().ticket()
+        {
+            code = self.wait_slow(ticket.0, deadline.at_ns);
         }
-        self.wait(lanes, Ticket(published - 1), deadline)
+        self.tell_waited(lanes, code)
     }
 
-    /// Answers with 0 or with the kind of the fault: one register, see `admit_slow`.
-    #[inline(never)]
-    fn wait_slow(self, ticket: u64, until_ns: u64) -> u64 {
-        let mut patience = Patience::new(self.platform().now_ns());
-        loop {
-            let attended = self.attend(&mut patience);
-            if self.is_done(Ticket(ticket)) {
-                return 0;
-            }
-            if let Err(fault) = attended {
-                return fault.kind as u64;
-            }
-            if self.asks() {
-                return FaultKind::Uncertain as u64;
-            }
-            if self.platform().now_ns() > until_ns {
-                return FaultKind::Overdue as u64;
-            }
-            self.platform().relax();
-        }
-    }
-
+    /// The first look of a [`quiet`](Self::quiet), a few microseconds long, and nearly always the only one. Answers the
+    /// leader with what to [`wait`](Self::wait) for, if anything; the others come back at once.
     #[inline(always)]
-    fn post<L: Lanes>(self, lanes: L, put: Put, tail: Tail) -> Result<Ticket, Fault> {
-        let tails = match tail {
-            Tail::Nothing => 0,
-            Tail::Signal { at, signal } if self.word_fits(at, 8) => self.signal_tickets(signal),
-            Tail::Signal { .. } => return Err(self.fault(FaultKind::BadAddress)),
-        };
-        let shared = matches!(tail, Tail::Signal { signal: Signal::Add(_), .. });
-        if !self.device.heap_contains(put.dst, put.bytes) || !self.device.heap_contains(put.src, put.bytes) {
-            return Err(self.fault(FaultKind::BadAddress));
-        }
-        let pieces = self.pieces(put);
-        let count = pieces + tails;
-        if count > self.depth() {
-            return Err(self.fault(FaultKind::BadAddress));
-        }
-        let word = if shared { self.enter_bound(lanes, count)? } else { self.enter_group(lanes, count)? };
-        let view = self.view(word.slot());
-        let first = word.index().wrapping_sub(view.base);
-        let mut number = lanes.rank() as u64;
-        while number < count {
-            let place = Place { index: first.wrapping_add(number), qpn_shifted: view.qpn_shifted };
-            match tail {
-                Tail::Signal { at, signal } if number >= pieces => {
-                    self.write_signal(&view, place, at, signal, number - pieces);
-                }
-                _ => {
-                    self.write_wqe(&view, place.index, &self.piece_wqe(&view, place, self.piece(put, number)))
-                }
-            }
-            number += lanes.size() as u64;
-        }
-        self.leave_group(lanes, word, count, &view)
+    pub fn try_quiet<L: Lanes>(self, lanes: L) -> Pending {
+        lanes.sync();
+        if lanes.rank() == 0 { self.glance() } else { Pending::NONE }
     }
 
+    /// Now, in nanoseconds.
     #[inline(always)]
-    fn post_inline<L: Lanes>(
-        self,
-        lanes: L,
-        at: HeapOffset,
-        value: u64,
-        bytes: u32,
-    ) -> Result<Ticket, Fault> {
-        let word = self.enter_group(lanes, 1)?;
-        let view = self.view(word.slot());
-        if lanes.rank() == 0 {
-            let index = word.index().wrapping_sub(view.base);
-            let place = Place { index, qpn_shifted: view.qpn_shifted };
-            let (remote, rkey) = self.remote(&view, at.0);
-            self.write_wqe(&view, index, &wqe_write::write_inline(place, remote, rkey, value, bytes));
-        }
-        self.leave_group(lanes, word, 1, &view)
+    pub fn now_ns(self) -> u64 {
+        self.platform().now_ns()
     }
 
-    /// Reserves and waits for room; all lanes learn the word.
+    /// The fault behind an answer that is no ticket.
     #[inline(always)]
-    pub(crate) fn enter_group<L: Lanes>(self, lanes: L, count: u64) -> Result<Word, Fault> {
-        let word = if lanes.rank() == 0 { self.enter_alone(count) } else { 0 };
-        match lanes.broadcast(word, 0) {
-            NO_WORD => Err(self.dead_fault()),
-            word => Ok(Word(word)),
+    pub fn why(self, posted: Posted) -> Fault {
+        match posted.kind() {
+            Some(kind) => self.fault(kind),
+            None => self.dead_fault(),
         }
     }
 
-    /// The same for operations of kind 3: the channel is bound to the words' home first (rule 16).
+    /// What the leader posts once every lane is there: what they stored is there, too.
     #[inline(always)]
-    pub(crate) fn enter_bound<L: Lanes>(self, lanes: L, count: u64) -> Result<Word, Fault> {
-        let mut word = 0;
-        if lanes.rank() == 0 {
-            let code = if self.is_bound() { 0 } else { self.bind() };
-            word = match code {
-                0 => self.enter_alone(count),
-                code if code == FaultKind::Overdue as u64 => UNBOUND,
-                _ => NO_WORD,
-            };
-        }
-        match lanes.broadcast(word, 0) {
-            NO_WORD => Err(self.dead_fault()),
-            UNBOUND => Err(self.fault(FaultKind::Overdue)),
-            word => Ok(Word(word)),
-        }
-    }
-
-    /// What the leader of a group does: a word, or [`NO_WORD`].
-    #[inline(always)]
-    fn enter_alone(self, count: u64) -> u64 {
-        let reserved = self.reserve(count);
-        match self.admit(reserved, count, self.depth()) {
-            NO_WORD => NO_WORD,
-            word => word & !shunt_layout::state::CLOSED,
-        }
-    }
-
-    /// Publishes and rings once all lanes have written.
-    #[inline(always)]
-    pub(crate) fn leave_group<L: Lanes>(
-        self,
-        lanes: L,
-        word: Word,
-        count: u64,
-        view: &PathView,
-    ) -> Result<Ticket, Fault> {
+    fn lead<L: Lanes>(self, lanes: L, post: impl FnOnce() -> Posted) -> Posted {
         if !Mutant::LeaderDoesNotWait.on() {
             lanes.sync();
         }
-        let mut published = 1;
-        if lanes.rank() == 0 {
-            if self.publish(word.index(), count) {
-                self.ring(word, word.index() + count, view);
-            } else {
-                published = 0;
-            }
+        if lanes.rank() == 0 { post() } else { Posted::at(0) }
+    }
+
+    /// Tells all lanes what the leader knows.
+    #[inline(always)]
+    fn tell<L: Lanes>(self, lanes: L, posted: Posted) -> Result<Ticket, Fault> {
+        let posted = Posted::from_raw(lanes.broadcast(posted.raw(), 0));
+        posted.ticket().ok_or_else(|| self.why(posted))
+    }
+
+    #[inline(always)]
+    fn tell_waited<L: Lanes>(self, lanes: L, code: u64) -> Result<(), Fault> {
+        match lanes.broadcast(code, 0) {
+            0 => Ok(()),
+            code if code == FaultKind::Overdue as u64 => Err(self.fault(FaultKind::Overdue)),
+            code if code == FaultKind::Uncertain as u64 => Err(self.fault(FaultKind::Uncertain)),
+            _ => Err(self.dead_fault()),
         }
-        if lanes.broadcast(published, 0) == 0 {
-            return Err(self.dead_fault());
-        }
-        Ok(Ticket(word.index() + count - 1))
     }
 
     #[inline(always)]
     pub(crate) fn depth(self) -> u64 {
-        1 << self.device.state.log_depth
+        root!(self.device, ring_mask) as u64 + 1
     }
 
     #[inline(always)]
     pub(crate) fn word_fits(self, at: HeapOffset, bytes: u64) -> bool {
         at.0.is_multiple_of(bytes) && self.device.heap_contains(at, bytes)
-    }
-
-    #[inline(always)]
-    fn crosses_chunk(self, at: u64, bytes: u64) -> bool {
-        at >> self.device.state.log2_chunk != (at + bytes - 1) >> self.device.state.log2_chunk
-    }
-
-    /// Bytes from the start of a rest to the nearer chunk end of its two sides.
-    #[inline(always)]
-    fn step(self, dst: u64, src: u64, rest: u64) -> u64 {
-        let chunk = 1u64 << self.device.state.log2_chunk;
-        let room = (chunk - (dst & (chunk - 1))).min(chunk - (src & (chunk - 1)));
-        rest.min(room).min(MESSAGE_BYTES_MAX)
-    }
-
-    #[inline(always)]
-    pub(crate) fn pieces(self, put: Put) -> u64 {
-        let (mut dst, mut src, mut rest, mut count) = (put.dst.0, put.src.0, put.bytes, 0);
-        loop {
-            let bytes = self.step(dst, src, rest);
-            (dst, src, rest, count) = (dst + bytes, src + bytes, rest - bytes, count + 1);
-            if rest == 0 {
-                return count;
-            }
-        }
-    }
-
-    /// Walks to a piece: one step for a put inside a chunk, which is nearly every put.
-    #[inline(always)]
-    pub(crate) fn piece(self, put: Put, number: u64) -> Piece {
-        let (mut dst, mut src, mut rest, mut left) = (put.dst.0, put.src.0, put.bytes, number);
-        loop {
-            let bytes = self.step(dst, src, rest);
-            if left == 0 {
-                return Piece { dst, src, bytes };
-            }
-            (dst, src, rest, left) = (dst + bytes, src + bytes, rest - bytes, left - 1);
-        }
-    }
-
-    /// Remote address and rkey of a heap offset over a path.
-    #[inline(always)]
-    pub(crate) fn remote(self, view: &PathView, at: u64) -> (u64, u32) {
-        let device = self.device;
-        (device.peer_heap(self.peer()) + at, device.rkey(self.peer(), view.remote_rail, at))
-    }
-
-    #[inline(always)]
-    fn piece_wqe(self, view: &PathView, place: Place, piece: Piece) -> Segments {
-        if piece.bytes == 0 {
-            return wqe_write::placeholder(place);
-        }
-        let (remote, rkey) = self.remote(view, piece.dst);
-        let local = self.device.local_address(HeapOffset(piece.src));
-        let lkey = self.device.lkey(view.local_rail, piece.src);
-        wqe_write::write(place, remote, rkey, local, lkey, piece.bytes as u32)
     }
 }

@@ -3,11 +3,12 @@
 //! "My ticket is done" is decided by the done word alone (rule 4). A poller reads it, then CQEs, and advances
 //! it by compare-and-swap from the value it read: frozen or late, it does nothing.
 
-use crate::access::Channel;
+use crate::access::{Channel, CqView};
 use crate::patience::Patience;
 use crate::platform::Platform;
+use crate::root::root;
 use crate::switch::Trigger;
-use crate::types::{Fault, FaultKind, Ticket};
+use crate::types::{Fault, FaultKind, Pending, Ticket};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::opcode;
 use shunt_layout::mutant::Mutant;
@@ -15,6 +16,11 @@ use shunt_layout::state::{CauseKind, PathState, Step, Word};
 
 /// CQEs one look goes over at most: bounds the look, not the progress.
 const SCAN_MAX: u64 = 64;
+
+/// Looks at one CQE before a waiter looks at everything else that may have happened.
+const LOOKS: u32 = 16;
+/// Least [`Channel::mismatch`] of a CQE that was written.
+const WRITTEN: u32 = 1;
 
 /// What one look at the completion queue saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +121,57 @@ impl<P: Platform> Channel<'_, P> {
         self.load_done().index() > ticket.0
     }
 
+    /// The no-fault path of a quiet: waits a little for what is published, by the CQE of its last ticket. Whoever
+    /// has to wait longer looks closer. In 32 bits: published and done tickets
+    /// lie no further apart than the ring is deep.
+    #[inline(always)]
+    pub(crate) fn glance(self) -> Pending {
+        let (p, published) = (self.platform(), self.load_ready().index());
+        let last = published.wrapping_sub(1);
+        if Mutant::QuietAtPublish.on() {
+            return Pending::NONE;
+        }
+        let done = self.load_done();
+        if (done.0 as u32).wrapping_sub(published as u32) as i32 >= 0 {
+            return Pending::NONE;
+        }
+        if done.flag() {
+            return Pending::until(last);
+        }
+        let view = self.completions(done.slot());
+        let mut looks = p.opaque(LOOKS);
+        loop {
+            match self.mismatch(&view, last) {
+                0 => break,
+                WRITTEN..=0xef => return Pending::until(last),
+                _ => p.relax(),
+            }
+            looks -= 1;
+            if looks == 0 {
+                return Pending::until(last);
+            }
+        }
+        p.cqe_before_data();
+        let next = done.with_index(published);
+        // SAFETY: a channel word. RC completes in order, so this CQE vouches for all before it. A swap that fails was
+        // overtaken: by another waiter, or by a switch.
+        let met = unsafe { p.compare_swap_behind_barrier(self.done_word(), done.0, next.0) };
+        if met == done.0 { Pending::NONE } else { Pending::until(last) }
+    }
+
+    /// 0 if the CQE of `ticket` says that its WQE succeeded. Below 0xf0 it may say that it failed; above it was not
+    /// written in this round of the ring.
+    #[inline(always)]
+    fn mismatch(self, view: &CqView, ticket: u64) -> u32 {
+        let physical = view.map.physical(ticket);
+        let number = physical.wrapping_sub(view.map.lag());
+        // SAFETY: inside the path's completion queue, which is as deep as its send queue.
+        let word = u32::from_be(unsafe { self.platform().load_cqe(view.tail_address(number)) });
+        let wrong = physical > u16::MAX as u32 && Mutant::CounterNotWrapped.on();
+        let due = physical << 16 | number >> view.log_depth & 1;
+        (word ^ due) & 0xffff_00f1 | (wrong as u32) << 16
+    }
+
     /// What every waiter does between looks: polls, notices failures, carries a switch on. One pass, no
     /// waiting.
     ///
@@ -127,7 +184,6 @@ impl<P: Platform> Channel<'_, P> {
         if !matches!(self.load_step(), Step::Idle) || self.load_ticket().flag() {
             return self.drive(None, now);
         }
-        let policy = &self.device.state.policy;
         let (at, trigger) = match self.look() {
             Look::Failed { at, syndrome } => {
                 (at, Some(Trigger { at, cause: CauseKind::Completion, syndrome }))
@@ -135,7 +191,7 @@ impl<P: Platform> Channel<'_, P> {
             Look::At(at) => (at, None),
         };
         let outstanding = self.load_ready().index() > at.index();
-        let tolerant = policy.fault_tolerance != 0;
+        let tolerant = self.device.tolerant();
         // Without fault tolerance RC retries, and the syndrome it ends in is the report; silence for much
         // longer than any retry takes ends the channel all the same (invariant 6).
         let silence_ns = if tolerant { patience.limit_ns(self.limits()) } else { self.chain_bound_ns() };
@@ -151,6 +207,28 @@ impl<P: Platform> Channel<'_, P> {
         match trigger {
             Some(trigger) => self.drive(Some(trigger), now),
             None => Ok(()),
+        }
+    }
+
+    /// Answers with 0 or with the kind of the fault: one register, see `admit_slow`.
+    #[inline(never)]
+    pub(crate) fn wait_slow(self, ticket: u64, until_ns: u64) -> u64 {
+        let mut patience = Patience::new(self.platform().now_ns());
+        loop {
+            let attended = self.attend(&mut patience);
+            if self.is_done(Ticket(ticket)) {
+                return 0;
+            }
+            if let Err(fault) = attended {
+                return fault.kind as u64;
+            }
+            if self.asks() {
+                return FaultKind::Uncertain as u64;
+            }
+            if self.platform().now_ns() > until_ns {
+                return FaultKind::Overdue as u64;
+            }
+            self.platform().relax();
         }
     }
 
@@ -202,7 +280,7 @@ impl<P: Platform> Channel<'_, P> {
                 // SAFETY: a field of a valid row, written before `Ready`.
                 let since =
                     unsafe { self.platform().load(addr_of_mut!((*self.path(better)).ready_since_ns)) };
-                let window_ns = self.device.state.policy.recovery_window_ns;
+                let window_ns = root!(self.device, policy.recovery_window_ns);
                 if now.saturating_sub(since) >= window_ns || Mutant::NoRecoveryWindow.on() {
                     return true;
                 }

@@ -61,7 +61,7 @@ impl<P: Platform> Channel<'_, P> {
         // SAFETY: a field of a valid channel; its bits are only set.
         unsafe { p.fetch_or(addr_of_mut!((*self.words()).bound), BINDING) };
         p.announce_before_recheck();
-        let tolerant = self.device.state.policy.fault_tolerance != 0;
+        let tolerant = self.device.tolerant();
         let start = p.now_ns();
         let mut patience = Patience::new(start);
         loop {

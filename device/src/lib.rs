@@ -21,10 +21,12 @@ pub mod cut;
 pub mod health;
 mod home;
 pub mod journal;
+mod moves;
 mod patience;
 pub mod platform;
 mod post;
 pub mod ring;
+mod root;
 mod switch;
 mod types;
 mod uncertain;
@@ -36,6 +38,6 @@ pub use access::{Channel, Device};
 pub use patience::Patience;
 pub use platform::{Lanes, Platform, Solo};
 pub use types::{
-    AbiMismatch, Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Put, Resolution,
-    Signal, Ticket,
+    AbiMismatch, Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Pending, Posted, Put,
+    Resolution, Signal, Ticket,
 };

@@ -1,23 +1,28 @@
 //! A post: reserve, wait for room, write, publish in order, ring. Rules 1 to 6.
 //!
 //! A group is the tickets one call takes: one reserve, one publish, one ring, whatever the number of lanes.
-//! Only the group's leader waits; the other lanes meet it at `sync`, so no lane waits for a lane of its own
-//! warp.
+//! Only the group's leader works here, so no lane waits for a lane of its own warp.
 
 use crate::access::{Channel, PathView};
 use crate::patience::Patience;
 use crate::platform::Platform;
 use crate::ring;
+use crate::types::{FaultKind, Posted};
 use crate::wqe_write::Segments;
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::{doorbell, wqe::Wqebb};
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{Step, Word};
+use shunt_layout::state::{CLOSED, Step, Word};
 
-/// "No word": what a slow path answers when the channel is dead. No ticket word has every index bit set.
+/// "No word": what a slow path answers when the channel is dead. A word that it answers has no flag.
 pub(crate) const NO_WORD: u64 = u64::MAX;
-/// Nor this one: the channel could not be bound in time, and nothing was reserved.
-pub(crate) const UNBOUND: u64 = u64::MAX - 1;
+/// True if there is no word: by the flag, one comparison on a GPU.
+#[inline(always)]
+pub(crate) const fn is_none(word: u64) -> bool {
+    word & CLOSED != 0
+}
+/// How long a group waits for those before it without looking round: they have only their stores to make.
+const TURN_NS: u64 = 10_000;
 
 impl<P: Platform> Channel<'_, P> {
     /// Takes `count` tickets. The word that comes back names the path and says whether a switch is under way.
@@ -28,29 +33,62 @@ impl<P: Platform> Channel<'_, P> {
         Word(unsafe { self.platform().fetch_add_acquire(self.ticket_word(), count) })
     }
 
+    /// Reserves and waits for room: a word, or [`NO_WORD`].
+    #[inline(always)]
+    pub(crate) fn take(self, count: u64) -> u64 {
+        self.admit(self.reserve(count), count, self.depth())
+    }
+
+    /// The channel is bound to the words' home: what a kind 3 operation needs before its ticket (rule 16).
+    #[inline(always)]
+    pub(crate) fn bound(self) -> Result<(), Posted> {
+        match if self.is_bound() { 0 } else { self.bind() } {
+            0 => Ok(()),
+            code if code == FaultKind::Overdue as u64 => Err(Posted::refused(FaultKind::Overdue)),
+            _ => Err(Posted::DEAD),
+        }
+    }
+
+    /// Publishes and rings; false when the channel is dead.
+    #[inline(always)]
+    pub(crate) fn leave(self, word: Word, count: u64, view: &PathView) -> bool {
+        let published = self.publish(word.index(), count);
+        if published {
+            self.ring(word, word.index() + count, view);
+        }
+        published
+    }
+
+    /// The same for a group that is all of a call.
+    #[inline(always)]
+    pub(crate) fn finish(self, word: Word, count: u64, view: &PathView) -> Posted {
+        if self.leave(word, count, view) { Posted::at(word.index() + count - 1) } else { Posted::DEAD }
+    }
+
     /// Waits until `count` tickets from `reserved` fit the ring of some generation; answers with the slot and
     /// generation to write them in, or with [`NO_WORD`] when the channel is dead. The no-fault path is the
     /// first comparison.
     #[inline(always)]
     pub(crate) fn admit(self, reserved: Word, count: u64, depth: u64) -> u64 {
         let done = self.load_done();
-        if Mutant::HintReadByPuts.on() && self.device.state.policy.fault_tolerance != 0 {
+        if Mutant::HintReadByPuts.on() && self.device.tolerant() {
             let _ = self.port_down(reserved.slot());
         }
         if !reserved.flag()
             && done.same_generation(reserved)
-            && ring::fits(reserved.index(), count, done.index(), depth)
+            && ring::fits_near(reserved.index(), count, done.index(), depth)
         {
             return reserved.0;
         }
-        self.admit_slow(reserved, count, depth)
+        self.admit_slow(reserved, count as u32)
     }
 
     /// Rule 5, for a group that found the ring full or closed. Polls and switches meanwhile: producers that
     /// never poll must not starve themselves. Answers with a word or, when the channel is dead, with
     /// [`NO_WORD`]: one register, where a `Result` would give a GPU's caller a stack.
     #[inline(never)]
-    fn admit_slow(self, reserved: Word, count: u64, depth: u64) -> u64 {
+    fn admit_slow(self, reserved: Word, count: u32) -> u64 {
+        let (count, depth) = (count as u64, self.depth());
         let start = self.platform().now_ns();
         let (mut patience, mut queue) = (Patience::new(start), Patience::new(start));
         loop {
@@ -63,7 +101,7 @@ impl<P: Platform> Channel<'_, P> {
             let newer = both && !done.same_generation(reserved) && !older;
             let fits = ring::fits(reserved.index(), count, done.index(), depth);
             if (own || newer) && fits {
-                return done.with_index(reserved.index()).0;
+                return done.with_index(reserved.index()).0 & !CLOSED;
             }
             if (own || newer) && done.flag() {
                 self.announce_blocked(reserved.index(), done);
@@ -127,20 +165,34 @@ impl<P: Platform> Channel<'_, P> {
     /// dead.
     #[inline(always)]
     pub(crate) fn publish(self, first: u64, count: u64) -> bool {
-        self.platform().wqes_before_publish();
-        // SAFETY: a channel word.
-        let met =
-            unsafe { self.platform().compare_swap_behind_barrier(self.ready_word(), first, first + count) };
-        if Mutant::PublishOutOfOrder.on() && met != first {
+        let p = self.platform();
+        p.wqes_before_publish();
+        let mut until = 0;
+        loop {
             // SAFETY: a channel word.
-            unsafe { self.platform().fetch_add(self.ready_word(), count) };
+            let met = unsafe { p.compare_swap_behind_barrier(self.ready_word(), first, first + count) };
+            if met == first {
+                return true;
+            }
+            if Mutant::PublishOutOfOrder.on() {
+                // SAFETY: a channel word.
+                unsafe { p.fetch_add(self.ready_word(), count) };
+                return true;
+            }
+            let now = p.now_ns();
+            if until == 0 {
+                until = now + TURN_NS;
+            } else if now > until {
+                return self.publish_slow(first, count as u32);
+            }
+            p.relax();
         }
-        met == first || Mutant::PublishOutOfOrder.on() || self.publish_slow(first, count)
     }
 
     /// Waits for the groups before this one; false when the channel is dead.
     #[inline(never)]
-    fn publish_slow(self, first: u64, count: u64) -> bool {
+    fn publish_slow(self, first: u64, count: u32) -> bool {
+        let count = count as u64;
         let start = self.platform().now_ns();
         let (mut patience, mut queue) = (Patience::new(start), Patience::new(start));
         loop {

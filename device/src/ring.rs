@@ -13,6 +13,13 @@ pub const fn fits(first: u64, count: u64, done: u64, depth: u64) -> bool {
     first + count <= done + depth
 }
 
+/// The same for a ring whose `done` is not after `first`: then the two lie less than 2^32 apart, since fewer callers
+/// than that wait for room, and 32 bits tell.
+#[inline(always)]
+pub const fn fits_near(first: u64, count: u64, done: u64, depth: u64) -> bool {
+    (first as u32).wrapping_add(count as u32).wrapping_sub(done as u32) <= depth as u32
+}
+
 /// The ring position of a physical index.
 #[inline(always)]
 pub const fn position(physical: u64, log_depth: u32) -> u64 {
@@ -36,6 +43,16 @@ mod tests {
         assert!(fits(4, 4, 4, 4));
         assert!(!fits(5, 4, 4, 4));
         assert!(fits(0, 4, 0, 4));
+    }
+
+    #[test]
+    fn near_is_told_in_32_bits() {
+        for done in [0u64, 7, 0xffff_fffd, 0x1_0000_0000, (1 << 52) - 9] {
+            for ahead in [0u64, 1, 3, 4, 5, 1000] {
+                let first = done + ahead;
+                assert_eq!(fits_near(first, 1, done, 4), fits(first, 1, done, 4), "{done} {ahead}");
+            }
+        }
     }
 
     #[test]

@@ -198,6 +198,23 @@ pub enum FaultKind {
     BadResolution = 7,
 }
 
+impl FaultKind {
+    /// The kind of a raw word.
+    #[inline(always)]
+    pub const fn from_raw(raw: u32) -> Option<Self> {
+        Some(match raw {
+            1 => Self::Completion,
+            2 => Self::Overdue,
+            3 => Self::PeerLost,
+            4 => Self::BadAddress,
+            5 => Self::FenceUnproven,
+            6 => Self::Uncertain,
+            7 => Self::BadResolution,
+            _ => return None,
+        })
+    }
+}
+
 /// A typed failure. Copied by value, no text; the host knows the names behind the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -227,6 +244,73 @@ impl Fault {
     /// The syndrome of the first error completion.
     pub const fn syndrome(&self) -> Syndrome {
         Syndrome(self.syndrome as u8)
+    }
+}
+
+/// The answer of a raw post, in one register: on a GPU a `Result` of many fields is a kernel's largest part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Posted(u64);
+
+impl Posted {
+    const FAILED: u64 = 1 << 63;
+    /// The channel is dead; its memory says why.
+    pub(crate) const DEAD: Self = Self(Self::FAILED);
+
+    /// Posted; `last` is the ticket of its last message.
+    #[inline(always)]
+    pub(crate) const fn at(last: u64) -> Self {
+        Self(last)
+    }
+
+    /// Not posted.
+    #[inline(always)]
+    pub(crate) const fn refused(kind: FaultKind) -> Self {
+        Self(Self::FAILED | kind as u64)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The register: the ticket, or the top bit and a kind of fault.
+    #[inline(always)]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The ticket, if it was posted.
+    #[inline(always)]
+    pub const fn ticket(self) -> Option<Ticket> {
+        if self.0 & Self::FAILED == 0 { Some(Ticket(self.0)) } else { None }
+    }
+
+    /// The kind of a fault that is not the channel's.
+    #[inline(always)]
+    pub(crate) const fn kind(self) -> Option<FaultKind> {
+        FaultKind::from_raw(self.0 as u32)
+    }
+}
+
+/// What a raw quiet found still under way, in one register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Pending(u64);
+
+impl Pending {
+    /// Nothing is.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+
+    #[inline(always)]
+    pub(crate) const fn until(ticket: u64) -> Self {
+        Self(ticket)
+    }
+
+    /// The ticket to wait for; none if all is done.
+    #[inline(always)]
+    pub const fn ticket(self) -> Option<Ticket> {
+        if self.0 == u64::MAX { None } else { Some(Ticket(self.0)) }
     }
 }
 

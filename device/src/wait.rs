@@ -4,6 +4,7 @@
 use crate::access::Device;
 use crate::patience::Patience;
 use crate::platform::{Lanes, Platform};
+use crate::root::root;
 use crate::types::{Deadline, Fault, FaultKind, HeapOffset};
 use shunt_layout::state::Step;
 
@@ -47,7 +48,7 @@ impl<'s, P: Platform> Device<'s, P> {
     #[inline(always)]
     pub fn attend_to(self, row: u32, patience: &mut Patience) {
         let channel = self.row(row);
-        if channel.peer() != self.state.my_pe {
+        if channel.peer() != root!(self, my_pe) {
             let _ = channel.attend(patience);
         }
     }
@@ -55,7 +56,7 @@ impl<'s, P: Platform> Device<'s, P> {
     /// [`Channel::touch`](crate::Channel::touch) on one channel, by its row of the channel table.
     pub fn touch(self, row: u32) -> bool {
         let channel = self.row(row);
-        channel.peer() != self.state.my_pe && channel.touch()
+        channel.peer() != root!(self, my_pe) && channel.touch()
     }
 
     /// Waits until the heap word at `word` is at least `value`, and answers with what it is then. All that
@@ -72,7 +73,7 @@ impl<'s, P: Platform> Device<'s, P> {
         deadline: Deadline,
     ) -> Result<u64, Fault> {
         if !word.0.is_multiple_of(8) || !self.heap_contains(word, 8) {
-            return Err(self.channel(self.state.my_pe, 0).fault(FaultKind::BadAddress));
+            return Err(self.channel(root!(self, my_pe), 0).fault(FaultKind::BadAddress));
         }
         let mut seen = self.load(word);
         if lanes.rank() == 0 && seen < value {
@@ -84,7 +85,7 @@ impl<'s, P: Platform> Device<'s, P> {
         if seen >= value {
             Ok(seen)
         } else {
-            Err(self.channel(self.state.my_pe, 0).fault(FaultKind::Overdue))
+            Err(self.channel(root!(self, my_pe), 0).fault(FaultKind::Overdue))
         }
     }
     /// Answers with what the word holds when it is enough or when time is up: one register, no stack on a

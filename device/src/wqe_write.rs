@@ -34,7 +34,7 @@ pub struct Place {
 pub struct Segments {
     /// Control, remote address, data or inline.
     pub segments: [Segment; 3],
-    /// Segments that count: 2 or 3.
+    /// Segments that are written: 2 or 3.
     pub ds: u8,
 }
 
@@ -46,11 +46,13 @@ const fn control(place: Place, opcode: Opcode, ds: u8, tag: u32) -> Segment {
     segment
 }
 
-/// An RDMA WRITE of `bytes` (1 to 2^31 - 1) from local memory.
+/// An RDMA WRITE of `bytes` (0 to 2^31 - 1) from local memory. One of no bytes has no data segment: the third one stands
+/// behind its end.
 #[inline(always)]
 pub const fn write(place: Place, to: u64, rkey_be: u32, from: u64, lkey_be: u32, bytes: u32) -> Segments {
+    let ds = if bytes == 0 { 2 } else { 3 };
     Segments {
-        segments: [control(place, Opcode::RdmaWrite, 3, 0), remote(to, rkey_be), data(from, lkey_be, bytes)],
+        segments: [control(place, Opcode::RdmaWrite, ds, 0), remote(to, rkey_be), data(from, lkey_be, bytes)],
         ds: 3,
     }
 }
@@ -152,9 +154,12 @@ pub const fn placeholder(place: Place) -> Segments {
     Segments { segments: [control(place, Opcode::RdmaWrite, 2, 0), remote(0, 0), [0; 4]], ds: 2 }
 }
 
-/// An RDMA READ of `bytes` into local memory.
+/// An RDMA READ of `bytes` into local memory. One of no bytes is a WRITE of no bytes.
 #[inline(always)]
 pub const fn read(place: Place, from: u64, rkey_be: u32, to: u64, lkey_be: u32, bytes: u32) -> Segments {
+    if bytes == 0 {
+        return write(place, from, rkey_be, to, lkey_be, bytes);
+    }
     Segments {
         segments: [control(place, Opcode::RdmaRead, 3, 0), remote(from, rkey_be), data(to, lkey_be, bytes)],
         ds: 3,

@@ -1,18 +1,13 @@
 //! `amo_*` and `fetch_*`: one atomic of each kind, posted, or waited for and answered.
 
 use crate::put::channel;
-use crate::{Call, Outcome};
+use crate::{Call, Outcome, Sent};
 use shunt_device::{Amo, Deadline, Device, Fault, HeapOffset, Lanes, Platform};
 
 #[inline(always)]
-fn post<P: Platform, L: Lanes>(
-    device: Device<'_, P>,
-    lanes: L,
-    call: &Call,
-    amo: Amo,
-) -> Result<Outcome, Fault> {
-    let ticket = channel(device, call).amo_nbi(lanes, HeapOffset(call.word), amo)?;
-    Ok(Outcome::ok(ticket.0))
+fn post<'s, P: Platform, L: Lanes>(device: Device<'s, P>, lanes: L, call: &Call, amo: Amo) -> Sent<'s, P> {
+    let channel = channel(device, call);
+    Sent { channel, posted: channel.try_amo(lanes, HeapOffset(call.word), amo) }
 }
 
 #[inline(always)]
@@ -33,12 +28,12 @@ macro_rules! kinds {
     ($($amo:ident $fetch:ident $what:literal |$call:ident| $make:expr;)*) => {$(
         #[doc = concat!($what, " the word at `word` of `peer`. The value is the atomic's ticket.")]
         #[inline(always)]
-        pub fn $amo<P: Platform, L: Lanes>(
-            device: Device<'_, P>,
+        pub fn $amo<'s, P: Platform, L: Lanes>(
+            device: Device<'s, P>,
             lanes: L,
             _: u32,
             $call: &Call,
-        ) -> Result<Outcome, Fault> {
+        ) -> Sent<'s, P> {
             post(device, lanes, $call, $make)
         }
 

@@ -5,6 +5,7 @@
 macro_rules! kernels {
     ($use:ident) => {
         $use! {
+            attach crate::attach::run: shunt_kernel_attach_thread Solo;
             put crate::put::run:
                 shunt_kernel_put_thread Solo, shunt_kernel_put_warp Warp, shunt_kernel_put_block Block;
             put_signal crate::put_signal::run:
@@ -72,7 +73,6 @@ mod gpu {
     use crate::{Call, Outcome};
     use shunt_device::Solo;
     use shunt_device::platform::nvptx::{Block, Warp};
-    use shunt_layout::state::DeviceState;
 
     /// One entry point a group.
     macro_rules! entries {
@@ -80,12 +80,12 @@ mod gpu {
             #[doc = concat!("The kernel `", stringify!($name), "`, one ", stringify!($lanes), " a block.")]
             ///
             /// # Safety
-            /// `state` is the address of a device state that outlives the launch, `out` of an outcome for each block.
-            /// All threads of a warp, or of a block, take part in what is theirs together.
+            /// The module's root names a device state of this version that outlives the launch; `out` is the address of
+            /// an outcome for each block, all zero. All threads of a warp, or of a block, take part in what is theirs together.
             #[unsafe(no_mangle)]
-            pub unsafe extern "ptx-kernel" fn $entry(state: *const DeviceState, call: Call, out: *mut Outcome) {
+            pub unsafe extern "ptx-kernel" fn $entry(call: Call, out: *mut Outcome) {
                 // SAFETY: forwarded to whoever launches.
-                unsafe { launch::<$lanes>(state, &call, out, $body) }
+                unsafe { launch::<$lanes, _>(&call, out, $body) }
             }
         )*)*};
     }
@@ -94,8 +94,8 @@ mod gpu {
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod cpu {
-    use crate::{Call, Outcome};
-    use shunt_device::{Device, Fault, Lanes, Platform};
+    use crate::{Answer, Call, Outcome};
+    use shunt_device::{Device, Lanes, Platform};
 
     macro_rules! by_name {
         ($($name:ident $body:path: $($entry:ident $lanes:ident),*;)*) => {
@@ -104,7 +104,7 @@ mod cpu {
                 &[$((stringify!($name), &[$(stringify!($entry)),*])),*];
 
             /// Runs a kernel by its name, as block `block` of a launch: the same body that the entry points run. `None`
-            /// if there is no such kernel.
+            /// if there is no such kernel. The leader's outcome counts.
             pub fn run<P: Platform, L: Lanes>(
                 name: &str,
                 device: Device<'_, P>,
@@ -112,11 +112,10 @@ mod cpu {
                 block: u32,
                 call: &Call,
             ) -> Option<Outcome> {
-                let outcome: Result<Outcome, Fault> = match name {
-                    $(stringify!($name) => $body(device, lanes, block, call),)*
-                    _ => return None,
-                };
-                Some(outcome.unwrap_or_else(|fault| Outcome::fault(&fault)))
+                match name {
+                    $(stringify!($name) => Some($body(device, lanes, block, call).outcome()),)*
+                    _ => None,
+                }
             }
         };
     }

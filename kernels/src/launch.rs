@@ -1,11 +1,10 @@
 //! What all entry points share: who takes part, the state, where the outcome goes.
 
-use crate::{Call, Outcome};
+use crate::{Answer, Call, Outcome};
 use shunt_device::platform::nvptx::{Block, Gpu, WARP_LANES, Warp, grid_position};
-use shunt_device::{Device, Fault, Lanes, Solo};
-use shunt_layout::state::DeviceState;
+use shunt_device::{Device, Lanes, Solo};
 
-/// The device as entry points see it. The state outlives every kernel that is given it.
+/// The device as entry points see it: the one whose root lies in the module's constant memory.
 pub type Here = Device<'static, Gpu>;
 
 /// A group of lanes that an entry point runs on.
@@ -38,13 +37,13 @@ impl Group for Block {
 /// Runs `body` on the threads that take part; the first lane stores the outcome of its block.
 ///
 /// # Safety
-/// `state` is a device state that outlives the launch, `out` holds an outcome for each block.
+/// The module's root names a device state of this version that outlives the launch, `out` holds an outcome for each
+/// block.
 #[inline(always)]
-pub unsafe fn launch<L: Group>(
-    state: *const DeviceState,
+pub unsafe fn launch<L: Group, A: Answer>(
     call: &Call,
     out: *mut Outcome,
-    body: impl FnOnce(Here, L, u32, &Call) -> Result<Outcome, Fault>,
+    body: impl FnOnce(Here, L, u32, &Call) -> A,
 ) {
     let (block, thread) = grid_position();
     if !L::takes_part(thread) {
@@ -52,15 +51,10 @@ pub unsafe fn launch<L: Group>(
     }
     let lanes = L::default();
     // SAFETY: the caller vouches for the state.
-    let outcome = match unsafe { Here::attach(state, Gpu) } {
-        Ok(device) => match body(device, lanes, block, call) {
-            Ok(outcome) => outcome,
-            Err(fault) => Outcome::fault(&fault),
-        },
-        Err(met) => Outcome::mismatch(&met),
-    };
+    let device = unsafe { Here::attached(core::ptr::null(), Gpu::default()) };
+    let answer = body(device, lanes, block, call);
     if lanes.rank() == 0 {
         // SAFETY: the caller vouches for one outcome a block.
-        unsafe { out.add(block as usize).write(outcome) };
+        unsafe { answer.store(out.add(block as usize)) };
     }
 }

@@ -3,8 +3,11 @@
 //!
 //! Built for `nvptx64-nvidia-cuda` by `cargo xtask gpu`, where each is an entry point for one or more groups of lanes:
 //! `shunt_kernel_NAME_thread` runs one thread a block, `_warp` one warp that acts as one, `_block` all threads of a
-//! block, which are whole warps. Other threads leave at once. Parameters of each: the device address of a
-//! `DeviceState`, a [`Call`] by value, the device address of one [`Outcome`] a block.
+//! block, which are whole warps. Other threads leave at once. Parameters of each: a [`Call`] by value, the device address
+//! of one [`Outcome`] a block, all zero before the launch.
+//!
+//! The device state is the one whose root the host copied to the module's constant `shunt_root`. Whoever did launches
+//! `attach` first, which says whether host and module mean the same version; no other kernel looks again.
 //!
 //! With the feature `library` it is no kernels but functions that programs in other languages link: `library.rs`, with
 //! their header in `kernels/include/`.
@@ -17,6 +20,8 @@
 
 mod all_to_all;
 mod amo;
+mod answer;
+mod attach;
 mod call;
 mod drill;
 mod entries;
@@ -42,7 +47,10 @@ mod panic;
 shunt_device::block_word_in_shared_memory!();
 #[cfg(all(target_arch = "nvptx64", feature = "library"))]
 shunt_device::root_in_the_program!();
+#[cfg(all(target_arch = "nvptx64", not(feature = "library")))]
+shunt_device::root_in_constant_memory!();
 
+pub use answer::{Answer, Quieted, Sent};
 pub use call::Call;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use entries::{KERNELS, run};

@@ -5,7 +5,7 @@
 //! warps; all threads of the group call it with the same arguments and get the same answer.
 
 use crate::Outcome;
-use shunt_device::platform::nvptx::{Block, Gpu, Warp, root_in_the_program};
+use shunt_device::platform::nvptx::{Block, Gpu, Warp};
 use shunt_device::{
     AbiMismatch, Amo, Channel, CqCheck, Deadline, Device, Fault, Get, HeapOffset, Put, Resolution, Signal,
     Solo, Ticket,
@@ -24,7 +24,7 @@ type Here = Device<'static, Gpu>;
 fn here() -> Result<Here, AbiMismatch> {
     // SAFETY: the program's host code copied a device state there, which outlives its kernels, or nothing: then magic
     // and version are not right.
-    unsafe { Here::attach(root_in_the_program(), Gpu) }
+    unsafe { Here::attach(core::ptr::null(), Gpu) }
 }
 
 /// A ticket, or a fault in the same register.

@@ -1,19 +1,14 @@
 //! `put`: one put, posted.
 
-use crate::{Call, Outcome};
-use shunt_device::{Channel, Device, Fault, HeapOffset, Lanes, Platform, Put};
+use crate::{Call, Sent};
+use shunt_device::{Channel, Device, HeapOffset, Lanes, Platform, Put};
 
 /// Posts one put of `bytes` from `src` to `dst` at `peer`. It ends when the put is posted, not when it is delivered;
 /// the value is the put's ticket.
 #[inline(always)]
-pub fn run<P: Platform, L: Lanes>(
-    device: Device<'_, P>,
-    lanes: L,
-    _: u32,
-    call: &Call,
-) -> Result<Outcome, Fault> {
-    let ticket = channel(device, call).put_nbi(lanes, put(call))?;
-    Ok(Outcome::ok(ticket.0))
+pub fn run<'s, P: Platform, L: Lanes>(device: Device<'s, P>, lanes: L, _: u32, call: &Call) -> Sent<'s, P> {
+    let channel = channel(device, call);
+    Sent { channel, posted: channel.try_put(lanes, put(call)) }
 }
 
 /// The put that a call asks for.

@@ -115,7 +115,7 @@ fn structures(mut out: &mut Vec<String>) {
         magic, abi_version, bytes, my_pe, pe_count, channels_per_pe, slots, rails, log2_chunk, chunks,
         log_depth, heap_base, heap_bytes, peer_heap, lkeys, rkeys, channels, paths, mailboxes, hints, wake,
         records, records_head, scratch, scratch_per_channel, step_records, scratch_lkeys, policy, tallies, steps,
-        steps_head, ledger, reserved3,
+        steps_head, ledger, channel_inverse, ring_mask, reserved3,
     });
     structure!(out, Switch {
         owner, step, from, to, back, close, done_at_close, journal_end, executed, request, step_since_ns,
@@ -136,9 +136,9 @@ fn structures(mut out: &mut Vec<String>) {
         remote_qpn, local_rail, remote_rail, incarnation,
     });
     structure!(out, PathRow {
-        send_queue, completion_queue, doorbell_record, doorbell_register, base, qpn_shifted, log_depth,
-        local_rail, remote_rail, state, incarnation, next_index, ready_since_ns, first_cause, reserved,
-        cq_map, wide, pad0, identity, pad1,
+        send_queue, base, doorbell_record, doorbell_register, qpn_shifted, log_depth,
+        local_rail, remote_rail, completion_queue, cq_map, state, incarnation, next_index, ready_since_ns, first_cause, reserved,
+        wide, pad0, identity, pad1,
     });
     structure!(out, SwitchRecord {
         sequence, kind, cause, peer, channel, from, to, syndrome, ledger, done_at_close, executed,

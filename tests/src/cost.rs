@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use shunt_device::platform::Platform;
 use shunt_device::platform::host::Host;
+use shunt_device::platform::{InMemory, Platform};
 use shunt_device::{Amo, Deadline, Device, Fault, Get, HeapOffset, Put, Signal, Solo};
 use shunt_layout::mlx5::wqe::Wqebb;
 
@@ -51,12 +51,14 @@ macro_rules! passed_on {
 }
 
 impl Platform for Counting<'_> {
+    type Root = InMemory;
     passed_on! {
         loads: fn load(address: *const u64) -> u64;
         loads: fn load_acquire(address: *const u64) -> u64;
         loads: fn load32(address: *const u32) -> u32;
         loads: fn load_cqe(address: *const u32) -> u32;
-        loads: fn load_pair(address: *const u32) -> [u32; 2];
+        loads: fn load_two(address: *const u64) -> [u64; 2];
+        loads: fn load_four(address: *const u32) -> [u32; 4];
         loads: fn load_key(address: *const u32) -> u32;
         loads: fn load_wqe(address: *const Wqebb) -> Wqebb;
         stores: fn store(address: *mut u64, value: u64);

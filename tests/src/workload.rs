@@ -247,11 +247,11 @@ impl Kernel {
                 self.quiet(lanes, channel, self.deadline(traffic.wait_ns))?;
             }
         }
-        if lanes.rank() == 0 {
+        // Whoever fills is not the leader, and nobody waits for it here: the post does.
+        if lanes.rank() + 1 == lanes.size() {
             stream.fill(self.heap, message);
             self.oracle.note(stream.id, |book| book.begun = message + 1);
         }
-        lanes.sync();
         self.world.note(|| format!("{stream}: posting message {message}"));
         let pieces = split(stream.slot_bytes, traffic.puts);
         let mut ticket = Ticket(0);

@@ -3,7 +3,7 @@
 //! The world is either real (threads, a monotonic clock) or a simulator (coroutines, a virtual clock). Device
 //! code cannot tell them apart.
 
-use super::Platform;
+use super::{InMemory, Platform};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use shunt_layout::mlx5::wqe::Wqebb;
 
@@ -52,6 +52,7 @@ unsafe fn word32<'a>(address: *mut u32) -> &'a AtomicU32 {
 // caller, which is device code working on a state that `Device::attach` checked.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Platform for Host<'_> {
+    type Root = InMemory;
     fn now_ns(self) -> u64 {
         self.world.now_ns()
     }

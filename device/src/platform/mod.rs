@@ -9,6 +9,49 @@ pub mod host;
 pub mod nvptx;
 
 use shunt_layout::mlx5::wqe::Wqebb;
+use shunt_layout::state::DeviceState;
+
+/// Where the root of a device state is, and how its words are read. Nobody writes them while device code runs.
+pub trait Root: Copy {
+    /// The root at `state`, or the one place where it is.
+    fn at(state: *const DeviceState) -> Self;
+    /// The 32-bit word at byte `OFFSET`.
+    ///
+    /// # Safety
+    /// The root is there and written; `OFFSET` is that of a field of this size.
+    unsafe fn word32<const OFFSET: usize>(self) -> u32;
+    /// The 64-bit word at byte `OFFSET`.
+    ///
+    /// # Safety
+    /// As for `word32`.
+    unsafe fn word64<const OFFSET: usize>(self) -> u64;
+}
+
+/// A root in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct InMemory(*const DeviceState);
+
+// SAFETY: nobody writes the root while anybody may read it.
+unsafe impl Send for InMemory {}
+// SAFETY: as above.
+unsafe impl Sync for InMemory {}
+
+impl Root for InMemory {
+    #[inline(always)]
+    fn at(state: *const DeviceState) -> Self {
+        Self(state)
+    }
+    #[inline(always)]
+    unsafe fn word32<const OFFSET: usize>(self) -> u32 {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.0.byte_add(OFFSET).cast::<u32>().read() }
+    }
+    #[inline(always)]
+    unsafe fn word64<const OFFSET: usize>(self) -> u64 {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.0.byte_add(OFFSET).cast::<u64>().read() }
+    }
+}
 
 /// Memory, barriers and time. Words are 64 bits and shared by all lanes of the device unless said otherwise.
 ///
@@ -17,6 +60,16 @@ use shunt_layout::mlx5::wqe::Wqebb;
 /// all concurrent accesses are atomic or made by a NIC. Device code gets its addresses from a `DeviceState`.
 #[allow(clippy::missing_safety_doc)] // stated once, above
 pub trait Platform: Copy {
+    /// False: nothing is switched, whatever the policy says, and the code that would is not there.
+    const FAULT_TOLERANCE: bool = true;
+    /// Where the root of the device state is.
+    type Root: Root;
+    /// The same number, of which the optimiser knows nothing: a loop that is bounded by it is not unrolled, and what a
+    /// GPU computes from it is not put among the registers that a warp shares, from where every access copies it.
+    #[inline(always)]
+    fn opaque(self, value: u32) -> u32 {
+        value
+    }
     /// Nanoseconds, monotonic, the same clock for all lanes.
     fn now_ns(self) -> u64;
     /// Body of every wait loop.
@@ -61,12 +114,24 @@ pub trait Platform: Copy {
     unsafe fn store32(self, address: *mut u32, value: u32);
     /// The last word of a CQE, which the NIC writes last.
     unsafe fn load_cqe(self, address: *const u32) -> u32;
-    /// Load of two neighbouring 32-bit words the agent may write, each whole by itself. Aligned to eight
-    /// bytes.
+    /// Relaxed load of two neighbouring words the agent may write, each whole by itself. Aligned to 16 bytes.
     #[inline(always)]
-    unsafe fn load_pair(self, address: *const u32) -> [u32; 2] {
+    unsafe fn load_two(self, address: *const u64) -> [u64; 2] {
         // SAFETY: forwarded to the caller.
-        unsafe { [self.load32(address), self.load32(address.add(1))] }
+        unsafe { [self.load(address), self.load(address.add(1))] }
+    }
+    /// The same of four 32-bit words.
+    #[inline(always)]
+    unsafe fn load_four(self, address: *const u32) -> [u32; 4] {
+        // SAFETY: forwarded to the caller.
+        unsafe {
+            [
+                self.load32(address),
+                self.load32(address.add(1)),
+                self.load32(address.add(2)),
+                self.load32(address.add(3)),
+            ]
+        }
     }
     /// A word of a table that never changes while kernels run.
     unsafe fn load_key(self, address: *const u32) -> u32;

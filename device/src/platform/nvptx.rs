@@ -24,13 +24,54 @@
 //! branches. `bar.warp.sync` and `shfl.sync` allow that since sm_70: lanes meet by mask, not by address. It
 //! is the reason why nothing older is supported.
 
-use super::{Lanes, Platform};
+use super::{Lanes, Platform, Root};
 use core::arch::asm;
 use shunt_layout::mlx5::wqe::Wqebb;
+use shunt_layout::state::DeviceState;
 
-/// Device code on a GPU.
+/// Device code on a GPU. Without `FT` nothing is ever switched: what fault tolerance costs is the difference.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Gpu;
+pub struct Gpu<const FT: bool = true>;
+
+/// Makes `shunt_root`, the constant memory that a module's root lies in. The host copies the `DeviceState` there once
+/// the module is loaded, as it does for NVSHMEM's state.
+#[macro_export]
+macro_rules! root_in_constant_memory {
+    () => {
+        core::arch::global_asm!(".visible .const .align 16 .b8 shunt_root[384];");
+    };
+}
+const _: () = assert!(size_of::<DeviceState>() == 384);
+
+/// The root in constant memory: no register leads to it.
+#[derive(Clone, Copy, Debug)]
+pub struct InConstantMemory;
+
+#[allow(clippy::undocumented_unsafe_blocks)] // `pure` and `nomem`: no kernel sees the root change; see `Root`
+impl Root for InConstantMemory {
+    #[inline(always)]
+    fn at(_state: *const DeviceState) -> Self {
+        Self
+    }
+    #[inline(always)]
+    unsafe fn word32<const OFFSET: usize>(self) -> u32 {
+        let value;
+        unsafe {
+            asm!("ld.const.b32 {}, [shunt_root+{}];",
+                 out(reg32) value, const OFFSET, options(pure, nomem, nostack))
+        };
+        value
+    }
+    #[inline(always)]
+    unsafe fn word64<const OFFSET: usize>(self) -> u64 {
+        let value;
+        unsafe {
+            asm!("ld.const.b64 {}, [shunt_root+{}];",
+                 out(reg64) value, const OFFSET, options(pure, nomem, nostack))
+        };
+        value
+    }
+}
 
 /// How long `relax` lets a lane sleep: short against a round trip of 2 us, long against one poll.
 const RELAX_NS: u32 = 64;
@@ -40,7 +81,21 @@ const RELAX_NS: u32 = 64;
 // global state space: memory of this GPU, of a peer, of the host, or a NIC's register page, mapped by the
 // host.
 #[allow(clippy::undocumented_unsafe_blocks)]
-impl Platform for Gpu {
+impl<const FT: bool> Platform for Gpu<FT> {
+    const FAULT_TOLERANCE: bool = FT;
+    type Root = InConstantMemory;
+
+    #[inline(always)]
+    fn opaque(self, value: u32) -> u32 {
+        let out;
+        // There is no lane 32 or above, so nothing is added.
+        unsafe {
+            asm!("{{ .reg .b32 %no; mov.u32 %no, %laneid; and.b32 %no, %no, 32; add.u32 {}, {}, %no; }}",
+                 out(reg32) out, in(reg32) value, options(pure, nomem, nostack))
+        };
+        out
+    }
+
     /// One clock for all SMs, in steps of 32 ns to 1 us by model; never goes back.
     #[inline(always)]
     fn now_ns(self) -> u64 {
@@ -198,13 +253,19 @@ impl Platform for Gpu {
     }
 
     #[inline(always)]
-    unsafe fn load_pair(self, address: *const u32) -> [u32; 2] {
+    unsafe fn load_two(self, address: *const u64) -> [u64; 2] {
         let (a, b);
         unsafe {
-            asm!("ld.relaxed.sys.global.v2.b32 {{{}, {}}}, [{}];",
-                 out(reg32) a, out(reg32) b, in(reg64) address, options(nostack))
+            asm!("ld.relaxed.sys.global.v2.b64 {{{}, {}}}, [{}];",
+                 out(reg64) a, out(reg64) b, in(reg64) address, options(nostack))
         };
         [a, b]
+    }
+
+    #[inline(always)]
+    unsafe fn load_four(self, address: *const u32) -> [u32; 4] {
+        // SAFETY: forwarded to the caller.
+        unsafe { load_segment(address.cast()) }
     }
 
     #[inline(always)]
@@ -440,17 +501,4 @@ macro_rules! root_in_the_program {
     () => {
         core::arch::global_asm!(".extern .const .align 16 .b8 shunt_root[384];");
     };
-}
-const _: () = assert!(size_of::<shunt_layout::state::DeviceState>() == 384);
-
-/// The address of `shunt_root`.
-#[inline(always)]
-pub fn root_in_the_program() -> *const shunt_layout::state::DeviceState {
-    let address: u64;
-    // SAFETY: an address, no access.
-    unsafe {
-        asm!("{{ .reg .b64 %shunt_at; mov.u64 %shunt_at, shunt_root; cvta.const.u64 {}, %shunt_at; }}",
-             out(reg64) address, options(pure, nomem, nostack))
-    };
-    address as *const _
 }

@@ -88,7 +88,7 @@ impl<P: Platform> Channel<'_, P> {
 
     /// How long a drain may stand still: never less than a path may before it is suspected.
     fn drain_limit_ns(self) -> u64 {
-        let policy = &self.device.state.policy;
+        let policy = self.device.policy();
         policy.drain_ns.max(policy.suspect_ns)
     }
 

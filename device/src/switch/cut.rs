@@ -93,7 +93,7 @@ impl<P: Platform> Channel<'_, P> {
     /// Time counts as far as somebody was there to see it pass, an eighth of the lifetime a look at most: a clock that
     /// jumps does not end a lifetime.
     pub(super) fn proven_by_time(self, now: u64) -> bool {
-        let policy = &self.device.state.policy;
+        let policy = self.device.policy();
         if policy.fence != FencePolicy::Time as u32 {
             return false;
         }

@@ -10,6 +10,7 @@ use crate::access::{Channel, PathView};
 use crate::cut;
 use crate::journal::Entry;
 use crate::platform::Platform;
+use crate::root::root;
 use crate::wqe_write::{self, Place};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::opcode;
@@ -39,7 +40,7 @@ impl<P: Platform> Channel<'_, P> {
                 set!(self, posted_reads: u64 = 0);
                 self.ledger_known(now)
             }
-            None if !self.step_overdue(now, self.device.state.policy.ledger_ns) => Next::Wait,
+            None if !self.step_overdue(now, root!(self.device, policy.ledger_ns)) => Next::Wait,
             _ => self.ledger_failed(to, now),
         }
     }

@@ -15,6 +15,7 @@ mod steps;
 use crate::access::Channel;
 use crate::patience::Limits;
 use crate::platform::Platform;
+use crate::root::root;
 use crate::types::{Fault, FaultKind};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::Syndrome;
@@ -170,8 +171,8 @@ impl<P: Platform> Channel<'_, P> {
     /// The longest a whole chain of switches may take: what a wait without a caller's deadline is bounded by.
     #[inline(always)]
     pub(crate) fn chain_bound_ns(self) -> u64 {
-        let policy = &self.device.state.policy;
-        policy.give_up_ns + self.device.state.slots as u64 * (policy.suspect_ns + policy.fence_wait_ns)
+        let policy = self.device.policy();
+        policy.give_up_ns + root!(self.device, slots) as u64 * (policy.suspect_ns + policy.fence_wait_ns)
     }
 
     /// How long others may have to wait for such a chain: where a switch is under way its owner may be gone, and is
@@ -222,7 +223,7 @@ impl<P: Platform> Channel<'_, P> {
             self.note_first_cause(slot, trigger.cause, trigger.syndrome);
             record::count!(self, suspicions += matches!(trigger.cause, CauseKind::Overdue) as u64);
         }
-        let tolerant = self.device.state.policy.fault_tolerance != 0;
+        let tolerant = self.device.tolerant();
         if !tolerant
             || (trigger.cause == CauseKind::Completion
                 && Syndrome(trigger.syndrome as u8).is_program_error()
@@ -408,7 +409,7 @@ impl<P: Platform> Channel<'_, P> {
             (0, rounds.saturating_sub(1))
         } else if idle {
             (0, rounds)
-        } else if fruitless < self.device.state.slots {
+        } else if fruitless < root!(self.device, slots) {
             (fruitless, rounds)
         } else {
             (0, if rounds < SUSPECT_DOUBLINGS_MAX { rounds + 1 } else { rounds })
@@ -421,7 +422,7 @@ impl<P: Platform> Channel<'_, P> {
     /// Between what the active path may be silent.
     #[inline(always)]
     pub(crate) fn limits(self) -> Limits {
-        let policy = &self.device.state.policy;
+        let policy = self.device.policy();
         let doublings = get!(self, rounds: u32).min(SUSPECT_DOUBLINGS_MAX);
         Limits { floor_ns: policy.suspect_floor_ns << doublings, bound_ns: policy.suspect_ns << doublings }
     }
@@ -437,7 +438,7 @@ impl<P: Platform> Channel<'_, P> {
         // SAFETY: the head counter and the ring of records are device state; the record is this call's alone
         // until the ring has gone round, and a reader that is overtaken sees it by the sequence.
         unsafe {
-            let number = p.fetch_add(self.device.state.records_head as *mut u64, 1);
+            let number = p.fetch_add(root!(self.device, records_head) as *mut u64, 1);
             let record = self.record(number);
             p.store_release(addr_of_mut!((*record).sequence), 0);
             p.announce_before_recheck();

@@ -3,6 +3,7 @@
 use super::get;
 use crate::access::Channel;
 use crate::platform::Platform;
+use crate::root::root;
 use core::ptr::addr_of_mut;
 use shunt_layout::state::Step;
 
@@ -25,7 +26,7 @@ impl<P: Platform> Channel<'_, P> {
     /// A generation was opened: which slot it left and which it entered.
     pub(super) fn count_opened(self, from: u32, to: u32) {
         let (p, tally) = (self.platform(), self.tally());
-        let slots = self.device.state.slots;
+        let slots = root!(self.device, slots);
         // SAFETY: elements of a valid channel's counters: slots are below their number, and only the owner of the
         // switch writes them.
         unsafe {
@@ -43,7 +44,7 @@ impl<P: Platform> Channel<'_, P> {
     /// Leaves a record of a step that is entered now, if records are asked for.
     #[inline(always)]
     pub(super) fn record_step(self, step: Step, now: u64) {
-        if self.device.state.step_records != 0 {
+        if root!(self.device, step_records) != 0 {
             self.write_step(step as u32, now);
         }
     }
@@ -58,7 +59,7 @@ impl<P: Platform> Channel<'_, P> {
         // SAFETY: head counter and ring are device state; the record is this call's alone until the ring has gone
         // round, and a reader that is overtaken sees it by the sequence.
         unsafe {
-            let number = p.fetch_add(self.device.state.steps_head as *mut u64, 1);
+            let number = p.fetch_add(root!(self.device, steps_head) as *mut u64, 1);
             let record = self.step_record(number);
             p.store_release(addr_of_mut!((*record).sequence), 0);
             p.announce_before_recheck();

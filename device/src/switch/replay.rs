@@ -7,6 +7,7 @@ use super::{Next, Stamp, get};
 use crate::access::{Channel, PathView};
 use crate::journal;
 use crate::platform::Platform;
+use crate::root::root;
 use crate::wqe_write::{self, Place};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::wqe::Wqebb;
@@ -194,8 +195,8 @@ impl<P: Platform> Channel<'_, P> {
 
     /// The key of local memory: of the heap, or of the scratch that unwanted answers go to.
     fn local_key(self, rail: u32, local: u64) -> u32 {
-        let offset = local.wrapping_sub(self.device.state.heap_base);
-        if offset < self.device.state.heap_bytes {
+        let offset = local.wrapping_sub(root!(self.device, heap_base));
+        if offset < root!(self.device, heap_bytes) {
             self.device.lkey(rail, offset)
         } else {
             self.device.scratch_lkey(rail)

@@ -4,6 +4,7 @@ use super::record::count;
 use super::{Next, Stamp, get, set};
 use crate::access::Channel;
 use crate::platform::Platform;
+use crate::root::root;
 use crate::types::FaultKind;
 use core::ptr::addr_of_mut;
 use shunt_layout::mutant::Mutant;
@@ -55,7 +56,7 @@ impl<P: Platform> Channel<'_, P> {
             p.store32(addr_of_mut!((*mailbox).request_slot), slot);
             p.store32(addr_of_mut!((*mailbox).request_incarnation), incarnation);
             p.store_release(addr_of_mut!((*mailbox).request), request);
-            p.fetch_add(self.device.state.wake as *mut u64, 1);
+            p.fetch_add(root!(self.device, wake) as *mut u64, 1);
         }
     }
 
@@ -87,7 +88,7 @@ impl<P: Platform> Channel<'_, P> {
             if Mutant::DeadlineForFence.on() && self.step_overdue(now, 50_000) {
                 return self.enter(Step::Choose, now);
             }
-            if self.step_overdue(now, self.device.state.policy.fence_wait_ns) {
+            if self.step_overdue(now, root!(self.device, policy.fence_wait_ns)) {
                 return self.die(FaultKind::FenceUnproven, now);
             }
             return Next::Wait;
@@ -95,7 +96,7 @@ impl<P: Platform> Channel<'_, P> {
         let other = (slot != from || answered != incarnation) && !Mutant::OldAnswerTaken.on();
         if !by_time && (other || status == AnswerStatus::Unprovable) {
             // The agent could prove nothing; time may still.
-            let policy = &self.device.state.policy;
+            let policy = self.device.policy();
             if policy.fence == FencePolicy::Time as u32 && !self.step_overdue(now, policy.fence_wait_ns) {
                 return Next::Wait;
             }
@@ -133,7 +134,7 @@ impl<P: Platform> Channel<'_, P> {
         let home = if Mutant::AwayChosen.on() { None } else { self.home_rail() };
         let mut second = None;
         let mut slot = 0;
-        while slot < self.device.state.slots {
+        while slot < root!(self.device, slots) {
             let usable = slot != leaving
                 && excluded & (1 << slot) == 0
                 && self.path_state(slot) == PathState::Ready
@@ -191,7 +192,7 @@ impl<P: Platform> Channel<'_, P> {
         // What was tried in vain may have been made anew by now.
         set!(self, excluded: u32 = 0);
         let dead_ns = if since == 0 { 0 } else { now.saturating_sub(since) };
-        if dead_ns >= self.device.state.policy.give_up_ns || Mutant::PeerLostAtOnce.on() {
+        if dead_ns >= root!(self.device, policy.give_up_ns) || Mutant::PeerLostAtOnce.on() {
             return self.lose_peer(now);
         }
         Next::Wait
@@ -200,7 +201,7 @@ impl<P: Platform> Channel<'_, P> {
     /// Ends the channel and notes, for the report, why each path is unusable.
     fn lose_peer(self, now: u64) -> Next {
         let mut slot = 0;
-        while slot < self.device.state.slots {
+        while slot < root!(self.device, slots) {
             if self.port_down(slot) {
                 self.note_first_cause(slot, CauseKind::PortDown, 0);
             } else if self.path_state(slot) != PathState::Ready {

@@ -148,8 +148,29 @@ pub struct DeviceState {
     /// Heap offset, behind `heap_bytes`, of the ledger words: `[[u64; 2]; pe_count * channels_per_pe]`, row (sender,
     /// channel). The same on every PE.
     pub ledger: u64,
+    /// [`inverse_of`] `channels_per_pe`.
+    pub channel_inverse: u32,
+    /// Slots of every ring less one.
+    pub ring_mask: u32,
     /// Unused, zero: up to a multiple of the alignment.
-    pub reserved3: [u64; 13],
+    pub reserved3: [u64; 12],
+}
+
+/// What [`remainder`] needs of a divisor.
+pub const fn inverse_of(divisor: u32) -> u32 {
+    match (1u64 << 32).checked_div(divisor as u64) {
+        Some(quotient) if quotient <= u32::MAX as u64 => quotient as u32,
+        _ => u32::MAX,
+    }
+}
+
+/// `value % divisor` without a division, which a GPU does not have: the quotient by the inverse is right or one too
+/// small, since what the inverse was rounded by makes less than one. No divisor is 0.
+#[inline(always)]
+pub const fn remainder(value: u32, divisor: u32, inverse: u32) -> u32 {
+    let quotient = (value as u64 * inverse as u64 >> 32) as u32;
+    let rest = value.wrapping_sub(quotient.wrapping_mul(divisor));
+    if rest >= divisor { rest.wrapping_sub(divisor) } else { rest }
 }
 
 /// The number of hint word for `rail` of `pe` (`None`: this PE).
@@ -194,6 +215,26 @@ impl HintWord {
     /// The word after a change of suspicion.
     pub const fn suspected(self, suspect: bool) -> Self {
         Self((suspect as u64) << 63 | self.next_count() << 1 | self.0 & 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remainder_is_that_of_a_division() {
+        for divisor in [1, 2, 3, 7, 16, 100, 641, 1024, 65_537, u32::MAX] {
+            for value in
+                [0, 1, 2, divisor - 1, divisor, divisor.wrapping_add(1), 1 << 31, u32::MAX - 1, u32::MAX]
+            {
+                assert_eq!(
+                    remainder(value, divisor, inverse_of(divisor)),
+                    value % divisor,
+                    "{value} {divisor}"
+                );
+            }
+        }
     }
 }
 

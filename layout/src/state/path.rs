@@ -114,21 +114,19 @@ impl CqMap {
     }
 }
 
-/// One path of one channel. The first line is what a post reads.
+/// One path of one channel. The first line is what a post reads, and behind it what a look at its completions reads: in
+/// pairs and fours that one load of 16 bytes takes.
 #[repr(C, align(128))]
 #[derive(Clone, Copy, Debug)]
 pub struct PathRow {
     /// Send queue, `depth` blocks of 64 bytes.
     pub send_queue: u64,
-    /// Completion queue, `depth` entries of 64 bytes: every WQE is signalled, so entry n is that of WQE n (not block n,
-    /// see [`CqMap`]).
-    pub completion_queue: u64,
+    /// Ticket of physical index 0, modulo 2^64: `physical = ticket - base`.
+    pub base: u64,
     /// The send counter of the doorbell record (its second word).
     pub doorbell_record: u64,
     /// The doorbell register.
     pub doorbell_register: u64,
-    /// Ticket of physical index 0, modulo 2^64: `physical = ticket - base`.
-    pub base: u64,
     /// `qpn << 8`.
     pub qpn_shifted: u32,
     /// log2 of the depth, of both rings.
@@ -137,6 +135,11 @@ pub struct PathRow {
     pub local_rail: u32,
     /// Remote rail: row of the rkey table.
     pub remote_rail: u32,
+    /// Completion queue, `depth` entries of 64 bytes: every WQE is signalled, so entry n is that of WQE n (not block n,
+    /// see [`CqMap`]).
+    pub completion_queue: u64,
+    /// Maps tickets to completions: [`CqMap`]. The switcher sets it, pollers raise its lag.
+    pub cq_map: u64,
     /// [`PathState`]. Written by the agent, and by a switch that fenced the path by time.
     pub state: u32,
     /// Incarnation. Written by the agent.
@@ -149,8 +152,6 @@ pub struct PathRow {
     pub first_cause: u32,
     /// Unused, zero.
     pub reserved: u32,
-    /// Maps tickets to completions: [`CqMap`]. The switcher sets it, pollers raise its lag.
-    pub cq_map: u64,
     /// WQEs of two blocks ever posted to this incarnation. Zero nearly always.
     pub wide: u64,
     /// Unused, zero.
@@ -165,4 +166,7 @@ const _: () = {
     assert!(size_of::<PathIdentity>() == 88);
     assert!(size_of::<PathRow>() == 256 && align_of::<PathRow>() == 128);
     assert!(core::mem::offset_of!(PathRow, identity) == 128);
+    assert!(core::mem::offset_of!(PathRow, doorbell_record) == 16);
+    assert!(core::mem::offset_of!(PathRow, qpn_shifted) == 32);
+    assert!(core::mem::offset_of!(PathRow, completion_queue) == 48);
 };

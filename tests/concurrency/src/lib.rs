@@ -7,7 +7,7 @@
 use shunt_layout::mlx5::wqe::Wqebb;
 use shunt_layout::state::{
     Channel, DeviceState, HintWord, MAGIC, Mailbox, PathRow, PathState, Policy, RECORDS, SCRATCH_EXTRA,
-    STEP_RECORDS, StepRecord, SwitchRecord, Tally,
+    STEP_RECORDS, StepRecord, SwitchRecord, Tally, inverse_of,
 };
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
@@ -73,6 +73,7 @@ impl Bench {
                 (MAGIC, shunt_layout::ABI_VERSION, size_of::<DeviceState>() as u32);
             (root.pe_count, root.channels_per_pe, root.slots, root.rails) = (2, 1, slots, 1);
             (root.log2_chunk, root.chunks, root.log_depth) = (30, 1, LOG_DEPTH);
+            (root.channel_inverse, root.ring_mask) = (inverse_of(1), DEPTH as u32 - 1);
             (root.heap_base, root.heap_bytes, root.peer_heap) = (heap_base, HEAP_BYTES, peer_heap as u64);
             (root.lkeys, root.rkeys) = (bench.table::<u32>(2) as u64, bench.table::<u32>(4) as u64);
             (root.channels, root.paths) = (channels as u64, paths as u64);
@@ -247,6 +248,7 @@ macro_rules! platform {
         // SAFETY: the contract of `Platform` is on its callers; every address is one of the bench.
         #[allow(clippy::undocumented_unsafe_blocks)]
         impl shunt_device::Platform for Checked<'_> {
+            type Root = shunt_device::platform::InMemory;
             fn now_ns(self) -> u64 {
                 self.0.clock.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
             }
@@ -306,9 +308,13 @@ macro_rules! platform {
             unsafe fn load_key(self, _address: *const u32) -> u32 {
                 0
             }
-            unsafe fn load_pair(self, address: *const u32) -> [u32; 2] {
-                // SAFETY: a pair of a path's row, which the bench made and nobody writes in these tests.
-                unsafe { [*address, *address.add(1)] }
+            unsafe fn load_two(self, address: *const u64) -> [u64; 2] {
+                // SAFETY: forwarded to the caller.
+                unsafe { [self.load(address), self.load(address.add(1))] }
+            }
+            unsafe fn load_four(self, address: *const u32) -> [u32; 4] {
+                // SAFETY: words of a path's row, which the bench made and nobody writes in these tests.
+                unsafe { [*address, *address.add(1), *address.add(2), *address.add(3)] }
             }
             unsafe fn load_wqe(
                 self,

@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use shunt_device::platform::Platform;
 use shunt_device::platform::host::Host;
+use shunt_device::platform::{InMemory, Platform};
 use shunt_layout::mlx5::wqe::Wqebb;
 
 use super::PeWorld;
@@ -158,6 +158,7 @@ macro_rules! forward {
 }
 
 impl Platform for SimPlatform<'_> {
+    type Root = InMemory;
     fn now_ns(self) -> u64 {
         self.host.now_ns()
     }
