@@ -73,6 +73,12 @@ pub(crate) struct CqView {
 }
 
 impl CqView {
+    /// The owner bit of completion `number`.
+    #[inline(always)]
+    pub(crate) fn owner(&self, number: u32) -> bool {
+        number >> (self.log_depth & 31) & 1 != 0
+    }
+
     /// Where the last word of completion `number` is.
     #[inline(always)]
     pub(crate) fn tail_address(&self, number: u32) -> *const u32 {
@@ -124,12 +130,12 @@ impl<'s, P: Platform> Device<'s, P> {
         Self { root: P::Root::at(state), platform, state: PhantomData }
     }
 
-    /// The channel `index` (modulo the channels there are) to `peer`.
+    /// The channel `index` to `peer`. An index beyond the channels there are stands for one of them.
     #[inline(always)]
     pub fn channel(self, peer: u32, index: u32) -> Channel<'s, P> {
         let per_pe = root!(self, channels_per_pe);
-        let row = peer * per_pe + state::remainder(index, per_pe, root!(self, channel_inverse));
-        self.place(self.platform.opaque(row), peer)
+        let row = peer * per_pe + state::wrapped(index, per_pe, root!(self, channel_mask));
+        self.place(row, peer)
     }
 
     /// The channel of a row of the channel table, modulo the rows there are.
@@ -143,6 +149,12 @@ impl<'s, P: Platform> Device<'s, P> {
     #[inline(always)]
     fn place(self, row: u32, peer: u32) -> Channel<'s, P> {
         Channel { device: self, place: (peer as u64) << 32 | row as u64 }
+    }
+
+    /// The channel that has this [`number`](Channel::number).
+    #[inline(always)]
+    pub fn numbered(self, number: u32) -> Channel<'s, P> {
+        self.row(number)
     }
 
     /// This PE's number.
@@ -222,7 +234,7 @@ impl<'s, P: Platform> Device<'s, P> {
     }
 }
 
-impl<P: Platform> Channel<'_, P> {
+impl<'s, P: Platform> Channel<'s, P> {
     #[inline(always)]
     pub(crate) fn platform(self) -> P {
         self.device.platform
@@ -251,6 +263,18 @@ impl<P: Platform> Channel<'_, P> {
     pub(crate) fn mailbox(self) -> *mut Mailbox {
         // SAFETY: one mailbox a channel (upload).
         unsafe { (root!(self.device, mailboxes) as *mut Mailbox).add(self.row() as usize) }
+    }
+
+    /// The channel's number among all of this PE: one register, where a channel takes two.
+    #[inline(always)]
+    pub fn number(self) -> u32 {
+        self.row()
+    }
+
+    /// The device that it belongs to.
+    #[inline(always)]
+    pub fn device(self) -> Device<'s, P> {
+        self.device
     }
 
     /// The peer at the other end.
@@ -412,7 +436,8 @@ impl<P: Platform> Channel<'_, P> {
     /// Where answers go that nobody wants.
     #[inline(always)]
     pub(crate) fn sink(self) -> *mut u64 {
-        self.scratch_extra(state::SCRATCH_EXTRA - 1)
+        let bytes = root!(self.device, scratch_per_channel) * 8;
+        (root!(self.device, sink) + self.row() as u64 * bytes as u64) as *mut u64
     }
 
     /// Heap offset, at the peer, of this channel's two ledger words.

@@ -25,10 +25,8 @@ impl<P: Platform> Channel<'_, P> {
         if !self.word_fits(at, 8) || (count > 1 && count > self.depth()) {
             return Posted::refused(FaultKind::BadAddress);
         }
-        if let Signal::Add(_) = signal
-            && let Err(refused) = self.bound()
-        {
-            return refused;
+        if matches!(signal, Signal::Add(_)) && !self.bound() {
+            return Posted::UNBOUND;
         }
         let word = self.take(count);
         if is_none(word) {
@@ -50,8 +48,8 @@ impl<P: Platform> Channel<'_, P> {
         if !self.word_fits(dst, amo.bytes() as u64) || !result_fits || (count > 1 && count > self.depth()) {
             return Posted::refused(FaultKind::BadAddress);
         }
-        if let Err(refused) = self.bound() {
-            return refused;
+        if !self.bound() {
+            return Posted::UNBOUND;
         }
         let word = self.take(count);
         if is_none(word) {

@@ -10,9 +10,7 @@ use crate::access::Channel;
 use crate::patience::Patience;
 use crate::platform::{Lanes, Platform};
 use crate::root::root;
-use crate::types::{
-    Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Pending, Posted, Put, Signal, Ticket,
-};
+use crate::types::{Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Posted, Put, Signal, Ticket};
 use crate::wqe_write;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::Step;
@@ -211,20 +209,19 @@ impl<P: Platform> Channel<'_, P> {
     pub fn quiet<L: Lanes>(self, lanes: L, deadline: Deadline) -> Result<(), Fault> {
         lanes.sync();
         let mut code = 0;
-        if lanes.rank() == 0
-            && let Some(ticket) = self.glance().ticket()
-        {
-            code = self.wait_slow(ticket.0, deadline.at_ns);
+        if lanes.rank() == 0 && !self.glance() {
+            // None is published where there is no last ticket, and then the glance saw it.
+            code = self.wait_slow(self.load_ready().index().saturating_sub(1), deadline.at_ns);
         }
         self.tell_waited(lanes, code)
     }
 
-    /// The first look of a [`quiet`](Self::quiet), a few microseconds long, and nearly always the only one. Answers the
-    /// leader with what to [`wait`](Self::wait) for, if anything; the others come back at once.
+    /// The first look of a [`quiet`](Self::quiet), a few microseconds long, and nearly always the only one. True to the
+    /// leader if all is done; the others come back at once.
     #[inline(always)]
-    pub fn try_quiet<L: Lanes>(self, lanes: L) -> Pending {
+    pub fn try_quiet<L: Lanes>(self, lanes: L) -> bool {
         lanes.sync();
-        if lanes.rank() == 0 { self.glance() } else { Pending::NONE }
+        lanes.rank() != 0 || self.glance()
     }
 
     /// Now, in nanoseconds.
@@ -237,8 +234,9 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub fn why(self, posted: Posted) -> Fault {
         match posted.kind() {
-            Some(kind) => self.fault(kind),
-            None => self.dead_fault(),
+            Some(FaultKind::BadAddress) => self.fault(FaultKind::BadAddress),
+            Some(kind) if self.alive().is_ok() => self.fault(kind),
+            _ => self.dead_fault(),
         }
     }
 
@@ -273,8 +271,10 @@ impl<P: Platform> Channel<'_, P> {
         root!(self.device, ring_mask) as u64 + 1
     }
 
+    /// `bytes` is a power of two.
     #[inline(always)]
     pub(crate) fn word_fits(self, at: HeapOffset, bytes: u64) -> bool {
-        at.0.is_multiple_of(bytes) && self.device.heap_contains(at, bytes)
+        // An aligned word lies in the heap if it begins in the part that is whole words.
+        at.0 & (bytes - 1) == 0 && at.0 < root!(self.device, heap_bytes) & !(bytes - 1)
     }
 }

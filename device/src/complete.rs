@@ -3,24 +3,22 @@
 //! "My ticket is done" is decided by the done word alone (rule 4). A poller reads it, then CQEs, and advances
 //! it by compare-and-swap from the value it read: frozen or late, it does nothing.
 
-use crate::access::{Channel, CqView};
+use crate::access::Channel;
 use crate::patience::Patience;
 use crate::platform::Platform;
 use crate::root::root;
 use crate::switch::Trigger;
-use crate::types::{Fault, FaultKind, Pending, Ticket};
+use crate::types::{Fault, FaultKind, Ticket};
 use core::ptr::addr_of_mut;
-use shunt_layout::mlx5::cqe::opcode;
+use shunt_layout::mlx5::cqe::{Tail, opcode};
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CauseKind, PathState, Step, Word};
+use shunt_layout::state::{CauseKind, PathState, ReadyWord, Step, Word};
 
 /// CQEs one look goes over at most: bounds the look, not the progress.
 const SCAN_MAX: u64 = 64;
 
 /// Looks at one CQE before a waiter looks at everything else that may have happened.
 const LOOKS: u32 = 16;
-/// Least [`Channel::mismatch`] of a CQE that was written.
-const WRITTEN: u32 = 1;
 
 /// What one look at the completion queue saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,55 +119,39 @@ impl<P: Platform> Channel<'_, P> {
         self.load_done().index() > ticket.0
     }
 
-    /// The no-fault path of a quiet: waits a little for what is published, by the CQE of its last ticket. Whoever
-    /// has to wait longer looks closer. In 32 bits: published and done tickets
-    /// lie no further apart than the ring is deep.
+    /// The no-fault path of a quiet: waits a little for what is published, by the CQE of its last ticket; true if it is
+    /// done. In 32 bits: published and done tickets lie no further apart than the ring is deep.
     #[inline(always)]
-    pub(crate) fn glance(self) -> Pending {
-        let (p, published) = (self.platform(), self.load_ready().index());
-        let last = published.wrapping_sub(1);
-        if Mutant::QuietAtPublish.on() {
-            return Pending::NONE;
-        }
+    pub(crate) fn glance(self) -> bool {
+        let p = self.platform();
+        // A number, no more: nothing is read on the strength of it.
+        // SAFETY: a channel word.
+        let published = ReadyWord(unsafe { p.load(self.ready_word()) }).index();
         let done = self.load_done();
-        if (done.0 as u32).wrapping_sub(published as u32) as i32 >= 0 {
-            return Pending::NONE;
+        if (done.0 as u32).wrapping_sub(published as u32) as i32 >= 0 || Mutant::QuietAtPublish.on() {
+            return true;
         }
         if done.flag() {
-            return Pending::until(last);
+            return false;
         }
         let view = self.completions(done.slot());
-        let mut looks = p.opaque(LOOKS);
-        loop {
-            match self.mismatch(&view, last) {
-                0 => break,
-                WRITTEN..=0xef => return Pending::until(last),
-                _ => p.relax(),
-            }
-            looks -= 1;
-            if looks == 0 {
-                return Pending::until(last);
-            }
+        let physical = view.map.physical(published.wrapping_sub(1));
+        let number = physical.wrapping_sub(view.map.lag());
+        let due =
+            Tail { wqe_counter: physical as u16, opcode: opcode::REQ, owner: view.owner(number) }.to_memory();
+        // Success or failure: once the counter agrees, the entry is that of the WQE.
+        // SAFETY: inside the path's completion queue, which is as deep as its send queue.
+        let word = unsafe { p.poll_cqe(view.tail_address(number), due, Tail::COUNTER, LOOKS) };
+        let wrong = physical > u16::MAX as u32 && Mutant::CounterNotWrapped.on();
+        if (word ^ due) & Tail::ALL != 0 || wrong {
+            return false;
         }
         p.cqe_before_data();
-        let next = done.with_index(published);
         // SAFETY: a channel word. RC completes in order, so this CQE vouches for all before it. A swap that fails was
         // overtaken: by another waiter, or by a switch.
-        let met = unsafe { p.compare_swap_behind_barrier(self.done_word(), done.0, next.0) };
-        if met == done.0 { Pending::NONE } else { Pending::until(last) }
-    }
-
-    /// 0 if the CQE of `ticket` says that its WQE succeeded. Below 0xf0 it may say that it failed; above it was not
-    /// written in this round of the ring.
-    #[inline(always)]
-    fn mismatch(self, view: &CqView, ticket: u64) -> u32 {
-        let physical = view.map.physical(ticket);
-        let number = physical.wrapping_sub(view.map.lag());
-        // SAFETY: inside the path's completion queue, which is as deep as its send queue.
-        let word = u32::from_be(unsafe { self.platform().load_cqe(view.tail_address(number)) });
-        let wrong = physical > u16::MAX as u32 && Mutant::CounterNotWrapped.on();
-        let due = physical << 16 | number >> view.log_depth & 1;
-        (word ^ due) & 0xffff_00f1 | (wrong as u32) << 16
+        let met =
+            unsafe { p.compare_swap_behind_barrier(self.done_word(), done.0, done.with_index(published).0) };
+        met == done.0
     }
 
     /// What every waiter does between looks: polls, notices failures, carries a switch on. One pass, no

@@ -12,10 +12,9 @@
 //! opened at home. Where the home is may have changed meanwhile; then the pairs to the old one are in ERR at the
 //! receiver, and nothing is executed there.
 
-use crate::access::Channel;
+use crate::access::{Channel, Device};
 use crate::patience::Patience;
 use crate::platform::Platform;
-use crate::types::FaultKind;
 use core::ptr::addr_of_mut;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{BINDING, BOUND, HomeWord};
@@ -53,31 +52,32 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// Binds the channel, and waits until it stands at home. Answers with 0 or with the kind of the fault: one
-    /// register, see `admit_slow`. Nothing is reserved yet, so leaving is free.
+    /// Binds the channel, and waits until it stands at home. False if it does not
+    /// come to that in time, or is dead. Nothing is reserved yet, so leaving is free.
     #[inline(never)]
-    pub(crate) fn bind(self) -> u64 {
-        let p = self.platform();
+    pub(crate) fn bind_slow(device: Device<'_, P>, row: u32) -> bool {
+        let channel = device.row(row);
+        let p = channel.platform();
         // SAFETY: a field of a valid channel; its bits are only set.
-        unsafe { p.fetch_or(addr_of_mut!((*self.words()).bound), BINDING) };
+        unsafe { p.fetch_or(addr_of_mut!((*channel.words()).bound), BINDING) };
         p.announce_before_recheck();
-        let tolerant = self.device.tolerant();
+        let tolerant = channel.device.tolerant();
         let start = p.now_ns();
         let mut patience = Patience::new(start);
         loop {
-            let ticket = self.load_ticket();
-            let at_home = !ticket.flag() && self.leads_to(ticket.slot(), self.home_rail());
+            let ticket = channel.load_ticket();
+            let at_home = !ticket.flag() && channel.leads_to(ticket.slot(), channel.home_rail());
             // Without fault tolerance nothing is ever switched.
             if at_home || !tolerant || Mutant::BoundUnseen.on() {
                 // SAFETY: as above.
-                unsafe { p.fetch_or(addr_of_mut!((*self.words()).bound), BOUND) };
-                return 0;
+                unsafe { p.fetch_or(addr_of_mut!((*channel.words()).bound), BOUND) };
+                return true;
             }
-            if let Err(fault) = self.attend(&mut patience) {
-                return fault.kind as u64;
+            if channel.attend(&mut patience).is_err() {
+                return false;
             }
-            if p.now_ns().saturating_sub(start) > self.chain_bound_ns() {
-                return FaultKind::Overdue as u64;
+            if p.now_ns().saturating_sub(start) > channel.chain_bound_ns() {
+                return false;
             }
             p.relax();
         }

@@ -38,6 +38,6 @@ pub use access::{Channel, Device};
 pub use patience::Patience;
 pub use platform::{Lanes, Platform, Solo};
 pub use types::{
-    AbiMismatch, Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Pending, Posted, Put,
+    AbiMismatch, Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Posted, Put,
     Resolution, Signal, Ticket,
 };

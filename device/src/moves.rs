@@ -38,10 +38,8 @@ impl<P: Platform> Channel<'_, P> {
             Some(run) if tails == 0 || 1 + tails <= self.depth() => run,
             _ => return Posted::refused(FaultKind::BadAddress),
         };
-        if let Some((_, Signal::Add(_))) = signal
-            && let Err(refused) = self.bound()
-        {
-            return refused;
+        if matches!(signal, Some((_, Signal::Add(_)))) && !self.bound() {
+            return Posted::UNBOUND;
         }
         self.move_all(run, tails, wqe_write::write, |view, word, first| {
             if let Some((at, signal)) = signal {

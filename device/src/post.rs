@@ -3,16 +3,17 @@
 //! A group is the tickets one call takes: one reserve, one publish, one ring, whatever the number of lanes.
 //! Only the group's leader works here, so no lane waits for a lane of its own warp.
 
-use crate::access::{Channel, PathView};
+use crate::access::{Channel, Device, PathView};
 use crate::patience::Patience;
 use crate::platform::Platform;
 use crate::ring;
-use crate::types::{FaultKind, Posted};
+use crate::root::root;
+use crate::types::Posted;
 use crate::wqe_write::Segments;
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::{doorbell, wqe::Wqebb};
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CLOSED, Step, Word};
+use shunt_layout::state::{CLOSED, INDEX_MASK, Step, Word};
 
 /// "No word": what a slow path answers when the channel is dead. A word that it answers has no flag.
 pub(crate) const NO_WORD: u64 = u64::MAX;
@@ -21,8 +22,8 @@ pub(crate) const NO_WORD: u64 = u64::MAX;
 pub(crate) const fn is_none(word: u64) -> bool {
     word & CLOSED != 0
 }
-/// How long a group waits for those before it without looking round: they have only their stores to make.
-const TURN_NS: u64 = 10_000;
+/// How often a group tries to publish, or to ring, before it looks round: those before it have only stores to make.
+const TURNS: u32 = 64;
 
 impl<P: Platform> Channel<'_, P> {
     /// Takes `count` tickets. The word that comes back names the path and says whether a switch is under way.
@@ -36,25 +37,48 @@ impl<P: Platform> Channel<'_, P> {
     /// Reserves and waits for room: a word, or [`NO_WORD`].
     #[inline(always)]
     pub(crate) fn take(self, count: u64) -> u64 {
-        self.admit(self.reserve(count), count, self.depth())
+        self.admit(self.reserve(count), count)
     }
 
     /// The channel is bound to the words' home: what a kind 3 operation needs before its ticket (rule 16).
     #[inline(always)]
-    pub(crate) fn bound(self) -> Result<(), Posted> {
-        match if self.is_bound() { 0 } else { self.bind() } {
-            0 => Ok(()),
-            code if code == FaultKind::Overdue as u64 => Err(Posted::refused(FaultKind::Overdue)),
-            _ => Err(Posted::DEAD),
-        }
+    pub(crate) fn bound(self) -> bool {
+        self.is_bound() || Self::bind_slow(self.device, self.row())
     }
 
     /// Publishes and rings; false when the channel is dead.
     #[inline(always)]
     pub(crate) fn leave(self, word: Word, count: u64, view: &PathView) -> bool {
-        let published = self.publish(word.index(), count);
+        let (p, first) = (self.platform(), word.index());
+        p.wqes_before_publish();
+        if Mutant::PublishOutOfOrder.on() {
+            // SAFETY: a channel word.
+            unsafe { p.fetch_add(self.ready_word(), count) };
+            return Self::leave_slow(self.device, self.row(), word, count as u32);
+        }
+        // SAFETY: channel words.
+        let in_turn = unsafe {
+            p.compare_swap_in_turn(self.ready_word(), first, first + count, TURNS) == first
+                && p.try_lock_for(addr_of_mut!((*self.words()).post_lock), TURNS)
+        };
+        if !in_turn {
+            return Self::leave_slow(self.device, self.row(), word, count as u32);
+        }
+        self.ring_or_leave_it(word, first + count, view);
+        self.release_post_lock();
+        true
+    }
+
+    /// The same behind others who take their time: publishes, unless that is done, and rings.
+    #[inline(never)]
+    fn leave_slow(device: Device<'_, P>, row: u32, word: Word, count: u32) -> bool {
+        let (channel, end) = (device.row(row), word.index() + count as u64);
+        let published =
+            channel.load_ready().index() >= end || channel.publish_late(word.index(), count as u64);
         if published {
-            self.ring(word, word.index() + count, view);
+            channel.take_post_lock();
+            channel.ring_or_leave_it(word, end, &channel.view(word.slot()));
+            channel.release_post_lock();
         }
         published
     }
@@ -69,32 +93,33 @@ impl<P: Platform> Channel<'_, P> {
     /// generation to write them in, or with [`NO_WORD`] when the channel is dead. The no-fault path is the
     /// first comparison.
     #[inline(always)]
-    pub(crate) fn admit(self, reserved: Word, count: u64, depth: u64) -> u64 {
+    pub(crate) fn admit(self, reserved: Word, count: u64) -> u64 {
         let done = self.load_done();
         if Mutant::HintReadByPuts.on() && self.device.tolerant() {
             let _ = self.port_down(reserved.slot());
         }
         if !reserved.flag()
             && done.same_generation(reserved)
-            && ring::fits_near(reserved.index(), count, done.index(), depth)
+            && ring::fits_near(reserved.index(), count, done.index(), root!(self.device, ring_mask))
         {
             return reserved.0;
         }
-        self.admit_slow(reserved, count as u32)
+        Self::admit_slow(self.device, self.row(), reserved, count as u32)
     }
 
     /// Rule 5, for a group that found the ring full or closed. Polls and switches meanwhile: producers that
     /// never poll must not starve themselves. Answers with a word or, when the channel is dead, with
     /// [`NO_WORD`]: one register, where a `Result` would give a GPU's caller a stack.
     #[inline(never)]
-    fn admit_slow(self, reserved: Word, count: u32) -> u64 {
-        let (count, depth) = (count as u64, self.depth());
-        let start = self.platform().now_ns();
+    fn admit_slow(device: Device<'_, P>, row: u32, reserved: Word, count: u32) -> u64 {
+        let channel = device.row(row);
+        let (count, depth) = (count as u64, channel.depth());
+        let start = channel.platform().now_ns();
         let (mut patience, mut queue) = (Patience::new(start), Patience::new(start));
         loop {
             // `done` before the ticket word: a generation is adopted only if both show it.
-            let done = self.load_done();
-            let ticket = self.load_ticket();
+            let done = channel.load_done();
+            let ticket = channel.load_ticket();
             let own = !reserved.flag() && done.same_generation(reserved);
             let both = done.same_generation(ticket) || Mutant::AdoptByDoneAlone.on();
             let older = Mutant::GenerationCompared.on() && done.generation() < reserved.generation();
@@ -104,20 +129,25 @@ impl<P: Platform> Channel<'_, P> {
                 return done.with_index(reserved.index()).0 & !CLOSED;
             }
             if (own || newer) && done.flag() {
-                self.announce_blocked(reserved.index(), done);
+                channel.announce_blocked(reserved.index(), done);
             }
-            if self.attend(&mut patience).is_err() || (Mutant::LeaveAfterReserve.on() && done.flag()) {
+            if channel.attend(&mut patience).is_err() || (Mutant::LeaveAfterReserve.on() && done.flag()) {
                 return NO_WORD;
             }
-            let now = self.platform().now_ns();
+            let now = channel.platform().now_ns();
             // While the owner is asked about an operation, its own time counts.
-            if queue.stalled(self.load_done().0, !self.asks(), now, self.patience_with_owners_ns())
+            if queue.stalled(
+                channel.load_done().0,
+                !channel.asks(),
+                now,
+                channel.patience_with_owners_ns(),
+            )
                 && !Mutant::HoleAwaitedForEver.on()
             {
                 // Nothing was finished for as long as a chain of switches may take: whoever took the ring is gone.
-                self.abandon(now);
+                channel.abandon(now);
             }
-            self.platform().relax();
+            channel.platform().relax();
         }
     }
 
@@ -161,38 +191,9 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// Publishes `first .. first + count`, in order behind the earlier groups; false when the channel is
-    /// dead.
+    /// Publishes `first .. first + count` behind the groups before this one; false when the channel is dead.
     #[inline(always)]
-    pub(crate) fn publish(self, first: u64, count: u64) -> bool {
-        let p = self.platform();
-        p.wqes_before_publish();
-        let mut until = 0;
-        loop {
-            // SAFETY: a channel word.
-            let met = unsafe { p.compare_swap_behind_barrier(self.ready_word(), first, first + count) };
-            if met == first {
-                return true;
-            }
-            if Mutant::PublishOutOfOrder.on() {
-                // SAFETY: a channel word.
-                unsafe { p.fetch_add(self.ready_word(), count) };
-                return true;
-            }
-            let now = p.now_ns();
-            if until == 0 {
-                until = now + TURN_NS;
-            } else if now > until {
-                return self.publish_slow(first, count as u32);
-            }
-            p.relax();
-        }
-    }
-
-    /// Waits for the groups before this one; false when the channel is dead.
-    #[inline(never)]
-    fn publish_slow(self, first: u64, count: u32) -> bool {
-        let count = count as u64;
+    fn publish_late(self, first: u64, count: u64) -> bool {
         let start = self.platform().now_ns();
         let (mut patience, mut queue) = (Patience::new(start), Patience::new(start));
         loop {
@@ -220,15 +221,13 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     /// Tells the NIC of everything up to `end`, unless a later group did, or a switch is under way: then what
-    /// is published is the journal, and the switcher rings it on the next path. Rule 3.
+    /// is published is the journal, and the switcher rings it on the next path. Rule 3. The caller holds the post lock.
     #[inline(always)]
-    pub(crate) fn ring(self, written: Word, end: u64, view: &PathView) {
-        self.take_post_lock();
-        let ticket = self.load_ticket();
-        if !ticket.flag() && ticket.same_generation(written) {
+    fn ring_or_leave_it(self, written: Word, end: u64, view: &PathView) {
+        // The written word has no flag: nothing but the index may differ.
+        if (self.load_ticket().0 ^ written.0) <= INDEX_MASK {
             self.ring_locked(end, view);
         }
-        self.release_post_lock();
     }
 
     /// The doorbell itself. The caller holds the post lock.

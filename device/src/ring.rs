@@ -14,10 +14,10 @@ pub const fn fits(first: u64, count: u64, done: u64, depth: u64) -> bool {
 }
 
 /// The same for a ring whose `done` is not after `first`: then the two lie less than 2^32 apart, since fewer callers
-/// than that wait for room, and 32 bits tell.
+/// than that wait for room, and 32 bits tell. `mask` is the depth less one, `count` not 0.
 #[inline(always)]
-pub const fn fits_near(first: u64, count: u64, done: u64, depth: u64) -> bool {
-    (first as u32).wrapping_add(count as u32).wrapping_sub(done as u32) <= depth as u32
+pub const fn fits_near(first: u64, count: u64, done: u64, mask: u32) -> bool {
+    (first as u32).wrapping_add(count as u32 - 1).wrapping_sub(done as u32) <= mask
 }
 
 /// The ring position of a physical index.
@@ -50,7 +50,7 @@ mod tests {
         for done in [0u64, 7, 0xffff_fffd, 0x1_0000_0000, (1 << 52) - 9] {
             for ahead in [0u64, 1, 3, 4, 5, 1000] {
                 let first = done + ahead;
-                assert_eq!(fits_near(first, 1, done, 4), fits(first, 1, done, 4), "{done} {ahead}");
+                assert_eq!(fits_near(first, 1, done, 3), fits(first, 1, done, 4), "{done} {ahead}");
             }
         }
     }

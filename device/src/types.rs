@@ -256,6 +256,8 @@ impl Posted {
     const FAILED: u64 = 1 << 63;
     /// The channel is dead; its memory says why.
     pub(crate) const DEAD: Self = Self(Self::FAILED);
+    /// Not posted: the channel is dead, or did not come to the words' home in time.
+    pub(crate) const UNBOUND: Self = Self::refused(FaultKind::Overdue);
 
     /// Posted; `last` is the ticket of its last message.
     #[inline(always)]
@@ -290,27 +292,6 @@ impl Posted {
     #[inline(always)]
     pub(crate) const fn kind(self) -> Option<FaultKind> {
         FaultKind::from_raw(self.0 as u32)
-    }
-}
-
-/// What a raw quiet found still under way, in one register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub struct Pending(u64);
-
-impl Pending {
-    /// Nothing is.
-    pub(crate) const NONE: Self = Self(u64::MAX);
-
-    #[inline(always)]
-    pub(crate) const fn until(ticket: u64) -> Self {
-        Self(ticket)
-    }
-
-    /// The ticket to wait for; none if all is done.
-    #[inline(always)]
-    pub const fn ticket(self) -> Option<Ticket> {
-        if self.0 == u64::MAX { None } else { Some(Ticket(self.0)) }
     }
 }
 

@@ -7,8 +7,8 @@ use crate::plan::{Plan, Shape};
 use crate::slots::home_at_start;
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
-    Channel, DeviceState, HomeWord, MAGIC, NO_SLOT, PathRow, Policy, SCRATCH_EXTRA, Switch, Word, inverse_of,
-    ledger_tail,
+    Channel, DeviceState, HomeWord, MAGIC, NO_SLOT, PathRow, Policy, SCRATCH_EXTRA, Switch, Word,
+    ledger_tail, mask_of,
 };
 use std::mem::offset_of;
 use std::ops::Range;
@@ -74,9 +74,10 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
         steps: at(&plan.steps),
         steps_head: at(&plan.steps_head),
         ledger: ledger_tail(contents.heap_bytes, shape.rows()).1,
-        channel_inverse: inverse_of(shape.channels_per_pe),
+        channel_mask: mask_of(shape.channels_per_pe),
+        sink: at(&plan.scratch) + (((1 << shape.log_depth) + SCRATCH_EXTRA - 1) * 8) as u64,
         ring_mask: (1 << shape.log_depth) - 1,
-        reserved3: [0; 12],
+        reserved3: [0; 11],
     }
 }
 

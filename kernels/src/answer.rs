@@ -4,18 +4,18 @@
 //! and what a failure needs stands apart. The others answer with a whole outcome.
 
 use crate::Outcome;
-use shunt_device::{Channel, Deadline, Fault, Pending, Platform, Posted, Solo};
+use shunt_device::{Channel, Deadline, Device, Fault, Platform, Posted, Solo};
 
 /// What the body of a kernel answers. The leader's answer counts.
 pub trait Answer {
     /// The outcome of the leader's block.
     fn outcome(self) -> Outcome;
 
-    /// Stores it. What is zero in an outcome was zero before.
+    /// Stores it as that of `block`. What is zero in an outcome was zero before.
     ///
     /// # Safety
-    /// `out` is the address of an outcome that nobody else writes.
-    unsafe fn store(self, out: *mut Outcome);
+    /// `out` is the address of an outcome for each block, and nobody else writes this one.
+    unsafe fn store(self, out: *mut Outcome, block: u32);
 }
 
 impl Answer for Result<Outcome, Fault> {
@@ -27,9 +27,9 @@ impl Answer for Result<Outcome, Fault> {
         }
     }
     #[inline(always)]
-    unsafe fn store(self, out: *mut Outcome) {
+    unsafe fn store(self, out: *mut Outcome, block: u32) {
         // SAFETY: forwarded to the caller.
-        unsafe { out.write(self.outcome()) };
+        unsafe { out.add(block as usize).write(self.outcome()) };
     }
 }
 
@@ -50,21 +50,21 @@ impl<P: Platform> Answer for Sent<'_, P> {
         }
     }
     #[inline(always)]
-    unsafe fn store(self, out: *mut Outcome) {
+    unsafe fn store(self, out: *mut Outcome, block: u32) {
         match self.posted.ticket() {
             // SAFETY: forwarded to the caller.
-            Some(ticket) => unsafe { (&raw mut (*out).value).write(ticket.0) },
-            None => refused_slow(self.channel, self.posted, out),
+            Some(ticket) => unsafe { (&raw mut (*out.add(block as usize)).value).write(ticket.0) },
+            None => refused_slow(self.channel.device(), self.channel.number(), self.posted, out, block),
         }
     }
 }
 
-/// Something is waited for on a channel: all that was published.
+/// All that was published on a channel is waited for.
 pub struct Quieted<'s, P: Platform> {
     /// The channel.
     pub channel: Channel<'s, P>,
-    /// What was still under way after a first look.
-    pub pending: Pending,
+    /// Whether a first look found it done.
+    pub done: bool,
     /// How long the rest is waited for.
     pub timeout_ns: u64,
 }
@@ -72,31 +72,45 @@ pub struct Quieted<'s, P: Platform> {
 impl<P: Platform> Answer for Quieted<'_, P> {
     #[inline(always)]
     fn outcome(self) -> Outcome {
-        let Some(ticket) = self.pending.ticket() else { return Outcome::ok(0) };
-        let deadline = Deadline::after(self.channel.now_ns(), self.timeout_ns);
-        match self.channel.wait(Solo, ticket, deadline) {
+        if self.done {
+            return Outcome::ok(0);
+        }
+        match self.channel.quiet(Solo, Deadline::after(self.channel.now_ns(), self.timeout_ns)) {
             Ok(()) => Outcome::ok(0),
             Err(fault) => Outcome::fault(&fault),
         }
     }
     #[inline(always)]
-    unsafe fn store(self, out: *mut Outcome) {
-        if self.pending.ticket().is_some() {
-            quiet_slow(self.channel, self.pending, self.timeout_ns, out);
+    unsafe fn store(self, out: *mut Outcome, block: u32) {
+        if !self.done {
+            quiet_slow(self.channel.device(), self.channel.number(), self.timeout_ns, out, block);
         }
     }
 }
 
 /// The outcome of a post that was refused.
 #[inline(never)]
-fn refused_slow<P: Platform>(channel: Channel<'_, P>, posted: Posted, out: *mut Outcome) {
+fn refused_slow<P: Platform>(
+    device: Device<'_, P>,
+    number: u32,
+    posted: Posted,
+    out: *mut Outcome,
+    block: u32,
+) {
     // SAFETY: `Answer::store` vouches for the outcome.
-    unsafe { out.write(Sent { channel, posted }.outcome()) };
+    unsafe { out.add(block as usize).write(Sent { channel: device.numbered(number), posted }.outcome()) };
 }
 
 /// The outcome of a quiet that has to look closer.
 #[inline(never)]
-fn quiet_slow<P: Platform>(channel: Channel<'_, P>, pending: Pending, timeout_ns: u64, out: *mut Outcome) {
+fn quiet_slow<P: Platform>(
+    device: Device<'_, P>,
+    number: u32,
+    timeout_ns: u64,
+    out: *mut Outcome,
+    block: u32,
+) {
+    let channel = device.numbered(number);
     // SAFETY: as above.
-    unsafe { out.write(Quieted { channel, pending, timeout_ns }.outcome()) };
+    unsafe { out.add(block as usize).write(Quieted { channel, done: false, timeout_ns }.outcome()) };
 }

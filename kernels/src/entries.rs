@@ -69,10 +69,10 @@ macro_rules! kernels {
 
 #[cfg(all(target_arch = "nvptx64", not(feature = "library")))]
 mod gpu {
-    use crate::launch::launch;
+    use crate::launch::{Warp, launch};
     use crate::{Call, Outcome};
     use shunt_device::Solo;
-    use shunt_device::platform::nvptx::{Block, Warp};
+    use shunt_device::platform::nvptx::Block;
 
     /// One entry point a group.
     macro_rules! entries {
@@ -85,11 +85,33 @@ mod gpu {
             #[unsafe(no_mangle)]
             pub unsafe extern "ptx-kernel" fn $entry(call: Call, out: *mut Outcome) {
                 // SAFETY: forwarded to whoever launches.
-                unsafe { launch::<$lanes, _>(&call, out, $body) }
+                unsafe { launch::<true, $lanes, _>(&call, out, $body) }
             }
         )*)*};
     }
     kernels!(entries);
+
+    /// The same without fault tolerance, for those whose cost is compared: `const FT: bool` is all that differs.
+    macro_rules! entries_without {
+        ($($body:path: $($entry:ident $lanes:ident),*;)*) => {$($(
+            #[doc = concat!("`", stringify!($body), "` without fault tolerance, one ", stringify!($lanes), " a block.")]
+            ///
+            /// # Safety
+            /// As for the entry point with it.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "ptx-kernel" fn $entry(call: Call, out: *mut Outcome) {
+                // SAFETY: forwarded to whoever launches.
+                unsafe { launch::<false, $lanes, _>(&call, out, $body) }
+            }
+        )*)*};
+    }
+    entries_without! {
+        crate::put::run: shunt_kernel_put_ft_off_thread Solo, shunt_kernel_put_ft_off_warp Warp;
+        crate::signal::monotone:
+            shunt_kernel_signal_monotone_ft_off_thread Solo, shunt_kernel_signal_monotone_ft_off_warp Warp;
+        crate::amo::add64: shunt_kernel_amo_add64_ft_off_thread Solo, shunt_kernel_amo_add64_ft_off_warp Warp;
+        crate::quiet::run: shunt_kernel_quiet_ft_off_thread Solo, shunt_kernel_quiet_ft_off_warp Warp;
+    }
 }
 
 #[cfg(not(target_arch = "nvptx64"))]

@@ -1,11 +1,11 @@
 //! What all entry points share: who takes part, the state, where the outcome goes.
 
 use crate::{Answer, Call, Outcome};
-use shunt_device::platform::nvptx::{Block, Gpu, WARP_LANES, Warp, grid_position};
+use shunt_device::platform::nvptx::{self, Block, Gpu, WARP_LANES, grid_position};
 use shunt_device::{Device, Lanes, Solo};
 
 /// The device as entry points see it: the one whose root lies in the module's constant memory.
-pub type Here = Device<'static, Gpu>;
+pub type Here<const FT: bool> = Device<'static, Gpu<FT>>;
 
 /// A group of lanes that an entry point runs on.
 pub trait Group: Lanes + Default {
@@ -17,6 +17,29 @@ impl Group for Solo {
     #[inline(always)]
     fn takes_part(thread: u32) -> bool {
         thread == 0
+    }
+}
+
+/// The first warp of a block: a lane is a thread, and no other register need be asked for it.
+#[derive(Clone, Copy, Default)]
+pub struct Warp;
+
+impl Lanes for Warp {
+    #[inline(always)]
+    fn rank(self) -> u32 {
+        grid_position().1
+    }
+    #[inline(always)]
+    fn size(self) -> u32 {
+        WARP_LANES
+    }
+    #[inline(always)]
+    fn sync(self) {
+        nvptx::Warp.sync();
+    }
+    #[inline(always)]
+    fn broadcast(self, value: u64, from: u32) -> u64 {
+        nvptx::Warp.broadcast(value, from)
     }
 }
 
@@ -40,10 +63,10 @@ impl Group for Block {
 /// The module's root names a device state of this version that outlives the launch, `out` holds an outcome for each
 /// block.
 #[inline(always)]
-pub unsafe fn launch<L: Group, A: Answer>(
+pub unsafe fn launch<const FT: bool, L: Group, A: Answer>(
     call: &Call,
     out: *mut Outcome,
-    body: impl FnOnce(Here, L, u32, &Call) -> A,
+    body: impl FnOnce(Here<FT>, L, u32, &Call) -> A,
 ) {
     let (block, thread) = grid_position();
     if !L::takes_part(thread) {
@@ -51,10 +74,10 @@ pub unsafe fn launch<L: Group, A: Answer>(
     }
     let lanes = L::default();
     // SAFETY: the caller vouches for the state.
-    let device = unsafe { Here::attached(core::ptr::null(), Gpu::default()) };
+    let device = unsafe { Here::attached(core::ptr::null(), Gpu) };
     let answer = body(device, lanes, block, call);
     if lanes.rank() == 0 {
         // SAFETY: the caller vouches for one outcome a block.
-        unsafe { answer.store(out.add(block as usize)) };
+        unsafe { answer.store(out, block) };
     }
 }

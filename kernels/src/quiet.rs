@@ -13,5 +13,5 @@ pub fn run<'s, P: Platform, L: Lanes>(
     call: &Call,
 ) -> Quieted<'s, P> {
     let channel = channel(device, call);
-    Quieted { channel, pending: channel.try_quiet(lanes), timeout_ns: call.timeout_ns }
+    Quieted { channel, done: channel.try_quiet(lanes), timeout_ns: call.timeout_ns }
 }

@@ -64,12 +64,6 @@ pub trait Platform: Copy {
     const FAULT_TOLERANCE: bool = true;
     /// Where the root of the device state is.
     type Root: Root;
-    /// The same number, of which the optimiser knows nothing: a loop that is bounded by it is not unrolled, and what a
-    /// GPU computes from it is not put among the registers that a warp shares, from where every access copies it.
-    #[inline(always)]
-    fn opaque(self, value: u32) -> u32 {
-        value
-    }
     /// Nanoseconds, monotonic, the same clock for all lanes.
     fn now_ns(self) -> u64;
     /// Body of every wait loop.
@@ -104,8 +98,34 @@ pub trait Platform: Copy {
         // SAFETY: forwarded to the caller.
         unsafe { self.compare_swap(address, expected, new) }
     }
+    /// The same in turn, `tries` times at most: while the old value is another, others come first.
+    #[inline(always)]
+    unsafe fn compare_swap_in_turn(self, address: *mut u64, expected: u64, new: u64, mut tries: u32) -> u64 {
+        loop {
+            // SAFETY: forwarded to the caller.
+            let old = unsafe { self.compare_swap_behind_barrier(address, expected, new) };
+            tries = tries.saturating_sub(1);
+            if old == expected || tries == 0 {
+                return old;
+            }
+            self.relax();
+        }
+    }
     /// Takes a lock word if it is free.
     unsafe fn try_lock(self, address: *mut u32) -> bool;
+    /// Takes a lock word, or says after `tries` that it is not free.
+    #[inline(always)]
+    unsafe fn try_lock_for(self, address: *mut u32, mut tries: u32) -> bool {
+        loop {
+            // SAFETY: forwarded to the caller.
+            let taken = unsafe { self.try_lock(address) };
+            tries = tries.saturating_sub(1);
+            if taken || tries == 0 {
+                return taken;
+            }
+            self.relax();
+        }
+    }
     /// Frees a lock word.
     unsafe fn unlock(self, address: *mut u32);
     /// Acquire load of a 32-bit word the agent may write.
@@ -114,6 +134,19 @@ pub trait Platform: Copy {
     unsafe fn store32(self, address: *mut u32, value: u32);
     /// The last word of a CQE, which the NIC writes last.
     unsafe fn load_cqe(self, address: *const u32) -> u32;
+    /// The same, `tries` times at most, until it agrees with `due` in the bits of `mask`.
+    #[inline(always)]
+    unsafe fn poll_cqe(self, address: *const u32, due: u32, mask: u32, mut tries: u32) -> u32 {
+        loop {
+            // SAFETY: forwarded to the caller.
+            let word = unsafe { self.load_cqe(address) };
+            tries = tries.saturating_sub(1);
+            if (word ^ due) & mask == 0 || tries == 0 {
+                return word;
+            }
+            self.relax();
+        }
+    }
     /// Relaxed load of two neighbouring words the agent may write, each whole by itself. Aligned to 16 bytes.
     #[inline(always)]
     unsafe fn load_two(self, address: *const u64) -> [u64; 2] {

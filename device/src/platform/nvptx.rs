@@ -81,20 +81,10 @@ const RELAX_NS: u32 = 64;
 // global state space: memory of this GPU, of a peer, of the host, or a NIC's register page, mapped by the
 // host.
 #[allow(clippy::undocumented_unsafe_blocks)]
+#[allow(named_asm_labels)] // a label of PTX is local to its braces; it has no numbered ones
 impl<const FT: bool> Platform for Gpu<FT> {
     const FAULT_TOLERANCE: bool = FT;
     type Root = InConstantMemory;
-
-    #[inline(always)]
-    fn opaque(self, value: u32) -> u32 {
-        let out;
-        // There is no lane 32 or above, so nothing is added.
-        unsafe {
-            asm!("{{ .reg .b32 %no; mov.u32 %no, %laneid; and.b32 %no, %no, 32; add.u32 {}, {}, %no; }}",
-                 out(reg32) out, in(reg32) value, options(pure, nomem, nostack))
-        };
-        out
-    }
 
     /// One clock for all SMs, in steps of 32 ns to 1 us by model; never goes back.
     #[inline(always)]
@@ -205,6 +195,64 @@ impl<const FT: bool> Platform for Gpu<FT> {
                  out(reg64) old, in(reg64) address, in(reg64) expected, in(reg64) new, options(nostack))
         };
         old
+    }
+
+    // The three loops that wait a moment are assembly whole: a compiler that turns a loop round copies its head, the
+    // atomic too.
+    #[inline(always)]
+    unsafe fn compare_swap_in_turn(self, address: *mut u64, expected: u64, new: u64, tries: u32) -> u64 {
+        let old;
+        unsafe {
+            asm!("{{ .reg .pred %more, %left; .reg .b32 %n;",
+                 "mov.u32 %n, {tries};",
+                 "AGAIN: atom.relaxed.sys.global.cas.b64 {old}, [{address}], {expected}, {new};",
+                 "setp.ne.u64 %more, {old}, {expected};",
+                 "sub.u32 %n, %n, 1;",
+                 "@%more nanosleep.u32 {relax};",
+                 "setp.ne.and.u32 %left, %n, 0, %more;",
+                 "@%left bra AGAIN; }}",
+                 old = out(reg64) old, address = in(reg64) address, expected = in(reg64) expected,
+                 new = in(reg64) new, tries = in(reg32) tries, relax = const RELAX_NS, options(nostack))
+        };
+        old
+    }
+
+    #[inline(always)]
+    unsafe fn try_lock_for(self, address: *mut u32, tries: u32) -> bool {
+        let old: u32;
+        unsafe {
+            asm!("{{ .reg .pred %more, %left; .reg .b32 %n;",
+                 "mov.u32 %n, {tries};",
+                 "AGAIN: atom.acquire.sys.global.cas.b32 {old}, [{address}], 0, 1;",
+                 "setp.ne.u32 %more, {old}, 0;",
+                 "sub.u32 %n, %n, 1;",
+                 "@%more nanosleep.u32 {relax};",
+                 "setp.ne.and.u32 %left, %n, 0, %more;",
+                 "@%left bra AGAIN; }}",
+                 old = out(reg32) old, address = in(reg64) address, tries = in(reg32) tries,
+                 relax = const RELAX_NS, options(nostack))
+        };
+        old == 0
+    }
+
+    #[inline(always)]
+    unsafe fn poll_cqe(self, address: *const u32, due: u32, mask: u32, tries: u32) -> u32 {
+        let word;
+        unsafe {
+            asm!("{{ .reg .pred %more, %left; .reg .b32 %n, %is;",
+                 "mov.u32 %n, {tries};",
+                 "AGAIN: ld.relaxed.sys.global.b32 {word}, [{address}];",
+                 "xor.b32 %is, {word}, {due};",
+                 "and.b32 %is, %is, {mask};",
+                 "setp.ne.u32 %more, %is, 0;",
+                 "sub.u32 %n, %n, 1;",
+                 "@%more nanosleep.u32 {relax};",
+                 "setp.ne.and.u32 %left, %n, 0, %more;",
+                 "@%left bra AGAIN; }}",
+                 word = out(reg32) word, address = in(reg64) address, due = in(reg32) due, mask = in(reg32) mask,
+                 tries = in(reg32) tries, relax = const RELAX_NS, options(nostack))
+        };
+        word
     }
 
     #[inline(always)]

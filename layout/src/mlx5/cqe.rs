@@ -60,6 +60,11 @@ pub struct Tail {
 }
 
 impl Tail {
+    /// Bits of the counter, as the word lies in memory.
+    pub const COUNTER: u32 = 0xffff_0000u32.to_be();
+    /// Bits of counter, opcode and owner, as the word lies in memory.
+    pub const ALL: u32 = 0xffff_00f1u32.to_be();
+
     /// Decodes the word at [`TAIL_OFFSET`] as a little-endian machine loads it.
     #[inline(always)]
     pub const fn from_memory(word: u32) -> Self {
@@ -68,6 +73,7 @@ impl Tail {
     }
 
     /// The word as it lies in memory. The signature byte is zero.
+    #[inline(always)]
     pub const fn to_memory(self) -> u32 {
         ((self.wqe_counter as u32) << 16 | (self.opcode as u32) << 4 | self.owner as u32).to_be()
     }

@@ -148,29 +148,30 @@ pub struct DeviceState {
     /// Heap offset, behind `heap_bytes`, of the ledger words: `[[u64; 2]; pe_count * channels_per_pe]`, row (sender,
     /// channel). The same on every PE.
     pub ledger: u64,
-    /// [`inverse_of`] `channels_per_pe`.
-    pub channel_inverse: u32,
     /// Slots of every ring less one.
     pub ring_mask: u32,
+    /// [`mask_of`] `channels_per_pe`.
+    pub channel_mask: u32,
+    /// The last scratch word of the first channel, where answers go that nobody wants.
+    pub sink: u64,
     /// Unused, zero: up to a multiple of the alignment.
-    pub reserved3: [u64; 12],
+    pub reserved3: [u64; 11],
 }
 
-/// What [`remainder`] needs of a divisor.
-pub const fn inverse_of(divisor: u32) -> u32 {
-    match (1u64 << 32).checked_div(divisor as u64) {
-        Some(quotient) if quotient <= u32::MAX as u64 => quotient as u32,
-        _ => u32::MAX,
+/// What [`wrapped`] needs of a count.
+pub const fn mask_of(count: u32) -> u32 {
+    match count.checked_next_power_of_two() {
+        Some(power) => power - 1,
+        None => u32::MAX,
     }
 }
 
-/// `value % divisor` without a division, which a GPU does not have: the quotient by the inverse is right or one too
-/// small, since what the inverse was rounded by makes less than one. No divisor is 0.
+/// One of `count`, which is not 0, for any number: itself below `count`, and the remainder where `count` is a power of
+/// two. A GPU has no division.
 #[inline(always)]
-pub const fn remainder(value: u32, divisor: u32, inverse: u32) -> u32 {
-    let quotient = (value as u64 * inverse as u64 >> 32) as u32;
-    let rest = value.wrapping_sub(quotient.wrapping_mul(divisor));
-    if rest >= divisor { rest.wrapping_sub(divisor) } else { rest }
+pub const fn wrapped(number: u32, count: u32, mask: u32) -> u32 {
+    let inside = number & mask;
+    if inside >= count { inside - count } else { inside }
 }
 
 /// The number of hint word for `rail` of `pe` (`None`: this PE).
@@ -223,16 +224,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remainder_is_that_of_a_division() {
-        for divisor in [1, 2, 3, 7, 16, 100, 641, 1024, 65_537, u32::MAX] {
-            for value in
-                [0, 1, 2, divisor - 1, divisor, divisor.wrapping_add(1), 1 << 31, u32::MAX - 1, u32::MAX]
+    fn any_number_is_wrapped_into_the_count() {
+        for count in [1, 2, 3, 7, 16, 100, 641, 1024, u32::MAX] {
+            let wrapped = |number| wrapped(number, count, mask_of(count));
+            for number in [0, 1, 2, count - 1, count, count.wrapping_add(1), 1 << 31, u32::MAX - 1, u32::MAX]
             {
-                assert_eq!(
-                    remainder(value, divisor, inverse_of(divisor)),
-                    value % divisor,
-                    "{value} {divisor}"
-                );
+                assert!(wrapped(number) < count, "{number} of {count}");
+                assert!(number >= count || wrapped(number) == number, "{number} of {count}");
+                assert!(!count.is_power_of_two() || wrapped(number) == number % count, "{number} of {count}");
             }
         }
     }

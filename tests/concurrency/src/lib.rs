@@ -7,7 +7,7 @@
 use shunt_layout::mlx5::wqe::Wqebb;
 use shunt_layout::state::{
     Channel, DeviceState, HintWord, MAGIC, Mailbox, PathRow, PathState, Policy, RECORDS, SCRATCH_EXTRA,
-    STEP_RECORDS, StepRecord, SwitchRecord, Tally, inverse_of,
+    STEP_RECORDS, StepRecord, SwitchRecord, Tally,
 };
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
@@ -73,7 +73,7 @@ impl Bench {
                 (MAGIC, shunt_layout::ABI_VERSION, size_of::<DeviceState>() as u32);
             (root.pe_count, root.channels_per_pe, root.slots, root.rails) = (2, 1, slots, 1);
             (root.log2_chunk, root.chunks, root.log_depth) = (30, 1, LOG_DEPTH);
-            (root.channel_inverse, root.ring_mask) = (inverse_of(1), DEPTH as u32 - 1);
+            root.ring_mask = DEPTH as u32 - 1;
             (root.heap_base, root.heap_bytes, root.peer_heap) = (heap_base, HEAP_BYTES, peer_heap as u64);
             (root.lkeys, root.rkeys) = (bench.table::<u32>(2) as u64, bench.table::<u32>(4) as u64);
             (root.channels, root.paths) = (channels as u64, paths as u64);
@@ -85,6 +85,7 @@ impl Bench {
             let scratch = DEPTH as u32 + SCRATCH_EXTRA;
             root.scratch = bench.table::<u64>(2 * scratch as usize) as u64;
             root.scratch_per_channel = scratch;
+            root.sink = root.scratch + u64::from(scratch - 1) * 8;
             root.scratch_lkeys = bench.table::<u32>(2) as u64;
             root.tallies = bench.table::<Tally>(2) as u64;
             root.steps = bench.table::<StepRecord>(STEP_RECORDS) as u64;
