@@ -141,9 +141,9 @@ impl<P: Platform> Channel<'_, P> {
             Tail { wqe_counter: physical as u16, opcode: opcode::REQ, owner: view.owner(number) }.to_memory();
         // Success or failure: once the counter agrees, the entry is that of the WQE.
         // SAFETY: inside the path's completion queue, which is as deep as its send queue.
-        let word = unsafe { p.poll_cqe(view.tail_address(number), due, Tail::COUNTER, LOOKS) };
+        let wrong_bits = unsafe { p.poll_cqe(view.tail_address(number), due, Tail::COUNTER, LOOKS) };
         let wrong = physical > u16::MAX as u32 && Mutant::CounterNotWrapped.on();
-        if (word ^ due) & Tail::ALL != 0 || wrong {
+        if wrong_bits & Tail::ALL != 0 || wrong {
             return false;
         }
         p.cqe_before_data();

@@ -69,10 +69,10 @@ macro_rules! kernels {
 
 #[cfg(all(target_arch = "nvptx64", not(feature = "library")))]
 mod gpu {
-    use crate::launch::{Warp, launch};
+    use crate::launch::launch;
     use crate::{Call, Outcome};
     use shunt_device::Solo;
-    use shunt_device::platform::nvptx::Block;
+    use shunt_device::platform::nvptx::{Block, Warp};
 
     /// One entry point a group.
     macro_rules! entries {

@@ -1,7 +1,7 @@
 //! What all entry points share: who takes part, the state, where the outcome goes.
 
 use crate::{Answer, Call, Outcome};
-use shunt_device::platform::nvptx::{self, Block, Gpu, WARP_LANES, grid_position};
+use shunt_device::platform::nvptx::{Block, Gpu, WARP_LANES, Warp, grid_position};
 use shunt_device::{Device, Lanes, Solo};
 
 /// The device as entry points see it: the one whose root lies in the module's constant memory.
@@ -16,30 +16,8 @@ pub trait Group: Lanes + Default {
 impl Group for Solo {
     #[inline(always)]
     fn takes_part(thread: u32) -> bool {
-        thread == 0
-    }
-}
-
-/// The first warp of a block: a lane is a thread, and no other register need be asked for it.
-#[derive(Clone, Copy, Default)]
-pub struct Warp;
-
-impl Lanes for Warp {
-    #[inline(always)]
-    fn rank(self) -> u32 {
-        grid_position().1
-    }
-    #[inline(always)]
-    fn size(self) -> u32 {
-        WARP_LANES
-    }
-    #[inline(always)]
-    fn sync(self) {
-        nvptx::Warp.sync();
-    }
-    #[inline(always)]
-    fn broadcast(self, value: u64, from: u32) -> u64 {
-        nvptx::Warp.broadcast(value, from)
+        // Both, although one follows from the other: what only lane 0 runs need not be joined with other lanes.
+        thread == 0 && Warp.rank() == 0
     }
 }
 

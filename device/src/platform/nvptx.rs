@@ -237,22 +237,22 @@ impl<const FT: bool> Platform for Gpu<FT> {
 
     #[inline(always)]
     unsafe fn poll_cqe(self, address: *const u32, due: u32, mask: u32, tries: u32) -> u32 {
-        let word;
+        let wrong;
         unsafe {
             asm!("{{ .reg .pred %more, %left; .reg .b32 %n, %is;",
                  "mov.u32 %n, {tries};",
-                 "AGAIN: ld.relaxed.sys.global.b32 {word}, [{address}];",
-                 "xor.b32 %is, {word}, {due};",
-                 "and.b32 %is, %is, {mask};",
+                 "AGAIN: ld.relaxed.sys.global.b32 {wrong}, [{address}];",
+                 "xor.b32 {wrong}, {wrong}, {due};",
+                 "and.b32 %is, {wrong}, {mask};",
                  "setp.ne.u32 %more, %is, 0;",
                  "sub.u32 %n, %n, 1;",
                  "@%more nanosleep.u32 {relax};",
                  "setp.ne.and.u32 %left, %n, 0, %more;",
                  "@%left bra AGAIN; }}",
-                 word = out(reg32) word, address = in(reg64) address, due = in(reg32) due, mask = in(reg32) mask,
+                 wrong = out(reg32) wrong, address = in(reg64) address, due = in(reg32) due, mask = in(reg32) mask,
                  tries = in(reg32) tries, relax = const RELAX_NS, options(nostack))
         };
-        word
+        wrong
     }
 
     #[inline(always)]
