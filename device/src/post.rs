@@ -136,12 +136,7 @@ impl<P: Platform> Channel<'_, P> {
             }
             let now = channel.platform().now_ns();
             // While the owner is asked about an operation, its own time counts.
-            if queue.stalled(
-                channel.load_done().0,
-                !channel.asks(),
-                now,
-                channel.patience_with_owners_ns(),
-            )
+            if queue.stalled(channel.load_done().0, !channel.asks(), now, channel.patience_with_owners_ns())
                 && !Mutant::HoleAwaitedForEver.on()
             {
                 // Nothing was finished for as long as a chain of switches may take: whoever took the ring is gone.

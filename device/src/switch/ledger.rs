@@ -76,7 +76,7 @@ impl<P: Platform> Channel<'_, P> {
         let answer = unsafe { self.platform().load_acquire(addr_of_mut!((*mailbox).answer)) };
         get!(self, excluded: u32) != 0
             && answer != get!(self, request: u64)
-            && !self.step_overdue(now, self.device.state.policy.fence_wait_ns)
+            && !self.step_overdue(now, self.device.policy().fence_wait_ns)
             && !Mutant::LedgerPathNotAwaited.on()
     }
 
