@@ -185,6 +185,10 @@ mutants! {
     HomeMovedUnfenced = "home-moved-unfenced" breaks "rule 16, F10",
     /// What makes a pair anew says nothing of homes.
     HomeNotCarried = "home-not-carried" breaks "rule 16, F10",
+    /// A slot that leads home keeps its rails, though they do not work.
+    UselessKept = "useless-kept" breaks "rule 16, invariant 7",
+    /// A follower whose NIC does not let go of the old half lets its leader wait.
+    OfferNotRefused = "offer-not-refused" breaks "rule 17, invariant 7",
     /// The agents have their own link alone.
     NoSecondLink = "no-second-link" breaks "rule 10, H16",
     /// A path that falls silent is looked into by nobody.

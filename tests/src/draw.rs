@@ -56,10 +56,6 @@ impl RunSpec {
             spec.stream_channels = spec.channels;
             spec.channels += 1;
         }
-        // A channel bound both ways has two homes to reach: docs/FAILOVER.md, what is not promised of one backup.
-        if spec.traffic.signals == 3 || spec.sharers {
-            spec.backups = spec.backups.max(3);
-        }
         // Adders keep their own book of every answer.
         if rng.one_in(4) || spec.faults.iter().any(|one| one.fault.name() == "lost-atomic-response") {
             spec.adders = true;

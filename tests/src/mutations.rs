@@ -127,5 +127,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::BoundUnseen, &["the_first_add_finds_the_channel_on_a_backup"]),
     row(Mutant::HomeMovedUnfenced, &["a_home_moves_and_an_agent_is_out_of_reach"]),
     row(Mutant::HomeNotCarried, &["a_stale_home_and_a_path_made_anew"]),
+    with(Mutant::UselessKept, &[Mutant::OfferNotRefused], &["two_homes_and_one_backup"]),
+    row(Mutant::OfferNotRefused, &["a_nic_that_does_not_let_go_and_one_backup"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

@@ -133,6 +133,12 @@ fn scenario_11_f10_a_home_on_a_dead_nic() {
 }
 
 #[test]
+fn scenario_11_one_backup_is_enough() {
+    hold("two_homes_and_one_backup");
+    hold("a_nic_that_does_not_let_go_and_one_backup");
+}
+
+#[test]
 fn scenario_11_f10_who_comes_late() {
     hold("the_first_add_finds_the_channel_on_a_backup");
     hold("a_stale_home_and_a_path_made_anew");

@@ -7,6 +7,7 @@
 //!
 //! A channel that is bound to a home (rule 16) wants two pairs that lead there. Where it has fewer, another slot is
 //! given to the best such pair: at once if it has none, and for a second one only while a slot leads elsewhere, too.
+//! One that failed gives way to any other pair: what the channel reaches then is where its home may move to.
 
 use super::Agent;
 use super::words::Place;
@@ -15,6 +16,7 @@ use crate::connect::card::HalfCard;
 use crate::events::Event;
 use crate::slots::{End, RailPair, rank};
 use shunt_device::health::Health;
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::SLOTS_MAX;
 
 /// Time between two looks over all channels.
@@ -23,6 +25,8 @@ const LOOK_NS: u64 = 1_000_000;
 const DEMAND_NS: u64 = 20_000_000;
 /// A pair that failed so often in a row is one that does not come back by itself.
 const FAILURES_MAX: u32 = 2;
+/// A pair that was given up because it failed is not chosen for a home again for so long.
+const VAIN_NS: u64 = 10_000_000_000;
 
 /// An offer to make a pair anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +45,15 @@ pub(super) struct Chains {
     needy_ns: Vec<Option<u64>>,
     /// By row: since when a bound direction has had no second pair to its home.
     unserved_ns: Vec<Option<u64>>,
+    /// By row: pairs that failed and were given up, and when.
+    vain: Vec<Vec<(RailPair, u64)>>,
     next_look_ns: u64,
 }
 
 impl Chains {
     pub(super) fn new(rails: Vec<u32>, rows: usize) -> Self {
-        Self { rails, needy_ns: vec![None; rows], unserved_ns: vec![None; rows], next_look_ns: 0 }
+        let (needy_ns, unserved_ns) = (vec![None; rows], vec![None; rows]);
+        Self { rails, needy_ns, unserved_ns, vain: vec![Vec::new(); rows], next_look_ns: 0 }
     }
 
     /// True if a PE has this rail.
@@ -67,7 +74,10 @@ struct Look {
     health: Health,
     /// Neither port is known to be down.
     up: bool,
+    /// Failures in a row, of these rails.
     failures: u32,
+    /// The NIC here does not let go of the last half: nothing is made on it.
+    stuck: bool,
 }
 
 impl Look {
@@ -78,8 +88,19 @@ impl Look {
     /// It will be ready again without being given to another pair.
     fn coming(&self, failures_max: u32) -> bool {
         let stays_away = matches!(self.health, Health::Ready | Health::Retired);
-        !stays_away && self.up && self.failures < failures_max
+        !stays_away && self.up && !self.stuck && self.failures < failures_max
     }
+
+    /// It works, or will.
+    fn serves(&self, failures_max: u32) -> bool {
+        self.ready() || self.coming(failures_max)
+    }
+}
+
+/// Failures in a row after which a pair is not waited for: fewer if nothing else works.
+fn patience(slots: &[Option<Look>], active: usize) -> u32 {
+    let works = slots.get(active).copied().flatten().is_some_and(|look| look.ready());
+    if works { FAILURES_MAX } else { 1 }
 }
 
 /// What a bound direction wants of a pair: that it leads to its home (rule 16).
@@ -101,8 +122,8 @@ impl Want {
 }
 
 /// Slots that lead home, or will.
-fn leading(slots: &[Option<Look>], want: Want) -> usize {
-    let leads = |look: &&Look| want.is_met_by(look.pair) && (look.ready() || look.coming(FAILURES_MAX));
+fn leading(slots: &[Option<Look>], want: Want, failures_max: u32) -> usize {
+    let leads = |look: &&Look| want.is_met_by(look.pair) && look.serves(failures_max);
     slots.iter().flatten().filter(leads).count()
 }
 
@@ -113,8 +134,13 @@ fn slot_to_give(
     wants: impl Iterator<Item = Want> + Clone,
     leading: usize,
 ) -> Option<usize> {
+    let failures_max = patience(slots, active);
+    // What leads home and does not work serves nobody.
+    let leads = |look: &Look| wants.clone().any(|want| want.is_met_by(look.pair));
     let free = |(slot, look): &(usize, Look)| {
-        *slot != 0 && *slot != active && !wants.clone().any(|want| want.is_met_by(look.pair))
+        *slot != 0
+            && *slot != active
+            && !(leads(look) && (look.serves(failures_max) || Mutant::UselessKept.on()))
     };
     let all = slots.iter().enumerate().filter_map(|(slot, look)| Some((slot, (*look)?))).filter(free);
     let of = |healths: &'static [Health]| all.clone().filter(|(_, look)| healths.contains(&look.health));
@@ -145,7 +171,7 @@ enum Need {
 
 fn need(slots: &[Option<Look>], active: usize) -> Need {
     let works = slots.get(active).copied().flatten().is_some_and(|look| look.ready());
-    let failures_max = if works { FAILURES_MAX } else { 1 };
+    let failures_max = patience(slots, active);
     let others = slots.iter().enumerate().filter(|(slot, _)| *slot != active || !works);
     let spare = others.filter_map(|(_, look)| *look).any(|look| look.ready() || look.coming(failures_max));
     match (works, spare) {
@@ -215,41 +241,51 @@ impl Agent {
     /// Gives a slot to a pair that leads home, where a bound direction has too few.
     fn serve_homes(&mut self, row: u32, looks: &mut [Option<Look>; SLOTS_MAX], active: usize) -> bool {
         let (wants, per, now) = (self.wants(row), self.words.root().channels_per_pe, self.now());
-        let few = wants.clone().map(|want| (want, leading(looks, want))).find(|(_, leading)| *leading < 2);
-        let Some((want, leading)) = few else {
+        let failures_max = patience(looks, active);
+        let counted = wants.clone().map(|want| (want, leading(looks, want, failures_max)));
+        let few: Vec<(Want, usize)> = counted.filter(|(_, leading)| *leading < 2).collect();
+        if few.is_empty() {
             self.chains.unserved_ns[row as usize] = None;
             return false;
-        };
-        let since = *self.chains.unserved_ns[row as usize].get_or_insert(now);
-        if leading > 0 && now < since.saturating_add(DEMAND_NS) {
-            return false;
         }
-        let Some(slot) = slot_to_give(looks, active, wants, leading) else { return false };
-        let at = Place { peer: row / per, channel: row % per, slot: slot as u32 };
-        let ranked: Vec<RailPair> =
-            self.ranked(at).into_iter().filter(|pair| want.is_met_by(*pair)).collect();
-        let Some(next) = self.next_up(at, &ranked, looks, None) else { return false };
-        self.assign(at, looks, next);
-        true
+        let since = *self.chains.unserved_ns[row as usize].get_or_insert(now);
+        self.chains.vain[row as usize].retain(|(_, at_ns)| now < at_ns.saturating_add(VAIN_NS));
+        for (want, leading) in few {
+            if leading > 0 && now < since.saturating_add(DEMAND_NS) {
+                continue;
+            }
+            let Some(slot) = slot_to_give(looks, active, wants.clone(), leading) else { continue };
+            let at = Place { peer: row / per, channel: row % per, slot: slot as u32 };
+            let vain = &self.chains.vain[row as usize];
+            let suits = |pair: &RailPair| want.is_met_by(*pair) && !vain.iter().any(|(was, _)| was == pair);
+            let mut ranked: Vec<RailPair> = self.ranked(at).into_iter().filter(suits).collect();
+            // One that leads home both ways serves both directions.
+            ranked.sort_by_key(|pair| !wants.clone().all(|want| want.is_met_by(*pair)));
+            let Some(next) = self.next_up(at, &ranked, looks, None) else { continue };
+            self.assign(at, looks, next);
+            return true;
+        }
+        false
     }
 
     fn look_at(&self, at: Place) -> Option<Look> {
         let pair = self.pairs[self.index(at)].as_ref()?;
         let up = self.ports.up(pair.local_rail, at.peer, pair.remote_rail);
         let rails = RailPair { local: pair.local_rail, remote: pair.remote_rail };
-        Some(Look { pair: rails, health: pair.health, up, failures: pair.failures })
+        // Failures that it came with say nothing of rails it was not made on yet.
+        let failures = if pair.untried { 0 } else { pair.failures };
+        let stuck = self.is_stuck(self.index(at), pair.local_rail);
+        Some(Look { pair: rails, health: pair.health, up, failures, stuck })
     }
 
     /// Gives a slot that does not come back by itself to another pair. One that lies ready on a dead port is fenced
     /// first: what is ready may be announced at any time.
     fn give(&mut self, at: Place, looks: &mut [Option<Look>; SLOTS_MAX], active: usize) -> bool {
         let Some(look) = looks[at.slot as usize] else { return false };
-        // Failures that it came with say nothing of rails it was not made on yet.
-        let untried = self.pairs[self.index(at)].as_ref().is_some_and(|pair| pair.untried);
-        let failing = look.failures >= FAILURES_MAX && !untried;
+        let failing = look.failures >= patience(looks, active);
         let takes = match look.health {
             Health::Ready => !look.up && at.slot as usize != active,
-            Health::Released => !look.up || failing,
+            Health::Released => !look.up || failing || look.stuck,
             _ => false,
         };
         if !takes {
@@ -274,7 +310,10 @@ impl Agent {
         looks: &[Option<Look>],
         after: Option<RailPair>,
     ) -> Option<RailPair> {
-        next_pair(ranked, looks, after, |pair| self.ports.up(pair.local, at.peer, pair.remote))
+        let index = self.index(at);
+        next_pair(ranked, looks, after, |pair| {
+            self.ports.up(pair.local, at.peer, pair.remote) && !self.is_stuck(index, pair.local)
+        })
     }
 
     /// Gives a slot that is released to another pair; one that is ready is fenced first, and given in a later look.
@@ -284,6 +323,13 @@ impl Agent {
         looks[at.slot as usize] = Some(Look { pair: next, ..look });
         if look.health == Health::Ready {
             return self.fence_asked(index, Urgency::Idle);
+        }
+        if look.failures > 0 {
+            let row = at.peer * self.words.root().channels_per_pe + at.channel;
+            let now = self.now();
+            let vain = &mut self.chains.vain[row as usize];
+            vain.retain(|(was, _)| *was != look.pair);
+            vain.push((look.pair, now));
         }
         let was = self.route(index);
         if let Some(pair) = &mut self.pairs[index] {
@@ -305,7 +351,7 @@ mod tests {
     }
 
     fn look(rails: (u32, u32), health: Health, up: bool) -> Option<Look> {
-        Some(Look { pair: pair(rails.0, rails.1), health, up, failures: 0 })
+        Some(Look { pair: pair(rails.0, rails.1), health, up, failures: 0, stuck: false })
     }
 
     #[test]
@@ -336,12 +382,12 @@ mod tests {
     fn a_bound_direction_gets_two_pairs_to_its_home() {
         let want = Want::Remote(0);
         let give = |slots: &[Option<Look>], active| {
-            slot_to_give(slots, active, [want].into_iter(), leading(slots, want))
+            slot_to_give(slots, active, [want].into_iter(), leading(slots, want, FAILURES_MAX))
         };
         let primary = look((0, 0), Health::Ready, true);
         let dead = look((0, 0), Health::Ready, false);
         let (one, two) = (look((1, 1), Health::Ready, true), look((2, 2), Health::Ready, true));
-        assert_eq!(leading(&[primary, look((1, 0), Health::Probing, true)], want), 2);
+        assert_eq!(leading(&[primary, look((1, 0), Health::Probing, true)], want, FAILURES_MAX), 2);
         assert_eq!(
             give(&[primary, one, two], 0),
             Some(2),
@@ -358,6 +404,21 @@ mod tests {
             Some(1),
             "the other direction's is not taken"
         );
+    }
+
+    #[test]
+    fn what_leads_home_and_does_not_work_is_given_away() {
+        let wants = [Want::Remote(1), Want::Local(1)];
+        let give = |slots: &[Option<Look>]| slot_to_give(slots, 0, wants.into_iter(), 0);
+        let dead = look((0, 0), Health::Released, false);
+        let one = |failures, stuck| {
+            Some(Look { failures, stuck, ..look((1, 0), Health::Released, true).expect("a look") })
+        };
+        assert_eq!(give(&[dead, one(0, false)]), None, "it is on its way");
+        assert_eq!(give(&[dead, one(1, false)]), Some(1), "it failed");
+        assert_eq!(give(&[dead, one(0, true)]), Some(1), "its NIC does not let go");
+        assert_eq!(give(&[look((0, 0), Health::Ready, true), one(1, false)]), None, "there is time");
+        assert_eq!(need(&[dead, one(0, true)], 0), Need::Path, "it is not on its way");
     }
 
     #[test]

@@ -6,9 +6,10 @@
 
 use super::Agent;
 use super::message::SideTruth;
+use super::pair::Task;
 use super::worker::{Job, JobId, Urgency};
 use crate::nic::half::{HalfPath, revived_psn};
-use shunt_device::health::backoff_ns;
+use shunt_device::health::{Health, backoff_ns};
 use std::sync::Arc;
 
 /// The longest pause before a NIC is asked again.
@@ -29,7 +30,8 @@ pub(super) struct Grave {
 }
 
 impl Agent {
-    /// Puts a pair's half away. What comes after it begins far from where it did, whatever it sent since.
+    /// Puts a pair's half away. What comes after it begins far from where it did, whatever it sent since. What its NIC
+    /// has still in hand for it means nothing any more.
     pub(super) fn entomb(&mut self, index: usize) {
         let Some(pair) = &mut self.pairs[index] else { return };
         let Some(half) = pair.half.take() else { return };
@@ -48,6 +50,19 @@ impl Agent {
     /// True if a NIC may still have an old half of a pair.
     pub(super) fn has_grave(&self, index: usize, rail: u32) -> bool {
         self.graves.iter().any(|grave| grave.about == index && grave.rail == rail)
+    }
+
+    /// True if a NIC does not let go of an old half of a pair, because it answers nothing: how long that lasts nobody
+    /// knows. One that has just been told to destroy it is not.
+    pub(super) fn is_stuck(&self, index: usize, rail: u32) -> bool {
+        let silent = self.nic_is_silent(rail);
+        let mut graves = self.graves.iter().filter(|grave| grave.about == index && grave.rail == rail);
+        let fencing = self.pairs[index].as_ref().is_some_and(|pair| {
+            pair.health == Health::Released
+                && matches!(pair.task, Task::Fence(_))
+                && self.rail_at_work(index) == rail
+        });
+        graves.any(|grave| silent || grave.tries > 0) || silent && fencing
     }
 
     /// Has destroyed what its turn has come for.
@@ -73,7 +88,11 @@ impl Agent {
         let found = self.graves.iter().position(|grave| grave.half.is_none() && grave.job == id.number);
         let next_send_psn = match (result, found) {
             (Ok(psn), found) => {
-                found.map(|at| self.graves.swap_remove(at));
+                if let Some(grave) = found.map(|at| self.graves.swap_remove(at))
+                    && !self.has_grave(id.about, grave.rail)
+                {
+                    self.no_more_haunted(id.about, grave.rail);
+                }
                 psn
             }
             // The last agent of this PE gave it in hand.

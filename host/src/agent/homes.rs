@@ -264,7 +264,7 @@ impl Agent {
         }
     }
 
-    /// A NIC made the next half of a pair: it answers, and has destroyed what it had of that pair before.
+    /// A NIC has destroyed what it had of a pair before, or has made the next half of it: then it has, too.
     pub(super) fn no_more_haunted(&mut self, index: usize, rail: u32) {
         self.homes.haunted[index] &= !(1 << rail);
     }

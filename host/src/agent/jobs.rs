@@ -77,7 +77,7 @@ impl Agent {
     }
 
     /// The rail whose NIC works for a pair: that of its half. The pair may have been given to another one since.
-    fn rail_at_work(&self, index: usize) -> u32 {
+    pub(super) fn rail_at_work(&self, index: usize) -> u32 {
         let Some(pair) = &self.pairs[index] else { return 0 };
         pair.half.as_ref().map_or(pair.local_rail, |half| half.rail().index)
     }

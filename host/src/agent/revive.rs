@@ -32,9 +32,11 @@ impl Agent {
         let (leads, peer) = (self.leads(index), self.place(index).peer);
         self.ask_back(index);
         let Some(pair) = &self.pairs[index] else { return false };
-        if pair.task == Task::None && pair.mine == Some(SideTruth::Dead) && !Mutant::UnfencedMadeAnew.on() {
-            self.entomb(index);
-        }
+        // The leader may not know yet that a port of this end is down; it hears of it and chooses another pair.
+        let wanted = |offer: Offer| self.ports.own_up(offer.rail);
+        let offered = pair.offered.is_some_and(wanted);
+        let rail = pair.offered.map_or(pair.local_rail, |offer| offer.rail);
+        self.put_away(index, rail);
         let Some(pair) = &self.pairs[index] else { return false };
         let quiet_age_ns = pair.fenced_age_ns.max(pair.buried_age_ns.unwrap_or(0));
         let over = self.age.age_ns >= quiet_age_ns.saturating_add(self.options.lifetime_ns);
@@ -42,14 +44,12 @@ impl Agent {
         let pause = backoff_ns(self.options.backoff_ns, pair.failures);
         let rested = now >= pair.since_ns.saturating_add(pause);
         let up = self.ports.up(pair.local_rail, peer, pair.remote_rail);
-        // The leader may not know yet that a port of this end is down; it hears of it and chooses another pair.
-        let wanted = |offer: Offer| self.ports.own_up(offer.rail);
-        let due = if leads { rested && up } else { pair.offered.is_some_and(wanted) };
-        let rail = pair.offered.map_or(pair.local_rail, |offer| offer.rail);
+        let due = if leads { rested && up } else { offered };
         let numbers_left = pair.incarnation < u32::MAX;
-        let free = pair.task == Task::None && numbers_left && !self.has_grave(index, rail);
-        let may_make = self.may_make(rail) && !self.home_leaves(self.place(index).channel, rail);
-        if !(due && lifetime_over && free && may_make) {
+        let refused = !leads && self.is_stuck(index, rail) && !Mutant::OfferNotRefused.on();
+        let free = pair.task == Task::None && !self.has_grave(index, rail) && self.may_make(rail);
+        let may_make = free && !self.home_leaves(self.place(index).channel, rail) || refused;
+        if !(due && lifetime_over && numbers_left && may_make) {
             return false;
         }
         // Announced paths are not made anew: the state went first, this is the second look.
@@ -57,13 +57,42 @@ impl Agent {
             return false;
         }
         if self.observe(index, Observation::Due) == Action::Recreate {
-            self.recreate(index);
+            self.next_incarnation(index);
+            if refused { self.refuse(index) } else { self.make(index) }
         }
         true
     }
 
-    /// A new half under the next incarnation. The follower connects it at once.
-    fn recreate(&mut self, index: usize) {
+    /// Keeps the old half of a pair that is to be made anew on `rail`, if its NIC may have it still. One that the NIC
+    /// has in hand is left there, unless the next is made by another NIC.
+    fn put_away(&mut self, index: usize, rail: u32) {
+        let Some(pair) = &self.pairs[index] else { return };
+        let elsewhere = pair.half.as_ref().is_some_and(|half| half.rail().index != rail);
+        let at_hand = pair.task == Task::None || elsewhere && matches!(pair.task, Task::Fence(_));
+        if at_hand && pair.mine == Some(SideTruth::Dead) && !Mutant::UnfencedMadeAnew.on() {
+            self.may_haunt(index);
+            self.entomb(index);
+            self.set_task(index, Task::None);
+        }
+    }
+
+    /// The NIC here does not let go of the old half. The leader is told at once, in the one way that both ends know of
+    /// an incarnation that came to nothing: it may have other rails to offer.
+    fn refuse(&mut self, index: usize) {
+        if self.pairs[index].as_ref().is_some_and(|pair| pair.half.is_some()) {
+            self.may_haunt(index);
+            self.entomb(index);
+            self.set_task(index, Task::None);
+        }
+        let at = self.route(index);
+        let error =
+            format!("the NIC of rail {} has not answered that the last half is destroyed", at.local_rail);
+        self.report(Event::RevivalFailed { at, error });
+        self.revival_failed(index, None);
+    }
+
+    /// The next incarnation of a pair begins. Of the follower: on the rails that it was offered.
+    fn next_incarnation(&mut self, index: usize) {
         let (leads, at) = (self.leads(index), self.place(index));
         self.words.set_state(at, PathState::Probing);
         if !Mutant::JournalOverwritten.on() {
@@ -87,7 +116,6 @@ impl Agent {
         pair.remote = offered.map(|offer| offer.card);
         let at = self.route(index);
         self.report(Event::PathRevived { at });
-        self.make(index);
     }
 
     /// The old ring may still be the journal of a switch that found no path yet: then the new half gets the

@@ -9,7 +9,7 @@ use shunt_host::events::Event;
 use shunt_layout::state::PathState;
 
 use super::Scenario;
-use super::kit::{Wrongs, brisk, judged, spec, wrong_if};
+use super::kit::{Wrongs, both_ways, brisk, clean, failovers_of, judged, spec, wrong_if};
 use crate::cluster::Cluster;
 use crate::sharer::{Share, Sharer};
 use crate::spec::RunSpec;
@@ -24,6 +24,8 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_home_that_nobody_can_prove_silent", seeds: 2, run: unprovable },
     Scenario { name: "the_first_add_finds_the_channel_on_a_backup", seeds: 6, run: first_add_on_a_backup },
     Scenario { name: "a_stale_home_and_a_path_made_anew", seeds: 4, run: stale_home },
+    Scenario { name: "two_homes_and_one_backup", seeds: 6, run: two_homes },
+    Scenario { name: "a_nic_that_does_not_let_go_and_one_backup", seeds: 4, run: held_by_its_nic },
     Scenario { name: "a_fault_while_a_home_moves", seeds: 12, run: fault_during_the_move },
 ];
 
@@ -259,6 +261,46 @@ fn stale_home(seed: u64) -> Wrongs {
         wrongs.extend(moved(&cluster, to, 1..=1));
         wrongs
     })
+}
+
+/// Adds both ways, so there are two homes to reach, and one slot beside the primary: a NIC that is dead to commands for
+/// good, then a port of the other end that goes down for a while, or stays down.
+fn two_homes(seed: u64) -> Wrongs {
+    judged(|| {
+        let mut spec = shared(seed, 2);
+        (spec.backups, spec.give_up_ns) = (1, 400_000_000);
+        let cluster = Cluster::start(&spec);
+        let (dead, other) = (seed as u32 % 2, 1 - seed as u32 % 2);
+        let lasts = ["=5ms", "=40ms", ""][seed as usize / 2 % 3];
+        inject(
+            &cluster,
+            &[
+                format!("800us:{dead}.0:fw-timeout"),
+                format!("900us:{dead}.0:down=200us"),
+                format!("1600us:{other}.0:down{lasts}"),
+            ],
+        );
+        let sharers = [(dead, other), (other, dead)].map(|(to, from)| cluster.share(adds(to, from)));
+        // A word each.
+        [verdict(&cluster, &sharers[..1]), verdict(&cluster, &sharers[1..])].concat()
+    })
+}
+
+/// The same with puts and one backup: the slots' own pairs are done with, the primary's because a NIC does not let go
+/// of it, and what is left are pairs that were not made ahead.
+fn held_by_its_nic(seed: u64) -> Wrongs {
+    let (dead, other) = (seed % 2, 1 - seed % 2);
+    let mut spec = brisk(both_ways(seed, &[]));
+    (spec.backups, spec.give_up_ns) = (1, 400_000_000);
+    let lasts = if seed < 2 { "" } else { "=60ms" };
+    let faults = [
+        format!("800us:{dead}.0:fw-timeout"),
+        format!("900us:{dead}.0:down=200us"),
+        format!("2600us:{other}.1:down{lasts}"),
+    ];
+    spec.faults =
+        faults.iter().map(|fault| fault.parse().unwrap_or_else(|error| panic!("{error}"))).collect();
+    clean(&spec, |outcome| failovers_of(outcome, 2))
 }
 
 /// Something else goes wrong while the home moves, a few hundred microseconds after it was asked to.
