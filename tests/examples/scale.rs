@@ -30,11 +30,8 @@ fn main() -> ExitCode {
     let mut outcomes: Vec<ScaleOutcome> = Vec::new();
     for (hit, micros) in [(Hit::Port, 50), (Hit::Port, 200), (Hit::Nic, 50), (Hit::Nic, 200)] {
         for peers in &counts {
-            let (peers, firmware_ns) = (*peers, micros * 1000);
-            let time_limit_ns = 600_000_000_000;
-            let spec = ScaleSpec { peers, firmware_ns, hit, seed: 1, time_limit_ns };
-            let outcome = run(&spec);
-            assert_eq!(outcome.opened_ns.len(), peers as usize, "every channel was switched once");
+            let outcome = run(&ScaleSpec::new(*peers, micros * 1000, hit));
+            assert_eq!(outcome.opened_ns.len(), *peers as usize, "every channel was switched once");
             outcomes.push(outcome);
             // As it grows: the large ones take minutes.
             eprintln!("{}", table(&outcomes[outcomes.len() - 1..]).lines().last().unwrap_or_default());

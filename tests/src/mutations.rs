@@ -87,6 +87,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::NoFlushAfterDrain, &["posted_writes_of_the_backup"]),
     row(Mutant::NoRecoveryWindow, &["the_recovery_window"]),
     row(Mutant::NoDamping, &["a_flapping_primary"]),
+    row(Mutant::NewestFirst, &["a_thousand_channels_fenced_at_once"]),
     row(Mutant::IncarnationUsedTwice, &["a_revival_that_fails_and_is_tried_again"]),
     row(Mutant::OldMessageActedOn, &["late_messages_of_an_old_incarnation"]),
     row(Mutant::RevivedBeforeLeft, &["one_direction_leaves_long_before_the_other"]),

@@ -3,7 +3,7 @@
 use shunt_tests::scale::{self, Hit, ScaleSpec, quantile};
 
 fn scale(peers: u32, firmware_ns: u64, hit: Hit) -> scale::ScaleOutcome {
-    scale::run(&ScaleSpec { peers, firmware_ns, hit, seed: 1, time_limit_ns: 60_000_000_000 })
+    scale::run(&ScaleSpec { time_limit_ns: 60_000_000_000, ..ScaleSpec::new(peers, firmware_ns, hit) })
 }
 
 /// Every channel of a PE loses its primary in one instant. The firmware of its NIC does one command at a time, so the

@@ -241,6 +241,11 @@ fn scenario_21_flaps_and_ways_back() {
 }
 
 #[test]
+fn scenario_21_a_thousand_channels_fenced_at_once() {
+    hold("a_thousand_channels_fenced_at_once");
+}
+
+#[test]
 fn scenario_22_a_port_down_is_known_at_once() {
     hold("a_port_down_is_known_at_once");
 }

@@ -135,12 +135,27 @@ std::thread_local! {
 
 #[derive(Default)]
 struct Inner {
+    /// By urgency, and first come, first served: in the order in which each became so urgent.
     waiting: BTreeMap<(Urgency, u64), (JobId, Job)>,
+    /// The last turn that was given.
+    turn: u64,
     done: VecDeque<(JobId, Outcome)>,
     /// Since when the NIC owes an answer.
     owing_ns: Option<u64>,
     working: bool,
     closed: bool,
+}
+
+impl Inner {
+    fn line_up(&mut self, urgency: Urgency, id: JobId, job: Job) {
+        self.turn += 1;
+        self.waiting.insert((urgency, self.turn), (id, job));
+    }
+
+    /// Where a job waits.
+    fn place(&self, number: u64) -> Option<(Urgency, u64)> {
+        self.waiting.iter().find(|(_, (id, _))| id.number == number).map(|(key, _)| *key)
+    }
 }
 
 /// Where an agent lays jobs for one NIC and finds what came of them. Nothing here waits.
@@ -160,22 +175,22 @@ impl Desk {
             // Whatever it owed was long ago: this job shows whether it answers.
             inner.owing_ns = None;
         }
-        inner.waiting.insert((urgency, id.number), (id, job));
+        inner.line_up(urgency, id, job);
     }
 
-    /// Makes a job that has not begun at least so urgent.
+    /// Makes a job that has not begun at least so urgent, behind those that are so already.
     pub fn hasten(&self, urgency: Urgency, number: u64) {
         let mut inner = self.lock();
-        let key = inner.waiting.keys().find(|key| key.1 == number && key.0 > urgency).copied();
-        if let Some(job) = key.and_then(|key| inner.waiting.remove(&key)) {
-            inner.waiting.insert((urgency, number), job);
+        let key = inner.place(number).filter(|key| key.0 > urgency);
+        if let Some((id, job)) = key.and_then(|key| inner.waiting.remove(&key)) {
+            inner.line_up(urgency, id, job);
         }
     }
 
     /// Takes a job back that has not begun.
     pub fn recall(&self, number: u64) -> Option<Job> {
         let mut inner = self.lock();
-        let key = inner.waiting.keys().find(|key| key.1 == number).copied()?;
+        let key = inner.place(number)?;
         inner.waiting.remove(&key).map(|(_, job)| job)
     }
 
@@ -183,7 +198,7 @@ impl Desk {
     pub fn take_over(&self) {
         let mut inner = self.lock();
         inner.done.retain(|(_, outcome)| matches!(outcome, Outcome::Made(..) | Outcome::Buried(_)));
-        for ((_, number), (id, job)) in std::mem::take(&mut inner.waiting) {
+        for (id, job) in std::mem::take(&mut inner.waiting).into_values() {
             let old = match job {
                 Job::Make(making) => making.old,
                 Job::Bury(old) => Some(old),
@@ -192,7 +207,7 @@ impl Desk {
             };
             // Before anything that is made from now on.
             if let Some(old) = old {
-                inner.waiting.insert((Urgency::Making, number), (id, Job::Bury(old)));
+                inner.line_up(Urgency::Making, id, Job::Bury(old));
             }
         }
     }
@@ -225,10 +240,14 @@ impl Desk {
 
     fn begin(&self, now: u64, take: impl Fn(&Job) -> bool) -> Option<(JobId, Job)> {
         let mut inner = self.lock();
-        if !inner.waiting.first_key_value().is_some_and(|(_, (_, job))| take(job)) {
+        let mut next = *inner.waiting.first_key_value()?.0;
+        if Mutant::NewestFirst.on() {
+            next = *inner.waiting.range(next..=(next.0, u64::MAX)).next_back()?.0;
+        }
+        if !inner.waiting.get(&next).is_some_and(|(_, job)| take(job)) {
             return None;
         }
-        let (_, job) = inner.waiting.pop_first()?;
+        let job = inner.waiting.remove(&next)?;
         inner.working = true;
         inner.owing_ns.get_or_insert(now);
         Some(job)

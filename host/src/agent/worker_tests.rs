@@ -23,7 +23,16 @@ fn what_somebody_waits_for_goes_first_and_equals_in_turn() {
     desk.hasten(Asked, 3);
     desk.hasten(Idle, 4);
     assert!(desk.recall(2).is_some() && desk.recall(2).is_none());
-    assert_eq!(order(&desk), [3, 5, 4, 6, 1]);
+    assert_eq!(order(&desk), [5, 3, 4, 6, 1]);
+}
+
+#[test]
+fn who_was_hastened_last_goes_last_whenever_the_job_was_laid_down() {
+    let desk = desk(&[(Urgency::Port, 1), (Urgency::Port, 2), (Urgency::Port, 3)]);
+    desk.hasten(Urgency::Asked, 3);
+    desk.hasten(Urgency::Asked, 1);
+    desk.hasten(Urgency::Asked, 3);
+    assert_eq!(order(&desk), [3, 1, 2]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use shunt_host::agent::{Agent, AgentOptions, pair};
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::events::{Event, Told};
 use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_host::plan::Shape;
@@ -46,8 +47,6 @@ const SIGNAL: u64 = 512;
 const BEFORE: u64 = 2;
 const AFTER: u64 = 4;
 const LOG_DEPTH: u32 = 6;
-const BACKUPS: u32 = 2;
-const RAILS: u32 = 3;
 /// Kernels of the centre: each looks after its share of the channels, as warps that wait for tokens do.
 const WARPS: u32 = 32;
 /// A command without an answer for this long counts as unanswered.
@@ -70,6 +69,12 @@ pub enum Hit {
 pub struct ScaleSpec {
     /// Peers of the centre, a channel each.
     pub peers: u32,
+    /// So many of them are sent something only later, one after the other; all others at the fault.
+    pub late: u32,
+    /// From one late one to the next.
+    pub pace_ns: u64,
+    /// Backups of a channel: a rail each.
+    pub backups: u32,
     /// Time of a firmware command.
     pub firmware_ns: u64,
     /// What happens.
@@ -80,6 +85,22 @@ pub struct ScaleSpec {
     pub time_limit_ns: u64,
 }
 
+impl ScaleSpec {
+    /// All of them at once, two backups each.
+    pub fn new(peers: u32, firmware_ns: u64, hit: Hit) -> Self {
+        let time_limit_ns = 600_000_000_000;
+        Self { peers, late: 0, pace_ns: 0, backups: 2, firmware_ns, hit, seed: 1, time_limit_ns }
+    }
+
+    fn rails(&self) -> u32 {
+        self.backups + 1
+    }
+
+    fn nic(&self, pe: u32, rail: u32) -> NicId {
+        NicId(pe * self.rails() + rail)
+    }
+}
+
 /// What came of it. Times from the fault, in nanoseconds, by channel in order of opening.
 #[derive(Clone, Debug)]
 pub struct ScaleOutcome {
@@ -87,6 +108,8 @@ pub struct ScaleOutcome {
     pub spec: ScaleSpec,
     /// From the fault to the instant at which each channel that was switched was open again.
     pub opened_ns: Vec<u64>,
+    /// Fences that a switcher of the centre asked for, in the order in which they were asked.
+    pub fences: Vec<Fence>,
     /// From the fault until everything posted was done.
     pub all_done_ns: u64,
     /// Commands that the NIC which failed executed after the fault.
@@ -149,6 +172,28 @@ impl Commands {
     }
 }
 
+/// When the centre's agent was asked for the fence of a channel, and when it answered. From the fault on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fence {
+    /// A switcher asked.
+    pub asked_ns: u64,
+    /// It was answered.
+    pub answered_ns: u64,
+}
+
+impl ScaleOutcome {
+    /// The most fences that one of them was overtaken by, and which: 0 if each had its turn. Who was asked for within
+    /// `at_once_ns` was asked for at the same time.
+    pub fn most_overtaken(&self, at_once_ns: u64) -> (usize, Option<Fence>) {
+        let overtook = |other: &&Fence, one: &Fence| {
+            other.asked_ns > one.asked_ns + at_once_ns && other.answered_ns < one.answered_ns
+        };
+        let count = |one: &Fence| self.fences.iter().filter(|other| overtook(other, one)).count();
+        let all = self.fences.iter().map(|one| (count(one), Some(*one)));
+        all.max_by_key(|(count, _)| *count).unwrap_or((0, None))
+    }
+}
+
 struct Rig {
     sim: Sim,
     fabric: SharedFabric,
@@ -156,29 +201,32 @@ struct Rig {
     bag: Arc<Mailbag>,
     clocks: Vec<Arc<PeWorld>>,
     pes: Vec<Rc<Pe>>,
-    records: Rc<RefCell<Vec<SwitchRecord>>>,
+    told: Rc<Heard>,
 }
 
-fn nic_number(pe: u32, rail: u32) -> NicId {
-    NicId(pe * RAILS + rail)
+/// What the centre's agent has told.
+#[derive(Default)]
+struct Heard {
+    records: RefCell<Vec<SwitchRecord>>,
+    events: RefCell<Vec<Told>>,
 }
 
 fn make_fabric(spec: &ScaleSpec) -> SharedFabric {
     let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: spec.seed });
     for pe in 0..=spec.peers {
-        for rail in 0..RAILS {
+        for rail in 0..spec.rails() {
             let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
             config.firmware_ns = BRING_UP_NS;
             let made = fabric.add(SoftNic::new(config), RailAt { pe, rail });
-            assert_eq!(made, nic_number(pe, rail));
+            assert_eq!(made, spec.nic(pe, rail));
         }
     }
     SharedFabric::new(fabric)
 }
 
-fn pe_config() -> PeConfig {
+fn pe_config(spec: &ScaleSpec) -> PeConfig {
     let env = EnvConfig {
-        backups: BACKUPS,
+        backups: spec.backups,
         log_depth: LOG_DEPTH,
         channels_per_pe: 1,
         fault_tolerance: true,
@@ -199,15 +247,15 @@ impl Rig {
         sim.drive(Rc::new(FabricClock::new(fabric.clone(), bells.clone())));
         let oob = OobNet::new(spec.peers + 1, LATENCY_NS, sim.world());
         let clock = |pe: u32| {
-            let bells = bells.clone();
-            let bell = move || bells.ring((0..RAILS).map(|rail| nic_number(pe, rail)));
+            let (bells, spec) = (bells.clone(), *spec);
+            let bell = move || bells.ring((0..spec.rails()).map(|rail| spec.nic(pe, rail)));
             Arc::new(PeWorld::with_bell(sim.world(), Arc::new(bell)))
         };
         let clocks: Vec<_> = (0..=spec.peers).map(clock).collect();
-        let (bag, records) = (Arc::default(), Rc::default());
-        let mut rig = Self { sim, fabric, oob, bag, clocks, pes: Vec::new(), records };
+        let (bag, told) = (Arc::default(), Rc::default());
+        let mut rig = Self { sim, fabric, oob, bag, clocks, pes: Vec::new(), told };
         rig.start_pes(spec);
-        rig.start_agents();
+        rig.start_agents(spec);
         rig
     }
 
@@ -216,26 +264,19 @@ impl Rig {
         let mut tasks: Vec<Task<Pe>> = Vec::new();
         for pe in 0..=spec.peers {
             let world = star::as_world(&self.clocks[pe as usize]);
-            let rails: Vec<Arc<dyn Devx>> = (0..RAILS)
+            let rails: Vec<Arc<dyn Devx>> = (0..spec.rails())
                 .map(|rail| {
-                    let nic = nic_number(pe, rail);
+                    let nic = spec.nic(pe, rail);
                     let devx = SoftDevx::new(self.fabric.clone(), nic, world.clone(), COMMAND_TIMEOUT_NS);
                     Arc::new(devx) as Arc<dyn Devx>
                 })
                 .collect();
             let end = Box::new(StarOob::new(self.oob.end(pe), self.bag.clone(), self.sim.world()));
-            let bootstrap = star.end(pe);
+            let (bootstrap, config) = (star.end(pe), pe_config(spec));
             tasks.push(self.sim.spawn(
                 format!("pe{pe}.start"),
                 ActorOptions::host(),
-                move || match Pe::start(
-                    pe_config(),
-                    rails,
-                    Arc::new(HeapMemory::new()),
-                    &bootstrap,
-                    end,
-                    world,
-                ) {
+                move || match Pe::start(config, rails, Arc::new(HeapMemory::new()), &bootstrap, end, world) {
                     Ok(pe) => pe,
                     Err(error) => panic!("PE does not start: {error}"),
                 },
@@ -244,13 +285,14 @@ impl Rig {
         self.pes = self.sim.finish_all(&tasks).into_iter().map(Rc::new).collect();
     }
 
-    fn start_agents(&self) {
+    fn start_agents(&self, spec: &ScaleSpec) {
+        let spec = *spec;
         for (pe, host) in (0..).zip(&self.pes) {
             let (host, world, bag) = (host.clone(), self.sim.world(), self.bag.clone());
-            let records = self.records.clone();
+            let told = self.told.clone();
             let body = move || match pe {
-                0 => centre_agent(&host, &world, &records),
-                far => far_agent(&host, &world, &bag, far),
+                0 => centre_agent(&host, &world, &told),
+                far => far_agent(&host, &world, &bag, far, &spec),
             };
             let agent = self.sim.spawn::<()>(format!("pe{pe}.agent"), ActorOptions::host(), body);
             if pe > 0 {
@@ -301,27 +343,28 @@ fn start_agent(pe: &Pe, world: &Arc<SimWorld>, number: u32) -> Agent {
     agent.expect("the first agent of this PE")
 }
 
-fn centre_agent(pe: &Pe, world: &Arc<SimWorld>, records: &RefCell<Vec<SwitchRecord>>) {
+fn centre_agent(pe: &Pe, world: &Arc<SimWorld>, told: &Heard) {
     let mut agent = start_agent(pe, world, 0);
     loop {
         let busy = agent.step();
-        records.borrow_mut().extend(agent.records().0);
-        agent.take_events();
+        told.records.borrow_mut().extend(agent.records().0);
+        told.events.borrow_mut().extend(agent.take_events().0);
         world.sleep(if busy { AGENT_NS / 4 } else { AGENT_NS } + world.draw(AGENT_NS));
     }
 }
 
 /// The same loop, which sleeps where nothing can happen before a message comes.
-fn far_agent(pe: &Pe, world: &Arc<SimWorld>, bag: &Mailbag, number: u32) {
+fn far_agent(pe: &Pe, world: &Arc<SimWorld>, bag: &Mailbag, number: u32, spec: &ScaleSpec) {
     let mut agent = start_agent(pe, world, number);
     let mut awake_ns = 0;
     loop {
         if agent.step() {
-            awake_ns = world.now() + 2_000_000;
+            // As long as what its NIC does now may take.
+            awake_ns = world.now() + 10 * spec.firmware_ns;
         }
         agent.take_events();
         let slot = |slot| agent.health(Place { peer: 0, channel: 0, slot });
-        let ready = (0..=BACKUPS).all(|at| slot(at) == Some(Health::Ready));
+        let ready = (0..=spec.backups).all(|at| slot(at) == Some(Health::Ready));
         let pause = match world.now() < awake_ns {
             true => AGENT_NS + world.draw(AGENT_NS),
             false if ready => 50_000_000,
@@ -347,16 +390,20 @@ fn post(kernel: &Kernel, peer: u32, from: u64, count: u64) -> Option<Ticket> {
     last
 }
 
-/// Posts, then waits for all as a kernel does that looks after its channels in turn.
-fn post_and_wait(kernel: &Kernel, peers: &[u32], from: u64, count: u64) {
+/// Posts to each peer when its time has come, and waits for all as a kernel does that looks after its channels in turn.
+fn post_and_wait(kernel: &Kernel, peers: &[u32], (from, count): (u64, u64), due_ns: impl Fn(u32) -> u64) {
     let device = kernel.device();
-    let mut open: Vec<_> = peers
-        .iter()
-        .filter_map(|peer| post(kernel, *peer, from, count).map(|last| (*peer, last)))
-        .map(|(peer, last)| (peer, last, Patience::new(kernel.world.now())))
-        .collect();
+    let (mut later, mut open) = (peers.to_vec(), Vec::new());
     let at_once = Deadline::after(0, 0);
-    while !open.is_empty() {
+    while !later.is_empty() || !open.is_empty() {
+        let now = kernel.world.now();
+        later.retain(|peer| {
+            let due = due_ns(*peer) <= now;
+            if due && let Some(last) = post(kernel, *peer, from, count) {
+                open.push((*peer, last, Patience::new(now)));
+            }
+            !due
+        });
         for (peer, _, patience) in &mut open {
             device.attend_to(*peer, patience);
         }
@@ -377,7 +424,7 @@ pub fn run(spec: &ScaleSpec) -> ScaleOutcome {
     for place in 0..PLACES {
         (0..BYTES / 8).for_each(|word| store(heap + DATA + place * BYTES + word * 8, value(place as u32)));
     }
-    rig.warps(|kernel, peers| post_and_wait(kernel, peers, 0, BEFORE));
+    rig.warps(|kernel, peers| post_and_wait(kernel, peers, (0, BEFORE), |_| 0));
     rig.fabric.with(|fabric| {
         fabric.nics().for_each(|nic| fabric.nic(nic).set_firmware_ns(spec.firmware_ns));
     });
@@ -388,7 +435,9 @@ pub fn run(spec: &ScaleSpec) -> ScaleOutcome {
     let (fault_ns, before, sent) = (rig.sim.now() + 100_000, rig.commands(), rig.oob.counts().0);
     rig.fabric.with(|fabric| fabric.plan(fault_ns, RailAt { pe: 0, rail: 0 }, kind));
     rig.sim.run_for(100_001);
-    rig.warps(|kernel, peers| post_and_wait(kernel, peers, BEFORE, AFTER));
+    let (early, pace_ns) = (spec.peers - spec.late, spec.pace_ns);
+    let due_ns = move |peer: u32| fault_ns + u64::from(peer.saturating_sub(early)) * pace_ns;
+    rig.warps(move |kernel, peers| post_and_wait(kernel, peers, (BEFORE, AFTER), due_ns));
     let all_done_ns = rig.sim.now() - fault_ns;
     // The agent gathers what the kernels have recorded.
     rig.sim.run_for(1_000_000);
@@ -408,6 +457,24 @@ fn check(rig: &Rig) {
     }
 }
 
+/// Fences that were asked for and answered.
+fn fences(events: &[Told], fault_ns: u64) -> Vec<Fence> {
+    let (mut asked, mut fences) = (BTreeMap::new(), Vec::new());
+    for told in events.iter().filter(|told| told.at_ns >= fault_ns) {
+        let at_ns = told.at_ns - fault_ns;
+        match &told.event {
+            Event::FenceAsked { at, .. } => drop(asked.entry(at.place.peer).or_insert(at_ns)),
+            Event::FenceAnswered { at, .. } => {
+                let asked_ns = asked.remove(&at.place.peer);
+                fences.extend(asked_ns.map(|asked_ns| Fence { asked_ns, answered_ns: at_ns }));
+            }
+            _ => {}
+        }
+    }
+    fences.sort_unstable();
+    fences
+}
+
 fn outcome(
     rig: &Rig,
     spec: &ScaleSpec,
@@ -415,21 +482,22 @@ fn outcome(
     before: &[Commands],
     sent: u64,
 ) -> ScaleOutcome {
-    let records = rig.records.borrow();
+    let records = rig.told.records.borrow();
     let switches = records.iter().filter(|record| record.kind == SwitchKind::Failover as u32);
     let mut opened_ns: Vec<u64> = switches.clone().map(|record| record.stamps[5] - fault_ns).collect();
     opened_ns.sort_unstable();
     let spent: Vec<Commands> = rig.commands().iter().zip(before).map(|(now, then)| now.less(*then)).collect();
     let shape = |pes| Shape { pes, ..rig.pes[0].plan().shape };
     let bytes = |pes| shape(pes).plan().bytes;
-    let slots = u64::from(1 + BACKUPS);
+    let slots = u64::from(1 + spec.backups);
     ScaleOutcome {
         spec: *spec,
         opened_ns,
+        fences: fences(&rig.told.events.borrow(), fault_ns),
         all_done_ns,
         own: spent[0],
         others: spent[1..].iter().fold(Commands::default(), |sum, one| sum.and(*one)),
-        most_of_one: spent[RAILS as usize..].iter().map(|one| one.all()).max().unwrap_or(0),
+        most_of_one: spent[spec.rails() as usize..].iter().map(|one| one.all()).max().unwrap_or(0),
         cpu_ns: 0,
         control_bytes_per_peer: (bytes(2049) - bytes(1)) / 2048,
         agent_bytes_per_peer: slots * size_of::<Option<pair::Pair>>() as u64,

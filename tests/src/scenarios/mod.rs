@@ -2,6 +2,7 @@
 //! them as they are; `cargo xtask mutate` runs them with a part of the protocol taken away, and then each must fail.
 
 mod agents;
+mod crowds;
 mod cuts;
 mod fences;
 mod gets;
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Scenario> {
         steps::SCENARIOS,
         agents::SCENARIOS,
         nics::SCENARIOS,
+        crowds::SCENARIOS,
     ]
     .concat()
 }
