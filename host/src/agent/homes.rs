@@ -49,12 +49,12 @@ pub(super) struct Homes {
 }
 
 impl Homes {
-    pub(super) fn new(channels: usize, rows: usize, pairs: usize) -> Self {
+    pub(super) fn new(channels: usize, rows: usize, haunted: Vec<u32>) -> Self {
         Self {
             moving: vec![None; channels],
             away: vec![None; rows],
             bound_there: vec![false; rows],
-            haunted: vec![0; pairs],
+            haunted,
             next_look_ns: 0,
         }
     }
@@ -267,6 +267,12 @@ impl Agent {
     /// A NIC has destroyed what it had of a pair before, or has made the next half of it: then it has, too.
     pub(super) fn no_more_haunted(&mut self, index: usize, rail: u32) {
         self.homes.haunted[index] &= !(1 << rail);
+    }
+
+    /// For the next agent, which forgets who was proven silent: what is in ERR is fenced once more and proven by that,
+    /// but of an older half that was given up its NIC alone knows.
+    pub(super) fn all_haunted(&self) -> Vec<u32> {
+        self.homes.haunted.clone()
     }
 
     fn is_haunted(&self, channel: u32, rail: u32) -> bool {

@@ -74,6 +74,8 @@ pub(super) struct Kept {
     pub posts: Vec<Post>,
     /// Halves that are not known to be gone.
     pub graves: Vec<Grave>,
+    /// By pair: rails on which an older half was never proven silent, a bit each.
+    pub haunted: Vec<u32>,
     /// Jobs given so far: their numbers are not used again.
     pub jobs: u64,
     /// What was told, and to whom.
@@ -97,6 +99,7 @@ impl Kept {
             pairs.extend((0..root.slots).map(|_| slots.next().map(Holding::made_at_start)));
         }
         Self {
+            haunted: vec![0; pairs.len()],
             pairs,
             spares,
             oob: resources.oob,
@@ -161,6 +164,7 @@ impl Agent {
     pub fn abandon(mut self) {
         self.ended = true;
         let (oob, addresses) = self.links.give_up();
+        let haunted = self.all_haunted();
         let kept = Kept {
             pairs: self.pairs.drain(..).map(|pair| pair.map(Holding::left)).collect(),
             spares: std::mem::take(&mut self.spares),
@@ -168,6 +172,7 @@ impl Agent {
             addresses,
             posts: std::mem::take(&mut self.posts),
             graves: std::mem::take(&mut self.graves),
+            haunted,
             jobs: self.jobs,
             news: std::mem::replace(&mut self.news, News::new(self.words.root().my_pe, 0)),
             records_seen: self.records_seen,

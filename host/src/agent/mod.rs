@@ -190,14 +190,14 @@ impl Agent {
         // than its agent (both live in the thread or coroutine that runs the PE).
         let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }?;
         let root = *words.root();
-        let (rows, pairs) = (kept.spares.len(), kept.pairs.len());
+        let rows = kept.spares.len();
         let ports = ports::Ports::new(root.pe_count, root.rails);
         let rails_of = pe.peers().iter().map(|peer| peer.rails.len() as u32).collect();
         let now_ns = words.world().now_ns();
         let mut agent = Self {
             ports,
             chains: chain::Chains::new(rails_of, rows),
-            homes: homes::Homes::new(root.channels_per_pe as usize, rows, pairs),
+            homes: homes::Homes::new(root.channels_per_pe as usize, rows, kept.haunted),
             patience: vec![Patience::new(now_ns); rows],
             age: Age::new(now_ns),
             awake: Age::new(now_ns),
