@@ -65,14 +65,6 @@ impl Word {
     pub const fn same_generation(self, other: Self) -> bool {
         (self.0 ^ other.0) & !(INDEX_MASK | CLOSED) == 0
     }
-
-    /// What to add to a word with this flag, slot and generation so that it has `slot`, `generation` and no
-    /// flag. The index bits of the result are zero, so the addition never disturbs tickets handed out
-    /// meanwhile.
-    #[inline(always)]
-    pub const fn delta_to(self, slot: u32, generation: u64) -> u64 {
-        Self::new(slot, generation, 0).0.wrapping_sub(self.0 & !INDEX_MASK)
-    }
 }
 
 /// The rail of a PE through which the words that many write take their atomics, for one channel index: rule 16. Low
@@ -149,16 +141,6 @@ mod tests {
     fn fields_do_not_touch() {
         let word = Word::new(5, 0x1fe, (1 << 52) + 7);
         assert_eq!((word.flag(), word.slot(), word.generation(), word.index()), (false, 5, 0xfe, 7));
-    }
-
-    #[test]
-    fn delta_opens_whatever_was_reserved_meanwhile() {
-        for (slot, generation, to, next) in [(0, 0, 1, 1), (7, 255, 0, 256), (3, 9, 3, 10)] {
-            let closed = Word(Word::new(slot, generation, 1000).0 | CLOSED);
-            let delta = closed.delta_to(to, next);
-            let opened = Word((closed.0 + 17).wrapping_add(delta));
-            assert_eq!(opened, Word::new(to, next, 1017));
-        }
     }
 
     #[test]

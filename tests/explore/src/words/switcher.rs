@@ -81,7 +81,8 @@ impl Setup {
                 s.ticket = if self.lacks(Break::OpenByStore) {
                     Word::new(to, generation, s.switcher.close).0
                 } else {
-                    s.ticket.wrapping_add(ticket.delta_to(to, generation))
+                    // The swap that succeeds: one from an older word changes nothing, and is tried again.
+                    Word::new(to, generation, 0).with_index(ticket.index()).0
                 };
                 s.switcher.stage = Stage::OpenReady;
             }
