@@ -3,9 +3,12 @@
 
 use shunt_device::Solo;
 use shunt_host::agent::message::Message;
-use shunt_host::events::Event;
+use shunt_host::events::{Event, Told};
+use shunt_host::nic::short_in;
+use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::lies::Lies;
+use shunt_tests::sim::ActorOptions;
 use shunt_tests::spec::RunSpec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +61,31 @@ fn after_a_flap_the_agents_fall_silent() {
     let (messages, packets) = said_in_a_minute(&cluster);
     // The word of one port, to two peers, every ten seconds.
     assert!((2..=20).contains(&messages), "{messages} messages in the second minute");
+    assert_eq!(packets, 0, "and nothing over the rails");
+}
+
+/// A rail whose datagrams are taken by another queue pair now: peers are told that ever more seldom as well.
+#[test]
+fn after_a_rail_was_renewed_the_agents_fall_silent() {
+    let cluster = Cluster::start(&spec(3));
+    cluster.sim.run_for(MS);
+    let rail = cluster.pe(0).rails()[0].clone();
+    let command = short_in(Opcode::Qp2Err, rail.datagram_qpn());
+    let ended = cluster.sim.spawn("firmware", ActorOptions::host(), move || {
+        rail.devx.command(&command, &mut [0; 16]).expect("2ERR of a datagram queue pair");
+    });
+    cluster.sim.finish(&ended);
+    // What is posted there shows that it has ended.
+    cluster.oob.cut(0, 1);
+    inject(&cluster, &["5ms:0.1:down=1ms"]);
+    cluster.sim.run_for(300 * MS);
+    cluster.oob.join(0, 1);
+    cluster.sim.run_for(MINUTE_NS);
+    let renewed = |told: &Told| matches!(told.event, Event::AgentRailRenewed { .. });
+    assert!(cluster.events(0).iter().any(renewed), "it was made anew");
+    let (messages, packets) = said_in_a_minute(&cluster);
+    // The word of the port and that of the rail, to two peers, every ten seconds.
+    assert!((4..=40).contains(&messages), "{messages} messages in the second minute");
     assert_eq!(packets, 0, "and nothing over the rails");
 }
 

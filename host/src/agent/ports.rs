@@ -20,6 +20,18 @@ pub(super) fn penalty_ns(repeated: u32) -> u64 {
     if repeated == 0 || Mutant::NoDamping.on() { 0 } else { backoff_ns(FLAP_NS, repeated - 1) }
 }
 
+/// True when news of `changed_ns` are to be told once more: what was said may have got lost. The pauses are as long as
+/// the change is past: a word said in vain for long is said more seldom.
+pub(super) fn is_told_again(changed_ns: u64, again_ns: &mut u64, now: u64, first_ns: u64) -> bool {
+    if now < again_ns.saturating_add(first_ns) {
+        return false;
+    }
+    let past_ns = now.saturating_sub(changed_ns);
+    // With the first pause on top, as after the change.
+    *again_ns = now.saturating_add(past_ns.min(CALM_NS).saturating_sub(first_ns));
+    true
+}
+
 /// What is known of one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Port {
@@ -51,16 +63,9 @@ impl Port {
         true
     }
 
-    /// True when its last change is to be told once more: what was said may have got lost. The pauses are as long as
-    /// the change is past: a word said in vain for long is said more seldom.
+    /// True when its last change is to be told once more.
     fn is_told_again(&mut self, now: u64, first_ns: u64) -> bool {
-        if self.downs == 0 || now < self.again_ns.saturating_add(first_ns) {
-            return false;
-        }
-        let past_ns = now.saturating_sub(self.changed_ns);
-        // With the first pause on top, as after the change.
-        self.again_ns = now.saturating_add(past_ns.min(CALM_NS).saturating_sub(first_ns));
-        true
+        self.downs > 0 && is_told_again(self.changed_ns, &mut self.again_ns, now, first_ns)
     }
 
     /// How much longer than the recovery window this port must stay up: nothing after its first failure.
@@ -153,7 +158,7 @@ impl Agent {
                 if self.ports.local[rail].is_told_again(now, self.options.port_poll_ns) {
                     self.tell_port(rail as u32, Reach::Link);
                 }
-                self.tell_rail(rail, Reach::Link);
+                self.tell_rail_again(rail);
             }
         }
         busy

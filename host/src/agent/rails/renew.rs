@@ -3,6 +3,7 @@
 
 use super::super::Agent;
 use super::super::message::Message;
+use super::super::ports::is_told_again;
 use super::super::worker::{Job, Urgency};
 use super::Reach;
 use crate::connect::card::HalfCard;
@@ -28,6 +29,10 @@ pub(in crate::agent) struct Renewal {
     address_ns: u64,
     /// What the peers were told last; none: they know it from the start.
     told: Option<HalfCard>,
+    /// When that was told first, and when it is told once more.
+    told_ns: u64,
+    /// See `told_ns`.
+    again_ns: u64,
 }
 
 impl Agent {
@@ -100,10 +105,22 @@ impl Agent {
         if self.renewals[rail].told.is_none() && self.links.is_as_at_start(&card) {
             return;
         }
-        self.renewals[rail].told = Some(card);
+        let renewal = &mut self.renewals[rail];
+        if renewal.told.replace(card) != Some(card) {
+            (renewal.told_ns, renewal.again_ns) = (at_ns, at_ns);
+        }
         let (pes, me) = (self.words.root().pe_count, self.words.root().my_pe);
         for peer in (0..pes).filter(|pe| *pe != me) {
             self.links.send(peer, Message::Rail { card, at_ns }.to_bytes(), reach, &self.ports);
+        }
+    }
+
+    /// Tells it once more, as seldom as an old word of a port.
+    pub(in crate::agent) fn tell_rail_again(&mut self, rail: usize) {
+        let (now, first_ns) = (self.now(), self.options.port_poll_ns);
+        let renewal = &mut self.renewals[rail];
+        if renewal.told.is_some() && is_told_again(renewal.told_ns, &mut renewal.again_ns, now, first_ns) {
+            self.tell_rail(rail, Reach::Link);
         }
     }
 
