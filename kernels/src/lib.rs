@@ -33,6 +33,8 @@ mod put_bw;
 mod put_latency;
 mod put_signal;
 mod quiet;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod scenarios;
 mod signal;
 mod wait;
 

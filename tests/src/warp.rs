@@ -9,8 +9,8 @@ use crate::sim::{ActorOptions, Sim, SimWorld, Task};
 
 /// Lanes wait for each other at most this long; device code's own deadlines are far below.
 const MEET_MAX_NS: u64 = 20_000_000_000;
-/// Lanes of the largest warp.
-const LANES_MAX: usize = 32;
+/// Lanes of the largest group: a block of two warps.
+const LANES_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meeting {

@@ -3,6 +3,7 @@
 mod assemble;
 mod audit;
 mod cplusplus;
+mod example;
 mod header;
 mod sass;
 mod table;
@@ -24,7 +25,8 @@ pub const HELP: &str = "gpu [--arch sm_NN]... [--bless] [--toolchain NAME]
 Builds `kernels/` for nvptx64-nvidia-cuda into <target>/gpu/<arch>/: shunt_kernels, the entry points, and shunt_device,
 the functions that programs in other languages call, each as .ptx, .o (relocatable) and .sass, the kernels linked into a
 .cubin as well. All architectures of the functions go into <target>/gpu/lib/libshunt_device.a, with their header beside
-it, and kernels/cuda/calls.cu is compiled by nvcc, linked with it and started.
+it, and kernels/cuda/calls.cu is compiled by nvcc, linked with it and started. Then examples/rust-kernel, a crate of its
+own, is built by the lines of its README, and layout and device are packed as they would be published.
 
 No CUDA need be installed: ptxas, nvlink, nvdisasm and nvcc are fetched as Python packages into <target>/gpu-tools. A
 nightly with rust-src is needed; rust-src is added through rustup if it is missing. Without a nightly the pinned stable
@@ -130,6 +132,8 @@ pub fn run(args: &[String]) -> Result<()> {
     println!();
     let archive = cplusplus::archive(&gpu.toolkit, &library)?;
     cplusplus::program(&gpu.toolkit, &archive, &options.arches)?;
+    example::build(&gpu.toolchain, &gpu.toolkit)?;
+    example::package()?;
     gpu.compare(options.bless)?;
     if !gpu.faults.is_empty() {
         println!();

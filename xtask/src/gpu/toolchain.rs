@@ -38,7 +38,8 @@ impl Toolchain {
         Ok(toolchain)
     }
 
-    fn command(&self, program: &str) -> Command {
+    /// A program of it.
+    pub fn command(&self, program: &str) -> Command {
         let mut command = sh::command(program);
         if let Some(name) = &self.name {
             command.env("RUSTUP_TOOLCHAIN", name);

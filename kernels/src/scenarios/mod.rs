@@ -1,0 +1,150 @@
+//! What kernels must compute: one list of scenarios, and a model that says what each leaves in the heaps. Whatever can
+//! launch kernels runs the list: a simulated cluster whose warps are coroutines, or a GPU.
+//!
+//! Each scenario begins with heaps of random bytes, no byte of which is left unlooked at in the end.
+
+mod list;
+mod model;
+
+pub use list::all;
+
+use crate::{Call, Outcome};
+
+/// Bytes of each PE's heap that scenarios use and look at.
+pub const HEAP_BYTES: usize = 96 << 10;
+/// PEs of each scenario.
+pub const PES: u32 = 3;
+/// Channels to each peer that scenarios use.
+pub const CHANNELS: u32 = 4;
+
+/// Threads that act as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// One thread of a block.
+    Thread,
+    /// One warp of a block.
+    Warp,
+    /// All threads of a block.
+    Block,
+}
+
+impl Group {
+    /// How the entry points' names end.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Thread => "thread",
+            Self::Warp => "warp",
+            Self::Block => "block",
+        }
+    }
+
+    /// Threads that act as one, where a block has two warps.
+    pub const fn threads(self) -> u32 {
+        match self {
+            Self::Thread => 1,
+            Self::Warp => 32,
+            Self::Block => 64,
+        }
+    }
+}
+
+/// A kernel, launched on one PE.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// Its name.
+    pub kernel: &'static str,
+    /// Where it runs.
+    pub pe: u32,
+    /// Blocks.
+    pub blocks: u32,
+    /// Who acts in each block.
+    pub group: Group,
+    /// What it is told.
+    pub call: Call,
+}
+
+impl Launch {
+    /// The entry point's name.
+    pub fn entry(&self) -> String {
+        format!("shunt_kernel_{}_{}", self.kernel, self.group.suffix())
+    }
+}
+
+/// Launches in steps: those of a step run at the same time, and all have ended before the next step begins.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it is about.
+    pub name: String,
+    /// Its steps.
+    pub steps: Vec<Vec<Launch>>,
+    /// The kind of fault that every launch of the last step must end with; 0: none.
+    pub status: u32,
+}
+
+/// What can launch kernels on [`PES`] PEs.
+pub trait Machine {
+    /// Fills the first bytes of a PE's heap.
+    fn fill(&mut self, pe: u32, bytes: &[u8]);
+    /// The first bytes of a PE's heap.
+    fn heap(&mut self, pe: u32) -> Vec<u8>;
+    /// Runs launches at the same time; the outcomes of each, one a block.
+    fn launch(&mut self, launches: &[Launch]) -> Vec<Vec<Outcome>>;
+}
+
+/// Runs a scenario and compares outcomes and every byte of all heaps with the model.
+///
+/// # Errors
+/// The first thing that is not as the model says.
+pub fn run(scenario: &Scenario, machine: &mut impl Machine, seed: u64) -> Result<(), String> {
+    let mut heaps: Vec<Vec<u8>> = (0..PES).map(|pe| random(seed ^ u64::from(pe) << 56)).collect();
+    model::clear_words(&mut heaps);
+    (0..PES).zip(&heaps).for_each(|(pe, bytes)| machine.fill(pe, bytes));
+    for (number, step) in scenario.steps.iter().enumerate() {
+        let status = if number + 1 == scenario.steps.len() { scenario.status } else { 0 };
+        let expected: Vec<Vec<Option<u64>>> = step
+            .iter()
+            .map(|launch| if status == 0 { model::apply(launch, &mut heaps) } else { Vec::new() })
+            .collect();
+        for ((launch, outcomes), expected) in step.iter().zip(machine.launch(step)).zip(expected) {
+            let at = format!("{}, step {number}: {launch:?}", scenario.name);
+            if outcomes.len() != launch.blocks as usize {
+                return Err(format!("{at}: {} outcomes of {} blocks", outcomes.len(), launch.blocks));
+            }
+            if let Some(wrong) = outcomes.iter().find(|outcome| outcome.status != status) {
+                return Err(format!("{at}: status {status} was expected, there is {wrong:?}"));
+            }
+            for (outcome, value) in outcomes.iter().zip(expected) {
+                if value.is_some_and(|value| value != outcome.value) {
+                    return Err(format!(
+                        "{at}: value {value:x?} was expected, there is {:#x}",
+                        outcome.value
+                    ));
+                }
+            }
+        }
+    }
+    for (pe, expected) in (0..PES).zip(&heaps) {
+        let found = machine.heap(pe);
+        if let Some(at) = (0..HEAP_BYTES).find(|at| found.get(*at) != expected.get(*at)) {
+            let (want, have) = (expected[at], found.get(at));
+            return Err(format!(
+                "{}: byte {at:#x} of PE {pe} is {have:x?}, right is {want:#x}",
+                scenario.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that nothing else has.
+fn random(seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let word = |_| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)).to_le_bytes()
+    };
+    (0..HEAP_BYTES / 8).flat_map(word).collect()
+}

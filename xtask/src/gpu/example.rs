@@ -1,0 +1,96 @@
+//! The crate outside the workspace, built by the very lines of its README, and what others take from the registry's
+//! point of view: the packages of `layout` and `device`.
+
+use super::audit::Module;
+use super::toolchain::Toolchain;
+use super::wheels::Toolkit;
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+
+/// Where it is, and the architecture its README names.
+const FOLDER: &str = "examples/rust-kernel";
+const ARCH: &str = "sm_90";
+
+/// Runs the README's commands, audits the PTX, assembles it.
+pub fn build(toolchain: &Toolchain, toolkit: &Toolkit) -> Result<()> {
+    let folder = sh::root().join(FOLDER);
+    let readme = std::fs::read_to_string(folder.join("README.md")).with_context(|| format!("{FOLDER} has no README"))?;
+    let lines = commands(&readme);
+    if lines.is_empty() {
+        bail!("{FOLDER}/README.md names no command");
+    }
+    let ptx = folder.join("target/send.ptx");
+    if ptx.is_file() {
+        std::fs::remove_file(&ptx)?;
+    }
+    for line in lines {
+        // The toolchain found stands in for the one named, which need not be called so on this machine.
+        let mut command = toolchain.command("cargo");
+        command.args(line.iter().filter(|word| !word.starts_with('+')));
+        sh::capture(command.current_dir(&folder).env_remove("CARGO_TARGET_DIR"))?;
+    }
+    let text = std::fs::read_to_string(&ptx).with_context(|| format!("{FOLDER}/README.md made no {}", ptx.display()))?;
+    let faults = Module::parse(&text).faults();
+    if !faults.is_empty() {
+        bail!("{FOLDER}: {}", faults.join("; "));
+    }
+    let cubin = ptx.with_extension("cubin");
+    sh::capture(toolkit.program("ptxas").args(["-c", "-arch", ARCH]).arg(&ptx).arg("-o").arg(&cubin))?;
+    println!("built {FOLDER} as its README says");
+    Ok(())
+}
+
+/// Packs `layout` and `device` as they would be published.
+pub fn package() -> Result<()> {
+    let mut command = sh::cargo();
+    command.args(["package", "--quiet", "--allow-dirty", "--no-verify", "-p", "shunt-layout", "-p", "shunt-device"]);
+    sh::capture(&mut command)?;
+    for package in ["shunt-layout", "shunt-device"] {
+        let mut list = sh::cargo();
+        list.args(["package", "--quiet", "--allow-dirty", "--list", "-p", package]);
+        let files = sh::stdout_of(&mut list).with_context(|| format!("{package} cannot be listed"))?;
+        if let Some(stray) = files.lines().find(|file| !belongs(Path::new(file))) {
+            bail!("{stray} would be published with {package}");
+        }
+    }
+    println!("packed shunt-layout and shunt-device");
+    Ok(())
+}
+
+/// What belongs in a package: manifests, sources, tests, and tables that tests read.
+fn belongs(file: &Path) -> bool {
+    let known = ["rs", "toml", "orig", "lock", "json", "txt", "h", "md"];
+    file.extension().is_some_and(|end| known.iter().any(|known| end == *known))
+}
+
+/// The command lines that start with `cargo` in fenced blocks.
+fn commands(readme: &str) -> Vec<Vec<String>> {
+    let mut fenced = false;
+    let mut out = Vec::new();
+    for line in readme.lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        } else if let Some(arguments) = line.strip_prefix("cargo ").filter(|_| fenced) {
+            out.push(arguments.split_whitespace().map(str::to_owned).collect());
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_those_in_fences() {
+        let readme = "cargo no\n```\ncargo +nightly rustc --release\nls\n```\ncargo no\n";
+        assert_eq!(commands(readme), [["+nightly", "rustc", "--release"]]);
+    }
+
+    #[test]
+    fn strays_are_told_from_sources() {
+        assert!(belongs(Path::new("src/lib.rs")) && belongs(Path::new(".cargo_vcs_info.json")));
+        assert!(!belongs(Path::new("core.1234")) && !belongs(Path::new("src/lib.rs.swp")));
+    }
+}
