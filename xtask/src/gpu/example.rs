@@ -15,7 +15,8 @@ const ARCH: &str = "sm_90";
 /// Runs the README's commands, audits the PTX, assembles it.
 pub fn build(toolchain: &Toolchain, toolkit: &Toolkit) -> Result<()> {
     let folder = sh::root().join(FOLDER);
-    let readme = std::fs::read_to_string(folder.join("README.md")).with_context(|| format!("{FOLDER} has no README"))?;
+    let readme = std::fs::read_to_string(folder.join("README.md"))
+        .with_context(|| format!("{FOLDER} has no README"))?;
     let lines = commands(&readme);
     if lines.is_empty() {
         bail!("{FOLDER}/README.md names no command");
@@ -30,7 +31,8 @@ pub fn build(toolchain: &Toolchain, toolkit: &Toolkit) -> Result<()> {
         command.args(line.iter().filter(|word| !word.starts_with('+')));
         sh::capture(command.current_dir(&folder).env_remove("CARGO_TARGET_DIR"))?;
     }
-    let text = std::fs::read_to_string(&ptx).with_context(|| format!("{FOLDER}/README.md made no {}", ptx.display()))?;
+    let text = std::fs::read_to_string(&ptx)
+        .with_context(|| format!("{FOLDER}/README.md made no {}", ptx.display()))?;
     let faults = Module::parse(&text).faults();
     if !faults.is_empty() {
         bail!("{FOLDER}: {}", faults.join("; "));
@@ -44,7 +46,16 @@ pub fn build(toolchain: &Toolchain, toolkit: &Toolkit) -> Result<()> {
 /// Packs `layout` and `device` as they would be published.
 pub fn package() -> Result<()> {
     let mut command = sh::cargo();
-    command.args(["package", "--quiet", "--allow-dirty", "--no-verify", "-p", "shunt-layout", "-p", "shunt-device"]);
+    command.args([
+        "package",
+        "--quiet",
+        "--allow-dirty",
+        "--no-verify",
+        "-p",
+        "shunt-layout",
+        "-p",
+        "shunt-device",
+    ]);
     sh::capture(&mut command)?;
     for package in ["shunt-layout", "shunt-device"] {
         let mut list = sh::cargo();

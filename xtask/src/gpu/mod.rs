@@ -5,6 +5,7 @@ mod audit;
 mod cplusplus;
 mod example;
 mod header;
+mod run;
 mod sass;
 mod table;
 mod toolchain;
@@ -20,7 +21,7 @@ use toolchain::Toolchain;
 use wheels::Toolkit;
 
 pub const SUMMARY: &str = "build the device code for sm_80, sm_90, sm_100, audit it, count its machine code";
-pub const HELP: &str = "gpu [--arch sm_NN]... [--bless] [--toolchain NAME]
+pub const HELP: &str = "gpu [run] [--arch sm_NN]... [--bless] [--toolchain NAME]
 
 Builds `kernels/` for nvptx64-nvidia-cuda into <target>/gpu/<arch>/: shunt_kernels, the entry points, and shunt_device,
 the functions that programs in other languages call, each as .ptx, .o (relocatable) and .sass, the kernels linked into a
@@ -34,8 +35,9 @@ is used with RUSTC_BOOTSTRAP=1.
 
 Fails on: an external function, a stack, a call that can panic, an atomic that is none of Platform's, no entry point, a
 spill or a stack on the no-fault path of an entry point, a header that is not what the source says or what was compiled,
-a program in CUDA C++ that does not link, and anything worse than the committed table kernels/sass.txt. If the compilers
-are not those of the table, what is worse is only said.
+a program in CUDA C++ that does not link, an entry point with more accesses to memory than its twin without fault
+tolerance (NAME_ft_off), and anything worse than the committed table kernels/sass.txt. If the compilers are not those of
+the table, what is worse is only said.
 
 Columns, for each entry point and library function, all for its no-fault path: the function and every function it
 reaches through calls, but for those that are cold. Cold is what the device crate never inlines and calls only when
@@ -47,6 +49,8 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
   stack, spills   bytes. Of an entry point: 0, or it fails. A library function has its caller's registers to save
   cold-stack  bytes that the deepest cold call takes: registers that the calling convention has a function save
 
+  run               after that run on this machine's GPU what can be: the program in CUDA C++, by itself and under
+                    compute-sanitizer, fetched like the others. Without a GPU it says so and fails before it builds
   --arch sm_NN      only this one; may be repeated
   --bless           write the header, and the table instead of comparing with it
   --toolchain NAME  use this rustup toolchain";
@@ -77,6 +81,9 @@ const KERNELS: &str = "shunt_kernels";
 /// Functions, relocatable, for programs in other languages.
 const LIBRARY: &str = "shunt_device";
 
+/// What names of entry points without fault tolerance hold.
+const PLAIN: &str = "_ft_off";
+
 const PARTS: &[Part] =
     &[Part { name: KERNELS, cargo: &[] }, Part { name: LIBRARY, cargo: &["--features", "library"] }];
 
@@ -84,6 +91,7 @@ const PARTS: &[Part] =
 struct Options {
     arches: Vec<&'static Arch>,
     bless: bool,
+    run: bool,
     toolchain: Option<String>,
 }
 
@@ -94,6 +102,7 @@ impl Options {
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--bless" => options.bless = true,
+                "run" => options.run = true,
                 "--toolchain" => {
                     options.toolchain = Some(args.next().context("--toolchain needs a name")?.clone());
                 }
@@ -119,6 +128,7 @@ impl Options {
 
 pub fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args).or_else(|error| sh::usage(format!("{error:#}")))?;
+    let here = if options.run { Some(run::find()?) } else { None };
     let mut gpu = Gpu::start(&options)?;
     header::make(options.bless)?;
     let mut library = Vec::new();
@@ -134,13 +144,14 @@ pub fn run(args: &[String]) -> Result<()> {
     cplusplus::program(&gpu.toolkit, &archive, &options.arches)?;
     example::build(&gpu.toolchain, &gpu.toolkit)?;
     example::package()?;
+    gpu.compare_twins();
     gpu.compare(options.bless)?;
     if !gpu.faults.is_empty() {
         println!();
         gpu.faults.iter().for_each(|fault| println!("fault: {fault}"));
         bail!("{} faults in the device code", gpu.faults.len());
     }
-    Ok(())
+    here.map_or(Ok(()), |here| run::everything(&here))
 }
 
 /// The stage of `cargo xtask ci`.
@@ -234,6 +245,22 @@ impl Gpu {
             ));
         }
         self.rows.push(row);
+    }
+
+    /// Fault tolerance costs no access to memory: an entry point makes as many as its twin without.
+    fn compare_twins(&mut self) {
+        for plain in &self.rows {
+            let twin = plain.name.replace(PLAIN, "");
+            let is_twin = |row: &&Row| row.arch == plain.arch && row.name == twin && twin != plain.name;
+            let Some(tolerant) = self.rows.iter().find(is_twin) else { continue };
+            for column in ["loads", "stores", "atomics"] {
+                let (with, without) = (tolerant.value(column), plain.value(column));
+                if with > without {
+                    let at = format!("{} {}", plain.arch, tolerant.name);
+                    self.faults.push(format!("{at}: {with} {column}, without fault tolerance {without}"));
+                }
+            }
+        }
     }
 
     /// Holds what was built against the committed table, or makes it the table.

@@ -15,8 +15,45 @@ const WHEELS: &[&str] = &[
     "nvidia-cuda-nvdisasm==13.5.37",
 ];
 
+/// Looks for errors of memory and of synchronisation while a program runs on a GPU.
+const SANITIZER: &[&str] = &["nvidia-cuda-sanitizer-api==13.5.25"];
+
 /// Names the packages that a folder holds.
 const LIST: &str = "packages.txt";
+
+/// A folder below the target folder that holds these packages; fetched unless it is there.
+fn fetch(folder: &str, wheels: &[&str]) -> Result<PathBuf> {
+    let home = sh::target_dir().join(folder);
+    let list = wheels.join("\n");
+    if std::fs::read_to_string(home.join(LIST)).is_ok_and(|have| have == list) {
+        return Ok(home);
+    }
+    if !sh::exists("python3") {
+        bail!("NVIDIA's tools come as Python packages, and there is no python3 to fetch them with");
+    }
+    let part = home.with_extension("part");
+    for old in [&part, &home] {
+        if old.is_dir() {
+            std::fs::remove_dir_all(old).with_context(|| format!("cannot remove {}", old.display()))?;
+        }
+    }
+    println!("fetching {}", wheels.join(" "));
+    let mut pip = sh::command("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);
+    sh::capture(pip.arg(&part).args(wheels)).context(
+        "cannot fetch NVIDIA's tools: `python3 -m pip` and a network with Python's package index are needed",
+    )?;
+    std::fs::write(part.join(LIST), list)?;
+    std::fs::rename(&part, &home)?;
+    Ok(home)
+}
+
+/// compute-sanitizer, fetched if it is not there.
+pub fn sanitizer() -> Result<PathBuf> {
+    let home = fetch("gpu-sanitizer", SANITIZER)?;
+    find_file(&home, "compute-sanitizer")
+        .with_context(|| format!("no compute-sanitizer in {}", home.display()))
+}
 
 /// The toolkit: a folder with `bin`, `include`, `lib` and `nvvm`.
 pub struct Toolkit {
@@ -26,31 +63,7 @@ pub struct Toolkit {
 impl Toolkit {
     /// The toolkit of these versions, fetched if it is not there.
     pub fn fetch() -> Result<Self> {
-        let home = sh::target_dir().join("gpu-tools");
-        let list = WHEELS.join("\n");
-        if std::fs::read_to_string(home.join(LIST)).is_ok_and(|have| have == list) {
-            return Self::in_folder(&home);
-        }
-        if !sh::exists("python3") {
-            bail!(
-                "ptxas, nvlink and nvcc come as Python packages, and there is no python3 to fetch them with"
-            );
-        }
-        let part = sh::target_dir().join("gpu-tools.part");
-        for old in [&part, &home] {
-            if old.is_dir() {
-                std::fs::remove_dir_all(old).with_context(|| format!("cannot remove {}", old.display()))?;
-            }
-        }
-        println!("fetching {}", WHEELS.join(" "));
-        let mut pip = sh::command("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);
-        sh::capture(pip.arg(&part).args(WHEELS)).context(
-            "cannot fetch NVIDIA's tools: `python3 -m pip` and a network with Python's package index are needed",
-        )?;
-        std::fs::write(part.join(LIST), list)?;
-        std::fs::rename(&part, &home)?;
-        Self::in_folder(&home)
+        Self::in_folder(&fetch("gpu-tools", WHEELS)?)
     }
 
     fn in_folder(home: &Path) -> Result<Self> {
