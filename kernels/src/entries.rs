@@ -81,7 +81,8 @@ mod gpu {
             ///
             /// # Safety
             /// The module's root names a device state of this version that outlives the launch; `out` is the address of
-            /// an outcome for each block, all zero. All threads of a warp, or of a block, take part in what is theirs together.
+            /// an outcome for each block, all zero. All threads of a warp, or of a block, take part in what is theirs
+            /// together.
             #[unsafe(no_mangle)]
             pub unsafe extern "ptx-kernel" fn $entry(call: Call, out: *mut Outcome) {
                 // SAFETY: forwarded to whoever launches.

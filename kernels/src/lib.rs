@@ -3,8 +3,8 @@
 //!
 //! Built for `nvptx64-nvidia-cuda` by `cargo xtask gpu`, where each is an entry point for one or more groups of lanes:
 //! `shunt_kernel_NAME_thread` runs one thread a block, `_warp` one warp that acts as one, `_block` all threads of a
-//! block, which are whole warps. Other threads leave at once. Parameters of each: a [`Call`] by value, the device address
-//! of one [`Outcome`] a block, all zero before the launch.
+//! block, which are whole warps. Other threads leave at once. Parameters of each: a [`Call`] by value, the device
+//! address of one [`Outcome`] a block, all zero before the launch.
 //!
 //! The device state is the one whose root the host copied to the module's constant `shunt_root`. Whoever did launches
 //! `attach` first, which says whether host and module mean the same version; no other kernel looks again.

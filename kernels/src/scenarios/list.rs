@@ -23,7 +23,8 @@ const SPANS: [(u64, u64, u64); 7] = [
 
 /// All scenarios.
 pub fn all() -> Vec<Scenario> {
-    let mut out = Vec::new();
+    let attach = vec![vec![launch("attach", Group::Thread, call())]];
+    let mut out = vec![scenario("attach", Group::Thread, attach)];
     for group in GROUPS {
         out.extend(messages(group));
         out.extend(collectives(group));
