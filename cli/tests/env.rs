@@ -54,6 +54,8 @@ fn every_bad_value_is_marked_and_the_status_is_2() {
         ("SHUNT_GIVE_UP", "1 minute"),
         ("SHUNT_FENCE", "none"),
         ("SHUNT_MPL", "50"),
+        ("SHUNT_ORDERING", "loose"),
+        ("SHUNT_POLLED_PUTS", "maybe"),
         ("SHUNT_SUSPECT", "0"),
         ("SHUNT_SUSPECT_FLOOR", "fast"),
         ("SHUNT_RECOVERY_WINDOW", "100"),

@@ -218,6 +218,15 @@ impl<'s, P: Platform> Device<'s, P> {
         unsafe { self.platform.load_key((root!(self, rkeys) as *const u32).add(row as usize)) }
     }
 
+    /// The same for the data of puts.
+    #[inline(always)]
+    pub(crate) fn data_rkey(self, peer: u32, rail: u32, at: u64) -> u32 {
+        let chunk = (at >> root!(self, log2_chunk)) as u32;
+        let row = (peer * root!(self, rails) + rail) * root!(self, chunks) + chunk;
+        // SAFETY: as for `lkey`.
+        unsafe { self.platform.load_key((root!(self, data_rkeys) as *const u32).add(row as usize)) }
+    }
+
     #[inline(always)]
     pub(crate) fn scratch_lkey(self, rail: u32) -> u32 {
         // SAFETY: one key a rail (upload).

@@ -74,12 +74,12 @@ impl<P: Platform> Channel<'_, P> {
 
     /// An answer that goes where nobody looks.
     #[inline(always)]
-    fn unwanted(self, view: &PathView, tag: u32) -> Answer {
+    pub(crate) fn unwanted(self, view: &PathView, tag: u32) -> Answer {
         Answer { at: self.sink() as u64, lkey_be: self.device.scratch_lkey(view.local_rail), tag }
     }
 
     #[inline(always)]
-    fn write_amo(self, view: &PathView, place: Place, dst: HeapOffset, amo: Amo, answer: Answer) {
+    pub(crate) fn write_amo(self, view: &PathView, place: Place, dst: HeapOffset, amo: Amo, answer: Answer) {
         let (remote, rkey) = self.remote(view, dst.0);
         self.write_atomic(view, place.index, &wqe_write::atomic(place, remote, rkey, amo, answer));
     }
@@ -105,13 +105,14 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn signal_tickets(self, signal: Signal) -> u64 {
         match signal {
-            Signal::Cleared(_) if self.brackets() => 3,
+            Signal::Cleared(_) if self.brackets() => 1 + 2 * self.ledger_blocks(),
+            Signal::Monotone(_) if self.signals_are_atomics() => 2,
             _ => 1,
         }
     }
 
     #[inline(always)]
-    fn brackets(self) -> bool {
+    pub(crate) fn brackets(self) -> bool {
         let policy = self.device.policy();
         policy.bracket != 0 && self.device.tolerant()
     }
@@ -129,6 +130,12 @@ impl<P: Platform> Channel<'_, P> {
     ) {
         let place = |number: u64| view.place(word, (first + number) as u32);
         let (add, tag) = match signal {
+            Signal::Monotone(value) if self.unordered() => {
+                return self.write_stored_signal_slow(word.0, first, at.0, value);
+            }
+            Signal::Cleared(add) if self.unordered() => {
+                return self.write_stored_bracket_slow(word.0, first, at.0, add);
+            }
             Signal::Monotone(value) => {
                 let (remote, rkey) = self.remote(view, at.0);
                 let wqe = wqe_write::signal(place(0), remote, rkey, value);
@@ -149,7 +156,7 @@ impl<P: Platform> Channel<'_, P> {
 
     /// Writes ledger word A (0) or B (1) of this channel.
     #[inline(always)]
-    fn write_ledger(self, view: &PathView, place: Place, which: u64, number: u64) {
+    pub(crate) fn write_ledger(self, view: &PathView, place: Place, which: u64, number: u64) {
         let (remote, rkey) = self.remote(view, self.ledger_words() + which * 8);
         self.write_wqe(view, place.index, &wqe_write::ledger(place, remote, rkey, number));
     }

@@ -21,7 +21,7 @@ pub struct Entry {
     pub moves_nothing: bool,
     /// Local address, if the data is not inline and does not stand in a second block.
     pub local: Option<u64>,
-    /// The value of an inline payload of up to eight bytes.
+    /// The value of an inline payload of up to eight bytes, or what a wide atomic stores.
     pub value: u64,
 }
 
@@ -36,6 +36,12 @@ impl Entry {
     #[inline(always)]
     pub const fn is_evidence(self) -> bool {
         self.is_ledger || matches!(self.operation, Operation::Monotone)
+    }
+
+    /// Data of a put.
+    #[inline(always)]
+    pub const fn is_data(self) -> bool {
+        matches!(self.operation, Operation::Put) && !self.is_ledger && !self.moves_nothing
     }
 
     /// Neither the receiver's memory nor a repetition tells whether it was executed.
@@ -68,6 +74,8 @@ const fn operation(ctrl: Ctrl) -> Operation {
             match ctrl.imm {
                 CLEARED_TAG => Operation::Cleared,
                 ADD_TAG => Operation::Add,
+                SIGNAL_TAG => Operation::Monotone,
+                LEDGER_TAG => Operation::Put,
                 _ => Operation::Fetch,
             }
         }
@@ -88,12 +96,15 @@ pub const fn read(wqe: &Wqebb) -> Entry {
     };
     Entry {
         operation,
-        is_ledger: ctrl.opcode == Opcode::RdmaWrite as u8 && ctrl.imm == LEDGER_TAG && !moves_nothing,
+        is_ledger: ctrl.opcode != Opcode::RdmaRead as u8 && ctrl.imm == LEDGER_TAG && !moves_nothing,
         blocks,
         remote: remote_address(segment(wqe, 1)),
         moves_nothing,
         local,
-        value: wqe.0[9] as u64 | (wqe.0[10] as u64) << 32,
+        value: match blocks {
+            1 => wqe.0[9] as u64 | (wqe.0[10] as u64) << 32,
+            _ => (u32::from_be(wqe.0[8]) as u64) << 32 | u32::from_be(wqe.0[9]) as u64,
+        },
     }
 }
 
@@ -231,6 +242,22 @@ mod tests {
                     assert_eq!(relocate(&old, NEW, 17, Some(18)), new, "{amo:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn words_that_atomics_store_are_evidence() {
+        const VALUE: u64 = 0xfeed_f00d_1234_5678;
+        for (tag, is_ledger, operation) in
+            [(SIGNAL_TAG, false, Operation::Monotone), (LEDGER_TAG, true, Operation::Put)]
+        {
+            let answer = wqe_write::Answer { at: 0x8000, lkey_be: 8, tag };
+            let [first, _] =
+                blocks(wqe_write::atomic(OLD, 0x9000, 7, crate::types::Amo::Set64(VALUE), answer));
+            let entry = read(&first);
+            assert_eq!((entry.operation, entry.is_ledger), (operation, is_ledger));
+            assert_eq!((entry.value, entry.remote, entry.blocks), (VALUE, 0x9000, 2));
+            assert!(entry.is_evidence() && !entry.is_unprovable() && entry.local.is_none());
         }
     }
 

@@ -30,6 +30,7 @@ mod root;
 mod switch;
 mod types;
 mod uncertain;
+mod unordered;
 mod wait;
 mod wide;
 pub mod wqe_write;

@@ -9,6 +9,7 @@ use crate::post::is_none;
 use crate::root::root;
 use crate::types::{FaultKind, Get, HeapOffset, Posted, Put, Signal};
 use crate::wqe_write::{self, Place, Segments};
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::Word;
 
 /// Longest message. A path that completes nothing for the suspect time is suspected, so a message must take much less:
@@ -41,7 +42,7 @@ impl<P: Platform> Channel<'_, P> {
         if matches!(signal, Some((_, Signal::Add(_)))) && !self.bound() {
             return Posted::UNBOUND;
         }
-        self.move_all(run, tails, wqe_write::write, |view, word, first| {
+        self.move_all::<true>(run, tails, wqe_write::write, |view, word, first| {
             if let Some((at, signal)) = signal {
                 self.write_signal_group(view, word, first, at, signal);
             }
@@ -52,7 +53,7 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn get_led(self, get: Get) -> Posted {
         match self.run(get.src, get.dst, get.bytes) {
-            Some(run) => self.move_all(run, 0, wqe_write::read, |_, _, _| ()),
+            Some(run) => self.move_all::<false>(run, 0, wqe_write::read, |_, _, _| ()),
             None => Posted::refused(FaultKind::BadAddress),
         }
     }
@@ -73,7 +74,7 @@ impl<P: Platform> Channel<'_, P> {
         }
         let view = self.view(Word(word).slot());
         let place = view.place(Word(word), 0);
-        let (remote, rkey) = self.remote(&view, dst.0);
+        let (remote, rkey) = self.remote_data(&view, dst.0);
         self.write_wqe(&view, place.index, &wqe_write::write_inline(place, remote, rkey, value, bytes));
         self.finish(Word(word), 1, &view)
     }
@@ -89,9 +90,9 @@ impl<P: Platform> Channel<'_, P> {
         Some(Run { remote: remote.0, local: local.0, rest: bytes })
     }
 
-    /// Posts a run piece by piece, the last one with `tails` tickets behind it that `tail` writes.
+    /// Posts a run piece by piece, the last one with `tails` tickets behind it that `tail` writes. `DATA`: a put.
     #[inline(always)]
-    fn move_all(
+    fn move_all<const DATA: bool>(
         self,
         mut run: Run,
         tails: u64,
@@ -109,7 +110,10 @@ impl<P: Platform> Channel<'_, P> {
             let word = Word(word);
             let view = self.view(word.slot());
             let place = view.place(word, 0);
-            let (remote, rkey) = self.remote(&view, run.remote);
+            let (remote, rkey) = match DATA {
+                true => self.remote_data(&view, run.remote),
+                false => self.remote(&view, run.remote),
+            };
             let local = self.device.local_address(HeapOffset(run.local));
             let lkey = self.device.lkey(view.local_rail, run.local);
             self.write_wqe(&view, place.index, &encode(place, remote, rkey, local, lkey, bytes));
@@ -150,6 +154,16 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn remote(self, view: &PathView, at: u64) -> (u64, u32) {
         let device = self.device;
+        if Mutant::SignalsRelaxed.on() {
+            return self.remote_data(view, at);
+        }
         (device.peer_heap(self.peer()) + at, device.rkey(self.peer(), view.remote_rail, at))
+    }
+
+    /// The same for the data of puts.
+    #[inline(always)]
+    fn remote_data(self, view: &PathView, at: u64) -> (u64, u32) {
+        let device = self.device;
+        (device.peer_heap(self.peer()) + at, device.data_rkey(self.peer(), view.remote_rail, at))
     }
 }

@@ -75,6 +75,8 @@ impl<P: Platform> Device<'_, P> {
             suspect_floor_ns: root!(self, policy.suspect_floor_ns),
             packet_lifetime_ns: root!(self, policy.packet_lifetime_ns),
             fence: root!(self, policy.fence),
+            ordering: root!(self, policy.ordering),
+            polled_puts: root!(self, policy.polled_puts),
             reserved: 0,
         }
     }

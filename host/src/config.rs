@@ -4,7 +4,7 @@ use crate::error::ConfigError;
 use crate::events;
 use crate::nic::qp::QpTuning;
 use crate::topology::select::{self, Selection};
-use shunt_layout::state::{FencePolicy, Policy, SLOTS_MAX};
+use shunt_layout::state::{FencePolicy, OrderPolicy, Policy, SLOTS_MAX};
 
 /// How an old path is fenced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,10 @@ pub struct EnvConfig {
     pub fence: FenceMode,
     /// Longest time a packet may live in the network.
     pub packet_lifetime_ns: u64,
+    /// In which order writes may land.
+    pub ordering: OrderPolicy,
+    /// Whether receivers act on the data of puts before a signal covers it.
+    pub polled_puts: bool,
     /// Channels to each peer.
     pub channels_per_pe: u32,
     /// log2 of the rings' depth.
@@ -58,6 +62,8 @@ impl Default for EnvConfig {
             probes: 3,
             fence: FenceMode::Strict,
             packet_lifetime_ns: 50_000_000,
+            ordering: OrderPolicy::Strict,
+            polled_puts: false,
             channels_per_pe: 2,
             log_depth: 10,
             tuning: QpTuning::default(),
@@ -86,6 +92,8 @@ pub fn policy(config: &EnvConfig) -> Policy {
             FenceMode::Strict => FencePolicy::Strict as u32,
             FenceMode::Time => FencePolicy::Time as u32,
         },
+        ordering: config.ordering as u32,
+        polled_puts: config.polled_puts as u32,
         reserved: 0,
     }
 }
@@ -149,6 +157,14 @@ pub const VARIABLES: &[Variable] = &[
         .default("3"),
     variable("SHUNT_FENCE", "how an old path is fenced", "strict or time").default("strict"),
     variable("SHUNT_MPL", "packet lifetime in the network", DURATION).default("50ms"),
+    variable("SHUNT_ORDERING", "in which order what is written may land at the receiver", ORDERING)
+        .default("strict"),
+    variable(
+        "SHUNT_POLLED_PUTS",
+        "whether receivers act on put data before a signal covers it: what nobody can know of is then asked about",
+        BOOLEAN,
+    )
+    .default("0"),
     variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
     variable("SHUNT_EVENTS", "timeline of every event, a line of JSON each", events::EVENTS_FILE),
     variable("SHUNT_METRICS", "where Prometheus may read", events::METRICS_ADDRESS),
@@ -210,6 +226,8 @@ pub const VARIABLES: &[Variable] = &[
     variable("NVSHMEM_IB_ROCE_VERSION_NUM", "RoCE version", select::ROCE_VERSION).default("2"),
 ];
 
+const ORDERING: &str = "strict, relaxed (the data of puts in any order, signals behind it) or unordered (the network \
+    too; signals are atomics)";
 const DURATION: &str = "0, or a number with ns, us, ms or s, such as 50ms";
 pub(crate) const BOOLEAN: &str = "0, 1, true, false, yes, no, on or off";
 
@@ -300,6 +318,15 @@ impl EnvConfig {
             _ => None,
         })?;
         config.fence = fence.unwrap_or(config.fence);
+        let ordering = env.parse("SHUNT_ORDERING", |text| match text {
+            "strict" => Some(OrderPolicy::Strict),
+            "relaxed" => Some(OrderPolicy::Relaxed),
+            "unordered" => Some(OrderPolicy::Unordered),
+            _ => None,
+        })?;
+        config.ordering = ordering.unwrap_or(config.ordering);
+        let polled = env.parse("SHUNT_POLLED_PUTS", parse_bool)?;
+        config.polled_puts = polled.unwrap_or(config.polled_puts);
         config.packet_lifetime_ns =
             env.parse("SHUNT_MPL", parse_duration)?.unwrap_or(config.packet_lifetime_ns);
         if let Some(depth) = env.number("NVSHMEM_QP_DEPTH", 128..=32768)? {
@@ -367,6 +394,8 @@ mod tests {
             ("SHUNT_GIVE_UP", "1.5s"),
             ("SHUNT_FENCE", "time"),
             ("SHUNT_MPL", "20ms"),
+            ("SHUNT_ORDERING", "relaxed"),
+            ("SHUNT_POLLED_PUTS", "1"),
             ("SHUNT_SUSPECT", "4ms"),
             ("SHUNT_SUSPECT_FLOOR", "500us"),
             ("SHUNT_RECOVERY_WINDOW", "1s"),
@@ -383,6 +412,8 @@ mod tests {
             give_up_ns: 1_500_000_000,
             fence: FenceMode::Time,
             packet_lifetime_ns: 20_000_000,
+            ordering: OrderPolicy::Relaxed,
+            polled_puts: true,
             suspect_ns: 4_000_000,
             suspect_floor_ns: 500_000,
             recovery_window_ns: 1_000_000_000,
@@ -398,6 +429,7 @@ mod tests {
         assert_eq!((policy.give_up_ns, policy.packet_lifetime_ns), (1_500_000_000, 20_000_000));
         assert_eq!(policy.fence_wait_ns, 2_020_000_000);
         assert_eq!(policy.fence, FencePolicy::Time as u32);
+        assert_eq!((policy.ordering, policy.polled_puts), (OrderPolicy::Relaxed as u32, 1));
     }
 
     #[test]
@@ -416,6 +448,8 @@ mod tests {
             ("SHUNT_GIVE_UP", "5"),
             ("SHUNT_FENCE", "Strict!"),
             ("SHUNT_MPL", "-1ms"),
+            ("SHUNT_ORDERING", "loose"),
+            ("SHUNT_POLLED_PUTS", "some"),
             ("SHUNT_SUSPECT", "0"),
             ("SHUNT_SUSPECT_FLOOR", "0"),
             ("SHUNT_RECOVERY_WINDOW", "soon"),

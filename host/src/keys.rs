@@ -2,7 +2,8 @@
 
 use crate::error::KeyError;
 
-/// lkeys by (rail, chunk), rkeys by (PE, remote rail, chunk), as numbers. Rails a PE lacks hold key 0.
+/// lkeys by (rail, chunk), rkeys by (PE, remote rail, chunk), as numbers. Rails a PE lacks hold key 0. The data of puts
+/// has a table of rkeys of its own, which names the same keys where they serve for both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyTable {
     rails: u32,
@@ -10,6 +11,7 @@ pub struct KeyTable {
     log2_chunk: u32,
     lkeys: Vec<u32>,
     rkeys: Vec<u32>,
+    data_rkeys: Vec<u32>,
 }
 
 /// Chunks of a heap.
@@ -29,23 +31,26 @@ pub struct KeyShape {
 }
 
 impl KeyTable {
-    /// Builds the tables: `mine[rail][chunk]`, `theirs[pe][rail][chunk]`, our own PE among them.
+    /// Builds the tables: `mine[rail][chunk]`, `theirs[pe][rail][chunk]`, our own PE among them; `data` as `theirs`.
     pub fn build(
         shape: KeyShape,
         me: u32,
         mine: &[Vec<u32>],
         theirs: &[Vec<Vec<u32>>],
+        data: &[Vec<Vec<u32>>],
     ) -> Result<Self, KeyError> {
-        let mut rkeys = Vec::new();
-        for (pe, keys) in theirs.iter().enumerate() {
-            rkeys.extend(rows(shape, pe as u32, keys)?);
-        }
+        let table = |keys: &[Vec<Vec<u32>>]| -> Result<Vec<u32>, KeyError> {
+            let rows = keys.iter().zip(0..).map(|(keys, pe)| rows(shape, pe, keys));
+            Ok(rows.collect::<Result<Vec<_>, _>>()?.concat())
+        };
+        let (rkeys, data_rkeys) = (table(theirs)?, table(data)?);
         Ok(Self {
             rails: shape.rails,
             chunks: shape.chunks,
             log2_chunk: shape.log2_chunk,
             lkeys: rows(shape, me, mine)?,
             rkeys,
+            data_rkeys,
         })
     }
 
@@ -61,6 +66,11 @@ impl KeyTable {
         present(*self.rkeys.get(((pe * self.rails + rail) * self.chunks + chunk) as usize)?)
     }
 
+    /// True if the data of puts goes under keys of its own.
+    pub fn data_apart(&self) -> bool {
+        self.data_rkeys != self.rkeys
+    }
+
     fn chunk(&self, rail: u32, offset: u64) -> Option<u32> {
         let chunk = offset >> self.log2_chunk;
         (rail < self.rails && chunk < u64::from(self.chunks)).then_some(chunk as u32)
@@ -71,9 +81,9 @@ impl KeyTable {
         self.lkeys.iter().flat_map(|key| key.to_be_bytes()).collect()
     }
 
-    /// The rkey table as device code holds it.
+    /// The rkey tables as device code holds them, that of the data of puts last.
     pub fn rkey_bytes(&self) -> Vec<u8> {
-        self.rkeys.iter().flat_map(|key| key.to_be_bytes()).collect()
+        self.rkeys.iter().chain(&self.data_rkeys).flat_map(|key| key.to_be_bytes()).collect()
     }
 }
 
@@ -110,7 +120,7 @@ mod tests {
     fn table() -> KeyTable {
         let mine = [vec![0x101, 0x102, 0x103], vec![0x111, 0x112, 0x113]];
         let theirs = [mine.to_vec(), vec![vec![0xa01, 0xa02, 0xa03]]];
-        KeyTable::build(SHAPE, 0, &mine, &theirs).unwrap()
+        KeyTable::build(SHAPE, 0, &mine, &theirs, &theirs).unwrap()
     }
 
     #[test]
@@ -132,16 +142,17 @@ mod tests {
         assert_eq!(bytes[..8], [0, 0, 1, 1, 0, 0, 1, 2]);
         assert_eq!(bytes.len(), 24);
         let bytes = table().rkey_bytes();
-        assert_eq!(bytes.len(), 48);
+        assert_eq!(bytes.len(), 2 * 48);
         assert_eq!(bytes[24..28], [0, 0, 0x0a, 1]);
-        assert_eq!(bytes[36..], [0; 12]);
+        assert_eq!(bytes[36..48], [0; 12]);
+        assert_eq!(bytes[..48], bytes[48..]);
     }
 
     #[test]
     fn rows_that_do_not_fit_are_refused() {
-        let short = KeyTable::build(SHAPE, 4, &[vec![1, 2]], &[]);
+        let short = KeyTable::build(SHAPE, 4, &[vec![1, 2]], &[], &[]);
         assert_eq!(short, Err(KeyError::Count { pe: 4, rail: 0, met: 2, want: 3 }));
-        let many = KeyTable::build(SHAPE, 0, &[], &[vec![vec![1, 2, 3]; 3]]);
+        let many = KeyTable::build(SHAPE, 0, &[], &[vec![vec![1, 2, 3]; 3]], &[]);
         assert_eq!(many, Err(KeyError::Rails { pe: 0, met: 3, want: 2 }));
     }
 

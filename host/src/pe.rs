@@ -82,7 +82,7 @@ impl PeConfig {
             fence: env.fence,
             packet_lifetime_ns: env.packet_lifetime_ns,
             step_records: env.step_records,
-            rail: RailOptions::default(),
+            rail: RailOptions { ordering: env.ordering, ..RailOptions::default() },
             bringup: Bringup::default(),
         }
     }
@@ -235,7 +235,11 @@ impl Pe {
             keys: &keys,
             scratch_keys: &scratch_keys,
             paths: &paths,
-            policy: Policy { fault_tolerance: config.ft as u32, ..config.policy },
+            policy: Policy {
+                fault_tolerance: config.ft as u32,
+                ordering: config.rail.ordering as u32,
+                ..config.policy
+            },
             step_records: config.step_records,
         };
         upload(&*gpu, &plan, base, &contents)?;
@@ -332,6 +336,7 @@ impl Opened {
             let mut rail = Rail::open(devx.clone(), *index, config.rail, world.clone())?;
             rail.register_heap(&heap, config.log2_chunk)?;
             rail.settle_truth();
+            rail.settle_order()?;
             rail.settle_datagrams(qkey(&draw));
             *opened = Some(rail);
             Ok(())
@@ -347,12 +352,14 @@ impl Opened {
             backups: self.config.backups,
             log_depth: self.config.log_depth,
             log2_chunk: self.config.log2_chunk,
+            ordering: self.config.rail.ordering as u32,
             heap_base: self.heap.span().address,
             heap_bytes: self.config.heap_bytes,
             draw: self.draw,
             rails: self.rails.iter().map(Rail::card).collect(),
             datagrams: self.rails.iter().map(Rail::datagram_qpn).collect(),
             rkeys: self.rails.iter().map(Rail::heap_keys).collect(),
+            data_rkeys: self.rails.iter().map(Rail::heap_data_keys).collect(),
         }
     }
 
@@ -368,6 +375,7 @@ impl Opened {
                 ("number of backups", card.backups.into(), mine.backups.into()),
                 ("log2 of the ring depth", card.log_depth.into(), mine.log_depth.into()),
                 ("log2 of the chunk size", card.log2_chunk.into(), mine.log2_chunk.into()),
+                ("order of writes", card.ordering.into(), mine.ordering.into()),
                 ("heap size", card.heap_bytes, mine.heap_bytes),
             ];
             for (what, theirs, mine) in equal {

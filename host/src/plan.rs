@@ -85,7 +85,8 @@ impl Shape {
             state: take(size_of::<DeviceState>() as u64, LINE),
             peer_heap: take(count(u64::from(self.pes), 8), LINE),
             lkeys: take(count(keys, 4), LINE),
-            rkeys: take(count(keys * u64::from(self.pes), 4), LINE),
+            // That of the data of puts behind the other.
+            rkeys: take(count(2 * keys * u64::from(self.pes), 4), LINE),
             scratch_lkeys: take(count(u64::from(self.rails), 4), LINE),
             channels: take(count(self.rows(), size_of::<Channel>()), LINE),
             paths: take(count(paths, size_of::<PathRow>()), LINE),
@@ -222,7 +223,7 @@ mod tests {
             end = range.end;
         }
         assert!(plan.bytes >= end && plan.bytes.is_multiple_of(4096));
-        assert_eq!(plan.rkeys.end - plan.rkeys.start, 3 * 2 * 5 * 4);
+        assert_eq!(plan.rkeys.end - plan.rkeys.start, 2 * 3 * 2 * 5 * 4);
         assert_eq!(plan.paths.end - plan.paths.start, 3 * 2 * 2 * 256);
         assert_eq!(plan.scratch.end - plan.scratch.start, 3 * 2 * (16 + 8) * 8);
     }

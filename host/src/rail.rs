@@ -16,6 +16,7 @@ use crate::nic::queue::{QueueSource, Request};
 use crate::nic::umem::Umem;
 use shunt_device::platform::host::World;
 use shunt_layout::mutant::Mutant;
+use shunt_layout::state::OrderPolicy;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,11 +32,22 @@ pub struct RailOptions {
     pub service_level: u8,
     /// Longest wait for one placement flush, or for the start-up proof's requests.
     pub flush_ns: u64,
+    /// In which order writes may land.
+    pub ordering: OrderPolicy,
+    /// Rounds of the search for a NIC that places out of order and does not say so.
+    pub order_rounds: u32,
 }
 
 impl Default for RailOptions {
     fn default() -> Self {
-        Self { gid_index: None, traffic_class: 0, service_level: 0, flush_ns: 50_000_000 }
+        Self {
+            gid_index: None,
+            traffic_class: 0,
+            service_level: 0,
+            flush_ns: 50_000_000,
+            ordering: OrderPolicy::Strict,
+            order_rounds: 16,
+        }
     }
 }
 
@@ -49,6 +61,8 @@ struct FlushPair {
 /// Device-visible memory, registered.
 struct Registered {
     keys: Vec<Mkey>,
+    /// Keys for the data of puts, where it has some of its own.
+    data_keys: Vec<Mkey>,
     umem: Umem,
 }
 
@@ -123,7 +137,7 @@ impl Rail {
     pub fn register_control(&mut self, memory: &Arc<OwnedSpan>, scratch: Range<u64>) -> Result<(), NicError> {
         let umem = Umem::register(&self.devx, memory)?;
         let key = Mkey::create(&self.devx, self.pd.id(), &umem, scratch, Access::Local)?;
-        self.control = Some(Registered { keys: vec![key], umem });
+        self.control = Some(Registered { keys: vec![key], data_keys: Vec::new(), umem });
         Ok(())
     }
 
@@ -131,19 +145,33 @@ impl Rail {
     pub fn register_heap(&mut self, memory: &Arc<OwnedSpan>, log2_chunk: u32) -> Result<(), NicError> {
         let umem = Umem::for_keys(&self.devx, memory)?;
         let (bytes, chunk) = (memory.span().bytes, 1u64 << log2_chunk);
-        let keys = (0..bytes.div_ceil(chunk))
-            .map(|i| {
-                let part = i * chunk..bytes.min((i + 1) * chunk);
-                Mkey::create(&self.devx, self.pd.id(), &umem, part, Access::Remote)
-            })
-            .collect::<Result<_, _>>()?;
-        self.heap = Some(Registered { keys, umem });
+        let keys = |access| -> Result<Vec<Mkey>, NicError> {
+            let part = |i| i * chunk..bytes.min((i + 1) * chunk);
+            let chunks = 0..bytes.div_ceil(chunk);
+            chunks.map(|i| Mkey::create(&self.devx, self.pd.id(), &umem, part(i), access)).collect()
+        };
+        let relaxed = self.options.ordering != OrderPolicy::Strict;
+        if relaxed && !self.caps.relaxed_ordering {
+            return Err(NicError::Unfit {
+                nic: self.name.clone(),
+                what: "relaxed ordering of writes",
+                met: "0".into(),
+                want: "1 (or SHUNT_ORDERING=strict)".into(),
+            });
+        }
+        let data_keys = if relaxed { keys(Access::Relaxed)? } else { Vec::new() };
+        self.heap = Some(Registered { keys: keys(Access::Remote)?, data_keys, umem });
         Ok(())
     }
 
     /// Keys of the heap's chunks, as numbers: lkeys and rkeys at once.
     pub fn heap_keys(&self) -> Vec<u32> {
         self.heap.iter().flat_map(|heap| &heap.keys).map(Mkey::key).collect()
+    }
+
+    /// Keys of the heap's chunks for the data of puts; none where that goes under the others.
+    pub fn heap_data_keys(&self) -> Vec<u32> {
+        self.heap.iter().flat_map(|heap| &heap.data_keys).map(Mkey::key).collect()
     }
 
     /// Key of the scratch, as a number; 0 before it was registered.
@@ -248,7 +276,8 @@ impl Rail {
     /// The tuning within what the NIC can do.
     pub(crate) fn fit(&self, tuning: &QpTuning) -> QpTuning {
         let most = self.caps.log_max_ra_req.min(self.caps.log_max_ra_res);
-        QpTuning { log_ra: tuning.log_ra.min(most), ..*tuning }
+        let unordered = tuning.unordered || self.options.ordering == OrderPolicy::Unordered;
+        QpTuning { log_ra: tuning.log_ra.min(most), unordered, ..*tuning }
     }
 
     /// What path queues on this rail are made of.
@@ -304,13 +333,18 @@ impl Rail {
         again
     }
 
-    fn flush_once(&self, flush: &mut FlushPair) -> Result<(), NicError> {
-        let world = &*self.world;
+    fn flush_pair<'a>(&self, flush: &'a mut FlushPair) -> Result<&'a mut Pair, NicError> {
         if flush.pair.is_none() {
             flush.incarnation = flush.incarnation.wrapping_add(1);
             flush.pair =
                 Some(self.pair(PairUse::Flush, flush.incarnation, (flush.incarnation << 12) & MASK_24)?);
         }
+        Ok(flush.pair.as_mut().expect("made above"))
+    }
+
+    fn flush_once(&self, flush: &mut FlushPair) -> Result<(), NicError> {
+        let world = &*self.world;
+        let pair = self.flush_pair(flush)?;
         let (source, rkey_be) = match &self.heap {
             Some(heap) => (heap.umem.memory().span(), heap.keys[0].key_be()),
             None => (self.private.data(1), self.private.key_be()),
@@ -321,7 +355,6 @@ impl Rail {
             remote: source.address,
             rkey_be,
         };
-        let pair = flush.pair.as_mut().expect("made above");
         pair.producer.post(world, read);
         pair.producer.wait_all(world, self.options.flush_ns)
     }
@@ -331,6 +364,35 @@ impl Rail {
         let mut pair = self.pair(PairUse::Proof, 0, proof::FIRST_PSN)?;
         let mtu_bytes = 256 << (self.address().mtu - 1);
         proof::run(&mut pair, &self.private, mtu_bytes, &*self.world, self.options.flush_ns, || self.flush())
+    }
+
+    /// Looks for a NIC that places out of order and does not say so: on a loopback pair, a flag must not be seen before
+    /// the data written ahead of it. What only the network or other memory does is not found.
+    ///
+    /// # Errors
+    /// `Unfit` if it was seen. That nothing could be written is no answer.
+    pub fn settle_order(&self) -> Result<(), NicError> {
+        if self.options.ordering == OrderPolicy::Unordered || Mutant::OrderNotProved.on() {
+            return Ok(());
+        }
+        let mut guard = self.flush.lock(&*self.world);
+        let rounds = 0..self.options.order_rounds;
+        let found = self.flush_pair(&mut guard).and_then(|pair| {
+            proof::out_of_order(pair, &self.private, &*self.world, self.options.flush_ns, rounds)
+        });
+        match found {
+            Ok(true) => Err(NicError::Unfit {
+                nic: self.name.clone(),
+                what: "placement",
+                met: "out of order, which QUERY_QP denies".into(),
+                want: "in order, or SHUNT_ORDERING=unordered,".into(),
+            }),
+            Ok(false) => Ok(()),
+            Err(_) => {
+                guard.pair = None;
+                Ok(())
+            }
+        }
     }
 
     /// Proves, and keeps the answer. A proof that cannot run proves nothing.

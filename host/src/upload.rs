@@ -77,7 +77,11 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
         channel_mask: mask_of(shape.channels_per_pe),
         sink: at(&plan.scratch) + (((1 << shape.log_depth) + SCRATCH_EXTRA - 1) * 8) as u64,
         ring_mask: (1 << shape.log_depth) - 1,
-        reserved3: [0; 11],
+        data_rkeys: match contents.keys.data_apart() {
+            true => base + (plan.rkeys.start + plan.rkeys.end) / 2,
+            false => at(&plan.rkeys),
+        },
+        reserved3: [0; 9],
     }
 }
 
@@ -237,6 +241,7 @@ mod tests {
             1,
             &[vec![0x100], vec![0x200]],
             &[vec![vec![0x300], vec![0x400]], vec![vec![0x100], vec![0x200]]],
+            &[vec![vec![0x301], vec![0x401]], vec![vec![0x101], vec![0x201]]],
         );
         let rows: Vec<_> = (0..8).map(|n| row(0x1000 * n)).collect();
         f(&Contents {
@@ -267,6 +272,7 @@ mod tests {
         assert_eq!(word(span.address), u32::from_le_bytes(*b"SHUN"));
         assert_eq!(word(state.lkeys + 4), 0x200u32.to_be());
         assert_eq!(word(state.rkeys + 4), 0x400u32.to_be());
+        assert_eq!(word(state.data_rkeys + 4), 0x401u32.to_be());
         assert_eq!((word(state.scratch_lkeys), word(state.scratch_lkeys + 4)), (0x500u32.to_be(), 0));
         assert_eq!(word(state.peer_heap), 0x6000_0000);
         assert_eq!(word(state.paths + 3 * 256), 0x3000);

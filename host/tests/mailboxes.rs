@@ -27,7 +27,8 @@ fn same<const N: usize>(met: [u8; N], dwords: &[(usize, u32)]) {
     }
 }
 
-const TUNING: QpTuning = QpTuning { ack_timeout: 20, retry: 7, rnr_retry: 7, min_rnr: 12, log_ra: 4 };
+const TUNING: QpTuning =
+    QpTuning { ack_timeout: 20, retry: 7, rnr_retry: 7, min_rnr: 12, log_ra: 4, unordered: false };
 
 fn route(link: Link) -> Route {
     Route {

@@ -37,10 +37,20 @@ mutants! {
     UncertainRepeated = "uncertain-repeated" breaks "H13, invariant 2",
     /// A fetching atomic whose answer was lost counts as done.
     LostAnswerIgnored = "lost-answer-ignored" breaks "rule 14, F3",
+    /// A put that its receiver polls is repeated without asking.
+    PolledPutNotRefused = "polled-put-not-refused" breaks "H11",
     /// An owner's "applied" does not move X beyond the operation.
     ResolvedNotKept = "resolved-not-kept" breaks "rule 12, invariant 2",
     /// The ledger word before a signal is not looked at: a signal behind it counts as not applied.
     BracketHalfRead = "bracket-half-read" breaks "rule 13, invariant 2",
+    /// A NIC that places out of order and denies it is not looked for.
+    OrderNotProved = "order-not-proved" breaks "invariant 3, H3",
+    /// Signals travel under the keys of data.
+    SignalsRelaxed = "signals-relaxed" breaks "invariant 3, H3",
+    /// Where writes come in any order, a kind 1 signal is a write all the same.
+    SignalsWritten = "signals-written" breaks "invariant 3, H3",
+    /// Where writes come in any order, ledger words are writes all the same.
+    LedgerWritten = "ledger-written" breaks "rule 13, H3",
     /// A replay leaves ledger words out.
     LedgerNotRewritten = "ledger-not-rewritten" breaks "rule 14, invariant 2",
     /// A fence by time needs no error completion.

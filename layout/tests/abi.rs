@@ -9,8 +9,9 @@
 
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
-    self, AnswerStatus, CauseKind, Channel, DeviceState, FencePolicy, HintWord, Mailbox, PathIdentity,
-    PathRow, PathState, Policy, ReadyWord, Step, StepRecord, Switch, SwitchKind, SwitchRecord, Tally, Word,
+    self, AnswerStatus, CauseKind, Channel, DeviceState, FencePolicy, HintWord, Mailbox, OrderPolicy,
+    PathIdentity, PathRow, PathState, Policy, ReadyWord, Step, StepRecord, Switch, SwitchKind, SwitchRecord,
+    Tally, Word,
 };
 use std::mem::{align_of, offset_of, size_of};
 use std::path::PathBuf;
@@ -86,6 +87,7 @@ fn words(out: &mut Vec<String>) {
 fn enumerations(out: &mut Vec<String>) {
     values!(out, Step { Idle, Settle, Fence, Choose, Ledger, Replay, Drain, DrainFlush, Dead, Uncertain });
     values!(out, FencePolicy { Strict, Time });
+    values!(out, OrderPolicy { Strict, Relaxed, Unordered });
     values!(out, AnswerStatus { Truth, FencedNoTruth, Unprovable });
     values!(out, PathState { Absent, Ready, Fenced, Released, Probing, Retired, Leaving });
     values!(
@@ -109,13 +111,13 @@ fn enumerations(out: &mut Vec<String>) {
 fn structures(mut out: &mut Vec<String>) {
     structure!(out, Policy {
         fault_tolerance, bracket, suspect_ns, fence_wait_ns, give_up_ns, recovery_window_ns, drain_ns,
-        ledger_ns, suspect_floor_ns, packet_lifetime_ns, fence, reserved,
+        ledger_ns, suspect_floor_ns, packet_lifetime_ns, fence, ordering, polled_puts, reserved,
     });
     structure!(out, DeviceState {
         magic, abi_version, bytes, my_pe, pe_count, channels_per_pe, slots, rails, log2_chunk, chunks,
         log_depth, heap_base, heap_bytes, peer_heap, lkeys, rkeys, channels, paths, mailboxes, hints, wake,
         records, records_head, scratch, scratch_per_channel, step_records, scratch_lkeys, policy, tallies, steps,
-        steps_head, ledger, ring_mask, channel_mask, sink, reserved3,
+        steps_head, ledger, ring_mask, channel_mask, sink, data_rkeys, reserved3,
     });
     structure!(out, Switch {
         owner, step, from, to, back, close, done_at_close, journal_end, executed, request, step_since_ns,

@@ -249,7 +249,7 @@ pub const TABLE: &[Known] = &[
         "0",
         "relaxed ordering of placement",
         Values::Boolean,
-        "data and the signal behind it must be seen in order, so it is never asked for",
+        "SHUNT_ORDERING=relaxed asks for it, for data alone",
     ),
     idle("NVSHMEM_IB_DISABLE_DMABUF", "0", "no dma-buf", Values::Boolean, NO_CUDA),
     idle("NVSHMEM_DISABLE_DATA_DIRECT", "0", "no data-direct function", Values::Boolean, SOFT),

@@ -20,8 +20,13 @@ pub struct Quirks {
     /// takes the ground from under every flush, so that a test can show that its flushes matter.
     pub reads_pass_posted_writes: bool,
     /// The fabric routes adaptively whatever was asked for, and QUERY_QP says so: packets of writes land in any order,
-    /// within a message and across messages, and small ones at once. READs and atomics wait for all before them.
+    /// within a message and across messages, and small ones at once; behind a lost packet, too. READs and atomics wait
+    /// for all before them.
     pub out_of_order: bool,
+    /// The same for packets that turn round inside the NIC.
+    pub out_of_order_inside: bool,
+    /// QUERY_QP says that everything lands in order, whatever holds.
+    pub order_denied: bool,
     /// A destroyed queue pair's number is handed out again at once, so that what still names it meets a stranger.
     pub qpn_reused: bool,
     /// The first indices of memory keys are left out, so that no two NICs agree on a key by chance.

@@ -4,6 +4,7 @@ use crate::cx::Cx;
 use crate::memory::{Access, Span, Use};
 use crate::nic::SoftNic;
 use crate::packet::Payload;
+use crate::placement::How;
 use crate::qp::{Data, Piece, Qp, Sge};
 
 impl SoftNic {
@@ -86,7 +87,7 @@ impl SoftNic {
                 let Some(span) = self.local(qp, *sge, offset, bytes, Access::LocalWrite) else {
                     return false;
                 };
-                self.place(span, payload, false, cx);
+                self.place(span, payload, How::default(), cx);
             }
             Data::Many(pieces) => {
                 let (mut skip, mut done) = (offset, 0);
@@ -99,7 +100,7 @@ impl SoftNic {
                         let mut part = cx.pool.take(some as usize);
                         let from = done as usize;
                         part.bytes_mut().copy_from_slice(&payload.bytes()[from..from + some as usize]);
-                        self.place(span, part, false, cx);
+                        self.place(span, part, How::default(), cx);
                     }
                     skip = skip.saturating_sub(piece.bytes());
                     done += some;

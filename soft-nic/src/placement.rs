@@ -7,9 +7,10 @@
 use crate::complete::Completion;
 use crate::cx::Cx;
 use crate::fault::FaultKind;
-use crate::memory::Span;
+use crate::memory::{Access, Span};
 use crate::nic::SoftNic;
-use crate::packet::{AtomicRequest, Part, Payload};
+use crate::packet::{AtomicRequest, Body, Part, Payload};
+use crate::qp::Qp;
 use crate::responder::AtomicWrite;
 use std::collections::VecDeque;
 
@@ -19,6 +20,15 @@ const SABOTAGE_NS: u64 = 1_000_000;
 const UNORDERED_NS: u64 = 20_000;
 /// Writes up to this size count as signals.
 const SIGNAL_BYTES: usize = 8;
+
+/// What a write may do to the order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How {
+    /// Its key has relaxed ordering.
+    pub(crate) relaxed: bool,
+    /// It came where order is off.
+    pub(crate) unordered: bool,
+}
 
 /// A request that waits for the writes before it.
 #[derive(Debug)]
@@ -90,9 +100,12 @@ impl SoftNic {
 
     /// Posts a write. A key with relaxed ordering lets small writes overtake those that wait.
     #[inline]
-    pub(crate) fn place(&mut self, span: Span, payload: Payload, relaxed: bool, cx: &mut Cx) {
+    pub(crate) fn place(&mut self, span: Span, payload: Payload, how: How, cx: &mut Cx) {
         let delay = self.placement_delay();
-        let overtakes = relaxed && payload.bytes().len() <= SIGNAL_BYTES;
+        if how.unordered {
+            return self.place_unordered(span, payload, delay, cx);
+        }
+        let overtakes = how.relaxed && payload.bytes().len() <= SIGNAL_BYTES;
         if delay == 0 && self.placement.queue.is_empty() || overtakes {
             cx.land_payload(span, payload);
         } else {
@@ -114,7 +127,9 @@ impl SoftNic {
     /// True if a READ or atomic may proceed at once; else it waits for the writes before it.
     pub(crate) fn defer(&mut self, deferred: Deferred, cx: &Cx) -> bool {
         let slow = self.config.quirks.atomic_gap_ns > 0 && matches!(deferred, Deferred::Atomic { .. });
-        let strays = if self.config.quirks.out_of_order { &self.placement.stray[..] } else { &[] };
+        let quirks = &self.config.quirks;
+        let unordered = quirks.out_of_order || quirks.out_of_order_inside;
+        let strays = if unordered { &self.placement.stray[..] } else { &[] };
         let last = strays.iter().map(|(due, ..)| due.saturating_sub(cx.now)).max();
         if self.placement.queue.is_empty() && last.is_none() && !slow {
             return true;
@@ -124,12 +139,39 @@ impl SoftNic {
     }
 
     /// Places a packet of a write where order is off: what is small at once, the rest when it likes.
-    pub(crate) fn place_unordered(&mut self, span: Span, payload: Payload, cx: &mut Cx) {
+    fn place_unordered(&mut self, span: Span, payload: Payload, delay: u64, cx: &mut Cx) {
         if payload.bytes().len() <= SIGNAL_BYTES {
             return cx.land_payload(span, payload);
         }
         let spread = (span.address() ^ cx.now).wrapping_mul(0x9e37_79b9_7f4a_7c15) % UNORDERED_NS;
-        self.placement.stray.push((cx.now + spread, span, payload));
+        self.placement.stray.push((cx.now + delay + spread, span, payload));
+    }
+
+    /// True if writes of this queue pair land in any order.
+    #[inline]
+    pub(crate) fn is_unordered(&self, qp: &Qp) -> bool {
+        let quirks = &self.config.quirks;
+        (quirks.out_of_order || quirks.out_of_order_inside)
+            && (if qp.remote.address == self.source_address(qp.remote.address) {
+                quirks.out_of_order_inside
+            } else {
+                quirks.out_of_order
+            })
+    }
+
+    /// Where order is off, a write that came before one that was lost lands all the same. It is not executed: that is
+    /// for when it is sent again.
+    pub(crate) fn place_ahead(&mut self, qp: &Qp, body: &Body, cx: &mut Cx) {
+        let Body::Write { part, reth, payload } = body else { return };
+        if !part.starts() || !qp.responder.allows_write || !self.is_unordered(qp) {
+            return;
+        }
+        let bytes = payload.bytes().len() as u64;
+        if let Ok(Some((span, relaxed))) =
+            self.remote(qp, reth.rkey, reth.address, bytes, Access::RemoteWrite)
+        {
+            self.place(span, payload.clone(), How { relaxed, unordered: true }, cx);
+        }
     }
 
     /// Lets what is due become visible. True if anything did.
@@ -180,7 +222,7 @@ impl SoftNic {
         part: Part,
         span: Span,
         mut payload: Payload,
-        relaxed: bool,
+        how: How,
         cx: &mut Cx,
     ) {
         let due = cx.now + SABOTAGE_NS;
@@ -207,6 +249,6 @@ impl SoftNic {
         if small && self.faults.strikes(|kind| matches!(kind, FaultKind::DoubleSignal)) {
             self.placement.stray.push((due, span, payload.clone()));
         }
-        self.place(span, payload, relaxed, cx);
+        self.place(span, payload, how, cx);
     }
 }

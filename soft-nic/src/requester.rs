@@ -7,6 +7,7 @@ use crate::fetch;
 use crate::memory::Access;
 use crate::nic::SoftNic;
 use crate::packet::{Body, Part, Payload, Reth, aeth};
+use crate::placement::How;
 use crate::psn;
 use crate::qp::{ACK_EVERY, Qp, RNR_FOR_EVER, SHUT, Task, WINDOW, Work};
 use crate::timer::NEVER;
@@ -379,7 +380,7 @@ impl SoftNic {
             4 => payload.bytes_mut().copy_from_slice(&(original as u32).to_be_bytes()),
             _ => payload.bytes_mut().copy_from_slice(&original.to_le_bytes()),
         }
-        self.place(span, payload, false, cx);
+        self.place(span, payload, How::default(), cx);
         qp.requester.work[entry].answered = 1;
         qp.requester.oldest = psn::add(at, 1);
         self.progressed(qp, cx);

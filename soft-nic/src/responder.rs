@@ -11,7 +11,7 @@ use crate::fault::FaultKind;
 use crate::memory::{Access, Span, Use};
 use crate::nic::SoftNic;
 use crate::packet::{AtomicRequest, Body, Packet, Part, Payload, Reth, aeth};
-use crate::placement::Deferred;
+use crate::placement::{Deferred, How};
 use crate::psn;
 use crate::qp::{Arriving, Incoming, Owed, Qp, Remembered, Service};
 use shunt_layout::mlx5::eqe::event as events;
@@ -96,6 +96,7 @@ impl SoftNic {
         match psn::distance(at, qp.responder.expected) {
             0 => {}
             1.. => {
+                self.place_ahead(qp, &body, cx);
                 body.recycle(&mut cx.pool);
                 if !qp.responder.nak_sent {
                     qp.responder.nak_sent = true;
@@ -156,7 +157,7 @@ impl SoftNic {
     }
 
     /// Translates a remote access, or says with what it is refused. A length of zero needs no key.
-    fn remote(
+    pub(crate) fn remote(
         &mut self,
         qp: &Qp,
         rkey: u32,
@@ -221,12 +222,11 @@ impl SoftNic {
             });
         }
         if let Some((span, relaxed)) = target {
+            let how = How { relaxed, unordered: self.is_unordered(qp) };
             if self.faults.any() {
-                self.place_sabotaged(qp.qpn, part, span, payload, relaxed, cx);
-            } else if self.config.quirks.out_of_order {
-                self.place_unordered(span, payload, cx);
+                self.place_sabotaged(qp.qpn, part, span, payload, how, cx);
             } else {
-                self.place(span, payload, relaxed, cx);
+                self.place(span, payload, how, cx);
             }
         }
         if asks.ack {
@@ -288,7 +288,7 @@ impl SoftNic {
             return Err(aeth::NAK_INVALID_REQUEST);
         }
         let target = self.remote(qp, request.rkey, request.address, bytes as u64, Access::RemoteAtomic)?;
-        let Some((span, _)) = target else { return Err(aeth::NAK_INVALID_REQUEST) };
+        let Some((span, relaxed)) = target else { return Err(aeth::NAK_INVALID_REQUEST) };
         if !span.address().is_multiple_of(bytes as u64) {
             return Err(aeth::NAK_INVALID_REQUEST); // Registered at an odd offset.
         }
@@ -297,7 +297,9 @@ impl SoftNic {
         qp.responder.expected = psn::add(at, 1);
         qp.responder.msn = psn::add(qp.responder.msn, 1);
         self.counters.messages += 1;
-        let now = self.defer(Deferred::Atomic { qpn: qp.qpn, ticket, span, request }, cx);
+        // Under a key with relaxed ordering it passes the writes that wait.
+        let passes = relaxed && self.config.quirks.atomic_gap_ns == 0;
+        let now = passes || self.defer(Deferred::Atomic { qpn: qp.qpn, ticket, span, request }, cx);
         let original = now.then(|| {
             let write = self.begin_atomic(span, request);
             write.land(span, cx);

@@ -14,7 +14,8 @@ use shunt_host::devx::{Devx, SoftDevx};
 use shunt_host::events::{Level, Metrics, Told, Watching};
 use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
-use shunt_layout::state::{self, SwitchRecord};
+use shunt_layout::mutant::Mutant;
+use shunt_layout::state::{self, OrderPolicy, SwitchRecord};
 use shunt_soft_nic::{
     Counters, Fabric, FabricConfig, Fault, FaultReport, Injection, LinkLayer, NicConfig, NicId, RailAt,
     SharedFabric, SoftNic, WordWatch,
@@ -136,6 +137,8 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
         log_depth: spec.log_depth,
         fault_tolerance: !spec.ft_off,
         fence: if spec.time_fence { FenceMode::Time } else { FenceMode::Strict },
+        ordering: OrderPolicy::from_raw(spec.ordering),
+        polled_puts: spec.polled_puts,
         ..EnvConfig::default()
     };
     let mut config = PeConfig::new(&env, heap_bytes);
@@ -144,6 +147,8 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
     config.policy.recovery_window_ns = spec.recovery_ns;
     config.policy.fence_wait_ns = spec.fence_wait_ns;
     config.rail.flush_ns = spec.flush_ns;
+    // NICs in order would pass: what the search takes is no part of a seed.
+    config.rail.order_rounds *= u32::from(spec.out_of_order != 0);
     (config.policy.drain_ns, config.policy.ledger_ns) = (spec.drain_ns, spec.drain_ns);
     config.log2_chunk = spec.log2_chunk;
     config.bringup = Bringup::Sequential;
@@ -161,7 +166,9 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
             config.rail_gbps = (spec.rail_gbps > 0).then_some(spec.rail_gbps.into());
             config.quirks.rmsn_cleared_by_2err = spec.rmsn_cleared;
             config.quirks.reads_pass_posted_writes = spec.reads_pass_writes;
-            config.quirks.out_of_order = spec.out_of_order;
+            config.quirks.out_of_order = spec.out_of_order & 1 != 0;
+            config.quirks.out_of_order_inside = spec.out_of_order & 2 != 0;
+            config.quirks.order_denied = spec.out_of_order & 4 != 0;
             config.quirks.qpn_reused = spec.qpn_reused;
             config.quirks.atomic_gap_ns = spec.atomic_gap_ns;
             // A key of one NIC is none of another's.
@@ -352,6 +359,10 @@ impl Cluster {
             slice_ns: self.spec.traffic.slice_ns.max(4 * self.spec.suspect_ns),
             interference: self.interference.clone(),
             oracle: self.oracle.clone(),
+            ledger_blocks: match OrderPolicy::from_raw(self.spec.ordering) {
+                OrderPolicy::Unordered if !Mutant::LedgerWritten.on() => 2,
+                _ => 1,
+            },
         }
     }
 

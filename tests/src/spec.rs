@@ -39,8 +39,13 @@ pub struct RunSpec {
     pub rmsn_cleared: bool,
     /// The NICs answer READs before the writes posted ahead of them are visible: no flush flushes.
     pub reads_pass_writes: bool,
-    /// The NICs place packets of writes out of order, and say so.
-    pub out_of_order: bool,
+    /// The NICs place packets of writes out of order. Bits: 1 those from others, 2 those from themselves, 4 and they
+    /// deny it.
+    pub out_of_order: u32,
+    /// The order that the job wants: `OrderPolicy`.
+    pub ordering: u32,
+    /// Receivers act on the data of puts before a signal covers it.
+    pub polled_puts: bool,
     /// Destroyed queue pairs' numbers are handed out again.
     pub qpn_reused: bool,
     /// Device code gives way before one access in this many; 0: only where it waits.
@@ -116,7 +121,9 @@ impl Default for RunSpec {
             infiniband: false,
             rmsn_cleared: false,
             reads_pass_writes: false,
-            out_of_order: false,
+            out_of_order: 0,
+            ordering: 0,
+            polled_puts: false,
             qpn_reused: false,
             interference: 0,
             idle_ns: 5_000,
@@ -166,6 +173,8 @@ macro_rules! keys {
         $visit!("rmsn_cleared", $self.rmsn_cleared);
         $visit!("reads_pass_writes", $self.reads_pass_writes);
         $visit!("out_of_order", $self.out_of_order);
+        $visit!("ordering", $self.ordering);
+        $visit!("polled_puts", $self.polled_puts);
         $visit!("qpn_reused", $self.qpn_reused);
         $visit!("interference", $self.interference);
         $visit!("idle_ns", $self.idle_ns);

@@ -120,6 +120,8 @@ pub struct Kernel {
     pub interference: Rc<Interference>,
     /// Where broken promises go.
     pub oracle: Oracle,
+    /// Tickets of a ledger word.
+    pub ledger_blocks: u64,
 }
 
 impl Kernel {
@@ -271,7 +273,8 @@ impl Kernel {
         }
         if traffic.signals != 1 && lanes.rank() == 0 {
             // A bracketed signal stands before its second ledger word.
-            let signal = Ticket(ticket.0 - u64::from(traffic.signals == 2));
+            let behind = if traffic.signals == 2 { self.ledger_blocks } else { 0 };
+            let signal = Ticket(ticket.0 - behind);
             self.oracle.note_add(stream.at(signal), stream.signal(), message + 1);
         }
         Ok(ticket)

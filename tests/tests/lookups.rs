@@ -64,7 +64,7 @@ proptest! {
             }
             theirs.push(rows);
         }
-        let table = KeyTable::build(shape, 0, &theirs[0], &theirs).expect("rows of one length");
+        let table = KeyTable::build(shape, 0, &theirs[0], &theirs, &theirs).expect("rows of one length");
         for pe in 0..rails.len() as u32 + 1 {
             for rail in 0..most + 2 {
                 let expected = find(&list, pe, rail, offset);

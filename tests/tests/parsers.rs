@@ -35,23 +35,27 @@ fn halves() -> impl Strategy<Value = HalfCard> {
 }
 
 fn cards() -> impl Strategy<Value = PeCard> {
-    let keyed = (rails(), (0u32..1 << 24, prop::collection::vec(any::<u32>(), 0..9)));
-    let words = (any::<[u32; 5]>(), any::<[u64; 2]>(), any::<[u8; 16]>());
+    let keys = || prop::collection::vec(any::<u32>(), 0..9);
+    let keyed = (rails(), (0u32..1 << 24, (keys(), keys())));
+    let words = (any::<[u32; 6]>(), any::<[u64; 2]>(), any::<[u8; 16]>());
     (words, prop::collection::vec(keyed, 0..5)).prop_map(|((words, heap, draw), keyed)| {
         let (rails, keyed): (Vec<_>, Vec<_>) = keyed.into_iter().unzip();
-        let (datagrams, rkeys) = keyed.into_iter().unzip();
+        let (datagrams, keys): (_, Vec<_>) = keyed.into_iter().unzip();
+        let (rkeys, data_rkeys) = keys.into_iter().unzip();
         PeCard {
             pe: words[0],
             channels_per_pe: words[1],
             backups: words[2],
             log_depth: words[3],
             log2_chunk: words[4],
+            ordering: words[5],
             heap_base: heap[0],
             heap_bytes: heap[1],
             draw,
             rails,
             datagrams,
             rkeys,
+            data_rkeys,
         }
     })
 }

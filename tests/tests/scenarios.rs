@@ -177,6 +177,28 @@ fn scenario_13_truth_that_lies() {
 #[test]
 fn scenario_14_h03_placement_out_of_order_is_refused() {
     hold("nics_that_place_out_of_order");
+    hold("nics_that_deny_their_order");
+}
+
+#[test]
+fn scenario_17_h11_polled_puts() {
+    hold("polled_puts_without_truth");
+}
+
+#[test]
+fn scenario_14_h03_a_network_that_reorders_unseen() {
+    hold("a_network_that_reorders_unseen");
+}
+
+#[test]
+fn scenario_14_h03_atomics_carry_order() {
+    hold("atomics_carry_order_where_writes_do_not");
+    hold("ledger_words_behind_lost_signals");
+}
+
+#[test]
+fn scenario_14_h03_relaxed_data_and_strict_signals() {
+    hold("relaxed_data_and_strict_signals");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::access::Channel;
 use crate::cut;
 use crate::journal;
 use crate::platform::Platform;
+use crate::root::root;
 use crate::types::{FaultKind, Operation};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::opcode;
@@ -148,7 +149,7 @@ impl<P: Platform> Channel<'_, P> {
 
     /// The first ticket whose operation was executed with its answer lost, or whose execution nobody can know. What
     /// lies in `[X, N)` may have been executed; puts, kind 1 signals and ledger words may be repeated there, because
-    /// nothing that covers them was applied, and gets always.
+    /// nothing that covers them was applied (but for puts where receivers do not wait for that), and gets always.
     fn first_uncertain(self) -> Option<u64> {
         if Mutant::UncertainRepeated.on() {
             return None;
@@ -160,13 +161,22 @@ impl<P: Platform> Channel<'_, P> {
         while ticket < end {
             let entry = self.journal_entry(&old, ticket);
             let answer_lost = entry.operation == Operation::Fetch && !Mutant::LostAnswerIgnored.on();
-            let unknown = if ticket < executed { answer_lost } else { entry.is_unprovable() };
+            let unknown = match ticket < executed {
+                true => answer_lost,
+                false => entry.is_unprovable() || entry.is_data() && self.are_puts_polled(),
+            };
             if unknown && ticket >= asked {
                 return Some(ticket);
             }
             ticket += entry.blocks;
         }
         None
+    }
+
+    /// H11: the receiver acts on the data of puts before a signal covers it, so a repetition may overwrite what is used
+    /// already.
+    fn are_puts_polled(self) -> bool {
+        root!(self.device, policy.polled_puts) != 0 && !Mutant::PolledPutNotRefused.on()
     }
 
     /// Waits for the owner's word, as long as a chain of switches may take at most.

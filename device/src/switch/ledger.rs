@@ -138,7 +138,7 @@ impl<P: Platform> Channel<'_, P> {
                 let applied = cut::signal_applied(self.evidence(&entry, number), entry.value);
                 number += !entry.is_ledger as u64;
                 if applied {
-                    (executed, unexecuted) = (ticket + 1, end);
+                    (executed, unexecuted) = (ticket + entry.blocks, end);
                 } else {
                     unexecuted = unexecuted.min(ticket);
                 }

@@ -183,7 +183,10 @@ impl<P: Platform> Channel<'_, P> {
         let entry = journal::read(block);
         let remote = entry.remote - self.device.peer_heap(self.peer());
         let keys = if Mutant::KeysOfTheOldRail.on() { old } else { new };
-        let rkey = self.device.rkey(self.peer(), keys.remote_rail, remote);
+        let rkey = match entry.is_data() {
+            true => self.device.data_rkey(self.peer(), keys.remote_rail, remote),
+            false => self.device.rkey(self.peer(), keys.remote_rail, remote),
+        };
         let lkey = entry.local.map(|local| self.local_key(keys.local_rail, local));
         self.write_block(new, physical, &journal::relocate(block, place, rkey, lkey));
         if entry.blocks > 1 {

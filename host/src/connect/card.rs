@@ -229,6 +229,8 @@ pub struct PeCard {
     pub log_depth: u32,
     /// log2 of the bytes one key covers.
     pub log2_chunk: u32,
+    /// In which order writes may land: `OrderPolicy`.
+    pub ordering: u32,
     /// First address of the heap.
     pub heap_base: u64,
     /// Its length.
@@ -241,24 +243,29 @@ pub struct PeCard {
     pub datagrams: Vec<u32>,
     /// rkeys as numbers, row (rail, chunk).
     pub rkeys: Vec<Vec<u32>>,
+    /// The same for the data of puts; empty rows where it goes under the other keys.
+    pub data_rkeys: Vec<Vec<u32>>,
 }
 
 impl PeCard {
     /// The card as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::header(PE_MAGIC);
-        for value in [self.pe, self.channels_per_pe, self.backups, self.log_depth, self.log2_chunk] {
-            writer.u32(value);
-        }
+        let shape =
+            [self.pe, self.channels_per_pe, self.backups, self.log_depth, self.log2_chunk, self.ordering];
+        shape.into_iter().for_each(|value| writer.u32(value));
         writer.u64(self.heap_base);
         writer.u64(self.heap_bytes);
         writer.0.extend(self.draw);
         writer.u32(self.rails.len() as u32);
-        for ((rail, qpn), keys) in self.rails.iter().zip(&self.datagrams).zip(&self.rkeys) {
+        let keys = self.rkeys.iter().zip(&self.data_rkeys);
+        for ((rail, qpn), (keys, data)) in self.rails.iter().zip(&self.datagrams).zip(keys) {
             rail.write(&mut writer);
             writer.u32(*qpn);
-            writer.u32(keys.len() as u32);
-            keys.iter().for_each(|key| writer.u32(*key));
+            for keys in [keys, data] {
+                writer.u32(keys.len() as u32);
+                keys.iter().for_each(|key| writer.u32(*key));
+            }
         }
         writer.0
     }
@@ -272,18 +279,22 @@ impl PeCard {
             backups: reader.u32("backups")?,
             log_depth: reader.u32("log_depth")?,
             log2_chunk: reader.u32("log2_chunk")?,
+            ordering: reader.u32("ordering")?,
             heap_base: reader.u64("heap_base")?,
             heap_bytes: reader.u64("heap_bytes")?,
             draw: reader.take("draw")?,
             rails: Vec::new(),
             datagrams: Vec::new(),
             rkeys: Vec::new(),
+            data_rkeys: Vec::new(),
         };
         for _ in 0..reader.count("rails", RailCard::BYTES)? {
             card.rails.push(RailCard::read(&mut reader)?);
             card.datagrams.push(number("datagrams", reader.u32("datagrams")?)?);
-            let keys = reader.count("rkeys", 4)?;
-            card.rkeys.push((0..keys).map(|_| reader.u32("rkey")).collect::<Result<_, _>>()?);
+            for table in [&mut card.rkeys, &mut card.data_rkeys] {
+                let keys = reader.count("rkeys", 4)?;
+                table.push((0..keys).map(|_| reader.u32("rkey")).collect::<Result<_, _>>()?);
+            }
         }
         reader.end()?;
         Ok(card)
@@ -376,12 +387,14 @@ mod tests {
             backups: 1,
             log_depth: 7,
             log2_chunk: 20,
+            ordering: 1,
             heap_base: 0x1000,
             heap_bytes: 1 << 21,
             draw: *b"sixteen bytes...",
             rails: vec![rail(), rail()],
             datagrams: vec![0x12_3456, 0],
             rkeys: vec![vec![1, 2], vec![3, 4]],
+            data_rkeys: vec![vec![5, 6], Vec::new()],
         };
         let halves = [None, Some(half()), None];
         type Parse = fn(&[u8]) -> Result<(), CardError>;

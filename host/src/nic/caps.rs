@@ -33,6 +33,8 @@ pub struct Caps {
     pub log_max_ra_req: u32,
     /// Outstanding READs as responder, log2.
     pub log_max_ra_res: u32,
+    /// Keys may let writes become visible in any order.
+    pub relaxed_ordering: bool,
     /// Entries of the GID table.
     pub gids: u32,
 }
@@ -106,6 +108,7 @@ impl Caps {
             log_max_cq_sz: general::LOG_MAX_CQ_SZ.get(caps),
             log_max_ra_req: general::LOG_MAX_RA_REQ_QP.get(caps),
             log_max_ra_res: general::LOG_MAX_RA_RES_QP.get(caps),
+            relaxed_ordering: general::RELAXED_ORDERING_WRITE.get(caps) == 1,
             gids: 8 << general::GID_TABLE_SIZE.get(caps).min(4),
         })
     }

@@ -23,6 +23,8 @@ pub enum Access {
     Local,
     /// Peers read, write and do atomics, too.
     Remote,
+    /// Peers write, and writes may become visible in any order among those of other keys and of this one.
+    Relaxed,
 }
 
 /// Arguments of CREATE_MKEY.
@@ -42,7 +44,8 @@ pub struct MkeyShape {
     pub access: Access,
 }
 
-/// CREATE_MKEY. Ordering is strict for reads and writes alike: signals travel under the same key as data.
+/// CREATE_MKEY. Ordering is strict for reads and writes alike, so that signals may travel under the same key as data;
+/// relaxed for writes under a key made for data alone.
 pub fn create_in(shape: &MkeyShape) -> [u8; CREATE_IN_BYTES] {
     let mut mailbox = [0; CREATE_IN_BYTES];
     cmd::input::OPCODE.set(&mut mailbox, Opcode::CreateMkey as u32);
@@ -50,10 +53,11 @@ pub fn create_in(shape: &MkeyShape) -> [u8; CREATE_IN_BYTES] {
     fields::MKEY_UMEM_ID.set(&mut mailbox, shape.umem);
     fields::MKEY_UMEM_OFFSET.set(&mut mailbox, shape.offset);
     let context = &mut mailbox[MKC_OFFSET..MKC_OFFSET + mkc::BYTES];
-    let remote = (shape.access == Access::Remote) as u32;
-    mkc::A.set(context, remote);
-    mkc::RW.set(context, remote);
-    mkc::RR.set(context, remote);
+    let all = (shape.access == Access::Remote) as u32;
+    mkc::A.set(context, all);
+    mkc::RW.set(context, (shape.access != Access::Local) as u32);
+    mkc::RR.set(context, all);
+    mkc::RELAXED_ORDERING_WRITE.set(context, (shape.access == Access::Relaxed) as u32);
     mkc::LW.set(context, 1);
     mkc::LR.set(context, 1);
     mkc::ACCESS_MODE_1_0.set(context, ACCESS_MODE_MTT);

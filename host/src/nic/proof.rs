@@ -10,11 +10,15 @@ use crate::error::NicError;
 use crate::gpu::Span;
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::prm::qp::State;
+use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
 
 /// Where the proof's PSNs start: they wrap in the middle of it.
 pub(crate) const FIRST_PSN: u32 = 0xff_fffd;
 const INLINE_VALUE: u64 = 0x5448_5255_5448_2121;
 const SHORT: u64 = 64;
+/// Data ahead of a flag: a few packets.
+const ORDER_BYTES: u64 = 12 * 1024;
 
 /// The result of a proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +152,44 @@ pub(crate) fn run(
         return Ok(TruthProof { holds: false, detail });
     }
     Ok(proof)
+}
+
+/// True if a flag was seen before the data that was written ahead of it on the same pair.
+pub(crate) fn out_of_order(
+    pair: &mut Pair,
+    private: &PrivateMemory,
+    world: &dyn World,
+    patience_ns: u64,
+    rounds: Range<u32>,
+) -> Result<bool, NicError> {
+    let (memory, key) = (private.memory(), private.key_be());
+    let (from, to) = (private.data(0).part(0, ORDER_BYTES), private.data(1).part(0, ORDER_BYTES));
+    let flag = to.address + ORDER_BYTES;
+    let mut met = vec![0; ORDER_BYTES as usize];
+    for round in rounds {
+        let number = u64::from(round) + 1;
+        let data = vec![number as u8 | 0x80; ORDER_BYTES as usize];
+        memory.write(from.address, &data)?;
+        pair.producer
+            .post(world, Request::Write { local: from, lkey_be: key, remote: to.address, rkey_be: key });
+        pair.producer.post(world, Request::WriteInline { value: number, remote: flag, rkey_be: key });
+        let since = world.now_ns();
+        let mut seen = [0; 8];
+        while u64::from_le_bytes(seen) != number && world.now_ns().saturating_sub(since) <= patience_ns {
+            world.relax();
+            memory.read(flag, &mut seen)?;
+        }
+        fence(Ordering::Acquire);
+        memory.read(to.address, &mut met)?;
+        // Before the completions, which may be written after the data.
+        let late = u64::from_le_bytes(seen) == number && met != data;
+        pair.producer.wait_all(world, patience_ns)?;
+        if late {
+            return Ok(true);
+        }
+    }
+    memory.fill(private.data(1), 0)?;
+    Ok(false)
 }
 
 #[cfg(test)]

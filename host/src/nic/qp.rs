@@ -34,12 +34,14 @@ pub struct QpTuning {
     pub min_rnr: u32,
     /// Outstanding READs and atomics, log2.
     pub log_ra: u32,
+    /// Writes may be placed in any order.
+    pub unordered: bool,
 }
 
 impl Default for QpTuning {
     /// 67 ms per try, half a second in all: a suspicion of the device comes long before.
     fn default() -> Self {
-        Self { ack_timeout: 14, retry: 7, rnr_retry: 7, min_rnr: 12, log_ra: 4 }
+        Self { ack_timeout: 14, retry: 7, rnr_retry: 7, min_rnr: 12, log_ra: 4, unordered: false }
     }
 }
 
@@ -98,7 +100,8 @@ pub(super) fn with_context(opcode: Opcode, qpn: u32) -> ContextMailbox {
     mailbox
 }
 
-/// CREATE_QP. The ordering bits stay zero: placement in order is what signals stand on.
+/// CREATE_QP. The ordering bits stay zero: placement in order is what signals stand on, and where they do not, what the
+/// network does is its own choice.
 pub fn create_in(shape: &QpShape) -> ContextMailbox {
     let mut mailbox = with_context(Opcode::CreateQp, 0);
     fields::WQ_UMEM_OFFSET.set(&mut mailbox, shape.queue_offset);
@@ -244,7 +247,7 @@ impl Qp {
         self.number
     }
 
-    /// INIT2RTR and RTR2RTS, then QUERY_QP: connected, and in order, or an error.
+    /// INIT2RTR and RTR2RTS, then QUERY_QP: connected, and in order unless it need not be, or an error.
     pub fn connect(
         &self,
         remote: RemoteEnd,
@@ -261,8 +264,9 @@ impl Qp {
         if truth.state != Some(State::Rts) {
             return unfit("state", format!("{:?}", truth.state), "RTS");
         }
-        if !truth.in_order && !Mutant::OrderNotChecked.on() {
-            return unfit("placement", "out of order".into(), "in order (switch adaptive routing off)");
+        if !truth.in_order && !tuning.unordered && !Mutant::OrderNotChecked.on() {
+            let want = "in order (switch adaptive routing off, or set SHUNT_ORDERING=unordered)";
+            return unfit("placement", "out of order".into(), want);
         }
         Ok(())
     }

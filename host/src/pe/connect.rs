@@ -11,7 +11,7 @@ use crate::plan::{Plan, Shape, SlotId};
 use crate::rail::Rail;
 use crate::slots::{End, rank};
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
-use shunt_layout::state::{PathRow, PathState};
+use shunt_layout::state::{OrderPolicy, PathRow, PathState};
 use std::sync::{Arc, OnceLock};
 
 /// Incarnation of everything made at start; 0 stays for "never made".
@@ -175,8 +175,11 @@ pub(super) fn keys(
 ) -> Result<KeyTable, StartError> {
     let mine: Vec<_> = rails.iter().map(|rail| rail.heap_keys()).collect();
     let theirs: Vec<_> = cards.iter().map(|card| card.rkeys.clone()).collect();
+    let apart = config.rail.ordering != OrderPolicy::Strict;
+    let data = cards.iter().map(|card| if apart { card.data_rkeys.clone() } else { card.rkeys.clone() });
+    let data: Vec<_> = data.collect();
     let key_shape = KeyShape { rails: shape.rails, chunks: shape.chunks, log2_chunk: config.log2_chunk };
-    Ok(KeyTable::build(key_shape, shape.me, &mine, &theirs)?)
+    Ok(KeyTable::build(key_shape, shape.me, &mine, &theirs, &data)?)
 }
 
 /// Every row of the path table: what was connected is ready, the rest is absent.

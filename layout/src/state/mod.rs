@@ -64,6 +64,10 @@ pub struct Policy {
     pub packet_lifetime_ns: u64,
     /// [`FencePolicy`].
     pub fence: u32,
+    /// [`OrderPolicy`].
+    pub ordering: u32,
+    /// 1: receivers act on put data before a signal covers it, so a put that nobody can know of is not repeated.
+    pub polled_puts: u32,
     /// Unused, zero.
     pub reserved: u32,
 }
@@ -76,6 +80,31 @@ pub enum FencePolicy {
     Strict = 0,
     /// The agents' word, or an error completion of the old incarnation and the packet lifetime since.
     Time = 1,
+}
+
+/// In which order what is written may become visible at its receiver.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OrderPolicy {
+    /// As it was posted. Queue pairs that say otherwise are refused.
+    #[default]
+    Strict = 0,
+    /// Data of puts in any order, by keys with relaxed ordering; a signal behind all that was posted before it.
+    Relaxed = 1,
+    /// Writes in any order, whatever queue pairs say. What carries order is an atomic: those are executed behind all
+    /// that was posted before them.
+    Unordered = 2,
+}
+
+impl OrderPolicy {
+    /// The policy of a raw word; anything unknown is the one that promises least.
+    pub const fn from_raw(raw: u32) -> Self {
+        match raw {
+            0 => Self::Strict,
+            1 => Self::Relaxed,
+            _ => Self::Unordered,
+        }
+    }
 }
 
 /// The root. One per PE, written by the host before any kernel runs, read back and compared.
@@ -154,8 +183,10 @@ pub struct DeviceState {
     pub channel_mask: u32,
     /// The last scratch word of the first channel, where answers go that nobody wants.
     pub sink: u64,
+    /// As `rkeys`, for the data of puts: under the same keys, or under keys with relaxed ordering.
+    pub data_rkeys: u64,
     /// Unused, zero: up to a multiple of the alignment.
-    pub reserved3: [u64; 11],
+    pub reserved3: [u64; 9],
 }
 
 /// What [`wrapped`] needs of a count.
@@ -239,5 +270,5 @@ mod tests {
 
 const _: () = {
     assert!(size_of::<DeviceState>() == 384 && align_of::<DeviceState>() == 128);
-    assert!(size_of::<Policy>() == 80);
+    assert!(size_of::<Policy>() == 88);
 };

@@ -42,7 +42,8 @@ impl SoftNic {
         for (field, value) in live {
             field.set(&mut context, value);
         }
-        if self.config.quirks.out_of_order {
+        let quirks = &self.config.quirks;
+        if (quirks.out_of_order || quirks.out_of_order_inside) && !quirks.order_denied {
             qpc::DP_ORDERING_0.set(&mut context, 1);
         }
         out[QPC_OFFSET..QPC_OFFSET + qpc::BYTES].copy_from_slice(&context);

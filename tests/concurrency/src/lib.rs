@@ -64,6 +64,8 @@ impl Bench {
             suspect_floor_ns: LONG_NS,
             packet_lifetime_ns: LONG_NS,
             fence: 0,
+            ordering: 0,
+            polled_puts: 0,
             reserved: 0,
         };
         // SAFETY: zeroed and not shared yet; every table is as long as the root says.
@@ -76,6 +78,7 @@ impl Bench {
             root.ring_mask = DEPTH as u32 - 1;
             (root.heap_base, root.heap_bytes, root.peer_heap) = (heap_base, HEAP_BYTES, peer_heap as u64);
             (root.lkeys, root.rkeys) = (bench.table::<u32>(2) as u64, bench.table::<u32>(4) as u64);
+            root.data_rkeys = root.rkeys;
             (root.channels, root.paths) = (channels as u64, paths as u64);
             root.mailboxes = bench.table::<Mailbox>(2) as u64;
             root.hints = bench.table::<HintWord>(4) as u64;

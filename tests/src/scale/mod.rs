@@ -310,6 +310,7 @@ impl Rig {
             slice_ns: SLICE_NS,
             interference: Rc::new(Interference::random(0)),
             oracle: Oracle::default(),
+            ledger_blocks: 1,
         }
     }
 

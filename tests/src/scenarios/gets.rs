@@ -1,12 +1,15 @@
 //! Gets and fetching atomics: executed is not delivered. Rules 12 and 14, F3, F6, H13.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::mem::offset_of;
+use std::rc::Rc;
 
+use shunt_device::{Deadline, FaultKind, HeapOffset, Resolution, Solo};
 use shunt_layout::state::{Channel, Word};
 
 use super::Scenario;
-use super::kit::{Wrongs, clean, failovers_of, spec, steered, wrong_if};
+use super::kit::{Wrongs, clean, failovers_of, judged, spec, steered, wrong_if};
 use crate::cluster::Cluster;
 use crate::lies::Lie;
 use crate::oracle::load;
@@ -23,6 +26,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "brackets_without_truth", seeds: 6, run: brackets_without_truth },
     Scenario { name: "the_gap_of_a_bracket", seeds: 4, run: gap_of_a_bracket },
     Scenario { name: "the_gap_of_a_bracket_behind_lost_acks", seeds: 4, run: gap_behind_lost_acks },
+    Scenario { name: "polled_puts_without_truth", seeds: 3, run: polled_puts },
     Scenario { name: "wide_atomics_before_a_cut", seeds: 4, run: wide_atomics },
 ];
 
@@ -192,6 +196,63 @@ fn gap_behind_lost_acks(seed: u64) -> Wrongs {
 fn asked_about(outcome: &Outcome) -> Wrongs {
     let asked = wrong_if(outcome.resolved == 0, || "nothing was uncertain".into());
     [failovers_of(outcome, 1), asked].concat()
+}
+
+/// Words that the receiver polls, put without any signal, and no truth: which of them were executed nobody can know, so
+/// each that may have been is asked about, and none is written twice.
+fn polled_puts(seed: u64) -> Wrongs {
+    const WORD: u64 = 64;
+    const COUNT: u64 = 300;
+    judged(|| {
+        let fault = ["drop-acks", "blackhole-tx", "blackhole-rx"][seed as usize % 3];
+        let mut spec = spec(seed, &[&format!("{}us:0.0:{fault}", 1_000 + 3 * seed)]);
+        (spec.suspect_ns, spec.rmsn_cleared, spec.polled_puts) = (2_000_000, true, true);
+        let cluster = Cluster::start(&spec);
+        cluster.watch(1, WORD);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let ended = Rc::new(Cell::new(false));
+        // Value v is put by ticket v - 1.
+        let (end, word) = (ended.clone(), cluster.pe(1).heap().address + WORD);
+        let owner = cluster.spawn("owner", 0, move |kernel| {
+            let mut asked = 0;
+            while !end.get() {
+                let channel = kernel.device().channel(1, 0);
+                if let Some(fault) = channel.uncertain() {
+                    kernel.world.sleep(1_000_000);
+                    let applied = load(word) > fault.at.0;
+                    let answer = if applied { Resolution::Applied } else { Resolution::NotApplied };
+                    asked += u64::from(channel.resolve(fault.at, answer).is_ok());
+                }
+                kernel.world.sleep(20_000);
+            }
+            asked
+        });
+        let sender = cluster.spawn("put", 0, |kernel| {
+            let channel = kernel.device().channel(1, 0);
+            for value in 1..=COUNT {
+                channel.p_nbi(Solo, HeapOffset(WORD), value, 8)?;
+                kernel.world.sleep(10_000);
+            }
+            let deadline = Deadline::after(kernel.world.now(), 2_000_000_000);
+            loop {
+                match channel.quiet(Solo, deadline) {
+                    Err(fault) if fault.kind == FaultKind::Uncertain && channel.alive().is_ok() => {
+                        kernel.world.sleep(20_000);
+                    }
+                    other => return other,
+                }
+            }
+        });
+        let sent = cluster.sim.finish(&sender);
+        ended.set(true);
+        let asked = cluster.sim.finish(&owner);
+        let watched = cluster.watched(1, WORD);
+        let mut wrongs = wrong_if(sent.is_err(), || format!("the sender ended with {sent:?}"));
+        let once = (watched.writes, watched.not_increasing, watched.last) == (COUNT, 0, COUNT);
+        wrongs.extend(wrong_if(!once, || format!("{COUNT} values were written as {watched:?}")));
+        wrongs.extend(wrong_if(asked == 0, || "nobody was asked".into()));
+        wrongs
+    })
 }
 
 /// Atomics that take two blocks run ahead of their completions; the receiver counts messages.

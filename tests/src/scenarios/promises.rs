@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use shunt_device::platform::host::World;
 use shunt_device::{Deadline, FaultKind, HeapOffset, Solo};
+use shunt_layout::state::OrderPolicy;
 
 use shunt_layout::state::OwnerWord;
 
@@ -15,12 +16,18 @@ use crate::lies::Lie;
 use crate::oracle::load;
 use crate::run::{finish, start_streams};
 use crate::sim::{Access, Interference};
+use crate::spec::RunSpec;
 use crate::swarm::or_panic;
 use crate::workload::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "nothing_is_paid_while_healthy", seeds: 1, run: nothing_paid },
     Scenario { name: "nics_that_place_out_of_order", seeds: 2, run: out_of_order },
+    Scenario { name: "nics_that_deny_their_order", seeds: 2, run: order_denied },
+    Scenario { name: "a_network_that_reorders_unseen", seeds: 3, run: reorders_unseen },
+    Scenario { name: "atomics_carry_order_where_writes_do_not", seeds: 12, run: unordered },
+    Scenario { name: "ledger_words_behind_lost_signals", seeds: 8, run: unordered_ledger },
+    Scenario { name: "relaxed_data_and_strict_signals", seeds: 6, run: relaxed_data },
     Scenario { name: "one_owner_at_a_time", seeds: 8, run: one_owner },
     Scenario { name: "generations_wrap", seeds: 2, run: generations_wrap },
     Scenario { name: "more_work_than_a_counter_counts", seeds: 1, run: more_than_a_counter },
@@ -39,13 +46,76 @@ fn nothing_paid(_seed: u64) -> Wrongs {
 /// H3: packets of writes land in any order, so that a kind 1 signal may pass its data. QUERY_QP shows it, and no job
 /// starts on such queue pairs.
 fn out_of_order(seed: u64) -> Wrongs {
-    let mut spec = spec(seed, &[]);
-    spec.out_of_order = true;
-    match or_panic(|| crate::run::run(&spec)) {
+    refused(&RunSpec { out_of_order: ON_THE_WIRE, ..spec(seed, &[]) })
+}
+
+/// H3: such NICs, and QUERY_QP says that all is in order. They show it on a loopback pair before the job starts.
+fn order_denied(seed: u64) -> Wrongs {
+    refused(&RunSpec { out_of_order: ON_THE_WIRE | INSIDE | DENIED, ..spec(seed, &[]) })
+}
+
+/// `RunSpec::out_of_order`.
+const ON_THE_WIRE: u32 = 1;
+const INSIDE: u32 = 2;
+const DENIED: u32 = 4;
+
+/// No job starts, because of the order; if one does, its promises count.
+fn refused(spec: &RunSpec) -> Wrongs {
+    match or_panic(|| crate::run::run(spec)) {
         Err(said) if said.contains("out of order") => Vec::new(),
         Err(said) => vec![said],
         Ok(outcome) => super::kit::promises(&outcome),
     }
+}
+
+/// H3: what only the network does between two NICs shows neither in QUERY_QP nor on a loopback pair. Nothing finds it:
+/// a job that wants order starts, breaks its promise, and the judge sees it. One that wants none keeps it.
+fn reorders_unseen(seed: u64) -> Wrongs {
+    judged(|| {
+        let mut spec = RunSpec { out_of_order: ON_THE_WIRE | DENIED, ..spec(seed, &[]) };
+        let outcome = crate::run::run(&spec);
+        let mut wrongs = wrong_if(outcome.oracle.total() == 0, || "the judge saw nothing".into());
+        spec.ordering = OrderPolicy::Unordered as u32;
+        wrongs.extend(clean(&spec, |_| Vec::new()));
+        wrongs
+    })
+}
+
+/// Traffic on NICs that place out of order and say so, in a job that wants no order.
+fn unordered_spec(seed: u64, faults: &[&str], signals: u32) -> RunSpec {
+    let mut spec = spec(seed, faults);
+    (spec.out_of_order, spec.ordering) = (ON_THE_WIRE | INSIDE, OrderPolicy::Unordered as u32);
+    (spec.rails, spec.backups, spec.suspect_ns) = (3, 7, 2_000_000);
+    spec.traffic =
+        Traffic { messages: 120, slots: 12, signals, pace_ns: 10_000, credit_lag: 0, ..spec.traffic };
+    spec
+}
+
+/// H3: signals of every kind, with truth and without, over losses and failures.
+fn unordered(seed: u64) -> Wrongs {
+    let fault = ["1ms:0.0:down", "1ms:0.0:drop-acks", "1ms:1.0:drop=0.2/2ms", "1ms:0.0:reorder=3/2ms"];
+    let mut spec = unordered_spec(seed, &[fault[seed as usize % 4]], 1 + (seed % 3) as u32);
+    spec.rmsn_cleared = seed >= 6;
+    clean(&spec, |_| Vec::new())
+}
+
+/// H3: packets of bracketed signals get lost, those behind them land, and the path is cut before anything is sent
+/// again. There is no truth: the ledger words must not have passed their signals.
+fn unordered_ledger(seed: u64) -> Wrongs {
+    let at = 400 + 13 * seed;
+    let faults = [format!("{at}us:0.0:blackhole-rx"), format!("{at}us:1.0:drop=0.3")];
+    let mut spec = unordered_spec(seed, &faults.each_ref().map(String::as_str), 2);
+    spec.rmsn_cleared = true;
+    clean(&spec, |outcome| failovers_of(outcome, 1))
+}
+
+/// H3: data under keys with relaxed ordering, signals of every kind under others; the receiver's NICs hold writes back.
+fn relaxed_data(seed: u64) -> Wrongs {
+    let faults = ["200us:1.0:placement-delay=40us/3ms", "1ms:0.0:down"];
+    let mut spec = spec(seed, &faults[..1 + (seed as usize / 3) % 2]);
+    spec.ordering = OrderPolicy::Relaxed as u32;
+    spec.traffic = Traffic { slots: 12, signals: 1 + (seed % 3) as u32, pace_ns: 10_000, ..spec.traffic };
+    clean(&spec, |_| Vec::new())
 }
 
 /// Invariant 9: an owner is followed by another one only once it has let go, or its lease has ended.

@@ -198,12 +198,14 @@ mod tests {
             backups: 0,
             log_depth: 4,
             log2_chunk: 12,
+            ordering: 0,
             heap_base: 0,
             heap_bytes: 1,
             draw: [draw; DRAW_BYTES],
             rails: Vec::new(),
             datagrams: Vec::new(),
             rkeys: Vec::new(),
+            data_rkeys: Vec::new(),
         }
     }
 

@@ -8,9 +8,9 @@ use crate::nic::caps::{query_roce_address_in, roce_mac};
 use crate::nic::mkey::{Access, MkeyShape};
 use shunt_layout::mlx5::prm::port::ROCE_ADDRESS_OUT_BYTES;
 use shunt_mlx5_sys::{
-    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
-    IBV_GID_TYPE_ROCE_V2, IBV_PORT_ACTIVE, MLX5DV_OBJ_AH, MLX5DV_OBJ_PD, ibv_ah_attr, ibv_gid_entry,
-    ibv_port_attr, mlx5dv_ah, mlx5dv_obj, mlx5dv_pd,
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_RELAXED_ORDERING, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE, IBV_GID_TYPE_ROCE_V2, IBV_PORT_ACTIVE, MLX5DV_OBJ_AH, MLX5DV_OBJ_PD,
+    ibv_ah_attr, ibv_gid_entry, ibv_port_attr, mlx5dv_ah, mlx5dv_obj, mlx5dv_pd,
 };
 use std::ffi::c_void;
 use std::io::Error;
@@ -20,12 +20,13 @@ use std::os::fd::AsRawFd;
 const PORT: u8 = 1;
 const HOP_LIMIT: u8 = 255;
 
-/// Access bits of a key. Ordering is strict for reads and writes alike: signals travel under the same key as data.
+/// Access bits of a key.
 fn access_bits(access: Access) -> u32 {
     let remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     match access {
         Access::Local => IBV_ACCESS_LOCAL_WRITE,
         Access::Remote => IBV_ACCESS_LOCAL_WRITE | remote,
+        Access::Relaxed => IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_RELAXED_ORDERING,
     }
 }
 
@@ -100,7 +101,7 @@ impl Driver {
         }
         // SAFETY: made above.
         let (lkey, rkey) = unsafe { ((*region).lkey, (*region).rkey) };
-        if lkey != rkey && shape.access == Access::Remote {
+        if lkey != rkey && shape.access != Access::Local {
             // SAFETY: made above, known to nobody else.
             unsafe { verbs.ibv_dereg_mr(region) };
             let detail = format!("lkey {lkey:#x} and rkey {rkey:#x} differ; one key for both is right");
