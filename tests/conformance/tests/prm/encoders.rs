@@ -28,6 +28,7 @@ fn tuning(draw: &mut Draw) -> QpTuning {
         rnr_retry: draw.word(3),
         min_rnr: draw.word(5),
         log_ra: draw.word(3),
+        unordered: draw.coin(),
     }
 }
 
