@@ -202,6 +202,14 @@ pub enum NicError {
         /// How long the caller waited.
         waited_ns: u64,
     },
+    /// The code that worked on it panicked. What it had begun with the NIC is not known.
+    #[error("{nic}: its worker panicked: {said}")]
+    Panicked {
+        /// Name of the NIC.
+        nic: String,
+        /// What the panic said.
+        said: String,
+    },
     /// The two ends cannot be connected.
     #[error("{nic}: cannot connect to rail {peer}: {detail}")]
     Mismatch {

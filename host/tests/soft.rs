@@ -3,13 +3,15 @@
 use shunt_device::Device;
 use shunt_device::platform::host::{Host, World};
 use shunt_host::agent::keeper::Keeper;
+use shunt_host::agent::worker::{Crew, Desk, Job, JobId, Outcome, Threads, Urgency, Worker};
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::card::HalfCard;
 use shunt_host::connect::{Bootstrap, InMemory, OobNet};
-use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::devx::{Devx, Neighbour, PortGid, PortReport, SoftDevx, UarPage};
 use shunt_host::error::{BootstrapError, DevxError, NicError, StartError};
 use shunt_host::events::{Sink, Told};
-use shunt_host::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement};
+use shunt_host::gpu::{DmaBuf, GpuMemory, HeapMemory, OwnedSpan, Placement, Span};
+use shunt_host::nic::mkey::MkeyShape;
 use shunt_host::nic::queue::Request;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_host::rail::{Rail, RailOptions};
@@ -19,6 +21,7 @@ use shunt_soft_nic::{
     Clock, Engine, Fabric, FabricConfig, FaultKind, LinkLayer, NicConfig, NicId, RailAt, SharedFabric,
     SoftNic,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Commands are quick here: these tests are not about their latency.
@@ -99,6 +102,97 @@ fn a_nic_that_forgets_its_count_is_found() {
     rail.settle_truth();
     assert!(!rail.truth_holds);
     assert!(rail.truth_detail.contains("does not survive 2ERR: 6 before, 0 after"), "{}", rail.truth_detail);
+}
+
+/// A NIC whose driver's code panics once, when the trap is set.
+struct Snare(Arc<dyn Devx>, AtomicBool);
+
+impl Snare {
+    fn spring(&self) {
+        assert!(!self.1.swap(false, Ordering::AcqRel), "trapped");
+    }
+}
+
+impl Devx for Snare {
+    fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
+        self.spring();
+        self.0.command(input, output)
+    }
+    fn gid(&self, index: u32) -> Result<Option<PortGid>, DevxError> {
+        self.spring();
+        self.0.gid(index)
+    }
+    fn name(&self) -> String {
+        self.0.name()
+    }
+    unsafe fn register_umem(&self, span: Span, dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.register_umem(span, dmabuf) }
+    }
+    fn deregister_umem(&self, id: u32) -> Result<(), DevxError> {
+        self.0.deregister_umem(id)
+    }
+    fn alloc_pd(&self) -> Result<u32, DevxError> {
+        self.0.alloc_pd()
+    }
+    fn dealloc_pd(&self, pd: u32) -> Result<(), DevxError> {
+        self.0.dealloc_pd(pd)
+    }
+    fn keys_need_umem(&self) -> bool {
+        self.0.keys_need_umem()
+    }
+    unsafe fn create_key(&self, shape: &MkeyShape, dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.create_key(shape, dmabuf) }
+    }
+    fn destroy_key(&self, key: u32) -> Result<(), DevxError> {
+        self.0.destroy_key(key)
+    }
+    fn map_uar(&self) -> Result<UarPage, DevxError> {
+        self.0.map_uar()
+    }
+    fn free_uar(&self, id: u32) {
+        self.0.free_uar(id);
+    }
+    fn query_eqn(&self) -> Result<u32, DevxError> {
+        self.0.query_eqn()
+    }
+    fn port(&self) -> Result<Option<PortReport>, DevxError> {
+        self.0.port()
+    }
+    fn resolve_mac(&self, pd: u32, neighbour: &Neighbour) -> Result<Option<[u8; 6]>, DevxError> {
+        self.0.resolve_mac(pd, neighbour)
+    }
+    fn next_event(&self) -> Result<Option<[u8; 64]>, DevxError> {
+        self.0.next_event()
+    }
+}
+
+/// A panic of a worker ends one job, with an error that says so; the next ones are done.
+#[test]
+fn a_worker_that_panics_ends_its_job_and_goes_on() {
+    let machine = Machine::new(1, 1, |_| {});
+    let trap = Arc::new(Snare(machine.devx(0, 0, PATIENT_NS), AtomicBool::new(false)));
+    let rail = Rail::open(trap.clone(), 0, RailOptions::default(), machine.world.clone()).unwrap();
+    let desk = Arc::new(Desk::default());
+    let hand = Threads.hire("nic 0".into(), Worker::new(Arc::new(rail), desk.clone(), machine.world.clone()));
+    trap.1.store(true, Ordering::Release);
+    desk.submit(Urgency::Idle, JobId { number: 1, about: 0 }, Job::AskAddress);
+    desk.submit(Urgency::Idle, JobId { number: 2, about: 0 }, Job::AskAddress);
+    hand.wake();
+    let since = machine.world.now_ns();
+    let done = || loop {
+        match desk.next_done() {
+            Some((id, Outcome::Address(result))) => return (id.number, result),
+            Some(_) => panic!("an outcome of something else"),
+            None => assert!(machine.world.now_ns() - since < PATIENT_NS, "the worker goes on"),
+        }
+    };
+    let said = "trapped".to_owned();
+    assert_eq!(done(), (1, Err(NicError::Panicked { nic: "mlx5_0".into(), said })));
+    assert_eq!(done(), (2, Ok(())));
+    desk.close();
+    hand.wake();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One worker a NIC: carries out the agent's firmware jobs, most urgent first, one command at a time. The agent never
 //! waits for firmware, and a NIC that does not answer holds up nobody's pairs but its own (H7).
 
+use super::keeper::said;
 use crate::connect::card::{HalfCard, RailCard};
 use crate::error::NicError;
 use crate::nic::half::HalfPath;
@@ -11,6 +12,7 @@ use shunt_device::platform::host::World;
 use shunt_layout::mutant::Mutant;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -284,12 +286,22 @@ pub struct Worker {
     rail: Arc<Rail>,
     desk: Arc<Desk>,
     world: Arc<dyn World>,
+    /// A panic ends a job with an error, and not the worker. A simulation is to see it.
+    guards: bool,
 }
 
 impl Worker {
     /// A worker for a rail's NIC.
     pub fn new(rail: Arc<Rail>, desk: Arc<Desk>, world: Arc<dyn World>) -> Self {
-        Self { rail, desk, world }
+        Self { rail, desk, world, guards: false }
+    }
+
+    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, NicError>) -> Result<T, NicError> {
+        if !self.guards {
+            return work();
+        }
+        let (nic, guarded) = (|| self.rail.name.clone(), catch_unwind(AssertUnwindSafe(work)));
+        guarded.unwrap_or_else(|panic| Err(NicError::Panicked { nic: nic(), said: said(&*panic) }))
     }
 
     /// Does the most urgent job, with others of its kind that share its flush.
@@ -317,17 +329,21 @@ impl Worker {
     fn carry_out(&self, job: Job) -> Option<Outcome> {
         match job {
             Job::Make(making) => Some(self.make(*making)),
-            Job::Connect(half, remote, tuning) => Some(Outcome::Connected(half.connect(&remote, &tuning))),
-            Job::Look(half) => Some(Outcome::Looked(half.query())),
-            Job::AskAddress => Some(Outcome::Address(self.rail.refresh_address().map(|_| ()))),
+            Job::Connect(half, remote, tuning) => {
+                Some(Outcome::Connected(self.guarded(|| half.connect(&remote, &tuning))))
+            }
+            Job::Look(half) => Some(Outcome::Looked(self.guarded(|| half.query()))),
+            Job::AskAddress => {
+                Some(Outcome::Address(self.guarded(|| self.rail.refresh_address().map(|_| ()))))
+            }
             Job::Resolve(card) => {
                 // What is not resolved is the neighbour's own, which is right on one subnet.
-                let _ = self.rail.mac_towards(&card);
+                let _ = self.guarded(|| Ok(self.rail.mac_towards(&card).map(|_| ())));
                 None
             }
-            Job::Datagrams(qkey) => Some(Outcome::Datagrams(self.rail.open_datagrams(qkey))),
-            Job::AskPort => Some(Outcome::Port(self.rail.port_up().unwrap_or(false))),
-            Job::Bury(half) => Some(Outcome::Buried(half.bury().or(Err(half)))),
+            Job::Datagrams(qkey) => Some(Outcome::Datagrams(self.guarded(|| self.rail.open_datagrams(qkey)))),
+            Job::AskPort => Some(Outcome::Port(self.guarded(|| self.rail.port_up()).unwrap_or(false))),
+            Job::Bury(half) => Some(Outcome::Buried(self.guarded(|| half.bury()).or(Err(half)))),
             Job::Fence(_) => None,
         }
     }
@@ -335,16 +351,17 @@ impl Worker {
     fn make(&self, mut making: Making) -> Outcome {
         // QP and CQ of the old incarnation; rings and truth are done with.
         if let Some(old) = making.old.take()
-            && let Err(error) = old.destroy()
+            && let Err(error) = self.guarded(|| old.destroy())
             && !Mutant::UnfencedMadeAnew.on()
         {
             return Outcome::Made(Err(error), Some(old));
         }
-        let half = match self.create(&making) {
+        let half = match self.guarded(|| self.create(&making)) {
             Ok(half) => Arc::new(half),
             Err(error) => return Outcome::Made(Err(error), None),
         };
-        match making.remote.as_ref().map(|remote| half.connect(remote, &making.tuning)) {
+        let connect = |remote| self.guarded(|| half.connect(remote, &making.tuning));
+        match making.remote.as_ref().map(connect) {
             Some(Err(error)) => Outcome::Made(Err(error), Some(half)),
             _ => Outcome::Made(Ok(half), None),
         }
@@ -372,6 +389,7 @@ impl Worker {
             let query_ns = since(start_ns) - error_ns;
             Ok((first, FenceTimes { error_ns, query_ns, ..FenceTimes::default() }))
         };
+        let begin = |half: &HalfPath| self.guarded(|| begin(half));
         let mut begun = vec![(id, begin(&half), half)];
         while begun.len() < SHARED
             && let Some((id, Job::Fence(half))) =
@@ -382,7 +400,7 @@ impl Worker {
         let flush_at_ns = self.world.now_ns();
         let flushed = match begun.iter().any(|(_, first, _)| first.is_ok()) && !Mutant::NoFlushAfterFence.on()
         {
-            true => self.rail.flush().is_ok(),
+            true => self.guarded(|| self.rail.flush()).is_ok(),
             false => true,
         };
         let flush_ns = since(flush_at_ns);
@@ -394,7 +412,7 @@ impl Worker {
                 let of_early = Mutant::QueryBeforeErr.on().then_some(QpTruth { state: last.state, ..first });
                 Ok(Fenced { first, last: of_early.unwrap_or(last), flushed, times })
             };
-            self.desk.end(id, Some(Outcome::Fenced(first.and_then(finish))));
+            self.desk.end(id, Some(Outcome::Fenced(first.and_then(|first| self.guarded(|| finish(first))))));
         }
     }
 }
@@ -429,7 +447,7 @@ impl Drop for Hired {
     /// A job under way ends by its commands' deadlines.
     fn drop(&mut self) {
         if let Some(thread) = self.0.take() {
-            // A worker that panicked has printed why.
+            // What panics outside of a job has printed why.
             let _ = thread.join();
         }
     }
@@ -447,9 +465,9 @@ impl Hand for Myself {
 
 impl Crew for Threads {
     fn hire(&self, name: String, worker: Worker) -> Box<dyn Hand> {
-        let Worker { rail, desk, world } = &worker;
-        let spare = Worker { rail: rail.clone(), desk: desk.clone(), world: world.clone() };
-        let mut worker = worker;
+        let Worker { rail, desk, world, .. } = &worker;
+        let spare = Worker { guards: true, ..Worker::new(rail.clone(), desk.clone(), world.clone()) };
+        let mut worker = Worker { guards: true, ..worker };
         let work = move || {
             loop {
                 match worker.step() {

@@ -202,7 +202,7 @@ pub struct QpTruth {
     pub next_rcv_psn: u32,
     /// PSN the requester sends next.
     pub next_send_psn: u32,
-    /// Oldest PSN acknowledged.
+    /// The last PSN that was acknowledged.
     pub last_acked_psn: u32,
     /// Placement is in order: neither adaptive routing bit is set.
     pub in_order: bool,
