@@ -4,16 +4,26 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`env`], [`env_table`] | what the environment asks for, and what becomes of it; pure |
-//! | [`place`], [`nodes`] | who this process is, by its launcher's variables; pure |
-//! | [`heap`], [`registry`] | what is given away of the symmetric heap, and buffers of the program's own; pure |
+//! | [`place`], [`nodes`], [`joining`] | who this process is, and how it finds the others |
+//! | [`heap`], [`registry`], [`teams`], [`numbers`] | what is given away of the symmetric heap, buffers, teams, sums; pure |
 //! | [`attr`] | structures of the C interface |
 //! | [`twins`] | another library of that name in this process |
+//! | [`session`] | one PE that is up: transfers, atomics, waits, collective calls |
+//! | `api` | the C functions, each a line of a macro |
+//! | [`failure`], [`report`] | what can go wrong, and how a program without statuses hears of it |
 
+mod api;
 pub mod attr;
 pub mod env;
 pub mod env_table;
+pub mod failure;
 pub mod heap;
+pub mod joining;
 pub mod nodes;
+pub mod numbers;
 pub mod place;
 pub mod registry;
+pub mod report;
+pub mod session;
+pub mod teams;
 pub mod twins;

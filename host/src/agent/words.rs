@@ -60,6 +60,8 @@ pub struct StateWords {
 
 // SAFETY: the state is shared memory by nature; all access here is atomic, through `Platform`.
 unsafe impl Send for StateWords {}
+// SAFETY: as above; the root, which is read through a reference, does not change (`StateWords::new`).
+unsafe impl Sync for StateWords {}
 
 // SAFETY (all blocks of this impl): `StateWords::new`'s caller vouches that the state and every table it names stay
 // mapped while this object lives; rows are bounded by the counts in the state, which `Place`s are made from.

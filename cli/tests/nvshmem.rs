@@ -1,0 +1,229 @@
+//! The library in NVSHMEM's place: C programs that link it, as processes that `shunt run` starts.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn done(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}\n{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// The shared library that this build made: beside the programs, or among what they depend on.
+fn library() -> PathBuf {
+    let beside = Path::new(env!("CARGO_BIN_EXE_shunt")).parent().unwrap();
+    let places = [beside.join("deps/libshunt_nvshmem.so"), beside.join("libshunt_nvshmem.so")];
+    places.into_iter().find(|path| path.is_file()).expect("the library is built with its users")
+}
+
+/// A folder with the library under the name that programs ask for, and two programs that link it.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nvshmem-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("other")).unwrap();
+        std::fs::copy(library(), folder.join("libnvshmem_host.so.3")).unwrap();
+        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nvshmem-compat");
+        for (program, sources) in [("suite", "conformance"), ("odd", "conformance/odd")] {
+            let sources =
+                std::fs::read_dir(crate_folder.join(sources)).unwrap().map(|entry| entry.unwrap().path());
+            let sources = sources.filter(|path| path.extension().is_some_and(|end| end == "c"));
+            let flags =
+                ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-l:libnvshmem_host.so.3", "-ldl"];
+            let mut command = Command::new("cc");
+            command
+                .args(sources)
+                .arg("-I")
+                .arg(crate_folder.join("include"))
+                .arg("-L")
+                .arg(&folder)
+                .args(flags);
+            done(command.arg(format!("-Wl,-rpath,{}", folder.display())).arg("-o").arg(folder.join(program)));
+        }
+        std::fs::write(folder.join("other/empty.c"), "int shunt_other_library;\n").unwrap();
+        let other = folder.join("other/libnvshmem_host.so.3");
+        done(
+            Command::new("cc")
+                .args(["-shared", "-fPIC"])
+                .arg(folder.join("other/empty.c"))
+                .arg("-o")
+                .arg(other),
+        );
+        folder
+    })
+}
+
+/// `shunt run` over so many processes, with room for a loaded machine.
+fn run(pes: u32, environment: &[(&str, &str)], program: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
+    command.args(["run", "-n", &pes.to_string(), "--"]);
+    command.arg(folder().join(program[0])).args(&program[1..]);
+    let usual = [
+        ("NVSHMEM_SYMMETRIC_SIZE", "32M"),
+        ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
+        ("SHUNT_GIVE_UP", "60s"),
+        ("SHUNT_RECOVERY_WINDOW", "20ms"),
+        ("SHUNT_CALL_DEADLINE", "120s"),
+        // A process that waits for a core is silent: ports that go down are told, and found out by that.
+        ("SHUNT_SUSPECT", "1s"),
+        ("SHUNT_SUSPECT_FLOOR", "1s"),
+    ];
+    command.envs(usual).envs(environment.iter().copied()).output().unwrap()
+}
+
+/// The lines of a run that went well, and how often its channels left a path.
+fn suite(pes: u32, flags: &[&str]) -> (String, u64) {
+    let output = run(pes, &[], &[&["suite"], flags].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{pes} PEs {flags:?}\n{}{said}", text(&output.stdout));
+    let failovers = said
+        .lines()
+        .filter_map(|line| line.split(" failovers").next()?.split(": ").last()?.parse::<u64>().ok());
+    (text(&output.stdout), failovers.sum())
+}
+
+fn same_with_a_port_down(pes: u32) {
+    let (lines, calm) = suite(pes, &[]);
+    assert_eq!(lines.lines().count(), 10, "{lines}");
+    let (faulty, failovers) = suite(pes, &["--fault"]);
+    assert_eq!(faulty, lines);
+    assert!(pes == 1 || failovers > calm, "{failovers} failovers with a port down, {calm} without");
+}
+
+#[test]
+fn one_pe() {
+    same_with_a_port_down(1);
+}
+
+#[test]
+fn two_pes() {
+    same_with_a_port_down(2);
+}
+
+#[test]
+fn three_pes() {
+    same_with_a_port_down(3);
+}
+
+#[test]
+fn four_pes() {
+    same_with_a_port_down(4);
+}
+
+#[test]
+fn without_fault_tolerance_results_are_the_same() {
+    let off = [("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "0")];
+    let output = run(2, &off, &["suite", "rma"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), suite(2, &["rma"]).0);
+}
+
+#[test]
+fn a_peer_that_dies_is_named_and_nobody_hangs() {
+    let quick = [("SHUNT_GIVE_UP", "300ms")];
+    let output = run(3, &quick, &["odd", "lost"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("nvshmem_barrier_all: peer 2 on channel 0, path "), "{said}");
+    assert!(said.contains("operations unfinished") && said.contains("syndrome 0x"), "{said}");
+    let output = run(3, &quick, &["odd", "told"]);
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(out.matches("told of 2: all").count(), 2, "{out}{said}");
+    assert_eq!(out.matches("finalized").count(), 2, "{out}{said}");
+}
+
+#[test]
+fn one_pe_ends_the_job() {
+    let output = run(3, &[], &["odd", "ends"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("PE 0 ended the job with nvshmem_global_exit(7)"), "{said}");
+}
+
+#[test]
+fn a_job_by_unique_id() {
+    let path = folder().join("id");
+    let mut ranks: Vec<_> = (0..3)
+        .map(|rank| {
+            let mut command = Command::new(folder().join("odd"));
+            command.arg("unique").arg(&path).arg(rank.to_string()).arg("3");
+            command
+                .env("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "=lo")
+                .env("NVSHMEM_SYMMETRIC_SIZE", "1M")
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for rank in &mut ranks {
+        assert_eq!(rank.wait().unwrap().code(), Some(0));
+    }
+}
+
+/// A program alone, with nothing in its environment but this.
+fn alone(environment: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(folder().join("odd"));
+    let runtime = std::env::var("XDG_RUNTIME_DIR").ok();
+    command.args(arguments).env_clear().envs(environment.iter().copied());
+    command.envs(runtime.map(|runtime| ("XDG_RUNTIME_DIR", runtime)));
+    let output = command.output().unwrap();
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+#[test]
+fn a_process_that_nobody_started_is_a_job_of_one() {
+    let (status, said) = alone(&[("NVSHMEM_SYMMETRIC_SIZE", "1M")], &["alone"]);
+    assert_eq!((status, said.contains("PE 0 of 1, twice")), (Some(0), true), "{said}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_is_wrong() {
+    let twin = folder().join("other/libnvshmem_host.so.3");
+    let twin = twin.to_str().unwrap();
+    let cases: [(&[(&str, &str)], &[&str], &[&str]); 6] = [
+        (&[], &["early"], &["nvshmem_quiet: the library is not initialised"]),
+        (&[], &["comm"], &["an MPI communicator cannot be started from"]),
+        (&[], &["twin", twin], &["another NVSHMEM library", twin, "this one is "]),
+        (
+            &[("NVSHMEM_IBGDA_NUM_DCI", "4")],
+            &["alone"],
+            &["NVSHMEM_IBGDA_NUM_DCI=4 is refused", "no DC transport"],
+        ),
+        (&[("NVSHMEM_SYMMETRIC_SIZE", "much")], &["alone"], &["NVSHMEM_SYMMETRIC_SIZE=\"much\"", "is right"]),
+        (&[("PMI_RANK", "0"), ("PMI_SIZE", "2")], &["alone"], &["PE 0 of 2", "SHUNT_ROOT"]),
+    ];
+    for (environment, arguments, wanted) in cases {
+        let (status, said) = alone(environment, arguments);
+        assert_eq!(status, Some(2), "{arguments:?}: {said}");
+        assert!(wanted.iter().all(|words| said.contains(words)), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn pes_that_were_started_differently_say_so() {
+    for (variable, value) in
+        [("NVSHMEM_SYMMETRIC_SIZE", "8388608"), ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "0")]
+    {
+        let script =
+            format!("[ $SHUNT_RANK = 1 ] && export {variable}={value}; exec {}/odd lost", folder().display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
+        command
+            .args(["run", "-n", "2", "--", "sh", "-c", &script])
+            .env("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1");
+        let output = command.env("NVSHMEM_SYMMETRIC_SIZE", "16M").output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("PE 1 was started with {variable} {value}, PE 0 with")), "{said}");
+    }
+}
+
+#[test]
+fn one_port_with_fault_tolerance_is_said() {
+    let output = run(2, &[("NVSHMEM_ENABLE_MULTI_PORT", "0")], &["suite", "heap"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("PEs [0, 1] have one port"), "{said}");
+}

@@ -1,0 +1,61 @@
+/* The symmetric heap, registered buffers, who and how many, versions. */
+#include "suite.h"
+
+static void about(void) {
+    int major, minor, patch, provided = -1;
+    char name[NVSHMEM_MAX_NAME_LEN];
+    nvshmem_info_get_version(&major, &minor);
+    CHECK(major == NVSHMEM_MAJOR_VERSION && minor == NVSHMEM_MINOR_VERSION, "version");
+    nvshmemx_vendor_get_version_info(&major, &minor, &patch);
+    CHECK(major == 3 && minor == 8 && patch == 0, "vendor version");
+    nvshmem_info_get_name(name);
+    CHECK(strstr(name, "Shunt") && strlen(name) < sizeof name, "name");
+    nvshmem_query_thread(&provided);
+    CHECK(provided == NVSHMEM_THREAD_SERIALIZED, "threads");
+    CHECK(nvshmemx_init_status() == NVSHMEM_STATUS_IS_INITIALIZED, "status");
+    CHECK(me >= 0 && me < pes, "PE");
+}
+
+static void registered(void) {
+    static char buffer[1000], *inside;
+    inside = nvshmem_malloc(64);
+    CHECK(nvshmemx_buffer_register(buffer, sizeof buffer) == 0, "register");
+    shunt_nvshmem_on_error(shunt_nvshmem_keep_error, NULL);
+    CHECK(nvshmemx_buffer_register(buffer + 10, 10) == 2, "overlap");
+    CHECK(nvshmemx_buffer_register(inside, 10) == 2, "symmetric");
+    CHECK(nvshmemx_buffer_unregister(buffer + 1) == 2, "unknown");
+    shunt_nvshmem_on_error(NULL, NULL);
+    nvshmemx_buffer_unregister_all();
+    CHECK(nvshmemx_buffer_register(buffer, 10) == 0 && nvshmemx_buffer_unregister(buffer) == 0, "unregister");
+    nvshmem_free(inside);
+}
+
+void families_heap(void) {
+    about();
+    registered();
+    char *base = nvshmem_malloc(1);
+    for (int round = 0; round < 10; round++) {
+        size_t count = 100 + 1000 * (size_t)round;
+        char *a = nvshmem_malloc(count), *b = nvshmem_calloc(count, 3), *c = nvshmem_align(4096, count);
+        CHECK(a && b && c && (uintptr_t)c % 4096 == 0, "allocated");
+        /* The same place on every PE. */
+        ptrdiff_t at[3] = {a - base, b - base, c - base};
+        fold(at, sizeof at);
+        for (size_t i = 0; i < 3 * count; i++) CHECK(b[i] == 0, "calloc");
+        CHECK(nvshmem_ptr(a, me) == a && (pes == 1 || !nvshmem_ptr(a, NEXT)), "ptr");
+        CHECK(!nvshmem_ptr(&count, me), "ptr");
+        memset(a, me, count);
+        memset(b, 0x55, 3 * count);
+        nvshmem_putmem(c, a, count, NEXT);
+        nvshmem_barrier_all();
+        CHECK(c[0] == BEFORE && c[count - 1] == BEFORE, "put");
+        nvshmem_free(b);
+        nvshmem_free(a);
+        nvshmem_free(c);
+        step();
+    }
+    CHECK(!nvshmem_malloc(0), "no bytes");
+    CHECK(!nvshmem_malloc((size_t)1 << 45), "too many");
+    nvshmem_free(NULL);
+    nvshmem_free(base);
+}

@@ -1,0 +1,103 @@
+/* What happens where not all is well: a peer that dies, the end of the job by one PE, a job by unique id, another
+ * library in the process, calls before and after. The first argument says which. */
+#include <dlfcn.h>
+#include <nvshmem.h>
+#include <nvshmemx.h>
+#include <shunt_nvshmem.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int me, pes;
+
+static void begin(void) {
+    nvshmem_init();
+    me = nvshmem_my_pe();
+    pes = nvshmem_n_pes();
+}
+
+/* The last PE dies after all have met; the others meet again, in vain. */
+static int lost(int told) {
+    begin();
+    nvshmem_barrier_all();
+    if (me == pes - 1) kill(getpid(), SIGKILL);
+    if (told) shunt_nvshmem_on_error(shunt_nvshmem_keep_error, NULL);
+    nvshmem_barrier_all();
+    shunt_nvshmem_error error;
+    if (shunt_nvshmem_last_error(&error) != SHUNT_NVSHMEM_PEER_LOST) return 10;
+    if (error.peer != pes - 1 || error.status != 3 || shunt_nvshmem_peer_alive(error.peer)) return 11;
+    printf("told of %d: %s\n", error.peer, strstr(error.message, "unfinished") ? "all" : error.message);
+    fflush(stdout);
+    nvshmem_finalize();
+    printf("finalized\n");
+    return 0;
+}
+
+static int ends(void) {
+    begin();
+    nvshmem_barrier_all();
+    if (me == 0) nvshmem_global_exit(7);
+    /* PE 0 never comes. */
+    nvshmem_barrier_all();
+    return 9;
+}
+
+/* The id goes by a file, as a program of its own would send it. */
+static int unique(const char *path, int rank, int ranks) {
+    nvshmemx_uniqueid_t id;
+    nvshmemx_init_attr_t attr;
+    char partial[4096];
+    memset(&attr, 0xaa, sizeof attr);
+    if (rank == 0) {
+        if (nvshmemx_get_uniqueid(&id)) return 12;
+        snprintf(partial, sizeof partial, "%s.part", path);
+        FILE *file = fopen(partial, "w");
+        if (!file || fwrite(&id, sizeof id, 1, file) != 1 || fclose(file) || rename(partial, path)) return 13;
+    } else {
+        FILE *file;
+        while (!(file = fopen(path, "r"))) usleep(1000);
+        if (fread(&id, sizeof id, 1, file) != 1) return 14;
+        fclose(file);
+    }
+    if (nvshmemx_set_attr_uniqueid_args(rank, ranks, &id, &attr)) return 15;
+    if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attr)) return 16;
+    if (nvshmem_my_pe() != rank || nvshmem_n_pes() != ranks) return 17;
+    int *word = nvshmem_calloc(1, sizeof *word);
+    nvshmem_int_p(word, rank + 1, (rank + 1) % ranks);
+    nvshmem_int_wait_until(word, NVSHMEM_CMP_NE, 0);
+    if (*word != (rank + ranks - 1) % ranks + 1) return 18;
+    nvshmem_barrier_all();
+    nvshmem_finalize();
+    if (nvshmemx_init_status() != NVSHMEM_STATUS_NOT_INITIALIZED || nvshmem_my_pe() != -1) return 19;
+    if (rank == 0) unlink(path);
+    printf("done\n");
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argc > 1 ? argv[1] : "";
+    if (!strcmp(mode, "lost")) return lost(0);
+    if (!strcmp(mode, "told")) return lost(1);
+    if (!strcmp(mode, "ends")) return ends();
+    if (!strcmp(mode, "unique") && argc > 4) return unique(argv[2], atoi(argv[3]), atoi(argv[4]));
+    if (!strcmp(mode, "early")) nvshmem_quiet();
+    if (!strcmp(mode, "twin") && argc > 2) {
+        if (!dlopen(argv[2], RTLD_NOW)) return 20;
+        nvshmem_init();
+    }
+    if (!strcmp(mode, "comm")) {
+        nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;
+        nvshmemx_init_attr(NVSHMEMX_INIT_WITH_MPI_COMM, &attr);
+    }
+    if (!strcmp(mode, "alone")) {
+        begin();
+        nvshmem_barrier_all();
+        nvshmem_finalize();
+        begin();
+        nvshmem_finalize();
+        printf("PE %d of %d, twice\n", me, pes);
+        return 0;
+    }
+    return 21;
+}

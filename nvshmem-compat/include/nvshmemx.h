@@ -1,0 +1,56 @@
+/* Shunt's header in the place of NVSHMEM's extensions: calls on a stream, signals, flush, and atomics of numbers that
+ * NICs do not add. A call on a stream runs at once; any stream but a default one is refused. */
+#ifndef SHUNT_NVSHMEMX_H
+#define SHUNT_NVSHMEMX_H
+
+#include "nvshmem.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void nvshmemx_signal_op(uint64_t *word, uint64_t value, int op, int pe);
+void nvshmemx_signal_op_on_stream(uint64_t *word, uint64_t value, int op, int pe, cudaStream_t stream);
+void nvshmemx_signal_wait_until_on_stream(uint64_t *word, int compare, uint64_t value, cudaStream_t stream);
+void nvshmemx_flush(void);
+void nvshmemx_flush_on_stream(cudaStream_t stream);
+void nvshmemx_quiet_on_stream(cudaStream_t stream);
+int nvshmemx_barrier_on_stream(nvshmem_team_t team, cudaStream_t stream);
+void nvshmemx_barrier_all_on_stream(cudaStream_t stream);
+int nvshmemx_team_sync_on_stream(nvshmem_team_t team, cudaStream_t stream);
+void nvshmemx_sync_all_on_stream(cudaStream_t stream);
+
+void nvshmemx_putmem_on_stream(void *target, const void *source, size_t bytes, int pe, cudaStream_t stream);
+void nvshmemx_getmem_on_stream(void *target, const void *source, size_t bytes, int pe, cudaStream_t stream);
+void nvshmemx_putmem_nbi_on_stream(void *target, const void *source, size_t bytes, int pe, cudaStream_t stream);
+void nvshmemx_getmem_nbi_on_stream(void *target, const void *source, size_t bytes, int pe, cudaStream_t stream);
+void nvshmemx_putmem_signal_on_stream(void *target, const void *source, size_t bytes, uint64_t *word, uint64_t value,
+                                      int op, int pe, cudaStream_t stream);
+void nvshmemx_putmem_signal_nbi_on_stream(void *target, const void *source, size_t bytes, uint64_t *word,
+                                          uint64_t value, int op, int pe, cudaStream_t stream);
+int nvshmemx_broadcastmem_on_stream(nvshmem_team_t team, void *target, const void *source, size_t bytes, int root,
+                                    cudaStream_t stream);
+int nvshmemx_fcollectmem_on_stream(nvshmem_team_t team, void *target, const void *source, size_t bytes,
+                                   cudaStream_t stream);
+int nvshmemx_alltoallmem_on_stream(nvshmem_team_t team, void *target, const void *source, size_t bytes,
+                                   cudaStream_t stream);
+
+#define SHUNT_NUMBER_AMO(N, T)                                \
+    void nvshmemx_##N##_atomic_add(T *word, T value, int pe); \
+    T nvshmemx_##N##_atomic_fetch_add(T *word, T value, int pe);
+SHUNT_NUMBER_AMO(half, shunt_half)
+SHUNT_NUMBER_AMO(float, float)
+SHUNT_NUMBER_AMO(double, double)
+
+SHUNT_RMA_TYPES(SHUNT_RMA_ON_STREAM)
+SHUNT_SIZES(SHUNT_SIZED_ON_STREAM)
+SHUNT_WAIT_TYPES(SHUNT_WAIT_ON_STREAM)
+SHUNT_RMA_TYPES(SHUNT_COLLECTIVE_ON_STREAM)
+SHUNT_BITWISE_REDUCE_TYPES(SHUNT_BITWISE_REDUCE_ON_STREAM)
+SHUNT_REDUCE_TYPES(SHUNT_REDUCE_ON_STREAM)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

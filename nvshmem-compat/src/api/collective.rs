@@ -1,0 +1,137 @@
+//! Broadcast, fcollect, alltoall, reductions: of all types, at once and on a stream.
+
+use super::types::{with_bitwise_reduce_types, with_other_reduce_types, with_rma_types};
+use super::{NULL, Stream, status_on};
+use crate::numbers::{Number, Op};
+use crate::session::Reduction;
+use std::ffi::{c_int, c_void};
+
+/// What a collective call is given: team, addresses, bytes of each member's part.
+struct Call {
+    team: i32,
+    target: u64,
+    source: u64,
+    bytes: u64,
+}
+
+impl Call {
+    fn new<T>(team: i32, target: *mut T, source: *const T, bytes: usize) -> Self {
+        let (target, source) = (target.expose_provenance() as u64, source.expose_provenance() as u64);
+        Self { team, target, source, bytes: bytes as u64 }
+    }
+}
+
+fn broadcast(name: &str, stream: Stream, what: Call, root: c_int) -> c_int {
+    status_on(name, stream, |s| s.broadcast(what.team, what.target, what.source, what.bytes, root))
+}
+
+fn fcollect(name: &str, stream: Stream, what: Call) -> c_int {
+    status_on(name, stream, |s| s.collect(what.team, what.target, what.source, what.bytes))
+}
+
+fn alltoall(name: &str, stream: Stream, what: Call) -> c_int {
+    status_on(name, stream, |s| s.all_to_all(what.team, what.target, what.source, what.bytes))
+}
+
+fn reduce(name: &str, stream: Stream, what: Call, reduction: Reduction) -> c_int {
+    status_on(name, stream, |s| s.reduce(what.team, what.target, what.source, reduction))
+}
+
+fn reducescatter(name: &str, stream: Stream, what: Call, reduction: Reduction) -> c_int {
+    status_on(name, stream, |s| s.reduce_scatter(what.team, what.target, what.source, reduction))
+}
+
+macro_rules! moves {
+    ($body:ident, $name:expr, $stream_name:expr, $type:ty, $bytes:expr) => {
+        const _: () = {
+            #[unsafe(export_name = $name)]
+            extern "C" fn plain(team: i32, to: *mut $type, from: *const $type, count: usize) -> c_int {
+                $body($name, NULL, Call::new(team, to, from, count.saturating_mul($bytes)))
+            }
+            #[unsafe(export_name = $stream_name)]
+            extern "C" fn streamed(
+                team: i32,
+                to: *mut $type,
+                from: *const $type,
+                count: usize,
+                stream: Stream,
+            ) -> c_int {
+                $body($stream_name, stream, Call::new(team, to, from, count.saturating_mul($bytes)))
+            }
+        };
+    };
+}
+
+macro_rules! broadcasts {
+    ($name:expr, $stream_name:expr, $type:ty, $bytes:expr) => {
+        const _: () = {
+            #[unsafe(export_name = $name)]
+            extern "C" fn plain(
+                team: i32,
+                to: *mut $type,
+                from: *const $type,
+                count: usize,
+                root: c_int,
+            ) -> c_int {
+                broadcast($name, NULL, Call::new(team, to, from, count.saturating_mul($bytes)), root)
+            }
+            #[unsafe(export_name = $stream_name)]
+            extern "C" fn streamed(
+                team: i32,
+                to: *mut $type,
+                from: *const $type,
+                count: usize,
+                root: c_int,
+                stream: Stream,
+            ) -> c_int {
+                broadcast($stream_name, stream, Call::new(team, to, from, count.saturating_mul($bytes)), root)
+            }
+        };
+    };
+}
+
+macro_rules! typed {
+    ($($n:literal $t:ty;)*) => { $(
+        broadcasts!(concat!("nvshmem_", $n, "_broadcast"), concat!("nvshmemx_", $n, "_broadcast_on_stream"), $t, size_of::<$t>());
+        moves!(fcollect, concat!("nvshmem_", $n, "_fcollect"), concat!("nvshmemx_", $n, "_fcollect_on_stream"), $t, size_of::<$t>());
+        moves!(alltoall, concat!("nvshmem_", $n, "_alltoall"), concat!("nvshmemx_", $n, "_alltoall_on_stream"), $t, size_of::<$t>());
+    )* };
+}
+with_rma_types!(typed);
+broadcasts!("nvshmem_broadcastmem", "nvshmemx_broadcastmem_on_stream", c_void, 1);
+moves!(fcollect, "nvshmem_fcollectmem", "nvshmemx_fcollectmem_on_stream", c_void, 1);
+moves!(alltoall, "nvshmem_alltoallmem", "nvshmemx_alltoallmem_on_stream", c_void, 1);
+
+macro_rules! reductions {
+    ($op:literal $what:ident, $($n:literal $t:ty, $number:ident;)*) => { $(
+        reductions!(@ reduce, concat!("nvshmem_", $n, "_", $op, "_reduce"),
+            concat!("nvshmemx_", $n, "_", $op, "_reduce_on_stream"), $t, Op::$what, Number::$number);
+        reductions!(@ reducescatter, concat!("nvshmem_", $n, "_", $op, "_reducescatter"),
+            concat!("nvshmemx_", $n, "_", $op, "_reducescatter_on_stream"), $t, Op::$what, Number::$number);
+    )* };
+    (@ $body:ident, $name:expr, $stream_name:expr, $t:ty, $op:expr, $number:expr) => {
+        const _: () = {
+            #[unsafe(export_name = $name)]
+            extern "C" fn plain(team: i32, to: *mut $t, from: *const $t, count: usize) -> c_int {
+                let reduction = Reduction { op: $op, number: $number, count: count as u64 };
+                $body($name, NULL, Call::new(team, to, from, 0), reduction)
+            }
+            #[unsafe(export_name = $stream_name)]
+            extern "C" fn streamed(team: i32, to: *mut $t, from: *const $t, count: usize, stream: Stream) -> c_int {
+                let reduction = Reduction { op: $op, number: $number, count: count as u64 };
+                $body($stream_name, stream, Call::new(team, to, from, 0), reduction)
+            }
+        };
+    };
+}
+with_bitwise_reduce_types!(reductions, "and" And,);
+with_bitwise_reduce_types!(reductions, "or" Or,);
+with_bitwise_reduce_types!(reductions, "xor" Xor,);
+with_bitwise_reduce_types!(reductions, "min" Min,);
+with_other_reduce_types!(reductions, "min" Min,);
+with_bitwise_reduce_types!(reductions, "max" Max,);
+with_other_reduce_types!(reductions, "max" Max,);
+with_bitwise_reduce_types!(reductions, "sum" Sum,);
+with_other_reduce_types!(reductions, "sum" Sum,);
+with_bitwise_reduce_types!(reductions, "prod" Prod,);
+with_other_reduce_types!(reductions, "prod" Prod,);

@@ -1,0 +1,102 @@
+//! The symmetric heap, registered buffers, and addresses of other PEs' memory.
+
+use super::{call, status};
+use crate::failure::Failure;
+use crate::heap::{ALIGN, SymmetricHeap};
+use crate::session::Session;
+use std::ffi::{c_int, c_void};
+
+/// An allocation, which all PEs make alike; nothing where no bytes are wanted or none are left.
+fn allocate(name: &str, bytes: u64, align: u64, zeroed: bool) -> *mut c_void {
+    let at = call(name, |s| {
+        s.agree(&format!("{bytes} bytes aligned to {align}"))?;
+        if bytes == 0 {
+            return Ok(0);
+        }
+        // All PEs have the same books, so all come to the same answer.
+        let offset = match s.heap().alloc(bytes, align) {
+            Ok(offset) => offset,
+            Err(error) => {
+                eprintln!("shunt: PE {}: {name}: {error}", s.me());
+                return Ok(0);
+            }
+        };
+        let at = s.addresses().start + offset;
+        if zeroed {
+            s.clear(offset, bytes)?;
+            // Nobody writes there before it is empty everywhere.
+            s.agree("empty")?;
+        }
+        Ok(at)
+    });
+    std::ptr::with_exposed_provenance_mut(at as usize)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmem_malloc(bytes: usize) -> *mut c_void {
+    allocate("nvshmem_malloc", bytes as u64, ALIGN, false)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmem_calloc(count: usize, size: usize) -> *mut c_void {
+    match SymmetricHeap::array_bytes(count as u64, size as u64) {
+        Ok(bytes) => allocate("nvshmem_calloc", bytes, ALIGN, true),
+        Err(error) => {
+            eprintln!("shunt: nvshmem_calloc: {error}");
+            std::ptr::null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmem_align(align: usize, bytes: usize) -> *mut c_void {
+    allocate("nvshmem_align", bytes as u64, align as u64, false)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmem_free(at: *mut c_void) {
+    call("nvshmem_free", |s| {
+        if at.is_null() {
+            return s.agree("nothing to free");
+        }
+        let offset = s.offset(at.expose_provenance() as u64, 0)?;
+        // What is under way to it lands before it is given away again.
+        s.quiet()?;
+        s.agree(&format!("the allocation at offset {offset}"))?;
+        s.heap().free(offset)?;
+        Ok(())
+    });
+}
+
+/// PEs reach each other through NICs alone: this PE's own memory is the only one with an address here.
+fn address(s: &Session, at: *const c_void, pe: c_int) -> Result<*mut c_void, Failure> {
+    let own = s.check_pe(pe)? == s.me() && s.offset(at.expose_provenance() as u64, 0).is_ok();
+    Ok(if own { at.cast_mut() } else { std::ptr::null_mut() })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmem_ptr(at: *const c_void, pe: c_int) -> *mut c_void {
+    let found = call("nvshmem_ptr", |s| address(s, at, pe).map(|found| found.expose_provenance()));
+    std::ptr::with_exposed_provenance_mut(found)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_buffer_register(at: *mut c_void, bytes: usize) -> c_int {
+    status("nvshmemx_buffer_register", |s| {
+        let heap = s.addresses();
+        Ok(s.registry().add(at.expose_provenance() as u64, bytes as u64, heap)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_buffer_unregister(at: *mut c_void) -> c_int {
+    status("nvshmemx_buffer_unregister", |s| Ok(s.registry().remove(at.expose_provenance() as u64)?))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_buffer_unregister_all() {
+    call("nvshmemx_buffer_unregister_all", |s| {
+        s.registry().clear();
+        Ok(())
+    });
+}

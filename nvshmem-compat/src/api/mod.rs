@@ -1,0 +1,93 @@
+//! The C interface. Each family is a macro over its types: one line makes the functions of all of them.
+//!
+//! | module | functions |
+//! | --- | --- |
+//! | [`init`] | init, finalize, unique id, who and how many, versions, exit |
+//! | [`memory`] | malloc and its like, registered buffers, `nvshmem_ptr` |
+//! | [`rma`] | put, get, p, g, iput, iget, put with signal; also on a stream |
+//! | [`amo`] | atomics, signals |
+//! | [`wait`] | wait_until and test; quiet, fence, flush |
+//! | [`teams`] | teams, barrier, sync |
+//! | [`collective`] | broadcast, fcollect, alltoall, reductions |
+//! | [`own`] | what NVSHMEM does not have: errors as values, state, faults of soft NICs |
+//! | [`types`] | which types a family has |
+//!
+//! Calls on a stream run at once, in the order in which they are made: there is no CUDA here. A stream that CUDA made
+//! is refused, since nothing could be ordered behind what it holds.
+
+mod amo;
+mod collective;
+mod init;
+mod memory;
+mod own;
+mod rma;
+mod teams;
+mod types;
+mod wait;
+
+use crate::failure::{Failure, Kind};
+use crate::report::fail;
+use crate::session::Session;
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// `cudaStream_t`.
+type Stream = *mut c_void;
+/// The null stream.
+const NULL: Stream = std::ptr::null_mut();
+/// `cudaStreamPerThread`; one below it is `cudaStreamLegacy`. Both are default streams.
+const LAST_DEFAULT: usize = 2;
+
+/// The PE of this process, while it is up.
+static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
+
+fn session() -> Option<Arc<Session>> {
+    SESSION.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn set_session(session: Option<Arc<Session>>) -> Option<Arc<Session>> {
+    std::mem::replace(&mut SESSION.write().unwrap_or_else(PoisonError::into_inner), session)
+}
+
+fn attempt<R>(
+    name: &str,
+    stream: Stream,
+    body: impl FnOnce(&Session) -> Result<R, Failure>,
+) -> (Option<u32>, Result<R, Failure>) {
+    let _ = name;
+    let Some(session) = session() else { return (None, Err(Failure::NotInitialized)) };
+    let refused = stream.addr() > LAST_DEFAULT;
+    (Some(session.me()), if refused { Err(Failure::Stream) } else { body(&session) })
+}
+
+/// A call without a status: a failure ends the process, or is told to the program, which then gets nothing.
+fn on<R: Default>(name: &str, stream: Stream, body: impl FnOnce(&Session) -> Result<R, Failure>) -> R {
+    let (pe, answer) = attempt(name, stream, body);
+    answer.unwrap_or_else(|failure| {
+        fail(name, pe, &failure);
+        R::default()
+    })
+}
+
+/// A call that belongs to no stream.
+fn call<R: Default>(name: &str, body: impl FnOnce(&Session) -> Result<R, Failure>) -> R {
+    on(name, NULL, body)
+}
+
+/// A call with a status: it answers with it where the call itself was wrong. What befell the job ends the process all
+/// the same, or is told.
+fn status_on(name: &str, stream: Stream, body: impl FnOnce(&Session) -> Result<(), Failure>) -> c_int {
+    let (pe, answer) = attempt(name, stream, body);
+    answer.err().map_or(0, |failure| status_of(name, pe, &failure))
+}
+
+fn status(name: &str, body: impl FnOnce(&Session) -> Result<(), Failure>) -> c_int {
+    status_on(name, NULL, body)
+}
+
+fn status_of(name: &str, pe: Option<u32>, failure: &Failure) -> c_int {
+    if matches!(failure.kind(), Kind::Usage | Kind::Init) {
+        return crate::report::tell(name, pe, failure);
+    }
+    fail(name, pe, failure)
+}

@@ -1,0 +1,222 @@
+//! Put, get, p, g, iput, iget, put with signal: of 25 types, five sizes and plain bytes, at once and on a stream.
+
+use super::types::{Value, with_rma_types, with_sizes};
+use super::{NULL, Stream, on};
+use crate::api::amo::signal;
+use crate::session::transfer::{Strides, Until};
+use std::ffi::{c_int, c_void};
+
+/// What is moved: addresses, and bytes in all.
+#[derive(Clone, Copy)]
+struct Move {
+    target: u64,
+    source: u64,
+    bytes: usize,
+    pe: c_int,
+}
+
+impl Move {
+    fn new<T>(target: *mut T, source: *const T, bytes: usize, pe: c_int) -> Self {
+        Self {
+            target: target.expose_provenance() as u64,
+            source: source.expose_provenance() as u64,
+            bytes,
+            pe,
+        }
+    }
+}
+
+/// A signal word, what it is told, and how.
+#[derive(Clone, Copy)]
+struct Tail {
+    word: *mut u64,
+    value: u64,
+    op: c_int,
+}
+
+fn put(name: &str, stream: Stream, what: Move, until: Until) {
+    on(name, stream, |s| s.put(what.target, what.source, what.bytes as u64, what.pe, until));
+}
+
+fn get(name: &str, stream: Stream, what: Move, until: Until) {
+    on(name, stream, |s| s.get(what.target, what.source, what.bytes as u64, what.pe, until));
+}
+
+fn put_signal(name: &str, stream: Stream, what: Move, tail: Tail, until: Until) {
+    on(name, stream, |s| {
+        // The word is looked at first: a put without its signal would be half a call.
+        let change = signal(tail.op, tail.value)?;
+        let word = tail.word.expose_provenance() as u64;
+        s.offset(word, 8)?;
+        // On one channel the signal comes behind the put; the source is waited for at the end.
+        s.put(what.target, what.source, what.bytes as u64, what.pe, Until::Posted)?;
+        s.change(word, 8, change, what.pe)?;
+        if until == Until::Done { s.quiet_to(what.pe) } else { Ok(()) }
+    });
+}
+
+/// Distance between elements, how many, and bytes of one.
+fn strides(target: isize, source: isize, count: usize, bytes: u64) -> Strides {
+    Strides { target: target as i64, source: source as i64, count: count as u64, bytes }
+}
+
+fn iput(name: &str, stream: Stream, what: Move, strides: Strides) {
+    on(name, stream, |s| s.put_strided(what.target, what.source, strides, what.pe));
+}
+
+fn iget(name: &str, stream: Stream, what: Move, strides: Strides) {
+    on(name, stream, |s| s.get_strided(what.target, what.source, strides, what.pe));
+}
+
+fn p<T: Value>(name: &str, stream: Stream, target: *mut T, value: T, pe: c_int) {
+    let at = target.expose_provenance() as u64;
+    on(name, stream, |s| s.put_value(at, value.bits(), size_of::<T>() as u64, pe));
+}
+
+fn g<T: Value>(name: &str, stream: Stream, source: *const T, pe: c_int) -> T {
+    let at = source.expose_provenance() as u64;
+    T::from_bits(on(name, stream, |s| s.get_value(at, size_of::<T>() as u64, pe)))
+}
+
+/// `put`, `get` and their kind, for elements of a type: the name without prefix, the type, bytes of an element.
+macro_rules! moves {
+    ($body:ident, $until:ident, $name:expr, $stream_name:expr, $type:ty, $bytes:expr) => {
+        const _: () = {
+            #[unsafe(export_name = $name)]
+            extern "C" fn plain(target: *mut $type, source: *const $type, count: usize, pe: c_int) {
+                let what = Move::new(target, source, count.saturating_mul($bytes), pe);
+                $body($name, NULL, what, Until::$until);
+            }
+            #[unsafe(export_name = $stream_name)]
+            extern "C" fn streamed(
+                target: *mut $type,
+                source: *const $type,
+                count: usize,
+                pe: c_int,
+                to: Stream,
+            ) {
+                let what = Move::new(target, source, count.saturating_mul($bytes), pe);
+                $body($stream_name, to, what, Until::$until);
+            }
+        };
+    };
+}
+
+/// `iput` and `iget`.
+macro_rules! strided {
+    ($body:ident, $name:expr, $stream_name:expr, $type:ty, $bytes:expr) => {
+        const _: () = {
+            #[unsafe(export_name = $name)]
+            extern "C" fn plain(
+                to: *mut $type,
+                from: *const $type,
+                dst: isize,
+                sst: isize,
+                count: usize,
+                pe: c_int,
+            ) {
+                $body($name, NULL, Move::new(to, from, 0, pe), strides(dst, sst, count, $bytes));
+            }
+            #[unsafe(export_name = $stream_name)]
+            extern "C" fn streamed(
+                to: *mut $type,
+                from: *const $type,
+                dst: isize,
+                sst: isize,
+                count: usize,
+                pe: c_int,
+                stream: Stream,
+            ) {
+                $body($stream_name, stream, Move::new(to, from, 0, pe), strides(dst, sst, count, $bytes));
+            }
+        };
+    };
+}
+
+/// Put with signal.
+macro_rules! signalled {
+    ($until:ident, $name:expr, $stream_name:expr, $type:ty, $bytes:expr) => {
+        const _: () = {
+            #[unsafe(export_name = $name)]
+            extern "C" fn plain(
+                target: *mut $type,
+                source: *const $type,
+                count: usize,
+                word: *mut u64,
+                value: u64,
+                op: c_int,
+                pe: c_int,
+            ) {
+                let what = Move::new(target, source, count.saturating_mul($bytes), pe);
+                put_signal($name, NULL, what, Tail { word, value, op }, Until::$until);
+            }
+            #[unsafe(export_name = $stream_name)]
+            extern "C" fn streamed(
+                target: *mut $type,
+                source: *const $type,
+                count: usize,
+                word: *mut u64,
+                value: u64,
+                op: c_int,
+                pe: c_int,
+                stream: Stream,
+            ) {
+                let what = Move::new(target, source, count.saturating_mul($bytes), pe);
+                put_signal($stream_name, stream, what, Tail { word, value, op }, Until::$until);
+            }
+        };
+    };
+}
+
+macro_rules! typed {
+    ($($n:literal $t:ty;)*) => { $(
+        moves!(put, Done, concat!("nvshmem_", $n, "_put"), concat!("nvshmemx_", $n, "_put_on_stream"), $t, size_of::<$t>());
+        moves!(get, Done, concat!("nvshmem_", $n, "_get"), concat!("nvshmemx_", $n, "_get_on_stream"), $t, size_of::<$t>());
+        moves!(put, Posted, concat!("nvshmem_", $n, "_put_nbi"), concat!("nvshmemx_", $n, "_put_nbi_on_stream"), $t, size_of::<$t>());
+        moves!(get, Posted, concat!("nvshmem_", $n, "_get_nbi"), concat!("nvshmemx_", $n, "_get_nbi_on_stream"), $t, size_of::<$t>());
+        strided!(iput, concat!("nvshmem_", $n, "_iput"), concat!("nvshmemx_", $n, "_iput_on_stream"), $t, size_of::<$t>() as u64);
+        strided!(iget, concat!("nvshmem_", $n, "_iget"), concat!("nvshmemx_", $n, "_iget_on_stream"), $t, size_of::<$t>() as u64);
+        signalled!(Done, concat!("nvshmem_", $n, "_put_signal"), concat!("nvshmemx_", $n, "_put_signal_on_stream"), $t, size_of::<$t>());
+        signalled!(Posted, concat!("nvshmem_", $n, "_put_signal_nbi"), concat!("nvshmemx_", $n, "_put_signal_nbi_on_stream"), $t, size_of::<$t>());
+        const _: () = {
+            #[unsafe(export_name = concat!("nvshmem_", $n, "_p"))]
+            extern "C" fn store(target: *mut $t, value: $t, pe: c_int) {
+                p(concat!("nvshmem_", $n, "_p"), NULL, target, value, pe);
+            }
+            #[unsafe(export_name = concat!("nvshmemx_", $n, "_p_on_stream"))]
+            extern "C" fn store_streamed(target: *mut $t, value: $t, pe: c_int, stream: Stream) {
+                p(concat!("nvshmemx_", $n, "_p_on_stream"), stream, target, value, pe);
+            }
+            #[unsafe(export_name = concat!("nvshmem_", $n, "_g"))]
+            extern "C" fn load(source: *const $t, pe: c_int) -> $t {
+                g(concat!("nvshmem_", $n, "_g"), NULL, source, pe)
+            }
+            #[unsafe(export_name = concat!("nvshmemx_", $n, "_g_on_stream"))]
+            extern "C" fn load_streamed(source: *const $t, pe: c_int, stream: Stream) -> $t {
+                g(concat!("nvshmemx_", $n, "_g_on_stream"), stream, source, pe)
+            }
+        };
+    )* };
+}
+with_rma_types!(typed);
+
+macro_rules! sized {
+    ($($n:literal $bytes:literal;)*) => { $(
+        moves!(put, Done, concat!("nvshmem_put", $n), concat!("nvshmemx_put", $n, "_on_stream"), c_void, $bytes);
+        moves!(get, Done, concat!("nvshmem_get", $n), concat!("nvshmemx_get", $n, "_on_stream"), c_void, $bytes);
+        moves!(put, Posted, concat!("nvshmem_put", $n, "_nbi"), concat!("nvshmemx_put", $n, "_nbi_on_stream"), c_void, $bytes);
+        moves!(get, Posted, concat!("nvshmem_get", $n, "_nbi"), concat!("nvshmemx_get", $n, "_nbi_on_stream"), c_void, $bytes);
+        strided!(iput, concat!("nvshmem_iput", $n), concat!("nvshmemx_iput", $n, "_on_stream"), c_void, $bytes);
+        strided!(iget, concat!("nvshmem_iget", $n), concat!("nvshmemx_iget", $n, "_on_stream"), c_void, $bytes);
+        signalled!(Done, concat!("nvshmem_put", $n, "_signal"), concat!("nvshmemx_put", $n, "_signal_on_stream"), c_void, $bytes);
+        signalled!(Posted, concat!("nvshmem_put", $n, "_signal_nbi"), concat!("nvshmemx_put", $n, "_signal_nbi_on_stream"), c_void, $bytes);
+    )* };
+}
+with_sizes!(sized);
+
+moves!(put, Done, "nvshmem_putmem", "nvshmemx_putmem_on_stream", c_void, 1);
+moves!(get, Done, "nvshmem_getmem", "nvshmemx_getmem_on_stream", c_void, 1);
+moves!(put, Posted, "nvshmem_putmem_nbi", "nvshmemx_putmem_nbi_on_stream", c_void, 1);
+moves!(get, Posted, "nvshmem_getmem_nbi", "nvshmemx_getmem_nbi_on_stream", c_void, 1);
+signalled!(Done, "nvshmem_putmem_signal", "nvshmemx_putmem_signal_on_stream", c_void, 1);
+signalled!(Posted, "nvshmem_putmem_signal_nbi", "nvshmemx_putmem_signal_nbi_on_stream", c_void, 1);

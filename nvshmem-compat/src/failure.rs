@@ -1,0 +1,256 @@
+//! What can go wrong in a call, typed. Calls of the C interface have no status, so [`crate::report`] says it.
+
+use crate::env::EnvError;
+use crate::heap::HeapError;
+use crate::place::PlaceError;
+use crate::registry::RegistryError;
+use crate::teams::TeamError;
+use crate::twins::Twin;
+use shunt_host::connect::tcp::JoinError;
+use shunt_host::connect::tcp::error::UniqueIdError;
+use shunt_host::error::{BootstrapError, StartError};
+use thiserror::Error;
+
+/// Why the library is not up.
+#[derive(Debug, Error)]
+pub enum InitError {
+    /// Another library of this name.
+    #[error(transparent)]
+    Twin(#[from] Twin),
+    /// A variable.
+    #[error(transparent)]
+    Environment(#[from] EnvError),
+    /// Who this process is.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The others were not found.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The unique id is none of ours.
+    #[error("unique id: {0}")]
+    UniqueId(#[from] UniqueIdError),
+    /// Attributes that make no job.
+    #[error("{what} is {met}; {want} is right")]
+    Attribute {
+        /// Attribute.
+        what: &'static str,
+        /// What was met.
+        met: i64,
+        /// What would be right.
+        want: String,
+    },
+    /// A way to start that is not there.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// An exchange failed.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// PEs were started with different settings.
+    #[error("PE {pe} was started with {theirs}, PE 0 with {ours}; all PEs must agree")]
+    Disagree {
+        /// Who differs.
+        pe: u32,
+        /// Its line.
+        theirs: String,
+        /// PE 0's.
+        ours: String,
+    },
+    /// The soft fabric.
+    #[error("soft fabric {name}: {why}")]
+    Fabric {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The PE did not come up.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The agent has no thread.
+    #[error("no thread for the agent: {0}")]
+    Thread(std::io::Error),
+    /// Host and device code are of different builds.
+    #[error("the device state is not of this build")]
+    Build,
+    /// It is up.
+    #[error("the library is initialised already, as PE {pe} of {pes}")]
+    Already {
+        /// This PE.
+        pe: u32,
+        /// PEs.
+        pes: u32,
+    },
+}
+
+/// A channel that carries nothing any more, or asks its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Peer.
+    pub peer: u32,
+    /// Index of the channel.
+    pub channel: u32,
+    /// Rails of the path it was on: this end's, the other end's.
+    pub rails: (u32, u32),
+    /// First ticket not known to be done.
+    pub ticket: u64,
+    /// Tickets handed out and not done.
+    pub unfinished: u64,
+    /// Syndrome, and vendor syndrome << 8.
+    pub syndrome: u32,
+    /// True if it asks whether an operation was applied.
+    pub uncertain: bool,
+    /// All of it, for people.
+    pub text: String,
+}
+
+/// Why a call did not do what it was asked for.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// Not initialised, or finalised.
+    #[error("the library is not initialised")]
+    NotInitialized,
+    /// Initialising failed.
+    #[error(transparent)]
+    Init(#[from] InitError),
+    /// No such PE.
+    #[error("PE is {met}; a PE from 0 to {} is right", pes - 1)]
+    NoPe {
+        /// What was given.
+        met: i32,
+        /// PEs there are.
+        pes: u32,
+    },
+    /// An address that other PEs do not have.
+    #[error("{bytes} bytes at {at:#x} do not lie in the symmetric heap ({start:#x} to {end:#x})")]
+    NotSymmetric {
+        /// Address.
+        at: u64,
+        /// Length.
+        bytes: u64,
+        /// First address of the heap.
+        start: u64,
+        /// The one behind it.
+        end: u64,
+    },
+    /// A word that is not aligned to its size.
+    #[error("{at:#x} is no address of a word of {bytes} bytes; a multiple of {bytes} is right")]
+    Unaligned {
+        /// Address.
+        at: u64,
+        /// Length.
+        bytes: u64,
+    },
+    /// An argument out of its range.
+    #[error("{what} is {met}; {want} is right")]
+    Argument {
+        /// Argument.
+        what: &'static str,
+        /// What was given.
+        met: i64,
+        /// What would be right.
+        want: &'static str,
+    },
+    /// A work stream, where there is no CUDA.
+    #[error("a stream is given, and this library runs without CUDA; the null stream is right")]
+    Stream,
+    /// A team.
+    #[error(transparent)]
+    Team(#[from] TeamError),
+    /// The heap.
+    #[error(transparent)]
+    Heap(#[from] HeapError),
+    /// Registered buffers.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// PEs of a collective call gave different arguments.
+    #[error(
+        "PE {pe} called with {theirs}, PE {mine} with {ours}; a collective call has the same arguments everywhere"
+    )]
+    Differs {
+        /// Who differs.
+        pe: u32,
+        /// What it gave.
+        theirs: String,
+        /// This PE.
+        mine: u32,
+        /// What this PE gave.
+        ours: String,
+    },
+    /// An exchange.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// A channel.
+    #[error("{}", .0.text)]
+    Channel(Box<Broken>),
+    /// Nothing came.
+    #[error("waited {waited_ms} ms for {what}{lost}; SHUNT_CALL_DEADLINE is how long a call may wait")]
+    Overdue {
+        /// For what.
+        what: String,
+        /// How long.
+        waited_ms: u64,
+        /// Peers that are lost, in words.
+        lost: String,
+    },
+    /// A fault of soft NICs was asked for that there is not.
+    #[error("{0}")]
+    Fault(String),
+}
+
+/// Which of them it is, as C programs see it.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// None.
+    None = 0,
+    /// What was asked for makes no sense.
+    Usage = 1,
+    /// Every path to a peer is dead, or an old one could not be fenced.
+    PeerLost = 2,
+    /// It is not known whether an operation was applied.
+    Uncertain = 3,
+    /// A wait was over.
+    Overdue = 4,
+    /// The library is not up.
+    Init = 5,
+    /// The machine or the job gave out.
+    System = 6,
+}
+
+impl Failure {
+    /// Which of them it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Init(_) => Kind::Init,
+            Self::Channel(broken) if broken.uncertain => Kind::Uncertain,
+            Self::Channel(_) => Kind::PeerLost,
+            Self::Overdue { .. } => Kind::Overdue,
+            Self::Bootstrap(_) => Kind::System,
+            _ => Kind::Usage,
+        }
+    }
+
+    /// What the process ends with, and what a call with a status answers.
+    pub fn status(&self) -> i32 {
+        match self.kind() {
+            Kind::None => 0,
+            Kind::Usage => 2,
+            Kind::PeerLost | Kind::Uncertain => 3,
+            Kind::Overdue => 4,
+            Kind::System => 1,
+            Kind::Init => match self {
+                Self::Init(InitError::Environment(_) | InitError::Place(_) | InitError::Disagree { .. }) => 2,
+                Self::Init(InitError::Twin(_) | InitError::Attribute { .. } | InitError::Unsupported(_)) => 2,
+                _ => 1,
+            },
+        }
+    }
+
+    /// The channel it was on.
+    pub fn broken(&self) -> Option<&Broken> {
+        match self {
+            Self::Channel(broken) => Some(broken),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! How a process finds the others: by the attributes it was initialised with, else by its launcher's variables, else it
+//! is alone.
+
+use crate::attr::{InitAttr, flags};
+use crate::failure::InitError;
+use crate::place::{Launcher, place};
+use crate::session::start::Joining;
+use shunt_host::connect::tcp::interface::InterfaceSpec;
+use shunt_host::connect::tcp::{JoinError, JoinOptions, RootAddress, Secret, UniqueId};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Mutex, PoisonError};
+
+/// Sockets of unique ids that this process made.
+static LISTENERS: Mutex<BTreeMap<[u8; 128], TcpListener>> = Mutex::new(BTreeMap::new());
+
+/// Keeps the socket of a unique id until PE 0 begins with it.
+pub fn remember(id: [u8; 128], listener: TcpListener) {
+    LISTENERS.lock().unwrap_or_else(PoisonError::into_inner).insert(id, listener);
+}
+
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// How to find the others.
+///
+/// # Errors
+/// The attributes or the variables make no job.
+pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Result<Joining, InitError> {
+    let suspect_is_set = lookup("SHUNT_SUSPECT").is_some();
+    let (options, fabric) = match asked {
+        flags::UNIQUE_ID => by_unique_id(attr, lookup)?,
+        0 => match place(lookup)? {
+            Some((launcher, job)) => {
+                let fabric = match launcher {
+                    Launcher::Shunt => job.fabric.clone(),
+                    _ => lookup("SHUNT_FABRIC").unwrap_or_else(|| format!("job-{}", job.root.port())),
+                };
+                (job.join_options()?, fabric)
+            }
+            None => alone()?,
+        },
+        flags::MPI_COMM => {
+            return Err(InitError::Unsupported(
+                "an MPI communicator cannot be started from; a unique id that MPI broadcasts can",
+            ));
+        }
+        flags::SHMEM => {
+            return Err(InitError::Unsupported("OpenSHMEM cannot be started from; a unique id can"));
+        }
+        flags::THREAD_PES => return Err(InitError::Unsupported("a PE is a process; threads cannot be PEs")),
+        met => {
+            let want = "0, or NVSHMEMX_INIT_WITH_UNIQUEID".to_owned();
+            return Err(InitError::Attribute { what: "init flags", met: met.into(), want });
+        }
+    };
+    Ok(Joining { options, fabric, suspect_is_set })
+}
+
+fn by_unique_id(attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Result<(JoinOptions, String), InitError> {
+    let Some(attr) = attr else {
+        return Err(InitError::Unsupported(
+            "no attributes are given; those of nvshmemx_set_attr_uniqueid_args are right",
+        ));
+    };
+    let uid = attr.args.uid;
+    let ranks = u32::try_from(uid.ranks).ok().filter(|ranks| *ranks > 0);
+    let want = "a number from 1 on".to_owned();
+    let ranks = ranks.ok_or(InitError::Attribute { what: "number of PEs", met: uid.ranks.into(), want })?;
+    let rank = u32::try_from(uid.rank).ok().filter(|rank| *rank < ranks);
+    let want = format!("a number from 0 to {}", ranks - 1);
+    let rank = rank.ok_or(InitError::Attribute { what: "number of this PE", met: uid.rank.into(), want })?;
+    // SAFETY: null, or the id that the caller named, which lives until it has initialised.
+    let Some(id) = (unsafe { uid.id.as_ref() }) else {
+        return Err(InitError::Unsupported("no unique id is given; one of nvshmemx_get_uniqueid is right"));
+    };
+    let mut bytes = [0; 128];
+    for (to, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(id.0) {
+        *to = word.to_ne_bytes();
+    }
+    let parsed = UniqueId::from_bytes(&bytes)?;
+    let listener = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner).remove(&bytes);
+    if listener.is_some() != (rank == 0) {
+        // Given back: the mistake may be mended.
+        listener.into_iter().for_each(|listener| remember(bytes, listener));
+        return Err(InitError::Unsupported(
+            "the unique id must be made by the process that is PE 0 of its job, once for each job",
+        ));
+    }
+    let mut options = JoinOptions::new(rank, ranks, parsed.root(), parsed.secret());
+    options.listener = listener;
+    options.interface = interface(lookup)?;
+    let sum: String = bytes[120..].iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((options, format!("uid-{sum}")))
+}
+
+fn interface(lookup: Lookup<'_>) -> Result<Option<InterfaceSpec>, InitError> {
+    let spec = lookup("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME").map(|text| text.parse()).transpose();
+    spec.map_err(|_| {
+        InitError::Unsupported("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME is not understood; see shunt env --long")
+    })
+}
+
+/// A job of one.
+fn alone() -> Result<(JoinOptions, String), InitError> {
+    let failed = |error: std::io::Error| {
+        InitError::Join(JoinError::Listen { root: "127.0.0.1:0".into(), detail: error.to_string() })
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    let root = RootAddress::from(listener.local_addr().map_err(failed)?);
+    let fabric = format!("alone-{}-{}", std::process::id(), root.port());
+    let mut options = JoinOptions::new(0, 1, root, Secret::random().map_err(JoinError::from)?);
+    options.listener = Some(listener);
+    Ok((options, fabric))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::UniqueIdBytes;
+
+    fn nothing(_: &str) -> Option<String> {
+        None
+    }
+
+    fn refused(asked: u32, attr: Option<&InitAttr>) -> String {
+        joining(asked, attr, &nothing).err().expect("refused").to_string()
+    }
+
+    #[test]
+    fn a_process_that_nobody_started_is_alone() {
+        let joining = joining(0, None, &nothing).unwrap();
+        assert_eq!((joining.options.rank, joining.options.world), (0, 1));
+        assert!(joining.options.listener.is_some() && joining.fabric.starts_with("alone-"));
+        shunt_host::job::check_fabric_name(&joining.fabric).unwrap();
+    }
+
+    #[test]
+    fn the_maker_of_a_unique_id_is_pe_0() {
+        let loopback: InterfaceSpec = "=lo".parse().unwrap();
+        let (id, listener) = UniqueId::create(Some(&loopback)).unwrap();
+        let bytes = id.to_bytes();
+        let mut words = UniqueIdBytes([0; 32]);
+        for (word, chunk) in words.0.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *word = i32::from_ne_bytes(*chunk);
+        }
+        let attr = |rank, ranks| InitAttr::with_unique_id(rank, ranks, (&raw const words).cast_mut());
+        remember(bytes, listener);
+        assert!(refused(8, Some(&attr(1, 2))).contains("PE 0"));
+        let maker = joining(8, Some(&attr(0, 2)), &nothing).unwrap();
+        assert!(maker.options.listener.is_some() && maker.options.root == id.root());
+        shunt_host::job::check_fabric_name(&maker.fabric).unwrap();
+        assert!(refused(8, Some(&attr(0, 2))).contains("once for each job"));
+        let other = joining(8, Some(&attr(1, 2)), &nothing).unwrap();
+        assert_eq!((other.fabric, other.options.rank), (maker.fabric, 1));
+        assert!(refused(8, Some(&attr(2, 2))).contains("from 0 to 1"));
+        assert!(refused(8, Some(&attr(0, 0))).contains("number of PEs is 0"));
+        words.0[3] ^= 1;
+        let attr = InitAttr::with_unique_id(1, 2, (&raw const words).cast_mut());
+        assert!(refused(8, Some(&attr)).contains("unique id"));
+    }
+
+    #[test]
+    fn other_ways_to_start_are_refused_with_what_there_is() {
+        for (asked, why) in
+            [(2, "MPI"), (4, "OpenSHMEM"), (1, "process"), (16, "init flags is 16"), (8, "no attributes")]
+        {
+            assert!(refused(asked, None).contains(why), "{asked}");
+        }
+        let attr = InitAttr::with_unique_id(0, 1, std::ptr::null_mut());
+        assert!(refused(8, Some(&attr)).contains("no unique id"));
+    }
+}

@@ -1,0 +1,183 @@
+//! Atomics and signals: by the NIC at the peer, or by this processor on this PE's own words.
+
+use super::{Session, lock, memory};
+use crate::failure::Failure;
+use shunt_device::{Amo, HeapOffset, Resolution, Solo, Ticket};
+use std::sync::atomic::Ordering::SeqCst;
+
+/// What is done to a word. Values are as wide as the word; what is above is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Adds.
+    Add(u64),
+    /// Stores.
+    Set(u64),
+    /// Keeps the bits that are set here.
+    And(u64),
+    /// Sets bits.
+    Or(u64),
+    /// Flips bits.
+    Xor(u64),
+    /// Stores and tells the old value.
+    Swap(u64),
+    /// Stores the second where the word is the first.
+    CompareSwap(u64, u64),
+}
+
+impl Change {
+    /// For a word of four or eight bytes.
+    fn amo(self, bytes: u64) -> Amo {
+        let narrow = bytes == 4;
+        match self {
+            Self::Add(value) if narrow => Amo::Add32(value as u32),
+            Self::Add(value) => Amo::Add64(value),
+            Self::Set(value) if narrow => Amo::Set32(value as u32),
+            Self::Set(value) => Amo::Set64(value),
+            Self::And(value) if narrow => Amo::And32(value as u32),
+            Self::And(value) => Amo::And64(value),
+            Self::Or(value) if narrow => Amo::Or32(value as u32),
+            Self::Or(value) => Amo::Or64(value),
+            Self::Xor(value) if narrow => Amo::Xor32(value as u32),
+            Self::Xor(value) => Amo::Xor64(value),
+            Self::Swap(value) if narrow => Amo::Swap32(value as u32),
+            Self::Swap(value) => Amo::Swap64(value),
+            Self::CompareSwap(expect, new) if narrow => {
+                Amo::CompareSwap32 { expect: expect as u32, new: new as u32 }
+            }
+            Self::CompareSwap(expect, new) => Amo::CompareSwap64 { expect, new },
+        }
+    }
+
+    /// What the word becomes.
+    fn applied(self, old: u64) -> u64 {
+        match self {
+            Self::Add(value) => old.wrapping_add(value),
+            Self::Set(value) | Self::Swap(value) => value,
+            Self::And(value) => old & value,
+            Self::Or(value) => old | value,
+            Self::Xor(value) => old ^ value,
+            Self::CompareSwap(expect, new) => {
+                if old == expect {
+                    new
+                } else {
+                    old
+                }
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Checks a word; answers with its PE and its heap offset.
+    fn word(&self, at: u64, bytes: u64, pe: i32) -> Result<(u32, u64), Failure> {
+        let (pe, offset) = (self.check_pe(pe)?, self.offset(at, bytes)?);
+        if offset % bytes != 0 {
+            return Err(Failure::Unaligned { at, bytes });
+        }
+        Ok((pe, offset))
+    }
+
+    /// Changes a word of this PE. Atomic among this processor's changes, not among those of NICs.
+    fn change_here(&self, at: u64, bytes: u64, change: Change) -> u64 {
+        if bytes == 4 {
+            // SAFETY: a word of the heap (checked by the caller), which is reached atomically only.
+            let word = unsafe { memory::word32(at) };
+            let new = |old: u32| Some(change.applied(old.into()) as u32);
+            return word.fetch_update(SeqCst, SeqCst, new).unwrap_or_else(|old| old).into();
+        }
+        // SAFETY: as above.
+        let word = unsafe { memory::word64(at) };
+        word.fetch_update(SeqCst, SeqCst, |old| Some(change.applied(old))).unwrap_or_else(|old| old)
+    }
+
+    /// Changes a word; nobody wants its old value.
+    ///
+    /// # Errors
+    /// No such PE or word, or a channel that carries nothing.
+    pub fn change(&self, at: u64, bytes: u64, change: Change, pe: i32) -> Result<(), Failure> {
+        let (pe, offset) = self.word(at, bytes, pe)?;
+        if pe == self.me() {
+            self.change_here(at, bytes, change);
+            return Ok(());
+        }
+        let (channel, amo) = (self.channel(pe), change.amo(bytes));
+        let post = |_| channel.amo_nbi(Solo, HeapOffset(offset), amo);
+        self.patiently(|| format!("a path for atomics to PE {pe}"), post).map(|_| ())
+    }
+
+    /// Changes a word and answers with what it was.
+    ///
+    /// # Errors
+    /// As [`Session::change`].
+    pub fn fetch(&self, at: u64, bytes: u64, change: Change, pe: i32) -> Result<u64, Failure> {
+        let (pe, offset) = self.word(at, bytes, pe)?;
+        if pe == self.me() {
+            return Ok(self.change_here(at, bytes, change));
+        }
+        // One answer at a time.
+        let _stage = lock(&self.stage);
+        let (channel, amo) = (self.channel(pe), change.amo(bytes));
+        let answer = HeapOffset(self.map.answer);
+        let post = |_| channel.amo_fetch_nbi(Solo, HeapOffset(offset), amo, answer);
+        let ticket = self.patiently(|| format!("a path for atomics to PE {pe}"), post)?;
+        self.finish(pe, ticket)?;
+        Ok(self.device().fetched(amo, answer))
+    }
+
+    /// Changes a word by a function of what it is: reads it, and tries until nobody came between.
+    ///
+    /// # Errors
+    /// As [`Session::change`].
+    pub fn update(&self, at: u64, bytes: u64, pe: i32, new: impl Fn(u64) -> u64) -> Result<u64, Failure> {
+        let since = self.now_ns();
+        let mut old = self.fetch(at, bytes, Change::Add(0), pe)?;
+        loop {
+            let met = self.fetch(at, bytes, Change::CompareSwap(old, new(old)), pe)?;
+            if met == old {
+                return Ok(old);
+            }
+            old = met;
+            let waited = self.now_ns() - since;
+            if waited > self.settings.call_deadline_ns {
+                return Err(self.overdue(format!("a word of PE {pe} that others keep changing"), waited));
+            }
+        }
+    }
+
+    /// Answers what a channel asks: whether the operation of a ticket was applied.
+    ///
+    /// # Errors
+    /// It does not ask about that.
+    pub fn resolve(&self, pe: i32, ticket: u64, applied: bool) -> Result<(), Failure> {
+        let pe = self.check_pe(pe)?;
+        if pe == self.me() {
+            return Err(Failure::Argument { what: "peer", met: pe.into(), want: "another PE" });
+        }
+        let resolution = if applied { Resolution::Applied } else { Resolution::NotApplied };
+        let answer = self.channel(pe).resolve(Ticket(ticket), resolution);
+        answer.map_err(|fault| self.channel_failure(&fault))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_those_of_a_nic() {
+        let cases = [
+            (Change::Add(3), 8),
+            (Change::Set(9), 9),
+            (Change::And(4), 4),
+            (Change::Or(2), 7),
+            (Change::Xor(1), 4),
+            (Change::Swap(7), 7),
+            (Change::CompareSwap(5, 1), 1),
+            (Change::CompareSwap(4, 1), 5),
+        ];
+        for (change, want) in cases {
+            assert_eq!(change.applied(5), want, "{change:?}");
+            assert_eq!((change.amo(4).bytes(), change.amo(8).bytes()), (4, 8), "{change:?}");
+        }
+    }
+}

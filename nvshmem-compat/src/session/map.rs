@@ -1,0 +1,79 @@
+//! Where everything lies in a PE's registered memory: what the program gets, and behind it what calls need. Pure.
+
+/// Blocks of the staging buffer.
+pub const STAGE_BLOCKS: u64 = 8;
+/// Bytes of a block.
+pub const STAGE_BYTES: u64 = 256 << 10;
+/// Fewest bytes of the buffer that collective calls work in.
+const WORK_BYTES: u64 = 1 << 20;
+/// Fewest bytes of a PE's part of it.
+const WORK_PART: u64 = 4096;
+
+/// Offsets in the symmetric heap; the same on every PE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapMap {
+    /// Bytes of the program's own.
+    pub user: u64,
+    /// PEs.
+    pes: u64,
+    /// A word for each team and PE: how often that PE has come to a meeting of that team.
+    meetings: u64,
+    /// A part for each PE to write into.
+    work: u64,
+    /// Bytes of a part.
+    pub work_part: u64,
+    /// Staging blocks.
+    stage: u64,
+    /// A word for answers.
+    pub answer: u64,
+    /// Bytes of all.
+    pub bytes: u64,
+}
+
+impl HeapMap {
+    /// For so many bytes of the program's own, PEs, and team ids.
+    pub fn new(user: u64, pes: u32, teams: u32) -> Self {
+        let pes = u64::from(pes);
+        let up = |at: u64| at.next_multiple_of(4096);
+        let work_part = (WORK_BYTES / pes / WORK_PART * WORK_PART).max(WORK_PART);
+        let meetings = up(user);
+        let work = up(meetings + u64::from(teams) * pes * 8);
+        let stage = up(work + pes * work_part);
+        let answer = stage + STAGE_BLOCKS * STAGE_BYTES;
+        Self { user, pes, meetings, work, work_part, stage, answer, bytes: answer + 4096 }
+    }
+
+    /// The word of a PE for a team.
+    pub fn meeting(&self, team: i32, pe: u32) -> u64 {
+        self.meetings + (team as u64 * self.pes + u64::from(pe)) * 8
+    }
+
+    /// The part that a PE writes into, here or elsewhere.
+    pub fn part(&self, writer: u32) -> u64 {
+        self.work + u64::from(writer) * self.work_part
+    }
+
+    /// A staging block.
+    pub fn block(&self, number: u64) -> u64 {
+        self.stage + number % STAGE_BLOCKS * STAGE_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn nothing_overlaps(user in 1u64..1 << 32, pes in 1u32..600, teams in 8u32..4200) {
+            let map = HeapMap::new(user, pes, teams);
+            let last_word = map.meeting(teams as i32 - 1, pes - 1) + 8;
+            prop_assert!(map.meeting(0, 0) >= user && map.part(0) >= last_word);
+            prop_assert!(map.block(0) >= map.part(pes - 1) + map.work_part);
+            prop_assert!(map.answer >= map.block(STAGE_BLOCKS - 1) + STAGE_BYTES && map.answer + 8 <= map.bytes);
+            prop_assert_eq!(map.block(STAGE_BLOCKS), map.block(0));
+            prop_assert!(map.work_part >= 4096 && map.meeting(1, 0) % 8 == 0);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! How a PE comes up: it joins the others, makes sure that all were started alike, opens its NICs, connects; and how it
+//! leaves: at any stage of a switch, with or without the others.
+
+use super::control::Control;
+use super::map::HeapMap;
+use super::nics::Nics;
+use super::stage::Stage;
+use super::{Session, lock};
+use crate::env::{Settings, difference};
+use crate::failure::InitError;
+use crate::heap::SymmetricHeap;
+use crate::registry::Registry;
+use crate::report::end_process;
+use crate::teams::{FIRST_OWN, Teams};
+use shunt_host::agent::keeper::Keeper;
+use shunt_host::agent::words::StateWords;
+use shunt_host::connect::bootstrap::Bootstrap;
+use shunt_host::connect::tcp::{JoinOptions, TcpNet, Topic};
+use shunt_host::gpu::{GpuMemory, HeapMemory};
+use shunt_host::pe::{Pe, PeConfig};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// An agent with nothing to do sleeps this long.
+const AGENT_NAP: Duration = Duration::from_micros(200);
+/// Threads of several PEs share few cores with soft NICs: silence shorter than this says nothing there.
+const SOFT_SUSPECT_NS: u64 = 50_000_000;
+
+/// How this process finds the others.
+pub struct Joining {
+    /// Connections.
+    pub options: JoinOptions,
+    /// Soft fabric of the machine.
+    pub fabric: String,
+    /// Whether `SHUNT_SUSPECT` was set.
+    pub suspect_is_set: bool,
+}
+
+/// The thread that looks after a PE's paths, and hears what other PEs say.
+pub struct AgentThread {
+    thread: JoinHandle<()>,
+    stop: Arc<AtomicBool>,
+}
+
+impl AgentThread {
+    fn spawn(pe: Arc<Pe>, control: Arc<Control>) -> Result<Self, InitError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let agent = pe.agent().map_err(|_| InitError::Build)?.ok_or(InitError::Build)?;
+        let (ends, me) = (stop.clone(), control.net().rank());
+        let run = move || {
+            let mut keeper = Keeper::new(agent);
+            while !ends.load(Ordering::Acquire) {
+                if let Some((from, status)) = control.hear() {
+                    eprintln!("shunt: PE {me}: PE {from} ended the job with nvshmem_global_exit({status})");
+                    end_process(status);
+                }
+                if !keeper.step(&pe) {
+                    std::thread::sleep(AGENT_NAP);
+                }
+            }
+            // The agent holds paths of the PE: it goes first.
+            drop(keeper);
+            drop(pe);
+        };
+        let thread =
+            std::thread::Builder::new().name(format!("agent {me}")).spawn(run).map_err(InitError::Thread)?;
+        Ok(Self { thread, stop })
+    }
+
+    fn join(self) {
+        self.stop.store(true, Ordering::Release);
+        // An agent that panicked has printed why.
+        let _ = self.thread.join();
+    }
+}
+
+/// A number for each machine, by PE: the first PE on it.
+fn nodes(names: &[Vec<u8>]) -> Vec<u32> {
+    let first = |name: &Vec<u8>| names.iter().position(|other| other == name).unwrap_or(0) as u32;
+    names.iter().map(first).collect()
+}
+
+/// What tells this machine from others: its name, and the number of its start.
+fn machine() -> Vec<u8> {
+    let read = |path: &str| std::fs::read(path).unwrap_or_default();
+    [read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/random/boot_id")].concat()
+}
+
+fn config(settings: &Settings, heap_bytes: u64, suspect_is_set: bool) -> PeConfig {
+    let mut config = PeConfig::new(&settings.host, heap_bytes);
+    config.log2_chunk = settings.log2_chunk;
+    if !suspect_is_set {
+        config.policy.suspect_ns = config.policy.suspect_ns.max(SOFT_SUSPECT_NS);
+        config.policy.suspect_floor_ns = config.policy.suspect_ns;
+    }
+    config
+}
+
+impl Session {
+    /// Brings this process's PE up. Returns when all PEs are connected.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn start(settings: Settings, joining: Joining) -> Result<Self, InitError> {
+        let net = TcpNet::join(joining.options)?;
+        let (me, pes) = (net.rank(), net.world());
+        let exchange = net.bootstrap().with_patience(settings.call_deadline_ns);
+        let all = exchange.all_gather(settings.shared_lines().as_bytes())?;
+        if let Some((pe, theirs, ours)) = difference(&all) {
+            return Err(InitError::Disagree { pe, theirs, ours });
+        }
+        let nodes = nodes(&exchange.all_gather(&machine())?);
+        let rails = settings.rails();
+        let all_rails = exchange.all_gather(&rails.to_le_bytes())?;
+        if me == 0 {
+            say_degraded(&settings, &all_rails);
+        }
+        let lifetime = Duration::from_nanos(settings.host.packet_lifetime_ns);
+        let nics = Nics::start(me, rails, &joining.fabric, lifetime)?;
+        let teams = Teams::new(me, &nodes, settings.max_teams);
+        let map = HeapMap::new(settings.heap_bytes, pes, teams.ids().max(FIRST_OWN as u32));
+        let config = config(&settings, map.bytes, joining.suspect_is_set);
+        let gpu: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
+        let oob = Box::new(net.end(Topic::Agent));
+        let pe = Pe::start(config, nics.open(), gpu, &net.bootstrap(), oob, nics.world().clone())?;
+        let pe = Arc::new(pe);
+        // SAFETY: the state and its tables are mapped while `pe` lives; the session holds it and drops it after this.
+        let words =
+            unsafe { StateWords::new(pe.state(), nics.world().clone()) }.map_err(|_| InitError::Build)?;
+        let control = Arc::new(Control::new(net));
+        let agent = AgentThread::spawn(pe.clone(), control.clone())?;
+        let base = pe.heap().address;
+        let session = Self {
+            agent: Mutex::new(Some(agent)),
+            words,
+            map,
+            base,
+            heap: Mutex::new(SymmetricHeap::new(map.user)),
+            registry: Mutex::new(Registry::default()),
+            teams: Mutex::new(teams),
+            stage: Mutex::new(Stage::default()),
+            control,
+            exchange,
+            pe,
+            nics,
+            settings,
+        };
+        // Nobody ends before all are up.
+        session.exchange.all_gather(&[])?;
+        Ok(session)
+    }
+
+    /// Leaves: waits for what is under way as long as there is hope for it, then for the others as long as they are
+    /// there. Nobody who is lost is waited for.
+    pub fn leave(&self) {
+        for pe in (0..self.pes()).filter(|pe| *pe != self.me()) {
+            let channel = self.channel(pe);
+            let waited = self.patiently(
+                || format!("what was sent to PE {pe}"),
+                |until| {
+                    let done = channel.quiet(shunt_device::Solo, until);
+                    // Where its process is gone nothing more will come of it.
+                    if self.control.is_gone(pe) { Ok(()) } else { done }
+                },
+            );
+            if let Err(failure) = waited {
+                eprintln!("shunt: PE {}: nvshmem_finalize: {failure}", self.me());
+            }
+        }
+        let left = self.control.part(Duration::from_nanos(self.settings.call_deadline_ns));
+        if !left.is_empty() {
+            eprintln!("shunt: PE {}: nvshmem_finalize: PEs {left:?} did not finish in time", self.me());
+        }
+        if let Some(agent) = lock(&self.agent).take() {
+            agent.join();
+        }
+        self.control.net().close();
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(agent) = lock(&self.agent).take() {
+            agent.join();
+        }
+    }
+}
+
+/// Fault tolerance without a second port has nowhere to go.
+fn say_degraded(settings: &Settings, rails: &[Vec<u8>]) {
+    let poor = |rails: &&Vec<u8>| rails[..] == 1u32.to_le_bytes();
+    let poor = (0..).zip(rails).filter(|(_, rails)| poor(rails)).map(|(pe, _)| pe).collect::<Vec<u32>>();
+    if settings.host.fault_tolerance && !poor.is_empty() && rails.len() > 1 {
+        eprintln!(
+            "shunt: fault tolerance is on, and PEs {poor:?} have one port: they have no other path to go to \
+             (NVSHMEM_ENABLE_MULTI_PORT, SHUNT_SOFT_RAILS)"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_are_told_apart() {
+        let names = ["a", "b", "a", "c", "b"].map(|name| name.as_bytes().to_vec());
+        assert_eq!(nodes(&names), [0, 1, 0, 3, 1]);
+        assert!(!machine().is_empty() && machine() == machine());
+    }
+}
