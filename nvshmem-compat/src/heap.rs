@@ -8,6 +8,8 @@ use thiserror::Error;
 
 /// Every allocation begins at a multiple of this.
 pub const ALIGN: u64 = 256;
+/// The heap itself begins at a multiple of this, not always the same on all PEs: offsets can promise no more.
+pub const ALIGN_MAX: u64 = 4096;
 
 /// Why a call gave nothing.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -26,8 +28,8 @@ pub enum HeapError {
         /// Longest free range.
         longest: u64,
     },
-    /// No power of two.
-    #[error("alignment is {met}; a power of two is right")]
+    /// No power of two, or too large a one.
+    #[error("alignment is {met}; a power of two up to {ALIGN_MAX} is right")]
     Align {
         /// What was asked for.
         met: u64,
@@ -80,7 +82,7 @@ impl SymmetricHeap {
     /// # Errors
     /// `align` is no power of two, or nothing fits.
     pub fn alloc(&mut self, bytes: u64, align: u64) -> Result<u64, HeapError> {
-        if !align.is_power_of_two() {
+        if !align.is_power_of_two() || align > ALIGN_MAX {
             return Err(HeapError::Align { met: align });
         }
         let align_to = align.max(ALIGN);
@@ -216,7 +218,9 @@ mod tests {
         assert_eq!((heap.alloc(1, 1), heap.alloc(256, 512), heap.alloc(0, 8)), (Ok(0), Ok(512), Ok(256)));
         let full = HeapError::Full { bytes: 300, align: 1, free: 256, longest: 256 };
         assert_eq!(heap.alloc(300, 1), Err(full));
-        assert_eq!(heap.alloc(1, 3), Err(HeapError::Align { met: 3 }));
+        for met in [0, 3, 8192] {
+            assert_eq!(heap.alloc(1, met), Err(HeapError::Align { met }));
+        }
         assert_eq!(
             heap.alloc(u64::MAX, 1).map_err(|error| error.to_string().contains("256 bytes left")),
             Err(true)

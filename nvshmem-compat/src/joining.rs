@@ -27,15 +27,13 @@ type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// The attributes or the variables make no job.
 pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Result<Joining, InitError> {
     let suspect_is_set = lookup("SHUNT_SUSPECT").is_some();
-    let (options, fabric) = match asked {
+    let (options, fabric, made_up) = match asked {
         flags::UNIQUE_ID => by_unique_id(attr, lookup)?,
         0 => match place(lookup)? {
             Some((launcher, job)) => {
-                let fabric = match launcher {
-                    Launcher::Shunt => job.fabric.clone(),
-                    _ => lookup("SHUNT_FABRIC").unwrap_or_else(|| format!("job-{}", job.root.port())),
-                };
-                (job.join_options()?, fabric)
+                let made_up = launcher != Launcher::Shunt && lookup("SHUNT_FABRIC").is_none();
+                let fabric = if made_up { format!("job-{}", job.root.port()) } else { job.fabric.clone() };
+                (job.join_options()?, fabric, made_up)
             }
             None => alone()?,
         },
@@ -53,10 +51,13 @@ pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Resul
             return Err(InitError::Attribute { what: "init flags", met: met.into(), want });
         }
     };
-    Ok(Joining { options, fabric, suspect_is_set })
+    Ok(Joining { options, fabric, made_up, suspect_is_set })
 }
 
-fn by_unique_id(attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Result<(JoinOptions, String), InitError> {
+fn by_unique_id(
+    attr: Option<&InitAttr>,
+    lookup: Lookup<'_>,
+) -> Result<(JoinOptions, String, bool), InitError> {
     let Some(attr) = attr else {
         return Err(InitError::Unsupported(
             "no attributes are given; those of nvshmemx_set_attr_uniqueid_args are right",
@@ -90,7 +91,7 @@ fn by_unique_id(attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Result<(JoinOpti
     options.listener = listener;
     options.interface = interface(lookup)?;
     let sum: String = bytes[120..].iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok((options, format!("uid-{sum}")))
+    Ok((options, format!("uid-{sum}"), true))
 }
 
 fn interface(lookup: Lookup<'_>) -> Result<Option<InterfaceSpec>, InitError> {
@@ -101,7 +102,7 @@ fn interface(lookup: Lookup<'_>) -> Result<Option<InterfaceSpec>, InitError> {
 }
 
 /// A job of one.
-fn alone() -> Result<(JoinOptions, String), InitError> {
+fn alone() -> Result<(JoinOptions, String, bool), InitError> {
     let failed = |error: std::io::Error| {
         InitError::Join(JoinError::Listen { root: "127.0.0.1:0".into(), detail: error.to_string() })
     };
@@ -110,7 +111,7 @@ fn alone() -> Result<(JoinOptions, String), InitError> {
     let fabric = format!("alone-{}-{}", std::process::id(), root.port());
     let mut options = JoinOptions::new(0, 1, root, Secret::random().map_err(JoinError::from)?);
     options.listener = Some(listener);
-    Ok((options, fabric))
+    Ok((options, fabric, true))
 }
 
 #[cfg(test)]

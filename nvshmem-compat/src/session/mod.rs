@@ -64,6 +64,8 @@ pub struct Session {
     /// Dropped last of what device code reaches: everything above points into it.
     pe: Arc<Pe>,
     nics: Nics,
+    /// Behind the NICs, which use it.
+    _fabric: start::Leftovers,
 }
 
 /// A lock that no panic leaves in a wrong state.

@@ -34,8 +34,22 @@ pub struct Joining {
     pub options: JoinOptions,
     /// Soft fabric of the machine.
     pub fabric: String,
+    /// Whether its name was made up for this job: nobody else knows it.
+    pub made_up: bool,
     /// Whether `SHUNT_SUSPECT` was set.
     pub suspect_is_set: bool,
+}
+
+/// A fabric that the last process of a job removes, once its NICs are gone.
+pub(super) struct Leftovers(Option<String>);
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        if let Some(name) = &self.0 {
+            // While another process of the job is there it stays, and that one removes it.
+            let _ = shunt_soft_nic::uplink::remove_unused_fabric(name);
+        }
+    }
 }
 
 /// The thread that looks after a PE's paths, and hears what other PEs say.
@@ -145,6 +159,7 @@ impl Session {
             exchange,
             pe,
             nics,
+            _fabric: Leftovers(joining.made_up.then_some(joining.fabric)),
             settings,
         };
         // Nobody ends before all are up.

@@ -1,0 +1,125 @@
+//! `cargo xtask prefix`: a folder that programs take in NVSHMEM's place, and what of NVSHMEM's interface is in it.
+
+mod coverage;
+mod family;
+mod wheel;
+
+use crate::ci::Count;
+use crate::sh;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+pub const SUMMARY: &str = "make the folder that NVSHMEM_DIR names; --coverage: what of NVSHMEM's interface is there";
+pub const HELP: &str = "prefix [--out DIR] [--coverage] [--bless] [--wheel]
+
+Builds the host library (release) and makes
+  DIR/include                      nvshmem.h, nvshmemx.h, shunt_nvshmem.h
+  DIR/lib/libnvshmem_host.so.3     and the unversioned name
+  DIR/lib/cmake/nvshmem            find_package(NVSHMEM), target nvshmem::nvshmem_host
+  DIR/lib/pkgconfig/nvshmem.pc
+The device library is not in it yet: a program that links libnvshmem_device.a does not link.
+
+  --out DIR   where; default target/prefix
+  --coverage  hold the library's functions against those of NVSHMEM 3.8.0 (nvshmem-compat/nvshmem-3.8.0.txt) and the
+              table in docs/COMPAT.md against both; each function that is not there needs a reason
+  --bless     rewrite that table
+  --wheel     fetch the wheel nvidia-nvshmem-cu13 into target/ and hold the committed list against it";
+
+pub fn run(args: &[String]) -> Result<()> {
+    let mut out = sh::target_dir().join("prefix");
+    let (mut check, mut bless, mut compare) = (false, false, false);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--out" => match args.next() {
+                Some(dir) => out = sh::root().join(dir),
+                None => return sh::usage("--out needs a folder"),
+            },
+            "--coverage" => check = true,
+            "--bless" => (check, bless) = (true, true),
+            "--wheel" => compare = true,
+            other => return sh::usage(format!("unknown argument '{other}'")),
+        }
+    }
+    if compare {
+        wheel::compare()?;
+    }
+    let library = make(&out)?;
+    if check {
+        coverage::check(&library, bless)?;
+    }
+    Ok(())
+}
+
+/// The stage: the folder, its coverage, and a C and a C++ program that link it and run.
+pub fn stage() -> Result<Count> {
+    let out = sh::target_dir().join("prefix");
+    let library = make(&out)?;
+    coverage::check(&library, false)?;
+    match wheel::compare() {
+        Ok(()) => {}
+        // No network is no failure of ours; a list that differs is.
+        Err(error) if error.is::<wheel::Unreachable>() => println!("not held against the wheel: {error:#}"),
+        Err(error) => return Err(error),
+    }
+    let folder = sh::root().join("nvshmem-compat/conformance");
+    let programs = [("cc", "-std=gnu11", "odd/odd.c"), ("c++", "-std=c++17", "cpp/program.cc")];
+    for (compiler, standard, source) in programs {
+        let program = out.join("program");
+        let mut command = sh::command(compiler);
+        command.args([standard, "-Wall", "-Wextra", "-Werror"]).arg(folder.join(source));
+        command.arg("-I").arg(out.join("include")).arg("-L").arg(out.join("lib")).arg("-lnvshmem_host").arg("-ldl");
+        command.arg(format!("-Wl,-rpath,{}", out.join("lib").display())).arg("-o").arg(&program);
+        sh::run(&mut command)?;
+        sh::run(sh::command(&program.to_string_lossy()).arg("alone").env("NVSHMEM_SYMMETRIC_SIZE", "1M"))?;
+        std::fs::remove_file(&program)?;
+    }
+    Ok(Count { passed: 2 + programs.len(), failed: 0 })
+}
+
+/// Makes the folder; answers with the library in it.
+fn make(out: &Path) -> Result<PathBuf> {
+    sh::run(sh::cargo().args(["build", "--quiet", "--release", "-p", "shunt-nvshmem-compat"]))?;
+    let crate_folder = sh::root().join("nvshmem-compat");
+    copy_tree(&crate_folder.join("include"), &out.join("include"))?;
+    let lib = out.join("lib");
+    for folder in ["cmake/nvshmem", "pkgconfig"] {
+        std::fs::create_dir_all(lib.join(folder))?;
+    }
+    let library = lib.join("libnvshmem_host.so.3");
+    let built = sh::target_dir().join("release/libshunt_nvshmem.so");
+    // Not written over: a program may run on the old one.
+    let _ = std::fs::remove_file(&library);
+    std::fs::copy(&built, &library).with_context(|| format!("cannot copy {}", built.display()))?;
+    let name = lib.join("libnvshmem_host.so");
+    let _ = std::fs::remove_file(&name);
+    std::os::unix::fs::symlink("libnvshmem_host.so.3", name)?;
+    let package = crate_folder.join("package");
+    for (file, folder) in [
+        ("NVSHMEMConfig.cmake", "cmake/nvshmem"),
+        ("NVSHMEMConfigVersion.cmake", "cmake/nvshmem"),
+        ("nvshmem.pc", "pkgconfig"),
+    ] {
+        std::fs::copy(package.join(file), lib.join(folder).join(file))?;
+    }
+    println!("prefix: {}", out.display());
+    Ok(library)
+}
+
+/// Copies a folder of headers; what was there before and is no more goes.
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    if to.is_dir() {
+        std::fs::remove_dir_all(to)?;
+    }
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
