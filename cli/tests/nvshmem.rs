@@ -151,11 +151,7 @@ fn a_job_by_unique_id() {
         .map(|rank| {
             let mut command = Command::new(folder().join("odd"));
             command.arg("unique").arg(&path).arg(rank.to_string()).arg("3");
-            command
-                .env("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "=lo")
-                .env("NVSHMEM_SYMMETRIC_SIZE", "1M")
-                .spawn()
-                .unwrap()
+            command.env("NVSHMEM_SYMMETRIC_SIZE", "1M").spawn().unwrap()
         })
         .collect();
     for rank in &mut ranks {
@@ -179,11 +175,14 @@ fn a_process_that_nobody_started_is_a_job_of_one() {
     assert_eq!((status, said.contains("PE 0 of 1, twice")), (Some(0), true), "{said}");
 }
 
+/// What is set, what the program is called with, what it must say.
+type Refused<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a [&'a str]);
+
 #[test]
 fn what_cannot_be_is_refused_with_what_is_wrong() {
     let twin = folder().join("other/libnvshmem_host.so.3");
     let twin = twin.to_str().unwrap();
-    let cases: [(&[(&str, &str)], &[&str], &[&str]); 6] = [
+    let cases: [Refused; 6] = [
         (&[], &["early"], &["nvshmem_quiet: the library is not initialised"]),
         (&[], &["comm"], &["an MPI communicator cannot be started from"]),
         (&[], &["twin", twin], &["another NVSHMEM library", twin, "this one is "]),

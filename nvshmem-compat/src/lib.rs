@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`env`], [`env_table`] | what the environment asks for, and what becomes of it; pure |
 //! | [`place`], [`nodes`], [`joining`] | who this process is, and how it finds the others |
-//! | [`heap`], [`registry`], [`teams`], [`numbers`] | what is given away of the symmetric heap, buffers, teams, sums; pure |
+//! | [`heap`], [`registry`], [`teams`], [`numbers`] | books of heap, buffers, teams; sums; pure |
 //! | [`attr`] | structures of the C interface |
 //! | [`twins`] | another library of that name in this process |
 //! | [`session`] | one PE that is up: transfers, atomics, waits, collective calls |

@@ -1,7 +1,7 @@
 //! What reductions do to elements: bytes in, bytes out. Pure.
 //!
-//! Sums and products of whole numbers wrap, as C's unsigned ones do. Numbers of 16 bits are added as `float` and rounded
-//! at each step. The order of the operands is given by the caller, so that all PEs come to the same bits.
+//! Sums and products of whole numbers wrap, as C's unsigned ones do. Numbers of 16 bits are added as `float` and
+//! rounded at each step. The order of the operands is given by the caller, so that all PEs come to the same bits.
 
 /// What is done to two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!((to_half(65520.0), to_half(65519.0), to_half(1e-9)), (0x7c00, 0x7bff, 0));
         assert_eq!((to_half(1.0 + 1.0 / 2048.0), to_half(1.0 + 3.0 / 2048.0)), (0x3c00, 0x3c02));
         assert!(from_half(to_half(f32::NAN)).is_nan() && from_bfloat(to_bfloat(f32::NAN)).is_nan());
-        assert_eq!((to_bfloat(1.0), from_bfloat(0x4049), to_bfloat(3.14159)), (0x3f80, 3.140625, 0x4049));
+        assert_eq!((to_bfloat(1.0), from_bfloat(0x4049), to_bfloat(3.1414)), (0x3f80, 3.140625, 0x4049));
         let sum = of(Number::F16, Op::Sum, to_half(1.5).to_ne_bytes(), to_half(2.25).to_ne_bytes());
         assert_eq!(from_half(u16::from_ne_bytes(sum)), 3.75);
     }

@@ -296,7 +296,7 @@ mod tests {
         }
 
         #[test]
-        fn translating_there_and_back_is_nothing(pes in 1u32..20, start in 0i32..20, stride in -3i32..4, size in 1i32..8) {
+        fn there_and_back_is_nothing(pes in 1u32..20, start in 0i32..20, stride in -3i32..4, size in 1i32..8) {
             let parent = world(pes, 0);
             if let Ok(members) = parent.strided(start, stride, size) {
                 let team = Team::new(members.clone(), members[0], 0).unwrap();

@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
-use crate::{bindings, check, explore, gpu, mutate, run_scenarios, sh, soft_rdma, swarm, tidy};
+use crate::{bindings, check, explore, gpu, mutate, prefix, run_scenarios, sh, soft_rdma, swarm, tidy};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,7 +12,7 @@ pub const SUMMARY: &str = "the one test command: all stages below, with their ti
 pub const HELP: &str = "ci [--only STAGE]... [--list]
 
 Stages, in order; a failed one does not stop the others, the exit status tells.
-  tools      a C compiler, the RDMA headers and libraries, libclang, tshark, Scapy, rustfmt, clippy: installed
+  tools      C and C++ compilers, the RDMA headers and libraries, libclang, tshark, Scapy, rustfmt, clippy: installed
              where apt-get and rustup can
   format     cargo fmt --check
   clippy     warnings are errors
@@ -24,6 +24,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   mutate     named breaks of the protocol: a scenario must catch each
   gpu        device code for sm_80, sm_90, sm_100: PTX, machine code held against its table, link with CUDA C++
   build      everything, release; nothing of it can be broken by name
+  prefix     the folder that programs take in NVSHMEM's place: made, linked from C and C++, held against NVSHMEM 3.8.0
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios_list.rs
   mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
   soft-rdma  unmodified RDMA programs on soft NICs, as listed in xtask/src/soft_rdma_cases.rs
@@ -57,6 +58,7 @@ const STAGES: &[Stage] = &[
     ("mutate", mutate::stage),
     ("gpu", gpu::stage),
     ("build", || build().map(|()| Count::ONE)),
+    ("prefix", prefix::stage),
     ("scenarios", run_scenarios::all),
     ("mlx5", run_scenarios::soft_rdma),
     ("soft-rdma", soft_rdma::stage),
@@ -122,6 +124,9 @@ fn tools() -> Result<()> {
     let mut packages = Vec::new();
     if !sh::exists("cc") {
         packages.extend(["gcc", "libc6-dev"]);
+    }
+    if !sh::exists("c++") {
+        packages.push("g++");
     }
     if !Path::new("/usr/include/infiniband/mlx5dv.h").is_file() {
         packages.push("libibverbs-dev");

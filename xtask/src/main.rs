@@ -11,6 +11,7 @@ mod explore;
 mod gpu;
 mod mutate;
 mod night;
+mod prefix;
 mod run_scenarios;
 mod scenarios;
 mod scenarios_list;
@@ -42,6 +43,7 @@ const TASKS: &[Task] = &[
     Task { name: "explore", summary: explore::SUMMARY, help: explore::HELP, run: explore::run },
     Task { name: "night", summary: night::SUMMARY, help: night::HELP, run: night::run },
     Task { name: "mutate", summary: mutate::SUMMARY, help: mutate::HELP, run: mutate::run },
+    Task { name: "prefix", summary: prefix::SUMMARY, help: prefix::HELP, run: prefix::run },
     Task { name: "soft-rdma", summary: soft_rdma::SUMMARY, help: soft_rdma::HELP, run: soft_rdma::run },
     Task { name: "gpu", summary: gpu::SUMMARY, help: gpu::HELP, run: gpu::run },
 ];

@@ -49,7 +49,8 @@ fn add_half(name: &str, word: *mut u16, value: u16, pe: c_int) -> u16 {
         let half = to_half(from_half((old >> up) as u16) + from_half(value));
         old & !(0xffff << up) | u64::from(half) << up
     };
-    let old = call(name, |s| if at % 2 == 0 { s.update(at & !3, 4, pe, sum) } else { unaligned(at) });
+    let old =
+        call(name, |s| if at.is_multiple_of(2) { s.update(at & !3, 4, pe, sum) } else { unaligned(at) });
     (old >> up) as u16
 }
 
@@ -78,8 +79,11 @@ macro_rules! standard {
             change(concat!("nvshmem_", $n, "_atomic_add"), word, Change::Add(value.bits()), pe));
         function!(concat!("nvshmem_", $n, "_atomic_fetch_add"), (word: *mut $t, value: $t, pe: c_int) -> $t,
             fetch(concat!("nvshmem_", $n, "_atomic_fetch_add"), word, Change::Add(value.bits()), pe));
-        function!(concat!("nvshmem_", $n, "_atomic_compare_swap"), (word: *mut $t, cond: $t, value: $t, pe: c_int) -> $t,
-            fetch(concat!("nvshmem_", $n, "_atomic_compare_swap"), word, Change::CompareSwap(cond.bits(), value.bits()), pe));
+        function!(concat!("nvshmem_", $n, "_atomic_compare_swap"),
+            (word: *mut $t, cond: $t, value: $t, pe: c_int) -> $t, {
+            let change = Change::CompareSwap(cond.bits(), value.bits());
+            fetch(concat!("nvshmem_", $n, "_atomic_compare_swap"), word, change, pe)
+        });
     )* };
 }
 with_standard_amo_types!(standard);

@@ -1,6 +1,8 @@
 //! Broadcast, fcollect, alltoall, reductions: of all types, at once and on a stream.
 
-use super::types::{with_bitwise_reduce_types, with_other_reduce_types, with_rma_types};
+use super::types::{
+    plain_name, stream_name, with_bitwise_reduce_types, with_other_reduce_types, with_rma_types,
+};
 use super::{NULL, Stream, status_on};
 use crate::numbers::{Number, Op};
 use crate::session::Reduction;
@@ -42,13 +44,13 @@ fn reducescatter(name: &str, stream: Stream, what: Call, reduction: Reduction) -
 }
 
 macro_rules! moves {
-    ($body:ident, $name:expr, $stream_name:expr, $type:ty, $bytes:expr) => {
+    ($body:ident, [$($part:literal)*], $type:ty, $bytes:expr) => {
         const _: () = {
-            #[unsafe(export_name = $name)]
+            #[unsafe(export_name = plain_name!($($part)*))]
             extern "C" fn plain(team: i32, to: *mut $type, from: *const $type, count: usize) -> c_int {
-                $body($name, NULL, Call::new(team, to, from, count.saturating_mul($bytes)))
+                $body(plain_name!($($part)*), NULL, Call::new(team, to, from, count.saturating_mul($bytes)))
             }
-            #[unsafe(export_name = $stream_name)]
+            #[unsafe(export_name = stream_name!($($part)*))]
             extern "C" fn streamed(
                 team: i32,
                 to: *mut $type,
@@ -56,16 +58,16 @@ macro_rules! moves {
                 count: usize,
                 stream: Stream,
             ) -> c_int {
-                $body($stream_name, stream, Call::new(team, to, from, count.saturating_mul($bytes)))
+                $body(stream_name!($($part)*), stream, Call::new(team, to, from, count.saturating_mul($bytes)))
             }
         };
     };
 }
 
 macro_rules! broadcasts {
-    ($name:expr, $stream_name:expr, $type:ty, $bytes:expr) => {
+    ([$($part:literal)*], $type:ty, $bytes:expr) => {
         const _: () = {
-            #[unsafe(export_name = $name)]
+            #[unsafe(export_name = plain_name!($($part)*))]
             extern "C" fn plain(
                 team: i32,
                 to: *mut $type,
@@ -73,9 +75,9 @@ macro_rules! broadcasts {
                 count: usize,
                 root: c_int,
             ) -> c_int {
-                broadcast($name, NULL, Call::new(team, to, from, count.saturating_mul($bytes)), root)
+                broadcast(plain_name!($($part)*), NULL, Call::new(team, to, from, count.saturating_mul($bytes)), root)
             }
-            #[unsafe(export_name = $stream_name)]
+            #[unsafe(export_name = stream_name!($($part)*))]
             extern "C" fn streamed(
                 team: i32,
                 to: *mut $type,
@@ -84,7 +86,8 @@ macro_rules! broadcasts {
                 root: c_int,
                 stream: Stream,
             ) -> c_int {
-                broadcast($stream_name, stream, Call::new(team, to, from, count.saturating_mul($bytes)), root)
+                let what = Call::new(team, to, from, count.saturating_mul($bytes));
+                broadcast(stream_name!($($part)*), stream, what, root)
             }
         };
     };
@@ -92,15 +95,15 @@ macro_rules! broadcasts {
 
 macro_rules! typed {
     ($($n:literal $t:ty;)*) => { $(
-        broadcasts!(concat!("nvshmem_", $n, "_broadcast"), concat!("nvshmemx_", $n, "_broadcast_on_stream"), $t, size_of::<$t>());
-        moves!(fcollect, concat!("nvshmem_", $n, "_fcollect"), concat!("nvshmemx_", $n, "_fcollect_on_stream"), $t, size_of::<$t>());
-        moves!(alltoall, concat!("nvshmem_", $n, "_alltoall"), concat!("nvshmemx_", $n, "_alltoall_on_stream"), $t, size_of::<$t>());
+        broadcasts!([$n "_broadcast"], $t, size_of::<$t>());
+        moves!(fcollect, [$n "_fcollect"], $t, size_of::<$t>());
+        moves!(alltoall, [$n "_alltoall"], $t, size_of::<$t>());
     )* };
 }
 with_rma_types!(typed);
-broadcasts!("nvshmem_broadcastmem", "nvshmemx_broadcastmem_on_stream", c_void, 1);
-moves!(fcollect, "nvshmem_fcollectmem", "nvshmemx_fcollectmem_on_stream", c_void, 1);
-moves!(alltoall, "nvshmem_alltoallmem", "nvshmemx_alltoallmem_on_stream", c_void, 1);
+broadcasts!(["broadcastmem"], c_void, 1);
+moves!(fcollect, ["fcollectmem"], c_void, 1);
+moves!(alltoall, ["alltoallmem"], c_void, 1);
 
 macro_rules! reductions {
     ($op:literal $what:ident, $($n:literal $t:ty, $number:ident;)*) => { $(

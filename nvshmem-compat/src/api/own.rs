@@ -1,4 +1,5 @@
-//! What NVSHMEM does not have: errors as values, the state of paths, faults of soft NICs. Declared in `shunt_nvshmem.h`.
+//! What NVSHMEM does not have: errors as values, the state of paths, faults of soft NICs. Declared in
+//! `shunt_nvshmem.h`.
 
 use super::{call, session, status};
 use crate::failure::Failure;

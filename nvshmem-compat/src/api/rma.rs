@@ -1,6 +1,6 @@
 //! Put, get, p, g, iput, iget, put with signal: of 25 types, five sizes and plain bytes, at once and on a stream.
 
-use super::types::{Value, with_rma_types, with_sizes};
+use super::types::{Value, plain_name, stream_name, with_rma_types, with_sizes};
 use super::{NULL, Stream, on};
 use crate::api::amo::signal;
 use crate::session::transfer::{Strides, Until};
@@ -78,16 +78,16 @@ fn g<T: Value>(name: &str, stream: Stream, source: *const T, pe: c_int) -> T {
     T::from_bits(on(name, stream, |s| s.get_value(at, size_of::<T>() as u64, pe)))
 }
 
-/// `put`, `get` and their kind, for elements of a type: the name without prefix, the type, bytes of an element.
+/// `put`, `get` and their kind, for elements of a type: parts of the name, the type, bytes of an element.
 macro_rules! moves {
-    ($body:ident, $until:ident, $name:expr, $stream_name:expr, $type:ty, $bytes:expr) => {
+    ($body:ident, $until:ident, [$($part:literal)*], $type:ty, $bytes:expr) => {
         const _: () = {
-            #[unsafe(export_name = $name)]
+            #[unsafe(export_name = plain_name!($($part)*))]
             extern "C" fn plain(target: *mut $type, source: *const $type, count: usize, pe: c_int) {
                 let what = Move::new(target, source, count.saturating_mul($bytes), pe);
-                $body($name, NULL, what, Until::$until);
+                $body(plain_name!($($part)*), NULL, what, Until::$until);
             }
-            #[unsafe(export_name = $stream_name)]
+            #[unsafe(export_name = stream_name!($($part)*))]
             extern "C" fn streamed(
                 target: *mut $type,
                 source: *const $type,
@@ -96,7 +96,7 @@ macro_rules! moves {
                 to: Stream,
             ) {
                 let what = Move::new(target, source, count.saturating_mul($bytes), pe);
-                $body($stream_name, to, what, Until::$until);
+                $body(stream_name!($($part)*), to, what, Until::$until);
             }
         };
     };
@@ -104,9 +104,9 @@ macro_rules! moves {
 
 /// `iput` and `iget`.
 macro_rules! strided {
-    ($body:ident, $name:expr, $stream_name:expr, $type:ty, $bytes:expr) => {
+    ($body:ident, [$($part:literal)*], $type:ty, $bytes:expr) => {
         const _: () = {
-            #[unsafe(export_name = $name)]
+            #[unsafe(export_name = plain_name!($($part)*))]
             extern "C" fn plain(
                 to: *mut $type,
                 from: *const $type,
@@ -115,9 +115,9 @@ macro_rules! strided {
                 count: usize,
                 pe: c_int,
             ) {
-                $body($name, NULL, Move::new(to, from, 0, pe), strides(dst, sst, count, $bytes));
+                $body(plain_name!($($part)*), NULL, Move::new(to, from, 0, pe), strides(dst, sst, count, $bytes));
             }
-            #[unsafe(export_name = $stream_name)]
+            #[unsafe(export_name = stream_name!($($part)*))]
             extern "C" fn streamed(
                 to: *mut $type,
                 from: *const $type,
@@ -127,7 +127,7 @@ macro_rules! strided {
                 pe: c_int,
                 stream: Stream,
             ) {
-                $body($stream_name, stream, Move::new(to, from, 0, pe), strides(dst, sst, count, $bytes));
+                $body(stream_name!($($part)*), stream, Move::new(to, from, 0, pe), strides(dst, sst, count, $bytes));
             }
         };
     };
@@ -135,9 +135,9 @@ macro_rules! strided {
 
 /// Put with signal.
 macro_rules! signalled {
-    ($until:ident, $name:expr, $stream_name:expr, $type:ty, $bytes:expr) => {
+    ($until:ident, [$($part:literal)*], $type:ty, $bytes:expr) => {
         const _: () = {
-            #[unsafe(export_name = $name)]
+            #[unsafe(export_name = plain_name!($($part)*))]
             extern "C" fn plain(
                 target: *mut $type,
                 source: *const $type,
@@ -148,9 +148,9 @@ macro_rules! signalled {
                 pe: c_int,
             ) {
                 let what = Move::new(target, source, count.saturating_mul($bytes), pe);
-                put_signal($name, NULL, what, Tail { word, value, op }, Until::$until);
+                put_signal(plain_name!($($part)*), NULL, what, Tail { word, value, op }, Until::$until);
             }
-            #[unsafe(export_name = $stream_name)]
+            #[unsafe(export_name = stream_name!($($part)*))]
             extern "C" fn streamed(
                 target: *mut $type,
                 source: *const $type,
@@ -162,7 +162,7 @@ macro_rules! signalled {
                 stream: Stream,
             ) {
                 let what = Move::new(target, source, count.saturating_mul($bytes), pe);
-                put_signal($stream_name, stream, what, Tail { word, value, op }, Until::$until);
+                put_signal(stream_name!($($part)*), stream, what, Tail { word, value, op }, Until::$until);
             }
         };
     };
@@ -170,14 +170,14 @@ macro_rules! signalled {
 
 macro_rules! typed {
     ($($n:literal $t:ty;)*) => { $(
-        moves!(put, Done, concat!("nvshmem_", $n, "_put"), concat!("nvshmemx_", $n, "_put_on_stream"), $t, size_of::<$t>());
-        moves!(get, Done, concat!("nvshmem_", $n, "_get"), concat!("nvshmemx_", $n, "_get_on_stream"), $t, size_of::<$t>());
-        moves!(put, Posted, concat!("nvshmem_", $n, "_put_nbi"), concat!("nvshmemx_", $n, "_put_nbi_on_stream"), $t, size_of::<$t>());
-        moves!(get, Posted, concat!("nvshmem_", $n, "_get_nbi"), concat!("nvshmemx_", $n, "_get_nbi_on_stream"), $t, size_of::<$t>());
-        strided!(iput, concat!("nvshmem_", $n, "_iput"), concat!("nvshmemx_", $n, "_iput_on_stream"), $t, size_of::<$t>() as u64);
-        strided!(iget, concat!("nvshmem_", $n, "_iget"), concat!("nvshmemx_", $n, "_iget_on_stream"), $t, size_of::<$t>() as u64);
-        signalled!(Done, concat!("nvshmem_", $n, "_put_signal"), concat!("nvshmemx_", $n, "_put_signal_on_stream"), $t, size_of::<$t>());
-        signalled!(Posted, concat!("nvshmem_", $n, "_put_signal_nbi"), concat!("nvshmemx_", $n, "_put_signal_nbi_on_stream"), $t, size_of::<$t>());
+        moves!(put, Done, [$n "_put"], $t, size_of::<$t>());
+        moves!(get, Done, [$n "_get"], $t, size_of::<$t>());
+        moves!(put, Posted, [$n "_put_nbi"], $t, size_of::<$t>());
+        moves!(get, Posted, [$n "_get_nbi"], $t, size_of::<$t>());
+        strided!(iput, [$n "_iput"], $t, size_of::<$t>() as u64);
+        strided!(iget, [$n "_iget"], $t, size_of::<$t>() as u64);
+        signalled!(Done, [$n "_put_signal"], $t, size_of::<$t>());
+        signalled!(Posted, [$n "_put_signal_nbi"], $t, size_of::<$t>());
         const _: () = {
             #[unsafe(export_name = concat!("nvshmem_", $n, "_p"))]
             extern "C" fn store(target: *mut $t, value: $t, pe: c_int) {
@@ -202,21 +202,21 @@ with_rma_types!(typed);
 
 macro_rules! sized {
     ($($n:literal $bytes:literal;)*) => { $(
-        moves!(put, Done, concat!("nvshmem_put", $n), concat!("nvshmemx_put", $n, "_on_stream"), c_void, $bytes);
-        moves!(get, Done, concat!("nvshmem_get", $n), concat!("nvshmemx_get", $n, "_on_stream"), c_void, $bytes);
-        moves!(put, Posted, concat!("nvshmem_put", $n, "_nbi"), concat!("nvshmemx_put", $n, "_nbi_on_stream"), c_void, $bytes);
-        moves!(get, Posted, concat!("nvshmem_get", $n, "_nbi"), concat!("nvshmemx_get", $n, "_nbi_on_stream"), c_void, $bytes);
-        strided!(iput, concat!("nvshmem_iput", $n), concat!("nvshmemx_iput", $n, "_on_stream"), c_void, $bytes);
-        strided!(iget, concat!("nvshmem_iget", $n), concat!("nvshmemx_iget", $n, "_on_stream"), c_void, $bytes);
-        signalled!(Done, concat!("nvshmem_put", $n, "_signal"), concat!("nvshmemx_put", $n, "_signal_on_stream"), c_void, $bytes);
-        signalled!(Posted, concat!("nvshmem_put", $n, "_signal_nbi"), concat!("nvshmemx_put", $n, "_signal_nbi_on_stream"), c_void, $bytes);
+        moves!(put, Done, ["put" $n], c_void, $bytes);
+        moves!(get, Done, ["get" $n], c_void, $bytes);
+        moves!(put, Posted, ["put" $n "_nbi"], c_void, $bytes);
+        moves!(get, Posted, ["get" $n "_nbi"], c_void, $bytes);
+        strided!(iput, ["iput" $n], c_void, $bytes);
+        strided!(iget, ["iget" $n], c_void, $bytes);
+        signalled!(Done, ["put" $n "_signal"], c_void, $bytes);
+        signalled!(Posted, ["put" $n "_signal_nbi"], c_void, $bytes);
     )* };
 }
 with_sizes!(sized);
 
-moves!(put, Done, "nvshmem_putmem", "nvshmemx_putmem_on_stream", c_void, 1);
-moves!(get, Done, "nvshmem_getmem", "nvshmemx_getmem_on_stream", c_void, 1);
-moves!(put, Posted, "nvshmem_putmem_nbi", "nvshmemx_putmem_nbi_on_stream", c_void, 1);
-moves!(get, Posted, "nvshmem_getmem_nbi", "nvshmemx_getmem_nbi_on_stream", c_void, 1);
-signalled!(Done, "nvshmem_putmem_signal", "nvshmemx_putmem_signal_on_stream", c_void, 1);
-signalled!(Posted, "nvshmem_putmem_signal_nbi", "nvshmemx_putmem_signal_nbi_on_stream", c_void, 1);
+moves!(put, Done, ["putmem"], c_void, 1);
+moves!(get, Done, ["getmem"], c_void, 1);
+moves!(put, Posted, ["putmem_nbi"], c_void, 1);
+moves!(get, Posted, ["getmem_nbi"], c_void, 1);
+signalled!(Done, ["putmem_signal"], c_void, 1);
+signalled!(Posted, ["putmem_signal_nbi"], c_void, 1);

@@ -129,6 +129,18 @@ macro_rules! with_other_reduce_types {
 }
 pub(super) use with_other_reduce_types;
 
+/// The name of a function, of its parts.
+macro_rules! plain_name {
+    ($($part:literal)*) => { concat!("nvshmem_", $($part),*) };
+}
+pub(super) use plain_name;
+
+/// The name of its form on a stream.
+macro_rules! stream_name {
+    ($($part:literal)*) => { concat!("nvshmemx_", $($part,)* "_on_stream") };
+}
+pub(super) use stream_name;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,13 @@ struct Words<T> {
     signed: bool,
 }
 
+impl<T: Value> Words<T> {
+    /// One word alone.
+    fn single(at: *mut T, compare: c_int, value: T, signed: bool) -> Self {
+        Self { at, count: 1, left_out: std::ptr::null(), compare, values: one(value), signed }
+    }
+}
+
 /// Numbers of the words that hold, when enough do.
 fn watch<T: Value>(
     name: &str,
@@ -104,15 +111,16 @@ macro_rules! function {
 macro_rules! waits {
     ($($n:literal $t:ty, $signed:literal;)*) => { $(
         function!(concat!("nvshmem_", $n, "_wait_until"), (at: *mut $t, compare: c_int, value: $t), {
-            let words = Words { at, count: 1, left_out: std::ptr::null(), compare, values: one(value), signed: $signed };
+            let words = Words::single(at, compare, value, $signed);
             wait(concat!("nvshmem_", $n, "_wait_until"), NULL, words, 1);
         });
-        function!(concat!("nvshmemx_", $n, "_wait_until_on_stream"), (at: *mut $t, compare: c_int, value: $t, stream: Stream), {
-            let words = Words { at, count: 1, left_out: std::ptr::null(), compare, values: one(value), signed: $signed };
+        function!(concat!("nvshmemx_", $n, "_wait_until_on_stream"),
+            (at: *mut $t, compare: c_int, value: $t, stream: Stream), {
+            let words = Words::single(at, compare, value, $signed);
             wait(concat!("nvshmemx_", $n, "_wait_until_on_stream"), stream, words, 1);
         });
         function!(concat!("nvshmem_", $n, "_test"), (at: *mut $t, compare: c_int, value: $t) -> c_int, {
-            let words = Words { at, count: 1, left_out: std::ptr::null(), compare, values: one(value), signed: $signed };
+            let words = Words::single(at, compare, value, $signed);
             test(concat!("nvshmem_", $n, "_test"), words, Wanted::All).0.into()
         });
         function!(concat!("nvshmem_", $n, "_wait_until_all"),
@@ -131,7 +139,8 @@ macro_rules! waits {
             first(&wait(concat!("nvshmem_", $n, "_wait_until_any"), NULL, words, 1))
         });
         function!(concat!("nvshmem_", $n, "_wait_until_some"),
-            (at: *mut $t, count: usize, which: *mut usize, left_out: *const c_int, compare: c_int, value: $t) -> usize, {
+            (at: *mut $t, count: usize, which: *mut usize, left_out: *const c_int, compare: c_int, value: $t)
+            -> usize, {
             let words = Words { at, count, left_out, compare, values: one(value), signed: $signed };
             numbers(&wait(concat!("nvshmem_", $n, "_wait_until_some"), NULL, words, 1), which)
         });
@@ -151,7 +160,8 @@ macro_rules! waits {
             first(&wait(concat!("nvshmem_", $n, "_wait_until_any_vector"), NULL, words, 1))
         });
         function!(concat!("nvshmem_", $n, "_wait_until_some_vector"),
-            (at: *mut $t, count: usize, which: *mut usize, left_out: *const c_int, compare: c_int, values: *const $t) -> usize, {
+            (at: *mut $t, count: usize, which: *mut usize, left_out: *const c_int, compare: c_int, values: *const $t)
+            -> usize, {
             let words = Words { at, count, left_out, compare, values: each(values, count), signed: $signed };
             numbers(&wait(concat!("nvshmem_", $n, "_wait_until_some_vector"), NULL, words, 1), which)
         });
@@ -172,7 +182,8 @@ macro_rules! tests {
             first(&test(concat!("nvshmem_", $n, "_test_any"), words, Wanted::Some).1)
         });
         function!(concat!("nvshmem_", $n, "_test_some"),
-            (at: *mut $t, count: usize, which: *mut usize, left_out: *const c_int, compare: c_int, value: $t) -> usize, {
+            (at: *mut $t, count: usize, which: *mut usize, left_out: *const c_int, compare: c_int, value: $t)
+            -> usize, {
             let words = Words { at, count, left_out, compare, values: one(value), signed: $signed };
             numbers(&test(concat!("nvshmem_", $n, "_test_some"), words, Wanted::Some).1, which)
         });
@@ -187,7 +198,8 @@ macro_rules! tests {
             first(&test(concat!("nvshmem_", $n, "_test_any_vector"), words, Wanted::Some).1)
         });
         function!(concat!("nvshmem_", $n, "_test_some_vector"),
-            (at: *mut $t, count: usize, which: *mut usize, left_out: *const c_int, compare: c_int, values: *const $t) -> usize, {
+            (at: *mut $t, count: usize, which: *mut usize, left_out: *const c_int, compare: c_int, values: *const $t)
+            -> usize, {
             let words = Words { at, count, left_out, compare, values: each(values, count), signed: $signed };
             numbers(&test(concat!("nvshmem_", $n, "_test_some_vector"), words, Wanted::Some).1, which)
         });

@@ -71,7 +71,7 @@ impl Session {
     /// Checks a word; answers with its PE and its heap offset.
     fn word(&self, at: u64, bytes: u64, pe: i32) -> Result<(u32, u64), Failure> {
         let (pe, offset) = (self.check_pe(pe)?, self.offset(at, bytes)?);
-        if offset % bytes != 0 {
+        if !offset.is_multiple_of(bytes) {
             return Err(Failure::Unaligned { at, bytes });
         }
         Ok((pe, offset))

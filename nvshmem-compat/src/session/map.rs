@@ -73,7 +73,7 @@ mod tests {
             prop_assert!(map.block(0) >= map.part(pes - 1) + map.work_part);
             prop_assert!(map.answer >= map.block(STAGE_BLOCKS - 1) + STAGE_BYTES && map.answer + 8 <= map.bytes);
             prop_assert_eq!(map.block(STAGE_BLOCKS), map.block(0));
-            prop_assert!(map.work_part >= 4096 && map.meeting(1, 0) % 8 == 0);
+            prop_assert!(map.work_part >= 4096 && map.meeting(1, 0).is_multiple_of(8));
         }
     }
 }

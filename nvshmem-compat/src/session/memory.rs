@@ -10,7 +10,7 @@ pub unsafe fn copy(to: u64, from: u64, bytes: u64) {
     let word = |at: u64| std::ptr::with_exposed_provenance_mut::<u64>(at as usize);
     let byte = |at: u64| std::ptr::with_exposed_provenance_mut::<u8>(at as usize);
     let mut at = 0;
-    let words = to % 8 == 0 && from % 8 == 0;
+    let words = to.is_multiple_of(8) && from.is_multiple_of(8);
     while words && at + 8 <= bytes {
         // SAFETY: inside both ranges (the caller), aligned (checked).
         unsafe {
@@ -39,11 +39,11 @@ pub unsafe fn load(from: u64, bytes: u64) -> u64 {
     let to = (&raw mut value).expose_provenance() as u64;
     match bytes {
         // SAFETY: as the caller says; aligned.
-        2 if from % 2 == 0 => unsafe { word16(from) }.load(Ordering::SeqCst).into(),
+        2 if from.is_multiple_of(2) => unsafe { word16(from) }.load(Ordering::SeqCst).into(),
         // SAFETY: as above.
-        4 if from % 4 == 0 => unsafe { word32(from) }.load(Ordering::SeqCst).into(),
+        4 if from.is_multiple_of(4) => unsafe { word32(from) }.load(Ordering::SeqCst).into(),
         // SAFETY: as above.
-        8 if from % 8 == 0 => unsafe { word64(from) }.load(Ordering::SeqCst),
+        8 if from.is_multiple_of(8) => unsafe { word64(from) }.load(Ordering::SeqCst),
         // SAFETY: the caller vouches for `from`; the word is this call's, and has room for eight bytes.
         _ => unsafe {
             copy(to, from, bytes.min(8));
@@ -60,11 +60,11 @@ pub unsafe fn store(to: u64, value: u64, bytes: u64) {
     let from = (&raw const value).expose_provenance() as u64;
     match bytes {
         // SAFETY: as the caller says; aligned.
-        2 if to % 2 == 0 => unsafe { word16(to) }.store(value as u16, Ordering::SeqCst),
+        2 if to.is_multiple_of(2) => unsafe { word16(to) }.store(value as u16, Ordering::SeqCst),
         // SAFETY: as above.
-        4 if to % 4 == 0 => unsafe { word32(to) }.store(value as u32, Ordering::SeqCst),
+        4 if to.is_multiple_of(4) => unsafe { word32(to) }.store(value as u32, Ordering::SeqCst),
         // SAFETY: as above.
-        8 if to % 8 == 0 => unsafe { word64(to) }.store(value, Ordering::SeqCst),
+        8 if to.is_multiple_of(8) => unsafe { word64(to) }.store(value, Ordering::SeqCst),
         // SAFETY: as above; the word is this call's.
         _ => unsafe { copy(to, from, bytes.min(8)) },
     }

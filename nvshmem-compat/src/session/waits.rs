@@ -119,7 +119,7 @@ impl Session {
     /// It is none of the symmetric heap's.
     pub fn read_word(&self, at: u64) -> Result<u64, Failure> {
         let offset = self.offset(at, 8)?;
-        if offset % 8 != 0 {
+        if !offset.is_multiple_of(8) {
             return Err(Failure::Unaligned { at, bytes: 8 });
         }
         // SAFETY: an aligned word of the heap.
@@ -151,8 +151,9 @@ impl Session {
             looks = looks.wrapping_add(1);
             self.words().attend_to(looks % rows, &mut Patience::new(self.now_ns()));
             let waited = self.now_ns() - since;
-            let alone =
-                looks % 4096 == 0 && self.pes() > 1 && self.lost_peers().len() as u32 == self.pes() - 1;
+            let alone = looks.is_multiple_of(4096)
+                && self.pes() > 1
+                && self.lost_peers().len() as u32 == self.pes() - 1;
             if alone || waited > self.settings.call_deadline_ns {
                 let what =
                     format!("{enough} of {} words from {:#x} on, {} hold", watch.count, watch.at, held.len());

@@ -52,7 +52,9 @@ pub fn check(library: &Path, bless: bool) -> Result<()> {
     if bless {
         std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}"))?;
     } else if had != table {
-        bail!("the table in docs/COMPAT.md is not that of the library; cargo xtask prefix --bless rewrites it");
+        bail!(
+            "the table in docs/COMPAT.md is not that of the library; cargo xtask prefix --bless rewrites it"
+        );
     }
     let both = ours.intersection(&theirs).count();
     println!("coverage: {both} of NVSHMEM's {} functions, {} more", theirs.len(), ours.len() - both);
@@ -60,10 +62,13 @@ pub fn check(library: &Path, bless: bool) -> Result<()> {
 }
 
 fn table(ours: &BTreeSet<String>, theirs: &BTreeSet<String>) -> String {
-    let mut out = String::from("| family | NVSHMEM 3.8.0 | there | not there | only here |\n| --- | ---: | ---: | ---: | ---: |\n");
+    let mut out = String::from(
+        "| family | NVSHMEM 3.8.0 | there | not there | only here |\n| --- | ---: | ---: | ---: | ---: |\n",
+    );
     let mut sums = [0; 4];
     for name in FAMILIES {
-        let of = |names: &BTreeSet<String>| names.iter().filter(|one| family(one) == *name).cloned().collect();
+        let of =
+            |names: &BTreeSet<String>| names.iter().filter(|one| family(one) == *name).cloned().collect();
         let (mine, wheel): (BTreeSet<String>, BTreeSet<String>) = (of(ours), of(theirs));
         let both = mine.intersection(&wheel).count();
         let row = [wheel.len(), both, wheel.len() - both, mine.len() - both];
@@ -92,7 +97,10 @@ mod tests {
             &names(&["nvshmem_int_put", "nvshmem_int_test", "shunt_nvshmem_resolve"]),
             &names(&["nvshmem_int_put", "nvshmemx_mc_ptr"]),
         );
-        assert!(table.contains("| put, get | 1 | 1 | 0 | 0 |") && table.contains("| all | 2 | 1 | 1 | 2 |"), "{table}");
+        assert!(
+            table.contains("| put, get | 1 | 1 | 0 | 0 |") && table.contains("| all | 2 | 1 | 1 | 2 |"),
+            "{table}"
+        );
         assert!(table.contains("| `nvshmemx_mc_ptr` | multicast"), "{table}");
     }
 

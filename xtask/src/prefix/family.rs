@@ -60,7 +60,10 @@ pub fn family(name: &str) -> &'static str {
 /// Functions of NVSHMEM's that are not there, and why. A name that ends with `*` stands for all that begin so.
 pub const ABSENT: &[(&str, &str)] = &[
     ("nvshmem_debug_log", "writes NVSHMEM's own log, which this library has not; see SHUNT_EVENTS"),
-    ("nvshmemid_*", "between NVSHMEM's device library and its host library; our headers call nvshmemi_init_thread"),
+    (
+        "nvshmemid_*",
+        "between NVSHMEM's device library and its host library; our headers call nvshmemi_init_thread",
+    ),
     ("nvshmemx_buffer_register_symmetric*", "maps GPU memory into the heap by CUDA's virtual memory calls"),
     ("nvshmemx_buffer_unregister_symmetric", "undoes the former"),
     ("nvshmemx_collective_launch*", "starts kernels; comes with the device library"),

@@ -9,8 +9,9 @@ use crate::sh;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-pub const SUMMARY: &str = "make the folder that NVSHMEM_DIR names; --coverage: what of NVSHMEM's interface is there";
-pub const HELP: &str = "prefix [--out DIR] [--coverage] [--bless] [--wheel]
+pub const SUMMARY: &str =
+    "make the folder that NVSHMEM_DIR names; --coverage: what of NVSHMEM's interface is there";
+pub const HELP: &str = "prefix [--out DIR] [--debug] [--coverage] [--bless] [--wheel]
 
 Builds the host library (release) and makes
   DIR/include                      nvshmem.h, nvshmemx.h, shunt_nvshmem.h
@@ -20,6 +21,7 @@ Builds the host library (release) and makes
 The device library is not in it yet: a program that links libnvshmem_device.a does not link.
 
   --out DIR   where; default target/prefix
+  --debug     the library of a debug build
   --coverage  hold the library's functions against those of NVSHMEM 3.8.0 (nvshmem-compat/nvshmem-3.8.0.txt) and the
               table in docs/COMPAT.md against both; each function that is not there needs a reason
   --bless     rewrite that table
@@ -27,7 +29,7 @@ The device library is not in it yet: a program that links libnvshmem_device.a do
 
 pub fn run(args: &[String]) -> Result<()> {
     let mut out = sh::target_dir().join("prefix");
-    let (mut check, mut bless, mut compare) = (false, false, false);
+    let (mut check, mut bless, mut compare, mut profile) = (false, false, false, Profile::Release);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -35,6 +37,7 @@ pub fn run(args: &[String]) -> Result<()> {
                 Some(dir) => out = sh::root().join(dir),
                 None => return sh::usage("--out needs a folder"),
             },
+            "--debug" => profile = Profile::Debug,
             "--coverage" => check = true,
             "--bless" => (check, bless) = (true, true),
             "--wheel" => compare = true,
@@ -44,7 +47,7 @@ pub fn run(args: &[String]) -> Result<()> {
     if compare {
         wheel::compare()?;
     }
-    let library = make(&out)?;
+    let library = make(&out, profile)?;
     if check {
         coverage::check(&library, bless)?;
     }
@@ -54,7 +57,7 @@ pub fn run(args: &[String]) -> Result<()> {
 /// The stage: the folder, its coverage, and a C and a C++ program that link it and run.
 pub fn stage() -> Result<Count> {
     let out = sh::target_dir().join("prefix");
-    let library = make(&out)?;
+    let library = make(&out, Profile::Release)?;
     coverage::check(&library, false)?;
     match wheel::compare() {
         Ok(()) => {}
@@ -68,7 +71,13 @@ pub fn stage() -> Result<Count> {
         let program = out.join("program");
         let mut command = sh::command(compiler);
         command.args([standard, "-Wall", "-Wextra", "-Werror"]).arg(folder.join(source));
-        command.arg("-I").arg(out.join("include")).arg("-L").arg(out.join("lib")).arg("-lnvshmem_host").arg("-ldl");
+        command
+            .arg("-I")
+            .arg(out.join("include"))
+            .arg("-L")
+            .arg(out.join("lib"))
+            .arg("-lnvshmem_host")
+            .arg("-ldl");
         command.arg(format!("-Wl,-rpath,{}", out.join("lib").display())).arg("-o").arg(&program);
         sh::run(&mut command)?;
         sh::run(sh::command(&program.to_string_lossy()).arg("alone").env("NVSHMEM_SYMMETRIC_SIZE", "1M"))?;
@@ -77,9 +86,25 @@ pub fn stage() -> Result<Count> {
     Ok(Count { passed: 2 + programs.len(), failed: 0 })
 }
 
+/// How the library is built.
+#[derive(Clone, Copy)]
+enum Profile {
+    Release,
+    Debug,
+}
+
 /// Makes the folder; answers with the library in it.
-fn make(out: &Path) -> Result<PathBuf> {
-    sh::run(sh::cargo().args(["build", "--quiet", "--release", "-p", "shunt-nvshmem-compat"]))?;
+fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
+    let mut build = sh::cargo();
+    build.args(["build", "--quiet", "-p", "shunt-nvshmem-compat"]);
+    let built = match profile {
+        Profile::Release => {
+            build.arg("--release");
+            "release/libshunt_nvshmem.so"
+        }
+        Profile::Debug => "debug/libshunt_nvshmem.so",
+    };
+    sh::run(&mut build)?;
     let crate_folder = sh::root().join("nvshmem-compat");
     copy_tree(&crate_folder.join("include"), &out.join("include"))?;
     let lib = out.join("lib");
@@ -87,7 +112,7 @@ fn make(out: &Path) -> Result<PathBuf> {
         std::fs::create_dir_all(lib.join(folder))?;
     }
     let library = lib.join("libnvshmem_host.so.3");
-    let built = sh::target_dir().join("release/libshunt_nvshmem.so");
+    let built = sh::target_dir().join(built);
     // Not written over: a program may run on the old one.
     let _ = std::fs::remove_file(&library);
     std::fs::copy(&built, &library).with_context(|| format!("cannot copy {}", built.display()))?;
