@@ -29,6 +29,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-layout", &[]),
     ("shunt-device", &["shunt-layout"]),
     ("shunt-kernels", &["shunt-layout", "shunt-device"]),
+    // The example outside the workspace.
+    ("rust-kernel", &["shunt-device"]),
     ("shunt-concurrency", &["shunt-layout", "shunt-device"]),
     ("shunt-soft-nic", &["shunt-layout"]),
     ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic"]),
