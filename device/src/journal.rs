@@ -94,6 +94,9 @@ pub const fn read(wqe: &Wqebb) -> Entry {
         DataSegment::Pointer { address, .. } if !moves_nothing && blocks == 1 => Some(address),
         _ => None,
     };
+    // Both are read before one is chosen: a choice of words to read would put the block on a GPU's stack.
+    let inline = wqe.0[9] as u64 | (wqe.0[10] as u64) << 32;
+    let stored = (u32::from_be(wqe.0[8]) as u64) << 32 | u32::from_be(wqe.0[9]) as u64;
     Entry {
         operation,
         is_ledger: ctrl.opcode != Opcode::RdmaRead as u8 && ctrl.imm == LEDGER_TAG && !moves_nothing,
@@ -101,10 +104,7 @@ pub const fn read(wqe: &Wqebb) -> Entry {
         remote: remote_address(segment(wqe, 1)),
         moves_nothing,
         local,
-        value: match blocks {
-            1 => wqe.0[9] as u64 | (wqe.0[10] as u64) << 32,
-            _ => (u32::from_be(wqe.0[8]) as u64) << 32 | u32::from_be(wqe.0[9]) as u64,
-        },
+        value: if blocks == 1 { inline } else { stored },
     }
 }
 
@@ -158,7 +158,10 @@ pub const fn relocate(wqe: &Wqebb, place: Place, rkey_be: u32, lkey_be: Option<u
     out.0[1] = (place.qpn_shifted | (u32::from_be(wqe.0[1]) & 0x3f)).to_be();
     out.0[6] = rkey_be;
     if let Some(lkey_be) = lkey_be {
-        out.0[data_segment(operation(Ctrl::read(segment(wqe, 0)))) * 4 + 1] = lkey_be;
+        // Each word by its own number: one that is only known at run time would put the block on a GPU's stack.
+        let behind_operands = data_segment(operation(Ctrl::read(segment(wqe, 0)))) == 3;
+        out.0[9] = if behind_operands { out.0[9] } else { lkey_be };
+        out.0[13] = if behind_operands { lkey_be } else { out.0[13] };
     }
     out
 }
