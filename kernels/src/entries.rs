@@ -26,7 +26,7 @@ macro_rules! kernels {
             signal_add crate::signal::add:
                 shunt_kernel_signal_add_thread Solo, shunt_kernel_signal_add_warp Warp;
             quiet crate::quiet::run:
-                shunt_kernel_quiet_thread Solo, shunt_kernel_quiet_warp Warp, shunt_kernel_quiet_block Block;
+                shunt_kernel_quiet_thread Solo, shunt_kernel_quiet_warp FirstWarp, shunt_kernel_quiet_block Block;
             wait_until crate::wait::run:
                 shunt_kernel_wait_until_thread Solo, shunt_kernel_wait_until_warp Warp,
                 shunt_kernel_wait_until_block Block;
@@ -69,7 +69,7 @@ macro_rules! kernels {
 
 #[cfg(all(target_arch = "nvptx64", not(feature = "library")))]
 mod gpu {
-    use crate::launch::launch;
+    use crate::launch::{FirstWarp, launch};
     use crate::{Call, Outcome};
     use shunt_device::Solo;
     use shunt_device::platform::nvptx::{Block, Warp};
@@ -111,7 +111,7 @@ mod gpu {
         crate::signal::monotone:
             shunt_kernel_signal_monotone_ft_off_thread Solo, shunt_kernel_signal_monotone_ft_off_warp Warp;
         crate::amo::add64: shunt_kernel_amo_add64_ft_off_thread Solo, shunt_kernel_amo_add64_ft_off_warp Warp;
-        crate::quiet::run: shunt_kernel_quiet_ft_off_thread Solo, shunt_kernel_quiet_ft_off_warp Warp;
+        crate::quiet::run: shunt_kernel_quiet_ft_off_thread Solo, shunt_kernel_quiet_ft_off_warp FirstWarp;
     }
 }
 

@@ -28,6 +28,37 @@ impl Group for Warp {
     }
 }
 
+/// The first warp of a block by the number of the thread: an instruction less than by that of the lane, where what the
+/// leader runs has nothing to be joined.
+#[derive(Clone, Copy, Default)]
+pub struct FirstWarp;
+
+impl Lanes for FirstWarp {
+    #[inline(always)]
+    fn rank(self) -> u32 {
+        grid_position().1
+    }
+    #[inline(always)]
+    fn size(self) -> u32 {
+        WARP_LANES
+    }
+    #[inline(always)]
+    fn sync(self) {
+        Warp.sync();
+    }
+    #[inline(always)]
+    fn broadcast(self, value: u64, from: u32) -> u64 {
+        Warp.broadcast(value, from)
+    }
+}
+
+impl Group for FirstWarp {
+    #[inline(always)]
+    fn takes_part(thread: u32) -> bool {
+        thread < WARP_LANES
+    }
+}
+
 impl Group for Block {
     #[inline(always)]
     fn takes_part(_: u32) -> bool {
