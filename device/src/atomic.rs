@@ -18,9 +18,24 @@ impl<P: Platform> Device<'_, P> {
 }
 
 impl<P: Platform> Channel<'_, P> {
-    /// A signal alone.
+    /// A signal alone. A kind 1 signal where writes land in any order stands apart whole: then the other is one WQE.
     #[inline(always)]
     pub(crate) fn signal_led(self, at: HeapOffset, signal: Signal) -> Posted {
+        match signal {
+            Signal::Monotone(value) if self.unordered() => {
+                Posted::from_raw(Self::stored_signal_slow(self.device, self.row(), at.0, value))
+            }
+            _ => self.post_signal(at, signal),
+        }
+    }
+
+    #[inline(never)]
+    fn stored_signal_slow(device: Device<'_, P>, row: u32, at: u64, value: u64) -> u64 {
+        device.row(row).post_signal(HeapOffset(at), Signal::Monotone(value)).raw()
+    }
+
+    #[inline(always)]
+    fn post_signal(self, at: HeapOffset, signal: Signal) -> Posted {
         let count = self.signal_tickets(signal);
         if !self.word_fits(at, 8) || (count > 1 && count > self.depth()) {
             return Posted::refused(FaultKind::BadAddress);

@@ -51,15 +51,15 @@ impl<P: Platform> Channel<'_, P> {
     pub(crate) fn leave(self, word: Word, count: u64, view: &PathView) -> bool {
         let (p, first) = (self.platform(), word.index());
         p.wqes_before_publish();
-        if Mutant::PublishOutOfOrder.on() {
-            // SAFETY: a channel word.
-            unsafe { p.fetch_add(self.ready_word(), count) };
-            return Self::leave_slow(self.device, self.row(), word, count as u32);
-        }
         // SAFETY: channel words.
         let in_turn = unsafe {
-            p.compare_swap_in_turn(self.ready_word(), first, first + count, TURNS) == first
-                && p.try_lock_for(addr_of_mut!((*self.words()).post_lock), TURNS)
+            let published = if Mutant::PublishOutOfOrder.on() {
+                p.fetch_add(self.ready_word(), count);
+                true
+            } else {
+                p.compare_swap_in_turn(self.ready_word(), first, first + count, TURNS) == first
+            };
+            published && p.try_lock_for(addr_of_mut!((*self.words()).post_lock), TURNS)
         };
         if !in_turn {
             return Self::leave_slow(self.device, self.row(), word, count as u32);
