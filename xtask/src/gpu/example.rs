@@ -22,8 +22,10 @@ pub fn build(toolchain: &Toolchain, toolkit: &Toolkit) -> Result<()> {
         bail!("{FOLDER}/README.md names no command");
     }
     let ptx = folder.join("target/send.ptx");
-    if ptx.is_file() {
-        std::fs::remove_file(&ptx)?;
+    let built = folder.join("target");
+    if !ptx.is_file() && built.is_dir() {
+        // Cargo does not know of the file, so it would find nothing to do.
+        std::fs::remove_dir_all(&built)?;
     }
     for line in lines {
         // The toolchain found stands in for the one named, which need not be called so on this machine.
@@ -71,7 +73,7 @@ pub fn package() -> Result<()> {
 
 /// What belongs in a package: manifests, sources, tests, and tables that tests read.
 fn belongs(file: &Path) -> bool {
-    let known = ["rs", "toml", "orig", "lock", "json", "txt", "h", "md"];
+    let known = ["rs", "toml", "orig", "lock", "json", "txt", "c", "h", "md"];
     file.extension().is_some_and(|end| known.iter().any(|known| end == *known))
 }
 

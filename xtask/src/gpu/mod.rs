@@ -139,11 +139,6 @@ pub fn run(args: &[String]) -> Result<()> {
             library.extend(object.filter(|_| part.name == LIBRARY).map(|object| (*arch, object)));
         }
     }
-    println!();
-    let archive = cplusplus::archive(&gpu.toolkit, &library)?;
-    cplusplus::program(&gpu.toolkit, &archive, &options.arches)?;
-    example::build(&gpu.toolchain, &gpu.toolkit)?;
-    example::package()?;
     gpu.compare_twins();
     gpu.compare(options.bless)?;
     if !gpu.faults.is_empty() {
@@ -151,6 +146,10 @@ pub fn run(args: &[String]) -> Result<()> {
         gpu.faults.iter().for_each(|fault| println!("fault: {fault}"));
         bail!("{} faults in the device code", gpu.faults.len());
     }
+    let archive = cplusplus::archive(&gpu.toolkit, &library)?;
+    cplusplus::program(&gpu.toolkit, &archive, &options.arches)?;
+    example::build(&gpu.toolchain, &gpu.toolkit)?;
+    example::package()?;
     here.map_or(Ok(()), |here| run::everything(&here))
 }
 
