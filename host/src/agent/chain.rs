@@ -202,10 +202,11 @@ impl Agent {
             return false;
         }
         self.chains.next_look_ns = now.saturating_add(LOOK_NS);
+        let overlooked = (0..self.pairs.len()).filter(|index| self.fence_overlooked(*index)).count() > 0;
         let root = self.words.root();
         let (me, per, rows) = (root.my_pe, root.channels_per_pe, root.pe_count * root.channels_per_pe);
-        (0..rows).filter(|row| me < row / per).map(|row| self.mind_chain(row)).filter(|busy| *busy).count()
-            > 0
+        let busy = (0..rows).filter(|row| me < row / per).filter(|row| self.mind_chain(*row)).count() > 0;
+        overlooked || busy
     }
 
     fn mind_chain(&mut self, row: u32) -> bool {

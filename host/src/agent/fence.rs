@@ -62,6 +62,17 @@ impl Agent {
         }
     }
 
+    /// Device code goes on without an answer where a ledger's path fails or time proves the fence, and a channel has one
+    /// request line: what it asked of this pair may have been overwritten before anybody read it. The row says so.
+    pub(super) fn fence_overlooked(&mut self, index: usize) -> bool {
+        let ready = self.pairs[index].as_ref().is_some_and(|pair| pair.health == Health::Ready);
+        let overlooked = ready && self.words.path_state(self.place(index)) == PathState::Fenced;
+        if overlooked {
+            self.fence_asked(index, Urgency::Idle);
+        }
+        overlooked
+    }
+
     /// A path that is left soon after it was admitted is gone back to later the next time: probes may survive what
     /// traffic does not. It is made anew as soon as ever, because it may be the only one.
     fn count_relapse(&mut self, index: usize) {

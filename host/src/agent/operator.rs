@@ -92,6 +92,9 @@ impl Agent {
         let Some(since_ns) = self.pairs[index].as_ref().and_then(|pair| pair.leaving_ns) else {
             return false;
         };
+        if self.fence_overlooked(index) {
+            return true;
+        }
         let (now, at, id) = (self.now(), self.place(index), self.id(index));
         // Whoever has nowhere to go keeps it as long as it may.
         let state = if self.has_standby(index) { PathState::Leaving } else { PathState::Ready };
