@@ -65,7 +65,7 @@ impl Port {
 
     /// True when its last change is to be told once more.
     fn is_told_again(&mut self, now: u64, first_ns: u64) -> bool {
-        self.downs > 0 && is_told_again(self.changed_ns, &mut self.again_ns, now, first_ns)
+        self.changed_ns > 0 && is_told_again(self.changed_ns, &mut self.again_ns, now, first_ns)
     }
 
     /// How much longer than the recovery window this port must stay up: nothing after its first failure.
@@ -90,13 +90,16 @@ impl Ports {
         Self { local: row.clone(), remote: vec![row; pes as usize], silent, next_poll_ns: 0 }
     }
 
-    /// A port that an earlier agent knew to be down: asked about, and told of, like one that has just gone.
-    pub(super) fn remember_down(&mut self, pe: Option<u32>, rail: u32, now: u64) {
+    /// A port as an earlier agent knew it. One that was down is asked about, and told of, like one that has just gone;
+    /// one of this PE that was up is told of like one that has just come: the word before may have been lost.
+    pub(super) fn remember(&mut self, pe: Option<u32>, rail: u32, down: bool, now: u64) {
         let port = match pe {
             None => &mut self.local[rail as usize],
             Some(pe) => &mut self.remote[pe as usize][rail as usize],
         };
-        port.change(true, now);
+        if !port.change(down, now) && pe.is_none() {
+            (port.changed_ns, port.again_ns) = (now, now);
+        }
     }
 
     /// True if neither port of a path is known to be down.
@@ -318,6 +321,17 @@ mod tests {
         }
         port.change(true, 11 + CALM_NS + 100);
         assert_eq!(port.penalty_ns(), 0, "a calm time clears the record");
+    }
+
+    #[test]
+    fn a_port_that_was_up_before_is_told_of_under_the_time_of_now() {
+        const FIRST_NS: u64 = 100_000_000;
+        let mut ports = Ports::new(2, 1);
+        ports.remember(None, 0, false, 7_000);
+        ports.remember(Some(1), 0, false, 7_000);
+        assert_eq!(ports.told(0), (false, 0, 7_000));
+        assert!(ports.local[0].is_told_again(7_000 + FIRST_NS, FIRST_NS));
+        assert_eq!(ports.remote[1][0], Port::default(), "what a peer says next counts");
     }
 
     #[test]

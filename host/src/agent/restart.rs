@@ -83,9 +83,7 @@ impl Agent {
         for rail in 0..root.rails {
             for pe in std::iter::once(None).chain((0..root.pe_count).filter(|pe| *pe != me).map(Some)) {
                 self.words.set_suspect(pe, rail, false);
-                if self.words.is_down(pe, rail) {
-                    ports.remember_down(pe, rail, now);
-                }
+                ports.remember(pe, rail, self.words.is_down(pe, rail), now);
             }
         }
         ports
