@@ -4,7 +4,7 @@ use super::caps::Link;
 use super::{create, destroy, execute, short_in};
 use crate::devx::Devx;
 use crate::error::{DevxError, NicError};
-use shunt_layout::mlx5::prm::cmd::{self, Opcode};
+use shunt_layout::mlx5::prm::cmd::{self, Opcode, Status};
 use shunt_layout::mlx5::prm::qp::{
     ADS_OFFSET, ATOMIC_MODE_UP_TO_8, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, QUERY_OUT_BYTES,
     RQ_TYPE_ZERO_SIZE, SERVICE_RC, State, ads, create as fields, qpc,
@@ -223,6 +223,14 @@ impl QpTruth {
     }
 }
 
+/// True if a command was refused because the number in it is no queue pair's. A NIC in trouble refuses as well, and
+/// still has what it was asked about.
+fn names_nothing(status: u8) -> bool {
+    [Status::BadParam, Status::BadRes, Status::BadResState, Status::BadIndex]
+        .map(|one| one as u8)
+        .contains(&status)
+}
+
 /// A queue pair.
 pub struct Qp {
     devx: Arc<dyn Devx>,
@@ -293,7 +301,11 @@ impl Qp {
             Ok(output) if qpc::CQN_SND.get(&output[QPC_OFFSET..QPC_OFFSET + qpc::BYTES]) == cqn => {
                 Ok(Some(QpTruth::read(&output)))
             }
-            Ok(_) | Err(DevxError::Refused { .. }) => {
+            Ok(_) => {
+                self.gone.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(DevxError::Refused { status, .. }) if names_nothing(status) => {
                 self.gone.store(true, Ordering::Relaxed);
                 Ok(None)
             }
@@ -329,4 +341,19 @@ pub struct RemoteEnd {
     pub qpn: u32,
     /// The first PSN it sends.
     pub psn: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nic_in_trouble_still_has_its_queue_pairs() {
+        for status in [0x01, 0x02, 0x04, 0x06, 0x07, 0x08, 0x0f, 0x10, 0x50, 0x51, 0xff] {
+            assert!(!names_nothing(status), "{}", Status::name(status));
+        }
+        for status in [0x03, 0x05, 0x09, 0x0a] {
+            assert!(names_nothing(status), "{}", Status::name(status));
+        }
+    }
 }
