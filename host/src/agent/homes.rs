@@ -9,7 +9,7 @@
 use super::Agent;
 use super::chain::Want;
 use super::message::{Home, Message, SideTruth};
-use super::pair::Pair;
+use super::pair::{Pair, Task};
 use super::rails::Reach;
 use super::words::Place;
 use super::worker::Urgency;
@@ -79,6 +79,19 @@ fn is_proven(pair: &Pair, age_ns: u64, lifetime_ns: u64) -> bool {
 fn is_silent(pair: &Pair, age_ns: u64, lifetime_ns: u64) -> bool {
     let alive = matches!(pair.health, Health::Ready | Health::Connecting | Health::Probing);
     !alive && is_proven(pair, age_ns, lifetime_ns)
+}
+
+/// The NIC could not fence this half, and has nothing in hand for it.
+fn is_lost(pair: &Pair) -> bool {
+    pair.mine == Some(SideTruth::Dead) && pair.task == Task::None
+}
+
+/// True if such a half was put away, and a packet lifetime has passed since a half of this pair was last destroyed. While
+/// its own NIC still has it, that rail is haunted.
+fn is_gone(pair: &Pair, age_ns: u64, lifetime_ns: u64) -> bool {
+    let rests = matches!(pair.health, Health::Fenced | Health::Released | Health::Retired);
+    let over = pair.buried_age_ns.is_some_and(|since| age_ns >= since.saturating_add(lifetime_ns));
+    rests && pair.half.is_none() && is_lost(pair) && over
 }
 
 impl Agent {
@@ -227,8 +240,12 @@ impl Agent {
         if !Mutant::HomeMovedUnfenced.on() {
             for index in self.pairs_at(channel, home.rail) {
                 let Some(pair) = &self.pairs[index] else { continue };
-                silent &= is_silent(pair, self.age.age_ns, self.options.lifetime_ns);
-                if matches!(pair.health, Health::Ready | Health::Connecting | Health::Probing) {
+                let (age_ns, lifetime_ns) = (self.age.age_ns, self.options.lifetime_ns);
+                silent &= is_silent(pair, age_ns, lifetime_ns) || is_gone(pair, age_ns, lifetime_ns);
+                if pair.left_here && pair.health == Health::Fenced && is_lost(pair) {
+                    self.may_haunt(index);
+                    self.entomb(index); // its peer may never leave
+                } else if matches!(pair.health, Health::Ready | Health::Connecting | Health::Probing) {
                     self.fence_asked(index, Urgency::Peer);
                 }
             }
@@ -348,5 +365,21 @@ mod tests {
             assert!(!silent(Health::Fenced, dead, theirs, u64::MAX), "nothing is proved");
         }
         assert!(silent(Health::Retired, None, None, 0), "it was never made");
+    }
+
+    #[test]
+    fn a_half_that_was_destroyed_is_gone_a_lifetime_later() {
+        let dead = |health| Pair {
+            buried_age_ns: Some(300),
+            ..pair(health, Some(SideTruth::Dead), Some(SideTruth::Dead))
+        };
+        for health in [Health::Fenced, Health::Released, Health::Retired] {
+            assert!(!is_gone(&dead(health), 349, 50) && is_gone(&dead(health), 350, 50), "{health:?}");
+        }
+        assert!(!is_gone(&dead(Health::Fencing), 350, 50), "its truth may still come");
+        let kept = Pair { buried_age_ns: None, ..dead(Health::Released) };
+        assert!(!is_gone(&kept, u64::MAX, 50), "nobody destroyed it");
+        let in_hand = Pair { task: Task::Fence(1), ..dead(Health::Released) };
+        assert!(!is_gone(&in_hand, 350, 50), "its NIC may still fence it");
     }
 }
