@@ -190,8 +190,7 @@ impl Agent {
     /// its making and adopts it: it never had a half of that number.
     pub(super) fn receive_fence(&mut self, index: usize, id: PairId, message: Message) {
         match message {
-            Message::Retire(_) => return self.peer_retires(index, id),
-            Message::Readmit(_) => return self.peer_readmits(index),
+            Message::Retire(_, order) | Message::Readmit(_, order) => return self.peer_orders(index, order),
             _ => {}
         }
         let Some(pair) = &mut self.pairs[index] else { return };

@@ -341,7 +341,7 @@ mod tests {
             rings,
             half: None,
             next_psn: 0,
-            retired: false,
+            orders: 0,
         };
         Pair { health, mine, theirs, fenced_age_ns: 100, theirs_age_ns: 200, ..Pair::found(held) }
     }

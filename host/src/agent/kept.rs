@@ -28,8 +28,8 @@ pub(super) struct Holding {
     pub half: Option<Arc<HalfPath>>,
     /// PSN that the next incarnation starts at.
     pub next_psn: u32,
-    /// The operator wants it out.
-    pub retired: bool,
+    /// What the operator wants, see [`Pair::orders`].
+    pub orders: u32,
 }
 
 impl Holding {
@@ -42,7 +42,7 @@ impl Holding {
             rings: slot.rings,
             half: slot.half.map(Arc::new),
             next_psn: 0,
-            retired: false,
+            orders: 0,
         }
     }
 
@@ -55,7 +55,7 @@ impl Holding {
             rings: pair.rings,
             half: pair.half,
             next_psn: pair.next_psn,
-            retired: pair.retired,
+            orders: pair.orders,
         }
     }
 }

@@ -70,10 +70,11 @@ pub enum Message {
     Proved(PairId),
     /// Leave this pair; I am fencing my half, because its port is down. Nobody waits yet.
     Leave(PairId),
-    /// An operator takes this pair out: let your direction leave it, and do not make it anew.
-    Retire(PairId),
-    /// An operator brings this pair back.
-    Readmit(PairId),
+    /// An operator takes this pair out: let your direction leave it, and do not make it anew. By its number, which is
+    /// odd: orders that are older than one that is known are void.
+    Retire(PairId, u32),
+    /// An operator brings this pair back. Its number is even.
+    Readmit(PairId, u32),
     /// A rail of mine has another address, or takes datagrams under another number.
     Rail {
         /// Address, and the number of the datagram queue pair.
@@ -123,8 +124,8 @@ impl Message {
             Self::Port { .. } => 8,
             Self::Leave(_) => 9,
             Self::Rail { .. } => 10,
-            Self::Retire(_) => 11,
-            Self::Readmit(_) => 12,
+            Self::Retire(..) => 11,
+            Self::Readmit(..) => 12,
             Self::Home { .. } => 13,
             Self::AskHome { .. } => 14,
         }
@@ -148,7 +149,7 @@ impl Message {
             | Self::Make(id, ..)
             | Self::Made(id, ..) => id.words(),
             Self::Up(id) | Self::Proved(id) | Self::Leave(id) => id.words(),
-            Self::Retire(id) | Self::Readmit(id) => id.words(),
+            Self::Retire(id, _) | Self::Readmit(id, _) => id.words(),
         };
         word(first);
         word(second);
@@ -177,6 +178,7 @@ impl Message {
                 word(home.version);
                 out.extend_from_slice(&card.to_bytes());
             }
+            Self::Retire(_, order) | Self::Readmit(_, order) => word(*order),
             Self::AskHome { pressing, .. } => word(*pressing as u32),
             Self::Port { at_ns, .. } => out.extend_from_slice(&at_ns.to_be_bytes()),
             Self::Rail { card, at_ns } => {
@@ -233,8 +235,8 @@ impl Message {
                 Self::Port { rail: words.0, down: words.1 == 1, at_ns }
             }
             9 => Self::Leave(id),
-            11 => Self::Retire(id),
-            12 => Self::Readmit(id),
+            11 => Self::Retire(id, order(word(6, "order")?, true)?),
+            12 => Self::Readmit(id, order(word(6, "order")?, false)?),
             10 => {
                 let at_ns = u64::from(word(6, "at_ns")?) << 32 | u64::from(word(7, "at_ns")?);
                 Self::Rail { card: HalfCard::from_bytes(&bytes[HEADER_BYTES + 8..])?, at_ns }
@@ -258,6 +260,15 @@ impl Message {
         }
         Ok(message)
     }
+}
+
+/// The number of an operator's order: odd where it takes a path out.
+fn order(number: u32, out: bool) -> Result<u32, CardError> {
+    if (number & 1 == 1) == out {
+        return Ok(number);
+    }
+    let want = if out { "odd" } else { "even" };
+    Err(CardError::Value { field: "order", met: number as u64, want })
 }
 
 fn side_truth(kind: u32, executed: u32, next_rcv_psn: u32) -> Result<SideTruth, CardError> {
@@ -303,8 +314,8 @@ mod tests {
             Message::Truth(ID, SideTruth::Unknown),
             Message::Left(ID),
             Message::Leave(ID),
-            Message::Retire(ID),
-            Message::Readmit(ID),
+            Message::Retire(ID, 7),
+            Message::Readmit(ID, 8),
             Message::Up(ID),
             Message::Proved(ID),
             Message::Port { rail: 1, down: true, at_ns: 0x1_0000_0002 },
@@ -331,6 +342,13 @@ mod tests {
             let mut long = bytes.clone();
             long.push(0);
             assert!(Message::from_bytes(&long).is_err(), "{message:?} with a byte too many");
+        }
+    }
+
+    #[test]
+    fn an_order_of_the_other_kind_is_refused() {
+        for message in [Message::Retire(ID, 2), Message::Readmit(ID, 3)] {
+            assert!(Message::from_bytes(&message.to_bytes()).is_err(), "{message:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! back, and it is fenced when both are gone. Nothing is sent again.
 
 use super::Agent;
-use super::message::{Message, PairId};
+use super::message::Message;
 use super::pair::Task;
 use super::words::Place;
 use super::worker::Urgency;
@@ -23,12 +23,28 @@ impl Agent {
     pub fn retire(&mut self, at: Place) -> bool {
         let index = self.index(at);
         let Some(Some(pair)) = self.pairs.get_mut(index) else { return false };
-        pair.retired = true;
-        pair.readmitted = false;
-        if pair.health == Health::Ready && pair.leaving_ns.is_none() {
-            self.leave(index);
-        }
+        pair.order(true);
+        self.tell_order(index);
+        self.take_out(index);
         true
+    }
+
+    /// An order to take a pair out is carried out from whatever state it is in; one that is down has nothing to leave.
+    fn take_out(&mut self, index: usize) {
+        let Some(pair) = &mut self.pairs[index] else { return };
+        pair.readmitted = false;
+        match pair.health {
+            Health::Ready if pair.leaving_ns.is_none() => self.leave(index),
+            Health::Connecting | Health::Probing => self.fence_asked(index, Urgency::Idle),
+            _ => {}
+        }
+    }
+
+    /// Tells the peer what an operator last ordered of a pair.
+    pub(super) fn tell_order(&mut self, index: usize) {
+        let Some(pair) = &self.pairs[index] else { return };
+        let (id, order, out) = (self.id(index), pair.orders, pair.is_out());
+        self.tell(index, if out { Message::Retire(id, order) } else { Message::Readmit(id, order) });
     }
 
     /// Brings a path back that was taken out: it is made anew, probed, and ready after its recovery window. False if
@@ -37,17 +53,18 @@ impl Agent {
         let index = self.index(at);
         let leads = self.leads(index);
         let Some(Some(pair)) = self.pairs.get_mut(index) else { return false };
+        pair.order(false);
         pair.readmitted = !leads;
         self.bring_back(index);
-        self.tell(index, Message::Readmit(self.id(index)));
+        self.tell_order(index);
         true
     }
 
     fn bring_back(&mut self, index: usize) {
         let at = self.place(index);
         let exists = self.words.path_state(at) != PathState::Absent;
+        self.fence_overlooked(index);
         let Some(pair) = &mut self.pairs[index] else { return };
-        pair.retired = false;
         pair.failures = 0;
         if pair.leaving_ns.take().is_some() {
             self.words.set_state(at, PathState::Ready);
@@ -57,21 +74,17 @@ impl Agent {
         }
     }
 
-    /// The other end's operator takes a pair out.
-    pub(super) fn peer_retires(&mut self, index: usize, id: PairId) {
+    /// What the other end's operator ordered. An order that is older than the last one is void, and whoever still
+    /// carries it out is told the later one.
+    pub(super) fn peer_orders(&mut self, index: usize, order: u32) {
         let Some(pair) = &mut self.pairs[index] else { return };
-        if id.incarnation < pair.incarnation {
-            return;
-        }
-        pair.retired = true;
-        if pair.health == Health::Ready && pair.leaving_ns.is_none() {
-            self.leave(index);
-        }
-    }
-
-    /// The other end's operator brings it back.
-    pub(super) fn peer_readmits(&mut self, index: usize) {
-        if self.pairs[index].as_ref().is_some_and(|pair| pair.retired) {
+        let before = pair.orders;
+        pair.orders = order.max(before);
+        if order < before {
+            self.tell_order(index);
+        } else if pair.is_out() {
+            self.take_out(index);
+        } else if order > before {
             self.bring_back(index);
         }
     }
@@ -83,7 +96,6 @@ impl Agent {
         pair.leaving_ns = Some(now);
         (pair.left_here, pair.left_there) = (false, false);
         pair.told_ns = now;
-        self.tell(index, Message::Retire(self.id(index)));
         self.mind_leaving(index);
     }
 
@@ -109,7 +121,7 @@ impl Agent {
         if again || news {
             pair.told_ns = now;
             if again {
-                self.tell(index, Message::Retire(id));
+                self.tell_order(index);
             }
             if left {
                 self.tell(index, Message::Left(id));
@@ -124,7 +136,7 @@ impl Agent {
 
     /// A path that both ends left and that is not to come back.
     pub(super) fn retires(&mut self, index: usize) -> bool {
-        let retired = self.pairs[index].as_ref().is_some_and(|pair| pair.retired && pair.task == Task::None);
+        let retired = self.pairs[index].as_ref().is_some_and(|pair| pair.is_out() && pair.task == Task::None);
         if retired {
             self.observe(index, Observation::Retire);
             self.words.set_state(self.place(index), PathState::Retired);
@@ -134,11 +146,11 @@ impl Agent {
 
     /// Whoever leads makes the pair anew; where that is the peer, it is told until it does.
     pub(super) fn ask_back(&mut self, index: usize) {
-        let (now, id) = (self.now(), self.id(index));
+        let now = self.now();
         let Some(pair) = &mut self.pairs[index] else { return };
         if pair.readmitted && now >= pair.told_ns.saturating_add(ASK_BACK_NS) {
             pair.told_ns = now;
-            self.tell(index, Message::Readmit(id));
+            self.tell_order(index);
         }
     }
 

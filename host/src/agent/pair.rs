@@ -161,8 +161,8 @@ pub struct Pair {
     pub next_psn: u32,
     /// A `Make` that came before this side was done resting.
     pub offered: Option<Offer>,
-    /// The operator wants it out.
-    pub retired: bool,
+    /// The operators' last order of either end: odd if the pair is to be out. The larger number is the later order.
+    pub orders: u32,
     /// It works, and both directions are to leave it by a drain: since when.
     pub leaving_ns: Option<u64>,
     /// It was brought back, and the peer, which leads, does not seem to know.
@@ -210,7 +210,7 @@ impl Pair {
             admitted_ns: None,
             next_psn: held.next_psn,
             offered: None,
-            retired: held.retired,
+            orders: held.orders,
             leaving_ns: None,
             readmitted: false,
             bulk: false,
@@ -218,6 +218,16 @@ impl Pair {
             probes: None,
             proved_there: false,
         }
+    }
+
+    /// True if an operator wants it out.
+    pub fn is_out(&self) -> bool {
+        self.orders & 1 == 1
+    }
+
+    /// An operator of this end wants it out, or back. What it is already needs no new number.
+    pub fn order(&mut self, out: bool) {
+        self.orders = self.orders.saturating_add((self.is_out() != out) as u32);
     }
 
     /// True if this incarnation is connected here and being probed.

@@ -50,9 +50,13 @@ impl Agent {
         match state {
             PathState::Ready => {
                 let half = pair.half.clone()?;
+                let out = pair.is_out();
                 pair.health = Health::Ready;
                 let number = self.order(index, Urgency::Idle, Job::Look(half));
                 self.set_task(index, Task::Look(number));
+                if out {
+                    self.leave(index); // it had nowhere to go so far
+                }
             }
             PathState::Leaving => {
                 pair.health = Health::Ready;

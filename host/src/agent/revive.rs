@@ -159,8 +159,12 @@ impl Agent {
                 }
                 pair.offered = Some(offer);
                 pair.readmitted = false;
+                let out = pair.is_out();
                 self.links.moved(peer, &card.rail);
                 self.peer_moved_on(index);
+                if out {
+                    self.tell_order(index); // it does not know, or knows better
+                }
             }
             // Said twice it is connected once.
             Message::Made(_, card, _) if current && pair.remote.is_none() && pair.task == Task::None => {
