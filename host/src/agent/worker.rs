@@ -360,10 +360,10 @@ impl Worker {
             Ok(half) => Arc::new(half),
             Err(error) => return Outcome::Made(Err(error), None),
         };
-        let connect = |remote| self.guarded(|| half.connect(remote, &making.tuning));
-        match making.remote.as_ref().map(connect) {
-            Some(Err(error)) => Outcome::Made(Err(error), Some(half)),
-            _ => Outcome::Made(Ok(half), None),
+        let connect = || making.remote.as_ref().map_or(Ok(()), |remote| half.connect(remote, &making.tuning));
+        match self.guarded(|| half.init().and_then(|()| connect())) {
+            Err(error) => Outcome::Made(Err(error), Some(half)),
+            Ok(()) => Outcome::Made(Ok(half), None),
         }
     }
 
@@ -371,7 +371,7 @@ impl Worker {
         // By value, not by what it was: GIDs move when a port flaps.
         self.rail.refresh_address()?;
         let Making { rings, log_depth, incarnation, psn, .. } = making;
-        HalfPath::create(&self.rail, rings, *log_depth, *incarnation, *psn)
+        HalfPath::make(&self.rail, rings, *log_depth, *incarnation, *psn)
     }
 
     /// 2ERR and query of a few halves, one flush for them all, and the second query of each. The flush is posted after

@@ -35,8 +35,26 @@ impl HalfPath {
         incarnation: u32,
         psn: u32,
     ) -> Result<Self, NicError> {
-        let queue = Queue::create(&rail.queue_source()?, rings, log_depth, incarnation)?;
+        let half = Self::make(rail, rings, log_depth, incarnation, psn)?;
+        half.init()?;
+        Ok(half)
+    }
+
+    /// The same with its QP in RST: whoever goes on with [`HalfPath::init`] has a half to put away if that fails.
+    pub(crate) fn make(
+        rail: &Arc<Rail>,
+        rings: &RingSpan,
+        log_depth: u32,
+        incarnation: u32,
+        psn: u32,
+    ) -> Result<Self, NicError> {
+        let queue = Queue::make(&rail.queue_source()?, rings, log_depth, incarnation)?;
         Ok(Self { queue, rings: *rings, log_depth, incarnation, psn: psn & MASK_24, rail: rail.clone() })
+    }
+
+    /// RST2INIT.
+    pub(crate) fn init(&self) -> Result<(), NicError> {
+        self.queue.qp.init()
     }
 
     /// What the other end needs.

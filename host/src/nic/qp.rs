@@ -241,13 +241,17 @@ pub struct Qp {
 }
 
 impl Qp {
-    /// CREATE_QP, then RST2INIT.
+    /// CREATE_QP: it is in RST.
     pub fn create(devx: &Arc<dyn Devx>, shape: &QpShape) -> Result<Self, NicError> {
         let number = create(&**devx, &create_in(shape))?;
         let (tried, gone) = (AtomicBool::new(false), AtomicBool::new(false));
-        let qp = Self { devx: devx.clone(), number, tried, gone };
-        execute::<16>(&**devx, &init_in(number))?;
-        Ok(qp)
+        Ok(Self { devx: devx.clone(), number, tried, gone })
+    }
+
+    /// RST2INIT.
+    pub fn init(&self) -> Result<(), NicError> {
+        execute::<16>(&*self.devx, &init_in(self.number))?;
+        Ok(())
     }
 
     /// Its number.

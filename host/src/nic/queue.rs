@@ -77,6 +77,18 @@ impl Queue {
         log_depth: u32,
         incarnation: u32,
     ) -> Result<Self, NicError> {
+        let queue = Self::make(source, rings, log_depth, incarnation)?;
+        queue.qp.init()?;
+        Ok(queue)
+    }
+
+    /// The same; the QP is in RST.
+    pub fn make(
+        source: &QueueSource<'_>,
+        rings: &RingSpan,
+        log_depth: u32,
+        incarnation: u32,
+    ) -> Result<Self, NicError> {
         let variant = rings.variant(incarnation);
         let entries =
             Span { address: variant.completion_queue.address, bytes: (CQE_BYTES as u64) << log_depth };
