@@ -1,0 +1,241 @@
+//! What works again is used again: pairs, homes and slots that no agent may lose sight of; and orders of an operator
+//! that meet a path in any state, or cross on their way. What does not work again is destroyed.
+
+use shunt_device::FaultKind;
+use shunt_device::health::Health;
+use shunt_host::agent::words::Place;
+use shunt_host::events::Event;
+use shunt_layout::mlx5::prm::cmd::Opcode;
+use shunt_layout::state::PathState;
+use shunt_tests::cluster::Cluster;
+use shunt_tests::lies::Lies;
+use shunt_tests::run::{Outcome, finish, run, start_streams};
+use shunt_tests::sharer::Share;
+use shunt_tests::spec::RunSpec;
+use shunt_tests::workload::Traffic;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// One way on three rails, without a word of the other direction: nobody but the sender notices anything.
+fn one_way(faults: &[&str]) -> RunSpec {
+    let traffic = Traffic {
+        messages: 1_000,
+        slots: 1_000,
+        credit_lag: 1_000,
+        pace_ns: 800_000,
+        wait_ns: 3_000_000_000,
+        ..Traffic::default()
+    };
+    let faults = faults.iter().map(|fault| fault.parse().expect("a fault")).collect();
+    RunSpec { rails: 3, backups: 2, traffic, faults, ..RunSpec::default() }
+}
+
+fn clean(spec: &RunSpec) -> Outcome {
+    let outcome = run(spec);
+    outcome.assert_clean();
+    outcome.assert_exercised();
+    outcome
+}
+
+/// The time fence goes on without the agent, and the next request overwrites the one about the primary: it is made anew
+/// all the same, and carries everything when the others are gone.
+#[test]
+fn a_path_whose_fence_request_was_overwritten_comes_back() {
+    let faults = [
+        "5ms:0:agent-stalled=300ms",
+        "10ms:0.0:cqe-error=0x15",
+        "100ms:0.1:cqe-error=0x15",
+        "600ms:0.1:down",
+        "600ms:0.2:down",
+    ];
+    clean(&RunSpec { time_fence: true, ..one_way(&faults) });
+}
+
+/// Two NICs hang, one after the other, and keep their commands for a minute: the slot that is left over is given to the
+/// third rail, whether or not a port tells of it.
+#[test]
+fn a_slot_whose_fence_hangs_in_a_dead_nic_is_given_to_another() {
+    for how in ["down", "blackhole-rx"] {
+        let faults = [
+            "1ms:0.0:fw-timeout",
+            &format!("1ms:0.0:{how}"),
+            "500ms:0.1:fw-timeout",
+            &format!("500ms:0.1:{how}"),
+        ];
+        clean(&RunSpec { backups: 1, command_timeout_ns: 60_000_000_000, ..one_way(&faults) });
+    }
+}
+
+/// Three PEs, two of which add to a word of the third for a while.
+fn two_writers(
+    roles: (u32, u32, u32),
+    change: impl Fn(&mut RunSpec),
+    pace_ns: u64,
+    faults: &[String],
+) -> Sharing {
+    let (to, one, two) = roles;
+    let mut spec = RunSpec { pes: 3, atomic_gap_ns: 1_500, log_depth: 4, ..RunSpec::default() };
+    spec.agent.lifetime_ns = 1_000_000;
+    change(&mut spec);
+    let cluster = Cluster::start(&spec);
+    faults.iter().for_each(|fault| cluster.inject(&fault.parse().expect("a fault")));
+    let share = |from| Share { from, to, channel: 0, adds: 2_000, pace_ns, delay_ns: 0, rest_ns: 0 };
+    let writers = [cluster.share(share(one)), cluster.share(share(two))];
+    cluster.judge_sharers(&writers);
+    assert_eq!(cluster.oracle.total(), 0, "{}", cluster.oracle.describe());
+    let moved = |event: &Event| matches!(event, Event::HomeMoved { .. });
+    Sharing {
+        ended: writers.each_ref().map(|writer| writer.fault().map(|fault| fault.kind)),
+        moves: cluster.events(to).iter().filter(|told| moved(&told.event)).count(),
+    }
+}
+
+/// What came of it: how each writer ended, and how often the home moved.
+#[derive(Debug, PartialEq)]
+struct Sharing {
+    ended: [Option<FaultKind>; 2],
+    moves: usize,
+}
+
+/// A home's NIC answers no commands for a while, and one writer's NIC neither, or its whole PE is gone: nothing proves
+/// that writer's pair silent. Once the home's NIC answers again it destroys what it had of it: the home moves, and the
+/// other writer goes on.
+#[test]
+fn a_home_moves_once_the_half_that_nobody_could_fence_is_destroyed() {
+    for (to, one, two) in [(0, 1, 2), (2, 0, 1)] {
+        for (gone, ended) in [
+            (format!("900us:{one}.0:fw-timeout=300ms"), Some(FaultKind::FenceUnproven)),
+            (format!("900us:{one}:peer-killed"), None),
+        ] {
+            let faults = [
+                format!("900us:{to}.0:fw-timeout=300ms"),
+                gone.clone(),
+                format!("1ms:{to}.0:blackhole-rx=300ms"),
+            ];
+            let came = two_writers((to, one, two), |spec| spec.give_up_ns = 2_000_000_000, 4_000, &faults);
+            assert_eq!(came, Sharing { ended: [ended, None], moves: 1 }, "PE {to}, {gone}");
+        }
+    }
+}
+
+/// The same, for ever, and the writer's slot is given to other rails, where it is made anew: what was on the old ones
+/// may still take an add, and holds the home there.
+#[test]
+fn a_half_whose_slot_was_given_away_holds_the_home() {
+    let (to, one, two) = (2, 0, 1);
+    let faults = [
+        format!("500us:{one}.0:down=20ms"),
+        format!("10ms:{to}.0:fw-timeout"),
+        format!("10ms:{one}.1:fw-timeout"),
+        format!("10ms:{one}.1:down=250ms"),
+        format!("400ms:{to}.0:blackhole-rx"),
+    ];
+    let change = |spec: &mut RunSpec| {
+        (spec.agent.probe_ns, spec.agent.backoff_ns, spec.backups) = (100_000, 200_000, 1);
+    };
+    let came = two_writers((to, one, two), change, 300_000, &faults);
+    let ended = [Some(FaultKind::FenceUnproven), Some(FaultKind::PeerLost)];
+    assert_eq!(came, Sharing { ended, moves: 0 });
+}
+
+const PRIMARY: Place = Place { peer: 1, channel: 0, slot: 0 };
+
+fn steady(ms: u64, faults: &[&str]) -> RunSpec {
+    RunSpec {
+        both_ways: true,
+        traffic: Traffic { messages: ms * 5, pace_ns: 200_000, ..Traffic::default() },
+        faults: faults.iter().map(|fault| fault.parse().expect("a fault")).collect(),
+        ..RunSpec::default()
+    }
+}
+
+/// The health of the primary as the agent of `pe` has it.
+fn health(cluster: &Cluster, pe: u32) -> Health {
+    let seen = Rc::new(Cell::new(None));
+    let kept = seen.clone();
+    cluster.order(pe, move |agent| kept.set(agent.health(Place { peer: 1 - pe, ..PRIMARY })));
+    cluster.sim.run_until(|| seen.get().is_some());
+    seen.get().expect("a path that exists")
+}
+
+/// A path that the operator takes out while it is down, or while it is being made anew, is out at both ends, and nobody
+/// goes back to it; and it comes back when the operator says so.
+#[test]
+fn a_path_is_taken_out_whatever_state_it_is_in() {
+    for taker in [0, 1] {
+        let at = Place { peer: 1 - taker, ..PRIMARY };
+        for after_us in [None, Some(0), Some(150), Some(1_000)] {
+            let spec = steady(500, &["5ms:0.0:down", "30ms:0.0:up"]);
+            let cluster = Cluster::start(&spec);
+            spec.faults.iter().for_each(|fault| cluster.inject(fault));
+            let streams = start_streams(&cluster);
+            match after_us {
+                None => cluster.sim.run_for(20_000_000),
+                Some(us) => {
+                    let anew = || cluster.path_row(taker, at.peer, 0, 0).state == PathState::Probing as u32;
+                    cluster.sim.run_until(anew);
+                    cluster.sim.run_for(us * 1_000);
+                }
+            }
+            let was = health(&cluster, taker);
+            cluster.order(taker, move |agent| assert!(agent.retire(at), "a path that exists"));
+            cluster.sim.run_for(200_000_000);
+            let is = [0, 1].map(|pe| health(&cluster, pe));
+            assert_eq!(is, [Health::Retired; 2], "PE {taker} took it out while it was {was:?}");
+            assert_eq!(cluster.records().len(), 2, "left once by each direction: {:?}", cluster.records());
+            cluster.order(taker, move |agent| assert!(agent.readmit(at), "a path that exists"));
+            let outcome = finish(&cluster, streams);
+            outcome.assert_clean();
+            assert_eq!(outcome.switchbacks(), 2, "{was:?}: {outcome}");
+        }
+    }
+}
+
+/// The word that brings a path back is lost, and the other end, which still leaves it or has left it, says once more
+/// that it is taken out, or goes on keeping it out: an order that is older than the last one changes nothing.
+#[test]
+fn an_old_order_does_not_take_a_path_out_again() {
+    // With one backup, whose port is down, both ends keep the path for as long as they may; with three it is left.
+    for (taker, backups, switches) in [(0, 1, 0), (1, 1, 0), (0, 3, 4), (1, 3, 4)] {
+        let at = Place { peer: 1 - taker, ..PRIMARY };
+        let spec = RunSpec { backups, ..steady(200, &["5ms:0.1:down=100ms"]) };
+        let cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let streams = start_streams(&cluster);
+        cluster.sim.run_for(20_000_000);
+        cluster.order(taker, move |agent| assert!(agent.retire(at), "a path that exists"));
+        cluster.sim.run_for(25_000_000);
+        let now_ns = cluster.sim.now() - cluster.began_ns();
+        cluster.inject(&format!("{now_ns}ns:{taker}:oob-cut-tx=1ms").parse().expect("a fault"));
+        cluster.sim.run_for(100_000);
+        cluster.order(taker, move |agent| assert!(agent.readmit(at), "a path that exists"));
+        let outcome = finish(&cluster, streams);
+        outcome.assert_clean();
+        outcome.assert_exercised();
+        assert_eq!([0, 1].map(|pe| health(&cluster, pe)), [Health::Ready; 2], "PE {taker}: {outcome}");
+        assert_eq!(outcome.records.len(), switches, "PE {taker}, {backups} backups: {outcome}");
+    }
+}
+
+/// A NIC stops answering while a half is made, once its queue pair is there: it is destroyed when the NIC answers again,
+/// and so is the half before it. One lives.
+#[test]
+fn a_half_that_was_half_made_is_destroyed() {
+    let lies = Lies::default();
+    let spec = steady(400, &["5ms:0.0:down=10ms"]);
+    let cluster = Cluster::start_lying(&spec, lies.clone());
+    lies.listen();
+    spec.faults.iter().for_each(|fault| cluster.inject(fault));
+    let streams = start_streams(&cluster);
+    let heard = |opcode: Opcode| {
+        lies.heard(|one| (one.pe, one.rail, one.opcode, one.ended) == (0, 0, opcode as u32, true))
+    };
+    cluster.sim.run_until(|| heard(Opcode::CreateQp) == 1);
+    let now_ns = cluster.sim.now() - cluster.began_ns();
+    cluster.inject(&format!("{now_ns}ns:0.0:fw-timeout=30ms").parse().expect("a fault"));
+    let outcome = finish(&cluster, streams);
+    outcome.assert_clean();
+    outcome.assert_exercised();
+    assert_eq!(heard(Opcode::CreateQp), heard(Opcode::DestroyQp), "{outcome}");
+    assert_eq!(health(&cluster, 0), Health::Ready, "{outcome}");
+}
