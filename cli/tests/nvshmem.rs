@@ -1,8 +1,13 @@
 //! The library in NVSHMEM's place: C programs that link it, as processes that `shunt run` starts.
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Barrier, Mutex, OnceLock};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -157,6 +162,54 @@ fn a_job_by_unique_id() {
     for rank in &mut ranks {
         assert_eq!(rank.wait().unwrap().code(), Some(0));
     }
+}
+
+/// What a launcher with a key-value store does for one process.
+fn keep(stream: UnixStream, store: &Mutex<BTreeMap<String, String>>, barrier: &Barrier) {
+    let mut out = stream.try_clone().unwrap();
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let fields: BTreeMap<&str, &str> =
+            line.split_whitespace().filter_map(|word| word.split_once('=')).collect();
+        let answer = match fields["cmd"] {
+            "init" => "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1".to_owned(),
+            "get_my_kvsname" => "cmd=my_kvsname kvsname=store".to_owned(),
+            "put" => {
+                store.lock().unwrap().insert(fields["key"].to_owned(), fields["value"].to_owned());
+                "cmd=put_result rc=0".to_owned()
+            }
+            "barrier_in" => {
+                barrier.wait();
+                "cmd=barrier_out rc=0".to_owned()
+            }
+            "get" => format!("cmd=get_result rc=0 value={}", store.lock().unwrap()[fields["key"]]),
+            other => format!("cmd={other}_ack rc=0"),
+        };
+        out.write_all(format!("{answer}\n").as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn a_launcher_that_keeps_values_for_its_processes() {
+    let (store, barrier) = (Mutex::default(), Barrier::new(3));
+    std::thread::scope(|scope| {
+        let start = |rank: u32| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+            let mut command = Command::new(folder().join("odd"));
+            command.arg("once").env("PMI_RANK", rank.to_string()).env("PMI_SIZE", "3");
+            command.env("PMI_FD", theirs.as_raw_fd().to_string()).env("NVSHMEM_SYMMETRIC_SIZE", "1M");
+            let process = command.stdout(Stdio::piped()).spawn().unwrap();
+            drop(theirs);
+            scope.spawn(|| keep(ours, &store, &barrier));
+            process
+        };
+        // One after another: none inherits another's socket.
+        let processes: Vec<_> = (0..3).map(start).collect();
+        for (rank, process) in (0..).zip(processes) {
+            let output = process.wait_with_output().unwrap();
+            assert_eq!(text(&output.stdout), format!("PE {rank} of 3\n"));
+        }
+    });
 }
 
 /// A program alone, with nothing in its environment but this.

@@ -3,6 +3,7 @@
 use crate::env::EnvError;
 use crate::heap::HeapError;
 use crate::place::PlaceError;
+use crate::pmi::PmiError;
 use crate::registry::RegistryError;
 use crate::teams::TeamError;
 use crate::twins::Twin;
@@ -23,6 +24,9 @@ pub enum InitError {
     /// Who this process is.
     #[error(transparent)]
     Place(#[from] PlaceError),
+    /// The launcher's key-value store.
+    #[error(transparent)]
+    Pmi(#[from] PmiError),
     /// The others were not found.
     #[error(transparent)]
     Join(#[from] JoinError),

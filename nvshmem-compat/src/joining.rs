@@ -3,13 +3,23 @@
 
 use crate::attr::{InitAttr, flags};
 use crate::failure::InitError;
-use crate::place::{Launcher, place};
+use crate::place::{Launcher, PlaceError, place};
+use crate::pmi::{PmiError, exchange};
 use crate::session::start::Joining;
 use shunt_host::connect::tcp::interface::InterfaceSpec;
 use shunt_host::connect::tcp::{JoinError, JoinOptions, RootAddress, Secret, UniqueId};
+use shunt_host::job::Job;
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Longest wait for an answer of the launcher's: its barrier waits for all processes.
+const PMI_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sockets of unique ids that this process made.
 static LISTENERS: Mutex<BTreeMap<[u8; 128], TcpListener>> = Mutex::new(BTreeMap::new());
@@ -29,13 +39,14 @@ pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Resul
     let suspect_is_set = lookup("SHUNT_SUSPECT").is_some();
     let (options, fabric, made_up) = match asked {
         flags::UNIQUE_ID => by_unique_id(attr, lookup)?,
-        0 => match place(lookup)? {
-            Some((launcher, job)) => {
+        0 => match by_place(lookup)? {
+            Found::Options(options, fabric) => (*options, fabric, true),
+            Found::Job(launcher, job) => {
                 let made_up = launcher != Launcher::Shunt && lookup("SHUNT_FABRIC").is_none();
                 let fabric = if made_up { format!("job-{}", job.root.port()) } else { job.fabric.clone() };
                 (job.join_options()?, fabric, made_up)
             }
-            None => alone()?,
+            Found::Alone => alone()?,
         },
         flags::MPI_COMM => {
             return Err(InitError::Unsupported(
@@ -52,6 +63,55 @@ pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Resul
         }
     };
     Ok(Joining { options, fabric, made_up, suspect_is_set })
+}
+
+/// What the environment says.
+enum Found {
+    Job(Launcher, Job),
+    Options(Box<JoinOptions>, String),
+    Alone,
+}
+
+fn by_place(lookup: Lookup<'_>) -> Result<Found, InitError> {
+    match (place(lookup), lookup("PMI_FD")) {
+        (Ok(Some((launcher, job))), _) => Ok(Found::Job(launcher, job)),
+        (Ok(None), _) => Ok(Found::Alone),
+        // The launcher knows no address, but it keeps what PE 0 says.
+        (Err(PlaceError::NoRoot { launcher, rank, world }), Some(fd)) if launcher == Launcher::Pmi.name() => {
+            by_pmi(rank, world, &fd, lookup)
+        }
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+fn by_pmi(rank: u32, world: u32, fd: &str, lookup: Lookup<'_>) -> Result<Found, InitError> {
+    static USED: AtomicBool = AtomicBool::new(false);
+    let number = fd.trim().parse::<i32>().ok().filter(|fd| *fd > 2);
+    let want = "the number of an open socket".to_owned();
+    let number = number.ok_or(InitError::Attribute { what: "PMI_FD", met: -1, want })?;
+    if USED.swap(true, Ordering::AcqRel) {
+        return Err(InitError::Unsupported(
+            "a process can find the others by PMI once; a unique id can be used again",
+        ));
+    }
+    // SAFETY: the launcher gave this process the descriptor for this use; it is never closed here, because launchers
+    // take that for the end of the process.
+    let socket = ManuallyDrop::new(unsafe { UnixStream::from_raw_fd(number) });
+    socket.set_read_timeout(Some(PMI_PATIENCE)).map_err(PmiError::from)?;
+    let interface = interface(lookup)?;
+    let made = if rank == 0 { Some(UniqueId::create(interface.as_ref())?) } else { None };
+    let text = made.as_ref().map(|(id, _)| id.to_text());
+    let id: UniqueId = exchange(&*socket, text.as_deref())?.parse()?;
+    let mut options = JoinOptions::new(rank, world, id.root(), id.secret());
+    options.listener = made.map(|(_, listener)| listener);
+    options.interface = interface;
+    Ok(Found::Options(Box::new(options), fabric_of(&id.to_bytes())))
+}
+
+/// A fabric for the processes of one machine that have this id.
+fn fabric_of(id: &[u8; 128]) -> String {
+    let sum: String = id[120..].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("uid-{sum}")
 }
 
 fn by_unique_id(
@@ -90,8 +150,7 @@ fn by_unique_id(
     let mut options = JoinOptions::new(rank, ranks, parsed.root(), parsed.secret());
     options.listener = listener;
     options.interface = interface(lookup)?;
-    let sum: String = bytes[120..].iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok((options, format!("uid-{sum}"), true))
+    Ok((options, fabric_of(&bytes), true))
 }
 
 fn interface(lookup: Lookup<'_>) -> Result<Option<InterfaceSpec>, InitError> {

@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`env`], [`env_table`] | what the environment asks for, and what becomes of it; pure |
-//! | [`place`], [`nodes`], [`joining`] | who this process is, and how it finds the others |
+//! | [`place`], [`nodes`], [`joining`], [`pmi`] | who this process is, and how it finds the others |
 //! | [`heap`], [`registry`], [`teams`], [`numbers`] | books of heap, buffers, teams; sums; pure |
 //! | [`attr`] | structures of the C interface |
 //! | [`twins`] | another library of that name in this process |
@@ -22,6 +22,7 @@ pub mod joining;
 pub mod nodes;
 pub mod numbers;
 pub mod place;
+pub mod pmi;
 pub mod registry;
 pub mod report;
 pub mod session;

@@ -26,7 +26,8 @@ pub enum Launcher {
 }
 
 impl Launcher {
-    const ALL: [Self; 5] = [Self::Shunt, Self::Torch, Self::Slurm, Self::Pmi, Self::OpenMpi];
+    /// In this order: a launcher of MPI in a job of Slurm's leaves its variables there, which speak of other processes.
+    const ALL: [Self; 5] = [Self::Shunt, Self::Torch, Self::OpenMpi, Self::Pmi, Self::Slurm];
 
     /// Variables with rank and size.
     const fn names(self) -> (&'static str, &'static str) {
@@ -222,6 +223,17 @@ mod tests {
         assert_eq!(root(&srun), (Launcher::Slurm, 3, 4, "gpu07:23102".to_owned()));
         let other = [&srun[..2], &[("SLURM_JOB_NODELIST", "[")], &srun[3..]].concat();
         assert!(with(&other).unwrap_err().to_string().contains("a list of nodes"));
+    }
+
+    #[test]
+    fn a_launcher_of_mpi_wins_over_the_job_it_runs_in() {
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")];
+        let root = ("SHUNT_ROOT", "localhost:7000");
+        for pair in [("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")] {
+            let (launcher, job) =
+                with(&[&slurm[..], &[(pair.0, "3"), (pair.1, "4"), root]].concat()).unwrap().unwrap();
+            assert!(matches!(launcher, Launcher::Pmi | Launcher::OpenMpi) && job.rank == 3);
+        }
     }
 
     #[test]

@@ -90,6 +90,13 @@ int main(int argc, char **argv) {
         nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;
         nvshmemx_init_attr(NVSHMEMX_INIT_WITH_MPI_COMM, &attr);
     }
+    if (!strcmp(mode, "once")) {
+        begin();
+        nvshmem_barrier_all();
+        nvshmem_finalize();
+        printf("PE %d of %d\n", me, pes);
+        return 0;
+    }
     if (!strcmp(mode, "alone")) {
         begin();
         nvshmem_barrier_all();
