@@ -235,8 +235,6 @@ mutants! {
     LeaseByClock = "lease-by-clock" breaks "rule 13",
     /// Callers that wait for room or for their turn give the channel up before an owner that is gone is replaced.
     LeaseNotAwaited = "lease-not-awaited" breaks "rule 7",
-    /// The next ledger is read before an answer for the path of the last one came.
-    LedgerPathNotAwaited = "ledger-path-not-awaited" breaks "rule 9",
     /// A NIC's worker carries out the newest of equally urgent jobs first.
     NewestFirst = "newest-first" breaks "H7",
     /// The packet lifetime is counted by a clock that may jump.

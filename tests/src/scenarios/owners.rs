@@ -30,6 +30,8 @@ const AFTER_LEASE_NS: u64 = 10_500_000_000;
 /// When an owner that was stopped comes back.
 const BACK_NS: u64 = 10_500_700_000;
 const SIGNAL: HeapOffset = HeapOffset(256);
+/// Puts of an heir: more than it has done when the owner comes back.
+const ROUNDS: u64 = 8_000;
 
 fn put_and_signal(kernel: &Kernel, number: u64) {
     let word = number % 8;
@@ -112,7 +114,7 @@ fn owner_back_after_its_lease(seed: u64) -> Wrongs {
             kernel.world.sleep(1_000_000);
             quiet(kernel, AFTER_LEASE_NS);
             kernel.world.sleep(AFTER_LEASE_NS.saturating_sub(kernel.world.now()));
-            for number in 8..2_000 {
+            for number in 8..ROUNDS {
                 put_and_signal(kernel, number);
             }
             quiet(kernel, 1_000_000_000)
@@ -123,9 +125,9 @@ fn owner_back_after_its_lease(seed: u64) -> Wrongs {
         let done = heir.is_done() && cluster.sim.finish(&heir);
         wrongs.extend(wrong_if(!done, || "the heir's last quiet failed".into()));
         let watched = cluster.watched(1, SIGNAL.0);
-        let once = watched.writes == 2_000 && watched.not_increasing == 0;
+        let once = watched.writes == ROUNDS && watched.not_increasing == 0;
         wrongs.extend(wrong_if(!once, || format!("each signal once, in order: {watched:?}")));
-        wrongs.extend(delivered(&cluster, 2_000));
+        wrongs.extend(delivered(&cluster, ROUNDS));
         wrongs
     })
 }
@@ -256,7 +258,8 @@ fn a_ledger_path_that_failed(seed: u64) -> Wrongs {
         "500us:1:agent-killed",
         "2ms:0.0:cqe-error=0x15",
         "45ms:0.1:blackhole-rx=40ms",
-        "250ms:0.2:cqe-error=0x15",
+        // The next ledger waits two seconds for a word of the last one's path, which nobody is there to say.
+        "2200ms:0.2:cqe-error=0x15",
     ];
     let mut spec = spec(seed, &faults);
     (spec.rails, spec.backups, spec.time_fence) = (3, 2, true);
