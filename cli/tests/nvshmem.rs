@@ -85,6 +85,7 @@ fn suite(pes: u32, flags: &[&str]) -> (String, u64) {
     let output = run(pes, &[], &[&["suite"], flags].concat());
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{pes} PEs {flags:?}\n{}{said}", text(&output.stdout));
+    assert!(!said.contains("are left"), "{said}");
     let failovers = said
         .lines()
         .filter_map(|line| line.split(" failovers").next()?.split(": ").last()?.parse::<u64>().ok());
@@ -139,6 +140,7 @@ fn a_peer_that_dies_is_named_and_nobody_hangs() {
     let (out, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(out.matches("told of 2: all").count(), 2, "{out}{said}");
     assert_eq!(out.matches("finalized").count(), 2, "{out}{said}");
+    assert!(!said.contains("are left"), "{said}");
 }
 
 #[test]

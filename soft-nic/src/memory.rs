@@ -241,6 +241,11 @@ impl Memory {
         Self { keys_skipped: keys_skipped.into(), ..Self::default() }
     }
 
+    /// Registered spans and keys that nobody let go of.
+    pub(crate) fn live(&self) -> usize {
+        self.umems.iter().flatten().count() + self.mkeys.iter().flatten().count()
+    }
+
     /// Registers memory.
     ///
     /// # Safety

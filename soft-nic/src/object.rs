@@ -104,6 +104,16 @@ impl UarSlot {
     }
 }
 
+impl crate::nic::SoftNic {
+    /// Objects that were made on this NIC and not destroyed: domains, queues, pairs, doorbell pages, spans, keys.
+    pub fn live_objects(&self) -> usize {
+        let queues = self.cqs.iter().flatten().count() + self.qps.iter().flatten().count();
+        let pages = self.uars.iter().filter(|page| page.used).count();
+        let pools = self.pools.iter().flatten().count();
+        self.pds.iter().filter(|live| **live).count() + queues + pools + pages + self.memory.live()
+    }
+}
+
 /// A completion queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Cq {

@@ -75,3 +75,15 @@ impl Nics {
         Ok(())
     }
 }
+
+impl Drop for Nics {
+    /// The PE is gone by now, and took what it had made along.
+    fn drop(&mut self) {
+        let live =
+            |fabric: &mut Fabric| self.nics.iter().map(|nic| fabric.nic(*nic).live_objects()).sum::<usize>();
+        let left = self.fabric.with(live);
+        if left > 0 {
+            eprintln!("shunt: PE {}: {left} objects are left on its soft NICs", self.pe);
+        }
+    }
+}
