@@ -36,7 +36,7 @@ impl<P: Platform> Channel<'_, P> {
             Some(_) => return Posted::refused(FaultKind::BadAddress),
         };
         let run = match self.run(put.dst, put.src, put.bytes) {
-            Some(run) if tails == 0 || 1 + tails <= self.depth() => run,
+            Some(run) if tails == 0 || tails < self.depth() => run,
             _ => return Posted::refused(FaultKind::BadAddress),
         };
         if matches!(signal, Some((_, Signal::Add(_)))) && !self.bound() {

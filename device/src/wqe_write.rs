@@ -46,7 +46,7 @@ const fn control(place: Place, opcode: Opcode, ds: u8, tag: u32) -> Segment {
     segment
 }
 
-/// An RDMA WRITE of `bytes` (0 to 2^31 - 1) from local memory. One of no bytes has no data segment: the third one stands
+/// An RDMA WRITE of `bytes` (0 to 2^31 - 1) from local memory. One of no bytes has no data segment: the third stands
 /// behind its end.
 #[inline(always)]
 pub const fn write(place: Place, to: u64, rkey_be: u32, from: u64, lkey_be: u32, bytes: u32) -> Segments {

@@ -139,8 +139,8 @@ fn structures(mut out: &mut Vec<String>) {
     });
     structure!(out, PathRow {
         send_queue, base, doorbell_record, doorbell_register, qpn_shifted, log_depth,
-        local_rail, remote_rail, completion_queue, cq_map, state, incarnation, next_index, ready_since_ns, first_cause, reserved,
-        wide, pad0, identity, pad1,
+        local_rail, remote_rail, completion_queue, cq_map, state, incarnation, next_index,
+        ready_since_ns, first_cause, reserved, wide, pad0, identity, pad1,
     });
     structure!(out, SwitchRecord {
         sequence, kind, cause, peer, channel, from, to, syndrome, ledger, done_at_close, executed,

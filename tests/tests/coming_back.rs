@@ -217,7 +217,7 @@ fn an_old_order_does_not_take_a_path_out_again() {
     }
 }
 
-/// A NIC stops answering while a half is made, once its queue pair is there: it is destroyed when the NIC answers again,
+/// A NIC stops answering while a half is made, once its queue pair is there: it is destroyed when it answers again,
 /// and so is the half before it. One lives.
 #[test]
 fn a_half_that_was_half_made_is_destroyed() {

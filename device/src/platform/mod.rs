@@ -134,7 +134,7 @@ pub trait Platform: Copy {
     unsafe fn store32(self, address: *mut u32, value: u32);
     /// The last word of a CQE, which the NIC writes last.
     unsafe fn load_cqe(self, address: *const u32) -> u32;
-    /// The same, `tries` times at most, until it agrees with `due` in the bits of `mask`. Answers with the bits in which
+    /// The same, `tries` times at most, until it agrees with `due` in the bits of `mask`. Answers with the bits where
     /// it does not.
     #[inline(always)]
     unsafe fn poll_cqe(self, address: *const u32, due: u32, mask: u32, mut tries: u32) -> u32 {

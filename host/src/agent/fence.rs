@@ -63,7 +63,7 @@ impl Agent {
     }
 
     /// Device code goes on without an answer where a ledger's path fails or time proves the fence, and a channel has one
-    /// request line: what it asked of this pair may have been overwritten before anybody read it. The row says so.
+    /// request line: what it asked of this pair may be overwritten before anybody reads it. The row tells.
     pub(super) fn fence_overlooked(&mut self, index: usize) -> bool {
         let ready = self.pairs[index].as_ref().is_some_and(|pair| pair.health == Health::Ready);
         let overlooked = ready && self.words.path_state(self.place(index)) == PathState::Fenced;

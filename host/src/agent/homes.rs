@@ -86,8 +86,8 @@ fn is_lost(pair: &Pair) -> bool {
     pair.mine == Some(SideTruth::Dead) && pair.task == Task::None
 }
 
-/// True if such a half was put away, and a packet lifetime has passed since a half of this pair was last destroyed. While
-/// its own NIC still has it, that rail is haunted.
+/// True if such a half was put away, and a packet lifetime has passed since a half of this pair was last destroyed.
+/// While its own NIC still has it, that rail is haunted.
 fn is_gone(pair: &Pair, age_ns: u64, lifetime_ns: u64) -> bool {
     let rests = matches!(pair.health, Health::Fenced | Health::Released | Health::Retired);
     let over = pair.buried_age_ns.is_some_and(|since| age_ns >= since.saturating_add(lifetime_ns));

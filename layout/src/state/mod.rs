@@ -250,6 +250,11 @@ impl HintWord {
     }
 }
 
+const _: () = {
+    assert!(size_of::<DeviceState>() == 384 && align_of::<DeviceState>() == 128);
+    assert!(size_of::<Policy>() == 88);
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,8 +272,3 @@ mod tests {
         }
     }
 }
-
-const _: () = {
-    assert!(size_of::<DeviceState>() == 384 && align_of::<DeviceState>() == 128);
-    assert!(size_of::<Policy>() == 88);
-};
