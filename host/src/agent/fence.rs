@@ -62,7 +62,7 @@ impl Agent {
         }
     }
 
-    /// Device code goes on without an answer where a ledger's path fails or time proves the fence, and a channel has one
+    /// Device code goes on without an answer where a ledger's path fails or time proves the fence. A channel has one
     /// request line: what it asked of this pair may be overwritten before anybody reads it. The row tells.
     pub(super) fn fence_overlooked(&mut self, index: usize) -> bool {
         let ready = self.pairs[index].as_ref().is_some_and(|pair| pair.health == Health::Ready);
