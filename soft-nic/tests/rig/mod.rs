@@ -538,12 +538,14 @@ impl End {
     pub fn poll_receive(&mut self) -> Option<Got> {
         let slot = self.received & ((1 << self.options.log_cq) - 1);
         let at = self.cq_offset() + (CQE_BYTES << self.options.log_cq) + slot as usize * CQE_BYTES;
-        let entry: [u8; CQE_BYTES] = std::array::from_fn(|n| self.control.get8(at + n));
-        let word = |at: usize| u32::from_be_bytes(entry[at..at + 4].try_into().unwrap());
-        let tail = Tail::from_memory(u32::from_ne_bytes(entry[TAIL_OFFSET..].try_into().unwrap()));
+        let read = || -> [u8; CQE_BYTES] { std::array::from_fn(|n| self.control.get8(at + n)) };
+        let tail = Tail::from_memory(u32::from_ne_bytes(read()[TAIL_OFFSET..].try_into().unwrap()));
         if !tail.belongs_to(self.received, self.options.log_cq) {
             return None;
         }
+        // Its last word says that the rest is there: what was read before that may be older.
+        let entry = read();
+        let word = |at: usize| u32::from_be_bytes(entry[at..at + 4].try_into().unwrap());
         self.received += 1;
         self.control.set32(self.record() + 16, (self.received as u32 & 0xff_ffff).to_be());
         assert_eq!(word(0x38), self.qpn, "no opcode of a send queue");
@@ -626,6 +628,8 @@ impl End {
         if !tail.belongs_to(self.polled, self.options.log_cq) {
             return None;
         }
+        // Its last word says that the rest is there: what was read before that may be older.
+        let entry = self.entry(self.polled);
         self.polled += 1;
         self.control.set32(self.record() + 8, (self.polled as u32 & 0xff_ffff).to_be());
         let failed = tail.opcode != 0;
