@@ -63,7 +63,11 @@ impl RunSpec {
             spec.channels += 1;
         }
         // A stream of few slots over a link that stays slow takes its time, and is no hang.
-        if spec.faults.iter().any(|one| matches!(one.fault, Fault::Nic(FaultKind::Delay { for_ns: None, .. }))) {
+        if spec
+            .faults
+            .iter()
+            .any(|one| matches!(one.fault, Fault::Nic(FaultKind::Delay { for_ns: None, .. })))
+        {
             spec.time_limit_ns *= 4;
         }
         // What a sender asks of its peer beside its messages. An answer that a fault takes away is `Uncertain`, and of

@@ -239,7 +239,10 @@ mod tests {
                     10admit_slowCs43K9U5cETwp_13shunt_kernels";
         assert_eq!(short(slow), "admit_slow");
         assert!(
-            is_cold(slow) && is_cold("touch") && !is_cold("shunt_put_warp") && !is_cold("__cuda_sm20_rem_u64")
+            is_cold(slow)
+                && is_cold("touch")
+                && !is_cold("shunt_put_warp")
+                && !is_cold("__cuda_sm20_rem_u64")
         );
     }
 }
