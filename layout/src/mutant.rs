@@ -233,6 +233,8 @@ mutants! {
     CounterNotWrapped = "counter-not-wrapped" breaks "invariant 11",
     /// A lease ends by a clock that may jump.
     LeaseByClock = "lease-by-clock" breaks "rule 13",
+    /// The next ledger is read before an answer for the path of the last one came.
+    LedgerPathNotAwaited = "ledger-path-not-awaited" breaks "rule 9",
     /// Callers that wait for room or for their turn give the channel up before an owner that is gone is replaced.
     LeaseNotAwaited = "lease-not-awaited" breaks "rule 7",
     /// A NIC's worker carries out the newest of equally urgent jobs first.

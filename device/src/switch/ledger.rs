@@ -77,6 +77,7 @@ impl<P: Platform> Channel<'_, P> {
         get!(self, excluded: u32) != 0
             && answer != get!(self, request: u64)
             && !self.step_overdue(now, self.device.policy().fence_wait_ns)
+            && !Mutant::LedgerPathNotAwaited.on()
     }
 
     fn post_ledger_reads(self, to: u32) -> u64 {
