@@ -143,7 +143,7 @@ fn owner_back_with_nothing_left(seed: u64) -> Wrongs {
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         cluster.watch(1, SIGNAL.0);
         let step = cluster.step_word(0, 1, 0);
-        let mut left = 1 + seed * 3;
+        let (mut left, begun) = (1 + seed * 3, cluster.began_ns());
         let replaying = move |_: Access| {
             left -= u64::from(step_at(step) == Step::Replay && left > 0);
             left == 0
@@ -162,14 +162,17 @@ fn owner_back_with_nothing_left(seed: u64) -> Wrongs {
         let heir = cluster.spawn("heir", 0, move |kernel| {
             kernel.world.sleep(1_000_000);
             watch(kernel, AFTER_LEASE_NS - 2_000_000);
-            kernel.world.sleep((AFTER_LEASE_NS + 310_000).saturating_sub(kernel.world.now()));
+            kernel.world.sleep((begun + AFTER_LEASE_NS + 310_000).saturating_sub(kernel.world.now()));
             (8..40).for_each(|number| put_and_signal(kernel, number));
             kernel.world.sleep(1_000_000);
             quiet(kernel, 1_000_000_000)
         });
-        cluster.sim.run_for(13_000_000_000);
+        cluster.sim.run_for(AFTER_LEASE_NS - 1_000_000);
+        let followed = cluster.step(0, 1, 0) == Step::Idle;
+        cluster.sim.run_for(2_500_000_000);
         let back = owner.is_done() && cluster.sim.finish(&owner) > AFTER_LEASE_NS;
         let mut wrongs = wrong_if(!back, || "the owner did not come back".into());
+        wrongs.extend(wrong_if(!followed, || "nobody followed it".into()));
         let done = heir.is_done() && cluster.sim.finish(&heir);
         wrongs.extend(wrong_if(!done, || "the heir's last quiet failed".into()));
         let watched = cluster.watched(1, SIGNAL.0);
