@@ -213,8 +213,10 @@ impl<'a> Judge<'a> {
             let silent = self.of_rail(peer, rail).filter(|(_, kind)| silences_nic(kind));
             let silent = silent.filter_map(|(at, kind)| Some(self.span(at, lasts(kind)?)));
             let stuck: Vec<Span> = silent.chain(self.silence(pe, peer)).collect();
-            // A home takes its time to move: a sender that gives up sooner does not wait for it.
-            let hasty = self.outcome.spec.give_up_ns < self.outcome.spec.agent.peer_ns;
+            // A home takes its time to move, and so does another path to it: a sender that gives up sooner, or whose
+            // clock jumps meanwhile, does not wait for it.
+            let spec = &self.outcome.spec;
+            let hasty = spec.give_up_ns < spec.agent.peer_ns || self.clock_jumped(pe);
             let holds = |span: &Span| hasty || stuck.iter().any(|other| other.meets(*span));
             harm.into_iter().filter(holds).collect::<Vec<_>>()
         };
