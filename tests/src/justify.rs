@@ -207,8 +207,13 @@ impl<'a> Judge<'a> {
             return Vec::new();
         }
         let of_rail = |rail: u32| {
-            let all = self.any_path(pe, peer, channel).copied().filter(|(_, remote)| *remote == rail);
-            let harm = self.none_of(pe, peer, &all.collect::<Vec<_>>());
+            // As in `no_path`: of those it had at start, or of those it had at the end.
+            let at = (pe, peer, channel);
+            let harm =
+                [&self.outcome.first_paths[&at], &self.outcome.paths[&at]].into_iter().flat_map(|paths| {
+                    let home: Vec<_> = paths.iter().copied().filter(|(_, remote)| *remote == rail).collect();
+                    if home.is_empty() { Vec::new() } else { self.none_of(pe, peer, &home) }
+                });
             // What its NIC does not say, every sender's agent has to.
             let silent = self.of_rail(peer, rail).filter(|(_, kind)| silences_nic(kind));
             let silent = silent.filter_map(|(at, kind)| Some(self.span(at, lasts(kind)?)));
@@ -218,7 +223,7 @@ impl<'a> Judge<'a> {
             let spec = &self.outcome.spec;
             let hasty = spec.give_up_ns < spec.agent.peer_ns || self.clock_jumped(pe);
             let holds = |span: &Span| hasty || stuck.iter().any(|other| other.meets(*span));
-            harm.into_iter().filter(holds).collect::<Vec<_>>()
+            harm.filter(holds).collect::<Vec<_>>()
         };
         (0..self.outcome.spec.rails).flat_map(of_rail).collect()
     }
