@@ -65,7 +65,7 @@ impl Step {
     }
 }
 
-/// The memory of a switch. Written by its owner only, `owner` and `lease_until_ns` by whoever takes it over.
+/// The memory of a switch. Written by its owner only, `owner` by whoever takes it over or sees its lease pass as well.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Switch {

@@ -341,7 +341,7 @@ fn stopped_before_a_look(seed: u64) -> Wrongs {
     })
 }
 
-/// The same, of those before a failure was believed: there an old trigger alone does no harm.
+/// Runs of the same in which an old trigger alone does no harm.
 fn stopped_before_a_first_look(seed: u64) -> Wrongs {
     stopped_before_a_look(seed + 1)
 }
