@@ -13,6 +13,7 @@ use crate::switches::{Pathless, describe_path, describe_syndrome};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, Fault, FaultKind, HeapOffset};
 use shunt_host::agent::keeper::Keeper;
+use shunt_host::agent::reader::Cursor;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
 use shunt_host::error::StartError;
@@ -331,9 +332,9 @@ impl Unit {
         &self.gate
     }
 
-    /// Switch records written since number `from`, the number to go on from, and how many were overwritten before.
-    pub fn records_since(&self, from: u64) -> (Vec<SwitchRecord>, u64, u64) {
-        self.words.records_since(from)
+    /// Switch records written since the last look of this reader, and how many were lost.
+    pub fn records_since(&self, reader: &mut Cursor) -> (Vec<SwitchRecord>, u64) {
+        self.words.records_since(reader)
     }
 
     /// Its heap.

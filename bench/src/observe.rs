@@ -6,6 +6,7 @@ use crate::job::entry::{Entry, Switch};
 use crate::kernel::Control;
 use crate::switches::Pathless;
 use crate::timeline::{BIN_NS, Timeline};
+use shunt_host::agent::reader::Cursor;
 use shunt_layout::state::SwitchRecord;
 
 /// Between two looks at what is only summed up.
@@ -19,7 +20,7 @@ pub struct Observer<'r> {
     control: &'r Control,
     timeline: &'r Timeline,
     /// By PE that lives here: number of the next record.
-    records: Vec<u64>,
+    records: Vec<Cursor>,
     lost: u64,
     pathless: Vec<Pathless>,
     generations: Vec<(u64, u64)>,
@@ -36,7 +37,7 @@ impl<'r> Observer<'r> {
             cluster,
             control,
             timeline,
-            records: vec![0; units],
+            records: vec![Cursor::default(); units],
             lost: 0,
             pathless: Vec::new(),
             generations: vec![(0, 0); units],
@@ -80,8 +81,7 @@ impl<'r> Observer<'r> {
                     out.push(Entry::Pathless(seen));
                 }
             }
-            let (new, next, lost) = unit.records_since(self.records[at]);
-            self.records[at] = next;
+            let (new, lost) = unit.records_since(&mut self.records[at]);
             for record in new {
                 let stamps = record.stamps.map(since_start);
                 out.push(Entry::Record(pe, Box::new(Switch(SwitchRecord { stamps, ..record }))));

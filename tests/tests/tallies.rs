@@ -1,5 +1,6 @@
 //! What device code counts of switches, and the records of their steps.
 
+use shunt_host::agent::reader::Cursor;
 use shunt_host::agent::words::StateWords;
 use shunt_layout::state::{STEP_RECORDS, Step, StepRecord, SwitchKind, Tally};
 use shunt_tests::cluster::Cluster;
@@ -36,8 +37,9 @@ fn counted(faults: &[&str]) -> (Tally, Vec<StepRecord>, Vec<SwitchKind>) {
         outcome.of_kind(kind).filter(|record| record.peer == 1).map(move |_| kind).collect::<Vec<_>>()
     });
     let words = words(&cluster, 0);
-    let (steps, next, lost) = words.steps_since(0);
-    assert_eq!((next, lost), (steps.len() as u64, 0));
+    let mut reader = Cursor::default();
+    let (steps, lost) = words.steps_since(&mut reader);
+    assert_eq!((reader.next(), lost), (steps.len() as u64, 0));
     (words.tally(1), steps, own.collect())
 }
 
@@ -84,8 +86,26 @@ fn a_ring_that_went_round_says_how_many_it_lost() {
         store(at, number + 1);
     }
     store(head, written + 1);
-    let (records, next, lost) = words.steps_since(10);
+    let mut reader = Cursor::at(10);
+    let (records, lost) = words.steps_since(&mut reader);
     assert_eq!(lost, written + 1 - STEP_RECORDS as u64 - 10);
-    assert_eq!((records.len(), next), (STEP_RECORDS - 1, written), "the last one is being written");
+    assert_eq!((records.len(), reader.next()), (STEP_RECORDS - 1, written), "the last one is being written");
     assert!(records.iter().zip(lost + 11..).all(|(step, sequence)| step.sequence == sequence));
+}
+
+/// A kernel that was stopped between taking a record's number and finishing it: what comes after is told all the same.
+#[test]
+fn a_record_that_nobody_finishes_does_not_blind_the_log() {
+    let spec = spec(&["5ms:0.0:down", "30ms:0.0:up"]);
+    let cluster = Cluster::start(&spec);
+    store(words(&cluster, 0).root().records_head, 1);
+    spec.faults.iter().for_each(|fault| cluster.inject(fault));
+    let outcome = finish(&cluster, start_streams(&cluster));
+    outcome.assert_clean();
+    let own = |cluster: &Cluster| cluster.records().iter().filter(|(pe, _)| *pe == 0).count();
+    assert_eq!(own(&cluster), 0, "record 0 may still be finished");
+    cluster.sim.run_for(1_100_000_000);
+    assert_eq!(own(&cluster), 2, "there and back: {:?}", cluster.notes());
+    let lost = |note: &String| note.starts_with("agent of PE 0") && note.contains("lost");
+    assert!(cluster.notes().iter().any(lost), "{:?}", cluster.notes());
 }

@@ -7,6 +7,7 @@ use super::jobs::Post;
 use super::news::News;
 use super::pair::Pair;
 use super::rails::Address;
+use super::reader::Cursor;
 use super::worker::Crew;
 use crate::connect::oob::Oob;
 use crate::nic::half::HalfPath;
@@ -81,7 +82,7 @@ pub(super) struct Kept {
     /// What was told, and to whom.
     pub news: News,
     /// Switch records handed out.
-    pub records_seen: u64,
+    pub records_seen: Cursor,
     /// Agents so far.
     pub lives: u32,
 }
@@ -108,7 +109,7 @@ impl Kept {
             graves: Vec::new(),
             jobs: 0,
             news: News::new(root.my_pe, root.pe_count),
-            records_seen: 0,
+            records_seen: Cursor::default(),
             lives: 0,
         }
     }

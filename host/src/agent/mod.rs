@@ -17,6 +17,7 @@ mod operator;
 pub mod pair;
 mod ports;
 pub mod rails;
+pub mod reader;
 mod restart;
 mod revive;
 pub mod words;
@@ -161,7 +162,7 @@ pub struct Agent {
     next_touch_ns: u64,
     wake_seen: u64,
     requests_seen: Vec<u64>,
-    records_seen: u64,
+    records_seen: reader::Cursor,
     news: news::News,
     /// By rail: who does the work there.
     posts: Vec<jobs::Post>,
@@ -321,11 +322,9 @@ impl Agent {
         }
     }
 
-    /// Switch records since the last call, and how many the ring lost.
+    /// Switch records since the last call, and how many were lost.
     pub fn records(&mut self) -> (Vec<shunt_layout::state::SwitchRecord>, u64) {
-        let (records, next, lost) = self.words.records_since(self.records_seen);
-        self.records_seen = next;
-        (records, lost)
+        self.words.records_since(&mut self.records_seen)
     }
 
     /// The view of the device state.

@@ -4,6 +4,7 @@ use super::Agent;
 use super::board::{Board, fault_of};
 use super::message::SideTruth;
 use super::pair::Verdict;
+use super::reader::Cursor;
 use super::words::Place;
 use super::worker::FenceTimes;
 use crate::events::{Event, Log, Route, Sink, Told, of_step, of_switch};
@@ -22,8 +23,8 @@ pub(super) struct News {
     pub(super) lost: u64,
     /// The last switch that a fault made, by the PE's clock.
     pub(super) last_fault: Option<StatusFault>,
-    records_told: u64,
-    steps_told: u64,
+    records_told: Cursor,
+    steps_told: Cursor,
     next_look_ns: u64,
     /// By peer: since when its agent is out of reach.
     link_lost: Vec<Option<u64>>,
@@ -38,8 +39,8 @@ impl News {
             board: None,
             lost: 0,
             last_fault: None,
-            records_told: 0,
-            steps_told: 0,
+            records_told: Cursor::default(),
+            steps_told: Cursor::default(),
             next_look_ns: 0,
             link_lost: vec![None; pes as usize],
             peer_lost: vec![false; pes as usize],
@@ -167,8 +168,7 @@ impl Agent {
     }
 
     fn gather_records(&mut self) {
-        let (records, next, lost) = self.words.records_since(self.news.records_told);
-        self.news.records_told = next;
+        let (records, lost) = self.words.records_since(&mut self.news.records_told);
         self.count_lost("records", lost);
         let pe = self.words.root().my_pe;
         for record in &records {
@@ -182,8 +182,7 @@ impl Agent {
     }
 
     fn gather_steps(&mut self) {
-        let (steps, next, lost) = self.words.steps_since(self.news.steps_told);
-        self.news.steps_told = next;
+        let (steps, lost) = self.words.steps_since(&mut self.news.steps_told);
         self.count_lost("steps", lost);
         let channels = self.words.root().channels_per_pe;
         for step in &steps {

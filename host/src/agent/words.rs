@@ -5,6 +5,7 @@
 
 use super::message::Home;
 use super::pair::Verdict;
+use super::reader::Cursor;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, Patience};
@@ -361,37 +362,16 @@ impl StateWords {
         CauseKind::from_raw(unsafe { self.platform().load32(addr_of_mut!((*channel).switch.cause)) })
     }
 
-    /// Records written since `from`, oldest first, and the number to go on from. Records that the ring has
-    /// overwritten are skipped and counted.
-    pub fn records_since(&self, from: u64) -> (Vec<SwitchRecord>, u64, u64) {
+    /// Records of switches written since the last look of this reader, oldest first, and how many were lost.
+    pub fn records_since(&self, reader: &mut Cursor) -> (Vec<SwitchRecord>, u64) {
         let head = unsafe { self.platform().load_acquire(self.root().records_head as *const u64) };
-        let first = from.max(head.saturating_sub(RECORDS as u64));
-        let (mut out, mut next) = (Vec::new(), first);
-        while next < head {
-            match self.record(next) {
-                Some(record) => out.push(record),
-                None => break, // being written: the next call gets it
-            }
-            next += 1;
-        }
-        (out, next, first - from)
+        reader.read(head, RECORDS as u64, self.world.now_ns(), |number| self.record(number))
     }
 
-    /// Step records written since `from`, oldest first, the number to go on from, and how many the ring lost.
-    pub fn steps_since(&self, from: u64) -> (Vec<StepRecord>, u64, u64) {
+    /// The same of the steps of switches.
+    pub fn steps_since(&self, reader: &mut Cursor) -> (Vec<StepRecord>, u64) {
         let head = unsafe { self.platform().load_acquire(self.root().steps_head as *const u64) };
-        let first = from.max(head.saturating_sub(STEP_RECORDS as u64));
-        let (mut out, mut next) = (Vec::new(), first);
-        while next < head {
-            let at =
-                (self.root().steps as *mut StepRecord).wrapping_add((next % STEP_RECORDS as u64) as usize);
-            match self.copy_record(at, unsafe { addr_of_mut!((*at).sequence) }, next) {
-                Some(record) => out.push(record),
-                None => break, // being written: the next call gets it
-            }
-            next += 1;
-        }
-        (out, next, first - from)
+        reader.read(head, STEP_RECORDS as u64, self.world.now_ns(), |number| self.step(number))
     }
 
     /// The counters of a channel, by its row.
@@ -419,6 +399,11 @@ impl StateWords {
 
     fn record(&self, number: u64) -> Option<SwitchRecord> {
         let at = (self.root().records as *mut SwitchRecord).wrapping_add((number % RECORDS as u64) as usize);
+        self.copy_record(at, unsafe { addr_of_mut!((*at).sequence) }, number)
+    }
+
+    fn step(&self, number: u64) -> Option<StepRecord> {
+        let at = (self.root().steps as *mut StepRecord).wrapping_add((number % STEP_RECORDS as u64) as usize);
         self.copy_record(at, unsafe { addr_of_mut!((*at).sequence) }, number)
     }
 
