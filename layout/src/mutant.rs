@@ -197,6 +197,10 @@ mutants! {
     HomeNotCarried = "home-not-carried" breaks "rule 16, F10",
     /// A slot that leads home keeps its rails, though they do not work.
     UselessKept = "useless-kept" breaks "rule 16, invariant 7",
+    /// The last slot that works is given to a pair that leads home at once.
+    LastGivenAway = "last-given-away" breaks "rule 16, invariant 7",
+    /// A slot that works is fenced for a pair that leads home, whoever uses it.
+    SlotTakenUnasked = "slot-taken-unasked" breaks "rule 16",
     /// A follower whose NIC does not let go of the old half lets its leader wait.
     OfferNotRefused = "offer-not-refused" breaks "rule 17, invariant 7",
     /// The agents have their own link alone.

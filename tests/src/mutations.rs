@@ -135,6 +135,8 @@ pub const TABLE: &[Row] = &[
     row(Mutant::HomeMovedUnfenced, &["a_home_moves_and_an_agent_is_out_of_reach"]),
     row(Mutant::HomeNotCarried, &["a_stale_home_and_a_path_made_anew"]),
     with(Mutant::UselessKept, &[Mutant::OfferNotRefused], &["two_homes_and_one_backup"]),
+    with(Mutant::LastGivenAway, &[Mutant::SlotTakenUnasked], &["the_last_path_that_works_is_kept"]),
+    row(Mutant::SlotTakenUnasked, &["a_slot_that_works_is_given_away"]),
     row(Mutant::OfferNotRefused, &["a_nic_that_does_not_let_go_and_one_backup"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

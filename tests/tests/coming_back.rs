@@ -124,6 +124,8 @@ fn a_home_moves_once_the_half_that_nobody_could_fence_is_destroyed() {
 fn a_half_whose_slot_was_given_away_holds_the_home() {
     let (to, one, two) = (2, 0, 1);
     let faults = [
+        // Not the last that works, so that its slot is given to a pair that leads home.
+        format!("400us:{to}.1:down=5ms"),
         format!("500us:{one}.0:down=20ms"),
         format!("10ms:{to}.0:fw-timeout"),
         format!("10ms:{one}.1:fw-timeout"),

@@ -139,6 +139,12 @@ fn scenario_11_one_backup_is_enough() {
 }
 
 #[test]
+fn scenario_11_what_works_is_not_taken_from_the_other_direction() {
+    hold("the_last_path_that_works_is_kept");
+    hold("a_slot_that_works_is_given_away");
+}
+
+#[test]
 fn scenario_11_f10_who_comes_late() {
     hold("the_first_add_finds_the_channel_on_a_backup");
     hold("a_stale_home_and_a_path_made_anew");

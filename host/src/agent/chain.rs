@@ -7,7 +7,8 @@
 //!
 //! A channel that is bound to a home (rule 16) wants two pairs that lead there. Where it has fewer, another slot is
 //! given to the best such pair: at once if it has none, and for a second one only while a slot leads elsewhere, too.
-//! One that failed gives way to any other pair: what the channel reaches then is where its home may move to.
+//! One that failed gives way to any other pair: what the channel reaches then is where its home may move to. The last
+//! pair that works stays until the home had its time to move there: the other direction may have nothing else.
 
 use super::Agent;
 use super::words::Place;
@@ -45,6 +46,8 @@ pub(super) struct Chains {
     needy_ns: Vec<Option<u64>>,
     /// By row: since when a bound direction has had no second pair to its home.
     unserved_ns: Vec<Option<u64>>,
+    /// By row: since when a bound direction has had none, nor one on its way.
+    stranded_ns: Vec<Option<u64>>,
     /// By row: pairs that failed and were given up, and when.
     vain: Vec<Vec<(RailPair, u64)>>,
     next_look_ns: u64,
@@ -52,8 +55,9 @@ pub(super) struct Chains {
 
 impl Chains {
     pub(super) fn new(rails: Vec<u32>, rows: usize) -> Self {
-        let (needy_ns, unserved_ns) = (vec![None; rows], vec![None; rows]);
-        Self { rails, needy_ns, unserved_ns, vain: vec![Vec::new(); rows], next_look_ns: 0 }
+        let never = vec![None; rows];
+        let (needy_ns, unserved_ns, stranded_ns) = (never.clone(), never.clone(), never);
+        Self { rails, needy_ns, unserved_ns, stranded_ns, vain: vec![Vec::new(); rows], next_look_ns: 0 }
     }
 
     /// True if a PE has this rail.
@@ -127,12 +131,14 @@ fn leading(slots: &[Option<Look>], want: Want, failures_max: u32) -> usize {
     slots.iter().flatten().filter(leads).count()
 }
 
-/// Which slot is to lead home from now on, where `leading` ones do. None while one is on its way out for that.
+/// Which slot is to lead home from now on, where `leading` ones do. None while one is on its way out for that. The
+/// `last` one that works is taken only where nothing leads home and the home does not move.
 fn slot_to_give(
     slots: &[Option<Look>],
     active: usize,
     wants: impl Iterator<Item = Want> + Clone,
     leading: usize,
+    last: bool,
 ) -> Option<usize> {
     let failures_max = patience(slots, active);
     // What leads home and does not work serves nobody.
@@ -152,10 +158,11 @@ fn slot_to_give(
     // One that leads elsewhere stays, for when the home moves.
     let spare = leading == 0 || ready.clone().filter(|(_, look)| look.up).count() > 1;
     if on_its_way || !spare {
-        None
-    } else {
-        ready.min_by_key(|(slot, look)| (look.up, usize::MAX - slot)).map(|at| at.0)
+        return None;
     }
+    let (slot, look) = ready.min_by_key(|(slot, look)| (look.up, usize::MAX - slot))?;
+    let works = slots.iter().flatten().filter(|look| look.ready()).count();
+    (last || works > 1 || !look.ready() || Mutant::LastGivenAway.on()).then_some(slot)
 }
 
 /// What a channel's slots call for.
@@ -245,17 +252,22 @@ impl Agent {
         let failures_max = patience(looks, active);
         let counted = wants.clone().map(|want| (want, leading(looks, want, failures_max)));
         let few: Vec<(Want, usize)> = counted.filter(|(_, leading)| *leading < 2).collect();
+        let stranded = few.iter().any(|(_, leading)| *leading == 0);
+        let kept = self.chains.stranded_ns[row as usize].filter(|_| stranded);
+        self.chains.stranded_ns[row as usize] = kept.or(stranded.then_some(now));
         if few.is_empty() {
             self.chains.unserved_ns[row as usize] = None;
             return false;
         }
+        // As long again as it takes until a sender presses: then the home is not about to move.
+        let last = kept.is_some_and(|since| now >= since.saturating_add(2 * self.pressing_ns()));
         let since = *self.chains.unserved_ns[row as usize].get_or_insert(now);
         self.chains.vain[row as usize].retain(|(_, at_ns)| now < at_ns.saturating_add(VAIN_NS));
         for (want, leading) in few {
             if leading > 0 && now < since.saturating_add(DEMAND_NS) {
                 continue;
             }
-            let Some(slot) = slot_to_give(looks, active, wants.clone(), leading) else { continue };
+            let Some(slot) = slot_to_give(looks, active, wants.clone(), leading, last) else { continue };
             let at = Place { peer: row / per, channel: row % per, slot: slot as u32 };
             let vain = &self.chains.vain[row as usize];
             let suits = |pair: &RailPair| want.is_met_by(*pair) && !vain.iter().any(|(was, _)| was == pair);
@@ -317,13 +329,15 @@ impl Agent {
         })
     }
 
-    /// Gives a slot that is released to another pair; one that is ready is fenced first, and given in a later look.
+    /// Gives a slot that is released to another pair; one that is ready is left and fenced first, and given in a later
+    /// look.
     fn assign(&mut self, at: Place, looks: &mut [Option<Look>; SLOTS_MAX], next: RailPair) {
         let Some(look) = looks[at.slot as usize] else { return };
         let index = self.index(at);
         looks[at.slot as usize] = Some(Look { pair: next, ..look });
         if look.health == Health::Ready {
-            return self.fence_asked(index, Urgency::Idle);
+            let works = look.up && !Mutant::SlotTakenUnasked.on();
+            return if works { self.vacate(index) } else { self.fence_asked(index, Urgency::Idle) };
         }
         if look.failures > 0 {
             let row = at.peer * self.words.root().channels_per_pe + at.channel;
@@ -382,9 +396,10 @@ mod tests {
     #[test]
     fn a_bound_direction_gets_two_pairs_to_its_home() {
         let want = Want::Remote(0);
-        let give = |slots: &[Option<Look>], active| {
-            slot_to_give(slots, active, [want].into_iter(), leading(slots, want, FAILURES_MAX))
+        let given = |slots: &[Option<Look>], active, last| {
+            slot_to_give(slots, active, [want].into_iter(), leading(slots, want, FAILURES_MAX), last)
         };
+        let give = |slots: &[Option<Look>], active| given(slots, active, false);
         let primary = look((0, 0), Health::Ready, true);
         let dead = look((0, 0), Health::Ready, false);
         let (one, two) = (look((1, 1), Health::Ready, true), look((2, 2), Health::Ready, true));
@@ -395,13 +410,17 @@ mod tests {
             "the last one; another stays for the home to move to"
         );
         assert_eq!(give(&[primary, one], 0), None, "what is left leads elsewhere");
-        assert_eq!(give(&[dead, one], 0), Some(1), "nothing leads home");
+        assert_eq!(give(&[dead, one], 0), None, "the last that works; the home may move there");
+        assert_eq!(given(&[dead, one], 0, true), Some(1), "nothing leads home, and it does not move");
+        assert_eq!(give(&[dead, one, two], 0), Some(2), "nothing leads home");
+        let down = look((1, 1), Health::Ready, false);
+        assert_eq!(give(&[dead, down], 0), Some(1), "it does not work");
         assert_eq!(give(&[dead, one, two], 2), Some(1), "not the one in use");
         assert_eq!(give(&[dead, look((1, 1), Health::Fencing, true), two], 0), None, "one is on its way");
         assert_eq!(give(&[dead, look((1, 1), Health::Released, true), two], 0), Some(1));
         let other = [want, Want::Local(2)].into_iter();
         assert_eq!(
-            slot_to_give(&[dead, one, two], 0, other, 0),
+            slot_to_give(&[dead, one, two], 0, other, 0, true),
             Some(1),
             "the other direction's is not taken"
         );
@@ -410,7 +429,7 @@ mod tests {
     #[test]
     fn what_leads_home_and_does_not_work_is_given_away() {
         let wants = [Want::Remote(1), Want::Local(1)];
-        let give = |slots: &[Option<Look>]| slot_to_give(slots, 0, wants.into_iter(), 0);
+        let give = |slots: &[Option<Look>]| slot_to_give(slots, 0, wants.into_iter(), 0, false);
         let dead = look((0, 0), Health::Released, false);
         let one = |failures, stuck| {
             Some(Look { failures, stuck, ..look((1, 0), Health::Released, true).expect("a look") })

@@ -102,6 +102,7 @@ impl Agent {
         if let Some(pair) = &mut self.pairs[index] {
             pair.bulk = bulk;
             pair.leaving_ns = None;
+            pair.vacate = None;
             pair.mine = None;
             pair.told_ns = now;
             pair.told = 0;
@@ -191,6 +192,7 @@ impl Agent {
     pub(super) fn receive_fence(&mut self, index: usize, id: PairId, message: Message) {
         match message {
             Message::Retire(_, order) | Message::Readmit(_, order) => return self.peer_orders(index, order),
+            Message::Vacate(_) => return self.asked_to_vacate(index, id),
             _ => {}
         }
         let Some(pair) = &mut self.pairs[index] else { return };

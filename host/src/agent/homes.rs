@@ -166,7 +166,7 @@ impl Agent {
             self.homes.away[row as usize] = None;
             return false;
         }
-        let give_up_ns = self.words.root().policy.give_up_ns;
+        let pressing_ns = self.pressing_ns();
         let new = Away { since_ns: now, next_ns: now, asked: 0 };
         let away = self.homes.away[row as usize].get_or_insert(new);
         if now < away.next_ns {
@@ -174,10 +174,29 @@ impl Agent {
         }
         away.next_ns = now.saturating_add(ASK_NS << away.asked.min(ASK_DOUBLINGS));
         away.asked += 1;
-        let pressing = now.saturating_sub(away.since_ns) >= PRESSING_NS.min(give_up_ns / 4);
+        let pressing = now.saturating_sub(away.since_ns) >= pressing_ns;
         let ask = Message::AskHome { channel, version: home.version, rails, pressing };
         self.links.send(peer, ask.to_bytes(), Reach::Both, &self.ports);
         true
+    }
+
+    /// True if a pair leads to the home of its direction, which is bound: the peer is told that it is.
+    pub(super) fn leads_home(&mut self, index: usize) -> bool {
+        let Place { peer, channel, .. } = self.place(index);
+        let (row, home) = (peer * self.words.root().channels_per_pe + channel, self.home(peer, channel));
+        let there = self.pairs[index].as_ref().is_some_and(|pair| pair.remote_rail == home.rail);
+        if !there || !self.words.is_bound(row) {
+            return false;
+        }
+        let (version, rails) = (home.version, self.rails_reached(peer, channel));
+        let ask = Message::AskHome { channel, version, rails, pressing: false };
+        self.links.send(peer, ask.to_bytes(), Reach::Link, &self.ports);
+        true
+    }
+
+    /// How long a sender has had no path to a home when it begins to press.
+    pub(super) fn pressing_ns(&self) -> u64 {
+        PRESSING_NS.min(self.words.root().policy.give_up_ns / 4)
     }
 
     /// Rails of a peer that a channel has ready pairs to, a bit each.

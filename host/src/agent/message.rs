@@ -75,6 +75,8 @@ pub enum Message {
     Retire(PairId, u32),
     /// An operator brings this pair back. Its number is even.
     Readmit(PairId, u32),
+    /// I want the slot of this pair for another one: leave it by a drain, and fence it.
+    Vacate(PairId),
     /// A rail of mine has another address, or takes datagrams under another number.
     Rail {
         /// Address, and the number of the datagram queue pair.
@@ -128,6 +130,7 @@ impl Message {
             Self::Readmit(..) => 12,
             Self::Home { .. } => 13,
             Self::AskHome { .. } => 14,
+            Self::Vacate(_) => 15,
         }
     }
 
@@ -148,7 +151,7 @@ impl Message {
             | Self::Left(id)
             | Self::Make(id, ..)
             | Self::Made(id, ..) => id.words(),
-            Self::Up(id) | Self::Proved(id) | Self::Leave(id) => id.words(),
+            Self::Up(id) | Self::Proved(id) | Self::Leave(id) | Self::Vacate(id) => id.words(),
             Self::Retire(id, _) | Self::Readmit(id, _) => id.words(),
         };
         word(first);
@@ -252,7 +255,8 @@ impl Message {
                 let (channel, version, rails) = words;
                 Self::AskHome { channel, version, rails, pressing: pressing == 1 }
             }
-            other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 14" }),
+            15 => Self::Vacate(id),
+            other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 15" }),
         };
         let length = message.to_bytes().len();
         if bytes.len() != length {
@@ -314,6 +318,7 @@ mod tests {
             Message::Truth(ID, SideTruth::Unknown),
             Message::Left(ID),
             Message::Leave(ID),
+            Message::Vacate(ID),
             Message::Retire(ID, 7),
             Message::Readmit(ID, 8),
             Message::Up(ID),

@@ -20,6 +20,7 @@ pub mod rails;
 pub mod reader;
 mod restart;
 mod revive;
+mod vacate;
 pub mod words;
 pub mod worker;
 
@@ -401,7 +402,7 @@ impl Agent {
         let (id, made) = match message {
             Message::Port { rail, down, at_ns } => return self.peer_port(from, rail, down, at_ns),
             Message::Rail { card, at_ns } => return self.peer_rail(from, card, at_ns),
-            Message::Retire(id, _) | Message::Readmit(id, _) => (id, false),
+            Message::Retire(id, _) | Message::Readmit(id, _) | Message::Vacate(id) => (id, false),
             Message::Home { channel, home } => return self.adopt_home(from, channel, home),
             Message::AskHome { channel, version, rails, pressing } => {
                 return self.home_asked(from, channel, version, rails, pressing);

@@ -3,6 +3,7 @@
 use super::chain::Offer;
 use super::kept::Holding;
 use super::message::SideTruth;
+use super::vacate::Asked;
 use crate::connect::card::HalfCard;
 use crate::nic::half::HalfPath;
 use crate::nic::qp::MASK_24;
@@ -165,6 +166,8 @@ pub struct Pair {
     pub orders: u32,
     /// It works, and both directions are to leave it by a drain: since when.
     pub leaving_ns: Option<u64>,
+    /// Its slot is wanted for another pair, and the peer was asked to do without it.
+    pub vacate: Option<Asked>,
     /// It was brought back, and the peer, which leads, does not seem to know.
     pub readmitted: bool,
     /// It is fenced because its port is down, and no switcher of this PE has asked for it.
@@ -212,6 +215,7 @@ impl Pair {
             offered: None,
             orders: held.orders,
             leaving_ns: None,
+            vacate: None,
             readmitted: false,
             bulk: false,
             unknown: false,

@@ -6,11 +6,14 @@ use shunt_device::{Deadline, FaultKind, HeapOffset, Put, Solo};
 use shunt_host::agent::message::Message;
 use shunt_host::connect::oob::Oob;
 use shunt_host::events::Event;
-use shunt_layout::state::PathState;
+use shunt_layout::state::{PathState, SwitchKind};
 
 use super::Scenario;
-use super::kit::{Wrongs, both_ways, brisk, clean, failovers_of, judged, spec, wrong_if};
+use super::kit::{
+    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, judged, promises, spec, wrong_if,
+};
 use crate::cluster::Cluster;
+use crate::run::{Outcome, finish, start_streams};
 use crate::sharer::{Share, Sharer};
 use crate::spec::RunSpec;
 
@@ -26,6 +29,8 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_stale_home_and_a_path_made_anew", seeds: 4, run: stale_home },
     Scenario { name: "two_homes_and_one_backup", seeds: 6, run: two_homes },
     Scenario { name: "a_nic_that_does_not_let_go_and_one_backup", seeds: 4, run: held_by_its_nic },
+    Scenario { name: "the_last_path_that_works_is_kept", seeds: 4, run: last_path },
+    Scenario { name: "a_slot_that_works_is_given_away", seeds: 4, run: given_away },
     Scenario { name: "a_fault_while_a_home_moves", seeds: 12, run: fault_during_the_move },
 ];
 
@@ -301,6 +306,68 @@ fn held_by_its_nic(seed: u64) -> Wrongs {
     spec.faults =
         faults.iter().map(|fault| fault.parse().unwrap_or_else(|error| panic!("{error}"))).collect();
     clean(&spec, |outcome| failovers_of(outcome, 2))
+}
+
+/// Switches of one PE of one kind.
+fn switches(outcome: &Outcome, pe: u32, kind: SwitchKind) -> usize {
+    outcome.of_kind(kind).filter(|record| record.peer == 1 - pe).count()
+}
+
+/// Two slots, and the sender that leads loses the rail that leads home: the other direction works on the other slot,
+/// which stays. The home moves there.
+fn last_path(seed: u64) -> Wrongs {
+    judged(|| {
+        let mut spec = RunSpec { both_ways: true, ..shared(seed, 2) };
+        (spec.backups, spec.give_up_ns) = (1, 100_000_000);
+        (spec.traffic.messages, spec.traffic.pace_ns) = (600, 100_000);
+        let cluster = Cluster::start(&spec);
+        inject(&cluster, &[format!("{}us:0.0:down", 900 + 7 * seed)]);
+        let streams = start_streams(&cluster);
+        let sharer = cluster.share(adds(1, 0));
+        let outcome = finish(&cluster, streams);
+        let count = switches(&outcome, 1, SwitchKind::Failover);
+        let mut wrongs = [promises(&outcome), faults_of_kernels(&outcome)].concat();
+        wrongs.extend([verdict(&cluster, &[sharer]), moved(&cluster, 1, 1..=1)].concat());
+        wrongs
+            .extend(wrong_if(count != 1, || format!("PE 1 left {count} paths, one had a fault\n{outcome}")));
+        wrongs
+    })
+}
+
+/// Both directions stand on the last of three slots when one of them binds: it goes home, and the slot is given to a
+/// second pair that leads there. The other direction, of which the leader knows nothing, leaves it by a drain.
+fn given_away(seed: u64) -> Wrongs {
+    judged(|| {
+        let mut spec = RunSpec { both_ways: true, rails: 3, backups: 2, ..shared(seed, 2) };
+        spec.recovery_ns = 500_000_000;
+        (spec.traffic.messages, spec.traffic.pace_ns) = (600, 100_000);
+        let cluster = Cluster::start(&spec);
+        inject(&cluster, &["1ms", "1600us"].into_iter().zip(0..).map(cqe_error).collect::<Vec<_>>());
+        let streams = start_streams(&cluster);
+        cluster.sim.run_for(8_000_000 + 50_000 * seed);
+        let stand = [(0, 1), (1, 0)].map(|(pe, peer)| cluster.active_slot(pe, peer, 0));
+        let sharer = cluster.share(Share { adds: 100, ..adds(1, 0) });
+        let outcome = finish(&cluster, streams);
+        let row = cluster.path_row(0, 1, 0, 2);
+        let kinds = [SwitchKind::Failover, SwitchKind::SwitchBack];
+        let count = [0, 1].map(|pe| kinds.map(|kind| switches(&outcome, pe, kind)));
+        let mut wrongs = [promises(&outcome), faults_of_kernels(&outcome)].concat();
+        wrongs.extend(verdict(&cluster, &[sharer]));
+        wrongs.extend(wrong_if(stand != [2, 2] || row.remote_rail != 0, || {
+            format!(
+                "they stood on slots {stand:?}; slot 2 was given to {}>{}",
+                row.local_rail, row.remote_rail
+            )
+        }));
+        wrongs.extend(wrong_if(count != [[2, 1]; 2], || {
+            format!("{count:?} failovers and drains; two faults, and a drain each, are right\n{outcome}")
+        }));
+        wrongs
+    })
+}
+
+fn cqe_error((at, rail): (&str, u32)) -> String {
+    format!("{at}:0.{rail}:cqe-error=0x15")
 }
 
 /// Something else goes wrong while the home moves, a few hundred microseconds after it was asked to.
