@@ -15,8 +15,8 @@ use shunt_tests::swarm::{Table, Verdict, run_all};
 const BATCH: usize = 10_000;
 
 const USAGE: &str = "swarm [--seeds N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace]
-      [--lie NAME] [--threads N] [--out DIR]
-swarm FILE.toml [--trace] [--lie NAME]
+      [--say] [--lie NAME] [--threads N] [--out DIR]
+swarm FILE.toml [--trace] [--say] [--lie NAME]
 swarm --list
 
   --seeds N     run N seeds (default 20; with --fresh alone: none)
@@ -25,6 +25,7 @@ swarm --list
   --fault KIND  the first fault of every run is of this kind
   --every-kind  fail unless every kind of fault was drawn and hit something
   --trace       print the digest of every run: equal digests, equal runs
+  --say         print every switch of a failed run, and what the agents said at last
   --lie NAME    the firmware lies like this: a bug put in on purpose
   --threads N   runs at a time (default: the cores)
   --out DIR     where failing runs are written as TOML (default target/swarm)
@@ -39,6 +40,7 @@ struct Options {
     fault: Option<String>,
     every_kind: bool,
     trace: bool,
+    say: bool,
     lie: Lie,
     threads: usize,
     out: PathBuf,
@@ -54,6 +56,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
         fault: None,
         every_kind: false,
         trace: false,
+        say: false,
         lie: Lie::None,
         threads,
         out: PathBuf::from("target/swarm"),
@@ -84,6 +87,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             "--out" => options.out = PathBuf::from(value("a folder")?),
             "--every-kind" => options.every_kind = true,
             "--trace" => options.trace = true,
+            "--say" => options.say = true,
             file if file.ends_with(".toml") => options.file = Some(PathBuf::from(file)),
             _ => return Err(format!("unknown argument {arg:?}")),
         }
@@ -197,6 +201,9 @@ fn report(options: &Options, verdict: &Verdict) {
     }
     println!("\nseed {seed} FAILED");
     verdict.wrongs.iter().flat_map(|wrong| wrong.lines()).take(40).for_each(|line| println!("  {line}"));
+    if options.say {
+        verdict.said.lines().for_each(|line| println!("  {line}"));
+    }
     let faults: Vec<String> = verdict.spec.faults.iter().map(|one| one.to_string()).collect();
     println!("  faults: {}", faults.join(" "));
     println!("  again: {}", command(options, seed));

@@ -145,6 +145,13 @@ impl<'a> Judge<'a> {
         traffic.gets + traffic.fetches > 0
     }
 
+    /// True if what is placed so late keeps a path from working. A completion is a posted write of its NIC: it is
+    /// placed as late as any other, and behind those before it, and so are those of probes and of flush READs. Only a
+    /// NIC whose completions pass its writes shows nothing of it, until somebody asks for an answer.
+    fn completions_wait(&self, by_ns: u64) -> bool {
+        self.overdue(by_ns) && (self.asks() || !self.outcome.spec.reads_pass_writes)
+    }
+
     /// True if what is so late may be suspected.
     fn overdue(&self, by_ns: u64) -> bool {
         2 * by_ns >= self.outcome.spec.suspect_floor_ns
@@ -157,8 +164,7 @@ impl<'a> Judge<'a> {
         let span = |(at, kind): (u64, &FaultKind)| {
             let lasts = match kind {
                 FaultKind::LostAtomicResponse { .. } if !self.sends_atomics(pe) => return None,
-                // The completion of what brings an answer stands behind every write before it.
-                FaultKind::PlacementDelay { by_ns, for_ns } if self.asks() && self.overdue(*by_ns) => {
+                FaultKind::PlacementDelay { by_ns, for_ns } if self.completions_wait(*by_ns) => {
                     for_ns.unwrap_or(FOR_EVER)
                 }
                 FaultKind::Down { for_ns: None } => {

@@ -29,6 +29,8 @@ pub struct Verdict {
     pub faults: Vec<(Injection, u64)>,
     /// As [`COUNTS`] calls them.
     pub counts: [u64; 8],
+    /// Every switch and the agents' last words, of a run in which something is wrong.
+    pub said: String,
 }
 
 impl Verdict {
@@ -110,7 +112,8 @@ pub fn judge(spec: &RunSpec, lie: Lie) -> Verdict {
     let outcome = match ended {
         Ok(outcome) => outcome,
         Err(said) => {
-            return Verdict { spec, digest: None, wrongs: vec![said], faults: Vec::new(), counts: [0; 8] };
+            let (wrongs, said) = (vec![said], String::new());
+            return Verdict { spec, digest: None, wrongs, faults: Vec::new(), counts: [0; 8], said };
         }
     };
     let records = outcome.records.iter().map(|(_, record)| record);
@@ -128,7 +131,8 @@ pub fn judge(spec: &RunSpec, lie: Lie) -> Verdict {
         outcome.steps,
     ];
     let (digest, wrongs) = (Some(outcome.digest()), outcome.wrongs());
-    Verdict { spec, digest, wrongs, faults: outcome.faults, counts }
+    let said = if wrongs.is_empty() { String::new() } else { outcome.to_string() };
+    Verdict { spec, digest, wrongs, faults: outcome.faults, counts, said }
 }
 
 /// Runs all `specs` on some threads; `seen` is called with each verdict as it comes, in no order.
