@@ -445,8 +445,9 @@ impl<'s, P: Platform> Channel<'s, P> {
     /// Where answers go that nobody wants.
     #[inline(always)]
     pub(crate) fn sink(self) -> *mut u64 {
-        let bytes = root!(self.device, scratch_per_channel) * 8;
-        (root!(self.device, sink) + self.row() as u64 * bytes as u64) as *mut u64
+        // In 32 bits: a scratch of 2^32 words would not fit any GPU.
+        let words = self.row() * root!(self.device, scratch_per_channel);
+        (root!(self.device, sink) + words as u64 * 8) as *mut u64
     }
 
     /// Heap offset, at the peer, of this channel's two ledger words.

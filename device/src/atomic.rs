@@ -2,7 +2,7 @@
 
 use crate::access::{Channel, Device, PathView};
 use crate::platform::Platform;
-use crate::post::is_none;
+use crate::post::{NO_WORD, is_none};
 use crate::types::{Amo, FaultKind, HeapOffset, Posted, Signal};
 use crate::wqe_write::{self, ADD_TAG, Answer, AtomicSegments, CLEARED_TAG, FETCH_TAG, Place};
 use shunt_layout::state::Word;
@@ -18,38 +18,64 @@ impl<P: Platform> Device<'_, P> {
 }
 
 impl<P: Platform> Channel<'_, P> {
-    /// A signal alone. A kind 1 signal where writes land in any order stands apart whole: then the other is one WQE.
+    /// A signal alone. That of kind 1 is one WQE, unless it stands apart.
     #[inline(always)]
     pub(crate) fn signal_led(self, at: HeapOffset, signal: Signal) -> Posted {
+        if !self.word_fits(at, 8) {
+            return Posted::refused(FaultKind::BadAddress);
+        }
         match signal {
-            Signal::Monotone(value) if self.unordered() => {
-                Posted::from_raw(Self::stored_signal_slow(self.device, self.row(), at.0, value))
-            }
+            Signal::Monotone(value) => self.post_monotone(at, value),
             _ => self.post_signal(at, signal),
         }
     }
 
-    #[inline(never)]
-    fn stored_signal_slow(device: Device<'_, P>, row: u32, at: u64, value: u64) -> u64 {
-        device.row(row).post_signal(HeapOffset(at), Signal::Monotone(value)).raw()
+    /// One call for all that may hold a kind 1 signal up, or make it an atomic: writes that land in any order, and a
+    /// ring that is full or closed.
+    #[inline(always)]
+    fn post_monotone(self, at: HeapOffset, value: u64) -> Posted {
+        let reserved = if self.unordered() { Word(NO_WORD) } else { self.reserve(1) };
+        if !self.admits(reserved, 1) {
+            let posted = Self::monotone_slow(self.device, self.row(), reserved.0, at.0, value);
+            return Posted::from_raw(posted);
+        }
+        let view = self.view(reserved.slot());
+        self.write_monotone(&view, view.place(reserved, 0), at, value);
+        self.leave(reserved, 1, &view)
     }
 
+    #[inline(never)]
+    fn monotone_slow(device: Device<'_, P>, row: u32, reserved: u64, at: u64, value: u64) -> u64 {
+        let (channel, at) = (device.row(row), HeapOffset(at));
+        if reserved == NO_WORD {
+            return channel.post_signal(at, Signal::Monotone(value)).raw();
+        }
+        let word = Self::admit_slow(device, row, Word(reserved), 1);
+        if is_none(word) {
+            return word;
+        }
+        let view = channel.view(Word(word).slot());
+        channel.write_monotone(&view, view.place(Word(word), 0), at, value);
+        channel.leave(Word(word), 1, &view).raw()
+    }
+
+    /// A signal at a word of the heap.
     #[inline(always)]
     fn post_signal(self, at: HeapOffset, signal: Signal) -> Posted {
         let count = self.signal_tickets(signal);
-        if !self.word_fits(at, 8) || (count > 1 && count > self.depth()) {
+        if count > 1 && count > self.depth() {
             return Posted::refused(FaultKind::BadAddress);
         }
-        if matches!(signal, Signal::Add(_)) && !self.bound() {
-            return Posted::UNBOUND;
-        }
-        let word = self.take(count);
+        let word = match signal {
+            Signal::Add(_) => self.take_bound(count),
+            _ => self.take(count),
+        };
         if is_none(word) {
-            return Posted::DEAD;
+            return Posted::from_raw(word);
         }
         let view = self.view(Word(word).slot());
         self.write_signal_group(&view, Word(word), 0, at, signal);
-        self.finish(Word(word), count, &view)
+        self.leave(Word(word), count, &view)
     }
 
     /// An atomic, whose answer goes to `result` or nowhere.
@@ -63,12 +89,9 @@ impl<P: Platform> Channel<'_, P> {
         if !self.word_fits(dst, amo.bytes() as u64) || !result_fits || (count > 1 && count > self.depth()) {
             return Posted::refused(FaultKind::BadAddress);
         }
-        if !self.bound() {
-            return Posted::UNBOUND;
-        }
-        let word = self.take(count);
+        let word = self.take_bound(count);
         if is_none(word) {
-            return Posted::DEAD;
+            return Posted::from_raw(word);
         }
         let word = Word(word);
         let view = self.view(word.slot());
@@ -84,7 +107,7 @@ impl<P: Platform> Channel<'_, P> {
             self.note_wide(word.slot());
         }
         self.write_amo(&view, view.place(word, 0), dst, amo, answer);
-        self.finish(word, count, &view)
+        self.leave(word, count, &view)
     }
 
     /// An answer that goes where nobody looks.
@@ -152,9 +175,7 @@ impl<P: Platform> Channel<'_, P> {
                 return self.write_stored_bracket_slow(word.0, first, at.0, add);
             }
             Signal::Monotone(value) => {
-                let (remote, rkey) = self.remote(view, at.0);
-                let wqe = wqe_write::signal(place(0), remote, rkey, value);
-                return self.write_wqe(view, place(0).index, &wqe);
+                return self.write_monotone(view, place(0), at, value);
             }
             Signal::Cleared(add) => (add, CLEARED_TAG),
             Signal::Add(add) => (add, ADD_TAG),
@@ -167,6 +188,13 @@ impl<P: Platform> Channel<'_, P> {
         self.write_ledger(view, place(0), 0, number);
         self.write_amo(view, place(1), at, Amo::Add64(add), answer);
         self.write_ledger(view, place(2), 1, number);
+    }
+
+    /// Writes a kind 1 signal where writes land in order.
+    #[inline(always)]
+    pub(crate) fn write_monotone(self, view: &PathView, place: Place, at: HeapOffset, value: u64) {
+        let (remote, rkey) = self.remote(view, at.0);
+        self.write_wqe(view, place.index, &wqe_write::signal(place, remote, rkey, value));
     }
 
     /// Writes ledger word A (0) or B (1) of this channel.

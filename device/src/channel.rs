@@ -169,7 +169,7 @@ impl<P: Platform> Channel<'_, P> {
         let view = self.view(ticket.slot());
         let place = view.place(ticket, 0);
         self.write_wqe(&view, place.index, &wqe_write::placeholder(place));
-        self.leave(ticket, 1, &view)
+        self.leave(ticket, 1, &view).ticket().is_some()
     }
 
     /// One look at a ticket; never waits.

@@ -70,13 +70,13 @@ impl<P: Platform> Channel<'_, P> {
         }
         let word = self.take(1);
         if is_none(word) {
-            return Posted::DEAD;
+            return Posted::from_raw(word);
         }
         let view = self.view(Word(word).slot());
         let place = view.place(Word(word), 0);
         let (remote, rkey) = self.remote_data(&view, dst.0);
         self.write_wqe(&view, place.index, &wqe_write::write_inline(place, remote, rkey, value, bytes));
-        self.finish(Word(word), 1, &view)
+        self.leave(Word(word), 1, &view)
     }
 
     /// A run whose two ends lie in the heap. One of no bytes may stand at its very end, where there is a key as well:
@@ -105,7 +105,7 @@ impl<P: Platform> Channel<'_, P> {
             let count = if last { 1 + tails } else { 1 };
             let word = self.take(count);
             if is_none(word) {
-                return Posted::DEAD;
+                return Posted::from_raw(word);
             }
             let word = Word(word);
             let view = self.view(word.slot());
@@ -120,11 +120,9 @@ impl<P: Platform> Channel<'_, P> {
             if last {
                 tail(&view, word, 1);
             }
-            if !self.leave(word, count, &view) {
-                return Posted::DEAD;
-            }
-            if last {
-                return Posted::at(word.index() + tails);
+            let left = self.leave(word, count, &view);
+            if last || is_none(left.raw()) {
+                return left;
             }
             run = Run {
                 remote: run.remote + bytes as u64,

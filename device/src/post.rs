@@ -15,8 +15,10 @@ use shunt_layout::mlx5::{doorbell, wqe::Wqebb};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CLOSED, INDEX_MASK, Step, Word};
 
-/// "No word": what a slow path answers when the channel is dead. A word that it answers has no flag.
-pub(crate) const NO_WORD: u64 = u64::MAX;
+/// "No word": what a slow path answers when the channel is dead, and what it is given where nothing was reserved. The
+/// register of [`Posted::DEAD`], so that nobody turns one into the other. A word that it answers has no flag.
+pub(crate) const NO_WORD: u64 = Posted::DEAD.raw();
+const _: () = assert!(is_none(NO_WORD) && is_none(Posted::UNBOUND.raw()));
 /// True if there is no word: by the flag, one comparison on a GPU.
 #[inline(always)]
 pub(crate) const fn is_none(word: u64) -> bool {
@@ -46,9 +48,32 @@ impl<P: Platform> Channel<'_, P> {
         self.is_bound() || Self::bind_slow(self.device, self.row())
     }
 
-    /// Publishes and rings; false when the channel is dead.
+    /// [`take`](Self::take) for an operation of kind 3, which needs a channel that is bound to the words' home before
+    /// its ticket (rule 16). No word is the register of a [`Posted`] here. One call for all that may hold it up.
     #[inline(always)]
-    pub(crate) fn leave(self, word: Word, count: u64, view: &PathView) -> bool {
+    pub(crate) fn take_bound(self, count: u64) -> u64 {
+        let reserved = if self.is_bound() { self.reserve(count) } else { Word(NO_WORD) };
+        if self.admits(reserved, count) {
+            return reserved.0;
+        }
+        Self::take_bound_slow(self.device, self.row(), reserved.0, count as u32)
+    }
+
+    /// The same for a channel that is not bound yet, or whose ring is full or closed.
+    #[inline(never)]
+    fn take_bound_slow(device: Device<'_, P>, row: u32, reserved: u64, count: u32) -> u64 {
+        if reserved != NO_WORD {
+            return Self::admit_slow(device, row, Word(reserved), count);
+        }
+        match Self::bind_slow(device, row) {
+            true => device.row(row).take(count as u64),
+            false => Posted::UNBOUND.raw(),
+        }
+    }
+
+    /// Publishes and rings. Answers with the last ticket, or says that the channel is dead.
+    #[inline(always)]
+    pub(crate) fn leave(self, word: Word, count: u64, view: &PathView) -> Posted {
         let (p, first) = (self.platform(), word.index());
         p.wqes_before_publish();
         // SAFETY: channel words.
@@ -62,46 +87,46 @@ impl<P: Platform> Channel<'_, P> {
             published && p.try_lock_for(addr_of_mut!((*self.words()).post_lock), TURNS)
         };
         if !in_turn {
-            return Self::leave_slow(self.device, self.row(), word, count as u32);
+            return Posted::from_raw(Self::leave_slow(self.device, self.row(), word, count as u32));
         }
         self.ring_or_leave_it(word, first + count, view);
         self.release_post_lock();
-        true
+        Posted::at(first + count - 1)
     }
 
     /// The same behind others who take their time: publishes, unless that is done, and rings.
     #[inline(never)]
-    fn leave_slow(device: Device<'_, P>, row: u32, word: Word, count: u32) -> bool {
+    fn leave_slow(device: Device<'_, P>, row: u32, word: Word, count: u32) -> u64 {
         let (channel, end) = (device.row(row), word.index() + count as u64);
         let published =
             channel.load_ready().index() >= end || channel.publish_late(word.index(), count as u64);
-        if published {
-            channel.take_post_lock();
-            channel.ring_or_leave_it(word, end, &channel.view(word.slot()));
-            channel.release_post_lock();
+        if !published {
+            return Posted::DEAD.raw();
         }
-        published
+        channel.take_post_lock();
+        channel.ring_or_leave_it(word, end, &channel.view(word.slot()));
+        channel.release_post_lock();
+        Posted::at(end - 1).raw()
     }
 
-    /// The same for a group that is all of a call.
+    /// True if `count` tickets from `reserved` fit the ring of their own generation: the no-fault path. Never for no
+    /// word.
     #[inline(always)]
-    pub(crate) fn finish(self, word: Word, count: u64, view: &PathView) -> Posted {
-        if self.leave(word, count, view) { Posted::at(word.index() + count - 1) } else { Posted::DEAD }
-    }
-
-    /// Waits until `count` tickets from `reserved` fit the ring of some generation; answers with the slot and
-    /// generation to write them in, or with [`NO_WORD`] when the channel is dead. The no-fault path is the
-    /// first comparison.
-    #[inline(always)]
-    pub(crate) fn admit(self, reserved: Word, count: u64) -> u64 {
+    pub(crate) fn admits(self, reserved: Word, count: u64) -> bool {
         let done = self.load_done();
         if Mutant::HintReadByPuts.on() && self.device.tolerant() {
             let _ = self.port_down(reserved.slot());
         }
-        if !reserved.flag()
+        !reserved.flag()
             && done.same_generation(reserved)
             && ring::fits_near(reserved.index(), count, done.index(), root!(self.device, ring_mask))
-        {
+    }
+
+    /// Waits until `count` tickets from `reserved` fit the ring of some generation; answers with the slot and
+    /// generation to write them in, or with [`NO_WORD`] when the channel is dead.
+    #[inline(always)]
+    pub(crate) fn admit(self, reserved: Word, count: u64) -> u64 {
+        if self.admits(reserved, count) {
             return reserved.0;
         }
         Self::admit_slow(self.device, self.row(), reserved, count as u32)
@@ -111,7 +136,7 @@ impl<P: Platform> Channel<'_, P> {
     /// never poll must not starve themselves. Answers with a word or, when the channel is dead, with
     /// [`NO_WORD`]: one register, where a `Result` would give a GPU's caller a stack.
     #[inline(never)]
-    fn admit_slow(device: Device<'_, P>, row: u32, reserved: Word, count: u32) -> u64 {
+    pub(crate) fn admit_slow(device: Device<'_, P>, row: u32, reserved: Word, count: u32) -> u64 {
         let channel = device.row(row);
         let (count, depth) = (count as u64, channel.depth());
         let start = channel.platform().now_ns();

@@ -9,7 +9,7 @@ use crate::access::Channel;
 use crate::platform::Platform;
 use crate::root::root;
 use crate::types::{Amo, HeapOffset};
-use crate::wqe_write::{self, CLEARED_TAG, LEDGER_TAG, SIGNAL_TAG};
+use crate::wqe_write::{CLEARED_TAG, LEDGER_TAG, SIGNAL_TAG};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{OrderPolicy, Word};
 
@@ -49,8 +49,7 @@ impl<P: Platform> Channel<'_, P> {
                 self.unwanted(&view, SIGNAL_TAG),
             );
         }
-        let (remote, rkey) = self.remote(&view, at);
-        self.write_wqe(&view, place.index, &wqe_write::signal(place, remote, rkey, value));
+        self.write_monotone(&view, place, HeapOffset(at), value);
     }
 
     /// A kind 2 signal: what adds is an atomic in any case, the ledger words on both sides are so here.

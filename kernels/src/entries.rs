@@ -34,35 +34,62 @@ macro_rules! kernels {
                 shunt_kernel_all_to_all_warp Warp, shunt_kernel_all_to_all_block Block;
             drill crate::drill::run:
                 shunt_kernel_drill_thread Solo, shunt_kernel_drill_warp Warp, shunt_kernel_drill_block Block;
-            amo_add32 crate::amo::add32: shunt_kernel_amo_add32_thread Solo;
-            amo_add64 crate::amo::add64: shunt_kernel_amo_add64_thread Solo, shunt_kernel_amo_add64_warp Warp;
-            amo_set32 crate::amo::set32: shunt_kernel_amo_set32_thread Solo;
-            amo_set64 crate::amo::set64: shunt_kernel_amo_set64_thread Solo;
-            amo_and32 crate::amo::and32: shunt_kernel_amo_and32_thread Solo;
-            amo_and64 crate::amo::and64: shunt_kernel_amo_and64_thread Solo;
-            amo_or32 crate::amo::or32: shunt_kernel_amo_or32_thread Solo;
-            amo_or64 crate::amo::or64: shunt_kernel_amo_or64_thread Solo;
-            amo_xor32 crate::amo::xor32: shunt_kernel_amo_xor32_thread Solo;
-            amo_xor64 crate::amo::xor64: shunt_kernel_amo_xor64_thread Solo;
-            amo_swap32 crate::amo::swap32: shunt_kernel_amo_swap32_thread Solo;
-            amo_swap64 crate::amo::swap64: shunt_kernel_amo_swap64_thread Solo;
-            amo_cas32 crate::amo::cas32: shunt_kernel_amo_cas32_thread Solo;
-            amo_cas64 crate::amo::cas64: shunt_kernel_amo_cas64_thread Solo;
-            fetch_add32 crate::amo::fetch_add32: shunt_kernel_fetch_add32_thread Solo;
+            amo_add32 crate::amo::add32:
+                shunt_kernel_amo_add32_thread Solo, shunt_kernel_amo_add32_warp Warp;
+            amo_add64 crate::amo::add64:
+                shunt_kernel_amo_add64_thread Solo, shunt_kernel_amo_add64_warp Warp;
+            amo_set32 crate::amo::set32:
+                shunt_kernel_amo_set32_thread Solo, shunt_kernel_amo_set32_warp Warp;
+            amo_set64 crate::amo::set64:
+                shunt_kernel_amo_set64_thread Solo, shunt_kernel_amo_set64_warp Warp;
+            amo_and32 crate::amo::and32:
+                shunt_kernel_amo_and32_thread Solo, shunt_kernel_amo_and32_warp Warp;
+            amo_and64 crate::amo::and64:
+                shunt_kernel_amo_and64_thread Solo, shunt_kernel_amo_and64_warp Warp;
+            amo_or32 crate::amo::or32:
+                shunt_kernel_amo_or32_thread Solo, shunt_kernel_amo_or32_warp Warp;
+            amo_or64 crate::amo::or64:
+                shunt_kernel_amo_or64_thread Solo, shunt_kernel_amo_or64_warp Warp;
+            amo_xor32 crate::amo::xor32:
+                shunt_kernel_amo_xor32_thread Solo, shunt_kernel_amo_xor32_warp Warp;
+            amo_xor64 crate::amo::xor64:
+                shunt_kernel_amo_xor64_thread Solo, shunt_kernel_amo_xor64_warp Warp;
+            amo_swap32 crate::amo::swap32:
+                shunt_kernel_amo_swap32_thread Solo, shunt_kernel_amo_swap32_warp Warp;
+            amo_swap64 crate::amo::swap64:
+                shunt_kernel_amo_swap64_thread Solo, shunt_kernel_amo_swap64_warp Warp;
+            amo_cas32 crate::amo::cas32:
+                shunt_kernel_amo_cas32_thread Solo, shunt_kernel_amo_cas32_warp Warp;
+            amo_cas64 crate::amo::cas64:
+                shunt_kernel_amo_cas64_thread Solo, shunt_kernel_amo_cas64_warp Warp;
+            fetch_add32 crate::amo::fetch_add32:
+                shunt_kernel_fetch_add32_thread Solo, shunt_kernel_fetch_add32_warp Warp;
             fetch_add64 crate::amo::fetch_add64:
                 shunt_kernel_fetch_add64_thread Solo, shunt_kernel_fetch_add64_warp Warp;
-            fetch_set32 crate::amo::fetch_set32: shunt_kernel_fetch_set32_thread Solo;
-            fetch_set64 crate::amo::fetch_set64: shunt_kernel_fetch_set64_thread Solo;
-            fetch_and32 crate::amo::fetch_and32: shunt_kernel_fetch_and32_thread Solo;
-            fetch_and64 crate::amo::fetch_and64: shunt_kernel_fetch_and64_thread Solo;
-            fetch_or32 crate::amo::fetch_or32: shunt_kernel_fetch_or32_thread Solo;
-            fetch_or64 crate::amo::fetch_or64: shunt_kernel_fetch_or64_thread Solo;
-            fetch_xor32 crate::amo::fetch_xor32: shunt_kernel_fetch_xor32_thread Solo;
-            fetch_xor64 crate::amo::fetch_xor64: shunt_kernel_fetch_xor64_thread Solo;
-            fetch_swap32 crate::amo::fetch_swap32: shunt_kernel_fetch_swap32_thread Solo;
-            fetch_swap64 crate::amo::fetch_swap64: shunt_kernel_fetch_swap64_thread Solo;
-            fetch_cas32 crate::amo::fetch_cas32: shunt_kernel_fetch_cas32_thread Solo;
-            fetch_cas64 crate::amo::fetch_cas64: shunt_kernel_fetch_cas64_thread Solo;
+            fetch_set32 crate::amo::fetch_set32:
+                shunt_kernel_fetch_set32_thread Solo, shunt_kernel_fetch_set32_warp Warp;
+            fetch_set64 crate::amo::fetch_set64:
+                shunt_kernel_fetch_set64_thread Solo, shunt_kernel_fetch_set64_warp Warp;
+            fetch_and32 crate::amo::fetch_and32:
+                shunt_kernel_fetch_and32_thread Solo, shunt_kernel_fetch_and32_warp Warp;
+            fetch_and64 crate::amo::fetch_and64:
+                shunt_kernel_fetch_and64_thread Solo, shunt_kernel_fetch_and64_warp Warp;
+            fetch_or32 crate::amo::fetch_or32:
+                shunt_kernel_fetch_or32_thread Solo, shunt_kernel_fetch_or32_warp Warp;
+            fetch_or64 crate::amo::fetch_or64:
+                shunt_kernel_fetch_or64_thread Solo, shunt_kernel_fetch_or64_warp Warp;
+            fetch_xor32 crate::amo::fetch_xor32:
+                shunt_kernel_fetch_xor32_thread Solo, shunt_kernel_fetch_xor32_warp Warp;
+            fetch_xor64 crate::amo::fetch_xor64:
+                shunt_kernel_fetch_xor64_thread Solo, shunt_kernel_fetch_xor64_warp Warp;
+            fetch_swap32 crate::amo::fetch_swap32:
+                shunt_kernel_fetch_swap32_thread Solo, shunt_kernel_fetch_swap32_warp Warp;
+            fetch_swap64 crate::amo::fetch_swap64:
+                shunt_kernel_fetch_swap64_thread Solo, shunt_kernel_fetch_swap64_warp Warp;
+            fetch_cas32 crate::amo::fetch_cas32:
+                shunt_kernel_fetch_cas32_thread Solo, shunt_kernel_fetch_cas32_warp Warp;
+            fetch_cas64 crate::amo::fetch_cas64:
+                shunt_kernel_fetch_cas64_thread Solo, shunt_kernel_fetch_cas64_warp Warp;
         }
     };
 }
@@ -108,6 +135,11 @@ mod gpu {
     }
     entries_without! {
         crate::put::run: shunt_kernel_put_ft_off_thread Solo, shunt_kernel_put_ft_off_warp Warp;
+        crate::put_signal::run:
+            shunt_kernel_put_signal_ft_off_thread Solo, shunt_kernel_put_signal_ft_off_warp Warp;
+        crate::put_bw::run: shunt_kernel_put_bw_ft_off_thread Solo, shunt_kernel_put_bw_ft_off_warp Warp;
+        crate::put_latency::run:
+            shunt_kernel_put_latency_ft_off_thread Solo, shunt_kernel_put_latency_ft_off_warp Warp;
         crate::signal::monotone:
             shunt_kernel_signal_monotone_ft_off_thread Solo, shunt_kernel_signal_monotone_ft_off_warp Warp;
         crate::amo::add64: shunt_kernel_amo_add64_ft_off_thread Solo, shunt_kernel_amo_add64_ft_off_warp Warp;

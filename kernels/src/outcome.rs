@@ -1,6 +1,10 @@
 //! What a kernel leaves behind, in memory that host and GPU reach.
 
 use shunt_device::{AbiMismatch, Fault};
+#[cfg(not(target_arch = "nvptx64"))]
+use shunt_device::{FaultKind, Ticket};
+#[cfg(not(target_arch = "nvptx64"))]
+use shunt_layout::state::CauseKind;
 
 /// `Outcome::status`: all went well.
 pub const STATUS_OK: u32 = 0;
@@ -81,6 +85,23 @@ impl Outcome {
         }
     }
 
+    /// The fault that it tells of, for who launched.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn as_fault(&self) -> Option<Fault> {
+        Some(Fault {
+            kind: FaultKind::from_raw(self.status)?,
+            cause: CauseKind::from_raw(self.cause),
+            peer: self.peer,
+            channel: self.channel,
+            slot: self.slot,
+            at: Ticket(self.at),
+            unfinished: self.unfinished,
+            syndrome: self.syndrome,
+            op: self.op,
+            address: self.address,
+        })
+    }
+
     /// The state is of another version.
     #[inline(always)]
     pub const fn mismatch(met: &AbiMismatch) -> Self {
@@ -95,8 +116,6 @@ const _: () = assert!(size_of::<Outcome>() == 72);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shunt_device::{FaultKind, Ticket};
-    use shunt_layout::state::CauseKind;
 
     #[test]
     fn a_fault_is_kept_whole() {
@@ -120,6 +139,8 @@ mod tests {
         assert_eq!((outcome.peer, outcome.channel, outcome.slot), (1, 2, 3));
         assert_eq!((outcome.at, outcome.unfinished, outcome.syndrome), (4, 5, 0x8115));
         assert_eq!((outcome.op, outcome.address), (4, 6));
+        assert_eq!(outcome.as_fault(), Some(fault));
+        assert_eq!(Outcome::ok(1).as_fault(), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod audit;
 mod cplusplus;
 mod example;
 mod header;
+mod preserve;
 mod run;
 mod sass;
 mod table;
@@ -25,7 +26,8 @@ pub const HELP: &str = "gpu [run] [--arch sm_NN]... [--bless] [--toolchain NAME]
 
 Builds `kernels/` for nvptx64-nvidia-cuda into <target>/gpu/<arch>/: shunt_kernels, the entry points, and shunt_device,
 the functions that programs in other languages call, each as .ptx, .o (relocatable) and .sass, the kernels linked into a
-.cubin as well. All architectures of the functions go into <target>/gpu/lib/libshunt_device.a, with their header beside
+.cubin as well. (The .saving.ptx of the functions has cold ones save the registers of their callers.)
+All architectures of the functions go into <target>/gpu/lib/libshunt_device.a, with their header beside
 it, and kernels/cuda/calls.cu is compiled by nvcc, linked with it and started. Then examples/rust-kernel, a crate of its
 own, is built by the lines of its README, and layout and device are packed as they would be published.
 
@@ -34,7 +36,7 @@ nightly with rust-src is needed; rust-src is added through rustup if it is missi
 is used with RUSTC_BOOTSTRAP=1.
 
 Fails on: an external function, a stack, a call that can panic, an atomic that is none of Platform's, no entry point, a
-spill or a stack on the no-fault path of an entry point, a header that is not what the source says or what was compiled,
+spill or a stack on the no-fault path of any of them, a header that is not what the source says or what was compiled,
 a program in CUDA C++ that does not link, an entry point with more accesses to memory than its twin without fault
 tolerance (NAME_ft_off), and anything worse than the committed table kernels/sass.txt. If the compilers are not those of
 the table, what is worse is only said.
@@ -46,7 +48,7 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
   registers   of a thread
   loads, stores, atomics   accesses to global memory; constant and shared memory are none
   barriers    fences and barriers of a block
-  stack, spills   bytes. Of an entry point: 0, or it fails. A library function has its caller's registers to save
+  stack, spills   bytes: 0, or it fails; but not where ptxas calls a function of its own (library, warps of sm_80)
   cold-stack  bytes that the deepest cold call takes: registers that the calling convention has a function save
 
   run               after that run on this machine's GPU what can be: the program in CUDA C++, by itself and under
@@ -83,6 +85,9 @@ const LIBRARY: &str = "shunt_device";
 
 /// What names of entry points without fault tolerance hold.
 const PLAIN: &str = "_ft_off";
+
+/// How names of functions begin that ptxas puts in by itself: for sm_80 those of a warp's synchronisation.
+const ASSEMBLERS_OWN: &str = "__cuda_sm";
 
 const PARTS: &[Part] =
     &[Part { name: KERNELS, cargo: &[] }, Part { name: LIBRARY, cargo: &["--features", "library"] }];
@@ -185,8 +190,15 @@ impl Gpu {
             faults.extend(header::check(&module)?);
         }
         self.faults.extend(faults.iter().map(|fault| format!("{} {fault}", arch.name)));
+        let source = ptx.with_extension("saving.ptx");
+        let ptx = if part.name == LIBRARY {
+            std::fs::write(&source, preserve::with_directives(&text, &module))?;
+            &source
+        } else {
+            &ptx
+        };
         // What the audit refuses, ptxas may refuse for a reason that says less.
-        let object = match assemble::assemble(&self.toolkit, &ptx, arch.name) {
+        let object = match assemble::assemble(&self.toolkit, ptx, arch.name) {
             Ok(object) => object,
             Err(error) if !faults.is_empty() => {
                 self.faults.push(format!("{error:#}"));
@@ -200,12 +212,12 @@ impl Gpu {
         let mut roots: Vec<&str> = module.roots().map(|root| root.name.as_str()).collect();
         roots.sort_unstable();
         for root in roots {
-            self.measure(&object, arch, root, part.name == KERNELS);
+            self.measure(&object, arch, root);
         }
         Ok(Some(object))
     }
 
-    fn measure(&mut self, object: &Object, arch: &Arch, root: &str, entry: bool) {
+    fn measure(&mut self, object: &Object, arch: &Arch, root: &str) {
         let (code, through) = sass::no_fault_path(&object.code, root);
         let usage = || {
             std::iter::once(root)
@@ -236,8 +248,9 @@ impl Gpu {
             let names: Vec<String> = through.iter().map(|name| sass::short(name)).collect();
             println!("{:44} with {}", "", names.join(", "));
         }
-        // A function must save what registers its caller may be using; an entry point has no caller.
-        if entry && (row.value("stack") != 0 || row.value("spills") != 0 || code.local != 0) {
+        // A synchronisation that the assembler makes a function of its own takes the address to return to.
+        let helped = through.iter().any(|name| name.starts_with(ASSEMBLERS_OWN));
+        if !helped && (row.value("stack") != 0 || row.value("spills") != 0 || code.local != 0) {
             self.faults.push(format!(
                 "{} {root}: {stack} bytes of stack, {spills} spilled, {} accesses to a stack on the no-fault path",
                 arch.name, code.local
