@@ -140,6 +140,23 @@ fn a_half_whose_slot_was_given_away_holds_the_home() {
     assert_eq!(came, Sharing { ended, moves: 0 });
 }
 
+/// A NIC that answers nothing has a half of a slot that was given to other rails, and may still complete into its
+/// memory: the one after the next would lie there, and its number is passed over.
+#[test]
+fn memory_that_a_silent_nic_may_write_is_passed_over() {
+    let faults =
+        ["1ms:0.1:fw-timeout", "2ms:0.1:down", "400ms:0.0:down", "420ms:0.2:cqe-error=0x15", "700ms:0.0:up"];
+    let spec = RunSpec { backups: 1, command_timeout_ns: 60_000_000_000, ..one_way(&faults) };
+    let cluster = Cluster::start(&spec);
+    spec.faults.iter().for_each(|fault| cluster.inject(fault));
+    let outcome = finish(&cluster, start_streams(&cluster));
+    outcome.assert_clean();
+    outcome.assert_exercised();
+    let row = cluster.path_row(0, 1, 0, 1);
+    assert!(row.state == PathState::Ready as u32 && row.local_rail != 1, "{outcome}");
+    assert!(row.incarnation > 3 && row.incarnation % 2 == 0, "number {}\n{outcome}", row.incarnation);
+}
+
 const PRIMARY: Place = Place { peer: 1, channel: 0, slot: 0 };
 
 fn steady(ms: u64, faults: &[&str]) -> RunSpec {

@@ -21,6 +21,8 @@ pub(super) struct Grave {
     about: usize,
     /// The rail it was made on.
     rail: u32,
+    /// Its number: every other incarnation has its completions in the same memory.
+    incarnation: u32,
     /// It, unless its NIC has it in hand.
     half: Option<Arc<HalfPath>>,
     /// The job that its NIC has in hand.
@@ -43,13 +45,21 @@ impl Agent {
 
     /// Keeps a half until it is gone.
     pub(super) fn keep_grave(&mut self, index: usize, half: Arc<HalfPath>) {
-        let (rail, next_ns) = (half.rail().index, self.now());
-        self.graves.push(Grave { about: index, rail, half: Some(half), job: 0, tries: 0, next_ns });
+        let (rail, incarnation, next_ns) = (half.rail().index, half.incarnation(), self.now());
+        let half = Some(half);
+        self.graves.push(Grave { about: index, rail, incarnation, half, job: 0, tries: 0, next_ns });
     }
 
     /// True if a NIC may still have an old half of a pair.
     pub(super) fn has_grave(&self, index: usize, rail: u32) -> bool {
         self.graves.iter().any(|grave| grave.about == index && grave.rail == rail)
+    }
+
+    /// True if some NIC, any, may still write completions of an old half of a pair where those of `incarnation` are
+    /// to be (H15): an error among them would be taken for one of the new half.
+    pub(super) fn lies_on_a_grave(&self, index: usize, incarnation: u32) -> bool {
+        let there = |grave: &Grave| grave.about == index && (grave.incarnation ^ incarnation) & 1 == 0;
+        self.graves.iter().any(there)
     }
 
     /// True if a NIC does not let go of an old half of a pair, because it answers nothing: how long that lasts nobody

@@ -46,7 +46,11 @@ impl Agent {
         let up = self.ports.up(pair.local_rail, peer, pair.remote_rail);
         let due = if leads { rested && up } else { offered };
         let numbers_left = pair.incarnation < u32::MAX;
-        let refused = !leads && self.is_stuck(index, rail) && !Mutant::OfferNotRefused.on();
+        let stuck = !leads && self.is_stuck(index, rail) && !Mutant::OfferNotRefused.on();
+        // This NIC is waited for; of another nobody knows when it lets go, and one number further there is room.
+        let buried =
+            !self.has_grave(index, rail) && self.lies_on_a_grave(index, pair.incarnation.wrapping_add(1));
+        let refused = stuck || buried;
         let free = pair.task == Task::None && !self.has_grave(index, rail) && self.may_make(rail);
         let may_make = free && !self.home_leaves(self.place(index).channel, rail) || refused;
         if !(due && lifetime_over && numbers_left && may_make) {
@@ -58,7 +62,7 @@ impl Agent {
         }
         if self.observe(index, Observation::Due) == Action::Recreate {
             self.next_incarnation(index);
-            if refused { self.refuse(index) } else { self.make(index) }
+            if refused { self.refuse(index, rail, stuck) } else { self.make(index) }
         }
         true
     }
@@ -76,17 +80,22 @@ impl Agent {
         }
     }
 
-    /// The NIC here does not let go of the old half. The leader is told at once, in the one way that both ends know of
-    /// an incarnation that came to nothing: it may have other rails to offer.
-    fn refuse(&mut self, index: usize) {
+    /// The NIC here does not let go of the old half, or another one of an older half whose memory is in question. The
+    /// peer is told at once, in the one way that both ends know of an incarnation that came to nothing: the leader may
+    /// have other rails to offer.
+    fn refuse(&mut self, index: usize, rail: u32, stuck: bool) {
         if self.pairs[index].as_ref().is_some_and(|pair| pair.half.is_some()) {
             self.may_haunt(index);
             self.entomb(index);
             self.set_task(index, Task::None);
         }
         let at = self.route(index);
-        let error =
-            format!("the NIC of rail {} has not answered that the last half is destroyed", at.local_rail);
+        let error = match stuck {
+            true => format!("the NIC of rail {rail} has not answered that the last half is destroyed"),
+            false => {
+                "a NIC may still write where completions would be: this number is passed over".to_owned()
+            }
+        };
         self.report(Event::RevivalFailed { at, error });
         self.revival_failed(index, None);
     }
