@@ -6,12 +6,16 @@
 #include "shunt/types.h"
 #include "shunt/families.h"
 
+#ifndef __CUDACC_RTC__
 #include <stdlib.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* NVRTC compiles no functions of the host. */
+#ifndef __CUDACC_RTC__
 /* Begin and end. The three that start with nvshmemi_ are called by the inline functions below. */
 int nvshmemi_init_thread(int requested, int *provided, unsigned int flags, nvshmemx_init_attr_t *attr,
                          nvshmemi_version_t compiled);
@@ -21,6 +25,8 @@ void nvshmemx_hostlib_finalize(void);
 int nvshmemx_init_status(void);
 int nvshmemx_get_uniqueid(nvshmemx_uniqueid_t *id);
 int nvshmemx_set_attr_uniqueid_args(int rank, int ranks, const nvshmemx_uniqueid_t *id, nvshmemx_init_attr_t *attr);
+/* The address of an MPI_Comm, with NVSHMEMX_INIT_WITH_MPI_COMM. */
+int nvshmemx_set_attr_mpi_comm_args(void *communicator, nvshmemx_init_attr_t *attr);
 void nvshmem_query_thread(int *provided);
 void nvshmem_global_exit(int status);
 
@@ -50,10 +56,12 @@ static inline int nvshmemx_init_attr(unsigned int flags, nvshmemx_init_attr_t *a
 static inline void nvshmem_finalize(void) {
     nvshmemi_finalize();
 }
+#endif
 
 /* Who and how many. */
-int nvshmem_my_pe(void);
-int nvshmem_n_pes(void);
+SHUNT_HD int nvshmem_my_pe(void);
+SHUNT_HD int nvshmem_n_pes(void);
+#ifndef __CUDACC_RTC__
 void nvshmem_info_get_version(int *major, int *minor);
 void nvshmem_info_get_name(char *name);
 void nvshmemx_vendor_get_version_info(int *major, int *minor, int *patch);
@@ -63,46 +71,49 @@ void *nvshmem_malloc(size_t bytes);
 void *nvshmem_calloc(size_t count, size_t bytes);
 void *nvshmem_align(size_t alignment, size_t bytes);
 void nvshmem_free(void *at);
-void *nvshmem_ptr(const void *at, int pe);
 int nvshmemx_buffer_register(void *at, size_t bytes);
 int nvshmemx_buffer_unregister(void *at);
 void nvshmemx_buffer_unregister_all(void);
+#endif
+SHUNT_HD void *nvshmem_ptr(const void *at, int pe);
 
 /* Teams. */
-int nvshmem_team_my_pe(nvshmem_team_t team);
-int nvshmem_team_n_pes(nvshmem_team_t team);
+SHUNT_HD int nvshmem_team_my_pe(nvshmem_team_t team);
+SHUNT_HD int nvshmem_team_n_pes(nvshmem_team_t team);
+SHUNT_HD int nvshmem_team_translate_pe(nvshmem_team_t from, int pe, nvshmem_team_t to);
+#ifndef __CUDACC_RTC__
 void nvshmem_team_get_config(nvshmem_team_t team, nvshmem_team_config_t *config);
-int nvshmem_team_translate_pe(nvshmem_team_t from, int pe, nvshmem_team_t to);
 int nvshmem_team_split_strided(nvshmem_team_t parent, int start, int stride, int size,
                                const nvshmem_team_config_t *config, long mask, nvshmem_team_t *made);
 int nvshmem_team_split_2d(nvshmem_team_t parent, int width, const nvshmem_team_config_t *row_config, long row_mask,
                           nvshmem_team_t *row, const nvshmem_team_config_t *column_config, long column_mask,
                           nvshmem_team_t *column);
 void nvshmem_team_destroy(nvshmem_team_t team);
+#endif
 
 /* Order, and meeting. */
-void nvshmem_quiet(void);
-void nvshmem_fence(void);
-int nvshmem_barrier(nvshmem_team_t team);
-void nvshmem_barrier_all(void);
-int nvshmem_team_sync(nvshmem_team_t team);
-void nvshmem_sync_all(void);
+SHUNT_HD void nvshmem_quiet(void);
+SHUNT_HD void nvshmem_fence(void);
+SHUNT_HD int nvshmem_barrier(nvshmem_team_t team);
+SHUNT_HD void nvshmem_barrier_all(void);
+SHUNT_HD int nvshmem_team_sync(nvshmem_team_t team);
+SHUNT_HD void nvshmem_sync_all(void);
 #define nvshmem_sync nvshmem_team_sync
 
 /* Transfers of plain bytes; those of types and sizes are made below. */
-void nvshmem_putmem(void *target, const void *source, size_t bytes, int pe);
-void nvshmem_getmem(void *target, const void *source, size_t bytes, int pe);
-void nvshmem_putmem_nbi(void *target, const void *source, size_t bytes, int pe);
-void nvshmem_getmem_nbi(void *target, const void *source, size_t bytes, int pe);
-void nvshmem_putmem_signal(void *target, const void *source, size_t bytes, uint64_t *word, uint64_t value, int op,
-                           int pe);
-void nvshmem_putmem_signal_nbi(void *target, const void *source, size_t bytes, uint64_t *word, uint64_t value, int op,
-                               int pe);
-uint64_t nvshmem_signal_fetch(uint64_t *word);
-uint64_t nvshmem_signal_wait_until(uint64_t *word, int compare, uint64_t value);
-int nvshmem_broadcastmem(nvshmem_team_t team, void *target, const void *source, size_t bytes, int root);
-int nvshmem_fcollectmem(nvshmem_team_t team, void *target, const void *source, size_t bytes);
-int nvshmem_alltoallmem(nvshmem_team_t team, void *target, const void *source, size_t bytes);
+SHUNT_HD void nvshmem_putmem(void *target, const void *source, size_t bytes, int pe);
+SHUNT_HD void nvshmem_getmem(void *target, const void *source, size_t bytes, int pe);
+SHUNT_HD void nvshmem_putmem_nbi(void *target, const void *source, size_t bytes, int pe);
+SHUNT_HD void nvshmem_getmem_nbi(void *target, const void *source, size_t bytes, int pe);
+SHUNT_HD void nvshmem_putmem_signal(void *target, const void *source, size_t bytes, uint64_t *word, uint64_t value,
+                                    int op, int pe);
+SHUNT_HD void nvshmem_putmem_signal_nbi(void *target, const void *source, size_t bytes, uint64_t *word,
+                                        uint64_t value, int op, int pe);
+SHUNT_HD uint64_t nvshmem_signal_fetch(uint64_t *word);
+SHUNT_HD uint64_t nvshmem_signal_wait_until(uint64_t *word, int compare, uint64_t value);
+SHUNT_HD int nvshmem_broadcastmem(nvshmem_team_t team, void *target, const void *source, size_t bytes, int root);
+SHUNT_HD int nvshmem_fcollectmem(nvshmem_team_t team, void *target, const void *source, size_t bytes);
+SHUNT_HD int nvshmem_alltoallmem(nvshmem_team_t team, void *target, const void *source, size_t bytes);
 
 SHUNT_RMA_TYPES(SHUNT_RMA)
 SHUNT_SIZES(SHUNT_SIZED)
@@ -116,6 +127,13 @@ SHUNT_REDUCE_TYPES(SHUNT_REDUCE)
 
 #ifdef __cplusplus
 }
+#endif
+
+#ifdef __CUDACC__
+/* Code written for NVSHMEM uses the short name without making it. */
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+#include "shunt/device_families.h"
 #endif
 
 #endif

@@ -9,10 +9,23 @@
 extern "C" {
 #endif
 
-void nvshmemx_signal_op(uint64_t *word, uint64_t value, int op, int pe);
+SHUNT_HD void nvshmemx_signal_op(uint64_t *word, uint64_t value, int op, int pe);
+SHUNT_HD void nvshmemx_flush(void);
+
+#ifndef __CUDACC_RTC__
+/* Device code's handles of queue pairs, and launches of kernels that meet: with libnvshmem_device.a. */
+int nvshmemx_qp_create(int count, nvshmemx_qp_handle_t **handles);
+#ifdef SHUNT_NVSHMEM_CUDA
+#ifdef __cplusplus
+int nvshmemx_collective_launch(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
+                               cudaStream_t stream);
+int nvshmemx_collective_launch_query_gridsize(const void *kernel, dim3 block, void **arguments, size_t shared,
+                                              int *blocks);
+#endif
+#endif
+
 void nvshmemx_signal_op_on_stream(uint64_t *word, uint64_t value, int op, int pe, cudaStream_t stream);
 void nvshmemx_signal_wait_until_on_stream(uint64_t *word, int compare, uint64_t value, cudaStream_t stream);
-void nvshmemx_flush(void);
 void nvshmemx_flush_on_stream(cudaStream_t stream);
 void nvshmemx_quiet_on_stream(cudaStream_t stream);
 int nvshmemx_barrier_on_stream(nvshmem_team_t team, cudaStream_t stream);
@@ -48,6 +61,7 @@ SHUNT_WAIT_TYPES(SHUNT_WAIT_ON_STREAM)
 SHUNT_RMA_TYPES(SHUNT_COLLECTIVE_ON_STREAM)
 SHUNT_BITWISE_REDUCE_TYPES(SHUNT_BITWISE_REDUCE_ON_STREAM)
 SHUNT_REDUCE_TYPES(SHUNT_REDUCE_ON_STREAM)
+#endif
 
 #ifdef __cplusplus
 }

@@ -74,6 +74,11 @@ pub struct InitAttr {
 }
 
 impl InitAttr {
+    /// Attributes of a job of a communicator's processes: every field is written, whatever lay there.
+    pub fn with_mpi_comm(communicator: *mut c_void) -> Self {
+        Self { mpi_comm: communicator, ..Self::with_unique_id(-1, -1, std::ptr::null_mut()) }
+    }
+
     /// Attributes of a job by unique id: every field is written, whatever lay there.
     pub fn with_unique_id(rank: c_int, ranks: c_int, id: *mut UniqueIdBytes) -> Self {
         let uid = UniqueIdArgs { version: version(1, size_of::<UniqueIdArgs>()), id, rank, ranks };

@@ -315,12 +315,18 @@ pub const TABLE: &[Known] = &[
         "",
         "how PEs find each other",
         Values::Word(&["UID", "PMI", "MPI", "SHMEM", "plugin"]),
-        "init_attr or the launcher's variables say it",
+        "init_attr or the launcher's variables say it; MPI: the MPI plugin",
     )
     .refused(Refused::Words(
-        &["MPI", "SHMEM", "plugin"],
-        "a unique id, shunt run, torchrun, srun and PMI by environment are there",
+        &["SHMEM", "plugin"],
+        "a unique id, MPI, shunt run, torchrun, srun and PMI by environment are there",
     )),
+    honoured(
+        "NVSHMEM_BOOTSTRAP_MPI_PLUGIN",
+        "nvshmem_bootstrap_mpi.so.3",
+        "plugin that asks MPI; the default lies beside the library",
+        Values::Any,
+    ),
     idle(
         "NVSHMEM_BOOTSTRAP_PMI",
         "",

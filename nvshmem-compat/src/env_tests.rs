@@ -88,7 +88,7 @@ fn what_is_refused_is_refused_by_name_and_says_why() {
         ("NVSHMEM_IBGDA_NIC_HANDLER", "cpu", "no proxy thread"),
         ("NVSHMEM_IB_ATOMIC_POLICY", "multi", "not atomic"),
         ("NVSHMEM_DISABLE_IB_NATIVE_ATOMICS", "1", "no proxy thread"),
-        ("NVSHMEM_BOOTSTRAP", "MPI", "a unique id"),
+        ("NVSHMEM_BOOTSTRAP", "SHMEM", "a unique id"),
         ("NVSHMEM_CONF_FILE", "/etc/nvshmem.conf", "not read"),
     ];
     for (name, value, why) in cases {

@@ -18,6 +18,9 @@ pub enum InitError {
     /// Another library of this name.
     #[error(transparent)]
     Twin(#[from] Twin),
+    /// MPI does not help.
+    #[error(transparent)]
+    Mpi(#[from] crate::mpi::MpiError),
     /// A variable.
     #[error(transparent)]
     Environment(#[from] EnvError),
@@ -123,6 +126,16 @@ pub enum Failure {
         met: i32,
         /// PEs there are.
         pes: u32,
+    },
+    /// Handles of more queue pairs than there are.
+    #[error(
+        "{met} queue pairs; {left} to each peer are left beside the default one, NVSHMEM_IBGDA_NUM_RC_PER_PE makes more"
+    )]
+    QueuePairs {
+        /// What was asked for.
+        met: i32,
+        /// How many there are.
+        left: u32,
     },
     /// An address that other PEs do not have.
     #[error("{bytes} bytes at {at:#x} do not lie in the symmetric heap ({start:#x} to {end:#x})")]
@@ -244,7 +257,12 @@ impl Failure {
             Kind::System => 1,
             Kind::Init => match self {
                 Self::Init(InitError::Environment(_) | InitError::Place(_) | InitError::Disagree { .. }) => 2,
-                Self::Init(InitError::Twin(_) | InitError::Attribute { .. } | InitError::Unsupported(_)) => 2,
+                Self::Init(
+                    InitError::Twin(_)
+                    | InitError::Mpi(_)
+                    | InitError::Attribute { .. }
+                    | InitError::Unsupported(_),
+                ) => 2,
                 _ => 1,
             },
         }

@@ -3,6 +3,7 @@
 
 use crate::attr::{InitAttr, flags};
 use crate::failure::InitError;
+use crate::mpi::Mpi;
 use crate::place::{Launcher, PlaceError, place};
 use crate::pmi::{PmiError, exchange};
 use crate::session::start::Joining;
@@ -10,6 +11,7 @@ use shunt_host::connect::tcp::interface::InterfaceSpec;
 use shunt_host::connect::tcp::{JoinError, JoinOptions, RootAddress, Secret, UniqueId};
 use shunt_host::job::Job;
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::FromRawFd;
@@ -49,9 +51,14 @@ pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Resul
             Found::Alone => alone()?,
         },
         flags::MPI_COMM => {
-            return Err(InitError::Unsupported(
-                "an MPI communicator cannot be started from; a unique id that MPI broadcasts can",
-            ));
+            let communicator = attr.map_or(std::ptr::null_mut(), |attr| attr.mpi_comm);
+            if communicator.is_null() {
+                return Err(InitError::Unsupported(
+                    "no MPI communicator is given; the address of an MPI_Comm is right",
+                ));
+            }
+            let (options, fabric) = by_mpi(communicator, lookup)?;
+            (options, fabric, true)
         }
         flags::SHMEM => {
             return Err(InitError::Unsupported("OpenSHMEM cannot be started from; a unique id can"));
@@ -73,7 +80,16 @@ enum Found {
 }
 
 fn by_place(lookup: Lookup<'_>) -> Result<Found, InitError> {
+    if lookup("NVSHMEM_BOOTSTRAP").as_deref() == Some("MPI") {
+        let (options, fabric) = by_mpi(std::ptr::null(), lookup)?;
+        return Ok(Found::Options(Box::new(options), fabric));
+    }
     match (place(lookup), lookup("PMI_FD")) {
+        // Open MPI's launcher tells no address, but its MPI does the rest.
+        (Err(PlaceError::NoRoot { launcher, .. }), _) if launcher == Launcher::OpenMpi.name() => {
+            let (options, fabric) = by_mpi(std::ptr::null(), lookup)?;
+            Ok(Found::Options(Box::new(options), fabric))
+        }
         (Ok(Some((launcher, job))), _) => Ok(Found::Job(launcher, job)),
         (Ok(None), _) => Ok(Found::Alone),
         // The launcher knows no address, but it keeps what PE 0 says.
@@ -106,6 +122,21 @@ fn by_pmi(rank: u32, world: u32, fd: &str, lookup: Lookup<'_>) -> Result<Found, 
     options.listener = made.map(|(_, listener)| listener);
     options.interface = interface;
     Ok(Found::Options(Box::new(options), fabric_of(&id.to_bytes())))
+}
+
+/// MPI tells rank and size, and carries PE 0's unique id.
+fn by_mpi(communicator: *const c_void, lookup: Lookup<'_>) -> Result<(JoinOptions, String), InitError> {
+    let mpi = Mpi::load(lookup("NVSHMEM_BOOTSTRAP_MPI_PLUGIN").as_deref())?;
+    let (rank, world) = mpi.place(communicator)?;
+    let interface = interface(lookup)?;
+    let made = if rank == 0 { Some(UniqueId::create(interface.as_ref())?) } else { None };
+    let mut bytes = made.as_ref().map_or([0; 128], |(id, _)| id.to_bytes());
+    mpi.broadcast(communicator, &mut bytes)?;
+    let id = UniqueId::from_bytes(&bytes)?;
+    let mut options = JoinOptions::new(rank, world, id.root(), id.secret());
+    options.listener = made.map(|(_, listener)| listener);
+    options.interface = interface;
+    Ok((options, fabric_of(&bytes)))
 }
 
 /// A fabric for the processes of one machine that have this id.
@@ -220,9 +251,13 @@ mod tests {
 
     #[test]
     fn other_ways_to_start_are_refused_with_what_there_is() {
-        for (asked, why) in
-            [(2, "MPI"), (4, "OpenSHMEM"), (1, "process"), (16, "init flags is 16"), (8, "no attributes")]
-        {
+        for (asked, why) in [
+            (2, "no MPI communicator"),
+            (4, "OpenSHMEM"),
+            (1, "process"),
+            (16, "init flags is 16"),
+            (8, "no attributes"),
+        ] {
             assert!(refused(asked, None).contains(why), "{asked}");
         }
         let attr = InitAttr::with_unique_id(0, 1, std::ptr::null_mut());

@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`env`], [`env_table`] | what the environment asks for, and what becomes of it; pure |
-//! | [`place`], [`nodes`], [`joining`], [`pmi`] | who this process is, and how it finds the others |
+//! | [`place`], [`nodes`], [`joining`], [`pmi`], [`mpi`] | who this process is, and how it finds the others |
 //! | [`heap`], [`registry`], [`teams`], [`numbers`] | books of heap, buffers, teams; sums; pure |
 //! | [`attr`] | structures of the C interface |
 //! | [`twins`] | another library of that name in this process |
@@ -19,6 +19,7 @@ pub mod env_table;
 pub mod failure;
 pub mod heap;
 pub mod joining;
+pub mod mpi;
 pub mod nodes;
 pub mod numbers;
 pub mod place;

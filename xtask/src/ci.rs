@@ -12,8 +12,8 @@ pub const SUMMARY: &str = "the one test command: all stages below, with their ti
 pub const HELP: &str = "ci [--only STAGE]... [--list]
 
 Stages, in order; a failed one does not stop the others, the exit status tells.
-  tools      C and C++ compilers, the RDMA headers and libraries, libclang, tshark, Scapy, rustfmt, clippy: installed
-             where apt-get and rustup can
+  tools      C and C++ compilers, the RDMA headers and libraries, libclang, tshark, Scapy, Open MPI, rustfmt, clippy:
+             installed where apt-get and rustup can
   format     cargo fmt --check
   clippy     warnings are errors
   tidy       house rules
@@ -143,6 +143,10 @@ fn tools() -> Result<()> {
     }
     if !Path::new("/usr/lib/python3/dist-packages/scapy").is_dir() {
         packages.push("python3-scapy");
+    }
+    // The MPI plugin is built with what a machine has.
+    if !sh::exists("mpicc") || !sh::exists("mpirun") {
+        packages.extend(["libopenmpi-dev", "openmpi-bin"]);
     }
     if !packages.is_empty() {
         if !sh::exists("apt-get") {

@@ -2,6 +2,13 @@
 #ifndef SHUNT_NVSHMEM_FAMILIES_H
 #define SHUNT_NVSHMEM_FAMILIES_H
 
+/* What host and device code call by one name. The host's is in the library, the device's in device.h. */
+#ifdef __CUDACC__
+#define SHUNT_HD __host__ __device__
+#else
+#define SHUNT_HD
+#endif
+
 #define SHUNT_RMA_TYPES(X)                                                                                       \
     X(bfloat16, shunt_bfloat16) X(half, shunt_half) X(float, float) X(double, double) X(char, char)              \
     X(short, short) X(schar, signed char) X(int, int) X(long, long) X(longlong, long long)                       \
@@ -38,81 +45,86 @@
     X(bfloat16, shunt_bfloat16) X(half, shunt_half) X(float, float) X(double, double)
 
 #define SHUNT_RMA(N, T)                                                                                          \
-    void nvshmem_##N##_p(T *target, T value, int pe);                                                            \
-    T nvshmem_##N##_g(const T *source, int pe);                                                                  \
-    void nvshmem_##N##_put(T *target, const T *source, size_t count, int pe);                                    \
-    void nvshmem_##N##_get(T *target, const T *source, size_t count, int pe);                                    \
-    void nvshmem_##N##_put_nbi(T *target, const T *source, size_t count, int pe);                                \
-    void nvshmem_##N##_get_nbi(T *target, const T *source, size_t count, int pe);                                \
-    void nvshmem_##N##_iput(T *target, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t count, int pe);     \
-    void nvshmem_##N##_iget(T *target, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t count, int pe);     \
-    void nvshmem_##N##_put_signal(T *target, const T *source, size_t count, uint64_t *word, uint64_t value,      \
+    SHUNT_HD void nvshmem_##N##_p(T *target, T value, int pe);                                                   \
+    SHUNT_HD T nvshmem_##N##_g(const T *source, int pe);                                                         \
+    SHUNT_HD void nvshmem_##N##_put(T *target, const T *source, size_t count, int pe);                           \
+    SHUNT_HD void nvshmem_##N##_get(T *target, const T *source, size_t count, int pe);                           \
+    SHUNT_HD void nvshmem_##N##_put_nbi(T *target, const T *source, size_t count, int pe);                       \
+    SHUNT_HD void nvshmem_##N##_get_nbi(T *target, const T *source, size_t count, int pe);                       \
+    SHUNT_HD void nvshmem_##N##_iput(T *target, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t count, int pe); \
+    SHUNT_HD void nvshmem_##N##_iget(T *target, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t count, int pe); \
+    SHUNT_HD void nvshmem_##N##_put_signal(T *target, const T *source, size_t count, uint64_t *word, uint64_t value, \
                                   int op, int pe);                                                               \
-    void nvshmem_##N##_put_signal_nbi(T *target, const T *source, size_t count, uint64_t *word, uint64_t value,  \
+    SHUNT_HD void nvshmem_##N##_put_signal_nbi(T *target, const T *source, size_t count, uint64_t *word,         \
+                                        uint64_t value,                                                          \
                                       int op, int pe);
 
 #define SHUNT_SIZED(N)                                                                                           \
-    void nvshmem_put##N(void *target, const void *source, size_t count, int pe);                                 \
-    void nvshmem_get##N(void *target, const void *source, size_t count, int pe);                                 \
-    void nvshmem_put##N##_nbi(void *target, const void *source, size_t count, int pe);                           \
-    void nvshmem_get##N##_nbi(void *target, const void *source, size_t count, int pe);                           \
-    void nvshmem_iput##N(void *target, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t count, int pe);  \
-    void nvshmem_iget##N(void *target, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t count, int pe);  \
-    void nvshmem_put##N##_signal(void *target, const void *source, size_t count, uint64_t *word, uint64_t value, \
+    SHUNT_HD void nvshmem_put##N(void *target, const void *source, size_t count, int pe);                        \
+    SHUNT_HD void nvshmem_get##N(void *target, const void *source, size_t count, int pe);                        \
+    SHUNT_HD void nvshmem_put##N##_nbi(void *target, const void *source, size_t count, int pe);                  \
+    SHUNT_HD void nvshmem_get##N##_nbi(void *target, const void *source, size_t count, int pe);                  \
+    SHUNT_HD void nvshmem_iput##N(void *target, const void *source, ptrdiff_t dst, ptrdiff_t sst,                \
+                                  size_t count, int pe);                                                         \
+    SHUNT_HD void nvshmem_iget##N(void *target, const void *source, ptrdiff_t dst, ptrdiff_t sst,                \
+                                  size_t count, int pe);                                                         \
+    SHUNT_HD void nvshmem_put##N##_signal(void *target, const void *source, size_t count, uint64_t *word,        \
+                                        uint64_t value,                                                          \
                                  int op, int pe);                                                                \
-    void nvshmem_put##N##_signal_nbi(void *target, const void *source, size_t count, uint64_t *word,             \
+    SHUNT_HD void nvshmem_put##N##_signal_nbi(void *target, const void *source, size_t count, uint64_t *word,    \
                                      uint64_t value, int op, int pe);
 
 #define SHUNT_STANDARD_AMO(N, T)                                                                                 \
-    void nvshmem_##N##_atomic_inc(T *word, int pe);                                                              \
-    T nvshmem_##N##_atomic_fetch_inc(T *word, int pe);                                                           \
-    void nvshmem_##N##_atomic_add(T *word, T value, int pe);                                                     \
-    T nvshmem_##N##_atomic_fetch_add(T *word, T value, int pe);                                                  \
-    T nvshmem_##N##_atomic_compare_swap(T *word, T expect, T value, int pe);
+    SHUNT_HD void nvshmem_##N##_atomic_inc(T *word, int pe);                                                     \
+    SHUNT_HD T nvshmem_##N##_atomic_fetch_inc(T *word, int pe);                                                  \
+    SHUNT_HD void nvshmem_##N##_atomic_add(T *word, T value, int pe);                                            \
+    SHUNT_HD T nvshmem_##N##_atomic_fetch_add(T *word, T value, int pe);                                         \
+    SHUNT_HD T nvshmem_##N##_atomic_compare_swap(T *word, T expect, T value, int pe);
 
 #define SHUNT_EXTENDED_AMO(N, T)                                                                                 \
-    T nvshmem_##N##_atomic_fetch(const T *word, int pe);                                                         \
-    void nvshmem_##N##_atomic_set(T *word, T value, int pe);                                                     \
-    T nvshmem_##N##_atomic_swap(T *word, T value, int pe);
+    SHUNT_HD T nvshmem_##N##_atomic_fetch(const T *word, int pe);                                                \
+    SHUNT_HD void nvshmem_##N##_atomic_set(T *word, T value, int pe);                                            \
+    SHUNT_HD T nvshmem_##N##_atomic_swap(T *word, T value, int pe);
 
 #define SHUNT_BITWISE_AMO(N, T)                                                                                  \
-    void nvshmem_##N##_atomic_and(T *word, T value, int pe);                                                     \
-    void nvshmem_##N##_atomic_or(T *word, T value, int pe);                                                      \
-    void nvshmem_##N##_atomic_xor(T *word, T value, int pe);                                                     \
-    T nvshmem_##N##_atomic_fetch_and(T *word, T value, int pe);                                                  \
-    T nvshmem_##N##_atomic_fetch_or(T *word, T value, int pe);                                                   \
-    T nvshmem_##N##_atomic_fetch_xor(T *word, T value, int pe);
+    SHUNT_HD void nvshmem_##N##_atomic_and(T *word, T value, int pe);                                            \
+    SHUNT_HD void nvshmem_##N##_atomic_or(T *word, T value, int pe);                                             \
+    SHUNT_HD void nvshmem_##N##_atomic_xor(T *word, T value, int pe);                                            \
+    SHUNT_HD T nvshmem_##N##_atomic_fetch_and(T *word, T value, int pe);                                         \
+    SHUNT_HD T nvshmem_##N##_atomic_fetch_or(T *word, T value, int pe);                                          \
+    SHUNT_HD T nvshmem_##N##_atomic_fetch_xor(T *word, T value, int pe);
 
 #define SHUNT_WAIT(N, T)                                                                                         \
-    void nvshmem_##N##_wait_until(T *word, int compare, T value);                                                \
-    void nvshmem_##N##_wait_until_all(T *words, size_t count, const int *left_out, int compare, T value);        \
-    size_t nvshmem_##N##_wait_until_any(T *words, size_t count, const int *left_out, int compare, T value);      \
-    size_t nvshmem_##N##_wait_until_some(T *words, size_t count, size_t *which, const int *left_out,             \
+    SHUNT_HD void nvshmem_##N##_wait_until(T *word, int compare, T value);                                       \
+    SHUNT_HD void nvshmem_##N##_wait_until_all(T *words, size_t count, const int *left_out, int compare, T value); \
+    SHUNT_HD size_t nvshmem_##N##_wait_until_any(T *words, size_t count, const int *left_out, int compare, T value); \
+    SHUNT_HD size_t nvshmem_##N##_wait_until_some(T *words, size_t count, size_t *which, const int *left_out,    \
                                          int compare, T value);                                                  \
-    void nvshmem_##N##_wait_until_all_vector(T *words, size_t count, const int *left_out, int compare,           \
+    SHUNT_HD void nvshmem_##N##_wait_until_all_vector(T *words, size_t count, const int *left_out, int compare,  \
                                              T *values);                                                         \
-    size_t nvshmem_##N##_wait_until_any_vector(T *words, size_t count, const int *left_out, int compare,         \
+    SHUNT_HD size_t nvshmem_##N##_wait_until_any_vector(T *words, size_t count, const int *left_out, int compare, \
                                                T *values);                                                       \
-    size_t nvshmem_##N##_wait_until_some_vector(T *words, size_t count, size_t *which, const int *left_out,      \
+    SHUNT_HD size_t nvshmem_##N##_wait_until_some_vector(T *words, size_t count, size_t *which, const int *left_out, \
                                                 int compare, T *values);                                         \
-    int nvshmem_##N##_test(T *word, int compare, T value);                                                       \
-    int nvshmem_##N##_test_all(T *words, size_t count, const int *left_out, int compare, T value);               \
-    size_t nvshmem_##N##_test_any(T *words, size_t count, const int *left_out, int compare, T value);            \
-    size_t nvshmem_##N##_test_some(T *words, size_t count, size_t *which, const int *left_out, int compare,      \
+    SHUNT_HD int nvshmem_##N##_test(T *word, int compare, T value);                                              \
+    SHUNT_HD int nvshmem_##N##_test_all(T *words, size_t count, const int *left_out, int compare, T value);      \
+    SHUNT_HD size_t nvshmem_##N##_test_any(T *words, size_t count, const int *left_out, int compare, T value);   \
+    SHUNT_HD size_t nvshmem_##N##_test_some(T *words, size_t count, size_t *which, const int *left_out, int compare, \
                                    T value);                                                                     \
-    int nvshmem_##N##_test_all_vector(T *words, size_t count, const int *left_out, int compare, T *values);      \
-    size_t nvshmem_##N##_test_any_vector(T *words, size_t count, const int *left_out, int compare, T *values);   \
-    size_t nvshmem_##N##_test_some_vector(T *words, size_t count, size_t *which, const int *left_out,            \
+    SHUNT_HD int nvshmem_##N##_test_all_vector(T *words, size_t count, const int *left_out, int compare, T *values); \
+    SHUNT_HD size_t nvshmem_##N##_test_any_vector(T *words, size_t count, const int *left_out, int compare,      \
+                                        T *values);                                                              \
+    SHUNT_HD size_t nvshmem_##N##_test_some_vector(T *words, size_t count, size_t *which, const int *left_out,   \
                                           int compare, T *values);
 
 #define SHUNT_COLLECTIVE(N, T)                                                                                   \
-    int nvshmem_##N##_broadcast(nvshmem_team_t team, T *target, const T *source, size_t count, int root);        \
-    int nvshmem_##N##_fcollect(nvshmem_team_t team, T *target, const T *source, size_t count);                   \
-    int nvshmem_##N##_alltoall(nvshmem_team_t team, T *target, const T *source, size_t count);
+    SHUNT_HD int nvshmem_##N##_broadcast(nvshmem_team_t team, T *target, const T *source, size_t count, int root); \
+    SHUNT_HD int nvshmem_##N##_fcollect(nvshmem_team_t team, T *target, const T *source, size_t count);          \
+    SHUNT_HD int nvshmem_##N##_alltoall(nvshmem_team_t team, T *target, const T *source, size_t count);
 
 #define SHUNT_ONE_REDUCE(N, T, OP)                                                                               \
-    int nvshmem_##N##_##OP##_reduce(nvshmem_team_t team, T *target, const T *source, size_t count);              \
-    int nvshmem_##N##_##OP##_reducescatter(nvshmem_team_t team, T *target, const T *source, size_t count);
+    SHUNT_HD int nvshmem_##N##_##OP##_reduce(nvshmem_team_t team, T *target, const T *source, size_t count);     \
+    SHUNT_HD int nvshmem_##N##_##OP##_reducescatter(nvshmem_team_t team, T *target, const T *source, size_t count);
 #define SHUNT_BITWISE_REDUCE(N, T) SHUNT_ONE_REDUCE(N, T, and) SHUNT_ONE_REDUCE(N, T, or) SHUNT_ONE_REDUCE(N, T, xor)
 #define SHUNT_REDUCE(N, T)                                                                                       \
     SHUNT_ONE_REDUCE(N, T, min) SHUNT_ONE_REDUCE(N, T, max) SHUNT_ONE_REDUCE(N, T, sum) SHUNT_ONE_REDUCE(N, T, prod)

@@ -2,9 +2,17 @@
 #ifndef SHUNT_NVSHMEM_TYPES_H
 #define SHUNT_NVSHMEM_TYPES_H
 
+#ifdef __CUDACC_RTC__
+/* NVRTC has no headers of the system. */
+#include <cuda/std/climits>
+#include <cuda/std/cstddef>
+#include <cuda/std/cstdint>
+typedef cuda::std::ptrdiff_t ptrdiff_t;
+#else
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 /* With CUDA its own types are taken; without, types of the same size and the same way through a call. */
 #if defined(__has_include)
@@ -133,6 +141,10 @@ typedef enum {
     NVSHMEM_STATUS_FULL_MPG = 4,
     NVSHMEM_STATUS_INVALID = INT_MAX
 } nvshmemx_init_status_t;
+
+/* One value stands for any queue pair and for all of them: which is meant, the call says. */
+enum { NVSHMEMX_QP_HOST = 0, NVSHMEMX_QP_DEFAULT = 1, NVSHMEMX_QP_ANY = INT_MAX, NVSHMEMX_QP_ALL = INT_MAX };
+enum { NVSHMEM_PE_INVALID = -1, NVSHMEMX_PE_ANY = 1 << 15, NVSHMEMX_PE_ALL = 1 << 15 };
 
 typedef enum { NVSHMEM_SIGNAL_SET = 9, NVSHMEM_SIGNAL_ADD = 10 } nvshmemx_signal_op_t;
 

@@ -33,6 +33,10 @@ fn init(flags: u32, attr: *const InitAttr) -> Result<(), InitError> {
     if says_version && session.me() == 0 {
         eprintln!("shunt: {NAME}: {} PEs on soft NICs of this machine, heap in host memory", session.pes());
     }
+    if super::device::tell(&session) != 0 {
+        session.leave();
+        return Err(InitError::Unsupported("libnvshmem_device.a could not be told where its state is"));
+    }
     *place = Some(Arc::new(session));
     Ok(())
 }
@@ -178,6 +182,16 @@ extern "C" fn nvshmemx_set_attr_uniqueid_args(
     }
     // SAFETY: the caller's structure; nothing of what lies there is read.
     unsafe { attr.write(InitAttr::with_unique_id(rank, ranks, id.cast_mut())) };
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_set_attr_mpi_comm_args(communicator: *mut c_void, attr: *mut InitAttr) -> c_int {
+    if attr.is_null() || communicator.is_null() {
+        return 2;
+    }
+    // SAFETY: the caller's structure; nothing of what lies there is read.
+    unsafe { attr.write(InitAttr::with_mpi_comm(communicator)) };
     0
 }
 

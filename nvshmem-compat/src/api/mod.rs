@@ -9,6 +9,7 @@
 //! | [`wait`] | wait_until and test; quiet, fence, flush |
 //! | [`teams`] | teams, barrier, sync |
 //! | [`collective`] | broadcast, fcollect, alltoall, reductions |
+//! | [`device`] | what device code needs of the host |
 //! | [`own`] | what NVSHMEM does not have: errors as values, state, faults of soft NICs |
 //! | [`types`] | which types a family has |
 //!
@@ -17,6 +18,7 @@
 
 mod amo;
 mod collective;
+mod device;
 mod init;
 mod memory;
 mod own;

@@ -41,6 +41,7 @@ use shunt_device::{Channel, Deadline, Device, Fault, FaultKind};
 use shunt_host::agent::words::StateWords;
 use shunt_host::connect::tcp::TcpBootstrap;
 use shunt_host::pe::Pe;
+use shunt_layout::state::DeviceState;
 use stage::Stage;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -59,6 +60,8 @@ pub struct Session {
     registry: Mutex<Registry>,
     teams: Mutex<Teams>,
     stage: Mutex<Stage>,
+    /// Channels to each peer that have a handle: the first is the default one.
+    taken: Mutex<u32>,
     control: Arc<Control>,
     exchange: TcpBootstrap,
     /// Dropped last of what device code reaches: everything above points into it.
@@ -112,6 +115,25 @@ impl Session {
     /// The soft NICs.
     pub fn nics(&self) -> &Nics {
         &self.nics
+    }
+
+    /// The root of the device state.
+    pub fn root(&self) -> *const DeviceState {
+        self.pe.state()
+    }
+
+    /// So many channels to each peer that nobody else uses, by their numbers.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub fn take_channels(&self, count: i32) -> Result<std::ops::Range<u32>, Failure> {
+        let there = self.words.root().channels_per_pe;
+        let mut taken = lock(&self.taken);
+        let end = u32::try_from(count).ok().filter(|count| *count > 0).and_then(|n| taken.checked_add(n));
+        let Some(end) = end.filter(|end| *end <= there) else {
+            return Err(Failure::QueuePairs { met: count, left: there - *taken });
+        };
+        Ok(std::mem::replace(&mut *taken, end)..end)
     }
 
     /// Addresses that the program has of the symmetric heap.

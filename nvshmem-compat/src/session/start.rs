@@ -155,6 +155,7 @@ impl Session {
             registry: Mutex::new(Registry::default()),
             teams: Mutex::new(teams),
             stage: Mutex::new(Stage::default()),
+            taken: Mutex::new(1),
             control,
             exchange,
             pe,

@@ -10,7 +10,7 @@ mod run;
 mod sass;
 mod table;
 mod toolchain;
-mod wheels;
+pub mod wheels;
 
 use crate::ci::Count;
 use crate::sh;
@@ -156,6 +156,30 @@ pub fn run(args: &[String]) -> Result<()> {
     example::build(&gpu.toolchain, &gpu.toolkit)?;
     example::package()?;
     here.map_or(Ok(()), |here| run::everything(&here))
+}
+
+/// The device library's functions for all architectures, assembled by this toolkit: objects in `folder`.
+pub fn device_library(
+    toolkit: &Toolkit,
+    folder: &std::path::Path,
+) -> Result<Vec<(&'static str, std::path::PathBuf)>> {
+    let toolchain = Toolchain::find(None)?;
+    let part = PARTS.iter().find(|part| part.name == LIBRARY).context("the library is a part")?;
+    let assemble = |arch: &'static Arch| {
+        let ptx = toolchain::build(&toolchain, part, arch)?;
+        let object = folder.join(arch.name).with_extension("o");
+        let mut command = toolkit.program("ptxas");
+        sh::capture(command.args(["-c", "-arch", arch.name]).arg(&ptx).arg("-o").arg(&object))?;
+        Ok((arch.name, object))
+    };
+    ARCHES.iter().map(assemble).collect()
+}
+
+/// The PTX of the device library's functions for one architecture.
+pub fn device_library_ptx(name: &str) -> Result<std::path::PathBuf> {
+    let arch = ARCHES.iter().find(|arch| arch.name == name);
+    let part = PARTS.iter().find(|part| part.name == LIBRARY).context("the library is a part")?;
+    toolchain::build(&Toolchain::find(None)?, part, arch.with_context(|| format!("{name} is not built"))?)
 }
 
 /// The stage of `cargo xtask ci`.

@@ -22,7 +22,7 @@ const SANITIZER: &[&str] = &["nvidia-cuda-sanitizer-api==13.5.25"];
 const LIST: &str = "packages.txt";
 
 /// A folder below the target folder that holds these packages; fetched unless it is there.
-fn fetch(folder: &str, wheels: &[&str]) -> Result<PathBuf> {
+pub fn fetch(folder: &str, wheels: &[&str]) -> Result<PathBuf> {
     let home = sh::target_dir().join(folder);
     let list = wheels.join("\n");
     if std::fs::read_to_string(home.join(LIST)).is_ok_and(|have| have == list) {
@@ -66,7 +66,8 @@ impl Toolkit {
         Self::in_folder(&fetch("gpu-tools", WHEELS)?)
     }
 
-    fn in_folder(home: &Path) -> Result<Self> {
+    /// An installed one, or a folder of wheels.
+    pub fn in_folder(home: &Path) -> Result<Self> {
         let nvcc =
             find_file(home, "nvcc").with_context(|| format!("there is no nvcc in {}", home.display()))?;
         let root = nvcc.parent().and_then(Path::parent).context("nvcc is in no bin folder")?.to_path_buf();
@@ -93,6 +94,16 @@ impl Toolkit {
         command
     }
 
+    /// True if the C++ library that its headers include is among them; as wheels it is another package.
+    pub fn has_own_cccl(&self) -> bool {
+        self.include().join("nv/target").is_file() || self.include().join("cccl/nv/target").is_file()
+    }
+
+    /// Its headers.
+    pub fn include(&self) -> PathBuf {
+        self.root.join("include")
+    }
+
     /// The assembler's own name and version.
     pub fn version(&self) -> String {
         let text = sh::stdout_of(self.program("ptxas").arg("--version")).unwrap_or_default();
@@ -102,7 +113,7 @@ impl Toolkit {
 }
 
 /// Depth-first search for a file; wheels move theirs from release to release.
-fn find_file(dir: &Path, name: &str) -> Option<PathBuf> {
+pub fn find_file(dir: &Path, name: &str) -> Option<PathBuf> {
     for entry in std::fs::read_dir(dir).ok()?.flatten() {
         let path = entry.path();
         if path.is_dir() && !path.is_symlink() {

@@ -1,41 +1,63 @@
 //! `cargo xtask prefix`: a folder that programs take in NVSHMEM's place, and what of NVSHMEM's interface is in it.
 
 mod coverage;
+mod cuda12;
+mod device;
 mod family;
+mod layout;
+mod mpi;
+mod programs;
 mod wheel;
 
 use crate::ci::Count;
+use crate::gpu::wheels::Toolkit;
 use crate::sh;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 pub const SUMMARY: &str =
     "make the folder that NVSHMEM_DIR names; --coverage: what of NVSHMEM's interface is there";
-pub const HELP: &str = "prefix [--out DIR] [--debug] [--coverage] [--bless] [--wheel]
+pub const HELP: &str = "prefix [--out DIR] [--debug] [--host] [--cuda-home DIR]
+       [--coverage] [--bless] [--wheel] [--link]
 
 Builds the host library (release) and makes
   DIR/include                      nvshmem.h, nvshmemx.h, shunt_nvshmem.h
   DIR/lib/libnvshmem_host.so.3     and the unversioned name
   DIR/lib/cmake/nvshmem            find_package(NVSHMEM), target nvshmem::nvshmem_host
   DIR/lib/pkgconfig/nvshmem.pc
-The device library is not in it yet: a program that links libnvshmem_device.a does not link.
+  DIR/lib/libnvshmem_device.a      Shunt's device code, relocatable, for nvcc -rdc=true
+  DIR/lib/nvshmem_bootstrap_mpi.so.3  where an mpicc is found
+  DIR/share/shunt/examples         programs in CUDA C++
+nvcc and ptxas of CUDA 13 are fetched as Python packages, unless --cuda-home names a toolkit.
 
   --out DIR   where; default target/prefix
   --debug     the library of a debug build
+  --host      no device library
+  --cuda-home DIR  assemble the device library with the ptxas of the toolkit there: nvlink refuses objects of a newer
+              one
   --coverage  hold the library's functions against those of NVSHMEM 3.8.0 (nvshmem-compat/nvshmem-3.8.0.txt) and the
               table in docs/COMPAT.md against both; each function that is not there needs a reason
   --bless     rewrite that table
-  --wheel     fetch the wheel nvidia-nvshmem-cu13 into target/ and hold the committed list against it";
+  --wheel     fetch the wheel nvidia-nvshmem-cu13 into target/ and hold against it the committed list, and layouts of
+              structures and values of constants
+  --link      compile and link a program for each family of device functions with this folder and with that wheel";
 
 pub fn run(args: &[String]) -> Result<()> {
     let mut out = sh::target_dir().join("prefix");
     let (mut check, mut bless, mut compare, mut profile) = (false, false, false, Profile::Release);
+    let (mut host_alone, mut link, mut cuda_home) = (false, false, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--out" => match args.next() {
                 Some(dir) => out = sh::root().join(dir),
                 None => return sh::usage("--out needs a folder"),
+            },
+            "--host" => host_alone = true,
+            "--link" => link = true,
+            "--cuda-home" => match args.next() {
+                Some(dir) => cuda_home = Some(sh::root().join(dir)),
+                None => return sh::usage("--cuda-home needs a folder"),
             },
             "--debug" => profile = Profile::Debug,
             "--coverage" => check = true,
@@ -51,6 +73,23 @@ pub fn run(args: &[String]) -> Result<()> {
     if check {
         coverage::check(&library, bless)?;
     }
+    if host_alone && !compare {
+        return Ok(());
+    }
+    let toolkit = match cuda_home {
+        Some(home) => Toolkit::in_folder(&home)?,
+        None => Toolkit::fetch()?,
+    };
+    if compare {
+        layout::compare(&out.join("include"), &toolkit)?;
+    }
+    if !host_alone {
+        device::make(&out, &toolkit)?;
+    }
+    if link {
+        programs::link_all(&out, &toolkit)?;
+        cuda12::link(&out)?;
+    }
     Ok(())
 }
 
@@ -59,12 +98,22 @@ pub fn stage() -> Result<Count> {
     let out = sh::target_dir().join("prefix");
     let library = make(&out, Profile::Release)?;
     coverage::check(&library, false)?;
-    match wheel::compare() {
-        Ok(()) => {}
+    let toolkit = Toolkit::fetch()?;
+    device::make(&out, &toolkit)?;
+    let with_wheel = || -> Result<usize> {
+        wheel::compare()?;
+        layout::compare(&out.join("include"), &toolkit)?;
+        Ok(programs::link_all(&out, &toolkit)? + cuda12::link(&out)?)
+    };
+    let mut linked = 0;
+    match with_wheel() {
+        Ok(count) => linked = count,
         // No network is no failure of ours; a list that differs is.
         Err(error) if error.is::<wheel::Unreachable>() => println!("not held against the wheel: {error:#}"),
         Err(error) => return Err(error),
     }
+    sh::run(sh::cargo().args(["build", "--quiet", "--release", "-p", "shunt"]))?;
+    let launched = mpi::conformance(&out, &sh::target_dir().join("release/shunt"))?;
     let folder = sh::root().join("nvshmem-compat/conformance");
     let programs = [("cc", "-std=gnu11", "odd/odd.c"), ("c++", "-std=c++17", "cpp/program.cc")];
     for (compiler, standard, source) in programs {
@@ -83,7 +132,7 @@ pub fn stage() -> Result<Count> {
         sh::run(sh::command(&program.to_string_lossy()).arg("alone").env("NVSHMEM_SYMMETRIC_SIZE", "1M"))?;
         std::fs::remove_file(&program)?;
     }
-    Ok(Count { passed: 2 + programs.len(), failed: 0 })
+    Ok(Count { passed: 3 + programs.len() + linked + launched, failed: 0 })
 }
 
 /// How the library is built.
@@ -127,6 +176,8 @@ fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
     ] {
         std::fs::copy(package.join(file), lib.join(folder).join(file))?;
     }
+    copy_tree(&crate_folder.join("examples"), &out.join("share/shunt/examples"))?;
+    mpi::plugin(out)?;
     println!("prefix: {}", out.display());
     Ok(library)
 }

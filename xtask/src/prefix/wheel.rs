@@ -1,5 +1,5 @@
 //! NVSHMEM's own host library, fetched as a Python package into the target folder, to hold the committed list of its
-//! functions against. Nothing of it is kept or built with.
+//! functions against, and our headers and programs against its own. Nothing of it gets into the prefix.
 
 use super::coverage::{exported, theirs};
 use crate::sh;
@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 /// Package and version.
 const WHEEL: &str = "nvidia-nvshmem-cu13==3.8.0";
+/// Its host library.
+const LIBRARY: &str = "lib/libnvshmem_host.so.3";
 
 /// It cannot be had here.
 #[derive(Debug)]
@@ -22,11 +24,16 @@ impl fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-fn fetch() -> Result<PathBuf> {
+/// Its folder, with `include` and `lib`; fetched if it is not there.
+///
+/// # Errors
+/// [`Unreachable`].
+pub fn folder() -> Result<PathBuf> {
     let home = sh::target_dir().join("nvshmem-wheel");
-    let library = home.join("nvidia/nvshmem/lib/libnvshmem_host.so.3");
+    let folder = home.join("nvidia/nvshmem");
+    let library = folder.join(LIBRARY);
     if library.is_file() {
-        return Ok(library);
+        return Ok(folder);
     }
     if !sh::exists("python3") {
         return Err(Error::new(Unreachable("there is no python3".into())));
@@ -38,7 +45,7 @@ fn fetch() -> Result<PathBuf> {
     if !library.is_file() {
         bail!("{WHEEL} holds no {}", library.display());
     }
-    Ok(library)
+    Ok(folder)
 }
 
 /// Holds the committed list against the wheel.
@@ -46,7 +53,7 @@ fn fetch() -> Result<PathBuf> {
 /// # Errors
 /// [`Unreachable`], or they differ.
 pub fn compare() -> Result<()> {
-    let (wheel, listed) = (exported(&fetch()?)?, theirs()?);
+    let (wheel, listed) = (exported(&folder()?.join(LIBRARY))?, theirs()?);
     let differ: Vec<&String> = wheel.symmetric_difference(&listed).collect();
     if !differ.is_empty() {
         bail!("nvshmem-compat/nvshmem-3.8.0.txt and the wheel differ in {differ:?}");

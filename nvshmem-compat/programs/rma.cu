@@ -1,0 +1,90 @@
+// put, get, p, g, iput, iget: one thread, a warp, a block; types and sizes.
+#include "program.h"
+
+#define TYPE(N, T)                                                                                                     \
+    template <> struct Calls<T> {                                                                                      \
+        static __device__ void run(T *to, T *from, Tally tally) {                                                      \
+            const int next = next_pe();                                                                                \
+            if (threadIdx.x == 0) {                                                                                    \
+                nvshmem_##N##_p(to, (T)(nvshmem_my_pe() + 1), next);                                                   \
+                nvshmem_##N##_put(to + 1, from, 4, next);                                                              \
+                nvshmem_##N##_put_nbi(to + 5, from, 4, next);                                                          \
+                nvshmem_##N##_iput(to + 9, from, 2, 1, 4, next);                                                       \
+            }                                                                                                          \
+            if (threadIdx.x < 32) {                                                                                    \
+                nvshmemx_##N##_put_warp(to + 17, from, 4, next);                                                       \
+                nvshmemx_##N##_put_nbi_warp(to + 21, from, 4, next);                                                   \
+            }                                                                                                          \
+            nvshmemx_##N##_put_block(to + 25, from, 4, next);                                                          \
+            nvshmemx_##N##_put_nbi_block(to + 29, from, 4, next);                                                      \
+            nvshmemx_barrier_all_block();                                                                              \
+            if (threadIdx.x == 0) {                                                                                    \
+                tally.want(to[0] == (T)(last_pe() + 1) && to[1] == from[0] && to[32] == from[3]);                      \
+                tally.want(nvshmem_##N##_g(to, next) == (T)(nvshmem_my_pe() + 1));                                     \
+                nvshmem_##N##_get(to + 33, from, 4, next);                                                             \
+                nvshmem_##N##_get_nbi(to + 37, from, 4, next);                                                         \
+                nvshmem_##N##_iget(to + 41, from, 1, 1, 4, next);                                                      \
+                nvshmem_quiet();                                                                                       \
+                tally.want(to[33] == from[0] && to[40] == from[3] && to[44] == from[3]);                               \
+            }                                                                                                          \
+            if (threadIdx.x < 32) nvshmemx_##N##_get_warp(to + 45, from, 4, next);                                     \
+            nvshmemx_##N##_get_block(to + 49, from, 4, next);                                                          \
+            nvshmemx_##N##_get_nbi_block(to + 53, from, 4, next);                                                      \
+            nvshmemx_barrier_all_block();                                                                              \
+            if (threadIdx.x == 0) tally.want(to[45] == from[0] && to[52] == from[3] && to[56] == from[3]);             \
+        }                                                                                                              \
+    };
+
+template <typename T> struct Calls;
+TYPE(char, char)
+TYPE(short, short)
+TYPE(int, int)
+TYPE(longlong, long long)
+TYPE(uint8, uint8_t)
+TYPE(uint16, uint16_t)
+TYPE(uint32, uint32_t)
+TYPE(uint64, uint64_t)
+TYPE(float, float)
+TYPE(double, double)
+
+template <typename T> __device__ void type(void *memory, Tally tally) {
+    T *to = (T *)memory, *from = to + 64;
+    if (threadIdx.x < 4) from[threadIdx.x] = (T)(threadIdx.x + 40);
+    nvshmemx_barrier_all_block();
+    Calls<T>::run(to, from, tally);
+    nvshmemx_barrier_all_block();
+}
+
+__global__ void family(void *memory, unsigned *wrong) {
+    const Tally tally{wrong};
+    type<char>(memory, tally);
+    type<short>(memory, tally);
+    type<int>(memory, tally);
+    type<long long>(memory, tally);
+    type<uint8_t>(memory, tally);
+    type<uint16_t>(memory, tally);
+    type<uint32_t>(memory, tally);
+    type<uint64_t>(memory, tally);
+    type<float>(memory, tally);
+    type<double>(memory, tally);
+    const int next = next_pe();
+    char *to = (char *)memory, *from = to + 512;
+    if (threadIdx.x == 0) {
+        nvshmem_putmem(to, from, 16, next);
+        nvshmem_putmem_nbi(to + 16, from, 16, next);
+        nvshmem_getmem(to + 32, from, 16, next);
+        nvshmem_getmem_nbi(to + 48, from, 16, next);
+        nvshmem_put8(to + 64, from, 16, next);
+        nvshmem_put128_nbi(to + 96, from, 1, next);
+        nvshmem_get64(to + 128, from, 2, next);
+        tally.want(nvshmem_ptr(to, nvshmem_my_pe()) == to);
+    }
+    nvshmemx_putmem_nbi_block(to + 160, from, 64, next);
+    nvshmemx_getmem_block(to + 224, from, 64, next);
+    if (threadIdx.x < 32) nvshmemx_putmem_warp(to + 288, from, 64, next);
+    nvshmemx_barrier_all_block();
+}
+
+#ifndef __CUDACC_RTC__
+int main() { return program("rma", family); }
+#endif
