@@ -42,8 +42,8 @@ impl Job {
         let lib = self.prefix.join("lib");
         let mut command = nvcc(toolkit, &self.prefix.join("include"), &[ARCH])?;
         command.arg(&object).arg("-L").arg(&lib).arg("-lnvshmem_device");
-        // The wheel has no name without a version.
-        command.arg(lib.join("libnvshmem_host.so.3")).args(["-lpthread", "-ldl"]);
+        // The wheel has no name without a version, and nvcc does not know such a file.
+        command.arg("-Xlinker").arg(lib.join("libnvshmem_host.so.3")).args(["-lpthread", "-ldl"]);
         command.arg("-Xlinker").arg(format!("-rpath={}", lib.display()));
         sh::capture(command.arg("-o").arg(&program))
             .with_context(|| format!("{name} does not link with the prefix ({})", self.whose))?;
