@@ -172,6 +172,9 @@ fn table(outcomes: &[Outcome]) -> String {
     out
 }
 
+/// A line of the picture: name, colour, of which jobs, of what.
+type Line = (&'static str, &'static str, bool, fn(&Outcome) -> u64);
+
 /// Commands against PEs, both on scales of doublings.
 fn picture(outcomes: &[Outcome]) -> String {
     const WIDTH: f64 = 560.0;
@@ -200,7 +203,7 @@ fn picture(outcomes: &[Outcome]) -> String {
         let at = x(f64::from(one.pes));
         let _ = writeln!(out, "<text x=\"{at:.1}\" y=\"348\" text-anchor=\"middle\">{}</text>", one.pes);
     }
-    let lines: [(&str, &str, bool, fn(&Outcome) -> u64); 3] = [
+    let lines: [Line; 3] = [
         ("until init returns, off", "#777", false, |one| one.each),
         ("until init returns, on", "#06c", true, |one| one.each),
         ("with what the agent makes later, on", "#c60", true, |one| one.each + one.later),

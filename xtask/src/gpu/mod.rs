@@ -166,8 +166,13 @@ pub fn device_library(
     let toolchain = Toolchain::find(None)?;
     let part = PARTS.iter().find(|part| part.name == LIBRARY).context("the library is a part")?;
     let assemble = |arch: &'static Arch| {
-        let ptx = toolchain::build(&toolchain, part, arch)?;
+        let mut ptx = toolchain::build(&toolchain, part, arch)?;
         let object = folder.join(arch.name).with_extension("o");
+        if toolkit.saves_registers() {
+            let text = std::fs::read_to_string(&ptx)?;
+            ptx = folder.join(arch.name).with_extension("ptx");
+            std::fs::write(&ptx, preserve::with_directives(&text, &Module::parse(&text)))?;
+        }
         let mut command = toolkit.program("ptxas");
         sh::capture(command.args(["-c", "-arch", arch.name]).arg(&ptx).arg("-o").arg(&object))?;
         Ok((arch.name, object))

@@ -104,6 +104,13 @@ impl Toolkit {
         self.root.join("include")
     }
 
+    /// True if cold functions can be asked to save registers: the directive came with CUDA 13.
+    pub fn saves_registers(&self) -> bool {
+        let version = self.version();
+        let major = version.split(" V").nth(1).and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+        major.is_some_and(|major| major >= 13)
+    }
+
     /// The assembler's own name and version.
     pub fn version(&self) -> String {
         let text = sh::stdout_of(self.program("ptxas").arg("--version")).unwrap_or_default();
