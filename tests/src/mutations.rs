@@ -134,7 +134,11 @@ pub const TABLE: &[Row] = &[
     row(Mutant::BoundUnseen, &["the_first_add_finds_the_channel_on_a_backup"]),
     row(Mutant::HomeMovedUnfenced, &["a_home_moves_and_an_agent_is_out_of_reach"]),
     row(Mutant::HomeNotCarried, &["a_stale_home_and_a_path_made_anew"]),
-    with(Mutant::UselessKept, &[Mutant::OfferNotRefused], &["two_homes_and_one_backup"]),
+    with(
+        Mutant::UselessKept,
+        &[Mutant::OfferNotRefused, Mutant::LastGivenAway, Mutant::SlotTakenUnasked],
+        &["two_homes_and_one_backup"],
+    ),
     with(Mutant::LastGivenAway, &[Mutant::SlotTakenUnasked], &["the_last_path_that_works_is_kept"]),
     row(Mutant::SlotTakenUnasked, &["a_slot_that_works_is_given_away"]),
     row(Mutant::OfferNotRefused, &["a_nic_that_does_not_let_go_and_one_backup"]),
