@@ -7,10 +7,11 @@ use crate::gpu::{OwnedSpan, Span};
 use crate::lock::WorldLock;
 use crate::nic::caps::{Caps, Link, PortAddress, port_up};
 use crate::nic::datagram::{DatagramSource, Datagrams};
-use crate::nic::loopback::{Pair, PairSource, PairUse, PrivateMemory};
+use crate::nic::loopback::{Pair, PairShape, PairSource, PairUse, PrivateMemory};
 use crate::nic::mkey::{Access, Mkey};
 use crate::nic::pd::Pd;
 use crate::nic::proof::{self, TruthProof};
+use crate::nic::proof_atomics::{LOST_TIMEOUT, Stage};
 use crate::nic::qp::{MASK_24, QpTuning};
 use crate::nic::queue::{QueueSource, Request};
 use crate::nic::umem::Umem;
@@ -36,6 +37,9 @@ pub struct RailOptions {
     pub ordering: OrderPolicy,
     /// Rounds of the search for a NIC that places out of order and does not say so.
     pub order_rounds: u32,
+    /// Atomics of the start-up proof that are under way when their responder is moved to ERR, as long as the NIC lets
+    /// them; 0: the proof is of writes and READs alone.
+    pub proof_atomics: u32,
 }
 
 impl Default for RailOptions {
@@ -47,6 +51,7 @@ impl Default for RailOptions {
             flush_ns: 50_000_000,
             ordering: OrderPolicy::Strict,
             order_rounds: 16,
+            proof_atomics: 360,
         }
     }
 }
@@ -298,6 +303,10 @@ impl Rail {
     }
 
     fn pair(&self, which: PairUse, incarnation: u32, psn: u32) -> Result<Pair, NicError> {
+        self.pair_of(PairShape { which, incarnation, psn, answers_to: None }, &QpTuning::default())
+    }
+
+    fn pair_of(&self, shape: PairShape, tuning: &QpTuning) -> Result<Pair, NicError> {
         let source = PairSource {
             queues: QueueSource {
                 devx: &self.devx,
@@ -309,10 +318,10 @@ impl Rail {
             private: &self.private,
             caps: &self.caps,
             address: self.address(),
-            tuning: self.fit(&QpTuning::default()),
+            tuning: self.fit(tuning),
             nic: &self.name,
         };
-        Pair::create(&source, which, incarnation, psn)
+        Pair::create(&source, shape)
     }
 
     /// The placement flush: everything this NIC has executed is visible in memory when it returns.
@@ -359,11 +368,33 @@ impl Rail {
         pair.producer.wait_all(world, self.options.flush_ns)
     }
 
-    /// The start-up proof: a known mix on a fresh loopback pair, then 2ERR, QUERY_QP before and after.
+    /// The start-up proof: a known mix on a fresh loopback pair, then 2ERR, QUERY_QP before and after; then the same of
+    /// atomics, whose answers are lost and which are under way at 2ERR.
     pub fn prove_truth(&self) -> Result<TruthProof, NicError> {
         let mut pair = self.pair(PairUse::Proof, 0, proof::FIRST_PSN)?;
         let mtu_bytes = 256 << (self.address().mtu - 1);
-        proof::run(&mut pair, &self.private, mtu_bytes, &*self.world, self.options.flush_ns, || self.flush())
+        let (world, patience_ns) = (&*self.world, self.options.flush_ns);
+        let flush = || self.flush();
+        let proof = proof::run(&mut pair, &self.private, mtu_bytes, world, patience_ns, flush)?;
+        let atomics = self.options.proof_atomics;
+        if !proof.holds || atomics == 0 || Mutant::AtomicsNotProved.on() {
+            return Ok(proof);
+        }
+        // The requester of the first pair is in ERR: what comes to it is gone.
+        let lost_in = pair.requester.qp.number();
+        let make = |incarnation, answers_to| {
+            let which = PairUse::Atomics;
+            let shape = PairShape { which, incarnation, psn: proof::FIRST_PSN, answers_to };
+            self.pair_of(shape, &QpTuning { ack_timeout: LOST_TIMEOUT, retry: 1, ..QpTuning::default() })
+        };
+        let stage = Stage { private: &self.private, world, patience_ns, flush: &flush };
+        let lost = stage.answers_lost(make(0, Some(lost_in))?)?;
+        if !lost.holds {
+            return Ok(lost);
+        }
+        let burst = stage.under_way(make(1, None)?, atomics)?;
+        let detail = format!("{}; {}; {}", proof.detail, lost.detail, burst.detail);
+        Ok(TruthProof { detail: if burst.holds { detail } else { burst.detail }, ..burst })
     }
 
     /// Looks for a NIC that places out of order and does not say so: on a loopback pair, a flag must not be seen before

@@ -18,8 +18,8 @@ use shunt_host::rail::{Rail, RailOptions};
 use shunt_host::world::RealWorld;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_soft_nic::{
-    Clock, Engine, Fabric, FabricConfig, FaultKind, LinkLayer, NicConfig, NicId, RailAt, SharedFabric,
-    SoftNic,
+    AtomicCount, Clock, Engine, Fabric, FabricConfig, FaultKind, LinkLayer, NicConfig, NicId, RailAt,
+    SharedFabric, SoftNic,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -102,6 +102,42 @@ fn a_nic_that_forgets_its_count_is_found() {
     rail.settle_truth();
     assert!(!rail.truth_holds);
     assert!(rail.truth_detail.contains("does not survive 2ERR: 6 before, 0 after"), "{}", rail.truth_detail);
+}
+
+#[test]
+fn atomics_are_proved_executed_and_counted_once() {
+    for gap_ns in [0, 5_000] {
+        let machine = Machine::new(1, 1, |config| config.quirks.atomic_gap_ns = gap_ns);
+        let proof = machine.rail(0).prove_truth().unwrap();
+        assert!(proof.holds, "{}", proof.detail);
+        assert!(proof.detail.contains("7 atomics without answers counted once each"), "{}", proof.detail);
+        let shown = ["of 360 atomics 2ERR left ", "360 atomics counted, none of them under way"];
+        assert!(shown.iter().any(|words| proof.detail.contains(words)), "{}", proof.detail);
+        // Slow ones are under way for certain.
+        assert!(gap_ns == 0 || proof.detail.contains(shown[0]), "{}", proof.detail);
+    }
+}
+
+#[test]
+fn a_nic_that_miscounts_atomics_is_found() {
+    let lies: [(fn(&mut NicConfig), &str); 3] = [
+        (
+            |config| config.quirks.atomic_count = AtomicCount::Left,
+            "rmsn counts 0 atomics, 7 of 7 were executed",
+        ),
+        (|config| config.quirks.atomic_count = AtomicCount::Again, "atomics, 7 of 7 were executed"),
+        (accepted_and_dropped, "atomics under way when their responder is moved to ERR: rmsn counts "),
+    ];
+    for (lie, words) in lies {
+        let machine = Machine::new(1, 1, lie);
+        let mut rail = machine.rail(0);
+        rail.settle_truth();
+        assert!(!rail.truth_holds && rail.truth_detail.contains(words), "{words}: {}", rail.truth_detail);
+    }
+}
+
+fn accepted_and_dropped(config: &mut NicConfig) {
+    (config.quirks.atomic_count, config.quirks.atomic_gap_ns) = (AtomicCount::Accepted, 5_000);
 }
 
 /// A NIC whose driver's code panics once, when the trap is set.

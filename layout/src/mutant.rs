@@ -127,6 +127,8 @@ mutants! {
     UnprovenGoesOn = "unproven-goes-on" breaks "invariant 12",
     /// A NIC's count is trusted whatever the start-up proof says.
     NoStartProof = "no-start-proof" breaks "invariant 12, H2",
+    /// The start-up proof leaves atomics out.
+    AtomicsNotProved = "atomics-not-proved" breaks "invariant 12, H2",
     /// The cut is what the completions say.
     NoTruth = "no-truth" breaks "rule 12, invariant 5",
     /// A count outside the window is taken for the window's start.

@@ -11,6 +11,20 @@ pub enum LinkLayer {
     InfiniBand,
 }
 
+/// What a NIC's count says of atomics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtomicCount {
+    /// Each that was executed once, and none other.
+    #[default]
+    Honest,
+    /// None of them.
+    Left,
+    /// One whose answer was lost once more for each time that it is sent again.
+    Again,
+    /// Each that was accepted: 2ERR drops those that were not executed yet, and they stay counted.
+    Accepted,
+}
+
 /// Behaviour that real firmware may or may not have; start-up proofs must find it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quirks {
@@ -34,6 +48,8 @@ pub struct Quirks {
     /// Between the instant at which an atomic reads its word and the one at which it writes it. Atomics of one NIC
     /// stand in line, and all behind them with them; two NICs know nothing of each other. 0: one instant.
     pub atomic_gap_ns: u32,
+    /// How atomics are counted in `rmsn`.
+    pub atomic_count: AtomicCount,
     /// Messages a fresh responder claims to have executed; hardware starts at zero. Near 2^24 it puts a wrap of
     /// `rmsn` within reach of a test.
     pub first_msn: u32,

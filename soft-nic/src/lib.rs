@@ -122,7 +122,7 @@ pub mod wire;
 
 pub use capture::CaptureReport;
 pub use command::CommandId;
-pub use config::{LinkLayer, NicConfig, Quirks};
+pub use config::{AtomicCount, LinkLayer, NicConfig, Quirks};
 pub use counters::Counters;
 pub use cx::WordWatch;
 pub use engine::{Clock, Engine, SharedFabric};

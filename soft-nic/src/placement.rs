@@ -65,6 +65,14 @@ impl Placement {
         queued.into_iter().chain(self.stray.iter().map(|(due, ..)| *due)).min()
     }
 
+    /// Drops the atomics of a queue pair that were accepted and not executed yet.
+    pub(crate) fn drop_atomics(&mut self, gone: u32) {
+        self.queue.retain(|(_, posted)| match posted {
+            Posted::Deferred(Deferred::Atomic { qpn, .. }) | Posted::Wrote { qpn, .. } => *qpn != gone,
+            _ => true,
+        });
+    }
+
     /// Drops writes and atomics into memory that goes away.
     pub(crate) fn forget(&mut self, memory: Span) {
         let inside = |span: &Span| {

@@ -5,6 +5,7 @@
 //! [`placement`](crate::placement).
 
 use crate::atomic;
+use crate::config::AtomicCount;
 use crate::cx::Cx;
 use crate::event;
 use crate::fault::FaultKind;
@@ -295,7 +296,8 @@ impl SoftNic {
         let ticket = qp.responder.next_ticket;
         qp.responder.next_ticket += 1;
         qp.responder.expected = psn::add(at, 1);
-        qp.responder.msn = psn::add(qp.responder.msn, 1);
+        let counted = self.config.quirks.atomic_count != AtomicCount::Left;
+        qp.responder.msn = psn::add(qp.responder.msn, counted as u32);
         self.counters.messages += 1;
         // Under a key with relaxed ordering it passes the writes that wait.
         let passes = relaxed && self.config.quirks.atomic_gap_ns == 0;
@@ -390,6 +392,8 @@ impl SoftNic {
                 if let Some((ticket, original)) = found
                     && !self.is_owed(qp, at)
                 {
+                    let again = self.config.quirks.atomic_count == AtomicCount::Again;
+                    qp.responder.msn = psn::add(qp.responder.msn, again as u32);
                     qp.responder.owed.push_back(Owed::Atomic {
                         psn: at,
                         msn: qp.responder.msn,

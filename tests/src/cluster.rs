@@ -17,8 +17,8 @@ use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{self, OrderPolicy, SwitchRecord};
 use shunt_soft_nic::{
-    Counters, Fabric, FabricConfig, Fault, FaultReport, Injection, LinkLayer, NicConfig, NicId, RailAt,
-    SharedFabric, SoftNic, WordWatch,
+    AtomicCount, Counters, Fabric, FabricConfig, Fault, FaultReport, Injection, LinkLayer, NicConfig, NicId,
+    RailAt, SharedFabric, SoftNic, WordWatch,
 };
 
 use crate::clockwork::{Bells, FabricClock};
@@ -149,6 +149,7 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
     config.rail.flush_ns = spec.flush_ns;
     // NICs in order would pass: what the search takes is no part of a seed.
     config.rail.order_rounds *= u32::from(spec.out_of_order != 0);
+    config.rail.proof_atomics *= u32::from(spec.atomic_count != 0);
     (config.policy.drain_ns, config.policy.ledger_ns) = (spec.drain_ns, spec.drain_ns);
     config.log2_chunk = spec.log2_chunk;
     config.bringup = Bringup::Sequential;
@@ -165,6 +166,13 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
             config.firmware_ns = spec.firmware_ns;
             config.rail_gbps = (spec.rail_gbps > 0).then_some(spec.rail_gbps.into());
             config.quirks.rmsn_cleared_by_2err = spec.rmsn_cleared;
+            config.quirks.atomic_count = match spec.atomic_count {
+                0 => AtomicCount::Honest,
+                1 => AtomicCount::Left,
+                2 => AtomicCount::Again,
+                3 => AtomicCount::Accepted,
+                other => panic!("atomic_count is 0 to 3, not {other}"),
+            };
             config.quirks.reads_pass_posted_writes = spec.reads_pass_writes;
             config.quirks.out_of_order = spec.out_of_order & 1 != 0;
             config.quirks.out_of_order_inside = spec.out_of_order & 2 != 0;

@@ -68,6 +68,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::KeysOfTheOldRail, &["requests_lost_before_a_switch"]),
     row(Mutant::NoLedger, &["acks_lost_without_truth"]),
     row(Mutant::NoStartProof, &["a_count_that_2err_clears"]),
+    row(Mutant::AtomicsNotProved, &["atomics_that_the_count_leaves_out", "atomics_counted_and_dropped"]),
     row(Mutant::RefutedTruthBelieved, &["a_count_that_is_zero"]),
     row(Mutant::PsnNotChecked, &["a_count_at_a_psn_never_sent"]),
     row(Mutant::CutRecomputed, &["a_get_before_a_second_failure"]),

@@ -37,6 +37,9 @@ pub struct RunSpec {
     pub infiniband: bool,
     /// The NICs clear `rmsn` when a QP goes to ERR.
     pub rmsn_cleared: bool,
+    /// What the NICs' counts say of atomics: 0 the truth, 1 they leave them out, 2 they count one again that is sent
+    /// again, 3 they count what 2ERR drops. Above 0 the start-up proof looks.
+    pub atomic_count: u32,
     /// The NICs answer READs before the writes posted ahead of them are visible: no flush flushes.
     pub reads_pass_writes: bool,
     /// The NICs place packets of writes out of order. Bits: 1 those from others, 2 those from themselves, 4 and they
@@ -120,6 +123,7 @@ impl Default for RunSpec {
             both_ways: false,
             infiniband: false,
             rmsn_cleared: false,
+            atomic_count: 0,
             reads_pass_writes: false,
             out_of_order: 0,
             ordering: 0,
@@ -171,6 +175,7 @@ macro_rules! keys {
         $visit!("both_ways", $self.both_ways);
         $visit!("infiniband", $self.infiniband);
         $visit!("rmsn_cleared", $self.rmsn_cleared);
+        $visit!("atomic_count", $self.atomic_count);
         $visit!("reads_pass_writes", $self.reads_pass_writes);
         $visit!("out_of_order", $self.out_of_order);
         $visit!("ordering", $self.ordering);

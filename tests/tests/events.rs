@@ -53,6 +53,20 @@ const WAY_BACK: [&str; 11] = [
     "switch_back",
 ];
 
+/// Scenario 13: NICs that miscount atomics are named at the start, each with what was seen.
+#[test]
+fn a_count_that_is_refused_is_told_at_the_start() {
+    let (_, events) = told(&RunSpec { atomic_count: 1, ..spec(&[]) });
+    for events in events {
+        let refused = |told: &Told| match &told.event {
+            Event::CountRefused { rail, why } if why.contains("rmsn counts 0 atomics, 7 of 7") => Some(*rail),
+            _ => None,
+        };
+        assert_eq!(events.iter().filter_map(refused).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(names(&events)[..3], ["agent_started", "count_refused", "count_refused"]);
+    }
+}
+
 /// The whole story of one port that goes down and comes back, at both ends.
 #[test]
 fn a_port_down_and_up_is_told_event_by_event() {

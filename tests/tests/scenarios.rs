@@ -181,6 +181,12 @@ fn scenario_13_truth_that_lies() {
 }
 
 #[test]
+fn scenario_13_counts_that_lie_about_atomics() {
+    hold("atomics_that_the_count_leaves_out");
+    hold("atomics_counted_and_dropped");
+}
+
+#[test]
 fn scenario_14_h03_placement_out_of_order_is_refused() {
     hold("nics_that_place_out_of_order");
     hold("nics_that_deny_their_order");

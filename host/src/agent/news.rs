@@ -8,9 +8,11 @@ use super::reader::Cursor;
 use super::words::Place;
 use super::worker::FenceTimes;
 use crate::events::{Event, Log, Route, Sink, Told, of_step, of_switch};
+use crate::rail::Rail;
 use shunt_device::health::{Health, Observation};
 use shunt_layout::state::{AnswerStatus, SwitchKind};
 use shunt_layout::status::StatusFault;
+use std::sync::Arc;
 
 /// Time between two looks whether all is well again, and at the links to the other agents.
 const LOOK_NS: u64 = 5_000_000;
@@ -90,6 +92,11 @@ impl Agent {
     pub(super) fn introduce(&mut self) {
         let (pes, rails) = (self.words.root().pe_count, self.rails.len() as u32);
         self.report(Event::AgentStarted { pes, rails });
+        let refused = |rail: &Arc<Rail>| (!rail.truth_holds).then(|| (rail.index, rail.truth_detail.clone()));
+        let refused: Vec<(u32, String)> = self.rails.iter().filter_map(refused).collect();
+        for (rail, why) in refused {
+            self.report(Event::CountRefused { rail, why });
+        }
     }
 
     /// Answers a switcher, and says so.

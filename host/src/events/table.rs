@@ -6,6 +6,8 @@ use super::declare::{Declaration, Field, Level, Route, Value, events};
 events! {
     /// The agent looks after the PE from here on.
     AgentStarted "agent_started" Info { pes: u32 = "PEs of the job", rails: u32 = "rails" }
+    /// A NIC's count failed its start-up proof: the ledger decides, or `Uncertain` where it cannot tell.
+    CountRefused "count_refused" Warn { rail: u32 = "rank of the rail", why: String = "what the proof saw" }
     /// The agent failed: what it knew is lost. Another one takes over, later after each failure in a row.
     AgentFailed "agent_failed" Error { error: String = "what was met", pause_ns: u64 = "ns until the next one" }
     /// Another agent took over: what it finds ready goes on, all else is fenced once more.

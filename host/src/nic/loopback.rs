@@ -16,12 +16,19 @@ use std::sync::Arc;
 
 /// log2 of the rings' depth: a proof posts fewer requests than this, a flush one at a time.
 const LOG_DEPTH: u32 = 4;
+/// The same of the ring from which atomics are posted: a burst of them is still under way when a command is carried out.
+const LOG_ATOMICS: u32 = 9;
+/// Blocks of that ring.
+pub(crate) const ATOMICS_BLOCKS: u64 = 1 << LOG_ATOMICS;
 const PAGE: u64 = 4096;
 /// Send queue and two CQs, a page each.
 const QUEUE_PAGES: u64 = 3;
-const QUEUES: u64 = 4;
+const QUEUES: u64 = 6;
+/// The queue with the deep ring is the last.
+const DEEP_QUEUE: u64 = QUEUES - 1;
+const DEEP_PAGES: u64 = ATOMICS_BLOCKS * 64 / PAGE;
 const RECORD_LINE: u64 = 64;
-const RECORDS_AT: u64 = QUEUES * QUEUE_PAGES * PAGE;
+const RECORDS_AT: u64 = (DEEP_QUEUE + DEEP_PAGES) * QUEUE_PAGES * PAGE;
 const DATA_AT: u64 = RECORDS_AT + PAGE;
 /// Bytes of each of the two data areas.
 pub(crate) const DATA_BYTES: u64 = 16 * 1024;
@@ -32,6 +39,18 @@ const TOTAL: u64 = DATA_AT + 2 * DATA_BYTES;
 pub(crate) enum PairUse {
     Flush = 0,
     Proof = 1,
+    Atomics = 2,
+}
+
+/// How a pair is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PairShape {
+    pub which: PairUse,
+    pub incarnation: u32,
+    /// The requester's first PSN.
+    pub psn: u32,
+    /// Answers go to this queue pair instead of to the requester, so that they are lost.
+    pub answers_to: Option<u32>,
 }
 
 /// Host memory of a rail's own, with a key. Dropped key first.
@@ -70,10 +89,15 @@ impl PrivateMemory {
     }
 
     fn rings(&self, pair: PairUse, end: u64) -> RingSpan {
-        let queue = pair as u64 * 2 + end;
-        let first = queue * QUEUE_PAGES * PAGE;
+        let queue = match (pair, end) {
+            (PairUse::Atomics, 0) => DEEP_QUEUE,
+            (PairUse::Atomics, _) => DEEP_QUEUE - 1,
+            _ => pair as u64 * 2 + end,
+        };
+        let (first, ring) =
+            (queue * QUEUE_PAGES * PAGE, if queue == DEEP_QUEUE { DEEP_PAGES * PAGE } else { PAGE });
         let variant = |which: u64| RingVariant {
-            completion_queue: self.at(first + (1 + which) * PAGE),
+            completion_queue: self.at(first + (1 + which) * ring),
             queue_record: self.at(RECORDS_AT + (queue * 4 + which * 2) * RECORD_LINE),
             completion_record: self.at(RECORDS_AT + (queue * 4 + which * 2 + 1) * RECORD_LINE),
         };
@@ -99,15 +123,12 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Makes and connects both ends. `psn` is the requester's first.
-    pub fn create(
-        source: &PairSource<'_>,
-        pair: PairUse,
-        incarnation: u32,
-        psn: u32,
-    ) -> Result<Self, NicError> {
-        let ends = [source.private.rings(pair, 0), source.private.rings(pair, 1)];
-        let requester = Queue::create(&source.queues, &ends[0], LOG_DEPTH, incarnation)?;
+    /// Makes and connects both ends.
+    pub fn create(source: &PairSource<'_>, shape: PairShape) -> Result<Self, NicError> {
+        let PairShape { which, incarnation, psn, answers_to } = shape;
+        let ends = [source.private.rings(which, 0), source.private.rings(which, 1)];
+        let log_depth = if which == PairUse::Atomics { LOG_ATOMICS } else { LOG_DEPTH };
+        let requester = Queue::create(&source.queues, &ends[0], log_depth, incarnation)?;
         let responder = Queue::create(&source.queues, &ends[1], LOG_DEPTH, incarnation)?;
         let route = Route {
             link: source.caps.link,
@@ -123,14 +144,14 @@ impl Pair {
             loopback: true,
         };
         let back = psn ^ 0x80_0000;
-        let to_requester = RemoteEnd { qpn: requester.qp.number(), psn };
+        let to_requester = RemoteEnd { qpn: answers_to.unwrap_or(requester.qp.number()), psn };
         let to_responder = RemoteEnd { qpn: responder.qp.number(), psn: back };
         responder.qp.connect(to_requester, back, &route, &source.tuning)?;
         requester.qp.connect(to_responder, psn, &route, &source.tuning)?;
         let door = Door { register: requester.uar.register(), qpn: requester.qp.number() };
         // SAFETY: the rings lie in the rail's private memory, which the rail drops after its pairs; each pair
         // has rings of its own, and this is its only producer.
-        let producer = unsafe { Producer::new(source.nic.into(), &ends[0], incarnation, LOG_DEPTH, door) };
+        let producer = unsafe { Producer::new(source.nic.into(), &ends[0], incarnation, log_depth, door) };
         Ok(Self { producer, requester, responder })
     }
 }

@@ -11,6 +11,7 @@ pub mod loopback;
 pub mod mkey;
 pub mod pd;
 pub mod proof;
+pub(crate) mod proof_atomics;
 pub mod qp;
 pub mod queue;
 pub mod uar;

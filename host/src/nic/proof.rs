@@ -90,8 +90,8 @@ pub(crate) fn judge(expected: Expected, answers: &Answers) -> TruthProof {
     }
 }
 
-/// The mix: each request with the packets it takes. Writes and READs of each kind; no atomics, so a NIC that counts one
-/// and does not execute it is not found here.
+/// The mix: each request with the packets it takes. Writes and READs of each kind; atomics are
+/// [proved](super::proof_atomics) by themselves.
 fn mix(private: &PrivateMemory, mtu_bytes: u64) -> Vec<(Request, u32)> {
     let (key, from, to) = (private.key_be(), private.data(0), private.data(1));
     let write = |bytes, at| Request::Write {

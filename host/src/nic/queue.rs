@@ -8,8 +8,10 @@ use super::uar::Uar;
 use crate::devx::Devx;
 use crate::error::NicError;
 use crate::gpu::{GpuMemory, Span};
+use shunt_device::Amo;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
+use shunt_device::wqe_write::{self, Answer, Place};
 use shunt_layout::mlx5::cqe::{self, CQE_BYTES, FRESH_BYTE, SYNDROME_WORD_OFFSET, TAIL_OFFSET, Tail};
 use shunt_layout::mlx5::doorbell::{self, RECORD_BYTES, SEND_COUNTER_OFFSET};
 use shunt_layout::mlx5::wqe::{self, CqeWhen, Opcode, Segment, WQEBB_BYTES};
@@ -161,22 +163,46 @@ pub enum Request {
         /// Source key, big-endian.
         rkey_be: u32,
     },
+    /// An atomic on the word at `remote`, as device code encodes it.
+    Atomic {
+        /// What it does.
+        amo: Amo,
+        /// Where the answer lands.
+        answer: u64,
+        /// Its key, big-endian.
+        lkey_be: u32,
+        /// Target address.
+        remote: u64,
+        /// Target key, big-endian.
+        rkey_be: u32,
+    },
 }
 
 impl Request {
-    fn segments(self, index: u64, qpn_shifted: u32) -> ([Segment; 3], usize) {
+    /// Blocks of the send queue that it takes.
+    fn blocks(self) -> u64 {
+        if let Self::Atomic { amo, .. } = self { amo.blocks() } else { 1 }
+    }
+
+    fn segments(self, index: u64, qpn_shifted: u32) -> ([Segment; 5], usize) {
+        let three = |[a, b, c]: [Segment; 3], count| ([a, b, c, [0; 4], [0; 4]], count);
         let ctrl = |opcode, ds| wqe::ctrl(opcode, index as u16, qpn_shifted, ds, CqeWhen::Always as u8);
         let data = |span: Span, key| wqe::data(span.address, key, span.bytes as u32);
         match self {
             Self::Write { local, lkey_be, remote, rkey_be } => {
-                ([ctrl(Opcode::RdmaWrite, 3), wqe::remote(remote, rkey_be), data(local, lkey_be)], 3)
+                three([ctrl(Opcode::RdmaWrite, 3), wqe::remote(remote, rkey_be), data(local, lkey_be)], 3)
             }
             Self::WriteInline { value, remote, rkey_be } => {
-                ([ctrl(Opcode::RdmaWrite, 3), wqe::remote(remote, rkey_be), wqe::inline8(value)], 3)
+                three([ctrl(Opcode::RdmaWrite, 3), wqe::remote(remote, rkey_be), wqe::inline8(value)], 3)
             }
-            Self::WriteNothing => ([ctrl(Opcode::RdmaWrite, 2), wqe::remote(0, 0), [0; 4]], 2),
+            Self::WriteNothing => three([ctrl(Opcode::RdmaWrite, 2), wqe::remote(0, 0), [0; 4]], 2),
             Self::Read { local, lkey_be, remote, rkey_be } => {
-                ([ctrl(Opcode::RdmaRead, 3), wqe::remote(remote, rkey_be), data(local, lkey_be)], 3)
+                three([ctrl(Opcode::RdmaRead, 3), wqe::remote(remote, rkey_be), data(local, lkey_be)], 3)
+            }
+            Self::Atomic { amo, answer, lkey_be, remote, rkey_be } => {
+                let answer = Answer { at: answer, lkey_be, tag: 0 };
+                let atomic = wqe_write::atomic(Place { index, qpn_shifted }, remote, rkey_be, amo, answer);
+                (atomic.segments, usize::from(atomic.ds))
             }
         }
     }
@@ -194,6 +220,8 @@ pub struct Producer {
     log_depth: u32,
     next: u64,
     done: u64,
+    /// Second blocks of what was posted: they get no completion.
+    wide: u64,
 }
 
 impl Producer {
@@ -214,6 +242,7 @@ impl Producer {
             log_depth,
             next: 0,
             done: 0,
+            wide: 0,
         }
     }
 
@@ -222,9 +251,9 @@ impl Producer {
         self.next
     }
 
-    /// True if one more request fits.
+    /// True if one more request fits. Second blocks count for ever: what posts such ends soon.
     pub fn has_room(&self) -> bool {
-        self.next - self.done < 1 << self.log_depth
+        self.next + (self.wide > 0) as u64 - self.done < 1 << self.log_depth
     }
 
     /// Writes a request and rings the doorbell. Returns its index.
@@ -233,16 +262,18 @@ impl Producer {
     /// If the ring is full: the host posts a few requests and waits for them.
     pub fn post(&mut self, world: &dyn World, request: Request) -> u64 {
         assert!(self.has_room(), "host requests never fill a ring");
-        let index = self.next;
-        let slot = index & ((1 << self.log_depth) - 1);
-        let at = pointer::<u32>(self.send_queue + slot * WQEBB_BYTES as u64);
+        let (index, blocks) = (self.next, request.blocks());
         let (segments, count) = request.segments(index, self.qpn << 8);
         let platform = Host::new(world);
-        self.next += 1;
-        // SAFETY: `new`'s caller vouches for the addresses; the slot lies inside the ring.
+        self.next += blocks;
+        self.wide += blocks - 1;
+        // SAFETY: `new`'s caller vouches for the addresses; each segment lies inside the ring, whose end a second block
+        // may lie behind.
         unsafe {
             for (i, segment) in segments[..count].iter().enumerate() {
-                platform.store_segment(at.add(4 * i), *segment);
+                let block = (index + i as u64 / 4) & ((1 << self.log_depth) - 1);
+                let at = pointer::<u32>(self.send_queue + block * WQEBB_BYTES as u64);
+                platform.store_segment(at.add(i % 4 * 4), *segment);
             }
             platform.wqes_before_publish();
             platform.store_doorbell_record(pointer(self.record), doorbell::send_counter(self.next));
@@ -276,7 +307,7 @@ impl Producer {
     /// Waits until everything posted is complete; the first failure, or a passed deadline, is the answer.
     pub fn wait_all(&mut self, world: &dyn World, patience_ns: u64) -> Result<(), NicError> {
         let since = world.now_ns();
-        while self.done < self.next {
+        while self.done + self.wide < self.next {
             match self.poll(world) {
                 Some(result) => {
                     result?;

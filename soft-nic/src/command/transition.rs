@@ -1,7 +1,7 @@
 //! Commands that move queue pairs from state to state.
 
 use super::Refusal;
-use crate::config::LinkLayer;
+use crate::config::{AtomicCount, LinkLayer};
 use crate::nic::SoftNic;
 use crate::psn;
 use crate::qp::{Qp, Remote, Service};
@@ -198,6 +198,9 @@ impl SoftNic {
         }
         if self.config.quirks.rmsn_cleared_by_2err {
             qp.responder.msn = 0;
+        }
+        if self.config.quirks.atomic_count == AtomicCount::Accepted {
+            self.placement.drop_atomics(qpn);
         }
         self.put_qp(qp);
         Ok(())

@@ -23,6 +23,8 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_get_before_a_second_failure", seeds: 6, run: second_failure },
     Scenario { name: "fetches_executed_and_their_answers_lost", seeds: 6, run: answers_lost },
     Scenario { name: "atomics_without_truth", seeds: 6, run: atomics_without_truth },
+    Scenario { name: "atomics_that_the_count_leaves_out", seeds: 4, run: atomics_left_out },
+    Scenario { name: "atomics_counted_and_dropped", seeds: 4, run: atomics_dropped },
     Scenario { name: "brackets_without_truth", seeds: 6, run: brackets_without_truth },
     Scenario { name: "the_gap_of_a_bracket", seeds: 4, run: gap_of_a_bracket },
     Scenario { name: "the_gap_of_a_bracket_behind_lost_acks", seeds: 4, run: gap_behind_lost_acks },
@@ -106,6 +108,33 @@ fn atomics_without_truth(seed: u64) -> Wrongs {
     clean(&spec, |outcome| {
         let asked = wrong_if(outcome.resolved == 0, || "nothing was uncertain".into());
         [failovers_of(outcome, 1), asked].concat()
+    })
+}
+
+/// NICs that do not count atomics, and whose answers are lost: by such a count each that was executed is repeated. They
+/// are found at start, and each is asked about instead.
+fn atomics_left_out(seed: u64) -> Wrongs {
+    let fault = ["1ms:0.0:lost-atomic-response=4ms", "1ms:0.0:blackhole-rx"][seed as usize % 2];
+    miscounted(&RunSpec { atomic_count: 1, ..getting(seed, &[fault]) })
+}
+
+/// NICs that count an atomic when they accept it, and drop at 2ERR what they have not executed yet: by such a count none
+/// of those is repeated.
+fn atomics_dropped(seed: u64) -> Wrongs {
+    let fault = ["1ms:0.0:down", "1ms:1.0:down"][seed as usize % 2];
+    let mut spec = getting(seed, &[fault]);
+    (spec.atomic_count, spec.atomic_gap_ns, spec.traffic.pace_ns) = (3, 20_000, 0);
+    miscounted(&spec)
+}
+
+fn miscounted(spec: &RunSpec) -> Wrongs {
+    let mut spec = spec.clone();
+    (spec.traffic.signals, spec.traffic.gets, spec.traffic.fetches) = (3, 0, 0);
+    clean(&spec, |outcome| {
+        let by_count = outcome.records.iter().any(|(_, record)| record.ledger == 0);
+        let asked = wrong_if(outcome.resolved == 0, || "nothing was uncertain".into());
+        let believed = wrong_if(by_count, || "a cut came from a count that is no truth".into());
+        [failovers_of(outcome, 1), asked, believed].concat()
     })
 }
 

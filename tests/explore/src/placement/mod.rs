@@ -119,8 +119,10 @@ fn run_to_end(spec: &RunSpec, interference: Interference) -> Seen {
     let streams = start_streams(&cluster);
     let outcome: Outcome = finish(&cluster, streams);
     let end = outcome.began_ns + outcome.lasted_ns;
-    let instants =
+    let mut instants: Vec<u64> =
         world.instants().into_iter().filter(|at| *at <= end).map(|at| at - outcome.began_ns).collect();
+    // Collected in the place of all there were, which are many more, in every run that is kept.
+    instants.shrink_to_fit();
     let stamps = outcome.records.iter().flat_map(|(_, record)| record.stamps).collect();
     let mut wrongs = outcome.wrongs();
     if !wrongs.is_empty() {

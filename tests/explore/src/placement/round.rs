@@ -94,7 +94,8 @@ pub fn placements(bounds: &Bounds, say: impl Fn(&str, usize, usize) + Sync) -> V
         let kinds = Kinds { nics, pes };
         let name = format!("placement, fault {number} of {}", bounds.faults);
         let most = if first { bounds.first } else { bounds.later };
-        let (round, next) = play(&name, (&nodes, &kinds), (most, bounds.threads), &mut seen, &say);
+        let goes_on = number < bounds.faults;
+        let (round, next) = play(&name, (&nodes, &kinds), (most, bounds.threads, goes_on), &mut seen, &say);
         rounds.push(round);
         nodes = next;
     }
@@ -145,11 +146,11 @@ impl Kinds {
     }
 }
 
-/// Runs all specs, or every so manyeth; the runs that nobody has seen are gone on from.
+/// Runs all specs, or every so manyeth; the runs that nobody has seen are gone on from, unless this is the last round.
 fn play(
     name: &str,
     (nodes, kinds): (&[Node], &Kinds),
-    (most, threads): (usize, usize),
+    (most, threads, goes_on): (usize, usize, bool),
     seen: &mut HashSet<u64>,
     say: &(impl Fn(&str, usize, usize) + Sync),
 ) -> (Round, Vec<Node>) {
@@ -171,8 +172,14 @@ fn play(
         }
         before = end;
     }
-    let results =
-        each(&specs, threads, |done| say(name, done, specs.len()), |spec| run(spec, Interference::default()));
+    let work = |spec: &RunSpec| {
+        let mut seen = run(spec, Interference::default());
+        if !goes_on {
+            seen.instants = Vec::new();
+        }
+        seen
+    };
+    let results = each(&specs, threads, |done| say(name, done, specs.len()), work);
     let mut round = Round {
         name: name.into(),
         placements,
@@ -189,7 +196,9 @@ fn play(
             round.failed.push((spec, result.wrongs));
         } else if seen.insert(result.digest) {
             round.distinct += 1;
-            next.push(Node { spec, instants: result.instants });
+            if goes_on {
+                next.push(Node { spec, instants: result.instants });
+            }
         }
     }
     round.took = start.elapsed();
