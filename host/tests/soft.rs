@@ -120,7 +120,8 @@ fn atomics_are_proved_executed_and_counted_once() {
 
 #[test]
 fn a_nic_that_miscounts_atomics_is_found() {
-    let lies: [(fn(&mut NicConfig), &str); 3] = [
+    type Lie = fn(&mut NicConfig);
+    let lies: [(Lie, &str); 3] = [
         (
             |config| config.quirks.atomic_count = AtomicCount::Left,
             "rmsn counts 0 atomics, 7 of 7 were executed",
