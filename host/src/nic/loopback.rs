@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// log2 of the rings' depth: a proof posts fewer requests than this, a flush one at a time.
 const LOG_DEPTH: u32 = 4;
-/// The same of the ring from which atomics are posted: a burst of them is still under way when a command is carried out.
+/// The same of the ring from which atomics are posted: a burst of them outlasts a command.
 const LOG_ATOMICS: u32 = 9;
 /// Blocks of that ring.
 pub(crate) const ATOMICS_BLOCKS: u64 = 1 << LOG_ATOMICS;

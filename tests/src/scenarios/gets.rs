@@ -111,8 +111,9 @@ fn atomics_without_truth(seed: u64) -> Wrongs {
     })
 }
 
-/// NICs that do not count atomics, and whose answers are lost: by such a count each that was executed is repeated. They
-/// are found at start, and each is asked about instead. Nothing was completed on the path, so that the count is possible.
+/// NICs that do not count atomics, and whose answers are lost: by such a count each that was executed is repeated.
+/// They are found at start, and each is asked about instead. Nothing was completed on the path, so that the count is
+/// possible.
 fn atomics_left_out(seed: u64) -> Wrongs {
     let fault = ["0ns:0.0:drop-acks", "0ns:0.0:blackhole-rx"][seed as usize % 2];
     let mut spec = RunSpec { atomic_count: 1, ..getting(seed, &[fault]) };
@@ -120,8 +121,8 @@ fn atomics_left_out(seed: u64) -> Wrongs {
     miscounted(spec)
 }
 
-/// NICs that count an atomic when they accept it, and drop at 2ERR what they have not executed yet: by such a count none
-/// of those is repeated.
+/// NICs that count an atomic when they accept it, and drop at 2ERR what they have not executed yet: by such a count
+/// none of those is repeated.
 fn atomics_dropped(seed: u64) -> Wrongs {
     let fault = ["1ms:0.0:down", "1ms:1.0:down"][seed as usize % 2];
     let mut spec = getting(seed, &[fault]);
