@@ -239,7 +239,7 @@ fn what_cannot_be_is_refused_with_what_is_wrong() {
     let twin = twin.to_str().unwrap();
     let cases: [Refused; 6] = [
         (&[], &["early"], &["nvshmem_quiet: the library is not initialised"]),
-        (&[], &["comm"], &["an MPI communicator cannot be started from"]),
+        (&[], &["comm"], &["no MPI communicator is given"]),
         (&[], &["twin", twin], &["another NVSHMEM library", twin, "this one is "]),
         (
             &[("NVSHMEM_IBGDA_NUM_DCI", "4")],

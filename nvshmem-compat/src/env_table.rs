@@ -323,8 +323,8 @@ pub const TABLE: &[Known] = &[
     )),
     honoured(
         "NVSHMEM_BOOTSTRAP_MPI_PLUGIN",
-        "nvshmem_bootstrap_mpi.so.3",
-        "plugin that asks MPI; the default lies beside the library",
+        "",
+        "plugin that asks MPI; where it is not set nvshmem_bootstrap_mpi.so.3, beside the library",
         Values::Any,
     ),
     idle(
