@@ -27,17 +27,13 @@
     }
 
 TYPE(int, int)
-TYPE(uint64, uint64_t)
 TYPE(float, float)
-TYPE(double, double)
 
 __global__ void family(void *memory, unsigned *wrong) {
     const Tally tally{wrong};
     char *to = (char *)memory, *from = to + kBytes / 2;
     type_int((int *)to, (int *)from, tally);
-    type_uint64((uint64_t *)to, (uint64_t *)from, tally);
     type_float((float *)to, (float *)from, tally);
-    type_double((double *)to, (double *)from, tally);
     nvshmemx_uint32_xor_reduce_block(NVSHMEM_TEAM_WORLD, (uint32_t *)to, (uint32_t *)from, 4);
     if (threadIdx.x < 32) nvshmemx_uint32_and_reduce_warp(NVSHMEM_TEAM_WORLD, (uint32_t *)to, (uint32_t *)from, 4);
     if (threadIdx.x == 0) nvshmem_uint32_or_reduce(NVSHMEM_TEAM_WORLD, (uint32_t *)to, (uint32_t *)from, 4);

@@ -37,14 +37,9 @@
 
 template <typename T> struct Calls;
 TYPE(char, char)
-TYPE(short, short)
 TYPE(int, int)
-TYPE(longlong, long long)
-TYPE(uint8, uint8_t)
 TYPE(uint16, uint16_t)
-TYPE(uint32, uint32_t)
 TYPE(uint64, uint64_t)
-TYPE(float, float)
 TYPE(double, double)
 
 template <typename T> __device__ void type(void *memory, Tally tally) {
@@ -58,14 +53,9 @@ template <typename T> __device__ void type(void *memory, Tally tally) {
 __global__ void family(void *memory, unsigned *wrong) {
     const Tally tally{wrong};
     type<char>(memory, tally);
-    type<short>(memory, tally);
     type<int>(memory, tally);
-    type<long long>(memory, tally);
-    type<uint8_t>(memory, tally);
     type<uint16_t>(memory, tally);
-    type<uint32_t>(memory, tally);
     type<uint64_t>(memory, tally);
-    type<float>(memory, tally);
     type<double>(memory, tally);
     const int next = next_pe();
     char *to = (char *)memory, *from = to + 512;
