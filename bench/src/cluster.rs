@@ -1,12 +1,14 @@
 //! What of a job lives in this process: NICs, PEs, and a thread for each agent.
 
 use crate::clock::PeClock;
+pub use crate::gate::AgentGate;
+use crate::gpu::{Kernels, NoGpu, OneGpu};
 use crate::heap::{HeapMap, HeapView};
 use crate::job::{Job, JobError, Member};
 use crate::kernel::Dev;
 use crate::nics::source::{NoNics, Source};
 use crate::nics::{Nics, RailCounters};
-use crate::options::Options;
+use crate::options::{DeviceKind, NicKind, Options};
 use crate::report::{Ended, Failing};
 use crate::room::{NoRoom, STACK_BYTES, try_threads};
 use crate::switches::{Pathless, describe_path, describe_syndrome};
@@ -17,6 +19,7 @@ use shunt_host::agent::reader::Cursor;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
 use shunt_host::error::StartError;
+use shunt_host::gpu::cuda::Mover;
 use shunt_host::gpu::{GpuMemory, HeapMemory};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_layout::state::{CauseKind, Channel, HintWord, PathState, SLOTS_MAX, SwitchRecord, hint_index};
@@ -37,62 +40,10 @@ pub struct Unit {
     map: HeapMap,
     clock: Arc<PeClock>,
     gate: Arc<AgentGate>,
+    /// What posts for a sender, if it runs on a GPU.
+    kernels: Option<Kernels>,
     /// Dropped last: everything above points into it.
     pe: Arc<Pe>,
-}
-
-/// Holds an agent back: for a while, or for good.
-#[derive(Debug, Default)]
-pub struct AgentGate {
-    /// On the process's clock.
-    until_ns: AtomicU64,
-    held: AtomicBool,
-    /// The agent is to die.
-    dies: AtomicBool,
-    /// There is no agent before this time, on the process's clock.
-    dead_until_ns: AtomicU64,
-    deaths: AtomicU64,
-}
-
-impl AgentGate {
-    /// The agent does nothing before this time; the largest number is never.
-    pub fn hold(&self, until_ns: u64) {
-        self.until_ns.fetch_max(until_ns, Ordering::AcqRel);
-    }
-
-    /// True if the agent would have done something and did not.
-    pub fn held(&self) -> bool {
-        self.held.load(Ordering::Acquire)
-    }
-
-    /// The agent dies; the next one takes over at this time.
-    pub fn kill(&self, until_ns: u64) {
-        self.dead_until_ns.fetch_max(until_ns, Ordering::AcqRel);
-        self.dies.store(true, Ordering::Release);
-    }
-
-    /// How often the agent died.
-    pub fn deaths(&self) -> u64 {
-        self.deaths.load(Ordering::Acquire)
-    }
-
-    fn dies(&self) -> bool {
-        let dies = self.dies.swap(false, Ordering::AcqRel);
-        self.deaths.fetch_add(dies.into(), Ordering::AcqRel);
-        dies
-    }
-
-    fn shut(&self, now_ns: u64) -> bool {
-        if now_ns < self.dead_until_ns.load(Ordering::Acquire) {
-            return true;
-        }
-
-        let shut = now_ns < self.until_ns.load(Ordering::Acquire);
-        if shut {
-            self.held.store(true, Ordering::Release);
-        }
-        shut
-    }
 }
 
 /// The PEs of a job that live here. Dropping it stops the agents, then the PEs, then the NICs.
@@ -119,6 +70,21 @@ pub enum UpError {
     /// NICs.
     #[error(transparent)]
     Nics(#[from] NoNics),
+    /// The GPU that kernels were to run on.
+    #[error("--device gpu: {0}")]
+    Gpu(#[from] NoGpu),
+}
+
+/// The GPU that the command line asks for, if it does.
+///
+/// # Errors
+/// There is none: what was looked for.
+pub fn find_gpu(options: &Options) -> Result<Option<OneGpu>, NoGpu> {
+    if options.device == DeviceKind::Cpu {
+        return Ok(None);
+    }
+    let mover = if options.nic == NicKind::Soft { Mover::SoftNic } else { Mover::Hardware };
+    Ok(Some(OneGpu::open(options.kernels.as_deref(), mover)?))
 }
 
 /// Threads this program runs when everything is up: kernels, agents, the engine and the one that waits.
@@ -162,6 +128,7 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
         ..said.config
     };
     let mut config = PeConfig::new(&env, map.bytes());
+    config.log2_chunk = options.log2_chunk.unwrap_or(config.log2_chunk);
     config.policy.suspect_ns = suspect_ns(options, source, largest);
     // Where threads wait for cores, and where a time was asked for, silence is not told from what is usual.
     let floor_ns = match said.suspect_floor {
@@ -194,7 +161,13 @@ impl Cluster {
         let mut cluster = Self { agents: Vec::new(), stop, first, units: Vec::new(), nics };
         let no_room = |met| UpError::Room(NoRoom { needed, met });
         let config = pe_config(options, source, &map, largest);
-        cluster.start_pes(&config, map, job, no_room)?;
+        let gpu = |pe: u32, gpu: &OneGpu| {
+            // PE 2k puts to PE 2k + 1, which checks what came with loads of its own.
+            (options.gpu_everywhere || pe.is_multiple_of(2)).then(|| gpu.clone())
+        };
+        let found = find_gpu(options)?;
+        let gpu = |pe: u32| found.as_ref().and_then(|found| gpu(pe, found));
+        cluster.start_pes(&config, map, job, gpu, no_room)?;
         Ok(cluster)
     }
 
@@ -203,6 +176,7 @@ impl Cluster {
         config: &PeConfig,
         map: HeapMap,
         job: &dyn Job,
+        gpu: impl Fn(u32) -> Option<OneGpu>,
         no_room: impl Fn(std::io::Error) -> UpError,
     ) -> Result<(), UpError> {
         let bring_up = |member: Member| {
@@ -210,11 +184,17 @@ impl Cluster {
             let clock = Arc::new(PeClock::new(self.nics.world().clone()));
             let world: Arc<dyn World> = clock.clone();
             let rails = self.nics.open(pe).map_err(NoNics::Open)?;
-            let gpu: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
-            Ok(move || Pe::start(*config, rails, gpu, &*bootstrap, oob, world).map(|pe| (pe, clock)))
+            let gpu = gpu(pe);
+            let (memory, kernels) = match &gpu {
+                None => (Arc::new(HeapMemory::new()) as Arc<dyn GpuMemory>, None),
+                Some(gpu) => (gpu.memory().map_err(NoGpu::from)?, Some(gpu.prepare(&clock)?)),
+            };
+            let config = PeConfig { agent_switches: gpu.is_none(), ..*config };
+            let start = move || Pe::start(config, rails, memory, &*bootstrap, oob, world);
+            Ok(move || start().map(|pe| (pe, clock, kernels)))
         };
         let members = job.members(self.nics.world()).into_iter().map(bring_up);
-        let members: Vec<_> = members.collect::<Result<_, NoNics>>()?;
+        let members: Vec<_> = members.collect::<Result<_, UpError>>()?;
         let started: Vec<Result<_, UpError>> = std::thread::scope(|scope| {
             let threads: Vec<_> = members
                 .into_iter()
@@ -226,8 +206,12 @@ impl Cluster {
             threads.into_iter().map(|thread| thread.and_then(end)).collect()
         });
         for started in started {
-            let (pe, clock) = started?;
-            let unit = Unit::new(Arc::new(pe), map, clock);
+            let (pe, clock, kernels) = started?;
+            if let Some(kernels) = &kernels {
+                // SAFETY: both go into one unit, which drops the PE last.
+                unsafe { kernels.enter(&pe)? };
+            }
+            let unit = Unit::new(Arc::new(pe), map, clock, kernels);
             self.agents.push(self.spawn_agent(&unit).map_err(&no_room)?);
             self.units.push(unit);
         }
@@ -299,7 +283,7 @@ impl Drop for Cluster {
 }
 
 impl Unit {
-    fn new(pe: Arc<Pe>, map: HeapMap, clock: Arc<PeClock>) -> Self {
+    fn new(pe: Arc<Pe>, map: HeapMap, clock: Arc<PeClock>, kernels: Option<Kernels>) -> Self {
         // SAFETY: the state and its tables are mapped while `pe` lives, and this unit holds `pe` and drops it
         // last.
         let words =
@@ -307,7 +291,7 @@ impl Unit {
         let span = pe.heap();
         // SAFETY: the heap lives as long as `pe`; kernels and NICs reach it atomically.
         let heap = unsafe { HeapView::new(span.address, span.bytes) };
-        Self { words, heap, map, clock, gate: Arc::new(AgentGate::default()), pe }
+        Self { words, heap, map, clock, gate: Arc::new(AgentGate::default()), kernels, pe }
     }
 
     /// Device code on this PE.
@@ -320,6 +304,11 @@ impl Unit {
     /// Rails of the PE.
     pub fn rails(&self) -> u32 {
         self.pe.rails().len() as u32
+    }
+
+    /// Its kernels on a GPU, if it has any.
+    pub fn kernels(&self) -> Option<&Kernels> {
+        self.kernels.as_ref()
     }
 
     /// Its clock.

@@ -7,7 +7,8 @@
 //! | [`kernel`], [`stream`], [`arbiter`], [`table`] | the kernels: a verified stream, and perftest's table |
 //! | [`job`] | how PEs are spread over processes, and how those hear of each other |
 //! | [`nics`] | what carries the packets, behind one trait |
-//! | [`cluster`], [`clock`] | PEs of this process |
+//! | [`cluster`], [`clock`], [`gate`] | PEs of this process |
+//! | [`gpu`], [`hand`] | kernels on a GPU, and what posts for a sender: a thread or they |
 //! | [`runner`], [`faults`], [`observe`], [`interrupt`] | one run over them: phases, planned faults, what is reported |
 //! | [`timeline`], [`rails`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
 //! | [`program`], [`progress`], [`outputs`] | what is printed and written |
@@ -17,6 +18,9 @@ pub mod clock;
 pub mod cluster;
 pub mod environment;
 pub mod faults;
+pub mod gate;
+pub mod gpu;
+pub mod hand;
 pub mod heap;
 pub mod interrupt;
 pub mod job;

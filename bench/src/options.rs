@@ -48,7 +48,8 @@ pub struct Options {
     #[arg(short = 'c', long = "ctas", value_name = "N", value_parser = range(1..=32))]
     #[arg(allow_negative_numbers = true)]
     pub blocks: Option<u32>,
-    /// Threads of a block; with --device cpu a block is one lane whatever is said here
+    /// Threads of a block: with --device gpu 1, or whole warps up to 256; with --device cpu a block is one lane
+    /// whatever is said here
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = range(1..=1024))]
     #[arg(allow_negative_numbers = true)]
     pub threads_per_cta: u32,
@@ -65,6 +66,9 @@ pub struct Options {
     /// Where the kernels run
     #[arg(long, default_value = "cpu")]
     pub device: DeviceKind,
+    /// Kernels for --device gpu: cubin, fatbin or PTX [default: what `cargo xtask gpu` built for the GPU]
+    #[arg(long, value_name = "FILE")]
+    pub kernels: Option<PathBuf>,
     /// What carries the packets
     #[arg(long, default_value = "soft")]
     pub nic: NicKind,
@@ -150,6 +154,12 @@ pub struct Options {
     /// Blocks.
     #[arg(skip)]
     pub ctas: u32,
+    /// Every PE's kernels run on the GPU, not only the senders'.
+    #[arg(skip)]
+    pub gpu_everywhere: bool,
+    /// log2 of the bytes that one key covers, if not as many as can be.
+    #[arg(skip)]
+    pub log2_chunk: Option<u32>,
     /// What the environment says.
     #[arg(skip)]
     pub environment: Environment,
@@ -175,9 +185,6 @@ pub enum Usage {
     /// A value that cannot be, or goes badly with another.
     #[error("error: {0}")]
     Bad(String),
-    /// Understood, but not in this version.
-    #[error("error: {0} is not in this version; {1}")]
-    NotYet(&'static str, &'static str),
 }
 
 fn range(values: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
@@ -214,7 +221,7 @@ impl Options {
         options.ctas = options.blocks.unwrap_or(if options.rails > 2 { options.rails } else { 1 });
         options.environment = Environment::read(lookup)?;
         options.join_a_job(lookup)?;
-        options.refuse_what_is_missing()?;
+        options.check_device()?;
         options.check_table()?;
         options.check_sizes()?;
         options.check_run()?;

@@ -1,12 +1,12 @@
 //! The program: what is printed, what is written, and the exit status.
 
-use crate::cluster::{oversubscribed, threads};
+use crate::cluster::{find_gpu, oversubscribed, threads};
 use crate::job::Job;
 use crate::job::processes::Processes;
 use crate::job::threads::Threads;
 use crate::nics::settle::settle;
 use crate::nics::source::Source;
-use crate::options::{Mode, OnOff, Options, SignalKind};
+use crate::options::{DeviceKind, Mode, OnOff, Options, SignalKind};
 use crate::outputs::Outputs;
 use crate::plot;
 use crate::progress::{Progress, say, stdout_error};
@@ -66,6 +66,14 @@ fn dispatch(options: &Options) -> u8 {
         }
     };
     let (options, source) = (&options, &source);
+    match find_gpu(options) {
+        Ok(None) => {}
+        Ok(Some(gpu)) => say!("kernels of the senders: {}", gpu.describe()),
+        Err(error) => {
+            eprintln!("error: --device gpu: {error}");
+            return USAGE;
+        }
+    }
     match &options.job {
         None => lead(options, source, &Threads::new(options.pes()), outputs),
         Some(place) => match Processes::join(options, place) {
@@ -81,7 +89,7 @@ fn dispatch(options: &Options) -> u8 {
 
 /// The process that prints, judges and writes.
 fn lead(options: &Options, source: &Source, job: &dyn Job, outputs: Outputs) -> u8 {
-    if options.threads_per_cta > 1 {
+    if options.threads_per_cta > 1 && options.device == DeviceKind::Cpu {
         say!("-t {}: with --device cpu a block is one lane", options.threads_per_cta);
     }
     let table_status = if options.iterations > 0 { print_table(options, source, job) } else { 0 };

@@ -301,6 +301,11 @@ impl Run<'_> {
                     map: self.map,
                     lifetime_ns: options.environment.config.packet_lifetime_ns,
                     link: control.board.link(number as usize),
+                    kernels: cluster
+                        .has(source)
+                        .then(|| cluster.unit(source).kernels())
+                        .flatten()
+                        .map(|kernels| (kernels, options.threads_per_cta)),
                 };
                 let end = move |pe, peer, found| End { stream: number, pe, peer, channel, found };
                 if cluster.has(source) {

@@ -5,6 +5,8 @@
 //! put when its signal is seen, poisons the slot, and gives slots back half a window at a time.
 
 use crate::arbiter::Decided;
+use crate::gpu::Kernels;
+use crate::hand::Hand;
 use crate::heap::{HeapMap, HeapView};
 use crate::job::board::Link;
 use crate::kernel::{Dev, Kernel, Stop, wait_until};
@@ -15,6 +17,7 @@ use crate::timeline::{Gap, Timeline};
 use crate::verify::{Check, Content, Findings, Flags, Slots};
 use shunt_device::platform::host::Host;
 use shunt_device::{Channel, Deadline, Fault, FaultKind, HeapOffset, Put, Signal, Solo, Ticket};
+use shunt_kernels::Call;
 
 /// What the two ends of one stream know of it.
 #[derive(Clone, Copy)]
@@ -41,6 +44,8 @@ pub struct Stream<'r> {
     pub link: &'r Link,
     /// What was decided about operations whose fate nobody knows.
     pub decided: &'r Decided,
+    /// The kernels that post and wait for the sender, and the threads of each, if they run on a GPU.
+    pub kernels: Option<(&'r Kernels, u32)>,
 }
 
 /// What a sender did.
@@ -104,11 +109,23 @@ impl<'r> Stream<'r> {
     /// The sending kernel.
     pub fn send(&self, kernel: Kernel<'_>, device: Dev<'_>, heap: &HeapView) -> Sent {
         let slots = self.slots(heap, self.map.sources(self.channel));
+        let channel = device.channel(self.target, self.channel);
+        let told = Call {
+            peer: self.target,
+            channel: self.channel,
+            timeout_ns: kernel.control.stall_ns,
+            ..Call::default()
+        };
+        let hand = match self.kernels {
+            None => Hand::Thread(device, channel),
+            Some((kernels, threads)) => Hand::Gpu(kernels, threads, told),
+        };
         let mut sender = Sender {
             stream: self,
             kernel,
             device,
-            channel: device.channel(self.target, self.channel),
+            channel,
+            hand,
             slots,
             tickets: vec![None; slots.count() as usize],
             fetches: vec![None; slots.count() as usize],
@@ -176,6 +193,7 @@ struct Sender<'a, 'w> {
     kernel: Kernel<'a>,
     device: Dev<'w>,
     channel: Channel<'w, Host<'w>>,
+    hand: Hand<'a, 'w>,
     slots: Slots<'a>,
     /// The last ticket that reads each source slot.
     tickets: Vec<Option<Ticket>>,
@@ -205,7 +223,7 @@ impl Sender<'_, '_> {
             self.stream.link.set_posted(self.puts);
         }
         posted?;
-        self.patiently("a quiet after the last put", |s, slice| s.channel.quiet(Solo, slice))?;
+        self.patiently("a quiet after the last put", |s, slice| s.hand.quiet(slice, s.now()))?;
         (0..self.fetches.len()).for_each(|slot| self.look_at_the_answer(slot));
         self.linger()
     }
@@ -220,7 +238,7 @@ impl Sender<'_, '_> {
             }
             let slot = (self.puts % self.slots.count()) as usize;
             if let Some(ticket) = self.tickets[slot] {
-                self.patiently("a source slot", |s, slice| s.channel.wait(Solo, ticket, slice))?;
+                self.patiently("a source slot", |s, slice| s.hand.wait(ticket, slice, s.now()))?;
                 self.look_at_the_answer(slot);
             }
             let ticket = self.post(self.puts).map_err(Stop::Fault)?;
@@ -235,7 +253,7 @@ impl Sender<'_, '_> {
         if self.credits < need {
             let word = self.stream.map.credit(self.stream.channel);
             self.credits = self.patiently("a credit from the receiver", |s, slice| {
-                s.device.wait_until_ge(Solo, word, need, slice)
+                s.hand.wait_until_ge(word, need, slice, s.now())
             })?;
         }
         Ok(())
@@ -252,20 +270,15 @@ impl Sender<'_, '_> {
                 if stream.verify {
                     fill(self.slots.of(put), stream.salt(), put);
                 }
-                return self.channel.put_signal_nbi(
-                    Solo,
-                    Put { dst, src, bytes: slot_bytes },
-                    word_at,
-                    signal,
-                );
+                return self.hand.put_signal(Put { dst, src, bytes: slot_bytes }, word_at, signal);
             }
             Mode::P => {
-                self.channel.p_nbi(Solo, dst, word(stream.salt(), put, 0), 8)?;
+                self.hand.p(dst, word(stream.salt(), put, 0), 8)?;
             }
             Mode::Amo => self.post_atomic(put, dst, src)?,
             Mode::Signal => {}
         }
-        self.channel.signal_nbi(Solo, word_at, signal)
+        self.hand.signal(word_at, signal)
     }
 
     /// Atomic `put` of the script. What it fetches goes to the source slot, which nobody sends from.
@@ -292,6 +305,11 @@ impl Sender<'_, '_> {
         }
     }
 
+    /// Now, on the clock that deadlines are read against.
+    fn now(&self) -> u64 {
+        self.kernel.world.now_ns()
+    }
+
     /// Looks after this PE's channels until every receiver is done: their credits may need a switch from us.
     fn linger(&mut self) -> Result<(), Stop> {
         let (kernel, control) = (self.kernel, self.kernel.control);
@@ -306,7 +324,7 @@ impl Sender<'_, '_> {
             // A receiver that is gone never finishes.
             self.channel.alive().map_err(Stop::Fault)?;
             let word = self.stream.map.credit(self.stream.channel);
-            let _ = self.device.wait_until_ge(Solo, word, u64::MAX, kernel.deadline(10_000_000));
+            let _ = self.hand.wait_until_ge(word, u64::MAX, kernel.deadline(10_000_000), self.now());
         }
         Ok(())
     }
@@ -317,7 +335,9 @@ impl Sender<'_, '_> {
         mut attempt: impl FnMut(&Self, Deadline) -> Result<T, Fault>,
     ) -> Result<T, Stop> {
         let kernel = self.kernel;
-        let alive = || kernel.alive(self.channel, self.last);
+        // A look at a ticket carries a switch on, which is the business of who posts.
+        let last = self.last.filter(|_| self.hand.is_thread());
+        let alive = || kernel.alive(self.channel, last);
         kernel.patiently(kernel.control.stall_ns, what, alive, |deadline| attempt(self, deadline))
     }
 }

@@ -34,6 +34,16 @@ fn a_machine_without_devices_is_status_2_and_is_told_so() {
     }
 }
 
+/// Without a driver the driver is named, with one the kernels: either is said before anything is run.
+#[test]
+fn a_gpu_or_kernels_that_are_not_there_are_status_2_and_named() {
+    let output = program("--device gpu --kernels /nowhere/kernels.cubin --duration 60m");
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    let named = ["libcuda.so.1", "/nowhere/kernels.cubin"].iter().any(|name| error.contains(name));
+    assert!(output.stdout.is_empty() && named && error.contains("error: --device gpu: "), "{error}");
+}
+
 #[test]
 fn help_and_the_list_of_faults_are_status_0_on_stdout() {
     let help = program("--help");

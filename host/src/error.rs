@@ -239,6 +239,9 @@ pub enum GpuError {
         /// Length.
         bytes: u64,
     },
+    /// The GPU's driver.
+    #[error(transparent)]
+    Cuda(#[from] crate::gpu::cuda::CudaError),
 }
 
 /// What went wrong while all PEs exchanged their cards.

@@ -64,6 +64,9 @@ pub struct PeConfig {
     pub rail: RailOptions,
     /// One after another or at once.
     pub bringup: Bringup,
+    /// Whether the agent may change channels by itself: carry a switch on, touch what is at rest. False where kernels
+    /// on a GPU use them: over PCIe what a CPU changes is not changed atomically for a GPU.
+    pub agent_switches: bool,
 }
 
 impl PeConfig {
@@ -84,6 +87,7 @@ impl PeConfig {
             step_records: env.step_records,
             rail: RailOptions { ordering: env.ordering, ..RailOptions::default() },
             bringup: Bringup::default(),
+            agent_switches: true,
         }
     }
 

@@ -7,14 +7,33 @@ use crate::units::{show_size, show_time};
 const DURATION_MAX_NS: u64 = 3_600_000_000_000;
 const DURATION_MIN_NS: u64 = 20_000_000;
 const SIZE_MAX: u64 = 1 << 30;
+/// Threads of a block on a GPU: what registers there are, shared by what a kernel may need when something fails.
+const THREADS_MAX: u32 = 256;
 /// Heap of a PE beyond which nobody meant it.
 const HEAP_MAX: u64 = 4 << 30;
 
 impl Options {
-    pub(super) fn refuse_what_is_missing(&self) -> Result<(), Usage> {
-        if self.device == DeviceKind::Gpu {
-            return Err(Usage::NotYet("--device gpu", "kernels run as threads: --device cpu"));
+    /// What a GPU's kernels do not do.
+    pub(super) fn check_device(&mut self) -> Result<(), Usage> {
+        if self.device == DeviceKind::Cpu {
+            return match &self.kernels {
+                Some(file) => {
+                    bad(format!("--kernels {} with --device cpu: add --device gpu", file.display()))
+                }
+                None => Ok(()),
+            };
         }
+        let threads = self.threads_per_cta;
+        if threads > THREADS_MAX || (threads > 1 && !threads.is_multiple_of(32)) {
+            return bad(format!(
+                "-t {threads} with --device gpu: 1, or a multiple of 32 up to {THREADS_MAX}"
+            ));
+        }
+        if self.mode == Mode::Amo {
+            return bad("--mode amo with --device gpu: --mode write, p or signal, or --device cpu".into());
+        }
+        // The table is that of threads; `cargo xtask gpu run` measures kernels by themselves.
+        self.iterations = 0;
         Ok(())
     }
 

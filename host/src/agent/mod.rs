@@ -68,7 +68,7 @@ pub struct AgentOptions {
     pub backoff_ns: u64,
     /// Time between looks at a port that is down, in case its event was lost.
     pub port_poll_ns: u64,
-    /// Time between two looks for peers whose agent is out of reach.
+    /// Time between two looks for peers whose agent is out of reach; the largest number: none is made.
     pub touch_ns: u64,
     /// Channels looked after in one step; 0 leaves every switch to the kernels.
     pub looks: usize,
@@ -101,7 +101,10 @@ impl Pe {
     /// [`AbiMismatch`] if the uploaded state is not of this version.
     pub fn agent(&self) -> Result<Option<Agent>, AbiMismatch> {
         let (lifetime_ns, probes) = (self.config().packet_lifetime_ns, self.config().probes);
-        let options = AgentOptions { lifetime_ns, probes, ..AgentOptions::default() };
+        let mut options = AgentOptions { lifetime_ns, probes, ..AgentOptions::default() };
+        if !self.config().agent_switches {
+            (options.looks, options.touch_ns) = (0, u64::MAX);
+        }
         let mut agent = Agent::new(self, options, &Threads)?;
         // One that follows another is watched as that one was.
         if let Some(agent) = agent.as_mut().filter(|agent| agent.lives == 1) {
@@ -293,7 +296,7 @@ impl Agent {
     /// for such a peer's signal has nothing outstanding to notice it by.
     fn touch_the_silent(&mut self) {
         let now = self.now();
-        if now < self.next_touch_ns {
+        if now < self.next_touch_ns || self.options.touch_ns == u64::MAX {
             return;
         }
         let (pes, per, me) = {

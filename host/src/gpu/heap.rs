@@ -75,40 +75,58 @@ impl GpuMemory for HeapMemory {
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), GpuError> {
         self.check(address, bytes.len() as u64)?;
-        let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-        let (head, body) = split(address, bytes.len());
-        for (i, byte) in bytes.iter().enumerate().take(head) {
-            // SAFETY: inside a live allocation (checked); shared accesses are atomic on all sides.
-            unsafe { AtomicU8::from_ptr(to.add(i)) }.store(*byte, Ordering::Relaxed);
-        }
-        for at in (head..head + body).step_by(8) {
-            let word = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-            // SAFETY: as above; `split` made it 8-byte aligned.
-            unsafe { AtomicU64::from_ptr(to.add(at).cast()) }.store(word, Ordering::Relaxed);
-        }
-        for (i, byte) in bytes.iter().enumerate().skip(head + body) {
-            // SAFETY: as above.
-            unsafe { AtomicU8::from_ptr(to.add(i)) }.store(*byte, Ordering::Relaxed);
-        }
+        // SAFETY: inside a live allocation (checked); shared accesses are atomic on all sides.
+        unsafe { copy_in(address, bytes) }
         Ok(())
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), GpuError> {
         self.check(address, bytes.len() as u64)?;
-        let from = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-        let (head, body) = split(address, bytes.len());
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            if i < head || i >= head + body {
-                // SAFETY: inside a live allocation (checked); shared accesses are atomic on all sides.
-                *byte = unsafe { AtomicU8::from_ptr(from.add(i)) }.load(Ordering::Relaxed);
-            }
-        }
-        for at in (head..head + body).step_by(8) {
-            // SAFETY: as above; `split` made it 8-byte aligned.
-            let word = unsafe { AtomicU64::from_ptr(from.add(at).cast()) }.load(Ordering::Relaxed);
-            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
-        }
+        // SAFETY: as above.
+        unsafe { copy_out(address, bytes) }
         Ok(())
+    }
+}
+
+/// Copies to memory that others use at the same time, atomically word by word.
+///
+/// # Safety
+/// The memory is mapped and as long; all that others do to it is atomic.
+pub(super) unsafe fn copy_in(address: u64, bytes: &[u8]) {
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    let (head, body) = split(address, bytes.len());
+    for (i, byte) in bytes.iter().enumerate().take(head) {
+        // SAFETY: inside the memory, by the caller's promise.
+        unsafe { AtomicU8::from_ptr(to.add(i)) }.store(*byte, Ordering::Relaxed);
+    }
+    for at in (head..head + body).step_by(8) {
+        let word = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        // SAFETY: as above; `split` made it 8-byte aligned.
+        unsafe { AtomicU64::from_ptr(to.add(at).cast()) }.store(word, Ordering::Relaxed);
+    }
+    for (i, byte) in bytes.iter().enumerate().skip(head + body) {
+        // SAFETY: as above.
+        unsafe { AtomicU8::from_ptr(to.add(i)) }.store(*byte, Ordering::Relaxed);
+    }
+}
+
+/// The other way.
+///
+/// # Safety
+/// As [`copy_in`].
+pub(super) unsafe fn copy_out(address: u64, bytes: &mut [u8]) {
+    let from = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    let (head, body) = split(address, bytes.len());
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        if i < head || i >= head + body {
+            // SAFETY: inside the memory, by the caller's promise.
+            *byte = unsafe { AtomicU8::from_ptr(from.add(i)) }.load(Ordering::Relaxed);
+        }
+    }
+    for at in (head..head + body).step_by(8) {
+        // SAFETY: as above; `split` made it 8-byte aligned.
+        let word = unsafe { AtomicU64::from_ptr(from.add(at).cast()) }.load(Ordering::Relaxed);
+        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
 }
 

@@ -1,5 +1,6 @@
 //! Memory that both the device and the NICs reach: the seam between a GPU and a plain heap.
 
+pub mod cuda;
 mod heap;
 pub use heap::HeapMemory;
 
@@ -57,6 +58,10 @@ pub trait GpuMemory: Send + Sync {
     /// The dma-buf behind a span, for memory that the kernel cannot pin by its address.
     fn dmabuf(&self, _span: Span) -> Result<Option<DmaBuf>, GpuError> {
         Ok(None)
+    }
+    /// Lets kernels reach a page of a NIC's doorbell registers at its own address.
+    fn map_registers(&self, _page: u64, _bytes: u64) -> Result<(), GpuError> {
+        Ok(())
     }
     /// Copies bytes in.
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), GpuError>;

@@ -13,7 +13,7 @@ use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::wqe_write::{self, Answer, Place};
 use shunt_layout::mlx5::cqe::{self, CQE_BYTES, FRESH_BYTE, SYNDROME_WORD_OFFSET, TAIL_OFFSET, Tail};
-use shunt_layout::mlx5::doorbell::{self, RECORD_BYTES, SEND_COUNTER_OFFSET};
+use shunt_layout::mlx5::doorbell::{self, RECORD_BYTES, SEND_COUNTER_OFFSET, UAR_PAGE_BYTES};
 use shunt_layout::mlx5::wqe::{self, CqeWhen, Opcode, Segment, WQEBB_BYTES};
 use std::sync::Arc;
 
@@ -99,6 +99,7 @@ impl Queue {
             source.memory.write(record.address, &[0; RECORD_BYTES])?;
         }
         let uar = Uar::map(source.devx)?;
+        source.memory.map_registers(uar.page(), UAR_PAGE_BYTES as u64)?;
         let cq = Cq::create(
             source.devx,
             &CqShape {

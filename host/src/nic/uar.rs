@@ -22,6 +22,11 @@ impl Uar {
         self.page.id
     }
 
+    /// Address of the page.
+    pub fn page(&self) -> u64 {
+        self.page.address
+    }
+
     /// Address of the send doorbell register.
     pub fn register(&self) -> u64 {
         self.page.address + BLUEFLAME_OFFSET as u64

@@ -51,8 +51,11 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
   stack, spills   bytes: 0, or it fails; but not where ptxas calls a function of its own (library, warps of sm_80)
   cold-stack  bytes that the deepest cold call takes: registers that the calling convention has a function save
 
-  run               after that run on this machine's GPU what can be: the program in CUDA C++, by itself and under
-                    compute-sanitizer, fetched like the others. Without a GPU it says so and fails before it builds
+  run               after that run on this machine's GPU all that needs one, and print one table: the program in CUDA
+                    C++; all kernels' scenarios, every byte; a graph that is captured once, across a fault and a
+                    switch-back; rate and latency with fault tolerance and without; error completion to backup doorbell;
+                    shmem_put_bw --device gpu over the fault menu; compute-sanitizer (fetched) over the first two.
+                    Without a GPU every row says that it was not run, and it fails before it builds
   --arch sm_NN      only this one; may be repeated
   --bless           write the header, and the table instead of comparing with it
   --toolchain NAME  use this rustup toolchain";

@@ -1,0 +1,246 @@
+//! Kernels on a GPU, launched for one PE: those of `kernels/`, which other PEs run as threads.
+//!
+//! Rings, doorbells and heap lie in memory of the host that the GPU's kernels reach, so soft NICs move the data. While
+//! kernels of a PE may run, nobody on the host changes its channels' words: read-modify-writes of a GPU and of a CPU on
+//! one word are not atomic with each other over PCIe. Hence whatever a sender does it has a kernel do, and its agent
+//! leaves switches to kernels.
+
+use crate::clock::PeClock;
+use shunt_device::platform::host::World;
+use shunt_host::gpu::cuda::{self, Cuda, CudaError, CudaMemory, Graph, Home, Launch, Module, Mover, Stream};
+use shunt_host::gpu::{GpuMemory, OwnedSpan, Placement};
+use shunt_host::pe::Pe;
+use shunt_kernels::scenarios::Group;
+use shunt_kernels::{Call, Outcome, STATUS_ABI_MISMATCH, STATUS_OK};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Blocks of a launch, at most.
+pub const BLOCKS_MAX: u32 = 64;
+
+/// Why a PE's kernels cannot run on a GPU.
+#[derive(Debug, thiserror::Error)]
+pub enum NoGpu {
+    /// The GPU.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// Memory.
+    #[error(transparent)]
+    Memory(#[from] shunt_host::error::GpuError),
+    /// The module's kernels understand another state.
+    #[error(
+        "the kernels are of state version {met}, this program of {right}: `cargo xtask gpu` builds them anew"
+    )]
+    Version {
+        /// Met.
+        met: u64,
+        /// This program's.
+        right: u32,
+    },
+}
+
+/// A GPU and the kernels for it.
+#[derive(Clone)]
+pub struct OneGpu {
+    cuda: Arc<Cuda>,
+    image: Arc<Vec<u8>>,
+    mover: Mover,
+}
+
+impl OneGpu {
+    /// The first GPU, and the kernels of a file, or of where the build leaves them.
+    ///
+    /// # Errors
+    /// No driver, no GPU, no kernels: what was looked for, and what would be right.
+    pub fn open(kernels: Option<&Path>, mover: Mover) -> Result<Self, CudaError> {
+        let cuda = Cuda::open(0)?;
+        let program = std::env::current_exe().unwrap_or_default();
+        let image = cuda::read_first(&cuda::candidates(kernels, &program, &cuda.arch()), &cuda.arch())?;
+        Ok(Self { cuda, image: Arc::new(image), mover })
+    }
+
+    /// The GPU.
+    pub fn describe(&self) -> String {
+        format!("{}, {}", self.cuda.name(), self.cuda.arch())
+    }
+
+    /// Memory for a PE whose kernels run here.
+    ///
+    /// # Errors
+    /// None: soft NICs and hardware reach the host's memory.
+    pub fn memory(&self) -> Result<Arc<dyn GpuMemory>, CudaError> {
+        Ok(Arc::new(CudaMemory::new(self.cuda.clone(), Home::Host, self.mover)?))
+    }
+
+    /// Kernels for a PE that is still to come up, whose clock is set by theirs.
+    ///
+    /// # Errors
+    /// What the driver refused.
+    pub fn prepare(&self, clock: &PeClock) -> Result<Kernels, NoGpu> {
+        let memory = self.memory()?;
+        let bytes = u64::from(BLOCKS_MAX) * size_of::<Outcome>() as u64;
+        let out = OwnedSpan::alloc(&memory, bytes, Placement::Control)?;
+        let (module, stream) = (Module::load(&self.cuda, &self.image)?, Stream::new(&self.cuda)?);
+        let kernels = Kernels { module, stream, out, busy: Mutex::new(()) };
+        // The first launch loads code, too: the second tells the time.
+        kernels.attach()?;
+        let before = clock.now_ns();
+        let shown = kernels.attach()?.ns;
+        clock.jump(shown.saturating_sub(before + (clock.now_ns() - before) / 2));
+        Ok(kernels)
+    }
+}
+
+/// The kernels of one PE.
+pub struct Kernels {
+    module: Module,
+    stream: Stream,
+    out: Arc<OwnedSpan>,
+    /// One launch at a time: they share the outcomes.
+    busy: Mutex<()>,
+}
+
+impl Kernels {
+    /// Gives them the state of a PE that has come up.
+    ///
+    /// # Safety
+    /// The PE outlives every launch.
+    ///
+    /// # Errors
+    /// The kernels are of another version, or what the driver refused.
+    pub unsafe fn enter(&self, pe: &Pe) -> Result<(), NoGpu> {
+        // SAFETY: the state was uploaded when the PE came up; the rest is the caller's promise.
+        unsafe { self.module.set_root(pe.root())? };
+        let met = self.attach()?;
+        match met.status {
+            STATUS_OK => Ok(()),
+            STATUS_ABI_MISMATCH => Err(NoGpu::Version { met: met.value, right: shunt_layout::ABI_VERSION }),
+            code => Err(CudaError::Refused { call: "attach", code, what: "an unknown status".into() }.into()),
+        }
+    }
+
+    fn attach(&self) -> Result<Outcome, CudaError> {
+        Ok(self.run("attach", Group::Thread, 1, 1, Call::default())?[0])
+    }
+
+    /// Launches a kernel and waits for it; the outcome of each block. Each block has `threads` threads.
+    ///
+    /// # Errors
+    /// What the driver says: a kernel's own failure is an outcome.
+    pub fn run(
+        &self,
+        kernel: &str,
+        group: Group,
+        blocks: u32,
+        threads: u32,
+        call: Call,
+    ) -> Result<Vec<Outcome>, CudaError> {
+        let _one = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        self.clear(blocks);
+        self.launch_at(0, kernel, group, (blocks, threads), call)?;
+        self.stream.synchronize()?;
+        Ok(self.outcomes(blocks))
+    }
+
+    /// Launches a kernel of blocks and threads, and does not wait. Its outcomes are those from number `first` on.
+    ///
+    /// # Errors
+    /// What the driver refused.
+    pub fn launch_at(
+        &self,
+        first: u32,
+        kernel: &str,
+        group: Group,
+        (blocks, threads): (u32, u32),
+        call: Call,
+    ) -> Result<(), CudaError> {
+        assert!(first + blocks <= BLOCKS_MAX, "{blocks} blocks, at most {BLOCKS_MAX} have outcomes");
+        let entry = entry(kernel, group);
+        let out = self.out.span().address + u64::from(first) * size_of::<Outcome>() as u64;
+        let launch = Launch { entry: &entry, blocks, threads, call, out };
+        // SAFETY: every entry point takes a `Call` and the address of an outcome for each block; `out` has that many.
+        unsafe { self.module.launch(&self.stream, &launch) }
+    }
+
+    /// Zeroes outcomes: kernels store what is not zero.
+    pub fn clear(&self, blocks: u32) {
+        let bytes = vec![0; blocks as usize * size_of::<Outcome>()];
+        self.out.memory().write(self.out.span().address, &bytes).expect("inside its own span");
+    }
+
+    /// The outcomes of what ran last.
+    pub fn outcomes(&self, blocks: u32) -> Vec<Outcome> {
+        let mut bytes = vec![0; blocks as usize * size_of::<Outcome>()];
+        self.out.memory().read(self.out.span().address, &mut bytes).expect("inside its own span");
+        let outcome = |bytes: &[u8]| {
+            // SAFETY: an outcome is plain integers, which any bytes are.
+            unsafe { bytes.as_ptr().cast::<Outcome>().read_unaligned() }
+        };
+        bytes.chunks_exact(size_of::<Outcome>()).map(outcome).collect()
+    }
+
+    /// Makes a graph of what `launches` launches.
+    ///
+    /// # Errors
+    /// What the driver refused.
+    pub fn capture(&self, launches: impl FnOnce() -> Result<(), CudaError>) -> Result<Graph, CudaError> {
+        self.stream.capture(launches)
+    }
+
+    /// Launches a graph of these kernels and waits for it.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn replay(&self, graph: &Graph) -> Result<(), CudaError> {
+        // SAFETY: the graph holds launches of these kernels, whose outcomes and state are there while `self` is.
+        unsafe { graph.launch(&self.stream)? };
+        self.stream.synchronize()
+    }
+}
+
+/// The entry point of a kernel.
+fn entry(kernel: &str, group: Group) -> String {
+    format!("shunt_kernel_{kernel}_{}", group.suffix())
+}
+
+/// Who acts together in a block of so many threads.
+pub fn group_of(threads: u32) -> Group {
+    match threads {
+        1 => Group::Thread,
+        2..=32 => Group::Warp,
+        _ => Group::Block,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_driver_the_refusal_says_what_was_looked_for() {
+        match OneGpu::open(Some(Path::new("/nowhere/kernels.cubin")), Mover::SoftNic) {
+            Err(error @ CudaError::NoDriver { .. }) => {
+                assert!(error.to_string().contains("libcuda.so.1"), "{error}");
+            }
+            Err(CudaError::NoKernels { looked, .. }) => assert_eq!(looked, "/nowhere/kernels.cubin"),
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("kernels that are nowhere"),
+        }
+    }
+
+    #[test]
+    fn groups_are_as_large_as_what_acts_together() {
+        assert_eq!([1, 32, 64].map(group_of), [Group::Thread, Group::Warp, Group::Block]);
+    }
+
+    /// What a launch hands over is what the entry points read: by value, in this order.
+    #[test]
+    fn a_call_is_laid_out_as_kernels_read_it() {
+        use std::mem::offset_of;
+        assert_eq!((size_of::<Call>(), align_of::<Call>()), (96, 8));
+        assert_eq!([offset_of!(Call, peer), offset_of!(Call, channel), offset_of!(Call, dst)], [0, 4, 8]);
+        assert_eq!([offset_of!(Call, word), offset_of!(Call, value)], [40, 48]);
+        assert_eq!(offset_of!(Call, timeout_ns), 88);
+        assert_eq!((size_of::<Outcome>(), offset_of!(Outcome, value), offset_of!(Outcome, ns)), (72, 40, 48));
+    }
+}

@@ -1,0 +1,139 @@
+//! One GPU through CUDA's driver, loaded when it is asked for: nothing of CUDA is needed to build or to run without.
+
+use super::error::CudaError;
+use cudarc::driver::sys;
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// The driver's library, by the name that its package installs.
+pub const LIBRARY: &str = "libcuda.so.1";
+
+/// The answer of a call of the driver.
+pub(super) fn done(call: &'static str, answer: sys::CUresult) -> Result<(), CudaError> {
+    if answer == sys::CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    let mut text: *const c_char = std::ptr::null();
+    // SAFETY: the driver is loaded, or there would be no answer; it points `text` to text of its own that stays.
+    let named = unsafe { sys::cuGetErrorString(answer, &raw mut text) } == sys::CUresult::CUDA_SUCCESS;
+    let what = match named && !text.is_null() {
+        // SAFETY: as above; it ends in a zero.
+        true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        false => "unknown to the driver".to_owned(),
+    };
+    Err(CudaError::Refused { call, code: answer as u32, what })
+}
+
+/// A GPU that is in use: its primary context is held.
+#[derive(Debug)]
+pub struct Cuda {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    name: String,
+    capability: (u32, u32),
+}
+
+// SAFETY: handles of the driver, which any thread may use; a context is made current on each thread that does.
+unsafe impl Send for Cuda {}
+// SAFETY: as above.
+unsafe impl Sync for Cuda {}
+
+impl Cuda {
+    /// Takes the GPU of a number into use.
+    ///
+    /// # Errors
+    /// No driver, no such GPU, a GPU that cannot do what is needed, or what the driver refused.
+    pub fn open(number: u32) -> Result<Arc<Self>, CudaError> {
+        // SAFETY: loads the driver's library by its own name; its start-up code is NVIDIA's.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(CudaError::NoDriver { looked_for: LIBRARY });
+        }
+        // SAFETY: the driver's functions with what their reference asks for; out parameters are ours.
+        unsafe {
+            done("cuInit", sys::cuInit(0))?;
+            let (mut count, mut device): (c_int, sys::CUdevice) = (0, 0);
+            done("cuDeviceGetCount", sys::cuDeviceGetCount(&raw mut count))?;
+            if i64::from(number) >= i64::from(count) {
+                return Err(CudaError::NoGpu { asked: number, count: count.max(0) as u32 });
+            }
+            done("cuDeviceGet", sys::cuDeviceGet(&raw mut device, number as c_int))?;
+            let mut name = [0 as c_char; 256];
+            done("cuDeviceGetName", sys::cuDeviceGetName(name.as_mut_ptr(), 256, device))?;
+            let name = CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned();
+            use sys::CUdevice_attribute as Attribute;
+            let major = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+            let minor = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+            let unified = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)?;
+            let direct = Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
+            let direct = attribute(device, direct)?;
+            if unified == 0 || direct == 0 {
+                return Err(CudaError::NoSharedAddresses { name });
+            }
+            let mut context = null_mut();
+            done("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&raw mut context, device))?;
+            Ok(Arc::new(Self { device, context, name, capability: (major as u32, minor as u32) }))
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its architecture: `sm_90` for compute capability 9.0.
+    pub fn arch(&self) -> String {
+        format!("sm_{}{}", self.capability.0, self.capability.1)
+    }
+
+    /// Makes its context that of the calling thread: before each call of the driver that works in one.
+    pub(super) fn enter(&self) -> Result<(), CudaError> {
+        // SAFETY: the context is held while `self` lives.
+        done("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context) })
+    }
+
+    /// Lets kernels reach memory that lies in this process, such as a page of doorbell registers, at its own address.
+    ///
+    /// # Safety
+    /// The memory stays mapped until [`forget`](Self::forget).
+    ///
+    /// # Errors
+    /// What the driver refused.
+    pub unsafe fn reach(&self, address: u64, bytes: u64) -> Result<(), CudaError> {
+        self.enter()?;
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        // SAFETY: the caller's promise.
+        let answer = unsafe { sys::cuMemHostRegister_v2(address as *mut _, bytes as usize, flags) };
+        match answer {
+            // Two queue pairs of one page.
+            sys::CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => Ok(()),
+            answer => done("cuMemHostRegister", answer),
+        }
+    }
+
+    /// Takes back what [`reach`](Self::reach) gave.
+    ///
+    /// # Errors
+    /// What the driver refused.
+    pub fn forget(&self, address: u64) -> Result<(), CudaError> {
+        self.enter()?;
+        // SAFETY: the driver refuses an address that it does not know.
+        done("cuMemHostUnregister", unsafe { sys::cuMemHostUnregister(address as *mut _) })
+    }
+}
+
+/// # Safety
+/// The driver is started.
+unsafe fn attribute(device: sys::CUdevice, of: sys::CUdevice_attribute) -> Result<c_int, CudaError> {
+    let mut value = 0;
+    // SAFETY: `value` is ours.
+    done("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&raw mut value, of, device) })?;
+    Ok(value)
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // SAFETY: held once by `open`; a refusal leaves nothing to be done.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}

@@ -1,0 +1,72 @@
+//! Why a GPU cannot be used.
+
+use thiserror::Error;
+
+/// Why a GPU cannot be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CudaError {
+    /// The driver is not installed.
+    #[error(
+        "no GPU: {looked_for} was looked for where the loader looks (LD_LIBRARY_PATH, /etc/ld.so.conf) and is not \
+         there; NVIDIA's driver brings it; without a GPU, --device cpu runs the same kernels as threads"
+    )]
+    NoDriver {
+        /// The library's name.
+        looked_for: &'static str,
+    },
+    /// The driver has no GPU of that number.
+    #[error(
+        "no GPU {asked}: the driver has {count}, counted from 0; see nvidia-smi -L and CUDA_VISIBLE_DEVICES"
+    )]
+    NoGpu {
+        /// The number asked for.
+        asked: u32,
+        /// How many there are.
+        count: u32,
+    },
+    /// The GPU and the host do not use one address for one byte.
+    #[error(
+        "{name} does not reach the host's memory at the host's own addresses: unified addressing is needed"
+    )]
+    NoSharedAddresses {
+        /// The GPU.
+        name: String,
+    },
+    /// A soft NIC's threads cannot load and store a GPU's memory.
+    #[error("a soft NIC cannot move a heap in the GPU's memory: put it in the host's, or take --nic mlx5")]
+    HeapOutOfReach,
+    /// No file with kernels.
+    #[error(
+        "no kernels for {arch}: looked at {looked}; `cargo xtask gpu` builds them for sm_80, sm_90 and sm_100"
+    )]
+    NoKernels {
+        /// Architecture of the GPU.
+        arch: String,
+        /// What was looked at.
+        looked: String,
+    },
+    /// The module has no such kernel.
+    #[error("the module has no kernel {entry}: it is of another version, `cargo xtask gpu` builds it anew")]
+    NoEntry {
+        /// Entry point.
+        entry: String,
+    },
+    /// The module's root is of another version.
+    #[error("the module's root is {met} bytes, right is {right}: `cargo xtask gpu` builds it anew")]
+    RootSize {
+        /// Bytes met.
+        met: u64,
+        /// Bytes of this version's.
+        right: u64,
+    },
+    /// The driver refused something.
+    #[error("{call}: {what} (CUDA error {code})")]
+    Refused {
+        /// The driver's function.
+        call: &'static str,
+        /// Its answer.
+        code: u32,
+        /// What it says of that.
+        what: String,
+    },
+}
