@@ -408,7 +408,7 @@ impl<'s, P: Platform> Channel<'s, P> {
         // Every WQE is signalled, so CQE n is that of WQE n; the counter says so a second time, so that a map that
         // is behind finds nothing.
         let counted = tail.wqe_counter == physical as u16
-            && (physical <= u16::MAX as u32 || !Mutant::CounterNotWrapped.on());
+            && (CqMap::index(physical) <= u16::MAX as u32 || !Mutant::CounterNotWrapped.on());
         if tail.belongs_to(number, view.log_depth) && counted { Some(tail) } else { None }
     }
 

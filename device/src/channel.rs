@@ -256,8 +256,11 @@ impl<P: Platform> Channel<'_, P> {
         posted.ticket().ok_or_else(|| self.why(posted))
     }
 
+    /// Tells all lanes what the leader waited for. It fenced for itself alone; the barrier is what hands its view on: a
+    /// broadcast need not order anything.
     #[inline(always)]
     fn tell_waited<L: Lanes>(self, lanes: L, code: u64) -> Result<(), Fault> {
+        lanes.sync();
         match lanes.broadcast(code, 0) {
             0 => Ok(()),
             code if code == FaultKind::Overdue as u64 => Err(self.fault(FaultKind::Overdue)),

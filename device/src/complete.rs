@@ -12,7 +12,7 @@ use crate::types::{Fault, FaultKind, Ticket};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::{Tail, opcode};
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CauseKind, PathState, ReadyWord, Step, Word};
+use shunt_layout::state::{CauseKind, CqMap, PathState, ReadyWord, Step, Word};
 
 /// CQEs one look goes over at most: bounds the look, not the progress.
 const SCAN_MAX: u64 = 64;
@@ -142,7 +142,7 @@ impl<P: Platform> Channel<'_, P> {
         // Success or failure: once the counter agrees, the entry is that of the WQE.
         // SAFETY: inside the path's completion queue, which is as deep as its send queue.
         let wrong_bits = unsafe { p.poll_cqe(view.tail_address(number), due, Tail::COUNTER, LOOKS) };
-        let wrong = physical > u16::MAX as u32 && Mutant::CounterNotWrapped.on();
+        let wrong = CqMap::index(physical) > u16::MAX as u32 && Mutant::CounterNotWrapped.on();
         if wrong_bits & Tail::ALL != 0 || wrong {
             return false;
         }

@@ -103,10 +103,23 @@ impl<P: Platform> Channel<'_, P> {
         if !published {
             return Posted::DEAD.raw();
         }
-        channel.take_post_lock();
-        channel.ring_or_leave_it(word, end, &channel.view(word.slot()));
-        channel.release_post_lock();
+        channel.ring_slow(word, end);
         Posted::at(end - 1).raw()
+    }
+
+    /// Rings as soon as whoever holds the post lock lets it go. It may be gone with its kernel: after as long as a path
+    /// may be silent this leaves the doorbell to whoever rings next, or else to the switch that the silence brings.
+    fn ring_slow(self, word: Word, end: u64) {
+        let p = self.platform();
+        let (start, patience_ns) = (p.now_ns(), root!(self.device, policy.suspect_ns));
+        while !self.try_post_lock() {
+            let late = p.now_ns().saturating_sub(start) > patience_ns;
+            if late || matches!(self.load_step(), Step::Dead) {
+                return;
+            }
+        }
+        self.ring_or_leave_it(word, end, &self.view(word.slot()));
+        self.release_post_lock();
     }
 
     /// True if `count` tickets from `reserved` fit the ring of their own generation: the no-fault path. Never for no
@@ -271,18 +284,13 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// The holder only stores a doorbell and leaves, so this loop ends with it; it needs no deadline of its
-    /// own.
-    #[inline(always)]
-    pub(crate) fn take_post_lock(self) {
+    /// Takes the post lock, unless it stays held. Who holds it stores a doorbell and leaves, but it may sleep, or be
+    /// gone with its kernel: nobody waits for it without a deadline.
+    #[inline(never)]
+    pub(crate) fn try_post_lock(self) -> bool {
+        let tries = if Mutant::PostLockAwaited.on() { u32::MAX } else { TURNS };
         // SAFETY: the lock word of a valid channel.
-        while !unsafe { self.platform().try_lock(addr_of_mut!((*self.words()).post_lock)) } {
-            if matches!(self.load_step(), Step::Dead) {
-                // A dead channel rings nothing; whoever holds the lock may be gone with its kernel.
-                return;
-            }
-            self.platform().relax();
-        }
+        unsafe { self.platform().try_lock_for(addr_of_mut!((*self.words()).post_lock), tries) }
     }
 
     /// Once through the post lock, unless somebody holds it.

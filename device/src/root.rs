@@ -77,7 +77,7 @@ impl<P: Platform> Device<'_, P> {
             fence: root!(self, policy.fence),
             ordering: root!(self, policy.ordering),
             polled_puts: root!(self, policy.polled_puts),
-            reserved: 0,
+            rc_gives_up_ms: root!(self, policy.rc_gives_up_ms),
         }
     }
 }

@@ -79,8 +79,10 @@ impl<'s, P: Platform> Device<'s, P> {
         if lanes.rank() == 0 && seen < value {
             seen = self.wait_slow(word.0, value, deadline.at_ns);
         }
+        // The other lanes did not load what the leader saw: make what it covers visible to them as well. A broadcast
+        // need not order anything, so the barrier does.
+        lanes.sync();
         let seen = lanes.broadcast(seen, 0);
-        // The other lanes did not load what the leader saw: make what it covers visible to them as well.
         self.platform.cqe_before_data();
         if seen >= value {
             Ok(seen)

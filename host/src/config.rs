@@ -94,8 +94,16 @@ pub fn policy(config: &EnvConfig) -> Policy {
         },
         ordering: config.ordering as u32,
         polled_puts: config.polled_puts as u32,
-        reserved: 0,
+        rc_gives_up_ms: rc_gives_up_ms(&config.tuning),
     }
+}
+
+/// When RC has given up for certain: before each retry a NIC may wait four times its time-out, which is 4.096 us doubled
+/// `ack_timeout` times (IBTA volume 1, 9.7.6.1.3).
+fn rc_gives_up_ms(tuning: &QpTuning) -> u32 {
+    let timeout_ns = 4096_u64 << tuning.ack_timeout.min(31);
+    let all_ns = 4 * timeout_ns * u64::from(tuning.retry + 1);
+    u32::try_from(all_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }
 
 /// A variable that is read: name, meaning, what it may hold.
@@ -138,13 +146,13 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "SHUNT_SUSPECT",
         "longest silence of a path with work outstanding before it is suspected; shmem_put_bw adds the time of a put",
-        DURATION,
+        TIME_SPAN,
     )
     .default("10ms"),
     variable(
         "SHUNT_SUSPECT_FLOOR",
         "shortest such silence, for a path whose completions usually come fast; as long as SHUNT_SUSPECT: always that",
-        DURATION,
+        TIME_SPAN,
     )
     .default("2ms"),
     variable(
@@ -156,7 +164,7 @@ pub const VARIABLES: &[Variable] = &[
     variable("SHUNT_PROBES", "good probes wanted, each way, of a path made anew", "a whole number from 1 to 1000")
         .default("3"),
     variable("SHUNT_FENCE", "how an old path is fenced", "strict or time").default("strict"),
-    variable("SHUNT_MPL", "packet lifetime in the network", DURATION).default("50ms"),
+    variable("SHUNT_MPL", "packet lifetime in the network", TIME_SPAN).default("50ms"),
     variable("SHUNT_ORDERING", "in which order what is written may land at the receiver", ORDERING)
         .default("strict"),
     variable(
@@ -229,6 +237,8 @@ pub const VARIABLES: &[Variable] = &[
 const ORDERING: &str = "strict, relaxed (the data of puts in any order, signals behind it) or unordered (the network \
     too; signals are atomics)";
 const DURATION: &str = "0, or a number with ns, us, ms or s, such as 50ms";
+/// Without which a proof would prove nothing.
+const TIME_SPAN: &str = "a number above 0 with ns, us, ms or s, such as 50ms";
 pub(crate) const BOOLEAN: &str = "0, 1, true, false, yes, no, on or off";
 
 /// Looks variables up and turns them into values, or says what was met and what would be right.
@@ -327,8 +337,7 @@ impl EnvConfig {
         config.ordering = ordering.unwrap_or(config.ordering);
         let polled = env.parse("SHUNT_POLLED_PUTS", parse_bool)?;
         config.polled_puts = polled.unwrap_or(config.polled_puts);
-        config.packet_lifetime_ns =
-            env.parse("SHUNT_MPL", parse_duration)?.unwrap_or(config.packet_lifetime_ns);
+        config.packet_lifetime_ns = env.parse("SHUNT_MPL", positive)?.unwrap_or(config.packet_lifetime_ns);
         if let Some(depth) = env.number("NVSHMEM_QP_DEPTH", 128..=32768)? {
             config.log_depth = depth.next_power_of_two().ilog2();
         }
@@ -448,6 +457,7 @@ mod tests {
             ("SHUNT_GIVE_UP", "5"),
             ("SHUNT_FENCE", "Strict!"),
             ("SHUNT_MPL", "-1ms"),
+            ("SHUNT_MPL", "0"),
             ("SHUNT_ORDERING", "loose"),
             ("SHUNT_POLLED_PUTS", "some"),
             ("SHUNT_SUSPECT", "0"),

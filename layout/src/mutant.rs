@@ -31,6 +31,8 @@ macro_rules! mutants {
 }
 
 mutants! {
+    /// The post lock is waited for as long as it takes: who holds it may be gone.
+    PostLockAwaited = "post-lock-awaited" breaks "invariant 6",
     /// The count of messages before the cut takes each block for a message.
     BlocksTakenForMessages = "blocks-taken-for-messages" breaks "rule 6, H5",
     /// An operation whose fate is unknown is issued again without asking.

@@ -111,7 +111,7 @@ fn enumerations(out: &mut Vec<String>) {
 fn structures(mut out: &mut Vec<String>) {
     structure!(out, Policy {
         fault_tolerance, bracket, suspect_ns, fence_wait_ns, give_up_ns, recovery_window_ns, drain_ns,
-        ledger_ns, suspect_floor_ns, packet_lifetime_ns, fence, ordering, polled_puts, reserved,
+        ledger_ns, suspect_floor_ns, packet_lifetime_ns, fence, ordering, polled_puts, rc_gives_up_ms,
     });
     structure!(out, DeviceState {
         magic, abi_version, bytes, my_pe, pe_count, channels_per_pe, slots, rails, log2_chunk, chunks,

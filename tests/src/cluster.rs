@@ -502,7 +502,7 @@ impl Cluster {
         }
         let path = root.paths + row * u64::from(root.slots) * size_of::<state::PathRow>() as u64;
         store(path + offset_of!(state::PathRow, base) as u64, first);
-        store(path + offset_of!(state::PathRow, cq_map) as u64, state::CqMap::new(first, 0).0);
+        store(path + offset_of!(state::PathRow, cq_map) as u64, state::CqMap::new(first, 0, generation).0);
     }
 
     /// Stops an agent for good, now.

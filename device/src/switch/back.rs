@@ -26,7 +26,12 @@ impl<P: Platform> Channel<'_, P> {
         }
         let ready = self.ready();
         let view = self.view(get!(self, from: u32));
-        self.take_post_lock();
+        if !self.try_post_lock() {
+            if self.step_overdue(now, self.drain_limit_ns()) {
+                return self.drain_failed(CauseKind::DrainFailed, 0, now);
+            }
+            return Next::Wait;
+        }
         if self.still_closed(closed) {
             self.ring_locked(ready.index(), &view);
         }
@@ -68,7 +73,9 @@ impl<P: Platform> Channel<'_, P> {
         let from = device.peer_heap(self.peer());
         let read = wqe_write::read(place, from, rkey, self.scratch(0) as u64, lkey, FLUSH_BYTES);
         self.write_wqe(&view, physical, &read);
-        self.ring_physical(&view, closed, physical + 1);
+        if !self.ring_physical(&view, closed, physical + 1) {
+            return Next::Wait; // and comes here again, or finds the drain late
+        }
         self.stamp(Stamp::Fenced, now);
         self.enter(Step::DrainFlush, now)
     }

@@ -21,12 +21,14 @@ impl<P: Platform> Channel<'_, P> {
     pub(super) fn ledger(self, now: u64) -> Next {
         let to = get!(self, to: u32);
         if get!(self, posted_reads: u64) == 0 {
-            let count = self.post_ledger_reads(to);
-            if count == 0 {
-                return self.ledger_known(now);
-            }
-            set!(self, posted_reads: u64 = count);
-            return Next::Again;
+            return match self.post_ledger_reads(to) {
+                None => self.lock_awaited(now),
+                Some(0) => self.ledger_known(now),
+                Some(count) => {
+                    set!(self, posted_reads: u64 = count);
+                    Next::Again
+                }
+            };
         }
         let (count, next) = (get!(self, posted_reads: u64), self.next_index(to));
         let lag = self.cq_map(to).lag();
@@ -69,18 +71,21 @@ impl<P: Platform> Channel<'_, P> {
 
     /// True while nobody said anything of the path that the last ledger was read over: its READs may still be answered,
     /// into the words that the next ledger is read into, and the next request would take the place of the one for it.
-    /// Bounded: RC has long given up by then.
+    /// Bounded: by then RC has given up, and what it still answered is gone.
     pub(super) fn ledger_path_awaited(self, now: u64) -> bool {
-        let mailbox = self.mailbox();
+        let (mailbox, policy) = (self.mailbox(), self.device.policy());
+        let rc_ns = policy.rc_gives_up_ms as u64 * 1_000_000;
+        let bound_ns = policy.fence_wait_ns.max(rc_ns.saturating_add(policy.packet_lifetime_ns));
         // SAFETY: a field of this channel's mailbox.
         let answer = unsafe { self.platform().load_acquire(addr_of_mut!((*mailbox).answer)) };
         get!(self, excluded: u32) != 0
             && answer != get!(self, request: u64)
-            && !self.step_overdue(now, self.device.policy().fence_wait_ns)
+            && !self.step_overdue(now, bound_ns)
             && !Mutant::LedgerPathNotAwaited.on()
     }
 
-    fn post_ledger_reads(self, to: u32) -> u64 {
+    /// How many READs are on their way. None if somebody else holds the post lock: they are written, not rung.
+    fn post_ledger_reads(self, to: u32) -> Option<u64> {
         let (old, new) = (self.journal(), self.view(to));
         let next = self.next_index(to);
         let (mut ticket, end) = (self.undecided(), self.announced());
@@ -99,10 +104,8 @@ impl<P: Platform> Channel<'_, P> {
             self.post_ledger_read(&new, next + count, words, self.scratch_extra(0) as u64);
             count += 1;
         }
-        if count > 0 {
-            self.ring_physical(&new, self.load_ticket(), next + count);
-        }
-        count
+        let rung = count == 0 || self.ring_physical(&new, self.load_ticket(), next + count);
+        rung.then_some(count)
     }
 
     /// One READ: of a signal word, or of both ledger words.

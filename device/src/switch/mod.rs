@@ -172,7 +172,9 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn chain_bound_ns(self) -> u64 {
         let policy = self.device.policy();
-        policy.give_up_ns + root!(self.device, slots) as u64 * (policy.suspect_ns + policy.fence_wait_ns)
+        // "Never" is a duration, too: no sum may wrap.
+        let per_path = policy.suspect_ns.saturating_add(policy.fence_wait_ns);
+        policy.give_up_ns.saturating_add(per_path.saturating_mul(root!(self.device, slots) as u64))
     }
 
     /// How long others may have to wait for such a chain: where a switch is under way its owner may be gone, and is
@@ -181,7 +183,7 @@ impl<P: Platform> Channel<'_, P> {
     pub(crate) fn patience_with_owners_ns(self) -> u64 {
         let under_way = !self.owner().is_free() || !matches!(self.load_step(), Step::Idle);
         let lease_ns = if under_way && !Mutant::LeaseNotAwaited.on() { LEASE_NS } else { 0 };
-        self.chain_bound_ns() + lease_ns
+        self.chain_bound_ns().saturating_add(lease_ns)
     }
 
     #[inline(always)]
@@ -335,8 +337,8 @@ impl<P: Platform> Channel<'_, P> {
         unsafe {
             let p = self.platform();
             p.store(addr_of_mut!((*self.path(to)).base), base);
-            self.set_cq_map(to, CqMap::new(base, self.cq_map(to).lag()));
             let generation = closed.generation() + 1;
+            self.set_cq_map(to, CqMap::new(base, self.cq_map(to).lag(), generation));
             if Mutant::OpenByStore.on() {
                 p.store(self.ticket_word(), Word::new(to, generation, closed.index()).0);
             } else if !self.open_tickets(closed, Word::new(to, generation, 0)) {

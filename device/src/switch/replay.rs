@@ -8,6 +8,7 @@ use crate::access::{Channel, PathView};
 use crate::journal;
 use crate::platform::Platform;
 use crate::root::root;
+use crate::types::FaultKind;
 use crate::wqe_write::{self, Place};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::wqe::Wqebb;
@@ -47,39 +48,57 @@ impl<P: Platform> Channel<'_, P> {
     /// that doorbell stores of one QP never interleave.
     ///
     /// Nothing is rung unless the channel is still closed in the generation of `closed`: an owner that comes back after
-    /// its lease must not ring what another one has long gone beyond.
-    pub(super) fn ring_physical(self, view: &PathView, closed: Word, next: u64) {
-        let p = self.platform();
-        self.take_post_lock();
-        // A NIC may read the record at any time: the path may be live already.
-        p.published_before_ring();
+    /// its lease must not ring what another one has long gone beyond. False if somebody else holds the lock.
+    pub(super) fn ring_physical(self, view: &PathView, closed: Word, next: u64) -> bool {
+        if !self.try_post_lock() {
+            return false;
+        }
         if self.still_closed(closed) {
-            // SAFETY: record and register of the path being rung.
-            unsafe {
-                use shunt_layout::mlx5::doorbell;
-                p.store_doorbell_record(view.doorbell_record as *mut u32, doorbell::send_counter(next));
-                p.record_before_register();
-                p.store_register(
-                    view.doorbell_register as *mut u64,
-                    doorbell::register(next, view.qpn_shifted),
-                );
-            }
+            self.store_doorbell(view, next);
         }
         self.release_post_lock();
+        true
     }
 
-    /// Notes that everything below `end` is announced on the path being entered. Under the lock, and only while the
-    /// channel is closed in the generation of `closed`: callers that ring have long gone beyond otherwise, and what is
-    /// not below `posted` counts as never sent.
-    fn post_physical(self, closed: Word, end: u64) -> bool {
-        self.take_post_lock();
+    fn store_doorbell(self, view: &PathView, next: u64) {
+        use shunt_layout::mlx5::doorbell;
+        let p = self.platform();
+        // A NIC may read the record at any time: the path may be live already.
+        p.published_before_ring();
+        // SAFETY: record and register of the path being rung.
+        unsafe {
+            p.store_doorbell_record(view.doorbell_record as *mut u32, doorbell::send_counter(next));
+            p.record_before_register();
+            p.store_register(view.doorbell_register as *mut u64, doorbell::register(next, view.qpn_shifted));
+        }
+    }
+
+    /// Notes that everything below `window.end` is announced on the path being entered, and rings it if that is
+    /// anything. Under the lock, and only while the channel is closed in the generation of `closed`: callers that ring
+    /// have long gone beyond otherwise, and what is not below `posted` counts as never sent. None if the lock is held by
+    /// somebody else.
+    fn announce(self, new: &PathView, closed: Word, window: core::ops::Range<u64>) -> Option<bool> {
+        if !self.try_post_lock() {
+            return None;
+        }
         let closed = self.still_closed(closed);
         if closed {
             // SAFETY: `posted` is guarded by the post lock.
-            unsafe { self.platform().store(addr_of_mut!((*self.words()).posted), end) };
+            unsafe { self.platform().store(addr_of_mut!((*self.words()).posted), window.end) };
+            if window.end > window.start {
+                self.store_doorbell(new, window.end.wrapping_sub(new.base));
+            }
         }
         self.release_post_lock();
-        closed
+        Some(closed)
+    }
+
+    /// Somebody holds the post lock: waits, as long as a whole chain of switches may take.
+    pub(super) fn lock_awaited(self, now: u64) -> Next {
+        if self.step_overdue(now, self.chain_bound_ns()) {
+            return self.die(FaultKind::PeerLost, now);
+        }
+        Next::Wait
     }
 
     /// True while the channel is closed in the generation of `closed`.
@@ -114,14 +133,17 @@ impl<P: Platform> Channel<'_, P> {
         if Mutant::DoorbellBeforeReplay.on() && end > done {
             self.ring_physical(&new, closed, end.wrapping_sub(base));
         }
+        // Looked at before as well, so that nothing is counted twice.
+        if !self.pass_post_lock() {
+            return self.lock_awaited(now);
+        }
         if !self.replay_window(&old, &new, closed, done..end) {
             return Next::Wait;
         }
-        if !self.post_physical(closed, end) {
-            return Next::Wait;
-        }
-        if end > done {
-            self.ring_physical(&new, closed, end.wrapping_sub(base));
+        match self.announce(&new, closed, done..end) {
+            None => return self.lock_awaited(now),
+            Some(false) => return Next::Wait,
+            Some(true) => {}
         }
         self.stamp(Stamp::Replayed, self.platform().now_ns());
         self.open(to, base, (closed, frozen), self.platform().now_ns().max(now))

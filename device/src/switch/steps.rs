@@ -31,10 +31,7 @@ impl<P: Platform> Channel<'_, P> {
         // Once through the post lock: no doorbell of the old generation is still on its way (F8). Its holder may sleep,
         // or be gone with its kernel: whoever drives this has other channels to look after.
         if !self.pass_post_lock() {
-            if self.step_overdue(now, self.chain_bound_ns()) {
-                return self.die(FaultKind::PeerLost, now);
-            }
-            return Next::Wait;
+            return self.lock_awaited(now);
         }
         set!(self, journal_end: u64 = ready.index());
         let view = self.view(get!(self, from: u32));
@@ -175,7 +172,8 @@ impl<P: Platform> Channel<'_, P> {
         }
         set!(self, posted_reads: u64 = 0);
         // Nobody has used the path since it was made or drained, so all wide WQEs on it are done.
-        self.set_cq_map(slot, CqMap::new(0, self.wide_posted(slot) as u32));
+        let generation = self.load_ticket().generation() + 1;
+        self.set_cq_map(slot, CqMap::new(0, self.wide_posted(slot) as u32, generation));
         if get!(self, ledger: u32) == LEDGER_TO_READ {
             self.enter(Step::Ledger, now)
         } else {

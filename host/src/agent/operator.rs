@@ -62,12 +62,16 @@ impl Agent {
 
     fn bring_back(&mut self, index: usize) {
         let at = self.place(index);
-        let exists = self.words.path_state(at) != PathState::Absent;
+        let state = self.words.path_state(at);
+        let exists = state != PathState::Absent;
         self.fence_overlooked(index);
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.failures = 0;
         if pair.leaving_ns.take().is_some() {
-            self.words.set_state(at, PathState::Ready);
+            // A mark that device code makes just now stays: the next look finds it.
+            if state == PathState::Leaving {
+                self.words.change_state(at, state, PathState::Ready);
+            }
         } else if pair.health == Health::Retired && exists {
             self.observe(index, Observation::Readmit);
             self.words.set_state(at, PathState::Released);
@@ -108,14 +112,20 @@ impl Agent {
             return true;
         }
         let (now, at, id) = (self.now(), self.place(index), self.id(index));
-        // Whoever has nowhere to go keeps it as long as it may.
-        let state = if self.has_standby(index) { PathState::Leaving } else { PathState::Ready };
-        if self.words.path_state(at) != state {
-            self.words.set_state(at, state);
+        // Whoever has nowhere to go keeps it, and the time to leave begins once there is somewhere.
+        let standby = self.has_standby(index);
+        let state = if standby { PathState::Leaving } else { PathState::Ready };
+        let before = self.words.path_state(at);
+        // A mark that device code makes just now stays: the next look finds it.
+        if before != state && !self.words.change_state(at, before, state) {
+            return true;
         }
         let left = state == PathState::Leaving && self.words.has_left(at);
         let resend_ns = self.options.resend_ns;
         let Some(pair) = &mut self.pairs[index] else { return false };
+        if !standby {
+            pair.leaving_ns = Some(now);
+        }
         let again = now >= pair.told_ns.saturating_add(resend_ns);
         let news = left && !std::mem::replace(&mut pair.left_here, left);
         if again || news {
@@ -128,7 +138,7 @@ impl Agent {
             }
         }
         let gone = self.pairs[index].as_ref().is_some_and(|pair| pair.left_here && pair.left_there);
-        if gone || now >= since_ns.saturating_add(LEAVE_NS) {
+        if gone || standby && now >= since_ns.saturating_add(LEAVE_NS) {
             self.fence_asked(index, Urgency::Idle);
         }
         again || news || gone

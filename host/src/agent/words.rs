@@ -15,6 +15,7 @@ use shunt_layout::state::{
 };
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Who holds the post lock stores a doorbell and leaves; one that does not come back in this time never will. As long
 /// as the lease of a switch's owner.
@@ -168,6 +169,13 @@ impl StateWords {
     /// Sets a path's state.
     pub fn set_state(&self, at: Place, state: PathState) {
         unsafe { self.platform().store32(addr_of_mut!((*self.row(at)).state), state as u32) }
+    }
+
+    /// Changes a path's state, unless device code marked the path in between. False if it did.
+    pub fn change_state(&self, at: Place, from: PathState, to: PathState) -> bool {
+        // SAFETY: an aligned word of a valid row, which every side reads and writes whole.
+        let word = unsafe { AtomicU32::from_ptr(addr_of_mut!((*self.row(at)).state)) };
+        word.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// When a path became ready.

@@ -68,8 +68,9 @@ pub struct Policy {
     pub ordering: u32,
     /// 1: receivers act on put data before a signal covers it, so a put that nobody can know of is not repeated.
     pub polled_puts: u32,
-    /// Unused, zero.
-    pub reserved: u32,
+    /// When a requester that hears nothing has stopped trying, in milliseconds: its retries, each four times as long as
+    /// its time-out may say (IBTA, Local ACK Timeout). 0: nothing is known of it.
+    pub rc_gives_up_ms: u32,
 }
 
 /// How an old path is proven unable to change anything.

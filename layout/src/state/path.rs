@@ -84,18 +84,25 @@ impl PathIdentity {
 /// How the tickets of a path's occupant map to its completion queue.
 ///
 /// A WQE of two blocks has two tickets and one completion, so behind it completions run behind blocks: `lag` is by how
-/// many. Low half: the low half of `base`; high half: the lag. One word, so that both are read by one load.
+/// many. Low 24 bits: those of `base`; then eight of the generation of the channel, so that a poller that slept cannot
+/// raise the lag of a later occupant; high half: the lag. One word, so that all are read by one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqMap(pub u64);
 
 impl CqMap {
-    /// The map of an occupant that starts at `base` on a path that has seen `lag` wide WQEs.
+    /// The map of an occupant that starts at `base` in `generation`, on a path that has seen `lag` wide WQEs.
     #[inline(always)]
-    pub const fn new(base: u64, lag: u32) -> Self {
-        Self((lag as u64) << 32 | base as u32 as u64)
+    pub const fn new(base: u64, lag: u32, generation: u64) -> Self {
+        Self((lag as u64) << 32 | (generation & 0xff) << 24 | Self::index(base as u32) as u64)
     }
 
-    /// Physical index of a ticket, modulo 2^32: enough for positions, owner bits and WQE counters.
+    /// What a map says of a physical index: its low 24 bits, enough for positions, owner bits and WQE counters.
+    #[inline(always)]
+    pub const fn index(physical: u32) -> u32 {
+        physical & 0xff_ffff
+    }
+
+    /// Physical index of a ticket in the low 24 bits; what is above them means nothing (see [`CqMap::index`]).
     #[inline(always)]
     pub const fn physical(self, ticket: u64) -> u32 {
         (ticket as u32).wrapping_sub(self.0 as u32)

@@ -66,7 +66,7 @@ impl Bench {
             fence: 0,
             ordering: 0,
             polled_puts: 0,
-            reserved: 0,
+            rc_gives_up_ms: 0,
         };
         // SAFETY: zeroed and not shared yet; every table is as long as the root says.
         unsafe {

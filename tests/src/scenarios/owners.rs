@@ -8,7 +8,7 @@ use shunt_device::{Amo, Deadline, FaultKind, HeapOffset, Put, Resolution, Signal
 use shunt_layout::state::{Channel, OwnerWord, Step, Word};
 
 use super::Scenario;
-use super::kit::{Wrongs, judged, kept, spec, wrong_if};
+use super::kit::{Wrongs, brisk, judged, kept, spec, wrong_if};
 use crate::cluster::{Cluster, step_at};
 use crate::lies::Lie;
 use crate::oracle::{load, store};
@@ -22,6 +22,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_clock_that_jumps_ends_no_lease", seeds: 1, run: a_jump_ends_no_lease },
     Scenario { name: "callers_wait_for_the_next_owner", seeds: 3, run: callers_wait_for_the_next_owner },
     Scenario { name: "a_ledger_path_that_failed", seeds: 6, run: a_ledger_path_that_failed },
+    Scenario { name: "a_post_lock_that_is_never_let_go", seeds: 2, run: lock_never_let_go },
     Scenario { name: "twice_without_a_path", seeds: 2, run: twice_without_a_path },
 ];
 
@@ -283,6 +284,53 @@ fn a_ledger_path_that_failed(seed: u64) -> Wrongs {
             .map(|(injection, _)| format!("{injection} hit nothing"))
             .collect();
         idle
+    })
+}
+
+/// Whoever held the post lock is gone with its kernel. Callers, a switch because of a fault (seed 0) and a drain
+/// (seed 1) end by their deadlines, and the agent goes on.
+fn lock_never_let_go(seed: u64) -> Wrongs {
+    const WAIT_NS: u64 = 200_000_000;
+    judged(|| {
+        let faults: &[&str] = if seed == 0 { &[] } else { &["60us:0.0:down", "5ms:0.0:up"] };
+        let mut spec = brisk(spec(seed, faults));
+        (spec.step_limit, spec.idle_ns, spec.agent.looks) = (6_000_000, 20_000, 0);
+        let cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let step = cluster.step_word(0, 1, 0);
+        let lock = step - offset_of!(Channel, switch.step) as u64 + offset_of!(Channel, post_lock) as u64;
+        let caller = cluster.spawn("caller", 0, move |kernel| {
+            kernel.world.sleep(70_000);
+            (0..8).for_each(|number| put_and_signal(kernel, number));
+            let before = quiet(kernel, 3_000_000);
+            kernel.world.sleep(6_000_000);
+            if seed == 0 {
+                (8..16).for_each(|number| put_and_signal(kernel, number));
+                quiet(kernel, WAIT_NS);
+            } else {
+                let deadline = Deadline::after(kernel.world.now(), WAIT_NS);
+                let _ = kernel.device().wait_until_ge(Solo, HeapOffset(8_000), 1, deadline);
+            }
+            before
+        });
+        cluster.sim.run_for(4_000_000);
+        let free = cluster.step(0, 1, 0) == Step::Idle;
+        store(lock, load(lock) | 1);
+        cluster.sim.run_for(2 * WAIT_NS);
+        let mut wrongs = wrong_if(!free, || "a switch was under way before".into());
+        wrongs.extend(wrong_if(!caller.is_done(), || "the caller waits without a deadline".into()));
+        let clean = caller.is_done() && cluster.sim.finish(&caller);
+        wrongs.extend(wrong_if(!clean, || "not all was done before".into()));
+        let stands = cluster.step(0, 1, 0);
+        wrongs.extend(wrong_if(stands != Step::Settle, || format!("{stands:?}, not waiting for the lock")));
+        // As long as a whole chain may take, and the channel ends.
+        let waiter = cluster.spawn("waiter", 0, |kernel| quiet(kernel, 12_000_000_000));
+        cluster.sim.run_for(13_000_000_000);
+        wrongs.extend(wrong_if(!waiter.is_done(), || "a quiet waits without a deadline".into()));
+        let stands = cluster.step(0, 1, 0);
+        wrongs.extend(wrong_if(stands != Step::Dead, || format!("{stands:?} at the end, not dead")));
+        wrongs.extend(delivered(&cluster, 8));
+        wrongs
     })
 }
 
