@@ -135,7 +135,7 @@ events! {
     }
     /// Every path is ready and every channel on its primary again.
     Recovered "recovered" Info { lasted_ns: u64 = "ns since the first sign of trouble" }
-    /// News were overwritten or dropped before anybody read them, or whoever wrote a record of them never finished it.
+    /// News were overwritten or dropped before anybody read them, or a record of them was never finished.
     EventsLost "events_lost" Warn { from: &'static str = "records, steps, log or file", count: u64 = "how many" }
     /// Whatever has no event of its own.
     Remark "remark" Warn { text: String = "what is to be said" }
