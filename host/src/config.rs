@@ -98,7 +98,7 @@ pub fn policy(config: &EnvConfig) -> Policy {
     }
 }
 
-/// When RC has given up for certain: before each retry a NIC may wait four times its time-out, which is 4.096 us doubled
+/// When RC has given up for certain: before a retry a NIC may wait four times its time-out, which is 4.096 us doubled
 /// `ack_timeout` times (IBTA volume 1, 9.7.6.1.3).
 fn rc_gives_up_ms(tuning: &QpTuning) -> u32 {
     let timeout_ns = 4096_u64 << tuning.ack_timeout.min(31);

@@ -75,8 +75,8 @@ impl<P: Platform> Channel<'_, P> {
 
     /// Notes that everything below `window.end` is announced on the path being entered, and rings it if that is
     /// anything. Under the lock, and only while the channel is closed in the generation of `closed`: callers that ring
-    /// have long gone beyond otherwise, and what is not below `posted` counts as never sent. None if the lock is held by
-    /// somebody else.
+    /// have long gone beyond otherwise, and what is not below `posted` counts as never sent. None if another holds the
+    /// lock.
     fn announce(self, new: &PathView, closed: Word, window: core::ops::Range<u64>) -> Option<bool> {
         if !self.try_post_lock() {
             return None;
