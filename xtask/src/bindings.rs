@@ -64,7 +64,9 @@ pub fn has_libclang() -> bool {
         let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
         names.into_iter().any(|name| {
             let name = name.to_string_lossy();
-            name.starts_with("libclang.so") || name.starts_with("libclang-") && name.contains(".so")
+            // Of the C++ interface alone bindgen has no use.
+            let other = name.starts_with("libclang-") && !name.starts_with("libclang-cpp");
+            name.starts_with("libclang.so") || other && name.contains(".so")
         })
     };
     let llvm =
