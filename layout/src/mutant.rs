@@ -201,6 +201,9 @@ mutants! {
     HomeNotCarried = "home-not-carried" breaks "rule 16, F10",
     /// A slot that leads home keeps its rails, though they do not work.
     UselessKept = "useless-kept" breaks "rule 16, invariant 7",
+    /// Which pair of rails comes next is a matter of its rank alone, and one that is silent is waited for until its
+    /// retries run out.
+    DeadRailsFirst = "dead-rails-first" breaks "invariant 7",
     /// The last slot that works is given to a pair that leads home at once.
     LastGivenAway = "last-given-away" breaks "rule 16, invariant 7",
     /// A slot that works is fenced for a pair that leads home, whoever uses it.

@@ -1,10 +1,11 @@
 //! Whether a typed fault is an answer: judged from what went wrong, and from nothing the library says.
 //!
 //! A fault of the plan that hit something *harms* the paths through its rail for a span: as long as it lasts, twice
-//! that for the pauses that double meanwhile, and the time to make a path anew. `PeerLost` is right where every path
-//! of the channel was harmed at once for the give-up time, or, of a channel whose signals are adds, every path to one
-//! rail of the receiver while its home could not move; `FenceUnproven` where neither end of a path could fence it;
-//! `Completion` where the program's own error was injected; `Overdue` where the counterpart gave up.
+//! that for the pauses that double meanwhile, and the time to make a path anew. `PeerLost` is right where every pair of
+//! rails, made ahead or not, was harmed at once for the give-up time, but for the time it takes to find one that is not
+//! (`search_ns`); or, of a channel whose signals are adds, every path to one rail of the receiver while its home could
+//! not move; `FenceUnproven` where neither end of a path could fence it; `Completion` where the program's own error was
+//! injected; `Overdue` where the counterpart gave up.
 
 use shunt_device::{Fault as DeviceFault, FaultKind as Ended};
 use shunt_layout::mlx5::cqe::Syndrome;
@@ -15,6 +16,8 @@ use crate::spec::RunSpec;
 use crate::workload::{Report, Side};
 
 const FOR_EVER: u64 = u64::MAX;
+/// Pauses between probes after which a pair that is silent gives way to another one, where nothing else works.
+const PROBES_PATIENCE: u64 = 32;
 
 /// What it takes to make a path anew once nothing is wrong any more: fence, lifetime, pause, probes.
 fn revive_ns(spec: &RunSpec) -> u64 {
@@ -197,12 +200,52 @@ impl<'a> Judge<'a> {
         self.of_pe(pe).any(|(_, fault)| matches!(fault, PeFault::ClockJump { .. }))
     }
 
-    /// When no path of a channel may work: of those it had at start, or of those it had at the end. What is made on
-    /// demand in between takes its time.
+    /// When no path of a channel may work: no pair of rails at all, where pairs are made on demand and the give-up time
+    /// is enough to find one; else of those it had at start, or of those it had at the end.
     fn no_path(&self, pe: u32, peer: u32, channel: u32) -> Vec<Span> {
+        let spec = &self.outcome.spec;
         let at = (pe, peer, channel);
         let (first, last) = (&self.outcome.first_paths[&at], &self.outcome.paths[&at]);
+        let pairs: Vec<_> =
+            (0..spec.rails * spec.rails).map(|at| (at / spec.rails, at % spec.rails)).collect();
+        let search_ns = self.search_ns(pe, peer, &pairs, first);
+        // With one slot nothing is made but its own pair, and a bound channel's home decides what may be.
+        let chained = first.len() > 1 && spec.traffic.signals != 3 && spec.traffic.fetches == 0;
+        if chained && search_ns < spec.give_up_ns {
+            return self.none_found(pe, peer, &pairs, search_ns);
+        }
         [first, last].into_iter().flat_map(|paths| self.none_of(pe, peer, paths)).collect()
+    }
+
+    /// How long a chain may take to find the pair that works: one packet lifetime, one pause and the patience of probes
+    /// for each wrong pick, and once more for what lies in its slots. Every pair that was ever harmed is one, and the
+    /// slots try side by side. Nothing where all pairs are made ahead.
+    fn search_ns(&self, pe: u32, peer: u32, pairs: &[(u32, u32)], first: &[(u32, u32)]) -> u64 {
+        let harmed =
+            |pair: &&(u32, u32)| !self.harm(pe, pair.0).is_empty() || !self.harm(peer, pair.1).is_empty();
+        let picks = pairs.iter().filter(|pair| !first.contains(pair)).filter(harmed).count();
+        let agent = &self.outcome.spec.agent;
+        let pick_ns = agent.lifetime_ns + agent.backoff_ns + PROBES_PATIENCE * agent.probe_ns;
+        let made_ahead = first.len() >= pairs.len();
+        if made_ahead { 0 } else { (1 + picks.div_ceil(first.len().max(2) - 1)) as u64 * pick_ns }
+    }
+
+    /// When a chain may find none of these pairs. One that works for less than `search_ns` before it is harmed need not
+    /// be found; and while agents, or a NIC that has an old half, say nothing, none is made.
+    fn none_found(&self, pe: u32, peer: u32, pairs: &[(u32, u32)], search_ns: u64) -> Vec<Span> {
+        let nics =
+            [pe, peer].into_iter().flat_map(|pe| (0..self.outcome.spec.rails).map(move |rail| (pe, rail)));
+        let mute = nics.flat_map(|(pe, rail)| self.of_rail(pe, rail)).filter(|(_, kind)| silences_nic(kind));
+        let mute = mute.filter_map(|(at, kind)| Some(self.span(at, lasts(kind)?)));
+        let mut unmade: Vec<Span> = if search_ns > 0 { mute.collect() } else { Vec::new() };
+        unmade.extend(if search_ns > 0 { self.silence(pe, peer) } else { Vec::new() });
+        let paths = pairs.iter().map(|pair| {
+            let mut harm = self.harm_of(pe, peer, pair);
+            harm.iter_mut().for_each(|span| span.from = span.from.saturating_sub(search_ns));
+            harm.extend(&unmade);
+            merged(harm)
+        });
+        paths.fold(vec![Span { from: 0, until: FOR_EVER }], |all, one| common(&all, &one))
     }
 
     /// When a channel that carries atomics of many writers may reach no home: none of its paths to a rail of the
@@ -236,18 +279,20 @@ impl<'a> Judge<'a> {
 
     /// When none of these paths may work.
     fn none_of(&self, pe: u32, peer: u32, paths: &[(u32, u32)]) -> Vec<Span> {
-        let silence = self.silence(pe, peer);
-        let path = |(local, remote): &(u32, u32)| {
-            let mut harm = [self.harm(pe, *local), self.harm(peer, *remote)].concat();
-            // While the agents are silent nothing is made anew, and afterwards all of it at once.
-            for span in &mut harm {
-                let after = silence.iter().filter(|silence| silence.until > span.from);
-                span.until = after.fold(span.until, |until, silence| until.max(silence.until));
-            }
-            merged(harm)
-        };
         let always = vec![Span { from: 0, until: FOR_EVER }];
-        paths.iter().map(path).fold(always, |all, one| common(&all, &one))
+        paths.iter().map(|path| self.harm_of(pe, peer, path)).fold(always, |all, one| common(&all, &one))
+    }
+
+    /// When this path may not work.
+    fn harm_of(&self, pe: u32, peer: u32, (local, remote): &(u32, u32)) -> Vec<Span> {
+        let silence = self.silence(pe, peer);
+        let mut harm = [self.harm(pe, *local), self.harm(peer, *remote)].concat();
+        // While the agents are silent nothing is made anew, and afterwards all of it at once.
+        for span in &mut harm {
+            let after = silence.iter().filter(|silence| silence.until > span.from);
+            span.until = after.fold(span.until, |until, silence| until.max(silence.until));
+        }
+        merged(harm)
     }
 
     /// Every path that a channel is known to have had.
@@ -264,7 +309,12 @@ impl<'a> Judge<'a> {
                 let jumped = self.clock_jumped(pe);
                 let wanted = if jumped { 0 } else { self.outcome.spec.give_up_ns };
                 let ended_ns = report.ended_ns.saturating_sub(self.outcome.began_ns);
-                let lost = |span: &Span| span.until - span.from >= wanted && ended_ns >= span.from + wanted;
+                // All was well again for that long: what happened before is no reason any more.
+                let late_ns = wanted.saturating_add(revive_ns(&self.outcome.spec));
+                let lost = |span: &Span| {
+                    let lasted = span.until - span.from >= wanted && ended_ns >= span.from + wanted;
+                    lasted && ended_ns <= span.until.saturating_add(late_ns)
+                };
                 // A channel carries signals if its PE sends; where all do, credits go with them.
                 let adds = side == Side::Sender || self.outcome.spec.both_ways;
                 let homeless = if adds { self.no_way_home(pe, peer, channel) } else { Vec::new() };

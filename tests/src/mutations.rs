@@ -138,11 +138,21 @@ pub const TABLE: &[Row] = &[
     row(Mutant::HomeNotCarried, &["a_stale_home_and_a_path_made_anew"]),
     with(
         Mutant::UselessKept,
-        &[Mutant::OfferNotRefused, Mutant::LastGivenAway, Mutant::SlotTakenUnasked],
+        &[Mutant::OfferNotRefused, Mutant::LastGivenAway, Mutant::SlotTakenUnasked, Mutant::DeadRailsFirst],
         &["two_homes_and_one_backup"],
     ),
     with(Mutant::LastGivenAway, &[Mutant::SlotTakenUnasked], &["the_last_path_that_works_is_kept"]),
     row(Mutant::SlotTakenUnasked, &["a_slot_that_works_is_given_away"]),
-    row(Mutant::OfferNotRefused, &["a_nic_that_does_not_let_go_and_one_backup"]),
+    // A pair that failed in use is left for one that did not before anybody offers it.
+    with(Mutant::OfferNotRefused, &[Mutant::DeadRailsFirst], &["a_nic_that_does_not_let_go_and_one_backup"]),
+    row(
+        Mutant::DeadRailsFirst,
+        &[
+            "one_pair_of_four_is_left",
+            "one_pair_of_four_is_left_and_pings_pass",
+            "two_pairs_of_nine_are_left",
+            "a_peer_lost_beside_a_healthy_pair",
+        ],
+    ),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

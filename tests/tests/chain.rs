@@ -101,8 +101,8 @@ fn the_primary_is_gone_back_to_from_a_pair_that_was_made_on_demand() {
 /// Nothing says that a rail swallows everything: what fails gives way to the next pair all the same.
 #[test]
 fn a_silent_fault_of_most_rails_is_got_round() {
-    let mut spec = eight_rails(4_000, Vec::new());
-    (spec.rails, spec.backups, spec.give_up_ns) = (4, 1, 20_000 * MS);
+    let mut spec = eight_rails(600, Vec::new());
+    (spec.rails, spec.backups) = (4, 1);
     let silent = ["0.0", "0.1", "0.2"].map(|rail| format!("5ms:{rail}:blackhole-tx"));
     spec.faults = silent.iter().map(|fault| fault.parse().expect("a fault")).collect();
     // Which of them are tried before the one that works is the ranking's business.

@@ -154,7 +154,11 @@ fn memory_that_a_silent_nic_may_write_is_passed_over() {
     outcome.assert_exercised();
     let row = cluster.path_row(0, 1, 0, 1);
     assert!(row.state == PathState::Ready as u32 && row.local_rail != 1, "{outcome}");
-    assert!(row.incarnation > 3 && row.incarnation.is_multiple_of(2), "number {}\n{outcome}", row.incarnation);
+    assert!(
+        row.incarnation > 3 && row.incarnation.is_multiple_of(2),
+        "number {}\n{outcome}",
+        row.incarnation
+    );
 }
 
 const PRIMARY: Place = Place { peer: 1, channel: 0, slot: 0 };

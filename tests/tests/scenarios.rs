@@ -409,3 +409,11 @@ fn scenario_12_both_nics_answer_late() {
 fn scenario_05_a_peer_that_names_what_does_not_exist() {
     hold("a_peer_that_names_what_does_not_exist");
 }
+
+#[test]
+fn scenario_18_a_healthy_pair_among_dead_rails() {
+    hold("one_pair_of_four_is_left");
+    hold("one_pair_of_four_is_left_and_pings_pass");
+    hold("two_pairs_of_nine_are_left");
+    hold("a_peer_lost_beside_a_healthy_pair");
+}

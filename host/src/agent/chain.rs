@@ -11,6 +11,7 @@
 //! pair that works stays until the home had its time to move there: the other direction may have nothing else.
 
 use super::Agent;
+use super::trial::{Standing, Trials};
 use super::words::Place;
 use super::worker::Urgency;
 use crate::connect::card::HalfCard;
@@ -51,13 +52,16 @@ pub(super) struct Chains {
     /// By row: pairs that failed and were given up, and when.
     vain: Vec<Vec<(RailPair, u64)>>,
     next_look_ns: u64,
+    /// Pairs of rails that failed.
+    pub(super) trials: Trials,
 }
 
 impl Chains {
     pub(super) fn new(rails: Vec<u32>, rows: usize) -> Self {
         let never = vec![None; rows];
         let (needy_ns, unserved_ns, stranded_ns) = (never.clone(), never.clone(), never);
-        Self { rails, needy_ns, unserved_ns, stranded_ns, vain: vec![Vec::new(); rows], next_look_ns: 0 }
+        let (trials, vain) = (Trials::new(rails.len()), vec![Vec::new(); rows]);
+        Self { rails, needy_ns, unserved_ns, stranded_ns, vain, next_look_ns: 0, trials }
     }
 
     /// True if a PE has this rail.
@@ -82,6 +86,8 @@ struct Look {
     failures: u32,
     /// The NIC here does not let go of the last half: nothing is made on it.
     stuck: bool,
+    /// Where nothing works it is better not waited for.
+    doubtful: bool,
 }
 
 impl Look {
@@ -117,7 +123,7 @@ pub(super) enum Want {
 }
 
 impl Want {
-    fn is_met_by(self, pair: RailPair) -> bool {
+    pub(super) fn is_met_by(self, pair: RailPair) -> bool {
         match self {
             Self::Remote(rail) => pair.remote == rail,
             Self::Local(rail) => pair.local == rail,
@@ -180,7 +186,9 @@ fn need(slots: &[Option<Look>], active: usize) -> Need {
     let works = slots.get(active).copied().flatten().is_some_and(|look| look.ready());
     let failures_max = patience(slots, active);
     let others = slots.iter().enumerate().filter(|(slot, _)| *slot != active || !works);
-    let spare = others.filter_map(|(_, look)| *look).any(|look| look.ready() || look.coming(failures_max));
+    let spare = others
+        .filter_map(|(_, look)| *look)
+        .any(|look| look.ready() || look.coming(failures_max) && (works || !look.doubtful));
     match (works, spare) {
         (_, true) => Need::None,
         (true, false) => Need::Standby,
@@ -188,17 +196,15 @@ fn need(slots: &[Option<Look>], active: usize) -> Need {
     }
 }
 
-/// The best ranked pair that no slot holds and whose ports are up; after `after`, and then from the start.
-fn next_pair(
+/// The pair that promises most, the best ranked of equals, that no slot holds and whose ports are up.
+fn next_pair<K: Ord>(
     ranked: &[RailPair],
     slots: &[Option<Look>],
-    after: Option<RailPair>,
     up: impl Fn(RailPair) -> bool,
+    promise: impl Fn(RailPair) -> K,
 ) -> Option<RailPair> {
     let held = |pair: &RailPair| slots.iter().flatten().any(|look| look.pair == *pair);
-    let start = after.and_then(|after| ranked.iter().position(|pair| *pair == after)).map_or(0, |at| at + 1);
-    let turned = ranked[start..].iter().chain(&ranked[..start]);
-    turned.copied().find(|pair| !held(pair) && up(*pair))
+    ranked.iter().copied().filter(|pair| !held(pair) && up(*pair)).min_by_key(|pair| promise(*pair))
 }
 
 impl Agent {
@@ -220,9 +226,8 @@ impl Agent {
         let (peer, channel) =
             (row / self.words.root().channels_per_pe, row % self.words.root().channels_per_pe);
         let mut looks = [None; SLOTS_MAX];
-        for (slot, look) in (0..self.words.root().slots).zip(&mut looks) {
-            *look = self.look_at(Place { peer, channel, slot });
-        }
+        let found = self.looks(Place { peer, channel, slot: 0 });
+        looks.iter_mut().zip(found).for_each(|(look, found)| *look = found);
         let active = self.words.active_slot(peer, channel) as usize;
         let served = self.serve_homes(row, &mut looks, active);
         let (now, need) = (self.now(), need(&looks, active));
@@ -274,7 +279,8 @@ impl Agent {
             let mut ranked: Vec<RailPair> = self.ranked(at).into_iter().filter(suits).collect();
             // One that leads home both ways serves both directions.
             ranked.sort_by_key(|pair| !wants.clone().all(|want| want.is_met_by(*pair)));
-            let Some(next) = self.next_up(at, &ranked, looks, None) else { continue };
+            let suspects = |pair| self.standing(at.peer, pair).suspects;
+            let Some(next) = self.next_up(at, &ranked, looks, suspects) else { continue };
             self.assign(at, looks, next);
             return true;
         }
@@ -288,7 +294,8 @@ impl Agent {
         // Failures that it came with say nothing of rails it was not made on yet.
         let failures = if pair.untried { 0 } else { pair.failures };
         let stuck = self.is_stuck(self.index(at), pair.local_rail);
-        Some(Look { pair: rails, health: pair.health, up, failures, stuck })
+        let doubtful = pair.health != Health::Ready && self.is_doubtful(self.index(at));
+        Some(Look { pair: rails, health: pair.health, up, failures, stuck, doubtful })
     }
 
     /// Gives a slot that does not come back by itself to another pair. One that lies ready on a dead port is fenced
@@ -301,11 +308,21 @@ impl Agent {
             Health::Released => !look.up || failing || look.stuck,
             _ => false,
         };
-        if !takes {
+        // Where nothing works, rails with something against them give way to better ones before they fail.
+        let hurries = patience(looks, active) == 1 && look.health == Health::Released && look.doubtful;
+        if !takes && !hurries {
             return false;
         }
-        let after = failing.then_some(look.pair);
-        let Some(next) = self.next_up(at, &self.ranked(at), looks, after) else { return false };
+        let promise = |pair| self.standing(at.peer, pair);
+        let Some(next) = self.next_up(at, &self.ranked(at), looks, promise) else { return false };
+        let untried = self.pairs[self.index(at)].as_ref().is_some_and(|pair| pair.untried);
+        let mine = promise(look.pair);
+        let mine = Standing { failed_ns: mine.failed_ns.filter(|_| !untried), ..mine };
+        let better = promise(next).failed_ns.is_none()
+            && (mine.failed_ns.is_some() || promise(next).suspects < mine.suspects);
+        if !takes && !better {
+            return false;
+        }
         self.assign(at, looks, next);
         true
     }
@@ -316,17 +333,29 @@ impl Agent {
         rank(end(self.words.root().my_pe), end(at.peer), at.channel)
     }
 
-    fn next_up(
+    fn next_up<K: Ord>(
         &self,
         at: Place,
         ranked: &[RailPair],
         looks: &[Option<Look>],
-        after: Option<RailPair>,
+        promise: impl Fn(RailPair) -> K,
     ) -> Option<RailPair> {
         let index = self.index(at);
-        next_pair(ranked, looks, after, |pair| {
+        let up = |pair: RailPair| {
             self.ports.up(pair.local, at.peer, pair.remote) && !self.is_stuck(index, pair.local)
-        })
+        };
+        next_pair(ranked, looks, up, promise)
+    }
+
+    /// True if a slot may be given to some other pair.
+    pub(super) fn has_other_rails(&self, at: Place) -> bool {
+        let looks: Vec<_> = self.looks(at).collect();
+        self.next_up(at, &self.ranked(at), &looks, |_| ()).is_some()
+    }
+
+    /// Every slot of a channel.
+    fn looks(&self, at: Place) -> impl Iterator<Item = Option<Look>> {
+        (0..self.words.root().slots).map(move |slot| self.look_at(Place { slot, ..at }))
     }
 
     /// Gives a slot that is released to another pair; one that is ready is left and fenced first, and given in a later
@@ -347,11 +376,12 @@ impl Agent {
             vain.push((look.pair, now));
         }
         let was = self.route(index);
+        let failed = self.standing(at.peer, next).failed_ns.is_some() || Mutant::DeadRailsFirst.on();
         if let Some(pair) = &mut self.pairs[index] {
             (pair.local_rail, pair.remote_rail) = (next.local, next.remote);
             pair.untried = true;
-            // What failed was another pair. Where nothing is known to be wrong, the pauses grow all the same.
-            pair.failures = if look.up { pair.failures } else { 0 };
+            // What failed was another pair. Where no pair is left that did not fail, the pauses grow all the same.
+            pair.failures = if look.up && failed { pair.failures } else { 0 };
         }
         self.report(Event::SlotAssigned { at: was, local_rail: next.local, remote_rail: next.remote });
     }
@@ -366,7 +396,7 @@ mod tests {
     }
 
     fn look(rails: (u32, u32), health: Health, up: bool) -> Option<Look> {
-        Some(Look { pair: pair(rails.0, rails.1), health, up, failures: 0, stuck: false })
+        Some(Look { pair: pair(rails.0, rails.1), health, up, failures: 0, stuck: false, doubtful: false })
     }
 
     #[test]
@@ -387,10 +417,10 @@ mod tests {
     fn the_best_pair_that_nobody_holds_and_whose_ports_are_up() {
         let ranked = rank(End { pe: 0, rails: 8 }, End { pe: 1, rails: 8 }, 0);
         let slots = [look((0, 0), Health::Ready, false), look((1, 1), Health::Released, false)];
-        assert_eq!(next_pair(&ranked, &slots, None, |_| true), Some(pair(2, 2)));
-        assert_eq!(next_pair(&ranked, &slots, None, |p| p.local == 7 && p.remote == 3), Some(pair(7, 3)));
-        assert_eq!(next_pair(&ranked, &slots, None, |p| p.local == 1 && p.remote == 1), None, "it is held");
-        assert_eq!(next_pair(&ranked, &slots, None, |_| false), None);
+        assert_eq!(next_pair(&ranked, &slots, |_| true, |_| ()), Some(pair(2, 2)));
+        assert_eq!(next_pair(&ranked, &slots, |p| p.local == 7 && p.remote == 3, |_| ()), Some(pair(7, 3)));
+        assert_eq!(next_pair(&ranked, &slots, |p| p.local == 1 && p.remote == 1, |_| ()), None, "it is held");
+        assert_eq!(next_pair(&ranked, &slots, |_| false, |_| ()), None);
     }
 
     #[test]
@@ -442,18 +472,11 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_gives_way_to_each_other_pair_in_turn() {
-        let ranked = rank(End { pe: 0, rails: 3 }, End { pe: 1, rails: 3 }, 1);
-        let mut slots = [look((1, 1), Health::Ready, true), look((2, 2), Health::Released, true)];
-        let mut seen = vec![slots[1].expect("a look").pair];
-        for _ in 0..7 {
-            let now = slots[1].expect("a look").pair;
-            let next = next_pair(&ranked, &slots, Some(now), |_| true).expect("a pair");
-            slots[1] = look((next.local, next.remote), Health::Released, true);
-            seen.push(next);
-        }
-        seen.sort_by_key(|pair| (pair.local, pair.remote));
-        seen.dedup();
-        assert_eq!(seen.len(), 8, "all but the primary");
+    fn what_is_in_doubt_is_waited_for_only_where_something_works() {
+        let works = look((0, 0), Health::Ready, true);
+        let doubtful = Some(Look { doubtful: true, ..look((1, 1), Health::Probing, true).expect("a look") });
+        assert_eq!(need(&[works, doubtful], 0), Need::None);
+        assert_eq!(need(&[doubtful, doubtful], 0), Need::Path);
+        assert_eq!(need(&[doubtful, look((2, 2), Health::Probing, true)], 0), Need::None, "it is on its way");
     }
 }

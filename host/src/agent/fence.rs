@@ -11,7 +11,7 @@ use super::worker::{Job, Urgency};
 use crate::events::Event;
 use shunt_device::health::{Action, Health, Observation};
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{AnswerStatus, PathState};
+use shunt_layout::state::{AnswerStatus, CauseKind, PathState};
 
 /// Longest pause between two words to a peer that need not answer at once: nobody's patience ends meanwhile.
 const SELDOM_NS: u64 = 10_000_000_000;
@@ -44,7 +44,9 @@ impl Agent {
             // So far nobody waited for it, and the peer's NIC has others to fence.
             self.tell(index, Message::Fence(self.id(index)));
         }
-        self.look_into(index, at);
+        let silent =
+            matches!(self.words.cause(at.peer, at.channel), CauseKind::Overdue | CauseKind::Completion);
+        self.look_into(index, at, silent);
         let at = self.route(index);
         self.report(Event::FenceAsked { at, request: request.number });
         self.fence_asked(index, Urgency::Asked);
@@ -88,6 +90,7 @@ impl Agent {
         if let Some(pair) = &mut self.pairs[index] {
             pair.failures += 1;
         }
+        self.note_failure(index);
         self.fence(index, urgency);
     }
 
@@ -257,7 +260,13 @@ impl Agent {
 
     /// Rule 10 is symmetric: the other's fence is answered by fencing, once.
     fn peer_asks(&mut self, index: usize, urgency: Urgency) {
-        let health = self.pairs[index].as_ref().map(|pair| pair.health);
+        let Some(pair) = &self.pairs[index] else { return };
+        let health = Some(pair.health);
+        // Its switcher left; an order, or a slot that is wanted for other rails, says nothing against these.
+        let ordered = pair.leaving_ns.is_some() || pair.vacate.is_some() || pair.is_out();
+        if urgency == Urgency::Peer && !ordered {
+            self.look_into(index, self.place(index), true);
+        }
         match health {
             Some(Health::Ready | Health::Connecting | Health::Probing) => self.fence_asked(index, urgency),
             // It asks although it was told: the telling got lost.

@@ -20,6 +20,7 @@ pub mod rails;
 pub mod reader;
 mod restart;
 mod revive;
+mod trial;
 mod vacate;
 pub mod words;
 pub mod worker;

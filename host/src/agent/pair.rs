@@ -8,6 +8,7 @@ use crate::connect::card::HalfCard;
 use crate::nic::half::HalfPath;
 use crate::nic::qp::MASK_24;
 use crate::nic::queue::{Producer, RingSpan};
+use crate::slots::RailPair;
 use shunt_device::health::Health;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::AnswerStatus;
@@ -222,6 +223,11 @@ impl Pair {
             probes: None,
             proved_there: false,
         }
+    }
+
+    /// Its rails, as this end sees them.
+    pub fn rails(&self) -> RailPair {
+        RailPair { local: self.local_rail, remote: self.remote_rail }
     }
 
     /// True if an operator wants it out.

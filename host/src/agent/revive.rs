@@ -341,6 +341,10 @@ impl Agent {
             self.admit(index);
             return true;
         }
+        if self.gives_way(index) {
+            self.revival_failed(index, None);
+            return true;
+        }
         self.say_revival_again(index);
         self.give_up_if_late(index) || busy
     }
@@ -362,5 +366,6 @@ impl Agent {
         self.words.hand_over(at, probes.producer.next_index());
         self.words.set_ready_since(at, calm.saturating_add(penalty_ns(relapses)));
         self.words.set_state(at, PathState::Ready);
+        self.note_success(index);
     }
 }

@@ -2,6 +2,7 @@
 //! them as they are; `cargo xtask mutate` runs them with a part of the protocol taken away, and then each must fail.
 
 mod agents;
+mod chains;
 mod crowds;
 mod cuts;
 mod fences;
@@ -49,6 +50,7 @@ pub fn all() -> Vec<Scenario> {
         agents::SCENARIOS,
         nics::SCENARIOS,
         crowds::SCENARIOS,
+        chains::SCENARIOS,
     ]
     .concat()
 }

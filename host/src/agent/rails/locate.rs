@@ -11,7 +11,6 @@ use super::{Pong, RailPair};
 use crate::events::Event;
 use shunt_device::health::Health;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::CauseKind;
 
 /// Rounds of pings before anything is concluded, the pause between them, and what answers are given beyond it.
 const ROUNDS: u32 = 3;
@@ -151,17 +150,27 @@ pub(in crate::agent) struct Locator {
     suspects: Vec<Suspect>,
 }
 
+impl Locator {
+    /// Rails of a pair that are under suspicion.
+    pub(in crate::agent) fn suspects(&self, peer: u32, pair: crate::slots::RailPair) -> usize {
+        let pair = RailPair { local: pair.local, remote: pair.remote };
+        self.suspects.iter().filter(|suspect| suspect.is_in(peer, pair)).count()
+    }
+}
+
 impl Agent {
-    /// A switcher leaves a path: if silence made it, and no port explains that, somebody is to be asked.
-    pub(in crate::agent) fn look_into(&mut self, index: usize, at: Place) {
+    /// A switcher leaves a path, of this PE or of the peer: if silence made it, and no port explains that, somebody is
+    /// to be asked.
+    pub(in crate::agent) fn look_into(&mut self, index: usize, at: Place, silent: bool) {
         let Some(one) = self.pairs[index].as_ref().filter(|one| one.health == Health::Ready) else { return };
         let (peer, pair) = (at.peer, RailPair { local: one.local_rail, remote: one.remote_rail });
-        let silent =
-            matches!(self.words.cause(at.peer, at.channel), CauseKind::Overdue | CauseKind::Completion);
-        let known = !self.ports.up(pair.local, peer, pair.remote)
-            || self.locator.suspects.iter().any(|suspect| suspect.is_in(peer, pair))
+        if !silent || !self.ports.up(pair.local, peer, pair.remote) {
+            return;
+        }
+        self.note_failure(index);
+        let known = self.locator.suspects.iter().any(|suspect| suspect.is_in(peer, pair))
             || self.locator.searches.iter().any(|search| search.peer == peer && search.pair == pair);
-        if !silent || known || self.locator.searches.len() >= SEARCHES || Mutant::NobodyAsked.on() {
+        if known || self.locator.searches.len() >= SEARCHES || Mutant::NobodyAsked.on() {
             return;
         }
         let targets = self.targets(peer, pair);
