@@ -265,7 +265,7 @@ impl Options {
 
     /// Whether some operation of the stream can be uncertain.
     pub fn may_be_uncertain(&self) -> bool {
-        self.mode == Mode::Amo || self.signal != SignalKind::Monotone
+        self.mode == Mode::Amo || self.signal != SignalKind::Monotone || self.environment.config.polled_puts
     }
 
     /// Slots of a ring that one put takes with its signal, at most.

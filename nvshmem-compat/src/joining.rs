@@ -65,7 +65,7 @@ pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Resul
         }
         flags::THREAD_PES => return Err(InitError::Unsupported("a PE is a process; threads cannot be PEs")),
         met => {
-            let want = "0, or NVSHMEMX_INIT_WITH_UNIQUEID".to_owned();
+            let want = "0, NVSHMEMX_INIT_WITH_UNIQUEID or NVSHMEMX_INIT_WITH_MPI_COMM".to_owned();
             return Err(InitError::Attribute { what: "init flags", met: met.into(), want });
         }
     };

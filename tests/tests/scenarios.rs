@@ -84,6 +84,7 @@ fn scenario_09_f08_f11_stopped_between_reserve_and_doorbell() {
     hold("disturbed_at_every_access");
     hold("stopped_for_long_at_a_doorbell");
     hold("stopped_before_a_look");
+    hold("stopped_before_a_first_look");
     hold("doorbells_only_go_up");
 }
 
@@ -363,6 +364,11 @@ fn scenario_15_an_owner_back_after_its_lease() {
 #[test]
 fn scenario_15_an_owner_back_with_nothing_left_to_replay() {
     hold("owner_back_with_nothing_left");
+}
+
+#[test]
+fn a_post_lock_whose_holder_is_gone_keeps_nobody_waiting() {
+    hold("a_post_lock_that_is_never_let_go");
 }
 
 #[test]

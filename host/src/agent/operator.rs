@@ -117,7 +117,8 @@ impl Agent {
         let state = if standby { PathState::Leaving } else { PathState::Ready };
         let before = self.words.path_state(at);
         // A mark that device code makes just now stays: the next look finds it.
-        if before != state && !self.words.change_state(at, before, state) {
+        let ours = matches!(before, PathState::Ready | PathState::Leaving);
+        if !ours || before != state && !self.words.change_state(at, before, state) {
             return true;
         }
         let left = state == PathState::Leaving && self.words.has_left(at);

@@ -1,7 +1,7 @@
 /* NVSHMEM's device functions over Shunt's device library: what all families are made of.
  *
  * Every wait ends by the deadline of calls (SHUNT_CALL_DEADLINE). Device functions have no status: what could not be
- * done is kept in the heap; nvshmem_finalize prints it, and shunt_nvshmem_device_fault() tells it on the device.
+ * done is kept in the heap, and shunt_nvshmem_device_fault() tells it on the device.
  *
  * A block is one dimension of whole warps. Source of a put and target of a get lie in the symmetric heap. */
 #ifndef SHUNT_NVSHMEM_DEVICE_H
@@ -78,7 +78,7 @@ struct Block {
 
 __device__ __forceinline__ const shunt_nvshmem_device &state() { return shunt_nvshmem_device_state; }
 
-__device__ __forceinline__ bool here(int pe) { return (uint64_t)pe == state().me; }
+__device__ __forceinline__ bool here(int pe) { return state().version != 0 && (uint64_t)pe == state().me; }
 
 __device__ __forceinline__ uint64_t offset(const void *at) { return (uint64_t)at - state().base; }
 
@@ -171,6 +171,7 @@ template <typename T> __device__ inline void p(uint32_t qp, T *to, T value, int 
 /* A word for an answer, kept until `release`; kNone if all were in use for too long. */
 __device__ __noinline__ inline uint32_t claim() {
     const uint32_t count = (uint32_t)state().answer_count;
+    if (count == 0) return kNone; // the library is not up
     uint32_t next = (blockIdx.x * blockDim.x + threadIdx.x) % count;
     for (uint64_t left = state().deadline_ns / kSlice + count; left > 0; --left) {
         if (atomicCAS_system(at<unsigned long long>(state().claims) + next, 0ull, 1ull) == 0) return next;
