@@ -2,7 +2,7 @@
 
 use crate::access::{Channel, Device, PathView};
 use crate::platform::Platform;
-use crate::post::{NO_WORD, is_none};
+use crate::post::{UNRESERVED, is_none};
 use crate::types::{Amo, FaultKind, HeapOffset, Posted, Signal};
 use crate::wqe_write::{self, ADD_TAG, Answer, AtomicSegments, CLEARED_TAG, FETCH_TAG, Place};
 use shunt_layout::state::Word;
@@ -34,7 +34,7 @@ impl<P: Platform> Channel<'_, P> {
     /// ring that is full or closed.
     #[inline(always)]
     fn post_monotone(self, at: HeapOffset, value: u64) -> Posted {
-        let reserved = if self.unordered() { Word(NO_WORD) } else { self.reserve(1) };
+        let reserved = if self.unordered() { Word(UNRESERVED) } else { self.reserve(1) };
         if !self.admits(reserved, 1) {
             let posted = Self::monotone_slow(self.device, self.row(), reserved.0, at.0, value);
             return Posted::from_raw(posted);
@@ -47,7 +47,7 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(never)]
     fn monotone_slow(device: Device<'_, P>, row: u32, reserved: u64, at: u64, value: u64) -> u64 {
         let (channel, at) = (device.row(row), HeapOffset(at));
-        if reserved == NO_WORD {
+        if reserved == UNRESERVED {
             return channel.post_signal(at, Signal::Monotone(value)).raw();
         }
         let word = Self::admit_slow(device, row, Word(reserved), 1);

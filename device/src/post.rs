@@ -15,8 +15,11 @@ use shunt_layout::mlx5::{doorbell, wqe::Wqebb};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CLOSED, INDEX_MASK, Step, Word};
 
-/// "No word": what a slow path answers when the channel is dead, and what it is given where nothing was reserved. The
-/// register of [`Posted::DEAD`], so that nobody turns one into the other. A word that it answers has no flag.
+/// What a slow path is given where nothing was reserved. No word that was: indices never come that far. A word that is
+/// reserved while the channel is closed has the flag as well, and the first one of all has nothing else.
+pub(crate) const UNRESERVED: u64 = u64::MAX;
+/// "No word": what a slow path answers when the channel is dead. The register of [`Posted::DEAD`], so that nobody turns
+/// one into the other. A word that it answers has no flag.
 pub(crate) const NO_WORD: u64 = Posted::DEAD.raw();
 const _: () = assert!(is_none(NO_WORD) && is_none(Posted::UNBOUND.raw()));
 /// True if there is no word: by the flag, one comparison on a GPU.
@@ -52,7 +55,7 @@ impl<P: Platform> Channel<'_, P> {
     /// its ticket (rule 16). No word is the register of a [`Posted`] here. One call for all that may hold it up.
     #[inline(always)]
     pub(crate) fn take_bound(self, count: u64) -> u64 {
-        let reserved = if self.is_bound() { self.reserve(count) } else { Word(NO_WORD) };
+        let reserved = if self.is_bound() { self.reserve(count) } else { Word(UNRESERVED) };
         if self.admits(reserved, count) {
             return reserved.0;
         }
@@ -62,7 +65,7 @@ impl<P: Platform> Channel<'_, P> {
     /// The same for a channel that is not bound yet, or whose ring is full or closed.
     #[inline(never)]
     fn take_bound_slow(device: Device<'_, P>, row: u32, reserved: u64, count: u32) -> u64 {
-        if reserved != NO_WORD {
+        if reserved != UNRESERVED {
             return Self::admit_slow(device, row, Word(reserved), count);
         }
         match Self::bind_slow(device, row) {

@@ -98,7 +98,8 @@ fn owner_back_after_its_lease(seed: u64) -> Wrongs {
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         cluster.watch(1, SIGNAL.0);
         let step = cluster.step_word(0, 1, 0);
-        let mut left = 4 + seed * 27;
+        // Never between a look at the generation and the one store behind it, of which nothing is promised.
+        let mut left = 6 + seed * 27;
         let replaying = move |_: Access| {
             left -= u64::from(step_at(step) == Step::Replay && left > 0);
             left == 0
@@ -262,8 +263,9 @@ fn a_ledger_path_that_failed(seed: u64) -> Wrongs {
         "500us:1:agent-killed",
         "2ms:0.0:cqe-error=0x15",
         "45ms:0.1:blackhole-rx=40ms",
-        // The next ledger waits two seconds for a word of the last one's path, which nobody is there to say.
-        "2200ms:0.2:cqe-error=0x15",
+        // The next ledger waits 2.2 s for a word of the last one's path, which nobody is there to say: until RC has
+        // given up and a packet lifetime is over.
+        "2500ms:0.2:cqe-error=0x15",
     ];
     let mut spec = spec(seed, &faults);
     (spec.rails, spec.backups, spec.time_fence) = (3, 2, true);
@@ -294,7 +296,7 @@ fn lock_never_let_go(seed: u64) -> Wrongs {
     judged(|| {
         let faults: &[&str] = if seed == 0 { &[] } else { &["60us:0.0:down", "5ms:0.0:up"] };
         let mut spec = brisk(spec(seed, faults));
-        (spec.step_limit, spec.idle_ns, spec.agent.looks) = (6_000_000, 20_000, 0);
+        (spec.step_limit, spec.idle_ns) = (6_000_000, 20_000);
         let cluster = Cluster::start(&spec);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let step = cluster.step_word(0, 1, 0);
@@ -316,16 +318,14 @@ fn lock_never_let_go(seed: u64) -> Wrongs {
         cluster.sim.run_for(4_000_000);
         let free = cluster.step(0, 1, 0) == Step::Idle;
         store(lock, load(lock) | 1);
-        cluster.sim.run_for(2 * WAIT_NS);
+        // As long as a whole chain may take, and a lease.
+        cluster.sim.run_for(16_000_000_000);
         let mut wrongs = wrong_if(!free, || "a switch was under way before".into());
         wrongs.extend(wrong_if(!caller.is_done(), || "the caller waits without a deadline".into()));
         let clean = caller.is_done() && cluster.sim.finish(&caller);
         wrongs.extend(wrong_if(!clean, || "not all was done before".into()));
-        let stands = cluster.step(0, 1, 0);
-        wrongs.extend(wrong_if(stands != Step::Settle, || format!("{stands:?}, not waiting for the lock")));
-        // As long as a whole chain may take, and the channel ends.
-        let waiter = cluster.spawn("waiter", 0, |kernel| quiet(kernel, 12_000_000_000));
-        cluster.sim.run_for(13_000_000_000);
+        let waiter = cluster.spawn("waiter", 0, |kernel| quiet(kernel, WAIT_NS));
+        cluster.sim.run_for(2 * WAIT_NS);
         wrongs.extend(wrong_if(!waiter.is_done(), || "a quiet waits without a deadline".into()));
         let stands = cluster.step(0, 1, 0);
         wrongs.extend(wrong_if(stands != Step::Dead, || format!("{stands:?} at the end, not dead")));
