@@ -21,6 +21,7 @@ fn signal_kernel(signal: Signal) -> (&'static str, u64) {
     match signal {
         Signal::Monotone(value) => ("signal_monotone", value),
         Signal::Cleared(add) => ("signal_cleared", add),
+        Signal::Cleared32(add) => ("signal_cleared32", add.into()),
         Signal::Add(add) => ("signal_add", add),
     }
 }
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn every_signal_has_its_kernel() {
-        for signal in [Signal::Monotone(3), Signal::Cleared(3), Signal::Add(3)] {
+        for signal in [Signal::Monotone(3), Signal::Cleared(3), Signal::Cleared32(3), Signal::Add(3)] {
             let (name, value) = signal_kernel(signal);
             let known = shunt_kernels::KERNELS.iter().find(|(kernel, _)| *kernel == name);
             assert!(known.is_some_and(|(_, entries)| entries.len() >= 2), "{name}");

@@ -21,7 +21,7 @@ impl<P: Platform> Channel<'_, P> {
     /// A signal alone. That of kind 1 is one WQE, unless it stands apart.
     #[inline(always)]
     pub(crate) fn signal_led(self, at: HeapOffset, signal: Signal) -> Posted {
-        if !self.word_fits(at, 8) {
+        if !self.word_fits(at, signal.bytes()) {
             return Posted::refused(FaultKind::BadAddress);
         }
         match signal {
@@ -143,7 +143,7 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn signal_tickets(self, signal: Signal) -> u64 {
         match signal {
-            Signal::Cleared(_) if self.brackets() => 1 + 2 * self.ledger_blocks(),
+            Signal::Cleared(_) | Signal::Cleared32(_) if self.brackets() => 1 + 2 * self.ledger_blocks(),
             Signal::Monotone(_) if self.signals_are_atomics() => 2,
             _ => 1,
         }
@@ -167,26 +167,30 @@ impl<P: Platform> Channel<'_, P> {
         signal: Signal,
     ) {
         let place = |number: u64| view.place(word, (first + number) as u32);
-        let (add, tag) = match signal {
+        let (amo, tag) = match signal {
             Signal::Monotone(value) if self.unordered() => {
                 return self.write_stored_signal_slow(word.0, first, at.0, value);
             }
             Signal::Cleared(add) if self.unordered() => {
-                return self.write_stored_bracket_slow(word.0, first, at.0, add);
+                return self.write_stored_bracket_slow(word.0, first, at.0, add, false);
+            }
+            Signal::Cleared32(add) if self.unordered() => {
+                return self.write_stored_bracket_slow(word.0, first, at.0, add as u64, true);
             }
             Signal::Monotone(value) => {
                 return self.write_monotone(view, place(0), at, value);
             }
-            Signal::Cleared(add) => (add, CLEARED_TAG),
-            Signal::Add(add) => (add, ADD_TAG),
+            Signal::Cleared(add) => (Amo::Add64(add), CLEARED_TAG),
+            Signal::Cleared32(add) => (Amo::Add32(add), CLEARED_TAG),
+            Signal::Add(add) => (Amo::Add64(add), ADD_TAG),
         };
         let answer = self.unwanted(view, tag);
         if self.signal_tickets(signal) == 1 {
-            return self.write_amo(view, place(0), at, Amo::Add64(add), answer);
+            return self.write_amo(view, place(0), at, amo, answer);
         }
         let number = word.index() + first + 2;
         self.write_ledger(view, place(0), 0, number);
-        self.write_amo(view, place(1), at, Amo::Add64(add), answer);
+        self.write_amo(view, place(1), at, amo, answer);
         self.write_ledger(view, place(2), 1, number);
     }
 

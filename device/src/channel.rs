@@ -6,7 +6,7 @@
 //! A kernel that looks at an answer in one lane saves the telling, and the typed fault is read from memory when there
 //! is one: [`Channel::why`].
 
-use crate::access::Channel;
+use crate::access::{Channel, Device};
 use crate::patience::Patience;
 use crate::platform::{Lanes, Platform};
 use crate::root::root;
@@ -32,6 +32,14 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub fn try_put<L: Lanes>(self, lanes: L, put: Put) -> Posted {
         self.lead(lanes, || self.put_led(put, None))
+    }
+
+    /// [`try_put`](Self::try_put) that rings the doorbell if `ring`. What was not rung is told to the NIC by the next
+    /// post on this channel that rings, or by whoever waits for something or looks at the channel: it is not lost and
+    /// not overdue, only late.
+    #[inline(always)]
+    pub fn try_put_rung<L: Lanes>(self, lanes: L, put: Put, ring: bool) -> Posted {
+        self.lead(lanes, || self.put_rung(put, None, ring))
     }
 
     /// A put and, behind it on the same stream, a signal at `at`: whoever sees the signal sees the put. Answers with
@@ -170,6 +178,43 @@ impl<P: Platform> Channel<'_, P> {
         let place = view.place(ticket, 0);
         self.write_wqe(&view, place.index, &wqe_write::placeholder(place));
         self.leave(ticket, 1, &view).ticket().is_some()
+    }
+
+    /// One look at what is outstanding, for a kernel whose own waits look at nothing: an error completion, a doorbell
+    /// that was left. Hints, which lie in host memory on a GPU, are the agent's to act on. A switch that is under way,
+    /// or begins here, is carried on until `deadline`; true if none is left. Without a switch it does not wait.
+    ///
+    /// # Errors
+    /// The kind of the channel's fault once it is dead.
+    #[inline(always)]
+    pub fn progress(self, deadline: Deadline) -> Result<bool, FaultKind> {
+        if self.at_work() {
+            return Ok(true);
+        }
+        match Self::progress_slow(self.device, self.row(), deadline.at_ns) {
+            0 => Ok(true),
+            kind if kind == FaultKind::Overdue as u64 => Ok(false),
+            kind => Err(FaultKind::from_raw(kind as u32).unwrap_or(FaultKind::PeerLost)),
+        }
+    }
+
+    #[inline(never)]
+    fn progress_slow(device: Device<'_, P>, row: u32, until_ns: u64) -> u64 {
+        let channel = device.row(row);
+        let mut patience = Patience::new(channel.platform().now_ns());
+        let _first = patience.hint_due();
+        loop {
+            if let Err(fault) = channel.attend(&mut patience) {
+                return fault.kind as u64;
+            }
+            if matches!(channel.load_step(), Step::Idle) && !channel.load_ticket().flag() {
+                return 0;
+            }
+            if channel.platform().now_ns() > until_ns {
+                return FaultKind::Overdue as u64;
+            }
+            channel.platform().relax();
+        }
     }
 
     /// One look at a ticket; never waits.

@@ -30,9 +30,15 @@ impl<P: Platform> Channel<'_, P> {
     /// A put, and what follows its last piece in the same group.
     #[inline(always)]
     pub(crate) fn put_led(self, put: Put, signal: Option<(HeapOffset, Signal)>) -> Posted {
+        self.put_rung(put, signal, true)
+    }
+
+    /// The same, whose doorbell is rung if `ring`.
+    #[inline(always)]
+    pub(crate) fn put_rung(self, put: Put, signal: Option<(HeapOffset, Signal)>, ring: bool) -> Posted {
         let tails = match signal {
             None => 0,
-            Some((at, signal)) if self.word_fits(at, 8) => self.signal_tickets(signal),
+            Some((at, signal)) if self.word_fits(at, signal.bytes()) => self.signal_tickets(signal),
             Some(_) => return Posted::refused(FaultKind::BadAddress),
         };
         let run = match self.run(put.dst, put.src, put.bytes) {
@@ -42,7 +48,7 @@ impl<P: Platform> Channel<'_, P> {
         if matches!(signal, Some((_, Signal::Add(_)))) && !self.bound() {
             return Posted::UNBOUND;
         }
-        self.move_all::<true>(run, tails, wqe_write::write, |view, word, first| {
+        self.move_all::<true>(run, (tails, ring), wqe_write::write, |view, word, first| {
             if let Some((at, signal)) = signal {
                 self.write_signal_group(view, word, first, at, signal);
             }
@@ -53,7 +59,7 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub(crate) fn get_led(self, get: Get) -> Posted {
         match self.run(get.src, get.dst, get.bytes) {
-            Some(run) => self.move_all::<false>(run, 0, wqe_write::read, |_, _, _| ()),
+            Some(run) => self.move_all::<false>(run, (0, true), wqe_write::read, |_, _, _| ()),
             None => Posted::refused(FaultKind::BadAddress),
         }
     }
@@ -90,12 +96,13 @@ impl<P: Platform> Channel<'_, P> {
         Some(Run { remote: remote.0, local: local.0, rest: bytes })
     }
 
-    /// Posts a run piece by piece, the last one with `tails` tickets behind it that `tail` writes. `DATA`: a put.
+    /// Posts a run piece by piece, the last one with `tails` tickets behind it that `tail` writes. `DATA`: a put. What
+    /// goes with the number of tickets says whether the doorbell is rung.
     #[inline(always)]
     fn move_all<const DATA: bool>(
         self,
         mut run: Run,
-        tails: u64,
+        (tails, ring): (u64, bool),
         encode: impl Fn(Place, u64, u32, u64, u32, u32) -> Segments,
         tail: impl Fn(&PathView, Word, u64),
     ) -> Posted {
@@ -120,7 +127,7 @@ impl<P: Platform> Channel<'_, P> {
             if last {
                 tail(&view, word, 1);
             }
-            let left = self.leave(word, count, &view);
+            let left = self.leave_rung(word, count, &view, ring);
             if last || is_none(left.raw()) {
                 return left;
             }

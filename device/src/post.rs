@@ -77,6 +77,13 @@ impl<P: Platform> Channel<'_, P> {
     /// Publishes and rings. Answers with the last ticket, or says that the channel is dead.
     #[inline(always)]
     pub(crate) fn leave(self, word: Word, count: u64, view: &PathView) -> Posted {
+        self.leave_rung(word, count, view, true)
+    }
+
+    /// The same, and rings only if `ring`. What is not rung is part of the stream all the same: who posts behind it
+    /// rings for it, or who waits (`attend`), or the switch that finds it in the journal.
+    #[inline(always)]
+    pub(crate) fn leave_rung(self, word: Word, count: u64, view: &PathView, ring: bool) -> Posted {
         let (p, first) = (self.platform(), word.index());
         p.wqes_before_publish();
         // SAFETY: channel words.
@@ -87,13 +94,15 @@ impl<P: Platform> Channel<'_, P> {
             } else {
                 p.compare_swap_in_turn(self.ready_word(), first, first + count, TURNS) == first
             };
-            published && p.try_lock_for(addr_of_mut!((*self.words()).post_lock), TURNS)
+            published && (!ring || p.try_lock_for(addr_of_mut!((*self.words()).post_lock), TURNS))
         };
         if !in_turn {
             return Posted::from_raw(Self::leave_slow(self.device, self.row(), word, count as u32));
         }
-        self.ring_or_leave_it(word, first + count, view);
-        self.release_post_lock();
+        if ring {
+            self.ring_or_leave_it(word, first + count, view);
+            self.release_post_lock();
+        }
         Posted::at(first + count - 1)
     }
 
@@ -123,6 +132,19 @@ impl<P: Platform> Channel<'_, P> {
         }
         self.ring_or_leave_it(word, end, &self.view(word.slot()));
         self.release_post_lock();
+    }
+
+    /// Rings what was published and not rung: its caller left the doorbell to whoever comes, or is about to ring. Only
+    /// while the channel is open: what a switch finds published, it rings on the next path.
+    #[inline(never)]
+    pub(crate) fn ring_left_slow(device: Device<'_, P>, row: u32) {
+        let channel = device.row(row);
+        let ticket = channel.load_ticket();
+        if ticket.flag() || Mutant::LeftUnrung.on() || !channel.try_post_lock() {
+            return;
+        }
+        channel.ring_or_leave_it(ticket, channel.load_ready().index(), &channel.view(ticket.slot()));
+        channel.release_post_lock();
     }
 
     /// True if `count` tickets from `reserved` fit the ring of their own generation: the no-fault path. Never for no

@@ -48,7 +48,7 @@ pub struct Get {
     pub bytes: u64,
 }
 
-/// What a word of the peer's heap is told. Words are aligned to eight bytes.
+/// What a word of the peer's heap is told. Words have eight bytes and are aligned to them, unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Kind 1: the absolute value. One channel writes the word, which begins at 0; each value is greater than the one
@@ -58,8 +58,21 @@ pub enum Signal {
     /// Kind 2: adds. One channel writes the word; the receiver clears it, so that it tells nothing. Bracketed by two
     /// ledger words.
     Cleared(u64),
+    /// The same on a word of four bytes, aligned to four.
+    Cleared32(u32),
     /// Kind 3: adds, where others add too. All of them use channels of one index: see `Channel::amo_nbi`.
     Add(u64),
+}
+
+impl Signal {
+    /// Bytes of the word.
+    #[inline(always)]
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Cleared32(_) => 4,
+            _ => 8,
+        }
+    }
 }
 
 /// An atomic on a word of the peer's heap, aligned to its size. Executed by the NIC at the peer, atomic among all that

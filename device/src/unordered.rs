@@ -52,9 +52,10 @@ impl<P: Platform> Channel<'_, P> {
         self.write_monotone(&view, place, HeapOffset(at), value);
     }
 
-    /// A kind 2 signal: what adds is an atomic in any case, the ledger words on both sides are so here.
+    /// A kind 2 signal: what adds is an atomic in any case, the ledger words on both sides are so here. `half`: its
+    /// word has four bytes.
     #[inline(never)]
-    pub(crate) fn write_stored_bracket_slow(self, word: u64, first: u64, at: u64, add: u64) {
+    pub(crate) fn write_stored_bracket_slow(self, word: u64, first: u64, at: u64, add: u64, half: bool) {
         let word = Word(word);
         let view = self.view(word.slot());
         let blocks = if self.brackets() { self.ledger_blocks() } else { 0 };
@@ -65,7 +66,8 @@ impl<P: Platform> Channel<'_, P> {
             self.write_stored_ledger(word, signal + 1, 1, number);
         }
         let place = view.place(word, signal as u32);
-        self.write_amo(&view, place, HeapOffset(at), Amo::Add64(add), self.unwanted(&view, CLEARED_TAG));
+        let amo = if half { Amo::Add32(add as u32) } else { Amo::Add64(add) };
+        self.write_amo(&view, place, HeapOffset(at), amo, self.unwanted(&view, CLEARED_TAG));
     }
 
     /// Ledger word A (0) or B (1) at number `at` of the group of `word`.

@@ -51,6 +51,10 @@ struct Tally {
 
 __device__ void one_thread(Tally &tally) {
     CALL_GROUP(tally, thread);
+    tally.of(shunt_try_put(1, 0, 64, 128, 32, 0), kMismatch);
+    tally.of(shunt_try_cleared32(1, 0, 8, 1), kMismatch);
+    tally.of(shunt_try_p(1, 0, 64, 7, 8), kMismatch);
+    tally.of(shunt_progress(1, 0, 1000), SHUNT_MISMATCH);
     CALL_AMO(tally, add);
     CALL_AMO(tally, set);
     CALL_AMO(tally, and);

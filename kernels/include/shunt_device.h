@@ -108,6 +108,21 @@ SHUNT_DEVICE uint64_t shunt_signal_cleared_thread(uint32_t peer, uint32_t channe
 SHUNT_DEVICE uint64_t shunt_signal_cleared_warp(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
 SHUNT_DEVICE uint64_t shunt_signal_cleared_block(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
 
+/* The least that posts a put, by one thread; the doorbell is rung if ring is not 0. One that was left is rung by
+ * the next post on this channel that rings, or by whoever waits or looks. */
+SHUNT_DEVICE uint64_t shunt_try_put(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes, uint32_t ring);
+
+/* The least that posts a kind 2 signal on a word of four bytes, by one thread. */
+SHUNT_DEVICE uint64_t shunt_try_cleared32(uint32_t peer, uint32_t channel, uint64_t word, uint32_t value);
+
+/* The least that writes the low bytes (1 to 8) of value to the heap of peer at dst, by one thread. */
+SHUNT_DEVICE uint64_t shunt_try_p(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t value, uint32_t bytes);
+
+/* One look at what the channel has outstanding, by one thread, for a kernel whose own waits look at nothing: a
+ * switch that is under way or begins here is carried on for timeout_ns at most. 0 if none is left, SHUNT_PENDING
+ * if one is, else the fault of a dead channel. Without a switch it does not wait. */
+SHUNT_DEVICE uint32_t shunt_progress(uint32_t peer, uint32_t channel, uint64_t timeout_ns);
+
 /* A kind 3 signal: value is added to the word at word, which others add to as well. All of them use channels
  * of one index. */
 SHUNT_DEVICE uint64_t shunt_signal_add_thread(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);

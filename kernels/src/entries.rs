@@ -23,6 +23,8 @@ macro_rules! kernels {
                 shunt_kernel_signal_monotone_thread Solo, shunt_kernel_signal_monotone_warp Warp;
             signal_cleared crate::signal::cleared:
                 shunt_kernel_signal_cleared_thread Solo, shunt_kernel_signal_cleared_warp Warp;
+            signal_cleared32 crate::signal::cleared32:
+                shunt_kernel_signal_cleared32_thread Solo, shunt_kernel_signal_cleared32_warp Warp;
             signal_add crate::signal::add:
                 shunt_kernel_signal_add_thread Solo, shunt_kernel_signal_add_warp Warp;
             quiet crate::quiet::run:

@@ -7,8 +7,8 @@
 use crate::Outcome;
 use shunt_device::platform::nvptx::{Block, Gpu, Warp};
 use shunt_device::{
-    AbiMismatch, Amo, Channel, CqCheck, Deadline, Device, Fault, Get, HeapOffset, Put, Resolution, Signal,
-    Solo, Ticket,
+    AbiMismatch, Amo, Channel, CqCheck, Deadline, Device, Fault, Get, HeapOffset, Posted, Put, Resolution,
+    Signal, Solo, Ticket,
 };
 
 /// The top bit of an answer: what is below it is no ticket but a fault.
@@ -35,6 +35,16 @@ fn posted(to: u32, channel: u32, post: impl FnOnce(Channel<'static, Gpu>) -> Res
             Ok(ticket) => ticket.0,
             Err(fault) => FAILED | fault.kind as u64,
         },
+        Err(_) => FAILED | u64::from(MISMATCH),
+    }
+}
+
+/// The same for a raw post, whose answer is one register already; of a channel that is dead it names no kind, which
+/// `why` finds out.
+#[inline(always)]
+fn tried(to: u32, channel: u32, post: impl FnOnce(Channel<'static, Gpu>) -> Posted) -> u64 {
+    match here() {
+        Ok(device) => post(device.channel(to, channel)).raw(),
         Err(_) => FAILED | u64::from(MISMATCH),
     }
 }
@@ -117,6 +127,37 @@ library! {
         |lanes| posted(peer, channel, |channel| {
             channel.signal_nbi(lanes, HeapOffset(word), Signal::Cleared(value))
         });
+
+    /// The least that posts a put, by one thread; the doorbell is rung if `ring` is not 0. One that was left is rung by
+    /// the next post on this channel that rings, or by whoever waits or looks.
+    [shunt_try_put Solo]
+    (peer: u32, channel: u32, dst: u64, src: u64, bytes: u64, ring: u32) -> u64 =
+        |one| tried(peer, channel, |channel| channel.try_put_rung(one, put(dst, src, bytes), ring != 0));
+
+    /// The least that posts a kind 2 signal on a word of four bytes, by one thread.
+    [shunt_try_cleared32 Solo](peer: u32, channel: u32, word: u64, value: u32) -> u64 =
+        |one| tried(peer, channel, |channel| {
+            channel.try_signal(one, HeapOffset(word), Signal::Cleared32(value))
+        });
+
+    /// The least that writes the low `bytes` (1 to 8) of `value` to the heap of `peer` at `dst`, by one thread.
+    [shunt_try_p Solo](peer: u32, channel: u32, dst: u64, value: u64, bytes: u32) -> u64 =
+        |one| tried(peer, channel, |channel| channel.try_p(one, HeapOffset(dst), value, bytes));
+
+    /// One look at what the channel has outstanding, by one thread, for a kernel whose own waits look at nothing: a
+    /// switch that is under way or begins here is carried on for `timeout_ns` at most. 0 if none is left, SHUNT_PENDING
+    /// if one is, else the fault of a dead channel. Without a switch it does not wait.
+    [shunt_progress Solo](peer: u32, channel: u32, timeout_ns: u64) -> u32 =
+        |_one| match here() {
+            Ok(device) => {
+                match device.channel(peer, channel).progress(Deadline::after(device.now_ns(), timeout_ns)) {
+                    Ok(true) => 0,
+                    Ok(false) => PENDING,
+                    Err(kind) => kind as u32,
+                }
+            }
+            Err(_) => MISMATCH,
+        };
 
     /// A kind 3 signal: `value` is added to the word at `word`, which others add to as well. All of them use channels
     /// of one index.

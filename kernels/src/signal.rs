@@ -38,6 +38,17 @@ pub fn cleared<'s, P: Platform, L: Lanes>(
     post(device, lanes, call, Signal::Cleared(call.value))
 }
 
+/// Kind 2 on a word of four bytes. The value is the signal's ticket.
+#[inline(always)]
+pub fn cleared32<'s, P: Platform, L: Lanes>(
+    device: Device<'s, P>,
+    lanes: L,
+    _: u32,
+    call: &Call,
+) -> Sent<'s, P> {
+    post(device, lanes, call, Signal::Cleared32(call.value as u32))
+}
+
 /// Kind 3: `value` is added to the word at `word` of `peer`, which others add to as well. The value is the signal's
 /// ticket.
 #[inline(always)]

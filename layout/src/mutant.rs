@@ -31,6 +31,8 @@ macro_rules! mutants {
 }
 
 mutants! {
+    /// Who waits does not ring what was published without a doorbell.
+    LeftUnrung = "left-unrung" breaks "invariant 1, rule 2",
     /// The post lock is waited for as long as it takes: who holds it may be gone.
     PostLockAwaited = "post-lock-awaited" breaks "invariant 6",
     /// The count of messages before the cut takes each block for a message.

@@ -40,6 +40,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::ReturnedOwnerGoesOn, &["owner_back_after_its_lease", "owner_back_with_nothing_left"]),
     row(Mutant::LeaseByClock, &["a_clock_that_jumps_ends_no_lease"]),
     row(Mutant::PostLockAwaited, &["a_post_lock_that_is_never_let_go"]),
+    row(Mutant::LeftUnrung, &["doorbells_that_were_left"]),
     row(Mutant::LeaseNotAwaited, &["callers_wait_for_the_next_owner"]),
     row(Mutant::FailedLedgerEnteredAgain, &["a_ledger_path_that_failed"]),
     row(Mutant::DeadSinceKept, &["twice_without_a_path"]),

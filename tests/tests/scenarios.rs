@@ -372,6 +372,11 @@ fn a_post_lock_whose_holder_is_gone_keeps_nobody_waiting() {
 }
 
 #[test]
+fn a_doorbell_that_was_left_is_rung_by_whoever_comes() {
+    hold("doorbells_that_were_left");
+}
+
+#[test]
 fn scenario_15_a_clock_that_jumps_ends_no_lease() {
     hold("a_clock_that_jumps_ends_no_lease");
 }

@@ -117,8 +117,10 @@ fn words(group: Group) -> Vec<Scenario> {
         let call = Call { dst: 12 * CHUNK + 3 * bytes, value: 0x8877_6655_4433_2211, bytes, ..call() };
         out.push(scenario(format!("p of {bytes} bytes"), group, quieted("p", group, call)));
     }
-    for kernel in ["signal_monotone", "signal_cleared", "signal_add"] {
-        let call = Call { channel: 1, word: 320, value: 0x1_0000_0001, ..call() };
+    for kernel in ["signal_monotone", "signal_cleared", "signal_cleared32", "signal_add"] {
+        // The second of two words where they are half as long.
+        let word = if kernel.ends_with("32") { 324 } else { 320 };
+        let call = Call { channel: 1, word, value: 0x1_0000_0001, ..call() };
         let again = Call { value: 0x2_0000_0003, ..call };
         let mut steps = quieted(kernel, group, call);
         steps.extend(quieted(kernel, group, again));

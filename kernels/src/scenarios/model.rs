@@ -57,6 +57,10 @@ fn apply_block(launch: &Launch, block: u32, heaps: &mut [Vec<u8>]) -> Option<u64
             change(&mut heaps[peer], call.word, 8, |old| old.wrapping_add(call.value));
             None
         }
+        "signal_cleared32" => {
+            change(&mut heaps[peer], call.word, 4, |old| old.wrapping_add(call.value));
+            None
+        }
         "all_to_all" => all_to_all(launch, block as usize, heaps),
         "attach" | "quiet" => Some(0),
         "wait_until" => Some(call.value),

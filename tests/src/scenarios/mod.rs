@@ -5,6 +5,7 @@ mod agents;
 mod chains;
 mod crowds;
 mod cuts;
+mod doorbells;
 mod fences;
 mod gets;
 mod homes;
@@ -43,6 +44,7 @@ pub fn all() -> Vec<Scenario> {
         returns::SCENARIOS,
         lives::SCENARIOS,
         lanes::SCENARIOS,
+        doorbells::SCENARIOS,
         links::SCENARIOS,
         promises::SCENARIOS,
         homes::SCENARIOS,
