@@ -7,7 +7,7 @@ mod example;
 mod header;
 mod preserve;
 mod run;
-mod sass;
+pub mod sass;
 mod table;
 mod toolchain;
 pub mod wheels;
@@ -52,9 +52,10 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
   cold-stack  bytes that the deepest cold call takes: registers that the calling convention has a function save
 
   run               after that run on this machine's GPU all that needs one, and print one table: the program in CUDA
-                    C++; all kernels' scenarios, every byte; a graph that is captured once, across a fault and a
-                    switch-back; rate and latency with fault tolerance and without; error completion to backup doorbell;
-                    shmem_put_bw --device gpu over the fault menu; compute-sanitizer (fetched) over the first two.
+                    C++; those in DeepEP's roles (of the prefix, which it makes); all kernels' scenarios, every byte; a
+                    graph that is captured once, across a fault and a switch-back; rate and latency with fault
+                    tolerance and without; error completion to backup doorbell; shmem_put_bw --device gpu over the
+                    fault menu; compute-sanitizer (fetched) over the library calls and the scenarios.
                     Without a GPU every row says that it was not run, and it fails before it builds
   --arch sm_NN      only this one; may be repeated
   --bless           write the header, and the table instead of comparing with it
@@ -181,6 +182,20 @@ pub fn device_library(
         Ok((arch.name, object))
     };
     ARCHES.iter().map(assemble).collect()
+}
+
+/// The compilers that a table of machine code is made by.
+pub fn compilers(toolkit: &Toolkit) -> Result<String> {
+    Ok(format!("{}, {}", Toolchain::find(None)?.describe(), toolkit.version()))
+}
+
+/// The functions of an object.
+pub fn machine_code(
+    toolkit: &Toolkit,
+    object: &std::path::Path,
+) -> Result<std::collections::BTreeMap<String, sass::Code>> {
+    let listing = sh::stdout_of(toolkit.program("nvdisasm").arg("-c").arg(object));
+    Ok(sass::read(&listing.with_context(|| format!("nvdisasm cannot read {}", object.display()))?))
 }
 
 /// The PTX of the device library's functions for one architecture.

@@ -1,7 +1,7 @@
 //! `cargo xtask gpu run`: what needs a GPU, in one call, with one table.
 
 use super::wheels;
-use crate::sh;
+use crate::{prefix, sh};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -92,6 +92,9 @@ impl Row {
 fn rows(bin: &Path, calls: &Path, sanitizer: &Path) -> Vec<Row> {
     let (check, stream) = (bin.join("gpu_check"), bin.join("shmem_put_bw"));
     let mut rows = vec![Row::new("library calls", calls, &[])];
+    // Without a device state every call answers that there is none: no kernel may hang or trap for that.
+    let of_deep_ep = |name| Row::new(format!("DeepEP's roles, {name}"), &prefix::deep_ep_program(name), &[]);
+    rows.extend(prefix::deep_ep_programs().map(of_deep_ep));
     rows.extend(CHECKS.iter().map(|name| Row::new(*name, &check, &[name])));
     let quiet = ["--device", "gpu", "--duration", "2s", "--rail-gbps", "10", "-t", "32", "--watch"];
     rows.push(Row::new("stream, no fault", &stream, &quiet));
@@ -123,6 +126,7 @@ pub fn everything(gpu: &Found) -> Result<()> {
     let mut build = sh::command("cargo");
     build.args(["build", "--release", "-p", "shunt-bench", "--bins"]);
     sh::capture(&mut build).context("the programs that launch kernels do not build")?;
+    prefix::run(&["--deep-ep".to_owned()])?;
     let target = sh::target_dir();
     let rows = rows(&target.join("release"), &target.join(CALLS), &wheels::sanitizer()?);
     println!("\n{}", head(&format!("{}, {}", gpu.name, gpu.arch)));

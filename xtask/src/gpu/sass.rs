@@ -157,7 +157,9 @@ const COLD: &[&str] = &["touch", "look_wide", "note_wide"];
 /// True for what only runs when something fails, waits or is out of the ordinary.
 pub fn is_cold(symbol: &str) -> bool {
     let name = short(symbol);
-    name.ends_with("_slow") || COLD.contains(&name.as_str())
+    // Those of a header in CUDA C++ are mangled in another way.
+    let foreign = symbol.starts_with("_ZN") && symbol.contains("_slow");
+    name.ends_with("_slow") || foreign || COLD.contains(&name.as_str())
 }
 
 /// The last part of a Rust path, demangled, without what it is generic over.

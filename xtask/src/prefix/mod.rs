@@ -1,5 +1,7 @@
 //! `cargo xtask prefix`: a folder that programs take in NVSHMEM's place, and what of NVSHMEM's interface is in it.
 
+mod bridge;
+mod bridge_table;
 mod coverage;
 mod cuda12;
 mod device;
@@ -18,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub const SUMMARY: &str =
     "make the folder that NVSHMEM_DIR names; --coverage: what of NVSHMEM's interface is there";
 pub const HELP: &str = "prefix [--out DIR] [--debug] [--host] [--cuda-home DIR]
-       [--coverage] [--bless] [--wheel] [--link]
+       [--coverage] [--bless] [--wheel] [--link] [--deep-ep]
 
 Builds the host library (release) and makes
   DIR/include                      nvshmem.h, nvshmemx.h, shunt_nvshmem.h
@@ -28,6 +30,7 @@ Builds the host library (release) and makes
   DIR/lib/libnvshmem_device.a      Shunt's device code, relocatable, for nvcc -rdc=true
   DIR/lib/nvshmem_bootstrap_mpi.so.3  where an mpicc is found
   DIR/share/shunt/examples         programs in CUDA C++
+  DIR/share/shunt/deep-ep          ibgda_device.cuh, for the place of DeepEP's file of this name
 nvcc and ptxas of CUDA 13 are fetched as Python packages, unless --cuda-home names a toolkit.
 
   --out DIR   where; default target/prefix
@@ -37,15 +40,19 @@ nvcc and ptxas of CUDA 13 are fetched as Python packages, unless --cuda-home nam
               one
   --coverage  hold the library's functions against those of NVSHMEM 3.8.0 (nvshmem-compat/nvshmem-3.8.0.txt) and the
               table in docs/COMPAT.md against both; each function that is not there needs a reason
-  --bless     rewrite that table
+  --bless     rewrite that table; with --deep-ep that of machine code
   --wheel     fetch the wheel nvidia-nvshmem-cu13 into target/ and hold against it the committed list, and layouts of
               structures and values of constants
-  --link      compile and link a program for each family of device functions with this folder and with that wheel";
+  --link      compile and link a program for each family of device functions with this folder and with that wheel
+  --deep-ep   compile and link our kernels in DeepEP's roles with ibgda_device.cuh, and hold the machine code of its
+              functions against deep-ep-bridge/sass.txt";
+
+pub use bridge::{program as deep_ep_program, programs as deep_ep_programs};
 
 pub fn run(args: &[String]) -> Result<()> {
     let mut out = sh::target_dir().join("prefix");
     let (mut check, mut bless, mut compare, mut profile) = (false, false, false, Profile::Release);
-    let (mut host_alone, mut link, mut cuda_home) = (false, false, None);
+    let (mut host_alone, mut link, mut deep_ep, mut cuda_home) = (false, false, false, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -55,13 +62,14 @@ pub fn run(args: &[String]) -> Result<()> {
             },
             "--host" => host_alone = true,
             "--link" => link = true,
+            "--deep-ep" => deep_ep = true,
             "--cuda-home" => match args.next() {
                 Some(dir) => cuda_home = Some(sh::root().join(dir)),
                 None => return sh::usage("--cuda-home needs a folder"),
             },
             "--debug" => profile = Profile::Debug,
             "--coverage" => check = true,
-            "--bless" => (check, bless) = (true, true),
+            "--bless" => bless = true,
             "--wheel" => compare = true,
             other => return sh::usage(format!("unknown argument '{other}'")),
         }
@@ -70,7 +78,7 @@ pub fn run(args: &[String]) -> Result<()> {
         wheel::compare()?;
     }
     let library = make(&out, profile)?;
-    if check {
+    if check || bless && !deep_ep {
         coverage::check(&library, bless)?;
     }
     if host_alone && !compare {
@@ -90,6 +98,9 @@ pub fn run(args: &[String]) -> Result<()> {
         programs::link_all(&out, &toolkit)?;
         cuda12::link(&out)?;
     }
+    if deep_ep {
+        bridge::all(&out, &toolkit, bless)?;
+    }
     Ok(())
 }
 
@@ -100,6 +111,7 @@ pub fn stage() -> Result<Count> {
     coverage::check(&library, false)?;
     let toolkit = Toolkit::fetch()?;
     device::make(&out, &toolkit)?;
+    let bridged = bridge::all(&out, &toolkit, false)?;
     let with_wheel = || -> Result<usize> {
         wheel::compare()?;
         layout::compare(&out.join("include"), &toolkit)?;
@@ -132,7 +144,7 @@ pub fn stage() -> Result<Count> {
         sh::run(sh::command(&program.to_string_lossy()).arg("alone").env("NVSHMEM_SYMMETRIC_SIZE", "1M"))?;
         std::fs::remove_file(&program)?;
     }
-    Ok(Count { passed: 3 + programs.len() + linked + launched, failed: 0 })
+    Ok(Count { passed: 3 + programs.len() + linked + bridged + launched, failed: 0 })
 }
 
 /// How the library is built.
@@ -177,6 +189,7 @@ fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
         std::fs::copy(package.join(file), lib.join(folder).join(file))?;
     }
     copy_tree(&crate_folder.join("examples"), &out.join("share/shunt/examples"))?;
+    bridge::install(out)?;
     mpi::plugin(out)?;
     println!("prefix: {}", out.display());
     Ok(library)
