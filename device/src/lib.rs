@@ -21,6 +21,7 @@ pub mod cut;
 pub mod health;
 mod home;
 pub mod journal;
+mod local;
 mod moves;
 mod patience;
 pub mod platform;
@@ -36,6 +37,7 @@ mod wide;
 pub mod wqe_write;
 
 pub use access::{Channel, Device};
+pub use local::PIECE_BYTES;
 pub use patience::Patience;
 pub use platform::{Lanes, Platform, Solo};
 pub use types::{

@@ -115,7 +115,7 @@ mod gpu {
             #[unsafe(no_mangle)]
             pub unsafe extern "ptx-kernel" fn $entry(call: Call, out: *mut Outcome) {
                 // SAFETY: forwarded to whoever launches.
-                unsafe { launch::<true, $lanes, _>(&call, out, $body) }
+                unsafe { launch::<true, $lanes, _, _>(&call, out, $body) }
             }
         )*)*};
     }
@@ -131,7 +131,7 @@ mod gpu {
             #[unsafe(no_mangle)]
             pub unsafe extern "ptx-kernel" fn $entry(call: Call, out: *mut Outcome) {
                 // SAFETY: forwarded to whoever launches.
-                unsafe { launch::<false, $lanes, _>(&call, out, $body) }
+                unsafe { launch::<false, $lanes, _, _>(&call, out, $body) }
             }
         )*)*};
     }

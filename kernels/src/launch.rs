@@ -1,6 +1,6 @@
 //! What all entry points share: who takes part, the state, where the outcome goes.
 
-use crate::{Answer, Call, Outcome};
+use crate::{Answer, Outcome};
 use shunt_device::platform::nvptx::{Block, Gpu, WARP_LANES, Warp, grid_position};
 use shunt_device::{Device, Lanes, Solo};
 
@@ -72,10 +72,10 @@ impl Group for Block {
 /// The module's root names a device state of this version that outlives the launch, `out` holds an outcome for each
 /// block.
 #[inline(always)]
-pub unsafe fn launch<const FT: bool, L: Group, A: Answer>(
-    call: &Call,
+pub unsafe fn launch<const FT: bool, L: Group, A: Answer, C>(
+    call: &C,
     out: *mut Outcome,
-    body: impl FnOnce(Here<FT>, L, u32, &Call) -> A,
+    body: impl FnOnce(Here<FT>, L, u32, &C) -> A,
 ) {
     let (block, thread) = grid_position();
     if !L::takes_part(thread) {

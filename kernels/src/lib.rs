@@ -26,6 +26,8 @@ mod call;
 mod drill;
 mod entries;
 mod get;
+#[cfg(not(all(target_arch = "nvptx64", feature = "library")))]
+pub mod moe;
 mod outcome;
 mod p;
 mod put;

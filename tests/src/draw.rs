@@ -130,7 +130,7 @@ impl RunSpec {
     }
 
     /// A fault and, if it would last for ever, mostly its end; what it needs in order to hit anything.
-    fn draw_fault(&self, rng: &mut Rng, info: FaultInfo) -> Vec<Injection> {
+    pub fn draw_fault(&self, rng: &mut Rng, info: FaultInfo) -> Vec<Injection> {
         let traffic_ns = self.traffic.messages * (self.traffic.pace_ns + MESSAGE_NS);
         let at_ns = rng.below(traffic_ns);
         let pe = rng.below(self.pes.into()) as u32;

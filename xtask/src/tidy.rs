@@ -16,7 +16,7 @@ In all text: paths of one machine, names of registry hosts.
 
   layout <- device <- kernels      layout <- soft-nic      xtask -> nothing
   layout, device, soft-nic, mlx5-sys <- host      tests, bench, cli -> all of them
-  layout, device, soft-nic, host <- nvshmem-compat
+  layout, device, soft-nic, host <- nvshmem-compat      layout, device, kernels, host <- deep-ep-bridge
   soft-nic <- soft-rdma <- soft-rdma/preload";
 
 /// Folders that are not ours to judge.
@@ -38,6 +38,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-mlx5-sys", &[]),
     ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-mlx5-sys"]),
     ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host"]),
+    (
+        "shunt-deep-ep-bridge",
+        // The last two for its tests.
+        &["shunt-layout", "shunt-device", "shunt-kernels", "shunt-host", "shunt-soft-nic", "shunt-tests"],
+    ),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
 const TOP: &[&str] = &["shunt-tests", "shunt-explore", "shunt-conformance", "shunt-bench", "shunt"];

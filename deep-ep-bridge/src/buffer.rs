@@ -1,0 +1,415 @@
+//! DeepEP's low-latency buffer of one rank.
+//!
+//! `dispatch` and `combine` run their sending phase and answer with what is to be received: a hook, as DeepEP calls it.
+//! Between the two the caller computes; `receive` runs the second phase. Two calls may be under way, and they are
+//! received in the order in which they were sent.
+
+use crate::fault::{MoeError, MoeFault};
+use crate::runner::Runner;
+use shunt_kernels::moe::{EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, Stage, ZERO_COPY};
+use shunt_layout::moe::{SETS, Shape, TOPK_MAX};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of the heap that a buffer takes: DeepEP's `get_low_latency_rdma_size_hint`.
+///
+/// # Errors
+/// What of the sizes cannot be.
+pub fn size_hint(tokens: u32, hidden: u32, ranks: u32, experts: u32) -> Result<u64, MoeError> {
+    Shape::new(ranks, experts, tokens, hidden).map(|shape| shape.bytes()).map_err(MoeError::Shape)
+}
+
+/// How tokens travel to experts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// As they are.
+    #[default]
+    Bf16,
+    /// FP8 with a 32-bit float for every 128 channels.
+    Fp8,
+    /// The same, scales rounded up to powers of two.
+    Fp8Rounded,
+    /// Powers of two, handed out as exponents (UE8M0), four to a word.
+    Fp8Exponents,
+}
+
+impl Format {
+    const fn flags(self) -> u32 {
+        match self {
+            Self::Bf16 => 0,
+            Self::Fp8 => FP8,
+            Self::Fp8Rounded => FP8 | ROUNDED,
+            Self::Fp8Exponents => FP8 | ROUNDED | EXPONENTS,
+        }
+    }
+
+    /// Bytes of a channel.
+    pub const fn bytes(self) -> u64 {
+        if matches!(self, Self::Bf16) { 2 } else { 1 }
+    }
+}
+
+/// How long kernels wait, and in how many blocks they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// A kernel ends by then, with a fault if it must.
+    pub timeout_ns: u64,
+    /// Between two looks at whether a peer is lost; longer than the device's own patience.
+    pub slice_ns: u64,
+    /// A peer that is lost is left out from then on; else it is a fault.
+    pub mask_lost: bool,
+    /// Blocks of a launch.
+    pub blocks: u32,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { timeout_ns: 100_000_000_000, slice_ns: 100_000_000, mask_lost: false, blocks: 1 }
+    }
+}
+
+/// What a dispatch leaves for the combine that answers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handle {
+    /// By local expert and row: index of the token at its source.
+    pub source: Vec<u32>,
+    /// By local expert and rank: first row (high half) and rows (low half).
+    pub ranges: Vec<u64>,
+    tokens: u32,
+    topk: u32,
+    topk_index: Vec<i64>,
+}
+
+impl Handle {
+    /// Rows of a local expert that came from `rank`.
+    pub fn rows(&self, ranks: u32, local_expert: u32, rank: u32) -> std::ops::Range<usize> {
+        let range = self.ranges[(local_expert * ranks + rank) as usize];
+        let (first, rows) = (range >> 32, range & 0xffff_ffff);
+        first as usize..(first + rows) as usize
+    }
+}
+
+/// What came for this rank's experts.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// By local expert and row, `ranks * tokens` rows each: channels as bytes of the format, in words.
+    pub x: Vec<u64>,
+    /// FP8: by local expert, group of 128 channels (or four of them, as exponents), and row.
+    pub scales: Vec<u32>,
+    /// By local expert: rows.
+    pub counts: Vec<u32>,
+    /// For the combine.
+    pub handle: Handle,
+    /// The format it came in.
+    pub format: Format,
+}
+
+/// A dispatch that was sent and is to be received.
+#[must_use = "what was sent must be received"]
+pub struct Dispatch {
+    call: u64,
+    format: Format,
+    handle: Handle,
+}
+
+/// A combine that was sent and is to be received.
+#[must_use = "what was sent must be received"]
+pub struct Combine {
+    call: u64,
+    tokens: u32,
+    topk: u32,
+    topk_index: Vec<i64>,
+    topk_weights: Vec<f32>,
+}
+
+/// The buffer.
+pub struct Buffer<R: Runner> {
+    runner: R,
+    shape: Shape,
+    base: u64,
+    patience: Patience,
+    /// Calls sent, and calls received.
+    sent: u64,
+    received: u64,
+    floor: u64,
+    meeting: u64,
+    broken: bool,
+}
+
+fn argument(what: &'static str, met: impl ToString, right: impl ToString) -> MoeError {
+    MoeError::Argument { what, met: met.to_string(), right: right.to_string() }
+}
+
+impl<R: Runner> Buffer<R> {
+    /// A buffer in the heap from offset `base` on, where all words are zero. All ranks make it alike.
+    ///
+    /// # Errors
+    /// Sizes that cannot be, or no room.
+    pub fn new(
+        runner: R,
+        base: u64,
+        tokens: u32,
+        hidden: u32,
+        experts: u32,
+        patience: Patience,
+    ) -> Result<Self, MoeError> {
+        let shape = Shape::new(runner.ranks(), experts, tokens, hidden).map_err(MoeError::Shape)?;
+        let (needed, met) = (shape.bytes(), runner.heap_bytes());
+        if !base.is_multiple_of(16) {
+            return Err(argument("base", base, "a multiple of 16"));
+        }
+        if base.checked_add(needed).is_none_or(|end| end > met) {
+            return Err(MoeError::Room { needed, base, met });
+        }
+        let (sent, received, floor, meeting, broken) = (0, 0, 0, 2, false);
+        Ok(Self { runner, shape, base, patience, sent, received, floor, meeting, broken })
+    }
+
+    /// What runs the kernels.
+    pub fn runner(&self) -> &R {
+        &self.runner
+    }
+
+    /// Its sizes.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn call(&self, number: u64, flags: u32) -> MoeCall {
+        let lost = if self.patience.mask_lost { MASK_LOST } else { 0 };
+        MoeCall {
+            shape: self.shape,
+            base: self.base,
+            call: number,
+            floor: self.floor,
+            timeout_ns: self.patience.timeout_ns,
+            slice_ns: self.patience.slice_ns,
+            blocks: self.patience.blocks.max(1),
+            flags: flags | lost,
+            ..MoeCall::default()
+        }
+    }
+
+    fn run(&mut self, stage: Stage, call: &MoeCall) -> Result<u64, MoeError> {
+        let outcome = self.runner.run(stage, call);
+        let Some(fault) = outcome.as_fault() else { return Ok(outcome.value) };
+        self.broken = true;
+        let stage = Stage::from_raw(outcome.value).unwrap_or(stage);
+        let path = self.runner.path(&fault);
+        Err(MoeError::Fault(Box::new(MoeFault { stage, fault, path })))
+    }
+
+    /// Whether another call may be sent.
+    fn may_send(&self) -> Result<(), MoeError> {
+        if self.broken {
+            return Err(MoeError::Broken);
+        }
+        if self.sent - self.received >= SETS {
+            return Err(MoeError::Order("two calls are under way; receiving one first would be right"));
+        }
+        Ok(())
+    }
+
+    fn may_receive(&self, call: u64) -> Result<(), MoeError> {
+        if self.broken {
+            return Err(MoeError::Broken);
+        }
+        if call != self.received + 1 {
+            return Err(MoeError::Order("calls are received in the order in which they were sent"));
+        }
+        Ok(())
+    }
+
+    fn check_topk(&self, tokens: usize, topk_index: &[i64]) -> Result<u32, MoeError> {
+        let (most, experts) = (self.shape.tokens, self.shape.experts() as i64);
+        if tokens > most as usize {
+            return Err(argument("tokens", tokens, format!("{most} at most")));
+        }
+        let topk = topk_index.len().checked_div(tokens).unwrap_or(0);
+        if topk_index.len() != topk * tokens || topk > TOPK_MAX as usize || (tokens > 0 && topk == 0) {
+            let right = format!("1 to {TOPK_MAX} for each of {tokens} tokens");
+            return Err(argument("topk indices", topk_index.len(), right));
+        }
+        if let Some(index) = topk_index.iter().find(|index| **index >= experts) {
+            return Err(argument("a topk index", index, format!("below {experts}, or negative for none")));
+        }
+        Ok(topk as u32)
+    }
+
+    /// DeepEP's `low_latency_dispatch`, its sending phase: `x` is the tokens in BF16, `topk_index` the experts of each.
+    ///
+    /// # Errors
+    /// Arguments that cannot be, with nothing sent; a fault, which breaks the buffer until it is cleaned.
+    pub fn dispatch(&mut self, x: &[u16], topk_index: &[i64], format: Format) -> Result<Dispatch, MoeError> {
+        self.may_send()?;
+        let hidden = self.shape.hidden as usize;
+        let tokens = x.len() / hidden;
+        if x.len() != tokens * hidden {
+            return Err(argument("channels of all tokens", x.len(), format!("a multiple of {hidden}")));
+        }
+        let topk = self.check_topk(tokens, topk_index)?;
+        let copied = aligned(x);
+        let number = self.sent + 1;
+        let call = MoeCall {
+            x: copied.as_ref().map_or(x.as_ptr() as u64, |words| words.as_ptr() as u64),
+            topk_index: topk_index.as_ptr() as u64,
+            tokens: tokens as u32,
+            topk,
+            ..self.call(number, format.flags())
+        };
+        self.run(Stage::DispatchSend, &call)?;
+        self.sent = number;
+        let (rows, local) = (self.shape.rows() as usize, self.shape.local_experts as usize);
+        let handle = Handle {
+            source: vec![0; local * rows],
+            ranges: vec![0; local * self.shape.ranks as usize],
+            tokens: tokens as u32,
+            topk,
+            topk_index: topk_index.to_vec(),
+        };
+        Ok(Dispatch { call: number, format, handle })
+    }
+
+    /// The hook of a dispatch: its receiving phase.
+    ///
+    /// # Errors
+    /// Out of order, with nothing received; a fault, which breaks the buffer until it is cleaned.
+    pub fn receive_dispatch(&mut self, sent: Dispatch) -> Result<Received, MoeError> {
+        self.may_receive(sent.call)?;
+        let Dispatch { call: number, format, mut handle } = sent;
+        let (rows, local) = (self.shape.rows(), self.shape.local_experts as u64);
+        let bytes = local * rows * self.shape.hidden as u64 * format.bytes();
+        let scales = match format {
+            Format::Bf16 => 0,
+            Format::Fp8Exponents => local * rows * self.shape.scales() / 4,
+            _ => local * rows * self.shape.scales(),
+        };
+        let mut x = vec![0u64; bytes as usize / 8];
+        let mut scales = vec![0u32; scales as usize];
+        let mut counts = vec![0u32; local as usize];
+        let call = MoeCall {
+            out: x.as_mut_ptr() as u64,
+            out_scales: scales.as_mut_ptr() as u64,
+            source: handle.source.as_mut_ptr() as u64,
+            ranges: handle.ranges.as_mut_ptr() as u64,
+            counts: counts.as_mut_ptr() as u64,
+            ..self.call(number, format.flags())
+        };
+        self.run(Stage::DispatchReceive, &call)?;
+        self.received = number;
+        Ok(Received { x, scales, counts, handle, format })
+    }
+
+    /// Where the experts may leave what they make, for a combine without a copy: by local expert and row, rows
+    /// [`Shape::combine_stride`] bytes apart. It is that of the next call. DeepEP's
+    /// `get_next_low_latency_combine_buffer`.
+    pub fn next_combine_buffer(&self) -> u64 {
+        self.runner.address(self.base + self.shape.send((self.sent + 1) % SETS).0)
+    }
+
+    /// DeepEP's `low_latency_combine`, its sending phase: `x` is what the experts made in BF16, by local expert and
+    /// row; `None` if it lies in [`Buffer::next_combine_buffer`].
+    ///
+    /// # Errors
+    /// As for a dispatch.
+    pub fn combine(
+        &mut self,
+        x: Option<&[u16]>,
+        topk_weights: &[f32],
+        handle: Handle,
+    ) -> Result<Combine, MoeError> {
+        self.may_send()?;
+        let right = self.shape.local_experts as u64 * self.shape.rows() * self.shape.hidden as u64;
+        if let Some(x) = x
+            && x.len() as u64 != right
+        {
+            return Err(argument("channels of all rows of all local experts", x.len(), right));
+        }
+        if topk_weights.len() != handle.topk_index.len() {
+            return Err(argument("topk weights", topk_weights.len(), handle.topk_index.len()));
+        }
+        let copied = x.and_then(aligned);
+        let from = copied.as_ref().map(|words| words.as_ptr() as u64);
+        let number = self.sent + 1;
+        let call = MoeCall {
+            x: from.or(x.map(|x| x.as_ptr() as u64)).unwrap_or(0),
+            source: handle.source.as_ptr() as u64,
+            ranges: handle.ranges.as_ptr() as u64,
+            ..self.call(number, if x.is_none() { ZERO_COPY } else { 0 })
+        };
+        self.run(Stage::CombineSend, &call)?;
+        self.sent = number;
+        let Handle { tokens, topk, topk_index, .. } = handle;
+        Ok(Combine { call: number, tokens, topk, topk_index, topk_weights: topk_weights.to_vec() })
+    }
+
+    /// The hook of a combine: the tokens, weighed and summed, in BF16.
+    ///
+    /// # Errors
+    /// As for [`Buffer::receive_dispatch`].
+    pub fn receive_combine(&mut self, sent: Combine) -> Result<Vec<u16>, MoeError> {
+        self.may_receive(sent.call)?;
+        let channels = sent.tokens as usize * self.shape.hidden as usize;
+        let mut out = vec![0u64; channels / 4];
+        let call = MoeCall {
+            topk_index: sent.topk_index.as_ptr() as u64,
+            topk_weights: sent.topk_weights.as_ptr() as u64,
+            out: out.as_mut_ptr() as u64,
+            tokens: sent.tokens,
+            topk: sent.topk,
+            ..self.call(sent.call, 0)
+        };
+        self.run(Stage::CombineReceive, &call)?;
+        self.received = sent.call;
+        Ok(out.iter().flat_map(|word| (0..4).map(move |at| (word >> (16 * at)) as u16)).collect())
+    }
+
+    /// DeepEP's `clean_low_latency_buffer`: all ranks call it together. What was under way is given up, words begin at
+    /// zero, a buffer that was broken is usable again.
+    ///
+    /// # Errors
+    /// A rank did not come, or is lost.
+    pub fn clean(&mut self) -> Result<(), MoeError> {
+        // Behind a call that was begun and is not counted: its number is not used again.
+        let call = MoeCall { floor: self.meeting, blocks: 1, ..self.call(self.sent + 1, 0) };
+        // Even a meeting that failed was begun.
+        self.meeting += 2;
+        let from = self.run(Stage::Clean, &call)?;
+        (self.sent, self.received, self.floor, self.broken) = (from, from, from, false);
+        Ok(())
+    }
+
+    /// DeepEP's `low_latency_query_mask_buffer`: true for ranks that are left out.
+    pub fn mask(&self) -> Vec<bool> {
+        let word = |rank| self.mask_word(rank).load(Ordering::Acquire) != 0;
+        (0..self.shape.ranks).map(word).collect()
+    }
+
+    /// DeepEP's `low_latency_update_mask_buffer`: leaves a rank out, or takes it in again.
+    ///
+    /// # Errors
+    /// There is no such rank, or it is this one.
+    pub fn set_mask(&self, rank: u32, masked: bool) -> Result<(), MoeError> {
+        if rank >= self.shape.ranks || rank == self.runner.rank() {
+            let right = format!("below {}, and not {}, this one", self.shape.ranks, self.runner.rank());
+            return Err(argument("a rank to mask", rank, right));
+        }
+        self.mask_word(rank).store(u64::from(masked), Ordering::Release);
+        Ok(())
+    }
+
+    fn mask_word(&self, rank: u32) -> &AtomicU64 {
+        let at = self.runner.address(self.base + self.shape.mask(rank).0);
+        // SAFETY: an aligned word of the buffer's part of the heap, which lives as long as the runner; kernels reach it
+        // atomically.
+        unsafe { AtomicU64::from_ptr(at as *mut u64) }
+    }
+}
+
+/// A copy in whole words, if `x` is not aligned to them: kernels read whole words.
+fn aligned(x: &[u16]) -> Option<Vec<u64>> {
+    if (x.as_ptr() as usize).is_multiple_of(align_of::<u64>()) {
+        return None;
+    }
+    let word = |four: &[u16]| (0..4).fold(0, |word, at| word | u64::from(four[at]) << (16 * at));
+    Some(x.chunks_exact(4).map(word).collect())
+}

@@ -1,0 +1,154 @@
+//! What went wrong, with the path it happened on.
+
+use shunt_device::{Fault, FaultKind};
+use shunt_kernels::moe::Stage;
+use shunt_layout::moe::BadShape;
+use shunt_layout::state::PathRow;
+use std::fmt;
+
+/// The path that a channel was on, and where on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathName {
+    /// Local rail and its GID.
+    pub local: (u32, [u8; 16]),
+    /// Remote rail and its GID.
+    pub remote: (u32, [u8; 16]),
+    /// Local and remote queue pair.
+    pub qpns: (u32, u32),
+    /// Index of the first WQE not known to be done, on this path.
+    pub wqe: u64,
+}
+
+impl PathName {
+    /// What a row of the path table says of ticket `at`.
+    pub fn of(row: &PathRow, at: u64) -> Self {
+        let identity = &row.identity;
+        Self {
+            local: (identity.local_rail, identity.local_gid),
+            remote: (identity.remote_rail, identity.remote_gid),
+            qpns: (identity.local_qpn, identity.remote_qpn),
+            wqe: at.wrapping_sub(row.base),
+        }
+    }
+}
+
+fn gid(bytes: [u8; 16]) -> impl fmt::Display {
+    std::net::Ipv6Addr::from(bytes)
+}
+
+impl fmt::Display for PathName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((local, local_gid), (remote, remote_gid)) = (self.local, self.remote);
+        write!(
+            f,
+            "rail {local} (GID {}, QPN {:#x}) to rail {remote} (GID {}, QPN {:#x}), WQE {}",
+            gid(local_gid),
+            self.qpns.0,
+            gid(remote_gid),
+            self.qpns.1,
+            self.wqe
+        )
+    }
+}
+
+/// A fault of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoeFault {
+    /// Where the kernel was.
+    pub stage: Stage,
+    /// What the device library said: peer, channel, ticket, syndrome.
+    pub fault: Fault,
+    /// The path, where the peer is another rank.
+    pub path: Option<PathName>,
+}
+
+impl fmt::Display for MoeFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.fault.kind {
+            FaultKind::Completion => "an error completion",
+            FaultKind::Overdue => "it did not answer by the deadline",
+            FaultKind::PeerLost => "every path to it is dead",
+            FaultKind::BadAddress => "a count or an index that cannot be",
+            FaultKind::FenceUnproven => "an old path could not be fenced",
+            FaultKind::Uncertain => "an operation may or may not have been applied",
+            FaultKind::BadResolution => "an answer about an operation that nobody asked about",
+        };
+        write!(f, "{}: rank {}: {what}", self.stage.name(), self.fault.peer)?;
+        write!(f, "; syndrome {:#04x}, channel {}", self.fault.syndrome, self.fault.channel)?;
+        match &self.path {
+            Some(path) => write!(f, "; {path}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a call of a buffer did not do what it says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MoeError {
+    /// Sizes that cannot be.
+    #[error("{0}")]
+    Shape(BadShape),
+    /// The heap is too small.
+    #[error(
+        "the buffer takes {needed} bytes from {base} on, and the heap has {met}; a larger heap would be right"
+    )]
+    Room {
+        /// Bytes of the buffer.
+        needed: u64,
+        /// Where it begins.
+        base: u64,
+        /// Bytes of the heap.
+        met: u64,
+    },
+    /// An argument of another size than it must have.
+    #[error("{what}: {met} was given, {right} is right")]
+    Argument {
+        /// Which.
+        what: &'static str,
+        /// What was given.
+        met: String,
+        /// What would be right.
+        right: String,
+    },
+    /// A fault in an earlier call: the words of this buffer are in no known state.
+    #[error("an earlier call was broken off; clean_low_latency_buffer on all ranks would be right")]
+    Broken,
+    /// More calls under way than there are sets of buffers, or received out of order.
+    #[error("{0}")]
+    Order(&'static str),
+    /// A kernel met a fault.
+    #[error("{0}")]
+    Fault(Box<MoeFault>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shunt_device::Ticket;
+    use shunt_layout::state::CauseKind;
+
+    #[test]
+    fn a_fault_names_all_that_somebody_looks_for() {
+        let mut gids = ([0; 16], [0; 16]);
+        (gids.0[15], gids.1[15]) = (1, 2);
+        let path = PathName { local: (0, gids.0), remote: (1, gids.1), qpns: (0x1234, 0x77), wqe: 42 };
+        let fault = Fault {
+            kind: FaultKind::PeerLost,
+            cause: CauseKind::Completion,
+            peer: 3,
+            channel: 2,
+            slot: 1,
+            at: Ticket(9),
+            unfinished: 5,
+            syndrome: 0x15,
+            op: 0,
+            address: 0,
+        };
+        let text = MoeFault { stage: Stage::CombineReceive, fault, path: Some(path) }.to_string();
+        for part in
+            ["combine, receiving", "rank 3", "0x15", "::1", "0x1234", "::2", "0x77", "WQE 42", "channel 2"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

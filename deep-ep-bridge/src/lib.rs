@@ -1,0 +1,19 @@
+//! DeepEP's low-latency `Buffer`, on channels that survive: host side of the MoE kernels.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`buffer`] | [`Buffer`]: dispatch, combine, hooks, cleaning, the mask of ranks |
+//! | [`runner`] | what runs the kernels: this machine's threads on a host's PE, or whatever a test has |
+//! | [`fault`] | what went wrong, with the path it happened on |
+//! | [`reference`] | what a MoE layer must compute, said again without messages; pure |
+//! | [`layer`] | one layer on all ranks, held against the reference |
+
+pub mod buffer;
+pub mod fault;
+pub mod layer;
+pub mod reference;
+pub mod runner;
+
+pub use buffer::{Buffer, Combine, Dispatch, Format, Handle, Patience, Received, size_hint};
+pub use fault::{MoeError, MoeFault, PathName};
+pub use runner::{Native, Runner};

@@ -1,0 +1,164 @@
+//! Layers while rails fail: every kind of fault that leaves a path, at random times, from one seed each.
+//!
+//! `SHUNT_MOE_SEEDS=N` runs so many instead of 50.
+
+use crate::machine::{RankBuffer, all, cases, patience, pause, spec, start};
+use shunt_deep_ep_bridge::layer::{self, Manner};
+use shunt_deep_ep_bridge::reference::Case;
+use shunt_deep_ep_bridge::{Format, MoeError};
+use shunt_layout::moe::Shape;
+use shunt_layout::state::SwitchKind;
+use shunt_soft_nic::Injection;
+use shunt_tests::cluster::Cluster;
+use shunt_tests::draw::drawn;
+use shunt_tests::rng::Rng;
+use shunt_tests::spec::RunSpec;
+use shunt_tests::swarm::or_panic;
+use shunt_tests::workload::Kernel;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Layers of a run.
+const LAYERS: u64 = 8;
+
+/// Ends that are no failure of a path: the channel says so and nothing is repeated.
+fn is_programs_own(fault: &Injection) -> bool {
+    let text = fault.fault.to_string();
+    let own = [
+        "cqe-error=0x01",
+        "cqe-error=0x02",
+        "cqe-error=0x04",
+        "cqe-error=0x12",
+        "cqe-error=0x13",
+        "rkey-revoked",
+    ];
+    own.iter().any(|name| text.starts_with(name))
+}
+
+/// What a seed runs.
+struct Drawn {
+    spec: RunSpec,
+    shape: Shape,
+    cases: Vec<Case>,
+    pauses: [u64; 3],
+}
+
+fn draw(seed: u64) -> Drawn {
+    let mut rng = Rng::new(seed ^ 0x6d_6f_65);
+    let ranks = rng.pick(&[2, 2, 3, 4]);
+    let local_experts = rng.between(1, 2) as u32;
+    let shape = Shape::new(ranks, ranks * local_experts, rng.between(1, 4) as u32, 512).unwrap();
+    let format = rng.pick(&[Format::Bf16, Format::Fp8, Format::Fp8Exponents]);
+    let topk = rng.between(1, 4) as u32;
+    let mut spec = spec(&shape, seed);
+    // Half of all runs without the responder's truth: the ledger alone says what arrived.
+    spec.rmsn_cleared = seed % 2 == 1;
+    spec.time_fence = seed % 8 == 5;
+    spec.log_depth = rng.pick(&[3, 4, 7]);
+    spec.suspect_ns = rng.pick(&[2_000_000, 10_000_000]);
+    spec.suspect_floor_ns = spec.suspect_ns;
+    spec.mtu = rng.pick(&[4096, 1024, 256]);
+    // When faults are drawn: within so many times 6 us.
+    spec.traffic.messages = 100;
+    let kinds: Vec<_> =
+        drawn().into_iter().filter(|info| !info.whole_pe && info.name() != "rkey-revoked").collect();
+    // One rail of each PE may fail: between the others there is a path at all times.
+    let bad: Vec<u32> = (0..ranks).map(|_| rng.below(2) as u32).collect();
+    for number in 0..rng.between(1, 3) {
+        let info = if number == 0 { kinds[seed as usize % kinds.len()] } else { rng.pick(&kinds) };
+        let mut faults = spec.draw_fault(&mut rng, info);
+        while faults.iter().any(is_programs_own) {
+            faults = spec.draw_fault(&mut rng, info);
+        }
+        for fault in &mut faults {
+            fault.rail = Some(bad[fault.pe as usize]);
+        }
+        spec.faults.extend(faults);
+    }
+    let pauses = std::array::from_fn(|_| rng.pick(&[0, 0, 5_000, 40_000]));
+    Drawn { spec, shape, cases: cases(shape, topk, format, seed, LAYERS), pauses }
+}
+
+fn layers(
+    buffer: &mut RankBuffer,
+    kernel: &Kernel,
+    cases: &[Case],
+    pauses: [u64; 3],
+) -> Result<Vec<String>, MoeError> {
+    let mut wrongs = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        let sent = layer::send(buffer, case)?;
+        pause(kernel, pauses[0]);
+        let received = buffer.receive_dispatch(sent)?;
+        wrongs.extend(layer::check_received(buffer, case, &received));
+        pause(kernel, pauses[1]);
+        let sent = layer::answer(buffer, case, received, Manner { zero_copy: number % 2 == 1 })?;
+        pause(kernel, pauses[2]);
+        let combined = buffer.receive_combine(sent)?;
+        wrongs.extend(layer::check_combined(buffer, case, &combined));
+    }
+    Ok(wrongs)
+}
+
+/// What came of a run.
+#[derive(Default)]
+struct Ran {
+    wrongs: Vec<String>,
+    failovers: u64,
+    by_ledger: u64,
+    hits: Vec<(Injection, u64)>,
+}
+
+fn ran(drawn: Drawn) -> Ran {
+    let Drawn { spec, shape, cases, pauses } = drawn;
+    let cluster = Cluster::start(&spec);
+    spec.faults.iter().for_each(|fault| cluster.inject(fault));
+    let cases = Rc::new(cases);
+    let tasks: Vec<_> = (0..shape.ranks)
+        .map(|rank| {
+            let cases = cases.clone();
+            start(&cluster, shape, rank, patience(&spec), move |buffer, kernel| {
+                layers(buffer, kernel, &cases, pauses)
+            })
+        })
+        .collect();
+    let wrongs = all(cluster.sim.finish_all(&tasks));
+    let records = cluster.records();
+    let failovers = records.iter().filter(|(_, record)| record.kind == SwitchKind::Failover as u32);
+    Ran {
+        wrongs,
+        failovers: failovers.clone().count() as u64,
+        by_ledger: failovers.filter(|_| spec.rmsn_cleared).count() as u64,
+        hits: cluster.faults(),
+    }
+}
+
+#[test]
+fn layers_are_right_while_rails_fail() {
+    let seeds =
+        std::env::var("SHUNT_MOE_SEEDS").map_or(50, |text| text.parse().expect("SHUNT_MOE_SEEDS: a number"));
+    let (mut bad, mut failovers, mut by_ledger) = (Vec::new(), 0, 0);
+    let mut hits: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..seeds {
+        let drawn = draw(seed);
+        let text = format!("{:?}", drawn.spec.faults.iter().map(ToString::to_string).collect::<Vec<_>>());
+        match or_panic(|| ran(drawn)) {
+            Ok(ran) => {
+                failovers += ran.failovers;
+                by_ledger += ran.by_ledger;
+                for (fault, count) in &ran.hits {
+                    *hits.entry(fault.fault.name()).or_default() += count;
+                }
+                if !ran.wrongs.is_empty() {
+                    bad.push(format!("seed {seed}, faults {text}:\n  {}", ran.wrongs.join("\n  ")));
+                }
+            }
+            Err(said) => bad.push(format!("seed {seed}, faults {text}: {said}")),
+        }
+    }
+    println!(
+        "{seeds} seeds: {failovers} failovers, {by_ledger} of them without the responder's truth; hits {hits:?}"
+    );
+    assert!(bad.is_empty(), "{} of {seeds}:\n{}", bad.len(), bad.join("\n"));
+    assert!(failovers > seeds && by_ledger > 0, "{failovers} failovers, {by_ledger} by the ledger");
+}

@@ -1,0 +1,134 @@
+//! Ranks of a simulated cluster, each with a buffer whose kernels are actors on virtual time.
+
+use shunt_deep_ep_bridge::reference::Case;
+use shunt_deep_ep_bridge::runner::in_turn;
+use shunt_deep_ep_bridge::{Buffer, MoeError, PathName, Patience, Runner, size_hint};
+use shunt_device::platform::host::World;
+use shunt_device::{Fault, Solo};
+use shunt_host::agent::words::{Place, StateWords};
+use shunt_kernels::Outcome;
+use shunt_kernels::moe::{MoeCall, Stage};
+use shunt_layout::moe::Shape;
+use shunt_tests::cluster::Cluster;
+use shunt_tests::sim::Task;
+use shunt_tests::spec::RunSpec;
+use shunt_tests::workload::{Kernel, Traffic};
+
+/// Where buffers begin in the heap.
+pub const BASE: u64 = 4096;
+
+/// One lane of a rank.
+pub struct Lane {
+    kernel: Kernel,
+    rank: u32,
+    ranks: u32,
+    heap_bytes: u64,
+}
+
+impl Lane {
+    /// Another one of the two ranks' first.
+    pub fn other(kernel: &Kernel, heap_bytes: u64) -> Self {
+        Self { kernel: kernel.clone(), rank: 0, ranks: 2, heap_bytes }
+    }
+}
+
+impl Runner for Lane {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+    fn heap_bytes(&self) -> u64 {
+        self.heap_bytes
+    }
+    fn address(&self, at: u64) -> u64 {
+        self.kernel.heap + at
+    }
+    fn run(&self, stage: Stage, call: &MoeCall) -> Outcome {
+        in_turn(call, |block| stage.run(self.kernel.device(), Solo, block, call))
+    }
+    fn path(&self, fault: &Fault) -> Option<PathName> {
+        // SAFETY: the cluster keeps the state mapped until every kernel has ended.
+        let words = unsafe { StateWords::new(self.kernel.state, self.kernel.world.clone()) }.ok()?;
+        let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };
+        (fault.peer != self.rank).then(|| PathName::of(&words.read_row(place), fault.at.0))
+    }
+}
+
+/// What a rank does with its buffer.
+pub type RankBuffer = Buffer<Lane>;
+
+/// What a run needs of a cluster.
+pub fn spec(shape: &Shape, seed: u64) -> RunSpec {
+    let needed = BASE + size_hint(shape.tokens, shape.hidden, shape.ranks, shape.experts() as u32).unwrap();
+    // No streams run: this is room in the heap.
+    let streams = u64::from(shape.ranks * (shape.ranks - 1) / 2);
+    RunSpec {
+        seed,
+        pes: shape.ranks,
+        channels: shape.local_experts,
+        stream_channels: 1,
+        traffic: Traffic {
+            slots: 1,
+            slot_bytes: needed.div_ceil(streams).next_multiple_of(4096),
+            ..Traffic::default()
+        },
+        ..RunSpec::default()
+    }
+}
+
+/// Patience of tests: of a run on virtual time.
+pub fn patience(spec: &RunSpec) -> Patience {
+    Patience {
+        timeout_ns: 10_000_000_000,
+        slice_ns: 4 * spec.suspect_ns.max(2_500_000),
+        mask_lost: false,
+        blocks: 1 + (spec.seed % 3) as u32,
+    }
+}
+
+/// Starts `body` on a rank, with a buffer of `shape`.
+pub fn start<T: 'static>(
+    cluster: &Cluster,
+    shape: Shape,
+    rank: u32,
+    patience: Patience,
+    body: impl FnOnce(&mut RankBuffer, &Kernel) -> T + 'static,
+) -> Task<T> {
+    let heap_bytes = cluster.pe(rank).heap().bytes;
+    cluster.spawn("moe", rank, move |kernel| {
+        let lane = Lane { kernel: kernel.clone(), rank, ranks: shape.ranks, heap_bytes };
+        let (tokens, hidden, experts) = (shape.tokens, shape.hidden, shape.experts() as u32);
+        let mut buffer = Buffer::new(lane, BASE, tokens, hidden, experts, patience).expect("there is room");
+        body(&mut buffer, kernel)
+    })
+}
+
+/// Lets virtual time pass on a rank.
+pub fn pause(kernel: &Kernel, span_ns: u64) {
+    let until = kernel.world.now_ns() + span_ns;
+    while kernel.world.now_ns() < until {
+        kernel.world.relax();
+    }
+}
+
+/// What all ranks say, faults among it.
+pub fn all(said: Vec<Result<Vec<String>, MoeError>>) -> Vec<String> {
+    let text = |(rank, said): (usize, Result<Vec<String>, MoeError>)| match said {
+        Ok(wrongs) => wrongs,
+        Err(error) => vec![format!("rank {rank}: {error}")],
+    };
+    said.into_iter().enumerate().flat_map(text).collect()
+}
+
+/// Cases of one run, a case a layer.
+pub fn cases(
+    shape: Shape,
+    topk: u32,
+    format: shunt_deep_ep_bridge::Format,
+    seed: u64,
+    count: u64,
+) -> Vec<Case> {
+    (0..count).map(|number| Case::random(shape, topk, format, seed.wrapping_mul(1000) + number)).collect()
+}

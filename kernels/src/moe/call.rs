@@ -1,0 +1,75 @@
+//! What a MoE kernel is told. It travels by value, as the parameter of a launch.
+
+use shunt_layout::moe::{SETS, Shape};
+
+/// Channels are sent as FP8 with scales; else as BF16.
+pub const FP8: u32 = 1;
+/// Scales are powers of two.
+pub const ROUNDED: u32 = 2;
+/// Scales are handed out as their exponents, four to a word; they are powers of two then.
+pub const EXPONENTS: u32 = 4;
+/// What experts made lies in the send buffer already.
+pub const ZERO_COPY: u32 = 8;
+/// A peer that is lost is left out from then on; else it is a fault.
+pub const MASK_LOST: u32 = 16;
+
+/// The arguments of every MoE kernel. Each reads those that its documentation names and leaves the others alone.
+///
+/// Addresses are of memory that the kernel's threads reach; nobody else touches what they lead to while it runs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MoeCall {
+    /// What all ranks agree on.
+    pub shape: Shape,
+    /// Heap offset of the exchange's part, a multiple of 16.
+    pub base: u64,
+    /// Number of this call, from 1; dispatches and combines are counted together.
+    pub call: u64,
+    /// Calls up to this one are over on every rank.
+    pub floor: u64,
+    /// Patience of the whole kernel, in nanoseconds.
+    pub timeout_ns: u64,
+    /// Between two looks at whether a peer that is waited for is lost. Longer than the device's own patience.
+    pub slice_ns: u64,
+    /// Dispatch: the tokens, BF16. Combine: what the experts made, BF16, by local expert and row.
+    pub x: u64,
+    /// Experts of each token, 64 bits each; negative: none.
+    pub topk_index: u64,
+    /// Their weights, 32-bit floats.
+    pub topk_weights: u64,
+    /// What comes out: rows by local expert (FP8 or BF16), or the combined tokens (BF16).
+    pub out: u64,
+    /// Scales of the rows, by local expert, group and row: 32-bit floats, or four exponents a word.
+    pub out_scales: u64,
+    /// By local expert and row: the token's index at its source, 32 bits. Dispatch writes it, combine reads it.
+    pub source: u64,
+    /// By local expert and rank: rows (low half) and the first of them (high half). Dispatch writes it, combine reads
+    /// it.
+    pub ranges: u64,
+    /// By local expert: rows, 32 bits.
+    pub counts: u64,
+    /// Tokens of this rank in this call.
+    pub tokens: u32,
+    /// Experts of a token.
+    pub topk: u32,
+    /// Blocks of the launch.
+    pub blocks: u32,
+    /// [`FP8`] and its like.
+    pub flags: u32,
+}
+
+impl MoeCall {
+    /// Whether a flag is set.
+    #[inline(always)]
+    pub const fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The set of buffers of this call.
+    #[inline(always)]
+    pub const fn set(&self) -> u64 {
+        self.call % SETS
+    }
+}
+
+const _: () = assert!(size_of::<MoeCall>() == 136);

@@ -1,0 +1,108 @@
+//! `moe_clean`: all ranks meet, their words begin at zero, and calls are counted from one number on.
+
+use super::call::MoeCall;
+use super::exchange::{Exchange, Heard};
+use crate::Outcome;
+use shunt_device::{Device, Fault, HeapOffset, Lanes, Platform, Signal, Solo};
+
+/// Bits of a meeting's word that hold a call's number; the meeting's own is above them.
+const CALL_BITS: u32 = 32;
+
+/// One block. Waits until all that was sent from here is delivered, meets all ranks, clears this rank's words, and
+/// meets them again. `floor` is the number of the meeting: two higher than at the last time, from 2 on. The value is
+/// the number that calls are counted from: the largest of any rank.
+#[inline(always)]
+pub fn run<P: Platform, L: Lanes>(
+    device: Device<'_, P>,
+    lanes: L,
+    block: u32,
+    call: &MoeCall,
+) -> Result<Outcome, Fault> {
+    if block != 0 {
+        return Ok(Outcome::ok(0));
+    }
+    let exchange = Exchange::begin(device, lanes, call);
+    exchange.check()?;
+    deliver(&exchange)?;
+    let largest = meet(&exchange, call.floor, call.call)?;
+    clear(&exchange);
+    meet(&exchange, call.floor + 1, largest)?;
+    Ok(Outcome::ok(largest))
+}
+
+/// Nothing of an earlier call may arrive behind the clearing.
+#[inline(always)]
+fn deliver<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) -> Result<(), Fault> {
+    let shape = &exchange.call.shape;
+    let mut rank = 0;
+    while rank < shape.ranks {
+        let (mut index, mut masked) = (0, exchange.masked(rank) || rank == exchange.me);
+        while index < shape.local_experts && !masked {
+            if let Err(fault) = exchange.channel(rank, index).quiet(exchange.lanes, exchange.deadline) {
+                exchange.lost(fault)?;
+                masked = true;
+            }
+            index += 1;
+        }
+        rank += 1;
+    }
+    Ok(())
+}
+
+/// Tells all ranks `number`, and waits for theirs; the largest.
+#[inline(always)]
+fn meet<P: Platform, L: Lanes>(
+    exchange: &Exchange<'_, '_, P, L>,
+    meeting: u64,
+    number: u64,
+) -> Result<u64, Fault> {
+    let shape = &exchange.call.shape;
+    let value = meeting << CALL_BITS | number;
+    let own = exchange.at(shape.meeting(exchange.me));
+    let mut rank = 0;
+    while rank < shape.ranks {
+        let masked = exchange.masked(rank);
+        let mut done = Ok(());
+        if exchange.leads() && rank == exchange.me {
+            exchange.device.store(own, value);
+        } else if exchange.leads() && !masked {
+            let posted = exchange.channel(rank, 0).signal_nbi(Solo, own, Signal::Monotone(value));
+            done = posted.map(|_| ()).or_else(|fault| exchange.lost(fault));
+        }
+        exchange.agree(done)?;
+        rank += 1;
+    }
+    let (mut largest, mut rank) = (number, 0);
+    while rank < shape.ranks {
+        if !exchange.masked(rank)
+            && let Heard::Word(word) = exchange.hear(shape.meeting(rank), meeting << CALL_BITS, rank, 0)?
+        {
+            // Who is at the next meeting already tells the largest of all, ours among them.
+            let theirs = word & ((1 << CALL_BITS) - 1);
+            largest = if theirs > largest { theirs } else { largest };
+        }
+        rank += 1;
+    }
+    Ok(largest)
+}
+
+/// Clears what a call that was broken off may have left.
+#[inline(always)]
+fn clear<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) {
+    let shape = &exchange.call.shape;
+    let begin = exchange.at(shape.taken(0)).0;
+    let end = exchange.at(shape.ended()).0;
+    let mut word = begin + 8 * exchange.lanes.rank() as u64;
+    while word <= end {
+        exchange.device.store(HeapOffset(word), 0);
+        word += 8 * exchange.lanes.size() as u64;
+    }
+    let begin = exchange.at(shape.count(0, 0, 0)).0;
+    let end = exchange.at(shape.send(0)).0;
+    let mut word = begin + 8 * exchange.lanes.rank() as u64;
+    while word < end {
+        exchange.device.store(HeapOffset(word), 0);
+        word += 8 * exchange.lanes.size() as u64;
+    }
+    exchange.lanes.sync();
+}

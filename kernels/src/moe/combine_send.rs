@@ -1,0 +1,102 @@
+//! `moe_combine_send`: what this rank's experts made, back to where the tokens came from.
+
+use super::call::{MoeCall, ZERO_COPY};
+use super::exchange::{Exchange, split, tensor};
+use crate::Outcome;
+use shunt_device::{Device, Fault, HeapOffset, Lanes, PIECE_BYTES, Platform, Put};
+
+/// Reads `x` (unless `ZERO_COPY`), `source`, `ranges`. Blocks share out the pairs of local expert and rank: the block
+/// of one puts the rows of the rank's tokens into the expert's slots there and raises the expert's flag behind them.
+/// The value is the number of messages.
+#[inline(always)]
+pub fn run<P: Platform, L: Lanes>(
+    device: Device<'_, P>,
+    lanes: L,
+    block: u32,
+    call: &MoeCall,
+) -> Result<Outcome, Fault> {
+    let exchange = Exchange::begin(device, lanes, call);
+    exchange.check()?;
+    exchange.room()?;
+    let (mut sent, mut pair) = (0, block as u64);
+    while pair < call.shape.experts() {
+        let (local, rank) = split(pair, call.shape.ranks);
+        if !exchange.masked(rank) {
+            sent += answer(&exchange, local, rank)?;
+        }
+        pair += call.blocks.max(1) as u64;
+    }
+    Ok(Outcome::ok(sent))
+}
+
+/// One pair; how many messages.
+#[inline(always)]
+fn answer<P: Platform, L: Lanes>(
+    exchange: &Exchange<'_, '_, P, L>,
+    local: u32,
+    rank: u32,
+) -> Result<u64, Fault> {
+    let (call, shape, lanes) = (exchange.call, &exchange.call.shape, exchange.lanes);
+    let (set, expert) = (call.set(), exchange.me as u64 * shape.local_experts as u64 + local as u64);
+    // SAFETY: a range for each pair (`MoeCall`).
+    let range: u64 = unsafe { tensor::read(call.ranges, local as u64 * shape.ranks as u64 + rank as u64) };
+    let (first, rows) = (range >> 32, range & 0xffff_ffff);
+    if first + rows > shape.rows() {
+        return Err(exchange.wrong(rank));
+    }
+    let mut poster = exchange.poster(rank, local);
+    let mut row = first;
+    while row < first + rows {
+        // SAFETY: a word for each row of each local expert (`MoeCall`).
+        let token: u32 = unsafe { tensor::read(call.source, local as u64 * shape.rows() + row) };
+        if token >= shape.tokens {
+            return Err(exchange.wrong(rank));
+        }
+        let src = exchange.at(shape.combine_source(set, local, row));
+        let dst = exchange.at(shape.combine_slot(set, expert, token));
+        fill(exchange, src, dst, local as u64 * shape.rows() + row, rank == exchange.me);
+        if rank != exchange.me {
+            poster.put(lanes, Put { dst, src, bytes: shape.bf16_bytes() });
+        }
+        row += 1;
+    }
+    let word = exchange.at(shape.flag(set, expert));
+    if rank == exchange.me {
+        lanes.sync();
+        if exchange.leads() {
+            exchange.device.store(word, 1);
+        }
+        return Ok(rows);
+    }
+    poster.signal(lanes, word, 1);
+    exchange.settle(&poster)?;
+    Ok(rows)
+}
+
+/// Brings a row to the send buffer, unless it is there; to its slot, if that is here.
+#[inline(always)]
+fn fill<P: Platform, L: Lanes>(
+    exchange: &Exchange<'_, '_, P, L>,
+    src: HeapOffset,
+    dst: HeapOffset,
+    row: u64,
+    here: bool,
+) {
+    let zero_copy = exchange.call.has(ZERO_COPY);
+    if zero_copy && !here {
+        return;
+    }
+    let pieces = exchange.call.shape.bf16_bytes() / PIECE_BYTES;
+    let to = if here { dst } else { src };
+    let mut piece = exchange.lanes.rank() as u64;
+    while piece < pieces {
+        let words = if zero_copy {
+            exchange.device.load_piece(HeapOffset(src.0 + piece * PIECE_BYTES))
+        } else {
+            // SAFETY: the row of `x`, whole pieces of it (`MoeCall`; the hidden size is a multiple of 512).
+            unsafe { tensor::read(exchange.call.x, row * pieces + piece) }
+        };
+        exchange.device.store_piece(HeapOffset(to.0 + piece * PIECE_BYTES), words);
+        piece += exchange.lanes.size() as u64;
+    }
+}

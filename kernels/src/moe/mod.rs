@@ -1,0 +1,119 @@
+//! Low-latency MoE: dispatch and combine, each in a phase that sends and one that receives.
+//!
+//! A rank calls them in the order that all ranks call them. No block waits for another one of its launch, so blocks may
+//! run in any order and one after the other. What is sent between ranks:
+//!
+//! | words and messages | kind | written by | given back by |
+//! | --- | --- | --- | --- |
+//! | dispatch messages, combine messages | puts | one rank, once a call | the receiver's credit |
+//! | counts, flags | kind 2, behind their messages | one channel, once a call | cleared where they are seen |
+//! | credits, meetings | kind 1, on channel 0 | one rank | never |
+//!
+//! A credit says that a rank took all that it was sent in a call. Call `n` is sent to whoever took call `n - 2`, which
+//! is nearly always known by then: what that rank sent in call `n - 1` came behind it.
+//!
+//! Every wait looks after this rank's channels, has the kernel's deadline, and asks every slice whether the peer is
+//! lost. An outcome that is a fault names peer, channel, path slot, ticket and syndrome; its value is the [`Stage`].
+
+mod call;
+mod clean;
+mod combine_receive;
+mod combine_send;
+mod dispatch_receive;
+mod dispatch_send;
+mod exchange;
+pub mod number;
+
+pub use call::{EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, ZERO_COPY};
+
+use crate::Outcome;
+use shunt_device::{Device, Fault, Lanes, Platform};
+
+/// Where a kernel was when it met a fault.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Sending tokens to experts.
+    DispatchSend = 1,
+    /// Waiting for tokens, packing them.
+    DispatchReceive = 2,
+    /// Sending back what experts made.
+    CombineSend = 3,
+    /// Waiting for that, summing it.
+    CombineReceive = 4,
+    /// Cleaning the buffer.
+    Clean = 5,
+}
+
+impl Stage {
+    /// The stage of an outcome's value.
+    pub const fn from_raw(raw: u64) -> Option<Self> {
+        Some(match raw {
+            1 => Self::DispatchSend,
+            2 => Self::DispatchReceive,
+            3 => Self::CombineSend,
+            4 => Self::CombineReceive,
+            5 => Self::Clean,
+            _ => return None,
+        })
+    }
+
+    /// As a message names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DispatchSend => "dispatch, sending",
+            Self::DispatchReceive => "dispatch, receiving",
+            Self::CombineSend => "combine, sending",
+            Self::CombineReceive => "combine, receiving",
+            Self::Clean => "cleaning",
+        }
+    }
+}
+
+/// Makes each body one whose faults tell where it was.
+macro_rules! phases {
+    ($($name:ident $stage:ident;)*) => {$(
+        #[doc = concat!("The phase of [`Stage::", stringify!($stage), "`]; its module says what it reads and writes.")]
+        #[inline(always)]
+        pub fn $name<P: Platform, L: Lanes>(
+            device: Device<'_, P>,
+            lanes: L,
+            block: u32,
+            call: &MoeCall,
+        ) -> Result<Outcome, Fault> {
+            Ok(match $name::run(device, lanes, block, call) {
+                Ok(outcome) => outcome,
+                Err(fault) => Outcome { value: Stage::$stage as u64, ..Outcome::fault(&fault) },
+            })
+        }
+    )*};
+}
+phases! {
+    dispatch_send DispatchSend;
+    dispatch_receive DispatchReceive;
+    combine_send CombineSend;
+    combine_receive CombineReceive;
+    clean Clean;
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Stage {
+    /// Runs the phase as block `block` of a launch: the same body that the entry points run. The leader's outcome
+    /// counts.
+    pub fn run<P: Platform, L: Lanes>(
+        self,
+        device: Device<'_, P>,
+        lanes: L,
+        block: u32,
+        call: &MoeCall,
+    ) -> Outcome {
+        let outcome = match self {
+            Self::DispatchSend => dispatch_send(device, lanes, block, call),
+            Self::DispatchReceive => dispatch_receive(device, lanes, block, call),
+            Self::CombineSend => combine_send(device, lanes, block, call),
+            Self::CombineReceive => combine_receive(device, lanes, block, call),
+            Self::Clean => clean(device, lanes, block, call),
+        };
+        outcome.unwrap_or_else(|fault| Outcome::fault(&fault))
+    }
+}
