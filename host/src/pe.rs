@@ -1,6 +1,6 @@
 //! One PE: open its rails, register its heap, connect it to all peers, upload its device state.
 
-mod connect;
+pub(crate) mod connect;
 
 use crate::agent::kept::Estate;
 use crate::agent::rails::envelope::{Seal, qkey};
@@ -46,6 +46,8 @@ pub struct PeConfig {
     pub log_depth: u32,
     /// Backup paths of each channel.
     pub backups: u32,
+    /// Whether the agents make them once the PE is up: bring-up returns when the first paths are connected.
+    pub backups_later: bool,
     /// Timers and retries of QPs.
     pub tuning: QpTuning,
     /// Patience of device code. `fault_tolerance` is taken from `ft`.
@@ -77,7 +79,9 @@ impl PeConfig {
             log2_chunk: 30,
             channels_per_pe: env.channels_per_pe,
             log_depth: env.log_depth,
-            backups: env.backups,
+            // Nobody would leave a first path.
+            backups: if env.fault_tolerance { env.backups } else { 0 },
+            backups_later: true,
             tuning: env.tuning,
             policy: policy(env),
             ft: env.fault_tolerance,
@@ -136,7 +140,7 @@ impl From<PeCard> for PeerInfo {
     }
 }
 
-/// One path slot of a channel, as made at start: incarnation 1, connected.
+/// One path slot of a channel, as made at start: incarnation 1, connected, or left to the agents.
 pub struct PathSlot {
     /// Rail of this end.
     pub local_rail: u32,
@@ -195,7 +199,7 @@ struct Opened {
 }
 
 impl Pe {
-    /// Brings the PE up. Returns when all paths of all PEs are connected.
+    /// Brings the PE up. Returns when all paths of all PEs are connected, but for backups that the agents make later.
     pub fn start(
         config: PeConfig,
         rails: Vec<Arc<dyn Devx>>,
@@ -218,7 +222,7 @@ impl Pe {
         let base = control.span().address;
         let mut channels = connect::layout(&plan, base, &cards);
         connect::create(&config, &rails, me, &mut channels)?;
-        connect::exchange_halves(&plan, &cards, bootstrap, &mut channels)?;
+        connect::exchange_halves(&config, &plan, &cards, bootstrap, &mut channels)?;
         connect::connect(&config, &mut channels)?;
         // Nobody sends before everybody listens.
         bootstrap.all_gather(&[])?;
@@ -376,7 +380,7 @@ impl Opened {
             let equal = [
                 ("rank", card.pe.into(), u64::from(pe)),
                 ("number of channels", card.channels_per_pe.into(), mine.channels_per_pe.into()),
-                ("number of backups", card.backups.into(), mine.backups.into()),
+                ("number of backups, 0 without fault tolerance,", card.backups.into(), mine.backups.into()),
                 ("log2 of the ring depth", card.log_depth.into(), mine.log_depth.into()),
                 ("log2 of the chunk size", card.log2_chunk.into(), mine.log2_chunk.into()),
                 ("order of writes", card.ordering.into(), mine.ordering.into()),

@@ -61,6 +61,12 @@ impl Machine {
         Arc::new(SoftDevx::new(self.fabric.clone(), nic, self.world.clone(), timeout_ns))
     }
 
+    /// Commands of all NICs so far.
+    fn commands(&self) -> u64 {
+        let all = self.nics.iter().flatten();
+        self.fabric.with(|fabric| all.map(|nic| fabric.nic(*nic).counters().commands).sum())
+    }
+
     fn devices(&self, pe: u32) -> Vec<Arc<dyn Devx>> {
         (0..self.nics[pe as usize].len() as u32).map(|rail| self.devx(pe, rail, PATIENT_NS)).collect()
     }
@@ -284,7 +290,7 @@ fn a_dead_nic_ends_every_wait() {
 fn config(bringup: Bringup) -> PeConfig {
     let env = EnvConfig { backups: 3, log_depth: 5, fault_tolerance: true, ..EnvConfig::default() };
     let rail = RailOptions { flush_ns: PATIENT_NS, ..RailOptions::default() };
-    PeConfig { log2_chunk: 14, rail, bringup, ..PeConfig::new(&env, 40_000) }
+    PeConfig { log2_chunk: 14, rail, bringup, backups_later: false, ..PeConfig::new(&env, 40_000) }
 }
 
 /// Starts one PE on its thread; `f` works with it.
@@ -311,6 +317,26 @@ fn with_pes(
             });
         }
     });
+}
+
+/// Bring-up makes the first path of each channel and leaves the rest to the agents, for fewer commands.
+#[test]
+fn backups_may_be_left_to_the_agents() {
+    let commands = |backups_later| {
+        let machine = Machine::new(2, 2, |_| {});
+        let config = |_| PeConfig { backups_later, ..config(Bringup::Sequential) };
+        with_pes(&machine, 2, &config, |pe, group| {
+            let resources = pe.take_agent_resources().unwrap();
+            for channel in resources.channels.iter().filter(|channel| channel.peer != group.rank()) {
+                let made: Vec<bool> = channel.slots.iter().map(|slot| slot.half.is_some()).collect();
+                assert_eq!(made, [true, !backups_later, !backups_later, !backups_later]);
+            }
+        });
+        machine.commands()
+    };
+    let (all, first) = (commands(false), commands(true));
+    // Three further halves at each end, each with a queue pair and its completion queues to make and connect.
+    assert!(first + 2 * 3 * 5 <= all, "{first} commands with backups left out, {all} with all");
 }
 
 /// Every slot of every channel carries one empty message and one word into the peer's heap.

@@ -154,6 +154,7 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
     config.log2_chunk = spec.log2_chunk;
     config.bringup = Bringup::Sequential;
     config.step_records = true;
+    config.backups_later = spec.backups_later;
     config
 }
 

@@ -76,6 +76,9 @@ impl RunSpec {
         if asks.one_in(4) {
             spec.traffic.gets = asks.between(1, 5);
         }
+        let mut later = Rng::new(seed ^ 0x6c_61_74_65);
+        // Those atomics go over a backup that must be there.
+        spec.backups_later = later.one_in(3) && !spec.adders;
         let lost = spec.faults.iter().any(|one| one.fault.name() == "lost-atomic-response");
         if asks.one_in(4) && !lost {
             spec.traffic.fetches = asks.between(1, 5);

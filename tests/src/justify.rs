@@ -18,6 +18,8 @@ use crate::workload::{Report, Side};
 const FOR_EVER: u64 = u64::MAX;
 /// Pauses between probes after which a pair that is silent gives way to another one, where nothing else works.
 const PROBES_PATIENCE: u64 = 32;
+/// Backups that agents make at start are there by then, where nothing holds them up.
+const ARMED_NS: u64 = 50_000_000;
 
 /// What it takes to make a path anew once nothing is wrong any more: fence, lifetime, pause, probes.
 fn revive_ns(spec: &RunSpec) -> u64 {
@@ -214,7 +216,7 @@ impl<'a> Judge<'a> {
         if chained && search_ns < spec.give_up_ns {
             return self.none_found(pe, peer, &pairs, search_ns);
         }
-        [first, last].into_iter().flat_map(|paths| self.none_of(pe, peer, paths)).collect()
+        [first, last].into_iter().flat_map(|paths| self.none_of(pe, peer, first[0], paths)).collect()
     }
 
     /// How long a chain may take to find the pair that works: one packet lifetime, one pause and the patience of probes
@@ -226,7 +228,7 @@ impl<'a> Judge<'a> {
         let picks = pairs.iter().filter(|pair| !first.contains(pair)).filter(harmed).count();
         let agent = &self.outcome.spec.agent;
         let pick_ns = agent.lifetime_ns + agent.backoff_ns + PROBES_PATIENCE * agent.probe_ns;
-        let made_ahead = first.len() >= pairs.len();
+        let made_ahead = first.len() >= pairs.len() && !self.outcome.spec.backups_later;
         if made_ahead { 0 } else { (1 + picks.div_ceil(first.len().max(2) - 1)) as u64 * pick_ns }
     }
 
@@ -261,7 +263,8 @@ impl<'a> Judge<'a> {
             let harm =
                 [&self.outcome.first_paths[&at], &self.outcome.paths[&at]].into_iter().flat_map(|paths| {
                     let home: Vec<_> = paths.iter().copied().filter(|(_, remote)| *remote == rail).collect();
-                    if home.is_empty() { Vec::new() } else { self.none_of(pe, peer, &home) }
+                    let primary = self.outcome.first_paths[&at][0];
+                    if home.is_empty() { Vec::new() } else { self.none_of(pe, peer, primary, &home) }
                 });
             // What its NIC does not say, every sender's agent has to.
             let silent = self.of_rail(peer, rail).filter(|(_, kind)| silences_nic(kind));
@@ -277,10 +280,19 @@ impl<'a> Judge<'a> {
         (0..self.outcome.spec.rails).flat_map(of_rail).collect()
     }
 
-    /// When none of these paths may work.
-    fn none_of(&self, pe: u32, peer: u32, paths: &[(u32, u32)]) -> Vec<Span> {
+    /// When none of these paths may work. All but the primary are still to be made where the agents make them, and are
+    /// not while those are silent.
+    fn none_of(&self, pe: u32, peer: u32, primary: (u32, u32), paths: &[(u32, u32)]) -> Vec<Span> {
         let always = vec![Span { from: 0, until: FOR_EVER }];
-        paths.iter().map(|path| self.harm_of(pe, peer, path)).fold(always, |all, one| common(&all, &one))
+        let later = self.outcome.spec.backups_later;
+        let unmade = |span: &Span| later && span.from < ARMED_NS;
+        let unmade: Vec<Span> = self.silence(pe, peer).into_iter().filter(unmade).collect();
+        let harm = |path: &(u32, u32)| {
+            let mut harm = self.harm_of(pe, peer, path);
+            harm.extend(if *path == primary { &[] } else { unmade.as_slice() });
+            merged(harm)
+        };
+        paths.iter().map(harm).fold(always, |all, one| common(&all, &one))
     }
 
     /// When this path may not work.

@@ -67,6 +67,8 @@ pub struct RunSpec {
     pub give_up_ns: u64,
     /// Backup paths of each channel.
     pub backups: u32,
+    /// The agents make them once the PEs are up.
+    pub backups_later: bool,
     /// log2 of the bytes one key covers.
     pub log2_chunk: u32,
     /// Raw atomics run on the last channel, which then carries no streams.
@@ -137,6 +139,7 @@ impl Default for RunSpec {
             recovery_ns: 20_000_000,
             give_up_ns: 1_000_000_000,
             backups: 3,
+            backups_later: false,
             log2_chunk: 30,
             adders: false,
             sharers: false,
@@ -189,6 +192,7 @@ macro_rules! keys {
         $visit!("recovery_ns", $self.recovery_ns);
         $visit!("give_up_ns", $self.give_up_ns);
         $visit!("backups", $self.backups);
+        $visit!("backups_later", $self.backups_later);
         $visit!("log2_chunk", $self.log2_chunk);
         $visit!("adders", $self.adders);
         $visit!("sharers", $self.sharers);

@@ -362,7 +362,7 @@ mod tests {
             next_psn: 0,
             orders: 0,
         };
-        Pair { health, mine, theirs, fenced_age_ns: 100, theirs_age_ns: 200, ..Pair::found(held) }
+        Pair { health, mine, theirs, fenced_age_ns: 100, theirs_age_ns: 200, ..Pair::found(held, 0) }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::worker::Crew;
 use crate::connect::oob::Oob;
 use crate::nic::half::HalfPath;
 use crate::nic::queue::{At, RingSpan};
+use crate::pe::connect::first_psn;
 use crate::pe::{AgentResources, PathSlot, Pe};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,15 +35,15 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// A pair as bring-up leaves it.
-    fn made_at_start(slot: PathSlot) -> Self {
+    /// A pair as bring-up leaves it: made, or to be made by the agents.
+    fn made_at_start(slot: PathSlot, first_psn: u32) -> Self {
         Self {
             incarnation: slot.half.as_ref().map_or(0, HalfPath::incarnation),
             local_rail: slot.local_rail,
             remote_rail: slot.remote_rail,
             rings: slot.rings,
             half: slot.half.map(Arc::new),
-            next_psn: 0,
+            next_psn: first_psn,
             orders: 0,
         }
     }
@@ -96,8 +97,10 @@ impl Kept {
         for channel in resources.channels {
             let own = channel.peer == root.my_pe;
             spares.push((!own).then(|| pe.plan().spare_queue(base, channel.peer, channel.index)));
-            let mut slots = channel.slots.into_iter();
-            pairs.extend((0..root.slots).map(|_| slots.next().map(Holding::made_at_start)));
+            let psn = |slot| first_psn(root.my_pe, channel.peer, channel.index, slot);
+            let mut slots = channel.slots.into_iter().zip(0..);
+            let mut next = || slots.next().map(|(slot, number)| Holding::made_at_start(slot, psn(number)));
+            pairs.extend((0..root.slots).map(|_| next()));
         }
         Self {
             haunted: vec![0; pairs.len()],

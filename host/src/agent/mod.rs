@@ -185,8 +185,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// The agent of a PE that is up: the first finds all its paths ready, incarnation 1, and `crew` runs a worker for
-    /// each NIC; one after [`Agent::abandon`] finds what the last one left. `None` while the PE has one.
+    /// The agent of a PE that is up: the first finds paths ready, incarnation 1, or to be made, and `crew` runs a worker
+    /// for each NIC; one after [`Agent::abandon`] finds what the last one left. `None` while the PE has one.
     ///
     /// # Errors
     /// [`AbiMismatch`] if the uploaded state is not of this version.
@@ -217,7 +217,7 @@ impl Agent {
             news: kept.news,
             words,
             rails: pe.rails().to_vec(),
-            pairs: kept.pairs.into_iter().map(|held| held.map(Pair::found)).collect(),
+            pairs: kept.pairs.into_iter().map(|held| held.map(|held| Pair::found(held, now_ns))).collect(),
             spares: kept.spares,
             tuning: pe.config().tuning,
             links: Links::new(pe, kept.oob, kept.addresses),

@@ -182,10 +182,18 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A pair as its agent finds it: ready, unless the rows of an earlier agent say otherwise.
-    pub(super) fn found(held: Holding) -> Self {
+    /// A pair as its agent finds it: ready, unless the rows of an earlier agent say otherwise. One that bring-up left
+    /// to the agents was never made, so there is nothing to fence and nobody to leave it.
+    pub(super) fn found(held: Holding, now_ns: u64) -> Self {
+        let to_make = held.incarnation == 0;
+        let begun_ns = if to_make { now_ns } else { 0 };
+        let fenced = to_make.then_some(SideTruth::Fenced);
         Self {
-            health: if held.half.is_some() { Health::Ready } else { Health::Retired },
+            health: match held.half {
+                Some(_) => Health::Ready,
+                None if to_make => Health::Released,
+                None => Health::Retired,
+            },
             incarnation: held.incarnation,
             local_rail: held.local_rail,
             remote_rail: held.remote_rail,
@@ -194,12 +202,12 @@ impl Pair {
             task: Task::None,
             untried: false,
             remote: None,
-            mine: None,
-            theirs: None,
+            mine: fenced,
+            theirs: fenced,
             sent: None,
             asked: None,
-            since_ns: 0,
-            fenced_ns: 0,
+            since_ns: begun_ns,
+            fenced_ns: begun_ns,
             begun_awake_ns: 0,
             fenced_awake_ns: 0,
             fenced_age_ns: 0,
@@ -207,8 +215,8 @@ impl Pair {
             theirs_age_ns: 0,
             told_ns: 0,
             told: 0,
-            left_here: false,
-            left_there: false,
+            left_here: to_make,
+            left_there: to_make,
             failures: 0,
             relapses: 0,
             admitted_ns: None,
@@ -223,6 +231,11 @@ impl Pair {
             probes: None,
             proved_there: false,
         }
+    }
+
+    /// True if it was never made: nothing of it can be in the network, or wait to be left.
+    pub fn is_fresh(&self) -> bool {
+        self.incarnation == 0
     }
 
     /// Its rails, as this end sees them.

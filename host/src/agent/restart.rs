@@ -63,6 +63,8 @@ impl Agent {
                 self.leave(index);
             }
             PathState::Retired | PathState::Absent => pair.health = Health::Retired,
+            // Bring-up left it to the agents, and the last one had not begun.
+            PathState::Released if pair.is_fresh() => pair.health = Health::Released,
             PathState::Fenced | PathState::Released | PathState::Probing => {
                 pair.health = Health::Fencing;
                 pair.unknown = true;

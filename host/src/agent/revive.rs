@@ -40,9 +40,9 @@ impl Agent {
         let Some(pair) = &self.pairs[index] else { return false };
         let quiet_age_ns = pair.fenced_age_ns.max(pair.buried_age_ns.unwrap_or(0));
         let over = self.age.age_ns >= quiet_age_ns.saturating_add(self.options.lifetime_ns);
-        let lifetime_over = over || Mutant::NoLifetimeBeforeRevival.on();
+        let lifetime_over = over || pair.is_fresh() || Mutant::NoLifetimeBeforeRevival.on();
         let pause = backoff_ns(self.options.backoff_ns, pair.failures);
-        let rested = now >= pair.since_ns.saturating_add(pause);
+        let rested = pair.is_fresh() || now >= pair.since_ns.saturating_add(pause);
         let up = self.ports.up(pair.local_rail, peer, pair.remote_rail);
         let due = if leads { rested && up } else { offered };
         let numbers_left = pair.incarnation < u32::MAX;

@@ -69,15 +69,20 @@ pub(super) fn layout(plan: &Plan, base: u64, cards: &[PeCard]) -> Vec<ChannelRes
 }
 
 /// A first PSN that differs from path to path and from end to end, so that wraps happen early and everywhere.
-fn first_psn(me: u32, channel: &ChannelResources, slot: usize) -> u32 {
-    let words = [me, channel.peer, channel.index, slot as u32, FIRST_INCARNATION];
+pub(crate) fn first_psn(me: u32, peer: u32, channel: u32, slot: usize) -> u32 {
+    let words = [me, peer, channel, slot as u32, FIRST_INCARNATION];
     let mixed = words
         .iter()
         .fold(0x9e37_79b9u32, |hash, word| (hash ^ word).wrapping_mul(0x85eb_ca6b).rotate_left(13));
     mixed & MASK_24
 }
 
-/// Makes this PE's half of every path.
+/// Paths of a channel that bring-up makes itself.
+fn made_now(config: &PeConfig, channel: &ChannelResources) -> usize {
+    if config.backups_later { channel.slots.len().min(1) } else { channel.slots.len() }
+}
+
+/// Makes this PE's half of every path that is not left to the agents.
 pub(super) fn create(
     config: &PeConfig,
     rails: &[Arc<Rail>],
@@ -85,8 +90,8 @@ pub(super) fn create(
     channels: &mut [ChannelResources],
 ) -> Result<(), StartError> {
     for_each(config.bringup, channels, |channel| {
-        for slot in 0..channel.slots.len() {
-            let psn = first_psn(me, channel, slot);
+        for slot in 0..made_now(config, channel) {
+            let psn = first_psn(me, channel.peer, channel.index, slot);
             let path = &mut channel.slots[slot];
             let rail = &rails[path.local_rail as usize];
             let half = HalfPath::create(rail, &path.rings, config.log_depth, FIRST_INCARNATION, psn)?;
@@ -99,6 +104,7 @@ pub(super) fn create(
 /// Exchanges the halves' cards: each PE is given those that lead to it, and no others. All of them are as many as the
 /// square of the job.
 pub(super) fn exchange_halves(
+    config: &PeConfig,
     plan: &Plan,
     cards: &[PeCard],
     bootstrap: &dyn Bootstrap,
@@ -123,7 +129,7 @@ pub(super) fn exchange_halves(
         }
         let rows = &cards[pe as usize].rails;
         for channel in channels.iter_mut().filter(|channel| channel.peer == pe) {
-            take_halves(&shape, rows, &halves, channel)?;
+            take_halves(config, &shape, rows, &halves, channel)?;
         }
     }
     Ok(())
@@ -131,13 +137,14 @@ pub(super) fn exchange_halves(
 
 /// The other halves of a channel, out of those that its peer has made towards this PE.
 fn take_halves(
+    config: &PeConfig,
     shape: &Shape,
     rails: &[RailCard],
     halves: &[Option<HalfCard>],
     channel: &mut ChannelResources,
 ) -> Result<(), StartError> {
-    let (pe, index) = (channel.peer, channel.index);
-    for (path, slot) in channel.slots.iter_mut().zip(0..) {
+    let (pe, index, count) = (channel.peer, channel.index, made_now(config, channel));
+    for (path, slot) in channel.slots.iter_mut().take(count).zip(0..) {
         let row = index * shape.slots + slot;
         let fits = halves[row as usize].filter(|card| {
             card.rail == rails[path.remote_rail as usize] && card.incarnation == FIRST_INCARNATION
@@ -182,13 +189,18 @@ pub(super) fn keys(
     Ok(KeyTable::build(key_shape, shape.me, &mine, &theirs, &data)?)
 }
 
-/// Every row of the path table: what was connected is ready, the rest is absent.
+/// Every row of the path table: what was connected is ready, what agents are to make is released; the rest is absent.
 pub(super) fn path_rows(plan: &Plan, channels: &[ChannelResources], now: u64) -> Vec<PathRow> {
     let row = |path: &PathSlot| match (&path.half, &path.remote) {
         (Some(half), Some(remote)) => {
             PathRow { state: PathState::Ready as u32, ready_since_ns: now, ..half.path_row(remote) }
         }
-        _ => ABSENT,
+        _ => PathRow {
+            state: PathState::Released as u32,
+            local_rail: path.local_rail,
+            remote_rail: path.remote_rail,
+            ..ABSENT
+        },
     };
     let padded = |channel: &ChannelResources| {
         let rows: Vec<_> = channel.slots.iter().map(row).collect();

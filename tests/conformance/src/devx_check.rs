@@ -176,7 +176,8 @@ fn pair(devices: &[String]) -> Result<()> {
 
 fn config() -> PeConfig {
     let env = EnvConfig { backups: 3, log_depth: 5, fault_tolerance: true, ..EnvConfig::default() };
-    PeConfig { log2_chunk: LOG2_CHUNK, rail: rail_options(), ..PeConfig::new(&env, HEAP_BYTES) }
+    let config = PeConfig::new(&env, HEAP_BYTES);
+    PeConfig { log2_chunk: LOG2_CHUNK, rail: rail_options(), backups_later: false, ..config }
 }
 
 /// Where a path's word lands at the peer: round the border of the first two chunks.

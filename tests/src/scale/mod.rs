@@ -235,6 +235,7 @@ fn pe_config(spec: &ScaleSpec) -> PeConfig {
     let mut config = PeConfig::new(&env, HEAP_BYTES);
     config.rail.proof_atomics = 0; // what a NIC proves at start is no part of it
     config.bringup = Bringup::Sequential;
+    config.backups_later = false;
     config
 }
 
