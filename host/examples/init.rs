@@ -6,6 +6,7 @@
 
 use shunt_device::platform::host::World;
 use shunt_host::agent::keeper::Keeper;
+use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
@@ -14,6 +15,7 @@ use shunt_host::error::GpuError;
 use shunt_host::gpu::{GpuMemory, HeapMemory, Placement, Span};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::world::RealWorld;
+use shunt_layout::state::PathState;
 use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -26,8 +28,8 @@ const RAILS: u32 = 2;
 const LOG_DEPTH: u32 = 6;
 const HEAP_BYTES: u64 = 1 << 20;
 const COMMAND_NS: u64 = 60_000_000_000;
-/// Nothing moves for this long: what was to be made in the background is made.
-const SETTLED: Duration = Duration::from_millis(500);
+/// Agents that have not made all backups by then never will.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Memory that counts what it gave, heap aside.
 #[derive(Default)]
@@ -67,6 +69,8 @@ struct Outcome {
     /// Bytes of a PE's memory, heap aside.
     control: u64,
     init_ms: f64,
+    /// Until every backup was ready, from then on.
+    armed_ms: f64,
 }
 
 /// Commands of each NIC.
@@ -122,7 +126,12 @@ fn run(pes: u32, tolerant: bool) -> Outcome {
     let init_ms = begin.elapsed().as_secs_f64() * 1e3;
     let at_init = commands(&fabric, &nics);
     let up: Vec<Arc<Pe>> = up.into_iter().map(Arc::new).collect();
-    let all = settle(&up, || commands(&fabric, &nics).iter().sum());
+    let begin = Instant::now();
+    if tolerant {
+        arm(&up);
+    }
+    let armed_ms = begin.elapsed().as_secs_f64() * 1e3;
+    let all: u64 = commands(&fabric, &nics).iter().sum();
     let each = |sum: u64| sum / u64::from(pes);
     let sum: u64 = at_init.iter().sum();
     Outcome {
@@ -133,40 +142,51 @@ fn run(pes: u32, tolerant: bool) -> Outcome {
         later: each(all - sum),
         control: each(memory.control.load(Ordering::Relaxed)),
         init_ms,
+        armed_ms,
     }
 }
 
-/// Runs all agents until no command is given any more; answers with how many there were in all.
-fn settle(up: &[Arc<Pe>], commands: impl Fn() -> u64) -> u64 {
+/// Runs all agents, one after another, until every path of every PE is ready.
+fn arm(up: &[Arc<Pe>]) {
     let agent = |pe: &Arc<Pe>| Some(Keeper::new(pe.agent().expect("host and example are one build")?));
-    let mut agents: Vec<_> = up.iter().map(|pe| (pe, agent(pe))).collect();
-    let (mut seen, mut since) = (commands(), Instant::now());
-    while since.elapsed() < SETTLED {
-        for (pe, agent) in &mut agents {
-            if let Some(keeper) = agent {
-                keeper.step(pe);
-            }
+    let mut agents: Vec<_> = up.iter().map(|pe| (pe, agent(pe).expect("the first"))).collect();
+    // SAFETY: the state is mapped as long as the PE, which is in `up`.
+    let words = |pe: &Arc<Pe>| unsafe { StateWords::new(pe.state(), pe.world().clone()) };
+    let mut waiting: Vec<_> = up.iter().map(|pe| words(pe).expect("of this build")).collect();
+    let begin = Instant::now();
+    while !waiting.is_empty() {
+        assert!(begin.elapsed() < PATIENCE, "{} PEs have backups that are not made", waiting.len());
+        for (pe, keeper) in &mut agents {
+            keeper.step(pe);
         }
-        let now = commands();
-        if now != seen {
-            (seen, since) = (now, Instant::now());
+        // The last ones are looked at first, and most looks end there.
+        while waiting.last().is_some_and(is_armed) {
+            waiting.pop();
         }
     }
-    seen
+}
+
+/// True if every path of a PE is ready.
+fn is_armed(words: &StateWords) -> bool {
+    let root = words.root();
+    let peers = (0..root.pe_count).filter(|peer| *peer != root.my_pe);
+    let mut places = peers.flat_map(|peer| (0..root.slots).map(move |slot| Place { peer, channel: 0, slot }));
+    places.all(|at| words.path_state(at) == PathState::Ready)
 }
 
 fn table(outcomes: &[Outcome]) -> String {
     let mut out = String::from(
         "| PEs | fault tolerance | commands of a PE until init returns | of its busiest NIC | by its agent later | \
-         control memory of a PE, KiB | init, ms on the wall |\n| ---: | --- | ---: | ---: | ---: | ---: | ---: |\n",
+         control memory of a PE, KiB | init, ms on the wall | backups, ms on the wall |\n\
+         | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
     for one in outcomes {
         let ft = if one.tolerant { "on" } else { "off" };
         let (each, busiest, later, kib) = (one.each, one.busiest, one.later, one.control / 1024);
         let _ = writeln!(
             out,
-            "| {} | {ft} | {each} | {busiest} | {later} | {kib} | {:.0} |",
-            one.pes, one.init_ms
+            "| {} | {ft} | {each} | {busiest} | {later} | {kib} | {:.0} | {:.0} |",
+            one.pes, one.init_ms, one.armed_ms
         );
     }
     out
