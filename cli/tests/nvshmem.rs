@@ -62,22 +62,24 @@ fn folder() -> &'static Path {
     })
 }
 
+/// What the jobs here are started with, unless said.
+const USUAL: [(&str, &str); 7] = [
+    ("NVSHMEM_SYMMETRIC_SIZE", "32M"),
+    ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
+    ("SHUNT_GIVE_UP", "60s"),
+    ("SHUNT_RECOVERY_WINDOW", "20ms"),
+    ("SHUNT_CALL_DEADLINE", "120s"),
+    // A process that waits for a core is silent: ports that go down are told, and found out by that.
+    ("SHUNT_SUSPECT", "1s"),
+    ("SHUNT_SUSPECT_FLOOR", "1s"),
+];
+
 /// `shunt run` over so many processes, with room for a loaded machine.
 fn run(pes: u32, environment: &[(&str, &str)], program: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
     command.args(["run", "-n", &pes.to_string(), "--"]);
     command.arg(folder().join(program[0])).args(&program[1..]);
-    let usual = [
-        ("NVSHMEM_SYMMETRIC_SIZE", "32M"),
-        ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
-        ("SHUNT_GIVE_UP", "60s"),
-        ("SHUNT_RECOVERY_WINDOW", "20ms"),
-        ("SHUNT_CALL_DEADLINE", "120s"),
-        // A process that waits for a core is silent: ports that go down are told, and found out by that.
-        ("SHUNT_SUSPECT", "1s"),
-        ("SHUNT_SUSPECT_FLOOR", "1s"),
-    ];
-    command.envs(usual).envs(environment.iter().copied()).output().unwrap()
+    command.envs(USUAL).envs(environment.iter().copied()).output().unwrap()
 }
 
 /// The lines of a run that went well, and how often its channels left a path.
@@ -256,21 +258,59 @@ fn what_cannot_be_is_refused_with_what_is_wrong() {
     }
 }
 
+/// Two PEs of which the second has something else in its environment.
+fn run_unlike(
+    all: &[(&str, &str)],
+    (variable, value): (&str, &str),
+    program: &str,
+) -> (Option<i32>, String, String) {
+    let program = format!("{}/{program}", folder().display());
+    let script = format!("[ $SHUNT_RANK = 1 ] && export {variable}={value}; exec {program}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
+    command.args(["run", "-n", "2", "--", "sh", "-c", &script]);
+    let output = command.envs(USUAL).envs(all.iter().copied()).output().unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
 #[test]
 fn pes_that_were_started_differently_say_so() {
     for (variable, value) in
         [("NVSHMEM_SYMMETRIC_SIZE", "8388608"), ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "0")]
     {
-        let script =
-            format!("[ $SHUNT_RANK = 1 ] && export {variable}={value}; exec {}/odd lost", folder().display());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
-        command
-            .args(["run", "-n", "2", "--", "sh", "-c", &script])
-            .env("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1");
-        let output = command.env("NVSHMEM_SYMMETRIC_SIZE", "16M").output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
+        let (status, _, said) = run_unlike(&[], (variable, value), "odd lost");
+        assert_eq!(status, Some(2), "{said}");
         assert!(said.contains(&format!("PE 1 was started with {variable} {value}, PE 0 with")), "{said}");
+    }
+}
+
+#[test]
+fn pes_of_different_versions_say_so() {
+    let other = folder().join("newer");
+    std::fs::create_dir_all(&other).unwrap();
+    // This library but for the number that it tells the others.
+    let (ours, theirs) = (concat!("library ", env!("CARGO_PKG_VERSION")), b"library 9.9.9");
+    let mut bytes = std::fs::read(folder().join("libnvshmem_host.so.3")).unwrap();
+    let at = bytes.windows(ours.len()).position(|window| window == ours.as_bytes()).expect("it tells it");
+    bytes[at..at + theirs.len()].copy_from_slice(theirs);
+    std::fs::write(other.join("libnvshmem_host.so.3"), bytes).unwrap();
+    let (status, _, said) = run_unlike(&[], ("LD_LIBRARY_PATH", other.to_str().unwrap()), "odd lost");
+    assert_eq!(status, Some(2), "{said}");
+    let want =
+        format!("PE 1 was started with library 9.9.9 layout {}, PE 0 with {ours}", shunt_layout::ABI_VERSION);
+    assert!(said.contains(&want) && said.contains("all PEs must agree"), "{said}");
+}
+
+#[test]
+fn a_port_that_is_missing_at_one_pe_is_said_and_the_job_runs() {
+    let (want, _) = suite(2, &["rma"]);
+    for (there, one, words) in [
+        ("2", "1", &["PEs [1] have one port", "PEs [1] have fewer ports than others, 1 of 2"][..]),
+        ("3", "2", &["PEs [1] have fewer ports than others, 2 of 3"]),
+    ] {
+        let all = [("SHUNT_SOFT_RAILS", there)];
+        let (status, lines, said) = run_unlike(&all, ("SHUNT_SOFT_RAILS", one), "suite rma");
+        assert_eq!((status, lines), (Some(0), want.clone()), "{said}");
+        assert!(words.iter().all(|words| said.contains(words)), "{said}");
     }
 }
 

@@ -99,10 +99,11 @@ impl Settings {
     pub fn shared_lines(&self) -> String {
         let host = &self.host;
         format!(
-            "library {}\nNVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE {}\nNVSHMEM_SYMMETRIC_SIZE {}\n\
+            "library {} layout {}\nNVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE {}\nNVSHMEM_SYMMETRIC_SIZE {}\n\
              NVSHMEM_CUMEM_GRANULARITY {}\nNVSHMEM_MAX_TEAMS {}\nNVSHMEM_IBGDA_NUM_RC_PER_PE {}\n\
              NVSHMEM_QP_DEPTH {}\nSHUNT_BACKUPS {}\nSHUNT_FENCE {:?}",
             env!("CARGO_PKG_VERSION"),
+            shunt_layout::ABI_VERSION,
             u32::from(host.fault_tolerance),
             self.heap_bytes,
             1u64 << self.log2_chunk,

@@ -129,7 +129,11 @@ impl Session {
         let rails = settings.rails();
         let all_rails = exchange.all_gather(&rails.to_le_bytes())?;
         if me == 0 {
-            say_degraded(&settings, &all_rails);
+            let port = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u32::from_le_bytes);
+            let ports: Vec<u32> = all_rails.iter().map(port).collect();
+            shortages(settings.host.fault_tolerance, &ports)
+                .iter()
+                .for_each(|line| eprintln!("shunt: {line}"));
         }
         let lifetime = Duration::from_nanos(settings.host.packet_lifetime_ns);
         let nics = Nics::start(me, rails, &joining.fabric, lifetime)?;
@@ -204,21 +208,45 @@ impl Drop for Session {
     }
 }
 
-/// Fault tolerance without a second port has nowhere to go.
-fn say_degraded(settings: &Settings, rails: &[Vec<u8>]) {
-    let poor = |rails: &&Vec<u8>| rails[..] == 1u32.to_le_bytes();
-    let poor = (0..).zip(rails).filter(|(_, rails)| poor(rails)).map(|(pe, _)| pe).collect::<Vec<u32>>();
-    if settings.host.fault_tolerance && !poor.is_empty() && rails.len() > 1 {
-        eprintln!(
-            "shunt: fault tolerance is on, and PEs {poor:?} have one port: they have no other path to go to \
+/// What a job that starts all the same is short of, by the ports of each PE: fault tolerance without a second port has
+/// nowhere to go, and where one has fewer than the others a card, a cable or a setting is missing.
+fn shortages(tolerant: bool, ports: &[u32]) -> Vec<String> {
+    let most = ports.iter().copied().max().unwrap_or_default();
+    let of = |count: u32| (0..).zip(ports).filter(|(_, has)| **has == count).map(|(pe, _)| pe).collect();
+    let mut said = Vec::new();
+    let poor: Vec<u32> = of(1);
+    if tolerant && !poor.is_empty() && ports.len() > 1 {
+        said.push(format!(
+            "fault tolerance is on, and PEs {poor:?} have one port: they have no other path to go to \
              (NVSHMEM_ENABLE_MULTI_PORT, SHUNT_SOFT_RAILS)"
-        );
+        ));
     }
+    for few in 1..most {
+        let pes: Vec<u32> = of(few);
+        if !pes.is_empty() {
+            said.push(format!(
+                "PEs {pes:?} have fewer ports than others, {few} of {most}: channels to them have fewer paths \
+                 (SHUNT_SOFT_RAILS)"
+            ));
+        }
+    }
+    said
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_job_is_short_of_is_said() {
+        assert!(shortages(true, &[2, 2]).is_empty() && shortages(true, &[1]).is_empty());
+        assert!(shortages(false, &[1, 1]).is_empty(), "without fault tolerance one port is as usual");
+        let said = shortages(true, &[2, 1, 2]);
+        assert!(said.len() == 2 && said[0].contains("PEs [1] have one port"), "{said:?}");
+        assert!(said[1].contains("PEs [1] have fewer ports than others, 1 of 2"), "{said:?}");
+        assert_eq!(shortages(true, &[3, 2, 3, 2]).len(), 1);
+        assert_eq!(shortages(false, &[3, 2, 1]).len(), 2);
+    }
 
     #[test]
     fn machines_are_told_apart() {
