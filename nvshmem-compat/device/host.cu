@@ -41,14 +41,40 @@ extern "C" int nvshmemx_collective_launch_query_gridsize(const void *kernel, dim
 }
 
 // All blocks of the grid are on the GPU at once, or none is started.
+extern "C" int nvshmemx_collective_launch_attr(const nvshmemx_collective_launch_attr_t *attr, const void *kernel,
+                                               void **arguments) {
+    // CUDA knows fewer.
+    constexpr unsigned kMost = 32;
+    if (!attr || !kernel || attr->cuda_config.numAttrs >= kMost) return NVSHMEMX_ERROR_INVALID_VALUE;
+    cudaLaunchConfig_t config = attr->cuda_config;
+    cudaLaunchAttribute attributes[kMost];
+    bool said = false;
+    for (unsigned i = 0; i < config.numAttrs; ++i) {
+        attributes[i] = config.attrs[i];
+        said = said || attributes[i].id == cudaLaunchAttributeCooperative;
+    }
+    if (!said) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
+        attributes[config.numAttrs++].val.cooperative = 1;
+    }
+    config.attrs = attributes;
+    if (config.gridDim.x == 0) {
+        int most = 0;
+        const int status = nvshmemx_collective_launch_query_gridsize(kernel, config.blockDim, arguments,
+                                                                     config.dynamicSmemBytes, &most);
+        if (status != 0) return status;
+        config.gridDim = dim3((unsigned)most);
+    }
+    const cudaError_t error = cudaLaunchKernelExC(&config, kernel, arguments);
+    return error == cudaSuccess ? 0 : (int)NVSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED;
+}
+
 extern "C" int nvshmemx_collective_launch(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
                                           cudaStream_t stream) {
-    int most = 0;
-    if (grid.x == 0) {
-        const int status = nvshmemx_collective_launch_query_gridsize(kernel, block, arguments, shared, &most);
-        if (status != 0) return status;
-        grid = dim3((unsigned)most);
-    }
-    const cudaError_t error = cudaLaunchCooperativeKernel(kernel, grid, block, arguments, shared, stream);
-    return error == cudaSuccess ? 0 : (int)NVSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED;
+    nvshmemx_collective_launch_attr_t attr = {};
+    attr.cuda_config.gridDim = grid;
+    attr.cuda_config.blockDim = block;
+    attr.cuda_config.dynamicSmemBytes = shared;
+    attr.cuda_config.stream = stream;
+    return nvshmemx_collective_launch_attr(&attr, kernel, arguments);
 }

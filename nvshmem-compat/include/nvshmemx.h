@@ -19,6 +19,12 @@ int nvshmemx_qp_create(int count, nvshmemx_qp_handle_t **handles);
 #ifdef __cplusplus
 int nvshmemx_collective_launch(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
                                cudaStream_t stream);
+/* The same with a launch's configuration: what it says of cooperation is taken as it says. */
+typedef struct nvshmemx_collective_launch_attr {
+    cudaLaunchConfig_t cuda_config;
+} nvshmemx_collective_launch_attr_t;
+int nvshmemx_collective_launch_attr(const nvshmemx_collective_launch_attr_t *attr, const void *kernel,
+                                    void **arguments);
 int nvshmemx_collective_launch_query_gridsize(const void *kernel, dim3 block, void **arguments, size_t shared,
                                               int *blocks);
 #endif

@@ -34,5 +34,5 @@ __global__ void family(void *memory, unsigned *wrong) {
 }
 
 #ifndef __CUDACC_RTC__
-int main() { return program("order", family); }
+int main() { return program("order", family, true); }
 #endif

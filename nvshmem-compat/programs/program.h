@@ -22,8 +22,9 @@ struct Tally {
 };
 
 #ifndef __CUDACC_RTC__
-// Runs a kernel with the symmetric memory, after which all words of it are zero again; 2 without a GPU.
-template <typename Kernel> int program(const char *family, Kernel kernel) {
+// Runs a kernel with the symmetric memory, after which all words of it are zero again; 2 without a GPU. A launch is
+// told what it needs in either of two ways.
+template <typename Kernel> int program(const char *family, Kernel kernel, bool attributes = false) {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         std::printf("%s: no GPU\n", family);
@@ -37,7 +38,12 @@ template <typename Kernel> int program(const char *family, Kernel kernel) {
     cudaMemset(wrong, 0, sizeof *wrong);
     nvshmem_barrier_all();
     void *arguments[] = {&memory, &wrong};
-    const int launched = nvshmemx_collective_launch((const void *)kernel, dim3(1), dim3(kThreads), arguments, 0, 0);
+    nvshmemx_collective_launch_attr_t launch = {};
+    launch.cuda_config.gridDim = dim3(1);
+    launch.cuda_config.blockDim = dim3(kThreads);
+    const int launched =
+        attributes ? nvshmemx_collective_launch_attr(&launch, (const void *)kernel, arguments)
+                   : nvshmemx_collective_launch((const void *)kernel, dim3(1), dim3(kThreads), arguments, 0, 0);
     unsigned count = 0;
     const cudaError_t ended = cudaDeviceSynchronize();
     cudaMemcpy(&count, wrong, sizeof count, cudaMemcpyDeviceToHost);

@@ -17,6 +17,7 @@ use crate::sh;
 use anyhow::{Context, Result, bail};
 use assemble::Object;
 use audit::Module;
+use std::path::PathBuf;
 use table::{Row, Table};
 use toolchain::Toolchain;
 use wheels::Toolkit;
@@ -163,14 +164,10 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 /// The device library's functions for all architectures, assembled by this toolkit: objects in `folder`.
-pub fn device_library(
-    toolkit: &Toolkit,
-    folder: &std::path::Path,
-) -> Result<Vec<(&'static str, std::path::PathBuf)>> {
+pub fn device_library(toolkit: &Toolkit, folder: &std::path::Path) -> Result<Vec<(&'static str, PathBuf)>> {
     let toolchain = Toolchain::find(None)?;
     let part = PARTS.iter().find(|part| part.name == LIBRARY).context("the library is a part")?;
-    let assemble = |arch: &'static Arch| {
-        let mut ptx = toolchain::build(&toolchain, part, arch)?;
+    let assemble = |arch: &'static Arch, mut ptx: PathBuf| {
         let object = folder.join(arch.name).with_extension("o");
         if toolkit.saves_registers() {
             let text = std::fs::read_to_string(&ptx)?;
@@ -181,7 +178,16 @@ pub fn device_library(
         sh::capture(command.args(["-c", "-arch", arch.name]).arg(&ptx).arg("-o").arg(&object))?;
         Ok((arch.name, object))
     };
-    ARCHES.iter().map(assemble).collect()
+    // Cargo compiles one after another; ptxas takes one core for each.
+    let built: Vec<_> = ARCHES
+        .iter()
+        .map(|arch| Ok((arch, toolchain::build(&toolchain, part, arch)?)))
+        .collect::<Result<_>>()?;
+    std::thread::scope(|scope| {
+        let jobs: Vec<_> =
+            built.into_iter().map(|(arch, ptx)| scope.spawn(move || assemble(arch, ptx))).collect();
+        jobs.into_iter().map(|job| job.join().expect("an assembler does not panic")).collect()
+    })
 }
 
 /// The compilers that a table of machine code is made by.
@@ -199,7 +205,7 @@ pub fn machine_code(
 }
 
 /// The PTX of the device library's functions for one architecture.
-pub fn device_library_ptx(name: &str) -> Result<std::path::PathBuf> {
+pub fn device_library_ptx(name: &str) -> Result<PathBuf> {
     let arch = ARCHES.iter().find(|arch| arch.name == name);
     let part = PARTS.iter().find(|part| part.name == LIBRARY).context("the library is a part")?;
     toolchain::build(&Toolchain::find(None)?, part, arch.with_context(|| format!("{name} is not built"))?)

@@ -3,6 +3,7 @@
 use super::{Arch, Part};
 use crate::sh;
 use anyhow::{Context, Result, bail};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -67,6 +68,12 @@ pub fn build(toolchain: &Toolchain, module: &Part, arch: &Arch) -> Result<PathBu
     let results = sh::target_dir().join("gpu");
     let out = results.join(arch.name).join(module.name).with_extension("ptx");
     std::fs::create_dir_all(results.join(arch.name))?;
+    let (inputs, made_of) = (inputs(toolchain, module, arch)?, out.with_extension("inputs"));
+    if out.is_file() && std::fs::read_to_string(&made_of).is_ok_and(|had| had == inputs) {
+        return Ok(out);
+    }
+    // What fails half way is made again.
+    let _ = std::fs::remove_file(&made_of);
     // Cargo's own folder: it cleans none that it did not make.
     let work = results.join("build");
     if !out.is_file() && work.is_dir() {
@@ -94,7 +101,40 @@ pub fn build(toolchain: &Toolchain, module: &Part, arch: &Arch) -> Result<PathBu
     for warning in own_warnings(&String::from_utf8_lossy(&output.stderr)) {
         println!("  {warning}");
     }
+    std::fs::write(&made_of, inputs)?;
     Ok(out)
+}
+
+/// Folders of the packages that a module is made of, and what else decides how.
+const PACKAGES: [&str; 3] = ["kernels", "device", "layout"];
+const BESIDE: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
+
+/// What a module is made of: a line for each file, with a hash of what it holds, and how it is compiled. Cargo keeps
+/// one build of a package and forgets it with other flags, so that each architecture would be compiled at each call.
+fn inputs(toolchain: &Toolchain, module: &Part, arch: &Arch) -> Result<String> {
+    let mut files: Vec<PathBuf> = BESIDE.iter().map(|file| sh::root().join(file)).collect();
+    for package in PACKAGES {
+        let folder = sh::root().join(package);
+        files.push(folder.join("Cargo.toml"));
+        files_below(&folder.join("src"), &mut files)?;
+    }
+    files.sort();
+    let mut text = format!("{} {} {} {:?}\n", toolchain.describe(), arch.name, arch.feature, module.cargo);
+    for file in files {
+        let bytes = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        text += &format!("{:016x} {}\n", hasher.finish(), file.display());
+    }
+    Ok(text)
+}
+
+fn files_below(folder: &Path, out: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() { files_below(&path, out)? } else { out.push(path) }
+    }
+    Ok(())
 }
 
 /// Warnings that name one of our files, a line each: that of the target feature is known and says nothing
@@ -118,6 +158,18 @@ fn own_warnings(stderr: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::{ARCHES, PARTS};
+
+    #[test]
+    fn a_module_is_made_of_every_source_and_of_how_it_is_compiled() {
+        let toolchain = Toolchain { name: None, bootstrap: true };
+        let of = |part: usize, arch: usize| inputs(&toolchain, &PARTS[part], &ARCHES[arch]).unwrap();
+        let text = of(0, 0);
+        for file in ["kernels/src/lib.rs", "device/src/lib.rs", "layout/src/lib.rs", "/Cargo.lock"] {
+            assert!(text.contains(file), "{file} is not among {text}");
+        }
+        assert!(text.contains("rustc ") && text != of(0, 1) && text != of(1, 0));
+    }
 
     #[test]
     fn only_our_own_warnings_are_shown() {

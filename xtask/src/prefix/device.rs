@@ -16,7 +16,8 @@ const HOST: &str = "nvshmem-compat/device/host.cu";
 /// nvcc for code that is linked later, with our headers or others.
 pub fn nvcc(toolkit: &Toolkit, headers: &Path, arches: &[&str]) -> Result<Command> {
     let mut command = toolkit.program("nvcc");
-    command.args(["-rdc=true", "-std=c++17", "-O2", "-I"]).arg(headers);
+    // As many architectures at a time as there are cores.
+    command.args(["-rdc=true", "-std=c++17", "-O2", "--threads", "0", "-I"]).arg(headers);
     if !toolkit.has_own_cccl() {
         command.arg("-isystem").arg(cccl()?);
     }

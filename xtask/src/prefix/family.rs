@@ -66,10 +66,7 @@ pub const ABSENT: &[(&str, &str)] = &[
     ),
     ("nvshmemx_buffer_register_symmetric*", "maps GPU memory into the heap by CUDA's virtual memory calls"),
     ("nvshmemx_buffer_unregister_symmetric", "undoes the former"),
-    (
-        "nvshmemx_collective_launch*",
-        "starts kernels: in libnvshmem_device.a; the form with attributes is nowhere",
-    ),
+    ("nvshmemx_collective_launch*", "starts kernels, which needs CUDA: in libnvshmem_device.a, all of them"),
     ("nvshmemx_cumodule_*", "gives a module its device state, which kernels cannot reach yet"),
     ("nvshmemx_culibrary_*", "gives a library its device state, which kernels cannot reach yet"),
     ("nvshmemx_mc_ptr", "multicast addresses of NVLink; PEs reach each other through NICs alone"),

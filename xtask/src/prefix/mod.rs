@@ -16,6 +16,7 @@ use crate::gpu::wheels::Toolkit;
 use crate::sh;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 pub const SUMMARY: &str =
     "make the folder that NVSHMEM_DIR names; --coverage: what of NVSHMEM's interface is there";
@@ -104,18 +105,30 @@ pub fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// The package of the host library.
+const LIBRARY: &str = "shunt-nvshmem-compat";
+
+/// A part of the stage, and how long it took: nobody guesses where the time goes.
+fn timed<T>(what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
+    let start = Instant::now();
+    let result = part();
+    println!("  {what}: {:.1} s", start.elapsed().as_secs_f64());
+    result
+}
+
 /// The stage: the folder, its coverage, and a C and a C++ program that link it and run.
 pub fn stage() -> Result<Count> {
     let out = sh::target_dir().join("prefix");
-    let library = make(&out, Profile::Release)?;
+    let library = timed("host library and launcher", || make(&out, Profile::Workspace))?;
     coverage::check(&library, false)?;
-    let toolkit = Toolkit::fetch()?;
-    device::make(&out, &toolkit)?;
-    let bridged = bridge::all(&out, &toolkit, false)?;
+    let toolkit = timed("toolkit", Toolkit::fetch)?;
+    timed("device library", || device::make(&out, &toolkit))?;
+    let bridged = timed("DeepEP's kernels", || bridge::all(&out, &toolkit, false))?;
     let with_wheel = || -> Result<usize> {
-        wheel::compare()?;
-        layout::compare(&out.join("include"), &toolkit)?;
-        Ok(programs::link_all(&out, &toolkit)? + cuda12::link(&out)?)
+        timed("wheel", wheel::compare)?;
+        timed("layouts", || layout::compare(&out.join("include"), &toolkit))?;
+        let linked = timed("programs of families", || programs::link_all(&out, &toolkit))?;
+        Ok(linked + timed("CUDA 12", || cuda12::link(&out))?)
     };
     let mut linked = 0;
     match with_wheel() {
@@ -124,27 +137,41 @@ pub fn stage() -> Result<Count> {
         Err(error) if error.is::<wheel::Unreachable>() => println!("not held against the wheel: {error:#}"),
         Err(error) => return Err(error),
     }
-    sh::run(sh::cargo().args(["build", "--quiet", "--release", "-p", "shunt"]))?;
-    let launched = mpi::conformance(&out, &sh::target_dir().join("release/shunt"))?;
+    let launched = timed("under mpirun", || mpi::conformance(&out, &launcher(), &mpi::RUNS))?;
+    let programs = timed("programs of the host", || host_programs(&out))?;
+    Ok(Count { passed: 3 + programs + linked + bridged + launched, failed: 0 })
+}
+
+/// The launcher that the workspace's release build made.
+fn launcher() -> PathBuf {
+    sh::target_dir().join("release/shunt")
+}
+
+/// `cargo xtask night`: all families of the suite in jobs of 3, 4 and 8 under mpirun, a port down in each; with an
+/// argument what the stage runs.
+pub fn night(args: &[String]) -> Result<()> {
+    let out = sh::target_dir().join("prefix");
+    make(&out, Profile::Workspace)?;
+    let runs: &[(u32, &str)] = if args.is_empty() { &mpi::NIGHT } else { &mpi::RUNS };
+    mpi::conformance(&out, &launcher(), runs).map(|runs| println!("{runs} runs"))
+}
+
+/// A program in C and one in C++ that link the host library and run; answers with how many.
+fn host_programs(out: &Path) -> Result<usize> {
     let folder = sh::root().join("nvshmem-compat/conformance");
     let programs = [("cc", "-std=gnu11", "odd/odd.c"), ("c++", "-std=c++17", "cpp/program.cc")];
     for (compiler, standard, source) in programs {
         let program = out.join("program");
         let mut command = sh::command(compiler);
         command.args([standard, "-Wall", "-Wextra", "-Werror"]).arg(folder.join(source));
-        command
-            .arg("-I")
-            .arg(out.join("include"))
-            .arg("-L")
-            .arg(out.join("lib"))
-            .arg("-lnvshmem_host")
-            .arg("-ldl");
-        command.arg(format!("-Wl,-rpath,{}", out.join("lib").display())).arg("-o").arg(&program);
+        let lib = out.join("lib");
+        command.arg("-I").arg(out.join("include")).arg("-L").arg(&lib).arg("-lnvshmem_host").arg("-ldl");
+        command.arg(format!("-Wl,-rpath,{}", lib.display())).arg("-o").arg(&program);
         sh::run(&mut command)?;
         sh::run(sh::command(&program.to_string_lossy()).arg("alone").env("NVSHMEM_SYMMETRIC_SIZE", "1M"))?;
         std::fs::remove_file(&program)?;
     }
-    Ok(Count { passed: 3 + programs.len() + linked + bridged + launched, failed: 0 })
+    Ok(programs.len())
 }
 
 /// How the library is built.
@@ -152,20 +179,20 @@ pub fn stage() -> Result<Count> {
 enum Profile {
     Release,
     Debug,
+    /// Release, with all else there is, as another stage built it: alone it has other features of what it depends on,
+    /// and would be built once more.
+    Workspace,
 }
 
 /// Makes the folder; answers with the library in it.
 fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
-    let mut build = sh::cargo();
-    build.args(["build", "--quiet", "-p", "shunt-nvshmem-compat"]);
-    let built = match profile {
-        Profile::Release => {
-            build.arg("--release");
-            "release/libshunt_nvshmem.so"
-        }
-        Profile::Debug => "debug/libshunt_nvshmem.so",
+    let (args, built): (&[&str], _) = match profile {
+        Profile::Release => (&["--release", "-p", LIBRARY], "release"),
+        Profile::Debug => (&["-p", LIBRARY], "debug"),
+        Profile::Workspace => (&["--release", "--workspace"], "release"),
     };
-    sh::run(&mut build)?;
+    sh::run(sh::cargo().args(["build", "--quiet"]).args(args))?;
+    let built = Path::new(built).join("libshunt_nvshmem.so");
     let crate_folder = sh::root().join("nvshmem-compat");
     copy_tree(&crate_folder.join("include"), &out.join("include"))?;
     let lib = out.join("lib");

@@ -31,8 +31,8 @@ impl Job {
         let (object, program) =
             (folder.join(format!("{name}-{}.o", self.whose)), folder.join(format!("{name}-{}", self.whose)));
         let mut command = nvcc(toolkit, &self.prefix.join("include"), &[ARCH])?;
-        // What is asked is whether they link: the assembler need not try hard.
-        command.args(["-Xptxas", "-O0"]);
+        // What is asked is whether they link: neither compiler nor assembler need try hard.
+        command.args(["-Xptxas", "-O0", "-Ofc=max"]);
         if self.whose == OURS {
             command.args(["-Xcompiler", "-Wall,-Werror", "-Werror", "all-warnings"]);
         }
