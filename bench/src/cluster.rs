@@ -128,6 +128,8 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
         ..said.config
     };
     let mut config = PeConfig::new(&env, map.bytes());
+    // What is measured is a switch to a backup that is there.
+    config.backups_later = false;
     config.log2_chunk = options.log2_chunk.unwrap_or(config.log2_chunk);
     config.policy.suspect_ns = suspect_ns(options, source, largest);
     // Where threads wait for cores, and where a time was asked for, silence is not told from what is usual.
