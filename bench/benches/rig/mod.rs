@@ -47,7 +47,7 @@ pub struct Rig {
 
 fn start(fabric: &SharedFabric, world: &Arc<dyn World>, ft: bool) -> Vec<Pe> {
     let env = EnvConfig { channels_per_pe: 1, fault_tolerance: ft, ..EnvConfig::default() };
-    let config = PeConfig::new(&env, 1 << 20);
+    let config = PeConfig { backups_later: false, ..PeConfig::new(&env, 1 << 20) };
     let oob = OobNet::new(2, LATENCY_NS, world.clone());
     let bring_up = |(pe, member): (u32, InMemory)| {
         let devices = (0..2).map(|rail| {

@@ -185,8 +185,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// The agent of a PE that is up: the first finds paths ready, incarnation 1, or to be made; `crew` runs a worker for
-    /// each NIC; one after [`Agent::abandon`] finds what the last one left. `None` while the PE has one.
+    /// The agent of a PE that is up: the first finds paths ready, incarnation 1, or to be made; `crew` runs a worker of
+    /// each NIC. One after [`Agent::abandon`] finds what the last one left. `None` while the PE has one.
     ///
     /// # Errors
     /// [`AbiMismatch`] if the uploaded state is not of this version.
