@@ -55,7 +55,7 @@ __device__ void forward(const Ring &ring, int channel, uint64_t to, int lane) {
 }
 
 // Two blocks a channel.
-__global__ void exchange(Ring ring, uint64_t to, int tokens) {
+__global__ void __launch_bounds__(kThreads, 1) exchange(Ring ring, uint64_t to, int tokens) {
     const int channel = blockIdx.x / 2, lane = threadIdx.x % 32;
     if (threadIdx.x >= 32) return;
     if (blockIdx.x % 2 == 0) {

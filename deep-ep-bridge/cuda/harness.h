@@ -9,6 +9,9 @@
 
 #include "ibgda_device.cuh"
 
+/* DeepEP's blocks may be as large as blocks can be, which leaves 64 registers to a thread and to all it calls. */
+constexpr int kThreads = 1024;
+
 /* Cycles that a kernel waits for a word at most. */
 constexpr long long kPatience = 1 << 22;
 

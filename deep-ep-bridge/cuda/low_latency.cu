@@ -76,7 +76,7 @@ __device__ void send_counts(const Round &round, int lane) {
     }
 }
 
-__global__ void dispatch_send(Round round) {
+__global__ void __launch_bounds__(kThreads, 1) dispatch_send(Round round) {
     if (round.top_k > 0 && deep_ep::ibgda_get_state()->num_rc_per_pe < (uint32_t)round.local_experts) return;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, last = blockDim.x / 32 - 1;
     if (warp == last) {
@@ -96,7 +96,7 @@ __global__ void dispatch_receive(Round round) {
 }
 
 // One warp for each local expert and rank: what came goes back to where it came from, then a flag.
-__global__ void combine_send(Round round) {
+__global__ void __launch_bounds__(kThreads, 1) combine_send(Round round) {
     const int lane = threadIdx.x % 32, warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     if (warp >= round.local_experts * round.ranks) return;
     const int local = warp / round.ranks, rank = warp % round.ranks;

@@ -28,7 +28,7 @@ template <bool kOfTeam> __device__ void meet(nvshmem_team_t team) {
 
 // A warp for each rank sends what it will be sent; the words were cleared between the meetings.
 template <bool kOfTeam>
-__global__ void notify(int *send, int *receive, int words, int ranks, int me, nvshmem_team_t team) {
+__global__ void __launch_bounds__(kThreads / 2, 1) notify(int *send, int *receive, int words, int ranks, int me, nvshmem_team_t team) {
     quiet_all(ranks, me);
     meet<kOfTeam>(team);
     for (int i = threadIdx.x; i < words * ranks; i += blockDim.x) receive[i] = 0;

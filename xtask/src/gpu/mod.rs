@@ -163,6 +163,10 @@ pub fn run(args: &[String]) -> Result<()> {
     here.map_or(Ok(()), |here| run::everything(&here))
 }
 
+/// Registers that the device library of the prefix takes at most: a kernel of 1024 threads has no more for each, and
+/// what it calls must do with as many.
+const REGISTERS: usize = 64;
+
 /// The device library's functions for all architectures, assembled by this toolkit: objects in `folder`.
 pub fn device_library(toolkit: &Toolkit, folder: &std::path::Path) -> Result<Vec<(&'static str, PathBuf)>> {
     let toolchain = Toolchain::find(None)?;
@@ -172,10 +176,11 @@ pub fn device_library(toolkit: &Toolkit, folder: &std::path::Path) -> Result<Vec
         if toolkit.saves_registers() {
             let text = std::fs::read_to_string(&ptx)?;
             ptx = folder.join(arch.name).with_extension("ptx");
-            std::fs::write(&ptx, preserve::with_directives(&text, &Module::parse(&text)))?;
+            std::fs::write(&ptx, preserve::with_directives(&text, &Module::parse(&text), REGISTERS))?;
         }
         let mut command = toolkit.program("ptxas");
-        sh::capture(command.args(["-c", "-arch", arch.name]).arg(&ptx).arg("-o").arg(&object))?;
+        command.args(["-c", "-arch", arch.name, &format!("-maxrregcount={REGISTERS}")]);
+        sh::capture(command.arg(&ptx).arg("-o").arg(&object))?;
         Ok((arch.name, object))
     };
     // Cargo compiles one after another; ptxas takes one core for each.
@@ -245,7 +250,7 @@ impl Gpu {
         self.faults.extend(faults.iter().map(|fault| format!("{} {fault}", arch.name)));
         let source = ptx.with_extension("saving.ptx");
         let ptx = if part.name == LIBRARY {
-            std::fs::write(&source, preserve::with_directives(&text, &module))?;
+            std::fs::write(&source, preserve::with_directives(&text, &module, preserve::ALL))?;
             &source
         } else {
             &ptx

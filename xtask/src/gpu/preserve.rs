@@ -14,14 +14,16 @@ use std::fmt::Write;
 
 /// The first version of PTX with the directive.
 const VERSION: &str = ".version 9.0";
-/// Registers that a cold function gives back, at most: as many as leave it a pair for the address it returns to.
-const MOST: usize = 236;
+/// Registers that a thread has at most.
+pub const ALL: usize = 256;
+/// Registers that a cold function does not give back: as many as leave it a pair for the address it returns to.
+const KEPT: usize = 20;
 /// Of the registers that only steer branches: all that there are.
 const CONTROL: usize = 8;
 
 /// How many registers each function gives back: those that functions for other programs call. A function and one that
 /// it calls give back different numbers, because by that the assembler picks where they return to.
-fn counts(module: &Module) -> BTreeMap<&str, usize> {
+fn counts(module: &Module, registers: usize) -> BTreeMap<&str, usize> {
     let asked = |name: &str| {
         let calls = |root: &super::audit::Function| root.calls.iter().any(|callee| callee == name);
         module.roots().any(calls) && !module.roots().any(|root| root.name == name)
@@ -37,12 +39,12 @@ fn counts(module: &Module) -> BTreeMap<&str, usize> {
             depths.insert(&function.name, depth);
         }
     }
-    depths.into_iter().map(|(name, depth)| (name, MOST - 2 * depth)).collect()
+    depths.into_iter().map(|(name, depth)| (name, registers - KEPT - 2 * depth)).collect()
 }
 
-/// The module with the directives, where the head of each function ends.
-pub fn with_directives(text: &str, module: &Module) -> String {
-    let counts = counts(module);
+/// The module with the directives, where the head of each function ends; a thread has so many registers.
+pub fn with_directives(text: &str, module: &Module, registers: usize) -> String {
+    let counts = counts(module, registers);
     let mut out = String::with_capacity(text.len());
     let mut count = None;
     for line in text.lines() {
@@ -81,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_library_functions_call_gives_registers_back() {
-        let text = with_directives(TEXT, &Module::parse(TEXT));
+        let text = with_directives(TEXT, &Module::parse(TEXT), ALL);
         let head = |function: &str, end: &str, count: usize| {
             format!("{function}{end}.abi_preserve {count}\n.abi_preserve_control 8\n")
         };
@@ -90,5 +92,7 @@ mod tests {
         assert!(text.contains(&head("outer_slow", "(\n\t.param .b64 a\n)\n", 234)), "{text}");
         assert!(text.contains(&head("inner_slow", "()\n", 236)), "{text}");
         assert_eq!(text.matches(".abi_preserve ").count(), 3, "neither the library's own nor what is deeper");
+        let few = with_directives(TEXT, &Module::parse(TEXT), 64);
+        assert!(few.contains(&head("inner_slow", "()\n", 44)), "{few}");
     }
 }
