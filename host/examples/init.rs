@@ -109,6 +109,7 @@ fn run(pes: u32, tolerant: bool) -> Outcome {
         let threads: Vec<_> = (0..pes)
             .zip(InMemory::group(pes, &world))
             .map(|(pe, bootstrap)| {
+                let bootstrap = bootstrap.with_patience(PATIENCE.as_nanos() as u64);
                 let own = &nics[(pe * RAILS) as usize..((pe + 1) * RAILS) as usize];
                 let open = |nic: &NicId| {
                     Arc::new(SoftDevx::new(fabric.clone(), *nic, world.clone(), COMMAND_NS)) as Arc<dyn Devx>
