@@ -6,7 +6,7 @@
 
 use crate::fault::{MoeError, MoeFault};
 use crate::runner::Runner;
-use shunt_kernels::moe::{EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, Stage, ZERO_COPY};
+use shunt_kernels::moe::{ABSOLUTE, EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, Stage, ZERO_COPY};
 use shunt_layout::moe::{SETS, Shape, TOPK_MAX};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,11 +59,30 @@ pub struct Patience {
     pub mask_lost: bool,
     /// Blocks of a launch.
     pub blocks: u32,
+    /// What counts and flags are.
+    pub signals: Signals,
+}
+
+/// What counts and flags are; on all ranks alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Signals {
+    /// Kind 2, as DeepEP's: added to, and cleared by the receiver. Where neither the responder's truth nor the ledger
+    /// can tell whether one was applied, the kernel ends with `Uncertain`.
+    #[default]
+    Cleared,
+    /// Kind 1: absolute values. One that may have been applied is repeated, and never uncertain; no bracket is needed.
+    Absolute,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { timeout_ns: 100_000_000_000, slice_ns: 100_000_000, mask_lost: false, blocks: 1 }
+        Self {
+            timeout_ns: 100_000_000_000,
+            slice_ns: 100_000_000,
+            mask_lost: false,
+            blocks: 1,
+            signals: Signals::Cleared,
+        }
     }
 }
 
@@ -176,6 +195,7 @@ impl<R: Runner> Buffer<R> {
 
     fn call(&self, number: u64, flags: u32) -> MoeCall {
         let lost = if self.patience.mask_lost { MASK_LOST } else { 0 };
+        let absolute = if self.patience.signals == Signals::Absolute { ABSOLUTE } else { 0 };
         MoeCall {
             shape: self.shape,
             base: self.base,
@@ -184,7 +204,7 @@ impl<R: Runner> Buffer<R> {
             timeout_ns: self.patience.timeout_ns,
             slice_ns: self.patience.slice_ns,
             blocks: self.patience.blocks.max(1),
-            flags: flags | lost,
+            flags: flags | lost | absolute,
             ..MoeCall::default()
         }
     }

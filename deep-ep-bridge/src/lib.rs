@@ -14,6 +14,6 @@ pub mod layer;
 pub mod reference;
 pub mod runner;
 
-pub use buffer::{Buffer, Combine, Dispatch, Format, Handle, Patience, Received, size_hint};
+pub use buffer::{Buffer, Combine, Dispatch, Format, Handle, Patience, Received, Signals, size_hint};
 pub use fault::{MoeError, MoeFault, PathName};
 pub use runner::{Native, Runner};

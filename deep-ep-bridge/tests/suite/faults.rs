@@ -5,7 +5,8 @@
 use crate::machine::{RankBuffer, all, cases, patience, pause, spec, start};
 use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::reference::Case;
-use shunt_deep_ep_bridge::{Format, MoeError};
+use shunt_deep_ep_bridge::{Format, MoeError, Signals};
+use shunt_device::FaultKind;
 use shunt_layout::moe::Shape;
 use shunt_layout::state::SwitchKind;
 use shunt_soft_nic::Injection;
@@ -104,6 +105,8 @@ fn layers(
 #[derive(Default)]
 struct Ran {
     wrongs: Vec<String>,
+    /// A kernel ended with a signal of kind 2 that nobody can know of.
+    uncertain: bool,
     failovers: u64,
     by_ledger: u64,
     hits: Vec<(Injection, u64)>,
@@ -122,11 +125,23 @@ fn ran(drawn: Drawn) -> Ran {
             })
         })
         .collect();
-    let wrongs = all(cluster.sim.finish_all(&tasks));
+    let ends = cluster.sim.finish_all(&tasks);
+    let is = |end: &Result<Vec<String>, MoeError>, kind: FaultKind| match end {
+        Err(MoeError::Fault(fault)) => fault.fault.kind == kind,
+        _ => false,
+    };
+    // Where only the ledger is left, a signal between its two words is one that nobody can know of: the kernel says so,
+    // and those that wait for that rank end by their deadline. That is an answer for kind 2 alone.
+    let doubtful = spec.rmsn_cleared && patience(&spec).signals == Signals::Cleared;
+    let uncertain = doubtful && ends.iter().any(|end| is(end, FaultKind::Uncertain));
+    let excused =
+        |end: &Result<_, _>| uncertain && (is(end, FaultKind::Uncertain) || is(end, FaultKind::Overdue));
+    let wrongs = all(ends.into_iter().map(|end| if excused(&end) { Ok(Vec::new()) } else { end }).collect());
     let records = cluster.records();
     let failovers = records.iter().filter(|(_, record)| record.kind == SwitchKind::Failover as u32);
     Ran {
         wrongs,
+        uncertain,
         failovers: failovers.clone().count() as u64,
         by_ledger: failovers.filter(|_| spec.rmsn_cleared).count() as u64,
         hits: cluster.faults(),
@@ -137,7 +152,7 @@ fn ran(drawn: Drawn) -> Ran {
 fn layers_are_right_while_rails_fail() {
     let seeds =
         std::env::var("SHUNT_MOE_SEEDS").map_or(50, |text| text.parse().expect("SHUNT_MOE_SEEDS: a number"));
-    let (mut bad, mut failovers, mut by_ledger) = (Vec::new(), 0, 0);
+    let (mut bad, mut failovers, mut by_ledger, mut uncertain) = (Vec::new(), 0, 0, 0);
     let mut hits: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in 0..seeds {
         let drawn = draw(seed);
@@ -146,6 +161,7 @@ fn layers_are_right_while_rails_fail() {
             Ok(ran) => {
                 failovers += ran.failovers;
                 by_ledger += ran.by_ledger;
+                uncertain += u64::from(ran.uncertain);
                 for (fault, count) in &ran.hits {
                     *hits.entry(fault.fault.name()).or_default() += count;
                 }
@@ -157,8 +173,11 @@ fn layers_are_right_while_rails_fail() {
         }
     }
     println!(
-        "{seeds} seeds: {failovers} failovers, {by_ledger} of them without the responder's truth; hits {hits:?}"
+        "{seeds} seeds: {failovers} failovers, {by_ledger} of them without the responder's truth; {uncertain} ended in \
+         doubt; hits {hits:?}"
     );
     assert!(bad.is_empty(), "{} of {seeds}:\n{}", bad.len(), bad.join("\n"));
+    // Seldom: else nothing of the rest is shown.
+    assert!(uncertain * 20 <= seeds, "{uncertain} of {seeds} ended in doubt");
     assert!(failovers > seeds && by_ledger > 0, "{failovers} failovers, {by_ledger} by the ledger");
 }

@@ -46,12 +46,12 @@ fn four_ranks() {
 
 #[test]
 fn eight_ranks() {
-    hold(8, 2, &[2, 4, 1, 8]);
+    hold(8, 2, &[2, 4, 1, 8, 3, 6, 5, 7]);
 }
 
 #[test]
 fn sixteen_ranks() {
-    hold(16, 1, &[4, 8]);
+    hold(16, 1, &[4, 8, 1, 7, 2, 6, 3, 5]);
 }
 
 #[test]

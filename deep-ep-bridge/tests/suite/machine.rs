@@ -2,7 +2,7 @@
 
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::runner::in_turn;
-use shunt_deep_ep_bridge::{Buffer, MoeError, PathName, Patience, Runner, size_hint};
+use shunt_deep_ep_bridge::{Buffer, MoeError, PathName, Patience, Runner, Signals, size_hint};
 use shunt_device::platform::host::World;
 use shunt_device::{Fault, Solo};
 use shunt_host::agent::words::{Place, StateWords};
@@ -85,6 +85,7 @@ pub fn patience(spec: &RunSpec) -> Patience {
         slice_ns: 4 * spec.suspect_ns.max(2_500_000),
         mask_lost: false,
         blocks: 1 + (spec.seed % 3) as u32,
+        signals: if spec.seed % 4 < 2 { Signals::Cleared } else { Signals::Absolute },
     }
 }
 

@@ -13,6 +13,10 @@ pub const ZERO_COPY: u32 = 8;
 /// A peer that is lost is left out from then on; else it is a fault.
 pub const MASK_LOST: u32 = 16;
 
+/// Counts and flags are kind 1: absolute values that nobody clears, and that may be repeated. On all ranks alike, for
+/// as long as the buffer is there.
+pub const ABSOLUTE: u32 = 32;
+
 /// The arguments of every MoE kernel. Each reads those that its documentation names and leaves the others alone.
 ///
 /// Addresses are of memory that the kernel's threads reach; nobody else touches what they lead to while it runs.

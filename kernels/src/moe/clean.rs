@@ -1,9 +1,9 @@
 //! `moe_clean`: all ranks meet, their words begin at zero, and calls are counted from one number on.
 
-use super::call::MoeCall;
+use super::call::{ABSOLUTE, MoeCall};
 use super::exchange::{Exchange, Heard};
 use crate::Outcome;
-use shunt_device::{Device, Fault, HeapOffset, Lanes, Platform, Signal, Solo};
+use shunt_device::{Device, Fault, HeapOffset, Lanes, Platform};
 
 /// Bits of a meeting's word that hold a call's number; the meeting's own is above them.
 const CALL_BITS: u32 = 32;
@@ -66,8 +66,7 @@ fn meet<P: Platform, L: Lanes>(
         if exchange.leads() && rank == exchange.me {
             exchange.device.store(own, value);
         } else if exchange.leads() && !masked {
-            let posted = exchange.channel(rank, 0).signal_nbi(Solo, own, Signal::Monotone(value));
-            done = posted.map(|_| ()).or_else(|fault| exchange.lost(fault));
+            done = exchange.tell(rank, own, value);
         }
         exchange.agree(done)?;
         rank += 1;
@@ -97,8 +96,9 @@ fn clear<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) {
         exchange.device.store(HeapOffset(word), 0);
         word += 8 * exchange.lanes.size() as u64;
     }
+    // Absolute words are never cleared: those of later calls are larger.
     let begin = exchange.at(shape.count(0, 0, 0)).0;
-    let end = exchange.at(shape.send(0)).0;
+    let end = if exchange.call.has(ABSOLUTE) { begin } else { exchange.at(shape.send(0)).0 };
     let mut word = begin + 8 * exchange.lanes.rank() as u64;
     while word < end {
         exchange.device.store(HeapOffset(word), 0);

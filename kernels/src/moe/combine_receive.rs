@@ -1,11 +1,10 @@
 //! `moe_combine_receive`: what experts made of this rank's tokens, weighed and summed.
 
 use super::call::MoeCall;
-use super::exchange::{Exchange, Heard, tensor};
+use super::exchange::{Exchange, FLAG, tensor};
 use super::number::{four, four_bf16};
 use crate::Outcome;
 use shunt_device::{Device, Fault, HeapOffset, Lanes, PIECE_BYTES, Platform};
-use shunt_layout::moe::TOPK_MAX;
 
 /// Reads `topk_index`, `topk_weights`; writes `out`. Blocks share out the tokens: the block of one waits for the
 /// flags of its experts and sums in their order, as 32-bit floats, each product rounded by itself; the sum is rounded
@@ -44,13 +43,13 @@ fn sum<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32) -> 
     let (call, shape) = (exchange.call, &exchange.call.shape);
     let pieces = shape.bf16_bytes() / PIECE_BYTES;
     let mut k = 0;
-    while k < call.topk && k < TOPK_MAX {
+    while k < call.topk {
         if let Some(expert) = chosen(call, token, k)
             && expert < shape.experts()
         {
             let (rank, local) = exchange.home(expert);
             if !exchange.masked(rank) {
-                exchange.hear(shape.flag(call.set(), expert), 1, rank, local)?;
+                exchange.hear_number(shape.flag(call.set(), expert), FLAG, rank, local)?;
             }
         }
         k += 1;
@@ -58,7 +57,7 @@ fn sum<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32) -> 
     // Who is left out by now stays so for all lanes of this token.
     let mut out = 0u32;
     let mut k = 0;
-    while k < call.topk && k < TOPK_MAX {
+    while k < call.topk {
         let there = match chosen(call, token, k) {
             Some(expert) if expert < shape.experts() => !exchange.masked(exchange.home(expert).0),
             Some(_) => return Err(exchange.wrong(exchange.me)),
@@ -96,7 +95,7 @@ fn sum_piece<P: Platform, L: Lanes>(
     let (call, shape) = (exchange.call, &exchange.call.shape);
     let (mut low, mut high) = ([0.0; 4], [0.0; 4]);
     let mut k = 0;
-    while k < call.topk && k < TOPK_MAX {
+    while k < call.topk {
         if which >> k & 1 != 0
             && let Some(expert) = chosen(call, token, k)
         {
@@ -128,14 +127,9 @@ fn give_back<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) -> Result
         let (mut local, mut masked) = (0, exchange.masked(rank));
         while local < shape.local_experts && !masked {
             let flag = shape.flag(call.set(), rank as u64 * shape.local_experts as u64 + local as u64);
-            masked = match exchange.hear(flag, 1, rank, local)? {
-                Heard::Masked => true,
-                // A flag that was raised twice.
-                Heard::Word(word) if word != 1 => return Err(exchange.wrong(rank)),
-                Heard::Word(_) => false,
-            };
+            masked = exchange.hear_number(flag, FLAG, rank, local)?.is_none();
             if !masked && exchange.leads() {
-                exchange.device.store(exchange.at(flag), 0);
+                exchange.give_back(flag);
             }
             local += 1;
         }

@@ -1,7 +1,7 @@
 //! `moe_combine_send`: what this rank's experts made, back to where the tokens came from.
 
 use super::call::{MoeCall, ZERO_COPY};
-use super::exchange::{Exchange, split, tensor};
+use super::exchange::{Exchange, FLAG, split, tensor};
 use crate::Outcome;
 use shunt_device::{Device, Fault, HeapOffset, Lanes, PIECE_BYTES, Platform, Put};
 
@@ -64,11 +64,11 @@ fn answer<P: Platform, L: Lanes>(
     if rank == exchange.me {
         lanes.sync();
         if exchange.leads() {
-            exchange.device.store(word, 1);
+            exchange.device.store(word, exchange.covering(FLAG).1);
         }
         return Ok(rows);
     }
-    poster.signal(lanes, word, 1);
+    poster.signal(lanes, word, exchange.covering(FLAG).0);
     exchange.settle(&poster)?;
     Ok(rows)
 }

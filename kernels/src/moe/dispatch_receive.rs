@@ -1,7 +1,7 @@
 //! `moe_dispatch_receive`: what came for this rank's experts, packed.
 
 use super::call::{EXPONENTS, FP8, MoeCall};
-use super::exchange::{Exchange, Heard, split, tensor};
+use super::exchange::{Exchange, split, tensor};
 use super::number::Scale;
 use crate::Outcome;
 use shunt_device::{Device, Fault, HeapOffset, Lanes, PIECE_BYTES, Platform};
@@ -37,15 +37,9 @@ fn take<P: Platform, L: Lanes>(
 ) -> Result<u64, Fault> {
     let (call, shape) = (exchange.call, &exchange.call.shape);
     let word = shape.count(call.set(), local, rank);
-    let heard = if exchange.masked(rank) { Heard::Masked } else { exchange.hear(word, 1, rank, local)? };
-    let (rows, masked) = match heard {
-        Heard::Word(word) => (!word, false),
-        Heard::Masked => (0, true),
-    };
-    // A count that cannot be: a signal that came twice would make one.
-    if rows > shape.tokens as u64 {
-        return Err(exchange.wrong(rank));
-    }
+    let most = shape.tokens as u64;
+    let heard = if exchange.masked(rank) { None } else { exchange.hear_number(word, most, rank, local)? };
+    let (rows, masked) = (heard.unwrap_or(0), heard.is_none());
     let first = if exchange.leads() { reserve(exchange, local, rank, rows) } else { 0 };
     let first = exchange.lanes.broadcast(first, 0);
     let mut slot = 0;
@@ -58,7 +52,7 @@ fn take<P: Platform, L: Lanes>(
     exchange.lanes.sync();
     let mut done = Ok(());
     if exchange.leads() && !masked {
-        exchange.device.store(exchange.at(word), 0);
+        exchange.give_back(word);
         let heard = exchange.at(shape.heard(rank));
         if exchange.device.add(heard, 1) + 1 == shape.local_experts as u64 {
             exchange.device.store(heard, 0);

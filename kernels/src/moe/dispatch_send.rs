@@ -78,12 +78,11 @@ fn serve<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, expert: u64) 
     if rank == exchange.me {
         lanes.sync();
         if exchange.leads() {
-            exchange.device.store(word, !sent);
+            exchange.device.store(word, exchange.covering(sent).1);
         }
         return Ok(sent);
     }
-    // Minus the count, minus one: a word that is not zero, for no message as well.
-    poster.signal(lanes, word, !sent);
+    poster.signal(lanes, word, exchange.covering(sent).0);
     exchange.settle(&poster)?;
     Ok(sent)
 }

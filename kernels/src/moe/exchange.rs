@@ -1,6 +1,6 @@
 //! What the phases of an exchange have in common: offsets, who is left out, credits, waits that look after channels.
 
-use super::call::{MASK_LOST, MoeCall};
+use super::call::{ABSOLUTE, MASK_LOST, MoeCall};
 use shunt_device::{
     Channel, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Platform, Posted, Put, Signal, Solo,
 };
@@ -22,6 +22,12 @@ pub enum Heard {
     /// The peer is left out.
     Masked,
 }
+
+/// The number that a flag's word carries.
+pub const FLAG: u64 = 0;
+
+/// Bits of an absolute word below the call's number.
+const CALL_SHIFT: u32 = 32;
 
 /// How a slice of a wait ended where the word did not come.
 const GO_ON: u64 = 0;
@@ -95,11 +101,17 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         Ok(())
     }
 
-    /// What a look at a peer needs.
+    /// A peer as a look at it takes it: its channels (high half) and its number. Registers: a structure would lie on a
+    /// stack.
     #[inline(always)]
-    fn peer(&self, rank: u32) -> Peer {
-        let shape = &self.call.shape;
-        Peer { mask: self.at(shape.mask(rank)).0, rank, channels: shape.local_experts }
+    fn peer(&self, rank: u32) -> u64 {
+        (self.call.shape.local_experts as u64) << 32 | rank as u64
+    }
+
+    /// Where the mask of a rank is.
+    #[inline(always)]
+    fn mask_at(&self, rank: u32) -> u64 {
+        self.at(self.call.shape.mask(rank)).0
     }
 
     /// Waits until a word of this rank, which `rank` writes by channel `index`, is at least `value`. The leader's
@@ -113,15 +125,19 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         if self.leads() {
             word = self.device.load(self.at(at));
             if word < value {
-                word =
-                    hear_slow(self.device, self.at(at).0, value, self.peer(rank), self.call.slice_ns, until);
+                let (mask, peer, slice) = (self.mask_at(rank), self.peer(rank), self.call.slice_ns);
+                word = hear_slow(self.device, self.at(at).0, value, mask, peer, slice, until);
             }
         }
         let word = self.device.share(self.lanes, word);
         if word >= value {
             return Ok(Heard::Word(word));
         }
-        let answer = if self.leads() { look_slow(self.device, self.peer(rank), until) } else { GO_ON };
+        let answer = if self.leads() {
+            look_slow(self.device, self.mask_at(rank), self.peer(rank), until)
+        } else {
+            GO_ON
+        };
         match self.lanes.broadcast(answer, 0) {
             LEFT_OUT => Ok(Heard::Masked),
             LOST => self.lost(self.why_lost(rank)).map(|()| Heard::Masked),
@@ -168,10 +184,14 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
             self.device.store(at, self.call.call);
             return Ok(());
         }
-        match self.channel(rank, 0).signal_nbi(Solo, at, Signal::Monotone(self.call.call)) {
-            Ok(_) => Ok(()),
-            Err(fault) => self.lost(fault),
-        }
+        self.tell(rank, at, self.call.call)
+    }
+
+    /// A kind 1 signal on the channel of credits and meetings. Leader only.
+    #[inline(always)]
+    pub fn tell(&self, rank: u32, at: HeapOffset, value: u64) -> Result<(), Fault> {
+        let posted = post_monotone(self.device, rank, at.0, value);
+        if posted.ticket().is_some() { Ok(()) } else { self.lost(self.channel(rank, 0).why(posted)) }
     }
 
     /// Tells all lanes how the leader fared; the leader's answer counts.
@@ -181,6 +201,36 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         match done {
             Ok(()) if bad => Err(self.wrong(self.me)),
             done => done,
+        }
+    }
+
+    /// What a word of counts or flags is told that covers messages, and what it is then. Kind 2: minus the number,
+    /// minus one, added to zero. Kind 1: the call, and the number.
+    #[inline(always)]
+    pub fn covering(&self, number: u64) -> (Signal, u64) {
+        if self.call.has(ABSOLUTE) {
+            let word = self.call.call << CALL_SHIFT | number;
+            return (Signal::Monotone(word), word);
+        }
+        (Signal::Cleared(!number), !number)
+    }
+
+    /// Waits for such a word; its number, which cannot be above `most`. Nothing if the peer is left out.
+    #[inline(always)]
+    pub fn hear_number(&self, at: At, most: u64, rank: u32, index: u32) -> Result<Option<u64>, Fault> {
+        let absolute = self.call.has(ABSOLUTE);
+        let least = if absolute { self.call.call << CALL_SHIFT } else { 1 };
+        let Heard::Word(word) = self.hear(at, least, rank, index)? else { return Ok(None) };
+        let number = if absolute { word - least } else { !word };
+        // A signal that came twice, or one of another call.
+        if number > most { Err(self.wrong(rank)) } else { Ok(Some(number)) }
+    }
+
+    /// Gives such a word back. Leader only.
+    #[inline(always)]
+    pub fn give_back(&self, at: At) {
+        if !self.call.has(ABSOLUTE) {
+            self.device.store(self.at(at), 0);
         }
     }
 
@@ -208,22 +258,14 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
     }
 }
 
-/// A peer, as a look at it needs it: where its mask word is, and its channels. By value: what a reference leads to
-/// would lie on a stack.
-#[derive(Clone, Copy)]
-struct Peer {
-    mask: u64,
-    rank: u32,
-    channels: u32,
-}
-
 /// The leader's wait for a word, in slices; what it is then, which is too little if the peer is left out, lost or late.
 #[inline(never)]
 fn hear_slow<P: Platform>(
     device: Device<'_, P>,
     word: u64,
     value: u64,
-    peer: Peer,
+    mask: u64,
+    peer: u64,
     slice_ns: u64,
     until_ns: u64,
 ) -> u64 {
@@ -233,7 +275,7 @@ fn hear_slow<P: Platform>(
         if let Ok(seen) = device.wait_until_ge(Solo, HeapOffset(word), value, slice) {
             return seen;
         }
-        if look_slow(device, peer, until_ns) != GO_ON {
+        if look_slow(device, mask, peer, until_ns) != GO_ON {
             return device.load(HeapOffset(word));
         }
     }
@@ -241,21 +283,28 @@ fn hear_slow<P: Platform>(
 
 /// The leader's look between two slices: whether a peer is left out, lost, or late.
 #[inline(never)]
-fn look_slow<P: Platform>(device: Device<'_, P>, peer: Peer, until_ns: u64) -> u64 {
-    if device.load(HeapOffset(peer.mask)) != 0 {
+fn look_slow<P: Platform>(device: Device<'_, P>, mask: u64, peer: u64, until_ns: u64) -> u64 {
+    let (rank, channels) = (peer as u32, (peer >> 32) as u32);
+    if device.load(HeapOffset(mask)) != 0 {
         return LEFT_OUT;
     }
     // A rank's own words are written by its own blocks: no channel leads there.
-    if peer.rank != device.my_pe() {
+    if rank != device.my_pe() {
         let mut index = 0;
-        while index < peer.channels {
-            if device.channel(peer.rank, index).alive().is_err() {
+        while index < channels {
+            if device.channel(rank, index).alive().is_err() {
                 return LOST;
             }
             index += 1;
         }
     }
     if device.now_ns() > until_ns { LATE } else { GO_ON }
+}
+
+/// A function of its own, so that a kernel has its code once, and registers are all that it takes.
+#[inline(never)]
+fn post_monotone<P: Platform>(device: Device<'_, P>, rank: u32, at: u64, value: u64) -> Posted {
+    device.channel(rank, 0).try_signal(Solo, HeapOffset(at), Signal::Monotone(value))
 }
 
 /// Posts by the leader alone; once one is refused the rest is left out.
@@ -284,8 +333,8 @@ impl<P: Platform> Poster<'_, P> {
     }
 
     #[inline(always)]
-    pub fn signal<L: Lanes>(&mut self, lanes: L, at: HeapOffset, add: u64) {
-        self.post(lanes, |channel| channel.try_signal(Solo, at, Signal::Cleared(add)));
+    pub fn signal<L: Lanes>(&mut self, lanes: L, at: HeapOffset, signal: Signal) {
+        self.post(lanes, |channel| channel.try_signal(Solo, at, signal));
     }
 }
 

@@ -9,6 +9,9 @@
 //! | counts, flags | kind 2, behind their messages | one channel, once a call | cleared where they are seen |
 //! | credits, meetings | kind 1, on channel 0 | one rank | never |
 //!
+//! With `ABSOLUTE` counts and flags are kind 1 instead: the call's number above the count. Nobody clears them, and
+//! where nothing but the ledger can tell whether one was applied, it is repeated; one of kind 2 is `Uncertain` then.
+//!
 //! A credit says that a rank took all that it was sent in a call. Call `n` is sent to whoever took call `n - 2`, which
 //! is nearly always known by then: what that rank sent in call `n - 1` came behind it.
 //!
@@ -24,7 +27,7 @@ mod dispatch_send;
 mod exchange;
 pub mod number;
 
-pub use call::{EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, ZERO_COPY};
+pub use call::{ABSOLUTE, EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, ZERO_COPY};
 
 use crate::Outcome;
 use shunt_device::{Device, Fault, Lanes, Platform};
