@@ -2,6 +2,7 @@
 
 mod assemble;
 mod audit;
+mod bounds;
 mod cplusplus;
 mod example;
 mod header;
@@ -38,9 +39,9 @@ is used with RUSTC_BOOTSTRAP=1.
 
 Fails on: an external function, a stack, a call that can panic, an atomic that is none of Platform's, no entry point, a
 spill or a stack on the no-fault path of any of them, a header that is not what the source says or what was compiled,
-a program in CUDA C++ that does not link, an entry point with more accesses to memory than its twin without fault
-tolerance (NAME_ft_off), and anything worse than the committed table kernels/sass.txt. If the compilers are not those of
-the table, what is worse is only said.
+a program in CUDA C++ that does not link, an entry point that accesses memory more or less often than its twin without
+fault tolerance (NAME_ft_off) or has lost it, a no-fault path over its budget (docs/GPU.md; sm_90), and anything worse
+than the committed table kernels/sass.txt. If the compilers are not those of the table, what is worse is only said.
 
 Columns, for each entry point and library function, all for its no-fault path: the function and every function it
 reaches through calls, but for those that are cold. Cold is what the device crate never inlines and calls only when
@@ -149,7 +150,8 @@ pub fn run(args: &[String]) -> Result<()> {
             library.extend(object.filter(|_| part.name == LIBRARY).map(|object| (*arch, object)));
         }
     }
-    gpu.compare_twins();
+    gpu.faults.extend(bounds::unlike_twins(&gpu.rows));
+    gpu.faults.extend(bounds::over_budget(&gpu.rows));
     gpu.compare(options.bless)?;
     if !gpu.faults.is_empty() {
         println!();
@@ -315,22 +317,6 @@ impl Gpu {
             ));
         }
         self.rows.push(row);
-    }
-
-    /// Fault tolerance costs no access to memory: an entry point makes as many as its twin without.
-    fn compare_twins(&mut self) {
-        for plain in &self.rows {
-            let twin = plain.name.replace(PLAIN, "");
-            let is_twin = |row: &&Row| row.arch == plain.arch && row.name == twin && twin != plain.name;
-            let Some(tolerant) = self.rows.iter().find(is_twin) else { continue };
-            for column in ["loads", "stores", "atomics"] {
-                let (with, without) = (tolerant.value(column), plain.value(column));
-                if with > without {
-                    let at = format!("{} {}", plain.arch, tolerant.name);
-                    self.faults.push(format!("{at}: {with} {column}, without fault tolerance {without}"));
-                }
-            }
-        }
     }
 
     /// Holds what was built against the committed table, or makes it the table.

@@ -1,0 +1,161 @@
+//! What holds whatever the committed table says and whichever compilers made it: the budget of the no-fault path, and
+//! that fault tolerance costs no access to memory.
+
+use super::PLAIN;
+use super::table::Row;
+
+/// Where the budget was measured.
+const ARCH: &str = "sm_90";
+
+/// Entry points of one operation each, and what their columns may come to on the no-fault path: what the kernels of a
+/// peer take without fault tolerance, counted the same way.
+const BUDGET: &[(&str, &[(&str, usize)])] = &[
+    ("shunt_kernel_put_warp", &[("sass", 336), ("loads", 12), ("atomics", 4)]),
+    ("shunt_kernel_signal_monotone_warp", &[("sass", 224)]),
+    ("shunt_kernel_signal_add_warp", &[("sass", 224)]),
+    ("shunt_kernel_amo_add64_warp", &[("sass", 224)]),
+    ("shunt_kernel_quiet_warp", &[("sass", 80)]),
+];
+
+/// What exceeds the budget, or is not there to be held to it. Nothing, if its architecture was not built.
+pub fn over_budget(rows: &[Row]) -> Vec<String> {
+    let built: Vec<&Row> = rows.iter().filter(|row| row.arch == ARCH).collect();
+    if built.is_empty() {
+        return Vec::new();
+    }
+    let mut faults = Vec::new();
+    for (name, most) in BUDGET {
+        let Some(row) = built.iter().find(|row| row.name == *name) else {
+            faults.push(format!("{ARCH} {name}: has a budget, and was not built"));
+            continue;
+        };
+        for (column, most) in *most {
+            let have = row.value(column);
+            if have > *most {
+                faults.push(format!("{ARCH} {name}: {column} {have}, the budget is {most}"));
+            }
+        }
+    }
+    faults
+}
+
+/// Where an entry point does not make the accesses of its twin without fault tolerance. Fewer are wrong as well: then
+/// the two are not one source. Each architecture must have a pair, or nothing was compared.
+pub fn unlike_twins(rows: &[Row]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut arches: Vec<&str> = rows.iter().map(|row| row.arch.as_str()).collect();
+    arches.sort_unstable();
+    arches.dedup();
+    for arch in arches {
+        let of_arch = || rows.iter().filter(|row| row.arch == arch);
+        let mut pairs = 0;
+        for plain in of_arch().filter(|row| row.name.contains(PLAIN)) {
+            let twin = plain.name.replace(PLAIN, "");
+            let Some(tolerant) = of_arch().find(|row| row.name == twin) else {
+                faults.push(format!("{arch} {}: has no twin {twin} with fault tolerance", plain.name));
+                continue;
+            };
+            pairs += 1;
+            for column in ["loads", "stores", "atomics"] {
+                let (with, without) = (tolerant.value(column), plain.value(column));
+                if with != without {
+                    faults.push(format!("{arch} {twin}: {with} {column}, without fault tolerance {without}"));
+                }
+            }
+        }
+        if pairs == 0 {
+            faults.push(format!("{arch}: no entry point and its twin {PLAIN} to compare"));
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::table::Table;
+
+    /// Every bound at its limit.
+    fn at_the_budget() -> Vec<Row> {
+        let row = |name: &str, sass: usize| Row {
+            arch: ARCH.to_owned(),
+            name: format!("shunt_kernel_{name}_warp"),
+            values: [sass, 40, 12, 9, 4, 8, 0, 0, 136],
+        };
+        vec![
+            row("put", 336),
+            row("signal_monotone", 224),
+            row("signal_add", 224),
+            row("amo_add64", 224),
+            row("quiet", 80),
+        ]
+    }
+
+    #[test]
+    fn a_budget_is_met_or_said_by_how_much() {
+        assert_eq!(over_budget(&at_the_budget()), Vec::<String>::new());
+        for number in 0..BUDGET.len() {
+            let mut rows = at_the_budget();
+            rows[number].values[0] += 1;
+            let faults = over_budget(&rows);
+            let most = rows[number].values[0] - 1;
+            assert_eq!(faults.len(), 1, "{faults:?}");
+            assert!(faults[0].ends_with(&format!("sass {}, the budget is {most}", most + 1)), "{faults:?}");
+        }
+        for (at, column) in [(2, "loads"), (4, "atomics")] {
+            let mut rows = at_the_budget();
+            rows[0].values[at] += 1;
+            assert!(over_budget(&rows)[0].contains(column));
+        }
+    }
+
+    #[test]
+    fn what_has_a_budget_is_there() {
+        let mut rows = at_the_budget();
+        rows.remove(4);
+        assert_eq!(over_budget(&rows), ["sm_90 shunt_kernel_quiet_warp: has a budget, and was not built"]);
+        // The same functions of another architecture are no substitute, nor held to it.
+        rows.iter_mut().for_each(|row| row.arch = "sm_80".to_owned());
+        rows[0].values[0] = 1000;
+        assert_eq!(over_budget(&rows), Vec::<String>::new());
+    }
+
+    fn pair(with: [usize; 3], without: [usize; 3]) -> Vec<Row> {
+        let row = |name: &str, [loads, stores, atomics]: [usize; 3]| Row {
+            arch: "sm_80".to_owned(),
+            name: name.to_owned(),
+            values: [200, 40, loads, stores, atomics, 8, 0, 0, 136],
+        };
+        vec![row("put_warp", with), row("put_ft_off_warp", without)]
+    }
+
+    #[test]
+    fn twins_access_memory_alike() {
+        assert_eq!(unlike_twins(&pair([9, 8, 3], [9, 8, 3])), Vec::<String>::new());
+        for (more, column) in [([10, 8, 3], "loads"), ([9, 9, 3], "stores"), ([9, 8, 4], "atomics")] {
+            for rows in [pair(more, [9, 8, 3]), pair([9, 8, 3], more)] {
+                let faults = unlike_twins(&rows);
+                assert!(faults.len() == 1 && faults[0].contains(column), "{faults:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_twin_that_is_missing_is_a_fault() {
+        let mut rows = pair([9, 8, 3], [9, 8, 3]);
+        rows.remove(0);
+        let faults = unlike_twins(&rows);
+        assert!(faults.len() == 2 && faults[0].contains("has no twin put_warp"), "{faults:?}");
+        // Nothing to compare on one architecture, whatever another has.
+        let mut rows = pair([9, 8, 3], [9, 8, 3]);
+        rows.push(Row { arch: "sm_90".to_owned(), ..rows[0].clone() });
+        assert_eq!(unlike_twins(&rows).len(), 1);
+    }
+
+    #[test]
+    fn the_committed_table_is_within_bounds() {
+        let rows = Table::committed().unwrap().rows;
+        assert_eq!(over_budget(&rows), Vec::<String>::new());
+        assert_eq!(unlike_twins(&rows), Vec::<String>::new());
+    }
+}
