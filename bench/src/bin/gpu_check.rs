@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     let row = arguments.first().and_then(|name| ROWS.iter().find(|(row, _)| row == name));
     let Some((_, row)) = row else {
         let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
-        eprintln!("usage: gpu_check {} [--first N]", names.join("|"));
+        eprintln!("usage: gpu_check {} (kernels: [--each])", names.join("|"));
         return ExitCode::from(2);
     };
     if let Err(error) = find_gpu(&options(2, 1)) {
@@ -92,6 +92,20 @@ impl Rig {
         if outcome.status == 0 { Ok(outcome) } else { Err(format!("{kernel}: {outcome:?}")) }
     }
 
+    /// The same of a kernel that puts eight bytes by a warp, again and again: they are there when it has ended, and
+    /// were not before.
+    fn run_and_look(&self, kernel: &str, call: Call, bytes: u64) -> Result<Outcome, String> {
+        let word = |pe: u32, at: u64| &self.unit(pe).heap().words(HeapOffset(at), 1)[0];
+        word(0, call.src).store(bytes, Ordering::Release);
+        word(call.peer, call.dst).store(!bytes, Ordering::Release);
+        let outcome = self.run(kernel, Group::Warp, call)?;
+        let met = word(call.peer, call.dst).load(Ordering::Acquire);
+        match met == bytes {
+            true => Ok(outcome),
+            false => Err(format!("{kernel}: {met:#x} at the target after it, {bytes:#x} was put")),
+        }
+    }
+
     /// Plans a fault for now.
     fn inject(&self, rail: u32, fault: &str) -> Result<(), String> {
         let injection: Injection =
@@ -138,23 +152,21 @@ impl Machine for Rig {
     }
 }
 
-/// The list of scenarios, on fresh random heaps, every byte looked at. Each has a cluster of its own.
+/// The list of scenarios, on fresh random heaps, every byte looked at. Each has a cluster of its own. With `--each` the
+/// first of each entry point.
 fn kernels(arguments: &[String]) -> Found {
-    let first = match arguments {
-        [flag, count] if flag == "--first" => {
-            count.parse().map_err(|_| format!("--first {count}: a number"))?
-        }
-        [] => usize::MAX,
-        other => return Err(format!("{other:?}: --first N, or nothing")),
+    let list = match arguments {
+        [flag] if flag == "--each" => scenarios::each(),
+        [] => scenarios::all(),
+        other => return Err(format!("{other:?}: --each, or nothing")),
     };
     let mut options = options(4, scenarios::CHANNELS);
     (options.gpu_everywhere, options.log2_chunk) = (true, Some(12));
-    let list = scenarios::all();
     let mut wrongs = Vec::new();
     let seed = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(1, |age| age.as_nanos() as u64);
-    for (number, scenario) in list.iter().enumerate().take(first) {
+    for (number, scenario) in list.iter().enumerate() {
         let mut rig = Rig::start(&options)?;
         let seed = seed.wrapping_add(number as u64);
         wrongs.extend(
@@ -162,9 +174,9 @@ fn kernels(arguments: &[String]) -> Found {
         );
     }
     wrongs.iter().for_each(|wrong| println!("{wrong}"));
-    let run = list.len().min(first);
+    let (run, all) = (list.len(), scenarios::all().len());
     match wrongs.len() {
-        0 => Ok(format!("{run} of {} scenarios, every byte right", list.len())),
+        0 => Ok(format!("{run} of {all} scenarios, every byte right")),
         wrong => Err(format!("{wrong} of {run} scenarios wrong")),
     }
 }
@@ -242,14 +254,17 @@ fn rates(_: &[String]) -> Found {
     let call =
         Call { peer: 1, src: 16 << 10, dst: 32 << 10, bytes: 8, timeout_ns: PATIENCE_NS, ..Call::default() };
     let mut figures: [[Vec<f64>; 2]; 2] = Default::default();
-    for _ in 0..5 {
+    for turn in 1..=5 {
+        // Another one each time.
+        let bytes = |of: u64| (2 * turn + of).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for (at, suffix) in ["", "_ft_off"].into_iter().enumerate() {
             let rounds = 20_000;
             let bw = Call { rounds, window: 32, ..call };
-            let ns = rig.run(&format!("put_bw{suffix}"), Group::Warp, bw)?.ns;
+            let ns = rig.run_and_look(&format!("put_bw{suffix}"), bw, bytes(0))?.ns;
             figures[0][at].push(rounds as f64 * 1e3 / ns.max(1) as f64);
             let rounds = 2_000;
-            let value = rig.run(&format!("put_latency{suffix}"), Group::Warp, Call { rounds, ..call })?.value;
+            let latency = Call { rounds, ..call };
+            let value = rig.run_and_look(&format!("put_latency{suffix}"), latency, bytes(1))?.value;
             figures[1][at].push(value as f64 / rounds as f64 / 1e3);
         }
     }

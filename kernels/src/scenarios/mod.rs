@@ -6,7 +6,7 @@
 mod list;
 mod model;
 
-pub use list::all;
+pub use list::{all, each};
 
 use crate::{Call, Outcome};
 

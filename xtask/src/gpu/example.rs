@@ -45,20 +45,13 @@ pub fn build(toolchain: &Toolchain, toolkit: &Toolkit) -> Result<()> {
     Ok(())
 }
 
-/// Packs `layout` and `device` as they would be published.
+/// Packs `layout` and `device` as they would be published, and builds what was packed: `device` with the packed
+/// `layout`. They depend on nothing else, so no registry is asked.
 pub fn package() -> Result<()> {
     let mut command = sh::cargo();
-    command.args([
-        "package",
-        "--quiet",
-        "--allow-dirty",
-        "--no-verify",
-        "-p",
-        "shunt-layout",
-        "-p",
-        "shunt-device",
-    ]);
-    sh::capture(&mut command)?;
+    command.args(["package", "--offline", "--allow-dirty", "-p", "shunt-layout", "-p", "shunt-device"]);
+    let output = sh::capture(&mut command)?;
+    warnings(&String::from_utf8_lossy(&output.stderr)).for_each(|line| println!("cargo package: {line}"));
     for package in ["shunt-layout", "shunt-device"] {
         let mut list = sh::cargo();
         list.args(["package", "--quiet", "--allow-dirty", "--list", "-p", package]);
@@ -67,8 +60,13 @@ pub fn package() -> Result<()> {
             bail!("{stray} would be published with {package}");
         }
     }
-    println!("packed shunt-layout and shunt-device");
+    println!("packed shunt-layout and shunt-device, and built them from what was packed");
     Ok(())
+}
+
+/// What cargo and the compiler warn of.
+fn warnings(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| line.starts_with("warning"))
 }
 
 /// What belongs in a package: manifests, sources, tests, and tables that tests read.
@@ -99,6 +97,12 @@ mod tests {
     fn commands_are_those_in_fences() {
         let readme = "cargo no\n```\ncargo +nightly rustc --release\nls\n```\ncargo no\n";
         assert_eq!(commands(readme), [["+nightly", "rustc", "--release"]]);
+    }
+
+    #[test]
+    fn warnings_are_told_from_progress() {
+        let text = "   Packaging a\nwarning: unused\n  |\nwarning[E1]: x\n    Finished\n";
+        assert_eq!(warnings(text).collect::<Vec<_>>(), ["warning: unused", "warning[E1]: x"]);
     }
 
     #[test]

@@ -24,14 +24,14 @@ use toolchain::Toolchain;
 use wheels::Toolkit;
 
 pub const SUMMARY: &str = "build the device code for sm_80, sm_90, sm_100, audit it, count its machine code";
-pub const HELP: &str = "gpu [run] [--arch sm_NN]... [--bless] [--toolchain NAME]
+pub const HELP: &str = "gpu [run [--only ROW]] [--arch sm_NN]... [--bless] [--toolchain NAME]
 
 Builds `kernels/` for nvptx64-nvidia-cuda into <target>/gpu/<arch>/: shunt_kernels, the entry points, and shunt_device,
 the functions that programs in other languages call, each as .ptx, .o (relocatable) and .sass, the kernels linked into a
 .cubin as well. (The .saving.ptx of the functions has cold ones save the registers of their callers.)
 All architectures of the functions go into <target>/gpu/lib/libshunt_device.a, with their header beside
 it, and kernels/cuda/calls.cu is compiled by nvcc, linked with it and started. Then examples/rust-kernel, a crate of its
-own, is built by the lines of its README, and layout and device are packed as they would be published.
+own, is built by the lines of its README, and layout and device are packed as they would be published and built so.
 
 No CUDA need be installed: ptxas, nvlink, nvdisasm and nvcc are fetched as Python packages into <target>/gpu-tools. A
 nightly with rust-src is needed; rust-src is added through rustup if it is missing. Without a nightly the pinned stable
@@ -57,8 +57,10 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
                     C++; those in DeepEP's roles (of the prefix, which it makes); all kernels' scenarios, every byte; a
                     graph that is captured once, across a fault and a switch-back; rate and latency with fault
                     tolerance and without; error completion to backup doorbell; shmem_put_bw --device gpu over the
-                    fault menu; compute-sanitizer (fetched) over the library calls and the scenarios.
-                    Without a GPU every row says that it was not run, and it fails before it builds
+                    fault menu; compute-sanitizer (fetched) over the library calls and a scenario of each entry
+                    point. A row that takes longer than 2 minutes (10: gpu_check, compute-sanitizer) is killed and
+                    has failed. Without a GPU every row says that it was not run, and it fails before it builds
+  --only ROW        of these only the rows whose name holds ROW
   --arch sm_NN      only this one; may be repeated
   --bless           write the header, and the table instead of comparing with it
   --toolchain NAME  use this rustup toolchain";
@@ -103,6 +105,7 @@ struct Options {
     arches: Vec<&'static Arch>,
     bless: bool,
     run: bool,
+    only: Option<String>,
     toolchain: Option<String>,
 }
 
@@ -114,6 +117,7 @@ impl Options {
             match arg.as_str() {
                 "--bless" => options.bless = true,
                 "run" => options.run = true,
+                "--only" => options.only = Some(args.next().context("--only needs a row's name")?.clone()),
                 "--toolchain" => {
                     options.toolchain = Some(args.next().context("--toolchain needs a name")?.clone());
                 }
@@ -128,6 +132,9 @@ impl Options {
                 other => bail!("unknown argument '{other}'"),
             }
         }
+        if options.only.is_some() && !options.run {
+            bail!("--only chooses rows of `gpu run`: add run");
+        }
         if options.arches.is_empty() {
             options.arches = ARCHES.iter().collect();
         } else if options.bless {
@@ -139,7 +146,7 @@ impl Options {
 
 pub fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args).or_else(|error| sh::usage(format!("{error:#}")))?;
-    let here = if options.run { Some(run::find()?) } else { None };
+    let here = if options.run { Some(run::find(options.only.as_deref())?) } else { None };
     let mut gpu = Gpu::start(&options)?;
     header::make(options.bless)?;
     let mut library = Vec::new();
@@ -162,7 +169,7 @@ pub fn run(args: &[String]) -> Result<()> {
     cplusplus::program(&gpu.toolkit, &archive, &options.arches)?;
     example::build(&gpu.toolchain, &gpu.toolkit)?;
     example::package()?;
-    here.map_or(Ok(()), |here| run::everything(&here))
+    here.map_or(Ok(()), |here| run::everything(&here, options.only.as_deref()))
 }
 
 /// Registers that the device library of the prefix takes at most: a kernel of 1024 threads has no more for each, and
@@ -363,6 +370,8 @@ mod tests {
             &["--arch"],
             &["--toolchain"],
             &["--nvcc"],
+            &["--only", "graph"],
+            &["run", "--only"],
             &["--bless", "--arch", "sm_90"],
         ] {
             assert!(parse(args).is_err(), "{args:?}");

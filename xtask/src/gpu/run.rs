@@ -3,9 +3,12 @@
 use super::wheels;
 use crate::{prefix, sh};
 use anyhow::{Context, Result, bail};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Where the program in CUDA C++ lies, below the target folder.
 const CALLS: &str = "gpu/calls";
@@ -13,24 +16,49 @@ const CALLS: &str = "gpu/calls";
 const SANITIZERS: &[&str] = &["memcheck", "racecheck", "synccheck", "initcheck"];
 /// Rows of `gpu_check`.
 const CHECKS: &[&str] = &["kernels", "graph", "rates", "switch"];
-/// Scenarios that compute-sanitizer looks on at: kernels are some hundred times slower under it.
-const WATCHED: &str = "12";
-/// The fault menu of the drill: what is hurt, from 300 ms of a stream of two seconds on. Every one is survived.
-const FAULTS: &[&str] = &[
-    "down",
-    "flap=50ms/5",
-    "blackhole-tx",
-    "blackhole-rx",
-    "drop-acks",
-    "drop=0.01",
-    "delay=1ms",
-    "dup=0.05",
-    "reorder=4",
-    "partial-write=2",
-    "cqe-error=0x15",
-    "lost-doorbell",
-    "nic-gone",
-    "placement-delay=100us",
+/// What a run may take before it is killed. A stream of two seconds is done in a few; kernels that spin are not.
+const LIMIT: Duration = Duration::from_secs(120);
+/// The same of hundreds of clusters, or under compute-sanitizer, where kernels are some hundred times slower.
+const LONG_LIMIT: Duration = Duration::from_secs(600);
+/// Without it the driver loads a kernel's code at its first launch, and may wait for kernels that spin until then.
+const ENVIRONMENT: (&str, &str) = ("CUDA_MODULE_LOADING", "EAGER");
+/// The fault menu of the drill: the rail that is hurt, and how, from 300 ms of a stream of two seconds on. PE 0 sends,
+/// so what acts on requests that arrive stands at PE 1. Every one is survived, and each had hits in the same stream by
+/// threads (`--device cpu`).
+const FAULTS: &[(&str, &str)] = &[
+    ("0.0", "down"),
+    ("0.0", "flap=50ms/5"),
+    ("0.0", "blackhole-tx"),
+    ("0.0", "blackhole-rx"),
+    ("0.0", "drop-acks"),
+    ("0.0", "drop=0.01"),
+    ("0.0", "delay=1ms"),
+    ("0.0", "dup=0.05"),
+    ("0.0", "reorder=4"),
+    ("0.0", "slow=1"),
+    ("0.0", "late-cqe=1ms"),
+    ("0.0", "cqe-error=0x15"),
+    ("0.0", "lost-doorbell"),
+    ("0.0", "nic-gone"),
+    ("0.0", "gid-change"),
+    ("1.0", "partial-write=2"),
+    ("1.0", "placement-delay=100us"),
+    ("1.0", "rnr=50ms"),
+];
+/// Drills that need more than one fault, or an option: names and arguments.
+const DRILLS: &[(&str, &str)] = &[
+    ("down and back", "--inject 300ms:0.0:down --inject 900ms:0.0:up"),
+    ("down and back, --signal cleared", "--signal cleared --inject 300ms:0.0:down --inject 900ms:0.0:up"),
+    ("down and back, --signal add", "--signal add --inject 300ms:0.0:down --inject 900ms:0.0:up"),
+    ("down, --fence time", "--fence time --inject 300ms:0.0:down"),
+    ("cqe-error=0x15, --fence time", "--fence time --inject 300ms:0.0:cqe-error=0x15"),
+    ("lost-atomic-response", "--signal add --inject 300ms:0.0:lost-atomic-response"),
+    ("event-lost", "--inject 300ms:0.0:event-lost --inject 400ms:0.0:down"),
+    ("event-late=50ms", "--inject 300ms:0.0:event-late=50ms --inject 400ms:0.0:down"),
+    ("missing-flush", "--inject 300ms:0.0:missing-flush --inject 400ms:0.0:cqe-error=0x15"),
+    ("cqe-garbage-init", "--inject 300ms:0.0:cqe-garbage-init --inject 400ms:0.0:down --inject 900ms:0.0:up"),
+    ("fw-timeout=100ms", "--inject 300ms:0.0:fw-timeout=100ms --inject 350ms:0.0:down"),
+    ("oob-cut=100ms", "--inject 300ms:0:oob-cut=100ms --inject 350ms:0.0:down"),
 ];
 /// The status of a program that had no GPU to run on.
 const NO_GPU: i32 = 3;
@@ -42,11 +70,13 @@ pub struct Found {
     arch: String,
 }
 
-/// The first GPU of this machine. Without one every row is said not to have been run.
+/// The first GPU of this machine. Without one every row that was asked for is said not to have been run.
 ///
 /// # Errors
-/// There is none, or no driver.
-pub fn find() -> Result<Found> {
+/// There is none, or no driver, or no row of that name.
+pub fn find(only: Option<&str>) -> Result<Found> {
+    let nowhere = Path::new("");
+    let rows = select(rows(nowhere, nowhere, &Ok(PathBuf::new())), only)?;
     let mut query = sh::command("nvidia-smi");
     query.args(["--query-gpu=name,compute_cap", "--format=csv,noheader"]);
     let text = sh::stdout_of(&mut query);
@@ -54,7 +84,6 @@ pub fn find() -> Result<Found> {
         return Ok(found);
     }
     println!("{}", head("no GPU"));
-    let rows = rows(Path::new(""), Path::new(""), Path::new(""));
     rows.iter().for_each(|row| println!("{}", line(&row.name, "not run: no GPU", 0.0, "")));
     match text {
         None => bail!(
@@ -77,58 +106,82 @@ fn parse(text: &str) -> Option<Found> {
 /// A line of the table, and what makes it.
 struct Row {
     name: String,
-    program: PathBuf,
+    /// Why it is not there, if it could not be had.
+    program: Result<PathBuf, String>,
     arguments: Vec<String>,
+    limit: Duration,
 }
 
 impl Row {
     fn new(name: impl Into<String>, program: &Path, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self { name: name.into(), program: program.to_owned(), arguments }
+        Self { name: name.into(), program: Ok(program.to_owned()), arguments, limit: LIMIT }
+    }
+
+    /// Takes longer.
+    fn long(self) -> Self {
+        Self { limit: LONG_LIMIT, ..self }
     }
 }
 
 /// The whole table: programs lie in `bin`, the program in CUDA C++ is `calls`.
-fn rows(bin: &Path, calls: &Path, sanitizer: &Path) -> Vec<Row> {
+fn rows(bin: &Path, calls: &Path, sanitizer: &Result<PathBuf, String>) -> Vec<Row> {
     let (check, stream) = (bin.join("gpu_check"), bin.join("shmem_put_bw"));
     let mut rows = vec![Row::new("library calls", calls, &[])];
     // Without a device state every call answers that there is none: no kernel may hang or trap for that.
     let of_deep_ep = |name| Row::new(format!("DeepEP's roles, {name}"), &prefix::deep_ep_program(name), &[]);
     rows.extend(prefix::deep_ep_programs().map(of_deep_ep));
-    rows.extend(CHECKS.iter().map(|name| Row::new(*name, &check, &[name])));
-    let quiet = ["--device", "gpu", "--duration", "2s", "--rail-gbps", "10", "-t", "32", "--watch"];
-    rows.push(Row::new("stream, no fault", &stream, &quiet));
-    for fault in FAULTS {
-        let inject = format!("300ms:0.0:{fault}");
-        let mut arguments = quiet[..quiet.len() - 1].to_vec();
-        arguments.extend(["--inject", &inject]);
-        rows.push(Row::new(format!("drill, {fault}"), &stream, &arguments));
+    rows.extend(CHECKS.iter().map(|name| Row::new(*name, &check, &[name]).long()));
+    let quiet = ["--device", "gpu", "--duration", "2s", "--rail-gbps", "10", "-t", "32"];
+    let drill =
+        |name: &str, more: &[&str]| Row::new(format!("drill, {name}"), &stream, &[&quiet, more].concat());
+    rows.push(Row::new("stream, no fault", &stream, &[&quiet[..], &["--watch"]].concat()));
+    for (place, fault) in FAULTS {
+        rows.push(drill(fault, &["--inject", &format!("300ms:{place}:{fault}")]));
     }
-    let back = ["--inject", "300ms:0.0:down", "--inject", "900ms:0.0:up"];
-    rows.push(Row::new("drill, down and back", &stream, &[&quiet[..quiet.len() - 1], &back].concat()));
+    for (name, arguments) in DRILLS {
+        rows.push(drill(name, &arguments.split(' ').collect::<Vec<_>>()));
+    }
     let calls = calls.to_string_lossy();
     let check = check.to_string_lossy();
     for tool in SANITIZERS {
-        let tool_is = ["--tool", tool, "--error-exitcode", "9"];
-        rows.push(Row::new(
-            format!("library calls, {tool}"),
-            sanitizer,
-            &[&tool_is[..], &[&*calls]].concat(),
-        ));
-        let watched = [&tool_is[..], &[&*check, "kernels", "--first", WATCHED]].concat();
-        rows.push(Row::new(format!("kernels, {tool}"), sanitizer, &watched));
+        let watched = |name: &str, program: &[&str]| {
+            let tool_is = ["--tool", tool, "--error-exitcode", "9"];
+            let row = Row::new(format!("{name}, {tool}"), Path::new(""), &[&tool_is, program].concat());
+            Row { program: sanitizer.clone(), ..row }.long()
+        };
+        rows.push(watched("library calls", &[&calls]));
+        // A scenario of each entry point: the lengths and offsets of puts are looked at without a sanitizer.
+        rows.push(watched("kernels", &[&check, "kernels", "--each"]));
     }
     rows
 }
 
-/// Runs everything on the GPU; the device code was built before.
-pub fn everything(gpu: &Found) -> Result<()> {
+/// Those whose name holds a text.
+fn select(rows: Vec<Row>, only: Option<&str>) -> Result<Vec<Row>> {
+    let Some(only) = only else { return Ok(rows) };
+    let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+    let chosen: Vec<Row> = rows.into_iter().filter(|row| row.name.contains(only)).collect();
+    if chosen.is_empty() {
+        return sh::usage(format!("--only {only}: no row's name holds that; rows are: {}", names.join("; ")));
+    }
+    Ok(chosen)
+}
+
+/// Runs everything on the GPU, or what was asked for; the device code was built before.
+pub fn everything(gpu: &Found, only: Option<&str>) -> Result<()> {
     let mut build = sh::command("cargo");
     build.args(["build", "--release", "-p", "shunt-bench", "--bins"]);
     sh::capture(&mut build).context("the programs that launch kernels do not build")?;
     prefix::run(&["--deep-ep".to_owned()])?;
     let target = sh::target_dir();
-    let rows = rows(&target.join("release"), &target.join(CALLS), &wheels::sanitizer()?);
+    let (bin, calls) = (target.join("release"), target.join(CALLS));
+    // Only its own rows fail where it cannot be had, and nobody fetches it who does not run them.
+    let not_asked = Err("not asked for".to_owned());
+    let watched = select(rows(&bin, &calls, &not_asked), only)?.iter().any(|row| row.program.is_err());
+    let sanitizer =
+        if watched { wheels::sanitizer().map_err(|error| format!("{error:#}")) } else { not_asked };
+    let rows = select(rows(&bin, &calls, &sanitizer), only)?;
     println!("\n{}", head(&format!("{}, {}", gpu.name, gpu.arch)));
     let failed = rows.iter().filter(|row| !run(row)).count();
     if failed != 0 {
@@ -144,36 +197,88 @@ fn head(where_: &str) -> String {
 
 fn line(name: &str, result: &str, seconds: f64, found: &str) -> String {
     let seconds = if seconds.is_nan() { "seconds".to_owned() } else { format!("{seconds:.2}") };
-    format!("{name:32} {result:>16} {seconds:>9}  {found}").trim_end().to_owned()
+    format!("{name:36} {result:>16} {seconds:>9}  {found}").trim_end().to_owned()
+}
+
+/// How a run ended.
+struct Ended {
+    /// None: by a signal.
+    code: Option<i32>,
+    /// Killed because its time was over.
+    late: bool,
+    out: String,
+    err: String,
+}
+
+/// Starts a row's program and waits for its end, or makes it.
+fn attempt(row: &Row) -> Result<Ended, String> {
+    let program = row.program.as_ref().map_err(Clone::clone)?;
+    let cannot = |error: std::io::Error| format!("cannot start {}: {error}", program.display());
+    let mut command = Command::new(program);
+    command.args(&row.arguments).env(ENVIRONMENT.0, ENVIRONMENT.1).stdin(Stdio::null());
+    // A group of its own: compute-sanitizer has the program it watches as a child, which must go with it.
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let start = Instant::now();
+    let mut child = command.spawn().map_err(cannot)?;
+    let (out, err) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
+    let mut late = false;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(cannot)? {
+            break status;
+        }
+        if !late && start.elapsed() >= row.limit {
+            late = true;
+            let group = format!("-{}", child.id());
+            let killed = Command::new("kill").args(["-KILL", "--", &group]).status();
+            if !killed.is_ok_and(|status| status.success()) {
+                child.kill().map_err(cannot)?;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let text = |reader: JoinHandle<String>| reader.join().unwrap_or_default();
+    Ok(Ended { code: status.code(), late, out: text(out), err: text(err) })
+}
+
+/// Reads to the end, so that nobody waits for a full pipe.
+fn read_all(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error is shown.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 /// One line of the table; true if the run ended well.
 fn run(row: &Row) -> bool {
     let start = Instant::now();
-    let mut command = Command::new(&row.program);
-    let output = command.args(&row.arguments).output();
+    let ended = attempt(row);
     let seconds = start.elapsed().as_secs_f64();
-    let code = output.as_ref().ok().and_then(|output| output.status.code());
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(why) => {
+            println!("{}\n{why}", line(&row.name, "FAILED", seconds, ""));
+            return false;
+        }
+    };
+    let ok = ended.code == Some(0) && !ended.late;
     // Of the main program 3 is "no path left", and of `gpu_check` that nothing was run: neither is a pass.
-    let without = code == Some(NO_GPU) && row.program.ends_with("gpu_check");
-    let word = match code {
-        Some(0) => "ok",
-        _ if without => "not run: no GPU",
+    let of_check = row.program.as_ref().is_ok_and(|program| program.ends_with("gpu_check"));
+    let word = match ended.code {
+        _ if ok => "ok",
+        Some(NO_GPU) if of_check => "not run: no GPU",
         _ => "FAILED",
     };
-    let text = output.as_ref().map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let last = text.as_ref().ok().and_then(|text| text.lines().rfind(|line| !line.trim().is_empty()));
-    println!("{}", line(&row.name, word, seconds, last.unwrap_or_default().trim()));
-    match output {
-        Ok(output) if code != Some(0) => {
-            let (out, err) =
-                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            println!("{}\n{}", sh::last_lines(&out, 20), sh::last_lines(&err, 20));
-        }
-        Err(error) => println!("cannot start {}: {error}", row.program.display()),
-        Ok(_) => {}
+    let last = ended.out.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    println!("{}", line(&row.name, word, seconds, last.trim()));
+    if ended.late {
+        println!("killed after {} s", row.limit.as_secs());
     }
-    code == Some(0)
+    if !ok {
+        println!("{}\n{}", sh::last_lines(&ended.out, 20), sh::last_lines(&ended.err, 20));
+    }
+    ok
 }
 
 #[cfg(test)]
@@ -202,13 +307,64 @@ mod tests {
         assert!(!run(&Row::new("nothing", Path::new("sh"), &["-c", "exit 3"])));
     }
 
+    /// What hangs is ended with all that it started, and has failed.
+    #[test]
+    fn a_run_has_a_limit() {
+        let hangs = Row::new("hangs", Path::new("sh"), &["-c", "sleep 100 & echo on; wait"]);
+        let hangs = Row { limit: Duration::from_millis(300), ..hangs };
+        let ended = attempt(&hangs).unwrap();
+        assert!(ended.late && ended.code.is_none());
+        assert_eq!(ended.out, "on\n");
+        assert!(!run(&hangs));
+    }
+
+    #[test]
+    fn kernels_are_loaded_before_any_spins() {
+        let shows = Row::new("shows", Path::new("sh"), &["-c", "echo $CUDA_MODULE_LOADING"]);
+        assert_eq!(attempt(&shows).unwrap().out, "EAGER\n");
+    }
+
+    /// Its rows alone: what needs none still runs.
+    #[test]
+    fn a_sanitizer_that_is_not_there_fails_its_own_rows() {
+        let none = Err("no network".to_owned());
+        let rows = rows(Path::new("bin"), Path::new("calls"), &none);
+        let (without, with): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.program.is_err());
+        assert_eq!(without.len(), 2 * SANITIZERS.len());
+        assert!(without.iter().all(|row| SANITIZERS.iter().any(|tool| row.name.ends_with(tool))));
+        assert!(!with.is_empty() && !run(&without[0]));
+    }
+
+    #[test]
+    fn rows_are_chosen_by_what_their_names_hold() {
+        let all = || rows(Path::new("bin"), Path::new("calls"), &Ok(PathBuf::new()));
+        assert_eq!(select(all(), None).unwrap().len(), all().len());
+        let names = |only| -> Vec<String> {
+            select(all(), Some(only)).unwrap().into_iter().map(|row| row.name).collect()
+        };
+        assert_eq!(names("partial-write"), ["drill, partial-write=2"]);
+        assert_eq!(names("graph"), ["graph"]);
+        let refused = select(all(), Some("no such row")).err().unwrap().to_string();
+        assert!(refused.contains("no such row") && refused.contains("drill, down;"), "{refused}");
+    }
+
+    /// Only small writes, credits, arrive at the sender: there these faults find nothing to hurt.
+    #[test]
+    fn faults_of_what_arrives_stand_at_the_receiver() {
+        let arriving = ["partial-write", "placement-delay", "rnr"];
+        for (place, fault) in FAULTS {
+            let name = fault.split('=').next().unwrap();
+            assert_eq!(*place == "1.0", arriving.contains(&name), "{place} {fault}");
+        }
+    }
+
     #[test]
     fn every_row_has_a_name_of_its_own() {
-        let rows = rows(Path::new("bin"), Path::new("calls"), Path::new("sanitizer"));
+        let rows = rows(Path::new("bin"), Path::new("calls"), &Ok(PathBuf::new()));
         let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), rows.len());
-        assert!(rows.len() > FAULTS.len() + CHECKS.len() + SANITIZERS.len());
+        assert!(rows.len() > FAULTS.len() + DRILLS.len() + CHECKS.len() + SANITIZERS.len());
     }
 }
