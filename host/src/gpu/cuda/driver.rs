@@ -92,23 +92,25 @@ impl Cuda {
         done("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context) })
     }
 
-    /// Lets kernels reach memory that lies in this process, such as a page of doorbell registers, at its own address.
+    /// Lets kernels reach memory that lies in this process at its own address. Where it is a `device`'s, such as the
+    /// doorbell registers of a NIC, that is said first: such pages have no memory behind them for the driver to pin.
+    /// What pretends to be a NIC has registers in memory, which the driver then takes as such.
+    ///
+    /// True if it was made reachable here, and is to be given back by [`forget`](Self::forget).
     ///
     /// # Safety
     /// The memory stays mapped until [`forget`](Self::forget).
     ///
     /// # Errors
     /// What the driver refused.
-    pub unsafe fn reach(&self, address: u64, bytes: u64) -> Result<(), CudaError> {
+    pub unsafe fn reach(&self, address: u64, bytes: u64, device: bool) -> Result<bool, CudaError> {
         self.enter()?;
-        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-        // SAFETY: the caller's promise.
-        let answer = unsafe { sys::cuMemHostRegister_v2(address as *mut _, bytes as usize, flags) };
-        match answer {
-            // Two queue pairs of one page.
-            sys::CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => Ok(()),
-            answer => done("cuMemHostRegister", answer),
-        }
+        let plain = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        let register = |flags| {
+            // SAFETY: the caller's promise.
+            unsafe { sys::cuMemHostRegister_v2(address as *mut _, bytes as usize, flags) }
+        };
+        first_taken(&ways(plain, device), register)
     }
 
     /// Takes back what [`reach`](Self::reach) gave.
@@ -120,6 +122,28 @@ impl Cuda {
         // SAFETY: the driver refuses an address that it does not know.
         done("cuMemHostUnregister", unsafe { sys::cuMemHostUnregister(address as *mut _) })
     }
+}
+
+/// Flags to register a page with, those that fit best first.
+fn ways(plain: u32, device: bool) -> Vec<u32> {
+    match device {
+        true => vec![plain | sys::CU_MEMHOSTREGISTER_IOMEMORY, plain],
+        false => vec![plain],
+    }
+}
+
+/// Tries one after the other. True if one was taken, false if the page was there before: two queue pairs of one page.
+fn first_taken(ways: &[u32], mut register: impl FnMut(u32) -> sys::CUresult) -> Result<bool, CudaError> {
+    let mut last = sys::CUresult::CUDA_ERROR_INVALID_VALUE;
+    for flags in ways {
+        last = register(*flags);
+        match last {
+            sys::CUresult::CUDA_SUCCESS => return Ok(true),
+            sys::CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => return Ok(false),
+            _ => {}
+        }
+    }
+    done("cuMemHostRegister", last).map(|()| true)
 }
 
 /// # Safety
@@ -135,5 +159,40 @@ impl Drop for Cuda {
     fn drop(&mut self) {
         // SAFETY: held once by `open`; a refusal leaves nothing to be done.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sys::CUresult as Answer;
+
+    /// What is tried in turn, and what came of it; answers in the order of the tries. None of them is a refusal, which
+    /// the driver would be asked to word.
+    fn tries(device: bool, answers: &[Answer]) -> (Vec<u32>, Option<bool>) {
+        let (mut tried, mut answers) = (Vec::new(), answers.iter());
+        let taken = first_taken(&ways(1, device), |flags| {
+            tried.push(flags);
+            *answers.next().unwrap()
+        });
+        (tried, taken.ok())
+    }
+
+    #[test]
+    fn registers_of_a_device_are_said_to_be_that_first() {
+        let device = 1 | sys::CU_MEMHOSTREGISTER_IOMEMORY;
+        assert_eq!(tries(true, &[Answer::CUDA_SUCCESS]), (vec![device], Some(true)));
+        let refused = Answer::CUDA_ERROR_NOT_PERMITTED;
+        assert_eq!(tries(true, &[refused, Answer::CUDA_SUCCESS]), (vec![device, 1], Some(true)));
+        assert_eq!(tries(false, &[Answer::CUDA_SUCCESS]), (vec![1], Some(true)));
+    }
+
+    /// Whoever made it reachable gives it back, nobody else.
+    #[test]
+    fn a_page_of_another_is_not_ours_to_give_back() {
+        let there = Answer::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+        assert_eq!(tries(true, &[there]).1, Some(false));
+        let refused = Answer::CUDA_ERROR_NOT_PERMITTED;
+        assert_eq!(tries(true, &[refused, there]).1, Some(false));
     }
 }

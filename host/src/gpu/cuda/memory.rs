@@ -6,7 +6,8 @@ use crate::error::GpuError;
 use crate::gpu::heap::{copy_in, copy_out};
 use crate::gpu::{DmaBuf, GpuMemory, Placement, Span};
 use cudarc::driver::sys;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,8 +49,8 @@ pub struct CudaMemory {
     heap: Home,
     mover: Mover,
     live: Mutex<BTreeMap<u64, (u64, Home)>>,
-    /// Pages of registers that kernels reach.
-    pages: Mutex<BTreeSet<u64>>,
+    /// Pages of registers that kernels reach; true if they do because of this object.
+    pages: Mutex<BTreeMap<u64, bool>>,
 }
 
 /// Pages of what is passed on as a dma-buf.
@@ -67,6 +68,10 @@ impl CudaMemory {
 
     fn live(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (u64, Home)>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pages(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, bool>> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where an access that lies in one allocation goes.
@@ -178,11 +183,25 @@ impl GpuMemory for CudaMemory {
     fn map_registers(&self, page: u64, bytes: u64) -> Result<(), GpuError> {
         // A path made anew stands on a page of one before it: then nothing is asked of the driver, which may wait for
         // kernels.
-        if self.pages.lock().unwrap_or_else(PoisonError::into_inner).insert(page) {
+        let mut pages = self.pages();
+        if let Entry::Vacant(new) = pages.entry(page) {
+            let device = self.mover == Mover::Hardware;
             // SAFETY: pages of a NIC's registers outlive the queue pairs on them, and kernels ring no others.
-            unsafe { self.cuda.reach(page, bytes) }?;
+            let ours = unsafe { self.cuda.reach(page, bytes, device) }?;
+            new.insert(ours);
         }
         Ok(())
+    }
+}
+
+impl Drop for CudaMemory {
+    fn drop(&mut self) {
+        for (page, ours) in std::mem::take(&mut *self.pages()) {
+            if ours {
+                // A page that was unmapped meanwhile, or a GPU that is gone: a refusal leaves nothing to be done.
+                let _ = self.cuda.forget(page);
+            }
+        }
     }
 }
 
