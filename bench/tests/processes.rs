@@ -1,8 +1,6 @@
 //! PEs as processes: the verdicts of one process, and what the others say when one is killed.
 
-mod common;
-
-use common::{Ended, Running, folder, free_port, job, rank, until_file};
+use crate::common::{Ended, Running, folder, free_port, job, rank, until_file};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

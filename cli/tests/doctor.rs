@@ -1,8 +1,7 @@
 //! `shunt doctor`: a machine that lacks nothing, the same with one thing wrong at a time, and this machine.
 
-mod support;
+use crate::support::{expect, fixture, shunt, text};
 use serde_json::Value;
-use support::{expect, fixture, shunt, text};
 
 /// A copy of the good machine: lines whose path begins with one of `without` are left out, `with` comes at the end.
 fn machine(name: &str, without: &[&str], with: &str) -> String {

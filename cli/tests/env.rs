@@ -1,8 +1,7 @@
 //! `shunt env`: values in force, where they came from, bad ones, and names that nobody reads.
 
-mod support;
+use crate::support::{expect, shunt, text};
 use serde_json::Value;
-use support::{expect, shunt, text};
 
 #[test]
 fn nothing_set_is_all_defaults() {

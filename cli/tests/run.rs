@@ -154,7 +154,7 @@ fn fabrics_of_launchers_that_are_gone_are_removed_if_nobody_is_in_them() {
 #[test]
 fn ranks_join_by_what_the_launcher_gives_them() {
     let own = std::env::current_exe().unwrap();
-    let rank = ["--", own.to_str().unwrap(), "--exact", "rank_of_a_launcher", "--nocapture"];
+    let rank = ["--", own.to_str().unwrap(), "--exact", "run::rank_of_a_launcher", "--nocapture"];
     let output =
         shunt(&[&["run", "-n", "3", "-x", "SHUNT_TEST_RANK=1"], &rank[..]].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));

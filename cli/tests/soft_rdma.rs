@@ -1,14 +1,12 @@
 //! `shunt soft-rdma`: what a program is started with, what is refused, and what is seen and done from outside.
 
-mod support;
-
+use crate::support::{shunt, text};
 use shunt_soft_rdma::machine::Machine;
 use shunt_soft_rdma::settings::Settings;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use support::{shunt, text};
 
 /// A library that every program may have: what is put into one does not matter here.
 fn library() -> String {

@@ -1,7 +1,6 @@
 //! `shunt topology` over machines of many kinds: text and JSON against files, statuses, pictures.
 
-mod support;
-use support::{expect, fixture, shunt, text};
+use crate::support::{expect, fixture, shunt, text};
 
 /// Name of the expectation, machine, environment, exit status.
 type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)], i32);

@@ -25,7 +25,7 @@ fn the_committed_table_is_that_of_the_code() {
         let text = format!("{}{table}{}", &text[..begin], &text[end..]);
         return std::fs::write(&path, text).expect("the document can be written");
     }
-    assert!(text[begin..end] == table, "run SHUNT_DOCS_BLESS=1 cargo test -p shunt-host --test events");
+    assert!(text[begin..end] == table, "run SHUNT_DOCS_BLESS=1 cargo test -p shunt-host --test suite events");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! posts, steps its NIC and takes completions; with engines each has a second thread that does the stepping, and four
 //! threads share the machine: a producer that sleeps between its looks leaves its core to them, one that spins as a
 //! kernel does shares it. What is printed is wall time; `lost` is what the receiver's socket did not hold.
+#[allow(dead_code)] // the tests use the rest
 #[path = "../tests/rig/mod.rs"]
 mod rig;
 

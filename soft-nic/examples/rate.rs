@@ -3,6 +3,7 @@
 //! With fewer messages than the default 1048576 it is short enough to count instructions under callgrind. The
 //! loop below is producer, both NICs and consumer in one thread, stepped without a pause in virtual time; what
 //! is printed is wall time.
+#[allow(dead_code)] // the tests use the rest
 #[path = "../tests/rig/mod.rs"]
 mod rig;
 

@@ -1,8 +1,7 @@
 //! Completion events: the arm register, the record behind it, solicited completions, errors.
 
-mod rig;
-
-use rig::{End, Options, Rig};
+use crate::rig;
+use crate::rig::{End, Options, Rig};
 use shunt_layout::mlx5::doorbell::{Arm, CQ_ARM_OFFSET};
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::cmd::Opcode as Cmd;

@@ -1,8 +1,6 @@
 //! An atomic is atomic among those of its NIC, and of no other.
 
-mod rig;
-
-use rig::{End, Options, Rig};
+use crate::rig::{End, Options, Rig};
 use shunt_layout::mlx5::wqe::{self, Opcode, Segment};
 
 const GAP_NS: u32 = 5_000;

@@ -1,11 +1,10 @@
 //! Captures: the golden one byte for byte, and what tshark, Scapy and a checksum made bit by bit say of ours.
 
-mod rig;
-
-use rig::loopback::{Shared, addresses, frames, options, rig};
-use rig::oracle::{PYTHON, icrc, scapy, tshark, wanted};
-use rig::two::{complete, join, run, run_by_the_clock};
-use rig::{Options, Rig};
+use crate::rig;
+use crate::rig::loopback::{Shared, addresses, frames, options, rig};
+use crate::rig::oracle::{PYTHON, icrc, scapy, tshark, wanted};
+use crate::rig::two::{complete, join, run, run_by_the_clock};
+use crate::rig::{Options, Rig};
 use shunt_layout::mlx5::prm::cmd::output;
 use shunt_layout::mlx5::prm::mkey;
 use shunt_layout::mlx5::wqe::{self, AddressVector, CqeWhen, Opcode, Segment, inline8};

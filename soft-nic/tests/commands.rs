@@ -1,8 +1,7 @@
 //! Mailboxes: status codes, states, latency, queries; golden bytes from the PRM.
 
-mod rig;
-
-use rig::{Options, Rig, context, header, heap_key, rst2init, rtr2rts};
+use crate::rig;
+use crate::rig::{Options, Rig, context, header, heap_key, rst2init, rtr2rts};
 use shunt_layout::bits::Field;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::mlx5::prm::caps::{self, CAPABILITY_OFFSET, atomic, general};

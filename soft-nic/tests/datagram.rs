@@ -1,8 +1,7 @@
 //! Unreliable datagrams: addresses, keys, the header in front, silence where nobody listens.
 
-mod rig;
-
-use rig::{End, Got, Options, Rig, good, rst2init};
+use crate::rig;
+use crate::rig::{End, Got, Options, Rig, good, rst2init};
 use shunt_layout::mlx5::cqe::opcode::{RESP_ERR, RESP_SEND, RESP_SEND_IMM};
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mlx5::wqe::{AddressVector, CqeWhen, Opcode, SOLICITED_EVENT, Segment, inline8};

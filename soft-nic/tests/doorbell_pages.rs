@@ -1,8 +1,6 @@
 //! Doorbell pages in memory of the caller's, as a driver maps them into a process.
 
-mod rig;
-
-use rig::{Options, Rig, good};
+use crate::rig::{Options, Rig, good};
 use shunt_layout::mlx5::doorbell::UAR_PAGE_BYTES;
 use shunt_layout::mlx5::wqe::{Opcode, inline8};
 use std::sync::atomic::{AtomicU64, Ordering};

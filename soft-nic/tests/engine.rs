@@ -1,8 +1,7 @@
 //! Real time: the engine's thread serves doorbells, commands and timers, and lets others have the fabric.
 
-mod rig;
-
-use rig::{Options, Rig};
+use crate::rig;
+use crate::rig::{Options, Rig};
 use shunt_layout::mlx5::prm::cmd::Opcode as Cmd;
 use shunt_layout::mlx5::wqe::{Opcode, inline8};
 use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig};

@@ -1,8 +1,7 @@
 //! What goes wrong, and with which syndrome.
 
-mod rig;
-
-use rig::{Done, End, Options, Rig, heap_key};
+use crate::rig;
+use crate::rig::{Done, End, Options, Rig, heap_key};
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::mkey::{MKC_OFFSET, mkc};
 use shunt_layout::mlx5::prm::qp::{State, qpc};

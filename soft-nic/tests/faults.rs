@@ -1,8 +1,7 @@
 //! Every fault strikes, says how often, and does what its line says.
 
-mod rig;
-
-use rig::{End, Options, Rig, good, header};
+use crate::rig;
+use crate::rig::{End, Options, Rig, good, header};
 use shunt_layout::mlx5::cqe::Tail;
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::cmd::Opcode as Cmd;

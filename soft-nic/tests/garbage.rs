@@ -1,9 +1,7 @@
 //! Nothing that comes from outside makes the NIC panic: mailboxes, packets, rings, doorbells.
 
-mod rig;
-
+use crate::rig::{Options, Rig};
 use proptest::prelude::*;
-use rig::{Options, Rig};
 use shunt_layout::mlx5::prm::cmd::{Opcode as Cmd, input};
 use shunt_layout::mlx5::wqe::{AddressVector, Opcode};
 use shunt_soft_nic::packet::{AtomicOp, AtomicRequest, Body, Datagram, Packet, Part, Payload, Reth};

@@ -1,10 +1,8 @@
 //! Two-sided and one-sided messages over a bad link: one receive completion for each message, in order, and the
 //! memory that a serial execution gives.
 
-mod rig;
-
+use crate::rig::{End, Got, Options, Rig, pattern};
 use proptest::prelude::*;
-use rig::{End, Got, Options, Rig, pattern};
 use shunt_layout::mlx5::cqe::opcode::{RESP_SEND, RESP_SEND_IMM, RESP_WRITE_IMM};
 use shunt_layout::mlx5::prm::qp::qpc;
 use shunt_layout::mlx5::wqe::{CqeWhen, Opcode, SOLICITED_EVENT, inline8};

@@ -1,9 +1,7 @@
 //! One ordered stream over a bad link ends in the memory that a serial execution gives.
 
-mod rig;
-
+use crate::rig::{Options, Rig};
 use proptest::prelude::*;
-use rig::{Options, Rig};
 use shunt_layout::mlx5::prm::qp::qpc;
 use shunt_layout::mlx5::wqe::{CqeWhen, FENCE_BEFORE, Opcode, Segment, inline8};
 

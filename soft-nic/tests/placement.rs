@@ -1,8 +1,7 @@
 //! Executed is not visible: order within a NIC, none between NICs, and what flushes.
 
-mod rig;
-
-use rig::{Options, Rig, good};
+use crate::rig;
+use crate::rig::{Options, Rig, good};
 use shunt_layout::mlx5::prm::qp::qpc;
 use shunt_layout::mlx5::wqe::{Opcode, inline8};
 

@@ -1,8 +1,6 @@
 //! Behaviour that is switched on: numbers used again, counts near their wrap; and the wraps themselves.
 
-mod rig;
-
-use rig::{Options, Rig, good, header};
+use crate::rig::{Options, Rig, good, header};
 use shunt_layout::mlx5::prm::cmd::Opcode as Cmd;
 use shunt_layout::mlx5::prm::qp::qpc;
 use shunt_layout::mlx5::wqe::{Opcode, inline8};

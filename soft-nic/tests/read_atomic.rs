@@ -1,8 +1,6 @@
 //! RDMA READ and the atomics: results, limits, fences, duplicates.
 
-mod rig;
-
-use rig::{Options, Rig, good};
+use crate::rig::{Options, Rig, good};
 use shunt_layout::mlx5::prm::qp::qpc;
 use shunt_layout::mlx5::wqe::{CqeWhen, FENCE_BEFORE, Opcode, Segment, inline8};
 use shunt_soft_nic::packet::{AtomicOp, AtomicRequest, Body, Packet};

@@ -2,11 +2,9 @@
 //!
 //! The kernel carries the packets, so these run by the clock.
 
-mod rig;
-
-use rig::loopback::{Shared, addresses, frames, options, rig, try_rig};
-use rig::two::{complete, config, exchange, join, ready, run, run_by_the_clock};
-use rig::{End, Options, Rig};
+use crate::rig::loopback::{Shared, addresses, frames, options, rig, try_rig};
+use crate::rig::two::{complete, config, exchange, join, ready, run, run_by_the_clock};
+use crate::rig::{End, Options, Rig};
 use shunt_layout::mlx5::cqe::opcode::{RESP_SEND, RESP_SEND_IMM, RESP_WRITE_IMM};
 use shunt_layout::mlx5::wqe::{AddressVector, Opcode, inline8};
 use shunt_soft_nic::uplink::path_mtu;

@@ -1,8 +1,7 @@
 //! SEND, immediate data and receive queues: landing, completions, limits, RNR, flushes.
 
-mod rig;
-
-use rig::{End, Got, Options, Rig, good, heap_key};
+use crate::rig;
+use crate::rig::{End, Got, Options, Rig, good, heap_key};
 use shunt_layout::mlx5::cqe::opcode::{RESP_ERR, RESP_SEND, RESP_SEND_IMM, RESP_WRITE_IMM};
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::mkey::{MKC_OFFSET, mkc};

@@ -1,8 +1,6 @@
 //! Shared receive queues: WQEs that several queue pairs take from, given back in any order.
 
-mod rig;
-
-use rig::{End, Memory, Options, Rig, header};
+use crate::rig::{End, Memory, Options, Rig, header};
 use shunt_layout::bits::Field;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::mlx5::eqe;

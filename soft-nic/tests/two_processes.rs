@@ -1,9 +1,8 @@
 //! Two processes, an engine in each: data both ways, one of them killed, its place taken by another. Over Unix sockets,
 //! and over UDP.
 
-mod rig;
-
-use rig::{Card, End, Options, Rig, loopback};
+use crate::rig;
+use crate::rig::{Card, End, Options, Rig, loopback};
 use shunt_layout::mlx5::wqe::{Opcode, inline8};
 use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, NicConfig, UnixUplink};
 use std::io::{BufReader, stdin, stdout};
@@ -123,7 +122,7 @@ struct Other(Child);
 impl Other {
     fn start(way: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "the_other_process", "--nocapture"]).env(WAY, way);
+        command.args(["--exact", "two_processes::the_other_process", "--nocapture"]).env(WAY, way);
         Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 

@@ -2,10 +2,9 @@
 //!
 //! Time is virtual: a datagram is there as soon as it was sent, so both fabrics are stepped in turn and no test waits.
 
-mod rig;
-
-use rig::two::{STEP_NS, complete, config, exchange, join, ready, run};
-use rig::{Options, Rig};
+use crate::rig;
+use crate::rig::two::{STEP_NS, complete, config, exchange, join, ready, run};
+use crate::rig::{Options, Rig};
 use shunt_layout::mlx5::cqe::opcode::{RESP_SEND, RESP_SEND_IMM, RESP_WRITE_IMM};
 use shunt_layout::mlx5::prm::qp::{ADS_OFFSET, QPC_OFFSET, ads};
 use shunt_layout::mlx5::wqe::{AddressVector, Opcode, inline8};

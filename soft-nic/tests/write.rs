@@ -1,8 +1,7 @@
 //! RDMA WRITE from mailbox to completion.
 
-mod rig;
-
-use rig::{Options, Rig, good};
+use crate::rig;
+use crate::rig::{Options, Rig, good};
 use shunt_layout::mlx5::prm::qp::{State, qpc};
 use shunt_layout::mlx5::wqe::{CqeWhen, Opcode, Segment, inline_small, inline8};
 

@@ -1,13 +1,11 @@
 //! The control socket: what is asked in a right way is done, everything else is answered and harms nothing.
 
-mod support;
-
+use crate::support::{PATIENCE, Runtime, wait};
 use shunt_soft_rdma::control::{Client, ControlError, processes_in};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
-use support::{PATIENCE, Runtime, wait};
 
 fn socket(runtime: &Runtime) -> PathBuf {
     let found = processes_in(&runtime.0, "default");

@@ -1,7 +1,6 @@
 //! DEVX as a program calls it: by ioctl, on an open file.
 
-mod support;
-
+use crate::support::Runtime;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read};
 use shunt_layout::mlx5::eqe;
@@ -10,7 +9,6 @@ use shunt_layout::mlx5::prm::{cq, mkey};
 use shunt_soft_rdma::control::{Client, processes_in};
 use shunt_soft_rdma::ioctl::{self, Context};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use support::Runtime;
 
 const DEVX: u16 = 0x1000;
 const OBJ: u16 = 0x1001;

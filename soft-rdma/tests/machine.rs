@@ -1,7 +1,6 @@
 //! Machines of several processes in one fabric: numbers, what killed ones leave, files, commands, events.
 
-mod support;
-
+use crate::support::{PATIENCE, Runtime, read, wait};
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::cmd::{Opcode, input, output};
 use shunt_soft_rdma::control::{Client, processes_in};
@@ -11,7 +10,6 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
-use support::{PATIENCE, Runtime, read, wait};
 
 /// Tells a process of this test where its fabric is; its environment is otherwise what users set.
 const RUNTIME: &str = "SHUNT_TEST_RUNTIME";
@@ -57,7 +55,7 @@ fn fork(machine: &Machine) {
 fn a_child_has_devices_of_its_own() {
     let (base, runtime) = runtime_for_others();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["another_process", "--exact", "--nocapture"]).env(RUNTIME, &base.0).env(FORK, "1");
+    command.args(["machine::another_process", "--exact", "--nocapture"]).env(RUNTIME, &base.0).env(FORK, "1");
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     for line in ["number 0", "child 1"] {
@@ -70,7 +68,7 @@ fn a_child_has_devices_of_its_own() {
 
 fn other(runtime: &Path) -> (Child, u32) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["another_process", "--exact", "--nocapture"]).env(RUNTIME, runtime);
+    command.args(["machine::another_process", "--exact", "--nocapture"]).env(RUNTIME, runtime);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let slot =

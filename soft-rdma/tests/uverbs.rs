@@ -1,7 +1,6 @@
 //! The uverbs file: descriptors and what closes them, children, and calls that are anything but well-formed.
 
-mod support;
-
+use crate::support::Runtime;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rustix::io::Errno;
@@ -12,7 +11,6 @@ use shunt_soft_rdma::ioctl::{Context, REQUEST, run};
 use shunt_soft_rdma::machine::Machine;
 use shunt_soft_rdma::verbs::firmware::short;
 use std::ffi::CStr;
-use support::Runtime;
 
 const DEVICE: &CStr = c"/dev/infiniband/uverbs0";
 const INVOKE_WRITE: [u16; 2] = [0, 0];

@@ -5,10 +5,11 @@
 //! rails, made ahead or not, was harmed at once for the give-up time, but for the time it takes to find one that is not
 //! (`search_ns`); or, of a channel whose signals are adds, every path to one rail of the receiver while its home could
 //! not move; `FenceUnproven` where neither end of a path could fence it; `Completion` where the program's own error was
-//! injected; `Overdue` where the counterpart gave up.
+//! injected; `Overdue` where the counterpart gave up, or within the lease of an owner that may be gone.
 
 use shunt_device::{Fault as DeviceFault, FaultKind as Ended};
 use shunt_layout::mlx5::cqe::Syndrome;
+use shunt_layout::state::LEASE_NS;
 use shunt_soft_nic::{Fault, FaultKind, Injection, PeFault};
 
 use crate::run::Outcome;
@@ -341,7 +342,9 @@ impl<'a> Judge<'a> {
                     Side::Receiver => book.sender_left_ns,
                 };
                 // Whoever left first needs another reason.
-                left.is_some_and(|left_ns| left_ns < report.ended_ns) || self.nobody_tells(pe, report)
+                left.is_some_and(|left_ns| left_ns < report.ended_ns)
+                    || self.nobody_tells(pe, report)
+                    || self.lease_of_the_gone(report)
             }
             // Only what goes wrong with the network makes an operation uncertain; a kernel answers it.
             Ended::Uncertain | Ended::BadAddress | Ended::BadResolution => false,
@@ -353,6 +356,21 @@ impl<'a> Judge<'a> {
     fn nobody_tells(&self, pe: u32, report: &Report) -> bool {
         let peer = if report.stream.from == pe { report.stream.to } else { report.stream.from };
         self.killed(peer).is_some() && self.of_pe(pe).any(|(_, fault)| fault == PeFault::AgentKilled)
+    }
+
+    /// True if an agent that is gone may have owned a switch when the kernel gave up: nobody takes over before the
+    /// lease ends, and a program that waits for less gives up first.
+    fn lease_of_the_gone(&self, report: &Report) -> bool {
+        let gone = |fault| match fault {
+            PeFault::AgentKilled | PeFault::AgentRestart | PeFault::AgentDead { .. } => true,
+            PeFault::AgentStalled { for_ns } => for_ns >= self.outcome.spec.traffic.wait_ns,
+            _ => false,
+        };
+        let ended_ns = report.ended_ns.saturating_sub(self.outcome.began_ns);
+        [report.stream.from, report.stream.to]
+            .into_iter()
+            .flat_map(|pe| self.of_pe(pe))
+            .any(|(at, fault)| gone(fault) && at <= ended_ns && ended_ns < at.saturating_add(LEASE_NS))
     }
 
     /// True if some path of the channel could be fenced at neither end.

@@ -337,6 +337,17 @@ impl fmt::Display for Outcome {
                 micro(5),
             )?;
         }
+        let senders = self.senders.iter().map(|report| (report, "sender", report.stream.from));
+        let receivers = self.receivers.iter().map(|report| (report, "receiver", report.stream.to));
+        for (report, side, pe) in senders.chain(receivers) {
+            let ended_us = report.ended_ns.saturating_sub(self.began_ns) as f64 / 1e3;
+            let how = report.fault.map_or("all done".into(), |fault| format!("{fault:?}"));
+            let (stream, messages) = (report.stream, report.messages);
+            writeln!(
+                f,
+                "{stream}: {side} at PE {pe}, {messages} messages, ended at {ended_us:.1} us: {how}"
+            )?;
+        }
         for (injection, hits) in &self.faults {
             writeln!(f, "fault {injection}: {hits} hits")?;
         }

@@ -11,6 +11,7 @@ pub const HELP: &str = "tidy
 Fails on, in Rust files: lines over 120 columns, files over 500 lines (tests and the PRM tables excepted),
 functions over 70 lines, assembly outside device/src/platform/nvptx.rs and its folder, an unsafe block without a SAFETY
 comment, core::sync::atomic in device code outside platform/host.rs, code left unfinished, tests left out.
+A test file that its folder's suite.rs does not name: it would not run.
 In manifests: a dependency against the arrows below, default-run outside bench.
 In all text: paths of one machine, names of registry hosts.
 
@@ -69,11 +70,18 @@ pub fn run(args: &[String]) -> Result<()> {
     collect(&root, &mut files).context("cannot list the tree")?;
     files.sort();
     let mut findings = Vec::new();
+    let mut suites = Vec::new();
+    let mut paths = Vec::new();
     for file in &files {
         let path = file.strip_prefix(&root).unwrap_or(file).to_string_lossy().into_owned();
         let text = std::fs::read_to_string(file).with_context(|| format!("{path} is not UTF-8"))?;
         findings.extend(check(&path, &text));
+        paths.push(path.clone());
+        if path.ends_with("/tests/suite.rs") {
+            suites.push((path, text));
+        }
     }
+    findings.extend(suites.iter().flat_map(|(suite, text)| left_out(suite, text, &paths)));
     for finding in &findings {
         println!("{finding}");
     }
@@ -115,6 +123,21 @@ fn collect(dir: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Files beside a `suite.rs` that it does not name: no test in them is ever built.
+fn left_out(suite: &str, text: &str, paths: &[String]) -> Vec<Finding> {
+    let folder = suite.trim_end_matches("suite.rs");
+    let named = |module: &str| text.lines().any(|line| line == format!("mod {module};"));
+    let modules = paths.iter().filter_map(|path| path.strip_prefix(folder)?.strip_suffix(".rs"));
+    modules
+        .filter(|module| !module.contains('/') && *module != "suite" && !named(module))
+        .map(|module| Finding {
+            path: suite.to_owned(),
+            line: 1,
+            text: format!("{module}.rs beside it is not named: its tests never run"),
+        })
+        .collect()
 }
 
 fn banned_words(path: &str, text: &str) -> Vec<Finding> {
@@ -193,6 +216,20 @@ mod tests {
 
     fn package(name: &str, rest: &str) -> String {
         format!("[package]\nname = \"{name}\"\n{rest}\n")
+    }
+
+    #[test]
+    fn test_files_that_no_suite_names() {
+        let paths = [
+            "a/tests/suite.rs",
+            "a/tests/one.rs",
+            "a/tests/two.rs",
+            "a/tests/rig/mod.rs",
+            "b/tests/three.rs",
+        ];
+        let found = left_out("a/tests/suite.rs", "mod one;\nmod rig;\n", &paths.map(str::to_owned));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].text.starts_with("two.rs "), "{found:?}");
     }
 
     #[test]

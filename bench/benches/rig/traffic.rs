@@ -1,5 +1,6 @@
 //! Two soft NICs with a connected queue pair, and a loop that keeps one busy. One thread, virtual time.
 
+#[allow(dead_code)] // the tests use the rest
 #[path = "../../../soft-nic/tests/rig/mod.rs"]
 mod rig;
 

@@ -1,8 +1,5 @@
 //! Processes of a job, started by hand and never waited for without end.
 
-// Each test program takes what it needs of it.
-#![allow(dead_code)]
-
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;

@@ -16,14 +16,12 @@ pub fn text(bytes: &[u8]) -> String {
 }
 
 /// A machine, as text.
-#[allow(dead_code)] // not every test file looks at machines
 pub fn fixture(folder: &str, name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/tests/fixtures").join(folder);
     path.join(format!("{name}.tree")).display().to_string()
 }
 
 /// Compares with `tests/expected/NAME`. With `BLESS=1` in the environment of the test the file is written instead.
-#[allow(dead_code)]
 pub fn expect(name: &str, met: &str) {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
     if std::env::var_os("BLESS").is_some() {
@@ -39,7 +37,6 @@ pub fn expect(name: &str, met: &str) {
 }
 
 /// The first line that differs.
-#[allow(dead_code)]
 fn first(want: &str, met: &str) -> String {
     let lines = want.lines().chain(std::iter::repeat("(end)")).zip(met.lines().chain(["(end)"]));
     let different = lines.enumerate().find(|(_, (want, met))| want != met);

@@ -1,5 +1,4 @@
 //! A host of its own for the NIC's tests: mailboxes, rings and doorbells written by hand, virtual time.
-#![allow(dead_code)] // each test file uses its part
 
 pub mod loopback;
 pub mod oracle;
@@ -273,6 +272,7 @@ impl Rig {
     }
 
     /// Gives a host's NIC a larger heap besides, as a host of its own: its index.
+    #[allow(dead_code)] // for an example
     pub fn larger_heap(&mut self, host: usize, bytes: usize) -> usize {
         let &Host { nic, at, pd, uar, .. } = &self.hosts[host];
         let heap = Memory::new(bytes);

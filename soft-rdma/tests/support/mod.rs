@@ -1,7 +1,5 @@
 //! A runtime directory of a test's own, waiting, and other processes.
 
-#![allow(dead_code)] // not every test file needs everything
-
 use shunt_soft_rdma::machine::Machine;
 use shunt_soft_rdma::settings::Settings;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! How long a failover takes by the clock on the wall, stage by stage: `cargo run --release -p shunt-bench --example
-//! stages -- 1000`. Each run is the main program in this process, with a thread for each kernel, agent, NIC worker and
-//! the NICs, and one port of the sender that goes down in the middle of the stream.
+//! wall_stages -- 1000`. Each run is the main program in this process, with a thread for each kernel, agent, NIC worker
+//! and the NICs, and one port of the sender that goes down in the middle of the stream.
 //!
 //! The figures are this machine's: they say how many threads share how many cores, and `oversubscribed` where there are
 //! more threads. What the protocol itself takes is in virtual time (`stages` of `shunt-tests`).

@@ -1,0 +1,10 @@
+//! The main program's tests, as one program: what they share is compiled and linked once.
+
+mod bad_input;
+mod cli;
+mod common;
+mod default_run;
+mod options;
+mod processes;
+mod report;
+mod stream;

@@ -1,0 +1,11 @@
+//! The command line's tests, as one program: what they share is compiled and linked once.
+
+mod doctor;
+mod env;
+mod nvshmem;
+mod path;
+mod run;
+mod soft_rdma;
+mod status;
+mod support;
+mod topology;

@@ -1,0 +1,8 @@
+//! Tests of what gives other programs soft NICs, as one program: what they share is compiled and linked once.
+
+mod control;
+mod devx;
+mod machine;
+mod netlink;
+mod support;
+mod uverbs;
