@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod atomics;
+mod backups_later;
 mod bounds;
 mod causes;
 mod chain;

@@ -23,7 +23,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   explore    every interleaving of the switch within bounds
   mutate     named breaks of the protocol: a scenario must catch each
   gpu        device code for sm_80, sm_90, sm_100: PTX, machine code held against its table, link with CUDA C++
-  build      everything, release; nothing of it can be broken by name
+  build      all programs and libraries, release; nothing of it can be broken by name
   prefix     the folder that programs take in NVSHMEM's place: made, linked from C and C++, held against NVSHMEM 3.8.0
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios_list.rs
   mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
@@ -208,7 +208,7 @@ fn test_result(line: &str) -> Option<Count> {
 
 /// Programs and the library that gives others soft NICs.
 fn build() -> Result<()> {
-    sh::run(sh::cargo().args(["build", "--quiet", "--release", "--workspace"]))?;
+    sh::run(sh::cargo().args(["build", "--quiet", "--release"]))?;
     mutate::absent_from_release()
 }
 

@@ -14,10 +14,10 @@ pub const SUMMARY: &str = "unmodified RDMA programs on soft NICs";
 pub const HELP: &str = "soft-rdma [NAME]... [--list]
 
 Runs the cases of xtask/src/soft_rdma_cases.rs, or those whose names begin with NAME, on what
-`cargo build --release --workspace` made. Output is kept under <target>/ci/soft-rdma.
+`cargo build --release` made. Output is kept under <target>/ci/soft-rdma.
 
   --list  print the cases' command lines
-  --dev   run what `cargo build --workspace` made instead";
+  --dev   run what `cargo build` made instead";
 
 /// Far above any case's own time; only a hang reaches it.
 const HANG: Duration = Duration::from_secs(90);
@@ -68,7 +68,7 @@ fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
     let ours = cases.iter().map(|case| case.program).filter(|program| program.starts_with("shunt-"));
     for file in ["shunt", "libshunt_soft_rdma.so"].into_iter().chain(ours) {
         if !release.join(file).is_file() {
-            bail!("{} is not built: cargo build --release --workspace", release.join(file).display());
+            bail!("{} is not built: cargo build --release", release.join(file).display());
         }
     }
     let place = Place::new(release)?;

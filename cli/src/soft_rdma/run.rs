@@ -83,7 +83,7 @@ enum RunError {
     #[error(transparent)]
     Setting(#[from] settings::SettingError),
     #[error(
-        "{0:?} is not there; build it with `cargo build --release --workspace`, or name it in SHUNT_SOFT_RDMA_LIB"
+        "{0:?} is not there; build it with `cargo build --release`, or name it in SHUNT_SOFT_RDMA_LIB"
     )]
     NoLibrary(PathBuf),
     #[error("{0:?} is a directory; the library itself, libshunt_soft_rdma.so, is right")]

@@ -189,7 +189,7 @@ fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
     let (args, built): (&[&str], _) = match profile {
         Profile::Release => (&["--release", "-p", LIBRARY], "release"),
         Profile::Debug => (&["-p", LIBRARY], "debug"),
-        Profile::Workspace => (&["--release", "--workspace"], "release"),
+        Profile::Workspace => (&["--release"], "release"),
     };
     sh::run(sh::cargo().args(["build", "--quiet"]).args(args))?;
     let built = Path::new(built).join("libshunt_nvshmem.so");
