@@ -92,6 +92,10 @@ impl<'r> Arbiter<'r> {
                     0,
                     Ended::Failed(Failing::Uncertain, format!("{named}: was it applied?")),
                 ));
+                // Where kernels wait their deadlines end that: on a GPU nobody else changes words of their channels.
+                if self.cluster.unit(pe).kernels().is_some() {
+                    return;
+                }
                 (Resolution::Applied, None)
             }
             Uncertain::Applied => (Resolution::Applied, Some("applied")),

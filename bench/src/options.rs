@@ -35,10 +35,9 @@ pub struct Options {
     #[arg(short = 'f', long, value_name = "N", default_value_t = 2, value_parser = range(2..=1024))]
     #[arg(allow_negative_numbers = true)]
     pub factor: u32,
-    /// Iterations of each size; 0: no table
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
-    #[arg(allow_negative_numbers = true)]
-    pub iterations: u32,
+    /// Iterations of each size; 0: no table [default: 100; 0 with --device gpu]
+    #[arg(short = 'n', long = "iterations", value_name = "N", allow_negative_numbers = true)]
+    pub table: Option<u32>,
     /// Iterations of each size before the clock runs
     #[arg(short = 'w', long, value_name = "N", default_value_t = 10)]
     #[arg(allow_negative_numbers = true)]
@@ -154,6 +153,9 @@ pub struct Options {
     /// Blocks.
     #[arg(skip)]
     pub ctas: u32,
+    /// Iterations of each size.
+    #[arg(skip)]
+    pub iterations: u32,
     /// Every PE's kernels run on the GPU, not only the senders'.
     #[arg(skip)]
     pub gpu_everywhere: bool,
@@ -191,6 +193,8 @@ fn range(values: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(values)
 }
 
+/// Iterations of the table when nobody says.
+const ITERATIONS_DEFAULT: u32 = 100;
 /// A put of the stream when nobody says.
 const SIZE_DEFAULT: u64 = 64 << 10;
 
@@ -219,6 +223,7 @@ impl Options {
         let mut options = Self::try_parse_from(arguments)?;
         // Where rails are counted, each should have something to carry.
         options.ctas = options.blocks.unwrap_or(if options.rails > 2 { options.rails } else { 1 });
+        options.iterations = options.table.unwrap_or(ITERATIONS_DEFAULT);
         options.environment = Environment::read(lookup)?;
         options.join_a_job(lookup)?;
         options.check_device()?;
@@ -292,6 +297,7 @@ impl Options {
             format!("-b {} -e {} -f {}", self.min_size(), self.max_size, self.factor),
             format!("-n {} -w {} -c {}", self.iterations, self.warmup, self.ctas),
             format!("--nic {} ({})", name(&self.nic), self.medium.name()),
+            format!("--device {}", self.device.name()),
             format!("--rails {} --rail-gbps {}", self.rails, self.soft_gbps()),
             format!("--duration {}", show_time(self.duration)),
             format!("--seed {}", self.seed),

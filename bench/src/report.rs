@@ -1,6 +1,7 @@
 //! The result: figures, verdict, exit status, and the one JSON object.
 
 use crate::nics::Medium;
+use crate::options::DeviceKind;
 use crate::rails::{Phase, RailLine, Spread};
 use crate::switches::SwitchLine;
 use crate::timeline::{BIN_NS, WARM_UP_NS, gb_s, median_gb_s};
@@ -230,6 +231,8 @@ pub struct Raw {
     pub oversubscribed: bool,
     /// Processes the PEs were spread over.
     pub processes: u32,
+    /// Where the senders' kernels ran.
+    pub device: DeviceKind,
     /// The seed.
     pub seed: u64,
     /// What carried the packets.
@@ -288,6 +291,8 @@ pub struct Report {
     pub oversubscribed: bool,
     /// Processes the PEs were spread over.
     pub processes: u32,
+    /// Where the senders' kernels ran: `cpu` or `gpu`.
+    pub device: &'static str,
     /// The seed.
     pub seed: u64,
     /// `clean`, `broken`, `not exercised`, or why a channel failed ([`Failing::name`]).
@@ -333,6 +338,7 @@ impl Report {
             faults: raw.faults,
             oversubscribed: raw.oversubscribed,
             processes: raw.processes,
+            device: raw.device.name(),
             seed: raw.seed,
             verdict: judged.name(),
             clock: raw.medium.clock(),

@@ -229,6 +229,7 @@ impl Run<'_> {
     fn shape(&self) -> Shape {
         Shape {
             processes: self.options.processes(),
+            device: self.options.device,
             streams: streams(self.options).count(),
             put_bytes: self.map.slot_bytes(),
             warm_up_ns: warm_up_ns(self.options),

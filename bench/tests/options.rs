@@ -31,6 +31,12 @@ const BAD: &[(&str, &[&str])] = &[
     ("--rail-gbps nan", &["--rail-gbps NaN", "0.01 to 800"]),
     ("--rail-gbps fast", &["fast"]),
     ("--device gpu --mode amo", &["--mode amo with --device gpu", "--device cpu"]),
+    ("--device gpu -n 10", &["-n 10 with --device gpu", "-n 0 or none", "--device cpu"]),
+    ("--device gpu --signal add --uncertain not", &["--uncertain not with --device gpu", "--uncertain stop"]),
+    (
+        "--device gpu --signal add --uncertain applied",
+        &["--uncertain applied with --device gpu", "--device cpu"],
+    ),
     ("--device gpu -t 33", &["-t 33", "a multiple of 32 up to 256"]),
     ("--device gpu -t 512", &["-t 512", "a multiple of 32 up to 256"]),
     ("--kernels mine.cubin", &["--kernels mine.cubin", "--device gpu"]),
@@ -119,6 +125,15 @@ fn perftests_own_arguments_are_taken() {
         (200, 20, 4, 1024)
     );
     assert_eq!((options.min_size(), options.max_size), (32, 32 << 20));
+}
+
+/// The table is left out where it cannot be made, and only there: what was asked for is made or refused.
+#[test]
+fn a_gpu_has_no_table() {
+    let iterations = |line| parse(line).unwrap().iterations;
+    assert_eq!((iterations(""), iterations("-n 7"), iterations("-n 0")), (100, 7, 0));
+    assert_eq!((iterations("--device gpu"), iterations("--device gpu -n 0")), (0, 0));
+    assert_eq!(parse("--device gpu --signal add --uncertain stop").unwrap().uncertain(), Uncertain::Stop);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use shunt_bench::nics::Medium;
+use shunt_bench::options::DeviceKind;
 use shunt_bench::plot;
 use shunt_bench::rails::{Carried, Spread};
 use shunt_bench::report::{Counts, Ended, Failing, FaultLine, Raw, Report, Verdict};
@@ -89,10 +90,13 @@ fn every_key_of_the_design_is_there() {
     let want = "bytes_posted bytes_delivered puts_lost signals_posted signals_applied signals_duplicated \
                 uncertain fetches_wrong \
                 order_violations ghost_writes failovers switchbacks max_gap_us switches timeline \
-                phases rails faults gb_s_before gb_s_after oversubscribed processes seed";
+                phases rails faults gb_s_before gb_s_after oversubscribed processes device seed";
     for key in want.split_whitespace() {
         assert!(json.get(key).is_some(), "{key}");
     }
+    assert_eq!(json["device"], "cpu");
+    let on_gpu = Report::new(Raw { device: DeviceKind::Gpu, ..raw() });
+    assert_eq!(serde_json::to_value(on_gpu).unwrap()["device"], "gpu");
     let mut switch = keys(&json["switches"][0]);
     switch.sort_unstable();
     let mut want = [

@@ -2,7 +2,7 @@
 
 use super::entry::Entry;
 use crate::nics::{Medium, RailCounters};
-use crate::options::SignalKind;
+use crate::options::{DeviceKind, SignalKind};
 use crate::rails::Carried;
 use crate::report::{Counts, Ended, FaultLine, Raw};
 use crate::switches::{Pathless, Planned, lines};
@@ -39,6 +39,8 @@ struct Both {
 pub struct Shape {
     /// Processes.
     pub processes: u32,
+    /// Where the senders' kernels run.
+    pub device: DeviceKind,
     /// Streams.
     pub streams: usize,
     /// Payload of one put.
@@ -215,6 +217,7 @@ impl Book {
             ended: self.ended().cloned(),
             oversubscribed: self.shape.oversubscribed,
             processes: self.shape.processes,
+            device: self.shape.device,
             seed: self.shape.seed,
             medium: self.shape.medium,
             repeats_show: self.shape.medium.counts_placements() || self.shape.signal != SignalKind::Monotone,
@@ -320,6 +323,7 @@ mod tests {
     fn book(plan: &[&str]) -> Book {
         Book::new(Shape {
             processes: 2,
+            device: DeviceKind::Cpu,
             streams: 2,
             put_bytes: 10,
             warm_up_ns: 0,

@@ -1,6 +1,6 @@
 //! What a command line may not say, and what would be right.
 
-use super::{DeviceKind, Mode, NicKind, Options, Usage, bad};
+use super::{DeviceKind, Mode, NicKind, Options, Uncertain, Usage, bad};
 use crate::units::{show_size, show_time};
 
 /// Longest stream: the timeline has a bin for every 10 ms.
@@ -32,8 +32,20 @@ impl Options {
         if self.mode == Mode::Amo {
             return bad("--mode amo with --device gpu: --mode write, p or signal, or --device cpu".into());
         }
-        // The table is that of threads; `cargo xtask gpu run` measures kernels by themselves.
+        if let Some(count) = self.table.filter(|count| *count != 0) {
+            return bad(format!(
+                "-n {count} with --device gpu: the table is that of threads, `cargo xtask gpu run` measures kernels \
+                 by themselves; -n 0 or none, or --device cpu"
+            ));
+        }
         self.iterations = 0;
+        if let Some(answer @ (Uncertain::Applied | Uncertain::Not)) = self.uncertain {
+            let word = if answer == Uncertain::Not { "not" } else { "applied" };
+            return bad(format!(
+                "--uncertain {word} with --device gpu: an answer changes words of a channel that kernels are changing; \
+                 --uncertain stop, or --device cpu"
+            ));
+        }
         Ok(())
     }
 

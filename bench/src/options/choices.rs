@@ -3,12 +3,23 @@
 use clap::ValueEnum;
 
 /// Where kernels run.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceKind {
     /// Threads of this process
+    #[default]
     Cpu,
     /// CUDA
     Gpu,
+}
+
+impl DeviceKind {
+    /// As on the command line, and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+        }
+    }
 }
 
 /// What carries packets.
