@@ -140,10 +140,7 @@ fn a_missing_library_is_said_with_how_to_build_it() {
     let output = run(&[], &[("SHUNT_SOFT_RDMA_LIB", "/nonexistent/lib.so")], &["true"]);
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(
-        said.contains("cargo build --release") && said.contains("/nonexistent/lib.so"),
-        "{said}"
-    );
+    assert!(said.contains("cargo build --release") && said.contains("/nonexistent/lib.so"), "{said}");
 }
 
 #[test]

@@ -82,9 +82,7 @@ enum RunError {
     NoPreload(#[from] elf::NoPreload),
     #[error(transparent)]
     Setting(#[from] settings::SettingError),
-    #[error(
-        "{0:?} is not there; build it with `cargo build --release`, or name it in SHUNT_SOFT_RDMA_LIB"
-    )]
+    #[error("{0:?} is not there; build it with `cargo build --release`, or name it in SHUNT_SOFT_RDMA_LIB")]
     NoLibrary(PathBuf),
     #[error("{0:?} is a directory; the library itself, libshunt_soft_rdma.so, is right")]
     LibraryDirectory(PathBuf),
