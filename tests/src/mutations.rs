@@ -37,7 +37,7 @@ pub const TABLE: &[Row] = &[
     with(Mutant::LateLookBelieved, &[Mutant::OldTriggerActedOn], &["stopped_before_a_first_look"]),
     row(Mutant::RingBackwards, &["doorbells_only_go_up"]),
     row(Mutant::CloseNotResumed, &["owner_gone_at_the_close"]),
-    row(Mutant::ReturnedOwnerGoesOn, &["owner_back_after_its_lease", "owner_back_with_nothing_left"]),
+    row(Mutant::ReturnedOwnerGoesOn, &["owner_back_after_its_lease"]),
     row(Mutant::LeaseByClock, &["a_clock_that_jumps_ends_no_lease"]),
     row(Mutant::PostLockAwaited, &["a_post_lock_that_is_never_let_go"]),
     row(Mutant::LeftUnrung, &["doorbells_that_were_left"]),

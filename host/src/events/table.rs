@@ -61,7 +61,7 @@ events! {
     RevivalFailed "revival_failed" Warn { at: Route = "path", error: String = "what was met" }
     /// A path made anew may be used.
     PathAdmitted "path_admitted" Info { at: Route = "path", out_ns: u64 = "ns since it was fenced" }
-    /// A path was taken out for good.
+    /// A path was taken out; only `readmit` brings it back.
     PathRetired "path_retired" Warn { at: Route = "path" }
     /// A channel's slot leads over other rails from now on.
     SlotAssigned "slot_assigned" Info {
