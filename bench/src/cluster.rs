@@ -22,7 +22,9 @@ use shunt_host::error::StartError;
 use shunt_host::gpu::cuda::Mover;
 use shunt_host::gpu::{GpuMemory, HeapMemory};
 use shunt_host::pe::{Pe, PeConfig};
-use shunt_layout::state::{CauseKind, Channel, HintWord, PathState, SLOTS_MAX, SwitchRecord, hint_index};
+use shunt_layout::state::{
+    CauseKind, Channel, HintWord, PathRow, PathState, SLOTS_MAX, SwitchRecord, hint_index,
+};
 use shunt_soft_nic::RailAt;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -301,6 +303,11 @@ impl Unit {
         // SAFETY: uploaded by `Pe::start`, mapped while `self.pe` lives, and nobody writes the root.
         unsafe { Device::attach(self.pe.state(), Host::new(&*self.clock)) }
             .expect("host and bench are one build")
+    }
+
+    /// What is known of a path.
+    pub fn path(&self, place: Place) -> PathRow {
+        self.words.read_row(place)
     }
 
     /// Rails of the PE.

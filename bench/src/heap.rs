@@ -30,6 +30,11 @@ impl HeapMap {
         }
     }
 
+    /// A heap for programs of their own: at least `bytes` from [`HeapMap::table`] on, no streams.
+    pub fn plain(bytes: u64) -> Self {
+        Self { channels: 1, window: 1, slot_bytes: 8, table_bytes: bytes.next_multiple_of(LINE) }
+    }
+
     /// Bytes of a slot.
     pub fn slot_bytes(&self) -> u64 {
         self.slot_bytes

@@ -11,6 +11,7 @@
 //! | [`gpu`], [`hand`] | kernels on a GPU, and what posts for a sender: a thread or they |
 //! | [`runner`], [`faults`], [`observe`], [`interrupt`] | one run over them: phases, planned faults, what is reported |
 //! | [`timeline`], [`rails`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
+//! | [`moe`] | `moe_pressure`: MoE layers under faults |
 //! | [`program`], [`progress`], [`outputs`] | what is printed and written |
 
 pub mod arbiter;
@@ -25,6 +26,7 @@ pub mod heap;
 pub mod interrupt;
 pub mod job;
 pub mod kernel;
+pub mod moe;
 pub mod nics;
 pub mod observe;
 pub mod options;

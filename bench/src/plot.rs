@@ -1,6 +1,6 @@
 //! The timeline as SVG and as a line of blocks: a bar per 10 ms, coloured by the path that carried it.
 
-use crate::report::{Bin, Report};
+use crate::report::{Bin, FaultLine, Report};
 use std::fmt::Write;
 
 /// Colours of paths in order of appearance; they differ in lightness too.
@@ -96,10 +96,10 @@ fn axes(out: &mut String, top: f64, rate_step: f64, ms: f64) {
 }
 
 /// A line at each fault that came before the end, its name in dark letters on a light box.
-fn faults(out: &mut String, report: &Report, ms: f64) {
+fn faults(out: &mut String, faults: &[FaultLine], ms: f64) {
     // Boxes above all lines: a line through a name makes it hard to read.
     let mut boxes = String::new();
-    for (number, fault) in report.faults.iter().filter(|fault| fault.at_ms <= ms).enumerate() {
+    for (number, fault) in faults.iter().filter(|fault| fault.at_ms <= ms).enumerate() {
         let x = LEFT + fault.at_ms / ms * WIDTH;
         let label = format!("{} {}", fault.place, fault.kind);
         let width = text_width(&label) + 8.0;
@@ -140,9 +140,30 @@ fn bars(out: &mut String, bins: &[Bin], paths: &[&str], top: f64) {
     }
 }
 
+/// What a picture shows.
+pub struct Picture<'r> {
+    /// What it is of, in one line.
+    pub caption: String,
+    /// Bars.
+    pub bins: &'r [Bin],
+    /// Lines across them.
+    pub faults: &'r [FaultLine],
+}
+
 /// The timeline as an SVG document. It is as long as the run was.
 pub fn svg(report: &Report) -> String {
-    let bins = &report.timeline;
+    let caption = format!(
+        "delivered, GB/s per 10 ms; {}; seed {}; oversubscribed: {}",
+        report.clock,
+        report.seed,
+        if report.oversubscribed { "yes" } else { "no" }
+    );
+    draw(&Picture { caption, bins: &report.timeline, faults: &report.faults })
+}
+
+/// A timeline as an SVG document.
+pub fn draw(picture: &Picture<'_>) -> String {
+    let bins = picture.bins;
     let paths = paths(bins);
     let highest = bins.iter().map(|bin| bin.gb_s).fold(0.001, f64::max);
     let rate_step = step(highest, 6.0);
@@ -152,19 +173,17 @@ pub fn svg(report: &Report) -> String {
     let mut body = String::new();
     bars(&mut body, bins, &paths, top);
     axes(&mut body, top, rate_step, ms);
-    faults(&mut body, report, ms);
+    faults(&mut body, picture.faults, ms);
     let below = legend(&mut body, &paths);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"18\">delivered, GB/s per 10 ms; {}; seed {}; oversubscribed: {}</text>\n\
+         <text x=\"{LEFT}\" y=\"18\">{}</text>\n\
          {body}</svg>\n",
         LEFT + WIDTH + RIGHT,
         TOP + HEIGHT + below,
-        report.clock,
-        report.seed,
-        if report.oversubscribed { "yes" } else { "no" }
+        escape(&picture.caption)
     )
 }
 

@@ -133,6 +133,13 @@ impl Progress {
     }
 }
 
+/// A bar over layers on stderr; hidden where that is no terminal.
+pub fn layers_bar(layers: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} layers  {elapsed}, {eta} left  {msg}");
+    let bar = ProgressBar::with_draw_target(Some(layers), ProgressDrawTarget::stderr());
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
 /// Every rail's counters.
 fn counters(book: &Book) {
     say!(

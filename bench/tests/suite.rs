@@ -4,6 +4,7 @@ mod bad_input;
 mod cli;
 mod common;
 mod default_run;
+mod moe;
 mod options;
 mod processes;
 mod report;

@@ -17,6 +17,8 @@ struct Place {
     program: PathBuf,
     /// What starts ranks.
     shunt: PathBuf,
+    /// MoE layers under faults.
+    moe: PathBuf,
     /// Where output goes.
     dir: PathBuf,
 }
@@ -39,9 +41,14 @@ pub fn soft_rdma() -> Result<Count> {
 
 fn these(scenarios: &[Scenario]) -> Result<Count> {
     let release = |name: &str| sh::target_dir().join("release").join(name);
-    let place =
-        Place { program: release("shmem_put_bw"), shunt: release("shunt"), dir: sh::target_dir().join("ci") };
-    if let Some(missing) = [&place.program, &place.shunt].into_iter().find(|path| !path.is_file()) {
+    let place = Place {
+        program: release("shmem_put_bw"),
+        shunt: release("shunt"),
+        moe: release("moe_pressure"),
+        dir: sh::target_dir().join("ci"),
+    };
+    if let Some(missing) = [&place.program, &place.shunt, &place.moe].into_iter().find(|path| !path.is_file())
+    {
         bail!("{} is not built", missing.display());
     }
     std::fs::create_dir_all(&place.dir)?;
@@ -100,6 +107,11 @@ fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
     Ok(match scenario.how {
         How::Threads => {
             let mut command = program();
+            command.args(scenario.args.split_whitespace());
+            vec![command]
+        }
+        How::Moe => {
+            let mut command = sh::command(&place.moe.to_string_lossy());
             command.args(scenario.args.split_whitespace());
             vec![command]
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// One run of `shmem_put_bw`.
+/// One run of a main program.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Name, also of its files under `<target>/ci`.
@@ -34,6 +34,8 @@ pub enum How {
     SoftRdma,
     /// One with all PEs, whose NICs are the interposer's, two for each PE.
     SoftRdmaThreads,
+    /// `moe_pressure`: all ranks in one.
+    Moe,
 }
 
 /// A condition on the JSON object.
@@ -75,6 +77,7 @@ impl Scenario {
             How::SoftRdmaThreads => {
                 format!("shunt soft-rdma run --nics 4 -- shmem_put_bw --nic mlx5 {}", self.args)
             }
+            How::Moe => format!("moe_pressure {}", self.args),
         }
     }
 }

@@ -43,6 +43,19 @@ const fn lost(name: &'static str, args: &'static str) -> Scenario {
     Scenario { how: How::ShuntRun, exit: 3, holds: &[Holds::EveryFaultHit], ..clean(name, args) }
 }
 
+/// MoE layers that must all be right, over at least one switch; each byte was compared.
+const fn layers(name: &'static str, args: &'static str) -> Scenario {
+    const HOLDS: &[Holds] = &[
+        Holds::Is("mismatches", 0),
+        Holds::Is("hangs", 0),
+        Holds::Is("masked_ranks", 0),
+        Holds::Same("iterations", "asked"),
+        Holds::AtLeast("failovers", 1),
+        Holds::Says("verdict", "clean"),
+    ];
+    Scenario { how: How::Moe, holds: HOLDS, ..clean(name, args) }
+}
+
 /// All of them, shortest story first.
 pub const SCENARIOS: &[Scenario] = &[
     clean("default", ""),
@@ -246,6 +259,19 @@ pub const SCENARIOS: &[Scenario] = &[
         How::TwoShells,
         "-n 0 --duration 1200ms --inject 300ms:1.0:down --inject 700ms:1.0:up",
     ),
+    layers("moe-random-faults", "--ranks 4 --iters 600 --every 50ms --faults random --seed 8"),
+    layers(
+        "moe-cleared-signals",
+        "--ranks 2 --iters 600 --every 50ms --faults down=20ms --seed 9 --signals cleared --topk 8 --local-experts 4",
+    ),
+    Scenario {
+        exit: 1,
+        holds: &[Holds::AtLeast("mismatches", 1)],
+        ..layers(
+            "moe-sabotage",
+            "--ranks 2 --iters 300 --tokens 3 --format bf16 --faults corrupt --every 2ms --timeout 5s",
+        )
+    },
 ];
 
 /// What figures over the interposer's soft NICs are labelled with.

@@ -1,0 +1,78 @@
+//! `moe_pressure`: DeepEP's low-latency layer, again and again, on all ranks of a soft fabric, while rails fail; every
+//! byte of every layer is held against a plain reference.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`options`] | the command line |
+//! | [`job`] | ranks on soft NICs, and what runs their kernels |
+//! | [`rank`] | one rank and its loop |
+//! | [`trouble`] | which faults strike when; from the seed |
+//! | [`verdict`] | what came of it, in JSON and in one word; pure |
+//! | [`run`] | one run |
+
+pub mod job;
+pub mod options;
+pub mod rank;
+pub mod run;
+pub mod trouble;
+pub mod verdict;
+
+use crate::outputs::Outputs;
+use crate::plot::{self, Picture};
+use crate::progress::{say, stdout_error};
+use options::MoeOptions;
+use std::ffi::OsString;
+use verdict::{BROKEN, USAGE};
+
+/// The program: answers with its exit status.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let options = match MoeOptions::read(arguments) {
+        Ok(options) => options,
+        Err((text, status)) => {
+            if status == 0 {
+                say!("{}", text.trim_end());
+                return if stdout_error().is_some() { BROKEN } else { 0 };
+            }
+            eprintln!("{}", text.trim_end());
+            return status;
+        }
+    };
+    let outputs = match Outputs::open(options.json.as_deref(), options.plot.as_deref()) {
+        Ok(outputs) => outputs,
+        Err(error) => {
+            eprintln!("{error}");
+            return USAGE;
+        }
+    };
+    say!("{}", options.describe());
+    let report = match run::run(&options) {
+        Ok(report) => report,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return BROKEN;
+        }
+    };
+    say!("{report}");
+    let mut status = report.exit_status();
+    // Plain structures with string keys: serialisation has no way to fail.
+    let json = || serde_json::to_string_pretty(&report).expect("a report serialises");
+    let picture = || {
+        let caption = format!(
+            "MoE layers, payload in GB/s per 10 ms; {} ranks; {}; seed {}; oversubscribed: {}",
+            report.ranks,
+            report.clock,
+            report.seed,
+            if report.oversubscribed { "yes" } else { "no" }
+        );
+        plot::draw(&Picture { caption, bins: &report.timeline, faults: &report.faults })
+    };
+    for error in outputs.write(json, picture) {
+        eprintln!("error: {error}");
+        status = status.max(BROKEN);
+    }
+    if let Some(error) = stdout_error() {
+        eprintln!("error: stdout: {error}");
+        status = status.max(BROKEN);
+    }
+    status
+}

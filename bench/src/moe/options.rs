@@ -1,0 +1,159 @@
+//! The command line of `moe_pressure`.
+
+use super::trouble::Trouble;
+use super::verdict::USAGE;
+use crate::options::OnOff;
+use crate::units::{parse_time, show_time};
+use clap::{Parser, ValueEnum};
+use shunt_deep_ep_bridge::{Format, Signals};
+use shunt_layout::moe::{Shape, TOPK_MAX};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// How tokens travel.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormatKind {
+    /// BF16
+    Bf16,
+    /// FP8 with 32-bit scales
+    Fp8,
+    /// FP8 with scales that are powers of two, as exponents
+    Ue8m0,
+    /// Each of them in turn
+    All,
+}
+
+/// What counts and flags are.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignalsKind {
+    /// Added to, and cleared by the receiver, as DeepEP's
+    Cleared,
+    /// Absolute values
+    Absolute,
+}
+
+impl From<SignalsKind> for Signals {
+    fn from(kind: SignalsKind) -> Self {
+        match kind {
+            SignalsKind::Cleared => Self::Cleared,
+            SignalsKind::Absolute => Self::Absolute,
+        }
+    }
+}
+
+/// Runs MoE layers (dispatch, experts, combine) on soft NICs that fail, and compares every byte with a reference.
+#[derive(Parser, Clone, Debug)]
+#[command(
+    name = "moe_pressure",
+    after_help = "Exit status: 0 clean; 1 a layer was wrong, a wait ran out, or faults were planned and none struck; \
+                  2 bad usage; 3 no path left, or a signal in doubt"
+)]
+pub struct MoeOptions {
+    /// Ranks
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub ranks: u32,
+    /// Layers
+    #[arg(long, visible_alias = "iterations", value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub iters: u64,
+    /// What goes wrong: none, random, or a fault as `shmem_put_bw --list-faults` writes it, again and again
+    #[arg(long, value_name = "none|random|KIND", default_value = "random")]
+    pub faults: Trouble,
+    /// Mean time between two faults
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
+    pub every: u64,
+    /// Seed of tokens, routes and faults
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Experts of each rank
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub local_experts: u32,
+    /// Tokens of each rank, at most
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=511))]
+    pub tokens: u32,
+    /// Channels of a token
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    pub hidden: u32,
+    /// Experts of a token
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=TOPK_MAX as i64))]
+    pub topk: u32,
+    /// How tokens travel
+    #[arg(long, default_value = "all")]
+    pub format: FormatKind,
+    /// What counts and flags are; cleared ones may end in doubt where a NIC dies with its counts
+    #[arg(long, default_value = "absolute")]
+    pub signals: SignalsKind,
+    /// Fault tolerance
+    #[arg(long, default_value = "on")]
+    pub ft: OnOff,
+    /// A kernel that has not ended after this long hangs
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_time)]
+    pub timeout: u64,
+    /// Write the result here as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the timeline here as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+impl MoeOptions {
+    /// Parses and checks. What is to be printed instead of a run, and the status.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, (String, u8)> {
+        let bad = |error: clap::Error| (error.to_string(), error.exit_code() as u8);
+        let options = Self::try_parse_from(arguments).map_err(bad)?;
+        options.shape_or().map_err(|error| (format!("error: --hidden: {error}"), USAGE))?;
+        for (name, time) in [("--every", options.every), ("--timeout", options.timeout)] {
+            if time < 1_000_000 {
+                return Err((
+                    format!("error: {name} {}: at least 1ms would be right", show_time(time)),
+                    USAGE,
+                ));
+            }
+        }
+        Ok(options)
+    }
+
+    fn shape_or(&self) -> Result<Shape, shunt_layout::moe::BadShape> {
+        Shape::new(self.ranks, self.ranks * self.local_experts, self.tokens, self.hidden)
+    }
+
+    /// The sizes.
+    ///
+    /// # Panics
+    /// Not where the options were read: they were checked then.
+    pub fn shape(&self) -> Shape {
+        self.shape_or().expect("checked when they were read")
+    }
+
+    /// Formats, which take turns.
+    pub fn formats(&self) -> &'static [Format] {
+        match self.format {
+            FormatKind::Bf16 => &[Format::Bf16],
+            FormatKind::Fp8 => &[Format::Fp8],
+            FormatKind::Ue8m0 => &[Format::Fp8Exponents],
+            FormatKind::All => &[Format::Bf16, Format::Fp8, Format::Fp8Rounded, Format::Fp8Exponents],
+        }
+    }
+
+    /// The run in one line.
+    pub fn describe(&self) -> String {
+        format!(
+            "moe_pressure: {} ranks, 2 rails each, {} layers of up to {} tokens of {} channels, {} experts, top-{}, \
+             faults {} every {}, seed {}; soft NIC, wall time",
+            self.ranks,
+            self.iters,
+            self.tokens,
+            self.hidden,
+            self.ranks * self.local_experts,
+            self.topk,
+            self.faults,
+            show_time(self.every),
+            self.seed
+        )
+    }
+}

@@ -1,0 +1,165 @@
+//! What came of a run.
+
+use crate::report::{Bin, FaultLine};
+use serde::Serialize;
+use std::fmt;
+
+/// A promise was broken, or no fault struck, or there was no run.
+pub const BROKEN: u8 = 1;
+/// The command line cannot be honoured.
+pub const USAGE: u8 = 2;
+/// No path left, or a signal that nobody can know of.
+pub const NO_PATH: u8 = 3;
+
+/// Figures of a run; one JSON object.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MoeReport {
+    /// Ranks.
+    pub ranks: u32,
+    /// Seed.
+    pub seed: u64,
+    /// What times are.
+    pub clock: &'static str,
+    /// More threads than cores.
+    pub oversubscribed: bool,
+    /// Layers that were asked for.
+    pub asked: u64,
+    /// Layers that every rank ended.
+    pub iterations: u64,
+    /// Layers, by rank, in which something was not as the reference says.
+    pub mismatches: u64,
+    /// Kernels that did not end by their deadline.
+    pub hangs: u64,
+    /// Generations opened because of a fault, over all channels.
+    pub failovers: u64,
+    /// Generations opened by a switch-back.
+    pub switchbacks: u64,
+    /// Ranks that some rank leaves out.
+    pub masked_ranks: u64,
+    /// Ranks that ended because no path was left.
+    pub lost: u64,
+    /// Ranks that ended because nobody can know whether a signal was applied; it was neither repeated nor dropped.
+    pub uncertain: u64,
+    /// Ranks that ended with another fault of a kernel.
+    pub failed: u64,
+    /// Whether faults were planned at all.
+    pub planned: bool,
+    /// Seconds from the first layer to the last.
+    pub seconds: f64,
+    /// Time of a layer at rank 0 in microseconds: half of all, 99 of 100, the longest.
+    pub layer_us: [f64; 3],
+    /// Faults and how often each struck.
+    pub faults: Vec<FaultLine>,
+    /// Payload per 10 ms.
+    pub timeline: Vec<Bin>,
+    /// The first of what was wrong.
+    pub wrongs: Vec<String>,
+    /// What came of it in a few words.
+    pub verdict: String,
+}
+
+impl MoeReport {
+    /// What is broken, in words; nothing if all is well.
+    fn broken(&self) -> Vec<String> {
+        let mut what = Vec::new();
+        let mut count = |number: u64, name: &str| {
+            if number > 0 {
+                what.push(format!("{number} {name}"));
+            }
+        };
+        count(self.mismatches, "layers were wrong");
+        count(self.hangs, "kernels did not end by their deadline");
+        count(self.failed, "ranks ended with a fault");
+        count(self.masked_ranks, "ranks were left out");
+        if self.lost + self.uncertain == 0 {
+            count(self.asked - self.iterations.min(self.asked), "layers are missing");
+        }
+        what
+    }
+
+    fn exercised(&self) -> bool {
+        !self.planned || self.faults.iter().any(|fault| fault.hits > 0)
+    }
+
+    /// The verdict in words.
+    pub fn told(&self) -> String {
+        match self.exit_status() {
+            0 => "clean".into(),
+            NO_PATH if self.lost > 0 => "no path left".into(),
+            NO_PATH => "uncertain: a signal that nobody can know of".into(),
+            _ if self.broken().is_empty() => "not exercised: no fault struck".into(),
+            _ => format!("broken: {}", self.broken().join("; ")),
+        }
+    }
+
+    /// 0 clean, 1 broken or not exercised, 3 no path left or a signal in doubt.
+    pub fn exit_status(&self) -> u8 {
+        match () {
+            () if !self.broken().is_empty() => BROKEN,
+            () if self.lost + self.uncertain > 0 => NO_PATH,
+            () if !self.exercised() => BROKEN,
+            () => 0,
+        }
+    }
+}
+
+impl fmt::Display for MoeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [half, most, longest] = self.layer_us;
+        let struck = self.faults.iter().filter(|fault| fault.hits > 0).count();
+        writeln!(
+            f,
+            "layers {} of {} in {:.1} s  mismatches {}  hangs {}  failovers {}  switch-backs {}  masked ranks {}",
+            self.iterations,
+            self.asked,
+            self.seconds,
+            self.mismatches,
+            self.hangs,
+            self.failovers,
+            self.switchbacks,
+            self.masked_ranks
+        )?;
+        writeln!(
+            f,
+            "a layer at rank 0: p50 {half:.0} us, p99 {most:.0} us, longest {longest:.0} us ({}; oversubscribed: {})",
+            self.clock,
+            if self.oversubscribed { "yes" } else { "no" }
+        )?;
+        writeln!(f, "faults {}, of which {struck} struck", self.faults.len())?;
+        self.wrongs.iter().try_for_each(|wrong| writeln!(f, "wrong: {wrong}"))?;
+        write!(f, "verdict: {}", self.told())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_that_must_be_zero_breaks_the_verdict() {
+        let hit = FaultLine { at_ms: 0.0, place: "0.0".into(), kind: "down".into(), hits: 1 };
+        let clean = MoeReport {
+            asked: 5,
+            iterations: 5,
+            planned: true,
+            faults: vec![hit],
+            failovers: 1,
+            ..MoeReport::default()
+        };
+        assert_eq!(clean.exit_status(), 0);
+        for (status, broken) in [
+            (1, MoeReport { mismatches: 1, ..clean.clone() }),
+            (1, MoeReport { hangs: 1, ..clean.clone() }),
+            (1, MoeReport { failed: 1, ..clean.clone() }),
+            (1, MoeReport { masked_ranks: 1, ..clean.clone() }),
+            (1, MoeReport { iterations: 4, ..clean.clone() }),
+            (1, MoeReport { faults: Vec::new(), ..clean.clone() }),
+            (3, MoeReport { iterations: 4, lost: 1, ..clean.clone() }),
+            (3, MoeReport { iterations: 4, uncertain: 1, ..clean.clone() }),
+            (1, MoeReport { iterations: 4, uncertain: 1, mismatches: 1, ..clean.clone() }),
+            (0, MoeReport { faults: Vec::new(), planned: false, ..clean.clone() }),
+        ] {
+            assert_eq!(broken.exit_status(), status, "{broken}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `moe_pressure` as a process: short runs that are clean, one that is broken on purpose, and bad flags.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn program(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_moe_pressure")).args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Runs, and reads the JSON that it wrote.
+fn run(name: &str, arguments: &str) -> (Output, Value) {
+    let json = file(name);
+    let output = program(&format!("{arguments} --json {}", json.display()));
+    let bytes = std::fs::read(&json).unwrap_or_else(|_| panic!("no JSON: {}", text(&output.stderr)));
+    (output, serde_json::from_slice(&bytes).unwrap())
+}
+
+#[test]
+fn layers_under_random_faults_are_clean_and_draw_a_timeline() {
+    let svg = file("moe.svg");
+    // A port that goes down leaves the responder's truth: words that are cleared are never in doubt.
+    let arguments =
+        "--ranks 2 --iters 100 --tokens 2 --every 30ms --faults down=20ms --signals cleared --seed 6";
+    let (output, json) = run("moe-cleared.json", arguments);
+    assert_eq!(
+        (output.status.code(), &json["uncertain"]),
+        (Some(0), &Value::from(0)),
+        "{}",
+        text(&output.stdout)
+    );
+    let arguments = "--ranks 2 --iters 400 --tokens 3 --hidden 512 --topk 2 --every 30ms --seed 5";
+    let (output, json) = run("moe.json", &format!("{arguments} --plot {}", svg.display()));
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
+    for (key, right) in [("iterations", 400), ("mismatches", 0), ("hangs", 0), ("masked_ranks", 0)] {
+        assert_eq!(json[key], right, "{key}: {out}");
+    }
+    assert!(json["failovers"].as_u64().unwrap() > 0, "{out}");
+    assert!(json["faults"].as_array().unwrap().iter().any(|fault| fault["hits"].as_u64() > Some(0)), "{out}");
+    assert_eq!(json["verdict"], "clean");
+    let picture = std::fs::read_to_string(svg).unwrap();
+    assert!(picture.contains("MoE layers") && picture.ends_with("</svg>\n"));
+}
+
+#[test]
+fn without_faults_nothing_switches() {
+    let (output, json) =
+        run("moe-none.json", "--ranks 2 --iters 20 --tokens 2 --faults none --signals cleared");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    assert_eq!((&json["failovers"], &json["iterations"]), (&Value::from(0), &Value::from(20)));
+}
+
+/// The deliberate break: NICs that spoil a byte of what they place.
+#[test]
+fn bytes_that_a_nic_spoils_are_mismatches() {
+    let arguments =
+        "--ranks 2 --iters 300 --tokens 3 --format bf16 --faults corrupt --every 2ms --timeout 5s";
+    let (output, json) = run("moe-broken.json", arguments);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(json["mismatches"].as_u64().unwrap() > 0, "{out}");
+    assert!(json["verdict"].as_str().unwrap().starts_with("broken"), "{out}");
+}
+
+#[test]
+fn bad_flags_are_status_2_and_say_what_would_be_right() {
+    let cases = [
+        ("--ranks 1", "2..=64"),
+        ("--ranks two", "invalid"),
+        ("--iters 0", "1..=100000000"),
+        ("--faults dwon", "none, random"),
+        ("--faults peer-killed", "of a whole PE"),
+        ("--hidden 100", "--hidden"),
+        ("--every 1ns", "at least 1ms"),
+        ("--timeout 0ms", "at least 1ms"),
+        ("--seed", "value"),
+        ("--format fp4", "bf16"),
+        ("--json /nowhere/moe.json", "folder that exists"),
+        ("--no-such-option", "unexpected"),
+    ];
+    for (line, part) in cases {
+        let output = program(line);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {error}");
+        assert!(output.stdout.is_empty() && error.contains(part), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_fault_that_never_strikes_is_not_taken_for_clean() {
+    let (output, json) = run("moe-idle.json", "--ranks 2 --iters 3 --tokens 1 --every 60m --faults down");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(json["verdict"].as_str().unwrap().starts_with("not exercised"));
+}
