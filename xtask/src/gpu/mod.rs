@@ -6,6 +6,7 @@ mod bounds;
 mod cplusplus;
 mod example;
 mod header;
+mod pack;
 mod preserve;
 mod run;
 pub mod sass;
@@ -24,7 +25,8 @@ use toolchain::Toolchain;
 use wheels::Toolkit;
 
 pub const SUMMARY: &str = "build the device code for sm_80, sm_90, sm_100, audit it, count its machine code";
-pub const HELP: &str = "gpu [run [--only ROW]] [--arch sm_NN]... [--bless] [--toolchain NAME]
+pub const HELP: &str = "gpu [run [--packed DIR] [--only ROW]] [--arch sm_NN]... [--bless] [--toolchain NAME]
+gpu pack --out DIR [--arch sm_NN]... [--toolchain NAME]
 
 Builds `kernels/` for nvptx64-nvidia-cuda into <target>/gpu/<arch>/: shunt_kernels, the entry points, and shunt_device,
 the functions that programs in other languages call, each as .ptx, .o (relocatable) and .sass, the kernels linked into a
@@ -61,6 +63,9 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
                     point. A row that takes longer than 2 minutes (10: gpu_check, compute-sanitizer) is killed and
                     has failed. Without a GPU every row says that it was not run, and it fails before it builds
   --only ROW        of these only the rows whose name holds ROW
+  pack --out DIR    all that these rows start, in a folder for a machine that has a GPU, and neither compilers nor a
+                    network: DIR/run.sh [--only ROW] runs them there. compute-sanitizer is among it, most of its size
+  --packed DIR      run what such a folder has, and build nothing (what its run.sh does)
   --arch sm_NN      only this one; may be repeated
   --bless           write the header, and the table instead of comparing with it
   --toolchain NAME  use this rustup toolchain";
@@ -106,6 +111,9 @@ struct Options {
     bless: bool,
     run: bool,
     only: Option<String>,
+    packed: Option<PathBuf>,
+    pack: bool,
+    out: Option<PathBuf>,
     toolchain: Option<String>,
 }
 
@@ -117,7 +125,12 @@ impl Options {
             match arg.as_str() {
                 "--bless" => options.bless = true,
                 "run" => options.run = true,
+                "pack" => options.pack = true,
                 "--only" => options.only = Some(args.next().context("--only needs a row's name")?.clone()),
+                "--packed" => {
+                    options.packed = Some(args.next().context("--packed needs a folder")?.into());
+                }
+                "--out" => options.out = Some(args.next().context("--out needs a folder")?.into()),
                 "--toolchain" => {
                     options.toolchain = Some(args.next().context("--toolchain needs a name")?.clone());
                 }
@@ -132,8 +145,11 @@ impl Options {
                 other => bail!("unknown argument '{other}'"),
             }
         }
-        if options.only.is_some() && !options.run {
-            bail!("--only chooses rows of `gpu run`: add run");
+        if (options.only.is_some() || options.packed.is_some()) && !options.run {
+            bail!("--only and --packed are of `gpu run`: add run");
+        }
+        if options.pack != options.out.is_some() || options.pack && options.run {
+            bail!("a folder is packed by `gpu pack --out DIR`, and run by its own script");
         }
         if options.arches.is_empty() {
             options.arches = ARCHES.iter().collect();
@@ -147,6 +163,9 @@ impl Options {
 pub fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args).or_else(|error| sh::usage(format!("{error:#}")))?;
     let here = if options.run { Some(run::find(options.only.as_deref())?) } else { None };
+    if let (Some(here), Some(packed)) = (&here, &options.packed) {
+        return run::everything(here, options.only.as_deref(), Some(packed));
+    }
     let mut gpu = Gpu::start(&options)?;
     header::make(options.bless)?;
     let mut library = Vec::new();
@@ -169,7 +188,10 @@ pub fn run(args: &[String]) -> Result<()> {
     cplusplus::program(&gpu.toolkit, &archive, &options.arches)?;
     example::build(&gpu.toolchain, &gpu.toolkit)?;
     example::package()?;
-    here.map_or(Ok(()), |here| run::everything(&here, options.only.as_deref()))
+    if let Some(out) = &options.out {
+        return pack::pack(&sh::root().join(out));
+    }
+    here.map_or(Ok(()), |here| run::everything(&here, options.only.as_deref(), None))
 }
 
 /// Registers that the device library of the prefix takes at most: a kernel of 1024 threads has no more for each, and
@@ -372,6 +394,10 @@ mod tests {
             &["--nvcc"],
             &["--only", "graph"],
             &["run", "--only"],
+            &["--packed", "folder"],
+            &["pack"],
+            &["--out", "folder"],
+            &["run", "pack", "--out", "folder"],
             &["--bless", "--arch", "sm_90"],
         ] {
             assert!(parse(args).is_err(), "{args:?}");

@@ -1,8 +1,9 @@
 //! `cargo xtask gpu run`: what needs a GPU, in one call, with one table.
 
+use super::pack::{self, Programs};
 use super::wheels;
-use crate::{prefix, sh};
-use anyhow::{Context, Result, bail};
+use crate::sh;
+use anyhow::{Result, bail};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,6 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Where the program in CUDA C++ lies, below the target folder.
-const CALLS: &str = "gpu/calls";
 /// What compute-sanitizer looks for.
 const SANITIZERS: &[&str] = &["memcheck", "racecheck", "synccheck", "initcheck"];
 /// Rows of `gpu_check`.
@@ -75,9 +74,9 @@ pub struct Found {
 /// # Errors
 /// There is none, or no driver, or no row of that name.
 pub fn find(only: Option<&str>) -> Result<Found> {
-    let nowhere = Path::new("");
-    let rows = select(rows(nowhere, nowhere, &Ok(PathBuf::new())), only)?;
-    let mut query = sh::command("nvidia-smi");
+    let rows = select(rows(&Programs::built()), only)?;
+    // Not at the workspace's root: a packed folder is carried without it.
+    let mut query = Command::new("nvidia-smi");
     query.args(["--query-gpu=name,compute_cap", "--format=csv,noheader"]);
     let text = sh::stdout_of(&mut query);
     if let Some(found) = text.as_deref().and_then(parse) {
@@ -110,12 +109,14 @@ struct Row {
     program: Result<PathBuf, String>,
     arguments: Vec<String>,
     limit: Duration,
+    /// Where its libraries are, if not where it was linked.
+    libraries: Option<PathBuf>,
 }
 
 impl Row {
     fn new(name: impl Into<String>, program: &Path, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self { name: name.into(), program: Ok(program.to_owned()), arguments, limit: LIMIT }
+        Self { name: name.into(), program: Ok(program.to_owned()), arguments, limit: LIMIT, libraries: None }
     }
 
     /// Takes longer.
@@ -124,18 +125,20 @@ impl Row {
     }
 }
 
-/// The whole table: programs lie in `bin`, the program in CUDA C++ is `calls`.
-fn rows(bin: &Path, calls: &Path, sanitizer: &Result<PathBuf, String>) -> Vec<Row> {
-    let (check, stream) = (bin.join("gpu_check"), bin.join("shmem_put_bw"));
+/// The whole table.
+fn rows(programs: &Programs) -> Vec<Row> {
+    let Programs { check, stream, calls, deep_ep, libraries, sanitizer } = programs;
     let mut rows = vec![Row::new("library calls", calls, &[])];
     // Without a device state every call answers that there is none: no kernel may hang or trap for that.
-    let of_deep_ep = |name| Row::new(format!("DeepEP's roles, {name}"), &prefix::deep_ep_program(name), &[]);
-    rows.extend(prefix::deep_ep_programs().map(of_deep_ep));
-    rows.extend(CHECKS.iter().map(|name| Row::new(*name, &check, &[name]).long()));
+    rows.extend(deep_ep.iter().map(|(name, program)| {
+        let row = Row::new(format!("DeepEP's roles, {name}"), program, &[]);
+        Row { libraries: libraries.clone(), ..row }
+    }));
+    rows.extend(CHECKS.iter().map(|name| Row::new(*name, check, &[name]).long()));
     let quiet = ["--device", "gpu", "--duration", "2s", "--rail-gbps", "10", "-t", "32"];
     let drill =
-        |name: &str, more: &[&str]| Row::new(format!("drill, {name}"), &stream, &[&quiet, more].concat());
-    rows.push(Row::new("stream, no fault", &stream, &[&quiet[..], &["--watch"]].concat()));
+        |name: &str, more: &[&str]| Row::new(format!("drill, {name}"), stream, &[&quiet, more].concat());
+    rows.push(Row::new("stream, no fault", stream, &[&quiet[..], &["--watch"]].concat()));
     for (place, fault) in FAULTS {
         rows.push(drill(fault, &["--inject", &format!("300ms:{place}:{fault}")]));
     }
@@ -168,20 +171,19 @@ fn select(rows: Vec<Row>, only: Option<&str>) -> Result<Vec<Row>> {
     Ok(chosen)
 }
 
-/// Runs everything on the GPU, or what was asked for; the device code was built before.
-pub fn everything(gpu: &Found, only: Option<&str>) -> Result<()> {
-    let mut build = sh::command("cargo");
-    build.args(["build", "--release", "-p", "shunt-bench", "--bins"]);
-    sh::capture(&mut build).context("the programs that launch kernels do not build")?;
-    prefix::run(&["--deep-ep".to_owned()])?;
-    let target = sh::target_dir();
-    let (bin, calls) = (target.join("release"), target.join(CALLS));
-    // Only its own rows fail where it cannot be had, and nobody fetches it who does not run them.
-    let not_asked = Err("not asked for".to_owned());
-    let watched = select(rows(&bin, &calls, &not_asked), only)?.iter().any(|row| row.program.is_err());
-    let sanitizer =
-        if watched { wheels::sanitizer().map_err(|error| format!("{error:#}")) } else { not_asked };
-    let rows = select(rows(&bin, &calls, &sanitizer), only)?;
+/// Runs everything on the GPU, or what was asked for: from a packed folder, or what this builds; the device code was
+/// built before.
+pub fn everything(gpu: &Found, only: Option<&str>, packed: Option<&Path>) -> Result<()> {
+    let mut programs = packed.map_or_else(Programs::built, Programs::packed);
+    if packed.is_none() {
+        pack::build()?;
+        // Only its own rows fail where it cannot be had, and nobody fetches it who does not run them.
+        if select(rows(&programs), only)?.iter().any(|row| row.program.is_err()) {
+            programs.sanitizer = wheels::sanitizer().map_err(|error| format!("{error:#}"));
+        }
+    }
+    programs.all_there()?;
+    let rows = select(rows(&programs), only)?;
     println!("\n{}", head(&format!("{}, {}", gpu.name, gpu.arch)));
     let failed = rows.iter().filter(|row| !run(row)).count();
     if failed != 0 {
@@ -216,6 +218,7 @@ fn attempt(row: &Row) -> Result<Ended, String> {
     let cannot = |error: std::io::Error| format!("cannot start {}: {error}", program.display());
     let mut command = Command::new(program);
     command.args(&row.arguments).env(ENVIRONMENT.0, ENVIRONMENT.1).stdin(Stdio::null());
+    command.envs(row.libraries.as_ref().map(|folder| ("LD_LIBRARY_PATH", folder)));
     // A group of its own: compute-sanitizer has the program it watches as a child, which must go with it.
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let start = Instant::now();
@@ -327,8 +330,7 @@ mod tests {
     /// Its rows alone: what needs none still runs.
     #[test]
     fn a_sanitizer_that_is_not_there_fails_its_own_rows() {
-        let none = Err("no network".to_owned());
-        let rows = rows(Path::new("bin"), Path::new("calls"), &none);
+        let rows = rows(&Programs { sanitizer: Err("no network".to_owned()), ..Programs::built() });
         let (without, with): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.program.is_err());
         assert_eq!(without.len(), 2 * SANITIZERS.len());
         assert!(without.iter().all(|row| SANITIZERS.iter().any(|tool| row.name.ends_with(tool))));
@@ -337,7 +339,7 @@ mod tests {
 
     #[test]
     fn rows_are_chosen_by_what_their_names_hold() {
-        let all = || rows(Path::new("bin"), Path::new("calls"), &Ok(PathBuf::new()));
+        let all = || rows(&Programs { sanitizer: Ok(PathBuf::new()), ..Programs::built() });
         assert_eq!(select(all(), None).unwrap().len(), all().len());
         let names = |only| -> Vec<String> {
             select(all(), Some(only)).unwrap().into_iter().map(|row| row.name).collect()
@@ -360,7 +362,7 @@ mod tests {
 
     #[test]
     fn every_row_has_a_name_of_its_own() {
-        let rows = rows(Path::new("bin"), Path::new("calls"), &Ok(PathBuf::new()));
+        let rows = rows(&Programs { sanitizer: Ok(PathBuf::new()), ..Programs::built() });
         let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
