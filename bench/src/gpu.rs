@@ -18,6 +18,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Blocks of a launch, at most.
 pub const BLOCKS_MAX: u32 = 64;
 
+/// The value of an outcome before its kernel ran: no ticket, time or count, and nothing that a scenario fetches.
+const UNSTORED: u64 = 0xdead_0d06_5eed_0bad;
+/// It stores nothing where all was done already (`kernels/src/answer.rs`).
+const SILENT: &str = "quiet";
+
+/// The outcome of a kernel, looked at after it ran.
+///
+/// # Errors
+/// The kernel stored none.
+pub fn answered(kernel: &str, outcome: Outcome) -> Result<Outcome, CudaError> {
+    match (outcome.status, outcome.value) {
+        (STATUS_OK, UNSTORED) if kernel.starts_with(SILENT) => Ok(Outcome { value: 0, ..outcome }),
+        (STATUS_OK, UNSTORED) => Err(CudaError::NoAnswer { kernel: kernel.to_owned() }),
+        _ => Ok(outcome),
+    }
+}
+
 /// Why a PE's kernels cannot run on a GPU.
 #[derive(Debug, thiserror::Error)]
 pub enum NoGpu {
@@ -136,10 +153,10 @@ impl Kernels {
         call: Call,
     ) -> Result<Vec<Outcome>, CudaError> {
         let _one = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        self.clear(blocks);
+        self.poison(blocks);
         self.launch_at(0, kernel, group, (blocks, threads), call)?;
         self.stream.synchronize()?;
-        Ok(self.outcomes(blocks))
+        self.outcomes(blocks).into_iter().map(|outcome| answered(kernel, outcome)).collect()
     }
 
     /// Launches a kernel of blocks and threads, and does not wait. Its outcomes are those from number `first` on.
@@ -162,13 +179,18 @@ impl Kernels {
         unsafe { self.module.launch(&self.stream, &launch) }
     }
 
-    /// Zeroes outcomes: kernels store what is not zero.
-    pub fn clear(&self, blocks: u32) {
-        let bytes = vec![0; blocks as usize * size_of::<Outcome>()];
-        self.out.memory().write(self.out.span().address, &bytes).expect("inside its own span");
+    /// Makes outcomes those of kernels that were not there: zero, of which kernels store what is not, but for a value
+    /// that none of them has.
+    pub fn poison(&self, blocks: u32) {
+        let unstored = Outcome { value: UNSTORED, ..Outcome::default() };
+        let size = size_of::<Outcome>();
+        // SAFETY: an outcome is plain integers without gaps, so all of its bytes are there.
+        let bytes = unsafe { std::slice::from_raw_parts((&raw const unstored).cast::<u8>(), size) };
+        let all = bytes.repeat(blocks as usize);
+        self.out.memory().write(self.out.span().address, &all).expect("inside its own span");
     }
 
-    /// The outcomes of what ran last.
+    /// The outcomes of what ran last, as they lie there; see [`answered`].
     pub fn outcomes(&self, blocks: u32) -> Vec<Outcome> {
         let mut bytes = vec![0; blocks as usize * size_of::<Outcome>()];
         self.out.memory().read(self.out.span().address, &mut bytes).expect("inside its own span");
@@ -242,5 +264,14 @@ mod tests {
         assert_eq!([offset_of!(Call, word), offset_of!(Call, value)], [40, 48]);
         assert_eq!(offset_of!(Call, timeout_ns), 88);
         assert_eq!((size_of::<Outcome>(), offset_of!(Outcome, value), offset_of!(Outcome, ns)), (72, 40, 48));
+    }
+
+    /// A status of zero is "all went well": a kernel that never stored it must not pass for one that did.
+    #[test]
+    fn a_kernel_that_stored_nothing_has_not_answered() {
+        let unstored = Outcome { value: UNSTORED, ..Outcome::default() };
+        assert!(matches!(answered("put", unstored), Err(CudaError::NoAnswer { kernel }) if kernel == "put"));
+        assert_eq!(answered("quiet", unstored).unwrap().value, 0);
+        assert_eq!(answered("put", Outcome::ok(0)).unwrap().value, 0);
     }
 }

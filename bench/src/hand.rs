@@ -3,7 +3,7 @@
 use crate::gpu::Kernels;
 use crate::kernel::Dev;
 use shunt_device::platform::host::Host;
-use shunt_device::{Channel, Deadline, Fault, HeapOffset, Put, Signal, Solo, Ticket};
+use shunt_device::{Amo, Channel, Deadline, Fault, HeapOffset, Put, Signal, Solo, Ticket};
 use shunt_kernels::scenarios::Group;
 use shunt_kernels::{Call, Outcome};
 
@@ -26,6 +26,35 @@ fn signal_kernel(signal: Signal) -> (&'static str, u64) {
     }
 }
 
+/// The kernel of an atomic without its first word, `amo` or `fetch`, its value and what it expects.
+fn atomic_kernel(amo: Amo) -> (&'static str, u64, u64) {
+    match amo {
+        Amo::Add32(value) => ("add32", value.into(), 0),
+        Amo::Add64(value) => ("add64", value, 0),
+        Amo::Set32(value) => ("set32", value.into(), 0),
+        Amo::Set64(value) => ("set64", value, 0),
+        Amo::And32(value) => ("and32", value.into(), 0),
+        Amo::And64(value) => ("and64", value, 0),
+        Amo::Or32(value) => ("or32", value.into(), 0),
+        Amo::Or64(value) => ("or64", value, 0),
+        Amo::Xor32(value) => ("xor32", value.into(), 0),
+        Amo::Xor64(value) => ("xor64", value, 0),
+        Amo::Swap32(value) => ("swap32", value.into(), 0),
+        Amo::Swap64(value) => ("swap64", value, 0),
+        Amo::CompareSwap32 { expect, new } => ("cas32", new.into(), expect.into()),
+        Amo::CompareSwap64 { expect, new } => ("cas64", new, expect),
+    }
+}
+
+/// What a fetching atomic has come to when it was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetching {
+    /// Its answer is there once this ticket is done.
+    Posted(Ticket),
+    /// A kernel waited for it.
+    Answered(u64),
+}
+
 /// The ticket that a kernel answered with, or its fault. What the driver refuses is not survived: the GPU is gone.
 fn answer(outcome: &Outcome) -> Result<u64, Fault> {
     match outcome.as_fault() {
@@ -36,8 +65,8 @@ fn answer(outcome: &Outcome) -> Result<u64, Fault> {
 
 impl Hand<'_, '_> {
     fn launch(kernels: &Kernels, threads: u32, kernel: &str, call: Call) -> Result<u64, Fault> {
-        // Signals and values have no entry point for a block, and a warp's is as good.
-        let alone = kernel.starts_with("signal_") || kernel == "p";
+        // These have no entry point for a block, and a warp's is as good.
+        let alone = ["signal_", "amo_", "fetch_"].iter().any(|of| kernel.starts_with(of)) || kernel == "p";
         let threads = if alone { threads.min(32) } else { threads };
         let group = crate::gpu::group_of(threads);
         let threads = if group == Group::Warp { 32 } else { threads };
@@ -82,6 +111,30 @@ impl Hand<'_, '_> {
             Self::Gpu(kernels, threads, call) => {
                 let (kernel, value) = signal_kernel(signal);
                 Self::launch(kernels, threads, kernel, Call { word: at.0, value, ..call }).map(Ticket)
+            }
+        }
+    }
+
+    /// An atomic.
+    pub fn amo(&self, at: HeapOffset, amo: Amo) -> Result<Ticket, Fault> {
+        match *self {
+            Self::Thread(_, channel) => channel.amo_nbi(Solo, at, amo),
+            Self::Gpu(kernels, threads, call) => {
+                let (name, value, expect) = atomic_kernel(amo);
+                let call = Call { word: at.0, value, expect, ..call };
+                Self::launch(kernels, threads, &format!("amo_{name}"), call).map(Ticket)
+            }
+        }
+    }
+
+    /// An atomic that answers with what the word was, by way of eight bytes at `result` here.
+    pub fn fetch(&self, at: HeapOffset, amo: Amo, result: HeapOffset) -> Result<Fetching, Fault> {
+        match *self {
+            Self::Thread(_, channel) => channel.amo_fetch_nbi(Solo, at, amo, result).map(Fetching::Posted),
+            Self::Gpu(kernels, threads, call) => {
+                let (name, value, expect) = atomic_kernel(amo);
+                let call = Call { word: at.0, value, expect, result: result.0, ..call };
+                Self::launch(kernels, threads, &format!("fetch_{name}"), call).map(Fetching::Answered)
             }
         }
     }
@@ -142,6 +195,40 @@ mod tests {
             assert!(known.is_some_and(|(_, entries)| entries.len() >= 2), "{name}");
             assert_eq!(value, 3);
         }
+    }
+
+    /// Of a thread and of a warp, posted and fetching.
+    #[test]
+    fn every_atomic_has_its_kernels() {
+        let all = [
+            Amo::Add32(3),
+            Amo::Add64(3),
+            Amo::Set32(3),
+            Amo::Set64(3),
+            Amo::And32(3),
+            Amo::And64(3),
+            Amo::Or32(3),
+            Amo::Or64(3),
+            Amo::Xor32(3),
+            Amo::Xor64(3),
+            Amo::Swap32(3),
+            Amo::Swap64(3),
+            Amo::CompareSwap32 { expect: 5, new: 3 },
+            Amo::CompareSwap64 { expect: 5, new: 3 },
+        ];
+        let mut names = std::collections::BTreeSet::new();
+        for amo in all {
+            let (name, value, expect) = atomic_kernel(amo);
+            assert_eq!((value, expect), (3, if name.starts_with("cas") { 5 } else { 0 }));
+            for kind in ["amo", "fetch"] {
+                let known =
+                    shunt_kernels::KERNELS.iter().find(|(kernel, _)| *kernel == format!("{kind}_{name}"));
+                assert!(known.is_some_and(|(_, entries)| entries.len() == 2), "{kind}_{name}");
+            }
+            assert_eq!(name.ends_with("64"), amo.bytes() == 8, "{name}");
+            names.insert(name);
+        }
+        assert_eq!(names.len(), all.len());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::arbiter::Decided;
 use crate::gpu::Kernels;
-use crate::hand::Hand;
+use crate::hand::{Fetching, Hand};
 use crate::heap::{HeapMap, HeapView};
 use crate::job::board::Link;
 use crate::kernel::{Dev, Kernel, Stop, wait_until};
@@ -286,9 +286,15 @@ impl Sender<'_, '_> {
         let scripted = self.model.next(put);
         let at = HeapOffset(dst.0 + scripted.offset);
         if !scripted.fetch {
-            return self.channel.amo_nbi(Solo, at, scripted.amo).map(|_| ());
+            return self.hand.amo(at, scripted.amo).map(|_| ());
         }
-        let last = self.channel.amo_fetch_nbi(Solo, at, scripted.amo, result)?;
+        let last = match self.hand.fetch(at, scripted.amo, result)? {
+            Fetching::Posted(last) => last,
+            Fetching::Answered(value) => {
+                self.misread += u64::from(self.stream.verify && value != scripted.old);
+                return Ok(());
+            }
+        };
         let slot = (put % self.slots.count()) as usize;
         self.fetches[slot] = Some(Fetch { last, scripted, result });
         Ok(())

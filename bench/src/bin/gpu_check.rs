@@ -4,7 +4,7 @@
 //! then nothing was run.
 
 use shunt_bench::cluster::{Cluster, Unit, find_gpu};
-use shunt_bench::gpu::Kernels;
+use shunt_bench::gpu::{Kernels, answered};
 use shunt_bench::heap::HeapMap;
 use shunt_bench::job::Job;
 use shunt_bench::job::board::Board;
@@ -14,7 +14,7 @@ use shunt_bench::options::Options;
 use shunt_device::HeapOffset;
 use shunt_host::agent::reader::Cursor;
 use shunt_kernels::scenarios::{self, Group, HEAP_BYTES, Launch, Machine};
-use shunt_kernels::{Call, Outcome};
+use shunt_kernels::{Call, Outcome, STATUS_OK};
 use shunt_layout::state::SwitchKind;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::{Fault, Injection};
@@ -182,6 +182,8 @@ fn kernels(arguments: &[String]) -> Found {
 }
 
 /// Bytes of the graph's put.
+/// What it launches, in order.
+const GRAPH: [&str; 3] = ["put", "signal_cleared", "quiet"];
 const GRAPH_BYTES: u64 = 4096;
 const GRAPH_SRC: u64 = 16 << 10;
 const GRAPH_DST: u64 = 32 << 10;
@@ -193,10 +195,13 @@ fn replay_once(rig: &Rig, number: u64, replay: impl FnOnce() -> Result<(), Strin
     let pattern = |at: u64| (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at;
     let source = rig.unit(0).heap().words(HeapOffset(GRAPH_SRC), words);
     (0..).zip(source).for_each(|(at, word)| word.store(pattern(at), Ordering::Release));
-    rig.kernels(0).clear(3);
+    rig.kernels(0).poison(3);
     replay()?;
-    if let Some(outcome) = rig.kernels(0).outcomes(3).iter().find(|outcome| outcome.status != 0) {
-        return Err(format!("replay {number}: {outcome:?}"));
+    for (kernel, outcome) in GRAPH.iter().zip(rig.kernels(0).outcomes(3)) {
+        let outcome = answered(kernel, outcome).map_err(|error| format!("replay {number}: {error}"))?;
+        if outcome.status != STATUS_OK {
+            return Err(format!("replay {number}: {kernel}: {outcome:?}"));
+        }
     }
     let target = rig.unit(1).heap().words(HeapOffset(GRAPH_DST), words);
     let wrong = (0..).zip(target).find(|(at, word)| word.load(Ordering::Acquire) != pattern(*at));
@@ -217,9 +222,9 @@ fn graph(_: &[String]) -> Found {
     // Code is loaded before a graph is made.
     rig.run("quiet", Group::Warp, call)?;
     let graph = kernels.capture(|| {
-        kernels.launch_at(0, "put", Group::Warp, (1, 32), put)?;
-        kernels.launch_at(1, "signal_cleared", Group::Warp, (1, 32), signal)?;
-        kernels.launch_at(2, "quiet", Group::Warp, (1, 32), call)
+        let each = (0..).zip(GRAPH.into_iter().zip([put, signal, call]));
+        each.into_iter()
+            .try_for_each(|(at, (kernel, call))| kernels.launch_at(at, kernel, Group::Warp, (1, 32), call))
     });
     let graph = graph.map_err(|error| format!("capture: {error}"))?;
     let (mut number, start) = (0, Instant::now());

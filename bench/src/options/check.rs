@@ -29,9 +29,6 @@ impl Options {
                 "-t {threads} with --device gpu: 1, or a multiple of 32 up to {THREADS_MAX}"
             ));
         }
-        if self.mode == Mode::Amo {
-            return bad("--mode amo with --device gpu: --mode write, p or signal, or --device cpu".into());
-        }
         if let Some(count) = self.table.filter(|count| *count != 0) {
             return bad(format!(
                 "-n {count} with --device gpu: the table is that of threads, `cargo xtask gpu run` measures kernels \

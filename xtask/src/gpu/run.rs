@@ -49,6 +49,8 @@ const DRILLS: &[(&str, &str)] = &[
     ("down and back", "--inject 300ms:0.0:down --inject 900ms:0.0:up"),
     ("down and back, --signal cleared", "--signal cleared --inject 300ms:0.0:down --inject 900ms:0.0:up"),
     ("down and back, --signal add", "--signal add --inject 300ms:0.0:down --inject 900ms:0.0:up"),
+    ("down and back, --mode amo", "--mode amo --inject 300ms:0.0:down --inject 900ms:0.0:up"),
+    ("down and back, --mode p", "--mode p --inject 300ms:0.0:down --inject 900ms:0.0:up"),
     ("down, --fence time", "--fence time --inject 300ms:0.0:down"),
     ("cqe-error=0x15, --fence time", "--fence time --inject 300ms:0.0:cqe-error=0x15"),
     ("lost-atomic-response", "--signal add --inject 300ms:0.0:lost-atomic-response"),

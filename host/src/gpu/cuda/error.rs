@@ -51,6 +51,12 @@ pub enum CudaError {
         /// Entry point.
         entry: String,
     },
+    /// A kernel ended and left no outcome.
+    #[error("kernel {kernel} ended and stored no outcome: `cargo xtask gpu` builds the kernels anew")]
+    NoAnswer {
+        /// The kernel.
+        kernel: String,
+    },
     /// The module's root is of another version.
     #[error("the module's root is {met} bytes, right is {right}: `cargo xtask gpu` builds it anew")]
     RootSize {
