@@ -157,7 +157,7 @@ impl Shape {
     /// Bytes of one receive buffer.
     #[inline(always)]
     pub const fn receive_bytes(&self) -> u64 {
-        self.experts() * self.tokens as u64 * larger(self.dispatch_stride(), self.combine_stride())
+        self.experts() * self.tokens as u64 * self.slot_stride()
     }
 
     /// What DeepEP would ask for: two arrays of words, two send and two receive buffers.
@@ -271,11 +271,24 @@ impl Shape {
         self.send(set).plus(token as u64, self.dispatch_stride())
     }
 
+    /// Distance of slots in a receive buffer: room for a message of either kind.
+    #[inline(always)]
+    const fn slot_stride(&self) -> u64 {
+        larger(self.dispatch_stride(), self.combine_stride())
+    }
+
+    /// Slot of a receive buffer. Each rank writes slots of its own, those of its experts' numbers, whichever call it
+    /// is: what a rank may write again is told by what was taken from that rank, and says nothing of another's.
+    #[inline(always)]
+    const fn slot(&self, set: u64, rank: u32, local_expert: u32, number: u64) -> At {
+        let area = rank as u64 * self.local_experts as u64 + local_expert as u64;
+        self.receive(set).plus(area * self.tokens as u64 + number, self.slot_stride())
+    }
+
     /// Message `slot` from `rank` to a local expert.
     #[inline(always)]
     pub const fn dispatch_slot(&self, set: u64, local_expert: u32, rank: u32, slot: u64) -> At {
-        let pair = local_expert as u64 * self.ranks as u64 + rank as u64;
-        self.receive(set).plus(pair * self.tokens as u64 + slot, self.dispatch_stride())
+        self.slot(set, rank, local_expert, slot)
     }
 
     /// What a local expert made of its row.
@@ -287,7 +300,7 @@ impl Shape {
     /// What an expert made of `token`.
     #[inline(always)]
     pub const fn combine_slot(&self, set: u64, expert: u64, token: u32) -> At {
-        self.receive(set).plus(expert * self.tokens as u64 + token as u64, self.combine_stride())
+        self.receive(set).plus(expert * self.tokens as u64 + token as u64, self.slot_stride())
     }
 }
 
@@ -361,9 +374,39 @@ mod tests {
             assert!(s.dispatch_source(set, 4).0 + s.dispatch_stride() <= end);
             assert!(s.combine_source(set, 2, s.rows() - 1).0 + s.combine_stride() <= end);
         }
-        assert_eq!(s.dispatch_slot(0, 1, 2, 3).0 - s.receive(0).0, ((4 + 2) * 5 + 3) * s.dispatch_stride());
+        assert_eq!(s.dispatch_slot(0, 1, 2, 3).0 - s.receive(0).0, ((2 * 3 + 1) * 5 + 3) * s.slot_stride());
         for bytes in [s.dispatch_stride(), s.combine_stride(), s.dispatch_message(true), s.receive(1).0] {
             assert!(bytes.is_multiple_of(16), "{bytes}");
+        }
+    }
+
+    /// Two calls may be under way, and a rank that was thanked for one sends the next but one: it must not hit what
+    /// another, whose fail-over takes longer, still has to write.
+    #[test]
+    fn no_rank_writes_where_another_does_in_either_kind_of_call() {
+        for (ranks, experts, tokens, hidden) in [(3, 6, 4, 512), (2, 4, 3, 7168), (4, 4, 2, 1024)] {
+            let s = Shape::new(ranks, experts, tokens, hidden).unwrap();
+            let locals = || 0..s.local_experts;
+            let writes = |rank: u32| -> std::vec::Vec<(u64, u64)> {
+                let dispatched = locals().flat_map(|local| {
+                    (0..u64::from(tokens)).map(move |slot| s.dispatch_slot(0, local, rank, slot).0)
+                });
+                let combined = locals().flat_map(|local| {
+                    let expert = u64::from(rank * s.local_experts + local);
+                    (0..tokens).map(move |token| s.combine_slot(0, expert, token).0)
+                });
+                let dispatched = dispatched.map(|at| (at, at + s.dispatch_stride()));
+                dispatched.chain(combined.map(|at| (at, at + s.combine_stride()))).collect()
+            };
+            for one in 0..ranks {
+                for other in (0..ranks).filter(|other| *other != one) {
+                    for (a, b) in
+                        writes(one).into_iter().flat_map(|a| writes(other).into_iter().map(move |b| (a, b)))
+                    {
+                        assert!(a.1 <= b.0 || b.1 <= a.0, "{s:?}: rank {one} {a:?}, rank {other} {b:?}");
+                    }
+                }
+            }
         }
     }
 
