@@ -1,7 +1,9 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
-use crate::{bindings, check, explore, gpu, mutate, prefix, run_scenarios, sh, soft_rdma, swarm, tidy};
+use crate::{
+    bindings, check, explore, gpu, mutate, prefix, python, run_scenarios, sh, soft_rdma, swarm, tidy,
+};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,8 +14,8 @@ pub const SUMMARY: &str = "the one test command: all stages below, with their ti
 pub const HELP: &str = "ci [--only STAGE]... [--list]
 
 Stages, in order; a failed one does not stop the others, the exit status tells.
-  tools      C and C++ compilers, the RDMA headers and libraries, libclang, tshark, Scapy, Open MPI, rustfmt, clippy:
-             installed where apt-get and rustup can
+  tools      C and C++ compilers, the RDMA headers and libraries, libclang, tshark, Scapy, Open MPI, Python's
+             virtual environments, rustfmt, clippy: installed where apt-get and rustup can
   format     cargo fmt --check
   clippy     warnings are errors
   tidy       house rules
@@ -27,6 +29,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   prefix     the folder that programs take in NVSHMEM's place: made, linked from C and C++, held against NVSHMEM 3.8.0
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios_list.rs
   mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
+  python     the wheel of python/, installed into a fresh virtual environment; its README's example and its tests
   soft-rdma  unmodified RDMA programs on soft NICs, as listed in xtask/src/soft_rdma_cases.rs
 
   --only STAGE  only this one; may be repeated
@@ -61,6 +64,7 @@ const STAGES: &[Stage] = &[
     ("prefix", prefix::stage),
     ("scenarios", run_scenarios::all),
     ("mlx5", run_scenarios::soft_rdma),
+    ("python", python::stage),
     ("soft-rdma", soft_rdma::stage),
 ];
 
@@ -143,6 +147,10 @@ fn tools() -> Result<()> {
     }
     if !Path::new("/usr/lib/python3/dist-packages/scapy").is_dir() {
         packages.push("python3-scapy");
+    }
+    let can = |module: &str| sh::stdout_of(sh::command("python3").args(["-c", module])).is_some();
+    if !can("import ensurepip, venv") {
+        packages.push("python3-venv");
     }
     // The MPI plugin is built with what a machine has.
     if !sh::exists("mpicc") || !sh::exists("mpirun") {

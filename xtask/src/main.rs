@@ -12,6 +12,7 @@ mod gpu;
 mod mutate;
 mod night;
 mod prefix;
+mod python;
 mod run_scenarios;
 mod scenarios;
 mod scenarios_list;

@@ -180,8 +180,13 @@ mod tests {
     #[test]
     fn each_way_starts_as_many_processes_as_it_says() {
         let path = |name: &str| PathBuf::from("/x").join(name);
-        let place = Place { program: path("shmem_put_bw"), shunt: path("shunt"), dir: path("ci") };
-        let ways = [How::Threads, How::ShuntRun, How::SoftRdma, How::SoftRdmaThreads];
+        let place = Place {
+            program: path("shmem_put_bw"),
+            shunt: path("shunt"),
+            moe: path("moe_pressure"),
+            dir: path("ci"),
+        };
+        let ways = [How::Threads, How::ShuntRun, How::SoftRdma, How::SoftRdmaThreads, How::Moe];
         for (how, processes) in ways.map(|how| (how, 1)).into_iter().chain([(How::TwoShells, 2)]) {
             let scenario = Scenario { how, args: "-n 0", ..SCENARIOS[0] };
             let commands = commands(&place, &scenario).unwrap();

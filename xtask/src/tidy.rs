@@ -16,7 +16,7 @@ In manifests: a dependency against the arrows below, default-run outside bench.
 In all text: paths of one machine, names of registry hosts.
 
   layout <- device <- kernels      layout <- soft-nic      xtask -> nothing
-  layout, device, soft-nic, mlx5-sys <- host      tests, bench, cli -> all of them
+  layout, device, soft-nic, mlx5-sys <- host      tests, bench, cli, python -> all of them
   layout, device, soft-nic, host <- nvshmem-compat      layout, device, kernels, host <- deep-ep-bridge
   soft-nic <- soft-rdma <- soft-rdma/preload";
 
@@ -46,7 +46,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
-const TOP: &[&str] = &["shunt-tests", "shunt-explore", "shunt-conformance", "shunt-bench", "shunt"];
+const TOP: &[&str] =
+    &["shunt-tests", "shunt-explore", "shunt-conformance", "shunt-bench", "shunt", "shunt-python"];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.
 const BANNED: &[(&str, &str)] = &[

@@ -1,0 +1,253 @@
+"""DeepEP's `Buffer`, its low-latency half, with its names and shapes."""
+
+import ctypes
+
+import numpy as np
+
+from . import _native, arrays
+
+
+class EventHandle:
+    """An event of a kernel that has ended: on the CPU each has, when its call returns."""
+
+    def current_stream_wait(self):
+        pass
+
+
+class EventOverlap:
+    """DeepEP's wrapper of an event."""
+
+    def __init__(self, event=None, extra_tensors=None):
+        self.event, self.extra_tensors = event, extra_tensors
+
+    def current_stream_wait(self):
+        if self.event is None:
+            raise ValueError("no event: async_finish=True would have made one")
+        self.event.current_stream_wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.event is not None:
+            self.event.current_stream_wait()
+
+
+class Handle(tuple):
+    """DeepEP's handle: source indices, ranges, tokens of a rank at most, hidden size, experts.
+
+    The first two are filled in by the receiving phase.
+    """
+
+    def __new__(cls, source, ranges, tokens, hidden, experts):
+        self = super().__new__(cls, (source, ranges, tokens, hidden, experts))
+        self.native, self.topk_idx = None, None
+        return self
+
+
+class Buffer:
+    """The buffer of one rank. Arrays are NumPy's, or CPU tensors of torch; results are of the kind of what came in.
+
+    BF16 is `bfloat16` of torch or ml_dtypes, or its bits as uint16; results without torch are bits.
+    """
+
+    def __init__(
+        self,
+        group,
+        num_nvl_bytes=0,
+        num_rdma_bytes=0,
+        low_latency_mode=False,
+        num_qps_per_rank=24,
+        allow_nvlink_for_low_latency_mode=True,
+        allow_mnnvl=False,
+        use_fabric=False,
+        explicitly_destroy=False,
+        enable_shrink=False,
+        comm=None,
+        *,
+        timeout=100.0,
+        absolute_signals=False,
+    ):
+        """`timeout` (seconds) and `absolute_signals` are Shunt's own; what has no meaning on a CPU is not looked at."""
+        if not low_latency_mode:
+            raise ValueError("low_latency_mode=False was given; True is right: the other kernels are not here")
+        if not hasattr(group, "job"):
+            raise ValueError("group: one of SoftJob.group(rank) is right")
+        if group._buffers:
+            raise ValueError("this rank has had its buffer: its heap holds one")
+        group._buffers += 1
+        self.group, self.rank, self.group_size = group, group.rank(), group.size()
+        self.num_rdma_bytes = num_rdma_bytes
+        self.enable_shrink = enable_shrink
+        self._timeout_ns, self._absolute = int(timeout * 1e9), absolute_signals
+        self._native, self._sizes, self._destroyed = None, None, False
+
+    @staticmethod
+    def get_low_latency_rdma_size_hint(num_max_dispatch_tokens_per_rank, hidden, num_ranks, num_experts):
+        """Bytes that a buffer takes."""
+        return _native.size_hint(num_max_dispatch_tokens_per_rank, hidden, num_ranks, num_experts)
+
+    def _of(self, tokens, hidden, experts):
+        """The native buffer, made by the first call, whose sizes stay."""
+        if self._destroyed:
+            raise RuntimeError("the buffer is destroyed")
+        sizes = (tokens, hidden, experts)
+        if self._native is None:
+            native = _native.Buffer(
+                self.group.job._native,
+                self.rank,
+                *sizes,
+                self._timeout_ns,
+                self._absolute,
+                self.enable_shrink,
+            )
+            self._native, self._sizes = native, sizes
+        if self._sizes != sizes:
+            met = f"tokens, hidden size, experts: {sizes} were given"
+            raise ValueError(f"{met}, {self._sizes} are right: as before")
+        return self._native
+
+    def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank, hidden, num_experts):
+        """All ranks together: what was under way is given up, and a buffer that met a fault is usable again."""
+        self._of(num_max_dispatch_tokens_per_rank, hidden, num_experts).clean()
+
+    def low_latency_dispatch(
+        self,
+        x,
+        topk_idx,
+        num_max_dispatch_tokens_per_rank,
+        num_experts,
+        cumulative_local_expert_recv_stats=None,
+        dispatch_wait_recv_cost_stats=None,
+        use_fp8=True,
+        round_scale=False,
+        use_ue8m0=False,
+        async_finish=False,
+        return_recv_hook=False,
+    ):
+        """DeepEP's: `(recv_x, recv_count, handle, event, hook)`.
+
+        `recv_x` is `[local experts, ranks * tokens, hidden]`; with FP8 a pair, codes and scales. With
+        `return_recv_hook` arrays are empty until `hook()`.
+        """
+        self._costs(dispatch_wait_recv_cost_stats)
+        if use_ue8m0 and not round_scale:
+            raise ValueError("use_ue8m0=True: round_scale=True is right, too")
+        bits, topk = arrays.bf16(x, "x", 2), arrays.of(topk_idx, np.int64, "topk_idx")
+        if topk.shape[0] != bits.shape[0]:
+            raise ValueError(f"topk_idx: {topk.shape[0]} tokens were given, {bits.shape[0]} are right: as many as x has")
+        tokens, hidden = num_max_dispatch_tokens_per_rank, bits.shape[1]
+        native = self._of(tokens, hidden, num_experts)
+        form = "fp8-exponents" if use_ue8m0 else "fp8-rounded" if round_scale else "fp8"
+        sent = native.dispatch(bits, topk, form if use_fp8 else "bf16")
+        local, rows = num_experts // self.group_size, tokens * self.group_size
+        came = np.zeros((local, rows, hidden), np.uint8 if use_fp8 else np.uint16)
+        groups = hidden // 512 if use_ue8m0 else hidden // 128
+        # By group first: neighbouring rows lie side by side, as matrix units want them.
+        scales = np.zeros((local, groups, rows), np.int32 if use_ue8m0 else np.float32)
+        counts = np.zeros(local, np.int32)
+        source, ranges = np.zeros((local, rows), np.int32), np.zeros((local, self.group_size), np.int64)
+        handle = Handle(source, ranges, tokens, hidden, num_experts)
+        handle.topk_idx = topk
+
+        def hook():
+            *parts, native_handle = native.receive_dispatch(sent)
+            for to, part in zip((came, scales, counts, source, ranges), parts, strict=True):
+                if part:
+                    to.reshape(-1)[:] = np.frombuffer(part, to.dtype)
+            handle.native = native_handle
+            if cumulative_local_expert_recv_stats is not None:
+                cumulative_local_expert_recv_stats[:] += arrays.like(counts, cumulative_local_expert_recv_stats)
+
+        if not return_recv_hook:
+            hook()
+        received = arrays.like(came, x, "float8_e4m3fn" if use_fp8 else "bfloat16")
+        if use_fp8:
+            received = (received, arrays.like(scales, x).swapaxes(1, 2))
+        event = EventOverlap(EventHandle() if async_finish else None)
+        return received, arrays.like(counts, x), handle, event, hook if return_recv_hook else None
+
+    def low_latency_combine(
+        self,
+        x,
+        topk_idx,
+        topk_weights,
+        handle,
+        use_logfmt=False,
+        zero_copy=False,
+        async_finish=False,
+        return_recv_hook=False,
+        out=None,
+        combine_wait_recv_cost_stats=None,
+    ):
+        """DeepEP's: `(combined_x, event, hook)`; `combined_x` is `[tokens, hidden]`, BF16."""
+        self._costs(combine_wait_recv_cost_stats)
+        if use_logfmt:
+            raise ValueError("use_logfmt=True was given; False is right: LogFMT is not here")
+        if handle.native is None:
+            raise RuntimeError("the dispatch of this handle was not received; its hook comes first")
+        topk = arrays.of(topk_idx, np.int64, "topk_idx")
+        if not np.array_equal(topk, handle.topk_idx):
+            raise ValueError("topk_idx: another one was given; that of the dispatch is right")
+        weights = arrays.of(topk_weights, np.float32, "topk_weights")
+        _, _, tokens, hidden, experts = handle
+        made = None
+        if not zero_copy:
+            made = arrays.bf16(x, "x", 3)
+            right = (experts // self.group_size, tokens * self.group_size, hidden)
+            if made.shape != right:
+                raise ValueError(f"x: {made.shape} was given, {right} is right")
+        native = self._of(tokens, hidden, experts)
+        sent = native.combine(made, weights, handle.native)
+        combined = np.zeros((topk.shape[0], hidden), np.uint16)
+        result = arrays.like(combined, topk_idx, "bfloat16") if out is None else out
+
+        def hook():
+            combined.reshape(-1)[:] = np.frombuffer(native.receive_combine(sent), np.uint16)
+            if out is not None:
+                out[:] = arrays.like(combined, topk_idx, "bfloat16")
+
+        if not return_recv_hook:
+            hook()
+        event = EventOverlap(EventHandle() if async_finish else None)
+        return result, event, hook if return_recv_hook else None
+
+    def get_next_low_latency_combine_buffer(self, handle):
+        """Where experts may leave what they make, for `low_latency_combine(..., zero_copy=True)`: BF16 as bits."""
+        _, _, tokens, hidden, experts = handle
+        address, stride = self._of(tokens, hidden, experts).next_combine_buffer()
+        local, rows = experts // self.group_size, tokens * self.group_size
+        memory = (ctypes.c_uint8 * (local * rows * stride)).from_address(address)
+        # The heap lives as long as the job.
+        memory.owner = self.group.job
+        return np.ndarray((local, rows, hidden), np.uint16, memory, strides=(rows * stride, stride, 2))
+
+    def low_latency_query_mask_buffer(self, mask_status):
+        """Fills in which ranks are left out."""
+        mask_status[:] = arrays.like(np.array(self._made().mask(), np.int32), mask_status)
+
+    def low_latency_update_mask_buffer(self, rank_to_mask, mask=False):
+        """Leaves a rank out, or takes it in again."""
+        self._made().set_mask(rank_to_mask, mask)
+
+    def low_latency_clean_mask_buffer(self):
+        """Takes all ranks in again."""
+        for rank, masked in enumerate(self._made().mask()):
+            if masked:
+                self._made().set_mask(rank, False)
+
+    def _made(self):
+        if self._native is None:
+            raise RuntimeError("the buffer has no sizes yet: a dispatch or clean_low_latency_buffer comes first")
+        return self._native
+
+    @staticmethod
+    def _costs(stats):
+        if stats is not None:
+            raise ValueError("cost stats were given; None is right: nothing here measures them")
+
+    def destroy(self):
+        """Lets the buffer go; whoever is in one of its kernels is waited for."""
+        self._destroyed = True
+        if self._native is not None:
+            self._native.destroy()

@@ -1,0 +1,200 @@
+//! A buffer of one rank.
+
+use crate::error::raised;
+use crate::job::PyJob;
+use pyo3::buffer::{Element, PyBuffer as View};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use shunt_bench::moe::job::{Job, Lane};
+use shunt_deep_ep_bridge::{
+    Buffer, Combine, Dispatch, Format, Handle, MoeError, Patience, Received, Signals,
+};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of the heap that a buffer takes.
+#[pyfunction]
+pub fn size_hint(py: Python<'_>, tokens: u32, hidden: u32, ranks: u32, experts: u32) -> PyResult<u64> {
+    shunt_deep_ep_bridge::size_hint(tokens, hidden, ranks, experts).map_err(|error| raised(py, &error))
+}
+
+/// A call that was sent and is to be received.
+enum Call {
+    Dispatch(Dispatch),
+    Combine(Combine),
+}
+
+/// What a sending phase leaves: it is received once.
+#[pyclass(frozen, module = "shunt_ep._native")]
+pub struct Sent(Mutex<Option<Call>>);
+
+impl Sent {
+    fn of(call: Call) -> Self {
+        Self(Mutex::new(Some(call)))
+    }
+
+    fn take(&self) -> PyResult<Call> {
+        let call = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        call.ok_or_else(|| PyRuntimeError::new_err("it was received before; a hook is called once"))
+    }
+}
+
+/// What a dispatch leaves for its combine.
+#[pyclass(frozen, name = "Handle", module = "shunt_ep._native")]
+pub struct PyHandle(Handle);
+
+/// The buffer; empty once it is destroyed.
+#[pyclass(frozen, name = "Buffer", module = "shunt_ep._native")]
+pub struct PyBuffer(Mutex<Option<Buffer<Lane>>>);
+
+fn format(name: &str) -> PyResult<Format> {
+    Ok(match name {
+        "bf16" => Format::Bf16,
+        "fp8" => Format::Fp8,
+        "fp8-rounded" => Format::Fp8Rounded,
+        "fp8-exponents" => Format::Fp8Exponents,
+        other => return Err(PyValueError::new_err(format!("no format is called {other}"))),
+    })
+}
+
+fn copied<T: Element>(py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+    View::<T>::get(what)?.to_vec(py)
+}
+
+/// Words of any size as bytes of this machine.
+fn bytes<'py, T: Copy, const N: usize>(
+    py: Python<'py>,
+    words: &[T],
+    to: impl Fn(T) -> [u8; N],
+) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &words.iter().flat_map(|word| to(*word)).collect::<Vec<u8>>())
+}
+
+/// Channels, scales, counts, sources and ranges, and the handle.
+type Came<'py> = (
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    PyHandle,
+);
+
+impl PyBuffer {
+    /// Works on the buffer with the interpreter let go: a kernel may wait for a rank that is another of its threads.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Buffer<Lane>) -> Result<T, MoeError> + Send,
+    ) -> PyResult<T> {
+        let done = py.detach(|| {
+            let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            buffer.as_mut().map(work)
+        });
+        match done {
+            Some(done) => done.map_err(|error| raised(py, &error)),
+            None => Err(PyRuntimeError::new_err("the buffer is destroyed")),
+        }
+    }
+}
+
+#[pymethods]
+impl PyBuffer {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "as Python calls it")]
+    fn new(
+        py: Python<'_>,
+        job: &PyJob,
+        rank: u32,
+        tokens: u32,
+        hidden: u32,
+        experts: u32,
+        timeout_ns: u64,
+        absolute: bool,
+        mask_lost: bool,
+    ) -> PyResult<Self> {
+        if rank >= job.job.ranks() {
+            return Err(PyValueError::new_err(format!("rank {rank}: below {} is right", job.job.ranks())));
+        }
+        let patience = Patience {
+            timeout_ns,
+            slice_ns: job.job.slice_ns(),
+            mask_lost,
+            signals: if absolute { Signals::Absolute } else { Signals::Cleared },
+            ..Patience::default()
+        };
+        let buffer = Buffer::new(job.job.lane(rank), Job::BASE, tokens, hidden, experts, patience);
+        Ok(Self(Mutex::new(Some(buffer.map_err(|error| raised(py, &error))?))))
+    }
+
+    fn dispatch(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        topk: &Bound<'_, PyAny>,
+        form: &str,
+    ) -> PyResult<Sent> {
+        let (x, topk, form) = (copied::<u16>(py, x)?, copied::<i64>(py, topk)?, format(form)?);
+        Ok(Sent::of(Call::Dispatch(self.with(py, |buffer| buffer.dispatch(&x, &topk, form))?)))
+    }
+
+    fn receive_dispatch<'py>(&self, py: Python<'py>, sent: &Sent) -> PyResult<Came<'py>> {
+        let Call::Dispatch(sent) = sent.take()? else {
+            return Err(PyRuntimeError::new_err("what was sent is no dispatch"));
+        };
+        let Received { x, scales, counts, handle, .. } =
+            self.with(py, |buffer| buffer.receive_dispatch(sent))?;
+        Ok((
+            bytes(py, &x, u64::to_le_bytes),
+            bytes(py, &scales, u32::to_le_bytes),
+            bytes(py, &counts, u32::to_le_bytes),
+            bytes(py, &handle.source, u32::to_le_bytes),
+            bytes(py, &handle.ranges, u64::to_le_bytes),
+            PyHandle(handle),
+        ))
+    }
+
+    fn combine(
+        &self,
+        py: Python<'_>,
+        x: Option<&Bound<'_, PyAny>>,
+        weights: &Bound<'_, PyAny>,
+        handle: &PyHandle,
+    ) -> PyResult<Sent> {
+        let (x, weights) = (x.map(|x| copied::<u16>(py, x)).transpose()?, copied::<f32>(py, weights)?);
+        let handle = handle.0.clone();
+        let sent = self.with(py, |buffer| buffer.combine(x.as_deref(), &weights, handle))?;
+        Ok(Sent::of(Call::Combine(sent)))
+    }
+
+    fn receive_combine<'py>(&self, py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyBytes>> {
+        let Call::Combine(sent) = sent.take()? else {
+            return Err(PyRuntimeError::new_err("what was sent is no combine"));
+        };
+        let combined = self.with(py, |buffer| buffer.receive_combine(sent))?;
+        Ok(bytes(py, &combined, u16::to_le_bytes))
+    }
+
+    /// Address of where experts may leave what they make for the next combine, and bytes between two rows.
+    fn next_combine_buffer(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        self.with(py, |buffer| Ok((buffer.next_combine_buffer(), buffer.shape().combine_stride())))
+    }
+
+    fn clean(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Buffer::clean)
+    }
+
+    fn mask(&self, py: Python<'_>) -> PyResult<Vec<bool>> {
+        self.with(py, |buffer| Ok(buffer.mask()))
+    }
+
+    fn set_mask(&self, py: Python<'_>, rank: u32, masked: bool) -> PyResult<()> {
+        self.with(py, |buffer| buffer.set_mask(rank, masked))
+    }
+
+    /// Lets go of the heap and, with the last of the job's, of everything.
+    fn destroy(&self, py: Python<'_>) {
+        let taken = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        py.detach(|| drop(taken));
+    }
+}

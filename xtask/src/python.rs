@@ -1,0 +1,117 @@
+//! The stage `python`: the wheel made, installed into a fresh virtual environment, its README's example and its tests
+//! run there.
+
+use crate::ci::Count;
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What makes wheels.
+const MATURIN: &str = "maturin>=1.7,<2";
+
+fn pip(python: &Path, what: &[&str]) -> Result<()> {
+    let mut command = sh::command(&python.to_string_lossy());
+    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(what);
+    sh::capture(&mut command).context("a network with Python's package index is needed")?;
+    Ok(())
+}
+
+/// A virtual environment; its interpreter.
+fn environment(home: &Path) -> Result<PathBuf> {
+    if !sh::exists("python3") {
+        bail!("there is no python3; 3.11 or later would be right");
+    }
+    sh::capture(sh::command("python3").args(["-m", "venv"]).arg(home))?;
+    Ok(home.join("bin/python"))
+}
+
+/// An empty folder.
+fn emptied(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        std::fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+/// The wheel, of the release build.
+fn wheel(home: &Path) -> Result<PathBuf> {
+    let tools = home.join("tools");
+    let maturin = tools.join("bin/maturin");
+    if !maturin.is_file() {
+        pip(&environment(&tools)?, &[MATURIN])?;
+    }
+    let out = home.join("wheels");
+    emptied(&out)?;
+    let mut build = sh::command(&maturin.to_string_lossy());
+    build.args(["build", "--release", "--quiet", "-m", "python/Cargo.toml", "--out"]).arg(&out);
+    build.arg("--interpreter").arg(tools.join("bin/python"));
+    sh::capture(&mut build)?;
+    let mut made = std::fs::read_dir(&out)?.flatten().map(|entry| entry.path());
+    made.next().with_context(|| format!("maturin made no wheel in {}", out.display()))
+}
+
+/// Programs in a page: what stands between its marks.
+fn programs(page: &str) -> Vec<&str> {
+    let inside = page.split("```python\n").skip(1);
+    inside.filter_map(|rest| rest.split_once("```").map(|(program, _)| program)).collect()
+}
+
+/// Reads "Ran 12 tests in 3.4s" of unittest.
+fn tests_run(said: &str) -> Option<usize> {
+    said.lines().rev().find_map(|line| line.strip_prefix("Ran ")?.split(' ').next()?.parse().ok())
+}
+
+/// Runs what must end with 0; all that it said.
+fn said(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {}", sh::shown(command)))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    if !output.status.success() {
+        bail!("`{}` ended with {}\n{}", sh::shown(command), output.status, sh::last_lines(&said, 60));
+    }
+    Ok(said)
+}
+
+pub fn stage() -> Result<Count> {
+    let home = sh::target_dir().join("python");
+    let wheel = wheel(&home)?;
+    println!("  {}", wheel.file_name().unwrap_or_default().to_string_lossy());
+    let fresh = home.join("fresh");
+    emptied(&fresh)?;
+    let python = environment(&fresh)?;
+    pip(&python, &[&wheel.to_string_lossy()])?;
+    let page = std::fs::read_to_string(sh::root().join("python/README.md"))?;
+    let examples = programs(&page);
+    if examples.is_empty() {
+        bail!("python/README.md has no example");
+    }
+    // Not in the workspace: what is imported is what was installed.
+    for example in &examples {
+        let file = fresh.join("example.py");
+        std::fs::write(&file, example)?;
+        let mut run = sh::command(&python.to_string_lossy());
+        print!("  README: {}", said(run.current_dir(&fresh).arg(&file))?);
+    }
+    let mut run = sh::command(&python.to_string_lossy());
+    let folder = sh::root().join("python/tests");
+    let said =
+        said(run.current_dir(&fresh).args(["-m", "unittest", "discover", "--start-directory"]).arg(folder))?;
+    let passed = tests_run(&said).filter(|tests| *tests > 0).context("no test was run")?;
+    println!("  {passed} tests");
+    Ok(Count { passed: passed + examples.len(), failed: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_and_counts_are_read() {
+        let page = "a\n```\nno\n```\n```python\nx = 1\n```\nb\n```python\ny = 2\n```\n";
+        assert_eq!(programs(page), ["x = 1\n", "y = 2\n"]);
+        assert_eq!(programs("```python\nnever ends"), Vec::<&str>::new());
+        assert_eq!(tests_run("....\nRan 12 tests in 3.400s\n\nOK\n"), Some(12));
+        assert_eq!(tests_run("OK"), None);
+    }
+}
