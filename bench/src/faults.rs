@@ -125,6 +125,10 @@ impl<'r> Faults<'r> {
                 self.hits[number] += 1;
                 unit.clock().jump(by_ns);
             }
+            PeFault::OobDup { .. }
+            | PeFault::OobDelay { .. }
+            | PeFault::OobReorder { .. }
+            | PeFault::PeerStopped { .. } => unreachable!("refused before the run"),
         }
     }
 

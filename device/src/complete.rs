@@ -4,7 +4,7 @@
 //! it by compare-and-swap from the value it read: frozen or late, it does nothing.
 
 use crate::access::Channel;
-use crate::patience::Patience;
+use crate::patience::{NO_ALLOWANCE, Patience};
 use crate::platform::Platform;
 use crate::root::root;
 use crate::switch::Trigger;
@@ -217,7 +217,10 @@ impl<P: Platform> Channel<'_, P> {
         let trigger = match trigger {
             Some(trigger) => Some(trigger),
             None if at.flag() => None,
-            None if stalled => Some(Trigger { at, cause: self.silence(at.slot()), syndrome: 0 }),
+            None if stalled => {
+                let syndrome = patience.beyond(silence_ns);
+                Some(Trigger { at, cause: self.silence(at.slot()), syndrome })
+            }
             None if hint_due && tolerant => self.hinted(at, now, patience.doubts(silence_ns)),
             None => None,
         };
@@ -271,7 +274,7 @@ impl<P: Platform> Channel<'_, P> {
             && self.suspect(slot)
             && self.next_slot(slot, 0).is_some_and(|next| !self.suspect(next))
         {
-            return Some(Trigger { at, cause: CauseKind::Overdue, syndrome: 0 });
+            return Some(Trigger { at, cause: CauseKind::Overdue, syndrome: NO_ALLOWANCE });
         }
         let home = self.home_rail();
         // Bound while it stood elsewhere: a kind 3 operation waits for it (rule 16).

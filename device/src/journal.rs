@@ -136,6 +136,15 @@ pub const fn relocate_second(second: &Wqebb, lkey_be: u32) -> Wqebb {
     out
 }
 
+/// Bytes that a WQE moves, by its first word and by that of its third segment. An atomic moves none to speak of.
+#[inline(always)]
+pub const fn bytes_moved(first: u32, third: u32) -> u32 {
+    let opcode = u32::from_be(first) as u8;
+    let moves = opcode == Opcode::RdmaWrite as u8 || opcode == Opcode::RdmaRead as u8;
+    let inline = u32::from_be(third) >> 31 != 0;
+    if moves && !inline { u32::from_be(third) } else { 0 }
+}
+
 /// What the WQE that starts here is to the queue and to the responder's count. An opcode that is none of ours counts
 /// nothing: a count that includes it then fails its cross-check.
 #[inline(always)]
@@ -187,6 +196,16 @@ mod tests {
         let old = block(wqe_write::write(OLD, 0x9000, 7, 0x8000, 8, 4096));
         let new = block(wqe_write::write(NEW, 0x9000, 17, 0x8000, 18, 4096));
         assert_eq!(relocate(&old, NEW, 17, Some(18)), new);
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_data() {
+        let bytes = |segments: Segments| {
+            let block = block(segments);
+            bytes_moved(block.0[0], block.0[8])
+        };
+        assert_eq!(bytes(wqe_write::write(OLD, 0x9000, 7, 0x8000, 8, 1 << 30)), 1 << 30);
+        assert_eq!(bytes(wqe_write::signal(OLD, 0x9000, 7, u64::MAX)), 0, "inline");
     }
 
     #[test]

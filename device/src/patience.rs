@@ -1,5 +1,6 @@
 //! What a waiter remembers between looks, in its registers: when it last saw progress.
 
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::Word;
 
 /// Looks between two readings of the hint words: they lie in host memory on a GPU.
@@ -9,6 +10,14 @@ const LOOKS_PER_HINT: u32 = 16;
 const USUAL_AFTER: u32 = 16;
 /// A path is suspected when it has been silent for this many times as long as it usually is.
 const USUAL_TIMES: u64 = 16;
+
+/// What [`Patience::beyond`] counts in: a power of two, and a message of 128 bytes takes as long.
+pub(crate) const UNIT_NS: u64 = 1024;
+/// No message's bytes excuse so long a silence.
+pub(crate) const NO_ALLOWANCE: u32 = u32::MAX;
+/// Bytes that a path moves in such a unit at the least, before it is suspected of moving none: one gigabit a second. A
+/// rail may be slow, or shared by hundreds of channels.
+pub(crate) const SLOWEST_BYTES: u32 = 128;
 
 /// Between these lies the time after which a silent path is suspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +56,7 @@ impl Patience {
     ///
     /// A look adds an eighth of the limit at most: a waiter that was descheduled itself has seen no silence.
     #[inline(always)]
-    pub const fn stalled(&mut self, done: u64, outstanding: bool, now_ns: u64, limit_ns: u64) -> bool {
+    pub fn stalled(&mut self, done: u64, outstanding: bool, now_ns: u64, limit_ns: u64) -> bool {
         let since_look_ns = now_ns.saturating_sub(self.looked_ns);
         self.looked_ns = now_ns;
         if self.done != done {
@@ -58,7 +67,7 @@ impl Patience {
             self.silence_ns = 0;
             return false;
         }
-        let most_ns = limit_ns / 8 + 1;
+        let most_ns = if Mutant::SilenceByClock.on() { u64::MAX / 2 } else { limit_ns / 8 + 1 };
         self.silence_ns += if since_look_ns < most_ns { since_look_ns } else { most_ns };
         self.silence_ns > limit_ns
     }
@@ -85,6 +94,13 @@ impl Patience {
         let usual_ns = self.usual_ns.saturating_mul(USUAL_TIMES);
         let least_ns = if usual_ns > limits.floor_ns { usual_ns } else { limits.floor_ns };
         if least_ns < limits.bound_ns { least_ns } else { limits.bound_ns }
+    }
+
+    /// How long it has stood still beyond `limit_ns`, in some thousand nanoseconds.
+    #[inline(always)]
+    pub const fn beyond(&self, limit_ns: u64) -> u32 {
+        let units = self.silence_ns.saturating_sub(limit_ns) / UNIT_NS;
+        if units < NO_ALLOWANCE as u64 { units as u32 } else { NO_ALLOWANCE - 1 }
     }
 
     /// True if it has stood still for an eighth of `limit_ns`: too short to conclude, enough to believe a hint.

@@ -252,6 +252,22 @@ mutants! {
     LeaseNotAwaited = "lease-not-awaited" breaks "rule 7",
     /// A NIC's worker carries out the newest of equally urgent jobs first.
     NewestFirst = "newest-first" breaks "H7",
+    /// An agent that takes over takes old words and old copies for new ones.
+    WordsForgotten = "words-forgotten" breaks "rule 20, H8, H16",
+    /// A switcher does not look whether its agent has the fence in hand.
+    QueueIsSilence = "queue-is-silence" breaks "invariant 6, H7",
+    /// A peer that has a fence in hand counts as silent after a constant time.
+    QueueThereIsSilence = "queue-there-is-silence" breaks "rule 10, H7",
+    /// The bytes of a message are not looked at by who suspects its path.
+    BytesUnseen = "bytes-unseen" breaks "invariant 7",
+    /// Who was not there to see a path silent counts the time all the same.
+    SilenceByClock = "silence-by-clock" breaks "invariant 7",
+    /// A pair that an operator took out answers nobody.
+    RetiredSaysNothing = "retired-says-nothing" breaks "rules 10 and 17",
+    /// Who left a pair that is to be taken out counts as gone, though he is back on it.
+    LeftStaysLeft = "left-stays-left" breaks "rule 17",
+    /// A pair that an operator takes out, or whose slot is wanted, has failed.
+    OrderIsFailure = "order-is-failure" breaks "H7",
     /// The packet lifetime is counted by a clock that may jump.
     ClockTrusted = "clock-trusted" breaks "rule 13",
 }

@@ -130,8 +130,8 @@ fn structures(mut out: &mut Vec<String>) {
         uncertain_address, pad2, bound, home, pad3, switch,
     });
     structure!(out, Mailbox {
-        request, request_slot, request_incarnation, request_any_path, reserved0, pad0, answer,
-        answer_status, answer_executed, answer_slot, answer_incarnation, pad1,
+        request, request_slot, request_incarnation, request_any_path, reserved0, in_hand_seen, pad0, answer,
+        answer_status, answer_executed, answer_slot, answer_incarnation, in_hand, pad1,
     });
     structure!(out, PathIdentity {
         local_gid, remote_gid, local_rail_name, remote_rail_name, local_lid, remote_lid, local_qpn,

@@ -13,6 +13,7 @@ use shunt_tests::scenarios::{self, Scenario, Wrongs};
 const USAGE: &str = "mutate [--only NAME] [--plain NAME] [--list] [--threads N] [--say]
 
   --only NAME   only mutants and scenarios whose names hold NAME
+  --against N   every mutant that --only names against the scenarios whose names hold N, in the table or not
   --plain NAME  no mutants: the scenarios whose names hold NAME, every run of them
   --list        the mutants, what they break, the scenarios that must catch them
   --threads N   runs at a time (default: the cores)
@@ -23,6 +24,7 @@ Exit status: 0 every mutant is caught and every run without one is clean, 1 if n
 struct Options {
     only: Option<String>,
     plain: Option<String>,
+    against: Option<String>,
     list: bool,
     threads: usize,
     say: bool,
@@ -30,10 +32,11 @@ struct Options {
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options = Options { only: None, plain: None, list: false, threads, say: false };
+    let mut options = Options { only: None, plain: None, against: None, list: false, threads, say: false };
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--only" => options.only = Some(args.next().ok_or("--only needs a name")?),
+            "--against" => options.against = Some(args.next().ok_or("--against needs a name")?),
             "--plain" => options.plain = Some(args.next().ok_or("--plain needs a name")?),
             "--threads" => {
                 let threads = args.next().and_then(|text| text.parse().ok()).filter(|threads| *threads > 0);
@@ -105,6 +108,12 @@ fn chosen(options: &Options) -> Vec<(&'static Row, Scenario)> {
         let only = options.only.as_deref().unwrap_or("");
         row.mutant.name().contains(only) || scenario.contains(only)
     };
+    if let Some(against) = &options.against {
+        let those = || scenarios::all().into_iter().filter(|scenario| scenario.name.contains(against));
+        let rows =
+            TABLE.iter().filter(|row| row.mutant.name().contains(options.only.as_deref().unwrap_or("")));
+        return rows.flat_map(|row| those().map(move |scenario| (row, scenario))).collect();
+    }
     let pairs = TABLE.iter().flat_map(|row| row.scenarios.iter().map(move |name| (row, *name)));
     let pairs = pairs.filter(|(row, name)| wanted(row, name));
     pairs.map(|(row, name)| (row, scenarios::named(name).expect("the table names scenarios"))).collect()

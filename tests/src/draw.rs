@@ -1,6 +1,6 @@
 //! What the swarm runs for a seed: any fault of the list, on workloads of every shape.
 
-use shunt_soft_nic::fault::{Fault, FaultInfo, FaultKind, Injection, format_time, list};
+use shunt_soft_nic::fault::{Fault, FaultInfo, FaultKind, Injection, PeFault, format_time, list};
 
 use crate::rng::Rng;
 use crate::spec::RunSpec;
@@ -83,7 +83,24 @@ impl RunSpec {
         if asks.one_in(4) && !lost {
             spec.traffic.fetches = asks.between(1, 5);
         }
+        let mut large = Rng::new(seed ^ 0x6c_61_72_67_65);
+        let small = spec.sharers || spec.adders || spec.faults.iter().any(|one| one.fault.name() == "slow");
+        if large.one_in(12) && !small {
+            spec.draw_large(&mut large);
+        }
         spec
+    }
+
+    /// Messages that take a rail as long as a path may be silent, or longer.
+    fn draw_large(&mut self, rng: &mut Rng) {
+        self.traffic.slot_bytes = rng.pick(&[65_536, 262_144, 1 << 20]);
+        self.rail_gbps = rng.pick(&[0, 1, 10]);
+        self.traffic.slots = self.traffic.slots.min(2);
+        self.traffic.credit_lag = 0;
+        (self.channels, self.warps, self.mtu, self.log2_chunk) = (1, 1, 4096, 30);
+        // All that is moved is a few dozen of the largest, however many share it.
+        let streams = u64::from(self.pes * (self.pes - 1)) / if self.both_ways { 1 } else { 2 };
+        self.traffic.messages = ((24 << 20) / self.traffic.slot_bytes / streams).clamp(8, 60);
     }
 
     fn draw_shape(rng: &mut Rng) -> Self {
@@ -148,6 +165,13 @@ impl RunSpec {
             Fault::Nic(FaultKind::Down { for_ns: None }) if !rng.one_in(4) => {
                 vec![one(at_ns, fault), one(at_ns + pause, Fault::Nic(FaultKind::Up))]
             }
+            // Agents have something to say where a path is left.
+            Fault::Pe(PeFault::OobDup { .. } | PeFault::OobDelay { .. } | PeFault::OobReorder { .. }) => {
+                let later = Fault::Nic(FaultKind::Down { for_ns: Some(pause) });
+                let later =
+                    Injection { at_ns: at_ns + rng.below(100_000), pe, rail: Some(rail), fault: later };
+                vec![one(at_ns, fault), later]
+            }
             // These show only where something else goes wrong.
             Fault::Nic(
                 FaultKind::EventLost { .. }
@@ -178,6 +202,7 @@ fn draw_text(rng: &mut Rng, info: FaultInfo) -> String {
         ("agent-stalled" | "agent-dead", "T") => {
             format_time(rng.pick(&[300_000, 12 * MS, 40 * MS, 700 * MS]))
         }
+        ("oob-delay", "T") => format_time(rng.pick(&[100_000, MS, 10 * MS])),
         ("clock-jump", "T") => format_time(rng.pick(&[MS, 30 * MS, 200 * MS, 3000 * MS])),
         (_, "T" | "PERIOD") => format_time(span(rng)),
         ("reorder", "N") => rng.between(2, 20).to_string(),

@@ -194,13 +194,18 @@ impl<'a> Judge<'a> {
             }
             PeFault::AgentRestart => Some(self.span(at, 0)),
             PeFault::AgentDead { for_ns } => Some(self.span(at, for_ns)),
-            PeFault::ClockJump { .. } => None,
+            PeFault::OobDelay { for_ns, .. } => Some(self.span(at, for_ns.unwrap_or(FOR_EVER))),
+            PeFault::PeerStopped { for_ns } => Some(self.span(at, for_ns)),
+            // Said twice, or a little late, is said.
+            PeFault::OobDup { .. } | PeFault::OobReorder { .. } | PeFault::ClockJump { .. } => None,
         };
         merged([a, b].into_iter().flat_map(|pe| self.of_pe(pe)).filter_map(span).collect())
     }
 
     fn clock_jumped(&self, pe: u32) -> bool {
-        self.of_pe(pe).any(|(_, fault)| matches!(fault, PeFault::ClockJump { .. }))
+        // A process that goes on after it was stopped finds the same.
+        let jumps = |fault| matches!(fault, PeFault::ClockJump { .. } | PeFault::PeerStopped { .. });
+        self.of_pe(pe).any(|(_, fault)| jumps(fault))
     }
 
     /// When no path of a channel may work: no pair of rails at all, where pairs are made on demand and the give-up time
@@ -363,7 +368,9 @@ impl<'a> Judge<'a> {
     fn lease_of_the_gone(&self, report: &Report) -> bool {
         let gone = |fault| match fault {
             PeFault::AgentKilled | PeFault::AgentRestart | PeFault::AgentDead { .. } => true,
-            PeFault::AgentStalled { for_ns } => for_ns >= self.outcome.spec.traffic.wait_ns,
+            PeFault::AgentStalled { for_ns } | PeFault::PeerStopped { for_ns } => {
+                for_ns >= self.outcome.spec.traffic.wait_ns
+            }
             _ => false,
         };
         let ended_ns = report.ended_ns.saturating_sub(self.outcome.began_ns);
@@ -381,7 +388,9 @@ impl<'a> Judge<'a> {
                 for_ns > self.outcome.spec.fence_wait_ns / 2
             }
             // The wait for a fence has a deadline, which a clock that jumps that far ends.
-            PeFault::ClockJump { by_ns } => by_ns > self.outcome.spec.fence_wait_ns / 2,
+            PeFault::ClockJump { by_ns: ns } | PeFault::PeerStopped { for_ns: ns } => {
+                ns > self.outcome.spec.fence_wait_ns / 2
+            }
             _ => false,
         });
         let silent = |pe: u32, rail: u32| -> Vec<Span> {

@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use shunt_host::connect::oob::Disturbance;
 use shunt_soft_nic::{Fault, Injection, PeFault, RailAt};
 
 use crate::cluster::Cluster;
-use crate::sim::ActorOptions;
+use crate::sim::{ActorOptions, SimWorld};
 
 /// An agent as its faults see it.
 #[derive(Default)]
@@ -87,6 +88,13 @@ impl PeFaults {
         self.0.actors.borrow_mut().push((pe, actor));
     }
 
+    /// Stops every actor of a PE for a while.
+    fn stop(&self, pe: u32, world: &SimWorld, for_ns: u64, id: usize) {
+        let until_ns = world.now().saturating_add(for_ns);
+        self.actors_of(pe).into_iter().for_each(|actor| world.hold(actor, until_ns));
+        self.hit(id, 1);
+    }
+
     fn actors_of(&self, pe: u32) -> Vec<usize> {
         self.0.actors.borrow().iter().filter(|(of, _)| *of == pe).map(|(_, actor)| *actor).collect()
     }
@@ -128,6 +136,15 @@ impl Cluster {
             PeFault::OobCut { for_ns } | PeFault::OobCutTx { for_ns } | PeFault::OobCutRx { for_ns } => {
                 self.cut_links(injection, id, for_ns, wait);
             }
+            PeFault::OobDup { .. } | PeFault::OobDelay { .. } | PeFault::OobReorder { .. } => {
+                self.disturb_links(injection, id, wait);
+            }
+            PeFault::PeerStopped { for_ns } => {
+                self.sim.spawn(name, options(), move || {
+                    wait();
+                    faults.stop(pe, &world, for_ns, id);
+                });
+            }
             PeFault::ClockJump { by_ns } => {
                 let clock = self.clock(pe);
                 self.sim.spawn(name, options(), move || {
@@ -153,6 +170,31 @@ impl Cluster {
                 });
             }
         }
+    }
+
+    /// Disturbs what a PE's agent says and hears for a while.
+    fn disturb_links(&self, injection: &Injection, id: usize, wait: impl FnOnce() + 'static) {
+        let (how, for_ns) = match injection.fault {
+            Fault::Pe(PeFault::OobDup { every, for_ns }) => (Disturbance::Doubled(every), for_ns),
+            Fault::Pe(PeFault::OobDelay { by_ns, for_ns }) => (Disturbance::Delayed(by_ns), for_ns),
+            Fault::Pe(PeFault::OobReorder { every, for_ns }) => (Disturbance::Overtaken(every), for_ns),
+            ref other => panic!("{other} disturbs no link"),
+        };
+        let (oob, pe, faults) = (self.oob.clone(), injection.pe, self.pe_faults.clone());
+        let world = self.sim.world();
+        self.sim.spawn(injection.to_string(), ActorOptions::host(), move || {
+            wait();
+            let number = oob.disturb(pe, how);
+            let until = world.now().saturating_add(for_ns.unwrap_or(FOR_EVER_NS));
+            let mut counted = 0;
+            while world.now() < until {
+                world.sleep((until - world.now()).min(1_000_000));
+                let hits = oob.hits(number);
+                faults.hit(id, hits - counted);
+                counted = hits;
+            }
+            oob.calm(number);
+        });
     }
 
     /// Cuts a PE's agent off from the others for a while, one way or both.

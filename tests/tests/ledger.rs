@@ -1,8 +1,9 @@
 //! Without truth: NICs whose count is cleared by 2ERR, so the signal words decide. Rules 12 and 13, H2.
 
 use shunt_device::{Deadline, Fault, HeapOffset, Signal, Solo};
+use shunt_host::events::Event;
 use shunt_tests::cluster::Cluster;
-use shunt_tests::run::run;
+use shunt_tests::run::{finish, run, start_streams};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::workload::Traffic;
 
@@ -31,14 +32,30 @@ fn a_count_that_2err_clears_is_not_believed_and_the_ledger_serves() {
 
 #[test]
 fn the_path_the_ledger_is_read_over_fails_too() {
+    let mut in_vain = 0;
     for step in 0..40u64 {
         let second = format!("{}us:0.1:down", 2_000 + 50 * step);
         let mut spec = blind(step, &["2ms:0.0:down", &second]);
         spec.rails = 3;
         spec.backups = 7;
-        let outcome = run(&spec);
+        let cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let outcome = finish(&cluster, start_streams(&cluster));
         outcome.assert_clean();
+        outcome.assert_exercised();
+        in_vain += (0..2).map(|pe| ledgers_in_vain(&cluster, pe)).sum::<usize>();
     }
+    assert!(in_vain > 0, "no ledger was read over a path that failed meanwhile");
+}
+
+/// How often a channel of a PE was reading a ledger when it had to choose another path for that.
+fn ledgers_in_vain(cluster: &Cluster, pe: u32) -> usize {
+    let steps = cluster.events(pe).into_iter().filter_map(|told| match told.event {
+        Event::Step { step, .. } => Some(step),
+        _ => None,
+    });
+    let steps: Vec<_> = steps.collect();
+    steps.windows(2).filter(|pair| *pair == ["ledger", "choose"]).count()
 }
 
 /// Scenario 17: a word that the receiver polls and acts on without any other signal is posted as a kind 1 signal, which

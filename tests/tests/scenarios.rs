@@ -428,3 +428,39 @@ fn scenario_18_a_healthy_pair_among_dead_rails() {
     hold("two_pairs_of_nine_are_left");
     hold("a_peer_lost_beside_a_healthy_pair");
 }
+
+#[test]
+fn scenario_12_fences_that_wait_for_their_turn() {
+    hold("fences_that_wait_for_their_turn");
+}
+
+#[test]
+fn scenario_05_orders_whose_words_are_lost() {
+    hold("a_path_that_is_out_and_a_word_that_was_lost");
+    hold("a_path_that_is_left_and_gone_back_to");
+}
+
+#[test]
+fn scenario_21_an_order_is_no_failure() {
+    hold("a_path_taken_out_again_and_again");
+}
+
+#[test]
+fn scenario_21_large_messages_are_no_silence() {
+    hold("large_messages_on_a_slow_rail");
+}
+
+#[test]
+fn scenario_22_old_news_and_another_agent() {
+    hold("old_news_of_a_port_and_another_agent");
+}
+
+#[test]
+fn scenario_22_messages_doubled_late_and_overtaken() {
+    hold("messages_doubled_late_and_overtaken");
+}
+
+#[test]
+fn scenario_22_a_process_that_was_stopped() {
+    hold("a_process_that_was_stopped");
+}

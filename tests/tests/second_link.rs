@@ -104,7 +104,14 @@ fn the_link_comes_back() {
             spec.agent.lifetime_ns = 2_000_000;
             let outcome = run(&spec);
             outcome.assert_clean();
+            assert!(outcome.failovers() >= 2, "{cut} {at} {span}\n{outcome}");
             assert!(outcome.of_kind(SwitchKind::Failover).all(|record| record.ledger == 0), "{outcome}");
+            // A cut that ends before anybody has something to say loses nothing, and nothing is what it may change.
+            let said = at == "2900us";
+            let hits =
+                |name: &str| outcome.faults.iter().find(|(one, _)| one.fault.name() == name).map(|one| one.1);
+            assert_eq!(hits(cut).is_some_and(|hits| hits > 0), said, "{cut} {at} {span}\n{outcome}");
+            assert!(hits("down").is_some_and(|hits| hits > 0) && hits("up") == Some(1), "{outcome}");
         }
     }
 }
@@ -151,6 +158,8 @@ fn the_end_of_the_traffic_behind_a_cut_link() {
         for at in ["17ms", "19ms", "20ms"] {
             let outcome = run(&steady(&[&format!("{at}:0:{cut}"), &format!("{at}:0.0:down")]));
             outcome.assert_clean();
+            outcome.assert_exercised();
+            assert!(outcome.failovers() >= if at == "20ms" { 0 } else { 2 }, "{cut} {at}\n{outcome}");
             assert!(outcome.of_kind(SwitchKind::Failover).all(|record| record.ledger == 0), "{outcome}");
         }
     }
@@ -167,6 +176,7 @@ fn rails_that_lose_and_double() {
         spec.agent.lifetime_ns = 10_000_000;
         let outcome = run(&spec);
         outcome.assert_clean();
+        outcome.assert_exercised();
         assert!(outcome.failovers() >= 1, "{outcome}");
     }
 }

@@ -29,6 +29,7 @@ mod parsers;
 mod pe_faults;
 mod quiet;
 mod rings;
+mod scenario_table;
 mod scenarios;
 mod second_failure;
 mod second_link;

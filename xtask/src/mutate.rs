@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 pub const SUMMARY: &str = "named breaks of the protocol, each of which a scenario must catch";
-pub const HELP: &str = "mutate [--only NAME] [--plain NAME] [--list] [--threads N] [--say]
+pub const HELP: &str = "mutate [--only NAME] [--against NAME] [--plain NAME] [--list] [--threads N] [--say]
 
 Builds the simulator with the feature `mutants` and runs the table of tests/src/mutations.rs: each break of
 layout/src/mutant.rs with the scenarios that must catch it, and these without it, which must be clean. One table:
 the mutant, what it breaks, the scenario, the run that caught it, the time.
 
   --only NAME  only mutants and scenarios whose names hold NAME
+  --against NAME  every mutant that --only names against scenarios whose names hold NAME, in the table or not
   --plain NAME no mutants: the scenarios whose names hold NAME, every run of them
   --list       the mutants, what they break, the scenarios that must catch them
   --threads N  runs at a time (default: the cores)

@@ -33,6 +33,11 @@ fn check(options: &Options, source: &Source) -> Result<(), NoNics> {
 /// Why a fault cannot be made. `processes`: each PE is one; `shared`: PEs of this process have ports in common.
 fn refusal(injection: &Injection, medium: Medium, processes: bool, shared: bool) -> Option<String> {
     match injection.fault {
+        Fault::Pe(fault) if fault.is_simulated() => Some(format!(
+            "--inject {injection}: only the simulator makes this; cargo xtask swarm --fault {} runs it, and here \
+             there are oob-cut, agent-stalled and clock-jump",
+            fault.name()
+        )),
         Fault::Nic(_) if medium == Medium::ConnectX => {
             let rail = injection.rail.unwrap_or(0);
             Some(format!(
@@ -76,6 +81,11 @@ mod tests {
         assert_eq!(refused(killed, Medium::Interposer, false, false), "");
         for text in ["1ms:0.0:exec=true", "1ms:0:agent-killed", "1ms:0:oob-cut", "1ms:0:clock-jump=1s"] {
             assert_eq!(refused(text, Medium::ConnectX, false, true), "", "{text}");
+        }
+        for text in ["1ms:0:oob-dup=2", "1ms:0:oob-delay=1ms", "1ms:0:oob-reorder=2", "1ms:0:peer-stopped=1s"]
+        {
+            let said = refused(text, Medium::Soft, true, false);
+            assert!(said.contains("cargo xtask swarm --fault") && said.contains(text), "{said}");
         }
         assert_eq!(refused("1ms:0.0:nic-gone", Medium::Interposer, false, true), "");
         assert_eq!(refused("1ms:0.0:nic-gone", Medium::Soft, false, false), "");

@@ -3,12 +3,16 @@
 use super::record::count;
 use super::{Next, Stamp, get, set};
 use crate::access::Channel;
+use crate::journal;
+use crate::patience::{NO_ALLOWANCE, SLOWEST_BYTES, UNIT_NS};
 use crate::platform::Platform;
 use crate::root::root;
 use crate::types::FaultKind;
 use core::ptr::addr_of_mut;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{AnswerStatus, CauseKind, CqMap, FencePolicy, NO_SLOT, PathState, Step};
+use shunt_layout::state::{
+    AnswerStatus, CauseKind, CqMap, FencePolicy, InHand, NO_SLOT, PathState, Step, Word,
+};
 
 /// `Switch::ledger`: the cut waits for the ledger.
 pub(super) const LEDGER_TO_READ: u32 = 1;
@@ -16,6 +20,24 @@ pub(super) const LEDGER_TO_READ: u32 = 1;
 pub(super) const LEDGER_READ: u32 = 2;
 
 impl<P: Platform> Channel<'_, P> {
+    /// True if the oldest unfinished message of a path is so large that it may still be on its way, `beyond` the time
+    /// after which the path would be suspected. Looked at by who is about to suspect it, and by nobody else.
+    pub(super) fn is_moving(self, slot: u32, at: Word, beyond: u32) -> bool {
+        if beyond == NO_ALLOWANCE || !self.device.tolerant() || Mutant::BytesUnseen.on() {
+            return false;
+        }
+        let view = self.view(slot);
+        let block = self.block(&view, at.index().wrapping_sub(view.base)).cast::<u32>();
+        // SAFETY: a slot of the path's send queue. What lies there of another generation is a number that comes to
+        // nothing: the close compares generations.
+        let bytes = unsafe {
+            journal::bytes_moved(self.platform().load32(block), self.platform().load32(block.add(8)))
+        };
+        let most = self.chain_bound_ns() / 2 / UNIT_NS;
+        let allowed = bytes / SLOWEST_BYTES;
+        (beyond as u64) < most && beyond < allowed
+    }
+
     /// Waits until everything reserved before the close is published, or the head group is blocked. What is
     /// published then is the journal.
     pub(super) fn settle(self, now: u64) -> Next {
@@ -57,6 +79,29 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
+    /// True if the agent said since the last time that it works on the request: its NIC may have thousands of others to
+    /// fence before. The wait begins anew, for as long as a whole chain of switches may take at the most.
+    fn is_in_hand(self, now: u64) -> bool {
+        let (mailbox, p) = (self.mailbox(), self.platform());
+        // SAFETY: a field of this channel's mailbox, written by the agent.
+        let said = InHand(unsafe { p.load_acquire(addr_of_mut!((*mailbox).in_hand)) });
+        // SAFETY: the request line of this channel's mailbox belongs to the switcher.
+        let seen = unsafe { addr_of_mut!((*mailbox).in_hand_seen) };
+        // SAFETY: as above.
+        let news = said.is_of(get!(self, request: u64)) && unsafe { p.load(seen) } != said.0;
+        // SAFETY: a stamp of a valid channel's switch.
+        let closed_ns =
+            unsafe { p.load(addr_of_mut!((*self.words()).switch.stamps[Stamp::Closed as usize])) };
+        let bounded = now.saturating_sub(closed_ns) < self.chain_bound_ns();
+        if !news || !bounded || Mutant::QueueIsSilence.on() {
+            return false;
+        }
+        // SAFETY: as above.
+        unsafe { p.store(seen, said.0) };
+        set!(self, step_since_ns: u64 = now);
+        true
+    }
+
     /// Waits for the agent's answer and computes the cut.
     pub(super) fn fence(self, now: u64) -> Next {
         let (mailbox, p) = (self.mailbox(), self.platform());
@@ -85,7 +130,7 @@ impl<P: Platform> Channel<'_, P> {
             if Mutant::DeadlineForFence.on() && self.step_overdue(now, 50_000) {
                 return self.enter(Step::Choose, now);
             }
-            if self.step_overdue(now, root!(self.device, policy.fence_wait_ns)) {
+            if self.step_overdue(now, root!(self.device, policy.fence_wait_ns)) && !self.is_in_hand(now) {
                 return self.die(FaultKind::FenceUnproven, now);
             }
             return Next::Wait;

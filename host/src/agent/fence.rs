@@ -4,7 +4,7 @@
 
 use super::Agent;
 use super::message::{Message, PairId, SideTruth};
-use super::pair::{Task, Verdict, verdict};
+use super::pair::{Task, Verdict, tells_more, verdict};
 use super::ports::CALM_NS;
 use super::words::{Place, Request};
 use super::worker::{Job, Urgency};
@@ -79,7 +79,7 @@ impl Agent {
     /// traffic does not. It is made anew as soon as ever, because it may be the only one.
     fn count_relapse(&mut self, index: usize) {
         let now = self.now();
-        if let Some(pair) = &mut self.pairs[index] {
+        if let Some(pair) = self.pairs[index].as_mut().filter(|pair| !pair.is_ordered(now)) {
             let calm = pair.admitted_ns.is_none_or(|since| now.saturating_sub(since) >= CALM_NS);
             pair.relapses = if calm { 0 } else { pair.relapses + 1 };
         }
@@ -87,10 +87,11 @@ impl Agent {
 
     /// What was made anew failed: it rests longer the next time.
     pub(super) fn fence_again(&mut self, index: usize, urgency: Urgency) {
-        if let Some(pair) = &mut self.pairs[index] {
+        let now = self.now();
+        if let Some(pair) = self.pairs[index].as_mut().filter(|pair| !pair.is_ordered(now)) {
             pair.failures += 1;
+            self.note_failure(index);
         }
-        self.note_failure(index);
         self.fence(index, urgency);
     }
 
@@ -107,6 +108,7 @@ impl Agent {
             pair.leaving_ns = None;
             pair.vacate = None;
             pair.mine = None;
+            pair.in_hand_there_ns = None;
             pair.told_ns = now;
             pair.told = 0;
             pair.begun_awake_ns = awake_ns;
@@ -223,14 +225,18 @@ impl Agent {
             pair.health = Health::Connecting;
             self.discard(index);
         }
-        let age_ns = self.age.age_ns;
+        let (age_ns, awake_ns) = (self.age.age_ns, self.awake.age_ns);
         let Some(pair) = &mut self.pairs[index] else { return };
+        if matches!(message, Message::Fence(_) | Message::Leave(_)) && pair.theirs.is_none() {
+            // It has no truth to tell yet. A NIC that does not answer it would be one.
+            pair.in_hand_there_ns = Some(awake_ns);
+        }
         match message {
             Message::Fence(_) => self.peer_asks(index, Urgency::Peer),
             Message::Leave(_) => self.peer_asks(index, Urgency::Port),
             Message::Truth(_, truth) => {
                 // What was said of an incarnation stays: a peer that lost its store knows less than it did (rule 18).
-                if matches!(pair.theirs, None | Some(SideTruth::Dead | SideTruth::Unknown)) {
+                if tells_more(pair.theirs, truth) {
                     pair.theirs = Some(truth);
                     pair.theirs_age_ns = age_ns;
                     pair.told = 0;
@@ -263,8 +269,7 @@ impl Agent {
         let Some(pair) = &self.pairs[index] else { return };
         let health = Some(pair.health);
         // Its switcher left; an order, or a slot that is wanted for other rails, says nothing against these.
-        let ordered = pair.leaving_ns.is_some() || pair.vacate.is_some() || pair.is_out();
-        if urgency == Urgency::Peer && !ordered {
+        if urgency == Urgency::Peer && !pair.is_ordered(self.now()) {
             self.look_into(index, self.place(index), true);
         }
         match health {
@@ -274,7 +279,33 @@ impl Agent {
                 self.hasten(index, urgency);
                 self.tell_again(index, false);
             }
+            Some(Health::Retired) if !Mutant::RetiredSaysNothing.on() => self.tell_retired(index),
             _ => {}
+        }
+    }
+
+    /// A pair that is out has been left, and its half is fenced: who still asks has missed the word. What an agent that
+    /// took over does not know of the half, its NIC is asked first.
+    fn tell_retired(&mut self, index: usize) {
+        let (now, id, pause_ns) = (self.now(), self.id(index), self.options.resend_ns / 2);
+        let Some(pair) = &mut self.pairs[index] else { return };
+        let Some(mine) = pair.mine else { return };
+        if now < pair.told_ns.saturating_add(pause_ns) {
+            return;
+        }
+        pair.told_ns = now;
+        self.tell(index, Message::Truth(id, mine));
+        self.tell(index, Message::Left(id));
+    }
+
+    /// Says to the switcher that asked that its fence is under way. It ends: a NIC that does not answer counts as dead
+    /// for now, a peer that says nothing as silent, and of the others each has so many to fence.
+    pub(super) fn say_in_hand(&mut self, index: usize) {
+        let (at, turn) = (self.place(index), 1 + self.awake.age_ns / self.options.resend_ns.max(1));
+        let Some(pair) = &mut self.pairs[index] else { return };
+        if let Some(request) = pair.asked.filter(|_| pair.health == Health::Fencing && pair.in_hand != turn) {
+            pair.in_hand = turn;
+            self.words.say_in_hand(at, request, turn);
         }
     }
 
@@ -302,6 +333,9 @@ impl Agent {
             let asked_ns = *self.unanswered[peer as usize].get_or_insert(fenced_ns.max(heard_ns));
             // Heard is not answered: a link that carries one way only must not outlast the switcher's own patience.
             let bound_ns = begun_ns.saturating_add(options.peer_ns.saturating_mul(ANSWER_PATIENCE));
+            let in_hand_ns = pair.in_hand_there_ns.filter(|_| !Mutant::QueueThereIsSilence.on());
+            let bound_ns =
+                bound_ns.max(in_hand_ns.map_or(0, |said_ns| said_ns.saturating_add(options.peer_ns)));
             let until_ns = asked_ns.saturating_add(options.peer_ns).min(bound_ns);
             let patient = awake_ns < until_ns && !Mutant::OnlyOwnHalf.on();
             if patient && self.links.reachable(peer, &self.ports) {

@@ -255,6 +255,7 @@ impl Agent {
     fn carry_move(&mut self, channel: u32) -> bool {
         let Some(rails) = self.homes.moving[channel as usize] else { return false };
         let home = self.own_home(channel);
+        let next = self.next_home(channel, rails);
         let mut silent = true;
         if !Mutant::HomeMovedUnfenced.on() {
             for index in self.pairs_at(channel, home.rail) {
@@ -264,13 +265,14 @@ impl Agent {
                 if pair.left_here && pair.health == Health::Fenced && is_lost(pair) {
                     self.may_haunt(index);
                     self.entomb(index); // its peer may never leave
-                } else if matches!(pair.health, Health::Ready | Health::Connecting | Health::Probing) {
+                } else if next.is_some()
+                    && matches!(pair.health, Health::Ready | Health::Connecting | Health::Probing)
+                {
                     self.fence_asked(index, Urgency::Peer);
                 }
             }
             silent &= !self.is_haunted(channel, home.rail);
         }
-        let next = self.next_home(channel, rails);
         match next {
             Some(rail) if silent => {
                 self.homes.moving[channel as usize] = None;

@@ -72,6 +72,8 @@ pub(super) struct Kept {
     pub oob: Box<dyn Oob>,
     /// Where the peers' datagrams are taken; none: as at start.
     pub addresses: Vec<Address>,
+    /// When the peers said what they last said of their ports.
+    pub port_words: Vec<Vec<u64>>,
     /// Workers of the NICs.
     pub posts: Vec<Post>,
     /// Halves that are not known to be gone.
@@ -108,6 +110,7 @@ impl Kept {
             spares,
             oob: resources.oob,
             addresses: Vec::new(),
+            port_words: Vec::new(),
             posts: pe.rails().iter().map(|rail| Post::fill(crew, rail, pe.world())).collect(),
             graves: Vec::new(),
             jobs: 0,
@@ -174,6 +177,7 @@ impl Agent {
             spares: std::mem::take(&mut self.spares),
             oob,
             addresses,
+            port_words: self.ports.words(),
             posts: std::mem::take(&mut self.posts),
             graves: std::mem::take(&mut self.graves),
             haunted,

@@ -197,7 +197,8 @@ impl Agent {
         let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }?;
         let root = *words.root();
         let rows = kept.spares.len();
-        let ports = ports::Ports::new(root.pe_count, root.rails);
+        let mut ports = ports::Ports::new(root.pe_count, root.rails);
+        ports.keep_words(&kept.port_words);
         let rails_of = pe.peers().iter().map(|peer| peer.rails.len() as u32).collect();
         let now_ns = words.world().now_ns();
         let mut agent = Self {
@@ -454,7 +455,11 @@ impl Agent {
         match self.pairs[index].as_ref().map(|pair| pair.health) {
             Some(Health::Ready) => self.mind_leaving(index),
             None | Some(Health::Retired) => false,
-            Some(Health::Fencing) => self.await_truth(index),
+            Some(Health::Fencing) => {
+                let busy = self.await_truth(index);
+                self.say_in_hand(index);
+                busy
+            }
             Some(Health::Fenced) => self.await_left(index),
             Some(Health::Released) => self.rest(index),
             Some(Health::Connecting) => self.await_connected(index),

@@ -10,6 +10,7 @@ use super::words::Place;
 use super::worker::Urgency;
 use crate::events::control::{Order, Verb};
 use shunt_device::health::{Health, Observation};
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::PathState;
 
 /// A path that is not left by then is fenced under whoever still uses it.
@@ -34,7 +35,7 @@ impl Agent {
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.readmitted = false;
         match pair.health {
-            Health::Ready if pair.leaving_ns.is_none() => self.leave(index),
+            Health::Ready if pair.leaving_ns.is_none() => self.leave(index, false),
             Health::Connecting | Health::Probing => self.fence_asked(index, Urgency::Idle),
             _ => {}
         }
@@ -93,12 +94,12 @@ impl Agent {
         }
     }
 
-    /// A pair that works is to be left by both directions.
-    pub(super) fn leave(&mut self, index: usize) {
+    /// A pair that works is to be left by both directions; the other one has already, if `there_left`.
+    pub(super) fn leave(&mut self, index: usize, there_left: bool) {
         let now = self.now();
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.leaving_ns = Some(now);
-        (pair.left_here, pair.left_there) = (false, false);
+        (pair.left_here, pair.left_there) = (false, there_left);
         pair.told_ns = now;
         self.mind_leaving(index);
     }
@@ -124,8 +125,10 @@ impl Agent {
         let left = state == PathState::Leaving && self.words.has_left(at);
         let resend_ns = self.options.resend_ns;
         let Some(pair) = &mut self.pairs[index] else { return false };
-        if !standby {
-            pair.leaving_ns = Some(now);
+        if !standby && !Mutant::LeftStaysLeft.on() {
+            // Who left may be back on it: nothing else is there. Whoever wants the slot alone asks again.
+            pair.leaving_ns = pair.is_out().then_some(now);
+            (pair.left_here, pair.left_there) = (false, false);
         }
         let again = now >= pair.told_ns.saturating_add(resend_ns);
         let news = left && !std::mem::replace(&mut pair.left_here, left);
@@ -138,7 +141,8 @@ impl Agent {
                 self.tell(index, Message::Left(id));
             }
         }
-        let gone = self.pairs[index].as_ref().is_some_and(|pair| pair.left_here && pair.left_there);
+        let both = self.pairs[index].as_ref().is_some_and(|pair| pair.left_here && pair.left_there);
+        let gone = both && (standby || Mutant::LeftStaysLeft.on());
         if gone || standby && now >= since_ns.saturating_add(LEAVE_NS) {
             self.fence_asked(index, Urgency::Idle);
         }

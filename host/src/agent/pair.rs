@@ -40,6 +40,19 @@ impl Sent {
     }
 }
 
+/// True if a word about the other half proves more than what is known of it: words come late, doubled and out of order,
+/// and the time since which that half is proven is that of the first that proved it.
+pub fn tells_more(known: Option<SideTruth>, word: SideTruth) -> bool {
+    let proves = |truth| match truth {
+        SideTruth::Dead => 1,
+        SideTruth::Unflushed => 2,
+        SideTruth::Unknown => 3,
+        // The count of one and the same half: the first word stays.
+        SideTruth::Fenced | SideTruth::Exact { .. } => 4,
+    };
+    proves(word) > known.map_or(0, proves)
+}
+
 /// What follows from what the two sides say of their halves, for the direction that sends from here. `None`: wait.
 ///
 /// `mine` is about this side's half, `theirs` about the other's (or that it cannot be had); `sent` is what this
@@ -131,6 +144,10 @@ pub struct Pair {
     pub sent: Option<Sent>,
     /// The request to answer when the fence is complete.
     pub asked: Option<u64>,
+    /// How often it was said of it that it is in hand: when, in pauses of the agent's life awake.
+    pub in_hand: u64,
+    /// When the peer last said that it has this pair's fence in hand, as the agent was awake.
+    pub in_hand_there_ns: Option<u64>,
     /// When the present state was entered.
     pub since_ns: u64,
     /// When this half was fenced.
@@ -206,6 +223,8 @@ impl Pair {
             theirs: fenced,
             sent: None,
             asked: None,
+            in_hand: 0,
+            in_hand_there_ns: None,
             since_ns: begun_ns,
             fenced_ns: begun_ns,
             begun_awake_ns: 0,
@@ -246,6 +265,14 @@ impl Pair {
     /// True if an operator wants it out.
     pub fn is_out(&self) -> bool {
         self.orders & 1 == 1
+    }
+
+    /// True if somebody wants it left who says nothing against its rails: an operator, or another pair that is to have
+    /// its slot.
+    pub fn is_ordered(&self, now_ns: u64) -> bool {
+        let wanted = self.vacate.is_some_and(|asked| asked.is_fresh(now_ns));
+        let ordered = self.leaving_ns.is_some() || wanted || self.is_out();
+        ordered && !Mutant::OrderIsFailure.on()
     }
 
     /// An operator of this end wants it out, or back. What it is already needs no new number.
@@ -298,6 +325,18 @@ mod tests {
 
     fn status(mine: SideTruth, theirs: Option<SideTruth>, over: bool) -> Option<AnswerStatus> {
         verdict(mine, theirs, SENT, over).map(|verdict| verdict.status)
+    }
+
+    #[test]
+    fn what_proves_less_takes_nothing_back() {
+        let order = [SideTruth::Dead, SideTruth::Unflushed, SideTruth::Unknown, EXACT].map(Some);
+        for (at, known) in order.iter().enumerate() {
+            assert!(known.is_some_and(|word| tells_more(None, word)), "the first word counts");
+            for (than, word) in order.iter().flatten().enumerate() {
+                assert_eq!(tells_more(*known, *word), than > at, "{word:?} after {known:?}");
+            }
+        }
+        assert!(!tells_more(Some(SideTruth::Fenced), EXACT) && !tells_more(Some(EXACT), SideTruth::Fenced));
     }
 
     #[test]

@@ -102,6 +102,19 @@ impl Ports {
         }
     }
 
+    /// By peer and rail: when the last word of a port was said, by the clock of who said it.
+    pub(super) fn words(&self) -> Vec<Vec<u64>> {
+        self.remote.iter().map(|rails| rails.iter().map(|port| port.said_ns).collect()).collect()
+    }
+
+    /// What was said before stays so: older words are void to the next agent as well.
+    pub(super) fn keep_words(&mut self, words: &[Vec<u64>]) {
+        let ports = self.remote.iter_mut().flatten().zip(words.iter().flatten());
+        if !Mutant::WordsForgotten.on() {
+            ports.for_each(|(port, said_ns)| port.said_ns = *said_ns);
+        }
+    }
+
     /// True if neither port of a path is known to be down.
     pub(super) fn up(&self, local: u32, peer: u32, remote: u32) -> bool {
         !self.local[local as usize].down && !self.remote[peer as usize][remote as usize].down

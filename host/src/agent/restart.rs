@@ -55,14 +55,20 @@ impl Agent {
                 let number = self.order(index, Urgency::Idle, Job::Look(half));
                 self.set_task(index, Task::Look(number));
                 if out {
-                    self.leave(index); // it had nowhere to go so far
+                    self.leave(index, false); // it had nowhere to go so far
                 }
             }
             PathState::Leaving => {
                 pair.health = Health::Ready;
-                self.leave(index);
+                self.leave(index, false);
             }
-            PathState::Retired | PathState::Absent => pair.health = Health::Retired,
+            PathState::Retired | PathState::Absent => {
+                pair.health = Health::Retired;
+                let was_made = state == PathState::Retired && !pair.is_fresh();
+                if was_made {
+                    self.take_over_retired(index);
+                }
+            }
             // Bring-up left it to the agents, and the last one had not begun.
             PathState::Released if pair.is_fresh() => pair.health = Health::Released,
             PathState::Fenced | PathState::Released | PathState::Probing => {
@@ -81,11 +87,26 @@ impl Agent {
         self.pairs[index].as_ref().map(|pair| pair.health)
     }
 
+    /// A pair that is out may have a peer that has not heard so. Its half was fenced, or could not be: its NIC says.
+    fn take_over_retired(&mut self, index: usize) {
+        let rail = self.rail_at_work(index);
+        let lost = self.has_grave(index, rail);
+        let Some(pair) = &mut self.pairs[index] else { return };
+        pair.unknown = true;
+        (pair.left_here, pair.left_there) = (true, true);
+        if pair.half.is_none() {
+            pair.mine = Some(if lost { SideTruth::Dead } else { SideTruth::Unknown });
+        } else {
+            self.fence_half(index, Urgency::Idle);
+        }
+    }
+
     /// What is known of the ports lies in the hints. Of what is suspected nothing is: the searches are gone.
     fn ports_by_hints(&self) -> Ports {
         let root = self.words.root();
         let (me, now) = (root.my_pe, self.now());
         let mut ports = Ports::new(root.pe_count, root.rails);
+        ports.keep_words(&self.ports.words());
         for rail in 0..root.rails {
             for pe in std::iter::once(None).chain((0..root.pe_count).filter(|pe| *pe != me).map(Some)) {
                 self.words.set_suspect(pe, rail, false);

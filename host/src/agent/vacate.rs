@@ -26,9 +26,13 @@ pub struct Asked {
 impl Asked {
     /// Asks once more, or, if it was long ago, for the first time.
     fn again(asked: Option<Self>, now_ns: u64) -> Self {
-        let fresh = |asked: &Self| now_ns < asked.last_ns.saturating_add(VACATE_NS);
-        let since_ns = asked.filter(fresh).map_or(now_ns, |asked| asked.since_ns);
+        let since_ns = asked.filter(|asked| asked.is_fresh(now_ns)).map_or(now_ns, |asked| asked.since_ns);
         Self { since_ns, last_ns: now_ns }
+    }
+
+    /// True while the slot is wanted: it is asked for again and again.
+    pub(super) fn is_fresh(&self, now_ns: u64) -> bool {
+        now_ns < self.last_ns.saturating_add(VACATE_NS)
     }
 }
 
@@ -59,10 +63,8 @@ impl Agent {
         if self.words.has_left(at) {
             return self.fence_asked(index, Urgency::Idle);
         }
-        self.leave(index);
-        if let Some(pair) = &mut self.pairs[index] {
-            pair.left_there = true;
-        }
+        // Before the first look at what becomes of it: one that is fenced there has been left by nobody.
+        self.leave(index, true);
     }
 }
 

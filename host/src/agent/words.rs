@@ -10,8 +10,8 @@ use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, Patience};
 use shunt_layout::state::{
-    CauseKind, Channel, DeviceState, HintWord, HomeWord, Mailbox, PathRow, PathState, RECORDS, STEP_RECORDS,
-    Step, StepRecord, SwitchRecord, Tally, Word, hint_index,
+    CauseKind, Channel, DeviceState, HintWord, HomeWord, InHand, Mailbox, PathRow, PathState, RECORDS,
+    STEP_RECORDS, Step, StepRecord, SwitchRecord, Tally, Word, hint_index,
 };
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
@@ -164,6 +164,12 @@ impl StateWords {
             p.store32(addr_of_mut!((*mailbox).answer_incarnation), incarnation);
             p.store_release(addr_of_mut!((*mailbox).answer), request);
         }
+    }
+
+    /// Says that a request is being worked on, for the `turn`th time.
+    pub fn say_in_hand(&self, at: Place, request: u64, turn: u64) {
+        let (mailbox, said) = (self.mailbox(at.peer, at.channel), InHand::new(request, turn));
+        unsafe { self.platform().store_release(addr_of_mut!((*mailbox).in_hand), said.0) };
     }
 
     /// Sets a path's state.

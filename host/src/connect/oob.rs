@@ -25,6 +25,29 @@ type Inbox = BTreeMap<(u64, u64), (u32, Vec<u8>)>;
 /// Whether a message of one PE to another gets lost.
 type Loses = Box<dyn FnMut(u32, u32, &[u8]) -> bool + Send>;
 
+/// What may go wrong with the messages to and from one PE besides their loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// Every so manyeth arrives once more, [`LATE_NS`] later.
+    Doubled(u32),
+    /// Each arrives so much later.
+    Delayed(u64),
+    /// Every so manyeth arrives [`LATE_NS`] later, behind others.
+    Overtaken(u32),
+}
+
+/// How much later a message arrives that is overtaken, and the copy of one that is doubled.
+pub const LATE_NS: u64 = 1_000_000;
+
+/// One of them, while it lasts.
+struct Disturbed {
+    pe: u32,
+    how: Disturbance,
+    met: u64,
+    hits: u64,
+    over: bool,
+}
+
 #[derive(Default)]
 struct Net {
     /// In flight to each PE.
@@ -36,6 +59,36 @@ struct Net {
     /// PEs whose end is closed, as that of a process that ended.
     closed: BTreeSet<u32>,
     loses: Option<Loses>,
+    disturbed: Vec<Disturbed>,
+}
+
+impl Net {
+    /// When a message sent now arrives, once or more often.
+    fn arrivals(&mut self, from: u32, to: u32, due: u64) -> Vec<u64> {
+        let (mut due, mut copies) = (due, Vec::new());
+        let concerned = |one: &&mut Disturbed| !one.over && (one.pe == from || one.pe == to);
+        for one in self.disturbed.iter_mut().filter(concerned) {
+            one.met += 1;
+            let turn = |every: u32| one.met.is_multiple_of(u64::from(every.max(1)));
+            let hit = match one.how {
+                Disturbance::Delayed(by_ns) => {
+                    due += by_ns;
+                    true
+                }
+                Disturbance::Doubled(every) => {
+                    copies.extend(turn(every).then_some(due + LATE_NS));
+                    turn(every)
+                }
+                Disturbance::Overtaken(every) => {
+                    due += if turn(every) { LATE_NS } else { 0 };
+                    turn(every)
+                }
+            };
+            one.hits += u64::from(hit);
+        }
+        copies.push(due);
+        copies
+    }
 }
 
 /// A network of agents in one process, with a stated latency, whose links can be cut.
@@ -92,6 +145,24 @@ impl OobNet {
         self.with(|net| net.loses = Some(Box::new(which)));
     }
 
+    /// Disturbs the messages to and from a PE from now on; answers with a number for [`OobNet::hits`].
+    pub fn disturb(&self, pe: u32, how: Disturbance) -> usize {
+        self.with(|net| {
+            net.disturbed.push(Disturbed { pe, how, met: 0, hits: 0, over: false });
+            net.disturbed.len() - 1
+        })
+    }
+
+    /// Ends a disturbance.
+    pub fn calm(&self, number: usize) {
+        self.with(|net| net.disturbed[number].over = true);
+    }
+
+    /// Messages that a disturbance hit so far.
+    pub fn hits(&self, number: usize) -> u64 {
+        self.with(|net| net.disturbed[number].hits)
+    }
+
     /// Joins a link that was cut, both ways.
     pub fn join(&self, a: u32, b: u32) {
         self.with(|net| net.cuts.retain(|cut| *cut != (a, b) && *cut != (b, a)));
@@ -125,7 +196,10 @@ impl Oob for OobEnd {
             if lost || closed || net.cuts.contains(&(self.pe, to_pe)) || to_pe as usize >= net.inbox.len() {
                 net.lost += 1;
             } else {
-                net.inbox[to_pe as usize].insert((due, number), (self.pe, bytes));
+                for due in net.arrivals(self.pe, to_pe, due) {
+                    // Of one message no two copies arrive at one instant.
+                    net.inbox[to_pe as usize].insert((due, number), (self.pe, bytes.clone()));
+                }
             }
         });
     }
@@ -198,6 +272,33 @@ mod tests {
         assert_eq!((ends[1].try_recv(), ends[1].try_recv()), (Some((0, vec![4])), None));
         assert_eq!(ends[0].try_recv(), Some((1, vec![3])));
         assert_eq!(net.counts(), (4, 2));
+    }
+
+    #[test]
+    fn messages_are_doubled_delayed_and_overtaken() {
+        let (net, world) = net();
+        let (a, b, c) = (net.end(0), net.end(1), net.end(2));
+        let later = |ns: u64| (0..ns / 10).for_each(|_| world.relax());
+        let doubled = net.disturb(1, Disturbance::Doubled(2));
+        (1..=3).for_each(|n| a.send(1, vec![n]));
+        c.send(0, vec![9]);
+        later(100);
+        assert_eq!([b.try_recv(), b.try_recv(), b.try_recv()], [1, 2, 3].map(|n| Some((0, vec![n]))));
+        assert_eq!((b.try_recv(), net.hits(doubled)), (None, 1));
+        later(LATE_NS);
+        assert_eq!((b.try_recv(), b.try_recv()), (Some((0, vec![2])), None), "the copy");
+        net.calm(doubled);
+        let overtaken = net.disturb(0, Disturbance::Overtaken(2));
+        (4..=5).for_each(|n| a.send(1, vec![n]));
+        net.calm(overtaken);
+        let delayed = net.disturb(0, Disturbance::Delayed(2 * LATE_NS));
+        b.send(0, vec![6]);
+        later(100 + LATE_NS);
+        assert_eq!((b.try_recv(), b.try_recv()), (Some((0, vec![4])), Some((0, vec![5]))));
+        assert_eq!(a.try_recv(), Some((2, vec![9])));
+        assert_eq!((a.try_recv(), net.hits(overtaken), net.hits(delayed)), (None, 1, 1));
+        later(LATE_NS);
+        assert_eq!((a.try_recv(), net.hits(doubled)), (Some((1, vec![6])), 1), "calm again");
     }
 
     #[test]

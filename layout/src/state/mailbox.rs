@@ -39,8 +39,10 @@ pub struct Mailbox {
     pub request_any_path: u32,
     /// Unused, zero.
     pub reserved0: u32,
+    /// What the switcher last saw of `in_hand`.
+    pub in_hand_seen: u64,
     /// Unused, zero.
-    pub pad0: [u64; 5],
+    pub pad0: [u64; 4],
     /// Number of the request answered; written last.
     pub answer: u64,
     /// [`AnswerStatus`].
@@ -51,8 +53,29 @@ pub struct Mailbox {
     pub answer_slot: u32,
     /// Incarnation answered for.
     pub answer_incarnation: u32,
+    /// [`InHand`]: the request that the agent is at.
+    pub in_hand: u64,
     /// Unused, zero.
-    pub pad1: [u64; 5],
+    pub pad1: [u64; 4],
+}
+
+/// What an agent says of a request that it has not answered yet, and goes on saying while it works on it: the fence of
+/// one channel of thousands waits for its turn at the NIC, and nothing is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InHand(pub u64);
+
+impl InHand {
+    /// `request` is in hand, at the `turn`th time of asking. Never zero: requests begin at 1.
+    #[inline(always)]
+    pub const fn new(request: u64, turn: u64) -> Self {
+        Self(request << 32 | turn & 0xffff_ffff)
+    }
+
+    /// True if it is said of this request.
+    #[inline(always)]
+    pub const fn is_of(self, request: u64) -> bool {
+        self.0 >> 32 == request & 0xffff_ffff && self.0 != 0
+    }
 }
 
 const _: () = {

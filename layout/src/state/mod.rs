@@ -12,7 +12,7 @@ mod tally;
 mod words;
 
 pub use channel::{BINDING, BOUND, Channel, NO_SLOT, Resolution, SUSPECT_DOUBLINGS_MAX, Step, Switch};
-pub use mailbox::{AnswerStatus, Mailbox};
+pub use mailbox::{AnswerStatus, InHand, Mailbox};
 pub use owner::{LEASE_NS, OwnerWord};
 pub use path::{CqMap, PathIdentity, PathRow, PathState};
 pub use record::{CauseKind, SwitchKind, SwitchRecord};

@@ -84,7 +84,7 @@ impl<'a> Text<'a> {
     }
 
     /// The first parameter, required: a time.
-    fn time(&self) -> Result<u64, ParseFaultError> {
+    pub(super) fn time(&self) -> Result<u64, ParseFaultError> {
         let text = self.required()?;
         parse_time(text).ok_or_else(|| self.bad(text, WANTED))
     }
@@ -104,6 +104,11 @@ impl<'a> Text<'a> {
             0 => Err(self.bad(text, "a count from 1")),
             count => Ok(count),
         }
+    }
+
+    /// The first parameter, required: every how manyeth.
+    pub(super) fn number_of(&self) -> Result<u32, ParseFaultError> {
+        self.count(self.required()?)
     }
 
     fn rate(&self) -> Result<f64, ParseFaultError> {
@@ -132,7 +137,7 @@ impl<'a> Text<'a> {
     }
 
     /// Behind a slash: how long.
-    fn for_ns(&self) -> Result<Option<u64>, ParseFaultError> {
+    pub(super) fn for_ns(&self) -> Result<Option<u64>, ParseFaultError> {
         self.extra.map(|text| parse_time(text).ok_or_else(|| self.bad(text, WANTED))).transpose()
     }
 

@@ -40,6 +40,32 @@ pub enum PeFault {
         /// How long; for ever if absent.
         for_ns: Option<u64>,
     },
+    /// Messages between this PE's agent and the others arrive twice, now and then.
+    OobDup {
+        /// Every how manyeth.
+        every: u32,
+        /// How long; for ever if absent.
+        for_ns: Option<u64>,
+    },
+    /// Messages between this PE's agent and the others arrive later.
+    OobDelay {
+        /// By how much.
+        by_ns: u64,
+        /// How long; for ever if absent.
+        for_ns: Option<u64>,
+    },
+    /// Messages between this PE's agent and the others are overtaken by later ones, now and then.
+    OobReorder {
+        /// Every how manyeth.
+        every: u32,
+        /// How long; for ever if absent.
+        for_ns: Option<u64>,
+    },
+    /// The process is stopped, as by SIGSTOP, and goes on later.
+    PeerStopped {
+        /// How long.
+        for_ns: u64,
+    },
     /// The PE's clock jumps forward.
     ClockJump {
         /// By how much.
@@ -70,6 +96,22 @@ impl PeFault {
         kind::pe_fault("oob-cut[=T]", "messages between the PE's agent and the others are lost, both ways"),
         kind::pe_fault("oob-cut-tx[=T]", "messages of the PE's agent to the others are lost"),
         kind::pe_fault("oob-cut-rx[=T]", "messages of the others to the PE's agent are lost"),
+        kind::pe_fault(
+            "oob-dup=N[/T]",
+            "every N-th message between the PE's agent and the others arrives once more, 1 ms late (simulator)",
+        ),
+        kind::pe_fault(
+            "oob-delay=T[/T]",
+            "each message between the PE's agent and the others arrives later (simulator)",
+        ),
+        kind::pe_fault(
+            "oob-reorder=N[/T]",
+            "every N-th message between the PE's agent and the others is overtaken, 1 ms late (simulator)",
+        ),
+        kind::pe_fault(
+            "peer-stopped=T",
+            "the PE's process does nothing for this long: its kernels, its agent; NICs go on (simulator)",
+        ),
         kind::pe_fault("clock-jump=T", "the PE's clock jumps forward: of its kernels and of its agent"),
     ];
 
@@ -84,6 +126,10 @@ impl PeFault {
             Self::OobCut { .. } => "oob-cut",
             Self::OobCutTx { .. } => "oob-cut-tx",
             Self::OobCutRx { .. } => "oob-cut-rx",
+            Self::OobDup { .. } => "oob-dup",
+            Self::OobDelay { .. } => "oob-delay",
+            Self::OobReorder { .. } => "oob-reorder",
+            Self::PeerStopped { .. } => "peer-stopped",
             Self::ClockJump { .. } => "clock-jump",
         }
     }
@@ -97,7 +143,21 @@ impl PeFault {
                 | Self::OobCut { for_ns: Some(0) }
                 | Self::OobCutTx { for_ns: Some(0) }
                 | Self::OobCutRx { for_ns: Some(0) }
+                | Self::OobDup { for_ns: Some(0), .. }
+                | Self::OobDelay { for_ns: Some(0), .. }
+                | Self::OobDelay { by_ns: 0, .. }
+                | Self::OobReorder { for_ns: Some(0), .. }
+                | Self::PeerStopped { for_ns: 0 }
                 | Self::ClockJump { by_ns: 0 }
+        )
+    }
+
+    /// True if only the simulator can make it: elsewhere agents talk over the system's own network, which does not do
+    /// so, and a process is stopped by whoever may send it a signal.
+    pub fn is_simulated(&self) -> bool {
+        matches!(
+            self,
+            Self::OobDup { .. } | Self::OobDelay { .. } | Self::OobReorder { .. } | Self::PeerStopped { .. }
         )
     }
 }
@@ -116,10 +176,19 @@ impl FromStr for PeFault {
             "oob-cut" => Self::OobCut { for_ns: text.lasting()? },
             "oob-cut-tx" => Self::OobCutTx { for_ns: text.lasting()? },
             "oob-cut-rx" => Self::OobCutRx { for_ns: text.lasting()? },
+            "oob-dup" => Self::OobDup { every: text.number_of()?, for_ns: text.for_ns()? },
+            "oob-delay" => Self::OobDelay { by_ns: text.time()?, for_ns: text.for_ns()? },
+            "oob-reorder" => Self::OobReorder { every: text.number_of()?, for_ns: text.for_ns()? },
+            "peer-stopped" => Self::PeerStopped { for_ns: text.only_time()? },
             "clock-jump" => Self::ClockJump { by_ns: text.only_time()? },
             _ => unreachable!("every name of the list is read above; a test walks the list"),
         })
     }
+}
+
+/// How long, if not for ever.
+fn behind_a_slash(f: &mut fmt::Formatter<'_>, for_ns: Option<u64>) -> fmt::Result {
+    for_ns.map_or(Ok(()), |for_ns| write!(f, "/{}", format_time(for_ns)))
 }
 
 impl fmt::Display for PeFault {
@@ -137,7 +206,16 @@ impl fmt::Display for PeFault {
             | Self::OobCut { for_ns: Some(ns) }
             | Self::OobCutTx { for_ns: Some(ns) }
             | Self::OobCutRx { for_ns: Some(ns) }
+            | Self::PeerStopped { for_ns: ns }
             | Self::ClockJump { by_ns: ns } => write!(f, "={}", format_time(ns)),
+            Self::OobDup { every, for_ns } | Self::OobReorder { every, for_ns } => {
+                write!(f, "={every}")?;
+                behind_a_slash(f, for_ns)
+            }
+            Self::OobDelay { by_ns, for_ns } => {
+                write!(f, "={}", format_time(by_ns))?;
+                behind_a_slash(f, for_ns)
+            }
         }
     }
 }

@@ -1,11 +1,44 @@
 //! Many channels that lose their path at once (scenario 21, H7).
 
 use super::Scenario;
-use super::kit::{Wrongs, judged, wrong_if};
+use super::kit::{Wrongs, both_ways, clean, failovers_of, judged, spec, wrong_if};
 use crate::scale::{Hit, ScaleSpec, quantile, run};
+use crate::workload::Traffic;
 
-pub const SCENARIOS: &[Scenario] =
-    &[Scenario { name: "a_thousand_channels_fenced_at_once", seeds: 1, run: thousand_channels }];
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "a_thousand_channels_fenced_at_once", seeds: 1, run: thousand_channels },
+    Scenario { name: "fences_that_wait_for_their_turn", seeds: 2, run: wait_for_their_turn },
+    Scenario { name: "large_messages_on_a_slow_rail", seeds: 2, run: large_on_a_slow_rail },
+];
+
+/// NICs that take so long over all their fences that whoever waits for the last of them has waited twice as long as for
+/// a silent agent. The one whose port is down has those of two peers to fence, and each of them waits for it for longer
+/// than for a silent peer. All answer, and each fence gives its truth.
+fn wait_for_their_turn(seed: u64) -> Wrongs {
+    let mut spec = both_ways(seed, &["1ms:1.0:down"]);
+    (spec.pes, spec.channels, spec.firmware_ns) = (3, 10, 600_000);
+    (spec.fence_wait_ns, spec.agent.peer_ns, spec.agent.lifetime_ns) = (4_000_000, 2_000_000, 500_000);
+    (spec.agent.resend_ns, spec.agent.doubt_ns) = (300_000, 200_000);
+    spec.traffic = Traffic { messages: 40, slots: 4, pace_ns: 300_000, ..spec.traffic };
+    spec.step_limit = 8_000_000;
+    clean(&spec, |outcome| {
+        let guessed = outcome.records.iter().filter(|(_, record)| record.ledger == 1).count();
+        let mut wrongs = failovers_of(outcome, 20);
+        wrongs.extend(wrong_if(guessed > 0, || format!("{guessed} cuts came from the ledger\n{outcome}")));
+        wrongs
+    })
+}
+
+/// One message takes three times as long as a path may be silent, and nothing is wrong with the path.
+fn large_on_a_slow_rail(seed: u64) -> Wrongs {
+    let mut spec = spec(seed, &[]);
+    (spec.rail_gbps, spec.suspect_floor_ns) = (1, if seed == 0 { 1_000_000 } else { spec.suspect_ns });
+    spec.traffic =
+        Traffic { messages: 6, slots: 2, slot_bytes: 4 << 20, puts: 1, pace_ns: 0, ..spec.traffic };
+    clean(&spec, |outcome| {
+        wrong_if(!outcome.records.is_empty(), || format!("a healthy path was left\n{outcome}"))
+    })
+}
 
 /// Channels of one NIC, and how many of them begin to send only while the others are being fenced.
 const CHANNELS: u32 = 1_000;

@@ -69,13 +69,11 @@ pub fn steered(
     })
 }
 
-/// Runs `spec`: every promise kept, and faults of kernels only where something justifies them.
+/// Runs `spec`: every promise kept, every fault struck, and faults of kernels only where something justifies them.
 pub fn held(spec: &RunSpec, lie: Lie, also: impl FnOnce(&Outcome) -> Wrongs) -> Wrongs {
     judged(|| {
         let outcome = run(spec, lie, |_, _| {});
-        let mut wrongs = outcome.wrongs();
-        wrongs.extend(also(&outcome));
-        wrongs
+        [outcome.wrongs(), idle_faults(&outcome), also(&outcome)].concat()
     })
 }
 
@@ -87,11 +85,11 @@ pub fn unexercised(spec: &RunSpec, also: impl FnOnce(&Outcome) -> Wrongs) -> Wro
     })
 }
 
-/// Every promise kept; kernels may end with any typed fault.
+/// Every promise kept, every fault struck; kernels may end with any typed fault, which is for `also` to judge.
 pub fn kept(spec: &RunSpec, lie: Lie, also: impl FnOnce(&Outcome) -> Wrongs) -> Wrongs {
     judged(|| {
         let outcome = run(spec, lie, |_, _| {});
-        [promises(&outcome), also(&outcome)].concat()
+        [promises(&outcome), idle_faults(&outcome), also(&outcome)].concat()
     })
 }
 
@@ -123,7 +121,8 @@ pub fn faults_of_kernels(outcome: &Outcome) -> Wrongs {
     faults.take(3).collect()
 }
 
-fn idle_faults(outcome: &Outcome) -> Wrongs {
+/// Planned faults that hit nothing: the run shows nothing of them.
+pub fn idle_faults(outcome: &Outcome) -> Wrongs {
     let idle = outcome.faults.iter().filter(|(_, hits)| *hits == 0);
     idle.map(|(injection, _)| format!("planned fault {injection} hit nothing")).collect()
 }

@@ -16,6 +16,9 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_port_fails_behind_a_cut_link", seeds: 6, run: behind_a_cut_link },
     Scenario { name: "old_news_of_a_port", seeds: 2, run: old_news },
     Scenario { name: "copies_of_old_news_behind_a_cut_link", seeds: 2, run: copies_of_old_news },
+    Scenario { name: "old_news_of_a_port_and_another_agent", seeds: 2, run: old_news_restarted },
+    Scenario { name: "messages_doubled_late_and_overtaken", seeds: 8, run: doubled_late_overtaken },
+    Scenario { name: "a_process_that_was_stopped", seeds: 8, run: process_stopped },
     Scenario { name: "a_suspect_rail_is_better_than_none", seeds: 2, run: suspect_is_better_than_none },
     Scenario { name: "a_dead_rail_is_left_by_all_in_one_suspect_time", seeds: 2, run: left_by_all },
 ];
@@ -61,6 +64,59 @@ fn news(seed: u64, also: &str, place: &str) -> RunSpec {
 /// The copy goes over a rail that is slow for a moment; all else goes over the agents' own link.
 fn old_news(seed: u64) -> Wrongs {
     clean(&news(seed, "", "0.1"), both_back)
+}
+
+/// What agents say arrives twice, late, or behind what was said later, all the time: a port goes and comes back twice,
+/// each direction leaves as often, and goes back.
+fn doubled_late_overtaken(seed: u64) -> Wrongs {
+    let how =
+        ["oob-dup=1", "oob-dup=2", "oob-reorder=2", "oob-reorder=3", "oob-delay=300us", "oob-delay=2ms"];
+    let (how, other) = (how[seed as usize % how.len()], how[(seed as usize + 2) % how.len()]);
+    let mut faults = vec![format!("100us:{}:{how}", seed % 2)];
+    if seed >= 6 {
+        faults.push(format!("100us:{}:{other}", 1 - seed % 2));
+    }
+    faults.extend(["3ms:0.0:down", "5ms:0.0:up", "25ms:0.0:down", "27ms:0.0:up"].map(str::to_owned));
+    let faults: Vec<&str> = faults.iter().map(String::as_str).collect();
+    let mut spec = brisk(both_ways(seed, &faults));
+    spec.traffic = Traffic { messages: 1_200, pace_ns: 40_000, ..spec.traffic };
+    clean(&spec, |outcome| {
+        let (left, back) = (outcome.failovers(), ways_back(outcome).count());
+        wrong_if((left, back) != (4, 4), || {
+            format!("{left} failovers, {back} ways back, 4 are right\n{outcome}")
+        })
+    })
+}
+
+/// A process is stopped for up to half a second, and goes on: its clock says that all its deadlines have passed. Alone
+/// that is nobody's silence and moves no channel; with a port that fails meanwhile each direction leaves it, and
+/// nothing is lost.
+fn process_stopped(seed: u64) -> Wrongs {
+    let (who, span_ms) = (seed % 2, [3, 30, 200, 500][seed as usize / 2 % 4]);
+    let stop = format!("2ms:{who}:peer-stopped={span_ms}ms");
+    let wait = |spec: &mut RunSpec| {
+        spec.traffic = Traffic { messages: 400, slots: 12, pace_ns: 40_000, ..spec.traffic.clone() };
+    };
+    let mut alone = both_ways(seed, &[&stop]);
+    wait(&mut alone);
+    let mut with_port =
+        both_ways(seed, &[&stop, &format!("{}us:{}.0:down", 2_000 + 500 * span_ms, seed / 2 % 2)]);
+    wait(&mut with_port);
+    let quiet = clean(&alone, |outcome| {
+        let left = outcome.records.len();
+        wrong_if(left > 0, || format!("{left} switches, and nothing was wrong\n{outcome}"))
+    });
+    [quiet, clean(&with_port, |outcome| failovers_of(outcome, 2))].concat()
+}
+
+/// The same, and between the news and its late copy another agent takes over: it knows no less of what was said.
+fn old_news_restarted(seed: u64) -> Wrongs {
+    let mut spec = news(seed, "", "0.1");
+    spec.faults.push("5ms:1:agent-restart".parse().expect("a fault"));
+    clean(&spec, |outcome| {
+        let believed = outcome.failovers() > 2;
+        [both_back(outcome), wrong_if(believed, || format!("old news were believed\n{outcome}"))].concat()
+    })
 }
 
 /// The link is cut: copies of one datagram go over two rails of the peer, one of them slow.

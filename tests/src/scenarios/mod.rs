@@ -13,7 +13,9 @@ mod kit;
 mod lanes;
 mod links;
 mod lives;
+mod nccl_2383;
 mod nics;
+mod orders;
 mod owners;
 mod promises;
 mod returns;
@@ -53,6 +55,8 @@ pub fn all() -> Vec<Scenario> {
         nics::SCENARIOS,
         crowds::SCENARIOS,
         chains::SCENARIOS,
+        orders::SCENARIOS,
+        nccl_2383::SCENARIOS,
     ]
     .concat()
 }

@@ -10,8 +10,8 @@ use shunt_layout::state::{Channel, PathRow, Step};
 
 use super::Scenario;
 use super::kit::{
-    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, judged, promises, spec,
-    wrong_if,
+    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, idle_faults, judged,
+    promises, spec, wrong_if,
 };
 use crate::cluster::{Cluster, step_at};
 use crate::oracle::{load, store};
@@ -91,7 +91,9 @@ fn stopped_and(
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let streams = start_streams(&cluster);
         let outcome = finish(&cluster, streams);
-        [promises(&outcome), faults_of_kernels(&outcome), also(&outcome)].concat()
+        let never = wrong_if(!cluster.interference.struck.get(), || "nobody was stopped".into());
+        [promises(&outcome), faults_of_kernels(&outcome), idle_faults(&outcome), never, also(&outcome)]
+            .concat()
     })
 }
 

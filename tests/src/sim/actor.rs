@@ -59,6 +59,8 @@ pub(super) struct Actor {
     /// Another actor, and not the time limit, ended the parking.
     pub unparked: bool,
     pub polls: u64,
+    /// Until when it is stopped, as a process is by a signal: nothing resumes it before.
+    pub held_ns: u64,
     /// When it last said what it waits for.
     pub since_ns: u64,
     pub note: String,

@@ -35,6 +35,8 @@ pub struct Interference {
     pub accesses: Cell<u64>,
     /// If wanted: when each access was made, so that a later run can be stopped at a chosen one.
     pub times: RefCell<Option<Vec<u64>>>,
+    /// Somebody was held up by the hook.
+    pub struck: Cell<bool>,
     /// If there: asked before each access.
     pub hook: RefCell<Option<Hook>>,
 }
@@ -113,6 +115,7 @@ impl<'w> SimPlatform<'w> {
             let ns = hook(access);
             self.interference.hook.replace(Some(hook));
             if ns > 0 {
+                self.interference.struck.set(true);
                 self.world.sleep(ns);
             }
         }

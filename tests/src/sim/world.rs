@@ -314,6 +314,13 @@ impl SimWorld {
         actor.wakeup = 0;
     }
 
+    /// Stops an actor, wherever it is, until an instant.
+    pub fn hold(&self, id: usize, until_ns: u64) {
+        self.here();
+        let actor = &mut self.core.borrow_mut().actors[id];
+        actor.held_ns = actor.held_ns.max(until_ns);
+    }
+
     pub(crate) fn spawn(&self, name: String, options: ActorOptions, body: Box<dyn FnOnce()>) -> usize {
         self.here();
         let world: *const SimWorld = self;
@@ -335,6 +342,7 @@ impl SimWorld {
             parked: false,
             unparked: false,
             polls: 0,
+            held_ns: 0,
             since_ns: self.now.get(),
             note: String::new(),
         });
@@ -441,6 +449,10 @@ impl SimWorld {
         let (id, mut body) = {
             let mut core = self.core.borrow_mut();
             let Reverse((_, _, id, _)) = core.wakeups.pop().expect("`first` found a wake-up");
+            let held_ns = core.actors[id].held_ns;
+            if held_ns > self.now.get() {
+                return core.schedule(id, held_ns);
+            }
             core.trace(self.now.get(), id as u64);
             let actor = &mut core.actors[id];
             actor.parked = false;

@@ -114,8 +114,14 @@ impl From<&PeerInfo> for Peer {
     }
 }
 
-/// Where the datagrams of a PE are taken, by rail.
-pub(super) type Address = (Vec<RailCard>, Vec<u32>);
+/// What outlives an agent of what it knew of another one: where the datagrams of that PE are taken, by rail, since when
+/// by that PE's own word, and the numbers taken from it, so that no old word is a new one to the next agent.
+pub(super) struct Address {
+    rails: Vec<RailCard>,
+    datagrams: Vec<u32>,
+    said_ns: Vec<u64>,
+    taken: Option<Taken>,
+}
 
 /// The link of an agent that is gone.
 struct Nobody;
@@ -144,8 +150,11 @@ pub(super) struct Links {
 impl Links {
     pub(super) fn new(pe: &Pe, oob: Box<dyn Oob>, known: Vec<Address>) -> Self {
         let mut peers: Vec<Peer> = pe.peers().iter().map(Peer::from).collect();
-        for (peer, (rails, datagrams)) in peers.iter_mut().zip(known) {
-            (peer.rails, peer.datagrams) = (rails, datagrams);
+        for (peer, known) in peers.iter_mut().zip(known) {
+            (peer.rails, peer.datagrams) = (known.rails, known.datagrams);
+            if !Mutant::WordsForgotten.on() {
+                (peer.said_ns, peer.taken) = (known.said_ns, known.taken);
+            }
         }
         Self {
             me: pe.root().my_pe,
@@ -162,7 +171,11 @@ impl Links {
 
     /// The end of the agents' own link, and where the others are, for the next agent.
     pub(super) fn give_up(&mut self) -> (Box<dyn Oob>, Vec<Address>) {
-        let peers = self.peers.iter().map(|peer| (peer.rails.clone(), peer.datagrams.clone())).collect();
+        let known = |peer: Peer| {
+            let Peer { rails, datagrams, said_ns, taken, .. } = peer;
+            Address { rails, datagrams, said_ns, taken }
+        };
+        let peers = std::mem::take(&mut self.peers).into_iter().map(known).collect();
         (std::mem::replace(&mut self.oob, Box::new(Nobody)), peers)
     }
 
