@@ -139,7 +139,8 @@ impl Kernel {
     /// Invariant 6: a wait that was given `deadline` has just ended.
     fn check_late(&self, deadline: Deadline, what: &str) {
         let now = self.world.now();
-        let slack_ns = LATE_SLACK_NS + self.world.ahead_ns();
+        // Who is stopped ends nothing.
+        let slack_ns = LATE_SLACK_NS + self.world.ahead_ns() + self.world.stopped_ns();
         if now > deadline.at_ns.saturating_add(slack_ns) && self.interference.one_in.get() == 0 {
             let late = now - deadline.at_ns;
             self.oracle.report(Kind::Late, now, format!("{what} ended {late} ns after its deadline"));

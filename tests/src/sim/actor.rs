@@ -61,6 +61,8 @@ pub(super) struct Actor {
     pub polls: u64,
     /// Until when it is stopped, as a process is by a signal: nothing resumes it before.
     pub held_ns: u64,
+    /// How long it was stopped in all.
+    pub stopped_ns: u64,
     /// When it last said what it waits for.
     pub since_ns: u64,
     pub note: String,

@@ -317,8 +317,17 @@ impl SimWorld {
     /// Stops an actor, wherever it is, until an instant.
     pub fn hold(&self, id: usize, until_ns: u64) {
         self.here();
+        let now = self.now.get();
         let actor = &mut self.core.borrow_mut().actors[id];
+        let more_ns = until_ns.saturating_sub(actor.held_ns.max(now));
+        actor.stopped_ns += more_ns;
         actor.held_ns = actor.held_ns.max(until_ns);
+    }
+
+    /// How long the current actor was stopped so far.
+    pub fn stopped_ns(&self) -> u64 {
+        self.here();
+        self.current.get().map_or(0, |id| self.core.borrow().actors[id].stopped_ns)
     }
 
     pub(crate) fn spawn(&self, name: String, options: ActorOptions, body: Box<dyn FnOnce()>) -> usize {
@@ -343,6 +352,7 @@ impl SimWorld {
             unparked: false,
             polls: 0,
             held_ns: 0,
+            stopped_ns: 0,
             since_ns: self.now.get(),
             note: String::new(),
         });
