@@ -7,8 +7,12 @@
 use crate::fault::{MoeError, MoeFault};
 use crate::runner::Runner;
 use shunt_kernels::moe::{ABSOLUTE, EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, Stage, ZERO_COPY};
-use shunt_layout::moe::{SETS, Shape, TOPK_MAX};
+use shunt_layout::moe::{At, SETS, Shape, TOPK_MAX};
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Tells buffers apart: what one handed out is worth nothing to another.
+static MADE: AtomicU64 = AtomicU64::new(1);
 
 /// Bytes of the heap that a buffer takes: DeepEP's `get_low_latency_rdma_size_hint`.
 ///
@@ -89,19 +93,29 @@ impl Default for Patience {
 /// What a dispatch leaves for the combine that answers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handle {
-    /// By local expert and row: index of the token at its source.
-    pub source: Vec<u32>,
-    /// By local expert and rank: first row (high half) and rows (low half).
-    pub ranges: Vec<u64>,
+    source: Vec<u32>,
+    ranges: Vec<u64>,
+    buffer: u64,
     tokens: u32,
     topk: u32,
     topk_index: Vec<i64>,
 }
 
 impl Handle {
-    /// Rows of a local expert that came from `rank`.
+    /// By local expert and row: index of the token at its source.
+    pub fn source(&self) -> &[u32] {
+        &self.source
+    }
+
+    /// By local expert and rank: first row (high half) and rows (low half).
+    pub fn ranges(&self) -> &[u64] {
+        &self.ranges
+    }
+
+    /// Rows of a local expert that came from `rank`, of so many; none where there is no such pair.
     pub fn rows(&self, ranks: u32, local_expert: u32, rank: u32) -> std::ops::Range<usize> {
-        let range = self.ranges[(local_expert * ranks + rank) as usize];
+        let pair = local_expert as usize * ranks as usize + rank as usize;
+        let range = if rank < ranks { self.ranges.get(pair).copied().unwrap_or(0) } else { 0 };
         let (first, rows) = (range >> 32, range & 0xffff_ffff);
         first as usize..(first + rows) as usize
     }
@@ -125,14 +139,18 @@ pub struct Received {
 /// A dispatch that was sent and is to be received.
 #[must_use = "what was sent must be received"]
 pub struct Dispatch {
+    buffer: u64,
     call: u64,
     format: Format,
-    handle: Handle,
+    tokens: u32,
+    topk: u32,
+    topk_index: Vec<i64>,
 }
 
 /// A combine that was sent and is to be received.
 #[must_use = "what was sent must be received"]
 pub struct Combine {
+    buffer: u64,
     call: u64,
     tokens: u32,
     topk: u32,
@@ -152,6 +170,10 @@ pub struct Buffer<R: Runner> {
     floor: u64,
     meeting: u64,
     broken: bool,
+    /// Its own number.
+    made: u64,
+    /// The call whose send buffer the caller may write.
+    lent: u64,
 }
 
 fn argument(what: &'static str, met: impl ToString, right: impl ToString) -> MoeError {
@@ -180,7 +202,25 @@ impl<R: Runner> Buffer<R> {
             return Err(MoeError::Room { needed, base, met });
         }
         let (sent, received, floor, meeting, broken) = (0, 0, 0, 2, false);
-        Ok(Self { runner, shape, base, patience, sent, received, floor, meeting, broken })
+        let made = MADE.fetch_add(1, Ordering::Relaxed);
+        let buffer =
+            Self { runner, shape, base, patience, sent, received, floor, meeting, broken, made, lent: 0 };
+        if buffer.was_used() {
+            return Err(argument(
+                "base",
+                base,
+                "a part of the heap that no buffer was in: words there are not zero",
+            ));
+        }
+        Ok(buffer)
+    }
+
+    /// Whether calls of an earlier buffer left words behind, by those that this rank alone writes: its peers may be a
+    /// call ahead already.
+    fn was_used(&self) -> bool {
+        let claims = (0..self.shape.tokens).map(|token| self.shape.claim(token));
+        let mut own = claims.chain([self.shape.credit(self.runner.rank())]);
+        own.any(|at| self.word(at).load(Ordering::Acquire) != 0)
     }
 
     /// What runs the kernels.
@@ -229,7 +269,16 @@ impl<R: Runner> Buffer<R> {
         Ok(())
     }
 
-    fn may_receive(&self, call: u64) -> Result<(), MoeError> {
+    fn own(&self, what: &'static str, buffer: u64) -> Result<(), MoeError> {
+        if buffer == self.made {
+            Ok(())
+        } else {
+            Err(argument(what, "another buffer's", "this buffer's own"))
+        }
+    }
+
+    fn may_receive(&self, buffer: u64, call: u64) -> Result<(), MoeError> {
+        self.own("what was sent", buffer)?;
         if self.broken {
             return Err(MoeError::Broken);
         }
@@ -278,25 +327,27 @@ impl<R: Runner> Buffer<R> {
         };
         self.run(Stage::DispatchSend, &call)?;
         self.sent = number;
-        let (rows, local) = (self.shape.rows() as usize, self.shape.local_experts as usize);
-        let handle = Handle {
-            source: vec![0; local * rows],
-            ranges: vec![0; local * self.shape.ranks as usize],
-            tokens: tokens as u32,
-            topk,
-            topk_index: topk_index.to_vec(),
-        };
-        Ok(Dispatch { call: number, format, handle })
+        let (buffer, tokens, topk_index) = (self.made, tokens as u32, topk_index.to_vec());
+        Ok(Dispatch { buffer, call: number, format, tokens, topk, topk_index })
     }
 
     /// The hook of a dispatch: its receiving phase.
     ///
     /// # Errors
-    /// Out of order, with nothing received; a fault, which breaks the buffer until it is cleaned.
-    pub fn receive_dispatch(&mut self, sent: Dispatch) -> Result<Received, MoeError> {
-        self.may_receive(sent.call)?;
-        let Dispatch { call: number, format, mut handle } = sent;
+    /// Out of order or another buffer's, with nothing received: lent, it can be received in its turn. A fault, which
+    /// breaks the buffer until it is cleaned.
+    pub fn receive_dispatch(&mut self, sent: impl Borrow<Dispatch>) -> Result<Received, MoeError> {
+        let &Dispatch { buffer, call: number, format, tokens, topk, ref topk_index } = sent.borrow();
+        self.may_receive(buffer, number)?;
         let (rows, local) = (self.shape.rows(), self.shape.local_experts as u64);
+        let mut handle = Handle {
+            source: vec![0; (local * rows) as usize],
+            ranges: vec![0; (local * u64::from(self.shape.ranks)) as usize],
+            buffer,
+            tokens,
+            topk,
+            topk_index: topk_index.clone(),
+        };
         let bytes = local * rows * self.shape.hidden as u64 * format.bytes();
         let scales = match format {
             Format::Bf16 => 0,
@@ -320,10 +371,18 @@ impl<R: Runner> Buffer<R> {
     }
 
     /// Where the experts may leave what they make, for a combine without a copy: by local expert and row, rows
-    /// [`Shape::combine_stride`] bytes apart. It is that of the next call. DeepEP's
-    /// `get_next_low_latency_combine_buffer`.
-    pub fn next_combine_buffer(&self) -> u64 {
-        self.runner.address(self.base + self.shape.send((self.sent + 1) % SETS).0)
+    /// [`Shape::combine_stride`] bytes apart. It is that of the next call, and this waits until nothing of the call
+    /// before the last is read from there any more. DeepEP's `get_next_low_latency_combine_buffer`.
+    ///
+    /// # Errors
+    /// Two calls are under way; a fault, which breaks the buffer until it is cleaned.
+    pub fn next_combine_buffer(&mut self) -> Result<u64, MoeError> {
+        self.may_send()?;
+        let number = self.sent + 1;
+        let call = MoeCall { blocks: 1, ..self.call(number, 0) };
+        self.run(Stage::Room, &call)?;
+        self.lent = number;
+        Ok(self.runner.address(self.base + self.shape.send(number % SETS).0))
     }
 
     /// DeepEP's `low_latency_combine`, its sending phase: `x` is what the experts made in BF16, by local expert and
@@ -335,9 +394,16 @@ impl<R: Runner> Buffer<R> {
         &mut self,
         x: Option<&[u16]>,
         topk_weights: &[f32],
-        handle: Handle,
+        handle: impl Borrow<Handle>,
     ) -> Result<Combine, MoeError> {
+        let handle = handle.borrow();
+        self.own("a handle", handle.buffer)?;
         self.may_send()?;
+        if x.is_none() && self.lent != self.sent + 1 {
+            return Err(MoeError::Order(
+                "next_combine_buffer says where, and when; no call is sent in between",
+            ));
+        }
         let right = self.shape.local_experts as u64 * self.shape.rows() * self.shape.hidden as u64;
         if let Some(x) = x
             && x.len() as u64 != right
@@ -358,16 +424,18 @@ impl<R: Runner> Buffer<R> {
         };
         self.run(Stage::CombineSend, &call)?;
         self.sent = number;
-        let Handle { tokens, topk, topk_index, .. } = handle;
-        Ok(Combine { call: number, tokens, topk, topk_index, topk_weights: topk_weights.to_vec() })
+        let &Handle { buffer, tokens, topk, ref topk_index, .. } = handle;
+        let (topk_index, topk_weights) = (topk_index.clone(), topk_weights.to_vec());
+        Ok(Combine { buffer, call: number, tokens, topk, topk_index, topk_weights })
     }
 
     /// The hook of a combine: the tokens, weighed and summed, in BF16.
     ///
     /// # Errors
     /// As for [`Buffer::receive_dispatch`].
-    pub fn receive_combine(&mut self, sent: Combine) -> Result<Vec<u16>, MoeError> {
-        self.may_receive(sent.call)?;
+    pub fn receive_combine(&mut self, sent: impl Borrow<Combine>) -> Result<Vec<u16>, MoeError> {
+        let sent = sent.borrow();
+        self.may_receive(sent.buffer, sent.call)?;
         let channels = sent.tokens as usize * self.shape.hidden as usize;
         let mut out = vec![0u64; channels / 4];
         let call = MoeCall {
@@ -394,7 +462,7 @@ impl<R: Runner> Buffer<R> {
         // Even a meeting that failed was begun.
         self.meeting += 2;
         let from = self.run(Stage::Clean, &call)?;
-        (self.sent, self.received, self.floor, self.broken) = (from, from, from, false);
+        (self.sent, self.received, self.floor, self.broken, self.lent) = (from, from, from, false, 0);
         Ok(())
     }
 
@@ -404,21 +472,27 @@ impl<R: Runner> Buffer<R> {
         (0..self.shape.ranks).map(word).collect()
     }
 
-    /// DeepEP's `low_latency_update_mask_buffer`: leaves a rank out, or takes it in again.
+    /// DeepEP's `low_latency_update_mask_buffer`: leaves a rank out, or takes it in again. One that was taken in again
+    /// left words half counted, so that the buffer is broken until all ranks have cleaned.
     ///
     /// # Errors
     /// There is no such rank, or it is this one.
-    pub fn set_mask(&self, rank: u32, masked: bool) -> Result<(), MoeError> {
+    pub fn set_mask(&mut self, rank: u32, masked: bool) -> Result<(), MoeError> {
         if rank >= self.shape.ranks || rank == self.runner.rank() {
             let right = format!("below {}, and not {}, this one", self.shape.ranks, self.runner.rank());
             return Err(argument("a rank to mask", rank, right));
         }
-        self.mask_word(rank).store(u64::from(masked), Ordering::Release);
+        let before = self.mask_word(rank).swap(u64::from(masked), Ordering::AcqRel);
+        self.broken |= before != 0 && !masked;
         Ok(())
     }
 
     fn mask_word(&self, rank: u32) -> &AtomicU64 {
-        let at = self.runner.address(self.base + self.shape.mask(rank).0);
+        self.word(self.shape.mask(rank))
+    }
+
+    fn word(&self, at: At) -> &AtomicU64 {
+        let at = self.runner.address(self.base + at.0);
         // SAFETY: an aligned word of the buffer's part of the heap, which lives as long as the runner; kernels reach it
         // atomically.
         unsafe { AtomicU64::from_ptr(at as *mut u64) }

@@ -57,7 +57,7 @@ pub fn answer<R: Runner>(
     if !manner.zero_copy {
         return buffer.combine(Some(&made), weights, received.handle);
     }
-    leave(buffer, &made, &received.handle);
+    leave(buffer, &made, &received.handle)?;
     buffer.combine(None, weights, received.handle)
 }
 
@@ -106,10 +106,10 @@ fn dequantised<R: Runner>(
 }
 
 /// Leaves what experts made where it is sent from.
-fn leave<R: Runner>(buffer: &Buffer<R>, made: &[u16], handle: &Handle) {
+fn leave<R: Runner>(buffer: &mut Buffer<R>, made: &[u16], handle: &Handle) -> Result<(), MoeError> {
     let shape = *buffer.shape();
-    let (rows, hidden, base) = (shape.rows() as usize, shape.hidden as usize, buffer.next_combine_buffer());
-    for (pair, range) in handle.ranges.iter().enumerate() {
+    let (rows, hidden, base) = (shape.rows() as usize, shape.hidden as usize, buffer.next_combine_buffer()?);
+    for (pair, range) in handle.ranges().iter().enumerate() {
         let (local, first, count) = (pair / shape.ranks as usize, range >> 32, range & 0xffff_ffff);
         for row in first as usize..(first + count) as usize {
             let to = base + (local * rows + row) as u64 * shape.combine_stride();
@@ -123,6 +123,7 @@ fn leave<R: Runner>(buffer: &Buffer<R>, made: &[u16], handle: &Handle) {
             }
         }
     }
+    Ok(())
 }
 
 /// Holds what came against what was sent, bit by bit.
@@ -164,7 +165,7 @@ fn check_row(
     (source, token): (u32, u32),
 ) -> Option<String> {
     let rows = shape.rows() as usize;
-    let told = received.handle.source[local * rows + row];
+    let told = received.handle.source()[local * rows + row];
     if told != token {
         return Some(format!("its index is {told}"));
     }

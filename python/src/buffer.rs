@@ -10,7 +10,7 @@ use shunt_bench::moe::job::{Job, Lane};
 use shunt_deep_ep_bridge::{
     Buffer, Combine, Dispatch, Format, Handle, MoeError, Patience, Received, Signals,
 };
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// Bytes of the heap that a buffer takes.
 #[pyfunction]
@@ -33,9 +33,22 @@ impl Sent {
         Self(Mutex::new(Some(call)))
     }
 
-    fn take(&self) -> PyResult<Call> {
-        let call = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        call.ok_or_else(|| PyRuntimeError::new_err("it was received before; a hook is called once"))
+    /// Lends what was sent to what receives it; what was refused can be received in its turn.
+    fn received<T>(&self, receive: impl FnOnce(&Call) -> PyResult<T>) -> PyResult<T> {
+        // Not waited for: who waits here holds the interpreter, which the one that receives needs to go on.
+        let mut call = match self.0.try_lock() {
+            Ok(call) => call,
+            Err(TryLockError::Poisoned(call)) => call.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(PyRuntimeError::new_err("it is being received; a hook is called once"));
+            }
+        };
+        let sent = call
+            .as_ref()
+            .ok_or_else(|| PyRuntimeError::new_err("it was received before; a hook is called once"))?;
+        let done = receive(sent)?;
+        *call = None;
+        Ok(done)
     }
 }
 
@@ -139,17 +152,16 @@ impl PyBuffer {
     }
 
     fn receive_dispatch<'py>(&self, py: Python<'py>, sent: &Sent) -> PyResult<Came<'py>> {
-        let Call::Dispatch(sent) = sent.take()? else {
-            return Err(PyRuntimeError::new_err("what was sent is no dispatch"));
-        };
-        let Received { x, scales, counts, handle, .. } =
-            self.with(py, |buffer| buffer.receive_dispatch(sent))?;
+        let Received { x, scales, counts, handle, .. } = sent.received(|call| match call {
+            Call::Dispatch(sent) => self.with(py, |buffer| buffer.receive_dispatch(sent)),
+            Call::Combine(_) => Err(PyRuntimeError::new_err("what was sent is no dispatch")),
+        })?;
         Ok((
             bytes(py, &x, u64::to_le_bytes),
             bytes(py, &scales, u32::to_le_bytes),
             bytes(py, &counts, u32::to_le_bytes),
-            bytes(py, &handle.source, u32::to_le_bytes),
-            bytes(py, &handle.ranges, u64::to_le_bytes),
+            bytes(py, handle.source(), u32::to_le_bytes),
+            bytes(py, handle.ranges(), u64::to_le_bytes),
             PyHandle(handle),
         ))
     }
@@ -162,22 +174,21 @@ impl PyBuffer {
         handle: &PyHandle,
     ) -> PyResult<Sent> {
         let (x, weights) = (x.map(|x| copied::<u16>(py, x)).transpose()?, copied::<f32>(py, weights)?);
-        let handle = handle.0.clone();
-        let sent = self.with(py, |buffer| buffer.combine(x.as_deref(), &weights, handle))?;
+        let sent = self.with(py, |buffer| buffer.combine(x.as_deref(), &weights, &handle.0))?;
         Ok(Sent::of(Call::Combine(sent)))
     }
 
     fn receive_combine<'py>(&self, py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyBytes>> {
-        let Call::Combine(sent) = sent.take()? else {
-            return Err(PyRuntimeError::new_err("what was sent is no combine"));
-        };
-        let combined = self.with(py, |buffer| buffer.receive_combine(sent))?;
+        let combined = sent.received(|call| match call {
+            Call::Combine(sent) => self.with(py, |buffer| buffer.receive_combine(sent)),
+            Call::Dispatch(_) => Err(PyRuntimeError::new_err("what was sent is no combine")),
+        })?;
         Ok(bytes(py, &combined, u16::to_le_bytes))
     }
 
     /// Address of where experts may leave what they make for the next combine, and bytes between two rows.
     fn next_combine_buffer(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        self.with(py, |buffer| Ok((buffer.next_combine_buffer(), buffer.shape().combine_stride())))
+        self.with(py, |buffer| Ok((buffer.next_combine_buffer()?, buffer.shape().combine_stride())))
     }
 
     fn clean(&self, py: Python<'_>) -> PyResult<()> {

@@ -1,6 +1,6 @@
 //! What is refused, and a buffer that was broken off.
 
-use crate::machine::{Lane, RankBuffer, all, cases, patience, pause, spec, start};
+use crate::machine::{BASE, Lane, RankBuffer, all, cases, patience, pause, spec, start};
 use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::{Buffer, Format, MoeError, Patience, Runner, size_hint};
 use shunt_device::FaultKind;
@@ -19,18 +19,21 @@ fn refusals(buffer: &mut RankBuffer) -> Vec<(&'static str, String)> {
     let mut met = vec![
         ("multiple of 512", text(buffer.dispatch(&row[..500], &[0], Format::Bf16))),
         ("receiving one first", text(buffer.dispatch(&row, &[0], Format::Bf16))),
-        ("in the order", text(buffer.receive_dispatch(second))),
+        ("in the order", text(buffer.receive_dispatch(&second))),
     ];
     let received = buffer.receive_dispatch(sent).expect("in order");
     met.extend([
         ("4 at most", text(buffer.dispatch(&vec![0; 5 * 512], &[0; 5], Format::Bf16))),
         ("1 to 11", text(buffer.dispatch(&row, &[0; 12], Format::Bf16))),
         ("below 4", text(buffer.dispatch(&row, &[4], Format::Bf16))),
-        ("topk weights: 1", text(buffer.combine(None, &[1.0], received.handle.clone()))),
-        ("all local experts: 512", text(buffer.combine(Some(&row), &[1.0; 2], received.handle.clone()))),
+        ("next_combine_buffer", text(buffer.combine(None, &[1.0; 2], &received.handle))),
+        ("topk weights: 1", text(buffer.combine(Some(&vec![0; 2 * 8 * 512]), &[1.0], &received.handle))),
+        ("all local experts: 512", text(buffer.combine(Some(&row), &[1.0; 2], &received.handle))),
         ("below 2, and not", text(buffer.set_mask(2, true))),
         ("and not", text(buffer.set_mask(buffer.runner().rank(), true))),
     ]);
+    // What was refused is not lost.
+    buffer.receive_dispatch(second).expect("in its turn");
     met
 }
 
@@ -59,12 +62,19 @@ fn a_buffer_that_does_not_fit_is_refused() {
     let spec = spec(&shape, 1);
     let cluster = Cluster::start(&spec);
     let said = start(&cluster, shape, 0, patience(&spec), |buffer, kernel| {
+        // As an earlier buffer would have left it: this rank took a call.
+        let credit = buffer.runner().address(BASE + buffer.shape().credit(0).0) as *mut u64;
+        // SAFETY: an aligned word of the heap, which outlives the task; only kernels of this rank write it.
+        let credit = unsafe { std::sync::atomic::AtomicU64::from_ptr(credit) };
         let heap_bytes = buffer.runner().heap_bytes();
         let lane = || Lane::other(kernel, heap_bytes);
         let new = |base, tokens| Buffer::new(lane(), base, tokens, 512, 4, Patience::default()).map(|_| ());
-        (text(new(4096, 4000)), text(new(8, 4)), text(new(!15, 4)))
+        assert!(new(BASE, 4).is_ok());
+        credit.store(57, std::sync::atomic::Ordering::Release);
+        (text(new(4096, 4000)), text(new(8, 4)), text(new(!15, 4)), text(new(BASE, 4)))
     });
-    let (large, odd, far) = cluster.sim.finish(&said);
+    let (large, odd, far, used) = cluster.sim.finish(&said);
+    assert!(used.contains("that no buffer was in"), "{used}");
     assert!(large.contains("a larger heap"), "{large}");
     assert!(odd.contains("a multiple of 16"), "{odd}");
     assert!(far.contains("a larger heap"), "{far}");

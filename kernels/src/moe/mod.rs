@@ -26,6 +26,7 @@ mod dispatch_receive;
 mod dispatch_send;
 mod exchange;
 pub mod number;
+mod room;
 
 pub use call::{ABSOLUTE, EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, ZERO_COPY};
 
@@ -46,6 +47,8 @@ pub enum Stage {
     CombineReceive = 4,
     /// Cleaning the buffer.
     Clean = 5,
+    /// Waiting for room, for a caller that is to write the send buffer itself.
+    Room = 6,
 }
 
 impl Stage {
@@ -57,6 +60,7 @@ impl Stage {
             3 => Self::CombineSend,
             4 => Self::CombineReceive,
             5 => Self::Clean,
+            6 => Self::Room,
             _ => return None,
         })
     }
@@ -69,6 +73,7 @@ impl Stage {
             Self::CombineSend => "combine, sending",
             Self::CombineReceive => "combine, receiving",
             Self::Clean => "cleaning",
+            Self::Room => "waiting for room",
         }
     }
 }
@@ -97,6 +102,7 @@ phases! {
     combine_send CombineSend;
     combine_receive CombineReceive;
     clean Clean;
+    room Room;
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -116,6 +122,7 @@ impl Stage {
             Self::CombineSend => combine_send(device, lanes, block, call),
             Self::CombineReceive => combine_receive(device, lanes, block, call),
             Self::Clean => clean(device, lanes, block, call),
+            Self::Room => room(device, lanes, block, call),
         };
         outcome.unwrap_or_else(|fault| Outcome::fault(&fault))
     }
