@@ -1,9 +1,10 @@
 //! One MoE layer on one rank, each step of it held against the reference.
 
-use crate::buffer::{Buffer, Combine, Dispatch, Format, Handle, Received};
+use crate::buffer::{Buffer, Combine, Dispatch, Handle, Received};
 use crate::fault::MoeError;
 use crate::reference::{Case, expert};
 use crate::runner::Runner;
+use crate::settings::Format;
 
 /// What was not as the reference says; at most a few of each kind are told.
 pub type Wrongs = Vec<String>;

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`buffer`] | [`Buffer`]: dispatch, combine, hooks, cleaning, the mask of ranks |
+//! | [`settings`] | formats, patience, kinds of signals |
 //! | [`runner`] | what runs the kernels: this machine's threads on a host's PE, or whatever a test has |
 //! | [`fault`] | what went wrong, with the path it happened on |
 //! | [`reference`] | what a MoE layer must compute, said again without messages; pure |
@@ -13,7 +14,9 @@ pub mod fault;
 pub mod layer;
 pub mod reference;
 pub mod runner;
+pub mod settings;
 
-pub use buffer::{Buffer, Combine, Dispatch, Format, Handle, Patience, Received, Signals, size_hint};
+pub use buffer::{Buffer, Combine, Dispatch, Handle, Received, size_hint};
 pub use fault::{MoeError, MoeFault, PathName};
 pub use runner::{Native, Runner};
+pub use settings::{Format, Patience, Signals};

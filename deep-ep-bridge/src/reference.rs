@@ -1,7 +1,7 @@
 //! What a MoE layer must compute, said again without messages, channels or bits: routing by table look-up, FP8 by the
 //! nearest of all its values.
 
-use crate::buffer::Format;
+use crate::settings::Format;
 use shunt_layout::moe::{SCALE_GROUP, Shape};
 
 /// The one source of chance: splitmix64.
