@@ -31,6 +31,8 @@ macro_rules! mutants {
 }
 
 mutants! {
+    /// A MoE call is sent to whoever has not taken the call before the last: its buffers are written over.
+    CreditNotAwaited = "credit-not-awaited" breaks "invariant 2, exactly once",
     /// Who waits does not ring what was published without a doorbell.
     LeftUnrung = "left-unrung" breaks "invariant 1, rule 2",
     /// The post lock is waited for as long as it takes: who holds it may be gone.

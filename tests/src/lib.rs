@@ -14,6 +14,7 @@
 //! | [`oracle`] | the memory model of every put and signal |
 //! | [`workload`] | the kernels of a run |
 //! | [`cost`] | what calls cost in accesses to memory |
+//! | [`moe`] | ranks that exchange MoE layers |
 //! | [`echo`] | their gets and fetching atomics |
 //! | [`run`] | a whole run and its verdict |
 //! | [`spec`] | a run in words |
@@ -34,6 +35,7 @@ pub mod echo;
 pub mod justify;
 pub mod late;
 pub mod lies;
+pub mod moe;
 pub mod mutations;
 pub mod oracle;
 pub mod pe_faults;

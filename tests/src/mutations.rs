@@ -70,6 +70,7 @@ pub const TABLE: &[Row] = &[
         Mutant::NoTruth,
         &[
             "acks_lost_before_a_switch",
+            "moe_counts_applied_and_not_answered",
             "nccl_2383_with_truth",
             "sender_nic_dead_to_commands",
             "fault_during_fence",
@@ -80,6 +81,7 @@ pub const TABLE: &[Row] = &[
             "fault_during_revive",
         ],
     ),
+    row(Mutant::CreditNotAwaited, &["moe_a_rank_that_receives_late"]),
     row(Mutant::KeysOfTheOldRail, &["requests_lost_before_a_switch", "fault_during_replay"]),
     row(Mutant::NoLedger, &["acks_lost_without_truth", "receiver_nic_dead_to_commands"]),
     row(Mutant::NoStartProof, &["a_count_that_2err_clears"]),

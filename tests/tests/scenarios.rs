@@ -464,3 +464,9 @@ fn scenario_22_messages_doubled_late_and_overtaken() {
 fn scenario_22_a_process_that_was_stopped() {
     hold("a_process_that_was_stopped");
 }
+
+#[test]
+fn moe_experts_get_each_token_once() {
+    hold("moe_counts_applied_and_not_answered");
+    hold("moe_a_rank_that_receives_late");
+}

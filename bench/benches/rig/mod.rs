@@ -78,10 +78,20 @@ impl Rig {
         Self { world, pes }
     }
 
-    fn channel(&self) -> Channel<'_, Host<'_>> {
+    /// Device code on a PE.
+    pub fn device(&self, pe: u32) -> Device<'_, Host<'_>> {
         // SAFETY: uploaded by `Pe::start`, mapped while the rig lives.
-        let device = unsafe { Device::attach(self.pes[0].state(), Host::new(&*self.world)) };
-        device.expect("host and bench are one build").channel(1, 0)
+        let device = unsafe { Device::attach(self.pe(pe).state(), Host::new(&*self.world)) };
+        device.expect("host and bench are one build")
+    }
+
+    /// A PE.
+    pub fn pe(&self, pe: u32) -> &Pe {
+        &self.pes[pe as usize]
+    }
+
+    fn channel(&self) -> Channel<'_, Host<'_>> {
+        self.device(0).channel(1, 0)
     }
 
     /// Posts a batch of 64-byte puts; the last one's ticket.

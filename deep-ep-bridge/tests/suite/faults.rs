@@ -2,7 +2,6 @@
 //!
 //! `SHUNT_MOE_SEEDS=N` runs so many instead of 50.
 
-use crate::machine::{RankBuffer, all, cases, patience, pause, spec, start};
 use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::{Format, MoeError, Signals};
@@ -12,6 +11,7 @@ use shunt_layout::state::SwitchKind;
 use shunt_soft_nic::Injection;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::draw::drawn;
+use shunt_tests::moe::{RankBuffer, all, cases, patience, pause, spec, start};
 use shunt_tests::rng::Rng;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::swarm::or_panic;

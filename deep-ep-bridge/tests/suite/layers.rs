@@ -1,11 +1,11 @@
 //! Layers without faults.
 
-use crate::machine::{RankBuffer, all, cases, patience, spec, start};
 use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::{Format, MoeError};
 use shunt_layout::moe::Shape;
 use shunt_tests::cluster::Cluster;
+use shunt_tests::moe::{RankBuffer, all, cases, patience, spec, start};
 use std::rc::Rc;
 
 const FORMATS: [Format; 4] = [Format::Bf16, Format::Fp8, Format::Fp8Rounded, Format::Fp8Exponents];

@@ -1,6 +1,6 @@
 //! The buffer on a simulated cluster: layers against the reference, without faults and with all kinds of them.
 
+mod ends;
 mod faults;
 mod layers;
-mod machine;
 mod misuse;

@@ -1,12 +1,12 @@
 //! What is refused, and a buffer that was broken off.
 
-use crate::machine::{BASE, Lane, RankBuffer, all, cases, patience, pause, spec, start};
 use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::{Buffer, Format, MoeError, Patience, Runner, size_hint};
 use shunt_device::FaultKind;
 use shunt_kernels::moe::Stage;
 use shunt_layout::moe::Shape;
 use shunt_tests::cluster::Cluster;
+use shunt_tests::moe::{BASE, Lane, RankBuffer, all, cases, patience, pause, spec, start};
 
 fn text<T>(said: Result<T, MoeError>) -> String {
     said.err().expect("it is refused").to_string()

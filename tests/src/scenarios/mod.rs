@@ -13,6 +13,7 @@ mod kit;
 mod lanes;
 mod links;
 mod lives;
+mod moe;
 mod nccl_2383;
 mod nics;
 mod orders;
@@ -57,6 +58,7 @@ pub fn all() -> Vec<Scenario> {
         chains::SCENARIOS,
         orders::SCENARIOS,
         nccl_2383::SCENARIOS,
+        moe::SCENARIOS,
     ]
     .concat()
 }

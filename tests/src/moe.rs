@@ -1,5 +1,9 @@
-//! Ranks of a simulated cluster, each with a buffer whose kernels are actors on virtual time.
+//! Ranks of a simulated cluster, each with a MoE buffer whose kernels are actors on virtual time.
 
+use crate::cluster::Cluster;
+use crate::sim::Task;
+use crate::spec::RunSpec;
+use crate::workload::{Kernel, Traffic};
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::runner::in_turn;
 use shunt_deep_ep_bridge::{Buffer, MoeError, PathName, Patience, Runner, Signals, size_hint};
@@ -9,10 +13,6 @@ use shunt_host::agent::words::{Place, StateWords};
 use shunt_kernels::Outcome;
 use shunt_kernels::moe::{MoeCall, Stage};
 use shunt_layout::moe::Shape;
-use shunt_tests::cluster::Cluster;
-use shunt_tests::sim::Task;
-use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::{Kernel, Traffic};
 
 /// Where buffers begin in the heap.
 pub const BASE: u64 = 4096;
