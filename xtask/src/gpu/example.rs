@@ -6,7 +6,7 @@ use super::toolchain::Toolchain;
 use super::wheels::Toolkit;
 use crate::sh;
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where it is, and the architecture its README names.
 const FOLDER: &str = "examples/rust-kernel";
@@ -48,6 +48,7 @@ pub fn build(toolchain: &Toolchain, toolkit: &Toolkit) -> Result<()> {
 /// Packs `layout` and `device` as they would be published, and builds what was packed: `device` with the packed
 /// `layout`. They depend on nothing else, so no registry is asked.
 pub fn package() -> Result<()> {
+    forget_packed()?;
     let mut command = sh::cargo();
     command.args(["package", "--offline", "--allow-dirty", "-p", "shunt-layout", "-p", "shunt-device"]);
     let output = sh::capture(&mut command)?;
@@ -61,6 +62,25 @@ pub fn package() -> Result<()> {
         }
     }
     println!("packed shunt-layout and shunt-device, and built them from what was packed");
+    Ok(())
+}
+
+/// What is packed passes through a registry of cargo's own, whose sources it unpacks once for each version and path, and
+/// takes for unchanged ever after: ours change without their version.
+fn forget_packed() -> Result<()> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let Some(home) = home else { return Ok(()) };
+    // Their names are those of registries without a host.
+    let registries = std::fs::read_dir(home.join("registry/src")).into_iter().flatten().flatten();
+    for registry in registries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"-")) {
+        for package in std::fs::read_dir(registry.path())?.flatten() {
+            if package.file_name().as_encoded_bytes().starts_with(b"shunt-") {
+                std::fs::remove_dir_all(package.path())
+                    .with_context(|| format!("cannot remove {}", package.path().display()))?;
+            }
+        }
+    }
     Ok(())
 }
 
