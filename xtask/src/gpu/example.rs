@@ -65,8 +65,8 @@ pub fn package() -> Result<()> {
     Ok(())
 }
 
-/// What is packed passes through a registry of cargo's own, whose sources it unpacks once for each version and path, and
-/// takes for unchanged ever after: ours change without their version.
+/// What is packed passes through a registry of cargo's own, whose sources it unpacks once for each version and path,
+/// and takes for unchanged ever after: ours change without their version.
 fn forget_packed() -> Result<()> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
