@@ -291,8 +291,10 @@ impl<'a> Judge<'a> {
     fn none_of(&self, pe: u32, peer: u32, primary: (u32, u32), paths: &[(u32, u32)]) -> Vec<Span> {
         let always = vec![Span { from: 0, until: FOR_EVER }];
         let later = self.outcome.spec.backups_later;
-        let unmade = |span: &Span| later && span.from < ARMED_NS;
-        let unmade: Vec<Span> = self.silence(pe, peer).into_iter().filter(unmade).collect();
+        let early = |span: &Span| later && span.from < ARMED_NS;
+        // They were not there before those fell silent either.
+        let unmade = self.silence(pe, peer).into_iter().filter(early).map(|span| Span { from: 0, ..span });
+        let unmade: Vec<Span> = unmade.collect();
         let harm = |path: &(u32, u32)| {
             let mut harm = self.harm_of(pe, peer, path);
             harm.extend(if *path == primary { &[] } else { unmade.as_slice() });

@@ -16,9 +16,11 @@ use shunt_layout::state::{AnswerStatus, CauseKind, PathState};
 /// Longest pause between two words to a peer that need not answer at once: nobody's patience ends meanwhile.
 const SELDOM_NS: u64 = 10_000_000_000;
 
-/// A fence is awaited this many times as long as a peer may be silent, counted from its begin, however much else the
-/// peer says: with the packet lifetime, less than the device's own wait for a fence.
+/// A fence is awaited this many times as long as a peer may be silent, counted from its begin, however much else than
+/// "in hand" the peer says: with the packet lifetime, less than the device's own wait for a fence.
 const ANSWER_PATIENCE: u64 = 3;
+/// So many times as long, if the peer says all the while that it has its half in hand.
+const IN_HAND_PATIENCE: u64 = 10;
 /// So many times as long as a peer may be silent a NIC that has the fence in hand may still prove it: "not provable"
 /// ends the channel.
 const PROOF_PATIENCE: u64 = 2;
@@ -26,6 +28,15 @@ const PROOF_PATIENCE: u64 = 2;
 /// Incarnations that a peer may have used up while this side heard none of it: at one a second, more than a week's. Who
 /// is further ahead was not understood, and a pair has no more than 2^32 of them.
 const NUMBERS_MISSED: u32 = 1 << 20;
+
+/// Until when the peer's half is awaited, of a fence that was begun then. A peer that works on it, thousands of others
+/// before it, is given longer, but never longer than the switcher waits: with the own half in ERR and the packet lifetime
+/// over the signal words are proof enough, and a channel that is dead has no use for a better one.
+fn awaited_until_ns(begun_ns: u64, in_hand_ns: Option<u64>, peer_ns: u64, switcher_ns: u64) -> u64 {
+    let least_ns = begun_ns.saturating_add(peer_ns.saturating_mul(ANSWER_PATIENCE));
+    let most_ns = begun_ns.saturating_add(switcher_ns.min(peer_ns.saturating_mul(IN_HAND_PATIENCE)));
+    least_ns.max(in_hand_ns.map_or(0, |said_ns| said_ns.saturating_add(peer_ns).min(most_ns)))
+}
 
 impl Agent {
     /// A switcher of this PE asks.
@@ -309,6 +320,15 @@ impl Agent {
         }
     }
 
+    /// How long after it asked a switcher still waits for one that has its fence in hand: of the bound of its chain, all
+    /// but one wait and the packet lifetime that may follow.
+    fn switcher_waits_ns(&self) -> u64 {
+        let (policy, slots) = (self.words.root().policy, u64::from(self.words.root().slots));
+        let path_ns = policy.suspect_ns.saturating_add(policy.fence_wait_ns);
+        let chain_ns = policy.give_up_ns.saturating_add(path_ns.saturating_mul(slots));
+        chain_ns.saturating_sub(policy.fence_wait_ns).saturating_sub(self.options.lifetime_ns)
+    }
+
     /// Waits for both halves, or for what the silence of one allows.
     pub(super) fn await_truth(&mut self, index: usize) -> bool {
         let (awake_ns, options) = (self.awake.age_ns, self.options);
@@ -332,10 +352,8 @@ impl Agent {
             let heard_ns = self.heard_ns[peer as usize];
             let asked_ns = *self.unanswered[peer as usize].get_or_insert(fenced_ns.max(heard_ns));
             // Heard is not answered: a link that carries one way only must not outlast the switcher's own patience.
-            let bound_ns = begun_ns.saturating_add(options.peer_ns.saturating_mul(ANSWER_PATIENCE));
             let in_hand_ns = pair.in_hand_there_ns.filter(|_| !Mutant::QueueThereIsSilence.on());
-            let bound_ns =
-                bound_ns.max(in_hand_ns.map_or(0, |said_ns| said_ns.saturating_add(options.peer_ns)));
+            let bound_ns = awaited_until_ns(begun_ns, in_hand_ns, options.peer_ns, self.switcher_waits_ns());
             let until_ns = asked_ns.saturating_add(options.peer_ns).min(bound_ns);
             let patient = awake_ns < until_ns && !Mutant::OnlyOwnHalf.on();
             if patient && self.links.reachable(peer, &self.ports) {
@@ -400,5 +418,24 @@ impl Agent {
             self.tell_again(index, true);
         }
         busy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer that says so for ever must not outlast the switcher, which would end the channel.
+    #[test]
+    fn in_hand_is_no_answer() {
+        let (begun_ns, peer_ns) = (1_000, 500);
+        let until_ns = |said, switcher_ns| awaited_until_ns(begun_ns, said, peer_ns, switcher_ns);
+        assert_eq!(until_ns(None, 100_000), 2_500);
+        assert_eq!(until_ns(Some(1_100), 100_000), 2_500, "what it is given anyway");
+        assert_eq!(until_ns(Some(2_400), 100_000), 2_900);
+        assert_eq!(until_ns(Some(5_900), 100_000), 6_000, "ten times its patience");
+        assert_eq!(until_ns(Some(u64::MAX), 100_000), 6_000);
+        assert_eq!(until_ns(Some(5_900), 4_000), 5_000, "as long as the switcher");
+        assert_eq!(until_ns(Some(5_900), 0), 2_500);
     }
 }

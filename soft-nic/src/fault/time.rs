@@ -23,8 +23,9 @@ pub fn parse_time(text: &str) -> Option<u64> {
         part.bytes().all(|byte| byte.is_ascii_digit()).then_some(())?;
         part.parse::<u128>().ok()
     };
-    let parts = 10u128.pow(fraction.len() as u32);
     let scaled = digits(fraction)? * u128::from(unit);
+    // Behind the look at how many digits there are: 40 of them are no power of ten that fits.
+    let parts = 10u128.pow(fraction.len() as u32);
     if !scaled.is_multiple_of(parts) {
         return None;
     }
@@ -63,6 +64,8 @@ mod tests {
         {
             assert_eq!(parse_time(text), None, "{text}");
         }
+        let long = format!("0.{}s", "1".repeat(40));
+        assert_eq!(parse_time(&long), None, "{long}");
         for text in ["1000000001s", "99999999999999999999ns", "9999999999999999999999999999999999999999999s"]
         {
             assert_eq!(parse_time(text), None, "{text}");

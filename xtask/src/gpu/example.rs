@@ -49,9 +49,13 @@ pub fn build(toolchain: &Toolchain, toolkit: &Toolkit) -> Result<()> {
 /// `layout`. They depend on nothing else, so no registry is asked.
 pub fn package() -> Result<()> {
     forget_packed()?;
+    let folder = sh::target_dir().join("packed");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
     let mut command = sh::cargo();
     command.args(["package", "--offline", "--allow-dirty", "-p", "shunt-layout", "-p", "shunt-device"]);
-    let output = sh::capture(&mut command)?;
+    let output = sh::capture(command.arg("--target-dir").arg(&folder))?;
     warnings(&String::from_utf8_lossy(&output.stderr)).for_each(|line| println!("cargo package: {line}"));
     for package in ["shunt-layout", "shunt-device"] {
         let mut list = sh::cargo();
@@ -66,7 +70,7 @@ pub fn package() -> Result<()> {
 }
 
 /// What is packed passes through a registry of cargo's own, whose sources it unpacks once for each version and path,
-/// and takes for unchanged ever after: ours change without their version.
+/// and takes for unchanged ever after, as it does what it compiled of them: ours change without their version.
 fn forget_packed() -> Result<()> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
