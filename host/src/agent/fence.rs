@@ -30,8 +30,8 @@ const PROOF_PATIENCE: u64 = 2;
 const NUMBERS_MISSED: u32 = 1 << 20;
 
 /// Until when the peer's half is awaited, of a fence that was begun then. A peer that works on it, thousands of others
-/// before it, is given longer, but never longer than the switcher waits: with the own half in ERR and the packet lifetime
-/// over the signal words are proof enough, and a channel that is dead has no use for a better one.
+/// before it, is given longer, but never longer than the switcher waits: with the own half in ERR and the packet
+/// lifetime over the signal words are proof enough, and a channel that is dead has no use for a better one.
 fn awaited_until_ns(begun_ns: u64, in_hand_ns: Option<u64>, peer_ns: u64, switcher_ns: u64) -> u64 {
     let least_ns = begun_ns.saturating_add(peer_ns.saturating_mul(ANSWER_PATIENCE));
     let most_ns = begun_ns.saturating_add(switcher_ns.min(peer_ns.saturating_mul(IN_HAND_PATIENCE)));
@@ -320,8 +320,8 @@ impl Agent {
         }
     }
 
-    /// How long after it asked a switcher still waits for one that has its fence in hand: of the bound of its chain, all
-    /// but one wait and the packet lifetime that may follow.
+    /// How long after it asked a switcher still waits for one that has its fence in hand: of the bound of its chain,
+    /// all but one wait and the packet lifetime that may follow.
     fn switcher_waits_ns(&self) -> u64 {
         let (policy, slots) = (self.words.root().policy, u64::from(self.words.root().slots));
         let path_ns = policy.suspect_ns.saturating_add(policy.fence_wait_ns);
