@@ -348,6 +348,10 @@ impl<P: Platform> Channel<'_, P> {
             FaultKind::Uncertain => self.uncertain_operation(),
             _ => (done.index(), 0, 0),
         };
+        let unfinished = match Mutant::UnfinishedUnnamed.on() {
+            true => 0,
+            false => ticket.index().saturating_sub(done.index()),
+        };
         Fault {
             kind,
             cause: CauseKind::from_raw(cause),
@@ -355,7 +359,7 @@ impl<P: Platform> Channel<'_, P> {
             channel: self.index(),
             slot: done.slot(),
             at: Ticket(at),
-            unfinished: ticket.index().saturating_sub(done.index()),
+            unfinished,
             syndrome,
             op,
             address,

@@ -63,6 +63,8 @@ mutants! {
     TimeFenceByDeadline = "time-fence-by-deadline" breaks "rule 13, F9",
     /// A fence by time does not wait for the packet lifetime.
     TimeFenceAtOnce = "time-fence-at-once" breaks "rule 13, F9",
+    /// The fault of a channel that is dead names no unfinished ticket.
+    UnfinishedUnnamed = "unfinished-unnamed" breaks "invariant 1, rule 21",
     /// A group publishes without waiting for those before it.
     PublishOutOfOrder = "publish-out-of-order" breaks "rule 3",
     /// A doorbell is rung though a later group has been rung for.

@@ -48,6 +48,9 @@ pub struct Quirks {
     /// Between the instant at which an atomic reads its word and the one at which it writes it. Atomics of one NIC
     /// stand in line, and all behind them with them; two NICs know nothing of each other. 0: one instant.
     pub atomic_gap_ns: u32,
+    /// Retries come after growing waits, the first much sooner than the timeout asks for, the last much later
+    /// (adaptive retransmission).
+    pub adaptive_retransmission: bool,
     /// How atomics are counted in `rmsn`.
     pub atomic_count: AtomicCount,
     /// Messages a fresh responder claims to have executed; hardware starts at zero. Near 2^24 it puts a wrap of

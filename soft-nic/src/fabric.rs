@@ -283,7 +283,7 @@ impl Fabric {
                     self.cx.outside.leave(u128::from_be_bytes(nic.config.gid));
                     nic.config.gid[14] ^= 0x80;
                     nic.faults.hit(id);
-                    nic.faults.start(id, planned.kind);
+                    nic.faults.start(id, planned.kind, now);
                     self.reroute();
                     self.own_addresses();
                 }
@@ -303,7 +303,7 @@ impl Fabric {
                     if matches!(kind, FaultKind::NicGone { .. }) {
                         nic.faults.hit(id);
                     }
-                    nic.faults.start(id, kind);
+                    nic.faults.start(id, kind, now);
                 }
                 (Step::End, _) => nic.faults.end(id),
             }

@@ -153,6 +153,7 @@ impl Fabric {
             _ => None,
         };
         passage.at += nic.faults.strike(delay).unwrap_or(0);
+        passage.at = passage.at.max(nic.faults.held_until().unwrap_or(0));
         nic.faults.passed += 1;
         let passed = nic.faults.passed;
         let late = |kind: &FaultKind| match kind {

@@ -190,7 +190,8 @@ impl SoftNic {
         // An error needs a WQE that it is the error of.
         if !qp.requester.work.is_empty() || self.fetch_next(qp) {
             let requester = &mut qp.requester;
-            self.timers.set(&mut requester.timer, qp.qpn, cx.now + requester.timeout_ns);
+            let at = cx.now + requester.patience_ns();
+            self.timers.set(&mut requester.timer, qp.qpn, at);
         }
     }
 

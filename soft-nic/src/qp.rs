@@ -204,6 +204,8 @@ pub(crate) struct Requester {
     pub(crate) held: bool,
     /// 0: never.
     pub(crate) timeout_ns: u64,
+    /// Its waits grow from retry to retry.
+    pub(crate) adaptive: bool,
     pub(crate) timer: Timer,
     /// It rewound for a lost response; further signs of the same loss are ignored until progress.
     pub(crate) rewound: bool,
@@ -296,9 +298,19 @@ impl Requester {
             charge: Charge::default(),
             held: false,
             timeout_ns: 0,
+            adaptive: false,
             timer: Timer::new(),
             rewound: false,
             flush_due: false,
+        }
+    }
+
+    /// How long it waits before it sends again.
+    pub(crate) fn patience_ns(&self) -> u64 {
+        match self.adaptive {
+            // The schedule begins at an eighth of the timeout and doubles.
+            true => (self.timeout_ns / 8).max(1) << (self.retry_count - self.retries_left).min(32),
+            false => self.timeout_ns,
         }
     }
 

@@ -124,7 +124,8 @@ impl SoftNic {
         requester.send_psn = next_psn;
         requester.cursor += whole as usize;
         if requester.timer.at == NEVER && requester.timeout_ns != 0 {
-            self.timers.set(&mut requester.timer, qp.qpn, cx.now + requester.timeout_ns);
+            let at = cx.now + requester.patience_ns();
+            self.timers.set(&mut requester.timer, qp.qpn, at);
         }
         true
     }
@@ -237,7 +238,7 @@ impl SoftNic {
             requester.send_psn = requester.oldest;
         }
         let at = match requester.outstanding() && requester.timeout_ns != 0 {
-            true => cx.now + requester.timeout_ns,
+            true => cx.now + requester.patience_ns(),
             false => NEVER,
         };
         self.timers.set(&mut requester.timer, qp.qpn, at);

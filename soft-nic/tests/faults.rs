@@ -94,6 +94,23 @@ fn drop_acks_spares_requests() {
     assert_eq!(rig.hits(), [1]);
 }
 
+/// Nothing passes while a port is held; nothing is lost, and what comes then comes in order.
+#[test]
+fn a_held_port_loses_nothing() {
+    let mut rig = Rig::new(1);
+    let (mut a, _b) = rig.pair(0, 1, Options::default());
+    rig.inject(1, "hold=500us");
+    for value in 1..=3 {
+        write8(&rig, &mut a, 0, value);
+        rig.ring(&a);
+        rig.run_for(100_000);
+        assert_eq!(rig.hosts[1].heap.get64(0), 0, "{value} is held");
+    }
+    assert_eq!(rig.complete(&mut a, 3), [0, 1, 2].map(|index| good(index, Opcode::RdmaWrite)));
+    assert_eq!(rig.hosts[1].heap.get64(0), 3);
+    assert!(rig.hits()[0] >= 3, "{:?}", rig.hits());
+}
+
 /// Mixed work over a bad link ends as over a good one, each atomic applied once.
 #[test]
 fn go_back_n_survives_loss_duplication_and_reordering() {

@@ -179,6 +179,7 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
             config.quirks.out_of_order_inside = spec.out_of_order & 2 != 0;
             config.quirks.order_denied = spec.out_of_order & 4 != 0;
             config.quirks.qpn_reused = spec.qpn_reused;
+            config.quirks.adaptive_retransmission = spec.adaptive_retransmission;
             config.quirks.atomic_gap_ns = spec.atomic_gap_ns;
             // A key of one NIC is none of another's.
             config.quirks.keys_skipped = ((pe * spec.rails + rail) * 0x20) as u16;

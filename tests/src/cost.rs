@@ -148,3 +148,70 @@ pub fn costs(ft_off: bool) -> [Cost; 7] {
     });
     cluster.sim.finish(&task)
 }
+
+/// Rounds of a soak, and what each posts: 100,000 operations in all, more than a 16-bit counter counts.
+const ROUNDS: u64 = 1_250;
+const EACH: u64 = 40;
+
+/// What each operation of a long run costs: for puts and for signals, the cheapest and the dearest, and what all came
+/// to, the quiet behind each round included.
+pub fn soak(ft_off: bool) -> [Cost; 5] {
+    let cluster = Cluster::start(&RunSpec { ft_off, time_limit_ns: 60_000_000_000, ..RunSpec::default() });
+    // Or it would look at completions first.
+    cluster.kill_agent(0);
+    let state = cluster.pe(0).state();
+    let task = cluster.spawn("soak", 0, move |kernel| {
+        let world = &*kernel.world;
+        // SAFETY: the cluster outlives the kernel; its state was uploaded.
+        let device =
+            unsafe { Device::attach(state, Counting(Host::new(world))) }.expect("a state of this version");
+        let channel = device.channel(1, 0);
+        let put = Put { dst: HeapOffset(4096), src: HeapOffset(0), bytes: 512 };
+        let most = Cost { loads: u64::MAX, stores: u64::MAX, atomics: u64::MAX, clock_reads: u64::MAX };
+        let mut costs = [most, Cost::default(), most, Cost::default(), Cost::default()];
+        for round in 0..ROUNDS {
+            for number in 0..EACH {
+                COST.set(Cost::default());
+                channel.put_nbi(Solo, put).expect("a healthy path with room");
+                let each = COST.get();
+                (costs[0], costs[1]) = (costs[0].least(each), costs[1].most(each));
+                COST.set(Cost::default());
+                let signal = Signal::Monotone(round * EACH + number + 1);
+                channel.signal_nbi(Solo, HeapOffset(64), signal).expect("a healthy path with room");
+                let signal = COST.get();
+                (costs[2], costs[3]) = (costs[2].least(signal), costs[3].most(signal));
+                costs[4] = costs[4].plus(each).plus(signal);
+            }
+            // Complete by now: what a wait costs is the network's time.
+            world.sleep(100_000);
+            COST.set(Cost::default());
+            channel.quiet(Solo, Deadline::after(world.now(), 10_000_000)).expect("a healthy path");
+            costs[4] = costs[4].plus(COST.get());
+        }
+        costs
+    });
+    cluster.sim.finish(&task)
+}
+
+impl Cost {
+    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            loads: with(self.loads, other.loads),
+            stores: with(self.stores, other.stores),
+            atomics: with(self.atomics, other.atomics),
+            clock_reads: with(self.clock_reads, other.clock_reads),
+        }
+    }
+
+    fn least(self, other: Self) -> Self {
+        self.each(other, u64::min)
+    }
+
+    fn most(self, other: Self) -> Self {
+        self.each(other, u64::max)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        self.each(other, |a, b| a + b)
+    }
+}

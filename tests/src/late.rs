@@ -34,7 +34,7 @@ pub struct Late {
 }
 
 /// How late packets come.
-pub const DELAYS: [&str; 3] = ["2s", "20s", "59s"];
+pub const DELAYS: [&str; 4] = ["2s", "20s", "59s", "60s"];
 
 /// What the port sends in its first 300 us arrives `delay` later. Then it goes down, and, with `again`, comes back: the
 /// path is made anew meanwhile, under the numbers of queue pairs that were destroyed.
@@ -68,7 +68,7 @@ pub fn late(seed: u64, delay: &str, again: bool, between: Between) -> Late {
     cluster.sim.run_for(50_000_000);
     (0..2).for_each(|pe| cluster.kill_agent(pe));
     let before = landed();
-    cluster.sim.run_for(60_000_000_000);
+    cluster.sim.run_for(61_000_000_000);
     let arrived = landed() - before;
     let outcome = finish(&cluster, streams);
     let kinds = [Kind::Ghost, Kind::Duplicate, Kind::Order, Kind::Corrupt, Kind::Invented];

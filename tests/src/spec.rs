@@ -51,6 +51,8 @@ pub struct RunSpec {
     pub polled_puts: bool,
     /// Destroyed queue pairs' numbers are handed out again.
     pub qpn_reused: bool,
+    /// The NICs' retries come after growing waits.
+    pub adaptive_retransmission: bool,
     /// Device code gives way before one access in this many; 0: only where it waits.
     pub interference: u64,
     /// Longest time between two looks of a waiting kernel, or of an idle agent, in a quiet world.
@@ -131,6 +133,7 @@ impl Default for RunSpec {
             ordering: 0,
             polled_puts: false,
             qpn_reused: false,
+            adaptive_retransmission: false,
             interference: 0,
             idle_ns: 5_000,
             suspect_ns: 10_000_000,
@@ -184,6 +187,7 @@ macro_rules! keys {
         $visit!("ordering", $self.ordering);
         $visit!("polled_puts", $self.polled_puts);
         $visit!("qpn_reused", $self.qpn_reused);
+        $visit!("adaptive_retransmission", $self.adaptive_retransmission);
         $visit!("interference", $self.interference);
         $visit!("idle_ns", $self.idle_ns);
         $visit!("suspect_ns", $self.suspect_ns);

@@ -10,6 +10,11 @@ fn scenario_23_nothing_is_paid_while_healthy() {
 }
 
 #[test]
+fn scenario_23_a_long_soak() {
+    hold("a_long_soak_costs_the_same");
+}
+
+#[test]
 fn fault_tolerance_costs_no_memory_access() {
     let (on, off) = (costs(false), costs(true));
     for ((name, on), off) in CALLS.iter().zip(on).zip(off) {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use shunt_device::cut::{Shape, Window, from_truth};
 use shunt_device::journal;
 use shunt_device::platform::host::World;
+use shunt_host::agent::pair::Sent;
 use shunt_layout::mlx5::doorbell;
 use shunt_layout::mlx5::wqe::{CqeWhen, Opcode, Segment, WQEBB_BYTES, Wqebb, ctrl, data, inline8, remote};
 use shunt_layout::state::{AnswerStatus, DeviceState, Mailbox, PathRow};
@@ -60,6 +61,42 @@ proptest! {
         let window = Window { done: 7, rung: 7 + blocks.len() as u64, messages: messages.into() };
         let cut = from_truth(window, claimed, |at| journal::shape(&Wqebb(blocks[(at - 7) as usize])));
         prop_assert!(cut.is_none_or(|cut| (window.done..=window.rung).contains(&cut)));
+    }
+}
+
+/// Writes of 1 GiB: 2^20 packets each at an MTU of 1024, 2^18 at 4096, with a DUMP, which is no message, behind every
+/// third. The count cuts between any two of them, the PSNs of what was sent are believed, and those around are not,
+/// wherever among them they wrap.
+#[test]
+fn writes_of_a_gibibyte_are_cut_by_message_and_checked_by_psn() {
+    const MASK: u32 = 0xff_ffff;
+    let block =
+        |opcode: u32| Wqebb(std::array::from_fn(|word| [opcode, 4].get(word).map_or(0, |raw| raw.to_be())));
+    // DUMP is 0x23; the device posts none, and takes what it does not know for no message.
+    let (write, dump) = (block(Opcode::RdmaWrite as u32), block(0x23));
+    for (mtu, writes) in [(1024, 12), (4096, 60)] {
+        let packets = (1u32 << 30) / mtu;
+        let ring: Vec<&Wqebb> =
+            (0..writes).flat_map(|n| [Some(&write), (n % 3 == 2).then_some(&dump)]).flatten().collect();
+        let window = Window { done: 0xfffa, rung: 0xfffa + ring.len() as u64, messages: 0xff_fffa };
+        for oldest in [0, 5, MASK, 0x80_0000] {
+            let psn = |packets: u32| oldest.wrapping_add(packets) & MASK;
+            let sent = Sent { oldest, next: psn(writes * packets) };
+            for executed in 0..=writes {
+                let count = (window.messages as u32 + executed) & MASK;
+                let cut = from_truth(window, count, |at| journal::shape(ring[(at - window.done) as usize]));
+                let before = executed + executed / 3;
+                // Behind the last message the window ends.
+                let right = if executed == writes { ring.len() as u64 } else { before.into() };
+                assert_eq!(cut, Some(window.done + right), "{executed} of {writes}");
+                assert!(sent.allows(psn(executed * packets)), "{executed} whole");
+                assert!(
+                    executed == writes || sent.allows(psn(executed * packets + packets / 2)),
+                    "half of the next"
+                );
+            }
+            assert!(!sent.allows(psn(writes * packets + 1)) && !sent.allows(psn(MASK)), "never sent");
+        }
     }
 }
 

@@ -69,6 +69,12 @@ fn scenario_06_f05_ghosts_across_a_revival() {
 }
 
 #[test]
+fn scenario_06_f05_ghosts_at_near_psns_and_of_acknowledgements() {
+    hold("ghosts_older_than_two_revivals");
+    hold("ghosts_of_acknowledgements");
+}
+
+#[test]
 fn scenario_07_f06_paths_fail_one_after_the_other() {
     hold("a_backup_that_executes_nothing");
     hold("three_paths_fail_in_a_row");
@@ -89,6 +95,13 @@ fn scenario_09_f08_f11_stopped_between_reserve_and_doorbell() {
 }
 
 #[test]
+fn scenario_09_f08_f11_asleep_across_switches() {
+    hold("asleep_across_one_switch");
+    hold("asleep_across_two_switches");
+    hold("asleep_across_256_switches");
+}
+
+#[test]
 fn scenario_09_f12_stopped_while_opening() {
     hold("stopped_before_tickets_open");
     hold("stopped_before_flags_change");
@@ -99,6 +112,13 @@ fn scenario_09_f12_stopped_while_opening() {
 fn scenario_10_f09_a_deadline_is_no_fence() {
     hold("a_deadline_is_no_fence");
     hold("packets_on_their_way_when_the_port_goes_down");
+}
+
+#[test]
+fn scenario_10_f09_frames_held_and_sent_again() {
+    hold("held_for_longer_than_suspected");
+    hold("held_while_the_receiver_is_silent");
+    hold("retransmitted_just_before_the_fence");
 }
 
 #[test]
@@ -273,6 +293,11 @@ fn scenario_21_flaps_and_ways_back() {
     hold("a_flapping_primary");
     hold("a_primary_that_is_up_and_carries_nothing");
     hold("a_path_slower_than_the_suspect_time");
+}
+
+#[test]
+fn scenario_21_a_train_of_flaps() {
+    hold("twenty_flaps_of_fifty_milliseconds");
 }
 
 #[test]

@@ -178,6 +178,7 @@ impl SoftNic {
             requester.rnr_retry = qpc::RNR_RETRY.get(new);
             requester.rnr_left = requester.rnr_retry;
             requester.timeout_ns = timeout_ns(ack_timeout.get(new));
+            requester.adaptive = nic.config.quirks.adaptive_retransmission;
             change_optional(qp, new, change::OPT_PARAM_MASK.get(mailbox));
             qp.state = State::Rts;
             // Doorbells that came before are good now.

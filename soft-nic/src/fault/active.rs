@@ -7,6 +7,7 @@ use super::FaultKind;
 struct Active {
     id: usize,
     kind: FaultKind,
+    since_ns: u64,
 }
 
 /// All faults at work on a NIC. Empty on the common path, which asks [`Faults::any`] first.
@@ -30,8 +31,19 @@ impl Faults {
         !self.active.is_empty()
     }
 
-    pub(crate) fn start(&mut self, id: usize, kind: FaultKind) {
-        self.active.push(Active { id, kind });
+    pub(crate) fn start(&mut self, id: usize, kind: FaultKind, now: u64) {
+        self.active.push(Active { id, kind, since_ns: now });
+    }
+
+    /// When the last `hold` at work ends; it struck.
+    pub(crate) fn held_until(&mut self) -> Option<u64> {
+        let until = |active: &Active| match active.kind {
+            FaultKind::Hold { for_ns } => Some((active.since_ns.saturating_add(for_ns), active.id)),
+            _ => None,
+        };
+        let (until_ns, id) = self.active.iter().filter_map(until).max()?;
+        self.hit(id);
+        Some(until_ns)
     }
 
     pub(crate) fn end(&mut self, id: usize) {

@@ -12,6 +12,7 @@ pub enum FaultKind {
     DropAcks { for_ns: Option<u64> },
     Drop { probability: f64, for_ns: Option<u64> },
     Delay { by_ns: u64, for_ns: Option<u64> },
+    Hold { for_ns: u64 },
     Dup { probability: f64, for_ns: Option<u64> },
     Reorder { every: u32, for_ns: Option<u64> },
     Slow { gbps: f64, for_ns: Option<u64> },
@@ -89,6 +90,10 @@ impl FaultKind {
         ),
         fault("drop=P[/T]", "each packet through the port is lost with probability P"),
         fault("delay=T[/T]", "each packet through the port arrives later"),
+        fault(
+            "hold=T",
+            "nothing passes the port for T, and nothing is lost: then all of it arrives, in order (as PFC pauses do)",
+        ),
         fault("dup=P[/T]", "each packet through the port arrives twice with probability P"),
         fault(
             "reorder=N[/T]",
@@ -199,6 +204,7 @@ impl FaultKind {
             | Self::MissingFlush { for_ns }
             | Self::Rnr { for_ns }
             | Self::CqeGarbageInit { for_ns } => for_ns,
+            Self::Hold { for_ns } => Some(for_ns),
             Self::Up
             | Self::Flap { .. }
             | Self::CqeError { .. }

@@ -28,7 +28,10 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "firmware_that_does_not_move_to_err", seeds: 4, run: not_moved_to_err },
     Scenario { name: "neither_half_answers_commands", seeds: 4, run: neither_half_answers },
     Scenario { name: "both_nics_answer_late", seeds: 3, run: answer_late },
-    Scenario { name: "ghosts_of_sixty_seconds", seeds: 6, run: ghosts_of_sixty_seconds },
+    Scenario { name: "ghosts_of_sixty_seconds", seeds: 8, run: ghosts_of_sixty_seconds },
+    Scenario { name: "held_for_longer_than_suspected", seeds: 6, run: held_and_suspected },
+    Scenario { name: "held_while_the_receiver_is_silent", seeds: 4, run: held_and_silent },
+    Scenario { name: "retransmitted_just_before_the_fence", seeds: 6, run: retransmitted_just_before },
     Scenario { name: "answers_that_come_late", seeds: 2, run: late_answers },
 ];
 
@@ -62,6 +65,45 @@ fn deadline_is_no_fence(seed: u64) -> Wrongs {
         let overdue = outcome.records.iter().any(|(_, record)| record.cause == CauseKind::Overdue as u32);
         wrong_if(!overdue, || "nobody suspected the slow path".into())
     })
+}
+
+/// The network holds everything of a port back, as PFC pauses do, for longer than a path may be silent: it is suspected
+/// and left, and then all that was held arrives at once.
+fn held_and_suspected(seed: u64) -> Wrongs {
+    let held = ["3ms", "12ms", "40ms"][seed as usize % 3];
+    let mut spec = dense(seed, &[&format!("1ms:{}.0:hold={held}", seed / 3)]);
+    spec.suspect_ns = 2_000_000;
+    spec.suspect_floor_ns = 2_000_000;
+    clean(&spec, |outcome| {
+        let overdue = outcome.records.iter().any(|(_, record)| record.cause == CauseKind::Overdue as u32);
+        wrong_if(!overdue, || "nobody suspected the path that was held".into())
+    })
+}
+
+/// The same while the receiver's firmware is silent: what is held comes half a lifetime after our half was moved to
+/// ERR, or nearly one.
+fn held_and_silent(seed: u64) -> Wrongs {
+    let held = ["27ms", "46ms"][seed as usize % 2];
+    let mut spec = spec(seed, &["100us:1.0:fw-timeout=90ms", &format!("2ms:{}.0:hold={held}", seed / 2)]);
+    (spec.warps, spec.suspect_ns, spec.suspect_floor_ns) = (2, 2_000_000, 2_000_000);
+    spec.traffic = Traffic { messages: 1_500, slots: 64, credit_lag: 0, ..spec.traffic };
+    clean(&spec, |outcome| failovers_of(outcome, 1))
+}
+
+/// NICs whose retries come after growing waits. Requests are lost, so that their first retry goes out a moment before
+/// our half is moved to ERR, and the receiver's firmware is silent. What was sent again arrives half a lifetime after
+/// that, or nearly one; with the firmware of both ends alive two lifetimes after it.
+fn retransmitted_just_before(seed: u64) -> Wrongs {
+    let (delay, silent) = [("25ms", true), ("48500us", true), ("100ms", false)][seed as usize % 3];
+    let late = format!("9ms:0.0:delay={delay}/3ms");
+    let mut faults = vec!["2ms:0.0:blackhole-tx=6ms", late.as_str()];
+    faults.extend(silent.then_some("100us:1.0:fw-timeout=90ms"));
+    let mut spec = spec(seed, &faults);
+    (spec.adaptive_retransmission, spec.warps) = (true, 2);
+    // The first retry is sent 8.4 ms after what it repeats.
+    (spec.suspect_ns, spec.suspect_floor_ns) = (8_600_000, 8_600_000);
+    spec.traffic = Traffic { messages: 1_000, slots: 64, credit_lag: 0, ..spec.traffic };
+    clean(&spec, |outcome| failovers_of(outcome, 1))
 }
 
 /// The backup is left as well, with its packets on their way: its fence is its own.
@@ -202,7 +244,7 @@ fn late_answers(seed: u64) -> Wrongs {
 /// something else: nothing of it is ever visible. A path made anew meanwhile has the old queue pairs' numbers.
 fn ghosts_of_sixty_seconds(seed: u64) -> Wrongs {
     judged(|| {
-        let late = late(seed, DELAYS[seed as usize % 3], seed >= 3, Between::Strict);
+        let late = late(seed, DELAYS[seed as usize % 4], seed >= 4, Between::Strict);
         let none = wrong_if(late.arrived == 0, || "nothing was late".into());
         let outcome = late.outcome;
         [promises(&outcome), faults_of_kernels(&outcome), failovers_of(&outcome, 1), none].concat()

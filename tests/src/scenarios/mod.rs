@@ -20,6 +20,7 @@ mod orders;
 mod owners;
 mod promises;
 mod returns;
+mod sleeps;
 mod steps;
 mod words;
 
@@ -45,6 +46,7 @@ pub fn all() -> Vec<Scenario> {
         gets::SCENARIOS,
         cuts::SCENARIOS,
         returns::SCENARIOS,
+        sleeps::SCENARIOS,
         lives::SCENARIOS,
         lanes::SCENARIOS,
         doorbells::SCENARIOS,

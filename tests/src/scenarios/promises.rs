@@ -11,7 +11,7 @@ use shunt_layout::state::OwnerWord;
 use super::Scenario;
 use super::kit::{Wrongs, both_ways, brisk, clean, failovers_of, judged, kept, spec, wrong_if};
 use crate::cluster::Cluster;
-use crate::cost::{CALLS, costs};
+use crate::cost::{CALLS, costs, soak};
 use crate::lies::Lie;
 use crate::oracle::load;
 use crate::run::{finish, start_streams};
@@ -22,6 +22,7 @@ use crate::workload::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "nothing_is_paid_while_healthy", seeds: 1, run: nothing_paid },
+    Scenario { name: "a_long_soak_costs_the_same", seeds: 1, run: long_soak },
     Scenario { name: "nics_that_place_out_of_order", seeds: 2, run: out_of_order },
     Scenario { name: "nics_that_deny_their_order", seeds: 2, run: order_denied },
     Scenario { name: "a_network_that_reorders_unseen", seeds: 3, run: reorders_unseen },
@@ -41,6 +42,17 @@ fn nothing_paid(_seed: u64) -> Wrongs {
     let calls = CALLS.iter().zip(on.into_iter().zip(off));
     let more = calls.filter(|(name, (on, off))| **name != "cleared" && on != off);
     more.map(|(name, (on, off))| format!("{name}: {on:?} with fault tolerance, {off:?} without")).collect()
+}
+
+/// The same over 100,000 operations: none costs more than any other, and all of them as much with as without.
+fn long_soak(_seed: u64) -> Wrongs {
+    judged(|| {
+        let (on, off) = (soak(false), soak(true));
+        let steady = on[0] == on[1] && on[2] == on[3];
+        let mut wrongs = wrong_if(on != off, || format!("{on:?} with fault tolerance, {off:?} without"));
+        wrongs.extend(wrong_if(!steady, || format!("not every put and signal costs the same: {on:?}")));
+        wrongs
+    })
 }
 
 /// H3: packets of writes land in any order, so that a kind 1 signal may pass its data. QUERY_QP shows it, and no job

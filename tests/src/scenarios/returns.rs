@@ -10,8 +10,8 @@ use shunt_layout::state::Step;
 
 use super::Scenario;
 use super::kit::{
-    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, judged, promises, steered, unexercised,
-    ways_back, wrong_if,
+    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, judged, promises, spec, steered,
+    unexercised, ways_back, wrong_if,
 };
 use crate::cluster::{Cluster, step_at};
 use crate::lies::Lie;
@@ -31,6 +31,9 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "one_direction_leaves_long_before_the_other", seeds: 8, run: leaves_late },
     Scenario { name: "late_messages_of_an_old_incarnation", seeds: 2, run: late_messages },
     Scenario { name: "ghosts_older_than_a_revival", seeds: 16, run: ghosts_older_than_a_revival },
+    Scenario { name: "ghosts_older_than_two_revivals", seeds: 8, run: ghosts_near },
+    Scenario { name: "ghosts_of_acknowledgements", seeds: 6, run: ghost_acks },
+    Scenario { name: "twenty_flaps_of_fifty_milliseconds", seeds: 2, run: flap_train },
     Scenario { name: "ghosts_within_the_lifetime_at_a_revival", seeds: 8, run: ghosts_within_the_lifetime },
     Scenario { name: "a_half_that_could_not_be_fenced", seeds: 4, run: not_fenced },
     Scenario { name: "a_peer_that_names_what_does_not_exist", seeds: 2, run: names_what_is_not },
@@ -204,6 +207,101 @@ fn lingering(seed: u64, delay_us: u64) -> RunSpec {
 /// Packets that live longer than anybody may expect: they come to a pair of the same number, and only the PSN tells.
 fn ghosts_older_than_a_revival(seed: u64) -> Wrongs {
     clean(&lingering(seed, 2_400 + 150 * seed), |outcome| failovers_of(outcome, 2))
+}
+
+/// They come to the pair that was made anew twice: its PSNs follow theirs closely, for two halves are a whole.
+fn ghosts_near(seed: u64) -> Wrongs {
+    let late_us = 111_000 + 150 * seed;
+    let mut spec = lingering(seed, late_us);
+    spec.faults.extend(["6ms:0.0:down=300us"].map(|fault| fault.parse().expect("a fault")));
+    spec.traffic = Traffic { messages: 2_600, pace_ns: 45_000, ..spec.traffic };
+    clean(&spec, |outcome| {
+        let third = outcome.records.iter().filter(|(_, record)| record.entered.incarnation == 3);
+        let third = third.map(|(_, record)| record.stamps[5] - outcome.began_ns).min();
+        let wrongs = failovers_of(outcome, 4);
+        let there = third.is_some_and(|at_ns| at_ns < (late_us + 300) * 1_000);
+        [wrongs, wrong_if(!there, || format!("made anew for the second time at {third:?}\n{outcome}"))]
+            .concat()
+    })
+}
+
+/// Puts of the first and of the second burst: the second has as many before those that are waited for.
+const BURST: u64 = 100;
+const WAITED: u64 = 20;
+
+/// ACKs of a burst come once its path was made anew under the same number and has another burst outstanding, of which
+/// nothing has arrived yet: what they acknowledge lies half of all PSNs away.
+fn ghost_acks(seed: u64) -> Wrongs {
+    judged(|| {
+        let late = format!("101us:1.0:delay={}us/9us", 7_000 + 150 * seed);
+        let faults = [&late, "120us:0.0:down", "500us:0.0:up", "6490us:0.0:delay=3ms/200us"];
+        let mut spec = brisk(spec(seed, &faults));
+        spec.qpn_reused = true;
+        let cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let begun = cluster.began_ns();
+        let task = cluster.spawn("bursts", 0, move |kernel| {
+            let channel = kernel.device().channel(1, 0);
+            let until = |at_ns: u64| kernel.world.sleep((begun + at_ns).saturating_sub(kernel.world.now()));
+            for (round, at_ns) in [(1, 100_000), (2, 6_500_000)] {
+                until(at_ns);
+                let mut tickets = Vec::new();
+                for word in 0..BURST {
+                    store(kernel.heap + 1024 + word * 8, round);
+                    let at = HeapOffset(1024 + word * 8);
+                    tickets.push(channel.put_nbi(Solo, Put { dst: at, src: at, bytes: 8 }).expect("room"));
+                }
+                let deadline = || Deadline::after(kernel.world.now(), 1_000_000_000);
+                if round == 2 {
+                    channel.wait(Solo, tickets[WAITED as usize - 1], deadline()).expect("a path works");
+                    let there = |word: &u64| load(kernel.heaps[1] + 1024 + word * 8) == round;
+                    let there = (0..WAITED).filter(there).count() as u64;
+                    return (there, kernel.world.now() - begun);
+                }
+                channel.quiet(Solo, deadline()).expect("a path works");
+            }
+            unreachable!("the second round returns")
+        });
+        cluster.sim.run_for(6_400_000);
+        let (slot, path) = (cluster.active_slot(0, 1, 0), cluster.path_row(0, 1, 0, 0));
+        let (there, at_ns) = cluster.sim.finish(&task);
+        let mut wrongs = wrong_if(there != WAITED, || {
+            format!("{there} of {WAITED} puts that count as done have arrived, at {at_ns} ns")
+        });
+        let anew = slot == 0 && path.incarnation == 2;
+        wrongs.extend(wrong_if(!anew, || format!("slot {slot}, incarnation {}", path.incarnation)));
+        let idle = cluster.faults().into_iter().filter(|(_, hits)| *hits == 0);
+        wrongs.extend(idle.map(|(injection, _)| format!("planned fault {injection} hit nothing")));
+        wrongs
+    })
+}
+
+/// Down for 25 ms and up for 25 ms, twenty times. What is made anew only ever gets newer, and in no recovery window a
+/// channel switches twice, be the window shorter than what the port is up for, or longer than a whole flap.
+fn flap_train(seed: u64) -> Wrongs {
+    let mut spec = both_ways(seed, &["1ms:0.0:flap=50ms/20"]);
+    let window_ns = [20_000_000, 120_000_000][seed as usize % 2];
+    (spec.recovery_ns, spec.step_limit, spec.idle_ns) = (window_ns, 4_000_000, 50_000);
+    spec.traffic = Traffic { messages: 1_100, pace_ns: 1_000_000, ..spec.traffic };
+    clean(&spec, |outcome| {
+        let mut wrongs = failovers_of(outcome, 2);
+        for pe in 0..2 {
+            let of_pe = outcome.records.iter().filter(|(at, _)| *at == pe).map(|(_, record)| record);
+            let records: Vec<_> = of_pe.collect();
+            let mut newest = [0; 8];
+            for record in &records {
+                for (slot, path) in [(record.from, record.left), (record.to, record.entered)] {
+                    let newest = &mut newest[slot as usize];
+                    let older = path.incarnation < *newest;
+                    wrongs.extend(wrong_if(older, || format!("{} after {newest}", path.incarnation)));
+                    *newest = path.incarnation;
+                }
+            }
+            let within = records.windows(2).find(|two| two[1].stamps[0] < two[0].stamps[5] + window_ns);
+            wrongs.extend(within.map(|two| format!("PE {pe} switched within one window: {two:?}")));
+        }
+        wrongs
+    })
 }
 
 /// Packets that live nearly as long as they may: nothing is made anew before they are gone.
