@@ -35,7 +35,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::AnnouncementTakenBack, &["stopped_before_idle_while_the_path_fails"]),
     row(Mutant::OldTriggerActedOn, &["stopped_before_a_look"]),
     with(Mutant::LateLookBelieved, &[Mutant::OldTriggerActedOn], &["stopped_before_a_first_look"]),
-    row(Mutant::RingBackwards, &["doorbells_only_go_up", "asleep_across_256_switches"]),
+    row(Mutant::RingBackwards, &["doorbells_only_go_up"]),
     row(Mutant::CloseNotResumed, &["owner_gone_at_the_close"]),
     row(Mutant::ReturnedOwnerGoesOn, &["owner_back_after_its_lease"]),
     row(Mutant::LeaseByClock, &["a_clock_that_jumps_ends_no_lease"]),
@@ -171,7 +171,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::LedgerWritten, &["ledger_words_behind_lost_signals"]),
     row(Mutant::SignalsRelaxed, &["relaxed_data_and_strict_signals"]),
     row(Mutant::HintReadByPuts, &["nothing_is_paid_while_healthy", "a_long_soak_costs_the_same"]),
-    row(Mutant::GenerationCompared, &["generations_wrap"]),
+    row(Mutant::GenerationCompared, &["generations_wrap", "asleep_across_256_switches"]),
     row(Mutant::CounterNotWrapped, &["more_work_than_a_counter_counts"]),
     row(
         Mutant::NoHome,
