@@ -19,6 +19,8 @@ use crate::workload::{Report, Side};
 const FOR_EVER: u64 = u64::MAX;
 /// Pauses between probes after which a pair that is silent gives way to another one, where nothing else works.
 const PROBES_PATIENCE: u64 = 32;
+/// Messages of agents that follow each other while a path is fenced and made anew.
+const REVIVAL_MESSAGES: u64 = 8;
 /// Backups that agents make at start are there by then, where nothing holds them up.
 const ARMED_NS: u64 = 50_000_000;
 
@@ -194,18 +196,46 @@ impl<'a> Judge<'a> {
             }
             PeFault::AgentRestart => Some(self.span(at, 0)),
             PeFault::AgentDead { for_ns } => Some(self.span(at, for_ns)),
-            PeFault::OobDelay { for_ns, .. } => Some(self.span(at, for_ns.unwrap_or(FOR_EVER))),
+            PeFault::OobDelay { by_ns, for_ns } if self.outlasts_patience(by_ns) => {
+                Some(self.span(at, for_ns.unwrap_or(FOR_EVER)))
+            }
             PeFault::PeerStopped { for_ns } => Some(self.span(at, for_ns)),
             // Said twice, or a little late, is said.
-            PeFault::OobDup { .. } | PeFault::OobReorder { .. } | PeFault::ClockJump { .. } => None,
+            PeFault::OobDup { .. }
+            | PeFault::OobReorder { .. }
+            | PeFault::OobDelay { .. }
+            | PeFault::ClockJump { .. } => None,
         };
         merged([a, b].into_iter().flat_map(|pe| self.of_pe(pe)).filter_map(span).collect())
     }
 
-    fn clock_jumped(&self, pe: u32) -> bool {
-        // A process that goes on after it was stopped finds the same.
-        let jumps = |fault| matches!(fault, PeFault::ClockJump { .. } | PeFault::PeerStopped { .. });
-        self.of_pe(pe).any(|(_, fault)| jumps(fault))
+    /// True if agents whose words are so late may take each other for silent: a question and its answer are both late.
+    fn outlasts_patience(&self, by_ns: u64) -> bool {
+        2 * by_ns >= self.outcome.spec.agent.peer_ns
+    }
+
+    /// What late words add to a revival, or to a pick of a chain: each of its messages comes that much later.
+    fn late_words_ns(&self, pe: u32, peer: u32) -> u64 {
+        let late_ns = |(_, fault)| match fault {
+            PeFault::OobDelay { by_ns, .. } if !self.outlasts_patience(by_ns) => by_ns,
+            _ => 0,
+        };
+        REVIVAL_MESSAGES * [pe, peer].into_iter().flat_map(|pe| self.of_pe(pe)).map(late_ns).sum::<u64>()
+    }
+
+    /// How long a PE's kernels may have counted as the give-up time what was none: their clock jumped, or they went on
+    /// after they were stopped, which looks the same.
+    fn miscounted_ns(&self, pe: u32) -> u64 {
+        let ns = |(_, fault)| match fault {
+            PeFault::ClockJump { by_ns: ns } | PeFault::PeerStopped { for_ns: ns } => ns,
+            _ => 0,
+        };
+        self.of_pe(pe).map(ns).fold(0, u64::saturating_add)
+    }
+
+    /// How long all paths must have been dead before a kernel of this PE may give up.
+    fn give_up_ns(&self, pe: u32) -> u64 {
+        self.outcome.spec.give_up_ns.saturating_sub(self.miscounted_ns(pe))
     }
 
     /// When no path of a channel may work: no pair of rails at all, where pairs are made on demand and the give-up time
@@ -233,7 +263,10 @@ impl<'a> Judge<'a> {
             |pair: &&(u32, u32)| !self.harm(pe, pair.0).is_empty() || !self.harm(peer, pair.1).is_empty();
         let picks = pairs.iter().filter(|pair| !first.contains(pair)).filter(harmed).count();
         let agent = &self.outcome.spec.agent;
-        let pick_ns = agent.lifetime_ns + agent.backoff_ns + PROBES_PATIENCE * agent.probe_ns;
+        let pick_ns = agent.lifetime_ns
+            + agent.backoff_ns
+            + PROBES_PATIENCE * agent.probe_ns
+            + self.late_words_ns(pe, peer);
         let made_ahead = first.len() >= pairs.len() && !self.outcome.spec.backups_later;
         if made_ahead { 0 } else { (1 + picks.div_ceil(first.len().max(2) - 1)) as u64 * pick_ns }
     }
@@ -279,7 +312,7 @@ impl<'a> Judge<'a> {
             // A home takes its time to move, and so does another path to it: a sender that gives up sooner, or whose
             // clock jumps meanwhile, does not wait for it.
             let spec = &self.outcome.spec;
-            let hasty = spec.give_up_ns < spec.agent.peer_ns || self.clock_jumped(pe);
+            let hasty = self.give_up_ns(pe) < spec.agent.peer_ns;
             let holds = |span: &Span| hasty || stuck.iter().any(|other| other.meets(*span));
             harm.filter(holds).collect::<Vec<_>>()
         };
@@ -308,7 +341,9 @@ impl<'a> Judge<'a> {
         let silence = self.silence(pe, peer);
         let mut harm = [self.harm(pe, *local), self.harm(peer, *remote)].concat();
         // While the agents are silent nothing is made anew, and afterwards all of it at once.
+        let late_words_ns = self.late_words_ns(pe, peer);
         for span in &mut harm {
+            span.until = span.until.saturating_add(late_words_ns);
             let after = silence.iter().filter(|silence| silence.until > span.from);
             span.until = after.fold(span.until, |until, silence| until.max(silence.until));
         }
@@ -325,9 +360,7 @@ impl<'a> Judge<'a> {
         let (peer, channel) = (fault.peer, report.stream.channel);
         match fault.kind {
             Ended::PeerLost => {
-                // A clock that jumps ends the give-up time early.
-                let jumped = self.clock_jumped(pe);
-                let wanted = if jumped { 0 } else { self.outcome.spec.give_up_ns };
+                let wanted = self.give_up_ns(pe);
                 let ended_ns = report.ended_ns.saturating_sub(self.outcome.began_ns);
                 // All was well again for that long: what happened before is no reason any more.
                 let late_ns = wanted.saturating_add(revive_ns(&self.outcome.spec));
@@ -479,5 +512,45 @@ mod tests {
     fn consequences_outlast_a_fault() {
         assert_eq!(Span::of(7, 10, 600), span(7, 627));
         assert_eq!(Span::of(7, FOR_EVER, 600), span(7, FOR_EVER));
+    }
+
+    /// What is said of a run with a port down for 10 ms and `fault`, if its sender had given up `ended_ns` into it.
+    fn given_up_at(ended_ns: u64, fault: &str) -> Vec<String> {
+        let faults = ["1ms:0.0:down=10ms", fault].map(|text| text.parse().expect("a fault")).to_vec();
+        let mut spec = RunSpec { rails: 1, backups: 0, faults, ..RunSpec::default() };
+        spec.traffic.pace_ns = 10_000;
+        let mut outcome = crate::run::run(&spec);
+        outcome.assert_exercised();
+        assert_eq!(unjustified(&outcome), [""; 0], "as it went");
+        let ended_ns = outcome.began_ns + ended_ns;
+        let report = outcome.senders[0].clone();
+        outcome.senders[0] = Report { ended_ns, fault: Some(FAULT), ..report };
+        unjustified(&outcome)
+    }
+
+    const FAULT: DeviceFault = DeviceFault {
+        kind: Ended::PeerLost,
+        cause: shunt_layout::state::CauseKind::Overdue,
+        peer: 1,
+        channel: 0,
+        slot: 0,
+        at: shunt_device::Ticket(0),
+        unfinished: 1,
+        syndrome: 0,
+        op: 0,
+        address: 0,
+    };
+
+    #[test]
+    fn words_that_are_a_little_late_excuse_nobody_who_gives_up() {
+        assert_eq!(given_up_at(3_000_000_000, "0:0:oob-delay=1ms").len(), 1);
+        assert_eq!(given_up_at(3_000_000_000, "0:0:oob-delay=300ms").len(), 0);
+    }
+
+    #[test]
+    fn a_stop_excuses_who_gives_up_by_as_much_as_it_lasted() {
+        assert_eq!(given_up_at(1_100_000_000, "2ms:0:peer-stopped=1ms").len(), 1);
+        assert_eq!(given_up_at(1_100_000_000, "2ms:0:peer-stopped=900ms").len(), 0);
+        assert_eq!(given_up_at(1_100_000_000, "2ms:0:clock-jump=1ms").len(), 1);
     }
 }

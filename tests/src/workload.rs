@@ -136,14 +136,19 @@ impl Kernel {
         Deadline::after(self.world.now(), span_ns)
     }
 
-    /// Invariant 6: a wait that was given `deadline` has just ended.
-    fn check_late(&self, deadline: Deadline, what: &str) {
+    /// What was taken from this kernel so far: by a clock that jumped, by stops of its process.
+    fn taken_ns(&self) -> u64 {
+        self.world.ahead_ns() + self.world.stopped_ns()
+    }
+
+    /// Invariant 6: a wait that was given `deadline` has just ended. `taken_ns` is what had been taken as it began.
+    fn check_late(&self, deadline: Deadline, taken_ns: u64, what: &str) {
         let now = self.world.now();
-        // Who is stopped ends nothing.
-        let slack_ns = LATE_SLACK_NS + self.world.ahead_ns() + self.world.stopped_ns();
-        if now > deadline.at_ns.saturating_add(slack_ns) && self.interference.one_in.get() == 0 {
-            let late = now - deadline.at_ns;
-            self.oracle.report(Kind::Late, now, format!("{what} ended {late} ns after its deadline"));
+        let taken_ns = self.taken_ns() - taken_ns;
+        if let Some(late_ns) = late_ns(now, deadline, taken_ns)
+            && self.interference.one_in.get() == 0
+        {
+            self.oracle.report(Kind::Late, now, format!("{what} ended {late_ns} ns after its deadline"));
         }
     }
 
@@ -171,12 +176,13 @@ impl Kernel {
         let word = if side == Side::Sender { stream.credit() } else { stream.signal() };
         let deadline = self.deadline(traffic.wait_ns);
         loop {
+            let taken_ns = self.taken_ns();
             let slice = Deadline { at_ns: deadline.at_ns.min(self.world.now() + self.slice_ns) };
             let fault = match device.wait_until_ge(lanes, HeapOffset(word), value, slice) {
                 Ok(seen) => return Ok(seen),
                 Err(fault) => fault,
             };
-            self.check_late(slice, "wait for a word");
+            self.check_late(slice, taken_ns, "wait for a word");
             let dead = channel.alive().err();
             // What the leader saw counts: lanes look at different instants.
             let ended =
@@ -219,9 +225,9 @@ impl Kernel {
         }
         if report.fault.is_none() {
             self.world.note(|| format!("{stream}: quiet at the end"));
-            let deadline = self.deadline(traffic.wait_ns);
+            let (deadline, taken_ns) = (self.deadline(traffic.wait_ns), self.taken_ns());
             report.fault = self.quiet(lanes, &channel, deadline).err();
-            self.check_late(deadline, "quiet");
+            self.check_late(deadline, taken_ns, "quiet");
         }
         if report.fault.is_none() {
             report.fault = echoes.settle(lanes, &channel).err();
@@ -299,9 +305,9 @@ impl Kernel {
         ticket: Ticket,
         span_ns: u64,
     ) -> Result<(), Fault> {
-        let deadline = self.deadline(span_ns);
+        let (deadline, taken_ns) = (self.deadline(span_ns), self.taken_ns());
         let waited = self.over_uncertain(channel, deadline, || channel.wait(lanes, ticket, deadline));
-        self.check_late(deadline, "wait for a ticket");
+        self.check_late(deadline, taken_ns, "wait for a ticket");
         waited
     }
 
@@ -450,6 +456,13 @@ impl Report {
     }
 }
 
+/// How long after its deadline a wait ended, if that is too long. Who is stopped ends nothing, and whose clock jumps is
+/// late by that at once: what was taken from the kernel during this wait is granted, and nothing from before it.
+fn late_ns(now: u64, deadline: Deadline, taken_ns: u64) -> Option<u64> {
+    let late_ns = now.saturating_sub(deadline.at_ns);
+    (late_ns > taken_ns.saturating_add(LATE_SLACK_NS)).then_some(late_ns)
+}
+
 /// Cuts `bytes` into `count` pieces of whole words: offset and length of each.
 fn split(bytes: u64, count: u64) -> Vec<(u64, u64)> {
     let words = bytes / 8;
@@ -468,7 +481,15 @@ pub fn is_final(fault: &Fault) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use super::*;
+
+    #[test]
+    fn only_what_was_taken_during_a_wait_excuses_it() {
+        let deadline = Deadline { at_ns: 1_000 };
+        assert_eq!(late_ns(1_000 + LATE_SLACK_NS, deadline, 0), None);
+        assert_eq!(late_ns(1_001 + LATE_SLACK_NS, deadline, 0), Some(LATE_SLACK_NS + 1));
+        assert_eq!(late_ns(1_500 + LATE_SLACK_NS, deadline, 500), None);
+    }
 
     #[test]
     fn pieces_cover_a_message_once() {

@@ -38,6 +38,12 @@ fn awaited_until_ns(begun_ns: u64, in_hand_ns: Option<u64>, peer_ns: u64, switch
     least_ns.max(in_hand_ns.map_or(0, |said_ns| said_ns.saturating_add(peer_ns).min(most_ns)))
 }
 
+/// The request of which is to be said that it is in hand. One word a channel: an older request, of another pair, must
+/// not hide the newest one (H8).
+fn to_say(asked: Option<u64>, health: Health, newest: u64) -> Option<u64> {
+    asked.filter(|request| health == Health::Fencing && *request == newest)
+}
+
 impl Agent {
     /// A switcher of this PE asks.
     pub(super) fn ask_fence(&mut self, at: Place, request: Request) {
@@ -313,8 +319,9 @@ impl Agent {
     /// for now, a peer that says nothing as silent, and of the others each has so many to fence.
     pub(super) fn say_in_hand(&mut self, index: usize) {
         let (at, turn) = (self.place(index), 1 + self.awake.age_ns / self.options.resend_ns.max(1));
+        let newest = self.requests_seen[(at.peer * self.words.root().channels_per_pe + at.channel) as usize];
         let Some(pair) = &mut self.pairs[index] else { return };
-        if let Some(request) = pair.asked.filter(|_| pair.health == Health::Fencing && pair.in_hand != turn) {
+        if let Some(request) = to_say(pair.asked, pair.health, newest).filter(|_| pair.in_hand != turn) {
             pair.in_hand = turn;
             self.words.say_in_hand(at, request, turn);
         }
@@ -424,6 +431,14 @@ impl Agent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_older_request_is_not_said_to_be_in_hand() {
+        assert_eq!(to_say(Some(7), Health::Fencing, 7), Some(7));
+        assert_eq!(to_say(Some(6), Health::Fencing, 7), None, "it would hide the newest one");
+        assert_eq!(to_say(Some(7), Health::Fenced, 7), None, "it is answered");
+        assert_eq!(to_say(None, Health::Fencing, 7), None);
+    }
 
     /// A peer that says so for ever must not outlast the switcher, which would end the channel.
     #[test]

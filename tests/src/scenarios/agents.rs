@@ -10,8 +10,8 @@ use shunt_soft_nic::Injection;
 
 use super::Scenario;
 use super::kit::{
-    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, judged, promises, spec,
-    ways_back, wrong_if,
+    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, idle_faults, judged,
+    promises, spec, ways_back, wrong_if,
 };
 use crate::cluster::Cluster;
 use crate::lies::Lies;
@@ -68,8 +68,7 @@ fn struck(spec: &RunSpec, at: At, faults: &[String], also: impl FnOnce(&Outcome)
         let mut wrongs = wrong_if(!reached, || format!("{at:?} never happened"));
         wrongs.extend(promises(&outcome));
         wrongs.extend(faults_of_kernels(&outcome));
-        let idle = outcome.faults.iter().filter(|(_, hits)| *hits == 0);
-        wrongs.extend(idle.map(|(injection, _)| format!("planned fault {injection} hit nothing")));
+        wrongs.extend(idle_faults(&outcome));
         wrongs.extend(numbers_used_once(&cluster));
         wrongs.extend(also(&outcome));
         wrongs
@@ -215,13 +214,12 @@ fn three_in_a_row(seed: u64) -> Wrongs {
             cluster.inject(&fault.unwrap_or_else(|error| panic!("{error}")));
         }
         let outcome = finish(&cluster, streams);
-        let idle = outcome.faults.iter().any(|(_, hits)| *hits == 0);
         [
             promises(&outcome),
             faults_of_kernels(&outcome),
             failovers_of(&outcome, 2),
             numbers_used_once(&cluster),
-            wrong_if(idle, || "a planned fault hit nothing".into()),
+            idle_faults(&outcome),
         ]
         .concat()
     })

@@ -2,7 +2,8 @@
 
 use super::Scenario;
 use super::kit::{
-    Wrongs, both_ways, clean, failovers_of, faults_of_kernels, held, judged, promises, spec, wrong_if,
+    Wrongs, both_ways, clean, failovers_of, faults_of_kernels, held, idle_faults, judged, promises, spec,
+    wrong_if,
 };
 use crate::cluster::{Cluster, step_at};
 use crate::late::{Between, DELAYS, late};
@@ -236,7 +237,8 @@ fn late_answers(seed: u64) -> Wrongs {
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let streams = start_streams(&cluster);
         let outcome = finish(&cluster, streams);
-        [promises(&outcome), faults_of_kernels(&outcome), failovers_of(&outcome, 2)].concat()
+        let idle = idle_faults(&outcome);
+        [promises(&outcome), faults_of_kernels(&outcome), failovers_of(&outcome, 2), idle].concat()
     })
 }
 

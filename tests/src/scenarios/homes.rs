@@ -10,7 +10,7 @@ use shunt_layout::state::{PathState, SwitchKind};
 
 use super::Scenario;
 use super::kit::{
-    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, judged, promises, spec, wrong_if,
+    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, idle, judged, promises, spec, wrong_if,
 };
 use crate::cluster::Cluster;
 use crate::run::{Outcome, finish, start_streams};
@@ -74,8 +74,7 @@ fn verdict(cluster: &Cluster, sharers: &[Sharer]) -> Wrongs {
     let ended =
         sharers.iter().filter_map(|one| Some(format!("PE {} ended with {:?}", one.share.from, one.fault()?)));
     wrongs.extend(ended);
-    let idle = cluster.faults().into_iter().filter(|(_, hits)| *hits == 0);
-    wrongs.extend(idle.map(|(injection, _)| format!("planned fault {injection} hit nothing")));
+    wrongs.extend(idle(&cluster.faults()));
     wrongs
 }
 

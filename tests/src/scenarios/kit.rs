@@ -1,6 +1,7 @@
 //! What scenarios are made of.
 
 use shunt_layout::state::{SwitchKind, SwitchRecord};
+use shunt_soft_nic::Injection;
 
 use crate::cluster::Cluster;
 use crate::lies::{Lie, Lies};
@@ -123,8 +124,27 @@ pub fn faults_of_kernels(outcome: &Outcome) -> Wrongs {
 
 /// Planned faults that hit nothing: the run shows nothing of them.
 pub fn idle_faults(outcome: &Outcome) -> Wrongs {
-    let idle = outcome.faults.iter().filter(|(_, hits)| *hits == 0);
-    idle.map(|(injection, _)| format!("planned fault {injection} hit nothing")).collect()
+    idle(&outcome.faults)
+}
+
+/// The same of a cluster's faults and their hits.
+pub fn idle(faults: &[(Injection, u64)]) -> Wrongs {
+    let idle = faults.iter().filter(|(_, hits)| *hits == 0);
+    idle.map(|(injection, _)| not_exercised(&format!("planned fault {injection} hit nothing"))).collect()
+}
+
+/// What a wrong begins with that breaks no promise: the run did not come to what it is there for.
+const NOT_EXERCISED: &str = "not exercised: ";
+
+/// A wrong of a run that shows nothing, because what it is there for did not happen.
+pub fn not_exercised(why: &str) -> String {
+    format!("{NOT_EXERCISED}{why}")
+}
+
+/// True if a wrong is a promise broken. With a mutant a run that was not exercised is no catch: the break only moved it
+/// elsewhere.
+pub fn is_broken(wrong: &str) -> bool {
+    !wrong.starts_with(NOT_EXERCISED)
 }
 
 /// A wrong, if `bad`.
@@ -147,4 +167,18 @@ pub fn gap_below(outcome: &Outcome, most_ns: u64) -> Wrongs {
 /// Switches back of a run.
 pub fn ways_back(outcome: &Outcome) -> impl Iterator<Item = &SwitchRecord> {
     outcome.of_kind(SwitchKind::SwitchBack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_that_hits_nothing_is_no_broken_promise() {
+        let injection = |text: &str| text.parse::<Injection>().expect("a fault");
+        let wrongs = idle(&[(injection("1ms:0.0:down"), 0), (injection("2ms:0.1:down"), 3)]);
+        assert_eq!(wrongs.len(), 1);
+        assert!(!is_broken(&wrongs[0]));
+        assert!(is_broken("a doorbell hit nothing"), "by how it was made, and not by its words");
+    }
 }

@@ -24,7 +24,7 @@ mod sleeps;
 mod steps;
 mod words;
 
-pub use kit::Wrongs;
+pub use kit::{Wrongs, is_broken};
 
 /// A scenario.
 #[derive(Clone, Copy)]

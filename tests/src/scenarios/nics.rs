@@ -4,7 +4,9 @@ use shunt_device::{Deadline, FaultKind, HeapOffset, Put, Solo};
 use shunt_host::events::Event;
 
 use super::Scenario;
-use super::kit::{Wrongs, clean, failovers_of, faults_of_kernels, held, judged, promises, spec, wrong_if};
+use super::kit::{
+    Wrongs, clean, failovers_of, faults_of_kernels, held, idle_faults, judged, promises, spec, wrong_if,
+};
 use crate::cluster::Cluster;
 use crate::lies::Lie;
 use crate::run::{finish, start_streams};
@@ -100,6 +102,7 @@ fn fence_of_rail_1(seed: u64, dead: bool) -> (Option<u64>, Wrongs) {
     let streams = start_streams(&cluster);
     let outcome = finish(&cluster, streams);
     let mut wrongs = [promises(&outcome), faults_of_kernels(&outcome), failovers_of(&outcome, 4)].concat();
+    wrongs.extend(idle_faults(&outcome));
     let took = cluster.events(0).into_iter().find_map(|told| match told.event {
         Event::PathFenced { at, took_ns } if at.local_rail == 1 => Some(took_ns),
         _ => None,

@@ -163,8 +163,9 @@ fn one_owner(seed: u64) -> Wrongs {
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let streams = start_streams(&cluster);
         let outcome = finish(&cluster, streams);
-        [super::kit::promises(&outcome), super::kit::faults_of_kernels(&outcome), failovers_of(&outcome, 2)]
-            .concat()
+        let mut wrongs = [super::kit::promises(&outcome), super::kit::faults_of_kernels(&outcome)].concat();
+        wrongs.extend([failovers_of(&outcome, 2), super::kit::idle_faults(&outcome)].concat());
+        wrongs
     })
 }
 

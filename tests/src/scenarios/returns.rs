@@ -10,8 +10,8 @@ use shunt_layout::state::Step;
 
 use super::Scenario;
 use super::kit::{
-    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, judged, promises, spec, steered,
-    unexercised, ways_back, wrong_if,
+    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, idle_faults, judged, promises, spec,
+    steered, unexercised, ways_back, wrong_if,
 };
 use crate::cluster::{Cluster, step_at};
 use crate::lies::Lie;
@@ -138,7 +138,8 @@ fn leaves_late(seed: u64) -> Wrongs {
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let streams = start_streams(&cluster);
         let outcome = finish(&cluster, streams);
-        [promises(&outcome), faults_of_kernels(&outcome), failovers_of(&outcome, 2)].concat()
+        let idle = idle_faults(&outcome);
+        [promises(&outcome), faults_of_kernels(&outcome), failovers_of(&outcome, 2), idle].concat()
     })
 }
 

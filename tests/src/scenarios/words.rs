@@ -339,7 +339,7 @@ fn stopped_before_a_look(seed: u64) -> Wrongs {
         let outcome = finish(&cluster, streams);
         let of_sender = outcome.records.iter().filter(|(pe, _)| *pe == 0).count();
         let twice = wrong_if(of_sender > 1, || format!("one failure was {of_sender} switches"));
-        [promises(&outcome), faults_of_kernels(&outcome), twice].concat()
+        [promises(&outcome), faults_of_kernels(&outcome), idle_faults(&outcome), twice].concat()
     })
 }
 
@@ -378,7 +378,7 @@ fn doorbells_only_go_up(seed: u64) -> Wrongs {
         let streams = start_streams(&cluster);
         let outcome = finish(&cluster, streams);
         let back = wrong_if(back.get() > 0, || format!("a doorbell went back {} times", back.get()));
-        [promises(&outcome), faults_of_kernels(&outcome), back].concat()
+        [promises(&outcome), faults_of_kernels(&outcome), idle_faults(&outcome), back].concat()
     })
 }
 
