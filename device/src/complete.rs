@@ -4,7 +4,7 @@
 //! it by compare-and-swap from the value it read: frozen or late, it does nothing.
 
 use crate::access::Channel;
-use crate::patience::{NO_ALLOWANCE, Patience};
+use crate::patience::Patience;
 use crate::platform::Platform;
 use crate::root::root;
 use crate::switch::Trigger;
@@ -214,14 +214,15 @@ impl<P: Platform> Channel<'_, P> {
         let silence_ns = if tolerant { patience.limit_ns(self.limits()) } else { self.chain_bound_ns() };
         let stalled = patience.stalled(at.0, outstanding, now, silence_ns);
         let hint_due = patience.hint_due();
+        let excused = stalled && tolerant && self.is_moving_slow(at.slot(), at, patience.beyond(silence_ns));
         let trigger = match trigger {
             Some(trigger) => Some(trigger),
             None if at.flag() => None,
-            None if stalled => {
-                let syndrome = patience.beyond(silence_ns);
-                Some(Trigger { at, cause: self.silence(at.slot()), syndrome })
+            // Bytes excuse a silence of which no rail is suspected: hints are read all the same.
+            None if stalled && !excused => Some(Trigger { at, cause: self.silence(at.slot()), syndrome: 0 }),
+            None if hint_due && tolerant && !(excused && Mutant::BytesHideHints.on()) => {
+                self.hinted(at, now, patience.doubts(silence_ns))
             }
-            None if hint_due && tolerant => self.hinted(at, now, patience.doubts(silence_ns)),
             None => None,
         };
         match trigger {
@@ -274,7 +275,7 @@ impl<P: Platform> Channel<'_, P> {
             && self.suspect(slot)
             && self.next_slot(slot, 0).is_some_and(|next| !self.suspect(next))
         {
-            return Some(Trigger { at, cause: CauseKind::Overdue, syndrome: NO_ALLOWANCE });
+            return Some(Trigger { at, cause: CauseKind::Overdue, syndrome: 0 });
         }
         let home = self.home_rail();
         // Bound while it stood elsewhere: a kind 3 operation waits for it (rule 16).

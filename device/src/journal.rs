@@ -136,11 +136,13 @@ pub const fn relocate_second(second: &Wqebb, lkey_be: u32) -> Wqebb {
     out
 }
 
-/// Bytes that a WQE moves, by its first word and by that of its third segment. An atomic moves none to speak of.
+/// Bytes that a WQE moves, by its first two words and by that of its third segment. An atomic moves none to speak of,
+/// and a placeholder none at all: what lies behind its segments is of the WQE that stood there before.
 #[inline(always)]
-pub const fn bytes_moved(first: u32, third: u32) -> u32 {
+pub const fn bytes_moved(first: u32, second: u32, third: u32) -> u32 {
     let opcode = u32::from_be(first) as u8;
-    let moves = opcode == Opcode::RdmaWrite as u8 || opcode == Opcode::RdmaRead as u8;
+    let has_data = u32::from_be(second) & 0x3f >= 3;
+    let moves = has_data && (opcode == Opcode::RdmaWrite as u8 || opcode == Opcode::RdmaRead as u8);
     let inline = u32::from_be(third) >> 31 != 0;
     if moves && !inline { u32::from_be(third) } else { 0 }
 }
@@ -202,10 +204,17 @@ mod tests {
     fn bytes_are_those_of_the_data() {
         let bytes = |segments: Segments| {
             let block = block(segments);
-            bytes_moved(block.0[0], block.0[8])
+            bytes_moved(block.0[0], block.0[1], block.0[8])
         };
         assert_eq!(bytes(wqe_write::write(OLD, 0x9000, 7, 0x8000, 8, 1 << 30)), 1 << 30);
         assert_eq!(bytes(wqe_write::signal(OLD, 0x9000, 7, u64::MAX)), 0, "inline");
+        let mut stood = block(wqe_write::write(OLD, 0x9000, 7, 0x8000, 8, 1 << 30));
+        stood.0[..8].copy_from_slice(&block(wqe_write::placeholder(OLD)).0[..8]);
+        assert_eq!(
+            bytes_moved(stood.0[0], stood.0[1], stood.0[8]),
+            0,
+            "a placeholder where a large put stood"
+        );
     }
 
     #[test]

@@ -11,13 +11,18 @@ const USUAL_AFTER: u32 = 16;
 /// A path is suspected when it has been silent for this many times as long as it usually is.
 const USUAL_TIMES: u64 = 16;
 
-/// What [`Patience::beyond`] counts in: a power of two, and a message of 128 bytes takes as long.
+/// What a silence beyond its limit is counted in: a power of two, and a message of 128 bytes takes as long.
 pub(crate) const UNIT_NS: u64 = 1024;
-/// No message's bytes excuse so long a silence.
-pub(crate) const NO_ALLOWANCE: u32 = u32::MAX;
 /// Bytes that a path moves in such a unit at the least, before it is suspected of moving none: one gigabit a second. A
 /// rail may be slow, or shared by hundreds of channels.
 pub(crate) const SLOWEST_BYTES: u32 = 128;
+
+/// A span of time in these units.
+#[inline(always)]
+pub(crate) const fn in_units(span_ns: u64) -> u32 {
+    let units = span_ns / UNIT_NS;
+    if units < u32::MAX as u64 { units as u32 } else { u32::MAX }
+}
 
 /// Between these lies the time after which a silent path is suspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +104,7 @@ impl Patience {
     /// How long it has stood still beyond `limit_ns`, in some thousand nanoseconds.
     #[inline(always)]
     pub const fn beyond(&self, limit_ns: u64) -> u32 {
-        let units = self.silence_ns.saturating_sub(limit_ns) / UNIT_NS;
-        if units < NO_ALLOWANCE as u64 { units as u32 } else { NO_ALLOWANCE - 1 }
+        in_units(self.silence_ns.saturating_sub(limit_ns))
     }
 
     /// True if it has stood still for an eighth of `limit_ns`: too short to conclude, enough to believe a hint.

@@ -264,6 +264,12 @@ mutants! {
     QueueThereIsSilence = "queue-there-is-silence" breaks "rule 10, H7",
     /// The bytes of a message are not looked at by who suspects its path.
     BytesUnseen = "bytes-unseen" breaks "invariant 7",
+    /// While the bytes of a message excuse a silence, nobody reads what the agent says of the rail.
+    BytesHideHints = "bytes-hide-hints" breaks "invariant 7",
+    /// What an agent said of a fence before it fell silent renews the wait for it.
+    OldWordRenews = "old-word-renews" breaks "invariant 6, H7",
+    /// A drain takes a large message for one that stands still.
+    DrainKnowsNoBytes = "drain-knows-no-bytes" breaks "rule 19",
     /// Who was not there to see a path silent counts the time all the same.
     SilenceByClock = "silence-by-clock" breaks "invariant 7",
     /// A pair that an operator took out answers nobody.

@@ -207,5 +207,8 @@ pub const TABLE: &[Row] = &[
     row(Mutant::QueueIsSilence, &["fences_that_wait_for_their_turn"]),
     row(Mutant::QueueThereIsSilence, &["fences_that_wait_for_their_turn"]),
     row(Mutant::BytesUnseen, &["large_messages_on_a_slow_rail"]),
+    row(Mutant::BytesHideHints, &["a_large_message_on_a_suspect_rail"]),
+    row(Mutant::DrainKnowsNoBytes, &["a_large_message_while_it_is_drained"]),
+    row(Mutant::OldWordRenews, &["said_in_hand_and_no_more"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

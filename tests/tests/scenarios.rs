@@ -476,6 +476,22 @@ fn scenario_21_large_messages_are_no_silence() {
 }
 
 #[test]
+fn scenario_21_a_large_message_on_a_dead_path() {
+    hold("a_large_message_on_a_dead_path");
+    hold("a_large_message_on_a_suspect_rail");
+}
+
+#[test]
+fn scenario_21_a_large_message_while_it_is_drained() {
+    hold("a_large_message_while_it_is_drained");
+}
+
+#[test]
+fn scenario_12_said_in_hand_and_no_more() {
+    hold("said_in_hand_and_no_more");
+}
+
+#[test]
 fn scenario_22_old_news_and_another_agent() {
     hold("old_news_of_a_port_and_another_agent");
 }

@@ -5,12 +5,13 @@
 use super::{Next, Stamp, get, set};
 use crate::access::Channel;
 use crate::complete::Look;
+use crate::patience::in_units;
 use crate::platform::Platform;
 use crate::wqe_write::{self, Place};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::opcode;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CauseKind, Step};
+use shunt_layout::state::{CauseKind, Step, Word};
 
 /// Bytes of a flush READ: one word of the peer's heap.
 const FLUSH_BYTES: u32 = 8;
@@ -51,7 +52,7 @@ impl<P: Platform> Channel<'_, P> {
                 self.raise_done_to(at.index());
                 set!(self, step_since_ns: u64 = now);
             }
-            if self.step_overdue(now, self.drain_limit_ns()) {
+            if self.drain_stands_still(at, now) {
                 return self.drain_failed(CauseKind::DrainFailed, 0, now);
             }
             return Next::Wait;
@@ -95,8 +96,18 @@ impl<P: Platform> Channel<'_, P> {
 
     /// How long a drain may stand still: never less than a path may before it is suspected.
     fn drain_limit_ns(self) -> u64 {
-        let policy = self.device.policy();
-        policy.drain_ns.max(policy.suspect_ns)
+        self.device.policy().drain_ns.max(self.limits().bound_ns)
+    }
+
+    /// True if nothing was finished for that long, and by more than the bytes of the oldest message excuse.
+    fn drain_stands_still(self, at: Word, now: u64) -> bool {
+        let since_ns = now.saturating_sub(get!(self, step_since_ns: u64));
+        let limit_ns = self.drain_limit_ns();
+        if since_ns <= limit_ns {
+            return false;
+        }
+        let beyond = if Mutant::DrainKnowsNoBytes.on() { u32::MAX } else { in_units(since_ns - limit_ns) };
+        !self.is_moving_slow(at.slot(), at, beyond)
     }
 
     /// Waits for the flush READ: it does not pass earlier posted writes of the receiver's NIC (F1).
@@ -133,6 +144,8 @@ impl<P: Platform> Channel<'_, P> {
         if !self.freeze() {
             return Next::Wait;
         }
+        // What waits for a fence is bounded from the close: a drain of any length is no part of that.
+        self.stamp(Stamp::Closed, now);
         self.flush_failed(cause, syndrome, now)
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct Trigger {
     pub at: Word,
     /// What was seen.
     pub cause: CauseKind,
-    /// Of a completion: syndrome in the low byte, vendor syndrome in the next. Of silence: how long beyond its limit.
+    /// Of a completion: syndrome in the low byte, vendor syndrome in the next. 0 of anything else.
     pub syndrome: u32,
 }
 
@@ -207,11 +207,6 @@ impl<P: Platform> Channel<'_, P> {
         }
         let slot = ticket.slot();
         let back = matches!(trigger.cause, CauseKind::SwitchBack);
-        let silent = matches!(trigger.cause, CauseKind::Overdue | CauseKind::PortDown);
-        if trigger.cause == CauseKind::Overdue && self.is_moving(slot, trigger.at, trigger.syndrome) {
-            return Next::Wait;
-        }
-        let trigger = Trigger { syndrome: if silent { 0 } else { trigger.syndrome }, ..trigger };
         set!(self, cause: u32 = trigger.cause as u32);
         set!(self, syndrome: u32 = trigger.syndrome);
         set!(self, cause_ticket: u64 = trigger.at.index());

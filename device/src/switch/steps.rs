@@ -4,7 +4,7 @@ use super::record::count;
 use super::{Next, Stamp, get, set};
 use crate::access::Channel;
 use crate::journal;
-use crate::patience::{NO_ALLOWANCE, SLOWEST_BYTES, UNIT_NS};
+use crate::patience::{SLOWEST_BYTES, UNIT_NS};
 use crate::platform::Platform;
 use crate::root::root;
 use crate::types::FaultKind;
@@ -21,9 +21,11 @@ pub(super) const LEDGER_READ: u32 = 2;
 
 impl<P: Platform> Channel<'_, P> {
     /// True if the oldest unfinished message of a path is so large that it may still be on its way, `beyond` the time
-    /// after which the path would be suspected. Looked at by who is about to suspect it, and by nobody else.
-    pub(super) fn is_moving(self, slot: u32, at: Word, beyond: u32) -> bool {
-        if beyond == NO_ALLOWANCE || !self.device.tolerant() || Mutant::BytesUnseen.on() {
+    /// after which the path would be suspected. Looked at by who is about to suspect it, and by nobody else: one copy,
+    /// out of the way of the waits.
+    #[inline(never)]
+    pub(crate) fn is_moving_slow(self, slot: u32, at: Word, beyond: u32) -> bool {
+        if self.port_down(slot) || Mutant::BytesUnseen.on() {
             return false;
         }
         let view = self.view(slot);
@@ -31,7 +33,8 @@ impl<P: Platform> Channel<'_, P> {
         // SAFETY: a slot of the path's send queue. What lies there of another generation is a number that comes to
         // nothing: the close compares generations.
         let bytes = unsafe {
-            journal::bytes_moved(self.platform().load32(block), self.platform().load32(block.add(8)))
+            let p = self.platform();
+            journal::bytes_moved(p.load32(block), p.load32(block.add(1)), p.load32(block.add(8)))
         };
         let most = self.chain_bound_ns() / 2 / UNIT_NS;
         let allowed = bytes / SLOWEST_BYTES;
@@ -79,7 +82,7 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// True if the agent said since the last time that it works on the request: its NIC may have thousands of others to
+    /// True if the agent said since the last look that it works on the request: its NIC may have thousands of others to
     /// fence before. The wait begins anew, for as long as a whole chain of switches may take at the most.
     fn is_in_hand(self, now: u64) -> bool {
         let (mailbox, p) = (self.mailbox(), self.platform());
@@ -130,7 +133,10 @@ impl<P: Platform> Channel<'_, P> {
             if Mutant::DeadlineForFence.on() && self.step_overdue(now, 50_000) {
                 return self.enter(Step::Choose, now);
             }
-            if self.step_overdue(now, root!(self.device, policy.fence_wait_ns)) && !self.is_in_hand(now) {
+            // At each look, so that the wait is renewed by what was said, and from when it was seen.
+            let in_hand = !Mutant::OldWordRenews.on() && self.is_in_hand(now);
+            let overdue = self.step_overdue(now, root!(self.device, policy.fence_wait_ns));
+            if !in_hand && overdue && !(Mutant::OldWordRenews.on() && self.is_in_hand(now)) {
                 return self.die(FaultKind::FenceUnproven, now);
             }
             return Next::Wait;

@@ -1,14 +1,26 @@
 //! Many channels that lose their path at once (scenario 21, H7).
 
 use super::Scenario;
-use super::kit::{Wrongs, both_ways, clean, failovers_of, judged, spec, wrong_if};
+use super::kit::{
+    Wrongs, both_ways, brisk, clean, failovers_of, gap_below, held, judged, spec, steered, wrong_if,
+};
+use crate::cluster::Cluster;
+use crate::lies::Lie;
+use crate::run::Streams;
 use crate::scale::{Hit, ScaleSpec, quantile, run};
+use crate::spec::RunSpec;
 use crate::workload::Traffic;
+use shunt_device::{Deadline, FaultKind, HeapOffset, Put, Solo};
+use shunt_layout::state::{CauseKind, SwitchKind};
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_thousand_channels_fenced_at_once", seeds: 1, run: thousand_channels },
     Scenario { name: "fences_that_wait_for_their_turn", seeds: 2, run: wait_for_their_turn },
     Scenario { name: "large_messages_on_a_slow_rail", seeds: 2, run: large_on_a_slow_rail },
+    Scenario { name: "a_large_message_on_a_dead_path", seeds: 2, run: large_on_a_dead_path },
+    Scenario { name: "a_large_message_on_a_suspect_rail", seeds: 2, run: large_on_a_suspect_rail },
+    Scenario { name: "a_large_message_while_it_is_drained", seeds: 2, run: large_while_drained },
+    Scenario { name: "said_in_hand_and_no_more", seeds: 2, run: said_in_hand_and_no_more },
 ];
 
 /// NICs that take so long over all their fences that whoever waits for the last of them has waited twice as long as for
@@ -37,6 +49,92 @@ fn large_on_a_slow_rail(seed: u64) -> Wrongs {
         Traffic { messages: 6, slots: 2, slot_bytes: 4 << 20, puts: 1, pace_ns: 0, ..spec.traffic };
     clean(&spec, |outcome| {
         wrong_if(!outcome.records.is_empty(), || format!("a healthy path was left\n{outcome}"))
+    })
+}
+
+/// Messages that take seven times as long as a path may be silent, at the rate that is assumed of a rail; they come ten
+/// times as fast.
+fn large(seed: u64, faults: &[&str]) -> RunSpec {
+    let mut spec = spec(seed, faults);
+    spec.rail_gbps = 10;
+    spec.traffic =
+        Traffic { messages: 8, slots: 2, slot_bytes: 8 << 20, puts: 1, pace_ns: 0, ..spec.traffic };
+    spec
+}
+
+/// Bytes excuse a path that carries nothing as long as they might take, and no longer.
+fn large_on_a_dead_path(seed: u64) -> Wrongs {
+    let spec = large(seed, &["10ms:0.0:blackhole-tx"]);
+    let excused_ns = spec.traffic.slot_bytes / 128 * 1_024;
+    clean(&spec, |outcome| {
+        let mut wrongs = failovers_of(outcome, 1);
+        wrongs.extend(gap_below(outcome, excused_ns + 4 * spec.suspect_ns));
+        wrongs
+    })
+}
+
+/// Others find a rail to carry nothing: who waits for a large message leaves it as soon as anybody.
+fn large_on_a_suspect_rail(seed: u64) -> Wrongs {
+    let mut spec = large(seed, &["10ms:0.0:blackhole-tx"]);
+    (spec.channels, spec.stream_channels) = (4, 1);
+    let small = |cluster: &Cluster, _: &Streams| {
+        // Channel 2 has the same primary as the stream on channel 0.
+        cluster.spawn("small", 0, |kernel| {
+            let channel = kernel.device().channel(1, 2);
+            for _ in 0..1_000 {
+                let done = channel
+                    .put_nbi(Solo, SMALL)
+                    .and_then(|_| channel.quiet(Solo, Deadline::after(kernel.world.now(), 1_000_000_000)));
+                if done.is_err() {
+                    return;
+                }
+                kernel.world.sleep(100_000);
+            }
+        });
+    };
+    steered(&spec, Lie::None, small, |outcome| {
+        let mut wrongs = failovers_of(outcome, 2);
+        wrongs.extend(gap_below(outcome, 4 * spec.suspect_ns));
+        wrongs
+    })
+}
+
+/// A word that nobody looks at, behind what the library keeps there of nothing.
+const SMALL: Put = Put { dst: HeapOffset(0), src: HeapOffset(0), bytes: 8 };
+
+/// A message takes longer than a drain may stand still, and nothing is wrong with the backup: the way back is one.
+fn large_while_drained(seed: u64) -> Wrongs {
+    let mut spec = brisk(spec(seed, &["1ms:0.0:down=5ms"]));
+    spec.rail_gbps = 1;
+    spec.traffic =
+        Traffic { messages: 8, slots: 2, slot_bytes: 4 << 20, puts: 1, pace_ns: 0, ..spec.traffic };
+    clean(&spec, |outcome| {
+        let of_sender = || outcome.records.iter().filter(|(pe, _)| *pe == 0).map(|(_, record)| record);
+        let failed = of_sender().filter(|record| record.cause == CauseKind::DrainFailed as u32).count();
+        let back = of_sender().filter(|record| record.kind == SwitchKind::SwitchBack as u32).count();
+        wrong_if(failed > 0 || back == 0, || {
+            format!("{back} ways back, {failed} of them taken for a failure\n{outcome}")
+        })
+    })
+}
+
+/// A fence is in hand for longer than it is waited for, as its agent says until it dies: from then on it is a wait like
+/// any other.
+fn said_in_hand_and_no_more(seed: u64) -> Wrongs {
+    const DIES_NS: u64 = 8_000_000;
+    let mut spec = spec(seed, &["0ns:0.0:fw-timeout=10s", "1ms:0.0:down", "8ms:0:agent-killed"]);
+    (spec.fence_wait_ns, spec.command_timeout_ns) = (20_000_000, 60_000_000_000);
+    (spec.agent.lifetime_ns, spec.agent.resend_ns) = (1_000_000, 300_000);
+    // It waits for room, which ends with its channel, and not for credit, which is asked for now and then.
+    spec.traffic.slots = spec.traffic.messages;
+    held(&spec, Lie::None, |outcome| {
+        let sender = &outcome.senders[0];
+        let unproven = sender.fault.is_some_and(|fault| fault.kind == FaultKind::FenceUnproven);
+        let waited_ns = sender.ended_ns.saturating_sub(outcome.began_ns + DIES_NS);
+        let bound_ns = spec.fence_wait_ns * 5 / 4;
+        wrong_if(!unproven || waited_ns > bound_ns, || {
+            format!("{:?} {waited_ns} ns after the last word, {bound_ns} are right\n{outcome}", sender.fault)
+        })
     })
 }
 

@@ -10,8 +10,8 @@ use shunt_layout::state::Step;
 
 use super::Scenario;
 use super::kit::{
-    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, idle_faults, judged, promises, spec,
-    steered, unexercised, ways_back, wrong_if,
+    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, idle, idle_faults, judged, promises,
+    spec, steered, unexercised, ways_back, wrong_if,
 };
 use crate::cluster::{Cluster, step_at};
 use crate::lies::Lie;
@@ -271,8 +271,7 @@ fn ghost_acks(seed: u64) -> Wrongs {
         });
         let anew = slot == 0 && path.incarnation == 2;
         wrongs.extend(wrong_if(!anew, || format!("slot {slot}, incarnation {}", path.incarnation)));
-        let idle = cluster.faults().into_iter().filter(|(_, hits)| *hits == 0);
-        wrongs.extend(idle.map(|(injection, _)| format!("planned fault {injection} hit nothing")));
+        wrongs.extend(idle(&cluster.faults()));
         wrongs
     })
 }
