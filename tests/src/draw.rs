@@ -8,8 +8,7 @@ use crate::workload::Traffic;
 
 /// Faults that the swarm draws: all but sabotage, which breaks promises on purpose, and commands for real hardware.
 pub fn drawn() -> Vec<FaultInfo> {
-    // What a seed runs stays what it was before ports could be held.
-    list().filter(|info| !info.sabotage && *info != Fault::EXEC && info.name() != "hold").collect()
+    list().filter(|info| !info.sabotage && *info != Fault::EXEC).collect()
 }
 
 /// Shortest time in which a message is posted, received and credited.
@@ -196,7 +195,7 @@ fn draw_text(rng: &mut Rng, info: FaultInfo) -> String {
     let span = |rng: &mut Rng| rng.pick(&[300_000, 3 * MS, 12 * MS, 40 * MS]);
     let parameter = |rng: &mut Rng, placeholder: &str| match (name, placeholder) {
         // Below the packet lifetime, twice: both ports of a path may be hit.
-        ("delay", "T") => format_time(rng.pick(&[15_000, 300_000, 3 * MS, 20 * MS])),
+        ("delay" | "hold", "T") => format_time(rng.pick(&[15_000, 300_000, 3 * MS, 20 * MS])),
         ("placement-delay", "T") => format_time(rng.pick(&[20_000, 900_000, 3 * MS])),
         ("late-cqe", "T") => format_time(rng.pick(&[50_000, 2 * MS, 12 * MS])),
         ("event-late", "T") => format_time(rng.pick(&[100_000, 3 * MS, 60 * MS])),
