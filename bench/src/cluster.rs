@@ -399,9 +399,12 @@ impl Unit {
             FaultKind::Uncertain => "an operation may or may not have been applied",
             FaultKind::BadResolution => "an answer about an operation that nobody asked about",
         };
+        let whom = match fault.kind {
+            FaultKind::PeerLost | FaultKind::Overdue => format!("PE {me} lost peer {peer}"),
+            _ => format!("PE {me} ended what it sent to PE {peer}"),
+        };
         let text = format!(
-            "PE {me} lost peer {peer} on channel {}: {what}; ticket {}, {} operations unfinished; \
-             first cause {}, {}",
+            "{whom} on channel {}: {what}; ticket {}, {} operations unfinished; first cause {}, {}",
             fault.channel,
             fault.at.0,
             fault.unfinished,

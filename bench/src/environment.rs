@@ -2,7 +2,7 @@
 //! meaning wins.
 
 use crate::options::Usage;
-use shunt_host::config::EnvConfig;
+use shunt_host::config::{EnvConfig, VARIABLES, check};
 
 /// How variables are looked up.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -37,6 +37,11 @@ impl Environment {
     /// # Errors
     /// What was met and what would be right.
     pub fn read(lookup: Lookup<'_>) -> Result<Self, Usage> {
+        for variable in VARIABLES {
+            // Those of the job and of what is watched as well, which others read later.
+            let met = lookup(variable.name).map(|value| check(variable.name, &value));
+            met.unwrap_or(Ok(())).map_err(|error| Usage::Bad(error.to_string()))?;
+        }
         let config = EnvConfig::from_lookup(lookup).map_err(|error| Usage::Bad(error.to_string()))?;
         let set = |name: &str| lookup(name).is_some();
         let machine_readable = match lookup(MACHINE_READABLE).as_deref().map(str::trim) {

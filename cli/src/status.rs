@@ -52,6 +52,14 @@ impl Met {
 /// Runs it; gives the exit status.
 pub fn run(arguments: &Arguments) -> u8 {
     let folder = arguments.dir.clone().unwrap_or_else(|| folder_of(nix::unistd::geteuid().as_raw()));
+    // A mistyped folder must not look like health. The usual one is not there before the first job.
+    if arguments.dir.is_some() && !folder.is_dir() {
+        eprintln!(
+            "error: --dir {}: no such folder; the one that a job writes its pages to is right",
+            folder.display()
+        );
+        return 2;
+    }
     loop {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let met: Vec<Met> = pages_in(&folder).iter().map(|path| Met::at(path)).collect();

@@ -9,29 +9,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Barrier, Mutex, OnceLock};
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn done(command: &mut Command) {
+pub fn done(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}\n{}{}", text(&output.stdout), text(&output.stderr));
 }
 
-/// The shared library that this build made: beside the programs, or among what they depend on.
-fn library() -> PathBuf {
+/// A shared library that this build made: beside the programs, or among what they depend on.
+pub fn library(name: &str) -> PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_shunt")).parent().unwrap();
-    let places = [beside.join("deps/libshunt_nvshmem.so"), beside.join("libshunt_nvshmem.so")];
+    let file = format!("lib{name}.so");
+    let places = [beside.join("deps").join(&file), beside.join(&file)];
     places.into_iter().find(|path| path.is_file()).expect("the library is built with its users")
 }
 
 /// A folder with the library under the name that programs ask for, and two programs that link it.
-fn folder() -> &'static Path {
+pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nvshmem-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("other")).unwrap();
-        std::fs::copy(library(), folder.join("libnvshmem_host.so.3")).unwrap();
+        std::fs::copy(library("shunt_nvshmem"), folder.join("libnvshmem_host.so.3")).unwrap();
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nvshmem-compat");
         for (program, sources) in [("suite", "conformance"), ("odd", "conformance/odd")] {
             let sources =
@@ -63,7 +64,7 @@ fn folder() -> &'static Path {
 }
 
 /// What the jobs here are started with, unless said.
-const USUAL: [(&str, &str); 7] = [
+pub const USUAL: [(&str, &str); 7] = [
     ("NVSHMEM_SYMMETRIC_SIZE", "32M"),
     ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
     ("SHUNT_GIVE_UP", "60s"),

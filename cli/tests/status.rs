@@ -37,12 +37,16 @@ fn page(pe: u32) -> Box<StatusPage> {
 #[test]
 fn no_page_is_no_trouble() {
     let folder = folder("none");
+    std::fs::create_dir_all(&folder).expect("a folder");
     let (code, out, _) = status(&folder, &[]);
     assert!(code == Some(0) && out.starts_with("no status page in"), "{out}");
     let (code, out, _) = status(&folder, &["--json"]);
     let value: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((code, value["pages"].as_array().map(Vec::len)), (Some(0), Some(0)));
     assert_eq!(status(&folder, &["--no-such-flag"]).0, Some(2));
+    std::fs::remove_dir_all(&folder).expect("removed");
+    let (code, out, err) = status(&folder, &[]);
+    assert!(code == Some(2) && out.is_empty() && err.contains("no such folder"), "not taken for health: {out}{err}");
 }
 
 #[test]
@@ -86,7 +90,12 @@ fn trouble_is_said_with_its_rail_its_peers_and_its_last_fault() {
     assert_eq!((&pages[1]["rails"][1]["state"], &pages[0]["alive"]), (&"down".into(), &true.into()));
     drop((well, bad));
     assert!(status(&folder, &[]).1.starts_with("no status page"));
-    std::fs::remove_dir_all(folder).expect("removed");
+    std::fs::remove_dir_all(&folder).expect("removed");
+    let (code, out, err) = status(&folder, &[]);
+    assert!(
+        code == Some(2) && out.is_empty() && err.contains("no such folder"),
+        "not taken for health: {out}{err}"
+    );
 }
 
 #[test]

@@ -31,6 +31,8 @@ namespace shunt_deep_ep {
 constexpr unsigned kPutsPerDoorbell = 4;
 constexpr uint32_t kNoImmediate = 0xffffffffu;
 
+using shunt_nvshmem::real;
+
 __device__ __forceinline__ uint64_t offset(const void *at) { return shunt_nvshmem::offset(at); }
 __device__ __forceinline__ uint64_t offset(uint64_t at) { return at - shunt_nvshmem::state().base; }
 
@@ -39,14 +41,14 @@ __device__ __noinline__ inline void refused_slow(uint64_t answer, int pe, int qp
     uint32_t status = (uint32_t)answer;
     if (status == 0) {
         shunt_report report;
-        status = shunt_alive((uint32_t)pe, (uint32_t)qp, &report);
+        status = shunt_alive((uint32_t)pe, real((uint32_t)qp), &report);
     }
     shunt_nvshmem::fault(status, pe);
 }
 
 /* SHUNT_PENDING is no fault: a switch is under way, and others carry it on. */
 __device__ __noinline__ inline void look(int pe, int qp) {
-    const uint32_t status = shunt_progress((uint32_t)pe, (uint32_t)qp, SHUNT_DEEP_EP_CHECK_NS);
+    const uint32_t status = shunt_progress((uint32_t)pe, real((uint32_t)qp), SHUNT_DEEP_EP_CHECK_NS);
     if (status != 0 && status != SHUNT_PENDING) refused_slow(status, pe, qp);
 }
 
@@ -81,7 +83,7 @@ __device__ static __forceinline__ void nvshmemi_ibgda_put_nbi_warp(uint64_t req_
     __syncwarp();
     if (lane_id == 0) {
         const bool ring = kAlwaysDoPostSend || ((unsigned)message_idx + 1) % kPutsPerDoorbell == 0;
-        posted(shunt_try_put((uint32_t)dst_pe, (uint32_t)qp_id, offset(req_rptr), offset(req_lptr), bytes, ring),
+        posted(shunt_try_put((uint32_t)dst_pe, real((uint32_t)qp_id), offset(req_rptr), offset(req_lptr), bytes, ring),
                dst_pe, qp_id);
     }
     __syncwarp();
@@ -92,7 +94,8 @@ __device__ static __forceinline__ void nvshmemi_ibgda_rma_p(int *rptr, const int
                                                             uint32_t imm = shunt_deep_ep::kNoImmediate) {
     using namespace shunt_deep_ep;
     if (imm != kNoImmediate) return refused_slow(SHUNT_FAILED | SHUNT_BAD_ADDRESS, dst_pe, qp_id);
-    posted(shunt_try_p((uint32_t)dst_pe, (uint32_t)qp_id, offset(rptr), (uint32_t)value, sizeof(int)), dst_pe, qp_id);
+    const uint32_t channel = real((uint32_t)qp_id);
+    posted(shunt_try_p((uint32_t)dst_pe, channel, offset(rptr), (uint32_t)value, sizeof(int)), dst_pe, qp_id);
 }
 
 /* One thread: adds to four bytes at the PE, behind all that was posted on the queue pair, or to eight here. Each such
@@ -104,7 +107,7 @@ __device__ __forceinline__ void nvshmemi_ibgda_amo_nonfetch_add(void *rptr, cons
         atomicAdd((unsigned long long *)rptr, (unsigned long long)(long long)value);
         return;
     }
-    posted(shunt_try_cleared32((uint32_t)pe, (uint32_t)qp_id, offset(rptr), (uint32_t)value), pe, qp_id);
+    posted(shunt_try_cleared32((uint32_t)pe, real((uint32_t)qp_id), offset(rptr), (uint32_t)value), pe, qp_id);
     if (SHUNT_DEEP_EP_CHECK_NS != 0) look(pe, qp_id);
 }
 
@@ -118,7 +121,7 @@ __device__ __forceinline__ uint64_t nvshmemi_get_p2p_ptr(const uint64_t &ptr, co
 __device__ static __forceinline__ void nvshmemi_ibgda_quiet(int dst_pe, int qp_id) {
     if (shunt_nvshmem::here(dst_pe)) return;
     const uint64_t patience_ns = shunt_nvshmem::state().deadline_ns;
-    const uint32_t status = shunt_quiet_thread((uint32_t)dst_pe, (uint32_t)qp_id, patience_ns);
+    const uint32_t status = shunt_quiet_thread((uint32_t)dst_pe, shunt_deep_ep::real((uint32_t)qp_id), patience_ns);
     if (status != 0) shunt_deep_ep::refused_slow(status, dst_pe, qp_id);
 }
 

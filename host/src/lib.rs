@@ -24,6 +24,7 @@ pub mod connect;
 pub mod devx;
 pub mod discover;
 pub mod doctor;
+mod duration;
 pub mod error;
 pub mod events;
 pub mod gpu;

@@ -10,7 +10,8 @@
 //! `attach` first, which says whether host and module mean the same version; no other kernel looks again.
 //!
 //! With the feature `library` it is no kernels but functions that programs in other languages link: `library.rs`, with
-//! their header in `kernels/include/`.
+//! their header in `kernels/include/`. On the host the same functions are for programs whose kernels are made to run as
+//! functions of the processor ([`native`]).
 //!
 //! On the host the same bodies are called by name (`run`), by tests that hold them against a model.
 #![cfg_attr(target_arch = "nvptx64", no_std, feature(asm_experimental_arch))]
@@ -42,8 +43,10 @@ mod wait;
 
 #[cfg(all(target_arch = "nvptx64", not(feature = "library")))]
 mod launch;
-#[cfg(all(target_arch = "nvptx64", feature = "library"))]
+#[cfg(feature = "library")]
 pub mod library;
+#[cfg(all(not(target_arch = "nvptx64"), feature = "library"))]
+pub mod native;
 #[cfg(target_arch = "nvptx64")]
 mod panic;
 

@@ -4,11 +4,19 @@
 //! order. A function that comes three times is for one thread, for a warp that acts as one, and for a block of whole
 //! warps; all threads of the group call it with the same arguments and get the same answer.
 
+// Called from C++, where no function says what it does with a pointer.
+#![allow(clippy::not_unsafe_ptr_arg_deref)]
+
 use crate::Outcome;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::native::{Block, Gpu, Warp, here};
+#[cfg(target_arch = "nvptx64")]
+use shunt_device::AbiMismatch;
+#[cfg(target_arch = "nvptx64")]
 use shunt_device::platform::nvptx::{Block, Gpu, Warp};
 use shunt_device::{
-    AbiMismatch, Amo, Channel, CqCheck, Deadline, Device, Fault, Get, HeapOffset, Posted, Put, Resolution,
-    Signal, Solo, Ticket,
+    Amo, Channel, CqCheck, Deadline, Device, Fault, Get, HeapOffset, Posted, Put, Resolution, Signal, Solo,
+    Ticket,
 };
 
 /// The top bit of an answer: what is below it is no ticket but a fault.
@@ -20,6 +28,7 @@ const PENDING: u32 = 0x101;
 
 type Here = Device<'static, Gpu>;
 
+#[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 fn here() -> Result<Here, AbiMismatch> {
     // SAFETY: the program's host code copied a device state there, which outlives its kernels, or nothing: then magic

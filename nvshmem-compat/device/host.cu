@@ -1,8 +1,9 @@
-// The host's part of libnvshmem_device.a: the constants that device code finds its state in, and launches of kernels
-// that meet.
+// The host's part of libnvshmem_device.a: the constants that device code finds its state in, what the host library asks
+// of kernels, launches of kernels that meet, and modules that are loaded by themselves.
 
 #define SHUNT_NVSHMEM_DEFINE_STATE
 #include <cstdio>
+#include <cstring>
 
 #include "nvshmem.h"
 #include "nvshmemx.h"
@@ -10,22 +11,145 @@
 
 namespace {
 
-// The library keeps heap, rings and NICs in memory of the host that no kernel reaches: constants stay zero, device
-// functions do nothing but say so (shunt_nvshmem_device_fault), and here it is said beforehand.
-int up(const void *) {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0) {
-        std::fprintf(stderr, "shunt: nvshmem_init: heap and NICs are in host memory: NVSHMEM's calls in kernels do "
-                             "nothing\n");
+// What was told last: modules that come later are told the same.
+struct Told {
+    unsigned char root[SHUNT_ROOT_BYTES];
+    shunt_nvshmem_device words;
+} told;
+
+// One word that kernels of ours and the host share.
+unsigned long long *answer = nullptr;
+
+bool failed(cudaError_t error, const char *what) {
+    if (error == cudaSuccess) return false;
+    std::fprintf(stderr, "shunt: %s: %s\n", what, cudaGetErrorString(error));
+    return true;
+}
+
+__global__ void shunt_nvshmem_clock(unsigned long long *to) {
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    *(volatile unsigned long long *)to = now;
+    __threadfence_system();
+}
+
+__global__ void shunt_nvshmem_quiet(unsigned long long timeout_ns, unsigned long long *to) {
+    *(volatile unsigned long long *)to = shunt_nvshmem::quiet_within(timeout_ns);
+    __threadfence_system();
+}
+
+// Runs one of the kernels above, on a stream that waits for no other; ~0 if it did not run.
+template <typename Launch> unsigned long long ask(Launch launch) {
+    cudaStream_t stream = nullptr;
+    if (!answer && failed(cudaMallocHost(&answer, sizeof *answer), "memory for an answer")) return ~0ull;
+    if (failed(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream")) return ~0ull;
+    *answer = ~0ull;
+    launch(stream);
+    const bool wrong =
+        failed(cudaGetLastError(), "a launch") | failed(cudaStreamSynchronize(stream), "a kernel of the library");
+    cudaStreamDestroy(stream);
+    return wrong ? ~0ull : *(volatile unsigned long long *)answer;
+}
+
+int place() {
+    int devices = 0, device = 0;
+    if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 && cudaGetDevice(&device) == cudaSuccess) {
+        return device;
     }
     // Without a GPU there are no kernels either.
     cudaGetLastError();
-    return 0;
+    return SHUNT_NVSHMEM_NO_GPU;
 }
 
-const int registered = shunt_nvshmem_register_device(SHUNT_NVSHMEM_DEVICE_VERSION, up);
+unsigned long long clock_of_kernels() {
+    return ask([](cudaStream_t stream) { shunt_nvshmem_clock<<<1, 1, 0, stream>>>(answer); });
+}
+
+int up(const void *root, const shunt_nvshmem_device *words) {
+    // Kernels that still run would lose what they stand on.
+    if (!root && failed(cudaDeviceSynchronize(), "kernels that still ran")) return 1;
+    told = Told{};
+    if (root) {
+        std::memcpy(told.root, root, sizeof told.root);
+        told.words = *words;
+    }
+    return failed(cudaMemcpyToSymbol(shunt_root, told.root, sizeof told.root), "the root of the device state") ||
+           failed(cudaMemcpyToSymbol(shunt_nvshmem_device_state, &told.words, sizeof told.words), "the device state");
+}
+
+unsigned long long quiet(unsigned long long timeout_ns) {
+    return ask([=](cudaStream_t stream) { shunt_nvshmem_quiet<<<1, 1, 0, stream>>>(timeout_ns, answer); });
+}
+
+int drain(void *stream) {
+    const cudaError_t error = cudaStreamSynchronize((cudaStream_t)stream);
+    // One that is being captured cannot be waited for, and is not harmed by the question.
+    if (error != cudaSuccess) cudaGetLastError();
+    return error != cudaSuccess;
+}
+
+const shunt_nvshmem_device_library library = {SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, quiet, drain};
+const int registered = shunt_nvshmem_register_device(&library);
+
+// A function of the driver, which a program need not link.
+template <typename Function> Function driver(const char *name) {
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult how;
+#if CUDART_VERSION >= 13000
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &how);
+#else
+    const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &how);
+#endif
+    if (error != cudaSuccess || how != cudaDriverEntryPointSuccess) return nullptr;
+    return (Function)found;
+}
+
+// CUresult, CUdeviceptr.
+typedef int (*Global)(unsigned long long *, size_t *, void *, const char *);
+
+// Writes a constant of what was loaded by itself.
+bool write(Global global, void *of, const char *name, const void *from, size_t bytes) {
+    unsigned long long at = 0;
+    size_t there = 0;
+    if (!global || global(&at, &there, of, name) != 0 || there != bytes) {
+        std::fprintf(stderr, "shunt: a module without %s of %zu bytes: link it with libnvshmem_device.a\n", name,
+                     bytes);
+        return false;
+    }
+    return !failed(cudaMemcpy((void *)at, from, bytes, cudaMemcpyHostToDevice), name);
+}
+
+int enter(Global global, void *of, const Told &what) {
+    return write(global, of, "shunt_root", what.root, sizeof what.root) &&
+                   write(global, of, "shunt_nvshmem_device_state", &what.words, sizeof what.words)
+               ? 0
+               : (int)NVSHMEMX_ERROR_INVALID_VALUE;
+}
+
+int not_up(const char *name) {
+    std::fprintf(stderr, "shunt: %s: nvshmem_init comes first\n", name);
+    return (int)NVSHMEMX_ERROR_INVALID_VALUE;
+}
 
 } // namespace
+
+extern "C" int nvshmemx_cumodule_init(CUmod_st *module) {
+    if (told.words.version == 0) return not_up("nvshmemx_cumodule_init");
+    return enter(driver<Global>("cuModuleGetGlobal"), module, told);
+}
+
+extern "C" int nvshmemx_cumodule_finalize(CUmod_st *module) {
+    return enter(driver<Global>("cuModuleGetGlobal"), module, Told{});
+}
+
+extern "C" int nvshmemx_culibrary_init(CUlib_st *library) {
+    if (told.words.version == 0) return not_up("nvshmemx_culibrary_init");
+    return enter(driver<Global>("cuLibraryGetGlobal"), library, told);
+}
+
+extern "C" int nvshmemx_culibrary_finalize(CUlib_st *library) {
+    return enter(driver<Global>("cuLibraryGetGlobal"), library, Told{});
+}
 
 extern "C" int nvshmemx_collective_launch_query_gridsize(const void *kernel, dim3 block, void **, size_t shared,
                                                          int *blocks) {

@@ -1,5 +1,6 @@
 /* Shunt's header in the place of NVSHMEM's extensions: calls on a stream, signals, flush, and atomics of numbers that
- * NICs do not add. A call on a stream runs at once; any stream but a default one is refused. */
+ * NICs do not add. A call on a stream waits for what the stream holds and runs at once; without a GPU any stream but a
+ * default one is refused. */
 #ifndef SHUNT_NVSHMEMX_H
 #define SHUNT_NVSHMEMX_H
 
@@ -27,6 +28,12 @@ int nvshmemx_collective_launch_attr(const nvshmemx_collective_launch_attr_t *att
                                     void **arguments);
 int nvshmemx_collective_launch_query_gridsize(const void *kernel, dim3 block, void **arguments, size_t shared,
                                               int *blocks);
+/* Give a module or library of CUDA's driver that was linked with libnvshmem_device.a by itself what the program's own
+ * kernels have, after initialisation and before its kernels; and take it back. CUmodule, CUlibrary. */
+int nvshmemx_cumodule_init(struct CUmod_st *module);
+int nvshmemx_cumodule_finalize(struct CUmod_st *module);
+int nvshmemx_culibrary_init(struct CUlib_st *library);
+int nvshmemx_culibrary_finalize(struct CUlib_st *library);
 #endif
 #endif
 

@@ -4,10 +4,14 @@
 
 #ifndef __CUDACC_RTC__
 #include <cstdio>
+#include <cstdlib>
 #endif
 #include <cuda_runtime.h>
 #include <nvshmem.h>
 #include <nvshmemx.h>
+#if __has_include(<shunt_nvshmem.h>) && !defined(__CUDACC_RTC__)
+#include <shunt_nvshmem.h>
+#endif
 
 // One block.
 constexpr int kThreads = 64;
@@ -22,38 +26,67 @@ struct Tally {
 };
 
 #ifndef __CUDACC_RTC__
-// Runs a kernel with the symmetric memory, after which all words of it are zero again; 2 without a GPU. A launch is
-// told what it needs in either of two ways.
+// Which port fails before a round, of PE 0; -1: none. Not always the same one, and the one that was well before.
+constexpr int kRounds = 4;
+constexpr int kDown[kRounds] = {-1, 0, 1, -1};
+
+// A port of this PE goes down or comes back: soft NICs of Shunt do.
+inline bool port(int rail, const char *fault) {
+#if __has_include(<shunt_nvshmem.h>)
+    return nvshmem_my_pe() != 0 || rail < 0 || shunt_nvshmem_soft_fault(rail, fault) == 0;
+#else
+    return rail < 0 || fault == nullptr;
+#endif
+}
+
+// Changes of path because of a fault, so far.
+inline unsigned long long failovers() {
+    uint64_t count = 0;
+#if __has_include(<shunt_nvshmem.h>)
+    shunt_nvshmem_switches(&count, nullptr);
+#endif
+    return count;
+}
+
+// Runs a kernel with symmetric memory that is zero; 2 without a GPU. With PROGRAM_FAULTS set it runs several times, a
+// port being down in some. A launch is told what it needs in either of two ways.
 template <typename Kernel> int program(const char *family, Kernel kernel, bool attributes = false) {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         std::printf("%s: no GPU\n", family);
         return 2;
     }
-    nvshmem_init();
+    if (nvshmemx_init_status() == 0) nvshmem_init();
     unsigned *wrong = nullptr;
     void *memory = nvshmem_malloc(kBytes);
     if (!memory || cudaMalloc(&wrong, sizeof *wrong) != cudaSuccess) return 1;
-    cudaMemset(memory, 0, kBytes);
     cudaMemset(wrong, 0, sizeof *wrong);
-    nvshmem_barrier_all();
     void *arguments[] = {&memory, &wrong};
     nvshmemx_collective_launch_attr_t launch = {};
     launch.cuda_config.gridDim = dim3(1);
     launch.cuda_config.blockDim = dim3(kThreads);
-    const int launched =
-        attributes ? nvshmemx_collective_launch_attr(&launch, (const void *)kernel, arguments)
-                   : nvshmemx_collective_launch((const void *)kernel, dim3(1), dim3(kThreads), arguments, 0, 0);
+    int launched = 0, ports = 1, rounds = std::getenv("PROGRAM_FAULTS") ? kRounds : 1;
+    cudaError_t ended = cudaSuccess;
+    for (int round = 0; round < rounds && launched == 0 && ended == cudaSuccess; ++round) {
+        cudaMemset(memory, 0, kBytes);
+        ended = cudaDeviceSynchronize();
+        nvshmem_barrier_all();
+        ports &= port(kDown[round], "down");
+        launched |= attributes
+                        ? nvshmemx_collective_launch_attr(&launch, (const void *)kernel, arguments)
+                        : nvshmemx_collective_launch((const void *)kernel, dim3(1), dim3(kThreads), arguments, 0, 0);
+        if (ended == cudaSuccess) ended = cudaDeviceSynchronize();
+        nvshmem_barrier_all();
+        ports &= port(kDown[round], "up");
+    }
     unsigned count = 0;
-    const cudaError_t ended = cudaDeviceSynchronize();
     cudaMemcpy(&count, wrong, sizeof count, cudaMemcpyDeviceToHost);
-    nvshmem_barrier_all();
-    std::printf("%s: PE %d of %d: launch %d, %s, %u wrong\n", family, nvshmem_my_pe(), nvshmem_n_pes(), launched,
-                cudaGetErrorString(ended), count);
+    std::printf("%s: PE %d of %d: launch %d, %s, %u wrong, %llu failovers\n", family, nvshmem_my_pe(),
+                nvshmem_n_pes(), launched, cudaGetErrorString(ended), count, failovers());
     cudaFree(wrong);
     nvshmem_free(memory);
     nvshmem_finalize();
-    return launched == 0 && ended == cudaSuccess && count == 0 ? 0 : 1;
+    return launched == 0 && ended == cudaSuccess && count == 0 && ports ? 0 : 1;
 }
 #endif
 

@@ -9,7 +9,7 @@ __global__ void family(void *memory, unsigned *wrong) {
     int *to = (int *)memory, *from = to + 1024;
     uint64_t *words = (uint64_t *)(to + 2048);
     nvshmemx_qp_handle_t mine[2] = {handles[0], handles[1]};
-    if (threadIdx.x < 4) from[threadIdx.x] = (int)threadIdx.x + 1;
+    for (unsigned i = threadIdx.x; i < 4; i += blockDim.x) from[i] = (int)i + 1;
     nvshmemx_barrier_all_block();
     if (threadIdx.x == 0) {
         nvshmemx_qp_int_p(to, 7, next, mine[0]);

@@ -44,7 +44,7 @@ TYPE(double, double)
 
 template <typename T> __device__ void type(void *memory, Tally tally) {
     T *to = (T *)memory, *from = to + 64;
-    if (threadIdx.x < 4) from[threadIdx.x] = (T)(threadIdx.x + 40);
+    for (unsigned i = threadIdx.x; i < 4; i += blockDim.x) from[i] = (T)(i + 40);
     nvshmemx_barrier_all_block();
     Calls<T>::run(to, from, tally);
     nvshmemx_barrier_all_block();

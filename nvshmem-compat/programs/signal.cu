@@ -6,7 +6,7 @@ __global__ void family(void *memory, unsigned *wrong) {
     const int next = next_pe();
     int *to = (int *)memory, *from = to + 1024;
     uint64_t *words = (uint64_t *)(to + 2048);
-    if (threadIdx.x < 4) from[threadIdx.x] = (int)threadIdx.x + 1;
+    for (unsigned i = threadIdx.x; i < 4; i += blockDim.x) from[i] = (int)i + 1;
     nvshmemx_barrier_all_block();
     if (threadIdx.x == 0) {
         nvshmem_int_put_signal(to, from, 4, words, 3, NVSHMEM_SIGNAL_SET, next);

@@ -95,13 +95,13 @@ impl Settings {
         if self.multi_port.unwrap_or(self.host.fault_tolerance) { self.soft_rails } else { 1 }
     }
 
-    /// What all PEs must agree on, a line each.
-    pub fn shared_lines(&self) -> String {
+    /// What all PEs must agree on, a line each; whether the program has device functions is a part of it.
+    pub fn shared_lines(&self, kernels: bool) -> String {
         let host = &self.host;
         format!(
             "library {} layout {}\nNVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE {}\nNVSHMEM_SYMMETRIC_SIZE {}\n\
              NVSHMEM_CUMEM_GRANULARITY {}\nNVSHMEM_MAX_TEAMS {}\nNVSHMEM_IBGDA_NUM_RC_PER_PE {}\n\
-             NVSHMEM_QP_DEPTH {}\nSHUNT_BACKUPS {}\nSHUNT_FENCE {:?}",
+             NVSHMEM_QP_DEPTH {}\nSHUNT_BACKUPS {}\nSHUNT_FENCE {:?}\n{}",
             env!("CARGO_PKG_VERSION"),
             shunt_layout::ABI_VERSION,
             u32::from(host.fault_tolerance),
@@ -112,6 +112,7 @@ impl Settings {
             1u32 << host.log_depth,
             host.backups,
             host.fence,
+            if kernels { "libnvshmem_device.a" } else { "no libnvshmem_device.a" },
         )
     }
 }

@@ -143,7 +143,7 @@ fn a_job_script_of_deepep_is_accepted() {
 
 #[test]
 fn the_pe_that_differs_is_named_with_both_lines() {
-    let lines = |pairs: &[(&str, &str)]| with(pairs).unwrap().shared_lines().into_bytes();
+    let lines = |pairs: &[(&str, &str)]| with(pairs).unwrap().shared_lines(false).into_bytes();
     let (usual, other) = (lines(&[]), lines(&[("NVSHMEM_SYMMETRIC_SIZE", "8M")]));
     assert_eq!(difference(&[usual.clone(), usual.clone()]), None);
     let (pe, theirs, ours) = difference(&[usual.clone(), usual.clone(), other]).unwrap();

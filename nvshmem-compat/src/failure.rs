@@ -73,6 +73,9 @@ pub enum InitError {
     /// The PE did not come up.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The GPU that the program's kernels run on.
+    #[error("the program has kernels, and their GPU cannot be used: {0}")]
+    Gpu(shunt_host::gpu::cuda::CudaError),
     /// The agent has no thread.
     #[error("no thread for the agent: {0}")]
     Thread(std::io::Error),
@@ -209,6 +212,20 @@ pub enum Failure {
         /// Peers that are lost, in words.
         lost: String,
     },
+    /// A channel of kernels carries nothing any more.
+    #[error(
+        "a queue pair of kernels to PE {pe} ended with fault {status} (shunt_device.h): what they sent on it is not \
+         all there"
+    )]
+    Kernels {
+        /// Peer.
+        pe: u32,
+        /// `SHUNT_PEER_LOST` and its like.
+        status: u32,
+    },
+    /// What a stream holds cannot be waited for.
+    #[error("a stream that cannot be waited for now: one that is being captured cannot")]
+    Captured,
     /// A fault of soft NICs was asked for that there is not.
     #[error("{0}")]
     Fault(String),
@@ -240,7 +257,7 @@ impl Failure {
         match self {
             Self::Init(_) => Kind::Init,
             Self::Channel(broken) if broken.uncertain => Kind::Uncertain,
-            Self::Channel(_) => Kind::PeerLost,
+            Self::Channel(_) | Self::Kernels { .. } => Kind::PeerLost,
             Self::Overdue { .. } => Kind::Overdue,
             Self::Bootstrap(_) => Kind::System,
             _ => Kind::Usage,

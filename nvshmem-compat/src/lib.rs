@@ -8,6 +8,7 @@
 //! | [`heap`], [`registry`], [`teams`], [`numbers`] | books of heap, buffers, teams; sums; pure |
 //! | [`attr`] | structures of the C interface |
 //! | [`twins`] | another library of that name in this process |
+//! | [`kernels`] | the program's kernels: where they run, what they are told |
 //! | [`session`] | one PE that is up: transfers, atomics, waits, collective calls |
 //! | `api` | the C functions, each a line of a macro |
 //! | [`failure`], [`report`] | what can go wrong, and how a program without statuses hears of it |
@@ -19,6 +20,7 @@ pub mod env_table;
 pub mod failure;
 pub mod heap;
 pub mod joining;
+pub mod kernels;
 pub mod mpi;
 pub mod nodes;
 pub mod numbers;

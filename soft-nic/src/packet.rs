@@ -299,6 +299,15 @@ impl Packet {
         }
     }
 
+    /// Bytes of the program's that it carries: payload, or the operand of an atomic.
+    #[inline(always)]
+    pub fn data_bytes(&self) -> u64 {
+        match &self.body {
+            Body::Atomic(request) => request.bytes.into(),
+            _ => self.payload_bytes(),
+        }
+    }
+
     /// Bytes it takes on the wire, gaps included.
     pub fn wire_bytes(&self) -> u64 {
         let header = match &self.body {

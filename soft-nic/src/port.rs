@@ -106,7 +106,7 @@ impl SoftNic {
     #[inline(always)] // on the way of every packet
     pub(crate) fn hand_over(&mut self, packet: Packet) {
         self.counters.packets_tx += 1;
-        self.counters.bytes_tx += packet.payload_bytes();
+        self.counters.bytes_tx += packet.data_bytes();
         self.outbox.push(packet);
     }
 

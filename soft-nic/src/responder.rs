@@ -49,7 +49,7 @@ impl SoftNic {
     /// A packet reached the NIC.
     pub(crate) fn receive(&mut self, packet: Packet, cx: &mut Cx) {
         self.counters.packets_rx += 1;
-        self.counters.bytes_rx += packet.payload_bytes();
+        self.counters.bytes_rx += packet.data_bytes();
         let Some(mut qp) = self.take_qp(packet.qpn) else {
             return self.drop_packet(packet, cx);
         };

@@ -88,9 +88,21 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             "--every-kind" => options.every_kind = true,
             "--trace" => options.trace = true,
             "--say" => options.say = true,
-            file if file.ends_with(".toml") => options.file = Some(PathBuf::from(file)),
+            file if file.ends_with(".toml") => {
+                if let Some(first) = options.file.replace(PathBuf::from(file)) {
+                    return Err(format!(
+                        "met two files, {} and {file}; one at a time is right",
+                        first.display()
+                    ));
+                }
+            }
             _ => return Err(format!("unknown argument {arg:?}")),
         }
+    }
+    let drawn = options.seeds.is_some() || options.fresh > 0 || options.fault.is_some() || options.first > 0;
+    if options.file.is_some() && drawn {
+        return Err("met a file and --seeds, --first, --fresh or --fault; a file is one run and draws none"
+            .to_owned());
     }
     if options.seeds.is_none() {
         options.seeds = Some(if options.fresh > 0 || options.file.is_some() { 0 } else { 20 });
@@ -214,7 +226,10 @@ fn report(options: &Options, verdict: &Verdict) {
     }
     let file = options.out.join(format!("{seed}.toml"));
     match std::fs::write(&file, verdict.spec.to_string()) {
-        Ok(()) => println!("  as a file: {}\n", file.display()),
+        Ok(()) => {
+            let lie = if options.lie == Lie::None { "" } else { ", to be run with the same --lie" };
+            println!("  as a file: {}{lie}\n", file.display());
+        }
         Err(error) => println!("  {} cannot be written: {error}\n{}", file.display(), verdict.spec),
     }
 }

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 pub const SUMMARY: &str = "random faults on random workloads, one run a seed, judged by the memory oracle";
-pub const HELP: &str = "swarm [--seeds N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace] [--lie NAME]
-      [--threads N] [--out DIR]
-swarm FILE.toml [--trace] [--lie NAME]
+pub const HELP: &str = "swarm [--seeds N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace] [--say]
+      [--lie NAME] [--threads N] [--out DIR]
+swarm FILE.toml [--trace] [--say] [--lie NAME]
 swarm --list
 
 Simulates a whole cluster per seed, in parallel, and prints one table: how often each fault was drawn and hit, and
@@ -23,6 +23,7 @@ tests/regressions/.
   --fault KIND  the first fault of every run is of this kind
   --every-kind  fail unless every kind of fault was drawn and hit something
   --trace       print the digest of every run: equal digests, equal runs
+  --say         of failed runs also their switches, and what agents said at last
   --lie NAME    the firmware lies like this: a bug put in on purpose
   --threads N   runs at a time (default: the cores)
   --out DIR     where failing runs are written (default target/swarm)

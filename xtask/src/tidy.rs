@@ -39,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-mlx5-sys", &[]),
     ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-mlx5-sys"]),
     ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host"]),
+    ("shunt-nvshmem-native", &["shunt-kernels"]),
     (
         "shunt-deep-ep-bridge",
         // The last two for its tests.

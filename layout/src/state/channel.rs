@@ -23,7 +23,8 @@ pub enum Step {
     Drain = 6,
     /// Switch-back: flush READ on the backup posted.
     DrainFlush = 7,
-    /// Every path is dead and the give-up time has passed. Final.
+    /// The channel ended: no path for the give-up time, a fence that nothing proves, an error of the program's own, a
+    /// lock or an answer that never came. Final.
     Dead = 8,
     /// An operation may or may not have been applied, or its answer is lost: waiting for its owner's word.
     Uncertain = 9,

@@ -7,7 +7,7 @@
 #ifndef SHUNT_NVSHMEM_DEVICE_H
 #define SHUNT_NVSHMEM_DEVICE_H
 
-#include "../shunt_device.h"
+#include "shunt_device.h"
 #include "device_state.h"
 
 /* libnvshmem_device.a defines them; what is linked without it says SHUNT_NVSHMEM_DEFINE_STATE in one module. */
@@ -18,7 +18,15 @@ __constant__ shunt_nvshmem_device shunt_nvshmem_device_state;
 extern __constant__ shunt_nvshmem_device shunt_nvshmem_device_state;
 #endif
 
+/* Lanes of a warp. Fewer where kernels are compiled for a processor (native/). */
+#ifndef SHUNT_NVSHMEM_WARP
+#define SHUNT_NVSHMEM_WARP 32
+#endif
+
 namespace shunt_nvshmem {
+
+/* The channel to each peer that a queue pair of kernels is: those in front of them are the host's. */
+__device__ __forceinline__ uint32_t real(uint32_t qp) { return qp + 1; }
 
 /* Every so often a wait looks after what this PE sent. */
 static const uint64_t kSlice = 4096;
@@ -31,31 +39,31 @@ struct Thread {
     static __device__ __forceinline__ void sync() {}
     static __device__ __forceinline__ uint64_t put(uint32_t pe, uint32_t qp, uint64_t to, uint64_t from,
                                                    uint64_t bytes) {
-        return shunt_put_thread(pe, qp, to, from, bytes);
+        return shunt_put_thread(pe, real(qp), to, from, bytes);
     }
     static __device__ __forceinline__ uint64_t get(uint32_t pe, uint32_t qp, uint64_t to, uint64_t from,
                                                    uint64_t bytes) {
-        return shunt_get_thread(pe, qp, to, from, bytes);
+        return shunt_get_thread(pe, real(qp), to, from, bytes);
     }
     static __device__ __forceinline__ uint32_t wait(uint32_t pe, uint32_t qp, uint64_t ticket, uint64_t ns) {
-        return shunt_wait_thread(pe, qp, ticket, ns);
+        return shunt_wait_thread(pe, real(qp), ticket, ns);
     }
 };
 
 struct Warp {
-    static __device__ __forceinline__ uint32_t rank() { return threadIdx.x & 31; }
-    static __device__ __forceinline__ uint32_t size() { return 32; }
+    static __device__ __forceinline__ uint32_t rank() { return threadIdx.x & (SHUNT_NVSHMEM_WARP - 1); }
+    static __device__ __forceinline__ uint32_t size() { return SHUNT_NVSHMEM_WARP; }
     static __device__ __forceinline__ void sync() { __syncwarp(); }
     static __device__ __forceinline__ uint64_t put(uint32_t pe, uint32_t qp, uint64_t to, uint64_t from,
                                                    uint64_t bytes) {
-        return shunt_put_warp(pe, qp, to, from, bytes);
+        return shunt_put_warp(pe, real(qp), to, from, bytes);
     }
     static __device__ __forceinline__ uint64_t get(uint32_t pe, uint32_t qp, uint64_t to, uint64_t from,
                                                    uint64_t bytes) {
-        return shunt_get_warp(pe, qp, to, from, bytes);
+        return shunt_get_warp(pe, real(qp), to, from, bytes);
     }
     static __device__ __forceinline__ uint32_t wait(uint32_t pe, uint32_t qp, uint64_t ticket, uint64_t ns) {
-        return shunt_wait_warp(pe, qp, ticket, ns);
+        return shunt_wait_warp(pe, real(qp), ticket, ns);
     }
 };
 
@@ -65,14 +73,14 @@ struct Block {
     static __device__ __forceinline__ void sync() { __syncthreads(); }
     static __device__ __forceinline__ uint64_t put(uint32_t pe, uint32_t qp, uint64_t to, uint64_t from,
                                                    uint64_t bytes) {
-        return shunt_put_block(pe, qp, to, from, bytes);
+        return shunt_put_block(pe, real(qp), to, from, bytes);
     }
     static __device__ __forceinline__ uint64_t get(uint32_t pe, uint32_t qp, uint64_t to, uint64_t from,
                                                    uint64_t bytes) {
-        return shunt_get_block(pe, qp, to, from, bytes);
+        return shunt_get_block(pe, real(qp), to, from, bytes);
     }
     static __device__ __forceinline__ uint32_t wait(uint32_t pe, uint32_t qp, uint64_t ticket, uint64_t ns) {
-        return shunt_wait_block(pe, qp, ticket, ns);
+        return shunt_wait_block(pe, real(qp), ticket, ns);
     }
 };
 
@@ -165,7 +173,7 @@ template <typename T> __device__ inline void p(uint32_t qp, T *to, T value, int 
         __threadfence_system();
         return;
     }
-    posted<Thread>(shunt_p_thread((uint32_t)pe, qp, offset(to), bits(value), sizeof(T)), qp, pe, false);
+    posted<Thread>(shunt_p_thread((uint32_t)pe, real(qp), offset(to), bits(value), sizeof(T)), qp, pe, false);
 }
 
 /* A word for an answer, kept until `release`; kNone if all were in use for too long. */
@@ -189,7 +197,7 @@ __device__ __forceinline__ void release(uint32_t number) {
 __device__ __noinline__ inline bool answered(uint64_t answer, uint32_t qp, int pe, uint32_t slot) {
     uint32_t status = (uint32_t)answer;
     if (!(answer & SHUNT_FAILED)) {
-        status = shunt_wait_thread((uint32_t)pe, qp, answer, state().deadline_ns);
+        status = shunt_wait_thread((uint32_t)pe, real(qp), answer, state().deadline_ns);
         if (status == 0) return true;
     } else {
         release(slot);
@@ -205,7 +213,7 @@ __device__ __noinline__ inline uint64_t g_bits(uint32_t qp, const void *from, ui
         return 0;
     }
     const uint64_t to = state().answers + 8ull * slot;
-    const uint64_t answer = shunt_get_thread((uint32_t)pe, qp, to, offset(from), bytes);
+    const uint64_t answer = shunt_get_thread((uint32_t)pe, real(qp), to, offset(from), bytes);
     if (!answered(answer, qp, pe, slot)) return 0;
     const uint64_t seen = *at<volatile uint64_t>(to);
     release(slot);
@@ -271,8 +279,8 @@ __device__ __noinline__ inline uint64_t amo_bits(Op op, bool fetch, bool wide, u
     }
     const uint64_t to = state().answers + 8ull * slot;
     const uint64_t answer = wide
-        ? change64(op, fetch, (uint32_t)pe, qp, offset(word), expect, value, to)
-        : change32(op, fetch, (uint32_t)pe, qp, offset(word), (uint32_t)expect, (uint32_t)value, to);
+        ? change64(op, fetch, (uint32_t)pe, real(qp), offset(word), expect, value, to)
+        : change32(op, fetch, (uint32_t)pe, real(qp), offset(word), (uint32_t)expect, (uint32_t)value, to);
     if (!fetch) {
         posted<Thread>(answer, qp, pe, false);
         return 0;
@@ -320,7 +328,7 @@ __device__ inline void strided(bool put_them, T *to, const T *from, ptrdiff_t st
 template <typename S> __device__ inline void quiet_of(uint32_t first, uint32_t channels, int pe) {
     if (here(pe)) return;
     for (uint32_t qp = first; qp < first + channels; ++qp) {
-        const uint32_t status = shunt_quiet_thread((uint32_t)pe, qp, state().deadline_ns);
+        const uint32_t status = shunt_quiet_thread((uint32_t)pe, real(qp), state().deadline_ns);
         if (status != 0) fault(status, pe);
     }
 }
@@ -333,6 +341,21 @@ template <typename S> __device__ __noinline__ void quiet() {
     }
     __threadfence_system();
     S::sync();
+}
+
+/* The same by one thread, for so long: 0, or the worst fault and its PE. */
+__device__ inline uint64_t quiet_within(uint64_t timeout_ns) {
+    uint64_t worst = 0;
+    for (uint32_t pe = 0; pe < state().pes; ++pe) {
+        for (uint32_t qp = 0; !here((int)pe) && qp < state().channels; ++qp) {
+            const uint32_t status = shunt_quiet_thread(pe, real(qp), timeout_ns);
+            /* What may still end comes behind what has failed. */
+            if (status != 0 && (worst == 0 || worst >> 32 == SHUNT_OVERDUE)) worst = (uint64_t)status << 32 | pe;
+            if (status != 0) timeout_ns = 0;
+        }
+    }
+    __threadfence_system();
+    return worst;
 }
 
 /* What goes to one PE by one queue pair arrives in order; what was sent by others is waited for. */

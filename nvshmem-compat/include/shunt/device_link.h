@@ -8,9 +8,28 @@
 extern "C" {
 #endif
 
-/* `up` is called at the end of every initialisation with the root of the device state; unless it answers with 0, that
- * fails. 0, or a status where the library speaks another version. */
-int shunt_nvshmem_register_device(unsigned long long version, int (*up)(const void *root));
+/* Answers of `place` that name no GPU. */
+#define SHUNT_NVSHMEM_NO_GPU (-1)
+#define SHUNT_NVSHMEM_ON_HOST (-2)
+
+/* What the host library calls, by the thread that called NVSHMEM. */
+typedef struct {
+    unsigned long long version; /* SHUNT_NVSHMEM_DEVICE_VERSION */
+    /* The number of the GPU that is current, or that there is none. */
+    int (*place)(void);
+    /* What the clock of kernels shows, in nanoseconds. */
+    unsigned long long (*clock)(void);
+    /* The root of the device state and the words beside it, at the end of every initialisation; null, null before the
+     * library goes down. 0, or it could not be told. */
+    int (*up)(const void *root, const shunt_nvshmem_device *words);
+    /* Waits until all that kernels posted is done, for so long: 0, or a status << 32 | PE. */
+    unsigned long long (*quiet)(unsigned long long timeout_ns);
+    /* Waits for all that a stream holds; 0, or it was refused. */
+    int (*drain)(void *stream);
+} shunt_nvshmem_device_library;
+
+/* Called when the program is loaded. 0, or a status where the host library speaks another version. */
+int shunt_nvshmem_register_device(const shunt_nvshmem_device_library *library);
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,7 @@ typedef struct {
     unsigned long long pes;          /* of the job */
     unsigned long long base;         /* address of the heap, for the device */
     unsigned long long user;         /* bytes of the heap that the program has */
-    unsigned long long channels;     /* at each peer; 0 is the default, the others are handles of queue pairs */
+    unsigned long long channels;     /* of kernels, at each peer: the default, then handles of queue pairs */
     unsigned long long deadline_ns;  /* longest time of a call */
     unsigned long long team_ids;     /* rows of the table of teams */
     unsigned long long teams;        /* offset: a row of shunt_nvshmem_team for each id */
@@ -31,6 +31,6 @@ typedef struct {
     unsigned long long unused;
 } shunt_nvshmem_team;
 
-#define SHUNT_NVSHMEM_DEVICE_VERSION 1
+#define SHUNT_NVSHMEM_DEVICE_VERSION 2
 
 #endif

@@ -33,7 +33,7 @@ template <typename S> __device__ __noinline__ int meet(int team) {
     for (uint32_t i = S::rank(); i < size; i += S::size()) {
         const int pe = member(team, i);
         if (here(pe)) continue;
-        posted<Thread>(shunt_signal_thread((uint32_t)pe, 0, words + state().me * 8, number), 0, pe, false);
+        posted<Thread>(shunt_signal_thread((uint32_t)pe, real(0), words + state().me * 8, number), 0, pe, false);
     }
     for (uint32_t i = S::rank(); i < size; i += S::size()) {
         const int pe = member(team, i);

@@ -1,7 +1,7 @@
 //! Atomics, and signals.
 
 use super::types::{Value, with_bitwise_amo_types, with_extended_amo_types, with_standard_amo_types};
-use super::{NULL, Stream, call, on};
+use super::{NO_STREAM, Stream, call, on};
 use crate::failure::Failure;
 use crate::numbers::{from_half, to_half};
 use crate::session::Change;
@@ -132,7 +132,7 @@ fn signal_op(name: &str, stream: Stream, word: *mut u64, value: u64, op: c_int, 
 }
 
 function!("nvshmemx_signal_op", (word: *mut u64, value: u64, op: c_int, pe: c_int),
-    signal_op("nvshmemx_signal_op", NULL, word, value, op, pe));
+    signal_op("nvshmemx_signal_op", NO_STREAM, word, value, op, pe));
 function!("nvshmemx_signal_op_on_stream", (word: *mut u64, value: u64, op: c_int, pe: c_int, stream: Stream),
     signal_op("nvshmemx_signal_op_on_stream", stream, word, value, op, pe));
 function!("nvshmem_signal_fetch", (word: *mut u64) -> u64, {

@@ -3,7 +3,7 @@
 use super::types::{
     plain_name, stream_name, with_bitwise_reduce_types, with_other_reduce_types, with_rma_types,
 };
-use super::{NULL, Stream, status_on};
+use super::{NO_STREAM, Stream, status_on};
 use crate::numbers::{Number, Op};
 use crate::session::Reduction;
 use std::ffi::{c_int, c_void};
@@ -48,7 +48,7 @@ macro_rules! moves {
         const _: () = {
             #[unsafe(export_name = plain_name!($($part)*))]
             extern "C" fn plain(team: i32, to: *mut $type, from: *const $type, count: usize) -> c_int {
-                $body(plain_name!($($part)*), NULL, Call::new(team, to, from, count.saturating_mul($bytes)))
+                $body(plain_name!($($part)*), NO_STREAM, Call::new(team, to, from, count.saturating_mul($bytes)))
             }
             #[unsafe(export_name = stream_name!($($part)*))]
             extern "C" fn streamed(
@@ -75,7 +75,8 @@ macro_rules! broadcasts {
                 count: usize,
                 root: c_int,
             ) -> c_int {
-                broadcast(plain_name!($($part)*), NULL, Call::new(team, to, from, count.saturating_mul($bytes)), root)
+                let what = Call::new(team, to, from, count.saturating_mul($bytes));
+                broadcast(plain_name!($($part)*), NO_STREAM, what, root)
             }
             #[unsafe(export_name = stream_name!($($part)*))]
             extern "C" fn streamed(
@@ -117,7 +118,7 @@ macro_rules! reductions {
             #[unsafe(export_name = $name)]
             extern "C" fn plain(team: i32, to: *mut $t, from: *const $t, count: usize) -> c_int {
                 let reduction = Reduction { op: $op, number: $number, count: count as u64 };
-                $body($name, NULL, Call::new(team, to, from, 0), reduction)
+                $body($name, NO_STREAM, Call::new(team, to, from, 0), reduction)
             }
             #[unsafe(export_name = $stream_name)]
             extern "C" fn streamed(team: i32, to: *mut $t, from: *const $t, count: usize, stream: Stream) -> c_int {

@@ -6,6 +6,7 @@ use crate::attr::{
 };
 use crate::failure::{Failure, InitError};
 use crate::joining::{joining, remember};
+use crate::kernels::Kernels;
 use crate::report::end_process;
 use crate::session::Session;
 use crate::twins;
@@ -29,13 +30,9 @@ fn init(flags: u32, attr: *const InitAttr) -> Result<(), InitError> {
     // SAFETY: null, or the caller's structure.
     let attr = unsafe { attr.as_ref() };
     let says_version = settings.says_version;
-    let session = Session::start(settings, joining(flags, attr, &variable)?)?;
+    let session = Session::start(settings, joining(flags, attr, &variable)?, Kernels::of_program())?;
     if says_version && session.me() == 0 {
         eprintln!("shunt: {NAME}: {} PEs on soft NICs of this machine, heap in host memory", session.pes());
-    }
-    if super::device::tell(&session) != 0 {
-        session.leave();
-        return Err(InitError::Unsupported("libnvshmem_device.a could not be told where its state is"));
     }
     *place = Some(Arc::new(session));
     Ok(())

@@ -13,8 +13,8 @@
 //! | [`own`] | what NVSHMEM does not have: errors as values, state, faults of soft NICs |
 //! | [`types`] | which types a family has |
 //!
-//! Calls on a stream run at once, in the order in which they are made: there is no CUDA here. A stream that CUDA made
-//! is refused, since nothing could be ordered behind what it holds.
+//! Calls on a stream run at once, in the order in which they are made. Where there is a GPU they wait for what the
+//! stream holds; elsewhere a stream that CUDA made is refused, since nothing could be ordered behind what it holds.
 
 mod amo;
 mod collective;
@@ -35,8 +35,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// `cudaStream_t`.
 type Stream = *mut c_void;
-/// The null stream.
-const NULL: Stream = std::ptr::null_mut();
+/// Of a call that belongs to no stream: no address that CUDA gives.
+const NO_STREAM: Stream = std::ptr::without_provenance_mut(usize::MAX);
 /// `cudaStreamPerThread`; one below it is `cudaStreamLegacy`. Both are default streams.
 const LAST_DEFAULT: usize = 2;
 
@@ -52,19 +52,20 @@ fn set_session(session: Option<Arc<Session>>) -> Option<Arc<Session>> {
 }
 
 fn attempt<R>(
-    name: &str,
     stream: Stream,
     body: impl FnOnce(&Session) -> Result<R, Failure>,
 ) -> (Option<u32>, Result<R, Failure>) {
-    let _ = name;
     let Some(session) = session() else { return (None, Err(Failure::NotInitialized)) };
-    let refused = stream.addr() > LAST_DEFAULT;
-    (Some(session.me()), if refused { Err(Failure::Stream) } else { body(&session) })
+    let behind = match stream == NO_STREAM {
+        true => Ok(()),
+        false => session.drain(stream, stream.addr() <= LAST_DEFAULT),
+    };
+    (Some(session.me()), behind.and_then(|()| body(&session)))
 }
 
 /// A call without a status: a failure ends the process, or is told to the program, which then gets nothing.
 fn on<R: Default>(name: &str, stream: Stream, body: impl FnOnce(&Session) -> Result<R, Failure>) -> R {
-    let (pe, answer) = attempt(name, stream, body);
+    let (pe, answer) = attempt(stream, body);
     answer.unwrap_or_else(|failure| {
         fail(name, pe, &failure);
         R::default()
@@ -73,18 +74,18 @@ fn on<R: Default>(name: &str, stream: Stream, body: impl FnOnce(&Session) -> Res
 
 /// A call that belongs to no stream.
 fn call<R: Default>(name: &str, body: impl FnOnce(&Session) -> Result<R, Failure>) -> R {
-    on(name, NULL, body)
+    on(name, NO_STREAM, body)
 }
 
 /// A call with a status: it answers with it where the call itself was wrong. What befell the job ends the process all
 /// the same, or is told.
 fn status_on(name: &str, stream: Stream, body: impl FnOnce(&Session) -> Result<(), Failure>) -> c_int {
-    let (pe, answer) = attempt(name, stream, body);
+    let (pe, answer) = attempt(stream, body);
     answer.err().map_or(0, |failure| status_of(name, pe, &failure))
 }
 
 fn status(name: &str, body: impl FnOnce(&Session) -> Result<(), Failure>) -> c_int {
-    status_on(name, NULL, body)
+    status_on(name, NO_STREAM, body)
 }
 
 fn status_of(name: &str, pe: Option<u32>, failure: &Failure) -> c_int {

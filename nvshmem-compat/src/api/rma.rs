@@ -1,7 +1,7 @@
 //! Put, get, p, g, iput, iget, put with signal: of 25 types, five sizes and plain bytes, at once and on a stream.
 
 use super::types::{Value, plain_name, stream_name, with_rma_types, with_sizes};
-use super::{NULL, Stream, on};
+use super::{NO_STREAM, Stream, on};
 use crate::api::amo::signal;
 use crate::session::transfer::{Strides, Until};
 use std::ffi::{c_int, c_void};
@@ -85,7 +85,7 @@ macro_rules! moves {
             #[unsafe(export_name = plain_name!($($part)*))]
             extern "C" fn plain(target: *mut $type, source: *const $type, count: usize, pe: c_int) {
                 let what = Move::new(target, source, count.saturating_mul($bytes), pe);
-                $body(plain_name!($($part)*), NULL, what, Until::$until);
+                $body(plain_name!($($part)*), NO_STREAM, what, Until::$until);
             }
             #[unsafe(export_name = stream_name!($($part)*))]
             extern "C" fn streamed(
@@ -115,7 +115,7 @@ macro_rules! strided {
                 count: usize,
                 pe: c_int,
             ) {
-                $body(plain_name!($($part)*), NULL, Move::new(to, from, 0, pe), strides(dst, sst, count, $bytes));
+                $body(plain_name!($($part)*), NO_STREAM, Move::new(to, from, 0, pe), strides(dst, sst, count, $bytes));
             }
             #[unsafe(export_name = stream_name!($($part)*))]
             extern "C" fn streamed(
@@ -148,7 +148,7 @@ macro_rules! signalled {
                 pe: c_int,
             ) {
                 let what = Move::new(target, source, count.saturating_mul($bytes), pe);
-                put_signal(plain_name!($($part)*), NULL, what, Tail { word, value, op }, Until::$until);
+                put_signal(plain_name!($($part)*), NO_STREAM, what, Tail { word, value, op }, Until::$until);
             }
             #[unsafe(export_name = stream_name!($($part)*))]
             extern "C" fn streamed(
@@ -181,7 +181,7 @@ macro_rules! typed {
         const _: () = {
             #[unsafe(export_name = concat!("nvshmem_", $n, "_p"))]
             extern "C" fn store(target: *mut $t, value: $t, pe: c_int) {
-                p(concat!("nvshmem_", $n, "_p"), NULL, target, value, pe);
+                p(concat!("nvshmem_", $n, "_p"), NO_STREAM, target, value, pe);
             }
             #[unsafe(export_name = concat!("nvshmemx_", $n, "_p_on_stream"))]
             extern "C" fn store_streamed(target: *mut $t, value: $t, pe: c_int, stream: Stream) {
@@ -189,7 +189,7 @@ macro_rules! typed {
             }
             #[unsafe(export_name = concat!("nvshmem_", $n, "_g"))]
             extern "C" fn load(source: *const $t, pe: c_int) -> $t {
-                g(concat!("nvshmem_", $n, "_g"), NULL, source, pe)
+                g(concat!("nvshmem_", $n, "_g"), NO_STREAM, source, pe)
             }
             #[unsafe(export_name = concat!("nvshmemx_", $n, "_g_on_stream"))]
             extern "C" fn load_streamed(source: *const $t, pe: c_int, stream: Stream) -> $t {

@@ -1,7 +1,7 @@
 //! Waits for words and tests of them; quiet, fence, flush.
 
 use super::types::{Value, with_wait_types};
-use super::{NULL, Stream, call, on};
+use super::{NO_STREAM, Stream, call, on};
 use crate::session::{Compare, Session, Watch, Width};
 use std::ffi::c_int;
 
@@ -51,7 +51,7 @@ fn wait<T: Value>(name: &str, stream: Stream, words: Words<T>, enough: usize) ->
 /// Looks once, and looks after this PE's channels.
 fn test<T: Value>(name: &str, words: Words<T>, wanted: Wanted) -> (bool, Vec<u64>) {
     let mut counted = 0;
-    let held = watch(name, NULL, words, |s, watch| {
+    let held = watch(name, NO_STREAM, words, |s, watch| {
         counted = watch.numbers().count();
         let held = watch.held();
         if held.len() < counted {
@@ -112,7 +112,7 @@ macro_rules! waits {
     ($($n:literal $t:ty, $signed:literal;)*) => { $(
         function!(concat!("nvshmem_", $n, "_wait_until"), (at: *mut $t, compare: c_int, value: $t), {
             let words = Words::single(at, compare, value, $signed);
-            wait(concat!("nvshmem_", $n, "_wait_until"), NULL, words, 1);
+            wait(concat!("nvshmem_", $n, "_wait_until"), NO_STREAM, words, 1);
         });
         function!(concat!("nvshmemx_", $n, "_wait_until_on_stream"),
             (at: *mut $t, compare: c_int, value: $t, stream: Stream), {
@@ -126,7 +126,7 @@ macro_rules! waits {
         function!(concat!("nvshmem_", $n, "_wait_until_all"),
             (at: *mut $t, count: usize, left_out: *const c_int, compare: c_int, value: $t), {
             let words = Words { at, count, left_out, compare, values: one(value), signed: $signed };
-            wait(concat!("nvshmem_", $n, "_wait_until_all"), NULL, words, count);
+            wait(concat!("nvshmem_", $n, "_wait_until_all"), NO_STREAM, words, count);
         });
         function!(concat!("nvshmemx_", $n, "_wait_until_all_on_stream"),
             (at: *mut $t, count: usize, left_out: *const c_int, compare: c_int, value: $t, stream: Stream), {
@@ -136,18 +136,18 @@ macro_rules! waits {
         function!(concat!("nvshmem_", $n, "_wait_until_any"),
             (at: *mut $t, count: usize, left_out: *const c_int, compare: c_int, value: $t) -> usize, {
             let words = Words { at, count, left_out, compare, values: one(value), signed: $signed };
-            first(&wait(concat!("nvshmem_", $n, "_wait_until_any"), NULL, words, 1))
+            first(&wait(concat!("nvshmem_", $n, "_wait_until_any"), NO_STREAM, words, 1))
         });
         function!(concat!("nvshmem_", $n, "_wait_until_some"),
             (at: *mut $t, count: usize, which: *mut usize, left_out: *const c_int, compare: c_int, value: $t)
             -> usize, {
             let words = Words { at, count, left_out, compare, values: one(value), signed: $signed };
-            numbers(&wait(concat!("nvshmem_", $n, "_wait_until_some"), NULL, words, 1), which)
+            numbers(&wait(concat!("nvshmem_", $n, "_wait_until_some"), NO_STREAM, words, 1), which)
         });
         function!(concat!("nvshmem_", $n, "_wait_until_all_vector"),
             (at: *mut $t, count: usize, left_out: *const c_int, compare: c_int, values: *const $t), {
             let words = Words { at, count, left_out, compare, values: each(values, count), signed: $signed };
-            wait(concat!("nvshmem_", $n, "_wait_until_all_vector"), NULL, words, count);
+            wait(concat!("nvshmem_", $n, "_wait_until_all_vector"), NO_STREAM, words, count);
         });
         function!(concat!("nvshmemx_", $n, "_wait_until_all_vector_on_stream"),
             (at: *mut $t, count: usize, left_out: *const c_int, compare: c_int, values: *const $t, stream: Stream), {
@@ -157,13 +157,13 @@ macro_rules! waits {
         function!(concat!("nvshmem_", $n, "_wait_until_any_vector"),
             (at: *mut $t, count: usize, left_out: *const c_int, compare: c_int, values: *const $t) -> usize, {
             let words = Words { at, count, left_out, compare, values: each(values, count), signed: $signed };
-            first(&wait(concat!("nvshmem_", $n, "_wait_until_any_vector"), NULL, words, 1))
+            first(&wait(concat!("nvshmem_", $n, "_wait_until_any_vector"), NO_STREAM, words, 1))
         });
         function!(concat!("nvshmem_", $n, "_wait_until_some_vector"),
             (at: *mut $t, count: usize, which: *mut usize, left_out: *const c_int, compare: c_int, values: *const $t)
             -> usize, {
             let words = Words { at, count, left_out, compare, values: each(values, count), signed: $signed };
-            numbers(&wait(concat!("nvshmem_", $n, "_wait_until_some_vector"), NULL, words, 1), which)
+            numbers(&wait(concat!("nvshmem_", $n, "_wait_until_some_vector"), NO_STREAM, words, 1), which)
         });
         tests!($n $t, $signed);
     )* };
@@ -216,7 +216,7 @@ fn signal_wait(name: &str, stream: Stream, at: *mut u64, compare: c_int, value: 
 }
 
 function!("nvshmem_signal_wait_until", (at: *mut u64, compare: c_int, value: u64) -> u64,
-    signal_wait("nvshmem_signal_wait_until", NULL, at, compare, value));
+    signal_wait("nvshmem_signal_wait_until", NO_STREAM, at, compare, value));
 function!("nvshmemx_signal_wait_until_on_stream", (at: *mut u64, compare: c_int, value: u64, stream: Stream), {
     signal_wait("nvshmemx_signal_wait_until_on_stream", stream, at, compare, value);
 });

@@ -1,5 +1,7 @@
 //! Where everything lies in a PE's registered memory: what the program gets, and behind it what calls need. Pure.
 
+use super::kernel_map::KernelMap;
+
 /// Blocks of the staging buffer.
 pub const STAGE_BLOCKS: u64 = 8;
 /// Bytes of a block.
@@ -26,21 +28,25 @@ pub struct HeapMap {
     stage: u64,
     /// A word for answers.
     pub answer: u64,
+    /// What device functions need, where the program has them.
+    pub kernels: Option<KernelMap>,
     /// Bytes of all.
     pub bytes: u64,
 }
 
 impl HeapMap {
-    /// For so many bytes of the program's own, PEs, and team ids.
-    pub fn new(user: u64, pes: u32, teams: u32) -> Self {
-        let pes = u64::from(pes);
+    /// For so many bytes of the program's own, PEs, and team ids; with what device functions need, or without.
+    pub fn new(user: u64, pes: u32, teams: u32, kernels: bool) -> Self {
+        let (ids, pes) = (teams, u64::from(pes));
         let up = |at: u64| at.next_multiple_of(4096);
         let work_part = (WORK_BYTES / pes / WORK_PART * WORK_PART).max(WORK_PART);
         let meetings = up(user);
         let work = up(meetings + u64::from(teams) * pes * 8);
         let stage = up(work + pes * work_part);
         let answer = stage + STAGE_BLOCKS * STAGE_BYTES;
-        Self { user, pes, meetings, work, work_part, stage, answer, bytes: answer + 4096 }
+        let kernels = kernels.then(|| KernelMap::new(answer + 4096, pes as u32, ids));
+        let bytes = kernels.map_or(answer + 4096, |map| map.end);
+        Self { user, pes, meetings, work, work_part, stage, answer, kernels, bytes }
     }
 
     /// The word of a PE for a team.
@@ -66,8 +72,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_overlaps(user in 1u64..1 << 32, pes in 1u32..600, teams in 8u32..4200) {
-            let map = HeapMap::new(user, pes, teams);
+        fn nothing_overlaps(user in 1u64..1 << 32, pes in 1u32..600, teams in 8u32..4200, kernels: bool) {
+            let map = HeapMap::new(user, pes, teams, kernels);
+            if let Some(kernels) = map.kernels {
+                prop_assert!(kernels.row(0) >= map.answer + 8 && map.bytes == kernels.end);
+            }
             let last_word = map.meeting(teams as i32 - 1, pes - 1) + 8;
             prop_assert!(map.meeting(0, 0) >= user && map.part(0) >= last_word);
             prop_assert!(map.block(0) >= map.part(pes - 1) + map.work_part);

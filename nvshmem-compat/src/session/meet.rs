@@ -7,8 +7,10 @@
 use super::{Session, memory};
 use crate::failure::Failure;
 use crate::teams::{Team, TeamError, WORLD};
+use shunt_device::Patience;
 use shunt_device::{HeapOffset, Signal, Solo};
 use shunt_host::connect::bootstrap::Bootstrap;
+use std::sync::atomic::{Ordering, fence};
 
 impl Session {
     /// A team of this PE.
@@ -35,18 +37,29 @@ impl Session {
             let post = |_| channel.signal_nbi(Solo, word, Signal::Monotone(number));
             self.patiently(|| format!("room for a signal to PE {pe}"), post)?;
         }
-        for pe in others() {
-            let (device, channel) = (self.device(), self.channel(pe));
-            let word = HeapOffset(self.map.meeting(id, pe));
-            self.patiently(
-                || format!("PE {pe} to come to meeting {number} of team {id}"),
-                |until| {
-                    let seen = device.wait_until_ge(Solo, word, number, until);
-                    // Such a wait has no ticket: whether the peer can still come is the channel's to say.
-                    seen.map(|_| ()).or_else(|late| channel.alive().and(Err(late)))
-                },
-            )?;
+        others().try_for_each(|pe| self.wait_for_member(id, pe, number))
+    }
+
+    /// Waits for the word of a member: by looks of its own, because those of device code go over all channels.
+    fn wait_for_member(&self, id: i32, pe: u32, number: u64) -> Result<(), Failure> {
+        let (word, since) = (self.base + self.map.meeting(id, pe), self.now_ns());
+        let (rows, step) = self.looked_after();
+        let mut looks = 0u32;
+        // SAFETY: a word of the heap's own part, which lives as long as the session.
+        while unsafe { memory::load(word, 8) } < number {
+            looks = looks.wrapping_add(1);
+            self.words().attend_to(looks % rows * step, &mut Patience::new(self.now_ns()));
+            if looks.is_multiple_of(64) {
+                // Such a wait has no ticket: whether the peer can still come is the channel's to say.
+                self.channel(pe).alive().map_err(|fault| self.channel_failure(&fault))?;
+            }
+            let waited = self.now_ns() - since;
+            if waited > self.settings.call_deadline_ns {
+                return Err(self.overdue(format!("PE {pe} to come to meeting {number} of team {id}"), waited));
+            }
+            self.world().relax();
         }
+        fence(Ordering::SeqCst);
         Ok(())
     }
 
@@ -101,7 +114,7 @@ impl Session {
     pub fn split(&self, parent: i32, members: Vec<u32>, contexts: i32) -> Result<i32, Failure> {
         let mut mine = {
             let teams = self.teams();
-            let mut bytes = teams.highest().to_le_bytes().to_vec();
+            let mut bytes = teams.highest().max(self.met_in_kernels()).to_le_bytes().to_vec();
             bytes.extend(teams.free_ids());
             bytes
         };
@@ -114,6 +127,7 @@ impl Session {
         let id = teams.common_id(&free)?;
         match Team::new(members, self.me(), contexts) {
             Some(team) => {
+                self.write_team(id, Some(&team), base);
                 teams.insert(id, team, base);
                 Ok(id)
             }
@@ -130,7 +144,9 @@ impl Session {
             return Err(TeamError::BuiltIn { met: id }.into());
         }
         self.barrier(id)?;
-        Ok(self.teams().remove(id)?)
+        self.teams().remove(id)?;
+        self.write_team(id, None, 0);
+        Ok(())
     }
 
     /// All PEs meet beside the data path, and say with which arguments.

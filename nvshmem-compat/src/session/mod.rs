@@ -8,12 +8,15 @@
 //! | [`transfer`], [`stage`], [`memory`] | puts and gets; memory outside the heap; copies here |
 //! | [`atomics`], [`order`], [`waits`] | atomics and signals; quiet and the like; waits for words |
 //! | [`meet`], [`collect`] | meetings of a team, and collective calls made of them |
+//! | [`kernel_map`], [`kernels`] | what device functions need in the heap; pure. What this PE does for its kernels |
 //! | [`describe`] | faults in words |
 
 mod atomics;
 mod collect;
 pub mod control;
 mod describe;
+pub mod kernel_map;
+mod kernels;
 pub mod map;
 mod meet;
 mod memory;
@@ -31,6 +34,7 @@ pub use waits::{Compare, Watch, Width};
 use crate::env::Settings;
 use crate::failure::Failure;
 use crate::heap::SymmetricHeap;
+use crate::kernels::Kernels;
 use crate::registry::Registry;
 use crate::teams::Teams;
 use control::Control;
@@ -41,7 +45,6 @@ use shunt_device::{Channel, Deadline, Device, Fault, FaultKind};
 use shunt_host::agent::words::StateWords;
 use shunt_host::connect::tcp::TcpBootstrap;
 use shunt_host::pe::Pe;
-use shunt_layout::state::DeviceState;
 use stage::Stage;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -60,8 +63,9 @@ pub struct Session {
     registry: Mutex<Registry>,
     teams: Mutex<Teams>,
     stage: Mutex<Stage>,
-    /// Channels to each peer that have a handle: the first is the default one.
+    /// Channels of kernels to each peer that have a handle: the first is the default one.
     taken: Mutex<u32>,
+    kernels: Kernels,
     control: Arc<Control>,
     exchange: TcpBootstrap,
     /// Dropped last of what device code reaches: everything above points into it.
@@ -117,17 +121,12 @@ impl Session {
         &self.nics
     }
 
-    /// The root of the device state.
-    pub fn root(&self) -> *const DeviceState {
-        self.pe.state()
-    }
-
-    /// So many channels to each peer that nobody else uses, by their numbers.
+    /// So many channels of kernels to each peer that nobody else uses, by their numbers among those.
     ///
     /// # Errors
     /// There are fewer.
     pub fn take_channels(&self, count: i32) -> Result<std::ops::Range<u32>, Failure> {
-        let there = self.words.root().channels_per_pe;
+        let there = self.kernel_channels();
         let mut taken = lock(&self.taken);
         let end = u32::try_from(count).ok().filter(|count| *count > 0).and_then(|n| taken.checked_add(n));
         let Some(end) = end.filter(|end| *end <= there) else {

@@ -21,15 +21,44 @@ pub struct Nics {
     pe: u32,
     fabric: SharedFabric,
     nics: Vec<NicId>,
+    /// The NICs' own clock.
+    clock: Arc<RealWorld>,
     world: Arc<dyn World>,
 }
 
+/// The world of host calls and agents where kernels have a clock of their own: times that both write into the device
+/// state are of one clock.
+struct Ahead {
+    below: Arc<RealWorld>,
+    ahead_ns: u64,
+}
+
+impl World for Ahead {
+    fn now_ns(&self) -> u64 {
+        self.below.now_ns() + self.ahead_ns
+    }
+
+    fn relax(&self) {
+        self.below.relax();
+    }
+
+    fn doorbell(&self) {
+        self.below.doorbell();
+    }
+}
+
 impl Nics {
-    /// So many NICs for a PE, on the fabric of that name.
+    /// So many NICs for a PE, on the fabric of that name; by how much kernels' clock is `ahead` of theirs.
     ///
     /// # Errors
     /// The fabric cannot be joined.
-    pub fn start(pe: u32, rails: u32, name: &str, lifetime: Duration) -> Result<Self, InitError> {
+    pub fn start(
+        pe: u32,
+        rails: u32,
+        name: &str,
+        lifetime: Duration,
+        ahead: impl FnOnce(&dyn World) -> u64,
+    ) -> Result<Self, InitError> {
         let clock = Clock::new();
         let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: u64::from(pe) });
         let mut nics = Vec::new();
@@ -42,7 +71,10 @@ impl Nics {
         fabric.attach(Box::new(uplink.with_lifetime(lifetime))).map_err(refuse)?;
         let engine = Arc::new(Engine::spawn(fabric, clock));
         let fabric = engine.fabric();
-        Ok(Self { pe, fabric, nics, world: Arc::new(RealWorld::new(clock, engine)) })
+        let clock = Arc::new(RealWorld::new(clock, engine));
+        let ahead_ns = ahead(&*clock);
+        let world = Arc::new(Ahead { below: clock.clone(), ahead_ns });
+        Ok(Self { pe, fabric, nics, clock, world })
     }
 
     /// The clock, and how to wait.
@@ -69,7 +101,7 @@ impl Nics {
             return Err(Failure::Fault(format!("this PE has soft NICs 0 to {}", self.nics.len() - 1)));
         };
         let kind: FaultKind = fault.parse().map_err(|error| Failure::Fault(format!("{error}")))?;
-        let now = self.world.now_ns();
+        let now = self.clock.now_ns();
         self.fabric.with(|fabric| fabric.plan(now, RailAt { pe: self.pe, rail }, kind));
         self.world.doorbell();
         Ok(())

@@ -10,11 +10,30 @@ impl Session {
         (0..self.pes()).filter(move |pe| *pe != me)
     }
 
-    /// Waits until everything that was posted is done.
+    /// Waits until all that kernels posted is done, or until nobody is left to take it.
+    ///
+    /// # Errors
+    /// A channel of theirs carries nothing any more, or the call's time is over.
+    pub(super) fn patiently_quiet(&self, nobody_is_left: impl Fn() -> bool) -> Result<(), Failure> {
+        let since = self.now_ns();
+        while !self.kernels_quiet(self.slice_ns())? {
+            let waited = self.now_ns() - since;
+            if waited > self.settings.call_deadline_ns {
+                return Err(self.overdue("what kernels sent".to_owned(), waited));
+            }
+            if nobody_is_left() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was posted is done, by kernels as well.
     ///
     /// # Errors
     /// The first channel that carries nothing any more.
     pub fn quiet(&self) -> Result<(), Failure> {
+        self.patiently_quiet(|| false)?;
         self.others().try_for_each(|pe| self.quiet_to(pe as i32))
     }
 

@@ -2,6 +2,7 @@
 //! leaves: at any stage of a switch, with or without the others.
 
 use super::control::Control;
+use super::kernels::write_tables;
 use super::map::HeapMap;
 use super::nics::Nics;
 use super::stage::Stage;
@@ -9,6 +10,7 @@ use super::{Session, lock};
 use crate::env::{Settings, difference};
 use crate::failure::InitError;
 use crate::heap::SymmetricHeap;
+use crate::kernels::{Kernels, Place};
 use crate::registry::Registry;
 use crate::report::end_process;
 use crate::teams::{FIRST_OWN, Teams};
@@ -16,7 +18,6 @@ use shunt_host::agent::keeper::Keeper;
 use shunt_host::agent::words::StateWords;
 use shunt_host::connect::bootstrap::Bootstrap;
 use shunt_host::connect::tcp::{JoinOptions, TcpNet, Topic};
-use shunt_host::gpu::{GpuMemory, HeapMemory};
 use shunt_host::pe::{Pe, PeConfig};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -102,8 +103,11 @@ fn machine() -> Vec<u8> {
     [read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/random/boot_id")].concat()
 }
 
-fn config(settings: &Settings, heap_bytes: u64, suspect_is_set: bool) -> PeConfig {
+fn config(settings: &Settings, heap_bytes: u64, suspect_is_set: bool, kernels: &Kernels) -> PeConfig {
     let mut config = PeConfig::new(&settings.host, heap_bytes);
+    // Kernels have as many as were asked for, the host one more.
+    config.channels_per_pe += u32::from(kernels.are_there());
+    config.agent_switches = !matches!(kernels.place(), Place::Gpu(_));
     config.log2_chunk = settings.log2_chunk;
     if !suspect_is_set {
         config.policy.suspect_ns = config.policy.suspect_ns.max(SOFT_SUSPECT_NS);
@@ -117,11 +121,11 @@ impl Session {
     ///
     /// # Errors
     /// Why not.
-    pub fn start(settings: Settings, joining: Joining) -> Result<Self, InitError> {
+    pub fn start(settings: Settings, joining: Joining, kernels: Kernels) -> Result<Self, InitError> {
         let net = TcpNet::join(joining.options)?;
         let (me, pes) = (net.rank(), net.world());
         let exchange = net.bootstrap().with_patience(settings.call_deadline_ns);
-        let all = exchange.all_gather(settings.shared_lines().as_bytes())?;
+        let all = exchange.all_gather(settings.shared_lines(kernels.are_there()).as_bytes())?;
         if let Some((pe, theirs, ours)) = difference(&all) {
             return Err(InitError::Disagree { pe, theirs, ours });
         }
@@ -136,14 +140,18 @@ impl Session {
                 .for_each(|line| eprintln!("shunt: {line}"));
         }
         let lifetime = Duration::from_nanos(settings.host.packet_lifetime_ns);
-        let nics = Nics::start(me, rails, &joining.fabric, lifetime)?;
+        let nics = Nics::start(me, rails, &joining.fabric, lifetime, |world| kernels.ahead_of(world))?;
         let teams = Teams::new(me, &nodes, settings.max_teams);
-        let map = HeapMap::new(settings.heap_bytes, pes, teams.ids().max(FIRST_OWN as u32));
-        let config = config(&settings, map.bytes, joining.suspect_is_set);
-        let gpu: Arc<dyn GpuMemory> = Arc::new(HeapMemory::new());
+        let map =
+            HeapMap::new(settings.heap_bytes, pes, teams.ids().max(FIRST_OWN as u32), kernels.are_there());
+        let config = config(&settings, map.bytes, joining.suspect_is_set, &kernels);
         let oob = Box::new(net.end(Topic::Agent));
-        let pe = Pe::start(config, nics.open(), gpu, &net.bootstrap(), oob, nics.world().clone())?;
+        let pe =
+            Pe::start(config, nics.open(), kernels.memory()?, &net.bootstrap(), oob, nics.world().clone())?;
         let pe = Arc::new(pe);
+        if let Some(map) = &map.kernels {
+            write_tables(map, &pe, &teams);
+        }
         // SAFETY: the state and its tables are mapped while `pe` lives; the session holds it and drops it after this.
         let words =
             unsafe { StateWords::new(pe.state(), nics.world().clone()) }.map_err(|_| InitError::Build)?;
@@ -160,6 +168,7 @@ impl Session {
             teams: Mutex::new(teams),
             stage: Mutex::new(Stage::default()),
             taken: Mutex::new(1),
+            kernels,
             control,
             exchange,
             pe,
@@ -167,6 +176,7 @@ impl Session {
             _fabric: Leftovers(joining.made_up.then_some(joining.fabric)),
             settings,
         };
+        session.tell_kernels()?;
         // Nobody ends before all are up.
         session.exchange.all_gather(&[])?;
         Ok(session)
@@ -175,7 +185,13 @@ impl Session {
     /// Leaves: waits for what is under way as long as there is hope for it, then for the others as long as they are
     /// there. Nobody who is lost is waited for.
     pub fn leave(&self) {
-        for pe in (0..self.pes()).filter(|pe| *pe != self.me()) {
+        let others = || (0..self.pes()).filter(|pe| *pe != self.me());
+        let kernels_are_done = self.patiently_quiet(|| others().all(|pe| self.control.is_gone(pe)));
+        if let Err(failure) = kernels_are_done {
+            eprintln!("shunt: PE {}: nvshmem_finalize: {failure}", self.me());
+        }
+        self.dismiss_kernels();
+        for pe in others() {
             let channel = self.channel(pe);
             let waited = self.patiently(
                 || format!("what was sent to PE {pe}"),

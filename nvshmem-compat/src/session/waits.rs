@@ -128,8 +128,8 @@ impl Session {
 
     /// One look after a channel of each peer: who tests in a loop lets switches go on.
     pub fn look_after(&self) {
-        let rows = self.pes() * self.words().root().channels_per_pe;
-        (0..rows).for_each(|row| self.words().attend_to(row, &mut Patience::new(self.now_ns())));
+        let (rows, step) = self.looked_after();
+        (0..rows).for_each(|row| self.words().attend_to(row * step, &mut Patience::new(self.now_ns())));
         self.world().relax();
     }
 
@@ -141,7 +141,7 @@ impl Session {
     pub fn wait_for(&self, watch: &Watch<'_>, enough: usize) -> Result<Vec<u64>, Failure> {
         let enough = enough.min(watch.numbers().count());
         let since = self.now_ns();
-        let rows = self.pes() * self.words().root().channels_per_pe;
+        let (rows, step) = self.looked_after();
         let mut looks = 0u32;
         loop {
             let held = watch.held();
@@ -149,7 +149,7 @@ impl Session {
                 return Ok(held);
             }
             looks = looks.wrapping_add(1);
-            self.words().attend_to(looks % rows, &mut Patience::new(self.now_ns()));
+            self.words().attend_to(looks % rows * step, &mut Patience::new(self.now_ns()));
             let waited = self.now_ns() - since;
             let alone = looks.is_multiple_of(4096)
                 && self.pes() > 1

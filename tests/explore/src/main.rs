@@ -44,7 +44,10 @@ fn options() -> Result<Options, String> {
 }
 
 fn number(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or(format!("'{text}' is no number above zero"))
+    text.parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .ok_or(format!("met '{text}'; a number above zero is right"))
 }
 
 fn main() -> ExitCode {
@@ -56,15 +59,21 @@ fn main() -> ExitCode {
         }
     };
     let wanted = |case: &Case| options.only.as_ref().is_none_or(|part| case.name.contains(part.as_str()));
-    let cases: Vec<Case> = cases(options.scale).into_iter().filter(wanted).collect();
     if options.list {
-        cases.iter().for_each(|case| println!("{:36} {:?}", case.name, case.scale));
-        SYSTEM.iter().for_each(|name| println!("{name:36} Ci"));
+        for case in cases(Scale::Night).iter().filter(|case| wanted(case)) {
+            let when = if case.scale == Scale::Ci { "always" } else { "with --night" };
+            println!("{:36} {when}", case.name);
+        }
+        SYSTEM.iter().for_each(|name| println!("{name:36} always"));
         return ExitCode::SUCCESS;
     }
+    let cases: Vec<Case> = cases(options.scale).into_iter().filter(wanted).collect();
     let system = SYSTEM.map(|name| options.only.as_ref().is_none_or(|part| name.contains(part.as_str())));
     if cases.is_empty() && system == [false; 2] {
-        eprintln!("no exploration is called so");
+        let only = options.only.as_deref().unwrap_or_default();
+        eprintln!(
+            "no exploration has '{only}' in its name; --list names them, some are run with --night alone"
+        );
         return ExitCode::from(2);
     }
     let start = Instant::now();

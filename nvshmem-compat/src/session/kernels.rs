@@ -1,0 +1,165 @@
+//! What this PE does for its kernels: tables they read, their quiet, their faults; and which channels are theirs.
+//!
+//! Where they run on a GPU, nobody on the host changes the words of their channels: read-modify-writes of a GPU and of
+//! a processor on one word are not atomic with each other over PCIe. So the first channel to each peer is the host's,
+//! the others are theirs, and whatever is to be done on those a kernel does.
+
+use super::kernel_map::{DeviceWords, KernelMap};
+use super::{HOST_CHANNEL, Session, memory};
+use crate::failure::{Failure, InitError};
+use crate::kernels::Place;
+use crate::teams::{Team, Teams};
+use shunt_device::FaultKind;
+use shunt_host::pe::Pe;
+
+/// Writes the row of a team, or that there is none. `base`: its meetings have been counted that far by others.
+///
+/// # Safety
+/// The heap at `heap` is mapped and as long as the map says.
+unsafe fn write_row(map: &KernelMap, heap: u64, id: i32, team: Option<&Team>, base: u64) {
+    let row = heap + map.row(id);
+    // SAFETY: rows and members lie in the heap (the caller); kernels read them only while no call changes teams.
+    unsafe {
+        let Some(team) = team else { return memory::store(row, 0, 8) };
+        for (number, member) in (0..).zip(&team.members) {
+            memory::store(heap + map.members(id) + 4 * number, u64::from(*member), 4);
+        }
+        memory::store(row + 8, team.me.into(), 8);
+        let counted = memory::load(heap + map.meeting(id), 8);
+        memory::store(heap + map.meeting(id), counted.max(base), 8);
+        memory::store(row, team.size().into(), 8);
+    }
+}
+
+/// Writes the tables of a heap that has just been made.
+pub(super) fn write_tables(map: &KernelMap, pe: &Pe, teams: &Teams) {
+    for id in 0..map.team_ids() as i32 {
+        // SAFETY: the heap of a PE that is up, made for this map.
+        unsafe { write_row(map, pe.heap().address, id, teams.get(id).ok(), 0) };
+    }
+}
+
+impl Session {
+    /// Which channels the host looks after: every `step`-th, from the first on.
+    pub(super) fn looked_after(&self) -> (u32, u32) {
+        let channels = self.words().root().channels_per_pe;
+        match self.kernels.place() {
+            Place::Gpu(_) => (self.pes(), channels),
+            Place::Nowhere | Place::Host => (self.pes() * channels, 1),
+        }
+    }
+
+    /// Channels to each peer that kernels have; with none the host has them all.
+    pub fn kernel_channels(&self) -> u32 {
+        let channels = self.words().root().channels_per_pe;
+        if self.map.kernels.is_some() { channels - (HOST_CHANNEL + 1) } else { channels }
+    }
+
+    /// What device functions are told.
+    fn device_words(&self) -> Option<DeviceWords> {
+        let deadline_ns = self.settings.call_deadline_ns;
+        let map = self.map.kernels?;
+        Some(map.words(self.me(), self.base, self.map.user, self.kernel_channels(), deadline_ns))
+    }
+
+    /// Tells kernels where everything is.
+    ///
+    /// # Errors
+    /// They cannot be told.
+    pub fn tell_kernels(&self) -> Result<(), InitError> {
+        let Some(words) = self.device_words() else { return Ok(()) };
+        self.kernels.tell(Some((std::ptr::from_ref(self.pe.root()).cast(), &words)))
+    }
+
+    /// Takes it back; says what befell them.
+    pub(super) fn dismiss_kernels(&self) {
+        let Some(map) = self.map.kernels else { return };
+        if let Err(error) = self.kernels.tell(None) {
+            eprintln!("shunt: PE {}: nvshmem_finalize: {error}", self.me());
+        }
+        // SAFETY: words of the heap, which is there while the session is.
+        let word = |at| unsafe { memory::load(self.base + map.faults + at, 8) };
+        let (first, count) = (word(0), word(8));
+        if count > 0 {
+            let (status, pe) = ((first >> 32) as u32, first as u32 as i32);
+            let at = if pe < 0 { "a wait".to_owned() } else { format!("a call to PE {pe}") };
+            eprintln!(
+                "shunt: PE {}: {count} calls of kernels could not do what they were asked for; the first was {at}, \
+                 with fault {status} (shunt_device.h)",
+                self.me()
+            );
+        }
+    }
+
+    /// The table's row of a team that was made or given up.
+    pub(super) fn write_team(&self, id: i32, team: Option<&Team>, base: u64) {
+        if let Some(map) = &self.map.kernels {
+            // SAFETY: this PE's heap, which is there while the session is.
+            unsafe { write_row(map, self.base, id, team, base) };
+        }
+    }
+
+    /// How often teams have met on devices, at most.
+    pub(super) fn met_in_kernels(&self) -> u64 {
+        let Some(map) = &self.map.kernels else { return 0 };
+        // SAFETY: as above.
+        let counted = |id| unsafe { memory::load(self.base + map.meeting(id), 8) };
+        (0..map.team_ids() as i32).map(counted).max().unwrap_or(0)
+    }
+
+    /// Waits until all that kernels posted is done: `Ok(false)`, not within that time.
+    ///
+    /// # Errors
+    /// A channel of theirs carries nothing any more.
+    pub(super) fn kernels_quiet(&self, timeout_ns: u64) -> Result<bool, Failure> {
+        match self.kernels.quiet(timeout_ns) {
+            0 => Ok(true),
+            answer => match (answer >> 32) as u32 {
+                status if status == FaultKind::Overdue as u32 => Ok(false),
+                status => Err(Failure::Kernels { pe: answer as u32, status }),
+            },
+        }
+    }
+
+    /// Waits for all that a stream holds, so that a call that runs at once comes behind it.
+    ///
+    /// # Errors
+    /// There are no streams here, or this one cannot be waited for.
+    pub(crate) fn drain(&self, stream: *mut std::ffi::c_void, default: bool) -> Result<(), Failure> {
+        match self.kernels.drain(stream) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Failure::Captured),
+            None if default => Ok(()),
+            None => Err(Failure::Stream),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_hold_teams_and_meetings_never_go_back() {
+        let map = KernelMap::new(0, 5, 9);
+        let heap = vec![0u64; map.end as usize / 8];
+        let base = heap.as_ptr().expose_provenance() as u64;
+        // SAFETY: inside the vector, which nobody else has.
+        let (load, write) = (
+            |at, bytes| unsafe { memory::load(base + at, bytes) },
+            |id, team, from| unsafe {
+                write_row(&map, base, id, team, from);
+            },
+        );
+        let team = Team::new(vec![4, 1, 2], 2, 0);
+        write(7, team.as_ref(), 3);
+        let row = map.row(7);
+        assert_eq!([0, 8, 16].map(|at| load(row + at, 8)), [3, 2, 3]);
+        assert_eq!([0, 4, 8].map(|at| load(map.members(7) + at, 4)), [4, 1, 2]);
+        assert_eq!((load(map.row(6), 8), load(map.row(8), 8)), (0, 0), "no other row");
+        write(7, None, 0);
+        assert_eq!((load(row, 8), load(map.meeting(7), 8)), (0, 3));
+        write(7, team.as_ref(), 1);
+        assert_eq!((load(row, 8), load(map.meeting(7), 8)), (3, 3), "words of an id go on");
+    }
+}
