@@ -46,7 +46,10 @@ fn no_page_is_no_trouble() {
     assert_eq!(status(&folder, &["--no-such-flag"]).0, Some(2));
     std::fs::remove_dir_all(&folder).expect("removed");
     let (code, out, err) = status(&folder, &[]);
-    assert!(code == Some(2) && out.is_empty() && err.contains("no such folder"), "not taken for health: {out}{err}");
+    assert!(
+        code == Some(2) && out.is_empty() && err.contains("no such folder"),
+        "not taken for health: {out}{err}"
+    );
 }
 
 #[test]
