@@ -10,6 +10,7 @@ use shunt_device::platform::host::World;
 use shunt_host::gpu::cuda::{self, Cuda, CudaError, CudaMemory, Graph, Home, Launch, Module, Mover, Stream};
 use shunt_host::gpu::{GpuMemory, OwnedSpan, Placement};
 use shunt_host::pe::Pe;
+use shunt_kernels::moe::{MoeCall, Stage};
 use shunt_kernels::scenarios::Group;
 use shunt_kernels::{Call, Outcome, STATUS_ABI_MISMATCH, STATUS_OK};
 use std::path::Path;
@@ -177,6 +178,42 @@ impl Kernels {
         let launch = Launch { entry: &entry, blocks, threads, call, out };
         // SAFETY: every entry point takes a `Call` and the address of an outcome for each block; `out` has that many.
         unsafe { self.module.launch(&self.stream, &launch) }
+    }
+
+    /// The same of a phase of MoE.
+    ///
+    /// # Errors
+    /// What the driver refused.
+    ///
+    /// # Safety
+    /// The call's tensors lie where kernels reach them, and stay until it has ended.
+    pub unsafe fn launch_phase_at(
+        &self,
+        first: u32,
+        stage: Stage,
+        group: Group,
+        call: &MoeCall,
+    ) -> Result<(), CudaError> {
+        let (blocks, threads) = (call.blocks.max(1), group.threads());
+        assert!(first + blocks <= BLOCKS_MAX, "{blocks} blocks, at most {BLOCKS_MAX} have outcomes");
+        let entry = entry(stage.kernel(), group);
+        let out = self.out.span().address + u64::from(first) * size_of::<Outcome>() as u64;
+        let launch = Launch { entry: &entry, blocks, threads, call: *call, out };
+        // SAFETY: these entry points take a `MoeCall` and the address of an outcome a block; `out` has that many.
+        unsafe { self.module.launch(&self.stream, &launch) }
+    }
+
+    /// Waits for what was launched.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn finish(&self) -> Result<(), CudaError> {
+        self.stream.synchronize()
+    }
+
+    /// Memory that these kernels and this program reach.
+    pub fn memory(&self) -> &Arc<dyn GpuMemory> {
+        self.out.memory()
     }
 
     /// Makes outcomes those of kernels that were not there: zero, of which kernels store what is not, but for a value

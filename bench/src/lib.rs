@@ -21,6 +21,7 @@ pub mod environment;
 pub mod faults;
 pub mod gate;
 pub mod gpu;
+pub mod gpu_moe;
 pub mod hand;
 pub mod heap;
 pub mod interrupt;

@@ -7,6 +7,8 @@
 //! | [`runner`] | what runs the kernels: this machine's threads on a host's PE, or whatever a test has |
 //! | [`fault`] | what went wrong, with the path it happened on |
 //! | [`reference`] | what a MoE layer must compute, said again without messages; pure |
+//! | [`scenarios`] | what every machine that launches these kernels must get right |
+//! | [`staged`] | kernels with memory of their own, as a GPU's, and in graphs |
 //! | [`layer`] | one layer on all ranks, held against the reference |
 
 pub mod buffer;
@@ -14,7 +16,9 @@ pub mod fault;
 pub mod layer;
 pub mod reference;
 pub mod runner;
+pub mod scenarios;
 pub mod settings;
+pub mod staged;
 
 pub use buffer::{Buffer, Combine, Dispatch, Handle, Received, size_hint};
 pub use fault::{MoeError, MoeFault, PathName};

@@ -31,7 +31,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`put_nbi`](Self::put_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_put<L: Lanes>(self, lanes: L, put: Put) -> Posted {
-        self.lead(lanes, || self.put_led(put, None))
+        if self.leads(lanes) { self.put_led(put, None) } else { Posted::at(0) }
     }
 
     /// [`try_put`](Self::try_put) that rings the doorbell if `ring`. What was not rung is told to the NIC by the next
@@ -39,7 +39,7 @@ impl<P: Platform> Channel<'_, P> {
     /// not overdue, only late.
     #[inline(always)]
     pub fn try_put_rung<L: Lanes>(self, lanes: L, put: Put, ring: bool) -> Posted {
-        self.lead(lanes, || self.put_rung(put, None, ring))
+        if self.leads(lanes) { self.put_rung(put, None, ring) } else { Posted::at(0) }
     }
 
     /// A put and, behind it on the same stream, a signal at `at`: whoever sees the signal sees the put. Answers with
@@ -61,7 +61,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`put_signal_nbi`](Self::put_signal_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_put_signal<L: Lanes>(self, lanes: L, put: Put, at: HeapOffset, signal: Signal) -> Posted {
-        self.lead(lanes, || self.put_led(put, Some((at, signal))))
+        if self.leads(lanes) { self.put_led(put, Some((at, signal))) } else { Posted::at(0) }
     }
 
     /// A signal alone: covers every earlier put of this channel. Answers with the ticket after which it is applied.
@@ -76,7 +76,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`signal_nbi`](Self::signal_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_signal<L: Lanes>(self, lanes: L, at: HeapOffset, signal: Signal) -> Posted {
-        self.lead(lanes, || self.signal_led(at, signal))
+        if self.leads(lanes) { self.signal_led(at, signal) } else { Posted::at(0) }
     }
 
     /// Reads `get.bytes` from the peer. They are there once a wait on the ticket returned; until then the buffer
@@ -92,7 +92,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`get_nbi`](Self::get_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_get<L: Lanes>(self, lanes: L, get: Get) -> Posted {
-        self.lead(lanes, || self.get_led(get))
+        if self.leads(lanes) { self.get_led(get) } else { Posted::at(0) }
     }
 
     /// Writes the low `bytes` (1 to 8) of `value`, carried in the WQE itself.
@@ -107,7 +107,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`p_nbi`](Self::p_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_p<L: Lanes>(self, lanes: L, dst: HeapOffset, value: u64, bytes: u32) -> Posted {
-        self.lead(lanes, || self.p_led(dst, value, bytes))
+        if self.leads(lanes) { self.p_led(dst, value, bytes) } else { Posted::at(0) }
     }
 
     /// An atomic whose answer nobody wants (kind 3). All writers of a word use channels of one index: rule 16 binds
@@ -124,7 +124,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`amo_nbi`](Self::amo_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_amo<L: Lanes>(self, lanes: L, dst: HeapOffset, amo: Amo) -> Posted {
-        self.lead(lanes, || self.amo_led(dst, amo, None))
+        if self.leads(lanes) { self.amo_led(dst, amo, None) } else { Posted::at(0) }
     }
 
     /// An atomic whose answer goes to the eight bytes at `result` in this PE's heap: see
@@ -146,7 +146,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`amo_fetch_nbi`](Self::amo_fetch_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_amo_fetch<L: Lanes>(self, lanes: L, dst: HeapOffset, amo: Amo, result: HeapOffset) -> Posted {
-        self.lead(lanes, || self.amo_led(dst, amo, Some(result)))
+        if self.leads(lanes) { self.amo_led(dst, amo, Some(result)) } else { Posted::at(0) }
     }
 
     /// Says whether the channel can still carry anything; looks at nothing else, never waits. Who waits for a
@@ -185,7 +185,7 @@ impl<P: Platform> Channel<'_, P> {
     /// or begins here, is carried on until `deadline`; true if none is left. Without a switch it does not wait.
     ///
     /// # Errors
-    /// The kind of the channel's fault once it is dead.
+    /// The kind of the channel's fault once it is dead; `Uncertain` while it asks its owner.
     #[inline(always)]
     pub fn progress(self, deadline: Deadline) -> Result<bool, FaultKind> {
         if self.at_work() {
@@ -206,6 +206,10 @@ impl<P: Platform> Channel<'_, P> {
         loop {
             if let Err(fault) = channel.attend(&mut patience) {
                 return fault.kind as u64;
+            }
+            if channel.asks() {
+                // Only its owner's answer carries it on.
+                return FaultKind::Uncertain as u64;
             }
             if matches!(channel.load_step(), Step::Idle) && !channel.load_ticket().flag() {
                 return 0;
@@ -285,13 +289,14 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
-    /// What the leader posts once every lane is there: what they stored is there, too.
+    /// True to the leader, who posts, once every lane is there: what they stored is there, too. Posts are no closures:
+    /// the compiler may make a function of one, which takes what it captures over a stack.
     #[inline(always)]
-    fn lead<L: Lanes>(self, lanes: L, post: impl FnOnce() -> Posted) -> Posted {
+    fn leads<L: Lanes>(self, lanes: L) -> bool {
         if !Mutant::LeaderDoesNotWait.on() {
             lanes.sync();
         }
-        if lanes.rank() == 0 { post() } else { Posted::at(0) }
+        lanes.rank() == 0
     }
 
     /// Tells all lanes what the leader knows.

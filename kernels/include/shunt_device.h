@@ -120,7 +120,8 @@ SHUNT_DEVICE uint64_t shunt_try_p(uint32_t peer, uint32_t channel, uint64_t dst,
 
 /* One look at what the channel has outstanding, by one thread, for a kernel whose own waits look at nothing: a
  * switch that is under way or begins here is carried on for timeout_ns at most. 0 if none is left, SHUNT_PENDING
- * if one is, else the fault of a dead channel. Without a switch it does not wait. */
+ * if one is, SHUNT_UNCERTAIN while the channel asks its owner, else the fault of a dead channel. Without a switch
+ * it does not wait. */
 SHUNT_DEVICE uint32_t shunt_progress(uint32_t peer, uint32_t channel, uint64_t timeout_ns);
 
 /* A kind 3 signal: value is added to the word at word, which others add to as well. All of them use channels

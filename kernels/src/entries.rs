@@ -99,6 +99,7 @@ macro_rules! kernels {
 #[cfg(all(target_arch = "nvptx64", not(feature = "library")))]
 mod gpu {
     use crate::launch::{FirstWarp, launch};
+    use crate::moe::MoeCall;
     use crate::{Call, Outcome};
     use shunt_device::Solo;
     use shunt_device::platform::nvptx::{Block, Warp};
@@ -146,6 +147,33 @@ mod gpu {
             shunt_kernel_signal_monotone_ft_off_thread Solo, shunt_kernel_signal_monotone_ft_off_warp Warp;
         crate::amo::add64: shunt_kernel_amo_add64_ft_off_thread Solo, shunt_kernel_amo_add64_ft_off_warp Warp;
         crate::quiet::run: shunt_kernel_quiet_ft_off_thread Solo, shunt_kernel_quiet_ft_off_warp FirstWarp;
+    }
+
+    /// One entry point a group for each phase of MoE, whose call is a larger one.
+    macro_rules! phases {
+        ($($name:ident $body:path: $($entry:ident $lanes:ident),*;)*) => {$($(
+            #[doc = concat!("The phase `", stringify!($name), "` of MoE, one ", stringify!($lanes), " a block.")]
+            ///
+            /// # Safety
+            /// As for the entry points above; and what `MoeCall` says of its addresses.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "ptx-kernel" fn $entry(call: MoeCall, out: *mut Outcome) {
+                // SAFETY: forwarded to whoever launches.
+                unsafe { launch::<true, $lanes, _, _>(&call, out, $body) }
+            }
+        )*)*};
+    }
+    phases! {
+        moe_dispatch_send crate::moe::dispatch_send:
+            shunt_kernel_moe_dispatch_send_warp Warp, shunt_kernel_moe_dispatch_send_block Block;
+        moe_dispatch_receive crate::moe::dispatch_receive:
+            shunt_kernel_moe_dispatch_receive_warp Warp, shunt_kernel_moe_dispatch_receive_block Block;
+        moe_combine_send crate::moe::combine_send:
+            shunt_kernel_moe_combine_send_warp Warp, shunt_kernel_moe_combine_send_block Block;
+        moe_combine_receive crate::moe::combine_receive:
+            shunt_kernel_moe_combine_receive_warp Warp, shunt_kernel_moe_combine_receive_block Block;
+        moe_clean crate::moe::clean: shunt_kernel_moe_clean_warp Warp, shunt_kernel_moe_clean_block Block;
+        moe_room crate::moe::room: shunt_kernel_moe_room_warp Warp, shunt_kernel_moe_room_block Block;
     }
 }
 

@@ -29,6 +29,8 @@ mod entries;
 mod get;
 #[cfg(not(all(target_arch = "nvptx64", feature = "library")))]
 pub mod moe;
+#[cfg(not(all(target_arch = "nvptx64", feature = "library")))]
+mod nvptx_math;
 mod outcome;
 mod p;
 mod put;

@@ -155,7 +155,8 @@ library! {
 
     /// One look at what the channel has outstanding, by one thread, for a kernel whose own waits look at nothing: a
     /// switch that is under way or begins here is carried on for `timeout_ns` at most. 0 if none is left, SHUNT_PENDING
-    /// if one is, else the fault of a dead channel. Without a switch it does not wait.
+    /// if one is, SHUNT_UNCERTAIN while the channel asks its owner, else the fault of a dead channel. Without a switch
+    /// it does not wait.
     [shunt_progress Solo](peer: u32, channel: u32, timeout_ns: u64) -> u32 =
         |_one| match here() {
             Ok(device) => {

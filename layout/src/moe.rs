@@ -22,6 +22,8 @@ pub const ALIGN: u64 = 128;
 pub const TOPK_MAX: u32 = 11;
 /// Ranks at most.
 pub const RANKS_MAX: u32 = 1024;
+/// Rows of an expert at most: their number is half a word.
+pub const ROWS_MAX: u64 = u32::MAX as u64;
 /// Sets of buffers: calls whose messages may be under way at the same time.
 pub const SETS: u64 = 2;
 
@@ -50,6 +52,15 @@ pub enum BadShape {
     Tokens(u32),
     /// Hidden size: a multiple of [`HIDDEN_STEP`].
     Hidden(u32),
+    /// Rows of an expert, experts, or bytes of the whole: more than a word of the exchange holds.
+    TooLarge {
+        /// What of it.
+        what: &'static str,
+        /// How many.
+        met: u128,
+        /// How many there may be.
+        most: u64,
+    },
 }
 
 impl core::fmt::Display for BadShape {
@@ -66,6 +77,7 @@ impl core::fmt::Display for BadShape {
                     "a hidden size of {met}; right is a multiple of {HIDDEN_STEP}, from {HIDDEN_STEP} on"
                 )
             }
+            Self::TooLarge { what, met, most } => write!(f, "{met} {what}; right are {most} at most"),
         }
     }
 }
@@ -96,7 +108,28 @@ impl Shape {
         if hidden == 0 || !hidden.is_multiple_of(HIDDEN_STEP) {
             return Err(BadShape::Hidden(hidden));
         }
-        Ok(Self { ranks, local_experts: experts / ranks, tokens, hidden })
+        let shape = Self { ranks, local_experts: experts / ranks, tokens, hidden };
+        match shape.too_large() {
+            Some(bad) => Err(bad),
+            None => Ok(shape),
+        }
+    }
+
+    /// What of it is more than words hold: rows and their number travel in halves of a word, heaps have offsets of 48
+    /// bits, and no sum of those below may wrap.
+    const fn too_large(&self) -> Option<BadShape> {
+        let rows = self.ranks as u128 * self.tokens as u128;
+        if rows > ROWS_MAX as u128 {
+            return Some(BadShape::TooLarge { what: "rows of an expert", met: rows, most: ROWS_MAX });
+        }
+        let experts = self.ranks as u128 * self.local_experts as u128;
+        // More than any buffer of this shape takes: both kinds of messages, of all experts, and the words.
+        let slot = 32 * self.hidden as u128 + 1024;
+        let bytes = slot * (experts + 8) * (self.tokens as u128 + 8);
+        if bytes > u64::MAX as u128 {
+            return Some(BadShape::TooLarge { what: "bytes", met: bytes, most: u64::MAX });
+        }
+        None
     }
 
     /// Experts of all ranks.
@@ -420,5 +453,11 @@ mod tests {
         assert!(wrong(2, 0, 8, 512).contains("from 2 on"));
         assert!(wrong(2, 8, 0, 512).contains("1 or more"));
         assert!(wrong(2, 8, 8, 7000).contains("multiple of 512"));
+        assert!(
+            wrong(1024, 1024, 1 << 22, 512).contains("4294967296 rows of an expert; right are 4294967295")
+        );
+        assert!(wrong(2, u32::MAX - 1, u32::MAX / 2, 1 << 30).contains("bytes; right are"));
+        assert!(Shape::new(1024, 1024, (1 << 22) - 1, 512).is_ok());
+        assert!(Shape::new(1024, 32768, 4096, 16384).is_ok());
     }
 }

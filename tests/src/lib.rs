@@ -36,6 +36,7 @@ pub mod justify;
 pub mod late;
 pub mod lies;
 pub mod moe;
+pub mod moe_warps;
 pub mod mutations;
 pub mod oracle;
 pub mod pe_faults;

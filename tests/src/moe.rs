@@ -26,9 +26,14 @@ pub struct Lane {
 }
 
 impl Lane {
+    /// Another one of a rank.
+    pub fn of(kernel: &Kernel, rank: u32, ranks: u32, heap_bytes: u64) -> Self {
+        Self { kernel: kernel.clone(), rank, ranks, heap_bytes }
+    }
+
     /// Another one of the two ranks' first.
     pub fn other(kernel: &Kernel, heap_bytes: u64) -> Self {
-        Self { kernel: kernel.clone(), rank: 0, ranks: 2, heap_bytes }
+        Self::of(kernel, 0, 2, heap_bytes)
     }
 }
 

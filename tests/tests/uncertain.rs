@@ -60,6 +60,28 @@ fn a_fetch_whose_answer_was_lost_is_asked_about_and_never_repeated() {
     }
 }
 
+/// Who only looks learns it as well, at once: no switch goes on until the owner answers.
+#[test]
+fn a_look_says_that_the_channel_asks() {
+    let cluster = cluster(true, &["0ns:0.0:lost-atomic-response"]);
+    let task = cluster.spawn("fetch", 0, |kernel| {
+        let channel = kernel.device().channel(1, 0);
+        let ticket = channel.amo_fetch_nbi(Solo, WORD, Amo::Add64(5), RESULT).expect("room");
+        let fault = quiet(kernel, SECOND).expect_err("the answer is lost");
+        let before = kernel.world.now();
+        let look = || channel.progress(Deadline::after(kernel.world.now(), SECOND));
+        let (first, again) = (look(), look());
+        assert_eq!((first, again), (Err(FaultKind::Uncertain), Err(FaultKind::Uncertain)));
+        assert!(kernel.world.now() < before + SECOND / 2, "it waited for an answer");
+        channel.resolve(fault.at, Resolution::Applied).expect("what is known");
+        channel
+            .wait(Solo, ticket, Deadline::after(kernel.world.now(), SECOND))
+            .expect("nothing else is open");
+        assert_eq!(look(), Ok(true));
+    });
+    cluster.sim.finish(&task);
+}
+
 #[test]
 fn two_lost_answers_are_asked_about_in_turn() {
     let cluster = cluster(true, &["0ns:0.0:lost-atomic-response"]);

@@ -59,7 +59,9 @@ fn assembly_outside_its_file() {
     for word in ["asm!", "global_asm!", "core::arch::asm!"] {
         let text = format!("fn a() {{ {word}(\"nop\") }}");
         assert_fires("device/src/post.rs", &text, "assembly");
+        assert_fires("kernels/src/put.rs", &text, "assembly");
         assert_silent("device/src/platform/nvptx.rs", &text);
+        assert_silent("kernels/src/nvptx_math.rs", &text);
     }
 }
 

@@ -3,14 +3,18 @@
 //! The last line of the output is what the row found. Exit status: 0 as it should be, 1 not, 2 no such row, 3 no GPU:
 //! then nothing was run.
 
-use shunt_bench::cluster::{Cluster, Unit, find_gpu};
+use shunt_bench::cluster::{Cluster, Unit, find_gpu, suspect_ns};
 use shunt_bench::gpu::{Kernels, answered};
+use shunt_bench::gpu_moe::GpuRank;
 use shunt_bench::heap::HeapMap;
 use shunt_bench::job::Job;
 use shunt_bench::job::board::Board;
 use shunt_bench::job::threads::Threads;
 use shunt_bench::nics::source::Source;
 use shunt_bench::options::Options;
+use shunt_deep_ep_bridge::scenarios::{self as moe, FAILS_BEFORE};
+use shunt_deep_ep_bridge::staged::Staged;
+use shunt_deep_ep_bridge::{Buffer, Patience};
 use shunt_device::HeapOffset;
 use shunt_host::agent::reader::Cursor;
 use shunt_kernels::scenarios::{self, Group, HEAP_BYTES, Launch, Machine};
@@ -29,7 +33,8 @@ type Found = Result<String, String>;
 /// A row, given what follows its name.
 type Row = fn(&[String]) -> Found;
 
-const ROWS: &[(&str, Row)] = &[("kernels", kernels), ("graph", graph), ("rates", rates), ("switch", switch)];
+const ROWS: &[(&str, Row)] =
+    &[("kernels", kernels), ("moe", moe_layers), ("graph", graph), ("rates", rates), ("switch", switch)];
 /// Patience of every wait.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
@@ -38,7 +43,7 @@ fn main() -> ExitCode {
     let row = arguments.first().and_then(|name| ROWS.iter().find(|(row, _)| row == name));
     let Some((_, row)) = row else {
         let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
-        eprintln!("usage: gpu_check {} (kernels: [--each])", names.join("|"));
+        eprintln!("usage: gpu_check {} (kernels, moe: [--each])", names.join("|"));
         return ExitCode::from(2);
     };
     if let Err(error) = find_gpu(&options(2, 1)) {
@@ -69,9 +74,14 @@ struct Rig {
 
 impl Rig {
     fn start(options: &Options) -> Result<Self, String> {
-        let (source, job) = (Source::Soft, Threads::new(options.pes()));
         let map = HeapMap::new(options);
-        let cluster = Cluster::start(options, &source, &job, map, map.slot_bytes());
+        Self::with(options, map, map.slot_bytes())
+    }
+
+    /// On heaps of another map, whose largest message is `message` bytes long.
+    fn with(options: &Options, map: HeapMap, message: u64) -> Result<Self, String> {
+        let (source, job) = (Source::Soft, Threads::new(options.pes()));
+        let cluster = Cluster::start(options, &source, &job, map, message);
         let cluster = cluster.map_err(|error| format!("the PEs did not come up: {error}"))?;
         job.begin(&Arc::new(Board::new(0, options.pes()))).map_err(|error| error.to_string())?;
         Ok(Self { cluster, _job: job })
@@ -181,9 +191,75 @@ fn kernels(arguments: &[String]) -> Found {
     }
 }
 
-/// Bytes of the graph's put.
+/// Layers of MoE among ranks that share the GPU: launches, and graphs that are replayed; while a port fails as well.
+/// Every byte is held against the reference. With `--each` the first scenario of each group of threads.
+fn moe_layers(arguments: &[String]) -> Found {
+    let list = match arguments {
+        [flag] if flag == "--each" => {
+            [Group::Warp, Group::Block].map(|group| moe::of(group).swap_remove(0)).to_vec()
+        }
+        [] => moe::all(),
+        other => return Err(format!("{other:?}: --each, or nothing")),
+    };
+    let mut wrongs = Vec::new();
+    for (seed, scenario) in (1..).zip(&list) {
+        let wrong = play(scenario, seed).unwrap_or_else(|error| vec![error]);
+        wrongs.extend(wrong.into_iter().map(|wrong| format!("{}: {wrong}", scenario.name)));
+    }
+    wrongs.iter().for_each(|wrong| println!("{wrong}"));
+    let (run, all) = (list.len(), moe::all().len());
+    match wrongs.len() {
+        0 => Ok(format!("{run} of {all} scenarios of MoE, every byte right")),
+        wrong => Err(format!("{wrong} wrongs in {run} scenarios of MoE")),
+    }
+}
+
+/// All ranks play their parts; what is wrong.
+fn play(scenario: &moe::Scenario, seed: u64) -> Result<Vec<String>, String> {
+    /// Where buffers begin.
+    const BASE: u64 = 4096;
+    let shape = scenario.shape;
+    let mut options = options(shape.ranks, shape.local_experts);
+    options.gpu_everywhere = true;
+    let message = shape.dispatch_stride().max(shape.combine_stride());
+    let rig = Rig::with(&options, HeapMap::plain(BASE + shape.bytes()), message)?;
+    let slice_ns = (4 * suspect_ns(&options, &Source::Soft, message)).max(100_000_000);
+    let (blocks, signals) = (scenario.blocks, scenario.signals);
+    let patience = Patience { timeout_ns: 10 * PATIENCE_NS, slice_ns, mask_lost: false, blocks, signals };
+    let cases = scenario.cases(seed);
+    let part = |rank: u32| -> Result<Vec<String>, String> {
+        let machine = GpuRank::new(rig.unit(rank), rank, shape.ranks, scenario.group);
+        let (staged, experts) = (Staged::new(machine, &shape, scenario.mode), shape.experts() as u32);
+        let buffer = Buffer::new(staged, BASE, shape.tokens, shape.hidden, experts, patience);
+        let mut buffer = buffer.map_err(|error| error.to_string())?;
+        let mut refused = None;
+        let fail = |layer| {
+            if rank == 0 && scenario.fails && layer == FAILS_BEFORE {
+                refused = rig.inject(0, "down").err();
+            }
+        };
+        let wrongs = scenario.play(&mut buffer, &cases, fail).map_err(|error| error.to_string())?;
+        refused.map_or(Ok(wrongs), Err)
+    };
+    let part = &part;
+    let said: Vec<Result<Vec<String>, String>> = std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..shape.ranks).map(|rank| scope.spawn(move || part(rank))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap_or_else(|_| Err("it panicked".into()))).collect()
+    });
+    let mut wrongs = Vec::new();
+    for (rank, said) in said.into_iter().enumerate() {
+        let said = said.unwrap_or_else(|error| vec![error]);
+        wrongs.extend(said.into_iter().map(|wrong| format!("rank {rank}: {wrong}")));
+    }
+    if scenario.fails && (0..shape.ranks).all(|rank| rig.unit(rank).generations().0 == 0) {
+        wrongs.push("the port failed and nobody switched".to_owned());
+    }
+    Ok(wrongs)
+}
+
 /// What it launches, in order.
 const GRAPH: [&str; 3] = ["put", "signal_cleared", "quiet"];
+/// Bytes of the graph's put.
 const GRAPH_BYTES: u64 = 4096;
 const GRAPH_SRC: u64 = 16 << 10;
 const GRAPH_DST: u64 = 32 << 10;

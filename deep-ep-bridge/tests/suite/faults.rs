@@ -1,6 +1,6 @@
 //! Layers while rails fail: every kind of fault that leaves a path, at random times, from one seed each.
 //!
-//! `SHUNT_MOE_SEEDS=N` runs so many instead of 50.
+//! `SHUNT_MOE_SEEDS=N` runs so many instead of 50 and 25.
 
 use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::reference::Case;
@@ -112,7 +112,37 @@ struct Ran {
     hits: Vec<(Injection, u64)>,
 }
 
-fn ran(drawn: Drawn) -> Ran {
+/// The same with two calls under way at all times: dispatches of two layers, then their combines.
+fn two_at_a_time(
+    buffer: &mut RankBuffer,
+    kernel: &Kernel,
+    cases: &[Case],
+    pauses: [u64; 3],
+) -> Result<Vec<String>, MoeError> {
+    let mut wrongs = Vec::new();
+    for two in cases.chunks(2) {
+        let sent = (layer::send(buffer, &two[0])?, layer::send(buffer, &two[1])?);
+        pause(kernel, pauses[0]);
+        let first = buffer.receive_dispatch(sent.0)?;
+        wrongs.extend(layer::check_received(buffer, &two[0], &first));
+        let second = buffer.receive_dispatch(sent.1)?;
+        wrongs.extend(layer::check_received(buffer, &two[1], &second));
+        pause(kernel, pauses[1]);
+        let first = layer::answer(buffer, &two[0], first, Manner::default())?;
+        let second = layer::answer(buffer, &two[1], second, Manner { zero_copy: true })?;
+        pause(kernel, pauses[2]);
+        let combined = buffer.receive_combine(first)?;
+        wrongs.extend(layer::check_combined(buffer, &two[0], &combined));
+        let combined = buffer.receive_combine(second)?;
+        wrongs.extend(layer::check_combined(buffer, &two[1], &combined));
+    }
+    Ok(wrongs)
+}
+
+/// What a rank does.
+type Part = fn(&mut RankBuffer, &Kernel, &[Case], [u64; 3]) -> Result<Vec<String>, MoeError>;
+
+fn ran(drawn: Drawn, part: Part) -> Ran {
     let Drawn { spec, shape, cases, pauses } = drawn;
     let cluster = Cluster::start(&spec);
     spec.faults.iter().for_each(|fault| cluster.inject(fault));
@@ -121,7 +151,7 @@ fn ran(drawn: Drawn) -> Ran {
         .map(|rank| {
             let cases = cases.clone();
             start(&cluster, shape, rank, patience(&spec), move |buffer, kernel| {
-                layers(buffer, kernel, &cases, pauses)
+                part(buffer, kernel, &cases, pauses)
             })
         })
         .collect();
@@ -150,14 +180,23 @@ fn ran(drawn: Drawn) -> Ran {
 
 #[test]
 fn layers_are_right_while_rails_fail() {
-    let seeds =
-        std::env::var("SHUNT_MOE_SEEDS").map_or(50, |text| text.parse().expect("SHUNT_MOE_SEEDS: a number"));
+    hold(50, layers);
+}
+
+#[test]
+fn two_calls_under_way_are_right_while_rails_fail() {
+    hold(25, two_at_a_time);
+}
+
+fn hold(seeds: u64, part: Part) {
+    let said = std::env::var("SHUNT_MOE_SEEDS");
+    let seeds = said.map_or(seeds, |text| text.parse().expect("SHUNT_MOE_SEEDS: a number"));
     let (mut bad, mut failovers, mut by_ledger, mut uncertain) = (Vec::new(), 0, 0, 0);
     let mut hits: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in 0..seeds {
         let drawn = draw(seed);
         let text = format!("{:?}", drawn.spec.faults.iter().map(ToString::to_string).collect::<Vec<_>>());
-        match or_panic(|| ran(drawn)) {
+        match or_panic(|| ran(drawn, part)) {
             Ok(ran) => {
                 failovers += ran.failovers;
                 by_ledger += ran.by_ledger;

@@ -4,3 +4,4 @@ mod ends;
 mod faults;
 mod layers;
 mod misuse;
+mod warps;

@@ -7,6 +7,8 @@ use shunt_kernels::moe::Stage;
 use shunt_layout::moe::Shape;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::moe::{BASE, Lane, RankBuffer, all, cases, patience, pause, spec, start};
+use std::cell::Cell;
+use std::rc::Rc;
 
 fn text<T>(said: Result<T, MoeError>) -> String {
     said.err().expect("it is refused").to_string()
@@ -145,6 +147,122 @@ fn a_rank_that_is_masked_is_left_out() {
                 if buffer.mask() != [false, false, false, true] {
                     wrongs.push(format!("rank {rank}: mask {:?}", buffer.mask()));
                 }
+                Ok(wrongs)
+            })
+        })
+        .collect();
+    let wrongs = all(cluster.sim.finish_all(&tasks));
+    assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
+}
+
+/// Who was left out counted half of what came: a buffer that takes a rank in again is broken until all have cleaned.
+#[test]
+fn a_rank_that_is_taken_in_again_breaks_the_buffer_until_it_is_cleaned() {
+    let shape = Shape::new(2, 4, 4, 512).unwrap();
+    let spec = spec(&shape, 4);
+    let cluster = Cluster::start(&spec);
+    let tasks: Vec<_> = (0..2)
+        .map(|rank| {
+            let cases = cases(shape, 2, Format::Fp8, 5, 3);
+            start(&cluster, shape, rank, patience(&spec), move |buffer, _| {
+                let mut wrongs = layer::run(buffer, &cases[0], Manner::default())?;
+                // Nobody was left out: that changes nothing.
+                buffer.set_mask(1 - rank, false)?;
+                wrongs.extend(layer::run(buffer, &cases[1], Manner::default())?);
+                buffer.set_mask(1 - rank, true)?;
+                buffer.set_mask(1 - rank, false)?;
+                match layer::send(buffer, &cases[2]) {
+                    Err(MoeError::Broken) => {}
+                    _ => wrongs.push(format!("rank {rank}: sends, and counts from where nobody knows")),
+                }
+                buffer.clean()?;
+                wrongs.extend(layer::run(buffer, &cases[2], Manner::default())?);
+                Ok(wrongs)
+            })
+        })
+        .collect();
+    let wrongs = all(cluster.sim.finish_all(&tasks));
+    assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
+}
+
+/// What one buffer handed out is another's neither to receive nor to answer; it is not lost to its own.
+#[test]
+fn what_another_buffer_handed_out_is_refused() {
+    let shape = Shape::new(2, 4, 4, 512).unwrap();
+    let mut spec = spec(&shape, 1);
+    // Room for two.
+    spec.traffic.slot_bytes *= 2;
+    let cluster = Cluster::start(&spec);
+    let waits = patience(&spec);
+    let tasks: Vec<_> = (0..2)
+        .map(|rank| {
+            let cases = cases(shape, 2, Format::Bf16, 6, 1);
+            start(&cluster, shape, rank, waits, move |buffer, kernel| {
+                let lane = Lane::of(kernel, rank, 2, buffer.runner().heap_bytes());
+                let at = (BASE + buffer.shape().bytes()).next_multiple_of(128);
+                let mut other = Buffer::new(lane, at, 4, 512, 4, waits)?;
+                let sent = layer::send(buffer, &cases[0])?;
+                let dispatch = text(other.receive_dispatch(&sent));
+                let received = buffer.receive_dispatch(sent)?;
+                let weights = &cases[0].topk_weights[rank as usize];
+                let made = vec![0; 2 * 8 * 512];
+                let handle = text(other.combine(Some(&made), weights, &received.handle));
+                let mut wrongs = layer::check_received(buffer, &cases[0], &received);
+                let sent = layer::answer(buffer, &cases[0], received, Manner::default())?;
+                let combine = text(other.receive_combine(&sent));
+                let combined = buffer.receive_combine(sent)?;
+                wrongs.extend(layer::check_combined(buffer, &cases[0], &combined));
+                for (said, right) in
+                    [(dispatch, "what was sent"), (handle, "a handle"), (combine, "what was sent")]
+                {
+                    if !said.contains(right) || !said.contains("this buffer's own") {
+                        wrongs.push(format!("rank {rank}: {said}"));
+                    }
+                }
+                // And it is as good as new.
+                wrongs.extend(layer::run(&mut other, &cases[0], Manner::default())?);
+                Ok(wrongs)
+            })
+        })
+        .collect();
+    let wrongs = all(cluster.sim.finish_all(&tasks));
+    assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
+}
+
+/// The buffer that experts may write is still sent from until the peer has taken the call before the last.
+#[test]
+fn the_zero_copy_buffer_is_lent_once_its_last_call_is_taken() {
+    let shape = Shape::new(2, 4, 4, 512).unwrap();
+    let spec = spec(&shape, 1);
+    let cluster = Cluster::start(&spec);
+    let taken = Rc::new(Cell::new(false));
+    let tasks: Vec<_> = (0..2)
+        .map(|rank| {
+            let (cases, taken) = (cases(shape, 2, Format::Bf16, 8, 2), taken.clone());
+            start(&cluster, shape, rank, patience(&spec), move |buffer, kernel| {
+                let sent = (layer::send(buffer, &cases[0])?, layer::send(buffer, &cases[1])?);
+                if rank == 1 {
+                    pause(kernel, 5_000_000);
+                    taken.set(true);
+                }
+                let received = buffer.receive_dispatch(sent.0)?;
+                let mut wrongs = Vec::new();
+                if rank == 0 {
+                    // Rank 1 sent both calls and has taken none yet.
+                    wrongs.extend(taken.get().then(|| "rank 1 was too early for this test".to_owned()));
+                }
+                let second = buffer.receive_dispatch(sent.1)?;
+                if rank == 0 {
+                    buffer.next_combine_buffer()?;
+                    wrongs.extend((!taken.get()).then(|| "lent while it may still be sent from".to_owned()));
+                }
+                let case = (&cases[0], &cases[1]);
+                let first = layer::answer(buffer, case.0, received, Manner { zero_copy: true })?;
+                let second = layer::answer(buffer, case.1, second, Manner { zero_copy: true })?;
+                let combined = buffer.receive_combine(first)?;
+                wrongs.extend(layer::check_combined(buffer, case.0, &combined));
+                let combined = buffer.receive_combine(second)?;
+                wrongs.extend(layer::check_combined(buffer, case.1, &combined));
                 Ok(wrongs)
             })
         })

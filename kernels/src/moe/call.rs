@@ -1,6 +1,6 @@
 //! What a MoE kernel is told. It travels by value, as the parameter of a launch.
 
-use shunt_layout::moe::{SETS, Shape};
+use shunt_layout::moe::Shape;
 
 /// Channels are sent as FP8 with scales; else as BF16.
 pub const FP8: u32 = 1;
@@ -17,6 +17,10 @@ pub const MASK_LOST: u32 = 16;
 /// as long as the buffer is there.
 pub const ABSOLUTE: u32 = 32;
 
+/// A combine that is received is the last call of a graph: the word at [`MoeCall::before`] becomes its number, so that
+/// the next replay counts on from there.
+pub const COUNT_ON: u32 = 64;
+
 /// The arguments of every MoE kernel. Each reads those that its documentation names and leaves the others alone.
 ///
 /// Addresses are of memory that the kernel's threads reach; nobody else touches what they lead to while it runs.
@@ -29,6 +33,9 @@ pub struct MoeCall {
     pub base: u64,
     /// Number of this call, from 1; dispatches and combines are counted together.
     pub call: u64,
+    /// Address of a word that is added to it, or 0. What a graph launches has the same arguments at each replay: its
+    /// calls are numbered from 1, and this word holds the number of the last call before them.
+    pub before: u64,
     /// Calls up to this one are over on every rank.
     pub floor: u64,
     /// Patience of the whole kernel, in nanoseconds.
@@ -68,12 +75,6 @@ impl MoeCall {
     pub const fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
-
-    /// The set of buffers of this call.
-    #[inline(always)]
-    pub const fn set(&self) -> u64 {
-        self.call % SETS
-    }
 }
 
-const _: () = assert!(size_of::<MoeCall>() == 136);
+const _: () = assert!(size_of::<MoeCall>() == 144);

@@ -2,8 +2,8 @@
 
 use super::call::{ABSOLUTE, MoeCall};
 use super::exchange::{Exchange, Heard};
-use crate::Outcome;
-use shunt_device::{Device, Fault, HeapOffset, Lanes, Platform};
+use super::stop::Stop;
+use shunt_device::{Device, HeapOffset, Lanes, Platform};
 
 /// Bits of a meeting's word that hold a call's number; the meeting's own is above them.
 const CALL_BITS: u32 = 32;
@@ -17,31 +17,35 @@ pub fn run<P: Platform, L: Lanes>(
     lanes: L,
     block: u32,
     call: &MoeCall,
-) -> Result<Outcome, Fault> {
+) -> Result<u64, Stop> {
     if block != 0 {
-        return Ok(Outcome::ok(0));
+        return Ok(0);
     }
     let exchange = Exchange::begin(device, lanes, call);
     exchange.check()?;
     deliver(&exchange)?;
-    let largest = meet(&exchange, call.floor, call.call)?;
-    clear(&exchange);
-    meet(&exchange, call.floor + 1, largest)?;
-    Ok(Outcome::ok(largest))
+    // Twice, with the clearing between: one loop, so that its code is there once.
+    let (mut largest, mut round) = (exchange.number, 0);
+    while round < 2 {
+        if round == 1 {
+            clear(&exchange);
+        }
+        largest = meet(&exchange, call.floor + round, largest)?;
+        round += 1;
+    }
+    Ok(largest)
 }
 
 /// Nothing of an earlier call may arrive behind the clearing.
 #[inline(always)]
-fn deliver<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) -> Result<(), Fault> {
+fn deliver<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) -> Result<(), Stop> {
     let shape = &exchange.call.shape;
     let mut rank = 0;
     while rank < shape.ranks {
         let (mut index, mut masked) = (0, exchange.masked(rank) || rank == exchange.me);
         while index < shape.local_experts && !masked {
-            if let Err(fault) = exchange.channel(rank, index).quiet(exchange.lanes, exchange.deadline) {
-                exchange.lost(fault)?;
-                masked = true;
-            }
+            exchange.quiet(rank, index)?;
+            masked = exchange.masked(rank);
             index += 1;
         }
         rank += 1;
@@ -55,7 +59,7 @@ fn meet<P: Platform, L: Lanes>(
     exchange: &Exchange<'_, '_, P, L>,
     meeting: u64,
     number: u64,
-) -> Result<u64, Fault> {
+) -> Result<u64, Stop> {
     let shape = &exchange.call.shape;
     let value = meeting << CALL_BITS | number;
     let own = exchange.at(shape.meeting(exchange.me));

@@ -1,10 +1,10 @@
 //! `moe_combine_receive`: what experts made of this rank's tokens, weighed and summed.
 
-use super::call::MoeCall;
+use super::call::{COUNT_ON, MoeCall};
 use super::exchange::{Exchange, FLAG, tensor};
 use super::number::{four, four_bf16};
-use crate::Outcome;
-use shunt_device::{Device, Fault, HeapOffset, Lanes, PIECE_BYTES, Platform};
+use super::stop::Stop;
+use shunt_device::{Device, HeapOffset, Lanes, PIECE_BYTES, Platform};
 
 /// Reads `topk_index`, `topk_weights`; writes `out`. Blocks share out the tokens: the block of one waits for the
 /// flags of its experts and sums in their order, as 32-bit floats, each product rounded by itself; the sum is rounded
@@ -17,7 +17,7 @@ pub fn run<P: Platform, L: Lanes>(
     lanes: L,
     block: u32,
     call: &MoeCall,
-) -> Result<Outcome, Fault> {
+) -> Result<u64, Stop> {
     let exchange = Exchange::begin(device, lanes, call);
     exchange.check()?;
     let (mut summed, mut token) = (0, block);
@@ -34,12 +34,16 @@ pub fn run<P: Platform, L: Lanes>(
             exchange.device.store(ended, 0);
         }
         give_back(&exchange)?;
+        if exchange.leads() && call.before != 0 && call.has(COUNT_ON) {
+            // SAFETY: a word of the caller's; all other blocks have ended, and this one's lanes have met.
+            unsafe { tensor::write(call.before, 0, exchange.number) };
+        }
     }
-    Ok(Outcome::ok(summed))
+    Ok(summed)
 }
 
 #[inline(always)]
-fn sum<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32) -> Result<(), Fault> {
+fn sum<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32) -> Result<(), Stop> {
     let (call, shape) = (exchange.call, &exchange.call.shape);
     let pieces = shape.bf16_bytes() / PIECE_BYTES;
     let mut k = 0;
@@ -49,7 +53,7 @@ fn sum<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32) -> 
         {
             let (rank, local) = exchange.home(expert);
             if !exchange.masked(rank) {
-                exchange.hear_number(shape.flag(call.set(), expert), FLAG, rank, local)?;
+                exchange.hear_number(shape.flag(exchange.set(), expert), FLAG, rank, local)?;
             }
         }
         k += 1;
@@ -60,7 +64,7 @@ fn sum<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32) -> 
     while k < call.topk {
         let there = match chosen(call, token, k) {
             Some(expert) if expert < shape.experts() => !exchange.masked(exchange.home(expert).0),
-            Some(_) => return Err(exchange.wrong(exchange.me)),
+            Some(_) => return Err(Stop::wrong(exchange.me)),
             None => false,
         };
         out |= (there as u32) << k;
@@ -102,7 +106,7 @@ fn sum_piece<P: Platform, L: Lanes>(
             let number = token as u64 * call.topk as u64 + k as u64;
             // SAFETY: a weight for each index (`MoeCall`).
             let weight = unsafe { tensor::read(call.topk_weights, number) };
-            let at = exchange.at(shape.combine_slot(call.set(), expert, token)).0 + piece * PIECE_BYTES;
+            let at = exchange.at(shape.combine_slot(exchange.set(), expert, token)).0 + piece * PIECE_BYTES;
             let words = exchange.device.load_piece(HeapOffset(at));
             low = add(low, four(words[0]), weight);
             high = add(high, four(words[1]), weight);
@@ -120,13 +124,13 @@ const fn add(sum: [f32; 4], part: [f32; 4], weight: f32) -> [f32; 4] {
 
 /// Clears all flags, those of experts that no token chose as well, and gives the room back to who wrote there.
 #[inline(always)]
-fn give_back<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) -> Result<(), Fault> {
-    let (call, shape) = (exchange.call, &exchange.call.shape);
+fn give_back<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) -> Result<(), Stop> {
+    let shape = &exchange.call.shape;
     let mut rank = 0;
     while rank < shape.ranks {
         let (mut local, mut masked) = (0, exchange.masked(rank));
         while local < shape.local_experts && !masked {
-            let flag = shape.flag(call.set(), rank as u64 * shape.local_experts as u64 + local as u64);
+            let flag = shape.flag(exchange.set(), rank as u64 * shape.local_experts as u64 + local as u64);
             masked = exchange.hear_number(flag, FLAG, rank, local)?.is_none();
             if !masked && exchange.leads() {
                 exchange.give_back(flag);

@@ -2,8 +2,8 @@
 
 use super::call::{MoeCall, ZERO_COPY};
 use super::exchange::{Exchange, FLAG, split, tensor};
-use crate::Outcome;
-use shunt_device::{Device, Fault, HeapOffset, Lanes, PIECE_BYTES, Platform, Put};
+use super::stop::Stop;
+use shunt_device::{Device, HeapOffset, Lanes, PIECE_BYTES, Platform, Put};
 
 /// Reads `x` (unless `ZERO_COPY`), `source`, `ranges`. Blocks share out the pairs of local expert and rank: the block
 /// of one puts the rows of the rank's tokens into the expert's slots there and raises the expert's flag behind them.
@@ -14,7 +14,7 @@ pub fn run<P: Platform, L: Lanes>(
     lanes: L,
     block: u32,
     call: &MoeCall,
-) -> Result<Outcome, Fault> {
+) -> Result<u64, Stop> {
     let exchange = Exchange::begin(device, lanes, call);
     exchange.check()?;
     exchange.room()?;
@@ -26,7 +26,7 @@ pub fn run<P: Platform, L: Lanes>(
         }
         pair += call.blocks.max(1) as u64;
     }
-    Ok(Outcome::ok(sent))
+    Ok(sent)
 }
 
 /// One pair; how many messages.
@@ -35,14 +35,14 @@ fn answer<P: Platform, L: Lanes>(
     exchange: &Exchange<'_, '_, P, L>,
     local: u32,
     rank: u32,
-) -> Result<u64, Fault> {
+) -> Result<u64, Stop> {
     let (call, shape, lanes) = (exchange.call, &exchange.call.shape, exchange.lanes);
-    let (set, expert) = (call.set(), exchange.me as u64 * shape.local_experts as u64 + local as u64);
+    let (set, expert) = (exchange.set(), exchange.me as u64 * shape.local_experts as u64 + local as u64);
     // SAFETY: a range for each pair (`MoeCall`).
     let range: u64 = unsafe { tensor::read(call.ranges, local as u64 * shape.ranks as u64 + rank as u64) };
     let (first, rows) = (range >> 32, range & 0xffff_ffff);
     if first + rows > shape.rows() {
-        return Err(exchange.wrong(rank));
+        return Err(Stop::wrong(rank));
     }
     let mut poster = exchange.poster(rank, local);
     let mut row = first;
@@ -50,7 +50,7 @@ fn answer<P: Platform, L: Lanes>(
         // SAFETY: a word for each row of each local expert (`MoeCall`).
         let token: u32 = unsafe { tensor::read(call.source, local as u64 * shape.rows() + row) };
         if token >= shape.tokens {
-            return Err(exchange.wrong(rank));
+            return Err(Stop::wrong(rank));
         }
         let src = exchange.at(shape.combine_source(set, local, row));
         let dst = exchange.at(shape.combine_slot(set, expert, token));

@@ -3,8 +3,8 @@
 use super::call::{EXPONENTS, FP8, MoeCall};
 use super::exchange::{Exchange, split, tensor};
 use super::number::Scale;
-use crate::Outcome;
-use shunt_device::{Device, Fault, HeapOffset, Lanes, PIECE_BYTES, Platform};
+use super::stop::Stop;
+use shunt_device::{Device, HeapOffset, Lanes, PIECE_BYTES, Platform};
 use shunt_layout::moe::HEADER_BYTES;
 
 /// Writes `out`, `out_scales` (FP8), `source`, `ranges`, `counts`. Blocks share out the pairs of local expert and rank:
@@ -16,7 +16,7 @@ pub fn run<P: Platform, L: Lanes>(
     lanes: L,
     block: u32,
     call: &MoeCall,
-) -> Result<Outcome, Fault> {
+) -> Result<u64, Stop> {
     let exchange = Exchange::begin(device, lanes, call);
     exchange.check()?;
     let (mut rows, mut pair) = (0, block as u64);
@@ -25,7 +25,7 @@ pub fn run<P: Platform, L: Lanes>(
         rows += take(&exchange, local, rank)?;
         pair += call.blocks.max(1) as u64;
     }
-    Ok(Outcome::ok(rows))
+    Ok(rows)
 }
 
 /// One pair; how many rows.
@@ -34,9 +34,9 @@ fn take<P: Platform, L: Lanes>(
     exchange: &Exchange<'_, '_, P, L>,
     local: u32,
     rank: u32,
-) -> Result<u64, Fault> {
-    let (call, shape) = (exchange.call, &exchange.call.shape);
-    let word = shape.count(call.set(), local, rank);
+) -> Result<u64, Stop> {
+    let shape = &exchange.call.shape;
+    let word = shape.count(exchange.set(), local, rank);
     let most = shape.tokens as u64;
     let heard = if exchange.masked(rank) { None } else { exchange.hear_number(word, most, rank, local)? };
     let (rows, masked) = (heard.unwrap_or(0), heard.is_none());
@@ -44,7 +44,7 @@ fn take<P: Platform, L: Lanes>(
     let first = exchange.lanes.broadcast(first, 0);
     let mut slot = 0;
     while slot < rows {
-        let from = exchange.at(shape.dispatch_slot(call.set(), local, rank, slot));
+        let from = exchange.at(shape.dispatch_slot(exchange.set(), local, rank, slot));
         unpack(exchange, from, local as u64 * shape.rows() + first + slot, local, first + slot);
         slot += 1;
     }

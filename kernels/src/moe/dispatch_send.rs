@@ -3,8 +3,9 @@
 use super::call::{EXPONENTS, FP8, MoeCall, ROUNDED};
 use super::exchange::{Exchange, tensor};
 use super::number::{Scale, four, four_fp8, larger};
-use crate::Outcome;
-use shunt_device::{Device, Fault, FaultKind, HeapOffset, Lanes, PIECE_BYTES, Platform, Put, Solo};
+use super::stop::Stop;
+use crate::nvptx_math::{rolled, unknown};
+use shunt_device::{Device, HeapOffset, Lanes, PIECE_BYTES, Platform, Put, Solo};
 use shunt_layout::moe::{HEADER_BYTES, SCALE_GROUP};
 
 /// Reads `x`, `topk_index`. Blocks share out the experts: the block of one goes through the tokens in order, makes the
@@ -16,7 +17,7 @@ pub fn run<P: Platform, L: Lanes>(
     lanes: L,
     block: u32,
     call: &MoeCall,
-) -> Result<Outcome, Fault> {
+) -> Result<u64, Stop> {
     let exchange = Exchange::begin(device, lanes, call);
     exchange.check()?;
     exchange.room()?;
@@ -28,7 +29,7 @@ pub fn run<P: Platform, L: Lanes>(
         }
         expert += call.blocks.max(1) as u64;
     }
-    Ok(Outcome::ok(sent))
+    Ok(sent)
 }
 
 /// Whether a token chose an expert. An expert that is chosen twice gets the token once: both weights count for it.
@@ -36,6 +37,7 @@ pub fn run<P: Platform, L: Lanes>(
 fn chose(call: &MoeCall, token: u32, expert: u64) -> bool {
     let (mut k, mut found) = (0, false);
     while k < call.topk {
+        rolled();
         // SAFETY: `topk` indices a token (`MoeCall`); only tokens of this call are asked about.
         let index: i64 = unsafe { tensor::read(call.topk_index, token as u64 * call.topk as u64 + k as u64) };
         found |= index == expert as i64;
@@ -46,11 +48,11 @@ fn chose(call: &MoeCall, token: u32, expert: u64) -> bool {
 
 /// All that one expert is sent; how many messages.
 #[inline(always)]
-fn serve<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, expert: u64) -> Result<u64, Fault> {
+fn serve<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, expert: u64) -> Result<u64, Stop> {
     let (call, lanes) = (exchange.call, exchange.lanes);
     let (rank, local) = exchange.home(expert);
     let mut poster = exchange.poster(rank, local);
-    let (bytes, set) = (call.shape.dispatch_message(call.has(FP8)), call.set());
+    let bytes = call.shape.dispatch_message(call.has(FP8));
     let (mut first, mut sent) = (0, 0);
     while first < call.tokens {
         // A lane a token; then all of them the messages of those that chose.
@@ -61,6 +63,8 @@ fn serve<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, expert: u64) 
             if lanes.broadcast(wanted, lane) != 0 {
                 let token = first + lane;
                 prepare(exchange, token)?;
+                // Offsets are found again for each message: kept, they would take registers while one is made.
+                let set = unknown(exchange.set());
                 let src = exchange.at(call.shape.dispatch_source(set, token));
                 let dst = exchange.at(call.shape.dispatch_slot(set, local, exchange.me, sent));
                 if rank == exchange.me {
@@ -74,7 +78,7 @@ fn serve<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, expert: u64) 
         }
         first += lanes.size();
     }
-    let word = exchange.at(call.shape.count(set, local, exchange.me));
+    let word = exchange.at(call.shape.count(unknown(exchange.set()), local, exchange.me));
     if rank == exchange.me {
         lanes.sync();
         if exchange.leads() {
@@ -110,7 +114,7 @@ const LATE: u64 = 2;
 
 /// Sees to it that the message of a token is made, once, whichever block comes first.
 #[inline(always)]
-fn prepare<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32) -> Result<(), Fault> {
+fn prepare<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32) -> Result<(), Stop> {
     let claim = exchange.at(exchange.call.shape.claim(token));
     let answer = if exchange.leads() { take(exchange, claim) } else { READY };
     match exchange.device.share(exchange.lanes, answer) {
@@ -119,18 +123,18 @@ fn prepare<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32)
             make(exchange, token);
             exchange.lanes.sync();
             if exchange.leads() {
-                exchange.device.store(claim, 2 * exchange.call.call + 1);
+                exchange.device.store(claim, 2 * exchange.number + 1);
             }
             Ok(())
         }
-        _ => Err(exchange.channel(exchange.me, 0).told(FaultKind::Overdue)),
+        _ => Err(Stop::late(exchange.me, 0)),
     }
 }
 
 /// The leader's part: whoever comes first makes it, the others wait for him, who is at it.
 #[inline(always)]
 fn take<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, claim: HeapOffset) -> u64 {
-    let (making, made) = (2 * exchange.call.call, 2 * exchange.call.call + 1);
+    let (making, made) = (2 * exchange.number, 2 * exchange.number + 1);
     let seen = exchange.device.load(claim);
     if seen == made {
         return READY;
@@ -147,7 +151,7 @@ fn take<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, claim: HeapOff
 /// Makes the message of a token: header, channels, scales.
 #[inline(always)]
 fn make<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32) {
-    let at = exchange.at(exchange.call.shape.dispatch_source(exchange.call.set(), token));
+    let at = exchange.at(exchange.call.shape.dispatch_source(exchange.set(), token));
     if exchange.leads() {
         exchange.device.store_piece(at, [token as u64, 0]);
     }
@@ -181,23 +185,26 @@ fn make_fp8<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32
     let scales = HeapOffset(data.0 + call.shape.hidden as u64);
     let mut first = exchange.lanes.rank() as u64 * GROUPS;
     while first < groups {
-        let (mut backs, mut number) = (0u128, 0);
-        while number < GROUPS {
+        let (mut backs, mut number) = ([0u64; 2], 0);
+        while number < unknown(GROUPS) {
+            rolled();
             let group = first + number;
             let words = (token as u64 * groups + group) * GROUP_WORDS;
             let scale = Scale::of(amax(call.x, words), rounded);
             let to = HeapOffset(data.0 + group * SCALE_GROUP);
             let mut at = 0;
-            while at < GROUP_WORDS {
+            while at < unknown(GROUP_WORDS) {
+                rolled();
                 let piece =
                     [fp8_word(call.x, words + at, scale.by), fp8_word(call.x, words + at + 2, scale.by)];
                 exchange.device.store_piece(HeapOffset(to.0 + at * 4), piece);
                 at += 4;
             }
-            backs |= (scale.back.to_bits() as u128) << (32 * number);
+            // Pushed down from above: no number of a register depends on the turn.
+            backs = [backs[0] >> 32 | backs[1] << 32, backs[1] >> 32 | (scale.back.to_bits() as u64) << 32];
             number += 1;
         }
-        exchange.device.store_piece(HeapOffset(scales.0 + first * 4), [backs as u64, (backs >> 64) as u64]);
+        exchange.device.store_piece(HeapOffset(scales.0 + first * 4), backs);
         first += exchange.lanes.size() as u64 * GROUPS;
     }
 }
@@ -206,13 +213,22 @@ fn make_fp8<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32
 #[inline(always)]
 fn amax(x: u64, words: u64) -> f32 {
     let (mut amax, mut at) = (0.0, 0);
-    while at < GROUP_WORDS {
-        // SAFETY: the group's words of a row of `x` (`MoeCall`).
-        let [a, b, c, d] = four(unsafe { tensor::read(x, words + at) });
-        amax = larger(larger(larger(larger(amax, a), b), c), d);
-        at += 1;
+    while at < unknown(GROUP_WORDS) {
+        rolled();
+        // SAFETY: the group's words of a row of `x` (`MoeCall`). Four loads at a time.
+        let words: [u64; 4] = unsafe { tensor::read(x + 8 * (words + at), 0) };
+        let [a, b, c, d] = words;
+        amax = largest(largest(largest(largest(amax, four(a)), four(b)), four(c)), four(d));
+        at += 4;
     }
     amax
+}
+
+/// The largest magnitude of four more.
+#[inline(always)]
+const fn largest(amax: f32, values: [f32; 4]) -> f32 {
+    let [a, b, c, d] = values;
+    larger(larger(larger(larger(amax, a), b), c), d)
 }
 
 /// Eight channels, of the two words from `at` on.

@@ -1,8 +1,10 @@
 //! What the phases of an exchange have in common: offsets, who is left out, credits, waits that look after channels.
 
 use super::call::{ABSOLUTE, MASK_LOST, MoeCall};
+use super::stop::Stop;
+use crate::nvptx_math::unknown;
 use shunt_device::{
-    Channel, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Platform, Posted, Put, Signal, Solo,
+    Channel, Deadline, Device, FaultKind, HeapOffset, Lanes, Platform, Posted, Put, Signal, Solo,
 };
 use shunt_layout::moe::{At, SETS, TOPK_MAX};
 use shunt_layout::mutant::Mutant;
@@ -14,6 +16,8 @@ pub struct Exchange<'s, 'c, P: Platform, L: Lanes> {
     pub call: &'c MoeCall,
     pub deadline: Deadline,
     pub me: u32,
+    /// This call's, of all calls.
+    pub number: u64,
 }
 
 /// What a wait for a word of a peer ended with.
@@ -41,24 +45,29 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
     #[inline(always)]
     pub fn begin(device: Device<'s, P>, lanes: L, call: &'c MoeCall) -> Self {
         let (me, deadline) = (device.my_pe(), Deadline::after(device.now_ns(), call.timeout_ns));
-        Self { device, lanes, call, deadline, me }
+        let mut number = call.call;
+        if call.before != 0 {
+            // SAFETY: a word of the caller's (`MoeCall`), which only the last block of a graph's last kernel writes.
+            number += unsafe { tensor::read::<u64>(call.before, 0) };
+        }
+        Self { device, lanes, call, deadline, me, number }
+    }
+
+    /// The set of buffers of this call.
+    #[inline(always)]
+    pub fn set(&self) -> u64 {
+        self.number % SETS
     }
 
     /// Refuses a call that does not fit the heap or the job.
     #[inline(always)]
-    pub fn check(&self) -> Result<(), Fault> {
+    pub fn check(&self) -> Result<(), Stop> {
         let (device, call, shape) = (self.device, self.call, &self.call.shape);
         let fits = shape.ranks == device.pe_count()
             && call.tokens <= shape.tokens
             && call.topk <= TOPK_MAX
             && device.holds(HeapOffset(call.base), shape.bytes());
-        if fits { Ok(()) } else { Err(self.wrong(self.me)) }
-    }
-
-    /// The fault of a call, or of data, that cannot be.
-    #[inline(always)]
-    pub fn wrong(&self, rank: u32) -> Fault {
-        self.channel(rank, 0).told(FaultKind::BadAddress)
+        if fits { Ok(()) } else { Err(Stop::wrong(self.me)) }
     }
 
     #[inline(always)]
@@ -90,14 +99,15 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         self.lanes.broadcast(word, 0) != 0
     }
 
-    /// A peer is lost: it is left out from now on, or that is the kernel's fault.
+    /// A rank cannot be reached as `stop` says, for a fault of this kind: if it is lost, it is left out from now on,
+    /// where the call asks for that.
     #[inline(always)]
-    pub fn lost(&self, fault: Fault) -> Result<(), Fault> {
-        if fault.kind != FaultKind::PeerLost || !self.call.has(MASK_LOST) {
-            return Err(fault);
+    fn lost(&self, rank: u32, kind: u64, stop: Stop) -> Result<(), Stop> {
+        if kind != FaultKind::PeerLost as u64 || !self.call.has(MASK_LOST) {
+            return Err(stop);
         }
         if self.leads() {
-            self.device.store(self.at(self.call.shape.mask(fault.peer)), 1);
+            self.device.store(self.at(self.call.shape.mask(rank)), 1);
         }
         Ok(())
     }
@@ -121,7 +131,7 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
     /// The wait looks after this rank's channels, so failures are found and switches go on; every slice it asks whether
     /// the peer is lost.
     #[inline(always)]
-    pub fn hear(&self, at: At, value: u64, rank: u32, index: u32) -> Result<Heard, Fault> {
+    pub fn hear(&self, at: At, value: u64, rank: u32, index: u32) -> Result<Heard, Stop> {
         let (mut word, until) = (0, self.deadline.at_ns);
         if self.leads() {
             word = self.device.load(self.at(at));
@@ -141,36 +151,26 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         };
         match self.lanes.broadcast(answer, 0) {
             LEFT_OUT => Ok(Heard::Masked),
-            LOST => self.lost(self.why_lost(rank)).map(|()| Heard::Masked),
-            _ => Err(self.channel(rank, index).told(FaultKind::Overdue)),
-        }
-    }
-
-    /// The fault of the first channel to `rank` that is dead.
-    #[inline(always)]
-    fn why_lost(&self, rank: u32) -> Fault {
-        let mut index = 0;
-        while index < self.call.shape.local_experts {
-            if let Err(fault) = self.channel(rank, index).alive() {
-                return fault;
+            LOST => {
+                let stop = Stop::lost(rank, self.call.shape.local_experts);
+                self.lost(rank, FaultKind::PeerLost as u64, stop).map(|()| Heard::Masked)
             }
-            index += 1;
+            _ => Err(Stop::late(rank, index)),
         }
-        self.channel(rank, 0).told(FaultKind::PeerLost)
     }
 
     /// Waits until every rank has taken the call before the last: its messages' room is free there, and what was sent
     /// from here is not needed any more.
     #[inline(always)]
-    pub fn room(&self) -> Result<(), Fault> {
+    pub fn room(&self) -> Result<(), Stop> {
         let call = self.call;
-        if call.call <= call.floor + SETS || Mutant::CreditNotAwaited.on() {
+        if self.number <= call.floor + SETS || Mutant::CreditNotAwaited.on() {
             return Ok(());
         }
         let mut rank = 0;
         while rank < call.shape.ranks {
             if !self.masked(rank) {
-                self.hear(call.shape.credit(rank), call.call - SETS, rank, 0)?;
+                self.hear(call.shape.credit(rank), self.number - SETS, rank, 0)?;
             }
             rank += 1;
         }
@@ -179,28 +179,49 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
 
     /// Tells `rank` that what it sent in this call is taken. Leader only.
     #[inline(always)]
-    pub fn thank(&self, rank: u32) -> Result<(), Fault> {
+    pub fn thank(&self, rank: u32) -> Result<(), Stop> {
         let at = self.at(self.call.shape.credit(self.me));
         if rank == self.me {
-            self.device.store(at, self.call.call);
+            self.device.store(at, self.number);
             return Ok(());
         }
-        self.tell(rank, at, self.call.call)
+        self.tell(rank, at, self.number)
     }
 
     /// A kind 1 signal on the channel of credits and meetings. Leader only.
     #[inline(always)]
-    pub fn tell(&self, rank: u32, at: HeapOffset, value: u64) -> Result<(), Fault> {
-        let posted = post_monotone(self.device, rank, at.0, value);
-        if posted.ticket().is_some() { Ok(()) } else { self.lost(self.channel(rank, 0).why(posted)) }
+    pub fn tell(&self, rank: u32, at: HeapOffset, value: u64) -> Result<(), Stop> {
+        // Inlined, and each kernel has it once: a function would have to save registers over its cold calls.
+        let channel = self.channel(rank, 0);
+        let posted = channel.try_signal(Solo, at, Signal::Monotone(value));
+        if posted.ticket().is_some() { Ok(()) } else { self.refused(rank, 0, posted) }
+    }
+
+    /// A post was refused. Leader only.
+    #[inline(always)]
+    fn refused(&self, rank: u32, index: u32, posted: Posted) -> Result<(), Stop> {
+        self.lost(rank, kind_slow(self.device, rank, index, posted), Stop::refused(rank, index, posted))
+    }
+
+    /// Waits until all that was posted on a channel is done.
+    #[inline(always)]
+    pub fn quiet(&self, rank: u32, index: u32) -> Result<(), Stop> {
+        let mut kind = 0;
+        if self.leads() && !self.channel(rank, index).try_quiet(Solo) {
+            kind = quiet_slow(self.device, rank, index, self.deadline.at_ns);
+        }
+        match self.device.share(self.lanes, kind) {
+            0 => Ok(()),
+            kind => self.lost(rank, kind, Stop::ended(rank, index, kind)),
+        }
     }
 
     /// Tells all lanes how the leader fared; the leader's answer counts.
     #[inline(always)]
-    pub fn agree(&self, done: Result<(), Fault>) -> Result<(), Fault> {
+    pub fn agree(&self, done: Result<(), Stop>) -> Result<(), Stop> {
         let bad = self.lanes.broadcast(done.is_err() as u64, 0) != 0;
         match done {
-            Ok(()) if bad => Err(self.wrong(self.me)),
+            Ok(()) if bad => Err(Stop::wrong(self.me)),
             done => done,
         }
     }
@@ -210,7 +231,7 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
     #[inline(always)]
     pub fn covering(&self, number: u64) -> (Signal, u64) {
         if self.call.has(ABSOLUTE) {
-            let word = self.call.call << CALL_SHIFT | number;
+            let word = self.number << CALL_SHIFT | number;
             return (Signal::Monotone(word), word);
         }
         (Signal::Cleared(!number), !number)
@@ -218,13 +239,13 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
 
     /// Waits for such a word; its number, which cannot be above `most`. Nothing if the peer is left out.
     #[inline(always)]
-    pub fn hear_number(&self, at: At, most: u64, rank: u32, index: u32) -> Result<Option<u64>, Fault> {
+    pub fn hear_number(&self, at: At, most: u64, rank: u32, index: u32) -> Result<Option<u64>, Stop> {
         let absolute = self.call.has(ABSOLUTE);
-        let least = if absolute { self.call.call << CALL_SHIFT } else { 1 };
+        let least = if absolute { self.number << CALL_SHIFT } else { 1 };
         let Heard::Word(word) = self.hear(at, least, rank, index)? else { return Ok(None) };
         let number = if absolute { word - least } else { !word };
         // A signal that came twice, or one of another call.
-        if number > most { Err(self.wrong(rank)) } else { Ok(Some(number)) }
+        if number > most { Err(Stop::wrong(rank)) } else { Ok(Some(number)) }
     }
 
     /// Gives such a word back. Leader only.
@@ -238,24 +259,17 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
     /// Messages on one channel.
     #[inline(always)]
     pub fn poster(&self, rank: u32, index: u32) -> Poster<'s, P> {
-        Poster { channel: self.channel(rank, index), failed: None }
+        Poster { device: self.device, rank, index, failed: None }
     }
 
-    /// Ends what a poster began.
+    /// Ends what a poster began: all lanes go the leader's way.
     #[inline(always)]
-    pub fn settle(&self, poster: &Poster<'s, P>) -> Result<(), Fault> {
-        let bad = self.lanes.broadcast(poster.failed.is_some() as u64, 0) != 0;
-        if !bad {
-            return Ok(());
-        }
-        let fault = match poster.failed {
-            Some(posted) => poster.channel.why(posted),
-            None => self.wrong(self.me),
+    pub fn settle(&self, poster: &Poster<'s, P>) -> Result<(), Stop> {
+        let done = match poster.failed {
+            Some(posted) => self.refused(poster.rank, poster.index, posted),
+            None => Ok(()),
         };
-        // All lanes go the same way: by the leader's fault.
-        let done = self.lost(fault);
-        let stays = self.lanes.broadcast(done.is_err() as u64, 0) != 0;
-        if stays { Err(fault) } else { Ok(()) }
+        self.agree(done)
     }
 }
 
@@ -302,40 +316,63 @@ fn look_slow<P: Platform>(device: Device<'_, P>, mask: u64, peer: u64, until_ns:
     if device.now_ns() > until_ns { LATE } else { GO_ON }
 }
 
-/// A function of its own, so that a kernel has its code once, and registers are all that it takes.
+/// The kind of fault behind a post that was refused.
 #[inline(never)]
-fn post_monotone<P: Platform>(device: Device<'_, P>, rank: u32, at: u64, value: u64) -> Posted {
-    device.channel(rank, 0).try_signal(Solo, HeapOffset(at), Signal::Monotone(value))
+fn kind_slow<P: Platform>(device: Device<'_, P>, rank: u32, index: u32, posted: Posted) -> u64 {
+    device.channel(rank, index).why(posted).kind as u64
+}
+
+/// Waits until all that was posted on a channel is done; the kind of fault it ended with, or 0.
+#[inline(never)]
+fn quiet_slow<P: Platform>(device: Device<'_, P>, rank: u32, index: u32, until_ns: u64) -> u64 {
+    match device.channel(rank, index).quiet(Solo, Deadline { at_ns: until_ns }) {
+        Ok(()) => 0,
+        Err(fault) => fault.kind as u64,
+    }
 }
 
 /// Posts by the leader alone; once one is refused the rest is left out.
 pub struct Poster<'s, P: Platform> {
-    channel: Channel<'s, P>,
+    device: Device<'s, P>,
+    rank: u32,
+    index: u32,
     /// The leader's.
     failed: Option<Posted>,
 }
 
-impl<P: Platform> Poster<'_, P> {
+impl<'s, P: Platform> Poster<'s, P> {
+    /// Found again for each post: what is known of it would take dozens of registers while messages are made.
     #[inline(always)]
-    fn post<L: Lanes>(&mut self, lanes: L, post: impl FnOnce(Channel<'_, P>) -> Posted) {
-        // What all lanes stored is what is sent.
+    fn channel(&self) -> Channel<'s, P> {
+        self.device.channel(unknown(self.rank as u64) as u32, self.index)
+    }
+
+    /// True to the leader if nothing was refused yet, once all lanes are there: what they stored is what is sent.
+    #[inline(always)]
+    fn posts<L: Lanes>(&self, lanes: L) -> bool {
         lanes.sync();
-        if lanes.rank() == 0 && self.failed.is_none() {
-            let posted = post(self.channel);
-            if posted.ticket().is_none() {
-                self.failed = Some(posted);
-            }
+        lanes.rank() == 0 && self.failed.is_none()
+    }
+
+    #[inline(always)]
+    fn keep(&mut self, posted: Posted) {
+        if posted.ticket().is_none() {
+            self.failed = Some(posted);
         }
     }
 
     #[inline(always)]
     pub fn put<L: Lanes>(&mut self, lanes: L, put: Put) {
-        self.post(lanes, |channel| channel.try_put(Solo, put));
+        if self.posts(lanes) {
+            self.keep(self.channel().try_put(Solo, put));
+        }
     }
 
     #[inline(always)]
     pub fn signal<L: Lanes>(&mut self, lanes: L, at: HeapOffset, signal: Signal) {
-        self.post(lanes, |channel| channel.try_signal(Solo, at, signal));
+        if self.posts(lanes) {
+            self.keep(self.channel().try_signal(Solo, at, signal));
+        }
     }
 }
 

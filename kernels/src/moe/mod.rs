@@ -27,11 +27,14 @@ mod dispatch_send;
 mod exchange;
 pub mod number;
 mod room;
+mod stop;
 
-pub use call::{ABSOLUTE, EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, ZERO_COPY};
+pub use call::{ABSOLUTE, COUNT_ON, EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, ZERO_COPY};
+pub use stop::Phase;
 
-use crate::Outcome;
-use shunt_device::{Device, Fault, Lanes, Platform};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::{Answer, Outcome};
+use shunt_device::{Device, Lanes, Platform};
 
 /// Where a kernel was when it met a fault.
 #[repr(u64)]
@@ -83,16 +86,13 @@ macro_rules! phases {
     ($($name:ident $stage:ident;)*) => {$(
         #[doc = concat!("The phase of [`Stage::", stringify!($stage), "`]; its module says what it reads and writes.")]
         #[inline(always)]
-        pub fn $name<P: Platform, L: Lanes>(
-            device: Device<'_, P>,
+        pub fn $name<'s, P: Platform, L: Lanes>(
+            device: Device<'s, P>,
             lanes: L,
             block: u32,
             call: &MoeCall,
-        ) -> Result<Outcome, Fault> {
-            Ok(match $name::run(device, lanes, block, call) {
-                Ok(outcome) => outcome,
-                Err(fault) => Outcome { value: Stage::$stage as u64, ..Outcome::fault(&fault) },
-            })
+        ) -> Phase<'s, P> {
+            Phase { device, stage: Stage::$stage, ended: $name::run(device, lanes, block, call) }
         }
     )*};
 }
@@ -107,6 +107,18 @@ phases! {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl Stage {
+    /// The phase as entry points are named: `shunt_kernel_NAME_warp` and `shunt_kernel_NAME_block`.
+    pub const fn kernel(self) -> &'static str {
+        match self {
+            Self::DispatchSend => "moe_dispatch_send",
+            Self::DispatchReceive => "moe_dispatch_receive",
+            Self::CombineSend => "moe_combine_send",
+            Self::CombineReceive => "moe_combine_receive",
+            Self::Clean => "moe_clean",
+            Self::Room => "moe_room",
+        }
+    }
+
     /// Runs the phase as block `block` of a launch: the same body that the entry points run. The leader's outcome
     /// counts.
     pub fn run<P: Platform, L: Lanes>(
@@ -116,7 +128,7 @@ impl Stage {
         block: u32,
         call: &MoeCall,
     ) -> Outcome {
-        let outcome = match self {
+        let phase = match self {
             Self::DispatchSend => dispatch_send(device, lanes, block, call),
             Self::DispatchReceive => dispatch_receive(device, lanes, block, call),
             Self::CombineSend => combine_send(device, lanes, block, call),
@@ -124,6 +136,6 @@ impl Stage {
             Self::Clean => clean(device, lanes, block, call),
             Self::Room => room(device, lanes, block, call),
         };
-        outcome.unwrap_or_else(|fault| Outcome::fault(&fault))
+        phase.outcome()
     }
 }

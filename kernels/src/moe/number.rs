@@ -1,5 +1,8 @@
 //! BF16 and FP8 (E4M3, no infinities) as bits. One source for CPU and GPU, no rounding mode, no tables.
 
+#[cfg(all(target_arch = "nvptx64", target_feature = "sm_89"))]
+use crate::nvptx_math::two_fp8;
+
 /// Largest value of E4M3.
 pub const FP8_MAX: f32 = 448.0;
 /// A group's largest magnitude counts as this much at least, so that no scale is endless.
@@ -21,7 +24,8 @@ pub const fn to_bf16(value: f32) -> u16 {
     (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
-/// The nearest E4M3, ties to even; what is too large becomes the largest, what is no number stays none.
+/// The nearest E4M3, ties to even; what is too large becomes the largest, what is no number stays none, without a sign:
+/// so says a GPU's own instruction.
 #[inline(always)]
 pub const fn to_fp8(value: f32) -> u8 {
     /// From here on a value has a leading one: 2^-6.
@@ -30,9 +34,10 @@ pub const fn to_fp8(value: f32) -> u8 {
     const STEPS: f32 = 16384.0;
     let bits = value.to_bits();
     let (sign, size) = ((bits >> 24) as u8 & 0x80, bits & 0x7fff_ffff);
-    let code = if size > 0x7f80_0000 {
-        0x7f
-    } else if size >= FP8_MAX.to_bits() {
+    if size > 0x7f80_0000 {
+        return 0x7f;
+    }
+    let code = if size >= FP8_MAX.to_bits() {
         0x7e
     } else if size < NORMAL {
         // The adder rounds.
@@ -119,9 +124,19 @@ pub const fn four_bf16(values: [f32; 4]) -> u64 {
 
 /// Four E4M3, the lowest first.
 #[inline(always)]
+#[cfg(not(all(target_arch = "nvptx64", target_feature = "sm_89")))]
 pub const fn four_fp8(values: [f32; 4], by: f32) -> u32 {
     let [a, b, c, d] = values;
     u32::from_le_bytes([to_fp8(a * by), to_fp8(b * by), to_fp8(c * by), to_fp8(d * by)])
+}
+
+/// The same by the GPU's instruction, where there is one.
+#[inline(always)]
+#[cfg(all(target_arch = "nvptx64", target_feature = "sm_89"))]
+pub fn four_fp8(values: [f32; 4], by: f32) -> u32 {
+    let [a, b, c, d] = values;
+    let (low, high) = (two_fp8(a * by, b * by), two_fp8(c * by, d * by));
+    low as u32 | (high as u32) << 16
 }
 
 #[cfg(test)]
@@ -146,7 +161,7 @@ mod tests {
             let value = from_fp8(code);
             if meaning(code).is_nan() {
                 assert!(value.is_nan(), "{code:#x}");
-                assert_eq!(to_fp8(value) & 0x7f, 0x7f);
+                assert_eq!((to_fp8(value), to_fp8(-value)), (0x7f, 0x7f));
                 continue;
             }
             assert_eq!(f64::from(value), meaning(code), "{code:#x}");

@@ -2,8 +2,8 @@
 
 use super::call::MoeCall;
 use super::exchange::Exchange;
-use crate::Outcome;
-use shunt_device::{Device, Fault, Lanes, Platform};
+use super::stop::Stop;
+use shunt_device::{Device, Lanes, Platform};
 
 /// One block. The value is 0.
 #[inline(always)]
@@ -12,11 +12,11 @@ pub fn run<P: Platform, L: Lanes>(
     lanes: L,
     block: u32,
     call: &MoeCall,
-) -> Result<Outcome, Fault> {
+) -> Result<u64, Stop> {
     if block == 0 {
         let exchange = Exchange::begin(device, lanes, call);
         exchange.check()?;
         exchange.room()?;
     }
-    Ok(Outcome::ok(0))
+    Ok(0)
 }

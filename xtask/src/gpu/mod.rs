@@ -56,12 +56,13 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
   cold-stack  bytes that the deepest cold call takes: registers that the calling convention has a function save
 
   run               after that run on this machine's GPU all that needs one, and print one table: the program in CUDA
-                    C++; those in DeepEP's roles (of the prefix, which it makes); all kernels' scenarios, every byte; a
-                    graph that is captured once, across a fault and a switch-back; rate and latency with fault
-                    tolerance and without; error completion to backup doorbell; shmem_put_bw --device gpu over the
-                    fault menu; compute-sanitizer (fetched) over the library calls and a scenario of each entry
-                    point. A row that takes longer than 2 minutes (10: gpu_check, compute-sanitizer) is killed and
-                    has failed. Without a GPU every row says that it was not run, and it fails before it builds
+                    C++; those in DeepEP's roles (of the prefix, which it makes); all kernels' scenarios, every byte;
+                    layers of MoE among 2 and 4 PEs; a graph that is captured once, across a fault and a switch-back;
+                    rate and latency with fault tolerance and without; error completion to backup doorbell; shmem_put_bw
+                    --device gpu over the fault menu; compute-sanitizer (fetched) over the library calls and a scenario
+                    of each entry point. A row that takes longer than 2 minutes (10: gpu_check, compute-sanitizer) is
+                    killed and has failed. Without a GPU every row says that it was not run, and it fails before it
+                    builds
   --only ROW        of these only the rows whose name holds ROW
   pack --out DIR    all that these rows start, in a folder for a machine that has a GPU, and neither compilers nor a
                     network: DIR/run.sh [--only ROW] runs them there. compute-sanitizer is among it, most of its size

@@ -1,0 +1,293 @@
+//! Kernels that do not reach the caller's memory, as those of a GPU: tensors of a call are copied to where they do, and
+//! back. With [`Mode::Graph`] a layer's kernels are captured once, as graphs, and replayed from then on.
+
+use crate::fault::PathName;
+use crate::runner::Runner;
+use shunt_device::Fault;
+use shunt_kernels::Outcome;
+use shunt_kernels::moe::{COUNT_ON, EXPONENTS, FP8, MoeCall, Stage, ZERO_COPY};
+use shunt_layout::moe::{Shape, TOPK_MAX};
+use std::cell::RefCell;
+
+/// What runs phases, and memory that its kernels reach.
+pub trait Machine {
+    /// Launches that were captured together.
+    type Graph;
+    /// This rank.
+    fn rank(&self) -> u32;
+    /// Ranks of the job.
+    fn ranks(&self) -> u32;
+    /// Bytes of the heap.
+    fn heap_bytes(&self) -> u64;
+    /// Address of a heap offset, for this program.
+    fn address(&self, at: u64) -> u64;
+    /// The path that a fault's channel was on.
+    fn path(&self, fault: &Fault) -> Option<PathName>;
+    /// Address, for kernels, of so many bytes that they reach while this is there.
+    fn memory(&self, bytes: u64) -> u64;
+    /// Copies to there.
+    fn write(&self, at: u64, bytes: &[u8]);
+    /// Copies from there.
+    fn read(&self, at: u64, bytes: &mut [u8]);
+    /// Runs a phase to its end: a fault, if a block met one; else the sum of all.
+    fn launch(&self, stage: Stage, call: &MoeCall) -> Outcome;
+    /// Makes a graph of phases that run one after the other.
+    fn capture(&self, phases: &[(Stage, MoeCall)]) -> Self::Graph;
+    /// Runs a graph to its end: the outcome of each phase.
+    fn replay(&self, graph: &Self::Graph) -> Vec<Outcome>;
+}
+
+/// How phases are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each by a launch of its own.
+    Launch,
+    /// Dispatch and combine by a graph each, sending and receiving in one, with the same arguments every time.
+    Graph,
+}
+
+/// A tensor that a call leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// Which argument, of [`ARGUMENTS`].
+    pub argument: usize,
+    /// How large it is.
+    pub bytes: u64,
+    /// Kernels write it; else they read it.
+    pub written: bool,
+}
+
+/// Arguments that are addresses.
+type Argument = fn(&mut MoeCall) -> &mut u64;
+
+/// All of them.
+pub const ARGUMENTS: [Argument; 8] = [
+    |call| &mut call.x,
+    |call| &mut call.topk_index,
+    |call| &mut call.topk_weights,
+    |call| &mut call.out,
+    |call| &mut call.out_scales,
+    |call| &mut call.source,
+    |call| &mut call.ranges,
+    |call| &mut call.counts,
+];
+const X: usize = 0;
+const INDEX: usize = 1;
+const WEIGHTS: usize = 2;
+const OUT: usize = 3;
+const SCALES: usize = 4;
+const SOURCE: usize = 5;
+const RANGES: usize = 6;
+const COUNTS: usize = 7;
+
+/// What a phase reads and writes beside the heap.
+pub fn tensors(stage: Stage, call: &MoeCall) -> Vec<Tensor> {
+    let shape = &call.shape;
+    let (hidden, local) = (u64::from(shape.hidden), u64::from(shape.local_experts));
+    let (rows, pairs) = (local * shape.rows(), local * u64::from(shape.ranks));
+    let (tokens, routes) = (u64::from(call.tokens), u64::from(call.tokens) * u64::from(call.topk));
+    let of = |written: bool| move |(argument, bytes)| Tensor { argument, bytes, written };
+    let read = |list: &[(usize, u64)]| list.iter().copied().map(of(false)).collect::<Vec<_>>();
+    let written = |list: &[(usize, u64)]| list.iter().copied().map(of(true)).collect::<Vec<_>>();
+    match stage {
+        Stage::DispatchSend => read(&[(X, 2 * tokens * hidden), (INDEX, 8 * routes)]),
+        Stage::DispatchReceive => {
+            let channel = if call.has(FP8) { 1 } else { 2 };
+            let scales = rows * shape.scales() * if call.has(EXPONENTS) { 1 } else { 4 };
+            let scales = if call.has(FP8) { scales } else { 0 };
+            written(&[
+                (OUT, channel * rows * hidden),
+                (SCALES, scales),
+                (SOURCE, 4 * rows),
+                (RANGES, 8 * pairs),
+                (COUNTS, 4 * local),
+            ])
+        }
+        Stage::CombineSend => {
+            let x = if call.has(ZERO_COPY) { 0 } else { 2 * rows * hidden };
+            read(&[(X, x), (SOURCE, 4 * rows), (RANGES, 8 * pairs)])
+        }
+        Stage::CombineReceive => {
+            let mut all = read(&[(INDEX, 8 * routes), (WEIGHTS, 4 * routes)]);
+            all.extend(written(&[(OUT, 2 * tokens * hidden)]));
+            all
+        }
+        Stage::Clean | Stage::Room => Vec::new(),
+    }
+}
+
+/// Bytes of the largest tensor of each argument.
+fn largest(shape: &Shape) -> [u64; ARGUMENTS.len()] {
+    let (tokens, topk) = (shape.tokens, TOPK_MAX);
+    let call = |flags| MoeCall { shape: *shape, tokens, topk, flags, ..MoeCall::default() };
+    let stages = [Stage::DispatchSend, Stage::DispatchReceive, Stage::CombineSend, Stage::CombineReceive];
+    let mut out = [0; ARGUMENTS.len()];
+    for (stage, flags) in stages.into_iter().flat_map(|stage| [(stage, 0), (stage, FP8)]) {
+        for tensor in tensors(stage, &call(flags)) {
+            out[tensor.argument] = out[tensor.argument].max(tensor.bytes);
+        }
+    }
+    out
+}
+
+/// Bytes between two tensors, which nobody writes.
+const GUARD: u64 = 256;
+/// What they hold, and tensors that kernels are to write.
+const UNWRITTEN: u8 = 0xa5;
+
+/// A graph, and what it was captured from.
+struct Captured<G> {
+    graph: G,
+    sends: MoeCall,
+    receives: MoeCall,
+}
+
+/// Kernels of one rank, with memory for the tensors of a shape.
+pub struct Staged<M: Machine> {
+    machine: M,
+    mode: Mode,
+    /// Where each argument's tensor lies, and how large it may be.
+    at: [(u64, u64); ARGUMENTS.len()],
+    /// The word that graphs count on from.
+    before: u64,
+    /// What was sent and is to be received by the same graph.
+    sends: RefCell<Option<MoeCall>>,
+    graphs: RefCell<[Option<Captured<M::Graph>>; 2]>,
+}
+
+impl<M: Machine> Staged<M> {
+    /// Kernels for buffers of `shape`.
+    pub fn new(machine: M, shape: &Shape, mode: Mode) -> Self {
+        let sizes = largest(shape).map(|bytes| bytes.next_multiple_of(GUARD));
+        let all: u64 = sizes.iter().map(|bytes| bytes + GUARD).sum::<u64>() + 2 * GUARD;
+        let base = machine.memory(all);
+        machine.write(base, &vec![UNWRITTEN; all as usize]);
+        let mut next = base + GUARD;
+        let at = sizes.map(|bytes| {
+            let at = (next, bytes);
+            next += bytes + GUARD;
+            at
+        });
+        machine.write(next, &0u64.to_le_bytes());
+        let (sends, graphs) = (RefCell::new(None), RefCell::new([None, None]));
+        Self { machine, mode, at, before: next, sends, graphs }
+    }
+
+    /// Copies what a call reads to where its kernels reach it, makes what they write look unwritten; the call that they
+    /// get.
+    fn bring(&self, stage: Stage, call: &MoeCall) -> MoeCall {
+        let mut staged = *call;
+        for Tensor { argument, bytes, written } in tensors(stage, call) {
+            let (at, most) = self.at[argument];
+            assert!(bytes <= most, "{stage:?}: {bytes} bytes, there is room for {most}");
+            let from = *ARGUMENTS[argument](&mut staged);
+            *ARGUMENTS[argument](&mut staged) = at;
+            if written || bytes == 0 {
+                self.machine.write(at, &vec![UNWRITTEN; bytes as usize]);
+                continue;
+            }
+            // SAFETY: a tensor of the caller's, which holds so many bytes (`MoeCall`) and stays while this runs.
+            let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, bytes as usize) };
+            self.machine.write(at, bytes);
+        }
+        staged
+    }
+
+    /// Copies what kernels wrote to the caller's tensors.
+    fn take(&self, stage: Stage, call: &MoeCall) {
+        let mut call = *call;
+        for Tensor { argument, bytes, written } in tensors(stage, &call) {
+            if written && bytes != 0 {
+                let to = *ARGUMENTS[argument](&mut call);
+                // SAFETY: as above; the caller's own, and nobody else's while this runs.
+                let to = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, bytes as usize) };
+                self.machine.read(self.at[argument].0, to);
+            }
+        }
+    }
+
+    /// That nobody wrote between tensors.
+    fn check_guards(&self) {
+        for (at, bytes) in self.at {
+            let mut guard = [0; GUARD as usize];
+            self.machine.read(at + bytes, &mut guard);
+            // Behind the last one is the word that graphs count on from.
+            assert_eq!(guard, [UNWRITTEN; GUARD as usize], "a kernel wrote behind a tensor, at {at:#x}");
+        }
+    }
+
+    /// Replays the graph of a dispatch (0) or combine (1), which is captured the first time.
+    fn replay(&self, which: usize, sends: MoeCall, receives: MoeCall) -> Outcome {
+        let mut graphs = self.graphs.borrow_mut();
+        let stages =
+            [[Stage::DispatchSend, Stage::DispatchReceive], [Stage::CombineSend, Stage::CombineReceive]]
+                [which];
+        let count_on = if which == 1 { COUNT_ON } else { 0 };
+        // The same every time: a layer's calls are 1 and 2, behind those that the word counts.
+        let same = |call: MoeCall, flags| MoeCall {
+            call: which as u64 + 1,
+            before: self.before,
+            flags: call.flags | flags,
+            ..call
+        };
+        let number = sends.call;
+        let (sends, receives) = (same(sends, 0), same(receives, count_on));
+        let captured = graphs[which].get_or_insert_with(|| {
+            let graph = self.machine.capture(&[(stages[0], sends), (stages[1], receives)]);
+            Captured { graph, sends, receives }
+        });
+        assert_eq!(
+            (captured.sends, captured.receives),
+            (sends, receives),
+            "a graph's arguments do not change"
+        );
+        let outcomes = self.machine.replay(&captured.graph);
+        let mut word = [0; 8];
+        self.machine.read(self.before, &mut word);
+        let fault = outcomes.iter().find(|outcome| outcome.as_fault().is_some());
+        if fault.is_none() && which == 1 {
+            assert_eq!(u64::from_le_bytes(word), number, "calls that the graph counted");
+        }
+        fault.or(outcomes.last()).copied().unwrap_or_default()
+    }
+}
+
+impl<M: Machine> Runner for Staged<M> {
+    fn rank(&self) -> u32 {
+        self.machine.rank()
+    }
+    fn ranks(&self) -> u32 {
+        self.machine.ranks()
+    }
+    fn heap_bytes(&self) -> u64 {
+        self.machine.heap_bytes()
+    }
+    fn address(&self, at: u64) -> u64 {
+        self.machine.address(at)
+    }
+    fn path(&self, fault: &Fault) -> Option<PathName> {
+        self.machine.path(fault)
+    }
+    /// # Panics
+    /// A graph's arguments are others than at its capture, or a kernel wrote what is not its own.
+    fn run(&self, stage: Stage, call: &MoeCall) -> Outcome {
+        let which = match (self.mode, stage) {
+            (Mode::Graph, Stage::DispatchSend | Stage::CombineSend) => {
+                self.sends.replace(Some(self.bring(stage, call)));
+                return Outcome::ok(0);
+            }
+            (Mode::Graph, Stage::DispatchReceive) => Some(0),
+            (Mode::Graph, Stage::CombineReceive) => Some(1),
+            _ => None,
+        };
+        let staged = self.bring(stage, call);
+        let sends = which.and_then(|which| Some((which, self.sends.take()?)));
+        let outcome = match sends {
+            Some((which, sends)) => self.replay(which, sends, staged),
+            None => self.machine.launch(stage, &staged),
+        };
+        self.check_guards();
+        self.take(stage, call);
+        outcome
+    }
+}

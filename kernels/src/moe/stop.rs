@@ -1,0 +1,127 @@
+//! Why a phase ends before it is through, and what the kernel then answers.
+
+use super::Stage;
+use crate::{Answer, Outcome};
+use shunt_device::{Device, Fault, FaultKind, Platform, Posted};
+
+/// Why a phase ends: registers. The fault of nine fields is read from memory where it is told, in a cold call, and no
+/// wait or post carries one about.
+#[derive(Clone, Copy)]
+pub struct Stop {
+    /// A `FaultKind`, or one of the two below.
+    why: u64,
+    rank: u32,
+    /// The channel; of a rank that is lost: how many channels lead there.
+    index: u32,
+    /// The leader's, where a post was refused.
+    posted: Option<Posted>,
+}
+
+/// `Stop::why`: one of the channels to the rank is dead.
+const LOST: u64 = 1 << 32;
+/// `Stop::why`: the channel's own fault, if it has one; else of the kind in the low half.
+const ENDED: u64 = 2 << 32;
+
+/// The stage is above it, in the register that goes to the cold call: few, so that none goes over a stack.
+const STAGE: u32 = 40;
+
+impl Stop {
+    /// A call, or data of a rank, that cannot be.
+    #[inline(always)]
+    pub const fn wrong(rank: u32) -> Self {
+        Self { why: FaultKind::BadAddress as u64, rank, index: 0, posted: None }
+    }
+
+    /// What should have come on a channel did not.
+    #[inline(always)]
+    pub const fn late(rank: u32, index: u32) -> Self {
+        Self { why: FaultKind::Overdue as u64, rank, index, posted: None }
+    }
+
+    /// One of so many channels to a rank is dead.
+    #[inline(always)]
+    pub const fn lost(rank: u32, channels: u32) -> Self {
+        Self { why: LOST, rank, index: channels, posted: None }
+    }
+
+    /// A post was refused.
+    #[inline(always)]
+    pub const fn refused(rank: u32, index: u32, posted: Posted) -> Self {
+        Self { why: 0, rank, index, posted: Some(posted) }
+    }
+
+    /// What was posted on a channel ended with a fault of this kind.
+    #[inline(always)]
+    pub const fn ended(rank: u32, index: u32, kind: u64) -> Self {
+        Self { why: ENDED | kind, rank, index, posted: None }
+    }
+
+    /// The whole fault.
+    #[inline(always)]
+    pub fn fault<P: Platform>(self, device: Device<'_, P>) -> Fault {
+        let mut index = if self.why == LOST { 0 } else { self.index };
+        while self.why == LOST && index < self.index {
+            if let Err(fault) = device.channel(self.rank, index).alive() {
+                return fault;
+            }
+            index += 1;
+        }
+        let channel = device.channel(self.rank, if self.why == LOST { 0 } else { self.index });
+        if let Some(posted) = self.posted {
+            return channel.why(posted);
+        }
+        if self.why & ENDED != 0
+            && let Err(fault) = channel.alive()
+        {
+            return fault;
+        }
+        channel.told(FaultKind::from_raw(self.why as u32).unwrap_or(FaultKind::PeerLost))
+    }
+}
+
+/// What a phase answers.
+pub struct Phase<'s, P: Platform> {
+    /// The device.
+    pub device: Device<'s, P>,
+    /// The phase.
+    pub stage: Stage,
+    /// What the phase's documentation calls its value, or why it was broken off.
+    pub ended: Result<u64, Stop>,
+}
+
+impl<P: Platform> Answer for Phase<'_, P> {
+    #[inline(always)]
+    fn outcome(self) -> Outcome {
+        match self.ended {
+            Ok(value) => Outcome::ok(value),
+            Err(stop) => Outcome { value: self.stage as u64, ..Outcome::fault(&stop.fault(self.device)) },
+        }
+    }
+    #[inline(always)]
+    unsafe fn store(self, out: *mut Outcome, block: u32) {
+        match self.ended {
+            // SAFETY: forwarded to the caller.
+            Ok(value) => unsafe { (&raw mut (*out.add(block as usize)).value).write(value) },
+            Err(Stop { why, rank, index, posted }) => {
+                let (why, at) = ((self.stage as u64) << STAGE | why, (rank as u64) << 32 | index as u64);
+                // SAFETY: one for each block.
+                stopped_slow(self.device, why, at, posted, unsafe { out.add(block as usize) });
+            }
+        }
+    }
+}
+
+/// The outcome of a phase that was broken off.
+#[inline(never)]
+fn stopped_slow<P: Platform>(
+    device: Device<'_, P>,
+    why: u64,
+    at: u64,
+    posted: Option<Posted>,
+    out: *mut Outcome,
+) {
+    let stop = Stop { why: why & ((1 << STAGE) - 1), rank: (at >> 32) as u32, index: at as u32, posted };
+    let outcome = Outcome { value: why >> STAGE, ..Outcome::fault(&stop.fault(device)) };
+    // SAFETY: `Answer::store` vouches for the outcome.
+    unsafe { out.write(outcome) };
+}
