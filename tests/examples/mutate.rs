@@ -116,7 +116,11 @@ fn chosen(options: &Options) -> Vec<(&'static Row, Scenario)> {
     }
     let pairs = TABLE.iter().flat_map(|row| row.scenarios.iter().map(move |name| (row, *name)));
     let pairs = pairs.filter(|(row, name)| wanted(row, name));
-    pairs.map(|(row, name)| (row, scenarios::named(name).expect("the table names scenarios"))).collect()
+    let scenario = |name| {
+        scenarios::named(name)
+            .unwrap_or_else(|| panic!("tests/src/mutations.rs: no scenario is called {name}"))
+    };
+    pairs.map(|(row, name)| (row, scenario(name))).collect()
 }
 
 fn list(pairs: &[(&'static Row, Scenario)]) {

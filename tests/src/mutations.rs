@@ -163,7 +163,7 @@ pub const TABLE: &[Row] = &[
     with(Mutant::NoProbes, &[Mutant::NobodyAsked], &["a_primary_that_is_up_and_carries_nothing"]),
     row(Mutant::ManySwitchers, &["one_owner_at_a_time"]),
     row(Mutant::TimeFenceByDeadline, &["silence_is_no_fence_by_time"]),
-    row(Mutant::TimeFenceAtOnce, &["the_lifetime_of_a_fence_by_time", "a_hold_during_a_fence_by_time"]),
+    row(Mutant::TimeFenceAtOnce, &["the_lifetime_of_a_fence_by_time"]),
     row(Mutant::LeaderDoesNotWait, &["mixed_lanes_on_mixed_channels"]),
     row(Mutant::OrderNotChecked, &["nics_that_place_out_of_order"]),
     row(Mutant::OrderNotProved, &["nics_that_deny_their_order"]),
