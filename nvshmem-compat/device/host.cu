@@ -83,7 +83,7 @@ unsigned long long quiet(unsigned long long timeout_ns) {
 
 int drain(void *stream) {
     const cudaError_t error = cudaStreamSynchronize((cudaStream_t)stream);
-    // One that is being captured cannot be waited for, and is not harmed by the question.
+    // One that is being captured cannot be waited for.
     if (error != cudaSuccess) cudaGetLastError();
     return error != cudaSuccess;
 }

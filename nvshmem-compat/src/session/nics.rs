@@ -85,7 +85,8 @@ impl Nics {
     /// Opens all, by rank.
     pub fn open(&self) -> Vec<Arc<dyn Devx>> {
         let open = |nic: &NicId| {
-            let devx = SoftDevx::new(self.fabric.clone(), *nic, self.world.clone(), COMMAND_NS);
+            // Commands are of the NICs' own time.
+            let devx = SoftDevx::new(self.fabric.clone(), *nic, self.clock.clone(), COMMAND_NS);
             Arc::new(devx) as Arc<dyn Devx>
         };
         self.nics.iter().map(open).collect()
