@@ -62,12 +62,14 @@ impl RunSpec {
             spec.stream_channels = if spec.sharers { spec.stream_channels } else { spec.channels };
             spec.channels += 1;
         }
-        // A stream of few slots over a link that stays slow takes its time, and is no hang.
-        if spec
-            .faults
-            .iter()
-            .any(|one| matches!(one.fault, Fault::Nic(FaultKind::Delay { for_ns: None, .. })))
-        {
+        // A stream of few slots over a link that stays slow, or goes on losing packets, takes its time, and is no hang.
+        let slow = |fault: &Fault| {
+            matches!(
+                fault,
+                Fault::Nic(FaultKind::Delay { for_ns: None, .. } | FaultKind::Drop { for_ns: None, .. })
+            )
+        };
+        if spec.faults.iter().any(|one| slow(&one.fault)) {
             spec.time_limit_ns *= 4;
         }
         // What a sender asks of its peer beside its messages. An answer that a fault takes away is `Uncertain`, and of

@@ -16,6 +16,7 @@ use super::worker::Urgency;
 use crate::events::Event;
 use shunt_device::health::Health;
 use shunt_layout::mutant::Mutant;
+use shunt_layout::state::Step;
 
 /// Time between two looks over all bound channels.
 const LOOK_NS: u64 = 500_000;
@@ -27,7 +28,7 @@ const ASK_DOUBLINGS: u32 = 5;
 /// quarter of the give-up time, if that is less.
 const PRESSING_NS: u64 = 150_000_000;
 
-/// A bound channel without a path to its home.
+/// A bound channel without a path to its home, or with none that it could open on.
 #[derive(Clone, Copy)]
 struct Away {
     since_ns: u64,
@@ -162,14 +163,18 @@ impl Agent {
         let (peer, channel) = (row / per, row % per);
         let home = self.home(peer, channel);
         let rails = self.rails_reached(peer, channel);
-        if rails >> home.rail & 1 == 1 || self.words.is_dead(peer, channel) {
+        let (reached, look) = (rails >> home.rail & 1 == 1, self.words.look_at(row));
+        // A path that is ready serves once the channel has opened on it: one that answers probes, and no ledger in
+        // time, is left and made anew again and again, and the give-up time goes on meanwhile.
+        if reached && !look.pathless || self.words.is_dead(peer, channel) {
             self.homes.away[row as usize] = None;
             return false;
         }
         let pressing_ns = self.pressing_ns();
         let new = Away { since_ns: now, next_ns: now, asked: 0 };
         let away = self.homes.away[row as usize].get_or_insert(new);
-        if now < away.next_ns {
+        // One that is ready has its turn first; a ledger that is answered takes microseconds, and is hardly met here.
+        if now < away.next_ns || reached && look.step != Step::Ledger {
             return false;
         }
         away.next_ns = now.saturating_add(ASK_NS << away.asked.min(ASK_DOUBLINGS));
