@@ -115,7 +115,7 @@ fn a_fault_that_is_not_tolerated_is_status_3_and_names_the_peer() {
     let error = text(&output.stderr);
     assert!(error.contains("fault tolerance is off: PE "), "{error}");
     assert!(text(&output.stdout).contains("verdict: fault tolerance is off"));
-    assert!(error.contains("lost peer") && error.contains("syndrome 0x15"), "{error}");
+    assert!(error.contains("ended what it sent to PE") && error.contains("syndrome 0x15"), "{error}");
 }
 
 #[test]

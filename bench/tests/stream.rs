@@ -166,7 +166,11 @@ fn without_fault_tolerance_a_fault_ends_the_run_with_peer_and_syndrome() {
     assert!(text.contains("syndrome 0x15"), "{text}");
     let names = |parts: [&str; 2]| parts.iter().all(|part| text.contains(part));
     // Either end may be the first to say so.
-    assert!(names(["PE 0 lost peer 1", "0.0>1.0"]) || names(["PE 1 lost peer 0", "1.0>0.0"]), "{text}");
+    assert!(
+        names(["PE 0 ended what it sent to PE 1", "0.0>1.0"])
+            || names(["PE 1 ended what it sent to PE 0", "1.0>0.0"]),
+        "{text}"
+    );
     assert_eq!(report.judged.exit_status(), 3);
 }
 
