@@ -280,6 +280,8 @@ impl<'a> Judge<'a> {
         let mute = mute.filter_map(|(at, kind)| Some(self.span(at, lasts(kind)?)));
         let mut unmade: Vec<Span> = if search_ns > 0 { mute.collect() } else { Vec::new() };
         unmade.extend(if search_ns > 0 { self.silence(pe, peer) } else { Vec::new() });
+        // One that was looked for just before that need not have been found either.
+        unmade.iter_mut().for_each(|span| span.from = span.from.saturating_sub(search_ns));
         let paths = pairs.iter().map(|pair| {
             let mut harm = self.harm_of(pe, peer, pair);
             harm.iter_mut().for_each(|span| span.from = span.from.saturating_sub(search_ns));
