@@ -59,8 +59,8 @@ impl GpuMemory for Counting {
     }
 }
 
-/// Real time, in which who waits sleeps the longer the more threads there are: polled by all of them, the one thread that
-/// all wait for would not get to run.
+/// Real time, in which who waits sleeps the longer the more threads there are: polled by all of them, the one thread
+/// that all wait for would not get to run.
 struct Patient {
     below: RealWorld,
     nap: Duration,
