@@ -91,9 +91,19 @@ fn every_family_on_one_to_four_pes() {
 fn every_family_while_ports_go_down() {
     for family in FAMILIES {
         for pes in [2, 3] {
-            let failovers = right(pes, &[("PROGRAM_FAULTS", "1")], family);
+            let failovers = right(pes, &[("PROGRAM_FAULTS", "down")], family);
             assert!(failovers > 0, "{family}, {pes} PEs: no channel left its path");
         }
+    }
+}
+
+/// Nobody but the kernel that waits looks after what it sent: the agent leaves these channels to kernels.
+#[test]
+fn a_wait_for_a_word_finds_a_silent_path() {
+    let silent =
+        [("PROGRAM_FAULTS", "blackhole-tx"), ("SHUNT_SUSPECT", "100ms"), ("SHUNT_SUSPECT_FLOOR", "100ms")];
+    for pes in [2, 3] {
+        assert!(right(pes, &[&silent[..], &[("SHUNT_CALL_DEADLINE", "25s")]].concat(), "wait") > 0);
     }
 }
 

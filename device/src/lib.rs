@@ -44,3 +44,4 @@ pub use types::{
     AbiMismatch, Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Posted, Put,
     Resolution, Signal, Ticket,
 };
+pub use wait::Rounds;

@@ -8,9 +8,10 @@ use crate::root::root;
 use crate::types::{Deadline, Fault, FaultKind, HeapOffset};
 use shunt_layout::state::Step;
 
-/// A round over the channels: one is watched for a stall, another gets a passing look.
+/// A round over the channels: one is watched for a stall, another gets a passing look. A wait keeps one from its first
+/// look to its last: only so does it come to all channels, and see one stand still.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rounds {
+pub struct Rounds {
     watched: u32,
     roving: u32,
     patience: Patience,
@@ -19,13 +20,13 @@ pub(crate) struct Rounds {
 impl<'s, P: Platform> Device<'s, P> {
     /// A round that starts now.
     #[inline(always)]
-    fn rounds(self) -> Rounds {
+    pub fn rounds(self) -> Rounds {
         Rounds { watched: 0, roving: 0, patience: Patience::new(self.platform.now_ns()) }
     }
 
     /// Looks after two channels: notices failures, carries switches on.
     #[inline(always)]
-    pub(crate) fn look_after(self, rounds: &mut Rounds) {
+    pub fn look_after(self, rounds: &mut Rounds) {
         let now = self.platform.now_ns();
         let roving = self.row(rounds.roving + 1);
         rounds.roving = roving.row();

@@ -114,7 +114,8 @@ impl PeConfig {
         within("heap size in bytes", self.heap_bytes, 1..=1 << 46)?;
         within("log2 of the chunk size", self.log2_chunk.into(), 12..=40)?;
         within("number of chunks", chunks(self.registered_bytes(size), self.log2_chunk).into(), 1..=1 << 16)?;
-        within("channels to each peer", self.channels_per_pe.into(), 1..=1024)?;
+        // As many as may be asked for, and one of the host's beside those of kernels.
+        within("channels to each peer", self.channels_per_pe.into(), 1..=1025)?;
         within("log2 of the ring depth", self.log_depth.into(), 1..=SQ_DEPTH_MAX.ilog2().into())?;
         within("backups", self.backups.into(), 0..=SLOTS_MAX as u64 - 1)
     }

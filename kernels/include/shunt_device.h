@@ -146,6 +146,11 @@ SHUNT_DEVICE uint32_t shunt_wait_until_thread(uint64_t word, uint64_t value, uin
 SHUNT_DEVICE uint32_t shunt_wait_until_warp(uint64_t word, uint64_t value, uint64_t timeout_ns);
 SHUNT_DEVICE uint32_t shunt_wait_until_block(uint64_t word, uint64_t value, uint64_t timeout_ns);
 
+/* One look after what this PE sent, by one thread, for waits of the caller's own: silent paths are found out and
+ * switches carried on. rounds is eight words of the caller's, zero before the first look of a wait, and kept to
+ * its last. The answer is the time, in nanoseconds; its largest value where there is no device state. */
+SHUNT_DEVICE uint64_t shunt_look_after(uint64_t *rounds);
+
 /* One look at a ticket: 0 if it is done, SHUNT_PENDING if not yet, else a fault. */
 SHUNT_DEVICE uint32_t shunt_test(uint32_t peer, uint32_t channel, uint64_t ticket);
 

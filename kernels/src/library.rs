@@ -10,13 +10,14 @@
 use crate::Outcome;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::native::{Block, Gpu, Warp, here};
+use core::mem::MaybeUninit;
 #[cfg(target_arch = "nvptx64")]
 use shunt_device::AbiMismatch;
 #[cfg(target_arch = "nvptx64")]
 use shunt_device::platform::nvptx::{Block, Gpu, Warp};
 use shunt_device::{
-    Amo, Channel, CqCheck, Deadline, Device, Fault, Get, HeapOffset, Posted, Put, Resolution, Signal, Solo,
-    Ticket,
+    Amo, Channel, CqCheck, Deadline, Device, Fault, Get, HeapOffset, Posted, Put, Resolution, Rounds, Signal,
+    Solo, Ticket,
 };
 
 /// The top bit of an answer: what is below it is no ticket but a fault.
@@ -73,6 +74,29 @@ fn status(body: impl FnOnce(Here) -> Result<(), Fault>) -> u32 {
 #[inline(always)]
 fn put(dst: u64, src: u64, bytes: u64) -> Put {
     Put { dst: HeapOffset(dst), src: HeapOffset(src), bytes }
+}
+
+/// The words of a wait of the caller's.
+#[repr(C)]
+struct Looks {
+    rounds: MaybeUninit<Rounds>,
+    begun: u64,
+}
+
+const _: () = assert!(size_of::<Looks>() <= 64 && align_of::<Looks>() <= 8);
+
+impl Looks {
+    /// A look; the time.
+    #[inline(always)]
+    fn look(&mut self, device: Here) -> u64 {
+        if self.begun == 0 {
+            self.rounds.write(device.rounds());
+            self.begun = 1;
+        }
+        // SAFETY: written at the first look.
+        device.look_after(unsafe { self.rounds.assume_init_mut() });
+        device.now_ns()
+    }
 }
 
 /// Functions with their groups, or of one thread.
@@ -198,6 +222,15 @@ library! {
             let deadline = Deadline::after(device.now_ns(), timeout_ns);
             device.wait_until_ge(lanes, HeapOffset(word), value, deadline).map(|_| ())
         });
+
+    /// One look after what this PE sent, by one thread, for waits of the caller's own: silent paths are found out and
+    /// switches carried on. `rounds` is eight words of the caller's, zero before the first look of a wait, and kept to
+    /// its last. The answer is the time, in nanoseconds; its largest value where there is no device state.
+    [shunt_look_after Solo](rounds: *mut u64) -> u64 = |_one| match here() {
+        // SAFETY: the caller's words, eight of them and aligned.
+        Ok(device) => unsafe { (*rounds.cast::<Looks>()).look(device) },
+        Err(_) => u64::MAX,
+    };
 
     /// One look at a ticket: 0 if it is done, SHUNT_PENDING if not yet, else a fault.
     [shunt_test Solo](peer: u32, channel: u32, ticket: u64) -> u32 =

@@ -2,6 +2,7 @@
 // of kernels, launches of kernels that meet, and modules that are loaded by themselves.
 
 #define SHUNT_NVSHMEM_DEFINE_STATE
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 
@@ -11,14 +12,18 @@
 
 namespace {
 
-// What was told last: modules that come later are told the same.
+// What was told last: GPUs and modules that come later are told the same.
 struct Told {
     unsigned char root[SHUNT_ROOT_BYTES];
     shunt_nvshmem_device words;
 } told;
+// Which GPUs were, a bit each.
+unsigned long long gpus = 0;
 
-// One word that kernels of ours and the host share.
+// One word that kernels of ours and the host share, the stream that they run on, and whether the last one may still run.
 unsigned long long *answer = nullptr;
+cudaStream_t own = nullptr;
+bool running = false;
 
 bool failed(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return false;
@@ -38,17 +43,29 @@ __global__ void shunt_nvshmem_quiet(unsigned long long timeout_ns, unsigned long
     __threadfence_system();
 }
 
-// Runs one of the kernels above, on a stream that waits for no other; ~0 if it did not run.
-template <typename Launch> unsigned long long ask(Launch launch) {
-    cudaStream_t stream = nullptr;
+// The last kernel of ours has ended, or not within so long: a GPU that is full of others lets it wait.
+cudaError_t ended(unsigned long long timeout_ns) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+    cudaError_t error;
+    do {
+        error = cudaStreamQuery(own);
+    } while (error == cudaErrorNotReady && std::chrono::steady_clock::now() < until);
+    running = error == cudaErrorNotReady;
+    return error;
+}
+
+// Runs one of the kernels above, on a stream that waits for no other.
+unsigned long long ask(const void *kernel, void **arguments, unsigned long long timeout_ns) {
+    constexpr unsigned long long kOverdue = (unsigned long long)SHUNT_OVERDUE << 32, kLaunch = 1000000000;
     if (!answer && failed(cudaMallocHost(&answer, sizeof *answer), "memory for an answer")) return ~0ull;
-    if (failed(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream")) return ~0ull;
+    if (!own && failed(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking), "a stream")) return ~0ull;
+    // One that is still there would write the answer of the next one.
+    if (running && ended(timeout_ns) == cudaErrorNotReady) return kOverdue;
     *answer = ~0ull;
-    launch(stream);
-    const bool wrong =
-        failed(cudaGetLastError(), "a launch") | failed(cudaStreamSynchronize(stream), "a kernel of the library");
-    cudaStreamDestroy(stream);
-    return wrong ? ~0ull : *(volatile unsigned long long *)answer;
+    if (failed(cudaLaunchKernel(kernel, dim3(1), dim3(1), arguments, 0, own), "a kernel of the library")) return ~0ull;
+    const cudaError_t error = ended(timeout_ns + kLaunch);
+    if (error == cudaErrorNotReady) return kOverdue;
+    return failed(error, "a kernel of the library") ? ~0ull : *(volatile unsigned long long *)answer;
 }
 
 int place() {
@@ -62,34 +79,82 @@ int place() {
 }
 
 unsigned long long clock_of_kernels() {
-    return ask([](cudaStream_t stream) { shunt_nvshmem_clock<<<1, 1, 0, stream>>>(answer); });
+    void *arguments[] = {&answer};
+    // The argument is an address that the first call makes.
+    if (!answer && failed(cudaMallocHost(&answer, sizeof *answer), "memory for an answer")) return ~0ull;
+    return ask((const void *)shunt_nvshmem_clock, arguments, 1000000000);
 }
 
-int up(const void *root, const shunt_nvshmem_device *words) {
-    // Kernels that still run would lose what they stand on.
-    if (!root && failed(cudaDeviceSynchronize(), "kernels that still ran")) return 1;
-    told = Told{};
-    if (root) {
-        std::memcpy(told.root, root, sizeof told.root);
-        told.words = *words;
-    }
+unsigned long long quiet(unsigned long long timeout_ns) {
+    void *arguments[] = {&timeout_ns, &answer};
+    if (!answer && failed(cudaMallocHost(&answer, sizeof *answer), "memory for an answer")) return ~0ull;
+    return ask((const void *)shunt_nvshmem_quiet, arguments, timeout_ns);
+}
+
+int write_constants() {
     return failed(cudaMemcpyToSymbol(shunt_root, told.root, sizeof told.root), "the root of the device state") ||
            failed(cudaMemcpyToSymbol(shunt_nvshmem_device_state, &told.words, sizeof told.words), "the device state");
 }
 
-unsigned long long quiet(unsigned long long timeout_ns) {
-    return ask([=](cudaStream_t stream) { shunt_nvshmem_quiet<<<1, 1, 0, stream>>>(timeout_ns, answer); });
+int follow() {
+    int device = 0;
+    if (failed(cudaGetDevice(&device), "the GPU that is current")) return 1;
+    const unsigned long long bit = 1ull << (device & 63);
+    if (gpus & bit) return 0;
+    // A stream and what it runs belong to one GPU.
+    if (own) cudaStreamDestroy(own), own = nullptr, running = false;
+    if (write_constants()) return 1;
+    gpus |= bit;
+    // The first launch loads code, which waits for all that runs: now, and not beside kernels of the program.
+    return quiet(0) == ~0ull;
+}
+
+int up(const void *root, const shunt_nvshmem_device *words) {
+    std::memcpy(told.root, root, sizeof told.root);
+    told.words = *words;
+    gpus = 0;
+    return follow();
+}
+
+// On each GPU that was told, and back.
+template <typename What> void on_each(What what) {
+    int before = 0;
+    cudaGetDevice(&before);
+    for (int device = 0; device < 64; ++device) {
+        if (gpus >> device & 1 && cudaSetDevice(device) == cudaSuccess) what();
+    }
+    cudaSetDevice(before);
+}
+
+void settle() {
+    on_each([] { failed(cudaDeviceSynchronize(), "kernels that still ran"); });
+}
+
+void down() {
+    told = Told{};
+    on_each([] { write_constants(); });
+    gpus = 0;
+    if (own) cudaStreamDestroy(own);
+    if (answer) cudaFreeHost(answer);
+    own = nullptr, answer = nullptr, running = false;
 }
 
 int drain(void *stream) {
-    const cudaError_t error = cudaStreamSynchronize((cudaStream_t)stream);
-    // One that is being captured cannot be waited for.
-    if (error != cudaSuccess) cudaGetLastError();
-    return error != cudaSuccess;
+    // Whoever asks for the end of a stream that is being captured ends the capture.
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    const cudaError_t asked = cudaStreamIsCapturing((cudaStream_t)stream, &capture);
+    if (asked == cudaErrorStreamCaptureImplicit || capture != cudaStreamCaptureStatusNone) {
+        cudaGetLastError();
+        return SHUNT_NVSHMEM_CAPTURED;
+    }
+    const cudaError_t error = cudaStreamQuery((cudaStream_t)stream);
+    if (error == cudaErrorNotReady) return SHUNT_NVSHMEM_NOT_YET;
+    return failed(error, "a stream") ? SHUNT_NVSHMEM_BROKEN : SHUNT_NVSHMEM_DRAINED;
 }
 
-const shunt_nvshmem_device_library library = {SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, quiet, drain};
-const int registered = shunt_nvshmem_register_device(&library);
+const shunt_nvshmem_device_library library = {
+    SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, follow, quiet, drain, settle, down};
+const int registered = shunt_nvshmem_join_device(&library);
 
 // A function of the driver, which a program need not link.
 template <typename Function> Function driver(const char *name) {

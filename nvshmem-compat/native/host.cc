@@ -19,21 +19,26 @@ unsigned long long clock_of_kernels() { return shunt_native_now(); }
 
 int up(const void *root, const shunt_nvshmem_device *words) {
     // Copies, as a GPU's constants are.
-    std::memset(shunt_root, 0, sizeof shunt_root);
-    shunt_nvshmem_device_state = shunt_nvshmem_device{};
-    if (root) {
-        std::memcpy(shunt_root, root, sizeof shunt_root);
-        shunt_nvshmem_device_state = *words;
-    }
-    shunt_native_root(root ? shunt_root : nullptr);
+    std::memcpy(shunt_root, root, sizeof shunt_root);
+    shunt_nvshmem_device_state = *words;
+    shunt_native_root(shunt_root);
     return 0;
 }
 
 unsigned long long quiet(unsigned long long timeout_ns) { return shunt_nvshmem::quiet_within(timeout_ns); }
-int drain(void *) { return 0; }
+int follow() { return 0; }
+int drain(void *) { return SHUNT_NVSHMEM_DRAINED; }
+void settle() {}
 
-const shunt_nvshmem_device_library library = {SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, quiet, drain};
-const int registered = shunt_nvshmem_register_device(&library);
+void down() {
+    shunt_native_root(nullptr);
+    std::memset(shunt_root, 0, sizeof shunt_root);
+    shunt_nvshmem_device_state = shunt_nvshmem_device{};
+}
+
+const shunt_nvshmem_device_library library = {
+    SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, follow, quiet, drain, settle, down};
+const int registered = shunt_nvshmem_join_device(&library);
 
 } // namespace
 

@@ -37,9 +37,21 @@ TYPE(uint64, uint64_t)
 TYPE(size, size_t)
 TYPE(ptrdiff, ptrdiff_t)
 
+// Whoever asks waits for the answer, and for nothing else: a path that falls silent under the question is found out by
+// that wait, or never.
+static __device__ void question(uint64_t *asked, Tally tally) {
+    uint64_t *answered = asked + 1;
+    nvshmem_uint64_p(asked, 1, next_pe());
+    nvshmem_uint64_wait_until(asked, NVSHMEM_CMP_EQ, 1);
+    nvshmem_uint64_p(answered, 2, last_pe());
+    nvshmem_uint64_wait_until(answered, NVSHMEM_CMP_EQ, 2);
+    tally.want(*(volatile uint64_t *)answered == 2);
+}
+
 __global__ void family(void *memory, unsigned *wrong) {
     const Tally tally{wrong};
     if (threadIdx.x == 0) {
+        question((uint64_t *)memory + 4096, tally);
         char *at = (char *)memory, *values = at + 8192;
         size_t *which = (size_t *)(at + 16384);
         wait_int((int *)at, (int *)values, which, tally), wait_long((long *)(at + 64), (long *)values, which, tally);

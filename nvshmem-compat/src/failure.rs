@@ -7,6 +7,7 @@ use crate::pmi::PmiError;
 use crate::registry::RegistryError;
 use crate::teams::TeamError;
 use crate::twins::Twin;
+use shunt_device::FaultKind;
 use shunt_host::connect::tcp::JoinError;
 use shunt_host::connect::tcp::error::UniqueIdError;
 use shunt_host::error::{BootstrapError, StartError};
@@ -223,9 +224,12 @@ pub enum Failure {
         /// `SHUNT_PEER_LOST` and its like.
         status: u32,
     },
-    /// What a stream holds cannot be waited for.
-    #[error("a stream that cannot be waited for now: one that is being captured cannot")]
+    /// A stream that is being captured holds nothing that could be waited for.
+    #[error("the stream is being captured: calls of the host are not for graphs")]
     Captured,
+    /// CUDA said why.
+    #[error("the GPU did not do what was asked for (the line before this one)")]
+    NoKernel,
     /// A fault of soft NICs was asked for that there is not.
     #[error("{0}")]
     Fault(String),
@@ -257,7 +261,9 @@ impl Failure {
         match self {
             Self::Init(_) => Kind::Init,
             Self::Channel(broken) if broken.uncertain => Kind::Uncertain,
+            Self::Kernels { status, .. } if *status == FaultKind::Uncertain as u32 => Kind::Uncertain,
             Self::Channel(_) | Self::Kernels { .. } => Kind::PeerLost,
+            Self::NoKernel => Kind::System,
             Self::Overdue { .. } => Kind::Overdue,
             Self::Bootstrap(_) => Kind::System,
             _ => Kind::Usage,

@@ -23,32 +23,52 @@ pub struct DeviceLibrary {
     place: extern "C" fn() -> c_int,
     clock: extern "C" fn() -> u64,
     up: extern "C" fn(root: *const c_void, words: *const DeviceWords) -> c_int,
+    follow: extern "C" fn() -> c_int,
     quiet: extern "C" fn(timeout_ns: u64) -> u64,
     drain: extern "C" fn(stream: *mut c_void) -> c_int,
+    settle: extern "C" fn(),
+    down: extern "C" fn(),
 }
 
-/// The device library of this program, and with which it was replaced if two were linked.
-static LIBRARY: Mutex<Option<DeviceLibrary>> = Mutex::new(None);
+/// No kernel could be started.
+const NO_ANSWER: u64 = u64::MAX;
+/// No clock shows more: overdue and unanswered kernels do.
+const LATEST_NS: u64 = 1 << 62;
+
+/// What has said that it is this program's device library.
+#[derive(Clone, Copy)]
+enum Joined {
+    None,
+    One(DeviceLibrary),
+    /// Of another version, or more than one: whose functions would do nothing, and nobody would know.
+    Wrong(&'static str),
+}
+
+static JOINED: Mutex<Joined> = Mutex::new(Joined::None);
 
 /// Called when a program is loaded that has one.
 ///
 /// # Safety
 /// `library` is null, or begins with a version, behind which stands what that version has.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn shunt_nvshmem_register_device(library: *const DeviceLibrary) -> c_int {
+unsafe extern "C" fn shunt_nvshmem_join_device(library: *const DeviceLibrary) -> c_int {
     // SAFETY: the version is the first word of every version (the caller).
     let version = if library.is_null() { 0 } else { unsafe { library.cast::<u64>().read() } };
-    if version != VERSION {
-        eprintln!(
-            "shunt: libnvshmem_device.a speaks version {version}, libnvshmem_host.so.3 version {VERSION}: the program \
-             was linked with one of another prefix"
-        );
-        return 1;
-    }
-    // SAFETY: of this version (just seen), so it is as long, and all of it is there.
-    let library = unsafe { library.read() };
-    *LIBRARY.lock().unwrap_or_else(PoisonError::into_inner) = Some(library);
-    0
+    let mut joined = JOINED.lock().unwrap_or_else(PoisonError::into_inner);
+    *joined = match *joined {
+        Joined::None if version == VERSION => {
+            // SAFETY: of this version (just seen), so it is as long, and all of it is there.
+            Joined::One(unsafe { library.read() })
+        }
+        Joined::None => Joined::Wrong(
+            "libnvshmem_device.a in this program speaks another version than libnvshmem_host.so.3: link the one of the \
+             same prefix",
+        ),
+        _ => Joined::Wrong(
+            "libnvshmem_device.a is in this process more than once: link it into one program or library alone",
+        ),
+    };
+    matches!(*joined, Joined::Wrong(_)).into()
 }
 
 /// Where kernels run.
@@ -71,13 +91,20 @@ pub struct Kernels {
 
 impl Kernels {
     /// As the program has them now.
-    pub fn of_program() -> Self {
-        let library = *LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
+    ///
+    /// # Errors
+    /// It has them in a way in which they would do nothing.
+    pub fn of_program() -> Result<Self, InitError> {
+        let library = match *JOINED.lock().unwrap_or_else(PoisonError::into_inner) {
+            Joined::None => None,
+            Joined::One(library) => Some(library),
+            Joined::Wrong(why) => return Err(InitError::Unsupported(why)),
+        };
         let place = match library.map_or(NO_GPU, |library| (library.place)()) {
             ON_HOST => Place::Host,
             gpu => u32::try_from(gpu).map_or(Place::Nowhere, Place::Gpu),
         };
-        Self { library, place }
+        Ok(Self { library, place })
     }
 
     /// Whether the program has device functions, whatever they run on: all PEs of a job have, or none.
@@ -106,38 +133,81 @@ impl Kernels {
     }
 
     /// By how much their clock is ahead of that one. The first call loads code, so the second is taken.
-    pub fn ahead_of(&self, world: &dyn World) -> u64 {
-        let Some(library) = self.running() else { return 0 };
-        (library.clock)();
+    ///
+    /// # Errors
+    /// No kernel can be started.
+    pub fn ahead_of(&self, world: &dyn World) -> Result<u64, InitError> {
+        let Some(library) = self.running() else { return Ok(0) };
+        let first = (library.clock)();
         let before = world.now_ns();
         let shown = (library.clock)();
-        shown.saturating_sub(before + (world.now_ns() - before) / 2)
+        // Either: a GPU that is full of other kernels, or one without code for it.
+        if first >= LATEST_NS || shown >= LATEST_NS {
+            return Err(InitError::Unsupported(
+                "no kernel of libnvshmem_device.a can be started on this GPU",
+            ));
+        }
+        Ok(shown.saturating_sub(before + (world.now_ns() - before) / 2))
     }
 
-    /// Tells them where everything is, or with `None` that there is nothing any more.
+    /// Tells them where everything is.
     ///
     /// # Errors
     /// They cannot be told.
-    pub fn tell(&self, state: Option<(*const c_void, &DeviceWords)>) -> Result<(), InitError> {
-        let Some(library) = self.running() else { return Ok(()) };
-        let (root, words) = state
-            .map_or((std::ptr::null(), std::ptr::null()), |(root, words)| (root, std::ptr::from_ref(words)));
-        match (library.up)(root, words) {
+    pub fn tell(&self, root: *const c_void, words: &DeviceWords) -> Result<(), InitError> {
+        match self.running().map_or(0, |library| (library.up)(root, words)) {
             0 => Ok(()),
             _ => Err(InitError::Unsupported("libnvshmem_device.a could not be told where its state is")),
         }
     }
 
-    /// What their channels have under way is waited for, for so long: 0, or a fault and its PE.
-    pub fn quiet(&self, timeout_ns: u64) -> u64 {
-        self.running().map_or(0, |library| (library.quiet)(timeout_ns))
+    /// Tells a GPU that has become current since. False if that failed.
+    pub fn follow(&self) -> bool {
+        self.running().is_none_or(|library| (library.follow)() == 0)
     }
 
-    /// Waits for all that a stream holds. `None`: there are no streams here.
-    pub fn drain(&self, stream: *mut c_void) -> Option<bool> {
-        match self.place {
-            Place::Gpu(_) => self.running().map(|library| (library.drain)(stream) == 0),
-            Place::Nowhere | Place::Host => None,
+    /// Waits until kernels have ended that run now.
+    pub fn settle(&self) {
+        if let Some(library) = self.running() {
+            (library.settle)();
         }
     }
+
+    /// There is nothing any more.
+    pub fn forget(&self) {
+        if let Some(library) = self.running() {
+            (library.down)();
+        }
+    }
+
+    /// What their channels have under way is waited for, for so long: 0, or a fault and its PE; `None`: none of them
+    /// could be started to find out.
+    pub fn quiet(&self, timeout_ns: u64) -> Option<u64> {
+        let answer = self.running().map_or(0, |library| (library.quiet)(timeout_ns));
+        (answer != NO_ANSWER).then_some(answer)
+    }
+
+    /// One look at what a stream holds. `None`: there are no streams here.
+    pub fn drain(&self, stream: *mut c_void) -> Option<Drained> {
+        let Place::Gpu(_) = self.place else { return None };
+        self.running().map(|library| match (library.drain)(stream) {
+            0 => Drained::Done,
+            1 => Drained::NotYet,
+            2 => Drained::Captured,
+            _ => Drained::Broken,
+        })
+    }
+}
+
+/// What a stream holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Nothing.
+    Done,
+    /// Something.
+    NotYet,
+    /// It is being captured.
+    Captured,
+    /// What it held went wrong.
+    Broken,
 }

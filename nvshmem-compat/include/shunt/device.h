@@ -25,12 +25,13 @@ extern __constant__ shunt_nvshmem_device shunt_nvshmem_device_state;
 
 namespace shunt_nvshmem {
 
-/* The channel to each peer that a queue pair of kernels is: those in front of them are the host's. */
-__device__ __forceinline__ uint32_t real(uint32_t qp) { return qp + 1; }
-
-/* Every so often a wait looks after what this PE sent. */
-static const uint64_t kSlice = 4096;
 static const uint32_t kNone = 0xffffffffu;
+
+__device__ __forceinline__ const shunt_nvshmem_device &state() { return shunt_nvshmem_device_state; }
+
+/* The channel to each peer that a queue pair of kernels is: the one in front of them is the host's. One that there is
+ * not is the default one. */
+__device__ __forceinline__ uint32_t real(uint32_t qp) { return qp < (uint32_t)state().channels ? qp + 1 : 1; }
 
 /* Who takes part in a call. */
 struct Thread {
@@ -84,7 +85,6 @@ struct Block {
     }
 };
 
-__device__ __forceinline__ const shunt_nvshmem_device &state() { return shunt_nvshmem_device_state; }
 
 __device__ __forceinline__ bool here(int pe) { return state().version != 0 && (uint64_t)pe == state().me; }
 
@@ -176,15 +176,30 @@ template <typename T> __device__ inline void p(uint32_t qp, T *to, T value, int 
     posted<Thread>(shunt_p_thread((uint32_t)pe, real(qp), offset(to), bits(value), sizeof(T)), qp, pe, false);
 }
 
+/* A wait of one thread: it looks after what this PE sent, and ends by the deadline of calls. */
+class Wait {
+    uint64_t rounds_[8] = {};
+    uint64_t until_ = 0;
+
+  public:
+    /* A look; false once the call's time is over. */
+    __device__ __noinline__ bool goes_on() {
+        const uint64_t now = shunt_look_after(rounds_);
+        if (until_ == 0) until_ = now + state().deadline_ns;
+        return now < until_ && now != ~0ull;
+    }
+};
+
 /* A word for an answer, kept until `release`; kNone if all were in use for too long. */
 __device__ __noinline__ inline uint32_t claim() {
     const uint32_t count = (uint32_t)state().answer_count;
     if (count == 0) return kNone; // the library is not up
     uint32_t next = (blockIdx.x * blockDim.x + threadIdx.x) % count;
-    for (uint64_t left = state().deadline_ns / kSlice + count; left > 0; --left) {
+    Wait wait;
+    do {
         if (atomicCAS_system(at<unsigned long long>(state().claims) + next, 0ull, 1ull) == 0) return next;
         next = next + 1 == count ? 0 : next + 1;
-    }
+    } while (wait.goes_on());
     return kNone;
 }
 
@@ -345,13 +360,14 @@ template <typename S> __device__ __noinline__ void quiet() {
 
 /* The same by one thread, for so long: 0, or the worst fault and its PE. */
 __device__ inline uint64_t quiet_within(uint64_t timeout_ns) {
-    uint64_t worst = 0;
+    uint64_t worst = state().version == 0 ? (uint64_t)SHUNT_MISMATCH << 32 : 0;
     for (uint32_t pe = 0; pe < state().pes; ++pe) {
         for (uint32_t qp = 0; !here((int)pe) && qp < state().channels; ++qp) {
             const uint32_t status = shunt_quiet_thread(pe, real(qp), timeout_ns);
             /* What may still end comes behind what has failed. */
             if (status != 0 && (worst == 0 || worst >> 32 == SHUNT_OVERDUE)) worst = (uint64_t)status << 32 | pe;
-            if (status != 0) timeout_ns = 0;
+            /* One look at the others is enough then: whoever asks asks again. */
+            if (status == SHUNT_OVERDUE) timeout_ns = 0;
         }
     }
     __threadfence_system();
@@ -397,17 +413,6 @@ template <typename T> __device__ __forceinline__ T read(const T *word) {
     return seen;
 }
 
-/* A slice of a wait, in which this PE's channels are looked after; false once the call's time is over. */
-__device__ __noinline__ inline bool goes_on(uint64_t &left) {
-    if (left < kSlice) {
-        fault(SHUNT_OVERDUE, -1);
-        return false;
-    }
-    left -= kSlice;
-    shunt_wait_until_thread(state().never, ~0ull, kSlice);
-    return true;
-}
-
 /* How many of the words hold; `which` gets the first, or all. */
 template <typename T>
 __device__ inline size_t held(const T *words, size_t count, const int *left_out, int how, const T *values, T value,
@@ -429,18 +434,20 @@ enum Enough { kAny, kAll };
 template <typename T>
 __device__ inline size_t wait_for(const T *words, size_t count, const int *left_out, int how, const T *values, T value,
                                   size_t *which, bool numbers, Enough enough) {
-    uint64_t left = state().deadline_ns;
+    Wait wait;
     size_t looked;
     for (;;) {
         const size_t found = held(words, count, left_out, how, values, value, which, numbers, &looked);
         if (enough == kAll ? found == looked : found != 0 || looked == 0) return found;
-        if (!goes_on(left)) return 0;
+        if (!wait.goes_on()) return fault(SHUNT_OVERDUE, -1), 0;
     }
 }
 
 template <typename T> __device__ inline void wait_until(const T *word, int how, T value) {
-    uint64_t left = state().deadline_ns;
-    while (!compare(read(word), how, value) && goes_on(left)) {}
+    Wait wait;
+    while (!compare(read(word), how, value)) {
+        if (!wait.goes_on()) return fault(SHUNT_OVERDUE, -1);
+    }
 }
 
 } // namespace shunt_nvshmem

@@ -12,6 +12,15 @@ extern "C" {
 #define SHUNT_NVSHMEM_NO_GPU (-1)
 #define SHUNT_NVSHMEM_ON_HOST (-2)
 
+/* Answers of `drain`. */
+#define SHUNT_NVSHMEM_DRAINED 0
+#define SHUNT_NVSHMEM_NOT_YET 1
+#define SHUNT_NVSHMEM_CAPTURED 2
+#define SHUNT_NVSHMEM_BROKEN 3
+
+/* Answer of `clock` and `quiet`: no kernel could be started; why has been said. */
+#define SHUNT_NVSHMEM_NO_ANSWER (~0ull)
+
 /* What the host library calls, by the thread that called NVSHMEM. */
 typedef struct {
     unsigned long long version; /* SHUNT_NVSHMEM_DEVICE_VERSION */
@@ -19,17 +28,23 @@ typedef struct {
     int (*place)(void);
     /* What the clock of kernels shows, in nanoseconds. */
     unsigned long long (*clock)(void);
-    /* The root of the device state and the words beside it, at the end of every initialisation; null, null before the
-     * library goes down. 0, or it could not be told. */
+    /* The root of the device state and the words beside it, at the end of every initialisation. 0, or it could not be
+     * told. */
     int (*up)(const void *root, const shunt_nvshmem_device *words);
+    /* At every call: a GPU that has become current since is told as well. 0, or it could not be. */
+    int (*follow)(void);
     /* Waits until all that kernels posted is done, for so long: 0, or a status << 32 | PE. */
     unsigned long long (*quiet)(unsigned long long timeout_ns);
-    /* Waits for all that a stream holds; 0, or it was refused. */
+    /* One look at what a stream holds. */
     int (*drain)(void *stream);
+    /* Before the library goes down: kernels have ended. */
+    void (*settle)(void);
+    /* The library is down: all that was told is forgotten. */
+    void (*down)(void);
 } shunt_nvshmem_device_library;
 
 /* Called when the program is loaded. 0, or a status where the host library speaks another version. */
-int shunt_nvshmem_register_device(const shunt_nvshmem_device_library *library);
+int shunt_nvshmem_join_device(const shunt_nvshmem_device_library *library);
 
 #ifdef __cplusplus
 }

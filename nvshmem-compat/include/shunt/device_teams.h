@@ -35,17 +35,26 @@ template <typename S> __device__ __noinline__ int meet(int team) {
         if (here(pe)) continue;
         posted<Thread>(shunt_signal_thread((uint32_t)pe, real(0), words + state().me * 8, number), 0, pe, false);
     }
+    /* One deadline for all of them. Such a wait has no ticket: whether a member can still come is the channel's to say. */
+    Wait wait;
+    int missing = 0;
     for (uint32_t i = S::rank(); i < size; i += S::size()) {
         const int pe = member(team, i);
         if (here(pe)) continue;
-        const uint32_t status = shunt_wait_until_thread(words + (uint64_t)pe * 8, number, state().deadline_ns);
-        if (status != 0) fault(status, pe);
+        uint32_t status = 0;
+        while (status == 0 && read(at<unsigned long long>(words) + pe) < number) {
+            shunt_report report;
+            status = wait.goes_on() ? shunt_alive((uint32_t)pe, real(0), &report) : (uint32_t)SHUNT_OVERDUE;
+        }
+        if (status == 0) continue;
+        fault(status, pe);
+        missing = -1;
     }
     S::sync();
     if (S::rank() == 0) *(volatile unsigned long long *)&row->meeting = number;
     __threadfence_system();
     S::sync();
-    return 0;
+    return missing;
 }
 
 template <typename S> __device__ inline int barrier(int team) {

@@ -30,7 +30,7 @@ fn init(flags: u32, attr: *const InitAttr) -> Result<(), InitError> {
     // SAFETY: null, or the caller's structure.
     let attr = unsafe { attr.as_ref() };
     let says_version = settings.says_version;
-    let session = Session::start(settings, joining(flags, attr, &variable)?, Kernels::of_program())?;
+    let session = Session::start(settings, joining(flags, attr, &variable)?, Kernels::of_program()?)?;
     if says_version && session.me() == 0 {
         eprintln!("shunt: {NAME}: {} PEs on soft NICs of this machine, heap in host memory", session.pes());
     }

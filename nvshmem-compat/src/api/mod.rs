@@ -60,7 +60,7 @@ fn attempt<R>(
         true => Ok(()),
         false => session.drain(stream, stream.addr() <= LAST_DEFAULT),
     };
-    (Some(session.me()), behind.and_then(|()| body(&session)))
+    (Some(session.me()), session.follow().and(behind).and_then(|()| body(&session)))
 }
 
 /// A call without a status: a failure ends the process, or is told to the program, which then gets nothing.

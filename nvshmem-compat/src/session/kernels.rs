@@ -7,7 +7,7 @@
 use super::kernel_map::{DeviceWords, KernelMap};
 use super::{HOST_CHANNEL, Session, memory};
 use crate::failure::{Failure, InitError};
-use crate::kernels::Place;
+use crate::kernels::{Drained, Place};
 use crate::teams::{Team, Teams};
 use shunt_device::FaultKind;
 use shunt_host::pe::Pe;
@@ -44,8 +44,8 @@ impl Session {
     pub(super) fn looked_after(&self) -> (u32, u32) {
         let channels = self.words().root().channels_per_pe;
         match self.kernels.place() {
-            Place::Gpu(_) => (self.pes(), channels),
-            Place::Nowhere | Place::Host => (self.pes() * channels, 1),
+            Place::Gpu(_) | Place::Host => (self.pes(), channels),
+            Place::Nowhere => (self.pes() * channels, 1),
         }
     }
 
@@ -68,15 +68,13 @@ impl Session {
     /// They cannot be told.
     pub fn tell_kernels(&self) -> Result<(), InitError> {
         let Some(words) = self.device_words() else { return Ok(()) };
-        self.kernels.tell(Some((std::ptr::from_ref(self.pe.root()).cast(), &words)))
+        self.kernels.tell(std::ptr::from_ref(self.pe.root()).cast(), &words)
     }
 
     /// Takes it back; says what befell them.
     pub(super) fn dismiss_kernels(&self) {
         let Some(map) = self.map.kernels else { return };
-        if let Err(error) = self.kernels.tell(None) {
-            eprintln!("shunt: PE {}: nvshmem_finalize: {error}", self.me());
-        }
+        self.kernels.forget();
         // SAFETY: words of the heap, which is there while the session is.
         let word = |at| unsafe { memory::load(self.base + map.faults + at, 8) };
         let (first, count) = (word(0), word(8));
@@ -113,8 +111,9 @@ impl Session {
     /// A channel of theirs carries nothing any more.
     pub(super) fn kernels_quiet(&self, timeout_ns: u64) -> Result<bool, Failure> {
         match self.kernels.quiet(timeout_ns) {
-            0 => Ok(true),
-            answer => match (answer >> 32) as u32 {
+            None => Err(Failure::NoKernel),
+            Some(0) => Ok(true),
+            Some(answer) => match (answer >> 32) as u32 {
                 status if status == FaultKind::Overdue as u32 => Ok(false),
                 status => Err(Failure::Kernels { pe: answer as u32, status }),
             },
@@ -124,14 +123,32 @@ impl Session {
     /// Waits for all that a stream holds, so that a call that runs at once comes behind it.
     ///
     /// # Errors
-    /// There are no streams here, or this one cannot be waited for.
+    /// There are no streams here, this one cannot be waited for, or the call's time is over.
     pub(crate) fn drain(&self, stream: *mut std::ffi::c_void, default: bool) -> Result<(), Failure> {
-        match self.kernels.drain(stream) {
-            Some(true) => Ok(()),
-            Some(false) => Err(Failure::Captured),
-            None if default => Ok(()),
-            None => Err(Failure::Stream),
+        let since = self.now_ns();
+        loop {
+            match self.kernels.drain(stream) {
+                None if default => return Ok(()),
+                None => return Err(Failure::Stream),
+                Some(Drained::Done) => return Ok(()),
+                Some(Drained::Captured) => return Err(Failure::Captured),
+                Some(Drained::Broken) => return Err(Failure::NoKernel),
+                Some(Drained::NotYet) => {}
+            }
+            let waited = self.now_ns() - since;
+            if waited > self.settings.call_deadline_ns {
+                return Err(self.overdue("what the stream of the call holds".to_owned(), waited));
+            }
+            self.world().relax();
         }
+    }
+
+    /// A GPU that the program has made current since is told where everything is.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub(crate) fn follow(&self) -> Result<(), Failure> {
+        if self.kernels.follow() { Ok(()) } else { Err(Failure::NoKernel) }
     }
 }
 

@@ -7,7 +7,6 @@
 use super::{Session, memory};
 use crate::failure::Failure;
 use crate::teams::{Team, TeamError, WORLD};
-use shunt_device::Patience;
 use shunt_device::{HeapOffset, Signal, Solo};
 use shunt_host::connect::bootstrap::Bootstrap;
 use std::sync::atomic::{Ordering, fence};
@@ -43,12 +42,11 @@ impl Session {
     /// Waits for the word of a member: by looks of its own, because those of device code go over all channels.
     fn wait_for_member(&self, id: i32, pe: u32, number: u64) -> Result<(), Failure> {
         let (word, since) = (self.base + self.map.meeting(id, pe), self.now_ns());
-        let (rows, step) = self.looked_after();
         let mut looks = 0u32;
         // SAFETY: a word of the heap's own part, which lives as long as the session.
         while unsafe { memory::load(word, 8) } < number {
             looks = looks.wrapping_add(1);
-            self.words().attend_to(looks % rows * step, &mut Patience::new(self.now_ns()));
+            self.look();
             if looks.is_multiple_of(64) {
                 // Such a wait has no ticket: whether the peer can still come is the channel's to say.
                 self.channel(pe).alive().map_err(|fault| self.channel_failure(&fault))?;

@@ -66,6 +66,7 @@ pub struct Session {
     /// Channels of kernels to each peer that have a handle: the first is the default one.
     taken: Mutex<u32>,
     kernels: Kernels,
+    rounds: Mutex<waits::Rounds>,
     control: Arc<Control>,
     exchange: TcpBootstrap,
     /// Dropped last of what device code reaches: everything above points into it.

@@ -51,13 +51,13 @@ impl Nics {
     /// So many NICs for a PE, on the fabric of that name; by how much kernels' clock is `ahead` of theirs.
     ///
     /// # Errors
-    /// The fabric cannot be joined.
+    /// The fabric cannot be joined, or kernels' clock cannot be read.
     pub fn start(
         pe: u32,
         rails: u32,
         name: &str,
         lifetime: Duration,
-        ahead: impl FnOnce(&dyn World) -> u64,
+        ahead: impl FnOnce(&dyn World) -> Result<u64, InitError>,
     ) -> Result<Self, InitError> {
         let clock = Clock::new();
         let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: u64::from(pe) });
@@ -72,7 +72,7 @@ impl Nics {
         let engine = Arc::new(Engine::spawn(fabric, clock));
         let fabric = engine.fabric();
         let clock = Arc::new(RealWorld::new(clock, engine));
-        let ahead_ns = ahead(&*clock);
+        let ahead_ns = ahead(&*clock)?;
         let world = Arc::new(Ahead { below: clock.clone(), ahead_ns });
         Ok(Self { pe, fabric, nics, clock, world })
     }

@@ -107,7 +107,11 @@ fn config(settings: &Settings, heap_bytes: u64, suspect_is_set: bool, kernels: &
     let mut config = PeConfig::new(&settings.host, heap_bytes);
     // Kernels have as many as were asked for, the host one more.
     config.channels_per_pe += u32::from(kernels.are_there());
-    config.agent_switches = !matches!(kernels.place(), Place::Gpu(_));
+    // Beside kernels on a GPU nobody on the host calls the driver, which may wait for them: all paths are made at
+    // start.
+    let gpu = matches!(kernels.place(), Place::Gpu(_));
+    config.backups_later = !gpu;
+    config.agent_switches = kernels.place() == Place::Nowhere;
     config.log2_chunk = settings.log2_chunk;
     if !suspect_is_set {
         config.policy.suspect_ns = config.policy.suspect_ns.max(SOFT_SUSPECT_NS);
@@ -169,6 +173,7 @@ impl Session {
             stage: Mutex::new(Stage::default()),
             taken: Mutex::new(1),
             kernels,
+            rounds: Mutex::default(),
             control,
             exchange,
             pe,
@@ -186,6 +191,7 @@ impl Session {
     /// there. Nobody who is lost is waited for.
     pub fn leave(&self) {
         let others = || (0..self.pes()).filter(|pe| *pe != self.me());
+        self.kernels.settle();
         let kernels_are_done = self.patiently_quiet(|| others().all(|pe| self.control.is_gone(pe)));
         if let Err(failure) = kernels_are_done {
             eprintln!("shunt: PE {}: nvshmem_finalize: {failure}", self.me());

@@ -112,6 +112,13 @@ impl Watch<'_> {
     }
 }
 
+/// How far looks have come, and what each channel has shown.
+#[derive(Default)]
+pub struct Rounds {
+    next: u32,
+    patience: Vec<Patience>,
+}
+
 impl Session {
     /// A word of eight bytes of this PE's; what was written before it is visible.
     ///
@@ -126,10 +133,22 @@ impl Session {
         Ok(unsafe { memory::load(at, 8) })
     }
 
+    /// One look after the next of the channels that the host looks after. What each has shown is kept from call to
+    /// call: so a path that falls silent is found out by whoever waits, where no agent does it.
+    pub(super) fn look(&self) {
+        let (rows, step) = self.looked_after();
+        let mut rounds = super::lock(&self.rounds);
+        rounds.patience.resize(rows as usize, Patience::new(self.now_ns()));
+        rounds.next = (rounds.next + 1) % rows;
+        let row = rounds.next;
+        self.words().attend_to(row * step, &mut rounds.patience[row as usize]);
+    }
+
     /// One look after a channel of each peer: who tests in a loop lets switches go on.
     pub fn look_after(&self) {
-        let (rows, step) = self.looked_after();
-        (0..rows).for_each(|row| self.words().attend_to(row * step, &mut Patience::new(self.now_ns())));
+        for _ in 0..self.looked_after().0 {
+            self.look();
+        }
         self.world().relax();
     }
 
@@ -141,7 +160,6 @@ impl Session {
     pub fn wait_for(&self, watch: &Watch<'_>, enough: usize) -> Result<Vec<u64>, Failure> {
         let enough = enough.min(watch.numbers().count());
         let since = self.now_ns();
-        let (rows, step) = self.looked_after();
         let mut looks = 0u32;
         loop {
             let held = watch.held();
@@ -149,7 +167,7 @@ impl Session {
                 return Ok(held);
             }
             looks = looks.wrapping_add(1);
-            self.words().attend_to(looks % rows * step, &mut Patience::new(self.now_ns()));
+            self.look();
             let waited = self.now_ns() - since;
             let alone = looks.is_multiple_of(4096)
                 && self.pes() > 1

@@ -158,6 +158,7 @@ fn c_type(rust: &str) -> Result<&'static str> {
         "u32" => "uint32_t",
         "u64" => "uint64_t",
         "*mut Outcome" => "shunt_report *",
+        "*mut u64" => "uint64_t *",
         other => bail!("{LIBRARY}: '{other}' has no name in C"),
     })
 }
