@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use shunt_tests::draw::drawn;
 use shunt_tests::lies::Lie;
@@ -13,13 +13,17 @@ use shunt_tests::swarm::{Table, Verdict, run_all};
 
 /// Runs that are drawn at a time.
 const BATCH: usize = 10_000;
+/// The same where the clock says when it is enough: looked at behind each.
+const TIMED_BATCH: usize = 200;
 
-const USAGE: &str = "swarm [--seeds N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace]
+const USAGE: &str =
+    "swarm [--seeds N | --minutes N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace]
       [--say] [--lie NAME] [--threads N] [--out DIR]
 swarm FILE.toml [--trace] [--say] [--lie NAME]
 swarm --list
 
   --seeds N     run N seeds (default 20; with --fresh alone: none)
+  --minutes N   run seeds until so long has passed on the wall
   --first S     the first of them (default 0)
   --fresh N     and N seeds that start where the clock says, printed at the start
   --fault KIND  the first fault of every run is of this kind
@@ -35,6 +39,7 @@ Exit status: 0 all runs held, 1 some did not, 2 bad usage.";
 
 struct Options {
     seeds: Option<u64>,
+    minutes: Option<u64>,
     first: u64,
     fresh: u64,
     fault: Option<String>,
@@ -51,6 +56,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut options = Options {
         seeds: None,
+        minutes: None,
         first: 0,
         fresh: 0,
         fault: None,
@@ -69,6 +75,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
         match arg.as_str() {
             "--list" => return Ok(None),
             "--seeds" => options.seeds = Some(number(value("a number")?)?),
+            "--minutes" => options.minutes = Some(number(value("a number")?)?),
             "--first" => options.first = number(value("a seed")?)?,
             "--fresh" => options.fresh = number(value("a number")?)?,
             "--threads" => options.threads = number(value("a number")?)? as usize,
@@ -99,16 +106,29 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             _ => return Err(format!("unknown argument {arg:?}")),
         }
     }
-    let drawn = options.seeds.is_some() || options.fresh > 0 || options.fault.is_some() || options.first > 0;
+    settled(options).map(Some)
+}
+
+/// The same with what was left out, where the rest agrees with itself.
+fn settled(mut options: Options) -> Result<Options, String> {
+    let counted = options.seeds.is_some() || options.fresh > 0;
+    let drawn = counted || options.minutes.is_some() || options.fault.is_some() || options.first > 0;
     if options.file.is_some() && drawn {
-        return Err("met a file and --seeds, --first, --fresh or --fault; a file is one run and draws none"
+        let met = "--seeds, --minutes, --first, --fresh or --fault";
+        return Err(format!("met a file and {met}; a file is one run and draws none"));
+    }
+    if options.minutes.is_some() && counted {
+        return Err("met --minutes beside --seeds or --fresh; either the clock or a number says when it is \
+             enough"
             .to_owned());
     }
-    if options.seeds.is_none() {
+    if options.minutes.is_some() {
+        options.seeds = Some(u64::MAX - options.first);
+    } else if options.seeds.is_none() {
         options.seeds = Some(if options.fresh > 0 || options.file.is_some() { 0 } else { 20 });
     }
     check(&options)?;
-    Ok(Some(options))
+    Ok(options)
 }
 
 /// What would run nothing, or not what it says.
@@ -153,14 +173,14 @@ impl Plan {
     }
 
     /// The runs, some at a time: a million of them need not be there at once.
-    fn batches(&self, kind: Option<&str>) -> impl Iterator<Item = Vec<RunSpec>> {
+    fn batches(&self, kind: Option<&str>, size: usize) -> impl Iterator<Item = Vec<RunSpec>> {
         let (file, ranges) = match self {
             Self::File(spec) => (Some(vec![(**spec).clone()]), Vec::new()),
             Self::Seeds(ranges) => (None, ranges.clone()),
         };
-        let cut = |range: Range<u64>| {
+        let cut = move |range: Range<u64>| {
             let end = range.end;
-            range.step_by(BATCH).map(move |first| first..end.min(first + BATCH as u64))
+            range.step_by(size).map(move |first| first..end.min(first.saturating_add(size as u64)))
         };
         let drawn = move |seeds: Range<u64>| seeds.map(|seed| RunSpec::with_fault(seed, kind)).collect();
         file.into_iter().chain(ranges.into_iter().flat_map(cut).map(drawn))
@@ -178,7 +198,9 @@ fn plan(options: &Options) -> Result<Plan, String> {
     let from = clock.saturating_mul(1_000);
     let until = from.checked_add(options.fresh);
     let fresh = from..until.ok_or(format!("met --fresh {}; fewer are right", options.fresh))?;
-    if !fixed.is_empty() {
+    if options.minutes.is_some() {
+        println!("seeds from {} on", fixed.start);
+    } else if !fixed.is_empty() {
         println!("seeds {} to {}", fixed.start, fixed.end - 1);
     }
     if !fresh.is_empty() {
@@ -237,7 +259,7 @@ fn report(options: &Options, verdict: &Verdict) {
 /// Says now and then how far the swarm is.
 #[derive(Default)]
 struct Progress {
-    all: usize,
+    all: Option<usize>,
     done: AtomicUsize,
     failed: AtomicUsize,
 }
@@ -246,8 +268,13 @@ impl Progress {
     fn seen(&self, verdict: &Verdict) {
         self.failed.fetch_add(usize::from(!verdict.wrongs.is_empty()), Ordering::Relaxed);
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        if done.is_multiple_of(self.all.div_ceil(20).clamp(10, 1_000)) {
-            println!("{done} of {} done, {} of them failed", self.all, self.failed.load(Ordering::Relaxed));
+        let failed = self.failed.load(Ordering::Relaxed);
+        match self.all {
+            Some(all) if done.is_multiple_of(all.div_ceil(20).clamp(10, 1_000)) => {
+                println!("{done} of {all} done, {failed} of them failed");
+            }
+            None if done.is_multiple_of(TIMED_BATCH) => println!("{done} done, {failed} of them failed"),
+            _ => {}
         }
     }
 }
@@ -273,9 +300,15 @@ fn main() -> ExitCode {
         }
     };
     let start = Instant::now();
-    let progress = Progress { all: plan.runs() as usize, ..Progress::default() };
+    let until = options.minutes.map(|minutes| Duration::from_secs(minutes.saturating_mul(60)));
+    let all = until.is_none().then(|| plan.runs() as usize);
+    let progress = Progress { all, ..Progress::default() };
     let mut table = Table::default();
-    for specs in plan.batches(options.fault.as_deref()) {
+    let size = if until.is_some() { TIMED_BATCH } else { BATCH };
+    for specs in plan.batches(options.fault.as_deref(), size) {
+        if until.is_some_and(|until| start.elapsed() >= until) {
+            break;
+        }
         let verdicts = run_all(&specs, options.threads, options.lie, |verdict| {
             report(&options, verdict);
             progress.seen(verdict);

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 pub const SUMMARY: &str = "random faults on random workloads, one run a seed, judged by the memory oracle";
-pub const HELP: &str = "swarm [--seeds N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace] [--say]
-      [--lie NAME] [--threads N] [--out DIR]
+pub const HELP: &str = "swarm [--seeds N | --minutes N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace]
+      [--say] [--lie NAME] [--threads N] [--out DIR]
 swarm FILE.toml [--trace] [--say] [--lie NAME]
 swarm --list
 
@@ -18,6 +18,7 @@ the seeds that failed, each with the command that runs it again. Its spec is wri
 tests/regressions/.
 
   --seeds N     run N seeds (default 20; with --fresh alone: none)
+  --minutes N   run seeds until so long has passed on the wall
   --first S     the first of them (default 0)
   --fresh N     and N seeds that start where the clock says, printed at the start
   --fault KIND  the first fault of every run is of this kind
