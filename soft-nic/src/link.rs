@@ -123,6 +123,7 @@ impl Fabric {
                 sender.faults.hit(id);
                 true
             }
+            None if !sender.has_link() => true,
             None => sender.faults.strikes(|kind| matches!(kind, FaultKind::BlackholeTx { .. })),
         };
         if lost {
@@ -184,6 +185,9 @@ fn lost_on_arrival(nic: &mut SoftNic, packet: &Packet) -> bool {
     }
     if let Some(id) = nic.port.down_by {
         nic.faults.hit(id);
+        return true;
+    }
+    if !nic.has_link() {
         return true;
     }
     let response = packet.is_response();

@@ -249,11 +249,6 @@ impl SoftNic {
         }
     }
 
-    /// Whether the port has a link.
-    pub fn has_link(&self) -> bool {
-        self.port.down_by.is_none()
-    }
-
     /// What it counted.
     pub fn counters(&self) -> Counters {
         self.counters
@@ -279,7 +274,7 @@ impl SoftNic {
     /// True if a fault may do something to packets on its port.
     #[inline]
     pub(crate) fn is_faulty(&self) -> bool {
-        self.faults.any() || self.port.down_by.is_some()
+        self.faults.any() || !self.has_link()
     }
 
     /// The port's MAC as a number.

@@ -180,8 +180,15 @@ impl Fabric {
         });
         border.undecodable += undecodable;
         border.misaddressed += misaddressed;
+        let mut stirred = false;
+        border.uplink.link_changes(&mut |address, link| {
+            let Some(route) = self.cx.routes.get(&address) else { return };
+            self.nics[route.nic as usize].set_carrier(self.cx.now, link);
+            self.agenda.touch(route.nic);
+            stirred = true;
+        });
         self.border = Some(border);
-        any
+        any || stirred
     }
 
     /// Hands a frame to the NIC it is for. False if it is for none.

@@ -21,6 +21,8 @@ const STEP_PACKETS: u32 = 256;
 pub(crate) struct Port {
     /// The fault that took the link away, while it is away.
     pub(crate) down_by: Option<usize>,
+    /// The interface that it sends through has no link.
+    cut: bool,
     /// Queue pairs that want to send, by QPN: through the port, and to the NIC itself.
     wire: VecDeque<u32>,
     loopback: VecDeque<u32>,
@@ -214,22 +216,40 @@ impl SoftNic {
         self.send_answer(qp, cx) || self.send_request(qp, cx)
     }
 
-    /// Takes the link away. True if it was there.
+    /// Whether the port has a link.
+    pub fn has_link(&self) -> bool {
+        self.port.down_by.is_none() && !self.port.cut
+    }
+
+    /// Takes the link away. True if no other fault had it.
     pub(crate) fn link_down(&mut self, now: u64, fault: usize) -> bool {
         if self.port.down_by.is_some() {
             return false;
         }
-        self.port.down_by = Some(fault);
-        self.raise(now, event::port_change(eqe::port::DOWN));
+        self.change_link(now, |port| port.down_by = Some(fault));
         true
     }
 
-    /// Gives the link back. True if it was away.
+    /// Gives back the link that a fault took. True if one had.
     pub(crate) fn link_up(&mut self, now: u64) -> bool {
-        if self.port.down_by.take().is_none() {
-            return false;
+        let was = self.port.down_by;
+        self.change_link(now, |port| port.down_by = None);
+        was.is_some()
+    }
+
+    /// The interface that it sends through lost its link, or has it again.
+    pub(crate) fn set_carrier(&mut self, now: u64, there: bool) {
+        self.change_link(now, |port| port.cut = !there);
+    }
+
+    /// Whoever waits for events hears of it if there is another answer now.
+    fn change_link(&mut self, now: u64, change: impl FnOnce(&mut Port)) {
+        let before = self.has_link();
+        change(&mut self.port);
+        match (before, self.has_link()) {
+            (true, false) => self.raise(now, event::port_change(eqe::port::DOWN)),
+            (false, true) => self.raise(now, event::port_change(eqe::port::ACTIVE)),
+            _ => {}
         }
-        self.raise(now, event::port_change(eqe::port::ACTIVE));
-        true
     }
 }

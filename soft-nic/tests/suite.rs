@@ -3,6 +3,7 @@
 mod arming;
 mod atomicity;
 mod capture;
+mod carrier;
 mod commands;
 mod datagram;
 mod doorbell_pages;

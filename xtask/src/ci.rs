@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: the one test command. Everything a change must pass, on a machine without GPU and NIC.
 
-use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
+use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
 use crate::{
     bindings, check, explore, gpu, mutate, prefix, python, run_scenarios, sh, soft_rdma, swarm, tidy,
 };
@@ -31,6 +31,8 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
   python     the wheel of python/, installed into a fresh virtual environment; its README's example and its tests
   soft-rdma  unmodified RDMA programs on soft NICs, as listed in xtask/src/soft_rdma_cases.rs
+  netns      two hosts as network namespaces, RoCE v2 between them, links taken down by `ip link`; skipped where
+             namespaces are not permitted
 
   --only STAGE  only this one; may be repeated
   --list        print the scenarios' command lines";
@@ -40,10 +42,17 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
 pub struct Count {
     pub passed: usize,
     pub failed: usize,
+    /// Could not be run here: neither.
+    pub skipped: usize,
 }
 
 impl Count {
-    const ONE: Self = Self { passed: 1, failed: 0 };
+    const ONE: Self = Self::of(1, 0);
+
+    /// So many of either, and none that could not be run.
+    pub const fn of(passed: usize, failed: usize) -> Self {
+        Self { passed, failed, skipped: 0 }
+    }
 }
 
 /// A stage's name and what it does.
@@ -66,6 +75,7 @@ const STAGES: &[Stage] = &[
     ("mlx5", run_scenarios::soft_rdma),
     ("python", python::stage),
     ("soft-rdma", soft_rdma::stage),
+    ("netns", run_scenarios::two_hosts),
 ];
 
 pub fn run(args: &[String]) -> Result<()> {
@@ -92,15 +102,23 @@ pub fn run(args: &[String]) -> Result<()> {
         let start = Instant::now();
         let count = stage().unwrap_or_else(|error| {
             println!("{name}: {error:#}");
-            Count { passed: 0, failed: 1 }
+            Count { failed: 1, ..Count::default() }
         });
         total.passed += count.passed;
         total.failed += count.failed;
-        let word = if count.failed == 0 { "ok" } else { "FAILED" };
+        total.skipped += count.skipped;
+        let word = match count {
+            Count { failed: 1.., .. } => "FAILED",
+            Count { skipped: 1.., .. } => "skipped",
+            _ => "ok",
+        };
         lines.push(format!("  {name:10} {word:7} {:7.1} s", start.elapsed().as_secs_f64()));
         println!("{}", lines.last().map_or("", String::as_str));
     }
     println!("\n== summary\n{}\n\n{} passed, {} failed", lines.join("\n"), total.passed, total.failed);
+    if total.skipped > 0 {
+        println!("{} skipped: this machine cannot run them", total.skipped);
+    }
     if total.failed != 0 {
         bail!("{} failed", total.failed);
     }
@@ -108,7 +126,7 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 fn list() -> Result<()> {
-    for scenario in SCENARIOS.iter().chain(SOFT_RDMA) {
+    for scenario in SCENARIOS.iter().chain(SOFT_RDMA).chain(TWO_HOSTS) {
         println!("{:36} exit {}  {}", scenario.name, scenario.exit, scenario.command_line());
     }
     Ok(())
@@ -211,7 +229,7 @@ fn test_result(line: &str) -> Option<Count> {
     let rest = line.strip_prefix("test result: ")?;
     let before =
         |word: &str| rest.split(word).next()?.rsplit([' ', ';']).find(|part| !part.is_empty())?.parse().ok();
-    Some(Count { passed: before(" passed")?, failed: before(" failed")? })
+    Some(Count::of(before(" passed")?, before(" failed")?))
 }
 
 /// Programs and the library that gives others soft NICs.
@@ -228,10 +246,10 @@ mod tests {
     fn results_of_cargo_test_are_read() {
         let line =
             "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 7 filtered out; finished";
-        assert_eq!(test_result(line), Some(Count { passed: 12, failed: 3 }));
+        assert_eq!(test_result(line), Some(Count::of(12, 3)));
         let line =
             "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
-        assert_eq!(test_result(line), Some(Count { passed: 1, failed: 0 }));
+        assert_eq!(test_result(line), Some(Count::of(1, 0)));
         assert_eq!(test_result("test a ... ok"), None);
     }
 

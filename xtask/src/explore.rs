@@ -60,7 +60,7 @@ pub fn stage() -> Result<Count> {
 fn summary(line: &str) -> Option<Count> {
     let (all, rest) = line.split_once(" explorations, ")?;
     let failed: usize = rest.strip_suffix(" failed")?.rsplit(' ').next()?.parse().ok()?;
-    Some(Count { passed: all.trim().parse::<usize>().ok()?.saturating_sub(failed), failed })
+    Some(Count::of(all.trim().parse::<usize>().ok()?.saturating_sub(failed), failed))
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn the_last_line_of_an_exploration_is_read() {
         let line = "56 explorations, 1234567 states, 120.5 s, 2 failed";
-        assert_eq!(summary(line), Some(Count { passed: 54, failed: 2 }));
+        assert_eq!(summary(line), Some(Count::of(54, 2)));
         assert_eq!(summary("kind 1      263578     42      2.2  holds"), None);
     }
 }

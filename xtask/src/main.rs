@@ -10,6 +10,7 @@ mod docs;
 mod explore;
 mod gpu;
 mod mutate;
+mod netns;
 mod night;
 mod prefix;
 mod python;

@@ -66,7 +66,7 @@ fn last_line(line: &str) -> Option<Count> {
     let number = |text: &str| text.split(' ').next()?.parse::<usize>().ok();
     let (caught, rest) = line.split_once(" mutants caught, ")?;
     let (missed, rest) = rest.split_once(" missed, ")?;
-    Some(Count { passed: caught.parse().ok()?, failed: missed.parse::<usize>().ok()? + number(rest)? })
+    Some(Count::of(caught.parse().ok()?, missed.parse::<usize>().ok()? + number(rest)?))
 }
 
 fn holds_mark(file: &Path) -> Result<bool> {
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn the_last_line_is_read() {
         let line = "74 mutants caught, 2 missed, 1 scenarios not clean; 81.0 s";
-        assert_eq!(last_line(line), Some(Count { passed: 74, failed: 3 }));
+        assert_eq!(last_line(line), Some(Count::of(74, 3)));
         assert_eq!(last_line("no-truth rule 12"), None);
     }
 

@@ -99,7 +99,7 @@ pub fn stage() -> Result<Count> {
         said(run.current_dir(&fresh).args(["-m", "unittest", "discover", "--start-directory"]).arg(folder))?;
     let passed = tests_run(&said).filter(|tests| *tests > 0).context("no test was run")?;
     println!("  {passed} tests");
-    Ok(Count { passed: passed + examples.len(), failed: 0 })
+    Ok(Count::of(passed + examples.len(), 0))
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Runs the scenarios of the main program: in one process, as processes under `shunt run`, and as two shells would.
 
 use crate::ci::Count;
+use crate::netns::{self, Net};
 use crate::scenarios::{How, Scenario, judge, remarks};
-use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
+use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
 use crate::sh;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,6 +23,8 @@ struct Place {
     moe: PathBuf,
     /// Where output goes.
     dir: PathBuf,
+    /// The hosts of those that run on two.
+    net: Option<Net>,
 }
 
 impl Place {
@@ -31,21 +35,31 @@ impl Place {
 
 /// All of them that need nothing but this workspace.
 pub fn all() -> Result<Count> {
-    these(SCENARIOS)
+    these(SCENARIOS, None)
 }
 
 /// Those through libibverbs and libmlx5.
 pub fn soft_rdma() -> Result<Count> {
-    these(SOFT_RDMA)
+    these(SOFT_RDMA, None)
 }
 
-fn these(scenarios: &[Scenario]) -> Result<Count> {
+/// Those on two hosts, as far as this machine lets us make hosts.
+pub fn two_hosts() -> Result<Count> {
+    if let Err(said) = netns::permitted() {
+        println!("  skipped: no network namespaces with veth here: {said}");
+        return Ok(Count { skipped: TWO_HOSTS.len(), ..Count::default() });
+    }
+    these(TWO_HOSTS, Some(Net::make()?))
+}
+
+fn these(scenarios: &[Scenario], net: Option<Net>) -> Result<Count> {
     let release = |name: &str| sh::target_dir().join("release").join(name);
     let place = Place {
         program: release("shmem_put_bw"),
         shunt: release("shunt"),
         moe: release("moe_pressure"),
         dir: sh::target_dir().join("ci"),
+        net,
     };
     if let Some(missing) = [&place.program, &place.shunt, &place.moe].into_iter().find(|path| !path.is_file())
     {
@@ -107,31 +121,54 @@ fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
     Ok(match scenario.how {
         How::Threads => {
             let mut command = program();
-            command.args(scenario.args.split_whitespace());
+            command.args(scenario.words());
             vec![command]
         }
         How::Moe => {
             let mut command = sh::command(&place.moe.to_string_lossy());
-            command.args(scenario.args.split_whitespace());
+            command.args(scenario.words());
             vec![command]
         }
         How::ShuntRun => {
             let mut command = sh::command(&place.shunt.to_string_lossy());
-            command.args(["run", "-n", "2", "--", "shmem_put_bw"]).args(scenario.args.split_whitespace());
+            command.args(["run", "-n", "2", "--", "shmem_put_bw"]).args(scenario.words());
             vec![command]
         }
         How::SoftRdma => {
             let mut command = sh::command(&place.shunt.to_string_lossy());
             command.args(["run", "-n", "2", "--"]).arg(&place.shunt);
             command.args(["soft-rdma", "run", "--nics", "2", "--", "shmem_put_bw", "--nic", "mlx5"]);
-            command.args(scenario.args.split_whitespace());
+            command.args(scenario.words());
             vec![command]
         }
         How::SoftRdmaThreads => {
             let mut command = sh::command(&place.shunt.to_string_lossy());
             command.args(["soft-rdma", "run", "--nics", "4", "--", "shmem_put_bw", "--nic", "mlx5"]);
-            command.args(scenario.args.split_whitespace());
+            command.args(scenario.words());
             vec![command]
+        }
+        How::TwoHosts { routed } => {
+            let net = place.net.as_ref().context("no hosts were made")?;
+            let secret = format!("{:032x}", rand_word()?);
+            let args: Vec<String> = scenario.words().iter().map(|word| net.named(word)).collect();
+            let rank = |rank: u32| {
+                let mut command = net.on_host(rank, &place.shunt.to_string_lossy());
+                command.args(["soft-rdma", "run", "--roce", &net.rails(rank, routed), "--", "shmem_put_bw"]);
+                command.args([
+                    "--nic",
+                    "mlx5",
+                    "--rank",
+                    &rank.to_string(),
+                    "--world",
+                    "2",
+                    "--root",
+                    netns::ROOT,
+                ]);
+                command.args(&args).env("SHUNT_SECRET", &secret);
+                command.arg("--plot").arg(place.file(scenario, "svg"));
+                command
+            };
+            vec![rank(1), rank(0)]
         }
         How::TwoShells => {
             let port = free_port()?;
@@ -139,12 +176,19 @@ fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
                 let mut command = program();
                 command.args(["--rank", &rank.to_string(), "--world", "2"]);
                 command.args(["--root", &format!("127.0.0.1:{port}"), "--fabric", &format!("ci-{port}")]);
-                command.args(scenario.args.split_whitespace());
+                command.args(scenario.words());
                 command
             };
             vec![rank(1), rank(0)]
         }
     })
+}
+
+/// What nobody can guess.
+fn rand_word() -> Result<u128> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context("/dev/urandom")?;
+    Ok(u128::from_le_bytes(bytes))
 }
 
 fn free_port() -> Result<u16> {
@@ -185,6 +229,7 @@ mod tests {
             shunt: path("shunt"),
             moe: path("moe_pressure"),
             dir: path("ci"),
+            net: None,
         };
         let ways = [How::Threads, How::ShuntRun, How::SoftRdma, How::SoftRdmaThreads, How::Moe];
         for (how, processes) in ways.map(|how| (how, 1)).into_iter().chain([(How::TwoShells, 2)]) {

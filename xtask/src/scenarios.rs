@@ -32,6 +32,11 @@ pub enum How {
     TwoShells,
     /// Two, started by `shunt run`, whose NICs are the interposer's: through libibverbs and libmlx5.
     SoftRdma,
+    /// Two, each on a host of its own ([`netns`](crate::netns)), with two rails: a cable, and one that is routed.
+    TwoHosts {
+        /// The primary is the one that is routed.
+        routed: bool,
+    },
     /// One with all PEs, whose NICs are the interposer's, two for each PE.
     SoftRdmaThreads,
     /// `moe_pressure`: all ranks in one.
@@ -53,6 +58,10 @@ pub enum Holds {
     EveryFaultHit,
     /// A text is exactly this.
     Says(&'static str, &'static str),
+    /// Some switch was made for this cause.
+    Cause(&'static str),
+    /// There were switches, and none for this cause.
+    NoCause(&'static str),
     /// Some switch went to this path, written "local>remote".
     SwitchTo(&'static str),
     /// In this phase, sending rails carry their part: all of them but so many, which carry nothing.
@@ -62,6 +71,11 @@ pub enum Holds {
 }
 
 impl Scenario {
+    /// The arguments one by one, as a shell takes them apart.
+    pub fn words(&self) -> Vec<String> {
+        shlex::split(self.args).unwrap_or_else(|| panic!("{}: quotes that do not match", self.name))
+    }
+
     /// As it would be typed.
     pub fn command_line(&self) -> String {
         match self.how {
@@ -73,6 +87,11 @@ impl Scenario {
             How::SoftRdma => {
                 let run = "shunt run -n 2 -- shunt soft-rdma run --nics 2 -- shmem_put_bw --nic mlx5";
                 format!("{run} {}", self.args)
+            }
+            How::TwoHosts { routed } => {
+                let rails = if routed { "ROUTED,CABLE" } else { "CABLE,ROUTED" };
+                let run = format!("shunt soft-rdma run --roce {rails} -- shmem_put_bw --nic mlx5");
+                format!("{run} --rank 0|1 --world 2 --root HOST:PORT {}", self.args)
             }
             How::SoftRdmaThreads => {
                 format!("shunt soft-rdma run --nics 4 -- shmem_put_bw --nic mlx5 {}", self.args)
@@ -108,6 +127,15 @@ impl Holds {
                 (met != Some(want)).then(|| format!("{key} is {}, not {want:?}", shown(key)))
             }
             Self::EveryFaultHit => every_fault_hit(json),
+            Self::Cause(cause) => {
+                let seen = list(json, "switches").any(|switch| switch["cause"] == cause);
+                (!seen).then(|| format!("no switch for {cause}"))
+            }
+            Self::NoCause(cause) => {
+                let mut causes = list(json, "switches").map(|switch| &switch["cause"]).peekable();
+                (causes.peek().is_none() || causes.any(|met| met == cause))
+                    .then(|| format!("a switch for {cause}, or none at all"))
+            }
             Self::SwitchTo(path) => {
                 let went = list(json, "switches").any(|switch| switch.get("to").is_some_and(|to| to == path));
                 (!went).then(|| format!("no switch to {path}"))
@@ -164,14 +192,14 @@ pub fn remarks(scenario: &Scenario, json: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, clean};
+    use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS, clean};
     use serde_json::json;
 
     #[test]
     fn each_condition_sees_what_it_is_about() {
         let good = json!({
             "puts_lost": 0, "failovers": 2, "signals_posted": 2, "gb_s_before": 1.0, "gb_s_after": 0.95,
-            "faults": [{ "kind": "down", "hits": 1 }], "switches": [{ "to": "0.1>1.0" }],
+            "faults": [{ "kind": "down", "hits": 1 }], "switches": [{ "to": "0.1>1.0", "cause": "overdue" }],
             "verdict": "clean",
             "phases": [{ "percent": 100.0 }, { "percent": 87.0 }],
             "rails": [{ "shares": [60.0, 0.0] }, { "shares": [40.0, 100.0] }],
@@ -179,7 +207,7 @@ mod tests {
         let bad = json!({
             "puts_lost": 1, "failovers": 0, "signals_posted": 2, "gb_s_before": 1.0, "gb_s_after": 0.85,
             "faults": [{ "kind": "down", "hits": 1 }, { "kind": "up", "hits": 0 }],
-            "switches": [{ "to": "0.1>1.1" }], "verdict": "broken",
+            "switches": [{ "to": "0.1>1.1", "cause": "port-down" }], "verdict": "broken",
             "phases": [{ "percent": 100.0 }, { "percent": null }],
             "rails": [{ "shares": [60.0, 10.0] }, { "shares": [40.0, 90.0] }],
         });
@@ -190,6 +218,8 @@ mod tests {
             Holds::Within("gb_s_after", "gb_s_before", 0.1),
             Holds::EveryFaultHit,
             Holds::SwitchTo("0.1>1.0"),
+            Holds::Cause("overdue"),
+            Holds::NoCause("port-down"),
             Holds::Says("verdict", "clean"),
             Holds::RailsIdle(1, 1),
             Holds::Keeps(1, 85.0),
@@ -213,7 +243,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_fit_a_file() {
-        let all: Vec<&Scenario> = SCENARIOS.iter().chain(SOFT_RDMA).collect();
+        let all: Vec<&Scenario> = SCENARIOS.iter().chain(SOFT_RDMA).chain(TWO_HOSTS).collect();
         for (i, scenario) in all.iter().enumerate() {
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             assert!(scenario.name.chars().all(fits), "{}", scenario.name);

@@ -373,3 +373,65 @@ pub const SOFT_RDMA: &[Scenario] = &[
         ..clean_mlx5("mlx5-not-exercised", "-n 0 --duration 500ms --inject 200ms:0.0:lost-atomic-response")
     },
 ];
+
+/// A run between two hosts that must end clean, and switch and go back.
+const fn between_hosts(name: &'static str, args: &'static str) -> Scenario {
+    const HOLDS: &[Holds] = &[
+        Holds::Is("puts_lost", 0),
+        Holds::Is("signals_duplicated", 0),
+        Holds::Is("order_violations", 0),
+        Holds::Is("ghost_writes", 0),
+        Holds::AtLeast("switchbacks", 1),
+        Holds::Cause("port-down"),
+        Holds::EveryFaultHit,
+        Holds::Says("verdict", "clean"),
+        INTERPOSER,
+    ];
+    Scenario { holds: HOLDS, ..clean_processes(name, How::TwoHosts { routed: false }, args) }
+}
+
+/// The same with the routed rail for primary, of which no port hears that it is cut.
+const fn between_routed(name: &'static str, args: &'static str) -> Scenario {
+    const HOLDS: &[Holds] = &[
+        Holds::Is("puts_lost", 0),
+        Holds::Is("signals_duplicated", 0),
+        Holds::Is("order_violations", 0),
+        Holds::Is("ghost_writes", 0),
+        Holds::AtLeast("failovers", 1),
+        Holds::AtLeast("switchbacks", 1),
+        Holds::NoCause("port-down"),
+        Holds::EveryFaultHit,
+        Holds::Says("verdict", "clean"),
+        INTERPOSER,
+    ];
+    let how = How::TwoHosts { routed: true };
+    Scenario { how, holds: HOLDS, ..between_hosts(name, args) }
+}
+
+/// Runs between two hosts: RoCE v2 over UDP through the kernel, whose links really go down.
+pub const TWO_HOSTS: &[Scenario] = &[
+    between_hosts(
+        "hosts-link-down-up",
+        "-n 0 --duration 3s --inject '500ms:0.0:exec=ip link set r0 down' --inject '1500ms:0.0:exec=ip link set r0 up'",
+    ),
+    between_hosts(
+        "hosts-receiver-link-down-up",
+        "-n 0 --duration 3s --inject '500ms:1.0:exec=ip link set r0 down' --inject '1500ms:1.0:exec=ip link set r0 up'",
+    ),
+    between_hosts(
+        "hosts-link-flaps",
+        "-n 0 --duration 4s --inject '500ms:0.0:exec=for n in 1 2 3 4 5; do ip link set r0 down; sleep 0.05; \
+             ip link set r0 up; sleep 0.05; done'",
+    ),
+    // No event tells either end: packets vanish at the router, in one direction and in the other.
+    between_routed(
+        "hosts-cut-in-the-middle",
+        "-n 0 --duration 3s --inject '500ms:0.0:exec=ip -n ROUTER route add blackhole 10.77.3.2/32' \
+             --inject '1500ms:0.0:exec=ip -n ROUTER route del blackhole 10.77.3.2/32'",
+    ),
+    between_routed(
+        "hosts-answers-cut-in-the-middle",
+        "-n 0 --duration 3s --inject '500ms:0.0:exec=ip -n ROUTER route add blackhole 10.77.2.1/32' \
+             --inject '1500ms:0.0:exec=ip -n ROUTER route del blackhole 10.77.2.1/32'",
+    ),
+];

@@ -62,7 +62,7 @@ pub fn stage() -> Result<Count> {
     let (Some(runs), Some(failed)) = (runs, failed) else { bail!("the swarm ended with {status}") };
     // Whatever else it found wrong counts as one.
     let failed = if status.success() { failed } else { failed.max(1) };
-    Ok(Count { passed: runs.saturating_sub(failed), failed })
+    Ok(Count::of(runs.saturating_sub(failed), failed))
 }
 
 /// `7` of "7 runs: ...".

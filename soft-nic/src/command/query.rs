@@ -149,7 +149,7 @@ impl SoftNic {
 
     pub(super) fn query_vport_state(&mut self, out: &mut [u8]) -> Result<(), Refusal> {
         vport_state::ADMIN_STATE.set(out, 2);
-        vport_state::STATE.set(out, self.port.down_by.is_none() as u32);
+        vport_state::STATE.set(out, self.has_link() as u32);
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl SoftNic {
     pub(super) fn query_hca_vport(&mut self, out: &mut [u8]) -> Result<(), Refusal> {
         let context = &mut out[HCA_VPORT_CONTEXT_OFFSET..];
         // 4 is active, 1 down, as in PortInfo.
-        hca_vport::PORT_STATE.set(context, if self.port.down_by.is_none() { 4 } else { 1 });
+        hca_vport::PORT_STATE.set(context, if self.has_link() { 4 } else { 1 });
         hca_vport::LID.set(context, self.config.lid as u32);
         Ok(())
     }

@@ -97,7 +97,11 @@ pub trait Uplink: Send {
     /// Changes whenever an answer of [`Self::is_full`] does.
     fn turns(&self) -> u64;
 
-    /// Readable when a call of [`Self::receive`] or [`Self::flush`] would do something that it could not do before.
+    /// Tells the own addresses whose interfaces lost their link or have it again since the last call; a link is there
+    /// until it is told otherwise.
+    fn link_changes(&mut self, _tell: &mut dyn FnMut(u128, bool)) {}
+
+    /// Readable when a call of [`Self::receive`], [`Self::flush`] or [`Self::link_changes`] would do something that it could not do before.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// What it counted. It leaves those that judge a frame's contents to the fabric.

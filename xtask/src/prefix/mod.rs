@@ -139,7 +139,7 @@ pub fn stage() -> Result<Count> {
     }
     let launched = timed("under mpirun", || mpi::conformance(&out, &launcher(), &mpi::RUNS))?;
     let programs = timed("programs of the host", || host_programs(&out))?;
-    Ok(Count { passed: 3 + programs + linked + bridged + launched, failed: 0 })
+    Ok(Count::of(3 + programs + linked + bridged + launched, 0))
 }
 
 /// The launcher that the workspace's release build made.

@@ -14,6 +14,7 @@
 //!   PSN that is due, and a key.
 //! * There are no ghosts: what lay in the socket for longer than the lifetime is dropped, by the time at which the
 //!   kernel took it in.
+//! * An interface that goes down, or whose cable does, is a port that goes down: the kernel says so (`RTMGRP_LINK`).
 
 mod pace;
 mod system;
@@ -59,8 +60,9 @@ const EVENTS: usize = 32;
 const SPARE: usize = 512;
 /// A blocked socket is tried again in this many flushes even if no event came.
 const TRY_EVERY: u64 = 64;
-/// In an event's data: the timer. The rest is the number of a port.
+/// In an event's data: the timer, and news of interfaces. The rest is the number of a port.
 const TIMER: u64 = 1 << 63;
+const NEWS: u64 = 1 << 62;
 /// Bytes around a payload that an interface's MTU must hold: IPv4, UDP, BTH, RETH, ImmDt, ICRC.
 const AROUND: u32 = 20 + 8 + 12 + 16 + 4 + 4;
 /// The MTU of an interface that does not tell.
@@ -110,6 +112,8 @@ struct Port {
     bucket: Bucket,
     /// The socket is full; an event tells when it no longer is.
     blocked: bool,
+    /// The interface has its link, as far as was told.
+    link: bool,
 }
 
 /// Another address, and how much waits for it.
@@ -133,6 +137,10 @@ pub struct RoceUplink {
     timer: OwnedFd,
     /// The timer runs.
     armed: bool,
+    /// Where the system says that interfaces changed.
+    news: OwnedFd,
+    /// Links of interfaces are to be looked at.
+    stirred: bool,
     ports: Vec<Port>,
     peers: Vec<Peer>,
     numbers: HashMap<u128, AddressId>,
@@ -167,6 +175,8 @@ impl RoceUplink {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(system("a timer"))?;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN).map_err(system("a watch"))?;
+        let news = system::news_of_links().map_err(system("news of interfaces"))?;
+        epoll::add(&epoll, &news, EventData::new_u64(NEWS), EventFlags::IN).map_err(system("a watch"))?;
         let room: Vec<Room> = vec![[0; FRAME_MAX + 1]; BATCH];
         let mut uplink = Self {
             port: options.port,
@@ -177,6 +187,8 @@ impl RoceUplink {
             epoll,
             timer,
             armed: false,
+            news,
+            stirred: true,
             ports: Vec::new(),
             peers: Vec::new(),
             numbers: HashMap::new(),
@@ -235,7 +247,18 @@ impl RoceUplink {
         let bucket = Bucket::new(self.pace_gbps);
         let mac = mac_of(address).iter().fold(0, |mac, byte| mac << 8 | *byte as u64);
         let waiting = VecDeque::new();
-        self.ports.push(Port { address, mac, socket, mtu, granted, waiting, bucket, blocked: false });
+        self.ports.push(Port {
+            address,
+            mac,
+            socket,
+            mtu,
+            granted,
+            waiting,
+            bucket,
+            blocked: false,
+            link: true,
+        });
+        self.stirred = true;
         Ok(self.ports.last_mut().expect("pushed above"))
     }
 
@@ -251,6 +274,11 @@ impl RoceUplink {
             if data == TIMER {
                 let _ = rustix::io::read(&self.timer, &mut [0; 8]);
                 self.armed = false;
+                continue;
+            }
+            if data == NEWS {
+                system::read_news(&self.news);
+                self.stirred = true;
                 continue;
             }
             if flags.contains(EventFlags::IN) {
@@ -442,6 +470,19 @@ impl Uplink for RoceUplink {
             }
         }
         self.counters.datagrams_rx != before
+    }
+
+    fn link_changes(&mut self, tell: &mut dyn FnMut(u128, bool)) {
+        if !std::mem::take(&mut self.stirred) {
+            return;
+        }
+        for port in &mut self.ports {
+            let link = system::interface_of(port.address).is_some_and(|interface| interface.running);
+            if link != port.link {
+                port.link = link;
+                tell(mapped(port.address), link);
+            }
+        }
     }
 
     fn is_full(&self, to: AddressId) -> bool {

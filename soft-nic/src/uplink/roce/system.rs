@@ -2,12 +2,15 @@
 
 use super::pace::Nanoseconds;
 use libc::{c_int, c_void, iovec, mmsghdr, sockaddr_in, socklen_t};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Datagrams of one system call.
 pub(super) const BATCH: usize = 32;
@@ -177,11 +180,29 @@ unsafe fn stamp(message: &libc::msghdr) -> Option<Nanoseconds> {
     None
 }
 
+/// A socket on which the system says that an interface has changed.
+pub(super) fn news_of_links() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // No protocol is `NETLINK_ROUTE`: its number is 0.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    bind(&socket, &SocketAddrNetlink::new(0, libc::RTMGRP_LINK as u32))?;
+    Ok(socket)
+}
+
+/// Takes all that lies in that socket. What it says is asked for anew, so nothing is lost where it overflows.
+pub(super) fn read_news(news: &OwnedFd) {
+    let mut room = [0; 8192];
+    // `ENOBUFS` says that some was dropped, and is said once.
+    while !matches!(rustix::io::read(news, &mut room), Ok(0) | Err(Errno::AGAIN)) {}
+}
+
 /// An interface of this machine that has an address.
 #[derive(Debug)]
 pub(super) struct Interface {
     pub(super) name: String,
     pub(super) mtu: u32,
+    /// It is up, and so is what it is connected to.
+    pub(super) running: bool,
 }
 
 /// The interface that owns an address; on the loopback interface, all of its network are owned.
@@ -201,15 +222,17 @@ pub(super) fn interface_of(address: Ipv4Addr) -> Option<Interface> {
             let loopback = entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0;
             let mask = if loopback { mask.unwrap_or(u32::MAX) } else { u32::MAX };
             if own & mask == address.to_bits() & mask {
-                found = Some(std::ffi::CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned());
+                let name = std::ffi::CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned();
+                let running = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+                found = Some((name, entry.ifa_flags & running == running));
                 break;
             }
         }
         libc::freeifaddrs(list);
     }
-    let name = found?;
+    let (name, running) = found?;
     let mtu = std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok()?.trim().parse().ok()?;
-    Some(Interface { name, mtu })
+    Some(Interface { name, mtu, running })
 }
 
 /// An IPv4 address behind a pointer.
@@ -235,7 +258,7 @@ mod tests {
     #[test]
     fn the_loopback_interface_owns_its_network() {
         let found = interface_of(Ipv4Addr::new(127, 3, 2, 1)).expect("a loopback interface");
-        assert!(found.mtu >= 1280, "{found:?}");
+        assert!(found.mtu >= 1280 && found.running, "{found:?}");
         assert!(interface_of(Ipv4Addr::new(192, 0, 2, 77)).is_none(), "an address for documentation");
     }
 

@@ -1,0 +1,152 @@
+//! Two hosts and a router as network namespaces of this machine: what the stage `netns` runs on.
+//!
+//! ```text
+//!   host a   c 10.77.0.1 ------------------------ 10.77.0.2 c   host b    agents and bootstrap
+//!            r0 10.77.1.1 ----------------------- 10.77.1.2 r0            a cable: both ends see it go
+//!            r1 10.77.2.1 --- .254 router .254 --- 10.77.3.2 r1           cut in the middle, neither end sees it
+//! ```
+
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Where rank 0 listens.
+pub const ROOT: &str = "10.77.0.1:7700";
+/// Stands for the router's namespace in a scenario's arguments.
+pub const ROUTER: &str = "ROUTER";
+
+/// The two hosts, and the router between them. They go when this does.
+#[derive(Debug)]
+pub struct Net {
+    prefix: String,
+}
+
+/// The namespaces by the letters that their names end with.
+const SPACES: [&str; 3] = ["a", "b", "router"];
+/// Addresses: namespace, interface, address.
+const ADDRESSES: [(&str, &str, &str); 8] = [
+    ("a", "c", "10.77.0.1/24"),
+    ("b", "c", "10.77.0.2/24"),
+    ("a", "r0", "10.77.1.1/24"),
+    ("b", "r0", "10.77.1.2/24"),
+    ("a", "r1", "10.77.2.1/24"),
+    ("router", "ra", "10.77.2.254/24"),
+    ("b", "r1", "10.77.3.2/24"),
+    ("router", "rb", "10.77.3.254/24"),
+];
+/// Cables: namespace and interface of either end.
+const CABLES: [[(&str, &str); 2]; 4] = [
+    [("a", "c"), ("b", "c")],
+    [("a", "r0"), ("b", "r0")],
+    [("a", "r1"), ("router", "ra")],
+    [("b", "r1"), ("router", "rb")],
+];
+
+/// Whether this machine lets us make namespaces with cables between them, and if not, what it said.
+pub fn permitted() -> Result<(), String> {
+    let name = format!("shunt-{}-try", std::process::id());
+    let said = ip(&format!("netns add {name}")).and_then(|()| {
+        let made = ip(&format!("link add v type veth peer name w netns {name}"));
+        // With its namespace one end goes, and so does the other.
+        ip(&format!("netns del {name}")).and(made)
+    });
+    said.map_err(|error| format!("{error:#}"))
+}
+
+impl Net {
+    /// Makes them.
+    pub fn make() -> Result<Self> {
+        let net = Self { prefix: format!("shunt-{}", std::process::id()) };
+        for space in SPACES {
+            ip(&format!("netns add {}", net.name(space)))?;
+            ip(&format!("-n {} link set lo up", net.name(space)))?;
+        }
+        for [(a, left), (b, right)] in CABLES {
+            let (a, b) = (net.name(a), net.name(b));
+            ip(&format!("link add {left} netns {a} type veth peer name {right} netns {b}"))?;
+        }
+        for (space, interface, address) in ADDRESSES {
+            ip(&format!("-n {} address add {address} dev {interface}", net.name(space)))?;
+            ip(&format!("-n {} link set {interface} up", net.name(space)))?;
+        }
+        // By way of the cable a host that lost it would still reach the other's address of the routed rail.
+        for (space, subnet, gateway) in
+            [("a", "10.77.3.0/24", "10.77.2.254"), ("b", "10.77.2.0/24", "10.77.3.254")]
+        {
+            ip(&format!("-n {} route add {subnet} via {gateway}", net.name(space)))?;
+        }
+        net.wait_for_links()?;
+        let mut forward = net.inside("router", "sh");
+        sh::capture(forward.args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))?;
+        Ok(net)
+    }
+
+    /// A cable carries something a moment after both of its ends were switched on.
+    fn wait_for_links(&self) -> Result<()> {
+        let until = Instant::now() + Duration::from_secs(10);
+        for (space, interface) in CABLES.iter().flatten() {
+            let is_up = || {
+                let mut show = sh::command("ip");
+                show.args(["-n", &self.name(space), "-o", "link", "show", "dev", interface]);
+                sh::stdout_of(&mut show).is_some_and(|line| line.contains("state UP"))
+            };
+            while !is_up() {
+                if Instant::now() > until {
+                    bail!("{interface} of {} has no link", self.name(space));
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, space: &str) -> String {
+        format!("{}-{space}", self.prefix)
+    }
+
+    /// A program inside one of them.
+    fn inside(&self, space: &str, program: &str) -> Command {
+        let mut command = sh::command("ip");
+        command.args(["netns", "exec", &self.name(space), program]);
+        command
+    }
+
+    /// A program on the host of a rank.
+    pub fn on_host(&self, rank: u32, program: &str) -> Command {
+        self.inside(SPACES[rank as usize], program)
+    }
+
+    /// Addresses of a rank's rails, the primary first: the cable, or what is routed.
+    pub fn rails(&self, rank: u32, routed: bool) -> String {
+        let rails = [["10.77.1.1", "10.77.2.1"], ["10.77.1.2", "10.77.3.2"]][rank as usize];
+        if routed { [rails[1], rails[0]].join(",") } else { rails.join(",") }
+    }
+
+    /// An argument, with the router's name where it names it.
+    pub fn named(&self, arg: &str) -> String {
+        arg.replace(ROUTER, &self.name("router"))
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for space in SPACES {
+            if let Err(error) = ip(&format!("netns del {}", self.name(space))) {
+                eprintln!("{} stays: {error:#}", self.name(space));
+            }
+        }
+    }
+}
+
+/// Runs `ip`.
+fn ip(args: &str) -> Result<()> {
+    if !sh::exists("ip") {
+        bail!("there is no `ip` here (iproute2)");
+    }
+    let output = sh::command("ip").args(args.split_whitespace()).output().context("ip")?;
+    if output.status.success() {
+        return Ok(());
+    }
+    bail!("ip {args}: {}", String::from_utf8_lossy(&output.stderr).trim())
+}
