@@ -305,6 +305,11 @@ impl Unit {
             .expect("host and bench are one build")
     }
 
+    /// The PE.
+    pub fn pe(&self) -> &Pe {
+        &self.pe
+    }
+
     /// What is known of a path.
     pub fn path(&self, place: Place) -> PathRow {
         self.words.read_row(place)

@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::json;
 use shunt_host::events::page::{PageError, PageReader, folder_of, pages_in};
 use shunt_layout::state::CauseKind;
-use shunt_layout::status::{PeerState, RailState, StatusPage};
+use shunt_layout::status::{PeerState, RailState, Standing, StatusPage};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -144,6 +144,7 @@ fn note(page: &StatusPage, now: u64) -> String {
             rail.downs
         );
     }
+    out += &mask_note(page);
     let fault = &page.summary.last_fault;
     if fault.noticed_unix_ns > 0 {
         out += &format!(
@@ -159,6 +160,27 @@ fn note(page: &StatusPage, now: u64) -> String {
         );
     }
     out
+}
+
+/// Ranks that are left out.
+fn masked(page: &StatusPage) -> Vec<u32> {
+    (0..page.pe_count).filter(|rank| page.mask[*rank as usize / 64] >> (rank % 64) & 1 == 1).collect()
+}
+
+/// Who is left out, if anybody is.
+fn mask_note(page: &StatusPage) -> String {
+    let (pe, epoch) = (page.pe, page.summary.epoch);
+    match Standing::from_raw(page.summary.standing) {
+        Standing::Out => format!("PE {pe}: the others go on without it, from epoch {epoch} on\n"),
+        Standing::Alone => {
+            format!("PE {pe}: it found no majority and left itself out, after epoch {epoch}\n")
+        }
+        Standing::Member if page.summary.masked > 0 => {
+            let ranks: Vec<String> = masked(page).iter().map(ToString::to_string).collect();
+            format!("PE {pe}: left out from epoch {epoch} on: {}\n", ranks.join(", "))
+        }
+        Standing::Member | Standing::Off => String::new(),
+    }
 }
 
 fn as_json(met: &[Met], now: u64) -> serde_json::Value {
@@ -203,6 +225,7 @@ fn page_as_json(met: &Met, page: &StatusPage) -> serde_json::Value {
         "replayed": summary.replayed, "placeholders": summary.placeholders,
         "late_tickets": summary.late_tickets, "ledger_cuts": summary.ledger_cuts,
         "pathless": summary.pathless, "uncertain": summary.uncertain, "events": summary.events,
-        "events_lost": summary.events_lost,
+        "events_lost": summary.events_lost, "epoch": summary.epoch,
+        "standing": Standing::from_raw(summary.standing).name(), "masked": masked(page),
     })
 }

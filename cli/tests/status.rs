@@ -2,7 +2,7 @@
 
 use shunt_host::events::page::{PageWriter, zeroed};
 use shunt_layout::state::{CauseKind, SwitchKind};
-use shunt_layout::status::{PeerState, RailState, STATUS_VERSION, StatusFault, StatusPage};
+use shunt_layout::status::{PeerState, RailState, STATUS_VERSION, Standing, StatusFault, StatusPage};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -67,6 +67,8 @@ fn trouble_is_said_with_its_rail_its_peers_and_its_last_fault() {
     bad.rail[1].downs = 4;
     bad.peer[0] = PeerState::Backup as u8;
     bad.peer[2] = PeerState::Lost as u8;
+    (bad.summary.epoch, bad.summary.masked, bad.mask[0]) = (2, 1, 1 << 2);
+    bad.summary.standing = Standing::Member as u32;
     (bad.summary.rails_down, bad.summary.trouble_unix_ns, bad.summary.failovers) = (1, 5, 7);
     bad.summary.last_fault = StatusFault {
         noticed_unix_ns: 5,
@@ -80,9 +82,14 @@ fn trouble_is_said_with_its_rail_its_peers_and_its_last_fault() {
     let bad = PageWriter::create(&folder, &bad).expect("a page");
     let (code, out, _) = status(&folder, &[]);
     assert_eq!(code, Some(1), "{out}");
-    for part in
-        ["1 lost, 1 backup", "1 of 2 up", "mlx5_1 is down", "4 times", "port-down on 1.1>2.0, 420.5 us"]
-    {
+    for part in [
+        "1 lost, 1 backup",
+        "1 of 2 up",
+        "mlx5_1 is down",
+        "4 times",
+        "port-down on 1.1>2.0, 420.5 us",
+        "from epoch 2 on: 2\n",
+    ] {
         assert!(out.contains(part), "{part} in {out}");
     }
     let (code, out, _) = status(&folder, &["--json"]);
@@ -90,6 +97,8 @@ fn trouble_is_said_with_its_rail_its_peers_and_its_last_fault() {
     let pages = value["pages"].as_array().expect("pages");
     assert_eq!((code, pages.len()), (Some(1), 2));
     assert_eq!((&pages[1]["failovers"], &pages[1]["peers"][2]), (&7.into(), &"lost".into()));
+    assert_eq!((&pages[1]["epoch"], &pages[1]["masked"]), (&2.into(), &serde_json::json!([2])));
+    assert_eq!((&pages[0]["standing"], &pages[1]["standing"]), (&"off".into(), &"member".into()));
     assert_eq!((&pages[1]["rails"][1]["state"], &pages[0]["alive"]), (&"down".into(), &true.into()));
     drop((well, bad));
     assert!(status(&folder, &[]).1.starts_with("no status page"));
@@ -107,6 +116,6 @@ fn a_page_that_makes_no_sense_is_refused_with_what_was_met() {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("7-0"), [0; 100]).expect("written");
     let (code, out, err) = status(&folder, &[]);
-    assert!(code == Some(1) && err.contains("7-0: its length is 0x64; 0x1980 is right"), "{out}{err}");
+    assert!(code == Some(1) && err.contains("7-0: its length is 0x64; 0x1b80 is right"), "{out}{err}");
     std::fs::remove_dir_all(folder).expect("removed");
 }

@@ -4,10 +4,14 @@
 //! Between the two the caller computes; `receive` runs the second phase. Two calls may be under way, and they are
 //! received in the order in which they were sent.
 
+mod clean;
+
+use crate::agreement::Mask;
 use crate::fault::{MoeError, MoeFault};
 use crate::runner::Runner;
 use crate::settings::{Format, Patience, Signals};
-use shunt_kernels::moe::{ABSOLUTE, MASK_LOST, MoeCall, Stage, ZERO_COPY};
+use shunt_device::FaultKind;
+use shunt_kernels::moe::{ABSOLUTE, MoeCall, Stage, ZERO_COPY};
 use shunt_layout::moe::{At, SETS, Shape, TOPK_MAX};
 use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,6 +111,8 @@ pub struct Buffer<R: Runner> {
     made: u64,
     /// The call whose send buffer the caller may write.
     lent: u64,
+    /// What the ranks agree on, where they do.
+    agreed: Option<Mask>,
 }
 
 fn argument(what: &'static str, met: impl ToString, right: impl ToString) -> MoeError {
@@ -117,7 +123,7 @@ impl<R: Runner> Buffer<R> {
     /// A buffer in the heap from offset `base` on, where all words are zero. All ranks make it alike.
     ///
     /// # Errors
-    /// Sizes that cannot be, or no room.
+    /// Sizes that cannot be, no room, or a mask to be agreed on where nothing agrees.
     pub fn new(
         runner: R,
         base: u64,
@@ -136,8 +142,27 @@ impl<R: Runner> Buffer<R> {
         }
         let (sent, received, floor, meeting, broken) = (0, 0, 0, 2, false);
         let made = MADE.fetch_add(1, Ordering::Relaxed);
-        let buffer =
-            Self { runner, shape, base, patience, sent, received, floor, meeting, broken, made, lent: 0 };
+        let agreed = match (patience.mask_lost, runner.agreement()) {
+            (false, _) => None,
+            (true, Some(agreement)) => Some(Mask::new(agreement)),
+            (true, None) => {
+                return Err(argument("mask_lost", true, "false: nothing here agrees with the other ranks"));
+            }
+        };
+        let buffer = Self {
+            runner,
+            shape,
+            base,
+            patience,
+            sent,
+            received,
+            floor,
+            meeting,
+            broken,
+            made,
+            lent: 0,
+            agreed,
+        };
         if buffer.was_used() {
             return Err(argument(
                 "base",
@@ -167,7 +192,6 @@ impl<R: Runner> Buffer<R> {
     }
 
     fn call(&self, number: u64, flags: u32) -> MoeCall {
-        let lost = if self.patience.mask_lost { MASK_LOST } else { 0 };
         let absolute = if self.patience.signals == Signals::Absolute { ABSOLUTE } else { 0 };
         MoeCall {
             shape: self.shape,
@@ -177,7 +201,7 @@ impl<R: Runner> Buffer<R> {
             timeout_ns: self.patience.timeout_ns,
             slice_ns: self.patience.slice_ns,
             blocks: self.patience.blocks.max(1),
-            flags: flags | lost | absolute,
+            flags: flags | absolute,
             ..MoeCall::default()
         }
     }
@@ -186,13 +210,19 @@ impl<R: Runner> Buffer<R> {
         let outcome = self.runner.run(stage, call);
         let Some(fault) = outcome.as_fault() else { return Ok(outcome.value) };
         self.broken = true;
+        if let Some(agreed) = self.agreed.as_mut().filter(|_| fault.kind == FaultKind::PeerLost) {
+            agreed.note_lost(fault.peer);
+        }
         let stage = Stage::from_raw(outcome.value).unwrap_or(stage);
         let path = self.runner.path(&fault);
         Err(MoeError::Fault(Box::new(MoeFault { stage, fault, path })))
     }
 
     /// Whether another call may be sent.
-    fn may_send(&self) -> Result<(), MoeError> {
+    fn may_send(&mut self) -> Result<(), MoeError> {
+        if let Some(agreed) = &self.agreed {
+            agreed.check().inspect_err(|_| self.broken = true)?;
+        }
         if self.broken {
             return Err(MoeError::Broken);
         }
@@ -382,42 +412,6 @@ impl<R: Runner> Buffer<R> {
         self.run(Stage::CombineReceive, &call)?;
         self.received = sent.call;
         Ok(out.iter().flat_map(|word| (0..4).map(move |at| (word >> (16 * at)) as u16)).collect())
-    }
-
-    /// DeepEP's `clean_low_latency_buffer`: all ranks call it together. What was under way is given up, words begin at
-    /// zero, a buffer that was broken is usable again.
-    ///
-    /// # Errors
-    /// A rank did not come, or is lost.
-    pub fn clean(&mut self) -> Result<(), MoeError> {
-        // Behind a call that was begun and is not counted: its number is not used again.
-        let call = MoeCall { floor: self.meeting, blocks: 1, ..self.call(self.sent + 1, 0) };
-        // Even a meeting that failed was begun.
-        self.meeting += 2;
-        let from = self.run(Stage::Clean, &call)?;
-        (self.sent, self.received, self.floor, self.broken, self.lent) = (from, from, from, false, 0);
-        Ok(())
-    }
-
-    /// DeepEP's `low_latency_query_mask_buffer`: true for ranks that are left out.
-    pub fn mask(&self) -> Vec<bool> {
-        let word = |rank| self.mask_word(rank).load(Ordering::Acquire) != 0;
-        (0..self.shape.ranks).map(word).collect()
-    }
-
-    /// DeepEP's `low_latency_update_mask_buffer`: leaves a rank out, or takes it in again. One that was taken in again
-    /// left words half counted, so that the buffer is broken until all ranks have cleaned.
-    ///
-    /// # Errors
-    /// There is no such rank, or it is this one.
-    pub fn set_mask(&mut self, rank: u32, masked: bool) -> Result<(), MoeError> {
-        if rank >= self.shape.ranks || rank == self.runner.rank() {
-            let right = format!("below {}, and not {}, this one", self.shape.ranks, self.runner.rank());
-            return Err(argument("a rank to mask", rank, right));
-        }
-        let before = self.mask_word(rank).swap(u64::from(masked), Ordering::AcqRel);
-        self.broken |= before != 0 && !masked;
-        Ok(())
     }
 
     fn mask_word(&self, rank: u32) -> &AtomicU64 {

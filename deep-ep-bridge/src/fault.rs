@@ -116,6 +116,46 @@ pub enum MoeError {
     /// More calls under way than there are sets of buffers, or received out of order.
     #[error("{0}")]
     Order(&'static str),
+    /// The ranks agreed on another mask since the last call: what is under way is given up.
+    #[error(
+        "the ranks agreed on epoch {epoch}: {masked:?} are left out; clean_low_latency_buffer on all others would be \
+         right"
+    )]
+    Epoch {
+        /// Decisions so far.
+        epoch: u64,
+        /// Who is left out.
+        masked: Vec<u32>,
+    },
+    /// The others agreed to go on without this rank.
+    #[error("the others go on without this rank, from epoch {epoch} on; a new job would be right")]
+    LeftOut {
+        /// Decisions so far.
+        epoch: u64,
+    },
+    /// This rank lost others and reaches no majority: it left itself out, so that no two parts of the job go on.
+    #[error(
+        "this rank reached no majority after epoch {epoch} and left itself out; a new job would be right"
+    )]
+    NoMajority {
+        /// Decisions so far.
+        epoch: u64,
+    },
+    /// Nothing was decided in time about ranks that lost each other.
+    #[error(
+        "nothing was decided since epoch {epoch} about ranks that lost each other{}; a longer timeout, and \
+         mask_lost on all ranks, would be right",
+        lost.map_or(String::new(), |rank| format!(", {rank} among them"))
+    )]
+    Undecided {
+        /// Decisions so far.
+        epoch: u64,
+        /// One of them.
+        lost: Option<u32>,
+    },
+    /// A rank did not come to the second half of a meeting whose first half all ranks came to.
+    #[error("cleaning: rank {0} did not come to the second half in time; cleaning once more would be right")]
+    Unmet(u32),
     /// A kernel met a fault.
     #[error("{0}")]
     Fault(Box<MoeFault>),

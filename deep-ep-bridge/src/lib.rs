@@ -2,6 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
+//! | [`agreement`] | the mask that the ranks agree on, as a buffer takes it |
 //! | [`buffer`] | [`Buffer`]: dispatch, combine, hooks, cleaning, the mask of ranks |
 //! | [`settings`] | formats, patience, kinds of signals |
 //! | [`runner`] | what runs the kernels: this machine's threads on a host's PE, or whatever a test has |
@@ -11,6 +12,7 @@
 //! | [`staged`] | kernels with memory of their own, as a GPU's, and in graphs |
 //! | [`layer`] | one layer on all ranks, held against the reference |
 
+pub mod agreement;
 pub mod buffer;
 pub mod fault;
 pub mod layer;
@@ -20,6 +22,7 @@ pub mod scenarios;
 pub mod settings;
 pub mod staged;
 
+pub use agreement::Agreement;
 pub use buffer::{Buffer, Combine, Dispatch, Handle, Received, size_hint};
 pub use fault::{MoeError, MoeFault, PathName};
 pub use runner::{Native, Runner};

@@ -1,5 +1,6 @@
 //! What runs the kernels of a buffer.
 
+use crate::agreement::Agreement;
 use crate::fault::PathName;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, Fault, Solo};
@@ -23,6 +24,10 @@ pub trait Runner {
     fn run(&self, stage: Stage, call: &MoeCall) -> Outcome;
     /// The path that a fault's channel was on.
     fn path(&self, fault: &Fault) -> Option<PathName>;
+    /// What agrees with the other ranks on who is left out; none where nothing does.
+    fn agreement(&self) -> Option<Agreement> {
+        None
+    }
 }
 
 /// All blocks of a phase, one after the other: none waits for another one. The value is the sum of all.
@@ -86,5 +91,8 @@ impl Runner for Native {
         }
         let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };
         Some(PathName::of(&self.words.read_row(place), fault.at.0))
+    }
+    fn agreement(&self) -> Option<Agreement> {
+        Some(Agreement::of(&self.pe))
     }
 }

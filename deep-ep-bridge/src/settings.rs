@@ -39,7 +39,8 @@ pub struct Patience {
     pub timeout_ns: u64,
     /// Between two looks at whether a peer is lost; longer than the device's own patience.
     pub slice_ns: u64,
-    /// A peer that is lost is left out from then on; else it is a fault.
+    /// Ranks that are lost are left out, by a mask that all ranks agree on; else each is a fault, for good. On all
+    /// ranks alike.
     pub mask_lost: bool,
     /// Blocks of a launch.
     pub blocks: u32,

@@ -35,6 +35,7 @@ pub mod nic;
 pub mod pe;
 pub mod plan;
 pub mod rail;
+pub mod ranks;
 pub mod slots;
 #[cfg(test)]
 mod step_world;

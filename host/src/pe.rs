@@ -17,6 +17,7 @@ use crate::nic::qp::QpTuning;
 use crate::nic::queue::RingSpan;
 use crate::plan::{Plan, Shape};
 use crate::rail::{Rail, RailOptions};
+use crate::ranks::Ranks;
 use crate::upload::{Contents, device_state, upload};
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::wqe::SQ_DEPTH_MAX;
@@ -176,6 +177,7 @@ pub struct AgentResources {
 /// A PE that is up. Fields are dropped in order: paths, then rails, then memory.
 pub struct Pe {
     agent: Estate,
+    ranks: Arc<Ranks>,
     rails: Vec<Arc<Rail>>,
     config: PeConfig,
     peers: Vec<PeerInfo>,
@@ -254,7 +256,8 @@ impl Pe {
         upload(&*gpu, &plan, base, &contents)?;
         let root = device_state(&plan, base, &contents);
         let agent = Estate::new(AgentResources { channels, oob });
-        Ok(Pe { agent, rails, config, peers, seal, keys, plan, root, world, heap, control })
+        let ranks = Arc::new(Ranks::new(root.pe_count));
+        Ok(Pe { agent, ranks, rails, config, peers, seal, keys, plan, root, world, heap, control })
     }
 
     /// The device state: valid while the PE lives.
@@ -305,6 +308,11 @@ impl Pe {
     /// Bytes of control memory.
     pub fn control(&self) -> Span {
         self.control.span()
+    }
+
+    /// Who is left out, as the agents agree; nothing before somebody asks for it.
+    pub fn ranks(&self) -> &Arc<Ranks> {
+        &self.ranks
     }
 
     /// The world it lives in.

@@ -33,6 +33,16 @@ macro_rules! mutants {
 mutants! {
     /// A MoE call is sent to whoever has not taken the call before the last: its buffers are written over.
     CreditNotAwaited = "credit-not-awaited" breaks "invariant 2, exactly once",
+    /// Any part of the ranks decides who is left out.
+    MinorityDecides = "minority-decides" breaks "the mask, one majority",
+    /// Of two halves of the ranks each decides.
+    TieUnbroken = "tie-unbroken" breaks "the mask, ties",
+    /// A rank that attempts an epoch proposes its own mask, whatever was taken before.
+    TakenForgotten = "taken-forgotten" breaks "the mask, one for an epoch",
+    /// A rank that promised to take no older proposal takes it.
+    PromiseBroken = "promise-broken" breaks "the mask, one for an epoch",
+    /// A rank that lost others and sees no majority goes on.
+    MinorityGoesOn = "minority-goes-on" breaks "the mask, a minority masks itself",
     /// Who waits does not ring what was published without a doorbell.
     LeftUnrung = "left-unrung" breaks "invariant 1, rule 2",
     /// The post lock is waited for as long as it takes: who holds it may be gone.
@@ -285,21 +295,22 @@ mutants! {
 #[cfg(feature = "mutants")]
 std::thread_local! {
     /// A bit for each break.
-    static CHOSEN: core::cell::Cell<u128> = const { core::cell::Cell::new(0) };
+    static CHOSEN: core::cell::Cell<[u128; 2]> = const { core::cell::Cell::new([0; 2]) };
 }
 
 /// What a binary that can be broken holds: `cargo xtask ci` looks for it in release artifacts.
 #[cfg(feature = "mutants")]
 pub const MARK: &str = "shunt-mutants-are-built-in";
 
-const _: () = assert!(Mutant::ALL.len() <= u128::BITS as usize);
+const _: () = assert!(Mutant::ALL.len() <= 2 * u128::BITS as usize);
 
 impl Mutant {
     /// True if this thread runs with this break.
     #[inline(always)]
     pub fn on(self) -> bool {
         #[cfg(feature = "mutants")]
-        return CHOSEN.get() >> self as u32 & 1 == 1 && !core::hint::black_box(MARK).is_empty();
+        return CHOSEN.get()[self as usize / 128] >> (self as u32 % 128) & 1 == 1
+            && !core::hint::black_box(MARK).is_empty();
         #[cfg(not(feature = "mutants"))]
         false
     }
@@ -307,7 +318,9 @@ impl Mutant {
     /// This thread runs with the breaks `chosen` from now on, and with no others.
     #[cfg(feature = "mutants")]
     pub fn choose(chosen: &[Self]) {
-        CHOSEN.set(chosen.iter().fold(0, |bits, mutant| bits | 1 << *mutant as u32));
+        let mut bits = [0; 2];
+        chosen.iter().for_each(|mutant| bits[*mutant as usize / 128] |= 1 << (*mutant as u32 % 128));
+        CHOSEN.set(bits);
     }
 
     /// The break of this name.

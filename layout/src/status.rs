@@ -6,7 +6,7 @@
 /// First word of a page: "SHUNTSTS" as little-endian bytes.
 pub const STATUS_MAGIC: u64 = u64::from_le_bytes(*b"SHUNTSTS");
 /// Version of the page. A reader refuses any other.
-pub const STATUS_VERSION: u32 = 1;
+pub const STATUS_VERSION: u32 = 2;
 /// Rails a page has room for.
 pub const STATUS_RAILS: usize = 64;
 /// PEs a page has room for.
@@ -88,6 +88,42 @@ impl PeerState {
     }
 }
 
+/// How the PE's rank stands among those that agreed on a mask.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nobody asked for a mask.
+    Off = 0,
+    /// It is one of those that go on.
+    Member = 1,
+    /// The others go on without it, and told it so.
+    Out = 2,
+    /// It lost a peer and found no majority: it masked itself.
+    Alone = 3,
+}
+
+impl Standing {
+    /// The standing of a raw word; anything unknown reads as none.
+    pub const fn from_raw(raw: u32) -> Self {
+        match raw {
+            1 => Self::Member,
+            2 => Self::Out,
+            3 => Self::Alone,
+            _ => Self::Off,
+        }
+    }
+
+    /// In one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Member => "member",
+            Self::Out => "out",
+            Self::Alone => "alone",
+        }
+    }
+}
+
 /// The last switch that a fault made.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,6 +198,12 @@ pub struct StatusSummary {
     pub events: u64,
     /// Events lost.
     pub events_lost: u64,
+    /// Decisions about who is left out, so far.
+    pub epoch: u64,
+    /// Ranks that are left out, for this PE.
+    pub masked: u32,
+    /// [`Standing`].
+    pub standing: u32,
     /// The last switch that a fault made.
     pub last_fault: StatusFault,
 }
@@ -212,17 +254,20 @@ pub struct StatusPage {
     pub rail: [StatusRail; STATUS_RAILS],
     /// [`PeerState`] of each PE; this PE's own is `Fine`.
     pub peer: [u8; STATUS_PEERS],
+    /// Ranks that are left out, for this PE: a bit each, rank 0 in the lowest bit of the first word.
+    pub mask: [u64; STATUS_PEERS / 64],
     /// Unused, zero.
-    pub reserved1: [u64; 7],
+    pub reserved1: [u64; 5],
 }
 
 const _: () = {
     assert!(size_of::<StatusFault>() == 48);
-    assert!(size_of::<StatusSummary>() == 200);
+    assert!(size_of::<StatusSummary>() == 216);
     assert!(size_of::<StatusRail>() == 32);
     assert!(core::mem::offset_of!(StatusPage, sequence) == 120);
     assert!(core::mem::offset_of!(StatusPage, summary) == 128);
-    assert!(core::mem::offset_of!(StatusPage, rail) == 328);
-    assert!(core::mem::offset_of!(StatusPage, peer) == 2376);
-    assert!(size_of::<StatusPage>() == 6528);
+    assert!(core::mem::offset_of!(StatusPage, rail) == 344);
+    assert!(core::mem::offset_of!(StatusPage, peer) == 2392);
+    assert!(core::mem::offset_of!(StatusPage, mask) == 6488);
+    assert!(size_of::<StatusPage>() == 7040);
 };

@@ -29,12 +29,13 @@ fn ours() -> BTreeMap<String, u64> {
     offsets!(out, "status_summary", StatusSummary {
         updated_unix_ns, generation, trouble_unix_ns, armed_unix_ns, worst_peer, rails_down, channels,
         on_backup, switching, dead, failovers, switchbacks, suspicions, fences_asked, replayed,
-        placeholders, late_tickets, ledger_cuts, pathless, uncertain, events, events_lost, last_fault,
+        placeholders, late_tickets, ledger_cuts, pathless, uncertain, events, events_lost, epoch, masked,
+        standing, last_fault,
     });
     offsets!(out, "status_rail", StatusRail { state, downs, changed_unix_ns, name });
     offsets!(out, "status_page", StatusPage {
         magic, version, bytes, pid, pe, pe_count, rails, started_unix_ns, job, sequence, summary, rail,
-        peer,
+        peer, mask,
     });
     for (name, value) in [
         ("magic", STATUS_MAGIC),

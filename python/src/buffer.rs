@@ -199,6 +199,10 @@ impl PyBuffer {
         self.with(py, |buffer| Ok(buffer.mask()))
     }
 
+    fn epoch(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |buffer| Ok(buffer.epoch()))
+    }
+
     fn set_mask(&self, py: Python<'_>, rank: u32, masked: bool) -> PyResult<()> {
         self.with(py, |buffer| buffer.set_mask(rank, masked))
     }

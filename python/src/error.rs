@@ -16,7 +16,13 @@ pub fn raised(py: Python<'_>, error: &MoeError) -> PyErr {
     let text = error.to_string();
     match error {
         MoeError::Shape(_) | MoeError::Room { .. } | MoeError::Argument { .. } => PyValueError::new_err(text),
-        MoeError::Broken | MoeError::Order(_) => PyRuntimeError::new_err(text),
+        MoeError::Broken
+        | MoeError::Order(_)
+        | MoeError::Epoch { .. }
+        | MoeError::LeftOut { .. }
+        | MoeError::NoMajority { .. }
+        | MoeError::Undecided { .. }
+        | MoeError::Unmet(_) => PyRuntimeError::new_err(text),
         MoeError::Fault(fault) => {
             let raised = Fault::new_err(text);
             let value = raised.value(py);

@@ -216,9 +216,19 @@ class Misuse(unittest.TestCase):
         buffers[0].low_latency_update_mask_buffer(1, True)
         buffers[0].low_latency_query_mask_buffer(status)
         self.assertEqual(list(status), [0, 1])
+        self.assertEqual(buffers[0].low_latency_query_mask_epoch(), 0)
         buffers[0].low_latency_clean_mask_buffer()
         buffers[0].low_latency_query_mask_buffer(status)
         self.assertEqual(list(status), [0, 0])
+
+    def test_a_mask_that_the_ranks_agree_on_is_set_by_nobody_alone(self):
+        _, buffers = start(enable_shrink=True)
+        on_all(2, lambda rank: buffers[rank].clean_low_latency_buffer(TOKENS, HIDDEN, EXPERTS))
+        with self.assertRaisesRegex(ValueError, "agree on, and no other"):
+            buffers[0].low_latency_update_mask_buffer(1, True)
+        status = np.ones(2, np.int32)
+        buffers[0].low_latency_query_mask_buffer(status)
+        self.assertEqual((list(status), buffers[0].low_latency_query_mask_epoch()), ([0, 0], 0))
 
 
 class Ends(unittest.TestCase):

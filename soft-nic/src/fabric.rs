@@ -8,7 +8,7 @@ use crate::link::{self, Link};
 use crate::nic::SoftNic;
 use crate::outside::Border;
 use crate::packet::Packet;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 /// Rounds of one step at the same instant; what is left then is reported as due at once.
@@ -53,6 +53,8 @@ pub struct Fabric {
     pub(crate) config: FabricConfig,
     pub(crate) nics: Vec<SoftNic>,
     places: Vec<RailAt>,
+    /// Pairs of PEs between which nothing passes.
+    apart: BTreeSet<(u32, u32)>,
     pub(crate) links: Vec<Link>,
     plan: Plan,
     pub(crate) cx: Cx,
@@ -73,7 +75,19 @@ impl Fabric {
         let (nics, places, links) = (Vec::new(), Vec::new(), Vec::new());
         let (border, capture) = (None, None);
         let agenda = Agenda::default();
-        Self { config, nics, places, links, plan: Plan::default(), cx, border, capture, random, agenda }
+        Self {
+            config,
+            nics,
+            places,
+            apart: BTreeSet::new(),
+            links,
+            plan: Plan::default(),
+            cx,
+            border,
+            capture,
+            random,
+            agenda,
+        }
     }
 
     /// Adds a NIC.
@@ -217,6 +231,15 @@ impl Fabric {
         let Some(NicId(number)) = self.find(at) else { panic!("no rail {at} to kill") };
         self.agenda.touch(number);
         self.nics[number as usize].kill();
+    }
+
+    /// From now on nothing passes between two PEs, either way, on whatever rails; what is on its way arrives.
+    pub fn part(&mut self, a: u32, b: u32) {
+        self.apart.extend([(a, b), (b, a)]);
+    }
+
+    pub(crate) fn are_apart(&self, from: usize, to: usize) -> bool {
+        !self.apart.is_empty() && self.apart.contains(&(self.places[from].pe, self.places[to].pe))
     }
 
     /// Every planned fault and how often it struck.

@@ -64,6 +64,8 @@ impl Fabric {
             }
             if Outside::holds(to) {
                 self.carry_outside(at, packet);
+            } else if self.are_apart(at, to as usize) {
+                self.nics[at].drop_packet(packet, &mut self.cx);
             } else if self.nics[at].is_faulty() || self.nics[to as usize].is_faulty() {
                 self.carry_through_faults(at, packet);
             } else {

@@ -24,6 +24,7 @@
 //! | [`sharer`] | several PEs that add to one word |
 //! | [`draw`] | what the swarm runs for a seed |
 //! | [`swarm`] | many runs, judged |
+//! | [`ranks`] | ranks that agree on a mask, without anything below them |
 //! | [`rng`] | the one source of chance |
 
 pub mod adder;
@@ -40,6 +41,7 @@ pub mod moe_warps;
 pub mod mutations;
 pub mod oracle;
 pub mod pe_faults;
+pub mod ranks;
 pub mod rng;
 pub mod run;
 pub mod scale;

@@ -6,7 +6,7 @@ use crate::spec::RunSpec;
 use crate::workload::{Kernel, Traffic};
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::runner::in_turn;
-use shunt_deep_ep_bridge::{Buffer, MoeError, PathName, Patience, Runner, Signals, size_hint};
+use shunt_deep_ep_bridge::{Agreement, Buffer, MoeError, PathName, Patience, Runner, Signals, size_hint};
 use shunt_device::platform::host::World;
 use shunt_device::{Fault, Solo};
 use shunt_host::agent::words::{Place, StateWords};
@@ -23,12 +23,13 @@ pub struct Lane {
     rank: u32,
     ranks: u32,
     heap_bytes: u64,
+    agreement: Option<Agreement>,
 }
 
 impl Lane {
     /// Another one of a rank.
     pub fn of(kernel: &Kernel, rank: u32, ranks: u32, heap_bytes: u64) -> Self {
-        Self { kernel: kernel.clone(), rank, ranks, heap_bytes }
+        Self { kernel: kernel.clone(), rank, ranks, heap_bytes, agreement: None }
     }
 
     /// Another one of the two ranks' first.
@@ -58,6 +59,9 @@ impl Runner for Lane {
         let words = unsafe { StateWords::new(self.kernel.state, self.kernel.world.clone()) }.ok()?;
         let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };
         (fault.peer != self.rank).then(|| PathName::of(&words.read_row(place), fault.at.0))
+    }
+    fn agreement(&self) -> Option<Agreement> {
+        self.agreement.clone()
     }
 }
 
@@ -103,8 +107,9 @@ pub fn start<T: 'static>(
     body: impl FnOnce(&mut RankBuffer, &Kernel) -> T + 'static,
 ) -> Task<T> {
     let heap_bytes = cluster.pe(rank).heap().bytes;
+    let agreement = Some(Agreement::of(cluster.pe(rank)));
     cluster.spawn("moe", rank, move |kernel| {
-        let lane = Lane { kernel: kernel.clone(), rank, ranks: shape.ranks, heap_bytes };
+        let lane = Lane { kernel: kernel.clone(), rank, ranks: shape.ranks, heap_bytes, agreement };
         let (tokens, hidden, experts) = (shape.tokens, shape.hidden, shape.experts() as u32);
         let mut buffer = Buffer::new(lane, BASE, tokens, hidden, experts, patience).expect("there is room");
         body(&mut buffer, kernel)

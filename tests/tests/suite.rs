@@ -28,6 +28,7 @@ mod oracle_bites;
 mod parsers;
 mod pe_faults;
 mod quiet;
+mod ranks;
 mod rings;
 mod scenario_table;
 mod scenarios;

@@ -6,7 +6,7 @@ use crate::job::threads::Threads;
 use crate::nics::source::Source;
 use crate::options::{Options, Usage};
 use shunt_deep_ep_bridge::runner::in_turn;
-use shunt_deep_ep_bridge::{PathName, Runner};
+use shunt_deep_ep_bridge::{Agreement, PathName, Runner};
 use shunt_device::{Fault, HeapOffset, Solo};
 use shunt_host::agent::words::Place;
 use shunt_kernels::Outcome;
@@ -149,5 +149,8 @@ impl Runner for Lane {
         let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };
         let row = || self.job.cluster.unit(self.rank).path(place);
         (fault.peer != self.rank).then(|| PathName::of(&row(), fault.at.0))
+    }
+    fn agreement(&self) -> Option<Agreement> {
+        Some(Agreement::of(self.job.cluster.unit(self.rank).pe()))
     }
 }

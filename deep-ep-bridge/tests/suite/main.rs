@@ -3,5 +3,6 @@
 mod ends;
 mod faults;
 mod layers;
+mod mask;
 mod misuse;
 mod warps;

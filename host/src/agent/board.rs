@@ -2,13 +2,14 @@
 //! told, a stamp of time otherwise.
 
 use super::Agent;
+use super::agree::as_told;
 use super::words::Place;
 use crate::events::control::Control;
 use crate::events::page::{PageWriter, zeroed};
 use crate::events::{Metrics, PeMetrics, Sink, Watching};
 use shunt_layout::state::{PathState, Step, SwitchKind, SwitchRecord};
 use shunt_layout::status::{
-    PeerState, RailState, STATUS_PEERS, STATUS_RAILS, STATUS_VERSION, StatusFault, StatusPage,
+    PeerState, RailState, STATUS_PEERS, STATUS_RAILS, STATUS_VERSION, Standing, StatusFault, StatusPage,
 };
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -159,9 +160,11 @@ impl Agent {
             rails_down: page.summary.rails_down,
             events: page.summary.events,
             events_lost: page.summary.events_lost,
+            standing: Standing::Off as u32,
             ..Default::default()
         };
         page.summary = fresh;
+        self.fill_mask(page);
         page.peer = [0; STATUS_PEERS];
         let mut thin = false;
         for row in 0..root.pe_count * root.channels_per_pe {
@@ -177,6 +180,18 @@ impl Agent {
         if let Some(fault) = &self.news.last_fault {
             page.summary.last_fault = StatusFault { noticed_unix_ns: wall(fault.noticed_unix_ns), ..*fault };
         }
+    }
+
+    /// Who is left out, where somebody asked for it.
+    fn fill_mask(&self, page: &mut StatusPage) {
+        let ranks = &self.agreement.ranks;
+        if !ranks.is_asked() {
+            return;
+        }
+        let agreed = ranks.agreed();
+        (page.summary.epoch, page.summary.masked) = (agreed.epoch, agreed.mask.count());
+        page.summary.standing = as_told(agreed.standing) as u32;
+        page.mask.iter_mut().zip(agreed.mask.words()).for_each(|(to, word)| *to = *word);
     }
 
     /// One channel. True if one of its paths is not ready.

@@ -3,6 +3,7 @@
 //! One [`Agent::step`] looks at everything once: port events, messages of other agents, requests of switchers, the
 //! lives of pairs that are not ready, and channels that no kernel looks after. It calls no CUDA function.
 
+mod agree;
 mod board;
 mod chain;
 mod fence;
@@ -30,6 +31,7 @@ use crate::nic::qp::QpTuning;
 use crate::nic::queue::At;
 use crate::pe::Pe;
 use crate::rail::Rail;
+use crate::ranks;
 use kept::Estate;
 use message::{Message, PairId};
 use pair::Pair;
@@ -169,6 +171,7 @@ pub struct Agent {
     requests_seen: Vec<u64>,
     records_seen: reader::Cursor,
     news: news::News,
+    agreement: agree::Agreement,
     /// By rail: who does the work there.
     posts: Vec<jobs::Post>,
     /// Jobs given so far.
@@ -216,6 +219,7 @@ impl Agent {
             requests_seen: vec![0; rows],
             records_seen: kept.records_seen,
             news: kept.news,
+            agreement: agree::Agreement::new(pe.ranks(), kept.lives > 0),
             words,
             rails: pe.rails().to_vec(),
             pairs: kept.pairs.into_iter().map(|held| held.map(|held| Pair::found(held, now_ns))).collect(),
@@ -269,6 +273,7 @@ impl Agent {
         busy |= self.mind_chains();
         busy |= self.mind_graves();
         busy |= self.locate();
+        busy |= self.agree_on_ranks();
         if !Mutant::SilentNotTouched.on() {
             self.touch_the_silent();
         }
@@ -286,6 +291,9 @@ impl Agent {
         if let Some(since) = self.unanswered.get_mut(from as usize) {
             *since = None;
             self.heard_ns[from as usize] = self.awake.age_ns;
+        }
+        if ranks::message::Message::is_one(bytes) {
+            return self.hear_of_ranks(from, bytes);
         }
         match Message::from_bytes(bytes) {
             Ok(message) => self.receive(from, message),

@@ -32,6 +32,8 @@ pub(super) struct News {
     link_lost: Vec<Option<u64>>,
     /// By peer: it was said that it is lost.
     peer_lost: Vec<bool>,
+    /// A channel ended.
+    dead: bool,
 }
 
 impl News {
@@ -46,11 +48,17 @@ impl News {
             next_look_ns: 0,
             link_lost: vec![None; pes as usize],
             peer_lost: vec![false; pes as usize],
+            dead: false,
         }
     }
 }
 
 impl News {
+    /// True once any channel has ended.
+    pub(super) fn has_dead(&self) -> bool {
+        self.dead
+    }
+
     /// True once every channel to a peer has ended.
     pub(super) fn is_lost(&self, peer: u32) -> bool {
         self.peer_lost.get(peer as usize).is_some_and(|said| *said)
@@ -206,6 +214,7 @@ impl Agent {
 
     /// A channel ended: was it the last one to its peer?
     fn count_dead(&mut self, peer: u32) {
+        self.news.dead = true;
         let channels = self.words.root().channels_per_pe;
         let all = (0..channels).all(|channel| self.words.is_dead(peer, channel));
         if let Some(said) = self.news.peer_lost.get_mut(peer as usize)

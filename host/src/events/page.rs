@@ -182,7 +182,7 @@ impl PageWriter {
     pub fn publish(&mut self, page: &StatusPage) {
         let same = |page: &StatusPage| {
             let summary = StatusSummary { updated_unix_ns: 0, generation: 0, ..page.summary };
-            (summary, page.rail, page.peer)
+            (summary, page.rail, page.peer, page.mask)
         };
         let changed = same(page) != same(&self.last);
         let generation = self.last.summary.generation + changed as u64;

@@ -112,6 +112,11 @@ events! {
     }
     /// Every channel to a peer ended.
     PeerLost "peer_lost" Error { peer: u32 = "PE" }
+    /// The agents agreed on who is left out, or this rank found no majority and left itself out.
+    RankMask "rank_mask" Error {
+        epoch: u64 = "decisions so far", masked: u32 = "ranks left out, for this one",
+        standing: &'static str = "member, out or alone",
+    }
     /// Operations were reported whose fate nobody can know.
     Uncertain "uncertain" Error { peer: u32 = "PE", channel: u32 = "channel", count: u64 = "operations" }
     /// A rail answers nobody, and no port says why: waiters leave it sooner and choose others first.

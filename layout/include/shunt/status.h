@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define SHUNT_STATUS_MAGIC UINT64_C(0x535453544e554853) /* "SHUNTSTS" */
-#define SHUNT_STATUS_VERSION 1u
+#define SHUNT_STATUS_VERSION 2u
 #define SHUNT_STATUS_RAILS 64
 #define SHUNT_STATUS_PEERS 4096
 
@@ -22,6 +22,14 @@ enum shunt_peer_state {
     SHUNT_PEER_SWITCHING = 3, /* inside a switch */
     SHUNT_PEER_PATHLESS = 4,  /* inside a switch that finds no path */
     SHUNT_PEER_LOST = 5,      /* ended */
+};
+
+/* How the PE's rank stands among those that agreed on a mask. */
+enum shunt_standing {
+    SHUNT_STANDING_OFF = 0,    /* nobody asked for a mask */
+    SHUNT_STANDING_MEMBER = 1, /* it goes on */
+    SHUNT_STANDING_OUT = 2,    /* the others go on without it, and told it so */
+    SHUNT_STANDING_ALONE = 3,  /* it lost a peer, found no majority, and masked itself */
 };
 
 /* The last switch that a fault made. */
@@ -45,6 +53,8 @@ struct shunt_status_summary {
     uint64_t failovers, switchbacks, suspicions, fences_asked, replayed, placeholders, late_tickets, ledger_cuts;
     uint64_t pathless, uncertain;
     uint64_t events, events_lost;
+    uint64_t epoch;            /* decisions about who is left out */
+    uint32_t masked, standing; /* ranks left out, for this PE; enum shunt_standing */
     struct shunt_status_fault last_fault;
 };
 
@@ -66,7 +76,8 @@ struct shunt_status_page {
     struct shunt_status_summary summary;
     struct shunt_status_rail rail[SHUNT_STATUS_RAILS];
     uint8_t peer[SHUNT_STATUS_PEERS]; /* enum shunt_peer_state */
-    uint64_t reserved1[7];
+    uint64_t mask[SHUNT_STATUS_PEERS / 64]; /* ranks left out, for this PE: a bit each */
+    uint64_t reserved1[5];
 } __attribute__((aligned(64)));
 
 /* Copies the summary. 0; -1 if the writer was at it all the time, as one that died in the middle would be. */

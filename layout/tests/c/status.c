@@ -24,12 +24,13 @@ static int describe(void)
     AT(status_summary, suspicions), AT(status_summary, fences_asked), AT(status_summary, replayed);
     AT(status_summary, placeholders), AT(status_summary, late_tickets), AT(status_summary, ledger_cuts);
     AT(status_summary, pathless), AT(status_summary, uncertain), AT(status_summary, events);
-    AT(status_summary, events_lost), AT(status_summary, last_fault);
+    AT(status_summary, events_lost), AT(status_summary, epoch), AT(status_summary, masked);
+    AT(status_summary, standing), AT(status_summary, last_fault);
     AT(status_rail, state), AT(status_rail, downs), AT(status_rail, changed_unix_ns), AT(status_rail, name);
     AT(status_page, magic), AT(status_page, version), AT(status_page, bytes), AT(status_page, pid);
     AT(status_page, pe), AT(status_page, pe_count), AT(status_page, rails), AT(status_page, started_unix_ns);
     AT(status_page, job), AT(status_page, sequence), AT(status_page, summary), AT(status_page, rail);
-    AT(status_page, peer);
+    AT(status_page, peer), AT(status_page, mask);
     printf("magic %llu\n", (unsigned long long)SHUNT_STATUS_MAGIC);
     printf("version %u\n", SHUNT_STATUS_VERSION);
     printf("rails %d\npeers %d\n", SHUNT_STATUS_RAILS, SHUNT_STATUS_PEERS);

@@ -226,8 +226,12 @@ class Buffer:
         """Fills in which ranks are left out."""
         mask_status[:] = arrays.like(np.array(self._made().mask(), np.int32), mask_status)
 
+    def low_latency_query_mask_epoch(self):
+        """Decisions of the ranks about who is left out that this buffer goes by. Shunt's own."""
+        return self._made().epoch()
+
     def low_latency_update_mask_buffer(self, rank_to_mask, mask=False):
-        """Leaves a rank out, or takes it in again."""
+        """Leaves a rank out, or takes it in again. With enable_shrink the ranks agree on that, and nobody alone."""
         self._made().set_mask(rank_to_mask, mask)
 
     def low_latency_clean_mask_buffer(self):

@@ -19,6 +19,7 @@ mod nics;
 mod orders;
 mod owners;
 mod promises;
+mod ranks;
 mod returns;
 mod sleeps;
 mod steps;
@@ -61,6 +62,7 @@ pub fn all() -> Vec<Scenario> {
         orders::SCENARIOS,
         nccl_2383::SCENARIOS,
         moe::SCENARIOS,
+        ranks::SCENARIOS,
     ]
     .concat()
 }
