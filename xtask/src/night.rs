@@ -11,7 +11,8 @@ pub const HELP: &str = "night [--only PART]... [--seeds N] [--first S] [--runs R
 Each part prints its own progress and table; the last table says what came of all of them.
   explore  models with the larger bounds; then 3 faults and 4 messages of the whole system
   swarm    many seeds
-  mpirun   all families of NVSHMEM's host calls with 3, 4 and 8 PEs under mpirun, a port down in the middle of each
+  mpirun   all families of NVSHMEM's host calls with 1, 2, 3, 4 and 8 PEs, under shunt run and under mpirun, a port
+           down in the middle of each
 
   --only PART  only this one; may be repeated
   --seeds N    seeds of the swarm (default 100000)

@@ -5,8 +5,10 @@ mod audit;
 mod bounds;
 mod cplusplus;
 mod example;
+mod families;
+mod fatbin;
 mod header;
-mod pack;
+pub mod pack;
 mod preserve;
 mod run;
 pub mod sass;
@@ -26,7 +28,7 @@ use wheels::Toolkit;
 
 pub const SUMMARY: &str = "build the device code for sm_80, sm_90, sm_100, audit it, count its machine code";
 pub const HELP: &str = "gpu [run [--packed DIR] [--only ROW]] [--arch sm_NN]... [--bless] [--toolchain NAME]
-gpu pack --out DIR [--arch sm_NN]... [--toolchain NAME]
+gpu pack --out DIR [--no-sanitizer] [--arch sm_NN]... [--toolchain NAME]
 
 Builds `kernels/` for nvptx64-nvidia-cuda into <target>/gpu/<arch>/: shunt_kernels, the entry points, and shunt_device,
 the functions that programs in other languages call, each as .ptx, .o (relocatable) and .sass, the kernels linked into a
@@ -56,7 +58,9 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
   cold-stack  bytes that the deepest cold call takes: registers that the calling convention has a function save
 
   run               after that run on this machine's GPU all that needs one, and print one table: the program in CUDA
-                    C++; those in DeepEP's roles (of the prefix, which it makes); all kernels' scenarios, every byte;
+                    C++; those in DeepEP's roles (of the prefix, which it makes); NVSHMEM's families and the prefix's
+                    examples that measure, as jobs of two PEs that share the GPU, with ports that go down and without
+                    fault tolerance as well (--only families); all kernels' scenarios, every byte;
                     layers of MoE among 2 and 4 PEs; a graph that is captured once, across a fault and a switch-back;
                     rate and latency with fault tolerance and without; error completion to backup doorbell; shmem_put_bw
                     --device gpu over the fault menu; compute-sanitizer (fetched) over the library calls and a scenario
@@ -65,7 +69,8 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
                     builds
   --only ROW        of these only the rows whose name holds ROW
   pack --out DIR    all that these rows start, in a folder for a machine that has a GPU, and neither compilers nor a
-                    network: DIR/run.sh [--only ROW] runs them there. compute-sanitizer is among it, most of its size
+                    network: DIR/run.sh [--only ROW] runs them there. compute-sanitizer is among it, most of its size,
+                    but with --no-sanitizer
   --packed DIR      run what such a folder has, and build nothing (what its run.sh does)
   --arch sm_NN      only this one; may be repeated
   --bless           write the header, and the table instead of comparing with it
@@ -115,6 +120,7 @@ struct Options {
     packed: Option<PathBuf>,
     pack: bool,
     out: Option<PathBuf>,
+    no_sanitizer: bool,
     toolchain: Option<String>,
 }
 
@@ -132,6 +138,7 @@ impl Options {
                     options.packed = Some(args.next().context("--packed needs a folder")?.into());
                 }
                 "--out" => options.out = Some(args.next().context("--out needs a folder")?.into()),
+                "--no-sanitizer" => options.no_sanitizer = true,
                 "--toolchain" => {
                     options.toolchain = Some(args.next().context("--toolchain needs a name")?.clone());
                 }
@@ -152,6 +159,9 @@ impl Options {
         if options.pack != options.out.is_some() || options.pack && options.run {
             bail!("a folder is packed by `gpu pack --out DIR`, and run by its own script");
         }
+        if options.no_sanitizer && !options.pack {
+            bail!("--no-sanitizer is of `gpu pack`");
+        }
         if options.arches.is_empty() {
             options.arches = ARCHES.iter().collect();
         } else if options.bless {
@@ -165,7 +175,7 @@ pub fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args).or_else(|error| sh::usage(format!("{error:#}")))?;
     let here = if options.run { Some(run::find(options.only.as_deref())?) } else { None };
     if let (Some(here), Some(packed)) = (&here, &options.packed) {
-        return run::everything(here, options.only.as_deref(), Some(packed));
+        return run::everything(here, options.only.as_deref(), Some(packed), &options.arches);
     }
     let mut gpu = Gpu::start(&options)?;
     header::make(options.bless)?;
@@ -190,9 +200,9 @@ pub fn run(args: &[String]) -> Result<()> {
     example::build(&gpu.toolchain, &gpu.toolkit)?;
     example::package()?;
     if let Some(out) = &options.out {
-        return pack::pack(&sh::root().join(out));
+        return pack::pack(&sh::root().join(out), &options.arches, !options.no_sanitizer);
     }
-    here.map_or(Ok(()), |here| run::everything(&here, options.only.as_deref(), None))
+    here.map_or(Ok(()), |here| run::everything(&here, options.only.as_deref(), None, &options.arches))
 }
 
 /// Registers that the device library of the prefix takes at most: a kernel of 1024 threads has no more for each, and
@@ -393,6 +403,7 @@ mod tests {
             &["--arch"],
             &["--toolchain"],
             &["--nvcc"],
+            &["--no-sanitizer"],
             &["--only", "graph"],
             &["run", "--only"],
             &["--packed", "folder"],

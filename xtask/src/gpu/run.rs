@@ -1,8 +1,9 @@
 //! `cargo xtask gpu run`: what needs a GPU, in one call, with one table.
 
+use super::families::{self, Want};
 use super::pack::{self, Programs};
-use super::wheels;
-use crate::sh;
+use super::{Arch, wheels};
+use crate::{prefix, sh};
 use anyhow::{Result, bail};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -110,15 +111,26 @@ struct Row {
     /// Why it is not there, if it could not be had.
     program: Result<PathBuf, String>,
     arguments: Vec<String>,
+    environment: Vec<(&'static str, &'static str)>,
     limit: Duration,
     /// Where its libraries are, if not where it was linked.
     libraries: Option<PathBuf>,
+    /// What its lines must say beside its status.
+    want: Option<Want>,
 }
 
 impl Row {
     fn new(name: impl Into<String>, program: &Path, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self { name: name.into(), program: Ok(program.to_owned()), arguments, limit: LIMIT, libraries: None }
+        Self {
+            name: name.into(),
+            program: Ok(program.to_owned()),
+            arguments,
+            environment: Vec::new(),
+            limit: LIMIT,
+            libraries: None,
+            want: None,
+        }
     }
 
     /// Takes longer.
@@ -129,13 +141,14 @@ impl Row {
 
 /// The whole table.
 fn rows(programs: &Programs) -> Vec<Row> {
-    let Programs { check, stream, calls, deep_ep, libraries, sanitizer } = programs;
+    let Programs { check, stream, calls, deep_ep, libraries, sanitizer, .. } = programs;
     let mut rows = vec![Row::new("library calls", calls, &[])];
     // Without a device state every call answers that there is none: no kernel may hang or trap for that.
     rows.extend(deep_ep.iter().map(|(name, program)| {
         let row = Row::new(format!("DeepEP's roles, {name}"), program, &[]);
         Row { libraries: libraries.clone(), ..row }
     }));
+    rows.extend(of_prefix(programs));
     rows.extend(CHECKS.iter().map(|name| Row::new(*name, check, &[name]).long()));
     let quiet = ["--device", "gpu", "--duration", "2s", "--rail-gbps", "10", "-t", "32"];
     let drill =
@@ -163,6 +176,38 @@ fn rows(programs: &Programs) -> Vec<Row> {
     rows
 }
 
+/// The prefix's programs, each a job of PEs that share the GPU.
+fn of_prefix(programs: &Programs) -> Vec<Row> {
+    let row = |job: families::Job| {
+        let file = programs.prefix.iter().find(|(name, _)| *name == job.program).map(|(_, file)| file);
+        let line = file.map(|file| job.command_line(file));
+        let program = line.as_ref().map(|_| programs.launcher.clone());
+        Row {
+            name: job.name,
+            program: program.ok_or_else(|| format!("there is no program {}", job.program)),
+            arguments: line.unwrap_or_default(),
+            environment: job.environment,
+            limit: LIMIT,
+            libraries: programs.libraries.clone(),
+            want: Some(job.want),
+        }
+    };
+    families::jobs(&prefix::FAMILIES).into_iter().map(row).collect()
+}
+
+/// Starts each of the prefix's programs as its row does, on a machine with a GPU or without; answers with how many
+/// found one.
+///
+/// # Errors
+/// One neither ends well nor says that there is no GPU.
+pub fn start_of_prefix(programs: &Programs) -> Result<usize> {
+    let outcomes: Vec<Outcome> = of_prefix(programs).iter().map(outcome).collect();
+    if outcomes.contains(&Outcome::Failed) {
+        bail!("a packed program of the prefix does not run");
+    }
+    Ok(outcomes.iter().filter(|outcome| **outcome == Outcome::Passed).count())
+}
+
 /// Those whose name holds a text.
 fn select(rows: Vec<Row>, only: Option<&str>) -> Result<Vec<Row>> {
     let Some(only) = only else { return Ok(rows) };
@@ -176,10 +221,10 @@ fn select(rows: Vec<Row>, only: Option<&str>) -> Result<Vec<Row>> {
 
 /// Runs everything on the GPU, or what was asked for: from a packed folder, or what this builds; the device code was
 /// built before.
-pub fn everything(gpu: &Found, only: Option<&str>, packed: Option<&Path>) -> Result<()> {
+pub fn everything(gpu: &Found, only: Option<&str>, packed: Option<&Path>, arches: &[&Arch]) -> Result<()> {
     let mut programs = packed.map_or_else(Programs::built, Programs::packed);
     if packed.is_none() {
-        pack::build()?;
+        pack::build(arches)?;
         // Only its own rows fail where it cannot be had, and nobody fetches it who does not run them.
         if select(rows(&programs), only)?.iter().any(|row| row.program.is_err()) {
             programs.sanitizer = wheels::sanitizer().map_err(|error| format!("{error:#}"));
@@ -221,6 +266,7 @@ fn attempt(row: &Row) -> Result<Ended, String> {
     let cannot = |error: std::io::Error| format!("cannot start {}: {error}", program.display());
     let mut command = Command::new(program);
     command.args(&row.arguments).env(ENVIRONMENT.0, ENVIRONMENT.1).stdin(Stdio::null());
+    command.envs(row.environment.iter().copied());
     command.envs(row.libraries.as_ref().map(|folder| ("LD_LIBRARY_PATH", folder)));
     // A group of its own: compute-sanitizer has the program it watches as a child, which must go with it.
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -256,8 +302,20 @@ fn read_all(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     })
 }
 
+/// What came of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    NotRun,
+    Failed,
+}
+
 /// One line of the table; true if the run ended well.
 fn run(row: &Row) -> bool {
+    outcome(row) == Outcome::Passed
+}
+
+fn outcome(row: &Row) -> Outcome {
     let start = Instant::now();
     let ended = attempt(row);
     let seconds = start.elapsed().as_secs_f64();
@@ -265,26 +323,32 @@ fn run(row: &Row) -> bool {
         Ok(ended) => ended,
         Err(why) => {
             println!("{}\n{why}", line(&row.name, "FAILED", seconds, ""));
-            return false;
+            return Outcome::Failed;
         }
     };
-    let ok = ended.code == Some(0) && !ended.late;
+    let last = ended.out.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    let judged = match &row.want {
+        Some(want) if ended.code == Some(0) => want.judge(&ended.out),
+        _ => Ok(last.trim().to_owned()),
+    };
     // Of the main program 3 is "no path left", and of `gpu_check` that nothing was run: neither is a pass.
     let of_check = row.program.as_ref().is_ok_and(|program| program.ends_with("gpu_check"));
-    let word = match ended.code {
-        _ if ok => "ok",
-        Some(NO_GPU) if of_check => "not run: no GPU",
-        _ => "FAILED",
+    let none = of_check && ended.code == Some(NO_GPU)
+        || row.want.is_some() && families::found_none(ended.code, &ended.out);
+    let (outcome, word) = match ended.code {
+        Some(0) if !ended.late && judged.is_ok() => (Outcome::Passed, "ok"),
+        _ if none => (Outcome::NotRun, "not run: no GPU"),
+        _ => (Outcome::Failed, "FAILED"),
     };
-    let last = ended.out.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-    println!("{}", line(&row.name, word, seconds, last.trim()));
+    let (Ok(found) | Err(found)) = judged;
+    println!("{}", line(&row.name, word, seconds, if none { "" } else { &found }));
     if ended.late {
         println!("killed after {} s", row.limit.as_secs());
     }
-    if !ok {
+    if outcome == Outcome::Failed || of_check && none {
         println!("{}\n{}", sh::last_lines(&ended.out, 20), sh::last_lines(&ended.err, 20));
     }
-    ok
+    outcome
 }
 
 #[cfg(test)]
@@ -324,6 +388,22 @@ mod tests {
         assert!(!run(&hangs));
     }
 
+    /// One that ends with 0 and does not say that all was right has not passed.
+    #[test]
+    fn what_a_program_of_the_prefix_says_counts() {
+        let job = |says: &str, code: i32| {
+            let script = format!("printf '{says}'; exit {code}");
+            let row = Row::new("a family", Path::new("sh"), &["-c", &script]);
+            outcome(&Row { want: Some(Want::Right { fault: true }), ..row })
+        };
+        let right = "launch 0, no error, 0 wrong, 1 failovers\\n";
+        assert_eq!(job(&right.repeat(2), 0), Outcome::Passed);
+        assert_eq!(job(right, 0), Outcome::Failed);
+        assert_eq!(job(&right.repeat(2), 1), Outcome::Failed);
+        assert_eq!(job("rma: no GPU\\n[rank 1] rma: no GPU\\n", 2), Outcome::NotRun);
+        assert_eq!(job("rma: no GPU\\n", 2), Outcome::Failed);
+    }
+
     #[test]
     fn kernels_are_loaded_before_any_spins() {
         let shows = Row::new("shows", Path::new("sh"), &["-c", "echo $CUDA_MODULE_LOADING"]);
@@ -349,6 +429,8 @@ mod tests {
         };
         assert_eq!(names("partial-write"), ["drill, partial-write=2"]);
         assert_eq!(names("graph"), ["graph"]);
+        assert_eq!(names("families").len(), 3 * prefix::FAMILIES.len());
+        assert!(select(all(), Some("families")).unwrap().iter().all(|row| row.program.is_ok()));
         let refused = select(all(), Some("no such row")).err().unwrap().to_string();
         assert!(refused.contains("no such row") && refused.contains("drill, down;"), "{refused}");
     }

@@ -12,7 +12,7 @@ mod programs;
 mod wheel;
 
 use crate::ci::Count;
-use crate::gpu::wheels::Toolkit;
+use crate::gpu::{self, wheels::Toolkit};
 use crate::sh;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use std::time::Instant;
 pub const SUMMARY: &str =
     "make the folder that NVSHMEM_DIR names; --coverage: what of NVSHMEM's interface is there";
 pub const HELP: &str = "prefix [--out DIR] [--debug] [--host] [--cuda-home DIR]
-       [--coverage] [--bless] [--wheel] [--link] [--deep-ep]
+       [--coverage] [--bless] [--wheel] [--link] [--programs] [--arch sm_NN]... [--deep-ep]
 
 Builds the host library (release) and makes
   DIR/include                      nvshmem.h, nvshmemx.h, shunt_nvshmem.h
@@ -45,15 +45,19 @@ nvcc and ptxas of CUDA 13 are fetched as Python packages, unless --cuda-home nam
   --wheel     fetch the wheel nvidia-nvshmem-cu13 into target/ and hold against it the committed list, and layouts of
               structures and values of constants
   --link      compile and link a program for each family of device functions with this folder and with that wheel
+  --programs  compile and link these with this folder alone, for all architectures or those that --arch names: what
+              `cargo xtask gpu run` starts
   --deep-ep   compile and link our kernels in DeepEP's roles with ibgda_device.cuh, and hold the machine code of its
               functions against deep-ep-bridge/sass.txt";
 
 pub use bridge::{program as deep_ep_program, programs as deep_ep_programs};
+pub use programs::{ARCHES, FAMILIES, MEASURES, program};
 
 pub fn run(args: &[String]) -> Result<()> {
     let mut out = sh::target_dir().join("prefix");
     let (mut check, mut bless, mut compare, mut profile) = (false, false, false, Profile::Release);
     let (mut host_alone, mut link, mut deep_ep, mut cuda_home) = (false, false, false, None);
+    let (mut device_programs, mut arches) = (false, Vec::new());
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -64,6 +68,11 @@ pub fn run(args: &[String]) -> Result<()> {
             "--host" => host_alone = true,
             "--link" => link = true,
             "--deep-ep" => deep_ep = true,
+            "--programs" => device_programs = true,
+            "--arch" => match args.next().filter(|arch| ARCHES.contains(&arch.as_str())) {
+                Some(arch) => arches.push(arch.as_str()),
+                None => return sh::usage(format!("--arch needs one of {}", ARCHES.join(" "))),
+            },
             "--cuda-home" => match args.next() {
                 Some(dir) => cuda_home = Some(sh::root().join(dir)),
                 None => return sh::usage("--cuda-home needs a folder"),
@@ -99,6 +108,9 @@ pub fn run(args: &[String]) -> Result<()> {
         programs::link_all(&out, &toolkit)?;
         cuda12::link(&out)?;
     }
+    if device_programs {
+        programs::link_ours(&out, &toolkit, if arches.is_empty() { &ARCHES } else { &arches })?;
+    }
     if deep_ep {
         bridge::all(&out, &toolkit, bless)?;
     }
@@ -128,6 +140,7 @@ pub fn stage() -> Result<Count> {
         timed("wheel", wheel::compare)?;
         timed("layouts", || layout::compare(&out.join("include"), &toolkit))?;
         let linked = timed("programs of families", || programs::link_all(&out, &toolkit))?;
+        let linked = linked + timed("packed for a GPU", gpu::pack::check_prefix)?;
         Ok(linked + timed("CUDA 12", || cuda12::link(&out))?)
     };
     let mut linked = 0;
@@ -147,13 +160,13 @@ fn launcher() -> PathBuf {
     sh::target_dir().join("release/shunt")
 }
 
-/// `cargo xtask night`: all families of the suite in jobs of 3, 4 and 8 under mpirun, a port down in each; with an
-/// argument what the stage runs.
+/// `cargo xtask night`: all families of the suite in jobs of 1, 2, 3, 4 and 8 under both launchers, a port down in each;
+/// with an argument what the stage runs.
 pub fn night(args: &[String]) -> Result<()> {
     let out = sh::target_dir().join("prefix");
     make(&out, Profile::Workspace)?;
-    let runs: &[(u32, &str)] = if args.is_empty() { &mpi::NIGHT } else { &mpi::RUNS };
-    mpi::conformance(&out, &launcher(), runs).map(|runs| println!("{runs} runs"))
+    let runs = if args.is_empty() { mpi::NIGHT } else { mpi::RUNS };
+    mpi::conformance(&out, &launcher(), &runs).map(|runs| println!("{runs} runs"))
 }
 
 /// A program in C and one in C++ that link the host library and run; answers with how many.

@@ -4,15 +4,60 @@ use crate::sh;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 /// The plugin's source, and its name beside the library.
 const SOURCE: &str = "nvshmem-compat/mpi/bootstrap.c";
 const PLUGIN: &str = "nvshmem_bootstrap_mpi.so.3";
-/// Sizes of jobs under mpirun, and families of the suite, all of them where none is named. A port goes down in the
-/// middle of each. Eight processes and their soft NICs are many for two cores: they have the families that move most,
-/// and all of them at night.
-pub const RUNS: [(u32, &str); 4] = [(2, ""), (8, "rma"), (8, "amo"), (8, "reduce")];
-pub const NIGHT: [(u32, &str); 3] = [(3, ""), (4, ""), (8, "")];
+/// Which jobs are run with a port that goes down in the middle of each family.
+pub struct Runs {
+    /// PEs, and families of the suite, all of them where none is named.
+    pub jobs: &'static [(u32, &'static str)],
+    /// Under what.
+    launchers: &'static [Launcher],
+}
+
+#[derive(Clone, Copy)]
+enum Launcher {
+    Shunt,
+    Mpirun,
+}
+
+/// Of the stage: what runs under `shunt run` is among the tests. Eight processes and their soft NICs are many for two
+/// cores: they have the families that move most.
+pub const RUNS: Runs =
+    Runs { jobs: &[(2, ""), (8, "rma"), (8, "amo"), (8, "reduce")], launchers: &[Launcher::Mpirun] };
+/// At night all of them.
+pub const NIGHT: Runs = Runs {
+    jobs: &[(1, ""), (2, ""), (3, ""), (4, ""), (8, "")],
+    launchers: &[Launcher::Shunt, Launcher::Mpirun],
+};
+
+impl Launcher {
+    fn command(self, shunt: &Path, pes: u32, program: &Path) -> Command {
+        let pes = pes.to_string();
+        let mut command = match self {
+            Self::Shunt => sh::command(&shunt.to_string_lossy()),
+            Self::Mpirun => sh::command("mpirun"),
+        };
+        match self {
+            Self::Shunt => command.args(["run", "-n", &pes, "--"]),
+            Self::Mpirun => command
+                .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+                .args(["--oversubscribe", "--bind-to", "none", "-n", &pes]),
+        };
+        command.arg(program);
+        command
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Shunt => "shunt run",
+            Self::Mpirun => "mpirun",
+        }
+    }
+}
 
 /// Builds the plugin into the prefix; false where there is no mpicc.
 pub fn plugin(out: &Path) -> Result<bool> {
@@ -45,14 +90,14 @@ fn suite(out: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What PE 0 prints: a line for each family.
-fn lines(command: &mut Command) -> Result<String> {
+/// What PE 0 prints: a line for each family; and how often channels left a path, of all PEs.
+fn lines(command: &mut Command) -> Result<(String, u64)> {
     let usual = [
         ("NVSHMEM_SYMMETRIC_SIZE", "32M"),
         ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
         ("SHUNT_GIVE_UP", "60s"),
         ("SHUNT_RECOVERY_WINDOW", "20ms"),
-        ("SHUNT_CALL_DEADLINE", "240s"),
+        ("SHUNT_CALL_DEADLINE", "600s"),
         ("SHUNT_SUSPECT", "1s"),
         ("SHUNT_SUSPECT_FLOOR", "1s"),
     ];
@@ -61,30 +106,63 @@ fn lines(command: &mut Command) -> Result<String> {
     if said.contains("are left on its soft NICs") {
         bail!("{}: {}", sh::shown(command), sh::last_lines(&said, 20));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), failovers(&said)))
 }
 
-/// Runs the suite under mpirun: with a port down in the middle of each family it must print what it prints without one
-/// under `shunt run`. Answers with the number of runs.
-pub fn conformance(out: &Path, shunt: &Path, runs: &[(u32, &str)]) -> Result<usize> {
+/// The sum over all PEs, of what they say at their end.
+fn failovers(said: &str) -> u64 {
+    let count = |line: &str| line.split(" failovers").next()?.rsplit(' ').next()?.parse::<u64>().ok();
+    said.lines().filter(|line| line.contains(" failovers")).filter_map(count).sum()
+}
+
+/// Runs the suite: with a port down in the middle of each family it must print what it prints without one under
+/// `shunt run`, and channels must have left their paths. Answers with the number of runs.
+pub fn conformance(out: &Path, shunt: &Path, runs: &Runs) -> Result<usize> {
     if !sh::exists("mpirun") {
         println!("no mpirun: nothing ran under it");
         return Ok(0);
     }
     let program = suite(out)?;
-    for (pes, family) in runs.iter().copied() {
-        let family = Some(family).filter(|name| !name.is_empty());
-        let mut calm = sh::command(&shunt.to_string_lossy());
-        calm.args(["run", "-n", &pes.to_string(), "--"]).arg(&program).args(family);
-        let want = lines(&mut calm)?;
-        let mut launched = sh::command("mpirun");
-        launched.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        launched.args(["--oversubscribe", "--bind-to", "none", "-n", &pes.to_string()]).arg(&program);
-        let met = lines(launched.args(family).arg("--fault"))?;
-        if met != want || want.is_empty() {
-            bail!("{pes} PEs under mpirun, ports down: printed\n{met}and under shunt run without\n{want}");
+    for (pes, family) in runs.jobs.iter().copied() {
+        let (family, start) = (Some(family).filter(|name| !name.is_empty()), Instant::now());
+        let (want, calm) = lines(Launcher::Shunt.command(shunt, pes, &program).args(family))?;
+        let what = family.unwrap_or("all families");
+        let took = start.elapsed().as_secs_f64();
+        println!("conformance: {pes} PEs, {what}: {took:.1} s, {calm} failovers without a fault");
+        for launcher in runs.launchers {
+            let start = Instant::now();
+            let mut launched = launcher.command(shunt, pes, &program);
+            let (met, left) = lines(launched.args(family).arg("--fault"))?;
+            let name = launcher.name();
+            if met != want || want.is_empty() {
+                bail!(
+                    "{pes} PEs under {name}, ports down: printed\n{met}and under shunt run without\n{want}"
+                );
+            }
+            if pes > 1 && left == 0 {
+                bail!("{pes} PEs under {name}, ports down: no channel left its path");
+            }
+            let (took, same) = (start.elapsed().as_secs_f64(), want.lines().count());
+            println!("  {name}, ports down: {same} lines the same, {left} failovers, {took:.1} s");
         }
-        println!("conformance: {pes} PEs under mpirun, ports down, {}", family.unwrap_or("all families"));
     }
-    Ok(2 * runs.len())
+    Ok(runs.jobs.len() * (1 + runs.launchers.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failovers_are_those_of_all_pes() {
+        let said = "[rank 1] PE 1: 3 failovers, 2 back\nPE 0: 4 failovers, 4 back\nelse\n";
+        assert_eq!((failovers(said), failovers("nothing")), (7, 0));
+    }
+
+    #[test]
+    fn the_night_has_every_size_under_both_launchers() {
+        assert_eq!(NIGHT.jobs.iter().map(|(pes, _)| *pes).collect::<Vec<_>>(), [1, 2, 3, 4, 8]);
+        assert!(NIGHT.jobs.iter().all(|(_, family)| family.is_empty()));
+        assert_eq!(NIGHT.launchers.iter().map(|l| l.name()).collect::<Vec<_>>(), ["shunt run", "mpirun"]);
+    }
 }
