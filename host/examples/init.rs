@@ -13,7 +13,7 @@ use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::{Devx, SoftDevx};
 use shunt_host::error::GpuError;
 use shunt_host::gpu::{GpuMemory, HeapMemory, Placement, Span};
-use shunt_host::pe::{Pe, PeConfig};
+use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_host::world::RealWorld;
 use shunt_layout::state::PathState;
 use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
@@ -109,7 +109,8 @@ fn config(tolerant: bool) -> PeConfig {
         suspect_floor_ns: 600_000_000_000,
         ..EnvConfig::default()
     };
-    PeConfig::new(&env, HEAP_BYTES)
+    // On a PE's own thread: all PEs of this program would share the threads of one pool.
+    PeConfig { bringup: Bringup::Sequential, ..PeConfig::new(&env, HEAP_BYTES) }
 }
 
 fn run(pes: u32, tolerant: bool) -> Outcome {
@@ -157,6 +158,8 @@ fn run(pes: u32, tolerant: bool) -> Outcome {
         let armed_ms = begin.elapsed().as_secs_f64() * 1e3;
         (each(commands(&fabric, &nics).iter().sum::<u64>() - sum), armed_ms)
     });
+    // Each by a thread of its own, as they came up: one after another they would take hours.
+    std::thread::scope(|scope| up.into_iter().for_each(|pe| drop(scope.spawn(move || drop(pe)))));
     Outcome {
         pes,
         tolerant,

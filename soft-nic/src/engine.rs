@@ -22,6 +22,11 @@ const PARK_NS: std::ops::RangeInclusive<u64> = 20_000..=500_000;
 const PARK_SHIFT: u32 = 4;
 /// How late a timer may be; the system's default of 50 us is longer than most parks.
 const TIMER_SLACK_NS: u64 = 1_000;
+/// Doorbell pages that are looked at whenever there is a round. Where there are more, a look takes longer than all else:
+/// then they are looked at when a kick says that one was rung, and beside that once in so long for each of them, which
+/// is some times what reading its registers takes.
+const PAGES_AT_ONCE: u64 = 4096;
+const PAGE_NS: u64 = 1_000;
 /// Yields by which it steps aside for others that want the fabric.
 const ASIDE: u32 = 20;
 /// How long it sleeps then, unless somebody who had the fabric wakes it.
@@ -94,6 +99,8 @@ struct Shared {
     parked: AtomicBool,
     /// Something to look at came in.
     kicked: AtomicBool,
+    /// A doorbell was rung by somebody who said so.
+    rung: AtomicBool,
     stop: AtomicBool,
     thread: OnceLock<Thread>,
 }
@@ -133,6 +140,7 @@ impl SharedFabric {
             waiting: AtomicU32::new(0),
             parked: AtomicBool::new(false),
             kicked: AtomicBool::new(false),
+            rung: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             thread: OnceLock::new(),
         }))
@@ -201,6 +209,7 @@ impl Engine {
     /// A doorbell was rung: look now.
     #[inline]
     pub fn kick(&self) {
+        self.shared.0.rung.store(true, Ordering::SeqCst);
         self.shared.0.kick();
     }
 }
@@ -220,12 +229,19 @@ fn run(shared: &Shared, clock: Clock, spin_ns: u64) {
     // Without it parks are longer, not wrong.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
     let mut idle_since = clock.now_ns();
+    let mut looked = idle_since;
     while !shared.stop.load(Ordering::Acquire) {
         step_aside(shared);
         shared.kicked.store(false, Ordering::SeqCst);
         let (busy, next_due) = {
             let mut fabric = shared.lock();
-            let busy = fabric.round(clock.now_ns());
+            let now = clock.now_ns();
+            let look =
+                is_time_to_look(now - looked, fabric.pages()) | shared.rung.swap(false, Ordering::AcqRel);
+            let busy = fabric.round_with(now, look);
+            if look {
+                looked = clock.now_ns();
+            }
             (busy, if busy { None } else { fabric.next_due() })
         };
         let now = clock.now_ns();
@@ -254,6 +270,11 @@ fn run(shared: &Shared, clock: Clock, spin_ns: u64) {
     }
 }
 
+/// Whether doorbells that nobody spoke of are looked at, so long after the last look.
+fn is_time_to_look(since_ns: u64, pages: u64) -> bool {
+    pages <= PAGES_AT_ONCE || since_ns >= pages * PAGE_NS
+}
+
 /// Lets others have the lock first: the standard mutex goes to whoever comes back soonest, which would be this thread
 /// every time. Where somebody waits for longer than a few yields he has no core to run on: only a sleep gives him this
 /// one's, and his kick ends it.
@@ -275,5 +296,18 @@ fn step_aside(shared: &Shared) {
             }
         }
         shared.parked.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_pages_are_always_looked_at_and_many_once_in_a_while() {
+        assert!(is_time_to_look(0, 0) && is_time_to_look(0, PAGES_AT_ONCE));
+        let many = 100 * PAGES_AT_ONCE;
+        assert!(!is_time_to_look(0, many) && !is_time_to_look(many * PAGE_NS - 1, many));
+        assert!(is_time_to_look(many * PAGE_NS, many));
     }
 }

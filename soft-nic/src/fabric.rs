@@ -167,15 +167,25 @@ impl Fabric {
 
     /// One bounded piece of a step, for a caller that shares the fabric with others.
     pub fn round(&mut self, now: u64) -> bool {
+        self.round_with(now, true)
+    }
+
+    /// The same; doorbells are looked at if they may be `rung`.
+    pub(crate) fn round_with(&mut self, now: u64, rung: bool) -> bool {
         self.cx.now = now;
         let mut any = self.run_plan();
         any |= self.arrive();
         for at in 0..self.nics.len() {
-            any |= self.work(at, true);
+            any |= self.work(at, rung);
         }
         any |= self.run_border();
         self.flush_capture();
         any
+    }
+
+    /// Doorbell pages that a look goes through.
+    pub(crate) fn pages(&self) -> u64 {
+        self.nics.iter().map(|nic| nic.uars.len() as u64).sum()
     }
 
     /// Everything one NIC has due; its doorbells are looked at if it may be `rung`. True if there was anything.

@@ -21,8 +21,21 @@ fn wait(what: &str, mut done: impl FnMut() -> bool) {
 
 #[test]
 fn doorbells_with_and_without_a_kick() {
+    ring_and_wait(0);
+}
+
+/// So many that they are not looked at in every round.
+#[test]
+fn doorbells_among_many_pages() {
+    ring_and_wait(5_000);
+}
+
+fn ring_and_wait(further_pages: u32) {
     let mut rig = Rig::new(1);
     let (mut a, _b) = rig.pair(0, 1, Options::default());
+    for _ in 0..further_pages {
+        rig.fabric.nic(rig.hosts[0].nic).alloc_uar();
+    }
     let fabric = std::mem::replace(&mut rig.fabric, Fabric::new(FabricConfig::default()));
     let engine = Engine::spawn(fabric, Clock::new());
     for n in 1..200u64 {
