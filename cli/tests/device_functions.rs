@@ -130,6 +130,25 @@ fn what_kernels_could_not_do_is_told_at_the_end() {
     }
 }
 
+/// Nothing is taken from kernels that run on: the end is told as a call that waited for too long, or to the program.
+#[test]
+fn kernels_that_do_not_end_are_named_at_the_end() {
+    let words = "nvshmem_finalize: waited ";
+    let named = " ms for kernels that still run on GPUs [0, 2]";
+    let output = run(2, &[], "./odd runs");
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(4), "{out}{said}");
+    assert!(said.contains(words) && said.contains(named), "{out}{said}");
+    let output = run(2, &[], "./odd told");
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{said}");
+    assert_eq!(
+        out.lines().filter(|line| line.contains("told: ") && line.contains(named)).count(),
+        2,
+        "{out}{said}"
+    );
+}
+
 /// Offsets in the heap and channels would not be the same.
 #[test]
 fn a_pe_without_device_functions_among_others_with_them_is_named() {

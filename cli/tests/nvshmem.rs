@@ -155,6 +155,18 @@ fn one_pe_ends_the_job() {
 }
 
 #[test]
+fn inits_are_counted_and_the_last_finalize_ends() {
+    for pes in [1, 3] {
+        let output = run(pes, &[], &["odd", "nested"]);
+        let (out, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{out}{said}");
+        assert_eq!(out.matches("nested").count() as u32, pes, "{out}{said}");
+        let refused = format!("of {} is named, and the library is up as PE 0 of {pes}", pes + 1);
+        assert!(said.contains(&refused) && !said.contains("are left"), "{said}");
+    }
+}
+
+#[test]
 fn a_job_by_unique_id() {
     let path = folder().join("id");
     let mut ranks: Vec<_> = (0..3)

@@ -2,9 +2,12 @@
 // of kernels, launches of kernels that meet, and modules that are loaded by themselves.
 
 #define SHUNT_NVSHMEM_DEFINE_STATE
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <thread>
 
 #include "nvshmem.h"
 #include "nvshmemx.h"
@@ -126,8 +129,21 @@ template <typename What> void on_each(What what) {
     cudaSetDevice(before);
 }
 
-void settle() {
-    on_each([] { failed(cudaDeviceSynchronize(), "kernels that still ran"); });
+// A GPU's end is waited for by a thread of its own, which nobody need join: CUDA's wait has no deadline.
+unsigned long long settle(unsigned long long timeout_ns) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+    const auto running = std::make_shared<std::atomic<unsigned long long>>(gpus);
+    for (int device = 0; device < 64; ++device) {
+        if (!(gpus >> device & 1)) continue;
+        std::thread([running, device] {
+            if (!failed(cudaSetDevice(device), "a GPU")) failed(cudaDeviceSynchronize(), "kernels that still ran");
+            running->fetch_and(~(1ull << device));
+        }).detach();
+    }
+    while (running->load() != 0 && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return running->load();
 }
 
 void down() {

@@ -83,9 +83,15 @@ pub enum InitError {
     /// Host and device code are of different builds.
     #[error("the device state is not of this build")]
     Build,
-    /// It is up.
-    #[error("the library is initialised already, as PE {pe} of {pes}")]
+    /// It is up, as another PE than this call names.
+    #[error(
+        "PE {met} of {met_pes} is named, and the library is up as PE {pe} of {pes}: further calls name the same"
+    )]
     Already {
+        /// The PE that is named.
+        met: i32,
+        /// Of how many.
+        met_pes: i32,
         /// This PE.
         pe: u32,
         /// PEs.
@@ -284,6 +290,7 @@ impl Failure {
                     InitError::Twin(_)
                     | InitError::Mpi(_)
                     | InitError::Attribute { .. }
+                    | InitError::Already { .. }
                     | InitError::Unsupported(_),
                 ) => 2,
                 _ => 1,

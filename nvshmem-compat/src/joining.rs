@@ -51,25 +51,51 @@ pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Resul
             Found::Alone => alone()?,
         },
         flags::MPI_COMM => {
-            let communicator = attr.map_or(std::ptr::null_mut(), |attr| attr.mpi_comm);
-            if communicator.is_null() {
-                return Err(InitError::Unsupported(
-                    "no MPI communicator is given; the address of an MPI_Comm is right",
-                ));
-            }
-            let (options, fabric) = by_mpi(communicator, lookup)?;
+            let (options, fabric) = by_mpi(communicator(attr)?, lookup)?;
             (options, fabric, true)
         }
-        flags::SHMEM => {
-            return Err(InitError::Unsupported("OpenSHMEM cannot be started from; a unique id can"));
-        }
-        flags::THREAD_PES => return Err(InitError::Unsupported("a PE is a process; threads cannot be PEs")),
-        met => {
-            let want = "0, NVSHMEMX_INIT_WITH_UNIQUEID or NVSHMEMX_INIT_WITH_MPI_COMM".to_owned();
-            return Err(InitError::Attribute { what: "init flags", met: met.into(), want });
-        }
+        other => return Err(refused(other)),
     };
     Ok(Joining { options, fabric, made_up, suspect_is_set })
+}
+
+/// A further init of a library that is up: what it is given must name the PE that it is.
+///
+/// # Errors
+/// It is no init, or that of another PE.
+pub fn same_place(asked: u32, attr: Option<&InitAttr>, pe: u32, pes: u32) -> Result<(), InitError> {
+    match asked {
+        0 => Ok(()),
+        flags::MPI_COMM => communicator(attr).map(|_| ()),
+        flags::UNIQUE_ID => {
+            let uid = attr.ok_or(NO_ATTRIBUTES)?.args.uid;
+            if (i64::from(uid.rank), i64::from(uid.ranks)) == (pe.into(), pes.into()) {
+                return Ok(());
+            }
+            Err(InitError::Already { met: uid.rank, met_pes: uid.ranks, pe, pes })
+        }
+        other => Err(refused(other)),
+    }
+}
+
+const NO_ATTRIBUTES: InitError =
+    InitError::Unsupported("no attributes are given; those of nvshmemx_set_attr_uniqueid_args are right");
+
+fn communicator(attr: Option<&InitAttr>) -> Result<*const c_void, InitError> {
+    let given = attr.map(|attr| attr.mpi_comm.cast_const()).filter(|communicator| !communicator.is_null());
+    given.ok_or(InitError::Unsupported("no MPI communicator is given; the address of an MPI_Comm is right"))
+}
+
+/// Flags that nobody can be initialised by.
+fn refused(asked: u32) -> InitError {
+    match asked {
+        flags::SHMEM => InitError::Unsupported("OpenSHMEM cannot be started from; a unique id can"),
+        flags::THREAD_PES => InitError::Unsupported("a PE is a process; threads cannot be PEs"),
+        met => {
+            let want = "0, NVSHMEMX_INIT_WITH_UNIQUEID or NVSHMEMX_INIT_WITH_MPI_COMM".to_owned();
+            InitError::Attribute { what: "init flags", met: met.into(), want }
+        }
+    }
 }
 
 /// What the environment says.
@@ -149,12 +175,7 @@ fn by_unique_id(
     attr: Option<&InitAttr>,
     lookup: Lookup<'_>,
 ) -> Result<(JoinOptions, String, bool), InitError> {
-    let Some(attr) = attr else {
-        return Err(InitError::Unsupported(
-            "no attributes are given; those of nvshmemx_set_attr_uniqueid_args are right",
-        ));
-    };
-    let uid = attr.args.uid;
+    let uid = attr.ok_or(NO_ATTRIBUTES)?.args.uid;
     let ranks = u32::try_from(uid.ranks).ok().filter(|ranks| *ranks > 0);
     let want = "a number from 1 on".to_owned();
     let ranks = ranks.ok_or(InitError::Attribute { what: "number of PEs", met: uid.ranks.into(), want })?;
@@ -247,6 +268,28 @@ mod tests {
         words.0[3] ^= 1;
         let attr = InitAttr::with_unique_id(1, 2, (&raw const words).cast_mut());
         assert!(refused(8, Some(&attr)).contains("unique id"));
+    }
+
+    #[test]
+    fn a_further_init_names_the_pe_that_is_up() {
+        let attr = |rank, ranks| InitAttr::with_unique_id(rank, ranks, std::ptr::null_mut());
+        let again = |asked, attr: Option<&InitAttr>| same_place(asked, attr, 1, 3).map_err(|e| e.to_string());
+        again(0, None).unwrap();
+        again(8, Some(&attr(1, 3))).unwrap();
+        for (rank, ranks) in [(0, 3), (1, 2), (-1, -1)] {
+            let said = again(8, Some(&attr(rank, ranks))).unwrap_err();
+            assert!(
+                said.contains(&format!("PE {rank} of {ranks} is named")) && said.contains("PE 1 of 3"),
+                "{said}"
+            );
+        }
+        let mut word = 0;
+        again(2, Some(&InitAttr::with_mpi_comm((&raw mut word).cast()))).unwrap();
+        for (asked, why) in
+            [(2, "no MPI communicator"), (4, "OpenSHMEM"), (1, "process"), (16, "is 16"), (8, "no attr")]
+        {
+            assert!(again(asked, None).unwrap_err().contains(why), "{asked}");
+        }
     }
 
     #[test]

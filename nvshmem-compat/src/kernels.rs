@@ -26,7 +26,7 @@ pub struct DeviceLibrary {
     follow: extern "C" fn() -> c_int,
     quiet: extern "C" fn(timeout_ns: u64) -> u64,
     drain: extern "C" fn(stream: *mut c_void) -> c_int,
-    settle: extern "C" fn(),
+    settle: extern "C" fn(timeout_ns: u64) -> u64,
     down: extern "C" fn(),
 }
 
@@ -166,11 +166,10 @@ impl Kernels {
         self.running().is_none_or(|library| (library.follow)() == 0)
     }
 
-    /// Waits until kernels have ended that run now.
-    pub fn settle(&self) {
-        if let Some(library) = self.running() {
-            (library.settle)();
-        }
+    /// Waits until kernels have ended that run now, for so long: GPUs on which some still run.
+    pub fn settle(&self, timeout_ns: u64) -> Vec<u32> {
+        let running = self.running().map_or(0, |library| (library.settle)(timeout_ns));
+        (0..u64::BITS).filter(|gpu| running >> gpu & 1 == 1).collect()
     }
 
     /// There is nothing any more.

@@ -77,11 +77,44 @@ static int unique(const char *path, int rank, int ranks) {
     return 0;
 }
 
+/* Inits of every kind while the library is up: as many finalizes, of which the last one ends it. */
+static int nested(void) {
+    int provided = -1, further = 0;
+    nvshmemx_uniqueid_t id;
+    nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;
+    memset(&id, 0, sizeof id);
+    begin();
+    int *word = nvshmem_calloc(1, sizeof *word);
+    if (nvshmem_init_thread(NVSHMEM_THREAD_MULTIPLE, &provided) || provided != NVSHMEM_THREAD_SERIALIZED) return 22;
+    nvshmem_init();
+    if (nvshmemx_init_attr(0, NULL) || nvshmemx_hostlib_init_attr(0, NULL)) return 23;
+    if (nvshmemx_set_attr_uniqueid_args(me, pes, &id, &attr)) return 24;
+    if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attr)) return 25;
+    further = 5;
+    /* Another PE than this one: refused, and not counted. */
+    if (nvshmemx_set_attr_uniqueid_args(me, pes + 1, &id, &attr)) return 26;
+    if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attr) != 2) return 27;
+    for (int round = 1; round <= further; ++round) {
+        if (round % 2) nvshmem_finalize(); else nvshmemx_hostlib_finalize();
+        if (nvshmemx_init_status() != NVSHMEM_STATUS_IS_INITIALIZED || nvshmem_my_pe() != me) return 28;
+        nvshmem_int_p(word, round, (me + 1) % pes);
+        nvshmem_barrier_all();
+        if (*word != round) return 29;
+        nvshmem_barrier_all();
+    }
+    nvshmem_finalize();
+    if (nvshmemx_init_status() != NVSHMEM_STATUS_NOT_INITIALIZED || nvshmem_my_pe() != -1) return 30;
+    nvshmem_finalize();
+    printf("nested\n");
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     if (!strcmp(mode, "lost")) return lost(0);
     if (!strcmp(mode, "told")) return lost(1);
     if (!strcmp(mode, "ends")) return ends();
+    if (!strcmp(mode, "nested")) return nested();
     if (!strcmp(mode, "unique") && argc > 4) return unique(argv[2], atoi(argv[3]), atoi(argv[4]));
     if (!strcmp(mode, "early")) nvshmem_quiet();
     if (!strcmp(mode, "twin") && argc > 2) {

@@ -37,8 +37,9 @@ typedef struct {
     unsigned long long (*quiet)(unsigned long long timeout_ns);
     /* One look at what a stream holds. */
     int (*drain)(void *stream);
-    /* Before the library goes down: kernels have ended. */
-    void (*settle)(void);
+    /* Before the library goes down: waits for so long until kernels have ended. A bit for each GPU on which some still
+     * run. */
+    unsigned long long (*settle)(unsigned long long timeout_ns);
     /* The library is down: all that was told is forgotten. */
     void (*down)(void);
 } shunt_nvshmem_device_library;

@@ -1,34 +1,40 @@
 //! Init and finalize, unique ids, who and how many, versions, the end of the job.
 
-use super::{SESSION, session, set_session, status_of};
+use super::{SESSION, session, status_of};
 use crate::attr::{
     InitAttr, InitStatus, NAME, SPEC_VERSION, THREAD_SERIALIZED, UniqueIdBytes, VENDOR_VERSION, Version,
 };
 use crate::failure::{Failure, InitError};
-use crate::joining::{joining, remember};
+use crate::joining::{joining, remember, same_place};
 use crate::kernels::Kernels;
-use crate::report::end_process;
+use crate::report::{end_process, fail};
 use crate::session::Session;
 use crate::twins;
 use shunt_host::connect::tcp::UniqueId;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Brings the PE of this process up.
+/// Inits that came while the library was up: each has a finalize of its own. Changed by who has [`SESSION`] alone.
+static FURTHER: AtomicU64 = AtomicU64::new(0);
+
+/// Brings the PE of this process up, or counts one init more.
 fn init(flags: u32, attr: *const InitAttr) -> Result<(), InitError> {
     // Nobody else begins or ends meanwhile.
     let mut place = SESSION.write().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: null, or the caller's structure.
+    let attr = unsafe { attr.as_ref() };
     if let Some(session) = &*place {
-        return Err(InitError::Already { pe: session.me(), pes: session.pes() });
+        same_place(flags, attr, session.me(), session.pes())?;
+        FURTHER.fetch_add(1, Ordering::Relaxed);
+        return Ok(());
     }
     twins::check()?;
     let settings = crate::env::Settings::from_lookup(&variable)?;
-    // SAFETY: null, or the caller's structure.
-    let attr = unsafe { attr.as_ref() };
     let says_version = settings.says_version;
     let session = Session::start(settings, joining(flags, attr, &variable)?, Kernels::of_program()?)?;
     if says_version && session.me() == 0 {
@@ -72,8 +78,17 @@ extern "C" fn nvshmemx_hostlib_init_attr(flags: u32, attr: *mut InitAttr) -> c_i
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemi_finalize() {
-    if let Some(session) = set_session(None) {
-        session.leave();
+    let mut place = SESSION.write().unwrap_or_else(PoisonError::into_inner);
+    if place.is_some() && FURTHER.load(Ordering::Relaxed) > 0 {
+        FURTHER.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
+    let Some(session) = place.take() else { return };
+    drop(place);
+    if let Err(failure) = session.leave() {
+        fail("nvshmem_finalize", Some(session.me()), &failure);
+        // Kernels still use all of it.
+        std::mem::forget(session);
     }
 }
 

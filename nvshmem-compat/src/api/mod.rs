@@ -47,10 +47,6 @@ fn session() -> Option<Arc<Session>> {
     SESSION.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-fn set_session(session: Option<Arc<Session>>) -> Option<Arc<Session>> {
-    std::mem::replace(&mut SESSION.write().unwrap_or_else(PoisonError::into_inner), session)
-}
-
 fn attempt<R>(
     stream: Stream,
     body: impl FnOnce(&Session) -> Result<R, Failure>,

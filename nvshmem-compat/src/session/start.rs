@@ -8,7 +8,7 @@ use super::nics::Nics;
 use super::stage::Stage;
 use super::{Session, lock};
 use crate::env::{Settings, difference};
-use crate::failure::InitError;
+use crate::failure::{Failure, InitError};
 use crate::heap::SymmetricHeap;
 use crate::kernels::{Kernels, Place};
 use crate::registry::Registry;
@@ -189,9 +189,17 @@ impl Session {
 
     /// Leaves: waits for what is under way as long as there is hope for it, then for the others as long as they are
     /// there. Nobody who is lost is waited for.
-    pub fn leave(&self) {
+    ///
+    /// # Errors
+    /// Kernels run on, and use what this PE holds: nothing was taken from them, and nobody was told.
+    pub fn leave(&self) -> Result<(), Failure> {
         let others = || (0..self.pes()).filter(|pe| *pe != self.me());
-        self.kernels.settle();
+        let since = self.now_ns();
+        let running = self.kernels.settle(self.settings.call_deadline_ns);
+        if !running.is_empty() {
+            let what = format!("kernels that still run on GPUs {running:?}");
+            return Err(self.overdue(what, self.now_ns() - since));
+        }
         let kernels_are_done = self.patiently_quiet(|| others().all(|pe| self.control.is_gone(pe)));
         if let Err(failure) = kernels_are_done {
             eprintln!("shunt: PE {}: nvshmem_finalize: {failure}", self.me());
@@ -219,6 +227,7 @@ impl Session {
             agent.join();
         }
         self.control.net().close();
+        Ok(())
     }
 }
 
