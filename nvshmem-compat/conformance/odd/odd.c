@@ -93,7 +93,7 @@ static int nested(void) {
     further = 5;
     /* Another PE than this one: refused, and not counted. */
     if (nvshmemx_set_attr_uniqueid_args(me, pes + 1, &id, &attr)) return 26;
-    if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attr) != 2) return 27;
+    if (nvshmemx_hostlib_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attr) != 2) return 27;
     for (int round = 1; round <= further; ++round) {
         if (round % 2) nvshmem_finalize(); else nvshmemx_hostlib_finalize();
         if (nvshmemx_init_status() != NVSHMEM_STATUS_IS_INITIALIZED || nvshmem_my_pe() != me) return 28;
