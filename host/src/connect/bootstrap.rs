@@ -123,7 +123,13 @@ impl InMemory {
 impl Bootstrap for InMemory {
     /// One process: nobody is outside, and simulations are to repeat.
     fn draw(&self) -> Result<[u8; DRAW_BYTES], BootstrapError> {
-        Ok([self.rank as u8 + 1; DRAW_BYTES])
+        let number = self.rank + 1;
+        let mut drawn = [number as u8; DRAW_BYTES];
+        // One byte is the same for another rank then.
+        if number > u32::from(u8::MAX) {
+            drawn[..4].copy_from_slice(&number.to_le_bytes());
+        }
+        Ok(drawn)
     }
 
     fn rank(&self) -> u32 {
@@ -150,6 +156,14 @@ impl Bootstrap for InMemory {
 mod tests {
     use super::*;
     use crate::step_world::StepWorld;
+
+    #[test]
+    fn a_thousand_ranks_draw_differently() {
+        let world: Arc<dyn World> = Arc::new(StepWorld::new(1000));
+        let drawn: std::collections::BTreeSet<_> =
+            InMemory::group(1000, &world).iter().map(|member| member.draw().unwrap()).collect();
+        assert_eq!(drawn.len(), 1000);
+    }
 
     #[test]
     fn everybody_gets_all_by_rank_in_every_round() {

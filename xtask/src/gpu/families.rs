@@ -1,6 +1,6 @@
 //! Rows of the prefix's programs: each as a job of two PEs that share the GPU, and what its lines must say.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 /// PEs of each job.
 const PES: usize = 2;
@@ -73,7 +73,7 @@ pub fn jobs(families: &[&str]) -> Vec<Job> {
 
 impl Job {
     /// What follows the launcher's name.
-    pub fn command_line(&self, program: &PathBuf) -> Vec<String> {
+    pub fn command_line(&self, program: &Path) -> Vec<String> {
         let mut line = ["run", "-n", &PES.to_string(), "--"].map(str::to_owned).to_vec();
         line.push(program.display().to_string());
         line.extend(self.arguments.iter().cloned());
@@ -158,7 +158,7 @@ mod tests {
         for name in MEASURES {
             assert_eq!(jobs.iter().filter(|job| job.program == name).count(), 2, "{name}");
         }
-        let line = jobs[0].command_line(&PathBuf::from("/there/rma"));
+        let line = jobs[0].command_line(Path::new("/there/rma"));
         assert_eq!(line, ["run", "-n", "2", "--", "/there/rma"]);
     }
 
