@@ -22,9 +22,9 @@ const PARK_NS: std::ops::RangeInclusive<u64> = 20_000..=500_000;
 const PARK_SHIFT: u32 = 4;
 /// How late a timer may be; the system's default of 50 us is longer than most parks.
 const TIMER_SLACK_NS: u64 = 1_000;
-/// Doorbell pages that are looked at whenever there is a round. Where there are more, a look takes longer than all else:
-/// then they are looked at when a kick says that one was rung, and beside that once in so long for each of them, which
-/// is some times what reading its registers takes.
+/// Doorbell pages that are looked at whenever there is a round. Where there are more, a look takes longer than all
+/// else: then they are looked at when a kick says that one was rung, and beside that once in so long for each of them,
+/// which is some times what reading its registers takes.
 const PAGES_AT_ONCE: u64 = 4096;
 const PAGE_NS: u64 = 1_000;
 /// Yields by which it steps aside for others that want the fabric.

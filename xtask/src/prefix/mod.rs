@@ -160,8 +160,8 @@ fn launcher() -> PathBuf {
     sh::target_dir().join("release/shunt")
 }
 
-/// `cargo xtask night`: all families of the suite in jobs of 1, 2, 3, 4 and 8 under both launchers, a port down in each;
-/// with an argument what the stage runs.
+/// `cargo xtask night`: all families of the suite in jobs of 1, 2, 3, 4 and 8 under both launchers, a port down in
+/// each; with an argument what the stage runs.
 pub fn night(args: &[String]) -> Result<()> {
     let out = sh::target_dir().join("prefix");
     make(&out, Profile::Workspace)?;
