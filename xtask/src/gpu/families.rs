@@ -81,9 +81,9 @@ impl Job {
     }
 }
 
-/// A job whose programs found no GPU.
+/// A job whose programs found no GPU: the launcher ends the others when the first one has said so.
 pub fn found_none(code: Option<i32>, out: &str) -> bool {
-    code == Some(NO_GPU) && out.lines().filter(|line| line.trim_end().ends_with("no GPU")).count() == PES
+    code == Some(NO_GPU) && out.lines().any(|line| line.trim_end().ends_with("no GPU"))
 }
 
 impl Want {
@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn no_gpu_is_told_from_a_failure() {
         assert!(found_none(Some(2), "rma: no GPU\n[rank 1] rma: no GPU\n"));
-        assert!(!found_none(Some(2), "rma: no GPU\n") && !found_none(Some(0), GOOD));
+        assert!(found_none(Some(2), "[rank 1] no GPU\n") && !found_none(Some(0), GOOD));
+        assert!(!found_none(Some(1), "no GPU\n") && !found_none(Some(2), ""));
         assert!(!found_none(Some(2), "shunt: refused\n") && !found_none(None, "no GPU\nno GPU\n"));
     }
 }

@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(job(right, 0), Outcome::Failed);
         assert_eq!(job(&right.repeat(2), 1), Outcome::Failed);
         assert_eq!(job("rma: no GPU\\n[rank 1] rma: no GPU\\n", 2), Outcome::NotRun);
-        assert_eq!(job("rma: no GPU\\n", 2), Outcome::Failed);
+        assert_eq!(job("rma: no GPU\\n", 1), Outcome::Failed);
     }
 
     #[test]
