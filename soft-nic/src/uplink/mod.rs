@@ -101,7 +101,8 @@ pub trait Uplink: Send {
     /// until it is told otherwise.
     fn link_changes(&mut self, _tell: &mut dyn FnMut(u128, bool)) {}
 
-    /// Readable when a call of [`Self::receive`], [`Self::flush`] or [`Self::link_changes`] would do something that it could not do before.
+    /// Readable when a call of [`Self::receive`], [`Self::flush`] or [`Self::link_changes`] would do something that it
+    /// could not do before.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// What it counted. It leaves those that judge a frame's contents to the fabric.

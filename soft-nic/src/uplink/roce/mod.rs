@@ -16,13 +16,14 @@
 //!   kernel took it in.
 //! * An interface that goes down, or whose cable does, is a port that goes down: the kernel says so (`RTMGRP_LINK`).
 
+mod options;
 mod pace;
 mod system;
 
 use super::{AddressId, Uplink, UplinkCounters, UplinkError};
 use crate::config::{NicConfig, mac_of};
 use crate::packet::MTU_MAX;
-use crate::wire::{Addresses, FRAME_MAX, Outer, ROCE_PORT, UDP_OUTER_BYTES, mapped};
+use crate::wire::{Addresses, FRAME_MAX, Outer, UDP_OUTER_BYTES, mapped};
 use pace::{Bucket, Nanoseconds};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -35,19 +36,16 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 use system::{Arrival, BATCH};
 
-/// What a socket is asked to hold. The system grants less without the right to more than its limit.
-const RECEIVE_BUFFER: usize = 32 << 20;
+pub use options::RoceOptions;
+
 /// Kernel memory of one waiting datagram with the largest payload: its buffer is the next power of two.
 const DATAGRAM_COST: usize = 8704;
 /// Destinations that are expected to send to one socket at the same time.
 const SENDERS: usize = 4;
 /// Bounds of the window, in packets.
 const WINDOWS: std::ops::RangeInclusive<usize> = 16..=1024;
-/// How long a datagram may lie in a socket.
-const LIFETIME: Duration = Duration::from_millis(250);
 /// Bytes that wait for one address before its senders are asked to pause.
 const FULL: usize = 256 << 10;
 /// Bytes that wait for one address at most.
@@ -67,37 +65,6 @@ const NEWS: u64 = 1 << 62;
 const AROUND: u32 = 20 + 8 + 12 + 16 + 4 + 4;
 /// The MTU of an interface that does not tell.
 const ETHERNET_MTU: u32 = 1500;
-
-/// What a [`RoceUplink`] is opened with.
-#[derive(Clone, Debug)]
-pub struct RoceOptions {
-    /// Addresses of the NICs of this process, each on an interface of this machine.
-    pub addresses: Vec<Ipv4Addr>,
-    /// UDP port, here and at all others: 4791 is RoCE's.
-    pub port: u16,
-    /// Rate at which each NIC sends, in Gb/s; unlimited if absent.
-    pub pace_gbps: Option<f64>,
-    /// Packets that may be in flight to one destination; found from the sockets' buffers if absent.
-    pub window: Option<u32>,
-    /// Bytes of kernel memory that each socket is to hold.
-    pub receive_buffer: usize,
-    /// How long a datagram may lie in a socket before it counts as lost.
-    pub lifetime: Duration,
-}
-
-impl RoceOptions {
-    /// For NICs at these addresses, everything else as usual.
-    pub fn new(addresses: impl IntoIterator<Item = Ipv4Addr>) -> Self {
-        Self {
-            addresses: addresses.into_iter().collect(),
-            port: ROCE_PORT,
-            pace_gbps: None,
-            window: None,
-            receive_buffer: RECEIVE_BUFFER,
-            lifetime: LIFETIME,
-        }
-    }
-}
 
 /// A NIC's socket, and what waits to leave it.
 struct Port {
