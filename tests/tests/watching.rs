@@ -10,7 +10,7 @@ use std::time::Duration;
 use shunt_host::events::control::{Order, give};
 use shunt_host::events::page::{PageReader, pages_in, sweep};
 use shunt_host::events::{EVENTS, Endpoint, FileSink, Metrics, Watching, line};
-use shunt_layout::status::{PeerState, RailState, STATUS_MAGIC, StatusPage};
+use shunt_layout::status::{PeerState, RailState, STATUS_MAGIC, STATUS_VERSION, StatusPage};
 use shunt_tests::cluster::Cluster;
 use shunt_tests::run::{finish, start_streams};
 use shunt_tests::spec::RunSpec;
@@ -241,8 +241,9 @@ fn bad_pages_are_refused_and_leftovers_swept() {
     assert!(refused(&write("2-0", &page)).contains("its first word is 0x0; 0x535453544e554853 is right"));
     page[..8].copy_from_slice(&STATUS_MAGIC.to_le_bytes());
     page[8] = 9;
-    assert!(refused(&write("3-0", &page)).contains("its version is 0x9; 0x1 is right"));
-    page[8] = 1;
+    let right = format!("its version is 0x9; {STATUS_VERSION:#x} is right");
+    assert!(refused(&write("3-0", &page)).contains(&right));
+    page[8..12].copy_from_slice(&STATUS_VERSION.to_le_bytes());
     assert!(refused(&write("4-0", &page)).contains("the size it names is 0x0"));
     page[12..16].copy_from_slice(&(size_of::<StatusPage>() as u32).to_le_bytes());
     page[120] = 1; // odd for ever: its writer died in the middle

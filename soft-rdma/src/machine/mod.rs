@@ -315,7 +315,11 @@ mod tests {
         input::OPCODE.set(&mut nop, Opcode::Nop as u32);
         assert_eq!(nic.command(&nop, &mut [0xff; 16]), Ok(()));
         let at = RailAt { pe: machine.slot(), rail: 0 };
-        machine.with_fabric(|fabric| fabric.plan(0, at, FaultKind::FwTimeout { for_ns: None }));
+        machine.with_fabric(|fabric| {
+            fabric.plan(0, at, FaultKind::FwTimeout { for_ns: None });
+            // The engine would begin with it, but maybe only behind the command.
+            fabric.round(machine.clock.now_ns());
+        });
         assert_eq!(nic.command(&nop, &mut [0; 16]), Err(Errno::TIMEDOUT));
         machine.close();
         std::fs::remove_dir_all(runtime).unwrap();
