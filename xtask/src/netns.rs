@@ -70,7 +70,7 @@ impl Net {
             ip(&format!("-n {} address add {address} dev {interface}", net.name(space)))?;
             ip(&format!("-n {} link set {interface} up", net.name(space)))?;
         }
-        // By way of the cable a host that lost it would still reach the other's address of the routed rail.
+        // The ends of the routed rail are in different subnets, which neither host knows by itself.
         for (space, subnet, gateway) in
             [("a", "10.77.3.0/24", "10.77.2.254"), ("b", "10.77.2.0/24", "10.77.3.254")]
         {

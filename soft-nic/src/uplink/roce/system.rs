@@ -192,8 +192,8 @@ pub(super) fn news_of_links() -> rustix::io::Result<OwnedFd> {
 /// Takes all that lies in that socket. What it says is asked for anew, so nothing is lost where it overflows.
 pub(super) fn read_news(news: &OwnedFd) {
     let mut room = [0; 8192];
-    // `ENOBUFS` says that some was dropped, and is said once.
-    while !matches!(rustix::io::read(news, &mut room), Ok(0) | Err(Errno::AGAIN)) {}
+    // `ENOBUFS` says that some was dropped, and is said once. Any other error would be said for ever.
+    while matches!(rustix::io::read(news, &mut room), Ok(1..) | Err(Errno::NOBUFS | Errno::INTR)) {}
 }
 
 /// An interface of this machine that has an address.
