@@ -2,8 +2,9 @@
 
 use shunt_device::Device;
 use shunt_device::platform::host::{Host, World};
+use shunt_host::agent::desk::Desk;
 use shunt_host::agent::keeper::Keeper;
-use shunt_host::agent::worker::{Crew, Desk, Job, JobId, Outcome, Threads, Urgency, Worker};
+use shunt_host::agent::worker::{Crew, Job, JobId, Outcome, Threads, Urgency, Worker};
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::card::HalfCard;
 use shunt_host::connect::{Bootstrap, InMemory, OobNet};

@@ -276,6 +276,10 @@ mutants! {
     BytesUnseen = "bytes-unseen" breaks "invariant 7",
     /// While the bytes of a message excuse a silence, nobody reads what the agent says of the rail.
     BytesHideHints = "bytes-hide-hints" breaks "invariant 7",
+    /// A fence that failed because a NIC was silent is not tried again.
+    FailedFenceLeft = "failed-fence-left" breaks "rule 10, H7",
+    /// A flush that failed is tried again for the next few fences at once.
+    FailedFlushRepeated = "failed-flush-repeated" breaks "rule 9, H7",
     /// What an agent said of a fence before it fell silent renews the wait for it.
     OldWordRenews = "old-word-renews" breaks "invariant 6, H7",
     /// A drain takes a large message for one that stands still.

@@ -160,6 +160,16 @@ impl<'a> Judge<'a> {
         self.overdue(by_ns) && (self.asks() || !self.outcome.spec.reads_pass_writes)
     }
 
+    /// True if channels of a PE that share a slow rail may be suspected on healthy paths: suspicion looks at the bytes
+    /// of one message, at a gigabit a second, and not at those of the others.
+    fn is_crowded(&self, pe: u32) -> bool {
+        let spec = &self.outcome.spec;
+        let channels = self.outcome.first_paths.keys().filter(|(from, ..)| *from == pe).count() as u64;
+        let message_ns = 8 * spec.traffic.slot_bytes / u64::from(spec.rail_gbps.max(1));
+        let waits_ns = channels * spec.traffic.slots * message_ns;
+        spec.rail_gbps > 0 && waits_ns > spec.suspect_floor_ns + 8 * spec.traffic.slot_bytes
+    }
+
     /// True if what is so late may be suspected.
     fn overdue(&self, by_ns: u64) -> bool {
         2 * by_ns >= self.outcome.spec.suspect_floor_ns
@@ -342,6 +352,10 @@ impl<'a> Judge<'a> {
     fn harm_of(&self, pe: u32, peer: u32, (local, remote): &(u32, u32)) -> Vec<Span> {
         let silence = self.silence(pe, peer);
         let mut harm = [self.harm(pe, *local), self.harm(peer, *remote)].concat();
+        if self.is_crowded(pe) {
+            // Suspected for no fault, it is not made anew before the agents speak.
+            harm.extend(&silence);
+        }
         // While the agents are silent nothing is made anew, and afterwards all of it at once.
         let late_words_ns = self.late_words_ns(pe, peer);
         for span in &mut harm {
@@ -453,14 +467,15 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// A kernel whose peer was killed has to know it in time, unless its own side was hampered.
+    /// A kernel whose peer was killed has to know it in time, unless its own side was hampered. The READ that flushes a
+    /// NIC is refused by one that is not ready.
     fn too_late(&self, pe: u32, report: &Report) -> Option<String> {
         let peer = if report.stream.from == pe { report.stream.to } else { report.stream.from };
         let killed_ns = self.killed(peer)?;
         let slots = self.outcome.paths[&(pe, peer, report.stream.channel)].len() as u64;
+        let hampers = |kind: &FaultKind| silences_nic(kind) || matches!(kind, FaultKind::Rnr { .. });
         let hampered = self.of_pe(pe).next().is_some()
-            || (0..self.outcome.spec.rails)
-                .any(|rail| self.of_rail(pe, rail).any(|(_, kind)| silences_nic(kind)));
+            || (0..self.outcome.spec.rails).any(|rail| self.of_rail(pe, rail).any(|(_, kind)| hampers(kind)));
         let bound_ns = self.outcome.spec.give_up_ns + slots * discovery_ns(&self.outcome.spec);
         let ended_ns = report.ended_ns.saturating_sub(self.outcome.began_ns);
         let late = !hampered && report.fault.is_some() && ended_ns > killed_ns.saturating_add(bound_ns);

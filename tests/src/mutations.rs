@@ -211,6 +211,8 @@ pub const TABLE: &[Row] = &[
     row(Mutant::WordsForgotten, &["old_news_of_a_port_and_another_agent"]),
     row(Mutant::QueueIsSilence, &["fences_that_wait_for_their_turn"]),
     row(Mutant::QueueThereIsSilence, &["fences_that_wait_for_their_turn"]),
+    row(Mutant::FailedFenceLeft, &["a_nic_that_is_silent_for_a_while"]),
+    row(Mutant::FailedFlushRepeated, &["fences_whose_flush_fails"]),
     row(Mutant::BytesUnseen, &["large_messages_on_a_slow_rail"]),
     row(Mutant::BytesHideHints, &["a_large_message_on_a_suspect_rail"]),
     row(Mutant::DrainKnowsNoBytes, &["a_large_message_while_it_is_drained"]),

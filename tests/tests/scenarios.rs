@@ -442,6 +442,16 @@ fn scenario_12_both_nics_answer_late() {
 }
 
 #[test]
+fn scenario_12_a_nic_that_is_silent_for_a_while() {
+    hold("a_nic_that_is_silent_for_a_while");
+}
+
+#[test]
+fn scenario_12_fences_whose_flush_fails() {
+    hold("fences_whose_flush_fails");
+}
+
+#[test]
 fn scenario_05_a_peer_that_names_what_does_not_exist() {
     hold("a_peer_that_names_what_does_not_exist");
 }

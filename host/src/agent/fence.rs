@@ -9,7 +9,7 @@ use super::ports::CALM_NS;
 use super::words::{Place, Request};
 use super::worker::{Job, Urgency};
 use crate::events::Event;
-use shunt_device::health::{Action, Health, Observation};
+use shunt_device::health::{Action, Health, Observation, backoff_ns};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{AnswerStatus, CauseKind, PathState};
 
@@ -128,6 +128,7 @@ impl Agent {
             pair.in_hand_there_ns = None;
             pair.told_ns = now;
             pair.told = 0;
+            pair.failed = 0;
             pair.begun_awake_ns = awake_ns;
             pair.left_here = false;
             pair.left_there = false;
@@ -159,6 +160,10 @@ impl Agent {
         let mine = Self::said_of(pair, mine);
         if pair.mine.is_none() {
             pair.fenced_awake_ns = awake_ns;
+        }
+        if mine == SideTruth::Dead {
+            pair.again_ns = now.saturating_add(backoff_ns(self.options.backoff_ns, pair.failed));
+            pair.failed += 1;
         }
         pair.mine = Some(mine);
         pair.fenced_ns = now;
@@ -372,9 +377,8 @@ impl Agent {
         let lifetime_over = over || Mutant::NoLifetimeAfterFence.on() || Mutant::OnlyOwnHalf.on();
         let Some(found) = verdict(mine, pair.theirs, pair.sent, lifetime_over) else { return false };
         let bound_ns = pair.begun_awake_ns.saturating_add(options.peer_ns.saturating_mul(PROOF_PATIENCE));
-        // Its NIC still has it in hand: slow is not dead.
-        let provable = pair.task != Task::None && awake_ns < bound_ns && !Mutant::UnprovableAtOnce.on();
-        if found.status == AnswerStatus::Unprovable && provable {
+        let in_time = awake_ns < bound_ns && !Mutant::UnprovableAtOnce.on();
+        if found.status == AnswerStatus::Unprovable && in_time && self.is_in_hand(index) {
             return false;
         }
         if self.observe(index, Observation::PairFenced) == Action::Answer {
@@ -384,6 +388,20 @@ impl Agent {
             && let Some(pair) = &mut self.pairs[index]
         {
             pair.mine = None;
+        }
+        true
+    }
+
+    /// True if its NIC may still fence this half: slow is not dead. A NIC that answered nothing is asked again: one
+    /// that comes back in time proves what nobody else can.
+    fn is_in_hand(&mut self, index: usize) -> bool {
+        let now = self.now();
+        let Some(pair) = &self.pairs[index] else { return false };
+        if pair.task != Task::None || pair.half.is_none() || Mutant::FailedFenceLeft.on() {
+            return pair.task != Task::None;
+        }
+        if now >= pair.again_ns {
+            self.fence_half(index, Urgency::Asked);
         }
         true
     }

@@ -1,9 +1,10 @@
 //! Between the agent and the workers of its NICs: jobs go out, outcomes come back as any other news.
 
 use super::Agent;
+use super::desk::Desk;
 use super::message::SideTruth;
 use super::pair::{Sent, Task};
-use super::worker::{Crew, Desk, Fenced, Hand, Job, JobId, Making, Outcome, Urgency, Worker};
+use super::worker::{Crew, Fenced, Hand, Job, JobId, Making, Outcome, Urgency, Worker};
 use crate::error::NicError;
 use crate::events::Event;
 use crate::nic::half::{HalfPath, revived_psn};

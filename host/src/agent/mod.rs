@@ -6,6 +6,7 @@
 mod agree;
 mod board;
 mod chain;
+pub mod desk;
 mod fence;
 mod graves;
 mod homes;

@@ -162,6 +162,10 @@ pub struct Pair {
     pub buried_age_ns: Option<u64>,
     /// The agent's age when the other half was first known to be fenced.
     pub theirs_age_ns: u64,
+    /// When its NIC, which did not fence this half, is to try again, and how often it failed since the fence began.
+    pub again_ns: u64,
+    /// See `again_ns`.
+    pub failed: u32,
     /// When the peer was last told of the fence, and how often since it began.
     pub told_ns: u64,
     /// See `told_ns`.
@@ -232,6 +236,8 @@ impl Pair {
             fenced_age_ns: 0,
             buried_age_ns: None,
             theirs_age_ns: 0,
+            again_ns: 0,
+            failed: 0,
             told_ns: 0,
             told: 0,
             left_here: to_make,

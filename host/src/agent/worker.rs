@@ -1,6 +1,7 @@
 //! One worker a NIC: carries out the agent's firmware jobs, most urgent first, one command at a time. The agent never
 //! waits for firmware, and a NIC that does not answer holds up nobody's pairs but its own (H7).
 
+use super::desk::Desk;
 use super::keeper::said;
 use crate::connect::card::{HalfCard, RailCard};
 use crate::error::NicError;
@@ -11,9 +12,8 @@ use crate::rail::Rail;
 use shunt_device::platform::host::World;
 use shunt_layout::mutant::Mutant;
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// Fences that share one flush at most. A flush takes as long as a tenth of a command, so that more would save little
@@ -135,141 +135,6 @@ std::thread_local! {
     static AT_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
-#[derive(Default)]
-struct Inner {
-    /// By urgency, and first come, first served: in the order in which each became so urgent.
-    waiting: BTreeMap<(Urgency, u64), (JobId, Job)>,
-    /// The last turn that was given.
-    turn: u64,
-    done: VecDeque<(JobId, Outcome)>,
-    /// Since when the NIC owes an answer.
-    owing_ns: Option<u64>,
-    working: bool,
-    closed: bool,
-}
-
-impl Inner {
-    fn line_up(&mut self, urgency: Urgency, id: JobId, job: Job) {
-        self.turn += 1;
-        self.waiting.insert((urgency, self.turn), (id, job));
-    }
-
-    /// Where a job waits.
-    fn place(&self, number: u64) -> Option<(Urgency, u64)> {
-        self.waiting.iter().find(|(_, (id, _))| id.number == number).map(|(key, _)| *key)
-    }
-}
-
-/// Where an agent lays jobs for one NIC and finds what came of them. Nothing here waits.
-#[derive(Default)]
-pub struct Desk(Mutex<Inner>);
-
-impl Desk {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change under this lock is one insertion or removal: a panic leaves no half state.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lays a job down; whoever works here must be woken afterwards.
-    pub fn submit(&self, urgency: Urgency, id: JobId, job: Job) {
-        let mut inner = self.lock();
-        if !inner.working && inner.waiting.is_empty() {
-            // Whatever it owed was long ago: this job shows whether it answers.
-            inner.owing_ns = None;
-        }
-        inner.line_up(urgency, id, job);
-    }
-
-    /// Makes a job that has not begun at least so urgent, behind those that are so already.
-    pub fn hasten(&self, urgency: Urgency, number: u64) {
-        let mut inner = self.lock();
-        let key = inner.place(number).filter(|key| key.0 > urgency);
-        if let Some((id, job)) = key.and_then(|key| inner.waiting.remove(&key)) {
-            inner.line_up(urgency, id, job);
-        }
-    }
-
-    /// Takes a job back that has not begun.
-    pub fn recall(&self, number: u64) -> Option<Job> {
-        let mut inner = self.lock();
-        let key = inner.place(number)?;
-        inner.waiting.remove(&key).map(|(_, job)| job)
-    }
-
-    /// Another agent sits down here: what has not begun is not done, but halves that were to go still go.
-    pub fn take_over(&self) {
-        let mut inner = self.lock();
-        inner.done.retain(|(_, outcome)| matches!(outcome, Outcome::Made(..) | Outcome::Buried(_)));
-        for (id, job) in std::mem::take(&mut inner.waiting).into_values() {
-            let old = match job {
-                Job::Make(making) => making.old,
-                Job::Bury(old) => Some(old),
-                Job::Fence(_) | Job::Look(_) | Job::Connect(..) => None,
-                Job::AskPort | Job::AskAddress | Job::Resolve(_) | Job::Datagrams(_) => None,
-            };
-            // Before anything that is made from now on.
-            if let Some(old) = old {
-                inner.line_up(Urgency::Making, id, Job::Bury(old));
-            }
-        }
-    }
-
-    /// The next job that is over.
-    pub fn next_done(&self) -> Option<(JobId, Outcome)> {
-        self.lock().done.pop_front()
-    }
-
-    /// Since when the NIC owes an answer to a command; none while it answers or has nothing to do.
-    pub fn owing_ns(&self) -> Option<u64> {
-        self.lock().owing_ns
-    }
-
-    /// Jobs that have not begun.
-    pub fn waiting(&self) -> usize {
-        self.lock().waiting.len()
-    }
-
-    /// No more work: what has not begun is dropped, the worker ends.
-    pub fn close(&self) {
-        let waiting = {
-            let mut inner = self.lock();
-            inner.closed = true;
-            std::mem::take(&mut inner.waiting)
-        };
-        // Outside the lock: what is dropped may command its NIC.
-        drop(waiting);
-    }
-
-    fn begin(&self, now: u64, take: impl Fn(&Job) -> bool) -> Option<(JobId, Job)> {
-        let mut inner = self.lock();
-        let mut next = *inner.waiting.first_key_value()?.0;
-        if Mutant::NewestFirst.on() {
-            next = *inner.waiting.range(next..=(next.0, u64::MAX)).next_back()?.0;
-        }
-        if !inner.waiting.get(&next).is_some_and(|(_, job)| take(job)) {
-            return None;
-        }
-        let job = inner.waiting.remove(&next)?;
-        inner.working = true;
-        inner.owing_ns.get_or_insert(now);
-        Some(job)
-    }
-
-    fn end(&self, id: JobId, outcome: Option<Outcome>) {
-        if let Some(outcome) = outcome {
-            self.lock().done.push_back((id, outcome));
-        }
-    }
-
-    fn rest(&self, answered: bool) {
-        let mut inner = self.lock();
-        inner.working = false;
-        if answered {
-            inner.owing_ns = None;
-        }
-    }
-}
-
 /// What a worker did in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
@@ -286,6 +151,8 @@ pub struct Worker {
     rail: Arc<Rail>,
     desk: Arc<Desk>,
     world: Arc<dyn World>,
+    /// The last flush failed: none is tried before then.
+    flush_rests_ns: u64,
     /// A panic ends a job with an error, and not the worker. A simulation is to see it.
     guards: bool,
 }
@@ -293,7 +160,7 @@ pub struct Worker {
 impl Worker {
     /// A worker for a rail's NIC.
     pub fn new(rail: Arc<Rail>, desk: Arc<Desk>, world: Arc<dyn World>) -> Self {
-        Self { rail, desk, world, guards: false }
+        Self { rail, desk, world, flush_rests_ns: 0, guards: false }
     }
 
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, NicError>) -> Result<T, NicError> {
@@ -306,7 +173,7 @@ impl Worker {
 
     /// Does the most urgent job, with others of its kind that share its flush.
     pub fn step(&mut self) -> Shift {
-        if self.desk.lock().closed {
+        if self.desk.is_closed() {
             return Shift::Over;
         }
         while Mutant::OneWorker.on() && AT_WORK.get() {
@@ -374,9 +241,24 @@ impl Worker {
         HalfPath::make(&self.rail, rings, *log_depth, *incarnation, *psn)
     }
 
+    /// True if the NIC's posted writes are in memory. A flush that fails takes its whole deadline; others wait for
+    /// their fences, and a packet lifetime is as good. So the next one is tried only after as long again.
+    fn flush(&mut self) -> bool {
+        let start_ns = self.world.now_ns();
+        if start_ns < self.flush_rests_ns {
+            return false;
+        }
+        let flushed = self.guarded(|| self.rail.flush()).is_ok();
+        let now = self.world.now_ns();
+        if !flushed && !Mutant::FailedFlushRepeated.on() {
+            self.flush_rests_ns = now.saturating_add(now.saturating_sub(start_ns));
+        }
+        flushed
+    }
+
     /// 2ERR and query of a few halves, one flush for them all, and the second query of each. The flush is posted after
     /// the last of the first queries, so it covers what any of them had executed.
-    fn fence(&self, id: JobId, half: Arc<HalfPath>) {
+    fn fence(&mut self, id: JobId, half: Arc<HalfPath>) {
         let since = |start_ns: u64| self.world.now_ns().saturating_sub(start_ns);
         let begin = |half: &HalfPath| {
             let early = if Mutant::QueryBeforeErr.on() { Some(half.query()?) } else { None };
@@ -398,11 +280,9 @@ impl Worker {
             begun.push((id, begin(&half), half));
         }
         let flush_at_ns = self.world.now_ns();
-        let flushed = match begun.iter().any(|(_, first, _)| first.is_ok()) && !Mutant::NoFlushAfterFence.on()
-        {
-            true => self.guarded(|| self.rail.flush()).is_ok(),
-            false => true,
-        };
+        let any = begun.iter().any(|(_, first, _)| first.is_ok());
+        let flushed = !any || Mutant::NoFlushAfterFence.on() || self.flush();
+        let since = |start_ns: u64| self.world.now_ns().saturating_sub(start_ns);
         let flush_ns = since(flush_at_ns);
         for (id, first, half) in begun {
             let finish = |(first, times)| {
@@ -493,7 +373,3 @@ impl Crew for Alone {
         Box::new(Myself(Mutex::new(worker)))
     }
 }
-
-#[cfg(test)]
-#[path = "worker_tests.rs"]
-mod tests;

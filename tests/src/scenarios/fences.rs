@@ -2,8 +2,8 @@
 
 use super::Scenario;
 use super::kit::{
-    Wrongs, both_ways, clean, failovers_of, faults_of_kernels, held, idle_faults, judged, promises, spec,
-    wrong_if,
+    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, held, idle_faults, judged,
+    promises, spec, wrong_if,
 };
 use crate::cluster::{Cluster, step_at};
 use crate::late::{Between, DELAYS, late};
@@ -29,6 +29,8 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "firmware_that_does_not_move_to_err", seeds: 4, run: not_moved_to_err },
     Scenario { name: "neither_half_answers_commands", seeds: 4, run: neither_half_answers },
     Scenario { name: "both_nics_answer_late", seeds: 3, run: answer_late },
+    Scenario { name: "a_nic_that_is_silent_for_a_while", seeds: 4, run: silent_for_a_while },
+    Scenario { name: "fences_whose_flush_fails", seeds: 2, run: flush_fails },
     Scenario { name: "ghosts_of_sixty_seconds", seeds: 8, run: ghosts_of_sixty_seconds },
     Scenario { name: "held_for_longer_than_suspected", seeds: 6, run: held_and_suspected },
     Scenario { name: "held_while_the_receiver_is_silent", seeds: 4, run: held_and_silent },
@@ -190,6 +192,7 @@ fn posted_writes_of_the_old_nic(seed: u64) -> Wrongs {
 fn not_moved_to_err(seed: u64) -> Wrongs {
     let mut spec = dense(seed, &["200us:0.0:delay=3ms", "3ms:0.0:down"]);
     spec.give_up_ns = 100_000_000;
+    spec.agent.peer_ns = 100_000_000;
     spec.traffic.wait_ns = 1_000_000_000;
     super::kit::kept(&spec, Lie::IgnoresErr, |outcome| {
         let unproven = outcome.ended_with(FaultKind::FenceUnproven);
@@ -203,6 +206,7 @@ fn neither_half_answers(seed: u64) -> Wrongs {
     let mut spec = dense(seed, &faults);
     spec.suspect_ns = 2_000_000;
     spec.give_up_ns = 100_000_000;
+    spec.agent.peer_ns = 100_000_000;
     spec.traffic.wait_ns = 1_000_000_000;
     held(&spec, Lie::None, |outcome| {
         let unproven = outcome.ended_with(FaultKind::FenceUnproven);
@@ -218,6 +222,32 @@ fn answer_late(seed: u64) -> Wrongs {
     let mut spec = both_ways(seed, &[&slow(0), &slow(1), "1100us:0.0:blackhole-tx"]);
     (spec.agent.nic_ns, spec.suspect_ns, spec.suspect_floor_ns) = (4_000_000, 1_000_000, 1_000_000);
     clean(&spec, |outcome| failovers_of(outcome, 2))
+}
+
+/// A NIC fails the command of a fence, and answers the next ones; the other half's agent is silent, or its NIC is no
+/// better. Nobody else can prove the fence, so it is tried again, and no channel ends.
+fn silent_for_a_while(seed: u64) -> Wrongs {
+    let for_ms = [25, 90][seed as usize / 2 % 2];
+    let other = [format!("1ms:1.0:fw-timeout={for_ms}ms"), "900us:1:agent-stalled=900ms".into()];
+    let mut spec = spec(
+        seed,
+        &[&format!("1ms:0.0:fw-timeout={for_ms}ms"), &other[seed as usize % 2], "1100us:0.0:down"],
+    );
+    spec.traffic.wait_ns = 4_000_000_000;
+    clean(&spec, |outcome| failovers_of(outcome, 1))
+}
+
+/// Many channels leave a NIC that flushes nothing: each fence has to wait for a packet lifetime, and none for the
+/// deadlines of all the flushes before it.
+fn flush_fails(seed: u64) -> Wrongs {
+    let mut spec = brisk(spec(seed, &["1ms:0.0:rnr", "1100us:0.0:down"]));
+    (spec.channels, spec.stream_channels, spec.flush_ns) = (24, 24, 10_000_000);
+    (spec.traffic.messages, spec.step_limit) = (100, 4_000_000);
+    clean(&spec, |outcome| {
+        let mut wrongs = failovers_of(outcome, 12);
+        wrongs.extend(gap_below(outcome, 4 * spec.flush_ns));
+        wrongs
+    })
 }
 
 /// Two requests overlap: the older one's answer takes a packet lifetime, the newer one's does not, and who waits for

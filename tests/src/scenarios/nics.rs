@@ -72,6 +72,7 @@ fn receiver_dead(seed: u64) -> Wrongs {
 fn both_dead(seed: u64) -> Wrongs {
     let mut spec = unknown(seed, &["0.0", "1.0"]);
     spec.give_up_ns = 100_000_000;
+    spec.agent.peer_ns = 100_000_000;
     spec.traffic.wait_ns = 1_000_000_000;
     held(&spec, Lie::None, |outcome| {
         let unproven = outcome.ended_with(FaultKind::FenceUnproven);
