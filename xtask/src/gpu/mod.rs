@@ -54,7 +54,8 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
   registers   of a thread
   loads, stores, atomics   accesses to global memory; constant and shared memory are none
   barriers    fences and barriers of a block
-  stack, spills   bytes: 0, or it fails; but not where ptxas calls a function of its own (library, warps of sm_80)
+  stack, spills   bytes: 0, or it fails; but for ten functions of a warp on sm_80, where ptxas calls functions of its
+              own: each of them has its bytes, and no more
   cold-stack  bytes that the deepest cold call takes: registers that the calling convention has a function save
 
   run               after that run on this machine's GPU all that needs one, and print one table: the program in CUDA
@@ -350,12 +351,7 @@ impl Gpu {
         }
         // A synchronisation that the assembler makes a function of its own takes the address to return to.
         let helped = through.iter().any(|name| name.starts_with(ASSEMBLERS_OWN));
-        if !helped && (row.value("stack") != 0 || row.value("spills") != 0 || code.local != 0) {
-            self.faults.push(format!(
-                "{} {root}: {stack} bytes of stack, {spills} spilled, {} accesses to a stack on the no-fault path",
-                arch.name, code.local
-            ));
-        }
+        self.faults.extend(bounds::stack(&row, code.local, helped));
         self.rows.push(row);
     }
 
