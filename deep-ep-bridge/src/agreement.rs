@@ -57,6 +57,11 @@ pub(crate) const fn first_meeting(epoch: u64) -> u64 {
     epoch << MEETING_BITS | 2
 }
 
+/// The last one, with both halves.
+pub(crate) const fn last_meeting(epoch: u64) -> u64 {
+    epoch << MEETING_BITS | ((1 << MEETING_BITS) - 1)
+}
+
 impl Mask {
     pub(crate) fn new(agreement: Agreement) -> Self {
         agreement.ranks.ask();

@@ -12,7 +12,7 @@ use crate::runner::Runner;
 use crate::settings::{Format, Patience, Signals};
 use shunt_device::FaultKind;
 use shunt_kernels::moe::{ABSOLUTE, MoeCall, Stage, ZERO_COPY};
-use shunt_layout::moe::{At, SETS, Shape, TOPK_MAX};
+use shunt_layout::moe::{At, CALLS_MAX, SETS, Shape, TOPK_MAX};
 use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -115,6 +115,10 @@ pub struct Buffer<R: Runner> {
     agreed: Option<Mask>,
 }
 
+fn numbered(what: &'static str, met: u64, most: u64) -> Result<(), MoeError> {
+    if met <= most { Ok(()) } else { Err(MoeError::Numbers { what, met, most }) }
+}
+
 fn argument(what: &'static str, met: impl ToString, right: impl ToString) -> MoeError {
     MoeError::Argument { what, met: met.to_string(), right: right.to_string() }
 }
@@ -191,6 +195,19 @@ impl<R: Runner> Buffer<R> {
         &self.shape
     }
 
+    /// Calls are counted from `number` on, as behind a cleaning: before the first call, on all ranks alike.
+    ///
+    /// # Errors
+    /// There was a call; numbers end before.
+    pub fn count_from(&mut self, number: u64) -> Result<(), MoeError> {
+        if self.sent != 0 {
+            return Err(MoeError::Order("calls are counted already; before the first one would be right"));
+        }
+        numbered("call", number, CALLS_MAX)?;
+        (self.sent, self.received, self.floor) = (number, number, number);
+        Ok(())
+    }
+
     fn call(&self, number: u64, flags: u32) -> MoeCall {
         let absolute = if self.patience.signals == Signals::Absolute { ABSOLUTE } else { 0 };
         MoeCall {
@@ -229,7 +246,8 @@ impl<R: Runner> Buffer<R> {
         if self.sent - self.received >= SETS {
             return Err(MoeError::Order("two calls are under way; receiving one first would be right"));
         }
-        Ok(())
+        // One is left for a cleaning behind the last.
+        numbered("call", self.sent + 1, CALLS_MAX - 1)
     }
 
     fn own(&self, what: &'static str, buffer: u64) -> Result<(), MoeError> {

@@ -116,6 +116,19 @@ pub enum MoeError {
     /// More calls under way than there are sets of buffers, or received out of order.
     #[error("{0}")]
     Order(&'static str),
+    /// Numbers of calls, or of meetings that clean, are used up: words of the exchange hold them in 32 bits, and
+    /// meetings of an epoch in 16.
+    #[error(
+        "{what} number {met} was to come, {most} is the last; a new buffer elsewhere in the heap would be right"
+    )]
+    Numbers {
+        /// Which.
+        what: &'static str,
+        /// The one that was to come.
+        met: u64,
+        /// The last that there is.
+        most: u64,
+    },
     /// The ranks agreed on another mask since the last call: what is under way is given up.
     #[error(
         "the ranks agreed on epoch {epoch}: {masked:?} are left out; clean_low_latency_buffer on all others would be \

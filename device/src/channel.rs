@@ -221,6 +221,37 @@ impl<P: Platform> Channel<'_, P> {
         }
     }
 
+    /// Whether a post of `count` entries would begin at once, as the channel stands: for callers with a deadline of
+    /// their own, which posts do not know.
+    #[inline(always)]
+    pub fn has_room(self, count: u64) -> bool {
+        self.admits(self.load_ticket(), count)
+    }
+
+    /// Waits until a post of `count` entries would begin at once. Nothing is reserved, so leaving is free; another
+    /// poster may be faster.
+    ///
+    /// # Errors
+    /// `Overdue` when the deadline passes; `Uncertain` while the channel asks its owner; the kind of its fault once
+    /// it is dead.
+    #[inline(never)]
+    pub fn wait_for_room(self, count: u64, deadline: Deadline) -> Result<(), FaultKind> {
+        let mut patience = Patience::new(self.platform().now_ns());
+        while !self.has_room(count) {
+            if let Err(fault) = self.attend(&mut patience) {
+                return Err(fault.kind);
+            }
+            if self.asks() {
+                return Err(FaultKind::Uncertain);
+            }
+            if self.platform().now_ns() > deadline.at_ns {
+                return Err(FaultKind::Overdue);
+            }
+            self.platform().relax();
+        }
+        Ok(())
+    }
+
     /// One look at a ticket; never waits.
     #[inline(always)]
     pub fn check(self, ticket: Ticket, deadline: Deadline) -> CqCheck {

@@ -26,6 +26,8 @@ pub const RANKS_MAX: u32 = 1024;
 pub const ROWS_MAX: u64 = u32::MAX as u64;
 /// Sets of buffers: calls whose messages may be under way at the same time.
 pub const SETS: u64 = 2;
+/// The last number of a call, and of a meeting: half a word of those that hold either.
+pub const CALLS_MAX: u64 = u32::MAX as u64;
 
 /// The four numbers that all ranks agree on.
 #[repr(C)]

@@ -18,6 +18,7 @@ pub fn raised(py: Python<'_>, error: &MoeError) -> PyErr {
         MoeError::Shape(_) | MoeError::Room { .. } | MoeError::Argument { .. } => PyValueError::new_err(text),
         MoeError::Broken
         | MoeError::Order(_)
+        | MoeError::Numbers { .. }
         | MoeError::Epoch { .. }
         | MoeError::LeftOut { .. }
         | MoeError::NoMajority { .. }

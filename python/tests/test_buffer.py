@@ -1,6 +1,8 @@
-"""The installed wheel: layers on ranks that are threads, hooks, formats, misuse, destruction. Needs NumPy alone."""
+"""The installed wheel: layers on ranks that are threads, hooks, formats, misuse, destruction. Needs NumPy alone;
+what is of tensors is skipped, and counted as skipped, where torch is not installed."""
 
 import gc
+import importlib.util
 import threading
 import unittest
 
@@ -96,6 +98,42 @@ class Layers(unittest.TestCase):
 
         on_all(4, body)
         self.assertGreater(job.failovers(), 0)
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
+    def test_tensors_of_torch(self):
+        import torch
+
+        _, buffers = start()
+
+        def body(rank):
+            for seed, use_fp8 in ((1, False), (2, True)):
+                x, topk, weights = inputs(seed * 16 + rank)
+                tensors = torch.from_numpy(x).to(torch.bfloat16), torch.from_numpy(topk), torch.from_numpy(weights)
+                received, counts, handle, _, hook = buffers[rank].low_latency_dispatch(
+                    *tensors[:2], TOKENS, EXPERTS, use_fp8=use_fp8, return_recv_hook=True
+                )
+                hook()
+                self.assertIsInstance(counts, torch.Tensor)
+                if use_fp8:
+                    self.assertEqual(received[0].dtype, torch.float8_e4m3fn)
+                    rows = received[0].float().unflatten(-1, (-1, 128)) * received[1].unsqueeze(-1)
+                    rows = rows.flatten(-2)
+                else:
+                    self.assertEqual(received.dtype, torch.bfloat16)
+                    rows = received.float()
+                made = torch.zeros_like(rows)
+                for local, count in enumerate(counts.tolist()):
+                    made[local, :count] = rows[local, :count] * (rank * len(counts) + local + 1)
+                out = torch.zeros((TOKENS, HIDDEN), dtype=torch.bfloat16)
+                combined, _, _ = buffers[rank].low_latency_combine(
+                    made.to(torch.bfloat16), *tensors[1:], handle, out=out
+                )
+                self.assertIs(combined, out)
+                want = right(x, topk, weights)
+                bound = np.abs(want).max() / 8 if use_fp8 else 0
+                np.testing.assert_allclose(out.float().numpy(), want, rtol=0, atol=bound)
+
+        on_all(2, body)
 
     def test_ranks_of_one_thread_send_first_and_receive_later(self):
         _, buffers = start()

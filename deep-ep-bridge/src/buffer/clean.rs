@@ -1,14 +1,21 @@
 //! Cleaning a buffer, and who is left out of it.
 
-use super::{Buffer, argument};
-use crate::agreement::{Agreement, Mask};
+use super::{Buffer, argument, numbered};
+use crate::agreement::{Agreement, Mask, last_meeting};
 use crate::fault::MoeError;
 use crate::runner::Runner;
 use shunt_kernels::moe::{MoeCall, Stage};
+use shunt_layout::moe::CALLS_MAX;
 use std::sync::atomic::Ordering;
 
 /// Bits of a meeting's word that hold a call's number; the meeting's own is above them.
 const CALL_BITS: u32 = 32;
+
+/// Whether there are numbers for both halves of a meeting, by itself or of an epoch, and for the call it stands behind.
+fn may_meet(meeting: u64, epoch: Option<u64>, sent: u64) -> Result<(), MoeError> {
+    numbered("meeting", meeting + 1, epoch.map_or(CALLS_MAX, last_meeting))?;
+    numbered("call", sent + 1, CALLS_MAX)
+}
 
 impl<R: Runner> Buffer<R> {
     /// DeepEP's `clean_low_latency_buffer`: all ranks call it together. What was under way is given up, words begin at
@@ -19,6 +26,7 @@ impl<R: Runner> Buffer<R> {
     /// A rank did not come, or is lost; this rank is left out.
     pub fn clean(&mut self) -> Result<(), MoeError> {
         self.take_mask()?;
+        may_meet(self.meeting, self.agreed.as_ref().map(Mask::epoch), self.sent)?;
         let from = match self.half_met() {
             Some(agreement) => self.meet_the_rest(&agreement)?,
             None => {
@@ -95,5 +103,33 @@ impl<R: Runner> Buffer<R> {
         let before = self.mask_word(rank).swap(u64::from(masked), Ordering::AcqRel);
         self.broken |= before != 0 && !masked;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agreement::first_meeting;
+
+    /// Meetings of one epoch stay below those of the next, and all fit their half of a word.
+    #[test]
+    fn meetings_end_where_their_numbers_do() {
+        for (epoch, last) in
+            [(None, CALLS_MAX), (Some(0), 0xffff), (Some(3), 0x3_ffff), (Some(0xffff), CALLS_MAX)]
+        {
+            assert_eq!(may_meet(last - 1, epoch, 0), Ok(()), "{epoch:?}");
+            let refused = may_meet(last + 1, epoch, 0);
+            assert_eq!(
+                refused,
+                Err(MoeError::Numbers { what: "meeting", met: last + 2, most: last }),
+                "{epoch:?}"
+            );
+            assert!(last < first_meeting(epoch.unwrap_or(0xffff) + 1) && last <= CALLS_MAX);
+        }
+        assert_eq!(may_meet(2, None, CALLS_MAX - 1), Ok(()));
+        assert!(
+            may_meet(2, None, CALLS_MAX)
+                .is_err_and(|error| error.to_string().contains("call number 4294967296"))
+        );
     }
 }

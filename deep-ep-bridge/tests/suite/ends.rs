@@ -4,11 +4,12 @@ use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::{Format, MoeError, Patience};
 use shunt_device::platform::host::World;
 use shunt_device::{Deadline, FaultKind, Solo};
+use shunt_kernels::moe::Stage;
 use shunt_layout::moe::Shape;
 use shunt_layout::state::Step;
 use shunt_soft_nic::NicId;
 use shunt_tests::cluster::{Cluster, step_at};
-use shunt_tests::moe::{cases, patience, spec, start};
+use shunt_tests::moe::{cases, patience, pause, spec, start};
 use shunt_tests::sim::{Access, Interference};
 use shunt_tests::spec::RunSpec;
 use std::cell::Cell;
@@ -68,6 +69,44 @@ fn a_kernel_behind_one_that_meets_a_fault_starts_within_its_deadline() {
         (TIMEOUT_NS..TIMEOUT_NS + LAST_LOOK_NS).contains(&started_ns),
         "the second one started after {started_ns} ns, the deadline was {TIMEOUT_NS}"
     );
+}
+
+/// A phase that sends waits for nobody, but its posts find a channel that a switch holds, or whose ring is full: the
+/// kernel's deadline ends them, long before a chain of switches would.
+#[test]
+fn posts_that_find_no_room_end_by_the_kernels_deadline() {
+    const TIMEOUT_NS: u64 = 200_000_000;
+    // In the second case nothing tells the port's end: the ring fills, and silence is what is found.
+    for (kind, pause_ns) in [("down", 50_000_000), ("blackhole-tx", 0)] {
+        let mut spec = spec(&shape(), 3);
+        (spec.give_up_ns, spec.log_depth) = (20 * TIMEOUT_NS, 3);
+        (spec.suspect_ns, spec.suspect_floor_ns) = (2_000_000, 2_000_000);
+        let cluster = Cluster::start(&spec);
+        for port in ["0.0", "0.1"] {
+            cluster.inject(&format!("0us:{port}:{kind}").parse().unwrap());
+        }
+        let patience =
+            Patience { timeout_ns: TIMEOUT_NS, slice_ns: 10_000_000, blocks: 1, ..patience(&spec) };
+        let ended = start(&cluster, shape(), 0, patience, move |buffer, kernel| {
+            let cases = cases(shape(), 4, Format::Fp8, 3, 2);
+            // The first goes where there is room.
+            let _early = layer::send(buffer, &cases[1]).expect("there is room");
+            pause(kernel, pause_ns);
+            let began_ns = kernel.world.now_ns();
+            let sent = layer::send(buffer, &cases[0]).map(|_| ());
+            (sent, kernel.world.now_ns() - began_ns)
+        });
+        let (sent, took_ns) = cluster.sim.finish(&ended);
+        let Err(MoeError::Fault(fault)) = sent else { panic!("{kind}: {sent:?}, nothing could go") };
+        let named = (fault.stage, fault.fault.kind, fault.fault.peer);
+        assert_eq!(named, (Stage::DispatchSend, FaultKind::Overdue, 1), "{kind}: {fault}");
+        assert!(
+            fault.path.is_some_and(|path| path.qpns.0 != 0 && path.local.1 != [0; 16]),
+            "{kind}: the path is named"
+        );
+        let bound = TIMEOUT_NS..TIMEOUT_NS + LAST_LOOK_NS;
+        assert!(bound.contains(&took_ns), "{kind}: ended after {took_ns} ns");
+    }
 }
 
 /// When a buffer goes.

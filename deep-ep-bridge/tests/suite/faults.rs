@@ -218,5 +218,6 @@ fn hold(seeds: u64, part: Part) {
     assert!(bad.is_empty(), "{} of {seeds}:\n{}", bad.len(), bad.join("\n"));
     // Seldom: else nothing of the rest is shown.
     assert!(uncertain * 20 <= seeds, "{uncertain} of {seeds} ended in doubt");
-    assert!(failovers > seeds && by_ledger > 0, "{failovers} failovers, {by_ledger} by the ledger");
+    // Of faults that strike a path at rest nobody fails over; enough others are drawn.
+    assert!(failovers * 4 > seeds * 3 && by_ledger > 0, "{failovers} failovers, {by_ledger} by the ledger");
 }

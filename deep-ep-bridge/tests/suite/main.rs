@@ -5,4 +5,5 @@ mod faults;
 mod layers;
 mod mask;
 mod misuse;
+mod numbers;
 mod warps;

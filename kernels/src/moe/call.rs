@@ -10,8 +10,7 @@ pub const ROUNDED: u32 = 2;
 pub const EXPONENTS: u32 = 4;
 /// What experts made lies in the send buffer already.
 pub const ZERO_COPY: u32 = 8;
-/// A peer that is lost is left out from then on; else it is a fault.
-pub const MASK_LOST: u32 = 16;
+// 16 is free.
 
 /// Counts and flags are kind 1: absolute values that nobody clears, and that may be repeated. On all ranks alike, for
 /// as long as the buffer is there.
@@ -31,7 +30,7 @@ pub struct MoeCall {
     pub shape: Shape,
     /// Heap offset of the exchange's part, a multiple of 16.
     pub base: u64,
-    /// Number of this call, from 1; dispatches and combines are counted together.
+    /// Number of this call, from 1; dispatches and combines are counted together. Below 2^32, with what is at `before`.
     pub call: u64,
     /// Address of a word that is added to it, or 0. What a graph launches has the same arguments at each replay: its
     /// calls are numbered from 1, and this word holds the number of the last call before them.

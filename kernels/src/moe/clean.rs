@@ -42,10 +42,9 @@ fn deliver<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) -> Result<(
     let shape = &exchange.call.shape;
     let mut rank = 0;
     while rank < shape.ranks {
-        let (mut index, mut masked) = (0, exchange.masked(rank) || rank == exchange.me);
+        let (mut index, masked) = (0, exchange.masked(rank) || rank == exchange.me);
         while index < shape.local_experts && !masked {
             exchange.quiet(rank, index)?;
-            masked = exchange.masked(rank);
             index += 1;
         }
         rank += 1;

@@ -1,12 +1,10 @@
 //! What the phases of an exchange have in common: offsets, who is left out, credits, waits that look after channels.
 
-use super::call::{ABSOLUTE, MASK_LOST, MoeCall};
+use super::call::{ABSOLUTE, MoeCall};
 use super::stop::Stop;
 use crate::nvptx_math::unknown;
-use shunt_device::{
-    Channel, Deadline, Device, FaultKind, HeapOffset, Lanes, Platform, Posted, Put, Signal, Solo,
-};
-use shunt_layout::moe::{At, SETS, TOPK_MAX};
+use shunt_device::{Channel, Deadline, Device, HeapOffset, Lanes, Platform, Posted, Put, Signal, Solo};
+use shunt_layout::moe::{At, CALLS_MAX, SETS, TOPK_MAX};
 use shunt_layout::mutant::Mutant;
 
 /// One block in one phase.
@@ -34,6 +32,9 @@ pub const FLAG: u64 = 0;
 /// Bits of an absolute word below the call's number.
 const CALL_SHIFT: u32 = 32;
 
+/// Entries of the ring that one post takes at most: a signal between the two words of its bracket.
+const ENTRIES: u64 = 3;
+
 /// How a slice of a wait ended where the word did not come.
 const GO_ON: u64 = 0;
 const LATE: u64 = 1;
@@ -48,7 +49,7 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         let mut number = call.call;
         if call.before != 0 {
             // SAFETY: a word of the caller's (`MoeCall`), which only the last block of a graph's last kernel writes.
-            number += unsafe { tensor::read::<u64>(call.before, 0) };
+            number = number.wrapping_add(unsafe { tensor::read::<u64>(call.before, 0) });
         }
         Self { device, lanes, call, deadline, me, number }
     }
@@ -59,13 +60,14 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         self.number % SETS
     }
 
-    /// Refuses a call that does not fit the heap or the job.
+    /// Refuses a call that does not fit the heap or the job, or whose number does not fit the words that hold it.
     #[inline(always)]
     pub fn check(&self) -> Result<(), Stop> {
         let (device, call, shape) = (self.device, self.call, &self.call.shape);
         let fits = shape.ranks == device.pe_count()
             && call.tokens <= shape.tokens
             && call.topk <= TOPK_MAX
+            && self.number <= CALLS_MAX
             && device.holds(HeapOffset(call.base), shape.bytes());
         if fits { Ok(()) } else { Err(Stop::wrong(self.me)) }
     }
@@ -97,19 +99,6 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
     pub fn masked(&self, rank: u32) -> bool {
         let word = if self.leads() { self.device.load(self.at(self.call.shape.mask(rank))) } else { 0 };
         self.lanes.broadcast(word, 0) != 0
-    }
-
-    /// A rank cannot be reached as `stop` says, for a fault of this kind: if it is lost, it is left out from now on,
-    /// where the call asks for that.
-    #[inline(always)]
-    fn lost(&self, rank: u32, kind: u64, stop: Stop) -> Result<(), Stop> {
-        if kind != FaultKind::PeerLost as u64 || !self.call.has(MASK_LOST) {
-            return Err(stop);
-        }
-        if self.leads() {
-            self.device.store(self.at(self.call.shape.mask(rank)), 1);
-        }
-        Ok(())
     }
 
     /// A peer as a look at it takes it: its channels (high half) and its number. Registers: a structure would lie on a
@@ -151,10 +140,7 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         };
         match self.lanes.broadcast(answer, 0) {
             LEFT_OUT => Ok(Heard::Masked),
-            LOST => {
-                let stop = Stop::lost(rank, self.call.shape.local_experts);
-                self.lost(rank, FaultKind::PeerLost as u64, stop).map(|()| Heard::Masked)
-            }
+            LOST => Err(Stop::lost(rank, self.call.shape.local_experts)),
             _ => Err(Stop::late(rank, index)),
         }
     }
@@ -193,14 +179,12 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
     pub fn tell(&self, rank: u32, at: HeapOffset, value: u64) -> Result<(), Stop> {
         // Inlined, and each kernel has it once: a function would have to save registers over its cold calls.
         let channel = self.channel(rank, 0);
+        let late = if channel.has_room(ENTRIES) { 0 } else { room_slow(channel, self.deadline.at_ns) };
+        if late != 0 {
+            return Err(Stop::ended(rank, 0, late));
+        }
         let posted = channel.try_signal(Solo, at, Signal::Monotone(value));
-        if posted.ticket().is_some() { Ok(()) } else { self.refused(rank, 0, posted) }
-    }
-
-    /// A post was refused. Leader only.
-    #[inline(always)]
-    fn refused(&self, rank: u32, index: u32, posted: Posted) -> Result<(), Stop> {
-        self.lost(rank, kind_slow(self.device, rank, index, posted), Stop::refused(rank, index, posted))
+        if posted.ticket().is_some() { Ok(()) } else { Err(Stop::refused(rank, 0, posted)) }
     }
 
     /// Waits until all that was posted on a channel is done.
@@ -212,7 +196,7 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         }
         match self.device.share(self.lanes, kind) {
             0 => Ok(()),
-            kind => self.lost(rank, kind, Stop::ended(rank, index, kind)),
+            kind => Err(Stop::ended(rank, index, kind)),
         }
     }
 
@@ -259,14 +243,15 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
     /// Messages on one channel.
     #[inline(always)]
     pub fn poster(&self, rank: u32, index: u32) -> Poster<'s, P> {
-        Poster { device: self.device, rank, index, failed: None }
+        Poster { device: self.device, rank, index, until_ns: self.deadline.at_ns, late: 0, failed: None }
     }
 
     /// Ends what a poster began: all lanes go the leader's way.
     #[inline(always)]
     pub fn settle(&self, poster: &Poster<'s, P>) -> Result<(), Stop> {
         let done = match poster.failed {
-            Some(posted) => self.refused(poster.rank, poster.index, posted),
+            Some(posted) => Err(Stop::refused(poster.rank, poster.index, posted)),
+            None if poster.late != 0 => Err(Stop::ended(poster.rank, poster.index, poster.late)),
             None => Ok(()),
         };
         self.agree(done)
@@ -316,10 +301,14 @@ fn look_slow<P: Platform>(device: Device<'_, P>, mask: u64, peer: u64, until_ns:
     if device.now_ns() > until_ns { LATE } else { GO_ON }
 }
 
-/// The kind of fault behind a post that was refused.
+/// Waits until a post would find room, with the kernel's deadline: the post itself has none, and one that has taken its
+/// place in the ring cannot give it back. The kind of fault it ended with, or 0.
 #[inline(never)]
-fn kind_slow<P: Platform>(device: Device<'_, P>, rank: u32, index: u32, posted: Posted) -> u64 {
-    device.channel(rank, index).why(posted).kind as u64
+fn room_slow<P: Platform>(channel: Channel<'_, P>, until_ns: u64) -> u64 {
+    match channel.wait_for_room(ENTRIES, Deadline { at_ns: until_ns }) {
+        Ok(()) => 0,
+        Err(kind) => kind as u64,
+    }
 }
 
 /// Waits until all that was posted on a channel is done; the kind of fault it ended with, or 0.
@@ -336,6 +325,9 @@ pub struct Poster<'s, P: Platform> {
     device: Device<'s, P>,
     rank: u32,
     index: u32,
+    until_ns: u64,
+    /// The leader's: the kind of fault that a wait for room ended with, or 0.
+    late: u64,
     /// The leader's.
     failed: Option<Posted>,
 }
@@ -349,9 +341,16 @@ impl<'s, P: Platform> Poster<'s, P> {
 
     /// True to the leader if nothing was refused yet, once all lanes are there: what they stored is what is sent.
     #[inline(always)]
-    fn posts<L: Lanes>(&self, lanes: L) -> bool {
+    fn posts<L: Lanes>(&mut self, lanes: L) -> bool {
         lanes.sync();
-        lanes.rank() == 0 && self.failed.is_none()
+        if lanes.rank() != 0 || self.late != 0 || self.failed.is_some() {
+            return false;
+        }
+        let channel = self.channel();
+        if !channel.has_room(ENTRIES) {
+            self.late = room_slow(channel, self.until_ns);
+        }
+        self.late == 0
     }
 
     #[inline(always)]

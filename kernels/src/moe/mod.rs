@@ -29,7 +29,7 @@ pub mod number;
 mod room;
 mod stop;
 
-pub use call::{ABSOLUTE, COUNT_ON, EXPONENTS, FP8, MASK_LOST, MoeCall, ROUNDED, ZERO_COPY};
+pub use call::{ABSOLUTE, COUNT_ON, EXPONENTS, FP8, MoeCall, ROUNDED, ZERO_COPY};
 pub use stop::Phase;
 
 #[cfg(not(target_arch = "nvptx64"))]
