@@ -39,7 +39,11 @@ impl<P: Platform> Channel<'_, P> {
     /// not overdue, only late.
     #[inline(always)]
     pub fn try_put_rung<L: Lanes>(self, lanes: L, put: Put, ring: bool) -> Posted {
-        if self.leads(lanes) { self.put_rung(put, None, ring) } else { Posted::at(0) }
+        let posted = if self.leads(lanes) { self.put_rung(put, None, ring) } else { Posted::at(0) };
+        if Mutant::PutAwaited.on() {
+            let _ = self.quiet(lanes, Deadline::after(self.now_ns(), 1_000_000_000));
+        }
+        posted
     }
 
     /// A put and, behind it on the same stream, a signal at `at`: whoever sees the signal sees the put. Answers with

@@ -297,6 +297,7 @@ impl<P: Platform> Channel<'_, P> {
                 && self.leads_to(better, home)
                 && !self.port_down(better)
                 && !self.suspect(better)
+                && !Mutant::NoWayBack.on()
             {
                 // SAFETY: a field of a valid row, written before `Ready`.
                 let since =

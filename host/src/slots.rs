@@ -3,6 +3,8 @@
 //! A path is one QP pair for both directions, so both ends must derive the same list. It is always computed
 //! from the lower PE's side and read backwards by the other.
 
+use shunt_layout::mutant::Mutant;
+
 /// A (local rail, remote rail) pair, as one end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RailPair {
@@ -71,7 +73,7 @@ fn others(rails: u32, primary: u32, turn: u32) -> Vec<u32> {
     let (mut turn, mut shift) = (turn as usize, 0);
     let mut order = Vec::with_capacity(left.len());
     while !left.is_empty() {
-        let place = (turn + shift) % left.len();
+        let place = if Mutant::NeighbourOnly.on() { 0 } else { (turn + shift) % left.len() };
         turn /= left.len();
         shift += place + primary as usize;
         order.push(left.remove(place));

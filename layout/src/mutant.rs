@@ -276,6 +276,18 @@ mutants! {
     BytesUnseen = "bytes-unseen" breaks "invariant 7",
     /// While the bytes of a message excuse a silence, nobody reads what the agent says of the rail.
     BytesHideHints = "bytes-hide-hints" breaks "invariant 7",
+    /// A put waits for its own completion.
+    PutAwaited = "put-awaited" breaks "a public attempt, 1",
+    /// What was outstanding on the path that failed counts as executed.
+    OutstandingForgotten = "outstanding-forgotten" breaks "a public attempt, 5",
+    /// Nobody goes back to a path that recovered.
+    NoWayBack = "no-way-back" breaks "a public attempt, 7",
+    /// Of all backups the first alone is ever used.
+    OneBackup = "one-backup" breaks "a public attempt, 8",
+    /// The backup of each rail is its neighbour.
+    NeighbourOnly = "neighbour-only" breaks "a public attempt, 8",
+    /// Agents talk through one rail alone.
+    ControlOnRail = "control-on-rail" breaks "a public attempt, 9",
     /// A fence that failed because a NIC was silent is not tried again.
     FailedFenceLeft = "failed-fence-left" breaks "rule 10, H7",
     /// A flush that failed is tried again for the next few fences at once.

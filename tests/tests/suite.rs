@@ -14,6 +14,7 @@ mod events;
 mod failover;
 mod fence_scale;
 mod first_put;
+mod fork;
 mod ghosts;
 mod interference;
 mod kernels;

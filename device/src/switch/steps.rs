@@ -159,6 +159,7 @@ impl<P: Platform> Channel<'_, P> {
         let watermark = kept.max(get!(self, done_at_close: u64));
         let truth = if !by_time && status == AnswerStatus::Truth { self.truth(from, executed) } else { None };
         let truth = if Mutant::NoTruth.on() { Some(watermark) } else { truth };
+        let truth = if Mutant::OutstandingForgotten.on() { Some(self.announced()) } else { truth };
         let to_read = truth.is_none() && !Mutant::NoLedger.on();
         set!(self, ledger: u32 = if to_read { LEDGER_TO_READ } else { 0 });
         count!(self, ledger_cuts += truth.is_none() as u64);
@@ -184,6 +185,7 @@ impl<P: Platform> Channel<'_, P> {
         let mut slot = 0;
         while slot < root!(self.device, slots) {
             let usable = slot != leaving
+                && !(slot > 1 && Mutant::OneBackup.on())
                 && excluded & (1 << slot) == 0
                 && self.path_state(slot) == PathState::Ready
                 && self.leads_to(slot, home)

@@ -7,6 +7,7 @@ mod crowds;
 mod cuts;
 mod doorbells;
 mod fences;
+mod fork;
 mod gets;
 mod homes;
 mod kit;
@@ -63,6 +64,7 @@ pub fn all() -> Vec<Scenario> {
         nccl_2383::SCENARIOS,
         moe::SCENARIOS,
         ranks::SCENARIOS,
+        fork::SCENARIOS,
     ]
     .concat()
 }
