@@ -16,8 +16,21 @@
 
 #ifdef __CUDACC__
 #define SHUNT_DEVICE __device__
+/* What a warp does as one, its first lane does; before it all lanes meet, and behind it, so that each sees what it saw.
+ * Inlined: a warp that meets in a function of its own costs a stack on sm_80. */
+#define SHUNT_WARP(ANSWER, NAME, PARAMETERS, ARGUMENTS)                                                    \
+    static __device__ __forceinline__ ANSWER NAME##_warp PARAMETERS {                                      \
+        const unsigned before = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);       \
+        ANSWER answer = 0;                                                                                 \
+        __syncwarp();                                                                                      \
+        if (before % 32 == 0) answer = NAME##_thread ARGUMENTS;                                            \
+        answer = __shfl_sync(0xffffffffu, answer, 0);                                                      \
+        __syncwarp();                                                                                      \
+        return answer;                                                                                     \
+    }
 #else
 #define SHUNT_DEVICE
+#define SHUNT_WARP(ANSWER, NAME, PARAMETERS, ARGUMENTS) ANSWER NAME##_warp PARAMETERS;
 #endif
 
 #define SHUNT_ROOT_BYTES 384
@@ -78,34 +91,34 @@ extern "C" {
 /* Writes bytes of this PE's heap at src to the heap of peer at dst. The answer is a ticket: the source may
  * be written again once a wait on it, or a quiet, has ended. */
 SHUNT_DEVICE uint64_t shunt_put_thread(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes);
-SHUNT_DEVICE uint64_t shunt_put_warp(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes);
+SHUNT_WARP(uint64_t, shunt_put, (uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes), (peer, channel, dst, src, bytes))
 SHUNT_DEVICE uint64_t shunt_put_block(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes);
 
 /* The same and, behind it, a kind 1 signal: the word at word takes value. Who sees it sees the put. */
 SHUNT_DEVICE uint64_t shunt_put_signal_thread(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t word, uint64_t value);
-SHUNT_DEVICE uint64_t shunt_put_signal_warp(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t word, uint64_t value);
+SHUNT_WARP(uint64_t, shunt_put_signal, (uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t word, uint64_t value), (peer, channel, dst, src, bytes, word, value))
 SHUNT_DEVICE uint64_t shunt_put_signal_block(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t word, uint64_t value);
 
 /* Reads bytes of the heap of peer at src into this PE's heap at dst. They are there once a wait on the
  * ticket has ended. */
 SHUNT_DEVICE uint64_t shunt_get_thread(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes);
-SHUNT_DEVICE uint64_t shunt_get_warp(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes);
+SHUNT_WARP(uint64_t, shunt_get, (uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes), (peer, channel, dst, src, bytes))
 SHUNT_DEVICE uint64_t shunt_get_block(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes);
 
 /* Writes the low bytes (1 to 8) of value to the heap of peer at dst. */
 SHUNT_DEVICE uint64_t shunt_p_thread(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t value, uint32_t bytes);
-SHUNT_DEVICE uint64_t shunt_p_warp(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t value, uint32_t bytes);
+SHUNT_WARP(uint64_t, shunt_p, (uint32_t peer, uint32_t channel, uint64_t dst, uint64_t value, uint32_t bytes), (peer, channel, dst, value, bytes))
 SHUNT_DEVICE uint64_t shunt_p_block(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t value, uint32_t bytes);
 
 /* A kind 1 signal: the word at word takes value. This channel alone writes the word, each value is greater
  * than the one before, and the receiver never clears it. */
 SHUNT_DEVICE uint64_t shunt_signal_thread(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
-SHUNT_DEVICE uint64_t shunt_signal_warp(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
+SHUNT_WARP(uint64_t, shunt_signal, (uint32_t peer, uint32_t channel, uint64_t word, uint64_t value), (peer, channel, word, value))
 SHUNT_DEVICE uint64_t shunt_signal_block(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
 
 /* A kind 2 signal: value is added to the word at word. This channel alone adds to it; the receiver clears it. */
 SHUNT_DEVICE uint64_t shunt_signal_cleared_thread(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
-SHUNT_DEVICE uint64_t shunt_signal_cleared_warp(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
+SHUNT_WARP(uint64_t, shunt_signal_cleared, (uint32_t peer, uint32_t channel, uint64_t word, uint64_t value), (peer, channel, word, value))
 SHUNT_DEVICE uint64_t shunt_signal_cleared_block(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
 
 /* The least that posts a put, by one thread; the doorbell is rung if ring is not 0. One that was left is rung by
@@ -127,23 +140,23 @@ SHUNT_DEVICE uint32_t shunt_progress(uint32_t peer, uint32_t channel, uint64_t t
 /* A kind 3 signal: value is added to the word at word, which others add to as well. All of them use channels
  * of one index. */
 SHUNT_DEVICE uint64_t shunt_signal_add_thread(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
-SHUNT_DEVICE uint64_t shunt_signal_add_warp(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
+SHUNT_WARP(uint64_t, shunt_signal_add, (uint32_t peer, uint32_t channel, uint64_t word, uint64_t value), (peer, channel, word, value))
 SHUNT_DEVICE uint64_t shunt_signal_add_block(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
 
 /* Waits until the operation of ticket is done. */
 SHUNT_DEVICE uint32_t shunt_wait_thread(uint32_t peer, uint32_t channel, uint64_t ticket, uint64_t timeout_ns);
-SHUNT_DEVICE uint32_t shunt_wait_warp(uint32_t peer, uint32_t channel, uint64_t ticket, uint64_t timeout_ns);
+SHUNT_WARP(uint32_t, shunt_wait, (uint32_t peer, uint32_t channel, uint64_t ticket, uint64_t timeout_ns), (peer, channel, ticket, timeout_ns))
 SHUNT_DEVICE uint32_t shunt_wait_block(uint32_t peer, uint32_t channel, uint64_t ticket, uint64_t timeout_ns);
 
 /* Waits until everything published on the channel is done. */
 SHUNT_DEVICE uint32_t shunt_quiet_thread(uint32_t peer, uint32_t channel, uint64_t timeout_ns);
-SHUNT_DEVICE uint32_t shunt_quiet_warp(uint32_t peer, uint32_t channel, uint64_t timeout_ns);
+SHUNT_WARP(uint32_t, shunt_quiet, (uint32_t peer, uint32_t channel, uint64_t timeout_ns), (peer, channel, timeout_ns))
 SHUNT_DEVICE uint32_t shunt_quiet_block(uint32_t peer, uint32_t channel, uint64_t timeout_ns);
 
 /* Waits until the word at word of this PE's heap is at least value. Meanwhile it looks after what this PE
  * sent. */
 SHUNT_DEVICE uint32_t shunt_wait_until_thread(uint64_t word, uint64_t value, uint64_t timeout_ns);
-SHUNT_DEVICE uint32_t shunt_wait_until_warp(uint64_t word, uint64_t value, uint64_t timeout_ns);
+SHUNT_WARP(uint32_t, shunt_wait_until, (uint64_t word, uint64_t value, uint64_t timeout_ns), (word, value, timeout_ns))
 SHUNT_DEVICE uint32_t shunt_wait_until_block(uint64_t word, uint64_t value, uint64_t timeout_ns);
 
 /* One look after what this PE sent, by one thread, for waits of the caller's own: silent paths are found out and

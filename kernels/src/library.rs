@@ -2,7 +2,9 @@
 //!
 //! `cargo xtask gpu` makes `kernels/include/shunt_device.h` from the list below: comments, names, arguments, in this
 //! order. A function that comes three times is for one thread, for a warp that acts as one, and for a block of whole
-//! warps; all threads of the group call it with the same arguments and get the same answer.
+//! warps; all threads of the group call it with the same arguments and get the same answer. Those of a warp are inlined
+//! from the header, where its first lane calls that of a thread: a warp that meets in a function of its own costs a
+//! stack on sm_80. On a CPU they are functions.
 
 // Called from C++, where no function says what it does with a pointer.
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
@@ -14,7 +16,7 @@ use core::mem::MaybeUninit;
 #[cfg(target_arch = "nvptx64")]
 use shunt_device::AbiMismatch;
 #[cfg(target_arch = "nvptx64")]
-use shunt_device::platform::nvptx::{Block, Gpu, Warp};
+use shunt_device::platform::nvptx::{Block, Gpu};
 use shunt_device::{
     Amo, Channel, CqCheck, Deadline, Device, Fault, Get, HeapOffset, Posted, Put, Resolution, Rounds, Signal,
     Solo, Ticket,
@@ -102,6 +104,19 @@ impl Looks {
 /// Functions with their groups, or of one thread.
 macro_rules! library {
     (@each $docs:tt [] $args:tt -> $out:ty = |$group:ident| $body:expr) => {};
+    (@each {$(#[$doc:meta])*} [$name:ident Warp $(, $($rest:tt)*)?] ($($arg:ident: $type:ty),*) -> $out:ty =
+        |$group:ident| $body:expr) => {
+        $(#[$doc])*
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($arg: $type),*) -> $out {
+            let $group = Warp::default();
+            $body
+        }
+        library! {
+            @each {$(#[$doc])*} [$($($rest)*)?] ($($arg: $type),*) -> $out = |$group| $body
+        }
+    };
     (@each {$(#[$doc:meta])*} [$name:ident $lanes:ident $(, $($rest:tt)*)?] ($($arg:ident: $type:ty),*) -> $out:ty =
         |$group:ident| $body:expr) => {
         $(#[$doc])*

@@ -54,6 +54,7 @@ struct cudaLaunchConfig_t {
 };
 
 inline void __syncwarp() {}
+template <typename T> T __shfl_sync(unsigned, T own, int) { return own; }
 inline void __syncthreads() {}
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 template <typename T> T atomicAdd(T *at, T value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }

@@ -121,8 +121,13 @@ fn header(library: &str, outcome: &str, types: &str) -> Result<String> {
             .map(|(name, rust)| Ok(format!("{} {name}", c_type(rust)?).replace("* ", "*")))
             .collect::<Result<_>>()?;
         let args = if args.is_empty() { "void".to_owned() } else { args.join(", ") };
+        let passed: Vec<&str> = function.args.iter().map(|(name, _)| name.as_str()).collect();
+        let answer = c_type(&function.out)?;
         for name in &function.names {
-            writeln!(out, "SHUNT_DEVICE {} {name}({args});", c_type(&function.out)?)?;
+            match name.strip_suffix("_warp") {
+                Some(of) => writeln!(out, "SHUNT_WARP({answer}, {of}, ({args}), ({}))", passed.join(", "))?,
+                None => writeln!(out, "SHUNT_DEVICE {answer} {name}({args});")?,
+            }
         }
     }
     out.push_str(TAIL);
@@ -234,8 +239,21 @@ const HEAD: &str = r#"/*
 
 #ifdef __CUDACC__
 #define SHUNT_DEVICE __device__
+/* What a warp does as one, its first lane does; before it all lanes meet, and behind it, so that each sees what it saw.
+ * Inlined: a warp that meets in a function of its own costs a stack on sm_80. */
+#define SHUNT_WARP(ANSWER, NAME, PARAMETERS, ARGUMENTS)                                                    \
+    static __device__ __forceinline__ ANSWER NAME##_warp PARAMETERS {                                      \
+        const unsigned before = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);       \
+        ANSWER answer = 0;                                                                                 \
+        __syncwarp();                                                                                      \
+        if (before % 32 == 0) answer = NAME##_thread ARGUMENTS;                                            \
+        answer = __shfl_sync(0xffffffffu, answer, 0);                                                      \
+        __syncwarp();                                                                                      \
+        return answer;                                                                                     \
+    }
 #else
 #define SHUNT_DEVICE
+#define SHUNT_WARP(ANSWER, NAME, PARAMETERS, ARGUMENTS) ANSWER NAME##_warp PARAMETERS;
 #endif
 
 #define SHUNT_ROOT_BYTES 384
@@ -281,12 +299,17 @@ mod tests {
             "pub struct Outcome {\n    /// What [`STATUS_ABI_MISMATCH`] is.\n    pub status: u32,\n}\n";
         let text = header(SOURCE, outcome, types).unwrap();
         assert!(text.contains("SHUNT_PEER_LOST = 3,") && text.contains("    uint32_t status;"), "{text}");
-        assert!(text.contains("SHUNT_DEVICE uint64_t shunt_a_warp(uint32_t peer, uint64_t dst);"), "{text}");
+        assert!(
+            text.contains("SHUNT_DEVICE uint64_t shunt_a_thread(uint32_t peer, uint64_t dst);"),
+            "{text}"
+        );
+        let of_warp = "SHUNT_WARP(uint64_t, shunt_a, (uint32_t peer, uint64_t dst), (peer, dst))";
+        assert!(text.contains(of_warp), "{text}");
         let declared = declarations(&text);
-        assert_eq!(declared.len(), 5);
-        assert_eq!(declared[1], ("shunt_a_warp".to_owned(), "b32 b64 -> b64".to_owned()));
-        assert_eq!(declared[2], ("shunt_b".to_owned(), "b64 -> b32".to_owned()));
-        assert_eq!(declared[4].1, "b32 b32 b64 b32 b64 -> b64");
+        assert_eq!(declared.len(), 4);
+        assert_eq!(declared[0], ("shunt_a_thread".to_owned(), "b32 b64 -> b64".to_owned()));
+        assert_eq!(declared[1], ("shunt_b".to_owned(), "b64 -> b32".to_owned()));
+        assert_eq!(declared[3].1, "b32 b32 b64 b32 b64 -> b64");
     }
 
     #[test]

@@ -54,8 +54,7 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
   registers   of a thread
   loads, stores, atomics   accesses to global memory; constant and shared memory are none
   barriers    fences and barriers of a block
-  stack, spills   bytes: 0, or it fails; but for ten functions of a warp on sm_80, where ptxas calls functions of its
-              own: each of them has its bytes, and no more
+  stack, spills   bytes: 0, or it fails
   cold-stack  bytes that the deepest cold call takes: registers that the calling convention has a function save
 
   run               after that run on this machine's GPU all that needs one, and print one table: the program in CUDA
@@ -105,9 +104,6 @@ const LIBRARY: &str = "shunt_device";
 
 /// What names of entry points without fault tolerance hold.
 const PLAIN: &str = "_ft_off";
-
-/// How names of functions begin that ptxas puts in by itself: for sm_80 those of a warp's synchronisation.
-const ASSEMBLERS_OWN: &str = "__cuda_sm";
 
 const PARTS: &[Part] =
     &[Part { name: KERNELS, cargo: &[] }, Part { name: LIBRARY, cargo: &["--features", "library"] }];
@@ -349,9 +345,7 @@ impl Gpu {
             let names: Vec<String> = through.iter().map(|name| sass::short(name)).collect();
             println!("{:44} with {}", "", names.join(", "));
         }
-        // A synchronisation that the assembler makes a function of its own takes the address to return to.
-        let helped = through.iter().any(|name| name.starts_with(ASSEMBLERS_OWN));
-        self.faults.extend(bounds::stack(&row, code.local, helped));
+        self.faults.extend(bounds::stack(&row, code.local));
         self.rows.push(row);
     }
 
