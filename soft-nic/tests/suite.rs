@@ -12,6 +12,7 @@ mod errors;
 mod fault_grammar;
 mod faults;
 mod garbage;
+mod hostile;
 mod messages;
 mod model;
 mod placement;

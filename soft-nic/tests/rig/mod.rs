@@ -2,6 +2,7 @@
 
 pub mod loopback;
 pub mod oracle;
+pub mod stranger;
 pub mod two;
 
 use shunt_layout::bits::Field;
@@ -240,7 +241,7 @@ impl Rig {
                 adjust(&mut config);
                 let at = RailAt { pe, rail };
                 let nic = rig.fabric.add(SoftNic::new(config), at);
-                rig.host(nic, at);
+                rig.host(nic, at, HEAP);
             }
         }
         rig
@@ -248,6 +249,11 @@ impl Rig {
 
     /// The NICs of one PE in a fabric of its own: host index is the rail.
     pub fn alone(pe: u32, rails: u32, adjust: impl Fn(&mut NicConfig)) -> Self {
+        Self::alone_with(pe, rails, HEAP, adjust)
+    }
+
+    /// The same with heaps of so many bytes.
+    pub fn alone_with(pe: u32, rails: u32, heap: usize, adjust: impl Fn(&mut NicConfig)) -> Self {
         let mut rig =
             Self { fabric: Fabric::new(FabricConfig { link_ns: 2_000, seed: 7 }), now: 0, hosts: vec![] };
         for rail in 0..rails {
@@ -255,13 +261,13 @@ impl Rig {
             adjust(&mut config);
             let at = RailAt { pe, rail };
             let nic = rig.fabric.add(SoftNic::new(config), at);
-            rig.host(nic, at);
+            rig.host(nic, at, heap);
         }
         rig
     }
 
-    fn host(&mut self, nic: NicId, at: RailAt) {
-        let heap = Memory::new(HEAP);
+    fn host(&mut self, nic: NicId, at: RailAt, bytes: usize) {
+        let heap = Memory::new(bytes);
         // SAFETY: hosts live as long as the fabric, in this struct, and the memory is atomics only.
         let umem = unsafe { self.fabric.nic(nic).register_umem(heap.address(), heap.bytes()) }.unwrap();
         let uar = self.fabric.nic(nic).alloc_uar();
