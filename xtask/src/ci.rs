@@ -2,7 +2,7 @@
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
 use crate::{
-    bindings, check, explore, gpu, mutate, prefix, python, run_scenarios, sh, soft_rdma, swarm, tidy,
+    bindings, check, explore, fuzz, gpu, mutate, prefix, python, run_scenarios, sh, soft_rdma, swarm, tidy,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -24,6 +24,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   swarm      900 fixed and 100 fresh seeds of the simulator, every kind of fault among them
   explore    every interleaving of the switch within bounds
   mutate     named breaks of the protocol: a scenario must catch each
+  fuzz       parsers of what strangers send under libFuzzer, a few seconds each, from the corpus that is kept
   gpu        device code for sm_80, sm_90, sm_100: PTX, machine code held against its table, link with CUDA C++
   build      all programs and libraries, release; nothing of it can be broken by name
   prefix     the folder that programs take in NVSHMEM's place: made, linked from C and C++, held against NVSHMEM 3.8.0
@@ -68,6 +69,7 @@ const STAGES: &[Stage] = &[
     ("swarm", swarm::stage),
     ("explore", explore::stage),
     ("mutate", mutate::stage),
+    ("fuzz", fuzz::stage),
     ("gpu", gpu::stage),
     ("build", || build().map(|()| Count::ONE)),
     ("prefix", prefix::stage),

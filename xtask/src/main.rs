@@ -8,6 +8,7 @@ mod check;
 mod ci;
 mod docs;
 mod explore;
+mod fuzz;
 mod gpu;
 mod mutate;
 mod netns;
@@ -43,6 +44,7 @@ const TASKS: &[Task] = &[
     Task { name: "bindings", summary: bindings::SUMMARY, help: bindings::HELP, run: bindings::run },
     Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
     Task { name: "explore", summary: explore::SUMMARY, help: explore::HELP, run: explore::run },
+    Task { name: "fuzz", summary: fuzz::SUMMARY, help: fuzz::HELP, run: fuzz::run },
     Task { name: "night", summary: night::SUMMARY, help: night::HELP, run: night::run },
     Task { name: "mutate", summary: mutate::SUMMARY, help: mutate::HELP, run: mutate::run },
     Task { name: "prefix", summary: prefix::SUMMARY, help: prefix::HELP, run: prefix::run },
@@ -51,6 +53,9 @@ const TASKS: &[Task] = &[
 ];
 
 fn main() -> ExitCode {
+    if let Some(status) = fuzz::as_compiler() {
+        return status;
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let asks_for_help = |arg: &String| arg == "--help" || arg == "-h" || arg == "help";
     let Some(task) = args.first().and_then(|name| TASKS.iter().find(|task| task.name == *name)) else {

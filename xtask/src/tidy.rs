@@ -47,8 +47,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
-const TOP: &[&str] =
-    &["shunt-tests", "shunt-explore", "shunt-conformance", "shunt-bench", "shunt", "shunt-python"];
+const TOP: &[&str] = &[
+    "shunt-tests",
+    "shunt-explore",
+    "shunt-conformance",
+    "shunt-fuzz",
+    "shunt-bench",
+    "shunt",
+    "shunt-python",
+];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.
 const BANNED: &[(&str, &str)] = &[

@@ -258,11 +258,15 @@ impl Message {
             15 => Self::Vacate(id),
             other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 15" }),
         };
-        let length = message.to_bytes().len();
-        if bytes.len() != length {
-            return Err(CardError::Long { extra: bytes.len() - length });
+        let written = message.to_bytes();
+        if bytes.len() != written.len() {
+            return Err(CardError::Long { extra: bytes.len() - written.len() });
         }
-        Ok(message)
+        // One message has one form: fields that it does not use are zero.
+        match bytes.iter().zip(&written).find(|(met, right)| met != right) {
+            Some((met, _)) => Err(CardError::Value { field: "unused", met: u64::from(*met), want: "0" }),
+            None => Ok(message),
+        }
     }
 }
 
@@ -347,6 +351,19 @@ mod tests {
             let mut long = bytes.clone();
             long.push(0);
             assert!(Message::from_bytes(&long).is_err(), "{message:?} with a byte too many");
+        }
+    }
+
+    #[test]
+    fn a_field_that_a_message_does_not_use_is_zero() {
+        for (message, at) in [
+            (Message::Truth(ID, SideTruth::Fenced), 30),
+            (Message::Port { rail: 1, down: true, at_ns: 7 }, 23),
+        ] {
+            let mut bytes = message.to_bytes();
+            bytes[at] = 4;
+            let refused = CardError::Value { field: "unused", met: 4, want: "0" };
+            assert_eq!(Message::from_bytes(&bytes), Err(refused), "{message:?}");
         }
     }
 

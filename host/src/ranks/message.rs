@@ -112,8 +112,15 @@ impl Message {
             other => return Err(CardError::Value { field: "code", met: other.into(), want: "1 to 8" }),
         };
         let message = Self { epoch: u64::from(word(3)) << 32 | u64::from(word(4)), word: word_said };
-        let extra = bytes.len() - message.to_bytes().len().min(bytes.len());
-        if extra > 0 { Err(CardError::Long { extra }) } else { Ok(message) }
+        let written = message.to_bytes();
+        if bytes.len() > written.len() {
+            return Err(CardError::Long { extra: bytes.len() - written.len() });
+        }
+        // Ballots that this word does not have are zero.
+        match (5..9).find(|number| bytes[4 * number..4 * number + 4] != written[4 * number..4 * number + 4]) {
+            Some(number) => Err(CardError::Value { field: "ballot", met: word(number).into(), want: "0" }),
+            None => Ok(message),
+        }
     }
 }
 
@@ -158,6 +165,17 @@ mod tests {
             let has_set = bytes.len() > HEADER_BYTES;
             assert_eq!(Message::from_bytes(69, &bytes).is_err(), has_set, "{message:?}: rank 69 of 69");
         }
+    }
+
+    #[test]
+    fn a_ballot_that_a_word_does_not_have_is_refused() {
+        let mut bytes = Message { epoch: 7, word: Word::Ask(Ballot { round: 3, rank: 1 }) }.to_bytes();
+        bytes[28] = 0x34;
+        let met = 0x3400_0000;
+        assert_eq!(
+            Message::from_bytes(70, &bytes),
+            Err(CardError::Value { field: "ballot", met, want: "0" })
+        );
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! What strangers can send, as functions of bytes: each reads its input with the code that ships and panics where a
+//! promise is broken. `src/main.rs` has libFuzzer call them, `tests/suite.rs` gives them the corpus that is kept.
+//!
+//! Nothing may panic. Besides:
+//!
+//! * [`packet`]: frames from the network, read by a NIC with work under way. Nothing outside of what is registered
+//!   changes, and each frame is counted.
+//! * [`mailbox`]: firmware commands and doorbells. An answer has the length asked for and a status that has a name;
+//!   nothing outside of what is registered changes.
+//! * [`uverbs`]: ioctls of a program on an RDMA device. Nothing is written but where the call said, and the device
+//!   answers afterwards.
+//! * [`bootstrap`]: preamble, frames, cards, unique id, agents' messages. What is read writes itself as the bytes that
+//!   were read.
+
+pub mod bootstrap;
+pub mod mailbox;
+pub mod packet;
+#[allow(dead_code, missing_docs)] // shared with the soft NIC's own tests, which use all of it
+#[path = "../../../soft-nic/tests/rig/mod.rs"]
+mod rig;
+pub mod uverbs;
+
+/// One parser under test.
+pub struct Target {
+    /// Its name; its corpus lies in the folder of that name.
+    pub name: &'static str,
+    /// Reads an input.
+    pub run: fn(&[u8]),
+    /// Inputs that are well-formed, to begin with.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "packet", run: packet::run, seeds: packet::seeds },
+    Target { name: "mailbox", run: mailbox::run, seeds: mailbox::seeds },
+    Target { name: "uverbs", run: uverbs::run, seeds: uverbs::seeds },
+    Target { name: "bootstrap", run: bootstrap::run, seeds: bootstrap::seeds },
+];
+
+/// The target of a name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+/// An input, read from its front. What is missing is zero.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (front, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        front
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut out = [0; N];
+        let bytes = self.bytes(N);
+        out[..bytes.len()].copy_from_slice(bytes);
+        out
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.array::<1>()[0]
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.array())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+}
