@@ -258,14 +258,19 @@ impl Message {
             15 => Self::Vacate(id),
             other => return Err(CardError::Value { field: "code", met: other as u64, want: "1 to 15" }),
         };
-        let written = message.to_bytes();
+        message.in_its_form(bytes)
+    }
+
+    /// The message, if these bytes are how it is written: one message has one form, fields that it does not use are
+    /// zero.
+    fn in_its_form(self, bytes: &[u8]) -> Result<Self, CardError> {
+        let written = self.to_bytes();
         if bytes.len() != written.len() {
             return Err(CardError::Long { extra: bytes.len() - written.len() });
         }
-        // One message has one form: fields that it does not use are zero.
         match bytes.iter().zip(&written).find(|(met, right)| met != right) {
             Some((met, _)) => Err(CardError::Value { field: "unused", met: u64::from(*met), want: "0" }),
-            None => Ok(message),
+            None => Ok(self),
         }
     }
 }
