@@ -33,6 +33,12 @@ macro_rules! mutants {
 mutants! {
     /// A MoE call is sent to whoever has not taken the call before the last: its buffers are written over.
     CreditNotAwaited = "credit-not-awaited" breaks "invariant 2, exactly once",
+    /// A post of a MoE kernel waits for room as long as the channel itself would, and not by the kernel's deadline.
+    RoomNotLookedFor = "room-not-looked-for" breaks "invariant 6",
+    /// A MoE call whose number does not fit the words that hold it is begun all the same.
+    NumbersWrap = "numbers-wrap" breaks "invariant 11",
+    /// A rank that missed a decision is told of it for one patience, and never again.
+    MissedNotTold = "missed-not-told" breaks "the mask, known to all",
     /// Any part of the ranks decides who is left out.
     MinorityDecides = "minority-decides" breaks "the mask, one majority",
     /// Of two halves of the ranks each decides.

@@ -407,3 +407,43 @@ pub fn heir(seed: u64) -> Vec<String> {
     }
     wrongs
 }
+
+/// One rank hears nothing while the others decide, for longer than their patience: it learns what was decided once it
+/// hears again, whether it is left out or goes on. It lost nobody, so it asks nobody.
+pub fn missed(seed: u64) -> Vec<String> {
+    let mut rng = Rng::new(seed ^ 0x6d69);
+    let ranks = rng.between(4, 7) as u32;
+    let deaf = rng.below(ranks.into()) as u32;
+    let others = || (0..ranks).filter(move |rank| *rank != deaf);
+    // Either it is the one that is left out, or another one dies.
+    let left_out = seed.is_multiple_of(2);
+    let gone = if left_out { deaf } else { others().next_back().expect("there are four") };
+    let begin = 50_000_000;
+    let back = begin + 3 * TIMES.patience_ns + rng.below(TIMES.patience_ns);
+    let mut blows = Vec::new();
+    for other in others() {
+        for (from, to) in [(deaf, other), (other, deaf)] {
+            blows.push((begin, Blow::Link(from, to, true)));
+            blows.push((back, Blow::Link(from, to, false)));
+        }
+        if other != gone {
+            blows.push((begin + rng.below(10_000_000), Blow::Lost(other, gone)));
+        }
+    }
+    if !left_out {
+        blows.push((begin, Blow::Killed(gone)));
+    }
+    // What an agent knew of who was told ends with it.
+    let at = begin + TIMES.patience_ns / 2 + rng.below(TIMES.patience_ns);
+    blows.extend(others().filter(|_| rng.one_in(3)).map(|rank| (at, Blow::Restarted(rank))));
+    let (lossy, delay_ns) = (rng.pick(&[0, 4]), rng.pick(&[1, 3_000_000, 12_000_000]));
+    let plan = Plan { ranks, blows, lossy, delay_ns, calm_ns: back, end_ns: back + 2 * TIMES.patience_ns };
+    let ended = run(&plan, seed);
+    let mut wrongs = ended.wrongs;
+    let right = if left_out { Standing::Out } else { Standing::Member };
+    if ended.standing[deaf as usize] != Some(right) || ended.epochs != 1 {
+        let stands = ended.standing[deaf as usize];
+        wrongs.push(format!("rank {deaf} of {ranks}, without {gone}: {stands:?}, {} epochs", ended.epochs));
+    }
+    wrongs
+}

@@ -21,3 +21,8 @@ fn two_attempts_at_once_decide_once() {
 fn what_was_decided_by_one_that_died_is_found() {
     hold("ranks_that_follow_one_that_decided");
 }
+
+#[test]
+fn one_that_missed_the_decision_is_told_of_it() {
+    hold("ranks_one_that_missed_the_decision");
+}

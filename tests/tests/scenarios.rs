@@ -520,4 +520,6 @@ fn scenario_22_a_process_that_was_stopped() {
 fn moe_experts_get_each_token_once() {
     hold("moe_counts_applied_and_not_answered");
     hold("moe_a_rank_that_receives_late");
+    hold("moe_posts_that_find_no_room");
+    hold("moe_a_replay_behind_the_last_number");
 }

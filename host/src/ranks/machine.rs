@@ -241,7 +241,8 @@ impl Machine {
         if all {
             self.recall_ns = now_ns.saturating_add(self.times.patience_ns);
         }
-        let due = |rank: &u32| !self.told.has(*rank) && (all || self.is_member(*rank));
+        let again = |rank: u32| (all || self.is_member(rank)) && !Mutant::MissedNotTold.on();
+        let due = |rank: &u32| !self.told.has(*rank) && (recent || again(*rank));
         if self.epoch > 0 && self.standing == Standing::Member {
             let silent: Vec<u32> = (0..self.ranks).filter(due).collect();
             silent.into_iter().for_each(|rank| self.say(rank, self.epoch, Word::Decided(self.out.clone())));
