@@ -92,6 +92,8 @@ struct Outcome {
     /// Bytes of a PE's memory, heap aside.
     control: u64,
     init_ms: f64,
+    /// NICs whose count is not believed, and what the first of them said.
+    refused: (usize, Option<String>),
 }
 
 /// Commands of each NIC.
@@ -149,6 +151,9 @@ fn run(pes: u32, tolerant: bool) -> Outcome {
     });
     let init_ms = begin.elapsed().as_secs_f64() * 1e3;
     let at_init = commands(&fabric, &nics);
+    let mut disbelieved = up.iter().flat_map(Pe::rails).filter(|rail| !rail.truth_holds);
+    let why = disbelieved.next().map(|rail| rail.truth_detail.clone());
+    let refused = (why.iter().count() + disbelieved.count(), why);
     let up: Vec<Arc<Pe>> = up.into_iter().map(Arc::new).collect();
     let each = |sum: u64| sum / u64::from(pes);
     let sum: u64 = at_init.iter().sum();
@@ -168,6 +173,7 @@ fn run(pes: u32, tolerant: bool) -> Outcome {
         later,
         control: each(memory.control.load(Ordering::Relaxed)),
         init_ms,
+        refused,
     }
 }
 
@@ -202,8 +208,8 @@ fn is_armed(words: &StateWords) -> bool {
 fn table(outcomes: &[Outcome]) -> String {
     let mut out = String::from(
         "| PEs | fault tolerance | commands of a PE until init returns | of its busiest NIC | by its agent later | \
-         control memory of a PE, KiB | init, ms on the wall | backups, ms on the wall |\n\
-         | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+         control memory of a PE, KiB | init, ms on the wall | backups, ms on the wall | NICs whose proof failed |\n\
+         | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
     for one in outcomes {
         let ft = if one.tolerant { "on" } else { "off" };
@@ -212,8 +218,8 @@ fn table(outcomes: &[Outcome]) -> String {
         let later = one.later.map_or(none.into(), |(commands, _)| commands.to_string());
         let armed = one.later.map_or(none.into(), |(_, ms)| format!("{ms:.0}"));
         let row = format!(
-            "| {} | {ft} | {each} | {busiest} | {later} | {kib} | {:.0} | {armed} |",
-            one.pes, one.init_ms
+            "| {} | {ft} | {each} | {busiest} | {later} | {kib} | {:.0} | {armed} | {} |",
+            one.pes, one.init_ms, one.refused.0
         );
         out += &row;
         out.push('\n');
@@ -293,6 +299,9 @@ fn main() -> ExitCode {
             outcomes.push(run(pes, tolerant));
             // As it grows: the large ones take minutes.
             eprintln!("{}", table(&outcomes[outcomes.len() - 1..]).lines().last().unwrap_or_default());
+            if let Some(why) = &outcomes[outcomes.len() - 1].refused.1 {
+                eprintln!("  the first of {}: {why}", outcomes[outcomes.len() - 1].refused.0);
+            }
         }
         if let Some(file) = &svg
             && let Err(error) = std::fs::write(file, picture(&outcomes))

@@ -6,6 +6,7 @@ use crate::error::ConfigError;
 use crate::events;
 use crate::nic::qp::QpTuning;
 use crate::topology::select::{self, Selection};
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{FencePolicy, OrderPolicy, Policy, SLOTS_MAX};
 
 /// How an old path is fenced.
@@ -87,7 +88,7 @@ pub fn policy(config: &EnvConfig) -> Policy {
         give_up_ns: config.give_up_ns,
         recovery_window_ns: config.recovery_window_ns,
         drain_ns: 20_000_000,
-        ledger_ns: 20_000_000,
+        ledger_ns: ledger_patience_ns(20_000_000, config.suspect_ns),
         suspect_floor_ns: config.suspect_floor_ns.min(config.suspect_ns),
         packet_lifetime_ns: config.packet_lifetime_ns,
         fence: match config.fence {
@@ -98,6 +99,13 @@ pub fn policy(config: &EnvConfig) -> Policy {
         polled_puts: config.polled_puts as u32,
         rc_gives_up_ms: rc_gives_up_ms(&config.tuning),
     }
+}
+
+/// Longest wait for one READ of the ledger, `least_ns` or more. It is work like any other: where the operator says that
+/// silence of so long is no failure, that of a READ is none either. A path that is given up too early comes back and is
+/// given up again, and if all are, the channel never opens.
+pub fn ledger_patience_ns(least_ns: u64, suspect_ns: u64) -> u64 {
+    if Mutant::LedgerImpatient.on() { least_ns } else { least_ns.max(suspect_ns) }
 }
 
 /// When RC has given up for certain: before a retry a NIC may wait four times its time-out, which is 4.096 us doubled

@@ -31,8 +31,11 @@ pub struct RailOptions {
     pub traffic_class: u8,
     /// Service level or Ethernet priority of all connections.
     pub service_level: u8,
-    /// Longest wait for one placement flush, or for the start-up proof's requests.
+    /// Longest wait for one placement flush.
     pub flush_ns: u64,
+    /// Longest wait for a request of the start-up proofs. Nothing is in a hurry then, and a NIC that was disbelieved
+    /// because its host was busy stays so: longer than a flush.
+    pub startup_ns: u64,
     /// In which order writes may land.
     pub ordering: OrderPolicy,
     /// Rounds of the search for a NIC that places out of order and does not say so.
@@ -49,6 +52,7 @@ impl Default for RailOptions {
             traffic_class: 0,
             service_level: 0,
             flush_ns: 50_000_000,
+            startup_ns: 2_000_000_000,
             ordering: OrderPolicy::Strict,
             order_rounds: 16,
             proof_atomics: 360,
@@ -329,13 +333,17 @@ impl Rail {
     /// A READ of the heap on a loopback pair of this NIC: PCIe reads do not pass earlier posted writes. Ends by
     /// its deadline. A pair that fails is made anew once, with the address the port has now: a GID may have moved.
     pub fn flush(&self) -> Result<(), NicError> {
+        self.flush_within(self.options.flush_ns)
+    }
+
+    fn flush_within(&self, patience_ns: u64) -> Result<(), NicError> {
         let mut guard = self.flush.lock(&*self.world);
-        let Err(first) = self.flush_once(&mut guard) else { return Ok(()) };
+        let Err(first) = self.flush_once(&mut guard, patience_ns) else { return Ok(()) };
         guard.pair = None;
         if self.refresh_address().is_err() {
             return Err(first);
         }
-        let again = self.flush_once(&mut guard);
+        let again = self.flush_once(&mut guard, patience_ns);
         if again.is_err() {
             guard.pair = None;
         }
@@ -351,7 +359,7 @@ impl Rail {
         Ok(flush.pair.as_mut().expect("made above"))
     }
 
-    fn flush_once(&self, flush: &mut FlushPair) -> Result<(), NicError> {
+    fn flush_once(&self, flush: &mut FlushPair, patience_ns: u64) -> Result<(), NicError> {
         let world = &*self.world;
         let pair = self.flush_pair(flush)?;
         let (source, rkey_be) = match &self.heap {
@@ -365,7 +373,7 @@ impl Rail {
             rkey_be,
         };
         pair.producer.post(world, read);
-        pair.producer.wait_all(world, self.options.flush_ns)
+        pair.producer.wait_all(world, patience_ns)
     }
 
     /// The start-up proof: a known mix on a fresh loopback pair, then 2ERR, QUERY_QP before and after; then the same of
@@ -373,8 +381,8 @@ impl Rail {
     pub fn prove_truth(&self) -> Result<TruthProof, NicError> {
         let mut pair = self.pair(PairUse::Proof, 0, proof::FIRST_PSN)?;
         let mtu_bytes = 256 << (self.address().mtu - 1);
-        let (world, patience_ns) = (&*self.world, self.options.flush_ns);
-        let flush = || self.flush();
+        let (world, patience_ns) = (&*self.world, self.options.startup_ns);
+        let flush = || self.flush_within(patience_ns);
         let proof = proof::run(&mut pair, &self.private, mtu_bytes, world, patience_ns, flush)?;
         let atomics = self.options.proof_atomics;
         if !proof.holds || atomics == 0 || Mutant::AtomicsNotProved.on() {
@@ -382,17 +390,17 @@ impl Rail {
         }
         // The requester of the first pair is in ERR: what comes to it is gone.
         let lost_in = pair.requester.qp.number();
-        let make = |incarnation, answers_to| {
+        let make = |incarnation, answers_to, tuning: QpTuning| {
             let which = PairUse::Atomics;
-            let shape = PairShape { which, incarnation, psn: proof::FIRST_PSN, answers_to };
-            self.pair_of(shape, &QpTuning { ack_timeout: LOST_TIMEOUT, retry: 1, ..QpTuning::default() })
+            self.pair_of(PairShape { which, incarnation, psn: proof::FIRST_PSN, answers_to }, &tuning)
         };
+        let hasty = QpTuning { ack_timeout: LOST_TIMEOUT, retry: 1, ..QpTuning::default() };
         let stage = Stage { private: &self.private, world, patience_ns, flush: &flush };
-        let lost = stage.answers_lost(make(0, Some(lost_in))?)?;
+        let lost = stage.answers_lost(make(0, Some(lost_in), hasty)?)?;
         if !lost.holds {
             return Ok(lost);
         }
-        let burst = stage.under_way(make(1, None)?, atomics)?;
+        let burst = stage.under_way(make(1, None, QpTuning::default())?, atomics)?;
         let detail = format!("{}; {}; {}", proof.detail, lost.detail, burst.detail);
         Ok(TruthProof { detail: if burst.holds { detail } else { burst.detail }, ..burst })
     }
@@ -409,7 +417,7 @@ impl Rail {
         let mut guard = self.flush.lock(&*self.world);
         let rounds = 0..self.options.order_rounds;
         let found = self.flush_pair(&mut guard).and_then(|pair| {
-            proof::out_of_order(pair, &self.private, &*self.world, self.options.flush_ns, rounds)
+            proof::out_of_order(pair, &self.private, &*self.world, self.options.startup_ns, rounds)
         });
         match found {
             Ok(true) => Err(NicError::Unfit {

@@ -73,7 +73,7 @@ impl Machine {
     }
 
     fn rail(&self, rail: u32) -> Rail {
-        let options = RailOptions { flush_ns: PATIENT_NS, ..RailOptions::default() };
+        let options = RailOptions { flush_ns: PATIENT_NS, startup_ns: PATIENT_NS, ..RailOptions::default() };
         Rail::open(self.devx(0, rail, PATIENT_NS), rail, options, self.world.clone()).unwrap()
     }
 
@@ -100,6 +100,16 @@ fn an_honest_nic_proves_its_truth() {
             assert!(proof.holds, "{}", proof.detail);
         }
     }
+}
+
+/// A NIC that is disbelieved stays so: that its host was too busy for a flush in time is no reason.
+#[test]
+fn a_proof_waits_longer_than_a_flush() {
+    let machine = Machine::new(1, 1, |_| {});
+    let options = RailOptions { flush_ns: 1, startup_ns: PATIENT_NS, ..RailOptions::default() };
+    let mut rail = Rail::open(machine.devx(0, 0, PATIENT_NS), 0, options, machine.world.clone()).unwrap();
+    rail.settle_truth();
+    assert!(rail.truth_holds, "{}", rail.truth_detail);
 }
 
 #[test]
@@ -290,7 +300,7 @@ fn a_dead_nic_ends_every_wait() {
 
 fn config(bringup: Bringup) -> PeConfig {
     let env = EnvConfig { backups: 3, log_depth: 5, fault_tolerance: true, ..EnvConfig::default() };
-    let rail = RailOptions { flush_ns: PATIENT_NS, ..RailOptions::default() };
+    let rail = RailOptions { flush_ns: PATIENT_NS, startup_ns: PATIENT_NS, ..RailOptions::default() };
     PeConfig { log2_chunk: 14, rail, bringup, backups_later: false, ..PeConfig::new(&env, 40_000) }
 }
 

@@ -165,6 +165,8 @@ mutants! {
     CutForgottenAtOpen = "cut-forgotten-at-open" breaks "rule 12, invariant 10, F6",
     /// A path whose ledger READs failed may be entered again as it is.
     FailedLedgerEnteredAgain = "failed-ledger-entered-again" breaks "rule 14, invariant 1",
+    /// A READ of the ledger is given no more time where the operator gives all work more.
+    LedgerImpatient = "ledger-impatient" breaks "rule 13, invariant 6",
     /// How long there was no path is counted on over paths that were found.
     DeadSinceKept = "dead-since-kept" breaks "rule 21, invariant 7",
     /// Nobody carries on what an owner began that got no further than closing the ticket word.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shunt_device::platform::host::World;
 use shunt_host::agent::Agent;
-use shunt_host::config::{EnvConfig, FenceMode};
+use shunt_host::config::{EnvConfig, FenceMode, ledger_patience_ns};
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::{Devx, SoftDevx};
@@ -150,7 +150,8 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
     // NICs in order would pass: what the search takes is no part of a seed.
     config.rail.order_rounds *= u32::from(spec.out_of_order != 0);
     config.rail.proof_atomics *= u32::from(spec.atomic_count != 0);
-    (config.policy.drain_ns, config.policy.ledger_ns) = (spec.drain_ns, spec.drain_ns);
+    (config.policy.drain_ns, config.policy.ledger_ns) =
+        (spec.drain_ns, ledger_patience_ns(spec.drain_ns, spec.suspect_ns));
     config.log2_chunk = spec.log2_chunk;
     config.bringup = Bringup::Sequential;
     config.step_records = true;

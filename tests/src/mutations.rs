@@ -118,6 +118,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::CreditNotAwaited, &["moe_a_rank_that_receives_late"]),
     row(Mutant::KeysOfTheOldRail, &["requests_lost_before_a_switch", "fault_during_replay"]),
     row(Mutant::NoLedger, &["acks_lost_without_truth", "receiver_nic_dead_to_commands"]),
+    row(Mutant::LedgerImpatient, &["a_ledger_as_slow_as_all_else"]),
     row(Mutant::NoStartProof, &["a_count_that_2err_clears"]),
     row(Mutant::AtomicsNotProved, &["atomics_that_the_count_leaves_out", "atomics_counted_and_dropped"]),
     row(Mutant::RefutedTruthBelieved, &["a_count_that_is_zero"]),

@@ -194,6 +194,11 @@ fn rule_20_a_port_down_fences_what_has_work() {
 }
 
 #[test]
+fn rule_13_a_ledger_as_slow_as_all_else() {
+    hold("a_ledger_as_slow_as_all_else");
+}
+
+#[test]
 fn scenario_13_truth_that_lies() {
     hold("a_count_that_2err_clears");
     hold("a_count_that_is_zero");

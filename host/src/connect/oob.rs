@@ -278,7 +278,7 @@ mod tests {
     fn messages_are_doubled_delayed_and_overtaken() {
         let (net, world) = net();
         let (a, b, c) = (net.end(0), net.end(1), net.end(2));
-        let later = |ns: u64| (0..ns / 10).for_each(|_| world.relax());
+        let later = |ns| world.pass(ns);
         let doubled = net.disturb(1, Disturbance::Doubled(2));
         (1..=3).for_each(|n| a.send(1, vec![n]));
         c.send(0, vec![9]);

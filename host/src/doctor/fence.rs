@@ -42,7 +42,7 @@ pub fn prove_on_soft_nic() -> Result<FenceProof, NicError> {
     let engine = Arc::new(Engine::spawn(fabric, clock));
     let fabric = engine.fabric();
     let world: Arc<dyn World> = Arc::new(RealWorld::new(clock, engine));
-    let options = RailOptions { flush_ns: PATIENCE_NS, ..RailOptions::default() };
+    let options = RailOptions { flush_ns: PATIENCE_NS, startup_ns: PATIENCE_NS, ..RailOptions::default() };
     let prove = |rail: usize| {
         let devx = Arc::new(SoftDevx::new(fabric.clone(), nics[rail], world.clone(), PATIENCE_NS));
         Rail::open(devx, rail as u32, options, world.clone())?.prove_truth()

@@ -19,8 +19,8 @@ use shunt_device::Amo;
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::prm::qp::State;
 
-/// Local ACK timeout of these pairs: a quarter of a millisecond, as far as the NIC goes along. Nothing they wait for is
-/// further than the NIC itself.
+/// Local ACK timeout of the pair whose answers are lost: a quarter of a millisecond, as far as the NIC goes along.
+/// Nothing it waits for is further than the NIC itself.
 pub(crate) const LOST_TIMEOUT: u32 = 6;
 const VALUE: u64 = 0x5348_554e_5421_0001;
 const FLIPPED: u64 = 0x00ff_00ff_00ff_00ff;

@@ -82,7 +82,7 @@ fn world() -> Arc<dyn World> {
 }
 
 fn rail_options() -> RailOptions {
-    RailOptions { flush_ns: PATIENT_NS, ..RailOptions::default() }
+    RailOptions { flush_ns: PATIENT_NS, startup_ns: PATIENT_NS, ..RailOptions::default() }
 }
 
 /// One device: capabilities, address, the fence proof, flushes.

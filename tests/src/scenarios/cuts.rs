@@ -13,6 +13,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_backup_that_executes_nothing", seeds: 4, run: backup_executes_nothing },
     Scenario { name: "three_paths_fail_in_a_row", seeds: 8, run: three_in_a_row },
     Scenario { name: "a_count_that_2err_clears", seeds: 4, run: cleared_count },
+    Scenario { name: "a_ledger_as_slow_as_all_else", seeds: 4, run: slow_ledger },
     Scenario { name: "a_count_that_is_zero", seeds: 4, run: count_is_zero },
     Scenario { name: "a_count_at_a_psn_never_sent", seeds: 4, run: psn_never_sent },
     Scenario { name: "the_journal_of_a_path_made_anew", seeds: 6, run: journal_of_a_path_made_anew },
@@ -72,6 +73,19 @@ fn cleared_count(seed: u64) -> Wrongs {
         let first = outcome.records.iter().find(|(pe, _)| *pe == 0);
         let by_ledger = first.is_some_and(|(_, record)| record.ledger == 1 && record.executed > 0);
         wrong_if(!by_ledger, || "the first cut did not come from the ledger".into())
+    })
+}
+
+/// No count, and every answer takes longer than a READ of the ledger is given at least, though not so long that work is
+/// suspected: both ends gave up one path after the other, round and round, until the peer was lost. The soak found it.
+fn slow_ledger(seed: u64) -> Wrongs {
+    let away = ["30ms:0.0:down=2s", "30ms:0.0:drop-acks=2s"][seed as usize % 2];
+    let mut spec = both_ways(seed, &["1ms:0.0:delay=24ms", "1ms:0.1:delay=24ms", away]);
+    (spec.rmsn_cleared, spec.suspect_ns, spec.suspect_floor_ns) = (true, 200_000_000, 200_000_000);
+    spec.traffic = Traffic { messages: 60, slots: 16, ..spec.traffic };
+    clean(&spec, |outcome| {
+        let by_ledger = outcome.records.iter().any(|(pe, record)| *pe == 0 && record.ledger == 1);
+        wrong_if(!by_ledger, || "no cut came from the ledger".into())
     })
 }
 

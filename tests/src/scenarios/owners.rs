@@ -262,13 +262,14 @@ fn a_ledger_path_that_failed(seed: u64) -> Wrongs {
         "500us:0:agent-killed",
         "500us:1:agent-killed",
         "2ms:0.0:cqe-error=0x15",
-        "45ms:0.1:blackhole-rx=40ms",
+        // Longer than a READ has, which is as long as the suspicion below.
+        "45ms:0.1:blackhole-rx=300ms",
         // The next ledger waits 2.2 s for a word of the last one's path, which nobody is there to say: until RC has
         // given up and a packet lifetime is over.
-        "2500ms:0.2:cqe-error=0x15",
+        "2700ms:0.2:cqe-error=0x15",
     ];
     let mut spec = spec(seed, &faults);
-    (spec.rails, spec.backups, spec.time_fence) = (3, 2, true);
+    (spec.rails, spec.backups, spec.time_fence, spec.step_limit) = (3, 2, true, 6_000_000);
     (spec.suspect_ns, spec.suspect_floor_ns) = (200_000_000, 200_000_000);
     spec.traffic = Traffic {
         messages: 3_000,
