@@ -92,6 +92,35 @@ impl Span {
     }
 }
 
+/// Bytes that are copied without a look at how many are left.
+const LINE: usize = 64;
+
+/// Stores whole words, in order. The count is known where it is compiled: nothing is left of the loop.
+///
+/// # Safety
+/// `to` is a multiple of eight, valid for `N` bytes, and shared through atomic accesses only.
+#[inline(always)]
+unsafe fn store_words<const N: usize>(to: usize, bytes: &[u8; N]) {
+    for (n, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+        // SAFETY: aligned, and inside what the caller vouches for.
+        let place = unsafe { AtomicU64::from_ptr((to + 8 * n) as *mut u64) };
+        place.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+    }
+}
+
+/// Loads whole words.
+///
+/// # Safety
+/// As for [`store_words`].
+#[inline(always)]
+unsafe fn load_words<const N: usize>(from: usize, into: &mut [u8; N]) {
+    for (n, word) in into.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        // SAFETY: as in `store_words`.
+        let place = unsafe { AtomicU64::from_ptr((from + 8 * n) as *mut u64) };
+        *word = place.load(Ordering::Relaxed).to_ne_bytes();
+    }
+}
+
 /// Copies out to shared memory: whole aligned words where it can, so that nobody sees a torn word.
 ///
 /// # Safety
@@ -102,14 +131,16 @@ unsafe fn store_bytes(to: *mut u8, bytes: &[u8]) {
     while !rest.is_empty() {
         // Largest power of two, up to 8, that the address is aligned to and the rest can fill.
         if at.is_multiple_of(8) && rest.len() >= 8 {
-            let words = rest.chunks_exact(8);
-            let tail = words.remainder();
-            for word in words {
-                let value = u64::from_ne_bytes([
-                    word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7],
-                ]);
+            let (lines, tail) = rest.as_chunks::<LINE>();
+            for line in lines {
                 // SAFETY: aligned, and inside what the caller vouches for.
-                unsafe { AtomicU64::from_ptr(at as *mut u64) }.store(value, Ordering::Relaxed);
+                unsafe { store_words(at, line) };
+                at += LINE;
+            }
+            let (words, tail) = tail.as_chunks::<8>();
+            for word in words {
+                // SAFETY: as above.
+                unsafe { store_words(at, word) };
                 at += 8;
             }
             rest = tail;
@@ -143,12 +174,16 @@ unsafe fn load_bytes(from: *const u8, into: &mut [u8]) {
     let mut rest = into;
     while !rest.is_empty() {
         if at.is_multiple_of(8) && rest.len() >= 8 {
-            let whole = rest.len() & !7;
-            let (words, tail) = rest.split_at_mut(whole);
-            for word in words.chunks_exact_mut(8) {
+            let (lines, tail) = rest.as_chunks_mut::<LINE>();
+            for line in lines {
                 // SAFETY: aligned, and inside what the caller vouches for.
-                let value = unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Relaxed);
-                word.copy_from_slice(&value.to_ne_bytes());
+                unsafe { load_words(at, line) };
+                at += LINE;
+            }
+            let (words, tail) = tail.as_chunks_mut::<8>();
+            for word in words {
+                // SAFETY: as above.
+                unsafe { load_words(at, word) };
                 at += 8;
             }
             rest = tail;
@@ -350,20 +385,20 @@ mod tests {
 
     #[test]
     fn copies_at_every_alignment() {
-        let source: Vec<u8> = (0..64).map(|i| i as u8 ^ 0x5a).collect();
+        let source: Vec<u8> = (0..160).map(|i| i as u8 ^ 0x5a).collect();
         for offset in 0..9 {
-            for bytes in 0..40 {
-                let mut memory = [0u64; 10];
+            for bytes in [0, 1, 7, 8, 9, 20, 39, 63, 64, 65, 71, 72, 127, 128, 150] {
+                let mut memory = [0u64; 20];
                 let mut table = Memory::default();
                 // SAFETY: the array outlives the table, and nobody else touches it.
-                let id = unsafe { table.register(memory.as_mut_ptr() as u64, 80) };
+                let id = unsafe { table.register(memory.as_mut_ptr() as u64, 160) };
                 let span = table.span(id, offset, bytes).unwrap();
                 span.store(&source[..bytes as usize]);
                 let mut back = vec![0; bytes as usize];
                 span.load(&mut back);
                 assert_eq!(back, source[..bytes as usize], "offset {offset}, {bytes} bytes");
-                let mut whole = [0; 80];
-                table.span(id, 0, 80).unwrap().load(&mut whole);
+                let mut whole = [0; 160];
+                table.span(id, 0, 160).unwrap().load(&mut whole);
                 let outside = whole.iter().take(offset as usize).chain(&whole[(offset + bytes) as usize..]);
                 assert_eq!(outside.filter(|byte| **byte != 0).count(), 0);
             }

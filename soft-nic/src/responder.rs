@@ -188,13 +188,14 @@ impl SoftNic {
         cx: &mut Cx,
     ) -> Result<(), u8> {
         let bytes = payload.bytes().len() as u64;
+        let mut whole = None;
         let incoming = match (part.starts(), qp.responder.arriving) {
             (true, Arriving::Nothing) => {
                 if !qp.responder.allows_write {
                     return Err(aeth::NAK_INVALID_REQUEST);
                 }
-                self.remote(qp, reth.rkey, reth.address, reth.bytes as u64, Access::RemoteWrite)?;
                 let left = reth.bytes as u64;
+                whole = Some(self.remote(qp, reth.rkey, reth.address, left, Access::RemoteWrite)?);
                 Incoming { rkey: reth.rkey, address: reth.address, left, bytes: reth.bytes }
             }
             (false, Arriving::Write(incoming)) => incoming,
@@ -208,8 +209,11 @@ impl SoftNic {
         if !fits {
             return Err(aeth::NAK_INVALID_REQUEST);
         }
-        // Again for each packet: the key may be gone by now.
-        let target = self.remote(qp, incoming.rkey, incoming.address, bytes, Access::RemoteWrite)?;
+        // Again for each packet: the key may be gone by now. One that is the whole message was looked at just above.
+        let target = match whole.filter(|_| part.ends()) {
+            Some(target) => target,
+            None => self.remote(qp, incoming.rkey, incoming.address, bytes, Access::RemoteWrite)?,
+        };
         qp.responder.expected = psn::add(asks.at, 1);
         if part.ends() {
             qp.responder.arriving = Arriving::Nothing;

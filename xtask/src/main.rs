@@ -15,15 +15,18 @@ mod netns;
 mod night;
 mod prefix;
 mod python;
+mod pyverbs;
 mod run_scenarios;
 mod scenarios;
 mod scenarios_list;
 mod sh;
+mod soak;
 mod soft_rdma;
 mod soft_rdma_cases;
 mod swarm;
 mod tidy;
 mod tidy_source;
+mod transport;
 
 use std::process::ExitCode;
 
@@ -49,6 +52,9 @@ const TASKS: &[Task] = &[
     Task { name: "mutate", summary: mutate::SUMMARY, help: mutate::HELP, run: mutate::run },
     Task { name: "prefix", summary: prefix::SUMMARY, help: prefix::HELP, run: prefix::run },
     Task { name: "soft-rdma", summary: soft_rdma::SUMMARY, help: soft_rdma::HELP, run: soft_rdma::run },
+    Task { name: "soak", summary: soak::SUMMARY, help: soak::HELP, run: soak::run },
+    Task { name: "pyverbs", summary: pyverbs::SUMMARY, help: pyverbs::HELP, run: pyverbs::run },
+    Task { name: "transport", summary: transport::SUMMARY, help: transport::HELP, run: transport::run },
     Task { name: "gpu", summary: gpu::SUMMARY, help: gpu::HELP, run: gpu::run },
 ];
 
@@ -85,6 +91,6 @@ fn main() -> ExitCode {
 fn list() {
     println!("cargo xtask <task> [--help]\n");
     for task in TASKS {
-        println!("  {:8} {}", task.name, task.summary);
+        println!("  {:9} {}", task.name, task.summary);
     }
 }

@@ -218,13 +218,18 @@ fn judge(case: &Case, side: &str, status: Option<ExitStatus>) -> Option<String> 
 /// Waits until a process listens at a port, without a connection that it would take for its client.
 fn listens(child: &mut Child, port: u16, until: Instant) -> Result<bool> {
     while Instant::now() < until && child.try_wait()?.is_none() {
-        let listed = |file: &str| std::fs::read_to_string(file).is_ok_and(|table| has_listener(&table, port));
-        if listed("/proc/net/tcp") || listed("/proc/net/tcp6") {
+        if listens_at(port) {
             return Ok(true);
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(false)
+}
+
+/// True if somebody listens at a port of this machine.
+pub fn listens_at(port: u16) -> bool {
+    let listed = |file: &str| std::fs::read_to_string(file).is_ok_and(|table| has_listener(&table, port));
+    listed("/proc/net/tcp") || listed("/proc/net/tcp6")
 }
 
 /// True if the kernel's table has a socket that listens (state 0A) at this port.

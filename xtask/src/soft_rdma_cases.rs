@@ -86,6 +86,7 @@ pub const CASES: &[Case] = &[
             Says::Text("PORT_ACTIVE"),
             Says::Text("Ethernet"),
             Says::Text("RoCE v2"),
+            Says::Text("vendor_id:\t\t\t0x02c9"),
             Says::Text("4129"),
             Says::Text("fw_ver:\t\t\t\t28."),
             Says::Text("ATOMIC_HCA"),

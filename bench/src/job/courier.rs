@@ -19,6 +19,8 @@ const NAP: Duration = Duration::from_millis(1);
 const PIECE: usize = 16 << 10;
 /// Bytes of a log that are on their way at most.
 const WINDOW: u64 = 512 << 10;
+/// Bytes of a log that rank 0 has and that stay here at most.
+const KEPT: usize = 64 << 10;
 /// Without an answer for this long the log goes on from where the last answer left it.
 const AGAIN: Duration = Duration::from_millis(50);
 /// A process that was not heard for this long, many beats, is not awaited: a report is, nothing is declared lost.
@@ -81,8 +83,10 @@ struct Inner {
     me: u32,
     phase: u32,
     board: Option<Arc<Board>>,
-    /// Our own log, for rank 0.
+    /// Our own log, for rank 0: what it does not have yet, and maybe some of what it has.
     log: Vec<u8>,
+    /// Bytes of the log that stood before that.
+    dropped: u64,
     log_over: bool,
     /// Bytes of it that were sent, and that rank 0 has.
     sent: u64,
@@ -109,7 +113,7 @@ impl Inner {
         State {
             phase: self.phase,
             board: self.board.as_ref().map_or_else(empty, |board| board.state()),
-            log_bytes: self.log.len() as u64,
+            log_bytes: self.log_end(),
             log_over: self.log_over,
             got: self.peers.iter().map(|peer| peer.got).collect(),
             verdict: self.verdict,
@@ -146,8 +150,23 @@ impl Inner {
                 {
                     (self.arrived, self.moved) = (*arrived, Instant::now());
                     self.sent = self.sent.max(*arrived);
+                    self.drop_arrived();
                 }
             }
+        }
+    }
+
+    /// Bytes of our log, those that are no longer here among them.
+    fn log_end(&self) -> u64 {
+        self.dropped + self.log.len() as u64
+    }
+
+    /// Lets go of what rank 0 has, many pieces at a time: a run of hours must not hold its whole log.
+    fn drop_arrived(&mut self) {
+        let known = self.arrived.min(self.log_end()).saturating_sub(self.dropped) as usize;
+        if known >= KEPT {
+            self.log.drain(..known);
+            self.dropped += known as u64;
         }
     }
 
@@ -160,11 +179,12 @@ impl Inner {
         if self.sent > self.arrived && self.moved.elapsed() > AGAIN {
             (self.sent, self.moved) = (self.arrived, Instant::now());
         }
-        while self.sent < self.log.len() as u64 && self.sent - self.arrived < WINDOW {
-            let at = self.sent as usize;
+        while self.sent < self.log_end() && self.sent - self.arrived < WINDOW {
+            let at = (self.sent - self.dropped) as usize;
             let bytes = self.log[at..self.log.len().min(at + PIECE)].to_vec();
-            self.sent += bytes.len() as u64;
-            pieces.push(Message::Log { phase: self.phase, at: at as u64, bytes });
+            let (from, bytes_sent) = (self.sent, bytes.len() as u64);
+            self.sent += bytes_sent;
+            pieces.push(Message::Log { phase: self.phase, at: from, bytes });
         }
         pieces
     }
@@ -193,6 +213,7 @@ impl Courier {
             phase: 0,
             board: None,
             log: Vec::new(),
+            dropped: 0,
             log_over: false,
             sent: 0,
             arrived: 0,
@@ -215,7 +236,8 @@ impl Courier {
         inner.phase += 1;
         inner.board = Some(board.clone());
         inner.log.clear();
-        (inner.log_over, inner.sent, inner.arrived) = (false, 0, 0);
+        (inner.dropped, inner.sent, inner.arrived) = (0, 0, 0);
+        inner.log_over = false;
         for peer in &mut inner.peers {
             *peer = Peer { told: peer.told, ..Peer::new() };
         }
@@ -284,7 +306,7 @@ impl Courier {
 
     /// Our log is with rank 0, or will not be.
     pub fn flush(&self, patience: Duration) {
-        self.wait(patience, |inner| inner.me == 0 || inner.arrived >= inner.log.len() as u64);
+        self.wait(patience, |inner| inner.me == 0 || inner.arrived >= inner.log_end());
     }
 
     /// Rank 0 tells everybody its verdict, until all that live have heard it.

@@ -100,6 +100,28 @@ fn boards_become_alike_and_logs_arrive_whole_and_in_order_whatever_is_lost() {
 }
 
 #[test]
+fn a_log_that_arrived_is_let_go_and_goes_on() {
+    let couriers = couriers(2, |_| None);
+    couriers.iter().for_each(|courier| courier.begin(&Arc::new(Board::new(0, 2))));
+    let (mut got, mut published, mut most) = (0, 0, 0);
+    // Many times what may stay.
+    let enough = 8 * KEPT as u64;
+    while lock(&couriers[1].inner).log_end() < enough {
+        (0..500).for_each(|n| couriers[1].publish(&entry(1, published + n)));
+        published += 500;
+        until("what was published", || {
+            got += couriers[0].collect().len() as u64;
+            got == published
+        });
+        couriers[1].flush(HANG);
+        most = most.max(lock(&couriers[1].inner).log.len());
+    }
+    assert!(most < 2 * KEPT, "{most} bytes are held of a log that has arrived");
+    couriers[1].close();
+    until("the end", || couriers[0].missing().is_empty());
+}
+
+#[test]
 fn a_verdict_is_heard_by_all_in_whatever_phase_they_are() {
     let couriers = couriers(3, |_| None);
     couriers[0].begin(&Arc::new(Board::new(0, 3)));

@@ -624,7 +624,11 @@ impl End {
     pub fn entry(&self, index: u64) -> [u8; CQE_BYTES] {
         let slot = if self.options.collapsed { 0 } else { index & ((1 << self.options.log_cq) - 1) };
         let at = self.cq_offset() + slot as usize * CQE_BYTES;
-        std::array::from_fn(|n| self.control.get8(at + n))
+        let mut entry = [0; CQE_BYTES];
+        for (n, word) in entry.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&self.control.get64(at + 8 * n).to_le_bytes());
+        }
+        entry
     }
 
     /// The next completion of a ring CQ.

@@ -1,8 +1,9 @@
 //! One NIC as the parts that play its kernel see it.
 
 use super::dispatch::{Bell, EventSink, Sinks, SubscriptionId};
+use crate::log::Level;
 use rustix::io::Errno;
-use shunt_soft_nic::{Clock, CommandId, NicId, SharedFabric, SoftNic};
+use shunt_soft_nic::{Clock, CommandId, NicId, SharedFabric, SoftNic, trace};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -115,10 +116,12 @@ impl Nic {
             if let Some(answer) = self.with(|nic| nic.command_poll(now, id)) {
                 let bytes = answer.len().min(output.len());
                 output[..bytes].copy_from_slice(&answer[..bytes]);
+                let name = &self.name;
+                crate::log!(Level::Trace, "{name}: {}: {}", trace::command(input), trace::answer(&answer));
                 return Ok(());
             }
             if !self.bell.wait(since, deadline) {
-                crate::log!(crate::log::Level::Error, "{}: a command was not answered", self.name);
+                crate::log!(Level::Error, "{}: a command was not answered", self.name);
                 *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
                 return Err(Errno::TIMEDOUT);
             }

@@ -17,9 +17,12 @@ use shunt_layout::mlx5::prm::cmd::{Opcode, input};
 use shunt_layout::mlx5::prm::pd::special;
 use shunt_layout::mlx5::prm::rmp::NEXT_SEGMENT_BYTES;
 
-/// PCI identity: Mellanox, ConnectX-7.
-const VENDOR: u32 = 0x15b3;
+/// Mellanox as IEEE numbers it, which is what verbs tell of a device; its number at the PCI bus is another one.
+const VENDOR: u32 = 0x02c9;
+/// ConnectX-7.
 const PART: u32 = 4129;
+/// Of a send request, the bytes that its pieces are told to fit in.
+const SEND_BYTES: u32 = 512;
 /// Completion vectors: there is one event queue.
 const COMP_VECTORS: u32 = 1;
 /// The port.
@@ -109,7 +112,10 @@ pub fn comp_vectors() -> u32 {
 
 fn device(nic: &Nic) -> Result<QueryDevice, Errno> {
     let caps = Caps::query(nic)?;
-    let pieces = |field, before: u32| (caps.get(field) - before) / 16;
+    let pieces = |bytes: u32, before: u32| (bytes - before) / 16;
+    // The kernel leaves room for the addresses of a datagram.
+    let send_bytes = caps.get(general::MAX_WQE_SZ_SQ).min(SEND_BYTES);
+    let receive_bytes = caps.get(general::MAX_WQE_SZ_RQ);
     let reads = caps.power(general::LOG_MAX_RA_RES_QP);
     let (max_qp, guid) = (caps.power(general::LOG_MAX_QP), nic.guid().to_be());
     Ok(QueryDevice {
@@ -124,8 +130,8 @@ fn device(nic: &Nic) -> Result<QueryDevice, Errno> {
         max_qp_wr: caps.power(general::LOG_MAX_QP_SZ),
         device_cap_flags: DEVICE_CAPS,
         // The control and the address segment come before the pieces.
-        max_sge: pieces(general::MAX_WQE_SZ_SQ, 32).min(pieces(general::MAX_WQE_SZ_RQ, 0)),
-        max_sge_rd: pieces(general::MAX_WQE_SZ_SQ, 32),
+        max_sge: pieces(send_bytes, 32).min(pieces(receive_bytes, 0)),
+        max_sge_rd: pieces(send_bytes, 32),
         max_cq: caps.power(general::LOG_MAX_CQ),
         max_cqe: caps.power(general::LOG_MAX_CQ_SZ) - 1,
         max_mr: 1 << 24,
@@ -138,7 +144,7 @@ fn device(nic: &Nic) -> Result<QueryDevice, Errno> {
         srq: [
             caps.power(general::LOG_MAX_SRQ),
             caps.power(general::LOG_MAX_SRQ_SZ) - 1,
-            pieces(general::MAX_WQE_SZ_RQ, NEXT_SEGMENT_BYTES as u32),
+            pieces(receive_bytes, NEXT_SEGMENT_BYTES as u32),
         ],
         max_pkeys: 1,
         local_ca_ack_delay: 16,
@@ -245,7 +251,11 @@ pub fn query_gid_table(context: &Context, call: &mut Call) -> Result<(), Errno> 
         return Err(Errno::INVAL);
     }
     let most = call.len(gid_table::ENTRIES) / bytes;
-    let found: Vec<_> = (0..).map_while(|index| context.nic().gid(index)).take(most).collect();
+    let found: Vec<_> = (0..).map_while(|index| context.nic().gid(index)).collect();
+    // All of the table or nothing, as the kernel has it.
+    if most == 0 || found.len() > most {
+        return Err(Errno::INVAL);
+    }
     let mut table = Vec::with_capacity(found.len() * bytes);
     for one in &found {
         let mut raw = entry(*one).bytes().to_vec();

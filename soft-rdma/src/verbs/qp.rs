@@ -192,7 +192,9 @@ pub fn create(context: &Context, call: &mut Call) -> Result<(), Errno> {
     let number = firmware::create(nic, &wanted.mailbox(&umems))?;
     context.events().add_qp(number, Notices::new(user_handle, None, asynchronous));
     let (tuned, read, service) = (Mutex::default(), AtomicU32::new(0), wanted.service);
-    let handle = context.insert(Arc::new(Qp { number, service, cap, signal_all, umems, tuned, read }));
+    // Asked again, a queue pair tells the receives that it really has room for.
+    let has = QpCap { max_recv_wr: request.receives, ..cap };
+    let handle = context.insert(Arc::new(Qp { number, service, cap: has, signal_all, umems, tuned, read }));
     answer(call, handle, number, &cap).inspect_err(|_| {
         // The program cannot know it.
         let _ = context.destroy::<Qp>(handle);

@@ -4,6 +4,7 @@ use super::{address, channel, cq, device, modify, mr, pd, qp, srq};
 use crate::abi::Plain;
 use crate::abi::ids::{UHW_IN, UHW_OUT, command, write};
 use crate::ioctl::{Call, Context};
+use crate::log::Level;
 use rustix::io::Errno;
 
 /// Attributes it knows.
@@ -52,6 +53,7 @@ impl Core<'_> {
 /// INVOKE_WRITE.
 pub fn invoke(context: &Context, call: &mut Call) -> Result<(), Errno> {
     let number: u32 = call.input(write::COMMAND)?;
+    crate::log!(Level::Trace, "command {} by ioctl", number & !write::EXTENDED);
     let core = &mut Core(call);
     if number & write::EXTENDED != 0 {
         return match number & !write::EXTENDED {
