@@ -52,6 +52,33 @@ fn layers_under_random_faults_are_clean_and_draw_a_timeline() {
 }
 
 #[test]
+fn layers_of_normal_mode_under_random_faults_are_clean() {
+    let arguments = "--mode normal --ranks 4 --nodes 2 --iters 60 --tokens 9 --topk 3 --every 30ms --seed 7";
+    let (output, json) = run("moe-normal.json", arguments);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
+    for (key, right) in [("iterations", 60), ("mismatches", 0), ("hangs", 0), ("uncertain", 0)] {
+        assert_eq!(json[key], right, "{key}: {out}");
+    }
+    assert_eq!((&json["mode"], &json["verdict"]), (&Value::from("normal"), &Value::from("clean")), "{out}");
+    assert!(json["faults"].as_array().unwrap().iter().any(|fault| fault["hits"].as_u64() > Some(0)), "{out}");
+}
+
+#[test]
+fn normal_mode_says_what_would_be_right() {
+    for (arguments, right) in [
+        ("--ranks 4 --nodes 3", "a divisor of the 4 ranks"),
+        ("--format ue8m0", "bf16, fp8 or all"),
+        ("--hidden 700", "a multiple of 512"),
+    ] {
+        let output = program(&format!("--mode normal {arguments}"));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(right), "{arguments}: {said}");
+    }
+}
+
+#[test]
 fn without_faults_nothing_switches() {
     let (output, json) =
         run("moe-none.json", "--ranks 2 --iters 20 --tokens 2 --faults none --signals cleared");

@@ -24,17 +24,17 @@ fn compiler() -> Command {
 }
 
 /// Compiles and links a program.
-fn make(folder: &Path, source: &Path, name: &str) {
+pub fn compile(folder: &Path, source: &Path, name: &str, flags: &[&str]) {
     let object = folder.join(format!("{name}.o"));
-    done(compiler().arg("-D__CUDACC__").arg(source).arg("-o").arg(&object));
+    done(compiler().arg("-D__CUDACC__").args(flags).arg(source).arg("-o").arg(&object));
     let mut command = Command::new("c++");
     command.arg(folder.join("host.o")).arg(&object).arg("-L").arg(folder);
-    command.args(["-l:libnvshmem_host.so.3", "-l:libshunt_nvshmem_native.so"]);
+    command.args(["-l:libnvshmem_host.so.3", "-l:libshunt_nvshmem_native.so", "-pthread"]);
     done(command.arg(format!("-Wl,-rpath,{}", folder.display())).arg("-o").arg(folder.join(name)));
 }
 
 /// A folder with the libraries and all programs.
-fn folder() -> &'static Path {
+pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("device-{}", std::process::id()));
@@ -48,7 +48,7 @@ fn folder() -> &'static Path {
         std::thread::scope(|scope| {
             for (source, name) in families.into_iter().chain([odd]) {
                 let folder = &folder;
-                scope.spawn(move || make(folder, &source, name));
+                scope.spawn(move || compile(folder, &source, name, &[]));
             }
         });
         folder
@@ -62,6 +62,12 @@ fn run(pes: u32, environment: &[(&str, &str)], program: &str) -> Output {
     // A handle each for the queue pairs that `qp` makes, beside the default one.
     command.envs(USUAL).env("NVSHMEM_IBGDA_NUM_RC_PER_PE", "4");
     command.envs(environment.iter().copied()).output().unwrap()
+}
+
+/// The status of a job of one of these programs, its lines and its messages.
+pub fn job(pes: u32, environment: &[(&str, &str)], program: &str) -> (Option<i32>, String, String) {
+    let output = run(pes, environment, &format!("./{program}"));
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 /// The failovers of a job whose kernels found nothing wrong.

@@ -28,12 +28,22 @@ __device__ inline uint64_t seen(const uint64_t *word) {
 }
 
 /* Waits until `holds` answers true; false once patience ends. */
-template <typename Holds> __device__ inline bool await(Holds holds) {
+template <typename Holds> __device__ inline bool await(Holds holds, long long patience = kPatience) {
     const long long start = clock64();
     while (!holds()) {
-        if (clock64() - start > kPatience) return false;
+        if (clock64() - start > patience) return false;
     }
     return true;
+}
+
+/* Threads share out the queue pairs of all other ranks. */
+__device__ inline void quiet_all(int ranks, int me) {
+    const auto state = deep_ep::ibgda_get_state();
+    const int queues = (int)state->num_rc_per_pe * state->num_devices_initialized;
+    for (int i = threadIdx.x; i < queues * (ranks - 1); i += blockDim.x) {
+        deep_ep::nvshmemi_ibgda_quiet((i / queues + me + 1) % ranks, i % queues);
+    }
+    __syncthreads();
 }
 
 /* To a rank that a store reaches; by all lanes. */

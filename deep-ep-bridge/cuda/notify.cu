@@ -5,16 +5,6 @@
 
 namespace {
 
-// Threads share out the queue pairs of all other ranks.
-__device__ void quiet_all(int ranks, int me) {
-    const auto state = deep_ep::ibgda_get_state();
-    const int queues = (int)state->num_rc_per_pe * state->num_devices_initialized;
-    for (int i = threadIdx.x; i < queues * (ranks - 1); i += blockDim.x) {
-        deep_ep::nvshmemi_ibgda_quiet((i / queues + me + 1) % ranks, i % queues);
-    }
-    __syncthreads();
-}
-
 template <bool kOfTeam> __device__ void meet(nvshmem_team_t team) {
     if (threadIdx.x == 0) {
         if (kOfTeam) {

@@ -25,13 +25,25 @@
 #define SHUNT_DEEP_EP_CHECK_NS 20000
 #endif
 
+/* DeepEP's waits look at nothing of ours, but each of them reads this GPU's clock whenever it goes round. So in what comes
+ * behind this header reading the clock looks after this PE's channels now and then, and whoever waits finds a silent path
+ * and carries a switch on. 0: the clock is CUDA's. */
+#ifndef SHUNT_DEEP_EP_CLOCK_LOOKS
+#define SHUNT_DEEP_EP_CLOCK_LOOKS 1
+#endif
+
 namespace shunt_deep_ep {
 
 /* DeepEP rings one doorbell for so many puts that it need not ring for at once. */
 constexpr unsigned kPutsPerDoorbell = 4;
 constexpr uint32_t kNoImmediate = 0xffffffffu;
 
-using shunt_nvshmem::real;
+/* The channel of a queue pair's number. Normal kernels number twice as many as they ask for where they ask for one a
+ * channel: the second half, of heads, shares with the first. Beyond that it is the default one. */
+__device__ __forceinline__ uint32_t real(uint32_t qp) {
+    const uint32_t channels = (uint32_t)shunt_nvshmem::state().channels;
+    return shunt_nvshmem::real(qp < channels ? qp : qp - channels);
+}
 
 __device__ __forceinline__ uint64_t offset(const void *at) { return shunt_nvshmem::offset(at); }
 __device__ __forceinline__ uint64_t offset(uint64_t at) { return at - shunt_nvshmem::state().base; }
@@ -54,6 +66,29 @@ __device__ __noinline__ inline void look(int pe, int qp) {
 
 __device__ __forceinline__ void posted(uint64_t answer, int pe, int qp) {
     if (answer & SHUNT_FAILED) refused_slow(answer, pe, qp);
+}
+
+/* Of so many ticks a reading of the clock looks in the first few: of 128 times round a look is made about once. */
+constexpr unsigned kTicks = 1u << 16, kLooks = kTicks / 128;
+
+/* A look at two channels, by one thread of the GPU at a time: another one has better to do. What it remembers is of a wait
+ * that never ends, whoever waits; a time in which nobody looked is nobody's silence. */
+__device__ __noinline__ inline void look_after() {
+    static unsigned long long rounds[8], looking;
+    if (atomicCAS_system(&looking, 0ull, 1ull) != 0) return;
+    __threadfence_system();
+    shunt_look_after((uint64_t *)rounds);
+    __threadfence_system();
+    atomicExch_system(&looking, 0ull);
+}
+
+/* The clock, for waits. Of a warp's lanes one looks. */
+__device__ __forceinline__ long long clock_of_waits() {
+    const long long now = clock64();
+    if (((unsigned)now & (kTicks - 1)) < kLooks) {
+        if ((threadIdx.x & (SHUNT_NVSHMEM_WARP - 1)) == (unsigned)__ffs((int)__activemask()) - 1) look_after();
+    }
+    return now;
 }
 
 /* The two numbers that kernels read of the state. */
@@ -126,5 +161,9 @@ __device__ static __forceinline__ void nvshmemi_ibgda_quiet(int dst_pe, int qp_i
 }
 
 } // namespace deep_ep
+
+#if SHUNT_DEEP_EP_CLOCK_LOOKS
+#define clock64() shunt_deep_ep::clock_of_waits()
+#endif
 
 #endif

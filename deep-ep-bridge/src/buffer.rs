@@ -7,7 +7,7 @@
 mod clean;
 
 use crate::agreement::Mask;
-use crate::fault::{MoeError, MoeFault};
+use crate::fault::{self, MoeError, MoeFault};
 use crate::runner::Runner;
 use crate::settings::{Format, Patience, Signals};
 use shunt_device::FaultKind;
@@ -119,7 +119,7 @@ fn numbered(what: &'static str, met: u64, most: u64) -> Result<(), MoeError> {
     if met <= most { Ok(()) } else { Err(MoeError::Numbers { what, met, most }) }
 }
 
-fn argument(what: &'static str, met: impl ToString, right: impl ToString) -> MoeError {
+pub(crate) fn argument(what: &'static str, met: impl ToString, right: impl ToString) -> MoeError {
     MoeError::Argument { what, met: met.to_string(), right: right.to_string() }
 }
 
@@ -232,7 +232,7 @@ impl<R: Runner> Buffer<R> {
         }
         let stage = Stage::from_raw(outcome.value).unwrap_or(stage);
         let path = self.runner.path(&fault);
-        Err(MoeError::Fault(Box::new(MoeFault { stage, fault, path })))
+        Err(MoeError::Fault(Box::new(MoeFault { at: fault::At::Stage(stage), fault, path })))
     }
 
     /// Whether another call may be sent.
@@ -445,7 +445,7 @@ impl<R: Runner> Buffer<R> {
 }
 
 /// A copy in whole words, if `x` is not aligned to them: kernels read whole words.
-fn aligned(x: &[u16]) -> Option<Vec<u64>> {
+pub(crate) fn aligned(x: &[u16]) -> Option<Vec<u64>> {
     if (x.as_ptr() as usize).is_multiple_of(align_of::<u64>()) {
         return None;
     }

@@ -2,7 +2,9 @@
 
 use shunt_device::{Fault, FaultKind};
 use shunt_kernels::moe::Stage;
+use shunt_kernels::moe::normal::Role;
 use shunt_layout::moe::BadShape;
+use shunt_layout::moe_normal::BadNormalShape;
 use shunt_layout::state::PathRow;
 use std::fmt;
 
@@ -51,11 +53,30 @@ impl fmt::Display for PathName {
     }
 }
 
+/// Where a kernel was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// In a phase of low latency.
+    Stage(Stage),
+    /// In a role of normal mode.
+    Role(Role),
+}
+
+impl At {
+    /// As a message names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stage(stage) => stage.name(),
+            Self::Role(role) => role.name(),
+        }
+    }
+}
+
 /// A fault of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoeFault {
     /// Where the kernel was.
-    pub stage: Stage,
+    pub at: At,
     /// What the device library said: peer, channel, ticket, syndrome.
     pub fault: Fault,
     /// The path, where the peer is another rank.
@@ -73,7 +94,7 @@ impl fmt::Display for MoeFault {
             FaultKind::Uncertain => "an operation may or may not have been applied",
             FaultKind::BadResolution => "an answer about an operation that nobody asked about",
         };
-        write!(f, "{}: rank {}: {what}", self.stage.name(), self.fault.peer)?;
+        write!(f, "{}: rank {}: {what}", self.at.name(), self.fault.peer)?;
         write!(f, "; syndrome {:#04x}, channel {}", self.fault.syndrome, self.fault.channel)?;
         match &self.path {
             Some(path) => write!(f, "; {path}"),
@@ -88,6 +109,9 @@ pub enum MoeError {
     /// Sizes that cannot be.
     #[error("{0}")]
     Shape(BadShape),
+    /// Sizes of normal mode that cannot be.
+    #[error("{0}")]
+    NormalShape(BadNormalShape),
     /// The heap is too small.
     #[error(
         "the buffer takes {needed} bytes from {base} on, and the heap has {met}; a larger heap would be right"
@@ -113,6 +137,11 @@ pub enum MoeError {
     /// A fault in an earlier call: the words of this buffer are in no known state.
     #[error("an earlier call was broken off; clean_low_latency_buffer on all ranks would be right")]
     Broken,
+    /// A fault in an earlier call of normal mode: the rings of this buffer are in no known state.
+    #[error(
+        "an earlier call was broken off; a new buffer elsewhere in the heap, on all ranks, would be right"
+    )]
+    NormalBroken,
     /// More calls under way than there are sets of buffers, or received out of order.
     #[error("{0}")]
     Order(&'static str),
@@ -197,7 +226,7 @@ mod tests {
             op: 0,
             address: 0,
         };
-        let text = MoeFault { stage: Stage::CombineReceive, fault, path: Some(path) }.to_string();
+        let text = MoeFault { at: At::Stage(Stage::CombineReceive), fault, path: Some(path) }.to_string();
         for part in
             ["combine, receiving", "rank 3", "0x15", "::1", "0x1234", "::2", "0x77", "WQE 42", "channel 2"]
         {

@@ -1,4 +1,4 @@
-//! DeepEP's low-latency `Buffer`, on channels that survive: host side of the MoE kernels.
+//! DeepEP's `Buffer`, low latency and normal mode, on channels that survive: host side of the MoE kernels.
 //!
 //! | module | what it is |
 //! | --- | --- |
@@ -11,11 +11,13 @@
 //! | [`scenarios`] | what every machine that launches these kernels must get right |
 //! | [`staged`] | kernels with memory of their own, as a GPU's, and in graphs |
 //! | [`layer`] | one layer on all ranks, held against the reference |
+//! | [`normal`] | normal mode: the buffer, its reference, its layer |
 
 pub mod agreement;
 pub mod buffer;
 pub mod fault;
 pub mod layer;
+pub mod normal;
 pub mod reference;
 pub mod runner;
 pub mod scenarios;

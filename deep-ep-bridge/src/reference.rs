@@ -64,12 +64,12 @@ pub struct Case {
 }
 
 /// A BF16's value, by the format's definition.
-fn value(bits: u16) -> f32 {
+pub(crate) fn value(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
 /// The nearest BF16 of a finite value: of two neighbours the nearer, of equally near ones the even one.
-fn nearest_bf16(exact: f64) -> u16 {
+pub(crate) fn nearest_bf16(exact: f64) -> u16 {
     let down = ((exact as f32).to_bits() >> 16) as u16;
     let candidates = [down.wrapping_sub(1), down, down.wrapping_add(1)];
     let distance = |bits: u16| (f64::from(value(bits)) - exact).abs();
@@ -190,6 +190,17 @@ impl Case {
             let rows = x.chunks(shape.hidden as usize);
             case.sent.push(rows.map(|row| travel(&table, row, format)).collect());
             case.x.push(x);
+        }
+        case
+    }
+
+    /// The same routes and weights for other tokens.
+    pub fn again(&self, seed: u64) -> Self {
+        let (mut case, mut chance, table) = (self.clone(), Chance::new(seed), fp8_values());
+        for (x, sent) in case.x.iter_mut().zip(&mut case.sent) {
+            x.iter_mut().for_each(|bits| *bits = nearest_bf16(f64::from(chance.unit())));
+            let rows = x.chunks(self.shape.hidden as usize);
+            *sent = rows.map(|row| travel(&table, row, self.format)).collect();
         }
         case
     }

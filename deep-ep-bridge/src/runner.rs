@@ -31,9 +31,14 @@ pub trait Runner {
 }
 
 /// All blocks of a phase, one after the other: none waits for another one. The value is the sum of all.
-pub fn in_turn(call: &MoeCall, mut block: impl FnMut(u32) -> Outcome) -> Outcome {
+pub fn in_turn(call: &MoeCall, block: impl FnMut(u32) -> Outcome) -> Outcome {
+    blocks_in_turn(call.blocks, block)
+}
+
+/// The same for so many blocks.
+pub fn blocks_in_turn(blocks: u32, mut block: impl FnMut(u32) -> Outcome) -> Outcome {
     let mut all = Outcome::ok(0);
-    for number in 0..call.blocks.max(1) {
+    for number in 0..blocks.max(1) {
         let outcome = block(number);
         if outcome.as_fault().is_some() {
             return outcome;

@@ -70,6 +70,42 @@ impl<P: Platform> Device<'_, P> {
     }
 }
 
+/// Memory of another rank of this node, at the address under which this one reaches it: what NVLink leads to, or what
+/// threads of one process share.
+impl<P: Platform> Device<'_, P> {
+    /// One word, acquire: what its writer stored before is visible.
+    ///
+    /// # Safety
+    /// An aligned word of memory that is mapped here, and that others touch as words alone.
+    #[inline(always)]
+    pub unsafe fn load_near(self, at: u64) -> u64 {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.platform.load_acquire(at as *const u64) }
+    }
+
+    /// Stores one word, release.
+    ///
+    /// # Safety
+    /// As for `load_near`.
+    #[inline(always)]
+    pub unsafe fn store_near(self, at: u64, value: u64) {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.platform.store_release(at as *mut u64, value) }
+    }
+
+    /// Stores one piece of 16 bytes, relaxed: a word that covers it is stored afterwards.
+    ///
+    /// # Safety
+    /// An aligned piece of memory that is mapped here, and that nobody reads before a word covers it.
+    #[inline(always)]
+    pub unsafe fn store_piece_near(self, at: u64, piece: [u64; 2]) {
+        let [low, high] = piece;
+        let segment = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
+        // SAFETY: forwarded to the caller.
+        unsafe { self.platform.store_segment(at as *mut u32, segment) }
+    }
+}
+
 impl<P: Platform> Channel<'_, P> {
     /// A fault of this kind, with what is known of the channel: for a kernel that found out by itself, as by a word
     /// that did not come.

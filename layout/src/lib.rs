@@ -12,7 +12,7 @@
 //! | [`state::Mailbox`] | one line each side | the other side |
 //! | [`state::HintWord`] | agent | device code, in wait loops only |
 //! | [`state::SwitchRecord`], [`state::Tally`], [`state::StepRecord`] | device code | host |
-//! | [`moe`] words and messages | MoE kernels of all ranks, their host at start | the same |
+//! | [`moe`], [`moe_normal`] words and messages | MoE kernels of all ranks, their host at start | the same |
 //! | [`status::StatusPage`] | agent | any process of the machine |
 //!
 //! Nothing here has behaviour beyond getting and setting; meaning lives with the parties.
@@ -22,6 +22,7 @@
 pub mod bits;
 pub mod mlx5;
 pub mod moe;
+pub mod moe_normal;
 pub mod mutant;
 pub mod state;
 pub mod status;

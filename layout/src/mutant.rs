@@ -35,6 +35,8 @@ mutants! {
     CreditNotAwaited = "credit-not-awaited" breaks "invariant 2, exactly once",
     /// A post of a MoE kernel waits for room as long as the channel itself would, and not by the kernel's deadline.
     RoomNotLookedFor = "room-not-looked-for" breaks "invariant 6",
+    /// A role of a normal-mode MoE kernel that cannot go on keeps its block until it can.
+    RoleKeepsBlock = "role-keeps-block" breaks "invariant 6, roles of one kernel",
     /// A MoE call whose number does not fit the words that hold it is begun all the same.
     NumbersWrap = "numbers-wrap" breaks "invariant 11",
     /// A rank that missed a decision is told of it for one patience, and never again.

@@ -360,6 +360,7 @@ pub const TABLE: &[Known] = &[
     idle("NVSHMEM_DISABLE_NVLS", "1", "no NVLink multicast", Values::Boolean, NO_P2P),
     idle("NVSHMEM_DISABLE_MNNVL", "1", "no NVLink between nodes", Values::Boolean, NO_P2P),
     idle("NVSHMEM_DISABLE_NCCL", "1", "collectives without NCCL", Values::Boolean, COLLECTIVES),
+    idle("NVSHMEM_MAX_CTAS", "", "most blocks of a collective", ANY_NUMBER, COLLECTIVES),
     idle("NVSHMEM_CUDA_PATH", "", "where CUDA is", Values::Any, NO_CUDA),
     idle("NVSHMEM_DEBUG_FILE", "", "where messages go", Values::Any, "they go to standard error"),
     idle("NVSHMEM_DEBUG_SUBSYS", "", "which messages are said", Values::Any, "there are few"),

@@ -24,7 +24,7 @@ const NAMES: &str = "IB_ENABLE_IBGDA IBGDA_NUM_DCT IBGDA_NUM_DCI IBGDA_NUM_SHARE
     MAX_MEMORY_PER_GPU HEAP_KIND DISABLE_CUDA_VMM BOOTSTRAP BOOTSTRAP_PMI G_BUF_SIZE MAX_TEAMS CPU_AFFINITY DEBUG \
     DEBUG_FILE DEBUG_SUBSYS DEBUG_ATTACH_DELAY DISABLE_P2P DISABLE_NVLS DISABLE_MNNVL REMOTE_TRANSPORT \
     BOOTSTRAP_UID_SOCK_IFNAME BOOTSTRAP_UID_SOCK_FAMILY IBGDA_ENABLE_FAULT_TOLERANCE IBGDA_FAILURE_THRESHOLD \
-    IBGDA_RECOVERY_INTERVAL IBGDA_CHECK_INTERVAL CONF_FILE";
+    IBGDA_RECOVERY_INTERVAL IBGDA_CHECK_INTERVAL CONF_FILE MAX_CTAS";
 
 #[test]
 fn every_variable_of_nvshmem_is_known_once() {
@@ -139,6 +139,38 @@ fn a_job_script_of_deepep_is_accepted() {
     let met = with(&script).unwrap();
     assert_eq!((met.rails(), met.host.channels_per_pe, met.log2_chunk), (2, 24, 29));
     assert_eq!(met.host.recovery_window_ns, 1_000_000_000);
+}
+
+/// What DeepEP's buffer writes for each framework, beside what the framework or its recipes set; depth and channels
+/// that it gets. docs/DEEPEP.md has the table.
+#[test]
+fn what_frameworks_set_is_accepted() {
+    let of_buffer = |queues, depth| {
+        vec![
+            ("NVSHMEM_DISABLE_P2P", "0"),
+            ("NVSHMEM_IB_ENABLE_IBGDA", "1"),
+            ("NVSHMEM_IBGDA_NUM_RC_PER_PE", queues),
+            ("NVSHMEM_QP_DEPTH", depth),
+            ("NVSHMEM_MAX_TEAMS", "7"),
+            ("NVSHMEM_DISABLE_NVLS", "1"),
+            ("NVSHMEM_CUMEM_GRANULARITY", "536870912"),
+        ]
+    };
+    let vllm = [("NVSHMEM_DISABLE_MNNVL", "1"), ("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "bond1")];
+    let vllm_ray = [("NVSHMEM_REMOTE_TRANSPORT", "ibgda"), ("NVSHMEM_IB_GID_INDEX", "3")];
+    let megatron = [("NVSHMEM_MAX_CTAS", "2"), ("NVSHMEM_BOOTSTRAP_UID_SOCK_FAMILY", "AF_INET")];
+    let got = |queues, depth, more: &[(&'static str, &'static str)]| {
+        let met = with(&[of_buffer(queues, depth), more.to_vec()].concat()).unwrap();
+        (met.host.channels_per_pe, met.host.log_depth, met.max_teams)
+    };
+    assert_eq!(got("10", "1024", &vllm), (10, 10, 7));
+    assert_eq!(got("32", "1024", &vllm_ray), (32, 10, 7));
+    // 1024 tokens a rank: SGLang asks for twice as many entries and two more; rings are powers of two.
+    assert_eq!(got("20", "2050", &[]), (20, 12, 7));
+    assert_eq!(got("24", "1024", &megatron), (24, 10, 7));
+    // A test recipe of Megatron's has this, where DeepEP's buffer has not written over it.
+    let refused = with(&[("NVSHMEM_IB_ENABLE_IBGDA", "0")]).unwrap_err().to_string();
+    assert!(refused.contains("nothing without it"), "{refused}");
 }
 
 #[test]

@@ -15,8 +15,11 @@ pyo3::create_exception!(
 pub fn raised(py: Python<'_>, error: &MoeError) -> PyErr {
     let text = error.to_string();
     match error {
-        MoeError::Shape(_) | MoeError::Room { .. } | MoeError::Argument { .. } => PyValueError::new_err(text),
+        MoeError::Shape(_) | MoeError::NormalShape(_) | MoeError::Room { .. } | MoeError::Argument { .. } => {
+            PyValueError::new_err(text)
+        }
         MoeError::Broken
+        | MoeError::NormalBroken
         | MoeError::Order(_)
         | MoeError::Numbers { .. }
         | MoeError::Epoch { .. }

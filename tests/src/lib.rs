@@ -15,6 +15,7 @@
 //! | [`workload`] | the kernels of a run |
 //! | [`cost`] | what calls cost in accesses to memory |
 //! | [`moe`] | ranks that exchange MoE layers |
+//! | [`moe_normal`] | the same in normal mode, some of them on one node |
 //! | [`echo`] | their gets and fetching atomics |
 //! | [`run`] | a whole run and its verdict |
 //! | [`spec`] | a run in words |
@@ -37,6 +38,7 @@ pub mod justify;
 pub mod late;
 pub mod lies;
 pub mod moe;
+pub mod moe_normal;
 pub mod moe_warps;
 pub mod mutations;
 pub mod oracle;

@@ -115,6 +115,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::MissedNotTold, &["ranks_one_that_missed_the_decision"]),
     row(Mutant::RoomNotLookedFor, &["moe_posts_that_find_no_room"]),
     row(Mutant::NumbersWrap, &["moe_a_replay_behind_the_last_number"]),
+    row(Mutant::RoleKeepsBlock, &["moe_two_roles_on_a_dead_rail"]),
     row(Mutant::CreditNotAwaited, &["moe_a_rank_that_receives_late"]),
     row(Mutant::KeysOfTheOldRail, &["requests_lost_before_a_switch", "fault_during_replay"]),
     row(Mutant::NoLedger, &["acks_lost_without_truth", "receiver_nic_dead_to_commands"]),

@@ -528,3 +528,8 @@ fn moe_experts_get_each_token_once() {
     hold("moe_posts_that_find_no_room");
     hold("moe_a_replay_behind_the_last_number");
 }
+
+#[test]
+fn moe_roles_of_one_kernel_do_not_wait_for_each_other() {
+    hold("moe_two_roles_on_a_dead_rail");
+}

@@ -5,11 +5,13 @@ use crate::heap::HeapMap;
 use crate::job::threads::Threads;
 use crate::nics::source::Source;
 use crate::options::{Options, Usage};
-use shunt_deep_ep_bridge::runner::in_turn;
+use shunt_deep_ep_bridge::normal::NormalRunner;
+use shunt_deep_ep_bridge::runner::{blocks_in_turn, in_turn};
 use shunt_deep_ep_bridge::{Agreement, PathName, Runner};
 use shunt_device::{Fault, HeapOffset, Solo};
 use shunt_host::agent::words::Place;
 use shunt_kernels::Outcome;
+use shunt_kernels::moe::normal::{NormalCall, NormalKernel};
 use shunt_kernels::moe::{MoeCall, Stage};
 use std::sync::Arc;
 
@@ -152,5 +154,16 @@ impl Runner for Lane {
     }
     fn agreement(&self) -> Option<Agreement> {
         Some(Agreement::of(self.job.cluster.unit(self.rank).pe()))
+    }
+}
+
+/// Ranks of this process reach each other's memory: which of them share a node is the buffer's business.
+impl NormalRunner for Lane {
+    fn run_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome {
+        let device = || self.job.cluster.unit(self.rank).device();
+        blocks_in_turn(call.blocks, |block| kernel.run(device(), Solo, block, call))
+    }
+    fn near(&self, rank: u32, at: u64) -> u64 {
+        self.job.cluster.unit(rank).address(HeapOffset(at))
     }
 }

@@ -1,5 +1,5 @@
-//! `moe_pressure`: DeepEP's low-latency layer, again and again, on all ranks of a soft fabric, while rails fail; every
-//! byte of every layer is held against a plain reference.
+//! `moe_pressure`: DeepEP's layer, of low latency or of normal mode, again and again, on all ranks of a soft fabric,
+//! while rails fail; every byte of every layer is held against a plain reference.
 //!
 //! | module | what it is |
 //! | --- | --- |

@@ -5,10 +5,15 @@ use super::verdict::USAGE;
 use crate::options::OnOff;
 use crate::units::{parse_time, show_time};
 use clap::{Parser, ValueEnum};
+use shunt_deep_ep_bridge::normal::Config;
 use shunt_deep_ep_bridge::{Format, Signals};
 use shunt_layout::moe::{Shape, TOPK_MAX};
+use shunt_layout::moe_normal::{BadNormalShape, NormalShape};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// Parts of the tokens in normal mode, each with rings of its own.
+const CHANNELS: u32 = 2;
 
 /// How tokens travel.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +26,15 @@ pub enum FormatKind {
     Ue8m0,
     /// Each of them in turn
     All,
+}
+
+/// Which of DeepEP's modes.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModeKind {
+    /// Ranks send to ranks
+    LowLatency,
+    /// Ranks of a node share memory; tokens cross once to each node
+    Normal,
 }
 
 /// What counts and flags are.
@@ -49,6 +63,12 @@ impl From<SignalsKind> for Signals {
                   2 bad usage; 3 no path left, or a signal in doubt"
 )]
 pub struct MoeOptions {
+    /// Mode
+    #[arg(long, default_value = "low-latency")]
+    pub mode: ModeKind,
+    /// Nodes that the ranks are on, in normal mode: a divisor of the ranks
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub nodes: u32,
     /// Ranks
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
     pub ranks: u32,
@@ -107,6 +127,9 @@ impl MoeOptions {
         let bad = |error: clap::Error| (error.to_string(), error.exit_code() as u8);
         let options = Self::try_parse_from(arguments).map_err(bad)?;
         options.shape_or().map_err(|error| (format!("error: --hidden: {error}"), USAGE))?;
+        if options.mode == ModeKind::Normal {
+            options.checked()?;
+        }
         for (name, time) in [("--every", options.every), ("--timeout", options.timeout)] {
             if time < 1_000_000 {
                 return Err((
@@ -116,6 +139,36 @@ impl MoeOptions {
             }
         }
         Ok(options)
+    }
+
+    /// What normal mode cannot have.
+    fn checked(&self) -> Result<(), (String, u8)> {
+        let wrong = |text: String| Err((format!("error: {text}"), USAGE));
+        if !self.ranks.is_multiple_of(self.nodes) {
+            return wrong(format!(
+                "--nodes {}: a divisor of the {} ranks would be right",
+                self.nodes, self.ranks
+            ));
+        }
+        if self.format == FormatKind::Ue8m0 {
+            return wrong("--format ue8m0: bf16, fp8 or all would be right in normal mode".into());
+        }
+        self.normal_or().map(|_| ()).or_else(|error| wrong(error.to_string()))
+    }
+
+    fn normal_or(&self) -> Result<NormalShape, BadNormalShape> {
+        // Rings so small that all of them wrap within a few layers.
+        let config = Config { sms: 2 * CHANNELS, nvl_slots: 8, rdma_chunk: 2, rdma_slots: 4 };
+        let experts = (self.local_experts, self.topk);
+        config.shape(self.nodes, self.ranks / self.nodes, experts, self.tokens, self.hidden).check()
+    }
+
+    /// The sizes of normal mode.
+    ///
+    /// # Panics
+    /// Not where the options were read for it: they were checked then.
+    pub fn normal_shape(&self) -> NormalShape {
+        self.normal_or().expect("checked when they were read")
     }
 
     fn shape_or(&self) -> Result<Shape, shunt_layout::moe::BadShape> {
@@ -133,6 +186,7 @@ impl MoeOptions {
     /// Formats, which take turns.
     pub fn formats(&self) -> &'static [Format] {
         match self.format {
+            FormatKind::All if self.mode == ModeKind::Normal => &[Format::Bf16, Format::Fp8],
             FormatKind::Bf16 => &[Format::Bf16],
             FormatKind::Fp8 => &[Format::Fp8],
             FormatKind::Ue8m0 => &[Format::Fp8Exponents],
@@ -142,9 +196,13 @@ impl MoeOptions {
 
     /// The run in one line.
     pub fn describe(&self) -> String {
+        let mode = match self.mode {
+            ModeKind::LowLatency => "low latency".to_owned(),
+            ModeKind::Normal => format!("normal mode on {} nodes", self.nodes),
+        };
         format!(
-            "moe_pressure: {} ranks, 2 rails each, {} layers of up to {} tokens of {} channels, {} experts, top-{}, \
-             faults {} every {}, seed {}; soft NIC, wall time",
+            "moe_pressure: {mode}, {} ranks of 2 rails, {} layers of up to {} tokens of {} channels, {} experts, \
+             top-{}, faults {} every {}, seed {}; soft NIC, wall time",
             self.ranks,
             self.iters,
             self.tokens,

@@ -2,11 +2,14 @@
 
 use super::job::{Job, Lane};
 use crate::timeline::Timeline;
-use shunt_deep_ep_bridge::layer::{self, Manner};
+use shunt_deep_ep_bridge::layer::{self, Manner, Wrongs};
+use shunt_deep_ep_bridge::normal::reference::NormalCase;
+use shunt_deep_ep_bridge::normal::{self, NormalBuffer};
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::{Buffer, MoeError, Patience, Runner};
 use shunt_device::FaultKind;
 use shunt_device::platform::host::World;
+use shunt_layout::moe_normal::NormalShape;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What all ranks of a run share.
@@ -70,11 +73,51 @@ impl Shared<'_> {
         let (experts, rank) = (shape.experts() as u32, lane.rank());
         let buffer = Buffer::new(lane, Job::BASE, shape.tokens, shape.hidden, experts, patience);
         let mut buffer = buffer.expect("the heap was made for it");
+        let one =
+            |layer: u64, case: &Case| layer::run(&mut buffer, case, Manner { zero_copy: layer % 5 == 4 });
+        let mut ended = self.layers(rank, |case| self.payload(case, rank), one);
+        ended.masked = buffer.mask().iter().filter(|masked| **masked).count() as u64;
+        ended
+    }
+
+    /// All layers of one rank in normal mode: every fifth is repeated with other tokens that go the same ways.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn run_normal(&self, lane: Lane, shape: NormalShape, patience: Patience) -> Ended {
+        let rank = lane.rank();
+        let buffer = NormalBuffer::new(lane, Job::BASE, shape, patience);
+        let mut buffer = buffer.expect("the heap was made for it");
+        let bytes = |case: &Case| {
+            let case = NormalCase { case: case.clone(), shape };
+            let others = (0..shape.ranks()).filter(|to| *to != rank);
+            let messages: u32 = others.map(|to| case.count(rank, to..to + 1)).sum();
+            u64::from(messages)
+                * (shape.dispatch_message(case.case.format.bytes() == 1) + shape.combine_stride())
+        };
+        self.layers(rank, bytes, |layer, case| {
+            let case = NormalCase { case: case.clone(), shape };
+            let (mut wrongs, handle) = normal::layer::run(&mut buffer, &case)?;
+            if layer % 5 == 4 {
+                let again = NormalCase { case: case.case.again(layer), shape };
+                wrongs.extend(normal::layer::run_cached(&mut buffer, &again, &handle)?);
+            }
+            Ok(wrongs)
+        })
+    }
+
+    /// Runs layer after layer, until one ends with a fault.
+    fn layers(
+        &self,
+        rank: u32,
+        payload: impl Fn(&Case) -> u64,
+        mut one: impl FnMut(u64, &Case) -> Result<Wrongs, MoeError>,
+    ) -> Ended {
         let mut ended = Ended::default();
         while ended.layers < self.iterations {
             let case = self.case(ended.layers);
             let began = self.clock.now_ns();
-            match layer::run(&mut buffer, case, Manner { zero_copy: ended.layers % 5 == 4 }) {
+            match one(ended.layers, case) {
                 Ok(wrongs) => {
                     ended.mismatches += u64::from(!wrongs.is_empty());
                     let of = |wrong| format!("layer {}: {wrong}", ended.layers);
@@ -88,13 +131,12 @@ impl Shared<'_> {
             }
             let now = self.clock.now_ns();
             ended.layer_ns.push(now - began);
-            self.timeline.add(now, self.payload(case, rank));
+            self.timeline.add(now, payload(case));
             ended.layers += 1;
             if rank == 0 {
                 self.ended.store(ended.layers, Ordering::Relaxed);
             }
         }
-        ended.masked = buffer.mask().iter().filter(|masked| **masked).count() as u64;
         self.running.fetch_sub(1, Ordering::AcqRel);
         ended
     }

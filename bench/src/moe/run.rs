@@ -1,7 +1,7 @@
 //! One run: PEs of this process, a thread for each rank, and one that makes rails fail.
 
 use super::job::{Job, JobOptions, NoJob, RAILS};
-use super::options::MoeOptions;
+use super::options::{ModeKind, MoeOptions};
 use super::rank::{Ended, Shared};
 use super::trouble::{Trouble, Troubles};
 use super::verdict::MoeReport;
@@ -30,12 +30,21 @@ const TICK: Duration = Duration::from_millis(2);
 /// # Errors
 /// There was no run.
 pub fn run(options: &MoeOptions) -> Result<MoeReport, NoJob> {
+    let normal = (options.mode == ModeKind::Normal).then(|| options.normal_shape());
+    let (channels, bytes, message) = match &normal {
+        // One for what a part sends, one for the heads that it returns.
+        Some(shape) => {
+            let chunk = u64::from(shape.chunk) * shape.dispatch_stride().max(shape.combine_stride());
+            (2 * shape.channels, shape.bytes(), chunk)
+        }
+        None => (options.local_experts, options.shape().bytes(), options.shape().dispatch_stride()),
+    };
     let job = Job::start(&JobOptions {
         ranks: options.ranks,
         rails: RAILS,
-        channels: options.local_experts,
-        bytes: options.shape().bytes(),
-        message: options.shape().dispatch_stride(),
+        channels,
+        bytes,
+        message,
         seed: options.seed,
         tolerant: options.ft == OnOff::On,
     })?;
@@ -63,7 +72,10 @@ pub fn run(options: &MoeOptions) -> Result<MoeReport, NoJob> {
         let threads: Vec<_> = (0..options.ranks)
             .map(|rank| {
                 let (lane, shared) = (job.lane(rank), &shared);
-                scope.spawn(move || shared.run(lane, patience))
+                scope.spawn(move || match normal {
+                    Some(shape) => shared.run_normal(lane, shape, patience),
+                    None => shared.run(lane, patience),
+                })
             })
             .collect();
         struck = strike(options, cluster, &shared, start_ns);
@@ -130,6 +142,10 @@ fn strike(
 
 fn judge(options: &MoeOptions, cluster: &Cluster, ends: Vec<Ended>) -> MoeReport {
     let mut report = MoeReport {
+        mode: match options.mode {
+            ModeKind::LowLatency => "low-latency",
+            ModeKind::Normal => "normal",
+        },
         ranks: options.ranks,
         seed: options.seed,
         clock: "soft NIC, wall time",

@@ -14,6 +14,8 @@ pub const NO_PATH: u8 = 3;
 /// Figures of a run; one JSON object.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MoeReport {
+    /// `low-latency` or `normal`.
+    pub mode: &'static str,
     /// Ranks.
     pub ranks: u32,
     /// Seed.

@@ -1,5 +1,6 @@
 //! How things end: kernels behind one that meets a fault, and buffers that go in the middle of a switch.
 
+use shunt_deep_ep_bridge::fault as faults;
 use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::{Format, MoeError, Patience};
 use shunt_device::platform::host::World;
@@ -98,8 +99,8 @@ fn posts_that_find_no_room_end_by_the_kernels_deadline() {
         });
         let (sent, took_ns) = cluster.sim.finish(&ended);
         let Err(MoeError::Fault(fault)) = sent else { panic!("{kind}: {sent:?}, nothing could go") };
-        let named = (fault.stage, fault.fault.kind, fault.fault.peer);
-        assert_eq!(named, (Stage::DispatchSend, FaultKind::Overdue, 1), "{kind}: {fault}");
+        let named = (fault.at, fault.fault.kind, fault.fault.peer);
+        assert_eq!(named, (faults::At::Stage(Stage::DispatchSend), FaultKind::Overdue, 1), "{kind}: {fault}");
         assert!(
             fault.path.is_some_and(|path| path.qpns.0 != 0 && path.local.1 != [0; 16]),
             "{kind}: the path is named"

@@ -23,7 +23,7 @@ use std::rc::Rc;
 const LAYERS: u64 = 8;
 
 /// Ends that are no failure of a path: the channel says so and nothing is repeated.
-fn is_programs_own(fault: &Injection) -> bool {
+pub fn is_programs_own(fault: &Injection) -> bool {
     let text = fault.fault.to_string();
     let own = [
         "cqe-error=0x01",

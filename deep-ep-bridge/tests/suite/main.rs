@@ -5,5 +5,7 @@ mod faults;
 mod layers;
 mod mask;
 mod misuse;
+mod normal;
+mod normal_faults;
 mod numbers;
 mod warps;

@@ -1,5 +1,6 @@
 //! What is refused, and a buffer that was broken off.
 
+use shunt_deep_ep_bridge::fault::At;
 use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::{Buffer, Format, MoeError, Patience, Runner, size_hint};
 use shunt_device::FaultKind;
@@ -104,8 +105,10 @@ fn a_peer_that_is_late_is_named_and_cleaning_mends_the_buffer() {
                         other => return Ok(vec![format!("rank {rank}: no fault but {other:?}")]),
                     };
                     let took = kernel.world.now() - before;
-                    let named = (fault.stage, fault.fault.kind, fault.fault.peer);
-                    if named != (Stage::DispatchReceive, FaultKind::Overdue, 2) || fault.path.is_none() {
+                    let named = (fault.at, fault.fault.kind, fault.fault.peer);
+                    if named != (At::Stage(Stage::DispatchReceive), FaultKind::Overdue, 2)
+                        || fault.path.is_none()
+                    {
                         wrongs.push(format!("rank {rank}: {fault}"));
                     }
                     if !(200_000_000..400_000_000).contains(&took) {

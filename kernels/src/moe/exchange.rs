@@ -314,7 +314,7 @@ fn room_slow<P: Platform>(channel: Channel<'_, P>, until_ns: u64) -> u64 {
 
 /// Waits until all that was posted on a channel is done; the kind of fault it ended with, or 0.
 #[inline(never)]
-fn quiet_slow<P: Platform>(device: Device<'_, P>, rank: u32, index: u32, until_ns: u64) -> u64 {
+pub fn quiet_slow<P: Platform>(device: Device<'_, P>, rank: u32, index: u32, until_ns: u64) -> u64 {
     match device.channel(rank, index).quiet(Solo, Deadline { at_ns: until_ns }) {
         Ok(()) => 0,
         Err(fault) => fault.kind as u64,

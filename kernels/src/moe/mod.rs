@@ -25,6 +25,7 @@ mod combine_send;
 mod dispatch_receive;
 mod dispatch_send;
 mod exchange;
+pub mod normal;
 pub mod number;
 mod room;
 mod stop;

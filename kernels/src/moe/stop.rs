@@ -102,13 +102,17 @@ impl<P: Platform> Answer for Phase<'_, P> {
         match self.ended {
             // SAFETY: forwarded to the caller.
             Ok(value) => unsafe { (&raw mut (*out.add(block as usize)).value).write(value) },
-            Err(Stop { why, rank, index, posted }) => {
-                let (why, at) = ((self.stage as u64) << STAGE | why, (rank as u64) << 32 | index as u64);
-                // SAFETY: one for each block.
-                stopped_slow(self.device, why, at, posted, unsafe { out.add(block as usize) });
-            }
+            // SAFETY: one for each block.
+            Err(stop) => stopped(self.device, self.stage as u64, stop, unsafe { out.add(block as usize) }),
         }
     }
+}
+
+/// Stores the outcome of what was broken off in a stage, or in a role of normal mode.
+#[inline(always)]
+pub fn stopped<P: Platform>(device: Device<'_, P>, stage: u64, stop: Stop, out: *mut Outcome) {
+    let Stop { why, rank, index, posted } = stop;
+    stopped_slow(device, stage << STAGE | why, (rank as u64) << 32 | index as u64, posted, out);
 }
 
 /// The outcome of a phase that was broken off.

@@ -3,11 +3,14 @@
 #ifndef SHUNT_NATIVE_CUDA_RUNTIME_H
 #define SHUNT_NATIVE_CUDA_RUNTIME_H
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <sched.h>
 
 #define SHUNT_NVSHMEM_WARP 1
 #define __CUDA_ARCH__ 900
@@ -17,13 +20,21 @@
 #define __constant__
 #define __forceinline__ inline
 #define __noinline__
+#define __launch_bounds__(...)
 #define __align__(N) __attribute__((aligned(N)))
+
+using std::max;
+using std::min;
 
 struct dim3 {
     unsigned x, y, z;
     constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
 };
 constexpr dim3 threadIdx(0, 0, 0), blockIdx(0, 0, 0), blockDim(1, 1, 1), gridDim(1, 1, 1);
+
+struct int4 {
+    int x, y, z, w;
+};
 
 typedef struct CUstream_st *cudaStream_t;
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1 };
@@ -53,6 +64,15 @@ struct cudaLaunchConfig_t {
     unsigned numAttrs;
 };
 
+/* Nanoseconds; who reads it waits, and others want the core. */
+inline long long clock64() {
+    timespec now;
+    sched_yield();
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+inline unsigned __activemask() { return 1; }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline void __syncwarp() {}
 template <typename T> T __shfl_sync(unsigned, T own, int) { return own; }
 inline void __syncthreads() {}

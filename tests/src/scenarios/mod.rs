@@ -15,6 +15,7 @@ mod lanes;
 mod links;
 mod lives;
 mod moe;
+mod moe_normal;
 mod nccl_2383;
 mod nics;
 mod orders;
@@ -63,6 +64,7 @@ pub fn all() -> Vec<Scenario> {
         orders::SCENARIOS,
         nccl_2383::SCENARIOS,
         moe::SCENARIOS,
+        moe_normal::SCENARIOS,
         ranks::SCENARIOS,
         fork::SCENARIOS,
     ]

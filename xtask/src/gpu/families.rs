@@ -52,13 +52,7 @@ pub struct Job {
 pub fn jobs(families: &[&str]) -> Vec<Job> {
     let mut jobs = Vec::new();
     for family in families {
-        for (case, tolerance, fault) in CASES {
-            let mut environment = USUAL.to_vec();
-            environment.push((TOLERANCE, tolerance));
-            environment.extend(fault.then_some(("PROGRAM_FAULTS", "down")));
-            let (name, program) = (format!("families, {family}, {case}"), (*family).to_owned());
-            jobs.push(Job { name, program, arguments: Vec::new(), environment, want: Want::Right { fault } });
-        }
+        jobs.extend(cases("families", family));
     }
     for (program, options) in SIZES {
         for (case, tolerance) in [("fault tolerance", "1"), ("no fault tolerance", "0")] {
@@ -69,6 +63,17 @@ pub fn jobs(families: &[&str]) -> Vec<Job> {
         }
     }
     jobs
+}
+
+/// A program that counts what is wrong, in each case.
+pub fn cases(whose: &str, program: &str) -> [Job; CASES.len()] {
+    CASES.map(|(case, tolerance, fault)| {
+        let mut environment = USUAL.to_vec();
+        environment.push((TOLERANCE, tolerance));
+        environment.extend(fault.then_some(("PROGRAM_FAULTS", "down")));
+        let (name, program) = (format!("{whose}, {program}, {case}"), program.to_owned());
+        Job { name, program, arguments: Vec::new(), environment, want: Want::Right { fault } }
+    })
 }
 
 impl Job {

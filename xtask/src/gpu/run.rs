@@ -144,10 +144,13 @@ fn rows(programs: &Programs) -> Vec<Row> {
     let Programs { check, stream, calls, deep_ep, libraries, sanitizer, .. } = programs;
     let mut rows = vec![Row::new("library calls", calls, &[])];
     // Without a device state every call answers that there is none: no kernel may hang or trap for that.
-    rows.extend(deep_ep.iter().map(|(name, program)| {
+    let alone = deep_ep.iter().filter(|(name, _)| name != prefix::DEEP_EP_JOB);
+    rows.extend(alone.map(|(name, program)| {
         let row = Row::new(format!("DeepEP's roles, {name}"), program, &[]);
         Row { libraries: libraries.clone(), ..row }
     }));
+    let rounds = families::cases("DeepEP's roles", prefix::DEEP_EP_JOB);
+    rows.extend(rounds.into_iter().map(|job| of_job(programs, deep_ep, job)));
     rows.extend(of_prefix(programs));
     rows.extend(CHECKS.iter().map(|name| Row::new(*name, check, &[name]).long()));
     let quiet = ["--device", "gpu", "--duration", "2s", "--rail-gbps", "10", "-t", "32"];
@@ -178,21 +181,24 @@ fn rows(programs: &Programs) -> Vec<Row> {
 
 /// The prefix's programs, each a job of PEs that share the GPU.
 fn of_prefix(programs: &Programs) -> Vec<Row> {
-    let row = |job: families::Job| {
-        let file = programs.prefix.iter().find(|(name, _)| *name == job.program).map(|(_, file)| file);
-        let line = file.map(|file| job.command_line(file));
-        let program = line.as_ref().map(|_| programs.launcher.clone());
-        Row {
-            name: job.name,
-            program: program.ok_or_else(|| format!("there is no program {}", job.program)),
-            arguments: line.unwrap_or_default(),
-            environment: job.environment,
-            limit: LIMIT,
-            libraries: programs.libraries.clone(),
-            want: Some(job.want),
-        }
-    };
-    families::jobs(&prefix::FAMILIES).into_iter().map(row).collect()
+    let jobs = families::jobs(&prefix::FAMILIES).into_iter();
+    jobs.map(|job| of_job(programs, &programs.prefix, job)).collect()
+}
+
+/// The row of a job, whose program is among these.
+fn of_job(programs: &Programs, files: &[(String, PathBuf)], job: families::Job) -> Row {
+    let file = files.iter().find(|(name, _)| *name == job.program).map(|(_, file)| file);
+    let line = file.map(|file| job.command_line(file));
+    let program = line.as_ref().map(|_| programs.launcher.clone());
+    Row {
+        name: job.name,
+        program: program.ok_or_else(|| format!("there is no program {}", job.program)),
+        arguments: line.unwrap_or_default(),
+        environment: job.environment,
+        limit: LIMIT,
+        libraries: programs.libraries.clone(),
+        want: Some(job.want),
+    }
 }
 
 /// Starts each of the prefix's programs as its row does, on a machine with a GPU or without; answers with how many
@@ -430,6 +436,8 @@ mod tests {
         assert_eq!(names("partial-write"), ["drill, partial-write=2"]);
         assert_eq!(names("graph"), ["graph"]);
         assert_eq!(names("families").len(), 3 * prefix::FAMILIES.len());
+        assert_eq!(names("DeepEP's roles, internode").len(), 3);
+        assert!(select(all(), Some("internode")).unwrap().iter().all(|row| row.want.is_some()));
         assert!(select(all(), Some("families")).unwrap().iter().all(|row| row.program.is_ok()));
         let refused = select(all(), Some("no such row")).err().unwrap().to_string();
         assert!(refused.contains("no such row") && refused.contains("drill, down;"), "{refused}");

@@ -16,7 +16,9 @@ const HEADER: &str = "deep-ep-bridge/include/ibgda_device.cuh";
 const SHARE: &str = "share/shunt/deep-ep";
 /// Our kernels; the one whose functions are counted is no program.
 const SOURCES: &str = "deep-ep-bridge/cuda";
-const PROGRAMS: [&str; 3] = ["low_latency", "notify", "forward"];
+const PROGRAMS: [&str; 4] = ["low_latency", "notify", "forward", JOB];
+/// The one whose PEs reach each other.
+pub const JOB: &str = "internode";
 const COUNTED: &str = "counts";
 /// Where DeepEP runs.
 const ARCHES: [&str; 2] = ["sm_90", "sm_100"];

@@ -9,7 +9,7 @@ mod family;
 mod layout;
 mod mpi;
 mod programs;
-mod wheel;
+pub mod wheel;
 
 use crate::ci::Count;
 use crate::gpu::{self, wheels::Toolkit};
@@ -50,7 +50,7 @@ nvcc and ptxas of CUDA 13 are fetched as Python packages, unless --cuda-home nam
   --deep-ep   compile and link our kernels in DeepEP's roles with ibgda_device.cuh, and hold the machine code of its
               functions against deep-ep-bridge/sass.txt";
 
-pub use bridge::{program as deep_ep_program, programs as deep_ep_programs};
+pub use bridge::{JOB as DEEP_EP_JOB, program as deep_ep_program, programs as deep_ep_programs};
 pub use programs::{ARCHES, FAMILIES, MEASURES, program};
 
 pub fn run(args: &[String]) -> Result<()> {

@@ -1,0 +1,493 @@
+//! Normal mode: DeepEP's `get_dispatch_layout`, `dispatch` and `combine` between nodes.
+//!
+//! A dispatch ends with all rows that came, in the order of their sources and of their tokens there; a combine with the
+//! sums. Each is one call on all ranks alike, and nothing is under way behind it but what is not needed any more.
+
+pub mod layer;
+pub mod reference;
+mod settings;
+
+pub use settings::Config;
+
+use crate::buffer::{aligned, argument};
+use crate::fault::{At, MoeError, MoeFault};
+use crate::runner::Runner;
+use crate::settings::Patience;
+use shunt_kernels::Outcome;
+use shunt_kernels::moe::normal::{FP8, NormalCall, NormalKernel, Role};
+use shunt_layout::moe_normal::{NOWHERE, NormalShape};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Tells buffers apart: what one handed out is worth nothing to another.
+static MADE: AtomicU64 = AtomicU64::new(1);
+
+/// Runs kernels of normal mode on one rank.
+pub trait NormalRunner: Runner {
+    /// Runs a kernel in all its blocks, to its end: an outcome that is a fault, if one of them met it.
+    fn run_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome;
+    /// The address at which kernels here reach a heap offset of `rank`, which is one of this node.
+    fn near(&self, rank: u32, at: u64) -> u64;
+}
+
+/// Which token goes where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Tokens to each rank.
+    pub rank_counts: Vec<u32>,
+    /// Tokens to each node.
+    pub node_counts: Vec<u32>,
+    /// Tokens to each expert.
+    pub expert_counts: Vec<u32>,
+    /// By token and rank: the row among all that go there from here.
+    position: Vec<u32>,
+    buffer: u64,
+    tokens: u32,
+    topk: u32,
+}
+
+impl Layout {
+    /// Whether a token goes to a rank.
+    pub fn is_token_in_rank(&self, token: usize, rank: usize) -> bool {
+        let ranks = self.rank_counts.len();
+        rank < ranks && self.position.get(token * ranks + rank).is_some_and(|row| *row != NOWHERE)
+    }
+}
+
+/// What a dispatch leaves for those that follow it: a combine, or a dispatch of other tokens that go the same ways.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NormalHandle {
+    position: Vec<u32>,
+    incoming: Vec<u32>,
+    prefix: Vec<u32>,
+    arriving: Vec<u32>,
+    forward: Vec<u32>,
+    counts: Vec<u32>,
+    buffer: u64,
+    tokens: u32,
+    topk: u32,
+    rows: u64,
+}
+
+impl NormalHandle {
+    /// Rows that came.
+    pub fn rows(&self) -> usize {
+        self.rows as usize
+    }
+
+    /// Rows that came from a rank.
+    pub fn rows_from(&self, rank: usize) -> std::ops::Range<usize> {
+        match (self.prefix.get(rank), self.prefix.get(rank + 1)) {
+            (Some(first), Some(end)) => *first as usize..*end as usize,
+            _ => 0..0,
+        }
+    }
+}
+
+/// Tokens as they travel.
+#[derive(Clone, Copy, Debug)]
+pub enum Tokens<'t> {
+    /// BF16.
+    Bf16(&'t [u16]),
+    /// FP8, and a scale for every 128 channels.
+    Fp8(&'t [u8], &'t [f32]),
+}
+
+/// What came for this rank's experts.
+#[derive(Clone, Debug)]
+pub struct NormalReceived {
+    /// By row: channels as bytes of the format, in words.
+    pub x: Vec<u64>,
+    /// FP8: by row, a scale for every 128 channels.
+    pub scales: Vec<f32>,
+    /// By row: experts as numbers of this rank's; -1: another rank's, or none. Empty where none were sent.
+    pub topk_index: Vec<i64>,
+    /// Their weights; 0 where the expert is another rank's.
+    pub topk_weights: Vec<f32>,
+    /// By local expert: rows.
+    pub counts: Vec<u32>,
+    /// For what follows.
+    pub handle: NormalHandle,
+}
+
+/// Combined tokens.
+#[derive(Clone, Debug)]
+pub struct NormalCombined {
+    /// By token, BF16.
+    pub x: Vec<u16>,
+    /// By token: sums of the rows' weights. Empty where none were given.
+    pub topk_weights: Vec<f32>,
+}
+
+/// The buffer.
+pub struct NormalBuffer<R: NormalRunner> {
+    runner: R,
+    shape: NormalShape,
+    base: u64,
+    patience: Patience,
+    /// Where ranks of this node have theirs.
+    peers: Vec<u64>,
+    notified: u64,
+    met: u64,
+    broken: bool,
+    made: u64,
+}
+
+impl<R: NormalRunner> NormalBuffer<R> {
+    /// A buffer in the heap from offset `base` on, where all words are zero. All ranks make it alike.
+    ///
+    /// # Errors
+    /// Sizes that cannot be, or no room.
+    pub fn new(runner: R, base: u64, shape: NormalShape, patience: Patience) -> Result<Self, MoeError> {
+        let shape = shape.check().map_err(MoeError::NormalShape)?;
+        if shape.ranks() != runner.ranks() {
+            let right = format!("{}, the ranks there are", runner.ranks());
+            return Err(argument("nodes times ranks of a node", shape.ranks(), right));
+        }
+        let (needed, met) = (shape.bytes(), runner.heap_bytes());
+        if !base.is_multiple_of(16) {
+            return Err(argument("base", base, "a multiple of 16"));
+        }
+        if base.checked_add(needed).is_none_or(|end| end > met) {
+            return Err(MoeError::Room { needed, base, met });
+        }
+        let first = runner.rank() / shape.locals * shape.locals;
+        let peers = (first..first + shape.locals).map(|rank| runner.near(rank, base)).collect();
+        let made = MADE.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { runner, shape, base, patience, peers, notified: 0, met: 0, broken: false, made })
+    }
+
+    /// What runs the kernels.
+    pub fn runner(&self) -> &R {
+        &self.runner
+    }
+
+    /// Its sizes.
+    pub fn shape(&self) -> &NormalShape {
+        &self.shape
+    }
+
+    fn call(&self) -> NormalCall {
+        NormalCall {
+            shape: self.shape,
+            base: self.base,
+            peers: self.peers.as_ptr() as u64,
+            timeout_ns: self.patience.timeout_ns,
+            slice_ns: self.patience.slice_ns,
+            blocks: self.patience.blocks.clamp(1, self.shape.channels),
+            ..NormalCall::default()
+        }
+    }
+
+    fn run(&mut self, kernel: NormalKernel, call: &NormalCall) -> Result<u64, MoeError> {
+        if self.broken {
+            return Err(MoeError::NormalBroken);
+        }
+        let outcome = self.runner.run_normal(kernel, call);
+        let Some(fault) = outcome.as_fault() else { return Ok(outcome.value) };
+        self.broken = true;
+        let role = Role::from_raw(outcome.value).unwrap_or(Role::Layout);
+        let path = self.runner.path(&fault);
+        Err(MoeError::Fault(Box::new(MoeFault { at: At::Role(role), fault, path })))
+    }
+
+    /// Tokens of so many indices.
+    fn check_topk(&self, topk: u32, topk_index: &[i64]) -> Result<usize, MoeError> {
+        let (most, experts) = (self.shape.topk, self.shape.experts() as i64);
+        if topk == 0 || topk > most {
+            return Err(argument("experts of a token", topk, format!("1 to {most}")));
+        }
+        if !topk_index.len().is_multiple_of(topk as usize) {
+            return Err(argument("topk indices", topk_index.len(), format!("a multiple of {topk}")));
+        }
+        if let Some(index) = topk_index.iter().find(|index| **index >= experts) {
+            return Err(argument("a topk index", index, format!("below {experts}, or negative for none")));
+        }
+        let tokens = topk_index.len() / topk as usize;
+        self.check_tokens(tokens).map(|()| tokens)
+    }
+
+    fn check_tokens(&self, tokens: usize) -> Result<(), MoeError> {
+        let most = self.shape.tokens;
+        if tokens <= most as usize {
+            Ok(())
+        } else {
+            Err(argument("tokens", tokens, format!("{most} at most")))
+        }
+    }
+
+    fn own(&self, what: &'static str, buffer: u64) -> Result<(), MoeError> {
+        if buffer == self.made {
+            Ok(())
+        } else {
+            Err(argument(what, "another buffer's", "this buffer's own"))
+        }
+    }
+
+    /// DeepEP's `get_dispatch_layout`: which token goes where, by its `topk` experts. All ranks have as many experts a
+    /// token, those without tokens as well.
+    ///
+    /// # Errors
+    /// Arguments that cannot be.
+    pub fn dispatch_layout(&mut self, topk: u32, topk_index: &[i64]) -> Result<Layout, MoeError> {
+        let tokens = self.check_topk(topk, topk_index)?;
+        let shape = self.shape;
+        let mut layout = Layout {
+            rank_counts: vec![0; shape.ranks() as usize],
+            node_counts: vec![0; shape.nodes as usize],
+            expert_counts: vec![0; shape.experts() as usize],
+            position: vec![NOWHERE; tokens * shape.ranks() as usize],
+            buffer: self.made,
+            tokens: tokens as u32,
+            topk,
+        };
+        let call = NormalCall {
+            topk_index: topk_index.as_ptr() as u64,
+            rank_counts: layout.rank_counts.as_mut_ptr() as u64,
+            node_counts: layout.node_counts.as_mut_ptr() as u64,
+            expert_counts: layout.expert_counts.as_mut_ptr() as u64,
+            position: layout.position.as_mut_ptr() as u64,
+            tokens: layout.tokens,
+            topk,
+            ..self.call()
+        };
+        self.run(NormalKernel::Layout, &call)?;
+        Ok(layout)
+    }
+
+    /// DeepEP's `dispatch`: `x` to the ranks that `layout` says, with experts and weights of each token.
+    ///
+    /// # Errors
+    /// Arguments that cannot be, with nothing sent; a fault, which breaks the buffer.
+    pub fn dispatch(
+        &mut self,
+        x: Tokens<'_>,
+        layout: &Layout,
+        topk_index: &[i64],
+        topk_weights: &[f32],
+    ) -> Result<NormalReceived, MoeError> {
+        self.own("the layout", layout.buffer)?;
+        let tokens = self.count(x)?;
+        if tokens != layout.tokens as usize {
+            return Err(argument("tokens", tokens, format!("{}, as the layout has", layout.tokens)));
+        }
+        if self.check_topk(layout.topk, topk_index)? != tokens {
+            return Err(argument("topk indices", topk_index.len(), "those of the layout"));
+        }
+        if topk_weights.len() != topk_index.len() {
+            return Err(argument("topk weights", topk_weights.len(), format!("{}", topk_index.len())));
+        }
+        let handle = self.notify(layout)?;
+        self.send(x, handle, topk_index, topk_weights, layout.topk)
+    }
+
+    /// The same for other tokens that go the ways of an earlier dispatch, in its channels and to its rows: nobody is
+    /// notified. Experts and weights are those of that dispatch, and are not sent.
+    ///
+    /// # Errors
+    /// As [`dispatch`](Self::dispatch).
+    pub fn dispatch_cached(
+        &mut self,
+        x: Tokens<'_>,
+        handle: &NormalHandle,
+    ) -> Result<NormalReceived, MoeError> {
+        self.own("the handle", handle.buffer)?;
+        let tokens = self.count(x)?;
+        if tokens != handle.tokens as usize {
+            return Err(argument("tokens", tokens, format!("{}, as the handle has", handle.tokens)));
+        }
+        self.send(x, handle.clone(), &[], &[], 0)
+    }
+
+    /// Tokens of `x`.
+    fn count(&self, x: Tokens<'_>) -> Result<usize, MoeError> {
+        let hidden = self.shape.hidden as usize;
+        let channels = match x {
+            Tokens::Bf16(x) => x.len(),
+            Tokens::Fp8(x, _) => x.len(),
+        };
+        let tokens = channels / hidden;
+        if channels != tokens * hidden {
+            return Err(argument("channels of all tokens", channels, format!("a multiple of {hidden}")));
+        }
+        let scales = tokens * self.shape.scales() as usize;
+        match x {
+            Tokens::Fp8(_, met) if met.len() != scales => Err(argument("scales", met.len(), scales)),
+            _ => self.check_tokens(tokens).map(|()| tokens),
+        }
+    }
+
+    fn notify(&mut self, layout: &Layout) -> Result<NormalHandle, MoeError> {
+        let (ranks, channels) = (self.shape.ranks() as usize, self.shape.channels as usize);
+        let (nodes, part) = (self.shape.nodes as usize, self.shape.part(self.shape.tokens) as usize);
+        let mut handle = NormalHandle {
+            position: layout.position.clone(),
+            incoming: vec![0; channels * ranks],
+            prefix: vec![0; ranks + 1],
+            arriving: vec![0; nodes * channels],
+            forward: vec![0; nodes * channels * part],
+            counts: vec![0; self.shape.local_experts as usize],
+            buffer: self.made,
+            tokens: layout.tokens,
+            topk: layout.topk,
+            rows: 0,
+        };
+        let call = NormalCall {
+            number: self.notified + 1,
+            expert_counts: layout.expert_counts.as_ptr() as u64,
+            counts: handle.counts.as_mut_ptr() as u64,
+            ..self.with(&mut handle)
+        };
+        handle.rows = self.run(NormalKernel::Notify, &call)?;
+        self.notified += 1;
+        Ok(handle)
+    }
+
+    /// A call that knows the ways of a handle.
+    fn with(&self, handle: &mut NormalHandle) -> NormalCall {
+        NormalCall {
+            position: handle.position.as_ptr() as u64,
+            incoming: handle.incoming.as_mut_ptr() as u64,
+            prefix: handle.prefix.as_mut_ptr() as u64,
+            arriving: handle.arriving.as_mut_ptr() as u64,
+            forward: handle.forward.as_mut_ptr() as u64,
+            tokens: handle.tokens,
+            rows: handle.rows,
+            ..self.call()
+        }
+    }
+
+    fn send(
+        &mut self,
+        x: Tokens<'_>,
+        mut handle: NormalHandle,
+        topk_index: &[i64],
+        topk_weights: &[f32],
+        topk: u32,
+    ) -> Result<NormalReceived, MoeError> {
+        let rows = handle.rows();
+        let (words, scales, fp8) = match x {
+            Tokens::Bf16(_) => (self.shape.data_bytes(false), 0, 0),
+            Tokens::Fp8(..) => (self.shape.data_bytes(true), self.shape.scales() as usize, FP8),
+        };
+        let mut out = vec![0u64; rows * words as usize / 8];
+        // Kernels write pieces of 16 bytes, at whole words.
+        let mut out_scales = vec![0u64; rows * scales / 2];
+        let mut out_index = vec![-1i64; rows * topk as usize];
+        let mut out_weights = vec![0f32; rows * topk as usize];
+        let input = Input::of(x);
+        let some = |at: u64| if topk > 0 { at } else { 0 };
+        let call = NormalCall {
+            x: input.x,
+            x_scales: input.scales,
+            topk_index: some(topk_index.as_ptr() as u64),
+            topk_weights: some(topk_weights.as_ptr() as u64),
+            out: out.as_mut_ptr() as u64,
+            out_scales: out_scales.as_mut_ptr() as u64,
+            out_index: some(out_index.as_mut_ptr() as u64),
+            out_weights: some(out_weights.as_mut_ptr() as u64),
+            topk,
+            flags: fp8,
+            ..self.with(&mut handle)
+        };
+        self.run(NormalKernel::Dispatch, &call)?;
+        drop(input);
+        let halves = |word: u64| [f32::from_bits(word as u32), f32::from_bits((word >> 32) as u32)];
+        Ok(NormalReceived {
+            x: out,
+            scales: out_scales.into_iter().flat_map(halves).collect(),
+            topk_index: out_index,
+            topk_weights: out_weights,
+            counts: handle.counts.clone(),
+            handle,
+        })
+    }
+
+    /// DeepEP's `combine`: `x` is what was made of the rows of a dispatch, and is summed for each token; weights of
+    /// rows as well, if there are any.
+    ///
+    /// # Errors
+    /// As [`dispatch`](Self::dispatch).
+    pub fn combine(
+        &mut self,
+        x: &[u16],
+        topk_weights: Option<&[f32]>,
+        handle: &NormalHandle,
+    ) -> Result<NormalCombined, MoeError> {
+        self.own("the handle", handle.buffer)?;
+        let (rows, hidden) = (handle.rows(), self.shape.hidden as usize);
+        if x.len() != rows * hidden {
+            return Err(argument("channels of all rows", x.len(), rows * hidden));
+        }
+        let topk = if topk_weights.is_some() { handle.topk as usize } else { 0 };
+        let weights = topk_weights.unwrap_or_default();
+        if weights.len() != rows * topk {
+            let right = format!("{topk} for each of {rows} rows");
+            return Err(argument("topk weights", weights.len(), right));
+        }
+        let (mut handle, copied) = (handle.clone(), aligned(x));
+        let tokens = handle.tokens as usize;
+        let mut out = vec![0u64; tokens * hidden / 4];
+        let mut out_weights = vec![0f32; tokens * topk];
+        let some = |at: u64, count: usize| if count > 0 { at } else { 0 };
+        let call = NormalCall {
+            x: copied.as_ref().map_or(x.as_ptr() as u64, |words| words.as_ptr() as u64),
+            topk_weights: some(weights.as_ptr() as u64, weights.len()),
+            out: out.as_mut_ptr() as u64,
+            out_weights: some(out_weights.as_mut_ptr() as u64, out_weights.len()),
+            topk: topk as u32,
+            ..self.with(&mut handle)
+        };
+        self.run(NormalKernel::Combine, &call)?;
+        let four = |word: u64| [word as u16, (word >> 16) as u16, (word >> 32) as u16, (word >> 48) as u16];
+        Ok(NormalCombined { x: out.into_iter().flat_map(four).collect(), topk_weights: out_weights })
+    }
+
+    /// Waits until nothing that this rank posted is under way, and all ranks are there: behind it the part of the heap
+    /// may become something else's. All ranks call it together.
+    ///
+    /// # Errors
+    /// A rank did not come, or is lost.
+    pub fn settle(&mut self) -> Result<(), MoeError> {
+        let call = NormalCall { number: self.met + 1, blocks: 1, ..self.call() };
+        self.run(NormalKernel::Settle, &call)?;
+        self.met += 1;
+        Ok(())
+    }
+}
+
+/// Addresses of tokens, in copies where they are not at whole words.
+struct Input {
+    x: u64,
+    scales: u64,
+    _copies: [Option<Vec<u64>>; 2],
+}
+
+impl Input {
+    fn of(x: Tokens<'_>) -> Self {
+        let at = |copy: &Option<Vec<u64>>, at: u64| copy.as_ref().map_or(at, |words| words.as_ptr() as u64);
+        match x {
+            Tokens::Bf16(x) => {
+                let copy = aligned(x);
+                Self { x: at(&copy, x.as_ptr() as u64), scales: 0, _copies: [copy, None] }
+            }
+            Tokens::Fp8(x, scales) => {
+                let bytes = whole(x, |byte| u64::from(*byte));
+                let floats = whole(scales, |scale| u64::from(scale.to_bits()));
+                let (x, scales) = (x.as_ptr() as u64, scales.as_ptr() as u64);
+                Self { x: at(&bytes, x), scales: at(&floats, scales), _copies: [bytes, floats] }
+            }
+        }
+    }
+}
+
+/// A copy in whole words, if `values` are not aligned to them.
+fn whole<T>(values: &[T], bits: impl Fn(&T) -> u64) -> Option<Vec<u64>> {
+    if (values.as_ptr() as usize).is_multiple_of(align_of::<u64>()) {
+        return None;
+    }
+    let (count, width) = (8 / size_of::<T>(), 8 * size_of::<T>());
+    let word = |some: &[T]| {
+        some.iter().enumerate().fold(0, |word, (number, value)| word | bits(value) << (width * number))
+    };
+    Some(values.chunks(count).map(word).collect())
+}

@@ -1,0 +1,85 @@
+//! What a kernel of normal mode is told. It travels by value, as the parameter of a launch.
+
+use shunt_layout::moe_normal::NormalShape;
+
+/// Channels are FP8 with scales, as the caller made them; else BF16.
+pub const FP8: u32 = 1;
+
+/// The arguments of every kernel of normal mode. Each reads those that its documentation names and leaves the others
+/// alone.
+///
+/// Addresses are of memory that the kernel's threads reach; nobody else touches what they lead to while it runs, but
+/// ranks of this node in the parts of the heap that `peers` names.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NormalCall {
+    /// What all ranks agree on.
+    pub shape: NormalShape,
+    /// Heap offset of the exchange's part, a multiple of 16.
+    pub base: u64,
+    /// By rank of this node: the address at which this one reaches that part of its heap.
+    pub peers: u64,
+    /// Notify, meeting: its number, from 1.
+    pub number: u64,
+    /// Patience of the whole kernel, in nanoseconds.
+    pub timeout_ns: u64,
+    /// Between two looks at whether a peer is lost. Longer than the device's own patience.
+    pub slice_ns: u64,
+    /// Dispatch: the tokens, BF16 or FP8. Combine: rows as they were received, BF16.
+    pub x: u64,
+    /// Dispatch, FP8: scales by token, 32-bit floats.
+    pub x_scales: u64,
+    /// Layout, dispatch: experts of each token, 64 bits each; negative: none. Dispatch: or 0.
+    pub topk_index: u64,
+    /// Dispatch: their weights, 32-bit floats. Combine: weights of each row. Or 0.
+    pub topk_weights: u64,
+    /// Layout: tokens to each rank, 32 bits.
+    pub rank_counts: u64,
+    /// Layout: tokens to each node, 32 bits.
+    pub node_counts: u64,
+    /// Layout writes, notify reads: tokens to each expert, 32 bits.
+    pub expert_counts: u64,
+    /// By token and rank: the row among all that go to this rank from here, 32 bits, or `NOWHERE`. Layout writes it,
+    /// all others read it.
+    pub position: u64,
+    /// By channel and rank: tokens that come from it, 32 bits. Notify writes it, dispatch and combine read it.
+    pub incoming: u64,
+    /// By rank: rows of all ranks before it, 32 bits; behind the last one all rows. Notify writes it, others read it.
+    pub prefix: u64,
+    /// By node and channel: tokens that come from the rank of equal number there, for this node. Notify writes it,
+    /// dispatch and combine read it.
+    pub arriving: u64,
+    /// By local expert: rows, 32 bits. Notify writes it.
+    pub counts: u64,
+    /// By node, channel and token of the channel, in the order in which they came: bits of the ranks of this node that
+    /// it went to. Dispatch writes it, combine reads it.
+    pub forward: u64,
+    /// Dispatch: the rows. Combine: the combined tokens, BF16.
+    pub out: u64,
+    /// Dispatch, FP8: scales by row.
+    pub out_scales: u64,
+    /// Dispatch: experts of each row as numbers of this rank's, 64 bits; -1: another rank's, or none.
+    pub out_index: u64,
+    /// Dispatch: their weights, 0 where the expert is another rank's. Combine: the tokens' weights. Or 0.
+    pub out_weights: u64,
+    /// Rows that there is room for.
+    pub rows: u64,
+    /// Tokens of this rank.
+    pub tokens: u32,
+    /// Experts of a token.
+    pub topk: u32,
+    /// Blocks of the launch.
+    pub blocks: u32,
+    /// [`FP8`].
+    pub flags: u32,
+}
+
+impl NormalCall {
+    /// Whether a flag is set.
+    #[inline(always)]
+    pub const fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+const _: () = assert!(size_of::<NormalCall>() == 240);

@@ -1,0 +1,128 @@
+//! The role of a combine that sums what nodes sent for a token of this rank, and tells them that their slots were
+//! taken.
+
+use super::layout::goes;
+use super::node::{Node, Turn, least};
+use super::role::{Halt, Role};
+use super::sum::sum_nodes;
+use crate::moe::stop::Stop;
+use shunt_device::{Lanes, Platform};
+use shunt_layout::moe_normal::ByNode;
+
+/// One turn: sums a chunk at most, in the order of tokens.
+#[inline(always)]
+pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32) -> Result<Turn, Halt> {
+    let (call, shape, lanes) = (node.call, &node.call.shape, node.lanes);
+    let (_, end) = shape.tokens_of(channel, call.tokens);
+    let cursor = shape.by_node(ByNode::Summed, channel, 0);
+    let (first, mut code) = (if node.leads() { node.word(cursor) } else { 0 }, Turn::Idle);
+    if node.leads() {
+        code = match () {
+            () if first >= end as u64 && !owes(node, channel) => Turn::Done,
+            () if owes(node, channel) || there(node, channel, first as u32) => Turn::Moved,
+            () => Turn::Idle,
+        };
+    }
+    match node.share(code as u64) {
+        0 => return Ok(Turn::Done),
+        1 => {}
+        _ => return Ok(Turn::Idle),
+    }
+    let first = lanes.broadcast(first, 0) as u32;
+    let last = least(end as u64, first as u64 + shape.chunk as u64) as u32;
+    let mut token = first;
+    while token < last {
+        let there = node.leads() && there(node, channel, token);
+        if node.share(there as u64) == 0 {
+            break;
+        }
+        sum_nodes(node, channel, token, |from| goes(call, token, from));
+        lanes.sync();
+        if node.leads() {
+            take(node, channel, token);
+        }
+        lanes.sync();
+        token += 1;
+    }
+    let done = if node.leads() {
+        node.set(cursor, token as u64);
+        tell(node, channel, token != first)
+    } else {
+        Ok(Turn::Idle)
+    };
+    node.agree(Role::CombineHead, done)
+}
+
+/// Whether all nodes that a token went to have sent their sums. Leader only.
+#[inline(always)]
+fn there<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, token: u32) -> bool {
+    let shape = &node.call.shape;
+    let (mut from, mut all) = (0, true);
+    while from < shape.nodes {
+        if goes(node.call, token, from) {
+            let taken = node.word(shape.by_node(ByNode::CombineTaken, channel, from));
+            all &= node.word(shape.by_node(ByNode::CombineTail, channel, from)) > taken;
+        }
+        from += 1;
+    }
+    all
+}
+
+/// One slot of each of them was taken. Leader only.
+#[inline(always)]
+fn take<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, token: u32) {
+    let (shape, mut from) = (&node.call.shape, 0);
+    while from < shape.nodes {
+        if goes(node.call, token, from) {
+            let taken = shape.by_node(ByNode::CombineTaken, channel, from);
+            node.set(taken, node.word(taken) + 1);
+        }
+        from += 1;
+    }
+}
+
+/// Whether a node is to be told of a chunk. Leader only.
+#[inline(always)]
+fn owes<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32) -> bool {
+    let (mut from, mut any) = (0, false);
+    while from < node.call.shape.nodes {
+        any |= owed(node, channel, from) >= node.call.shape.chunk as u64;
+        from += 1;
+    }
+    any
+}
+
+/// Slots of a node that were taken, and that it was not told of.
+#[inline(always)]
+fn owed<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, from: u32) -> u64 {
+    let word = |word| node.word(node.call.shape.by_node(word, channel, from));
+    word(ByNode::CombineTaken) - word(ByNode::CombineTold)
+}
+
+/// Returns heads where a chunk is owed. Leader only.
+#[inline(always)]
+fn tell<P: Platform, L: Lanes>(
+    node: &Node<'_, '_, P, L>,
+    channel: u32,
+    mut moved: bool,
+) -> Result<Turn, Stop> {
+    let (shape, mut from) = (&node.call.shape, 0);
+    while from < shape.nodes {
+        if owed(node, channel, from) >= shape.chunk as u64 {
+            let taken = node.word(shape.by_node(ByNode::CombineTaken, channel, from));
+            let word = shape.by_node(ByNode::CombineHead, channel, node.node);
+            let there = if from == node.node {
+                node.set(word, taken);
+                true
+            } else {
+                node.post(node.rank_of(from), shape.channels + channel, None, node.at(word), taken)?
+            };
+            if there {
+                node.set(shape.by_node(ByNode::CombineTold, channel, from), taken);
+            }
+            moved |= there;
+        }
+        from += 1;
+    }
+    Ok(if moved { Turn::Moved } else { Turn::Idle })
+}

@@ -1,0 +1,71 @@
+//! `moe_normal_settle`: nothing that was posted is under way, and all ranks know it of each other.
+
+use super::call::NormalCall;
+use super::node::{Node, Waits, Watch};
+use super::notify::meet;
+use super::role::{Halt, Role};
+use crate::moe::exchange::quiet_slow;
+use crate::moe::stop::Stop;
+use shunt_device::{Device, Lanes, Platform, Solo};
+use shunt_layout::moe_normal::{OfLocal, OfNode};
+
+/// One block, which all ranks run together: waits until all that this rank posted is done, and until all ranks are
+/// there. Behind it the part of the heap may become something else's: nothing is repeated into it any more. The value
+/// is 0.
+#[inline(always)]
+pub fn run<P: Platform, L: Lanes>(
+    device: Device<'_, P>,
+    lanes: L,
+    block: u32,
+    call: &NormalCall,
+) -> Result<u64, Halt> {
+    if block != 0 {
+        return Ok(0);
+    }
+    let node = Node::begin(device, lanes, call, Role::Quiet)?;
+    let (mut watch, shape) = (Watch::new(&node), &call.shape);
+    quiet(&node)?;
+    let (word, mut to) = (shape.of_node(OfNode::Meeting, node.node), 0);
+    while to < shape.nodes {
+        let who = Waits { role: Role::Meet, rank: node.rank_of(to), index: 0 };
+        if to != node.node {
+            node.tell(&mut watch, who, None, node.at(word), call.number)?;
+        } else if node.leads() {
+            node.set(word, call.number);
+        }
+        to += 1;
+    }
+    let mut from = 0;
+    while from < shape.nodes {
+        let who = Waits { role: Role::Meet, rank: node.rank_of(from), index: 0 };
+        node.hear(&mut watch, who, shape.of_node(OfNode::Meeting, from), call.number)?;
+        from += 1;
+    }
+    // Ranks of this number are all there; ranks of this node say it of theirs.
+    meet(&node, &mut watch, OfLocal::Meeting, call.number, Role::Meet)?;
+    // Nobody goes before what it told the others is there: it is repeated until then.
+    quiet(&node)?;
+    Ok(0)
+}
+
+/// Waits until all that was posted to any node is done.
+#[inline(always)]
+fn quiet<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<(), Halt> {
+    let (shape, mut to) = (&node.call.shape, 0);
+    while to < shape.nodes {
+        let (rank, mut index) = (node.rank_of(to), 0);
+        while to != node.node && index < 2 * shape.channels {
+            let mut kind = 0;
+            if node.leads() && !node.device.channel(rank, index).try_quiet(Solo) {
+                kind = quiet_slow(node.device, rank, index, node.deadline.at_ns);
+            }
+            let kind = node.share(kind);
+            if kind != 0 {
+                return Err(Halt { role: Role::Quiet, stop: Stop::ended(rank, index, kind) });
+            }
+            index += 1;
+        }
+        to += 1;
+    }
+    Ok(())
+}
