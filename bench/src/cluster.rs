@@ -145,6 +145,17 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
     config
 }
 
+/// Says which NICs' counts are not used, and why: what is cut without them may end in doubt.
+fn remark_disbelieved(pe: &Pe) {
+    for rail in pe.rails().iter().filter(|rail| !rail.truth_holds && !rail.truth_detail.is_empty()) {
+        let (pe, at, nic) = (pe.root().my_pe, rail.index, &rail.name);
+        eprintln!(
+            "PE {pe}, rail {at} ({nic}): its count is not believed, the ledger is: {}",
+            rail.truth_detail
+        );
+    }
+}
+
 impl Cluster {
     /// Brings everything up that lives here.
     ///
@@ -215,6 +226,7 @@ impl Cluster {
                 // SAFETY: both go into one unit, which drops the PE last.
                 unsafe { kernels.enter(&pe)? };
             }
+            remark_disbelieved(&pe);
             let unit = Unit::new(Arc::new(pe), map, clock, kernels);
             self.agents.push(self.spawn_agent(&unit).map_err(&no_room)?);
             self.units.push(unit);

@@ -11,7 +11,7 @@ use crate::nic::loopback::{Pair, PairShape, PairSource, PairUse, PrivateMemory};
 use crate::nic::mkey::{Access, Mkey};
 use crate::nic::pd::Pd;
 use crate::nic::proof::{self, TruthProof};
-use crate::nic::proof_atomics::{LOST_TIMEOUT, Stage};
+use crate::nic::proof_atomics::{LOST_TIMEOUTS, Stage};
 use crate::nic::qp::{MASK_24, QpTuning};
 use crate::nic::queue::{QueueSource, Request};
 use crate::nic::umem::Umem;
@@ -394,13 +394,23 @@ impl Rail {
             let which = PairUse::Atomics;
             self.pair_of(PairShape { which, incarnation, psn: proof::FIRST_PSN, answers_to }, &tuning)
         };
-        let hasty = QpTuning { ack_timeout: LOST_TIMEOUT, retry: 1, ..QpTuning::default() };
         let stage = Stage { private: &self.private, world, patience_ns, flush: &flush };
-        let lost = stage.answers_lost(make(0, Some(lost_in), hasty)?)?;
+        let mut tries = LOST_TIMEOUTS.into_iter().zip(0..);
+        let (lost, next) = loop {
+            let Some((ack_timeout, number)) = tries.next() else {
+                let detail =
+                    "atomics whose answers were lost were not executed before the retries ran out".into();
+                return Ok(TruthProof { holds: false, detail });
+            };
+            let hasty = QpTuning { ack_timeout, retry: 1, ..QpTuning::default() };
+            if let Some(lost) = stage.answers_lost(make(number, Some(lost_in), hasty)?)? {
+                break (lost, number + 1);
+            }
+        };
         if !lost.holds {
             return Ok(lost);
         }
-        let burst = stage.under_way(make(1, None, QpTuning::default())?, atomics)?;
+        let burst = stage.under_way(make(next, None, QpTuning::default())?, atomics)?;
         let detail = format!("{}; {}; {}", proof.detail, lost.detail, burst.detail);
         Ok(TruthProof { detail: if burst.holds { detail } else { burst.detail }, ..burst })
     }
