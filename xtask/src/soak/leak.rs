@@ -26,18 +26,18 @@ type Count = fn(&Sample) -> u64;
 
 /// What memory may grow by in the second half.
 pub const ALLOWED_KIB: f64 = 1024.0;
-/// And by so much a second at the main program's rank 0: it holds the timeline of its report, 8 bytes of each rank's
-/// 10 ms. No other rank does.
-const TIMELINE_KIB: f64 = 2.0;
-/// The first of them to be started, and so to be seen.
-const RANK_ZERO: &str = "shmem_put_bw 0";
+/// And by so much a second in each process of the main program: of what was delivered every 10 ms its report holds 8 bytes
+/// three times over, as receivers add it up, as it was told to the process that judges, and as that one holds it.
+const TIMELINE_KIB: f64 = 2.5;
+/// Which those are.
+const MAIN_PROGRAM: &str = "shmem_put_bw ";
 /// Fewer samples say nothing.
 pub const SAMPLES_MIN: usize = 20;
 /// Pieces of the second half, each with a slope of its own.
 const PIECES: usize = 8;
 pub const RULE: &str = "memory: the second half, at the median of the slopes of its eighths, rises by more than 1 MiB \
-     (and 2 KiB a second at the main program's rank 0, for its timeline); descriptors, threads: the fewest of the last \
-     quarter are more than the fewest of the second quarter";
+     (and 2.5 KiB a second in the main program's processes, for its timeline); descriptors, threads: the fewest of \
+     the last quarter are more than the fewest of the second quarter";
 
 impl Series {
     /// KiB by which memory grows in the second half, at the median of its pieces' slopes: a cache that reaches a new
@@ -55,7 +55,7 @@ impl Series {
     /// What it may grow by in the second half.
     fn allowed(&self) -> f64 {
         let seconds = self.samples.last().map_or(0.0, |last| last.at) / 2.0;
-        ALLOWED_KIB + if self.name == RANK_ZERO { TIMELINE_KIB * seconds } else { 0.0 }
+        ALLOWED_KIB + if self.name.starts_with(MAIN_PROGRAM) { TIMELINE_KIB * seconds } else { 0.0 }
     }
 
     /// What is wrong with it.
@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn a_timeline_is_allowed_where_it_is_held() {
         let of = |name: &str| Series { name: name.to_owned(), ..series(|n| (40_000 + 12 * n, 20, 9)) };
-        assert_eq!(of(RANK_ZERO).wrong().len(), 0);
-        assert_eq!(of("shmem_put_bw 1").wrong().len(), 1);
+        assert_eq!(of("shmem_put_bw 0").wrong().len() + of("shmem_put_bw 1").wrong().len(), 0);
+        assert_eq!(of("ib_write_bw 0").wrong().len(), 1);
     }
 
     #[test]
