@@ -138,9 +138,7 @@ pub enum MoeError {
     #[error("an earlier call was broken off; clean_low_latency_buffer on all ranks would be right")]
     Broken,
     /// A fault in an earlier call of normal mode: the rings of this buffer are in no known state.
-    #[error(
-        "an earlier call was broken off; a new buffer elsewhere in the heap, on all ranks, would be right"
-    )]
+    #[error("an earlier call was broken off; `clean` on all ranks would be right")]
     NormalBroken,
     /// More calls under way than there are sets of buffers, or received out of order.
     #[error("{0}")]

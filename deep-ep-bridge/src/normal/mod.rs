@@ -1,21 +1,28 @@
 //! Normal mode: DeepEP's `get_dispatch_layout`, `dispatch` and `combine` between nodes.
 //!
-//! A dispatch ends with all rows that came, in the order of their sources and of their tokens there; a combine with the
-//! sums. Each is one call on all ranks alike, and nothing is under way behind it but what is not needed any more.
+//! A dispatch ends with all rows that came, in the order of their sources and of their tokens there; a combine with
+//! the sums. Each is one call on all ranks alike, and nothing is under way behind it but what is not needed any more.
+//! A fault breaks the buffer, until all ranks have cleaned it together.
 
+mod clean;
+mod combine;
+mod input;
 pub mod layer;
+mod layout;
 pub mod reference;
 mod settings;
 
+pub use layout::Layout;
 pub use settings::Config;
 
-use crate::buffer::{aligned, argument};
+use crate::buffer::argument;
 use crate::fault::{At, MoeError, MoeFault};
 use crate::runner::Runner;
 use crate::settings::Patience;
+use input::Input;
 use shunt_kernels::Outcome;
 use shunt_kernels::moe::normal::{FP8, NormalCall, NormalKernel, Role};
-use shunt_layout::moe_normal::{NOWHERE, NormalShape};
+use shunt_layout::moe_normal::NormalShape;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tells buffers apart: what one handed out is worth nothing to another.
@@ -27,30 +34,6 @@ pub trait NormalRunner: Runner {
     fn run_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome;
     /// The address at which kernels here reach a heap offset of `rank`, which is one of this node.
     fn near(&self, rank: u32, at: u64) -> u64;
-}
-
-/// Which token goes where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// Tokens to each rank.
-    pub rank_counts: Vec<u32>,
-    /// Tokens to each node.
-    pub node_counts: Vec<u32>,
-    /// Tokens to each expert.
-    pub expert_counts: Vec<u32>,
-    /// By token and rank: the row among all that go there from here.
-    position: Vec<u32>,
-    buffer: u64,
-    tokens: u32,
-    topk: u32,
-}
-
-impl Layout {
-    /// Whether a token goes to a rank.
-    pub fn is_token_in_rank(&self, token: usize, rank: usize) -> bool {
-        let ranks = self.rank_counts.len();
-        rank < ranks && self.position.get(token * ranks + rank).is_some_and(|row| *row != NOWHERE)
-    }
 }
 
 /// What a dispatch leaves for those that follow it: a combine, or a dispatch of other tokens that go the same ways.
@@ -128,7 +111,10 @@ pub struct NormalBuffer<R: NormalRunner> {
     peers: Vec<u64>,
     notified: u64,
     met: u64,
+    /// Halves of cleanings that this rank is through with.
+    cleaned: u64,
     broken: bool,
+    /// Its own number, and another one behind each cleaning.
     made: u64,
 }
 
@@ -153,7 +139,18 @@ impl<R: NormalRunner> NormalBuffer<R> {
         let first = runner.rank() / shape.locals * shape.locals;
         let peers = (first..first + shape.locals).map(|rank| runner.near(rank, base)).collect();
         let made = MADE.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { runner, shape, base, patience, peers, notified: 0, met: 0, broken: false, made })
+        Ok(Self {
+            runner,
+            shape,
+            base,
+            patience,
+            peers,
+            notified: 0,
+            met: 0,
+            cleaned: 0,
+            broken: false,
+            made,
+        })
     }
 
     /// What runs the kernels.
@@ -182,6 +179,11 @@ impl<R: NormalRunner> NormalBuffer<R> {
         if self.broken {
             return Err(MoeError::NormalBroken);
         }
+        self.run_broken(kernel, call)
+    }
+
+    /// The same, of a buffer that may be broken.
+    fn run_broken(&mut self, kernel: NormalKernel, call: &NormalCall) -> Result<u64, MoeError> {
         let outcome = self.runner.run_normal(kernel, call);
         let Some(fault) = outcome.as_fault() else { return Ok(outcome.value) };
         self.broken = true;
@@ -219,42 +221,16 @@ impl<R: NormalRunner> NormalBuffer<R> {
         if buffer == self.made {
             Ok(())
         } else {
-            Err(argument(what, "another buffer's", "this buffer's own"))
+            Err(argument(
+                what,
+                "another buffer's, or one of before a cleaning",
+                "one of this buffer and of now",
+            ))
         }
     }
 
-    /// DeepEP's `get_dispatch_layout`: which token goes where, by its `topk` experts. All ranks have as many experts a
-    /// token, those without tokens as well.
-    ///
-    /// # Errors
-    /// Arguments that cannot be.
-    pub fn dispatch_layout(&mut self, topk: u32, topk_index: &[i64]) -> Result<Layout, MoeError> {
-        let tokens = self.check_topk(topk, topk_index)?;
-        let shape = self.shape;
-        let mut layout = Layout {
-            rank_counts: vec![0; shape.ranks() as usize],
-            node_counts: vec![0; shape.nodes as usize],
-            expert_counts: vec![0; shape.experts() as usize],
-            position: vec![NOWHERE; tokens * shape.ranks() as usize],
-            buffer: self.made,
-            tokens: tokens as u32,
-            topk,
-        };
-        let call = NormalCall {
-            topk_index: topk_index.as_ptr() as u64,
-            rank_counts: layout.rank_counts.as_mut_ptr() as u64,
-            node_counts: layout.node_counts.as_mut_ptr() as u64,
-            expert_counts: layout.expert_counts.as_mut_ptr() as u64,
-            position: layout.position.as_mut_ptr() as u64,
-            tokens: layout.tokens,
-            topk,
-            ..self.call()
-        };
-        self.run(NormalKernel::Layout, &call)?;
-        Ok(layout)
-    }
-
-    /// DeepEP's `dispatch`: `x` to the ranks that `layout` says, with experts and weights of each token.
+    /// DeepEP's `dispatch`: `x` to the ranks that `layout` says, with experts and weights of each token, or on all
+    /// ranks without any.
     ///
     /// # Errors
     /// Arguments that cannot be, with nothing sent; a fault, which breaks the buffer.
@@ -270,7 +246,8 @@ impl<R: NormalRunner> NormalBuffer<R> {
         if tokens != layout.tokens as usize {
             return Err(argument("tokens", tokens, format!("{}, as the layout has", layout.tokens)));
         }
-        if self.check_topk(layout.topk, topk_index)? != tokens {
+        let none = layout.topk == 0 && topk_index.is_empty();
+        if !none && self.check_topk(layout.topk, topk_index)? != tokens {
             return Err(argument("topk indices", topk_index.len(), "those of the layout"));
         }
         if topk_weights.len() != topk_index.len() {
@@ -401,93 +378,4 @@ impl<R: NormalRunner> NormalBuffer<R> {
             handle,
         })
     }
-
-    /// DeepEP's `combine`: `x` is what was made of the rows of a dispatch, and is summed for each token; weights of
-    /// rows as well, if there are any.
-    ///
-    /// # Errors
-    /// As [`dispatch`](Self::dispatch).
-    pub fn combine(
-        &mut self,
-        x: &[u16],
-        topk_weights: Option<&[f32]>,
-        handle: &NormalHandle,
-    ) -> Result<NormalCombined, MoeError> {
-        self.own("the handle", handle.buffer)?;
-        let (rows, hidden) = (handle.rows(), self.shape.hidden as usize);
-        if x.len() != rows * hidden {
-            return Err(argument("channels of all rows", x.len(), rows * hidden));
-        }
-        let topk = if topk_weights.is_some() { handle.topk as usize } else { 0 };
-        let weights = topk_weights.unwrap_or_default();
-        if weights.len() != rows * topk {
-            let right = format!("{topk} for each of {rows} rows");
-            return Err(argument("topk weights", weights.len(), right));
-        }
-        let (mut handle, copied) = (handle.clone(), aligned(x));
-        let tokens = handle.tokens as usize;
-        let mut out = vec![0u64; tokens * hidden / 4];
-        let mut out_weights = vec![0f32; tokens * topk];
-        let some = |at: u64, count: usize| if count > 0 { at } else { 0 };
-        let call = NormalCall {
-            x: copied.as_ref().map_or(x.as_ptr() as u64, |words| words.as_ptr() as u64),
-            topk_weights: some(weights.as_ptr() as u64, weights.len()),
-            out: out.as_mut_ptr() as u64,
-            out_weights: some(out_weights.as_mut_ptr() as u64, out_weights.len()),
-            topk: topk as u32,
-            ..self.with(&mut handle)
-        };
-        self.run(NormalKernel::Combine, &call)?;
-        let four = |word: u64| [word as u16, (word >> 16) as u16, (word >> 32) as u16, (word >> 48) as u16];
-        Ok(NormalCombined { x: out.into_iter().flat_map(four).collect(), topk_weights: out_weights })
-    }
-
-    /// Waits until nothing that this rank posted is under way, and all ranks are there: behind it the part of the heap
-    /// may become something else's. All ranks call it together.
-    ///
-    /// # Errors
-    /// A rank did not come, or is lost.
-    pub fn settle(&mut self) -> Result<(), MoeError> {
-        let call = NormalCall { number: self.met + 1, blocks: 1, ..self.call() };
-        self.run(NormalKernel::Settle, &call)?;
-        self.met += 1;
-        Ok(())
-    }
-}
-
-/// Addresses of tokens, in copies where they are not at whole words.
-struct Input {
-    x: u64,
-    scales: u64,
-    _copies: [Option<Vec<u64>>; 2],
-}
-
-impl Input {
-    fn of(x: Tokens<'_>) -> Self {
-        let at = |copy: &Option<Vec<u64>>, at: u64| copy.as_ref().map_or(at, |words| words.as_ptr() as u64);
-        match x {
-            Tokens::Bf16(x) => {
-                let copy = aligned(x);
-                Self { x: at(&copy, x.as_ptr() as u64), scales: 0, _copies: [copy, None] }
-            }
-            Tokens::Fp8(x, scales) => {
-                let bytes = whole(x, |byte| u64::from(*byte));
-                let floats = whole(scales, |scale| u64::from(scale.to_bits()));
-                let (x, scales) = (x.as_ptr() as u64, scales.as_ptr() as u64);
-                Self { x: at(&bytes, x), scales: at(&floats, scales), _copies: [bytes, floats] }
-            }
-        }
-    }
-}
-
-/// A copy in whole words, if `values` are not aligned to them.
-fn whole<T>(values: &[T], bits: impl Fn(&T) -> u64) -> Option<Vec<u64>> {
-    if (values.as_ptr() as usize).is_multiple_of(align_of::<u64>()) {
-        return None;
-    }
-    let (count, width) = (8 / size_of::<T>(), 8 * size_of::<T>());
-    let word = |some: &[T]| {
-        some.iter().enumerate().fold(0, |word, (number, value)| word | bits(value) << (width * number))
-    };
-    Some(values.chunks(count).map(word).collect())
 }

@@ -6,6 +6,8 @@ mod layers;
 mod mask;
 mod misuse;
 mod normal;
+mod normal_calls;
+mod normal_clean;
 mod normal_faults;
 mod numbers;
 mod warps;

@@ -1,5 +1,5 @@
 //! Layers of normal mode while rails fail: every kind of fault that leaves a path, at random times of notify, dispatch,
-//! forwarding, combine, and of settling, from one seed each.
+//! forwarding, combine, of settling and of cleaning, from one seed each.
 //!
 //! `SHUNT_MOE_SEEDS=N` runs so many instead of 50.
 
@@ -96,8 +96,10 @@ fn layers(
             let again = NormalCase { case: case.case.again(number as u64), ..case.clone() };
             wrongs.extend(layer::run_cached(buffer, &again, &received.handle)?);
         }
-        if number % 3 == 2 {
-            buffer.settle()?;
+        match number % 3 {
+            1 => buffer.clean()?,
+            2 => buffer.settle()?,
+            _ => {}
         }
         pause(kernel, pauses[2]);
     }

@@ -253,8 +253,14 @@ impl NormalShape {
     }
 }
 
-/// Words. All begin at zero, and none ever becomes less.
+/// Words. All begin at zero, and none ever becomes less but by a cleaning.
 impl NormalShape {
+    /// Words of channels: the first of all, before those of nodes and of ranks.
+    #[inline(always)]
+    pub const fn counters(&self) -> u64 {
+        self.words_of_node().0 / WORD_BYTES
+    }
+
     /// A word of a channel and a node.
     #[inline(always)]
     pub const fn by_node(&self, word: ByNode, channel: u32, node: u32) -> At {

@@ -65,7 +65,7 @@ fn no_two_things_share_a_byte() {
             }
         }
         for node in 0..nodes {
-            let all = [OfNode::Noted, OfNode::Credit, OfNode::Meeting];
+            let all = [OfNode::Noted, OfNode::Credit, OfNode::Meeting, OfNode::Cleaned];
             spans.extend(all.map(|kind| word(s.of_node(kind, node))));
             for set in 0..RECORD_SETS {
                 for at in [s.record_sent(set, node), s.record_come(set, node)] {
@@ -74,7 +74,7 @@ fn no_two_things_share_a_byte() {
             }
         }
         for local in 0..locals {
-            let all = [OfLocal::Noted, OfLocal::Read, OfLocal::Meeting];
+            let all = [OfLocal::Noted, OfLocal::Read, OfLocal::Meeting, OfLocal::Cleaned];
             spans.extend(all.map(|kind| word(s.of_local(kind, local))));
         }
         spans.sort_unstable();

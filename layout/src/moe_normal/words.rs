@@ -70,7 +70,7 @@ pub enum ByBoth {
     End = 5,
 }
 
-/// Words of a node. All but the last are written by the rank of equal number there, kind 1.
+/// Words of a node. All are written by the rank of equal number there, kind 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum OfNode {
@@ -80,6 +80,8 @@ pub enum OfNode {
     Credit = 1,
     /// Where the rank stands in the meetings.
     Meeting = 2,
+    /// Halves of cleanings that the rank has come to. Never set to zero.
+    Cleaned = 3,
 }
 
 /// Words of a rank of this node, written by that rank, directly.
@@ -92,13 +94,15 @@ pub enum OfLocal {
     Read = 1,
     /// Where it stands in the meetings.
     Meeting = 2,
+    /// Halves of cleanings that it has come to. Never set to zero.
+    Cleaned = 3,
 }
 
 pub(super) const BY_NODE: u64 = 15;
 pub(super) const BY_LOCAL: u64 = 5;
 pub(super) const BY_BOTH: u64 = 6;
-pub(super) const OF_NODE: u64 = 3;
-pub(super) const OF_LOCAL: u64 = 3;
+pub(super) const OF_NODE: u64 = 4;
+pub(super) const OF_LOCAL: u64 = 4;
 const _: () = assert!(ByNode::Summed as u64 + 1 == BY_NODE && ByLocal::Until as u64 + 1 == BY_LOCAL);
 const _: () = assert!(ByBoth::End as u64 + 1 == BY_BOTH);
-const _: () = assert!(OfNode::Meeting as u64 + 1 == OF_NODE && OfLocal::Meeting as u64 + 1 == OF_LOCAL);
+const _: () = assert!(OfNode::Cleaned as u64 + 1 == OF_NODE && OfLocal::Cleaned as u64 + 1 == OF_LOCAL);

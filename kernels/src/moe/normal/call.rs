@@ -4,6 +4,10 @@ use shunt_layout::moe_normal::NormalShape;
 
 /// Channels are FP8 with scales, as the caller made them; else BF16.
 pub const FP8: u32 = 1;
+/// Settling is half of a cleaning, and has words of its own.
+pub const CLEAN: u32 = 2;
+/// Behind it this rank's words are zero.
+pub const ZERO: u32 = 4;
 
 /// The arguments of every kernel of normal mode. Each reads those that its documentation names and leaves the others
 /// alone.
@@ -62,6 +66,8 @@ pub struct NormalCall {
     pub out_index: u64,
     /// Dispatch: their weights, 0 where the expert is another rank's. Combine: the tokens' weights. Or 0.
     pub out_weights: u64,
+    /// Combine: what is added to each token, BF16. Or 0.
+    pub biases: [u64; 2],
     /// Rows that there is room for.
     pub rows: u64,
     /// Tokens of this rank.
@@ -70,7 +76,7 @@ pub struct NormalCall {
     pub topk: u32,
     /// Blocks of the launch.
     pub blocks: u32,
-    /// [`FP8`].
+    /// [`FP8`], [`CLEAN`], [`ZERO`].
     pub flags: u32,
 }
 
@@ -82,4 +88,4 @@ impl NormalCall {
     }
 }
 
-const _: () = assert!(size_of::<NormalCall>() == 240);
+const _: () = assert!(size_of::<NormalCall>() == 256);

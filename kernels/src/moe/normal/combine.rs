@@ -10,8 +10,9 @@ use shunt_device::{Device, Lanes, Platform};
 use shunt_layout::moe_normal::{ByBoth, ByNode};
 use shunt_layout::mutant::Mutant;
 
-/// Reads `x`, `topk_weights`, `position`, `incoming`, `prefix`, `arriving`, `forward`; writes `out`, `out_weights`.
-/// Blocks share out the channels, as those of a dispatch, and as many. The value is the number of tokens summed.
+/// Reads `x`, `topk_weights`, `biases`, `position`, `incoming`, `prefix`, `arriving`, `forward`; writes `out`,
+/// `out_weights`. Blocks share out the channels, as those of a dispatch, and as many. The value is the number of
+/// tokens summed.
 #[inline(always)]
 pub fn run<P: Platform, L: Lanes>(
     device: Device<'_, P>,

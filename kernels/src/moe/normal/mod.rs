@@ -44,7 +44,7 @@ mod role;
 mod settle;
 mod sum;
 
-pub use call::{FP8, NormalCall};
+pub use call::{CLEAN, FP8, NormalCall, ZERO};
 pub use role::{Ended, Role};
 
 #[cfg(not(target_arch = "nvptx64"))]

@@ -80,7 +80,7 @@ impl<'s, 'c, P: Platform, L: Lanes> Node<'s, 'c, P, L> {
         self.device.load(self.at(at))
     }
 
-    /// Sets a word of this rank's memory. Leader only.
+    /// Sets a word of this rank's memory: by its leader, or by the lane whose word it is.
     #[inline(always)]
     pub fn set(&self, at: At, value: u64) {
         self.device.store(self.at(at), value);

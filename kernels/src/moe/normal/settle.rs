@@ -1,17 +1,18 @@
 //! `moe_normal_settle`: nothing that was posted is under way, and all ranks know it of each other.
 
-use super::call::NormalCall;
+use super::call::{CLEAN, NormalCall, ZERO};
 use super::node::{Node, Waits, Watch};
 use super::notify::meet;
 use super::role::{Halt, Role};
 use crate::moe::exchange::quiet_slow;
 use crate::moe::stop::Stop;
 use shunt_device::{Device, Lanes, Platform, Solo};
+use shunt_layout::moe::{At, WORD_BYTES};
 use shunt_layout::moe_normal::{OfLocal, OfNode};
 
 /// One block, which all ranks run together: waits until all that this rank posted is done, and until all ranks are
-/// there. Behind it the part of the heap may become something else's: nothing is repeated into it any more. The value
-/// is 0.
+/// there. Behind it the part of the heap may become something else's: nothing is repeated into it any more. With `ZERO`
+/// this rank's words are then zero, but those of cleanings: with `CLEAN` those are what is met by. The value is 0.
 #[inline(always)]
 pub fn run<P: Platform, L: Lanes>(
     device: Device<'_, P>,
@@ -25,7 +26,11 @@ pub fn run<P: Platform, L: Lanes>(
     let node = Node::begin(device, lanes, call, Role::Quiet)?;
     let (mut watch, shape) = (Watch::new(&node), &call.shape);
     quiet(&node)?;
-    let (word, mut to) = (shape.of_node(OfNode::Meeting, node.node), 0);
+    let (there, near) = match call.has(CLEAN) {
+        true => (OfNode::Cleaned, OfLocal::Cleaned),
+        false => (OfNode::Meeting, OfLocal::Meeting),
+    };
+    let (word, mut to) = (shape.of_node(there, node.node), 0);
     while to < shape.nodes {
         let who = Waits { role: Role::Meet, rank: node.rank_of(to), index: 0 };
         if to != node.node {
@@ -38,14 +43,43 @@ pub fn run<P: Platform, L: Lanes>(
     let mut from = 0;
     while from < shape.nodes {
         let who = Waits { role: Role::Meet, rank: node.rank_of(from), index: 0 };
-        node.hear(&mut watch, who, shape.of_node(OfNode::Meeting, from), call.number)?;
+        node.hear(&mut watch, who, shape.of_node(there, from), call.number)?;
         from += 1;
     }
     // Ranks of this number are all there; ranks of this node say it of theirs.
-    meet(&node, &mut watch, OfLocal::Meeting, call.number, Role::Meet)?;
+    meet(&node, &mut watch, near, call.number, Role::Meet)?;
+    if call.has(ZERO) {
+        zero(&node);
+    }
     // Nobody goes before what it told the others is there: it is repeated until then.
     quiet(&node)?;
     Ok(0)
+}
+
+/// Sets this rank's words to zero, but those of cleanings: who is ahead may have told its next one already.
+#[inline(always)]
+fn zero<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) {
+    let (shape, lanes) = (&node.call.shape, node.lanes);
+    let (mut word, ends) = (lanes.rank() as u64, shape.counters());
+    while word < ends {
+        node.set(At(0).plus(word, WORD_BYTES), 0);
+        word += lanes.size() as u64;
+    }
+    let mut number = lanes.rank();
+    while number < shape.nodes {
+        node.set(shape.of_node(OfNode::Noted, number), 0);
+        node.set(shape.of_node(OfNode::Credit, number), 0);
+        node.set(shape.of_node(OfNode::Meeting, number), 0);
+        number += lanes.size();
+    }
+    let mut number = lanes.rank();
+    while number < shape.locals {
+        node.set(shape.of_local(OfLocal::Noted, number), 0);
+        node.set(shape.of_local(OfLocal::Read, number), 0);
+        node.set(shape.of_local(OfLocal::Meeting, number), 0);
+        number += lanes.size();
+    }
+    lanes.sync();
 }
 
 /// Waits until all that was posted to any node is done.

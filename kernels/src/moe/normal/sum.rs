@@ -1,6 +1,7 @@
 //! Sums of a combine: as 32-bit floats, in the order of ranks and then of nodes, rounded to BF16 at each of the two.
-//! The order is the same whoever comes first, so the bits are, too.
+//! The order is the same whoever comes first, so the bits are, too. Biases are behind all nodes, before the rounding.
 
+use super::call::NormalCall;
 use super::node::{Node, slot_of};
 use crate::moe::exchange::tensor;
 use crate::moe::number::{four, four_bf16};
@@ -106,6 +107,7 @@ pub fn sum_nodes<P: Platform, L: Lanes>(
             from += 1;
         }
         if piece < pieces {
+            parts = biased(call, token, pieces, piece, parts);
             // SAFETY: the token's row of the result, whole pieces of it (`NormalCall`); this token is this block's.
             unsafe { tensor::write(call.out, token as u64 * pieces + piece, parts.channels()) };
         } else if call.out_weights != 0 {
@@ -114,6 +116,18 @@ pub fn sum_nodes<P: Platform, L: Lanes>(
             store_weights(call.out_weights, token, 4 * (piece - pieces), call.topk, words);
         }
         piece += node.lanes.size() as u64;
+    }
+}
+
+/// Eight channels of a token with those of its biases.
+#[inline(always)]
+fn biased(call: &NormalCall, token: u32, pieces: u64, piece: u64, parts: Parts) -> Parts {
+    let [first, second] = call.biases;
+    let number = token as u64 * pieces + piece;
+    // SAFETY: a row of each token, whole pieces of it (`NormalCall`).
+    unsafe {
+        let parts = if first == 0 { parts } else { parts.and(tensor::read(first, number)) };
+        if second == 0 { parts } else { parts.and(tensor::read(second, number)) }
     }
 }
 
