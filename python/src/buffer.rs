@@ -1,16 +1,14 @@
 //! A buffer of one rank.
 
 use crate::error::raised;
+use crate::held::{Held, bytes, copied};
 use crate::job::PyJob;
-use pyo3::buffer::{Element, PyBuffer as View};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shunt_bench::moe::job::{Job, Lane};
-use shunt_deep_ep_bridge::{
-    Buffer, Combine, Dispatch, Format, Handle, MoeError, Patience, Received, Signals,
-};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use shunt_deep_ep_bridge::{Buffer, Combine, Dispatch, Format, Handle, Patience, Received, Signals};
+use std::sync::{Mutex, TryLockError};
 
 /// Bytes of the heap that a buffer takes.
 #[pyfunction]
@@ -56,9 +54,9 @@ impl Sent {
 #[pyclass(frozen, name = "Handle", module = "shunt_ep._native")]
 pub struct PyHandle(Handle);
 
-/// The buffer; empty once it is destroyed.
+/// The buffer.
 #[pyclass(frozen, name = "Buffer", module = "shunt_ep._native")]
-pub struct PyBuffer(Mutex<Option<Buffer<Lane>>>);
+pub struct PyBuffer(Held<Buffer<Lane>>);
 
 fn format(name: &str) -> PyResult<Format> {
     Ok(match name {
@@ -70,19 +68,6 @@ fn format(name: &str) -> PyResult<Format> {
     })
 }
 
-fn copied<T: Element>(py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
-    View::<T>::get(what)?.to_vec(py)
-}
-
-/// Words of any size as bytes of this machine.
-fn bytes<'py, T: Copy, const N: usize>(
-    py: Python<'py>,
-    words: &[T],
-    to: impl Fn(T) -> [u8; N],
-) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, &words.iter().flat_map(|word| to(*word)).collect::<Vec<u8>>())
-}
-
 /// Channels, scales, counts, sources and ranges, and the handle.
 type Came<'py> = (
     Bound<'py, PyBytes>,
@@ -92,24 +77,6 @@ type Came<'py> = (
     Bound<'py, PyBytes>,
     PyHandle,
 );
-
-impl PyBuffer {
-    /// Works on the buffer with the interpreter let go: a kernel may wait for a rank that is another of its threads.
-    fn with<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Buffer<Lane>) -> Result<T, MoeError> + Send,
-    ) -> PyResult<T> {
-        let done = py.detach(|| {
-            let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            buffer.as_mut().map(work)
-        });
-        match done {
-            Some(done) => done.map_err(|error| raised(py, &error)),
-            None => Err(PyRuntimeError::new_err("the buffer is destroyed")),
-        }
-    }
-}
 
 #[pymethods]
 impl PyBuffer {
@@ -137,7 +104,7 @@ impl PyBuffer {
             ..Patience::default()
         };
         let buffer = Buffer::new(job.job.lane(rank), Job::BASE, tokens, hidden, experts, patience);
-        Ok(Self(Mutex::new(Some(buffer.map_err(|error| raised(py, &error))?))))
+        Ok(Self(Held::of(buffer.map_err(|error| raised(py, &error))?)))
     }
 
     fn dispatch(
@@ -148,12 +115,12 @@ impl PyBuffer {
         form: &str,
     ) -> PyResult<Sent> {
         let (x, topk, form) = (copied::<u16>(py, x)?, copied::<i64>(py, topk)?, format(form)?);
-        Ok(Sent::of(Call::Dispatch(self.with(py, |buffer| buffer.dispatch(&x, &topk, form))?)))
+        Ok(Sent::of(Call::Dispatch(self.0.with(py, |buffer| buffer.dispatch(&x, &topk, form))?)))
     }
 
     fn receive_dispatch<'py>(&self, py: Python<'py>, sent: &Sent) -> PyResult<Came<'py>> {
         let Received { x, scales, counts, handle, .. } = sent.received(|call| match call {
-            Call::Dispatch(sent) => self.with(py, |buffer| buffer.receive_dispatch(sent)),
+            Call::Dispatch(sent) => self.0.with(py, |buffer| buffer.receive_dispatch(sent)),
             Call::Combine(_) => Err(PyRuntimeError::new_err("what was sent is no dispatch")),
         })?;
         Ok((
@@ -174,13 +141,13 @@ impl PyBuffer {
         handle: &PyHandle,
     ) -> PyResult<Sent> {
         let (x, weights) = (x.map(|x| copied::<u16>(py, x)).transpose()?, copied::<f32>(py, weights)?);
-        let sent = self.with(py, |buffer| buffer.combine(x.as_deref(), &weights, &handle.0))?;
+        let sent = self.0.with(py, |buffer| buffer.combine(x.as_deref(), &weights, &handle.0))?;
         Ok(Sent::of(Call::Combine(sent)))
     }
 
     fn receive_combine<'py>(&self, py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyBytes>> {
         let combined = sent.received(|call| match call {
-            Call::Combine(sent) => self.with(py, |buffer| buffer.receive_combine(sent)),
+            Call::Combine(sent) => self.0.with(py, |buffer| buffer.receive_combine(sent)),
             Call::Dispatch(_) => Err(PyRuntimeError::new_err("what was sent is no combine")),
         })?;
         Ok(bytes(py, &combined, u16::to_le_bytes))
@@ -188,28 +155,26 @@ impl PyBuffer {
 
     /// Address of where experts may leave what they make for the next combine, and bytes between two rows.
     fn next_combine_buffer(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        self.with(py, |buffer| Ok((buffer.next_combine_buffer()?, buffer.shape().combine_stride())))
+        self.0.with(py, |buffer| Ok((buffer.next_combine_buffer()?, buffer.shape().combine_stride())))
     }
 
     fn clean(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, Buffer::clean)
+        self.0.with(py, Buffer::clean)
     }
 
     fn mask(&self, py: Python<'_>) -> PyResult<Vec<bool>> {
-        self.with(py, |buffer| Ok(buffer.mask()))
+        self.0.with(py, |buffer| Ok(buffer.mask()))
     }
 
     fn epoch(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |buffer| Ok(buffer.epoch()))
+        self.0.with(py, |buffer| Ok(buffer.epoch()))
     }
 
     fn set_mask(&self, py: Python<'_>, rank: u32, masked: bool) -> PyResult<()> {
-        self.with(py, |buffer| buffer.set_mask(rank, masked))
+        self.0.with(py, |buffer| buffer.set_mask(rank, masked))
     }
 
-    /// Lets go of the heap and, with the last of the job's, of everything.
     fn destroy(&self, py: Python<'_>) {
-        let taken = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
-        py.detach(|| drop(taken));
+        self.0.destroy(py);
     }
 }

@@ -17,6 +17,8 @@ pub struct PyJob {
 /// Most ranks of one process: each has threads of its own.
 const RANKS_MAX: u32 = 64;
 const RAILS_MAX: u32 = 8;
+/// The largest put, for how long a path may be silent: tens of rows.
+const MESSAGE: u64 = 1 << 20;
 
 fn within(name: &str, met: u32, least: u32, most: u32) -> PyResult<()> {
     if (least..=most).contains(&met) {
@@ -32,7 +34,7 @@ impl PyJob {
         within("ranks", ranks, 2, RANKS_MAX)?;
         within("rails", rails, 1, RAILS_MAX)?;
         within("num_qps_per_rank", channels, 1, 64)?;
-        let options = JobOptions { ranks, rails, channels, bytes, message: 64 << 10, seed, tolerant: true };
+        let options = JobOptions { ranks, rails, channels, bytes, message: MESSAGE, seed, tolerant: true };
         let job = py.detach(|| Job::start(&options));
         let job = job.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(Self { job, rails })

@@ -5,7 +5,9 @@
 
 mod buffer;
 mod error;
+mod held;
 mod job;
+mod normal;
 
 use pyo3::prelude::*;
 
@@ -15,6 +17,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffer::PyBuffer>()?;
     module.add_class::<buffer::Sent>()?;
     module.add_class::<buffer::PyHandle>()?;
+    module.add_class::<normal::PyNormal>()?;
+    module.add_class::<normal::PyNormalHandle>()?;
     module.add_function(wrap_pyfunction!(buffer::size_hint, module)?)?;
+    module.add_function(wrap_pyfunction!(normal::normal_size_hint, module)?)?;
+    module.add_function(wrap_pyfunction!(normal::normal_layout, module)?)?;
     module.add("Fault", module.py().get_type::<error::Fault>())
 }

@@ -16,7 +16,8 @@ def _numpy(array, what):
         if array.device.type != "cpu":
             raise ValueError(f"{what}: a tensor on {array.device} was given, one on the CPU is right")
         array = array.detach().contiguous()
-        return (array.view(torch.int16) if array.dtype == torch.bfloat16 else array).numpy()
+        bits = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8}
+        return array.view(bits.get(array.dtype, array.dtype)).numpy()
     return np.asarray(array)
 
 
@@ -32,12 +33,21 @@ def bf16(array, what, dimensions):
     return np.ascontiguousarray(array).view(np.uint16)
 
 
-def of(array, dtype, what):
-    """A two-dimensional array of numbers of one type, which is not converted to silently."""
+def fp8(array, what):
+    """FP8 (E4M3) as codes: of codes, or of float8_e4m3fn of any library."""
     array = _numpy(array, what)
-    if array.dtype != dtype or array.ndim != 2:
+    if array.ndim != 2 or array.dtype.name not in ("uint8", "float8_e4m3fn"):
         met = f"{array.dtype} of {array.ndim} dimensions"
-        raise ValueError(f"{what}: {met} was given, {np.dtype(dtype).name} of 2 is right")
+        raise ValueError(f"{what}: {met} was given; float8_e4m3fn, or its codes as uint8, of 2 is right")
+    return np.ascontiguousarray(array).view(np.uint8)
+
+
+def of(array, dtype, what, dimensions=2):
+    """An array of numbers of one type, which is not converted to silently."""
+    array = _numpy(array, what)
+    if array.dtype != dtype or array.ndim != dimensions:
+        met = f"{array.dtype} of {array.ndim} dimensions"
+        raise ValueError(f"{what}: {met} was given, {np.dtype(dtype).name} of {dimensions} is right")
     return np.ascontiguousarray(array)
 
 

@@ -1,36 +1,12 @@
-"""DeepEP's `Buffer`, its low-latency half, with its names and shapes."""
+"""DeepEP's `Buffer` with its names and shapes: its low-latency half, and what both halves have."""
 
 import ctypes
 
 import numpy as np
 
 from . import _native, arrays
-
-
-class EventHandle:
-    """An event of a kernel that has ended: on the CPU each has, when its call returns."""
-
-    def current_stream_wait(self):
-        pass
-
-
-class EventOverlap:
-    """DeepEP's wrapper of an event."""
-
-    def __init__(self, event=None, extra_tensors=None):
-        self.event, self.extra_tensors = event, extra_tensors
-
-    def current_stream_wait(self):
-        if self.event is None:
-            raise ValueError("no event: async_finish=True would have made one")
-        self.event.current_stream_wait()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.event is not None:
-            self.event.current_stream_wait()
+from .events import EventHandle, EventOverlap
+from .normal import NormalMode
 
 
 class Handle(tuple):
@@ -45,7 +21,7 @@ class Handle(tuple):
         return self
 
 
-class Buffer:
+class Buffer(NormalMode):
     """The buffer of one rank. Arrays are NumPy's, or CPU tensors of torch; results are of the kind of what came in.
 
     BF16 is `bfloat16` of torch or ml_dtypes, or its bits as uint16; results without torch are bits.
@@ -67,10 +43,13 @@ class Buffer:
         *,
         timeout=100.0,
         absolute_signals=False,
+        num_max_tokens_per_rank=8192,
     ):
-        """`timeout` (seconds) and `absolute_signals` are Shunt's own; what has no meaning on a CPU is not looked at."""
-        if not low_latency_mode:
-            raise ValueError("low_latency_mode=False was given; True is right: the other kernels are not here")
+        """With `low_latency_mode` the low-latency half is in the heap, else normal mode. `timeout` (seconds),
+        `absolute_signals` (of low latency) and `num_max_tokens_per_rank` (of normal mode, on all ranks alike) are
+        Shunt's own; what has no meaning on a CPU is not looked at."""
+        if enable_shrink and not low_latency_mode:
+            raise ValueError("enable_shrink=True was given; False is right: normal mode leaves no rank out")
         if not hasattr(group, "job"):
             raise ValueError("group: one of SoftJob.group(rank) is right")
         if group._buffers:
@@ -81,6 +60,8 @@ class Buffer:
         self.enable_shrink = enable_shrink
         self._timeout_ns, self._absolute = int(timeout * 1e9), absolute_signals
         self._native, self._sizes, self._destroyed = None, None, False
+        self.low_latency_mode, self._most_tokens = low_latency_mode, num_max_tokens_per_rank
+        self._normal, self._normal_sizes, self._normal_rings = None, None, None
 
     @staticmethod
     def get_low_latency_rdma_size_hint(num_max_dispatch_tokens_per_rank, hidden, num_ranks, num_experts):
@@ -91,6 +72,8 @@ class Buffer:
         """The native buffer, made by the first call, whose sizes stay."""
         if self._destroyed:
             raise RuntimeError("the buffer is destroyed")
+        if not self.low_latency_mode:
+            raise ValueError("low_latency_mode=False was given to this buffer; True is right for its low-latency half")
         sizes = (tokens, hidden, experts)
         if self._native is None:
             native = _native.Buffer(
@@ -253,5 +236,6 @@ class Buffer:
     def destroy(self):
         """Lets the buffer go; whoever is in one of its kernels is waited for."""
         self._destroyed = True
-        if self._native is not None:
-            self._native.destroy()
+        for native in (self._native, self._normal):
+            if native is not None:
+                native.destroy()

@@ -1,0 +1,297 @@
+"""DeepEP's `Buffer`, its normal half: dispatch and combine between nodes, for many tokens."""
+
+import numpy as np
+
+from . import _native, arrays, events
+from .config import combine_config, dispatch_config
+
+
+class NormalHandle:
+    """What a dispatch leaves for a combine, or for a dispatch of other tokens that go the same ways."""
+
+    def __init__(self, native, is_token_in_rank, hidden, topk, num_worst_tokens):
+        self.native, self.is_token_in_rank = native, is_token_in_rank
+        self.hidden, self.num_topk, self.num_recv_tokens = hidden, topk, native.rows()
+        # By rank: rows of all ranks up to it.
+        self.recv_rank_prefix_sum = np.array(native.rank_prefix_sum(is_token_in_rank.shape[1]), np.int32)
+        self._worst = num_worst_tokens
+
+    def _rows(self):
+        """Rows as the caller has them."""
+        return self._worst or self.num_recv_tokens
+
+
+def _differs(what, met, right, why):
+    if not np.array_equal(met, right):
+        raise ValueError(f"{what}: {met.tolist()} was given, {right.tolist()} is right: {why}")
+
+
+def _tokens(x):
+    """Bits of tokens, their scales where they are FP8, and what results are to be like."""
+    if not isinstance(x, tuple):
+        return arrays.bf16(x, "x", 2), None, x
+    if len(x) != 2:
+        raise ValueError(f"x: a tuple of {len(x)} was given; FP8 and its scales are right")
+    codes, scales = arrays.fp8(x[0], "x[0]"), arrays.of(x[1], np.float32, "x[1]")
+    right = (codes.shape[0], codes.shape[1] // 128)
+    if scales.shape != right:
+        raise ValueError(f"x[1]: {scales.shape} was given, {right} is right: a scale for every 128 channels")
+    return codes, scales, x[0]
+
+
+def _rows(part, dtype, columns, rows):
+    """Rows that came, and zeros up to `rows`."""
+    came = np.frombuffer(part, dtype).reshape(-1, columns)
+    out = np.zeros((max(rows, len(came)), columns), dtype)
+    out[: len(came)] = came
+    return out
+
+
+class NormalMode:
+    """The normal half. The base class has `group`, `rank`, `group_size`, `_destroyed`, `_normal`, `_normal_sizes`."""
+
+    num_sms = 20
+
+    @classmethod
+    def set_num_sms(cls, new_num_sms):
+        """SMs of configurations that nobody gave."""
+        if new_num_sms < 2 or new_num_sms % 2:
+            raise ValueError(f"num_sms: {new_num_sms} was given; an even number from 2 on is right")
+        NormalMode.num_sms = new_num_sms
+
+    @staticmethod
+    def capture():
+        """An event of all that was called before."""
+        return events.EventOverlap(events.EventHandle())
+
+    @staticmethod
+    def get_dispatch_config(num_ranks):
+        """What a dispatch of so many ranks starts from."""
+        return dispatch_config(NormalMode.num_sms, num_ranks)
+
+    @staticmethod
+    def get_combine_config(num_ranks):
+        """What a combine of so many ranks starts from."""
+        return combine_config(NormalMode.num_sms, num_ranks)
+
+    def get_dispatch_layout(
+        self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False
+    ):
+        """DeepEP's: `(num_tokens_per_rank, num_tokens_per_rdma_rank, num_tokens_per_expert, is_token_in_rank, event)`.
+
+        The second, tokens to each node, is None on one node.
+        """
+        event = events.around(previous_event, async_finish, allocate_on_comm_stream)
+        topk = arrays.of(topk_idx, np.int64, "topk_idx")
+        job, ranks = self.group.job, self.group_size
+        local = self._local_experts(num_experts)
+        parts = _native.normal_layout(job._native, self.rank, job.ranks_per_node, local, topk.shape[1], topk)
+        to_rank, to_node, to_expert = (np.frombuffer(part, np.int32).copy() for part in parts[:3])
+        inside = np.frombuffer(parts[3], np.bool_).reshape(-1, ranks).copy()
+        found = to_rank, to_node if len(to_node) > 1 else None, to_expert, inside
+        return *(part if part is None else arrays.like(part, topk_idx) for part in found), event
+
+    def dispatch(
+        self,
+        x,
+        handle=None,
+        num_tokens_per_rank=None,
+        num_tokens_per_rdma_rank=None,
+        is_token_in_rank=None,
+        num_tokens_per_expert=None,
+        topk_idx=None,
+        topk_weights=None,
+        expert_alignment=1,
+        num_worst_tokens=0,
+        config=None,
+        previous_event=None,
+        async_finish=False,
+        allocate_on_comm_stream=False,
+    ):
+        """DeepEP's: `(recv_x, recv_topk_idx, recv_topk_weights, num_recv_tokens_per_expert_list, handle, event)`.
+
+        `x` is BF16, or FP8 with a scale for every 128 channels; rows come in the order of ranks and of tokens there.
+        With `handle` tokens go the ways of that dispatch, and all but rows and event is None. With
+        `num_worst_tokens` there are so many rows, those behind the last of zeros and experts of -1, and no list.
+        """
+        event = self._begin(previous_event, async_finish, allocate_on_comm_stream)
+        codes, scales, like = _tokens(x)
+        if expert_alignment < 1 or num_worst_tokens < 0:
+            met = f"expert_alignment={expert_alignment}, num_worst_tokens={num_worst_tokens}"
+            raise ValueError(f"{met} were given; 1 at least and 0 at least are right")
+        ways = {
+            "num_tokens_per_rank": num_tokens_per_rank,
+            "num_tokens_per_rdma_rank": num_tokens_per_rdma_rank,
+            "is_token_in_rank": is_token_in_rank,
+            "num_tokens_per_expert": num_tokens_per_expert,
+        }
+        if handle is not None:
+            self._own(handle)
+            for name, given in (ways | {"topk_idx": topk_idx, "topk_weights": topk_weights}).items():
+                if given is not None:
+                    raise ValueError(f"{name}: was given with a handle; None is right: its ways are gone again")
+            if codes.shape[1] != handle.hidden:
+                raise ValueError(f"x: {codes.shape[1]} channels were given, {handle.hidden} are right: as before")
+            native = self._rings(codes.shape[1], self._normal_sizes[1], config)
+            *parts, _ = native.dispatch_cached(codes, scales, handle.native)
+            return self._came(codes, parts, num_worst_tokens, like), None, None, None, None, event
+        inside, counts = self._ways(codes.shape[0], ways)
+        experts = self._experts(topk_idx, topk_weights, inside, counts)
+        native = self._rings(codes.shape[1], len(counts), config)
+        *parts, made = native.dispatch(codes, scales, inside.view(np.uint8), counts.view(np.uint32), experts)
+        topk = experts[0] if experts else 0
+        handle = NormalHandle(made, inside, codes.shape[1], topk, num_worst_tokens)
+        received = self._came(codes, parts, num_worst_tokens, like)
+        came = None, None
+        if experts:
+            index = _rows(parts[2], np.int64, topk, num_worst_tokens)
+            index[handle.num_recv_tokens :] = -1
+            came = arrays.like(index, like), arrays.like(_rows(parts[3], np.float32, topk, num_worst_tokens), like)
+        per_expert = [-(-count // expert_alignment) * expert_alignment for count in parts[4]]
+        return received, *came, [] if num_worst_tokens else per_expert, handle, event
+
+    def combine(
+        self,
+        x,
+        handle,
+        topk_weights=None,
+        bias=None,
+        config=None,
+        previous_event=None,
+        async_finish=False,
+        allocate_on_comm_stream=False,
+    ):
+        """DeepEP's: `(combined_x, combined_topk_weights, event)`; sums of rows, and of their weights where there are.
+
+        `bias` is one or two of `[tokens, hidden]`, BF16, in the sum before it is rounded.
+        """
+        event = self._begin(previous_event, async_finish, allocate_on_comm_stream)
+        self._own(handle)
+        if isinstance(x, tuple):
+            raise ValueError("x: a tuple was given; BF16 is right: FP8 is for a dispatch")
+        made, right = arrays.bf16(x, "x", 2), (handle._rows(), handle.hidden)
+        if made.shape != right:
+            raise ValueError(f"x: {made.shape} was given, {right} is right: a row for each that came")
+        weights = None
+        if topk_weights is not None:
+            weights, right = arrays.of(topk_weights, np.float32, "topk_weights"), (handle._rows(), handle.num_topk)
+            if not handle.num_topk:
+                raise ValueError("topk_weights: was given; None is right: the dispatch had no topk_idx")
+            if weights.shape != right:
+                raise ValueError(f"topk_weights: {weights.shape} was given, {right} is right")
+            weights = weights[: handle.num_recv_tokens]
+        tokens = len(handle.is_token_in_rank)
+        biases = bias if isinstance(bias, tuple) else (bias,)
+        if len(biases) > 2:
+            raise ValueError(f"bias: {len(biases)} were given; two at most are right")
+        biases = [one if one is None else arrays.bf16(one, "bias", 2) for one in (*biases, None)[:2]]
+        for one in biases:
+            if one is not None and one.shape != (tokens, handle.hidden):
+                raise ValueError(f"bias: {one.shape} was given, {(tokens, handle.hidden)} is right")
+        native = self._rings(handle.hidden, self._normal_sizes[1], config)
+        out, sums = native.combine(made[: handle.num_recv_tokens], weights, biases, handle.native)
+        combined = np.frombuffer(out, np.uint16).reshape(tokens, handle.hidden).copy()
+        sums = None if weights is None else np.frombuffer(sums, np.float32).reshape(tokens, handle.num_topk).copy()
+        sums = sums if sums is None else arrays.like(sums, x)
+        return arrays.like(combined, x, "bfloat16"), sums, event
+
+    def clean(self):
+        """All ranks together: what was under way in normal mode is given up, and a buffer that met a fault is usable
+        again; handles of before are not. Shunt's own."""
+        if self._normal is None:
+            raise RuntimeError("the buffer has no sizes yet: a dispatch comes first")
+        self._normal.clean()
+
+    def _begin(self, *ordered):
+        if self._destroyed:
+            raise RuntimeError("the buffer is destroyed")
+        if self.low_latency_mode:
+            raise ValueError("low_latency_mode=True was given to this buffer; False is right for dispatch and combine")
+        return events.around(*ordered)
+
+    def _came(self, codes, parts, rows, like):
+        came = len(parts[0]) // (codes.itemsize * codes.shape[1])
+        if 0 < rows < came:
+            raise ValueError(f"num_worst_tokens: {rows} was given, {came} at least is right: so many rows came")
+        fp8 = codes.dtype == np.uint8
+        data = arrays.like(
+            _rows(parts[0], codes.dtype, codes.shape[1], rows), like, "float8_e4m3fn" if fp8 else "bfloat16"
+        )
+        return (data, arrays.like(_rows(parts[1], np.float32, codes.shape[1] // 128, rows), like)) if fp8 else data
+
+    def _local_experts(self, experts):
+        if experts < 1 or experts % self.group_size:
+            raise ValueError(f"num_experts: {experts} was given; a multiple of {self.group_size}, the ranks, is right")
+        return experts // self.group_size
+
+    def _ways(self, tokens, ways):
+        """Which token goes to which rank, and tokens to each expert: what the caller says, held against each other."""
+        ranks, locals_ = self.group_size, self.group.job.ranks_per_node
+        nodes = ranks // locals_
+        for name, given in ways.items():
+            if given is None and (name != "num_tokens_per_rdma_rank" or nodes > 1):
+                raise ValueError(f"{name}: None was given; what get_dispatch_layout says is right, or a handle")
+        inside = arrays.of(ways["is_token_in_rank"], np.bool_, "is_token_in_rank")
+        if inside.shape != (tokens, ranks):
+            raise ValueError(f"is_token_in_rank: {inside.shape} was given, {(tokens, ranks)} is right")
+        whole = inside.reshape(tokens, nodes, locals_).any(axis=2)
+        sums = {"num_tokens_per_rank": inside.sum(axis=0), "num_tokens_per_rdma_rank": whole.sum(axis=0)}
+        for name, right in sums.items():
+            if ways[name] is not None:
+                _differs(name, arrays.of(ways[name], np.int32, name, 1), right, "as is_token_in_rank says")
+        counts = arrays.of(ways["num_tokens_per_expert"], np.int32, "num_tokens_per_expert", 1)
+        self._local_experts(len(counts))
+        return inside, counts
+
+    def _experts(self, topk_idx, topk_weights, inside, counts):
+        """Experts of a token, their numbers and weights; None where there are none."""
+        if (topk_idx is None) != (topk_weights is None):
+            raise ValueError("topk_idx and topk_weights: one of them was given; both are right, or neither")
+        if topk_idx is None:
+            return None
+        topk, weights = arrays.of(topk_idx, np.int64, "topk_idx"), arrays.of(topk_weights, np.float32, "topk_weights")
+        if topk.shape[0] != len(inside):
+            raise ValueError(f"topk_idx: {topk.shape[0]} tokens were given, {len(inside)} are right: as many as x has")
+        if topk.shape[1] == 0:
+            raise ValueError("topk_idx: 0 experts of a token were given; 1 at least is right, or None")
+        if weights.shape != topk.shape:
+            raise ValueError(f"topk_weights: {weights.shape} was given, {topk.shape} is right")
+        if topk.size and topk.max() >= len(counts):
+            raise ValueError(f"topk_idx: {topk.max()} was given; below {len(counts)} is right, or -1 for none")
+        token, _ = chosen = np.nonzero(topk >= 0)
+        pairs = np.unique(np.stack([token, topk[chosen]]), axis=1)
+        right = np.bincount(pairs[1], minlength=len(counts))
+        _differs("num_tokens_per_expert", counts, right, "as topk_idx says")
+        lost = ~inside[pairs[0], pairs[1] // (len(counts) // self.group_size)]
+        if lost.any():
+            token, expert = pairs[:, lost][:, 0]
+            where = f"token {token} and the rank of its expert {expert}"
+            raise ValueError(f"is_token_in_rank: False was given for {where}; True is right, as topk_idx says")
+        return topk.shape[1], topk, weights
+
+    def _own(self, handle):
+        if not isinstance(handle, NormalHandle):
+            raise ValueError(f"handle: {type(handle).__name__} was given; one of dispatch is right")
+        if self._normal is None:
+            raise ValueError("handle: another buffer's was given; one of this buffer is right")
+
+    def _rings(self, hidden, experts, config):
+        """The native buffer, made by the first call, whose sizes stay."""
+        if self._normal is None:
+            config = config or self.get_dispatch_config(self.group_size)
+            rings, job = config._rings(self.group_size), self.group.job
+            sizes = (self.group_size, job.ranks_per_node, self._local_experts(experts), self._most_tokens, hidden)
+            self._normal = _native.Normal(job._native, self.rank, sizes, rings, self._timeout_ns)
+            self._normal_sizes, self._normal_rings = (hidden, experts), rings
+        if self._normal_sizes != (hidden, experts):
+            met = f"hidden size, experts: {(hidden, experts)} were given"
+            raise ValueError(f"{met}, {self._normal_sizes} are right: as before")
+        if config is not None:
+            sms, near, chunk, slots = self._normal_rings
+            met = config.num_sms, config.num_max_nvl_chunked_recv_tokens, config.num_max_rdma_chunked_send_tokens
+            fits = met[0] == sms and met[1] >= near and met[2] >= chunk
+            if not fits or config.num_max_rdma_chunked_recv_tokens < slots:
+                right = f"num_sms={sms}, num_max_nvl_chunked_recv_tokens={near}"
+                right = f"{right}, num_max_rdma_chunked_send_tokens={chunk}, num_max_rdma_chunked_recv_tokens={slots}"
+                raise ValueError(f"config: {config} was given; {right}, or more of all but SMs, is right: as rings are")
+        return self._normal

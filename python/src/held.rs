@@ -1,0 +1,54 @@
+//! What a Python object holds for as long as nobody destroys it.
+
+use crate::error::raised;
+use pyo3::buffer::{Element, PyBuffer as View};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use shunt_deep_ep_bridge::MoeError;
+use std::sync::{Mutex, PoisonError};
+
+/// A buffer; empty once it is destroyed.
+pub struct Held<B>(Mutex<Option<B>>);
+
+impl<B: Send> Held<B> {
+    pub fn of(buffer: B) -> Self {
+        Self(Mutex::new(Some(buffer)))
+    }
+
+    /// Works on the buffer with the interpreter let go: a kernel may wait for a rank that is another of its threads.
+    pub fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut B) -> Result<T, MoeError> + Send,
+    ) -> PyResult<T> {
+        let done = py.detach(|| {
+            let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            buffer.as_mut().map(work)
+        });
+        match done {
+            Some(done) => done.map_err(|error| raised(py, &error)),
+            None => Err(PyRuntimeError::new_err("the buffer is destroyed")),
+        }
+    }
+
+    /// Lets go of the heap and, with the last of the job's, of everything.
+    pub fn destroy(&self, py: Python<'_>) {
+        let taken = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        py.detach(|| drop(taken));
+    }
+}
+
+/// A copy of an array.
+pub fn copied<T: Element>(py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+    View::<T>::get(what)?.to_vec(py)
+}
+
+/// Words of any size as bytes of this machine.
+pub fn bytes<'py, T: Copy, const N: usize>(
+    py: Python<'py>,
+    words: &[T],
+    to: impl Fn(T) -> [u8; N],
+) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &words.iter().flat_map(|word| to(*word)).collect::<Vec<u8>>())
+}
