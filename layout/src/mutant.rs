@@ -149,6 +149,8 @@ mutants! {
     NoLifetimeAfterFence = "no-lifetime-after-fence" breaks "rule 13, F9",
     /// A NIC that is slow to answer counts as one that never will.
     UnprovableAtOnce = "unprovable-at-once" breaks "invariant 6, H7",
+    /// A fence that nobody has proved is given no longer where the operator gives up later.
+    ProofHasty = "proof-hasty" breaks "invariant 6, H7",
     /// Where neither half can be fenced, the switch goes on.
     UnprovenGoesOn = "unproven-goes-on" breaks "invariant 12",
     /// A NIC's count is trusted whatever the start-up proof says.

@@ -89,6 +89,7 @@ pub const TABLE: &[Row] = &[
     row(Mutant::NoFlushAfterFence, &["posted_writes_of_the_old_nic"]),
     row(Mutant::StateNotLookedAt, &["firmware_that_does_not_move_to_err"]),
     row(Mutant::UnprovableAtOnce, &["both_nics_answer_late"]),
+    row(Mutant::ProofHasty, &["both_nics_answer_before_the_peer_is_given_up"]),
     row(Mutant::UnprovenGoesOn, &["neither_half_answers_commands", "both_nics_dead_to_commands"]),
     with(Mutant::LateAnswerWritten, &[Mutant::LedgerPathNotAwaited], &["answers_that_come_late"]),
     with(Mutant::LedgerPathNotAwaited, &[Mutant::LateAnswerWritten], &["answers_that_come_late"]),

@@ -447,6 +447,11 @@ fn scenario_12_both_nics_answer_late() {
 }
 
 #[test]
+fn scenario_12_both_nics_answer_before_the_peer_is_given_up() {
+    hold("both_nics_answer_before_the_peer_is_given_up");
+}
+
+#[test]
 fn scenario_12_a_nic_that_is_silent_for_a_while() {
     hold("a_nic_that_is_silent_for_a_while");
 }

@@ -28,7 +28,10 @@ not found, or a bound on states is reached.
 
 /// The program, optimised, with every assertion on.
 fn build() -> Result<PathBuf> {
-    sh::run(sh::cargo().args(["build", "--quiet", "--profile", "test", "-p", "shunt-explore"]))?;
+    // With an example, so that features are those of `cargo test --workspace`, which counts what tests need: with
+    // others the library and half of what it needs would be built again.
+    let what = ["--workspace", "--bin", "shunt-explore", "--example", "swarm"];
+    sh::run(sh::cargo().args(["build", "--quiet", "--profile", "test"]).args(what))?;
     Ok(sh::target_dir().join("debug/shunt-explore"))
 }
 

@@ -27,7 +27,8 @@ const MARK: &[u8] = b"shunt-mutants-are-built-in";
 
 /// The program, optimised, with every assertion on.
 fn build() -> Result<PathBuf> {
-    let what = ["build", "--quiet", "--profile", "test", "-p", "shunt-tests", "--features", "mutants"];
+    // The workspace's features, as the other stages' builds: what has no breaks is built once for all of them.
+    let what = ["build", "--quiet", "--profile", "test", "--workspace", "--features", "shunt-tests/mutants"];
     sh::run(sh::cargo().args(what).args(["--example", "mutate"]))?;
     let program = sh::target_dir().join("debug/examples/mutate");
     if !holds_mark(&program)? {

@@ -33,9 +33,10 @@ tests/regressions/.
 /// What CI runs: the same seeds each time, and a few that nobody has seen.
 const CI: &[&str] = &["--seeds", "900", "--fresh", "100", "--every-kind"];
 
-/// The program, as `cargo test` builds it: optimised, with every assertion on.
+/// The program, as `cargo test` builds it: optimised, with every assertion on. Of the whole workspace, so that features
+/// are those of `cargo test --workspace`: with others the library and half of what it needs would be built again.
 fn build() -> Result<PathBuf> {
-    let what = ["build", "--quiet", "--profile", "test", "-p", "shunt-tests", "--example", "swarm"];
+    let what = ["build", "--quiet", "--profile", "test", "--workspace", "--example", "swarm"];
     sh::run(sh::cargo().args(what))?;
     Ok(sh::target_dir().join("debug/examples/swarm"))
 }

@@ -21,8 +21,8 @@ const SELDOM_NS: u64 = 10_000_000_000;
 const ANSWER_PATIENCE: u64 = 3;
 /// So many times as long, if the peer says all the while that it has its half in hand.
 const IN_HAND_PATIENCE: u64 = 10;
-/// So many times as long as a peer may be silent a NIC that has the fence in hand may still prove it: "not provable"
-/// ends the channel.
+/// So many times as long as a peer may be silent, at least, a NIC that has the fence in hand may still prove it: "not
+/// provable" ends the channel.
 const PROOF_PATIENCE: u64 = 2;
 
 /// Incarnations that a peer may have used up while this side heard none of it: at one a second, more than a week's. Who
@@ -36,6 +36,13 @@ fn awaited_until_ns(begun_ns: u64, in_hand_ns: Option<u64>, peer_ns: u64, switch
     let least_ns = begun_ns.saturating_add(peer_ns.saturating_mul(ANSWER_PATIENCE));
     let most_ns = begun_ns.saturating_add(switcher_ns.min(peer_ns.saturating_mul(IN_HAND_PATIENCE)));
     least_ns.max(in_hand_ns.map_or(0, |said_ns| said_ns.saturating_add(peer_ns).min(most_ns)))
+}
+
+/// How long a fence that nobody has proved may still be proved. The channel is lost with it, so a NIC that answers
+/// nothing is given what a path that carries nothing is, though no longer than the switcher waits.
+fn proof_awaited_ns(peer_ns: u64, give_up_ns: u64, switcher_ns: u64) -> u64 {
+    let least_ns = peer_ns.saturating_mul(PROOF_PATIENCE);
+    if Mutant::ProofHasty.on() { least_ns } else { least_ns.max(give_up_ns.min(switcher_ns)) }
 }
 
 /// The request of which is to be said that it is in hand. One word a channel: an older request, of another pair, must
@@ -376,8 +383,10 @@ impl Agent {
         let over = self.age.age_ns >= pair.quiet_since_ns().saturating_add(options.lifetime_ns);
         let lifetime_over = over || Mutant::NoLifetimeAfterFence.on() || Mutant::OnlyOwnHalf.on();
         let Some(found) = verdict(mine, pair.theirs, pair.sent, lifetime_over) else { return false };
-        let bound_ns = pair.begun_awake_ns.saturating_add(options.peer_ns.saturating_mul(PROOF_PATIENCE));
-        let in_time = awake_ns < bound_ns && !Mutant::UnprovableAtOnce.on();
+        let (give_up_ns, switcher_ns) = (self.words.root().policy.give_up_ns, self.switcher_waits_ns());
+        let proof_ns = proof_awaited_ns(options.peer_ns, give_up_ns, switcher_ns);
+        let in_time =
+            awake_ns < pair.begun_awake_ns.saturating_add(proof_ns) && !Mutant::UnprovableAtOnce.on();
         if found.status == AnswerStatus::Unprovable && in_time && self.is_in_hand(index) {
             return false;
         }
@@ -470,5 +479,14 @@ mod tests {
         assert_eq!(until_ns(Some(u64::MAX), 100_000), 6_000);
         assert_eq!(until_ns(Some(5_900), 4_000), 5_000, "as long as the switcher");
         assert_eq!(until_ns(Some(5_900), 0), 2_500);
+    }
+
+    #[test]
+    fn a_proof_is_awaited_as_long_as_a_path() {
+        assert_eq!(proof_awaited_ns(500, 0, 100_000), 1_000);
+        assert_eq!(proof_awaited_ns(500, 1_000, 100_000), 1_000);
+        assert_eq!(proof_awaited_ns(500, 30_000, 100_000), 30_000);
+        assert_eq!(proof_awaited_ns(500, 30_000, 4_000), 4_000, "as long as the switcher");
+        assert_eq!(proof_awaited_ns(500, 30_000, 0), 1_000);
     }
 }

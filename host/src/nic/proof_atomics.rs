@@ -87,8 +87,8 @@ pub(crate) fn executed_of_burst([wide, narrow, round]: [u64; 3]) -> Option<u32> 
     u32::try_from(wide + narrow + round).ok().filter(|_| in_order)
 }
 
-/// How many atomics, in order, the words show that would be `want` if each was executed once. `None` if no count of them
-/// leaves the words so. Pure.
+/// How many atomics, in order, the words show that would be `want` if each was executed once. `None` if no count of
+/// them leaves the words so. Pure.
 pub(crate) fn executed_of_forms(words: &[u64], want: &[u64]) -> Option<u32> {
     let executed = words.iter().zip(want).take_while(|(word, want)| word == want).count();
     words[executed..].iter().all(|word| *word == 0).then_some(executed as u32)

@@ -29,6 +29,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "firmware_that_does_not_move_to_err", seeds: 4, run: not_moved_to_err },
     Scenario { name: "neither_half_answers_commands", seeds: 4, run: neither_half_answers },
     Scenario { name: "both_nics_answer_late", seeds: 3, run: answer_late },
+    Scenario { name: "both_nics_answer_before_the_peer_is_given_up", seeds: 3, run: answer_very_late },
     Scenario { name: "a_nic_that_is_silent_for_a_while", seeds: 4, run: silent_for_a_while },
     Scenario { name: "fences_whose_flush_fails", seeds: 2, run: flush_fails },
     Scenario { name: "ghosts_of_sixty_seconds", seeds: 8, run: ghosts_of_sixty_seconds },
@@ -221,6 +222,17 @@ fn answer_late(seed: u64) -> Wrongs {
     let slow = |pe: u32| format!("1ms:{pe}.0:fw-timeout={for_ms}ms");
     let mut spec = both_ways(seed, &[&slow(0), &slow(1), "1100us:0.0:blackhole-tx"]);
     (spec.agent.nic_ns, spec.suspect_ns, spec.suspect_floor_ns) = (4_000_000, 1_000_000, 1_000_000);
+    clean(&spec, |outcome| failovers_of(outcome, 2))
+}
+
+/// The same for longer than twice what a peer may be silent, though not for as long as a peer must be out of reach to be
+/// given up: the soak met channels that ended after a second where the operator had asked for thirty.
+fn answer_very_late(seed: u64) -> Wrongs {
+    let for_ms = [60, 90, 200][seed as usize % 3];
+    let slow = |pe: u32| format!("1ms:{pe}.0:fw-timeout={for_ms}ms");
+    let mut spec = both_ways(seed, &[&slow(0), &slow(1), "1100us:0.0:blackhole-tx"]);
+    (spec.agent.nic_ns, spec.suspect_ns, spec.suspect_floor_ns) = (4_000_000, 1_000_000, 1_000_000);
+    (spec.agent.peer_ns, spec.traffic.wait_ns) = (10_000_000, 4_000_000_000);
     clean(&spec, |outcome| failovers_of(outcome, 2))
 }
 

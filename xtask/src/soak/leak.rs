@@ -26,8 +26,8 @@ type Count = fn(&Sample) -> u64;
 
 /// What memory may grow by in the second half.
 pub const ALLOWED_KIB: f64 = 1024.0;
-/// And by so much a second in each process of the main program: of what was delivered every 10 ms its report holds 8 bytes
-/// three times over, as receivers add it up, as it was told to the process that judges, and as that one holds it.
+/// And by so much a second in each process of the main program: of what was delivered every 10 ms its report holds 8
+/// bytes three times over, as receivers add it up, as it was told to the process that judges, and as that one holds it.
 const TIMELINE_KIB: f64 = 2.5;
 /// Which those are.
 const MAIN_PROGRAM: &str = "shmem_put_bw ";
