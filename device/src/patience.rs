@@ -57,6 +57,21 @@ impl Patience {
         Self { done: u64::MAX, looked_ns: now_ns, silence_ns: 0, looks: 0, seen: 0, usual_ns: 0 }
     }
 
+    /// Words that hold it.
+    #[inline(always)]
+    pub(crate) const fn words(&self) -> [u64; 5] {
+        let counts = (self.looks as u64) << 32 | self.seen as u64;
+        [self.done, self.looked_ns, self.silence_ns, counts, self.usual_ns]
+    }
+
+    /// From such words.
+    #[inline(always)]
+    pub(crate) const fn from_words(words: [u64; 5]) -> Self {
+        let [done, looked_ns, silence_ns, counts, usual_ns] = words;
+        let (looks, seen) = ((counts >> 32) as u32, counts as u32);
+        Self { done, looked_ns, silence_ns, looks, seen, usual_ns }
+    }
+
     /// Notes the done word; true if it has stood still for `limit_ns` with work outstanding.
     ///
     /// A look adds an eighth of the limit at most: a waiter that was descheduled itself has seen no silence.
@@ -137,6 +152,15 @@ mod tests {
         assert!(!patience.stalled(6, true, 152, 50), "progress");
         assert!(!patience.stalled(6, false, 900, 50), "nothing outstanding");
         assert!(!patience.stalled(6, true, 940, 50));
+    }
+
+    #[test]
+    fn words_hold_all_of_it() {
+        let patience =
+            Patience { done: 1, looked_ns: 2, silence_ns: 3, looks: u32::MAX, seen: 5, usual_ns: u64::MAX };
+        let again = Patience::from_words(patience.words());
+        assert_eq!((again.done, again.looked_ns, again.silence_ns), (1, 2, 3));
+        assert_eq!((again.looks, again.seen, again.usual_ns), (u32::MAX, 5, u64::MAX));
     }
 
     #[test]

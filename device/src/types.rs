@@ -284,8 +284,9 @@ impl Posted {
         Self(Self::FAILED | kind as u64)
     }
 
+    /// From such a register.
     #[inline(always)]
-    pub(crate) const fn from_raw(raw: u64) -> Self {
+    pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 

@@ -106,3 +106,23 @@ impl<'s, P: Platform> Device<'s, P> {
         }
     }
 }
+
+impl Rounds {
+    /// Words that hold it: for a kernel whose registers are others', and who keeps it in memory between two looks.
+    #[inline(always)]
+    pub const fn words(&self) -> [u64; Self::WORDS] {
+        let [done, looked_ns, silence_ns, counts, usual_ns] = self.patience.words();
+        [(self.watched as u64) << 32 | self.roving as u64, done, looked_ns, silence_ns, counts, usual_ns]
+    }
+
+    /// How many.
+    pub const WORDS: usize = 6;
+
+    /// From such words.
+    #[inline(always)]
+    pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [rows, done, looked_ns, silence_ns, counts, usual_ns] = words;
+        let patience = Patience::from_words([done, looked_ns, silence_ns, counts, usual_ns]);
+        Self { watched: (rows >> 32) as u32, roving: rows as u32, patience }
+    }
+}

@@ -98,8 +98,9 @@ macro_rules! kernels {
 
 #[cfg(all(target_arch = "nvptx64", not(feature = "library")))]
 mod gpu {
-    use crate::launch::{FirstWarp, launch};
+    use crate::launch::{FirstWarp, enter, launch, leave};
     use crate::moe::MoeCall;
+    use crate::moe::normal::NormalCall;
     use crate::{Call, Outcome};
     use shunt_device::Solo;
     use shunt_device::platform::nvptx::{Block, Warp};
@@ -174,6 +175,37 @@ mod gpu {
             shunt_kernel_moe_combine_receive_warp Warp, shunt_kernel_moe_combine_receive_block Block;
         moe_clean crate::moe::clean: shunt_kernel_moe_clean_warp Warp, shunt_kernel_moe_clean_block Block;
         moe_room crate::moe::room: shunt_kernel_moe_room_warp Warp, shunt_kernel_moe_room_block Block;
+    }
+
+    /// One entry point a group for each kernel of normal mode.
+    macro_rules! normal {
+        ($($name:ident $body:path: $($entry:ident $lanes:ident),*;)*) => {$($(
+            #[doc = concat!("Normal mode's `", stringify!($name), "`, one ", stringify!($lanes), " a block.")]
+            ///
+            /// # Safety
+            /// As for the entry points above; and what `NormalCall` says of its addresses.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "ptx-kernel" fn $entry(call: NormalCall, out: *mut Outcome) {
+                // SAFETY: forwarded to whoever launches.
+                if let Some((device, lanes, block)) = unsafe { enter::<true, $lanes>() } {
+                    let answer = $body(device, lanes, block, &call);
+                    // SAFETY: as above.
+                    unsafe { leave(lanes, answer, out, block) };
+                }
+            }
+        )*)*};
+    }
+    normal! {
+        moe_normal_layout crate::moe::normal::find_layout:
+            shunt_kernel_moe_normal_layout_warp Warp, shunt_kernel_moe_normal_layout_block Block;
+        moe_normal_notify crate::moe::normal::tell:
+            shunt_kernel_moe_normal_notify_warp Warp, shunt_kernel_moe_normal_notify_block Block;
+        moe_normal_dispatch crate::moe::normal::send_out:
+            shunt_kernel_moe_normal_dispatch_warp Warp, shunt_kernel_moe_normal_dispatch_block Block;
+        moe_normal_combine crate::moe::normal::bring_back:
+            shunt_kernel_moe_normal_combine_warp Warp, shunt_kernel_moe_normal_combine_block Block;
+        moe_normal_settle crate::moe::normal::come_to_rest:
+            shunt_kernel_moe_normal_settle_warp Warp, shunt_kernel_moe_normal_settle_block Block;
     }
 }
 

@@ -90,3 +90,32 @@ pub unsafe fn launch<const FT: bool, L: Group, A: Answer, C>(
         unsafe { answer.store(out, block) };
     }
 }
+
+/// How [`launch`] begins: the device, the lanes that this thread is one of, and their block; nothing to a thread that
+/// takes no part. For entry points whose body is so large that a call by whoever is handed it would stay one: they call
+/// it themselves, between this and [`leave`].
+///
+/// # Safety
+/// The module's root names a device state of this version that outlives the launch.
+#[inline(always)]
+pub unsafe fn enter<const FT: bool, L: Group>() -> Option<(Here<FT>, L, u32)> {
+    let (block, thread) = grid_position();
+    if !L::takes_part(thread) {
+        return None;
+    }
+    // SAFETY: the caller vouches for the state.
+    let device = unsafe { Here::attached(core::ptr::null(), Gpu) };
+    Some((device, L::default(), block))
+}
+
+/// How it ends: the first lane stores the outcome of its block.
+///
+/// # Safety
+/// `out` holds an outcome for each block.
+#[inline(always)]
+pub unsafe fn leave<L: Group, A: Answer>(lanes: L, answer: A, out: *mut Outcome, block: u32) {
+    if lanes.rank() == 0 {
+        // SAFETY: forwarded to the caller.
+        unsafe { answer.store(out, block) };
+    }
+}

@@ -34,6 +34,27 @@ pub const fn unknown(value: u64) -> u64 {
     value
 }
 
+/// `value` as a compiler cannot know it before it knows `moment`, which is [`unknown`] itself: what is made of it is
+/// made behind that, and not at all where nobody needs it.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+pub fn known_from(value: u64, moment: u64) -> u64 {
+    let same;
+    // SAFETY: registers alone.
+    unsafe {
+        core::arch::asm!("mov.b64 {}, {}; // {}",
+            out(reg64) same, in(reg64) value, in(reg64) moment, options(pure, nomem, nostack))
+    };
+    same
+}
+
+/// On a CPU compilers may know it.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+pub const fn known_from(value: u64, _: u64) -> u64 {
+    value
+}
+
 /// First in a loop's body: the assembler leaves it a loop. Unrolled by thirty-two, as it would, its loads would take
 /// all registers that there are.
 #[inline(always)]

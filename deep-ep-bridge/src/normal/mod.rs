@@ -22,7 +22,7 @@ use crate::settings::Patience;
 use input::Input;
 use shunt_kernels::Outcome;
 use shunt_kernels::moe::normal::{FP8, NormalCall, NormalKernel, Role};
-use shunt_layout::moe_normal::NormalShape;
+use shunt_layout::moe_normal::{NormalMap, NormalShape};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tells buffers apart: what one handed out is worth nothing to another.
@@ -165,7 +165,7 @@ impl<R: NormalRunner> NormalBuffer<R> {
 
     fn call(&self) -> NormalCall {
         NormalCall {
-            shape: self.shape,
+            shape: NormalMap::of(self.shape),
             base: self.base,
             peers: self.peers.as_ptr() as u64,
             timeout_ns: self.patience.timeout_ns,

@@ -6,8 +6,12 @@
 //!
 //! A ring that is sent from and the ring that arrives are mirrors: slot `n` of one is put into slot `n` of the other.
 
+mod map;
+mod slots;
 mod words;
 
+pub use map::NormalMap;
+pub use slots::Slots;
 pub use words::{ByBoth, ByLocal, ByNode, OfLocal, OfNode};
 
 use crate::moe::{ALIGN, At, BadShape, HIDDEN_STEP, RANKS_MAX, SCALE_GROUP, TOPK_MAX, WORD_BYTES};
@@ -21,6 +25,8 @@ pub const RECORD_SETS: u64 = 2;
 pub const HEADER_BYTES: u64 = 16;
 /// In place of a row: the token does not go there.
 pub const NOWHERE: u32 = u32::MAX;
+/// Words of a channel in which its block keeps what it remembers between two pauses.
+pub const WATCH_WORDS: u64 = 7;
 /// Pieces of a message are whole.
 const PIECE: u64 = 16;
 
@@ -92,6 +98,7 @@ const fn aligned(bytes: u64) -> u64 {
     bytes.div_ceil(ALIGN) * ALIGN
 }
 
+#[inline(always)]
 const fn pieces(bytes: u64) -> u64 {
     bytes.div_ceil(PIECE) * PIECE
 }
@@ -247,74 +254,8 @@ impl NormalShape {
     }
 
     /// Bytes of all that an exchange needs.
-    #[inline(always)]
     pub const fn bytes(&self) -> u64 {
         self.rings(Ring::ALL).0
-    }
-}
-
-/// Words. All begin at zero, and none ever becomes less but by a cleaning.
-impl NormalShape {
-    /// Words of channels: the first of all, before those of nodes and of ranks.
-    #[inline(always)]
-    pub const fn counters(&self) -> u64 {
-        self.words_of_node().0 / WORD_BYTES
-    }
-
-    /// A word of a channel and a node.
-    #[inline(always)]
-    pub const fn by_node(&self, word: ByNode, channel: u32, node: u32) -> At {
-        let number = channel as u64 * self.nodes as u64 + node as u64;
-        At(0).plus(number * BY_NODE + word as u64, WORD_BYTES)
-    }
-
-    const fn words_by_local(&self) -> At {
-        At(0).plus(self.channels as u64 * self.nodes as u64 * BY_NODE, WORD_BYTES)
-    }
-
-    /// A word of a channel and a rank of this node.
-    #[inline(always)]
-    pub const fn by_local(&self, word: ByLocal, channel: u32, local: u32) -> At {
-        let number = channel as u64 * self.locals as u64 + local as u64;
-        self.words_by_local().plus(number * BY_LOCAL + word as u64, WORD_BYTES)
-    }
-
-    const fn words_by_both(&self) -> At {
-        self.words_by_local().plus(self.channels as u64 * self.locals as u64 * BY_LOCAL, WORD_BYTES)
-    }
-
-    /// A word of a channel, a node and a rank of this node.
-    #[inline(always)]
-    pub const fn by_both(&self, word: ByBoth, channel: u32, node: u32, local: u32) -> At {
-        let number = (channel as u64 * self.nodes as u64 + node as u64) * self.locals as u64 + local as u64;
-        self.words_by_both().plus(number * BY_BOTH + word as u64, WORD_BYTES)
-    }
-
-    const fn words_of_node(&self) -> At {
-        let all = self.channels as u64 * self.nodes as u64 * self.locals as u64;
-        self.words_by_both().plus(all * BY_BOTH, WORD_BYTES)
-    }
-
-    /// A word of a node.
-    #[inline(always)]
-    pub const fn of_node(&self, word: OfNode, node: u32) -> At {
-        self.words_of_node().plus(node as u64 * OF_NODE + word as u64, WORD_BYTES)
-    }
-
-    const fn words_of_local(&self) -> At {
-        self.words_of_node().plus(self.nodes as u64 * OF_NODE, WORD_BYTES)
-    }
-
-    /// A word of a rank of this node.
-    #[inline(always)]
-    pub const fn of_local(&self, word: OfLocal, local: u32) -> At {
-        self.words_of_local().plus(local as u64 * OF_LOCAL + word as u64, WORD_BYTES)
-    }
-
-    /// Bytes of all words.
-    #[inline(always)]
-    pub const fn words_bytes(&self) -> u64 {
-        aligned(self.words_of_local().plus(self.locals as u64 * OF_LOCAL, WORD_BYTES).0)
     }
 }
 
@@ -334,8 +275,39 @@ impl Ring {
     const ALL: u64 = 6;
 }
 
-/// Records and rings.
+/// Where words, records and rings begin: [`NormalMap`] holds it for kernels.
 impl NormalShape {
+    /// Words of channels: the first of all, before those of nodes and of ranks.
+    pub const fn counters(&self) -> u64 {
+        self.words_of_node().0 / WORD_BYTES
+    }
+
+    const fn words_by_local(&self) -> At {
+        At(0).plus(self.channels as u64 * self.nodes as u64 * BY_NODE, WORD_BYTES)
+    }
+
+    const fn words_by_both(&self) -> At {
+        self.words_by_local().plus(self.channels as u64 * self.locals as u64 * BY_LOCAL, WORD_BYTES)
+    }
+
+    const fn words_of_node(&self) -> At {
+        let all = self.channels as u64 * self.nodes as u64 * self.locals as u64;
+        self.words_by_both().plus(all * BY_BOTH, WORD_BYTES)
+    }
+
+    const fn words_of_local(&self) -> At {
+        self.words_of_node().plus(self.nodes as u64 * OF_NODE, WORD_BYTES)
+    }
+
+    const fn words_of_channel(&self) -> At {
+        self.words_of_local().plus(self.locals as u64 * OF_LOCAL, WORD_BYTES)
+    }
+
+    /// Bytes of all words.
+    pub const fn words_bytes(&self) -> u64 {
+        aligned(self.words_of_channel().plus(self.channels as u64 * WATCH_WORDS, WORD_BYTES).0)
+    }
+
     const fn records(&self) -> u64 {
         2 * RECORD_SETS * self.nodes as u64 * self.record_bytes()
     }
@@ -344,38 +316,6 @@ impl NormalShape {
     #[inline(always)]
     pub const fn record_bytes(&self) -> u64 {
         self.record_words() * WORD_BYTES
-    }
-
-    /// The record for a node, as it is sent.
-    #[inline(always)]
-    pub const fn record_sent(&self, set: u64, node: u32) -> At {
-        At(self.words_bytes()).plus(set * self.nodes as u64 + node as u64, self.record_bytes())
-    }
-
-    /// The record from a node.
-    #[inline(always)]
-    pub const fn record_come(&self, set: u64, node: u32) -> At {
-        let number = (RECORD_SETS + set) * self.nodes as u64 + node as u64;
-        At(self.words_bytes()).plus(number, self.record_bytes())
-    }
-
-    /// Word of a record: tokens of a channel, to the node.
-    #[inline(always)]
-    pub const fn recorded_node(&self, channel: u32) -> u64 {
-        channel as u64
-    }
-
-    /// Word of a record: tokens of a channel, to a rank of the node.
-    #[inline(always)]
-    pub const fn recorded_rank(&self, channel: u32, local: u32) -> u64 {
-        self.channels as u64 * (1 + local as u64) + channel as u64
-    }
-
-    /// Word of a record: tokens to an expert of a rank of the node.
-    #[inline(always)]
-    pub const fn recorded_expert(&self, local: u32, expert: u32) -> u64 {
-        let before = self.channels as u64 * (1 + self.locals as u64);
-        before + local as u64 * self.local_experts as u64 + expert as u64
     }
 
     const fn ring_bytes(&self, ring: u64) -> u64 {
@@ -390,7 +330,6 @@ impl NormalShape {
     }
 
     /// Where a ring of this number begins; behind the last: where all ends.
-    #[inline(always)]
     const fn rings(&self, number: u64) -> At {
         let (mut at, mut ring) = (aligned(self.words_bytes() + self.records()), 0);
         while ring < number {
@@ -398,51 +337,6 @@ impl NormalShape {
             ring += 1;
         }
         At(at)
-    }
-
-    #[inline(always)]
-    const fn between(&self, ring: Ring, channel: u32, node: u32, slot: u64, stride: u64) -> At {
-        let number = (channel as u64 * self.nodes as u64 + node as u64) * self.slots as u64;
-        self.rings(ring as u64).plus(number + slot, stride)
-    }
-
-    /// A dispatch message to a node, in slot `slot` of the ring.
-    #[inline(always)]
-    pub const fn dispatch_sent(&self, channel: u32, node: u32, slot: u64) -> At {
-        self.between(Ring::DispatchSend, channel, node, slot, self.dispatch_stride())
-    }
-
-    /// A dispatch message from a node.
-    #[inline(always)]
-    pub const fn dispatch_come(&self, channel: u32, node: u32, slot: u64) -> At {
-        self.between(Ring::DispatchReceive, channel, node, slot, self.dispatch_stride())
-    }
-
-    /// A combine message to a node.
-    #[inline(always)]
-    pub const fn combine_sent(&self, channel: u32, node: u32, slot: u64) -> At {
-        self.between(Ring::CombineSend, channel, node, slot, self.combine_stride())
-    }
-
-    /// A combine message from a node.
-    #[inline(always)]
-    pub const fn combine_come(&self, channel: u32, node: u32, slot: u64) -> At {
-        self.between(Ring::CombineReceive, channel, node, slot, self.combine_stride())
-    }
-
-    /// A dispatch message from a rank of this node.
-    #[inline(always)]
-    pub const fn near_dispatch(&self, channel: u32, local: u32, slot: u64) -> At {
-        let number = (channel as u64 * self.locals as u64 + local as u64) * self.near_slots as u64;
-        self.rings(Ring::NearDispatch as u64).plus(number + slot, self.dispatch_stride())
-    }
-
-    /// A combine message from a rank of this node, for a node.
-    #[inline(always)]
-    pub const fn near_combine(&self, channel: u32, node: u32, local: u32, slot: u64) -> At {
-        let number = (channel as u64 * self.nodes as u64 + node as u64) * self.locals as u64 + local as u64;
-        let at = self.rings(Ring::NearCombine as u64);
-        at.plus(number * self.near_slots as u64 + slot, self.combine_stride())
     }
 }
 

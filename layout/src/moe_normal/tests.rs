@@ -1,7 +1,7 @@
 use super::*;
 use std::vec::Vec;
 
-fn shapes() -> Vec<NormalShape> {
+fn shapes() -> Vec<NormalMap> {
     let of = |(nodes, locals, channels, chunk, slots, near_slots)| {
         let (local_experts, tokens, hidden, topk) = (3, 7, 512, 3);
         let shape = NormalShape {
@@ -16,7 +16,7 @@ fn shapes() -> Vec<NormalShape> {
             slots,
             near_slots,
         };
-        shape.check().unwrap()
+        NormalMap::of(shape.check().unwrap())
     };
     [(2, 2, 1, 1, 2, 1), (2, 4, 2, 2, 4, 3), (4, 2, 3, 2, 6, 2), (1, 3, 2, 1, 3, 1)].map(of).to_vec()
 }
@@ -31,6 +31,7 @@ fn no_two_things_share_a_byte() {
         use ByLocal as L;
         use ByNode as N;
         for channel in 0..s.channels {
+            spans.extend((0..WATCH_WORDS).map(|number| word(s.watch(channel).plus(number, 8))));
             for node in 0..nodes {
                 let by = |word| s.by_node(word, channel, node);
                 let tails = [N::DispatchTail, N::DispatchHead, N::CombineTail, N::CombineHead, N::Cursor];
@@ -120,7 +121,7 @@ fn channels_share_out_the_tokens() {
 #[test]
 fn what_cannot_be_says_what_would_be_right() {
     let wrong = |change: fn(&mut NormalShape)| {
-        let mut shape = shapes()[1];
+        let mut shape: NormalShape = *shapes()[1];
         change(&mut shape);
         std::string::ToString::to_string(&shape.check().unwrap_err())
     };

@@ -1,6 +1,7 @@
 //! What a kernel of normal mode is told. It travels by value, as the parameter of a launch.
 
-use shunt_layout::moe_normal::NormalShape;
+use crate::nvptx_math::{known_from, unknown};
+use shunt_layout::moe_normal::NormalMap;
 
 /// Channels are FP8 with scales, as the caller made them; else BF16.
 pub const FP8: u32 = 1;
@@ -17,8 +18,8 @@ pub const ZERO: u32 = 4;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NormalCall {
-    /// What all ranks agree on.
-    pub shape: NormalShape,
+    /// What all ranks agree on, and where all of it lies.
+    pub shape: NormalMap,
     /// Heap offset of the exchange's part, a multiple of 16.
     pub base: u64,
     /// By rank of this node: the address at which this one reaches that part of its heap.
@@ -81,6 +82,47 @@ pub struct NormalCall {
 }
 
 impl NormalCall {
+    /// The same, as the compiler cannot know it from before: a role makes what it needs of it in each of its turns, and
+    /// leaves the registers to the others meanwhile.
+    #[inline(always)]
+    pub fn afresh(&self) -> Self {
+        let moment = unknown(0);
+        let with = |number: u64| known_from(number, moment);
+        let small = |number: u32| with(number as u64) as u32;
+        let [first, second] = self.biases;
+        Self {
+            shape: self.shape.each(with),
+            base: with(self.base),
+            peers: with(self.peers),
+            number: with(self.number),
+            timeout_ns: with(self.timeout_ns),
+            slice_ns: with(self.slice_ns),
+            x: with(self.x),
+            x_scales: with(self.x_scales),
+            topk_index: with(self.topk_index),
+            topk_weights: with(self.topk_weights),
+            rank_counts: with(self.rank_counts),
+            node_counts: with(self.node_counts),
+            expert_counts: with(self.expert_counts),
+            position: with(self.position),
+            incoming: with(self.incoming),
+            prefix: with(self.prefix),
+            arriving: with(self.arriving),
+            counts: with(self.counts),
+            forward: with(self.forward),
+            out: with(self.out),
+            out_scales: with(self.out_scales),
+            out_index: with(self.out_index),
+            out_weights: with(self.out_weights),
+            biases: [with(first), with(second)],
+            rows: with(self.rows),
+            tokens: small(self.tokens),
+            topk: small(self.topk),
+            blocks: small(self.blocks),
+            flags: small(self.flags),
+        }
+    }
+
     /// Whether a flag is set.
     #[inline(always)]
     pub const fn has(&self, flag: u32) -> bool {
@@ -88,4 +130,4 @@ impl NormalCall {
     }
 }
 
-const _: () = assert!(size_of::<NormalCall>() == 256);
+const _: () = assert!(size_of::<NormalCall>() == 408);

@@ -1,11 +1,12 @@
 //! `moe_normal_combine`: rows back to where their tokens came from, summed on the way.
 
 use super::call::NormalCall;
-use super::node::{Node, Pass, Turn, Waits, Watch};
+use super::node::{Node, Pass, Turn, Waits, Watch, afresh};
 use super::role::{Halt, Role};
 use super::{combine_forward, combine_receive, combine_send};
 use crate::moe::exchange::tensor;
 use crate::moe::stop::Stop;
+use crate::nvptx_math::rolled;
 use shunt_device::{Device, Lanes, Platform};
 use shunt_layout::moe_normal::{ByBoth, ByNode};
 use shunt_layout::mutant::Mutant;
@@ -20,13 +21,15 @@ pub fn run<P: Platform, L: Lanes>(
     block: u32,
     call: &NormalCall,
 ) -> Result<u64, Halt> {
-    let node = Node::begin(device, lanes, call, Role::CombineSend)?;
+    let node = Node::begin(device, lanes, call);
+    node.check(Role::CombineSend)?;
     let tokens = begin(&node, block)?;
-    let mut watch = Watch::new(&node);
+    let watch = Watch::new(&node, block);
     loop {
         let (mut pass, mut channel) = (Pass::new(), block);
-        while channel < call.shape.channels {
-            play(&node, &mut watch, &mut pass, channel)?;
+        while channel < afresh(call.shape.channels) {
+            rolled();
+            play(&node, &watch, &mut pass, channel)?;
             channel += call.blocks.max(1);
         }
         let Some(who) = pass.waits else { return Ok(tokens) };
@@ -39,13 +42,17 @@ pub fn run<P: Platform, L: Lanes>(
 /// Where this call begins and ends in each ring; the tokens of this block's channels.
 #[inline(always)]
 fn begin<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, block: u32) -> Result<u64, Halt> {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
     let (call, shape) = (node.call, &node.call.shape);
     let (mut tokens, mut channel, mut bad) = (0, block, false);
-    while channel < shape.channels {
+    while channel < afresh(shape.channels) {
+        rolled();
         let (first, end) = shape.tokens_of(channel, call.tokens);
         tokens += (end - first) as u64;
         let mut other = 0;
-        while node.leads() && other < shape.nodes {
+        while node.leads() && other < afresh(shape.nodes) {
+            rolled();
             node.set(shape.by_node(ByNode::Cursor, channel, other), 0);
             node.set(shape.by_node(ByNode::Summed, channel, other), first as u64);
             let row = other as u64 * shape.channels as u64 + channel as u64;
@@ -53,7 +60,8 @@ fn begin<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, block: u32) -> Result
             let arriving: u32 = unsafe { tensor::read(call.arriving, row) };
             bad |= arriving > shape.part(shape.tokens);
             let mut local = 0;
-            while local < shape.locals {
+            while local < afresh(shape.locals) {
+                rolled();
                 let (next, end) = rows_from(call, channel, other * shape.locals + local);
                 bad |= end > call.rows;
                 node.set(shape.by_both(ByBoth::Next, channel, other, local), next);
@@ -76,6 +84,7 @@ fn rows_from(call: &NormalCall, channel: u32, rank: u32) -> (u64, u64) {
     unsafe {
         let mut next = tensor::read::<u32>(call.prefix, rank as u64) as u64;
         while before < channel as u64 {
+            rolled();
             next += tensor::read::<u32>(call.incoming, before * ranks + rank as u64) as u64;
             before += 1;
         }
@@ -87,14 +96,16 @@ fn rows_from(call: &NormalCall, channel: u32, rank: u32) -> (u64, u64) {
 #[inline(always)]
 fn play<P: Platform, L: Lanes>(
     node: &Node<'_, '_, P, L>,
-    watch: &mut Watch,
+    watch: &Watch,
     pass: &mut Pass,
     channel: u32,
 ) -> Result<(), Halt> {
     let (shape, mut other) = (&node.call.shape, 0);
-    while other < shape.nodes {
+    while other < afresh(shape.nodes) {
+        rolled();
         let mut local = 0;
-        while local < shape.locals {
+        while local < afresh(shape.locals) {
+            rolled();
             let turn = combine_send::turn(node, channel, other, local)?;
             pass.note(turn, Role::CombineSend, node.node * shape.locals + local, channel);
             local += 1;
@@ -102,6 +113,7 @@ fn play<P: Platform, L: Lanes>(
         let rank = node.rank_of(other);
         let mut turn = combine_forward::turn(node, channel, other)?;
         while Mutant::RoleKeepsBlock.on() && turn == Turn::Idle {
+            rolled();
             watch.rest(node, Waits { role: Role::CombineForward, rank, index: channel })?;
             turn = combine_forward::turn(node, channel, other)?;
         }

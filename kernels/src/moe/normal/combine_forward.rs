@@ -1,16 +1,19 @@
 //! The role of a combine that sums rows of this node for a token of another, and puts the sums there.
 
-use super::node::{Node, Turn, may_fill, slot_of};
+use super::node::{FULL, Node, POSTED, Turn, afresh, may_fill};
 use super::role::{Halt, Role};
 use super::sum::{Sum, sum_near};
 use crate::moe::exchange::tensor;
-use crate::moe::stop::Stop;
+use crate::nvptx_math::rolled;
 use shunt_device::{HeapOffset, Lanes, Platform, Put};
 use shunt_layout::moe_normal::{ByBoth, ByNode};
 
 /// One turn: sums a chunk at most, and puts what is whole or the last.
 #[inline(always)]
 pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: u32) -> Result<Turn, Halt> {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let (channel, to) = (afresh(channel), afresh(to));
     let (shape, lanes) = (&node.call.shape, node.lanes);
     let word = |word| node.word(shape.by_node(word, channel, to));
     let end = arriving(node, channel, to);
@@ -18,7 +21,7 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: 
     if node.leads() {
         (cursor, filled) = (word(ByNode::Cursor), word(ByNode::CombineFilled));
         let put = word(ByNode::CombinePut);
-        let (room, whole) = may_fill(filled, put, word(ByNode::CombineHead), shape.slots, shape.chunk);
+        let (room, whole) = may_fill(filled, put, word(ByNode::CombineHead), shape.far, shape.chunk);
         let due = whole || filled > put && cursor >= end;
         may = room;
         code = match () {
@@ -36,6 +39,7 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: 
     let full = filled + lanes.broadcast(may, 0);
     let first = filled;
     while cursor < end && filled < full {
+        rolled();
         let mask = mask(node, channel, to, cursor);
         let there = node.leads() && there(node, channel, to, mask);
         if node.share(there as u64) == 0 {
@@ -52,9 +56,8 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: 
     }
     lanes.sync();
     let moved = filled != first;
-    let done =
-        if node.leads() { put(node, (channel, to), (cursor, end), filled, moved) } else { Ok(Turn::Idle) };
-    node.agree(Role::CombineForward, done)
+    let done = if node.leads() { put(node, (channel, to), (cursor, end), filled, moved) } else { POSTED };
+    node.agree(Role::CombineForward, channel, done)
 }
 
 /// Sums that a node is to get on a channel.
@@ -79,7 +82,8 @@ fn mask<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: u32,
 fn there<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: u32, mask: u32) -> bool {
     let shape = &node.call.shape;
     let (mut local, mut all) = (0, true);
-    while local < shape.locals {
+    while local < afresh(shape.locals) {
+        rolled();
         if mask >> local & 1 != 0 {
             let taken = node.word(shape.by_both(ByBoth::Taken, channel, to, local));
             all &= node.word(shape.by_both(ByBoth::Tail, channel, to, local)) > taken;
@@ -93,7 +97,8 @@ fn there<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: u32
 #[inline(always)]
 fn take<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: u32, mask: u32) {
     let (shape, mut local) = (&node.call.shape, 0);
-    while local < shape.locals {
+    while local < afresh(shape.locals) {
+        rolled();
         if mask >> local & 1 != 0 {
             let taken = shape.by_both(ByBoth::Taken, channel, to, local);
             let next = node.word(taken) + 1;
@@ -113,7 +118,7 @@ fn source<P: Platform, L: Lanes>(
     number: u64,
 ) -> HeapOffset {
     let shape = &node.call.shape;
-    let slot = slot_of(number, shape.slots);
+    let slot = shape.far.slot(number);
     if to == node.node {
         return node.at(shape.combine_come(channel, to, slot));
     }
@@ -127,29 +132,36 @@ fn put<P: Platform, L: Lanes>(
     (channel, to): (u32, u32),
     (cursor, end): (u64, u64),
     filled: u64,
-    mut moved: bool,
-) -> Result<Turn, Stop> {
-    let shape = &node.call.shape;
+    moved: bool,
+) -> u64 {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let shape = &call.shape;
     let at = |word| shape.by_node(word, channel, to);
     node.set(at(ByNode::Cursor), cursor);
     node.set(at(ByNode::CombineFilled), filled);
     let put = node.word(at(ByNode::CombinePut));
-    let (_, whole) = may_fill(filled, put, filled, shape.slots, shape.chunk);
-    if whole || filled > put && cursor >= end {
-        let word = node.at(shape.by_node(ByNode::CombineTail, channel, node.node));
-        let there = if to == node.node {
-            node.device.store(word, filled);
-            true
-        } else {
-            let (src, slot) = (source(node, channel, to, put), slot_of(put, shape.slots));
-            let dst = node.at(shape.combine_come(channel, node.node, slot));
-            let bytes = (filled - put) * shape.combine_stride();
-            node.post(node.rank_of(to), channel, Some(Put { dst, src, bytes }), word, filled)?
-        };
-        if there {
-            node.set(at(ByNode::CombinePut), filled);
-        }
-        moved |= there;
+    let (_, whole) = may_fill(filled, put, filled, shape.far, shape.chunk);
+    let turn = if moved { Turn::Moved as u64 } else { Turn::Idle as u64 };
+    if !(whole || filled > put && cursor >= end) {
+        return turn;
     }
-    Ok(if moved { Turn::Moved } else { Turn::Idle })
+    let word = node.at(shape.by_node(ByNode::CombineTail, channel, node.node));
+    let posted = if to == node.node {
+        node.device.store(word, filled);
+        POSTED
+    } else {
+        let (src, slot) = (source(node, channel, to, put), shape.far.slot(put));
+        let dst = node.at(shape.combine_come(channel, node.node, slot));
+        let bytes = (filled - put) * shape.combine_stride();
+        node.post((node.rank_of(to), channel), Some(Put { dst, src, bytes }), word, filled, 0)
+    };
+    match posted {
+        POSTED => {}
+        FULL => return turn,
+        failed => return failed,
+    }
+    // Where that is, found again: no register holds it while the sums are posted.
+    node.set(shape.by_node(ByNode::CombinePut, afresh(channel), to), filled);
+    Turn::Moved as u64
 }

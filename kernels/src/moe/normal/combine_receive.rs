@@ -2,16 +2,19 @@
 //! taken.
 
 use super::layout::goes;
-use super::node::{Node, Turn, least};
+use super::node::{FULL, Node, POSTED, Turn, afresh, least};
 use super::role::{Halt, Role};
 use super::sum::sum_nodes;
-use crate::moe::stop::Stop;
+use crate::nvptx_math::rolled;
 use shunt_device::{Lanes, Platform};
 use shunt_layout::moe_normal::ByNode;
 
 /// One turn: sums a chunk at most, in the order of tokens.
 #[inline(always)]
 pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32) -> Result<Turn, Halt> {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let channel = afresh(channel);
     let (call, shape, lanes) = (node.call, &node.call.shape, node.lanes);
     let (_, end) = shape.tokens_of(channel, call.tokens);
     let cursor = shape.by_node(ByNode::Summed, channel, 0);
@@ -32,6 +35,7 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32) -> R
     let last = least(end as u64, first as u64 + shape.chunk as u64) as u32;
     let mut token = first;
     while token < last {
+        rolled();
         let there = node.leads() && there(node, channel, token);
         if node.share(there as u64) == 0 {
             break;
@@ -48,9 +52,9 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32) -> R
         node.set(cursor, token as u64);
         tell(node, channel, token != first)
     } else {
-        Ok(Turn::Idle)
+        POSTED
     };
-    node.agree(Role::CombineHead, done)
+    node.agree(Role::CombineHead, shape.channels + channel, done)
 }
 
 /// Whether all nodes that a token went to have sent their sums. Leader only.
@@ -58,7 +62,8 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32) -> R
 fn there<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, token: u32) -> bool {
     let shape = &node.call.shape;
     let (mut from, mut all) = (0, true);
-    while from < shape.nodes {
+    while from < afresh(shape.nodes) {
+        rolled();
         if goes(node.call, token, from) {
             let taken = node.word(shape.by_node(ByNode::CombineTaken, channel, from));
             all &= node.word(shape.by_node(ByNode::CombineTail, channel, from)) > taken;
@@ -72,7 +77,8 @@ fn there<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, token: 
 #[inline(always)]
 fn take<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, token: u32) {
     let (shape, mut from) = (&node.call.shape, 0);
-    while from < shape.nodes {
+    while from < afresh(shape.nodes) {
+        rolled();
         if goes(node.call, token, from) {
             let taken = shape.by_node(ByNode::CombineTaken, channel, from);
             node.set(taken, node.word(taken) + 1);
@@ -85,7 +91,8 @@ fn take<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, token: u
 #[inline(always)]
 fn owes<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32) -> bool {
     let (mut from, mut any) = (0, false);
-    while from < node.call.shape.nodes {
+    while from < afresh(node.call.shape.nodes) {
+        rolled();
         any |= owed(node, channel, from) >= node.call.shape.chunk as u64;
         from += 1;
     }
@@ -101,28 +108,46 @@ fn owed<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, from: u3
 
 /// Returns heads where a chunk is owed. Leader only.
 #[inline(always)]
-fn tell<P: Platform, L: Lanes>(
-    node: &Node<'_, '_, P, L>,
-    channel: u32,
-    mut moved: bool,
-) -> Result<Turn, Stop> {
-    let (shape, mut from) = (&node.call.shape, 0);
-    while from < shape.nodes {
-        if owed(node, channel, from) >= shape.chunk as u64 {
-            let taken = node.word(shape.by_node(ByNode::CombineTaken, channel, from));
-            let word = shape.by_node(ByNode::CombineHead, channel, node.node);
-            let there = if from == node.node {
-                node.set(word, taken);
-                true
-            } else {
-                node.post(node.rank_of(from), shape.channels + channel, None, node.at(word), taken)?
-            };
-            if there {
-                node.set(shape.by_node(ByNode::CombineTold, channel, from), taken);
-            }
-            moved |= there;
+fn tell<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, moved: bool) -> u64 {
+    let (mut turn, mut from) = (if moved { MOVED } else { IDLE }, 0);
+    while from < afresh(node.call.shape.nodes) {
+        rolled();
+        match tell_one(node, afresh(channel), from) {
+            IDLE => {}
+            MOVED => turn = MOVED,
+            failed => return failed,
         }
         from += 1;
     }
-    Ok(if moved { Turn::Moved } else { Turn::Idle })
+    turn
+}
+
+const IDLE: u64 = Turn::Idle as u64;
+const MOVED: u64 = Turn::Moved as u64;
+
+/// Returns the head to one node, if it is owed a chunk.
+#[inline(always)]
+fn tell_one<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, from: u32) -> u64 {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let shape = &call.shape;
+    if owed(node, channel, from) < shape.chunk as u64 {
+        return IDLE;
+    }
+    let taken = node.word(shape.by_node(ByNode::CombineTaken, channel, from));
+    let word = shape.by_node(ByNode::CombineHead, channel, node.node);
+    let posted = if from == node.node {
+        node.set(word, taken);
+        POSTED
+    } else {
+        node.post((node.rank_of(from), shape.channels + channel), None, node.at(word), taken, 0)
+    };
+    match posted {
+        POSTED => {}
+        FULL => return IDLE,
+        failed => return failed,
+    }
+    // Where that is, found again: no register holds it while the head is posted.
+    node.set(shape.by_node(ByNode::CombineTold, afresh(channel), from), taken);
+    MOVED
 }

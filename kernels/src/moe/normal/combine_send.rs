@@ -1,8 +1,9 @@
 //! The role of a combine that hands rows to the rank of this node that sends them on.
 
-use super::node::{Node, Turn, least, slot_of};
+use super::node::{Node, Turn, afresh, least};
 use super::role::Halt;
 use crate::moe::exchange::tensor;
+use crate::nvptx_math::rolled;
 use shunt_device::{Lanes, PIECE_BYTES, Platform};
 use shunt_layout::moe_normal::ByBoth;
 
@@ -14,6 +15,9 @@ pub fn turn<P: Platform, L: Lanes>(
     to: u32,
     local: u32,
 ) -> Result<Turn, Halt> {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let (channel, to) = (afresh(channel), afresh(to));
     let (shape, lanes) = (&node.call.shape, node.lanes);
     let (mut code, mut next, mut pushed, mut may) = (Turn::Idle, 0, 0, 0);
     if node.leads() {
@@ -37,7 +41,8 @@ pub fn turn<P: Platform, L: Lanes>(
     let (next, pushed) = (lanes.broadcast(next, 0), lanes.broadcast(pushed, 0));
     let (may, mut number) = (lanes.broadcast(may, 0), 0);
     while number < may {
-        let slot = slot_of(pushed + number, shape.near_slots);
+        rolled();
+        let slot = shape.near.slot(pushed + number);
         push(node, next + number, node.near(local, shape.near_combine(channel, to, node.local, slot)));
         number += 1;
     }
@@ -58,6 +63,7 @@ fn push<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, row: u64, to: u64) {
     let all = shape.combine_stride() / PIECE_BYTES;
     let mut piece = node.lanes.rank() as u64;
     while piece < all {
+        rolled();
         let words = if piece < pieces {
             // SAFETY: a row of `x`, whole pieces of it (`NormalCall`; the hidden size is a multiple of 512).
             unsafe { tensor::read(call.x, row * pieces + piece) }

@@ -1,11 +1,12 @@
 //! `moe_normal_dispatch`: tokens to the ranks of their experts, once to each node and once to each rank.
 
 use super::call::NormalCall;
-use super::node::{Node, Pass, Turn, Waits, Watch};
+use super::node::{Node, Pass, Turn, Waits, Watch, afresh};
 use super::role::{Halt, Role};
 use super::{dispatch_forward, dispatch_receive, dispatch_send};
 use crate::moe::exchange::tensor;
 use crate::moe::stop::Stop;
+use crate::nvptx_math::rolled;
 use shunt_device::{Device, Lanes, Platform};
 use shunt_layout::moe_normal::{ByLocal, ByNode};
 use shunt_layout::mutant::Mutant;
@@ -21,13 +22,15 @@ pub fn run<P: Platform, L: Lanes>(
     block: u32,
     call: &NormalCall,
 ) -> Result<u64, Halt> {
-    let node = Node::begin(device, lanes, call, Role::DispatchSend)?;
+    let node = Node::begin(device, lanes, call);
+    node.check(Role::DispatchSend)?;
     let rows = begin(&node, block)?;
-    let mut watch = Watch::new(&node);
+    let watch = Watch::new(&node, block);
     loop {
         let (mut pass, mut channel) = (Pass::new(), block);
-        while channel < call.shape.channels {
-            play(&node, &mut watch, &mut pass, channel)?;
+        while channel < afresh(call.shape.channels) {
+            rolled();
+            play(&node, &watch, &mut pass, channel)?;
             channel += call.blocks.max(1);
         }
         let Some(who) = pass.waits else { return Ok(rows) };
@@ -40,12 +43,16 @@ pub fn run<P: Platform, L: Lanes>(
 /// Where this call begins and ends in each ring; the rows of this block's channels.
 #[inline(always)]
 fn begin<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, block: u32) -> Result<u64, Halt> {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
     let (call, shape) = (node.call, &node.call.shape);
     let (mut rows, mut channel, mut bad) = (0, block, false);
-    while node.leads() && channel < shape.channels {
+    while node.leads() && channel < afresh(shape.channels) {
+        rolled();
         let (first, _) = shape.tokens_of(channel, call.tokens);
         let mut other = 0;
-        while other < shape.nodes {
+        while other < afresh(shape.nodes) {
+            rolled();
             node.set(shape.by_node(ByNode::Cursor, channel, other), first as u64);
             let row = other as u64 * shape.channels as u64 + channel as u64;
             // SAFETY: a word for each node and channel (`NormalCall`).
@@ -56,7 +63,8 @@ fn begin<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, block: u32) -> Result
             other += 1;
         }
         let mut local = 0;
-        while local < shape.locals {
+        while local < afresh(shape.locals) {
+            rolled();
             let count = from_local(call, channel, local);
             let until = node.word(shape.by_local(ByLocal::Taken, channel, local)) + count;
             node.set(shape.by_local(ByLocal::Until, channel, local), until);
@@ -73,7 +81,8 @@ fn begin<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, block: u32) -> Result
 #[inline(always)]
 fn from_local(call: &NormalCall, channel: u32, local: u32) -> u64 {
     let (shape, mut from, mut count) = (&call.shape, 0, 0);
-    while from < shape.nodes {
+    while from < afresh(shape.nodes) {
+        rolled();
         let rank = from * shape.locals + local;
         let number = channel as u64 * shape.ranks() as u64 + rank as u64;
         // SAFETY: a word for each channel and rank (`NormalCall`).
@@ -87,15 +96,17 @@ fn from_local(call: &NormalCall, channel: u32, local: u32) -> u64 {
 #[inline(always)]
 fn play<P: Platform, L: Lanes>(
     node: &Node<'_, '_, P, L>,
-    watch: &mut Watch,
+    watch: &Watch,
     pass: &mut Pass,
     channel: u32,
 ) -> Result<(), Halt> {
     let (shape, mut other) = (&node.call.shape, 0);
-    while other < shape.nodes {
+    while other < afresh(shape.nodes) {
+        rolled();
         let rank = node.rank_of(other);
         let mut turn = dispatch_send::turn(node, channel, other)?;
         while Mutant::RoleKeepsBlock.on() && turn == Turn::Idle {
+            rolled();
             watch.rest(node, Waits { role: Role::DispatchSend, rank, index: channel })?;
             turn = dispatch_send::turn(node, channel, other)?;
         }
@@ -105,7 +116,8 @@ fn play<P: Platform, L: Lanes>(
         other += 1;
     }
     let mut local = 0;
-    while local < shape.locals {
+    while local < afresh(shape.locals) {
+        rolled();
         let turn = dispatch_receive::turn(node, channel, local)?;
         pass.note(turn, Role::DispatchReceive, node.node * shape.locals + local, channel);
         local += 1;

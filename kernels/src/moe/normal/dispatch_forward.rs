@@ -2,16 +2,19 @@
 //! were taken.
 
 use super::call::FP8;
-use super::node::{Node, Turn, may_take, slot_of};
+use super::node::{FULL, Node, POSTED, Turn, afresh, may_take};
 use super::role::{Halt, Role};
 use crate::moe::exchange::tensor;
-use crate::moe::stop::Stop;
+use crate::nvptx_math::rolled;
 use shunt_device::{HeapOffset, Lanes, PIECE_BYTES, Platform};
 use shunt_layout::moe_normal::{ByLocal, ByNode, NOWHERE};
 
 /// One turn: hands on a chunk at most.
 #[inline(always)]
 pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, from: u32) -> Result<Turn, Halt> {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let (channel, from) = (afresh(channel), afresh(from));
     let (shape, lanes) = (&node.call.shape, node.lanes);
     let (mut code, mut taken, mut may) = (Turn::Idle, 0, 0);
     if node.leads() {
@@ -34,10 +37,11 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, from
     let (mut taken, may) = (lanes.broadcast(taken, 0), lanes.broadcast(may, 0));
     let (first, end) = (taken, taken + may);
     while taken < end && hand_on(node, channel, from, taken)? {
+        rolled();
         taken += 1;
     }
-    let done = if node.leads() { told(node, channel, from, taken, taken != first) } else { Ok(Turn::Idle) };
-    node.agree(Role::DispatchHead, done)
+    let done = if node.leads() { told(node, channel, from, taken, taken != first) } else { POSTED };
+    node.agree(Role::DispatchHead, shape.channels + channel, done)
 }
 
 /// Keeps what was taken, and returns the head where a chunk is owed. Leader only.
@@ -48,24 +52,31 @@ fn told<P: Platform, L: Lanes>(
     from: u32,
     taken: u64,
     moved: bool,
-) -> Result<Turn, Stop> {
-    let shape = &node.call.shape;
+) -> u64 {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let shape = &call.shape;
     node.set(shape.by_node(ByNode::DispatchTaken, channel, from), taken);
-    let told = shape.by_node(ByNode::DispatchTold, channel, from);
-    let (mut turn, word) = (moved, shape.by_node(ByNode::DispatchHead, channel, node.node));
-    if taken - node.word(told) >= shape.chunk as u64 {
-        let there = if from == node.node {
-            node.set(word, taken);
-            true
-        } else {
-            node.post(node.rank_of(from), shape.channels + channel, None, node.at(word), taken)?
-        };
-        if there {
-            node.set(told, taken);
-        }
-        turn |= there;
+    let owed = taken - node.word(shape.by_node(ByNode::DispatchTold, channel, from));
+    let turn = if moved { Turn::Moved as u64 } else { Turn::Idle as u64 };
+    if owed < shape.chunk as u64 {
+        return turn;
     }
-    Ok(if turn { Turn::Moved } else { Turn::Idle })
+    let word = shape.by_node(ByNode::DispatchHead, channel, node.node);
+    let posted = if from == node.node {
+        node.set(word, taken);
+        POSTED
+    } else {
+        node.post((node.rank_of(from), shape.channels + channel), None, node.at(word), taken, 0)
+    };
+    match posted {
+        POSTED => {}
+        FULL => return turn,
+        failed => return failed,
+    }
+    // Where that is, found again: no register holds it while the head is posted.
+    node.set(shape.by_node(ByNode::DispatchTold, afresh(channel), from), taken);
+    Turn::Moved as u64
 }
 
 /// Hands one token on to all ranks that it goes to, if there is room at each; whether there was.
@@ -76,8 +87,10 @@ fn hand_on<P: Platform, L: Lanes>(
     from: u32,
     number: u64,
 ) -> Result<bool, Halt> {
-    let (call, shape, lanes) = (node.call, &node.call.shape, node.lanes);
-    let at = node.at(shape.dispatch_come(channel, from, slot_of(number, shape.slots)));
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let (shape, lanes) = (&call.shape, node.lanes);
+    let at = node.at(shape.dispatch_come(channel, from, shape.far.slot(number)));
     let mask = mask(node, at);
     let room = !node.leads() || room(node, channel, mask);
     if node.share(room as u64) == 0 {
@@ -85,14 +98,16 @@ fn hand_on<P: Platform, L: Lanes>(
     }
     let bytes = shape.dispatch_message(call.has(FP8));
     let mut local = 0;
-    while local < shape.locals {
+    while local < afresh(shape.locals) {
+        rolled();
         if mask >> local & 1 != 0 {
             // Each lane reads what it needs: the leader alone changes it, behind the barrier below.
             let pushed = node.word(shape.by_local(ByLocal::Pushed, channel, local));
-            let slot = slot_of(pushed, shape.near_slots);
+            let slot = shape.near.slot(pushed);
             let to = node.near(local, shape.near_dispatch(channel, node.local, slot));
             let mut piece = lanes.rank() as u64 * PIECE_BYTES;
             while piece < bytes {
+                rolled();
                 let words = node.device.load_piece(HeapOffset(at.0 + piece));
                 // SAFETY: a slot of the ring at that rank (`NormalCall::peers`), which has been taken.
                 unsafe { node.device.store_piece_near(to + piece, words) };
@@ -115,7 +130,8 @@ fn hand_on<P: Platform, L: Lanes>(
 #[inline(always)]
 fn mask<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, at: HeapOffset) -> u32 {
     let (mut mask, mut local) = (0, 0);
-    while local < node.call.shape.locals {
+    while local < afresh(node.call.shape.locals) {
+        rolled();
         let piece = HeapOffset(at.0 + node.call.shape.rows_at() + (local / 4) as u64 * PIECE_BYTES);
         let words = node.device.load_piece(piece);
         let word = if local & 2 == 0 { words[0] } else { words[1] };
@@ -131,7 +147,8 @@ fn mask<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, at: HeapOffset) -> u32
 fn room<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, mask: u32) -> bool {
     let shape = &node.call.shape;
     let (mut local, mut all) = (0, true);
-    while local < shape.locals {
+    while local < afresh(shape.locals) {
+        rolled();
         if mask >> local & 1 != 0 {
             let pushed = node.word(shape.by_local(ByLocal::Pushed, channel, local));
             let head = node.word(shape.by_local(ByLocal::Head, channel, local));
@@ -146,7 +163,8 @@ fn room<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, mask: u3
 #[inline(always)]
 fn publish<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, mask: u32) {
     let (shape, mut local) = (&node.call.shape, 0);
-    while local < shape.locals {
+    while local < afresh(shape.locals) {
+        rolled();
         if mask >> local & 1 != 0 {
             let pushed = shape.by_local(ByLocal::Pushed, channel, local);
             let next = node.word(pushed) + 1;

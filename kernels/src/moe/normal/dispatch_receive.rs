@@ -1,10 +1,11 @@
 //! The role of a dispatch that takes tokens from a rank of this node to their rows.
 
 use super::call::FP8;
-use super::node::{Node, Turn, may_take, slot_of};
+use super::node::{Node, Turn, afresh, may_take};
 use super::role::{Halt, Role};
 use crate::moe::exchange::tensor;
 use crate::moe::stop::Stop;
+use crate::nvptx_math::rolled;
 use shunt_device::{HeapOffset, Lanes, PIECE_BYTES, Platform};
 use shunt_layout::moe_normal::ByLocal;
 
@@ -15,6 +16,9 @@ pub fn turn<P: Platform, L: Lanes>(
     channel: u32,
     local: u32,
 ) -> Result<Turn, Halt> {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let (channel, local) = (afresh(channel), afresh(local));
     let (shape, lanes) = (&node.call.shape, node.lanes);
     let (mut code, mut taken, mut may) = (Turn::Idle, 0, 0);
     if node.leads() {
@@ -36,7 +40,8 @@ pub fn turn<P: Platform, L: Lanes>(
     let (mut taken, may) = (lanes.broadcast(taken, 0), lanes.broadcast(may, 0));
     let end = taken + may;
     while taken < end {
-        let slot = slot_of(taken, shape.near_slots);
+        rolled();
+        let slot = shape.near.slot(taken);
         unpack(node, node.at(shape.near_dispatch(channel, local, slot)))?;
         taken += 1;
     }
@@ -68,6 +73,7 @@ fn unpack<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, at: HeapOffset) -> R
     let all = if call.has(FP8) { pieces + scales } else { pieces };
     let mut piece = lanes.rank() as u64;
     while piece < all {
+        rolled();
         let words = node.device.load_piece(HeapOffset(at.0 + data + piece * PIECE_BYTES));
         // SAFETY: the row and its scales, whole pieces of them (`NormalCall`); there is room for the row.
         unsafe {
@@ -98,6 +104,7 @@ fn choices<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, at: HeapOffset, row
     let first = node.me as u64 * shape.local_experts as u64;
     let mut k = if call.out_index == 0 { call.topk as u64 } else { node.lanes.rank() as u64 };
     while k < call.topk as u64 {
+        rolled();
         let expert = word_of(node, at, shape.choices_at(), k) as u64;
         let weight = word_of(node, at, shape.choices_at(), shape.topk as u64 + k);
         let here = expert >= first && expert < first + shape.local_experts as u64;

@@ -2,10 +2,10 @@
 
 use super::call::FP8;
 use super::layout::{goes, position};
-use super::node::{Node, Turn, may_fill, slot_of};
+use super::node::{FULL, Node, POSTED, Turn, afresh, may_fill};
 use super::role::{Halt, Role};
 use crate::moe::exchange::tensor;
-use crate::moe::stop::Stop;
+use crate::nvptx_math::rolled;
 use shunt_device::{HeapOffset, Lanes, PIECE_BYTES, Platform, Put};
 use shunt_layout::moe_normal::{ByNode, NOWHERE};
 
@@ -20,6 +20,9 @@ struct Plan {
 /// One turn: fills a chunk at most, and puts what is whole or the last.
 #[inline(always)]
 pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: u32) -> Result<Turn, Halt> {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let (channel, to) = (afresh(channel), afresh(to));
     let (call, lanes) = (node.call, node.lanes);
     let (_, end) = call.shape.tokens_of(channel, call.tokens);
     let plan = if node.leads() { plan(node, channel, to, end) } else { NOTHING };
@@ -32,6 +35,7 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: 
     let (mut filled, may) = (lanes.broadcast(plan.filled, 0), lanes.broadcast(plan.may, 0));
     let full = filled + may;
     while token < end {
+        rolled();
         let here = goes(call, token, to);
         if here && filled == full {
             break;
@@ -43,8 +47,8 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: 
         token += 1;
     }
     lanes.sync();
-    let done = if node.leads() { put(node, channel, to, token, filled) } else { Ok(Turn::Idle) };
-    node.agree(Role::DispatchSend, done)
+    let done = if node.leads() { put(node, channel, to, token, filled) } else { POSTED };
+    node.agree(Role::DispatchSend, channel, done)
 }
 
 const NOTHING: Plan = Plan { turn: Turn::Idle, cursor: 0, filled: 0, may: 0 };
@@ -58,7 +62,7 @@ fn plan<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: u32,
     if cursor >= end as u64 && filled == put {
         return Plan { turn: Turn::Done, ..NOTHING };
     }
-    let (may, whole) = may_fill(filled, put, word(ByNode::DispatchHead), shape.slots, shape.chunk);
+    let (may, whole) = may_fill(filled, put, word(ByNode::DispatchHead), shape.far, shape.chunk);
     let due = whole || filled > put && cursor >= end as u64;
     let turn = if due || may > 0 { Turn::Moved } else { Turn::Idle };
     Plan { turn, cursor, filled, may }
@@ -73,7 +77,7 @@ fn source<P: Platform, L: Lanes>(
     number: u64,
 ) -> HeapOffset {
     let shape = &node.call.shape;
-    let slot = slot_of(number, shape.slots);
+    let slot = shape.far.slot(number);
     if to == node.node {
         return node.at(shape.dispatch_come(channel, to, slot));
     }
@@ -88,34 +92,40 @@ fn put<P: Platform, L: Lanes>(
     to: u32,
     cursor: u32,
     filled: u64,
-) -> Result<Turn, Stop> {
-    let (call, shape) = (node.call, &node.call.shape);
+) -> u64 {
+    let call = node.call.afresh();
+    let node = &node.told(&call);
+    let shape = &call.shape;
     let at = |word| shape.by_node(word, channel, to);
     let (before, end) = (node.word(at(ByNode::DispatchFilled)), shape.tokens_of(channel, call.tokens).1);
     let looked = node.word(at(ByNode::Cursor)) != cursor as u64;
     node.set(at(ByNode::Cursor), cursor as u64);
     node.set(at(ByNode::DispatchFilled), filled);
     let put = node.word(at(ByNode::DispatchPut));
-    let (_, whole) = may_fill(filled, put, filled, shape.slots, shape.chunk);
-    let mut moved = filled != before || looked;
+    let (_, whole) = may_fill(filled, put, filled, shape.far, shape.chunk);
+    let moved = filled != before || looked;
     if whole || filled > put && cursor >= end {
         let word = node.at(shape.by_node(ByNode::DispatchTail, channel, node.node));
-        let there = if to == node.node {
+        let posted = if to == node.node {
             node.device.store(word, filled);
-            true
+            POSTED
         } else {
-            let (src, slot) = (source(node, channel, to, put), slot_of(put, shape.slots));
+            let (src, slot) = (source(node, channel, to, put), shape.far.slot(put));
             let dst = node.at(shape.dispatch_come(channel, node.node, slot));
             let last = (filled - put - 1) * shape.dispatch_stride();
             let bytes = last + shape.dispatch_message(call.has(FP8));
-            node.post(node.rank_of(to), channel, Some(Put { dst, src, bytes }), word, filled)?
+            node.post((node.rank_of(to), channel), Some(Put { dst, src, bytes }), word, filled, 0)
         };
-        if there {
-            node.set(at(ByNode::DispatchPut), filled);
+        match posted {
+            POSTED => {}
+            FULL => return if moved { Turn::Moved as u64 } else { Turn::Idle as u64 },
+            failed => return failed,
         }
-        moved |= there;
+        // Where that is, found again: no register holds it while the chunk is posted.
+        node.set(shape.by_node(ByNode::DispatchPut, afresh(channel), to), filled);
+        return Turn::Moved as u64;
     }
-    Ok(if moved { Turn::Moved } else { Turn::Idle })
+    if moved { Turn::Moved as u64 } else { Turn::Idle as u64 }
 }
 
 /// Makes the message of a token: header, its rows at the ranks of the node, experts and weights, channels, scales.
@@ -128,6 +138,7 @@ fn make<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, at: HeapOffset, to: u3
     let end = shape.dispatch_message(call.has(FP8)) / PIECE_BYTES;
     let mut piece = lanes.rank() as u64;
     while piece < end {
+        rolled();
         let words = if piece == 0 {
             [node.me as u64 | (token as u64) << 32, 0]
         } else if piece < choices {

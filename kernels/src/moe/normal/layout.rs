@@ -1,10 +1,11 @@
 //! `moe_normal_layout`: which token goes where.
 
 use super::call::NormalCall;
-use super::node::Node;
+use super::node::{Node, afresh};
 use super::role::{Halt, Role};
 use crate::moe::exchange::{split, tensor};
 use crate::moe::stop::Stop;
+use crate::nvptx_math::rolled;
 use shunt_device::{Device, Lanes, Platform};
 use shunt_layout::moe_normal::NOWHERE;
 
@@ -17,13 +18,15 @@ pub fn run<P: Platform, L: Lanes>(
     block: u32,
     call: &NormalCall,
 ) -> Result<u64, Halt> {
-    let node = Node::begin(device, lanes, call, Role::Layout)?;
+    let node = Node::begin(device, lanes, call);
+    node.check(Role::Layout)?;
     let shape = &call.shape;
     let (ranks, nodes) = (shape.ranks() as u64, shape.nodes as u64);
     let all = call.blocks.max(1) as u64 * lanes.size() as u64;
     let mut item = block as u64 * lanes.size() as u64 + lanes.rank() as u64;
     let (mut bad, ends) = (false, ranks + nodes + shape.experts());
     while item < ends {
+        rolled();
         if item < ranks {
             bad |= to_rank(call, item);
         } else if item < ranks + nodes {
@@ -38,6 +41,7 @@ pub fn run<P: Platform, L: Lanes>(
     // Each lane says it of its own ranks; the leader's answer counts.
     let mut lane = 0;
     while lane < lanes.size() {
+        rolled();
         if lanes.broadcast(bad as u64, lane) != 0 {
             return Err(Halt { role: Role::Layout, stop: Stop::wrong(node.me) });
         }
@@ -50,7 +54,8 @@ pub fn run<P: Platform, L: Lanes>(
 #[inline(always)]
 fn chose(call: &NormalCall, token: u32, number: u64, experts: u64) -> bool {
     let (mut k, mut found) = (0, false);
-    while k < call.topk {
+    while k < afresh(call.topk) {
+        rolled();
         // SAFETY: `topk` indices a token (`NormalCall`).
         let index: i64 = unsafe { tensor::read(call.topk_index, token as u64 * call.topk as u64 + k as u64) };
         found |= index >= 0 && index as u64 >= number * experts && (index as u64) < (number + 1) * experts;
@@ -64,6 +69,7 @@ fn chose(call: &NormalCall, token: u32, number: u64, experts: u64) -> bool {
 fn to_rank(call: &NormalCall, rank: u64) -> bool {
     let (ranks, mut rows, mut token) = (call.shape.ranks() as u64, 0u32, 0);
     while token < call.tokens {
+        rolled();
         let goes = chose(call, token, rank, call.shape.local_experts as u64);
         // SAFETY: a word for each token and rank (`NormalCall`); this rank is this lane's.
         unsafe {
@@ -82,6 +88,7 @@ fn to_rank(call: &NormalCall, rank: u64) -> bool {
 fn beyond(call: &NormalCall) -> bool {
     let (mut number, mut found) = (0, false);
     while number < call.tokens as u64 * call.topk as u64 {
+        rolled();
         // SAFETY: as above.
         let index: i64 = unsafe { tensor::read(call.topk_index, number) };
         found |= index >= call.shape.experts() as i64;
@@ -95,6 +102,7 @@ fn beyond(call: &NormalCall) -> bool {
 fn count(call: &NormalCall, counts: u64, number: u64, experts: u64) {
     let (mut tokens, mut token) = (0u32, 0);
     while token < call.tokens {
+        rolled();
         tokens += chose(call, token, number, experts) as u32;
         token += 1;
     }
@@ -113,7 +121,8 @@ pub fn position(call: &NormalCall, token: u32, rank: u32) -> u32 {
 #[inline(always)]
 pub fn goes(call: &NormalCall, token: u32, node: u32) -> bool {
     let (mut local, mut found) = (0, false);
-    while local < call.shape.locals {
+    while local < afresh(call.shape.locals) {
+        rolled();
         found |= position(call, token, node * call.shape.locals + local) != NOWHERE;
         local += 1;
     }

@@ -5,8 +5,12 @@ use super::call::NormalCall;
 use super::role::{Halt, Role};
 use crate::moe::exchange::{split, tensor};
 use crate::moe::stop::Stop;
-use shunt_device::{Deadline, Device, FaultKind, HeapOffset, Lanes, Platform, Put, Rounds, Signal, Solo};
+use crate::nvptx_math::unknown;
+use shunt_device::{
+    Deadline, Device, FaultKind, HeapOffset, Lanes, Platform, Posted, Put, Rounds, Signal, Solo,
+};
 use shunt_layout::moe::At;
+use shunt_layout::moe_normal::{Slots, WATCH_WORDS};
 
 /// How a role's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +24,17 @@ pub enum Turn {
     Idle = 2,
 }
 
-/// What lanes are told whose leader failed.
-const FAILED: u64 = 3;
+/// What a post answered: done.
+pub const POSTED: u64 = Turn::Done as u64;
+/// No room.
+pub const FULL: u64 = 1 << 61;
+/// What was posted there before ended with a fault, whose kind is in the low half.
+const ENDED: u64 = 1 << 62;
+/// Where the rank is in what a post answered that failed. One register: a `Result` of all of it is five, and what tells
+/// its two sides apart is half of one, for which the assembler takes a stack.
+const RANK: u32 = 32;
+/// Ranks are below `moe::RANKS_MAX`.
+const RANK_MASK: u32 = 0xff_ffff;
 
 /// Entries of a ring that a put and its signal take at most: a put over two chunks of keys, a word of the ledger, and
 /// the signal.
@@ -41,20 +54,31 @@ pub struct Node<'s, 'c, P: Platform, L: Lanes> {
 }
 
 impl<'s, 'c, P: Platform, L: Lanes> Node<'s, 'c, P, L> {
-    /// Begins a kernel: its time runs from now on. Refuses a call that does not fit the heap or the job.
+    /// Begins a kernel: its time runs from now on.
     #[inline(always)]
-    pub fn begin(device: Device<'s, P>, lanes: L, call: &'c NormalCall, role: Role) -> Result<Self, Halt> {
+    pub fn begin(device: Device<'s, P>, lanes: L, call: &'c NormalCall) -> Self {
         let (me, deadline) = (device.my_pe(), Deadline::after(device.now_ns(), call.timeout_ns));
         let (node, local) = split(me as u64, call.shape.locals);
+        Self { device, lanes, call, deadline, me, node, local }
+    }
+
+    /// The same with its call [afresh](NormalCall::afresh).
+    #[inline(always)]
+    pub fn told<'d>(&self, call: &'d NormalCall) -> Node<'s, 'd, P, L> {
+        let Self { device, lanes, deadline, me, node, local, .. } = *self;
+        Node { device, lanes, call, deadline, me, node, local }
+    }
+
+    /// Refuses a call that does not fit the heap or the job. It hands no `Self` out: the call's address, in one word
+    /// with what a refusal holds, would have the call copied to a stack.
+    #[inline(always)]
+    pub fn check(&self, role: Role) -> Result<(), Halt> {
+        let (device, call) = (self.device, self.call);
         let fits = call.shape.ranks() == device.pe_count()
             && call.tokens <= call.shape.tokens
             && call.topk <= call.shape.topk
             && device.holds(HeapOffset(call.base), call.shape.bytes());
-        if fits {
-            Ok(Self { device, lanes, call, deadline, me, node, local })
-        } else {
-            Err(Halt { role, stop: Stop::wrong(me) })
-        }
+        if fits { Ok(()) } else { Err(Halt { role, stop: Stop::wrong(self.me) }) }
     }
 
     /// The rank of a node that has this one's number there.
@@ -106,40 +130,36 @@ impl<'s, 'c, P: Platform, L: Lanes> Node<'s, 'c, P, L> {
         self.device.share(self.lanes, value)
     }
 
-    /// Tells all lanes how the leader's turn ended; the leader's answer counts.
+    /// Tells all lanes how the leader's turn ended: a [`Turn`], or what a post to channel `index` of some rank
+    /// answered.
     #[inline(always)]
-    pub fn agree(&self, role: Role, turn: Result<Turn, Stop>) -> Result<Turn, Halt> {
-        let code = match turn {
-            Ok(turn) => turn as u64,
-            Err(_) => FAILED,
-        };
-        match (self.lanes.broadcast(code, 0), turn) {
-            (0, _) => Ok(Turn::Done),
-            (1, _) => Ok(Turn::Moved),
-            (2, _) => Ok(Turn::Idle),
-            (_, Err(stop)) => Err(Halt { role, stop }),
-            _ => Err(Halt { role, stop: Stop::wrong(self.me) }),
+    pub fn agree(&self, role: Role, index: u32, word: u64) -> Result<Turn, Halt> {
+        match self.lanes.broadcast(word, 0) {
+            0 => Ok(Turn::Done),
+            1 => Ok(Turn::Moved),
+            2 => Ok(Turn::Idle),
+            failed => Err(Halt { role, stop: stop(failed, index) }),
         }
     }
 
-    /// Posts a put, if there is one, and behind it an absolute value; false if the channel has no room now. Never
-    /// waits. Leader only.
+    /// Posts a put, if there is one, and behind it an absolute value. [`POSTED`]; [`FULL`] if the channel has no room
+    /// by then; else a word for [`agree`](Self::agree). A time that is over is one look: it finds completions, and
+    /// carries a switch on. Leader only.
     #[inline(always)]
     pub fn post(
         &self,
-        rank: u32,
-        index: u32,
+        (rank, index): (u32, u32),
         put: Option<Put>,
         at: HeapOffset,
         value: u64,
-    ) -> Result<bool, Stop> {
-        let channel = self.device.channel(rank, index);
+        until_ns: u64,
+    ) -> u64 {
+        let (channel, of_rank) = (self.device.channel(rank, index), (rank as u64) << RANK);
         if !channel.has_room(ENTRIES) {
-            // One look: it finds completions, and carries a switch on.
-            match room_now(self.device, rank, index) {
+            match room_slow(self.device, rank, index, until_ns) {
                 0 => {}
-                late if late == FaultKind::Overdue as u64 => return Ok(false),
-                kind => return Err(Stop::ended(rank, index, kind)),
+                late if late == FaultKind::Overdue as u64 => return FULL,
+                kind => return ENDED | of_rank | kind,
             }
         }
         let signal = Signal::Monotone(value);
@@ -147,55 +167,121 @@ impl<'s, 'c, P: Platform, L: Lanes> Node<'s, 'c, P, L> {
             Some(put) => channel.try_put_signal(Solo, put, at, signal),
             None => channel.try_signal(Solo, at, signal),
         };
-        if posted.ticket().is_some() { Ok(true) } else { Err(Stop::refused(rank, index, posted)) }
+        if posted.ticket().is_some() { POSTED } else { posted.raw() | of_rank }
     }
 
     /// The same, and waits for room by the kernel's deadline.
     #[inline(always)]
-    pub fn tell(
-        &self,
-        watch: &mut Watch,
-        who: Waits,
-        put: Option<Put>,
-        at: HeapOffset,
-        value: u64,
-    ) -> Result<(), Halt> {
-        loop {
-            // What lanes made is what is sent.
-            self.lanes.sync();
-            let posted = if self.leads() {
-                let posted = self.post(who.rank, who.index, put, at, value);
-                posted.map(|posted| if posted { Turn::Done } else { Turn::Idle })
-            } else {
-                Ok(Turn::Idle)
-            };
-            if self.agree(who.role, posted)? == Turn::Done {
-                return Ok(());
-            }
-            watch.rest(self, who)?;
+    pub fn tell(&self, who: Waits, put: Option<Put>, at: HeapOffset, value: u64) -> Result<(), Halt> {
+        let Waits { role, rank, index } = who;
+        // What lanes made is what is sent.
+        self.lanes.sync();
+        let mut word = POSTED;
+        if self.leads() {
+            word = self.post((rank, index), put, at, value, self.deadline.at_ns);
+            word = if word == FULL { FULL | (rank as u64) << RANK } else { word };
         }
+        self.agree(role, index, word).map(|_| ())
     }
 
     /// Waits until a word of this rank's memory is at least `value`.
     #[inline(always)]
-    pub fn hear(&self, watch: &mut Watch, who: Waits, at: At, value: u64) -> Result<(), Halt> {
-        loop {
-            let there = self.leads() && self.word(at) >= value;
-            if self.share(there as u64) != 0 {
-                return Ok(());
+    pub fn hear(&self, who: Waits, at: At, value: u64) -> Result<(), Halt> {
+        let mut answer = GO_ON;
+        if self.leads() && self.word(at) < value {
+            let (word, until, slice) = (self.at(at).0, self.deadline.at_ns, self.call.slice_ns);
+            answer = hear_slow(self.device, word, value, self.peers(), slice, until);
+        }
+        self.heard(who, self.share(answer))
+    }
+
+    /// What a wait ended with.
+    #[inline(always)]
+    fn heard(&self, who: Waits, answer: u64) -> Result<(), Halt> {
+        let Waits { role, rank, index } = who;
+        match answer {
+            GO_ON => Ok(()),
+            LATE => Err(Halt { role, stop: Stop::late(rank, index) }),
+            lost => {
+                let stop = Stop::lost((lost - LOST) as u32, 2 * self.call.shape.channels);
+                Err(Halt { role, stop })
             }
-            watch.rest(self, who)?;
+        }
+    }
+
+    /// Ranks that this one puts to, as a look at them takes it: the channels to each (high half), and how far they are
+    /// apart. Registers: a structure would lie on a stack.
+    #[inline(always)]
+    fn peers(&self) -> u64 {
+        let shape = &self.call.shape;
+        (2 * shape.channels as u64) << 32 | shape.locals as u64
+    }
+}
+
+/// Why a role stops whose post to a channel of this number failed.
+#[inline(always)]
+const fn stop(failed: u64, index: u32) -> Stop {
+    let (rank, kind) = ((failed >> RANK) as u32 & RANK_MASK, failed as u32 as u64);
+    match Posted::from_raw(failed & !((RANK_MASK as u64) << RANK)) {
+        posted if posted.ticket().is_none() => Stop::refused(rank, index, posted),
+        _ if failed & ENDED != 0 => Stop::ended(rank, index, kind),
+        _ => Stop::late(rank, index),
+    }
+}
+
+/// A channel without room: looks after it until there is some, or time is up. The kind of fault it ended with,
+/// `Overdue` where there is still none, or 0.
+#[inline(never)]
+fn room_slow<P: Platform>(device: Device<'_, P>, rank: u32, index: u32, until_ns: u64) -> u64 {
+    match device.channel(rank, index).wait_for_room(ENTRIES, Deadline { at_ns: until_ns }) {
+        Ok(()) => 0,
+        Err(kind) => kind as u64,
+    }
+}
+
+/// The leader's wait for a word, in slices; how it ended.
+#[inline(never)]
+fn hear_slow<P: Platform>(
+    device: Device<'_, P>,
+    word: u64,
+    value: u64,
+    peers: u64,
+    slice_ns: u64,
+    until_ns: u64,
+) -> u64 {
+    loop {
+        let slice = Deadline::after(device.now_ns(), slice_ns);
+        let slice = if slice.at_ns < until_ns { slice } else { Deadline { at_ns: until_ns } };
+        if device.wait_until_ge(Solo, HeapOffset(word), value, slice).is_ok() {
+            return GO_ON;
+        }
+        let lost = lost_slow(device, peers);
+        if lost != GO_ON {
+            return lost;
+        }
+        if device.now_ns() > until_ns {
+            return LATE;
         }
     }
 }
 
-/// One look at a channel without room; the kind of fault it ended with, `Overdue` where there is still none, or 0.
+/// Whether a rank that this one puts to is lost.
 #[inline(never)]
-fn room_now<P: Platform>(device: Device<'_, P>, rank: u32, index: u32) -> u64 {
-    match device.channel(rank, index).wait_for_room(ENTRIES, Deadline { at_ns: device.now_ns() }) {
-        Ok(()) => 0,
-        Err(kind) => kind as u64,
+fn lost_slow<P: Platform>(device: Device<'_, P>, peers: u64) -> u64 {
+    let (locals, channels, me) = (peers as u32, (peers >> 32) as u32, device.my_pe());
+    let (_, mut rank) = split(me as u64, locals);
+    while rank < device.pe_count() {
+        let mut index = 0;
+        while rank != me && index < channels {
+            if device.channel(rank, index).alive().is_err() {
+                return LOST + rank as u64;
+            }
+            index += 1;
+        }
+        // No panic path and an end, whatever the shape.
+        rank = rank.saturating_add(locals.max(1));
     }
+    GO_ON
 }
 
 /// Who waits, and for what: a rank, and the channel there.
@@ -206,70 +292,75 @@ pub struct Waits {
     pub index: u32,
 }
 
-/// Pauses of a kernel: each looks after this rank's channels, so failures are found and switches go on; every slice it
-/// asks whether a peer is lost.
-pub struct Watch {
-    rounds: Rounds,
-    slice: Deadline,
-}
-
 const GO_ON: u64 = 0;
 const LATE: u64 = 1;
 /// And the rank that is lost.
 const LOST: u64 = 2;
 
+/// Pauses of a block whose roles all wait: each looks after this rank's channels, so failures are found and switches go
+/// on; every slice it asks whether a peer is lost. What it remembers lies in memory: registers are the roles'.
+pub struct Watch {
+    at: At,
+}
+
+const _: () = assert!(Rounds::WORDS as u64 + 1 == WATCH_WORDS);
+
 impl Watch {
+    /// Of a block, whose first channel has its number. One without channels never pauses.
     #[inline(always)]
-    pub fn new<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Self {
-        let slice = Deadline::after(node.device.now_ns(), node.call.slice_ns);
-        Self { rounds: node.device.rounds(), slice }
+    pub fn new<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, block: u32) -> Self {
+        let at = node.call.shape.watch(block);
+        if node.leads() && block < node.call.shape.channels {
+            let slice = Deadline::after(node.device.now_ns(), node.call.slice_ns);
+            keep(node.device, node.at(at).0, &node.device.rounds(), slice);
+        }
+        Self { at }
     }
 
     /// One pause, for somebody who waits.
     #[inline(always)]
-    pub fn rest<P: Platform, L: Lanes>(&mut self, node: &Node<'_, '_, P, L>, who: Waits) -> Result<(), Halt> {
+    pub fn rest<P: Platform, L: Lanes>(&self, node: &Node<'_, '_, P, L>, who: Waits) -> Result<(), Halt> {
         let mut answer = GO_ON;
         if node.leads() {
-            node.device.look_after(&mut self.rounds);
-            let now = node.device.now_ns();
-            if now > self.slice.at_ns {
-                self.slice = Deadline::after(now, node.call.slice_ns);
-                answer = lost(node);
-            }
-            if answer == GO_ON && now > node.deadline.at_ns {
-                answer = LATE;
-            }
-            if answer == GO_ON {
-                node.device.relax();
-            }
+            let (at, call) = (node.at(self.at).0, node.call);
+            answer = rest_slow(node.device, at, node.peers(), call.slice_ns, node.deadline.at_ns);
         }
-        let Waits { role, rank, index } = who;
-        match node.lanes.broadcast(answer, 0) {
-            GO_ON => Ok(()),
-            LATE => Err(Halt { role, stop: Stop::late(rank, index) }),
-            lost => {
-                let stop = Stop::lost((lost - LOST) as u32, 2 * node.call.shape.channels);
-                Err(Halt { role, stop })
-            }
-        }
+        node.heard(who, node.lanes.broadcast(answer, 0))
     }
 }
 
-/// Whether a rank that this one puts to is lost.
 #[inline(always)]
-fn lost<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> u64 {
-    let mut other = 0;
-    while other < node.call.shape.nodes {
-        let (rank, mut index) = (node.rank_of(other), 0);
-        while other != node.node && index < 2 * node.call.shape.channels {
-            if node.device.channel(rank, index).alive().is_err() {
-                return LOST + rank as u64;
-            }
-            index += 1;
-        }
-        other += 1;
+fn keep<P: Platform>(device: Device<'_, P>, at: u64, rounds: &Rounds, slice: Deadline) {
+    let [rows, done, looked, silence, counts, usual] = rounds.words();
+    device.store(HeapOffset(at), slice.at_ns);
+    device.store(HeapOffset(at + 8), rows);
+    device.store(HeapOffset(at + 16), done);
+    device.store(HeapOffset(at + 24), looked);
+    device.store(HeapOffset(at + 32), silence);
+    device.store(HeapOffset(at + 40), counts);
+    device.store(HeapOffset(at + 48), usual);
+}
+
+/// The leader's part of a pause; how it ended.
+#[inline(never)]
+fn rest_slow<P: Platform>(device: Device<'_, P>, at: u64, peers: u64, slice_ns: u64, until_ns: u64) -> u64 {
+    let word = |number: u64| device.load(HeapOffset(at + 8 * number));
+    let mut slice = Deadline { at_ns: word(0) };
+    let mut rounds = Rounds::from_words([word(1), word(2), word(3), word(4), word(5), word(6)]);
+    device.look_after(&mut rounds);
+    let (now, mut answer) = (device.now_ns(), GO_ON);
+    if now > slice.at_ns {
+        slice = Deadline::after(now, slice_ns);
+        answer = lost_slow(device, peers);
     }
-    GO_ON
+    keep(device, at, &rounds, slice);
+    if answer == GO_ON && now > until_ns {
+        answer = LATE;
+    }
+    if answer == GO_ON {
+        device.relax();
+    }
+    answer
 }
 
 /// One pass over all roles of a block: how it went, and the first who waits.
@@ -293,13 +384,11 @@ impl Pass {
     }
 }
 
-/// A slot of a ring. Of a ring without slots, which no shape has, the first: no panic path.
+/// A number that a role begins with, as its compiler cannot know it: what a role makes of it is made in each turn anew,
+/// and does not lie in registers while others have theirs.
 #[inline(always)]
-pub const fn slot_of(number: u64, slots: u32) -> u64 {
-    match number.checked_rem(slots as u64) {
-        Some(slot) => slot,
-        None => 0,
-    }
+pub fn afresh(number: u32) -> u32 {
+    unknown(number as u64) as u32
 }
 
 #[inline(always)]
@@ -310,10 +399,10 @@ pub const fn least(a: u64, b: u64) -> u64 {
 /// Slots that may be filled until the next put: those up to a whole chunk or the end of the ring, as far as the other
 /// side has taken what was in them. Second: whether the put is due for its size alone.
 #[inline(always)]
-pub const fn may_fill(filled: u64, put: u64, head: u64, slots: u32, chunk: u32) -> (u64, bool) {
-    let whole = least(chunk as u64, slots as u64 - slot_of(put, slots));
+pub const fn may_fill(filled: u64, put: u64, head: u64, slots: Slots, chunk: u32) -> (u64, bool) {
+    let whole = least(chunk as u64, slots.count() - slots.slot(put));
     let pending = filled - put;
-    let room = (slots as u64).saturating_sub(filled.saturating_sub(head));
+    let room = slots.count().saturating_sub(filled.saturating_sub(head));
     (least(whole.saturating_sub(pending), room), pending >= whole)
 }
 
@@ -331,14 +420,15 @@ mod tests {
     fn a_ring_is_filled_in_chunks_that_never_wrap_and_never_run_over() {
         for (slots, chunk) in [(2, 1), (4, 2), (6, 2), (6, 3), (12, 4)] {
             let (mut filled, mut put, mut head, mut seed) = (0u64, 0u64, 0u64, 7u64);
+            let slots = Slots::of(slots);
             for _ in 0..20_000 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let (may, _) = may_fill(filled, put, head, slots, chunk);
                 filled += may.min(seed >> 33 & 3);
-                assert!(filled - head <= u64::from(slots), "a slot that is not taken is filled");
+                assert!(filled - head <= slots.count(), "a slot that is not taken is filled");
                 let (_, due) = may_fill(filled, put, head, slots, chunk);
                 if due || seed >> 40 & 3 == 0 && filled > put {
-                    let (first, last) = (slot_of(put, slots), slot_of(filled - 1, slots));
+                    let (first, last) = (slots.slot(put), slots.slot(filled - 1));
                     assert!(first <= last && filled - put <= u64::from(chunk), "a put over the end");
                     put = filled;
                 }
@@ -348,7 +438,7 @@ mod tests {
                 }
                 // Whoever is held up has a put due, or the other side a head to return.
                 let (may, due) = may_fill(filled, put, head, slots, chunk);
-                assert!(may > 0 || due || put - head >= u64::from(chunk), "{slots} slots, {chunk} a chunk");
+                assert!(may > 0 || due || put - head >= u64::from(chunk), "{slots:?}, {chunk} a chunk");
             }
             assert!(filled > 5_000);
         }

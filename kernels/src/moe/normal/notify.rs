@@ -2,10 +2,11 @@
 
 use super::call::NormalCall;
 use super::layout::{goes, home, position};
-use super::node::{Node, Waits, Watch};
+use super::node::{Node, Waits, afresh};
 use super::role::{Halt, Role};
 use crate::moe::exchange::{split, tensor};
 use crate::moe::stop::Stop;
+use crate::nvptx_math::rolled;
 use shunt_device::{Device, HeapOffset, Lanes, Platform, Put};
 use shunt_layout::moe_normal::{NOWHERE, OfLocal, OfNode, RECORD_SETS};
 
@@ -23,28 +24,29 @@ pub fn run<P: Platform, L: Lanes>(
     if block != 0 {
         return Ok(0);
     }
-    let node = Node::begin(device, lanes, call, Role::NotifySend)?;
-    let mut watch = Watch::new(&node);
-    send(&node, &mut watch)?;
-    gather(&node, &mut watch)?;
+    let node = Node::begin(device, lanes, call);
+    node.check(Role::NotifySend)?;
+    send(&node)?;
+    gather(&node)?;
     let rows = read(&node)?;
-    give_back(&node, &mut watch)?;
+    give_back(&node)?;
     Ok(rows)
 }
 
 /// A record for each node, in an order of this rank's own: its node is the last.
 #[inline(always)]
-fn send<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, watch: &mut Watch) -> Result<(), Halt> {
+fn send<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<(), Halt> {
     let (call, shape) = (node.call, &node.call.shape);
     let set = call.number % RECORD_SETS;
     let mut turn = 1;
     while turn <= shape.nodes {
+        rolled();
         let (_, to) = split(node.node as u64 + turn as u64, shape.nodes);
         let who = Waits { role: Role::NotifySend, rank: node.rank_of(to), index: 0 };
         let here = to == node.node;
         if call.number > RECORD_SETS {
             // What the record before the last said was read: its room is free, here and there.
-            node.hear(watch, who, shape.of_node(OfNode::Credit, to), call.number - RECORD_SETS)?;
+            node.hear(who, shape.of_node(OfNode::Credit, to), call.number - RECORD_SETS)?;
         }
         let come = node.at(shape.record_come(set, node.node));
         let sent = if here { come } else { node.at(shape.record_sent(set, to)) };
@@ -57,7 +59,7 @@ fn send<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, watch: &mut Watch) -> 
             }
         } else {
             let put = Put { dst: come, src: sent, bytes: shape.record_bytes() };
-            node.tell(watch, who, Some(put), node.at(word), call.number)?;
+            node.tell(who, Some(put), node.at(word), call.number)?;
         }
         turn += 1;
     }
@@ -70,6 +72,7 @@ fn make<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, at: HeapOffset, to: u3
     let pieces = node.call.shape.record_words() / 2;
     let mut piece = node.lanes.rank() as u64;
     while piece < pieces {
+        rolled();
         let words = [recorded(node.call, to, 2 * piece), recorded(node.call, to, 2 * piece + 1)];
         node.device.store_piece(HeapOffset(at.0 + piece * 16), words);
         piece += node.lanes.size() as u64;
@@ -93,6 +96,7 @@ fn recorded(call: &NormalCall, to: u32, word: u64) -> u64 {
     let (mut token, end) = shape.tokens_of(channel, call.tokens);
     let mut count = 0;
     while token < end {
+        rolled();
         let rank = (to * shape.locals).wrapping_add(group).wrapping_sub(1);
         let there = if group == 0 { goes(call, token, to) } else { position(call, token, rank) != NOWHERE };
         count += there as u64;
@@ -103,21 +107,21 @@ fn recorded(call: &NormalCall, to: u32, word: u64) -> u64 {
 
 /// Waits for the records of all nodes, and until all ranks of this node have theirs.
 #[inline(always)]
-fn gather<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, watch: &mut Watch) -> Result<(), Halt> {
+fn gather<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<(), Halt> {
     let (shape, number, mut from) = (&node.call.shape, node.call.number, 0);
-    while from < shape.nodes {
+    while from < afresh(shape.nodes) {
+        rolled();
         let who = Waits { role: Role::NotifyReceive, rank: node.rank_of(from), index: 0 };
-        node.hear(watch, who, shape.of_node(OfNode::Noted, from), number)?;
+        node.hear(who, shape.of_node(OfNode::Noted, from), number)?;
         from += 1;
     }
-    meet(node, watch, OfLocal::Noted, number, Role::NotifyReceive)
+    meet(node, OfLocal::Noted, number, Role::NotifyReceive)
 }
 
 /// Tells all ranks of this node a number, and waits for theirs.
 #[inline(always)]
 pub fn meet<P: Platform, L: Lanes>(
     node: &Node<'_, '_, P, L>,
-    watch: &mut Watch,
     word: OfLocal,
     number: u64,
     role: Role,
@@ -126,14 +130,16 @@ pub fn meet<P: Platform, L: Lanes>(
     // All lanes are through with what this tells of.
     node.lanes.sync();
     let mut local = 0;
-    while node.leads() && local < shape.locals {
+    while node.leads() && local < afresh(shape.locals) {
+        rolled();
         node.set_near(local, shape.of_local(word, node.local), number);
         local += 1;
     }
     let mut local = 0;
-    while local < shape.locals {
+    while local < afresh(shape.locals) {
+        rolled();
         let who = Waits { role, rank: node.node * shape.locals + local, index: 0 };
-        node.hear(watch, who, shape.of_local(word, local), number)?;
+        node.hear(who, shape.of_local(word, local), number)?;
         local += 1;
     }
     Ok(())
@@ -154,6 +160,7 @@ fn read<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<u64, Halt> {
     let (ranks, channels) = (shape.ranks() as u64, shape.channels as u64);
     let mut number = lanes.rank() as u64;
     while number < ranks * channels {
+        rolled();
         let (channel, rank) = split(number, shape.ranks());
         let (from, local) = home(call, rank);
         let count = heard(node, local, from, shape.recorded_rank(channel, node.local));
@@ -163,6 +170,7 @@ fn read<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<u64, Halt> {
     }
     let mut number = lanes.rank() as u64;
     while number < shape.nodes as u64 * channels {
+        rolled();
         let (from, channel) = split(number, shape.channels);
         let count = heard(node, node.local, from, shape.recorded_node(channel));
         // SAFETY: a word for each node and channel, as above.
@@ -171,8 +179,10 @@ fn read<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<u64, Halt> {
     }
     let mut expert = lanes.rank();
     while expert < shape.local_experts {
+        rolled();
         let (mut rank, mut count) = (0, 0);
         while rank < shape.ranks() {
+            rolled();
             let (from, local) = home(call, rank);
             count += heard(node, local, from, shape.recorded_expert(node.local, expert));
             rank += 1;
@@ -196,11 +206,13 @@ fn sum(call: &NormalCall) -> u64 {
     let ranks = call.shape.ranks() as u64;
     let (mut rows, mut rank) = (0u64, 0);
     while rank < ranks {
+        rolled();
         let mut channel = 0;
         // SAFETY: a word for each rank and one more; a word for each channel and rank (`NormalCall`).
         unsafe {
             tensor::write(call.prefix, rank, rows as u32);
             while channel < call.shape.channels as u64 {
+                rolled();
                 rows += tensor::read::<u32>(call.incoming, channel * ranks + rank) as u64;
                 channel += 1;
             }
@@ -214,14 +226,15 @@ fn sum(call: &NormalCall) -> u64 {
 
 /// Once all ranks of this node have read the records here, their room is given back to who sent them.
 #[inline(always)]
-fn give_back<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, watch: &mut Watch) -> Result<(), Halt> {
+fn give_back<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<(), Halt> {
     let (shape, number) = (&node.call.shape, node.call.number);
-    meet(node, watch, OfLocal::Read, number, Role::NotifyCredit)?;
+    meet(node, OfLocal::Read, number, Role::NotifyCredit)?;
     let (mut from, word) = (0, shape.of_node(OfNode::Credit, node.node));
-    while from < shape.nodes {
+    while from < afresh(shape.nodes) {
+        rolled();
         let who = Waits { role: Role::NotifyCredit, rank: node.rank_of(from), index: 0 };
         if from != node.node {
-            node.tell(watch, who, None, node.at(word), number)?;
+            node.tell(who, None, node.at(word), number)?;
         } else if node.leads() {
             node.set(word, number);
         }

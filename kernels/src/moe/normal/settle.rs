@@ -1,11 +1,12 @@
 //! `moe_normal_settle`: nothing that was posted is under way, and all ranks know it of each other.
 
 use super::call::{CLEAN, NormalCall, ZERO};
-use super::node::{Node, Waits, Watch};
+use super::node::{Node, Waits, afresh};
 use super::notify::meet;
 use super::role::{Halt, Role};
 use crate::moe::exchange::quiet_slow;
 use crate::moe::stop::Stop;
+use crate::nvptx_math::rolled;
 use shunt_device::{Device, Lanes, Platform, Solo};
 use shunt_layout::moe::{At, WORD_BYTES};
 use shunt_layout::moe_normal::{OfLocal, OfNode};
@@ -23,31 +24,34 @@ pub fn run<P: Platform, L: Lanes>(
     if block != 0 {
         return Ok(0);
     }
-    let node = Node::begin(device, lanes, call, Role::Quiet)?;
-    let (mut watch, shape) = (Watch::new(&node), &call.shape);
+    let node = Node::begin(device, lanes, call);
+    node.check(Role::Quiet)?;
+    let shape = &call.shape;
     quiet(&node)?;
     let (there, near) = match call.has(CLEAN) {
         true => (OfNode::Cleaned, OfLocal::Cleaned),
         false => (OfNode::Meeting, OfLocal::Meeting),
     };
     let (word, mut to) = (shape.of_node(there, node.node), 0);
-    while to < shape.nodes {
+    while to < afresh(shape.nodes) {
+        rolled();
         let who = Waits { role: Role::Meet, rank: node.rank_of(to), index: 0 };
         if to != node.node {
-            node.tell(&mut watch, who, None, node.at(word), call.number)?;
+            node.tell(who, None, node.at(word), call.number)?;
         } else if node.leads() {
             node.set(word, call.number);
         }
         to += 1;
     }
     let mut from = 0;
-    while from < shape.nodes {
+    while from < afresh(shape.nodes) {
+        rolled();
         let who = Waits { role: Role::Meet, rank: node.rank_of(from), index: 0 };
-        node.hear(&mut watch, who, shape.of_node(there, from), call.number)?;
+        node.hear(who, shape.of_node(there, from), call.number)?;
         from += 1;
     }
     // Ranks of this number are all there; ranks of this node say it of theirs.
-    meet(&node, &mut watch, near, call.number, Role::Meet)?;
+    meet(&node, near, call.number, Role::Meet)?;
     if call.has(ZERO) {
         zero(&node);
     }
@@ -62,18 +66,21 @@ fn zero<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) {
     let (shape, lanes) = (&node.call.shape, node.lanes);
     let (mut word, ends) = (lanes.rank() as u64, shape.counters());
     while word < ends {
+        rolled();
         node.set(At(0).plus(word, WORD_BYTES), 0);
         word += lanes.size() as u64;
     }
     let mut number = lanes.rank();
-    while number < shape.nodes {
+    while number < afresh(shape.nodes) {
+        rolled();
         node.set(shape.of_node(OfNode::Noted, number), 0);
         node.set(shape.of_node(OfNode::Credit, number), 0);
         node.set(shape.of_node(OfNode::Meeting, number), 0);
         number += lanes.size();
     }
     let mut number = lanes.rank();
-    while number < shape.locals {
+    while number < afresh(shape.locals) {
+        rolled();
         node.set(shape.of_local(OfLocal::Noted, number), 0);
         node.set(shape.of_local(OfLocal::Read, number), 0);
         node.set(shape.of_local(OfLocal::Meeting, number), 0);
@@ -86,9 +93,11 @@ fn zero<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) {
 #[inline(always)]
 fn quiet<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<(), Halt> {
     let (shape, mut to) = (&node.call.shape, 0);
-    while to < shape.nodes {
+    while to < afresh(shape.nodes) {
+        rolled();
         let (rank, mut index) = (node.rank_of(to), 0);
         while to != node.node && index < 2 * shape.channels {
+            rolled();
             let mut kind = 0;
             if node.leads() && !node.device.channel(rank, index).try_quiet(Solo) {
                 kind = quiet_slow(node.device, rank, index, node.deadline.at_ns);

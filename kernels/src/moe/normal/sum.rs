@@ -2,9 +2,10 @@
 //! The order is the same whoever comes first, so the bits are, too. Biases are behind all nodes, before the rounding.
 
 use super::call::NormalCall;
-use super::node::{Node, slot_of};
+use super::node::{Node, afresh};
 use crate::moe::exchange::tensor;
 use crate::moe::number::{four, four_bf16};
+use crate::nvptx_math::rolled;
 use shunt_device::{HeapOffset, Lanes, PIECE_BYTES, Platform};
 use shunt_layout::moe_normal::{ByBoth, ByNode};
 
@@ -66,11 +67,13 @@ pub fn sum_near<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, sum: Sum, to: 
     let (pieces, all) = (shape.data_bytes(false) / PIECE_BYTES, shape.combine_stride() / PIECE_BYTES);
     let mut piece = node.lanes.rank() as u64;
     while piece < all {
+        rolled();
         let (mut parts, mut local) = (Parts::NONE, 0);
-        while local < shape.locals {
+        while local < afresh(shape.locals) {
+            rolled();
             if sum.mask >> local & 1 != 0 {
                 let taken = node.word(shape.by_both(ByBoth::Taken, sum.channel, sum.node, local));
-                let slot = slot_of(taken, shape.near_slots);
+                let slot = shape.near.slot(taken);
                 let at = node.at(shape.near_combine(sum.channel, sum.node, local, slot)).0;
                 let words = node.device.load_piece(HeapOffset(at + piece * PIECE_BYTES));
                 parts = if piece < pieces { parts.and(words) } else { parts.and_weights(words) };
@@ -96,11 +99,13 @@ pub fn sum_nodes<P: Platform, L: Lanes>(
     let (pieces, all) = (shape.data_bytes(false) / PIECE_BYTES, shape.combine_stride() / PIECE_BYTES);
     let mut piece = node.lanes.rank() as u64;
     while piece < all {
+        rolled();
         let (mut parts, mut from) = (Parts::NONE, 0);
-        while from < shape.nodes {
+        while from < afresh(shape.nodes) {
+            rolled();
             if goes(from) {
                 let taken = node.word(shape.by_node(ByNode::CombineTaken, channel, from));
-                let at = node.at(shape.combine_come(channel, from, slot_of(taken, shape.slots))).0;
+                let at = node.at(shape.combine_come(channel, from, shape.far.slot(taken))).0;
                 let words = node.device.load_piece(HeapOffset(at + piece * PIECE_BYTES));
                 parts = if piece < pieces { parts.and(words) } else { parts.and_weights(words) };
             }
