@@ -1,6 +1,8 @@
 //! What MoE kernels must compute: one list for whatever can launch them, a simulated cluster whose warps are coroutines
 //! or a GPU. Each scenario is a few layers among all ranks, every byte of which is held against the reference.
 
+pub mod normal;
+
 use crate::buffer::Buffer;
 use crate::fault::MoeError;
 use crate::layer::{self, Manner, Wrongs};

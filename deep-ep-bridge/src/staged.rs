@@ -1,6 +1,10 @@
 //! Kernels that do not reach the caller's memory, as those of a GPU: tensors of a call are copied to where they do, and
 //! back. With [`Mode::Graph`] a layer's kernels are captured once, as graphs, and replayed from then on.
 
+mod normal;
+
+pub use normal::{NormalMachine, tensors as normal_tensors};
+
 use crate::fault::PathName;
 use crate::runner::Runner;
 use shunt_device::Fault;
@@ -135,6 +139,66 @@ const GUARD: u64 = 256;
 /// What they hold, and tensors that kernels are to write.
 const UNWRITTEN: u8 = 0xa5;
 
+/// Memory that kernels reach: a tensor for each argument, and between them what nobody writes.
+struct Room {
+    /// Where each argument's tensor lies, and how large it may be.
+    at: Vec<(u64, u64)>,
+    /// Behind the last one.
+    end: u64,
+}
+
+impl Room {
+    /// For tensors of these sizes, and `more` bytes behind them.
+    fn new<M: Machine>(machine: &M, sizes: &[u64], more: u64) -> Self {
+        let sizes: Vec<u64> = sizes.iter().map(|bytes| bytes.next_multiple_of(GUARD)).collect();
+        let all: u64 = sizes.iter().map(|bytes| bytes + GUARD).sum::<u64>() + GUARD + more;
+        let base = machine.memory(all);
+        machine.write(base, &vec![UNWRITTEN; all as usize]);
+        let mut end = base + GUARD;
+        let place = |bytes: u64| {
+            let at = (end, bytes);
+            end += bytes + GUARD;
+            at
+        };
+        let at = sizes.into_iter().map(place).collect();
+        Self { at, end }
+    }
+
+    /// The address of an argument's tensor: a copy of what is read `from` there, or what looks unwritten.
+    fn bring<M: Machine>(&self, machine: &M, argument: usize, bytes: u64, from: Option<u64>) -> u64 {
+        let (at, most) = self.at[argument];
+        assert!(bytes <= most, "argument {argument}: {bytes} bytes, there is room for {most}");
+        match from {
+            Some(from) if bytes != 0 => {
+                // SAFETY: a tensor of the caller's, which holds so many bytes (`MoeCall`, `NormalCall`) and stays while
+                // this runs.
+                let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, bytes as usize) };
+                machine.write(at, bytes);
+            }
+            _ => machine.write(at, &vec![UNWRITTEN; bytes as usize]),
+        }
+        at
+    }
+
+    /// Copies what kernels wrote to the caller's tensor.
+    fn take<M: Machine>(&self, machine: &M, argument: usize, bytes: u64, to: u64) {
+        if bytes != 0 {
+            // SAFETY: as above; the caller's own, and nobody else's while this runs.
+            let to = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, bytes as usize) };
+            machine.read(self.at[argument].0, to);
+        }
+    }
+
+    /// That nobody wrote between tensors.
+    fn check<M: Machine>(&self, machine: &M) {
+        for (at, bytes) in &self.at {
+            let mut guard = [0; GUARD as usize];
+            machine.read(at + bytes, &mut guard);
+            assert_eq!(guard, [UNWRITTEN; GUARD as usize], "a kernel wrote behind a tensor, at {at:#x}");
+        }
+    }
+}
+
 /// A graph, and what it was captured from.
 struct Captured<G> {
     graph: G,
@@ -146,8 +210,9 @@ struct Captured<G> {
 pub struct Staged<M: Machine> {
     machine: M,
     mode: Mode,
-    /// Where each argument's tensor lies, and how large it may be.
-    at: [(u64, u64); ARGUMENTS.len()],
+    room: Room,
+    /// Where those of normal mode are, once there was a call.
+    normal: RefCell<Option<Room>>,
     /// The word that graphs count on from.
     before: u64,
     /// What was sent and is to be received by the same graph.
@@ -158,19 +223,11 @@ pub struct Staged<M: Machine> {
 impl<M: Machine> Staged<M> {
     /// Kernels for buffers of `shape`.
     pub fn new(machine: M, shape: &Shape, mode: Mode) -> Self {
-        let sizes = largest(shape).map(|bytes| bytes.next_multiple_of(GUARD));
-        let all: u64 = sizes.iter().map(|bytes| bytes + GUARD).sum::<u64>() + 2 * GUARD;
-        let base = machine.memory(all);
-        machine.write(base, &vec![UNWRITTEN; all as usize]);
-        let mut next = base + GUARD;
-        let at = sizes.map(|bytes| {
-            let at = (next, bytes);
-            next += bytes + GUARD;
-            at
-        });
-        machine.write(next, &0u64.to_le_bytes());
+        let room = Room::new(&machine, &largest(shape), GUARD);
+        let before = room.end;
+        machine.write(before, &0u64.to_le_bytes());
         let (sends, graphs) = (RefCell::new(None), RefCell::new([None, None]));
-        Self { machine, mode, at, before: next, sends, graphs }
+        Self { machine, mode, room, normal: RefCell::default(), before, sends, graphs }
     }
 
     /// Copies what a call reads to where its kernels reach it, makes what they write look unwritten; the call that they
@@ -178,17 +235,9 @@ impl<M: Machine> Staged<M> {
     fn bring(&self, stage: Stage, call: &MoeCall) -> MoeCall {
         let mut staged = *call;
         for Tensor { argument, bytes, written } in tensors(stage, call) {
-            let (at, most) = self.at[argument];
-            assert!(bytes <= most, "{stage:?}: {bytes} bytes, there is room for {most}");
             let from = *ARGUMENTS[argument](&mut staged);
+            let at = self.room.bring(&self.machine, argument, bytes, (!written).then_some(from));
             *ARGUMENTS[argument](&mut staged) = at;
-            if written || bytes == 0 {
-                self.machine.write(at, &vec![UNWRITTEN; bytes as usize]);
-                continue;
-            }
-            // SAFETY: a tensor of the caller's, which holds so many bytes (`MoeCall`) and stays while this runs.
-            let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, bytes as usize) };
-            self.machine.write(at, bytes);
         }
         staged
     }
@@ -197,22 +246,9 @@ impl<M: Machine> Staged<M> {
     fn take(&self, stage: Stage, call: &MoeCall) {
         let mut call = *call;
         for Tensor { argument, bytes, written } in tensors(stage, &call) {
-            if written && bytes != 0 {
-                let to = *ARGUMENTS[argument](&mut call);
-                // SAFETY: as above; the caller's own, and nobody else's while this runs.
-                let to = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, bytes as usize) };
-                self.machine.read(self.at[argument].0, to);
+            if written {
+                self.room.take(&self.machine, argument, bytes, *ARGUMENTS[argument](&mut call));
             }
-        }
-    }
-
-    /// That nobody wrote between tensors.
-    fn check_guards(&self) {
-        for (at, bytes) in self.at {
-            let mut guard = [0; GUARD as usize];
-            self.machine.read(at + bytes, &mut guard);
-            // Behind the last one is the word that graphs count on from.
-            assert_eq!(guard, [UNWRITTEN; GUARD as usize], "a kernel wrote behind a tensor, at {at:#x}");
         }
     }
 
@@ -286,7 +322,7 @@ impl<M: Machine> Runner for Staged<M> {
             Some((which, sends)) => self.replay(which, sends, staged),
             None => self.machine.launch(stage, &staged),
         };
-        self.check_guards();
+        self.room.check(&self.machine);
         self.take(stage, call);
         outcome
     }

@@ -6,29 +6,62 @@ use crate::moe::BASE;
 use crate::sim::{ActorOptions, Task};
 use crate::warp::{SimWarp, spawn_warp};
 use crate::workload::Kernel;
+use shunt_deep_ep_bridge::normal::NormalBuffer;
 use shunt_deep_ep_bridge::scenarios::Scenario;
-use shunt_deep_ep_bridge::staged::{Machine, Staged};
+use shunt_deep_ep_bridge::scenarios::normal::NormalScenario;
+use shunt_deep_ep_bridge::staged::{Machine, Mode, NormalMachine, Staged};
 use shunt_deep_ep_bridge::{Buffer, PathName, Patience};
 use shunt_device::Fault;
 use shunt_device::platform::Lanes;
 use shunt_device::platform::host::World;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_kernels::Outcome;
+use shunt_kernels::moe::normal::{NormalCall, NormalKernel};
 use shunt_kernels::moe::{MoeCall, Stage};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+/// A launch.
+#[derive(Clone)]
+enum Work {
+    Low(Stage, MoeCall),
+    Normal(NormalKernel, Box<NormalCall>),
+}
+
+impl Work {
+    fn blocks(&self) -> u32 {
+        match self {
+            Self::Low(_, call) => call.blocks.max(1),
+            Self::Normal(_, call) => call.blocks.max(1),
+        }
+    }
+
+    fn run(&self, kernel: &Kernel, lane: SimWarp<'_>, block: u32) -> Outcome {
+        match self {
+            Self::Low(stage, call) => stage.run(kernel.device(), lane, block, call),
+            Self::Normal(which, call) => which.run(kernel.device(), lane, block, call),
+        }
+    }
+}
+
 /// What the host tells blocks, and what they answer.
 #[derive(Default)]
 struct Board {
-    /// The phase that runs; none: there is no more.
-    phase: Cell<Option<(Stage, MoeCall)>>,
+    /// What runs; none: there is no more.
+    work: RefCell<Option<Work>>,
     /// Phases begun.
     turn: Cell<u64>,
     /// Outcomes of the blocks that took part in this phase.
     outcomes: RefCell<Vec<Outcome>>,
     /// Blocks that are through with it.
     ended: Cell<u32>,
+}
+
+impl Board {
+    fn show(&self, work: Option<Work>) {
+        self.work.replace(work);
+        self.turn.set(self.turn.get() + 1);
+    }
 }
 
 /// One block: runs each phase that is told, by all its lanes.
@@ -40,9 +73,8 @@ fn serve(kernel: &Kernel, board: &Board, lane: SimWarp<'_>, block: u32) {
         }
         seen += 1;
         lane.sync();
-        let Some((stage, call)) = board.phase.get() else { return };
-        let takes_part = block < call.blocks.max(1);
-        let outcome = takes_part.then(|| stage.run(kernel.device(), lane, block, &call));
+        let Some(work) = board.work.borrow().clone() else { return };
+        let outcome = (block < work.blocks()).then(|| work.run(kernel, lane, block));
         // The board shows the next phase once all blocks have answered: their lanes have read this one.
         lane.sync();
         if lane.rank() == 0 {
@@ -64,11 +96,17 @@ pub struct Warps {
 }
 
 impl Warps {
-    fn tell(&self, phase: Option<(Stage, MoeCall)>) {
+    /// All blocks of a launch, to their ends.
+    fn work(&self, work: Work) -> Outcome {
         self.board.outcomes.borrow_mut().clear();
         self.board.ended.set(0);
-        self.board.phase.set(phase);
-        self.board.turn.set(self.board.turn.get() + 1);
+        self.board.show(Some(work));
+        while self.board.ended.get() < self.blocks {
+            self.kernel.world.relax();
+        }
+        let outcomes = self.board.outcomes.borrow();
+        let fault = outcomes.iter().find(|outcome| outcome.as_fault().is_some());
+        fault.copied().unwrap_or_else(|| Outcome::ok(outcomes.iter().map(|outcome| outcome.value).sum()))
     }
 }
 
@@ -106,13 +144,7 @@ impl Machine for Warps {
         unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), bytes.len()) };
     }
     fn launch(&self, stage: Stage, call: &MoeCall) -> Outcome {
-        self.tell(Some((stage, *call)));
-        while self.board.ended.get() < self.blocks {
-            self.kernel.world.relax();
-        }
-        let outcomes = self.board.outcomes.borrow();
-        let fault = outcomes.iter().find(|outcome| outcome.as_fault().is_some());
-        fault.copied().unwrap_or_else(|| Outcome::ok(outcomes.iter().map(|outcome| outcome.value).sum()))
+        self.work(Work::Low(stage, *call))
     }
     fn capture(&self, phases: &[(Stage, MoeCall)]) -> Self::Graph {
         phases.to_vec()
@@ -122,8 +154,19 @@ impl Machine for Warps {
     }
 }
 
+impl NormalMachine for Warps {
+    fn launch_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome {
+        self.work(Work::Normal(kernel, Box::new(*call)))
+    }
+    fn near(&self, rank: u32, at: u64) -> u64 {
+        self.kernel.heaps[rank as usize] + at
+    }
+}
+
 /// What a rank does with its buffer.
 pub type WarpBuffer = Buffer<Staged<Warps>>;
+/// The same in normal mode.
+pub type WarpNodeBuffer = NormalBuffer<Staged<Warps>>;
 
 /// Starts `body` on a rank, whose kernels run as `lanes` lanes in each of a scenario's blocks.
 pub fn start<T: 'static>(
@@ -134,8 +177,40 @@ pub fn start<T: 'static>(
     patience: Patience,
     body: impl FnOnce(&mut WarpBuffer) -> T + 'static,
 ) -> Task<T> {
-    let (board, shape, mode) = (Rc::new(Board::default()), scenario.shape, scenario.mode);
-    let blocks = patience.blocks;
+    let (shape, mode) = (scenario.shape, scenario.mode);
+    on_warps(cluster, (lanes, patience.blocks), (rank, shape.ranks), move |warps| {
+        let staged = Staged::new(warps, &shape, mode);
+        let (tokens, hidden, experts) = (shape.tokens, shape.hidden, shape.experts() as u32);
+        let mut buffer = Buffer::new(staged, BASE, tokens, hidden, experts, patience).expect("there is room");
+        body(&mut buffer)
+    })
+}
+
+/// The same in normal mode.
+pub fn start_normal<T: 'static>(
+    cluster: &Cluster,
+    scenario: &NormalScenario,
+    lanes: u32,
+    rank: u32,
+    patience: Patience,
+    body: impl FnOnce(&mut WarpNodeBuffer) -> T + 'static,
+) -> Task<T> {
+    let (shape, low) = (scenario.shape, scenario.low());
+    on_warps(cluster, (lanes, patience.blocks), (rank, shape.ranks()), move |warps| {
+        let staged = Staged::new(warps, &low, Mode::Launch);
+        let mut buffer = NormalBuffer::new(staged, BASE, shape, patience).expect("there is room");
+        body(&mut buffer)
+    })
+}
+
+/// Starts the blocks of a rank, so many of so many lanes, and their host.
+fn on_warps<T: 'static>(
+    cluster: &Cluster,
+    (lanes, blocks): (u32, u32),
+    (rank, ranks): (u32, u32),
+    body: impl FnOnce(Warps) -> T + 'static,
+) -> Task<T> {
+    let board = Rc::new(Board::default());
     for block in 0..blocks {
         let (kernel, board) = (cluster.kernel(rank), board.clone());
         let name = format!("moe.{rank}.{block}");
@@ -145,14 +220,9 @@ pub fn start<T: 'static>(
     }
     let heap_bytes = cluster.pe(rank).heap().bytes;
     cluster.spawn("moe", rank, move |kernel| {
-        let (kernel, ranks, memory) = (kernel.clone(), shape.ranks, RefCell::default());
-        let warps = Warps { kernel, rank, ranks, heap_bytes, blocks, board: board.clone(), memory };
-        let staged = Staged::new(warps, &shape, mode);
-        let (tokens, hidden, experts) = (shape.tokens, shape.hidden, shape.experts() as u32);
-        let mut buffer = Buffer::new(staged, BASE, tokens, hidden, experts, patience).expect("there is room");
-        let said = body(&mut buffer);
-        board.phase.set(None);
-        board.turn.set(board.turn.get() + 1);
+        let (kernel, memory) = (kernel.clone(), RefCell::default());
+        let said = body(Warps { kernel, rank, ranks, heap_bytes, blocks, board: board.clone(), memory });
+        board.show(None);
         said
     })
 }

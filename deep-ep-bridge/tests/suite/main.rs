@@ -9,5 +9,6 @@ mod normal;
 mod normal_calls;
 mod normal_clean;
 mod normal_faults;
+mod normal_warps;
 mod numbers;
 mod warps;
