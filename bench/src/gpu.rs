@@ -10,6 +10,7 @@ use shunt_device::platform::host::World;
 use shunt_host::gpu::cuda::{self, Cuda, CudaError, CudaMemory, Graph, Home, Launch, Module, Mover, Stream};
 use shunt_host::gpu::{GpuMemory, OwnedSpan, Placement};
 use shunt_host::pe::Pe;
+use shunt_kernels::moe::normal::{NormalCall, NormalKernel};
 use shunt_kernels::moe::{MoeCall, Stage};
 use shunt_kernels::scenarios::Group;
 use shunt_kernels::{Call, Outcome, STATUS_ABI_MISMATCH, STATUS_OK};
@@ -194,12 +195,45 @@ impl Kernels {
         group: Group,
         call: &MoeCall,
     ) -> Result<(), CudaError> {
-        let (blocks, threads) = (call.blocks.max(1), group.threads());
+        // SAFETY: these entry points take a `MoeCall`; the rest is the caller's promise.
+        unsafe { self.launch_moe_at(first, stage.kernel(), group, call.blocks.max(1), *call) }
+    }
+
+    /// The same of a kernel of normal mode.
+    ///
+    /// # Errors
+    /// What the driver refused.
+    ///
+    /// # Safety
+    /// As for `launch_phase_at`; and kernels reach the heaps of the ranks of its node where the call says.
+    pub unsafe fn launch_normal_at(
+        &self,
+        first: u32,
+        kernel: NormalKernel,
+        group: Group,
+        call: &NormalCall,
+    ) -> Result<(), CudaError> {
+        // SAFETY: these entry points take a `NormalCall`; the rest is the caller's promise.
+        unsafe { self.launch_moe_at(first, kernel.name(), group, call.blocks.max(1), *call) }
+    }
+
+    /// Launches a kernel of MoE.
+    ///
+    /// # Safety
+    /// Its entry points take a `C`, whose tensors lie where kernels reach them, and stay until it has ended.
+    unsafe fn launch_moe_at<C: Copy>(
+        &self,
+        first: u32,
+        kernel: &str,
+        group: Group,
+        blocks: u32,
+        call: C,
+    ) -> Result<(), CudaError> {
         assert!(first + blocks <= BLOCKS_MAX, "{blocks} blocks, at most {BLOCKS_MAX} have outcomes");
-        let entry = entry(stage.kernel(), group);
+        let (entry, threads) = (entry(kernel, group), group.threads());
         let out = self.out.span().address + u64::from(first) * size_of::<Outcome>() as u64;
-        let launch = Launch { entry: &entry, blocks, threads, call: *call, out };
-        // SAFETY: these entry points take a `MoeCall` and the address of an outcome a block; `out` has that many.
+        let launch = Launch { entry: &entry, blocks, threads, call, out };
+        // SAFETY: the caller vouches for the call; `out` has the outcome of each block.
         unsafe { self.module.launch(&self.stream, &launch) }
     }
 

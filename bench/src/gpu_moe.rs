@@ -1,14 +1,15 @@
 //! MoE kernels on a GPU: ranks that share it, each with kernels and a stream of its own, and what they must get right.
 
-use crate::cluster::Unit;
+use crate::cluster::{Cluster, Unit};
 use crate::gpu::{Kernels, answered};
 use shunt_deep_ep_bridge::PathName;
-use shunt_deep_ep_bridge::staged::Machine;
+use shunt_deep_ep_bridge::staged::{Machine, NormalMachine};
 use shunt_device::{Fault, HeapOffset};
 use shunt_host::agent::words::Place;
 use shunt_host::gpu::cuda::{CudaError, Graph};
 use shunt_host::gpu::{OwnedSpan, Placement};
 use shunt_kernels::Outcome;
+use shunt_kernels::moe::normal::{NormalCall, NormalKernel};
 use shunt_kernels::moe::{MoeCall, Stage};
 use shunt_kernels::scenarios::Group;
 use std::cell::RefCell;
@@ -21,13 +22,17 @@ pub struct GpuRank<'c> {
     ranks: u32,
     group: Group,
     heap_bytes: u64,
+    /// Where each rank's heap is, for kernels: all of them lie in memory that the shared GPU reaches.
+    heaps: Vec<u64>,
     memory: RefCell<Vec<Arc<OwnedSpan>>>,
 }
 
 impl<'c> GpuRank<'c> {
-    /// The kernels of a rank's unit, by groups of threads.
-    pub fn new(unit: &'c Unit, rank: u32, ranks: u32, group: Group) -> Self {
-        Self { unit, rank, ranks, group, heap_bytes: unit.map().bytes(), memory: RefCell::default() }
+    /// The kernels of a rank of a cluster of so many, by groups of threads.
+    pub fn new(cluster: &'c Cluster, rank: u32, ranks: u32, group: Group) -> Self {
+        let unit = cluster.unit(rank);
+        let heaps = (0..ranks).map(|rank| cluster.unit(rank).address(HeapOffset(0))).collect();
+        Self { unit, rank, ranks, group, heap_bytes: unit.map().bytes(), heaps, memory: RefCell::default() }
     }
 
     fn kernels(&self) -> &Kernels {
@@ -46,14 +51,14 @@ impl<'c> GpuRank<'c> {
     }
 
     /// The outcome of each phase: a fault, if a block met one; else the sum of all.
-    fn outcomes(&self, phases: &[(Stage, u32)]) -> Result<Vec<Outcome>, CudaError> {
+    fn outcomes(&self, phases: &[(&'static str, u32)]) -> Result<Vec<Outcome>, CudaError> {
         let blocks = phases.iter().map(|(_, blocks)| blocks).sum();
         let mut all = self.kernels().outcomes(blocks).into_iter();
-        let of = |(stage, blocks): &(Stage, u32)| {
+        let of = |(kernel, blocks): &(&'static str, u32)| {
             let mut sum = Outcome::ok(0);
             let mut fault = None;
             for outcome in all.by_ref().take(*blocks as usize) {
-                let outcome = answered(stage.kernel(), outcome)?;
+                let outcome = answered(kernel, outcome)?;
                 fault = fault.or(outcome.as_fault().map(|_| outcome));
                 sum.value = sum.value.wrapping_add(outcome.value);
             }
@@ -63,7 +68,7 @@ impl<'c> GpuRank<'c> {
     }
 
     fn run(&self, phases: &[(Stage, MoeCall)]) -> Result<Vec<Outcome>, CudaError> {
-        let blocks: Vec<_> = phases.iter().map(|(stage, call)| (*stage, call.blocks.max(1))).collect();
+        let blocks = named(phases);
         self.kernels().poison(blocks.iter().map(|(_, blocks)| blocks).sum());
         self.launch_all(phases)?;
         self.kernels().finish()?;
@@ -74,7 +79,12 @@ impl<'c> GpuRank<'c> {
 /// A graph of phases, and the blocks of each.
 pub struct Phases {
     graph: Graph,
-    blocks: Vec<(Stage, u32)>,
+    blocks: Vec<(&'static str, u32)>,
+}
+
+/// The kernel of each phase, and its blocks.
+fn named(phases: &[(Stage, MoeCall)]) -> Vec<(&'static str, u32)> {
+    phases.iter().map(|(stage, call)| (stage.kernel(), call.blocks.max(1))).collect()
 }
 
 /// # Panics
@@ -117,11 +127,31 @@ impl Machine for GpuRank<'_> {
     fn capture(&self, phases: &[(Stage, MoeCall)]) -> Phases {
         let graph = self.kernels().capture(|| self.launch_all(phases));
         let graph = graph.unwrap_or_else(|error| panic!("rank {}, capture: {error}", self.rank));
-        Phases { graph, blocks: phases.iter().map(|(stage, call)| (*stage, call.blocks.max(1))).collect() }
+        Phases { graph, blocks: named(phases) }
     }
     fn replay(&self, graph: &Phases) -> Vec<Outcome> {
         self.kernels().poison(graph.blocks.iter().map(|(_, blocks)| blocks).sum());
         let replayed = self.kernels().replay(&graph.graph).and_then(|()| self.outcomes(&graph.blocks));
         replayed.unwrap_or_else(|error| panic!("rank {}, replay: {error}", self.rank))
+    }
+}
+
+/// # Panics
+/// As above.
+impl NormalMachine for GpuRank<'_> {
+    fn launch_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome {
+        let blocks = call.blocks.max(1);
+        let run = || {
+            self.kernels().poison(blocks);
+            // SAFETY: `Staged` has the tensors in memory of `memory` above, which stays; heaps are those of units that
+            // outlive this.
+            unsafe { self.kernels().launch_normal_at(0, kernel, self.group, call)? };
+            self.kernels().finish()?;
+            self.outcomes(&[(kernel.name(), blocks)])
+        };
+        run().unwrap_or_else(|error| panic!("rank {}, {}: {error}", self.rank, kernel.name()))[0]
+    }
+    fn near(&self, rank: u32, at: u64) -> u64 {
+        self.heaps[rank as usize] + at
     }
 }

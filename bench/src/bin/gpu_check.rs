@@ -12,8 +12,10 @@ use shunt_bench::job::board::Board;
 use shunt_bench::job::threads::Threads;
 use shunt_bench::nics::source::Source;
 use shunt_bench::options::Options;
+use shunt_deep_ep_bridge::normal::NormalBuffer;
+use shunt_deep_ep_bridge::scenarios::normal::{self, NormalScenario};
 use shunt_deep_ep_bridge::scenarios::{self as moe, FAILS_BEFORE};
-use shunt_deep_ep_bridge::staged::Staged;
+use shunt_deep_ep_bridge::staged::{Mode, Staged};
 use shunt_deep_ep_bridge::{Buffer, Patience};
 use shunt_device::HeapOffset;
 use shunt_host::agent::reader::Cursor;
@@ -33,8 +35,14 @@ type Found = Result<String, String>;
 /// A row, given what follows its name.
 type Row = fn(&[String]) -> Found;
 
-const ROWS: &[(&str, Row)] =
-    &[("kernels", kernels), ("moe", moe_layers), ("graph", graph), ("rates", rates), ("switch", switch)];
+const ROWS: &[(&str, Row)] = &[
+    ("kernels", kernels),
+    ("moe", moe_layers),
+    ("normal", normal_layers),
+    ("graph", graph),
+    ("rates", rates),
+    ("switch", switch),
+];
 /// Patience of every wait.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
@@ -43,7 +51,7 @@ fn main() -> ExitCode {
     let row = arguments.first().and_then(|name| ROWS.iter().find(|(row, _)| row == name));
     let Some((_, row)) = row else {
         let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
-        eprintln!("usage: gpu_check {} (kernels, moe: [--each])", names.join("|"));
+        eprintln!("usage: gpu_check {} (kernels, moe, normal: [--each])", names.join("|"));
         return ExitCode::from(2);
     };
     if let Err(error) = find_gpu(&options(2, 1)) {
@@ -214,21 +222,19 @@ fn moe_layers(arguments: &[String]) -> Found {
     }
 }
 
+/// Where buffers begin.
+const BASE: u64 = 4096;
+
 /// All ranks play their parts; what is wrong.
 fn play(scenario: &moe::Scenario, seed: u64) -> Result<Vec<String>, String> {
-    /// Where buffers begin.
-    const BASE: u64 = 4096;
     let shape = scenario.shape;
-    let mut options = options(shape.ranks, shape.local_experts);
-    options.gpu_everywhere = true;
     let message = shape.dispatch_stride().max(shape.combine_stride());
-    let rig = Rig::with(&options, HeapMap::plain(BASE + shape.bytes()), message)?;
-    let slice_ns = (4 * suspect_ns(&options, &Source::Soft, message)).max(100_000_000);
+    let (rig, slice_ns) = rig_of(shape.ranks, shape.local_experts, shape.bytes(), message)?;
     let (blocks, signals) = (scenario.blocks, scenario.signals);
     let patience = Patience { timeout_ns: 10 * PATIENCE_NS, slice_ns, mask_lost: false, blocks, signals };
     let cases = scenario.cases(seed);
     let part = |rank: u32| -> Result<Vec<String>, String> {
-        let machine = GpuRank::new(rig.unit(rank), rank, shape.ranks, scenario.group);
+        let machine = GpuRank::new(&rig.cluster, rank, shape.ranks, scenario.group);
         let (staged, experts) = (Staged::new(machine, &shape, scenario.mode), shape.experts() as u32);
         let buffer = Buffer::new(staged, BASE, shape.tokens, shape.hidden, experts, patience);
         let mut buffer = buffer.map_err(|error| error.to_string())?;
@@ -241,9 +247,26 @@ fn play(scenario: &moe::Scenario, seed: u64) -> Result<Vec<String>, String> {
         let wrongs = scenario.play(&mut buffer, &cases, fail).map_err(|error| error.to_string())?;
         refused.map_or(Ok(wrongs), Err)
     };
-    let part = &part;
+    Ok(play_all(&rig, shape.ranks, scenario.fails, &part))
+}
+
+/// Ranks that share the GPU, with room for a buffer in each heap; and how long a slice of a wait is.
+fn rig_of(ranks: u32, channels: u32, bytes: u64, message: u64) -> Result<(Rig, u64), String> {
+    let mut options = options(ranks, channels);
+    options.gpu_everywhere = true;
+    let rig = Rig::with(&options, HeapMap::plain(BASE + bytes), message)?;
+    Ok((rig, (4 * suspect_ns(&options, &Source::Soft, message)).max(100_000_000)))
+}
+
+/// Runs the part of each rank at the same time; what is wrong. Where a rail `fails`, somebody must have switched.
+fn play_all(
+    rig: &Rig,
+    ranks: u32,
+    fails: bool,
+    part: &(impl Fn(u32) -> Result<Vec<String>, String> + Sync),
+) -> Vec<String> {
     let said: Vec<Result<Vec<String>, String>> = std::thread::scope(|scope| {
-        let ranks: Vec<_> = (0..shape.ranks).map(|rank| scope.spawn(move || part(rank))).collect();
+        let ranks: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || part(rank))).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap_or_else(|_| Err("it panicked".into()))).collect()
     });
     let mut wrongs = Vec::new();
@@ -251,10 +274,60 @@ fn play(scenario: &moe::Scenario, seed: u64) -> Result<Vec<String>, String> {
         let said = said.unwrap_or_else(|error| vec![error]);
         wrongs.extend(said.into_iter().map(|wrong| format!("rank {rank}: {wrong}")));
     }
-    if scenario.fails && (0..shape.ranks).all(|rank| rig.unit(rank).generations().0 == 0) {
-        wrongs.push("the port failed and nobody switched".to_owned());
+    if fails && (0..ranks).all(|rank| rig.unit(rank).generations().0 == 0) {
+        wrongs.push("a rail failed and nobody switched".to_owned());
     }
-    Ok(wrongs)
+    wrongs
+}
+
+/// Layers of normal mode between two nodes of two ranks, all of which share the GPU: a node's ranks reach each other's
+/// heaps, those of different nodes have soft NICs between them. Without a fault, and while a rail fails. Every byte is
+/// held against the reference. With `--each` the first scenario of each group of threads.
+fn normal_layers(arguments: &[String]) -> Found {
+    let list = match arguments {
+        [flag] if flag == "--each" => {
+            [Group::Warp, Group::Block].map(|group| normal::of(group).swap_remove(0)).to_vec()
+        }
+        [] => normal::all(),
+        other => return Err(format!("{other:?}: --each, or nothing")),
+    };
+    let mut wrongs = Vec::new();
+    for (seed, scenario) in (1..).zip(&list) {
+        let wrong = play_normal(scenario, seed).unwrap_or_else(|error| vec![error]);
+        wrongs.extend(wrong.into_iter().map(|wrong| format!("{}: {wrong}", scenario.name)));
+    }
+    wrongs.iter().for_each(|wrong| println!("{wrong}"));
+    let (run, all) = (list.len(), normal::all().len());
+    match wrongs.len() {
+        0 => Ok(format!("{run} of {all} scenarios of normal mode, every byte right")),
+        wrong => Err(format!("{wrong} wrongs in {run} scenarios of normal mode")),
+    }
+}
+
+/// All ranks play their parts in normal mode; what is wrong.
+fn play_normal(scenario: &NormalScenario, seed: u64) -> Result<Vec<String>, String> {
+    let shape = scenario.shape;
+    let message = u64::from(shape.chunk) * shape.dispatch_stride().max(shape.combine_stride());
+    // A channel for what each part sends, and one for the heads that it returns.
+    let (rig, slice_ns) = rig_of(shape.ranks(), 2 * shape.channels, shape.bytes(), message)?;
+    let blocks = scenario.blocks;
+    let patience = Patience { timeout_ns: 10 * PATIENCE_NS, slice_ns, blocks, ..Patience::default() };
+    let cases = scenario.cases(seed);
+    let part = |rank: u32| -> Result<Vec<String>, String> {
+        let machine = GpuRank::new(&rig.cluster, rank, shape.ranks(), scenario.group);
+        let staged = Staged::new(machine, &scenario.low(), Mode::Launch);
+        let buffer = NormalBuffer::new(staged, BASE, shape, patience);
+        let mut buffer = buffer.map_err(|error| error.to_string())?;
+        let mut refused = None;
+        let fail = |fault: &str| {
+            if rank == 0 {
+                refused = rig.inject(0, fault).err();
+            }
+        };
+        let wrongs = scenario.play(&mut buffer, &cases, fail).map_err(|error| error.to_string())?;
+        refused.map_or(Ok(wrongs), Err)
+    };
+    Ok(play_all(&rig, shape.ranks(), scenario.fault.is_some(), &part))
 }
 
 /// What it launches, in order.

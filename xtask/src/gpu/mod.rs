@@ -61,7 +61,8 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
                     C++; those in DeepEP's roles (of the prefix, which it makes); NVSHMEM's families and the prefix's
                     examples that measure, as jobs of two PEs that share the GPU, with ports that go down and without
                     fault tolerance as well (--only families); all kernels' scenarios, every byte;
-                    layers of MoE among 2 and 4 PEs; a graph that is captured once, across a fault and a switch-back;
+                    layers of MoE among 2 and 4 PEs, and of normal mode between 2 nodes of 2, without a fault and
+                    while a rail fails; a graph that is captured once, across a fault and a switch-back;
                     rate and latency with fault tolerance and without; error completion to backup doorbell; shmem_put_bw
                     --device gpu over the fault menu; compute-sanitizer (fetched) over the library calls and a scenario
                     of each entry point. A row that takes longer than 2 minutes (10: gpu_check, compute-sanitizer) is

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// What compute-sanitizer looks for.
 const SANITIZERS: &[&str] = &["memcheck", "racecheck", "synccheck", "initcheck"];
 /// Rows of `gpu_check`.
-const CHECKS: &[&str] = &["kernels", "moe", "graph", "rates", "switch"];
+const CHECKS: &[&str] = &["kernels", "moe", "normal", "graph", "rates", "switch"];
 /// What a run may take before it is killed. A stream of two seconds is done in a few; kernels that spin are not.
 const LIMIT: Duration = Duration::from_secs(120);
 /// The same of hundreds of clusters, or under compute-sanitizer, where kernels are some hundred times slower.
@@ -175,6 +175,7 @@ fn rows(programs: &Programs) -> Vec<Row> {
         // A scenario of each entry point: the lengths and offsets of puts are looked at without a sanitizer.
         rows.push(watched("kernels", &[&check, "kernels", "--each"]));
         rows.push(watched("moe", &[&check, "moe", "--each"]));
+        rows.push(watched("normal", &[&check, "normal", "--each"]));
     }
     rows
 }
@@ -421,7 +422,7 @@ mod tests {
     fn a_sanitizer_that_is_not_there_fails_its_own_rows() {
         let rows = rows(&Programs { sanitizer: Err("no network".to_owned()), ..Programs::built() });
         let (without, with): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.program.is_err());
-        assert_eq!(without.len(), 3 * SANITIZERS.len());
+        assert_eq!(without.len(), 4 * SANITIZERS.len());
         assert!(without.iter().all(|row| SANITIZERS.iter().any(|tool| row.name.ends_with(tool))));
         assert!(!with.is_empty() && !run(&without[0]));
     }
