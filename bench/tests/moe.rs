@@ -24,12 +24,13 @@ fn run(name: &str, arguments: &str) -> (Output, Value) {
     (output, serde_json::from_slice(&bytes).unwrap())
 }
 
+/// Of so many layers that faults come in time on a quick machine as well, which has done with one in 0.2 ms.
 #[test]
 fn layers_under_random_faults_are_clean_and_draw_a_timeline() {
     let svg = file("moe.svg");
     // A port that goes down leaves the responder's truth: words that are cleared are never in doubt.
     let arguments =
-        "--ranks 2 --iters 100 --tokens 2 --every 30ms --faults down=20ms --signals cleared --seed 6";
+        "--ranks 2 --iters 1000 --tokens 2 --every 30ms --faults down=20ms --signals cleared --seed 6";
     let (output, json) = run("moe-cleared.json", arguments);
     assert_eq!(
         (output.status.code(), &json["uncertain"]),
@@ -37,11 +38,11 @@ fn layers_under_random_faults_are_clean_and_draw_a_timeline() {
         "{}",
         text(&output.stdout)
     );
-    let arguments = "--ranks 2 --iters 400 --tokens 3 --hidden 512 --topk 2 --every 30ms --seed 5";
+    let arguments = "--ranks 2 --iters 1000 --tokens 3 --hidden 512 --topk 2 --every 30ms --seed 5";
     let (output, json) = run("moe.json", &format!("{arguments} --plot {}", svg.display()));
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
-    for (key, right) in [("iterations", 400), ("mismatches", 0), ("hangs", 0), ("masked_ranks", 0)] {
+    for (key, right) in [("iterations", 1000), ("mismatches", 0), ("hangs", 0), ("masked_ranks", 0)] {
         assert_eq!(json[key], right, "{key}: {out}");
     }
     assert!(json["failovers"].as_u64().unwrap() > 0, "{out}");
@@ -53,11 +54,11 @@ fn layers_under_random_faults_are_clean_and_draw_a_timeline() {
 
 #[test]
 fn layers_of_normal_mode_under_random_faults_are_clean() {
-    let arguments = "--mode normal --ranks 4 --nodes 2 --iters 60 --tokens 9 --topk 3 --every 30ms --seed 7";
+    let arguments = "--mode normal --ranks 4 --nodes 2 --iters 200 --tokens 9 --topk 3 --every 30ms --seed 7";
     let (output, json) = run("moe-normal.json", arguments);
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
-    for (key, right) in [("iterations", 60), ("mismatches", 0), ("hangs", 0), ("uncertain", 0)] {
+    for (key, right) in [("iterations", 200), ("mismatches", 0), ("hangs", 0), ("uncertain", 0)] {
         assert_eq!(json[key], right, "{key}: {out}");
     }
     assert_eq!((&json["mode"], &json["verdict"]), (&Value::from("normal"), &Value::from("clean")), "{out}");

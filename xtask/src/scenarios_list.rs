@@ -259,10 +259,10 @@ pub const SCENARIOS: &[Scenario] = &[
         How::TwoShells,
         "-n 0 --duration 1200ms --inject 300ms:1.0:down --inject 700ms:1.0:up",
     ),
-    layers("moe-random-faults", "--ranks 4 --iters 600 --every 50ms --faults random --seed 8"),
+    layers("moe-random-faults", "--ranks 4 --iters 1500 --every 50ms --faults random --seed 8"),
     layers(
         "moe-cleared-signals",
-        "--ranks 2 --iters 600 --every 50ms --faults down=20ms --seed 9 --signals cleared --topk 8 --local-experts 4",
+        "--ranks 2 --iters 1500 --every 50ms --faults down=20ms --seed 9 --signals cleared --topk 8 --local-experts 4",
     ),
     Scenario {
         exit: 1,
