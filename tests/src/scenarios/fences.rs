@@ -225,8 +225,8 @@ fn answer_late(seed: u64) -> Wrongs {
     clean(&spec, |outcome| failovers_of(outcome, 2))
 }
 
-/// The same for longer than twice what a peer may be silent, though not for as long as a peer must be out of reach to be
-/// given up: the soak met channels that ended after a second where the operator had asked for thirty.
+/// The same for longer than twice what a peer may be silent, though not for as long as a peer must be out of reach to
+/// be given up: the soak met channels that ended after a second where the operator had asked for thirty.
 fn answer_very_late(seed: u64) -> Wrongs {
     let for_ms = [60, 90, 200][seed as usize % 3];
     let slow = |pe: u32| format!("1ms:{pe}.0:fw-timeout={for_ms}ms");
