@@ -104,6 +104,8 @@ pub struct Client {
     path: PathBuf,
     stream: UnixStream,
     reader: BufReader<UnixStream>,
+    /// An answer is due on this connection: it may still come, and would be taken for that of the next question.
+    owed: bool,
 }
 
 impl Client {
@@ -114,7 +116,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
         let reader = BufReader::new(stream.try_clone().map_err(failed)?);
-        Ok(Self { path: path.into(), stream, reader })
+        Ok(Self { path: path.into(), stream, reader, owed: false })
     }
 
     /// Plans a fault, so many nanoseconds from now, and returns its number.
@@ -144,6 +146,9 @@ impl Client {
     }
 
     fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
+        if self.owed {
+            *self = Self::connect(&self.path)?;
+        }
         let line = self.exchange(request).map_err(|cause| {
             let cause = match cause.kind() {
                 io::ErrorKind::WouldBlock => io::Error::other(format!("it said nothing for {PATIENCE:?}")),
@@ -164,12 +169,40 @@ impl Client {
     fn exchange(&mut self, request: &Request) -> io::Result<String> {
         let mut line = serde_json::to_string(request)?;
         line.push('\n');
+        self.owed = true;
         self.stream.write_all(line.as_bytes())?;
         line.clear();
         (&mut self.reader).take(ANSWER_MAX).read_line(&mut line)?;
         if line.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        self.owed = !line.ends_with('\n');
         Ok(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// Who said nothing once is asked anew: what he says late would be taken for the answer of the next question.
+    #[test]
+    fn a_question_without_an_answer_ends_its_connection() {
+        let path = std::env::temp_dir().join(format!("shunt-client-{}.sock", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            for answer in ["", "{\"ok\":{\"id\":7}}\n"] {
+                let (stream, _) = listener.accept().unwrap();
+                let mut line = String::new();
+                BufReader::new(&stream).read_line(&mut line).unwrap();
+                (&stream).write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let mut client = Client::connect(&path).unwrap();
+        assert!(matches!(client.inject(0, 0, "down"), Err(ControlError::Silent { .. })));
+        assert_eq!(client.inject(0, 0, "down").unwrap(), 7);
+        server.join().unwrap();
+        std::fs::remove_file(path).unwrap();
     }
 }
