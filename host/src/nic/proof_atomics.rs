@@ -22,7 +22,7 @@ use shunt_layout::mlx5::prm::qp::State;
 
 /// Local ACK timeouts of the pairs whose answers are lost, one after the other: a quarter of a millisecond, as far as
 /// the NIC goes along, since nothing is waited for that is further than the NIC itself; then eight times as long each
-/// time. A requester that gives up before a busy NIC has executed everything shows nothing of the count.
+/// time. A requester that gives up before a busy host has posted everything shows nothing of the count.
 pub(crate) const LOST_TIMEOUTS: [u32; 4] = [6, 9, 12, 15];
 const VALUE: u64 = 0x5348_554e_5421_0001;
 const FLIPPED: u64 = 0x00ff_00ff_00ff_00ff;
