@@ -2,40 +2,26 @@
 
 import numpy as np
 
+from . import checked
+from .checked import is_torch
 from .numbers import to_bf16
-
-
-def is_torch(array):
-    return type(array).__module__.partition(".")[0] == "torch"
-
-
-def _numpy(array, what):
-    if is_torch(array):
-        import torch
-
-        if array.device.type != "cpu":
-            raise ValueError(f"{what}: a tensor on {array.device} was given, one on the CPU is right")
-        array = array.detach().contiguous()
-        bits = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8}
-        return array.view(bits.get(array.dtype, array.dtype)).numpy()
-    return np.asarray(array)
 
 
 def bf16(array, what, dimensions):
     """BF16 as bits: of bits, of bfloat16 of any library, or rounded from float32."""
-    array = _numpy(array, what)
+    array = checked.array(array, what)
     if array.ndim != dimensions:
-        raise ValueError(f"{what}: {array.ndim} dimensions were given, {dimensions} are right")
+        raise ValueError(f"{what}: {array.ndim} dimensions were given; {dimensions} are right")
     if array.dtype == np.float32:
         return to_bf16(array)
-    if array.dtype.itemsize != 2 or array.dtype.name not in ("uint16", "int16", "bfloat16"):
+    if array.dtype.name not in ("uint16", "int16", "bfloat16") or not array.dtype.isnative:
         raise ValueError(f"{what}: {array.dtype} was given; bfloat16, its bits as uint16, or float32 is right")
     return np.ascontiguousarray(array).view(np.uint16)
 
 
 def fp8(array, what):
     """FP8 (E4M3) as codes: of codes, or of float8_e4m3fn of any library."""
-    array = _numpy(array, what)
+    array = checked.array(array, what)
     if array.ndim != 2 or array.dtype.name not in ("uint8", "float8_e4m3fn"):
         met = f"{array.dtype} of {array.ndim} dimensions"
         raise ValueError(f"{what}: {met} was given; float8_e4m3fn, or its codes as uint8, of 2 is right")
@@ -44,11 +30,32 @@ def fp8(array, what):
 
 def of(array, dtype, what, dimensions=2):
     """An array of numbers of one type, which is not converted to silently."""
-    array = _numpy(array, what)
+    array = checked.array(array, what)
     if array.dtype != dtype or array.ndim != dimensions:
         met = f"{array.dtype} of {array.ndim} dimensions"
-        raise ValueError(f"{what}: {met} was given, {np.dtype(dtype).name} of {dimensions} is right")
+        raise ValueError(f"{what}: {met} was given; {np.dtype(dtype).name} of {dimensions} is right")
     return np.ascontiguousarray(array)
+
+
+def experts(topk_idx, tokens, number):
+    """Experts of each of so many tokens, of which there are `number`."""
+    topk = of(topk_idx, np.int64, "topk_idx")
+    if tokens is not None and topk.shape[0] != tokens:
+        raise ValueError(f"topk_idx: {topk.shape[0]} tokens were given; {tokens} are right: as many as x has")
+    if not 1 <= topk.shape[1] <= checked.TOPK_MAX:
+        met = f"{topk.shape[1]} experts of a token"
+        raise ValueError(f"topk_idx: {met} were given; 1 to {checked.TOPK_MAX} are right")
+    if topk.size and topk.max() >= number:
+        raise ValueError(f"topk_idx: {topk.max()} was given; below {number} is right, or -1 for none")
+    return topk
+
+
+def weights(topk_weights, shape, what="topk_weights"):
+    """A weight for each of them."""
+    made = of(topk_weights, np.float32, what)
+    if made.shape != shape:
+        raise ValueError(f"{what}: {made.shape} was given; {shape} is right")
+    return made
 
 
 def like(array, other, kind=None):

@@ -1,14 +1,29 @@
 """DeepEP's `Config`: SMs and rings of normal mode, and those that it starts from."""
 
-from . import _native
+from . import _native, checked
 
-# Experts of a rank that a size hint has room for.
-_LOCAL_EXPERTS = 1024
+# Slots of a ring: twice as many are still a number of 32 bits.
+_SLOTS_MAX = 2**31 - 1
+# Ranks of a node: bits of a mask.
+_LOCALS_MAX = 32
 
 
-def node_size(ranks):
-    """Ranks of a node unless somebody says otherwise: eight as in DeepEP, or as many as divide them."""
-    return next(size for size in range(min(8, ranks), 0, -1) if ranks % size == 0)
+def node_size(ranks, said=None):
+    """Ranks of a node. Unless somebody says otherwise: eight as in DeepEP, or as many as divide them."""
+    if said is None:
+        return next(size for size in range(min(8, ranks), 0, -1) if ranks % size == 0)
+    said = checked.whole(said, "ranks_per_node", 1, _LOCALS_MAX)
+    if ranks % said:
+        raise ValueError(f"ranks_per_node: {said} was given; a divisor of {ranks}, the ranks, is right")
+    return said
+
+
+def even(sms, what):
+    """SMs: two for each channel."""
+    sms = checked.whole(sms, what, 2, _SLOTS_MAX)
+    if sms % 2:
+        raise ValueError(f"{what}: {sms} was given; an even number from 2 on is right")
+    return sms
 
 
 class Config:
@@ -25,16 +40,20 @@ class Config:
         num_max_rdma_chunked_send_tokens=6,
         num_max_rdma_chunked_recv_tokens=256,
     ):
-        if num_sms < 2 or num_sms % 2:
-            raise ValueError(f"num_sms: {num_sms} was given; an even number from 2 on is right")
+        num_sms = even(num_sms, "num_sms")
         pairs = {
             "nvl": (num_max_nvl_chunked_send_tokens, num_max_nvl_chunked_recv_tokens),
             "rdma": (num_max_rdma_chunked_send_tokens, num_max_rdma_chunked_recv_tokens),
         }
-        for name, (send, receive) in pairs.items():
-            if not 0 < send < receive:
-                met = f"num_max_{name}_chunked_send_tokens={send}, num_max_{name}_chunked_recv_tokens={receive}"
-                raise ValueError(f"{met} were given; 1 at least, and more to receive than to send, are right")
+        for kind, (send, receive) in pairs.items():
+            names = f"num_max_{kind}_chunked_send_tokens", f"num_max_{kind}_chunked_recv_tokens"
+            send, receive = (
+                checked.whole(slots, name, 1, _SLOTS_MAX) for slots, name in zip((send, receive), names, strict=True)
+            )
+            if send >= receive:
+                met = f"{send}, and {names[1]}={receive},"
+                raise ValueError(f"{names[0]}: {met} was given; more to receive than to send is right")
+            pairs[kind] = send, receive
         self.num_sms = num_sms
         self.num_max_nvl_chunked_send_tokens, self.num_max_nvl_chunked_recv_tokens = pairs["nvl"]
         self.num_max_rdma_chunked_send_tokens, self.num_max_rdma_chunked_recv_tokens = pairs["rdma"]
@@ -52,17 +71,25 @@ class Config:
 
     def get_nvl_buffer_size_hint(self, hidden_bytes, num_ranks):
         """0: rings inside a node are in the same heap as those between nodes."""
+        self._sizes(hidden_bytes, num_ranks)
         return 0
 
     def get_rdma_buffer_size_hint(self, hidden_bytes, num_ranks, *, ranks_per_node=None):
         """Bytes of a heap that holds a buffer with these rings. `ranks_per_node` is Shunt's own."""
-        if hidden_bytes % 2:
-            raise ValueError(f"hidden_bytes: {hidden_bytes} was given; those of BF16, two a channel, are right")
-        locals_ = node_size(num_ranks) if ranks_per_node is None else ranks_per_node
+        hidden, ranks = self._sizes(hidden_bytes, num_ranks)
         # Rings do not grow with the tokens.
-        return _native.normal_size_hint(
-            (num_ranks, locals_, _LOCAL_EXPERTS, 1, hidden_bytes // 2), self._rings(num_ranks)
-        )
+        sizes = ranks, node_size(ranks, ranks_per_node), checked.LOCAL_EXPERTS_MAX, 1, hidden
+        return _native.normal_size_hint(sizes, self._rings(ranks))
+
+    @staticmethod
+    def _sizes(hidden_bytes, num_ranks):
+        """Channels of a token, and ranks."""
+        most = 2 * (checked.U32 - checked.U32 % checked.HIDDEN_STEP)
+        hidden = checked.whole(hidden_bytes, "hidden_bytes", 1, most)
+        if hidden % (2 * checked.HIDDEN_STEP):
+            right = f"two bytes of each channel, which are a multiple of {checked.HIDDEN_STEP},"
+            raise ValueError(f"hidden_bytes: {hidden} was given; {right} is right")
+        return hidden // 2, checked.whole(num_ranks, "num_ranks", 1, checked.RANKS_MAX)
 
 
 # By ranks: tokens sent at once and held inside a node, the same between nodes, as DeepEP starts from.
@@ -91,8 +118,7 @@ _COMBINE = {
 
 
 def _of(table, sms, ranks):
-    if ranks < 1:
-        raise ValueError(f"num_ranks: {ranks} was given; 1 at least is right")
+    ranks = checked.whole(ranks, "num_ranks", 1, checked.RANKS_MAX)
     return Config(sms, *table[next((size for size in table if size >= ranks), max(table))])
 
 

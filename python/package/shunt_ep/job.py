@@ -1,14 +1,17 @@
 """Ranks: those of this process, on soft NICs that can be made to fail."""
 
-from . import _native
+from . import _native, checked
 from .config import node_size
+
+# What of the heap's 2^46 bytes is left for a buffer.
+_HEAP_MAX = 2**46 - 2**20
 
 
 class Group:
-    """One rank of a job: what `Buffer` takes for a process group."""
+    """One rank of a job: what `Buffer` takes for a process group. `SoftJob.group(rank)` has it."""
 
     def __init__(self, job, rank):
-        self.job, self._rank = job, rank
+        self.job, self._rank = checked.instance(job, SoftJob, "job", "a SoftJob"), rank
         self._buffers = 0
 
     def rank(self):
@@ -26,22 +29,26 @@ class SoftJob:
     """
 
     def __init__(self, ranks, num_rdma_bytes, *, rails=2, num_qps_per_rank=2, seed=1, ranks_per_node=None):
-        node = node_size(max(ranks, 1)) if ranks_per_node is None else ranks_per_node
-        if node < 1 or ranks % node:
-            raise ValueError(f"ranks_per_node: {node} was given; a divisor of {ranks}, the ranks, is right")
-        self.ranks, self.rails, self.ranks_per_node = ranks, rails, node
-        self._native = _native.Job(ranks, rails, num_rdma_bytes, num_qps_per_rank, seed)
+        ranks, rails = checked.whole(ranks, "ranks", 2, 64), checked.whole(rails, "rails", 1, 8)
+        bytes_ = checked.whole(num_rdma_bytes, "num_rdma_bytes", 0, _HEAP_MAX)
+        if bytes_ == 0:
+            right = "what a size hint of Buffer or of Config says"
+            raise ValueError(f"num_rdma_bytes: 0 was given; {right}, 1 to {_HEAP_MAX}, is right")
+        qps = checked.whole(num_qps_per_rank, "num_qps_per_rank", 1, 64)
+        seed = checked.whole(seed, "seed", 0, checked.U64)
+        self.ranks, self.rails, self.ranks_per_node = ranks, rails, node_size(ranks, ranks_per_node)
+        self.num_rdma_bytes = bytes_
+        self._native = _native.Job(ranks, rails, bytes_, qps, seed)
         self._groups = [Group(self, rank) for rank in range(ranks)]
 
     def group(self, rank):
         """Rank `rank`."""
-        if not 0 <= rank < self.ranks:
-            raise ValueError(f"rank {rank}: 0 to {self.ranks - 1} is right")
-        return self._groups[rank]
+        return self._groups[checked.whole(rank, "rank", 0, self.ranks - 1)]
 
     def inject(self, rank, rail, fault):
         """Makes a rail of a rank fail now; faults are written as `shmem_put_bw --list-faults` shows them."""
-        self._native.inject(rank, rail, fault)
+        rank, rail = checked.whole(rank, "rank", 0, self.ranks - 1), checked.whole(rail, "rail", 0, self.rails - 1)
+        self._native.inject(rank, rail, checked.instance(fault, str, "fault", 'text such as "down=20ms"'))
 
     def failovers(self):
         """Switches to another path because of a fault, of all ranks."""

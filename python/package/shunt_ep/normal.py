@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from . import _native, arrays, events
-from .config import combine_config, dispatch_config
+from . import _native, arrays, checked, events
+from .config import Config, combine_config, dispatch_config, even
 
 
 class NormalHandle:
@@ -23,7 +23,7 @@ class NormalHandle:
 
 def _differs(what, met, right, why):
     if not np.array_equal(met, right):
-        raise ValueError(f"{what}: {met.tolist()} was given, {right.tolist()} is right: {why}")
+        raise ValueError(f"{what}: {met.tolist()} was given; {right.tolist()} is right: {why}")
 
 
 def _tokens(x):
@@ -35,8 +35,13 @@ def _tokens(x):
     codes, scales = arrays.fp8(x[0], "x[0]"), arrays.of(x[1], np.float32, "x[1]")
     right = (codes.shape[0], codes.shape[1] // 128)
     if scales.shape != right:
-        raise ValueError(f"x[1]: {scales.shape} was given, {right} is right: a scale for every 128 channels")
+        raise ValueError(f"x[1]: {scales.shape} was given; {right} is right: a scale for every 128 channels")
     return codes, scales, x[0]
+
+
+def _room(rows, came):
+    if 0 < rows < came:
+        raise ValueError(f"num_worst_tokens: {rows} was given; {came} at least is right: so many rows came")
 
 
 def _rows(part, dtype, columns, rows):
@@ -55,9 +60,7 @@ class NormalMode:
     @classmethod
     def set_num_sms(cls, new_num_sms):
         """SMs of configurations that nobody gave."""
-        if new_num_sms < 2 or new_num_sms % 2:
-            raise ValueError(f"num_sms: {new_num_sms} was given; an even number from 2 on is right")
-        NormalMode.num_sms = new_num_sms
+        NormalMode.num_sms = even(new_num_sms, "new_num_sms")
 
     @staticmethod
     def capture():
@@ -82,9 +85,9 @@ class NormalMode:
         The second, tokens to each node, is None on one node.
         """
         event = events.around(previous_event, async_finish, allocate_on_comm_stream)
-        topk = arrays.of(topk_idx, np.int64, "topk_idx")
         job, ranks = self.group.job, self.group_size
-        local = self._local_experts(num_experts)
+        local = self._local_experts(num_experts, "num_experts")
+        topk = arrays.experts(topk_idx, None, local * ranks)
         parts = _native.normal_layout(job._native, self.rank, job.ranks_per_node, local, topk.shape[1], topk)
         to_rank, to_node, to_expert = (np.frombuffer(part, np.int32).copy() for part in parts[:3])
         inside = np.frombuffer(parts[3], np.bool_).reshape(-1, ranks).copy()
@@ -116,9 +119,16 @@ class NormalMode:
         """
         event = self._begin(previous_event, async_finish, allocate_on_comm_stream)
         codes, scales, like = _tokens(x)
-        if expert_alignment < 1 or num_worst_tokens < 0:
-            met = f"expert_alignment={expert_alignment}, num_worst_tokens={num_worst_tokens}"
-            raise ValueError(f"{met} were given; 1 at least and 0 at least are right")
+        if len(codes) > self._most_tokens:
+            right = f"{self._most_tokens} at most are right: num_max_tokens_per_rank of this buffer"
+            raise ValueError(f"x: {len(codes)} tokens were given; {right}")
+        if codes.shape[1] < 1 or codes.shape[1] % checked.HIDDEN_STEP:
+            right = f"a multiple of {checked.HIDDEN_STEP}"
+            raise ValueError(f"x: {codes.shape[1]} channels were given; {right} is right")
+        expert_alignment = checked.whole(expert_alignment, "expert_alignment", 1)
+        # More rows than all tokens of all ranks never come.
+        most = self.group_size * self._most_tokens
+        num_worst_tokens = checked.whole(num_worst_tokens, "num_worst_tokens", 0, most)
         ways = {
             "num_tokens_per_rank": num_tokens_per_rank,
             "num_tokens_per_rdma_rank": num_tokens_per_rdma_rank,
@@ -131,7 +141,8 @@ class NormalMode:
                 if given is not None:
                     raise ValueError(f"{name}: was given with a handle; None is right: its ways are gone again")
             if codes.shape[1] != handle.hidden:
-                raise ValueError(f"x: {codes.shape[1]} channels were given, {handle.hidden} are right: as before")
+                raise ValueError(f"x: {codes.shape[1]} channels were given; {handle.hidden} are right: as before")
+            _room(num_worst_tokens, handle.num_recv_tokens)
             native = self._rings(codes.shape[1], self._normal_sizes[1], config)
             *parts, _ = native.dispatch_cached(codes, scales, handle.native)
             return self._came(codes, parts, num_worst_tokens, like), None, None, None, None, event
@@ -168,26 +179,23 @@ class NormalMode:
         event = self._begin(previous_event, async_finish, allocate_on_comm_stream)
         self._own(handle)
         if isinstance(x, tuple):
-            raise ValueError("x: a tuple was given; BF16 is right: FP8 is for a dispatch")
+            raise TypeError("x: a tuple was given; BF16 is right: FP8 is for a dispatch")
         made, right = arrays.bf16(x, "x", 2), (handle._rows(), handle.hidden)
         if made.shape != right:
-            raise ValueError(f"x: {made.shape} was given, {right} is right: a row for each that came")
+            raise ValueError(f"x: {made.shape} was given; {right} is right: a row for each that came")
         weights = None
         if topk_weights is not None:
-            weights, right = arrays.of(topk_weights, np.float32, "topk_weights"), (handle._rows(), handle.num_topk)
             if not handle.num_topk:
                 raise ValueError("topk_weights: was given; None is right: the dispatch had no topk_idx")
-            if weights.shape != right:
-                raise ValueError(f"topk_weights: {weights.shape} was given, {right} is right")
-            weights = weights[: handle.num_recv_tokens]
+            weights = arrays.weights(topk_weights, (handle._rows(), handle.num_topk))[: handle.num_recv_tokens]
         tokens = len(handle.is_token_in_rank)
-        biases = bias if isinstance(bias, tuple) else (bias,)
+        biases = tuple(bias) if isinstance(bias, (tuple, list)) else (bias,)
         if len(biases) > 2:
             raise ValueError(f"bias: {len(biases)} were given; two at most are right")
         biases = [one if one is None else arrays.bf16(one, "bias", 2) for one in (*biases, None)[:2]]
         for one in biases:
             if one is not None and one.shape != (tokens, handle.hidden):
-                raise ValueError(f"bias: {one.shape} was given, {(tokens, handle.hidden)} is right")
+                raise ValueError(f"bias: {one.shape} was given; {(tokens, handle.hidden)} is right")
         native = self._rings(handle.hidden, self._normal_sizes[1], config)
         out, sums = native.combine(made[: handle.num_recv_tokens], weights, biases, handle.native)
         combined = np.frombuffer(out, np.uint16).reshape(tokens, handle.hidden).copy()
@@ -206,22 +214,22 @@ class NormalMode:
         if self._destroyed:
             raise RuntimeError("the buffer is destroyed")
         if self.low_latency_mode:
-            raise ValueError("low_latency_mode=True was given to this buffer; False is right for dispatch and combine")
+            raise ValueError("low_latency_mode: True was given to this buffer; False is right for dispatch and combine")
         return events.around(*ordered)
 
     def _came(self, codes, parts, rows, like):
         came = len(parts[0]) // (codes.itemsize * codes.shape[1])
-        if 0 < rows < came:
-            raise ValueError(f"num_worst_tokens: {rows} was given, {came} at least is right: so many rows came")
+        _room(rows, came)
         fp8 = codes.dtype == np.uint8
         data = arrays.like(
             _rows(parts[0], codes.dtype, codes.shape[1], rows), like, "float8_e4m3fn" if fp8 else "bfloat16"
         )
         return (data, arrays.like(_rows(parts[1], np.float32, codes.shape[1] // 128, rows), like)) if fp8 else data
 
-    def _local_experts(self, experts):
-        if experts < 1 or experts % self.group_size:
-            raise ValueError(f"num_experts: {experts} was given; a multiple of {self.group_size}, the ranks, is right")
+    def _local_experts(self, experts, what):
+        experts = checked.whole(experts, what, 1, checked.LOCAL_EXPERTS_MAX * self.group_size)
+        if experts % self.group_size:
+            raise ValueError(f"{what}: {experts} was given; a multiple of {self.group_size}, the ranks, is right")
         return experts // self.group_size
 
     def _ways(self, tokens, ways):
@@ -233,14 +241,17 @@ class NormalMode:
                 raise ValueError(f"{name}: None was given; what get_dispatch_layout says is right, or a handle")
         inside = arrays.of(ways["is_token_in_rank"], np.bool_, "is_token_in_rank")
         if inside.shape != (tokens, ranks):
-            raise ValueError(f"is_token_in_rank: {inside.shape} was given, {(tokens, ranks)} is right")
+            raise ValueError(f"is_token_in_rank: {inside.shape} was given; {(tokens, ranks)} is right")
         whole = inside.reshape(tokens, nodes, locals_).any(axis=2)
         sums = {"num_tokens_per_rank": inside.sum(axis=0), "num_tokens_per_rdma_rank": whole.sum(axis=0)}
         for name, right in sums.items():
             if ways[name] is not None:
                 _differs(name, arrays.of(ways[name], np.int32, name, 1), right, "as is_token_in_rank says")
         counts = arrays.of(ways["num_tokens_per_expert"], np.int32, "num_tokens_per_expert", 1)
-        self._local_experts(len(counts))
+        self._local_experts(len(counts), "num_tokens_per_expert, its length")
+        if counts.size and not (counts.min() >= 0 and counts.max() <= tokens):
+            met = f"{counts.min()} to {counts.max()}"
+            raise ValueError(f"num_tokens_per_expert: {met} was given; 0 to {tokens}, the tokens of x, is right")
         return inside, counts
 
     def _experts(self, topk_idx, topk_weights, inside, counts):
@@ -249,15 +260,8 @@ class NormalMode:
             raise ValueError("topk_idx and topk_weights: one of them was given; both are right, or neither")
         if topk_idx is None:
             return None
-        topk, weights = arrays.of(topk_idx, np.int64, "topk_idx"), arrays.of(topk_weights, np.float32, "topk_weights")
-        if topk.shape[0] != len(inside):
-            raise ValueError(f"topk_idx: {topk.shape[0]} tokens were given, {len(inside)} are right: as many as x has")
-        if topk.shape[1] == 0:
-            raise ValueError("topk_idx: 0 experts of a token were given; 1 at least is right, or None")
-        if weights.shape != topk.shape:
-            raise ValueError(f"topk_weights: {weights.shape} was given, {topk.shape} is right")
-        if topk.size and topk.max() >= len(counts):
-            raise ValueError(f"topk_idx: {topk.max()} was given; below {len(counts)} is right, or -1 for none")
+        topk = arrays.experts(topk_idx, len(inside), len(counts))
+        weights = arrays.weights(topk_weights, topk.shape)
         token, _ = chosen = np.nonzero(topk >= 0)
         pairs = np.unique(np.stack([token, topk[chosen]]), axis=1)
         right = np.bincount(pairs[1], minlength=len(counts))
@@ -270,22 +274,24 @@ class NormalMode:
         return topk.shape[1], topk, weights
 
     def _own(self, handle):
-        if not isinstance(handle, NormalHandle):
-            raise ValueError(f"handle: {type(handle).__name__} was given; one of dispatch is right")
+        checked.instance(handle, NormalHandle, "handle", "one of dispatch")
         if self._normal is None:
             raise ValueError("handle: another buffer's was given; one of this buffer is right")
 
     def _rings(self, hidden, experts, config):
         """The native buffer, made by the first call, whose sizes stay."""
+        if config is not None:
+            checked.instance(config, Config, "config", "a Config, or None,")
         if self._normal is None:
             config = config or self.get_dispatch_config(self.group_size)
             rings, job = config._rings(self.group_size), self.group.job
-            sizes = (self.group_size, job.ranks_per_node, self._local_experts(experts), self._most_tokens, hidden)
+            local = experts // self.group_size
+            sizes = (self.group_size, job.ranks_per_node, local, self._most_tokens, hidden)
             self._normal = _native.Normal(job._native, self.rank, sizes, rings, self._timeout_ns)
             self._normal_sizes, self._normal_rings = (hidden, experts), rings
         if self._normal_sizes != (hidden, experts):
             met = f"hidden size, experts: {(hidden, experts)} were given"
-            raise ValueError(f"{met}, {self._normal_sizes} are right: as before")
+            raise ValueError(f"{met}; {self._normal_sizes} are right: as before")
         if config is not None:
             sms, near, chunk, slots = self._normal_rings
             met = config.num_sms, config.num_max_nvl_chunked_recv_tokens, config.num_max_rdma_chunked_send_tokens

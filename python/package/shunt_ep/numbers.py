@@ -2,18 +2,38 @@
 
 import numpy as np
 
+from . import checked
+
 
 def to_bf16(values):
     """The nearest BF16 of each number, ties to even, as bits (uint16)."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    if checked.is_torch(values) and getattr(values, "is_floating_point", lambda: False)():
+        values = values.float()
+    values = checked.array(values, "values")
+    if values.dtype.kind not in "biuf" and values.dtype.name not in ("bfloat16", "float8_e4m3fn"):
+        raise ValueError(f"values: {values.dtype} was given; numbers that float32 holds are right")
+    values = np.ascontiguousarray(values, dtype=np.float32)
+    bits = values.view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16
-    nan = np.isnan(np.asarray(values, dtype=np.float32))
-    return np.where(nan, (bits >> 16) | np.uint32(0x40), rounded).astype(np.uint16)
+    return np.where(np.isnan(values), (bits >> 16) | np.uint32(0x40), rounded).astype(np.uint16)
+
+
+def _bits(given, what, bits, names):
+    """Bits of numbers that NumPy does not have: of their own types, or as whole numbers of any."""
+    made = checked.array(given, what)
+    if made.dtype.name in names and made.dtype.isnative:
+        return np.ascontiguousarray(made).view(bits)
+    most = np.iinfo(bits).max
+    if made.dtype.kind not in "iu":
+        raise ValueError(f"{what}: {made.dtype} was given; {names[0]}, or its bits as {np.dtype(bits).name}, is right")
+    if made.size and not (made.min() >= 0 and made.max() <= most):
+        raise ValueError(f"{what}: {made.min()} to {made.max()} was given; bits from 0 to {most} are right")
+    return np.ascontiguousarray(made, dtype=bits)
 
 
 def from_bf16(bits):
     """What BF16 bits stand for, as float32."""
-    return (np.ascontiguousarray(bits, dtype=np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return (_bits(bits, "bits", np.uint16, ("bfloat16", "uint16", "int16")).astype(np.uint32) << 16).view(np.float32)
 
 
 def _e4m3():
@@ -29,16 +49,24 @@ _E4M3 = _e4m3()
 
 def from_fp8(codes):
     """What E4M3 codes (uint8) stand for, as float32."""
-    return _E4M3[np.asarray(codes, dtype=np.uint8)]
+    return _E4M3[_bits(codes, "codes", np.uint8, ("float8_e4m3fn", "uint8", "int8"))]
 
 
 def dequantise(received):
     """Rows of a dispatch as float32: of BF16 bits, or of FP8 codes and their scales, of either kind."""
     if not isinstance(received, tuple):
         return from_bf16(received)
-    codes, scales = received
+    if len(received) != 2:
+        raise ValueError(f"received: a tuple of {len(received)} was given; rows, or codes and their scales, are right")
+    values, scales = from_fp8(received[0]), checked.array(received[1], "scales")
+    if scales.dtype.name not in ("float32", "int32"):
+        raise ValueError(f"scales: {scales.dtype} was given; float32, or int32 of four exponents, is right")
+    each = 128 if scales.dtype == np.float32 else 512
+    right = (*values.shape[:-1], values.shape[-1] // each) if values.ndim else ()
+    if scales.shape != right:
+        raise ValueError(f"scales: {scales.shape} was given; {right} is right: one for every {each} channels")
     if scales.dtype == np.int32:
         # Four exponents a word.
         exponents = np.ascontiguousarray(scales).view(np.uint8).reshape(*scales.shape[:-1], -1)
         scales = (exponents.astype(np.uint32) << 23).view(np.float32)
-    return from_fp8(codes) * np.repeat(scales, 128, axis=-1)
+    return values * np.repeat(scales, 128, axis=-1)
