@@ -71,6 +71,8 @@ fn normal_mode_says_what_would_be_right() {
         ("--ranks 4 --nodes 3", "a divisor of the 4 ranks"),
         ("--format ue8m0", "bf16, fp8 or all"),
         ("--hidden 700", "a multiple of 512"),
+        ("--signals cleared", "all words there are absolute; --mode low-latency"),
+        ("--hidden 33554432", "4G at most"),
     ] {
         let output = program(&format!("--mode normal {arguments}"));
         let said = text(&output.stderr);
@@ -114,6 +116,13 @@ fn bad_flags_are_status_2_and_say_what_would_be_right() {
         ("--format fp4", "bf16"),
         ("--json /nowhere/moe.json", "folder that exists"),
         ("--no-such-option", "unexpected"),
+        ("--nodes 2", "--nodes 2 with --mode low-latency: ranks there are on no nodes; --mode normal"),
+        ("--faults none --every 50ms", "--every 50.0 ms with --faults none: nothing goes wrong there"),
+        ("--plot moe.png", "ends in .svg"),
+        ("--iters -1", "1..=100000000"),
+        ("--seed -1", "a whole number from 0"),
+        ("--every -5ms", "e.g. 500ms"),
+        ("--hidden 4294966784", "--hidden 4294966784"),
     ];
     for (line, part) in cases {
         let output = program(line);
@@ -127,5 +136,8 @@ fn bad_flags_are_status_2_and_say_what_would_be_right() {
 fn a_fault_that_never_strikes_is_not_taken_for_clean() {
     let (output, json) = run("moe-idle.json", "--ranks 2 --iters 3 --tokens 1 --every 60m --faults down");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    assert!(json["verdict"].as_str().unwrap().starts_with("not exercised"));
+    let verdict = json["verdict"].as_str().unwrap();
+    assert!(verdict.starts_with("not exercised: no fault struck: 3 layers took "), "{verdict}");
+    assert!(verdict.contains("faults come every 3600.00 s, and none came; "), "{verdict}");
+    assert!(verdict.ends_with(" would be enough"), "{verdict}");
 }

@@ -1,9 +1,9 @@
 //! The command line of `moe_pressure`.
 
 use super::trouble::Trouble;
-use super::verdict::USAGE;
+use super::verdict::{ITERS_MAX, USAGE};
 use crate::options::OnOff;
-use crate::units::{parse_time, show_time};
+use crate::units::{parse_count, parse_time, show_size, show_time};
 use clap::{Parser, ValueEnum};
 use shunt_deep_ep_bridge::normal::Config;
 use shunt_deep_ep_bridge::{Format, Signals};
@@ -14,6 +14,12 @@ use std::path::PathBuf;
 
 /// Parts of the tokens in normal mode, each with rings of its own.
 const CHANNELS: u32 = 2;
+/// Nodes of normal mode when nobody says.
+const NODES_DEFAULT: u32 = 2;
+/// Mean time between two faults when nobody says.
+const EVERY_DEFAULT_NS: u64 = 100_000_000;
+/// Heap of a rank beyond which nobody meant it.
+const HEAP_MAX: u64 = 4 << 30;
 
 /// How tokens travel.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +61,11 @@ impl From<SignalsKind> for Signals {
     }
 }
 
+fn parse_iters(text: &str) -> Result<u64, String> {
+    let iters = text.parse().ok().filter(|iters| (1..=ITERS_MAX).contains(iters));
+    iters.ok_or_else(|| format!("{text} is not in 1..={ITERS_MAX}"))
+}
+
 /// Runs MoE layers (dispatch, experts, combine) on soft NICs that fail, and compares every byte with a reference.
 #[derive(Parser, Clone, Debug)]
 #[command(
@@ -66,49 +77,55 @@ pub struct MoeOptions {
     /// Mode
     #[arg(long, default_value = "low-latency")]
     pub mode: ModeKind,
-    /// Nodes that the ranks are on, in normal mode: a divisor of the ranks
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub nodes: u32,
+    /// Nodes that the ranks are on, with --mode normal: a divisor of the ranks [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(allow_negative_numbers = true)]
+    pub nodes: Option<u32>,
     /// Ranks
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
+    #[arg(allow_negative_numbers = true)]
     pub ranks: u32,
     /// Layers
     #[arg(long, visible_alias = "iterations", value_name = "N", default_value_t = 1000)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(value_parser = parse_iters, allow_negative_numbers = true)]
     pub iters: u64,
     /// What goes wrong: none, random, or a fault as `shmem_put_bw --list-faults` writes it, again and again
     #[arg(long, value_name = "none|random|KIND", default_value = "random")]
     pub faults: Trouble,
-    /// Mean time between two faults
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
-    pub every: u64,
+    /// Mean time between two faults [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    pub every: Option<u64>,
     /// Seed of tokens, routes and faults
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = parse_count, allow_hyphen_values = true)]
     pub seed: u64,
     /// Experts of each rank
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(allow_negative_numbers = true)]
     pub local_experts: u32,
     /// Tokens of each rank, at most
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=511))]
+    #[arg(allow_negative_numbers = true)]
     pub tokens: u32,
     /// Channels of a token
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(long, value_name = "N", default_value_t = 512, allow_negative_numbers = true)]
     pub hidden: u32,
-    /// Experts of a token
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    /// Experts of a token, at most
+    #[arg(long, value_name = "N", default_value_t = 4, allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=TOPK_MAX as i64))]
     pub topk: u32,
     /// How tokens travel
     #[arg(long, default_value = "all")]
     pub format: FormatKind,
-    /// What counts and flags are; cleared ones may end in doubt where a NIC dies with its counts
-    #[arg(long, default_value = "absolute")]
-    pub signals: SignalsKind,
+    /// What counts and flags are: cleared ones, of --mode low-latency, may end in doubt where a NIC dies with its
+    /// counts [default: absolute]
+    #[arg(long)]
+    pub signals: Option<SignalsKind>,
     /// Fault tolerance
     #[arg(long, default_value = "on")]
     pub ft: OnOff,
     /// A kernel that has not ended after this long hangs
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_time)]
+    #[arg(allow_hyphen_values = true)]
     pub timeout: u64,
     /// Write the result here as one JSON object
     #[arg(long, value_name = "FILE")]
@@ -126,41 +143,99 @@ impl MoeOptions {
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, (String, u8)> {
         let bad = |error: clap::Error| (error.to_string(), error.exit_code() as u8);
         let options = Self::try_parse_from(arguments).map_err(bad)?;
-        options.shape_or().map_err(|error| (format!("error: --hidden: {error}"), USAGE))?;
-        if options.mode == ModeKind::Normal {
-            options.checked()?;
+        match options.wrong() {
+            Some(text) => Err((format!("error: {text}"), USAGE)),
+            None => Ok(options),
         }
-        for (name, time) in [("--every", options.every), ("--timeout", options.timeout)] {
-            if time < 1_000_000 {
-                return Err((
-                    format!("error: {name} {}: at least 1ms would be right", show_time(time)),
-                    USAGE,
-                ));
-            }
-        }
-        Ok(options)
     }
 
-    /// What normal mode cannot have.
-    fn checked(&self) -> Result<(), (String, u8)> {
-        let wrong = |text: String| Err((format!("error: {text}"), USAGE));
-        if !self.ranks.is_multiple_of(self.nodes) {
-            return wrong(format!(
-                "--nodes {}: a divisor of the {} ranks would be right",
-                self.nodes, self.ranks
+    /// What cannot be, or would change nothing.
+    fn wrong(&self) -> Option<String> {
+        let bytes = match self.mode {
+            ModeKind::LowLatency => self.wrong_in_low_latency(),
+            ModeKind::Normal => self.wrong_in_normal_mode(),
+        };
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(text) => return Some(text),
+        };
+        if bytes > HEAP_MAX {
+            return Some(format!(
+                "--ranks {}, --local-experts {}, --tokens {} and --hidden {} need a heap of {bytes} bytes a rank; {} \
+                 at most would be right",
+                self.ranks,
+                self.local_experts,
+                self.tokens,
+                self.hidden,
+                show_size(HEAP_MAX)
             ));
         }
-        if self.format == FormatKind::Ue8m0 {
-            return wrong("--format ue8m0: bf16, fp8 or all would be right in normal mode".into());
+        if let (Trouble::None, Some(every)) = (&self.faults, self.every) {
+            return Some(format!(
+                "--every {} with --faults none: nothing goes wrong there; --faults random, or no --every, would be \
+                 right",
+                show_time(every)
+            ));
         }
-        self.normal_or().map(|_| ()).or_else(|error| wrong(error.to_string()))
+        if self.plot.as_ref().is_some_and(|path| path.extension().is_none_or(|end| end != "svg")) {
+            return Some("--plot writes SVG: a file that ends in .svg would be right".into());
+        }
+        let short = [("--every", self.every()), ("--timeout", self.timeout)];
+        let (name, time) = short.into_iter().find(|(_, time)| *time < 1_000_000)?;
+        Some(format!("{name} {}: at least 1ms would be right", show_time(time)))
+    }
+
+    /// What low latency does not have; else bytes of its heap.
+    fn wrong_in_low_latency(&self) -> Result<u64, String> {
+        if let Some(nodes) = self.nodes {
+            return Err(format!(
+                "--nodes {nodes} with --mode low-latency: ranks there are on no nodes; --mode normal, or no --nodes, \
+                 would be right"
+            ));
+        }
+        self.shape_or()
+            .map(|shape| shape.bytes())
+            .map_err(|error| format!("--hidden {}: {error}", self.hidden))
+    }
+
+    /// What normal mode does not have; else bytes of its heap.
+    fn wrong_in_normal_mode(&self) -> Result<u64, String> {
+        if self.signals == Some(SignalsKind::Cleared) {
+            return Err("--signals cleared with --mode normal: all words there are absolute; --mode low-latency, or no \
+                        --signals, would be right"
+                .into());
+        }
+        let nodes = self.nodes();
+        if !self.ranks.is_multiple_of(nodes) {
+            return Err(format!("--nodes {nodes}: a divisor of the {} ranks would be right", self.ranks));
+        }
+        if self.format == FormatKind::Ue8m0 {
+            return Err("--format ue8m0: bf16, fp8 or all would be right in normal mode".into());
+        }
+        self.shape_or().map_err(|error| format!("--hidden {}: {error}", self.hidden))?;
+        self.normal_or().map(|shape| shape.bytes()).map_err(|error| error.to_string())
+    }
+
+    /// Nodes that the ranks are on.
+    pub fn nodes(&self) -> u32 {
+        self.nodes.unwrap_or(NODES_DEFAULT)
+    }
+
+    /// Mean nanoseconds between two faults.
+    pub fn every(&self) -> u64 {
+        self.every.unwrap_or(EVERY_DEFAULT_NS)
+    }
+
+    /// What counts and flags are.
+    pub fn signals(&self) -> Signals {
+        self.signals.unwrap_or(SignalsKind::Absolute).into()
     }
 
     fn normal_or(&self) -> Result<NormalShape, BadNormalShape> {
         // Rings so small that all of them wrap within a few layers.
         let config = Config { sms: 2 * CHANNELS, nvl_slots: 8, rdma_chunk: 2, rdma_slots: 4 };
         let experts = (self.local_experts, self.topk);
-        config.shape(self.nodes, self.ranks / self.nodes, experts, self.tokens, self.hidden).check()
+        config.shape(self.nodes(), self.ranks / self.nodes(), experts, self.tokens, self.hidden).check()
     }
 
     /// The sizes of normal mode.
@@ -198,19 +273,21 @@ impl MoeOptions {
     pub fn describe(&self) -> String {
         let mode = match self.mode {
             ModeKind::LowLatency => "low latency".to_owned(),
-            ModeKind::Normal => format!("normal mode on {} nodes", self.nodes),
+            ModeKind::Normal => format!("normal mode on {} nodes", self.nodes()),
+        };
+        let faults = match &self.faults {
+            Trouble::None => "no faults".to_owned(),
+            trouble => format!("faults {trouble} every {}", show_time(self.every())),
         };
         format!(
             "moe_pressure: {mode}, {} ranks of 2 rails, {} layers of up to {} tokens of {} channels, {} experts, \
-             top-{}, faults {} every {}, seed {}; soft NIC, wall time",
+             top-{}, {faults}, seed {}; soft NIC, wall time",
             self.ranks,
             self.iters,
             self.tokens,
             self.hidden,
             self.ranks * self.local_experts,
             self.topk,
-            self.faults,
-            show_time(self.every),
             self.seed
         )
     }

@@ -64,7 +64,7 @@ pub fn run(options: &MoeOptions) -> Result<MoeReport, NoJob> {
     let patience = Patience {
         timeout_ns: options.timeout,
         slice_ns: job.slice_ns(),
-        signals: options.signals.into(),
+        signals: options.signals(),
         ..Patience::default()
     };
     let mut struck = Vec::new();
@@ -119,7 +119,7 @@ fn strike(
     start_ns: u64,
 ) -> Vec<(u64, usize, RailAt, String)> {
     let mut troubles =
-        Troubles::new(&options.faults, options.seed, options.ranks, RAILS, options.every, start_ns);
+        Troubles::new(&options.faults, options.seed, options.ranks, RAILS, options.every(), start_ns);
     let mut struck = Vec::new();
     let bar = layers_bar(options.iters);
     while shared.running.load(Ordering::Acquire) > 0 {
@@ -154,6 +154,7 @@ fn judge(options: &MoeOptions, cluster: &Cluster, ends: Vec<Ended>) -> MoeReport
         mismatches: ends.iter().map(|end| end.mismatches).sum(),
         masked_ranks: ends.iter().map(|end| end.masked).max().unwrap_or(0),
         planned: options.faults != Trouble::None,
+        every_ns: options.every(),
         ..MoeReport::default()
     };
     for (_, unit) in cluster.units() {

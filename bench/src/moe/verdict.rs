@@ -1,6 +1,7 @@
 //! What came of a run.
 
 use crate::report::{Bin, FaultLine};
+use crate::units::show_time;
 use serde::Serialize;
 use std::fmt;
 
@@ -10,6 +11,14 @@ pub const BROKEN: u8 = 1;
 pub const USAGE: u8 = 2;
 /// No path left, or a signal that nobody can know of.
 pub const NO_PATH: u8 = 3;
+
+/// Layers of a run, at most.
+pub const ITERS_MAX: u64 = 100_000_000;
+/// Shortest mean time between two faults.
+const EVERY_MIN_NS: u64 = 1_000_000;
+/// Faults that a run is to have room for when it is asked for again: the first comes within one and a half mean times,
+/// and the last may come too late to meet a layer.
+const ROOM: u64 = 4;
 
 /// Figures of a run; one JSON object.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -46,6 +55,9 @@ pub struct MoeReport {
     pub failed: u64,
     /// Whether faults were planned at all.
     pub planned: bool,
+    /// Mean time between two of them.
+    #[serde(skip)]
+    pub every_ns: u64,
     /// Seconds from the first layer to the last.
     pub seconds: f64,
     /// Time of a layer at rank 0 in microseconds: half of all, 99 of 100, the longest.
@@ -83,13 +95,45 @@ impl MoeReport {
         !self.planned || self.faults.iter().any(|fault| fault.hits > 0)
     }
 
+    /// Why no fault struck, and what would be enough.
+    fn unexercised(&self) -> String {
+        let (made, run_ns) = (self.faults.len() as u64, self.seconds * 1e9);
+        if made >= ROOM {
+            return format!(
+                "not exercised: {made} faults, and no layer met one; more --iters, or another kind, would be right"
+            );
+        }
+        let (every, run) = (show_time(self.every_ns), show_time(run_ns as u64));
+        let wanted = (ROOM * self.every_ns) as f64 / run_ns.max(1.0);
+        let iters = rounded_up(self.asked as f64 * wanted.max(2.0));
+        let shorter_ms = run_ns as u64 / ROOM / EVERY_MIN_NS;
+        let ways = [
+            (iters <= ITERS_MAX).then(|| format!("--iters {iters}")),
+            (shorter_ms > 0 && wanted > 1.0).then(|| format!("--every {shorter_ms}ms")),
+        ];
+        let ways: Vec<String> = ways.into_iter().flatten().collect();
+        let enough = match ways.is_empty() {
+            true => format!("more --iters (up to {ITERS_MAX}) with a shorter --every"),
+            false => ways.join(" or "),
+        };
+        let met = match made {
+            0 => "none came".to_owned(),
+            made => format!("{made} came, and no layer met one"),
+        };
+        format!(
+            "not exercised: no fault struck: {} layers took {run}, faults come every {every}, and {met}; {enough} \
+             would be enough",
+            self.asked
+        )
+    }
+
     /// The verdict in words.
     pub fn told(&self) -> String {
         match self.exit_status() {
             0 => "clean".into(),
             NO_PATH if self.lost > 0 => "no path left".into(),
             NO_PATH => "uncertain: a signal that nobody can know of".into(),
-            _ if self.broken().is_empty() => "not exercised: no fault struck".into(),
+            _ if self.broken().is_empty() => self.unexercised(),
             _ => format!("broken: {}", self.broken().join("; ")),
         }
     }
@@ -133,9 +177,58 @@ impl fmt::Display for MoeReport {
     }
 }
 
+/// The next number of two digits and zeros.
+fn rounded_up(number: f64) -> u64 {
+    let mut step = 1u64;
+    while number / step as f64 > 100.0 {
+        step = step.saturating_mul(10);
+    }
+    ((number / step as f64).ceil() as u64).saturating_mul(step)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_not_exercised_says_what_would_be_enough() {
+        let idle = |every_ns, seconds, faults: usize| {
+            let miss = FaultLine { at_ms: 0.0, place: "0.0".into(), kind: "up".into(), hits: 0 };
+            let faults = vec![miss; faults];
+            MoeReport {
+                asked: 3,
+                iterations: 3,
+                planned: true,
+                every_ns,
+                seconds,
+                faults,
+                ..MoeReport::default()
+            }
+            .told()
+        };
+        for (text, parts) in [
+            // 3 layers in 20 ms, and room for four faults takes 400 ms.
+            (
+                idle(100_000_000, 0.02, 0),
+                ["3 layers took 20.0 ms", "none came", "--iters 60 or --every 5ms would"],
+            ),
+            (
+                idle(3_600_000_000_000, 0.02, 0),
+                ["every 3600.00 s", "none came", "; --iters 2200000 or --every 5ms"],
+            ),
+            // Too short to say how often, and too far away to say how long.
+            (idle(1_000_000, 0.001, 1), ["took 1000.0 us", "1 came", "; --iters 12 would"]),
+            (
+                idle(3_600_000_000_000, 0.0001, 0),
+                ["100.0 us", "none came", "more --iters (up to 100000000) with"],
+            ),
+            (idle(1_000_000, 1.0, 9), ["9 faults", "no layer met one", "more --iters, or another kind"]),
+        ] {
+            assert!(text.starts_with("not exercised: "), "{text}");
+            parts.iter().for_each(|part| assert!(text.contains(part), "{part} in {text}"));
+        }
+        assert_eq!([0.2, 99.5, 100.0, 101.0, 2_160_000.1].map(rounded_up), [1, 100, 100, 110, 2_200_000]);
+    }
 
     #[test]
     fn each_figure_that_must_be_zero_breaks_the_verdict() {

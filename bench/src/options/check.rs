@@ -1,6 +1,6 @@
 //! What a command line may not say, and what would be right.
 
-use super::{DeviceKind, Mode, NicKind, Options, Uncertain, Usage, bad};
+use super::{DeviceKind, Mode, NicKind, OnOff, Options, Uncertain, Usage, bad};
 use crate::units::{show_size, show_time};
 
 /// Longest stream: the timeline has a bin for every 10 ms.
@@ -74,6 +74,12 @@ impl Options {
             };
             return bad(format!("--size {size} with --mode {what}: leave --size out, or --mode"));
         }
+        if self.mode == Mode::Signal && self.verify == OnOff::Off {
+            return bad(
+                "--verify off with --mode signal, where no byte is put: leave --verify out, or --mode"
+                    .to_owned(),
+            );
+        }
         let size = self.put_size();
         if size < 8 || !size.is_multiple_of(8) || size > SIZE_MAX {
             return bad(format!("--size {size}: a multiple of 8 from 8 to 1G"));
@@ -144,6 +150,14 @@ impl Options {
         ];
         if let Some((flag, _)) = tolerated.into_iter().find(|(_, given)| *given && !self.tolerant()) {
             return bad(format!("--ft off leaves no path for another: leave {flag} out, or --ft off"));
+        }
+        let others = self.rails * self.rails - 1;
+        if let Some(backups) = self.backups.filter(|backups| *backups > others) {
+            return bad(format!(
+                "--backups {backups} with --rails {}: beside the primary there are {others} paths to a peer; at most \
+                 {others}, or more --rails",
+                self.rails
+            ));
         }
         if self.plot.as_ref().is_some_and(|path| path.extension().is_none_or(|e| e != "svg")) {
             return bad("--plot writes SVG: give a file that ends in .svg".to_owned());
