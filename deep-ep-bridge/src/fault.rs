@@ -4,7 +4,7 @@ use shunt_device::{Fault, FaultKind};
 use shunt_kernels::moe::Stage;
 use shunt_kernels::moe::normal::Role;
 use shunt_layout::moe::BadShape;
-use shunt_layout::moe_normal::BadNormalShape;
+use shunt_layout::moe_normal::{BadNormalShape, Difference, Why};
 use shunt_layout::state::PathRow;
 use std::fmt;
 
@@ -196,9 +196,44 @@ pub enum MoeError {
     /// A rank did not come to the second half of a meeting whose first half all ranks came to.
     #[error("cleaning: rank {0} did not come to the second half in time; cleaning once more would be right")]
     Unmet(u32),
+    /// Ranks do not have alike what they must: sizes, which is for good, or terms of a call.
+    #[error("rank {rank} and this one differ: {}; the same on all ranks would be right", told(difference))]
+    Differs {
+        /// The first rank that differs.
+        rank: u32,
+        /// In what, here and there.
+        difference: Difference,
+    },
+    /// A rank gave up the call that this one is in.
+    #[error("rank {rank} gave the call up: {}", gave_up(*why))]
+    GaveUp {
+        /// Which.
+        rank: u32,
+        /// Why it did.
+        why: Why,
+    },
     /// A kernel met a fault.
     #[error("{0}")]
     Fault(Box<MoeFault>),
+}
+
+fn told(difference: &Difference) -> String {
+    let Difference { what, theirs, ours } = difference;
+    format!("{what}: {theirs} there, {ours} here")
+}
+
+fn gave_up(why: Why) -> String {
+    match why {
+        Why::Differs { rank, theirs, own } => {
+            let found = own.differ(theirs);
+            let in_what = found.map_or(String::new(), |found| {
+                format!(": {}: {} there, {} at the one that gave up", found.what, found.theirs, found.ours)
+            });
+            format!("rank {rank} and that one differ{in_what}; the same on all ranks would be right")
+        }
+        Why::Rows(room) => format!("more rows came than the {room} that it has room for"),
+        Why::Unknown(bits) => format!("for a reason that no version says yet, {bits:#x}"),
+    }
 }
 
 #[cfg(test)]
@@ -206,6 +241,21 @@ mod tests {
     use super::*;
     use shunt_device::Ticket;
     use shunt_layout::state::CauseKind;
+
+    #[test]
+    fn who_differs_and_in_what_is_said_on_both_sides() {
+        use shunt_layout::moe_normal::CallTerms;
+        let (own, theirs) = (CallTerms::dispatch(8, false), CallTerms::dispatch(6, false));
+        let difference = own.differ(theirs).expect("they do");
+        let text = MoeError::Differs { rank: 3, difference }.to_string();
+        assert!(text.contains("rank 3") && text.contains("6 there, 8 here"), "{text}");
+        let text = MoeError::GaveUp { rank: 2, why: Why::Differs { rank: 3, theirs, own } }.to_string();
+        for part in ["rank 2 gave", "rank 3 and that one", "6 there, 8 at the one"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = MoeError::GaveUp { rank: 2, why: Why::Rows(7) }.to_string();
+        assert!(text.contains("the 7 that"), "{text}");
+    }
 
     #[test]
     fn a_fault_names_all_that_somebody_looks_for() {

@@ -206,6 +206,8 @@ mod gpu {
             shunt_kernel_moe_normal_combine_warp Warp, shunt_kernel_moe_normal_combine_block Block;
         moe_normal_settle crate::moe::normal::come_to_rest:
             shunt_kernel_moe_normal_settle_warp Warp, shunt_kernel_moe_normal_settle_block Block;
+        moe_normal_hold crate::moe::normal::hold_ranks:
+            shunt_kernel_moe_normal_hold_warp Warp, shunt_kernel_moe_normal_hold_block Block;
     }
 }
 

@@ -29,6 +29,9 @@ impl<R: NormalRunner> NormalBuffer<R> {
     /// # Errors
     /// A rank did not come, or is lost.
     pub fn clean(&mut self) -> Result<(), MoeError> {
+        if let Some(apart) = &self.apart {
+            return Err(apart.clone());
+        }
         let halves = self.cleaned / 2 * 2 + 2;
         while self.cleaned < halves {
             let number = self.cleaned + 1;

@@ -4,6 +4,7 @@ use super::{NormalBuffer, NormalCombined, NormalHandle, NormalRunner};
 use crate::buffer::{aligned, argument};
 use crate::fault::MoeError;
 use shunt_kernels::moe::normal::{NormalCall, NormalKernel};
+use shunt_layout::moe_normal::CallTerms;
 
 impl<R: NormalRunner> NormalBuffer<R> {
     /// DeepEP's `combine`: `x` is what was made of the rows of a dispatch, and is summed for each token; weights of
@@ -58,6 +59,7 @@ impl<R: NormalRunner> NormalBuffer<R> {
             out: out.as_mut_ptr() as u64,
             out_weights: some(out_weights.as_mut_ptr() as u64, out_weights.len()),
             topk: topk as u32,
+            terms: CallTerms::combine(topk_weights.is_some()).bits(),
             ..self.with(&mut handle)
         };
         self.run(NormalKernel::Combine, &call)?;

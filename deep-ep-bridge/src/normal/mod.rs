@@ -2,10 +2,11 @@
 //!
 //! A dispatch ends with all rows that came, in the order of their sources and of their tokens there; a combine with
 //! the sums. Each is one call on all ranks alike, and nothing is under way behind it but what is not needed any more.
-//! A fault breaks the buffer, until all ranks have cleaned it together.
+//! A fault breaks the buffer, until all ranks have cleaned it together. What ranks must have alike is held.
 
 mod clean;
 mod combine;
+mod hold;
 mod input;
 pub mod layer;
 mod layout;
@@ -22,7 +23,7 @@ use crate::settings::Patience;
 use input::Input;
 use shunt_kernels::Outcome;
 use shunt_kernels::moe::normal::{FP8, NormalCall, NormalKernel, Role};
-use shunt_layout::moe_normal::{NormalMap, NormalShape};
+use shunt_layout::moe_normal::{CallTerms, NormalMap, NormalShape, Why};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tells buffers apart: what one handed out is worth nothing to another.
@@ -75,6 +76,12 @@ pub enum Tokens<'t> {
     Fp8(&'t [u8], &'t [f32]),
 }
 
+impl Tokens<'_> {
+    const fn fp8(&self) -> bool {
+        matches!(self, Self::Fp8(..))
+    }
+}
+
 /// What came for this rank's experts.
 #[derive(Clone, Debug)]
 pub struct NormalReceived {
@@ -114,6 +121,10 @@ pub struct NormalBuffer<R: NormalRunner> {
     /// Halves of cleanings that this rank is through with.
     cleaned: u64,
     broken: bool,
+    /// All ranks have these sizes.
+    held: bool,
+    /// Another rank has others: for good.
+    apart: Option<MoeError>,
     /// Its own number, and another one behind each cleaning.
     made: u64,
 }
@@ -149,6 +160,8 @@ impl<R: NormalRunner> NormalBuffer<R> {
             met: 0,
             cleaned: 0,
             broken: false,
+            held: false,
+            apart: None,
             made,
         })
     }
@@ -176,6 +189,9 @@ impl<R: NormalRunner> NormalBuffer<R> {
     }
 
     fn run(&mut self, kernel: NormalKernel, call: &NormalCall) -> Result<u64, MoeError> {
+        if let Some(apart) = &self.apart {
+            return Err(apart.clone());
+        }
         if self.broken {
             return Err(MoeError::NormalBroken);
         }
@@ -188,6 +204,9 @@ impl<R: NormalRunner> NormalBuffer<R> {
         let Some(fault) = outcome.as_fault() else { return Ok(outcome.value) };
         self.broken = true;
         let role = Role::from_raw(outcome.value).unwrap_or(Role::Layout);
+        if let Some(error) = self.said(role, &fault, CallTerms::from_bits(call.terms)) {
+            return Err(error);
+        }
         let path = self.runner.path(&fault);
         Err(MoeError::Fault(Box::new(MoeFault { at: At::Role(role), fault, path })))
     }
@@ -233,9 +252,26 @@ impl<R: NormalRunner> NormalBuffer<R> {
     /// ranks without any.
     ///
     /// # Errors
-    /// Arguments that cannot be, with nothing sent; a fault, which breaks the buffer.
+    /// Arguments that cannot be, with nothing sent; ranks that differ, with no token sent; a fault, which breaks the
+    /// buffer.
     pub fn dispatch(
         &mut self,
+        x: Tokens<'_>,
+        layout: &Layout,
+        topk_index: &[i64],
+        topk_weights: &[f32],
+    ) -> Result<NormalReceived, MoeError> {
+        self.dispatch_within(u64::MAX, x, layout, topk_index, topk_weights)
+    }
+
+    /// The same where there is room for so many rows: DeepEP's `num_worst_tokens`. Where more come this rank gives the
+    /// call up, and the others are told.
+    ///
+    /// # Errors
+    /// As [`dispatch`](Self::dispatch); too many rows, which breaks the buffers of all ranks.
+    pub fn dispatch_within(
+        &mut self,
+        room: u64,
         x: Tokens<'_>,
         layout: &Layout,
         topk_index: &[i64],
@@ -253,7 +289,12 @@ impl<R: NormalRunner> NormalBuffer<R> {
         if topk_weights.len() != topk_index.len() {
             return Err(argument("topk weights", topk_weights.len(), format!("{}", topk_index.len())));
         }
-        let handle = self.notify(layout)?;
+        let terms = CallTerms::dispatch(layout.topk, x.fp8());
+        let handle = self.notify(layout, terms)?;
+        if handle.rows > room {
+            self.give_up(Why::Rows(room as u32));
+            return Err(argument("num_worst_tokens", room, format!("{} at least", handle.rows)));
+        }
         self.send(x, handle, topk_index, topk_weights, layout.topk)
     }
 
@@ -293,7 +334,8 @@ impl<R: NormalRunner> NormalBuffer<R> {
         }
     }
 
-    fn notify(&mut self, layout: &Layout) -> Result<NormalHandle, MoeError> {
+    fn notify(&mut self, layout: &Layout, terms: CallTerms) -> Result<NormalHandle, MoeError> {
+        self.hold()?;
         let (ranks, channels) = (self.shape.ranks() as usize, self.shape.channels as usize);
         let (nodes, part) = (self.shape.nodes as usize, self.shape.part(self.shape.tokens) as usize);
         let mut handle = NormalHandle {
@@ -308,15 +350,19 @@ impl<R: NormalRunner> NormalBuffer<R> {
             topk: layout.topk,
             rows: 0,
         };
+        let mut said = vec![0u64; ranks];
         let call = NormalCall {
             number: self.notified + 1,
+            terms: terms.bits(),
+            said: said.as_mut_ptr() as u64,
             expert_counts: layout.expert_counts.as_ptr() as u64,
             counts: handle.counts.as_mut_ptr() as u64,
             ..self.with(&mut handle)
         };
         handle.rows = self.run(NormalKernel::Notify, &call)?;
         self.notified += 1;
-        Ok(handle)
+        // All ranks have what each said, and nothing is under way: whoever differs, all refuse, and all may call again.
+        hold::calls(&said, terms).map(|()| handle)
     }
 
     /// A call that knows the ways of a handle.
@@ -363,6 +409,7 @@ impl<R: NormalRunner> NormalBuffer<R> {
             out_index: some(out_index.as_mut_ptr() as u64),
             out_weights: some(out_weights.as_mut_ptr() as u64),
             topk,
+            terms: CallTerms::dispatch(topk, x.fp8()).bits(),
             flags: fp8,
             ..self.with(&mut handle)
         };

@@ -4,7 +4,7 @@ use super::{Staged, Tensor};
 use crate::normal::NormalRunner;
 use shunt_kernels::Outcome;
 use shunt_kernels::moe::normal::{FP8, NormalCall, NormalKernel};
-use shunt_layout::moe_normal::NormalMap;
+use shunt_layout::moe_normal::{NormalMap, Terms};
 
 /// What runs kernels of normal mode as well.
 pub trait NormalMachine: super::Machine {
@@ -18,7 +18,7 @@ pub trait NormalMachine: super::Machine {
 type Argument = fn(&mut NormalCall) -> &mut u64;
 
 /// All of them, in the order of the numbers below.
-pub const ARGUMENTS: [Argument; 20] = [
+pub const ARGUMENTS: [Argument; 21] = [
     |call| &mut call.peers,
     |call| &mut call.x,
     |call| &mut call.x_scales,
@@ -39,6 +39,7 @@ pub const ARGUMENTS: [Argument; 20] = [
     |call| &mut call.out_weights,
     |call| &mut call.biases[0],
     |call| &mut call.biases[1],
+    |call| &mut call.said,
 ];
 const PEERS: usize = 0;
 const X: usize = 1;
@@ -59,6 +60,7 @@ const OUT_SCALES: usize = 15;
 const OUT_INDEX: usize = 16;
 const OUT_WEIGHTS: usize = 17;
 const BIASES: [usize; 2] = [18, 19];
+const SAID: usize = 20;
 
 /// What a kernel reads and writes beside the heap. Those that a call leaves out, by an address of 0, are not among it.
 pub fn tensors(kernel: NormalKernel, call: &NormalCall) -> Vec<Tensor> {
@@ -84,7 +86,8 @@ pub fn tensors(kernel: NormalKernel, call: &NormalCall) -> Vec<Tensor> {
             vec![position, (RANK_COUNTS, 4 * ranks), (NODE_COUNTS, 4 * nodes), expert_counts],
         ),
         NormalKernel::Notify => {
-            (vec![peers, position, expert_counts], vec![incoming, prefix, arriving, (COUNTS, 4 * local)])
+            let found = [incoming, prefix, arriving, (COUNTS, 4 * local), (SAID, 8 * ranks)];
+            (vec![peers, position, expert_counts], found.to_vec())
         }
         NormalKernel::Dispatch => (
             [
@@ -106,18 +109,20 @@ pub fn tensors(kernel: NormalKernel, call: &NormalCall) -> Vec<Tensor> {
             vec![(OUT, tokens * bf16), (OUT_WEIGHTS, 4 * tokens * topk)],
         ),
         NormalKernel::Settle => (vec![peers], Vec::new()),
+        NormalKernel::Hold => (Vec::new(), vec![(SAID, 8 * Terms::WORDS * ranks)]),
     };
     let of = |written: bool| move |(argument, bytes)| Tensor { argument, bytes, written };
     let all = reads.into_iter().map(of(false)).chain(writes.into_iter().map(of(true)));
     all.filter(|tensor| *ARGUMENTS[tensor.argument](&mut call) != 0).collect()
 }
 
-const KERNELS: [NormalKernel; 5] = [
+const KERNELS: [NormalKernel; 6] = [
     NormalKernel::Layout,
     NormalKernel::Notify,
     NormalKernel::Dispatch,
     NormalKernel::Combine,
     NormalKernel::Settle,
+    NormalKernel::Hold,
 ];
 
 /// Bytes of the largest tensor of each argument.

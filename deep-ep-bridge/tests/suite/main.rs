@@ -9,6 +9,7 @@ mod normal;
 mod normal_calls;
 mod normal_clean;
 mod normal_faults;
+mod normal_held;
 mod normal_warps;
 mod numbers;
 mod warps;

@@ -132,6 +132,35 @@ fn a_rank_that_does_not_come_ends_the_others_by_their_deadline() {
             return Ok(vec![format!("rank {rank}: no fault")]);
         };
         let mut wrongs = Vec::new();
+        // Before the first dispatch all wait for what all say.
+        let named = (fault.at, fault.fault.kind, fault.fault.peer);
+        if named != (At::Role(Role::Hold), FaultKind::Overdue, 3) {
+            wrongs.push(format!("rank {rank}: {fault}"));
+        }
+        match layer::dispatch(buffer, &case) {
+            Err(MoeError::NormalBroken) => {}
+            other => wrongs.push(format!("rank {rank}: {:?} behind a fault", other.map(|_| ()))),
+        }
+        Ok(wrongs)
+    });
+    let wrongs = all(ends);
+    assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
+}
+
+#[test]
+fn a_rank_that_does_not_come_again_ends_the_others_by_their_deadline() {
+    const TIMEOUT_NS: u64 = 50_000_000;
+    let case = cases(shape(2, 2, 2), 3, Format::Bf16, 4, 1).remove(0);
+    let ends = on_all(1, TIMEOUT_NS, move |buffer, rank| {
+        let (wrong, _) = layer::run(buffer, &case)?;
+        if rank == 3 {
+            // The others' last words may still be on their way.
+            return Ok(wrong);
+        }
+        let Err(MoeError::Fault(fault)) = layer::dispatch(buffer, &case) else {
+            return Ok(vec![format!("rank {rank}: no fault")]);
+        };
+        let mut wrongs = wrong;
         // Its rail waits for its record; its node for what it has read. Rank 0 waits for rank 1, which waits as well.
         let peer = [1, 3, 3][rank as usize];
         let named = (fault.at, fault.fault.kind, fault.fault.peer);

@@ -11,7 +11,7 @@ pub struct Stop {
     /// A `FaultKind`, or one of the two below.
     why: u64,
     rank: u32,
-    /// The channel; of a rank that is lost: how many channels lead there.
+    /// The channel; of a rank that is lost: how many channels lead there; of one that said something: that.
     index: u32,
     /// The leader's, where a post was refused.
     posted: Option<Posted>,
@@ -21,6 +21,9 @@ pub struct Stop {
 const LOST: u64 = 1 << 32;
 /// `Stop::why`: the channel's own fault, if it has one; else of the kind in the low half.
 const ENDED: u64 = 2 << 32;
+
+/// `Stop::why`: a rank said something that is in the place of the channel.
+const TOLD: u64 = 4 << 32;
 
 /// The stage is above it, in the register that goes to the cold call: few, so that none goes over a stack.
 const STAGE: u32 = 40;
@@ -44,6 +47,12 @@ impl Stop {
         Self { why: LOST, rank, index: channels, posted: None }
     }
 
+    /// What a rank said keeps this one from going on: the fault has it in the place of an address.
+    #[inline(always)]
+    pub const fn told(rank: u32, what: u32) -> Self {
+        Self { why: TOLD, rank, index: what, posted: None }
+    }
+
     /// A post was refused.
     #[inline(always)]
     pub const fn refused(rank: u32, index: u32, posted: Posted) -> Self {
@@ -59,6 +68,10 @@ impl Stop {
     /// The whole fault.
     #[inline(always)]
     pub fn fault<P: Platform>(self, device: Device<'_, P>) -> Fault {
+        if self.why == TOLD {
+            let fault = device.channel(self.rank, 0).told(FaultKind::BadAddress);
+            return Fault { address: self.index as u64, ..fault };
+        }
         let mut index = if self.why == LOST { 0 } else { self.index };
         while self.why == LOST && index < self.index {
             if let Err(fault) = device.channel(self.rank, index).alive() {

@@ -1,7 +1,10 @@
 //! A shape with all that is made of it once: kernels add offsets up for every word they touch.
 
 use super::words::{BY_BOTH, BY_LOCAL, BY_NODE, OF_LOCAL, OF_NODE};
-use super::{ByBoth, ByLocal, ByNode, NormalShape, OfLocal, OfNode, RECORD_SETS, Ring, Slots, WATCH_WORDS};
+use super::{
+    ByBoth, ByLocal, ByNode, NormalShape, OF_RANK, OfLocal, OfNode, OfRank, RECORD_SETS, Ring, Slots,
+    WATCH_WORDS,
+};
 use crate::moe::{At, WORD_BYTES};
 
 /// What kernels of normal mode are told of their shape, as the host works it out.
@@ -9,6 +12,7 @@ use crate::moe::{At, WORD_BYTES};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NormalMap {
     shape: NormalShape,
+    words_by_node: u64,
     words_by_local: u64,
     words_by_both: u64,
     words_of_node: u64,
@@ -43,6 +47,7 @@ impl NormalMap {
         }
         Self {
             shape,
+            words_by_node: shape.words_by_node().0,
             words_by_local: shape.words_by_local().0,
             words_by_both: shape.words_by_both().0,
             words_of_node: shape.words_of_node().0,
@@ -77,6 +82,7 @@ impl NormalMap {
                 slots: small(self.shape.slots),
                 near_slots: small(self.shape.near_slots),
             },
+            words_by_node: with(self.words_by_node),
             words_by_local: with(self.words_by_local),
             words_by_both: with(self.words_by_both),
             words_of_node: with(self.words_of_node),
@@ -127,17 +133,30 @@ impl NormalMap {
 
 /// Words. All begin at zero, and none ever becomes less but by a cleaning.
 impl NormalMap {
-    /// Words of channels: the first of all, before those of nodes and of ranks.
+    /// A word of what a rank says to all. No number but the rank's has a part in where it lies: ranks of other shapes
+    /// have it there as well.
+    #[inline(always)]
+    pub const fn of_rank(&self, word: OfRank, rank: u32) -> At {
+        At(0).plus(rank as u64 * OF_RANK + word as u64, WORD_BYTES)
+    }
+
+    /// How many words channels have: [`counter`](Self::counter).
     #[inline(always)]
     pub const fn counters(&self) -> u64 {
-        self.words_of_node / WORD_BYTES
+        (self.words_of_node - self.words_by_node) / WORD_BYTES
+    }
+
+    /// A word of channels, by its number among all of them.
+    #[inline(always)]
+    pub const fn counter(&self, number: u64) -> At {
+        At(self.words_by_node).plus(number, WORD_BYTES)
     }
 
     /// A word of a channel and a node.
     #[inline(always)]
     pub const fn by_node(&self, word: ByNode, channel: u32, node: u32) -> At {
         let number = channel as u64 * self.shape.nodes as u64 + node as u64;
-        At(0).plus(number * BY_NODE + word as u64, WORD_BYTES)
+        At(self.words_by_node).plus(number * BY_NODE + word as u64, WORD_BYTES)
     }
 
     /// A word of a channel and a rank of this node.
@@ -206,6 +225,12 @@ impl NormalMap {
     pub const fn recorded_expert(&self, local: u32, expert: u32) -> u64 {
         let before = self.shape.channels as u64 * (1 + self.shape.locals as u64);
         before + local as u64 * self.shape.local_experts as u64 + expert as u64
+    }
+
+    /// Word of a record: the terms of the call, as [`CallTerms::bits`](super::CallTerms::bits) has them.
+    #[inline(always)]
+    pub const fn recorded_terms(&self) -> u64 {
+        self.recorded_expert(self.shape.locals, 0)
     }
 
     #[inline(always)]

@@ -4,15 +4,19 @@
 //! channel is a part of the tokens with rings of its own. In each ring slots are counted for as long as the buffer is
 //! there, from 0 on, and nothing is ever cleared.
 //!
+//! First lies what each rank says to all, where ranks of another shape find it as well: the shape itself.
+//!
 //! A ring that is sent from and the ring that arrives are mirrors: slot `n` of one is put into slot `n` of the other.
 
 mod map;
 mod slots;
+mod terms;
 mod words;
 
 pub use map::NormalMap;
 pub use slots::Slots;
-pub use words::{ByBoth, ByLocal, ByNode, OfLocal, OfNode};
+pub use terms::{CallTerms, Difference, Terms, Why};
+pub use words::{ByBoth, ByLocal, ByNode, OF_RANK, OfLocal, OfNode, OfRank};
 
 use crate::moe::{ALIGN, At, BadShape, HIDDEN_STEP, RANKS_MAX, SCALE_GROUP, TOPK_MAX, WORD_BYTES};
 use words::{BY_BOTH, BY_LOCAL, BY_NODE, OF_LOCAL, OF_NODE};
@@ -21,7 +25,7 @@ use words::{BY_BOTH, BY_LOCAL, BY_NODE, OF_LOCAL, OF_NODE};
 pub const LOCALS_MAX: u32 = 32;
 /// Sets of notify's records: calls whose records may be under way at the same time.
 pub const RECORD_SETS: u64 = 2;
-/// Bytes of a message's header: the rank it is from, and the token's index there, 32 bits each; zeros.
+/// Bytes of a message's header: the rank it is from, and the token's index there, 32 bits each; terms of the call.
 pub const HEADER_BYTES: u64 = 16;
 /// In place of a row: the token does not go there.
 pub const NOWHERE: u32 = u32::MAX;
@@ -239,18 +243,25 @@ impl NormalShape {
         if one > other { one } else { other }
     }
 
-    /// Bytes of a combine message: channels as BF16, and behind them the weights.
+    /// Bytes of a combine message: channels as BF16, behind them the weights, and behind all of these in how many of
+    /// the summed rows there were weights, as 32-bit floats.
     #[inline(always)]
     pub const fn combine_stride(&self) -> u64 {
-        self.data_bytes(false) + pieces(4 * self.topk as u64)
+        self.data_bytes(false) + pieces(4 * (self.topk as u64 + 1))
+    }
+
+    /// Where in a combine message the piece is that has the number of rows with weights, and which of its four words.
+    #[inline(always)]
+    pub const fn weighed_at(&self) -> (u64, u32) {
+        (self.data_bytes(false) + self.topk as u64 / 4 * PIECE, self.topk % 4)
     }
 
     /// Words of a record that notify sends to a node: tokens by channel; by channel and rank of the node; by rank of
-    /// the node and its expert. An even number.
+    /// the node and its expert; terms of the call. An even number.
     #[inline(always)]
     pub const fn record_words(&self) -> u64 {
         let (channels, locals) = (self.channels as u64, self.locals as u64);
-        (channels + channels * locals + locals * self.local_experts as u64).next_multiple_of(2)
+        (channels + channels * locals + locals * self.local_experts as u64 + 1).next_multiple_of(2)
     }
 
     /// Bytes of all that an exchange needs.
@@ -277,13 +288,13 @@ impl Ring {
 
 /// Where words, records and rings begin: [`NormalMap`] holds it for kernels.
 impl NormalShape {
-    /// Words of channels: the first of all, before those of nodes and of ranks.
-    pub const fn counters(&self) -> u64 {
-        self.words_of_node().0 / WORD_BYTES
+    /// Behind what each rank says to all.
+    const fn words_by_node(&self) -> At {
+        At(0).plus(self.ranks() as u64 * OF_RANK, WORD_BYTES)
     }
 
     const fn words_by_local(&self) -> At {
-        At(0).plus(self.channels as u64 * self.nodes as u64 * BY_NODE, WORD_BYTES)
+        self.words_by_node().plus(self.channels as u64 * self.nodes as u64 * BY_NODE, WORD_BYTES)
     }
 
     const fn words_by_both(&self) -> At {
@@ -357,7 +368,8 @@ const PUBLISHED: NormalShape = NormalShape {
 // Header, eight rows, eight experts and weights, and the channels.
 const _: () = assert!(PUBLISHED.data_at() == 16 + 32 + 64);
 const _: () = assert!(PUBLISHED.dispatch_message(true) == 112 + 7168 + 224);
-const _: () = assert!(PUBLISHED.dispatch_stride() == 112 + 14336 && PUBLISHED.combine_stride() == 14336 + 32);
+const _: () = assert!(PUBLISHED.dispatch_stride() == 112 + 14336 && PUBLISHED.combine_stride() == 14336 + 48);
+const _: () = assert!(matches!(PUBLISHED.weighed_at(), (14368, 0)));
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,18 @@
-//! Which words there are: counters of rings, of records and of meetings.
+//! Which words there are: what ranks say to all; counters of rings, of records and of meetings.
+
+/// Words of a rank, of all nodes: written by that rank, at all others. First of all, so that only the number of ranks
+/// has a part in where they lie. Never set to zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum OfRank {
+    /// Its [`Terms`](super::Terms), eight words.
+    Terms = 0,
+    /// That they came.
+    Told = 8,
+    /// That it gave a call up: its epoch, which is its last cleaning's number (high half), and [why](super::Why). Its
+    /// own copy has the epoch alone.
+    GaveUp = 9,
+}
 
 /// Words of a channel and a node. The first four are written by the rank of equal number in that node, kind 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +112,8 @@ pub enum OfLocal {
     Cleaned = 3,
 }
 
+/// Words of a rank in what all say: whole cache lines, each with one writer.
+pub const OF_RANK: u64 = 16;
 pub(super) const BY_NODE: u64 = 15;
 pub(super) const BY_LOCAL: u64 = 5;
 pub(super) const BY_BOTH: u64 = 6;
@@ -105,4 +121,5 @@ pub(super) const OF_NODE: u64 = 4;
 pub(super) const OF_LOCAL: u64 = 4;
 const _: () = assert!(ByNode::Summed as u64 + 1 == BY_NODE && ByLocal::Until as u64 + 1 == BY_LOCAL);
 const _: () = assert!(ByBoth::End as u64 + 1 == BY_BOTH);
+const _: () = assert!(OfRank::Told as u64 == super::Terms::WORDS && (OfRank::GaveUp as u64) < OF_RANK);
 const _: () = assert!(OfNode::Cleaned as u64 + 1 == OF_NODE && OfLocal::Cleaned as u64 + 1 == OF_LOCAL);

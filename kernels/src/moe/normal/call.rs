@@ -9,6 +9,8 @@ pub const FP8: u32 = 1;
 pub const CLEAN: u32 = 2;
 /// Behind it this rank's words are zero.
 pub const ZERO: u32 = 4;
+/// Holding is saying that this rank gave a call up.
+pub const GIVE_UP: u32 = 8;
 
 /// The arguments of every kernel of normal mode. Each reads those that its documentation names and leaves the others
 /// alone.
@@ -24,8 +26,12 @@ pub struct NormalCall {
     pub base: u64,
     /// By rank of this node: the address at which this one reaches that part of its heap.
     pub peers: u64,
-    /// Notify, meeting: its number, from 1.
+    /// Notify, meeting: its number, from 1. With `GIVE_UP`: why.
     pub number: u64,
+    /// Notify, dispatch, combine: terms of the call, bits of `CallTerms`.
+    pub terms: u64,
+    /// By rank: what it said. Holding writes eight words, its `Terms`; notify one, bits of its `CallTerms`.
+    pub said: u64,
     /// Patience of the whole kernel, in nanoseconds.
     pub timeout_ns: u64,
     /// Between two looks at whether a peer is lost. Longer than the device's own patience.
@@ -77,7 +83,7 @@ pub struct NormalCall {
     pub topk: u32,
     /// Blocks of the launch.
     pub blocks: u32,
-    /// [`FP8`], [`CLEAN`], [`ZERO`].
+    /// [`FP8`], [`CLEAN`], [`ZERO`], [`GIVE_UP`].
     pub flags: u32,
 }
 
@@ -95,6 +101,8 @@ impl NormalCall {
             base: with(self.base),
             peers: with(self.peers),
             number: with(self.number),
+            terms: with(self.terms),
+            said: with(self.said),
             timeout_ns: with(self.timeout_ns),
             slice_ns: with(self.slice_ns),
             x: with(self.x),
@@ -130,4 +138,4 @@ impl NormalCall {
     }
 }
 
-const _: () = assert!(size_of::<NormalCall>() == 408);
+const _: () = assert!(size_of::<NormalCall>() == 432);

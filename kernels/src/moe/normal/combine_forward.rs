@@ -41,9 +41,11 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: 
     while cursor < end && filled < full {
         rolled();
         let mask = mask(node, channel, to, cursor);
-        let there = node.leads() && there(node, channel, to, mask);
-        if node.share(there as u64) == 0 {
-            break;
+        let there = if node.leads() { there(node, channel, to, mask) } else { 0 };
+        match node.share(there) {
+            0 => break,
+            THERE => {}
+            odd => return Err(node.weighed_otherwise(node.node * shape.locals + (odd - ODD) as u32)),
         }
         let sum = Sum { channel, node: to, mask };
         sum_near(node, sum, source(node, channel, to, filled));
@@ -77,20 +79,30 @@ fn mask<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: u32,
     unsafe { tensor::read(node.call.forward, row * shape.part(shape.tokens) as u64 + number) }
 }
 
-/// Whether each of these ranks handed a row over. Leader only.
+/// All rows are there.
+const THERE: u64 = 1;
+/// And the rank that has weights where this one has none, or none where this one has.
+const ODD: u64 = 2;
+
+/// Whether each of these ranks handed a row over, with weights as this one. Leader only.
 #[inline(always)]
-fn there<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: u32, mask: u32) -> bool {
+fn there<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, to: u32, mask: u32) -> u64 {
     let shape = &node.call.shape;
-    let (mut local, mut all) = (0, true);
+    let (mut local, mut all, mut odd) = (0, true, 0);
     while local < afresh(shape.locals) {
         rolled();
         if mask >> local & 1 != 0 {
             let taken = node.word(shape.by_both(ByBoth::Taken, channel, to, local));
-            all &= node.word(shape.by_both(ByBoth::Tail, channel, to, local)) > taken;
+            let came = node.word(shape.by_both(ByBoth::Tail, channel, to, local)) > taken;
+            let at = shape.near_combine(channel, to, local, shape.near.slot(taken));
+            if came && node.odd(at) {
+                odd = ODD + local as u64;
+            }
+            all &= came;
         }
         local += 1;
     }
-    all
+    if odd != 0 { odd } else { all as u64 * THERE }
 }
 
 /// Gives each of these ranks its slot back. Leader only.

@@ -22,7 +22,7 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32) -> R
     if node.leads() {
         code = match () {
             () if first >= end as u64 && !owes(node, channel) => Turn::Done,
-            () if owes(node, channel) || there(node, channel, first as u32) => Turn::Moved,
+            () if owes(node, channel) || there(node, channel, first as u32) != 0 => Turn::Moved,
             () => Turn::Idle,
         };
     }
@@ -36,9 +36,11 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32) -> R
     let mut token = first;
     while token < last {
         rolled();
-        let there = node.leads() && there(node, channel, token);
-        if node.share(there as u64) == 0 {
-            break;
+        let there = if node.leads() { there(node, channel, token) } else { 0 };
+        match node.share(there) {
+            0 => break,
+            THERE => {}
+            odd => return Err(node.weighed_otherwise(node.rank_of((odd - ODD) as u32))),
         }
         sum_nodes(node, channel, token, |from| goes(call, token, from));
         lanes.sync();
@@ -57,20 +59,30 @@ pub fn turn<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32) -> R
     node.agree(Role::CombineHead, shape.channels + channel, done)
 }
 
-/// Whether all nodes that a token went to have sent their sums. Leader only.
+/// All sums are there.
+const THERE: u64 = 1;
+/// And the node whose rows have weights where this rank has none, or none where this one has.
+const ODD: u64 = 2;
+
+/// Whether all nodes that a token went to have sent their sums, with weights as this rank. Leader only.
 #[inline(always)]
-fn there<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, token: u32) -> bool {
+fn there<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, channel: u32, token: u32) -> u64 {
     let shape = &node.call.shape;
-    let (mut from, mut all) = (0, true);
+    let (mut from, mut all, mut odd) = (0, true, 0);
     while from < afresh(shape.nodes) {
         rolled();
         if goes(node.call, token, from) {
             let taken = node.word(shape.by_node(ByNode::CombineTaken, channel, from));
-            all &= node.word(shape.by_node(ByNode::CombineTail, channel, from)) > taken;
+            let came = node.word(shape.by_node(ByNode::CombineTail, channel, from)) > taken;
+            let at = shape.combine_come(channel, from, shape.far.slot(taken));
+            if came && node.odd(at) {
+                odd = ODD + from as u64;
+            }
+            all &= came;
         }
         from += 1;
     }
-    all
+    if odd != 0 { odd } else { all as u64 * THERE }
 }
 
 /// One slot of each of them was taken. Leader only.

@@ -1,5 +1,6 @@
 //! The role of a combine that hands rows to the rank of this node that sends them on.
 
+use super::hold::weighs;
 use super::node::{Node, Turn, afresh, least};
 use super::role::Halt;
 use crate::moe::exchange::tensor;
@@ -55,7 +56,7 @@ pub fn turn<P: Platform, L: Lanes>(
     Ok(Turn::Moved)
 }
 
-/// A row, and its weights behind it.
+/// A row, its weights behind it, and that there are any.
 #[inline(always)]
 fn push<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, row: u64, to: u64) {
     let (call, shape) = (node.call, &node.call.shape);
@@ -80,6 +81,9 @@ fn push<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, row: u64, to: u64) {
 #[inline(always)]
 fn weight<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, row: u64, k: u64) -> u32 {
     let call = node.call;
+    if k == call.shape.topk as u64 {
+        return if weighs(call) { 1f32 } else { 0f32 }.to_bits();
+    }
     if k >= call.topk as u64 || call.topk_weights == 0 {
         return 0;
     }

@@ -91,6 +91,8 @@ fn hand_on<P: Platform, L: Lanes>(
     let node = &node.told(&call);
     let (shape, lanes) = (&call.shape, node.lanes);
     let at = node.at(shape.dispatch_come(channel, from, shape.far.slot(number)));
+    // It is handed on in this rank's format, or not at all.
+    node.hold(node.device.load_piece(at))?;
     let mask = mask(node, at);
     let room = !node.leads() || room(node, channel, mask);
     if node.share(room as u64) == 0 {

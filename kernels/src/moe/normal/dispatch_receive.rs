@@ -58,8 +58,9 @@ pub fn turn<P: Platform, L: Lanes>(
 #[inline(always)]
 fn unpack<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, at: HeapOffset) -> Result<(), Halt> {
     let (call, shape, lanes) = (node.call, &node.call.shape, node.lanes);
-    let [header, _] = node.device.load_piece(at);
-    let from = header as u32;
+    let header = node.device.load_piece(at);
+    node.hold(header)?;
+    let from = header[0] as u32;
     let position = word_of(node, at, shape.rows_at(), node.local as u64);
     let known = from < shape.ranks();
     // SAFETY: a word for each rank (`NormalCall`).

@@ -140,7 +140,7 @@ fn make<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, at: HeapOffset, to: u3
     while piece < end {
         rolled();
         let words = if piece == 0 {
-            [node.me as u64 | (token as u64) << 32, 0]
+            [node.me as u64 | (token as u64) << 32, call.terms]
         } else if piece < choices {
             of_four(|number| row(node, to, token, 4 * (piece - 1) + number))
         } else if piece < data {

@@ -22,6 +22,7 @@
 //! | slots | puts | the part's | a ring is the mirror of the one it is put from |
 //! | tails | kind 1, behind their slots | the part's | they only grow; who reads an old one waits |
 //! | heads | kind 1 | the part's, behind all those of parts | the same |
+//! | what ranks say to all | a put and kind 1 | 0 | it is always the same |
 //! | records of notify, credits, meetings | puts and kind 1 | 0 | the same, and records have room for two calls |
 //! | words inside a node | stores | | nothing repeats them |
 //!
@@ -37,6 +38,7 @@ mod dispatch;
 mod dispatch_forward;
 mod dispatch_receive;
 mod dispatch_send;
+mod hold;
 mod layout;
 mod node;
 mod notify;
@@ -44,7 +46,7 @@ mod role;
 mod settle;
 mod sum;
 
-pub use call::{CLEAN, FP8, NormalCall, ZERO};
+pub use call::{CLEAN, FP8, GIVE_UP, NormalCall, ZERO};
 pub use role::{Ended, Role};
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -72,6 +74,7 @@ kernels! {
     send_out dispatch;
     bring_back combine;
     come_to_rest settle;
+    hold_ranks hold;
 }
 
 /// The kernels.
@@ -88,6 +91,8 @@ pub enum NormalKernel {
     Combine,
     /// Nothing is under way.
     Settle,
+    /// What ranks must have alike.
+    Hold,
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -100,6 +105,7 @@ impl NormalKernel {
             Self::Dispatch => "moe_normal_dispatch",
             Self::Combine => "moe_normal_combine",
             Self::Settle => "moe_normal_settle",
+            Self::Hold => "moe_normal_hold",
         }
     }
 
@@ -118,6 +124,7 @@ impl NormalKernel {
             Self::Dispatch => send_out(device, lanes, block, call),
             Self::Combine => bring_back(device, lanes, block, call),
             Self::Settle => come_to_rest(device, lanes, block, call),
+            Self::Hold => hold_ranks(device, lanes, block, call),
         };
         ended.outcome()
     }

@@ -1,7 +1,7 @@
 //! What the roles of normal mode have in common: offsets, words of this rank and of its neighbours, posts that do not
 //! wait, and the pause of a pass in which nobody could go on.
 
-use super::call::NormalCall;
+use super::call::{CLEAN, NormalCall};
 use super::role::{Halt, Role};
 use crate::moe::exchange::{split, tensor};
 use crate::moe::stop::Stop;
@@ -9,8 +9,8 @@ use crate::nvptx_math::unknown;
 use shunt_device::{
     Deadline, Device, FaultKind, HeapOffset, Lanes, Platform, Posted, Put, Rounds, Signal, Solo,
 };
-use shunt_layout::moe::At;
-use shunt_layout::moe_normal::{Slots, WATCH_WORDS};
+use shunt_layout::moe::{At, WORD_BYTES};
+use shunt_layout::moe_normal::{OF_RANK, OfRank, Slots, WATCH_WORDS};
 
 /// How a role's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ const ENDED: u64 = 1 << 62;
 /// its two sides apart is half of one, for which the assembler takes a stack.
 const RANK: u32 = 32;
 /// Ranks are below `moe::RANKS_MAX`.
-const RANK_MASK: u32 = 0xff_ffff;
+pub const RANK_MASK: u32 = 0xff_ffff;
 
 /// Entries of a ring that a put and its signal take at most: a put over two chunks of keys, a word of the ledger, and
 /// the signal.
@@ -187,10 +187,16 @@ impl<'s, 'c, P: Platform, L: Lanes> Node<'s, 'c, P, L> {
     /// Waits until a word of this rank's memory is at least `value`.
     #[inline(always)]
     pub fn hear(&self, who: Waits, at: At, value: u64) -> Result<(), Halt> {
+        self.hear_from(who, at, value, self.peers())
+    }
+
+    /// The same; every slice it is asked of these ranks whether they are lost.
+    #[inline(always)]
+    pub fn hear_from(&self, who: Waits, at: At, value: u64, peers: u64) -> Result<(), Halt> {
         let mut answer = GO_ON;
         if self.leads() && self.word(at) < value {
             let (word, until, slice) = (self.at(at).0, self.deadline.at_ns, self.call.slice_ns);
-            answer = hear_slow(self.device, word, value, self.peers(), slice, until);
+            answer = hear_slow(self.device, word, value, peers, self.gave_up(), slice, until);
         }
         self.heard(who, self.share(answer))
     }
@@ -202,11 +208,22 @@ impl<'s, 'c, P: Platform, L: Lanes> Node<'s, 'c, P, L> {
         match answer {
             GO_ON => Ok(()),
             LATE => Err(Halt { role, stop: Stop::late(rank, index) }),
+            gave_up if gave_up >= GAVE_UP => {
+                let rank = (gave_up - GAVE_UP) as u32;
+                let why = self.word(self.call.shape.of_rank(OfRank::GaveUp, rank)) as u32;
+                Err(Halt { role: Role::GaveUp, stop: Stop::told(rank, why) })
+            }
             lost => {
                 let stop = Stop::lost((lost - LOST) as u32, 2 * self.call.shape.channels);
                 Err(Halt { role, stop })
             }
         }
+    }
+
+    /// Where rank 0 says that it gave a call up; who gave up comes to a cleaning as well.
+    #[inline(always)]
+    fn gave_up(&self) -> u64 {
+        if self.call.has(CLEAN) { NOBODYS } else { self.at(self.call.shape.of_rank(OfRank::GaveUp, 0)).0 }
     }
 
     /// Ranks that this one puts to, as a look at them takes it: the channels to each (high half), and how far they are
@@ -246,6 +263,7 @@ fn hear_slow<P: Platform>(
     word: u64,
     value: u64,
     peers: u64,
+    gave_up: u64,
     slice_ns: u64,
     until_ns: u64,
 ) -> u64 {
@@ -255,7 +273,7 @@ fn hear_slow<P: Platform>(
         if device.wait_until_ge(Solo, HeapOffset(word), value, slice).is_ok() {
             return GO_ON;
         }
-        let lost = lost_slow(device, peers);
+        let lost = lost_slow(device, peers, gave_up);
         if lost != GO_ON {
             return lost;
         }
@@ -265,10 +283,19 @@ fn hear_slow<P: Platform>(
     }
 }
 
-/// Whether a rank that this one puts to is lost.
+/// Whether a rank gave the call up, or one that this one puts to is lost.
 #[inline(never)]
-fn lost_slow<P: Platform>(device: Device<'_, P>, peers: u64) -> u64 {
-    let (locals, channels, me) = (peers as u32, (peers >> 32) as u32, device.my_pe());
+fn lost_slow<P: Platform>(device: Device<'_, P>, peers: u64, gave_up: u64) -> u64 {
+    let (me, mut rank) = (device.my_pe(), 0);
+    let word = |rank| device.load(HeapOffset(gave_up + rank as u64 * OF_RANK_BYTES));
+    while gave_up != NOBODYS && rank < device.pe_count() {
+        // Of this epoch, and not zero: nobody gave up for no reason.
+        if rank != me && word(rank) as u32 != 0 && (word(rank) ^ word(me)) >> 32 == 0 {
+            return GAVE_UP + rank as u64;
+        }
+        rank += 1;
+    }
+    let (locals, channels) = (peers as u32, (peers >> 32) as u32);
     let (_, mut rank) = split(me as u64, locals);
     while rank < device.pe_count() {
         let mut index = 0;
@@ -296,6 +323,13 @@ const GO_ON: u64 = 0;
 const LATE: u64 = 1;
 /// And the rank that is lost.
 const LOST: u64 = 2;
+/// And the rank that gave up.
+const GAVE_UP: u64 = 1 << 32;
+/// Of a look at all other ranks: one channel to each.
+pub const OTHERS: u64 = 1 << 32 | 1;
+/// In place of where ranks say that they gave up: nobody is asked.
+const NOBODYS: u64 = u64::MAX;
+const OF_RANK_BYTES: u64 = OF_RANK * WORD_BYTES;
 
 /// Pauses of a block whose roles all wait: each looks after this rank's channels, so failures are found and switches go
 /// on; every slice it asks whether a peer is lost. What it remembers lies in memory: registers are the roles'.
@@ -322,8 +356,9 @@ impl Watch {
     pub fn rest<P: Platform, L: Lanes>(&self, node: &Node<'_, '_, P, L>, who: Waits) -> Result<(), Halt> {
         let mut answer = GO_ON;
         if node.leads() {
-            let (at, call) = (node.at(self.at).0, node.call);
-            answer = rest_slow(node.device, at, node.peers(), call.slice_ns, node.deadline.at_ns);
+            let (at, call, until) = (node.at(self.at).0, node.call, node.deadline.at_ns);
+            let (peers, gave_up) = (node.peers(), node.gave_up());
+            answer = rest_slow(node.device, at, peers, gave_up, call.slice_ns, until);
         }
         node.heard(who, node.lanes.broadcast(answer, 0))
     }
@@ -343,7 +378,14 @@ fn keep<P: Platform>(device: Device<'_, P>, at: u64, rounds: &Rounds, slice: Dea
 
 /// The leader's part of a pause; how it ended.
 #[inline(never)]
-fn rest_slow<P: Platform>(device: Device<'_, P>, at: u64, peers: u64, slice_ns: u64, until_ns: u64) -> u64 {
+fn rest_slow<P: Platform>(
+    device: Device<'_, P>,
+    at: u64,
+    peers: u64,
+    gave_up: u64,
+    slice_ns: u64,
+    until_ns: u64,
+) -> u64 {
     let word = |number: u64| device.load(HeapOffset(at + 8 * number));
     let mut slice = Deadline { at_ns: word(0) };
     let mut rounds = Rounds::from_words([word(1), word(2), word(3), word(4), word(5), word(6)]);
@@ -351,7 +393,7 @@ fn rest_slow<P: Platform>(device: Device<'_, P>, at: u64, peers: u64, slice_ns: 
     let (now, mut answer) = (device.now_ns(), GO_ON);
     if now > slice.at_ns {
         slice = Deadline::after(now, slice_ns);
-        answer = lost_slow(device, peers);
+        answer = lost_slow(device, peers, gave_up);
     }
     keep(device, at, &rounds, slice);
     if answer == GO_ON && now > until_ns {

@@ -1,4 +1,4 @@
-//! `moe_normal_notify`: how many tokens come, from where, on which channel.
+//! `moe_normal_notify`: how many tokens come, from where, on which channel; and by which terms each rank calls.
 
 use super::call::NormalCall;
 use super::layout::{goes, home, position};
@@ -10,8 +10,8 @@ use crate::nvptx_math::rolled;
 use shunt_device::{Device, HeapOffset, Lanes, Platform, Put};
 use shunt_layout::moe_normal::{NOWHERE, OfLocal, OfNode, RECORD_SETS};
 
-/// One block. Reads `position`, `expert_counts`; writes `incoming`, `prefix`, `arriving`, `counts`. Each node gets a
-/// record by the rank of equal number; ranks of a node then read each other's. The value is the number of rows.
+/// One block. Reads `position`, `expert_counts`; writes `incoming`, `prefix`, `arriving`, `counts`, `said`. Each node
+/// gets a record by the rank of equal number; ranks of a node then read each other's. The value is the number of rows.
 ///
 /// Nothing is zeroed and nobody meets: records have numbers, and room for two.
 #[inline(always)]
@@ -87,7 +87,7 @@ fn recorded(call: &NormalCall, to: u32, word: u64) -> u64 {
     if group > shape.locals {
         let number = word - shape.channels as u64 * (1 + shape.locals as u64);
         if number >= shape.locals as u64 * shape.local_experts as u64 {
-            return 0;
+            return call.terms;
         }
         let first = to as u64 * shape.locals as u64 * shape.local_experts as u64;
         // SAFETY: a word for each expert (`NormalCall`).
@@ -158,6 +158,15 @@ fn heard<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, local: u32, from: u32
 fn read<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<u64, Halt> {
     let (call, shape, lanes) = (node.call, &node.call.shape, node.lanes);
     let (ranks, channels) = (shape.ranks() as u64, shape.channels as u64);
+    let mut rank = lanes.rank();
+    while rank < shape.ranks() {
+        rolled();
+        let (from, local) = home(call, rank);
+        let terms = heard(node, local, from, shape.recorded_terms());
+        // SAFETY: a word for each rank (`NormalCall`); this one is this lane's.
+        unsafe { tensor::write(call.said, rank as u64, terms) };
+        rank += lanes.size();
+    }
     let mut number = lanes.rank() as u64;
     while number < ranks * channels {
         rolled();

@@ -36,11 +36,18 @@ pub enum Role {
     Quiet = 44,
     /// Settling: waiting for all ranks.
     Meet = 45,
+    /// Before the first dispatch: telling all ranks what this one has, and waiting for theirs.
+    Hold = 46,
+    /// Dispatch, combine: a rank's terms of the call are others. The fault's address is
+    /// [these](shunt_layout::moe_normal::CallTerms).
+    Differs = 47,
+    /// A rank gave up the call that this one is in. The fault's address is [why](shunt_layout::moe_normal::Why).
+    GaveUp = 48,
 }
 
 impl Role {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Layout,
         Self::NotifySend,
         Self::NotifyReceive,
@@ -55,6 +62,9 @@ impl Role {
         Self::CombineReceive,
         Self::Quiet,
         Self::Meet,
+        Self::Hold,
+        Self::Differs,
+        Self::GaveUp,
     ];
 
     /// The role of an outcome's value.
@@ -79,6 +89,9 @@ impl Role {
             Self::CombineReceive => "combine, receiving between nodes",
             Self::Quiet => "settling, waiting for what was posted",
             Self::Meet => "settling, meeting",
+            Self::Hold => "holding ranks against each other",
+            Self::Differs => "a call, holding its terms",
+            Self::GaveUp => "a call, given up by a rank",
         }
     }
 }

@@ -4,12 +4,11 @@ use super::call::{CLEAN, NormalCall, ZERO};
 use super::node::{Node, Waits, afresh};
 use super::notify::meet;
 use super::role::{Halt, Role};
-use crate::moe::exchange::quiet_slow;
+use crate::moe::exchange::{quiet_slow, split};
 use crate::moe::stop::Stop;
 use crate::nvptx_math::rolled;
 use shunt_device::{Device, Lanes, Platform, Solo};
-use shunt_layout::moe::{At, WORD_BYTES};
-use shunt_layout::moe_normal::{OfLocal, OfNode};
+use shunt_layout::moe_normal::{OfLocal, OfNode, OfRank};
 
 /// One block, which all ranks run together: waits until all that this rank posted is done, and until all ranks are
 /// there. Behind it the part of the heap may become something else's: nothing is repeated into it any more. With `ZERO`
@@ -60,14 +59,15 @@ pub fn run<P: Platform, L: Lanes>(
     Ok(0)
 }
 
-/// Sets this rank's words to zero, but those of cleanings: who is ahead may have told its next one already.
+/// Sets this rank's words to zero, but those of cleanings: who is ahead may have told its next one already. What ranks
+/// gave up is of another epoch from here on.
 #[inline(always)]
 fn zero<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) {
     let (shape, lanes) = (&node.call.shape, node.lanes);
     let (mut word, ends) = (lanes.rank() as u64, shape.counters());
     while word < ends {
         rolled();
-        node.set(At(0).plus(word, WORD_BYTES), 0);
+        node.set(shape.counter(word), 0);
         word += lanes.size() as u64;
     }
     let mut number = lanes.rank();
@@ -86,10 +86,13 @@ fn zero<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) {
         node.set(shape.of_local(OfLocal::Meeting, number), 0);
         number += lanes.size();
     }
+    if node.leads() {
+        node.set(shape.of_rank(OfRank::GaveUp, node.me), node.call.number << 32);
+    }
     lanes.sync();
 }
 
-/// Waits until all that was posted to any node is done.
+/// Waits until all that was posted to any node is done, and what this rank said to all.
 #[inline(always)]
 fn quiet<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<(), Halt> {
     let (shape, mut to) = (&node.call.shape, 0);
@@ -109,6 +112,20 @@ fn quiet<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>) -> Result<(), Halt> {
             index += 1;
         }
         to += 1;
+    }
+    let mut rank = 0;
+    while rank < afresh(shape.ranks()) {
+        rolled();
+        let far = split(rank as u64, shape.locals).1 != node.local;
+        let mut kind = 0;
+        if far && node.leads() && !node.device.channel(rank, 0).try_quiet(Solo) {
+            kind = quiet_slow(node.device, rank, 0, node.deadline.at_ns);
+        }
+        let kind = node.share(kind);
+        if kind != 0 {
+            return Err(Halt { role: Role::Quiet, stop: Stop::ended(rank, 0, kind) });
+        }
+        rank += 1;
     }
     Ok(())
 }
