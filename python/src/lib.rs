@@ -22,5 +22,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(buffer::size_hint, module)?)?;
     module.add_function(wrap_pyfunction!(normal::normal_size_hint, module)?)?;
     module.add_function(wrap_pyfunction!(normal::normal_layout, module)?)?;
+    module.add("Differs", module.py().get_type::<error::Differs>())?;
     module.add("Fault", module.py().get_type::<error::Fault>())
 }

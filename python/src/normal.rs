@@ -159,8 +159,9 @@ impl PyNormal {
         Ok(Self(Held::of(new(py, job, rank, shape(py, sizes, rings)?, timeout_ns)?)))
     }
 
-    /// `experts` is `topk` with indices and weights of all tokens, if there are any.
-    #[pyo3(signature = (x, scales, is_token_in_rank, expert_counts, experts))]
+    /// `experts` is `topk` with indices and weights of all tokens, if there are any; `room`: for so many rows, or 0.
+    #[pyo3(signature = (x, scales, is_token_in_rank, expert_counts, experts, room))]
+    #[expect(clippy::too_many_arguments, reason = "as Python calls it")]
     fn dispatch<'py>(
         &self,
         py: Python<'py>,
@@ -169,7 +170,9 @@ impl PyNormal {
         is_token_in_rank: &Bound<'_, PyAny>,
         expert_counts: &Bound<'_, PyAny>,
         experts: Option<(u32, Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+        room: u64,
     ) -> PyResult<Came<'py>> {
+        let room = if room == 0 { u64::MAX } else { room };
         let given = Given::of(py, x, scales)?;
         let goes: Vec<bool> = copied::<u8>(py, is_token_in_rank)?.into_iter().map(|goes| goes != 0).collect();
         let counts = copied::<u32>(py, expert_counts)?;
@@ -179,7 +182,7 @@ impl PyNormal {
         };
         let received = self.0.with(py, |buffer| {
             let layout = buffer.layout_of(&goes, &counts, topk)?;
-            buffer.dispatch(given.tokens(), &layout, &index, &weights)
+            buffer.dispatch_within(room, given.tokens(), &layout, &index, &weights)
         })?;
         Ok(came(py, received))
     }

@@ -396,18 +396,90 @@ class Misuse(unittest.TestCase):
                 call()
 
     def test_more_rows_than_there_is_room_for(self):
-        _, buffers = start()
+        """The rank that has no room says so, and the others know it long before their deadline."""
+        _, buffers = start(timeout=600)
         case = Case(3)
 
         def body(rank):
             ways, count = Layers().layout(buffers[rank], case), len(case.rows(rank))
             worst = count - 1 if rank == 2 else count
-            call = lambda: buffers[rank].dispatch(case.x[rank], **ways, num_worst_tokens=worst, config=CONFIG)
+            call = lambda **more: buffers[rank].dispatch(case.x[rank], **ways, config=CONFIG, **more)
             if rank == 2:
-                with self.assertRaisesRegex(ValueError, f"{worst} was given; {count} at least is right"):
-                    call()
+                with self.assertRaisesRegex(ValueError, f"{worst} was given[;,] {count} at least is right"):
+                    call(num_worst_tokens=worst)
             else:
-                self.assertEqual(len(call()[0]), count)
+                with self.assertRaisesRegex(deep_ep.Fault, "rank 2 gave the call up: more rows came than") as raised:
+                    # One may have all its rows by then: it is told in what it calls next.
+                    call(num_worst_tokens=count)
+                    call(num_worst_tokens=count)
+                self.assertEqual(raised.exception.peer, 2)
+            buffers[rank].clean()
+            handle = Layers().layer(buffers[rank], case, 0)
+            if rank == 2:
+                with self.assertRaisesRegex(ValueError, f"{worst} was given[;,] {count} at least is right"):
+                    buffers[rank].dispatch(case.x[rank], handle, num_worst_tokens=worst)
+
+        on_all(RANKS, body)
+
+    def test_ranks_that_are_not_configured_alike(self):
+        """Whatever is not the same on one rank is an error of all, with who and what, and nobody waits for long."""
+        configs = [
+            (deep_ep.Config(6, 1, 3, 2, 4), {}, "channels", (3, 2)),
+            (deep_ep.Config(4, 1, 3, 1, 4), {}, "slots that one put brings", (1, 2)),
+            (deep_ep.Config(4, 1, 3, 2, 6), {}, "slots of a ring between nodes", (6, 4)),
+            (deep_ep.Config(4, 1, 4, 2, 4), {}, "slots of a ring inside a node", (4, 3)),
+            (CONFIG, {"num_max_tokens_per_rank": 64}, "tokens of a rank", (64, 8192)),
+        ]
+        for config, options, what, values in configs:
+            size = deep_ep.Config(6, 1, 4, 2, 6).get_rdma_buffer_size_hint(2 * HIDDEN, RANKS, ranks_per_node=LOCALS)
+            job = deep_ep.SoftJob(RANKS, size, num_qps_per_rank=4, ranks_per_node=LOCALS)
+            others = [{}, {}, {}, options]
+            buffers = [deep_ep.Buffer(job.group(rank), 0, size, timeout=600, **others[rank]) for rank in range(RANKS)]
+            case = Case(3)
+
+            def body(rank):
+                ways = Layers().layout(buffers[rank], case)
+                for _ in range(2):
+                    with self.assertRaises(deep_ep.Differs) as raised:
+                        buffers[rank].dispatch(case.x[rank], **ways, config=config if rank == 3 else CONFIG)
+                met = raised.exception
+                self.assertRegex(met.what, what)
+                right = (0, *values[::-1]) if rank == 3 else (3, *values)
+                self.assertEqual((met.peer, met.theirs, met.ours), right)
+                with self.assertRaisesRegex(ValueError, "the same on all ranks would be right"):
+                    buffers[rank].clean()
+
+            on_all(RANKS, body)
+
+    def test_ranks_that_do_not_call_alike(self):
+        """Nothing was sent by then: the next call is right, without cleaning."""
+        _, buffers = start(timeout=600)
+        case, fp8 = Case(3), Case(3, fp8=True)
+
+        def body(rank):
+            buffer = buffers[rank]
+            ways, odd = Layers().layout(buffer, case), rank == 1
+            weights = {"topk_idx": case.topk[rank], "topk_weights": case.weights[rank]}
+            wider = {name: np.concatenate([part, part[:, :1]], axis=1) for name, part in weights.items()}
+            calls = [
+                (fp8 if odd else case, weights, "8: FP8", (8, 16)),
+                (case, {} if odd else weights, "experts and weights", (0, TOPK)),
+                (case, wider if odd else weights, "experts and weights", (TOPK + 1, TOPK)),
+            ]
+            for of, experts, what, values in calls:
+                with self.assertRaisesRegex(deep_ep.Differs, what) as raised:
+                    buffer.dispatch(of.x[rank], **ways, **experts, config=CONFIG)
+                met = raised.exception
+                right = (0, *values[::-1]) if odd else (1, *values)
+                self.assertEqual((met.peer, met.theirs, met.ours), right)
+                Layers().layer(buffer, case, 0)
+            # Weights of rows on one rank only: whoever finds it says so to all.
+            received, _, weights, _, handle, _ = buffer.dispatch(case.x[rank], **ways, **weights, config=CONFIG)
+            with self.assertRaisesRegex(deep_ep.Differs, "weights of rows"):
+                for _ in range(2):
+                    buffer.combine(received, handle, topk_weights=weights if odd else None)
+            buffer.clean()
+            Layers().layer(buffer, case, 0)
 
         on_all(RANKS, body)
 

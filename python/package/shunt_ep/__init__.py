@@ -1,6 +1,6 @@
 """DeepEP's buffer, on channels that survive: `import shunt_ep as deep_ep`."""
 
-from ._native import Fault
+from ._native import Differs, Fault
 from .buffer import Buffer
 from .config import Config
 from .events import EventHandle, EventOverlap
@@ -10,6 +10,7 @@ from .numbers import dequantise, from_bf16, from_fp8, to_bf16
 __all__ = [
     "Buffer",
     "Config",
+    "Differs",
     "EventHandle",
     "EventOverlap",
     "Fault",

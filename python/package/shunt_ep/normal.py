@@ -115,7 +115,10 @@ class NormalMode:
 
         `x` is BF16, or FP8 with a scale for every 128 channels; rows come in the order of ranks and of tokens there.
         With `handle` tokens go the ways of that dispatch, and all but rows and event is None. With
-        `num_worst_tokens` there are so many rows, those behind the last of zeros and experts of -1, and no list.
+        `num_worst_tokens` there are so many rows, those behind the last of zeros and experts of -1, and no list; where
+        more come this rank gives the call up, the others get a `Fault`, and all call `clean`.
+
+        What ranks do not have alike is a `Differs` on all of them.
         """
         event = self._begin(previous_event, async_finish, allocate_on_comm_stream)
         codes, scales, like = _tokens(x)
@@ -149,7 +152,8 @@ class NormalMode:
         inside, counts = self._ways(codes.shape[0], ways)
         experts = self._experts(topk_idx, topk_weights, inside, counts)
         native = self._rings(codes.shape[1], len(counts), config)
-        *parts, made = native.dispatch(codes, scales, inside.view(np.uint8), counts.view(np.uint32), experts)
+        goes = inside.view(np.uint8), counts.view(np.uint32)
+        *parts, made = native.dispatch(codes, scales, *goes, experts, num_worst_tokens)
         topk = experts[0] if experts else 0
         handle = NormalHandle(made, inside, codes.shape[1], topk, num_worst_tokens)
         received = self._came(codes, parts, num_worst_tokens, like)
@@ -218,8 +222,6 @@ class NormalMode:
         return events.around(*ordered)
 
     def _came(self, codes, parts, rows, like):
-        came = len(parts[0]) // (codes.itemsize * codes.shape[1])
-        _room(rows, came)
         fp8 = codes.dtype == np.uint8
         data = arrays.like(
             _rows(parts[0], codes.dtype, codes.shape[1], rows), like, "float8_e4m3fn" if fp8 else "bfloat16"
