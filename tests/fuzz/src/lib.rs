@@ -11,8 +11,11 @@
 //!   answers afterwards.
 //! * [`bootstrap`]: preamble, frames, cards, unique id, agents' messages. What is read writes itself as the bytes that
 //!   were read.
+//! * [`control`]: datagrams of agents, an operator's orders, requests to soft devices. What is read writes itself as
+//!   the same; no bit of a sealed datagram can be changed, and no number is taken twice.
 
 pub mod bootstrap;
+pub mod control;
 pub mod mailbox;
 pub mod packet;
 #[allow(dead_code, missing_docs)] // shared with the soft NIC's own tests, which use all of it
@@ -36,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mailbox", run: mailbox::run, seeds: mailbox::seeds },
     Target { name: "uverbs", run: uverbs::run, seeds: uverbs::seeds },
     Target { name: "bootstrap", run: bootstrap::run, seeds: bootstrap::seeds },
+    Target { name: "control", run: control::run, seeds: control::seeds },
 ];
 
 /// The target of a name.

@@ -45,6 +45,11 @@ fn what_processes_tell_each_other() {
 }
 
 #[test]
+fn words_about_a_running_job() {
+    replay("control");
+}
+
+#[test]
 fn calls_on_a_device() {
     replay("uverbs");
     fs::remove_dir_all(uverbs::runtime()).unwrap();
