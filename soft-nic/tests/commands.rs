@@ -215,6 +215,26 @@ fn capabilities_are_what_ibgda_asks_for() {
 }
 
 #[test]
+fn capabilities_are_cut_to_the_room_there_is_and_what_is_missing_is_zero() {
+    let mut rig = Rig::new(1);
+    let nic = rig.hosts[0].nic;
+    let mut query = header(Cmd::QueryHcaCap, 0);
+    input::OP_MOD.set(&mut query, caps::op_mod_current(caps::GENERAL));
+    let whole = rig.command(nic, &query, caps::OUT_BYTES);
+    for room in [16, 17, 0x40, caps::OUT_BYTES - 1, caps::OUT_BYTES + 8] {
+        let out = rig.command(nic, &query, room);
+        let shared = room.min(whole.len());
+        assert_eq!((out.len(), &out[..shared]), (room, &whole[..shared]));
+        assert!(out[shared..].iter().all(|byte| *byte == 0), "{room}");
+    }
+    for group in caps::OTHERS {
+        input::OP_MOD.set(&mut query, caps::op_mod_current(*group));
+        let out = rig.command(nic, &query, caps::OUT_BYTES);
+        assert!(out.iter().all(|byte| *byte == 0), "{group:#x}");
+    }
+}
+
+#[test]
 fn addresses_and_ports() {
     let mut rig = Rig::new(2);
     let nic = rig.hosts[3].nic;

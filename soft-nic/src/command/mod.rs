@@ -13,7 +13,7 @@ use crate::nic::SoftNic;
 use crate::trace;
 use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};
 use shunt_layout::mlx5::prm::qp::State;
-use shunt_layout::mlx5::prm::{caps, cq, mkey, pd, port, qp, rmp};
+use shunt_layout::mlx5::prm::{cq, mkey, pd, port, qp, rmp};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Smallest mailbox, in and out.
@@ -75,7 +75,6 @@ fn lengths(opcode: Opcode) -> (usize, usize) {
         | Opcode::Init2RtrQp
         | Opcode::Rtr2RtsQp
         | Opcode::Rts2RtsQp => (qp::CONTEXT_COMMAND_BYTES, HEADER_BYTES),
-        Opcode::QueryHcaCap => (HEADER_BYTES, caps::OUT_BYTES),
         Opcode::QueryAdapter | Opcode::QueryMkey | Opcode::QueryCq => (HEADER_BYTES, QUERY_OUT_BYTES),
         Opcode::QuerySpecialContexts => (HEADER_BYTES, pd::special::BYTES),
         Opcode::QueryQp => (HEADER_BYTES, qp::QUERY_OUT_BYTES),

@@ -78,7 +78,8 @@ impl SoftNic {
     }
 
     pub(super) fn query_hca_cap(&mut self, mailbox: &[u8], out: &mut [u8]) -> Result<(), Refusal> {
-        let union = &mut out[CAPABILITY_OFFSET..];
+        let mut whole = [0; caps::OUT_BYTES];
+        let union = &mut whole[CAPABILITY_OFFSET..];
         // Bit 0 of op_mod chooses current or maximum; they are the same here.
         match input::OP_MOD.get(mailbox) >> 1 {
             caps::GENERAL => self.general_caps(union),
@@ -92,8 +93,13 @@ impl SoftNic {
                 union[0x16..0x18].copy_from_slice(&4791u16.to_be_bytes()); // UDP port
                 union[0x1e..0x20].copy_from_slice(&1u16.to_be_bytes()); // address table size
             }
+            // It has nothing of these, and says so.
+            group if caps::OTHERS.contains(&group) => {}
             _ => return Err(Refusal::BadCapability),
         }
+        // Software that is older than the newest capabilities asks for fewer bytes.
+        let length = out.len().min(whole.len());
+        out[..length].copy_from_slice(&whole[..length]);
         Ok(())
     }
 

@@ -18,6 +18,10 @@ pub const ATOMIC: u32 = 3;
 /// RoCE capabilities.
 pub const ROCE: u32 = 4;
 
+/// Groups of what a NIC may have besides: Ethernet, IPoIB and flow offloads, paging on demand, e-switch, quality of
+/// service, debugging, device memory, TLS, VDPA, events, IPsec, crypto.
+pub const OTHERS: &[u32] = &[0x1, 0x2, 0x5, 0x6, 0x7, 0x8, 0x9, 0xc, 0xd, 0xf, 0x11, 0x13, 0x14, 0x15, 0x1a];
+
 /// General capabilities, relative to the union.
 pub mod general {
     use super::*;
