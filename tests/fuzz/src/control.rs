@@ -1,8 +1,8 @@
 //! Words about a running job: what goes round agents' datagrams on the rails, an operator's orders, and requests to a
 //! process's soft devices with the faults they name. The first byte says as what the rest is read.
 //!
-//! What is accepted is written and read again as the same; a sealed datagram of which one bit is another is refused, and
-//! a number is taken once.
+//! What is accepted is written and read again as the same; a sealed datagram of which one bit is another is refused,
+//! and a number is taken once.
 
 use crate::Input;
 use shunt_host::agent::rails::envelope::{BODY_MAX, Header, Kind, Seal, Stranger, Taken};
