@@ -17,21 +17,18 @@ pyo3::create_exception!(
     shunt_ep,
     Differs,
     PyValueError,
-    "Ranks do not have alike what they must: `peer` is the rank that differs, or that found it out; `what`, `theirs` \
-     and `ours` say in what."
+    "Ranks do not have alike what they must: `peer` is the rank that differs from this one, `what`, `theirs` and \
+     `ours` say in what. Where two others differ `peer` is the one that found it, and `theirs` and `ours` are None."
 );
 
-/// What ranks do not have alike, as an exception.
-fn differs(py: Python<'_>, text: String, peer: u32, difference: Option<Difference>) -> PyErr {
+/// What ranks do not have alike, as an exception; what is theirs and ours where this rank is one of the two.
+fn differs(py: Python<'_>, text: String, peer: u32, what: &str, values: Option<(u64, u64)>) -> PyErr {
     let raised = Differs::new_err(text);
     let value = raised.value(py);
-    let told = value.setattr("peer", peer).and_then(|()| match difference {
-        Some(Difference { what, theirs, ours }) => {
-            value.setattr("what", what)?;
-            value.setattr("theirs", theirs)?;
-            value.setattr("ours", ours)
-        }
-        None => Ok(()),
+    let told = value.setattr("peer", peer).and_then(|()| {
+        value.setattr("what", what)?;
+        value.setattr("theirs", values.map(|(theirs, _)| theirs))?;
+        value.setattr("ours", values.map(|(_, ours)| ours))
     });
     told.map_or_else(|other| other, |()| raised)
 }
@@ -60,9 +57,11 @@ pub fn raised(py: Python<'_>, error: &MoeError) -> PyErr {
         | MoeError::NoMajority { .. }
         | MoeError::Undecided { .. }
         | MoeError::Unmet(_) => PyRuntimeError::new_err(text),
-        MoeError::Differs { rank, difference } => differs(py, text, *rank, Some(*difference)),
+        MoeError::Differs { rank, difference: Difference { what, theirs, ours } } => {
+            differs(py, text, *rank, what, Some((*theirs, *ours)))
+        }
         MoeError::GaveUp { rank, why: Why::Differs { theirs, own, .. } } => {
-            differs(py, text, *rank, own.differ(*theirs))
+            differs(py, text, *rank, own.differ(*theirs).map_or("a call", |found| found.what), None)
         }
         MoeError::GaveUp { rank, .. } => fault(py, text, *rank, 0),
         MoeError::Fault(met) => fault(py, text, met.fault.peer, met.fault.syndrome),

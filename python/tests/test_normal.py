@@ -475,9 +475,14 @@ class Misuse(unittest.TestCase):
                 Layers().layer(buffer, case, 0)
             # Weights of rows on one rank only: whoever finds it says so to all.
             received, _, weights, _, handle, _ = buffer.dispatch(case.x[rank], **ways, **weights, config=CONFIG)
-            with self.assertRaisesRegex(deep_ep.Differs, "weights of rows"):
+            with self.assertRaisesRegex(deep_ep.Differs, "weights of rows") as raised:
                 for _ in range(2):
                     buffer.combine(received, handle, topk_weights=weights if odd else None)
+            met = raised.exception
+            # The others differ with rank 1, or were told so by one of them, and then they are none of the two.
+            right = [(0, 1)] if odd else [(1, 0), (None, None)]
+            self.assertIn((met.theirs, met.ours), right)
+            self.assertTrue(met.peer != rank and met.what.startswith("weights of rows"), (met.peer, met.what))
             buffer.clean()
             Layers().layer(buffer, case, 0)
 

@@ -25,7 +25,8 @@ one table. An input that breaks something is kept in target/fuzz/TARGET/ and fai
 `cargo xtask fuzz --only TARGET --input FILE`.
 
   --minutes N   so much of a processor's time for each target (default 1): on a busy machine it takes longer. A target
-                that has not had it after four times as long and a minute is ended; the table says what each has had
+                that has not had it after four times as long and a minute is ended; the table says what each has had,
+                and with less than half of it the task fails
   --seconds N   the same in seconds
   --short       8 seconds each: what CI does
   --only TARGET packet, mailbox, uverbs, bootstrap or control; may be repeated
@@ -267,6 +268,9 @@ fn one(program: &Path, target: &str, seconds: u64) -> Result<(Said, Option<Strin
     }
     if said.runs == 0 {
         bail!("{target} made no run:\n{}", tail.join("\n"));
+    }
+    if finding.is_none() && said.processor < seconds as f64 / 2.0 {
+        finding = Some(format!("hardly run: {:.1} of {seconds} s of a processor", said.processor));
     }
     Ok((said, finding))
 }

@@ -27,11 +27,13 @@ impl<R: NormalRunner> NormalBuffer<R> {
     /// the others may be in calls again.
     ///
     /// # Errors
-    /// A rank did not come, or is lost.
+    /// A rank did not come, or is lost; sizes differ, which is for good.
     pub fn clean(&mut self) -> Result<(), MoeError> {
         if let Some(apart) = &self.apart {
             return Err(apart.clone());
         }
+        // By other sizes the words of a cleaning lie elsewhere.
+        self.hold_broken()?;
         let halves = self.cleaned / 2 * 2 + 2;
         while self.cleaned < halves {
             let number = self.cleaned + 1;

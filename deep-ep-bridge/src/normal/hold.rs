@@ -7,15 +7,28 @@ use shunt_device::Fault;
 use shunt_kernels::moe::normal::{GIVE_UP, NormalCall, NormalKernel, Role};
 use shunt_layout::moe_normal::{CallTerms, Terms, Why};
 
+/// How a buffer runs a kernel.
+type Run<R> = fn(&mut NormalBuffer<R>, NormalKernel, &NormalCall) -> Result<u64, MoeError>;
+
 impl<R: NormalRunner> NormalBuffer<R> {
     /// Holds the sizes of all ranks against this one's, once: nothing that they have a part in is written before.
     pub(super) fn hold(&mut self) -> Result<(), MoeError> {
+        self.hold_by(Self::run)
+    }
+
+    /// The same, of a buffer that may be broken: a rank that came too late for the others' first call has not held
+    /// theirs, or they not its.
+    pub(super) fn hold_broken(&mut self) -> Result<(), MoeError> {
+        self.hold_by(Self::run_broken)
+    }
+
+    fn hold_by(&mut self, run: Run<R>) -> Result<(), MoeError> {
         if self.held {
             return Ok(());
         }
         let mut said = vec![0u64; self.shape.ranks() as usize * Terms::WORDS as usize];
         let call = NormalCall { said: said.as_mut_ptr() as u64, blocks: 1, ..self.call() };
-        self.run(NormalKernel::Hold, &call)?;
+        run(self, NormalKernel::Hold, &call)?;
         if let Err(apart) = sizes(&said, Terms::of(self.shape)) {
             self.apart = Some(apart.clone());
             return Err(apart);
@@ -32,6 +45,15 @@ impl<R: NormalRunner> NormalBuffer<R> {
         self.runner.run_normal(NormalKernel::Hold, &call);
     }
 
+    /// What a rank gave the call up for. Where it is that the two differ, this one could have found it as well.
+    fn told(&self, rank: u32, why: Why) -> MoeError {
+        let met = match why {
+            Why::Differs { rank: other, theirs, own } if other == self.runner.rank() => theirs.differ(own),
+            _ => None,
+        };
+        met.map_or(MoeError::GaveUp { rank, why }, |difference| MoeError::Differs { rank, difference })
+    }
+
     /// What is behind a fault that a rank's words made; none behind any other.
     pub(super) fn said(&mut self, role: Role, fault: &Fault, own: CallTerms) -> Option<MoeError> {
         let rank = fault.peer;
@@ -41,7 +63,7 @@ impl<R: NormalRunner> NormalBuffer<R> {
                 self.give_up(Why::Differs { rank, theirs, own });
                 own.differ(theirs).map(|difference| MoeError::Differs { rank, difference })
             }
-            Role::GaveUp => Some(MoeError::GaveUp { rank, why: Why::from_bits(fault.address as u32) }),
+            Role::GaveUp => Some(self.told(rank, Why::from_bits(fault.address as u32))),
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use shunt_device::{Device, Fault, FaultKind, Platform, Posted};
 /// wait or post carries one about.
 #[derive(Clone, Copy)]
 pub struct Stop {
-    /// A `FaultKind`, or one of the two below.
+    /// A `FaultKind`, or one of those below.
     why: u64,
     rank: u32,
     /// The channel; of a rank that is lost: how many channels lead there; of one that said something: that.

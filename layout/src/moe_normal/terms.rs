@@ -169,6 +169,7 @@ impl CallTerms {
             "experts and weights of a token (0: none)"
         };
         let all = [
+            // No message says this today: another order of calls ends by the deadline.
             Difference::of("call (1: a dispatch, 2: a combine)", kind(theirs), kind(self)),
             Difference::of(topk, theirs.topk, self.topk),
             Difference::of("bits of a channel (8: FP8, 16: BF16)", width(theirs), width(self)),

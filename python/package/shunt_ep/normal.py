@@ -116,9 +116,11 @@ class NormalMode:
         `x` is BF16, or FP8 with a scale for every 128 channels; rows come in the order of ranks and of tokens there.
         With `handle` tokens go the ways of that dispatch, and all but rows and event is None. With
         `num_worst_tokens` there are so many rows, those behind the last of zeros and experts of -1, and no list; where
-        more come this rank gives the call up, the others get a `Fault`, and all call `clean`.
+        more come this rank gives the call up, the others get a `Fault`, and all call `clean`. With a `handle` it is
+        known before: a ValueError, and nothing is said to the others.
 
-        What ranks do not have alike is a `Differs` on all of them.
+        What ranks do not have alike is a `Differs` on all of them; with a `handle` on a rank that is through by then
+        in its next call.
         """
         event = self._begin(previous_event, async_finish, allocate_on_comm_stream)
         codes, scales, like = _tokens(x)

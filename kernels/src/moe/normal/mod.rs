@@ -22,7 +22,7 @@
 //! | slots | puts | the part's | a ring is the mirror of the one it is put from |
 //! | tails | kind 1, behind their slots | the part's | they only grow; who reads an old one waits |
 //! | heads | kind 1 | the part's, behind all those of parts | the same |
-//! | what ranks say to all | a put and kind 1 | 0 | it is always the same |
+//! | what ranks say to all | a put and kind 1 | 0 | sizes stay; giving up grows with cleanings, which settle |
 //! | records of notify, credits, meetings | puts and kind 1 | 0 | the same, and records have room for two calls |
 //! | words inside a node | stores | | nothing repeats them |
 //!
