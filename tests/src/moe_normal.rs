@@ -17,6 +17,20 @@ use shunt_kernels::moe::{MoeCall, Stage};
 use shunt_layout::moe::Shape;
 use shunt_layout::moe_normal::NormalShape;
 
+/// Two nodes of two ranks, with rings so small that all of them wrap.
+pub const SMALL: NormalShape = NormalShape {
+    nodes: 2,
+    locals: 2,
+    local_experts: 2,
+    tokens: 9,
+    hidden: 512,
+    topk: 4,
+    channels: 2,
+    chunk: 2,
+    slots: 4,
+    near_slots: 3,
+};
+
 /// One lane of a rank, which reaches the memory of the ranks of its node.
 pub struct NodeLane {
     lane: Lane,

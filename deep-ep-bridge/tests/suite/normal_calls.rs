@@ -3,25 +3,11 @@
 use shunt_deep_ep_bridge::normal::reference::NormalCase;
 use shunt_deep_ep_bridge::normal::{Tokens, layer};
 use shunt_deep_ep_bridge::{Format, MoeError, Runner};
-use shunt_layout::moe_normal::NormalShape;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::moe::all;
-use shunt_tests::moe_normal::{NodeBuffer, cases, patience, spec, start};
+use shunt_tests::moe_normal::{NodeBuffer, SMALL as SHAPE, cases, patience, spec, start};
 
-const HIDDEN: usize = 512;
-const SHAPE: NormalShape = NormalShape {
-    nodes: 2,
-    locals: 2,
-    local_experts: 2,
-    tokens: 9,
-    hidden: HIDDEN as u32,
-    topk: 4,
-    channels: 2,
-    chunk: 2,
-    slots: 4,
-    near_slots: 3,
-};
-
+const HIDDEN: usize = SHAPE.hidden as usize;
 fn on_all(
     seed: u64,
     body: impl Fn(&mut NodeBuffer, &NormalCase) -> Result<Vec<String>, MoeError> + Clone + 'static,

@@ -5,28 +5,13 @@ use shunt_deep_ep_bridge::normal::layer;
 use shunt_deep_ep_bridge::normal::reference::NormalCase;
 use shunt_deep_ep_bridge::{Format, MoeError};
 use shunt_device::platform::host::World;
-use shunt_layout::moe_normal::NormalShape;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::moe::{all, pause};
-use shunt_tests::moe_normal::{NodeBuffer, cases, patience, spec, start};
+use shunt_tests::moe_normal::{NodeBuffer, SMALL as SHAPE, cases, patience, spec, start};
 use shunt_tests::rng::Rng;
 use shunt_tests::workload::Kernel;
 
 const TIMEOUT_NS: u64 = 20_000_000;
-
-/// Rings so small that all of them wrap.
-const SHAPE: NormalShape = NormalShape {
-    nodes: 2,
-    locals: 2,
-    local_experts: 2,
-    tokens: 9,
-    hidden: 512,
-    topk: 4,
-    channels: 2,
-    chunk: 2,
-    slots: 4,
-    near_slots: 3,
-};
 
 /// Runs `body` on all ranks.
 fn on_all(

@@ -7,21 +7,7 @@ use shunt_deep_ep_bridge::{Format, MoeError};
 use shunt_layout::moe_normal::{CallTerms, NormalShape, Terms, Why};
 use shunt_tests::cluster::Cluster;
 use shunt_tests::moe::all;
-use shunt_tests::moe_normal::{NodeBuffer, cases, patience, spec, start};
-
-/// Rings so small that all of them wrap.
-const SHAPE: NormalShape = NormalShape {
-    nodes: 2,
-    locals: 2,
-    local_experts: 2,
-    tokens: 9,
-    hidden: 512,
-    topk: 4,
-    channels: 2,
-    chunk: 2,
-    slots: 4,
-    near_slots: 3,
-};
+use shunt_tests::moe_normal::{NodeBuffer, SMALL as SHAPE, cases, patience, spec, start};
 
 /// Runs `body` on all ranks, each with a buffer of its own shape; what they say is wrong.
 fn on_all(
