@@ -320,6 +320,90 @@ fn capabilities_lie_where_the_prm_has_them() {
     assert_eq!((read(caps::general::BF), read(caps::general::LOG_BF_REG_SIZE)), (1, 9));
 }
 
+/// The bits that say how far a device keeps order, loops back and stamps.
+#[test]
+fn capabilities_of_order_loopback_clocks_and_atomics() {
+    let union = |lines: &[(usize, &str)]| {
+        let mut out = vec![0; caps::OUT_BYTES];
+        for (offset, text) in lines {
+            let at = caps::CAPABILITY_OFFSET + offset;
+            out[at..at + 4].copy_from_slice(&hex(text));
+        }
+        out
+    };
+    let one = |out: &[u8], field: Field| field.within(caps::CAPABILITY_OFFSET).get(out);
+    use caps::general as g;
+    // Only the bits asked for are set, so that a field one bit off reads zero.
+    let out = union(&[
+        (0x0c, "20 00 00 00"),
+        (0x14, "10 00 00 00"),
+        (0x30, "00 00 00 02"),
+        (0x38, "00 20 00 00"),
+        (0x48, "00 80 00 00"),
+        (0x64, "00 00 08 00"),
+        (0x88, "90 00 00 00"),
+    ]);
+    let said = [
+        g::QP_DATA_IN_ORDER,
+        g::ECE_SUPPORT,
+        g::PKEY_TABLE_SIZE,
+        g::DP_ORDERING_OOO_RW_RC,
+        g::FL_RC_QP_WHEN_ROCE_DISABLED,
+        g::DP_ORDERING_OOO_ALL_RC,
+        g::SQ_TS_FORMAT,
+        g::RQ_TS_FORMAT,
+    ];
+    assert_eq!(said.map(|field| one(&out, field)), [1, 1, 2, 1, 1, 1, 2, 1]);
+    assert_eq!(one(&union(&[(0x10, "00 80 00 00")]), caps::general_2::DP_ORDERING_FORCE), 1);
+    let roce =
+        union(&[(0x00, "06 00 00 02"), (0x10, "00 00 00 04"), (0x14, "00 00 12 b7"), (0x1c, "00 00 00 ff")]);
+    use caps::roce as r;
+    let said = [
+        r::FL_RC_QP_WHEN_ROCE_DISABLED,
+        r::FL_RC_QP_WHEN_ROCE_ENABLED,
+        r::QP_TS_FORMAT,
+        r::ROCE_VERSION,
+        r::R_ROCE_DEST_UDP_PORT,
+        r::ROCE_ADDRESS_TABLE_SIZE,
+    ];
+    assert_eq!(said.map(|field| one(&roce, field)), [1, 1, 2, 4, 4791, 255]);
+    assert_eq!(one(&union(&[(0x00, "02 00 00 00")]), r::FL_RC_QP_WHEN_ROCE_DISABLED), 0);
+    let atomic = union(&[(0x08, "42 00 00 00"), (0x10, "00 00 00 0f")]);
+    use caps::atomic as a;
+    let said = [a::REQ_8B_ENDIANNESS_MODE, a::SUPPORTED_REQ_8B_ENDIANNESS_MODE_1, a::ATOMIC_OPERATIONS];
+    assert_eq!(said.map(|field| one(&atomic, field)), [1, 1, 0xf]);
+    assert_eq!(caps::op_mod_current(caps::GENERAL_2), 0x41);
+}
+
+#[test]
+fn order_and_clock_of_a_queue_pair() {
+    let context = |dword: usize, text: &str| {
+        let mut out = vec![0; qp::qpc::BYTES];
+        out[dword..dword + 4].copy_from_slice(&hex(text));
+        out
+    };
+    assert_eq!(qp::qpc::DP_ORDERING_FORCE.get(&context(4, "01 00 00 00")), 1);
+    assert_eq!(qp::qpc::DP_ORDERING_0.get(&context(4, "02 00 00 00")), 1);
+    assert_eq!(qp::qpc::DATA_IN_ORDER.get(&context(8, "00 00 00 20")), 1);
+    assert_eq!(qp::qpc::TS_FORMAT.get(&context(8, "00 00 00 40")), qp::Timestamp::Default as u32);
+    assert_eq!(qp::qpc::TS_FORMAT.get(&context(8, "00 00 00 80")), qp::Timestamp::RealTime as u32);
+}
+
+#[test]
+fn tables_of_an_infiniband_port() {
+    let mut asked = vec![0; port::hca_vport_table_in::BYTES];
+    cmd::input::OPCODE.set(&mut asked, cmd::Opcode::QueryHcaVportPkey as u32);
+    port::hca_vport_table_in::PORT_NUM.set(&mut asked, 1);
+    port::hca_vport_table_in::INDEX.set(&mut asked, port::ALL_ENTRIES);
+    assert_eq!(asked, hex("07650000 00000000 00010000 0000ffff"));
+    let pkey = hex("00000000 00000000 00000000 00000000 00008005");
+    assert_eq!(port::hca_vport_pkey_out::PKEY.get(&pkey), 0x8005);
+    let gid = hex("00000000 00000000 00000000 00010000 fe800000 00000000 00112233 44556677");
+    assert_eq!(port::hca_vport_gid_out::GIDS_NUM.get(&gid), 1);
+    assert_eq!(port::hca_vport_gid_out::gid(&gid)[..], hex("fe800000 00000000 00112233 44556677"));
+    assert_eq!(cmd::Opcode::QueryHcaVportGid as u16, 0x764);
+}
+
 #[test]
 fn create_mkey_mailbox() {
     let c = mkey::MKC_OFFSET;
@@ -654,6 +738,8 @@ fn no_field_touches_its_neighbours() {
         ("create_qp", qp::create::ALL, qp::create::ALL_WIDE, qp::create::BYTES),
         ("ads", qp::ads::ALL, qp::ads::ALL_WIDE, qp::ads::BYTES),
         ("general", caps::general::ALL, caps::general::ALL_WIDE, caps::general::BYTES),
+        ("general_2", caps::general_2::ALL, caps::general_2::ALL_WIDE, caps::general_2::BYTES),
+        ("roce", caps::roce::ALL, caps::roce::ALL_WIDE, caps::roce::BYTES),
         ("atomic", caps::atomic::ALL, caps::atomic::ALL_WIDE, caps::atomic::BYTES),
         ("nic_vport", port::nic_vport::ALL, port::nic_vport::ALL_WIDE, port::nic_vport::BYTES),
         ("hca_vport", port::hca_vport::ALL, port::hca_vport::ALL_WIDE, port::hca_vport::BYTES),

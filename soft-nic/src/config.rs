@@ -69,6 +69,8 @@ pub struct NicConfig {
     pub mac: [u8; 6],
     /// Local identifier (InfiniBand).
     pub lid: u16,
+    /// Partition keys of the port, full membership in bit 15; 0xffff is the default partition.
+    pub pkeys: Vec<u16>,
     /// Link layer of the port.
     pub link_layer: LinkLayer,
     /// Largest path MTU in bytes: 256 to 4096.
@@ -107,6 +109,7 @@ impl NicConfig {
             gid,
             mac: [0x02, 0x53, 0x48, rail as u8, (pe >> 8) as u8, pe as u8],
             lid: (pe * 16 + rail + 1) as u16,
+            pkeys: vec![0xffff],
             link_layer: LinkLayer::Ethernet,
             mtu: 4096,
             firmware_ns: 100_000,

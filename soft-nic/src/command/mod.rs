@@ -83,6 +83,8 @@ fn lengths(opcode: Opcode) -> (usize, usize) {
         Opcode::QueryNicVportContext => (HEADER_BYTES, port::NIC_VPORT_OUT_BYTES),
         Opcode::QueryRoceAddress => (HEADER_BYTES, port::ROCE_ADDRESS_OUT_BYTES),
         Opcode::QueryHcaVportContext => (HEADER_BYTES, port::HCA_VPORT_OUT_BYTES),
+        Opcode::QueryHcaVportGid => (HEADER_BYTES, port::HCA_VPORT_GID_OUT_BYTES),
+        Opcode::QueryHcaVportPkey => (HEADER_BYTES, port::HCA_VPORT_PKEY_OUT_BYTES),
         _ => (HEADER_BYTES, HEADER_BYTES),
     }
 }
@@ -187,6 +189,8 @@ impl SoftNic {
             Opcode::QueryNicVportContext => self.query_nic_vport(out),
             Opcode::QueryRoceAddress => self.query_roce_address(mailbox, out),
             Opcode::QueryHcaVportContext => self.query_hca_vport(out),
+            Opcode::QueryHcaVportGid => self.query_hca_vport_gid(mailbox, out),
+            Opcode::QueryHcaVportPkey => self.query_hca_vport_pkey(mailbox, out),
             Opcode::Nop => Ok(()),
             Opcode::CreateRmp => self.create_rmp(mailbox, out),
             Opcode::ModifyRmp => self.modify_rmp(now, mailbox),

@@ -12,8 +12,8 @@ use shunt_layout::mlx5::prm::caps::{self, CAPABILITY_OFFSET, atomic, general};
 use shunt_layout::mlx5::prm::cmd::input;
 use shunt_layout::mlx5::prm::mkey::{MKC_OFFSET, mkc};
 use shunt_layout::mlx5::prm::port::{
-    HCA_VPORT_CONTEXT_OFFSET, NIC_VPORT_CONTEXT_OFFSET, hca_vport, nic_vport, roce_address_in,
-    roce_address_out, vport_state,
+    ALL_ENTRIES, HCA_VPORT_CONTEXT_OFFSET, HCA_VPORT_TABLE_OFFSET, NIC_VPORT_CONTEXT_OFFSET, hca_vport,
+    hca_vport_gid_out, hca_vport_table_in, nic_vport, roce_address_in, roce_address_out, vport_state,
 };
 use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, qpc};
 use shunt_layout::mlx5::prm::{cq, pd};
@@ -192,6 +192,30 @@ impl SoftNic {
         // 4 is active, 1 down, as in PortInfo.
         hca_vport::PORT_STATE.set(context, if self.has_link() { 4 } else { 1 });
         hca_vport::LID.set(context, self.config.lid as u32);
+        Ok(())
+    }
+
+    /// The GID table of an InfiniBand port: one entry.
+    pub(super) fn query_hca_vport_gid(&mut self, mailbox: &[u8], out: &mut [u8]) -> Result<(), Refusal> {
+        if !matches!(hca_vport_table_in::INDEX.get(mailbox), 0 | ALL_ENTRIES) {
+            return Err(Refusal::BadGidIndex);
+        }
+        hca_vport_gid_out::GIDS_NUM.set(out, 1);
+        out[HCA_VPORT_TABLE_OFFSET..HCA_VPORT_TABLE_OFFSET + 16].copy_from_slice(&self.config.gid);
+        Ok(())
+    }
+
+    /// The P_Key table of an InfiniBand port, or one entry of it.
+    pub(super) fn query_hca_vport_pkey(&mut self, mailbox: &[u8], out: &mut [u8]) -> Result<(), Refusal> {
+        let pkeys = &self.config.pkeys;
+        let asked = match hca_vport_table_in::INDEX.get(mailbox) {
+            ALL_ENTRIES => &pkeys[..],
+            index => std::slice::from_ref(pkeys.get(index as usize).ok_or(Refusal::BadPkeyIndex)?),
+        };
+        // Entries of four bytes, the key in the lower two.
+        for (entry, pkey) in out[HCA_VPORT_TABLE_OFFSET..].chunks_exact_mut(4).zip(asked) {
+            entry[2..].copy_from_slice(&pkey.to_be_bytes());
+        }
         Ok(())
     }
 }

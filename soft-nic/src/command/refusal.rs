@@ -40,6 +40,7 @@ pub(crate) enum Refusal {
     PoolDomain,
     NumbersUsedUp,
     MkeyTranslations,
+    BadPkeyIndex,
 }
 
 impl Refusal {
@@ -76,6 +77,7 @@ impl Refusal {
         Self::PoolDomain,
         Self::NumbersUsedUp,
         Self::MkeyTranslations,
+        Self::BadPkeyIndex,
     ];
 
     pub(crate) fn status(self) -> Status {
@@ -90,7 +92,7 @@ impl Refusal {
             Self::PdBusy | Self::CqBusy | Self::RmpBusy => Status::ResBusy,
             Self::QpState => Status::BadQpState,
             Self::NumbersUsedUp => Status::NoResources,
-            Self::BadGidIndex => Status::BadIndex,
+            Self::BadGidIndex | Self::BadPkeyIndex => Status::BadIndex,
             _ => Status::BadParam,
         }
     }
@@ -128,6 +130,7 @@ impl Refusal {
             Self::ReadDepth => "log_sra_max and log_rra_max are at most 4",
             Self::BadCapability => "no such capability type",
             Self::BadGidIndex => "the GID table has one entry, index 0",
+            Self::BadPkeyIndex => "the partition table has no such entry",
             Self::MessageSize => "log_msg_max is at most 30",
             Self::EmptyMkey => "the key covers nothing",
             Self::NumbersUsedUp => "all numbers of such objects were handed out; none is used twice",

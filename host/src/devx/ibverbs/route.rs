@@ -42,6 +42,8 @@ pub(super) fn route(opcode: u16) -> Option<Route> {
         | Op::QueryNicVportContext
         | Op::QueryRoceAddress
         | Op::QueryHcaVportContext
+        | Op::QueryHcaVportGid
+        | Op::QueryHcaVportPkey
         | Op::Nop => Route::General,
         Op::CreateMkey => Route::Create(Kind::Mkey),
         Op::QueryMkey => Route::Query(Kind::Mkey),

@@ -93,3 +93,45 @@ pub mod nic_vport {
         NODE_GUID: 0x38;
     }
 }
+
+/// QUERY_HCA_VPORT_GID and QUERY_HCA_VPORT_PKEY input (InfiniBand ports).
+pub mod hca_vport_table_in {
+    use super::*;
+    fields! { 16;
+        /// Port.
+        PORT_NUM: 0x08 [19:16];
+        /// Index in the table; [`ALL_ENTRIES`](super::ALL_ENTRIES) asks for the whole.
+        INDEX: 0x0c [15:0];
+    }
+}
+/// Index that asks for a whole table. Linux: `mlx5_query_hca_vport_pkey`.
+pub const ALL_ENTRIES: u32 = 0xffff;
+/// Offset of the entries in both outputs.
+pub const HCA_VPORT_TABLE_OFFSET: usize = 0x10;
+/// Output bytes of QUERY_HCA_VPORT_GID for one entry: 16 bytes each.
+pub const HCA_VPORT_GID_OUT_BYTES: usize = HCA_VPORT_TABLE_OFFSET + 16;
+/// Output bytes of QUERY_HCA_VPORT_PKEY for one entry: 4 bytes each.
+pub const HCA_VPORT_PKEY_OUT_BYTES: usize = HCA_VPORT_TABLE_OFFSET + 4;
+/// QUERY_HCA_VPORT_GID output.
+pub mod hca_vport_gid_out {
+    use super::*;
+    fields! { 32;
+        /// Entries that follow.
+        GIDS_NUM: 0x0c [31:16];
+    }
+
+    /// The first GID, 16 bytes.
+    pub fn gid(bytes: &[u8]) -> [u8; 16] {
+        let mut gid = [0; 16];
+        gid.copy_from_slice(&bytes[HCA_VPORT_TABLE_OFFSET..HCA_VPORT_TABLE_OFFSET + 16]);
+        gid
+    }
+}
+/// QUERY_HCA_VPORT_PKEY output.
+pub mod hca_vport_pkey_out {
+    use super::*;
+    fields! { 20;
+        /// First entry: bit 15 full membership, the rest the partition. The default one is 0xffff or 0x7fff.
+        PKEY: 0x10 [15:0];
+    }
+}

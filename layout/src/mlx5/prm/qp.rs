@@ -88,6 +88,18 @@ pub mod optional {
     pub const PRIMARY_PORT: u32 = 1 << 16;
 }
 
+/// `qpc.ts_format`: the clock of a queue pair's timestamps.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timestamp {
+    /// The free-running one.
+    FreeRunning = 0,
+    /// What the device stamps by.
+    Default = 1,
+    /// Real time.
+    RealTime = 2,
+}
+
 /// `qpc.rq_type`: a receive queue of its own, in front of the send queue.
 pub const RQ_TYPE_REGULAR: u32 = 0;
 /// `qpc.rq_type`: a receive memory pool, shared with others.
@@ -113,7 +125,7 @@ pub mod qpc {
         PM_STATE: 0x00 [12:11];
         /// Adaptive routing: out-of-order placement, low bit. Zero keeps placement in order.
         DP_ORDERING_0: 0x04 [25:25];
-        /// Force the ordering bits.
+        /// The ordering bits win over what the administrator set (capability 2 `dp_ordering_force`).
         DP_ORDERING_FORCE: 0x04 [24:24];
         /// Protection domain.
         PD: 0x04 [23:0];
@@ -129,7 +141,10 @@ pub mod qpc {
         NO_SQ: 0x08 [15:15];
         /// Send queue depth in blocks, log2.
         LOG_SQ_SIZE: 0x08 [14:11];
-        /// Last byte of a message is placed last.
+        /// Clock of its timestamps: a [`Timestamp`](super::Timestamp). Linux: `MLX5_QPC_TIMESTAMP_FORMAT_*`.
+        TS_FORMAT: 0x08 [7:6];
+        /// QUERY_QP in RTS, where the capability `qp_data_in_order` is there: data lands in the order of the wire, so
+        /// the last byte of a message is placed last.
         DATA_IN_ORDER: 0x08 [5:5];
         /// UAR page of the doorbells.
         UAR_PAGE: 0x0c [23:0];

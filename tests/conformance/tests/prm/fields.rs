@@ -151,7 +151,13 @@ fn queries_and_events() -> Vec<Structure> {
         }],
     };
     let caps = Table {
-        aliases: vec![alias(&["LOG_MAX_SRQ"], &["log_max_srqs"])],
+        // What is out of order was called "multi path" then; all out of order came later.
+        aliases: vec![
+            alias(&["LOG_MAX_SRQ"], &["log_max_srqs"]),
+            alias(&["ECE_SUPPORT"], &["ece"]),
+            alias(&["DP_ORDERING_OOO_RW_RC"], &["multi_path_rc_rdma"]),
+        ],
+        only_ours: &["DP_ORDERING_OOO_ALL_RC"],
         ..table(("capability.", CAPABILITY_OFFSET), (caps::general::ALL, &[]))
     };
     let port = table(("hca_vport_context.", HCA_VPORT_CONTEXT_OFFSET), (hca_vport::ALL, hca_vport::ALL_WIDE));
