@@ -335,6 +335,7 @@ fn capabilities_of_order_loopback_clocks_and_atomics() {
     use caps::general as g;
     // Only the bits asked for are set, so that a field one bit off reads zero.
     let out = union(&[
+        (0x04, "80 00 00 00"),
         (0x0c, "20 00 00 00"),
         (0x14, "10 00 00 00"),
         (0x30, "00 00 00 02"),
@@ -344,6 +345,7 @@ fn capabilities_of_order_loopback_clocks_and_atomics() {
         (0x88, "90 00 00 00"),
     ]);
     let said = [
+        g::HCA_CAP_2,
         g::QP_DATA_IN_ORDER,
         g::ECE_SUPPORT,
         g::PKEY_TABLE_SIZE,
@@ -353,7 +355,7 @@ fn capabilities_of_order_loopback_clocks_and_atomics() {
         g::SQ_TS_FORMAT,
         g::RQ_TS_FORMAT,
     ];
-    assert_eq!(said.map(|field| one(&out, field)), [1, 1, 2, 1, 1, 1, 2, 1]);
+    assert_eq!(said.map(|field| one(&out, field)), [1, 1, 1, 2, 1, 1, 1, 2, 1]);
     assert_eq!(one(&union(&[(0x10, "00 80 00 00")]), caps::general_2::DP_ORDERING_FORCE), 1);
     let roce =
         union(&[(0x00, "06 00 00 02"), (0x10, "00 00 00 04"), (0x14, "00 00 12 b7"), (0x1c, "00 00 00 ff")]);

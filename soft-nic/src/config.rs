@@ -1,5 +1,6 @@
 //! One NIC's identity, latencies and quirks.
 
+use crate::profile::Profile;
 use std::net::Ipv4Addr;
 
 /// What the port speaks below the transport.
@@ -83,6 +84,8 @@ pub struct NicConfig {
     pub flush_ns: u64,
     /// Egress rate of the port in Gb/s; unlimited if absent.
     pub rail_gbps: Option<f64>,
+    /// What kind of device it is.
+    pub profile: Profile,
     /// Odd behaviour.
     pub quirks: Quirks,
 }
@@ -116,7 +119,30 @@ impl NicConfig {
             event_ns: 50_000,
             flush_ns: 1_000,
             rail_gbps: None,
+            profile: Profile::default(),
             quirks: Quirks::default(),
         }
+    }
+
+    /// The same as a device of that kind; its port stays what it is.
+    pub fn with_profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self.mtu = self.mtu.min(profile.mtu);
+        self.quirks.rmsn_cleared_by_2err |= profile.rmsn_cleared_by_2err;
+        self
+    }
+
+    /// The same with the port of its profile: link layer, partitions, subnet. Each rail is in a subnet of its own.
+    pub fn with_port_of_profile(mut self, rail: u32) -> Self {
+        let profile = self.profile;
+        self.pkeys = profile.pkeys.to_vec();
+        self.link_layer = profile.link_layer.unwrap_or(self.link_layer);
+        if let Some(subnet) = profile.subnet {
+            // The lower half is the port's GUID, which the MAC makes unique.
+            self.gid[..8].copy_from_slice(&(subnet + u64::from(rail)).to_be_bytes());
+            self.gid[8..10].fill(0);
+            self.gid[10..].copy_from_slice(&self.mac);
+        }
+        self
     }
 }

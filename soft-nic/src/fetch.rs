@@ -3,6 +3,9 @@
 use crate::packet::{AtomicOp, AtomicRequest};
 use crate::qp::{Data, Letter, Piece, Qp, Service, Sge, Task, Work};
 use shunt_layout::mlx5::cqe::{Syndrome, vendor};
+use shunt_layout::mlx5::prm::caps::{
+    ATOMIC_COMPARE_SWAP, ATOMIC_FETCH_ADD, ATOMIC_MASKED_COMPARE_SWAP, ATOMIC_MASKED_FETCH_ADD,
+};
 use shunt_layout::mlx5::wqe::{
     AddressVector, Ctrl, DataSegment, Opcode, SEGMENT_BYTES, SOLICITED_EVENT, Segment, WQEBB_BYTES,
 };
@@ -214,12 +217,26 @@ pub(crate) fn ctrl_at(qp: &Qp, at: u64) -> (Ctrl, u64) {
     (ctrl, blocks.min(qp.requester.announced - at))
 }
 
-/// Reads the WQE at block `qp.requester.fetched`, which was announced. PSNs are not assigned.
-pub(crate) fn fetch(qp: &Qp) -> Work {
+/// True if a device with those `atomic_operations` has what the WQE asks for.
+fn is_offered(opcode: u8, atomics: u32) -> bool {
+    let bit = match Opcode::from_raw(opcode) {
+        Some(Opcode::AtomicCs) => ATOMIC_COMPARE_SWAP,
+        Some(Opcode::AtomicFa) => ATOMIC_FETCH_ADD,
+        Some(Opcode::AtomicMaskedCs) => ATOMIC_MASKED_COMPARE_SWAP,
+        Some(Opcode::AtomicMaskedFa) => ATOMIC_MASKED_FETCH_ADD,
+        _ => return true,
+    };
+    atomics & bit != 0
+}
+
+/// Reads the WQE at block `qp.requester.fetched`, which was announced. PSNs are not assigned. `atomics` are the
+/// operations that the device has.
+pub(crate) fn fetch(qp: &Qp, atomics: u32) -> Work {
     let at = qp.requester.fetched;
     let (ctrl, blocks) = ctrl_at(qp, at);
     let wqe = Wqe { qp, at, ds: ctrl.ds as u64 };
     let whole = ctrl.ds > 0 && (ctrl.ds as u64).div_ceil(SEGMENTS_PER_BLOCK) == blocks;
+    let whole = whole && is_offered(ctrl.opcode, atomics);
     let sound = whole && ctrl.index == at as u16 && ctrl.qpn == qp.qpn;
     let (task, bytes, error) = match if sound { wqe.task(ctrl) } else { Err(MALFORMED) } {
         Ok((_, bytes)) if bytes > 1 << qp.log_max_message => (Task::Nothing, 0, Some(TOO_LONG)),

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`config`] | one NIC's identity, latencies and quirks |
+//! | [`profile`] | what one kind of device refuses, reports and does otherwise |
 //! | [`nic`] | a NIC: objects, doorbells, queues; sans-IO, time is an argument |
 //! | [`command`] | firmware mailboxes: parsed, executed one at a time, answered with status codes |
 //! | `requester`, `responder` | the two halves of a reliable connection |
@@ -108,6 +109,7 @@ mod outside;
 pub mod packet;
 mod placement;
 mod port;
+pub mod profile;
 mod psn;
 mod qp;
 mod receive;
@@ -132,4 +134,5 @@ pub use fault::{
 };
 pub use nic::{NicError, SoftNic};
 pub use object::Uar;
+pub use profile::Profile;
 pub use uplink::{RoceOptions, RoceUplink, UnixUplink, Uplink, UplinkCounters, UplinkError};

@@ -110,6 +110,8 @@ impl SoftNic {
     /// A NIC with its port up and nothing in it.
     pub fn new(config: NicConfig) -> Self {
         let memory = Memory::new(config.quirks.keys_skipped);
+        // Two NICs draw different times, and each the same in each run.
+        let seed = config.mac.iter().fold(0, |seed: u64, byte| seed << 8 | *byte as u64);
         Self {
             config,
             number: 0,
@@ -124,7 +126,7 @@ impl SoftNic {
             unread: false,
             may_be_rung: false,
             pools: Vec::new(),
-            firmware: Firmware::default(),
+            firmware: Firmware::new(seed),
             events: Events::default(),
             port: Port::default(),
             placement: Placement::default(),
@@ -217,9 +219,11 @@ impl SoftNic {
     }
 
     /// Gives a command to the firmware. It runs after those before it and takes
-    /// [`firmware_ns`](NicConfig::firmware_ns); its effects happen when it completes.
+    /// [`firmware_ns`](NicConfig::firmware_ns), or what its profile draws; its effects happen when it completes.
     pub fn command_submit(&mut self, now: u64, input: &[u8], out_len: usize) -> CommandId {
-        self.firmware.submit(now, self.config.firmware_ns, input, out_len)
+        let constant = self.config.firmware_ns;
+        let latency = self.config.profile.command_time.map_or(constant, |time| self.firmware.draw(time));
+        self.firmware.submit(now, latency, input, out_len)
     }
 
     /// The output mailbox of a command, once; `None` while it is not complete. The status is inside.

@@ -12,6 +12,8 @@ use crate::nic::SoftNic;
 use crate::packet::{AtomicRequest, Body, Part, Payload};
 use crate::qp::Qp;
 use crate::responder::AtomicWrite;
+use shunt_layout::bits::Field;
+use shunt_layout::mlx5::prm::qp::qpc;
 use std::collections::VecDeque;
 
 /// How late sabotage places what it holds back.
@@ -125,25 +127,31 @@ impl SoftNic {
     pub(crate) fn place_cqe(&mut self, completion: Completion, cx: &mut Cx) {
         let delay = self.placement_delay();
         let passes = self.config.quirks.reads_pass_posted_writes;
-        if passes || delay == 0 && self.placement.queue.is_empty() {
+        let last = self.scattered_ns(cx);
+        if passes || delay == 0 && last.is_none() && self.placement.queue.is_empty() {
             self.write_cqe(completion, cx);
         } else {
-            self.post(Posted::Cqe(completion), delay, cx);
+            self.post(Posted::Cqe(completion), delay.max(last.unwrap_or(0)), cx);
         }
     }
 
     /// True if a READ or atomic may proceed at once; else it waits for the writes before it.
     pub(crate) fn defer(&mut self, deferred: Deferred, cx: &Cx) -> bool {
         let slow = self.config.quirks.atomic_gap_ns > 0 && matches!(deferred, Deferred::Atomic { .. });
-        let quirks = &self.config.quirks;
-        let unordered = quirks.out_of_order || quirks.out_of_order_inside;
-        let strays = if unordered { &self.placement.stray[..] } else { &[] };
-        let last = strays.iter().map(|(due, ..)| due.saturating_sub(cx.now)).max();
+        let last = self.scattered_ns(cx);
         if self.placement.queue.is_empty() && last.is_none() && !slow {
             return true;
         }
         self.post(Posted::Deferred(deferred), last.unwrap_or(0), cx);
         false
+    }
+
+    /// How long until all that lands in any order has landed; `None` if there is nothing of it.
+    fn scattered_ns(&self, cx: &Cx) -> Option<u64> {
+        if !self.may_scatter() {
+            return None;
+        }
+        self.placement.stray.iter().map(|(due, ..)| due.saturating_sub(cx.now)).max()
     }
 
     /// Places a packet of a write where order is off: what is small at once, the rest when it likes.
@@ -155,16 +163,35 @@ impl SoftNic {
         self.placement.stray.push((cx.now + delay + spread, span, payload));
     }
 
-    /// True if writes of this queue pair land in any order.
+    /// True if writes of some queue pair may land in any order.
+    #[inline]
+    fn may_scatter(&self) -> bool {
+        let quirks = &self.config.quirks;
+        quirks.out_of_order || quirks.out_of_order_inside || self.config.profile.order.may_scatter()
+    }
+
+    /// True if writes of this queue pair land in any order. What turns round inside the NIC meets no switch.
     #[inline]
     pub(crate) fn is_unordered(&self, qp: &Qp) -> bool {
-        let quirks = &self.config.quirks;
-        (quirks.out_of_order || quirks.out_of_order_inside)
+        self.may_scatter()
             && (if qp.remote.address == self.source_address(qp.remote.address) {
-                quirks.out_of_order_inside
+                self.config.quirks.out_of_order_inside
             } else {
-                quirks.out_of_order
+                self.config.quirks.out_of_order || self.is_routed_freely(qp)
             })
+    }
+
+    /// True if the network may deliver this queue pair's packets in any order.
+    fn is_routed_freely(&self, qp: &Qp) -> bool {
+        let bit = |field: Field| field.get(&qp.context) == 1;
+        self.config.profile.order.scatters(bit(qpc::DP_ORDERING_FORCE), bit(qpc::DP_ORDERING_0))
+    }
+
+    /// True if QUERY_QP says that this queue pair's data may land in any order. It does not look where the packets go.
+    pub(crate) fn admits_disorder(&self, qp: &Qp) -> bool {
+        let quirks = &self.config.quirks;
+        let odd = (quirks.out_of_order || quirks.out_of_order_inside) && !quirks.order_denied;
+        odd || self.is_routed_freely(qp)
     }
 
     /// Where order is off, a write that came before one that was lost lands all the same. It is not executed: that is

@@ -67,7 +67,7 @@ impl SoftNic {
                 return false;
             }
         }
-        let mut work = fetch::fetch(qp);
+        let mut work = fetch::fetch(qp, self.config.profile.atomics.operations);
         self.counters.wqes += 1;
         let requester = &mut qp.requester;
         work.first_psn = requester.next_psn;
@@ -375,10 +375,13 @@ impl SoftNic {
         let Some(span) = self.local(qp, result, 0, result.bytes, Access::LocalWrite) else {
             return self.fail(qp, LOCAL_KEY, cx);
         };
-        // 8-byte results in host order (endianness mode 1), 4-byte results big-endian always.
+        // 8-byte results in host order (endianness mode 1) or big-endian (mode 0), 4-byte results big-endian always.
         let mut payload = cx.pool.take(result.bytes as usize);
         match result.bytes {
             4 => payload.bytes_mut().copy_from_slice(&(original as u32).to_be_bytes()),
+            _ if self.config.profile.atomics.big_endian => {
+                payload.bytes_mut().copy_from_slice(&original.to_be_bytes());
+            }
             _ => payload.bytes_mut().copy_from_slice(&original.to_le_bytes()),
         }
         self.place(span, payload, How::default(), cx);

@@ -16,6 +16,7 @@ mod hostile;
 mod messages;
 mod model;
 mod placement;
+mod profiles;
 mod quirks;
 mod read_atomic;
 mod rig;

@@ -40,6 +40,12 @@ impl SoftNic {
         if span.address().is_multiple_of(place.align) { Ok(span) } else { Err(Refusal::Unaligned) }
     }
 
+    /// Where a queue may start in its umem: multiples of the page size that firmware deduces.
+    pub(super) fn check_umem_offset(&self, offset: u64) -> Result<(), Refusal> {
+        let fits = offset.is_multiple_of(self.config.profile.umem_align);
+        if fits { Ok(()) } else { Err(Refusal::UmemPage) }
+    }
+
     fn has_uar(&self, id: u32) -> bool {
         self.uars.get((id as usize).wrapping_sub(1)).is_some_and(|slot| slot.used)
     }
@@ -128,6 +134,7 @@ impl SoftNic {
             .get(mailbox)
             .checked_add(get(cq::cqc::PAGE_OFFSET) as u64 * 64)
             .ok_or(Refusal::OutsideUmem)?;
+        self.check_umem_offset(cq::create::CQ_UMEM_OFFSET.get(mailbox))?;
         let bytes = (CQE_BYTES as u64) << log_size;
         let ring = self.locate(Place { umem: umems[0], offset, bytes, align: CQE_BYTES as u64 })?;
         let record = self.record(umems[1], cq::cqc::DBR_ADDR, &context)?;
@@ -198,6 +205,10 @@ impl SoftNic {
             .get(mailbox)
             .checked_add(get(qpc::PAGE_OFFSET) as u64 * 64)
             .ok_or(Refusal::OutsideUmem)?;
+        self.check_umem_offset(qp::create::WQ_UMEM_OFFSET.get(mailbox))?;
+        if !self.config.profile.has_clock(get(qpc::TS_FORMAT)) {
+            return Err(Refusal::NoSuchClock);
+        }
         let (receive, receive_bytes) = self.receive_queue(umems[0], offset, &context)?;
         let offset = offset.checked_add(receive_bytes).ok_or(Refusal::OutsideUmem)?;
         let bytes = (WQEBB_BYTES as u64) << log_depth;

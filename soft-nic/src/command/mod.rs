@@ -10,6 +10,7 @@ pub(crate) use refusal::Refusal;
 
 use crate::fault::FaultKind;
 use crate::nic::SoftNic;
+use crate::profile::{CommandTime, Latency};
 use crate::trace;
 use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};
 use shunt_layout::mlx5::prm::qp::State;
@@ -35,7 +36,6 @@ struct Queued {
 }
 
 /// The command queue of a NIC.
-#[derive(Default)]
 pub(crate) struct Firmware {
     queue: VecDeque<Queued>,
     answers: HashMap<u64, Vec<u8>>,
@@ -43,9 +43,27 @@ pub(crate) struct Firmware {
     busy_until: u64,
     /// Executed, by opcode.
     executed: BTreeMap<u16, u64>,
+    latency: Latency,
 }
 
 impl Firmware {
+    /// Nothing submitted; `seed` decides what commands take where that is drawn.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            answers: HashMap::new(),
+            submitted: 0,
+            busy_until: 0,
+            executed: BTreeMap::new(),
+            latency: Latency::new(seed),
+        }
+    }
+
+    /// What the next command takes.
+    pub(crate) fn draw(&mut self, time: CommandTime) -> u64 {
+        self.latency.draw(time)
+    }
+
     pub(crate) fn submit(&mut self, now: u64, latency: u64, input: &[u8], out_len: usize) -> CommandId {
         let due = now.max(self.busy_until) + latency;
         self.busy_until = due;

@@ -8,14 +8,14 @@ use crate::config::LinkLayer;
 use crate::nic::SoftNic;
 use crate::psn;
 use shunt_layout::bits::Field;
-use shunt_layout::mlx5::prm::caps::{self, CAPABILITY_OFFSET, atomic, general};
+use shunt_layout::mlx5::prm::caps::{self, CAPABILITY_OFFSET, atomic, general, general_2, roce};
 use shunt_layout::mlx5::prm::cmd::input;
 use shunt_layout::mlx5::prm::mkey::{MKC_OFFSET, mkc};
 use shunt_layout::mlx5::prm::port::{
     ALL_ENTRIES, HCA_VPORT_CONTEXT_OFFSET, HCA_VPORT_TABLE_OFFSET, NIC_VPORT_CONTEXT_OFFSET, hca_vport,
     hca_vport_gid_out, hca_vport_table_in, nic_vport, roce_address_in, roce_address_out, vport_state,
 };
-use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, qpc};
+use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, State, qpc};
 use shunt_layout::mlx5::prm::{cq, pd};
 use shunt_layout::mlx5::wqe::TERMINATE_SCATTER_LIST_KEY;
 
@@ -42,9 +42,8 @@ impl SoftNic {
         for (field, value) in live {
             field.set(&mut context, value);
         }
-        let quirks = &self.config.quirks;
-        if (quirks.out_of_order || quirks.out_of_order_inside) && !quirks.order_denied {
-            qpc::DP_ORDERING_0.set(&mut context, 1);
+        if self.config.profile.order.told && qp.state == State::Rts {
+            qpc::DATA_IN_ORDER.set(&mut context, !self.admits_disorder(qp) as u32);
         }
         out[QPC_OFFSET..QPC_OFFSET + qpc::BYTES].copy_from_slice(&context);
         Ok(())
@@ -80,18 +79,26 @@ impl SoftNic {
     pub(super) fn query_hca_cap(&mut self, mailbox: &[u8], out: &mut [u8]) -> Result<(), Refusal> {
         let mut whole = [0; caps::OUT_BYTES];
         let union = &mut whole[CAPABILITY_OFFSET..];
+        let profile = &self.config.profile;
         // Bit 0 of op_mod chooses current or maximum; they are the same here.
         match input::OP_MOD.get(mailbox) >> 1 {
             caps::GENERAL => self.general_caps(union),
+            caps::GENERAL_2 => general_2::DP_ORDERING_FORCE.set(union, profile.order.force as u32),
             caps::ATOMIC => {
-                atomic::REQ_8B_ENDIANNESS_MODE.set(union, 1);
-                atomic::ATOMIC_OPERATIONS.set(union, 0xf);
+                let host_order = !profile.atomics.big_endian as u32;
+                atomic::REQ_8B_ENDIANNESS_MODE.set(union, host_order);
+                atomic::SUPPORTED_REQ_8B_ENDIANNESS_MODE_1.set(union, host_order);
+                atomic::ATOMIC_OPERATIONS.set(union, profile.atomics.operations);
                 atomic::ATOMIC_SIZE_QP.set(union, 0xc);
             }
             caps::ROCE => {
-                union[0x12..0x14].copy_from_slice(&[0, 0x04]); // roce_version mask: v2
-                union[0x16..0x18].copy_from_slice(&4791u16.to_be_bytes()); // UDP port
-                union[0x1e..0x20].copy_from_slice(&1u16.to_be_bytes()); // address table size
+                let loopback = profile.force_loopback;
+                roce::FL_RC_QP_WHEN_ROCE_ENABLED.set(union, loopback.with_roce as u32);
+                roce::FL_RC_QP_WHEN_ROCE_DISABLED.set(union, loopback.without_roce as u32);
+                roce::QP_TS_FORMAT.set(union, profile.clock as u32);
+                roce::ROCE_VERSION.set(union, 1 << 2); // v2
+                roce::R_ROCE_DEST_UDP_PORT.set(union, 4791);
+                roce::ROCE_ADDRESS_TABLE_SIZE.set(union, 1);
             }
             // It has nothing of these, and says so.
             group if caps::OTHERS.contains(&group) => {}
@@ -104,6 +111,7 @@ impl SoftNic {
     }
 
     fn general_caps(&self, union: &mut [u8]) {
+        let profile = &self.config.profile;
         let ethernet = self.config.link_layer == LinkLayer::Ethernet;
         let values = [
             (general::LOG_MAX_QP_SZ, LOG_MAX_SQ),
@@ -131,6 +139,12 @@ impl SoftNic {
             (general::MAX_WQE_SZ_SQ, 1008),
             (general::MAX_WQE_SZ_RQ, 16 << 7),
             (general::LOG_MAX_UMEM, 20),
+            (general::HCA_CAP_2, 1),
+            (general::QP_DATA_IN_ORDER, profile.order.told as u32),
+            (general::DP_ORDERING_OOO_RW_RC, profile.order.out_of_order as u32),
+            (general::FL_RC_QP_WHEN_ROCE_DISABLED, profile.force_loopback.without_roce as u32),
+            (general::SQ_TS_FORMAT, profile.clock as u32),
+            (general::RQ_TS_FORMAT, profile.clock as u32),
         ];
         for (field, value) in values {
             field.set(union, value);

@@ -41,6 +41,10 @@ pub(crate) enum Refusal {
     NumbersUsedUp,
     MkeyTranslations,
     BadPkeyIndex,
+    NoForceLoopback,
+    NoSuchClock,
+    UmemPage,
+    NoSuchOrder,
 }
 
 impl Refusal {
@@ -78,6 +82,10 @@ impl Refusal {
         Self::NumbersUsedUp,
         Self::MkeyTranslations,
         Self::BadPkeyIndex,
+        Self::NoForceLoopback,
+        Self::NoSuchClock,
+        Self::UmemPage,
+        Self::NoSuchOrder,
     ];
 
     pub(crate) fn status(self) -> Status {
@@ -131,6 +139,14 @@ impl Refusal {
             Self::BadCapability => "no such capability type",
             Self::BadGidIndex => "the GID table has one entry, index 0",
             Self::BadPkeyIndex => "the partition table has no such entry",
+            Self::NoForceLoopback => {
+                "this device has no force loopback (fl_rc_qp_when_roce_enabled, _disabled)"
+            }
+            Self::NoSuchClock => "ts_format is no clock of this device (qp_ts_format)",
+            Self::UmemPage => {
+                "queues start at multiples of the page size that is deduced from the umem, 64 KiB"
+            }
+            Self::NoSuchOrder => "no such order of placement (dp_ordering_ooo_rw_rc, dp_ordering_ooo_all_rc)",
             Self::MessageSize => "log_msg_max is at most 30",
             Self::EmptyMkey => "the key covers nothing",
             Self::NumbersUsedUp => "all numbers of such objects were handed out; none is used twice",

@@ -113,6 +113,17 @@ impl SoftNic {
             if qpc::LOG_MSG_MAX.get(new) > LOG_MAX_MESSAGE {
                 return Err(Refusal::MessageSize);
             }
+            let profile = &nic.config.profile;
+            if ads::FL.get(path(new)) == 1 && !profile.may_force_loopback(nic.config.link_layer) {
+                return Err(Refusal::NoForceLoopback);
+            }
+            nic.check_pkey(ads::PKEY_INDEX.within(ADS_OFFSET).get(&qp.context))?;
+            // Out of order: READs and WRITEs (1), or all (2), which no profile has.
+            match (qpc::DP_ORDERING_1.get(new), qpc::DP_ORDERING_0.get(new)) {
+                (0, 0) => {}
+                (0, 1) if profile.order.out_of_order => {}
+                _ => return Err(Refusal::NoSuchOrder),
+            }
             if qpc::LOG_RRA_MAX.get(new) > LOG_MAX_READS {
                 return Err(Refusal::ReadDepth);
             }
@@ -123,6 +134,9 @@ impl SoftNic {
                 qpc::NEXT_RCV_PSN,
                 qpc::LOG_RRA_MAX,
                 qpc::MIN_RNR_NAK,
+                qpc::DP_ORDERING_0,
+                qpc::DP_ORDERING_1,
+                qpc::DP_ORDERING_FORCE,
             ];
             adopt(qp, new, &fields);
             let (port, pkey) = (ads::VHCA_PORT_NUM.within(ADS_OFFSET), ads::PKEY_INDEX.within(ADS_OFFSET));
@@ -142,6 +156,12 @@ impl SoftNic {
             qp.state = State::Rtr;
             Ok(())
         })
+    }
+
+    /// True to its word if the port's partition table has such an entry.
+    fn check_pkey(&self, index: u32) -> Result<(), Refusal> {
+        let entry = self.config.pkeys.get(index as usize);
+        if entry.is_some_and(|pkey| pkey & 0x7fff != 0) { Ok(()) } else { Err(Refusal::BadPkeyIndex) }
     }
 
     /// The other end that a context names.

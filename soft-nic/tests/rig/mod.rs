@@ -416,6 +416,7 @@ impl Rig {
         set(qpc::CQN_RCV, if receive_cqn != 0 { receive_cqn } else { cqn });
         set(qpc::LOG_SQ_SIZE, options.log_depth);
         set(qpc::USER_INDEX, 0x77);
+        set(qpc::TS_FORMAT, qp::Timestamp::Default as u32);
         set(qpc::DBR_UMEM_VALID, 1);
         set(qpc::DBR_UMEM_ID, umem);
         qpc::DBR_ADDR.within(QPC_OFFSET).set(&mut make, records as u64);
