@@ -372,8 +372,10 @@ impl<const FT: bool> Platform for Gpu<FT> {
 
     #[inline(always)]
     fn wqes_before_publish(self) {
-        // The reader of `ready` that acts on it is the lane that rings.
-        unsafe { asm!("fence.acq_rel.gpu;", options(nostack)) };
+        // The reader of `ready` that acts on it is the lane that rings, and by PTX's model its `.sys` fence would cover
+        // these stores as well. Rings lie in the host's memory, and there NVSHMEM does not rely on a fence of another
+        // block to push them out either: a NIC that fetched the old WQE would repeat an old put, which nobody notices.
+        unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
     }
 
     #[inline(always)]
