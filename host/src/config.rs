@@ -1,13 +1,18 @@
 //! Settings, and their defaults from the environment: ours, and NVSHMEM's of the same meaning. Pure.
 
+mod variables;
+
 pub use crate::duration::parse_duration;
 use crate::duration::within;
 use crate::error::ConfigError;
 use crate::events;
 use crate::nic::qp::QpTuning;
-use crate::topology::select::{self, Selection};
+use crate::topology::select::Selection;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{FencePolicy, OrderPolicy, Policy, SLOTS_MAX};
+pub(crate) use variables::BOOLEAN;
+use variables::{MACHINE_READABLE, TEN_MINUTES_NS};
+pub use variables::{VARIABLES, Variable};
 
 /// How an old path is fenced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +43,8 @@ pub struct EnvConfig {
     pub fence: FenceMode,
     /// Longest time a packet may live in the network.
     pub packet_lifetime_ns: u64,
-    /// In which order writes may land.
-    pub ordering: OrderPolicy,
+    /// In which order writes may land; `None`: strict where every NIC keeps the order, else unordered, and said so.
+    pub ordering: Option<OrderPolicy>,
     /// Whether receivers act on the data of puts before a signal covers it.
     pub polled_puts: bool,
     /// Channels to each peer.
@@ -48,6 +53,10 @@ pub struct EnvConfig {
     pub log_depth: u32,
     /// Timers and retries.
     pub tuning: QpTuning,
+    /// Service level (InfiniBand) or Ethernet priority of all connections.
+    pub service_level: u8,
+    /// Traffic class of all connections: its upper six bits are the DSCP of RoCE packets.
+    pub traffic_class: u8,
     /// Whether failures switch paths.
     pub fault_tolerance: bool,
     /// Whether switchers leave a record of each step.
@@ -65,11 +74,13 @@ impl Default for EnvConfig {
             probes: 3,
             fence: FenceMode::Strict,
             packet_lifetime_ns: 50_000_000,
-            ordering: OrderPolicy::Strict,
+            ordering: None,
             polled_puts: false,
             channels_per_pe: 2,
             log_depth: 10,
             tuning: QpTuning::default(),
+            service_level: 0,
+            traffic_class: 0,
             fault_tolerance: false,
             step_records: false,
         }
@@ -95,7 +106,7 @@ pub fn policy(config: &EnvConfig) -> Policy {
             FenceMode::Strict => FencePolicy::Strict as u32,
             FenceMode::Time => FencePolicy::Time as u32,
         },
-        ordering: config.ordering as u32,
+        ordering: config.ordering.unwrap_or(OrderPolicy::Strict) as u32,
         polled_puts: config.polled_puts as u32,
         rc_gives_up_ms: rc_gives_up_ms(&config.tuning),
     }
@@ -115,144 +126,6 @@ fn rc_gives_up_ms(tuning: &QpTuning) -> u32 {
     let all_ns = 4 * timeout_ns * u64::from(tuning.retry + 1);
     u32::try_from(all_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }
-
-/// A variable that is read: name, meaning, what it may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variable {
-    /// Name.
-    pub name: &'static str,
-    /// What it sets.
-    pub meaning: &'static str,
-    /// What it may hold.
-    pub values: &'static str,
-    /// What holds where it is not set, as it would be written; empty: nothing.
-    pub default: &'static str,
-}
-
-impl Variable {
-    const fn default(mut self, default: &'static str) -> Self {
-        self.default = default;
-        self
-    }
-}
-
-const fn variable(name: &'static str, meaning: &'static str, values: &'static str) -> Variable {
-    Variable { name, meaning, values, default: "" }
-}
-
-/// perftest's own variable, which `shmem_put_bw` reads.
-const MACHINE_READABLE: &str = "NVSHMEM_MACHINE_READABLE_OUTPUT";
-
-/// Every variable that is read, by [`EnvConfig::from_lookup`], [`Selection::from_lookup`],
-/// [`crate::job::Job::from_lookup`] or `shmem_put_bw`; `shunt env` prints them in this order.
-pub const VARIABLES: &[Variable] = &[
-    variable(
-        "SHUNT_BACKUPS",
-        "backup paths of each channel; shmem_put_bw, where it is not set: all pairs of rails, at most 7",
-        "a whole number from 0 to 7",
-    )
-    .default("2"),
-    variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost", GIVE_UP).default("1s"),
-    variable(
-        "SHUNT_SUSPECT",
-        "longest silence of a path with work outstanding before it is suspected; shmem_put_bw adds the time of a put",
-        SUSPECT,
-    )
-    .default("10ms"),
-    variable(
-        "SHUNT_SUSPECT_FLOOR",
-        "shortest such silence, for a path whose completions usually come fast; as long as SHUNT_SUSPECT: always that",
-        SUSPECT,
-    )
-    .default("2ms"),
-    variable(
-        "SHUNT_RECOVERY_WINDOW",
-        "how long the primary must have been ready again before channels go back; doubled by each flap",
-        GIVE_UP,
-    )
-    .default("100ms"),
-    variable("SHUNT_PROBES", "good probes wanted, each way, of a path made anew", "a whole number from 1 to 1000")
-        .default("3"),
-    variable("SHUNT_FENCE", "how an old path is fenced", "strict or time").default("strict"),
-    variable("SHUNT_MPL", "packet lifetime in the network", LIFETIME).default("50ms"),
-    variable("SHUNT_ORDERING", "in which order what is written may land at the receiver", ORDERING)
-        .default("strict"),
-    variable(
-        "SHUNT_POLLED_PUTS",
-        "whether receivers act on put data before a signal covers it: what nobody can know of is then asked about",
-        BOOLEAN,
-    )
-    .default("0"),
-    variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
-    variable("SHUNT_EVENTS", "timeline of every event, a line of JSON each", events::EVENTS_FILE),
-    variable("SHUNT_METRICS", "where Prometheus may read", events::METRICS_ADDRESS),
-    variable("SHUNT_STATUS", "whether each PE has a status page in shared memory", events::STATUS)
-        .default("1"),
-    variable(
-        "NVSHMEM_QP_DEPTH",
-        "ring depth, rounded up to a power of two",
-        "a whole number from 128 to 32768",
-    )
-    .default("1024"),
-    variable(
-        "NVSHMEM_IBGDA_RECOVERY_INTERVAL",
-        "SHUNT_RECOVERY_WINDOW in milliseconds, where that is not set",
-        "a whole number from 0 to 1000000",
-    ),
-    variable("NVSHMEM_IB_TIMEOUT", "local ACK timeout, 4.096 us << value", "a whole number from 1 to 31")
-        .default("14"),
-    variable("NVSHMEM_IB_RETRY_CNT", "transport retries", "a whole number from 0 to 7").default("7"),
-    variable(
-        "NVSHMEM_IBGDA_NUM_RC_PER_PE",
-        "channels to each peer; shmem_put_bw, where it is not set: one for each CTA",
-        "a whole number from 1 to 1024",
-    )
-    .default("2"),
-    variable(
-        "NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE",
-        "whether failures switch paths; shmem_put_bw, where it is not set: they do",
-        BOOLEAN,
-    )
-    .default("0"),
-    variable(MACHINE_READABLE, "shmem_put_bw prints perftest's machine-readable lines too", BOOLEAN)
-        .default("0"),
-    variable("SHUNT_RANK", "number of this process in its job", "a whole number below SHUNT_WORLD"),
-    variable("SHUNT_WORLD", "processes in the job", "a whole number from 1 to 4096"),
-    variable("SHUNT_ROOT", "where rank 0 listens", crate::connect::tcp::address::SYNTAX),
-    variable("SHUNT_ROOT_FD", "rank 0's listening socket, inherited", "the number of an open descriptor"),
-    variable("SHUNT_SECRET", "job secret, the same in all processes", crate::connect::tcp::secret::SYNTAX),
-    variable("SHUNT_SECRET_FILE", "file with the job secret", "a path of a file that others cannot read"),
-    variable(
-        "SHUNT_FABRIC",
-        "soft fabric shared by processes of one machine",
-        "1 to 32 letters, digits, dots, dashes or underscores",
-    )
-    .default("default"),
-    variable(
-        "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME",
-        "interface of bootstrap and agents",
-        crate::connect::tcp::interface::SYNTAX,
-    ),
-    variable("NVSHMEM_HCA_LIST", "RDMA ports that are used, or with ^ not used", select::HCA_LIST),
-    variable("NVSHMEM_HCA_PE_MAPPING", "RDMA port of each PE of a node", select::HCA_PE_MAPPING),
-    variable("NVSHMEM_ENABLE_NIC_PE_MAPPING", "primary rail by rank, not by distance", BOOLEAN).default("0"),
-    variable("NVSHMEM_HCA_PREFIX", "RDMA devices that are used, by name", select::HCA_PREFIX).default("^smi"),
-    variable("NVSHMEM_IB_GID_INDEX", "entry of the GID table", select::GID_INDEX).default("-1"),
-    variable("NVSHMEM_IB_ADDR_FAMILY", "kind of address a RoCE GID is made from", select::ADDR_FAMILY)
-        .default("AF_INET"),
-    variable("NVSHMEM_IB_ADDR_RANGE", "network a RoCE GID is made from", select::ADDR_RANGE),
-    variable("NVSHMEM_IB_ROCE_VERSION_NUM", "RoCE version", select::ROCE_VERSION).default("2"),
-];
-
-const ORDERING: &str = "strict, relaxed (the data of puts in any order, signals behind it) or unordered (the network \
-    too; signals are atomics)";
-const GIVE_UP: &str = "0, or a number with ns, us, ms, s or m up to 10m, such as 50ms";
-const SUSPECT: &str = "a number with ns, us, ms or s from 100us to 10s, such as 50ms";
-/// Without which a proof would prove nothing. No packet lives longer in a network, and much waits for it.
-const LIFETIME: &str = "a number above 0 with ns, us, ms or s up to 60s, such as 50ms";
-/// Nothing that is waited for takes longer than this.
-const TEN_MINUTES_NS: u64 = 600_000_000_000;
-pub(crate) const BOOLEAN: &str = "0, 1, true, false, yes, no, on or off";
 
 /// Looks variables up and turns them into values, or says what was met and what would be right.
 pub(crate) struct Lookup<'a>(pub &'a dyn Fn(&str) -> Option<String>);
@@ -323,9 +196,10 @@ impl EnvConfig {
         })?;
         config.fence = fence.unwrap_or(config.fence);
         let ordering = env.parse("SHUNT_ORDERING", |text| match text {
-            "strict" => Some(OrderPolicy::Strict),
-            "relaxed" => Some(OrderPolicy::Relaxed),
-            "unordered" => Some(OrderPolicy::Unordered),
+            "auto" => Some(None),
+            "strict" => Some(Some(OrderPolicy::Strict)),
+            "relaxed" => Some(Some(OrderPolicy::Relaxed)),
+            "unordered" => Some(Some(OrderPolicy::Unordered)),
             _ => None,
         })?;
         config.ordering = ordering.unwrap_or(config.ordering);
@@ -339,6 +213,8 @@ impl EnvConfig {
         // 0 would be "never": every wait must end.
         set(&mut config.tuning.ack_timeout, env.number("NVSHMEM_IB_TIMEOUT", 1..=31)?);
         set(&mut config.tuning.retry, env.number("NVSHMEM_IB_RETRY_CNT", 0..=7)?);
+        config.service_level = env.number("NVSHMEM_IB_SL", 0..=15)?.unwrap_or(0) as u8;
+        config.traffic_class = env.number("NVSHMEM_IB_TRAFFIC_CLASS", 0..=255)?.unwrap_or(0) as u8;
         set(&mut config.channels_per_pe, env.number("NVSHMEM_IBGDA_NUM_RC_PER_PE", 1..=1024)?);
         let tolerant = env.parse("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", parse_bool)?;
         config.fault_tolerance = tolerant.unwrap_or(config.fault_tolerance);
@@ -409,6 +285,8 @@ mod tests {
             ("NVSHMEM_IB_TIMEOUT", "20"),
             ("NVSHMEM_IB_RETRY_CNT", "6"),
             ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "24"),
+            ("NVSHMEM_IB_SL", "3"),
+            ("NVSHMEM_IB_TRAFFIC_CLASS", "104"),
             ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
         ]);
         let want = EnvConfig {
@@ -416,7 +294,7 @@ mod tests {
             give_up_ns: 1_500_000_000,
             fence: FenceMode::Time,
             packet_lifetime_ns: 20_000_000,
-            ordering: OrderPolicy::Relaxed,
+            ordering: Some(OrderPolicy::Relaxed),
             polled_puts: true,
             suspect_ns: 4_000_000,
             suspect_floor_ns: 500_000,
@@ -425,6 +303,8 @@ mod tests {
             channels_per_pe: 24,
             log_depth: 10,
             tuning: QpTuning { ack_timeout: 20, retry: 6, ..QpTuning::default() },
+            service_level: 3,
+            traffic_class: 104,
             fault_tolerance: true,
             step_records: true,
         };
@@ -467,6 +347,8 @@ mod tests {
             ("NVSHMEM_QP_DEPTH", "64"),
             ("NVSHMEM_IB_TIMEOUT", "0"),
             ("NVSHMEM_IB_RETRY_CNT", "8"),
+            ("NVSHMEM_IB_SL", "16"),
+            ("NVSHMEM_IB_TRAFFIC_CLASS", "256"),
             ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "0"),
             ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "maybe"),
         ];

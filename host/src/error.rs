@@ -141,6 +141,20 @@ impl DevxError {
 /// What went wrong with an object on a NIC.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NicError {
+    /// A GPU's memory could be registered neither way.
+    #[error(
+        "{nic}: expected the GPU's memory to be registered, got by dma-buf: {dmabuf}; by nvidia_peermem: {peermem}; \
+         use the open GPU kernel modules with Linux 5.12 or later, or load nvidia_peermem, or put the heap in the \
+         host's memory"
+    )]
+    GpuMemory {
+        /// Name of the NIC.
+        nic: String,
+        /// Why not through a dma-buf.
+        dmabuf: String,
+        /// Why not by its address.
+        peermem: String,
+    },
     /// The command failed.
     #[error(transparent)]
     Devx(#[from] DevxError),

@@ -13,15 +13,16 @@ use crate::error::StartError;
 use crate::gpu::{GpuMemory, OwnedSpan, Placement, Span};
 use crate::keys::{KeyTable, chunks};
 use crate::nic::half::HalfPath;
+use crate::nic::order::{self, Stance};
 use crate::nic::qp::QpTuning;
 use crate::nic::queue::RingSpan;
 use crate::plan::{Plan, Shape};
-use crate::rail::{Rail, RailOptions};
+use crate::rail::{Rail, RailOptions, stance};
 use crate::ranks::Ranks;
 use crate::upload::{Contents, device_state, upload};
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::wqe::SQ_DEPTH_MAX;
-use shunt_layout::state::{DeviceState, PathRow, Policy, SLOTS_MAX, ledger_tail};
+use shunt_layout::state::{DeviceState, OrderPolicy, PathRow, Policy, SLOTS_MAX, ledger_tail};
 use std::sync::Arc;
 
 /// Whether rails and paths are made one after another or at once.
@@ -90,7 +91,7 @@ impl PeConfig {
             fence: env.fence,
             packet_lifetime_ns: env.packet_lifetime_ns,
             step_records: env.step_records,
-            rail: RailOptions { ordering: env.ordering, ..RailOptions::default() },
+            rail: RailOptions::new(env),
             bringup: Bringup::default(),
             agent_switches: true,
         }
@@ -214,6 +215,7 @@ impl Pe {
         config.check(rails.len(), bootstrap.size())?;
         let mut opened = Opened::open(config, rails, &gpu, bootstrap, world)?;
         let cards = opened.exchange_cards(bootstrap)?;
+        let ordering = opened.agree_on_order(&cards)?;
         let shape = opened.shape(&cards);
         let plan = shape.plan();
         let control = OwnedSpan::alloc(&gpu, plan.bytes, Placement::Control)?;
@@ -230,7 +232,7 @@ impl Pe {
         // Nobody sends before everybody listens.
         bootstrap.all_gather(&[])?;
 
-        let keys = connect::keys(&config, &shape, &rails, &cards)?;
+        let keys = connect::keys(&config, &shape, &rails, &cards, ordering)?;
         let paths = connect::path_rows(&plan, &channels, world.now_ns());
         let seal = Seal::new(&cards);
         let peers: Vec<PeerInfo> = cards.into_iter().map(PeerInfo::from).collect();
@@ -246,11 +248,7 @@ impl Pe {
             keys: &keys,
             scratch_keys: &scratch_keys,
             paths: &paths,
-            policy: Policy {
-                fault_tolerance: config.ft as u32,
-                ordering: config.rail.ordering as u32,
-                ..config.policy
-            },
+            policy: Policy { fault_tolerance: config.ft as u32, ordering: ordering as u32, ..config.policy },
             step_records: config.step_records,
         };
         upload(&*gpu, &plan, base, &contents)?;
@@ -351,9 +349,10 @@ impl Opened {
         let draw = bootstrap.draw().map_err(StartError::from)?;
         connect::for_each(config.bringup, &mut slots, |(index, devx, opened)| {
             let mut rail = Rail::open(devx.clone(), *index, config.rail, world.clone())?;
+            // Which keys the heap has depends on the order.
+            rail.settle_order()?;
             rail.register_heap(&heap, config.log2_chunk)?;
             rail.settle_truth();
-            rail.settle_order()?;
             rail.settle_datagrams(qkey(&draw));
             *opened = Some(rail);
             Ok(())
@@ -369,7 +368,7 @@ impl Opened {
             backups: self.config.backups,
             log_depth: self.config.log_depth,
             log2_chunk: self.config.log2_chunk,
-            ordering: self.config.rail.ordering as u32,
+            ordering: stance(&self.rails).to_raw(),
             heap_base: self.heap.span().address,
             heap_bytes: self.config.heap_bytes,
             draw: self.draw,
@@ -392,7 +391,6 @@ impl Opened {
                 ("number of backups, 0 without fault tolerance,", card.backups.into(), mine.backups.into()),
                 ("log2 of the ring depth", card.log_depth.into(), mine.log_depth.into()),
                 ("log2 of the chunk size", card.log2_chunk.into(), mine.log2_chunk.into()),
-                ("order of writes", card.ordering.into(), mine.ordering.into()),
                 ("heap size", card.heap_bytes, mine.heap_bytes),
             ];
             for (what, theirs, mine) in equal {
@@ -403,6 +401,21 @@ impl Opened {
             cards.push(card);
         }
         Ok(cards)
+    }
+
+    /// The order of all PEs, which every rail takes over.
+    fn agree_on_order(&mut self, cards: &[PeCard]) -> Result<OrderPolicy, StartError> {
+        let stances: Vec<Stance> = cards.iter().map(|card| Stance::from_raw(card.ordering)).collect();
+        let policy = order::agree(&stances).map_err(|pe| StartError::Disagree {
+            what: "order of writes (SHUNT_ORDERING)",
+            pe: pe as u32,
+            theirs: stances[pe].policy as u64,
+            mine: stance(&self.rails).policy as u64,
+        })?;
+        for rail in &mut self.rails {
+            rail.adopt_order(policy)?;
+        }
+        Ok(policy)
     }
 
     /// Row lengths that fit every PE, so that all of them count slots alike.

@@ -1,5 +1,12 @@
 //! A rail: one NIC port of this PE with everything that is made once on it.
 
+mod options;
+mod order;
+
+pub use options::RailOptions;
+pub use order::remarks;
+pub(crate) use order::stance;
+
 use crate::connect::card::RailCard;
 use crate::devx::{Devx, Neighbour};
 use crate::error::NicError;
@@ -21,44 +28,6 @@ use shunt_layout::state::OrderPolicy;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// How a rail is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RailOptions {
-    /// Entry of the GID table; the one chosen for the NIC if absent, else the first RoCE v2 one.
-    pub gid_index: Option<u32>,
-    /// Traffic class of all connections.
-    pub traffic_class: u8,
-    /// Service level or Ethernet priority of all connections.
-    pub service_level: u8,
-    /// Longest wait for one placement flush.
-    pub flush_ns: u64,
-    /// Longest wait for a request of the start-up proofs. Nothing is in a hurry then, and a NIC that was disbelieved
-    /// because its host was busy stays so: longer than a flush.
-    pub startup_ns: u64,
-    /// In which order writes may land.
-    pub ordering: OrderPolicy,
-    /// Rounds of the search for a NIC that places out of order and does not say so.
-    pub order_rounds: u32,
-    /// Atomics of the start-up proof that are under way when their responder is moved to ERR, as long as the NIC lets
-    /// them; 0: the proof is of writes and READs alone.
-    pub proof_atomics: u32,
-}
-
-impl Default for RailOptions {
-    fn default() -> Self {
-        Self {
-            gid_index: None,
-            traffic_class: 0,
-            service_level: 0,
-            flush_ns: 50_000_000,
-            startup_ns: 2_000_000_000,
-            ordering: OrderPolicy::Strict,
-            order_rounds: 16,
-            proof_atomics: 360,
-        }
-    }
-}
 
 /// The pair that flushes run on; made anew after a failure.
 #[derive(Default)]
@@ -98,6 +67,10 @@ pub struct Rail {
     pub caps: Caps,
     /// How it was opened.
     pub options: RailOptions,
+    /// In which order writes may land: strict until it was settled.
+    pub order: OrderPolicy,
+    /// Why that is weaker than the strictest though nobody asked for it.
+    pub order_detail: Option<String>,
     /// The start-up proof: whether this NIC's count is truth. Not before it was proved.
     pub truth_holds: bool,
     /// What the proof saw.
@@ -116,6 +89,7 @@ impl Rail {
     ) -> Result<Self, NicError> {
         let caps = Caps::query(&*devx)?;
         let options = RailOptions { gid_index: options.gid_index.or(devx.gid_index()), ..options };
+        options.check_level(caps.link, &devx.name())?;
         let address = caps.address(&*devx, options.gid_index)?;
         let eqn = devx.query_eqn()?;
         let pd = Pd::alloc(&devx)?;
@@ -136,6 +110,8 @@ impl Rail {
             caps,
             address: Mutex::new(address),
             options,
+            order: OrderPolicy::Strict,
+            order_detail: None,
             truth_holds: false,
             truth_detail: "not proved yet".into(),
             datagram_detail: String::new(),
@@ -159,8 +135,9 @@ impl Rail {
             let chunks = 0..bytes.div_ceil(chunk);
             chunks.map(|i| Mkey::create(&self.devx, self.pd.id(), &umem, part(i), access)).collect()
         };
-        let relaxed = self.options.ordering != OrderPolicy::Strict;
-        if relaxed && !self.caps.relaxed_ordering {
+        let asked = self.options.ordering.is_some_and(|order| order != OrderPolicy::Strict);
+        let relaxed = self.order != OrderPolicy::Strict && self.caps.relaxed_ordering;
+        if asked && !self.caps.relaxed_ordering {
             return Err(NicError::Unfit {
                 nic: self.name.clone(),
                 what: "relaxed ordering of writes",
@@ -249,6 +226,8 @@ impl Rail {
             pd: &self.pd,
             eqn: self.eqn,
             mtu: self.address().mtu,
+            pkey_index: self.address().pkey_index,
+            ts_format: self.caps.ts_format,
             qkey,
         };
         let made = Datagrams::open(&source)?;
@@ -285,8 +264,9 @@ impl Rail {
     /// The tuning within what the NIC can do.
     pub(crate) fn fit(&self, tuning: &QpTuning) -> QpTuning {
         let most = self.caps.log_max_ra_req.min(self.caps.log_max_ra_res);
-        let unordered = tuning.unordered || self.options.ordering == OrderPolicy::Unordered;
-        QpTuning { log_ra: tuning.log_ra.min(most), unordered, ..*tuning }
+        let unordered = tuning.unordered || self.order == OrderPolicy::Unordered;
+        let force_order = self.caps.order.forced && self.order != OrderPolicy::Unordered;
+        QpTuning { log_ra: tuning.log_ra.min(most), unordered, force_order, ..*tuning }
     }
 
     /// What path queues on this rail are made of.
@@ -303,6 +283,7 @@ impl Rail {
             pd: self.pd.id(),
             eqn: self.eqn,
             umem: control.umem.id(),
+            ts_format: self.caps.ts_format,
         })
     }
 
@@ -318,11 +299,15 @@ impl Rail {
                 pd: self.pd.id(),
                 eqn: self.eqn,
                 umem: self.private.umem().id(),
+                ts_format: self.caps.ts_format,
             },
             private: &self.private,
             caps: &self.caps,
             address: self.address(),
-            tuning: self.fit(tuning),
+            // Nothing here stands on the order.
+            tuning: QpTuning { unordered: true, ..self.fit(tuning) },
+            traffic_class: self.options.traffic_class,
+            service_level: self.options.service_level,
             nic: &self.name,
         };
         Pair::create(&source, shape)
@@ -394,7 +379,8 @@ impl Rail {
             let which = PairUse::Atomics;
             self.pair_of(PairShape { which, incarnation, psn: proof::FIRST_PSN, answers_to }, &tuning)
         };
-        let stage = Stage { private: &self.private, world, patience_ns, flush: &flush };
+        let masked = self.caps.atomics.masked;
+        let stage = Stage { private: &self.private, world, patience_ns, masked, flush: &flush };
         let mut tries = LOST_TIMEOUTS.into_iter().zip(0..);
         let (lost, next) = loop {
             let Some((ack_timeout, number)) = tries.next() else {
@@ -413,35 +399,6 @@ impl Rail {
         let burst = stage.under_way(make(next, None, QpTuning::default())?, atomics)?;
         let detail = format!("{}; {}; {}", proof.detail, lost.detail, burst.detail);
         Ok(TruthProof { detail: if burst.holds { detail } else { burst.detail }, ..burst })
-    }
-
-    /// Looks for a NIC that places out of order and does not say so: on a loopback pair, a flag must not be seen before
-    /// the data written ahead of it. What only the network or other memory does is not found.
-    ///
-    /// # Errors
-    /// `Unfit` if it was seen. That nothing could be written is no answer.
-    pub fn settle_order(&self) -> Result<(), NicError> {
-        if self.options.ordering == OrderPolicy::Unordered || Mutant::OrderNotProved.on() {
-            return Ok(());
-        }
-        let mut guard = self.flush.lock(&*self.world);
-        let rounds = 0..self.options.order_rounds;
-        let found = self.flush_pair(&mut guard).and_then(|pair| {
-            proof::out_of_order(pair, &self.private, &*self.world, self.options.startup_ns, rounds)
-        });
-        match found {
-            Ok(true) => Err(NicError::Unfit {
-                nic: self.name.clone(),
-                what: "placement",
-                met: "out of order, which QUERY_QP denies".into(),
-                want: "in order, or SHUNT_ORDERING=unordered,".into(),
-            }),
-            Ok(false) => Ok(()),
-            Err(_) => {
-                guard.pair = None;
-                Ok(())
-            }
-        }
     }
 
     /// Proves, and keeps the answer. A proof that cannot run proves nothing.

@@ -14,6 +14,7 @@ use shunt_host::events::{Sink, Told};
 use shunt_host::gpu::{DmaBuf, GpuMemory, HeapMemory, OwnedSpan, Placement, Span};
 use shunt_host::nic::mkey::MkeyShape;
 use shunt_host::nic::queue::Request;
+use shunt_host::nic::subnet::SubnetPort;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_host::rail::{Rail, RailOptions};
 use shunt_host::world::RealWorld;
@@ -242,6 +243,9 @@ impl Devx for Snare {
     }
     fn port(&self) -> Result<Option<PortReport>, DevxError> {
         self.0.port()
+    }
+    fn subnet(&self) -> Result<SubnetPort, DevxError> {
+        self.0.subnet()
     }
     fn resolve_mac(&self, pd: u32, neighbour: &Neighbour) -> Result<Option<[u8; 6]>, DevxError> {
         self.0.resolve_mac(pd, neighbour)

@@ -240,8 +240,6 @@ pub const TABLE: &[Known] = &[
         "one-sided traffic needs no receive queue",
     ),
     idle("NVSHMEM_IB_ROUTABLE_FLID_GID_INDEX", "1", "GID of routed InfiniBand", ANY_NUMBER, SOFT),
-    idle("NVSHMEM_IB_TRAFFIC_CLASS", "0", "traffic class", ANY_NUMBER, SOFT),
-    idle("NVSHMEM_IB_SL", "0", "service level", ANY_NUMBER, SOFT),
     idle("NVSHMEM_IB_FORCE_GRH", "0", "GRH on InfiniBand", Values::Boolean, SOFT),
     idle("NVSHMEM_IB_PKEY_INDEX", "0", "partition key", ANY_NUMBER, SOFT),
     idle(

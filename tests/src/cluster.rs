@@ -137,7 +137,7 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
         log_depth: spec.log_depth,
         fault_tolerance: !spec.ft_off,
         fence: if spec.time_fence { FenceMode::Time } else { FenceMode::Strict },
-        ordering: OrderPolicy::from_raw(spec.ordering),
+        ordering: Some(OrderPolicy::from_raw(spec.ordering)),
         polled_puts: spec.polled_puts,
         ..EnvConfig::default()
     };

@@ -11,6 +11,7 @@ use shunt_host::devx::{Devx, Neighbour, PortGid, PortReport, UarPage};
 use shunt_host::error::DevxError;
 use shunt_host::gpu::{DmaBuf, Span};
 use shunt_host::nic::mkey::MkeyShape;
+use shunt_host::nic::subnet::SubnetPort;
 use shunt_layout::mlx5::prm::cmd;
 use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, State, qpc};
 
@@ -252,6 +253,10 @@ impl Devx for LyingDevx {
 
     fn port(&self) -> Result<Option<PortReport>, DevxError> {
         self.nic.port()
+    }
+
+    fn subnet(&self) -> Result<SubnetPort, DevxError> {
+        self.nic.subnet()
     }
 
     fn resolve_mac(&self, pd: u32, neighbour: &Neighbour) -> Result<Option<[u8; 6]>, DevxError> {

@@ -70,7 +70,7 @@ fn a_count_that_is_refused_is_told_at_the_start() {
 /// The whole story of one port that goes down and comes back, at both ends.
 #[test]
 fn a_port_down_and_up_is_told_event_by_event() {
-    let (outcome, events) = told(&spec(&["5ms:0.0:down", "30ms:0.0:up"]));
+    let (outcome, events) = told(&spec(&["5100us:0.0:down", "30ms:0.0:up"]));
     assert_eq!((outcome.failovers(), outcome.switchbacks()), (2, 2), "{outcome}");
     let story = |begin: &[&str], rail_up: &str| {
         let way_back = WAY_BACK.iter().map(|name| if *name == "rail_up" { rail_up } else { name });

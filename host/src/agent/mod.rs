@@ -31,7 +31,7 @@ use crate::events::{Event, Watching};
 use crate::nic::qp::QpTuning;
 use crate::nic::queue::At;
 use crate::pe::Pe;
-use crate::rail::Rail;
+use crate::rail::{self, Rail};
 use crate::ranks;
 use kept::Estate;
 use message::{Message, PairId};
@@ -243,6 +243,9 @@ impl Agent {
             return Ok(Some(agent));
         }
         agent.introduce();
+        for remark in rail::remarks(pe.rails()) {
+            agent.note(remark);
+        }
         for detail in pe.rails().iter().map(|rail| &rail.datagram_detail).filter(|text| !text.is_empty()) {
             agent.note(detail.clone());
         }

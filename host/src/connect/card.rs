@@ -229,7 +229,7 @@ pub struct PeCard {
     pub log_depth: u32,
     /// log2 of the bytes one key covers.
     pub log2_chunk: u32,
-    /// In which order writes may land: `OrderPolicy`.
+    /// In which order writes may land: [`Stance`](crate::nic::order::Stance).
     pub ordering: u32,
     /// First address of the heap.
     pub heap_base: u64,

@@ -8,6 +8,7 @@ pub use soft::SoftDevx;
 use crate::error::DevxError;
 use crate::gpu::{DmaBuf, Span};
 use crate::nic::mkey::MkeyShape;
+use crate::nic::subnet::SubnetPort;
 use shunt_layout::mlx5::prm::cmd;
 
 /// One UAR page, mapped.
@@ -15,8 +16,10 @@ use shunt_layout::mlx5::prm::cmd;
 pub struct UarPage {
     /// Number that contexts carry.
     pub id: u32,
-    /// First address of the page: the send doorbell register lies at `BLUEFLAME_OFFSET` from here.
+    /// First address of the page, a multiple of 4 KiB.
     pub address: u64,
+    /// Address of the send doorbell register: in that page, at the first BlueFlame register's place or a later one's.
+    pub register: u64,
 }
 
 /// An entry of the port's GID table.
@@ -107,6 +110,9 @@ pub trait Devx: Send + Sync {
 
     /// What the driver knows of the port; `None` where there is no driver but the firmware.
     fn port(&self) -> Result<Option<PortReport>, DevxError>;
+
+    /// What the tables of an InfiniBand port say.
+    fn subnet(&self) -> Result<SubnetPort, DevxError>;
 
     /// The MAC that packets to a RoCE neighbour go to: its own, or that of the next router. `None` where nobody
     /// knows better than the neighbour itself. `pd` is one of this NIC's.

@@ -5,8 +5,10 @@ use crate::error::DevxError;
 use crate::gpu::{DmaBuf, Span};
 use crate::nic::caps;
 use crate::nic::mkey::{self, MkeyShape};
+use crate::nic::subnet::SubnetPort;
 use crate::nic::{create, execute, pd, short_in};
 use shunt_device::platform::host::World;
+use shunt_layout::mlx5::doorbell::BLUEFLAME_OFFSET;
 use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_soft_nic::{NicId, SharedFabric, SoftNic};
 use std::sync::Arc;
@@ -116,7 +118,7 @@ impl Devx for SoftDevx {
 
     fn map_uar(&self) -> Result<UarPage, DevxError> {
         let uar = self.with(SoftNic::alloc_uar);
-        Ok(UarPage { id: uar.id, address: uar.address })
+        Ok(UarPage { id: uar.id, address: uar.address, register: uar.address + BLUEFLAME_OFFSET as u64 })
     }
 
     fn free_uar(&self, id: u32) {
@@ -133,6 +135,11 @@ impl Devx for SoftDevx {
 
     fn port(&self) -> Result<Option<PortReport>, DevxError> {
         Ok(None)
+    }
+
+    fn subnet(&self) -> Result<SubnetPort, DevxError> {
+        let bytes = self.with(|nic| nic.config().mtu);
+        Ok(SubnetPort { mtu: (bytes / 128).max(1).ilog2(), gid: None, pkeys: Vec::new() })
     }
 
     fn resolve_mac(&self, _pd: u32, _neighbour: &Neighbour) -> Result<Option<[u8; 6]>, DevxError> {

@@ -79,6 +79,8 @@ pub struct DatagramShape {
     pub queue_offset: u64,
     /// Offset of the doorbell record.
     pub record_offset: u64,
+    /// Format of time stamps.
+    pub ts_format: u32,
 }
 
 /// CREATE_QP of a datagram queue pair with a receive queue of its own.
@@ -94,6 +96,7 @@ pub fn create_in(shape: &DatagramShape) -> ContextMailbox {
     qpc::LOG_SQ_SIZE.set(context, shape.log_send);
     qpc::LOG_RQ_SIZE.set(context, shape.log_receive);
     qpc::LOG_RQ_STRIDE.set(context, 0);
+    qpc::TS_FORMAT.set(context, shape.ts_format);
     qpc::UAR_PAGE.set(context, shape.uar);
     qpc::CQN_SND.set(context, shape.send_cqn);
     qpc::CQN_RCV.set(context, shape.receive_cqn);
@@ -104,12 +107,13 @@ pub fn create_in(shape: &DatagramShape) -> ContextMailbox {
     mailbox
 }
 
-/// RST2INIT: port 1, and the key that datagrams must carry.
-pub fn init_in(qpn: u32, qkey: u32) -> ContextMailbox {
+/// RST2INIT: port 1, its partition, and the key that datagrams must carry.
+pub fn init_in(qpn: u32, qkey: u32, pkey_index: u16) -> ContextMailbox {
     let mut mailbox = with_context(Opcode::Rst2InitQp, qpn);
     let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
     qpc::PM_STATE.set(context, PM_STATE_MIGRATED);
     qpc::Q_KEY.set(context, qkey);
+    ads::PKEY_INDEX.set(&mut context[ADS_OFFSET..], pkey_index.into());
     ads::VHCA_PORT_NUM.set(&mut context[ADS_OFFSET..], 1);
     mailbox
 }
@@ -149,6 +153,10 @@ pub(crate) struct DatagramSource<'a> {
     pub eqn: u32,
     /// MTU code of the port.
     pub mtu: u32,
+    /// Format of time stamps.
+    pub ts_format: u32,
+    /// Index of the port's partition key.
+    pub pkey_index: u16,
     /// Key that datagrams must carry to be let in.
     pub qkey: u32,
 }
@@ -187,9 +195,10 @@ impl Objects {
             umem: umem.id(),
             queue_offset: 0,
             record_offset: RECORDS_AT,
+            ts_format: source.ts_format,
         };
         let qp = Number { devx: devx.clone(), qpn: create(&**devx, &create_in(&shape))? };
-        execute::<16>(&**devx, &init_in(qp.qpn, source.qkey))?;
+        execute::<16>(&**devx, &init_in(qp.qpn, source.qkey, source.pkey_index))?;
         Ok(Self { qp, _cqs: cqs, uar, key, umem })
     }
 

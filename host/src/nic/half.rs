@@ -54,7 +54,7 @@ impl HalfPath {
 
     /// RST2INIT.
     pub(crate) fn init(&self) -> Result<(), NicError> {
-        self.queue.qp.init()
+        self.queue.qp.init(self.rail.address().pkey_index)
     }
 
     /// What the other end needs.
@@ -100,6 +100,7 @@ impl HalfPath {
             gid_index: address.gid_index,
             mtu: remote.rail.mtu.min(address.mtu),
             udp_sport: 0xc000 | (entropy as u16 & 0x3fff),
+            pkey_index: address.pkey_index,
             traffic_class: self.rail.options.traffic_class,
             service_level: self.rail.options.service_level,
             global: remote.rail.gid[..8] != address.gid[..8],

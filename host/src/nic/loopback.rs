@@ -112,6 +112,8 @@ pub(crate) struct PairSource<'a> {
     pub caps: &'a Caps,
     pub address: PortAddress,
     pub tuning: QpTuning,
+    pub traffic_class: u8,
+    pub service_level: u8,
     pub nic: &'a str,
 }
 
@@ -128,8 +130,9 @@ impl Pair {
         let PairShape { which, incarnation, psn, answers_to } = shape;
         let ends = [source.private.rings(which, 0), source.private.rings(which, 1)];
         let log_depth = if which == PairUse::Atomics { LOG_ATOMICS } else { LOG_DEPTH };
-        let requester = Queue::create(&source.queues, &ends[0], log_depth, incarnation)?;
-        let responder = Queue::create(&source.queues, &ends[1], LOG_DEPTH, incarnation)?;
+        let pkey_index = source.address.pkey_index;
+        let requester = Queue::create(&source.queues, &ends[0], log_depth, incarnation, pkey_index)?;
+        let responder = Queue::create(&source.queues, &ends[1], LOG_DEPTH, incarnation, pkey_index)?;
         let route = Route {
             link: source.caps.link,
             gid: source.address.gid,
@@ -138,10 +141,11 @@ impl Pair {
             gid_index: source.address.gid_index,
             mtu: source.address.mtu,
             udp_sport: 0xc000,
-            traffic_class: 0,
-            service_level: 0,
+            pkey_index,
+            traffic_class: source.traffic_class,
+            service_level: source.service_level,
             global: false,
-            loopback: true,
+            loopback: source.caps.force_loopback,
         };
         let back = psn ^ 0x80_0000;
         let to_requester = RemoteEnd { qpn: answers_to.unwrap_or(requester.qp.number()), psn };

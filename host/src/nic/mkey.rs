@@ -2,7 +2,7 @@
 
 use super::umem::Umem;
 use crate::devx::Devx;
-use crate::error::NicError;
+use crate::error::{DevxError, GpuError, NicError};
 use crate::gpu::OwnedSpan;
 use shunt_layout::mlx5::prm::cmd::{self, Opcode};
 use shunt_layout::mlx5::prm::mkey::{
@@ -83,6 +83,33 @@ pub(crate) fn index_of(key: u32) -> u32 {
     key >> 8
 }
 
+/// Registers memory through its dma-buf if it has one. Where that fails the address itself is tried: with the kernel
+/// module nvidia_peermem the kernel can pin a GPU's memory by it.
+///
+/// # Errors
+/// Both refusals. A NIC that does not answer is not asked again.
+fn either_way<B>(
+    nic: &str,
+    dmabuf: Result<Option<B>, GpuError>,
+    mut register: impl FnMut(Option<B>) -> Result<u32, DevxError>,
+) -> Result<u32, NicError> {
+    let first = match dmabuf {
+        Ok(None) => return Ok(register(None)?),
+        Ok(Some(buf)) => match register(Some(buf)) {
+            Ok(key) => return Ok(key),
+            Err(error) if error.is_timeout() => return Err(error.into()),
+            Err(error) => error.to_string(),
+        },
+        Err(error @ GpuError::OutOfBounds { .. }) => return Err(error.into()),
+        Err(error) => error.to_string(),
+    };
+    register(None).map_err(|second| NicError::GpuMemory {
+        nic: nic.into(),
+        dmabuf: first,
+        peermem: second.to_string(),
+    })
+}
+
 /// A memory key. lkey and rkey are the same number.
 pub struct Mkey {
     devx: Arc<dyn Devx>,
@@ -110,10 +137,10 @@ impl Mkey {
             access,
         };
         let alone = !devx.keys_need_umem();
-        let dmabuf = if alone { umem.memory().memory().dmabuf(span)? } else { None };
+        let dmabuf = if alone { umem.memory().memory().dmabuf(span) } else { Ok(None) };
         // SAFETY: the umem, or this object, holds the allocation until the NIC let go of it, and everybody in this
         // crate and in device code touches such memory atomically.
-        let key = unsafe { devx.create_key(&shape, dmabuf)? };
+        let key = either_way(&devx.name(), dmabuf, |dmabuf| unsafe { devx.create_key(&shape, dmabuf) })?;
         let memory = ManuallyDrop::new(alone.then(|| umem.memory().clone()));
         Ok(Self { devx: devx.clone(), key, memory })
     }
@@ -136,5 +163,55 @@ impl Drop for Mkey {
             // write there.
             unsafe { ManuallyDrop::drop(&mut self.memory) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(what: &str) -> DevxError {
+        let (nic, what, detail) = ("mlx5_0".into(), "memory registration", what.into());
+        DevxError::Resource { nic, what, detail }
+    }
+
+    /// Registers `given`; each registration, of the dma-buf or of the address, is answered in turn.
+    fn tried(
+        given: Result<Option<()>, GpuError>,
+        answers: &[Result<u32, DevxError>],
+    ) -> (Vec<bool>, Result<u32, NicError>) {
+        let (mut by_dmabuf, mut answers) = (Vec::new(), answers.iter());
+        let key = either_way("mlx5_0", given, |buf| {
+            by_dmabuf.push(buf.is_some());
+            answers.next().unwrap().clone()
+        });
+        (by_dmabuf, key)
+    }
+
+    #[test]
+    fn memory_without_a_dma_buf_is_tried_by_its_address() {
+        let no_dmabuf = GpuError::NoMemory { bytes: 1 };
+        assert_eq!(tried(Ok(None), &[Ok(7)]), (vec![false], Ok(7)));
+        assert_eq!(tried(Ok(Some(())), &[Ok(7)]), (vec![true], Ok(7)));
+        assert_eq!(tried(Ok(Some(())), &[Err(refused("EOPNOTSUPP")), Ok(8)]), (vec![true, false], Ok(8)));
+        assert_eq!(tried(Err(no_dmabuf), &[Ok(9)]), (vec![false], Ok(9)));
+    }
+
+    #[test]
+    fn both_refusals_of_a_gpus_memory_are_told() {
+        let error = tried(Ok(Some(())), &[Err(refused("EOPNOTSUPP")), Err(refused("EFAULT"))]).1;
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "mlx5_0: expected the GPU's memory to be registered, got by dma-buf: mlx5_0: memory registration failed: \
+             EOPNOTSUPP; by nvidia_peermem: mlx5_0: memory registration failed: EFAULT; use the open GPU kernel \
+             modules with Linux 5.12 or later, or load nvidia_peermem, or put the heap in the host's memory"
+        );
+    }
+
+    #[test]
+    fn a_nic_that_does_not_answer_is_not_asked_again() {
+        let dead = DevxError::Timeout { nic: "mlx5_0".into(), command: "MR".into(), waited_ns: 1 };
+        let (tries, key) = tried(Ok(Some(())), &[Err(dead.clone())]);
+        assert_eq!((tries, key), (vec![true], Err(dead.into())));
     }
 }

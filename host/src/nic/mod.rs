@@ -3,17 +3,20 @@
 //! Each mailbox is built by a pure function of its arguments, so that tests compare it byte for byte with
 //! values from the PRM.
 
+pub mod atomics;
 pub mod caps;
 pub mod cq;
 pub mod datagram;
 pub mod half;
 pub mod loopback;
 pub mod mkey;
+pub mod order;
 pub mod pd;
 pub mod proof;
 pub(crate) mod proof_atomics;
 pub mod qp;
 pub mod queue;
+pub mod subnet;
 pub mod uar;
 pub mod umem;
 

@@ -39,6 +39,9 @@ const FORMS: [(Amo, u64); 7] = [
     (Amo::Set64(VALUE), VALUE),
 ];
 
+/// Those of them that a NIC without masked atomics has.
+const PLAIN: usize = 2;
+
 /// A burst is made of rounds of these: four blocks.
 const ROUND: u32 = 3;
 const ROUND_BLOCKS: u64 = 4;
@@ -99,6 +102,8 @@ pub(crate) struct Stage<'a> {
     pub private: &'a PrivateMemory,
     pub world: &'a dyn World,
     pub patience_ns: u64,
+    /// The NIC has masked atomics: else device code posts none, and what it refuses proves nothing.
+    pub masked: bool,
     /// The placement flush, on another pair.
     pub flush: &'a dyn Fn() -> Result<(), NicError>,
 }
@@ -135,7 +140,8 @@ impl Stage<'_> {
     /// of them were executed.
     pub fn answers_lost(&self, mut pair: Pair) -> Result<Option<TruthProof>, NicError> {
         self.clear()?;
-        for ((amo, _), word) in FORMS.into_iter().zip(0..) {
+        let forms = if self.masked { &FORMS[..] } else { &FORMS[..PLAIN] };
+        for ((amo, _), word) in forms.iter().copied().zip(0..) {
             self.post(&mut pair, amo, word);
         }
         // They are sent again meanwhile; that the retries have run out is not needed.
@@ -143,16 +149,18 @@ impl Stage<'_> {
         pair.requester.qp.to_error()?;
         pair.responder.qp.to_error()?;
         let (after, flushed) = self.ask(&pair)?;
-        let (words, want): ([u64; FORMS.len()], _) = (self.words()?, FORMS.map(|(_, word)| word));
+        let all: [u64; FORMS.len()] = self.words()?;
+        let want: Vec<u64> = forms.iter().map(|(_, word)| *word).collect();
+        let words = &all[..want.len()];
         let broken = |detail| Ok(Some(TruthProof { holds: false, detail }));
         if met.is_ok() {
             return broken("answers of atomics arrived that were addressed to another queue pair".into());
         }
-        let Some(executed) = executed_of_forms(&words, &want) else {
+        let Some(executed) = executed_of_forms(words, &want) else {
             let detail = "atomics whose answers were lost were not executed once each";
             return broken(format!("{detail}: the words are {words:x?}, not {want:x?}"));
         };
-        let posted = FORMS.len() as u32;
+        let posted = forms.len() as u32;
         match wrong(&Counted { posted, executed, after, flushed }) {
             Some(why) => broken(format!("atomics whose answers were lost: {why}")),
             None if executed < posted => Ok(None),
@@ -169,8 +177,9 @@ impl Stage<'_> {
         let rounds = u64::from(most.div_ceil(ROUND)).clamp(1, ATOMICS_BLOCKS / ROUND_BLOCKS - 1);
         for round in 1..=rounds {
             self.post(&mut pair, Amo::Add64(1), 0);
-            self.post(&mut pair, Amo::Add32(1), 1);
-            self.post(&mut pair, Amo::Set64(round), 2);
+            // Without masked atomics the words are the same, and the last one is counted up instead of stored.
+            self.post(&mut pair, if self.masked { Amo::Add32(1) } else { Amo::Add64(1) }, 1);
+            self.post(&mut pair, if self.masked { Amo::Set64(round) } else { Amo::Add64(1) }, 2);
         }
         // Some of them are executed by then, and the next ones on their way.
         let since = self.world.now_ns();

@@ -1,6 +1,7 @@
 //! Reliable connection queue pairs without a receive queue. PRM: "CREATE_QP", "QUERY_QP", transitions.
 
 use super::caps::Link;
+use super::order;
 use super::{create, destroy, execute, short_in};
 use crate::devx::Devx;
 use crate::error::{DevxError, NicError};
@@ -36,12 +37,22 @@ pub struct QpTuning {
     pub log_ra: u32,
     /// Writes may be placed in any order.
     pub unordered: bool,
+    /// The NIC keeps the order whatever the administrator set (`dp_ordering_force`; the capability is there).
+    pub force_order: bool,
 }
 
 impl Default for QpTuning {
     /// 67 ms per try, half a second in all: a suspicion of the device comes long before.
     fn default() -> Self {
-        Self { ack_timeout: 14, retry: 7, rnr_retry: 7, min_rnr: 12, log_ra: 4, unordered: false }
+        Self {
+            ack_timeout: 14,
+            retry: 7,
+            rnr_retry: 7,
+            min_rnr: 12,
+            log_ra: 4,
+            unordered: false,
+            force_order: false,
+        }
     }
 }
 
@@ -64,6 +75,8 @@ pub struct QpShape {
     pub queue_offset: u64,
     /// Offset of the doorbell record.
     pub record_offset: u64,
+    /// Format of time stamps.
+    pub ts_format: u32,
 }
 
 /// Where a connection leads: what INIT2RTR needs of both ends.
@@ -87,6 +100,8 @@ pub struct Route {
     pub traffic_class: u8,
     /// Service level, or Ethernet priority.
     pub service_level: u8,
+    /// Index of the partition key (InfiniBand).
+    pub pkey_index: u16,
     /// The other end is in another subnet (InfiniBand), so that a GRH is needed.
     pub global: bool,
     /// Both ends are this port: packets turn round inside the NIC, port up or down.
@@ -100,8 +115,8 @@ pub(super) fn with_context(opcode: Opcode, qpn: u32) -> ContextMailbox {
     mailbox
 }
 
-/// CREATE_QP. The ordering bits stay zero: placement in order is what signals stand on, and where they do not, what the
-/// network does is its own choice.
+/// CREATE_QP. The ordering bits stay zero, in order; whether that counts against the administrator's setting is said
+/// at INIT2RTR ([`QpTuning::force_order`]).
 pub fn create_in(shape: &QpShape) -> ContextMailbox {
     let mut mailbox = with_context(Opcode::CreateQp, 0);
     fields::WQ_UMEM_OFFSET.set(&mut mailbox, shape.queue_offset);
@@ -114,6 +129,7 @@ pub fn create_in(shape: &QpShape) -> ContextMailbox {
     qpc::DP_ORDERING_1.set(context, 0);
     qpc::PD.set(context, shape.pd);
     qpc::LOG_SQ_SIZE.set(context, shape.log_depth);
+    qpc::TS_FORMAT.set(context, shape.ts_format);
     qpc::UAR_PAGE.set(context, shape.uar);
     qpc::USER_INDEX.set(context, shape.user_index);
     qpc::CQN_SND.set(context, shape.cqn);
@@ -125,8 +141,8 @@ pub fn create_in(shape: &QpShape) -> ContextMailbox {
     mailbox
 }
 
-/// RST2INIT: port 1, everything remote allowed.
-pub fn init_in(qpn: u32) -> ContextMailbox {
+/// RST2INIT: port 1, its partition, everything remote allowed.
+pub fn init_in(qpn: u32, pkey_index: u16) -> ContextMailbox {
     let mut mailbox = with_context(Opcode::Rst2InitQp, qpn);
     let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
     qpc::PM_STATE.set(context, PM_STATE_MIGRATED);
@@ -134,7 +150,9 @@ pub fn init_in(qpn: u32) -> ContextMailbox {
     qpc::RRE.set(context, 1);
     qpc::RWE.set(context, 1);
     qpc::RAE.set(context, 1);
-    ads::VHCA_PORT_NUM.set(&mut context[ADS_OFFSET..], 1);
+    let path = &mut context[ADS_OFFSET..];
+    ads::PKEY_INDEX.set(path, pkey_index.into());
+    ads::VHCA_PORT_NUM.set(path, 1);
     mailbox
 }
 
@@ -148,6 +166,7 @@ pub fn rtr_in(
 ) -> ContextMailbox {
     let mut mailbox = with_context(Opcode::Init2RtrQp, qpn);
     let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
+    qpc::DP_ORDERING_FORCE.set(context, tuning.force_order as u32);
     qpc::MTU.set(context, route.mtu);
     qpc::LOG_MSG_MAX.set(context, LOG_MSG_MAX);
     qpc::REMOTE_QPN.set(context, remote_qpn);
@@ -172,6 +191,7 @@ pub fn rtr_in(
         }
         Link::InfiniBand => {
             ads::GRH.set(path, route.global as u32);
+            ads::PKEY_INDEX.set(path, route.pkey_index.into());
             ads::RLID.set(path, route.lid as u32);
             ads::SL.set(path, route.service_level as u32);
         }
@@ -204,7 +224,7 @@ pub struct QpTruth {
     pub next_send_psn: u32,
     /// The last PSN that was acknowledged.
     pub last_acked_psn: u32,
-    /// Placement is in order: neither adaptive routing bit is set.
+    /// `data_in_order`: what arrives is placed in order. Meaningful in RTS, where `qp_data_in_order` is a capability.
     pub in_order: bool,
 }
 
@@ -218,7 +238,7 @@ impl QpTruth {
             next_rcv_psn: qpc::NEXT_RCV_PSN.get(context),
             next_send_psn: qpc::NEXT_SEND_PSN.get(context),
             last_acked_psn: qpc::LAST_ACKED_PSN.get(context),
-            in_order: qpc::DP_ORDERING_0.get(context) == 0 && qpc::DP_ORDERING_1.get(context) == 0,
+            in_order: qpc::DATA_IN_ORDER.get(context) == 1,
         }
     }
 }
@@ -249,8 +269,8 @@ impl Qp {
     }
 
     /// RST2INIT.
-    pub fn init(&self) -> Result<(), NicError> {
-        execute::<16>(&*self.devx, &init_in(self.number))?;
+    pub fn init(&self, pkey_index: u16) -> Result<(), NicError> {
+        execute::<16>(&*self.devx, &init_in(self.number, pkey_index))?;
         Ok(())
     }
 
@@ -277,8 +297,7 @@ impl Qp {
             return unfit("state", format!("{:?}", truth.state), "RTS");
         }
         if !truth.in_order && !tuning.unordered && !Mutant::OrderNotChecked.on() {
-            let want = "in order (switch adaptive routing off, or set SHUNT_ORDERING=unordered)";
-            return unfit("placement", "out of order".into(), want);
+            return unfit("placement", "out of order (data_in_order 0 in RTS)".into(), order::CURE);
         }
         Ok(())
     }

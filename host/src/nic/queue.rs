@@ -62,6 +62,7 @@ pub(crate) struct QueueSource<'a> {
     pub pd: u32,
     pub eqn: u32,
     pub umem: u32,
+    pub ts_format: u32,
 }
 
 /// A QP, its CQ and its doorbell page. Fields are dropped in this order: a QP goes before its CQ.
@@ -78,9 +79,10 @@ impl Queue {
         rings: &RingSpan,
         log_depth: u32,
         incarnation: u32,
+        pkey_index: u16,
     ) -> Result<Self, NicError> {
         let queue = Self::make(source, rings, log_depth, incarnation)?;
-        queue.qp.init()?;
+        queue.qp.init(pkey_index)?;
         Ok(queue)
     }
 
@@ -122,6 +124,7 @@ impl Queue {
                 umem: source.umem,
                 queue_offset: rings.send_queue.offset,
                 record_offset: variant.queue_record.offset,
+                ts_format: source.ts_format,
             },
         )?;
         Ok(Self { qp, cq, uar })

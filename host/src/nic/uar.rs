@@ -2,7 +2,6 @@
 
 use crate::devx::{Devx, UarPage};
 use crate::error::NicError;
-use shunt_layout::mlx5::doorbell::BLUEFLAME_OFFSET;
 use std::sync::Arc;
 
 /// A mapped UAR page of its own.
@@ -29,7 +28,7 @@ impl Uar {
 
     /// Address of the send doorbell register.
     pub fn register(&self) -> u64 {
-        self.page.address + BLUEFLAME_OFFSET as u64
+        self.page.register
     }
 }
 

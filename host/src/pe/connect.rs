@@ -179,12 +179,17 @@ pub(super) fn keys(
     shape: &Shape,
     rails: &[Arc<Rail>],
     cards: &[PeCard],
+    ordering: OrderPolicy,
 ) -> Result<KeyTable, StartError> {
     let mine: Vec<_> = rails.iter().map(|rail| rail.heap_keys()).collect();
     let theirs: Vec<_> = cards.iter().map(|card| card.rkeys.clone()).collect();
-    let apart = config.rail.ordering != OrderPolicy::Strict;
-    let data = cards.iter().map(|card| if apart { card.data_rkeys.clone() } else { card.rkeys.clone() });
-    let data: Vec<_> = data.collect();
+    // A rail without keys of their own has the same for all.
+    let of_rail = |(data, all): (&Vec<u32>, &Vec<u32>)| match ordering {
+        OrderPolicy::Relaxed | OrderPolicy::Unordered if !data.is_empty() => data.clone(),
+        _ => all.clone(),
+    };
+    let of_card = |card: &PeCard| card.data_rkeys.iter().zip(&card.rkeys).map(of_rail).collect();
+    let data: Vec<Vec<Vec<u32>>> = cards.iter().map(of_card).collect();
     let key_shape = KeyShape { rails: shape.rails, chunks: shape.chunks, log2_chunk: config.log2_chunk };
     Ok(KeyTable::build(key_shape, shape.me, &mine, &theirs, &data)?)
 }

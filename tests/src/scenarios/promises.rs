@@ -217,7 +217,7 @@ fn silence_is_no_fence(seed: u64) -> Wrongs {
 fn lifetime_by_time(seed: u64) -> Wrongs {
     let delay = ["9ms", "20ms", "30ms", "44ms"][seed as usize % 4];
     let delay = format!("1500us:0.0:delay={delay}/2ms");
-    let faults = ["500us:0:agent-killed", "500us:1:agent-killed", &delay, "2ms:0.0:cqe-error=0x15"];
+    let faults = ["1ms:0:agent-killed", "1ms:1:agent-killed", &delay, "2ms:0.0:cqe-error=0x15"];
     let mut spec = spec(seed, &faults);
     spec.time_fence = true;
     spec.traffic = Traffic { messages: 400, slots: 48, pace_ns: 5_000, credit_lag: 0, ..spec.traffic };

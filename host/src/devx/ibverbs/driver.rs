@@ -2,10 +2,10 @@
 
 use super::events::{CQ_EVENTS, PORT_EVENTS, QP_EVENTS};
 use super::route::{Kind, Route, object_of, route};
+use super::uar::{first_given, page_of};
 use crate::devx::{check_status, command_name};
 use crate::error::DevxError;
 use crate::gpu::{DmaBuf, Span};
-use shunt_layout::mlx5::doorbell::BLUEFLAME_OFFSET;
 use shunt_layout::mlx5::prm::cmd;
 use shunt_mlx5_sys::{
     IBV_ACCESS_LOCAL_WRITE, MLX5DV_UMEM_MASK_DMABUF, Rdma, ibv_context, ibv_mr, ibv_pd,
@@ -19,12 +19,11 @@ use std::time::Instant;
 
 use crate::devx::UarPage;
 
-/// Kinds of UAR pages, in the order they are tried: uncached (no write combining, so that a doorbell leaves at once),
-/// else a page with BlueFlame registers, whose first serves as a doorbell.
-const UAR_KINDS: [u32; 2] =
-    [shunt_mlx5_sys::MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC, shunt_mlx5_sys::MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF];
-/// Page sizes a umem of a dma-buf may be cut into: all from 4 KiB.
-const PAGE_SIZES: u64 = !0xfff;
+/// Page sizes that the kernel may cut a umem into: 4 KiB alone. Queues lie at multiples of 4 KiB in their umem, and
+/// whether firmware wants an offset aligned to the umem's page, where the kernel merged pages, is not documented. The
+/// other way, queues at multiples of 64 KiB, would pad the shallow rings of many paths and still trust that the kernel
+/// merges no further.
+const PAGE_SIZES: u64 = 1 << 12;
 
 /// The device. Lives on the command thread alone.
 pub(super) struct Driver {
@@ -162,23 +161,27 @@ impl Driver {
     ) -> Result<u32, DevxError> {
         let address = std::ptr::with_exposed_provenance_mut::<c_void>(span.address as usize);
         let (bytes, access) = (span.bytes as usize, IBV_ACCESS_LOCAL_WRITE);
-        // SAFETY: the context is open; the memory is the caller's promise.
-        let umem = unsafe {
-            match &dmabuf {
-                None => self.rdma.mlx5.mlx5dv_devx_umem_reg(self.context, address, bytes, access),
-                Some(buf) => {
-                    let mut of = mlx5dv_devx_umem_in {
-                        addr: std::ptr::without_provenance_mut(buf.offset as usize),
-                        size: bytes,
-                        access,
-                        pgsz_bitmap: PAGE_SIZES,
-                        comp_mask: MLX5DV_UMEM_MASK_DMABUF.into(),
-                        dmabuf_fd: buf.file.as_raw_fd(),
-                    };
-                    self.rdma.mlx5.mlx5dv_devx_umem_reg_ex(self.context, &raw mut of)
-                }
-            }
+        let mut of = mlx5dv_devx_umem_in {
+            addr: address,
+            size: bytes,
+            access,
+            pgsz_bitmap: PAGE_SIZES,
+            comp_mask: 0,
+            dmabuf_fd: -1,
         };
+        if let Some(buf) = &dmabuf {
+            of.addr = std::ptr::without_provenance_mut(buf.offset as usize);
+            of.comp_mask = MLX5DV_UMEM_MASK_DMABUF.into();
+            of.dmabuf_fd = buf.file.as_raw_fd();
+        }
+        let mlx5 = &self.rdma.mlx5;
+        // SAFETY: the context is open; the memory is the caller's promise.
+        let mut umem = unsafe { mlx5.mlx5dv_devx_umem_reg_ex(self.context, &raw mut of) };
+        if umem.is_null() && dmabuf.is_none() {
+            // A kernel before 5.11 takes no page sizes.
+            // SAFETY: as above.
+            umem = unsafe { mlx5.mlx5dv_devx_umem_reg(self.context, address, bytes, access) };
+        }
         if umem.is_null() {
             let error = Error::last_os_error();
             let of = if dmabuf.is_some() { " of a dma-buf" } else { "" };
@@ -206,21 +209,16 @@ impl Driver {
     }
 
     pub(super) fn map_uar(&mut self) -> Result<UarPage, DevxError> {
-        let mut refusals = Vec::new();
-        for kind in UAR_KINDS {
+        let given = first_given(|kind| {
             // SAFETY: the context is open.
             let uar = unsafe { self.rdma.mlx5.mlx5dv_devx_alloc_uar(self.context, kind) };
-            if uar.is_null() {
-                refusals.push(Error::last_os_error().to_string());
-                continue;
-            }
-            // SAFETY: made above.
-            let (id, register) = unsafe { ((*uar).page_id, (*uar).reg_addr.expose_provenance() as u64) };
-            self.uars.entry(id).or_default().push(uar);
-            // Of a page with several registers the one that was given counts.
-            return Ok(UarPage { id, address: register - BLUEFLAME_OFFSET as u64 });
-        }
-        Err(self.resource("UAR page", format!("uncached: {}; BlueFlame: {}", refusals[0], refusals[1])))
+            if uar.is_null() { Err(Error::last_os_error().to_string()) } else { Ok(uar) }
+        });
+        let uar = given.map_err(|refusals| self.resource("UAR page", refusals))?;
+        // SAFETY: made above.
+        let (id, register) = unsafe { ((*uar).page_id, (*uar).reg_addr.expose_provenance() as u64) };
+        self.uars.entry(id).or_default().push(uar);
+        Ok(page_of(id, register))
     }
 
     pub(super) fn free_uar(&mut self, id: u32) {

@@ -7,6 +7,7 @@ mod driver;
 mod events;
 mod open;
 mod route;
+mod uar;
 mod verbs;
 mod worker;
 
@@ -16,6 +17,7 @@ use super::{Devx, Neighbour, PortGid, PortReport, UarPage, command_name};
 use crate::error::{DevxError, IbverbsError};
 use crate::gpu::{DmaBuf, Span};
 use crate::nic::mkey::MkeyShape;
+use crate::nic::subnet::SubnetPort;
 use events::Events;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,6 +137,10 @@ impl Devx for IbverbsDevx {
 
     fn port(&self) -> Result<Option<PortReport>, DevxError> {
         self.worker.call(|| "port query".into(), driver::Driver::port).map(Some)
+    }
+
+    fn subnet(&self) -> Result<SubnetPort, DevxError> {
+        self.worker.call(|| "port tables".into(), driver::Driver::subnet)
     }
 
     fn resolve_mac(&self, pd: u32, neighbour: &Neighbour) -> Result<Option<[u8; 6]>, DevxError> {

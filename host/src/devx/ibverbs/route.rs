@@ -84,7 +84,8 @@ mod tests {
     fn every_command_of_the_host_has_a_route() {
         let without: Vec<Opcode> =
             Opcode::ALL.iter().copied().filter(|opcode| route(*opcode as u16).is_none()).collect();
-        assert_eq!(without, [Opcode::QuerySpecialContexts], "only what the kernel keeps to itself has none");
+        let kept = [Opcode::QueryHcaVportGid, Opcode::QueryHcaVportPkey, Opcode::QuerySpecialContexts];
+        assert!(without.iter().all(|one| kept.contains(one)), "{without:?}: only what verbs tell has none");
     }
 
     #[test]

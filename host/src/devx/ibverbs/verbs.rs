@@ -6,6 +6,7 @@ use crate::error::DevxError;
 use crate::gpu::DmaBuf;
 use crate::nic::caps::{query_roce_address_in, roce_mac};
 use crate::nic::mkey::{Access, MkeyShape};
+use crate::nic::subnet::SubnetPort;
 use shunt_layout::mlx5::prm::port::ROCE_ADDRESS_OUT_BYTES;
 use shunt_mlx5_sys::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_RELAXED_ORDERING, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
@@ -19,6 +20,8 @@ use std::os::fd::AsRawFd;
 /// All commands of Shunt are for the first port of their device: a card's second port is a device of its own.
 const PORT: u8 = 1;
 const HOP_LIMIT: u8 = 255;
+/// Entries of a P_Key table that are read.
+const PKEYS_MAX: i32 = 128;
 
 /// Access bits of a key.
 fn access_bits(access: Access) -> u32 {
@@ -159,6 +162,19 @@ impl Driver {
             0 => Ok(PortReport { active: attr.state == IBV_PORT_ACTIVE, mtu: attr.active_mtu }),
             errno => Err(self.resource("port query", Error::from_raw_os_error(errno))),
         }
+    }
+
+    /// MTU in use, GID 0, and the P_Key table up to the first entry that cannot be read.
+    pub(super) fn subnet(&mut self) -> Result<SubnetPort, DevxError> {
+        let mtu = self.port()?.mtu;
+        let gid = self.gid(0)?.map(|entry| entry.gid);
+        let pkeys = (0..PKEYS_MAX).map_while(|index| {
+            let mut key = 0;
+            // SAFETY: the context is open and the key ours.
+            let errno = unsafe { self.rdma.verbs.ibv_query_pkey(self.context, PORT, index, &raw mut key) };
+            (errno == 0).then_some(u16::from_be(key))
+        });
+        Ok(SubnetPort { mtu, gid, pkeys: pkeys.collect() })
     }
 
     /// The kernel resolves what an address handle leads to; nobody sends through this one.

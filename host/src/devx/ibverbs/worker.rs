@@ -2,6 +2,9 @@
 //!
 //! A call that hangs in the kernel (up to a minute there, for a firmware that is gone) holds memory of its own, never
 //! a caller's. While one hangs, nothing more is given to the thread: what comes fails at once.
+//!
+//! The patience of a call counts from its start on the thread. What stands ahead of it may take its time, a
+//! registration of a large heap two minutes, and says nothing of the NIC.
 
 use super::driver::Driver;
 use crate::error::DevxError;
@@ -27,6 +30,37 @@ struct Pulse {
     given_up: AtomicU64,
     /// True after a job whose call ended without an answer of the firmware.
     unanswered: AtomicBool,
+}
+
+/// What a caller hears of its job.
+enum Word<R> {
+    /// The thread has begun with it.
+    Begun,
+    /// It is over.
+    Over(Result<R, DevxError>),
+}
+
+/// What a caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Waits this much longer for a word.
+    For(Duration),
+    /// Gives its job up.
+    GiveUp,
+}
+
+/// How long a caller listens before it looks again at whether a call ahead of its own hangs.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Pure: `begun_for` is how long the job has run, if it was begun; `hangs` says that one ahead of it was given up. A
+/// wait for its turn ends: each job ahead ends, or is given up by its own caller.
+fn wait(begun_for: Option<Duration>, patience: Duration, hangs: bool) -> Wait {
+    match begun_for {
+        Some(ran) if ran >= patience => Wait::GiveUp,
+        Some(ran) => Wait::For(patience - ran),
+        None if hangs => Wait::GiveUp,
+        None => Wait::For(LOOK),
+    }
 }
 
 /// The thread, seen from its callers.
@@ -97,14 +131,13 @@ impl<D: 'static> Worker<D> {
         self.call_for(self.timeout, what, job)
     }
 
-    /// Runs a job on the thread; gives it up after `patience`. `what` names it, should that be needed.
+    /// Runs a job on the thread; gives it up once it has run for `patience`. `what` names it, should that be needed.
     pub(super) fn call_for<R: Send + 'static>(
         &self,
         patience: Duration,
         what: impl FnOnce() -> String,
         job: impl FnOnce(&mut D) -> Result<R, DevxError> + Send + 'static,
     ) -> Result<R, DevxError> {
-        let since = Instant::now();
         let timeout = |waited: Duration| DevxError::Timeout {
             nic: self.nic.clone(),
             command: what(),
@@ -116,11 +149,13 @@ impl<D: 'static> Worker<D> {
         let (reply, answer) = channel();
         let pulse = self.pulse.clone();
         let job: Job<D> = Box::new(move |driver| {
+            // Nobody may listen any more.
+            let _ = reply.send(Word::Begun);
             let result = job(driver);
             let unanswered = result.as_ref().is_err_and(DevxError::is_timeout);
             pulse.unanswered.store(unanswered, Ordering::Release);
             // Nobody may listen any more: what was made stays with the driver until it closes.
-            let _ = reply.send(result);
+            let _ = reply.send(Word::Over(result));
         });
         let number = {
             let mut queue = self.queue.lock().expect("no panic under this lock");
@@ -131,13 +166,19 @@ impl<D: 'static> Worker<D> {
             }
             queue.last
         };
-        match answer.recv_timeout(patience) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => {
+        let mut begun: Option<Instant> = None;
+        loop {
+            let ran = begun.map(|since| since.elapsed());
+            let Wait::For(longer) = wait(ran, patience, self.hangs()) else {
                 self.pulse.given_up.fetch_max(number, Ordering::AcqRel);
-                Err(timeout(since.elapsed()))
+                return Err(timeout(ran.unwrap_or_default()));
+            };
+            match answer.recv_timeout(longer) {
+                Ok(Word::Begun) => begun = Some(Instant::now()),
+                Ok(Word::Over(result)) => return result,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(timeout(ran.unwrap_or_default())),
             }
-            Err(RecvTimeoutError::Disconnected) => Err(timeout(since.elapsed())),
         }
     }
 
@@ -214,6 +255,38 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(add(&worker, LONG), Ok(1));
+    }
+
+    #[test]
+    fn patience_counts_from_the_start_of_a_call() {
+        let (ran, never) = (|ms| Some(Duration::from_millis(ms)), Wait::For(LOOK));
+        assert_eq!(wait(None, SHORT, false), never, "its turn has not come");
+        assert_eq!(wait(None, SHORT, true), Wait::GiveUp, "and will not come");
+        assert_eq!(wait(ran(20), SHORT, true), Wait::For(Duration::from_millis(30)));
+        assert_eq!(wait(ran(50), SHORT, false), Wait::GiveUp);
+    }
+
+    /// A registration of two minutes stood ahead of a command of one second: the NIC looked hung though it worked.
+    #[test]
+    fn a_long_call_ahead_is_not_counted() {
+        let worker = Arc::new(worker(LONG));
+        let (release, held) = channel::<()>();
+        let (begun, running) = channel::<()>();
+        let long = move |_: &mut u32| {
+            let _ = begun.send(());
+            let _ = held.recv();
+            Ok(())
+        };
+        let first = worker.clone();
+        let first = std::thread::spawn(move || first.call_for(LONG, || "registration".into(), long));
+        running.recv().unwrap();
+        let second = worker.clone();
+        let second = std::thread::spawn(move || add(&second, SHORT));
+        std::thread::sleep(SHORT * 3);
+        assert!(worker.responsive() && !second.is_finished(), "given up before its turn");
+        release.send(()).unwrap();
+        assert_eq!(first.join().unwrap(), Ok(()));
+        assert_eq!(second.join().unwrap(), Ok(1));
     }
 
     #[test]

@@ -14,15 +14,19 @@ pub(super) fn done(call: &'static str, answer: sys::CUresult) -> Result<(), Cuda
     if answer == sys::CUresult::CUDA_SUCCESS {
         return Ok(());
     }
+    Err(CudaError::Refused { call, code: answer as u32, what: words_of(answer) })
+}
+
+/// What the driver says of an answer of its own.
+fn words_of(answer: sys::CUresult) -> String {
     let mut text: *const c_char = std::ptr::null();
     // SAFETY: the driver is loaded, or there would be no answer; it points `text` to text of its own that stays.
     let named = unsafe { sys::cuGetErrorString(answer, &raw mut text) } == sys::CUresult::CUDA_SUCCESS;
-    let what = match named && !text.is_null() {
+    match named && !text.is_null() {
         // SAFETY: as above; it ends in a zero.
         true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
         false => "unknown to the driver".to_owned(),
-    };
-    Err(CudaError::Refused { call, code: answer as u32, what })
+    }
 }
 
 /// A GPU that is in use: its primary context is held.
@@ -32,6 +36,8 @@ pub struct Cuda {
     context: sys::CUcontext,
     name: String,
     capability: (u32, u32),
+    /// `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING`.
+    writes: c_int,
 }
 
 // SAFETY: handles of the driver, which any thread may use; a context is made current on each thread that does.
@@ -70,9 +76,12 @@ impl Cuda {
             if unified == 0 || direct == 0 {
                 return Err(CudaError::NoSharedAddresses { name });
             }
+            let writes = Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING;
+            // A driver that does not know the attribute promises no order.
+            let writes = attribute(device, writes).unwrap_or(0);
             let mut context = null_mut();
             done("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&raw mut context, device))?;
-            Ok(Arc::new(Self { device, context, name, capability: (major as u32, minor as u32) }))
+            Ok(Arc::new(Self { device, context, name, capability: (major as u32, minor as u32), writes }))
         }
     }
 
@@ -84,6 +93,14 @@ impl Cuda {
     /// Its architecture: `sm_90` for compute capability 9.0.
     pub fn arch(&self) -> String {
         format!("sm_{}{}", self.capability.0, self.capability.1)
+    }
+
+    /// Whether kernels see what a NIC writes into this GPU's memory in the order in which it was written.
+    ///
+    /// # Errors
+    /// They may not.
+    pub(super) fn writes_in_order(&self) -> Result<(), CudaError> {
+        ordered_writes(&self.name, self.writes)
     }
 
     /// Makes its context that of the calling thread: before each call of the driver that works in one.
@@ -102,7 +119,7 @@ impl Cuda {
     /// The memory stays mapped until [`forget`](Self::forget).
     ///
     /// # Errors
-    /// What the driver refused.
+    /// What the driver refused, each way that was tried.
     pub unsafe fn reach(&self, address: u64, bytes: u64, device: bool) -> Result<bool, CudaError> {
         self.enter()?;
         let plain = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
@@ -110,7 +127,7 @@ impl Cuda {
             // SAFETY: the caller's promise.
             unsafe { sys::cuMemHostRegister_v2(address as *mut _, bytes as usize, flags) }
         };
-        first_taken(&ways(plain, device), register)
+        first_taken(&ways(plain, device), register, words_of)
     }
 
     /// Takes back what [`reach`](Self::reach) gave.
@@ -124,26 +141,50 @@ impl Cuda {
     }
 }
 
-/// Flags to register a page with, those that fit best first.
-fn ways(plain: u32, device: bool) -> Vec<u32> {
+/// Ways to register a page, by name and flags, those that fit best first.
+fn ways(plain: u32, device: bool) -> Vec<(&'static str, u32)> {
     match device {
-        true => vec![plain | sys::CU_MEMHOSTREGISTER_IOMEMORY, plain],
-        false => vec![plain],
+        true => vec![("as registers", plain | sys::CU_MEMHOSTREGISTER_IOMEMORY), ("as memory", plain)],
+        false => vec![("as memory", plain)],
     }
 }
 
 /// Tries one after the other. True if one was taken, false if the page was there before: two queue pairs of one page.
-fn first_taken(ways: &[u32], mut register: impl FnMut(u32) -> sys::CUresult) -> Result<bool, CudaError> {
-    let mut last = sys::CUresult::CUDA_ERROR_INVALID_VALUE;
-    for flags in ways {
-        last = register(*flags);
-        match last {
+/// The first refusal of registers is the one that counts, and the last one hides it: all are told.
+fn first_taken(
+    ways: &[(&'static str, u32)],
+    mut register: impl FnMut(u32) -> sys::CUresult,
+    words_of: impl Fn(sys::CUresult) -> String,
+) -> Result<bool, CudaError> {
+    let mut tries = Vec::new();
+    for (name, flags) in ways {
+        let answer = register(*flags);
+        match answer {
             sys::CUresult::CUDA_SUCCESS => return Ok(true),
             sys::CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => return Ok(false),
-            _ => {}
+            refused => {
+                tries.push(format!("{name}: {} (CUDA error {})", words_of(refused), refused as u32));
+            }
         }
     }
-    done("cuMemHostRegister", last).map(|()| true)
+    let tries = tries.join("; ");
+    Err(match ways.len() {
+        1 => CudaError::Memory { tries },
+        _ => CudaError::Registers { tries },
+    })
+}
+
+/// Whether NICs may write to a GPU's memory while its kernels wait for them there: `ordering` is the attribute
+/// `GPU_DIRECT_RDMA_WRITES_ORDERING` of CUDA's driver. Without an order a kernel may see a flag before the data.
+///
+/// # Errors
+/// No order.
+fn ordered_writes(name: &str, ordering: c_int) -> Result<(), CudaError> {
+    const NONE: c_int = sys::CUGPUDirectRDMAWritesOrdering::CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE as c_int;
+    match ordering {
+        NONE => Err(CudaError::WritesUnordered { name: name.into() }),
+        _ => Ok(()),
+    }
 }
 
 /// # Safety
@@ -167,32 +208,63 @@ mod tests {
     use super::*;
     use sys::CUresult as Answer;
 
-    /// What is tried in turn, and what came of it; answers in the order of the tries. None of them is a refusal, which
-    /// the driver would be asked to word.
-    fn tries(device: bool, answers: &[Answer]) -> (Vec<u32>, Option<bool>) {
+    /// What is tried in turn, and what came of it; answers in the order of the tries.
+    fn tries(device: bool, answers: &[Answer]) -> (Vec<u32>, Result<bool, CudaError>) {
         let (mut tried, mut answers) = (Vec::new(), answers.iter());
-        let taken = first_taken(&ways(1, device), |flags| {
-            tried.push(flags);
-            *answers.next().unwrap()
-        });
-        (tried, taken.ok())
+        let taken = first_taken(
+            &ways(1, device),
+            |flags| {
+                tried.push(flags);
+                *answers.next().unwrap()
+            },
+            |answer| format!("{answer:?}"),
+        );
+        (tried, taken)
     }
 
     #[test]
     fn registers_of_a_device_are_said_to_be_that_first() {
         let device = 1 | sys::CU_MEMHOSTREGISTER_IOMEMORY;
-        assert_eq!(tries(true, &[Answer::CUDA_SUCCESS]), (vec![device], Some(true)));
+        assert_eq!(tries(true, &[Answer::CUDA_SUCCESS]), (vec![device], Ok(true)));
         let refused = Answer::CUDA_ERROR_NOT_PERMITTED;
-        assert_eq!(tries(true, &[refused, Answer::CUDA_SUCCESS]), (vec![device, 1], Some(true)));
-        assert_eq!(tries(false, &[Answer::CUDA_SUCCESS]), (vec![1], Some(true)));
+        assert_eq!(tries(true, &[refused, Answer::CUDA_SUCCESS]), (vec![device, 1], Ok(true)));
+        assert_eq!(tries(false, &[Answer::CUDA_SUCCESS]), (vec![1], Ok(true)));
+    }
+
+    /// The driver's own refusal of registers was hidden by that of the second try, which says nothing of the cause.
+    #[test]
+    fn every_refusal_of_a_doorbell_page_is_told_with_its_cure() {
+        let answers = [Answer::CUDA_ERROR_NOT_PERMITTED, Answer::CUDA_ERROR_INVALID_VALUE];
+        let error = tries(true, &answers).1.unwrap_err().to_string();
+        let want = "cuMemHostRegister of a doorbell page: expected one of two ways to be taken, got as registers: \
+            CUDA_ERROR_NOT_PERMITTED (CUDA error 800); as memory: CUDA_ERROR_INVALID_VALUE (CUDA error 1); load the \
+            nvidia kernel module with NVreg_RegistryDwords=\"PeerMappingOverride=1;\" (a line \"options nvidia ...\" \
+            in /etc/modprobe.d, then reload the module or reboot)";
+        assert_eq!(error, want);
+        let error = tries(false, &answers[..1]).1.unwrap_err().to_string();
+        assert!(
+            error.contains("as memory: CUDA_ERROR_NOT_PERMITTED") && !error.contains("PeerMapping"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_gpu_without_an_order_of_writes_gets_no_heap() {
+        assert_eq!(ordered_writes("H100", 100), Ok(()));
+        assert_eq!(ordered_writes("H100", 200), Ok(()));
+        let error = ordered_writes("A100", 0).unwrap_err().to_string();
+        let want = "A100: expected GPUDirect RDMA writes to be ordered, got none (CUDA attribute \
+            GPU_DIRECT_RDMA_WRITES_ORDERING is 0), so that a kernel may see a signal before its data; put the heap in \
+            the host's memory";
+        assert_eq!(error, want);
     }
 
     /// Whoever made it reachable gives it back, nobody else.
     #[test]
     fn a_page_of_another_is_not_ours_to_give_back() {
         let there = Answer::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-        assert_eq!(tries(true, &[there]).1, Some(false));
+        assert_eq!(tries(true, &[there]).1, Ok(false));
         let refused = Answer::CUDA_ERROR_NOT_PERMITTED;
-        assert_eq!(tries(true, &[refused, there]).1, Some(false));
+        assert_eq!(tries(true, &[refused, there]).1, Ok(false));
     }
 }

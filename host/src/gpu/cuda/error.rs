@@ -65,6 +65,32 @@ pub enum CudaError {
         /// Bytes of this version's.
         right: u64,
     },
+    /// The driver took a NIC's doorbell page in no way.
+    #[error(
+        "cuMemHostRegister of a doorbell page: expected one of two ways to be taken, got {tries}; load the nvidia \
+         kernel module with NVreg_RegistryDwords=\"PeerMappingOverride=1;\" (a line \"options nvidia ...\" in \
+         /etc/modprobe.d, then reload the module or reboot)"
+    )]
+    Registers {
+        /// Each way, and the driver's answer.
+        tries: String,
+    },
+    /// The driver did not take memory of the host.
+    #[error("cuMemHostRegister: expected memory of the host to be taken, got {tries}; see ulimit -l")]
+    Memory {
+        /// The way, and the driver's answer.
+        tries: String,
+    },
+    /// What NICs write is seen in no order.
+    #[error(
+        "{name}: expected GPUDirect RDMA writes to be ordered, got none (CUDA attribute \
+         GPU_DIRECT_RDMA_WRITES_ORDERING is 0), so that a kernel may see a signal before its data; put the heap in \
+         the host's memory"
+    )]
+    WritesUnordered {
+        /// The GPU.
+        name: String,
+    },
     /// The driver refused something.
     #[error("{call}: {what} (CUDA error {code})")]
     Refused {

@@ -62,7 +62,9 @@ impl CudaMemory {
     /// # Errors
     /// A choice that cannot work.
     pub fn new(cuda: Arc<Cuda>, heap: Home, mover: Mover) -> Result<Self, CudaError> {
-        home_of(Placement::Heap, heap, mover)?;
+        if home_of(Placement::Heap, heap, mover)? == Home::Gpu {
+            cuda.writes_in_order()?;
+        }
         Ok(Self { cuda, heap, mover, live: Mutex::default(), pages: Mutex::default() })
     }
 

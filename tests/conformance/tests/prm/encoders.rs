@@ -29,6 +29,7 @@ fn tuning(draw: &mut Draw) -> QpTuning {
         min_rnr: draw.word(5),
         log_ra: draw.word(3),
         unordered: draw.coin(),
+        force_order: draw.coin(),
     }
 }
 
@@ -43,6 +44,7 @@ fn route(draw: &mut Draw) -> Route {
         udp_sport: draw.word(16) as u16,
         traffic_class: draw.word(8) as u8,
         service_level: draw.word(3) as u8,
+        pkey_index: draw.word(16) as u16,
         global: draw.coin(),
         loopback: draw.coin(),
     }
@@ -89,12 +91,14 @@ fn create_qp() {
             umem: draw.word(32),
             queue_offset: draw.bits(64),
             record_offset: draw.bits(64),
+            ts_format: draw.word(2),
         };
         let theirs = values([
             ("opcode", 0x500),
             ("sw_qpc.pm_state", 3),
             ("sw_qpc.pd", shape.pd as u64),
             ("sw_qpc.log_sq_size", shape.log_depth as u64),
+            ("sw_qpc.ts_format", shape.ts_format as u64),
             ("sw_qpc.uar_page", shape.uar as u64),
             ("sw_qpc.user_index", shape.user_index as u64),
             ("sw_qpc.cqn_snd", shape.cqn as u64),
@@ -114,9 +118,10 @@ fn create_qp() {
 #[test]
 fn rst2init() {
     each(|oracle, draw| {
-        let qpn = draw.word(24);
+        let (qpn, pkey) = (draw.word(24), draw.word(16));
         let theirs = values([
             ("opcode", 0x502),
+            ("sw_qpc.primary_address_path.pkey_index", pkey as u64),
             ("qpn", qpn as u64),
             ("sw_qpc.pm_state", 3),
             ("sw_qpc.atomic_mode", 3),
@@ -125,7 +130,7 @@ fn rst2init() {
             ("sw_qpc.rae", 1),
             ("sw_qpc.primary_address_path.vhca_port_num", 1),
         ]);
-        same("RST2INIT_QP", &qp::init_in(qpn), &oracle.build("ModifyQpIn", &theirs));
+        same("RST2INIT_QP", &qp::init_in(qpn, pkey as u16), &oracle.build("ModifyQpIn", &theirs));
     });
 }
 
@@ -152,6 +157,7 @@ fn path(route: &Route) -> Values {
             ("rmac", mac),
         ]),
         Link::InfiniBand => values([
+            ("pkey_index", route.pkey_index as u64),
             ("grh", route.global as u64),
             ("rlid", route.lid as u64),
             ("sl", route.service_level as u64),
@@ -170,6 +176,7 @@ fn init2rtr() {
         theirs.append(&mut values([
             ("opcode", 0x503),
             ("qpn", qpn as u64),
+            ("sw_qpc.dp_ordering_force", tuning.force_order as u64),
             ("sw_qpc.mtu", route.mtu as u64),
             ("sw_qpc.log_msg_max", 30),
             ("sw_qpc.remote_qpn", remote as u64),
