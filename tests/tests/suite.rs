@@ -27,6 +27,7 @@ mod mutations;
 mod nccl_2383;
 mod oracle_bites;
 mod parsers;
+mod path_proof;
 mod pe_faults;
 mod quiet;
 mod ranks;

@@ -227,7 +227,15 @@ impl Agent {
 
     /// This half is fenced, or cannot be.
     fn fenced(&mut self, index: usize, result: Result<Fenced, NicError>) {
+        if let Ok(fenced) = &result {
+            self.judge_path(index, fenced);
+        }
+        let believed = self.pairs[index].as_ref().is_some_and(|pair| {
+            let peer = self.place(index).peer;
+            self.proofs.believes(peer, pair.rails())
+        });
         let holds = self.rails.get(self.rail_at_work(index) as usize).is_some_and(|rail| rail.truth_holds);
+        let holds = holds && believed;
         self.ask_address(self.rail_at_work(index));
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.task = Task::None;

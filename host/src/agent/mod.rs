@@ -3,6 +3,7 @@
 //! One [`Agent::step`] looks at everything once: port events, messages of other agents, requests of switchers, the
 //! lives of pairs that are not ready, and channels that no kernel looks after. It calls no CUDA function.
 
+mod age;
 mod agree;
 mod board;
 mod chain;
@@ -18,6 +19,7 @@ mod news;
 mod operator;
 pub mod pair;
 mod ports;
+mod proofs;
 pub mod rails;
 pub mod reader;
 mod restart;
@@ -33,6 +35,7 @@ use crate::nic::queue::At;
 use crate::pe::Pe;
 use crate::rail::{self, Rail};
 use crate::ranks;
+use age::Age;
 use kept::Estate;
 use message::{Message, PairId};
 use pair::Pair;
@@ -76,6 +79,8 @@ pub struct AgentOptions {
     pub touch_ns: u64,
     /// Channels looked after in one step; 0 leaves every switch to the kernels.
     pub looks: usize,
+    /// How long after its start the agent has idle backups proved; the largest number: never.
+    pub prove_ns: u64,
 }
 
 impl Default for AgentOptions {
@@ -93,6 +98,7 @@ impl Default for AgentOptions {
             port_poll_ns: 100_000_000,
             touch_ns: 20_000_000,
             looks: 64,
+            prove_ns: 2_000_000_000,
         }
     }
 }
@@ -117,28 +123,6 @@ impl Pe {
             agent.be_watched(&watching, endpoint.as_ref().map(|endpoint| endpoint.metrics()));
         }
         Ok(agent)
-    }
-}
-
-/// Time as the agent was there to see it pass. The packet lifetime is counted by it: a clock that jumps forward, or an
-/// agent that was held up, must not end it early, because nothing else keeps late packets from what is replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Age {
-    looked_ns: u64,
-    age_ns: u64,
-}
-
-impl Age {
-    const fn new(now_ns: u64) -> Self {
-        Self { looked_ns: now_ns, age_ns: 0 }
-    }
-
-    /// A look adds `most_ns` at most.
-    fn grow(&mut self, now_ns: u64, most_ns: u64) -> u64 {
-        let most_ns = if Mutant::ClockTrusted.on() { u64::MAX } else { most_ns };
-        self.age_ns += now_ns.saturating_sub(self.looked_ns).min(most_ns);
-        self.looked_ns = now_ns;
-        self.age_ns
     }
 }
 
@@ -172,6 +156,7 @@ pub struct Agent {
     requests_seen: Vec<u64>,
     records_seen: reader::Cursor,
     news: news::News,
+    proofs: proofs::Proofs,
     agreement: agree::Agreement,
     /// By rail: who does the work there.
     posts: Vec<jobs::Post>,
@@ -220,6 +205,7 @@ impl Agent {
             requests_seen: vec![0; rows],
             records_seen: kept.records_seen,
             news: kept.news,
+            proofs: proofs::Proofs::default(),
             agreement: agree::Agreement::new(pe.ranks(), kept.lives > 0),
             words,
             rails: pe.rails().to_vec(),
@@ -276,6 +262,7 @@ impl Agent {
         busy |= self.mind_homes();
         busy |= self.mind_chains();
         busy |= self.mind_graves();
+        busy |= self.mind_proofs();
         busy |= self.locate();
         busy |= self.agree_on_ranks();
         if !Mutant::SilentNotTouched.on() {
@@ -477,19 +464,5 @@ impl Agent {
             Some(Health::Connecting) => self.await_connected(index),
             Some(Health::Probing) => self.probe(index),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_jump_of_the_clock_does_not_age_the_agent() {
-        let mut age = Age::new(1_000);
-        assert_eq!(age.grow(1_500, 1_000), 500);
-        assert_eq!(age.grow(9_000_000, 1_000), 1_500, "a look counts for a thousand at most");
-        assert_eq!(age.grow(9_000_100, 1_000), 1_600);
-        assert_eq!(age.grow(5, 1_000), 1_600, "nor does one that goes back");
     }
 }

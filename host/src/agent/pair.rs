@@ -180,6 +180,8 @@ pub struct Pair {
     pub relapses: u32,
     /// When the path was last made anew and admitted; `None` for a path as it was made at start.
     pub admitted_ns: Option<u64>,
+    /// The incarnation whose probes were all answered, both ways; 0 if none was.
+    pub probed: u32,
     /// PSN the next incarnation starts at.
     pub next_psn: u32,
     /// A `Make` that came before this side was done resting.
@@ -245,6 +247,7 @@ impl Pair {
             failures: 0,
             relapses: 0,
             admitted_ns: None,
+            probed: 0,
             next_psn: held.next_psn,
             offered: None,
             orders: held.orders,

@@ -359,6 +359,7 @@ impl Agent {
         pair.proved_there = false;
         pair.failures = 0;
         pair.admitted_ns = Some(now);
+        pair.probed = pair.incarnation;
         let relapses = pair.relapses;
         pair.mine = None;
         pair.theirs = None;

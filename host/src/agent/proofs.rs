@@ -1,0 +1,215 @@
+//! The start-up proof once more, on real paths: what a loopback pair shows of `rmsn` says nothing of packets that
+//! crossed a network, nor of virtual functions.
+//!
+//! A backup that was made anew and has carried nothing but its probes is moved to ERR as in any fence. Its responder
+//! must then show as many messages and packets as the peer's probes were. What moves it there is a fence for whatever
+//! cause; and where none comes, the agent that leads asks for one a while after the start, of one idle backup for each
+//! pair of rails, while its channel has a path and another backup besides. Nothing waits for it.
+//!
+//! Where a path disagrees with what its NIC showed on loopback, the count is not believed on that path, and the ledger
+//! stands in. That a flush makes visible what was executed is the NIC's own affair, and shown on loopback alone.
+
+use super::Agent;
+use super::worker::Fenced;
+use crate::events::Event;
+use crate::nic::qp::MASK_24;
+use crate::slots::RailPair;
+use shunt_device::health::Health;
+
+/// For so long an idle backup is asked for: less than what forces a peer off a slot.
+const ASK_FOR_NS: u64 = 40_000_000;
+
+/// What a responder that was fenced shows of probes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Shown {
+    /// Their count, as on loopback.
+    Held,
+    /// More than probes passed: nothing is known.
+    Used,
+    /// Another count.
+    Lied(String),
+}
+
+/// Judges a half that was fenced: probes are messages of one packet each. Pure.
+fn judge(probes: u32, first_psn: u32, fenced: &Fenced) -> Shown {
+    let last = &fenced.last;
+    let packets = last.next_rcv_psn.wrapping_sub(first_psn) & MASK_24;
+    if packets > probes && packets < 1 << 23 {
+        return Shown::Used;
+    }
+    if packets != probes {
+        return Shown::Lied(format!("next_rcv_psn is {packets} packets on after {probes} probes and 2ERR"));
+    }
+    match last.rmsn == probes {
+        true => Shown::Held,
+        false => Shown::Lied(format!("rmsn is {} after {probes} executed probes and 2ERR", last.rmsn)),
+    }
+}
+
+/// What was shown of a pair of rails with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Verdict {
+    peer: u32,
+    pair: RailPair,
+    held: bool,
+}
+
+/// An idle backup that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asked {
+    index: usize,
+    since_ns: u64,
+}
+
+/// What real paths have shown.
+#[derive(Default)]
+pub(super) struct Proofs {
+    verdicts: Vec<Verdict>,
+    asked: Option<Asked>,
+    /// Pairs whose proof was asked for: once each.
+    tried: Vec<(u32, RailPair)>,
+}
+
+impl Proofs {
+    /// False where a path disagreed with its NIC's proof on loopback.
+    pub(super) fn believes(&self, peer: u32, pair: RailPair) -> bool {
+        !self.verdicts.iter().any(|one| (one.peer, one.pair, one.held) == (peer, pair, false))
+    }
+
+    /// Keeps what was shown; the reason, if it is to be told now. A path that disagreed once is not believed again.
+    fn keep(&mut self, peer: u32, pair: RailPair, shown: Shown) -> Option<String> {
+        let (held, why) = match shown {
+            Shown::Used => return None,
+            Shown::Held => (true, None),
+            Shown::Lied(why) => (false, Some(why)),
+        };
+        match self.verdicts.iter_mut().find(|one| (one.peer, one.pair) == (peer, pair)) {
+            None => self.verdicts.push(Verdict { peer, pair, held }),
+            Some(one) if one.held && !held => one.held = false,
+            Some(_) => return None,
+        }
+        why
+    }
+
+    fn is_open(&self, peer: u32, pair: RailPair) -> bool {
+        let known = self.verdicts.iter().any(|one| (one.peer, one.pair) == (peer, pair));
+        !known && !self.tried.contains(&(peer, pair))
+    }
+}
+
+impl Agent {
+    /// A half was fenced: if nothing but probes crossed its path, its count is judged.
+    pub(super) fn judge_path(&mut self, index: usize, fenced: &Fenced) {
+        let peer = self.place(index).peer;
+        let Some(pair) = &self.pairs[index] else { return };
+        let (rails, local) = (pair.rails(), pair.local_rail);
+        // Not a path of the start, which had no probes, and not one of an agent before this one.
+        let probed = (pair.probed == pair.incarnation).then_some(pair.remote.as_ref()).flatten();
+        let Some(first_psn) = probed.map(|remote| remote.psn) else { return };
+        if !self.rails.get(local as usize).is_some_and(|rail| rail.truth_holds) {
+            return;
+        }
+        let shown = judge(self.options.probes, first_psn, fenced);
+        if let Some(why) = self.proofs.keep(peer, rails, shown) {
+            let why = format!("on the path to rail {} of PE {peer}, unlike on loopback: {why}", rails.remote);
+            self.report(Event::CountRefused { rail: local, why });
+        }
+    }
+
+    /// Asks for the proof of an idle backup, one at a time.
+    pub(super) fn mind_proofs(&mut self) -> bool {
+        let now = self.now();
+        if let Some(Asked { index, since_ns }) = self.proofs.asked {
+            let idle = now < since_ns.saturating_add(ASK_FOR_NS) && self.may_be_proved(index);
+            if idle {
+                self.vacate(index);
+            } else {
+                self.proofs.asked = None;
+            }
+            return false;
+        }
+        if self.awake.age_ns < self.options.prove_ns {
+            return false;
+        }
+        let open = |index: &usize| {
+            let pair = self.pairs[*index].as_ref();
+            pair.is_some_and(|pair| self.proofs.is_open(self.place(*index).peer, pair.rails()))
+        };
+        let Some(index) = (0..self.pairs.len()).filter(open).find(|index| self.may_be_proved(*index)) else {
+            return false;
+        };
+        let (peer, pair) = (self.place(index).peer, self.pairs[index].as_ref().map(super::Pair::rails));
+        self.proofs.tried.extend(pair.map(|pair| (peer, pair)));
+        self.proofs.asked = Some(Asked { index, since_ns: now });
+        true
+    }
+
+    /// True for a backup that was probed, that this direction does not use, and that its channel can spare: it has a
+    /// path and a backup besides.
+    fn may_be_proved(&self, index: usize) -> bool {
+        let (at, slots) = (self.place(index), self.words.root().slots as usize);
+        let probed = |pair: &super::Pair| {
+            pair.health == Health::Ready && pair.probed == pair.incarnation && pair.leaving_ns.is_none()
+        };
+        let ready = |pair: &super::Pair| pair.health == Health::Ready && pair.leaving_ns.is_none();
+        let first = index - index % slots;
+        let others = (first..first + slots).filter(|other| *other != index);
+        let spare = others.filter(|other| self.pairs[*other].as_ref().is_some_and(ready)).count() >= 2;
+        self.leads(index)
+            && spare
+            && self.pairs[index].as_ref().is_some_and(probed)
+            && self.words.has_left(at)
+            && self.ports.all_up()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::worker::FenceTimes;
+    use crate::nic::qp::QpTruth;
+    use shunt_layout::mlx5::prm::qp::State;
+
+    /// Probes that cross the wrap of the PSN.
+    const FIRST: u32 = 0xff_fffe;
+
+    fn fenced(rmsn: u32, next_rcv_psn: u32) -> Fenced {
+        let state = Some(State::Err);
+        let last = QpTruth { state, rmsn, next_rcv_psn, next_send_psn: 0, last_acked_psn: 0, in_order: true };
+        Fenced { first: last, last, flushed: true, times: FenceTimes::default() }
+    }
+
+    #[test]
+    fn a_path_shows_its_probes_or_nothing_is_known() {
+        assert_eq!(judge(3, FIRST, &fenced(3, 1)), Shown::Held);
+        assert_eq!(judge(3, FIRST, &fenced(9, 7)), Shown::Used, "a channel was there");
+        assert_eq!(judge(3, FIRST, &fenced(0, 7)), Shown::Used, "and then nothing is known");
+    }
+
+    #[test]
+    fn a_count_that_a_network_spoils_is_found() {
+        for (rmsn, next_rcv_psn, words) in [
+            (0, 1, "rmsn is 0 after 3 executed probes"),
+            (4, 1, "rmsn is 4 after 3"),
+            (3, 0, "next_rcv_psn is 2 packets on after 3 probes"),
+            (3, FIRST - 1, "packets on after 3 probes"),
+        ] {
+            let Shown::Lied(why) = judge(3, FIRST, &fenced(rmsn, next_rcv_psn)) else { panic!("{words}") };
+            assert!(why.contains(words), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_lied_once_is_told_once_and_not_believed_again() {
+        let (mut proofs, pair) = (Proofs::default(), RailPair { local: 0, remote: 1 });
+        assert!(proofs.believes(1, pair) && proofs.is_open(1, pair));
+        assert_eq!(proofs.keep(1, pair, Shown::Used), None);
+        assert_eq!(proofs.keep(1, pair, Shown::Held), None);
+        assert!(proofs.believes(1, pair) && !proofs.is_open(1, pair));
+        assert_eq!(proofs.keep(1, pair, Shown::Lied("why".into())), Some("why".into()));
+        assert_eq!(proofs.keep(1, pair, Shown::Lied("again".into())), None);
+        assert_eq!(proofs.keep(1, pair, Shown::Held), None);
+        assert!(!proofs.believes(1, pair));
+        assert!(proofs.believes(2, pair) && proofs.believes(1, RailPair { local: 1, remote: 0 }), "no other");
+    }
+}

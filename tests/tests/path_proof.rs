@@ -1,0 +1,61 @@
+//! The start-up proof on real paths: idle backups show what their NICs showed on loopback, or are not believed.
+
+use shunt_host::agent::AgentOptions;
+use shunt_host::events::Event;
+use shunt_tests::cluster::Cluster;
+use shunt_tests::lies::{Lie, Lies};
+use shunt_tests::run::{Outcome, finish, start_streams};
+use shunt_tests::spec::RunSpec;
+use shunt_tests::workload::Traffic;
+
+/// A run without faults whose agents prove idle backups from 10 ms on, on NICs that tell `lie` once they have shown
+/// themselves on loopback; and what was refused: rail and reason.
+fn proved(lie: Lie) -> (Outcome, Vec<(u32, String)>, usize) {
+    let spec = RunSpec {
+        both_ways: true,
+        backups: 3,
+        backups_later: true,
+        agent: AgentOptions { prove_ns: 10_000_000, ..AgentOptions::default() },
+        traffic: Traffic { messages: 600, pace_ns: 500_000, ..Traffic::default() },
+        ..RunSpec::default()
+    };
+    let lies = Lies::default();
+    let cluster = Cluster::start_lying(&spec, lies.clone());
+    lies.tell(lie);
+    let streams = start_streams(&cluster);
+    let outcome = finish(&cluster, streams);
+    let (mut refused, mut fenced) = (Vec::new(), 0);
+    for told in (0..spec.pes).flat_map(|pe| cluster.events(pe)) {
+        match told.event {
+            Event::CountRefused { rail, why } => refused.push((rail, why)),
+            Event::PathFenced { .. } => fenced += 1,
+            _ => {}
+        }
+    }
+    (outcome, refused, fenced)
+}
+
+#[test]
+fn idle_backups_are_proved_beside_traffic_that_does_not_notice() {
+    let (outcome, refused, fenced) = proved(Lie::None);
+    outcome.assert_clean();
+    assert_eq!((outcome.failovers(), refused), (0, Vec::new()), "{outcome}");
+    assert!(fenced > 0, "no backup was proved\n{outcome}");
+}
+
+/// A network, or a virtual function, may spoil a count that loopback shows to be right.
+#[test]
+fn a_path_that_disagrees_with_loopback_is_named_once_and_not_believed() {
+    for (lie, words) in [(Lie::CountZero, "rmsn is 0 after"), (Lie::CountAhead, "rmsn is 4 after 3")] {
+        let (outcome, mut refused, _) = proved(lie);
+        outcome.assert_clean();
+        assert!(!refused.is_empty(), "{lie:?} was believed\n{outcome}");
+        for (_, why) in &refused {
+            assert!(why.contains("unlike on loopback") && why.contains(words), "{why}");
+        }
+        let all = refused.len();
+        refused.sort();
+        refused.dedup();
+        assert!(all <= 2 * refused.len(), "told more than once by an end: {refused:?}");
+    }
+}
