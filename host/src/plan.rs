@@ -1,6 +1,7 @@
 //! Where everything lies in a PE's control memory: pure arithmetic over its shape.
 
 use crate::nic::queue::{At, RingSpan, RingVariant};
+use crate::nic::umem::QUEUE_ALIGN;
 use shunt_layout::mlx5::cqe::CQE_BYTES;
 use shunt_layout::mlx5::wqe::WQEBB_BYTES;
 use shunt_layout::state::{
@@ -78,7 +79,7 @@ impl Shape {
         let keys = u64::from(self.rails) * u64::from(self.chunks);
         let hints = u64::from(1 + self.pes) * u64::from(self.rails);
         let depth = 1u64 << self.log_depth;
-        let ring = (depth * WQEBB_BYTES as u64).next_multiple_of(PAGE);
+        let ring = (depth * WQEBB_BYTES as u64).next_multiple_of(QUEUE_ALIGN);
         Plan {
             shape: *self,
             ring,
@@ -100,8 +101,8 @@ impl Shape {
             steps_head: take(8, LINE),
             scratch: take(self.rows() * (depth + u64::from(SCRATCH_EXTRA)) * 8, PAGE),
             doorbells: take(self.ring_sets() * 2 * RECORD_LINES, PAGE),
-            rings: take(self.ring_sets() * 3 * ring, PAGE),
-            spares: take(u64::from(self.pes - 1) * u64::from(self.channels_per_pe) * ring, PAGE),
+            rings: take(self.ring_sets() * 3 * ring, QUEUE_ALIGN),
+            spares: take(u64::from(self.pes - 1) * u64::from(self.channels_per_pe) * ring, QUEUE_ALIGN),
             bytes: u64::next_multiple_of(end, PAGE),
         }
     }
@@ -235,14 +236,14 @@ mod tests {
             let mut spans = Vec::new();
             for peer in (0..3).filter(|peer| *peer != me) {
                 for channel in 0..2 {
-                    spans.push((plan.spare_queue(0, peer, channel).offset, 16 * 64, 4096));
+                    spans.push((plan.spare_queue(0, peer, channel).offset, 16 * 64, QUEUE_ALIGN));
                 }
                 for (channel, slot) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                     let rings = plan.ring_span(0x10_0000, SlotId { peer, channel, slot });
                     let depth_bytes = 16 * 64;
-                    spans.push((rings.send_queue.offset, depth_bytes, 4096));
+                    spans.push((rings.send_queue.offset, depth_bytes, QUEUE_ALIGN));
                     for variant in rings.variants {
-                        spans.push((variant.completion_queue.offset, depth_bytes, 4096));
+                        spans.push((variant.completion_queue.offset, depth_bytes, QUEUE_ALIGN));
                         spans.push((variant.queue_record.offset, 8, 64));
                         spans.push((variant.completion_record.offset, 8, 64));
                     }

@@ -19,6 +19,7 @@ use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_host::rail::{Rail, RailOptions};
 use shunt_host::world::RealWorld;
 use shunt_layout::mlx5::prm::qp::State;
+use shunt_layout::state::OrderPolicy;
 use shunt_soft_nic::{
     AtomicCount, Clock, Engine, Fabric, FabricConfig, FaultKind, LinkLayer, NicConfig, NicId, RailAt,
     SharedFabric, SoftNic,
@@ -565,4 +566,114 @@ fn an_agent_that_panics_is_followed_by_another() {
         assert_eq!(*heard.lock().unwrap(), ["agent_started", "agent_failed", "agent_restarted"]);
         group.all_gather(&[]).unwrap();
     });
+}
+
+fn device(name: &str) -> impl Fn(&mut NicConfig) {
+    let profile = name.parse().unwrap();
+    move |config| *config = config.clone().with_profile(profile)
+}
+
+fn opened(change: impl Fn(&mut NicConfig)) -> Result<Rail, NicError> {
+    let machine = Machine::new(1, 1, change);
+    let options = RailOptions { flush_ns: PATIENT_NS, startup_ns: PATIENT_NS, ..RailOptions::default() };
+    Rail::open(machine.devx(0, 0, PATIENT_NS), 0, options, machine.world.clone())
+}
+
+/// Fetched values would be swapped, and nobody would know.
+#[test]
+fn a_nic_with_big_endian_answers_is_refused() {
+    let error = opened(|config| config.profile.atomics.big_endian = true).err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "mlx5_0: atomic_req_8B_endianness_mode is 0 (answers of 8 bytes come big-endian), 1 (host order), which the \
+         mlx5_core driver sets where the firmware lets it; update the firmware, or take another NIC or function is \
+         needed"
+    );
+}
+
+/// Without force-loopback the flush and the proof go over the port's own address.
+#[test]
+fn a_nic_without_force_loopback_is_proved_and_flushed_all_the_same() {
+    for link in [|_: &mut NicConfig| {}, infiniband] {
+        let machine = Machine::new(1, 1, |config| {
+            link(config);
+            let none = &mut config.profile.force_loopback;
+            (none.with_roce, none.without_roce) = (false, false);
+        });
+        let mut rail = machine.rail(0);
+        rail.settle_truth();
+        assert!(!rail.caps.force_loopback && rail.truth_holds, "{}", rail.truth_detail);
+        rail.flush().unwrap();
+    }
+}
+
+/// 4096 was taken for granted: INIT2RTR was refused on a fabric of 2 KiB.
+#[test]
+fn an_infiniband_ports_own_mtu_is_taken() {
+    let machine = Machine::new(1, 1, |config| {
+        infiniband(config);
+        config.mtu = 2048;
+    });
+    let mut rail = machine.rail(0);
+    assert_eq!(rail.address().mtu, 4);
+    rail.settle_truth();
+    assert!(rail.truth_holds, "{}", rail.truth_detail);
+}
+
+#[test]
+fn a_nic_without_masked_atomics_is_proved_without_them_and_says_so() {
+    let machine = Machine::new(1, 1, |config| config.profile.atomics.operations = 3);
+    let mut rail = machine.rail(0);
+    rail.settle_truth();
+    assert!(
+        rail.truth_holds && rail.truth_detail.contains("2 atomics without answers"),
+        "{}",
+        rail.truth_detail
+    );
+    let said = shunt_host::rail::remarks(&[Arc::new(rail)]);
+    assert_eq!(
+        said,
+        [
+            "mlx5_0: it has no masked atomics: those of 4 bytes, and swap, set, and, or and xor of 8, fail with the \
+          NIC's syndrome; SHUNT_ORDERING=unordered is refused"
+        ]
+    );
+}
+
+/// A NIC in real-time mode refuses the free-running clock that was always asked for.
+#[test]
+fn a_nic_in_real_time_mode_gives_queue_pairs() {
+    let real = shunt_layout::mlx5::prm::caps::TimestampCap::RealTime;
+    let machine = Machine::new(1, 1, |config| config.profile.clock = real);
+    let mut rail = machine.rail(0);
+    rail.settle_truth();
+    assert!(rail.caps.ts_format == 1 && rail.truth_holds, "{}", rail.truth_detail);
+}
+
+/// Rings at offsets that firmware's pages divide.
+#[test]
+fn a_nic_that_wants_aligned_queues_gives_them() {
+    let machine = Machine::new(1, 1, device("strict"));
+    let mut rail = machine.rail(0);
+    rail.settle_truth();
+    assert!(rail.truth_holds, "{}", rail.truth_detail);
+    rail.settle_order().unwrap();
+}
+
+/// Adaptive routing that nothing overrides: strict is refused, and without a wish the order is given up, and said.
+#[test]
+fn strict_on_a_network_that_reorders_is_refused_and_the_default_is_weaker_and_says_so() {
+    let machine = Machine::new(1, 1, device("ib-ar"));
+    let open = |ordering| {
+        let options = RailOptions { ordering, startup_ns: PATIENT_NS, ..RailOptions::default() };
+        Rail::open(machine.devx(0, 0, PATIENT_NS), 0, options, machine.world.clone()).unwrap()
+    };
+    let error = open(Some(OrderPolicy::Strict)).settle_order().unwrap_err().to_string();
+    assert!(error.contains("data_in_order") && error.contains("SHUNT_ORDERING=unordered"), "{error}");
+    let mut rail = open(None);
+    rail.settle_order().unwrap();
+    assert_eq!(rail.order, OrderPolicy::Unordered);
+    let said = shunt_host::rail::remarks(&[Arc::new(rail)]).join("; ");
+    assert!(said.contains("signals go as atomics"), "{said}");
+    println!("{error}\n{said}");
 }

@@ -9,7 +9,7 @@ use super::mkey::{Access, Mkey};
 use super::pd::Pd;
 use super::qp::{ContextMailbox, with_context};
 use super::uar::Uar;
-use super::umem::Umem;
+use super::umem::{QUEUE_ALIGN, Umem};
 use super::{create, destroy, execute};
 use crate::devx::Devx;
 use crate::error::NicError;
@@ -49,13 +49,13 @@ const RECEIVE_RING: u64 = (SEGMENT_BYTES as u64) << LOG_RECEIVES;
 const SEND_RING: u64 = (WQEBB_BYTES as u64) << LOG_BLOCKS;
 /// The receive queue lies in front of the send queue.
 const SEND_RING_AT: u64 = RECEIVE_RING;
-const SEND_CQ_AT: u64 = SEND_RING_AT + SEND_RING;
-const RECEIVE_CQ_AT: u64 = SEND_CQ_AT + ((CQE_BYTES as u64) << LOG_SENDS);
+const SEND_CQ_AT: u64 = (SEND_RING_AT + SEND_RING).next_multiple_of(QUEUE_ALIGN);
+const RECEIVE_CQ_AT: u64 = (SEND_CQ_AT + ((CQE_BYTES as u64) << LOG_SENDS)).next_multiple_of(QUEUE_ALIGN);
 const RECORDS_AT: u64 = RECEIVE_CQ_AT + ((CQE_BYTES as u64) << LOG_RECEIVES);
 const SEND_BUFFERS_AT: u64 = RECORDS_AT + PAGE;
 const RECEIVE_BUFFERS_AT: u64 = SEND_BUFFERS_AT + ((BUFFER_BYTES as u64) << LOG_SENDS);
 const TOTAL: u64 = RECEIVE_BUFFERS_AT + ((BUFFER_BYTES as u64) << LOG_RECEIVES);
-const _: () = assert!(SEND_CQ_AT.is_multiple_of(PAGE) && RECEIVE_CQ_AT.is_multiple_of(PAGE));
+const _: () = assert!(SEND_CQ_AT.is_multiple_of(QUEUE_ALIGN) && RECEIVE_CQ_AT.is_multiple_of(QUEUE_ALIGN));
 const _: () = assert!(RECORDS_AT.is_multiple_of(PAGE) && WQEBB_BYTES * BLOCKS as usize >= 5 * SEGMENT_BYTES);
 
 /// Arguments of CREATE_QP.

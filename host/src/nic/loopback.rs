@@ -7,7 +7,7 @@ use super::mkey::{Access, Mkey};
 use super::pd::Pd;
 use super::qp::{QpTuning, RemoteEnd, Route};
 use super::queue::{At, Door, Producer, Queue, QueueSource, RingSpan, RingVariant};
-use super::umem::Umem;
+use super::umem::{QUEUE_ALIGN, Umem};
 use crate::devx::Devx;
 use crate::error::NicError;
 use crate::gpu::{GpuMemory, HeapMemory, OwnedSpan, Placement, Span};
@@ -21,14 +21,14 @@ const LOG_ATOMICS: u32 = 9;
 /// Blocks of that ring.
 pub(crate) const ATOMICS_BLOCKS: u64 = 1 << LOG_ATOMICS;
 const PAGE: u64 = 4096;
-/// Send queue and two CQs, a page each.
-const QUEUE_PAGES: u64 = 3;
+/// Send queue and two CQs.
+const RINGS: u64 = 3;
 const QUEUES: u64 = 6;
 /// The queue with the deep ring is the last.
 const DEEP_QUEUE: u64 = QUEUES - 1;
-const DEEP_PAGES: u64 = ATOMICS_BLOCKS * 64 / PAGE;
+const _: () = assert!(ATOMICS_BLOCKS * 64 <= QUEUE_ALIGN);
 const RECORD_LINE: u64 = 64;
-const RECORDS_AT: u64 = (DEEP_QUEUE + DEEP_PAGES) * QUEUE_PAGES * PAGE;
+const RECORDS_AT: u64 = QUEUES * RINGS * QUEUE_ALIGN;
 const DATA_AT: u64 = RECORDS_AT + PAGE;
 /// Bytes of each of the two data areas.
 pub(crate) const DATA_BYTES: u64 = 16 * 1024;
@@ -94,10 +94,9 @@ impl PrivateMemory {
             (PairUse::Atomics, _) => DEEP_QUEUE - 1,
             _ => pair as u64 * 2 + end,
         };
-        let (first, ring) =
-            (queue * QUEUE_PAGES * PAGE, if queue == DEEP_QUEUE { DEEP_PAGES * PAGE } else { PAGE });
+        let first = queue * RINGS * QUEUE_ALIGN;
         let variant = |which: u64| RingVariant {
-            completion_queue: self.at(first + (1 + which) * ring),
+            completion_queue: self.at(first + (1 + which) * QUEUE_ALIGN),
             queue_record: self.at(RECORDS_AT + (queue * 4 + which * 2) * RECORD_LINE),
             completion_record: self.at(RECORDS_AT + (queue * 4 + which * 2 + 1) * RECORD_LINE),
         };

@@ -6,6 +6,10 @@ use crate::gpu::OwnedSpan;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+/// Queues begin at multiples of this in their umem. Firmware deduces the page size from the umem, and NVSHMEM's shared
+/// umems keep to the same: 64 KiB are the largest pages that such memory is given back in.
+pub const QUEUE_ALIGN: u64 = 64 << 10;
+
 /// An allocation that a NIC reaches. Objects name places in it by offset.
 pub struct Umem {
     devx: Arc<dyn Devx>,
