@@ -14,7 +14,7 @@ pub struct OrderCaps {
     pub reported: bool,
     /// `dp_ordering_force`: the order that a queue pair asks for wins over the administrator's.
     pub forced: bool,
-    /// `dp_ordering_ooo_rw_rc` or `dp_ordering_ooo_all_rc`: it can place what a reliable connection carries out of order.
+    /// `dp_ordering_ooo_rw_rc` or `dp_ordering_ooo_all_rc`: it can place what such a connection carries out of order.
     pub out_of_order: bool,
 }
 
@@ -42,8 +42,8 @@ pub struct Chosen {
 pub type Refusal = (String, &'static str);
 
 /// What a path must say in the strict and the relaxed order, and what to do where it does not.
-pub(crate) const CURE: &str = "data_in_order 1 (set SHUNT_ORDERING=unordered or leave it unset, or switch adaptive routing off \
-    for the service level of NVSHMEM_IB_SL)";
+pub(crate) const CURE: &str = "data_in_order 1 (set SHUNT_ORDERING=unordered or leave it unset, or switch adaptive \
+    routing off for the service level of NVSHMEM_IB_SL)";
 const NO_ATOMICS: &str = "a NIC or function with masked atomics, which carry signals in the unordered mode, or with \
     data_in_order 1,";
 
