@@ -143,7 +143,7 @@ pub const VARIABLES: &[Variable] = &[
     variable("NVSHMEM_IB_ROCE_VERSION_NUM", "RoCE version", select::ROCE_VERSION).default("2"),
 ];
 
-const ORDERING: &str = "auto (strict where the NICs report data_in_order, else unordered), strict, relaxed (the data of \
+const ORDERING: &str = "auto (strict where NICs report data_in_order, else unordered), strict, relaxed (the data of \
     puts in any order, signals behind it) or unordered (the network too; signals are atomics)";
 const GIVE_UP: &str = "0, or a number with ns, us, ms, s or m up to 10m, such as 50ms";
 const SUSPECT: &str = "a number with ns, us, ms or s from 100us to 10s, such as 50ms";
