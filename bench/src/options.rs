@@ -13,6 +13,7 @@ use clap::Parser;
 use clap::builder::RangedI64ValueParser;
 use shunt_host::config::FenceMode;
 use shunt_host::job::{Flags, Job};
+use shunt_soft_nic::Profile;
 use shunt_soft_nic::fault::Injection;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -62,6 +63,9 @@ pub struct Options {
     /// Rate of each rail in Gb/s, with --nic soft [default: 4]
     #[arg(long, value_name = "G", allow_negative_numbers = true)]
     pub rail_gbps: Option<f64>,
+    /// What kind of device each NIC is, with --nic soft: soft, cx5, cx6dx, cx7, bf3, vf, ib-ar or strict [default: soft]
+    #[arg(long, value_name = "DEVICE")]
+    pub profile: Option<Profile>,
     /// Where the kernels run
     #[arg(long, default_value = "cpu")]
     pub device: DeviceKind,

@@ -2,7 +2,7 @@
 
 use crate::log::{self, Level};
 use shunt_soft_nic::fault::parse_time;
-use shunt_soft_nic::{FaultKind, ParseFaultError};
+use shunt_soft_nic::{FaultKind, ParseFaultError, Profile};
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -18,6 +18,8 @@ pub const FABRIC: &str = "SHUNT_FABRIC";
 pub const ROCE: &str = "SHUNT_SOFT_RDMA_ROCE";
 /// Rate of each port.
 pub const RAIL_GBPS: &str = "SHUNT_SOFT_RDMA_RAIL_GBPS";
+/// What kind of device each NIC is.
+pub const PROFILE: &str = "SHUNT_SOFT_RDMA_PROFILE";
 /// What goes wrong, where and when.
 pub const FAULTS: &str = "SHUNT_SOFT_RDMA_FAULTS";
 /// File that packets are written to.
@@ -50,10 +52,11 @@ const fn variable(
 }
 
 /// All of them but the name of the fabric, which is not ours alone.
-pub const VARIABLES: [Variable; 7] = [
+pub const VARIABLES: [Variable; 8] = [
     variable(NICS, "soft RDMA: NICs of each process", "a number from 1 to 8", "1"),
     variable(ROCE, "soft RDMA: RoCE v2 over UDP at these addresses", ADDRESSES, ""),
     variable(RAIL_GBPS, "soft RDMA: rate of each port in Gb/s", RATE, ""),
+    variable(PROFILE, "soft RDMA: what kind of device each NIC is", DEVICES, "soft"),
     variable(FAULTS, "soft RDMA: what goes wrong, counted from the first open", "TIME:NIC:FAULT;..", ""),
     variable(PCAP, "soft RDMA: file that packets are written to", "a path; %p is the process's number", ""),
     variable(LIBRARY, "soft RDMA: library that is preloaded, if not next to shunt", "a path", ""),
@@ -61,6 +64,7 @@ pub const VARIABLES: [Variable; 7] = [
 ];
 
 const ADDRESSES: &str = "1 to 8 different IPv4 addresses separated by commas, such as 127.0.0.2,127.0.0.3";
+const DEVICES: &str = "one of soft, cx5, cx6dx, cx7, bf3, vf, ib-ar, strict";
 const RATE: &str = "a rate in Gb/s above 0, such as 25";
 
 /// A fault and when it comes, counted from the first open of a device.
@@ -85,6 +89,8 @@ pub struct Settings {
     pub roce: Vec<Ipv4Addr>,
     /// Rate of each port, if limited.
     pub rail_gbps: Option<f64>,
+    /// What kind of device each NIC is.
+    pub profile: Profile,
     /// Planned faults.
     pub faults: Vec<PlannedFault>,
     /// Where packets are written.
@@ -100,6 +106,7 @@ impl Default for Settings {
             fabric: "default".into(),
             roce: Vec::new(),
             rail_gbps: None,
+            profile: Profile::default(),
             faults: Vec::new(),
             pcap: None,
             level: Level::Warn,
@@ -201,6 +208,9 @@ impl Settings {
         if let Some(met) = text(RAIL_GBPS)? {
             settings.rail_gbps = Some(parse_rate(&met)?);
         }
+        if let Some(met) = text(PROFILE)? {
+            settings.profile = met.parse().map_err(|_| bad(PROFILE, &met, DEVICES))?;
+        }
         if let Some(met) = text(FAULTS)? {
             let entries = met.split(';').map(str::trim).filter(|entry| !entry.is_empty());
             settings.faults =
@@ -283,6 +293,7 @@ mod tests {
             (FABRIC, "lab"),
             (ROCE, "127.0.0.2, 127.0.0.3"),
             (RAIL_GBPS, "2.5"),
+            (PROFILE, "vf"),
             (FAULTS, "500ms:mlx5_1:down=300ms;0:0:drop=0.5/1s"),
             (PCAP, "/tmp/x.pcap"),
             (LOG, "trace"),
@@ -290,6 +301,7 @@ mod tests {
         let settings = read(&pairs).unwrap();
         assert_eq!((settings.nics, settings.fabric.as_str(), settings.roce.len()), (2, "lab", 2));
         assert_eq!((settings.rail_gbps, settings.level), (Some(2.5), Level::Trace));
+        assert_eq!(settings.profile.name, "vf");
         let down = FaultKind::Down { for_ns: Some(300_000_000) };
         assert_eq!(settings.faults[0], PlannedFault { at_ns: 500_000_000, nic: 1, kind: down });
         assert_eq!(settings.faults.len(), 2);
@@ -313,6 +325,7 @@ mod tests {
             (FAULTS, "5s:mlx5_1:down", "this process has 1: mlx5_0"),
             (FAULTS, "5s:0:dwon", "no fault is called `dwon`"),
             (FAULTS, "5s:0:peer-killed", "no fault is called `peer-killed`"),
+            (PROFILE, "cx8", "one of soft, cx5"),
             (LOG, "loud", "one of off, error"),
         ] {
             let message = read(&[(name, met)]).unwrap_err().to_string();
@@ -323,9 +336,14 @@ mod tests {
     }
 
     #[test]
+    fn every_profile_is_said_to_be_right() {
+        assert_eq!(DEVICES.strip_prefix("one of "), Some(Profile::names().as_str()));
+    }
+
+    #[test]
     fn every_variable_is_listed() {
         let listed = VARIABLES.map(|variable| variable.name);
-        assert_eq!(listed, [NICS, ROCE, RAIL_GBPS, FAULTS, PCAP, LIBRARY, LOG]);
+        assert_eq!(listed, [NICS, ROCE, RAIL_GBPS, PROFILE, FAULTS, PCAP, LIBRARY, LOG]);
         for name in listed {
             let value = [(name, VARIABLES.iter().find(|variable| variable.name == name).unwrap().default)];
             assert_eq!(read(&value), Ok(Settings::default()), "{name}");

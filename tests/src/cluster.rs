@@ -187,6 +187,10 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
             if spec.infiniband {
                 config.link_layer = LinkLayer::InfiniBand;
             }
+            if !spec.profile.is_empty() {
+                let profile = spec.profile.parse().unwrap_or_else(|error| panic!("{error}"));
+                config = config.with_profile(profile).with_port_of_profile(rail);
+            }
             let made = fabric.add(SoftNic::new(config), RailAt { pe, rail });
             assert_eq!(made, NicId(pe * spec.rails + rail));
         }

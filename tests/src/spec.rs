@@ -33,6 +33,8 @@ pub struct RunSpec {
     pub log_depth: u32,
     /// Streams run both ways; if not, from lower to higher PEs.
     pub both_ways: bool,
+    /// What kind of device each NIC is, with its port; none: the one that takes everything.
+    pub profile: String,
     /// InfiniBand instead of Ethernet.
     pub infiniband: bool,
     /// The NICs clear `rmsn` when a QP goes to ERR.
@@ -125,6 +127,7 @@ impl Default for RunSpec {
             warps: 1,
             log_depth: 7,
             both_ways: false,
+            profile: String::new(),
             infiniband: false,
             rmsn_cleared: false,
             atomic_count: 0,
@@ -179,6 +182,7 @@ macro_rules! keys {
         $visit!("warps", $self.warps);
         $visit!("log_depth", $self.log_depth);
         $visit!("both_ways", $self.both_ways);
+        $visit!("profile", $self.profile);
         $visit!("infiniband", $self.infiniband);
         $visit!("rmsn_cleared", $self.rmsn_cleared);
         $visit!("atomic_count", $self.atomic_count);

@@ -38,6 +38,8 @@ impl SoftNics {
         for (pe, rail) in job.own().flat_map(|pe| (0..options.rails).map(move |rail| (pe, rail))) {
             let mut config = NicConfig::new(format!("mlx5_{rail}"), pe, rail);
             config.rail_gbps = Some(options.soft_gbps());
+            // The port stays one of RoCE, as packets to other processes are.
+            let config = config.with_profile(options.profile.unwrap_or_default());
             let at = RailAt { pe, rail };
             nics.push((at, fabric.add(SoftNic::new(config), at)));
         }

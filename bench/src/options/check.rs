@@ -109,7 +109,11 @@ impl Options {
                 self.ctas
             ));
         }
-        let given = [("--rail-gbps", self.rail_gbps.is_some()), ("--fabric", self.fabric.is_some())];
+        let given = [
+            ("--rail-gbps", self.rail_gbps.is_some()),
+            ("--profile", self.profile.is_some()),
+            ("--fabric", self.fabric.is_some()),
+        ];
         if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given && self.nic == NicKind::Mlx5) {
             return bad(format!(
                 "{flag} with --nic mlx5: it is of soft NICs that this program makes; those of \

@@ -45,6 +45,9 @@ pub struct Arguments {
     /// Rate of each port [default: unlimited]
     #[arg(long, value_name = "G", value_parser = something)]
     rail_gbps: Option<String>,
+    /// What kind of device each NIC is: soft, cx5, cx6dx, cx7, bf3, vf, ib-ar, strict [default: soft]
+    #[arg(long, value_name = "DEVICE", value_parser = something)]
+    profile: Option<String>,
     /// Let something go wrong, so long after the first device is opened; repeatable
     #[arg(long = "fault", value_name = "TIME:NIC:FAULT", value_parser = something)]
     faults: Vec<String>,
@@ -156,6 +159,7 @@ fn variables(arguments: &Arguments) -> Vec<(&'static str, OsString)> {
         (settings::FABRIC, arguments.fabric.clone().map(OsString::from)),
         (settings::ROCE, arguments.roce.clone().map(OsString::from)),
         (settings::RAIL_GBPS, arguments.rail_gbps.clone().map(OsString::from)),
+        (settings::PROFILE, arguments.profile.clone().map(OsString::from)),
         (settings::FAULTS, faults.map(OsString::from)),
         (settings::PCAP, arguments.pcap.clone().map(OsString::from)),
         (settings::LOG, arguments.log.map(|level| level.to_string().into())),

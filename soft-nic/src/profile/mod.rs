@@ -47,13 +47,27 @@ pub struct Atomics {
     pub big_endian: bool,
 }
 
-/// Kinds of doorbell pages that the kernel driver hands out.
+/// Doorbell pages that are not cached, as the kernel driver hands them out; those with BlueFlame registers it always
+/// does. libmlx5 shares one among all that ask for a plain one, and asks for one more for each dedicated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UarKinds {
-    /// Not cached, of its owner alone.
-    pub dedicated: bool,
-    /// Not cached, one for each context.
-    pub uncached: bool,
+pub enum UncachedPages {
+    /// Any number.
+    Any,
+    /// One for each context: from the second on, dedicated ones are refused.
+    OneEach,
+    /// None: BlueFlame is all there is.
+    Refused,
+}
+
+impl UncachedPages {
+    /// True if a context that has so many gets one more.
+    pub fn allows(self, has: usize) -> bool {
+        match self {
+            Self::Any => true,
+            Self::OneEach => has == 0,
+            Self::Refused => false,
+        }
+    }
 }
 
 /// A kind of device.
@@ -82,7 +96,7 @@ pub struct Profile {
     /// What offsets of queues in a umem are multiples of: the page size that firmware deduces from the umem.
     pub umem_align: u64,
     /// Doorbell pages.
-    pub uars: UarKinds,
+    pub uncached_pages: UncachedPages,
     /// What a command takes; `None`: always [`firmware_ns`](crate::NicConfig::firmware_ns).
     pub command_time: Option<CommandTime>,
     /// 2ERR clears `rmsn`.

@@ -4,7 +4,7 @@
 //! are of ConnectX-6 Dx and later; rings of doorbells that are not cached need a newer kernel or a physical function.
 //! The rest, which device has which lack, is chosen so that each lack is in some profile.
 
-use super::{Atomics, CommandTime, ForceLoopback, Order, Profile, Share, UarKinds};
+use super::{Atomics, CommandTime, ForceLoopback, Order, Profile, Share, UncachedPages};
 use crate::config::LinkLayer;
 use shunt_layout::mlx5::prm::caps::{
     ATOMIC_COMPARE_SWAP, ATOMIC_FETCH_ADD, ATOMIC_MASKED_COMPARE_SWAP, ATOMIC_MASKED_FETCH_ADD, TimestampCap,
@@ -42,7 +42,7 @@ const PLAIN_SOFT: Profile = Profile {
     atomics: Atomics { operations: PLAIN | MASKED, big_endian: false },
     clock: TimestampCap::Both,
     umem_align: 1,
-    uars: UarKinds { dedicated: true, uncached: true },
+    uncached_pages: UncachedPages::Any,
     command_time: None,
     rmsn_cleared_by_2err: false,
 };
@@ -52,11 +52,11 @@ pub const PROFILES: &[Profile] = &[
     PLAIN_SOFT,
     Profile {
         name: "cx5",
-        about: "an old device: no word of order, no force loopback, no pages of one's own, 2ERR clears rmsn",
+        about: "an old device: no word of order, no force loopback, one uncached page a context, 2ERR clears rmsn",
         order: Order { told: false, force: false, out_of_order: true, routed: false },
         force_loopback: ForceLoopback { with_roce: false, without_roce: false },
         clock: TimestampCap::FreeRunning,
-        uars: UarKinds { dedicated: false, uncached: true },
+        uncached_pages: UncachedPages::OneEach,
         command_time: Some(SLOW),
         rmsn_cleared_by_2err: true,
         ..PLAIN_SOFT
@@ -81,7 +81,7 @@ pub const PROFILES: &[Profile] = &[
         about: "BlueFlame pages only, force loopback only where RoCE is off; the network routes as for cx7",
         order: Order { told: true, force: true, out_of_order: true, routed: true },
         force_loopback: ForceLoopback { with_roce: false, without_roce: true },
-        uars: UarKinds { dedicated: false, uncached: false },
+        uncached_pages: UncachedPages::Refused,
         command_time: Some(QUICK),
         ..PLAIN_SOFT
     },
@@ -92,7 +92,7 @@ pub const PROFILES: &[Profile] = &[
         order: Order { told: true, force: false, out_of_order: false, routed: false },
         force_loopback: ForceLoopback { with_roce: false, without_roce: false },
         atomics: Atomics { operations: PLAIN, big_endian: false },
-        uars: UarKinds { dedicated: false, uncached: true },
+        uncached_pages: UncachedPages::OneEach,
         command_time: Some(SLOW),
         ..PLAIN_SOFT
     },

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An object that a handle names: of verbs, or of DEVX.
@@ -30,6 +30,8 @@ pub struct Context {
     events: Arc<Events>,
     /// GET_CONTEXT was answered.
     made: AtomicBool,
+    /// Doorbell pages that are not cached, as long as there are such.
+    uncached_pages: Arc<AtomicUsize>,
 }
 
 impl Context {
@@ -37,7 +39,14 @@ impl Context {
     pub fn open(nic: &'static Nic, close_on_exec: bool) -> Result<(Self, OwnedFd), Errno> {
         let (pages, fd) = Pages::new(&format!("uverbs{}", nic.index()), close_on_exec)?;
         let events = Events::subscribe(nic);
-        let context = Self { nic, pages, table: Mutex::default(), events, made: AtomicBool::new(false) };
+        let context = Self {
+            nic,
+            pages,
+            table: Mutex::default(),
+            events,
+            made: AtomicBool::new(false),
+            uncached_pages: Arc::default(),
+        };
         Ok((context, fd))
     }
 
@@ -98,6 +107,11 @@ impl Context {
             return Err(error);
         }
         Ok(object)
+    }
+
+    /// How many doorbell pages it has that are not cached.
+    pub fn uncached_pages(&self) -> &Arc<AtomicUsize> {
+        &self.uncached_pages
     }
 
     /// A page of the file, for doorbells.

@@ -52,7 +52,10 @@ fn interface_of(address: Ipv4Addr) -> Interface {
 
 /// What all NICs here have in common.
 fn config(settings: &Settings, base: NicConfig) -> NicConfig {
-    NicConfig { firmware_ns: FIRMWARE_NS, event_ns: EVENT_NS, rail_gbps: settings.rail_gbps, ..base }
+    let rail_gbps = settings.rail_gbps;
+    // The port stays one of RoCE: nothing here plays an InfiniBand subnet.
+    NicConfig { firmware_ns: FIRMWARE_NS, event_ns: EVENT_NS, rail_gbps, ..base }
+        .with_profile(settings.profile)
 }
 
 /// Claims the lowest number that is free. The sockets of its addresses are the claim: they tell a live process from
