@@ -176,7 +176,10 @@ pub const TABLE: &[Row] = &[
     row(Mutant::TimeFenceByDeadline, &["silence_is_no_fence_by_time"]),
     row(Mutant::TimeFenceAtOnce, &["the_lifetime_of_a_fence_by_time"]),
     row(Mutant::LeaderDoesNotWait, &["mixed_lanes_on_mixed_channels"]),
-    row(Mutant::OrderNotChecked, &["nics_that_place_out_of_order"]),
+    row(
+        Mutant::OrderNotChecked,
+        &["nics_that_place_out_of_order", "adaptive_routing_that_nothing_overrides"],
+    ),
     row(Mutant::OrderNotProved, &["nics_that_deny_their_order"]),
     row(Mutant::SignalsWritten, &["atomics_carry_order_where_writes_do_not"]),
     row(Mutant::LedgerWritten, &["ledger_words_behind_lost_signals"]),

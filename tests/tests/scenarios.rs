@@ -216,6 +216,7 @@ fn scenario_13_counts_that_lie_about_atomics() {
 fn scenario_14_h03_placement_out_of_order_is_refused() {
     hold("nics_that_place_out_of_order");
     hold("nics_that_deny_their_order");
+    hold("adaptive_routing_that_nothing_overrides");
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod oracle_bites;
 mod parsers;
 mod path_proof;
 mod pe_faults;
+mod profiles;
 mod quiet;
 mod ranks;
 mod rings;

@@ -2,7 +2,8 @@
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
 use crate::{
-    bindings, check, explore, fuzz, gpu, mutate, prefix, python, run_scenarios, sh, soft_rdma, swarm, tidy,
+    bindings, check, explore, fuzz, gpu, mutate, prefix, profiles, python, run_scenarios, sh, soft_rdma,
+    swarm, tidy,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -30,6 +31,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   prefix     the folder that programs take in NVSHMEM's place: made, linked from C and C++, held against NVSHMEM 3.8.0
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios_list.rs
   mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
+  profiles   some of both on every kind of device (soft-nic/src/profile/table.rs)
   python     the wheel of python/, installed into a fresh virtual environment; its README's example and its tests
   soft-rdma  unmodified RDMA programs on soft NICs, as listed in xtask/src/soft_rdma_cases.rs
   netns      two hosts as network namespaces, RoCE v2 between them, links taken down by `ip link`; skipped where
@@ -75,6 +77,7 @@ const STAGES: &[Stage] = &[
     ("prefix", prefix::stage),
     ("scenarios", run_scenarios::all),
     ("mlx5", run_scenarios::soft_rdma),
+    ("profiles", profiles::stage),
     ("python", python::stage),
     ("soft-rdma", soft_rdma::stage),
     ("netns", run_scenarios::two_hosts),

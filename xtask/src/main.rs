@@ -14,6 +14,7 @@ mod mutate;
 mod netns;
 mod night;
 mod prefix;
+mod profiles;
 mod python;
 mod pyverbs;
 mod run_scenarios;
@@ -50,6 +51,7 @@ const TASKS: &[Task] = &[
     Task { name: "fuzz", summary: fuzz::SUMMARY, help: fuzz::HELP, run: fuzz::run },
     Task { name: "night", summary: night::SUMMARY, help: night::HELP, run: night::run },
     Task { name: "mutate", summary: mutate::SUMMARY, help: mutate::HELP, run: mutate::run },
+    Task { name: "profiles", summary: profiles::SUMMARY, help: profiles::HELP, run: profiles::run },
     Task { name: "prefix", summary: prefix::SUMMARY, help: prefix::HELP, run: prefix::run },
     Task { name: "soft-rdma", summary: soft_rdma::SUMMARY, help: soft_rdma::HELP, run: soft_rdma::run },
     Task { name: "soak", summary: soak::SUMMARY, help: soak::HELP, run: soak::run },

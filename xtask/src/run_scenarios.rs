@@ -25,11 +25,19 @@ struct Place {
     dir: PathBuf,
     /// The hosts of those that run on two.
     net: Option<Net>,
+    /// What kind of device each NIC is.
+    profile: Option<&'static str>,
 }
 
 impl Place {
     fn file(&self, scenario: &Scenario, end: &str) -> PathBuf {
-        self.dir.join(format!("{}.{end}", scenario.name))
+        let profile = self.profile.map(|name| format!("{name}-")).unwrap_or_default();
+        self.dir.join(format!("{profile}{}.{end}", scenario.name))
+    }
+
+    /// Of the program that makes the NICs: what kind of device they are.
+    fn own_nics(&self) -> Vec<&'static str> {
+        self.profile.map_or_else(Vec::new, |name| vec!["--profile", name])
     }
 }
 
@@ -52,7 +60,16 @@ pub fn two_hosts() -> Result<Count> {
     these(TWO_HOSTS, Some(Net::make()?))
 }
 
+/// Those that have a device to be of another kind: all of the main program's, some of them through libibverbs.
+pub fn on_profile(profile: &'static str, scenarios: &[Scenario]) -> Result<Count> {
+    these_on(scenarios, None, Some(profile))
+}
+
 fn these(scenarios: &[Scenario], net: Option<Net>) -> Result<Count> {
+    these_on(scenarios, net, None)
+}
+
+fn these_on(scenarios: &[Scenario], net: Option<Net>, profile: Option<&'static str>) -> Result<Count> {
     let release = |name: &str| sh::target_dir().join("release").join(name);
     let place = Place {
         program: release("shmem_put_bw"),
@@ -60,6 +77,7 @@ fn these(scenarios: &[Scenario], net: Option<Net>) -> Result<Count> {
         moe: release("moe_pressure"),
         dir: sh::target_dir().join("ci"),
         net,
+        profile,
     };
     if let Some(missing) = [&place.program, &place.shunt, &place.moe].into_iter().find(|path| !path.is_file())
     {
@@ -121,7 +139,7 @@ fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
     Ok(match scenario.how {
         How::Threads => {
             let mut command = program();
-            command.args(scenario.words());
+            command.args(place.own_nics()).args(scenario.words());
             vec![command]
         }
         How::Moe => {
@@ -131,19 +149,24 @@ fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
         }
         How::ShuntRun => {
             let mut command = sh::command(&place.shunt.to_string_lossy());
-            command.args(["run", "-n", "2", "--", "shmem_put_bw"]).args(scenario.words());
+            command
+                .args(["run", "-n", "2", "--", "shmem_put_bw"])
+                .args(place.own_nics())
+                .args(scenario.words());
             vec![command]
         }
         How::SoftRdma => {
             let mut command = sh::command(&place.shunt.to_string_lossy());
             command.args(["run", "-n", "2", "--"]).arg(&place.shunt);
-            command.args(["soft-rdma", "run", "--nics", "2", "--", "shmem_put_bw", "--nic", "mlx5"]);
+            command.args(["soft-rdma", "run", "--nics", "2"]).args(place.own_nics());
+            command.args(["--", "shmem_put_bw", "--nic", "mlx5"]);
             command.args(scenario.words());
             vec![command]
         }
         How::SoftRdmaThreads => {
             let mut command = sh::command(&place.shunt.to_string_lossy());
-            command.args(["soft-rdma", "run", "--nics", "4", "--", "shmem_put_bw", "--nic", "mlx5"]);
+            command.args(["soft-rdma", "run", "--nics", "4"]).args(place.own_nics());
+            command.args(["--", "shmem_put_bw", "--nic", "mlx5"]);
             command.args(scenario.words());
             vec![command]
         }
@@ -176,6 +199,7 @@ fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
                 let mut command = program();
                 command.args(["--rank", &rank.to_string(), "--world", "2"]);
                 command.args(["--root", &format!("127.0.0.1:{port}"), "--fabric", &format!("ci-{port}")]);
+                command.args(place.own_nics());
                 command.args(scenario.words());
                 command
             };
@@ -230,6 +254,7 @@ mod tests {
             moe: path("moe_pressure"),
             dir: path("ci"),
             net: None,
+            profile: None,
         };
         let ways = [How::Threads, How::ShuntRun, How::SoftRdma, How::SoftRdmaThreads, How::Moe];
         for (how, processes) in ways.map(|how| (how, 1)).into_iter().chain([(How::TwoShells, 2)]) {

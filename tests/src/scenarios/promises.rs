@@ -25,6 +25,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_long_soak_costs_the_same", seeds: 1, run: long_soak },
     Scenario { name: "nics_that_place_out_of_order", seeds: 2, run: out_of_order },
     Scenario { name: "nics_that_deny_their_order", seeds: 2, run: order_denied },
+    Scenario { name: "adaptive_routing_that_nothing_overrides", seeds: 2, run: adaptive_routing },
     Scenario { name: "a_network_that_reorders_unseen", seeds: 3, run: reorders_unseen },
     Scenario { name: "atomics_carry_order_where_writes_do_not", seeds: 12, run: unordered },
     Scenario { name: "ledger_words_behind_lost_signals", seeds: 8, run: unordered_ledger },
@@ -64,6 +65,12 @@ fn out_of_order(seed: u64) -> Wrongs {
 /// H3: such NICs, and QUERY_QP says that all is in order. They show it on a loopback pair before the job starts.
 fn order_denied(seed: u64) -> Wrongs {
     refused(&RunSpec { out_of_order: ON_THE_WIRE | INSIDE | DENIED, ..spec(seed, &[]) })
+}
+
+/// H3: an InfiniBand network that routes adaptively, NICs whose queue pairs cannot force their order: a job that was
+/// told to keep it does not start.
+fn adaptive_routing(seed: u64) -> Wrongs {
+    refused(&RunSpec { profile: "ib-ar".into(), ..spec(seed, &[]) })
 }
 
 /// `RunSpec::out_of_order`.

@@ -1,0 +1,124 @@
+//! `cargo xtask profiles`: the main program's runs on every kind of device, and the same through libibverbs.
+
+use crate::ci::Count;
+use crate::scenarios::{How, Scenario};
+use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
+use crate::{run_scenarios, sh};
+use anyhow::{Result, bail};
+use std::path::Path;
+
+pub const SUMMARY: &str = "the main program's runs on every kind of device";
+pub const HELP: &str = "profiles [NAME]... [--short] [--list]
+
+Runs the scenarios of xtask/src/scenarios_list.rs on what `cargo build --release` made, with NICs of each kind (NAME:
+only of these): `shmem_put_bw --profile NAME`, and through libibverbs `shunt soft-rdma run --profile NAME`. Verdicts
+have to be the same on each; the last table says what came of it, as docs/SOFT_RDMA.md has it.
+
+  --short  some of the scenarios, as in CI
+  --list   the kinds of devices";
+
+/// As soft-nic/src/profile/table.rs has them, but the one that takes everything.
+const NAMES: &[&str] = &["cx5", "cx6dx", "cx7", "bf3", "vf", "ib-ar", "strict"];
+
+/// What CI runs on each: a clean start with a table, a port that goes and comes, acknowledgements lost for ever.
+const SHORT: &[&str] = &["default", "port-down-up", "acks-dropped", "mlx5-clean", "mlx5-port-down-up"];
+
+/// What is asked of one kind.
+#[derive(Default)]
+struct Told {
+    name: &'static str,
+    own: Count,
+    /// Through libibverbs and libmlx5; `None` where a machine has none.
+    mlx5: Option<Count>,
+}
+
+/// MoE layers make their NICs themselves, all of one kind.
+fn fits(scenario: &Scenario, short: bool) -> bool {
+    scenario.how != How::Moe && (!short || SHORT.contains(&scenario.name))
+}
+
+fn chosen(all: &[Scenario], short: bool) -> Vec<Scenario> {
+    all.iter().filter(|scenario| fits(scenario, short)).copied().collect()
+}
+
+fn on(name: &'static str, short: bool) -> Result<Told> {
+    println!("\n-- {name}");
+    let own = run_scenarios::on_profile(name, &chosen(SCENARIOS, short))?;
+    let has_mlx5 = Path::new("/etc/libibverbs.d/mlx5.driver").exists();
+    let mlx5 = has_mlx5.then(|| run_scenarios::on_profile(name, &chosen(SOFT_RDMA, short))).transpose()?;
+    Ok(Told { name, own, mlx5 })
+}
+
+fn table(all: &[Told]) -> String {
+    let cell = |count: &Count| match count.failed {
+        0 => format!("{} of {} as on `soft`", count.passed, count.passed),
+        _ => format!("{} of {}", count.passed, count.passed + count.failed),
+    };
+    let row = |told: &Told| {
+        let mlx5 = told.mlx5.as_ref().map_or_else(|| "no libmlx5 here".to_owned(), cell);
+        format!("| `{}` | {} | {mlx5} |\n", told.name, cell(&told.own))
+    };
+    let head =
+        "| profile | in-process soft NICs | libibverbs and libmlx5, interposer |\n| --- | --- | --- |\n";
+    all.iter().fold(head.to_owned(), |text, told| text + &row(told))
+}
+
+fn these(names: &[&'static str], short: bool) -> Result<Count> {
+    let all = names.iter().map(|name| on(name, short)).collect::<Result<Vec<_>>>()?;
+    println!("\n{}", table(&all));
+    let counts = all.iter().flat_map(|told| [Some(told.own), told.mlx5]).flatten();
+    Ok(counts.fold(Count::default(), |sum, count| Count {
+        passed: sum.passed + count.passed,
+        failed: sum.failed + count.failed,
+        skipped: sum.skipped + count.skipped,
+    }))
+}
+
+pub fn run(args: &[String]) -> Result<()> {
+    if args.iter().any(|arg| arg == "--list") {
+        NAMES.iter().for_each(|name| println!("{name}"));
+        return Ok(());
+    }
+    let short = args.iter().any(|arg| arg == "--short");
+    let mut names = Vec::new();
+    for arg in args.iter().filter(|arg| *arg != "--short") {
+        match NAMES.iter().find(|name| **name == arg.as_str()) {
+            Some(name) => names.push(*name),
+            None => return sh::usage(format!("no device is called '{arg}'; there are {}", NAMES.join(" "))),
+        }
+    }
+    let count = these(if names.is_empty() { NAMES } else { &names }, short)?;
+    println!("{} passed, {} failed", count.passed, count.failed);
+    if count.failed > 0 { bail!("{} failed", count.failed) } else { Ok(()) }
+}
+
+/// The stage of `cargo xtask ci`.
+pub fn stage() -> Result<Count> {
+    these(NAMES, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_soft_nic() {
+        let table = include_str!("../../soft-nic/src/profile/table.rs");
+        let theirs =
+            table.lines().filter_map(|line| line.trim().strip_prefix("name: \"")?.strip_suffix("\","));
+        assert_eq!(theirs.skip(1).collect::<Vec<_>>(), NAMES);
+    }
+
+    #[test]
+    fn what_ci_runs_is_there_and_the_rest_is_refused() {
+        let names: Vec<&str> = SCENARIOS.iter().chain(SOFT_RDMA).map(|scenario| scenario.name).collect();
+        assert!(SHORT.iter().all(|name| names.contains(name)), "{names:?}");
+        assert!(run(&["cx8".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_failure_shows_in_the_table() {
+        let told = Told { name: "vf", own: Count::of(3, 0), mlx5: Some(Count::of(2, 1)) };
+        assert!(table(&[told]).ends_with("| `vf` | 3 of 3 as on `soft` | 2 of 3 |\n"));
+    }
+}
