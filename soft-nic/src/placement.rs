@@ -211,7 +211,8 @@ impl SoftNic {
 
     /// Lets what is due become visible. True if anything did.
     pub(crate) fn run_placement(&mut self, cx: &mut Cx) -> bool {
-        let mut any = false;
+        // What waits for all before it has the instant of the last of them: they go first.
+        let mut any = self.land_strays(cx);
         while self.placement.queue.front().is_some_and(|(due, _)| *due <= cx.now) {
             let Some((_, posted)) = self.placement.queue.pop_front() else { break };
             any = true;
@@ -237,7 +238,12 @@ impl SoftNic {
                 }
             }
         }
-        let mut at = 0;
+        any
+    }
+
+    /// Lets what lands in any order become visible. True if anything did.
+    fn land_strays(&mut self, cx: &mut Cx) -> bool {
+        let (mut any, mut at) = (false, 0);
         while at < self.placement.stray.len() {
             if self.placement.stray[at].0 <= cx.now {
                 let (_, span, payload) = self.placement.stray.remove(at);

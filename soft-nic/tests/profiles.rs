@@ -220,6 +220,21 @@ fn atomics_and_receives_stay_behind_what_was_sent_before() {
     }
 }
 
+/// An atomic that waited for writes in any order had the instant of the last of them, and was executed before it.
+#[test]
+fn an_atomic_meets_the_write_before_it() {
+    let mut rig = rig("ib-ar");
+    let (mut a, _) = pair(&mut rig, false);
+    for round in 0..20u64 {
+        let word = 100 * round;
+        (0..8).for_each(|n| rig.hosts[0].heap.set64(8 * n, word));
+        a.post(Opcode::RdmaWrite, &[rig.remote(1, 0), rig.local(0, 0, 64)]);
+        a.post(Opcode::AtomicFa, &[rig.remote(1, 0), [0, 1u32.to_be(), 0, 0], rig.local(0, 64, 8)]);
+        rig.complete(&mut a, 2);
+        assert_eq!((rig.hosts[0].heap.get64(64), rig.hosts[1].heap.get64(0)), (word, word + 1));
+    }
+}
+
 #[test]
 fn masked_atomics_fail_where_there_are_none() {
     let masked = |profile| {
