@@ -63,7 +63,7 @@ pub struct Options {
     /// Rate of each rail in Gb/s, with --nic soft [default: 4]
     #[arg(long, value_name = "G", allow_negative_numbers = true)]
     pub rail_gbps: Option<f64>,
-    /// What kind of device each NIC is, with --nic soft: soft, cx5, cx6dx, cx7, bf3, vf, ib-ar or strict [default: soft]
+    /// What kind of device each NIC is, with --nic soft: soft, cx5, cx6dx, cx7, bf3, vf, ib-ar, strict [default: soft]
     #[arg(long, value_name = "DEVICE")]
     pub profile: Option<Profile>,
     /// Where the kernels run

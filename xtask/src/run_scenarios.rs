@@ -35,6 +35,12 @@ impl Place {
         self.dir.join(format!("{profile}{}.{end}", scenario.name))
     }
 
+    /// The main program on so many of the interposer's NICs.
+    fn through_libibverbs(&self, shunt: &mut Command, nics: &str, scenario: &Scenario) {
+        shunt.args(["soft-rdma", "run", "--nics", nics]).args(self.own_nics());
+        shunt.args(["--", "shmem_put_bw", "--nic", "mlx5"]).args(scenario.words());
+    }
+
     /// Of the program that makes the NICs: what kind of device they are.
     fn own_nics(&self) -> Vec<&'static str> {
         self.profile.map_or_else(Vec::new, |name| vec!["--profile", name])
@@ -158,16 +164,12 @@ fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
         How::SoftRdma => {
             let mut command = sh::command(&place.shunt.to_string_lossy());
             command.args(["run", "-n", "2", "--"]).arg(&place.shunt);
-            command.args(["soft-rdma", "run", "--nics", "2"]).args(place.own_nics());
-            command.args(["--", "shmem_put_bw", "--nic", "mlx5"]);
-            command.args(scenario.words());
+            place.through_libibverbs(&mut command, "2", scenario);
             vec![command]
         }
         How::SoftRdmaThreads => {
             let mut command = sh::command(&place.shunt.to_string_lossy());
-            command.args(["soft-rdma", "run", "--nics", "4"]).args(place.own_nics());
-            command.args(["--", "shmem_put_bw", "--nic", "mlx5"]);
-            command.args(scenario.words());
+            place.through_libibverbs(&mut command, "4", scenario);
             vec![command]
         }
         How::TwoHosts { routed } => {

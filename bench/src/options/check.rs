@@ -97,6 +97,22 @@ impl Options {
         Ok(())
     }
 
+    /// What is of soft NICs that this program makes.
+    fn check_soft(&self) -> Result<(), Usage> {
+        let given = [
+            ("--rail-gbps", self.rail_gbps.is_some()),
+            ("--profile", self.profile.is_some()),
+            ("--fabric", self.fabric.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given && self.nic == NicKind::Mlx5) {
+            Some((flag, _)) => bad(format!(
+                "{flag} with --nic mlx5: it is of soft NICs that this program makes; those of \
+                     `shunt soft-rdma run` take it there, hardware is as it is"
+            )),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn check_run(&self) -> Result<(), Usage> {
         if !self.pes().is_multiple_of(2) {
             return bad(format!("--pes {}: an even number, PE 2k puts to PE 2k+1", self.pes()));
@@ -109,17 +125,7 @@ impl Options {
                 self.ctas
             ));
         }
-        let given = [
-            ("--rail-gbps", self.rail_gbps.is_some()),
-            ("--profile", self.profile.is_some()),
-            ("--fabric", self.fabric.is_some()),
-        ];
-        if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given && self.nic == NicKind::Mlx5) {
-            return bad(format!(
-                "{flag} with --nic mlx5: it is of soft NICs that this program makes; those of \
-                     `shunt soft-rdma run` take it there, hardware is as it is"
-            ));
-        }
+        self.check_soft()?;
         let gbps = self.soft_gbps();
         if !(0.01..=800.0).contains(&gbps) {
             return bad(format!("--rail-gbps {gbps}: Gb/s from 0.01 to 800"));

@@ -40,10 +40,12 @@ impl SoftNic {
         if span.address().is_multiple_of(place.align) { Ok(span) } else { Err(Refusal::Unaligned) }
     }
 
-    /// Where a queue may start in its umem: multiples of the page size that firmware deduces.
-    pub(super) fn check_umem_offset(&self, offset: u64) -> Result<(), Refusal> {
-        let fits = offset.is_multiple_of(self.config.profile.umem_align);
-        if fits { Ok(()) } else { Err(Refusal::UmemPage) }
+    /// Where a queue starts in its umem: a multiple of the page size that firmware deduces, and 64-byte units in it.
+    fn queue_offset(&self, umem_offset: u64, page_offset: u32) -> Result<u64, Refusal> {
+        if !umem_offset.is_multiple_of(self.config.profile.umem_align) {
+            return Err(Refusal::UmemPage);
+        }
+        umem_offset.checked_add(page_offset as u64 * 64).ok_or(Refusal::OutsideUmem)
     }
 
     fn has_uar(&self, id: u32) -> bool {
@@ -130,11 +132,7 @@ impl SoftNic {
             return Err(Refusal::NoSuchUar);
         }
         let umems = [cq::create::CQ_UMEM_ID.get(mailbox), get(cq::cqc::DBR_UMEM_ID)];
-        let offset = cq::create::CQ_UMEM_OFFSET
-            .get(mailbox)
-            .checked_add(get(cq::cqc::PAGE_OFFSET) as u64 * 64)
-            .ok_or(Refusal::OutsideUmem)?;
-        self.check_umem_offset(cq::create::CQ_UMEM_OFFSET.get(mailbox))?;
+        let offset = self.queue_offset(cq::create::CQ_UMEM_OFFSET.get(mailbox), get(cq::cqc::PAGE_OFFSET))?;
         let bytes = (CQE_BYTES as u64) << log_size;
         let ring = self.locate(Place { umem: umems[0], offset, bytes, align: CQE_BYTES as u64 })?;
         let record = self.record(umems[1], cq::cqc::DBR_ADDR, &context)?;
@@ -201,14 +199,10 @@ impl SoftNic {
             return Err(Refusal::NoSuchUar);
         }
         let umems = [qp::create::WQ_UMEM_ID.get(mailbox), get(qpc::DBR_UMEM_ID)];
-        let offset = qp::create::WQ_UMEM_OFFSET
-            .get(mailbox)
-            .checked_add(get(qpc::PAGE_OFFSET) as u64 * 64)
-            .ok_or(Refusal::OutsideUmem)?;
-        self.check_umem_offset(qp::create::WQ_UMEM_OFFSET.get(mailbox))?;
         if !self.config.profile.has_clock(get(qpc::TS_FORMAT)) {
             return Err(Refusal::NoSuchClock);
         }
+        let offset = self.queue_offset(qp::create::WQ_UMEM_OFFSET.get(mailbox), get(qpc::PAGE_OFFSET))?;
         let (receive, receive_bytes) = self.receive_queue(umems[0], offset, &context)?;
         let offset = offset.checked_add(receive_bytes).ok_or(Refusal::OutsideUmem)?;
         let bytes = (WQEBB_BYTES as u64) << log_depth;

@@ -1,8 +1,8 @@
 //! The profiles that have a name.
 //!
-//! What stands on public sources: `dp_ordering_ooo_all_rc` is not of ConnectX-7; real-time clocks and `dp_ordering_force`
-//! are of ConnectX-6 Dx and later; rings of doorbells that are not cached need a newer kernel or a physical function.
-//! The rest, which device has which lack, is chosen so that each lack is in some profile.
+//! What stands on public sources: ConnectX-7 has no `dp_ordering_ooo_all_rc`; real-time clocks and `dp_ordering_force`
+//! are of ConnectX-6 Dx and later. The rest, which device has which lack, is chosen so that each lack is in some
+//! profile.
 
 use super::{Atomics, CommandTime, ForceLoopback, Order, Profile, Share, UncachedPages};
 use crate::config::LinkLayer;
