@@ -8,6 +8,8 @@ use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};
 use shunt_layout::mlx5::prm::{cq, mkey};
 use shunt_soft_rdma::control::{Client, processes_in};
 use shunt_soft_rdma::ioctl::{self, Context};
+use shunt_soft_rdma::machine::Machine;
+use shunt_soft_rdma::settings::Settings;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const DEVX: u16 = 0x1000;
@@ -100,8 +102,13 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::on("soft")
+    }
+
+    fn on(profile: &str) -> Self {
         let runtime = Runtime::new();
-        let machine = runtime.start(1);
+        let settings = Settings { profile: profile.parse().unwrap(), ..Settings::default() };
+        let machine = Machine::start(settings, &runtime.0).unwrap();
         let (context, file) = Context::open(&machine.nics()[0], true).unwrap();
         Self { runtime, context, file }
     }
@@ -286,6 +293,35 @@ fn memory_that_is_not_there_is_not_lent() {
         .run(&rig.context);
     assert_eq!(dmabuf, Err(Errno::OPNOTSUPP));
     assert_eq!(register(address, 4096, 7), Ok(()));
+}
+
+/// Which pages a context gets is a matter of the device; those with BlueFlame registers it always gets.
+#[test]
+fn doorbell_pages_are_refused_as_the_device_has_it() {
+    const BLUEFLAME: u32 = 0;
+    const UNCACHED: u32 = 1;
+    for (profile, said) in [
+        ("soft", [Ok(()), Ok(())]),
+        ("cx7", [Ok(()), Ok(())]),
+        ("cx5", [Ok(()), Err(Errno::NOMEM)]),
+        ("vf", [Ok(()), Err(Errno::NOMEM)]),
+        ("bf3", [Err(Errno::OPNOTSUPP), Err(Errno::OPNOTSUPP)]),
+    ] {
+        let rig = Rig::on(profile);
+        let alloc = |kind| {
+            let mut request =
+                Request::new(UAR, 0).handle(0, 0).number(1, kind).room(2, 8).room(3, 4).room(4, 4);
+            request.run(&rig.context).map(|()| request.word(0) as u32)
+        };
+        let pages = [alloc(UNCACHED), alloc(UNCACHED)];
+        assert_eq!(pages.map(|page| page.map(|_| ())), said, "{profile}");
+        assert!((0..4).all(|_| alloc(BLUEFLAME).is_ok()), "{profile}");
+        // One that is given back may be had again.
+        if let [Ok(page), Err(_)] = pages {
+            Request::new(UAR, 1).handle(0, page).run(&rig.context).unwrap();
+            assert!(alloc(UNCACHED).is_ok() && alloc(UNCACHED).is_err(), "{profile}");
+        }
+    }
 }
 
 #[test]
