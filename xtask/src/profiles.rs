@@ -1,7 +1,7 @@
 //! `cargo xtask profiles`: the main program's runs on every kind of device, and the same through libibverbs.
 
 use crate::ci::Count;
-use crate::scenarios::{How, Scenario};
+use crate::scenarios::{Holds, How, Scenario};
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
 use crate::{run_scenarios, sh};
 use anyhow::{Result, bail};
@@ -32,26 +32,62 @@ struct Told {
     mlx5: Option<Count>,
 }
 
+/// What differs from the verdicts on `soft`, and why.
+enum Differs {
+    /// It says nothing there.
+    Left,
+    /// It may also end as uncertain, with the operation named; nothing is doubled, out of order or late.
+    MayBeUncertain,
+}
+
+/// The weaker rows of the README's table, and one that is stronger.
+fn differs(profile: &str, scenario: &Scenario) -> Option<Differs> {
+    let asks = |words: &[&str]| words.iter().any(|word| scenario.args.contains(word));
+    match profile {
+        // Neither the responder's count nor the order of ledger words: a signal that is no absolute value is uncertain.
+        // Who answers "applied" without knowing is wrong at times.
+        "cx5" if asks(&["--uncertain applied", "--uncertain not"]) => Some(Differs::Left),
+        "cx5" if asks(&["--signal add", "--signal cleared", "--mode amo"]) => Some(Differs::MayBeUncertain),
+        // Signals go as atomics: there the answer of one may be lost.
+        "cx5" | "ib-ar" if scenario.name == "mlx5-not-exercised" => Some(Differs::Left),
+        _ => None,
+    }
+}
+
+/// What may be said of a run that ends as uncertain: exit status 3.
+const UNCERTAIN: &[Holds] = &[
+    Holds::Is("signals_duplicated", 0),
+    Holds::Is("order_violations", 0),
+    Holds::Is("ghost_writes", 0),
+    Holds::AtLeast("uncertain", 1),
+];
+
 /// MoE layers make their NICs themselves, all of one kind.
 fn fits(scenario: &Scenario, short: bool) -> bool {
     scenario.how != How::Moe && (!short || SHORT.contains(&scenario.name))
 }
 
-fn chosen(all: &[Scenario], short: bool) -> Vec<Scenario> {
-    all.iter().filter(|scenario| fits(scenario, short)).copied().collect()
+fn chosen(all: &[Scenario], profile: &str, short: bool) -> Vec<Scenario> {
+    let judged = |scenario: &Scenario| match differs(profile, scenario) {
+        None => Some(*scenario),
+        Some(Differs::Left) => None,
+        Some(Differs::MayBeUncertain) => Some(Scenario { or: Some((3, UNCERTAIN)), ..*scenario }),
+    };
+    all.iter().filter(|scenario| fits(scenario, short)).filter_map(judged).collect()
 }
 
 fn on(name: &'static str, short: bool) -> Result<Told> {
     println!("\n-- {name}");
-    let own = run_scenarios::on_profile(name, &chosen(SCENARIOS, short))?;
+    let own = run_scenarios::on_profile(name, &chosen(SCENARIOS, name, short))?;
     let has_mlx5 = Path::new("/etc/libibverbs.d/mlx5.driver").exists();
-    let mlx5 = has_mlx5.then(|| run_scenarios::on_profile(name, &chosen(SOFT_RDMA, short))).transpose()?;
+    let mlx5 =
+        has_mlx5.then(|| run_scenarios::on_profile(name, &chosen(SOFT_RDMA, name, short))).transpose()?;
     Ok(Told { name, own, mlx5 })
 }
 
 fn table(all: &[Told]) -> String {
     let cell = |count: &Count| match count.failed {
-        0 => format!("{} of {} as on `soft`", count.passed, count.passed),
+        0 => format!("all {}", count.passed),
         _ => format!("{} of {}", count.passed, count.passed + count.failed),
     };
     let row = |told: &Told| {
@@ -117,8 +153,24 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_documented_may_differ() {
+        let all = || SCENARIOS.iter().chain(SOFT_RDMA);
+        for profile in NAMES {
+            let left = all().filter(|scenario| differs(profile, scenario).is_some()).count();
+            assert_eq!(left > 0, ["cx5", "ib-ar"].contains(profile), "{profile}");
+            assert_eq!(chosen(SOFT_RDMA, profile, false).len() < SOFT_RDMA.len(), left > 0, "{profile}");
+        }
+        let clean =
+            |scenario: &Scenario| !scenario.args.contains("--signal") && !scenario.args.contains("amo");
+        let puts = all().filter(|scenario| clean(scenario) && scenario.name != "mlx5-not-exercised");
+        assert!(
+            puts.clone().count() > 20 && puts.into_iter().all(|scenario| differs("cx5", scenario).is_none())
+        );
+    }
+
+    #[test]
     fn a_failure_shows_in_the_table() {
         let told = Told { name: "vf", own: Count::of(3, 0), mlx5: Some(Count::of(2, 1)) };
-        assert!(table(&[told]).ends_with("| `vf` | 3 of 3 as on `soft` | 2 of 3 |\n"));
+        assert!(table(&[told]).ends_with("| `vf` | all 3 | 2 of 3 |\n"));
     }
 }

@@ -30,7 +30,16 @@ const HANG_MS: u64 = 60_000;
 
 /// A run in one process that must end clean.
 pub const fn clean(name: &'static str, args: &'static str) -> Scenario {
-    Scenario { name, how: How::Threads, args, exit: 0, limit_ms: HANG_MS, holds: CLEAN, figures: &[] }
+    Scenario {
+        name,
+        how: How::Threads,
+        args,
+        exit: 0,
+        limit_ms: HANG_MS,
+        holds: CLEAN,
+        or: None,
+        figures: &[],
+    }
 }
 
 /// A run in two processes that must end clean.
@@ -74,6 +83,7 @@ pub const SCENARIOS: &[Scenario] = &[
             Holds::AtLeast("failovers", 1),
             Holds::AtLeast("switchbacks", 1),
         ],
+        or: None,
         figures: &[Holds::Within("gb_s_after", "gb_s_before", 0.1)],
     },
     clean("receiver-port", "-n 0 --duration 1500ms --inject 300ms:1.0:down --inject 900ms:1.0:up"),
@@ -105,6 +115,7 @@ pub const SCENARIOS: &[Scenario] = &[
             Holds::EveryFaultHit,
             Holds::SwitchTo("0.1>1.0"),
         ],
+        or: None,
         figures: &[],
     },
     Scenario {
@@ -118,6 +129,7 @@ pub const SCENARIOS: &[Scenario] = &[
             Holds::RailsIdle(1, 1),
             Holds::RailsIdle(2, 2),
         ],
+        or: None,
         figures: &[Holds::Keeps(1, 85.0), Holds::Keeps(2, 72.0)],
         ..clean(
             "eight-rails",
@@ -139,6 +151,7 @@ pub const SCENARIOS: &[Scenario] = &[
         // told to last 10 s, so its own time in the output shows when the peer was given up.
         limit_ms: HANG_MS,
         holds: &[Holds::EveryFaultHit],
+        or: None,
         figures: &[],
     },
     Scenario {
@@ -148,6 +161,7 @@ pub const SCENARIOS: &[Scenario] = &[
         exit: 3,
         limit_ms: 10_000,
         holds: &[Holds::EveryFaultHit],
+        or: None,
         figures: &[],
     },
     // An atomic is applied, its answer is lost (NVIDIA/nccl#2383): each signal is counted once.
