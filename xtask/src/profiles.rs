@@ -48,6 +48,8 @@ fn differs(profile: &str, scenario: &Scenario) -> Option<Differs> {
         // Who answers "applied" without knowing is wrong at times.
         "cx5" if asks(&["--uncertain applied", "--uncertain not"]) => Some(Differs::Left),
         "cx5" if asks(&["--signal add", "--signal cleared", "--mode amo"]) => Some(Differs::MayBeUncertain),
+        // The mode is of masked atomics too, which a virtual function has not: they fail with the NIC's syndrome.
+        "vf" if asks(&["--mode amo"]) => Some(Differs::Left),
         // Signals go as atomics: there the answer of one may be lost.
         "cx5" | "ib-ar" if scenario.name == "mlx5-not-exercised" => Some(Differs::Left),
         _ => None,
@@ -157,7 +159,7 @@ mod tests {
         let all = || SCENARIOS.iter().chain(SOFT_RDMA);
         for profile in NAMES {
             let left = all().filter(|scenario| differs(profile, scenario).is_some()).count();
-            assert_eq!(left > 0, ["cx5", "ib-ar"].contains(profile), "{profile}");
+            assert_eq!(left > 0, ["cx5", "ib-ar", "vf"].contains(profile), "{profile}");
             assert_eq!(chosen(SOFT_RDMA, profile, false).len() < SOFT_RDMA.len(), left > 0, "{profile}");
         }
         let clean =
