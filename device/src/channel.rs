@@ -317,11 +317,31 @@ impl<P: Platform> Channel<'_, P> {
     /// The fault behind an answer that is no ticket.
     #[inline(always)]
     pub fn why(self, posted: Posted) -> Fault {
+        self.fault(self.why_kind(posted))
+    }
+
+    #[inline(always)]
+    fn why_kind(self, posted: Posted) -> FaultKind {
         match posted.kind() {
-            Some(FaultKind::BadAddress) => self.fault(FaultKind::BadAddress),
-            Some(kind) if self.alive().is_ok() => self.fault(kind),
-            _ => self.dead_fault(),
+            Some(FaultKind::BadAddress) => FaultKind::BadAddress,
+            Some(kind) if !matches!(self.load_step(), Step::Dead) => kind,
+            _ => self.dead_kind(),
         }
+    }
+
+    /// The kind of fault behind an answer that is no ticket, as the leader sees it. The channel's words may change
+    /// between the looks of two lanes; lanes that took different kinds could then wait at different barriers.
+    #[inline(never)]
+    fn kind_of_leader_slow<L: Lanes>(device: Device<'_, P>, row: u32, lanes: L, posted: u64) -> u64 {
+        let kind =
+            if lanes.rank() == 0 { device.row(row).why_kind(Posted::from_raw(posted)) as u64 } else { 0 };
+        lanes.broadcast(kind, 0)
+    }
+
+    #[inline(always)]
+    fn fault_of_leader<L: Lanes>(self, lanes: L, posted: Posted) -> Fault {
+        let kind = Self::kind_of_leader_slow(self.device, self.row(), lanes, posted.raw());
+        self.fault(FaultKind::from_raw(kind as u32).unwrap_or(FaultKind::PeerLost))
     }
 
     /// True to the leader, who posts, once every lane is there: what they stored is there, too. Posts are no closures:
@@ -338,7 +358,7 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     fn tell<L: Lanes>(self, lanes: L, posted: Posted) -> Result<Ticket, Fault> {
         let posted = Posted::from_raw(lanes.broadcast(posted.raw(), 0));
-        posted.ticket().ok_or_else(|| self.why(posted))
+        posted.ticket().ok_or_else(|| self.fault_of_leader(lanes, posted))
     }
 
     /// Tells all lanes what the leader waited for. It fenced for itself alone; the barrier is what hands its view on: a
@@ -350,7 +370,7 @@ impl<P: Platform> Channel<'_, P> {
             0 => Ok(()),
             code if code == FaultKind::Overdue as u64 => Err(self.fault(FaultKind::Overdue)),
             code if code == FaultKind::Uncertain as u64 => Err(self.fault(FaultKind::Uncertain)),
-            _ => Err(self.dead_fault()),
+            _ => Err(self.fault_of_leader(lanes, Posted::DEAD)),
         }
     }
 

@@ -22,7 +22,9 @@
 //! # Convergence
 //! rustc does not mark inline assembly as convergent, so the optimiser may copy a warp instruction into two
 //! branches. `bar.warp.sync` and `shfl.sync` allow that since sm_70: lanes meet by mask, not by address. It
-//! is the reason why nothing older is supported.
+//! is the reason why nothing older is supported. `barrier.sync` allows it too: it counts threads. `bar.sync` does not:
+//! it is the aligned form, and all threads of a warp have to execute the same instruction. The audit of
+//! `cargo xtask gpu` refuses it, and any of these operations that only some of its threads may reach.
 
 mod lanes;
 pub use lanes::{Block, WARP_LANES, Warp, block_threads, grid_position, trap};

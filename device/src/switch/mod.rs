@@ -318,12 +318,18 @@ impl<P: Platform> Channel<'_, P> {
     }
 
     pub(crate) fn dead_fault(self) -> Fault {
-        self.fault(match get!(self, fault: u32) {
+        self.fault(self.dead_kind())
+    }
+
+    /// The kind of the fault that ended the channel.
+    #[inline(always)]
+    pub(crate) fn dead_kind(self) -> FaultKind {
+        match get!(self, fault: u32) {
             1 => FaultKind::Completion,
             5 => FaultKind::FenceUnproven,
             6 => FaultKind::Uncertain,
             _ => FaultKind::PeerLost,
-        })
+        }
     }
 
     /// Rule 15: ring and base are in place; now the ticket flags, `ready`, and last the done word. `closed` and

@@ -205,10 +205,13 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
     #[inline(always)]
     pub fn agree(&self, done: Result<(), Stop>) -> Result<(), Stop> {
         let bad = self.lanes.broadcast(done.is_err() as u64, 0) != 0;
-        match done {
-            Ok(()) if bad => Err(Stop::wrong(self.me)),
-            done => done,
+        if !bad {
+            return Ok(());
         }
+        Err(match done {
+            Err(stop) => stop,
+            Ok(()) => Stop::wrong(self.me),
+        })
     }
 
     /// What a word of counts or flags is told that covers messages, and what it is then. Kind 2: minus the number,

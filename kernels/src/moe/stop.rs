@@ -13,8 +13,9 @@ pub struct Stop {
     rank: u32,
     /// The channel; of a rank that is lost: how many channels lead there; of one that said something: that.
     index: u32,
-    /// The leader's, where a post was refused.
-    posted: Option<Posted>,
+    /// The leader's register of a post that was refused; else 0. No `Option`: its tag would be that of a `Result` as
+    /// well, and lanes would branch on what only the leader has instead of on what it told them.
+    posted: u64,
 }
 
 /// `Stop::why`: one of the channels to the rank is dead.
@@ -32,37 +33,37 @@ impl Stop {
     /// A call, or data of a rank, that cannot be.
     #[inline(always)]
     pub const fn wrong(rank: u32) -> Self {
-        Self { why: FaultKind::BadAddress as u64, rank, index: 0, posted: None }
+        Self { why: FaultKind::BadAddress as u64, rank, index: 0, posted: 0 }
     }
 
     /// What should have come on a channel did not.
     #[inline(always)]
     pub const fn late(rank: u32, index: u32) -> Self {
-        Self { why: FaultKind::Overdue as u64, rank, index, posted: None }
+        Self { why: FaultKind::Overdue as u64, rank, index, posted: 0 }
     }
 
     /// One of so many channels to a rank is dead.
     #[inline(always)]
     pub const fn lost(rank: u32, channels: u32) -> Self {
-        Self { why: LOST, rank, index: channels, posted: None }
+        Self { why: LOST, rank, index: channels, posted: 0 }
     }
 
     /// What a rank said keeps this one from going on: the fault has it in the place of an address.
     #[inline(always)]
     pub const fn told(rank: u32, what: u32) -> Self {
-        Self { why: TOLD, rank, index: what, posted: None }
+        Self { why: TOLD, rank, index: what, posted: 0 }
     }
 
     /// A post was refused.
     #[inline(always)]
     pub const fn refused(rank: u32, index: u32, posted: Posted) -> Self {
-        Self { why: 0, rank, index, posted: Some(posted) }
+        Self { why: 0, rank, index, posted: posted.raw() }
     }
 
     /// What was posted on a channel ended with a fault of this kind.
     #[inline(always)]
     pub const fn ended(rank: u32, index: u32, kind: u64) -> Self {
-        Self { why: ENDED | kind, rank, index, posted: None }
+        Self { why: ENDED | kind, rank, index, posted: 0 }
     }
 
     /// The whole fault.
@@ -80,8 +81,8 @@ impl Stop {
             index += 1;
         }
         let channel = device.channel(self.rank, if self.why == LOST { 0 } else { self.index });
-        if let Some(posted) = self.posted {
-            return channel.why(posted);
+        if self.posted != 0 {
+            return channel.why(Posted::from_raw(self.posted));
         }
         if self.why & ENDED != 0
             && let Err(fault) = channel.alive()
@@ -130,13 +131,7 @@ pub fn stopped<P: Platform>(device: Device<'_, P>, stage: u64, stop: Stop, out: 
 
 /// The outcome of a phase that was broken off.
 #[inline(never)]
-fn stopped_slow<P: Platform>(
-    device: Device<'_, P>,
-    why: u64,
-    at: u64,
-    posted: Option<Posted>,
-    out: *mut Outcome,
-) {
+fn stopped_slow<P: Platform>(device: Device<'_, P>, why: u64, at: u64, posted: u64, out: *mut Outcome) {
     let stop = Stop { why: why & ((1 << STAGE) - 1), rank: (at >> 32) as u32, index: at as u32, posted };
     let outcome = Outcome { value: why >> STAGE, ..Outcome::fault(&stop.fault(device)) };
     // SAFETY: `Answer::store` vouches for the outcome.

@@ -1,7 +1,6 @@
 //! The crate outside the workspace, built by the very lines of its README, and what others take from the registry's
 //! point of view: the packages of `layout` and `device`.
 
-use super::audit::Module;
 use super::toolchain::Toolchain;
 use super::wheels::Toolkit;
 use crate::sh;
@@ -35,7 +34,7 @@ pub fn build(toolchain: &Toolchain, toolkit: &Toolkit) -> Result<()> {
     }
     let text = std::fs::read_to_string(&ptx)
         .with_context(|| format!("{FOLDER}/README.md made no {}", ptx.display()))?;
-    let faults = Module::parse(&text).faults();
+    let faults = super::audit_text(&text)?;
     if !faults.is_empty() {
         bail!("{FOLDER}: {}", faults.join("; "));
     }

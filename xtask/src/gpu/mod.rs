@@ -4,9 +4,11 @@ mod assemble;
 mod audit;
 mod bounds;
 mod cplusplus;
+mod divergence;
 mod example;
 mod families;
 mod fatbin;
+mod flow;
 mod header;
 pub mod pack;
 mod preserve;
@@ -29,6 +31,7 @@ use wheels::Toolkit;
 pub const SUMMARY: &str = "build the device code for sm_80, sm_90, sm_100, audit it, count its machine code";
 pub const HELP: &str = "gpu [run [--packed DIR] [--only ROW]] [--arch sm_NN]... [--bless] [--toolchain NAME]
 gpu pack --out DIR [--no-sanitizer] [--arch sm_NN]... [--toolchain NAME]
+gpu audit FILE.ptx...
 
 Builds `kernels/` for nvptx64-nvidia-cuda into <target>/gpu/<arch>/: shunt_kernels, the entry points, and shunt_device,
 the functions that programs in other languages call, each as .ptx, .o (relocatable) and .sass, the kernels linked into a
@@ -41,7 +44,8 @@ No CUDA need be installed: ptxas, nvlink, nvdisasm and nvcc are fetched as Pytho
 nightly with rust-src is needed; rust-src is added through rustup if it is missing. Without a nightly the pinned stable
 is used with RUSTC_BOOTSTRAP=1.
 
-Fails on: an external function, a stack, a call that can panic, an atomic that is none of Platform's, no entry point, a
+Fails on: an external function, a stack, a call that can panic, an atomic that is none of Platform's, no entry point,
+an aligned barrier, a barrier or an operation of a full warp that only some of its threads may reach, a
 spill or a stack on the no-fault path of any of them, a header that is not what the source says or what was compiled,
 a program in CUDA C++ that does not link, an entry point that accesses memory more or less often than its twin without
 fault tolerance (NAME_ft_off) or has lost it, a no-fault path over its budget (docs/GPU.md; sm_90), and anything worse
@@ -72,6 +76,7 @@ there is something to wait for, to repair or to report: by name, `*_slow` and th
   pack --out DIR    all that these rows start, in a folder for a machine that has a GPU, and neither compilers nor a
                     network: DIR/run.sh [--only ROW] runs them there. compute-sanitizer is among it, most of its size,
                     but with --no-sanitizer
+  audit FILE.ptx... read PTX and print what the audit finds in it; builds nothing
   --packed DIR      run what such a folder has, and build nothing (what its run.sh does)
   --arch sm_NN      only this one; may be repeated
   --bless           write the header, and the table instead of comparing with it
@@ -169,7 +174,37 @@ impl Options {
     }
 }
 
+/// What the audit finds in PTX text, one line each.
+fn audit_text(text: &str) -> Result<Vec<String>> {
+    let mut faults = Module::parse(text).faults();
+    faults.extend(divergence::findings(&flow::read(text)?));
+    Ok(faults)
+}
+
+fn audit_files(files: &[String]) -> Result<()> {
+    if files.is_empty() {
+        return sh::usage("gpu audit: expected a PTX file, got none".to_owned());
+    }
+    let mut count = 0;
+    for file in files {
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
+        let faults = audit_text(&text).with_context(|| file.clone())?;
+        faults.iter().for_each(|fault| println!("{file}: {fault}"));
+        count += faults.len();
+    }
+    if count != 0 {
+        bail!("{count} faults");
+    }
+    println!("no faults in {} files", files.len());
+    Ok(())
+}
+
 pub fn run(args: &[String]) -> Result<()> {
+    if let [first, files @ ..] = args
+        && first == "audit"
+    {
+        return audit_files(files);
+    }
     let options = Options::parse(args).or_else(|error| sh::usage(format!("{error:#}")))?;
     let here = if options.run { Some(run::find(options.only.as_deref())?) } else { None };
     if let (Some(here), Some(packed)) = (&here, &options.packed) {
@@ -283,7 +318,7 @@ impl Gpu {
         let ptx = toolchain::build(&self.toolchain, part, arch)?;
         let text = std::fs::read_to_string(&ptx).with_context(|| format!("no PTX at {}", ptx.display()))?;
         let module = Module::parse(&text);
-        let mut faults = module.faults();
+        let mut faults = audit_text(&text).with_context(|| ptx.display().to_string())?;
         if part.name == LIBRARY {
             faults.extend(header::check(&module)?);
         }

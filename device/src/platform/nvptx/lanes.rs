@@ -107,8 +107,10 @@ impl Lanes for Block {
 
     #[inline(always)]
     fn sync(self) {
+        // Not `bar.sync`, the aligned form: it wants all threads of a warp at one instruction. The compiler may copy
+        // that into both arms of a branch, because inline assembly is not convergent.
         // SAFETY: a barrier among the threads of this block, all of which call. It orders their memory accesses too.
-        unsafe { asm!("bar.sync 0;", options(nostack)) };
+        unsafe { asm!("barrier.sync 0;", options(nostack)) };
     }
 
     #[inline(always)]
