@@ -77,7 +77,7 @@ pub struct Cluster {
     /// When traffic began.
     began_ns: u64,
     /// Dropped last.
-    _memories: Memories,
+    memories: Memories,
 }
 
 /// Memory of each PE. A NIC that is gone keeps what it was given, run after run, until nobody is left to write to it.
@@ -315,7 +315,7 @@ impl Cluster {
             streams,
             first_paths: Paths::new(),
             began_ns,
-            _memories: memories,
+            memories: memories,
         };
         cluster.first_paths = cluster.paths();
         cluster.preset_all();
@@ -360,6 +360,11 @@ impl Cluster {
     /// Instant 0 of the faults' clock: when the job was up.
     pub fn began_ns(&self) -> u64 {
         self.began_ns
+    }
+
+    /// The memory that all PEs were given: what device code may touch, heaps, rings and states among it.
+    pub fn memories(&self) -> Vec<Arc<HeapMemory>> {
+        self.memories.0.clone()
     }
 
     /// A kernel's surroundings on `pe`.

@@ -36,13 +36,17 @@ impl HeapMemory {
         }
     }
 
-    fn check(&self, address: u64, bytes: u64) -> Result<(), GpuError> {
+    /// True if all of these bytes lie in one allocation.
+    pub fn holds(&self, address: u64, bytes: u64) -> bool {
         let live = self.live.lock().expect("no panic under this lock");
-        let inside = live.range(..=address).next_back().is_some_and(|(start, layout)| {
+        live.range(..=address).next_back().is_some_and(|(start, layout)| {
             let offset = address - start;
             offset <= layout.size() as u64 && bytes <= layout.size() as u64 - offset
-        });
-        if inside { Ok(()) } else { Err(GpuError::OutOfBounds { address, bytes }) }
+        })
+    }
+
+    fn check(&self, address: u64, bytes: u64) -> Result<(), GpuError> {
+        if self.holds(address, bytes) { Ok(()) } else { Err(GpuError::OutOfBounds { address, bytes }) }
     }
 }
 

@@ -1,0 +1,110 @@
+//! The list of kernels' scenarios that a GPU runs, on the machine: every byte of every heap against the model.
+
+use crate::code::Module;
+use crate::counts::Counts;
+use crate::rig::{Mode, Rig, Station, THREADS, actor, bytes_of, outcome_words, outcomes};
+use shunt_kernels::Outcome;
+use shunt_kernels::scenarios::{CHANNELS, HEAP_BYTES, Launch, Machine, PES, Scenario, run};
+use shunt_layout::state::SwitchKind;
+use shunt_tests::cluster::Cluster;
+use shunt_tests::oracle::{load, store};
+use shunt_tests::spec::RunSpec;
+use shunt_tests::workload::Traffic;
+use std::rc::Rc;
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// What is wrong.
+    pub wrongs: Vec<String>,
+    /// Switches to another path because of a fault.
+    pub failovers: usize,
+    /// Planned faults that hit nothing.
+    pub idle_faults: usize,
+    /// What was executed.
+    pub counts: Counts,
+}
+
+impl Run {
+    /// What the cluster of a run says in the end.
+    pub fn ended(&mut self, rig: &Rig) {
+        let records = rig.cluster.records();
+        self.failovers = records.iter().filter(|(_, record)| record.kind == SwitchKind::Failover as u32).count();
+        self.idle_faults = rig.cluster.faults().iter().filter(|(_, hits)| *hits == 0).count();
+        self.counts = rig.counts();
+    }
+}
+
+/// Runs `body`, and makes a finding of a panic: the machine's, or one of the simulator's asserts.
+pub fn caught(body: impl FnOnce() -> Run) -> Run {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Run { wrongs: vec![text.unwrap_or_else(|| "a panic without words".to_owned())], ..Run::default() }
+    })
+}
+
+struct OnMachine(Rig);
+
+impl OnMachine {
+    fn station(&self, pe: u32) -> Station {
+        self.0.station(pe)
+    }
+}
+
+impl Machine for OnMachine {
+    fn fill(&mut self, pe: u32, bytes: &[u8]) {
+        let heap = self.0.cluster.pe(pe).heap().address;
+        for (at, word) in (heap..).step_by(8).zip(bytes.chunks_exact(8)) {
+            store(at, u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        }
+    }
+
+    fn heap(&mut self, pe: u32) -> Vec<u8> {
+        let heap = self.0.cluster.pe(pe).heap().address;
+        (heap..heap + HEAP_BYTES as u64).step_by(8).flat_map(|at| load(at).to_le_bytes()).collect()
+    }
+
+    fn launch(&mut self, launches: &[Launch]) -> Vec<Vec<Outcome>> {
+        let mut tasks = Vec::new();
+        let mut rooms = Vec::new();
+        for launch in launches {
+            let room = Rc::new(outcome_words(launch.blocks));
+            let station = self.station(launch.pe);
+            station.lent.lend(&room);
+            // SAFETY: a `Call` is plain words.
+            let params = vec![unsafe { bytes_of(&launch.call) }, (room.as_ptr() as u64).to_le_bytes().to_vec()];
+            for block in 0..launch.blocks {
+                let (station, entry, params, blocks) = (station.clone(), launch.entry(), params.clone(), launch.blocks);
+                let name = format!("{entry}.{}.{block}", launch.pe);
+                tasks.push(self.0.cluster.sim.spawn(name, actor(), move || {
+                    station.run(&entry, &params, (block, blocks), THREADS);
+                }));
+            }
+            rooms.push((room, launch.blocks));
+        }
+        self.0.cluster.sim.finish_all(&tasks);
+        rooms.iter().map(|(room, blocks)| outcomes(room, *blocks)).collect()
+    }
+}
+
+/// One scenario on a cluster of its own.
+pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode, faults: &[&str]) -> Run {
+    caught(|| {
+        let spec = RunSpec {
+            seed: mode.seed,
+            pes: PES,
+            channels: CHANNELS,
+            both_ways: true,
+            log2_chunk: 12,
+            traffic: Traffic { slots: 32, slot_bytes: 4096, ..Traffic::default() },
+            ..RunSpec::default()
+        };
+        let cluster = Cluster::start(&spec);
+        faults.iter().for_each(|fault| cluster.inject(&fault.parse().expect("a fault")));
+        let mut machine = OnMachine(Rig::new(cluster, module, mode));
+        let mut found = Run { wrongs: run(scenario, &mut machine, mode.seed).err().into_iter().collect(), ..Run::default() };
+        found.ended(&machine.0);
+        found
+    })
+}

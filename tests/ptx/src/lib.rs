@@ -1,0 +1,15 @@
+//! A machine that executes the PTX we ship, without a GPU: warps that split and join, blocks with barriers, a memory
+//! that may delay what no fence holds, registers of devices that ring the soft NIC. What it finds that the same Rust on
+//! a processor cannot: barriers that only some threads reach, operands of inline assembly, scopes of fences, what the
+//! compiler made of it.
+
+pub mod block;
+pub mod code;
+pub mod counts;
+pub mod memory;
+pub mod text;
+pub mod value;
+
+pub mod kernels;
+pub mod moe;
+pub mod rig;

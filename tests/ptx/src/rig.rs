@@ -1,0 +1,194 @@
+//! What launches kernels here: a simulated cluster whose kernels are PTX, one actor a block, against soft NICs, with the
+//! agents that ship.
+
+use crate::block::{Block, Progress, World};
+use crate::code::Module;
+use crate::counts::Counts;
+use crate::memory::{Chance, Gpu};
+use shunt_kernels::Outcome;
+use shunt_layout::state::{DeviceState, PathRow};
+use shunt_tests::cluster::Cluster;
+use shunt_tests::sim::{ActorOptions, PeWorld};
+use shunt_tests::workload::Kernel;
+use std::cell::{Cell, RefCell};
+use std::mem::offset_of;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Virtual time that a turn of a block takes.
+const TURN_NS: u64 = 250;
+/// Groups of lanes that run in a turn.
+const GROUPS: usize = 8;
+/// Virtual time after which a kernel that still runs has hung: far above what any wait of it is given.
+const HANG_NS: u64 = 40_000_000_000;
+
+/// How the machine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// Accesses are delayed as far as the memory model lets them be.
+    pub relaxed: bool,
+    /// Seed of its decisions.
+    pub seed: u64,
+}
+
+struct Clock(Arc<PeWorld>);
+
+impl World for Clock {
+    fn now_ns(&self) -> u64 {
+        self.0.now()
+    }
+    fn doorbell(&self) {
+        shunt_device::platform::host::World::doorbell(&*self.0);
+    }
+}
+
+/// Words that kernels reach and no PE was given: outcomes, tensors.
+#[derive(Clone, Default)]
+pub struct Lent(Rc<RefCell<Vec<Range<u64>>>>);
+
+impl Lent {
+    /// Lends memory for as long as the cluster runs.
+    pub fn lend(&self, words: &[u64]) {
+        let at = words.as_ptr() as u64;
+        self.0.borrow_mut().push(at..at + 8 * words.len() as u64);
+    }
+}
+
+/// The GPUs of a cluster, one a PE.
+pub struct Rig {
+    /// The cluster.
+    pub cluster: Cluster,
+    module: Rc<Module>,
+    gpus: Vec<Rc<RefCell<Gpu>>>,
+    lent: Lent,
+    counts: Rc<RefCell<Counts>>,
+    mode: Mode,
+}
+
+/// What a block needs to run on a PE.
+#[derive(Clone)]
+pub struct Station {
+    module: Rc<Module>,
+    gpu: Rc<RefCell<Gpu>>,
+    kernel: Kernel,
+    counts: Rc<RefCell<Counts>>,
+    /// Memory for tensors.
+    pub lent: Lent,
+    seed: Rc<Cell<u64>>,
+}
+
+impl Rig {
+    /// A cluster whose GPUs run this module.
+    pub fn new(cluster: Cluster, module: &Rc<Module>, mode: Mode) -> Self {
+        let lent = Lent::default();
+        let gpu = |pe: u32| {
+            let (memories, lent, kernel) = (cluster.memories(), lent.clone(), cluster.kernel(pe));
+            let reach = move |at: u64, bytes: u32| {
+                let ours = |range: &Range<u64>| range.start <= at && at + u64::from(bytes) <= range.end;
+                memories.iter().any(|memory| memory.holds(at, bytes.into())) || lent.0.borrow().iter().any(ours)
+            };
+            // SAFETY: the cluster keeps the state mapped as long as kernels run; nobody writes its root.
+            let root = unsafe { *kernel.state };
+            // SAFETY: the root of a device state is plain words.
+            let bytes = unsafe {
+                std::slice::from_raw_parts((&raw const root).cast::<u8>(), size_of::<DeviceState>()).to_vec()
+            };
+            let registers = move |at: u64, bytes: u32| bytes == 8 && is_register(&root, at);
+            // SAFETY: memory of the PEs stays until the cluster is dropped, and is shared as atomic words.
+            let gpu = unsafe {
+                Gpu::new((Box::new(reach), Box::new(registers)), bytes, mode.relaxed, mode.seed ^ u64::from(pe))
+            };
+            Rc::new(RefCell::new(gpu))
+        };
+        let gpus = (0..cluster.spec.pes).map(gpu).collect();
+        Self { cluster, module: module.clone(), gpus, lent, counts: Rc::default(), mode }
+    }
+
+    /// What was executed so far.
+    pub fn counts(&self) -> Counts {
+        self.counts.borrow().clone()
+    }
+
+    /// For blocks of a PE.
+    pub fn station(&self, pe: u32) -> Station {
+        Station {
+            module: self.module.clone(),
+            gpu: self.gpus[pe as usize].clone(),
+            kernel: self.cluster.kernel(pe),
+            counts: self.counts.clone(),
+            lent: self.lent.clone(),
+            seed: Rc::new(Cell::new(self.mode.seed ^ u64::from(pe) << 32)),
+        }
+    }
+}
+
+/// True for the doorbell register of a path, as its row is now: a path that was made again has another one.
+fn is_register(root: &DeviceState, at: u64) -> bool {
+    let rows = u64::from(root.pe_count) * u64::from(root.channels_per_pe) * u64::from(root.slots);
+    (0..rows).any(|row| {
+        let field = root.paths + row * size_of::<PathRow>() as u64 + offset_of!(PathRow, doorbell_register) as u64;
+        shunt_tests::oracle::load(field) == at
+    })
+}
+
+/// A block's threads on a GPU: two warps, of which those that take no part end at once.
+pub const THREADS: u32 = 64;
+
+impl Station {
+    /// Runs block `number.0` of `number.1` of an entry point to its end: the body of an actor.
+    ///
+    /// # Panics
+    /// A defect of the code that runs: the text says function, line and threads.
+    pub fn run(&self, entry: &str, params: &[Vec<u8>], number: (u32, u32), threads: u32) -> u64 {
+        let Some(function) = self.module.find(entry) else { panic!("the module has no `{entry}`") };
+        let seed = self.seed.get();
+        self.seed.set(Chance::new(seed).below(u64::MAX));
+        let (module, gpu) = (self.module.clone(), self.gpu.clone());
+        let mut block = Block::new(module, gpu, (function, params), threads, number, seed);
+        let world = Clock(self.kernel.world.clone());
+        let begun = world.now_ns();
+        loop {
+            match block.run(&world, GROUPS) {
+                Ok(Progress::Ran) => self.kernel.world.sleep(TURN_NS),
+                Ok(Progress::Sleeps(_)) => shunt_device::platform::host::World::relax(&*self.kernel.world),
+                Ok(Progress::Ended) => break,
+                Err(failure) => panic!("PTX machine: {failure}"),
+            }
+            assert!(world.now_ns() - begun < HANG_NS, "PTX machine: {entry}: ran for {HANG_NS} ns, expected an end");
+        }
+        self.counts.borrow_mut().add(&block.counts);
+        block.answer(0)
+    }
+
+    /// Its surroundings.
+    pub const fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+}
+
+/// The bytes of an argument.
+///
+/// # Safety
+/// Plain words without padding that matters.
+pub unsafe fn bytes_of<T: Copy>(value: &T) -> Vec<u8> {
+    // SAFETY: forwarded to the caller.
+    unsafe { std::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()).to_vec() }
+}
+
+/// How a kernel's actor runs.
+pub fn actor() -> ActorOptions {
+    ActorOptions::kernel()
+}
+
+/// Room for outcomes, as words.
+pub fn outcome_words(blocks: u32) -> Vec<u64> {
+    vec![0; size_of::<Outcome>().div_ceil(8) * blocks as usize]
+}
+
+/// The outcomes that lie there.
+pub fn outcomes(words: &[u64], blocks: u32) -> Vec<Outcome> {
+    let each = size_of::<Outcome>().div_ceil(8);
+    // SAFETY: `outcome_words` made room for so many, and kernels wrote them as the type has them.
+    (0..blocks as usize).map(|block| unsafe { words[block * each..].as_ptr().cast::<Outcome>().read() }).collect()
+}
