@@ -39,6 +39,8 @@ impl std::fmt::Display for Failure {
 pub enum Progress {
     /// There is more to do.
     Ran,
+    /// The same, and a doorbell was rung: a NIC may be faster than what the thread does next.
+    Rang,
     /// All threads that could run sleep, the first up to this time.
     Sleeps(u64),
     /// All threads have returned.
@@ -106,6 +108,7 @@ pub struct Block {
     number: (u32, u32),
     chance: Chance,
     next_warp: usize,
+    rang: bool,
     /// What was executed.
     pub counts: Counts,
 }
@@ -131,7 +134,7 @@ impl Block {
         };
         let threads = (0..threads).map(start).collect();
         let (cache, chance, counts) = (Cache::new(), Chance::new(seed), Counts::default());
-        Self { module, gpu, threads, cache, shared: [0], number, chance, next_warp: 0, counts }
+        Self { module, gpu, threads, cache, shared: [0], number, chance, next_warp: 0, rang: false, counts }
     }
 
     /// What the function answered to a thread: its first bytes.
@@ -156,6 +159,9 @@ impl Block {
             self.run_group(&group, world)?;
             let drifting = self.chance.below(self.threads.len() as u64) as usize;
             self.gpu.borrow_mut().drift(&mut self.threads[drifting].buffer, &mut self.cache);
+            if std::mem::take(&mut self.rang) {
+                return Ok(Progress::Rang);
+            }
         }
         Ok(Progress::Ran)
     }
@@ -178,7 +184,8 @@ impl Block {
         let mut at: Vec<String> = waiting.iter().map(|thread| self.line_of(*thread).to_string()).collect();
         at.dedup();
         let ended = self.those(|state| *state == State::Ended);
-        let what = format!("deadlock: they wait in lines {}, of the others {ended:?} have returned", at.join(", "));
+        let what =
+            format!("deadlock: they wait in lines {}, of the others {ended:?} have returned", at.join(", "));
         Err(self.failure(&waiting, what))
     }
 
@@ -198,7 +205,8 @@ impl Block {
     fn failure(&self, threads: &[usize], what: impl Into<String>) -> Failure {
         let first = threads.first().copied().unwrap_or(0);
         let frame = self.threads[first].frames.last();
-        let function = frame.map_or("?", |frame| self.module.functions[frame.function].name.as_str()).to_owned();
+        let function =
+            frame.map_or("?", |frame| self.module.functions[frame.function].name.as_str()).to_owned();
         Failure { function, line: self.line_of(first), threads: threads.to_vec(), what: what.into() }
     }
 
@@ -248,6 +256,9 @@ impl Block {
             if matches!(instruction.operation, Operation::WarpBarrier { .. } | Operation::Shuffle { .. }) {
                 self.try_warp(group[0] / LANES)?;
             }
+            if self.rang {
+                break;
+            }
         }
         Ok(())
     }
@@ -258,10 +269,14 @@ impl Block {
             let lanes: Vec<usize> = (warp * LANES..((warp + 1) * LANES).min(self.threads.len()))
                 .filter(|lane| self.threads[*lane].state != State::Ended)
                 .collect();
-            let aligned = |lane: &usize| matches!(self.threads[*lane].state, State::AtBlock { aligned: true });
+            let aligned =
+                |lane: &usize| matches!(self.threads[*lane].state, State::AtBlock { aligned: true });
             if lanes.iter().all(aligned) {
-                let apart: Vec<usize> =
-                    lanes.iter().copied().filter(|lane| self.line_of(*lane) != self.line_of(lanes[0])).collect();
+                let apart: Vec<usize> = lanes
+                    .iter()
+                    .copied()
+                    .filter(|lane| self.line_of(*lane) != self.line_of(lanes[0]))
+                    .collect();
                 if let Some(other) = apart.first() {
                     let what = format!(
                         "an aligned barrier: expected all lanes of the warp at one instruction, got threads {apart:?} in \
@@ -278,7 +293,10 @@ impl Block {
         let ended = self.those(|state| *state == State::Ended);
         if !ended.is_empty() {
             let waiting = self.those(|state| *state != State::Ended);
-            return Err(self.failure(&waiting, format!("a barrier of the block that {ended:?} never reach: they returned")));
+            return Err(self.failure(
+                &waiting,
+                format!("a barrier of the block that {ended:?} never reach: they returned"),
+            ));
         }
         let mut gpu = self.gpu.borrow_mut();
         for thread in &mut self.threads {
@@ -295,11 +313,16 @@ impl Block {
         let lanes = first..((warp + 1) * LANES).min(self.threads.len());
         for lane in lanes.clone() {
             let State::AtWarp { mask, shuffle } = self.threads[lane].state else { continue };
-            let members: Vec<usize> = (0..LANES).filter(|bit| mask >> bit & 1 != 0).map(|bit| first + bit).collect();
-            if let Some(gone) = members.iter().find(|member| {
-                self.threads.get(**member).is_none_or(|thread| thread.state == State::Ended)
-            }) {
-                return Err(self.failure(&[lane], format!("a warp's operation that lane {} never reaches", gone - first)));
+            let members: Vec<usize> =
+                (0..LANES).filter(|bit| mask >> bit & 1 != 0).map(|bit| first + bit).collect();
+            if let Some(gone) = members
+                .iter()
+                .find(|member| self.threads.get(**member).is_none_or(|thread| thread.state == State::Ended))
+            {
+                return Err(self.failure(
+                    &[lane],
+                    format!("a warp's operation that lane {} never reaches", gone - first),
+                ));
             }
             let there = members.iter().all(|member| match &self.threads[*member].state {
                 State::AtWarp { mask: theirs, shuffle: other } => {
@@ -348,7 +371,9 @@ impl Block {
     fn get(&self, lane: usize, arg: Arg, world: &dyn World) -> u64 {
         match arg {
             Arg::Constant(value) => value,
-            Arg::Register(at) => self.threads[lane].frames.last().map_or(0, |frame| frame.registers[at as usize]),
+            Arg::Register(at) => {
+                self.threads[lane].frames.last().map_or(0, |frame| frame.registers[at as usize])
+            }
             Arg::Table(at) => self.module.tables[at].as_ptr() as u64,
             Arg::Special(special) => match special {
                 Special::Thread => lane as u64,
@@ -389,7 +414,9 @@ impl Block {
             Operation::BranchIndexed { by, to } => {
                 let by = get(self, *by) as u32 as usize;
                 let Some(to) = to.get(by) else {
-                    return Err(self.failure(&[lane], format!("an indexed branch by {by}, of {} targets", to.len())));
+                    return Err(
+                        self.failure(&[lane], format!("an indexed branch by {by}, of {} targets", to.len()))
+                    );
                 };
                 self.jump(lane, *to);
             }
@@ -415,7 +442,9 @@ impl Block {
                 let ns = (get(self, *ns) as u32 as u64).max(NAP_NS);
                 self.threads[lane].state = State::Sleeps(world.now_ns() + ns);
             }
-            Operation::BlockBarrier { aligned } => self.threads[lane].state = State::AtBlock { aligned: *aligned },
+            Operation::BlockBarrier { aligned } => {
+                self.threads[lane].state = State::AtBlock { aligned: *aligned }
+            }
             Operation::WarpBarrier { mask } => {
                 self.threads[lane].state = State::AtWarp { mask: get(self, *mask) as u32, shuffle: None };
             }
@@ -461,7 +490,9 @@ impl Block {
                 let whole = from.iter().enumerate();
                 (*to, whole.fold(0, |all, (at, arg)| all | low(get(*arg), width) << (width * at as u32)))
             }
-            Operation::Binary { operation, kind, to, a, b } => (*to, binary(*operation, *kind, get(*a), get(*b))),
+            Operation::Binary { operation, kind, to, a, b } => {
+                (*to, binary(*operation, *kind, get(*a), get(*b)))
+            }
             Operation::AddCarry { to, a, b, takes } => {
                 let carry = u64::from(*takes && self.threads[lane].carry);
                 let (sum, first) = get(*a).overflowing_add(get(*b));
@@ -481,7 +512,9 @@ impl Block {
                 };
                 (*to, low(value, into.bits()))
             }
-            Operation::ToFp8 { to, high, low: second } => (*to, to_fp8(get(*high)) << 8 | to_fp8(get(*second))),
+            Operation::ToFp8 { to, high, low: second } => {
+                (*to, to_fp8(get(*high)) << 8 | to_fp8(get(*second)))
+            }
             Operation::Select { to, kind, yes, no, by } => {
                 let chosen = if get(*by) & 1 != 0 { yes } else { no };
                 (*to, low(get(*chosen), kind.bits()))
@@ -502,8 +535,8 @@ impl Block {
 
     fn access(&mut self, lane: usize, operation: &Operation, world: &dyn World) -> Result<(), Failure> {
         match operation {
-            Operation::Fence { order, sequential } => {
-                self.counts.fence(order.scope, *sequential);
+            Operation::Fence { order } => {
+                self.counts.fence(order.scope);
                 let own = (&mut self.threads[lane].buffer, &mut self.cache);
                 self.gpu.borrow_mut().fence(*order, own);
             }
@@ -516,7 +549,7 @@ impl Block {
                         Space::Root => self.root(lane, at, *bytes)?,
                         _ => {
                             self.check(lane, at, *bytes, false)?;
-                            self.counts.touch(at, false);
+                            self.counts.touch(at);
                             let plain = order.scope == Scope::Thread;
                             let own = (&self.threads[lane].buffer, &mut self.cache);
                             self.gpu.borrow_mut().load(at, *bytes, *order, plain, own)
@@ -540,9 +573,10 @@ impl Block {
                     if *space == Space::Mmio {
                         self.gpu.borrow().store_register(at, *bytes, value);
                         world.doorbell();
+                        self.rang = self.gpu.borrow().is_relaxed();
                         continue;
                     }
-                    self.counts.touch(at, true);
+                    self.counts.touch(at);
                     let own = (&mut self.threads[lane].buffer, &mut self.cache);
                     self.gpu.borrow_mut().store((at, *bytes), value, *order, own);
                 }
@@ -557,7 +591,13 @@ impl Block {
                     Atomic::Add => old.wrapping_add(a),
                     Atomic::And => old & a,
                     Atomic::Or => old | a,
-                    Atomic::CompareSwap => if old == a { b } else { old },
+                    Atomic::CompareSwap => {
+                        if old == a {
+                            b
+                        } else {
+                            old
+                        }
+                    }
                 };
                 let own = (&mut self.threads[lane].buffer, &mut self.cache);
                 let old = self.gpu.borrow_mut().modify((at, *bytes), *order, change, own);
@@ -572,7 +612,9 @@ impl Block {
                         Some(u64::from_le_bytes(value))
                     });
                     let Some(value) = value else {
-                        return Err(self.failure_before(lane, format!("a parameter that is shorter than {at}")));
+                        return Err(
+                            self.failure_before(lane, format!("a parameter that is shorter than {at}"))
+                        );
                     };
                     if let Some(to) = to {
                         self.set(lane, *to, value);
@@ -617,7 +659,9 @@ impl Block {
         let (at, bytes) = (at as usize, bytes as usize);
         let gpu = self.gpu.borrow();
         let Some(known) = gpu.root.get(at..at + bytes) else {
-            return Err(self.failure_before(lane, format!("byte {at} of the root, which has {}", gpu.root.len())));
+            return Err(
+                self.failure_before(lane, format!("byte {at} of the root, which has {}", gpu.root.len()))
+            );
         };
         let mut value = [0; 8];
         value[..bytes].copy_from_slice(known);

@@ -147,35 +147,157 @@ pub enum Atomic {
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Operation {
-    Move { to: Register, from: Arg },
-    Unpack { to: Vec<Option<Register>>, from: Arg, bits: u32 },
-    Pack { to: Register, from: Vec<Arg>, bits: u32 },
-    Binary { operation: Binary, kind: Type, to: Register, a: Arg, b: Arg },
-    AddCarry { to: Register, a: Arg, b: Arg, takes: bool },
-    MultiplyAdd { kind: Type, to: Register, a: Arg, b: Arg, c: Arg },
-    Not { kind: Type, to: Register, from: Arg },
-    Negate { kind: Type, to: Register, from: Arg },
-    Convert { to: Register, from: Arg, into: Type, out_of: Type },
-    ToFp8 { to: Register, high: Arg, low: Arg },
-    Select { to: Register, kind: Type, yes: Arg, no: Arg, by: Arg },
-    Compare { to: Register, compare: Compare, kind: Type, a: Arg, b: Arg, with: Option<Arg> },
-    Permute { to: Register, a: Arg, b: Arg, selector: Arg },
-    Extract { to: Register, from: Arg, at: Arg, count: Arg, bits: u32 },
-    Load { space: Space, order: Order, bytes: u32, to: Vec<Option<Register>>, base: Arg, offset: i64 },
-    Store { space: Space, order: Order, bytes: u32, from: Vec<Arg>, base: Arg, offset: i64 },
-    LoadParameter { which: Parameter, bytes: u32, to: Vec<Option<Register>>, offset: usize },
-    StoreParameter { which: Parameter, bytes: u32, from: Vec<Arg>, offset: usize },
-    Atomic { atomic: Atomic, order: Order, bytes: u32, to: Register, base: Arg, offset: i64, a: Arg, b: Option<Arg> },
-    Fence { order: Order, sequential: bool },
-    Branch { to: usize },
-    BranchIndexed { by: Arg, to: Vec<usize> },
-    Call { function: usize },
+    Move {
+        to: Register,
+        from: Arg,
+    },
+    Unpack {
+        to: Vec<Option<Register>>,
+        from: Arg,
+        bits: u32,
+    },
+    Pack {
+        to: Register,
+        from: Vec<Arg>,
+        bits: u32,
+    },
+    Binary {
+        operation: Binary,
+        kind: Type,
+        to: Register,
+        a: Arg,
+        b: Arg,
+    },
+    AddCarry {
+        to: Register,
+        a: Arg,
+        b: Arg,
+        takes: bool,
+    },
+    MultiplyAdd {
+        kind: Type,
+        to: Register,
+        a: Arg,
+        b: Arg,
+        c: Arg,
+    },
+    Not {
+        kind: Type,
+        to: Register,
+        from: Arg,
+    },
+    Negate {
+        kind: Type,
+        to: Register,
+        from: Arg,
+    },
+    Convert {
+        to: Register,
+        from: Arg,
+        into: Type,
+        out_of: Type,
+    },
+    ToFp8 {
+        to: Register,
+        high: Arg,
+        low: Arg,
+    },
+    Select {
+        to: Register,
+        kind: Type,
+        yes: Arg,
+        no: Arg,
+        by: Arg,
+    },
+    Compare {
+        to: Register,
+        compare: Compare,
+        kind: Type,
+        a: Arg,
+        b: Arg,
+        with: Option<Arg>,
+    },
+    Permute {
+        to: Register,
+        a: Arg,
+        b: Arg,
+        selector: Arg,
+    },
+    Extract {
+        to: Register,
+        from: Arg,
+        at: Arg,
+        count: Arg,
+        bits: u32,
+    },
+    Load {
+        space: Space,
+        order: Order,
+        bytes: u32,
+        to: Vec<Option<Register>>,
+        base: Arg,
+        offset: i64,
+    },
+    Store {
+        space: Space,
+        order: Order,
+        bytes: u32,
+        from: Vec<Arg>,
+        base: Arg,
+        offset: i64,
+    },
+    LoadParameter {
+        which: Parameter,
+        bytes: u32,
+        to: Vec<Option<Register>>,
+        offset: usize,
+    },
+    StoreParameter {
+        which: Parameter,
+        bytes: u32,
+        from: Vec<Arg>,
+        offset: usize,
+    },
+    Atomic {
+        atomic: Atomic,
+        order: Order,
+        bytes: u32,
+        to: Register,
+        base: Arg,
+        offset: i64,
+        a: Arg,
+        b: Option<Arg>,
+    },
+    Fence {
+        order: Order,
+    },
+    Branch {
+        to: usize,
+    },
+    BranchIndexed {
+        by: Arg,
+        to: Vec<usize>,
+    },
+    Call {
+        function: usize,
+    },
     Return,
     Trap,
-    Sleep { ns: Arg },
-    BlockBarrier { aligned: bool },
-    WarpBarrier { mask: Arg },
-    Shuffle { to: Register, from: Arg, lane: Arg, mask: Arg },
+    Sleep {
+        ns: Arg,
+    },
+    BlockBarrier {
+        aligned: bool,
+    },
+    WarpBarrier {
+        mask: Arg,
+    },
+    Shuffle {
+        to: Register,
+        from: Arg,
+        lane: Arg,
+        mask: Arg,
+    },
 }
 
 /// An instruction.
@@ -357,12 +479,11 @@ impl<'b> Decode<'b> {
             "ret" | "exit" => Operation::Return,
             "trap" => Operation::Trap,
             "nanosleep" => Operation::Sleep { ns: self.args(statement, 0)?[0] },
-            "fence" => {
-                let order = order_of(&words);
-                Operation::Fence { order, sequential: words.contains(&"sc") }
-            }
+            "fence" => Operation::Fence { order: order_of(&words) },
             "barrier" => Operation::BlockBarrier { aligned: words.contains(&"aligned") },
-            "bar" if words.get(1) == Some(&"warp") => Operation::WarpBarrier { mask: self.args(statement, 0)?[0] },
+            "bar" if words.get(1) == Some(&"warp") => {
+                Operation::WarpBarrier { mask: self.args(statement, 0)?[0] }
+            }
             "bar" if words.get(1) == Some(&"sync") => Operation::BlockBarrier { aligned: true },
             "shfl" if opcode == "shfl.sync.idx.b32" => {
                 let args = self.args(statement, 1)?;
@@ -386,7 +507,11 @@ impl<'b> Decode<'b> {
             return Ok(Operation::Unpack { to: self.list(to), from: self.arg(from, statement.line)?, bits });
         }
         if from.starts_with('{') {
-            return Ok(Operation::Pack { to: self.to(statement)?, from: self.values(from, statement.line)?, bits });
+            return Ok(Operation::Pack {
+                to: self.to(statement)?,
+                from: self.values(from, statement.line)?,
+                bits,
+            });
         }
         Ok(Operation::Move { to: self.to(statement)?, from: self.arg(from, statement.line)? })
     }
@@ -471,9 +596,13 @@ impl<'b> Decode<'b> {
         };
         let inner = place.trim_start_matches('[').trim_end_matches(']');
         let (name, offset) = inner.split_once('+').unwrap_or((inner, "0"));
-        let Ok(offset) = offset.parse::<i64>() else { return wrong(line, format!("`{place}`: expected an offset")) };
+        let Ok(offset) = offset.parse::<i64>() else {
+            return wrong(line, format!("`{place}`: expected an offset"));
+        };
         if words.contains(&"param") {
-            let Some(which) = self.parameter(name) else { return wrong(line, format!("no parameter `{name}`")) };
+            let Some(which) = self.parameter(name) else {
+                return wrong(line, format!("no parameter `{name}`"));
+            };
             let offset = offset as usize;
             return Ok(match load {
                 true => Operation::LoadParameter { which, bytes, to: self.list(value), offset },
@@ -519,7 +648,12 @@ impl<'b> Decode<'b> {
             () if words.contains(&"add") => Atomic::Add,
             () if words.contains(&"and") => Atomic::And,
             () if words.contains(&"or") => Atomic::Or,
-            () => return wrong(line, format!("`{}`: an atomic that this machine does not know", statement.opcode)),
+            () => {
+                return wrong(
+                    line,
+                    format!("`{}`: an atomic that this machine does not know", statement.opcode),
+                );
+            }
         };
         let bytes = words.last().and_then(|word| bits(word)).unwrap_or(64) / 8;
         let inner = statement.operands[1].trim_start_matches('[').trim_end_matches(']').to_owned();

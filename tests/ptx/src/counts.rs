@@ -41,7 +41,7 @@ impl Counts {
         }
     }
 
-    pub(crate) fn touch(&mut self, at: u64, _: bool) {
+    pub(crate) fn touch(&mut self, at: u64) {
         self.touched.push(at / 32);
     }
 
@@ -52,24 +52,38 @@ impl Counts {
         self.touched.clear();
     }
 
-    pub(crate) fn fence(&mut self, scope: Scope, _: bool) {
+    pub(crate) fn fence(&mut self, scope: Scope) {
         match scope {
             Scope::System => self.fences_system += 1,
             _ => self.fences_gpu += 1,
         }
     }
 
+    /// Each field by a rule of two.
+    fn with(&mut self, other: &Self, rule: fn(u64, u64) -> u64) {
+        let fields: [(&mut u64, u64); 10] = [
+            (&mut self.instructions, other.instructions),
+            (&mut self.issued, other.issued),
+            (&mut self.loads, other.loads),
+            (&mut self.stores, other.stores),
+            (&mut self.atomics, other.atomics),
+            (&mut self.sectors, other.sectors),
+            (&mut self.doorbells, other.doorbells),
+            (&mut self.fences_gpu, other.fences_gpu),
+            (&mut self.fences_system, other.fences_system),
+            (&mut self.barriers, other.barriers),
+        ];
+        fields.into_iter().for_each(|(own, theirs)| *own = rule(*own, theirs));
+    }
+
     /// Adds those of another block.
     pub fn add(&mut self, other: &Self) {
-        self.instructions += other.instructions;
-        self.issued += other.issued;
-        self.loads += other.loads;
-        self.stores += other.stores;
-        self.atomics += other.atomics;
-        self.sectors += other.sectors;
-        self.doorbells += other.doorbells;
-        self.fences_gpu += other.fences_gpu;
-        self.fences_system += other.fences_system;
-        self.barriers += other.barriers;
+        self.with(other, |own, theirs| own + theirs);
+    }
+
+    /// What came since.
+    pub fn less(mut self, before: &Self) -> Self {
+        self.with(before, |own, theirs| own - theirs);
+        self
     }
 }

@@ -2,14 +2,16 @@
 
 use crate::code::Module;
 use crate::counts::Counts;
+use crate::library;
 use crate::rig::{Mode, Rig, Station, THREADS, actor, bytes_of, outcome_words, outcomes};
-use shunt_kernels::Outcome;
-use shunt_kernels::scenarios::{CHANNELS, HEAP_BYTES, Launch, Machine, PES, Scenario, run};
+use shunt_kernels::scenarios::{CHANNELS, Group, HEAP_BYTES, Launch, Machine, PES, Scenario, run};
+use shunt_kernels::{Call, Outcome};
 use shunt_layout::state::SwitchKind;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::oracle::{load, store};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::workload::Traffic;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What a run came to.
@@ -23,15 +25,30 @@ pub struct Run {
     pub idle_faults: usize,
     /// What was executed.
     pub counts: Counts,
+    /// Functions that were started.
+    pub entered: BTreeSet<String>,
+}
+
+/// By which functions launches are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Entry points.
+    Entries,
+    /// Entry points without fault tolerance, where there are some.
+    Plain,
+    /// Functions of the device library.
+    Library,
 }
 
 impl Run {
     /// What the cluster of a run says in the end.
     pub fn ended(&mut self, rig: &Rig) {
         let records = rig.cluster.records();
-        self.failovers = records.iter().filter(|(_, record)| record.kind == SwitchKind::Failover as u32).count();
+        self.failovers =
+            records.iter().filter(|(_, record)| record.kind == SwitchKind::Failover as u32).count();
         self.idle_faults = rig.cluster.faults().iter().filter(|(_, hits)| *hits == 0).count();
         self.counts = rig.counts();
+        self.entered = rig.entered();
     }
 }
 
@@ -44,11 +61,17 @@ pub fn caught(body: impl FnOnce() -> Run) -> Run {
     })
 }
 
-struct OnMachine(Rig);
+struct OnMachine(Rig, Door);
 
 impl OnMachine {
     fn station(&self, pe: u32) -> Station {
         self.0.station(pe)
+    }
+
+    /// The entry point of a launch, by this door.
+    fn entry(&self, launch: &Launch) -> String {
+        let plain = format!("shunt_kernel_{}_ft_off_{}", launch.kernel, launch.group.suffix());
+        if self.1 == Door::Plain && self.0.has(&plain) { plain } else { launch.entry() }
     }
 }
 
@@ -73,38 +96,82 @@ impl Machine for OnMachine {
             let station = self.station(launch.pe);
             station.lent.lend(&room);
             // SAFETY: a `Call` is plain words.
-            let params = vec![unsafe { bytes_of(&launch.call) }, (room.as_ptr() as u64).to_le_bytes().to_vec()];
+            let params =
+                vec![unsafe { bytes_of(&launch.call) }, (room.as_ptr() as u64).to_le_bytes().to_vec()];
             for block in 0..launch.blocks {
-                let (station, entry, params, blocks) = (station.clone(), launch.entry(), params.clone(), launch.blocks);
+                let (station, entry, params, blocks) =
+                    (station.clone(), self.entry(launch), params.clone(), launch.blocks);
+                let (door, launch) = (self.1, *launch);
                 let name = format!("{entry}.{}.{block}", launch.pe);
                 tasks.push(self.0.cluster.sim.spawn(name, actor(), move || {
+                    if door == Door::Library {
+                        return Some(library::run(&station, &launch));
+                    }
                     station.run(&entry, &params, (block, blocks), THREADS);
+                    None
                 }));
             }
             rooms.push((room, launch.blocks));
         }
-        self.0.cluster.sim.finish_all(&tasks);
+        let answers = self.0.cluster.sim.finish_all(&tasks);
+        if self.1 == Door::Library {
+            return answers.into_iter().map(|answer| answer.into_iter().collect()).collect();
+        }
         rooms.iter().map(|(room, blocks)| outcomes(room, *blocks)).collect()
     }
 }
 
 /// One scenario on a cluster of its own.
-pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode, faults: &[&str]) -> Run {
+pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode, faults: &[&str], door: Door) -> Run {
     caught(|| {
-        let spec = RunSpec {
-            seed: mode.seed,
-            pes: PES,
-            channels: CHANNELS,
-            both_ways: true,
-            log2_chunk: 12,
-            traffic: Traffic { slots: 32, slot_bytes: 4096, ..Traffic::default() },
-            ..RunSpec::default()
-        };
-        let cluster = Cluster::start(&spec);
+        let cluster = cluster(mode.seed);
         faults.iter().for_each(|fault| cluster.inject(&fault.parse().expect("a fault")));
-        let mut machine = OnMachine(Rig::new(cluster, module, mode));
-        let mut found = Run { wrongs: run(scenario, &mut machine, mode.seed).err().into_iter().collect(), ..Run::default() };
+        let mut machine = OnMachine(Rig::new(cluster, module, mode), door);
+        let wrongs = run(scenario, &mut machine, mode.seed).err().into_iter().collect();
+        let mut found = Run { wrongs, ..Run::default() };
         found.ended(&machine.0);
         found
     })
+}
+
+/// What one operation costs: the counts of its second launch, when its first has ended.
+pub fn cost(module: &Rc<Module>, kernel: &'static str, group: Group) -> Counts {
+    let mut machine =
+        OnMachine(Rig::new(cluster(1), module, Mode { relaxed: false, seed: 1 }), Door::Entries);
+    let call = Call {
+        peer: 1,
+        src: 16384,
+        dst: 49152,
+        bytes: 64,
+        word: 320,
+        value: 1,
+        timeout_ns: 1 << 30,
+        ..Call::default()
+    };
+    let launch = |kernel, call| Launch { kernel, pe: 0, blocks: 1, group, call };
+    let mut before = Counts::default();
+    for value in 1..=2 {
+        // A wait finds its word there.
+        let call = Call { value: if kernel == "wait_until" { 0 } else { value }, ..call };
+        before = machine.0.counts();
+        machine.launch(&[launch(kernel, call)]);
+        if value == 1 {
+            machine.launch(&[launch("quiet", call)]);
+        }
+    }
+    machine.0.counts().less(&before)
+}
+
+/// PEs with room in their heaps, and no streams of their own.
+fn cluster(seed: u64) -> Cluster {
+    let spec = RunSpec {
+        seed,
+        pes: PES,
+        channels: CHANNELS,
+        both_ways: true,
+        log2_chunk: 12,
+        traffic: Traffic { slots: 32, slot_bytes: 4096, ..Traffic::default() },
+        ..RunSpec::default()
+    };
+    Cluster::start(&spec)
 }

@@ -11,5 +11,7 @@ pub mod text;
 pub mod value;
 
 pub mod kernels;
+pub mod library;
 pub mod moe;
+pub mod mutants;
 pub mod rig;

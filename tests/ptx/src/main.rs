@@ -1,14 +1,37 @@
-//! `shunt-ptx PTX [--short] [--seed N] [--only NAME]`: runs the entry points of a module on the machine.
+//! `shunt-ptx KERNELS.ptx [LIBRARY.ptx] [--short] [--seed N] [--only NAME] [--counts]`: runs what we ship on the machine.
 
 use shunt_deep_ep_bridge::scenarios as moe;
 use shunt_kernels::scenarios::{Group, Scenario, all, each};
 use shunt_ptx::code::Module;
-use shunt_ptx::kernels::{Run, judge};
+use shunt_ptx::kernels::{Door, Run, cost, judge};
+use shunt_ptx::library;
 use shunt_ptx::moe::{judge as judge_moe, judge_normal};
+use shunt_ptx::mutants::MUTANTS;
 use shunt_ptx::rig::Mode;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
+
+const USAGE: &str = "usage: shunt-ptx KERNELS.ptx [LIBRARY.ptx] [--short] [--seed N] [--only NAME] [--counts]
+  --short      the first scenario of each entry point, every third of MoE's
+  --seed N     seed of delays and of the order in which lanes run (default 1)
+  --only NAME  scenarios whose name holds NAME; no mutants, and entry points that were not run are no finding
+  --counts     what each operation costs, and nothing else
+cargo xtask gpu makes the files: target/gpu/sm_90/shunt_kernels.ptx and shunt_device.ptx";
+
+/// Operations whose costs are counted.
+const COSTS: &[&str] = &[
+    "put",
+    "put_signal",
+    "signal_monotone",
+    "signal_cleared",
+    "signal_add",
+    "amo_add64",
+    "p",
+    "quiet",
+    "wait_until",
+];
 
 /// Sums of many runs.
 #[derive(Default)]
@@ -17,72 +40,86 @@ struct Sum {
     wrong: usize,
     deadlocks: usize,
     failovers: usize,
+    idle: usize,
     instructions: u64,
 }
 
+/// All that was found.
+#[derive(Default)]
+struct Found {
+    runs: usize,
+    wrong: usize,
+    deadlocks: usize,
+    entered: BTreeSet<String>,
+}
+
 impl Sum {
-    fn add(&mut self, name: &str, run: &Run) {
+    fn add(&mut self, name: &str, run: &Run, found: &mut Found) {
         self.runs += 1;
         self.failovers += run.failovers;
+        self.idle += run.idle_faults;
         self.instructions += run.counts.instructions;
+        found.entered.extend(run.entered.iter().cloned());
         if let Some(first) = run.wrongs.first() {
             self.wrong += 1;
             self.deadlocks += usize::from(first.contains("deadlock") || first.contains("barrier"));
-            println!("WRONG {name}: {first}");
+            println!("WRONG {name}: {}", first.lines().find(|line| line.contains("PTX")).unwrap_or(first));
         }
     }
 
-    fn row(&self, name: &str, begun: Instant) {
-        let Self { runs, wrong, deadlocks, failovers, instructions } = self;
+    fn row(&self, name: &str, begun: Instant, found: &mut Found) {
+        let Self { runs, wrong, deadlocks, failovers, idle, instructions } = self;
         println!(
-            "{name:40} {runs:5} runs {wrong:3} wrong {deadlocks:3} deadlock {failovers:6} failovers {instructions:12} \
-             instructions {:6.1} s",
+            "{name:40} {runs:4} runs {wrong:3} wrong {deadlocks:3} deadlock {failovers:5} failovers {idle:3} faults \
+             without a hit {instructions:11} instructions {:6.1} s",
             begun.elapsed().as_secs_f64()
         );
+        found.runs += runs;
+        found.wrong += wrong;
+        found.deadlocks += deadlocks;
     }
 }
 
+#[derive(Default)]
 struct Options {
-    file: String,
+    files: Vec<String>,
     short: bool,
+    counts: bool,
     seed: u64,
     only: Option<String>,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { file: String::new(), short: false, seed: 1, only: None };
+    let mut options = Options { seed: 1, ..Options::default() };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
+            "--help" | "-h" => return Err(USAGE.into()),
             "--short" => options.short = true,
+            "--counts" => options.counts = true,
             "--seed" => {
                 let text = args.next().unwrap_or_default();
-                options.seed = text.parse().map_err(|_| format!("--seed: expected a number, got '{text}'"))?;
+                options.seed =
+                    text.parse().map_err(|_| format!("--seed: expected a number, got '{text}'"))?;
             }
             "--only" => options.only = Some(args.next().ok_or("--only: expected a name, got none")?),
-            file if !file.starts_with('-') => options.file = file.to_owned(),
-            other => return Err(format!("expected a file of PTX, --short, --seed N or --only NAME, got '{other}'")),
+            file if !file.starts_with('-') => options.files.push(file.to_owned()),
+            other => return Err(format!("option: expected one of those below, got '{other}'\n{USAGE}")),
         }
     }
-    if options.file.is_empty() {
-        return Err("expected a file of PTX (cargo xtask gpu makes target/gpu/sm_90/shunt_kernels.ptx), got none".into());
+    match options.files.len() {
+        1 | 2 => Ok(options),
+        count => Err(format!("files: expected one or two, got {count}\n{USAGE}")),
     }
-    Ok(options)
 }
 
 fn main() -> ExitCode {
-    let options = match options() {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("shunt-ptx: {error}");
-            return ExitCode::from(2);
-        }
-    };
+    // A panic of the machine is a finding, which is printed as one.
     std::panic::set_hook(Box::new(|_| {}));
-    match run(&options) {
+    match options().and_then(|options| run(&options)) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(wrong) => {
-            println!("{wrong} runs were wrong");
+            println!("{wrong} findings");
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -92,48 +129,207 @@ fn main() -> ExitCode {
     }
 }
 
+fn read(file: &str) -> Result<(String, Rc<Module>), String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    let module = Module::read(&text).map_err(|error| format!("{file}: {error}"))?;
+    println!("{file}: {} functions", module.functions.len());
+    Ok((text, Rc::new(module)))
+}
+
 fn run(options: &Options) -> Result<usize, String> {
-    let text = std::fs::read_to_string(&options.file).map_err(|error| format!("{}: {error}", options.file))?;
-    let module = Rc::new(Module::read(&text).map_err(|error| format!("{}: {error}", options.file))?);
-    println!("{} functions of {}", module.functions.len(), options.file);
-    let chosen = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
-    let mut wrong = 0;
+    let begun = Instant::now();
+    let (text, module) = read(&options.files[0])?;
+    if options.counts {
+        print_costs(&module);
+        return Ok(0);
+    }
+    let library = options.files.get(1).map(|file| read(file)).transpose()?;
+    let mut found = Found::default();
     for relaxed in [false, true] {
-        let memory = if relaxed { "relaxed" } else { "strict" };
-        let mode = |seed: u64| Mode { relaxed, seed: options.seed.wrapping_mul(1000) + seed };
-        let list: Vec<Scenario> = if options.short { each() } else { all() };
-        for faults in [&[][..], &["3us:0.0:down"]] {
-            let (mut sum, begun) = (Sum::default(), Instant::now());
-            let list = list.iter().filter(|scenario| faults.is_empty() || scenario.status == 0);
-            for (seed, scenario) in (1..).zip(list.filter(|scenario| chosen(&scenario.name))) {
-                sum.add(&scenario.name, &judge(&module, scenario, mode(seed), faults));
-            }
-            let port = if faults.is_empty() { "" } else { ", a port down" };
-            sum.row(&format!("kernels, {memory}{port}"), begun);
-            wrong += sum.wrong;
+        kernels(options, &module, relaxed, &mut found);
+        if let Some((_, library)) = &library {
+            by_library(options, library, relaxed, &mut found);
         }
         for group in [Group::Warp, Group::Block] {
-            let step = if options.short { 3 } else { 1 };
-            let (mut sum, begun) = (Sum::default(), Instant::now());
-            let list = moe::of(group).into_iter().filter(|scenario| chosen(&scenario.name)).step_by(step);
-            for (seed, scenario) in (1..).zip(list) {
-                let run = judge_moe(&module, &scenario, mode(seed));
-                if scenario.fails && run.wrongs.is_empty() && run.failovers == 0 {
-                    println!("WRONG {}: the port failed, and nobody switched", scenario.name);
-                    wrong += 1;
-                }
-                sum.add(&scenario.name, &run);
-            }
-            sum.row(&format!("MoE, low latency, {memory}, by a {}", group.suffix()), begun);
-            wrong += sum.wrong;
-            let (mut sum, begun) = (Sum::default(), Instant::now());
-            let list = moe::normal::of(group).into_iter().filter(|scenario| chosen(&scenario.name)).step_by(step);
-            for (seed, scenario) in (1..).zip(list) {
-                sum.add(&scenario.name, &judge_normal(&module, &scenario, mode(seed)));
-            }
-            sum.row(&format!("MoE, normal, {memory}, by a {}", group.suffix()), begun);
-            wrong += sum.wrong;
+            layers(options, &module, relaxed, group, &mut found);
         }
     }
+    let mut wrong = found.wrong;
+    if options.only.is_none() {
+        wrong += covered(&text, &found) + mutants(&text)?;
+        print_costs(&module);
+    }
+    println!(
+        "{} runs, {} wrong, {} deadlock, {:.1} s (PTX machine)",
+        found.runs,
+        found.wrong,
+        found.deadlocks,
+        begun.elapsed().as_secs_f64()
+    );
     Ok(wrong)
+}
+
+fn mode(options: &Options, relaxed: bool, seed: u64) -> Mode {
+    Mode { relaxed, seed: options.seed.wrapping_mul(1000) + seed }
+}
+
+fn memory(relaxed: bool) -> &'static str {
+    if relaxed { "relaxed" } else { "strict" }
+}
+
+fn chosen(options: &Options, name: &str) -> bool {
+    options.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+}
+
+fn scenarios(options: &Options) -> impl Iterator<Item = Scenario> {
+    let list = if options.short { each() } else { all() };
+    list.into_iter().filter(|scenario| chosen(options, &scenario.name))
+}
+
+fn kernels(options: &Options, module: &Rc<Module>, relaxed: bool, found: &mut Found) {
+    for (door, faults) in [(Door::Entries, &[][..]), (Door::Entries, &["3us:0.0:down"]), (Door::Plain, &[])] {
+        let (mut sum, begun) = (Sum::default(), Instant::now());
+        // Nothing of `attach` travels.
+        let travels = |scenario: &Scenario| scenario.status == 0 && !scenario.name.starts_with("attach");
+        let list = scenarios(options).filter(|scenario| faults.is_empty() || travels(scenario));
+        // Without fault tolerance there are but some.
+        let plain = |scenario: &Scenario| {
+            let name = |launch: &shunt_kernels::scenarios::Launch| {
+                format!("shunt_kernel_{}_ft_off_{}", launch.kernel, launch.group.suffix())
+            };
+            scenario.steps.iter().flatten().any(|launch| module.find(&name(launch)).is_some())
+        };
+        let list = list.filter(|scenario| door == Door::Entries || plain(scenario));
+        for (seed, scenario) in (1..).zip(list) {
+            sum.add(
+                &scenario.name,
+                &judge(module, &scenario, mode(options, relaxed, seed), faults, door),
+                found,
+            );
+        }
+        let port = if faults.is_empty() { "" } else { ", a port down" };
+        let plain = if door == Door::Plain { " without fault tolerance" } else { "" };
+        sum.row(&format!("kernels{plain}, {}{port}", memory(relaxed)), begun, found);
+    }
+}
+
+fn by_library(options: &Options, module: &Rc<Module>, relaxed: bool, found: &mut Found) {
+    for faults in [&[][..], &["3us:0.0:down"]] {
+        let (mut sum, begun) = (Sum::default(), Instant::now());
+        let can = |scenario: &Scenario| {
+            (faults.is_empty() || scenario.status == 0)
+                && scenario.steps.iter().flatten().all(|launch| library::can(module, launch))
+        };
+        for (seed, scenario) in (1..).zip(scenarios(options).filter(can)) {
+            let run = judge(module, &scenario, mode(options, relaxed, seed), faults, Door::Library);
+            sum.add(&scenario.name, &run, found);
+        }
+        let port = if faults.is_empty() { "" } else { ", a port down" };
+        sum.row(&format!("library, {}{port}", memory(relaxed)), begun, found);
+    }
+}
+
+fn layers(options: &Options, module: &Rc<Module>, relaxed: bool, group: Group, found: &mut Found) {
+    let step = if options.short { 3 } else { 1 };
+    let (mut sum, begun) = (Sum::default(), Instant::now());
+    let list = moe::of(group).into_iter().filter(|scenario| chosen(options, &scenario.name)).step_by(step);
+    for (seed, scenario) in (1..).zip(list) {
+        let mut run = judge_moe(module, &scenario, mode(options, relaxed, seed));
+        switched(&mut run, scenario.fails);
+        sum.add(&scenario.name, &run, found);
+    }
+    sum.row(&format!("MoE, low latency, {}, by a {}", memory(relaxed), group.suffix()), begun, found);
+    let (mut sum, begun) = (Sum::default(), Instant::now());
+    let list =
+        moe::normal::of(group).into_iter().filter(|scenario| chosen(options, &scenario.name)).step_by(step);
+    for (seed, scenario) in (1..).zip(list) {
+        let mut run = judge_normal(module, &scenario, mode(options, relaxed, seed));
+        switched(&mut run, scenario.fault.is_some());
+        sum.add(&scenario.name, &run, found);
+    }
+    sum.row(&format!("MoE, normal, {}, by a {}", memory(relaxed), group.suffix()), begun, found);
+}
+
+/// A fault that makes nobody switch exercises nothing.
+fn switched(run: &mut Run, fails: bool) {
+    if fails && run.wrongs.is_empty() && run.failovers == 0 {
+        run.wrongs.push("the rail was hurt, and nobody switched: not exercised".into());
+    }
+}
+
+/// Entry points that nothing ran.
+fn covered(text: &str, found: &Found) -> usize {
+    let names = text
+        .lines()
+        .filter_map(|line| line.split_once(".entry ").map(|(_, name)| name.trim_end_matches('(')));
+    let names: Vec<&str> = names.collect();
+    let missing: Vec<&&str> = names.iter().filter(|name| !found.entered.contains(**name)).collect();
+    println!("{} of {} entry points run", names.len() - missing.len(), names.len());
+    missing.iter().for_each(|name| println!("NOT RUN {name}"));
+    missing.len()
+}
+
+/// Defects put into the text: how many were not found.
+fn mutants(text: &str) -> Result<usize, String> {
+    let mut missed = 0;
+    for mutant in MUTANTS {
+        let module = Rc::new(Module::read(&mutant.apply(text)?).map_err(|error| error.to_string())?);
+        let uses = |scenario: &Scenario| {
+            scenario.steps.iter().flatten().any(|launch| launch.entry() == mutant.function)
+        };
+        let runs =
+            (1..20).flat_map(|seed| all().into_iter().filter(uses).map(move |scenario| (seed, scenario)));
+        let caught = runs.take(60).find_map(|(seed, scenario)| {
+            let run = judge(&module, &scenario, Mode { relaxed: mutant.relaxed, seed }, &[], Door::Entries);
+            run.wrongs.first().map(|wrong| (seed, scenario.name, wrong.clone()))
+        });
+        match caught {
+            Some((seed, scenario, wrong)) => {
+                let wrong = wrong.lines().find(|line| line.contains("PTX")).unwrap_or(&wrong).to_owned();
+                println!("caught {}: seed {seed}, {scenario}: {wrong}", mutant.name);
+            }
+            None => {
+                println!("MISSED {} in {}", mutant.name, mutant.function);
+                missed += 1;
+            }
+        }
+    }
+    Ok(missed)
+}
+
+fn print_costs(module: &Rc<Module>) {
+    println!(
+        "{:32} {:>12} {:>7} {:>6} {:>7} {:>8} {:>8} {:>9} {:>7} {:>7}",
+        "one operation, no fault",
+        "instructions",
+        "issued",
+        "loads",
+        "stores",
+        "atomics",
+        "sectors",
+        "doorbells",
+        ".gpu",
+        ".sys"
+    );
+    for kernel in COSTS {
+        for group in [Group::Thread, Group::Warp] {
+            if module.find(&format!("shunt_kernel_{kernel}_{}", group.suffix())).is_none() {
+                continue;
+            }
+            let counts = cost(module, kernel, group);
+            println!(
+                "{:32} {:12} {:7} {:6} {:7} {:8} {:8} {:9} {:7} {:7}",
+                format!("{kernel} by a {}", group.suffix()),
+                counts.instructions,
+                counts.issued,
+                counts.loads,
+                counts.stores,
+                counts.atomics,
+                counts.sectors,
+                counts.doorbells,
+                counts.fences_gpu,
+                counts.fences_system
+            );
+        }
+    }
 }

@@ -35,7 +35,6 @@ pub struct Pending {
     address: u64,
     bytes: u32,
     value: u64,
-    scope: Scope,
 }
 
 /// What one thread has stored and not yet shown.
@@ -135,7 +134,14 @@ impl Gpu {
     }
 
     /// What a thread sees at an address, whose own stores are `buffer`.
-    pub fn load(&mut self, address: u64, bytes: u32, order: Order, plain: bool, own: (&Buffer, &mut Cache)) -> u64 {
+    pub fn load(
+        &mut self,
+        address: u64,
+        bytes: u32,
+        order: Order,
+        plain: bool,
+        own: (&Buffer, &mut Cache),
+    ) -> u64 {
         if !self.relaxed {
             return read(address, bytes);
         }
@@ -176,9 +182,12 @@ impl Gpu {
         if order.releases {
             self.release(order.scope, buffer, cache);
         }
-        buffer.push(Pending { address, bytes, value, scope: order.scope });
+        buffer.push(Pending { address, bytes, value });
         if order.releases {
             self.show(buffer, buffer.len() - 1, cache);
+            if order.scope == Scope::System {
+                self.reveal(address & !7);
+            }
         } else if buffer.len() > BUFFER_MAX {
             self.show(buffer, 0, cache);
         }
@@ -282,10 +291,6 @@ impl Gpu {
             *value = *value & !mask | pending.value << shift & mask;
             *known |= mask;
             cache.remove(&word);
-            if pending.scope == Scope::System {
-                let (value, mask) = self.hidden.remove(&word).unwrap_or((0, 0));
-                write_masked(word, value, mask);
-            }
         }
         *buffer = rest;
     }

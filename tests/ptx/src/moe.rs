@@ -154,7 +154,8 @@ fn on_rank<T: 'static>(
     let station = rig.station(rank);
     rig.cluster.spawn("moe", rank, move |_| {
         let memory = RefCell::default();
-        let said = body(Host { station, rank, ranks, heap_bytes, blocks, group, board: board.clone(), memory });
+        let said =
+            body(Host { station, rank, ranks, heap_bytes, blocks, group, board: board.clone(), memory });
         board.work.replace(None);
         board.turn.set(board.turn.get() + 1);
         said
@@ -179,8 +180,11 @@ pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode) -> Run {
             on_rank(&rig, (rank, shape.ranks), (patience.blocks, scenario.group), move |host| {
                 let staged = Staged::new(host, &shape, how);
                 let (tokens, hidden, experts) = (shape.tokens, shape.hidden, shape.experts() as u32);
-                let mut buffer = Buffer::new(staged, BASE, tokens, hidden, experts, patience).expect("there is room");
-                scenario.play(&mut buffer, &cases, |_| {})
+                let mut buffer =
+                    Buffer::new(staged, BASE, tokens, hidden, experts, patience).expect("there is room");
+                let wrongs = scenario.play(&mut buffer, &cases, |_| {})?;
+                buffer.clean()?;
+                Ok(wrongs)
             })
         };
         let tasks: Vec<_> = (0..scenario.shape.ranks).map(part).collect();
@@ -194,8 +198,11 @@ pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode) -> Run {
 pub fn judge_normal(module: &Rc<Module>, scenario: &NormalScenario, mode: Mode) -> Run {
     caught(|| {
         let mut spec = shunt_tests::moe_normal::spec(&scenario.shape, mode.seed);
-        spec.faults =
-            scenario.fault.iter().map(|fault| format!("10us:0.0:{fault}").parse().expect("a fault")).collect();
+        spec.faults = scenario
+            .fault
+            .iter()
+            .map(|fault| format!("10us:0.0:{fault}").parse().expect("a fault"))
+            .collect();
         let cluster = Cluster::start(&spec);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let rig = Rig::new(cluster, module, mode);

@@ -11,6 +11,7 @@ use shunt_tests::cluster::Cluster;
 use shunt_tests::sim::{ActorOptions, PeWorld};
 use shunt_tests::workload::Kernel;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::ops::Range;
 use std::rc::Rc;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 
 /// Virtual time that a turn of a block takes.
 const TURN_NS: u64 = 250;
+/// Virtual time between a doorbell and the next instruction where accesses are delayed: time for the NIC to fetch.
+const RANG_NS: u64 = 1_000;
 /// Groups of lanes that run in a turn.
 const GROUPS: usize = 8;
 /// Virtual time after which a kernel that still runs has hung: far above what any wait of it is given.
@@ -63,6 +66,7 @@ pub struct Rig {
     gpus: Vec<Rc<RefCell<Gpu>>>,
     lent: Lent,
     counts: Rc<RefCell<Counts>>,
+    entered: Rc<RefCell<BTreeSet<String>>>,
     mode: Mode,
 }
 
@@ -73,6 +77,7 @@ pub struct Station {
     gpu: Rc<RefCell<Gpu>>,
     kernel: Kernel,
     counts: Rc<RefCell<Counts>>,
+    entered: Rc<RefCell<BTreeSet<String>>>,
     /// Memory for tensors.
     pub lent: Lent,
     seed: Rc<Cell<u64>>,
@@ -86,7 +91,8 @@ impl Rig {
             let (memories, lent, kernel) = (cluster.memories(), lent.clone(), cluster.kernel(pe));
             let reach = move |at: u64, bytes: u32| {
                 let ours = |range: &Range<u64>| range.start <= at && at + u64::from(bytes) <= range.end;
-                memories.iter().any(|memory| memory.holds(at, bytes.into())) || lent.0.borrow().iter().any(ours)
+                memories.iter().any(|memory| memory.holds(at, bytes.into()))
+                    || lent.0.borrow().iter().any(ours)
             };
             // SAFETY: the cluster keeps the state mapped as long as kernels run; nobody writes its root.
             let root = unsafe { *kernel.state };
@@ -97,17 +103,40 @@ impl Rig {
             let registers = move |at: u64, bytes: u32| bytes == 8 && is_register(&root, at);
             // SAFETY: memory of the PEs stays until the cluster is dropped, and is shared as atomic words.
             let gpu = unsafe {
-                Gpu::new((Box::new(reach), Box::new(registers)), bytes, mode.relaxed, mode.seed ^ u64::from(pe))
+                Gpu::new(
+                    (Box::new(reach), Box::new(registers)),
+                    bytes,
+                    mode.relaxed,
+                    mode.seed ^ u64::from(pe),
+                )
             };
             Rc::new(RefCell::new(gpu))
         };
         let gpus = (0..cluster.spec.pes).map(gpu).collect();
-        Self { cluster, module: module.clone(), gpus, lent, counts: Rc::default(), mode }
+        Self {
+            cluster,
+            module: module.clone(),
+            gpus,
+            lent,
+            counts: Rc::default(),
+            entered: Rc::default(),
+            mode,
+        }
+    }
+
+    /// True if the module has such a function.
+    pub fn has(&self, name: &str) -> bool {
+        self.module.find(name).is_some()
     }
 
     /// What was executed so far.
     pub fn counts(&self) -> Counts {
         self.counts.borrow().clone()
+    }
+
+    /// Functions that were started.
+    pub fn entered(&self) -> BTreeSet<String> {
+        self.entered.borrow().clone()
     }
 
     /// For blocks of a PE.
@@ -117,6 +146,7 @@ impl Rig {
             gpu: self.gpus[pe as usize].clone(),
             kernel: self.cluster.kernel(pe),
             counts: self.counts.clone(),
+            entered: self.entered.clone(),
             lent: self.lent.clone(),
             seed: Rc::new(Cell::new(self.mode.seed ^ u64::from(pe) << 32)),
         }
@@ -127,7 +157,8 @@ impl Rig {
 fn is_register(root: &DeviceState, at: u64) -> bool {
     let rows = u64::from(root.pe_count) * u64::from(root.channels_per_pe) * u64::from(root.slots);
     (0..rows).any(|row| {
-        let field = root.paths + row * size_of::<PathRow>() as u64 + offset_of!(PathRow, doorbell_register) as u64;
+        let field =
+            root.paths + row * size_of::<PathRow>() as u64 + offset_of!(PathRow, doorbell_register) as u64;
         shunt_tests::oracle::load(field) == at
     })
 }
@@ -142,6 +173,7 @@ impl Station {
     /// A defect of the code that runs: the text says function, line and threads.
     pub fn run(&self, entry: &str, params: &[Vec<u8>], number: (u32, u32), threads: u32) -> u64 {
         let Some(function) = self.module.find(entry) else { panic!("the module has no `{entry}`") };
+        self.entered.borrow_mut().insert(entry.to_owned());
         let seed = self.seed.get();
         self.seed.set(Chance::new(seed).below(u64::MAX));
         let (module, gpu) = (self.module.clone(), self.gpu.clone());
@@ -151,11 +183,15 @@ impl Station {
         loop {
             match block.run(&world, GROUPS) {
                 Ok(Progress::Ran) => self.kernel.world.sleep(TURN_NS),
+                Ok(Progress::Rang) => self.kernel.world.sleep(RANG_NS),
                 Ok(Progress::Sleeps(_)) => shunt_device::platform::host::World::relax(&*self.kernel.world),
                 Ok(Progress::Ended) => break,
                 Err(failure) => panic!("PTX machine: {failure}"),
             }
-            assert!(world.now_ns() - begun < HANG_NS, "PTX machine: {entry}: ran for {HANG_NS} ns, expected an end");
+            assert!(
+                world.now_ns() - begun < HANG_NS,
+                "PTX machine: {entry}: ran for {HANG_NS} ns, expected an end"
+            );
         }
         self.counts.borrow_mut().add(&block.counts);
         block.answer(0)
@@ -190,5 +226,7 @@ pub fn outcome_words(blocks: u32) -> Vec<u64> {
 pub fn outcomes(words: &[u64], blocks: u32) -> Vec<Outcome> {
     let each = size_of::<Outcome>().div_ceil(8);
     // SAFETY: `outcome_words` made room for so many, and kernels wrote them as the type has them.
-    (0..blocks as usize).map(|block| unsafe { words[block * each..].as_ptr().cast::<Outcome>().read() }).collect()
+    (0..blocks as usize)
+        .map(|block| unsafe { words[block * each..].as_ptr().cast::<Outcome>().read() })
+        .collect()
 }

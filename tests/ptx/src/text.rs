@@ -103,7 +103,8 @@ pub fn read(text: &str) -> Result<Text, NotRead> {
 }
 
 fn symbol(code: &str) -> String {
-    let mut after = code.split_once(".entry").or_else(|| code.split_once(".func")).map_or("", |(_, tail)| tail);
+    let mut after =
+        code.split_once(".entry").or_else(|| code.split_once(".func")).map_or("", |(_, tail)| tail);
     if after.trim_start().starts_with('(') {
         after = after.split_once(')').map_or("", |(_, tail)| tail);
     }
@@ -214,7 +215,11 @@ impl Open {
     fn statement(&mut self) -> Result<(), NotRead> {
         let text = std::mem::take(&mut self.pending);
         let (text, line) = (text.trim(), self.line);
-        if text.is_empty() || text.starts_with(".loc") || text.starts_with(".pragma") || text.starts_with(".param") {
+        if text.is_empty()
+            || text.starts_with(".loc")
+            || text.starts_with(".pragma")
+            || text.starts_with(".param")
+        {
             return Ok(());
         }
         if let Some(list) = text.strip_prefix(".branchtargets") {
@@ -233,7 +238,10 @@ impl Open {
             return Ok(());
         }
         if text.starts_with('.') {
-            return wrong(line, format!("directive `{text}`: expected .reg, .param, .loc, .pragma or .branchtargets"));
+            return wrong(
+                line,
+                format!("directive `{text}`: expected .reg, .param, .loc, .pragma or .branchtargets"),
+            );
         }
         let (guard, rest) = match text.strip_prefix('@') {
             None => (None, text),

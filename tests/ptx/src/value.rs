@@ -88,7 +88,13 @@ pub fn permute(a: u64, b: u64, selector: u64) -> u64 {
         let pick = selector >> (4 * at) & 0xf;
         let byte = bytes >> (8 * (pick & 7)) & 0xff;
         // The top bit of a pick asks for the sign alone.
-        let byte = if pick & 8 == 0 { byte } else if byte & 0x80 != 0 { 0xff } else { 0 };
+        let byte = if pick & 8 == 0 {
+            byte
+        } else if byte & 0x80 != 0 {
+            0xff
+        } else {
+            0
+        };
         out | byte << (8 * at)
     })
 }
@@ -110,6 +116,7 @@ pub fn to_fp8(value: u64) -> u64 {
     let step = f64::from(exponent - 3).exp2();
     let steps = (f64::from(size) / step).round_ties_even() as u64;
     // Of a normal number the first of sixteen steps is its exponent's; a carry moves on to the next exponent.
-    let code = if steps < 8 { steps } else { ((exponent + 7) as u64) << 3 | 0 } + if steps < 8 { 0 } else { steps - 8 };
+    let code = if steps < 8 { steps } else { ((exponent + 7) as u64) << 3 };
+    let code = code + steps.saturating_sub(8);
     sign | code.min(0x7e)
 }
