@@ -2,7 +2,7 @@
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
 use crate::{
-    bindings, check, explore, fuzz, gpu, mutate, prefix, profiles, python, run_scenarios, sh, soft_rdma,
+    bindings, check, explore, fuzz, gpu, mutate, prefix, profiles, ptx, python, run_scenarios, sh, soft_rdma,
     swarm, tidy,
 };
 use anyhow::{Context, Result, bail};
@@ -27,6 +27,7 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   mutate     named breaks of the protocol: a scenario must catch each
   fuzz       parsers of what strangers send under libFuzzer, a few seconds each, from the corpus that is kept
   gpu        device code for sm_80, sm_90, sm_100: PTX, machine code held against its table, link with CUDA C++
+  ptx        that PTX executed without a GPU, against soft NICs: entry points, library, MoE, ports that go down
   build      all programs and libraries, release; nothing of it can be broken by name
   prefix     the folder that programs take in NVSHMEM's place: made, linked from C and C++, held against NVSHMEM 3.8.0
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios_list.rs
@@ -73,6 +74,7 @@ const STAGES: &[Stage] = &[
     ("mutate", mutate::stage),
     ("fuzz", fuzz::stage),
     ("gpu", gpu::stage),
+    ("ptx", ptx::stage),
     ("build", || build().map(|()| Count::ONE)),
     ("prefix", prefix::stage),
     ("scenarios", run_scenarios::all),

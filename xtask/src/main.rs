@@ -15,6 +15,7 @@ mod netns;
 mod night;
 mod prefix;
 mod profiles;
+mod ptx;
 mod python;
 mod pyverbs;
 mod run_scenarios;
@@ -57,6 +58,7 @@ const TASKS: &[Task] = &[
     Task { name: "soak", summary: soak::SUMMARY, help: soak::HELP, run: soak::run },
     Task { name: "pyverbs", summary: pyverbs::SUMMARY, help: pyverbs::HELP, run: pyverbs::run },
     Task { name: "transport", summary: transport::SUMMARY, help: transport::HELP, run: transport::run },
+    Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
     Task { name: "gpu", summary: gpu::SUMMARY, help: gpu::HELP, run: gpu::run },
 ];
 

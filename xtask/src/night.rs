@@ -1,7 +1,7 @@
 //! `cargo xtask night`: what takes hours. The larger bounds of the explorer, many seeds of the swarm, a soak, the
 //! largest jobs under mpirun; one table.
 
-use crate::{explore, prefix, profiles, sh, soak, swarm};
+use crate::{explore, prefix, profiles, ptx, sh, soak, swarm};
 use anyhow::{Result, bail};
 use std::time::Instant;
 
@@ -14,6 +14,7 @@ Each part prints its own progress and table; the last table says what came of al
   mpirun   all families of NVSHMEM's host calls with 1, 2, 3, 4 and 8 PEs, under shunt run and under mpirun, a port
            down in the middle of each
   profiles the main program's runs on every kind of device
+  ptx      every scenario on the PTX machine, for each architecture
   soak     the main program and perftest side by side for an hour, random faults in both: leaks, verdicts, a plot; on
            what `cargo build --release` made
 
@@ -67,6 +68,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
             run: soak::run,
         },
         Part { name: "profiles", args: of(if short { &["--short"] } else { &[] }), run: profiles::run },
+        Part { name: "ptx", args: of(if short { &["--short"] } else { &[] }), run: ptx::night },
         Part { name: "mpirun", args: of(if short { &["--short"] } else { &[] }), run: prefix::night },
     ];
     if let Some(unknown) = only.iter().find(|name| !all.iter().any(|part| part.name == **name)) {
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn parts_are_chosen_by_name_and_the_rest_is_refused() {
         let of = |args: &[&str]| parts(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&[]).unwrap().len(), 5);
+        assert_eq!(of(&[]).unwrap().len(), 6);
         let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
         assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
         let short = of(&["--short", "--first", "9"]).unwrap();

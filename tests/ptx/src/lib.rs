@@ -15,3 +15,7 @@ pub mod library;
 pub mod moe;
 pub mod mutants;
 pub mod rig;
+
+#[cfg(test)]
+#[path = "litmus_tests.rs"]
+mod tests;

@@ -285,9 +285,18 @@ pub fn machine_code(
 }
 
 /// The PTX of the device library's functions for one architecture.
-pub fn device_library_ptx(name: &str) -> Result<PathBuf> {
+pub fn device_library_ptx(arch: &str) -> Result<PathBuf> {
+    ptx_of(LIBRARY, arch)
+}
+
+/// The PTX of the entry points for one architecture.
+pub fn kernels_ptx(arch: &str) -> Result<PathBuf> {
+    ptx_of(KERNELS, arch)
+}
+
+fn ptx_of(part: &str, name: &str) -> Result<PathBuf> {
     let arch = ARCHES.iter().find(|arch| arch.name == name);
-    let part = PARTS.iter().find(|part| part.name == LIBRARY).context("the library is a part")?;
+    let part = PARTS.iter().find(|known| known.name == part).context("a part of the list")?;
     toolchain::build(&Toolchain::find(None)?, part, arch.with_context(|| format!("{name} is not built"))?)
 }
 

@@ -1,0 +1,136 @@
+//! A few lines of PTX each: what the machine must do, and what it must refuse.
+
+use crate::block::{Block, Failure, Progress, World};
+use crate::code::Module;
+use crate::memory::Gpu;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+struct Clock(Cell<u64>);
+
+impl World for Clock {
+    fn now_ns(&self) -> u64 {
+        self.0.set(self.0.get() + 10);
+        self.0.get()
+    }
+    fn doorbell(&self) {}
+}
+
+/// A kernel with an address as its argument, run by one block; what a look at memory finds after each turn.
+fn play(
+    body: &str,
+    threads: u32,
+    relaxed: bool,
+    seed: u64,
+    mut look: impl FnMut(&[u64]),
+) -> Result<Vec<u64>, Failure> {
+    let text = format!(
+        ".visible .entry k(\n\t.param .b64 k_param_0\n)\n{{\n\t.reg .b64 %rd<9>;\n\tld.param.b64 %rd1, [k_param_0];\n\t\
+         mov.u32 %r1, %tid.x;\n{body}\n\tret;\n}}\n"
+    );
+    let module = Rc::new(Module::read(&text).expect("PTX that is known"));
+    let words = vec![0u64; 64];
+    let at = words.as_ptr() as u64;
+    let reach = move |address: u64, bytes: u32| at <= address && address + u64::from(bytes) <= at + 512;
+    // SAFETY: the words live until the block has ended, and nobody else has them.
+    let gpu = unsafe { Gpu::new((Box::new(reach), Box::new(|_, _| false)), Vec::new(), relaxed, seed) };
+    let params = vec![at.to_le_bytes().to_vec()];
+    let mut block = Block::new(module, Rc::new(RefCell::new(gpu)), (0, &params), threads, (0, 1), seed);
+    let now = || (0..64).map(|word| shunt_tests::oracle::load(at + 8 * word)).collect::<Vec<u64>>();
+    let clock = Clock(Cell::new(0));
+    loop {
+        let progress = block.run(&clock, 1)?;
+        look(&now());
+        if progress == Progress::Ended {
+            return Ok(now());
+        }
+    }
+}
+
+fn ends(body: &str, threads: u32) -> Result<Vec<u64>, Failure> {
+    play(body, threads, false, 1, |_| {})
+}
+
+const ONE_STORES: &str = "\tsetp.ne.u32 %p1, %r1, 0;\n\t@%p1 bra $END;\n";
+
+#[test]
+fn a_barrier_in_one_arm_is_a_deadlock_that_names_the_line() {
+    let failure = ends(&format!("{ONE_STORES}\tbarrier.sync 0;\n$END:\n\tbarrier.sync 0;"), 64).unwrap_err();
+    assert!(failure.function == "k" && failure.what.contains("they returned"), "{failure}");
+    let both = "\tbarrier.sync 0;\n\tbra.uni $OUT;\n$END:\n\tbarrier.sync 0;\n$OUT:";
+    assert!(ends(&format!("{ONE_STORES}{both}"), 64).is_ok());
+}
+
+#[test]
+fn an_aligned_barrier_in_two_copies_is_refused() {
+    let copies = format!("{ONE_STORES}\tbar.sync 0;\n\tbra.uni $OUT;\n$END:\n\tbar.sync 0;\n$OUT:");
+    let failure = ends(&copies, 64).unwrap_err();
+    assert!(failure.what.contains("aligned"), "{failure}");
+    assert!(ends("\tbar.sync 0;", 64).is_ok());
+}
+
+#[test]
+fn a_shuffle_hands_the_value_of_its_lane_on() {
+    let body = "\tshfl.sync.idx.b32 %r2, %r1, 5, 31, 0xffffffff;\n\tcvt.u64.u32 %rd2, %r2;\n\tmul.wide.u32 %rd3, %r1, 8;\n\t\
+                add.s64 %rd4, %rd1, %rd3;\n\tst.global.b64 [%rd4], %rd2;";
+    assert_eq!(ends(body, 32).unwrap()[..32], [5; 32]);
+}
+
+#[test]
+fn an_address_outside_is_refused() {
+    let failure = ends("\tst.global.b64 [%rd1+512], %rd1;", 1).unwrap_err();
+    assert!(failure.what.contains("outside of all memory"), "{failure}");
+    assert!(ends("\tst.mmio.relaxed.sys.global.b64 [%rd1], %rd1;", 1).unwrap_err().what.contains("doorbell"));
+}
+
+/// Data, a fence, a flag: an observer that is not the GPU never sees the flag without the data, and sees it so where the
+/// fence is one of the GPU alone.
+#[test]
+fn a_fence_of_the_gpu_orders_nothing_for_the_nic() {
+    let body = |fence: &str| {
+        format!(
+            "\tmov.b64 %rd2, 1;\n\tst.relaxed.sys.global.b64 [%rd1], %rd2;\n\t{fence};\n\t\
+             st.relaxed.sys.global.b64 [%rd1+64], %rd2;\n\tnanosleep.u32 2000;"
+        )
+    };
+    let early = |fence: &str| {
+        (0..200).filter(|seed| {
+            let mut seen = false;
+            let ended =
+                play(&body(fence), 1, true, *seed, |words| seen |= words[8] == 1 && words[0] == 0).unwrap();
+            assert_eq!((ended[0], ended[8]), (1, 1));
+            seen
+        })
+    };
+    assert_eq!(early("fence.acq_rel.sys").count(), 0);
+    assert!(early("fence.acq_rel.gpu").count() > 0);
+}
+
+#[test]
+fn what_is_not_known_names_its_line() {
+    let error = Module::read(".visible .entry k(\n)\n{\n\ttex.1d.v4 %r1;\n}\n").unwrap_err();
+    assert_eq!(error.line, 4);
+}
+
+#[test]
+fn arithmetic_is_that_of_the_isa() {
+    use crate::code::{Binary, Type};
+    use crate::value::{binary, permute, to_fp8};
+    let (i32s, u32s) = (Type::Signed(32), Type::Unsigned(32));
+    assert_eq!(binary(Binary::ShiftRight, i32s, 0x8000_0000, 40), 0xffff_ffff);
+    assert_eq!(binary(Binary::ShiftLeft, u32s, 1, 32), 0);
+    assert_eq!(binary(Binary::MultiplyWide, u32s, 0xffff_ffff, 2), 0x1_ffff_fffe);
+    assert_eq!(binary(Binary::MultiplyHigh, Type::Unsigned(64), u64::MAX, 2), 1);
+    assert_eq!(permute(0x1122_3344, 0, 0x123), 0x4433_2211);
+    for (number, code) in [
+        (0.0, 0),
+        (1.0, 0x38),
+        (-1.0, 0xb8),
+        (448.0, 0x7e),
+        (500.0, 0x7e),
+        (0.001_953_125, 1),
+        (1.0625, 0x38),
+    ] {
+        assert_eq!(to_fp8(u64::from(f32::to_bits(number))), code, "{number}");
+    }
+}
