@@ -52,6 +52,7 @@ const TOP: &[&str] = &[
     "shunt-explore",
     "shunt-conformance",
     "shunt-fuzz",
+    "shunt-ptx",
     "shunt-bench",
     "shunt",
     "shunt-python",

@@ -279,8 +279,8 @@ impl Block {
                     .collect();
                 if let Some(other) = apart.first() {
                     let what = format!(
-                        "an aligned barrier: expected all lanes of the warp at one instruction, got threads {apart:?} in \
-                         line {}",
+                        "an aligned barrier: expected all lanes of the warp at one instruction, got threads {apart:?} \
+                         in line {}",
                         self.line_of(*other)
                     );
                     return Err(self.failure(&lanes[..1], what));
@@ -452,12 +452,13 @@ impl Block {
                 let shuffle = Some((low(get(self, *from), 32), get(self, *source) as u32));
                 self.threads[lane].state = State::AtWarp { mask: get(self, *mask) as u32, shuffle };
             }
-            Operation::Load { .. }
-            | Operation::Store { .. }
-            | Operation::Atomic { .. }
-            | Operation::Fence { .. }
-            | Operation::LoadParameter { .. }
-            | Operation::StoreParameter { .. } => self.access(lane, &instruction.operation, world)?,
+            Operation::Load { .. } | Operation::Store { .. } | Operation::Fence { .. } => {
+                self.access(lane, &instruction.operation, world)?
+            }
+            Operation::Atomic { .. } => self.modify(lane, &instruction.operation, world)?,
+            Operation::LoadParameter { .. } | Operation::StoreParameter { .. } => {
+                self.pass(lane, &instruction.operation, world)?;
+            }
             other => self.compute(lane, other, world),
         }
         Ok(())
@@ -581,28 +582,40 @@ impl Block {
                     self.gpu.borrow_mut().store((at, *bytes), value, *order, own);
                 }
             }
-            Operation::Atomic { atomic, order, bytes, to, base, offset, a, b } => {
-                use crate::code::Atomic;
-                let at = self.get(lane, *base, world).wrapping_add(*offset as u64);
-                self.check(lane, at, *bytes, false)?;
-                let a = low(self.get(lane, *a, world), 8 * bytes);
-                let b = b.map_or(0, |b| low(self.get(lane, b, world), 8 * bytes));
-                let change = |old: u64| match atomic {
-                    Atomic::Add => old.wrapping_add(a),
-                    Atomic::And => old & a,
-                    Atomic::Or => old | a,
-                    Atomic::CompareSwap => {
-                        if old == a {
-                            b
-                        } else {
-                            old
-                        }
-                    }
-                };
-                let own = (&mut self.threads[lane].buffer, &mut self.cache);
-                let old = self.gpu.borrow_mut().modify((at, *bytes), *order, change, own);
-                self.set(lane, *to, old);
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn modify(&mut self, lane: usize, operation: &Operation, world: &dyn World) -> Result<(), Failure> {
+        let Operation::Atomic { atomic, order, bytes, to, base, offset, a, b } = operation else {
+            return Ok(());
+        };
+        use crate::code::Atomic;
+        let at = self.get(lane, *base, world).wrapping_add(*offset as u64);
+        self.check(lane, at, *bytes, false)?;
+        let a = low(self.get(lane, *a, world), 8 * bytes);
+        let b = b.map_or(0, |b| low(self.get(lane, b, world), 8 * bytes));
+        let change = |old: u64| match atomic {
+            Atomic::Add => old.wrapping_add(a),
+            Atomic::And => old & a,
+            Atomic::Or => old | a,
+            Atomic::CompareSwap => {
+                if old == a {
+                    b
+                } else {
+                    old
+                }
             }
+        };
+        let own = (&mut self.threads[lane].buffer, &mut self.cache);
+        let old = self.gpu.borrow_mut().modify((at, *bytes), *order, change, own);
+        self.set(lane, *to, old);
+        Ok(())
+    }
+
+    fn pass(&mut self, lane: usize, operation: &Operation, world: &dyn World) -> Result<(), Failure> {
+        match operation {
             Operation::LoadParameter { which, bytes, to, offset } => {
                 for (number, to) in to.iter().enumerate() {
                     let at = offset + *bytes as usize * number;

@@ -1,5 +1,5 @@
-//! The device library's functions in the place of entry points: a launch of a scenario as calls that a program in another
-//! language would make. Functions of a warp are inlined from the header and are none of the module's.
+//! The device library's functions in the place of entry points: a launch of a scenario as calls that a program in
+//! another language would make. Functions of a warp are inlined from the header and are none of the module's.
 
 use crate::code::Module;
 use crate::rig::{Station, THREADS};

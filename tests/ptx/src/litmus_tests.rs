@@ -71,8 +71,8 @@ fn an_aligned_barrier_in_two_copies_is_refused() {
 
 #[test]
 fn a_shuffle_hands_the_value_of_its_lane_on() {
-    let body = "\tshfl.sync.idx.b32 %r2, %r1, 5, 31, 0xffffffff;\n\tcvt.u64.u32 %rd2, %r2;\n\tmul.wide.u32 %rd3, %r1, 8;\n\t\
-                add.s64 %rd4, %rd1, %rd3;\n\tst.global.b64 [%rd4], %rd2;";
+    let body = "\tshfl.sync.idx.b32 %r2, %r1, 5, 31, 0xffffffff;\n\tcvt.u64.u32 %rd2, %r2;\n\t\
+                mul.wide.u32 %rd3, %r1, 8;\n\tadd.s64 %rd4, %rd1, %rd3;\n\tst.global.b64 [%rd4], %rd2;";
     assert_eq!(ends(body, 32).unwrap()[..32], [5; 32]);
 }
 
@@ -83,7 +83,7 @@ fn an_address_outside_is_refused() {
     assert!(ends("\tst.mmio.relaxed.sys.global.b64 [%rd1], %rd1;", 1).unwrap_err().what.contains("doorbell"));
 }
 
-/// Data, a fence, a flag: an observer that is not the GPU never sees the flag without the data, and sees it so where the
+/// Data, a fence, a flag: an observer that is not the GPU never sees the flag without the data, and does where the
 /// fence is one of the GPU alone.
 #[test]
 fn a_fence_of_the_gpu_orders_nothing_for_the_nic() {

@@ -1,4 +1,4 @@
-//! `shunt-ptx KERNELS.ptx [LIBRARY.ptx] [--short] [--seed N] [--only NAME] [--counts]`: runs what we ship on the machine.
+//! `shunt-ptx KERNELS.ptx [LIBRARY.ptx] [--short] [--seed N] [--only NAME] [--counts]`: runs it on the machine.
 
 use shunt_deep_ep_bridge::scenarios as moe;
 use shunt_kernels::scenarios::{Group, Scenario, all, each};

@@ -1,5 +1,5 @@
-//! What launches kernels here: a simulated cluster whose kernels are PTX, one actor a block, against soft NICs, with the
-//! agents that ship.
+//! What launches kernels here: a simulated cluster whose kernels are PTX, one actor a block, against soft NICs, with
+//! the agents that ship.
 
 use crate::block::{Block, Progress, World};
 use crate::code::Module;
