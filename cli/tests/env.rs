@@ -67,6 +67,8 @@ fn every_bad_value_is_marked_and_the_status_is_2() {
         ("NVSHMEM_QP_DEPTH", "100"),
         ("NVSHMEM_IB_TIMEOUT", "32"),
         ("NVSHMEM_IB_RETRY_CNT", "-1"),
+        ("NVSHMEM_IB_SL", "16"),
+        ("NVSHMEM_IB_TRAFFIC_CLASS", "256"),
         ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "0"),
         ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "2"),
         ("NVSHMEM_MACHINE_READABLE_OUTPUT", "maybe"),

@@ -315,7 +315,7 @@ impl Cluster {
             streams,
             first_paths: Paths::new(),
             began_ns,
-            memories: memories,
+            memories,
         };
         cluster.first_paths = cluster.paths();
         cluster.preset_all();
