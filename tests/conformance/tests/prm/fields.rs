@@ -157,7 +157,7 @@ fn queries_and_events() -> Vec<Structure> {
             alias(&["ECE_SUPPORT"], &["ece"]),
             alias(&["DP_ORDERING_OOO_RW_RC"], &["multi_path_rc_rdma"]),
         ],
-        only_ours: &["DP_ORDERING_OOO_ALL_RC", "HCA_CAP_2"],
+        only_ours: &["DP_ORDERING_OOO_ALL_RC"],
         ..table(("capability.", CAPABILITY_OFFSET), (caps::general::ALL, &[]))
     };
     let port = table(("hca_vport_context.", HCA_VPORT_CONTEXT_OFFSET), (hca_vport::ALL, hca_vport::ALL_WIDE));

@@ -240,6 +240,8 @@ fn capabilities_as_their_packet_reads_them() {
         ("port_type", 1),
         ("log_max_qp", 18),
         ("log_max_msg", 30),
+        // Where `dp_ordering_force` and its like stand.
+        ("hca_cap_2", 1),
         // What would make drivers use what is not there.
         ("dct", 0),
         ("xrc", 0),
@@ -247,7 +249,6 @@ fn capabilities_as_their_packet_reads_them() {
         ("compact_address_vector", 0),
         ("sctr_data_cqe", 0),
         ("cqe_compression", 0),
-        ("hca_cap_2", 0),
         ("eswitch_manager", 0),
     ];
     for (name, value) in wants {
