@@ -1,6 +1,7 @@
 //! `shunt doctor`: what this machine has, what is missing and what to do.
 
 use crate::files::Root;
+use crate::first_day::{self, Found};
 use crate::print::{self, wrap};
 use clap::Args;
 use serde_json::json;
@@ -19,7 +20,8 @@ use shunt_host::topology::{self, select::Selection};
 ok: as it should be; warn: works, less well than it could; missing: hardware cannot be used like this; look: cannot be
 read from here; n/a: says nothing on this machine.
 Exit status: 0 if the soft NIC can be used, which needs none of this; 1 if --fence found that the fence does not hold,
-or with --hardware if something is missing; 2 if a variable or an argument makes no sense.")]
+or with --hardware if something is missing, or with
+--first-day if a row failed; 2 if a variable or an argument makes no sense.")]
 pub struct Arguments {
     #[command(flatten)]
     root: Root,
@@ -30,8 +32,10 @@ pub struct Arguments {
     #[arg(long)]
     fence: bool,
     /// One JSON object.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "first_day")]
     json: bool,
+    #[command(flatten)]
+    first_day: first_day::Arguments,
 }
 
 /// Runs it; gives the exit status.
@@ -56,6 +60,12 @@ pub fn run(arguments: &Arguments) -> u8 {
     let checks = examine(&machine);
     if let Err(error) = arguments.root.keep(&root) {
         return print::usage(&error);
+    }
+    if arguments.first_day.asked() {
+        return first_day::run(
+            &arguments.first_day,
+            &Found { root: &root, inventory, topology, checks: &checks },
+        );
     }
     let fence = arguments.fence.then(prove_on_soft_nic);
     let broken = fence.as_ref().is_some_and(|fence| !fence_holds(fence));

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 mod doctor;
 mod env;
 mod files;
+mod first_day;
 mod path;
 mod print;
 mod run;

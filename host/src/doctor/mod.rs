@@ -6,6 +6,7 @@
 
 mod fabric;
 mod fence;
+pub mod first_day;
 mod gpu;
 mod nic;
 mod system;
