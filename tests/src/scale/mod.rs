@@ -41,8 +41,10 @@ const HEAP_BYTES: u64 = 64 << 10;
 const BYTES: u64 = 64;
 const DATA: u64 = 4096;
 const PLACES: u64 = 64;
-/// Where the signal of the centre lies at a far PE.
+/// Where the signals of the centre lie at a far PE, a word a channel.
 const SIGNAL: u64 = 512;
+/// Where those of the far PEs lie at the centre, a word a row.
+const SIGNAL_BACK: u64 = 16 << 10;
 /// Signals before the fault and after it, by channel.
 const BEFORE: u64 = 2;
 const AFTER: u64 = 4;
@@ -67,8 +69,12 @@ pub enum Hit {
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct ScaleSpec {
-    /// Peers of the centre, a channel each.
+    /// Peers of the centre.
     pub peers: u32,
+    /// Channels to each of them.
+    pub channels: u32,
+    /// The far PEs send as well, as much on every channel: both ends of each pair have work outstanding at the fault.
+    pub both_ways: bool,
     /// So many of them are sent something only later, one after the other; all others at the fault.
     pub late: u32,
     /// From one late one to the next.
@@ -89,7 +95,19 @@ impl ScaleSpec {
     /// All of them at once, two backups each.
     pub fn new(peers: u32, firmware_ns: u64, hit: Hit) -> Self {
         let time_limit_ns = 600_000_000_000;
-        Self { peers, late: 0, pace_ns: 0, backups: 2, firmware_ns, hit, seed: 1, time_limit_ns }
+        let (channels, both_ways) = (1, false);
+        let (late, pace_ns, backups, seed) = (0, 0, 2, 1);
+        Self { peers, channels, both_ways, late, pace_ns, backups, firmware_ns, hit, seed, time_limit_ns }
+    }
+
+    /// A port that carries 1,536 pairs, 24 to each of 64 peers, all of them with work in both directions.
+    pub fn mass(firmware_ns: u64) -> Self {
+        Self { channels: 24, both_ways: true, backups: 1, ..Self::new(64, firmware_ns, Hit::Port) }
+    }
+
+    /// Rows of a far PE or of the centre's first peer: those before are of the centre itself.
+    fn rows(&self) -> std::ops::Range<u32> {
+        self.channels..(self.peers + 1) * self.channels
     }
 
     fn rails(&self) -> u32 {
@@ -108,6 +126,8 @@ pub struct ScaleOutcome {
     pub spec: ScaleSpec,
     /// From the fault to the instant at which each channel that was switched was open again.
     pub opened_ns: Vec<u64>,
+    /// The same of the far PEs' channels, if they send.
+    pub far_opened_ns: Vec<u64>,
     /// Fences that a switcher of the centre asked for, in the order in which they were asked.
     pub fences: Vec<Fence>,
     /// From the fault until everything posted was done.
@@ -208,6 +228,7 @@ struct Rig {
 #[derive(Default)]
 struct Heard {
     records: RefCell<Vec<SwitchRecord>>,
+    far_records: RefCell<Vec<SwitchRecord>>,
     events: RefCell<Vec<Told>>,
 }
 
@@ -228,7 +249,7 @@ fn pe_config(spec: &ScaleSpec) -> PeConfig {
     let env = EnvConfig {
         backups: spec.backups,
         log_depth: LOG_DEPTH,
-        channels_per_pe: 1,
+        channels_per_pe: spec.channels,
         fault_tolerance: true,
         ..EnvConfig::default()
     };
@@ -294,7 +315,7 @@ impl Rig {
             let told = self.told.clone();
             let body = move || match pe {
                 0 => centre_agent(&host, &world, &told),
-                far => far_agent(&host, &world, &bag, far, &spec),
+                far => far_agent(&host, &world, &bag, far, &spec, &told),
             };
             let agent = self.sim.spawn::<()>(format!("pe{pe}.agent"), ActorOptions::host(), body);
             if pe > 0 {
@@ -303,11 +324,11 @@ impl Rig {
         }
     }
 
-    fn kernel(&self) -> Kernel {
+    fn kernel(&self, pe: usize) -> Kernel {
         Kernel {
-            world: self.clocks[0].clone(),
-            state: self.pes[0].state(),
-            heap: self.pes[0].heap().address,
+            world: self.clocks[pe].clone(),
+            state: self.pes[pe].state(),
+            heap: self.pes[pe].heap().address,
             heaps: Rc::new(self.pes.iter().map(|pe| pe.heap().address).collect()),
             slice_ns: SLICE_NS,
             interference: Rc::new(Interference::random(0)),
@@ -316,19 +337,25 @@ impl Rig {
         }
     }
 
-    /// Runs a kernel in each warp; `body` gets the peers of its warp.
-    fn warps(&self, body: impl Fn(&Kernel, &[u32]) + Clone + 'static) {
-        let peers = self.pes.len() as u32 - 1;
-        let start = |warp: u32| {
-            let (kernel, body) = (self.kernel(), body.clone());
-            let mine: Vec<u32> = (1..=peers).filter(|peer| peer % WARPS == warp).collect();
+    /// Runs a kernel in each warp of the centre, and one in each far PE that sends; `body` gets who it is, and the rows
+    /// that it looks after.
+    fn warps(&self, spec: &ScaleSpec, body: impl Fn(&Kernel, Sender, &[u32]) + Clone + 'static) {
+        let start = |pe: u32, warp: u32| {
+            let (kernel, body) = (self.kernel(pe as usize), body.clone());
+            let mine: Vec<u32> = match pe {
+                0 => spec.rows().filter(|row| row % WARPS == warp).collect(),
+                _ => (0..spec.channels).collect(),
+            };
             // Each looks at all of its channels in one poll; with more of them it polls less often.
-            let times = 1 + u64::from(peers / 64);
+            let times = 1 + u64::from(spec.rows().end / 64);
             let (poll_ns, poll_max_ns) = (2_000 * times, 10_000 * times);
             let options = ActorOptions { poll_ns, poll_max_ns, ..ActorOptions::kernel() };
-            self.sim.spawn(format!("pe0.warp{warp}"), options, move || body(&kernel, &mine))
+            let sender = Sender { pe, channels: spec.channels };
+            self.sim.spawn(format!("pe{pe}.warp{warp}"), options, move || body(&kernel, sender, &mine))
         };
-        let tasks: Vec<_> = (0..WARPS).map(start).collect();
+        let far = if spec.both_ways { spec.peers } else { 0 };
+        let tasks: Vec<_> =
+            (0..WARPS).map(|warp| start(0, warp)).chain((1..=far).map(|pe| start(pe, 0))).collect();
         self.sim.finish_all(&tasks);
     }
 
@@ -357,7 +384,7 @@ fn centre_agent(pe: &Pe, world: &Arc<SimWorld>, told: &Heard) {
 }
 
 /// The same loop, which sleeps where nothing can happen before a message comes.
-fn far_agent(pe: &Pe, world: &Arc<SimWorld>, bag: &Mailbag, number: u32, spec: &ScaleSpec) {
+fn far_agent(pe: &Pe, world: &Arc<SimWorld>, bag: &Mailbag, number: u32, spec: &ScaleSpec, told: &Heard) {
     let mut agent = start_agent(pe, world, number);
     let mut awake_ns = 0;
     loop {
@@ -366,10 +393,14 @@ fn far_agent(pe: &Pe, world: &Arc<SimWorld>, bag: &Mailbag, number: u32, spec: &
             awake_ns = world.now() + 10 * spec.firmware_ns;
         }
         agent.take_events();
-        let slot = |slot| agent.health(Place { peer: 0, channel: 0, slot });
-        let ready = (0..=spec.backups).all(|at| slot(at) == Some(Health::Ready));
+        told.far_records.borrow_mut().extend(agent.records().0);
+        let health = |channel, slot| agent.health(Place { peer: 0, channel, slot });
+        let ready = (0..spec.channels)
+            .all(|channel| (0..=spec.backups).all(|slot| health(channel, slot) == Some(Health::Ready)));
         let pause = match world.now() < awake_ns {
             true => AGENT_NS + world.draw(AGENT_NS),
+            // It is asked by its own kernel, which sends no message.
+            false if spec.both_ways => AGENT_NS,
             false if ready => 50_000_000,
             false => 2_000_000,
         };
@@ -381,37 +412,65 @@ fn value(peer: u32) -> u64 {
     0x5151_0000_0000 + u64::from(peer) % PLACES
 }
 
-fn post(kernel: &Kernel, peer: u32, from: u64, count: u64) -> Option<Ticket> {
-    let channel = kernel.device().channel(peer, 0);
-    let src = DATA + u64::from(peer) % PLACES * BYTES;
+/// Who sends.
+#[derive(Clone, Copy)]
+struct Sender {
+    pe: u32,
+    channels: u32,
+}
+
+impl Sender {
+    /// Of a row: where its data lies here, where it goes, and where its signal does. Every far PE sends the same to the
+    /// centre, where nobody looks at it.
+    fn places(self, row: u32) -> (u64, u64, u64) {
+        let (peer, channel) = (u64::from(row / self.channels), u64::from(row % self.channels));
+        match self.pe {
+            0 => (DATA + peer % PLACES * BYTES, DATA, SIGNAL + 8 * channel),
+            pe => {
+                let word = u64::from(pe * self.channels) + channel;
+                (DATA, SIGNAL_BACK / 2, SIGNAL_BACK + 8 * word)
+            }
+        }
+    }
+}
+
+fn post(kernel: &Kernel, sender: Sender, row: u32, from: u64, count: u64) -> Option<Ticket> {
+    let channel = kernel.device().channel(row / sender.channels, row % sender.channels);
+    let (src, dst, signal) = sender.places(row);
     let mut last = None;
     for number in from + 1..=from + count {
-        let put = Put { dst: HeapOffset(DATA), src: HeapOffset(src), bytes: BYTES };
-        let ticket = channel.put_signal_nbi(Solo, put, HeapOffset(SIGNAL), Signal::Monotone(number));
+        let put = Put { dst: HeapOffset(dst), src: HeapOffset(src), bytes: BYTES };
+        let ticket = channel.put_signal_nbi(Solo, put, HeapOffset(signal), Signal::Monotone(number));
         last = Some(ticket.expect("a channel that lives, a heap that is large enough"));
     }
     last
 }
 
-/// Posts to each peer when its time has come, and waits for all as a kernel does that looks after its channels in turn.
-fn post_and_wait(kernel: &Kernel, peers: &[u32], (from, count): (u64, u64), due_ns: impl Fn(u32) -> u64) {
+/// Posts on each row when its time has come, and waits for all as a kernel does that looks after its channels in turn.
+fn post_and_wait(
+    kernel: &Kernel,
+    sender: Sender,
+    rows: &[u32],
+    (from, count): (u64, u64),
+    due_ns: impl Fn(u32) -> u64,
+) {
     let device = kernel.device();
-    let (mut later, mut open) = (peers.to_vec(), Vec::new());
+    let (mut later, mut open) = (rows.to_vec(), Vec::new());
     let at_once = Deadline::after(0, 0);
     while !later.is_empty() || !open.is_empty() {
         let now = kernel.world.now();
-        later.retain(|peer| {
-            let due = due_ns(*peer) <= now;
-            if due && let Some(last) = post(kernel, *peer, from, count) {
-                open.push((*peer, last, Patience::new(now)));
+        later.retain(|row| {
+            let due = due_ns(*row) <= now;
+            if due && let Some(last) = post(kernel, sender, *row, from, count) {
+                open.push((*row, last, Patience::new(now)));
             }
             !due
         });
-        for (peer, _, patience) in &mut open {
-            device.attend_to(*peer, patience);
+        for (row, _, patience) in &mut open {
+            device.attend_to(*row, patience);
         }
-        open.retain(|(peer, last, _)| {
-            let channel = device.channel(*peer, 0);
+        open.retain(|(row, last, _)| {
+            let channel = device.channel(row / sender.channels, row % sender.channels);
             channel.alive().expect("a channel with two backups");
             channel.wait(Solo, *last, at_once).is_err()
         });
@@ -427,7 +486,7 @@ pub fn run(spec: &ScaleSpec) -> ScaleOutcome {
     for place in 0..PLACES {
         (0..BYTES / 8).for_each(|word| store(heap + DATA + place * BYTES + word * 8, value(place as u32)));
     }
-    rig.warps(|kernel, peers| post_and_wait(kernel, peers, (0, BEFORE), |_| 0));
+    rig.warps(spec, |kernel, sender, rows| post_and_wait(kernel, sender, rows, (0, BEFORE), |_| 0));
     rig.fabric.with(|fabric| {
         fabric.nics().for_each(|nic| fabric.nic(nic).set_firmware_ns(spec.firmware_ns));
     });
@@ -439,24 +498,30 @@ pub fn run(spec: &ScaleSpec) -> ScaleOutcome {
     rig.fabric.with(|fabric| fabric.plan(fault_ns, RailAt { pe: 0, rail: 0 }, kind));
     rig.sim.run_for(100_001);
     let (early, pace_ns) = (spec.peers - spec.late, spec.pace_ns);
-    let due_ns = move |peer: u32| fault_ns + u64::from(peer.saturating_sub(early)) * pace_ns;
-    rig.warps(move |kernel, peers| post_and_wait(kernel, peers, (BEFORE, AFTER), due_ns));
+    let due_ns = move |row: u32| fault_ns + u64::from(row.saturating_sub(early)) * pace_ns;
+    rig.warps(spec, move |kernel, sender, rows| post_and_wait(kernel, sender, rows, (BEFORE, AFTER), due_ns));
     let all_done_ns = rig.sim.now() - fault_ns;
     // The agent gathers what the kernels have recorded.
     rig.sim.run_for(1_000_000);
-    check(&rig);
+    check(&rig, spec);
     let outcome = outcome(&rig, spec, (fault_ns, all_done_ns), &before, sent);
     ScaleOutcome { cpu_ns: thread_cpu_ns() - cpu_ns, ..outcome }
 }
 
 /// What was posted is there, everywhere, up to the last signal.
-fn check(rig: &Rig) {
+fn check(rig: &Rig, spec: &ScaleSpec) {
     for (peer, pe) in (0..).zip(&rig.pes).skip(1) {
         let heap = pe.heap().address;
-        assert_eq!(load(heap + SIGNAL), BEFORE + AFTER, "signal at PE {peer}");
+        for channel in 0..u64::from(spec.channels) {
+            assert_eq!(load(heap + SIGNAL + 8 * channel), BEFORE + AFTER, "signal {channel} at PE {peer}");
+        }
         for word in 0..BYTES / 8 {
             assert_eq!(load(heap + DATA + word * 8), value(peer), "data at PE {peer}");
         }
+    }
+    for row in spec.rows().filter(|_| spec.both_ways) {
+        let word = rig.pes[0].heap().address + SIGNAL_BACK + 8 * u64::from(row);
+        assert_eq!(load(word), BEFORE + AFTER, "signal of row {row} at the centre");
     }
 }
 
@@ -466,9 +531,11 @@ fn fences(events: &[Told], fault_ns: u64) -> Vec<Fence> {
     for told in events.iter().filter(|told| told.at_ns >= fault_ns) {
         let at_ns = told.at_ns - fault_ns;
         match &told.event {
-            Event::FenceAsked { at, .. } => drop(asked.entry(at.place.peer).or_insert(at_ns)),
+            Event::FenceAsked { at, .. } => {
+                asked.entry((at.place.peer, at.place.channel)).or_insert(at_ns);
+            }
             Event::FenceAnswered { at, .. } => {
-                let asked_ns = asked.remove(&at.place.peer);
+                let asked_ns = asked.remove(&(at.place.peer, at.place.channel));
                 fences.extend(asked_ns.map(|asked_ns| Fence { asked_ns, answered_ns: at_ns }));
             }
             _ => {}
@@ -489,6 +556,10 @@ fn outcome(
     let switches = records.iter().filter(|record| record.kind == SwitchKind::Failover as u32);
     let mut opened_ns: Vec<u64> = switches.clone().map(|record| record.stamps[5] - fault_ns).collect();
     opened_ns.sort_unstable();
+    let far_records = rig.told.far_records.borrow();
+    let far = far_records.iter().filter(|record| record.kind == SwitchKind::Failover as u32);
+    let mut far_opened_ns: Vec<u64> = far.clone().map(|record| record.stamps[5] - fault_ns).collect();
+    far_opened_ns.sort_unstable();
     let spent: Vec<Commands> = rig.commands().iter().zip(before).map(|(now, then)| now.less(*then)).collect();
     let shape = |pes| Shape { pes, ..rig.pes[0].plan().shape };
     let bytes = |pes| shape(pes).plan().bytes;
@@ -496,6 +567,7 @@ fn outcome(
     ScaleOutcome {
         spec: *spec,
         opened_ns,
+        far_opened_ns,
         fences: fences(&rig.told.events.borrow(), fault_ns),
         all_done_ns,
         own: spent[0],
@@ -506,7 +578,7 @@ fn outcome(
         agent_bytes_per_peer: slots * size_of::<Option<pair::Pair>>() as u64,
         messages: rig.oob.counts().0 - sent,
         steps: rig.sim.steps(),
-        without_truth: switches.filter(|record| record.ledger != 0).count() as u64,
+        without_truth: switches.chain(far).filter(|record| record.ledger != 0).count() as u64,
     }
 }
 

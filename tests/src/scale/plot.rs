@@ -65,6 +65,33 @@ pub fn table(outcomes: &[ScaleOutcome]) -> String {
     out
 }
 
+/// One line a run of [`super::ScaleSpec::mass`]: both sides of the pairs.
+pub fn mass_table(outcomes: &[ScaleOutcome]) -> String {
+    let mut out = String::from(
+        "| a command | pairs | own channels: first, p50, p99, last open (ms) | the peers': first, p50, p99, last (ms) | \
+         commands of the NIC: 2ERR, query, other | without a truth |\n| --- | --- | --- | --- | --- | --- |\n",
+    );
+    for one in outcomes {
+        let at = |opened: &[u64]| {
+            let at = |share| ms(quantile(opened, share));
+            format!("{:.1}, {:.1}, {:.1}, {:.1}", at(0.0), at(0.5), at(0.99), at(1.0))
+        };
+        let _ = writeln!(
+            out,
+            "| {} us | {} | {} | {} | {}, {}, {} | {} |",
+            one.spec.firmware_ns / 1000,
+            one.opened_ns.len(),
+            at(&one.opened_ns),
+            at(&one.far_opened_ns),
+            one.own.errors,
+            one.own.queries,
+            one.own.rest,
+            one.without_truth,
+        );
+    }
+    out
+}
+
 /// Two logarithmic axes.
 struct Axes {
     /// First and last number of channels.

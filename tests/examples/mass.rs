@@ -1,0 +1,30 @@
+//! A port that carries 1,536 queue pairs goes down, with work outstanding on all of them in both directions: when the first
+//! and the last channel of the PE that lost its port are open again, and of its peers.
+//!
+//! `cargo run --profile test -p shunt-tests --example mass -- [MICROSECONDS A COMMAND...]`; 100 and 300 if none is given.
+//! Virtual time, soft NICs: 64 peers, 24 channels to each, a backup a channel, each NIC with a firmware of its own that
+//! does one command at a time.
+
+use std::process::ExitCode;
+
+use shunt_tests::scale::plot::mass_table;
+use shunt_tests::scale::{ScaleSpec, run};
+
+fn main() -> ExitCode {
+    let mut micros: Vec<u64> = Vec::new();
+    for arg in std::env::args().skip(1) {
+        match arg.parse() {
+            Ok(number) if number > 0 => micros.push(number),
+            _ => {
+                eprintln!("'{arg}': expected the time of a firmware command in microseconds, such as 100");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    if micros.is_empty() {
+        micros = vec![100, 300];
+    }
+    let outcomes: Vec<_> = micros.iter().map(|micros| run(&ScaleSpec::mass(micros * 1000))).collect();
+    print!("{}", mass_table(&outcomes));
+    ExitCode::SUCCESS
+}
