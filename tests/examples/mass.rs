@@ -2,7 +2,7 @@
 //! and the last channel of the PE that lost its port are open again, and of its peers.
 //!
 //! `cargo run --profile test -p shunt-tests --example mass -- [MICROSECONDS A COMMAND...]`; 100 and 300 if none is given.
-//! Virtual time, soft NICs: 64 peers, 24 channels to each, a backup a channel, each NIC with a firmware of its own that
+//! Virtual time, soft NICs: 64 peers, 48 channels to each on two ports, a backup a channel on the other port, each NIC with a firmware of its own that
 //! does one command at a time.
 
 use std::process::ExitCode;
