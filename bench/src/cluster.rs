@@ -7,7 +7,7 @@ use crate::heap::{HeapMap, HeapView};
 use crate::job::{Job, JobError, Member};
 use crate::kernel::Dev;
 use crate::nics::source::{NoNics, Source};
-use crate::nics::{Nics, RailCounters};
+use crate::nics::{Medium, Nics, RailCounters};
 use crate::options::{DeviceKind, NicKind, Options};
 use crate::report::{Ended, Failing};
 use crate::room::{NoRoom, STACK_BYTES, try_threads};
@@ -22,6 +22,7 @@ use shunt_host::error::StartError;
 use shunt_host::gpu::cuda::Mover;
 use shunt_host::gpu::{GpuMemory, HeapMemory};
 use shunt_host::pe::{Pe, PeConfig};
+use shunt_host::silence::Silence;
 use shunt_layout::state::{
     CauseKind, Channel, HintWord, PathRow, PathState, SLOTS_MAX, SwitchRecord, hint_index,
 };
@@ -111,7 +112,8 @@ pub fn oversubscribed(options: &Options) -> bool {
 /// completion comes once a put, and a rail needs its time for one of `largest` bytes.
 pub fn suspect_ns(options: &Options, source: &Source, largest: u64) -> u64 {
     let put_ns = (largest as f64 * 8.0 / source.rail_gbps(options)) as u64;
-    let base = if oversubscribed(options) { 50_000_000 } else { 10_000_000 };
+    let usual = Silence::usual(source.medium() == Medium::ConnectX).suspect_ns;
+    let base = if oversubscribed(options) { usual.max(50_000_000) } else { usual };
     options.suspect().unwrap_or(base) + 2 * put_ns
 }
 
@@ -138,7 +140,7 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
     let floor_ns = match said.suspect_floor {
         Some(floor_ns) => floor_ns,
         None if options.suspect().is_some() || oversubscribed(options) => config.policy.suspect_ns,
-        None => config.policy.suspect_floor_ns,
+        None => Silence::usual(source.medium() == Medium::ConnectX).floor_ns,
     };
     config.policy.suspect_floor_ns = floor_ns.min(config.policy.suspect_ns);
     config.policy.recovery_window_ns = options.recovery_window.unwrap_or(config.policy.recovery_window_ns);

@@ -38,7 +38,7 @@ pub mod wqe_write;
 
 pub use access::{Channel, Device};
 pub use local::PIECE_BYTES;
-pub use patience::Patience;
+pub use patience::{Limits, Patience};
 pub use platform::{Lanes, Platform, Solo};
 pub use types::{
     AbiMismatch, Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Posted, Put,

@@ -107,12 +107,16 @@ impl Patience {
 
     /// How long the path may be silent, by what it usually is: measured here, in registers, and nowhere stored.
     #[inline(always)]
-    pub const fn limit_ns(&self, limits: Limits) -> u64 {
+    pub fn limit_ns(&self, limits: Limits) -> u64 {
+        if Mutant::PauseNeverEnds.on() {
+            return u64::MAX / 4;
+        }
         if self.seen < USUAL_AFTER {
             return limits.bound_ns;
         }
         let usual_ns = self.usual_ns.saturating_mul(USUAL_TIMES);
-        let least_ns = if usual_ns > limits.floor_ns { usual_ns } else { limits.floor_ns };
+        let above = usual_ns > limits.floor_ns || Mutant::FloorForgotten.on();
+        let least_ns = if above { usual_ns } else { limits.floor_ns };
         if least_ns < limits.bound_ns { least_ns } else { limits.bound_ns }
     }
 

@@ -36,6 +36,7 @@ pub mod pe;
 pub mod plan;
 pub mod rail;
 pub mod ranks;
+pub mod silence;
 pub mod slots;
 #[cfg(test)]
 mod step_world;

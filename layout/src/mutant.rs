@@ -31,6 +31,16 @@ macro_rules! mutants {
 }
 
 mutants! {
+    /// Halves that share a flush get it after the first of them was moved to ERR, and not after the last.
+    FlushTooEarly = "flush-too-early" breaks "rule 10, invariant 3, F1",
+    /// A half is counted by a query alone as soon as the other one is fenced, with packets on their way to it.
+    CountedTooSoon = "counted-too-soon" breaks "rule 13, invariant 2",
+    /// A path that is usually fast is suspected after sixteen times as long, however short that is.
+    FloorForgotten = "floor-forgotten" breaks "invariant 7",
+    /// A path that is silent is taken for one that is paused, for however long.
+    PauseNeverEnds = "pause-never-ends" breaks "invariant 6",
+    /// A half that was counted by a query alone is never moved to ERR.
+    CountedNotStopped = "counted-not-stopped" breaks "rule 17",
     /// A MoE call is sent to whoever has not taken the call before the last: its buffers are written over.
     CreditNotAwaited = "credit-not-awaited" breaks "invariant 2, exactly once",
     /// A post of a MoE kernel waits for room as long as the channel itself would, and not by the kernel's deadline.

@@ -232,5 +232,10 @@ pub const TABLE: &[Row] = &[
     row(Mutant::BytesHideHints, &["a_large_message_on_a_suspect_rail"]),
     row(Mutant::DrainKnowsNoBytes, &["a_large_message_while_it_is_drained"]),
     row(Mutant::OldWordRenews, &["said_in_hand_and_no_more"]),
+    row(Mutant::FloorForgotten, &["a_pause_is_no_failure"]),
+    row(Mutant::PauseNeverEnds, &["a_silence_behind_pauses"]),
+    row(Mutant::FlushTooEarly, &["posted_writes_of_many_channels"]),
+    row(Mutant::CountedTooSoon, &["counted_with_packets_on_their_way"]),
+    row(Mutant::CountedNotStopped, &["a_port_with_more_pairs_than_a_lifetime"]),
     row(Mutant::PatienceNeverLearned, &["a_path_slower_than_the_suspect_time"]),
 ];

@@ -476,6 +476,31 @@ fn scenario_18_a_healthy_pair_among_dead_rails() {
 }
 
 #[test]
+fn scenario_21_a_port_with_more_pairs_than_a_lifetime() {
+    hold("a_port_with_more_pairs_than_a_lifetime");
+}
+
+#[test]
+fn scenario_21_counted_with_packets_on_their_way() {
+    hold("counted_with_packets_on_their_way");
+}
+
+#[test]
+fn scenario_02_f01_posted_writes_of_many_channels() {
+    hold("posted_writes_of_many_channels");
+}
+
+#[test]
+fn a_pause_is_no_failure() {
+    hold("a_pause_is_no_failure");
+}
+
+#[test]
+fn a_silence_behind_pauses() {
+    hold("a_silence_behind_pauses");
+}
+
+#[test]
 fn scenario_12_fences_that_wait_for_their_turn() {
     hold("fences_that_wait_for_their_turn");
 }

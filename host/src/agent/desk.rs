@@ -59,6 +59,17 @@ impl Desk {
         }
     }
 
+    /// Has a half that waits for its fence counted instead, in its turn. False if its turn has come.
+    pub fn lighten(&self, number: u64) -> bool {
+        let mut inner = self.lock();
+        let Some((_, job)) = inner.place(number).and_then(|key| inner.waiting.get_mut(&key)) else {
+            return false;
+        };
+        let Job::Fence(half) = job else { return false };
+        *job = Job::Count(half.clone());
+        true
+    }
+
     /// Takes a job back that has not begun.
     pub fn recall(&self, number: u64) -> Option<Job> {
         let mut inner = self.lock();
@@ -74,7 +85,7 @@ impl Desk {
             let old = match job {
                 Job::Make(making) => making.old,
                 Job::Bury(old) => Some(old),
-                Job::Fence(_) | Job::Look(_) | Job::Connect(..) => None,
+                Job::Fence(_) | Job::Count(_) | Job::Stop(_) | Job::Look(_) | Job::Connect(..) => None,
                 Job::AskPort | Job::AskAddress | Job::Resolve(_) | Job::Datagrams(_) => None,
             };
             // Before anything that is made from now on.

@@ -357,6 +357,7 @@ impl Agent {
             self.tell_again(index, true);
         }
         if mine.is_none() {
+            self.lighten(index);
             if self.is_silent(index) {
                 // Nothing is proved here for now; the NIC's answer, if it comes, is told then.
                 self.half_fenced(index, SideTruth::Dead);
@@ -437,6 +438,9 @@ impl Agent {
         let id = self.id(index);
         let left = self.words.has_left(at);
         let Some(pair) = &mut self.pairs[index] else { return false };
+        if matches!(pair.task, Task::Stop(_)) {
+            return false; // the peer may give its half's number away once this side has left
+        }
         let mut busy = false;
         if left && !pair.left_here {
             pair.left_here = true;

@@ -3,7 +3,7 @@
 use super::Agent;
 use super::desk::Desk;
 use super::message::SideTruth;
-use super::pair::{Sent, Task};
+use super::pair::{Sent, Task, may_count};
 use super::worker::{Crew, Fenced, Hand, Job, JobId, Making, Outcome, Urgency, Worker};
 use crate::error::NicError;
 use crate::events::Event;
@@ -69,9 +69,8 @@ impl Agent {
     /// Gives a pair's NIC a job.
     pub(super) fn order(&mut self, index: usize, urgency: Urgency, job: Job) -> u64 {
         let rail = match &job {
-            Job::Fence(half) | Job::Look(half) | Job::Connect(half, ..) | Job::Bury(half) => {
-                half.rail().index
-            }
+            Job::Fence(half) | Job::Count(half) | Job::Stop(half) => half.rail().index,
+            Job::Look(half) | Job::Connect(half, ..) | Job::Bury(half) => half.rail().index,
             _ => self.rail_at_work(index),
         };
         self.submit(rail, urgency, index, job)
@@ -87,8 +86,46 @@ impl Agent {
     pub(super) fn hasten(&mut self, index: usize, urgency: Urgency) {
         let Some(pair) = &self.pairs[index] else { return };
         let post = self.posts.get(self.rail_at_work(index) as usize);
-        if let (Task::Fence(number), Some(post)) = (pair.task, post) {
+        if let (Task::Fence(number) | Task::Count(number) | Task::Stop(number), Some(post)) =
+            (pair.task, post)
+        {
             post.desk.hasten(urgency, number);
+        }
+    }
+
+    /// Where the port of a half is down and its NIC has many to fence, a query is all that is left to do for one that
+    /// nothing can reach any more.
+    pub(super) fn lighten(&mut self, index: usize) {
+        let Some(pair) = &self.pairs[index] else { return };
+        let Task::Fence(number) = pair.task else { return };
+        let rail = self.rail_at_work(index);
+        let quiet_ns = self.age.age_ns.saturating_sub(pair.theirs_age_ns);
+        if self.ports.own_up(rail) || !may_count(pair.theirs, quiet_ns, self.options.lifetime_ns) {
+            return;
+        }
+        if self.posts.get(rail as usize).is_some_and(|post| post.desk.lighten(number)) {
+            self.set_task(index, Task::Count(number));
+        }
+    }
+
+    /// What was counted and may still send is stopped now: its port is up again.
+    pub(super) fn hasten_stops(&mut self, rail: u32) {
+        for index in 0..self.pairs.len() {
+            let task = self.pairs[index].as_ref().map_or(Task::None, |pair| pair.task);
+            if matches!(task, Task::Stop(_)) && self.rail_at_work(index) == rail {
+                self.hasten(index, Urgency::Asked);
+            }
+        }
+    }
+
+    /// A half that was counted is in ERR, or its NIC did not say so: then it is put away like one that nobody fenced.
+    fn stopped(&mut self, index: usize, result: Result<(), NicError>) {
+        let at = self.route(index);
+        let Some(pair) = &mut self.pairs[index] else { return };
+        pair.task = Task::None;
+        if let Err(error) = result {
+            pair.mine = Some(SideTruth::Dead);
+            self.report(Event::FenceFailed { at, error: error.to_string() });
         }
     }
 
@@ -203,7 +240,10 @@ impl Agent {
         let task = self.pairs[id.about].as_ref().map_or(Task::None, |pair| pair.task);
         // What is over is compared by its number: a pair may have moved on meanwhile.
         match outcome {
-            Outcome::Fenced(result) if task == Task::Fence(id.number) => self.fenced(id.about, result),
+            Outcome::Fenced(result) if [Task::Fence(id.number), Task::Count(id.number)].contains(&task) => {
+                self.fenced(id.about, result);
+            }
+            Outcome::Stopped(result) if task == Task::Stop(id.number) => self.stopped(id.about, result),
             Outcome::Made(result, left) if task == Task::Make(id.number) => {
                 if let Some(left) = left {
                     self.keep_grave(id.about, left);
@@ -239,16 +279,17 @@ impl Agent {
         self.ask_address(self.rail_at_work(index));
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.task = Task::None;
-        let mut fenced = None;
+        let (mut fenced, mut to_stop) = (None, None);
         let mine = match result {
-            Ok(Fenced { first, last, flushed, times }) => {
+            Ok(Fenced { first, last, flushed, stopped, times }) => {
                 fenced = Some(times);
+                to_stop = pair.half.clone().filter(|_| !stopped && last.state != Some(State::Err));
                 let again = pair.half.as_ref().filter(|_| Mutant::SamePsn.on()).map(|half| half.psn());
                 pair.next_psn = again.unwrap_or(revived_psn(last.next_send_psn));
                 let oldest = last.last_acked_psn.wrapping_add(1) & MASK_24;
                 pair.sent = Some(Sent { oldest, next: last.next_send_psn });
                 let still = first.rmsn == last.rmsn && first.next_rcv_psn == last.next_rcv_psn;
-                if last.state != Some(State::Err) && !Mutant::StateNotLookedAt.on() {
+                if stopped && last.state != Some(State::Err) && !Mutant::StateNotLookedAt.on() {
                     SideTruth::Dead
                 } else if !flushed {
                     SideTruth::Unflushed
@@ -266,6 +307,10 @@ impl Agent {
         };
         if let Some(times) = fenced {
             self.report_half(index, mine, times);
+        }
+        if let Some(half) = to_stop.filter(|_| !Mutant::CountedNotStopped.on()) {
+            let number = self.order(index, Urgency::Idle, Job::Stop(half));
+            self.set_task(index, Task::Stop(number));
         }
         self.half_fenced(index, mine);
     }

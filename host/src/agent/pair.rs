@@ -100,6 +100,17 @@ pub fn verdict(
     }
 }
 
+/// True if a query alone counts for good what a half of this side executed, though nobody has moved it to ERR.
+///
+/// `quiet_ns` is how long the other half has been known to be in ERR, by the agent's age. It sends nothing from then on,
+/// neither requests nor the answers to this half's, and after the packet lifetime nothing that it sent before can arrive:
+/// the time fence of rule 13 with the receiver's own count, in both directions. ERR follows before this side says that it
+/// has left (rule 17), because the other end may then destroy its half and its number may be given to another.
+pub fn may_count(theirs: Option<SideTruth>, quiet_ns: u64, lifetime_ns: u64) -> bool {
+    let in_error = matches!(theirs, Some(SideTruth::Exact { .. } | SideTruth::Fenced));
+    in_error && (quiet_ns >= lifetime_ns || Mutant::CountedTooSoon.on())
+}
+
 /// What the NIC of a pair is doing for it, by the number of the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Task {
@@ -108,6 +119,10 @@ pub enum Task {
     None,
     /// Fencing this half.
     Fence(u64),
+    /// Counting what this half executed.
+    Count(u64),
+    /// Moving this half to ERR, which was counted before.
+    Stop(u64),
     /// Making this half.
     Make(u64),
     /// Connecting this half.
@@ -346,6 +361,17 @@ mod tests {
             }
         }
         assert!(!tells_more(Some(SideTruth::Fenced), EXACT) && !tells_more(Some(EXACT), SideTruth::Fenced));
+    }
+
+    #[test]
+    fn a_half_is_counted_a_lifetime_after_the_other_was_fenced() {
+        for theirs in [EXACT, SideTruth::Fenced] {
+            assert!(may_count(Some(theirs), 50, 50));
+            assert!(!may_count(Some(theirs), 49, 50), "something may still be on its way");
+        }
+        for theirs in [None, Some(SideTruth::Dead), Some(SideTruth::Unknown), Some(SideTruth::Unflushed)] {
+            assert!(!may_count(theirs, 1_000, 50), "{theirs:?}: not known to be in ERR");
+        }
     }
 
     #[test]

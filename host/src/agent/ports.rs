@@ -224,6 +224,7 @@ impl Agent {
         });
         if !down {
             self.restart_windows(|pair_local, _, _| pair_local == rail);
+            self.hasten_stops(rail);
         }
         self.forget_suspicion(None, rail);
         self.words.set_hint(None, rail, down);

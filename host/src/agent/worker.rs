@@ -16,9 +16,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Fences that share one flush at most. A flush takes as long as a tenth of a command, so that more would save little
-/// and only let the first of them wait for the last.
-const SHARED: usize = 4;
+/// Fences that share one flush at most. The first of a crowd has one to itself, each batch after it is twice as large as
+/// the one before: nobody waits long for those behind, and the flushes come to nothing beside the commands.
+const SHARED: usize = 16;
 
 /// Which job goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +66,10 @@ pub struct Making {
 pub enum Job {
     /// 2ERR, query, flush, query.
     Fence(Arc<HalfPath>),
+    /// Query, flush: for a half that nothing can reach any more ([`super::pair::may_count`]).
+    Count(Arc<HalfPath>),
+    /// 2ERR of a half that was counted.
+    Stop(Arc<HalfPath>),
     /// Make a half.
     Make(Box<Making>),
     /// Connect a half to the other one.
@@ -93,6 +97,8 @@ pub struct Fenced {
     pub last: QpTruth,
     /// The NIC's posted writes are in memory.
     pub flushed: bool,
+    /// It was moved to ERR; of a [`Job::Count`] false.
+    pub stopped: bool,
     /// How long each command took.
     pub times: FenceTimes,
 }
@@ -112,7 +118,9 @@ pub struct FenceTimes {
 
 /// What came of a job.
 pub enum Outcome {
-    /// Of a fence.
+    /// Of a half that was stopped.
+    Stopped(Result<(), NicError>),
+    /// Of a fence or a count.
     Fenced(Result<Fenced, NicError>),
     /// Of a half made anew; and a half that is left over, if its NIC stopped answering on the way.
     Made(Result<Arc<HalfPath>, NicError>, Option<Arc<HalfPath>>),
@@ -151,6 +159,8 @@ pub struct Worker {
     rail: Arc<Rail>,
     desk: Arc<Desk>,
     world: Arc<dyn World>,
+    /// How many of the next fences share a flush.
+    batch: usize,
     /// The last flush failed: none is tried before then.
     flush_rests_ns: u64,
     /// A panic ends a job with an error, and not the worker. A simulation is to see it.
@@ -160,7 +170,7 @@ pub struct Worker {
 impl Worker {
     /// A worker for a rail's NIC.
     pub fn new(rail: Arc<Rail>, desk: Arc<Desk>, world: Arc<dyn World>) -> Self {
-        Self { rail, desk, world, flush_rests_ns: 0, guards: false }
+        Self { rail, desk, world, batch: 1, flush_rests_ns: 0, guards: false }
     }
 
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, NicError>) -> Result<T, NicError> {
@@ -179,10 +189,14 @@ impl Worker {
         while Mutant::OneWorker.on() && AT_WORK.get() {
             self.world.relax();
         }
-        let Some((id, job)) = self.desk.begin(self.world.now_ns(), |_| true) else { return Shift::Idle };
+        let Some((id, job)) = self.desk.begin(self.world.now_ns(), |_| true) else {
+            self.batch = 1;
+            return Shift::Idle;
+        };
         AT_WORK.set(Mutant::OneWorker.on());
         match job {
             Job::Fence(half) => self.fence(id, half),
+            Job::Count(half) => self.count(id, half),
             job => {
                 let outcome = self.carry_out(job);
                 self.desk.end(id, outcome);
@@ -199,6 +213,7 @@ impl Worker {
             Job::Connect(half, remote, tuning) => {
                 Some(Outcome::Connected(self.guarded(|| half.connect(&remote, &tuning))))
             }
+            Job::Stop(half) => Some(Outcome::Stopped(self.guarded(|| half.to_error()))),
             Job::Look(half) => Some(Outcome::Looked(self.guarded(|| half.query()))),
             Job::AskAddress => {
                 Some(Outcome::Address(self.guarded(|| self.rail.refresh_address().map(|_| ()))))
@@ -211,7 +226,7 @@ impl Worker {
             Job::Datagrams(qkey) => Some(Outcome::Datagrams(self.guarded(|| self.rail.open_datagrams(qkey)))),
             Job::AskPort => Some(Outcome::Port(self.guarded(|| self.rail.port_up()).unwrap_or(false))),
             Job::Bury(half) => Some(Outcome::Buried(self.guarded(|| half.bury()).or(Err(half)))),
-            Job::Fence(_) => None,
+            Job::Fence(_) | Job::Count(_) => None,
         }
     }
 
@@ -256,9 +271,45 @@ impl Worker {
         flushed
     }
 
-    /// 2ERR and query of a few halves, one flush for them all, and the second query of each. The flush is posted after
+    /// How many share the next flush.
+    fn next_batch(&mut self) -> usize {
+        let next = (2 * self.batch).min(SHARED);
+        std::mem::replace(&mut self.batch, next)
+    }
+
+    /// Query of some halves, and one flush for them all, posted after the last of the queries: what any of them had
+    /// executed is in memory, and nothing can reach them, so that the count is final without a second query.
+    fn count(&mut self, id: JobId, half: Arc<HalfPath>) {
+        let most = self.next_batch();
+        let ask = |half: &HalfPath| {
+            let start_ns = self.world.now_ns();
+            let first = self.guarded(|| half.query())?;
+            let query_ns = self.world.now_ns().saturating_sub(start_ns);
+            Ok((first, FenceTimes { query_ns, ..FenceTimes::default() }))
+        };
+        let mut counted: Vec<(JobId, Result<_, NicError>)> = vec![(id, ask(&half))];
+        while counted.len() < most
+            && let Some((id, Job::Count(half))) =
+                self.desk.begin(self.world.now_ns(), |job| matches!(job, Job::Count(_)))
+        {
+            counted.push((id, ask(&half)));
+        }
+        let flush_at_ns = self.world.now_ns();
+        let flushed = self.flush();
+        let flush_ns = self.world.now_ns().saturating_sub(flush_at_ns);
+        for (id, counted) in counted {
+            let fenced = counted.map(|(first, times)| {
+                let times = FenceTimes { flush_ns, ..times };
+                Fenced { first, last: first, flushed, stopped: false, times }
+            });
+            self.desk.end(id, Some(Outcome::Fenced(fenced)));
+        }
+    }
+
+    /// 2ERR and query of some halves, one flush for them all, and the second query of each. The flush is posted after
     /// the last of the first queries, so it covers what any of them had executed.
     fn fence(&mut self, id: JobId, half: Arc<HalfPath>) {
+        let most = self.next_batch();
         let since = |start_ns: u64| self.world.now_ns().saturating_sub(start_ns);
         let begin = |half: &HalfPath| {
             let early = if Mutant::QueryBeforeErr.on() { Some(half.query()?) } else { None };
@@ -273,7 +324,8 @@ impl Worker {
         };
         let begin = |half: &HalfPath| self.guarded(|| begin(half));
         let mut begun = vec![(id, begin(&half), half)];
-        while begun.len() < SHARED
+        let early = Mutant::FlushTooEarly.on().then(|| self.guarded(|| self.rail.flush()).is_ok());
+        while begun.len() < most
             && let Some((id, Job::Fence(half))) =
                 self.desk.begin(self.world.now_ns(), |job| matches!(job, Job::Fence(_)))
         {
@@ -281,7 +333,7 @@ impl Worker {
         }
         let flush_at_ns = self.world.now_ns();
         let any = begun.iter().any(|(_, first, _)| first.is_ok());
-        let flushed = !any || Mutant::NoFlushAfterFence.on() || self.flush();
+        let flushed = !any || Mutant::NoFlushAfterFence.on() || early.unwrap_or_else(|| self.flush());
         let since = |start_ns: u64| self.world.now_ns().saturating_sub(start_ns);
         let flush_ns = since(flush_at_ns);
         for (id, first, half) in begun {
@@ -290,7 +342,7 @@ impl Worker {
                 let last = half.query()?;
                 let times = FenceTimes { flush_ns, again_ns: since(again_at_ns), ..times };
                 let of_early = Mutant::QueryBeforeErr.on().then_some(QpTruth { state: last.state, ..first });
-                Ok(Fenced { first, last: of_early.unwrap_or(last), flushed, times })
+                Ok(Fenced { first, last: of_early.unwrap_or(last), flushed, stopped: true, times })
             };
             self.desk.end(id, Some(Outcome::Fenced(first.and_then(|first| self.guarded(|| finish(first))))));
         }

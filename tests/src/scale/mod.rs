@@ -138,6 +138,8 @@ pub struct ScaleOutcome {
     pub others: Commands,
     /// The most that one NIC of a peer executed.
     pub most_of_one: u64,
+    /// 2ERR that the NIC had executed once it had nothing more to do for the pairs.
+    pub stopped: u64,
     /// CPU time of the run, bring-up included.
     pub cpu_ns: u64,
     /// Control memory of the centre, by peer: what lies in GPU-visible memory.
@@ -505,7 +507,12 @@ pub fn run(spec: &ScaleSpec) -> ScaleOutcome {
     rig.sim.run_for(1_000_000);
     check(&rig, spec);
     let outcome = outcome(&rig, spec, (fault_ns, all_done_ns), &before, sent);
-    ScaleOutcome { cpu_ns: thread_cpu_ns() - cpu_ns, ..outcome }
+    if spec.both_ways {
+        // What nobody waits for comes last.
+        rig.sim.run_for(u64::from(spec.rows().end) * spec.firmware_ns);
+    }
+    let stopped = rig.commands()[0].less(before[0]).errors;
+    ScaleOutcome { stopped, cpu_ns: thread_cpu_ns() - cpu_ns, ..outcome }
 }
 
 /// What was posted is there, everywhere, up to the last signal.
@@ -573,6 +580,7 @@ fn outcome(
         own: spent[0],
         others: spent[1..].iter().fold(Commands::default(), |sum, one| sum.and(*one)),
         most_of_one: spent[spec.rails() as usize..].iter().map(|one| one.all()).max().unwrap_or(0),
+        stopped: 0,
         cpu_ns: 0,
         control_bytes_per_peer: (bytes(2049) - bytes(1)) / 2048,
         agent_bytes_per_peer: slots * size_of::<Option<pair::Pair>>() as u64,

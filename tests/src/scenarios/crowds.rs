@@ -16,6 +16,8 @@ use shunt_layout::state::{CauseKind, SwitchKind};
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_thousand_channels_fenced_at_once", seeds: 1, run: thousand_channels },
     Scenario { name: "fences_that_wait_for_their_turn", seeds: 2, run: wait_for_their_turn },
+    Scenario { name: "a_port_with_more_pairs_than_a_lifetime", seeds: 1, run: more_than_a_lifetime },
+    Scenario { name: "counted_with_packets_on_their_way", seeds: 6, run: counted_on_their_way },
     Scenario { name: "large_messages_on_a_slow_rail", seeds: 2, run: large_on_a_slow_rail },
     Scenario { name: "a_large_message_on_a_dead_path", seeds: 2, run: large_on_a_dead_path },
     Scenario { name: "a_large_message_on_a_suspect_rail", seeds: 2, run: large_on_a_suspect_rail },
@@ -39,6 +41,40 @@ fn wait_for_their_turn(seed: u64) -> Wrongs {
         wrongs.extend(wrong_if(guessed > 0, || format!("{guessed} cuts came from the ledger\n{outcome}")));
         wrongs
     })
+}
+
+/// A port goes down that carries so many pairs that a packet lifetime passes before the half of them are fenced. From then
+/// on a query is all that a half needs: the last is counted in less than two thirds of the time that three commands each
+/// would take. Each is moved to ERR all the same, before it is made anew.
+fn more_than_a_lifetime(seed: u64) -> Wrongs {
+    judged(|| {
+        let spec = ScaleSpec { peers: 16, seed: seed + 1, ..ScaleSpec::mass(300_000) };
+        let outcome = run(&ScaleSpec { time_limit_ns: 10_000_000_000, ..spec });
+        let pairs = u64::from(spec.peers * spec.channels / 2);
+        let opened = outcome.opened_ns.len().min(outcome.far_opened_ns.len()) as u64;
+        let last_ns = quantile(&outcome.opened_ns, 1.0).max(quantile(&outcome.far_opened_ns, 1.0));
+        let mut wrongs = wrong_if(opened < pairs, || format!("{opened} of {pairs} channels were switched"));
+        wrongs.extend(wrong_if(outcome.without_truth > 0, || "a fence ended without a truth".into()));
+        wrongs.extend(wrong_if(last_ns > pairs * 2 * spec.firmware_ns, || {
+            format!("the last took {last_ns} ns")
+        }));
+        wrongs.extend(wrong_if(outcome.stopped < pairs, || {
+            format!("{} of {pairs} halves were moved to ERR", outcome.stopped)
+        }));
+        wrongs
+    })
+}
+
+/// A port that is down for a few milliseconds, firmware so slow that most of its pairs wait for longer, and packets that
+/// reach it after it has come back: none of them may be executed behind a count.
+fn counted_on_their_way(seed: u64) -> Wrongs {
+    let late = ["4ms", "6ms", "8ms"][seed as usize % 3];
+    let faults = [format!("500us:0.0:delay={late}/2ms"), "2ms:1.0:down=2ms".to_owned()];
+    let mut spec = both_ways(seed, &faults.each_ref().map(String::as_str));
+    (spec.channels, spec.firmware_ns, spec.agent.lifetime_ns) = (24, 200_000, 10_000_000);
+    spec.traffic = Traffic { messages: 400, slots: 300, pace_ns: 20_000, signals: 2, ..spec.traffic };
+    spec.step_limit = 20_000_000;
+    clean(&spec, |outcome| failovers_of(outcome, 6))
 }
 
 /// One message takes three times as long as a path may be silent, and nothing is wrong with the path.

@@ -26,6 +26,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "packets_outlive_a_silent_receiver", seeds: 4, run: outlive_a_silent_receiver },
     Scenario { name: "a_clock_jump_during_the_lifetime", seeds: 6, run: clock_jump },
     Scenario { name: "posted_writes_of_the_old_nic", seeds: 6, run: posted_writes_of_the_old_nic },
+    Scenario { name: "posted_writes_of_many_channels", seeds: 6, run: posted_writes_of_many },
     Scenario { name: "firmware_that_does_not_move_to_err", seeds: 4, run: not_moved_to_err },
     Scenario { name: "neither_half_answers_commands", seeds: 4, run: neither_half_answers },
     Scenario { name: "both_nics_answer_late", seeds: 3, run: answer_late },
@@ -187,6 +188,18 @@ fn posted_writes_of_the_old_nic(seed: u64) -> Wrongs {
     // A window so wide that the sender never waits for what is late.
     spec.traffic = Traffic { messages: 500, slots: 400, pace_ns: 15_000, ..spec.traffic };
     clean(&spec, |outcome| failovers_of(outcome, 1))
+}
+
+/// The same on channels enough that their fences share flushes. One direction gets no answers and leaves; the other works
+/// until the half that it writes to is moved to ERR, so that what the last of a batch executed is covered by a flush that
+/// comes after it, and by no other.
+fn posted_writes_of_many(seed: u64) -> Wrongs {
+    let delay = ["900us", "2ms", "3ms"][seed as usize % 3];
+    let mut spec = both_ways(seed, &[&format!("0ns:0.0:placement-delay={delay}"), "3ms:0.0:drop-acks"]);
+    (spec.channels, spec.suspect_ns, spec.suspect_floor_ns) = (12, 500_000, 500_000);
+    spec.traffic = Traffic { messages: 400, slots: 300, pace_ns: 15_000, ..spec.traffic };
+    spec.step_limit = 20_000_000;
+    clean(&spec, |outcome| failovers_of(outcome, 6))
 }
 
 /// 2ERR is answered and not done, and QUERY_QP shows it: nothing is proved, and nothing may go on as if it were.

@@ -20,6 +20,7 @@ mod nccl_2383;
 mod nics;
 mod orders;
 mod owners;
+pub mod pauses;
 mod promises;
 mod ranks;
 mod returns;
@@ -54,6 +55,7 @@ pub fn all() -> Vec<Scenario> {
         lanes::SCENARIOS,
         doorbells::SCENARIOS,
         links::SCENARIOS,
+        pauses::SCENARIOS,
         promises::SCENARIOS,
         homes::SCENARIOS,
         steps::SCENARIOS,
