@@ -1,12 +1,13 @@
 //! How long a path may be silent before it is suspected, by what carries it. Pure.
 //!
 //! The device learns the limit of each path (`shunt_device::patience`): it starts at `suspect_ns`, and once enough
-//! completions were seen it is sixteen times the longest usual time between them, never below `floor_ns` and never above
-//! `suspect_ns`. The code is the same for every NIC; what differs is where it begins and where it ends.
+//! completions were seen it is sixteen times the longest usual time between them, never below `floor_ns` and never
+//! above `suspect_ns`. The code is the same for every NIC; what differs is where it begins and where it ends.
 //!
-//! A lossless fabric stops a port for milliseconds and loses nothing: priority flow control (IEEE 802.1Qbb), incast. From
-//! outside such a pause is a silent path between two hosts that answer. No agent can tell it from a path that is dead, so
-//! that on hardware the floor alone does: it lies above the pauses that occur, and one that outlasts it is a failure.
+//! A lossless fabric stops a port for milliseconds and loses nothing: priority flow control (IEEE 802.1Qbb), incast.
+//! From outside such a pause is a silent path between two hosts that answer. No agent can tell it from a path that is
+//! dead, so that on hardware the floor alone does: it lies above the pauses that occur, and one that outlasts it is a
+//! failure.
 
 /// Between these lies the silence after which a path is suspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! A port that carries 1,536 queue pairs goes down, with work outstanding on all of them in both directions: when the first
-//! and the last channel of the PE that lost its port are open again, and of its peers.
+//! A port that carries 1,536 queue pairs goes down, with work outstanding on all of them in both directions: when the
+//! first and the last channel of the PE that lost its port are open again, and of its peers.
 //!
-//! `cargo run --profile test -p shunt-tests --example mass -- [MICROSECONDS A COMMAND...]`; 100 and 300 if none is given.
-//! Virtual time, soft NICs: 64 peers, 48 channels to each on two ports, a backup a channel on the other port, each NIC with a firmware of its own that
-//! does one command at a time.
+//! `cargo run --profile test -p shunt-tests --example mass -- [MICROSECONDS A COMMAND...]`; 100 and 300 if none is
+//! given. Virtual time, soft NICs: 64 peers, 48 channels to each on two ports, a backup a channel on the other port,
+//! each NIC with a firmware of its own that does one command at a time.
 
 use std::process::ExitCode;
 

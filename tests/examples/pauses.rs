@@ -1,8 +1,8 @@
 //! Ports that pause for 5 to 30 ms, and paths that fall silent for good, with the patience of hardware.
 //!
-//! `cargo run --profile test -p shunt-tests --example pauses -- [PAUSES]`; 1000 if no number is given, in runs of 10 with a
-//! seed each, and a tenth as many silences. Virtual time, soft NICs. Fails if a pause made anybody switch, or if a silence
-//! was not left within twice the suspect time.
+//! `cargo run --profile test -p shunt-tests --example pauses -- [PAUSES]`; 1000 if no number is given, in runs of 10
+//! with a seed each, and a tenth as many silences. Virtual time, soft NICs. Fails if a pause made anybody switch, or if
+//! a silence was not left within twice the suspect time.
 
 use std::process::ExitCode;
 

@@ -102,10 +102,11 @@ pub fn verdict(
 
 /// True if a query alone counts for good what a half of this side executed, though nobody has moved it to ERR.
 ///
-/// `quiet_ns` is how long the other half has been known to be in ERR, by the agent's age. It sends nothing from then on,
-/// neither requests nor the answers to this half's, and after the packet lifetime nothing that it sent before can arrive:
-/// the time fence of rule 13 with the receiver's own count, in both directions. ERR follows before this side says that it
-/// has left (rule 17), because the other end may then destroy its half and its number may be given to another.
+/// `quiet_ns` is how long the other half has been known to be in ERR, by the agent's age. It sends nothing from then
+/// on, neither requests nor the answers to this half's, and after the packet lifetime nothing that it sent before can
+/// arrive: the time fence of rule 13 with the receiver's own count, in both directions. ERR follows before this side
+/// says that it has left (rule 17), because the other end may then destroy its half and its number may be given to
+/// another.
 pub fn may_count(theirs: Option<SideTruth>, quiet_ns: u64, lifetime_ns: u64) -> bool {
     let in_error = matches!(theirs, Some(SideTruth::Exact { .. } | SideTruth::Fenced));
     in_error && (quiet_ns >= lifetime_ns || Mutant::CountedTooSoon.on())

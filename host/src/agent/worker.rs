@@ -16,8 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Fences that share one flush at most. The first of a crowd has one to itself, each batch after it is twice as large as
-/// the one before: nobody waits long for those behind, and the flushes come to nothing beside the commands.
+/// Fences that share one flush at most. The first of a crowd has one to itself, each batch after it is twice as large
+/// as the one before: nobody waits long for those behind, and the flushes come to nothing beside the commands.
 const SHARED: usize = 16;
 
 /// Which job goes first.

@@ -100,7 +100,8 @@ impl ScaleSpec {
         Self { peers, channels, both_ways, late, pace_ns, backups, firmware_ns, hit, seed, time_limit_ns }
     }
 
-    /// Two ports, each of which carries 1,536 pairs with work in both directions, 24 to each of 64 peers: one goes down.
+    /// Two ports, each of which carries 1,536 pairs with work in both directions, 24 to each of 64 peers: one goes
+    /// down.
     pub fn mass(firmware_ns: u64) -> Self {
         Self { channels: 48, both_ways: true, backups: 1, ..Self::new(64, firmware_ns, Hit::Port) }
     }

@@ -43,9 +43,9 @@ fn wait_for_their_turn(seed: u64) -> Wrongs {
     })
 }
 
-/// A port goes down that carries so many pairs that a packet lifetime passes before the half of them are fenced. From then
-/// on a query is all that a half needs: the last is counted in less than two thirds of the time that three commands each
-/// would take. Each is moved to ERR all the same, before it is made anew.
+/// A port goes down that carries so many pairs that a packet lifetime passes before the half of them are fenced. From
+/// then on a query is all that a half needs: the last is counted in less than two thirds of the time that three
+/// commands each would take. Each is moved to ERR all the same, before it is made anew.
 fn more_than_a_lifetime(seed: u64) -> Wrongs {
     judged(|| {
         let spec = ScaleSpec { peers: 16, seed: seed + 1, ..ScaleSpec::mass(300_000) };
@@ -65,13 +65,13 @@ fn more_than_a_lifetime(seed: u64) -> Wrongs {
     })
 }
 
-/// A port that is down for a few milliseconds, firmware so slow that most of its pairs wait for longer, and packets that
-/// reach it after it has come back: none of them may be executed behind a count.
+/// A port that is down for a few milliseconds, firmware that is silent until after the other halves are fenced, and
+/// packets that reach the port after it has come back: none of them may be executed behind a count.
 fn counted_on_their_way(seed: u64) -> Wrongs {
-    let late = ["4ms", "6ms", "8ms"][seed as usize % 3];
-    let faults = [format!("500us:0.0:delay={late}/2ms"), "2ms:1.0:down=2ms".to_owned()];
-    let mut spec = both_ways(seed, &faults.each_ref().map(String::as_str));
-    (spec.channels, spec.firmware_ns, spec.agent.lifetime_ns) = (24, 200_000, 10_000_000);
+    let late = ["4ms", "4200us", "4500us"][seed as usize % 3];
+    let delay = format!("500us:0.0:delay={late}/2ms");
+    let mut spec = both_ways(seed, &[&delay, "1900us:1.0:fw-timeout=1600us", "2ms:1.0:down=2500us"]);
+    (spec.channels, spec.firmware_ns, spec.agent.lifetime_ns) = (24, 50_000, 10_000_000);
     spec.traffic = Traffic { messages: 400, slots: 300, pace_ns: 20_000, signals: 2, ..spec.traffic };
     spec.step_limit = 20_000_000;
     clean(&spec, |outcome| failovers_of(outcome, 6))

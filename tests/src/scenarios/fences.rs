@@ -190,12 +190,14 @@ fn posted_writes_of_the_old_nic(seed: u64) -> Wrongs {
     clean(&spec, |outcome| failovers_of(outcome, 1))
 }
 
-/// The same on channels enough that their fences share flushes. One direction gets no answers and leaves; the other works
-/// until the half that it writes to is moved to ERR, so that what the last of a batch executed is covered by a flush that
-/// comes after it, and by no other.
+/// The same on channels enough that their fences share flushes. One direction gets no answers and leaves; the other
+/// works until the half that it writes to is moved to ERR, because its agent is held up, so that what the last of a
+/// batch executed is covered by a flush that comes after it, and by no other.
 fn posted_writes_of_many(seed: u64) -> Wrongs {
-    let delay = ["900us", "2ms", "3ms"][seed as usize % 3];
-    let mut spec = both_ways(seed, &[&format!("0ns:0.0:placement-delay={delay}"), "3ms:0.0:drop-acks"]);
+    let delay = ["3ms", "5ms", "8ms"][seed as usize % 3];
+    let faults =
+        [&format!("0ns:0.0:placement-delay={delay}"), "3ms:0.0:drop-acks", "3400us:1:agent-stalled=1200us"];
+    let mut spec = both_ways(seed, &faults);
     (spec.channels, spec.suspect_ns, spec.suspect_floor_ns) = (12, 500_000, 500_000);
     spec.traffic = Traffic { messages: 400, slots: 300, pace_ns: 15_000, ..spec.traffic };
     spec.step_limit = 20_000_000;

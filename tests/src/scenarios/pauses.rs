@@ -8,6 +8,7 @@ use crate::spec::RunSpec;
 use crate::workload::Traffic;
 use shunt_host::silence::{PAUSE_NS, Silence};
 
+/// By name.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_pause_is_no_failure", seeds: 5, run: pauses },
     Scenario { name: "a_silence_behind_pauses", seeds: 4, run: silence_behind_pauses },
@@ -34,7 +35,7 @@ fn paused(seed: u64, also: Option<String>) -> RunSpec {
     let mut spec = both_ways(seed, &faults.iter().map(String::as_str).collect::<Vec<_>>());
     (spec.suspect_ns, spec.suspect_floor_ns) = (Silence::HARDWARE.suspect_ns, Silence::HARDWARE.floor_ns);
     // It goes on behind the last pause.
-    spec.traffic = Traffic { messages: 5_000, pace_ns: 60_000, ..spec.traffic };
+    spec.traffic = Traffic { messages: 9_000, pace_ns: 60_000, ..spec.traffic };
     spec.step_limit = 20_000_000;
     spec
 }
