@@ -19,8 +19,7 @@ use shunt_host::agent::reader::Cursor;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
 use shunt_host::error::StartError;
-use shunt_host::gpu::cuda::Mover;
-use shunt_host::gpu::{GpuMemory, HeapMemory};
+use shunt_host::gpu::{GpuMemory, HeapMemory, cuda::Mover};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::silence::Silence;
 use shunt_layout::state::{

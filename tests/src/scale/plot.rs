@@ -68,8 +68,8 @@ pub fn table(outcomes: &[ScaleOutcome]) -> String {
 /// One line a run of [`super::ScaleSpec::mass`]: both sides of the pairs.
 pub fn mass_table(outcomes: &[ScaleOutcome]) -> String {
     let mut out = String::from(
-        "| a command | pairs | own channels: first, p50, p99, last open (ms) | the peers': first, p50, p99, last (ms) | \
-         commands of the NIC: 2ERR, query, other | without a truth |\n| --- | --- | --- | --- | --- | --- |\n",
+        "| a command | pairs | own channels: first, p50, p99, last open (ms) | the peers': first, p50, p99, last (ms) \
+         | commands of the NIC: 2ERR, query, other | without a truth |\n| --- | --- | --- | --- | --- | --- |\n",
     );
     for one in outcomes {
         let at = |opened: &[u64]| {
