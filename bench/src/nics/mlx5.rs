@@ -9,12 +9,12 @@ use crate::environment::of_process;
 use crate::job::Job;
 use crate::options::Options;
 use shunt_device::platform::host::World;
+use shunt_host::clock::RealClock;
 use shunt_host::devx::Devx;
 use shunt_host::devx::ibverbs::{self, IbverbsDevx, Opening};
 use shunt_host::discover::{SysRoot, discover};
 use shunt_host::topology::select::Selection;
-use shunt_host::world::RealWorld;
-use shunt_soft_nic::{Clock, FaultKind, RailAt, WordWatch};
+use shunt_soft_nic::{FaultKind, RailAt, WordWatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl Mlx5 {
             Medium::Interposer => Control::find().map_err(|error| NoNics::Open(error.to_string()))?,
             _ => None,
         };
-        let world = Arc::new(RealWorld::without_engine(Clock::new()));
+        let world = Arc::new(RealClock::new());
         let before =
             rails.values().flatten().map(|port| (port.device.clone(), hardware(&port.device))).collect();
         let counted = options.watch || control.is_some();

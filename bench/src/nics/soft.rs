@@ -4,8 +4,8 @@ use super::{Nics, RailCounters};
 use crate::job::{Job, JobError};
 use crate::options::Options;
 use shunt_device::platform::host::World;
-use shunt_host::devx::{Devx, SoftDevx};
-use shunt_host::world::RealWorld;
+use shunt_host::devx::Devx;
+use shunt_soft_devx::{SoftClock, SoftDevx};
 use shunt_soft_nic::{
     Clock, Engine, Fabric, FabricConfig, FaultKind, NicConfig, NicId, RailAt, SharedFabric, SoftNic,
     WordWatch,
@@ -46,7 +46,7 @@ impl SoftNics {
         job.attach(&mut fabric)?;
         let engine = Arc::new(Engine::spawn(fabric, clock));
         let fabric = engine.fabric();
-        Ok(Self { fabric, nics, world: Arc::new(RealWorld::new(clock, engine)) })
+        Ok(Self { fabric, nics, world: Arc::new(SoftClock::new(clock, engine)) })
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, InitError};
 use shunt_device::platform::host::World;
-use shunt_host::devx::{Devx, SoftDevx};
-use shunt_host::world::RealWorld;
+use shunt_host::devx::Devx;
+use shunt_soft_devx::{SoftClock, SoftDevx};
 use shunt_soft_nic::uplink::{UnixUplink, UplinkError};
 use shunt_soft_nic::{
     Clock, Engine, Fabric, FabricConfig, FaultKind, NicConfig, NicId, RailAt, SharedFabric, SoftNic,
@@ -22,14 +22,14 @@ pub struct Nics {
     fabric: SharedFabric,
     nics: Vec<NicId>,
     /// The NICs' own clock.
-    clock: Arc<RealWorld>,
+    clock: Arc<SoftClock>,
     world: Arc<dyn World>,
 }
 
 /// The world of host calls and agents where kernels have a clock of their own: times that both write into the device
 /// state are of one clock.
 struct Ahead {
-    below: Arc<RealWorld>,
+    below: Arc<SoftClock>,
     ahead_ns: u64,
 }
 
@@ -71,7 +71,7 @@ impl Nics {
         fabric.attach(Box::new(uplink.with_lifetime(lifetime))).map_err(refuse)?;
         let engine = Arc::new(Engine::spawn(fabric, clock));
         let fabric = engine.fabric();
-        let clock = Arc::new(RealWorld::new(clock, engine));
+        let clock = Arc::new(SoftClock::new(clock, engine));
         let ahead_ns = ahead(&*clock)?;
         let world = Arc::new(Ahead { below: clock.clone(), ahead_ns });
         Ok(Self { pe, fabric, nics, clock, world })
