@@ -16,8 +16,9 @@ In manifests: a dependency against the arrows below, default-run outside bench.
 In all text: paths of one machine, names of registry hosts.
 
   layout <- device <- kernels      layout <- soft-nic      xtask -> nothing
-  layout, device, soft-nic, mlx5-sys <- host      tests, bench, cli, python -> all of them
-  layout, device, soft-nic, host <- nvshmem-compat      layout, device, kernels, host <- deep-ep-bridge
+  layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
+  soft-nic <- host/soft-devx <- host/runtime      layout, device, kernels, host <- deep-ep-bridge
+  tests, bench, cli, python -> all of them
   soft-nic <- soft-rdma <- soft-rdma/preload";
 
 /// Folders that are not ours to judge.
@@ -44,9 +45,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-topology", &["shunt-settings"]),
     ("shunt-bootstrap", &["shunt-layout", "shunt-device", "shunt-settings"]),
     ("shunt-telemetry", &["shunt-layout", "shunt-settings"]),
+    ("shunt-membership", &["shunt-layout", "shunt-wire"]),
     (
         "shunt-doctor",
-        // The last two for its tests.
         &[
             "shunt-layout",
             "shunt-device",
@@ -54,14 +55,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "shunt-mlx5",
             "shunt-mlx5-sys",
             "shunt-topology",
-            "shunt-soft-devx",
-            "shunt-soft-nic",
         ],
     ),
-    ("shunt-membership", &["shunt-layout", "shunt-wire"]),
     (
         "shunt-host",
-        // The last two for its tests.
         &[
             "shunt-layout",
             "shunt-device",
@@ -72,20 +69,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "shunt-telemetry",
             "shunt-topology",
             "shunt-wire",
-            "shunt-soft-devx",
-            "shunt-soft-nic",
         ],
     ),
-    (
-        "shunt-nvshmem-compat",
-        &["shunt-layout", "shunt-device", "shunt-soft-devx", "shunt-soft-nic", "shunt-host"],
-    ),
+    ("shunt", &["shunt-layout", "shunt-device", "shunt-host", "shunt-soft-devx", "shunt-soft-nic"]),
+    ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host", "shunt"]),
     ("shunt-nvshmem-native", &["shunt-kernels"]),
-    (
-        "shunt-deep-ep-bridge",
-        // The last two for its tests.
-        &["shunt-layout", "shunt-device", "shunt-kernels", "shunt-host", "shunt-soft-nic", "shunt-tests"],
-    ),
+    ("shunt-deep-ep-bridge", &["shunt-layout", "shunt-device", "shunt-kernels", "shunt-host"]),
+];
+/// What their tests may depend on besides.
+const TEST_ARROWS: &[(&str, &[&str])] = &[
+    ("shunt-doctor", &["shunt-soft-devx", "shunt-soft-nic"]),
+    ("shunt-host", &["shunt-soft-devx", "shunt-soft-nic"]),
+    ("shunt-deep-ep-bridge", &["shunt-soft-nic", "shunt-tests"]),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
 const TOP: &[&str] = &[
@@ -95,7 +90,7 @@ const TOP: &[&str] = &[
     "shunt-fuzz",
     "shunt-ptx",
     "shunt-bench",
-    "shunt",
+    "shunt-cli",
     "shunt-python",
 ];
 
@@ -220,7 +215,10 @@ fn manifest(path: &str, text: &str) -> Vec<Finding> {
         Some(line.split('=').nth(1)?.trim().trim_matches('"').to_owned())
     };
     let name = value("name").unwrap_or_default();
-    let allowed = ARROWS.iter().find(|(package, _)| *package == name).map_or(&[][..], |(_, allowed)| allowed);
+    let of = |arrows: &'static [(&str, &[&str])]| {
+        arrows.iter().find(|(package, _)| *package == name).map_or(&[][..], |(_, allowed)| *allowed)
+    };
+    let (allowed, in_tests) = (of(ARROWS), of(TEST_ARROWS));
     let mut section = String::new();
     for (i, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -241,8 +239,9 @@ fn manifest(path: &str, text: &str) -> Vec<Finding> {
             }
             _ => continue,
         };
-        let ours = dependency.starts_with("shunt-") || dependency == "xtask";
-        if ours && !TOP.contains(&name.as_str()) && !allowed.contains(&dependency) {
+        let ours = dependency.starts_with("shunt-") || ["shunt", "xtask"].contains(&dependency);
+        let test = section.contains("dev-dependencies") && in_tests.contains(&dependency);
+        if ours && !TOP.contains(&name.as_str()) && !test && !allowed.contains(&dependency) {
             add(i + 1, format!("{name} -> {dependency}: against the arrows (cargo xtask tidy --help)"));
         }
         if ours && TOP.contains(&name.as_str()) && dependency == "xtask" {
@@ -292,7 +291,9 @@ mod tests {
         fires("xtask/Cargo.toml", &package("xtask", &on("shunt-layout")), "against the arrows");
         fires("new/Cargo.toml", &package("shunt-new", &on("shunt-layout")), "against the arrows");
         fires("tests/Cargo.toml", &package("shunt-tests", &on("xtask")), "nothing depends");
-        silent("host/Cargo.toml", &package("shunt-host", &on("shunt-soft-nic")));
+        fires("host/Cargo.toml", &package("shunt-host", &on("shunt-soft-nic")), "against the arrows");
+        fires("nvshmem-compat/Cargo.toml", &package("shunt-device", &on("shunt")), "against the arrows");
+        silent("host/Cargo.toml", &package("shunt-host", &on("shunt-soft-nic").replace('[', "[dev-")));
         silent("tests/Cargo.toml", &package("shunt-tests", &on("shunt-bench")));
         silent("layout/Cargo.toml", &package("shunt-layout", &on("zerocopy")));
     }
