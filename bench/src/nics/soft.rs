@@ -44,16 +44,11 @@ impl Nics for SoftNics {
     }
 
     fn inject(&self, at_ns: u64, at: RailAt, kind: FaultKind) -> Result<usize, String> {
-        self.soft.fabric().with(|fabric| {
-            let number = fabric.faults().len();
-            fabric.plan(at_ns, at, kind);
-            Ok(number)
-        })
+        Ok(self.soft.plan(at_ns, at, kind))
     }
 
     fn hits(&self) -> Vec<u64> {
-        let reports = self.soft.fabric().with(|fabric| fabric.faults());
-        reports.into_iter().map(|report| report.hits).collect()
+        self.soft.hits()
     }
 
     fn watch(&self, addresses: &[u64]) {

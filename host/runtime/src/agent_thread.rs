@@ -43,7 +43,7 @@ impl From<AbiMismatch> for NoAgent {
     }
 }
 
-/// An agent's thread. Dropping it stops the agent and waits for it. The agent holds paths of its PE, so the PE outlives it.
+/// An agent's thread. Dropping it stops the agent and waits for it. The thread holds the PE: it outlives the agent.
 pub struct AgentThread {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,

@@ -11,7 +11,7 @@ use shunt_host::error::{ConfigError, GpuError, StartError};
 use shunt_host::gpu::{GpuMemory, HeapMemory};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::silence::Silence;
-use shunt_layout::state::PathState;
+use shunt_layout::state::{PathRow, PathState};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -256,6 +256,18 @@ impl Runtime {
         let inside = at.0 <= heap.bytes && bytes <= heap.bytes - at.0;
         let address = heap.address.wrapping_add(at.0);
         if inside { Ok(address) } else { Err(GpuError::OutOfBounds { address, bytes }) }
+    }
+
+    /// What is known of a path.
+    pub fn path(&self, place: Place) -> PathRow {
+        self.words.read_row(place)
+    }
+
+    /// Switches of all channels: because of a fault, and back.
+    pub fn switches(&self) -> (u64, u64) {
+        let rows = 0..self.pes() * self.words.root().channels_per_pe;
+        let each = rows.map(|row| self.words.generations(row));
+        each.fold((0, 0), |(failovers, back), (more, more_back)| (failovers + more, back + more_back))
     }
 
     /// True once every path of every channel is ready, backups among them.

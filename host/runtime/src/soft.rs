@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// Latency of the link between two NICs.
 pub const LINK_NS: u64 = 2_000;
-/// A command that takes longer counts as unanswered. Well below what a switcher waits for a fence: a NIC that is gone has
-/// to be found out within it.
+/// A command that takes longer counts as unanswered. Well below what a switcher waits for a fence: it must find out
+/// within that time that a NIC is gone.
 const COMMAND_NS: u64 = 50_000_000;
 
 /// All soft NICs of this process. The engine's thread ends with the last device and the last clock.
@@ -64,9 +64,22 @@ impl SoftNics {
 
     /// Makes a NIC fail now.
     pub fn fail(&self, at: RailAt, kind: FaultKind) {
-        let now = self.clock.now_ns();
-        self.fabric.with(|fabric| fabric.plan(now, at, kind));
+        self.plan(self.clock.now_ns(), at, kind);
         self.clock.doorbell();
+    }
+
+    /// Makes a NIC fail at a time of the clock. Answers with the number of the fault in [`SoftNics::hits`].
+    pub fn plan(&self, at_ns: u64, at: RailAt, kind: FaultKind) -> usize {
+        self.fabric.with(|fabric| {
+            let number = fabric.faults().len();
+            fabric.plan(at_ns, at, kind);
+            number
+        })
+    }
+
+    /// How often each fault has struck, in the order they were planned.
+    pub fn hits(&self) -> Vec<u64> {
+        self.fabric.with(|fabric| fabric.faults()).into_iter().map(|report| report.hits).collect()
     }
 }
 
