@@ -18,7 +18,7 @@ In all text: paths of one machine, names of registry hosts.
   layout <- device <- kernels      layout <- soft-nic      xtask -> nothing
   layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
   soft-nic <- host/soft-devx <- host/runtime      layout, device, kernels, host <- deep-ep-bridge
-  tests, bench, cli, python -> all of them
+  deep-ep-bridge, host/runtime <- deep-ep-bridge/job <- python      tests, bench, cli -> all of them
   soft-nic <- soft-rdma <- soft-rdma/preload";
 
 /// Folders that are not ours to judge.
@@ -75,6 +75,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host", "shunt"]),
     ("shunt-nvshmem-native", &["shunt-kernels"]),
     ("shunt-deep-ep-bridge", &["shunt-layout", "shunt-device", "shunt-kernels", "shunt-host"]),
+    (
+        "shunt-deep-ep-job",
+        &[
+            "shunt-layout",
+            "shunt-device",
+            "shunt-kernels",
+            "shunt-host",
+            "shunt-soft-nic",
+            "shunt",
+            "shunt-deep-ep-bridge",
+        ],
+    ),
+    ("shunt-python", &["shunt-layout", "shunt-soft-nic", "shunt-deep-ep-bridge", "shunt-deep-ep-job"]),
 ];
 /// What their tests may depend on besides.
 const TEST_ARROWS: &[(&str, &[&str])] = &[
@@ -91,7 +104,6 @@ const TOP: &[&str] = &[
     "shunt-ptx",
     "shunt-bench",
     "shunt-cli",
-    "shunt-python",
 ];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.
