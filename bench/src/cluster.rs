@@ -12,12 +12,13 @@ use crate::options::{DeviceKind, NicKind, Options};
 use crate::report::{Ended, Failing};
 use crate::room::{NoRoom, STACK_BYTES, try_threads};
 use crate::switches::{Pathless, describe_path, describe_syndrome};
-use shunt::{AgentThread, Runtime, Turn};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, Fault, FaultKind, HeapOffset};
+use shunt_host::agent::keeper::Keeper;
 use shunt_host::agent::reader::Cursor;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
+use shunt_host::error::StartError;
 use shunt_host::gpu::{GpuMemory, HeapMemory, cuda::Mover};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::silence::Silence;
@@ -27,7 +28,12 @@ use shunt_layout::state::{
 use shunt_soft_nic::RailAt;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// An agent with nothing to do sleeps this long: doorbells and completions do not wait for it.
+const AGENT_NAP: Duration = Duration::from_micros(200);
 
 /// One PE that is up.
 pub struct Unit {
@@ -44,7 +50,8 @@ pub struct Unit {
 
 /// The PEs of a job that live here. Dropping it stops the agents, then the PEs, then the NICs.
 pub struct Cluster {
-    agents: Vec<AgentThread>,
+    agents: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
     first: u32,
     units: Vec<Unit>,
     nics: Box<dyn Nics>,
@@ -55,7 +62,7 @@ pub struct Cluster {
 pub enum UpError {
     /// A PE.
     #[error(transparent)]
-    Start(#[from] shunt::Error),
+    Start(#[from] StartError),
     /// The way to the other processes.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -165,8 +172,9 @@ impl Cluster {
         let needed = threads_here(options);
         try_threads(needed, STACK_BYTES)?;
         let nics = source.start(options, job)?;
+        let stop = Arc::new(AtomicBool::new(false));
         let first = job.own().start;
-        let mut cluster = Self { agents: Vec::new(), first, units: Vec::new(), nics };
+        let mut cluster = Self { agents: Vec::new(), stop, first, units: Vec::new(), nics };
         let no_room = |met| UpError::Room(NoRoom { needed, met });
         let config = pe_config(options, source, &map, largest);
         let gpu = |pe: u32, gpu: &OneGpu| {
@@ -188,19 +196,18 @@ impl Cluster {
         no_room: impl Fn(std::io::Error) -> UpError,
     ) -> Result<(), UpError> {
         let bring_up = |member: Member| {
-            let pe = member.pe;
+            let Member { pe, bootstrap, oob } = member;
             let clock = Arc::new(PeClock::new(self.nics.world().clone()));
+            let world: Arc<dyn World> = clock.clone();
+            let rails = self.nics.open(pe).map_err(NoNics::Open)?;
             let gpu = gpu(pe);
             let (memory, kernels) = match &gpu {
                 None => (Arc::new(HeapMemory::new()) as Arc<dyn GpuMemory>, None),
                 Some(gpu) => (gpu.memory().map_err(NoGpu::from)?, Some(gpu.prepare(&clock)?)),
             };
             let config = PeConfig { agent_switches: gpu.is_none(), ..*config };
-            let builder = Runtime::builder(self.nics.rails().clone(), member)
-                .memory(memory)
-                .clock(clock.clone())
-                .adjust(move |to| *to = config);
-            Ok(move || builder.connect().map(|pe| (pe, clock, kernels)))
+            let start = move || Pe::start(config, rails, memory, &*bootstrap, oob, world);
+            Ok(move || start().map(|pe| (pe, clock, kernels)))
         };
         let members = job.members(self.nics.world()).into_iter().map(bring_up);
         let members: Vec<_> = members.collect::<Result<_, UpError>>()?;
@@ -209,7 +216,7 @@ impl Cluster {
                 .into_iter()
                 .map(|start| std::thread::Builder::new().spawn_scoped(scope, start).map_err(&no_room))
                 .collect();
-            let end = |thread: std::thread::ScopedJoinHandle<'_, Result<_, shunt::Error>>| {
+            let end = |thread: std::thread::ScopedJoinHandle<'_, Result<_, StartError>>| {
                 Ok(thread.join().expect("bring-up does not panic")?)
             };
             threads.into_iter().map(|thread| thread.and_then(end)).collect()
@@ -222,20 +229,33 @@ impl Cluster {
             }
             remark_disbelieved(&pe);
             let unit = Unit::new(Arc::new(pe), map, clock, kernels);
-            self.agents.push(self.spawn_agent(&unit)?);
+            self.agents.push(self.spawn_agent(&unit).map_err(&no_room)?);
             self.units.push(unit);
         }
         Ok(())
     }
 
-    fn spawn_agent(&self, unit: &Unit) -> Result<AgentThread, shunt::Error> {
-        let (gate, clock) = (unit.gate.clone(), self.nics.world().clone());
-        let turn = move || match () {
-            () if gate.dies() => Turn::Restart,
-            () if gate.shut(clock.now_ns()) => Turn::Hold,
-            () => Turn::Step,
+    fn spawn_agent(&self, unit: &Unit) -> std::io::Result<JoinHandle<()>> {
+        let pe = unit.pe.clone();
+        let agent = pe.agent().expect("host and bench are one build").expect("a PE has one agent, this one");
+        let (stop, gate, clock) = (self.stop.clone(), unit.gate.clone(), self.nics.world().clone());
+        let run = move || {
+            let mut keeper = Keeper::new(agent);
+            while !stop.load(Ordering::Acquire) {
+                if gate.dies() {
+                    keeper.kill();
+                }
+                // An agent that is held back keeps what it holds: queue pairs outlive the thread that looks after them.
+                if gate.shut(clock.now_ns()) || !keeper.step(&pe) {
+                    std::thread::sleep(AGENT_NAP);
+                }
+            }
+            // The agent holds paths of the PE: it goes first.
+            drop(keeper);
+            drop(pe);
         };
-        Ok(AgentThread::spawn(unit.pe.clone(), turn)?)
+        let name = format!("agent {}", self.first + self.agents.len() as u32);
+        std::thread::Builder::new().name(name).spawn(run)
     }
 
     /// The clock of this process, and how to wait.
@@ -271,8 +291,11 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.agents.iter().for_each(AgentThread::ask_to_stop);
-        self.agents.clear();
+        self.stop.store(true, Ordering::Release);
+        for agent in self.agents.drain(..) {
+            // An agent that panicked has printed why; the process's verdict does not rest on it.
+            let _ = agent.join();
+        }
     }
 }
 

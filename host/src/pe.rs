@@ -91,7 +91,7 @@ impl PeConfig {
             fence: env.fence,
             packet_lifetime_ns: env.packet_lifetime_ns,
             step_records: env.step_records,
-            rail: RailOptions::from(env),
+            rail: RailOptions::new(env),
             bringup: Bringup::default(),
             agent_switches: true,
         }

@@ -1,3 +1,7 @@
 //! Tests of the host side through its public API, as one program: what they share is compiled and linked once.
 
+mod discover;
+mod events;
+mod mailboxes;
 mod soft;
+mod tcp;

@@ -1,6 +1,5 @@
 //! Why a GPU cannot be used.
 
-use crate::error::GpuError;
 use thiserror::Error;
 
 /// Why a GPU cannot be used.
@@ -102,10 +101,4 @@ pub enum CudaError {
         /// What it says of that.
         what: String,
     },
-}
-
-impl From<CudaError> for GpuError {
-    fn from(error: CudaError) -> Self {
-        Self::Driver { detail: error.to_string() }
-    }
 }
