@@ -71,7 +71,7 @@ impl<P: Platform> MultiBlock<'_, P> {
     /// One look, on a path with wide WQEs: advances `done` operation by operation. True if the first unfinished one
     /// has an error completion.
     #[inline(never)]
-    pub(crate) fn poll(self) -> bool {
+    pub(crate) fn poll_slow(self) -> bool {
         let mut seen = 0;
         while seen < SCAN_MAX {
             let done = self.ptr.load_done();

@@ -90,7 +90,7 @@ impl<P: Platform> Poller<'_, P> {
     #[inline(always)]
     fn poll_multi_block(self) -> Polled {
         let ptr = self.ptr;
-        let failed = self.multi_block().poll();
+        let failed = self.multi_block().poll_slow();
         let at = ptr.load_done();
         if !failed || at.flag() {
             return Polled::At(at);

@@ -49,7 +49,7 @@ impl<'s, P: Platform> Rma<'s, P> {
     ) -> Posted {
         let tails = match signal {
             None => 0,
-            Some((at, signal)) if self.ptr.state.word_fits(at, signal.bytes()) => {
+            Some((at, signal)) if self.ptr.word_fits(at, signal.bytes()) => {
                 self.signal_group().tickets(signal)
             }
             Some(_) => return Posted::refused(FaultKind::BadAddress),

@@ -21,7 +21,7 @@ impl<P: Platform> Signals<'_, P> {
     /// A signal alone. That of kind 1 is one WQE, unless it stands apart.
     #[inline(always)]
     pub(crate) fn post_signal(self, at: HeapOffset, signal: Signal) -> Posted {
-        if !self.ptr.state.word_fits(at, signal.bytes()) {
+        if !self.ptr.word_fits(at, signal.bytes()) {
             return Posted::refused(FaultKind::BadAddress);
         }
         match signal {
@@ -86,11 +86,11 @@ impl<P: Platform> Signals<'_, P> {
         let (state, poster, writer) = (self.ptr.state, self.poster(), self.writer());
         let count = amo.blocks();
         let result_fits = match result {
-            Some(at) => state.word_fits(at, 8),
+            Some(at) => self.ptr.word_fits(at, 8),
             None => true,
         };
         let too_long = count > 1 && count > self.ptr.depth();
-        if !state.word_fits(dst, amo.bytes() as u64) || !result_fits || too_long {
+        if !self.ptr.word_fits(dst, amo.bytes() as u64) || !result_fits || too_long {
             return Posted::refused(FaultKind::BadAddress);
         }
         let word = poster.take_bound(count);

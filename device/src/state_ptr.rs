@@ -126,13 +126,6 @@ impl<'s, P: Platform> StatePtr<'s, P> {
         at.0 <= root!(self, heap_bytes) && bytes <= root!(self, heap_bytes) - at.0
     }
 
-    /// Whether an aligned word of `bytes`, a power of two, lies in the heap.
-    #[inline(always)]
-    pub(crate) fn word_fits(self, at: HeapOffset, bytes: u64) -> bool {
-        // An aligned word lies in the heap if it begins in the part that is whole words.
-        at.0 & (bytes - 1) == 0 && at.0 < root!(self, heap_bytes) & !(bytes - 1)
-    }
-
     #[inline(always)]
     pub(crate) fn peer_heap(self, peer: u32) -> u64 {
         // SAFETY: `peer_heap` has a word for each PE.
@@ -221,6 +214,13 @@ impl<'s, P: Platform> ChannelPtr<'s, P> {
     #[inline(always)]
     pub(crate) fn depth(self) -> u64 {
         root!(self.state, ring_mask) as u64 + 1
+    }
+
+    /// Whether an aligned word of `bytes`, a power of two, lies in the heap.
+    #[inline(always)]
+    pub(crate) fn word_fits(self, at: HeapOffset, bytes: u64) -> bool {
+        // An aligned word lies in the heap if it begins in the part that is whole words.
+        at.0 & (bytes - 1) == 0 && at.0 < root!(self.state, heap_bytes) & !(bytes - 1)
     }
 
     #[inline(always)]
