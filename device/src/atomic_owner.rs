@@ -17,7 +17,6 @@ use crate::part::part;
 use crate::platform::Platform;
 use crate::send_queue::SendQueue;
 use crate::shared::fields;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{BINDING, BOUND, Channel, HomeWord};
 
 fields!(Channel { bound: u64, home: u64 });
@@ -55,7 +54,7 @@ impl<P: Platform> AtomicOwner<'_, P> {
     /// The remote rail that a bound channel keeps to; none if it is not bound.
     #[inline(always)]
     pub(crate) fn rail(self) -> Option<u32> {
-        if self.load_bound() == 0 || Mutant::NoHome.on() {
+        if self.load_bound() == 0 {
             return None;
         }
         // The agent writes it whole.

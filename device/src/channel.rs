@@ -18,7 +18,6 @@ use crate::types::{
     Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Posted, Put, Resolution, Signal, Ticket,
 };
 use crate::waiter::Waiter;
-use shunt_layout::mutant::Mutant;
 
 /// One ordered stream to one peer.
 #[derive(Clone, Copy)]
@@ -121,9 +120,6 @@ impl<P: Platform> Channel<'_, P> {
         } else {
             Posted::at(0)
         };
-        if Mutant::PutAwaited.on() {
-            let _ = self.quiet(lanes, Deadline::after(self.now_ns(), 1_000_000_000));
-        }
         posted
     }
 
@@ -410,9 +406,7 @@ impl<P: Platform> Channel<'_, P> {
     /// the compiler may make a function of one, which takes what it captures over a stack.
     #[inline(always)]
     fn leads<L: Lanes>(self, lanes: L) -> bool {
-        if !Mutant::LeaderDoesNotWait.on() {
-            lanes.sync();
-        }
+        lanes.sync();
         lanes.rank() == 0
     }
 

@@ -8,7 +8,6 @@ use crate::shared::Shared;
 use crate::state_ptr::ChannelPtr;
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::cqe::{CQE_BYTES, SYNDROME_WORD_OFFSET, TAIL_OFFSET, Tail};
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::CqMap;
 
 /// What a look at the completions of a path needs; a post does not.
@@ -66,8 +65,7 @@ impl<P: Platform> CompletionQueue<P> {
         let tail = Tail::from_memory(self.tail_word(number as u32).load_cqe());
         // Every WQE is signalled, so CQE n is that of WQE n; the counter says so a second time, so that a map that
         // is behind finds nothing.
-        let counted = tail.wqe_counter == physical as u16
-            && (CqMap::index(physical) <= u16::MAX as u32 || !Mutant::CounterNotWrapped.on());
+        let counted = tail.wqe_counter == physical as u16;
         if tail.belongs_to(number, self.log_depth) && counted { Some(tail) } else { None }
     }
 

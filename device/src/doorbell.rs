@@ -6,7 +6,6 @@ use crate::send_queue::SendQueue;
 use crate::shared::fields;
 use crate::state_ptr::StatePtr;
 use core::ops::Range;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{Channel, INDEX_MASK, Word};
 
 fields!(Channel { posted: u64, post_lock: u32 });
@@ -30,8 +29,7 @@ impl<P: Platform> Doorbell<'_, P> {
     /// gone with its kernel: nobody waits for it without a deadline.
     #[inline(never)]
     pub(crate) fn try_lock(self) -> bool {
-        let tries = if Mutant::PostLockAwaited.on() { u32::MAX } else { TURNS };
-        self.ptr.words().post_lock().try_lock_for(tries)
+        self.ptr.words().post_lock().try_lock_for(TURNS)
     }
 
     /// Once through the post lock, unless somebody holds it.
@@ -70,7 +68,7 @@ impl<P: Platform> Doorbell<'_, P> {
     #[inline(always)]
     pub(crate) fn ring_locked(self, end: u64, queue: &SendQueue<'_, P>) {
         let posted = self.ptr.words().posted();
-        if posted.load() < end || Mutant::RingBackwards.on() {
+        if posted.load() < end {
             posted.store(end);
             queue.ring_doorbell(end.wrapping_sub(queue.base));
         }
@@ -83,7 +81,7 @@ impl<P: Platform> Doorbell<'_, P> {
         let doorbell = Doorbell::of(state.row(row));
         let ptr = doorbell.ptr;
         let ticket = ptr.load_ticket();
-        if ticket.flag() || Mutant::LeftUnrung.on() || !doorbell.try_lock() {
+        if ticket.flag() || !doorbell.try_lock() {
             return;
         }
         doorbell.ring_if_open(ticket, ptr.load_ready().index(), &SendQueue::of(ptr, ticket.slot()));

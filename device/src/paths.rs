@@ -6,7 +6,6 @@ use crate::platform::Platform;
 use crate::root::root;
 use crate::send_queue::SendQueue;
 use crate::shared::fields;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{PathRow, PathState};
 
 fields!(PathRow { state: u32, incarnation: u32, ready_since_ns: u64 });
@@ -52,12 +51,11 @@ impl<P: Platform> Paths<'_, P> {
     /// The best usable slot other than the one being left: ranked by slot number, ports up, not tried in
     /// vain; one with a suspect rail only if there is no other. Of a bound channel, among those to its home (rule 16).
     pub(crate) fn next(self, leaving: u32, excluded: u32) -> Option<u32> {
-        let home = if Mutant::AwayChosen.on() { None } else { self.owner().rail() };
+        let home = self.owner().rail();
         let mut second = None;
         let mut slot = 0;
         while slot < root!(self.ptr.state, slots) {
             let usable = slot != leaving
-                && !(slot > 1 && Mutant::OneBackup.on())
                 && excluded & (1 << slot) == 0
                 && self.state(slot) == PathState::Ready
                 && self.owner().leads_to(slot, home)
@@ -70,7 +68,7 @@ impl<P: Platform> Paths<'_, P> {
             }
             slot += 1;
         }
-        if Mutant::SuspicionMasks.on() { None } else { second }
+        second
     }
 
     /// True if a better path than `slot` has been ready for the recovery window: the primary, or, of a channel that is
@@ -84,12 +82,11 @@ impl<P: Platform> Paths<'_, P> {
                 && self.owner().leads_to(better, home)
                 && !self.port_down(better)
                 && !self.suspect(better)
-                && !Mutant::NoWayBack.on()
             {
                 // Written before `Ready`.
                 let since = self.ptr.path(better).ready_since_ns().load();
                 let window_ns = root!(self.ptr.state, policy.recovery_window_ns);
-                if now.saturating_sub(since) >= window_ns || Mutant::NoRecoveryWindow.on() {
+                if now.saturating_sub(since) >= window_ns {
                     return true;
                 }
             }

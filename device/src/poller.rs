@@ -10,8 +10,7 @@ use crate::part::part;
 use crate::platform::Platform;
 use crate::types::Ticket;
 use shunt_layout::mlx5::cqe::{Tail, opcode};
-use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CqMap, ReadyWord, Word};
+use shunt_layout::state::{ReadyWord, Word};
 
 /// CQEs one look goes over at most: bounds the look, not the progress.
 const SCAN_MAX: u64 = 64;
@@ -54,7 +53,7 @@ impl<P: Platform> Poller<'_, P> {
         let mut failed = false;
         while count < SCAN_MAX {
             match cq.tail(first.wrapping_add(count)) {
-                Some(tail) if tail.opcode == opcode::REQ || Mutant::ErrorTakenForDone.on() => count += 1,
+                Some(tail) if tail.opcode == opcode::REQ => count += 1,
                 Some(_) => {
                     failed = true;
                     break;
@@ -66,10 +65,6 @@ impl<P: Platform> Poller<'_, P> {
         if count > 0 {
             ptr.platform().cqe_before_data();
             at = done.with_index(done.index() + count);
-            if Mutant::DoneByStore.on() {
-                ptr.done_word().store_release(at.0);
-                return Polled::At(at);
-            }
             if ptr.done_word().compare_swap(done.0, at.0) != done.0 {
                 return Polled::At(ptr.load_done());
             }
@@ -79,7 +74,7 @@ impl<P: Platform> Poller<'_, P> {
             let syndrome = cq.syndrome(cq.map.physical(at.index()), cq.map.lag());
             // A view of another generation reads nonsense: believe it only if `done` still stands where it
             // did.
-            if ptr.load_done() == at || Mutant::LateLookBelieved.on() {
+            if ptr.load_done() == at {
                 return Polled::Failed { at, syndrome };
             }
         }
@@ -164,7 +159,7 @@ impl<P: Platform> Poller<'_, P> {
         // A number, no more: nothing is read on the strength of it.
         let published = ReadyWord(ptr.ready_word().load()).index();
         let done = ptr.load_done();
-        if (done.0 as u32).wrapping_sub(published as u32) as i32 >= 0 || Mutant::QuietAtPublish.on() {
+        if (done.0 as u32).wrapping_sub(published as u32) as i32 >= 0 {
             return true;
         }
         if done.flag() {
@@ -177,8 +172,7 @@ impl<P: Platform> Poller<'_, P> {
             Tail { wqe_counter: physical as u16, opcode: opcode::REQ, owner: cq.owner(number) }.to_memory();
         // Success or failure: once the counter agrees, the entry is that of the WQE.
         let wrong_bits = cq.tail_word(number).poll_cqe(due, Tail::COUNTER, LOOKS);
-        let wrong = CqMap::index(physical) > u16::MAX as u32 && Mutant::CounterNotWrapped.on();
-        if wrong_bits & Tail::ALL != 0 || wrong {
+        if wrong_bits & Tail::ALL != 0 {
             return false;
         }
         ptr.platform().cqe_before_data();

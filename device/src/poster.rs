@@ -6,7 +6,6 @@
 use crate::atomic_owner::AtomicOwner;
 use crate::doorbell::{Doorbell, TURNS};
 use crate::part::part;
-use crate::paths::Paths;
 use crate::platform::Platform;
 use crate::ring;
 use crate::root::root;
@@ -17,7 +16,6 @@ use crate::switch::Switch;
 use crate::types::{Deadline, FaultKind, Posted};
 use crate::waiter::Waiter;
 use crate::wqe_write;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CLOSED, Step, Word};
 
 /// What a slow path is given where nothing was reserved. No word that was: indices never come that far. A word that is
@@ -35,7 +33,7 @@ pub(crate) const fn is_none(word: u64) -> bool {
 
 part! {
     /// Takes tickets and publishes what was written for them.
-    pub(crate) Poster { doorbell: Doorbell, waiter: Waiter, switch: Switch, owner: AtomicOwner, paths: Paths }
+    pub(crate) Poster { doorbell: Doorbell, waiter: Waiter, switch: Switch, owner: AtomicOwner }
 }
 
 impl<P: Platform> Poster<'_, P> {
@@ -95,7 +93,7 @@ impl<P: Platform> Poster<'_, P> {
             let ticket = ptr.load_ticket();
             let at_home = !ticket.flag() && owner.leads_to(ticket.slot(), owner.rail());
             // Without fault tolerance nothing is ever switched.
-            if at_home || !tolerant || Mutant::BoundUnseen.on() {
+            if at_home || !tolerant {
                 owner.set_bound();
                 return true;
             }
@@ -127,12 +125,7 @@ impl<P: Platform> Poster<'_, P> {
     ) -> Posted {
         let (doorbell, first) = (self.doorbell(), word.index());
         self.ptr.platform().wqes_before_publish();
-        let published = if Mutant::PublishOutOfOrder.on() {
-            self.ptr.ready_word().fetch_add(count);
-            true
-        } else {
-            self.ptr.ready_word().compare_swap_in_turn(first, first + count, TURNS) == first
-        };
+        let published = self.ptr.ready_word().compare_swap_in_turn(first, first + count, TURNS) == first;
         let in_turn = published && (!ring || doorbell.try_lock_in_turn());
         if !in_turn {
             return Posted::from_raw(Self::publish_slow(self.ptr.state, self.ptr.row(), word, count as u32));
@@ -177,9 +170,6 @@ impl<P: Platform> Poster<'_, P> {
     #[inline(always)]
     pub(crate) fn admits(self, reserved: Word, count: u64) -> bool {
         let done = self.ptr.load_done();
-        if Mutant::HintReadByPuts.on() && self.ptr.state.tolerant() {
-            let _ = self.paths().port_down(reserved.slot());
-        }
         !reserved.flag()
             && done.same_generation(reserved)
             && ring::fits_near(reserved.index(), count, done.index(), root!(self.ptr.state, ring_mask))
@@ -210,9 +200,8 @@ impl<P: Platform> Poster<'_, P> {
             let done = ptr.load_done();
             let ticket = ptr.load_ticket();
             let own = !reserved.flag() && done.same_generation(reserved);
-            let both = done.same_generation(ticket) || Mutant::AdoptByDoneAlone.on();
-            let older = Mutant::GenerationCompared.on() && done.generation() < reserved.generation();
-            let newer = both && !done.same_generation(reserved) && !older;
+            let both = done.same_generation(ticket);
+            let newer = both && !done.same_generation(reserved);
             let fits = ring::fits(reserved.index(), count, done.index(), depth);
             if (own || newer) && fits {
                 return done.with_index(reserved.index()).0 & !CLOSED;
@@ -220,15 +209,12 @@ impl<P: Platform> Poster<'_, P> {
             if (own || newer) && done.flag() {
                 poster.announce_blocked(reserved.index(), done);
             }
-            if poster.waiter().attend(&mut stall).is_err() || (Mutant::LeaveAfterReserve.on() && done.flag())
-            {
+            if poster.waiter().attend(&mut stall).is_err() {
                 return NO_WORD;
             }
             let now = ptr.now_ns();
             // While the owner is asked about an operation, its own time counts.
-            if queue.stalled(ptr.load_done().0, !switch.asks(), now, switch.chain_bound_with_owners_ns())
-                && !Mutant::HoleAwaitedForEver.on()
-            {
+            if queue.stalled(ptr.load_done().0, !switch.asks(), now, switch.chain_bound_with_owners_ns()) {
                 // Nothing was finished for as long as a chain of switches may take: whoever took the ring is gone.
                 switch.abandon(now);
             }
@@ -241,8 +227,7 @@ impl<P: Platform> Poster<'_, P> {
     #[inline(always)]
     fn announce_blocked(self, first: u64, frozen: Word) {
         let ready = self.ptr.load_ready();
-        if ready.index() == first && !ready.blocked_in(frozen.generation()) && !Mutant::BlockedNeverSaid.on()
-        {
+        if ready.index() == first && !ready.blocked_in(frozen.generation()) {
             let blocked = ready.with_blocked(frozen.generation());
             self.ptr.ready_word().compare_swap(ready.0, blocked.0);
         }
@@ -268,7 +253,7 @@ impl<P: Platform> Poster<'_, P> {
             let now = ptr.now_ns();
             let bound_ns = switch.chain_bound_with_owners_ns();
             let stalled = queue.stalled(ptr.load_ready().0, !switch.asks(), now, bound_ns);
-            if stalled && !Mutant::HoleAwaitedForEver.on() {
+            if stalled {
                 // A group before us vanished between its reserve and its publish: the stream has a hole for
                 // good.
                 switch.abandon(now);

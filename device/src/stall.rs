@@ -7,7 +7,6 @@
 //!
 //! Its state is a few registers of one waiter. Nothing is stored on the no-fault path.
 
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::Word;
 
 /// Looks between two readings of the hint words: they lie in host memory on a GPU.
@@ -94,7 +93,7 @@ impl StallDetector {
             self.silence_ns = 0;
             return false;
         }
-        let most_ns = if Mutant::SilenceByClock.on() { u64::MAX / 2 } else { limit_ns / 8 + 1 };
+        let most_ns = limit_ns / 8 + 1;
         self.silence_ns += if since_look_ns < most_ns { since_look_ns } else { most_ns };
         self.silence_ns > limit_ns
     }
@@ -115,15 +114,11 @@ impl StallDetector {
     /// How long the path may be silent, by what it usually is: measured here, in registers, and nowhere stored.
     #[inline(always)]
     pub fn limit_ns(&self, limits: Limits) -> u64 {
-        if Mutant::PauseNeverEnds.on() {
-            return u64::MAX / 4;
-        }
         if self.seen < USUAL_AFTER {
             return limits.bound_ns;
         }
         let usual_ns = self.usual_ns.saturating_mul(USUAL_TIMES);
-        let above = usual_ns > limits.floor_ns || Mutant::FloorForgotten.on();
-        let least_ns = if above { usual_ns } else { limits.floor_ns };
+        let least_ns = if usual_ns > limits.floor_ns { usual_ns } else { limits.floor_ns };
         if least_ns < limits.bound_ns { least_ns } else { limits.bound_ns }
     }
 

@@ -5,7 +5,6 @@ use crate::root::root;
 use crate::shared::{Shared, fields};
 use crate::types::HeapOffset;
 use core::marker::PhantomData;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{
     self, Channel, DeviceState, HintWord, Mailbox, PathRow, Policy, ReadyWord, Tally, Word,
 };
@@ -281,7 +280,7 @@ impl<'s, P: Platform> ChannelPtr<'s, P> {
     /// True while the channel is closed in the generation of `closed`.
     pub(crate) fn still_closed(self, closed: Word) -> bool {
         let ticket = self.load_ticket();
-        ticket.flag() && ticket.same_generation(closed) || Mutant::ReturnedOwnerGoesOn.on()
+        ticket.flag() && ticket.same_generation(closed)
     }
 
     /// The scratch word `number` of this channel: below the ring depth, or one of the extra ones behind it.
@@ -318,9 +317,6 @@ impl<'s, P: Platform> ChannelPtr<'s, P> {
     /// Remote address and rkey of a heap offset over a remote rail.
     #[inline(always)]
     pub(crate) fn remote(self, rail: u32, at: u64) -> (u64, u32) {
-        if Mutant::SignalsRelaxed.on() {
-            return self.remote_data(rail, at);
-        }
         (self.state.peer_heap(self.peer()) + at, self.state.rkey(self.peer(), rail, at))
     }
 

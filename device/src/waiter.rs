@@ -10,7 +10,6 @@ use crate::stall::StallDetector;
 use crate::state_ptr::StatePtr;
 use crate::switch::{OldestMessage, Switch, Trigger};
 use crate::types::{Fault, FaultKind, Ticket};
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CauseKind, PathState, Step, Word};
 
 part! {
@@ -59,9 +58,7 @@ impl<P: Platform> Waiter<'_, P> {
             None if stalled && !excused => {
                 Some(Trigger { at, cause: self.cause_of_silence(at.slot()), syndrome: 0 })
             }
-            None if hint_due && tolerant && !(excused && Mutant::BytesHideHints.on()) => {
-                self.hinted(at, now, stall.doubts(silence_ns))
-            }
+            None if hint_due && tolerant => self.hinted(at, now, stall.doubts(silence_ns)),
             None => None,
         };
         match trigger {
@@ -91,13 +88,10 @@ impl<P: Platform> Waiter<'_, P> {
             return Some(Trigger { at, cause, syndrome: 0 });
         }
         // With nowhere to go the path is kept: RC retries, and the port may come back before they run out.
-        if paths.port_down(slot) && paths.next(slot, 0).is_some() && !Mutant::PortHintIgnored.on() {
+        if paths.port_down(slot) && paths.next(slot, 0).is_some() {
             return Some(Trigger { at, cause: CauseKind::PortDown, syndrome: 0 });
         }
-        if (waited || Mutant::SuspicionMasks.on())
-            && paths.suspect(slot)
-            && paths.next(slot, 0).is_some_and(|next| !paths.suspect(next))
-        {
+        if waited && paths.suspect(slot) && paths.next(slot, 0).is_some_and(|next| !paths.suspect(next)) {
             return Some(Trigger { at, cause: CauseKind::Overdue, syndrome: 0 });
         }
         let home = self.owner().rail();

@@ -6,7 +6,6 @@ use crate::root::root;
 use crate::send_queue::SendQueue;
 use crate::types::{Amo, HeapOffset};
 use crate::wqe_write::{self, Answer, Place};
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::OrderPolicy;
 
 part! {
@@ -24,7 +23,7 @@ impl<'s, P: Platform> WqeWriter<'s, P> {
     /// True where a kind 1 signal is an atomic.
     #[inline(always)]
     pub(crate) fn are_signals_atomics(self) -> bool {
-        self.is_unordered() && !Mutant::SignalsWritten.on()
+        self.is_unordered()
     }
 
     /// True where a kind 2 signal stands between two ledger words.
@@ -37,7 +36,7 @@ impl<'s, P: Platform> WqeWriter<'s, P> {
     /// Blocks of a ledger word.
     #[inline(always)]
     pub(crate) fn ledger_blocks(self) -> u64 {
-        if self.is_unordered() && !Mutant::LedgerWritten.on() { 2 } else { 1 }
+        if self.is_unordered() { 2 } else { 1 }
     }
 
     /// An answer that goes where nobody looks.

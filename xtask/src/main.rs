@@ -11,6 +11,7 @@ mod explore;
 mod fuzz;
 mod gpu;
 mod mutate;
+mod mutate_tree;
 mod netns;
 mod night;
 mod prefix;

@@ -12,7 +12,6 @@ use crate::paths::Paths;
 use crate::platform::Platform;
 use crate::root::root;
 use crate::types::FaultKind;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CauseKind, CqMap, NO_SLOT, PathState, Step};
 
 part! {
@@ -42,7 +41,7 @@ impl<P: Platform> Choose<'_, P> {
         // Announce, then look again: the agent recreates a path only if nobody announced it (Dekker's
         // handshake). The same barrier stands between the close and the look at `bound`: see `atomic_owner.rs`.
         self.ptr.platform().announce_before_recheck();
-        let home = if Mutant::AwayChosen.on() { None } else { self.owner().rail() };
+        let home = self.owner().rail();
         if paths.state(slot) != PathState::Ready || !self.owner().leads_to(slot, home) {
             words.to().store(NO_SLOT);
             return Next::Wait;
@@ -69,7 +68,7 @@ impl<P: Platform> Choose<'_, P> {
         // What was tried in vain may have been recreated by now.
         words.excluded().store(0);
         let dead_ns = if since == 0 { 0 } else { now.saturating_sub(since) };
-        if dead_ns >= root!(self.ptr.state, policy.give_up_ns) || Mutant::PeerLostAtOnce.on() {
+        if dead_ns >= root!(self.ptr.state, policy.give_up_ns) {
             return self.lose_peer(now);
         }
         Next::Wait

@@ -8,7 +8,6 @@ use crate::paths::Paths;
 use crate::platform::Platform;
 use crate::types::FaultKind;
 use shunt_layout::mlx5::cqe::Syndrome;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CLOSED, CauseKind, FROZEN, NO_SLOT, Step, Word};
 
 part! {
@@ -23,7 +22,7 @@ impl<P: Platform> Close<'_, P> {
         if ticket.flag() {
             return self.resume_close(now);
         }
-        let stale = !ticket.same_generation(trigger.at) && !Mutant::OldTriggerActedOn.on();
+        let stale = !ticket.same_generation(trigger.at);
         if stale {
             return Next::Wait; // somebody switched since
         }
@@ -49,9 +48,7 @@ impl<P: Platform> Close<'_, P> {
         }
         let tolerant = self.ptr.state.tolerant();
         if !tolerant
-            || (trigger.cause == CauseKind::Completion
-                && Syndrome(trigger.syndrome as u8).is_program_error()
-                && !Mutant::ProgramErrorsChained.on())
+            || (trigger.cause == CauseKind::Completion && Syndrome(trigger.syndrome as u8).is_program_error())
         {
             return self.state().die(FaultKind::Completion, now);
         }
@@ -79,7 +76,7 @@ impl<P: Platform> Close<'_, P> {
 
     /// An owner that closed the ticket word and got no further: the rest of what it began.
     pub(super) fn resume_close(self, now: u64) -> Next {
-        if !self.ptr.load_ticket().flag() || Mutant::CloseNotResumed.on() {
+        if !self.ptr.load_ticket().flag() {
             return Next::Wait;
         }
         self.closed(now)
@@ -101,14 +98,13 @@ impl<P: Platform> Close<'_, P> {
     /// callers complete faster than this looks: then it is tried again.
     #[inline(never)]
     pub(super) fn freeze(self) -> bool {
-        let flag = if Mutant::DoneNotFrozen.on() { 0 } else { FROZEN };
         let (mut done, mut tries) = (self.ptr.load_done(), 0);
         while tries < SWAPS_MAX {
             if !self.ptr.still_closed(done) {
                 return false;
             }
             // A generation met here is never frozen again once it is over.
-            let met = Word(self.ptr.done_word().compare_swap(done.0, done.0 | flag));
+            let met = Word(self.ptr.done_word().compare_swap(done.0, done.0 | FROZEN));
             if met == done {
                 self.state().raise_done_to(done.index());
                 return true;

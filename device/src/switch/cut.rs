@@ -13,7 +13,6 @@ use crate::part::part;
 use crate::platform::Platform;
 use crate::send_queue::SendQueue;
 use shunt_layout::mlx5::cqe::opcode;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::FencePolicy;
 
 part! {
@@ -69,13 +68,12 @@ impl<P: Platform> Cut<'_, P> {
         let rung = self.doorbell().posted().wrapping_sub(queue.base) + words.posted_reads().load();
         // Every WQE that channels post is one message: as many went before `done` as there were blocks, less the
         // second ones.
-        let lag = if Mutant::BlocksTakenForMessages.on() { 0 } else { self.old_ring().lag_at(at) };
+        let lag = self.old_ring().lag_at(at);
         let window = Window { done, rung, messages: done.wrapping_sub(lag) };
         let old = self.old_ring().queue();
         // The ring holds what was announced and not completed until the path is recreated, which waits for this switch
         // to leave it.
-        let physical = cut::from_truth(window, executed24, |index| journal::shape(&old.block(index).load()));
-        let physical = physical.or(if Mutant::RefutedTruthBelieved.on() { Some(done) } else { None })?;
+        let physical = cut::from_truth(window, executed24, |index| journal::shape(&old.block(index).load()))?;
         // A flush READ of a failed drain counts as a message, but is no ticket.
         Some(physical.wrapping_add(queue.base).min(words.journal_end().load()))
     }
@@ -93,7 +91,7 @@ impl<P: Platform> Cut<'_, P> {
         let words = words(self.ptr);
         let seen = words.erred_seen_ns().load();
         if seen == 0 {
-            if self.raise_done() || Mutant::TimeFenceByDeadline.on() {
+            if self.raise_done() {
                 words.erred_age_ns().store(0);
                 words.erred_seen_ns().store(now.max(1));
             }
@@ -103,6 +101,6 @@ impl<P: Platform> Cut<'_, P> {
         let age_ns = words.erred_age_ns().load() + now.saturating_sub(seen).min(lifetime_ns / 8 + 1);
         words.erred_age_ns().store(age_ns);
         words.erred_seen_ns().store(now.max(seen));
-        age_ns >= lifetime_ns || Mutant::TimeFenceAtOnce.on()
+        age_ns >= lifetime_ns
     }
 }

@@ -13,7 +13,6 @@ use crate::platform::Platform;
 use crate::root::root;
 use crate::send_queue::SendQueue;
 use crate::types::FaultKind;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{AnswerStatus, FencePolicy, Step};
 
 part! {
@@ -30,7 +29,7 @@ impl<P: Platform> Fence<'_, P> {
         let (state, words) = (self.state(), words(self.ptr));
         let ready = self.ptr.load_ready();
         let generation = self.ptr.load_done().generation();
-        let all = ready.index() == words.close().load() || Mutant::NotSettled.on();
+        let all = ready.index() == words.close().load();
         if !all && !ready.blocked_in(generation) {
             if state.overdue(now, state.chain_bound_ns()) {
                 return state.die(FaultKind::PeerLost, now); // a caller vanished between reserve and publish
@@ -56,15 +55,13 @@ impl<P: Platform> Fence<'_, P> {
         let (from, incarnation) = (words.from().load(), words.from_incarnation().load());
         let Some(answer) = self.request().answer() else { return Next::Wait };
         let status = answer.status;
-        let awaited =
-            answer.number == words.request().load() || (answer.number != 0 && Mutant::OldAnswerTaken.on());
+        let awaited = answer.number == words.request().load();
         let refused = !awaited || status == AnswerStatus::Unprovable;
         let by_time = refused && self.cut().is_proven_by_time(now);
         if !awaited && !by_time {
             return self.wait_for_agent(now);
         }
-        let other =
-            (answer.slot != from || answer.incarnation != incarnation) && !Mutant::OldAnswerTaken.on();
+        let other = answer.slot != from || answer.incarnation != incarnation;
         if !by_time && (other || status == AnswerStatus::Unprovable) {
             // The agent could prove nothing; time may still.
             let policy = self.ptr.state.policy();
@@ -85,13 +82,10 @@ impl<P: Platform> Fence<'_, P> {
 
     fn wait_for_agent(self, now: u64) -> Next {
         let state = self.state();
-        if Mutant::DeadlineForFence.on() && state.overdue(now, 50_000) {
-            return state.enter(Step::Choose, now);
-        }
         // At each look, so that the wait is renewed by what was said, and from when it was seen.
-        let in_hand = !Mutant::OldWordRenews.on() && self.request().is_in_hand(now);
+        let in_hand = self.request().is_in_hand(now);
         let overdue = state.overdue(now, root!(self.ptr.state, policy.fence_wait_ns));
-        if !in_hand && overdue && !(Mutant::OldWordRenews.on() && self.request().is_in_hand(now)) {
+        if !in_hand && overdue {
             return state.die(FaultKind::FenceUnproven, now);
         }
         Next::Wait
@@ -100,18 +94,12 @@ impl<P: Platform> Fence<'_, P> {
     /// Stores X, and N: what lies between may have been executed. `executed24` is the receiver's count, if it has one.
     fn store_cut(self, from: u32, executed24: Option<u32>, now: u64) {
         let words = words(self.ptr);
-        let kept = if Mutant::CutRecomputed.on() { 0 } else { words.executed().load() };
-        let watermark = kept.max(words.done_at_close().load());
+        let watermark = words.executed().load().max(words.done_at_close().load());
         let truth = executed24.and_then(|executed| self.cut().truth(from, executed));
-        let truth = if Mutant::NoTruth.on() { Some(watermark) } else { truth };
-        let truth = if Mutant::OutstandingForgotten.on() { Some(self.old_ring().announced()) } else { truth };
-        let to_read = truth.is_none() && !Mutant::NoLedger.on();
+        let to_read = truth.is_none();
         words.ledger().store(if to_read { LEDGER_TO_READ } else { 0 });
         count(self.ptr.tally().ledger_cuts(), truth.is_none() as u64);
         // Rule 12: monotone, and stored before anything is replayed.
-        if Mutant::CutRecomputed.on() {
-            words.executed().store(0);
-        }
         self.state().raise_executed_to(watermark.max(truth.unwrap_or(0)));
         // The count tells of every message; without it nothing is known behind X, until the ledger says more.
         let watermark = words.executed().load();

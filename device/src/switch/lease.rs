@@ -3,7 +3,6 @@
 use super::words::words;
 use crate::part::part;
 use crate::platform::Platform;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::OwnerWord;
 
 part! {
@@ -20,13 +19,11 @@ impl<P: Platform> Lease<'_, P> {
         let owner = self.owner();
         // The clock is read again: a caller that was held up since `now` must not take a lease that is over already.
         let now = now.max(self.ptr.now_ns());
-        if !owner.is_free() && !Mutant::ManySwitchers.on() {
-            if !owner.part_is_over(now) || Mutant::LeaseNeverEnds.on() {
+        if !owner.is_free() {
+            if !owner.part_is_over(now) {
                 return None;
             }
-            if let Some(next) = owner.next_part(now)
-                && !Mutant::LeaseByClock.on()
-            {
+            if let Some(next) = owner.next_part(now) {
                 self.swap(owner, next);
                 return None;
             }

@@ -21,7 +21,6 @@ use crate::root::root;
 use crate::send_queue::SendQueue;
 use crate::wqe_write;
 use shunt_layout::mlx5::cqe::opcode;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CauseKind, LEDGER_BYTES, NO_SLOT, Step};
 
 part! {
@@ -76,9 +75,7 @@ impl<'s, P: Platform> Ledger<'s, P> {
     /// use again.
     fn failed(self, to: u32, now: u64) -> Next {
         let words = words(self.ptr);
-        if !Mutant::FailedLedgerEnteredAgain.on() {
-            self.paths().mark_fenced(to);
-        }
+        self.paths().mark_fenced(to);
         words.excluded().store(words.excluded().load() | 1 << to);
         words.to().store(NO_SLOT);
         words.posted_reads().store(0);
@@ -98,7 +95,6 @@ impl<'s, P: Platform> Ledger<'s, P> {
         words(self.ptr).excluded().load() != 0
             && answered != words(self.ptr).request().load()
             && !self.state().overdue(now, bound_ns)
-            && !Mutant::LedgerPathNotAwaited.on()
     }
 
     /// How many READs are on their way. None if somebody else holds the post lock: they are written, not rung.
@@ -167,7 +163,7 @@ impl<'s, P: Platform> Ledger<'s, P> {
 
     /// What the word of an entry was read back as. The READ that filled it has completed.
     fn evidence(self, entry: &Entry, number: u64) -> u64 {
-        let behind = entry.remote != self.ledger_address() || Mutant::BracketHalfRead.on();
+        let behind = entry.remote != self.ledger_address();
         let word = match entry.is_ledger {
             true => self.ptr.scratch_extra(behind as u32),
             false => self.ptr.scratch(number),

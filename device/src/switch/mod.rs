@@ -41,7 +41,6 @@ use fence::Fence;
 use lease::Lease;
 use ledger::Ledger;
 use replay::Replay;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CauseKind, LEASE_NS, NO_SLOT, Step, Word};
 use state::{Next, State};
 use switch_back::SwitchBack;
@@ -148,7 +147,7 @@ impl<P: Platform> Switch<'_, P> {
     #[inline(always)]
     pub(crate) fn chain_bound_with_owners_ns(self) -> u64 {
         let under_way = !self.lease().owner().is_free() || !matches!(self.step(), Step::Idle);
-        let lease_ns = if under_way && !Mutant::LeaseNotAwaited.on() { LEASE_NS } else { 0 };
+        let lease_ns = if under_way { LEASE_NS } else { 0 };
         self.chain_bound_ns().saturating_add(lease_ns)
     }
 

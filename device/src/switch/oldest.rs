@@ -7,7 +7,6 @@ use crate::paths::Paths;
 use crate::platform::Platform;
 use crate::send_queue::SendQueue;
 use crate::stall::{SLOWEST_BYTES, UNIT_NS};
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::Word;
 
 part! {
@@ -21,7 +20,7 @@ impl<P: Platform> OldestMessage<'_, P> {
     /// out of the way of the waits.
     #[inline(never)]
     pub(crate) fn is_moving_slow(self, slot: u32, at: Word, beyond: u32) -> bool {
-        if self.paths().port_down(slot) || Mutant::BytesUnseen.on() {
+        if self.paths().port_down(slot) {
             return false;
         }
         let queue = SendQueue::of(self.ptr, slot);

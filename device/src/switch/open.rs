@@ -8,8 +8,7 @@ use crate::part::part;
 use crate::platform::Platform;
 use crate::root::root;
 use crate::send_queue::SendQueue;
-use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CqMap, INDEX_MASK, NO_SLOT, SUSPECT_DOUBLINGS_MAX, Step, SwitchKind, Word};
+use shunt_layout::state::{CqMap, INDEX_MASK, SUSPECT_DOUBLINGS_MAX, Step, SwitchKind, Word};
 
 part! {
     /// Opens a generation, and learns from the one before how long a path may be silent.
@@ -28,9 +27,7 @@ impl<P: Platform> Open<'_, P> {
         let generation = closed.generation() + 1;
         let lag = self.multi_block().map(to).lag();
         self.multi_block().set_map(to, CqMap::new(base, lag, generation));
-        if Mutant::OpenByStore.on() {
-            self.ptr.ticket_word().store(Word::new(to, generation, closed.index()).0);
-        } else if !self.open_tickets(closed, Word::new(to, generation, 0)) {
+        if !self.open_tickets(closed, Word::new(to, generation, 0)) {
             return Next::Wait;
         }
         self.open_done(frozen, now)
@@ -62,12 +59,7 @@ impl<P: Platform> Open<'_, P> {
         }
         self.state().stamp(Stamp::Opened, now);
         let back = words.back().load() != 0;
-        if !Mutant::PatienceNeverLearned.on() {
-            self.learn_limits(back, done);
-        }
-        if Mutant::CutForgottenAtOpen.on() {
-            words.executed().store(0);
-        }
+        self.learn_limits(back, done);
         let opened = if back { words.switchbacks() } else { words.failovers() };
         opened.store(opened.load() + 1);
         words.to().store(to);
@@ -76,9 +68,6 @@ impl<P: Platform> Open<'_, P> {
         self.records().count_opened(words.from().load(), to);
         self.records().write(if back { SwitchKind::SwitchBack } else { SwitchKind::Failover }, generation);
         // `to` stays as it is until the next switch begins: the agent takes a slot that is not announced for left.
-        if Mutant::AnnouncementTakenBack.on() {
-            words.to().store(NO_SLOT);
-        }
         words.dead_since_ns().store(0);
         self.state().enter(Step::Idle, now)
     }

@@ -15,7 +15,6 @@ use crate::send_queue::SendQueue;
 use crate::wqe_write;
 use core::ops::Range;
 use shunt_layout::mlx5::wqe::Wqebb;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::Word;
 
 part! {
@@ -48,9 +47,6 @@ impl<'s, P: Platform> Replay<'s, P> {
         let next = state.next_index(to);
         let base = done.wrapping_sub(next);
         new.base = base;
-        if Mutant::DoorbellBeforeReplay.on() && end > done {
-            self.doorbell().ring_closed(&new, closed, end.wrapping_sub(base));
-        }
         // Looked at before as well, so that nothing is counted twice.
         if !self.doorbell().pass_lock() {
             return state.await_lock(now);
@@ -83,9 +79,8 @@ impl<'s, P: Platform> Replay<'s, P> {
             }
             let block = OldRing::block(old, ticket);
             let entry = journal::read(&block);
-            let settled = ticket < executed && (!entry.is_read() || Mutant::GetNotIssuedAgain.on());
-            let left_out = entry.is_ledger && Mutant::LedgerNotRewritten.on();
-            if entry.moves_nothing || (settled && !Mutant::ExecutedRepeated.on()) || left_out {
+            let settled = ticket < executed && !entry.is_read();
+            if entry.moves_nothing || settled {
                 Self::write_placeholders(new, ticket, entry.blocks);
                 placeholders += entry.blocks;
             } else {
@@ -121,16 +116,15 @@ impl<'s, P: Platform> Replay<'s, P> {
         let physical = ticket.wrapping_sub(new.base);
         let entry = journal::read(block);
         let remote = entry.remote - state.peer_heap(peer);
-        let keys = if Mutant::KeysOfTheOldRail.on() { old } else { new };
         let rkey = match entry.is_data() {
-            true => state.data_rkey(peer, keys.remote_rail, remote),
-            false => state.rkey(peer, keys.remote_rail, remote),
+            true => state.data_rkey(peer, new.remote_rail, remote),
+            false => state.rkey(peer, new.remote_rail, remote),
         };
-        let lkey = entry.local.map(|local| self.local_key(keys.local_rail, local));
+        let lkey = entry.local.map(|local| self.local_key(new.local_rail, local));
         new.write_block(physical, &journal::relocate(block, new.place_at(physical), rkey, lkey));
         if entry.blocks > 1 {
             let second = OldRing::block(old, ticket + 1);
-            let lkey = self.local_key(keys.local_rail, journal::second_local(&second));
+            let lkey = self.local_key(new.local_rail, journal::second_local(&second));
             new.write_block(physical.wrapping_add(1), &journal::relocate_second(&second, lkey));
         }
     }

@@ -4,7 +4,6 @@ use super::words::words;
 use crate::part::part;
 use crate::platform::Platform;
 use crate::types::{Fault, FaultKind, Operation, Ticket};
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::CauseKind;
 
 part! {
@@ -23,10 +22,6 @@ impl<P: Platform> Report<'_, P> {
             FaultKind::Uncertain => self.uncertain_operation(),
             _ => (done.index(), 0, 0),
         };
-        let unfinished = match Mutant::UnfinishedUnnamed.on() {
-            true => 0,
-            false => ticket.index().saturating_sub(done.index()),
-        };
         Fault {
             kind,
             cause: CauseKind::from_raw(cause),
@@ -34,7 +29,7 @@ impl<P: Platform> Report<'_, P> {
             channel: self.ptr.index(),
             slot: done.slot(),
             at: Ticket(at),
-            unfinished,
+            unfinished: ticket.index().saturating_sub(done.index()),
             syndrome,
             op,
             address,

@@ -8,7 +8,6 @@ use crate::root::root;
 use crate::shared::Shared;
 use crate::stall::Limits;
 use crate::types::FaultKind;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CLOSED, CauseKind, FROZEN, SUSPECT_DOUBLINGS_MAX, Step, SwitchKind, Word};
 
 /// Swaps of the ticket word that are tried before a step gives way: each one that fails is a caller that took a ticket,
@@ -70,7 +69,7 @@ impl<P: Platform> State<'_, P> {
     pub(super) fn enter(self, step: Step, now: u64) -> Next {
         let now = now.max(self.ptr.now_ns());
         let met = self.step();
-        if !step.follows(met) && !Mutant::ReturnedOwnerGoesOn.on() {
+        if !step.follows(met) {
             return Next::Wait;
         }
         words(self.ptr).step_since_ns().store(now);
@@ -124,7 +123,7 @@ impl<P: Platform> State<'_, P> {
     fn raise(self, word: Shared<'_, P, u64>, value: u64) {
         let mut tries = 0;
         let mut met = word.load();
-        while (met < value || Mutant::ReturnedOwnerGoesOn.on()) && tries < SWAPS_MAX {
+        while met < value && tries < SWAPS_MAX {
             let seen = word.compare_swap(met, value);
             if seen == met {
                 return;
@@ -145,8 +144,7 @@ impl<P: Platform> State<'_, P> {
 
     /// Physical index at which the next occupant of a path starts.
     pub(super) fn next_index(self, slot: u32) -> u64 {
-        let next = self.ptr.path(slot).next_index().load();
-        if Mutant::RingsBeginAtZero.on() { 0 } else { next }
+        self.ptr.path(slot).next_index().load()
     }
 
     /// Sets it. Nobody else does while a switch enters or leaves the path.

@@ -16,7 +16,6 @@ use crate::send_queue::SendQueue;
 use crate::stall::in_units;
 use crate::wqe_write;
 use shunt_layout::mlx5::cqe::opcode;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CauseKind, Step, Word};
 
 /// Bytes of a flush READ: one word of the peer's heap.
@@ -57,9 +56,6 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
             }
             Polled::At(at) => at,
         };
-        if Mutant::NoDrain.on() && ready.index() >= close {
-            return self.left_undrained(close, now);
-        }
         if at.index() < close || ready.index() < close {
             // The deadline is for standing still: a deep window may take long and is no failure.
             if at.index() > words.done_at_close().load() {
@@ -74,9 +70,6 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
         // Frozen before the READ is posted: its completion is no ticket's.
         if !self.close().freeze() {
             return Next::Wait;
-        }
-        if Mutant::NoFlushAfterDrain.on() {
-            return self.left_undrained(close, now);
         }
         self.post_flush(&queue, close, closed, now)
     }
@@ -99,19 +92,6 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
         self.state().enter(Step::DrainFlush, now)
     }
 
-    /// What the mutants of a drain do: the backup is left as it is.
-    fn left_undrained(self, close: u64, now: u64) -> Next {
-        let words = words(self.ptr);
-        let from = words.from().load();
-        let next = close.wrapping_sub(SendQueue::of(self.ptr, from).base);
-        self.close().freeze();
-        words.done_at_close().store(close);
-        words.journal_end().store(close);
-        words.executed().store(close.max(words.executed().load()));
-        self.state().set_next_index(from, next);
-        self.state().enter(Step::Choose, now)
-    }
-
     /// How long a drain may stand still: never less than a path may before it is suspected.
     fn limit_ns(self) -> u64 {
         self.ptr.state.policy().drain_ns.max(self.state().limits().bound_ns)
@@ -124,7 +104,7 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
         if since_ns <= limit_ns {
             return false;
         }
-        let beyond = if Mutant::DrainKnowsNoBytes.on() { u32::MAX } else { in_units(since_ns - limit_ns) };
+        let beyond = in_units(since_ns - limit_ns);
         !self.oldest().is_moving_slow(at.slot(), at, beyond)
     }
 

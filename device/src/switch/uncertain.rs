@@ -9,7 +9,6 @@ use crate::part::part;
 use crate::platform::Platform;
 use crate::root::root;
 use crate::types::{FaultKind, Operation};
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{NO_SLOT, Resolution, Step};
 
 part! {
@@ -24,9 +23,7 @@ impl<P: Platform> Uncertainty<'_, P> {
     pub(super) fn proceed(self, now: u64) -> Next {
         let words = words(self.ptr);
         // A path was found: how long there was none is over (rule 21).
-        if !Mutant::DeadSinceKept.on() {
-            words.dead_since_ns().store(0);
-        }
+        words.dead_since_ns().store(0);
         let Some(at) = self.first() else { return self.state().enter(Step::Replay, now) };
         let entry = OldRing::entry(&self.old_ring().queue(), at);
         words.asked().store(at);
@@ -49,9 +46,6 @@ impl<P: Platform> Uncertainty<'_, P> {
     /// lies in `[X, N)` may have been executed; puts, kind 1 signals and ledger words may be repeated there, because
     /// nothing that covers them was applied (but for puts where receivers do not wait for that), and gets always.
     fn first(self) -> Option<u64> {
-        if Mutant::UncertainRepeated.on() {
-            return None;
-        }
         let words = words(self.ptr);
         let old = self.old_ring().queue();
         let (executed, asked) = (words.executed().load(), words.asked().load());
@@ -59,7 +53,7 @@ impl<P: Platform> Uncertainty<'_, P> {
         let mut ticket = words.done_at_close().load();
         while ticket < end {
             let entry = OldRing::entry(&old, ticket);
-            let answer_lost = entry.operation == Operation::Fetch && !Mutant::LostAnswerIgnored.on();
+            let answer_lost = entry.operation == Operation::Fetch;
             let unknown = match ticket < executed {
                 true => answer_lost,
                 false => entry.is_unprovable() || entry.is_data() && self.are_puts_polled(),
@@ -75,7 +69,7 @@ impl<P: Platform> Uncertainty<'_, P> {
     /// The receiver acts on the data of puts before a signal covers it, so a repetition may overwrite what is used
     /// already.
     fn are_puts_polled(self) -> bool {
-        root!(self.ptr.state, policy.polled_puts) != 0 && !Mutant::PolledPutNotRefused.on()
+        root!(self.ptr.state, policy.polled_puts) != 0
     }
 
     /// Takes the owner's answer. False if it is not asked about `at`, was answered, or the answer is against what is
@@ -111,7 +105,7 @@ impl<P: Platform> Uncertainty<'_, P> {
         let behind = at + OldRing::entry(&self.old_ring().queue(), at).blocks;
         if !answer.applied() {
             words.unexecuted().store(at); // nor was anything behind it: RC executes in order
-        } else if !known && !Mutant::ResolvedNotKept.on() {
+        } else if !known {
             state.raise_executed_to(behind);
         }
         self.name(Operation::None, 0);
