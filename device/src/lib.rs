@@ -5,10 +5,6 @@
 //! [`Ticket`] names an operation on it for ever; a [`Deadline`] ends every wait; a [`Fault`] says what went
 //! wrong.
 //!
-//! Inside, a channel is parts that own a subject each: `Poster` takes tickets and publishes, `Poller` reads
-//! completions, `Switch` moves the channel to another path, `Waiter` is what a wait does between looks. All of them are
-//! a `ChannelPtr`; `shared.rs` has the safety argument.
-//!
 //! A channel outlives its paths. Every wait of a channel notices failures and carries the switch on, so there
 //! is no call to "fail over": `quiet`, `wait`, a full ring and `wait_until_ge` do it.
 #![no_std]
@@ -17,45 +13,35 @@
 #[cfg(test)]
 extern crate std;
 
-mod atomic_owner;
+mod access;
+mod atomic;
 mod channel;
-mod completion_queue;
+mod complete;
 pub mod cut;
-mod device;
-mod doorbell;
 pub mod health;
+mod home;
 pub mod journal;
-mod multi_block;
-mod out_of_order;
-mod part;
-mod paths;
+mod local;
+mod moves;
+mod patience;
 pub mod platform;
-mod poller;
-mod poster;
+mod post;
 pub mod ring;
-mod rma;
 mod root;
-mod rounds;
-mod send_queue;
-mod shared;
-mod signal;
-mod signal_group;
-mod stall;
-mod state_ptr;
 mod switch;
 mod types;
-mod waiter;
+mod uncertain;
+mod unordered;
+mod wait;
+mod wide;
 pub mod wqe_write;
-mod wqe_writer;
 
-/// What [`StallDetector`] was called; the agent still says so.
-pub use StallDetector as Patience;
-pub use channel::Channel;
-pub use device::{Device, PIECE_BYTES};
+pub use access::{Channel, Device};
+pub use local::PIECE_BYTES;
+pub use patience::{Limits, Patience};
 pub use platform::{Lanes, Platform, Solo};
-pub use rounds::Rounds;
-pub use stall::{Limits, StallDetector};
 pub use types::{
     AbiMismatch, Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Posted, Put,
     Resolution, Signal, Ticket,
 };
+pub use wait::Rounds;

@@ -1,9 +1,8 @@
 //! Breaks of the protocol, one of which a test may put in on purpose to see that it is noticed.
 //!
-//! Device code and kernels hold none of the questions: `cargo xtask mutate` puts them into a copy of the tree, by the
-//! patches of `tests/mutants`. In the host, without the feature `mutants`, every question is `false` at compile time
-//! and nothing of this is in the code; release artifacts are built without it (`cargo xtask ci` looks). With it a
-//! thread asks for one break at a time, so that simulations, which are one thread each, may run beside each other.
+//! Without the feature `mutants` every question is `false` at compile time and nothing of this is in the code; release
+//! artifacts are built without it (`cargo xtask ci` looks). With it a thread asks for one break at a time, so that
+//! simulations, which are one thread each, may run beside each other.
 
 #[cfg(feature = "mutants")]
 extern crate std;

@@ -11,7 +11,6 @@ mod explore;
 mod fuzz;
 mod gpu;
 mod mutate;
-mod mutate_tree;
 mod netns;
 mod night;
 mod prefix;

@@ -1,7 +1,6 @@
 //! `cargo xtask mutate`: the protocol with one part taken away at a time, and the scenarios that must notice.
 
 use crate::ci::Count;
-use crate::mutate_tree::{self, Stale};
 use crate::sh;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -11,11 +10,9 @@ use std::process::Stdio;
 
 pub const SUMMARY: &str = "named breaks of the protocol, each of which a scenario must catch";
 pub const HELP: &str = "mutate [--only NAME] [--against NAME] [--plain NAME] [--list] [--threads N] [--say]
-       mutate --tree | --save
 
-Copies the tree into target/mutants/tree, applies the patches of tests/mutants, which put the breaks into device and
-kernels, builds the simulator there with the feature `mutants` and runs the table of tests/src/mutations.rs: each break
-of layout/src/mutant.rs with the scenarios that must catch it, and these without it, which must be clean. One table:
+Builds the simulator with the feature `mutants` and runs the table of tests/src/mutations.rs: each break of
+layout/src/mutant.rs with the scenarios that must catch it, and these without it, which must be clean. One table:
 the mutant, what it breaks, the scenario, the run that caught it, the time.
 
   --only NAME  only mutants and scenarios whose names hold NAME
@@ -23,12 +20,7 @@ the mutant, what it breaks, the scenario, the run that caught it, the time.
   --plain NAME no mutants: the scenarios whose names hold NAME, every run of them
   --list       the mutants, what they break, the scenarios that must catch them
   --threads N  runs at a time (default: the cores)
-  --say        print what each mutant was caught by
-  --tree       only makes the copy
-  --save       writes tests/mutants again from the copy, where breaks are edited; any other run writes the copy again
-
-A patch does not apply any more when the code under its breaks has changed. Then `--tree` applies what it can and names
-the hunks that are left: put those breaks into the copy by hand, then `--save`.";
+  --say        print what each mutant was caught by";
 
 /// What every binary holds that can be broken: `MARK` of layout/src/mutant.rs.
 const MARK: &[u8] = b"shunt-mutants-are-built-in";
@@ -37,9 +29,7 @@ const MARK: &[u8] = b"shunt-mutants-are-built-in";
 fn build() -> Result<PathBuf> {
     // The workspace's features, as the other stages' builds: what has no breaks is built once for all of them.
     let what = ["build", "--quiet", "--profile", "test", "--workspace", "--features", "shunt-tests/mutants"];
-    let mut cargo = sh::cargo();
-    cargo.current_dir(mutate_tree::make(Stale::Refused)?).env("CARGO_TARGET_DIR", sh::target_dir());
-    sh::run(cargo.args(what).args(["--example", "mutate"]))?;
+    sh::run(sh::cargo().args(what).args(["--example", "mutate"]))?;
     let program = sh::target_dir().join("debug/examples/mutate");
     if !holds_mark(&program)? {
         bail!("{} does not hold the mark that release artifacts must not hold", program.display());
@@ -48,14 +38,6 @@ fn build() -> Result<PathBuf> {
 }
 
 pub fn run(args: &[String]) -> Result<()> {
-    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--tree"] => {
-            println!("{}", mutate_tree::make(Stale::Kept)?.display());
-            return Ok(());
-        }
-        ["--save"] => return mutate_tree::save(),
-        _ => {}
-    }
     let program = build()?;
     sh::run(sh::command(&program.to_string_lossy()).args(args))
 }

@@ -1,7 +1,7 @@
 //! `moe_normal_combine`: rows back to where their tokens came from, summed on the way.
 
 use super::call::NormalCall;
-use super::node::{Node, Pass, Watch, afresh};
+use super::node::{Node, Pass, Turn, Waits, Watch, afresh};
 use super::role::{Halt, Role};
 use super::{combine_forward, combine_receive, combine_send};
 use crate::moe::exchange::tensor;
@@ -9,6 +9,7 @@ use crate::moe::stop::Stop;
 use crate::nvptx_math::rolled;
 use shunt_device::{Device, Lanes, Platform};
 use shunt_layout::moe_normal::{ByBoth, ByNode};
+use shunt_layout::mutant::Mutant;
 
 /// Reads `x`, `topk_weights`, `biases`, `position`, `incoming`, `prefix`, `arriving`, `forward`; writes `out`,
 /// `out_weights`. Blocks share out the channels, as those of a dispatch, and as many. The value is the number of
@@ -28,7 +29,7 @@ pub fn run<P: Platform, L: Lanes>(
         let (mut pass, mut channel) = (Pass::new(), block);
         while channel < afresh(call.shape.channels) {
             rolled();
-            play(&node, &mut pass, channel)?;
+            play(&node, &watch, &mut pass, channel)?;
             channel += call.blocks.max(1);
         }
         let Some(who) = pass.waits else { return Ok(tokens) };
@@ -93,7 +94,12 @@ fn rows_from(call: &NormalCall, channel: u32, rank: u32) -> (u64, u64) {
 
 /// A turn of each role of a channel.
 #[inline(always)]
-fn play<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, pass: &mut Pass, channel: u32) -> Result<(), Halt> {
+fn play<P: Platform, L: Lanes>(
+    node: &Node<'_, '_, P, L>,
+    watch: &Watch,
+    pass: &mut Pass,
+    channel: u32,
+) -> Result<(), Halt> {
     let (shape, mut other) = (&node.call.shape, 0);
     while other < afresh(shape.nodes) {
         rolled();
@@ -105,7 +111,12 @@ fn play<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, pass: &mut Pass, chann
             local += 1;
         }
         let rank = node.rank_of(other);
-        let turn = combine_forward::turn(node, channel, other)?;
+        let mut turn = combine_forward::turn(node, channel, other)?;
+        while Mutant::RoleKeepsBlock.on() && turn == Turn::Idle {
+            rolled();
+            watch.rest(node, Waits { role: Role::CombineForward, rank, index: channel })?;
+            turn = combine_forward::turn(node, channel, other)?;
+        }
         pass.note(turn, Role::CombineForward, rank, channel);
         other += 1;
     }

@@ -1,7 +1,7 @@
 //! `moe_normal_dispatch`: tokens to the ranks of their experts, once to each node and once to each rank.
 
 use super::call::NormalCall;
-use super::node::{Node, Pass, Watch, afresh};
+use super::node::{Node, Pass, Turn, Waits, Watch, afresh};
 use super::role::{Halt, Role};
 use super::{dispatch_forward, dispatch_receive, dispatch_send};
 use crate::moe::exchange::tensor;
@@ -9,6 +9,7 @@ use crate::moe::stop::Stop;
 use crate::nvptx_math::rolled;
 use shunt_device::{Device, Lanes, Platform};
 use shunt_layout::moe_normal::{ByLocal, ByNode};
+use shunt_layout::mutant::Mutant;
 
 /// Reads `x`, `x_scales`, `topk_index`, `topk_weights`, `position`, `incoming`, `prefix`, `arriving`; writes `out`,
 /// `out_scales`, `out_index`, `out_weights`, `forward`. Blocks share out the channels; the block of one plays all its
@@ -29,7 +30,7 @@ pub fn run<P: Platform, L: Lanes>(
         let (mut pass, mut channel) = (Pass::new(), block);
         while channel < afresh(call.shape.channels) {
             rolled();
-            play(&node, &mut pass, channel)?;
+            play(&node, &watch, &mut pass, channel)?;
             channel += call.blocks.max(1);
         }
         let Some(who) = pass.waits else { return Ok(rows) };
@@ -93,12 +94,22 @@ fn from_local(call: &NormalCall, channel: u32, local: u32) -> u64 {
 
 /// A turn of each role of a channel.
 #[inline(always)]
-fn play<P: Platform, L: Lanes>(node: &Node<'_, '_, P, L>, pass: &mut Pass, channel: u32) -> Result<(), Halt> {
+fn play<P: Platform, L: Lanes>(
+    node: &Node<'_, '_, P, L>,
+    watch: &Watch,
+    pass: &mut Pass,
+    channel: u32,
+) -> Result<(), Halt> {
     let (shape, mut other) = (&node.call.shape, 0);
     while other < afresh(shape.nodes) {
         rolled();
         let rank = node.rank_of(other);
-        let turn = dispatch_send::turn(node, channel, other)?;
+        let mut turn = dispatch_send::turn(node, channel, other)?;
+        while Mutant::RoleKeepsBlock.on() && turn == Turn::Idle {
+            rolled();
+            watch.rest(node, Waits { role: Role::DispatchSend, rank, index: channel })?;
+            turn = dispatch_send::turn(node, channel, other)?;
+        }
         pass.note(turn, Role::DispatchSend, rank, channel);
         let turn = dispatch_forward::turn(node, channel, other)?;
         pass.note(turn, Role::DispatchForward, rank, channel);
