@@ -25,7 +25,9 @@ mod sh;
 mod soak;
 mod soft_rdma;
 mod soft_rdma_cases;
+mod stages;
 mod swarm;
+mod test;
 mod tidy;
 mod tidy_source;
 mod transport;
@@ -41,8 +43,10 @@ struct Task {
 }
 
 const TASKS: &[Task] = &[
-    Task { name: "ci", summary: ci::SUMMARY, help: ci::HELP, run: ci::run },
     Task { name: "check", summary: check::SUMMARY, help: check::HELP, run: check::run },
+    Task { name: "test", summary: test::SUMMARY, help: test::HELP, run: test::run },
+    Task { name: "ci", summary: ci::SUMMARY, help: ci::HELP, run: ci::run },
+    Task { name: "night", summary: night::SUMMARY, help: night::HELP, run: night::run },
     Task { name: "tidy", summary: tidy::SUMMARY, help: tidy::HELP, run: tidy::run },
     Task { name: "abi", summary: abi::SUMMARY, help: abi::HELP, run: abi::run },
     Task { name: "docs", summary: docs::SUMMARY, help: docs::HELP, run: docs::run },
@@ -50,7 +54,6 @@ const TASKS: &[Task] = &[
     Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
     Task { name: "explore", summary: explore::SUMMARY, help: explore::HELP, run: explore::run },
     Task { name: "fuzz", summary: fuzz::SUMMARY, help: fuzz::HELP, run: fuzz::run },
-    Task { name: "night", summary: night::SUMMARY, help: night::HELP, run: night::run },
     Task { name: "mutate", summary: mutate::SUMMARY, help: mutate::HELP, run: mutate::run },
     Task { name: "profiles", summary: profiles::SUMMARY, help: profiles::HELP, run: profiles::run },
     Task { name: "prefix", summary: prefix::SUMMARY, help: prefix::HELP, run: prefix::run },

@@ -1,8 +1,8 @@
 //! `cargo xtask profiles`: the main program's runs on every kind of device, and the same through libibverbs.
 
-use crate::ci::Count;
 use crate::scenarios::{Holds, How, Scenario};
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
+use crate::stages::Count;
 use crate::{run_scenarios, sh};
 use anyhow::{Result, bail};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! `cargo xtask ptx`: builds the device code's PTX and runs it on the machine of `tests/ptx`.
 
-use crate::ci::Count;
+use crate::stages::Count;
 use crate::{gpu, sh};
 use anyhow::{Result, bail};
 use std::path::PathBuf;

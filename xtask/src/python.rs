@@ -1,8 +1,8 @@
 //! The stage `python`: the wheel made, installed into a fresh virtual environment, its README's example and its tests
 //! run there.
 
-use crate::ci::Count;
 use crate::sh;
+use crate::stages::Count;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;

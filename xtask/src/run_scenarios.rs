@@ -1,10 +1,10 @@
 //! Runs the scenarios of the main program: in one process, as processes under `shunt run`, and as two shells would.
 
-use crate::ci::Count;
 use crate::netns::{self, Net};
 use crate::scenarios::{How, Scenario, judge, remarks};
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
 use crate::sh;
+use crate::stages::Count;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs::File;

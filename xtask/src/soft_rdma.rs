@@ -1,8 +1,8 @@
 //! The stage `soft-rdma`: unmodified programs on soft NICs, and ours that look at every byte.
 
-use crate::ci::Count;
 use crate::sh;
 use crate::soft_rdma_cases::{CASES, Case, Ends, Sides};
+use crate::stages::Count;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;

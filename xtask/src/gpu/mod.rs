@@ -18,8 +18,8 @@ mod table;
 mod toolchain;
 pub mod wheels;
 
-use crate::ci::Count;
 use crate::sh;
+use crate::stages::Count;
 use anyhow::{Context, Result, bail};
 use assemble::Object;
 use audit::Module;

@@ -11,9 +11,9 @@ mod mpi;
 mod programs;
 pub mod wheel;
 
-use crate::ci::Count;
 use crate::gpu::{self, wheels::Toolkit};
 use crate::sh;
+use crate::stages::Count;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -34,7 +34,7 @@ impl Place {
             }
         }
         if !sh::exists("ib_write_bw") {
-            bail!("there is no ib_write_bw: it is in the package perftest (cargo xtask ci --only tools)");
+            bail!("there is no ib_write_bw: it is in the package perftest (scripts/setup-debian.sh)");
         }
         fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
         let runtime = Path::new("/tmp").join(format!("shunt-soak-{}", std::process::id()));
