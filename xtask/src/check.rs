@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what a commit should pass: form, lints, house rules, the ABI table.
+//! `cargo xtask check`: what a commit should pass: form, lints, house rules, the module graph, the ABI table.
 
 use crate::{abi, sh, tidy};
 use anyhow::{Result, bail};
@@ -7,7 +7,8 @@ use std::time::Instant;
 pub const SUMMARY: &str = "before a commit: formatting, clippy without warnings, tidy, abi";
 pub const HELP: &str = "check
 
-Runs cargo fmt --check, cargo clippy with warnings as errors, cargo xtask tidy and cargo xtask abi. One that fails does not stop the others.";
+Runs cargo fmt --check, cargo clippy with warnings as errors, cargo xtask tidy (house rules and module graph) and cargo
+xtask abi. One that fails does not stop the others.";
 
 /// A step: its name, and what it does.
 type Step = (&'static str, fn() -> Result<()>);

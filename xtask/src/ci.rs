@@ -18,7 +18,7 @@ does, and .ci/run calls it. Sets CI=1: a witness that is missing is a failure, w
   --list        print the stages, and the scenarios' command lines";
 
 const STAGES: &[Stage] = &[
-    stage("check", "form, lints, house rules, ABI table", || {
+    stage("check", "form, lints, house rules, module graph, ABI table", || {
         check::run(&[]).map(|()| Count::ONE)
     }),
     stage("bindings", "the FFI of libibverbs and libmlx5 against their headers", || {

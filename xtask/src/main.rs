@@ -10,6 +10,7 @@ mod docs;
 mod explore;
 mod fuzz;
 mod gpu;
+mod modules;
 mod mutate;
 mod netns;
 mod night;
