@@ -2,8 +2,8 @@
 //!
 //! bindgen is compiled for this task alone: the task runs itself again with the feature that brings it in.
 
-use crate::sh;
 use anyhow::{Context, Result, bail};
+use shunt_task::sh;
 use std::path::Path;
 
 pub const SUMMARY: &str = "compare mlx5-sys/src/generated with the RDMA headers; --bless rewrites it";

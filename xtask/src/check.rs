@@ -1,7 +1,8 @@
 //! `cargo xtask check`: what a commit should pass: form, lints, house rules, the module graph, the ABI table.
 
-use crate::{abi, sh, tidy};
+use crate::{abi, tidy};
 use anyhow::{Result, bail};
+use shunt_task::sh;
 use std::time::Instant;
 
 pub const SUMMARY: &str = "before a commit: formatting, clippy without warnings, tidy, abi";

@@ -1,12 +1,10 @@
 //! `cargo xtask ci`: everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
-use crate::stages::{self, Count, Stage, stage};
-use crate::{
-    bindings, check, explore, gpu, mutate, prefix, profiles, ptx, python, run_scenarios, sh, soft_rdma,
-    swarm, test,
-};
+use crate::{bindings, check, explore, mutate, profiles, python, run_scenarios, swarm, test};
 use anyhow::Result;
+use shunt_task::sh;
+use shunt_task::stages::{self, Count, Stage, stage};
 
 pub const SUMMARY: &str = "everything a change must pass: 40 minutes on 2 cores";
 pub const HELP: &str = "ci [--only STAGE]... [--list]
@@ -31,14 +29,14 @@ const STAGES: &[Stage] = &[
     stage(
         "gpu",
         "PTX for sm_80, sm_90, sm_100; machine code against its table; link with CUDA C++",
-        gpu::stage,
+        shunt_gpu_tool::gpu_stage,
     ),
-    stage("ptx", "that PTX executed without a GPU, against soft NICs", ptx::stage),
+    stage("ptx", "that PTX executed without a GPU, against soft NICs", shunt_gpu_tool::ptx_stage),
     stage("build", "all programs and libraries, release; nothing of it can be broken by name", build),
     stage(
         "prefix",
         "the folder in NVSHMEM's place: linked from C and C++, held against NVSHMEM 3.8.0",
-        prefix::stage,
+        shunt_gpu_tool::prefix_stage,
     ),
     stage("scenarios", "the main program's runs in real time, by their verdict", run_scenarios::all),
     stage(
@@ -48,7 +46,7 @@ const STAGES: &[Stage] = &[
     ),
     stage("profiles", "some of both on every kind of device", profiles::stage),
     stage("python", "the wheel in a fresh virtual environment", python::stage),
-    stage("soft-rdma", "unmodified RDMA programs on soft NICs", soft_rdma::stage),
+    stage("soft-rdma", "unmodified RDMA programs on soft NICs", shunt_soft_rdma_tool::stage),
     stage(
         "netns",
         "two hosts as network namespaces; skipped where they are not permitted",

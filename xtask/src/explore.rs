@@ -1,8 +1,8 @@
 //! `cargo xtask explore`: builds and runs the explorations of `tests/explore`.
 
-use crate::sh;
-use crate::stages::{Count, each_line};
 use anyhow::{Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::{Count, each_line};
 use std::path::{Path, PathBuf};
 
 pub const SUMMARY: &str = "every interleaving of the switch within bounds, every placement of faults";

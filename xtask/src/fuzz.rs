@@ -4,9 +4,9 @@
 //! own packages get them: this program stands in the compiler's place for those, and what others wrote is taken as
 //! `cargo test` builds it.
 
-use crate::sh;
-use crate::stages::Count;
 use anyhow::{Context, Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::Count;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

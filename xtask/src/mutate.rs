@@ -1,8 +1,8 @@
 //! `cargo xtask mutate`: the protocol with one part taken away at a time, and the scenarios that must notice.
 
-use crate::sh;
-use crate::stages::{Count, each_line};
 use anyhow::{Context, Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::{Count, each_line};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,9 @@
 //! `cargo xtask night`: what takes hours, and what draws at random. The larger bounds of the explorer, many seeds of
 //! the swarm, every mutant, fuzzing, a soak, the largest jobs under mpirun; one table.
 
-use crate::{explore, fuzz, mutate, prefix, profiles, ptx, sh, soak, swarm};
+use crate::{explore, fuzz, mutate, profiles, swarm};
 use anyhow::{Result, bail};
+use shunt_task::sh;
 use std::time::Instant;
 
 pub const SUMMARY: &str = "the larger bounds: explorer and swarm for hours, one table";
@@ -76,11 +77,19 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
         Part {
             name: "soak",
             args: of(if short { &["--seconds", "60"] } else { &["--minutes", "60"] }),
-            run: soak::run,
+            run: shunt_soak_tool::run,
         },
         Part { name: "profiles", args: of(if short { &["--short"] } else { &[] }), run: profiles::run },
-        Part { name: "ptx", args: of(if short { &["--short"] } else { &[] }), run: ptx::night },
-        Part { name: "mpirun", args: of(if short { &["--short"] } else { &[] }), run: prefix::night },
+        Part {
+            name: "ptx",
+            args: of(if short { &["--short"] } else { &[] }),
+            run: shunt_gpu_tool::ptx_night,
+        },
+        Part {
+            name: "mpirun",
+            args: of(if short { &["--short"] } else { &[] }),
+            run: shunt_gpu_tool::prefix_night,
+        },
     ];
     if let Some(unknown) = only.iter().find(|name| !all.iter().any(|part| part.name == **name)) {
         return sh::usage(format!("no part is called '{unknown}'"));

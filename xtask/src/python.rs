@@ -1,9 +1,9 @@
 //! The stage `python`: the wheel made, installed into a fresh virtual environment, its README's example and its tests
 //! run there.
 
-use crate::sh;
-use crate::stages::Count;
 use anyhow::{Context, Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::Count;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -3,10 +3,10 @@
 use crate::netns::{self, Net};
 use crate::scenarios::{How, Scenario, judge, remarks};
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
-use crate::sh;
-use crate::stages::Count;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use shunt_task::sh;
+use shunt_task::stages::Count;
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;

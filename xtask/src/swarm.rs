@@ -1,8 +1,8 @@
 //! `cargo xtask swarm`: builds and runs the swarm of `tests/examples/swarm.rs`.
 
-use crate::sh;
-use crate::stages::{Count, each_line};
 use anyhow::{Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::{Count, each_line};
 use std::path::{Path, PathBuf};
 
 pub const SUMMARY: &str = "random faults on random workloads, one run a seed, judged by the memory oracle";

@@ -1,8 +1,9 @@
 //! `cargo xtask test`: the tests of a pull request. Ten minutes on two cores from nothing, no root, no network.
 
-use crate::stages::{self, Count, Stage, stage};
-use crate::{explore, mutate, sh, swarm};
+use crate::{explore, mutate, swarm};
 use anyhow::{Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::{self, Count, Stage, stage};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};

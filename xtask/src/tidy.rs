@@ -1,9 +1,9 @@
 //! `cargo xtask tidy`: the house rules that no compiler checks, as a test.
 
 use crate::modules;
-use crate::sh;
 use crate::tidy_source::{self, Finding};
 use anyhow::{Context, Result, bail};
+use shunt_task::sh;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ Circles of modules that use each other, and types of more than 60 methods, but t
 stands in xtask/src/modules/mod.rs); --shrink takes off that list what is gone or smaller.
 In all text: paths of one machine, names of registry hosts.
 
-  layout <- device <- kernels      layout <- soft-nic      xtask -> nothing
+  layout <- device <- kernels      layout <- soft-nic      tools/task <- tools/* <- xtask -> none of the others
   layout, device, soft-nic, mlx5-sys <- host      tests, bench, cli, python -> all of them
   layout, device, soft-nic, host <- nvshmem-compat      layout, device, kernels, host <- deep-ep-bridge
   soft-nic <- soft-rdma <- soft-rdma/preload";
@@ -41,6 +41,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic"]),
     ("shunt-soft-rdma-preload", &["shunt-soft-rdma"]),
     ("shunt-mlx5-sys", &[]),
+    ("shunt-task", &[]),
+    ("shunt-gpu-tool", &["shunt-task"]),
+    ("shunt-soft-rdma-tool", &["shunt-task"]),
+    ("shunt-soak-tool", &["shunt-task", "shunt-soft-rdma-tool"]),
+    ("xtask", &["shunt-task", "shunt-gpu-tool", "shunt-soft-rdma-tool", "shunt-soak-tool"]),
     ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-mlx5-sys"]),
     ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host"]),
     ("shunt-nvshmem-native", &["shunt-kernels"]),

@@ -197,7 +197,12 @@ impl Modules {
     fn walk(&self, mut from: Target, path: &[String], depth: usize) -> Option<Target> {
         for segment in path {
             let Target::Module(module) = from else { break };
-            from = self.find(module, segment, depth).unwrap_or_else(|| Target::Item(module, segment.clone()));
+            from = match self.find(module, segment, depth) {
+                Some(target) => target,
+                // It comes from another crate.
+                None if self.modules[module].aliases.contains_key(segment) => return None,
+                None => Target::Item(module, segment.clone()),
+            };
         }
         Some(from)
     }

@@ -57,6 +57,17 @@ fn what_a_parent_passes_on_is_no_arrow_and_leads_to_where_it_is_defined() {
 }
 
 #[test]
+fn what_comes_from_another_crate_is_no_arrow() {
+    let lib = ("lib.rs", "mod b; use other::tool; fn f() { b::go() }");
+    assert_eq!(
+        circles(&[lib, ("b.rs", "use crate::tool; use crate::tool::Part; fn f() { tool::go() }")]),
+        NONE
+    );
+    let own = ("lib.rs", "mod b; fn tool() { b::go() }");
+    assert_eq!(circles(&[own, ("b.rs", "use crate::tool;")]), ["a: root b"]);
+}
+
+#[test]
 fn tests_and_inline_modules_make_no_arrows_of_their_own() {
     let lib = ("lib.rs", "mod b; mod c;");
     let b = ("b.rs", "use crate::c::C;");
