@@ -23,7 +23,11 @@ const STAGES: &[Stage] = &[
         bindings::run(&[]).map(|()| Count::ONE)
     }),
     stage("test", "cargo xtask test", test::stage_of_ci),
-    stage("later", "tests that take long (xtask/later.txt), tests in documentation", test::the_rest),
+    stage(
+        "later",
+        "tests of programs, tests that take long (xtask/later.txt), tests in documentation",
+        test::the_rest,
+    ),
     stage("swarm", "900 seeds of the simulator as it ships, every kind of fault among them", swarm::stage),
     stage("explore", "every interleaving of the switch within bounds, as it ships", explore::stage),
     stage(

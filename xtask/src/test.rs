@@ -15,7 +15,8 @@ pub const HELP: &str = "test [--only STAGE]... [--list] [--table [--bless]]
 Builds once, then runs unit, property and golden tests, the simulator's scenarios and regressions, seeds of the swarm,
 the explorer with small bounds, and one named break of each invariant and rule. The library has its named breaks in it
 and none chosen; `cargo xtask ci` runs it without them. Installs nothing; what this machine lacks is counted as skipped.
-Tests that take long are listed in xtask/later.txt and run by `cargo xtask ci`.
+`cargo xtask ci` also runs the tests of the programs (bench, cli, tests/conformance) and those that take long, which
+xtask/later.txt lists.
 
   --only STAGE  only this one; may be repeated
   --list        the stages
@@ -30,8 +31,23 @@ const STAGES: &[Stage] = &[
     stage("mutate", "one named break of each invariant and rule: a scenario must catch it", breaks),
 ];
 
-/// What is built: with the named breaks in it, so that one build serves all stages.
-const PACKAGES: &[&str] = &["--workspace", "--exclude", "shunt-python", "--features", "shunt-tests/mutants"];
+/// What is built: with the named breaks in it, so that one build serves all stages. Programs are run in real time by
+/// their tests: `cargo xtask ci` does that.
+const PACKAGES: &[&str] = &[
+    "--workspace",
+    "--exclude",
+    "shunt-bench",
+    "--exclude",
+    "shunt",
+    "--exclude",
+    "shunt-conformance",
+    "--exclude",
+    "shunt-python",
+    "--features",
+    "shunt-tests/mutants",
+];
+/// Those whose tests `cargo xtask ci` runs. The tests of shunt-python are Python's.
+const LATER: &[&str] = &["-p", "shunt-bench", "-p", "shunt", "-p", "shunt-conformance"];
 /// Tests: no examples, and no tests in documentation.
 const TARGETS: &[&str] = &["--lib", "--bins", "--tests"];
 /// The programs of the other stages.
@@ -81,10 +97,15 @@ pub fn stage_of_ci() -> Result<Count> {
     Ok(total)
 }
 
-/// `cargo`, without what only later builds would use: a test run from nothing is faster without it.
+/// `cargo` on all that is built here.
 fn cargo(command: &str) -> Command {
+    cargo_on(command, PACKAGES)
+}
+
+/// Without what only later builds would use: a test run from nothing is faster without it.
+fn cargo_on(command: &str, packages: &[&str]) -> Command {
     let mut cargo = sh::cargo();
-    cargo.arg(command).args(PACKAGES).env("CARGO_INCREMENTAL", "0");
+    cargo.arg(command).args(packages).env("CARGO_INCREMENTAL", "0");
     if IN_CI.load(Ordering::Relaxed) {
         cargo.env("CI", "1");
     }
@@ -131,6 +152,8 @@ pub fn the_rest() -> Result<Count> {
         }
         count.add(reader.count);
     }
+    let mut programs = cargo_on("test", LATER);
+    count.add(read_tests(programs.args(TARGETS).args(["--no-fail-fast", "--", "--show-output"]))?.count);
     count.add(read_tests(cargo("test").arg("--doc"))?.count);
     Ok(count)
 }
