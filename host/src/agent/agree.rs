@@ -4,6 +4,7 @@
 use super::Agent;
 use super::rails::Reach;
 use crate::events::Event;
+use crate::nanos::Nanos;
 use crate::ranks::Ranks;
 use crate::ranks::machine::{Standing, Times};
 use crate::ranks::message::Message;
@@ -15,7 +16,7 @@ pub(super) struct Agreement {
     pub(super) ranks: Arc<Ranks>,
     /// Epoch and standing that were told.
     told: (u64, Standing),
-    next_touch_ns: u64,
+    next_touch_ns: Nanos,
     /// It follows another agent, and has not said so.
     follows: bool,
 }
@@ -23,7 +24,12 @@ pub(super) struct Agreement {
 impl Agreement {
     pub(super) fn new(ranks: &Arc<Ranks>, follows: bool) -> Self {
         let agreed = ranks.agreed();
-        Self { ranks: ranks.clone(), told: (agreed.epoch, agreed.standing), next_touch_ns: 0, follows }
+        Self {
+            ranks: ranks.clone(),
+            told: (agreed.epoch, agreed.standing),
+            next_touch_ns: Nanos::ZERO,
+            follows,
+        }
     }
 }
 
@@ -33,7 +39,7 @@ impl Agent {
     }
 
     /// Carries the agreement on. Without anybody who asked for it this is one load.
-    pub(super) fn agree_on_ranks(&mut self) -> bool {
+    pub(super) fn agree_on_ranks(&mut self, now: Nanos) -> bool {
         if !self.agreement.ranks.is_asked() {
             return false;
         }
@@ -41,23 +47,23 @@ impl Agent {
         self.touch_the_half_lost();
         let lost: Vec<u32> = (0..pes).filter(|peer| self.news.is_lost(*peer)).collect();
         // As this agent was awake: neither a pause of its own nor a clock that jumps is the others' silence.
-        let (now, times) = (self.awake.age_ns, self.rank_times());
+        let (awake_ns, times) = (self.awake.age_ns.get(), self.rank_times());
         let Agreement { ranks, told, follows, .. } = &mut self.agreement;
-        let (before, after, masked, sent) = ranks.with(me, times, now, |machine| {
+        let (before, after, masked, sent) = ranks.with(me, times, awake_ns, |machine| {
             if std::mem::take(follows) {
-                machine.restart(now);
+                machine.restart(awake_ns);
             }
-            lost.iter().for_each(|peer| machine.lose(now, *peer));
-            machine.tick(now);
+            lost.iter().for_each(|peer| machine.lose(awake_ns, *peer));
+            machine.tick(awake_ns);
             let after = (machine.epoch(), machine.standing());
             (std::mem::replace(told, after), after, machine.mask().count(), machine.drain())
         });
         let busy = !sent.is_empty();
         for (to, message) in sent {
-            self.links.send(to, message.to_bytes(), Reach::Link, &self.ports);
+            self.links.send(now, to, message.to_bytes(), Reach::Link, &self.ports);
         }
         if before != after {
-            self.report(Event::RankMask { epoch: after.0, masked, standing: as_told(after.1).name() });
+            self.report(now, Event::RankMask { epoch: after.0, masked, standing: as_told(after.1).name() });
         }
         busy
     }
@@ -66,10 +72,10 @@ impl Agent {
     fn touch_the_half_lost(&mut self) {
         let now = self.awake.age_ns;
         let pause_ns = self.options.touch_ns;
-        if now < self.agreement.next_touch_ns || !self.news.has_dead() || pause_ns == u64::MAX {
+        if now < self.agreement.next_touch_ns || !self.news.has_dead() || pause_ns == Nanos::MAX {
             return;
         }
-        self.agreement.next_touch_ns = now.saturating_add(pause_ns);
+        self.agreement.next_touch_ns = now + pause_ns;
         let (pes, per, me) =
             (self.words.root().pe_count, self.words.root().channels_per_pe, self.words.root().my_pe);
         for peer in (0..pes).filter(|peer| *peer != me && !self.news.is_lost(*peer)) {
@@ -84,7 +90,7 @@ impl Agent {
     }
 
     /// A message about it arrived.
-    pub(super) fn hear_of_ranks(&mut self, from: u32, bytes: &[u8]) {
+    pub(super) fn hear_of_ranks(&mut self, now: Nanos, from: u32, bytes: &[u8]) {
         // Who was not asked yet does not know whether its rank takes part. It is told again.
         if !self.agreement.ranks.is_asked() {
             return;
@@ -92,10 +98,12 @@ impl Agent {
         let (me, pes) = (self.words.root().my_pe, self.words.root().pe_count);
         match Message::from_bytes(pes, bytes) {
             Ok(message) => {
-                let (now, times) = (self.awake.age_ns, self.rank_times());
-                self.agreement.ranks.with(me, times, now, |machine| machine.take(now, from, message));
+                let (awake_ns, times) = (self.awake.age_ns.get(), self.rank_times());
+                self.agreement
+                    .ranks
+                    .with(me, times, awake_ns, |machine| machine.take(awake_ns, from, message));
             }
-            Err(error) => self.report(Event::MessageRefused { peer: from, error: error.to_string() }),
+            Err(error) => self.report(now, Event::MessageRefused { peer: from, error: error.to_string() }),
         }
     }
 }

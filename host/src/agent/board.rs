@@ -7,6 +7,7 @@ use super::words::Place;
 use crate::events::control::Control;
 use crate::events::page::{PageWriter, zeroed};
 use crate::events::{Metrics, PeMetrics, Sink, Watching};
+use crate::nanos::Nanos;
 use shunt_layout::state::{PathState, Step, SwitchKind, SwitchRecord};
 use shunt_layout::status::{
     PeerState, RailState, STATUS_PEERS, STATUS_RAILS, STATUS_VERSION, Standing, StatusFault, StatusPage,
@@ -15,9 +16,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Time between two stamps of a page on which nothing changes.
-const STAMP_NS: u64 = 100_000_000;
+const STAMP_NS: Nanos = Nanos::millis(100);
 /// Time between two looks over all channels at least.
-const LOOK_NS: u64 = 5_000_000;
+const LOOK_NS: Nanos = Nanos::millis(5);
 
 /// What of a PE others look at.
 pub(super) struct Board {
@@ -28,8 +29,8 @@ pub(super) struct Board {
     image: Box<StatusPage>,
     /// Events told when it was last brought up to date.
     seen: u64,
-    next_look_ns: u64,
-    next_stamp_ns: u64,
+    next_look_ns: Nanos,
+    next_stamp_ns: Nanos,
 }
 
 /// The wall clock.
@@ -47,10 +48,10 @@ fn put_text<const N: usize>(to: &mut [u8; N], text: &str) {
 impl Agent {
     /// Lets others watch this PE, as `watching` asks for; `metrics` are those of the process. What cannot be had is
     /// said, and the job goes on.
-    pub fn be_watched(&mut self, watching: &Watching, metrics: Option<&Arc<Metrics>>) {
+    pub fn be_watched(&mut self, now: Nanos, watching: &Watching, metrics: Option<&Arc<Metrics>>) {
         let root = self.words.root();
         let (pe, pes) = (root.my_pe, root.pe_count);
-        if let Some(timeline) = watching.timeline(pe, Some(self.unix_ahead_ns())) {
+        if let Some(timeline) = watching.timeline(pe, Some(Self::unix_ahead_ns(now))) {
             self.add_sink(Box::new(timeline));
         }
         let metrics = metrics.map(|metrics| metrics.of_pe(pe, pes));
@@ -59,7 +60,7 @@ impl Agent {
         }
         let mut image = zeroed();
         self.fill_head(&mut image, &watching.job);
-        self.fill(&mut image);
+        self.fill(now, &mut image);
         let page = watching.status.as_ref().and_then(|folder| match PageWriter::create(folder, &image) {
             Ok(page) => Some(page),
             Err(error) => {
@@ -75,20 +76,27 @@ impl Agent {
                     None
                 }
             });
-            let board =
-                Board { control, page, metrics, image, seen: u64::MAX, next_look_ns: 0, next_stamp_ns: 0 };
+            let board = Board {
+                control,
+                page,
+                metrics,
+                image,
+                seen: u64::MAX,
+                next_look_ns: Nanos::ZERO,
+                next_stamp_ns: Nanos::ZERO,
+            };
             self.news.board = Some(Box::new(board));
-            self.refresh_board();
+            self.refresh_board(now);
         }
     }
 
     /// The operator's orders, if there are any.
-    pub(super) fn hear_operator(&mut self) {
+    pub(super) fn hear_operator(&mut self, now: Nanos) {
         let Some(board) = &self.news.board else { return };
         let Some((order, from)) = board.control.as_ref().and_then(Control::next_order) else { return };
         let answer = order.and_then(|order| {
-            self.note(format!("the operator orders: {order}"));
-            self.obey(order)
+            self.note(now, format!("the operator orders: {order}"));
+            self.obey(now, order)
         });
         if let Some(control) = self.news.board.as_ref().and_then(|board| board.control.as_ref()) {
             control.answer(&from, &answer);
@@ -96,23 +104,23 @@ impl Agent {
     }
 
     /// What the wall clock is ahead of this PE's.
-    fn unix_ahead_ns(&self) -> u64 {
-        unix_ns().wrapping_sub(self.now())
+    fn unix_ahead_ns(now: Nanos) -> u64 {
+        unix_ns().wrapping_sub(now.get())
     }
 
     /// Brings the board up to date, if it is time.
-    pub(super) fn refresh_board(&mut self) {
+    pub(super) fn refresh_board(&mut self, now: Nanos) {
         let Some(mut board) = self.news.board.take() else { return };
-        let (now, told) = (self.now(), self.news.log.told());
+        let told = self.news.log.told();
         let trouble = self.news.log.trouble_since().is_some();
         let look = (told != board.seen || trouble) && now >= board.next_look_ns;
         if look || now >= board.next_stamp_ns {
-            board.next_stamp_ns = now.saturating_add(STAMP_NS);
+            board.next_stamp_ns = now + STAMP_NS;
             board.image.summary.updated_unix_ns = unix_ns();
             if look {
                 board.seen = told;
-                board.next_look_ns = now.saturating_add(LOOK_NS);
-                self.fill(&mut board.image);
+                board.next_look_ns = now + LOOK_NS;
+                self.fill(now, &mut board.image);
                 if let Some(metrics) = &mut board.metrics {
                     metrics.update(&board.image);
                 }
@@ -139,8 +147,8 @@ impl Agent {
     }
 
     /// Everything that changes.
-    fn fill(&self, page: &mut StatusPage) {
-        let ahead = self.unix_ahead_ns();
+    fn fill(&self, now: Nanos, page: &mut StatusPage) {
+        let ahead = Self::unix_ahead_ns(now);
         let wall = |at_ns: u64| at_ns.wrapping_add(ahead);
         let root = self.words.root();
         page.summary.events = self.news.log.told();
@@ -151,7 +159,8 @@ impl Agent {
             let (down, downs, changed_ns) = self.ports.told(rail);
             row.state = if down { RailState::Down } else { RailState::Up } as u32;
             page.summary.rails_down += down as u32;
-            (row.downs, row.changed_unix_ns) = (downs, if changed_ns == 0 { 0 } else { wall(changed_ns) });
+            (row.downs, row.changed_unix_ns) =
+                (downs, if changed_ns == Nanos::ZERO { 0 } else { wall(changed_ns.get()) });
         }
         let fresh = shunt_layout::status::StatusSummary {
             updated_unix_ns: page.summary.updated_unix_ns,

@@ -11,24 +11,25 @@
 //! pair that works stays until the home had its time to move there: the other direction may have nothing else.
 
 use super::Agent;
+use super::health::Health;
 use super::trial::{Standing, Trials};
 use super::words::Place;
 use super::worker::Urgency;
 use crate::connect::card::HalfCard;
 use crate::events::Event;
+use crate::nanos::Nanos;
 use crate::slots::{End, RailPair, rank};
-use shunt_device::health::Health;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::SLOTS_MAX;
 
 /// Time between two looks over all channels.
-const LOOK_NS: u64 = 1_000_000;
+const LOOK_NS: Nanos = Nanos::millis(1);
 /// How long a channel that works is left without a standby: a port that comes back soon costs nothing.
-const DEMAND_NS: u64 = 20_000_000;
+const DEMAND_NS: Nanos = Nanos::millis(20);
 /// A pair that failed so often in a row is one that does not come back by itself.
 const FAILURES_MAX: u32 = 2;
 /// A pair that was given up because it failed is not chosen for a home again for so long.
-const VAIN_NS: u64 = 10_000_000_000;
+const VAIN_NS: Nanos = Nanos::secs(10);
 
 /// An offer to make a pair anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +45,14 @@ pub(super) struct Chains {
     /// Rails of each PE.
     rails: Vec<u32>,
     /// By row of the channel table: since when the channel has had no standby.
-    needy_ns: Vec<Option<u64>>,
+    needy_ns: Vec<Option<Nanos>>,
     /// By row: since when a bound direction has had no second pair to its home.
-    unserved_ns: Vec<Option<u64>>,
+    unserved_ns: Vec<Option<Nanos>>,
     /// By row: since when a bound direction has had none, nor one on its way.
-    stranded_ns: Vec<Option<u64>>,
+    stranded_ns: Vec<Option<Nanos>>,
     /// By row: pairs that failed and were given up, and when.
-    vain: Vec<Vec<(RailPair, u64)>>,
-    next_look_ns: u64,
+    vain: Vec<Vec<(RailPair, Nanos)>>,
+    next_look_ns: Nanos,
     /// Pairs of rails that failed.
     pub(super) trials: Trials,
 }
@@ -61,7 +62,7 @@ impl Chains {
         let never = vec![None; rows];
         let (needy_ns, unserved_ns, stranded_ns) = (never.clone(), never.clone(), never);
         let (trials, vain) = (Trials::new(rails.len()), vec![Vec::new(); rows]);
-        Self { rails, needy_ns, unserved_ns, stranded_ns, vain, next_look_ns: 0, trials }
+        Self { rails, needy_ns, unserved_ns, stranded_ns, vain, next_look_ns: Nanos::ZERO, trials }
     }
 
     /// True if a PE has this rail.
@@ -209,39 +210,39 @@ fn next_pair<K: Ord>(
 
 impl Agent {
     /// Looks over the channels that this PE leads.
-    pub(super) fn mind_chains(&mut self) -> bool {
-        let now = self.now();
+    pub(super) fn mind_chains(&mut self, now: Nanos) -> bool {
         if now < self.chains.next_look_ns {
             return false;
         }
-        self.chains.next_look_ns = now.saturating_add(LOOK_NS);
-        let overlooked = (0..self.pairs.len()).filter(|index| self.fence_overlooked(*index)).count() > 0;
+        self.chains.next_look_ns = now + LOOK_NS;
+        let overlooked = (0..self.pairs.len()).filter(|index| self.fence_overlooked(now, *index)).count() > 0;
         let root = self.words.root();
         let (me, per, rows) = (root.my_pe, root.channels_per_pe, root.pe_count * root.channels_per_pe);
-        let busy = (0..rows).filter(|row| me < row / per).filter(|row| self.mind_chain(*row)).count() > 0;
+        let busy =
+            (0..rows).filter(|row| me < row / per).filter(|row| self.mind_chain(now, *row)).count() > 0;
         overlooked || busy
     }
 
-    fn mind_chain(&mut self, row: u32) -> bool {
+    fn mind_chain(&mut self, now: Nanos, row: u32) -> bool {
         let (peer, channel) =
             (row / self.words.root().channels_per_pe, row % self.words.root().channels_per_pe);
         let mut looks = [None; SLOTS_MAX];
-        let found = self.looks(Place { peer, channel, slot: 0 });
+        let found = self.looks(now, Place { peer, channel, slot: 0 });
         looks.iter_mut().zip(found).for_each(|(look, found)| *look = found);
         let active = self.words.active_slot(peer, channel) as usize;
-        let served = self.serve_homes(row, &mut looks, active);
-        let (now, need) = (self.now(), need(&looks, active));
+        let served = self.serve_homes(now, row, &mut looks, active);
+        let need = need(&looks, active);
         if need == Need::None {
             self.chains.needy_ns[row as usize] = None;
             return served;
         }
         let since = *self.chains.needy_ns[row as usize].get_or_insert(now);
-        if need == Need::Standby && now < since.saturating_add(DEMAND_NS) {
+        if need == Need::Standby && now < since + DEMAND_NS {
             return served;
         }
         let mut given = served;
         for slot in 1..self.words.root().slots {
-            if self.give(Place { peer, channel, slot }, &mut looks, active) {
+            if self.give(now, Place { peer, channel, slot }, &mut looks, active) {
                 given = true;
                 if need == Need::Standby {
                     break;
@@ -252,8 +253,14 @@ impl Agent {
     }
 
     /// Gives a slot to a pair that leads home, where a bound direction has too few.
-    fn serve_homes(&mut self, row: u32, looks: &mut [Option<Look>; SLOTS_MAX], active: usize) -> bool {
-        let (wants, per, now) = (self.wants(row), self.words.root().channels_per_pe, self.now());
+    fn serve_homes(
+        &mut self,
+        now: Nanos,
+        row: u32,
+        looks: &mut [Option<Look>; SLOTS_MAX],
+        active: usize,
+    ) -> bool {
+        let (wants, per, now) = (self.wants(row), self.words.root().channels_per_pe, now);
         let failures_max = patience(looks, active);
         let counted = wants.clone().map(|want| (want, leading(looks, want, failures_max)));
         let few: Vec<(Want, usize)> = counted.filter(|(_, leading)| *leading < 2).collect();
@@ -265,11 +272,11 @@ impl Agent {
             return false;
         }
         // As long again as it takes until a sender presses: then the home is not about to move.
-        let last = kept.is_some_and(|since| now >= since.saturating_add(2 * self.pressing_ns()));
+        let last = kept.is_some_and(|since| now >= since + self.pressing_ns() * 2);
         let since = *self.chains.unserved_ns[row as usize].get_or_insert(now);
-        self.chains.vain[row as usize].retain(|(_, at_ns)| now < at_ns.saturating_add(VAIN_NS));
+        self.chains.vain[row as usize].retain(|(_, at_ns)| now < *at_ns + VAIN_NS);
         for (want, leading) in few {
-            if leading > 0 && now < since.saturating_add(DEMAND_NS) {
+            if leading > 0 && now < since + DEMAND_NS {
                 continue;
             }
             let Some(slot) = slot_to_give(looks, active, wants.clone(), leading, last) else { continue };
@@ -281,26 +288,26 @@ impl Agent {
             ranked.sort_by_key(|pair| !wants.clone().all(|want| want.is_met_by(*pair)));
             let suspects = |pair| self.standing(at.peer, pair).suspects;
             let Some(next) = self.next_up(at, &ranked, looks, suspects) else { continue };
-            self.assign(at, looks, next);
+            self.assign(now, at, looks, next);
             return true;
         }
         false
     }
 
-    fn look_at(&self, at: Place) -> Option<Look> {
+    fn look_at(&self, now: Nanos, at: Place) -> Option<Look> {
         let pair = self.pairs[self.index(at)].as_ref()?;
         let up = self.ports.up(pair.local_rail, at.peer, pair.remote_rail);
         let rails = RailPair { local: pair.local_rail, remote: pair.remote_rail };
         // Failures that it came with say nothing of rails it was not made on yet.
         let failures = if pair.untried { 0 } else { pair.failures };
         let stuck = self.is_stuck(self.index(at), pair.local_rail);
-        let doubtful = pair.health != Health::Ready && self.is_doubtful(self.index(at));
+        let doubtful = pair.health != Health::Ready && self.is_doubtful(now, self.index(at));
         Some(Look { pair: rails, health: pair.health, up, failures, stuck, doubtful })
     }
 
     /// Gives a slot that does not come back by itself to another pair. One that lies ready on a dead port is fenced
     /// first: what is ready may be announced at any time.
-    fn give(&mut self, at: Place, looks: &mut [Option<Look>; SLOTS_MAX], active: usize) -> bool {
+    fn give(&mut self, now: Nanos, at: Place, looks: &mut [Option<Look>; SLOTS_MAX], active: usize) -> bool {
         let Some(look) = looks[at.slot as usize] else { return false };
         let failing = look.failures >= patience(looks, active);
         let takes = match look.health {
@@ -323,7 +330,7 @@ impl Agent {
         if !takes && !better {
             return false;
         }
-        self.assign(at, looks, next);
+        self.assign(now, at, looks, next);
         true
     }
 
@@ -348,29 +355,28 @@ impl Agent {
     }
 
     /// True if a slot may be given to some other pair.
-    pub(super) fn has_other_rails(&self, at: Place) -> bool {
-        let looks: Vec<_> = self.looks(at).collect();
+    pub(super) fn has_other_rails(&self, now: Nanos, at: Place) -> bool {
+        let looks: Vec<_> = self.looks(now, at).collect();
         self.next_up(at, &self.ranked(at), &looks, |_| ()).is_some()
     }
 
     /// Every slot of a channel.
-    fn looks(&self, at: Place) -> impl Iterator<Item = Option<Look>> {
-        (0..self.words.root().slots).map(move |slot| self.look_at(Place { slot, ..at }))
+    fn looks(&self, now: Nanos, at: Place) -> impl Iterator<Item = Option<Look>> {
+        (0..self.words.root().slots).map(move |slot| self.look_at(now, Place { slot, ..at }))
     }
 
     /// Gives a slot that is released to another pair; one that is ready is left and fenced first, and given in a later
     /// look.
-    fn assign(&mut self, at: Place, looks: &mut [Option<Look>; SLOTS_MAX], next: RailPair) {
+    fn assign(&mut self, now: Nanos, at: Place, looks: &mut [Option<Look>; SLOTS_MAX], next: RailPair) {
         let Some(look) = looks[at.slot as usize] else { return };
         let index = self.index(at);
         looks[at.slot as usize] = Some(Look { pair: next, ..look });
         if look.health == Health::Ready {
             let works = look.up && !Mutant::SlotTakenUnasked.on();
-            return if works { self.vacate(index) } else { self.fence_asked(index, Urgency::Idle) };
+            return if works { self.vacate(now, index) } else { self.fence_asked(now, index, Urgency::Idle) };
         }
         if look.failures > 0 {
             let row = at.peer * self.words.root().channels_per_pe + at.channel;
-            let now = self.now();
             let vain = &mut self.chains.vain[row as usize];
             vain.retain(|(was, _)| *was != look.pair);
             vain.push((look.pair, now));
@@ -383,7 +389,7 @@ impl Agent {
             // What failed was another pair. Where no pair is left that did not fail, the pauses grow all the same.
             pair.failures = if look.up && failed { pair.failures } else { 0 };
         }
-        self.report(Event::SlotAssigned { at: was, local_rail: next.local, remote_rail: next.remote });
+        self.report(now, Event::SlotAssigned { at: was, local_rail: next.local, remote_rail: next.remote });
     }
 }
 

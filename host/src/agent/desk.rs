@@ -1,6 +1,7 @@
 //! Between an agent and the worker of one NIC: jobs wait by urgency, outcomes are found. Nothing waits here.
 
 use super::worker::{Job, JobId, Outcome, Urgency};
+use crate::nanos::Nanos;
 use shunt_layout::mutant::Mutant;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ struct Inner {
     turn: u64,
     done: VecDeque<(JobId, Outcome)>,
     /// Since when the NIC owes an answer.
-    owing_ns: Option<u64>,
+    owing_ns: Option<Nanos>,
     working: bool,
     closed: bool,
 }
@@ -101,7 +102,7 @@ impl Desk {
     }
 
     /// Since when the NIC owes an answer to a command; none while it answers or has nothing to do.
-    pub fn owing_ns(&self) -> Option<u64> {
+    pub fn owing_ns(&self) -> Option<Nanos> {
         self.lock().owing_ns
     }
 
@@ -127,7 +128,7 @@ impl Desk {
     }
 
     /// The most urgent job, if it is one to `take` now.
-    pub(super) fn begin(&self, now: u64, take: impl Fn(&Job) -> bool) -> Option<(JobId, Job)> {
+    pub(super) fn begin(&self, now: Nanos, take: impl Fn(&Job) -> bool) -> Option<(JobId, Job)> {
         let mut inner = self.lock();
         let mut next = *inner.waiting.first_key_value()?.0;
         if Mutant::NewestFirst.on() {
@@ -174,7 +175,7 @@ mod tests {
     }
 
     fn order(desk: &Desk) -> Vec<u64> {
-        std::iter::from_fn(|| desk.begin(0, |_| true)).map(|(id, _)| id.number).collect()
+        std::iter::from_fn(|| desk.begin(Nanos::ZERO, |_| true)).map(|(id, _)| id.number).collect()
     }
 
     #[test]
@@ -200,14 +201,16 @@ mod tests {
     fn a_nic_owes_from_its_first_job_until_it_answers() {
         let desk = desk(&[(Urgency::Peer, 1), (Urgency::Peer, 2), (Urgency::Peer, 3)]);
         assert_eq!(desk.owing_ns(), None);
-        for (now, answered, owing) in [(10, false, Some(10)), (20, false, Some(10)), (30, true, None)] {
-            assert!(desk.begin(now, |_| true).is_some());
-            assert_eq!(desk.owing_ns(), if owing.is_some() { owing } else { Some(10) });
+        for (now, answered, owing) in
+            [(10, false, Some(Nanos::new(10))), (20, false, Some(Nanos::new(10))), (30, true, None)]
+        {
+            assert!(desk.begin(Nanos::new(now), |_| true).is_some());
+            assert_eq!(desk.owing_ns(), owing.or(Some(Nanos::new(10))));
             desk.rest(answered);
             assert_eq!(desk.owing_ns(), owing);
         }
         desk.submit(Urgency::Peer, id(4), Job::AskPort);
-        assert!(desk.begin(40, |_| true).is_some());
+        assert!(desk.begin(Nanos::new(40), |_| true).is_some());
         desk.rest(false);
         desk.submit(Urgency::Peer, id(5), Job::AskPort);
         assert_eq!(desk.owing_ns(), None, "a job for an idle NIC shows anew whether it answers");

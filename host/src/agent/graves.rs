@@ -5,15 +5,16 @@
 //! other half's number meanwhile.
 
 use super::Agent;
+use super::health::Health;
 use super::message::SideTruth;
 use super::pair::Task;
 use super::worker::{Job, JobId, Urgency};
+use crate::nanos::Nanos;
 use crate::nic::half::{HalfPath, revived_psn};
-use shunt_device::health::{Health, backoff_ns};
 use std::sync::Arc;
 
 /// The longest pause before a NIC is asked again.
-const PAUSE_MAX_NS: u64 = 1_000_000_000;
+const PAUSE_MAX_NS: Nanos = Nanos::secs(1);
 
 /// One of them.
 pub(super) struct Grave {
@@ -28,24 +29,24 @@ pub(super) struct Grave {
     /// The job that its NIC has in hand.
     job: u64,
     tries: u32,
-    next_ns: u64,
+    next_ns: Nanos,
 }
 
 impl Agent {
     /// Puts a pair's half away. What comes after it begins far from where it did, whatever it sent since. What its NIC
     /// has still in hand for it means nothing any more.
-    pub(super) fn entomb(&mut self, index: usize) {
+    pub(super) fn entomb(&mut self, now: Nanos, index: usize) {
         let Some(pair) = &mut self.pairs[index] else { return };
         let Some(half) = pair.half.take() else { return };
         if matches!(pair.mine, None | Some(SideTruth::Dead)) {
             pair.next_psn = revived_psn(half.psn());
         }
-        self.keep_grave(index, half);
+        self.keep_grave(now, index, half);
     }
 
     /// Keeps a half until it is gone.
-    pub(super) fn keep_grave(&mut self, index: usize, half: Arc<HalfPath>) {
-        let (rail, incarnation, next_ns) = (half.rail().index, half.incarnation(), self.now());
+    pub(super) fn keep_grave(&mut self, now: Nanos, index: usize, half: Arc<HalfPath>) {
+        let (rail, incarnation, next_ns) = (half.rail().index, half.incarnation(), now);
         let half = Some(half);
         self.graves.push(Grave { about: index, rail, incarnation, half, job: 0, tries: 0, next_ns });
     }
@@ -76,8 +77,7 @@ impl Agent {
     }
 
     /// Has destroyed what its turn has come for.
-    pub(super) fn mind_graves(&mut self) -> bool {
-        let now = self.now();
+    pub(super) fn mind_graves(&mut self, now: Nanos) -> bool {
         let mut busy = false;
         for at in 0..self.graves.len() {
             let grave = &mut self.graves[at];
@@ -93,8 +93,8 @@ impl Agent {
     }
 
     /// A NIC has destroyed a half, or has not answered. From here the packet lifetime counts anew.
-    pub(super) fn buried(&mut self, id: JobId, result: Result<Option<u32>, Arc<HalfPath>>) {
-        let (now, age_ns) = (self.now(), self.grow_older());
+    pub(super) fn buried(&mut self, now: Nanos, id: JobId, result: Result<Option<u32>, Arc<HalfPath>>) {
+        let age_ns = self.age.age_ns;
         let found = self.graves.iter().position(|grave| grave.half.is_none() && grave.job == id.number);
         let next_send_psn = match (result, found) {
             (Ok(psn), found) => {
@@ -106,12 +106,12 @@ impl Agent {
                 psn
             }
             // The last agent of this PE gave it in hand.
-            (Err(half), None) => return self.keep_grave(id.about, half),
+            (Err(half), None) => return self.keep_grave(now, id.about, half),
             (Err(half), Some(at)) => {
                 let grave = &mut self.graves[at];
-                let pause_ns = backoff_ns(self.options.backoff_ns, grave.tries).min(PAUSE_MAX_NS);
+                let pause_ns = self.options.backoff_ns.doubled(grave.tries).min(PAUSE_MAX_NS);
                 (grave.half, grave.tries) = (Some(half), grave.tries + 1);
-                grave.next_ns = now.saturating_add(pause_ns);
+                grave.next_ns = now + pause_ns;
                 return;
             }
         };

@@ -8,31 +8,32 @@
 
 use super::Agent;
 use super::chain::Want;
+use super::health::Health;
 use super::message::{Home, Message, SideTruth};
 use super::pair::{Pair, Task};
 use super::rails::Reach;
 use super::words::Place;
 use super::worker::Urgency;
 use crate::events::Event;
-use shunt_device::health::Health;
+use crate::nanos::Nanos;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::Step;
 
 /// Time between two looks over all bound channels.
-const LOOK_NS: u64 = 500_000;
+const LOOK_NS: Nanos = Nanos::micros(500);
 /// First pause before a home is asked for again; doubled each time.
-const ASK_NS: u64 = 2_000_000;
+const ASK_NS: Nanos = Nanos::millis(2);
 /// Doublings of that pause at most.
 const ASK_DOUBLINGS: u32 = 5;
 /// A sender that has had no path to a home for so long presses, and the home moves though its rail seems to work. A
 /// quarter of the give-up time, if that is less.
-const PRESSING_NS: u64 = 150_000_000;
+const PRESSING_NS: Nanos = Nanos::millis(150);
 
 /// A bound channel without a path to its home, or with none that it could open on.
 #[derive(Clone, Copy)]
 struct Away {
-    since_ns: u64,
-    next_ns: u64,
+    since_ns: Nanos,
+    next_ns: Nanos,
     asked: u32,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Homes {
     bound_there: Vec<bool>,
     /// By pair: rails of this PE on which an older half was never proven silent, a bit each.
     haunted: Vec<u32>,
-    next_look_ns: u64,
+    next_look_ns: Nanos,
 }
 
 impl Homes {
@@ -56,15 +57,15 @@ impl Homes {
             away: vec![None; rows],
             bound_there: vec![false; rows],
             haunted,
-            next_look_ns: 0,
+            next_look_ns: Nanos::ZERO,
         }
     }
 }
 
 /// True if a fence of this half, or what came of it, is proof: what came through it has landed, and nothing comes any
 /// more. At `age_ns` of its agent.
-fn is_proven(pair: &Pair, age_ns: u64, lifetime_ns: u64) -> bool {
-    let over = |since_ns: u64| age_ns >= since_ns.saturating_add(lifetime_ns);
+fn is_proven(pair: &Pair, age_ns: Nanos, lifetime_ns: Nanos) -> bool {
+    let over = |since_ns: Nanos| age_ns >= since_ns + lifetime_ns;
     match (pair.mine, pair.theirs) {
         (Some(SideTruth::Exact { .. } | SideTruth::Fenced | SideTruth::Unknown), _) => true,
         (Some(SideTruth::Unflushed), _) => over(pair.fenced_age_ns),
@@ -77,7 +78,7 @@ fn is_proven(pair: &Pair, age_ns: u64, lifetime_ns: u64) -> bool {
 }
 
 /// True if nothing can come through this half.
-fn is_silent(pair: &Pair, age_ns: u64, lifetime_ns: u64) -> bool {
+fn is_silent(pair: &Pair, age_ns: Nanos, lifetime_ns: Nanos) -> bool {
     let alive = matches!(pair.health, Health::Ready | Health::Connecting | Health::Probing);
     !alive && is_proven(pair, age_ns, lifetime_ns)
 }
@@ -89,9 +90,9 @@ fn is_lost(pair: &Pair) -> bool {
 
 /// True if such a half was put away, and a packet lifetime has passed since a half of this pair was last destroyed.
 /// While its own NIC still has it, that rail is haunted.
-fn is_gone(pair: &Pair, age_ns: u64, lifetime_ns: u64) -> bool {
+fn is_gone(pair: &Pair, age_ns: Nanos, lifetime_ns: Nanos) -> bool {
     let rests = matches!(pair.health, Health::Fenced | Health::Released | Health::Retired);
-    let over = pair.buried_age_ns.is_some_and(|since| age_ns >= since.saturating_add(lifetime_ns));
+    let over = pair.buried_age_ns.is_some_and(|since| age_ns >= since + lifetime_ns);
     rests && pair.half.is_none() && is_lost(pair) && over
 }
 
@@ -117,14 +118,17 @@ impl Agent {
     }
 
     /// A peer's word of its home. Older ones are void.
-    pub(super) fn adopt_home(&mut self, peer: u32, channel: u32, home: Home) {
+    pub(super) fn adopt_home(&mut self, now: Nanos, peer: u32, channel: u32, home: Home) {
         let root = self.words.root();
         if peer >= root.pe_count || peer == root.my_pe || channel >= root.channels_per_pe {
-            return self
-                .note(format!("PE {peer} speaks of the home of channel {channel}, which does not exist"));
+            return self.note(
+                now,
+                format!("PE {peer} speaks of the home of channel {channel}, which does not exist"),
+            );
         }
         if !self.chains.has_rail(peer, home.rail) {
-            return self.note(format!("PE {peer} has its home on rail {}, which does not exist", home.rail));
+            return self
+                .note(now, format!("PE {peer} has its home on rail {}, which does not exist", home.rail));
         }
         if home.version > self.home(peer, channel).version {
             self.words.set_home(peer, channel, home);
@@ -138,15 +142,15 @@ impl Agent {
     }
 
     /// Carries moves on, and asks for the homes of bound channels that have no path to them.
-    pub(super) fn mind_homes(&mut self) -> bool {
-        let (now, mut busy) = (self.now(), false);
+    pub(super) fn mind_homes(&mut self, now: Nanos) -> bool {
+        let mut busy = false;
         for channel in 0..self.words.root().channels_per_pe {
-            busy |= self.homes.moving[channel as usize].is_some() && self.carry_move(channel);
+            busy |= self.homes.moving[channel as usize].is_some() && self.carry_move(now, channel);
         }
         if now < self.homes.next_look_ns {
             return busy;
         }
-        self.homes.next_look_ns = now.saturating_add(LOOK_NS);
+        self.homes.next_look_ns = now + LOOK_NS;
         let (me, per, pes) = {
             let root = self.words.root();
             (root.my_pe, root.channels_per_pe, root.pe_count)
@@ -158,7 +162,7 @@ impl Agent {
     }
 
     /// A bound channel: asks, if it has no path to its home.
-    fn mind_bound(&mut self, row: u32, now: u64) -> bool {
+    fn mind_bound(&mut self, row: u32, now: Nanos) -> bool {
         let per = self.words.root().channels_per_pe;
         let (peer, channel) = (row / per, row % per);
         let home = self.home(peer, channel);
@@ -177,16 +181,16 @@ impl Agent {
         if now < away.next_ns || reached && look.step != Step::Ledger {
             return false;
         }
-        away.next_ns = now.saturating_add(ASK_NS << away.asked.min(ASK_DOUBLINGS));
+        away.next_ns = now + (ASK_NS << away.asked.min(ASK_DOUBLINGS));
         away.asked += 1;
-        let pressing = now.saturating_sub(away.since_ns) >= pressing_ns;
+        let pressing = now - away.since_ns >= pressing_ns;
         let ask = Message::AskHome { channel, version: home.version, rails, pressing };
-        self.links.send(peer, ask.to_bytes(), Reach::Both, &self.ports);
+        self.links.send(now, peer, ask.to_bytes(), Reach::Both, &self.ports);
         true
     }
 
     /// True if a pair leads to the home of its direction, which is bound: the peer is told that it is.
-    pub(super) fn leads_home(&mut self, index: usize) -> bool {
+    pub(super) fn leads_home(&mut self, now: Nanos, index: usize) -> bool {
         let Place { peer, channel, .. } = self.place(index);
         let (row, home) = (peer * self.words.root().channels_per_pe + channel, self.home(peer, channel));
         let there = self.pairs[index].as_ref().is_some_and(|pair| pair.remote_rail == home.rail);
@@ -195,13 +199,13 @@ impl Agent {
         }
         let (version, rails) = (home.version, self.rails_reached(peer, channel));
         let ask = Message::AskHome { channel, version, rails, pressing: false };
-        self.links.send(peer, ask.to_bytes(), Reach::Link, &self.ports);
+        self.links.send(now, peer, ask.to_bytes(), Reach::Link, &self.ports);
         true
     }
 
     /// How long a sender has had no path to a home when it begins to press.
-    pub(super) fn pressing_ns(&self) -> u64 {
-        PRESSING_NS.min(self.words.root().policy.give_up_ns / 4)
+    pub(super) fn pressing_ns(&self) -> Nanos {
+        PRESSING_NS.min(Nanos::new(self.words.root().policy.give_up_ns) / 4)
     }
 
     /// Rails of a peer that a channel has ready pairs to, a bit each.
@@ -214,11 +218,21 @@ impl Agent {
     }
 
     /// A peer has no path to a home of this PE.
-    pub(super) fn home_asked(&mut self, from: u32, channel: u32, version: u32, rails: u32, pressing: bool) {
+    pub(super) fn home_asked(
+        &mut self,
+        now: Nanos,
+        from: u32,
+        channel: u32,
+        version: u32,
+        rails: u32,
+        pressing: bool,
+    ) {
         let root = self.words.root();
         if from >= root.pe_count || from == root.my_pe || channel >= root.channels_per_pe {
-            return self
-                .note(format!("PE {from} asks for the home of channel {channel}, which does not exist"));
+            return self.note(
+                now,
+                format!("PE {from} asks for the home of channel {channel}, which does not exist"),
+            );
         }
         self.homes.bound_there[(from * root.channels_per_pe + channel) as usize] = true;
         let home = self.own_home(channel);
@@ -227,11 +241,11 @@ impl Agent {
         if version == home.version && wanted {
             match &mut self.homes.moving[channel as usize] {
                 Some(known) => *known |= rails,
-                None => self.begin_move(channel, rails),
+                None => self.begin_move(now, channel, rails),
             }
         }
         let answer = Message::Home { channel, home: self.own_home(channel) };
-        self.links.send(from, answer.to_bytes(), Reach::Both, &self.ports);
+        self.links.send(now, from, answer.to_bytes(), Reach::Both, &self.ports);
     }
 
     /// Every slot of every channel of an index.
@@ -248,16 +262,16 @@ impl Agent {
         all.filter(|index| self.pairs[*index].as_ref().is_some_and(there)).collect()
     }
 
-    fn begin_move(&mut self, channel: u32, rails: u32) {
+    fn begin_move(&mut self, now: Nanos, channel: u32, rails: u32) {
         if self.next_home(channel, rails).is_none() {
             return; // nowhere to go
         }
         self.homes.moving[channel as usize] = Some(rails);
-        self.carry_move(channel);
+        self.carry_move(now, channel);
     }
 
     /// One look at a home that moves: what is not fenced yet is, and once all of it is proven the move is told.
-    fn carry_move(&mut self, channel: u32) -> bool {
+    fn carry_move(&mut self, now: Nanos, channel: u32) -> bool {
         let Some(rails) = self.homes.moving[channel as usize] else { return false };
         let home = self.own_home(channel);
         let next = self.next_home(channel, rails);
@@ -269,11 +283,11 @@ impl Agent {
                 silent &= is_silent(pair, age_ns, lifetime_ns) || is_gone(pair, age_ns, lifetime_ns);
                 if pair.left_here && pair.health == Health::Fenced && is_lost(pair) {
                     self.may_haunt(index);
-                    self.entomb(index); // its peer may never leave
+                    self.entomb(now, index); // its peer may never leave
                 } else if next.is_some()
                     && matches!(pair.health, Health::Ready | Health::Connecting | Health::Probing)
                 {
-                    self.fence_asked(index, Urgency::Peer);
+                    self.fence_asked(now, index, Urgency::Peer);
                 }
             }
             silent &= !self.is_haunted(channel, home.rail);
@@ -281,7 +295,7 @@ impl Agent {
         match next {
             Some(rail) if silent => {
                 self.homes.moving[channel as usize] = None;
-                self.publish_home(channel, Home { rail, version: home.version + 1 });
+                self.publish_home(now, channel, Home { rail, version: home.version + 1 });
                 true
             }
             // The others are gone meanwhile, and this one is back.
@@ -336,14 +350,14 @@ impl Agent {
         others.rev().max_by_key(|rail| (rails >> rail & 1, !self.words.is_suspect(*rail), ready(*rail)))
     }
 
-    fn publish_home(&mut self, channel: u32, home: Home) {
+    fn publish_home(&mut self, now: Nanos, channel: u32, home: Home) {
         let (me, pes, from) =
             (self.words.root().my_pe, self.words.root().pe_count, self.own_home(channel).rail);
         self.words.set_home(me, channel, home);
-        self.report(Event::HomeMoved { channel, from, to: home.rail, version: home.version });
+        self.report(now, Event::HomeMoved { channel, from, to: home.rail, version: home.version });
         for peer in (0..pes).filter(|peer| *peer != me) {
             let word = Message::Home { channel, home };
-            self.links.send(peer, word.to_bytes(), Reach::Both, &self.ports);
+            self.links.send(now, peer, word.to_bytes(), Reach::Both, &self.ports);
         }
     }
 }
@@ -369,12 +383,21 @@ mod tests {
             next_psn: 0,
             orders: 0,
         };
-        Pair { health, mine, theirs, fenced_age_ns: 100, theirs_age_ns: 200, ..Pair::found(held, 0) }
+        Pair {
+            health,
+            mine,
+            theirs,
+            fenced_age_ns: Nanos::new(100),
+            theirs_age_ns: Nanos::new(200),
+            ..Pair::found(held, Nanos::ZERO)
+        }
     }
 
     #[test]
     fn only_what_is_proven_is_silent() {
-        let silent = |health, mine, theirs, age_ns| is_silent(&pair(health, mine, theirs), age_ns, 50);
+        let silent = |health, mine, theirs, age_ns| {
+            is_silent(&pair(health, mine, theirs), Nanos::new(age_ns), Nanos::new(50))
+        };
         for health in [Health::Ready, Health::Connecting, Health::Probing] {
             assert!(!silent(health, EXACT, EXACT, 1_000), "{health:?} is alive");
         }
@@ -396,16 +419,23 @@ mod tests {
     #[test]
     fn a_half_that_was_destroyed_is_gone_a_lifetime_later() {
         let dead = |health| Pair {
-            buried_age_ns: Some(300),
+            buried_age_ns: Some(Nanos::new(300)),
             ..pair(health, Some(SideTruth::Dead), Some(SideTruth::Dead))
         };
         for health in [Health::Fenced, Health::Released, Health::Retired] {
-            assert!(!is_gone(&dead(health), 349, 50) && is_gone(&dead(health), 350, 50), "{health:?}");
+            assert!(
+                !is_gone(&dead(health), Nanos::new(349), Nanos::new(50))
+                    && is_gone(&dead(health), Nanos::new(350), Nanos::new(50)),
+                "{health:?}"
+            );
         }
-        assert!(!is_gone(&dead(Health::Fencing), 350, 50), "its truth may still come");
+        assert!(
+            !is_gone(&dead(Health::Fencing), Nanos::new(350), Nanos::new(50)),
+            "its truth may still come"
+        );
         let kept = Pair { buried_age_ns: None, ..dead(Health::Released) };
-        assert!(!is_gone(&kept, u64::MAX, 50), "nobody destroyed it");
+        assert!(!is_gone(&kept, Nanos::new(u64::MAX), Nanos::new(50)), "nobody destroyed it");
         let in_hand = Pair { task: Task::Fence(1), ..dead(Health::Released) };
-        assert!(!is_gone(&in_hand, 350, 50), "its NIC may still fence it");
+        assert!(!is_gone(&in_hand, Nanos::new(350), Nanos::new(50)), "its NIC may still fence it");
     }
 }

@@ -2,15 +2,16 @@
 
 use super::Agent;
 use super::desk::Desk;
+use super::health::Health;
 use super::message::SideTruth;
 use super::pair::{Sent, Task, may_count};
 use super::worker::{Crew, Fenced, Hand, Job, JobId, Making, Outcome, Urgency, Worker};
 use crate::error::NicError;
 use crate::events::Event;
+use crate::nanos::Nanos;
 use crate::nic::half::{HalfPath, revived_psn};
 use crate::nic::qp::MASK_24;
 use crate::rail::Rail;
-use shunt_device::health::Health;
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mutant::Mutant;
@@ -25,9 +26,9 @@ pub(super) struct Post {
     desk: Arc<Desk>,
     hand: Box<dyn Hand>,
     /// When the port was asked for, while no answer is in.
-    asked_ns: Option<u64>,
+    asked_ns: Option<Nanos>,
     /// Since when its NIC owes an answer, by the clock and as the agent was awake.
-    owing: Cell<Option<(u64, u64)>>,
+    owing: Cell<Option<(Nanos, Nanos)>>,
 }
 
 impl Post {
@@ -40,6 +41,11 @@ impl Post {
 }
 
 impl Post {
+    /// The next job that is over.
+    pub(super) fn next_done(&self) -> Option<(JobId, Outcome)> {
+        self.desk.next_done()
+    }
+
     /// A new agent works here: what the last one wanted is not wanted any more.
     pub(super) fn take_over(&mut self) {
         self.desk.take_over();
@@ -99,7 +105,7 @@ impl Agent {
         let Some(pair) = &self.pairs[index] else { return };
         let Task::Fence(number) = pair.task else { return };
         let rail = self.rail_at_work(index);
-        let quiet_ns = self.age.age_ns.saturating_sub(pair.theirs_age_ns);
+        let quiet_ns = self.age.age_ns - pair.theirs_age_ns;
         if self.ports.own_up(rail) || !may_count(pair.theirs, quiet_ns, self.options.lifetime_ns) {
             return;
         }
@@ -119,13 +125,13 @@ impl Agent {
     }
 
     /// A half that was counted is in ERR, or its NIC did not say so: then it is put away like one that nobody fenced.
-    fn stopped(&mut self, index: usize, result: Result<(), NicError>) {
+    fn stopped(&mut self, now: Nanos, index: usize, result: Result<(), NicError>) {
         let at = self.route(index);
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.task = Task::None;
         if let Err(error) = result {
             pair.mine = Some(SideTruth::Dead);
-            self.report(Event::FenceFailed { at, error: error.to_string() });
+            self.report(now, Event::FenceFailed { at, error: error.to_string() });
         }
     }
 
@@ -151,7 +157,7 @@ impl Agent {
         if post.owing.get().map(|(since, _)| since) != owing_ns {
             post.owing.set(owing_ns.map(|since| (since, awake_ns)));
         }
-        post.owing.get().is_some_and(|(_, seen)| awake_ns > seen.saturating_add(self.options.nic_ns))
+        post.owing.get().is_some_and(|(_, seen)| awake_ns > seen + self.options.nic_ns)
     }
 
     /// True if a NIC has room to make one more half anew.
@@ -161,20 +167,20 @@ impl Agent {
 
     /// Puts the old half away, and takes back one that is still to be made. One in the making is put away once it is
     /// made.
-    pub(super) fn discard(&mut self, index: usize) {
-        self.entomb(index);
+    pub(super) fn discard(&mut self, now: Nanos, index: usize) {
+        self.entomb(now, index);
         let Some(pair) = &self.pairs[index] else { return };
         let Task::Make(number) = pair.task else { return self.set_task(index, Task::None) };
         let post = self.posts.get(self.rail_at_work(index) as usize);
         let Some(Job::Make(making)) = post.and_then(|post| post.desk.recall(number)) else { return };
         self.set_task(index, Task::None);
         if let Some(old) = making.old {
-            self.keep_grave(index, old);
+            self.keep_grave(now, index, old);
         }
     }
 
     /// Has the next incarnation of a half made.
-    pub(super) fn make(&mut self, index: usize) {
+    pub(super) fn make(&mut self, now: Nanos, index: usize) {
         let (log_depth, tuning) = (self.words.root().log_depth, self.tuning);
         let Some(pair) = &mut self.pairs[index] else { return };
         let rail = pair.local_rail;
@@ -182,7 +188,7 @@ impl Agent {
         if old.as_ref().is_some_and(|half| half.rail().index != rail) {
             // By its own NIC, which may be dead; the new one is not to wait for that.
             if let Some(old) = old.take() {
-                self.keep_grave(index, old);
+                self.keep_grave(now, index, old);
             }
         }
         let Some(pair) = &mut self.pairs[index] else { return };
@@ -206,69 +212,56 @@ impl Agent {
     }
 
     /// Asks firmware whether a port is up, unless it was asked already.
-    pub(super) fn ask_port(&mut self, rail: usize) {
-        let now = self.now();
+    pub(super) fn ask_port(&mut self, now: Nanos, rail: usize) {
         if self.posts[rail].asked_ns.is_none() {
             self.posts[rail].asked_ns = Some(now);
             self.submit(rail as u32, Urgency::Idle, rail, Job::AskPort);
         }
     }
 
-    /// What the workers have done since the last look.
-    pub(super) fn take_outcomes(&mut self) -> bool {
-        let mut busy = false;
-        for rail in 0..self.posts.len() {
-            while let Some((id, outcome)) = self.posts[rail].desk.next_done() {
-                busy = true;
-                self.outcome(rail, id, outcome);
-            }
-        }
-        busy
-    }
-
-    fn outcome(&mut self, rail: usize, id: JobId, outcome: Outcome) {
+    pub(super) fn outcome(&mut self, now: Nanos, rail: usize, id: JobId, outcome: Outcome) {
         if let Outcome::Port(up) = outcome {
             let asked_ns = self.posts[rail].asked_ns.take();
-            return self.port_answer(rail, up, asked_ns.unwrap_or(0));
+            return self.port_answer(now, rail, up, asked_ns.unwrap_or_default());
         }
         match outcome {
-            Outcome::Address(result) => return self.address_asked(rail, result),
-            Outcome::Datagrams(result) => return self.datagrams_made(rail, result),
-            Outcome::Buried(result) => return self.buried(id, result),
+            Outcome::Address(result) => return self.address_asked(now, rail, result),
+            Outcome::Datagrams(result) => return self.datagrams_made(now, rail, result),
+            Outcome::Buried(result) => return self.buried(now, id, result),
             _ => {}
         }
         let task = self.pairs[id.about].as_ref().map_or(Task::None, |pair| pair.task);
         // What is over is compared by its number: a pair may have moved on meanwhile.
         match outcome {
             Outcome::Fenced(result) if [Task::Fence(id.number), Task::Count(id.number)].contains(&task) => {
-                self.fenced(id.about, result);
+                self.fenced(now, id.about, result);
             }
-            Outcome::Stopped(result) if task == Task::Stop(id.number) => self.stopped(id.about, result),
+            Outcome::Stopped(result) if task == Task::Stop(id.number) => self.stopped(now, id.about, result),
             Outcome::Made(result, left) if task == Task::Make(id.number) => {
                 if let Some(left) = left {
-                    self.keep_grave(id.about, left);
+                    self.keep_grave(now, id.about, left);
                 }
-                self.made(id.about, result);
+                self.made(now, id.about, result);
             }
             Outcome::Connected(result) if task == Task::Connect(id.number) => {
                 self.set_task(id.about, Task::None);
-                self.leader_connected(id.about, result);
+                self.leader_connected(now, id.about, result);
             }
             Outcome::Looked(result) if task == Task::Look(id.number) => {
                 self.set_task(id.about, Task::None);
-                self.looked(id.about, result);
+                self.looked(now, id.about, result);
             }
             Outcome::Made(made, left) => {
-                made.ok().into_iter().chain(left).for_each(|half| self.keep_grave(id.about, half));
+                made.ok().into_iter().chain(left).for_each(|half| self.keep_grave(now, id.about, half));
             }
             _ => {}
         }
     }
 
     /// This half is fenced, or cannot be.
-    fn fenced(&mut self, index: usize, result: Result<Fenced, NicError>) {
+    fn fenced(&mut self, now: Nanos, index: usize, result: Result<Fenced, NicError>) {
         if let Ok(fenced) = &result {
-            self.judge_path(index, fenced);
+            self.judge_path(now, index, fenced);
         }
         let believed = self.pairs[index].as_ref().is_some_and(|pair| {
             let peer = self.place(index).peer;
@@ -276,7 +269,7 @@ impl Agent {
         });
         let holds = self.rails.get(self.rail_at_work(index) as usize).is_some_and(|rail| rail.truth_holds);
         let holds = holds && believed;
-        self.ask_address(self.rail_at_work(index));
+        self.ask_address(now, self.rail_at_work(index));
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.task = Task::None;
         let (mut fenced, mut to_stop) = (None, None);
@@ -301,22 +294,22 @@ impl Agent {
             }
             Err(error) => {
                 let at = self.route(index);
-                self.report(Event::FenceFailed { at, error: error.to_string() });
+                self.report(now, Event::FenceFailed { at, error: error.to_string() });
                 SideTruth::Dead
             }
         };
         if let Some(times) = fenced {
-            self.report_half(index, mine, times);
+            self.report_half(now, index, mine, times);
         }
         if let Some(half) = to_stop.filter(|_| !Mutant::CountedNotStopped.on()) {
             let number = self.order(index, Urgency::Idle, Job::Stop(half));
             self.set_task(index, Task::Stop(number));
         }
-        self.half_fenced(index, mine);
+        self.half_fenced(now, index, mine);
     }
 
     /// A new half is made, or is not. Whoever asked for its fence meanwhile gets it now.
-    fn made(&mut self, index: usize, result: Result<Arc<HalfPath>, NicError>) {
+    fn made(&mut self, now: Nanos, index: usize, result: Result<Arc<HalfPath>, NicError>) {
         let leads = self.leads(index);
         if let Ok(half) = &result {
             self.no_more_haunted(index, half.rail().index);
@@ -338,17 +331,17 @@ impl Agent {
         };
         let health = pair.health;
         if let Some(half) = stray {
-            self.keep_grave(index, half);
+            self.keep_grave(now, index, half);
         }
         if health != Health::Connecting {
-            return self.fence_half(index, Urgency::Peer);
+            return self.fence_half(now, index, Urgency::Peer);
         }
         if self.pairs[index].as_ref().is_none_or(|pair| pair.half.is_none()) {
-            return self.revival_failed(index, error.as_ref());
+            return self.revival_failed(now, index, error.as_ref());
         }
         if !leads {
             self.publish_row(index);
         }
-        self.say_revival(index);
+        self.say_revival(now, index);
     }
 }

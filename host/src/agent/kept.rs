@@ -10,6 +10,7 @@ use super::rails::Address;
 use super::reader::Cursor;
 use super::worker::Crew;
 use crate::connect::oob::Oob;
+use crate::nanos::Nanos;
 use crate::nic::half::HalfPath;
 use crate::nic::queue::{At, RingSpan};
 use crate::pe::connect::first_psn;
@@ -73,7 +74,7 @@ pub(super) struct Kept {
     /// Where the peers' datagrams are taken; none: as at start.
     pub addresses: Vec<Address>,
     /// When the peers said what they last said of their ports.
-    pub port_words: Vec<Vec<u64>>,
+    pub port_words: Vec<Vec<Nanos>>,
     /// Workers of the NICs.
     pub posts: Vec<Post>,
     /// Halves that are not known to be gone.

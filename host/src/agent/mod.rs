@@ -10,6 +10,7 @@ mod chain;
 pub mod desk;
 mod fence;
 mod graves;
+pub mod health;
 mod homes;
 mod jobs;
 pub mod keeper;
@@ -17,6 +18,7 @@ pub(crate) mod kept;
 pub mod message;
 mod news;
 mod operator;
+mod options;
 pub mod pair;
 mod ports;
 mod proofs;
@@ -30,78 +32,30 @@ pub mod words;
 pub mod worker;
 
 use crate::events::{Event, Watching};
+use crate::nanos::Nanos;
 use crate::nic::qp::QpTuning;
 use crate::nic::queue::At;
 use crate::pe::Pe;
 use crate::rail::{self, Rail};
 use crate::ranks;
 use age::Age;
+use health::{Action, Health, Observation};
 use kept::Estate;
 use message::{Message, PairId};
+pub use options::AgentOptions;
+use options::Settings;
 use pair::Pair;
 use rails::locate::Locator;
 use rails::renew::Renewal;
-use rails::{Heard, Links, Reach};
-use shunt_device::health::{Action, Health, Observation};
+use rails::{Arrival, Heard, Links, Reach};
 use shunt_device::{AbiMismatch, Patience};
 use shunt_layout::mutant::Mutant;
 use std::sync::Arc;
 use words::{Place, StateWords};
-use worker::{Crew, Threads};
+use worker::{Crew, JobId, Outcome, Threads};
 
 /// Messages taken in one step.
 const HEARD_MAX: usize = 256;
-
-/// The agent's own patience. All times in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AgentOptions {
-    /// Packet lifetime (`SHUNT_MPL`): nothing a fenced QP sent is in the network after it.
-    pub lifetime_ns: u64,
-    /// How long the peer's half of a fence is awaited before it counts as silent.
-    pub peer_ns: u64,
-    /// How long a NIC of this PE may owe an answer to a command before its pairs count as not fenced here.
-    pub nic_ns: u64,
-    /// When a peer that should have answered is told again, over the rails as well.
-    pub doubt_ns: u64,
-    /// When it is told once more; doubled each time, up to a quarter of `peer_ns`.
-    pub resend_ns: u64,
-    /// Good probes wanted before a path made anew may be used.
-    pub probes: u32,
-    /// Time between probes.
-    pub probe_ns: u64,
-    /// Longest a revival may take from its first half to its last probe.
-    pub revive_ns: u64,
-    /// First pause after a failed revival, doubled with each failure.
-    pub backoff_ns: u64,
-    /// Time between looks at a port that is down, in case its event was lost.
-    pub port_poll_ns: u64,
-    /// Time between two looks for peers whose agent is out of reach; the largest number: none is made.
-    pub touch_ns: u64,
-    /// Channels looked after in one step; 0 leaves every switch to the kernels.
-    pub looks: usize,
-    /// How long after its start the agent has idle backups proved; the largest number: never.
-    pub prove_ns: u64,
-}
-
-impl Default for AgentOptions {
-    fn default() -> Self {
-        Self {
-            lifetime_ns: 50_000_000,
-            peer_ns: 500_000_000,
-            nic_ns: 200_000_000,
-            doubt_ns: 2_000_000,
-            resend_ns: 10_000_000,
-            probes: 3,
-            probe_ns: 1_000_000,
-            revive_ns: 2_000_000_000,
-            backoff_ns: 20_000_000,
-            port_poll_ns: 100_000_000,
-            touch_ns: 20_000_000,
-            looks: 64,
-            prove_ns: 2_000_000_000,
-        }
-    }
-}
 
 impl Pe {
     /// The agent of this PE: `None` while it has one. It is watched as the environment asks. Run its [`Agent::step`] in
@@ -120,10 +74,22 @@ impl Pe {
         if let Some(agent) = agent.as_mut().filter(|agent| agent.lives == 1) {
             let watching = Watching::from_env();
             let endpoint = watching.endpoint();
-            agent.be_watched(&watching, endpoint.as_ref().map(|endpoint| endpoint.metrics()));
+            let now = self.world().now_ns().into();
+            agent.be_watched(now, &watching, endpoint.as_ref().map(|endpoint| endpoint.metrics()));
         }
         Ok(agent)
     }
+}
+
+/// What has arrived for an agent.
+#[derive(Default)]
+pub struct Inputs {
+    /// What the workers have done, by rail.
+    outcomes: Vec<(usize, JobId, Outcome)>,
+    /// What was read of the NICs' events, by rail.
+    events: Vec<ports::NicEvent>,
+    /// What other agents sent.
+    arrivals: Vec<Arrival>,
 }
 
 /// The agent of one PE.
@@ -137,7 +103,9 @@ pub struct Agent {
     locator: Locator,
     /// By rail: what is being done about its datagrams.
     renewals: Vec<Renewal>,
-    options: AgentOptions,
+    /// As it was given.
+    given: AgentOptions,
+    options: Settings,
     ports: ports::Ports,
     chains: chain::Chains,
     homes: homes::Homes,
@@ -148,10 +116,10 @@ pub struct Agent {
     awake: Age,
     next_row: usize,
     /// By peer: since when it owes an answer, as the agent was awake; none once it said anything.
-    unanswered: Vec<Option<u64>>,
+    unanswered: Vec<Option<Nanos>>,
     /// By peer: when it last said anything, likewise.
-    heard_ns: Vec<u64>,
-    next_touch_ns: u64,
+    heard_ns: Vec<Nanos>,
+    next_touch_ns: Nanos,
     wake_seen: u64,
     requests_seen: Vec<u64>,
     records_seen: reader::Cursor,
@@ -165,6 +133,8 @@ pub struct Agent {
     graves: Vec<graves::Grave>,
     /// Agents of this PE so far, with this one.
     lives: u32,
+    /// When it last looked.
+    looked_ns: Nanos,
     /// Where the next agent will find what outlives this one.
     estate: Estate,
     /// It is gone: it says nothing any more.
@@ -180,7 +150,10 @@ impl Agent {
     /// # Errors
     /// [`AbiMismatch`] if the uploaded state is not of this version.
     pub fn new(pe: &Pe, options: AgentOptions, crew: &dyn Crew) -> Result<Option<Self>, AbiMismatch> {
-        let Some(kept) = pe.estate().take(pe, crew) else { return Ok(None) };
+        let Some(mut kept) = pe.estate().take(pe, crew) else { return Ok(None) };
+        if kept.lives > 0 {
+            kept.posts.iter_mut().for_each(jobs::Post::take_over);
+        }
         // SAFETY: the state was uploaded and read back; it is mapped as long as the `Pe`, which callers keep longer
         // than its agent (both live in the thread or coroutine that runs the PE).
         let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }?;
@@ -189,18 +162,18 @@ impl Agent {
         let mut ports = ports::Ports::new(root.pe_count, root.rails);
         ports.keep_words(&kept.port_words);
         let rails_of = pe.peers().iter().map(|peer| peer.rails.len() as u32).collect();
-        let now_ns = words.world().now_ns();
+        let now = Nanos::new(words.world().now_ns());
         let mut agent = Self {
             ports,
             chains: chain::Chains::new(rails_of, rows),
             homes: homes::Homes::new(root.channels_per_pe as usize, rows, kept.haunted),
-            patience: vec![Patience::new(now_ns); rows],
-            age: Age::new(now_ns),
-            awake: Age::new(now_ns),
+            patience: vec![Patience::new(now.get()); rows],
+            age: Age::new(now),
+            awake: Age::new(now),
             next_row: 0,
             unanswered: vec![None; root.pe_count as usize],
-            heard_ns: vec![0; root.pe_count as usize],
-            next_touch_ns: 0,
+            heard_ns: vec![Nanos::ZERO; root.pe_count as usize],
+            next_touch_ns: Nanos::ZERO,
             wake_seen: 0,
             requests_seen: vec![0; rows],
             records_seen: kept.records_seen,
@@ -209,17 +182,19 @@ impl Agent {
             agreement: agree::Agreement::new(pe.ranks(), kept.lives > 0),
             words,
             rails: pe.rails().to_vec(),
-            pairs: kept.pairs.into_iter().map(|held| held.map(|held| Pair::found(held, now_ns))).collect(),
+            pairs: kept.pairs.into_iter().map(|held| held.map(|held| Pair::found(held, now))).collect(),
             spares: kept.spares,
             tuning: pe.config().tuning,
             links: Links::new(pe, kept.oob, kept.addresses),
             locator: Locator::default(),
             renewals: vec![Renewal::default(); pe.rails().len()],
-            options,
+            given: options,
+            options: options.into(),
             posts: kept.posts,
             jobs: kept.jobs,
             graves: kept.graves,
             lives: kept.lives + 1,
+            looked_ns: now,
             estate: pe.estate().clone(),
             ended: false,
             taking_over: false,
@@ -228,76 +203,108 @@ impl Agent {
             agent.taking_over = true;
             return Ok(Some(agent));
         }
-        agent.introduce();
+        agent.introduce(now);
         for remark in rail::remarks(pe.rails()) {
-            agent.note(remark);
+            agent.note(now, remark);
         }
         for detail in pe.rails().iter().map(|rail| &rail.datagram_detail).filter(|text| !text.is_empty()) {
-            agent.note(detail.clone());
+            agent.note(now, detail.clone());
         }
         Ok(Some(agent))
     }
 
-    /// Looks at everything once. True if there was something to do, so that an idle thread may sleep a little.
-    pub fn step(&mut self) -> bool {
-        self.grow_older();
-        if std::mem::take(&mut self.taking_over) {
-            self.take_over();
+    /// What has arrived since the last step. Read it first and the clock afterwards: what a step is told is then never
+    /// younger than the time it is told, and nothing that must last a packet lifetime begins too early.
+    pub fn inputs(&mut self) -> Inputs {
+        let mut inputs = Inputs::default();
+        for (rail, post) in self.posts.iter().enumerate() {
+            inputs
+                .outcomes
+                .extend(std::iter::from_fn(|| post.next_done()).map(|(id, done)| (rail, id, done)));
         }
-        let mut busy = self.take_outcomes();
-        busy |= self.poll_ports();
-        // No more at a time: a flood of words is not to keep the agent from its other work.
-        for _ in 0..HEARD_MAX {
-            let Some(heard) = self.links.try_recv() else { break };
-            busy = true;
-            match heard {
-                Heard::Message(from, bytes) => self.take(from, &bytes),
-                Heard::Pong(pong) => self.answered(pong),
+        for (rail, one) in self.rails.iter().enumerate() {
+            let mut silent = self.ports.is_silent(rail);
+            loop {
+                let event = one.devx.next_event();
+                let last = !matches!(event, Ok(Some(_)));
+                if silent || !matches!(event, Ok(None)) {
+                    silent = false;
+                    inputs.events.push((rail as u32, event));
+                }
+                if last {
+                    break;
+                }
             }
         }
-        busy |= self.scan_requests();
-        for index in 0..self.pairs.len() {
-            busy |= self.progress(index);
+        // No more at a time: a flood of words is not to keep the agent from its other work.
+        inputs.arrivals.extend(std::iter::from_fn(|| self.links.try_recv()).take(HEARD_MAX));
+        inputs
+    }
+
+    /// Looks at everything once, at `now`. True if there was something to do, so that an idle thread may sleep a little.
+    pub fn step(&mut self, now: Nanos, inputs: Inputs) -> bool {
+        self.looked_ns = now;
+        self.awake.grow(now, self.options.nic_ns / 8 + Nanos::new(1));
+        self.age.grow(now, self.options.lifetime_ns / 8 + Nanos::new(1));
+        if std::mem::take(&mut self.taking_over) {
+            self.take_over(now);
         }
-        busy |= self.mind_homes();
-        busy |= self.mind_chains();
-        busy |= self.mind_graves();
-        busy |= self.mind_proofs();
-        busy |= self.locate();
-        busy |= self.agree_on_ranks();
+        let Inputs { outcomes, events, arrivals } = inputs;
+        let mut busy = !outcomes.is_empty();
+        for (rail, id, outcome) in outcomes {
+            self.outcome(now, rail, id, outcome);
+        }
+        busy |= self.poll_ports(now, events);
+        for arrival in arrivals {
+            let Some(heard) = self.links.judge(now, arrival) else { continue };
+            busy = true;
+            match heard {
+                Heard::Message(from, bytes) => self.take(now, from, &bytes),
+                Heard::Pong(pong) => self.answered(now, pong),
+            }
+        }
+        busy |= self.scan_requests(now);
+        for index in 0..self.pairs.len() {
+            busy |= self.progress(now, index);
+        }
+        busy |= self.mind_homes(now);
+        busy |= self.mind_chains(now);
+        busy |= self.mind_graves(now);
+        busy |= self.mind_proofs(now);
+        busy |= self.locate(now);
+        busy |= self.agree_on_ranks(now);
         if !Mutant::SilentNotTouched.on() {
-            self.touch_the_silent();
+            self.touch_the_silent(now);
         }
         let looks = if Mutant::AgentNeverSwitches.on() { 0 } else { self.options.looks };
         for _ in 0..looks.min(self.patience.len()) {
             self.next_row = (self.next_row + 1) % self.patience.len();
             self.words.attend_to(self.next_row as u32, &mut self.patience[self.next_row]);
         }
-        self.gather();
+        self.gather(now);
         busy
     }
 
     /// A message arrived, over whichever link.
-    fn take(&mut self, from: u32, bytes: &[u8]) {
+    fn take(&mut self, now: Nanos, from: u32, bytes: &[u8]) {
         if let Some(since) = self.unanswered.get_mut(from as usize) {
             *since = None;
             self.heard_ns[from as usize] = self.awake.age_ns;
         }
         if ranks::message::Message::is_one(bytes) {
-            return self.hear_of_ranks(from, bytes);
+            return self.hear_of_ranks(now, from, bytes);
         }
         match Message::from_bytes(bytes) {
-            Ok(message) => self.receive(from, message),
-            Err(error) => self.report(Event::MessageRefused { peer: from, error: error.to_string() }),
+            Ok(message) => self.receive(now, from, message),
+            Err(error) => self.report(now, Event::MessageRefused { peer: from, error: error.to_string() }),
         }
     }
 
     /// Puts something on the wire to peers whose agent neither link reaches. If only the agents are silent, that
     /// changes nothing; if the process is gone, its channels fail now and not at the next put: a kernel that waits
     /// for such a peer's signal has nothing outstanding to notice it by.
-    fn touch_the_silent(&mut self) {
-        let now = self.now();
-        if now < self.next_touch_ns || self.options.touch_ns == u64::MAX {
+    fn touch_the_silent(&mut self, now: Nanos) {
+        if now < self.next_touch_ns || self.options.touch_ns == Nanos::MAX {
             return;
         }
         let (pes, per, me) = {
@@ -306,7 +313,7 @@ impl Agent {
         };
         let mut pause_ns = self.options.touch_ns;
         for peer in (0..pes).filter(|peer| *peer != me) {
-            if !self.links.reachable(peer, &self.ports) {
+            if !self.links.reachable(now, peer, &self.ports) {
                 (0..per).for_each(|channel| {
                     self.words.touch(peer * per + channel);
                 });
@@ -314,16 +321,18 @@ impl Agent {
                 pause_ns = pause_ns.min(self.options.touch_ns / 4);
             }
         }
-        self.next_touch_ns = now.saturating_add(pause_ns);
-        self.tell_of_rails();
+        self.next_touch_ns = now + pause_ns;
+        self.tell_of_rails(now);
     }
 
     /// What the operator should know of the agents' second link.
-    fn tell_of_rails(&mut self) {
-        self.mind_datagrams();
+    fn tell_of_rails(&mut self, now: Nanos) {
+        self.mind_datagrams(now);
         match self.links.take_strangers() {
             0 => {}
-            count => self.note(format!("{count} datagram(s) on the rails were none of this job's agents")),
+            count => {
+                self.note(now, format!("{count} datagram(s) on the rails were none of this job's agents"))
+            }
         }
     }
 
@@ -343,19 +352,8 @@ impl Agent {
     }
 
     /// Says what has no event of its own.
-    fn note(&mut self, text: String) {
-        self.report(Event::Remark { text });
-    }
-
-    fn now(&self) -> u64 {
-        self.words.world().now_ns()
-    }
-
-    /// Lets the agent's age follow the clock; answers with it.
-    fn grow_older(&mut self) -> u64 {
-        let (now, lifetime_ns) = (self.now(), self.options.lifetime_ns);
-        self.awake.grow(now, self.options.nic_ns / 8 + 1);
-        self.age.grow(now, lifetime_ns / 8 + 1)
+    fn note(&mut self, now: Nanos, text: String) {
+        self.report(now, Event::Remark { text });
     }
 
     fn index(&self, at: Place) -> usize {
@@ -379,9 +377,9 @@ impl Agent {
         PairId { channel: at.channel, slot: at.slot, incarnation }
     }
 
-    fn tell(&mut self, index: usize, message: Message) {
+    fn tell(&mut self, now: Nanos, index: usize, message: Message) {
         let peer = self.place(index).peer;
-        self.links.send(peer, message.to_bytes(), Reach::Link, &self.ports);
+        self.links.send(now, peer, message.to_bytes(), Reach::Link, &self.ports);
     }
 
     /// The lower PE leads a revival (rule 17).
@@ -390,26 +388,27 @@ impl Agent {
     }
 
     /// Moves a pair along the health table; answers with what to do.
-    fn observe(&mut self, index: usize, what: Observation) -> Action {
-        let now = self.now();
+    fn observe(&mut self, now: Nanos, index: usize, what: Observation) -> Action {
         let Some(pair) = &mut self.pairs[index] else { return Action::Keep };
         let (next, action) = pair.health.observe(what);
         if next != pair.health {
             let before_ns = std::mem::replace(&mut pair.since_ns, now);
             pair.health = next;
-            self.moved(index, what, next, before_ns);
+            self.moved(now, index, what, next, before_ns);
         }
         action
     }
 
-    fn receive(&mut self, from: u32, message: Message) {
+    fn receive(&mut self, now: Nanos, from: u32, message: Message) {
         let (id, made) = match message {
-            Message::Port { rail, down, at_ns } => return self.peer_port(from, rail, down, at_ns),
-            Message::Rail { card, at_ns } => return self.peer_rail(from, card, at_ns),
+            Message::Port { rail, down, at_ns } => {
+                return self.peer_port(now, from, rail, down, at_ns.into());
+            }
+            Message::Rail { card, at_ns } => return self.peer_rail(from, card, at_ns.into()),
             Message::Retire(id, _) | Message::Readmit(id, _) | Message::Vacate(id) => (id, false),
-            Message::Home { channel, home } => return self.adopt_home(from, channel, home),
+            Message::Home { channel, home } => return self.adopt_home(now, from, channel, home),
             Message::AskHome { channel, version, rails, pressing } => {
-                return self.home_asked(from, channel, version, rails, pressing);
+                return self.home_asked(now, from, channel, version, rails, pressing);
             }
             Message::Fence(id) | Message::Leave(id) | Message::Truth(id, _) | Message::Left(id) => {
                 (id, false)
@@ -420,16 +419,20 @@ impl Agent {
         };
         let root = self.words.root();
         if from >= root.pe_count || id.channel >= root.channels_per_pe || id.slot >= root.slots {
-            return self.note(format!("PE {from} names a pair that does not exist: {id:?}"));
+            return self.note(now, format!("PE {from} names a pair that does not exist: {id:?}"));
         }
         let index = self.index(Place { peer: from, channel: id.channel, slot: id.slot });
         if self.pairs[index].is_none() {
-            return self.note(format!("PE {from} names a pair that does not exist: {id:?}"));
+            return self.note(now, format!("PE {from} names a pair that does not exist: {id:?}"));
         }
-        if made { self.receive_revival(index, id, message) } else { self.receive_fence(index, id, message) }
+        if made {
+            self.receive_revival(now, index, id, message)
+        } else {
+            self.receive_fence(now, index, id, message)
+        }
     }
 
-    fn scan_requests(&mut self) -> bool {
+    fn scan_requests(&mut self, now: Nanos) -> bool {
         let wake = self.words.wake();
         if wake == self.wake_seen {
             return false;
@@ -444,25 +447,25 @@ impl Agent {
                 continue;
             }
             self.requests_seen[row as usize] = request.number;
-            self.ask_fence(Place { peer, channel, slot: request.slot }, request);
+            self.ask_fence(now, Place { peer, channel, slot: request.slot }, request);
         }
         true
     }
 
     /// Carries one pair on.
-    fn progress(&mut self, index: usize) -> bool {
+    fn progress(&mut self, now: Nanos, index: usize) -> bool {
         match self.pairs[index].as_ref().map(|pair| pair.health) {
-            Some(Health::Ready) => self.mind_leaving(index),
+            Some(Health::Ready) => self.mind_leaving(now, index),
             None | Some(Health::Retired) => false,
             Some(Health::Fencing) => {
-                let busy = self.await_truth(index);
+                let busy = self.await_truth(now, index);
                 self.say_in_hand(index);
                 busy
             }
-            Some(Health::Fenced) => self.await_left(index),
-            Some(Health::Released) => self.rest(index),
-            Some(Health::Connecting) => self.await_connected(index),
-            Some(Health::Probing) => self.probe(index),
+            Some(Health::Fenced) => self.await_left(now, index),
+            Some(Health::Released) => self.rest(now, index),
+            Some(Health::Connecting) => self.await_connected(now, index),
+            Some(Health::Probing) => self.probe(now, index),
         }
     }
 }

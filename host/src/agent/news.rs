@@ -2,20 +2,21 @@
 
 use super::Agent;
 use super::board::{Board, fault_of};
+use super::health::{Health, Observation};
 use super::message::SideTruth;
 use super::pair::Verdict;
 use super::reader::Cursor;
 use super::words::Place;
 use super::worker::FenceTimes;
 use crate::events::{Event, Log, Route, Sink, Told, of_step, of_switch};
+use crate::nanos::Nanos;
 use crate::rail::Rail;
-use shunt_device::health::{Health, Observation};
 use shunt_layout::state::{AnswerStatus, SwitchKind};
 use shunt_layout::status::StatusFault;
 use std::sync::Arc;
 
 /// Time between two looks whether all is well again, and at the links to the other agents.
-const LOOK_NS: u64 = 5_000_000;
+const LOOK_NS: Nanos = Nanos::millis(5);
 
 /// What was told so far, and of whom.
 pub(super) struct News {
@@ -27,9 +28,9 @@ pub(super) struct News {
     pub(super) last_fault: Option<StatusFault>,
     records_told: Cursor,
     steps_told: Cursor,
-    next_look_ns: u64,
+    next_look_ns: Nanos,
     /// By peer: since when its agent is out of reach.
-    link_lost: Vec<Option<u64>>,
+    link_lost: Vec<Option<Nanos>>,
     /// By peer: it was said that it is lost.
     peer_lost: Vec<bool>,
     /// A channel ended.
@@ -45,7 +46,7 @@ impl News {
             last_fault: None,
             records_told: Cursor::default(),
             steps_told: Cursor::default(),
-            next_look_ns: 0,
+            next_look_ns: Nanos::ZERO,
             link_lost: vec![None; pes as usize],
             peer_lost: vec![false; pes as usize],
             dead: false,
@@ -67,9 +68,8 @@ impl News {
 
 impl Agent {
     /// Tells an event that happens now.
-    pub(super) fn report(&mut self, event: Event) {
-        let now = self.now();
-        self.news.log.take(now, event);
+    pub(super) fn report(&mut self, now: Nanos, event: Event) {
+        self.news.log.take(now.get(), event);
     }
 
     /// Everything told since the last call, in order, and how many were dropped because nobody asked in time.
@@ -97,18 +97,25 @@ impl Agent {
     }
 
     /// The first event.
-    pub(super) fn introduce(&mut self) {
+    pub(super) fn introduce(&mut self, now: Nanos) {
         let (pes, rails) = (self.words.root().pe_count, self.rails.len() as u32);
-        self.report(Event::AgentStarted { pes, rails });
+        self.report(now, Event::AgentStarted { pes, rails });
         let refused = |rail: &Arc<Rail>| (!rail.truth_holds).then(|| (rail.index, rail.truth_detail.clone()));
         let refused: Vec<(u32, String)> = self.rails.iter().filter_map(refused).collect();
         for (rail, why) in refused {
-            self.report(Event::CountRefused { rail, why });
+            self.report(now, Event::CountRefused { rail, why });
         }
     }
 
     /// Answers a switcher, and says so.
-    pub(super) fn answer_request(&mut self, at: Place, incarnation: u32, request: u64, verdict: Verdict) {
+    pub(super) fn answer_request(
+        &mut self,
+        now: Nanos,
+        at: Place,
+        incarnation: u32,
+        request: u64,
+        verdict: Verdict,
+    ) {
         self.words.answer(at, incarnation, request, verdict);
         let status = match verdict.status {
             AnswerStatus::Truth => "truth",
@@ -116,11 +123,11 @@ impl Agent {
             AnswerStatus::Unprovable => "unprovable",
         };
         let (at, executed) = (self.route(self.index(at)), verdict.executed);
-        self.report(Event::FenceAnswered { at, request, status, executed });
+        self.report(now, Event::FenceAnswered { at, request, status, executed });
     }
 
     /// This half of a pair was fenced.
-    pub(super) fn report_half(&mut self, index: usize, mine: SideTruth, times: FenceTimes) {
+    pub(super) fn report_half(&mut self, now: Nanos, index: usize, mine: SideTruth, times: FenceTimes) {
         let at = self.route(index);
         let (truth, executed) = match mine {
             SideTruth::Exact { executed, .. } => ("exact", executed),
@@ -130,90 +137,99 @@ impl Agent {
             SideTruth::Unknown => ("unknown", 0),
         };
         let FenceTimes { error_ns, query_ns, flush_ns, again_ns } = times;
-        self.report(Event::HalfFenced { at, truth, executed, error_ns, query_ns, flush_ns, again_ns });
+        self.report(now, Event::HalfFenced { at, truth, executed, error_ns, query_ns, flush_ns, again_ns });
     }
 
     /// A pair went on in the table of health.
-    pub(super) fn moved(&mut self, index: usize, what: Observation, to: Health, before_ns: u64) {
-        let (now, at) = (self.now(), self.route(index));
+    pub(super) fn moved(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        what: Observation,
+        to: Health,
+        before_ns: Nanos,
+    ) {
+        let at = self.route(index);
         let fenced_ns = self.pairs[index].as_ref().map_or(now, |pair| pair.fenced_ns);
-        self.report(match to {
-            Health::Fencing => {
-                let why = match what {
-                    Observation::FenceAsked => "asked",
-                    Observation::Retire => "retire",
-                    _ => "failed",
-                };
-                Event::PathFencing { at, why }
-            }
-            Health::Fenced => Event::PathFenced { at, took_ns: now.saturating_sub(before_ns) },
-            Health::Released => Event::PathReleased { at },
-            // Said once it has its number.
-            Health::Connecting => return,
-            Health::Probing => Event::PathProbing { at },
-            Health::Ready => Event::PathAdmitted { at, out_ns: now.saturating_sub(fenced_ns) },
-            Health::Retired => Event::PathRetired { at },
-        });
+        self.report(
+            now,
+            match to {
+                Health::Fencing => {
+                    let why = match what {
+                        Observation::FenceAsked => "asked",
+                        Observation::Retire => "retire",
+                        _ => "failed",
+                    };
+                    Event::PathFencing { at, why }
+                }
+                Health::Fenced => Event::PathFenced { at, took_ns: (now - before_ns).get() },
+                Health::Released => Event::PathReleased { at },
+                // Said once it has its number.
+                Health::Connecting => return,
+                Health::Probing => Event::PathProbing { at },
+                Health::Ready => Event::PathAdmitted { at, out_ns: (now - fenced_ns).get() },
+                Health::Retired => Event::PathRetired { at },
+            },
+        );
     }
 
     /// Takes what device code recorded, and hands on what is ripe. With nothing new it reads two words.
-    pub(super) fn gather(&mut self) {
-        let now = self.now();
+    pub(super) fn gather(&mut self, now: Nanos) {
         // In this order: a switch that ends in between is over before its record is missed. So is the one that made
         // all well: its record is there once it is over.
         let look = now >= self.news.next_look_ns;
         let calm = look && self.news.log.trouble_since().is_some() && self.is_calm();
         let switching = if self.news.log.is_waiting() { self.oldest_switch() } else { None };
-        self.gather_records();
+        self.gather_records(now);
         if self.words.root().step_records != 0 {
-            self.gather_steps();
+            self.gather_steps(now);
         }
         if look {
-            self.news.next_look_ns = now.saturating_add(LOOK_NS);
+            self.news.next_look_ns = now + LOOK_NS;
             self.look_at_links(now);
-            self.hear_operator();
+            self.hear_operator(now);
             if calm {
-                self.news.log.recovered(now);
+                self.news.log.recovered(now.get());
             }
         }
         if self.news.log.is_waiting() {
-            self.news.log.release(now, switching);
+            self.news.log.release(now.get(), switching);
         }
-        self.refresh_board();
+        self.refresh_board(now);
     }
 
-    fn gather_records(&mut self) {
+    fn gather_records(&mut self, now: Nanos) {
         let (records, lost) = self.words.records_since(&mut self.news.records_told);
-        self.count_lost("records", lost);
+        self.count_lost(now, "records", lost);
         let pe = self.words.root().my_pe;
         for record in &records {
             let log = &mut self.news.log;
             of_switch(pe, record, &mut |at_ns, event| log.take(at_ns, event));
             self.news.last_fault = fault_of(record).or(self.news.last_fault);
             if record.kind == SwitchKind::Dead as u32 {
-                self.count_dead(record.peer);
+                self.count_dead(now, record.peer);
             }
         }
     }
 
-    fn gather_steps(&mut self) {
+    fn gather_steps(&mut self, now: Nanos) {
         let (steps, lost) = self.words.steps_since(&mut self.news.steps_told);
-        self.count_lost("steps", lost);
+        self.count_lost(now, "steps", lost);
         let channels = self.words.root().channels_per_pe;
         for step in &steps {
             self.news.log.take(step.at_ns, of_step(channels, step));
         }
     }
 
-    fn count_lost(&mut self, from: &'static str, count: u64) {
+    fn count_lost(&mut self, now: Nanos, from: &'static str, count: u64) {
         if count > 0 {
             self.news.lost += count;
-            self.report(Event::EventsLost { from, count });
+            self.report(now, Event::EventsLost { from, count });
         }
     }
 
     /// A channel ended: was it the last one to its peer?
-    fn count_dead(&mut self, peer: u32) {
+    fn count_dead(&mut self, now: Nanos, peer: u32) {
         self.news.dead = true;
         let channels = self.words.root().channels_per_pe;
         let all = (0..channels).all(|channel| self.words.is_dead(peer, channel));
@@ -221,7 +237,7 @@ impl Agent {
             && all
             && !std::mem::replace(said, true)
         {
-            self.report(Event::PeerLost { peer });
+            self.report(now, Event::PeerLost { peer });
         }
     }
 
@@ -245,7 +261,7 @@ impl Agent {
             && self.rows().all(|row| self.words.is_settled(row))
     }
 
-    fn look_at_links(&mut self, now: u64) {
+    fn look_at_links(&mut self, now: Nanos) {
         let root = self.words.root();
         let (me, pes) = (root.my_pe, root.pe_count);
         for peer in (0..pes).filter(|peer| *peer != me) {
@@ -254,11 +270,11 @@ impl Agent {
             match *lost {
                 None if !reachable => {
                     *lost = Some(now);
-                    self.report(Event::AgentLinkLost { peer });
+                    self.report(now, Event::AgentLinkLost { peer });
                 }
                 Some(since) if reachable => {
                     *lost = None;
-                    self.report(Event::AgentLinkBack { peer, lost_ns: now.saturating_sub(since) });
+                    self.report(now, Event::AgentLinkBack { peer, lost_ns: (now - since).get() });
                 }
                 _ => {}
             }
@@ -273,8 +289,9 @@ impl Drop for Agent {
             return;
         }
         if !std::thread::panicking() {
-            self.gather_records();
-            self.report(Event::AgentEnded {});
+            let now = self.looked_ns;
+            self.gather_records(now);
+            self.report(now, Event::AgentEnded {});
         }
         self.news.log.release_all();
     }

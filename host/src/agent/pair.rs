@@ -1,15 +1,16 @@
 //! One pair as its agent knows it, and what follows from the two truths (pure). Rules 10, 13, 17, 18; table H1.
 
 use super::chain::Offer;
+use super::health::Health;
 use super::kept::Holding;
 use super::message::SideTruth;
 use super::vacate::Asked;
 use crate::connect::card::HalfCard;
+use crate::nanos::Nanos;
 use crate::nic::half::HalfPath;
 use crate::nic::qp::MASK_24;
 use crate::nic::queue::{Producer, RingSpan};
 use crate::slots::RailPair;
-use shunt_device::health::Health;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::AnswerStatus;
 use std::sync::Arc;
@@ -107,7 +108,7 @@ pub fn verdict(
 /// arrive: the time fence of rule 13 with the receiver's own count, in both directions. ERR follows before this side
 /// says that it has left (rule 17), because the other end may then destroy its half and its number may be given to
 /// another.
-pub fn may_count(theirs: Option<SideTruth>, quiet_ns: u64, lifetime_ns: u64) -> bool {
+pub fn may_count(theirs: Option<SideTruth>, quiet_ns: Nanos, lifetime_ns: Nanos) -> bool {
     let in_error = matches!(theirs, Some(SideTruth::Exact { .. } | SideTruth::Fenced));
     in_error && (quiet_ns >= lifetime_ns || Mutant::CountedTooSoon.on())
 }
@@ -163,27 +164,27 @@ pub struct Pair {
     /// How often it was said of it that it is in hand: when, in pauses of the agent's life awake.
     pub in_hand: u64,
     /// When the peer last said that it has this pair's fence in hand, as the agent was awake.
-    pub in_hand_there_ns: Option<u64>,
+    pub in_hand_there_ns: Option<Nanos>,
     /// When the present state was entered.
-    pub since_ns: u64,
+    pub since_ns: Nanos,
     /// When this half was fenced.
-    pub fenced_ns: u64,
+    pub fenced_ns: Nanos,
     /// When its fence began, as the agent was awake.
-    pub begun_awake_ns: u64,
+    pub begun_awake_ns: Nanos,
     /// When anything was first known of this half, likewise.
-    pub fenced_awake_ns: u64,
+    pub fenced_awake_ns: Nanos,
     /// The agent's age at that time: what the packet lifetime is counted by.
-    pub fenced_age_ns: u64,
+    pub fenced_age_ns: Nanos,
     /// The agent's age when the last half that nobody fenced was destroyed.
-    pub buried_age_ns: Option<u64>,
+    pub buried_age_ns: Option<Nanos>,
     /// The agent's age when the other half was first known to be fenced.
-    pub theirs_age_ns: u64,
+    pub theirs_age_ns: Nanos,
     /// When its NIC, which did not fence this half, is to try again, and how often it failed since the fence began.
-    pub again_ns: u64,
+    pub again_ns: Nanos,
     /// See `again_ns`.
     pub failed: u32,
     /// When the peer was last told of the fence, and how often since it began.
-    pub told_ns: u64,
+    pub told_ns: Nanos,
     /// See `told_ns`.
     pub told: u32,
     /// This direction has left, and the peer was told.
@@ -195,7 +196,7 @@ pub struct Pair {
     /// Times in a row that it was left soon after it was admitted.
     pub relapses: u32,
     /// When the path was last made anew and admitted; `None` for a path as it was made at start.
-    pub admitted_ns: Option<u64>,
+    pub admitted_ns: Option<Nanos>,
     /// The incarnation whose probes were all answered, both ways; 0 if none was.
     pub probed: u32,
     /// PSN the next incarnation starts at.
@@ -205,7 +206,7 @@ pub struct Pair {
     /// The operators' last order of either end: odd if the pair is to be out. The larger number is the later order.
     pub orders: u32,
     /// It works, and both directions are to leave it by a drain: since when.
-    pub leaving_ns: Option<u64>,
+    pub leaving_ns: Option<Nanos>,
     /// Its slot is wanted for another pair, and the peer was asked to do without it.
     pub vacate: Option<Asked>,
     /// It was brought back, and the peer, which leads, does not seem to know.
@@ -223,9 +224,9 @@ pub struct Pair {
 impl Pair {
     /// A pair as its agent finds it: ready, unless the rows of an earlier agent say otherwise. One that bring-up left
     /// to the agents was never made, so there is nothing to fence and nobody to leave it.
-    pub(super) fn found(held: Holding, now_ns: u64) -> Self {
+    pub(super) fn found(held: Holding, now_ns: Nanos) -> Self {
         let to_make = held.incarnation == 0;
-        let begun_ns = if to_make { now_ns } else { 0 };
+        let begun_ns = if to_make { now_ns } else { Nanos::ZERO };
         let fenced = to_make.then_some(SideTruth::Fenced);
         Self {
             health: match held.half {
@@ -249,14 +250,14 @@ impl Pair {
             in_hand_there_ns: None,
             since_ns: begun_ns,
             fenced_ns: begun_ns,
-            begun_awake_ns: 0,
-            fenced_awake_ns: 0,
-            fenced_age_ns: 0,
+            begun_awake_ns: Nanos::ZERO,
+            fenced_awake_ns: Nanos::ZERO,
+            fenced_age_ns: Nanos::ZERO,
             buried_age_ns: None,
-            theirs_age_ns: 0,
-            again_ns: 0,
+            theirs_age_ns: Nanos::ZERO,
+            again_ns: Nanos::ZERO,
             failed: 0,
-            told_ns: 0,
+            told_ns: Nanos::ZERO,
             told: 0,
             left_here: to_make,
             left_there: to_make,
@@ -294,7 +295,7 @@ impl Pair {
 
     /// True if somebody wants it left who says nothing against its rails: an operator, or another pair that is to have
     /// its slot.
-    pub fn is_ordered(&self, now_ns: u64) -> bool {
+    pub fn is_ordered(&self, now_ns: Nanos) -> bool {
         let wanted = self.vacate.is_some_and(|asked| asked.is_fresh(now_ns));
         let ordered = self.leaving_ns.is_some() || wanted || self.is_out();
         ordered && !Mutant::OrderIsFailure.on()
@@ -318,7 +319,7 @@ impl Pair {
     }
 
     /// The age that the packet lifetime counts from: that of the half which is proven to be in ERR, here if it is both.
-    pub fn quiet_since_ns(&self) -> u64 {
+    pub fn quiet_since_ns(&self) -> Nanos {
         match self.mine {
             Some(SideTruth::Dead) => self.theirs_age_ns.max(self.fenced_age_ns),
             _ => self.fenced_age_ns,
@@ -335,7 +336,7 @@ pub struct Probes {
     /// Probes answered.
     pub answered: u32,
     /// When the next one is due.
-    pub next_ns: u64,
+    pub next_ns: Nanos,
     /// True once the peer was told.
     pub told: bool,
 }
@@ -347,6 +348,10 @@ mod tests {
     const EXACT: SideTruth = SideTruth::Exact { executed: 42, next_rcv_psn: 1 };
     /// Across the wrap of the PSN.
     const SENT: Option<Sent> = Some(Sent { oldest: 0xff_fffe, next: 5 });
+
+    const fn ns(ns: u64) -> Nanos {
+        Nanos::new(ns)
+    }
 
     fn status(mine: SideTruth, theirs: Option<SideTruth>, over: bool) -> Option<AnswerStatus> {
         verdict(mine, theirs, SENT, over).map(|verdict| verdict.status)
@@ -367,11 +372,11 @@ mod tests {
     #[test]
     fn a_half_is_counted_a_lifetime_after_the_other_was_fenced() {
         for theirs in [EXACT, SideTruth::Fenced] {
-            assert!(may_count(Some(theirs), 50, 50));
-            assert!(!may_count(Some(theirs), 49, 50), "something may still be on its way");
+            assert!(may_count(Some(theirs), ns(50), ns(50)));
+            assert!(!may_count(Some(theirs), ns(49), ns(50)), "something may still be on its way");
         }
         for theirs in [None, Some(SideTruth::Dead), Some(SideTruth::Unknown), Some(SideTruth::Unflushed)] {
-            assert!(!may_count(theirs, 1_000, 50), "{theirs:?}: not known to be in ERR");
+            assert!(!may_count(theirs, ns(1_000), ns(50)), "{theirs:?}: not known to be in ERR");
         }
     }
 

@@ -10,14 +10,15 @@
 //! stands in. That a flush makes visible what was executed is the NIC's own affair, and shown on loopback alone.
 
 use super::Agent;
+use super::health::Health;
 use super::worker::Fenced;
 use crate::events::Event;
+use crate::nanos::Nanos;
 use crate::nic::qp::MASK_24;
 use crate::slots::RailPair;
-use shunt_device::health::Health;
 
 /// For so long an idle backup is asked for: less than what forces a peer off a slot.
-const ASK_FOR_NS: u64 = 40_000_000;
+const ASK_FOR_NS: Nanos = Nanos::millis(40);
 
 /// What a responder that was fenced shows of probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     index: usize,
-    since_ns: u64,
+    since_ns: Nanos,
 }
 
 /// What real paths have shown.
@@ -99,7 +100,7 @@ impl Proofs {
 
 impl Agent {
     /// A half was fenced: if nothing but probes crossed its path, its count is judged.
-    pub(super) fn judge_path(&mut self, index: usize, fenced: &Fenced) {
+    pub(super) fn judge_path(&mut self, now: Nanos, index: usize, fenced: &Fenced) {
         let peer = self.place(index).peer;
         let Some(pair) = &self.pairs[index] else { return };
         let (rails, local) = (pair.rails(), pair.local_rail);
@@ -112,17 +113,16 @@ impl Agent {
         let shown = judge(self.options.probes, first_psn, fenced);
         if let Some(why) = self.proofs.keep(peer, rails, shown) {
             let why = format!("on the path to rail {} of PE {peer}, unlike on loopback: {why}", rails.remote);
-            self.report(Event::CountRefused { rail: local, why });
+            self.report(now, Event::CountRefused { rail: local, why });
         }
     }
 
     /// Asks for the proof of an idle backup, one at a time.
-    pub(super) fn mind_proofs(&mut self) -> bool {
-        let now = self.now();
+    pub(super) fn mind_proofs(&mut self, now: Nanos) -> bool {
         if let Some(Asked { index, since_ns }) = self.proofs.asked {
-            let idle = now < since_ns.saturating_add(ASK_FOR_NS) && self.may_be_proved(index);
+            let idle = now < since_ns + ASK_FOR_NS && self.may_be_proved(index);
             if idle {
-                self.vacate(index);
+                self.vacate(now, index);
             } else {
                 self.proofs.asked = None;
             }

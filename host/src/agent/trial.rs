@@ -5,9 +5,10 @@
 //! least. Those that failed come behind them, the one that failed longest ago first: each has its turn again.
 
 use super::Agent;
+use super::health::Health;
 use super::words::Place;
+use crate::nanos::Nanos;
 use crate::slots::RailPair;
-use shunt_device::health::Health;
 use shunt_layout::mutant::Mutant;
 
 /// Pauses between probes that a pair made anew may be silent for while its channel has nothing else; twice as long with
@@ -20,7 +21,7 @@ const DOUBLINGS_MAX: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Failure {
     pair: RailPair,
-    at_ns: u64,
+    at_ns: Nanos,
     times: u32,
 }
 
@@ -28,7 +29,7 @@ struct Failure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Standing {
     /// When it failed.
-    pub failed_ns: Option<u64>,
+    pub failed_ns: Option<Nanos>,
     /// Rails of it that are under suspicion.
     pub suspects: usize,
     /// Pairs that failed, of either rail.
@@ -45,7 +46,7 @@ impl Trials {
         Self { by_peer: vec![Vec::new(); pes] }
     }
 
-    fn failed(&mut self, peer: u32, pair: RailPair, at_ns: u64) {
+    fn failed(&mut self, peer: u32, pair: RailPair, at_ns: Nanos) {
         let failures = &mut self.by_peer[peer as usize];
         match failures.iter_mut().find(|one| one.pair == pair) {
             Some(one) => (one.at_ns, one.times) = (at_ns, one.times.saturating_add(1)),
@@ -74,8 +75,8 @@ impl Trials {
 
 impl Agent {
     /// A pair fell silent, in use or while it was made anew. What a port explains is no failure of the pair.
-    pub(super) fn note_failure(&mut self, index: usize) {
-        let (peer, now) = (self.place(index).peer, self.now());
+    pub(super) fn note_failure(&mut self, now: Nanos, index: usize) {
+        let peer = self.place(index).peer;
         let Some(pair) = &self.pairs[index] else { return };
         if self.ports.up(pair.local_rail, peer, pair.remote_rail) {
             self.chains.trials.failed(peer, pair.rails(), now);
@@ -100,35 +101,35 @@ impl Agent {
 
     /// True if a slot that does not work is better not waited for where nothing else works: its rails failed, or are
     /// under suspicion, or it has been silent for longer than one that works ever is.
-    pub(super) fn is_doubtful(&self, index: usize) -> bool {
+    pub(super) fn is_doubtful(&self, now: Nanos, index: usize) -> bool {
         let peer = self.place(index).peer;
         let Some(pair) = &self.pairs[index] else { return false };
         let standing = self.standing(peer, pair.rails());
         // It was given to them in spite of it, and has its turn.
         let failed = standing.failed_ns.is_some() && !pair.untried;
-        failed || standing.suspects > 0 || self.is_overdue(index)
+        failed || standing.suspects > 0 || self.is_overdue(now, index)
     }
 
     /// True if a pair has stood for longer than its patience in a state that passes by itself.
-    fn is_overdue(&self, index: usize) -> bool {
-        let (peer, now) = (self.place(index).peer, self.now());
+    fn is_overdue(&self, now: Nanos, index: usize) -> bool {
+        let peer = self.place(index).peer;
         let Some(pair) = &self.pairs[index] else { return false };
         let passes =
             matches!(pair.health, Health::Fencing | Health::Fenced | Health::Connecting | Health::Probing);
         let doublings = self.chains.trials.times(peer, pair.rails()).min(DOUBLINGS_MAX);
-        let patience_ns = (PATIENCE << doublings).saturating_mul(self.options.probe_ns);
-        passes && now >= pair.since_ns.saturating_add(patience_ns) && !Mutant::DeadRailsFirst.on()
+        let patience_ns = self.options.probe_ns * (PATIENCE << doublings);
+        passes && now >= pair.since_ns + patience_ns && !Mutant::DeadRailsFirst.on()
     }
 
     /// True if a pair whose probes are not answered is to make room for another one: the channel has nothing else, or
     /// nothing that leads to a home it wants, and its retries may take as long as the give-up time.
-    pub(super) fn gives_way(&self, index: usize) -> bool {
+    pub(super) fn gives_way(&self, now: Nanos, index: usize) -> bool {
         let at = self.place(index);
         at.slot != 0
             && self.leads(index)
-            && self.is_overdue(index)
+            && self.is_overdue(now, index)
             && self.is_pressed(at)
-            && self.has_other_rails(at)
+            && self.has_other_rails(now, at)
     }
 
     /// True if no slot of a channel works, or none that leads to a home that it wants.
@@ -166,8 +167,8 @@ mod tests {
         assert_eq!(next(&trials, |_| 0, &held), Some(pair(1, 2)), "by rank");
         let suspects = |pair: RailPair| usize::from(pair.local == 0) + usize::from(pair.remote != 0);
         assert_eq!(next(&trials, suspects, &held), Some(pair(1, 0)), "the first with neither rail suspect");
-        held.iter().for_each(|pair| trials.failed(1, *pair, 5));
-        trials.failed(1, pair(1, 2), 6);
+        held.iter().for_each(|pair| trials.failed(1, *pair, Nanos::new(5)));
+        trials.failed(1, pair(1, 2), Nanos::new(6));
         assert_eq!(
             next(&trials, |_| 0, &held),
             Some(pair(2, 1)),
@@ -183,13 +184,13 @@ mod tests {
         for now in 0..9 {
             // Whatever is suspected, and even if it stays so.
             let one = next(&trials, |pair| pair.local as usize % 2, &[]).expect("a pair");
-            trials.failed(1, one, now);
+            trials.failed(1, one, Nanos::new(now));
             seen.push(one);
         }
         let again: Vec<_> = (9..18)
             .map(|now| {
                 let one = next(&trials, |pair| pair.local as usize % 2, &[]).expect("a pair");
-                trials.failed(1, one, now);
+                trials.failed(1, one, Nanos::new(now));
                 one
             })
             .collect();

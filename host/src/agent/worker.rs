@@ -189,7 +189,7 @@ impl Worker {
         while Mutant::OneWorker.on() && AT_WORK.get() {
             self.world.relax();
         }
-        let Some((id, job)) = self.desk.begin(self.world.now_ns(), |_| true) else {
+        let Some((id, job)) = self.desk.begin(self.world.now_ns().into(), |_| true) else {
             self.batch = 1;
             return Shift::Idle;
         };
@@ -290,7 +290,7 @@ impl Worker {
         let mut counted: Vec<(JobId, Result<_, NicError>)> = vec![(id, ask(&half))];
         while counted.len() < most
             && let Some((id, Job::Count(half))) =
-                self.desk.begin(self.world.now_ns(), |job| matches!(job, Job::Count(_)))
+                self.desk.begin(self.world.now_ns().into(), |job| matches!(job, Job::Count(_)))
         {
             counted.push((id, ask(&half)));
         }
@@ -327,7 +327,7 @@ impl Worker {
         let early = Mutant::FlushTooEarly.on().then(|| self.guarded(|| self.rail.flush()).is_ok());
         while begun.len() < most
             && let Some((id, Job::Fence(half))) =
-                self.desk.begin(self.world.now_ns(), |job| matches!(job, Job::Fence(_)))
+                self.desk.begin(self.world.now_ns().into(), |job| matches!(job, Job::Fence(_)))
         {
             begun.push((id, begin(&half), half));
         }

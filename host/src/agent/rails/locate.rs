@@ -6,30 +6,31 @@
 //! the first answered ping clears it.
 
 use super::super::Agent;
+use super::super::health::Health;
 use super::super::words::Place;
 use super::{Pong, RailPair};
 use crate::events::Event;
-use shunt_device::health::Health;
+use crate::nanos::Nanos;
 use shunt_layout::mutant::Mutant;
 
 /// Rounds of pings before anything is concluded, the pause between them, and what answers are given beyond it.
 const ROUNDS: u32 = 3;
 /// See [`ROUNDS`].
-const ROUND_NS: u64 = 400_000;
+const ROUND_NS: Nanos = Nanos::micros(400);
 /// See [`ROUNDS`].
-const SETTLE_NS: u64 = 1_000_000;
+const SETTLE_NS: Nanos = Nanos::millis(1);
 /// Pause between further rounds while nobody answers, and how long they go on.
-const AGAIN_NS: u64 = 4_000_000;
+const AGAIN_NS: Nanos = Nanos::millis(4);
 /// See [`AGAIN_NS`].
-const UNTIL_NS: u64 = 40_000_000;
+const UNTIL_NS: Nanos = Nanos::millis(40);
 /// Searches at a time, those that ended lately included: a path that failed again is not looked at again at once.
 const SEARCHES: usize = 16;
 /// Other peers that are asked over the local rail.
 const OTHERS: usize = 2;
 /// First pause between pings of a suspect rail, doubled up to the longest.
-const CLEAR_NS: u64 = 5_000_000;
+const CLEAR_NS: Nanos = Nanos::millis(5);
 /// See [`CLEAR_NS`].
-const CLEAR_MAX_NS: u64 = 80_000_000;
+const CLEAR_MAX_NS: Nanos = Nanos::millis(80);
 
 /// Pairs of rails that were asked, and those that answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,9 +102,9 @@ struct Search {
     /// Pings with lower numbers are not of this search.
     from_number: u64,
     rounds: u32,
-    next_ns: u64,
-    answered_ns: Option<u64>,
-    until_ns: u64,
+    next_ns: Nanos,
+    answered_ns: Option<Nanos>,
+    until_ns: Nanos,
     over: bool,
 }
 
@@ -128,9 +129,9 @@ struct Suspect {
     peer: u32,
     /// Pings with lower numbers prove nothing.
     from_number: u64,
-    since_ns: u64,
-    next_ns: u64,
-    pause_ns: u64,
+    since_ns: Nanos,
+    next_ns: Nanos,
+    pause_ns: Nanos,
     turn: usize,
 }
 
@@ -161,20 +162,19 @@ impl Locator {
 impl Agent {
     /// A switcher leaves a path, of this PE or of the peer: if silence made it, and no port explains that, somebody is
     /// to be asked.
-    pub(in crate::agent) fn look_into(&mut self, index: usize, at: Place, silent: bool) {
+    pub(in crate::agent) fn look_into(&mut self, now: Nanos, index: usize, at: Place, silent: bool) {
         let Some(one) = self.pairs[index].as_ref().filter(|one| one.health == Health::Ready) else { return };
         let (peer, pair) = (at.peer, RailPair { local: one.local_rail, remote: one.remote_rail });
         if !silent || !self.ports.up(pair.local, peer, pair.remote) {
             return;
         }
-        self.note_failure(index);
+        self.note_failure(now, index);
         let known = self.locator.suspects.iter().any(|suspect| suspect.is_in(peer, pair))
             || self.locator.searches.iter().any(|search| search.peer == peer && search.pair == pair);
         if known || self.locator.searches.len() >= SEARCHES || Mutant::NobodyAsked.on() {
             return;
         }
         let targets = self.targets(peer, pair);
-        let now = self.now();
         self.locator.searches.push(Search {
             peer,
             pair,
@@ -183,7 +183,7 @@ impl Agent {
             rounds: 0,
             next_ns: now,
             answered_ns: None,
-            until_ns: now.saturating_add(UNTIL_NS),
+            until_ns: now + UNTIL_NS,
             over: false,
         });
     }
@@ -213,11 +213,10 @@ impl Agent {
     }
 
     /// Carries searches on and asks suspects.
-    pub(in crate::agent) fn locate(&mut self) -> bool {
+    pub(in crate::agent) fn locate(&mut self, now: Nanos) -> bool {
         if self.locator.searches.is_empty() && self.locator.suspects.is_empty() {
             return false;
         }
-        let now = self.now();
         let mut locator = std::mem::take(&mut self.locator);
         let mut found = Vec::new();
         for search in &mut locator.searches {
@@ -232,8 +231,8 @@ impl Agent {
         self.locator = locator;
         for (peer, pair, blame) in &found {
             match blame {
-                Blame::Local => self.suspect(None, pair.local, *peer),
-                Blame::Remote => self.suspect(Some(*peer), pair.remote, *peer),
+                Blame::Local => self.suspect(now, None, pair.local, *peer),
+                Blame::Remote => self.suspect(now, Some(*peer), pair.remote, *peer),
                 Blame::Pair | Blame::Nothing | Blame::Unknown => {}
             }
         }
@@ -241,12 +240,12 @@ impl Agent {
     }
 
     /// One look at a search: its conclusion, once it has one.
-    fn search(&mut self, search: &mut Search, now: u64) -> Option<Blame> {
+    fn search(&mut self, search: &mut Search, now: Nanos) -> Option<Blame> {
         if search.over {
             return None;
         }
         let asked = search.rounds >= ROUNDS;
-        let settled = search.answered_ns.is_some_and(|at| now >= at.saturating_add(SETTLE_NS));
+        let settled = search.answered_ns.is_some_and(|at| now >= at + SETTLE_NS);
         if asked && settled && now >= search.next_ns {
             search.over = true;
             return Some(search.blame());
@@ -257,18 +256,18 @@ impl Agent {
                 self.links.ping(target.peer, target.pair);
             }
             search.rounds += 1;
-            search.next_ns = now.saturating_add(match search.rounds {
-                rounds if rounds < ROUNDS => ROUND_NS,
-                ROUNDS => SETTLE_NS,
-                _ => AGAIN_NS,
-            });
+            search.next_ns = now
+                + match search.rounds {
+                    rounds if rounds < ROUNDS => ROUND_NS,
+                    ROUNDS => SETTLE_NS,
+                    _ => AGAIN_NS,
+                };
         }
         None
     }
 
     /// A ping was answered.
-    pub(in crate::agent) fn answered(&mut self, pong: Pong) {
-        let now = self.now();
+    pub(in crate::agent) fn answered(&mut self, now: Nanos, pong: Pong) {
         let pair = RailPair { local: pong.local, remote: pong.remote };
         for search in self.locator.searches.iter_mut().filter(|search| pong.number > search.from_number) {
             let here = |target: &&mut Target| target.peer == pong.peer && target.pair == pair;
@@ -282,35 +281,34 @@ impl Agent {
         let (clear, kept) = suspects.into_iter().partition(cleared);
         self.locator.suspects = kept;
         for suspect in clear {
-            self.acquit(&suspect);
+            self.acquit(now, &suspect);
         }
     }
 
-    fn suspect(&mut self, pe: Option<u32>, rail: u32, peer: u32) {
+    fn suspect(&mut self, now: Nanos, pe: Option<u32>, rail: u32, peer: u32) {
         if self.locator.suspects.iter().any(|other| other.pe == pe && other.rail == rail) {
             return;
         }
-        let now = self.now();
         self.words.set_suspect(pe, rail, true);
-        self.report(Event::RailSuspected { of: pe.unwrap_or(self.words.root().my_pe), rail });
+        self.report(now, Event::RailSuspected { of: pe.unwrap_or(self.words.root().my_pe), rail });
         self.locator.suspects.push(Suspect {
             pe,
             rail,
             peer,
             from_number: self.links.number(),
             since_ns: now,
-            next_ns: now.saturating_add(CLEAR_NS),
+            next_ns: now + CLEAR_NS,
             pause_ns: CLEAR_NS,
             turn: 0,
         });
     }
 
-    fn ask_suspect(&mut self, suspect: &mut Suspect, now: u64) {
+    fn ask_suspect(&mut self, suspect: &mut Suspect, now: Nanos) {
         if now < suspect.next_ns {
             return;
         }
         suspect.pause_ns = (suspect.pause_ns * 2).min(CLEAR_MAX_NS);
-        suspect.next_ns = now.saturating_add(suspect.pause_ns);
+        suspect.next_ns = now + suspect.pause_ns;
         let (pes, me) = (self.words.root().pe_count, self.words.root().my_pe);
         if suspect.pe.is_none() {
             let after = |peer: u32| (peer + 1) % pes;
@@ -325,19 +323,19 @@ impl Agent {
         }
     }
 
-    fn acquit(&mut self, suspect: &Suspect) {
+    fn acquit(&mut self, now: Nanos, suspect: &Suspect) {
         self.words.set_suspect(suspect.pe, suspect.rail, false);
         let of = suspect.pe.unwrap_or(self.words.root().my_pe);
-        let suspected_ns = self.now().saturating_sub(suspect.since_ns);
-        self.report(Event::RailCleared { of, rail: suspect.rail, suspected_ns });
+        let suspected_ns = (now - suspect.since_ns).get();
+        self.report(now, Event::RailCleared { of, rail: suspect.rail, suspected_ns });
     }
 
     /// A port changed: what is known of it takes the place of what was suspected.
-    pub(in crate::agent) fn forget_suspicion(&mut self, pe: Option<u32>, rail: u32) {
+    pub(in crate::agent) fn forget_suspicion(&mut self, now: Nanos, pe: Option<u32>, rail: u32) {
         let place = self.locator.suspects.iter().position(|one| one.pe == pe && one.rail == rail);
         if let Some(place) = place {
             let suspect = self.locator.suspects.remove(place);
-            self.acquit(&suspect);
+            self.acquit(now, &suspect);
         }
     }
 }
