@@ -4,8 +4,8 @@
 //! code makes, so both sides agree on atomicity and order.
 
 use super::message::Home;
-use super::pair::Verdict;
 use super::reader::Cursor;
+use super::verdict::Verdict;
 use crate::nanos::Nanos;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};

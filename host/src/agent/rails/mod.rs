@@ -5,10 +5,8 @@
 //! tells of a port. Copies go over several pairs of rails; the receiver takes the first.
 
 pub mod envelope;
-pub mod locate;
-pub(super) mod renew;
 
-use super::ports::Ports;
+use super::port_table::PortTable;
 use crate::connect::card::{HalfCard, RailCard};
 use crate::connect::oob::Oob;
 use crate::nanos::Nanos;
@@ -16,6 +14,7 @@ use crate::nic::caps::Link;
 use crate::nic::datagram::MESSAGE_MAX;
 use crate::pe::{Pe, PeerInfo};
 use crate::rail::Rail;
+use crate::slots::RailPair;
 use envelope::{Header, Kind, Seal, Taken};
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::wqe::AddressVector;
@@ -72,13 +71,6 @@ pub(super) struct Pong {
     pub remote: u32,
     /// The ping's number.
     pub number: u64,
-}
-
-/// A pair of rails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RailPair {
-    pub local: u32,
-    pub remote: u32,
 }
 
 /// Another agent, as the rails reach it.
@@ -187,7 +179,7 @@ impl Links {
     }
 
     /// Sends to the agent of a PE. It may get lost.
-    pub(super) fn send(&mut self, now: Nanos, peer: u32, message: Vec<u8>, reach: Reach, ports: &Ports) {
+    pub(super) fn send(&mut self, now: Nanos, peer: u32, message: Vec<u8>, reach: Reach, ports: &PortTable) {
         let Some(to) = self.peers.get(peer as usize) else { return };
         if Mutant::ControlOnRail.on() {
             self.number += 1;
@@ -232,7 +224,7 @@ impl Links {
 
     /// Pairs of rails to a peer whose ports are not known to be down; all pairs if every one is. The first ones share
     /// no rail.
-    pub(super) fn pairs(&self, peer: u32, ports: &Ports) -> Vec<RailPair> {
+    pub(super) fn pairs(&self, peer: u32, ports: &PortTable) -> Vec<RailPair> {
         let Some(to) = self.peers.get(peer as usize).filter(|_| !Mutant::NoSecondLink.on()) else {
             return Vec::new();
         };
@@ -339,7 +331,7 @@ impl Links {
 
     /// False once neither link reaches the agent of a PE: an answer need not be waited for. Where the other link is
     /// broken the rails are asked, a few times.
-    pub(super) fn reachable(&mut self, now: Nanos, peer: u32, ports: &Ports) -> bool {
+    pub(super) fn reachable(&mut self, now: Nanos, peer: u32, ports: &PortTable) -> bool {
         if self.oob.reachable(peer) {
             return true;
         }

@@ -5,12 +5,11 @@
 //! incarnation that fails is used up.
 
 use super::Agent;
-use super::chain::Offer;
-use super::health::{Action, Health, Observation};
-use super::message::{Message, PairId, SideTruth};
-use super::pair::{Probes, Task};
-use super::ports::penalty_ns;
-use super::worker::{Job, Urgency};
+use crate::agent::health::{Action, Health, Observation};
+use crate::agent::message::{Message, PairId, SideTruth};
+use crate::agent::pair::{Offer, Probes, Task};
+use crate::agent::port_table::penalty_ns;
+use crate::agent::worker::{Job, Urgency};
 use crate::error::NicError;
 use crate::events::Event;
 use crate::nanos::Nanos;
@@ -25,7 +24,7 @@ const VAIN: u32 = 3;
 
 impl Agent {
     /// Released: waits for the lifetime, the backoff and the ports; the follower for the leader's offer.
-    pub(super) fn rest(&mut self, now: Nanos, index: usize) -> bool {
+    pub(in crate::agent) fn rest(&mut self, now: Nanos, index: usize) -> bool {
         if self.retires(now, index) {
             return true;
         }
@@ -38,7 +37,7 @@ impl Agent {
         let rail = pair.offered.map_or(pair.local_rail, |offer| offer.rail);
         self.put_away(now, index, rail);
         let Some(pair) = &self.pairs[index] else { return false };
-        let quiet_age_ns = pair.fenced_age_ns.max(pair.buried_age_ns.unwrap_or_default());
+        let quiet_age_ns = pair.fenced_age_ns.max(pair.destroyed_age_ns.unwrap_or_default());
         let over = self.age.age_ns >= quiet_age_ns + self.options.lifetime_ns;
         let lifetime_over = over || pair.is_fresh() || Mutant::NoLifetimeBeforeRevival.on();
         let pause = self.options.backoff_ns.doubled(pair.failures);
@@ -48,10 +47,10 @@ impl Agent {
         let numbers_left = pair.incarnation < u32::MAX;
         let stuck = !leads && self.is_stuck(index, rail) && !Mutant::OfferNotRefused.on();
         // This NIC is waited for; of another nobody knows when it lets go, and one number further there is room.
-        let buried =
-            !self.has_grave(index, rail) && self.lies_on_a_grave(index, pair.incarnation.wrapping_add(1));
+        let buried = !self.destroys.holds(index, rail)
+            && self.destroys.cq_buffer_in_use(index, pair.incarnation.wrapping_add(1));
         let refused = stuck || buried;
-        let free = pair.task == Task::None && !self.has_grave(index, rail) && self.may_make(rail);
+        let free = pair.task == Task::None && !self.destroys.holds(index, rail) && self.nics.has_room(rail);
         let may_make = free && !self.home_leaves(self.place(index).channel, rail) || refused;
         if !(due && lifetime_over && numbers_left && may_make) {
             return false;
@@ -74,8 +73,8 @@ impl Agent {
         let elsewhere = pair.half.as_ref().is_some_and(|half| half.rail().index != rail);
         let at_hand = pair.task == Task::None || elsewhere && matches!(pair.task, Task::Fence(_));
         if at_hand && pair.mine == Some(SideTruth::Dead) && !Mutant::UnfencedMadeAnew.on() {
-            self.may_haunt(index);
-            self.entomb(now, index);
+            self.mark_unfenced(index);
+            self.defer_old_half(now, index);
             self.set_task(index, Task::None);
         }
     }
@@ -85,8 +84,8 @@ impl Agent {
     /// have other rails to offer.
     fn refuse(&mut self, now: Nanos, index: usize, rail: u32, stuck: bool) {
         if self.pairs[index].as_ref().is_some_and(|pair| pair.half.is_some()) {
-            self.may_haunt(index);
-            self.entomb(now, index);
+            self.mark_unfenced(index);
+            self.defer_old_half(now, index);
             self.set_task(index, Task::None);
         }
         let at = self.route(index);
@@ -107,7 +106,7 @@ impl Agent {
         if !Mutant::JournalOverwritten.on() {
             self.spare_the_journal(index);
         }
-        self.may_haunt(index);
+        self.mark_unfenced(index);
         let Some(pair) = &mut self.pairs[index] else { return };
         let again = Mutant::IncarnationUsedTwice.on() && pair.failures > 0;
         pair.incarnation = pair.incarnation.saturating_add(!again as u32);
@@ -141,7 +140,7 @@ impl Agent {
     }
 
     /// Writes the row of a pair whose both ends are known. Not usable yet.
-    pub(super) fn publish_row(&self, index: usize) {
+    pub(in crate::agent) fn publish_row(&self, index: usize) {
         let Some(pair) = &self.pairs[index] else { return };
         if let (Some(half), Some(remote)) = (&pair.half, &pair.remote) {
             let mut row = half.path_row(remote);
@@ -151,8 +150,14 @@ impl Agent {
     }
 
     /// The peer's words about a revival.
-    pub(super) fn receive_revival(&mut self, now: Nanos, index: usize, id: PairId, message: Message) {
-        let (me, peer, leads) = (self.words.root().my_pe, self.place(index).peer, self.leads(index));
+    pub(in crate::agent) fn receive_revival(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        id: PairId,
+        message: Message,
+    ) {
+        let (peer, leads) = (self.place(index).peer, self.leads(index));
         if let Message::Make(_, _, _, home) | Message::Made(_, _, home) = &message
             && !Mutant::HomeNotCarried.on()
         {
@@ -163,7 +168,7 @@ impl Agent {
         match message {
             Message::Make(_, card, rail, _) if Some(id.incarnation) == pair.incarnation.checked_add(1) => {
                 let offer = Offer { card, rail };
-                if !self.chains.has(me, &offer, peer) {
+                if !self.pool.has(peer, offer.rails()) {
                     return self.note(now, format!("PE {peer} offers rails that do not exist: {offer:?}"));
                 }
                 pair.offered = Some(offer);
@@ -180,7 +185,7 @@ impl Agent {
                 let Some(half) = pair.half.clone() else { return };
                 // Device code takes the rail from here for an index.
                 let asked = Offer { card, rail: pair.local_rail };
-                if card.rail.index != pair.remote_rail || !self.chains.has(me, &asked, peer) {
+                if card.rail.index != pair.remote_rail || !self.pool.has(peer, asked.rails()) {
                     let (made, wanted) = (card.rail.index, pair.remote_rail);
                     return self.note(
                         now,
@@ -204,7 +209,12 @@ impl Agent {
     }
 
     /// The leader's half is connected to the follower's.
-    pub(super) fn leader_connected(&mut self, now: Nanos, index: usize, result: Result<(), NicError>) {
+    pub(in crate::agent) fn leader_connected(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        result: Result<(), NicError>,
+    ) {
         if let Err(error) = result {
             return self.revival_failed(now, index, Some(&error));
         }
@@ -227,7 +237,7 @@ impl Agent {
         (pair.told_ns, pair.told) = (now, 0);
     }
 
-    pub(super) fn await_connected(&mut self, now: Nanos, index: usize) -> bool {
+    pub(in crate::agent) fn await_connected(&mut self, now: Nanos, index: usize) -> bool {
         self.say_revival_again(now, index);
         self.give_up_if_late(now, index)
     }
@@ -248,7 +258,7 @@ impl Agent {
     }
 
     /// Says how this side of a revival stands, for the first time.
-    pub(super) fn say_revival(&mut self, now: Nanos, index: usize) {
+    pub(in crate::agent) fn say_revival(&mut self, now: Nanos, index: usize) {
         let word = self.revival_word(index);
         if let Some(pair) = &mut self.pairs[index] {
             (pair.told_ns, pair.told) = (now, 0);
@@ -295,7 +305,7 @@ impl Agent {
         late
     }
 
-    pub(super) fn revival_failed(&mut self, now: Nanos, index: usize, error: Option<&NicError>) {
+    pub(in crate::agent) fn revival_failed(&mut self, now: Nanos, index: usize, error: Option<&NicError>) {
         if let Some(error) = error {
             let at = self.route(index);
             self.report(now, Event::RevivalFailed { at, error: error.to_string() });
@@ -306,7 +316,7 @@ impl Agent {
     }
 
     /// Probes in this direction; the path is used once both directions have theirs answered.
-    pub(super) fn probe(&mut self, now: Nanos, index: usize) -> bool {
+    pub(in crate::agent) fn probe(&mut self, now: Nanos, index: usize) -> bool {
         let options = self.options;
         let Some(pair) = &mut self.pairs[index] else { return false };
         let Some(probes) = &mut pair.probes else { return false };

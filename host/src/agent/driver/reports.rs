@@ -1,92 +1,39 @@
-//! What the agent tells: its own events, and the records of device code, in one log.
+//! What is told of what the machines do. The log is in `reporter.rs`.
 
 use super::Agent;
-use super::board::{Board, fault_of};
-use super::health::{Health, Observation};
-use super::message::SideTruth;
-use super::pair::Verdict;
-use super::reader::Cursor;
-use super::words::Place;
-use super::worker::FenceTimes;
-use crate::events::{Event, Log, Route, Sink, Told, of_step, of_switch};
+use crate::agent::health::{Health, Observation};
+use crate::agent::message::SideTruth;
+use crate::agent::pair::Pair;
+use crate::agent::verdict::Verdict;
+use crate::agent::words::Place;
+use crate::agent::worker::FenceTimes;
+use crate::events::{Event, Route, Sink, Told};
 use crate::nanos::Nanos;
 use crate::rail::Rail;
-use shunt_layout::state::{AnswerStatus, SwitchKind};
-use shunt_layout::status::StatusFault;
+use shunt_layout::state::AnswerStatus;
 use std::sync::Arc;
-
-/// Time between two looks whether all is well again, and at the links to the other agents.
-const LOOK_NS: Nanos = Nanos::millis(5);
-
-/// What was told so far, and of whom.
-pub(super) struct News {
-    pub(super) log: Log,
-    pub(super) board: Option<Box<Board>>,
-    /// Records and steps that were overwritten before they were read.
-    pub(super) lost: u64,
-    /// The last switch that a fault made, by the PE's clock.
-    pub(super) last_fault: Option<StatusFault>,
-    records_told: Cursor,
-    steps_told: Cursor,
-    next_look_ns: Nanos,
-    /// By peer: since when its agent is out of reach.
-    link_lost: Vec<Option<Nanos>>,
-    /// By peer: it was said that it is lost.
-    peer_lost: Vec<bool>,
-    /// A channel ended.
-    dead: bool,
-}
-
-impl News {
-    pub(super) fn new(pe: u32, pes: u32) -> Self {
-        Self {
-            log: Log::new(pe),
-            board: None,
-            lost: 0,
-            last_fault: None,
-            records_told: Cursor::default(),
-            steps_told: Cursor::default(),
-            next_look_ns: Nanos::ZERO,
-            link_lost: vec![None; pes as usize],
-            peer_lost: vec![false; pes as usize],
-            dead: false,
-        }
-    }
-}
-
-impl News {
-    /// True once any channel has ended.
-    pub(super) fn has_dead(&self) -> bool {
-        self.dead
-    }
-
-    /// True once every channel to a peer has ended.
-    pub(super) fn is_lost(&self, peer: u32) -> bool {
-        self.peer_lost.get(peer as usize).is_some_and(|said| *said)
-    }
-}
 
 impl Agent {
     /// Tells an event that happens now.
-    pub(super) fn report(&mut self, now: Nanos, event: Event) {
-        self.news.log.take(now.get(), event);
+    pub(in crate::agent) fn report(&mut self, now: Nanos, event: Event) {
+        self.reporter.emit(now, event);
     }
 
     /// Everything told since the last call, in order, and how many were dropped because nobody asked in time.
     pub fn take_events(&mut self) -> (Vec<Told>, u64) {
-        self.news.log.fetch()
+        self.reporter.take_events()
     }
 
     /// Adds somebody who is told of every event from here on.
     pub fn add_sink(&mut self, sink: Box<dyn Sink>) {
-        self.news.log.add_sink(sink);
+        self.reporter.add_sink(sink);
     }
 
     /// A path as events name it.
-    pub(super) fn route(&self, index: usize) -> Route {
+    pub(in crate::agent) fn route(&self, index: usize) -> Route {
         let (place, pe) = (self.place(index), self.words.root().my_pe);
         let pair = self.pairs[index].as_ref();
-        let of = |get: fn(&super::Pair) -> u32| pair.map_or(0, get);
+        let of = |get: fn(&Pair) -> u32| pair.map_or(0, get);
         Route {
             pe,
             place,
@@ -97,7 +44,7 @@ impl Agent {
     }
 
     /// The first event.
-    pub(super) fn introduce(&mut self, now: Nanos) {
+    pub(in crate::agent) fn introduce(&mut self, now: Nanos) {
         let (pes, rails) = (self.words.root().pe_count, self.rails.len() as u32);
         self.report(now, Event::AgentStarted { pes, rails });
         let refused = |rail: &Arc<Rail>| (!rail.truth_holds).then(|| (rail.index, rail.truth_detail.clone()));
@@ -108,7 +55,7 @@ impl Agent {
     }
 
     /// Answers a switcher, and says so.
-    pub(super) fn answer_request(
+    pub(in crate::agent) fn answer_request(
         &mut self,
         now: Nanos,
         at: Place,
@@ -127,7 +74,13 @@ impl Agent {
     }
 
     /// This half of a pair was fenced.
-    pub(super) fn report_half(&mut self, now: Nanos, index: usize, mine: SideTruth, times: FenceTimes) {
+    pub(in crate::agent) fn report_half(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        mine: SideTruth,
+        times: FenceTimes,
+    ) {
         let at = self.route(index);
         let (truth, executed) = match mine {
             SideTruth::Exact { executed, .. } => ("exact", executed),
@@ -141,7 +94,7 @@ impl Agent {
     }
 
     /// A pair went on in the table of health.
-    pub(super) fn moved(
+    pub(in crate::agent) fn moved(
         &mut self,
         now: Nanos,
         index: usize,
@@ -174,70 +127,36 @@ impl Agent {
     }
 
     /// Takes what device code recorded, and hands on what is ripe. With nothing new it reads two words.
-    pub(super) fn gather(&mut self, now: Nanos) {
+    pub(in crate::agent) fn gather(&mut self, now: Nanos) {
         // In this order: a switch that ends in between is over before its record is missed. So is the one that made
         // all well: its record is there once it is over.
-        let look = now >= self.news.next_look_ns;
-        let calm = look && self.news.log.trouble_since().is_some() && self.is_calm();
-        let switching = if self.news.log.is_waiting() { self.oldest_switch() } else { None };
+        let look = self.reporter.is_due(now);
+        let calm = look && self.reporter.trouble_since().is_some() && self.is_calm();
+        let switching = if self.reporter.is_waiting() { self.oldest_switch() } else { None };
         self.gather_records(now);
         if self.words.root().step_records != 0 {
-            self.gather_steps(now);
+            let steps = self.words.steps_since(&mut self.reporter.steps);
+            self.reporter.tell_steps(now, steps, self.words.root().channels_per_pe);
         }
         if look {
-            self.news.next_look_ns = now + LOOK_NS;
             self.look_at_links(now);
             self.hear_operator(now);
             if calm {
-                self.news.log.recovered(now.get());
+                self.reporter.recovered(now);
             }
         }
-        if self.news.log.is_waiting() {
-            self.news.log.release(now.get(), switching);
-        }
+        self.reporter.release(now, switching);
         self.refresh_board(now);
     }
 
-    fn gather_records(&mut self, now: Nanos) {
-        let (records, lost) = self.words.records_since(&mut self.news.records_told);
-        self.count_lost(now, "records", lost);
-        let pe = self.words.root().my_pe;
-        for record in &records {
-            let log = &mut self.news.log;
-            of_switch(pe, record, &mut |at_ns, event| log.take(at_ns, event));
-            self.news.last_fault = fault_of(record).or(self.news.last_fault);
-            if record.kind == SwitchKind::Dead as u32 {
-                self.count_dead(now, record.peer);
+    /// Which peers are lost follows from the channels that ended.
+    pub(in crate::agent) fn gather_records(&mut self, now: Nanos) {
+        let records = self.words.records_since(&mut self.reporter.records);
+        for peer in self.reporter.tell_records(now, records) {
+            let mut channels = 0..self.words.root().channels_per_pe;
+            if channels.all(|channel| self.words.is_dead(peer, channel)) {
+                self.reporter.tell_lost(now, peer);
             }
-        }
-    }
-
-    fn gather_steps(&mut self, now: Nanos) {
-        let (steps, lost) = self.words.steps_since(&mut self.news.steps_told);
-        self.count_lost(now, "steps", lost);
-        let channels = self.words.root().channels_per_pe;
-        for step in &steps {
-            self.news.log.take(step.at_ns, of_step(channels, step));
-        }
-    }
-
-    fn count_lost(&mut self, now: Nanos, from: &'static str, count: u64) {
-        if count > 0 {
-            self.news.lost += count;
-            self.report(now, Event::EventsLost { from, count });
-        }
-    }
-
-    /// A channel ended: was it the last one to its peer?
-    fn count_dead(&mut self, now: Nanos, peer: u32) {
-        self.news.dead = true;
-        let channels = self.words.root().channels_per_pe;
-        let all = (0..channels).all(|channel| self.words.is_dead(peer, channel));
-        if let Some(said) = self.news.peer_lost.get_mut(peer as usize)
-            && all
-            && !std::mem::replace(said, true)
-        {
-            self.report(now, Event::PeerLost { peer });
         }
     }
 
@@ -255,29 +174,16 @@ impl Agent {
 
     /// Every port up, every path ready, every channel on its primary.
     fn is_calm(&self) -> bool {
-        let ready = |pair: &super::Pair| matches!(pair.health, Health::Ready | Health::Retired);
+        let ready = |pair: &Pair| matches!(pair.health, Health::Ready | Health::Retired);
         self.ports.all_up()
             && self.pairs.iter().flatten().all(ready)
             && self.rows().all(|row| self.words.is_settled(row))
     }
 
     fn look_at_links(&mut self, now: Nanos) {
-        let root = self.words.root();
-        let (me, pes) = (root.my_pe, root.pe_count);
+        let (me, pes) = (self.words.root().my_pe, self.words.root().pe_count);
         for peer in (0..pes).filter(|peer| *peer != me) {
-            let reachable = self.links.own_reaches(peer);
-            let lost = &mut self.news.link_lost[peer as usize];
-            match *lost {
-                None if !reachable => {
-                    *lost = Some(now);
-                    self.report(now, Event::AgentLinkLost { peer });
-                }
-                Some(since) if reachable => {
-                    *lost = None;
-                    self.report(now, Event::AgentLinkBack { peer, lost_ns: (now - since).get() });
-                }
-                _ => {}
-            }
+            self.reporter.tell_link(now, peer, self.links.own_reaches(peer));
         }
     }
 }
@@ -293,6 +199,6 @@ impl Drop for Agent {
             self.gather_records(now);
             self.report(now, Event::AgentEnded {});
         }
-        self.news.log.release_all();
+        self.reporter.release_all();
     }
 }

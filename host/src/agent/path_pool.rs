@@ -10,88 +10,100 @@
 //! One that failed gives way to any other pair: what the channel reaches then is where its home may move to. The last
 //! pair that works stays until the home had its time to move there: the other direction may have nothing else.
 
-use super::Agent;
 use super::health::Health;
-use super::trial::{Standing, Trials};
-use super::words::Place;
-use super::worker::Urgency;
-use crate::connect::card::HalfCard;
-use crate::events::Event;
+use super::path_ranking::{FailureHistory, Rank};
 use crate::nanos::Nanos;
 use crate::slots::{End, RailPair, rank};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::SLOTS_MAX;
 
 /// Time between two looks over all channels.
-const LOOK_NS: Nanos = Nanos::millis(1);
+const LOOK: Nanos = Nanos::millis(1);
 /// How long a channel that works is left without a standby: a port that comes back soon costs nothing.
-const DEMAND_NS: Nanos = Nanos::millis(20);
+const DEMAND: Nanos = Nanos::millis(20);
 /// A pair that failed so often in a row is one that does not come back by itself.
 const FAILURES_MAX: u32 = 2;
 /// A pair that was given up because it failed is not chosen for a home again for so long.
-const VAIN_NS: Nanos = Nanos::secs(10);
+const FORGET: Nanos = Nanos::secs(10);
 
-/// An offer to make a pair anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// The leader's half, on its rail.
-    pub card: HalfCard,
-    /// The rail of this end that it wants the other half on.
-    pub rail: u32,
-}
-
-/// What the agent keeps of the chains.
-pub(super) struct Chains {
+/// The pairs of rails that channels may use, and what each channel is short of.
+#[derive(Default)]
+pub(super) struct PathPool {
     /// Rails of each PE.
     rails: Vec<u32>,
-    /// By row of the channel table: since when the channel has had no standby.
-    needy_ns: Vec<Option<Nanos>>,
-    /// By row: since when a bound direction has had no second pair to its home.
-    unserved_ns: Vec<Option<Nanos>>,
-    /// By row: since when a bound direction has had none, nor one on its way.
-    stranded_ns: Vec<Option<Nanos>>,
-    /// By row: pairs that failed and were given up, and when.
-    vain: Vec<Vec<(RailPair, Nanos)>>,
-    next_look_ns: Nanos,
+    me: u32,
+    /// By row of the channel table.
+    rows: Vec<Shortage>,
+    next_look: Nanos,
     /// Pairs of rails that failed.
-    pub(super) trials: Trials,
+    pub(super) history: FailureHistory,
 }
 
-impl Chains {
-    pub(super) fn new(rails: Vec<u32>, rows: usize) -> Self {
-        let never = vec![None; rows];
-        let (needy_ns, unserved_ns, stranded_ns) = (never.clone(), never.clone(), never);
-        let (trials, vain) = (Trials::new(rails.len()), vec![Vec::new(); rows]);
-        Self { rails, needy_ns, unserved_ns, stranded_ns, vain, next_look_ns: Nanos::ZERO, trials }
-    }
+/// What a channel is short of, and since when.
+#[derive(Clone, Default)]
+struct Shortage {
+    /// It has no standby.
+    standby_since: Option<Nanos>,
+    /// A bound direction has no second pair to its home.
+    home_standby_since: Option<Nanos>,
+    /// A bound direction has none, nor one on its way.
+    home_since: Option<Nanos>,
+    /// Pairs that failed and were given up, and when.
+    failed_candidates: Vec<(RailPair, Nanos)>,
+}
 
-    /// True if a PE has this rail.
-    pub(super) fn has_rail(&self, pe: u32, rail: u32) -> bool {
-        self.rails.get(pe as usize).is_some_and(|rails| rail < *rails)
-    }
+/// A channel as a look finds it.
+pub(super) struct ChannelView {
+    pub peer: u32,
+    pub channel: u32,
+    /// Its row in the channel table.
+    pub row: usize,
+    pub slots: [Option<SlotView>; SLOTS_MAX],
+    /// The slot that this direction is on.
+    pub active: usize,
+    /// What the directions that are bound want.
+    pub wants: Vec<Want>,
+    /// How long a sender has had no path to a home when it begins to press for it.
+    pub pressing: Nanos,
+}
 
-    /// True if a peer may name these rails of itself and of this PE.
-    pub(super) fn has(&self, me: u32, offer: &Offer, peer: u32) -> bool {
-        offer.rail < self.rails[me as usize] && offer.card.rail.index < self.rails[peer as usize]
-    }
+/// What others know of pairs of rails.
+pub(super) trait Prospects {
+    /// True if the ports of a pair are not known to be down and its NIC here can make the next half of a slot.
+    fn is_usable(&self, slot: usize, pair: RailPair) -> bool;
+    /// Rails of a pair that are under suspicion.
+    fn suspects(&self, pair: RailPair) -> usize;
+}
+
+/// A slot is to be given to another pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Assignment {
+    pub slot: usize,
+    /// The slot as it is.
+    pub view: SlotView,
+    pub to: RailPair,
+    /// That pair has failed as well.
+    pub to_failed: bool,
 }
 
 /// A slot as a look at its channel finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Look {
-    pair: RailPair,
-    health: Health,
+pub(super) struct SlotView {
+    pub pair: RailPair,
+    pub health: Health,
     /// Neither port is known to be down.
-    up: bool,
+    pub up: bool,
     /// Failures in a row, of these rails.
-    failures: u32,
+    pub failures: u32,
+    /// It was given to these rails and has not been made there yet.
+    pub untried: bool,
     /// The NIC here does not let go of the last half: nothing is made on it.
-    stuck: bool,
+    pub stuck: bool,
     /// Where nothing works it is better not waited for.
-    doubtful: bool,
+    pub doubtful: bool,
 }
 
-impl Look {
+impl SlotView {
     fn ready(&self) -> bool {
         self.health == Health::Ready && self.up
     }
@@ -109,7 +121,7 @@ impl Look {
 }
 
 /// Failures in a row after which a pair is not waited for: fewer if nothing else works.
-fn patience(slots: &[Option<Look>], active: usize) -> u32 {
+fn patience(slots: &[Option<SlotView>], active: usize) -> u32 {
     let works = slots.get(active).copied().flatten().is_some_and(|look| look.ready());
     if works { FAILURES_MAX } else { 1 }
 }
@@ -133,15 +145,15 @@ impl Want {
 }
 
 /// Slots that lead home, or will.
-fn leading(slots: &[Option<Look>], want: Want, failures_max: u32) -> usize {
-    let leads = |look: &&Look| want.is_met_by(look.pair) && look.serves(failures_max);
+fn leading(slots: &[Option<SlotView>], want: Want, failures_max: u32) -> usize {
+    let leads = |look: &&SlotView| want.is_met_by(look.pair) && look.serves(failures_max);
     slots.iter().flatten().filter(leads).count()
 }
 
 /// Which slot is to lead home from now on, where `leading` ones do. None while one is on its way out for that. The
 /// `last` one that works is taken only where nothing leads home and the home does not move.
 fn slot_to_give(
-    slots: &[Option<Look>],
+    slots: &[Option<SlotView>],
     active: usize,
     wants: impl Iterator<Item = Want> + Clone,
     leading: usize,
@@ -149,8 +161,8 @@ fn slot_to_give(
 ) -> Option<usize> {
     let failures_max = patience(slots, active);
     // What leads home and does not work serves nobody.
-    let leads = |look: &Look| wants.clone().any(|want| want.is_met_by(look.pair));
-    let free = |(slot, look): &(usize, Look)| {
+    let leads = |look: &SlotView| wants.clone().any(|want| want.is_met_by(look.pair));
+    let free = |(slot, look): &(usize, SlotView)| {
         *slot != 0
             && *slot != active
             && !(leads(look) && (look.serves(failures_max) || Mutant::UselessKept.on()))
@@ -183,7 +195,7 @@ enum Need {
     Path,
 }
 
-fn need(slots: &[Option<Look>], active: usize) -> Need {
+fn need(slots: &[Option<SlotView>], active: usize) -> Need {
     let works = slots.get(active).copied().flatten().is_some_and(|look| look.ready());
     let failures_max = patience(slots, active);
     let others = slots.iter().enumerate().filter(|(slot, _)| *slot != active || !works);
@@ -197,10 +209,10 @@ fn need(slots: &[Option<Look>], active: usize) -> Need {
     }
 }
 
-/// The pair that promises most, the best ranked of equals, that no slot holds and whose ports are up.
-fn next_pair<K: Ord>(
+/// The pair that promises most, the best ranked of equals, that no slot holds and that is `up`.
+pub(super) fn next_pair<K: Ord>(
     ranked: &[RailPair],
-    slots: &[Option<Look>],
+    slots: &[Option<SlotView>],
     up: impl Fn(RailPair) -> bool,
     promise: impl Fn(RailPair) -> K,
 ) -> Option<RailPair> {
@@ -208,42 +220,67 @@ fn next_pair<K: Ord>(
     ranked.iter().copied().filter(|pair| !held(pair) && up(*pair)).min_by_key(|pair| promise(*pair))
 }
 
-impl Agent {
-    /// Looks over the channels that this PE leads.
-    pub(super) fn mind_chains(&mut self, now: Nanos) -> bool {
-        if now < self.chains.next_look_ns {
-            return false;
-        }
-        self.chains.next_look_ns = now + LOOK_NS;
-        let overlooked = (0..self.pairs.len()).filter(|index| self.fence_overlooked(now, *index)).count() > 0;
-        let root = self.words.root();
-        let (me, per, rows) = (root.my_pe, root.channels_per_pe, root.pe_count * root.channels_per_pe);
-        let busy =
-            (0..rows).filter(|row| me < row / per).filter(|row| self.mind_chain(now, *row)).count() > 0;
-        overlooked || busy
+impl PathPool {
+    /// Of a PE that is `me`, and of `rows` channels; `rails` are those of each PE.
+    pub(super) fn new(me: u32, rails: Vec<u32>, rows: usize) -> Self {
+        let history = FailureHistory::new(rails.len());
+        Self { rails, me, rows: vec![Shortage::default(); rows], next_look: Nanos::ZERO, history }
     }
 
-    fn mind_chain(&mut self, now: Nanos, row: u32) -> bool {
-        let (peer, channel) =
-            (row / self.words.root().channels_per_pe, row % self.words.root().channels_per_pe);
-        let mut looks = [None; SLOTS_MAX];
-        let found = self.looks(now, Place { peer, channel, slot: 0 });
-        looks.iter_mut().zip(found).for_each(|(look, found)| *look = found);
-        let active = self.words.active_slot(peer, channel) as usize;
-        let served = self.serve_homes(now, row, &mut looks, active);
-        let need = need(&looks, active);
+    /// True if a PE has this rail.
+    pub(super) fn has_rail(&self, pe: u32, rail: u32) -> bool {
+        self.rails.get(pe as usize).is_some_and(|rails| rail < *rails)
+    }
+
+    /// True if this PE and a peer have these rails.
+    pub(super) fn has(&self, peer: u32, pair: RailPair) -> bool {
+        self.has_rail(self.me, pair.local) && self.has_rail(peer, pair.remote)
+    }
+
+    /// Every pair of rails of a channel, best first.
+    pub(super) fn ranked(&self, peer: u32, channel: u32) -> Vec<RailPair> {
+        let end = |pe: u32| End { pe, rails: self.rails[pe as usize] };
+        rank(end(self.me), end(peer), channel)
+    }
+
+    /// What a pair of rails promises, of which so many are suspected.
+    pub(super) fn rank(&self, peer: u32, pair: RailPair, suspects: usize) -> Rank {
+        if Mutant::DeadRailsFirst.on() {
+            return Rank::default();
+        }
+        self.history.rank(peer, pair, suspects)
+    }
+
+    /// True if it is time to look over all channels.
+    pub(super) fn is_due(&mut self, now: Nanos) -> bool {
+        if now < self.next_look {
+            return false;
+        }
+        self.next_look = now + LOOK;
+        true
+    }
+
+    /// Looks over a channel that this PE leads: the slots that are to be given to other pairs now.
+    pub(super) fn look(
+        &mut self,
+        now: Nanos,
+        mut channel: ChannelView,
+        known: &dyn Prospects,
+    ) -> Vec<Assignment> {
+        let mut given: Vec<Assignment> = self.serve_homes(now, &mut channel, known).into_iter().collect();
+        let need = need(&channel.slots, channel.active);
+        let short = &mut self.rows[channel.row];
         if need == Need::None {
-            self.chains.needy_ns[row as usize] = None;
-            return served;
+            short.standby_since = None;
+            return given;
         }
-        let since = *self.chains.needy_ns[row as usize].get_or_insert(now);
-        if need == Need::Standby && now < since + DEMAND_NS {
-            return served;
+        let since = *short.standby_since.get_or_insert(now);
+        if need == Need::Standby && now < since + DEMAND {
+            return given;
         }
-        let mut given = served;
-        for slot in 1..self.words.root().slots {
-            if self.give(now, Place { peer, channel, slot }, &mut looks, active) {
-                given = true;
+        for slot in 1..SLOTS_MAX {
+            if let Some(one) = self.give(now, &mut channel, slot, known) {
+                given.push(one);
                 if need == Need::Standby {
                     break;
                 }
@@ -256,140 +293,102 @@ impl Agent {
     fn serve_homes(
         &mut self,
         now: Nanos,
-        row: u32,
-        looks: &mut [Option<Look>; SLOTS_MAX],
-        active: usize,
-    ) -> bool {
-        let (wants, per, now) = (self.wants(row), self.words.root().channels_per_pe, now);
-        let failures_max = patience(looks, active);
-        let counted = wants.clone().map(|want| (want, leading(looks, want, failures_max)));
+        channel: &mut ChannelView,
+        known: &dyn Prospects,
+    ) -> Option<Assignment> {
+        let wants = channel.wants.clone();
+        let failures_max = patience(&channel.slots, channel.active);
+        let counted = wants.iter().map(|want| (*want, leading(&channel.slots, *want, failures_max)));
         let few: Vec<(Want, usize)> = counted.filter(|(_, leading)| *leading < 2).collect();
         let stranded = few.iter().any(|(_, leading)| *leading == 0);
-        let kept = self.chains.stranded_ns[row as usize].filter(|_| stranded);
-        self.chains.stranded_ns[row as usize] = kept.or(stranded.then_some(now));
+        let short = &mut self.rows[channel.row];
+        let kept = short.home_since.filter(|_| stranded);
+        short.home_since = kept.or(stranded.then_some(now));
         if few.is_empty() {
-            self.chains.unserved_ns[row as usize] = None;
-            return false;
+            short.home_standby_since = None;
+            return None;
         }
         // As long again as it takes until a sender presses: then the home is not about to move.
-        let last = kept.is_some_and(|since| now >= since + self.pressing_ns() * 2);
-        let since = *self.chains.unserved_ns[row as usize].get_or_insert(now);
-        self.chains.vain[row as usize].retain(|(_, at_ns)| now < *at_ns + VAIN_NS);
+        let last = kept.is_some_and(|since| now >= since + channel.pressing * 2);
+        let since = *short.home_standby_since.get_or_insert(now);
+        short.failed_candidates.retain(|(_, at)| now < *at + FORGET);
         for (want, leading) in few {
-            if leading > 0 && now < since + DEMAND_NS {
+            if leading > 0 && now < since + DEMAND {
                 continue;
             }
-            let Some(slot) = slot_to_give(looks, active, wants.clone(), leading, last) else { continue };
-            let at = Place { peer: row / per, channel: row % per, slot: slot as u32 };
-            let vain = &self.chains.vain[row as usize];
-            let suits = |pair: &RailPair| want.is_met_by(*pair) && !vain.iter().any(|(was, _)| was == pair);
-            let mut ranked: Vec<RailPair> = self.ranked(at).into_iter().filter(suits).collect();
+            let wanted = wants.iter().copied();
+            let Some(slot) = slot_to_give(&channel.slots, channel.active, wanted, leading, last) else {
+                continue;
+            };
+            let failed = &self.rows[channel.row].failed_candidates;
+            let suits = |pair: &RailPair| want.is_met_by(*pair) && !failed.iter().any(|(was, _)| was == pair);
+            let mut ranked = self.ranked(channel.peer, channel.channel);
+            ranked.retain(suits);
             // One that leads home both ways serves both directions.
-            ranked.sort_by_key(|pair| !wants.clone().all(|want| want.is_met_by(*pair)));
-            let suspects = |pair| self.standing(at.peer, pair).suspects;
-            let Some(next) = self.next_up(at, &ranked, looks, suspects) else { continue };
-            self.assign(now, at, looks, next);
-            return true;
+            ranked.sort_by_key(|pair| !wants.iter().all(|want| want.is_met_by(*pair)));
+            let suspects = |pair| self.rank(channel.peer, pair, known.suspects(pair)).suspects;
+            let usable = |pair| known.is_usable(slot, pair);
+            if let Some(next) = next_pair(&ranked, &channel.slots, usable, suspects) {
+                return self.assign(now, channel, slot, next, known);
+            }
         }
-        false
-    }
-
-    fn look_at(&self, now: Nanos, at: Place) -> Option<Look> {
-        let pair = self.pairs[self.index(at)].as_ref()?;
-        let up = self.ports.up(pair.local_rail, at.peer, pair.remote_rail);
-        let rails = RailPair { local: pair.local_rail, remote: pair.remote_rail };
-        // Failures that it came with say nothing of rails it was not made on yet.
-        let failures = if pair.untried { 0 } else { pair.failures };
-        let stuck = self.is_stuck(self.index(at), pair.local_rail);
-        let doubtful = pair.health != Health::Ready && self.is_doubtful(now, self.index(at));
-        Some(Look { pair: rails, health: pair.health, up, failures, stuck, doubtful })
+        None
     }
 
     /// Gives a slot that does not come back by itself to another pair. One that lies ready on a dead port is fenced
     /// first: what is ready may be announced at any time.
-    fn give(&mut self, now: Nanos, at: Place, looks: &mut [Option<Look>; SLOTS_MAX], active: usize) -> bool {
-        let Some(look) = looks[at.slot as usize] else { return false };
-        let failing = look.failures >= patience(looks, active);
-        let takes = match look.health {
-            Health::Ready => !look.up && at.slot as usize != active,
-            Health::Released => !look.up || failing || look.stuck,
+    fn give(
+        &mut self,
+        now: Nanos,
+        channel: &mut ChannelView,
+        slot: usize,
+        known: &dyn Prospects,
+    ) -> Option<Assignment> {
+        let (slots, active) = (&channel.slots, channel.active);
+        let view = slots[slot]?;
+        let failing = view.failures >= patience(slots, active);
+        let takes = match view.health {
+            Health::Ready => !view.up && slot != active,
+            Health::Released => !view.up || failing || view.stuck,
             _ => false,
         };
         // Where nothing works, rails with something against them give way to better ones before they fail.
-        let hurries = patience(looks, active) == 1 && look.health == Health::Released && look.doubtful;
+        let hurries = patience(slots, active) == 1 && view.health == Health::Released && view.doubtful;
         if !takes && !hurries {
-            return false;
+            return None;
         }
-        let promise = |pair| self.standing(at.peer, pair);
-        let Some(next) = self.next_up(at, &self.ranked(at), looks, promise) else { return false };
-        let untried = self.pairs[self.index(at)].as_ref().is_some_and(|pair| pair.untried);
-        let mine = promise(look.pair);
-        let mine = Standing { failed_ns: mine.failed_ns.filter(|_| !untried), ..mine };
-        let better = promise(next).failed_ns.is_none()
-            && (mine.failed_ns.is_some() || promise(next).suspects < mine.suspects);
+        let promise = |pair| self.rank(channel.peer, pair, known.suspects(pair));
+        let ranked = self.ranked(channel.peer, channel.channel);
+        let next = next_pair(&ranked, slots, |pair| known.is_usable(slot, pair), promise)?;
+        let mine = promise(view.pair);
+        let mine = Rank { failed_at: mine.failed_at.filter(|_| !view.untried), ..mine };
+        let better = promise(next).failed_at.is_none()
+            && (mine.failed_at.is_some() || promise(next).suspects < mine.suspects);
         if !takes && !better {
-            return false;
+            return None;
         }
-        self.assign(now, at, looks, next);
-        true
+        self.assign(now, channel, slot, next, known)
     }
 
-    /// Every pair of rails of a channel, best first.
-    fn ranked(&self, at: Place) -> Vec<RailPair> {
-        let end = |pe: u32| End { pe, rails: self.chains.rails[pe as usize] };
-        rank(end(self.words.root().my_pe), end(at.peer), at.channel)
-    }
-
-    fn next_up<K: Ord>(
-        &self,
-        at: Place,
-        ranked: &[RailPair],
-        looks: &[Option<Look>],
-        promise: impl Fn(RailPair) -> K,
-    ) -> Option<RailPair> {
-        let index = self.index(at);
-        let up = |pair: RailPair| {
-            self.ports.up(pair.local, at.peer, pair.remote) && !self.is_stuck(index, pair.local)
-        };
-        next_pair(ranked, looks, up, promise)
-    }
-
-    /// True if a slot may be given to some other pair.
-    pub(super) fn has_other_rails(&self, now: Nanos, at: Place) -> bool {
-        let looks: Vec<_> = self.looks(now, at).collect();
-        self.next_up(at, &self.ranked(at), &looks, |_| ()).is_some()
-    }
-
-    /// Every slot of a channel.
-    fn looks(&self, now: Nanos, at: Place) -> impl Iterator<Item = Option<Look>> {
-        (0..self.words.root().slots).map(move |slot| self.look_at(now, Place { slot, ..at }))
-    }
-
-    /// Gives a slot that is released to another pair; one that is ready is left and fenced first, and given in a later
-    /// look.
-    fn assign(&mut self, now: Nanos, at: Place, looks: &mut [Option<Look>; SLOTS_MAX], next: RailPair) {
-        let Some(look) = looks[at.slot as usize] else { return };
-        let index = self.index(at);
-        looks[at.slot as usize] = Some(Look { pair: next, ..look });
-        if look.health == Health::Ready {
-            let works = look.up && !Mutant::SlotTakenUnasked.on();
-            return if works { self.vacate(now, index) } else { self.fence_asked(now, index, Urgency::Idle) };
+    fn assign(
+        &mut self,
+        now: Nanos,
+        channel: &mut ChannelView,
+        slot: usize,
+        to: RailPair,
+        known: &dyn Prospects,
+    ) -> Option<Assignment> {
+        let view = channel.slots[slot]?;
+        let at_once = view.health != Health::Ready;
+        channel.slots[slot] = Some(SlotView { pair: to, untried: view.untried || at_once, ..view });
+        if at_once && view.failures > 0 {
+            let failed = &mut self.rows[channel.row].failed_candidates;
+            failed.retain(|(was, _)| *was != view.pair);
+            failed.push((view.pair, now));
         }
-        if look.failures > 0 {
-            let row = at.peer * self.words.root().channels_per_pe + at.channel;
-            let vain = &mut self.chains.vain[row as usize];
-            vain.retain(|(was, _)| *was != look.pair);
-            vain.push((look.pair, now));
-        }
-        let was = self.route(index);
-        let failed = self.standing(at.peer, next).failed_ns.is_some() || Mutant::DeadRailsFirst.on();
-        if let Some(pair) = &mut self.pairs[index] {
-            (pair.local_rail, pair.remote_rail) = (next.local, next.remote);
-            pair.untried = true;
-            // What failed was another pair. Where no pair is left that did not fail, the pauses grow all the same.
-            pair.failures = if look.up && failed { pair.failures } else { 0 };
-        }
-        self.report(now, Event::SlotAssigned { at: was, local_rail: next.local, remote_rail: next.remote });
+        let rank = self.rank(channel.peer, to, known.suspects(to));
+        let to_failed = rank.failed_at.is_some() || Mutant::DeadRailsFirst.on();
+        Some(Assignment { slot, view, to, to_failed })
     }
 }
 
@@ -401,8 +400,16 @@ mod tests {
         RailPair { local, remote }
     }
 
-    fn look(rails: (u32, u32), health: Health, up: bool) -> Option<Look> {
-        Some(Look { pair: pair(rails.0, rails.1), health, up, failures: 0, stuck: false, doubtful: false })
+    fn look(rails: (u32, u32), health: Health, up: bool) -> Option<SlotView> {
+        Some(SlotView {
+            pair: pair(rails.0, rails.1),
+            health,
+            up,
+            failures: 0,
+            untried: false,
+            stuck: false,
+            doubtful: false,
+        })
     }
 
     #[test]
@@ -432,10 +439,10 @@ mod tests {
     #[test]
     fn a_bound_direction_gets_two_pairs_to_its_home() {
         let want = Want::Remote(0);
-        let given = |slots: &[Option<Look>], active, last| {
+        let given = |slots: &[Option<SlotView>], active, last| {
             slot_to_give(slots, active, [want].into_iter(), leading(slots, want, FAILURES_MAX), last)
         };
-        let give = |slots: &[Option<Look>], active| given(slots, active, false);
+        let give = |slots: &[Option<SlotView>], active| given(slots, active, false);
         let primary = look((0, 0), Health::Ready, true);
         let dead = look((0, 0), Health::Ready, false);
         let (one, two) = (look((1, 1), Health::Ready, true), look((2, 2), Health::Ready, true));
@@ -465,10 +472,10 @@ mod tests {
     #[test]
     fn what_leads_home_and_does_not_work_is_given_away() {
         let wants = [Want::Remote(1), Want::Local(1)];
-        let give = |slots: &[Option<Look>]| slot_to_give(slots, 0, wants.into_iter(), 0, false);
+        let give = |slots: &[Option<SlotView>]| slot_to_give(slots, 0, wants.into_iter(), 0, false);
         let dead = look((0, 0), Health::Released, false);
         let one = |failures, stuck| {
-            Some(Look { failures, stuck, ..look((1, 0), Health::Released, true).expect("a look") })
+            Some(SlotView { failures, stuck, ..look((1, 0), Health::Released, true).expect("a look") })
         };
         assert_eq!(give(&[dead, one(0, false)]), None, "it is on its way");
         assert_eq!(give(&[dead, one(1, false)]), Some(1), "it failed");
@@ -480,9 +487,46 @@ mod tests {
     #[test]
     fn what_is_in_doubt_is_waited_for_only_where_something_works() {
         let works = look((0, 0), Health::Ready, true);
-        let doubtful = Some(Look { doubtful: true, ..look((1, 1), Health::Probing, true).expect("a look") });
+        let doubtful =
+            Some(SlotView { doubtful: true, ..look((1, 1), Health::Probing, true).expect("a look") });
         assert_eq!(need(&[works, doubtful], 0), Need::None);
         assert_eq!(need(&[doubtful, doubtful], 0), Need::Path);
         assert_eq!(need(&[doubtful, look((2, 2), Health::Probing, true)], 0), Need::None, "it is on its way");
+    }
+
+    /// Every pair is usable, and nothing is suspected.
+    struct Open;
+
+    impl Prospects for Open {
+        fn is_usable(&self, _slot: usize, _pair: RailPair) -> bool {
+            true
+        }
+        fn suspects(&self, _pair: RailPair) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn a_channel_that_works_gets_another_standby_after_a_while_and_one_that_does_not_at_once() {
+        let mut pool = PathPool::new(0, vec![4, 4], 2);
+        let channel = |primary_up| {
+            let mut slots = [None; SLOTS_MAX];
+            slots[0] = look((0, 0), Health::Ready, primary_up);
+            slots[1] = look((1, 1), Health::Released, false);
+            ChannelView {
+                peer: 1,
+                channel: 0,
+                row: 1,
+                slots,
+                active: 0,
+                wants: vec![],
+                pressing: Nanos::ZERO,
+            }
+        };
+        let mut given = |now, up| pool.look(now, channel(up), &Open).first().map(|one| (one.slot, one.to));
+        assert_eq!(given(Nanos::ZERO, true), None, "the port may come back");
+        assert_eq!(given(DEMAND - Nanos::new(1), true), None);
+        assert_eq!(given(DEMAND, true), Some((1, pair(2, 2))));
+        assert_eq!(given(DEMAND + Nanos::new(1), false), Some((1, pair(2, 2))), "nothing works");
     }
 }

@@ -4,11 +4,11 @@
 //! back, and it is fenced when both are gone. Nothing is sent again.
 
 use super::Agent;
-use super::health::{Health, Observation};
-use super::message::Message;
-use super::pair::Task;
-use super::words::Place;
-use super::worker::Urgency;
+use crate::agent::health::{Health, Observation};
+use crate::agent::message::Message;
+use crate::agent::pair::Task;
+use crate::agent::words::Place;
+use crate::agent::worker::Urgency;
 use crate::events::control::{Order, Verb};
 use crate::nanos::Nanos;
 use shunt_layout::mutant::Mutant;
@@ -43,7 +43,7 @@ impl Agent {
     }
 
     /// Tells the peer what an operator last ordered of a pair.
-    pub(super) fn tell_order(&mut self, now: Nanos, index: usize) {
+    pub(in crate::agent) fn tell_order(&mut self, now: Nanos, index: usize) {
         let Some(pair) = &self.pairs[index] else { return };
         let (id, order, out) = (self.id(index), pair.orders, pair.is_out());
         self.tell(now, index, if out { Message::Retire(id, order) } else { Message::Readmit(id, order) });
@@ -82,7 +82,7 @@ impl Agent {
 
     /// What the other end's operator ordered. An order that is older than the last one is void, and whoever still
     /// carries it out is told the later one.
-    pub(super) fn peer_orders(&mut self, now: Nanos, index: usize, order: u32) {
+    pub(in crate::agent) fn peer_orders(&mut self, now: Nanos, index: usize, order: u32) {
         let Some(pair) = &mut self.pairs[index] else { return };
         let before = pair.orders;
         pair.orders = order.max(before);
@@ -96,7 +96,7 @@ impl Agent {
     }
 
     /// A pair that works is to be left by both directions; the other one has already, if `there_left`.
-    pub(super) fn leave(&mut self, now: Nanos, index: usize, there_left: bool) {
+    pub(in crate::agent) fn leave(&mut self, now: Nanos, index: usize, there_left: bool) {
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.leaving_ns = Some(now);
         (pair.left_here, pair.left_there) = (false, there_left);
@@ -105,7 +105,7 @@ impl Agent {
     }
 
     /// Carries on with a pair that is to be left; nothing to do for any other.
-    pub(super) fn mind_leaving(&mut self, now: Nanos, index: usize) -> bool {
+    pub(in crate::agent) fn mind_leaving(&mut self, now: Nanos, index: usize) -> bool {
         let Some(since_ns) = self.pairs[index].as_ref().and_then(|pair| pair.leaving_ns) else {
             return false;
         };
@@ -150,7 +150,7 @@ impl Agent {
     }
 
     /// A path that both ends left and that is not to come back.
-    pub(super) fn retires(&mut self, now: Nanos, index: usize) -> bool {
+    pub(in crate::agent) fn retires(&mut self, now: Nanos, index: usize) -> bool {
         let retired = self.pairs[index].as_ref().is_some_and(|pair| pair.is_out() && pair.task == Task::None);
         if retired {
             self.observe(now, index, Observation::Retire);
@@ -160,7 +160,7 @@ impl Agent {
     }
 
     /// Whoever leads makes the pair anew; where that is the peer, it is told until it does.
-    pub(super) fn ask_back(&mut self, now: Nanos, index: usize) {
+    pub(in crate::agent) fn ask_back(&mut self, now: Nanos, index: usize) {
         let Some(pair) = &mut self.pairs[index] else { return };
         if pair.readmitted && now >= pair.told_ns + ASK_BACK_NS {
             pair.told_ns = now;

@@ -1,12 +1,11 @@
 //! Keeps a PE from being without an agent: one that panics is reported and followed by another, later after each
 //! failure in a row.
 
-use super::worker::Threads;
+use super::worker::{Threads, panic_message};
 use super::{Agent, AgentOptions};
 use crate::events::Event;
 use crate::nanos::Nanos;
 use crate::pe::Pe;
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// First pause after a failure, doubled by each further one up to [`PAUSE_MAX`].
@@ -17,7 +16,7 @@ const PAUSE_MAX: Nanos = Nanos::secs(16);
 const CALM: Nanos = Nanos::secs(60);
 
 /// Who has the agent of a PE step.
-pub struct Keeper {
+pub struct Supervisor {
     agent: Option<Agent>,
     /// Those of the first.
     options: AgentOptions,
@@ -28,10 +27,10 @@ pub struct Keeper {
     failures: u32,
 }
 
-impl Keeper {
+impl Supervisor {
     /// Keeps the PE of this agent.
     pub fn new(agent: Agent) -> Self {
-        let (since, options) = (agent.looked_ns, agent.given);
+        let (since, options) = (agent.looked(), agent.given());
         Self { agent: Some(agent), options, due: Nanos::ZERO, since, failures: 0 }
     }
 
@@ -51,7 +50,7 @@ impl Keeper {
         match catch_unwind(AssertUnwindSafe(step)) {
             Ok(busy) => busy,
             Err(panic) => {
-                self.failed(clock(pe), &said(&*panic));
+                self.failed(clock(pe), &panic_message(&*panic));
                 true
             }
         }
@@ -74,7 +73,7 @@ impl Keeper {
             // A log that is the reason itself says nothing, and the next agent has it.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 agent.report(now, event);
-                agent.news.log.release_all();
+                agent.release_events();
             }));
             agent.abandon();
         }
@@ -90,12 +89,6 @@ fn clock(pe: &Pe) -> Nanos {
     pe.world().now_ns().into()
 }
 
-/// What a panic says.
-pub(super) fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,16 +97,5 @@ mod tests {
     fn the_pause_doubles_and_has_an_end() {
         assert_eq!((pause(0), pause(1), pause(10)), (PAUSE, PAUSE * 2, PAUSE * 1024));
         assert_eq!((pause(20), pause(u32::MAX)), (PAUSE_MAX, PAUSE_MAX));
-    }
-
-    #[test]
-    fn what_a_panic_said_is_known() {
-        for (panic, want) in [
-            (catch_unwind(|| panic!("plain")), "plain"),
-            (catch_unwind(|| panic!("{} of {}", 1, 2)), "1 of 2"),
-            (catch_unwind(|| std::panic::panic_any(7)), "a panic without words"),
-        ] {
-            assert_eq!(said(&*panic.expect_err("it panics")), want);
-        }
     }
 }

@@ -6,12 +6,12 @@
 //! it is released and made anew like any other. Rules 10, 17, 18; H8.
 
 use super::Agent;
-use super::health::Health;
-use super::message::SideTruth;
-use super::pair::{Pair, Task};
-use super::ports::Ports;
-use super::rails::Reach;
-use super::worker::{Job, Urgency};
+use crate::agent::health::Health;
+use crate::agent::message::SideTruth;
+use crate::agent::pair::{Pair, Task};
+use crate::agent::port_table::PortTable;
+use crate::agent::rails::Reach;
+use crate::agent::worker::{Job, Urgency};
 use crate::error::NicError;
 use crate::events::Event;
 use crate::nanos::Nanos;
@@ -22,7 +22,7 @@ use shunt_layout::state::PathState;
 
 impl Agent {
     /// Looks at what the last agent left.
-    pub(super) fn take_over(&mut self, now: Nanos) {
+    pub(in crate::agent) fn take_over(&mut self, now: Nanos) {
         self.ports = self.ports_by_hints(now);
         let (mut ready, mut again) = (0, 0);
         for index in 0..self.pairs.len() {
@@ -88,7 +88,7 @@ impl Agent {
     /// A pair that is out may have a peer that has not heard so. Its half was fenced, or could not be: its NIC says.
     fn take_over_retired(&mut self, now: Nanos, index: usize) {
         let rail = self.rail_at_work(index);
-        let lost = self.has_grave(index, rail);
+        let lost = self.destroys.holds(index, rail);
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.unknown = true;
         (pair.left_here, pair.left_there) = (true, true);
@@ -100,10 +100,10 @@ impl Agent {
     }
 
     /// What is known of the ports lies in the hints. Of what is suspected nothing is: the searches are gone.
-    fn ports_by_hints(&self, now: Nanos) -> Ports {
+    fn ports_by_hints(&self, now: Nanos) -> PortTable {
         let root = self.words.root();
         let me = root.my_pe;
-        let mut ports = Ports::new(root.pe_count, root.rails);
+        let mut ports = PortTable::new(root.pe_count, root.rails);
         ports.keep_words(&self.ports.words());
         for rail in 0..root.rails {
             for pe in std::iter::once(None).chain((0..root.pe_count).filter(|pe| *pe != me).map(Some)) {
@@ -132,7 +132,7 @@ impl Agent {
 
     /// The queue pair of a path that was found ready was read. One in ERR failed by itself: nobody was told of a fence,
     /// so this one is the first, and its truth is one.
-    pub(super) fn looked(&mut self, now: Nanos, index: usize, result: Result<QpTruth, NicError>) {
+    pub(in crate::agent) fn queried(&mut self, now: Nanos, index: usize, result: Result<QpTruth, NicError>) {
         let alive = match result {
             Ok(truth) => truth.state == Some(State::Rts),
             // It will show with the first work on it.
@@ -145,7 +145,7 @@ impl Agent {
 
     /// What this half may say of itself: a count that was read before, perhaps long ago, perhaps told and acted upon,
     /// is nobody's truth any more.
-    pub(super) fn said_of(pair: &Pair, mine: SideTruth) -> SideTruth {
+    pub(in crate::agent) fn said_of(pair: &Pair, mine: SideTruth) -> SideTruth {
         match mine {
             SideTruth::Exact { next_rcv_psn, .. } if pair.unknown && Mutant::RestartTruthZero.on() => {
                 SideTruth::Exact { executed: 0, next_rcv_psn }

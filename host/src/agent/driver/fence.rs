@@ -3,12 +3,13 @@
 //! The NIC's worker does it (`worker.rs`); here is who is told what, and what is waited for.
 
 use super::Agent;
-use super::health::{Action, Health, Observation};
-use super::message::{Message, PairId, SideTruth};
-use super::pair::{Task, Verdict, tells_more, verdict};
-use super::ports::CALM_NS;
-use super::words::{Place, Request};
-use super::worker::{Job, Urgency};
+use crate::agent::health::{Action, Health, Observation};
+use crate::agent::message::{Message, PairId, SideTruth};
+use crate::agent::pair::Task;
+use crate::agent::port_table::CALM_NS;
+use crate::agent::verdict::{Verdict, tells_more, verdict};
+use crate::agent::words::{Place, Request};
+use crate::agent::worker::{Job, Urgency};
 use crate::events::Event;
 use crate::nanos::Nanos;
 use shunt_layout::mutant::Mutant;
@@ -54,7 +55,7 @@ fn to_say(asked: Option<u64>, health: Health, newest: u64) -> Option<u64> {
 
 impl Agent {
     /// A switcher of this PE asks.
-    pub(super) fn ask_fence(&mut self, now: Nanos, at: Place, request: Request) {
+    pub(in crate::agent) fn ask_fence(&mut self, now: Nanos, at: Place, request: Request) {
         let index = self.index(at);
         let unprovable = Verdict { status: AnswerStatus::Unprovable, executed: 0 };
         let Some(pair) = &mut self.pairs[index] else {
@@ -77,7 +78,7 @@ impl Agent {
         self.fence_asked(now, index, Urgency::Asked);
     }
 
-    pub(super) fn fence_asked(&mut self, now: Nanos, index: usize, urgency: Urgency) {
+    pub(in crate::agent) fn fence_asked(&mut self, now: Nanos, index: usize, urgency: Urgency) {
         match self.observe(now, index, Observation::FenceAsked) {
             Action::Fence => {
                 self.count_relapse(now, index);
@@ -91,7 +92,7 @@ impl Agent {
 
     /// Device code goes on without an answer where a ledger's path fails or time proves the fence. A channel has one
     /// request line: what it asked of this pair may be overwritten before anybody reads it. The row tells.
-    pub(super) fn fence_overlooked(&mut self, now: Nanos, index: usize) -> bool {
+    pub(in crate::agent) fn fence_overlooked(&mut self, now: Nanos, index: usize) -> bool {
         let ready = self.pairs[index].as_ref().is_some_and(|pair| pair.health == Health::Ready);
         let overlooked = ready && self.words.path_state(self.place(index)) == PathState::Fenced;
         if overlooked {
@@ -110,7 +111,7 @@ impl Agent {
     }
 
     /// What was made anew failed: it rests longer the next time.
-    pub(super) fn fence_again(&mut self, now: Nanos, index: usize, urgency: Urgency) {
+    pub(in crate::agent) fn fence_again(&mut self, now: Nanos, index: usize, urgency: Urgency) {
         if let Some(pair) = self.pairs[index].as_mut().filter(|pair| !pair.is_ordered(now)) {
             pair.failures += 1;
             self.note_failure(now, index);
@@ -119,7 +120,7 @@ impl Agent {
     }
 
     /// Has this half fenced, and tells the peer to do the same; what was found follows.
-    pub(super) fn fence(&mut self, now: Nanos, index: usize, urgency: Urgency) {
+    pub(in crate::agent) fn fence(&mut self, now: Nanos, index: usize, urgency: Urgency) {
         let (at, id, now) = (self.place(index), self.id(index), now);
         let awake_ns = self.awake.age_ns;
         // Not usable from now on: switchers that come later choose another path, idle channels leave.
@@ -146,7 +147,7 @@ impl Agent {
     }
 
     /// 2ERR, query, flush, query: a job of the NIC's worker. A half that is being made is fenced once it is there.
-    pub(super) fn fence_half(&mut self, now: Nanos, index: usize, urgency: Urgency) {
+    pub(in crate::agent) fn fence_half(&mut self, now: Nanos, index: usize, urgency: Urgency) {
         self.recall(index);
         let Some(pair) = &self.pairs[index] else { return };
         if matches!(pair.task, Task::Make(_)) {
@@ -159,7 +160,7 @@ impl Agent {
     }
 
     /// What is known of this half now. The truth is stored with its incarnation and told.
-    pub(super) fn half_fenced(&mut self, now: Nanos, index: usize, mine: SideTruth) {
+    pub(in crate::agent) fn half_fenced(&mut self, now: Nanos, index: usize, mine: SideTruth) {
         let (age_ns, id) = (self.age.age_ns, self.id(index));
         let awake_ns = self.awake.age_ns;
         let Some(pair) = &mut self.pairs[index] else { return };
@@ -200,7 +201,7 @@ impl Agent {
         let (mine, left, bulk) = (pair.mine, pair.left_here, pair.bulk);
         let peer = self.place(index).peer;
         // Nobody waits for the way back to a peer that is gone. If it comes back it is asked again.
-        if asks && left && (self.news.is_lost(peer) || !self.links.reachable(now, peer, &self.ports)) {
+        if asks && left && (self.reporter.is_lost(peer) || !self.links.reachable(now, peer, &self.ports)) {
             return;
         }
         let Some(pair) = &mut self.pairs[index] else { return };
@@ -222,7 +223,7 @@ impl Agent {
 
     /// The peer's words about a fence. Messages of an older incarnation are void; of a newer one, this side missed
     /// its making and adopts it: it never had a half of that number.
-    pub(super) fn receive_fence(&mut self, now: Nanos, index: usize, id: PairId, message: Message) {
+    pub(in crate::agent) fn receive_fence(&mut self, now: Nanos, index: usize, id: PairId, message: Message) {
         match message {
             Message::Retire(_, order) | Message::Readmit(_, order) => {
                 return self.peer_orders(now, index, order);
@@ -246,7 +247,7 @@ impl Agent {
                 let line = format!("peer is at {id:?}, this side at {} {:?}", pair.incarnation, pair.health);
                 return self.note(now, line);
             }
-            self.may_haunt(index);
+            self.mark_unfenced(index);
             let Some(pair) = &mut self.pairs[index] else { return };
             pair.unknown = false;
             pair.incarnation = id.incarnation;
@@ -284,7 +285,7 @@ impl Agent {
 
     /// The peer speaks of the next incarnation: its half of this one is fenced, and both directions have left, even if
     /// this agent was never told or does not know it any more.
-    pub(super) fn peer_moved_on(&mut self, index: usize) {
+    pub(in crate::agent) fn peer_moved_on(&mut self, index: usize) {
         let age_ns = self.age.age_ns;
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.left_there = true;
@@ -332,7 +333,7 @@ impl Agent {
 
     /// Says to the switcher that asked that its fence is under way. It ends: a NIC that does not answer counts as dead
     /// for now, a peer that says nothing as silent, and of the others each has so many to fence.
-    pub(super) fn say_in_hand(&mut self, index: usize) {
+    pub(in crate::agent) fn say_in_hand(&mut self, index: usize) {
         let (at, turn) =
             (self.place(index), 1 + self.awake.age_ns.get() / self.options.resend_ns.get().max(1));
         let newest = self.requests_seen[(at.peer * self.words.root().channels_per_pe + at.channel) as usize];
@@ -354,7 +355,7 @@ impl Agent {
     }
 
     /// Waits for both halves, or for what the silence of one allows.
-    pub(super) fn await_truth(&mut self, now: Nanos, index: usize) -> bool {
+    pub(in crate::agent) fn await_truth(&mut self, now: Nanos, index: usize) -> bool {
         let (awake_ns, options) = (self.awake.age_ns, self.options);
         let Some(pair) = &self.pairs[index] else { return false };
         let (mine, theirs) = (pair.mine, pair.theirs);
@@ -436,7 +437,7 @@ impl Agent {
     }
 
     /// Waits until both directions took their cut and left.
-    pub(super) fn await_left(&mut self, now: Nanos, index: usize) -> bool {
+    pub(in crate::agent) fn await_left(&mut self, now: Nanos, index: usize) -> bool {
         let at = self.place(index);
         let id = self.id(index);
         let left = self.words.has_left(at);

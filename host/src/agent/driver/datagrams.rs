@@ -1,39 +1,13 @@
-//! A rail's datagram queue pair that ended is made anew, and a rail's address that changed is told: the other agents
-//! know both by value only.
+//! The agents' datagram queue pairs: made again when they end, and where they are is told.
 
-use super::super::Agent;
-use super::super::message::Message;
-use super::super::ports::is_told_again;
-use super::super::worker::{Job, Urgency};
-use super::Reach;
+use super::Agent;
+use crate::agent::message::Message;
+use crate::agent::rails::Reach;
+use crate::agent::worker::{Job, Urgency};
 use crate::connect::card::HalfCard;
 use crate::error::NicError;
 use crate::events::Event;
 use crate::nanos::Nanos;
-
-/// First pause after a queue pair that could not be made, doubled with each failure.
-const PAUSE_NS: Nanos = Nanos::millis(20);
-/// An address is not asked for more often.
-const ADDRESS_NS: Nanos = Nanos::millis(20);
-
-/// What is being done about one rail.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::agent) struct Renewal {
-    /// The end of its queue pair was told.
-    ended: bool,
-    /// A new one is being made.
-    making: bool,
-    failures: u32,
-    next_ns: Nanos,
-    /// When its address was asked for last.
-    address_ns: Nanos,
-    /// What the peers were told last; none: they know it from the start.
-    told: Option<HalfCard>,
-    /// When that was told first, and when it is told once more.
-    told_ns: Nanos,
-    /// See `told_ns`.
-    again_ns: Nanos,
-}
 
 impl Agent {
     /// Looks after the queue pairs that the agents' datagrams go by.
@@ -41,17 +15,14 @@ impl Agent {
         for rail in 0..self.rails.len() {
             let why = self.rails[rail].datagrams().as_ref().and_then(|one| one.broken());
             let Some((syndrome, vendor)) = why else { continue };
-            let renewal = &mut self.renewals[rail];
-            if !std::mem::replace(&mut renewal.ended, true) {
+            if self.renewals[rail].ended() {
                 self.note(now, format!(
                     "the agents' datagrams on rail {rail} ended: syndrome {syndrome:#x}, vendor {vendor:#x}"
                 ));
             }
-            let renewal = &mut self.renewals[rail];
-            if !renewal.making && now >= renewal.next_ns {
-                renewal.making = true;
+            if self.renewals[rail].begin(now) {
                 let qkey = self.links.own_qkey();
-                self.submit(rail as u32, Urgency::Idle, rail, Job::Datagrams(qkey));
+                self.nics.submit(rail as u32, Urgency::Idle, rail, Job::Datagrams(qkey));
             }
         }
     }
@@ -63,17 +34,14 @@ impl Agent {
         rail: usize,
         result: Result<u32, NicError>,
     ) {
-        let renewal = &mut self.renewals[rail];
-        renewal.making = false;
         match result {
             Ok(qpn) => {
-                (renewal.ended, renewal.failures) = (false, 0);
+                self.renewals[rail].made();
                 self.report(now, Event::AgentRailRenewed { rail: rail as u32, qpn });
                 self.tell_rail(now, rail, Reach::Both);
             }
             Err(error) => {
-                renewal.next_ns = now + PAUSE_NS.doubled(renewal.failures);
-                renewal.failures += 1;
+                self.renewals[rail].failed(now);
                 self.note(now, format!("the agents' datagrams on rail {rail} cannot be made anew: {error}"));
             }
         }
@@ -82,16 +50,15 @@ impl Agent {
     /// Something went wrong on a rail: its address may be another one.
     pub(in crate::agent) fn ask_address(&mut self, now: Nanos, rail: u32) {
         let Some(renewal) = self.renewals.get_mut(rail as usize) else { return };
-        if renewal.address_ns == Nanos::ZERO || now >= renewal.address_ns + ADDRESS_NS {
-            renewal.address_ns = now;
-            self.submit(rail, Urgency::Idle, rail as usize, Job::AskAddress);
+        if renewal.asks_address(now) {
+            self.nics.submit(rail, Urgency::Idle, rail as usize, Job::AskAddress);
         }
     }
 
     /// The NIC was asked; the peers know what they were told last.
     pub(in crate::agent) fn address_asked(&mut self, now: Nanos, rail: usize, result: Result<(), NicError>) {
         // A NIC that says nothing is asked again when the next thing goes wrong.
-        if result.is_ok() && self.renewals[rail].told != Some(self.rail_card(rail)) {
+        if result.is_ok() && self.renewals[rail].told() != Some(self.rail_card(rail)) {
             self.tell_rail(now, rail, Reach::Both);
         }
     }
@@ -103,20 +70,17 @@ impl Agent {
 
     /// Tells every peer where this rail's datagrams are taken, unless it always was there.
     pub(in crate::agent) fn tell_rail(&mut self, now: Nanos, rail: usize, reach: Reach) {
-        let (card, at_ns) = (self.rail_card(rail), now);
-        if self.renewals[rail].told.is_none() && self.links.is_as_at_start(&card) {
+        let card = self.rail_card(rail);
+        if self.renewals[rail].told().is_none() && self.links.is_as_at_start(&card) {
             return;
         }
-        let renewal = &mut self.renewals[rail];
-        if renewal.told.replace(card) != Some(card) {
-            (renewal.told_ns, renewal.again_ns) = (at_ns, at_ns);
-        }
+        self.renewals[rail].tell(now, card);
         let (pes, me) = (self.words.root().pe_count, self.words.root().my_pe);
         for peer in (0..pes).filter(|pe| *pe != me) {
             self.links.send(
                 now,
                 peer,
-                Message::Rail { card, at_ns: at_ns.get() }.to_bytes(),
+                Message::Rail { card, at_ns: now.get() }.to_bytes(),
                 reach,
                 &self.ports,
             );
@@ -125,9 +89,7 @@ impl Agent {
 
     /// Tells it once more, as seldom as an old word of a port.
     pub(in crate::agent) fn tell_rail_again(&mut self, now: Nanos, rail: usize) {
-        let first_ns = self.options.port_poll_ns;
-        let renewal = &mut self.renewals[rail];
-        if renewal.told.is_some() && is_told_again(renewal.told_ns, &mut renewal.again_ns, now, first_ns) {
+        if self.renewals[rail].is_told_again(now, self.options.port_poll_ns) {
             self.tell_rail(now, rail, Reach::Link);
         }
     }
@@ -139,7 +101,7 @@ impl Agent {
         }
         for rail in 0..self.rails.len() {
             if self.rails[rail].caps.link == card.rail.link {
-                self.submit(rail as u32, Urgency::Idle, rail, Job::Resolve(Box::new(card.rail)));
+                self.nics.submit(rail as u32, Urgency::Idle, rail, Job::Resolve(Box::new(card.rail)));
             }
         }
     }

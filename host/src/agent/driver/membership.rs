@@ -2,7 +2,7 @@
 //! here; the rules are there.
 
 use super::Agent;
-use super::rails::Reach;
+use crate::agent::rails::Reach;
 use crate::events::Event;
 use crate::nanos::Nanos;
 use crate::ranks::Ranks;
@@ -12,8 +12,8 @@ use shunt_layout::status::Standing as Told;
 use std::sync::Arc;
 
 /// What an agent knows of it beside what outlives it.
-pub(super) struct Agreement {
-    pub(super) ranks: Arc<Ranks>,
+pub(in crate::agent) struct Agreement {
+    pub(in crate::agent) ranks: Arc<Ranks>,
     /// Epoch and standing that were told.
     told: (u64, Standing),
     next_touch_ns: Nanos,
@@ -22,7 +22,7 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
-    pub(super) fn new(ranks: &Arc<Ranks>, follows: bool) -> Self {
+    pub(in crate::agent) fn new(ranks: &Arc<Ranks>, follows: bool) -> Self {
         let agreed = ranks.agreed();
         Self {
             ranks: ranks.clone(),
@@ -39,13 +39,13 @@ impl Agent {
     }
 
     /// Carries the agreement on. Without anybody who asked for it this is one load.
-    pub(super) fn agree_on_ranks(&mut self, now: Nanos) -> bool {
+    pub(in crate::agent) fn agree_on_ranks(&mut self, now: Nanos) -> bool {
         if !self.agreement.ranks.is_asked() {
             return false;
         }
         let (me, pes) = (self.words.root().my_pe, self.words.root().pe_count);
         self.touch_the_half_lost();
-        let lost: Vec<u32> = (0..pes).filter(|peer| self.news.is_lost(*peer)).collect();
+        let lost: Vec<u32> = (0..pes).filter(|peer| self.reporter.is_lost(*peer)).collect();
         // As this agent was awake: neither a pause of its own nor a clock that jumps is the others' silence.
         let (awake_ns, times) = (self.awake.age_ns.get(), self.rank_times());
         let Agreement { ranks, told, follows, .. } = &mut self.agreement;
@@ -72,13 +72,13 @@ impl Agent {
     fn touch_the_half_lost(&mut self) {
         let now = self.awake.age_ns;
         let pause_ns = self.options.touch_ns;
-        if now < self.agreement.next_touch_ns || !self.news.has_dead() || pause_ns == Nanos::MAX {
+        if now < self.agreement.next_touch_ns || !self.reporter.has_dead() || pause_ns == Nanos::MAX {
             return;
         }
         self.agreement.next_touch_ns = now + pause_ns;
         let (pes, per, me) =
             (self.words.root().pe_count, self.words.root().channels_per_pe, self.words.root().my_pe);
-        for peer in (0..pes).filter(|peer| *peer != me && !self.news.is_lost(*peer)) {
+        for peer in (0..pes).filter(|peer| *peer != me && !self.reporter.is_lost(*peer)) {
             let (dead, rest): (Vec<u32>, Vec<u32>) =
                 (0..per).partition(|channel| self.words.is_dead(peer, *channel));
             if !dead.is_empty() {
@@ -90,7 +90,7 @@ impl Agent {
     }
 
     /// A message about it arrived.
-    pub(super) fn hear_of_ranks(&mut self, now: Nanos, from: u32, bytes: &[u8]) {
+    pub(in crate::agent) fn hear_of_ranks(&mut self, now: Nanos, from: u32, bytes: &[u8]) {
         // Who was not asked yet does not know whether its rank takes part. It is told again.
         if !self.agreement.ranks.is_asked() {
             return;
@@ -109,7 +109,7 @@ impl Agent {
 }
 
 /// As the status page has it.
-pub(super) const fn as_told(standing: Standing) -> Told {
+pub(in crate::agent) const fn as_told(standing: Standing) -> Told {
     match standing {
         Standing::Member => Told::Member,
         Standing::Out => Told::Out,
