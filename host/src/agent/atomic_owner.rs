@@ -1,10 +1,10 @@
 //! Through which NIC of a PE the words that many write take their atomics: the owner. Rule 16.
 //!
 //! Each PE keeps one owner for each channel index; what it knows of its peers' owners lies in the rows of the channel
-//! table, where device code reads it. An owner moves when a sender asks that has no path to it. First every pair of that
-//! channel index on the old rail is fenced, of all peers, standby ones too, and none is made again meanwhile; once each is
-//! proven quiet, the next version is told to all. A pair that is made later carries it, so that nobody can use one
-//! under an older version. An owner does not move back by itself.
+//! table, where device code reads it. An owner moves when a sender asks that has no path to it. First every pair of
+//! that channel index on the old rail is fenced, of all peers, standby ones too, and none is made again meanwhile; once
+//! each is proven quiet, the next version is told to all. A pair that is made later carries it, so that nobody can use
+//! one under an older version. An owner does not move back by itself.
 
 use crate::nanos::Nanos;
 

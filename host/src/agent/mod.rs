@@ -1,15 +1,16 @@
 //! The agent: the host thread that fences, revives and informs. Never on the no-fault data path.
 //!
-//! | module | what it is |
-//! | --- | --- |
-//! | `driver` | [`Agent`]: joins all the others; one step looks at everything once |
-//! | [`health`], [`verdict`], [`pair`], [`message`], `options` | the model: what a pair is, and what follows from what is known. Pure |
-//! | `port_table`, `fault_localizer`, `path_pool`, `path_ranking`, `path_proof`, `atomic_owner`, `destroy_queue`, `slot_release`, `datagram_renewal`, `age` | machines: each owns its state; time and facts are arguments, decisions are values. None knows another |
-//! | [`command_queue`], [`worker`], `nic_dispatch` | commands to NICs, and what comes of them |
-//! | [`rails`], [`words`], [`reader`], `reporter`, `status_page` | the other agents, the device state, and what is told |
-//! | `checkpoint`, [`supervisor`] | what outlives an agent that fails, and who follows it |
+//! * `driver`: [`Agent`] joins all the others. One step looks at everything once.
+//! * The model, pure: what a pair is and what follows from what is known of it. [`health`], [`verdict`], [`pair`],
+//!   [`message`], `fence_patience`, `options`, `age`.
+//! * Machines: `port_table`, `fault_localizer`, `path_pool` with `path_slots` and `path_ranking`, `path_proof`,
+//!   `atomic_owner`, `destroy_queue`, `slot_release`, `datagram_renewal`. Each owns its state. Time and facts are
+//!   arguments, decisions are values. None holds another's state or knows the driver.
+//! * Executors: [`command_queue`], [`worker`] and `nic_dispatch` command the NICs, [`rails`] talks to the other agents,
+//!   [`words`] and [`reader`] view the device state, `reporter` and `status_page` tell of it.
+//! * `checkpoint` is what outlives an agent that fails, [`supervisor`] starts the one that follows.
 //!
-//! Arrows point up this table: the driver uses machines and those who carry their decisions out; machines use the model.
+//! Arrows point one way: the driver uses machines and executors, and both use the model.
 
 mod age;
 mod atomic_owner;
@@ -19,6 +20,7 @@ mod datagram_renewal;
 mod destroy_queue;
 mod driver;
 mod fault_localizer;
+mod fence_patience;
 pub mod health;
 pub mod message;
 mod nic_dispatch;
@@ -27,6 +29,7 @@ pub mod pair;
 mod path_pool;
 mod path_proof;
 mod path_ranking;
+mod path_slots;
 mod port_table;
 pub mod rails;
 pub mod reader;

@@ -234,8 +234,8 @@ impl Pair {
             && (self.health == Health::Ready || self.health == Health::Probing && told)
     }
 
-    /// True if a fence of this half, or what came of it, is proof: what came through it has landed, and nothing comes any
-    /// more. At `age_ns` of its agent.
+    /// True if a fence of this half, or what came of it, is proof: what came through it has landed, and nothing comes
+    /// any more. At `age_ns` of its agent.
     pub(super) fn is_proven(&self, age_ns: Nanos, lifetime_ns: Nanos) -> bool {
         let over = |since_ns: Nanos| age_ns >= since_ns + lifetime_ns;
         match (self.mine, self.theirs) {

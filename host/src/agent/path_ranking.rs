@@ -7,8 +7,8 @@
 use crate::nanos::Nanos;
 use crate::slots::RailPair;
 
-/// Pauses between probes that a pair made again may be silent for while its channel has nothing else; twice as long with
-/// each time that it failed.
+/// Pauses between probes that a pair made again may be silent for while its channel has nothing else; twice as long
+/// with each time that it failed.
 const PATIENCE: u64 = 32;
 /// It grows no further.
 const DOUBLINGS_MAX: u32 = 8;

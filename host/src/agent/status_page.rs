@@ -1,5 +1,5 @@
-//! The status page and the metrics of a PE: an image that is brought up to date when something was told, and stamped with
-//! the time otherwise.
+//! The status page and the metrics of a PE: an image that is brought up to date when something was told, and stamped
+//! with the time otherwise.
 
 use crate::events::control::{Control, Order};
 use crate::events::page::PageWriter;

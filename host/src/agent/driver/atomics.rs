@@ -5,7 +5,7 @@ use crate::agent::atomic_owner::Bound;
 use crate::agent::health::Health;
 use crate::agent::message::{Home, Message};
 use crate::agent::pair::Pair;
-use crate::agent::path_pool::Want;
+use crate::agent::path_slots::Want;
 use crate::agent::rails::Reach;
 use crate::agent::words::Place;
 use crate::agent::worker::Urgency;

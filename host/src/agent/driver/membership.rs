@@ -68,6 +68,31 @@ impl Agent {
         busy
     }
 
+    /// Puts something on the wire to peers whose agent neither link reaches. If only the agents are silent, that
+    /// changes nothing; if the process is gone, its channels fail now and not at the next put: a kernel that waits
+    /// for such a peer's signal has nothing outstanding to notice it by.
+    pub(in crate::agent) fn touch_the_silent(&mut self, now: Nanos) {
+        if now < self.next_touch_ns || self.options.touch_ns == Nanos::MAX {
+            return;
+        }
+        let (pes, per, me) = {
+            let root = self.words.root();
+            (root.pe_count, root.channels_per_pe, root.my_pe)
+        };
+        let mut pause_ns = self.options.touch_ns;
+        for peer in (0..pes).filter(|peer| *peer != me) {
+            if !self.links.reachable(now, peer, &self.ports) {
+                (0..per).for_each(|channel| {
+                    self.words.touch(peer * per + channel);
+                });
+            } else if self.links.in_question(peer) {
+                pause_ns = pause_ns.min(self.options.touch_ns / 4);
+            }
+        }
+        self.next_touch_ns = now + pause_ns;
+        self.tell_of_rails(now);
+    }
+
     /// Where one channel to a peer has ended and others are at rest, those find out by being used.
     fn touch_the_half_lost(&mut self) {
         let now = self.awake.age_ns;

@@ -1,8 +1,8 @@
 //! What joins the machines. [`Agent`] holds them all; each file here routes what one of them decides to those who carry
 //! it out.
 //!
-//! One [`Agent::step`] looks at everything once: port events, messages of other agents, requests of switchers, the lives
-//! of pairs that are not ready, and channels that no kernel looks after. It calls no CUDA function.
+//! One [`Agent::step`] looks at everything once: port events, messages of other agents, requests of switchers, the
+//! lives of pairs that are not ready, and channels that no kernel looks after. It calls no CUDA function.
 
 mod admin;
 mod atomics;
@@ -239,7 +239,7 @@ impl Agent {
         inputs
     }
 
-    /// Looks at everything once, at `now`. True if there was something to do, so that an idle thread may sleep a little.
+    /// Looks at everything once, at `now`. True if there was something to do, so that an idle thread may sleep.
     pub fn step(&mut self, now: Nanos, inputs: Inputs) -> bool {
         self.looked_ns = now;
         self.awake.grow(now, self.options.nic_ns / 8 + Nanos::new(1));
@@ -298,33 +298,8 @@ impl Agent {
         }
     }
 
-    /// Puts something on the wire to peers whose agent neither link reaches. If only the agents are silent, that
-    /// changes nothing; if the process is gone, its channels fail now and not at the next put: a kernel that waits
-    /// for such a peer's signal has nothing outstanding to notice it by.
-    fn touch_the_silent(&mut self, now: Nanos) {
-        if now < self.next_touch_ns || self.options.touch_ns == Nanos::MAX {
-            return;
-        }
-        let (pes, per, me) = {
-            let root = self.words.root();
-            (root.pe_count, root.channels_per_pe, root.my_pe)
-        };
-        let mut pause_ns = self.options.touch_ns;
-        for peer in (0..pes).filter(|peer| *peer != me) {
-            if !self.links.reachable(now, peer, &self.ports) {
-                (0..per).for_each(|channel| {
-                    self.words.touch(peer * per + channel);
-                });
-            } else if self.links.in_question(peer) {
-                pause_ns = pause_ns.min(self.options.touch_ns / 4);
-            }
-        }
-        self.next_touch_ns = now + pause_ns;
-        self.tell_of_rails(now);
-    }
-
     /// What the operator should know of the agents' second link.
-    fn tell_of_rails(&mut self, now: Nanos) {
+    pub(in crate::agent) fn tell_of_rails(&mut self, now: Nanos) {
         self.mind_datagrams(now);
         match self.links.take_strangers() {
             0 => {}

@@ -3,8 +3,9 @@
 
 use super::Agent;
 use crate::agent::health::Health;
-use crate::agent::path_pool::{Assignment, ChannelView, Prospects, SlotView, next_pair};
+use crate::agent::path_pool::{Assignment, ChannelView, Prospects};
 use crate::agent::path_ranking::Rank;
+use crate::agent::path_slots::{SlotView, next_pair};
 use crate::agent::words::Place;
 use crate::agent::worker::Urgency;
 use crate::events::Event;
