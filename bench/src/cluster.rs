@@ -14,8 +14,8 @@ use crate::room::{NoRoom, STACK_BYTES, try_threads};
 use crate::switches::{Pathless, describe_path, describe_syndrome};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, Fault, FaultKind, HeapOffset};
+use shunt_host::agent::keeper::Keeper;
 use shunt_host::agent::reader::Cursor;
-use shunt_host::agent::supervisor::Supervisor;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
 use shunt_host::error::StartError;
@@ -240,18 +240,18 @@ impl Cluster {
         let agent = pe.agent().expect("host and bench are one build").expect("a PE has one agent, this one");
         let (stop, gate, clock) = (self.stop.clone(), unit.gate.clone(), self.nics.world().clone());
         let run = move || {
-            let mut supervisor = Supervisor::new(agent);
+            let mut keeper = Keeper::new(agent);
             while !stop.load(Ordering::Acquire) {
                 if gate.dies() {
-                    supervisor.kill();
+                    keeper.kill();
                 }
                 // An agent that is held back keeps what it holds: queue pairs outlive the thread that looks after them.
-                if gate.shut(clock.now_ns()) || !supervisor.step(&pe) {
+                if gate.shut(clock.now_ns()) || !keeper.step(&pe) {
                     std::thread::sleep(AGENT_NAP);
                 }
             }
             // The agent holds paths of the PE: it goes first.
-            drop(supervisor);
+            drop(keeper);
             drop(pe);
         };
         let name = format!("agent {}", self.first + self.agents.len() as u32);

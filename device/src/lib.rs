@@ -18,6 +18,7 @@ mod atomic;
 mod channel;
 mod complete;
 pub mod cut;
+pub mod health;
 mod home;
 pub mod journal;
 mod local;

@@ -16,7 +16,6 @@
 //! | [`events`] | what is told of faults, and to whom |
 //! | [`doctor`] | what is missing on a machine, and what to do |
 //! | [`topology`] | pure: rails ranked for each GPU |
-//! | [`nanos`] | pure: time as a type |
 //! | [`world`] | real time on threads |
 
 pub mod agent;
@@ -32,7 +31,6 @@ pub mod gpu;
 pub mod job;
 pub mod keys;
 mod lock;
-pub mod nanos;
 pub mod nic;
 pub mod pe;
 pub mod plan;

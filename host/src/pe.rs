@@ -2,7 +2,7 @@
 
 pub(crate) mod connect;
 
-use crate::agent::checkpoint::CheckpointCell;
+use crate::agent::kept::Estate;
 use crate::agent::rails::envelope::{Seal, qkey};
 use crate::config::{EnvConfig, FenceMode, policy};
 use crate::connect::bootstrap::{Bootstrap, DRAW_BYTES};
@@ -177,7 +177,7 @@ pub struct AgentResources {
 
 /// A PE that is up. Fields are dropped in order: paths, then rails, then memory.
 pub struct Pe {
-    agent: CheckpointCell,
+    agent: Estate,
     ranks: Arc<Ranks>,
     rails: Vec<Arc<Rail>>,
     config: PeConfig,
@@ -253,7 +253,7 @@ impl Pe {
         };
         upload(&*gpu, &plan, base, &contents)?;
         let root = device_state(&plan, base, &contents);
-        let agent = CheckpointCell::new(AgentResources { channels, oob });
+        let agent = Estate::new(AgentResources { channels, oob });
         let ranks = Arc::new(Ranks::new(root.pe_count));
         Ok(Pe { agent, ranks, rails, config, peers, seal, keys, plan, root, world, heap, control })
     }
@@ -325,11 +325,11 @@ impl Pe {
 
     /// Paths and the agents' channel, for one who looks after them in the agent's place; once.
     pub fn take_agent_resources(&self) -> Option<AgentResources> {
-        self.agent.take_bring_up()
+        self.agent.take_fresh()
     }
 
     /// What the agent of this PE takes over.
-    pub(crate) fn checkpoint(&self) -> &CheckpointCell {
+    pub(crate) fn estate(&self) -> &Estate {
         &self.agent
     }
 }

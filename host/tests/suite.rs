@@ -1,7 +1,6 @@
 //! Tests of the host side through its public API, as one program: what they share is compiled and linked once.
 
 mod discover;
-mod docs;
 mod events;
 mod mailboxes;
 mod soft;

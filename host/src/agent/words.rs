@@ -4,9 +4,8 @@
 //! code makes, so both sides agree on atomicity and order.
 
 use super::message::Home;
+use super::pair::Verdict;
 use super::reader::Cursor;
-use super::verdict::Verdict;
-use crate::nanos::Nanos;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, Patience};
@@ -186,8 +185,8 @@ impl StateWords {
     }
 
     /// When a path became ready.
-    pub fn set_ready_since(&self, at: Place, since: Nanos) {
-        unsafe { self.platform().store(addr_of_mut!((*self.row(at)).ready_since_ns), since.get()) }
+    pub fn set_ready_since(&self, at: Place, since_ns: u64) {
+        unsafe { self.platform().store(addr_of_mut!((*self.row(at)).ready_since_ns), since_ns) }
     }
 
     /// Where the next occupant of a path starts, and a clean record of causes.

@@ -14,7 +14,7 @@ use crate::kernels::{Kernels, Place};
 use crate::registry::Registry;
 use crate::report::end_process;
 use crate::teams::{FIRST_OWN, Teams};
-use shunt_host::agent::supervisor::Supervisor;
+use shunt_host::agent::keeper::Keeper;
 use shunt_host::agent::words::StateWords;
 use shunt_host::connect::bootstrap::Bootstrap;
 use shunt_host::connect::tcp::{JoinOptions, TcpNet, Topic};
@@ -65,18 +65,18 @@ impl AgentThread {
         let agent = pe.agent().map_err(|_| InitError::Build)?.ok_or(InitError::Build)?;
         let (ends, me) = (stop.clone(), control.net().rank());
         let run = move || {
-            let mut supervisor = Supervisor::new(agent);
+            let mut keeper = Keeper::new(agent);
             while !ends.load(Ordering::Acquire) {
                 if let Some((from, status)) = control.hear() {
                     eprintln!("shunt: PE {me}: PE {from} ended the job with nvshmem_global_exit({status})");
                     end_process(status);
                 }
-                if !supervisor.step(&pe) {
+                if !keeper.step(&pe) {
                     std::thread::sleep(AGENT_NAP);
                 }
             }
             // The agent holds paths of the PE: it goes first.
-            drop(supervisor);
+            drop(keeper);
             drop(pe);
         };
         let thread =
