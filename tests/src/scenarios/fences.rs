@@ -169,13 +169,15 @@ fn outlive_a_silent_receiver(seed: u64) -> Wrongs {
     })
 }
 
-/// The lifetime is what the fence rests on where the peer's agent is silent: a clock that jumps must not end it.
+/// The lifetime is what the fence rests on where the peer's agent is silent: a clock that jumps must not end it. The
+/// jump is longer than the lifetime and shorter than the give-up time, which kernels count by the clock that jumps.
 fn clock_jump(seed: u64) -> Wrongs {
-    let jump = format!("{}us:0:clock-jump=3s", 4_000 + 2_000 * seed);
+    let jump = format!("{}us:0:clock-jump=80ms", 4_000 + 2_000 * seed);
     let faults = ["1ms:1:agent-killed", "1ms:0.0:delay=20ms/2ms", "2900us:1.0:blackhole-tx", &jump];
     let mut spec = spec(seed, &faults);
     spec.suspect_ns = 2_000_000;
-    spec.give_up_ns = 100_000_000;
+    spec.give_up_ns = 300_000_000;
+    spec.agent.peer_ns = 20_000_000;
     spec.traffic = Traffic { messages: 1_000, slots: 48, pace_ns: 5_000, ..spec.traffic };
     held(&spec, Lie::None, |_| Vec::new())
 }
@@ -190,16 +192,15 @@ fn posted_writes_of_the_old_nic(seed: u64) -> Wrongs {
     clean(&spec, |outcome| failovers_of(outcome, 1))
 }
 
-/// The same on channels enough that their fences share flushes. One direction gets no answers and leaves; the other
-/// works until the half that it writes to is moved to ERR, because its agent is held up, so that what the last of a
-/// batch executed is covered by a flush that comes after it, and by no other.
+/// The same on channels enough that their fences share flushes. PE 0 gets no acknowledgements and leaves, six fences in
+/// batches of 1, 2 and 3. PE 1 writes on, because its agent is held up until the last batch is being fenced: what that
+/// batch executed is covered by a flush that comes after its last 2ERR, and by no other.
 fn posted_writes_of_many(seed: u64) -> Wrongs {
-    let delay = ["3ms", "5ms", "8ms"][seed as usize % 3];
-    let faults =
-        [&format!("0ns:0.0:placement-delay={delay}"), "3ms:0.0:drop-acks", "3400us:1:agent-stalled=1200us"];
-    let mut spec = both_ways(seed, &faults);
-    (spec.channels, spec.suspect_ns, spec.suspect_floor_ns) = (12, 500_000, 500_000);
-    spec.traffic = Traffic { messages: 400, slots: 300, pace_ns: 15_000, ..spec.traffic };
+    let stall = format!("6500us:1:agent-stalled={}us", 10_000 + 500 * (seed % 3));
+    let mut spec = both_ways(seed, &["0ns:0.0:placement-delay=2ms", "3ms:0.0:drop-acks", &stall]);
+    // Completions are written late as well.
+    (spec.channels, spec.suspect_ns, spec.suspect_floor_ns) = (12, 4_000_000, 4_000_000);
+    spec.traffic = Traffic { messages: 500, slots: 300, pace_ns: 60_000, ..spec.traffic };
     spec.step_limit = 20_000_000;
     clean(&spec, |outcome| failovers_of(outcome, 6))
 }
