@@ -129,6 +129,7 @@ impl Agent {
         self.tell(index, if bulk { Message::Leave(id) } else { Message::Fence(id) });
         if let Some(pair) = &mut self.pairs[index] {
             pair.bulk = bulk;
+            pair.stopped_age_ns = None;
             pair.leaving_ns = None;
             pair.vacate = None;
             pair.mine = None;
@@ -437,9 +438,12 @@ impl Agent {
         let at = self.place(index);
         let id = self.id(index);
         let left = self.words.has_left(at);
+        let (age_ns, lifetime_ns) = (self.age.age_ns, self.options.lifetime_ns);
         let Some(pair) = &mut self.pairs[index] else { return false };
-        if matches!(pair.task, Task::Stop(_)) {
-            return false; // the peer may give its half's number away once this side has left
+        // The peer may give its half's number away once this side has left: nothing is on its way there by then.
+        let sent = pair.stopped_age_ns.is_some_and(|at_ns| age_ns < at_ns.saturating_add(lifetime_ns));
+        if matches!(pair.task, Task::Stop(_)) || sent {
+            return false;
         }
         let mut busy = false;
         if left && !pair.left_here {

@@ -8,7 +8,7 @@ use super::worker::{Crew, Fenced, Hand, Job, JobId, Making, Outcome, Urgency, Wo
 use crate::error::NicError;
 use crate::events::Event;
 use crate::nic::half::{HalfPath, revived_psn};
-use crate::nic::qp::MASK_24;
+use crate::nic::qp::{MASK_24, QpTruth};
 use crate::rail::Rail;
 use shunt_device::health::Health;
 use shunt_device::platform::host::World;
@@ -118,15 +118,20 @@ impl Agent {
         }
     }
 
-    /// A half that was counted is in ERR, or its NIC did not say so: then it is put away like one that nobody fenced.
-    fn stopped(&mut self, index: usize, result: Result<(), NicError>) {
-        let at = self.route(index);
+    /// A half that was counted is in ERR and shows it, or counts as one that nobody fenced. Until then it may have sent:
+    /// its packet lifetime begins now.
+    fn stopped(&mut self, index: usize, result: Result<QpTruth, NicError>) {
+        let (at, age_ns) = (self.route(index), self.age.age_ns);
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.task = Task::None;
-        if let Err(error) = result {
-            pair.mine = Some(SideTruth::Dead);
-            self.report(Event::FenceFailed { at, error: error.to_string() });
-        }
+        pair.stopped_age_ns = Some(age_ns);
+        let error = match result {
+            Ok(truth) if truth.state == Some(State::Err) => return,
+            Ok(truth) => format!("the queue pair after 2ERR: expected ERR, got {:?}", truth.state),
+            Err(error) => error.to_string(),
+        };
+        pair.mine = Some(SideTruth::Dead);
+        self.report(Event::FenceFailed { at, error });
     }
 
     /// Takes back what a pair's NIC has not begun.
@@ -267,7 +272,9 @@ impl Agent {
 
     /// This half is fenced, or cannot be.
     fn fenced(&mut self, index: usize, result: Result<Fenced, NicError>) {
-        if let Ok(fenced) = &result {
+        if let Ok(fenced) = &result
+            && fenced.stopped
+        {
             self.judge_path(index, fenced);
         }
         let believed = self.pairs[index].as_ref().is_some_and(|pair| {
@@ -309,7 +316,10 @@ impl Agent {
             self.report_half(index, mine, times);
         }
         if let Some(half) = to_stop.filter(|_| !Mutant::CountedNotStopped.on()) {
-            let number = self.order(index, Urgency::Idle, Job::Stop(half));
+            // A port that came back in the meantime lets it send again.
+            let up = self.ports.own_up(half.rail().index);
+            let urgency = if up { Urgency::Asked } else { Urgency::Idle };
+            let number = self.order(index, urgency, Job::Stop(half));
             self.set_task(index, Task::Stop(number));
         }
         self.half_fenced(index, mine);

@@ -174,6 +174,8 @@ pub struct Pair {
     pub fenced_awake_ns: u64,
     /// The agent's age at that time: what the packet lifetime is counted by.
     pub fenced_age_ns: u64,
+    /// The agent's age when this half, which was counted first, was moved to ERR.
+    pub stopped_age_ns: Option<u64>,
     /// The agent's age when the last half that nobody fenced was destroyed.
     pub buried_age_ns: Option<u64>,
     /// The agent's age when the other half was first known to be fenced.
@@ -252,6 +254,7 @@ impl Pair {
             begun_awake_ns: 0,
             fenced_awake_ns: 0,
             fenced_age_ns: 0,
+            stopped_age_ns: None,
             buried_age_ns: None,
             theirs_age_ns: 0,
             again_ns: 0,

@@ -38,7 +38,8 @@ impl Agent {
         let rail = pair.offered.map_or(pair.local_rail, |offer| offer.rail);
         self.put_away(index, rail);
         let Some(pair) = &self.pairs[index] else { return false };
-        let quiet_age_ns = pair.fenced_age_ns.max(pair.buried_age_ns.unwrap_or(0));
+        let stopped_age_ns = pair.stopped_age_ns.unwrap_or(0);
+        let quiet_age_ns = pair.fenced_age_ns.max(stopped_age_ns).max(pair.buried_age_ns.unwrap_or(0));
         let over = self.age.age_ns >= quiet_age_ns.saturating_add(self.options.lifetime_ns);
         let lifetime_over = over || pair.is_fresh() || Mutant::NoLifetimeBeforeRevival.on();
         let pause = backoff_ns(self.options.backoff_ns, pair.failures);
@@ -114,6 +115,7 @@ impl Agent {
         pair.mine = None;
         pair.theirs = None;
         pair.sent = None;
+        pair.stopped_age_ns = None;
         pair.asked = None;
         pair.unknown = false;
         pair.untried = false;

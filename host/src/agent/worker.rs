@@ -118,8 +118,8 @@ pub struct FenceTimes {
 
 /// What came of a job.
 pub enum Outcome {
-    /// Of a half that was stopped.
-    Stopped(Result<(), NicError>),
+    /// Of a half that was stopped: what it says of itself afterwards.
+    Stopped(Result<QpTruth, NicError>),
     /// Of a fence or a count.
     Fenced(Result<Fenced, NicError>),
     /// Of a half made anew; and a half that is left over, if its NIC stopped answering on the way.
@@ -213,7 +213,9 @@ impl Worker {
             Job::Connect(half, remote, tuning) => {
                 Some(Outcome::Connected(self.guarded(|| half.connect(&remote, &tuning))))
             }
-            Job::Stop(half) => Some(Outcome::Stopped(self.guarded(|| half.to_error()))),
+            Job::Stop(half) => {
+                Some(Outcome::Stopped(self.guarded(|| half.to_error().and_then(|()| half.query()))))
+            }
             Job::Look(half) => Some(Outcome::Looked(self.guarded(|| half.query()))),
             Job::AskAddress => {
                 Some(Outcome::Address(self.guarded(|| self.rail.refresh_address().map(|_| ()))))

@@ -509,8 +509,8 @@ pub fn run(spec: &ScaleSpec) -> ScaleOutcome {
     check(&rig, spec);
     let outcome = outcome(&rig, spec, (fault_ns, all_done_ns), &before, sent);
     if spec.both_ways {
-        // What nobody waits for comes last.
-        rig.sim.run_for(u64::from(spec.rows().end) * spec.firmware_ns);
+        // What nobody waits for comes last: 2ERR and a query of each.
+        rig.sim.run_for(2 * u64::from(spec.rows().end) * spec.firmware_ns);
     }
     let stopped = rig.commands()[0].less(before[0]).errors;
     ScaleOutcome { stopped, cpu_ns: thread_cpu_ns() - cpu_ns, ..outcome }

@@ -2,15 +2,17 @@
 
 use super::Scenario;
 use super::kit::{
-    Wrongs, both_ways, brisk, clean, failovers_of, gap_below, held, judged, spec, steered, wrong_if,
+    Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, held, idle_faults, judged,
+    promises, spec, steered, wrong_if,
 };
 use crate::cluster::Cluster;
 use crate::lies::Lie;
-use crate::run::Streams;
+use crate::run::{Streams, finish, start_streams};
 use crate::scale::{Hit, ScaleSpec, quantile, run};
 use crate::spec::RunSpec;
 use crate::workload::Traffic;
 use shunt_device::{Deadline, FaultKind, HeapOffset, Put, Solo};
+use shunt_host::events::{Event, Told};
 use shunt_layout::state::{CauseKind, SwitchKind};
 
 pub const SCENARIOS: &[Scenario] = &[
@@ -18,6 +20,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "fences_that_wait_for_their_turn", seeds: 2, run: wait_for_their_turn },
     Scenario { name: "a_port_with_more_pairs_than_a_lifetime", seeds: 1, run: more_than_a_lifetime },
     Scenario { name: "counted_with_packets_on_their_way", seeds: 6, run: counted_on_their_way },
+    Scenario { name: "counted_and_moved_to_err_later", seeds: 6, run: counted_for_good },
     Scenario { name: "large_messages_on_a_slow_rail", seeds: 2, run: large_on_a_slow_rail },
     Scenario { name: "a_large_message_on_a_dead_path", seeds: 2, run: large_on_a_dead_path },
     Scenario { name: "a_large_message_on_a_suspect_rail", seeds: 2, run: large_on_a_suspect_rail },
@@ -75,6 +78,36 @@ fn counted_on_their_way(seed: u64) -> Wrongs {
     spec.traffic = Traffic { messages: 400, slots: 300, pace_ns: 20_000, signals: 2, ..spec.traffic };
     spec.step_limit = 20_000_000;
     clean(&spec, |outcome| failovers_of(outcome, 6))
+}
+
+/// The same with a lifetime so short that halves are counted, each once the other end has been in ERR for that long. The
+/// port comes back while they are being counted, before they are all moved to ERR, or later. Each of them shows ERR
+/// before its path is made again, with its number given to another.
+fn counted_for_good(seed: u64) -> Wrongs {
+    judged(|| {
+        let down = ["3ms", "3300us", "6ms"][seed as usize % 3];
+        let down = format!("2ms:1.0:down={down}");
+        let mut spec = brisk(both_ways(seed, &["1900us:1.0:fw-timeout=3ms", &down]));
+        (spec.channels, spec.firmware_ns) = (24, 50_000);
+        let signals = 1 + (seed / 3) as u32;
+        spec.traffic = Traffic { messages: 600, slots: 300, pace_ns: 20_000, signals, ..spec.traffic };
+        spec.step_limit = 20_000_000;
+        let cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let streams = start_streams(&cluster);
+        let outcome = finish(&cluster, streams);
+        let is_count =
+            |told: &Told| matches!(told.event, Event::HalfFenced { truth: "exact", error_ns: 0, .. });
+        let counted = cluster.events(1).iter().filter(|told| is_count(told)).count();
+        let failed = |told: &Told| matches!(told.event, Event::FenceFailed { .. });
+        let mut wrongs = [promises(&outcome), faults_of_kernels(&outcome), idle_faults(&outcome)].concat();
+        wrongs.extend(wrong_if(counted < 6, || {
+            format!("{counted} halves were counted, at least 6 are wanted")
+        }));
+        wrongs
+            .extend(wrong_if(cluster.events(1).iter().any(failed), || "a half was not moved to ERR".into()));
+        wrongs
+    })
 }
 
 /// One message takes three times as long as a path may be silent, and nothing is wrong with the path.
