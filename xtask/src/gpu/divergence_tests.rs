@@ -152,3 +152,88 @@ fn labels_of_inline_assembly_are_its_own() {
     none(&of(&format!("{again}{again}\tbarrier.sync 0;")));
     one(&of(&again.replace("@q", "barrier.sync 0;\n\t@q")), "in each turn of a loop");
 }
+
+/// Each has one defect, which an audit that looks at branches and opcodes alone does not see.
+#[test]
+fn whole_files_with_one_defect_each() {
+    let guarded = "line 9: threads split between lanes by line 7 `mov.u32`";
+    for (text, word) in [
+        (include_str!("divergence/inputs/guarded_barrier.ptx"), guarded),
+        (include_str!("divergence/inputs/guarded_return.ptx"), guarded),
+        (include_str!("divergence/inputs/answer_by_arm.ptx"), "line 29: threads split between lanes"),
+        (include_str!("divergence/inputs/shuffle_up.ptx"), "line 10: threads split between lanes"),
+        (include_str!("divergence/inputs/lane_mask.ptx"), "line 9: threads split between lanes"),
+        (include_str!("divergence/inputs/two_barriers.ptx"), "line 9: threads split between lanes"),
+    ] {
+        one(&of_module(text), word);
+    }
+}
+
+#[test]
+fn a_guard_splits_as_a_branch_does() {
+    let barrier = "\tsetp.ne.b32 %p1, %r1, 0;\n\t@%p1 barrier.sync 0;\n\t@!%p1 barrier.sync 0;";
+    assert_eq!(of(barrier).len(), 2, "{:?}", of(barrier));
+    none(&of(&barrier.replace("%r1, 0", "%rd1, 0")));
+    none(&of("\tsetp.ne.b32 %p1, %r1, 0;\n\t@%p1 trap;\n\tbarrier.sync 0;"));
+    one(&of("\tsetp.ne.b32 %p1, %r1, 0;\n\t@%p1 exit;\n\tbarrier.sync 0;"), "against");
+    // What a guarded statement does not write keeps its value.
+    let body = "\tmov.b32 %r3, 1;\n\tsetp.ne.b32 %p1, %r1, 0;\n\t@%p1 mov.b32 %r3, 2;\n\tsetp.eq.b32 %p2, %r3, 2;\n\t\
+                @%p2 bra $END;\n\tbarrier.sync 0;\n$END:";
+    one(&of(body), "between lanes");
+    none(&of(&body.replace("mov.b32 %r3, 2", "mov.b32 %r3, 1")));
+}
+
+#[test]
+fn an_answer_that_is_one_in_both_arms_is_none() {
+    let text = include_str!("divergence/inputs/answer_by_arm.ptx");
+    none(&of_module(&text.replace("mov.b32 %r3, 2", "mov.b32 %r3, 1")));
+}
+
+#[test]
+fn only_a_shuffle_that_all_lanes_read_one_lane_by_is_alike() {
+    let body = "\tSHUFFLE;\n\tsetp.eq.b32 %p1, %r3, 0;\n\t@%p1 bra $END;\n\tbar.warp.sync 0xffffffff;\n$END:";
+    let by = |shuffle: &str| of(&body.replace("SHUFFLE", shuffle));
+    none(&by("shfl.sync.idx.b32 %r3, %r1, 5, 31, 0xffffffff"));
+    none(&by("shfl.sync.bfly.b32 %r3, 7, 1, 31, 0xffffffff"));
+    for other in [
+        "shfl.sync.idx.b32 %r3, %r1, %r2, 31, 0xffffffff",
+        "shfl.sync.idx.b32 %r3, %r1, 5, 4127, 0xffffffff",
+        "shfl.sync.bfly.b32 %r3, %r1, 1, 31, 0xffffffff",
+        "shfl.sync.down.b32 %r3|%p1, %r1, 1, 31, 0xffffffff",
+    ] {
+        one(&by(other), "between lanes");
+    }
+}
+
+#[test]
+fn a_special_register_that_is_not_listed_may_be_anything() {
+    let body =
+        "\tmov.u32 %r3, SPECIAL;\n\tsetp.eq.b32 %p1, %r3, 0;\n\t@%p1 bra $END;\n\tbarrier.sync 0;\n$END:";
+    let by = |special: &str| of(&body.replace("SPECIAL", special));
+    one(&by("%new_in_the_next_isa"), "between lanes");
+    one(&by("%warpid"), "between warps");
+    none(&by("%ctaid.x"));
+}
+
+#[test]
+fn masks_tell_operations_of_a_warp_apart() {
+    let body = format!(
+        "\tsetp.ne.b32 %p1, %r2, 0;\n\t@%p1 bra $OTHERS;\n\tbar.warp.sync 0xffffffff;\n\tbra.uni $JOIN;\n$OTHERS:\n\t\
+         bar.warp.sync 0xffffffff;\n$JOIN:"
+    );
+    none(&of(&body));
+    one(&of(&body.replacen("0xffffffff", "0xffff", 1)), "between lanes");
+}
+
+#[test]
+fn a_wide_load_is_alike_only_where_the_list_says_so() {
+    let text = |name: &str| {
+        format!(
+            ".visible .entry {name}(\n\t.param .u64 k_param_0\n)\n{{\n\tld.param.b64 %rd1, [k_param_0];\n\t\
+             ld.relaxed.sys.global.v2.b64 {{%rd2, %rd3}}, [%rd1];\n\tsetp.eq.b64 %p1, %rd2, 0;\n\t@%p1 bra $END;\n\t\
+             barrier.sync 0;\n$END:\n\tret;\n}}\n"
+        )
+    };
+    one(&of_module(&text("k")), "between lanes");
+    none(&of_module(&text("shunt_kernel_moe_normal_dispatch_warp")));
+}

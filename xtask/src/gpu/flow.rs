@@ -12,9 +12,10 @@ pub struct Statement {
     pub line: usize,
     /// Opcode with its modifiers: `ld.acquire.sys.global.b64`.
     pub opcode: String,
-    /// Predicate register that guards it.
+    /// Predicate register that guards it: of branches alone. What else has one stands in a block of its own, behind a
+    /// branch.
     pub guard: Option<String>,
-    /// Registers it writes.
+    /// Registers it writes; a part of the answer is one, named as the text does: `func_retval0+8`.
     pub writes: Vec<String>,
     /// Registers it reads, special ones among them; the guard is not.
     pub reads: Vec<String>,
@@ -237,7 +238,9 @@ impl Body {
                 .collect()
         };
         if none.iter().any(|head| opcode.starts_with(head)) {
-            return (Vec::new(), all(operands));
+            let place = operands.split(['[', ']']).nth(1).unwrap_or_default();
+            let answers = opcode.starts_with("st.param") && place.starts_with("func_retval");
+            return (answers.then(|| place.to_owned()).into_iter().collect(), all(operands));
         }
         let end = match operands.strip_prefix('{') {
             Some(list) => list.find('}').map_or(operands.len(), |at| at + 2),
@@ -250,6 +253,33 @@ impl Body {
 
 fn is_label(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_$".contains(c))
+}
+
+fn leaves(opcode: &str) -> bool {
+    ["ret", "ret.uni", "trap", "exit"].contains(&opcode)
+}
+
+/// A guarded statement as what it is: a branch, a block with the statement alone, and the block behind both.
+fn split(blocks: &mut Vec<Block>, statement: &Statement) {
+    let behind = blocks.len() + 1;
+    let branch = Statement {
+        opcode: "bra".to_owned(),
+        writes: Vec::new(),
+        reads: Vec::new(),
+        operands: String::new(),
+        ..statement.clone()
+    };
+    if let Some(here) = blocks.last_mut() {
+        here.statements.push(branch);
+        here.next.extend([behind - 1, behind]);
+    }
+    let opcode = statement.opcode.as_str();
+    let alone = Block {
+        statements: vec![Statement { guard: None, ..statement.clone() }],
+        next: if leaves(opcode) { Vec::new() } else { vec![behind] },
+        traps: opcode == "trap",
+    };
+    blocks.extend([alone, Block::default()]);
 }
 
 fn blocks_of(parts: &[Part]) -> Result<Vec<Block>> {
@@ -275,9 +305,13 @@ fn blocks_of(parts: &[Part]) -> Result<Vec<Block>> {
             }
             Part::Statement(statement) => {
                 let opcode = statement.opcode.as_str();
-                blocks[here].statements.push(statement.clone());
                 let ends = opcode.starts_with("bra") || opcode.starts_with("brx");
-                let leaves = ["ret", "trap", "exit"].contains(&opcode);
+                if statement.guard.is_some() && !ends {
+                    split(&mut blocks, statement);
+                    continue;
+                }
+                blocks[here].statements.push(statement.clone());
+                let leaves = leaves(opcode);
                 if ends {
                     let target = match opcode.starts_with("brx") {
                         true => statement.operands.rsplit(',').next().unwrap_or_default().trim(),
@@ -286,7 +320,7 @@ fn blocks_of(parts: &[Part]) -> Result<Vec<Block>> {
                     jumps.push((here, target.to_owned()));
                 }
                 if ends || leaves {
-                    blocks[here].traps = opcode == "trap" && statement.guard.is_none();
+                    blocks[here].traps = opcode == "trap";
                     falls = statement.guard.is_some();
                     if falls {
                         blocks[here].next.push(here + 1);

@@ -55,6 +55,7 @@ impl<'f> Shape<'f> {
         for block in (0..function.blocks.len()).filter(|block| graph.reached[*block]) {
             build.read(block);
         }
+        build.answer();
         let same = build.alike();
         let Build { mut values, mut branches, mut calls, mut answers, .. } = build;
         for value in &mut values {
@@ -64,7 +65,7 @@ impl<'f> Shape<'f> {
         }
         let arguments = calls.iter_mut().flat_map(|call| &mut call.arguments).flatten();
         arguments.chain(branches.iter_mut().flatten()).chain(&mut answers).for_each(|at| *at = same[*at]);
-        let uses = uses(&values, &branches);
+        let uses = uses(&values, &branches, &answers);
         let splits = vec![OnceCell::new(); function.blocks.len()];
         Self { function, graph, values, branches, calls, answers, uses, splits }
     }
@@ -111,7 +112,7 @@ impl<'f> Shape<'f> {
 }
 
 /// Blocks in which each value is used.
-fn uses(values: &[Value], branches: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
+fn uses(values: &[Value], branches: &[Vec<usize>], answers: &[usize]) -> Vec<BTreeSet<usize>> {
     let mut uses = vec![BTreeSet::new(); values.len()];
     for value in values {
         let (block, list) = match value {
@@ -128,6 +129,10 @@ fn uses(values: &[Value], branches: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
             uses[*used].insert(block);
         }
     }
+    // The exit has the number behind the last block's.
+    for used in answers {
+        uses[*used].insert(branches.len());
+    }
     uses
 }
 
@@ -139,6 +144,8 @@ struct Build<'f, 'g> {
     written: HashMap<(usize, usize), usize>,
     /// Last value of a register that a block writes.
     ends: Vec<HashMap<&'f str, usize>>,
+    /// Registers that any statement writes.
+    ever: BTreeSet<&'f str>,
     /// Value of a register where a block begins.
     starts: HashMap<(usize, String), usize>,
     branches: Vec<Vec<usize>>,
@@ -165,6 +172,7 @@ impl<'f, 'g> Build<'f, 'g> {
             values: vec![Value::Start],
             written: HashMap::new(),
             ends: vec![HashMap::new(); count],
+            ever: BTreeSet::new(),
             starts: HashMap::new(),
             branches: vec![Vec::new(); count],
             calls: Vec::new(),
@@ -178,6 +186,7 @@ impl<'f, 'g> Build<'f, 'g> {
                 build.written.insert((block, statement), value);
                 for register in &text.writes {
                     build.ends[block].insert(register, value);
+                    build.ever.insert(register);
                 }
             }
         }
@@ -189,9 +198,7 @@ impl<'f, 'g> Build<'f, 'g> {
         let function = self.function;
         let mut place = Place { block, ..Place::default() };
         for (at, statement) in function.blocks[block].statements.iter().enumerate() {
-            // What a guarded statement does not write keeps its value.
-            let kept = statement.writes.iter().filter(|_| statement.guard.is_some());
-            let registers = statement.reads.iter().chain(&statement.guard).chain(kept);
+            let registers = statement.reads.iter().chain(&statement.guard);
             let mut reads: Vec<usize> = registers.map(|register| self.value(&place, register)).collect();
             self.account(&mut place, statement, &mut reads);
             let Some(value) = self.written.get(&(block, at)).copied() else { continue };
@@ -200,6 +207,17 @@ impl<'f, 'g> Build<'f, 'g> {
             }
             place.local.extend(statement.writes.iter().map(|register| (register.as_str(), value)));
         }
+    }
+
+    /// Each part of the answer, as it is at the exit: which one it is differs by the way that led there.
+    fn answer(&mut self) {
+        let all = self.function.blocks.iter().flat_map(|block| &block.statements);
+        let parts: BTreeSet<&String> = all
+            .filter(|statement| statement.opcode.starts_with("st.param"))
+            .flat_map(|statement| &statement.writes)
+            .collect();
+        let exit = self.function.blocks.len();
+        self.answers = parts.into_iter().map(|part| self.at_start(part, exit)).collect();
     }
 
     fn value(&mut self, place: &Place<'f>, register: &str) -> usize {
@@ -213,9 +231,7 @@ impl<'f, 'g> Build<'f, 'g> {
     fn account(&mut self, place: &mut Place<'f>, statement: &Statement, reads: &mut Vec<usize>) {
         let (opcode, name) = (statement.opcode.as_str(), bracketed(&statement.operands));
         if opcode.starts_with("st.param") {
-            if name.starts_with("func_retval") {
-                self.answers.extend(&*reads);
-            } else if let Some(Ok(index)) = name.strip_prefix("param").map(str::parse::<usize>) {
+            if let Some(Ok(index)) = name.strip_prefix("param").map(str::parse::<usize>) {
                 place.arguments.resize(place.arguments.len().max(index + 1), Vec::new());
                 place.arguments[index].extend(&*reads);
             }
@@ -238,10 +254,14 @@ impl<'f, 'g> Build<'f, 'g> {
     }
 
     fn at_start(&mut self, register: &str, block: usize) -> usize {
+        // What nothing writes is special, and one that is not listed may be anything.
         let special = match register {
-            "%laneid" | "%globaltimer" | "%clock64" | "%clock" => Some(Level::Lane),
             "%warpid" => Some(Level::Warp),
-            other => other.starts_with("%tid").then_some(Level::Lane),
+            "%nwarpid" | "%smid" | "%nsmid" | "%gridid" => Some(Level::Block),
+            other if ["%ntid.", "%ctaid.", "%nctaid."].iter().any(|head| other.starts_with(head)) => {
+                Some(Level::Block)
+            }
+            other => (!self.ever.contains(other)).then_some(Level::Lane),
         };
         let key = (block, register.to_owned());
         if let Some(known) = self.starts.get(&key) {
@@ -288,10 +308,8 @@ impl<'f, 'g> Build<'f, 'g> {
         for (at, value) in self.values.iter().enumerate() {
             let Value::Written { block, statement, reads } = value else { continue };
             let statement = &self.function.blocks[*block].statements[*statement];
-            if !statement.opcode.starts_with("mov.")
-                || statement.operands.starts_with('{')
-                || statement.guard.is_some()
-            {
+            let copies = ["mov.", "st.param."].iter().any(|head| statement.opcode.starts_with(head));
+            if !copies || statement.operands.contains('{') {
                 continue;
             }
             match reads[..] {
