@@ -51,8 +51,8 @@ pub enum Progress {
 pub trait World {
     /// Nanoseconds.
     fn now_ns(&self) -> u64;
-    /// A doorbell register was written.
-    fn doorbell(&self);
+    /// A doorbell register was written, this one.
+    fn doorbell(&self, register: u64);
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -342,11 +342,12 @@ impl Block {
                 .collect();
             for (member, own) in members.iter().zip(&values) {
                 if let Some((_, from)) = own {
-                    let value = members
-                        .iter()
-                        .position(|other| other - first == (*from as usize & 31))
-                        .and_then(|at| values[at])
-                        .map_or(0, |(value, _)| value);
+                    let from = *from as usize & 31;
+                    let at = members.iter().position(|other| other - first == from);
+                    let Some((value, _)) = at.and_then(|at| values[at]) else {
+                        let what = format!("a shuffle from lane {from}, which its mask {mask:#x} leaves out");
+                        return Err(self.failure(&[*member], what));
+                    };
                     self.shuffled(*member, value);
                 } else {
                     self.gpu.borrow_mut().meet(&mut self.threads[*member].buffer, &mut self.cache);
@@ -384,6 +385,17 @@ impl Block {
                 Special::Time => world.now_ns(),
             },
         }
+    }
+
+    /// The mask of an operation of a warp, which has to name the lane itself.
+    fn mask(&self, lane: usize, arg: Arg, world: &dyn World) -> Result<u32, Failure> {
+        let mask = self.get(lane, arg, world) as u32;
+        if mask >> (lane % LANES) & 1 == 0 {
+            return Err(
+                self.failure_before(lane, format!("a warp's operation whose mask {mask:#x} leaves it out"))
+            );
+        }
+        Ok(mask)
     }
 
     fn set(&mut self, lane: usize, register: u32, value: u64) {
@@ -446,11 +458,13 @@ impl Block {
                 self.threads[lane].state = State::AtBlock { aligned: *aligned }
             }
             Operation::WarpBarrier { mask } => {
-                self.threads[lane].state = State::AtWarp { mask: get(self, *mask) as u32, shuffle: None };
+                let mask = self.mask(lane, *mask, world)?;
+                self.threads[lane].state = State::AtWarp { mask, shuffle: None };
             }
             Operation::Shuffle { from, lane: source, mask, .. } => {
                 let shuffle = Some((low(get(self, *from), 32), get(self, *source) as u32));
-                self.threads[lane].state = State::AtWarp { mask: get(self, *mask) as u32, shuffle };
+                let mask = self.mask(lane, *mask, world)?;
+                self.threads[lane].state = State::AtWarp { mask, shuffle };
             }
             Operation::Load { .. } | Operation::Store { .. } | Operation::Fence { .. } => {
                 self.access(lane, &instruction.operation, world)?
@@ -573,7 +587,7 @@ impl Block {
                     self.check(lane, at, *bytes, *space == Space::Mmio)?;
                     if *space == Space::Mmio {
                         self.gpu.borrow().store_register(at, *bytes, value);
-                        world.doorbell();
+                        world.doorbell(at);
                         self.rang = self.gpu.borrow().is_relaxed();
                         continue;
                     }

@@ -414,8 +414,11 @@ impl<'b> Decode<'b> {
         if let Some(special) = special {
             return Ok(Arg::Special(special));
         }
-        if text.starts_with('%') || text.contains('@') {
+        if self.body.declares(text) {
             return Ok(Arg::Register(self.register(text)));
+        }
+        if text.starts_with('%') {
+            return wrong(line, format!("`{text}`: a special register that this machine does not know"));
         }
         if let Some(table) = self.tables.get(text) {
             return Ok(Arg::Table(*table));
@@ -436,8 +439,8 @@ impl<'b> Decode<'b> {
 
     fn to(&mut self, statement: &Statement) -> Result<Register, NotRead> {
         match statement.operands.first().map(String::as_str) {
-            Some(name) if name.starts_with('%') || name.contains('@') => Ok(self.register(name)),
-            other => wrong(statement.line, format!("result {other:?}: expected a register")),
+            Some(name) if self.body.declares(name) => Ok(self.register(name)),
+            other => wrong(statement.line, format!("result {other:?}: expected a register that is declared")),
         }
     }
 
@@ -479,14 +482,18 @@ impl<'b> Decode<'b> {
             "ret" | "exit" => Operation::Return,
             "trap" => Operation::Trap,
             "nanosleep" => Operation::Sleep { ns: self.args(statement, 0)?[0] },
-            "fence" => Operation::Fence { order: order_of(&words) },
-            "barrier" => Operation::BlockBarrier { aligned: words.contains(&"aligned") },
-            "bar" if words.get(1) == Some(&"warp") => {
+            "fence" if matches!(words[1..], ["acq_rel" | "sc", "sys" | "gpu"]) => {
+                Operation::Fence { order: order_of(&words) }
+            }
+            "bar" | "barrier" if opcode == "bar.warp.sync" => {
                 Operation::WarpBarrier { mask: self.args(statement, 0)?[0] }
             }
-            "bar" if words.get(1) == Some(&"sync") => Operation::BlockBarrier { aligned: true },
+            "bar" | "barrier" => self.barrier(statement)?,
             "shfl" if opcode == "shfl.sync.idx.b32" => {
                 let args = self.args(statement, 1)?;
+                if args.get(2) != Some(&Arg::Constant(31)) {
+                    return wrong(line, "a shuffle in parts of a warp: expected one of all lanes, `31`");
+                }
                 Operation::Shuffle { to: self.to(statement)?, from: args[0], lane: args[1], mask: args[3] }
             }
             _ => match self.arithmetic(statement, &words, kind)? {
@@ -494,6 +501,19 @@ impl<'b> Decode<'b> {
                 None => return unknown(),
             },
         })
+    }
+
+    /// The one barrier that a block has.
+    fn barrier(&self, statement: &Statement) -> Result<Operation, NotRead> {
+        let Statement { line, opcode, operands, .. } = statement;
+        match opcode.as_str() {
+            _ if *operands != ["0"] => {
+                wrong(*line, format!("`{opcode}` {operands:?}: expected barrier 0 of all threads"))
+            }
+            "barrier.sync" => Ok(Operation::BlockBarrier { aligned: false }),
+            "barrier.sync.aligned" | "bar.sync" => Ok(Operation::BlockBarrier { aligned: true }),
+            _ => wrong(*line, format!("`{opcode}`: a barrier that this machine does not know")),
+        }
     }
 
     fn target(&self, name: &str, line: u32) -> Result<usize, NotRead> {
@@ -617,10 +637,20 @@ impl<'b> Decode<'b> {
             () => Space::Global,
         };
         let base = match space {
-            Space::Shared if name == "shunt_block_word" => Arg::Constant(0),
+            Space::Shared
+                if name == "shunt_block_word" && (offset, bytes) == (0, 8) && !value.contains(',') =>
+            {
+                Arg::Constant(0)
+            }
+            Space::Shared => {
+                return wrong(line, format!("`{place}`: shared memory is the one word shunt_block_word"));
+            }
             Space::Root if name == "shunt_root" => Arg::Constant(0),
             _ => self.arg(name, line)?,
         };
+        if words.contains(&"local") {
+            return wrong(line, format!("`{}`: expected no stack", statement.opcode));
+        }
         let order = order_of(words);
         Ok(match load {
             true => Operation::Load { space, order, bytes, to: self.list(value), base, offset },
@@ -644,6 +674,9 @@ impl<'b> Decode<'b> {
     fn atomic(&mut self, statement: &Statement, words: &[&str]) -> Result<Operation, NotRead> {
         let line = statement.line;
         let atomic = match () {
+            () if !words.contains(&"global") => {
+                return wrong(line, format!("`{}`: expected an atomic on global memory", statement.opcode));
+            }
             () if words.contains(&"cas") => Atomic::CompareSwap,
             () if words.contains(&"add") => Atomic::Add,
             () if words.contains(&"and") => Atomic::And,

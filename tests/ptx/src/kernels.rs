@@ -3,7 +3,8 @@
 use crate::code::Module;
 use crate::counts::Counts;
 use crate::library;
-use crate::rig::{Mode, Rig, Station, THREADS, actor, bytes_of, outcome_words, outcomes};
+use crate::raw;
+use crate::rig::{Entered, Mode, Rig, Station, THREADS, actor, bytes_of, outcome_words, outcomes};
 use shunt_kernels::scenarios::{CHANNELS, Group, HEAP_BYTES, Launch, Machine, PES, Scenario, run};
 use shunt_kernels::{Call, Outcome};
 use shunt_layout::state::SwitchKind;
@@ -26,7 +27,11 @@ pub struct Run {
     /// What was executed.
     pub counts: Counts,
     /// Functions that were started.
-    pub entered: BTreeSet<String>,
+    pub entered: Entered,
+    /// PEs that switched because of a fault.
+    pub switched: BTreeSet<u32>,
+    /// Where and when the first doorbell was rung.
+    pub first_bell: Option<(u64, u32, u32)>,
 }
 
 /// By which functions launches are made.
@@ -38,14 +43,24 @@ pub enum Door {
     Plain,
     /// Functions of the device library.
     Library,
+    /// Its raw posts, looks and questions, where there are some.
+    Raw,
+}
+
+impl Door {
+    const fn is_library(self) -> bool {
+        matches!(self, Self::Library | Self::Raw)
+    }
 }
 
 impl Run {
     /// What the cluster of a run says in the end.
     pub fn ended(&mut self, rig: &Rig) {
         let records = rig.cluster.records();
-        self.failovers =
-            records.iter().filter(|(_, record)| record.kind == SwitchKind::Failover as u32).count();
+        let failovers = records.iter().filter(|(_, record)| record.kind == SwitchKind::Failover as u32);
+        self.switched = failovers.clone().map(|(pe, _)| *pe).collect();
+        self.failovers = failovers.count();
+        self.first_bell = rig.first_bell();
         self.idle_faults = rig.cluster.faults().iter().filter(|(_, hits)| *hits == 0).count();
         self.counts = rig.counts();
         self.entered = rig.entered();
@@ -104,8 +119,10 @@ impl Machine for OnMachine {
                 let (door, launch) = (self.1, *launch);
                 let name = format!("{entry}.{}.{block}", launch.pe);
                 tasks.push(self.0.cluster.sim.spawn(name, actor(), move || {
-                    if door == Door::Library {
-                        return Some(library::run(&station, &launch));
+                    match door {
+                        Door::Library => return Some(library::run(&station, &launch)),
+                        Door::Raw => return Some(raw::run(&station, &launch)),
+                        Door::Entries | Door::Plain => {}
                     }
                     station.run(&entry, &params, (block, blocks), THREADS);
                     None
@@ -114,19 +131,19 @@ impl Machine for OnMachine {
             rooms.push((room, launch.blocks));
         }
         let answers = self.0.cluster.sim.finish_all(&tasks);
-        if self.1 == Door::Library {
+        if self.1.is_library() {
             return answers.into_iter().map(|answer| answer.into_iter().collect()).collect();
         }
         rooms.iter().map(|(room, blocks)| outcomes(room, *blocks)).collect()
     }
 }
 
-/// One scenario on a cluster of its own.
-pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode, faults: &[&str], door: Door) -> Run {
+/// One scenario on a cluster of its own, without a fault or with one.
+pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode, fault: Option<&str>, door: Door) -> Run {
     caught(|| {
         let cluster = cluster(mode.seed);
-        faults.iter().for_each(|fault| cluster.inject(&fault.parse().expect("a fault")));
-        let mut machine = OnMachine(Rig::new(cluster, module, mode), door);
+        fault.iter().for_each(|fault| cluster.inject(&fault.parse().expect("a fault")));
+        let mut machine = OnMachine(Rig::new(cluster, module, mode, false), door);
         let wrongs = run(scenario, &mut machine, mode.seed).err().into_iter().collect();
         let mut found = Run { wrongs, ..Run::default() };
         found.ended(&machine.0);
@@ -137,7 +154,7 @@ pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode, faults: &[&st
 /// What one operation costs: the counts of its second launch, when its first has ended.
 pub fn cost(module: &Rc<Module>, kernel: &'static str, group: Group) -> Counts {
     let mut machine =
-        OnMachine(Rig::new(cluster(1), module, Mode { relaxed: false, seed: 1 }), Door::Entries);
+        OnMachine(Rig::new(cluster(1), module, Mode { relaxed: false, seed: 1 }, false), Door::Entries);
     let call = Call {
         peer: 1,
         src: 16384,
@@ -163,7 +180,7 @@ pub fn cost(module: &Rc<Module>, kernel: &'static str, group: Group) -> Counts {
 }
 
 /// PEs with room in their heaps, and no streams of their own.
-fn cluster(seed: u64) -> Cluster {
+pub(crate) fn cluster(seed: u64) -> Cluster {
     let spec = RunSpec {
         seed,
         pes: PES,

@@ -10,10 +10,12 @@ pub mod memory;
 pub mod text;
 pub mod value;
 
+pub mod coverage;
 pub mod kernels;
 pub mod library;
 pub mod moe;
 pub mod mutants;
+pub mod raw;
 pub mod rig;
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use shunt_kernels::scenarios::{Group, Launch};
 /// A call: function, bytes of its arguments.
 type Call = (String, Vec<Vec<u8>>);
 
-fn long(value: u64) -> Vec<u8> {
+pub(crate) fn long(value: u64) -> Vec<u8> {
     value.to_le_bytes().to_vec()
 }
 
-fn short(value: u64) -> Vec<u8> {
+pub(crate) fn short(value: u64) -> Vec<u8> {
     (value as u32).to_le_bytes().to_vec()
 }
 
@@ -59,7 +59,7 @@ pub fn can(module: &Module, launch: &Launch) -> bool {
     launch.blocks == 1 && call_of(launch).is_some_and(|(name, _)| module.find(&name).is_some())
 }
 
-/// Does what a launch asks for, and says how it ended as an entry point would.
+/// Does what a launch asks for by the function of its group, and says how it ended as an entry point would.
 pub fn run(station: &Station, launch: &Launch) -> Outcome {
     const FAILED: u64 = 1 << 63;
     let Some((name, arguments)) = call_of(launch) else { panic!("no function for {}", launch.kernel) };
@@ -78,7 +78,8 @@ pub fn run(station: &Station, launch: &Launch) -> Outcome {
     }
     let call = &launch.call;
     let to = vec![short(call.peer.into()), short(call.channel.into()), long(answer), long(call.timeout_ns)];
-    let ended = station.run("shunt_wait_thread", &to, (0, 1), 1) & 0xffff_ffff;
+    let ended =
+        station.run(&format!("shunt_wait_{}", launch.group.suffix()), &to, (0, 1), threads) & 0xffff_ffff;
     if ended != 0 || !fetches {
         return status(ended, answer);
     }

@@ -6,6 +6,8 @@ use crate::memory::Gpu;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+const REGISTERS: &str = "\t.reg .pred %p<9>;\n\t.reg .b32 %r<9>;\n\t.reg .b64 %rd<9>;\n";
+
 struct Clock(Cell<u64>);
 
 impl World for Clock {
@@ -13,7 +15,7 @@ impl World for Clock {
         self.0.set(self.0.get() + 10);
         self.0.get()
     }
-    fn doorbell(&self) {}
+    fn doorbell(&self, _: u64) {}
 }
 
 /// A kernel with an address as its argument, run by one block; what a look at memory finds after each turn.
@@ -22,10 +24,10 @@ fn play(
     threads: u32,
     relaxed: bool,
     seed: u64,
-    mut look: impl FnMut(&[u64]),
+    mut look: impl FnMut(&[u64], u64),
 ) -> Result<Vec<u64>, Failure> {
     let text = format!(
-        ".visible .entry k(\n\t.param .b64 k_param_0\n)\n{{\n\t.reg .b64 %rd<9>;\n\tld.param.b64 %rd1, [k_param_0];\n\t\
+        ".visible .entry k(\n\t.param .b64 k_param_0\n)\n{{\n{REGISTERS}\tld.param.b64 %rd1, [k_param_0];\n\t\
          mov.u32 %r1, %tid.x;\n{body}\n\tret;\n}}\n"
     );
     let module = Rc::new(Module::read(&text).expect("PTX that is known"));
@@ -40,7 +42,7 @@ fn play(
     let clock = Clock(Cell::new(0));
     loop {
         let progress = block.run(&clock, 1)?;
-        look(&now());
+        look(&now(), at);
         if progress == Progress::Ended {
             return Ok(now());
         }
@@ -48,7 +50,7 @@ fn play(
 }
 
 fn ends(body: &str, threads: u32) -> Result<Vec<u64>, Failure> {
-    play(body, threads, false, 1, |_| {})
+    play(body, threads, false, 1, |_, _| {})
 }
 
 const ONE_STORES: &str = "\tsetp.ne.u32 %p1, %r1, 0;\n\t@%p1 bra $END;\n";
@@ -96,7 +98,7 @@ fn a_fence_of_the_gpu_orders_nothing_for_the_nic() {
     let early = |fence: &str| {
         let is_early = |seed: &u64| {
             let mut seen = false;
-            let look = |words: &[u64]| seen |= words[8] == 1 && words[0] == 0;
+            let look = |words: &[u64], _| seen |= words[8] == 1 && words[0] == 0;
             let ended = play(&body(fence), 1, true, *seed, look).unwrap();
             assert_eq!((ended[0], ended[8]), (1, 1));
             seen
@@ -109,8 +111,67 @@ fn a_fence_of_the_gpu_orders_nothing_for_the_nic() {
 
 #[test]
 fn what_is_not_known_names_its_line() {
-    let error = Module::read(".visible .entry k(\n)\n{\n\ttex.1d.v4 %r1;\n}\n").unwrap_err();
-    assert_eq!(error.line, 4);
+    let error = |line: &str| {
+        let text = format!(".visible .entry k(\n)\n{{\n{REGISTERS}\t{line};\n}}\n");
+        Module::read(&text).expect_err(line)
+    };
+    for (line, what) in [
+        ("tex.1d.v4 %r1", "does not know"),
+        ("mov.u32 %r1, %lanemask_lt", "a special register"),
+        ("mov.u32 %r9, %tid.x", "a register that is declared"),
+        ("ld.volatile.shared.b64 %rd1, [%rd2]", "the one word"),
+        ("st.volatile.shared.b64 [shunt_block_word+8], %rd2", "the one word"),
+        ("ld.volatile.shared.b32 %r1, [shunt_block_word]", "the one word"),
+        ("atom.relaxed.gpu.shared.add.u64 %rd1, [%rd2], %rd3", "global memory"),
+        ("st.local.b64 [%rd1], %rd2", "no stack"),
+        ("barrier.sync 1", "barrier 0"),
+        ("barrier.arrive 0", "does not know"),
+        ("fence.proxy.async", "does not know"),
+        ("shfl.sync.idx.b32 %r1, %r2, 0, 4127, 0xffffffff", "in parts of a warp"),
+    ] {
+        let error = error(line);
+        assert!(error.line == 7 && error.what.contains(what), "{line}: {error}");
+    }
+}
+
+#[test]
+fn masks_are_kept_to() {
+    let first_four =
+        |operation: &str| format!("\tsetp.gt.u32 %p1, %r1, 3;\n\t@%p1 bra $END;\n\t{operation};\n$END:");
+    let shuffle = |from: u32| first_four(&format!("shfl.sync.idx.b32 %r2, %r1, {from}, 31, 0xf"));
+    assert!(ends(&shuffle(3), 32).is_ok());
+    assert!(ends(&shuffle(4), 32).unwrap_err().what.contains("a shuffle from lane 4"));
+    let left_out = ends(&first_four("bar.warp.sync 0x7"), 32).unwrap_err();
+    assert!(left_out.what.contains("leaves it out") && left_out.threads == [3], "{left_out}");
+}
+
+/// What the SM keeps answers plain loads of any width until an acquire; never acquiring ones, and never one behind an
+/// atomic of the thread's own.
+#[test]
+fn a_plain_load_of_any_width_may_find_what_was_there_before() {
+    let stale = |load: &str, between: &str| {
+        let body = format!(
+            "\t{load} %rd2, [%rd1+4];\n\tst.relaxed.sys.global.b64 [%rd1+64], %rd1;\n\tfence.acq_rel.sys;\n\t\
+             {load} %rd2, [%rd1+4];\n\tnanosleep.u32 9000;\n{between}\t{load} %rd3, [%rd1+4];\n\t\
+             st.relaxed.sys.global.b64 [%rd1+72], %rd3;"
+        );
+        let is_stale = |seed: &u64| {
+            // The NIC writes once the flag is there.
+            let look = |words: &[u64], at| {
+                if words[8] != 0 {
+                    shunt_tests::oracle::store(at, 5 << 32 | 5)
+                }
+            };
+            play(&body, 1, true, *seed, look).unwrap()[9] & 0xff == 0
+        };
+        (0..100).filter(is_stale).count()
+    };
+    for load in ["ld.global.b32", "ld.global.b16", "ld.global.b8"] {
+        assert!(stale(load, "") > 0, "{load}");
+        assert_eq!(stale(load, "\tfence.acq_rel.gpu;\n"), 0, "{load}");
+        assert_eq!(stale(load, "\tatom.relaxed.sys.global.add.u32 %r2, [%rd1+4], 0;\n"), 0, "{load}");
+    }
+    assert_eq!(stale("ld.relaxed.sys.global.b32", ""), 0);
 }
 
 #[test]

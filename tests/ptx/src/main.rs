@@ -1,14 +1,15 @@
 //! `shunt-ptx KERNELS.ptx [LIBRARY.ptx] [--short] [--seed N] [--only NAME] [--counts]`: runs it on the machine.
 
 use shunt_deep_ep_bridge::scenarios as moe;
-use shunt_kernels::scenarios::{Group, Scenario, all, each};
+use shunt_kernels::scenarios::{Group, Launch, Scenario, all, each};
 use shunt_ptx::code::Module;
+use shunt_ptx::coverage::{self, Coverage};
 use shunt_ptx::kernels::{Door, Run, cost, judge};
 use shunt_ptx::library;
 use shunt_ptx::moe::{judge as judge_moe, judge_normal};
 use shunt_ptx::mutants::MUTANTS;
+use shunt_ptx::raw;
 use shunt_ptx::rig::Mode;
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
@@ -16,7 +17,7 @@ use std::time::Instant;
 const USAGE: &str = "usage: shunt-ptx KERNELS.ptx [LIBRARY.ptx] [--short] [--seed N] [--only NAME] [--counts]
   --short      the first scenario of each entry point, every third of MoE's
   --seed N     seed of delays and of the order in which lanes run (default 1)
-  --only NAME  scenarios whose name holds NAME; no mutants, and entry points that were not run are no finding
+  --only NAME  scenarios whose name holds NAME; no mutants, and functions that were not run are no finding
   --counts     what each operation costs, and nothing else
 cargo xtask gpu makes the files: target/gpu/sm_90/shunt_kernels.ptx and shunt_device.ptx";
 
@@ -40,7 +41,6 @@ struct Sum {
     wrong: usize,
     deadlocks: usize,
     failovers: usize,
-    idle: usize,
     instructions: u64,
 }
 
@@ -50,16 +50,15 @@ struct Found {
     runs: usize,
     wrong: usize,
     deadlocks: usize,
-    entered: BTreeSet<String>,
+    coverage: Coverage,
 }
 
 impl Sum {
     fn add(&mut self, name: &str, run: &Run, found: &mut Found) {
         self.runs += 1;
         self.failovers += run.failovers;
-        self.idle += run.idle_faults;
         self.instructions += run.counts.instructions;
-        found.entered.extend(run.entered.iter().cloned());
+        found.coverage.add(run);
         if let Some(first) = run.wrongs.first() {
             self.wrong += 1;
             self.deadlocks += usize::from(first.contains("deadlock") || first.contains("barrier"));
@@ -68,10 +67,10 @@ impl Sum {
     }
 
     fn row(&self, name: &str, begun: Instant, found: &mut Found) {
-        let Self { runs, wrong, deadlocks, failovers, idle, instructions } = self;
+        let Self { runs, wrong, deadlocks, failovers, instructions } = self;
         println!(
-            "{name:40} {runs:4} runs {wrong:3} wrong {deadlocks:3} deadlock {failovers:5} failovers {idle:3} faults \
-             without a hit {instructions:11} instructions {:6.1} s",
+            "{name:40} {runs:4} runs {wrong:3} wrong {deadlocks:3} deadlock {failovers:5} failovers \
+             {instructions:11} instructions {:6.1} s",
             begun.elapsed().as_secs_f64()
         );
         found.runs += runs;
@@ -146,9 +145,14 @@ fn run(options: &Options) -> Result<usize, String> {
     let library = options.files.get(1).map(|file| read(file)).transpose()?;
     let mut found = Found::default();
     for relaxed in [false, true] {
-        kernels(options, &module, relaxed, &mut found);
+        for door in [(Door::Entries, "kernels"), (Door::Plain, "kernels without fault tolerance")] {
+            by_door(options, &module, door, relaxed, &mut found);
+        }
         if let Some((_, library)) = &library {
-            by_library(options, library, relaxed, &mut found);
+            for door in [(Door::Library, "library"), (Door::Raw, "library, raw posts and looks")] {
+                by_door(options, library, door, relaxed, &mut found);
+            }
+            questions(options, library, relaxed, &mut found);
         }
         for group in [Group::Warp, Group::Block] {
             layers(options, &module, relaxed, group, &mut found);
@@ -156,7 +160,9 @@ fn run(options: &Options) -> Result<usize, String> {
     }
     let mut wrong = found.wrong;
     if options.only.is_none() {
-        wrong += covered(&text, &found) + mutants(&text)?;
+        let texts = [Some(&text), library.as_ref().map(|(text, _)| text)];
+        wrong +=
+            texts.into_iter().flatten().map(|text| covered(text, &found)).sum::<usize>() + mutants(&text)?;
         print_costs(&module);
     }
     println!(
@@ -186,46 +192,72 @@ fn scenarios(options: &Options) -> impl Iterator<Item = Scenario> {
     list.into_iter().filter(|scenario| chosen(options, &scenario.name))
 }
 
-fn kernels(options: &Options, module: &Rc<Module>, relaxed: bool, found: &mut Found) {
-    for (door, faults) in [(Door::Entries, &[][..]), (Door::Entries, &["3us:0.0:down"]), (Door::Plain, &[])] {
-        let (mut sum, begun) = (Sum::default(), Instant::now());
-        // Nothing of `attach` travels.
-        let travels = |scenario: &Scenario| scenario.status == 0 && !scenario.name.starts_with("attach");
-        let list = scenarios(options).filter(|scenario| faults.is_empty() || travels(scenario));
-        // Without fault tolerance there are but some.
-        let plain = |scenario: &Scenario| {
-            let name = |launch: &shunt_kernels::scenarios::Launch| {
-                format!("shunt_kernel_{}_ft_off_{}", launch.kernel, launch.group.suffix())
-            };
-            scenario.steps.iter().flatten().any(|launch| module.find(&name(launch)).is_some())
-        };
-        let list = list.filter(|scenario| door == Door::Entries || plain(scenario));
-        for (seed, scenario) in (1..).zip(list) {
-            sum.add(
-                &scenario.name,
-                &judge(module, &scenario, mode(options, relaxed, seed), faults, door),
-                found,
-            );
+/// The scenarios that a door has functions for, each with its number, which is its seed.
+fn numbered(options: &Options, module: &Module, door: Door) -> Vec<(u64, Scenario)> {
+    let has = |launch: &Launch| match door {
+        Door::Entries => true,
+        Door::Plain => {
+            let name = format!("shunt_kernel_{}_ft_off_{}", launch.kernel, launch.group.suffix());
+            module.find(&name).is_some()
         }
-        let port = if faults.is_empty() { "" } else { ", a port down" };
-        let plain = if door == Door::Plain { " without fault tolerance" } else { "" };
-        sum.row(&format!("kernels{plain}, {}{port}", memory(relaxed)), begun, found);
-    }
+        Door::Library => library::can(module, launch),
+        Door::Raw => raw::can(module, launch),
+    };
+    let fits = |scenario: &Scenario| {
+        let mut launches = scenario.steps.iter().flatten();
+        // Without fault tolerance there are but some.
+        if door == Door::Plain { launches.any(has) } else { launches.all(has) }
+    };
+    (1..).zip(scenarios(options)).filter(|(_, scenario)| fits(scenario)).collect()
 }
 
-fn by_library(options: &Options, module: &Rc<Module>, relaxed: bool, found: &mut Found) {
-    for faults in [&[][..], &["3us:0.0:down"]] {
-        let (mut sum, begun) = (Sum::default(), Instant::now());
-        let can = |scenario: &Scenario| {
-            (faults.is_empty() || scenario.status == 0)
-                && scenario.steps.iter().flatten().all(|launch| library::can(module, launch))
-        };
-        for (seed, scenario) in (1..).zip(scenarios(options).filter(can)) {
-            let run = judge(module, &scenario, mode(options, relaxed, seed), faults, Door::Library);
-            sum.add(&scenario.name, &run, found);
+/// When the port of the first doorbell goes down: what was rung for is on its way. A fetch has not left yet: one whose
+/// answer is lost is asked about, and none of these is there to answer.
+fn strikes(scenario: &Scenario, rang_ns: u64) -> u64 {
+    const UNDER_WAY_NS: u64 = 50;
+    let fetches = scenario.steps.iter().flatten().any(|launch| launch.kernel.starts_with("fetch"));
+    if fetches { rang_ns.saturating_sub(1) } else { rang_ns + UNDER_WAY_NS }
+}
+
+/// Each scenario without a fault, and again with the port going down that its first doorbell sends by.
+fn by_door(
+    options: &Options,
+    module: &Rc<Module>,
+    (door, what): (Door, &str),
+    relaxed: bool,
+    found: &mut Found,
+) {
+    let (mut sum, begun, mut faults) = (Sum::default(), Instant::now(), Vec::new());
+    for (number, scenario) in numbered(options, module, door) {
+        let mode = mode(options, relaxed, number);
+        let run = judge(module, &scenario, mode, None, door);
+        sum.add(&scenario.name, &run, found);
+        if let (Some((at_ns, pe, rail)), 0) = (run.first_bell, scenario.status) {
+            faults.push((format!("{}ns:{pe}.{rail}:down", strikes(&scenario, at_ns)), scenario, mode));
         }
-        let port = if faults.is_empty() { "" } else { ", a port down" };
-        sum.row(&format!("library, {}{port}", memory(relaxed)), begun, found);
+    }
+    sum.row(&format!("{what}, {}", memory(relaxed)), begun, found);
+    if door == Door::Plain {
+        return;
+    }
+    let (mut sum, begun) = (Sum::default(), Instant::now());
+    for (fault, scenario, mode) in faults {
+        let mut run = judge(module, &scenario, mode, Some(&fault), door);
+        if run.wrongs.is_empty() && run.idle_faults != 0 {
+            run.wrongs.push(format!("{fault} hit nothing: not exercised"));
+        }
+        sum.add(&scenario.name, &run, found);
+    }
+    sum.row(&format!("{what}, {}, a port down", memory(relaxed)), begun, found);
+}
+
+/// A channel that asks what became of an operation.
+fn questions(options: &Options, module: &Rc<Module>, relaxed: bool, found: &mut Found) {
+    const NAME: &str = "an answer that is lost, asked about";
+    if chosen(options, NAME) {
+        let (mut sum, begun) = (Sum::default(), Instant::now());
+        sum.add(NAME, &raw::ask(module, mode(options, relaxed, 1)), found);
+        sum.row(&format!("library, questions, {}", memory(relaxed)), begun, found);
     }
 }
 
@@ -252,20 +284,17 @@ fn layers(options: &Options, module: &Rc<Module>, relaxed: bool, group: Group, f
 
 /// A fault that makes nobody switch exercises nothing.
 fn switched(run: &mut Run, fails: bool) {
-    if fails && run.wrongs.is_empty() && run.failovers == 0 {
-        run.wrongs.push("the rail was hurt, and nobody switched: not exercised".into());
+    if fails && run.wrongs.is_empty() && (run.failovers == 0 || run.idle_faults != 0) {
+        run.wrongs.push("the rail was hurt, and nobody switched or lost anything: not exercised".into());
     }
 }
 
-/// Entry points that nothing ran.
+/// Functions that nothing ran, or that nobody switched in a run of.
 fn covered(text: &str, found: &Found) -> usize {
-    let names = text
-        .lines()
-        .filter_map(|line| line.split_once(".entry ").map(|(_, name)| name.trim_end_matches('(')));
-    let names: Vec<&str> = names.collect();
-    let missing: Vec<&&str> = names.iter().filter(|name| !found.entered.contains(**name)).collect();
-    println!("{} of {} entry points run", names.len() - missing.len(), names.len());
-    missing.iter().for_each(|name| println!("NOT RUN {name}"));
+    let names = coverage::names(text);
+    let missing = found.coverage.missing(&names);
+    println!("{} of {} functions run and switched as they can", names.len() - missing.len(), names.len());
+    missing.iter().for_each(|line| println!("{line}"));
     missing.len()
 }
 
@@ -280,7 +309,7 @@ fn mutants(text: &str) -> Result<usize, String> {
         let runs =
             (1..20).flat_map(|seed| all().into_iter().filter(uses).map(move |scenario| (seed, scenario)));
         let caught = runs.take(60).find_map(|(seed, scenario)| {
-            let run = judge(&module, &scenario, Mode { relaxed: mutant.relaxed, seed }, &[], Door::Entries);
+            let run = judge(&module, &scenario, Mode { relaxed: mutant.relaxed, seed }, None, Door::Entries);
             run.wrongs.first().map(|wrong| (seed, scenario.name, wrong.clone()))
         });
         match caught {

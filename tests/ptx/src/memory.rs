@@ -148,19 +148,23 @@ impl Gpu {
         let (buffer, cache) = own;
         let word = address & !7;
         let shift = 8 * (address - word) as u32;
+        // An SM keeps what is around a plain load as well.
+        let keeps = plain && (bytes == 8 || (self.reach)(word, 8));
         let mut value = match cache.get(&word) {
             Some(kept) if plain && self.chance.below(2) == 0 => kept >> shift,
             _ => {
-                let mut value = read(address, bytes);
+                let (from, size) = if keeps { (word, 8) } else { (address, bytes) };
+                let skipped = 8 * (from - word) as u32;
+                let mut value = read(from, size);
                 if let Some((hidden, mask)) = self.hidden.get(&word) {
-                    value = value & !(mask >> shift) | (hidden & mask) >> shift;
+                    value = value & !(mask >> skipped) | (hidden & mask) >> skipped;
                 }
-                value
+                if keeps {
+                    cache.insert(word, value);
+                }
+                value >> (shift - skipped)
             }
         };
-        if plain && bytes == 8 {
-            cache.insert(word, value);
-        }
         for pending in buffer.iter().filter(|pending| pending.address & !7 == word) {
             let at = 8 * (pending.address - word) as u32;
             let mask = mask_of(pending.bytes) << at;
@@ -216,6 +220,8 @@ impl Gpu {
                 self.show(buffer, at, cache);
             }
             self.reveal(address & !7);
+            // Its thread sees no older value any more.
+            cache.remove(&(address & !7));
             if order.acquires {
                 cache.clear();
             }

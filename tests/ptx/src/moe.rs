@@ -171,7 +171,7 @@ pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode) -> Run {
         }
         let cluster = Cluster::start(&spec);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
-        let rig = Rig::new(cluster, module, mode);
+        let rig = Rig::new(cluster, module, mode, false);
         let patience = Patience { blocks: scenario.blocks, signals: scenario.signals, ..patience(&spec) };
         let cases = Rc::new(scenario.cases(mode.seed));
         let part = |rank: u32| {
@@ -205,7 +205,7 @@ pub fn judge_normal(module: &Rc<Module>, scenario: &NormalScenario, mode: Mode) 
             .collect();
         let cluster = Cluster::start(&spec);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
-        let rig = Rig::new(cluster, module, mode);
+        let rig = Rig::new(cluster, module, mode, true);
         let patience = Patience { blocks: scenario.blocks, ..shunt_tests::moe_normal::patience(&spec) };
         let cases = Rc::new(scenario.cases(mode.seed));
         let part = |rank: u32| {

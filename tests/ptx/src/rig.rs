@@ -35,14 +35,23 @@ pub struct Mode {
     pub seed: u64,
 }
 
-struct Clock(Arc<PeWorld>);
+/// When a doorbell was rung, by which PE, and its register.
+type Bell = (u64, u32, u64);
+
+struct Clock {
+    world: Arc<PeWorld>,
+    pe: u32,
+    first_bell: Rc<Cell<Option<Bell>>>,
+}
 
 impl World for Clock {
     fn now_ns(&self) -> u64 {
-        self.0.now()
+        self.world.now()
     }
-    fn doorbell(&self) {
-        shunt_device::platform::host::World::doorbell(&*self.0);
+    fn doorbell(&self, register: u64) {
+        let first = self.first_bell.get().unwrap_or((self.world.sim().now(), self.pe, register));
+        self.first_bell.set(Some(first));
+        shunt_device::platform::host::World::doorbell(&*self.world);
     }
 }
 
@@ -66,9 +75,13 @@ pub struct Rig {
     gpus: Vec<Rc<RefCell<Gpu>>>,
     lent: Lent,
     counts: Rc<RefCell<Counts>>,
-    entered: Rc<RefCell<BTreeSet<String>>>,
+    entered: Rc<RefCell<Entered>>,
+    first_bell: Rc<Cell<Option<Bell>>>,
     mode: Mode,
 }
+
+/// Functions that were started, by the PE.
+pub type Entered = BTreeSet<(u32, String)>;
 
 /// What a block needs to run on a PE.
 #[derive(Clone)]
@@ -77,22 +90,30 @@ pub struct Station {
     gpu: Rc<RefCell<Gpu>>,
     kernel: Kernel,
     counts: Rc<RefCell<Counts>>,
-    entered: Rc<RefCell<BTreeSet<String>>>,
+    entered: Rc<RefCell<Entered>>,
+    first_bell: Rc<Cell<Option<Bell>>>,
+    pe: u32,
     /// Memory for tensors.
     pub lent: Lent,
     seed: Rc<Cell<u64>>,
 }
 
 impl Rig {
-    /// A cluster whose GPUs run this module.
-    pub fn new(cluster: Cluster, module: &Rc<Module>, mode: Mode) -> Self {
+    /// A cluster whose GPUs run this module. A kernel reaches the memory of its own PE, and the heaps of all if they are
+    /// `near`.
+    pub fn new(cluster: Cluster, module: &Rc<Module>, mode: Mode, near: bool) -> Self {
         let lent = Lent::default();
         let gpu = |pe: u32| {
             let (memories, lent, kernel) = (cluster.memories(), lent.clone(), cluster.kernel(pe));
+            let heap = |pe: u32| {
+                cluster.pe(pe).heap().address..cluster.pe(pe).heap().address + cluster.pe(pe).heap().bytes
+            };
+            let near: Vec<Range<u64>> = (0..cluster.spec.pes).filter(|_| near).map(heap).collect();
             let reach = move |at: u64, bytes: u32| {
                 let ours = |range: &Range<u64>| range.start <= at && at + u64::from(bytes) <= range.end;
-                memories.iter().any(|memory| memory.holds(at, bytes.into()))
+                memories[pe as usize].holds(at, bytes.into())
                     || lent.0.borrow().iter().any(ours)
+                    || near.iter().any(ours)
             };
             // SAFETY: the cluster keeps the state mapped as long as kernels run; nobody writes its root.
             let root = unsafe { *kernel.state };
@@ -120,6 +141,7 @@ impl Rig {
             lent,
             counts: Rc::default(),
             entered: Rc::default(),
+            first_bell: Rc::default(),
             mode,
         }
     }
@@ -135,8 +157,22 @@ impl Rig {
     }
 
     /// Functions that were started.
-    pub fn entered(&self) -> BTreeSet<String> {
+    pub fn entered(&self) -> Entered {
         self.entered.borrow().clone()
+    }
+
+    /// Where and when the first doorbell was rung: nanoseconds since the cluster was up, PE, rail. Paths are as they were
+    /// then only if nothing failed.
+    pub fn first_bell(&self) -> Option<(u64, u32, u32)> {
+        let ((at_ns, pe, register), spec) = (self.first_bell.get()?, &self.cluster.spec);
+        let peers = (0..spec.pes).filter(|peer| *peer != pe);
+        let channels = peers.flat_map(|peer| (0..spec.channels).map(move |channel| (peer, channel)));
+        let mut rows = channels.flat_map(|(peer, channel)| {
+            (0..self.cluster.pe(pe).root().slots)
+                .map(move |slot| self.cluster.path_row(pe, peer, channel, slot))
+        });
+        let row = rows.find(|row| row.doorbell_register == register)?;
+        Some((at_ns.saturating_sub(self.cluster.began_ns()), pe, row.local_rail))
     }
 
     /// For blocks of a PE.
@@ -147,6 +183,8 @@ impl Rig {
             kernel: self.cluster.kernel(pe),
             counts: self.counts.clone(),
             entered: self.entered.clone(),
+            first_bell: self.first_bell.clone(),
+            pe,
             lent: self.lent.clone(),
             seed: Rc::new(Cell::new(self.mode.seed ^ u64::from(pe) << 32)),
         }
@@ -173,12 +211,13 @@ impl Station {
     /// A defect of the code that runs: the text says function, line and threads.
     pub fn run(&self, entry: &str, params: &[Vec<u8>], number: (u32, u32), threads: u32) -> u64 {
         let Some(function) = self.module.find(entry) else { panic!("the module has no `{entry}`") };
-        self.entered.borrow_mut().insert(entry.to_owned());
+        self.entered.borrow_mut().insert((self.pe, entry.to_owned()));
         let seed = self.seed.get();
         self.seed.set(Chance::new(seed).below(u64::MAX));
         let (module, gpu) = (self.module.clone(), self.gpu.clone());
         let mut block = Block::new(module, gpu, (function, params), threads, number, seed);
-        let world = Clock(self.kernel.world.clone());
+        let world =
+            Clock { world: self.kernel.world.clone(), pe: self.pe, first_bell: self.first_bell.clone() };
         let begun = world.now_ns();
         loop {
             match block.run(&world, GROUPS) {

@@ -36,6 +36,21 @@ pub struct Body {
     pub params: Vec<(String, usize)>,
     /// Statements and labels in order.
     pub parts: Vec<Part>,
+    /// Registers that it declares: `%r<9>` as (`%r`, 9), one alone without a number.
+    pub registers: Vec<(String, Option<u32>)>,
+}
+
+impl Body {
+    /// True for a register that it declares; those of inner scopes have the scope in their names.
+    pub fn declares(&self, register: &str) -> bool {
+        let one = |(name, bound): &(String, Option<u32>)| match (register.strip_prefix(name.as_str()), bound)
+        {
+            (Some(number), Some(bound)) => number.parse::<u32>().is_ok_and(|number| number < *bound),
+            (Some(rest), None) => rest.is_empty(),
+            (None, _) => false,
+        };
+        register.contains('@') || self.registers.iter().any(one)
+    }
 }
 
 /// A module.
@@ -83,8 +98,9 @@ pub fn read(text: &str) -> Result<Text, NotRead> {
         let code = raw.split_once("//").map_or(raw, |(code, _)| code).trim();
         if let Some(body) = &mut open {
             if raw.starts_with('}') {
-                if let (Some(Open { parts, .. }), Some((name, params))) = (open.take(), head.take()) {
-                    out.bodies.push(Body { name, params, parts });
+                if let (Some(body), Some((name, params))) = (open.take(), head.take()) {
+                    let Open { parts, registers, .. } = body;
+                    out.bodies.push(Body { name, params, parts, registers });
                 }
                 continue;
             }
@@ -143,6 +159,7 @@ fn table(code: &str) -> Option<(String, Vec<u8>)> {
 #[derive(Default)]
 struct Open {
     parts: Vec<Part>,
+    registers: Vec<(String, Option<u32>)>,
     pending: String,
     line: u32,
     scopes: Vec<(usize, Vec<String>)>,
@@ -232,8 +249,15 @@ impl Open {
         }
         if let Some(declared) = text.strip_prefix(".reg") {
             let names = declared.trim().split_once(char::is_whitespace).map_or("", |(_, names)| names);
-            for name in names.split(',').map(str::trim).filter(|name| !name.contains('<')) {
-                self.declare(name.to_owned());
+            for name in names.split(',').map(str::trim) {
+                match name.split_once('<') {
+                    Some((head, bound)) => {
+                        let bound = bound.trim_end_matches('>').parse().ok();
+                        self.registers.push((head.to_owned(), Some(bound.unwrap_or(0))));
+                    }
+                    None if self.scopes.is_empty() => self.registers.push((name.to_owned(), None)),
+                    None => drop(self.declare(name.to_owned())),
+                }
             }
             return Ok(());
         }

@@ -1,0 +1,169 @@
+//! What the device library has beside the posts and waits of a group: raw posts, looks of a caller's own waits, questions
+//! about a channel. Scenarios of one thread are played by these, and a lost answer is asked about.
+
+use crate::code::Module;
+use crate::kernels::{Run, caught, cluster};
+use crate::library::{self, long, short};
+use crate::rig::{Mode, Rig, Station, actor, outcome_words, outcomes};
+use shunt_device::{FaultKind, Operation};
+use shunt_kernels::Outcome;
+use shunt_kernels::scenarios::{Group, Launch, PES};
+use shunt_tests::oracle::{load, store};
+use std::rc::Rc;
+
+/// What a look answers as long as there is more to wait for.
+const PENDING: u64 = 0x101;
+/// The top bit of a post that failed.
+const FAILED: u64 = 1 << 63;
+
+/// One thread that calls functions of the library, about one channel.
+struct Caller<'s> {
+    station: &'s Station,
+    peer: u32,
+    channel: u32,
+    timeout_ns: u64,
+}
+
+impl Caller<'_> {
+    fn call(&self, name: &str, arguments: &[Vec<u8>]) -> u64 {
+        self.station.run(name, arguments, (0, 1), 1)
+    }
+
+    /// A function whose first arguments are peer and channel.
+    fn of(&self, name: &str, more: &[Vec<u8>]) -> u64 {
+        let to = [short(self.peer.into()), short(self.channel.into())];
+        self.call(name, &[&to[..], more].concat())
+    }
+
+    /// The same with a status as its answer.
+    fn status(&self, name: &str, more: &[Vec<u8>]) -> u64 {
+        self.of(name, more) & 0xffff_ffff
+    }
+
+    /// Looks until there is nothing to wait for, or time is up.
+    fn until_done(&self, look: impl Fn() -> u64) -> u64 {
+        let begun = self.station.kernel().world.now();
+        loop {
+            match look() {
+                PENDING if self.station.kernel().world.now() - begun < self.timeout_ns => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    fn quiet(&self) -> u64 {
+        self.until_done(|| self.status("shunt_progress", &[long(self.timeout_ns)]))
+    }
+
+    /// Waits for a word of this PE by a loop of its own.
+    fn until_word(&self, word: u64, value: u64) -> u64 {
+        let rounds = Rc::new(vec![0; 8]);
+        self.station.lent.lend(&rounds);
+        let at = vec![long(rounds.as_ptr() as u64)];
+        let ended = self.until_done(|| {
+            let now = self.call("shunt_look_after", &at);
+            assert!(now != u64::MAX, "shunt_look_after: expected a time, got none");
+            if load(self.station.kernel().heap + word) >= value { 0 } else { PENDING }
+        });
+        // What is lent stays as long as the cluster.
+        std::mem::forget(rounds);
+        ended
+    }
+
+    /// The report of `shunt_alive` or `shunt_uncertain`, with its status.
+    fn report(&self, name: &str) -> (u64, Outcome) {
+        let room = Rc::new(outcome_words(1));
+        self.station.lent.lend(&room);
+        let status = self.status(name, &[long(room.as_ptr() as u64)]);
+        let report = outcomes(&room, 1)[0];
+        std::mem::forget(room);
+        (status, report)
+    }
+
+    /// What the library says of itself, against what the cluster knows.
+    fn introduce(&self, pe: u32, offset: u64) {
+        let said = [self.call("shunt_my_pe", &[]), self.call("shunt_pe_count", &[])];
+        assert_eq!(said.map(|word| word & 0xffff_ffff), [pe.into(), PES.into()], "number and count of PEs");
+        let address = self.call("shunt_address", &[long(offset)]);
+        assert_eq!(address, self.station.kernel().heap + offset, "shunt_address({offset:#x})");
+    }
+
+    /// The channel works and asks nothing.
+    fn is_well(&self) {
+        let said = ["shunt_alive", "shunt_uncertain"].map(|name| self.report(name).0);
+        assert_eq!(said, [0, 0], "statuses of shunt_alive, shunt_uncertain");
+    }
+}
+
+/// True if a launch can be made by these functions.
+pub fn can(module: &Module, launch: &Launch) -> bool {
+    let known = ["put", "get", "p", "signal_cleared32", "put_signal", "quiet", "wait_until"];
+    launch.group == Group::Thread && known.contains(&launch.kernel) && library::can(module, launch)
+}
+
+/// Does what a launch asks for.
+pub fn run(station: &Station, launch: &Launch) -> Outcome {
+    let call = &launch.call;
+    let caller = Caller { station, peer: call.peer, channel: call.channel, timeout_ns: call.timeout_ns };
+    caller.introduce(launch.pe, call.word);
+    let status = |status: u64, value| Outcome { status: status as u32, value, ..Outcome::default() };
+    let span = [long(call.dst), long(call.src), long(call.bytes)];
+    let posted = match launch.kernel {
+        // The doorbell is left to who looks.
+        "put" => caller.of("shunt_try_put", &[&span[..], &[short(0)]].concat()),
+        "p" => caller.of("shunt_try_p", &[long(call.dst), long(call.value), short(call.bytes)]),
+        "signal_cleared32" => caller.of("shunt_try_cleared32", &[long(call.word), short(call.value)]),
+        "get" => {
+            let ticket = caller.of("shunt_get_thread", &span);
+            let ended = caller.until_done(|| caller.status("shunt_test", &[long(ticket)]));
+            return status(ended, ticket);
+        }
+        "quiet" => {
+            let ended = caller.quiet();
+            caller.is_well();
+            return status(ended, 0);
+        }
+        "wait_until" => return status(caller.until_word(call.word, call.value), call.value),
+        _ => return library::run(station, launch),
+    };
+    let failed = if posted & FAILED != 0 { posted & 0xffff_ffff } else { 0 };
+    status(failed, if failed == 0 { posted } else { 0 })
+}
+
+/// An atomic whose answer is lost: the channel asks, refuses what is against what is known, and goes on.
+pub fn ask(module: &Rc<Module>, mode: Mode) -> Run {
+    const SECOND: u64 = 1_000_000_000;
+    const WORD: u64 = 64;
+    const RESULT: u64 = 1024;
+    caught(|| {
+        let cluster = cluster(mode.seed);
+        cluster.inject(&"0ns:0.0:lost-atomic-response".parse().expect("a fault"));
+        let rig = Rig::new(cluster, module, mode, false);
+        let word = rig.cluster.pe(1).heap().address + WORD;
+        store(word, 7);
+        let station = rig.station(0);
+        let task = rig.cluster.sim.spawn("ask", actor(), move || {
+            let caller = Caller { station: &station, peer: 1, channel: 0, timeout_ns: SECOND };
+            let ticket = caller.of("shunt_fetch_add64", &[long(WORD), long(5), long(RESULT)]);
+            assert_eq!(ticket & FAILED, 0, "shunt_fetch_add64: {ticket:#x}");
+            assert_eq!(caller.quiet(), FaultKind::Uncertain as u64, "shunt_progress");
+            let (asked, report) = caller.report("shunt_uncertain");
+            assert_eq!(asked, FaultKind::Uncertain as u64, "shunt_uncertain");
+            assert_eq!((report.address, report.op), (WORD, Operation::Fetch as u32), "{report:?}");
+            let resolve = |ticket, applied| caller.status("shunt_resolve", &[long(ticket), short(applied)]);
+            let answers = [(report.at + 9, 1), (report.at, 0), (report.at, 1), (report.at, 1)];
+            let said = answers.map(|(ticket, applied)| resolve(ticket, applied));
+            let refused = FaultKind::BadResolution as u64;
+            assert_eq!(said, [refused, refused, 0, refused], "shunt_resolve {answers:?}");
+            assert_eq!(caller.quiet(), 0, "shunt_progress");
+            caller.is_well();
+        });
+        rig.cluster.sim.finish(&task);
+        let mut found = Run::default();
+        if load(word) != 12 {
+            found.wrongs.push(format!("an add of 5 to 7: expected 12 at the peer, got {}", load(word)));
+        }
+        found.ended(&rig);
+        found
+    })
+}
