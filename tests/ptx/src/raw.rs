@@ -4,7 +4,8 @@
 use crate::code::Module;
 use crate::kernels::{Run, caught, cluster};
 use crate::library::{self, long, short};
-use crate::rig::{Mode, Rig, Station, actor, outcome_words, outcomes};
+use crate::rig::{Mode, Rig, Station, THREADS, actor, outcome_words, outcomes};
+use shunt_device::platform::host::World;
 use shunt_device::{FaultKind, Operation};
 use shunt_kernels::Outcome;
 use shunt_kernels::scenarios::{Group, Launch, PES};
@@ -35,7 +36,13 @@ impl Caller<'_> {
         self.call(name, &[&to[..], more].concat())
     }
 
-    /// The same with a status as its answer.
+    /// The same, called by all threads of a block.
+    fn by_block(&self, name: &str, more: &[Vec<u8>]) -> u64 {
+        let to = [short(self.peer.into()), short(self.channel.into())];
+        self.station.run(name, &[&to[..], more].concat(), (0, 1), THREADS)
+    }
+
+    /// The same by one thread, with a status as its answer.
     fn status(&self, name: &str, more: &[Vec<u8>]) -> u64 {
         self.of(name, more) & 0xffff_ffff
     }
@@ -45,14 +52,20 @@ impl Caller<'_> {
         let begun = self.station.kernel().world.now();
         loop {
             match look() {
-                PENDING if self.station.kernel().world.now() - begun < self.timeout_ns => {}
+                PENDING if self.station.kernel().world.now() - begun < self.timeout_ns => {
+                    self.station.kernel().world.relax();
+                }
                 ended => return ended,
             }
         }
     }
 
-    fn quiet(&self) -> u64 {
-        self.until_done(|| self.status("shunt_progress", &[long(self.timeout_ns)]))
+    /// Waits for a ticket: a look at the channel, which rings a doorbell that was left, and one at the ticket.
+    fn until_ticket(&self, ticket: u64) -> u64 {
+        self.until_done(|| match self.status("shunt_progress", &[long(self.timeout_ns)]) {
+            0 => self.status("shunt_test", &[long(ticket)]),
+            other => other,
+        })
     }
 
     /// Waits for a word of this PE by a loop of its own.
@@ -97,7 +110,18 @@ impl Caller<'_> {
 
 /// True if a launch can be made by these functions.
 pub fn can(module: &Module, launch: &Launch) -> bool {
-    let known = ["put", "get", "p", "signal_cleared32", "put_signal", "quiet", "wait_until"];
+    let known = [
+        "put",
+        "get",
+        "p",
+        "signal_monotone",
+        "signal_cleared",
+        "signal_cleared32",
+        "signal_add",
+        "put_signal",
+        "quiet",
+        "wait_until",
+    ];
     launch.group == Group::Thread && known.contains(&launch.kernel) && library::can(module, launch)
 }
 
@@ -109,25 +133,36 @@ pub fn run(station: &Station, launch: &Launch) -> Outcome {
     let status = |status: u64, value| Outcome { status: status as u32, value, ..Outcome::default() };
     let span = [long(call.dst), long(call.src), long(call.bytes)];
     let posted = match launch.kernel {
-        // The doorbell is left to who looks.
+        // The doorbell is left to the first look.
         "put" => caller.of("shunt_try_put", &[&span[..], &[short(0)]].concat()),
-        "p" => caller.of("shunt_try_p", &[long(call.dst), long(call.value), short(call.bytes)]),
+        // By one thread, and once more by a block.
+        "p" => {
+            let value = [long(call.dst), long(call.value), short(call.bytes)];
+            let first = caller.of("shunt_try_p", &value);
+            if first & FAILED == 0 { caller.by_block("shunt_p_block", &value) } else { first }
+        }
+        // There is no entry point of a block for these.
+        "signal_monotone" => caller.by_block("shunt_signal_block", &[long(call.word), long(call.value)]),
+        "signal_cleared" => {
+            caller.by_block("shunt_signal_cleared_block", &[long(call.word), long(call.value)])
+        }
+        "signal_add" => caller.by_block("shunt_signal_add_block", &[long(call.word), long(call.value)]),
         "signal_cleared32" => caller.of("shunt_try_cleared32", &[long(call.word), short(call.value)]),
         "get" => {
             let ticket = caller.of("shunt_get_thread", &span);
-            let ended = caller.until_done(|| caller.status("shunt_test", &[long(ticket)]));
-            return status(ended, ticket);
+            return status(caller.until_ticket(ticket), ticket);
         }
         "quiet" => {
-            let ended = caller.quiet();
             caller.is_well();
-            return status(ended, 0);
+            return library::run(station, launch);
         }
         "wait_until" => return status(caller.until_word(call.word, call.value), call.value),
         _ => return library::run(station, launch),
     };
-    let failed = if posted & FAILED != 0 { posted & 0xffff_ffff } else { 0 };
-    status(failed, if failed == 0 { posted } else { 0 })
+    if posted & FAILED != 0 {
+        return status(posted & 0xffff_ffff, 0);
+    }
+    status(caller.until_ticket(posted), posted)
 }
 
 /// An atomic whose answer is lost: the channel asks, refuses what is against what is known, and goes on.
@@ -146,7 +181,7 @@ pub fn ask(module: &Rc<Module>, mode: Mode) -> Run {
             let caller = Caller { station: &station, peer: 1, channel: 0, timeout_ns: SECOND };
             let ticket = caller.of("shunt_fetch_add64", &[long(WORD), long(5), long(RESULT)]);
             assert_eq!(ticket & FAILED, 0, "shunt_fetch_add64: {ticket:#x}");
-            assert_eq!(caller.quiet(), FaultKind::Uncertain as u64, "shunt_progress");
+            assert_eq!(caller.until_ticket(ticket), FaultKind::Uncertain as u64, "looks at the ticket");
             let (asked, report) = caller.report("shunt_uncertain");
             assert_eq!(asked, FaultKind::Uncertain as u64, "shunt_uncertain");
             assert_eq!((report.address, report.op), (WORD, Operation::Fetch as u32), "{report:?}");
@@ -155,7 +190,7 @@ pub fn ask(module: &Rc<Module>, mode: Mode) -> Run {
             let said = answers.map(|(ticket, applied)| resolve(ticket, applied));
             let refused = FaultKind::BadResolution as u64;
             assert_eq!(said, [refused, refused, 0, refused], "shunt_resolve {answers:?}");
-            assert_eq!(caller.quiet(), 0, "shunt_progress");
+            assert_eq!(caller.until_ticket(ticket), 0, "looks at the ticket");
             caller.is_well();
         });
         rig.cluster.sim.finish(&task);
