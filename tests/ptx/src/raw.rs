@@ -194,11 +194,16 @@ pub fn ask(module: &Rc<Module>, mode: Mode) -> Run {
             caller.is_well();
         });
         rig.cluster.sim.finish(&task);
+        // The agent takes the record of the switch out of the channel.
+        rig.cluster.sim.run_for(5_000_000);
         let mut found = Run::default();
         if load(word) != 12 {
             found.wrongs.push(format!("an add of 5 to 7: expected 12 at the peer, got {}", load(word)));
         }
         found.ended(&rig);
+        if !found.switched.contains(&0) {
+            found.wrongs.push("PE 0 asked and was answered: expected a switch of it, got none".into());
+        }
         found
     })
 }
