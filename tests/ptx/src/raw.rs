@@ -1,5 +1,5 @@
-//! What the device library has beside the posts and waits of a group: raw posts, looks of a caller's own waits, questions
-//! about a channel. Scenarios of one thread are played by these, and a lost answer is asked about.
+//! What the device library has beside the posts and waits of a group: raw posts, looks of a caller's own waits,
+//! questions about a channel. Scenarios of one thread are played by these, and a lost answer is asked about.
 
 use crate::code::Module;
 use crate::kernels::{Run, caught, cluster};

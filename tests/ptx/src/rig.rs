@@ -99,8 +99,8 @@ pub struct Station {
 }
 
 impl Rig {
-    /// A cluster whose GPUs run this module. A kernel reaches the memory of its own PE, and the heaps of all if they are
-    /// `near`.
+    /// A cluster whose GPUs run this module. A kernel reaches the memory of its own PE, and the heaps of all if they
+    /// are `near`.
     pub fn new(cluster: Cluster, module: &Rc<Module>, mode: Mode, near: bool) -> Self {
         let lent = Lent::default();
         let gpu = |pe: u32| {
@@ -161,8 +161,8 @@ impl Rig {
         self.entered.borrow().clone()
     }
 
-    /// Where and when the first doorbell was rung: nanoseconds since the cluster was up, PE, rail. Paths are as they were
-    /// then only if nothing failed.
+    /// Where and when the first doorbell was rung: nanoseconds since the cluster was up, PE, rail. Paths are as they
+    /// were then only if nothing failed.
     pub fn first_bell(&self) -> Option<(u64, u32, u32)> {
         let ((at_ns, pe, register), spec) = (self.first_bell.get()?, &self.cluster.spec);
         let peers = (0..spec.pes).filter(|peer| *peer != pe);
