@@ -10,7 +10,7 @@ use crate::print;
 use clap::Args;
 use report::{Report, Section};
 use shunt_host::discover::{Inventory, SysRoot};
-use shunt_host::doctor::first_day::{Outcome, Rounds, Row, look_at_device};
+use shunt_host::doctor::first_day::{Outcome, Rounds, Row, ask_device, not_used, use_device};
 use shunt_host::doctor::{Area, Check, Verdict};
 use shunt_host::topology::Topology;
 use std::path::PathBuf;
@@ -18,6 +18,9 @@ use std::time::Duration;
 
 /// The PCI domain of the interposer's devices, which no machine has (docs/SOFT_RDMA.md).
 const SOFT_DOMAIN: u32 = 0x5348;
+
+/// Longest wait for a firmware command.
+const COMMAND: Duration = Duration::from_secs(5);
 
 /// Options of the first day.
 #[derive(Args)]
@@ -98,14 +101,16 @@ pub fn run(arguments: &Arguments, found: &Found<'_>) -> u8 {
     let json = arguments.out.with_extension("json");
     if json == arguments.out {
         return print::usage(
-            &"--out: the data take the ending .json; another one for the report, such as .md, is right",
+            &"--out: expected a name that does not end in .json, got one that does; the data are written beside the \
+              report with that ending: give a name such as first-day.md",
         );
     }
     let mut report = Report { on: found.kind(), sections: vec![machine(found)], ..Report::default() };
     let devices = found.devices();
+    let usable = capabilities(&devices, &mut report);
     progress("devx check");
     report.sections.push(Section::new("devx check", vec![steps::devx_check(&devices)]));
-    nics(arguments, &devices, &mut report);
+    use_nics(arguments, &devices, &usable, &mut report);
     let plan = steps::Plan {
         devices: devices.len(),
         soft: found.soft(),
@@ -138,29 +143,45 @@ fn progress(what: &str) {
     eprintln!("first day: {what}");
 }
 
-/// Capabilities, proof and times of each NIC.
-fn nics(arguments: &Arguments, devices: &[&str], report: &mut Report) {
+/// Capabilities of each NIC; gives which of them can be used.
+fn capabilities(devices: &[&str], report: &mut Report) -> Vec<bool> {
+    const TITLE: &str = "capabilities";
+    progress(TITLE);
+    let (mut rows, mut usable) = (Vec::new(), Vec::new());
+    for device in devices {
+        let seen = ask_device(device, COMMAND);
+        usable.push(seen.row.outcome != Outcome::Fail);
+        rows.push(seen.row);
+        report.capabilities.push(((*device).to_owned(), seen.bytes));
+    }
+    report.sections.push(section(TITLE, rows));
+    usable
+}
+
+/// Proof and command times of each NIC.
+fn use_nics(arguments: &Arguments, devices: &[&str], usable: &[bool], report: &mut Report) {
     let rounds = match arguments.short {
         true => Rounds { pairs: 4, keys: 4, patience_ns: 10_000_000_000 },
         false => Rounds { pairs: 100, keys: 100, patience_ns: 10_000_000_000 },
     };
-    let mut rows: [Vec<Row>; 3] = Default::default();
-    for device in devices {
-        progress(&format!("{device}: capabilities, truth proof, command times"));
-        let seen = look_at_device(device, Duration::from_secs(5), rounds);
-        for (row, rows) in seen.rows.into_iter().zip(&mut rows) {
-            rows.push(row);
-        }
+    let (mut proofs, mut timed) = (Vec::new(), Vec::new());
+    for (device, usable) in devices.iter().zip(usable) {
+        progress(&format!("{device}: truth proof, command times"));
+        let seen = if *usable { use_device(device, COMMAND, rounds) } else { not_used(device) };
+        proofs.push(seen.proof);
+        timed.push(seen.timed);
         report.times.push(((*device).to_owned(), seen.times));
-        report.capabilities.push(((*device).to_owned(), seen.capabilities));
     }
-    let titles = ["capabilities", "truth proof", "command times"];
-    for (title, mut rows) in titles.into_iter().zip(rows) {
-        if rows.is_empty() {
-            rows.push(steps::no_nic(title));
-        }
-        report.sections.push(Section::new(title, rows));
+    report.sections.push(section("truth proof", proofs));
+    report.sections.push(section("command times", timed));
+}
+
+/// A section with a row for each NIC, or one that says that there is none.
+fn section(title: &'static str, mut rows: Vec<Row>) -> Section {
+    if rows.is_empty() {
+        rows.push(steps::no_nic(title));
     }
+    Section::new(title, rows)
 }
 
 /// Kernel, modules and the doctor's checks but those of the GPU.

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Longest a program runs beyond what it was asked for.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Rails of the run whose first port goes down: one is left.
+const TOGGLED_RAILS: usize = 2;
+
 /// What the rows of two processes stand on.
 pub struct Plan<'a> {
     /// NICs.
@@ -40,7 +43,7 @@ fn broken(name: &str, error: std::io::Error) -> Row {
 pub fn devx_check(devices: &[&str]) -> Row {
     const NAME: &str = "shunt-devx-check";
     if devices.len() < 2 {
-        return Row::new(NAME, Outcome::NotRun, format!("it needs two NICs, met {}", devices.len()))
+        return Row::new(NAME, Outcome::NotRun, format!("expected 2 NICs or more, got {}", devices.len()))
             .todo("a machine with two ports that reach each other; the rows below look at each NIC alone");
     }
     let program = match sibling(NAME) {
@@ -87,14 +90,22 @@ fn quiet(name: &str, plan: &Plan<'_>, rails: usize) -> Row {
 /// The first rail's port of process 0 goes down and comes back.
 pub fn toggled(plan: &Plan<'_>) -> Row {
     const NAME: &str = "a port toggled";
+    if plan.devices < TOGGLED_RAILS {
+        // The only port would be down for longer than the give-up time: a healthy machine would fail.
+        return too_few(
+            NAME,
+            TOGGLED_RAILS,
+            plan.devices,
+            "with fewer no path is left to go to; add a second port",
+        );
+    }
     let (down, up) = match plan.toggle {
         Some((down, up)) => (format!("exec={down}"), format!("exec={up}")),
         None if plan.soft => ("down".into(), "up".into()),
         None => {
-            return Row::new(NAME, Outcome::NotRun, "give --toggle").todo(
-                "--toggle 'ip link set NETDEV down' --untoggle 'ip link set NETDEV up', as root, of the first rail's \
-                 port",
-            );
+            let met = "expected commands that take the first rail's port down and up, got none";
+            return Row::new(NAME, Outcome::NotRun, met)
+                .todo("as root: --toggle 'ip link set NETDEV down' --untoggle 'ip link set NETDEV up'");
         }
     };
     let (first, second) = (plan.duration_ms / 4, plan.duration_ms / 2);
@@ -104,10 +115,24 @@ pub fn toggled(plan: &Plan<'_>) -> Row {
         "--inject".into(),
         format!("{second}ms:0.0:{up}"),
     ];
-    stream(NAME, plan, plan.devices.clamp(1, 2), &faults, |result| match number(result, "failovers") {
-        0 => (Outcome::Warn, "no path was left: did the command take that port down?".into()),
+    stream(NAME, plan, TOGGLED_RAILS, &faults, judge_toggle)
+}
+
+/// A port that went down without anybody's notice was not the one that carried the stream.
+fn judge_toggle(result: &Value) -> (Outcome, String) {
+    match number(result, "failovers") {
+        0 => (
+            Outcome::Fail,
+            "expected a path to be left, got none: give the commands of the first rail's port (see `shunt topology`)"
+                .into(),
+        ),
         _ => (Outcome::Ok, String::new()),
-    })
+    }
+}
+
+/// A row that needs more NICs than there are.
+fn too_few(name: &str, wanted: usize, met: usize, todo: &str) -> Row {
+    Row::new(name, Outcome::NotRun, format!("expected {wanted} NICs or more, got {met}")).todo(todo)
 }
 
 fn number(result: &Value, name: &str) -> u64 {
@@ -123,8 +148,7 @@ fn stream(
     judge: impl FnOnce(&Value) -> (Outcome, String),
 ) -> Row {
     if plan.devices < rails || plan.devices == 0 {
-        return Row::new(name, Outcome::NotRun, format!("it needs {rails} NICs, met {}", plan.devices))
-            .todo("the rows of the machine say which ports may be used");
+        return too_few(name, rails, plan.devices, "the rows of the machine say which ports may be used");
     }
     let program = match sibling("shmem_put_bw") {
         Ok(program) => program,
@@ -178,4 +202,38 @@ fn told(result: &Value) -> String {
         result["max_gap_us"].as_f64().unwrap_or(0.0) / 1e3,
         result["clock"].as_str().unwrap_or("clock not named")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn plan(devices: usize) -> Plan<'static> {
+        Plan { devices, soft: true, toggle: Some(("false", "false")), duration_ms: 1 }
+    }
+
+    #[test]
+    fn one_nic_is_not_taken_down_and_says_why() {
+        for devices in [0, 1] {
+            for row in [toggled(&plan(devices)), two_rails(&plan(devices))] {
+                assert_eq!(row.outcome, Outcome::NotRun, "{row:?}");
+                assert_eq!(row.met, format!("expected 2 NICs or more, got {devices}"));
+                assert!(!row.todo.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn hardware_without_a_command_is_not_toggled() {
+        let row = toggled(&Plan { soft: false, toggle: None, ..plan(2) });
+        assert!(row.outcome == Outcome::NotRun && row.todo.contains("--toggle"), "{row:?}");
+    }
+
+    #[test]
+    fn a_toggle_that_nobody_noticed_fails() {
+        assert_eq!(judge_toggle(&json!({ "failovers": 0 })).0, Outcome::Fail);
+        assert_eq!(judge_toggle(&json!({})).0, Outcome::Fail);
+        assert_eq!(judge_toggle(&json!({ "failovers": 1 })).0, Outcome::Ok);
+    }
 }

@@ -4,7 +4,7 @@
 mod nic;
 mod times;
 
-pub use nic::{NicReport, Rounds, look_at, look_at_device};
+pub use nic::{Capabilities, NicReport, Rounds, ask, ask_device, not_used, use_device, use_nic};
 pub use times::{CommandTimes, Histogram, TimedDevx};
 
 /// What a row came to.

@@ -30,62 +30,95 @@ pub struct Rounds {
 
 /// What to do about a NIC that does not open or answer.
 const MEND: &str = "look at `shunt doctor` and at the kernel's log; send this report";
+/// What a NIC's rows are of.
+const CAPABILITIES: &str = "capabilities";
+const PROOF: &str = "truth proof";
+const TIMES: &str = "command times";
 /// Bytes behind each key that is timed.
 const KEY_BYTES: u64 = 1 << 20;
 
-/// What a NIC showed.
-pub struct NicReport {
-    /// Capabilities, the proof, the times: in this order. The rows after one that failed say why they were not run.
-    pub rows: Vec<Row>,
-    /// Times of commands.
-    pub times: CommandTimes,
+/// What a NIC says it can do.
+pub struct Capabilities {
+    /// The row. Where it is no pass, the NIC's other rows say that they were not run.
+    pub row: Row,
     /// The answer to QUERY_HCA_CAP (general, current), as bytes of the output mailbox; empty if there was none.
-    pub capabilities: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
-/// The same of a device by its name, opened through libibverbs. `command`: longest wait for a firmware command.
-pub fn look_at_device(name: &str, command: Duration, rounds: Rounds) -> NicReport {
+/// What a NIC showed when it was used.
+pub struct NicReport {
+    /// The start-up proof.
+    pub proof: Row,
+    /// Whether its commands could be timed.
+    pub timed: Row,
+    /// Times of commands.
+    pub times: CommandTimes,
+}
+
+fn open_device(name: &str, command: Duration) -> Result<Arc<dyn Devx>, Row> {
     match IbverbsDevx::open_with(name, Opening { command, ..Opening::default() }) {
-        Ok(devx) => {
-            let world: Arc<dyn World> = Arc::new(RealWorld::without_engine(Clock::new()));
-            look_at(devx, &world, rounds)
-        }
-        Err(error) => {
-            let failed =
-                Row::new(format!("{name}: capabilities"), Outcome::Fail, error.to_string()).todo(MEND);
-            NicReport { rows: with_rest(name, failed), times: CommandTimes::new(), capabilities: Vec::new() }
-        }
+        Ok(devx) => Ok(devx),
+        Err(error) => Err(Row::new("", Outcome::Fail, error.to_string()).todo(MEND)),
     }
 }
 
-/// The row of a NIC that cannot be used, and those that are not run for it.
-fn with_rest(nic: &str, failed: Row) -> Vec<Row> {
-    let rest = ["truth proof", "command times"].map(|what| {
-        let why = "its capabilities could not be had";
-        Row::new(format!("{nic}: {what}"), Outcome::NotRun, why).todo("mend the row above first")
-    });
-    [failed].into_iter().chain(rest).collect()
+fn named(nic: &str, what: &str, row: Row) -> Row {
+    Row { name: format!("{nic}: {what}"), ..row }
 }
 
-/// Uses one NIC. Each row's name starts with the NIC's.
-pub fn look_at(devx: Arc<dyn Devx>, world: &Arc<dyn World>, rounds: Rounds) -> NicReport {
+/// Capabilities of a device by its name, opened through libibverbs. `command`: longest wait for a firmware command.
+pub fn ask_device(name: &str, command: Duration) -> Capabilities {
+    match open_device(name, command) {
+        Ok(devx) => ask(&*devx),
+        Err(row) => Capabilities { row: named(name, CAPABILITIES, row), bytes: Vec::new() },
+    }
+}
+
+/// Capabilities of a NIC that is open.
+pub fn ask(devx: &dyn Devx) -> Capabilities {
+    let bytes =
+        execute::<OUT_BYTES>(devx, &query_caps_in()).map(|answer| answer.to_vec()).unwrap_or_default();
+    Capabilities { row: capability_row(&devx.name(), devx), bytes }
+}
+
+/// Uses a device by its name, opened through libibverbs. `command`: longest wait for a firmware command.
+pub fn use_device(name: &str, command: Duration, rounds: Rounds) -> NicReport {
+    match open_device(name, command) {
+        Ok(devx) => {
+            let world: Arc<dyn World> = Arc::new(RealWorld::without_engine(Clock::new()));
+            use_nic(devx, &world, rounds)
+        }
+        Err(row) => NicReport {
+            proof: named(name, PROOF, row.clone()),
+            timed: named(name, TIMES, row),
+            times: CommandTimes::new(),
+        },
+    }
+}
+
+/// What stands for the use of a NIC whose capabilities could not be had.
+pub fn not_used(nic: &str) -> NicReport {
+    let row = Row::new("", Outcome::NotRun, "its capabilities could not be had")
+        .todo("mend the row of its capabilities first");
+    NicReport {
+        proof: named(nic, PROOF, row.clone()),
+        timed: named(nic, TIMES, row),
+        times: CommandTimes::new(),
+    }
+}
+
+/// Uses a NIC that is open.
+pub fn use_nic(devx: Arc<dyn Devx>, world: &Arc<dyn World>, rounds: Rounds) -> NicReport {
     let nic = devx.name();
     let timed = TimedDevx::new(devx);
     let devx: Arc<dyn Devx> = timed.clone();
-    let capabilities =
-        execute::<OUT_BYTES>(&*devx, &query_caps_in()).map(|answer| answer.to_vec()).unwrap_or_default();
-    let first = capability_row(&nic, &*devx);
-    let rows = if first.outcome == Outcome::Fail {
-        with_rest(&nic, first)
-    } else {
-        let truth = truth_row(&nic, &devx, world, rounds);
-        vec![first, truth, times_row(&nic, &devx, world, rounds, &timed)]
-    };
-    NicReport { rows, times: timed.times(), capabilities }
+    let proof = truth_row(&nic, &devx, world, rounds);
+    let row = times_row(&nic, &devx, world, rounds, &timed);
+    NicReport { proof, timed: row, times: timed.times() }
 }
 
 fn capability_row(nic: &str, devx: &dyn Devx) -> Row {
-    let name = format!("{nic}: capabilities");
+    let name = format!("{nic}: {CAPABILITIES}");
     let asked = Caps::query(devx).and_then(|caps| Ok((caps, caps.address(devx, devx.gid_index())?)));
     match asked {
         Ok((caps, address)) => Row::new(
@@ -106,7 +139,7 @@ fn options(rounds: Rounds) -> RailOptions {
 }
 
 fn truth_row(nic: &str, devx: &Arc<dyn Devx>, world: &Arc<dyn World>, rounds: Rounds) -> Row {
-    let name = format!("{nic}: truth proof");
+    let name = format!("{nic}: {PROOF}");
     let todo =
         "channels on this NIC use their ledger, not its count; send this report with the firmware's version";
     match open(devx, world, options(rounds)).and_then(|rail| rail.prove_truth()) {
@@ -126,7 +159,7 @@ fn times_row(
     rounds: Rounds,
     timed: &TimedDevx,
 ) -> Row {
-    let name = format!("{nic}: command times");
+    let name = format!("{nic}: {TIMES}");
     match repeat(devx, world, rounds) {
         Ok(()) => {
             let samples: usize = timed.times().values().map(Vec::len).sum();
@@ -161,7 +194,7 @@ mod tests {
 
     const ROUNDS: Rounds = Rounds { pairs: 3, keys: 2, patience_ns: 30_000_000_000 };
 
-    fn report(quirks: Quirks) -> NicReport {
+    fn report(quirks: Quirks) -> (Capabilities, NicReport) {
         let mut fabric = Fabric::new(FabricConfig::default());
         let config = NicConfig { quirks, ..NicConfig::new("soft_0", 0, 0) };
         let nic = fabric.add(SoftNic::new(config), RailAt { pe: 0, rail: 0 });
@@ -169,14 +202,15 @@ mod tests {
         let engine = Arc::new(Engine::spawn(fabric, clock));
         let fabric = engine.fabric();
         let world: Arc<dyn World> = Arc::new(RealWorld::new(clock, engine));
-        look_at(Arc::new(SoftDevx::new(fabric, nic, world.clone(), ROUNDS.patience_ns)), &world, ROUNDS)
+        let devx = Arc::new(SoftDevx::new(fabric, nic, world.clone(), ROUNDS.patience_ns));
+        (ask(&*devx), use_nic(devx, &world, ROUNDS))
     }
 
     #[test]
     fn an_honest_nic_passes_and_every_command_is_timed() {
-        let report = report(Quirks::default());
-        let outcomes: Vec<Outcome> = report.rows.iter().map(|row| row.outcome).collect();
-        assert_eq!(outcomes, [Outcome::Ok; 3], "{:?}", report.rows);
+        let (capabilities, report) = report(Quirks::default());
+        let rows = [&capabilities.row, &report.proof, &report.timed];
+        assert!(rows.iter().all(|row| row.outcome == Outcome::Ok), "{rows:?}");
         for (command, least) in [
             ("QueryQp", 12),
             ("Qp2Err", 6),
@@ -189,14 +223,23 @@ mod tests {
             let met = report.times.get(command).map_or(0, Vec::len);
             assert!(met >= least, "{command}: {met} samples in {:?}", report.times.keys());
         }
-        assert_eq!(report.capabilities.len(), OUT_BYTES);
+        assert_eq!(capabilities.bytes.len(), OUT_BYTES);
     }
 
     #[test]
     fn a_nic_that_forgets_its_count_fails_with_the_reason() {
-        let report = report(Quirks { rmsn_cleared_by_2err: true, ..Quirks::default() });
-        let truth = &report.rows[1];
-        assert_eq!(truth.outcome, Outcome::Fail);
-        assert!(truth.met.contains("rmsn does not survive 2ERR") && !truth.todo.is_empty(), "{truth:?}");
+        let (_, report) = report(Quirks { rmsn_cleared_by_2err: true, ..Quirks::default() });
+        let proof = &report.proof;
+        assert_eq!(proof.outcome, Outcome::Fail);
+        assert!(proof.met.contains("rmsn does not survive 2ERR") && !proof.todo.is_empty(), "{proof:?}");
+    }
+
+    #[test]
+    fn a_nic_that_does_not_open_fails_or_is_not_run_in_every_row() {
+        let capabilities = ask_device("no_such_nic", Duration::from_secs(1));
+        assert_eq!(capabilities.row.outcome, Outcome::Fail, "{:?}", capabilities.row);
+        assert!(capabilities.bytes.is_empty() && !capabilities.row.todo.is_empty());
+        let rest = not_used("no_such_nic");
+        assert!([&rest.proof, &rest.timed].iter().all(|row| row.outcome == Outcome::NotRun));
     }
 }
