@@ -162,7 +162,7 @@ pub enum NicError {
     #[error(transparent)]
     Gpu(#[from] GpuError),
     /// The NIC lacks something Shunt stands on.
-    #[error("{nic}: {what} is {met}, {want} is needed")]
+    #[error("{nic}: {what}: expected {want}, got {met}; {cure}")]
     Unfit {
         /// Name of the NIC.
         nic: String,
@@ -171,10 +171,12 @@ pub enum NicError {
         /// What the NIC reports.
         met: String,
         /// What would do.
-        want: String,
+        want: &'static str,
+        /// What to do.
+        cure: &'static str,
     },
     /// A QP is not in the state, or not in the mode, that it was put into.
-    #[error("{nic}: QP {qpn:#x} has {what} {met}, {want} is right")]
+    #[error("{nic}: QP {qpn:#x}: {what}: expected {want}, got {met}; {cure}")]
     Qp {
         /// Name of the NIC.
         nic: String,
@@ -185,7 +187,9 @@ pub enum NicError {
         /// What QUERY_QP says.
         met: String,
         /// What it should say.
-        want: String,
+        want: &'static str,
+        /// What to do.
+        cure: &'static str,
     },
     /// A work request that the host itself posted ended in an error completion.
     #[error(

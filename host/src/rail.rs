@@ -142,7 +142,8 @@ impl Rail {
                 nic: self.name.clone(),
                 what: "relaxed ordering of writes",
                 met: "0".into(),
-                want: "1 (or SHUNT_ORDERING=strict)".into(),
+                want: "1",
+                cure: "set SHUNT_ORDERING=strict or leave it unset",
             });
         }
         let data_keys = if relaxed { keys(Access::Relaxed)? } else { Vec::new() };
@@ -275,7 +276,8 @@ impl Rail {
             nic: self.name.clone(),
             what: "control memory",
             met: "not registered".into(),
-            want: "register_control before the first path".into(),
+            want: "registered",
+            cure: "call register_control before the first path",
         })?;
         Ok(QueueSource {
             devx: &self.devx,

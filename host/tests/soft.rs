@@ -585,9 +585,8 @@ fn a_nic_with_big_endian_answers_is_refused() {
     let error = opened(|config| config.profile.atomics.big_endian = true).err().unwrap().to_string();
     assert_eq!(
         error,
-        "mlx5_0: atomic_req_8B_endianness_mode is 0 (answers of 8 bytes come big-endian), 1 (host order), which the \
-         mlx5_core driver sets where the firmware lets it; update the firmware, or take another NIC or function is \
-         needed"
+        "mlx5_0: atomic_req_8B_endianness_mode: expected 1 (host order), got 0 (answers of 8 bytes come big-endian); \
+         mlx5_core sets it where the firmware lets it: update the firmware, or take another NIC or function"
     );
 }
 
@@ -669,7 +668,12 @@ fn strict_on_a_network_that_reorders_is_refused_and_the_default_is_weaker_and_sa
         Rail::open(machine.devx(0, 0, PATIENT_NS), 0, options, machine.world.clone()).unwrap()
     };
     let error = open(Some(OrderPolicy::Strict)).settle_order().unwrap_err().to_string();
-    assert!(error.contains("data_in_order") && error.contains("SHUNT_ORDERING=unordered"), "{error}");
+    assert_eq!(
+        error,
+        "mlx5_0: placement: expected data_in_order 1 in RTS, got out of order (data_in_order 0 in RTS); set \
+         SHUNT_ORDERING=unordered or leave it unset, or switch adaptive routing off for the service level of \
+         NVSHMEM_IB_SL"
+    );
     let mut rail = open(None);
     rail.settle_order().unwrap();
     assert_eq!(rail.order, OrderPolicy::Unordered);

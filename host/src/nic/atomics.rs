@@ -30,22 +30,23 @@ struct Raw {
     endianness: u32,
 }
 
-/// What they are good for, or what of them is unfit: the name, what was met, what is right.
-fn judge(raw: Raw) -> Result<Atomics, (&'static str, String, &'static str)> {
+/// What they are good for, or what of them is unfit: the name, what was met, what is right, what to do.
+fn judge(raw: Raw) -> Result<Atomics, (&'static str, String, &'static str, &'static str)> {
     let Raw { operations, sizes, endianness } = raw;
     if operations & PLAIN != PLAIN || sizes & EIGHT_BYTES == 0 {
         return Err((
             "atomic operations",
             format!("operations {operations:#x} of sizes {sizes:#x}"),
-            "compare-and-swap and fetch-and-add of 8 bytes (0x3, 0x8); take another NIC or function",
+            "compare-and-swap and fetch-and-add of 8 bytes (0x3, 0x8)",
+            "take another NIC or function",
         ));
     }
     if endianness != HOST_ORDER {
         return Err((
             "atomic_req_8B_endianness_mode",
             format!("{endianness} (answers of 8 bytes come big-endian)"),
-            "1 (host order), which the mlx5_core driver sets where the firmware lets it; update the firmware, or take \
-             another NIC or function",
+            "1 (host order)",
+            "mlx5_core sets it where the firmware lets it: update the firmware, or take another NIC or function",
         ));
     }
     Ok(Atomics { masked: operations & MASKED == MASKED })
@@ -64,11 +65,12 @@ impl Atomics {
             sizes: atomic::ATOMIC_SIZE_QP.get(caps),
             endianness: atomic::REQ_8B_ENDIANNESS_MODE.get(caps),
         };
-        judge(raw).map_err(|(what, met, want)| NicError::Unfit {
+        judge(raw).map_err(|(what, met, want, cure)| NicError::Unfit {
             nic: devx.name(),
             what,
             met,
-            want: want.into(),
+            want,
+            cure,
         })
     }
 
@@ -95,8 +97,8 @@ mod tests {
             (Raw { operations: 0xd, ..GOOD }, "atomic operations", "operations 0xd of sizes 0xc"),
             (Raw { sizes: 0x4, ..GOOD }, "atomic operations", "operations 0xf of sizes 0x4"),
         ] {
-            let (name, text, want) = judge(raw).unwrap_err();
-            assert!(name == what && text.contains(met) && want.contains("another NIC"), "{text}");
+            let (name, text, _, cure) = judge(raw).unwrap_err();
+            assert!(name == what && text.contains(met) && cure.contains("another NIC"), "{text}");
         }
     }
 

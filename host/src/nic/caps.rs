@@ -127,8 +127,15 @@ impl Caps {
     pub fn query(devx: &dyn Devx) -> Result<Self, NicError> {
         let output = execute::<OUT_BYTES>(devx, &query_caps_in())?;
         let caps = &output[CAPABILITY_OFFSET..];
-        let unfit = |what, met: u32, want: &str| {
-            Err(NicError::Unfit { nic: devx.name(), what, met: met.to_string(), want: want.into() })
+        let unfit = |what, met: u32, want| {
+            let (nic, met) = (devx.name(), met.to_string());
+            Err(NicError::Unfit {
+                nic,
+                what,
+                met,
+                want,
+                cure: "take a ConnectX-5 or later with current firmware",
+            })
         };
         let required = [
             ("CQE version", general::CQE_VERSION, "1"),
@@ -224,7 +231,8 @@ impl Caps {
             nic: devx.name(),
             what: "GID table",
             met: format!("without a RoCE v2 address at entries {range:?}"),
-            want: "a RoCE v2 GID (give the port an IP address, or name another GID index)".into(),
+            want: "a RoCE v2 GID",
+            cure: "give the port an IP address, or name another GID index (NVSHMEM_IB_GID_INDEX)",
         })
     }
 }
@@ -237,8 +245,8 @@ fn infiniband_address(devx: &dyn Devx) -> Result<PortAddress, NicError> {
     let output = execute::<HCA_VPORT_OUT_BYTES>(devx, &super::short_in(Opcode::QueryHcaVportContext, 0))?;
     let context = &output[HCA_VPORT_CONTEXT_OFFSET..];
     let lid = hca_vport::LID.get(context) as u16;
-    let unfit =
-        |what, met: String, want: &str| NicError::Unfit { nic: devx.name(), what, met, want: want.into() };
+    let cure = "look at the subnet manager and at the port's state";
+    let unfit = |what, met: String, want| NicError::Unfit { nic: devx.name(), what, met, want, cure };
     if lid == 0 {
         return Err(unfit("LID", "0".into(), "a LID given by the subnet manager"));
     }
@@ -251,10 +259,8 @@ fn infiniband_address(devx: &dyn Devx) -> Result<PortAddress, NicError> {
     });
     let mtu =
         subnet::mtu(&port).ok_or_else(|| unfit("active MTU", port.mtu.to_string(), "a code from 1 to 5"))?;
-    let pkey_index = subnet::pkey_index(&port.pkeys).ok_or_else(|| {
-        let want = "an entry of a partition (the subnet manager gives them)";
-        unfit("P_Key table", format!("{:x?}", port.pkeys), want)
-    })?;
+    let pkey_index = subnet::pkey_index(&port.pkeys)
+        .ok_or_else(|| unfit("P_Key table", format!("{:x?}", port.pkeys), "an entry of a partition"))?;
     Ok(PortAddress { gid, gid_index: 0, lid, mac: [0; 6], mtu, pkey_index })
 }
 

@@ -5,6 +5,7 @@
 //! a NIC with the capability `qp_data_in_order` reports (rdma-core asks the same for `ibv_query_qp_data_in_order`).
 
 use super::atomics::Atomics;
+use crate::error::NicError;
 use shunt_layout::state::OrderPolicy;
 
 /// What a NIC says of order in its capabilities.
@@ -38,14 +39,30 @@ pub struct Chosen {
     pub why: Option<String>,
 }
 
-/// What was met, and what is right.
-pub type Refusal = (String, &'static str);
+/// Why a policy is not to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the NIC says or shows.
+    pub met: String,
+    /// What would do.
+    pub want: &'static str,
+    /// What to do.
+    pub cure: &'static str,
+}
 
-/// What a path must say in the strict and the relaxed order, and what to do where it does not.
-pub(crate) const CURE: &str = "data_in_order 1 (set SHUNT_ORDERING=unordered or leave it unset, or switch adaptive \
-    routing off for the service level of NVSHMEM_IB_SL)";
-const NO_ATOMICS: &str = "a NIC or function with masked atomics, which carry signals in the unordered mode, or with \
-    data_in_order 1,";
+impl Refusal {
+    /// The same as an error of that NIC.
+    pub fn of(self, nic: &str) -> NicError {
+        let Self { met, want, cure } = self;
+        NicError::Unfit { nic: nic.to_owned(), what: "placement", met, want, cure }
+    }
+}
+
+/// What a path must say in the strict and the relaxed order.
+pub(crate) const IN_ORDER: &str = "data_in_order 1 in RTS";
+/// What to do where it does not.
+pub(crate) const CURE: &str = "set SHUNT_ORDERING=unordered or leave it unset, or switch adaptive routing off for the \
+    service level of NVSHMEM_IB_SL";
 
 /// Why a NIC's queue pairs cannot be taken to keep the order.
 fn doubt(caps: OrderCaps, seen: Seen) -> Option<String> {
@@ -73,14 +90,20 @@ pub fn choose(
     let doubt = doubt(caps, seen);
     let policy = match (asked, &doubt) {
         (Some(OrderPolicy::Unordered), _) | (None, Some(_)) => OrderPolicy::Unordered,
-        (Some(_), Some(doubt)) => return Err((doubt.clone(), CURE)),
+        (Some(_), Some(doubt)) => {
+            return Err(Refusal { met: doubt.clone(), want: IN_ORDER, cure: CURE });
+        }
         (Some(asked), None) => asked,
         (None, None) => OrderPolicy::Strict,
     };
     if policy == OrderPolicy::Unordered && !atomics.masked {
         let met = doubt.unwrap_or_else(|| "to be unordered".into());
         let met = format!("{met} and there are no masked atomics");
-        return Err((met, NO_ATOMICS));
+        return Err(Refusal {
+            met,
+            want: "masked atomics, which carry signals in the unordered mode, or data_in_order 1",
+            cure: "take another NIC or function",
+        });
     }
     let why = doubt.filter(|_| asked.is_none()).map(|doubt| {
         format!(
@@ -133,7 +156,7 @@ mod tests {
     const MASKED: Atomics = Atomics { masked: true };
 
     fn policy(asked: Option<OrderPolicy>, caps: OrderCaps, seen: Seen) -> Result<OrderPolicy, String> {
-        choose(asked, caps, seen, MASKED).map(|chosen| chosen.policy).map_err(|(met, _)| met)
+        choose(asked, caps, seen, MASKED).map(|chosen| chosen.policy).map_err(|refusal| refusal.met)
     }
 
     #[test]
@@ -158,8 +181,8 @@ mod tests {
             let met = policy(Some(asked), ALL, Reported).unwrap_err();
             assert_eq!(met, "out of order (data_in_order 0 in RTS, though dp_ordering_force asked for 1)");
         }
-        let (_, want) = choose(Some(Strict), silent, Reported, MASKED).unwrap_err();
-        assert!(want.contains("SHUNT_ORDERING=unordered") && want.contains("NVSHMEM_IB_SL"), "{want}");
+        let Refusal { cure, .. } = choose(Some(Strict), silent, Reported, MASKED).unwrap_err();
+        assert!(cure.contains("SHUNT_ORDERING=unordered") && cure.contains("NVSHMEM_IB_SL"), "{cure}");
     }
 
     #[test]
@@ -174,7 +197,7 @@ mod tests {
         let bare = Atomics { masked: false };
         assert_eq!(choose(None, ALL, InOrder, bare).unwrap().policy, Strict);
         for asked in [None, Some(Unordered)] {
-            let (met, want) = choose(asked, ALL, Reported, bare).unwrap_err();
+            let Refusal { met, want, .. } = choose(asked, ALL, Reported, bare).unwrap_err();
             assert!(
                 met.starts_with("out of order (data_in_order 0") && want.contains("masked atomics"),
                 "{met}"

@@ -71,7 +71,7 @@ pub struct QpShape {
     pub user_index: u32,
     /// Umem of send queue and doorbell record.
     pub umem: u32,
-    /// Offset of the send queue, a multiple of 4 KiB.
+    /// Offset of the send queue, a multiple of [`QUEUE_ALIGN`](super::umem::QUEUE_ALIGN).
     pub queue_offset: u64,
     /// Offset of the doorbell record.
     pub record_offset: u64,
@@ -290,14 +290,19 @@ impl Qp {
         execute::<16>(&*self.devx, &rtr_in(self.number, remote.qpn, remote.psn, route, tuning))?;
         execute::<16>(&*self.devx, &rts_in(self.number, psn, tuning))?;
         let truth = self.query()?;
-        let unfit = |what, met: String, want: &str| {
-            Err(NicError::Qp { nic: self.devx.name(), qpn: self.number, what, met, want: want.into() })
+        let unfit = |what, met: String, want, cure| {
+            Err(NicError::Qp { nic: self.devx.name(), qpn: self.number, what, met, want, cure })
         };
         if truth.state != Some(State::Rts) {
-            return unfit("state", format!("{:?}", truth.state), "RTS");
+            return unfit(
+                "state",
+                format!("{:?}", truth.state),
+                "RTS",
+                "look at the kernel's log (mlx5_core)",
+            );
         }
         if !truth.in_order && !tuning.unordered && !Mutant::OrderNotChecked.on() {
-            return unfit("placement", "out of order (data_in_order 0 in RTS)".into(), order::CURE);
+            return unfit("placement", "data_in_order 0".into(), order::IN_ORDER, order::CURE);
         }
         Ok(())
     }

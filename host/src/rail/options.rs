@@ -56,15 +56,15 @@ impl RailOptions {
 
     /// The service level must fit the link's field: three bits of an Ethernet tag, four of an InfiniBand header.
     pub(super) fn check_level(&self, link: Link, nic: &str) -> Result<(), NicError> {
-        let (most, name) = match link {
-            Link::Ethernet => (7, "0 to 7 on Ethernet, where it is the priority (NVSHMEM_IB_SL)"),
-            Link::InfiniBand => (15, "0 to 15 (NVSHMEM_IB_SL)"),
+        let (most, want) = match link {
+            Link::Ethernet => (7, "0 to 7, the priorities of Ethernet"),
+            Link::InfiniBand => (15, "0 to 15"),
         };
         if self.service_level <= most {
             return Ok(());
         }
         let met = self.service_level.to_string();
-        Err(NicError::Unfit { nic: nic.into(), what: "service level", met, want: name.into() })
+        Err(NicError::Unfit { nic: nic.into(), what: "service level", met, want, cure: "set NVSHMEM_IB_SL" })
     }
 }
 
@@ -86,6 +86,9 @@ mod tests {
         assert_eq!(with(7).check_level(Link::Ethernet, "mlx5_0"), Ok(()));
         assert_eq!(with(15).check_level(Link::InfiniBand, "mlx5_0"), Ok(()));
         let error = with(8).check_level(Link::Ethernet, "mlx5_0").unwrap_err().to_string();
-        assert!(error.contains("service level is 8") && error.contains("NVSHMEM_IB_SL"), "{error}");
+        assert!(
+            error.contains("service level: expected 0 to 7") && error.contains("NVSHMEM_IB_SL"),
+            "{error}"
+        );
     }
 }

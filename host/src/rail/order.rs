@@ -44,17 +44,10 @@ impl Rail {
         let seen = if asked == Some(OrderPolicy::Unordered) { Seen::InOrder } else { self.seen_order() };
         let chosen = order::choose(asked, self.caps.order, seen, self.caps.atomics);
         let chosen = match chosen {
-            Err((met, _)) if Mutant::OrderNotChecked.on() => {
-                Chosen { policy: OrderPolicy::Strict, why: Some(met) }
+            Err(refusal) if Mutant::OrderNotChecked.on() => {
+                Chosen { policy: OrderPolicy::Strict, why: Some(refusal.met) }
             }
-            Err((met, want)) => {
-                return Err(NicError::Unfit {
-                    nic: self.name.clone(),
-                    what: "placement",
-                    met,
-                    want: want.into(),
-                });
-            }
+            Err(refusal) => return Err(refusal.of(&self.name)),
             Ok(chosen) => chosen,
         };
         (self.order, self.order_detail) = (chosen.policy, chosen.why);
@@ -88,11 +81,8 @@ impl Rail {
     pub(crate) fn adopt_order(&mut self, policy: OrderPolicy) -> Result<(), NicError> {
         if policy != self.order && policy == OrderPolicy::Unordered {
             let asked = Some(policy);
-            let fits = order::choose(asked, self.caps.order, Seen::InOrder, self.caps.atomics);
-            if let Err((met, want)) = fits {
-                let nic = self.name.clone();
-                return Err(NicError::Unfit { nic, what: "placement", met, want: want.into() });
-            }
+            order::choose(asked, self.caps.order, Seen::InOrder, self.caps.atomics)
+                .map_err(|refusal| refusal.of(&self.name))?;
             self.order_detail = Some("another PE's NICs do not keep the order: signals go as atomics".into());
         }
         self.order = policy;

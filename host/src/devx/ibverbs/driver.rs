@@ -19,10 +19,9 @@ use std::time::Instant;
 
 use crate::devx::UarPage;
 
-/// Page sizes that the kernel may cut a umem into: 4 KiB alone. Queues lie at multiples of 4 KiB in their umem, and
-/// whether firmware wants an offset aligned to the umem's page, where the kernel merged pages, is not documented. The
-/// other way, queues at multiples of 64 KiB, would pad the shallow rings of many paths and still trust that the kernel
-/// merges no further.
+/// Page sizes that the kernel may cut a umem into: 4 KiB alone, so that it merges none. Whether firmware wants the offset
+/// of a queue aligned to the umem's page is not documented; queues lie at multiples of
+/// [`QUEUE_ALIGN`](crate::nic::umem::QUEUE_ALIGN), which fits pages of 64 KiB as well.
 const PAGE_SIZES: u64 = 1 << 12;
 
 /// The device. Lives on the command thread alone.
