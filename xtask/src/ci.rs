@@ -31,7 +31,8 @@ Stages, in order; a failed one does not stop the others, the exit status tells.
   build      all programs and libraries, release; nothing of it can be broken by name
   prefix     the folder that programs take in NVSHMEM's place: made, linked from C and C++, held against NVSHMEM 3.8.0
   scenarios  the main program's runs, in one process and in several, as listed in xtask/src/scenarios_list.rs
-  mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs
+  mlx5       those of them that also run through libibverbs and libmlx5, on the interposer's soft NICs; what must be
+             refused there; the report of `shunt doctor --first-day`
   profiles   some of both on every kind of device (soft-nic/src/profile/table.rs)
   python     the wheel of python/, installed into a fresh virtual environment; its README's example and its tests
   soft-rdma  unmodified RDMA programs on soft NICs, as listed in xtask/src/soft_rdma_cases.rs
@@ -56,6 +57,21 @@ impl Count {
     /// So many of either, and none that could not be run.
     pub const fn of(passed: usize, failed: usize) -> Self {
         Self { passed, failed, skipped: 0 }
+    }
+
+    /// Prints what came of one check, and counts it.
+    pub fn told(name: &str, wrong: &[String]) -> Self {
+        println!("  {name:36} {}", if wrong.is_empty() { "ok" } else { "FAILED" });
+        wrong.iter().for_each(|line| println!("    {line}"));
+        Self::of(usize::from(wrong.is_empty()), usize::from(!wrong.is_empty()))
+    }
+}
+
+impl std::ops::AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
     }
 }
 
@@ -111,9 +127,7 @@ pub fn run(args: &[String]) -> Result<()> {
             println!("{name}: {error:#}");
             Count { failed: 1, ..Count::default() }
         });
-        total.passed += count.passed;
-        total.failed += count.failed;
-        total.skipped += count.skipped;
+        total += count;
         let word = match count {
             Count { failed: 1.., .. } => "FAILED",
             Count { skipped: 1.., .. } => "skipped",

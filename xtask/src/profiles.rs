@@ -105,11 +105,9 @@ fn these(names: &[&'static str], short: bool) -> Result<Count> {
     let all = names.iter().map(|name| on(name, short)).collect::<Result<Vec<_>>>()?;
     println!("\n{}", table(&all));
     let counts = all.iter().flat_map(|told| [Some(told.own), told.mlx5]).flatten();
-    Ok(counts.fold(Count::default(), |sum, count| Count {
-        passed: sum.passed + count.passed,
-        failed: sum.failed + count.failed,
-        skipped: sum.skipped + count.skipped,
-    }))
+    let mut sum = Count::default();
+    counts.for_each(|count| sum += count);
+    Ok(sum)
 }
 
 pub fn run(args: &[String]) -> Result<()> {

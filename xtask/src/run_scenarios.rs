@@ -5,6 +5,7 @@ use crate::netns::{self, Net};
 use crate::scenarios::{How, Scenario, judge, remarks};
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
 use crate::sh;
+use crate::{first_day, refusals};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs::File;
@@ -52,9 +53,12 @@ pub fn all() -> Result<Count> {
     these(SCENARIOS, None)
 }
 
-/// Those through libibverbs and libmlx5.
+/// Those through libibverbs and libmlx5, and what else is held against the interposer's NICs.
 pub fn soft_rdma() -> Result<Count> {
-    these(SOFT_RDMA, None)
+    let mut count = these(SOFT_RDMA, None)?;
+    count += refusals::stage()?;
+    count += first_day::stage()?;
+    Ok(count)
 }
 
 /// Those on two hosts, as far as this machine lets us make hosts.
