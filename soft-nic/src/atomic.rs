@@ -1,9 +1,66 @@
-//! What the four atomics compute.
+//! What the four atomics compute, and how they read and write their word.
 
-use crate::packet::AtomicOp;
+use crate::fault::{FaultKind, Faults};
+use crate::memory::Span;
+use crate::packet::{AtomicOp, AtomicRequest};
+use crate::step_context::StepContext;
+
+/// An atomic that has read its word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtomicWrite {
+    /// The value before.
+    pub(crate) original: u64,
+    bytes: u32,
+    /// What is written, one after the other: one word, but for sabotage.
+    words: [Option<u64>; 2],
+}
+
+impl AtomicWrite {
+    /// Reads the word of an atomic, and says what is to be written. Atomic among the requests of one NIC, not with
+    /// others.
+    pub(crate) fn begin(span: Span, request: AtomicRequest, faults: &mut Faults) -> Self {
+        let bytes = request.bytes;
+        let original = load_word(span, bytes);
+        let new = apply(request.op, original, bytes);
+        let mut words = [Some(new), None];
+        if faults.any() {
+            let again = apply(request.op, new, bytes);
+            if new != original && faults.strikes(|kind| matches!(kind, FaultKind::SkipAtomic)) {
+                words = [None, None];
+            } else if again != new && faults.strikes(|kind| matches!(kind, FaultKind::DoubleAtomic)) {
+                words = [Some(new), Some(again)];
+            }
+        }
+        Self { original, bytes, words }
+    }
+
+    /// Writes it.
+    pub(crate) fn land(&self, span: Span, cx: &mut StepContext) {
+        for word in self.words.iter().flatten() {
+            cx.land(span, &word.to_le_bytes()[..self.bytes as usize]);
+        }
+    }
+}
+
+/// Writes what the requester gets: 8-byte results in host order (endianness mode 1) or big-endian (mode 0), 4-byte
+/// results big-endian always.
+pub(crate) fn write_result(original: u64, big_endian: bool, into: &mut [u8]) {
+    match into.len() {
+        4 => into.copy_from_slice(&(original as u32).to_be_bytes()),
+        _ if big_endian => into.copy_from_slice(&original.to_be_bytes()),
+        _ => into.copy_from_slice(&original.to_le_bytes()),
+    }
+}
+
+/// The word of an atomic's width that lies there.
+fn load_word(span: Span, bytes: u32) -> u64 {
+    let mut word = [0; 8];
+    span.load(&mut word[..bytes as usize]);
+    u64::from_le_bytes(word)
+}
 
 /// The word's new value. `bytes` is 4 or 8; for 4 the upper halves are zero and stay so.
-pub(crate) fn apply(op: AtomicOp, old: u64, bytes: u32) -> u64 {
+fn apply(op: AtomicOp, old: u64, bytes: u32) -> u64 {
     let width = if bytes == 4 { u32::MAX as u64 } else { u64::MAX };
     let new = match op {
         AtomicOp::CompareSwap { compare, swap, compare_mask, swap_mask } => {

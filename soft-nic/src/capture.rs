@@ -1,6 +1,6 @@
 //! What crosses a fabric, written down for Wireshark: a pcap file of whole frames, with times in nanoseconds.
 
-use crate::fabric::Fabric;
+use crate::config::NicConfig;
 use crate::packet::{Body, Packet};
 use crate::wire::{self, Addresses, Outer, ROCE_PORT};
 use std::io::{self, Write};
@@ -38,7 +38,7 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    fn new(mut writer: Box<dyn Write + Send>, epoch_ns: u64) -> io::Result<Self> {
+    pub(crate) fn new(mut writer: Box<dyn Write + Send>, epoch_ns: u64) -> io::Result<Self> {
         let mut header = Vec::new();
         for word in [MAGIC, VERSION, 0, 0, SNAP_BYTES, ETHERNET] {
             header.extend_from_slice(&word.to_le_bytes());
@@ -69,7 +69,7 @@ impl Capture {
     }
 
     /// Hands over what was appended, so that a process that is killed leaves a whole file.
-    fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         if pending == 0 {
             return;
@@ -83,48 +83,25 @@ impl Capture {
         self.report.lost += if self.report.error.is_some() { pending } else { 0 };
         self.buffer.clear();
     }
-}
 
-impl Fabric {
-    /// Writes down every frame that crosses the uplink from now on, either way, as it is on the wire, and every packet
-    /// between two NICs of this fabric as the RoCE v2 frame it would be. What a NIC sends to itself is on no wire.
-    ///
-    /// `epoch_ns` is the time of day at the fabric's instant zero, in nanoseconds since 1970. The writer is written
-    /// to once a round and needs no buffer. An error later on ends the capture, not the fabric: [`Self::captured`]
-    /// tells.
-    pub fn capture(&mut self, writer: Box<dyn Write + Send>, epoch_ns: u64) -> io::Result<()> {
-        self.capture = Some(Box::new(Capture::new(writer, epoch_ns)?));
-        Ok(())
-    }
-
-    /// How the capture goes; nothing if there is none.
-    pub fn captured(&self) -> Option<CaptureReport> {
-        self.capture.as_ref().map(|capture| capture.report.clone())
-    }
-
-    /// Writes down a packet on its way from one NIC of this fabric to another.
-    pub(crate) fn capture_inside(&mut self, packet: &Packet) {
-        let Some(capture) = &mut self.capture else { return };
-        let Some(to) = self.nics.get(packet.to as usize) else { return };
+    /// Appends a packet on its way from one NIC of the fabric to another, as the RoCE v2 frame it would be.
+    pub(crate) fn inside(&mut self, now: u64, packet: &Packet, from: &NicConfig, to: &NicConfig) {
         let destination = match &packet.body {
             Body::Datagram(datagram) => datagram.destination,
             // A LID leads to a LID.
-            _ if packet.source >> 16 == 0 => to.config.lid as u128,
-            _ => u128::from_be_bytes(to.config.gid),
+            _ if packet.source >> 16 == 0 => to.lid as u128,
+            _ => u128::from_be_bytes(to.gid),
         };
-        let source_mac = self.nics[packet.from as usize].mac();
-        let addresses =
-            Addresses { source: packet.source, destination, source_mac, destination_mac: to.mac() };
+        let (source_mac, destination_mac) = (from.mac_number(), to.mac_number());
+        let addresses = Addresses { source: packet.source, destination, source_mac, destination_mac };
         let is_mapped = [packet.source, destination].iter().all(|gid| gid >> 32 == 0xffff);
         let udp = Outer::Udp { source_port: ROCE_PORT, destination_port: ROCE_PORT };
         let outer = if is_mapped { udp } else { Outer::Grh };
-        capture.record(self.cx.now, |buffer| wire::encode(packet, &addresses, outer, buffer));
+        self.record(now, |buffer| wire::encode(packet, &addresses, outer, buffer));
     }
 
-    /// Hands over what a round wrote down.
-    pub(crate) fn flush_capture(&mut self) {
-        if let Some(capture) = &mut self.capture {
-            capture.flush();
-        }
+    /// How it goes.
+    pub(crate) fn report(&self) -> CaptureReport {
+        self.report.clone()
     }
 }

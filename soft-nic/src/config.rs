@@ -1,16 +1,8 @@
 //! One NIC's identity, latencies and quirks.
 
+pub use crate::profile::LinkLayer;
 use crate::profile::Profile;
 use std::net::Ipv4Addr;
-
-/// What the port speaks below the transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkLayer {
-    /// RoCE v2: routed by GID, next hop by MAC.
-    Ethernet,
-    /// InfiniBand: routed by GID when a GRH is present, by LID otherwise.
-    InfiniBand,
-}
 
 /// What a NIC's count says of atomics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,5 +136,23 @@ impl NicConfig {
             self.gid[10..].copy_from_slice(&self.mac);
         }
         self
+    }
+
+    /// The MAC as a number.
+    pub(crate) fn mac_number(&self) -> u64 {
+        self.mac.iter().fold(0, |mac, byte| mac << 8 | *byte as u64)
+    }
+
+    /// The port's own address, as packets to `remote` carry it.
+    #[inline]
+    pub(crate) fn source_address(&self, remote: u128) -> u128 {
+        // An address below 2^16 is a LID: the other end then knows us by ours.
+        if remote >> 16 == 0 { self.lid as u128 } else { u128::from_be_bytes(self.gid) }
+    }
+
+    /// True if writes of some queue pair may land in any order.
+    #[inline]
+    pub(crate) fn may_scatter(&self) -> bool {
+        self.quirks.out_of_order || self.quirks.out_of_order_inside || self.profile.order.may_scatter()
     }
 }

@@ -1,15 +1,18 @@
 //! Unreliable datagrams, both halves: sent once and complete at once; landed whole, or lost in silence.
 
-use crate::cx::Cx;
+use crate::completion_queue::Received;
+use crate::config::LinkLayer;
+use crate::endpoint::Endpoint;
 use crate::event;
-use crate::nic::SoftNic;
+use crate::fetch::{Letter, Task, Work};
 use crate::packet::{Body, Datagram, Packet};
-use crate::psn;
-use crate::qp::{Letter, Qp, Task};
-use crate::receive::Received;
-use crate::requester::LOCAL_KEY;
+use crate::receive_queue::ReceiveQueue;
+use crate::responder::Responder;
+use crate::scatter_list::Refused;
+use crate::step_context::StepContext;
+use crate::units::Units;
 use crate::wire::{self, HOP_LIMIT};
-use shunt_layout::mlx5::cqe::{GRH_FLAG, Syndrome, opcode};
+use shunt_layout::mlx5::cqe::{GRH_FLAG, opcode};
 use shunt_layout::mlx5::eqe::event as events;
 use shunt_layout::mlx5::wqe::AddressVector;
 use std::net::Ipv4Addr;
@@ -19,97 +22,110 @@ const GRH_BYTES: usize = 40;
 /// BTH, DETH and ICRC.
 const TRANSPORT_BYTES: usize = 12 + 8 + 4;
 
-impl SoftNic {
-    /// Sends the datagram of entry `at`, and completes it. False if its data cannot be read: the entry then
-    /// carries the error.
-    pub(crate) fn send_datagram(&mut self, qp: &mut Qp, at: usize, cx: &mut Cx) -> bool {
-        let work = &qp.requester.work[at];
-        let Task::Datagram(letter) = &work.task else { unreachable!("judged by the caller") };
-        let Some(payload) = self.gather_message(qp, &letter.data, 0, work.bytes, cx) else {
-            qp.requester.work[at].error = Some(LOCAL_KEY);
-            return false;
-        };
-        let Letter { to, imm, .. } = **letter;
-        let destination = self.destination(&to);
-        let mac = to.rmac.iter().fold(0, |mac, byte| mac << 8 | *byte as u64);
-        // A key with its top bit set stands for the sender's own.
-        let qkey = if to.qkey >> 31 != 0 { qp.qkey } else { to.qkey };
-        let datagram = Datagram { destination, source_qpn: qp.qpn, qkey, imm, payload };
-        self.hand_over(Packet {
-            from: self.number,
-            to: cx.route(destination, mac),
-            source: self.source_address(destination),
-            qpn: to.qpn,
-            psn: qp.requester.send_psn,
-            ack_request: false,
-            solicited: work.solicited,
-            body: Body::Datagram(Box::new(datagram)),
-        });
-        let requester = &mut qp.requester;
-        requester.send_psn = psn::add(requester.send_psn, 1);
-        requester.oldest = requester.send_psn;
-        requester.cursor += 1;
-        self.retire(qp, cx);
-        true
-    }
+/// The packet of a datagram WQE. `None` if no key allows its data to be read.
+pub(crate) fn packet(
+    work: &Work,
+    psn: u32,
+    qp: &Endpoint,
+    units: &Units,
+    cx: &mut StepContext,
+) -> Option<Packet> {
+    let Task::Datagram(letter) = &work.task else { unreachable!("judged by the caller") };
+    let payload = qp.owner().gather_message(&units.memory, &letter.data, 0, work.bytes, &mut cx.pool)?;
+    let Letter { to, imm, .. } = **letter;
+    let destination = destination(&to, units.config.link_layer);
+    let mac = to.rmac.iter().fold(0, |mac, byte| mac << 8 | *byte as u64);
+    // A key with its top bit set stands for the sender's own.
+    let qkey = if to.qkey >> 31 != 0 { qp.qkey } else { to.qkey };
+    let datagram = Datagram { destination, source_qpn: qp.qpn, qkey, imm, payload };
+    Some(Packet {
+        from: units.number,
+        to: cx.route(destination, mac),
+        source: units.config.source_address(destination),
+        qpn: to.qpn,
+        psn,
+        ack_request: false,
+        solicited: work.solicited,
+        body: Body::Datagram(Box::new(datagram)),
+    })
+}
 
-    /// The address an address vector names.
-    fn destination(&self, to: &AddressVector) -> u128 {
-        let by_lid = self.config.link_layer == crate::LinkLayer::InfiniBand && !to.grh;
-        if by_lid { to.rlid as u128 } else { u128::from_be_bytes(to.rgid) }
-    }
+/// The address an address vector names.
+fn destination(to: &AddressVector, link_layer: LinkLayer) -> u128 {
+    let by_lid = link_layer == LinkLayer::InfiniBand && !to.grh;
+    if by_lid { to.rlid as u128 } else { u128::from_be_bytes(to.rgid) }
+}
 
-    /// Something reached a datagram queue pair.
-    pub(crate) fn datagram_arrived(&mut self, qp: &mut Qp, packet: Packet, cx: &mut Cx) {
-        let wanted = match &packet.body {
-            Body::Datagram(datagram) => {
-                datagram.qkey == qp.qkey && datagram.payload.bytes().len() <= qp.mtu as usize
-            }
-            _ => false,
-        };
-        if !wanted {
-            return self.drop_packet(packet, cx);
+/// Something reached a datagram queue pair.
+pub(crate) fn arrived(
+    packet: Packet,
+    responder: &mut Responder,
+    qp: &mut Endpoint,
+    units: &mut Units,
+    cx: &mut StepContext,
+) {
+    let wanted = match &packet.body {
+        Body::Datagram(datagram) => {
+            datagram.qkey == qp.qkey && datagram.payload.bytes().len() <= qp.mtu as usize
         }
-        match self.open_receive(qp, cx.now) {
-            Ok(true) => {}
-            Ok(false) => return self.drop_packet(packet, cx),
-            Err(error) => {
-                packet.recycle(&mut cx.pool);
-                return self.datagram_failed(qp, error, cx);
-            }
+        _ => false,
+    };
+    let Some(queue) = responder.receive.as_mut().filter(|_| wanted) else {
+        return units.drop_packet(packet, cx);
+    };
+    match queue.open(units, cx.now) {
+        Ok(true) => {}
+        Ok(false) => return units.drop_packet(packet, cx),
+        Err(error) => {
+            packet.recycle(&mut cx.pool);
+            return failed(error, responder, qp, units, cx.now);
         }
-        let (source, solicited) = (packet.source, packet.solicited);
-        let Body::Datagram(datagram) = packet.body else { unreachable!("judged above") };
-        let Datagram { destination, source_qpn, imm, payload, .. } = *datagram;
-        let bytes = payload.bytes().len();
-        let mut header = cx.pool.take(GRH_BYTES);
-        let sent = TRANSPORT_BYTES + 4 * imm.is_some() as usize + bytes.next_multiple_of(4);
-        header.bytes_mut().copy_from_slice(&route_header(source, destination, sent));
-        let landed = self
-            .land_received(qp, 0, header, cx)
-            .and_then(|()| self.land_received(qp, GRH_BYTES as u64, payload, cx));
-        if let Err(error) = landed {
-            return self.datagram_failed(qp, error, cx);
-        }
-        self.counters.messages += 1;
-        let by_lid = destination >> 16 == 0;
-        let received = Received {
-            opcode: if imm.is_some() { opcode::RESP_SEND_IMM } else { opcode::RESP_SEND },
-            imm: imm.unwrap_or(0),
-            bytes: (GRH_BYTES + bytes) as u32,
-            solicited,
-            origin: source_qpn | if by_lid { 0 } else { GRH_FLAG },
-            source_lid: if by_lid { source as u16 } else { 0 },
-        };
-        self.received(qp, received, cx);
     }
+    match land(packet, queue, qp, units, cx) {
+        Ok(received) => {
+            units.counters.messages += 1;
+            responder.received(received, qp, units, cx);
+        }
+        Err(error) => failed(error, responder, qp, units, cx.now),
+    }
+}
 
-    /// A datagram did not fit its buffer, or no key allows the buffer: a local error, nobody else is told.
-    fn datagram_failed(&mut self, qp: &mut Qp, error: (Syndrome, u8), cx: &mut Cx) {
-        self.receive_failed(qp, error, cx);
-        self.enter_error(qp, cx.now);
-        self.raise(cx.now, event::object(events::WQ_CATASTROPHIC, qp.qpn));
+/// Puts a datagram and what lies in front of it into the receive WQE that is open.
+fn land(
+    packet: Packet,
+    queue: &mut ReceiveQueue,
+    qp: &Endpoint,
+    units: &mut Units,
+    cx: &mut StepContext,
+) -> Result<Received, Refused> {
+    let (source, solicited) = (packet.source, packet.solicited);
+    let Body::Datagram(datagram) = packet.body else { unreachable!("judged by the caller") };
+    let Datagram { destination, source_qpn, imm, payload, .. } = *datagram;
+    let bytes = payload.bytes().len();
+    let mut header = cx.pool.take(GRH_BYTES);
+    let sent = TRANSPORT_BYTES + 4 * imm.is_some() as usize + bytes.next_multiple_of(4);
+    header.bytes_mut().copy_from_slice(&route_header(source, destination, sent));
+    queue.land(0, header, qp, units, cx)?;
+    queue.land(GRH_BYTES as u64, payload, qp, units, cx)?;
+    let by_lid = destination >> 16 == 0;
+    Ok(Received {
+        opcode: if imm.is_some() { opcode::RESP_SEND_IMM } else { opcode::RESP_SEND },
+        imm: imm.unwrap_or(0),
+        bytes: (GRH_BYTES + bytes) as u32,
+        solicited,
+        origin: source_qpn | if by_lid { 0 } else { GRH_FLAG },
+        source_lid: if by_lid { source as u16 } else { 0 },
+    })
+}
+
+/// A datagram did not fit its buffer, or no key allows the buffer: a local error, nobody else is told.
+fn failed(error: Refused, responder: &mut Responder, qp: &mut Endpoint, units: &mut Units, now: u64) {
+    if let Some(queue) = &mut responder.receive {
+        queue.fail(error, qp, units, now);
     }
+    qp.enter_error(units, now);
+    responder.silence();
+    units.raise(now, event::object(events::WQ_CATASTROPHIC, qp.qpn));
 }
 
 /// What lies in front of a datagram of `sent` bytes: a GRH; between IPv4-mapped addresses 20 bytes of nothing and an

@@ -1,42 +1,90 @@
-//! What a queue pair reads and writes under its own keys: gather and scatter lists.
+//! Gather and scatter lists: what a queue pair reads and writes under its own keys.
 
-use crate::cx::Cx;
-use crate::memory::{Access, Span, Use};
-use crate::nic::SoftNic;
-use crate::packet::Payload;
-use crate::placement::How;
-use crate::qp::{Data, Piece, Qp, Sge};
+use crate::memory::{Access, Memory, Span, Use};
+use crate::packet::{Payload, Pool};
+use shunt_layout::mlx5::cqe::{Syndrome, vendor};
 
-impl SoftNic {
-    /// Translates a local access of a queue pair.
-    pub(crate) fn local(&self, qp: &Qp, sge: Sge, offset: u32, bytes: u32, access: Access) -> Option<Span> {
+/// A local access that no key allows: syndrome and vendor syndrome.
+pub(crate) const LOCAL_KEY: (Syndrome, u8) = (Syndrome::LOCAL_PROTECTION, vendor::LOCAL_KEY);
+
+/// A pointer segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sge {
+    pub(crate) lkey: u32,
+    pub(crate) address: u64,
+    pub(crate) bytes: u32,
+}
+
+/// One entry of a gather list.
+#[derive(Clone, Debug)]
+pub(crate) enum Piece {
+    Pointer(Sge),
+    Inline(Vec<u8>),
+}
+
+impl Piece {
+    pub(crate) fn bytes(&self) -> u32 {
+        match self {
+            Self::Pointer(sge) => sge.bytes,
+            Self::Inline(bytes) => bytes.len() as u32,
+        }
+    }
+}
+
+/// Local data of a WQE. The common shapes need no allocation.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    None,
+    /// Inline, up to 32 bytes; the WQE holds how many.
+    Small([u8; 32]),
+    One(Sge),
+    Many(Box<[Piece]>),
+}
+
+/// Whose keys an access may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub(crate) pd: u32,
+    pub(crate) qpn: u32,
+}
+
+impl Owner {
+    /// Translates a local access to `bytes` of a piece from `offset`.
+    pub(crate) fn local(
+        self,
+        memory: &Memory,
+        sge: Sge,
+        offset: u32,
+        bytes: u32,
+        access: Access,
+    ) -> Option<Span> {
         let want = Use {
             key: sge.lkey,
-            pd: qp.pd,
-            qpn: qp.qpn,
+            pd: self.pd,
+            qpn: self.qpn,
             address: sge.address.wrapping_add(offset as u64),
             bytes: bytes as u64,
             access,
         };
-        self.memory.check(want).map(|(span, _)| span)
+        memory.check(want).map(|(span, _)| span)
     }
 
-    /// Reads `bytes` of a gather list from `offset`.
+    /// Reads `bytes` of a gather list from `offset`. `None` if no key allows it.
     #[inline(always)] // on the way of every packet
     pub(crate) fn gather(
-        &self,
-        qp: &Qp,
+        self,
+        memory: &Memory,
         data: &Data,
         offset: u32,
         bytes: u32,
-        cx: &mut Cx,
+        pool: &mut Pool,
     ) -> Option<Payload> {
-        let mut payload = cx.pool.take(bytes as usize);
+        let mut payload = pool.take(bytes as usize);
         let into = payload.bytes_mut();
         match data {
             Data::None => {}
             Data::Small(small) => into.copy_from_slice(&small[offset as usize..(offset + bytes) as usize]),
-            Data::One(sge) => self.local(qp, *sge, offset, bytes, Access::LocalRead)?.load(into),
+            Data::One(sge) => self.local(memory, *sge, offset, bytes, Access::LocalRead)?.load(into),
             Data::Many(pieces) => {
                 let (mut skip, mut done) = (offset, 0);
                 for piece in pieces {
@@ -45,7 +93,7 @@ impl SoftNic {
                     match piece {
                         _ if some == 0 => {}
                         Piece::Pointer(sge) => {
-                            self.local(qp, *sge, skip, some, Access::LocalRead)?.load(target);
+                            self.local(memory, *sge, skip, some, Access::LocalRead)?.load(target);
                         }
                         Piece::Inline(inline) => {
                             target.copy_from_slice(&inline[skip as usize..(skip + some) as usize]);
@@ -62,53 +110,13 @@ impl SoftNic {
     /// The same for what is not a plain WRITE: out of the way of what is.
     #[inline(never)]
     pub(crate) fn gather_message(
-        &self,
-        qp: &Qp,
+        self,
+        memory: &Memory,
         data: &Data,
         offset: u32,
         bytes: u32,
-        cx: &mut Cx,
+        pool: &mut Pool,
     ) -> Option<Payload> {
-        self.gather(qp, data, offset, bytes, cx)
-    }
-
-    /// Writes bytes into a scatter list at `offset`. False if no key allows it.
-    pub(crate) fn scatter(
-        &mut self,
-        qp: &Qp,
-        data: &Data,
-        offset: u32,
-        payload: Payload,
-        cx: &mut Cx,
-    ) -> bool {
-        let bytes = payload.bytes().len() as u32;
-        match data {
-            Data::One(sge) => {
-                let Some(span) = self.local(qp, *sge, offset, bytes, Access::LocalWrite) else {
-                    return false;
-                };
-                self.place(span, payload, How::default(), cx);
-            }
-            Data::Many(pieces) => {
-                let (mut skip, mut done) = (offset, 0);
-                for piece in pieces {
-                    let some = piece.bytes().saturating_sub(skip).min(bytes - done);
-                    if let (Piece::Pointer(sge), true) = (piece, some > 0) {
-                        let Some(span) = self.local(qp, *sge, skip, some, Access::LocalWrite) else {
-                            return false;
-                        };
-                        let mut part = cx.pool.take(some as usize);
-                        let from = done as usize;
-                        part.bytes_mut().copy_from_slice(&payload.bytes()[from..from + some as usize]);
-                        self.place(span, part, How::default(), cx);
-                    }
-                    skip = skip.saturating_sub(piece.bytes());
-                    done += some;
-                }
-                cx.pool.give(payload);
-            }
-            _ => {}
-        }
-        true
+        self.gather(memory, data, offset, bytes, pool)
     }
 }

@@ -1,18 +1,19 @@
 //! All NICs of a job, the link between them, and the plan of faults.
 
-use crate::agenda::Agenda;
-use crate::capture::Capture;
-use crate::cx::{Cx, Route, WordWatch};
-use crate::fault::{FaultKind, FaultReport, Plan, Planned, Step};
-use crate::link::{self, Link};
+use crate::capture::{Capture, CaptureReport};
+use crate::fault::{FaultKind, FaultReport, Plan, Planned, RailAt, Step};
+use crate::network::Network;
 use crate::nic::SoftNic;
-use crate::outside::Border;
 use crate::packet::Packet;
-use std::collections::{BTreeSet, VecDeque};
-use std::fmt;
+use crate::remote_nics::RemoteNics;
+use crate::step_context::WordWatch;
+use crate::uplink::{Uplink, UplinkCounters, UplinkError};
+use crate::uplink_gateway::UplinkGateway;
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
 
 /// Rounds of one step at the same instant; what is left then is reported as due at once.
-pub(crate) const ROUNDS: u32 = 64;
+const ROUNDS: u32 = 64;
 
 /// What a fabric is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,61 +34,19 @@ impl Default for FabricConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NicId(pub u32);
 
-/// Which rail of which PE; written `pe.rail`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RailAt {
-    /// The PE.
-    pub pe: u32,
-    /// Its rail.
-    pub rail: u32,
-}
-
-impl fmt::Display for RailAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.pe, self.rail)
-    }
-}
-
 /// All NICs of a job and the link between them.
 pub struct Fabric {
-    pub(crate) config: FabricConfig,
-    pub(crate) nics: Vec<SoftNic>,
-    places: Vec<RailAt>,
-    /// Pairs of PEs between which nothing passes.
-    apart: BTreeSet<(u32, u32)>,
-    pub(crate) links: Vec<Link>,
+    network: Network,
     plan: Plan,
-    pub(crate) cx: Cx,
     /// The way to other processes.
-    pub(crate) border: Option<Border>,
-    /// Where frames are written down.
-    pub(crate) capture: Option<Box<Capture>>,
-    pub(crate) random: u64,
-    /// Who has something due, where steps are sparse.
-    pub(crate) agenda: Agenda,
+    gateway: Option<UplinkGateway>,
 }
 
 impl Fabric {
     /// A fabric without NICs.
     pub fn new(config: FabricConfig) -> Self {
-        let cx = Cx { epoch: 1, ..Cx::default() };
-        let random = config.seed ^ 0x9e37_79b9_7f4a_7c15;
-        let (nics, places, links) = (Vec::new(), Vec::new(), Vec::new());
-        let (border, capture) = (None, None);
-        let agenda = Agenda::default();
-        Self {
-            config,
-            nics,
-            places,
-            apart: BTreeSet::new(),
-            links,
-            plan: Plan::default(),
-            cx,
-            border,
-            capture,
-            random,
-            agenda,
-        }
+        let network = Network::new(config.link_ns, config.seed);
+        Self { network, plan: Plan::default(), gateway: None }
     }
 
     /// Adds a NIC.
@@ -95,38 +54,10 @@ impl Fabric {
     /// # Panics
     /// If another NIC has the same GID, or on InfiniBand the same LID: two NICs with one address are a
     /// mistake of the caller that would look like loss. If an uplink is attached: it would not know the NIC.
-    pub fn add(&mut self, mut nic: SoftNic, at: RailAt) -> NicId {
-        assert!(self.border.is_none(), "{}: NICs are added before an uplink is attached", nic.config.name);
-        let number = self.nics.len() as u32;
-        nic.number = number;
-        self.nics.push(nic);
-        self.places.push(at);
-        self.links.push(VecDeque::new());
-        let routes = self.cx.routes.len();
-        self.reroute();
-        let added = self.cx.routes.len() - routes;
-        let expected =
-            if self.nics[number as usize].config.link_layer == crate::LinkLayer::InfiniBand { 2 } else { 1 };
-        assert_eq!(
-            added, expected,
-            "{}: another NIC has this GID or LID",
-            self.nics[number as usize].config.name
-        );
-        NicId(number)
-    }
-
-    /// Fills the routes from the NICs' addresses.
-    fn reroute(&mut self) {
-        self.cx.routes.clear();
-        self.cx.epoch += 1;
-        for nic in &self.nics {
-            let infiniband = nic.config.link_layer == crate::LinkLayer::InfiniBand;
-            let route = Route { nic: nic.number, mac: (!infiniband).then(|| nic.mac()) };
-            self.cx.routes.insert(u128::from_be_bytes(nic.config.gid), route);
-            if infiniband {
-                self.cx.routes.insert(nic.config.lid as u128, route);
-            }
-        }
+    pub fn add(&mut self, nic: SoftNic, at: RailAt) -> NicId {
+        let name = &nic.config().name;
+        assert!(self.gateway.is_none(), "{name}: NICs are added before an uplink is attached");
+        NicId(self.network.add(nic, at))
     }
 
     /// A NIC.
@@ -134,23 +65,23 @@ impl Fabric {
     /// # Panics
     /// If the number is not from this fabric.
     pub fn nic(&mut self, id: NicId) -> &mut SoftNic {
-        self.agenda.touch(id.0);
-        &mut self.nics[id.0 as usize]
+        self.network.scheduler.touch(id.0);
+        &mut self.network.nics[id.0 as usize]
     }
 
     /// The NIC of a rail.
     pub fn find(&self, at: RailAt) -> Option<NicId> {
-        self.places.iter().position(|place| *place == at).map(|n| NicId(n as u32))
+        self.network.find(at).map(NicId)
     }
 
     /// The rail of a NIC.
     pub fn place(&self, id: NicId) -> Option<RailAt> {
-        self.places.get(id.0 as usize).copied()
+        self.network.place(id.0)
     }
 
     /// All NICs, in the order they were added.
     pub fn nics(&self) -> impl Iterator<Item = NicId> + use<> {
-        (0..self.nics.len() as u32).map(NicId)
+        (0..self.network.nics.len() as u32).map(NicId)
     }
 
     /// Polls doorbells and runs everything due at `now`. True if anything happened.
@@ -172,55 +103,67 @@ impl Fabric {
 
     /// The same; doorbells are looked at if they may be `rung`.
     pub(crate) fn round_with(&mut self, now: u64, rung: bool) -> bool {
-        self.cx.now = now;
+        self.network.cx.now = now;
         let mut any = self.run_plan();
-        any |= self.arrive();
-        for at in 0..self.nics.len() {
-            any |= self.work(at, rung);
+        any |= self.network.arrive(&mut self.gateway);
+        for at in 0..self.network.nics.len() {
+            any |= self.network.work(at, rung, &mut self.gateway);
         }
-        any |= self.run_border();
-        self.flush_capture();
+        any |= self.network.run_gateway(&mut self.gateway);
+        if let Some(capture) = &mut self.network.capture {
+            capture.flush();
+        }
+        any
+    }
+
+    /// As [`Fabric::step`], without a look at NICs that have nothing due. `rung`: those whose doorbells may have been
+    /// written since the last step.
+    pub fn step_sparse(&mut self, now: u64, rung: &[NicId]) -> bool {
+        let scheduler = &mut self.network.scheduler;
+        scheduler.start(self.network.nics.len());
+        rung.iter().for_each(|nic| scheduler.ring(nic.0));
+        let mut any = false;
+        for _ in 0..ROUNDS {
+            if !self.sparse_round(now) {
+                break;
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn sparse_round(&mut self, now: u64) -> bool {
+        self.network.cx.now = now;
+        let mut any = self.run_plan();
+        let network = &mut self.network;
+        for nic in network.scheduler.take_due(now) {
+            let gone = network.nics[nic as usize].is_gone();
+            let rung = network.scheduler.take_rung(nic, gone);
+            any |= network.work(nic as usize, rung, &mut self.gateway);
+            network.scheduler.touch(nic);
+        }
+        network.file_touched();
         any
     }
 
     /// Doorbell pages that a look goes through.
     pub(crate) fn pages(&self) -> u64 {
-        self.nics.iter().map(|nic| nic.uars.len() as u64).sum()
-    }
-
-    /// Everything one NIC has due; its doorbells are looked at if it may be `rung`. True if there was anything.
-    pub(crate) fn work(&mut self, at: usize, rung: bool) -> bool {
-        let now = self.cx.now;
-        let nic = &mut self.nics[at];
-        let mut any = nic.run_placement(&mut self.cx);
-        if nic.is_gone() {
-            return any | self.deliver(at); // Only to drop them.
-        }
-        any |= nic.run_commands(now);
-        if nic.events.announce(now) {
-            nic.wake();
-            any = true;
-        }
-        if rung || nic.unread {
-            any |= nic.poll_doorbells(&mut self.cx);
-        }
-        any |= nic.run_recheck(&mut self.cx);
-        any |= self.deliver(at);
-        let nic = &mut self.nics[at];
-        any |= nic.run_timers(&mut self.cx);
-        any |= nic.run_late_cqes(&mut self.cx);
-        any |= nic.transmit(&mut self.cx);
-        self.carry(at);
-        any
+        self.network.nics.iter().map(|nic| nic.pages() as u64).sum()
     }
 
     /// The earliest instant at which [`Self::step`] would do something, doorbells aside. At or before the
     /// last step's instant: there is work left, step again at once.
     pub fn next_due(&self) -> Option<u64> {
-        let now = self.cx.now;
-        let nics = self.nics.iter().filter_map(|nic| nic.next_due(now));
-        let links = self.links.iter().filter_map(|link| link.front().map(|(arrival, _)| *arrival));
-        nics.chain(links).chain(self.plan.next_due()).chain(self.border_due()).min()
+        let nics = (0..self.network.nics.len()).filter_map(|at| self.network.next_due(at));
+        let gateway = self.gateway.as_ref().and_then(UplinkGateway::next_due);
+        nics.chain(self.plan.next_due()).chain(gateway).min()
+    }
+
+    /// As [`Fabric::next_due`], for a fabric that takes sparse steps.
+    pub fn next_due_sparse(&mut self) -> Option<u64> {
+        self.network.scheduler.start(self.network.nics.len());
+        self.network.file_touched();
+        self.network.scheduler.next_due().into_iter().chain(self.plan.next_due()).min()
     }
 
     /// Schedules a fault. An instant that is past means now.
@@ -229,7 +172,7 @@ impl Fabric {
     /// If the fabric has no such rail: a fault that strikes nothing would be a test that tests nothing.
     pub fn plan(&mut self, at_ns: u64, at: RailAt, kind: FaultKind) {
         assert!(self.find(at).is_some(), "no rail {at} to inject `{kind}` at");
-        self.plan.add(Planned { at_ns: at_ns.max(self.cx.now), at, kind });
+        self.plan.add(Planned { at_ns: at_ns.max(self.network.cx.now), at, kind });
     }
 
     /// The process that owns a NIC is gone: its queue pairs are destroyed, nothing lands in its memory any more, and
@@ -238,18 +181,13 @@ impl Fabric {
     /// # Panics
     /// If the fabric has no such rail.
     pub fn kill(&mut self, at: RailAt) {
-        let Some(NicId(number)) = self.find(at) else { panic!("no rail {at} to kill") };
-        self.agenda.touch(number);
-        self.nics[number as usize].kill();
+        let Some(id) = self.find(at) else { panic!("no rail {at} to kill") };
+        self.nic(id).kill();
     }
 
     /// From now on nothing passes between two PEs, either way, on whatever rails; what is on its way arrives.
     pub fn part(&mut self, a: u32, b: u32) {
-        self.apart.extend([(a, b), (b, a)]);
-    }
-
-    pub(crate) fn are_apart(&self, from: usize, to: usize) -> bool {
-        !self.apart.is_empty() && self.apart.contains(&(self.places[from].pe, self.places[to].pe))
+        self.network.part(a, b);
     }
 
     /// Every planned fault and how often it struck.
@@ -258,89 +196,133 @@ impl Fabric {
             at_ns: planned.at_ns,
             at: planned.at,
             kind: planned.kind,
-            hits: self.nics.iter().map(|nic| nic.faults.hits(id)).sum(),
+            hits: self.network.nics.iter().map(|nic| nic.faults().hits(id)).sum(),
         };
         self.plan.entries().iter().enumerate().map(report).collect()
     }
 
     /// Watches a word: every 8-byte placement on exactly this address, by any NIC.
     pub fn watch_word(&mut self, address: u64) {
-        self.cx.watch.entry(address).or_default();
+        self.network.cx.watch.entry(address).or_default();
     }
 
     /// What was placed on a watched word; nothing if it is not watched.
     pub fn watched(&self, address: u64) -> WordWatch {
-        self.cx.watch.get(&address).copied().unwrap_or_default()
+        self.network.cx.watch.get(&address).copied().unwrap_or_default()
     }
 
     /// Puts a packet on a link as if `from` had sent it now: ghosts and garbage, for tests. False if there is
     /// no NIC of that number at one of its ends.
     pub fn forge(&mut self, packet: Packet) -> bool {
-        let known = |nic: u32| (nic as usize) < self.nics.len();
-        if !known(packet.from) || !known(packet.to) {
-            return false;
-        }
-        let arrival = self.cx.now + self.config.link_ns;
-        self.agenda.touch(packet.to);
-        link::push(&mut self.links[packet.to as usize], arrival, packet);
-        true
+        self.network.forge(packet)
     }
 
     /// Lets rate limits catch up by this much, for a caller that steps coarsely in real time (the engine
     /// does). Zero, the default, paces exactly and is right for virtual time.
     pub fn set_catch_up(&mut self, nanoseconds: u64) {
-        self.cx.catch_up_ns = nanoseconds;
+        self.network.cx.catch_up_ns = nanoseconds;
     }
 
-    /// When the next planned fault is due.
-    pub(crate) fn plan_due(&self) -> Option<u64> {
-        self.plan.next_due()
+    /// Joins this fabric to others: addresses that none of its NICs has lead to the uplink from now on, and frames
+    /// for its NICs come from there. Add the NICs before, and attach before [`Engine::spawn`](crate::Engine::spawn).
+    pub fn attach(&mut self, mut uplink: Box<dyn Uplink>) -> Result<(), UplinkError> {
+        for (address, route) in &self.network.cx.routes {
+            uplink.own(*address, route.mac.unwrap_or(0))?;
+            let (config, fits) = (self.network.nics[route.nic as usize].config(), uplink.mtu(*address));
+            if config.mtu > fits {
+                let (nic, mtu) = (config.name.clone(), config.mtu);
+                return Err(UplinkError::PathMtu { nic, address: *address, mtu, fits });
+            }
+        }
+        self.network.cx.remote_nics = RemoteNics::behind(uplink.window());
+        self.network.cx.epoch += 1;
+        self.gateway = Some(UplinkGateway::new(uplink));
+        Ok(())
     }
 
-    pub(crate) fn run_plan(&mut self) -> bool {
-        let now = self.cx.now;
+    /// Leaves the others: what is sent to them goes nowhere from now on, and their frames find nobody.
+    pub fn detach(&mut self) {
+        self.gateway = None;
+        self.network.cx.remote_nics = RemoteNics::default();
+        self.network.cx.epoch += 1;
+    }
+
+    /// What crossed the uplink; zeros without one.
+    pub fn uplink_counters(&self) -> UplinkCounters {
+        self.gateway.as_ref().map_or_else(UplinkCounters::default, UplinkGateway::counters)
+    }
+
+    /// Readable when the uplink has something to do.
+    pub(crate) fn uplink_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.gateway.as_ref().map(UplinkGateway::descriptor)
+    }
+
+    /// Writes down every frame that crosses the uplink from now on, either way, as it is on the wire, and every packet
+    /// between two NICs of this fabric as the RoCE v2 frame it would be. What a NIC sends to itself is on no wire.
+    ///
+    /// `epoch_ns` is the time of day at the fabric's instant zero, in nanoseconds since 1970. The writer is written
+    /// to once a round and needs no buffer. An error later on ends the capture, not the fabric: [`Self::captured`]
+    /// tells.
+    pub fn capture(&mut self, writer: Box<dyn Write + Send>, epoch_ns: u64) -> io::Result<()> {
+        self.network.capture = Some(Box::new(Capture::new(writer, epoch_ns)?));
+        Ok(())
+    }
+
+    /// How the capture goes; nothing if there is none.
+    pub fn captured(&self) -> Option<CaptureReport> {
+        self.network.capture.as_ref().map(|capture| capture.report())
+    }
+
+    fn run_plan(&mut self) -> bool {
+        let now = self.network.cx.now;
         let mut any = false;
         while let Some((id, planned, step)) = self.plan.pop(now) {
             any = true;
             let Some(NicId(at)) = self.find(planned.at) else { continue };
-            self.agenda.touch(at);
-            let nic = &mut self.nics[at as usize];
-            match (step, planned.kind) {
-                (Step::Start, FaultKind::Up) => {
-                    if nic.link_up(now) {
-                        nic.faults.hit(id);
-                    }
-                }
+            self.network.scheduler.touch(at);
+            let nic = &mut self.network.nics[at as usize];
+            let hit = match (step, planned.kind) {
+                (Step::Start, FaultKind::Up) => nic.link_up(now),
                 (Step::Start, FaultKind::GidChange) => {
-                    // The last byte but one of an IPv4-mapped GID: the port moved to another subnet.
-                    self.cx.outside.leave(u128::from_be_bytes(nic.config.gid));
-                    nic.config.gid[14] ^= 0x80;
-                    nic.faults.hit(id);
-                    nic.faults.start(id, planned.kind, now);
-                    self.reroute();
-                    self.own_addresses();
+                    self.change_gid(at, id, now);
+                    continue;
                 }
-                (Step::Start, FaultKind::Down { .. }) | (Step::FlapDown, _) => {
-                    if nic.link_down(now, id) {
-                        nic.faults.hit(id);
-                    }
-                }
+                (Step::Start, FaultKind::Down { .. }) | (Step::FlapDown, _) => nic.link_down(now, id),
+                // Only its own: a `down` planned meanwhile stays.
                 (Step::End, FaultKind::Down { .. }) | (Step::FlapUp, _) => {
-                    // Only its own: a `down` planned meanwhile stays.
-                    if nic.port.down_by == Some(id) && nic.link_up(now) {
-                        nic.faults.hit(id);
-                    }
+                    nic.down_by() == Some(id) && nic.link_up(now)
                 }
-                (Step::Start, FaultKind::Flap { .. }) => {}
+                (Step::Start, FaultKind::Flap { .. }) => false,
                 (Step::Start, kind) => {
-                    if matches!(kind, FaultKind::NicGone { .. }) {
-                        nic.faults.hit(id);
-                    }
-                    nic.faults.start(id, kind, now);
+                    nic.faults_mut().start(id, kind, now);
+                    matches!(kind, FaultKind::NicGone { .. })
                 }
-                (Step::End, _) => nic.faults.end(id),
+                (Step::End, _) => {
+                    nic.faults_mut().end(id);
+                    false
+                }
+            };
+            if hit {
+                nic.faults_mut().hit(id);
             }
         }
         any
+    }
+
+    /// A NIC's address changes: packets to the old one are lost, the uplink answers for the new one.
+    fn change_gid(&mut self, at: u32, fault: usize, now: u64) {
+        let nic = &mut self.network.nics[at as usize];
+        self.network.cx.remote_nics.leave(u128::from_be_bytes(nic.config().gid));
+        nic.change_gid();
+        nic.faults_mut().hit(fault);
+        nic.faults_mut().start(fault, FaultKind::GidChange, now);
+        self.network.reroute();
+        if let Some(gateway) = &mut self.gateway {
+            let cx = &mut self.network.cx;
+            for (address, route) in &cx.routes {
+                cx.remote_nics.enter(*address);
+                gateway.own(*address, route.mac.unwrap_or(0));
+            }
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! Reads WQEs out of send queues.
 
+use crate::dma::{Data, Piece, Sge};
+use crate::endpoint::{Endpoint, Service};
+use crate::memory::Span;
 use crate::packet::{AtomicOp, AtomicRequest};
-use crate::qp::{Data, Letter, Piece, Qp, Service, Sge, Task, Work};
+use crate::psn;
 use shunt_layout::mlx5::cqe::{Syndrome, vendor};
 use shunt_layout::mlx5::prm::caps::{
     ATOMIC_COMPARE_SWAP, ATOMIC_FETCH_ADD, ATOMIC_MASKED_COMPARE_SWAP, ATOMIC_MASKED_FETCH_ADD,
@@ -11,26 +14,119 @@ use shunt_layout::mlx5::wqe::{
 };
 use shunt_layout::mlx5::wqe::{remote_address, remote_key};
 
+/// Why a WQE fails: syndrome and vendor syndrome.
+pub(crate) type WorkError = (Syndrome, u8);
+
 const SEGMENTS_PER_BLOCK: u64 = (WQEBB_BYTES / SEGMENT_BYTES) as u64;
-const MALFORMED: (Syndrome, u8) = (Syndrome::LOCAL_QP_OPERATION, vendor::MALFORMED);
-const TOO_LONG: (Syndrome, u8) = (Syndrome::LOCAL_LENGTH, vendor::MALFORMED);
+const MALFORMED: WorkError = (Syndrome::LOCAL_QP_OPERATION, vendor::MALFORMED);
+const TOO_LONG: WorkError = (Syndrome::LOCAL_LENGTH, vendor::MALFORMED);
+
+/// What a WQE asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Task {
+    Nothing,
+    Write { address: u64, rkey: u32, data: Data },
+    WriteImm { address: u64, rkey: u32, imm: u32, data: Data },
+    Send { imm: Option<u32>, data: Data },
+    Datagram(Box<Letter>),
+    Read { address: u64, rkey: u32, data: Data },
+    Atomic { request: AtomicRequest, result: Sge },
+}
+
+/// What a datagram WQE asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Letter {
+    pub(crate) to: AddressVector,
+    pub(crate) imm: Option<u32>,
+    pub(crate) data: Data,
+}
+
+/// A fetched WQE that is not complete. It cannot be copied: it completes once.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// Index of its first block.
+    pub(crate) index: u16,
+    pub(crate) blocks: u8,
+    pub(crate) opcode: u8,
+    pub(crate) signalled: bool,
+    pub(crate) event: bool,
+    /// The receiver's completion is a solicited event.
+    pub(crate) solicited: bool,
+    pub(crate) first_psn: u32,
+    /// PSNs it takes; a READ's are those of its responses.
+    pub(crate) packets: u32,
+    pub(crate) bytes: u32,
+    /// READ: response packets that arrived. Atomic: 1 once answered.
+    pub(crate) answered: u32,
+    pub(crate) task: Task,
+    /// It cannot be sent: the error to complete with once all before it are done.
+    pub(crate) error: Option<WorkError>,
+}
+
+impl Work {
+    /// The PSN behind its last packet.
+    #[inline(always)]
+    pub(crate) fn end_psn(&self) -> u32 {
+        psn::add(self.first_psn, self.packets)
+    }
+
+    /// True if it completes by an answer of its own rather than by any later acknowledgement.
+    pub(crate) fn wants_answer(&self) -> bool {
+        matches!(self.task, Task::Read { .. } | Task::Atomic { .. })
+    }
+}
+
+/// A send queue's ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendRing {
+    ring: Span,
+    log_depth: u32,
+}
+
+impl SendRing {
+    /// 2^`log_depth` blocks.
+    pub(crate) fn new(ring: Span, log_depth: u32) -> Self {
+        Self { ring, log_depth }
+    }
+
+    /// How many blocks it holds.
+    #[inline(always)]
+    pub(crate) fn depth(&self) -> u64 {
+        1 << self.log_depth
+    }
+
+    /// A WQE's control segment, as it lies at block `at`, and the blocks it takes if it is to be skipped: no more than
+    /// there are up to `end`.
+    pub(crate) fn ctrl_at(&self, at: u64, end: u64) -> (Ctrl, u64) {
+        let ctrl = Ctrl::read(self.segment(at, 0));
+        let blocks = (ctrl.ds as u64).div_ceil(SEGMENTS_PER_BLOCK).max(1);
+        (ctrl, blocks.min(end - at))
+    }
+
+    /// Segment `n` of a WQE; the ring wraps between any two.
+    #[inline(always)]
+    fn segment(&self, at: u64, n: u64) -> Segment {
+        let slots = self.depth() * SEGMENTS_PER_BLOCK;
+        let offset = ((at * SEGMENTS_PER_BLOCK + n) & (slots - 1)) * SEGMENT_BYTES as u64;
+        let (low, high) = (self.ring.load64(offset), self.ring.load64(offset + 8));
+        [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
+    }
+}
 
 /// A WQE in its ring.
 struct Wqe<'q> {
-    qp: &'q Qp,
+    ring: &'q SendRing,
+    qp: &'q Endpoint,
     /// Block it starts at, not wrapped.
     at: u64,
     ds: u64,
 }
 
 impl Wqe<'_> {
-    /// Segment `n`; the ring wraps between any two.
+    /// Segment `n`.
     #[inline(always)]
     fn segment(&self, n: u64) -> Segment {
-        let slots = self.qp.depth() * SEGMENTS_PER_BLOCK;
-        let offset = ((self.at * SEGMENTS_PER_BLOCK + n) & (slots - 1)) * SEGMENT_BYTES as u64;
-        let (low, high) = (self.qp.ring.load64(offset), self.qp.ring.load64(offset + 8));
-        [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
+        self.ring.segment(self.at, n)
     }
 
     /// Inline payload that starts in segment `n`, behind the four header bytes.
@@ -53,7 +149,7 @@ impl Wqe<'_> {
 
     /// The gather or scatter list from segment `first` to the end, and its bytes.
     #[inline(always)]
-    fn data(&self, first: u64) -> Result<(Data, u64), (Syndrome, u8)> {
+    fn data(&self, first: u64) -> Result<(Data, u64), WorkError> {
         if first == self.ds {
             return Ok((Data::None, 0));
         }
@@ -69,12 +165,12 @@ impl Wqe<'_> {
 
     /// The same for what is not RDMA: out of the way of what is.
     #[inline(never)]
-    fn other_data(&self, first: u64) -> Result<(Data, u64), (Syndrome, u8)> {
+    fn other_data(&self, first: u64) -> Result<(Data, u64), WorkError> {
         self.data(first)
     }
 
     #[inline(always)]
-    fn long_data(&self, first: u64) -> Result<(Data, u64), (Syndrome, u8)> {
+    fn long_data(&self, first: u64) -> Result<(Data, u64), WorkError> {
         let (mut pieces, mut total, mut at) = (Vec::new(), 0, first);
         while at < self.ds {
             match DataSegment::read(self.segment(at)) {
@@ -105,7 +201,7 @@ impl Wqe<'_> {
         Ok((Data::Many(pieces.into()), total))
     }
 
-    fn atomic(&self, opcode: Opcode, opmod: u8) -> Result<Task, (Syndrome, u8)> {
+    fn atomic(&self, opcode: Opcode, opmod: u8) -> Result<Task, WorkError> {
         let masked = matches!(opcode, Opcode::AtomicMaskedCs | Opcode::AtomicMaskedFa);
         let bytes = match (masked, opmod) {
             (false, _) | (true, 0x09) => 8,
@@ -154,7 +250,7 @@ impl Wqe<'_> {
     }
 
     /// What it asks for, and how many bytes that moves.
-    fn task(&self, ctrl: Ctrl) -> Result<(Task, u64), (Syndrome, u8)> {
+    fn task(&self, ctrl: Ctrl) -> Result<(Task, u64), WorkError> {
         let opcode = Opcode::from_raw(ctrl.opcode).ok_or(MALFORMED)?;
         if self.qp.service == Service::Datagram {
             return self.datagram_task(opcode, ctrl.imm);
@@ -190,7 +286,7 @@ impl Wqe<'_> {
     }
 
     /// The same on a datagram queue pair: three segments of address come first.
-    fn datagram_task(&self, opcode: Opcode, imm: u32) -> Result<(Task, u64), (Syndrome, u8)> {
+    fn datagram_task(&self, opcode: Opcode, imm: u32) -> Result<(Task, u64), WorkError> {
         let imm = match opcode {
             Opcode::Nop => return Ok((Task::Nothing, 0)),
             Opcode::Send => None,
@@ -210,13 +306,6 @@ impl Wqe<'_> {
     }
 }
 
-/// A WQE's control segment, as it lies at block `at`, and the blocks it takes if it is to be skipped.
-pub(crate) fn ctrl_at(qp: &Qp, at: u64) -> (Ctrl, u64) {
-    let ctrl = Ctrl::read(Wqe { qp, at, ds: 1 }.segment(0));
-    let blocks = (ctrl.ds as u64).div_ceil(SEGMENTS_PER_BLOCK).max(1);
-    (ctrl, blocks.min(qp.requester.announced - at))
-}
-
 /// True if a device with those `atomic_operations` has what the WQE asks for.
 fn is_offered(opcode: u8, atomics: u32) -> bool {
     let bit = match Opcode::from_raw(opcode) {
@@ -229,12 +318,11 @@ fn is_offered(opcode: u8, atomics: u32) -> bool {
     atomics & bit != 0
 }
 
-/// Reads the WQE at block `qp.requester.fetched`, which was announced. PSNs are not assigned. `atomics` are the
+/// Reads the WQE at block `at` of a ring that is announced up to `end`. PSNs are not assigned. `atomics` are the
 /// operations that the device has.
-pub(crate) fn fetch(qp: &Qp, atomics: u32) -> Work {
-    let at = qp.requester.fetched;
-    let (ctrl, blocks) = ctrl_at(qp, at);
-    let wqe = Wqe { qp, at, ds: ctrl.ds as u64 };
+pub(crate) fn fetch(ring: &SendRing, qp: &Endpoint, at: u64, end: u64, atomics: u32) -> Work {
+    let (ctrl, blocks) = ring.ctrl_at(at, end);
+    let wqe = Wqe { ring, qp, at, ds: ctrl.ds as u64 };
     let whole = ctrl.ds > 0 && (ctrl.ds as u64).div_ceil(SEGMENTS_PER_BLOCK) == blocks;
     let whole = whole && is_offered(ctrl.opcode, atomics);
     let sound = whole && ctrl.index == at as u16 && ctrl.qpn == qp.qpn;

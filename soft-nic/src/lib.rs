@@ -4,22 +4,32 @@
 //! | --- | --- |
 //! | [`config`] | one NIC's identity, latencies and quirks |
 //! | [`profile`] | what one kind of device refuses, reports and does otherwise |
-//! | [`nic`] | a NIC: objects, doorbells, queues; sans-IO, time is an argument |
-//! | [`command`] | firmware mailboxes: parsed, executed one at a time, answered with status codes |
-//! | `requester`, `responder` | the two halves of a reliable connection |
-//! | `receive`, `shared_receive`, `datagram` | receive queues and what needs one; pools of many; unreliable datagrams |
-//! | `complete`, `arm` | completions, and the events they raise |
+//! | [`nic`] | a NIC: how it is driven; sans-IO, time is an argument |
+//! | [`command`], `status` | firmware mailboxes: parsed, executed one at a time, answered with status codes |
+//! | `hca` | the data path: objects and units, and the steps that move work through them |
+//! | `object_table`, `doorbell_page` | objects by number; doorbell registers, and who rings in which page |
+//! | `qp`, `endpoint` | a queue pair: two halves, and what they share |
+//! | `requester` | the half that sends, of `send_queue`, `fetch`, `in_flight`, `request`, `retry`, `window_share` |
+//! | `responder` | the half that answers, of `arriving`, `answers`, `receive_queue`, `datagram` |
+//! | `units` | what the queue pairs of a NIC share: memory, placement, completions, events, timers, turns |
+//! | `shared_receive`, `scatter_list` | pools of receive WQEs; where a message may land |
+//! | `completion_queue`, `cq_arm` | completions, and the events they raise |
+//! | `memory`, `dma`, `atomic` | umems and keys; gather and scatter lists; read, change and write |
 //! | `placement` | when an executed write becomes visible in memory |
+//! | `transmit_scheduler`, `port` | whose turn it is to send, and how fast; the link |
 //! | [`fault`] | the list of faults and sabotage, and the plan that schedules them |
-//! | [`fabric`] | all NICs of a job and the link between them |
+//! | [`fabric`], `network` | all NICs of a job and the plan of faults; what carries packets between them |
+//! | `link`, `step_context`, `scheduler` | packets on their way; what NICs share in a step; who has something due |
 //! | [`engine`] | real time: one thread that steps a fabric |
 //! | [`wire`] | packets as frames, for NICs that do not share a process |
-//! | [`uplink`], `outside` | the way to NICs of other processes |
-//! | `window` | how much may be under way to a destination that loses what it cannot hold |
+//! | [`uplink`], `uplink_gateway`, `remote_nics` | the way to NICs of other processes, and what is known of them |
+//! | `congestion` | how much may be under way to a destination that loses what it cannot hold |
 //! | `capture` | what crosses a fabric, as a pcap file |
 //! | [`trace`] | WQEs, CQEs and mailboxes as text |
 //!
-//! The crate knows the wire and the PRM, nothing of hosts or devices.
+//! The crate knows the wire and the PRM, nothing of hosts or devices. Each type owns its state. A queue pair at work
+//! has the units of its NIC and nothing of other queue pairs. Arrows between modules point one way: `fabric`,
+//! `network`, `nic`, `command`, `hca`, `qp`, its halves, `endpoint`, `units`, and what those stand on.
 //!
 //! # What is modelled
 //!
@@ -84,55 +94,71 @@
 //! # Ok::<(), shunt_soft_nic::UplinkError>(())
 //! ```
 
-mod agenda;
-mod arm;
+mod answers;
+mod arriving;
 mod atomic;
 mod capture;
 pub mod command;
-mod complete;
+mod completion_queue;
 pub mod config;
+mod congestion;
 mod counters;
-mod cx;
+mod cq_arm;
 mod datagram;
 mod dma;
+mod doorbell_page;
+mod endpoint;
 pub mod engine;
 mod event;
 pub mod fabric;
-mod failure;
 pub mod fault;
 mod fetch;
+mod hca;
+mod in_flight;
 mod link;
 mod memory;
+mod network;
 pub mod nic;
-mod object;
-mod outside;
+mod object_table;
 pub mod packet;
 mod placement;
 mod port;
 pub mod profile;
 mod psn;
 mod qp;
-mod receive;
+mod receive_queue;
+mod remote_nics;
+mod request;
 mod requester;
 mod responder;
+mod retry;
+mod scatter_list;
+mod scheduler;
+mod send_queue;
 mod shared_receive;
+mod status;
+mod step_context;
 mod timer;
 pub mod trace;
+mod transmit_scheduler;
+mod units;
 pub mod uplink;
-mod window;
+mod uplink_gateway;
+mod window_share;
 pub mod wire;
 
 pub use capture::CaptureReport;
 pub use command::CommandId;
 pub use config::{AtomicCount, LinkLayer, NicConfig, Quirks};
 pub use counters::Counters;
-pub use cx::WordWatch;
+pub use doorbell_page::Uar;
 pub use engine::{Clock, Engine, SharedFabric};
-pub use fabric::{Fabric, FabricConfig, NicId, RailAt};
+pub use fabric::{Fabric, FabricConfig, NicId};
 pub use fault::{
     Fault, FaultInfo, FaultKind, FaultReport, Injection, ParseFaultError, ParseInjectionError, PeFault,
+    RailAt,
 };
 pub use nic::{NicError, SoftNic};
-pub use object::Uar;
 pub use profile::Profile;
+pub use step_context::WordWatch;
 pub use uplink::{RoceOptions, RoceUplink, UnixUplink, Uplink, UplinkCounters, UplinkError};

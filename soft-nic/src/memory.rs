@@ -4,6 +4,7 @@
 //! valid until deregistered and is only accessed atomically meanwhile; the NIC promises that no span of a
 //! umem is used after it let go of it (users are counted, posted writes are dropped).
 
+use crate::object_table::Table;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes in a registered umem.
@@ -262,23 +263,21 @@ pub(crate) enum UmemFault {
 const FIRST_MKEY: u32 = 0x100;
 
 /// Umems and keys of one NIC.
-#[derive(Default)]
 pub(crate) struct Memory {
-    umems: Vec<Option<Umem>>,
-    mkeys: Vec<Option<Mkey>>,
-    /// Indices that are never handed out.
-    keys_skipped: u32,
+    umems: Table<Umem>,
+    mkeys: Table<Mkey>,
 }
 
 impl Memory {
     /// Nothing registered; the first `keys_skipped` indices of keys are never handed out.
     pub(crate) fn new(keys_skipped: u16) -> Self {
-        Self { keys_skipped: keys_skipped.into(), ..Self::default() }
+        let first = FIRST_MKEY + u32::from(keys_skipped);
+        Self { umems: Table::starting_at(1), mkeys: Table::starting_at(first) }
     }
 
     /// Registered spans and keys that nobody let go of.
     pub(crate) fn live(&self) -> usize {
-        self.umems.iter().flatten().count() + self.mkeys.iter().flatten().count()
+        self.umems.live() + self.mkeys.live()
     }
 
     /// Registers memory.
@@ -286,82 +285,68 @@ impl Memory {
     /// # Safety
     /// The memory stays valid until deregistered and is only accessed atomically meanwhile.
     pub(crate) unsafe fn register(&mut self, address: u64, bytes: u64) -> u32 {
-        self.umems.push(Some(Umem { span: Span { address, bytes }, users: 0 }));
-        self.umems.len() as u32
+        self.umems.add(Umem { span: Span { address, bytes }, users: 0 })
     }
 
     /// Lets go of a umem, and says where it was.
     pub(crate) fn deregister(&mut self, id: u32) -> Result<Span, UmemFault> {
-        let slot = self.slot(id).ok_or(UmemFault::Unknown)?;
-        match slot {
+        match self.umems.get(id) {
             Some(umem) if umem.users > 0 => Err(UmemFault::Busy(umem.users)),
-            Some(umem) => {
-                let span = umem.span;
-                *slot = None;
-                Ok(span)
-            }
-            None => Err(UmemFault::Unknown),
+            _ => self.umems.remove(id).map(|umem| umem.span).ok_or(UmemFault::Unknown),
         }
-    }
-
-    fn slot(&mut self, id: u32) -> Option<&mut Option<Umem>> {
-        self.umems.get_mut((id as usize).wrapping_sub(1))
     }
 
     /// A part of a umem, if it lies inside.
     pub(crate) fn span(&self, umem: u32, offset: u64, bytes: u64) -> Option<Span> {
-        let umem = self.umems.get((umem as usize).wrapping_sub(1))?.as_ref()?;
+        let umem = self.umems.get(umem)?;
         let inside = offset <= umem.span.bytes && bytes <= umem.span.bytes - offset;
         inside.then(|| umem.span.part(offset, bytes))
     }
 
-    /// Counts one more object that lies in a umem.
-    pub(crate) fn hold(&mut self, umem: u32) {
-        if let Some(Some(umem)) = self.slot(umem) {
-            umem.users += 1;
+    /// Counts one more object that lies in each of these umems.
+    pub(crate) fn hold(&mut self, umems: &[u32]) {
+        for umem in umems {
+            if let Some(umem) = self.umems.get_mut(*umem) {
+                umem.users += 1;
+            }
         }
     }
 
     /// Counts one object less.
-    pub(crate) fn release(&mut self, umem: u32) {
-        if let Some(Some(umem)) = self.slot(umem) {
-            umem.users -= 1;
+    pub(crate) fn release(&mut self, umems: &[u32]) {
+        for umem in umems {
+            if let Some(umem) = self.umems.get_mut(*umem) {
+                umem.users -= 1;
+            }
         }
     }
 
-    /// Indices used up so far.
-    pub(crate) fn mkeys_made(&self) -> usize {
-        self.keys_skipped as usize + self.mkeys.len()
-    }
-
-    /// Adds a key, fills in its index, and returns that.
-    pub(crate) fn add_mkey(&mut self, low_byte: u8, mkey: Mkey) -> u32 {
-        let index = FIRST_MKEY + self.keys_skipped + self.mkeys.len() as u32;
-        self.hold(mkey.umem);
-        self.mkeys.push(Some(Mkey { key: index << 8 | low_byte as u32, ..mkey }));
-        index
+    /// Adds a key, fills in its index, and returns that; `None` when all indices are used up.
+    pub(crate) fn add_mkey(&mut self, low_byte: u8, mkey: Mkey) -> Option<u32> {
+        let index = self.mkeys.next_number()?;
+        self.hold(&[mkey.umem]);
+        self.mkeys.add(Mkey { key: index << 8 | low_byte as u32, ..mkey });
+        Some(index)
     }
 
     /// The key of an index.
+    #[inline]
     pub(crate) fn mkey(&self, index: u32) -> Option<&Mkey> {
-        self.mkeys.get(index.wrapping_sub(FIRST_MKEY + self.keys_skipped) as usize)?.as_ref()
+        self.mkeys.get(index)
     }
 
     /// Destroys a key; false if there is none.
     pub(crate) fn remove_mkey(&mut self, index: u32) -> bool {
-        let removed = self
-            .mkeys
-            .get_mut(index.wrapping_sub(FIRST_MKEY + self.keys_skipped) as usize)
-            .and_then(Option::take);
+        let removed = self.mkeys.remove(index);
         if let Some(mkey) = &removed {
-            self.release(mkey.umem);
+            self.release(&[mkey.umem]);
         }
         removed.is_some()
     }
 
     /// True if a key belongs to the protection domain.
     pub(crate) fn uses_pd(&self, pd: u32) -> bool {
-        self.mkeys.iter().flatten().any(|mkey| mkey.pd == pd)
+        self.mkeys.iter().any(|mkey| mkey.pd == pd)
     }
 
     /// Translates an access, or refuses it. The flag says whether writes may pass others.
@@ -389,7 +374,7 @@ mod tests {
         for offset in 0..9 {
             for bytes in [0, 1, 7, 8, 9, 20, 39, 63, 64, 65, 71, 72, 127, 128, 150] {
                 let mut memory = [0u64; 20];
-                let mut table = Memory::default();
+                let mut table = Memory::new(0);
                 // SAFETY: the array outlives the table, and nobody else touches it.
                 let id = unsafe { table.register(memory.as_mut_ptr() as u64, 160) };
                 let span = table.span(id, offset, bytes).unwrap();
@@ -408,14 +393,14 @@ mod tests {
     #[test]
     fn bounds_and_users() {
         let mut memory = [0u64; 2];
-        let mut table = Memory::default();
+        let mut table = Memory::new(0);
         // SAFETY: as above.
         let id = unsafe { table.register(memory.as_mut_ptr() as u64, 16) };
         assert!(table.span(id, 8, 9).is_none() && table.span(id, 17, 0).is_none());
         assert!(table.span(id, u64::MAX, 2).is_none() && table.span(0, 0, 1).is_none());
-        table.hold(id);
+        table.hold(&[id]);
         assert_eq!(table.deregister(id), Err(UmemFault::Busy(1)));
-        table.release(id);
+        table.release(&[id]);
         assert!(table.deregister(id).is_ok());
         assert_eq!(table.deregister(id), Err(UmemFault::Unknown));
     }

@@ -1,44 +1,25 @@
-//! A NIC: what it owns, and how it is driven.
+//! A NIC: how it is driven.
 //!
 //! Nothing here reads a clock or starts a thread. A [`Fabric`](crate::Fabric) calls the steps in order:
 //! doorbells, commands, arrivals, timers, placement, transmission.
 
-use crate::command::{CommandId, Firmware};
-use crate::complete::LateCqes;
+use crate::command::{self, CommandId, Firmware};
 use crate::config::NicConfig;
+use crate::congestion::Charge;
 use crate::counters::Counters;
-use crate::cx::Cx;
-use crate::event::{self, Events};
+use crate::doorbell_page::Uar;
+use crate::event::EQE_BYTES;
 use crate::fault::{FaultKind, Faults};
-use crate::memory::{Memory, UmemFault};
-use crate::object::{Cq, Uar, UarSlot};
+use crate::hca::Hca;
+use crate::memory::UmemFault;
 use crate::packet::Packet;
-use crate::placement::Placement;
-use crate::port::Port;
-use crate::qp::Qp;
-use crate::shared_receive::SharedReceive;
-use crate::timer::Timers;
-use crate::window::Charge;
-use shunt_layout::mlx5::doorbell::{BLUEFLAME_OFFSET, CQ_ARM_OFFSET, Doorbell, SEND_COUNTER_OFFSET};
-use shunt_layout::mlx5::prm::qp::State;
+use crate::step_context::StepContext;
+use crate::trace;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-/// First QPN handed out; each creation takes the next, none is used twice (unless a quirk wants it).
-pub(crate) const FIRST_QPN: u32 = 0x40;
-/// First CQN handed out.
-pub(crate) const FIRST_CQN: u32 = 0x400;
-/// First number of a receive memory pool handed out.
-pub(crate) const FIRST_RMPN: u32 = 0x800;
 /// The event queue every NIC has.
 const EQN: u32 = 1;
-/// Doorbell registers of a page that are polled: the two ordinary ones, which libmlx5 gives to different queue
-/// pairs, with both halves of each, which it takes in turn.
-const REGISTERS: [usize; 4] =
-    [BLUEFLAME_OFFSET, BLUEFLAME_OFFSET + 0x100, BLUEFLAME_OFFSET + 0x200, BLUEFLAME_OFFSET + 0x300];
-
-/// Doorbell records read in one look at a page that many queue pairs share.
-const RECORDS: usize = 64;
 
 /// Why the NIC's driver-side calls (not its mailboxes) fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,90 +47,29 @@ pub enum NicError {
 
 /// A ConnectX in software.
 pub struct SoftNic {
-    pub(crate) config: NicConfig,
-    /// Its number in the fabric.
-    pub(crate) number: u32,
-    pub(crate) memory: Memory,
-    pub(crate) pds: Vec<bool>,
-    pub(crate) cqs: Vec<Option<Cq>>,
-    /// CQs that overran: while there are none, nobody looks.
-    pub(crate) failed_cqs: u32,
-    /// Numbers to hand out again, and the ticket each goes on from (only with the quirk).
-    pub(crate) free_qpns: Vec<(u32, u64)>,
-    /// Failed queue pairs that have a receive queue.
-    pub(crate) failed_receivers: Vec<u32>,
-    /// By QPN. A pair is taken out while it is worked on, so that the rest of the NIC can be borrowed.
-    pub(crate) qps: Vec<Option<Box<Qp>>>,
-    pub(crate) uars: Vec<UarSlot>,
-    /// Some page has doorbell records that are still to be read.
-    pub(crate) unread: bool,
-    /// A doorbell may have been written, where steps are sparse.
-    pub(crate) may_be_rung: bool,
-    /// Shared receive queues.
-    pub(crate) pools: Vec<Option<SharedReceive>>,
-    pub(crate) firmware: Firmware,
-    pub(crate) events: Events,
-    pub(crate) port: Port,
-    pub(crate) placement: Placement,
-    pub(crate) late_cqes: LateCqes,
-    pub(crate) timers: Timers,
-    pub(crate) faults: Faults,
-    pub(crate) counters: Counters,
-    /// Queue pairs that reached RTS since the last step: they may hold doorbells.
-    pub(crate) recheck: Vec<u32>,
-    /// Packets that left a queue pair in this step, for the fabric to carry.
-    pub(crate) outbox: Vec<Packet>,
-    /// What queue pairs had under way that are no more, for the windows to forget.
-    pub(crate) released: Vec<Charge>,
+    hca: Hca,
+    firmware: Firmware,
     /// Its process is gone.
-    pub(crate) killed: bool,
-    pub(crate) waker: Option<Arc<dyn Fn() + Send + Sync>>,
+    killed: bool,
+    waker: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl SoftNic {
     /// A NIC with its port up and nothing in it.
     pub fn new(config: NicConfig) -> Self {
-        let memory = Memory::new(config.quirks.keys_skipped);
         // Two NICs draw different times, and each the same in each run.
-        let seed = config.mac.iter().fold(0, |seed: u64, byte| seed << 8 | *byte as u64);
-        Self {
-            config,
-            number: 0,
-            memory,
-            pds: Vec::new(),
-            cqs: Vec::new(),
-            failed_cqs: 0,
-            free_qpns: Vec::new(),
-            failed_receivers: Vec::new(),
-            qps: Vec::new(),
-            uars: Vec::new(),
-            unread: false,
-            may_be_rung: false,
-            pools: Vec::new(),
-            firmware: Firmware::new(seed),
-            events: Events::default(),
-            port: Port::default(),
-            placement: Placement::default(),
-            late_cqes: LateCqes::default(),
-            timers: Timers::default(),
-            faults: Faults::default(),
-            counters: Counters::default(),
-            recheck: Vec::new(),
-            outbox: Vec::new(),
-            released: Vec::new(),
-            killed: false,
-            waker: None,
-        }
+        let firmware = Firmware::new(config.mac_number());
+        Self { hca: Hca::new(config), firmware, killed: false, waker: None }
     }
 
     /// What it was made from; `gid` follows a `gid-change`.
     pub fn config(&self) -> &NicConfig {
-        &self.config
+        &self.hca.units.config
     }
 
     /// Has commands take another time from now on.
     pub fn set_firmware_ns(&mut self, firmware_ns: u64) {
-        self.config.firmware_ns = firmware_ns;
+        self.hca.units.config.firmware_ns = firmware_ns;
     }
 
     /// Registers memory that keys and queues may lie in, and returns the umem's number.
@@ -162,14 +82,14 @@ impl SoftNic {
             return Err(NicError::BadUmem { address, bytes });
         }
         // SAFETY: the caller's promise is the one asked for.
-        Ok(unsafe { self.memory.register(address, bytes) })
+        Ok(unsafe { self.hca.units.memory.register(address, bytes) })
     }
 
     /// Lets go of memory. Writes into it that are posted but not placed are dropped.
     pub fn deregister_umem(&mut self, id: u32) -> Result<(), NicError> {
-        match self.memory.deregister(id) {
+        match self.hca.units.memory.deregister(id) {
             Ok(span) => {
-                self.placement.forget(span);
+                self.hca.units.placement.forget(span);
                 Ok(())
             }
             Err(UmemFault::Unknown) => Err(NicError::UnknownUmem(id)),
@@ -179,12 +99,7 @@ impl SoftNic {
 
     /// Maps a doorbell page.
     pub fn alloc_uar(&mut self) -> Uar {
-        let free = self.uars.iter().position(|slot| !slot.used && !slot.is_lent());
-        let at = free.unwrap_or_else(|| {
-            self.uars.push(UarSlot::own());
-            self.uars.len() - 1
-        });
-        Uar { id: at as u32 + 1, address: self.uars[at].open() }
+        self.hca.pages.open_own()
     }
 
     /// Takes a page of the caller's memory as a doorbell page, and empties it.
@@ -195,22 +110,14 @@ impl SoftNic {
     ///
     /// [`UAR_PAGE_BYTES`]: shunt_layout::mlx5::doorbell::UAR_PAGE_BYTES
     pub unsafe fn alloc_uar_at(&mut self, address: u64) -> Uar {
-        let free = self.uars.iter().position(|slot| !slot.used && slot.is_lent());
-        let at = free.unwrap_or_else(|| {
-            self.uars.push(UarSlot::lent());
-            self.uars.len() - 1
-        });
         // SAFETY: the caller's promise is the one asked for.
-        unsafe { self.uars[at].lend(address) };
-        Uar { id: at as u32 + 1, address: self.uars[at].open() }
+        unsafe { self.hca.pages.open_lent(address) }
     }
 
     /// Unmaps a doorbell page. Memory of the NIC's own stays, so that a late doorbell harms nobody; a lent page is
     /// the caller's again.
     pub fn free_uar(&mut self, id: u32) {
-        if let Some(slot) = self.uars.get_mut((id as usize).wrapping_sub(1)) {
-            slot.free();
-        }
+        self.hca.pages.free(id);
     }
 
     /// Number of the event queue.
@@ -218,12 +125,16 @@ impl SoftNic {
         EQN
     }
 
+    /// Objects that were made on this NIC and not destroyed: domains, queues, pairs, doorbell pages, spans, keys.
+    pub fn live_objects(&self) -> usize {
+        self.hca.live_objects()
+    }
+
     /// Gives a command to the firmware. It runs after those before it and takes
     /// [`firmware_ns`](NicConfig::firmware_ns), or what its profile draws; its effects happen when it completes.
     pub fn command_submit(&mut self, now: u64, input: &[u8], out_len: usize) -> CommandId {
-        let constant = self.config.firmware_ns;
-        let latency = self.config.profile.command_time.map_or(constant, |time| self.firmware.draw(time));
-        self.firmware.submit(now, latency, input, out_len)
+        let config = &self.hca.units.config;
+        self.firmware.submit(now, config.profile.command_time, config.firmware_ns, input, out_len)
     }
 
     /// The output mailbox of a command, once; `None` while it is not complete. The status is inside.
@@ -232,12 +143,22 @@ impl SoftNic {
         self.firmware.take(id)
     }
 
+    /// How many commands of each opcode were executed, refused ones among them.
+    pub fn commands_by_opcode(&self) -> &BTreeMap<u16, u64> {
+        self.firmware.executed()
+    }
+
+    /// The last commands that were not taken yet, as text, for a failing test.
+    pub fn trace_commands(&self) -> Vec<String> {
+        self.firmware.waiting().map(trace::command).collect()
+    }
+
     /// The next event queue entry that is visible at `now`.
-    pub fn next_event(&mut self, now: u64) -> Option<[u8; event::EQE_BYTES]> {
+    pub fn next_event(&mut self, now: u64) -> Option<[u8; EQE_BYTES]> {
         if self.is_gone() {
             return None;
         }
-        self.events.pop(now)
+        self.hca.units.events.pop(now)
     }
 
     /// Has `waker` called whenever an event became visible or a command was answered, so that a thread may sleep until
@@ -247,7 +168,7 @@ impl SoftNic {
     }
 
     /// Tells whoever sleeps on this NIC.
-    pub(crate) fn wake(&self) {
+    fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker();
         }
@@ -255,220 +176,186 @@ impl SoftNic {
 
     /// What it counted.
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.hca.units.counters
+    }
+
+    /// Whether the port has a link.
+    pub fn has_link(&self) -> bool {
+        self.hca.port.has_link()
+    }
+
+    /// It has a place in a fabric.
+    pub(crate) fn set_number(&mut self, number: u32) {
+        self.hca.units.number = number;
+    }
+
+    /// Doorbell pages that a look goes through.
+    pub(crate) fn pages(&self) -> usize {
+        self.hca.pages.made()
+    }
+
+    /// The faults at work on it.
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.hca.units.faults
+    }
+
+    /// The faults at work on it, to strike.
+    pub(crate) fn faults_mut(&mut self) -> &mut Faults {
+        &mut self.hca.units.faults
     }
 
     /// True while the NIC answers nothing at all.
     pub(crate) fn is_gone(&self) -> bool {
-        self.killed || self.faults.any() && self.faults.has(|kind| matches!(kind, FaultKind::NicGone { .. }))
+        let faults = self.faults();
+        self.killed || faults.any() && faults.has(|kind| matches!(kind, FaultKind::NicGone { .. }))
+    }
+
+    /// True if its process is gone.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.killed
     }
 
     /// Nothing of it sends, lands or answers any more.
     pub(crate) fn kill(&mut self) {
         self.killed = true;
-        self.placement = Placement::default();
-        self.late_cqes = LateCqes::default();
-        self.timers = Timers::default();
-        self.events = Events::default();
-        let qps = std::mem::take(&mut self.qps);
-        qps.into_iter().flatten().for_each(|mut qp| self.let_go(&mut qp));
-        self.outbox.clear();
+        self.hca.stop();
     }
 
     /// True if a fault may do something to packets on its port.
     #[inline]
     pub(crate) fn is_faulty(&self) -> bool {
-        self.faults.any() || !self.has_link()
+        self.faults().any() || !self.has_link()
     }
 
-    /// The port's MAC as a number.
-    pub(crate) fn mac(&self) -> u64 {
-        self.config.mac.iter().fold(0, |mac, byte| mac << 8 | *byte as u64)
+    /// The fault that has the link.
+    pub(crate) fn down_by(&self) -> Option<usize> {
+        self.hca.port.down_by()
     }
 
-    /// Takes a queue pair out for work; `None` if there is none of that number.
-    #[inline]
-    pub(crate) fn take_qp(&mut self, qpn: u32) -> Option<Box<Qp>> {
-        self.qps.get_mut(qpn.wrapping_sub(FIRST_QPN) as usize)?.take()
-    }
-
-    /// Puts a queue pair back.
-    #[inline]
-    pub(crate) fn put_qp(&mut self, qp: Box<Qp>) {
-        let at = (qp.qpn - FIRST_QPN) as usize;
-        self.qps[at] = Some(qp);
-    }
-
-    /// A queue pair, to look at.
-    pub(crate) fn qp(&self, qpn: u32) -> Option<&Qp> {
-        self.qps.get(qpn.wrapping_sub(FIRST_QPN) as usize)?.as_deref()
-    }
-
-    /// A completion queue.
-    #[inline]
-    pub(crate) fn cq_mut(&mut self, cqn: u32) -> Option<&mut Cq> {
-        self.cqs.get_mut(cqn.wrapping_sub(FIRST_CQN) as usize)?.as_mut()
-    }
-
-    /// Raises an event.
-    pub(crate) fn raise(&mut self, now: u64, entry: [u8; event::EQE_BYTES]) {
-        let mut due = now + self.config.event_ns;
-        if self.faults.any() {
-            if self.faults.strikes(|kind| matches!(kind, FaultKind::EventLost { .. })) {
-                return;
-            }
-            let late = |kind: &FaultKind| match kind {
-                FaultKind::EventLate { by_ns, .. } => Some(*by_ns),
-                _ => None,
-            };
-            due += self.faults.strike(late).unwrap_or(0);
+    /// Takes the link away. True if no other fault had it.
+    pub(crate) fn link_down(&mut self, now: u64, fault: usize) -> bool {
+        if self.down_by().is_some() {
+            return false;
         }
-        self.counters.events += 1;
-        self.events.push(due, entry);
+        self.hca.change_link(now, |port| port.set_fault(Some(fault)));
+        true
     }
 
-    /// Looks at all doorbell registers. A register is emptied as it is read, so that a doorbell written twice
-    /// with one value is two doorbells.
-    pub(crate) fn poll_doorbells(&mut self, cx: &mut Cx) -> bool {
+    /// Gives back the link that a fault took. True if one had.
+    pub(crate) fn link_up(&mut self, now: u64) -> bool {
+        let was = self.down_by();
+        self.hca.change_link(now, |port| port.set_fault(None));
+        was.is_some()
+    }
+
+    /// The interface that it sends through lost its link, or has it again.
+    pub(crate) fn set_carrier(&mut self, now: u64, there: bool) {
+        self.hca.change_link(now, |port| port.set_carrier(there));
+    }
+
+    /// Its address changes: the last byte but one of an IPv4-mapped GID, as if the port moved to another subnet.
+    pub(crate) fn change_gid(&mut self) {
+        self.hca.units.config.gid[14] ^= 0x80;
+    }
+
+    /// A packet reached the NIC.
+    #[inline]
+    pub(crate) fn receive(&mut self, packet: Packet, cx: &mut StepContext) {
+        self.hca.receive(packet, cx);
+    }
+
+    /// A packet of it goes nowhere.
+    pub(crate) fn drop_packet(&mut self, packet: Packet, cx: &mut StepContext) {
+        self.hca.units.drop_packet(packet, cx);
+    }
+
+    /// The same, for nobody has its address.
+    pub(crate) fn drop_unroutable(&mut self, packet: Packet, cx: &mut StepContext) {
+        self.hca.units.counters.unroutable += 1;
+        self.drop_packet(packet, cx);
+    }
+
+    /// The packets that it sent, to be carried; give the list back with [`Self::put_outbox`].
+    pub(crate) fn take_outbox(&mut self) -> Vec<Packet> {
+        std::mem::take(&mut self.hca.units.outbox)
+    }
+
+    /// The list again, empty.
+    pub(crate) fn put_outbox(&mut self, outbox: Vec<Packet>) {
+        self.hca.units.outbox = outbox;
+    }
+
+    /// What queue pairs had under way that are no more.
+    pub(crate) fn take_released(&mut self) -> Vec<Charge> {
+        std::mem::take(&mut self.hca.units.released)
+    }
+
+    /// A destination is no longer full: all that paused try again.
+    pub(crate) fn resume(&mut self) {
+        self.hca.units.transmit.resume();
+    }
+
+    /// A window opened: all that were refused try again.
+    pub(crate) fn let_in(&mut self, cx: &mut StepContext) {
+        self.hca.let_in(cx);
+    }
+
+    /// Executes the commands that complete by `now`. True if there were any.
+    fn run_commands(&mut self, now: u64) -> bool {
         let mut any = false;
-        self.unread = false;
-        for at in 0..self.uars.len() {
-            if !self.uars[at].used {
-                continue;
+        while self.firmware.is_due(now) {
+            if self.commands_stuck() {
+                self.firmware.count_stuck(&mut self.hca.units.faults);
+                break;
             }
-            for offset in REGISTERS {
-                let register = self.uars[at].register(offset);
-                if register.load(Ordering::Relaxed) != 0 {
-                    let value = register.swap(0, Ordering::AcqRel);
-                    any = true;
-                    self.doorbell(at, value, cx);
-                }
-            }
-            let register = self.uars[at].register(CQ_ARM_OFFSET);
-            if register.load(Ordering::Relaxed) != 0 {
-                let value = register.swap(0, Ordering::AcqRel);
-                any = true;
-                self.arm_rung(at, value, cx.now);
-            }
-            if self.uars[at].unread > 0 {
-                any = true;
-                self.read_records(at, cx);
-                self.unread |= self.uars[at].unread > 0;
-            }
+            self.firmware.run_one(|due, mailbox, room| command::execute(&mut self.hca, due, mailbox, room));
+            self.hca.units.counters.commands += 1;
+            any = true;
         }
-        any | self.look_for_late_receives(cx.now)
-    }
-
-    fn doorbell(&mut self, uar: usize, value: u64, cx: &mut Cx) {
-        self.counters.doorbells += 1;
-        if self.faults.any() && self.faults.strikes(|kind| matches!(kind, FaultKind::LostDoorbell { .. })) {
-            return;
-        }
-        let rung = Doorbell::from_register(value);
-        if let Some(mut qp) = self.take_qp(rung.qpn) {
-            // A doorbell through another page than the queue pair's own is ignored, as hardware does.
-            if qp.uar == uar as u32 + 1 {
-                self.rung(&mut qp, Some(rung.next_index), cx);
-            }
-            self.put_qp(qp);
-        }
-        // The register holds only the last doorbell of all queue pairs of the page: a value overwritten
-        // before it was seen lives on in its doorbell record.
-        let slot = &mut self.uars[uar];
-        slot.unread = if slot.qpns.len() > 1 { slot.qpns.len() } else { 0 };
-    }
-
-    /// Looks at some of a page's doorbell records.
-    fn read_records(&mut self, uar: usize, cx: &mut Cx) {
-        for _ in 0..RECORDS {
-            let slot = &mut self.uars[uar];
-            if slot.unread == 0 || slot.qpns.is_empty() {
-                slot.unread = 0;
-                return;
-            }
-            slot.unread -= 1;
-            slot.next = (slot.next + 1) % slot.qpns.len();
-            let qpn = slot.qpns[slot.next];
-            if let Some(mut qp) = self.take_qp(qpn) {
-                self.rung(&mut qp, None, cx);
-                self.put_qp(qp);
-            }
-        }
-    }
-
-    /// A doorbell of a queue pair rang, or may have.
-    fn rung(&mut self, qp: &mut Qp, index: Option<u16>, cx: &mut Cx) {
-        if qp.state == State::Rst {
-            return;
-        }
-        let before = qp.requester.announced;
-        if let Some(index) = index
-            && !qp.announce(index)
-        {
-            self.counters.bad_doorbells += 1;
-        }
-        qp.announce(u32::from_be(qp.record.load32(SEND_COUNTER_OFFSET as u64)) as u16);
-        if qp.requester.announced != before {
-            self.work_announced(qp, cx);
-        }
-    }
-
-    fn work_announced(&mut self, qp: &mut Qp, cx: &mut Cx) {
-        match qp.state {
-            State::Rts => self.want_turn(qp, cx),
-            State::Err => self.flush_later(qp, cx.now),
-            _ => {} // Held until RTS.
-        }
-    }
-
-    /// Lets queue pairs that reached RTS send what was announced before.
-    pub(crate) fn run_recheck(&mut self, cx: &mut Cx) -> bool {
-        let any = !self.recheck.is_empty();
-        while let Some(qpn) = self.recheck.pop() {
-            if let Some(mut qp) = self.take_qp(qpn) {
-                if qp.state == State::Rts && qp.requester.announced > qp.requester.fetched {
-                    self.want_turn(&mut qp, cx);
-                }
-                self.put_qp(qp);
-            }
+        if any {
+            self.wake();
         }
         any
     }
 
-    /// Retry and flush timers that are due. True if any expired.
-    pub(crate) fn run_timers(&mut self, cx: &mut Cx) -> bool {
-        let mut any = false;
-        while let Some((filed_at, qpn)) = self.timers.pop(cx.now) {
-            let Some(mut qp) = self.take_qp(qpn) else { continue };
-            if self.timers.expired(&mut qp.requester.timer, qpn, filed_at, cx.now) {
-                self.timer_expired(&mut qp, cx);
-                self.settle(&mut qp, cx);
-                any = true;
-            }
-            self.put_qp(qp);
+    /// True while firmware does not finish commands.
+    fn commands_stuck(&self) -> bool {
+        let stuck =
+            |kind: &FaultKind| matches!(kind, FaultKind::FwTimeout { .. } | FaultKind::NicGone { .. });
+        self.killed || self.faults().any() && self.faults().has(stuck)
+    }
+
+    /// Lets what is due become visible. True if anything did.
+    pub(crate) fn run_placement(&mut self, cx: &mut StepContext) -> bool {
+        self.hca.run_placement(cx)
+    }
+
+    /// What comes before arrivals: commands, events, doorbells if they may be `rung`. True if there was anything.
+    pub(crate) fn run_host_side(&mut self, rung: bool, cx: &mut StepContext) -> bool {
+        let mut any = self.run_commands(cx.now);
+        if self.hca.units.events.announce(cx.now) {
+            self.wake();
+            any = true;
         }
-        any
+        if rung || self.hca.pages.has_unread() {
+            any |= self.hca.poll_doorbells(cx);
+        }
+        any | self.hca.run_recheck(cx)
+    }
+
+    /// What comes after arrivals: timers, late completions, transmission. True if there was anything.
+    pub(crate) fn run_wire_side(&mut self, cx: &mut StepContext) -> bool {
+        let mut any = self.hca.run_timers(cx);
+        any |= self.hca.run_late_cqes(cx.now);
+        any | self.hca.transmit(cx)
     }
 
     /// The earliest future instant at which a step would do something; `now` if there is work left at once.
     pub(crate) fn next_due(&self, now: u64) -> Option<u64> {
-        let placement = self.placement.next_due();
         if self.is_gone() {
-            return placement;
+            return self.hca.units.placement.next_due();
         }
-        let firmware = match self.commands_stuck() {
-            true => None,
-            false => self.firmware.next_due(),
-        };
-        let due = [
-            placement,
-            firmware,
-            self.late_cqes.next_due(),
-            self.timers.next_due(),
-            self.events.next_due(),
-            self.port.next_due(now),
-            (!self.recheck.is_empty() || self.unread).then_some(now),
-        ];
-        due.into_iter().flatten().min()
+        let firmware = if self.commands_stuck() { None } else { self.firmware.next_due() };
+        firmware.into_iter().chain(self.hca.next_due(now)).min()
     }
 }

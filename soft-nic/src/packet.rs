@@ -10,6 +10,9 @@ const OVERHEAD: u64 = 14 + 20 + 8 + 12 + 4 + 4 + 20;
 /// The number of a NIC in another process: as the sender of a packet that arrived through an uplink.
 pub const ELSEWHERE: u32 = u32::MAX - 1;
 
+/// The number of no NIC: where a packet goes whose address nobody has.
+pub(crate) const NO_ROUTE: u32 = u32::MAX;
+
 /// AETH syndromes.
 pub mod aeth {
     /// ACK, no credit information.

@@ -1,387 +1,261 @@
-//! A queue pair's state, both halves.
+//! A queue pair: two halves and what they share, and what happens to it as a whole.
 
-use crate::memory::Span;
-use crate::packet::AtomicRequest;
-use crate::receive::ReceiveQueue;
-use crate::timer::Timer;
-use crate::window::Charge;
-use shunt_layout::mlx5::cqe::Syndrome;
+use crate::datagram;
+use crate::endpoint::{Endpoint, Service};
+use crate::object_table::Table;
+use crate::packet::{Body, Packet};
+use crate::psn;
+use crate::requester::Requester;
+use crate::responder::{Asks, Responder};
+use crate::step_context::StepContext;
+use crate::units::Units;
 use shunt_layout::mlx5::prm::qp::State;
-use shunt_layout::mlx5::wqe::AddressVector;
-use std::collections::VecDeque;
 
-/// Unacknowledged packets a requester may have outstanding.
-pub(crate) const WINDOW: i32 = 1024;
-/// The window while an RNR NAK is waited out: nothing is sent.
-pub(crate) const SHUT: i32 = i32::MIN;
-/// `rnr_retry`: for ever.
-pub(crate) const RNR_FOR_EVER: u32 = 7;
-/// A request packet in this many asks for an acknowledgement, besides the last of each message.
-pub(crate) const ACK_EVERY: u32 = 64;
-/// No route known.
-pub(crate) const NO_ROUTE: u32 = u32::MAX;
-
-/// What a queue pair is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Service {
-    Reliable,
-    Datagram,
-}
-
-/// A pointer segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sge {
-    pub(crate) lkey: u32,
-    pub(crate) address: u64,
-    pub(crate) bytes: u32,
-}
-
-/// One entry of a gather list.
-#[derive(Clone, Debug)]
-pub(crate) enum Piece {
-    Pointer(Sge),
-    Inline(Vec<u8>),
-}
-
-impl Piece {
-    pub(crate) fn bytes(&self) -> u32 {
-        match self {
-            Self::Pointer(sge) => sge.bytes,
-            Self::Inline(bytes) => bytes.len() as u32,
-        }
-    }
-}
-
-/// Local data of a WQE. The common shapes need no allocation.
-#[derive(Clone, Debug)]
-pub(crate) enum Data {
-    None,
-    /// Inline, up to 32 bytes; the WQE holds how many.
-    Small([u8; 32]),
-    One(Sge),
-    Many(Box<[Piece]>),
-}
-
-/// What a WQE asks for.
-#[derive(Clone, Debug)]
-pub(crate) enum Task {
-    Nothing,
-    Write { address: u64, rkey: u32, data: Data },
-    WriteImm { address: u64, rkey: u32, imm: u32, data: Data },
-    Send { imm: Option<u32>, data: Data },
-    Datagram(Box<Letter>),
-    Read { address: u64, rkey: u32, data: Data },
-    Atomic { request: AtomicRequest, result: Sge },
-}
-
-/// What a datagram WQE asks for.
-#[derive(Clone, Debug)]
-pub(crate) struct Letter {
-    pub(crate) to: AddressVector,
-    pub(crate) imm: Option<u32>,
-    pub(crate) data: Data,
-}
-
-/// A fetched WQE that is not complete.
-#[derive(Clone, Debug)]
-pub(crate) struct Work {
-    /// Index of its first block.
-    pub(crate) index: u16,
-    pub(crate) blocks: u8,
-    pub(crate) opcode: u8,
-    pub(crate) signalled: bool,
-    pub(crate) event: bool,
-    /// The receiver's completion is a solicited event.
-    pub(crate) solicited: bool,
-    pub(crate) first_psn: u32,
-    /// PSNs it takes; a READ's are those of its responses.
-    pub(crate) packets: u32,
-    pub(crate) bytes: u32,
-    /// READ: response packets that arrived. Atomic: 1 once answered.
-    pub(crate) answered: u32,
-    pub(crate) task: Task,
-    /// It cannot be sent: the error to complete with once all before it are done.
-    pub(crate) error: Option<(Syndrome, u8)>,
-}
-
-impl Work {
-    /// True if it completes by an answer of its own rather than by any later acknowledgement.
-    pub(crate) fn wants_answer(&self) -> bool {
-        matches!(self.task, Task::Read { .. } | Task::Atomic { .. })
-    }
-}
-
-/// A WRITE that has begun to arrive.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Incoming {
-    pub(crate) rkey: u32,
-    pub(crate) address: u64,
-    /// Bytes still to come.
-    pub(crate) left: u64,
-    /// Bytes of the whole message.
-    pub(crate) bytes: u32,
-}
-
-/// A message of several packets that has begun to arrive.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Arriving {
-    #[default]
-    Nothing,
-    Write(Incoming),
-    /// A SEND, and the bytes of it that came.
-    Send(u64),
-}
-
-impl Arriving {
-    pub(crate) fn is_nothing(self) -> bool {
-        matches!(self, Self::Nothing)
-    }
-}
-
-/// Something a responder owes, in the order asked. `again`: asked by a duplicate, so outside the limit.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Owed {
-    Ack {
-        psn: u32,
-        msn: u32,
-        syndrome: u8,
-    },
-    Read {
-        psn: u32,
-        msn: u32,
-        rkey: u32,
-        address: u64,
-        bytes: u32,
-        sent: u32,
-        ticket: u64,
-        ready: bool,
-        again: bool,
-    },
-    Atomic {
-        psn: u32,
-        msn: u32,
-        ticket: u64,
-        original: Option<u64>,
-        again: bool,
-    },
-}
-
-/// A READ or atomic remembered for duplicates.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Remembered {
-    Read { psn: u32, packets: u32, rkey: u32, address: u64, bytes: u32 },
-    Atomic { psn: u32, ticket: u64, original: Option<u64> },
-}
-
-/// Requester half.
-#[derive(Debug)]
-pub(crate) struct Requester {
-    /// Blocks announced, fetched and completed; they never wrap.
-    pub(crate) announced: u64,
-    pub(crate) fetched: u64,
-    pub(crate) completed: u64,
-    pub(crate) work: VecDeque<Work>,
-    /// Entry of `work` that is sent next.
-    pub(crate) cursor: usize,
-    /// PSN sent next; one in the past after a rewind.
-    pub(crate) send_psn: u32,
-    /// PSN of the next WQE fetched.
-    pub(crate) next_psn: u32,
-    /// Oldest PSN not acknowledged.
-    pub(crate) oldest: u32,
-    /// READs and atomics in `work`.
-    pub(crate) answers_due: u32,
-    pub(crate) max_answers: u32,
-    pub(crate) retry_count: u32,
-    pub(crate) retries_left: u32,
-    pub(crate) rnr_retry: u32,
-    pub(crate) rnr_left: u32,
-    /// Packets that may be unacknowledged: [`WINDOW`] or [`SHUT`].
-    pub(crate) window: i32,
-    /// What it has under way as its destination's window counts it.
-    pub(crate) charge: Charge,
-    /// It waits for room in that window.
-    pub(crate) held: bool,
-    /// 0: never.
-    pub(crate) timeout_ns: u64,
-    /// Its waits grow from retry to retry.
-    pub(crate) adaptive: bool,
-    pub(crate) timer: Timer,
-    /// It rewound for a lost response; further signs of the same loss are ignored until progress.
-    pub(crate) rewound: bool,
-    /// ERR and not all posted work flushed.
-    pub(crate) flush_due: bool,
-}
-
-/// Responder half.
-#[derive(Debug)]
-pub(crate) struct Responder {
-    /// PSN expected next.
-    pub(crate) expected: u32,
-    /// Messages executed.
-    pub(crate) msn: u32,
-    pub(crate) arriving: Arriving,
-    /// A NAK was sent for `expected`: what comes behind it is dropped in silence.
-    pub(crate) nak_sent: bool,
-    /// A fatal NAK is owed: nothing more is accepted, and ERR follows once it is sent.
-    pub(crate) refusing: bool,
-    pub(crate) owed: VecDeque<Owed>,
-    pub(crate) remembered: VecDeque<Remembered>,
-    pub(crate) max_remembered: usize,
-    pub(crate) next_ticket: u64,
-    /// Timer code of its RNR NAKs.
-    pub(crate) min_rnr: u8,
-    pub(crate) allows_read: bool,
-    pub(crate) allows_write: bool,
-    pub(crate) allows_atomic: bool,
-}
-
-/// The other end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Remote {
-    pub(crate) qpn: u32,
-    /// GID, or LID on InfiniBand without a GRH.
-    pub(crate) address: u128,
-    pub(crate) mac: u64,
-    /// NIC it leads to, valid for `epoch`.
-    pub(crate) route: u32,
-    pub(crate) epoch: u32,
-}
+/// First QPN handed out; each creation takes the next, none is used twice (unless a quirk wants it).
+const FIRST_QPN: u32 = 0x40;
 
 /// A queue pair.
 pub(crate) struct Qp {
-    pub(crate) qpn: u32,
-    pub(crate) state: State,
-    pub(crate) service: Service,
-    /// Key of datagrams.
-    pub(crate) qkey: u32,
-    pub(crate) pd: u32,
-    /// Number of its send CQ.
-    pub(crate) cqn: u32,
-    pub(crate) user_index: u32,
-    pub(crate) uar: u32,
-    pub(crate) ring: Span,
-    pub(crate) log_depth: u32,
-    /// Its own receive queue, if it has one.
-    pub(crate) receive: Option<Box<ReceiveQueue>>,
-    pub(crate) record: Span,
-    pub(crate) umems: [u32; 2],
-    pub(crate) mtu: u32,
-    pub(crate) log_max_message: u32,
-    pub(crate) remote: Remote,
+    pub(crate) endpoint: Endpoint,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
-    /// It stands in a transmit queue.
-    pub(crate) queued: bool,
-    /// The context as software wrote it.
-    pub(crate) context: [u8; 232],
-}
-
-impl Requester {
-    pub(crate) fn new() -> Self {
-        Self {
-            announced: 0,
-            fetched: 0,
-            completed: 0,
-            work: VecDeque::new(),
-            cursor: 0,
-            send_psn: 0,
-            next_psn: 0,
-            oldest: 0,
-            answers_due: 0,
-            max_answers: 1,
-            retry_count: 0,
-            retries_left: 0,
-            rnr_retry: 0,
-            rnr_left: 0,
-            window: WINDOW,
-            charge: Charge::default(),
-            held: false,
-            timeout_ns: 0,
-            adaptive: false,
-            timer: Timer::new(),
-            rewound: false,
-            flush_due: false,
-        }
-    }
-
-    /// How long it waits before it sends again.
-    pub(crate) fn patience_ns(&self) -> u64 {
-        match self.adaptive {
-            // The schedule begins at an eighth of the timeout and doubles.
-            true => (self.timeout_ns / 8).max(1) << (self.retry_count - self.retries_left).min(32),
-            false => self.timeout_ns,
-        }
-    }
-
-    /// True if packets are unacknowledged.
-    pub(crate) fn outstanding(&self) -> bool {
-        self.send_psn != self.oldest
-    }
-}
-
-impl Responder {
-    pub(crate) fn new() -> Self {
-        Self {
-            expected: 0,
-            msn: 0,
-            arriving: Arriving::Nothing,
-            nak_sent: false,
-            refusing: false,
-            owed: VecDeque::new(),
-            remembered: VecDeque::new(),
-            max_remembered: 1,
-            next_ticket: 0,
-            min_rnr: 0,
-            allows_read: false,
-            allows_write: false,
-            allows_atomic: false,
-        }
-    }
-
-    /// Forgets what it owes: the queue pair left the states in which a responder answers.
-    pub(crate) fn silence(&mut self) {
-        self.owed.clear();
-        self.remembered.clear();
-        self.arriving = Arriving::Nothing;
-    }
+    /// Doorbell page it rings in.
+    pub(crate) uar: u32,
+    pub(crate) umems: [u32; 2],
 }
 
 impl Qp {
-    /// Blocks of the send queue.
-    pub(crate) fn depth(&self) -> u64 {
-        1 << self.log_depth
-    }
-
     /// Back to RST: everything software did not put into the context is forgotten.
-    pub(crate) fn reset(&mut self) {
-        self.state = State::Rst;
-        // The heap may still hold the old timer's entry; keeping the timer keeps their bookkeeping true.
-        let mut timer = self.requester.timer;
-        timer.at = crate::timer::NEVER;
-        self.requester = Requester { timer, ..Requester::new() };
-        self.responder = Responder { next_ticket: self.responder.next_ticket, ..Responder::new() };
-        self.remote = Remote::none();
-        if let Some(queue) = &mut self.receive {
-            queue.reset();
+    pub(crate) fn reset(&mut self, units: &mut Units) {
+        self.requester.share.let_go(units);
+        self.requester.reset();
+        self.responder.reset();
+        self.endpoint.reset();
+        units.transmit.forget(self.endpoint.qpn);
+    }
+
+    /// It is destroyed, or its NIC is gone.
+    pub(crate) fn leave(&mut self, units: &mut Units) {
+        self.requester.share.let_go(units);
+        units.transmit.forget(self.endpoint.qpn);
+    }
+
+    /// Puts it into ERR.
+    pub(crate) fn enter_error(&mut self, units: &mut Units, now: u64) {
+        self.endpoint.enter_error(units, now);
+        self.responder.silence();
+    }
+
+    /// The requester had its say: if that failed the queue pair, the responder is silent from now on.
+    #[inline]
+    fn after_requester(&mut self) {
+        if self.endpoint.state == State::Err {
+            self.responder.silence();
         }
     }
 
-    /// Takes a doorbell's index: never backwards, never beyond the ring. False if it makes no sense.
-    pub(crate) fn announce(&mut self, next_index: u16) -> bool {
-        let requester = &mut self.requester;
-        let ahead = next_index.wrapping_sub(requester.completed as u16) as u64;
-        if ahead > 1 << self.log_depth {
-            return false;
+    /// A packet reached it.
+    pub(crate) fn receive(&mut self, packet: Packet, units: &mut Units, cx: &mut StepContext) {
+        let awake = match self.endpoint.state {
+            State::Rts => true,
+            State::Rtr => !packet.is_response(),
+            _ => false,
+        };
+        let wanted = packet.is_response() || !self.responder.is_refusing();
+        if awake && wanted && packet.source == self.endpoint.remote.address {
+            self.dispatch(packet, units, cx);
+        } else if awake && self.endpoint.service == Service::Datagram {
+            datagram::arrived(packet, &mut self.responder, &mut self.endpoint, units, cx);
+        } else {
+            units.drop_packet(packet, cx);
         }
-        requester.announced = requester.announced.max(requester.completed + ahead);
-        true
+        self.requester.settle(&self.endpoint, cx);
+    }
+
+    fn dispatch(&mut self, packet: Packet, units: &mut Units, cx: &mut StepContext) {
+        let at = packet.psn & psn::MASK;
+        let (requester, endpoint) = (&mut self.requester, &mut self.endpoint);
+        match packet.body {
+            Body::Ack { syndrome, .. } => requester.acknowledged(at, syndrome, endpoint, units, cx),
+            Body::ReadResponse { part, payload, .. } => {
+                requester.read_answered(at, part, payload, endpoint, units, cx);
+            }
+            Body::AtomicAck { original, .. } => requester.atomic_answered(at, original, endpoint, units, cx),
+            body => {
+                let asks = Asks { at, ack: packet.ack_request, event: packet.solicited };
+                self.responder.requested(asks, body, endpoint, units, cx);
+                if self.responder.owes() {
+                    endpoint.want_turn(units, cx);
+                }
+                return;
+            }
+        }
+        self.after_requester();
+    }
+
+    /// Sends one packet: answers before requests. False if there is nothing to send or it must wait.
+    #[inline]
+    pub(crate) fn send(&mut self, units: &mut Units, cx: &mut StepContext) -> bool {
+        self.endpoint.remote.resolve(cx);
+        if self.responder.send_answer(&mut self.endpoint, units, cx) {
+            return true;
+        }
+        let sent = self.requester.send(&mut self.endpoint, units, cx);
+        self.after_requester();
+        sent
+    }
+
+    /// A doorbell rang with this index, or one may have, which then stands in the record.
+    pub(crate) fn ring(&mut self, index: Option<u16>, units: &mut Units, cx: &mut StepContext) {
+        if self.endpoint.state == State::Rst || !self.requester.ring(index, units) {
+            return;
+        }
+        match self.endpoint.state {
+            State::Rts => self.endpoint.want_turn(units, cx),
+            State::Err => self.endpoint.flush_later(units, cx.now),
+            _ => {} // Held until RTS.
+        }
+    }
+
+    /// It reached RTS: what was announced before may be sent.
+    pub(crate) fn look_again(&mut self, units: &mut Units, cx: &mut StepContext) {
+        let (announced, fetched) = self.requester.counters();
+        if self.endpoint.state == State::Rts && announced > fetched {
+            self.endpoint.want_turn(units, cx);
+        }
+    }
+
+    /// The window that it waited for opened.
+    pub(crate) fn let_in(&mut self, units: &mut Units, cx: &mut StepContext) {
+        self.requester.share.let_in();
+        if self.endpoint.state == State::Rts {
+            self.endpoint.want_turn(units, cx);
+        }
+    }
+
+    /// Its turn came while its destination was full.
+    pub(crate) fn pause(&mut self, units: &mut Units, cx: &mut StepContext) {
+        units.transmit.pause(self.endpoint.qpn);
+        self.requester.run_clock(&mut self.endpoint, units, cx);
+    }
+
+    /// A request that waited for the writes before it was executed.
+    pub(crate) fn executed(
+        &mut self,
+        ticket: u64,
+        original: Option<u64>,
+        units: &mut Units,
+        cx: &mut StepContext,
+    ) {
+        self.responder.answers.executed(ticket, original);
+        if self.responder.owes() {
+            self.endpoint.want_turn(units, cx);
+        }
+    }
+
+    /// Its timer expired: the retry clock, or in ERR the flush.
+    pub(crate) fn timer_expired(&mut self, units: &mut Units, cx: &mut StepContext) {
+        match self.endpoint.state {
+            State::Rts => {
+                self.requester.timed_out(&mut self.endpoint, units, cx);
+                self.after_requester();
+            }
+            State::Err => self.flush(units, cx.now),
+            _ => {}
+        }
+        self.requester.settle(&self.endpoint, cx);
+    }
+
+    /// Completes all posted work as flushed.
+    fn flush(&mut self, units: &mut Units, now: u64) {
+        self.endpoint.begin_flush();
+        self.requester.flush(&self.endpoint, units, now);
+        if let Some(queue) = &mut self.responder.receive {
+            queue.flush(&self.endpoint, units, now);
+        }
+    }
+
+    /// Has receive WQEs flushed that were posted after it failed: no doorbell tells of them. True if there were any.
+    pub(crate) fn flush_late_receives(&mut self, units: &mut Units, now: u64) -> bool {
+        let waiting = self.responder.receive.as_ref().is_some_and(|queue| queue.waiting() > 0);
+        let any = self.endpoint.state == State::Err && waiting && !self.endpoint.is_flush_due();
+        if any {
+            self.endpoint.flush_later(units, now);
+        }
+        any
+    }
+
+    /// True if it completes there.
+    pub(crate) fn completes_at(&self, cqn: u32) -> bool {
+        self.requester.cqn == cqn || self.responder.receive.as_ref().is_some_and(|queue| queue.cqn == cqn)
     }
 }
 
-impl Remote {
-    /// Nobody: no NIC has this address, so nothing comes from it.
-    pub(crate) const fn none() -> Self {
-        Self { qpn: 0, address: u128::MAX, mac: 0, route: NO_ROUTE, epoch: 0 }
+/// The queue pairs of a NIC.
+pub(crate) struct QpTable {
+    table: Table<Box<Qp>>,
+    /// Numbers to hand out again, and the ticket each goes on from (only with the quirk).
+    free: Vec<(u32, u64)>,
+}
+
+impl QpTable {
+    pub(crate) fn new() -> Self {
+        Self { table: Table::starting_at(FIRST_QPN), free: Vec::new() }
+    }
+
+    /// The number and the first ticket of the next queue pair; `None` when all are used up.
+    pub(crate) fn next_number(&self) -> Option<(u32, u64)> {
+        let fresh = self.table.next_number()?;
+        Some(self.free.last().copied().unwrap_or((fresh, 0)))
+    }
+
+    /// Adds a queue pair under the next number.
+    pub(crate) fn add(&mut self, qp: Qp) {
+        match self.free.pop() {
+            Some((number, _)) => self.table.put(number, Box::new(qp)),
+            None => {
+                self.table.add(Box::new(qp));
+            }
+        }
+    }
+
+    /// A queue pair, to look at.
+    pub(crate) fn get(&self, qpn: u32) -> Option<&Qp> {
+        self.table.get(qpn).map(|qp| &**qp)
+    }
+
+    /// A queue pair.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, qpn: u32) -> Option<&mut Qp> {
+        self.table.get_mut(qpn).map(|qp| &mut **qp)
+    }
+
+    /// Removes a queue pair. Its number is handed out again if that is `wanted`.
+    pub(crate) fn remove(&mut self, qpn: u32, wanted: bool) -> Option<Box<Qp>> {
+        let qp = self.table.remove(qpn)?;
+        if wanted {
+            self.free.push((qpn, qp.responder.answers.next_ticket()));
+        }
+        Some(qp)
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Qp> {
+        self.table.iter().map(|qp| &**qp)
+    }
+
+    /// All of them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Qp> {
+        self.table.iter_mut().map(|qp| &mut **qp)
+    }
+
+    /// How many there are.
+    pub(crate) fn live(&self) -> usize {
+        self.table.live()
+    }
+
+    /// Removes all.
+    pub(crate) fn take_all(&mut self) -> Table<Box<Qp>> {
+        std::mem::replace(&mut self.table, Table::starting_at(FIRST_QPN))
     }
 }

@@ -3,14 +3,13 @@
 //! The WQEs are linked: each names the one behind it, so that software can give them back in any order. A WQE is
 //! taken when a message begins to land in it, and is its queue pair's until it completes.
 
-use crate::event;
 use crate::memory::Span;
-use crate::nic::{FIRST_RMPN, SoftNic};
-use crate::qp::Qp;
-use crate::receive::{MALFORMED, Refused, Scatter, scatter_list};
+use crate::scatter_list::{self, MALFORMED, Refused, Scatter};
 use shunt_layout::mlx5::doorbell::RECEIVE_COUNTER_OFFSET;
-use shunt_layout::mlx5::eqe::event as events;
 use shunt_layout::mlx5::prm::rmp::{NEXT_SEGMENT_BYTES, NEXT_WQE_OFFSET, rmpc};
+
+/// First number of a receive memory pool handed out.
+pub(crate) const FIRST_RMPN: u32 = 0x800;
 
 /// One pool.
 #[derive(Debug)]
@@ -56,7 +55,7 @@ impl SharedReceive {
     }
 
     /// Takes the next WQE, which was there when last looked at: its index, and where its message may land.
-    fn take(&mut self) -> (u16, Result<Scatter, Refused>) {
+    pub(crate) fn take(&mut self) -> (u16, Result<Scatter, Refused>) {
         let index = self.head;
         let wqe = self.ring.part(index as u64 * self.stride, self.stride);
         self.taken += 1;
@@ -65,37 +64,15 @@ impl SharedReceive {
             return (index, Err(MALFORMED)); // The list ends here for good: what is behind it is not known.
         }
         self.head = next;
-        (index, scatter_list(wqe, NEXT_SEGMENT_BYTES))
-    }
-}
-
-impl SoftNic {
-    /// A pool.
-    pub(crate) fn pool_mut(&mut self, rmpn: u32) -> Option<&mut SharedReceive> {
-        self.pools.get_mut(rmpn.wrapping_sub(FIRST_RMPN) as usize)?.as_mut()
+        (index, scatter_list::read(wqe, NEXT_SEGMENT_BYTES))
     }
 
-    /// Takes a WQE of the pool a queue pair receives from. False if there is none.
-    pub(crate) fn take_shared(&mut self, qp: &mut Qp, rmpn: u32, now: u64) -> Result<bool, Refused> {
-        let Some(pool) = self.pool_mut(rmpn) else { return Ok(false) };
-        if pool.waiting() == 0 {
-            return Ok(false);
+    /// True once when fewer WQEs wait than the limit.
+    pub(crate) fn limit_reached(&mut self) -> bool {
+        let reached = self.waiting() < self.limit as u64;
+        if reached {
+            self.limit = 0;
         }
-        let (index, list) = pool.take();
-        self.limit_reached(rmpn, now);
-        if let Some(queue) = &mut qp.receive {
-            queue.taken = Some(index);
-            queue.lands_in(list?);
-        }
-        Ok(true)
-    }
-
-    /// Raises the event of a pool that holds fewer WQEs than its limit, once.
-    pub(crate) fn limit_reached(&mut self, rmpn: u32, now: u64) {
-        let Some(pool) = self.pool_mut(rmpn) else { return };
-        if pool.waiting() < pool.limit as u64 {
-            pool.limit = 0;
-            self.raise(now, event::object(events::RQ_LIMIT, rmpn));
-        }
+        reached
     }
 }

@@ -110,7 +110,7 @@ pub fn command(mailbox: &[u8]) -> String {
 
 /// An output mailbox: status and syndrome in words.
 pub fn answer(mailbox: &[u8]) -> String {
-    format!("{}: {}", crate::command::status_name(mailbox), crate::command::syndrome_meaning(mailbox))
+    format!("{}: {}", crate::status::status_name(mailbox), crate::status::syndrome_meaning(mailbox))
 }
 
 #[cfg(test)]

@@ -1,18 +1,20 @@
 //! Firmware: one command at a time, each with its latency, each answered with a status code.
 
 mod create;
+mod create_qp;
+mod limits;
+mod pool;
 mod query;
-mod refusal;
-mod shared;
+mod query_port;
 mod transition;
 
-pub(crate) use refusal::Refusal;
+pub use crate::status::{status_name, syndrome_meaning};
 
-use crate::fault::FaultKind;
-use crate::nic::SoftNic;
+use crate::fault::{FaultKind, Faults};
+use crate::hca::Hca;
 use crate::profile::{CommandTime, Latency};
-use crate::trace;
-use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};
+use crate::status::Refusal;
+use shunt_layout::mlx5::prm::cmd::{Opcode, input, output};
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mlx5::prm::{cq, mkey, pd, port, qp, rmp};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -59,12 +61,16 @@ impl Firmware {
         }
     }
 
-    /// What the next command takes.
-    pub(crate) fn draw(&mut self, time: CommandTime) -> u64 {
-        self.latency.draw(time)
-    }
-
-    pub(crate) fn submit(&mut self, now: u64, latency: u64, input: &[u8], out_len: usize) -> CommandId {
+    /// Queues a command, which takes what is drawn from `time`, or else `constant_ns`.
+    pub(crate) fn submit(
+        &mut self,
+        now: u64,
+        time: Option<CommandTime>,
+        constant_ns: u64,
+        input: &[u8],
+        out_len: usize,
+    ) -> CommandId {
+        let latency = time.map_or(constant_ns, |time| self.latency.draw(time));
         let due = now.max(self.busy_until) + latency;
         self.busy_until = due;
         self.submitted += 1;
@@ -73,12 +79,50 @@ impl Firmware {
         CommandId(id)
     }
 
+    /// The answer to a command, once.
     pub(crate) fn take(&mut self, id: CommandId) -> Option<Vec<u8>> {
         self.answers.remove(&id.0)
     }
 
+    /// When the next command completes.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.queue.front().map(|queued| queued.due)
+    }
+
+    /// True if a command completes by `now`.
+    #[inline]
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        self.next_due().is_some_and(|due| due <= now)
+    }
+
+    /// The command that is due does not finish: once for each counts as a hit.
+    pub(crate) fn count_stuck(&mut self, faults: &mut Faults) {
+        let hangs = |kind: &FaultKind| matches!(kind, FaultKind::FwTimeout { .. });
+        if let Some(queued) = self.queue.front_mut()
+            && !queued.stuck
+        {
+            queued.stuck = faults.strikes(hangs);
+        }
+    }
+
+    /// Has the oldest command executed: at its instant, with its mailbox and room for the answer.
+    pub(crate) fn run_one(&mut self, execute: impl FnOnce(u64, &[u8], usize) -> Vec<u8>) {
+        let Some(queued) = self.queue.pop_front() else { return };
+        let answer = execute(queued.due, &queued.input, queued.out_len);
+        if queued.input.len() >= HEADER_BYTES {
+            *self.executed.entry(input::OPCODE.get(&queued.input) as u16).or_default() += 1;
+        }
+        self.answers.insert(queued.id, answer);
+    }
+
+    /// How many commands of each opcode were executed, refused ones among them.
+    pub(crate) fn executed(&self) -> &BTreeMap<u16, u64> {
+        &self.executed
+    }
+
+    /// The mailboxes of those that were not executed yet.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &[u8]> {
+        self.queue.iter().map(|queued| &queued.input[..])
     }
 }
 
@@ -107,137 +151,63 @@ fn lengths(opcode: Opcode) -> (usize, usize) {
     }
 }
 
-impl SoftNic {
-    /// True while firmware does not finish commands.
-    pub(crate) fn commands_stuck(&self) -> bool {
-        let by_fault = self.faults.any()
-            && self
-                .faults
-                .has(|kind| matches!(kind, FaultKind::FwTimeout { .. } | FaultKind::NicGone { .. }));
-        by_fault || self.killed
+/// Executes one mailbox. The answer has the length asked for, and at least a header.
+pub(crate) fn execute(hca: &mut Hca, now: u64, mailbox: &[u8], out_len: usize) -> Vec<u8> {
+    let mut out = vec![0; out_len.max(HEADER_BYTES)];
+    if let Err(refusal) = dispatch(hca, now, mailbox, out_len, &mut out) {
+        out.fill(0);
+        output::STATUS.set(&mut out, refusal.status() as u32);
+        output::SYNDROME.set(&mut out, refusal.syndrome());
     }
-
-    /// Executes the commands that complete by `now`. True if there were any.
-    pub(crate) fn run_commands(&mut self, now: u64) -> bool {
-        let mut any = false;
-        while self.firmware.queue.front().is_some_and(|queued| queued.due <= now) {
-            if self.commands_stuck() {
-                self.count_stuck_command();
-                break;
-            }
-            let Some(queued) = self.firmware.queue.pop_front() else { break };
-            let answer = self.execute(queued.due, &queued.input, queued.out_len);
-            self.counters.commands += 1;
-            if queued.input.len() >= HEADER_BYTES {
-                *self.firmware.executed.entry(input::OPCODE.get(&queued.input) as u16).or_default() += 1;
-            }
-            self.firmware.answers.insert(queued.id, answer);
-            any = true;
-        }
-        if any {
-            self.wake();
-        }
-        any
-    }
-
-    fn count_stuck_command(&mut self) {
-        let hangs = |kind: &FaultKind| matches!(kind, FaultKind::FwTimeout { .. });
-        if self.firmware.queue.front().is_some_and(|queued| !queued.stuck)
-            && self.faults.strikes(hangs)
-            && let Some(queued) = self.firmware.queue.front_mut()
-        {
-            queued.stuck = true;
-        }
-    }
-
-    /// Executes one mailbox. The answer has the length asked for, and at least a header.
-    fn execute(&mut self, now: u64, mailbox: &[u8], out_len: usize) -> Vec<u8> {
-        let mut out = vec![0; out_len.max(HEADER_BYTES)];
-        if let Err(refusal) = self.dispatch_command(now, mailbox, out_len, &mut out) {
-            out.fill(0);
-            output::STATUS.set(&mut out, refusal.status() as u32);
-            output::SYNDROME.set(&mut out, refusal.syndrome());
-        }
-        out
-    }
-
-    fn dispatch_command(
-        &mut self,
-        now: u64,
-        mailbox: &[u8],
-        room: usize,
-        out: &mut [u8],
-    ) -> Result<(), Refusal> {
-        if mailbox.len() < HEADER_BYTES {
-            return Err(Refusal::InputLength);
-        }
-        let raw = input::OPCODE.get(mailbox) as u16;
-        let opcode = Opcode::from_raw(raw).ok_or(Refusal::UnknownOpcode)?;
-        let (need_in, need_out) = lengths(opcode);
-        if mailbox.len() < need_in {
-            return Err(Refusal::InputLength);
-        }
-        if room < need_out {
-            return Err(Refusal::OutputLength);
-        }
-        let object = input::OBJECT.get(mailbox);
-        match opcode {
-            Opcode::AllocPd => self.alloc_pd(out),
-            Opcode::DeallocPd => self.dealloc_pd(object),
-            Opcode::CreateMkey => self.create_mkey(mailbox, out),
-            Opcode::DestroyMkey => self.destroy_mkey(object),
-            Opcode::QueryMkey => self.query_mkey(object, out),
-            Opcode::CreateCq => self.create_cq(mailbox, out),
-            Opcode::DestroyCq => self.destroy_cq(object),
-            Opcode::QueryCq => self.query_cq(object, out),
-            Opcode::CreateQp => self.create_qp(mailbox, out),
-            Opcode::DestroyQp => self.destroy_qp(object),
-            Opcode::QueryQp => self.query_qp(object, out),
-            Opcode::Rst2InitQp => self.rst2init(object, mailbox),
-            Opcode::Init2RtrQp => self.init2rtr(object, mailbox),
-            Opcode::Rtr2RtsQp => self.rtr2rts(object, mailbox),
-            Opcode::Init2InitQp => self.same_state(object, State::Init, mailbox),
-            Opcode::Rts2RtsQp => self.same_state(object, State::Rts, mailbox),
-            Opcode::Qp2Err => self.err_qp(now, object),
-            Opcode::Qp2Rst => self.reset_qp(object),
-            Opcode::QueryHcaCap => self.query_hca_cap(mailbox, out),
-            Opcode::QueryAdapter => self.query_adapter(out),
-            Opcode::QuerySpecialContexts => self.query_special_contexts(out),
-            Opcode::QueryVportState => self.query_vport_state(out),
-            Opcode::QueryNicVportContext => self.query_nic_vport(out),
-            Opcode::QueryRoceAddress => self.query_roce_address(mailbox, out),
-            Opcode::QueryHcaVportContext => self.query_hca_vport(out),
-            Opcode::QueryHcaVportGid => self.query_hca_vport_gid(mailbox, out),
-            Opcode::QueryHcaVportPkey => self.query_hca_vport_pkey(mailbox, out),
-            Opcode::Nop => Ok(()),
-            Opcode::CreateRmp => self.create_rmp(mailbox, out),
-            Opcode::ModifyRmp => self.modify_rmp(now, mailbox),
-            Opcode::DestroyRmp => self.destroy_rmp(object),
-            Opcode::QueryRmp => self.query_rmp(object, out),
-        }
-    }
-
-    /// How many commands of each opcode were executed, refused ones among them.
-    pub fn commands_by_opcode(&self) -> &BTreeMap<u16, u64> {
-        &self.firmware.executed
-    }
-
-    /// The last commands that were not taken yet, as text, for a failing test.
-    pub fn trace_commands(&self) -> Vec<String> {
-        self.firmware.queue.iter().map(|queued| trace::command(&queued.input)).collect()
-    }
+    out
 }
 
-/// A status code by name, for messages.
-pub fn status_name(mailbox: &[u8]) -> &'static str {
-    Status::name(mailbox.first().copied().unwrap_or(Status::InternalErr as u8))
-}
-
-/// What a 32-bit syndrome of this firmware means.
-pub fn syndrome_meaning(mailbox: &[u8]) -> &'static str {
-    let syndrome = if mailbox.len() >= 8 { output::SYNDROME.get(mailbox) } else { 0 };
-    Refusal::ALL
-        .iter()
-        .find(|refusal| refusal.syndrome() == syndrome)
-        .map_or("none", |refusal| refusal.meaning())
+fn dispatch(hca: &mut Hca, now: u64, mailbox: &[u8], room: usize, out: &mut [u8]) -> Result<(), Refusal> {
+    if mailbox.len() < HEADER_BYTES {
+        return Err(Refusal::InputLength);
+    }
+    let raw = input::OPCODE.get(mailbox) as u16;
+    let opcode = Opcode::from_raw(raw).ok_or(Refusal::UnknownOpcode)?;
+    let (need_in, need_out) = lengths(opcode);
+    if mailbox.len() < need_in {
+        return Err(Refusal::InputLength);
+    }
+    if room < need_out {
+        return Err(Refusal::OutputLength);
+    }
+    let object = input::OBJECT.get(mailbox);
+    match opcode {
+        Opcode::AllocPd => create::alloc_pd(hca, out),
+        Opcode::DeallocPd => create::dealloc_pd(hca, object),
+        Opcode::CreateMkey => create::create_mkey(hca, mailbox, out),
+        Opcode::DestroyMkey => create::destroy_mkey(&mut hca.units.memory, object),
+        Opcode::QueryMkey => query::mkey(&hca.units.memory, object, out),
+        Opcode::CreateCq => create::create_cq(hca, mailbox, out),
+        Opcode::DestroyCq => create::destroy_cq(hca, object),
+        Opcode::QueryCq => query::cq(&hca.units.cqs, object, out),
+        Opcode::CreateQp => create_qp::create_qp(hca, mailbox, out),
+        Opcode::DestroyQp => create_qp::destroy_qp(hca, object),
+        Opcode::QueryQp => query::qp(hca, object, out),
+        Opcode::Rst2InitQp => transition::rst2init(hca, object, mailbox),
+        Opcode::Init2RtrQp => transition::init2rtr(hca, object, mailbox),
+        Opcode::Rtr2RtsQp => transition::rtr2rts(hca, object, mailbox),
+        Opcode::Init2InitQp => transition::same_state(hca, object, State::Init, mailbox),
+        Opcode::Rts2RtsQp => transition::same_state(hca, object, State::Rts, mailbox),
+        Opcode::Qp2Err => transition::err_qp(hca, now, object),
+        Opcode::Qp2Rst => transition::reset_qp(hca, object),
+        Opcode::QueryHcaCap => query::hca_cap(&hca.units.config, mailbox, out),
+        Opcode::QueryAdapter => query::adapter(out),
+        Opcode::QuerySpecialContexts => query::special_contexts(out),
+        Opcode::QueryVportState => query_port::vport_state(&hca.port, out),
+        Opcode::QueryNicVportContext => query_port::nic_vport(&hca.units.config, out),
+        Opcode::QueryRoceAddress => query_port::roce_address(&hca.units.config, mailbox, out),
+        Opcode::QueryHcaVportContext => query_port::hca_vport(&hca.units.config, &hca.port, out),
+        Opcode::QueryHcaVportGid => query_port::hca_vport_gid(&hca.units.config, mailbox, out),
+        Opcode::QueryHcaVportPkey => query_port::hca_vport_pkey(&hca.units.config, mailbox, out),
+        Opcode::Nop => Ok(()),
+        Opcode::CreateRmp => pool::create_rmp(hca, mailbox, out),
+        Opcode::ModifyRmp => pool::modify_rmp(&mut hca.units, now, mailbox),
+        Opcode::DestroyRmp => pool::destroy_rmp(&mut hca.units, object),
+        Opcode::QueryRmp => pool::query_rmp(&hca.units, object, out),
+    }
 }

@@ -18,7 +18,7 @@ pub use injection::{Fault, Injection, ParseInjectionError};
 pub use kind::{FaultInfo, FaultKind};
 pub use parse::ParseFaultError;
 pub use pe::PeFault;
-pub use plan::FaultReport;
+pub use plan::{FaultReport, RailAt};
 pub(crate) use plan::{Plan, Planned, Step};
 pub use time::{format_time, parse_time};
 

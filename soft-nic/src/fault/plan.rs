@@ -1,9 +1,24 @@
 //! The plan: which fault starts and ends when.
 
 use super::FaultKind;
-use crate::fabric::RailAt;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt;
+
+/// Which rail of which PE; written `pe.rail`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RailAt {
+    /// The PE.
+    pub pe: u32,
+    /// Its rail.
+    pub rail: u32,
+}
+
+impl fmt::Display for RailAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.pe, self.rail)
+    }
+}
 
 /// A planned fault and how often it struck.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,10 +11,18 @@ pub(crate) use latency::Latency;
 pub use latency::{CommandTime, Share};
 pub use table::PROFILES;
 
-use crate::config::LinkLayer;
 use shunt_layout::mlx5::prm::caps::TimestampCap;
 use shunt_layout::mlx5::prm::qp::Timestamp;
 use std::str::FromStr;
+
+/// What the port speaks below the transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// RoCE v2: routed by GID, next hop by MAC.
+    Ethernet,
+    /// InfiniBand: routed by GID when a GRH is present, by LID otherwise.
+    InfiniBand,
+}
 
 /// In which order packets land, and what the device says of it. PRM: "QP Ordering Semantics".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@
 //! are of ConnectX-6 Dx and later. The rest, which device has which lack, is chosen so that each lack is in some
 //! profile.
 
-use super::{Atomics, CommandTime, ForceLoopback, Order, Profile, Share, UncachedPages};
-use crate::config::LinkLayer;
+use super::{Atomics, CommandTime, ForceLoopback, LinkLayer, Order, Profile, Share, UncachedPages};
 use shunt_layout::mlx5::prm::caps::{
     ATOMIC_COMPARE_SWAP, ATOMIC_FETCH_ADD, ATOMIC_MASKED_COMPARE_SWAP, ATOMIC_MASKED_FETCH_ADD, TimestampCap,
 };

@@ -3,7 +3,7 @@
 //! Real syndromes are firmware-internal numbers that nobody publishes. These are this NIC's; they never
 //! change their meaning.
 
-use shunt_layout::mlx5::prm::cmd::Status;
+use shunt_layout::mlx5::prm::cmd::{Status, output};
 
 /// A refused command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +161,20 @@ impl Refusal {
             }
         }
     }
+}
+
+/// A status code by name, for messages.
+pub fn status_name(mailbox: &[u8]) -> &'static str {
+    Status::name(mailbox.first().copied().unwrap_or(Status::InternalErr as u8))
+}
+
+/// What a 32-bit syndrome of this firmware means.
+pub fn syndrome_meaning(mailbox: &[u8]) -> &'static str {
+    let syndrome = if mailbox.len() >= 8 { output::SYNDROME.get(mailbox) } else { 0 };
+    Refusal::ALL
+        .iter()
+        .find(|refusal| refusal.syndrome() == syndrome)
+        .map_or("none", |refusal| refusal.meaning())
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! What all NICs of a fabric share while they run: routes, payload buffers, the oracle's taps.
 
 use crate::memory::Span;
-use crate::outside::Outside;
-use crate::packet::{Payload, Pool};
-use crate::qp::NO_ROUTE;
+use crate::packet::{NO_ROUTE, Payload, Pool};
+use crate::remote_nics::RemoteNics;
 use std::collections::HashMap;
 
 /// What was placed on a watched word.
@@ -27,12 +26,12 @@ pub(crate) struct Route {
 
 /// Shared surroundings of one step.
 #[derive(Default)]
-pub(crate) struct Cx {
+pub(crate) struct StepContext {
     pub(crate) now: u64,
     pub(crate) pool: Pool,
     pub(crate) routes: HashMap<u128, Route>,
     /// NICs of other processes.
-    pub(crate) outside: Outside,
+    pub(crate) remote_nics: RemoteNics,
     /// Changes with every change of `routes`.
     pub(crate) epoch: u32,
     pub(crate) watch: HashMap<u64, WordWatch>,
@@ -40,13 +39,13 @@ pub(crate) struct Cx {
     pub(crate) catch_up_ns: u64,
 }
 
-impl Cx {
+impl StepContext {
     /// The number of the NIC that an address and a MAC lead to, or [`NO_ROUTE`]. It holds for this `epoch`.
     pub(crate) fn route(&mut self, address: u128, mac: u64) -> u32 {
         match self.routes.get(&address) {
             Some(route) if route.mac.is_none_or(|owned| owned == mac) => route.nic,
             Some(_) => NO_ROUTE,
-            None => self.outside.number(address, mac),
+            None => self.remote_nics.number(address, mac),
         }
     }
 

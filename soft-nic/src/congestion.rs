@@ -4,14 +4,6 @@
 //! window is halved when packets had to be sent again and grows while they arrive, so that many senders to one socket
 //! find out what it holds.
 
-use crate::cx::Cx;
-use crate::nic::SoftNic;
-use crate::outside::Outside;
-use crate::packet::Body;
-use crate::psn;
-use crate::qp::{Qp, Task};
-use shunt_layout::mlx5::prm::qp::State;
-
 /// No window is smaller.
 const LEAST: u32 = 8;
 /// Packets that must arrive for one more to be allowed.
@@ -22,9 +14,9 @@ const ONE_LOSS_NS: u64 = 1_000_000;
 /// What a queue pair has under way, and to whom.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Charge {
-    /// A NIC outside; counts only with packets.
-    to: u32,
-    packets: u32,
+    /// A NIC of another process; counts only with packets.
+    pub(crate) to: u32,
+    pub(crate) packets: u32,
 }
 
 /// The packets under way to one destination, and how many may be.
@@ -50,7 +42,7 @@ impl Window {
 
     /// Asks for packets to be sent. A queue pair that is `idle` may always send one: it would learn nothing of what
     /// others have under way. What is larger than the window goes when little else is.
-    fn admits(&mut self, packets: u32, idle: bool) -> bool {
+    pub(crate) fn admits(&mut self, packets: u32, idle: bool) -> bool {
         if idle && packets == 1 {
             return true;
         }
@@ -65,7 +57,7 @@ impl Window {
     }
 
     /// Packets came under way, or arrived. True if those who were refused may try again.
-    fn change(&mut self, before: u32, after: u32) -> bool {
+    pub(crate) fn change(&mut self, before: u32, after: u32) -> bool {
         self.in_flight = self.in_flight.saturating_sub(before) + after;
         let arrived = before.saturating_sub(after);
         self.size = (self.size + arrived).min(self.most * GROWTH);
@@ -77,111 +69,10 @@ impl Window {
     }
 
     /// Packets must be sent again.
-    fn cut(&mut self, now: u64) {
+    pub(crate) fn cut(&mut self, now: u64) {
         if self.cut_ns == 0 || now.saturating_sub(self.cut_ns) >= ONE_LOSS_NS {
             self.cut_ns = now.max(1);
             self.size = (self.size / 2).max(LEAST.min(self.most) * GROWTH);
-        }
-    }
-}
-
-impl Outside {
-    /// Takes in what a queue pair has under way now.
-    fn settle(&mut self, charge: &mut Charge, to: u32, packets: u32) {
-        if charge.to != to {
-            self.change(*charge, 0);
-            *charge = Charge { to, packets: 0 };
-        }
-        if charge.packets != packets {
-            self.change(*charge, packets);
-            charge.packets = packets;
-        }
-    }
-
-    fn change(&mut self, charge: Charge, packets: u32) {
-        if let Some(window) = self.window(charge.to) {
-            let opened = window.change(charge.packets, packets);
-            self.opened |= opened;
-        }
-    }
-
-    /// What nobody waits for any more.
-    pub(crate) fn release(&mut self, charge: Charge) {
-        self.change(charge, 0);
-    }
-}
-
-impl SoftNic {
-    /// True if the next packet of entry `at` may be sent. If not, the queue pair is given a turn when it may.
-    #[inline]
-    pub(crate) fn has_room(&mut self, qp: &mut Qp, at: usize, cx: &mut Cx) -> bool {
-        if !cx.outside.is_windowed() {
-            return true;
-        }
-        let requester = &qp.requester;
-        let work = &requester.work[at];
-        let packets = match work.task {
-            Task::Read { .. } => {
-                let end = psn::add(work.first_psn, work.packets);
-                psn::distance(end, requester.send_psn).max(1) as u32
-            }
-            _ => 1,
-        };
-        let idle = !requester.outstanding();
-        if cx.outside.window(qp.remote.route).is_none_or(|window| window.admits(packets, idle)) {
-            return true;
-        }
-        if !qp.requester.held {
-            qp.requester.held = true;
-            self.port.held.push(qp.qpn);
-        }
-        false
-    }
-
-    /// Takes in what a queue pair has under way, after anything that may have changed it.
-    #[inline]
-    pub(crate) fn settle(&mut self, qp: &mut Qp, cx: &mut Cx) {
-        if cx.outside.is_windowed() {
-            let requester = &mut qp.requester;
-            let under_way = psn::distance(requester.send_psn, requester.oldest).max(0) as u32;
-            let packets = if qp.state == State::Rts { under_way } else { 0 };
-            cx.outside.settle(&mut requester.charge, qp.remote.route, packets);
-        }
-    }
-
-    /// Has the last request of a turn ask for an acknowledgement: what is under way without any to come would keep the
-    /// window shut, for this queue pair and for others.
-    #[inline]
-    pub(crate) fn ask(&mut self, qp: &Qp, cx: &mut Cx) {
-        if cx.outside.window(qp.remote.route).is_some()
-            && let Some(last) = self.outbox.last_mut()
-            && matches!(last.body, Body::Write { .. } | Body::WriteImm { .. } | Body::Send { .. })
-        {
-            last.ack_request = true;
-        }
-    }
-
-    /// Packets of a queue pair were lost.
-    pub(crate) fn lost_some(&mut self, qp: &mut Qp, cx: &mut Cx) {
-        if let Some(window) = cx.outside.window(qp.remote.route) {
-            window.cut(cx.now);
-        }
-    }
-
-    /// A queue pair starts anew or goes: what it has under way is nobody's.
-    pub(crate) fn let_go(&mut self, qp: &mut Qp) {
-        self.released.push(std::mem::take(&mut qp.requester.charge));
-    }
-
-    /// Gives the queue pairs that were refused a turn.
-    pub(crate) fn let_in(&mut self, cx: &mut Cx) {
-        for qpn in std::mem::take(&mut self.port.held) {
-            let Some(mut qp) = self.take_qp(qpn) else { continue };
-            qp.requester.held = false;
-            if qp.state == State::Rts {
-                self.want_turn(&mut qp, cx);
-            }
-            self.put_qp(qp);
         }
     }
 }

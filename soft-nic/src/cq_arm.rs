@@ -5,19 +5,13 @@
 //! completions came that software had not seen when it asked and that no event told of: software that asks again
 //! before it looks gets no second event for what the first one was about.
 
-use crate::event;
-use crate::nic::SoftNic;
 use crate::psn;
-use shunt_layout::mlx5::doorbell::{ARM_WORD_OFFSET, Arm};
-use shunt_layout::mlx5::eqe::event as events;
+use shunt_layout::mlx5::doorbell::Arm;
 use shunt_layout::mlx5::prm::cq::{ST_ARMED, ST_FIRED, ST_SOLICITED_ARMED};
-
-/// Offset of the consumer index in a completion queue's record.
-const CONSUMER_WORD_OFFSET: u64 = 0;
 
 /// What a completion queue waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Waiting {
+enum Waiting {
     #[default]
     No,
     Any,
@@ -28,7 +22,7 @@ pub(crate) enum Waiting {
 /// The arming of one completion queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arming {
-    pub(crate) waiting: Waiting,
+    waiting: Waiting,
     /// Sequence number of the request that waits.
     sequence: u8,
     /// Sequence number of the last event.
@@ -50,7 +44,7 @@ impl Arming {
     }
 
     /// A request, when `produced` entries are written. True if its event is due at once.
-    fn request(&mut self, arm: Arm, produced: u64) -> bool {
+    pub(crate) fn request(&mut self, arm: Arm, produced: u64) -> bool {
         self.asked = true;
         if self.fired == Some(arm.sequence) {
             return false;
@@ -82,9 +76,15 @@ impl Arming {
     /// The record's word as it is now. True if it may be a request that was not seen in the register: it changed, or
     /// it is what the first request for a queue of which nothing was consumed looks like, which is zero as memory is.
     /// Whoever makes the queue can rule the second out with a word in the record that no request is.
-    fn looked_at(&mut self, word: u32, consumed: u32) -> bool {
+    pub(crate) fn looked_at(&mut self, word: u32, consumed: u32) -> bool {
         let changed = word != std::mem::replace(&mut self.seen, word);
         changed || word == 0 && !self.asked && consumed == 0
+    }
+
+    /// True if somebody waits for a completion.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting != Waiting::No
     }
 
     /// The newest of `produced` entries was written. True if its event is due.
@@ -110,36 +110,6 @@ impl Arming {
             (Waiting::Solicited, _) => ST_SOLICITED_ARMED,
             (Waiting::No, Some(_)) => ST_FIRED,
             (Waiting::No, None) => 0,
-        }
-    }
-}
-
-impl SoftNic {
-    /// The arm register of a doorbell page was written. It holds only the last request of all queues of the
-    /// page: one that was overwritten before it was seen lives on in its doorbell record.
-    pub(crate) fn arm_rung(&mut self, uar: usize, value: u64, now: u64) {
-        let (arm, cqn) = Arm::from_register(value);
-        let page = uar as u32 + 1;
-        // A request through another page than the queue's own is ignored, as hardware does.
-        if self.cq_mut(cqn).is_none_or(|cq| cq.uar != page) {
-            return;
-        }
-        self.arm(cqn, arm, now);
-        for at in 0..self.uars[uar].cqns.len() {
-            let other = self.uars[uar].cqns[at];
-            let Some(cq) = self.cq_mut(other) else { continue };
-            let word = cq.record.load32(ARM_WORD_OFFSET as u64);
-            let new = cq.arming.looked_at(word, cq.record.load32(CONSUMER_WORD_OFFSET));
-            if new && other != cqn {
-                self.arm(other, Arm::from_record(word), now);
-            }
-        }
-    }
-
-    fn arm(&mut self, cqn: u32, arm: Arm, now: u64) {
-        let Some(cq) = self.cq_mut(cqn) else { return };
-        if cq.arming.request(arm, cq.produced) {
-            self.raise(now, event::object(events::COMPLETION, cqn));
         }
     }
 }
