@@ -118,8 +118,8 @@ impl Agent {
         }
     }
 
-    /// A half that was counted is in ERR and shows it, or counts as one that nobody fenced. Until then it may have sent:
-    /// its packet lifetime begins now.
+    /// A half that was counted is in ERR and shows it, or counts as one that nobody fenced. Until then it may have
+    /// sent: its packet lifetime begins now.
     fn stopped(&mut self, index: usize, result: Result<QpTruth, NicError>) {
         let (at, age_ns) = (self.route(index), self.age.age_ns);
         let Some(pair) = &mut self.pairs[index] else { return };

@@ -80,8 +80,8 @@ fn counted_on_their_way(seed: u64) -> Wrongs {
     clean(&spec, |outcome| failovers_of(outcome, 6))
 }
 
-/// The same with a lifetime so short that halves are counted, each once the other end has been in ERR for that long. The
-/// port comes back while they are being counted, before they are all moved to ERR, or later. Each of them shows ERR
+/// The same with a lifetime so short that halves are counted, each once the other end has been in ERR for that long.
+/// The port comes back while they are being counted, before they are all moved to ERR, or later. Each of them shows ERR
 /// before its path is made again, with its number given to another.
 fn counted_for_good(seed: u64) -> Wrongs {
     judged(|| {

@@ -19,8 +19,8 @@ use std::time::Instant;
 
 use crate::devx::UarPage;
 
-/// Page sizes that the kernel may cut a umem into: 4 KiB alone, so that it merges none. Whether firmware wants the offset
-/// of a queue aligned to the umem's page is not documented; queues lie at multiples of
+/// Page sizes that the kernel may cut a umem into: 4 KiB alone, so that it merges none. Whether firmware wants the
+/// offset of a queue aligned to the umem's page is not documented; queues lie at multiples of
 /// [`QUEUE_ALIGN`](crate::nic::umem::QUEUE_ALIGN), which fits pages of 64 KiB as well.
 const PAGE_SIZES: u64 = 1 << 12;
 
