@@ -15,6 +15,8 @@ Each part prints its own progress and table; the last table says what came of al
            down in the middle of each
   profiles the main program's runs on every kind of device
   ptx      every scenario on the PTX machine, for each architecture
+  mass     a port with 1,536 queue pairs goes down, a firmware command at 100 and at 300 us (virtual time)
+  pauses   1,000 pauses of 5 to 30 ms and 100 silences, with the patience of hardware (virtual time)
   soak     the main program and perftest side by side for an hour, random faults in both: leaks, verdicts, a plot; on
            what `cargo build --release` made
 
@@ -30,6 +32,13 @@ struct Part {
     name: &'static str,
     args: Vec<String>,
     run: fn(&[String]) -> Result<()>,
+}
+
+/// A program of the simulator, as `cargo test` builds it.
+fn example(name: &str, args: &[String]) -> Result<()> {
+    sh::run(sh::cargo().args(["build", "--quiet", "--profile", "test", "--workspace", "--example", name]))?;
+    let program = sh::target_dir().join("debug/examples").join(name);
+    sh::run(sh::command(&program.to_string_lossy()).args(args))
 }
 
 fn parts(args: &[String]) -> Result<Vec<Part>> {
@@ -69,6 +78,16 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
         },
         Part { name: "profiles", args: of(if short { &["--short"] } else { &[] }), run: profiles::run },
         Part { name: "ptx", args: of(if short { &["--short"] } else { &[] }), run: ptx::night },
+        Part {
+            name: "mass",
+            args: of(if short { &["300"] } else { &[] }),
+            run: |args| example("mass", args),
+        },
+        Part {
+            name: "pauses",
+            args: of(if short { &["50"] } else { &[] }),
+            run: |args| example("pauses", args),
+        },
         Part { name: "mpirun", args: of(if short { &["--short"] } else { &[] }), run: prefix::night },
     ];
     if let Some(unknown) = only.iter().find(|name| !all.iter().any(|part| part.name == **name)) {
