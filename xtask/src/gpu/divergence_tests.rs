@@ -217,8 +217,8 @@ fn a_special_register_that_is_not_listed_may_be_anything() {
 
 #[test]
 fn masks_tell_operations_of_a_warp_apart() {
-    let body = "\tsetp.ne.b32 %p1, %r2, 0;\n\t@%p1 bra $OTHERS;\n\tbar.warp.sync 0xffffffff;\n\tbra.uni $JOIN;\n$OTHERS:\n\t\
-         bar.warp.sync 0xffffffff;\n$JOIN:";
+    let body = "\tsetp.ne.b32 %p1, %r2, 0;\n\t@%p1 bra $OTHERS;\n\tbar.warp.sync 0xffffffff;\n\tbra.uni $JOIN;\n\
+         $OTHERS:\n\tbar.warp.sync 0xffffffff;\n$JOIN:";
     none(&of(body));
     one(&of(&body.replacen("0xffffffff", "0xffff", 1)), "between lanes");
 }
