@@ -8,13 +8,15 @@ use std::time::Instant;
 
 use shunt_layout::mutant::Mutant;
 use shunt_tests::mutations::{Row, TABLE};
+use shunt_tests::promises;
 use shunt_tests::scenarios::{self, Scenario, Wrongs};
 
-const USAGE: &str = "mutate [--only NAME] [--plain NAME] [--list] [--threads N] [--say]
+const USAGE: &str = "mutate [--only NAME] [--plain NAME] [--promises] [--list] [--threads N] [--say]
 
   --only NAME   only mutants and scenarios whose names hold NAME
   --against N   every mutant that --only names against the scenarios whose names hold N, in the table or not
   --plain NAME  no mutants: the scenarios whose names hold NAME, every run of them
+  --promises    of the table only as many rows as hold a break of every invariant and rule
   --list        the mutants, what they break, the scenarios that must catch them
   --threads N   runs at a time (default: the cores)
   --say         print what each mutant was caught by
@@ -25,6 +27,7 @@ struct Options {
     only: Option<String>,
     plain: Option<String>,
     against: Option<String>,
+    promises: bool,
     list: bool,
     threads: usize,
     say: bool,
@@ -32,7 +35,8 @@ struct Options {
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options = Options { only: None, plain: None, against: None, list: false, threads, say: false };
+    let mut options =
+        Options { only: None, plain: None, against: None, promises: false, list: false, threads, say: false };
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--only" => options.only = Some(args.next().ok_or("--only needs a name")?),
@@ -42,6 +46,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
                 let threads = args.next().and_then(|text| text.parse().ok()).filter(|threads| *threads > 0);
                 options.threads = threads.ok_or("--threads needs a number of at least 1")?;
             }
+            "--promises" => options.promises = true,
             "--list" => options.list = true,
             "--say" => options.say = true,
             _ => return Err(format!("unknown argument {arg:?}")),
@@ -114,8 +119,9 @@ fn chosen(options: &Options) -> Vec<(&'static Row, Scenario)> {
             TABLE.iter().filter(|row| row.mutant.name().contains(options.only.as_deref().unwrap_or("")));
         return rows.flat_map(|row| those().map(move |scenario| (row, scenario))).collect();
     }
-    let pairs = TABLE.iter().flat_map(|row| row.scenarios.iter().map(move |name| (row, *name)));
-    let pairs = pairs.filter(|(row, name)| wanted(row, name));
+    let all = TABLE.iter().flat_map(|row| row.scenarios.iter().map(move |name| (row, *name)));
+    let pairs = if options.promises { promises::sample() } else { all.collect() };
+    let pairs = pairs.into_iter().filter(|(row, name)| wanted(row, name));
     let scenario = |name| {
         scenarios::named(name)
             .unwrap_or_else(|| panic!("tests/src/mutations.rs: no scenario is called {name}"))

@@ -11,6 +11,7 @@
 //! | [`justify`] | whether a typed fault is an answer |
 //! | [`pe_faults`] | faults of whole PEs |
 //! | [`mutations`] | which scenarios must fail when a part of the protocol is taken away |
+//! | [`promises`] | invariants and rules by number, and the breaks of each |
 //! | [`oracle`] | the memory model of every put and signal |
 //! | [`workload`] | the kernels of a run |
 //! | [`cost`] | what calls cost in accesses to memory |
@@ -43,6 +44,7 @@ pub mod moe_warps;
 pub mod mutations;
 pub mod oracle;
 pub mod pe_faults;
+pub mod promises;
 pub mod ranks;
 pub mod rng;
 pub mod run;

@@ -44,7 +44,7 @@ fn rows() -> Vec<Row> {
 }
 
 /// The sources of the tests, by file.
-fn sources() -> BTreeMap<String, String> {
+pub fn sources() -> BTreeMap<String, String> {
     let files = fs::read_dir(at("tests")).expect("this folder").filter_map(Result::ok);
     let rust = files.filter(|file| file.path().extension().is_some_and(|end| end == "rs"));
     rust.map(|file| (file.file_name().into_string().expect("a name"), read(&file.path()))).collect()

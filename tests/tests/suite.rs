@@ -30,6 +30,7 @@ mod parsers;
 mod path_proof;
 mod pe_faults;
 mod profiles;
+mod promise_table;
 mod quiet;
 mod ranks;
 mod rings;

@@ -1,7 +1,7 @@
 //! `cargo xtask abi`: the committed table of sizes and offsets, held against the code.
 
-use crate::sh;
 use anyhow::Result;
+use shunt_task::sh;
 
 pub const SUMMARY: &str = "compare layout/abi.txt with the code; --bless rewrites it";
 pub const HELP: &str = "abi [--bless]

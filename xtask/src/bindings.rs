@@ -2,9 +2,9 @@
 //!
 //! bindgen is compiled for this task alone: the task runs itself again with the feature that brings it in.
 
-use crate::sh;
 use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
+use shunt_task::sh;
+use std::path::Path;
 
 pub const SUMMARY: &str = "compare mlx5-sys/src/generated with the RDMA headers; --bless rewrites it";
 pub const HELP: &str = "bindings [--bless]
@@ -54,28 +54,6 @@ fn generate(bless: bool, _installed: &str) -> Result<()> {
     command.args(bless.then_some("--bless"));
     sh::run(&mut command)
 }
-
-/// True if libclang is where bindgen looks for it: one of LLVM's folders, or the system's.
-pub fn has_libclang() -> bool {
-    if std::env::var_os("LIBCLANG_PATH").is_some() {
-        return true;
-    }
-    let holds = |dir: &Path| {
-        let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        names.into_iter().any(|name| {
-            let name = name.to_string_lossy();
-            // Of the C++ interface alone bindgen has no use.
-            let other = name.starts_with("libclang-") && !name.starts_with("libclang-cpp");
-            name.starts_with("libclang.so") || other && name.contains(".so")
-        })
-    };
-    let llvm =
-        std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path().join("lib"));
-    LIBRARIES.iter().map(PathBuf::from).chain(llvm).any(|dir| holds(&dir))
-}
-
-/// Where the system keeps libraries.
-const LIBRARIES: &[&str] = &["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
 /// Where the package files of libraries lie, below `/usr`.
 const PKGCONFIG: &[&str] =

@@ -1,9 +1,9 @@
 //! What `cargo xtask bindings` does once bindgen is in: headers in, `types.rs` and `functions.rs` out.
 
 use crate::bindings::{HOME, rdma_core_line};
-use crate::sh;
 use anyhow::{Context, Result, bail};
 use quote::ToTokens;
+use shunt_task::sh;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use syn::{ForeignItem, Item};

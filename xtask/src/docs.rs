@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: the tables and drawings of docs/ that come from the code, held against it.
 
-use crate::sh;
 use anyhow::Result;
+use shunt_task::sh;
 
 pub const SUMMARY: &str = "compare generated parts of docs/ with the code; --bless rewrites them";
 pub const HELP: &str = "docs [--bless]

@@ -1,15 +1,13 @@
 //! `cargo xtask explore`: builds and runs the explorations of `tests/explore`.
 
-use crate::ci::Count;
-use crate::sh;
-use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::Stdio;
+use anyhow::{Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::{Count, each_line};
+use std::path::{Path, PathBuf};
 
 pub const SUMMARY: &str = "every interleaving of the switch within bounds, every placement of faults";
-pub const HELP: &str = "explore [--faults K] [--ops N] [--runs R] [--night] [--only NAME] [--threads N] [--traces]
-        [--list]
+pub const HELP: &str = "explore [--faults K] [--ops N] [--runs R] [--small | --night] [--only NAME] [--threads N]
+        [--traces] [--list]
 
 Searches all states of the models of the switch, breadth first, then runs what ships in the simulator with faults at
 every instant of a run, and with device code stopped before any of its accesses. Prints states or runs of each. Designs
@@ -20,6 +18,7 @@ not found, or a bound on states is reached.
   --ops N       its messages, each a put and a signal (default 3)
   --runs R      runs of each round at most; of more placements every so manyeth is taken (default 10000 of one fault,
                 8000 of each further one, 700 of one preemption and of two)
+  --small       of the models only those with few states, and those that must be found wrong
   --night       the larger bounds of the models as well
   --only NAME   explorations whose name has NAME in it
   --threads N   explorations at a time (default: the cores)
@@ -42,21 +41,18 @@ pub fn run(args: &[String]) -> Result<()> {
 
 /// The stage of `cargo xtask ci`.
 pub fn stage() -> Result<Count> {
-    let program = build()?;
-    let mut child = sh::command(&program.to_string_lossy())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start the exploration")?;
-    let stdout = child.stdout.take().context("the exploration has no output")?;
+    count(&build()?, &[])
+}
+
+/// Runs the program and counts explorations.
+pub fn count(program: &Path, args: &[String]) -> Result<Count> {
     let mut count = None;
-    for line in BufReader::new(stdout).lines() {
-        let line = line?;
+    let good = each_line(sh::command(&program.to_string_lossy()).args(args), |line| {
         println!("{line}");
-        count = summary(&line).or(count);
-    }
-    let status = child.wait()?;
-    let Some(count) = count else { bail!("the exploration ended with {status}") };
-    Ok(if status.success() { count } else { Count { failed: count.failed.max(1), ..count } })
+        count = summary(line).or(count);
+    })?;
+    let Some(count) = count else { bail!("the exploration ended without a result") };
+    Ok(if good { count } else { Count { failed: count.failed.max(1), ..count } })
 }
 
 /// Reads "56 explorations, 9 states, 1.0 s, 2 failed".

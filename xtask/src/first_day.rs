@@ -1,10 +1,10 @@
 //! The report of `shunt doctor --first-day` on the interposer's NICs, beside the scenarios of the stage `mlx5`: on two
 //! everything is tried but a GPU; on one, what needs a second must not read as a pass.
 
-use crate::ci::Count;
-use crate::sh;
 use anyhow::{Context, Result};
 use serde_json::Value;
+use shunt_task::sh;
+use shunt_task::stages::Count;
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -4,9 +4,9 @@
 //! own packages get them: this program stands in the compiler's place for those, and what others wrote is taken as
 //! `cargo test` builds it.
 
-use crate::ci::Count;
-use crate::sh;
 use anyhow::{Context, Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::Count;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -28,13 +28,13 @@ one table. An input that breaks something is kept in target/fuzz/TARGET/ and fai
                 that has not had it after four times as long and a minute is ended; the table says what each has had,
                 and with less than half of it the task fails
   --seconds N   the same in seconds
-  --short       8 seconds each: what CI does
+  --short       8 seconds each
   --only TARGET packet, mailbox, uverbs, bootstrap or control; may be repeated
   --input FILE  runs this input once, and nothing else
   --minimise    afterwards the corpus in tests/fuzz becomes the smallest set of inputs that reaches as much";
 
 const TARGETS: &[&str] = &["packet", "mailbox", "uverbs", "bootstrap", "control"];
-/// Seconds of a target in CI.
+/// Seconds of a target with `--short`.
 const SHORT: u64 = 8;
 /// Longest input that is tried.
 const LENGTH_MAX: u32 = 4096;
@@ -93,9 +93,9 @@ pub fn as_compiler() -> Option<ExitCode> {
 
 fn build() -> Result<PathBuf> {
     if !sh::exists("c++") {
-        bail!("there is no C++ compiler (c++), which libFuzzer is built with; `cargo xtask ci --only tools`");
+        bail!("there is no C++ compiler (c++), which libFuzzer is built with: scripts/setup-debian.sh");
     }
-    // A copy: the stage before has built this program again, and what runs may have no name any more.
+    // A copy: cargo may have built this program again, and what runs may have no name any more.
     let this = sh::target_dir().join("fuzz/compiler");
     fs::create_dir_all(sh::target_dir().join("fuzz"))?;
     fs::copy("/proc/self/exe", &this).with_context(|| this.display().to_string())?;
@@ -159,12 +159,6 @@ pub fn run(args: &[String]) -> Result<()> {
         0 => Ok(()),
         failed => bail!("{failed} targets have findings"),
     }
-}
-
-/// The stage of `cargo xtask ci`.
-pub fn stage() -> Result<Count> {
-    let asked = asked(&["--short".to_owned()])?;
-    all(&build()?, &asked)
 }
 
 fn chosen(asked: &Asked) -> impl Iterator<Item = &'static str> {

@@ -10,41 +10,30 @@ mod docs;
 mod explore;
 mod first_day;
 mod fuzz;
-mod gpu;
+mod modules;
 mod mutate;
 mod netns;
 mod night;
-mod prefix;
 mod profiles;
-mod ptx;
 mod python;
-mod pyverbs;
 mod refusals;
 mod run_scenarios;
 mod scenarios;
 mod scenarios_list;
-mod sh;
-mod soak;
-mod soft_rdma;
-mod soft_rdma_cases;
 mod swarm;
+mod test;
 mod tidy;
 mod tidy_source;
-mod transport;
 
+use shunt_task::{Task, sh};
 use std::process::ExitCode;
 
-/// One task: its name, a line for the list, its full help, and what it does with its arguments.
-struct Task {
-    name: &'static str,
-    summary: &'static str,
-    help: &'static str,
-    run: fn(&[String]) -> anyhow::Result<()>,
-}
-
+/// Those of this package.
 const TASKS: &[Task] = &[
-    Task { name: "ci", summary: ci::SUMMARY, help: ci::HELP, run: ci::run },
     Task { name: "check", summary: check::SUMMARY, help: check::HELP, run: check::run },
+    Task { name: "test", summary: test::SUMMARY, help: test::HELP, run: test::run },
+    Task { name: "ci", summary: ci::SUMMARY, help: ci::HELP, run: ci::run },
+    Task { name: "night", summary: night::SUMMARY, help: night::HELP, run: night::run },
     Task { name: "tidy", summary: tidy::SUMMARY, help: tidy::HELP, run: tidy::run },
     Task { name: "abi", summary: abi::SUMMARY, help: abi::HELP, run: abi::run },
     Task { name: "docs", summary: docs::SUMMARY, help: docs::HELP, run: docs::run },
@@ -52,17 +41,15 @@ const TASKS: &[Task] = &[
     Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
     Task { name: "explore", summary: explore::SUMMARY, help: explore::HELP, run: explore::run },
     Task { name: "fuzz", summary: fuzz::SUMMARY, help: fuzz::HELP, run: fuzz::run },
-    Task { name: "night", summary: night::SUMMARY, help: night::HELP, run: night::run },
     Task { name: "mutate", summary: mutate::SUMMARY, help: mutate::HELP, run: mutate::run },
     Task { name: "profiles", summary: profiles::SUMMARY, help: profiles::HELP, run: profiles::run },
-    Task { name: "prefix", summary: prefix::SUMMARY, help: prefix::HELP, run: prefix::run },
-    Task { name: "soft-rdma", summary: soft_rdma::SUMMARY, help: soft_rdma::HELP, run: soft_rdma::run },
-    Task { name: "soak", summary: soak::SUMMARY, help: soak::HELP, run: soak::run },
-    Task { name: "pyverbs", summary: pyverbs::SUMMARY, help: pyverbs::HELP, run: pyverbs::run },
-    Task { name: "transport", summary: transport::SUMMARY, help: transport::HELP, run: transport::run },
-    Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
-    Task { name: "gpu", summary: gpu::SUMMARY, help: gpu::HELP, run: gpu::run },
 ];
+
+/// All of them.
+fn tasks() -> impl Iterator<Item = &'static Task> {
+    let tools = shunt_gpu_tool::TASKS.iter().chain(&shunt_soft_rdma_tool::TASKS);
+    TASKS.iter().chain(tools).chain([&shunt_soak_tool::TASK])
+}
 
 fn main() -> ExitCode {
     if let Some(status) = fuzz::as_compiler() {
@@ -70,7 +57,7 @@ fn main() -> ExitCode {
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let asks_for_help = |arg: &String| arg == "--help" || arg == "-h" || arg == "help";
-    let Some(task) = args.first().and_then(|name| TASKS.iter().find(|task| task.name == *name)) else {
+    let Some(task) = args.first().and_then(|name| tasks().find(|task| task.name == *name)) else {
         list();
         return match args.first() {
             None => ExitCode::SUCCESS,
@@ -96,7 +83,37 @@ fn main() -> ExitCode {
 
 fn list() {
     println!("cargo xtask <task> [--help]\n");
-    for task in TASKS {
+    for task in tasks() {
         println!("  {:9} {}", task.name, task.summary);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_usage_is_a_status_of_its_own() {
+        for (name, args) in [
+            ("ci", &["--only", "nonsense"][..]),
+            ("ci", &["--only"]),
+            ("tidy", &["extra"]),
+            ("check", &["extra"]),
+            ("abi", &["extra"]),
+            ("gpu", &["--arch", "sm_10"]),
+        ] {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            let task = tasks().find(|task| task.name == name).unwrap();
+            assert_eq!(sh::status_of(&(task.run)(&args).unwrap_err()), 2, "{name} {args:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_tasks_differ() {
+        let mut names: Vec<&str> = tasks().map(|task| task.name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
     }
 }

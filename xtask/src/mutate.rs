@@ -1,15 +1,14 @@
 //! `cargo xtask mutate`: the protocol with one part taken away at a time, and the scenarios that must notice.
 
-use crate::ci::Count;
-use crate::sh;
 use anyhow::{Context, Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::{Count, each_line};
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 pub const SUMMARY: &str = "named breaks of the protocol, each of which a scenario must catch";
-pub const HELP: &str = "mutate [--only NAME] [--against NAME] [--plain NAME] [--list] [--threads N] [--say]
+pub const HELP: &str = "mutate [--only NAME] [--against NAME] [--plain NAME] [--promises] [--list] [--threads N]
+       [--say]
 
 Builds the simulator with the feature `mutants` and runs the table of tests/src/mutations.rs: each break of
 layout/src/mutant.rs with the scenarios that must catch it, and these without it, which must be clean. One table:
@@ -18,6 +17,7 @@ the mutant, what it breaks, the scenario, the run that caught it, the time.
   --only NAME  only mutants and scenarios whose names hold NAME
   --against NAME  every mutant that --only names against scenarios whose names hold NAME, in the table or not
   --plain NAME no mutants: the scenarios whose names hold NAME, every run of them
+  --promises   of the table only as many rows as hold a break of every invariant and rule
   --list       the mutants, what they break, the scenarios that must catch them
   --threads N  runs at a time (default: the cores)
   --say        print what each mutant was caught by";
@@ -42,21 +42,15 @@ pub fn run(args: &[String]) -> Result<()> {
     sh::run(sh::command(&program.to_string_lossy()).args(args))
 }
 
-/// The stage of `cargo xtask ci`.
-pub fn stage() -> Result<Count> {
-    let program = build()?;
-    let mut command = sh::command(&program.to_string_lossy());
-    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the mutants")?;
-    let stdout = child.stdout.take().context("the mutants have no output")?;
+/// Runs the program and counts breaks.
+pub fn count(program: &Path, args: &[String]) -> Result<Count> {
     let mut count = None;
-    for line in BufReader::new(stdout).lines() {
-        let line = line?;
+    let good = each_line(sh::command(&program.to_string_lossy()).args(args), |line| {
         println!("{line}");
-        count = last_line(&line).or(count);
-    }
-    let status = child.wait()?;
-    let Some(mut count) = count else { bail!("the mutants ended with {status}") };
-    if !status.success() {
+        count = last_line(line).or(count);
+    })?;
+    let Some(mut count) = count else { bail!("the mutants ended without a result") };
+    if !good {
         count.failed = count.failed.max(1);
     }
     Ok(count)

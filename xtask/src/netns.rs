@@ -6,8 +6,8 @@
 //!            r1 10.77.2.1 --- .254 router .254 --- 10.77.3.2 r1           cut in the middle, neither end sees it
 //! ```
 
-use crate::sh;
 use anyhow::{Context, Result, bail};
+use shunt_task::sh;
 use std::process::Command;
 use std::time::{Duration, Instant};
 

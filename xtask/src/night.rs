@@ -1,8 +1,9 @@
-//! `cargo xtask night`: what takes hours. The larger bounds of the explorer, many seeds of the swarm, a soak, the
-//! largest jobs under mpirun; one table.
+//! `cargo xtask night`: what takes hours, and what draws at random. The larger bounds of the explorer, many seeds of
+//! the swarm, every mutant, fuzzing, a soak, the largest jobs under mpirun; one table.
 
-use crate::{explore, prefix, profiles, ptx, sh, soak, swarm};
+use crate::{explore, fuzz, mutate, profiles, swarm};
 use anyhow::{Result, bail};
+use shunt_task::sh;
 use std::time::Instant;
 
 pub const SUMMARY: &str = "the larger bounds: explorer and swarm for hours, one table";
@@ -10,7 +11,9 @@ pub const HELP: &str = "night [--only PART]... [--seeds N] [--first S] [--runs R
 
 Each part prints its own progress and table; the last table says what came of all of them.
   explore  models with the larger bounds; then 3 faults and 4 messages of the whole system
-  swarm    many seeds
+  swarm    many seeds, and some from the clock
+  mutate   every named break of the protocol: a scenario must catch each
+  fuzz     parsers of what strangers send under libFuzzer, ten minutes each
   mpirun   all families of NVSHMEM's host calls with 1, 2, 3, 4 and 8 PEs, under shunt run and under mpirun, a port
            down in the middle of each
   profiles the main program's runs on every kind of device
@@ -21,11 +24,11 @@ Each part prints its own progress and table; the last table says what came of al
            what `cargo build --release` made
 
   --only PART  only this one; may be repeated
-  --seeds N    seeds of the swarm (default 100000)
+  --seeds N    seeds of the swarm (default 100000), and a tenth as many fresh ones
   --first S    the first of them (default 1000000)
   --runs R     runs of each round of the explorer (default 100000)
   --short      a few minutes of each part, to see that it runs: the explorer with CI's models, 2 faults, 2 messages and
-               40 runs, the swarm with 64 seeds, mpirun with what CI runs, a soak of a minute";
+               40 runs, the swarm with 64 seeds, fuzzing for 8 s each, mpirun with what CI runs, a soak of a minute";
 
 /// A part's name, and what it does with these arguments.
 struct Part {
@@ -62,22 +65,35 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
     let of = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect();
     let explore: &[&str] =
         if short { &["--faults", "2", "--ops", "2"] } else { &["--night", "--faults", "3", "--ops", "4"] };
+    let Ok(fresh) = seeds.parse::<u64>().map(|seeds| (seeds / 10).to_string()) else {
+        return sh::usage(format!("--seeds: expected a number, got '{seeds}'"));
+    };
     // Few seeds need not show every kind of fault.
     let kinds: &[&str] = if short { &[] } else { &["--every-kind"] };
     let all = [
         Part { name: "explore", args: of(&[explore, &["--runs", &runs]].concat()), run: explore::run },
         Part {
             name: "swarm",
-            args: of(&[&["--seeds", &seeds, "--first", &first], kinds].concat()),
+            args: of(&[&["--seeds", &seeds, "--first", &first, "--fresh", &fresh], kinds].concat()),
             run: swarm::run,
+        },
+        Part { name: "mutate", args: of(&[]), run: mutate::run },
+        Part {
+            name: "fuzz",
+            args: of(if short { &["--short"] } else { &["--minutes", "10"] }),
+            run: fuzz::run,
         },
         Part {
             name: "soak",
             args: of(if short { &["--seconds", "60"] } else { &["--minutes", "60"] }),
-            run: soak::run,
+            run: shunt_soak_tool::run,
         },
         Part { name: "profiles", args: of(if short { &["--short"] } else { &[] }), run: profiles::run },
-        Part { name: "ptx", args: of(if short { &["--short"] } else { &[] }), run: ptx::night },
+        Part {
+            name: "ptx",
+            args: of(if short { &["--short"] } else { &[] }),
+            run: shunt_gpu_tool::ptx_night,
+        },
         Part {
             name: "mass",
             args: of(if short { &["300"] } else { &[] }),
@@ -88,7 +104,11 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
             args: of(if short { &["50"] } else { &[] }),
             run: |args| example("pauses", args),
         },
-        Part { name: "mpirun", args: of(if short { &["--short"] } else { &[] }), run: prefix::night },
+        Part {
+            name: "mpirun",
+            args: of(if short { &["--short"] } else { &[] }),
+            run: shunt_gpu_tool::prefix_night,
+        },
     ];
     if let Some(unknown) = only.iter().find(|name| !all.iter().any(|part| part.name == **name)) {
         return sh::usage(format!("no part is called '{unknown}'"));
@@ -128,10 +148,13 @@ mod tests {
         let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
         assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
         let short = of(&["--short", "--first", "9"]).unwrap();
-        assert_eq!(short[1].args, ["--seeds", "64", "--first", "9"]);
+        assert_eq!(short[1].args, ["--seeds", "64", "--first", "9", "--fresh", "6"]);
         assert!(!short[0].args.contains(&"--night".to_owned()));
         assert!(
-            of(&["--only", "day"]).is_err() && of(&["--fast"]).is_err() && of(&["--speed", "1"]).is_err()
+            of(&["--only", "day"]).is_err()
+                && of(&["--seeds", "x"]).is_err()
+                && of(&["--fast"]).is_err()
+                && of(&["--speed", "1"]).is_err()
         );
     }
 }

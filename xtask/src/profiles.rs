@@ -1,10 +1,11 @@
 //! `cargo xtask profiles`: the main program's runs on every kind of device, and the same through libibverbs.
 
-use crate::ci::Count;
+use crate::run_scenarios;
 use crate::scenarios::{Holds, How, Scenario};
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA};
-use crate::{run_scenarios, sh};
 use anyhow::{Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::Count;
 use std::path::Path;
 
 pub const SUMMARY: &str = "the main program's runs on every kind of device";

@@ -1,9 +1,9 @@
 //! The stage `python`: the wheel made, installed into a fresh virtual environment, its README's example and its tests
 //! run there.
 
-use crate::ci::Count;
-use crate::sh;
 use anyhow::{Context, Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::Count;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,8 +1,8 @@
 //! Command lines that must be refused with their sentence, beside the scenarios of the stage `mlx5`.
 
-use crate::ci::Count;
-use crate::sh;
 use anyhow::{Context, Result};
+use shunt_task::sh;
+use shunt_task::stages::Count;
 use std::process::{Command, Stdio};
 
 /// A command line that is refused.

@@ -1,13 +1,13 @@
 //! Runs the scenarios of the main program: in one process, as processes under `shunt run`, and as two shells would.
 
-use crate::ci::Count;
 use crate::netns::{self, Net};
 use crate::scenarios::{How, Scenario, judge, remarks};
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
-use crate::sh;
 use crate::{first_day, refusals};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use shunt_task::sh;
+use shunt_task::stages::Count;
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;

@@ -1,21 +1,25 @@
 //! `cargo xtask tidy`: the house rules that no compiler checks, as a test.
 
-use crate::sh;
+use crate::modules;
 use crate::tidy_source::{self, Finding};
 use anyhow::{Context, Result, bail};
+use shunt_task::sh;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub const SUMMARY: &str = "house rules: sizes, unsafe, assembly, crate arrows, words that must not stay";
-pub const HELP: &str = "tidy
+pub const HELP: &str = "tidy [--shrink]
 
 Fails on, in Rust files: lines over 120 columns, files over 500 lines (tests and the PRM tables excepted),
 functions over 70 lines, assembly outside device/src/platform/nvptx.rs and its folder, an unsafe block without a SAFETY
 comment, core::sync::atomic in device code outside platform/host.rs, code left unfinished, tests left out.
 A test file that its folder's suite.rs does not name: it would not run.
 In manifests: a dependency against the arrows below, default-run outside bench.
+Circles of modules that use each other, and types of more than 60 methods, but those in xtask/allowed.txt (the rule
+stands in xtask/src/modules/mod.rs); --shrink takes off that list what is gone or smaller.
 In all text: paths of one machine, names of registry hosts.
 
-  layout <- device <- kernels      layout <- soft-nic      xtask -> nothing
+  layout <- device <- kernels      layout <- soft-nic      tools/task <- tools/* <- xtask -> none of the others
   layout, device, soft-nic, mlx5-sys <- host      tests, bench, cli, python -> all of them
   layout, device, soft-nic, host <- nvshmem-compat      layout, device, kernels, host <- deep-ep-bridge
   soft-nic <- soft-rdma <- soft-rdma/preload";
@@ -37,6 +41,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic"]),
     ("shunt-soft-rdma-preload", &["shunt-soft-rdma"]),
     ("shunt-mlx5-sys", &[]),
+    ("shunt-task", &[]),
+    ("shunt-gpu-tool", &["shunt-task"]),
+    ("shunt-soft-rdma-tool", &["shunt-task"]),
+    ("shunt-soak-tool", &["shunt-task", "shunt-soft-rdma-tool"]),
+    ("xtask", &["shunt-task", "shunt-gpu-tool", "shunt-soft-rdma-tool", "shunt-soak-tool"]),
     ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-mlx5-sys"]),
     ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host"]),
     ("shunt-nvshmem-native", &["shunt-kernels"]),
@@ -72,26 +81,33 @@ const BANNED: &[(&str, &str)] = &[
 ];
 
 pub fn run(args: &[String]) -> Result<()> {
-    if !args.is_empty() {
-        return sh::usage(format!("unknown arguments {args:?}"));
-    }
+    let shrink = match args {
+        [] => false,
+        [flag] if flag == "--shrink" => true,
+        other => return sh::usage(format!("unknown arguments {other:?}")),
+    };
     let root = sh::root();
     let mut files = Vec::new();
     collect(&root, &mut files).context("cannot list the tree")?;
     files.sort();
     let mut findings = Vec::new();
     let mut suites = Vec::new();
-    let mut paths = Vec::new();
+    let mut texts = BTreeMap::new();
     for file in &files {
         let path = file.strip_prefix(&root).unwrap_or(file).to_string_lossy().into_owned();
         let text = std::fs::read_to_string(file).with_context(|| format!("{path} is not UTF-8"))?;
         findings.extend(check(&path, &text));
-        paths.push(path.clone());
         if path.ends_with("/tests/suite.rs") {
-            suites.push((path, text));
+            suites.push((path.clone(), text.clone()));
         }
+        texts.insert(path, text);
     }
+    let paths: Vec<String> = texts.keys().cloned().collect();
     findings.extend(suites.iter().flat_map(|(suite, text)| left_out(suite, text, &paths)));
+    if shrink {
+        modules::shrink(&root, &texts)?;
+    }
+    findings.extend(modules::check(&root, &texts)?);
     for finding in &findings {
         println!("{finding}");
     }

@@ -26,6 +26,7 @@ fn options() -> Result<Options, String> {
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(format!("{arg} needs a value"));
         match arg.as_str() {
+            "--small" => options.scale = Scale::Small,
             "--night" => options.scale = Scale::Night,
             "--only" => options.only = Some(value()?),
             "--faults" => options.bounds.faults = number(&value()?)?,
@@ -61,7 +62,11 @@ fn main() -> ExitCode {
     let wanted = |case: &Case| options.only.as_ref().is_none_or(|part| case.name.contains(part.as_str()));
     if options.list {
         for case in cases(Scale::Night).iter().filter(|case| wanted(case)) {
-            let when = if case.scale == Scale::Ci { "always" } else { "with --night" };
+            let when = match case.scale {
+                Scale::Small => "always",
+                Scale::Ci => "unless --small",
+                Scale::Night => "with --night",
+            };
             println!("{:36} {when}", case.name);
         }
         SYSTEM.iter().for_each(|name| println!("{name:36} always"));

