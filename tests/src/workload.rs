@@ -14,7 +14,7 @@ use crate::oracle::{Kind, Oracle, Stream, load};
 use crate::sim::{Interference, PeWorld, SimPlatform};
 
 /// A look may take this long beyond a deadline: one poll interval of a quiet world, and one interference.
-const LATE_SLACK_NS: u64 = 500_000;
+pub const LATE_SLACK_NS: u64 = 500_000;
 
 /// How often what is uncertain is looked for.
 const RESOLVE_NS: u64 = 500_000;
@@ -458,13 +458,13 @@ impl Report {
 
 /// How long after its deadline a wait ended, if that is too long. Who is stopped ends nothing, and whose clock jumps is
 /// late by that at once: what was taken from the kernel during this wait is granted, and nothing from before it.
-fn late_ns(now: u64, deadline: Deadline, taken_ns: u64) -> Option<u64> {
+pub fn late_ns(now: u64, deadline: Deadline, taken_ns: u64) -> Option<u64> {
     let late_ns = now.saturating_sub(deadline.at_ns);
     (late_ns > taken_ns.saturating_add(LATE_SLACK_NS)).then_some(late_ns)
 }
 
 /// Cuts `bytes` into `count` pieces of whole words: offset and length of each.
-fn split(bytes: u64, count: u64) -> Vec<(u64, u64)> {
+pub fn split(bytes: u64, count: u64) -> Vec<(u64, u64)> {
     let words = bytes / 8;
     let count = count.clamp(1, words);
     let edge = |number: u64| words * number / count * 8;
@@ -477,31 +477,4 @@ pub fn is_final(fault: &Fault) -> bool {
         fault.kind,
         FaultKind::PeerLost | FaultKind::Completion | FaultKind::FenceUnproven | FaultKind::Uncertain
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_was_taken_during_a_wait_excuses_it() {
-        let deadline = Deadline { at_ns: 1_000 };
-        assert_eq!(late_ns(1_000 + LATE_SLACK_NS, deadline, 0), None);
-        assert_eq!(late_ns(1_001 + LATE_SLACK_NS, deadline, 0), Some(LATE_SLACK_NS + 1));
-        assert_eq!(late_ns(1_500 + LATE_SLACK_NS, deadline, 500), None);
-    }
-
-    #[test]
-    fn pieces_cover_a_message_once() {
-        for (bytes, count) in [(8, 1), (64, 3), (4096, 7), (16, 5)] {
-            let pieces = split(bytes, count);
-            let mut at = 0;
-            for (offset, length) in pieces {
-                assert_eq!(offset, at);
-                assert!(length > 0 && length % 8 == 0);
-                at += length;
-            }
-            assert_eq!(at, bytes);
-        }
-    }
 }

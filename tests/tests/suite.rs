@@ -46,4 +46,5 @@ mod switch_back;
 mod tallies;
 mod time_fence;
 mod uncertain;
+mod units;
 mod watching;

@@ -28,7 +28,7 @@ mod sleeps;
 mod steps;
 mod words;
 
-pub use kit::{Wrongs, is_broken};
+pub use kit::{Wrongs, idle, is_broken};
 
 /// A scenario.
 #[derive(Clone, Copy)]
@@ -87,19 +87,5 @@ pub fn hold(name: &str) {
     for seed in 0..scenario.seeds {
         let wrongs = (scenario.run)(seed);
         assert!(wrongs.is_empty(), "{name}, seed {seed}:\n{}", wrongs.join("\n"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique() {
-        let mut names: Vec<&str> = all().iter().map(|scenario| scenario.name).collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
     }
 }
