@@ -37,6 +37,14 @@ struct Part {
     run: fn(&[String]) -> Result<()>,
 }
 
+fn mass(args: &[String]) -> Result<()> {
+    example("mass", args)
+}
+
+fn pauses(args: &[String]) -> Result<()> {
+    example("pauses", args)
+}
+
 /// A program of the simulator, as `cargo test` builds it.
 fn example(name: &str, args: &[String]) -> Result<()> {
     sh::run(sh::cargo().args(["build", "--quiet", "--profile", "test", "--workspace", "--example", name]))?;
@@ -94,16 +102,8 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
             args: of(if short { &["--short"] } else { &[] }),
             run: shunt_gpu_tool::ptx_night,
         },
-        Part {
-            name: "mass",
-            args: of(if short { &["300"] } else { &[] }),
-            run: |args| example("mass", args),
-        },
-        Part {
-            name: "pauses",
-            args: of(if short { &["50"] } else { &[] }),
-            run: |args| example("pauses", args),
-        },
+        Part { name: "mass", args: of(if short { &["300"] } else { &[] }), run: mass },
+        Part { name: "pauses", args: of(if short { &["50"] } else { &[] }), run: pauses },
         Part {
             name: "mpirun",
             args: of(if short { &["--short"] } else { &[] }),

@@ -21,8 +21,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Smallest mailbox, in and out.
 const HEADER_BYTES: usize = 16;
-/// Output bytes of QUERY_ADAPTER, QUERY_MKEY and QUERY_CQ.
-const QUERY_OUT_BYTES: usize = 272;
 
 /// A submitted command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -137,7 +135,7 @@ fn lengths(opcode: Opcode) -> (usize, usize) {
         | Opcode::Init2RtrQp
         | Opcode::Rtr2RtsQp
         | Opcode::Rts2RtsQp => (qp::CONTEXT_COMMAND_BYTES, HEADER_BYTES),
-        Opcode::QueryAdapter | Opcode::QueryMkey | Opcode::QueryCq => (HEADER_BYTES, QUERY_OUT_BYTES),
+        Opcode::QueryAdapter | Opcode::QueryMkey | Opcode::QueryCq => (HEADER_BYTES, query::OUT_BYTES),
         Opcode::QuerySpecialContexts => (HEADER_BYTES, pd::special::BYTES),
         Opcode::QueryQp => (HEADER_BYTES, qp::QUERY_OUT_BYTES),
         Opcode::CreateRmp | Opcode::ModifyRmp => (rmp::CONTEXT_COMMAND_BYTES, HEADER_BYTES),

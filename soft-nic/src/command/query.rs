@@ -1,6 +1,5 @@
 //! Commands that read objects and capabilities.
 
-use super::QUERY_OUT_BYTES;
 use super::limits::{LOG_MAX_CQ, LOG_MAX_MESSAGE, LOG_MAX_POOL, LOG_MAX_READS, LOG_MAX_SQ};
 use crate::completion_queue::CompletionQueues;
 use crate::config::{LinkLayer, NicConfig};
@@ -16,6 +15,8 @@ use shunt_layout::mlx5::prm::pd;
 use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, State, qpc};
 use shunt_layout::mlx5::wqe::TERMINATE_SCATTER_LIST_KEY;
 
+/// Output bytes of QUERY_ADAPTER, QUERY_MKEY and QUERY_CQ.
+pub(super) const OUT_BYTES: usize = 272;
 /// The vendor of real ones, as an OUI.
 const VENDOR: u32 = 0x02c9;
 
@@ -147,7 +148,7 @@ fn general_caps(config: &NicConfig, union: &mut [u8]) {
 }
 
 pub(super) fn adapter(out: &mut [u8]) -> Result<(), Refusal> {
-    debug_assert!(out.len() >= QUERY_OUT_BYTES);
+    debug_assert!(out.len() >= OUT_BYTES);
     out[0x28..0x2c].copy_from_slice(&VENDOR.to_be_bytes());
     out[0x100..0x108].copy_from_slice(b"SHUNT\0\0\0"); // psid
     Ok(())

@@ -1,6 +1,6 @@
 //! Which functions were run, and which of them while their PE switched to another path.
 
-use crate::kernels::Run;
+use crate::outcome::Run;
 use std::collections::BTreeSet;
 
 /// Functions in whose runs nothing can switch: (part of the name, reason).

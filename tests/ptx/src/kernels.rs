@@ -3,36 +3,13 @@
 use crate::code::Module;
 use crate::counts::Counts;
 use crate::library;
+use crate::outcome::{Run, caught, cluster};
 use crate::raw;
-use crate::rig::{Entered, Mode, Rig, Station, THREADS, actor, bytes_of, outcome_words, outcomes};
-use shunt_kernels::scenarios::{CHANNELS, Group, HEAP_BYTES, Launch, Machine, PES, Scenario, run};
+use crate::rig::{Mode, Rig, Station, THREADS, actor, bytes_of, outcome_words, outcomes};
+use shunt_kernels::scenarios::{Group, HEAP_BYTES, Launch, Machine, Scenario, run};
 use shunt_kernels::{Call, Outcome};
-use shunt_layout::state::SwitchKind;
-use shunt_tests::cluster::Cluster;
 use shunt_tests::oracle::{load, store};
-use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
-use std::collections::BTreeSet;
 use std::rc::Rc;
-
-/// What a run came to.
-#[derive(Clone, Debug, Default)]
-pub struct Run {
-    /// What is wrong.
-    pub wrongs: Vec<String>,
-    /// Switches to another path because of a fault.
-    pub failovers: usize,
-    /// Planned faults that hit nothing.
-    pub idle_faults: usize,
-    /// What was executed.
-    pub counts: Counts,
-    /// Functions that were started.
-    pub entered: Entered,
-    /// PEs that switched because of a fault.
-    pub switched: BTreeSet<u32>,
-    /// Where and when the first doorbell was rung.
-    pub first_bell: Option<(u64, u32, u32)>,
-}
 
 /// By which functions launches are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,29 +28,6 @@ impl Door {
     const fn is_library(self) -> bool {
         matches!(self, Self::Library | Self::Raw)
     }
-}
-
-impl Run {
-    /// What the cluster of a run says in the end.
-    pub fn ended(&mut self, rig: &Rig) {
-        let records = rig.cluster.records();
-        let failovers = records.iter().filter(|(_, record)| record.kind == SwitchKind::Failover as u32);
-        self.switched = failovers.clone().map(|(pe, _)| *pe).collect();
-        self.failovers = failovers.count();
-        self.first_bell = rig.first_bell();
-        self.idle_faults = rig.cluster.faults().iter().filter(|(_, hits)| *hits == 0).count();
-        self.counts = rig.counts();
-        self.entered = rig.entered();
-    }
-}
-
-/// Runs `body`, and makes a finding of a panic: the machine's, or one of the simulator's asserts.
-pub fn caught(body: impl FnOnce() -> Run) -> Run {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Run { wrongs: vec![text.unwrap_or_else(|| "a panic without words".to_owned())], ..Run::default() }
-    })
 }
 
 struct OnMachine(Rig, Door);
@@ -177,18 +131,4 @@ pub fn cost(module: &Rc<Module>, kernel: &'static str, group: Group) -> Counts {
         }
     }
     machine.0.counts().less(&before)
-}
-
-/// PEs with room in their heaps, and no streams of their own.
-pub(crate) fn cluster(seed: u64) -> Cluster {
-    let spec = RunSpec {
-        seed,
-        pes: PES,
-        channels: CHANNELS,
-        both_ways: true,
-        log2_chunk: 12,
-        traffic: Traffic { slots: 32, slot_bytes: 4096, ..Traffic::default() },
-        ..RunSpec::default()
-    };
-    Cluster::start(&spec)
 }

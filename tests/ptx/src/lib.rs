@@ -15,6 +15,7 @@ pub mod kernels;
 pub mod library;
 pub mod moe;
 pub mod mutants;
+pub mod outcome;
 pub mod raw;
 pub mod rig;
 

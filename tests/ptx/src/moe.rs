@@ -1,7 +1,7 @@
 //! MoE layers of both modes, whose kernels are PTX: every byte of every layer against the reference.
 
 use crate::code::Module;
-use crate::kernels::{Run, caught};
+use crate::outcome::{Run, caught};
 use crate::rig::{Mode, Rig, Station, THREADS, actor, bytes_of, outcome_words, outcomes};
 use shunt_deep_ep_bridge::normal::NormalBuffer;
 use shunt_deep_ep_bridge::scenarios::Scenario;

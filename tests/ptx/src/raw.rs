@@ -2,8 +2,8 @@
 //! questions about a channel. Scenarios of one thread are played by these, and a lost answer is asked about.
 
 use crate::code::Module;
-use crate::kernels::{Run, caught, cluster};
 use crate::library::{self, long, short};
+use crate::outcome::{Run, caught, cluster};
 use crate::rig::{Mode, Rig, Station, THREADS, actor, outcome_words, outcomes};
 use shunt_device::platform::host::World;
 use shunt_device::{FaultKind, Operation};
