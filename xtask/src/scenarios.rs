@@ -52,12 +52,18 @@ pub enum Holds {
     Is(&'static str, u64),
     /// A number is at least this.
     AtLeast(&'static str, u64),
+    /// A number is at most this.
+    AtMost(&'static str, u64),
+    /// The first number is the second, or less by at most this.
+    Short(&'static str, &'static str, u64),
     /// Two numbers are the same.
     Same(&'static str, &'static str),
     /// The first number differs from the second by at most this share of it.
     Within(&'static str, &'static str, f64),
     /// Every planned fault did something.
     EveryFaultHit,
+    /// The first planned fault did something; the run may have ended before the others.
+    FirstFaultHit,
     /// A text is exactly this.
     Says(&'static str, &'static str),
     /// Some switch was made for this cause.
@@ -116,6 +122,16 @@ impl Holds {
                 let enough = number(key).is_some_and(|value| value >= least as f64);
                 (!enough).then(|| format!("{key} is {}, not at least {least}", shown(key)))
             }
+            Self::AtMost(key, most) => {
+                let few = number(key).is_some_and(|value| value <= most as f64);
+                (!few).then(|| format!("{key} is {}, not at most {most}", shown(key)))
+            }
+            Self::Short(key, of, by) => {
+                let near = |(value, of): (f64, f64)| value <= of && of - value <= by as f64;
+                let holds = number(key).zip(number(of)).is_some_and(near);
+                let (met, full) = (shown(key), shown(of));
+                (!holds).then(|| format!("{key} is {met}, not {of}, {full}, or less by at most {by}"))
+            }
             Self::Same(key, other) => (number(key).is_none() || number(key) != number(other))
                 .then(|| format!("{key} is {}, and {other} {}", shown(key), shown(other))),
             Self::Within(key, of, share) => {
@@ -129,6 +145,11 @@ impl Holds {
                 (met != Some(want)).then(|| format!("{key} is {}, not {want:?}", shown(key)))
             }
             Self::EveryFaultHit => every_fault_hit(json),
+            Self::FirstFaultHit => {
+                let hits = list(json, "faults").next().and_then(|fault| fault["hits"].as_u64());
+                (hits.unwrap_or(0) == 0)
+                    .then(|| "the first planned fault did nothing, or there is none".to_owned())
+            }
             Self::Cause(cause) => {
                 let seen = list(json, "switches").any(|switch| switch["cause"] == cause);
                 (!seen).then(|| format!("no switch for {cause}"))
@@ -203,14 +224,14 @@ mod tests {
     fn each_condition_sees_what_it_is_about() {
         let good = json!({
             "puts_lost": 0, "failovers": 2, "signals_posted": 2, "gb_s_before": 1.0, "gb_s_after": 0.95,
-            "faults": [{ "kind": "down", "hits": 1 }], "switches": [{ "to": "0.1>1.0", "cause": "overdue" }],
+            "signals_applied": 1, "uncertain": 64, "faults": [{ "kind": "down", "hits": 1 }, { "hits": 1 }], "switches": [{ "to": "0.1>1.0", "cause": "overdue" }],
             "verdict": "clean",
             "phases": [{ "percent": 100.0 }, { "percent": 87.0 }],
             "rails": [{ "shares": [60.0, 0.0] }, { "shares": [40.0, 100.0] }],
         });
         let bad = json!({
             "puts_lost": 1, "failovers": 0, "signals_posted": 2, "gb_s_before": 1.0, "gb_s_after": 0.85,
-            "faults": [{ "kind": "down", "hits": 1 }, { "kind": "up", "hits": 0 }],
+            "signals_applied": 3, "uncertain": 65, "faults": [{ "kind": "down", "hits": 0 }, { "hits": 1 }],
             "switches": [{ "to": "0.1>1.1", "cause": "port-down" }], "verdict": "broken",
             "phases": [{ "percent": 100.0 }, { "percent": null }],
             "rails": [{ "shares": [60.0, 10.0] }, { "shares": [40.0, 90.0] }],
@@ -218,9 +239,12 @@ mod tests {
         for holds in [
             Holds::Is("puts_lost", 0),
             Holds::AtLeast("failovers", 1),
+            Holds::AtMost("uncertain", 64),
+            Holds::Short("signals_applied", "signals_posted", 1),
             Holds::Same("failovers", "signals_posted"),
             Holds::Within("gb_s_after", "gb_s_before", 0.1),
             Holds::EveryFaultHit,
+            Holds::FirstFaultHit,
             Holds::SwitchTo("0.1>1.0"),
             Holds::Cause("overdue"),
             Holds::NoCause("port-down"),
