@@ -35,6 +35,9 @@ pub enum Bringup {
     Parallel,
 }
 
+/// [`PeConfig::prove_ns`] where nothing else is asked for: a job's start is over by then.
+pub const PROVE_NS: u64 = 2_000_000_000;
+
 /// Settings of a PE. All PEs of a job agree on all but `tuning`, `policy` and `rail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeConfig {
@@ -50,6 +53,8 @@ pub struct PeConfig {
     pub backups: u32,
     /// Whether the agents make them once the PE is up: bring-up returns when the first paths are connected.
     pub backups_later: bool,
+    /// How long after its start the agent has idle backups proved on their real paths.
+    pub prove_ns: u64,
     /// Timers and retries of QPs.
     pub tuning: QpTuning,
     /// Patience of device code. `fault_tolerance` is taken from `ft`.
@@ -84,6 +89,7 @@ impl PeConfig {
             // Nobody would leave a first path.
             backups: if env.fault_tolerance { env.backups } else { 0 },
             backups_later: true,
+            prove_ns: PROVE_NS,
             tuning: env.tuning,
             policy: policy(env),
             ft: env.fault_tolerance,

@@ -3,7 +3,7 @@
 
 use super::worker::Threads;
 use super::{Agent, AgentOptions};
-use crate::events::Event;
+use crate::events::{Event, Sink};
 use crate::pe::Pe;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,6 +50,18 @@ impl Keeper {
                 self.failed(now, &said(&*panic));
                 true
             }
+        }
+    }
+
+    /// True once everything that the agent has to make and to prove at start is there ([`Agent::is_settled`]).
+    pub fn is_settled(&self) -> bool {
+        self.agent.as_ref().is_some_and(Agent::is_settled)
+    }
+
+    /// Adds somebody who is told of every event from here on.
+    pub fn add_sink(&mut self, sink: Box<dyn Sink>) {
+        if let Some(agent) = &mut self.agent {
+            agent.add_sink(sink);
         }
     }
 

@@ -32,7 +32,7 @@ pub mod worker;
 use crate::events::{Event, Watching};
 use crate::nic::qp::QpTuning;
 use crate::nic::queue::At;
-use crate::pe::Pe;
+use crate::pe::{PROVE_NS, Pe};
 use crate::rail::{self, Rail};
 use crate::ranks;
 use age::Age;
@@ -98,7 +98,7 @@ impl Default for AgentOptions {
             port_poll_ns: 100_000_000,
             touch_ns: 20_000_000,
             looks: 64,
-            prove_ns: 2_000_000_000,
+            prove_ns: PROVE_NS,
         }
     }
 }
@@ -111,7 +111,8 @@ impl Pe {
     /// [`AbiMismatch`] if the uploaded state is not of this version.
     pub fn agent(&self) -> Result<Option<Agent>, AbiMismatch> {
         let (lifetime_ns, probes) = (self.config().packet_lifetime_ns, self.config().probes);
-        let mut options = AgentOptions { lifetime_ns, probes, ..AgentOptions::default() };
+        let prove_ns = self.config().prove_ns;
+        let mut options = AgentOptions { lifetime_ns, probes, prove_ns, ..AgentOptions::default() };
         if !self.config().agent_switches {
             (options.looks, options.touch_ns) = (0, u64::MAX);
         }

@@ -4,7 +4,8 @@
 //! A backup that was made anew and has carried nothing but its probes is moved to ERR as in any fence. Its responder
 //! must then show as many messages and packets as the peer's probes were. What moves it there is a fence for whatever
 //! cause; and where none comes, the agent that leads asks for one a while after the start, of one idle backup for each
-//! pair of rails, while its channel has a path and another backup besides. Nothing waits for it.
+//! pair of rails, while its channel has a path and another backup besides. Nothing of a channel waits for it; a program
+//! may ([`Agent::is_settled`]).
 //!
 //! Where a path disagrees with what its NIC showed on loopback, the count is not believed on that path, and the ledger
 //! stands in. That a flush makes visible what was executed is the NIC's own affair, and shown on loopback alone.
@@ -131,17 +132,32 @@ impl Agent {
         if self.awake.age_ns < self.options.prove_ns {
             return false;
         }
-        let open = |index: &usize| {
-            let pair = self.pairs[*index].as_ref();
-            pair.is_some_and(|pair| self.proofs.is_open(self.place(*index).peer, pair.rails()))
-        };
-        let Some(index) = (0..self.pairs.len()).filter(open).find(|index| self.may_be_proved(*index)) else {
-            return false;
-        };
+        let Some(index) = self.next_to_prove() else { return false };
         let (peer, pair) = (self.place(index).peer, self.pairs[index].as_ref().map(super::Pair::rails));
         self.proofs.tried.extend(pair.map(|pair| (peer, pair)));
         self.proofs.asked = Some(Asked { index, since_ns: now });
         true
+    }
+
+    /// A backup whose pair of rails nothing was shown of yet.
+    fn next_to_prove(&self) -> Option<usize> {
+        let open = |index: &usize| {
+            let pair = self.pairs[*index].as_ref();
+            pair.is_some_and(|pair| self.proofs.is_open(self.place(*index).peer, pair.rails()))
+        };
+        (0..self.pairs.len()).filter(open).find(|index| self.may_be_proved(*index))
+    }
+
+    /// True once every path is ready whose ports are up, and no backup is waiting to be proved or being proved.
+    pub fn is_settled(&self) -> bool {
+        let ready = |pair: &super::Pair| pair.health == Health::Ready && pair.leaving_ns.is_none();
+        let rests = |index: usize| {
+            let Some(pair) = &self.pairs[index] else { return true };
+            let up = self.ports.up(pair.local_rail, self.place(index).peer, pair.remote_rail);
+            ready(pair) || pair.is_out() || !up
+        };
+        let proved = self.proofs.asked.is_none() && self.next_to_prove().is_none();
+        proved && (0..self.pairs.len()).all(rests)
     }
 
     /// True for a backup that was probed, that this direction does not use, and that its channel can spare: it has a
