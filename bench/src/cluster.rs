@@ -9,6 +9,7 @@ use crate::kernel::Dev;
 use crate::nics::source::{NoNics, Source};
 use crate::nics::{Medium, Nics, RailCounters};
 use crate::options::{DeviceKind, NicKind, Options};
+use crate::remarks::{Doubts, say_weaker};
 use crate::report::{Ended, Failing};
 use crate::room::{NoRoom, STACK_BYTES, try_threads};
 use crate::switches::{Pathless, describe_path, describe_syndrome};
@@ -30,10 +31,13 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An agent with nothing to do sleeps this long: doorbells and completions do not wait for it.
 const AGENT_NAP: Duration = Duration::from_micros(200);
+
+/// Agents that make the backups are waited for this long, before anything is posted.
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// One PE that is up.
 pub struct Unit {
@@ -42,6 +46,8 @@ pub struct Unit {
     map: HeapMap,
     clock: Arc<PeClock>,
     gate: Arc<AgentGate>,
+    /// Its agent has made and proved what it has to at start.
+    settled: Arc<AtomicBool>,
     /// What posts for a sender, if it runs on a GPU.
     kernels: Option<Kernels>,
     /// Dropped last: everything above points into it.
@@ -116,6 +122,12 @@ pub fn suspect_ns(options: &Options, source: &Source, largest: u64) -> u64 {
     options.suspect().unwrap_or(base) + 2 * put_ns
 }
 
+/// Whether the agents make the backups, and prove them. Over soft NICs of this process a real path shows what loopback
+/// does; and where kernels run on a GPU an agent may not have a path left under them.
+fn agents_make_backups(options: &Options, source: &Source) -> bool {
+    source.medium() != Medium::Soft && options.device == DeviceKind::Cpu
+}
+
 /// What a command line means for a PE. `largest` is the largest put that will be posted.
 fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) -> PeConfig {
     let depth = (options.tickets_per_put() * options.window).max(256).next_power_of_two();
@@ -131,8 +143,10 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
         ..said.config
     };
     let mut config = PeConfig::new(&env, map.bytes());
-    // What is measured is a switch to a backup that is there.
-    config.backups_later = false;
+    // What is measured is a switch to a backup that is there: made at start, or by the agents before anything is posted.
+    // Then they carry probes, and what loopback showed of their NICs is proved on the real paths.
+    config.backups_later = agents_make_backups(options, source);
+    config.prove_ns = if config.backups_later { 0 } else { config.prove_ns };
     config.log2_chunk = options.log2_chunk.unwrap_or(config.log2_chunk);
     config.policy.suspect_ns = suspect_ns(options, source, largest);
     // Where threads wait for cores, and where a time was asked for, silence is not told from what is usual.
@@ -144,17 +158,6 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
     config.policy.suspect_floor_ns = floor_ns.min(config.policy.suspect_ns);
     config.policy.recovery_window_ns = options.recovery_window.unwrap_or(config.policy.recovery_window_ns);
     config
-}
-
-/// Says which NICs' counts are not used, and why: what is cut without them may end in doubt.
-fn remark_disbelieved(pe: &Pe) {
-    for rail in pe.rails().iter().filter(|rail| !rail.truth_holds && !rail.truth_detail.is_empty()) {
-        let (pe, at, nic) = (pe.root().my_pe, rail.index, &rail.name);
-        eprintln!(
-            "PE {pe}, rail {at} ({nic}): its count is not believed, the ledger is: {}",
-            rail.truth_detail
-        );
-    }
 }
 
 impl Cluster {
@@ -184,7 +187,28 @@ impl Cluster {
         let found = find_gpu(options)?;
         let gpu = |pe: u32| found.as_ref().and_then(|found| gpu(pe, found));
         cluster.start_pes(&config, map, job, gpu, no_room)?;
+        if config.backups_later {
+            cluster.settle();
+        }
         Ok(cluster)
+    }
+
+    /// Waits until the agents have their backups ready and proved. What takes longer goes on beside the run.
+    fn settle(&self) {
+        let until = Instant::now() + SETTLE;
+        for (pe, unit) in self.units() {
+            while !unit.settled.load(Ordering::Acquire) {
+                if Instant::now() >= until {
+                    let seconds = SETTLE.as_secs();
+                    eprintln!(
+                        "note: PE {pe}: backups: expected all to be ready and proved within {seconds} s, got some \
+                         that are not; the run begins without them"
+                    );
+                    break;
+                }
+                std::thread::sleep(AGENT_NAP);
+            }
+        }
     }
 
     fn start_pes(
@@ -221,13 +245,14 @@ impl Cluster {
             };
             threads.into_iter().map(|thread| thread.and_then(end)).collect()
         });
-        for started in started {
-            let (pe, clock, kernels) = started?;
+        let started = started.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let rails: Vec<_> = started.iter().flat_map(|(pe, ..)| pe.rails().iter().cloned()).collect();
+        say_weaker(&rails);
+        for (pe, clock, kernels) in started {
             if let Some(kernels) = &kernels {
                 // SAFETY: both go into one unit, which drops the PE last.
                 unsafe { kernels.enter(&pe)? };
             }
-            remark_disbelieved(&pe);
             let unit = Unit::new(Arc::new(pe), map, clock, kernels);
             self.agents.push(self.spawn_agent(&unit).map_err(&no_room)?);
             self.units.push(unit);
@@ -239,8 +264,10 @@ impl Cluster {
         let pe = unit.pe.clone();
         let agent = pe.agent().expect("host and bench are one build").expect("a PE has one agent, this one");
         let (stop, gate, clock) = (self.stop.clone(), unit.gate.clone(), self.nics.world().clone());
+        let settled = unit.settled.clone();
         let run = move || {
             let mut keeper = Keeper::new(agent);
+            keeper.add_sink(Box::new(Doubts::of(&pe)));
             while !stop.load(Ordering::Acquire) {
                 if gate.dies() {
                     keeper.kill();
@@ -248,6 +275,9 @@ impl Cluster {
                 // An agent that is held back keeps what it holds: queue pairs outlive the thread that looks after them.
                 if gate.shut(clock.now_ns()) || !keeper.step(&pe) {
                     std::thread::sleep(AGENT_NAP);
+                }
+                if !settled.load(Ordering::Relaxed) && keeper.is_settled() {
+                    settled.store(true, Ordering::Release);
                 }
             }
             // The agent holds paths of the PE: it goes first.
@@ -308,7 +338,8 @@ impl Unit {
         let span = pe.heap();
         // SAFETY: the heap lives as long as `pe`; kernels and NICs reach it atomically.
         let heap = unsafe { HeapView::new(span.address, span.bytes) };
-        Self { words, heap, map, clock, gate: Arc::new(AgentGate::default()), kernels, pe }
+        let (gate, settled) = (Arc::default(), Arc::default());
+        Self { words, heap, map, clock, gate, settled, kernels, pe }
     }
 
     /// Device code on this PE.

@@ -12,7 +12,7 @@
 //! | [`runner`], [`faults`], [`observe`], [`interrupt`] | one run over them: phases, planned faults, what is reported |
 //! | [`timeline`], [`rails`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
 //! | [`moe`] | `moe_pressure`: MoE layers under faults |
-//! | [`program`], [`progress`], [`outputs`] | what is printed and written |
+//! | [`program`], [`progress`], [`outputs`], [`remarks`] | what is printed and written |
 
 pub mod arbiter;
 pub mod clock;
@@ -38,6 +38,7 @@ pub mod plot;
 pub mod program;
 pub mod progress;
 pub mod rails;
+pub mod remarks;
 pub mod report;
 pub mod room;
 pub mod runner;

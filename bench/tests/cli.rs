@@ -146,3 +146,32 @@ fn words_that_cannot_be_written_are_not_status_0() {
         assert!(text(&output.stderr).contains("error: stdout"), "{line}");
     }
 }
+
+/// A NIC that may place out of order has signals go as atomics. Nobody finds that out by a slow run: it is said, once for
+/// all NICs and phases, unless it was asked for.
+#[test]
+fn an_order_that_is_weaker_is_said_once_on_stderr() {
+    let said = |profile: &str, asked: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shmem_put_bw"));
+        command.args(["--profile", profile, "-e", "64", "-n", "2", "-w", "1", "--duration", "50ms"]);
+        command.env_remove("SHUNT_ORDERING");
+        if let Some(order) = asked {
+            command.env("SHUNT_ORDERING", order);
+        }
+        let output = command.output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{error}");
+        assert!(text(&output.stdout).contains("verdict"), "table and stream");
+        error
+    };
+    let error = said("ib-ar", None);
+    let lines: Vec<&str> = error.lines().filter(|line| line.contains("signals go as atomics")).collect();
+    assert_eq!(lines.len(), 1, "{error}");
+    assert!(lines[0].starts_with("note: ") && lines[0].contains("data_in_order 0 in RTS"), "{error}");
+    let error = said("vf", None);
+    assert_eq!(error.matches("no masked atomics").count(), 1, "{error}");
+    for (profile, asked) in [("ib-ar", Some("unordered")), ("soft", None)] {
+        let error = said(profile, asked);
+        assert!(!error.contains("atomics"), "{profile}: {error}");
+    }
+}
