@@ -1,5 +1,7 @@
 //! What of a job lives in this process: NICs, PEs, and a thread for each agent.
 
+mod faults;
+
 use crate::clock::PeClock;
 pub use crate::gate::AgentGate;
 use crate::gpu::{Kernels, NoGpu, OneGpu};
@@ -10,11 +12,10 @@ use crate::nics::source::{NoNics, Source};
 use crate::nics::{Medium, Nics, RailCounters};
 use crate::options::{DeviceKind, NicKind, Options};
 use crate::remarks::{Doubts, say_weaker};
-use crate::report::{Ended, Failing};
 use crate::room::{NoRoom, STACK_BYTES, try_threads};
-use crate::switches::{Pathless, describe_path, describe_syndrome};
+use crate::switches::Pathless;
 use shunt_device::platform::host::{Host, World};
-use shunt_device::{Device, Fault, FaultKind, HeapOffset};
+use shunt_device::{Device, HeapOffset};
 use shunt_host::agent::keeper::Keeper;
 use shunt_host::agent::reader::Cursor;
 use shunt_host::agent::words::{Place, StateWords};
@@ -23,11 +24,8 @@ use shunt_host::error::StartError;
 use shunt_host::gpu::{GpuMemory, HeapMemory, cuda::Mover};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::silence::Silence;
-use shunt_layout::state::{
-    CauseKind, Channel, HintWord, PathRow, PathState, SLOTS_MAX, SwitchRecord, hint_index,
-};
+use shunt_layout::state::{Channel, PathRow, SLOTS_MAX, SwitchRecord};
 use shunt_soft_nic::RailAt;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -143,8 +141,8 @@ fn pe_config(options: &Options, source: &Source, map: &HeapMap, largest: u64) ->
         ..said.config
     };
     let mut config = PeConfig::new(&env, map.bytes());
-    // What is measured is a switch to a backup that is there: made at start, or by the agents before anything is posted.
-    // Then they carry probes, and what loopback showed of their NICs is proved on the real paths.
+    // What is measured is a switch to a backup that is there: made at start, or by the agents before anything is
+    // posted. Then they carry probes, and what loopback showed of their NICs is proved on the real paths.
     config.backups_later = agents_make_backups(options, source);
     config.prove_ns = if config.backups_later { 0 } else { config.prove_ns };
     config.log2_chunk = options.log2_chunk.unwrap_or(config.log2_chunk);
@@ -434,98 +432,5 @@ impl Unit {
     pub fn primary(&self, peer: u32, channel: u32) -> String {
         let row = self.words.read_row(Place { peer, channel, slot: 0 });
         crate::switches::path_name(self.words.root().my_pe, peer, &row.identity)
-    }
-
-    /// What a fault means, what is known of the peer's death, and how each path of its channel stands.
-    pub fn describe(&self, fault: &Fault, tolerant: bool, gone: Option<String>) -> Ended {
-        let (me, peer) = (self.words.root().my_pe, fault.peer);
-        let what = match fault.kind {
-            FaultKind::Completion => "an error completion",
-            FaultKind::Overdue => "no completion in time",
-            FaultKind::PeerLost => "every path to the peer is dead",
-            FaultKind::BadAddress => "an address outside the heap",
-            FaultKind::FenceUnproven => "an old path could not be fenced",
-            FaultKind::Uncertain => "an operation may or may not have been applied",
-            FaultKind::BadResolution => "an answer about an operation that nobody asked about",
-        };
-        let whom = match fault.kind {
-            FaultKind::PeerLost | FaultKind::Overdue => format!("PE {me} lost peer {peer}"),
-            _ => format!("PE {me} ended what it sent to PE {peer}"),
-        };
-        let text = format!(
-            "{whom} on channel {}: {what}; ticket {}, {} operations unfinished; first cause {}, {}",
-            fault.channel,
-            fault.at.0,
-            fault.unfinished,
-            self.first_cause(fault).name(),
-            describe_syndrome(fault.syndrome)
-        );
-        let text = text + &and_gone(gone) + &self.describe_paths(peer, fault.channel);
-        match failing(fault, tolerant) {
-            Some(why) => Ended::Failed(why, text),
-            None => Ended::Stalled(text),
-        }
-    }
-
-    /// The cause to name first. A peer that fences a path saw our dead port from its side: the port is the
-    /// cause.
-    fn first_cause(&self, fault: &Fault) -> CauseKind {
-        let local_down = |slot: u32| {
-            let row = self.words.read_row(Place { peer: fault.peer, channel: fault.channel, slot });
-            PathState::from_raw(row.state) != PathState::Absent && self.port_down(None, row.local_rail)
-        };
-        if fault.cause == CauseKind::FencedByPeer && (0..self.words.root().slots).any(local_down) {
-            return CauseKind::PortDown;
-        }
-        fault.cause
-    }
-
-    /// What the agent knows of a port of this PE (`None`) or of a peer.
-    fn port_down(&self, pe: Option<u32>, rail: u32) -> bool {
-        let root = self.words.root();
-        let at = root.hints + hint_index(root.rails, pe, rail) as u64 * size_of::<HintWord>() as u64;
-        // SAFETY: inside the table of hints (a word for each rail of each PE), aligned, mapped while
-        // `self.pe` lives; written atomically.
-        HintWord(unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Acquire)).down()
-    }
-
-    /// A wait that ran out although no completion, good or bad, ever came.
-    pub fn describe_silence(&self, peer: u32, channel: u32, what: &str, gone: Option<String>) -> Ended {
-        let me = self.words.root().my_pe;
-        let text = format!(
-            "PE {me} lost peer {peer} on channel {channel}: waited in vain for {what}; {}",
-            describe_syndrome(0)
-        );
-        Ended::Failed(Failing::Untolerated, text + &and_gone(gone) + &self.describe_paths(peer, channel))
-    }
-
-    fn describe_paths(&self, peer: u32, channel: u32) -> String {
-        let me = self.words.root().my_pe;
-        let mut text = String::new();
-        for slot in 0..self.words.root().slots {
-            let row = self.words.read_row(Place { peer, channel, slot });
-            let down = self.port_down(None, row.local_rail) || self.port_down(Some(peer), row.remote_rail);
-            let _ = write!(text, "\n    {}", describe_path(me, peer, &row, down));
-        }
-        text
-    }
-}
-
-fn and_gone(gone: Option<String>) -> String {
-    gone.map_or_else(String::new, |gone| format!("; {gone}"))
-}
-
-/// Why the channel failed; `None` if it did not: a wait ran out, or this program is wrong.
-fn failing(fault: &Fault, tolerant: bool) -> Option<Failing> {
-    let syndrome = fault.syndrome();
-    match fault.kind {
-        FaultKind::Completion if syndrome.is_program_error() => Some(Failing::Program(syndrome)),
-        FaultKind::BadAddress => None,
-        _ if !tolerant => Some(Failing::Untolerated),
-        FaultKind::FenceUnproven => Some(Failing::Unfenced),
-        FaultKind::PeerLost | FaultKind::Completion => Some(Failing::NoPath),
-        FaultKind::Uncertain => Some(Failing::Uncertain),
-        // A wait that ran out, or an answer that nobody asked for.
-        FaultKind::Overdue | FaultKind::BadResolution => None,
     }
 }

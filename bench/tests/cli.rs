@@ -147,8 +147,8 @@ fn words_that_cannot_be_written_are_not_status_0() {
     }
 }
 
-/// A NIC that may place out of order has signals go as atomics. Nobody finds that out by a slow run: it is said, once for
-/// all NICs and phases, unless it was asked for.
+/// A NIC that may place out of order has signals go as atomics. Nobody finds that out by a slow run: it is said, once
+/// for all NICs and phases, unless it was asked for.
 #[test]
 fn an_order_that_is_weaker_is_said_once_on_stderr() {
     let said = |profile: &str, asked: Option<&str>| {

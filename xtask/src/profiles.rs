@@ -57,7 +57,7 @@ fn differs(profile: &str, scenario: &Scenario) -> Option<Differs> {
     }
 }
 
-/// Puts and signals that a stream has under way at most (`--window`): who ends as uncertain has lost sight of no others.
+/// Puts and signals that a stream has under way at most (`--window`): who ends as uncertain lost sight of no others.
 const WINDOW: u64 = 64;
 
 /// What may be said of a run that ends as uncertain, exit status 3: the fault struck, at most a window is in doubt,

@@ -224,14 +224,17 @@ mod tests {
     fn each_condition_sees_what_it_is_about() {
         let good = json!({
             "puts_lost": 0, "failovers": 2, "signals_posted": 2, "gb_s_before": 1.0, "gb_s_after": 0.95,
-            "signals_applied": 1, "uncertain": 64, "faults": [{ "kind": "down", "hits": 1 }, { "hits": 1 }], "switches": [{ "to": "0.1>1.0", "cause": "overdue" }],
+            "signals_applied": 1, "uncertain": 64,
+            "faults": [{ "kind": "down", "hits": 1 }, { "hits": 1 }],
+            "switches": [{ "to": "0.1>1.0", "cause": "overdue" }],
             "verdict": "clean",
             "phases": [{ "percent": 100.0 }, { "percent": 87.0 }],
             "rails": [{ "shares": [60.0, 0.0] }, { "shares": [40.0, 100.0] }],
         });
         let bad = json!({
             "puts_lost": 1, "failovers": 0, "signals_posted": 2, "gb_s_before": 1.0, "gb_s_after": 0.85,
-            "signals_applied": 3, "uncertain": 65, "faults": [{ "kind": "down", "hits": 0 }, { "hits": 1 }],
+            "signals_applied": 3, "uncertain": 65,
+            "faults": [{ "kind": "down", "hits": 0 }, { "hits": 1 }],
             "switches": [{ "to": "0.1>1.1", "cause": "port-down" }], "verdict": "broken",
             "phases": [{ "percent": 100.0 }, { "percent": null }],
             "rails": [{ "shares": [60.0, 10.0] }, { "shares": [40.0, 90.0] }],
