@@ -127,7 +127,10 @@ fn a_corrupted_byte_is_found() {
 #[test]
 fn a_signal_placed_twice_is_found() {
     let report = run("--duration 300ms --inject 100ms:1.0:double-signal");
-    assert_broken(&report, "signals duplicated");
+    // On a busy machine the receiver may also read a slot that the extra count promised too early.
+    let Verdict::Broken(what) = &report.judged else { panic!("not broken: {:?}", report.judged) };
+    assert!(what.iter().any(|one| one.ends_with("signals duplicated")), "{what:?}");
+    assert_eq!(report.judged.exit_status(), 1);
 }
 
 #[test]
