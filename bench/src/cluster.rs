@@ -14,25 +14,20 @@ use crate::options::{DeviceKind, NicKind, Options};
 use crate::remarks::{Doubts, say_weaker};
 use crate::room::{NoRoom, STACK_BYTES, try_threads};
 use crate::switches::Pathless;
+use shunt::{AgentThread, Runtime, Turn};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, HeapOffset};
-use shunt_host::agent::keeper::Keeper;
 use shunt_host::agent::reader::Cursor;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
-use shunt_host::error::StartError;
 use shunt_host::gpu::{GpuMemory, HeapMemory, cuda::Mover};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::silence::Silence;
 use shunt_layout::state::{Channel, PathRow, SLOTS_MAX, SwitchRecord};
 use shunt_soft_nic::RailAt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// An agent with nothing to do sleeps this long: doorbells and completions do not wait for it.
-const AGENT_NAP: Duration = Duration::from_micros(200);
 
 /// Agents that make the backups are waited for this long, before anything is posted.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -44,8 +39,6 @@ pub struct Unit {
     map: HeapMap,
     clock: Arc<PeClock>,
     gate: Arc<AgentGate>,
-    /// Its agent has made and proved what it has to at start.
-    settled: Arc<AtomicBool>,
     /// What posts for a sender, if it runs on a GPU.
     kernels: Option<Kernels>,
     /// Dropped last: everything above points into it.
@@ -54,8 +47,7 @@ pub struct Unit {
 
 /// The PEs of a job that live here. Dropping it stops the agents, then the PEs, then the NICs.
 pub struct Cluster {
-    agents: Vec<JoinHandle<()>>,
-    stop: Arc<AtomicBool>,
+    agents: Vec<AgentThread>,
     first: u32,
     units: Vec<Unit>,
     nics: Box<dyn Nics>,
@@ -66,7 +58,7 @@ pub struct Cluster {
 pub enum UpError {
     /// A PE.
     #[error(transparent)]
-    Start(#[from] StartError),
+    Start(#[from] shunt::Error),
     /// The way to the other processes.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -173,9 +165,8 @@ impl Cluster {
         let needed = threads_here(options);
         try_threads(needed, STACK_BYTES)?;
         let nics = source.start(options, job)?;
-        let stop = Arc::new(AtomicBool::new(false));
         let first = job.own().start;
-        let mut cluster = Self { agents: Vec::new(), stop, first, units: Vec::new(), nics };
+        let mut cluster = Self { agents: Vec::new(), first, units: Vec::new(), nics };
         let no_room = |met| UpError::Room(NoRoom { needed, met });
         let config = pe_config(options, source, &map, largest);
         let gpu = |pe: u32, gpu: &OneGpu| {
@@ -194,8 +185,8 @@ impl Cluster {
     /// Waits until the agents have their backups ready and proved. What takes longer goes on beside the run.
     fn settle(&self) {
         let until = Instant::now() + SETTLE;
-        for (pe, unit) in self.units() {
-            while !unit.settled.load(Ordering::Acquire) {
+        for (pe, agent) in (self.first..).zip(&self.agents) {
+            while !agent.is_settled() {
                 if Instant::now() >= until {
                     let seconds = SETTLE.as_secs();
                     eprintln!(
@@ -204,7 +195,7 @@ impl Cluster {
                     );
                     break;
                 }
-                std::thread::sleep(AGENT_NAP);
+                std::thread::sleep(Duration::from_micros(200));
             }
         }
     }
@@ -218,18 +209,19 @@ impl Cluster {
         no_room: impl Fn(std::io::Error) -> UpError,
     ) -> Result<(), UpError> {
         let bring_up = |member: Member| {
-            let Member { pe, bootstrap, oob } = member;
+            let pe = member.pe;
             let clock = Arc::new(PeClock::new(self.nics.world().clone()));
-            let world: Arc<dyn World> = clock.clone();
-            let rails = self.nics.open(pe).map_err(NoNics::Open)?;
             let gpu = gpu(pe);
             let (memory, kernels) = match &gpu {
                 None => (Arc::new(HeapMemory::new()) as Arc<dyn GpuMemory>, None),
                 Some(gpu) => (gpu.memory().map_err(NoGpu::from)?, Some(gpu.prepare(&clock)?)),
             };
             let config = PeConfig { agent_switches: gpu.is_none(), ..*config };
-            let start = move || Pe::start(config, rails, memory, &*bootstrap, oob, world);
-            Ok(move || start().map(|pe| (pe, clock, kernels)))
+            let builder = Runtime::builder(self.nics.rails().clone(), member)
+                .memory(memory)
+                .clock(clock.clone())
+                .adjust(move |to| *to = config);
+            Ok(move || builder.connect().map(|pe| (pe, clock, kernels)))
         };
         let members = job.members(self.nics.world()).into_iter().map(bring_up);
         let members: Vec<_> = members.collect::<Result<_, UpError>>()?;
@@ -238,7 +230,7 @@ impl Cluster {
                 .into_iter()
                 .map(|start| std::thread::Builder::new().spawn_scoped(scope, start).map_err(&no_room))
                 .collect();
-            let end = |thread: std::thread::ScopedJoinHandle<'_, Result<_, StartError>>| {
+            let end = |thread: std::thread::ScopedJoinHandle<'_, Result<_, shunt::Error>>| {
                 Ok(thread.join().expect("bring-up does not panic")?)
             };
             threads.into_iter().map(|thread| thread.and_then(end)).collect()
@@ -252,38 +244,21 @@ impl Cluster {
                 unsafe { kernels.enter(&pe)? };
             }
             let unit = Unit::new(Arc::new(pe), map, clock, kernels);
-            self.agents.push(self.spawn_agent(&unit).map_err(&no_room)?);
+            self.agents.push(self.spawn_agent(&unit)?);
             self.units.push(unit);
         }
         Ok(())
     }
 
-    fn spawn_agent(&self, unit: &Unit) -> std::io::Result<JoinHandle<()>> {
-        let pe = unit.pe.clone();
-        let agent = pe.agent().expect("host and bench are one build").expect("a PE has one agent, this one");
-        let (stop, gate, clock) = (self.stop.clone(), unit.gate.clone(), self.nics.world().clone());
-        let settled = unit.settled.clone();
-        let run = move || {
-            let mut keeper = Keeper::new(agent);
-            keeper.add_sink(Box::new(Doubts::of(&pe)));
-            while !stop.load(Ordering::Acquire) {
-                if gate.dies() {
-                    keeper.kill();
-                }
-                // An agent that is held back keeps what it holds: queue pairs outlive the thread that looks after them.
-                if gate.shut(clock.now_ns()) || !keeper.step(&pe) {
-                    std::thread::sleep(AGENT_NAP);
-                }
-                if !settled.load(Ordering::Relaxed) && keeper.is_settled() {
-                    settled.store(true, Ordering::Release);
-                }
-            }
-            // The agent holds paths of the PE: it goes first.
-            drop(keeper);
-            drop(pe);
+    fn spawn_agent(&self, unit: &Unit) -> Result<AgentThread, shunt::Error> {
+        let (gate, clock) = (unit.gate.clone(), self.nics.world().clone());
+        let turn = move || match () {
+            () if gate.dies() => Turn::Restart,
+            () if gate.shut(clock.now_ns()) => Turn::Hold,
+            () => Turn::Step,
         };
-        let name = format!("agent {}", self.first + self.agents.len() as u32);
-        std::thread::Builder::new().name(name).spawn(run)
+        let doubts = Box::new(Doubts::of(&unit.pe));
+        Ok(AgentThread::spawn(unit.pe.clone(), vec![doubts], turn)?)
     }
 
     /// The clock of this process, and how to wait.
@@ -319,11 +294,8 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        for agent in self.agents.drain(..) {
-            // An agent that panicked has printed why; the process's verdict does not rest on it.
-            let _ = agent.join();
-        }
+        self.agents.iter().for_each(AgentThread::ask_to_stop);
+        self.agents.clear();
     }
 }
 
@@ -336,8 +308,7 @@ impl Unit {
         let span = pe.heap();
         // SAFETY: the heap lives as long as `pe`; kernels and NICs reach it atomically.
         let heap = unsafe { HeapView::new(span.address, span.bytes) };
-        let (gate, settled) = (Arc::default(), Arc::default());
-        Self { words, heap, map, clock, gate, settled, kernels, pe }
+        Self { words, heap, map, clock, gate: Arc::default(), kernels, pe }
     }
 
     /// Device code on this PE.

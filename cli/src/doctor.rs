@@ -5,11 +5,12 @@ use crate::first_day::{self, Found};
 use crate::print::{self, wrap};
 use clap::Args;
 use serde_json::json;
+use shunt_doctor::{Area, Check, Machine, Verdict, examine};
 use shunt_host::config::EnvConfig;
 use shunt_host::discover::discover;
-use shunt_host::doctor::{Area, Check, FenceProof, Machine, Verdict, examine, prove_on_soft_nic};
 use shunt_host::error::NicError;
 use shunt_host::topology::{self, select::Selection};
+use shunt_soft_devx::{FenceProof, prove_on_soft_nic};
 
 /// Check what this machine has for GPU-initiated RDMA, what is missing, and say what to do.
 ///
@@ -55,8 +56,7 @@ pub fn run(arguments: &Arguments) -> u8 {
         Err(error) => return print::usage(&error),
     };
     let (inventory, topology) = (&inventory, &topology);
-    let machine =
-        Machine { root: &root, lookup: &lookup, inventory, topology, selection: &selection, config: &config };
+    let machine = Machine { root: &root, lookup: &lookup, inventory, topology, selection: &selection };
     let checks = examine(&machine);
     if let Err(error) = arguments.root.keep(&root) {
         return print::usage(&error);

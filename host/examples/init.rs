@@ -10,12 +10,12 @@ use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
-use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::devx::Devx;
 use shunt_host::error::GpuError;
 use shunt_host::gpu::{GpuMemory, HeapMemory, Placement, Span};
 use shunt_host::pe::{Bringup, Pe, PeConfig};
-use shunt_host::world::RealWorld;
 use shunt_layout::state::PathState;
+use shunt_soft_devx::{SoftClock, SoftDevx};
 use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -62,7 +62,7 @@ impl GpuMemory for Counting {
 /// Real time, in which who waits sleeps the longer the more threads there are: polled by all of them, the one thread
 /// that all wait for would not get to run.
 struct Patient {
-    below: RealWorld,
+    below: SoftClock,
     nap: Duration,
 }
 
@@ -126,7 +126,7 @@ fn run(pes: u32, tolerant: bool) -> Outcome {
     let engine = Arc::new(Engine::spawn(fabric, clock));
     let fabric = engine.fabric();
     let nap = Duration::from_micros(u64::from(pes) * 10);
-    let world: Arc<dyn World> = Arc::new(Patient { below: RealWorld::new(clock, engine), nap });
+    let world: Arc<dyn World> = Arc::new(Patient { below: SoftClock::new(clock, engine), nap });
     let net = OobNet::new(pes, LATENCY_NS, world.clone());
     let memory = Arc::new(Counting::default());
     let begin = Instant::now();

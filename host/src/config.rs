@@ -1,18 +1,15 @@
 //! Settings, and their defaults from the environment: ours, and NVSHMEM's of the same meaning. Pure.
 
-mod variables;
+pub use shunt_settings::{VARIABLES, Variable, parse_duration};
 
-pub use crate::duration::parse_duration;
-use crate::duration::within;
 use crate::error::ConfigError;
 use crate::events;
 use crate::nic::qp::QpTuning;
+use crate::rail::RailOptions;
 use crate::topology::select::Selection;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{FencePolicy, OrderPolicy, Policy, SLOTS_MAX};
-pub(crate) use variables::BOOLEAN;
-use variables::{MACHINE_READABLE, TEN_MINUTES_NS};
-pub use variables::{VARIABLES, Variable};
+use shunt_settings::{Lookup, MACHINE_READABLE, TEN_MINUTES_NS, parse_bool, within};
 
 /// How an old path is fenced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,37 +124,18 @@ fn rc_gives_up_ms(tuning: &QpTuning) -> u32 {
     u32::try_from(all_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }
 
-/// Looks variables up and turns them into values, or says what was met and what would be right.
-pub(crate) struct Lookup<'a>(pub &'a dyn Fn(&str) -> Option<String>);
-
-impl Lookup<'_> {
-    pub fn parse<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, ConfigError> {
-        let Some(text) = (self.0)(name) else { return Ok(None) };
-        let known = VARIABLES.iter().find(|variable| variable.name == name);
-        let want = known.expect("each variable that is read stands in the table").values;
-        match parse(text.trim()) {
-            Some(value) => Ok(Some(value)),
-            None => Err(ConfigError { variable: name.into(), met: text, want }),
-        }
-    }
-
-    pub fn number(
-        &self,
-        name: &str,
-        range: std::ops::RangeInclusive<u32>,
-    ) -> Result<Option<u32>, ConfigError> {
-        self.parse(name, |text| text.parse().ok().filter(|value| range.contains(value)))
-    }
-}
-
 /// How long a path may be silent: shorter is noise, longer is a wait without an end.
 const SUSPECT_NS: std::ops::RangeInclusive<u64> = 100_000..=10_000_000_000;
 
-pub(crate) fn parse_bool(text: &str) -> Option<bool> {
-    match text.to_ascii_lowercase().as_str() {
-        "1" | "true" | "yes" | "on" | "y" | "t" => Some(true),
-        "0" | "false" | "no" | "off" | "n" | "f" => Some(false),
-        _ => None,
+/// For every door through which rails are opened.
+impl From<&EnvConfig> for RailOptions {
+    fn from(env: &EnvConfig) -> Self {
+        Self {
+            ordering: env.ordering,
+            traffic_class: env.traffic_class,
+            service_level: env.service_level,
+            ..Self::default()
+        }
     }
 }
 
@@ -236,7 +214,7 @@ pub fn check(name: &str, value: &str) -> Result<(), ConfigError> {
     events::Watching::from_lookup(&alone)?;
     Selection::from_lookup(&alone)?;
     Lookup(&alone).parse(MACHINE_READABLE, parse_bool)?;
-    crate::job::check(&alone)
+    shunt_bootstrap::job::check(&alone)
 }
 
 #[cfg(test)]
@@ -314,6 +292,13 @@ mod tests {
         assert_eq!(policy.fence_wait_ns, 2_020_000_000);
         assert_eq!(policy.fence, FencePolicy::Time as u32);
         assert_eq!((policy.ordering, policy.polled_puts), (OrderPolicy::Relaxed as u32, 1));
+    }
+
+    #[test]
+    fn the_environment_reaches_every_connection() {
+        let env = EnvConfig { service_level: 3, traffic_class: 104, ..EnvConfig::default() };
+        let options = RailOptions::from(&env);
+        assert_eq!((options.service_level, options.traffic_class), (3, 104));
     }
 
     #[test]

@@ -14,32 +14,44 @@
 //! | [`upload`] | the device state: written, read back, compared |
 //! | [`discover`] | what the machine has, from sysfs |
 //! | [`events`] | what is told of faults, and to whom |
-//! | [`doctor`] | what is missing on a machine, and what to do |
 //! | [`topology`] | pure: rails ranked for each GPU |
-//! | [`world`] | real time on threads |
+//! | [`clock`] | real time on threads |
 
 pub mod agent;
 pub mod config;
 pub mod connect;
-pub mod devx;
-pub mod discover;
-pub mod doctor;
-mod duration;
+/// The hardware seam.
+pub mod devx {
+    pub use shunt_mlx5::devx::*;
+    #[cfg(feature = "mlx5")]
+    pub use shunt_mlx5::ibverbs::{self, IbverbsDevx};
+}
 pub mod error;
-pub mod events;
-pub mod gpu;
-pub mod job;
+/// Memory that device and NICs reach.
+pub mod gpu {
+    #[cfg(feature = "cuda")]
+    pub mod cuda;
+    pub use shunt_mlx5::memory::*;
+}
 pub mod keys;
-mod lock;
-pub mod nic;
 pub mod pe;
 pub mod plan;
-pub mod rail;
-pub mod ranks;
+/// Which ranks go on together.
+pub mod ranks {
+    pub use shunt_membership::*;
+    pub use shunt_membership::{paxos as machine, rank_set as set, reachability as clique};
+}
 pub mod silence;
 pub mod slots;
-#[cfg(test)]
-mod step_world;
-pub mod topology;
 pub mod upload;
-pub mod world;
+
+pub use shunt_bootstrap::job;
+pub use shunt_mlx5::{clock, rail};
+pub use shunt_telemetry as events;
+pub use shunt_topology::{discover, topology};
+
+/// Objects on a NIC.
+pub mod nic {
+    pub use shunt_mlx5::endpoint as half;
+    pub use shunt_mlx5::nic::*;
+}

@@ -97,7 +97,7 @@ impl PeConfig {
             fence: env.fence,
             packet_lifetime_ns: env.packet_lifetime_ns,
             step_records: env.step_records,
-            rail: RailOptions::new(env),
+            rail: RailOptions::from(env),
             bringup: Bringup::default(),
             agent_switches: true,
         }

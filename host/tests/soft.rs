@@ -8,18 +8,16 @@ use shunt_host::agent::worker::{Crew, Job, JobId, Outcome, Threads, Urgency, Wor
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::card::HalfCard;
 use shunt_host::connect::{Bootstrap, InMemory, OobNet};
-use shunt_host::devx::{Devx, Neighbour, PortGid, PortReport, SoftDevx, UarPage};
+use shunt_host::devx::{Devx, MkeyShape, Neighbour, PortGid, PortReport, SubnetPort, UarPage};
 use shunt_host::error::{BootstrapError, DevxError, NicError, StartError};
 use shunt_host::events::{Sink, Told};
 use shunt_host::gpu::{DmaBuf, GpuMemory, HeapMemory, OwnedSpan, Placement, Span};
-use shunt_host::nic::mkey::MkeyShape;
 use shunt_host::nic::queue::Request;
-use shunt_host::nic::subnet::SubnetPort;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_host::rail::{Rail, RailOptions};
-use shunt_host::world::RealWorld;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::state::OrderPolicy;
+use shunt_soft_devx::{SoftClock, SoftDevx};
 use shunt_soft_nic::{
     AtomicCount, Clock, Engine, Fabric, FabricConfig, FaultKind, LinkLayer, NicConfig, NicId, RailAt,
     SharedFabric, SoftNic,
@@ -56,7 +54,7 @@ impl Machine {
         let clock = Clock::new();
         let engine = Arc::new(Engine::spawn(fabric, clock));
         let fabric = engine.fabric();
-        Self { world: Arc::new(RealWorld::new(clock, engine)), fabric, nics }
+        Self { world: Arc::new(SoftClock::new(clock, engine)), fabric, nics }
     }
 
     fn devx(&self, pe: u32, rail: u32, timeout_ns: u64) -> Arc<dyn Devx> {

@@ -1,7 +1,3 @@
 //! Tests of the host side through its public API, as one program: what they share is compiled and linked once.
 
-mod discover;
-mod events;
-mod mailboxes;
 mod soft;
-mod tcp;

@@ -10,7 +10,7 @@ use crate::twins::Twin;
 use shunt_device::FaultKind;
 use shunt_host::connect::tcp::JoinError;
 use shunt_host::connect::tcp::error::UniqueIdError;
-use shunt_host::error::{BootstrapError, StartError};
+use shunt_host::error::BootstrapError;
 use thiserror::Error;
 
 /// Why the library is not up.
@@ -73,13 +73,13 @@ pub enum InitError {
     },
     /// The PE did not come up.
     #[error(transparent)]
-    Start(#[from] StartError),
+    Start(#[from] shunt::Error),
     /// The GPU that the program's kernels run on.
     #[error("the program has kernels, and their GPU cannot be used: {0}")]
     Gpu(shunt_host::gpu::cuda::CudaError),
-    /// The agent has no thread.
-    #[error("no thread for the agent: {0}")]
-    Thread(std::io::Error),
+    /// It has no agent.
+    #[error(transparent)]
+    Agent(#[from] shunt::NoAgent),
     /// Host and device code are of different builds.
     #[error("the device state is not of this build")]
     Build,

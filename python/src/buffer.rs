@@ -6,8 +6,8 @@ use crate::job::PyJob;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use shunt_bench::moe::job::{Job, Lane};
 use shunt_deep_ep_bridge::{Buffer, Combine, Dispatch, Format, Handle, Patience, Received, Signals};
+use shunt_deep_ep_job::{Job, Lane};
 use std::sync::{Mutex, TryLockError};
 
 /// Bytes of the heap that a buffer takes.

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use shunt_bench::moe::job::{Job, JobOptions};
+use shunt_deep_ep_job::{Job, JobOptions};
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
 use std::sync::Arc;
@@ -53,16 +53,12 @@ impl PyJob {
             }
             Err(error) => return Err(PyValueError::new_err(error.to_string())),
         };
-        let cluster = self.job.cluster();
-        let injected = cluster.nics().inject(cluster.clock().now_ns(), RailAt { pe: rank, rail }, kind);
-        injected.map(|_| ()).map_err(PyRuntimeError::new_err)
+        self.job.nics().fail(RailAt { pe: rank, rail }, kind);
+        Ok(())
     }
 
     /// Switches because of a fault, and back, over all channels of all ranks.
     fn switches(&self) -> (u64, u64) {
-        self.job.cluster().units().fold((0, 0), |(failovers, back), (_, unit)| {
-            let (more, more_back) = unit.generations();
-            (failovers + more, back + more_back)
-        })
+        self.job.switches()
     }
 }

@@ -6,9 +6,9 @@ use crate::job::PyJob;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use shunt_bench::moe::job::{Job, Lane};
 use shunt_deep_ep_bridge::normal::{Config, NormalBuffer, NormalHandle, NormalReceived, Tokens};
 use shunt_deep_ep_bridge::{MoeError, Patience};
+use shunt_deep_ep_job::{Job, Lane};
 use shunt_layout::moe::{HIDDEN_STEP, TOPK_MAX};
 use shunt_layout::moe_normal::NormalShape;
 

@@ -10,12 +10,13 @@ use shunt_host::agent::Agent;
 use shunt_host::config::{EnvConfig, FenceMode, ledger_patience_ns};
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
-use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::devx::Devx;
 use shunt_host::events::{Level, Metrics, Told, Watching};
 use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{self, OrderPolicy, SwitchRecord};
+use shunt_soft_devx::SoftDevx;
 use shunt_soft_nic::{
     AtomicCount, Counters, Fabric, FabricConfig, Fault, FaultReport, Injection, LinkLayer, NicConfig, NicId,
     RailAt, SharedFabric, SoftNic, WordWatch,

@@ -20,8 +20,9 @@ stands in xtask/src/modules/mod.rs); --shrink takes off that list what is gone o
 In all text: paths of one machine, names of registry hosts.
 
   layout <- device <- kernels      layout <- soft-nic      tools/task <- tools/* <- xtask -> none of the others
-  layout, device, soft-nic, mlx5-sys <- host      tests, bench, cli, python -> all of them
-  layout, device, soft-nic, host <- nvshmem-compat      layout, device, kernels, host <- deep-ep-bridge
+  layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
+  soft-nic <- host/soft-devx <- host/runtime      layout, device, kernels, host <- deep-ep-bridge
+  deep-ep-bridge, host/runtime <- deep-ep-bridge/job <- python      tests, bench, cli -> all of them
   soft-nic <- soft-rdma <- soft-rdma/preload";
 
 /// Folders that are not ours to judge.
@@ -46,14 +47,62 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-soft-rdma-tool", &["shunt-task"]),
     ("shunt-soak-tool", &["shunt-task", "shunt-soft-rdma-tool"]),
     ("xtask", &["shunt-task", "shunt-gpu-tool", "shunt-soft-rdma-tool", "shunt-soak-tool"]),
-    ("shunt-host", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-mlx5-sys"]),
-    ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host"]),
-    ("shunt-nvshmem-native", &["shunt-kernels"]),
+    ("shunt-settings", &[]),
+    ("shunt-wire", &["shunt-layout"]),
+    ("shunt-mlx5", &["shunt-layout", "shunt-device", "shunt-mlx5-sys", "shunt-wire"]),
+    ("shunt-soft-devx", &["shunt-layout", "shunt-device", "shunt-mlx5", "shunt-soft-nic"]),
+    ("shunt-topology", &["shunt-settings"]),
+    ("shunt-bootstrap", &["shunt-layout", "shunt-device", "shunt-settings"]),
+    ("shunt-telemetry", &["shunt-layout", "shunt-settings"]),
+    ("shunt-membership", &["shunt-layout", "shunt-wire"]),
     (
-        "shunt-deep-ep-bridge",
-        // The last two for its tests.
-        &["shunt-layout", "shunt-device", "shunt-kernels", "shunt-host", "shunt-soft-nic", "shunt-tests"],
+        "shunt-doctor",
+        &[
+            "shunt-layout",
+            "shunt-device",
+            "shunt-bootstrap",
+            "shunt-mlx5",
+            "shunt-mlx5-sys",
+            "shunt-topology",
+        ],
     ),
+    (
+        "shunt-host",
+        &[
+            "shunt-layout",
+            "shunt-device",
+            "shunt-bootstrap",
+            "shunt-membership",
+            "shunt-mlx5",
+            "shunt-settings",
+            "shunt-telemetry",
+            "shunt-topology",
+            "shunt-wire",
+        ],
+    ),
+    ("shunt", &["shunt-layout", "shunt-device", "shunt-host", "shunt-soft-devx", "shunt-soft-nic"]),
+    ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host", "shunt"]),
+    ("shunt-nvshmem-native", &["shunt-kernels"]),
+    ("shunt-deep-ep-bridge", &["shunt-layout", "shunt-device", "shunt-kernels", "shunt-host"]),
+    (
+        "shunt-deep-ep-job",
+        &[
+            "shunt-layout",
+            "shunt-device",
+            "shunt-kernels",
+            "shunt-host",
+            "shunt-soft-nic",
+            "shunt",
+            "shunt-deep-ep-bridge",
+        ],
+    ),
+    ("shunt-python", &["shunt-layout", "shunt-soft-nic", "shunt-deep-ep-bridge", "shunt-deep-ep-job"]),
+];
+/// What their tests may depend on besides.
+const TEST_ARROWS: &[(&str, &[&str])] = &[
+    ("shunt-doctor", &["shunt-soft-devx", "shunt-soft-nic"]),
+    ("shunt-host", &["shunt-soft-devx", "shunt-soft-nic"]),
+    ("shunt-deep-ep-bridge", &["shunt-soft-nic", "shunt-tests"]),
 ];
 /// Packages above all others: they may depend on anything but each other's users.
 const TOP: &[&str] = &[
@@ -63,8 +112,7 @@ const TOP: &[&str] = &[
     "shunt-fuzz",
     "shunt-ptx",
     "shunt-bench",
-    "shunt",
-    "shunt-python",
+    "shunt-cli",
 ];
 
 /// Words that must not be in any text. Put together here, so that this file does not hold them.
@@ -195,7 +243,10 @@ fn manifest(path: &str, text: &str) -> Vec<Finding> {
         Some(line.split('=').nth(1)?.trim().trim_matches('"').to_owned())
     };
     let name = value("name").unwrap_or_default();
-    let allowed = ARROWS.iter().find(|(package, _)| *package == name).map_or(&[][..], |(_, allowed)| allowed);
+    let of = |arrows: &'static [(&str, &[&str])]| {
+        arrows.iter().find(|(package, _)| *package == name).map_or(&[][..], |(_, allowed)| *allowed)
+    };
+    let (allowed, in_tests) = (of(ARROWS), of(TEST_ARROWS));
     let mut section = String::new();
     for (i, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -216,8 +267,9 @@ fn manifest(path: &str, text: &str) -> Vec<Finding> {
             }
             _ => continue,
         };
-        let ours = dependency.starts_with("shunt-") || dependency == "xtask";
-        if ours && !TOP.contains(&name.as_str()) && !allowed.contains(&dependency) {
+        let ours = dependency.starts_with("shunt-") || ["shunt", "xtask"].contains(&dependency);
+        let test = section.contains("dev-dependencies") && in_tests.contains(&dependency);
+        if ours && !TOP.contains(&name.as_str()) && !test && !allowed.contains(&dependency) {
             add(i + 1, format!("{name} -> {dependency}: against the arrows (cargo xtask tidy --help)"));
         }
         if ours && TOP.contains(&name.as_str()) && dependency == "xtask" {
@@ -267,7 +319,9 @@ mod tests {
         fires("xtask/Cargo.toml", &package("xtask", &on("shunt-layout")), "against the arrows");
         fires("new/Cargo.toml", &package("shunt-new", &on("shunt-layout")), "against the arrows");
         fires("tests/Cargo.toml", &package("shunt-tests", &on("xtask")), "nothing depends");
-        silent("host/Cargo.toml", &package("shunt-host", &on("shunt-soft-nic")));
+        fires("host/Cargo.toml", &package("shunt-host", &on("shunt-soft-nic")), "against the arrows");
+        fires("nvshmem-compat/Cargo.toml", &package("shunt-device", &on("shunt")), "against the arrows");
+        silent("host/Cargo.toml", &package("shunt-host", &on("shunt-soft-nic").replace('[', "[dev-")));
         silent("tests/Cargo.toml", &package("shunt-tests", &on("shunt-bench")));
         silent("layout/Cargo.toml", &package("shunt-layout", &on("zerocopy")));
     }

@@ -5,9 +5,10 @@ use shunt_device::{Channel, CqCheck, Deadline, Device, HeapOffset, Put, Solo, Ti
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
-use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::devx::Devx;
 use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Pe, PeConfig};
+use shunt_soft_devx::SoftDevx;
 use shunt_soft_nic::{Fabric, FabricConfig, NicConfig, RailAt, SharedFabric, SoftNic};
 use std::hint::black_box;
 use std::sync::Arc;

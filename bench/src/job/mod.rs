@@ -20,9 +20,8 @@ pub mod wire;
 
 use board::Board;
 use entry::Entry;
+pub use shunt::Member;
 use shunt_device::platform::host::World;
-use shunt_host::connect::bootstrap::Bootstrap;
-use shunt_host::connect::oob::Oob;
 use shunt_host::error::BootstrapError;
 use shunt_soft_nic::Fabric;
 use std::ops::Range;
@@ -41,16 +40,6 @@ pub enum JobError {
     /// Processes were started with command lines that do not go together.
     #[error("{0}")]
     Disagree(String),
-}
-
-/// What one PE is brought up with.
-pub struct Member {
-    /// The PE.
-    pub pe: u32,
-    /// Exchange with the others while they come up.
-    pub bootstrap: Box<dyn Bootstrap + Send>,
-    /// Its agent's end.
-    pub oob: Box<dyn Oob>,
 }
 
 /// What of the agents' own link is cut.

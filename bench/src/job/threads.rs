@@ -3,9 +3,9 @@
 use super::board::Board;
 use super::entry::Entry;
 use super::{AgentCut, Job, JobError, Member};
+use shunt::Members;
 use shunt_device::platform::host::World;
-use shunt_host::connect::bootstrap::InMemory;
-use shunt_host::connect::oob::{LATENCY_NS, OobNet};
+use shunt_host::connect::oob::OobNet;
 use shunt_soft_nic::Fabric;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,10 +45,7 @@ impl Job for Threads {
     }
 
     fn members(&self, clock: &Arc<dyn World>) -> Vec<Member> {
-        let net = OobNet::new(self.pes, LATENCY_NS, clock.clone());
-        let member =
-            |(pe, bootstrap)| Member { pe, bootstrap: Box::new(bootstrap), oob: Box::new(net.end(pe)) };
-        let members = (0..self.pes).zip(InMemory::group(self.pes, clock)).map(member).collect();
+        let Members { net, members } = Members::in_process(self.pes, clock);
         *self.oob.lock().unwrap_or_else(PoisonError::into_inner) = Some(net);
         members
     }

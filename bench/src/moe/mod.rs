@@ -4,13 +4,11 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`options`] | the command line |
-//! | [`job`] | ranks on soft NICs, and what runs their kernels |
 //! | [`rank`] | one rank and its loop |
 //! | [`trouble`] | which faults strike when; from the seed |
 //! | [`verdict`] | what came of it, in JSON and in one word; pure |
 //! | [`run`] | one run |
 
-pub mod job;
 pub mod options;
 pub mod rank;
 pub mod run;

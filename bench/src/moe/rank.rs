@@ -1,12 +1,12 @@
 //! One rank and its loop.
 
-use super::job::{Job, Lane};
 use crate::timeline::Timeline;
 use shunt_deep_ep_bridge::layer::{self, Manner, Wrongs};
 use shunt_deep_ep_bridge::normal::reference::NormalCase;
 use shunt_deep_ep_bridge::normal::{self, NormalBuffer};
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::{Buffer, MoeError, Patience, Runner};
+use shunt_deep_ep_job::{Job, Lane};
 use shunt_device::FaultKind;
 use shunt_device::platform::host::World;
 use shunt_layout::moe_normal::NormalShape;

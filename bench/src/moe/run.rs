@@ -1,17 +1,16 @@
 //! One run: PEs of this process, a thread for each rank, and one that makes rails fail.
 
-use super::job::{Job, JobOptions, NoJob, RAILS};
 use super::options::{ModeKind, MoeOptions};
 use super::rank::{Ended, Shared};
 use super::trouble::{Trouble, Troubles};
 use super::verdict::MoeReport;
-use crate::cluster::Cluster;
 use crate::options::OnOff;
 use crate::progress::layers_bar;
 use crate::report::{Bin, FaultLine};
 use crate::timeline::{BIN_NS, Timeline, gb_s};
 use shunt_deep_ep_bridge::Patience;
 use shunt_deep_ep_bridge::reference::{Case, Chance};
+use shunt_deep_ep_job::{Job, JobOptions, NoJob, RAILS};
 use shunt_device::FaultKind;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Fault;
@@ -48,16 +47,15 @@ pub fn run(options: &MoeOptions) -> Result<MoeReport, NoJob> {
         seed: options.seed,
         tolerant: options.ft == OnOff::On,
     })?;
-    let cluster = job.cluster();
     let cases = cases(options);
-    let start_ns = cluster.clock().now_ns();
+    let start_ns = job.clock().now_ns();
     let timeline = Timeline::new(start_ns, LENGTH_NS);
     let shared = Shared {
         cases: &cases,
         iterations: options.iters,
         seed: options.seed,
         timeline: &timeline,
-        clock: cluster.clock(),
+        clock: job.clock(),
         running: AtomicU64::new(u64::from(options.ranks)),
         ended: AtomicU64::new(0),
     };
@@ -78,15 +76,15 @@ pub fn run(options: &MoeOptions) -> Result<MoeReport, NoJob> {
                 })
             })
             .collect();
-        struck = strike(options, cluster, &shared, start_ns);
+        struck = strike(options, &job, &shared, start_ns);
         threads.into_iter().map(|thread| thread.join().expect("a rank's thread does not panic")).collect()
     });
-    let end_ns = cluster.clock().now_ns();
-    let mut report = judge(options, cluster, ends);
+    let end_ns = job.clock().now_ns();
+    let mut report = judge(options, &job, ends);
     report.oversubscribed = job.oversubscribed();
     report.seconds = (end_ns - start_ns) as f64 / 1e9;
     report.timeline = bins(&timeline, end_ns - start_ns);
-    let hits = cluster.nics().hits();
+    let hits = job.nics().hits();
     report.faults = struck
         .into_iter()
         .map(|(at_ns, number, at, kind): (u64, usize, RailAt, String)| FaultLine {
@@ -114,7 +112,7 @@ fn cases(options: &MoeOptions) -> Vec<Case> {
 /// Makes rails fail until all ranks have ended; what struck: when, its number at the NICs, where and what.
 fn strike(
     options: &MoeOptions,
-    cluster: &Cluster,
+    job: &Job,
     shared: &Shared<'_>,
     start_ns: u64,
 ) -> Vec<(u64, usize, RailAt, String)> {
@@ -123,16 +121,12 @@ fn strike(
     let mut struck = Vec::new();
     let bar = layers_bar(options.iters);
     while shared.running.load(Ordering::Acquire) > 0 {
-        let now_ns = cluster.clock().now_ns();
+        let now_ns = job.clock().now_ns();
         bar.set_position(shared.ended.load(Ordering::Relaxed));
         for (at, kind) in troubles.due(now_ns) {
-            match cluster.nics().inject(now_ns, at, kind) {
-                Ok(number) => {
-                    struck.push((now_ns, number, at, Fault::Nic(kind).to_string()));
-                    bar.set_message(format!("{} faults", struck.len()));
-                }
-                Err(error) => bar.suspend(|| eprintln!("fault at {}.{}: {error}", at.pe, at.rail)),
-            }
+            let number = job.nics().plan(now_ns, at, kind);
+            struck.push((now_ns, number, at, Fault::Nic(kind).to_string()));
+            bar.set_message(format!("{} faults", struck.len()));
         }
         std::thread::sleep(TICK);
     }
@@ -140,7 +134,7 @@ fn strike(
     struck
 }
 
-fn judge(options: &MoeOptions, cluster: &Cluster, ends: Vec<Ended>) -> MoeReport {
+fn judge(options: &MoeOptions, job: &Job, ends: Vec<Ended>) -> MoeReport {
     let mut report = MoeReport {
         mode: match options.mode {
             ModeKind::LowLatency => "low-latency",
@@ -157,11 +151,7 @@ fn judge(options: &MoeOptions, cluster: &Cluster, ends: Vec<Ended>) -> MoeReport
         every_ns: options.every(),
         ..MoeReport::default()
     };
-    for (_, unit) in cluster.units() {
-        let (failovers, switchbacks) = unit.generations();
-        report.failovers += failovers;
-        report.switchbacks += switchbacks;
-    }
+    (report.failovers, report.switchbacks) = job.switches();
     // Who waited for a rank that had ended for another reason does not hang.
     let ended_before = |end: &Ended| end.fault.is_some() && end.kind() != Some(FaultKind::Overdue);
     let excused = ends.iter().any(ended_before);

@@ -9,12 +9,10 @@ use crate::environment::of_process;
 use crate::job::Job;
 use crate::options::Options;
 use shunt_device::platform::host::World;
-use shunt_host::devx::Devx;
 use shunt_host::devx::ibverbs::{self, IbverbsDevx, Opening};
 use shunt_host::discover::{SysRoot, discover};
 use shunt_host::topology::select::Selection;
-use shunt_host::world::RealWorld;
-use shunt_soft_nic::{Clock, FaultKind, RailAt, WordWatch};
+use shunt_soft_nic::{FaultKind, RailAt, WordWatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,16 +90,20 @@ impl Mlx5 {
             Medium::Interposer => Control::find().map_err(|error| NoNics::Open(error.to_string()))?,
             _ => None,
         };
-        let world = Arc::new(RealWorld::without_engine(Clock::new()));
+        let opened = |port: &Port| (port.device.clone(), opening(port, control.is_some()));
+        let named = rails.iter().map(|(pe, ports)| (*pe, ports.iter().map(opened).collect())).collect();
+        let nics: Arc<dyn shunt::Nics> = Arc::new(shunt::Mlx5Nics::new(named));
+        let world = nics.clock();
         let before =
             rails.values().flatten().map(|port| (port.device.clone(), hardware(&port.device))).collect();
         let counted = options.watch || control.is_some();
-        Ok(Mlx5Nics { world, rails, control, counted, before })
+        Ok(Mlx5Nics { nics, world, rails, control, counted, before })
     }
 }
 
 /// NICs of the PEs that live here, opened by name.
 pub struct Mlx5Nics {
+    nics: Arc<dyn shunt::Nics>,
     world: Arc<dyn World>,
     rails: BTreeMap<u32, Vec<Port>>,
     /// Soft NICs' alone.
@@ -134,12 +136,13 @@ fn since(now: RailCounters, before: RailCounters) -> RailCounters {
     }
 }
 
-impl Mlx5Nics {
-    fn opening(&self, port: &Port) -> Opening {
-        let usual = Opening { gid_index: port.gid_index, ..Opening::default() };
-        if self.control.is_some() { Opening { command: SOFT_COMMAND, ..usual } } else { usual }
-    }
+/// How a port is opened; `soft`: it is one of the interposer's.
+fn opening(port: &Port, soft: bool) -> Opening {
+    let usual = Opening { gid_index: port.gid_index, ..Opening::default() };
+    if soft { Opening { command: SOFT_COMMAND, ..usual } } else { usual }
+}
 
+impl Mlx5Nics {
     fn at_rails(&self, mut count: impl FnMut(&str) -> Option<RailCounters>) -> Vec<(RailAt, RailCounters)> {
         let rails = self.rails.iter().flat_map(|(pe, ports)| {
             (0..).zip(ports).map(|(rail, port)| (RailAt { pe: *pe, rail }, &port.device))
@@ -158,12 +161,8 @@ impl Nics for Mlx5Nics {
         &self.world
     }
 
-    fn open(&self, pe: u32) -> Result<Vec<Arc<dyn Devx>>, String> {
-        let ports = self.rails.get(&pe).map_or(&[][..], Vec::as_slice);
-        let open = |port: &Port| {
-            IbverbsDevx::open_with(&port.device, self.opening(port)).map_err(|error| error.to_string())
-        };
-        ports.iter().map(open).collect()
+    fn rails(&self) -> &Arc<dyn shunt::Nics> {
+        &self.nics
     }
 
     fn inject(&self, at_ns: u64, at: RailAt, kind: FaultKind) -> Result<usize, String> {

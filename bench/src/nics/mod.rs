@@ -16,7 +16,6 @@ pub mod soft;
 pub mod source;
 
 use shunt_device::platform::host::World;
-use shunt_host::devx::Devx;
 use shunt_soft_nic::{Counters, FaultKind, RailAt, WordWatch};
 use std::sync::Arc;
 
@@ -92,11 +91,8 @@ pub trait Nics: Send + Sync {
     /// The clock of this process, and how to wait.
     fn world(&self) -> &Arc<dyn World>;
 
-    /// The rails of a PE that lives here, by rank.
-    ///
-    /// # Errors
-    /// One cannot be opened.
-    fn open(&self, pe: u32) -> Result<Vec<Arc<dyn Devx>>, String>;
+    /// The rails of the PEs that live here.
+    fn rails(&self) -> &Arc<dyn shunt::Nics>;
 
     /// Makes a NIC fail at a time of the process's clock, or now if that is past. Answers with a number that
     /// [`Nics::hits`] knows.

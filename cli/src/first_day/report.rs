@@ -1,7 +1,7 @@
 //! The report as Markdown and as JSON.
 
 use serde_json::{Value, json};
-use shunt_host::doctor::first_day::{CommandTimes, Histogram, Outcome, Row};
+use shunt_doctor::first_day::{CommandTimes, Histogram, Outcome, Row};
 
 /// Name of the JSON's layout; its version is raised when a field changes its meaning or goes.
 const SCHEMA: &str = "shunt-first-day";

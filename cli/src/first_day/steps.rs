@@ -2,7 +2,7 @@
 
 use super::child::{self, Scratch, sibling};
 use serde_json::Value;
-use shunt_host::doctor::first_day::{Outcome, Row};
+use shunt_doctor::first_day::{Outcome, Row};
 use std::path::Path;
 use std::time::Duration;
 

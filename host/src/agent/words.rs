@@ -21,16 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// as the lease of a switch's owner.
 const GONE_NS: u64 = 10_000_000_000;
 
-/// A pair's place in the tables of this PE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// Peer.
-    pub peer: u32,
-    /// Channel at the peer.
-    pub channel: u32,
-    /// Slot.
-    pub slot: u32,
-}
+pub use crate::events::Place;
 
 /// A fence request, as it lies in a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

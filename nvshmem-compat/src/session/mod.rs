@@ -54,7 +54,7 @@ const HOST_CHANNEL: u32 = 0;
 /// A PE that is up.
 pub struct Session {
     /// Joined first: it holds the agent.
-    agent: Mutex<Option<start::AgentThread>>,
+    agent: Mutex<Option<shunt::AgentThread>>,
     settings: Settings,
     words: StateWords,
     map: HeapMap,

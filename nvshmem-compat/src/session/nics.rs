@@ -1,35 +1,24 @@
 //! This PE's soft NICs, on the fabric that the processes of one machine share.
 
 use crate::failure::{Failure, InitError};
+use shunt::{LINK_NS, Nics as _, SoftNics};
 use shunt_device::platform::host::World;
-use shunt_host::devx::{Devx, SoftDevx};
-use shunt_host::world::RealWorld;
 use shunt_soft_nic::uplink::{UnixUplink, UplinkError};
-use shunt_soft_nic::{
-    Clock, Engine, Fabric, FabricConfig, FaultKind, NicConfig, NicId, RailAt, SharedFabric, SoftNic,
-};
+use shunt_soft_nic::{Fabric, FabricConfig, FaultKind, NicConfig, RailAt};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Latency of the link between two NICs.
-const LINK_NS: u64 = 2_000;
-/// A command that takes longer counts as unanswered.
-const COMMAND_NS: u64 = 50_000_000;
 
 /// The NICs of this process.
 pub struct Nics {
     pe: u32,
-    fabric: SharedFabric,
-    nics: Vec<NicId>,
-    /// The NICs' own clock.
-    clock: Arc<RealWorld>,
+    soft: Arc<SoftNics>,
     world: Arc<dyn World>,
 }
 
 /// The world of host calls and agents where kernels have a clock of their own: times that both write into the device
 /// state are of one clock.
 struct Ahead {
-    below: Arc<RealWorld>,
+    below: Arc<dyn World>,
     ahead_ns: u64,
 }
 
@@ -59,22 +48,18 @@ impl Nics {
         lifetime: Duration,
         ahead: impl FnOnce(&dyn World) -> Result<u64, InitError>,
     ) -> Result<Self, InitError> {
-        let clock = Clock::new();
-        let mut fabric = Fabric::new(FabricConfig { link_ns: LINK_NS, seed: u64::from(pe) });
-        let mut nics = Vec::new();
-        for rail in 0..rails {
-            let nic = SoftNic::new(NicConfig::new(format!("mlx5_{rail}"), pe, rail));
-            nics.push(fabric.add(nic, RailAt { pe, rail }));
-        }
+        let at = (0..rails).map(|rail| RailAt { pe, rail });
+        let own = at.map(|at| (at, NicConfig::new(format!("mlx5_{}", at.rail), at.pe, at.rail)));
         let refuse = |error: UplinkError| InitError::Fabric { name: name.to_owned(), why: error.to_string() };
-        let uplink = UnixUplink::open(name, &[]).map_err(refuse)?;
-        fabric.attach(Box::new(uplink.with_lifetime(lifetime))).map_err(refuse)?;
-        let engine = Arc::new(Engine::spawn(fabric, clock));
-        let fabric = engine.fabric();
-        let clock = Arc::new(RealWorld::new(clock, engine));
-        let ahead_ns = ahead(&*clock)?;
-        let world = Arc::new(Ahead { below: clock.clone(), ahead_ns });
-        Ok(Self { pe, fabric, nics, clock, world })
+        let attach = |fabric: &mut Fabric| {
+            let uplink = UnixUplink::open(name, &[]).map_err(refuse)?;
+            fabric.attach(Box::new(uplink.with_lifetime(lifetime))).map_err(refuse)
+        };
+        let config = FabricConfig { link_ns: LINK_NS, seed: u64::from(pe) };
+        let soft = Arc::new(SoftNics::with(config, own, attach)?);
+        let ahead_ns = ahead(&*soft.clock())?;
+        let world = Arc::new(Ahead { below: soft.clock(), ahead_ns });
+        Ok(Self { pe, soft, world })
     }
 
     /// The clock, and how to wait.
@@ -82,14 +67,9 @@ impl Nics {
         &self.world
     }
 
-    /// Opens all, by rank.
-    pub fn open(&self) -> Vec<Arc<dyn Devx>> {
-        let open = |nic: &NicId| {
-            // Commands are of the NICs' own time.
-            let devx = SoftDevx::new(self.fabric.clone(), *nic, self.clock.clone(), COMMAND_NS);
-            Arc::new(devx) as Arc<dyn Devx>
-        };
-        self.nics.iter().map(open).collect()
+    /// Those NICs, for bring-up.
+    pub fn rails(&self) -> Arc<dyn shunt::Nics> {
+        self.soft.clone()
     }
 
     /// Makes a NIC fail now.
@@ -97,14 +77,12 @@ impl Nics {
     /// # Errors
     /// There is no such NIC or fault.
     pub fn inject(&self, rail: i32, fault: &str) -> Result<(), Failure> {
-        let rail = u32::try_from(rail).ok().filter(|rail| (*rail as usize) < self.nics.len());
+        let rail = u32::try_from(rail).ok().filter(|rail| (*rail as usize) < self.soft.nics().len());
         let Some(rail) = rail else {
-            return Err(Failure::Fault(format!("this PE has soft NICs 0 to {}", self.nics.len() - 1)));
+            return Err(Failure::Fault(format!("this PE has soft NICs 0 to {}", self.soft.nics().len() - 1)));
         };
         let kind: FaultKind = fault.parse().map_err(|error| Failure::Fault(format!("{error}")))?;
-        let now = self.clock.now_ns();
-        self.fabric.with(|fabric| fabric.plan(now, RailAt { pe: self.pe, rail }, kind));
-        self.world.doorbell();
+        self.soft.fail(RailAt { pe: self.pe, rail }, kind);
         Ok(())
     }
 }
@@ -112,9 +90,11 @@ impl Nics {
 impl Drop for Nics {
     /// The PE is gone by now, and took what it had made along.
     fn drop(&mut self) {
-        let live =
-            |fabric: &mut Fabric| self.nics.iter().map(|nic| fabric.nic(*nic).live_objects()).sum::<usize>();
-        let left = self.fabric.with(live);
+        let nics = self.soft.nics().iter();
+        let left = self
+            .soft
+            .fabric()
+            .with(|fabric| -> usize { nics.map(|(_, nic)| fabric.nic(*nic).live_objects()).sum() });
         if left > 0 {
             eprintln!("shunt: PE {}: {left} objects are left on its soft NICs", self.pe);
         }

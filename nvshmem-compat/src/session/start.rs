@@ -14,18 +14,14 @@ use crate::kernels::{Kernels, Place};
 use crate::registry::Registry;
 use crate::report::end_process;
 use crate::teams::{FIRST_OWN, Teams};
-use shunt_host::agent::keeper::Keeper;
+use shunt::{AgentThread, Member, Runtime, Turn};
 use shunt_host::agent::words::StateWords;
 use shunt_host::connect::bootstrap::Bootstrap;
-use shunt_host::connect::tcp::{JoinOptions, TcpNet, Topic};
+use shunt_host::connect::tcp::{JoinOptions, TcpNet};
 use shunt_host::pe::{Pe, PeConfig};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// An agent with nothing to do sleeps this long.
-const AGENT_NAP: Duration = Duration::from_micros(200);
 /// Threads of several PEs share few cores with soft NICs: silence shorter than this says nothing there.
 const SOFT_SUSPECT_NS: u64 = 50_000_000;
 
@@ -53,42 +49,17 @@ impl Drop for Leftovers {
     }
 }
 
-/// The thread that looks after a PE's paths, and hears what other PEs say.
-pub struct AgentThread {
-    thread: JoinHandle<()>,
-    stop: Arc<AtomicBool>,
-}
-
-impl AgentThread {
-    fn spawn(pe: Arc<Pe>, control: Arc<Control>) -> Result<Self, InitError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let agent = pe.agent().map_err(|_| InitError::Build)?.ok_or(InitError::Build)?;
-        let (ends, me) = (stop.clone(), control.net().rank());
-        let run = move || {
-            let mut keeper = Keeper::new(agent);
-            while !ends.load(Ordering::Acquire) {
-                if let Some((from, status)) = control.hear() {
-                    eprintln!("shunt: PE {me}: PE {from} ended the job with nvshmem_global_exit({status})");
-                    end_process(status);
-                }
-                if !keeper.step(&pe) {
-                    std::thread::sleep(AGENT_NAP);
-                }
-            }
-            // The agent holds paths of the PE: it goes first.
-            drop(keeper);
-            drop(pe);
-        };
-        let thread =
-            std::thread::Builder::new().name(format!("agent {me}")).spawn(run).map_err(InitError::Thread)?;
-        Ok(Self { thread, stop })
-    }
-
-    fn join(self) {
-        self.stop.store(true, Ordering::Release);
-        // An agent that panicked has printed why.
-        let _ = self.thread.join();
-    }
+/// Starts the agent of this PE. Its thread hears as well what other PEs say.
+fn spawn_agent(pe: Arc<Pe>, control: Arc<Control>) -> Result<AgentThread, InitError> {
+    let me = control.net().rank();
+    let turn = move || {
+        if let Some((from, status)) = control.hear() {
+            eprintln!("shunt: PE {me}: PE {from} ended the job with nvshmem_global_exit({status})");
+            end_process(status);
+        }
+        Turn::Step
+    };
+    Ok(AgentThread::spawn(pe, Vec::new(), turn)?)
 }
 
 /// A number for each machine, by PE: the first PE on it.
@@ -149,10 +120,11 @@ impl Session {
         let map =
             HeapMap::new(settings.heap_bytes, pes, teams.ids().max(FIRST_OWN as u32), kernels.are_there());
         let config = config(&settings, map.bytes, joining.suspect_is_set, &kernels);
-        let oob = Box::new(net.end(Topic::Agent));
-        let pe =
-            Pe::start(config, nics.open(), kernels.memory()?, &net.bootstrap(), oob, nics.world().clone())?;
-        let pe = Arc::new(pe);
+        let builder = Runtime::builder(nics.rails(), Member::of_process(&net))
+            .memory(kernels.memory()?)
+            .clock(nics.world().clone())
+            .adjust(move |to| *to = config);
+        let pe = Arc::new(builder.connect()?);
         if let Some(map) = &map.kernels {
             write_tables(map, &pe, &teams);
         }
@@ -160,7 +132,7 @@ impl Session {
         let words =
             unsafe { StateWords::new(pe.state(), nics.world().clone()) }.map_err(|_| InitError::Build)?;
         let control = Arc::new(Control::new(net));
-        let agent = AgentThread::spawn(pe.clone(), control.clone())?;
+        let agent = spawn_agent(pe.clone(), control.clone())?;
         let base = pe.heap().address;
         let session = Self {
             agent: Mutex::new(Some(agent)),
@@ -223,9 +195,7 @@ impl Session {
         if !left.is_empty() {
             eprintln!("shunt: PE {}: nvshmem_finalize: PEs {left:?} did not finish in time", self.me());
         }
-        if let Some(agent) = lock(&self.agent).take() {
-            agent.join();
-        }
+        drop(lock(&self.agent).take());
         self.control.net().close();
         Ok(())
     }
@@ -233,9 +203,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(agent) = lock(&self.agent).take() {
-            agent.join();
-        }
+        drop(lock(&self.agent).take());
     }
 }
 

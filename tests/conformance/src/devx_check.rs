@@ -7,6 +7,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use shunt_device::platform::host::World;
+use shunt_host::clock::RealClock;
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::{Bootstrap, InMemory, OobNet};
 use shunt_host::devx::ibverbs::{self, IbverbsDevx, Opening};
@@ -16,10 +17,8 @@ use shunt_host::gpu::{GpuMemory, HeapMemory};
 use shunt_host::nic::queue::Request;
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::rail::{Rail, RailOptions};
-use shunt_host::world::RealWorld;
 use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::qp::State;
-use shunt_soft_nic::Clock;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,7 +77,7 @@ fn devices(arguments: &Arguments) -> Result<Vec<String>> {
 }
 
 fn world() -> Arc<dyn World> {
-    Arc::new(RealWorld::without_engine(Clock::new()))
+    Arc::new(RealClock::new())
 }
 
 fn rail_options() -> RailOptions {

@@ -17,13 +17,14 @@ use shunt_host::agent::words::Place;
 use shunt_host::agent::{Agent, AgentOptions, pair};
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
-use shunt_host::devx::{Devx, SoftDevx};
+use shunt_host::devx::Devx;
 use shunt_host::events::{Event, Told};
 use shunt_host::gpu::HeapMemory;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_host::plan::Shape;
 use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_layout::state::{SwitchKind, SwitchRecord};
+use shunt_soft_devx::SoftDevx;
 use shunt_soft_nic::{Fabric, FabricConfig, FaultKind, NicConfig, NicId, RailAt, SharedFabric, SoftNic};
 
 use crate::clockwork::{Bells, FabricClock};

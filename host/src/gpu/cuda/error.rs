@@ -1,5 +1,6 @@
 //! Why a GPU cannot be used.
 
+use crate::error::GpuError;
 use thiserror::Error;
 
 /// Why a GPU cannot be used.
@@ -101,4 +102,10 @@ pub enum CudaError {
         /// What it says of that.
         what: String,
     },
+}
+
+impl From<CudaError> for GpuError {
+    fn from(error: CudaError) -> Self {
+        Self::Driver { detail: error.to_string() }
+    }
 }

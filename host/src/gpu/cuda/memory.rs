@@ -3,8 +3,7 @@
 use super::driver::{Cuda, done};
 use super::error::CudaError;
 use crate::error::GpuError;
-use crate::gpu::heap::{copy_in, copy_out};
-use crate::gpu::{DmaBuf, GpuMemory, Placement, Span};
+use crate::gpu::{DmaBuf, GpuMemory, Placement, Span, copy_in, copy_out};
 use cudarc::driver::sys;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

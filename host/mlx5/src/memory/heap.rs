@@ -1,0 +1,171 @@
+//! Plain host memory as device memory: for the simulator, for kernels on a CPU, and for the host's own rings.
+
+use super::{GpuMemory, Placement, Span};
+use crate::error::GpuError;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+const ALIGN: usize = 4096;
+
+/// Zeroed host memory, 4 KiB aligned.
+///
+/// All copies are made of relaxed atomics, because NICs and device code use the same memory at the same time.
+#[derive(Default)]
+pub struct HeapMemory {
+    live: Mutex<BTreeMap<u64, Layout>>,
+}
+
+impl HeapMemory {
+    /// No allocation yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Frees what is still allocated. Objects whose NIC did not say that it let go of them leave their memory behind,
+    /// because that NIC may still write to it: where the NIC itself is no more, this takes it back.
+    ///
+    /// # Safety
+    /// Nobody uses any of it any more, NICs included.
+    pub unsafe fn free_all(&self) {
+        let live = std::mem::take(&mut *self.live.lock().expect("no panic under this lock"));
+        for (address, layout) in live {
+            // SAFETY: `alloc` made it with this layout, and taking it out of the table makes this the only free.
+            unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address as usize), layout) }
+        }
+    }
+
+    /// True if all of these bytes lie in one allocation.
+    pub fn holds(&self, address: u64, bytes: u64) -> bool {
+        let live = self.live.lock().expect("no panic under this lock");
+        live.range(..=address).next_back().is_some_and(|(start, layout)| {
+            let offset = address - start;
+            offset <= layout.size() as u64 && bytes <= layout.size() as u64 - offset
+        })
+    }
+
+    fn check(&self, address: u64, bytes: u64) -> Result<(), GpuError> {
+        if self.holds(address, bytes) { Ok(()) } else { Err(GpuError::OutOfBounds { address, bytes }) }
+    }
+}
+
+/// Splits `[address, address + bytes)` into a head of single bytes, whole aligned words, and a tail.
+fn split(address: u64, bytes: usize) -> (usize, usize) {
+    let head = (address.wrapping_neg() as usize & 7).min(bytes);
+    (head, (bytes - head) & !7)
+}
+
+impl GpuMemory for HeapMemory {
+    fn alloc(&self, bytes: u64, _placement: Placement) -> Result<Span, GpuError> {
+        let size = usize::try_from(bytes.max(1)).map_err(|_| GpuError::NoMemory { bytes })?;
+        let layout = Layout::from_size_align(size, ALIGN).map_err(|_| GpuError::NoMemory { bytes })?;
+        // SAFETY: the layout's size is at least 1.
+        let at = unsafe { alloc_zeroed(layout) };
+        if at.is_null() {
+            return Err(GpuError::NoMemory { bytes });
+        }
+        let address = at.expose_provenance() as u64;
+        self.live.lock().expect("no panic under this lock").insert(address, layout);
+        Ok(Span { address, bytes })
+    }
+
+    unsafe fn free(&self, span: Span) {
+        let layout = self.live.lock().expect("no panic under this lock").remove(&span.address);
+        let layout = layout.expect("freed once, by the object that allocated it");
+        // SAFETY: `alloc` made it with this layout, and removing it from the table makes this the only free.
+        unsafe { dealloc(std::ptr::with_exposed_provenance_mut(span.address as usize), layout) }
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), GpuError> {
+        self.check(address, bytes.len() as u64)?;
+        // SAFETY: inside a live allocation (checked); shared accesses are atomic on all sides.
+        unsafe { copy_in(address, bytes) }
+        Ok(())
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), GpuError> {
+        self.check(address, bytes.len() as u64)?;
+        // SAFETY: as above.
+        unsafe { copy_out(address, bytes) }
+        Ok(())
+    }
+}
+
+/// Copies to memory that others use at the same time, atomically word by word.
+///
+/// # Safety
+/// The memory is mapped and as long; all that others do to it is atomic.
+pub unsafe fn copy_in(address: u64, bytes: &[u8]) {
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    let (head, body) = split(address, bytes.len());
+    for (i, byte) in bytes.iter().enumerate().take(head) {
+        // SAFETY: inside the memory, by the caller's promise.
+        unsafe { AtomicU8::from_ptr(to.add(i)) }.store(*byte, Ordering::Relaxed);
+    }
+    for at in (head..head + body).step_by(8) {
+        let word = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        // SAFETY: as above; `split` made it 8-byte aligned.
+        unsafe { AtomicU64::from_ptr(to.add(at).cast()) }.store(word, Ordering::Relaxed);
+    }
+    for (i, byte) in bytes.iter().enumerate().skip(head + body) {
+        // SAFETY: as above.
+        unsafe { AtomicU8::from_ptr(to.add(i)) }.store(*byte, Ordering::Relaxed);
+    }
+}
+
+/// The other way.
+///
+/// # Safety
+/// As [`copy_in`].
+pub unsafe fn copy_out(address: u64, bytes: &mut [u8]) {
+    let from = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    let (head, body) = split(address, bytes.len());
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        if i < head || i >= head + body {
+            // SAFETY: inside the memory, by the caller's promise.
+            *byte = unsafe { AtomicU8::from_ptr(from.add(i)) }.load(Ordering::Relaxed);
+        }
+    }
+    for at in (head..head + body).step_by(8) {
+        // SAFETY: as above; `split` made it 8-byte aligned.
+        let word = unsafe { AtomicU64::from_ptr(from.add(at).cast()) }.load(Ordering::Relaxed);
+        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_at_every_edge() {
+        let memory = HeapMemory::new();
+        let span = memory.alloc(64, Placement::Control).unwrap();
+        assert_eq!(span.address % ALIGN as u64, 0);
+        for (offset, bytes) in [(0, 64), (1, 6), (3, 20), (7, 1), (8, 8), (5, 0)] {
+            memory.fill(span, 0).unwrap();
+            let data: Vec<u8> = (1..=bytes).map(|b| b as u8).collect();
+            memory.write(span.address + offset, &data).unwrap();
+            let mut all = [0xaa; 64];
+            memory.read(span.address, &mut all).unwrap();
+            let mut want = [0; 64];
+            want[offset as usize..offset as usize + bytes].copy_from_slice(&data);
+            assert_eq!(all, want, "offset {offset}, {bytes} bytes");
+        }
+        // SAFETY: nothing else knows the span.
+        unsafe { memory.free(span) }
+    }
+
+    #[test]
+    fn access_outside_is_refused() {
+        let memory = HeapMemory::new();
+        let span = memory.alloc(64, Placement::Heap).unwrap();
+        let beyond = GpuError::OutOfBounds { address: span.address + 60, bytes: 5 };
+        assert_eq!(memory.write(span.address + 60, &[0; 5]), Err(beyond));
+        assert!(memory.read(span.address - 1, &mut [0; 2]).is_err());
+        // SAFETY: nothing else knows the span.
+        unsafe { memory.free(span) }
+        assert!(memory.read(span.address, &mut [0; 2]).is_err());
+    }
+}

@@ -1,0 +1,344 @@
+//! A QP with its CQ, rings and doorbell; and the host's own producer on such a queue.
+//!
+//! Paths lend theirs to device code. The host itself posts on loopback pairs, and probes on revived paths.
+
+use super::cq::{Cq, CqShape};
+use super::qp::{Qp, QpShape};
+use super::uar::Uar;
+use crate::devx::Devx;
+use crate::error::NicError;
+use crate::memory::{GpuMemory, Span};
+use shunt_device::Amo;
+use shunt_device::platform::Platform;
+use shunt_device::platform::host::{Host, World};
+use shunt_device::wqe_write::{self, Answer, Place};
+use shunt_layout::mlx5::cqe::{self, CQE_BYTES, FRESH_BYTE, SYNDROME_WORD_OFFSET, TAIL_OFFSET, Tail};
+use shunt_layout::mlx5::doorbell::{self, RECORD_BYTES, SEND_COUNTER_OFFSET, UAR_PAGE_BYTES};
+use shunt_layout::mlx5::wqe::{self, CqeWhen, Opcode, Segment, WQEBB_BYTES};
+use std::sync::Arc;
+
+/// A place in a umem: the same byte as an address and as an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// Absolute address.
+    pub address: u64,
+    /// Offset in the umem.
+    pub offset: u64,
+}
+
+/// What a new incarnation gets fresh: completions and doorbells of the old one may still be in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingVariant {
+    /// Completion queue.
+    pub completion_queue: At,
+    /// The QP's doorbell record.
+    pub queue_record: At,
+    /// The CQ's doorbell record.
+    pub completion_record: At,
+}
+
+/// The memory of one half of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSpan {
+    /// Send queue: the journal, so there is one for all incarnations.
+    pub send_queue: At,
+    /// Taken in turn by incarnations.
+    pub variants: [RingVariant; 2],
+    /// User index of the QP.
+    pub user_index: u32,
+}
+
+impl RingSpan {
+    /// The variant that an incarnation uses.
+    pub fn variant(&self, incarnation: u32) -> &RingVariant {
+        &self.variants[incarnation as usize & 1]
+    }
+}
+
+/// What queues of one NIC are made of.
+pub(crate) struct QueueSource<'a> {
+    pub devx: &'a Arc<dyn Devx>,
+    pub memory: &'a dyn GpuMemory,
+    pub pd: u32,
+    pub eqn: u32,
+    pub umem: u32,
+    pub ts_format: u32,
+}
+
+/// A QP, its CQ and its doorbell page. Fields are dropped in this order: a QP goes before its CQ.
+pub(crate) struct Queue {
+    pub qp: Qp,
+    pub cq: Cq,
+    pub uar: Uar,
+}
+
+impl Queue {
+    /// Makes CQ and QP in fresh memory; the QP is in INIT.
+    pub fn create(
+        source: &QueueSource<'_>,
+        rings: &RingSpan,
+        log_depth: u32,
+        incarnation: u32,
+        pkey_index: u16,
+    ) -> Result<Self, NicError> {
+        let queue = Self::make(source, rings, log_depth, incarnation)?;
+        queue.qp.init(pkey_index)?;
+        Ok(queue)
+    }
+
+    /// The same; the QP is in RST.
+    pub fn make(
+        source: &QueueSource<'_>,
+        rings: &RingSpan,
+        log_depth: u32,
+        incarnation: u32,
+    ) -> Result<Self, NicError> {
+        let variant = rings.variant(incarnation);
+        let entries =
+            Span { address: variant.completion_queue.address, bytes: (CQE_BYTES as u64) << log_depth };
+        source.memory.fill(entries, FRESH_BYTE)?;
+        for record in [variant.queue_record, variant.completion_record] {
+            source.memory.write(record.address, &[0; RECORD_BYTES])?;
+        }
+        let uar = Uar::map(source.devx)?;
+        source.memory.map_registers(uar.page(), UAR_PAGE_BYTES as u64)?;
+        let cq = Cq::create(
+            source.devx,
+            &CqShape {
+                umem: source.umem,
+                entries_offset: variant.completion_queue.offset,
+                record_offset: variant.completion_record.offset,
+                log_entries: log_depth,
+                uar: uar.id(),
+                eqn: source.eqn,
+            },
+        )?;
+        let qp = Qp::create(
+            source.devx,
+            &QpShape {
+                pd: source.pd,
+                uar: uar.id(),
+                cqn: cq.number(),
+                log_depth,
+                user_index: rings.user_index,
+                umem: source.umem,
+                queue_offset: rings.send_queue.offset,
+                record_offset: variant.queue_record.offset,
+                ts_format: source.ts_format,
+            },
+        )?;
+        Ok(Self { qp, cq, uar })
+    }
+}
+
+/// One work request of the host. All are signalled.
+#[derive(Clone, Copy, Debug)]
+pub enum Request {
+    /// RDMA WRITE of `bytes` from `local` under `lkey_be`.
+    Write {
+        /// Source.
+        local: Span,
+        /// Its key, big-endian.
+        lkey_be: u32,
+        /// Target address.
+        remote: u64,
+        /// Target key, big-endian.
+        rkey_be: u32,
+    },
+    /// RDMA WRITE of eight bytes that travel in the request.
+    WriteInline {
+        /// The value.
+        value: u64,
+        /// Target address.
+        remote: u64,
+        /// Target key, big-endian.
+        rkey_be: u32,
+    },
+    /// RDMA WRITE of nothing: one message that changes nothing.
+    WriteNothing,
+    /// RDMA READ into `local`.
+    Read {
+        /// Where the data lands.
+        local: Span,
+        /// Its key, big-endian.
+        lkey_be: u32,
+        /// Source address.
+        remote: u64,
+        /// Source key, big-endian.
+        rkey_be: u32,
+    },
+    /// An atomic on the word at `remote`, as device code encodes it.
+    Atomic {
+        /// What it does.
+        amo: Amo,
+        /// Where the answer lands.
+        answer: u64,
+        /// Its key, big-endian.
+        lkey_be: u32,
+        /// Target address.
+        remote: u64,
+        /// Target key, big-endian.
+        rkey_be: u32,
+    },
+}
+
+impl Request {
+    /// Blocks of the send queue that it takes.
+    fn blocks(self) -> u64 {
+        if let Self::Atomic { amo, .. } = self { amo.blocks() } else { 1 }
+    }
+
+    fn segments(self, index: u64, qpn_shifted: u32) -> ([Segment; 5], usize) {
+        let three = |[a, b, c]: [Segment; 3], count| ([a, b, c, [0; 4], [0; 4]], count);
+        let ctrl = |opcode, ds| wqe::ctrl(opcode, index as u16, qpn_shifted, ds, CqeWhen::Always as u8);
+        let data = |span: Span, key| wqe::data(span.address, key, span.bytes as u32);
+        match self {
+            Self::Write { local, lkey_be, remote, rkey_be } => {
+                three([ctrl(Opcode::RdmaWrite, 3), wqe::remote(remote, rkey_be), data(local, lkey_be)], 3)
+            }
+            Self::WriteInline { value, remote, rkey_be } => {
+                three([ctrl(Opcode::RdmaWrite, 3), wqe::remote(remote, rkey_be), wqe::inline8(value)], 3)
+            }
+            Self::WriteNothing => three([ctrl(Opcode::RdmaWrite, 2), wqe::remote(0, 0), [0; 4]], 2),
+            Self::Read { local, lkey_be, remote, rkey_be } => {
+                three([ctrl(Opcode::RdmaRead, 3), wqe::remote(remote, rkey_be), data(local, lkey_be)], 3)
+            }
+            Self::Atomic { amo, answer, lkey_be, remote, rkey_be } => {
+                let answer = Answer { at: answer, lkey_be, tag: 0 };
+                let atomic = wqe_write::atomic(Place { index, qpn_shifted }, remote, rkey_be, amo, answer);
+                (atomic.segments, usize::from(atomic.ds))
+            }
+        }
+    }
+}
+
+/// The host as the only producer of a queue whose rings it reaches through their addresses.
+#[derive(Clone, Debug)]
+pub struct Producer {
+    nic: String,
+    send_queue: u64,
+    completion_queue: u64,
+    record: u64,
+    register: u64,
+    qpn: u32,
+    log_depth: u32,
+    next: u64,
+    done: u64,
+    /// Second blocks of what was posted: they get no completion.
+    wide: u64,
+}
+
+impl Producer {
+    /// A producer that starts at index 0 of a fresh queue.
+    ///
+    /// # Safety
+    /// The addresses are those of a queue of this depth, stay valid while this object lives, and nobody else
+    /// posts on the queue meanwhile.
+    pub unsafe fn new(nic: String, rings: &RingSpan, incarnation: u32, log_depth: u32, door: Door) -> Self {
+        let variant = rings.variant(incarnation);
+        Self {
+            nic,
+            send_queue: rings.send_queue.address,
+            completion_queue: variant.completion_queue.address,
+            record: variant.queue_record.address + SEND_COUNTER_OFFSET as u64,
+            register: door.register,
+            qpn: door.qpn,
+            log_depth,
+            next: 0,
+            done: 0,
+            wide: 0,
+        }
+    }
+
+    /// Index of the next request: what a path row's `next_index` must be when device code takes over.
+    pub fn next_index(&self) -> u64 {
+        self.next
+    }
+
+    /// True if one more request fits. Second blocks count for ever: what posts such ends soon.
+    pub fn has_room(&self) -> bool {
+        self.next + (self.wide > 0) as u64 - self.done < 1 << self.log_depth
+    }
+
+    /// Writes a request and rings the doorbell. Returns its index.
+    ///
+    /// # Panics
+    /// If the ring is full: the host posts a few requests and waits for them.
+    pub fn post(&mut self, world: &dyn World, request: Request) -> u64 {
+        assert!(self.has_room(), "host requests never fill a ring");
+        let (index, blocks) = (self.next, request.blocks());
+        let (segments, count) = request.segments(index, self.qpn << 8);
+        let platform = Host::new(world);
+        self.next += blocks;
+        self.wide += blocks - 1;
+        // SAFETY: `new`'s caller vouches for the addresses; each segment lies inside the ring, whose end a second block
+        // may lie behind.
+        unsafe {
+            for (i, segment) in segments[..count].iter().enumerate() {
+                let block = (index + i as u64 / 4) & ((1 << self.log_depth) - 1);
+                let at = pointer::<u32>(self.send_queue + block * WQEBB_BYTES as u64);
+                platform.store_segment(at.add(i % 4 * 4), *segment);
+            }
+            platform.wqes_before_publish();
+            platform.store_doorbell_record(pointer(self.record), doorbell::send_counter(self.next));
+            platform.record_before_register();
+            platform.store_register(pointer(self.register), doorbell::register(self.next, self.qpn << 8));
+        }
+        index
+    }
+
+    /// Looks once at the oldest request that is not complete. `None`: nothing new.
+    pub fn poll(&mut self, world: &dyn World) -> Option<Result<u64, NicError>> {
+        let entry = self.completion_queue + (self.done & ((1 << self.log_depth) - 1)) * CQE_BYTES as u64;
+        let platform = Host::new(world);
+        // SAFETY: `new`'s caller vouches for the addresses; the entry lies inside the ring.
+        let tail = Tail::from_memory(unsafe { platform.load_cqe(pointer(entry + TAIL_OFFSET as u64)) });
+        if !tail.belongs_to(self.done, self.log_depth) {
+            return None;
+        }
+        platform.cqe_before_data();
+        let index = self.done;
+        self.done += 1;
+        if tail.opcode == cqe::opcode::REQ {
+            return Some(Ok(index));
+        }
+        // SAFETY: as above.
+        let word = unsafe { platform.load32(pointer(entry + SYNDROME_WORD_OFFSET as u64)) }.to_le_bytes();
+        let (vendor, syndrome) = (word[2], word[3]);
+        Some(Err(NicError::Completion { nic: self.nic.clone(), qpn: self.qpn, index, syndrome, vendor }))
+    }
+
+    /// Waits until everything posted is complete; the first failure, or a passed deadline, is the answer.
+    pub fn wait_all(&mut self, world: &dyn World, patience_ns: u64) -> Result<(), NicError> {
+        let since = world.now_ns();
+        while self.done + self.wide < self.next {
+            match self.poll(world) {
+                Some(result) => {
+                    result?;
+                }
+                None => {
+                    let waited_ns = world.now_ns().saturating_sub(since);
+                    if waited_ns > patience_ns {
+                        let (nic, qpn, index) = (self.nic.clone(), self.qpn, self.done);
+                        return Err(NicError::Overdue { nic, qpn, index, waited_ns });
+                    }
+                    world.relax();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where to ring, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// Address of the doorbell register.
+    pub register: u64,
+    /// Queue pair.
+    pub qpn: u32,
+}
+
+fn pointer<T>(address: u64) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}

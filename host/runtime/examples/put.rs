@@ -1,0 +1,47 @@
+//! Two PEs on soft NICs: a put, a port that goes down, and a put that arrives all the same.
+//! `cargo run --release -p shunt --example put`
+
+use shunt::device::{HeapOffset, Put, Signal, Solo};
+use shunt::soft_nic::{FaultKind, RailAt};
+use shunt::{Members, Nics, Runtime, SoftNics, start_together};
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const TEXT: HeapOffset = HeapOffset(0);
+const FLAG: HeapOffset = HeapOffset(4096);
+
+/// PE 0 sends a text and then a flag; PE 1 waits for the flag and reads the text.
+fn send(pes: &[Runtime], text: &str, number: u64) -> Result<(), Box<dyn Error>> {
+    let (from, to) = (&pes[0], &pes[1]);
+    from.write(TEXT, text.as_bytes())?;
+    let put = Put { dst: TEXT, src: TEXT, bytes: text.len() as u64 };
+    let channel = from.channel(1, 0);
+    channel
+        .put_signal_nbi(Solo, put, FLAG, Signal::Monotone(number))
+        .map_err(|fault| format!("{fault:?}"))?;
+    let deadline = to.deadline(PATIENCE);
+    to.device().wait_until_ge(Solo, FLAG, number, deadline).map_err(|fault| format!("{fault:?}"))?;
+    channel.quiet(Solo, from.deadline(PATIENCE)).map_err(|fault| format!("{fault:?}"))?;
+    let mut arrived = vec![0; text.len()];
+    to.read(TEXT, &mut arrived)?;
+    println!("PE 1 has {:?}", String::from_utf8_lossy(&arrived));
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let nics = Arc::new(SoftNics::new(0..2, 2));
+    let members = Members::in_process(2, &nics.clock()).members;
+    let builder = |member| Runtime::builder(nics.clone(), member).fault_tolerance(true);
+    let pes = start_together(members.into_iter().map(builder))?;
+    if !pes.iter().all(|pe| pe.wait_armed(PATIENCE)) {
+        return Err("backup paths were not made in time".into());
+    }
+    send(&pes, "sent over the first port", 1)?;
+    nics.fail(RailAt { pe: 0, rail: 0 }, FaultKind::Down { for_ns: None });
+    println!("port 0 of PE 0 is down");
+    send(&pes, "sent over the other one", 2)?;
+    pes.iter().for_each(Runtime::ask_to_stop);
+    Ok(())
+}

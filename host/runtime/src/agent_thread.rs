@@ -1,0 +1,115 @@
+//! The thread that looks after a PE's paths.
+
+use shunt_device::AbiMismatch;
+use shunt_host::agent::keeper::Keeper;
+use shunt_host::events::Sink;
+use shunt_host::pe::Pe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thiserror::Error;
+
+/// An agent with nothing to do sleeps this long: doorbells and completions do not wait for it.
+const NAP: Duration = Duration::from_micros(200);
+
+/// What an agent's thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// A step of the agent.
+    Step,
+    /// Nothing: what the agent holds stays as it is.
+    Hold,
+    /// The agent dies. The next step begins with another one, which takes over.
+    Restart,
+}
+
+/// Why a PE has no agent.
+#[derive(Debug, Error)]
+pub enum NoAgent {
+    /// The device state is of another build.
+    #[error("device state: expected that of this build, got another version")]
+    Build,
+    /// It has one already.
+    #[error("agent: expected a PE without one, got one that has an agent")]
+    Taken,
+    /// The system refused.
+    #[error("agent: no thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl From<AbiMismatch> for NoAgent {
+    fn from(_: AbiMismatch) -> Self {
+        Self::Build
+    }
+}
+
+/// An agent's thread. Dropping it stops the agent and waits for it. The thread holds the PE: it outlives the agent.
+pub struct AgentThread {
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    settled: Arc<AtomicBool>,
+}
+
+impl AgentThread {
+    /// Starts the agent of a PE. `turn` is asked before each step; `sinks` are told of every event of its first agent.
+    ///
+    /// # Errors
+    /// As [`NoAgent`] says.
+    pub fn spawn(
+        pe: Arc<Pe>,
+        sinks: Vec<Box<dyn Sink>>,
+        turn: impl FnMut() -> Turn + Send + 'static,
+    ) -> Result<Self, NoAgent> {
+        let agent = pe.agent()?.ok_or(NoAgent::Taken)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let name = format!("agent {}", pe.root().my_pe);
+        let settled = Arc::new(AtomicBool::new(false));
+        let (ends, said, mut turn) = (stop.clone(), settled.clone(), turn);
+        let run = move || {
+            let mut keeper = Keeper::new(agent);
+            sinks.into_iter().for_each(|sink| keeper.add_sink(sink));
+            while !ends.load(Ordering::Acquire) {
+                let busy = match turn() {
+                    Turn::Step => keeper.step(&pe),
+                    Turn::Hold => false,
+                    Turn::Restart => {
+                        keeper.kill();
+                        true
+                    }
+                };
+                if !said.load(Ordering::Relaxed) && keeper.is_settled() {
+                    said.store(true, Ordering::Release);
+                }
+                if !busy {
+                    std::thread::sleep(NAP);
+                }
+            }
+            // The agent goes before its PE.
+            drop(keeper);
+            drop(pe);
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(run)?;
+        Ok(Self { thread: Some(thread), stop, settled })
+    }
+
+    /// True once everything that the agent has to make and to prove at start is there ([`Keeper::is_settled`]).
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    /// Asks it to end, and does not wait: of many agents, all are asked before the first is waited for.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for AgentThread {
+    fn drop(&mut self) {
+        self.ask_to_stop();
+        if let Some(thread) = self.thread.take() {
+            // An agent that panicked has printed why.
+            let _ = thread.join();
+        }
+    }
+}

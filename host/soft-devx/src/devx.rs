@@ -1,0 +1,156 @@
+//! [`Devx`] on the soft NIC.
+
+use shunt_device::platform::host::World;
+use shunt_layout::mlx5::doorbell::BLUEFLAME_OFFSET;
+use shunt_layout::mlx5::prm::cmd::Opcode;
+use shunt_mlx5::devx::{
+    Devx, MkeyShape, Neighbour, PortGid, PortReport, SubnetPort, UarPage, check_status, command_name,
+};
+use shunt_mlx5::error::DevxError;
+use shunt_mlx5::memory::{DmaBuf, Span};
+use shunt_mlx5::nic::{caps, create, execute, mkey, pd, short_in};
+use shunt_soft_nic::{NicId, SharedFabric, SoftNic};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One soft NIC of a fabric that somebody else steps: an engine thread, or a simulator.
+pub struct SoftDevx {
+    fabric: SharedFabric,
+    nic: NicId,
+    name: String,
+    world: Arc<dyn World>,
+    timeout_ns: u64,
+    /// Until when the NIC counts as dead, after a command timed out; 0 while it answers.
+    dead_until: AtomicU64,
+}
+
+/// How many timeouts long a NIC counts as dead after one: what waits behind it (a thousand fences) fails at
+/// once instead of one timeout after another, and a NIC that comes back is soon asked again.
+const DEAD_FOR: u64 = 8;
+
+impl SoftDevx {
+    /// Opens a NIC. Commands that are not answered within `timeout_ns` are errors.
+    pub fn new(fabric: SharedFabric, nic: NicId, world: Arc<dyn World>, timeout_ns: u64) -> Self {
+        let name = fabric.with(|fabric| fabric.nic(nic).config().name.clone());
+        Self { fabric, nic, name, world, timeout_ns, dead_until: AtomicU64::new(0) }
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut SoftNic) -> R) -> R {
+        self.fabric.with(|fabric| f(fabric.nic(self.nic)))
+    }
+
+    fn timeout(&self, input: &[u8], waited_ns: u64) -> DevxError {
+        DevxError::Timeout { nic: self.name.clone(), command: command_name(input), waited_ns }
+    }
+
+    fn resource(&self, what: &'static str, detail: impl ToString) -> DevxError {
+        DevxError::Resource { nic: self.name.clone(), what, detail: detail.to_string() }
+    }
+}
+
+impl Devx for SoftDevx {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
+        let since = self.world.now_ns();
+        if since < self.dead_until.load(Ordering::Relaxed) {
+            return Err(self.timeout(input, 0));
+        }
+        let id = self.with(|nic| nic.command_submit(since, input, output.len()));
+        let answer = loop {
+            let now = self.world.now_ns();
+            if let Some(answer) = self.with(|nic| nic.command_poll(now, id)) {
+                break answer;
+            }
+            let waited_ns = now.saturating_sub(since);
+            if waited_ns > self.timeout_ns {
+                self.dead_until.store(now + DEAD_FOR * self.timeout_ns, Ordering::Relaxed);
+                return Err(self.timeout(input, waited_ns));
+            }
+            self.world.relax();
+        };
+        self.dead_until.store(0, Ordering::Relaxed);
+        check_status(&self.name, input, &answer)?;
+        if answer.len() != output.len() {
+            return Err(DevxError::ShortAnswer {
+                nic: self.name.clone(),
+                command: command_name(input),
+                got: answer.len(),
+                want: output.len(),
+            });
+        }
+        output.copy_from_slice(&answer);
+        Ok(())
+    }
+
+    unsafe fn register_umem(&self, span: Span, _dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
+        // SAFETY: forwarded to the caller.
+        let id = self.with(|nic| unsafe { nic.register_umem(span.address, span.bytes) });
+        id.map_err(|error| self.resource("umem registration", error))
+    }
+
+    fn deregister_umem(&self, id: u32) -> Result<(), DevxError> {
+        self.with(|nic| nic.deregister_umem(id)).map_err(|error| self.resource("umem deregistration", error))
+    }
+
+    fn alloc_pd(&self) -> Result<u32, DevxError> {
+        create(self, &pd::alloc_in())
+    }
+
+    fn dealloc_pd(&self, pd: u32) -> Result<(), DevxError> {
+        execute::<16>(self, &short_in(Opcode::DeallocPd, pd)).map(|_| ())
+    }
+
+    fn keys_need_umem(&self) -> bool {
+        true
+    }
+
+    unsafe fn create_key(&self, shape: &MkeyShape, _dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
+        Ok(mkey::key_of(create(self, &mkey::create_in(shape))?))
+    }
+
+    fn destroy_key(&self, key: u32) -> Result<(), DevxError> {
+        execute::<16>(self, &short_in(Opcode::DestroyMkey, mkey::index_of(key))).map(|_| ())
+    }
+
+    fn map_uar(&self) -> Result<UarPage, DevxError> {
+        let uar = self.with(SoftNic::alloc_uar);
+        Ok(UarPage { id: uar.id, address: uar.address, register: uar.address + BLUEFLAME_OFFSET as u64 })
+    }
+
+    fn free_uar(&self, id: u32) {
+        self.with(|nic| nic.free_uar(id));
+    }
+
+    fn query_eqn(&self) -> Result<u32, DevxError> {
+        Ok(self.with(|nic| nic.query_eqn()))
+    }
+
+    fn gid(&self, index: u32) -> Result<Option<PortGid>, DevxError> {
+        caps::firmware_gid(self, index)
+    }
+
+    fn port(&self) -> Result<Option<PortReport>, DevxError> {
+        Ok(None)
+    }
+
+    fn subnet(&self) -> Result<SubnetPort, DevxError> {
+        let bytes = self.with(|nic| nic.config().mtu);
+        Ok(SubnetPort { mtu: (bytes / 128).max(1).ilog2(), gid: None, pkeys: Vec::new() })
+    }
+
+    fn resolve_mac(&self, _pd: u32, _neighbour: &Neighbour) -> Result<Option<[u8; 6]>, DevxError> {
+        Ok(None)
+    }
+
+    fn next_event(&self) -> Result<Option<[u8; 64]>, DevxError> {
+        let now = self.world.now_ns();
+        Ok(self.with(|nic| nic.next_event(now)))
+    }
+
+    fn responsive(&self) -> bool {
+        self.dead_until.load(Ordering::Relaxed) == 0
+    }
+}

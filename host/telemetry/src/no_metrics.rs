@@ -1,0 +1,51 @@
+//! In place of metrics where they are not built in: types that have no value.
+
+use super::log::{Sink, Told};
+use shunt_layout::status::StatusPage;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Metrics of a process.
+pub enum Metrics {}
+
+impl Metrics {
+    /// Those of one PE.
+    pub fn of_pe(self: &Arc<Self>, _pe: u32, _pes: u32) -> PeMetrics {
+        match **self {}
+    }
+}
+
+/// Metrics of one PE.
+#[derive(Clone)]
+pub enum PeMetrics {}
+
+impl PeMetrics {
+    /// Takes the sums and states of a new status page.
+    pub fn update(&mut self, _page: &StatusPage) {
+        match *self {}
+    }
+}
+
+impl Sink for PeMetrics {
+    fn tell(&mut self, _told: &Told) {
+        match *self {}
+    }
+}
+
+/// The endpoint that Prometheus reads.
+pub enum Endpoint {}
+
+impl Endpoint {
+    /// Refuses: what was asked for is not built in.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn start(address: SocketAddr) -> Result<Self, String> {
+        Err(format!("SHUNT_METRICS: {address}: expected a build with the feature metrics, got one without"))
+    }
+
+    /// What it shows.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        match *self {}
+    }
+}

@@ -1,0 +1,10 @@
+//! Warnings to whoever runs the program.
+
+/// Says a warning: through `tracing` if the program listens there, else on stderr.
+pub fn say(line: &str) {
+    let silent = tracing::dispatcher::get_default(|to| to.is::<tracing::subscriber::NoSubscriber>());
+    match silent {
+        true => eprintln!("shunt: {line}"),
+        false => tracing::warn!(target: "shunt", "{line}"),
+    }
+}

@@ -1,0 +1,155 @@
+//! Events as others see them: the committed table of docs/OPERATIONS.md, names, JSON lines, the order of the log.
+
+use shunt_telemetry::{EVENTS, Event, FileSink, Log, Place, Route, Sink, Told, line, markdown};
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::mpsc;
+
+fn route() -> Route {
+    let place = Place { peer: 1, channel: 2, slot: 3 };
+    Route { pe: 0, place, local_rail: 4, remote_rail: 5, incarnation: 6 }
+}
+
+/// What stands between two marks of the document is what the code says.
+#[test]
+fn the_committed_table_is_that_of_the_code() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATIONS.md");
+    let text = std::fs::read_to_string(&path).expect("the document");
+    let begin = text.find("<!-- events:").expect("the mark before the table");
+    let begin = begin + text[begin..].find('\n').expect("a line") + 1;
+    let end = text.find("<!-- end of events -->").expect("the mark behind the table");
+    let table = markdown();
+    if std::env::var_os("SHUNT_DOCS_BLESS").is_some() {
+        let text = format!("{}{table}{}", &text[..begin], &text[end..]);
+        return std::fs::write(&path, text).expect("the document can be written");
+    }
+    assert!(text[begin..end] == table, "run SHUNT_DOCS_BLESS=1 cargo test -p shunt-telemetry --test events");
+}
+
+#[test]
+fn names_are_names_and_nobody_has_anothers() {
+    let names: BTreeSet<_> = EVENTS.iter().map(|event| event.name).collect();
+    assert_eq!(names.len(), EVENTS.len());
+    let word = |name: &str| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    for event in EVENTS {
+        assert!(word(event.name) && !event.sentence.is_empty() && event.sentence.ends_with('.'), "{event:?}");
+        assert!(event.fields.iter().all(|(name, meaning)| word(name) && !meaning.is_empty()), "{event:?}");
+        assert!(event.sentence.len() < 110 && !event.sentence.contains('|'), "{event:?}");
+        for field in event.fields {
+            // Would hide what every line has.
+            assert!(
+                !["schema", "seq", "at_ns", "pe", "fault", "event", "level", "unix_ns"].contains(&field.0)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_line_is_what_it_always_was() {
+    let told = |event| Told { number: 7, at_ns: 12, pe: 0, fault: 2, event };
+    let text = "a \"quoted\" \\ word\n".to_owned();
+    assert_eq!(
+        line(&told(Event::FenceFailed { at: route(), error: text }), Some(1_000)),
+        "{\"schema\":1,\"seq\":7,\"at_ns\":12,\"pe\":0,\"fault\":2,\"event\":\"fence_failed\",\"level\":\"error\",\
+         \"unix_ns\":1012,\"at\":{\"peer\":1,\"channel\":2,\"slot\":3,\"path\":\"0.4>1.5\",\"incarnation\":6},\
+         \"error\":\"a \\\"quoted\\\" \\\\ word\\u000a\"}"
+    );
+    assert_eq!(
+        line(&told(Event::PeerRailUp { peer: 3, rail: 1, down_ns: u64::MAX }), None),
+        "{\"schema\":1,\"seq\":7,\"at_ns\":12,\"pe\":0,\"fault\":2,\"event\":\"peer_rail_up\",\"level\":\"info\",\
+         \"peer\":3,\"rail\":1,\"down_ns\":18446744073709551615}"
+    );
+}
+
+struct Wire(mpsc::Sender<Told>);
+
+impl Sink for Wire {
+    fn tell(&mut self, told: &Told) {
+        self.0.send(told.clone()).expect("the test listens");
+    }
+}
+
+/// A switch is told of when it is over: what happened meanwhile waits for it.
+#[test]
+fn what_comes_late_still_comes_in_order() {
+    let (send, receive) = mpsc::channel();
+    let mut log = Log::new(3);
+    log.add_sink(Box::new(Wire(send)));
+    let rail = |rail| Event::PeerRailDown { peer: 1, rail };
+    log.take(10_000_000, Event::AgentStarted { pes: 2, rails: 1 });
+    log.take(50_000_000, rail(1));
+    log.release(80_000_000, Some(40_000_000));
+    let first: Vec<_> = receive.try_iter().collect();
+    assert_eq!(first.len(), 1, "a switch that began before the other is under way");
+    assert_eq!((first[0].number, first[0].fault, first[0].pe), (0, 0, 3));
+    log.take(40_000_000, rail(0));
+    log.take(79_500_000, rail(2));
+    log.release(80_000_000, None);
+    let then: Vec<_> =
+        receive.try_iter().map(|told| (told.number, told.at_ns, told.fault, told.event)).collect();
+    assert_eq!(then, [(1, 40_000_000, 1, rail(0)), (2, 50_000_000, 1, rail(1))], "the last one is too young");
+    log.recovered(90_000_000);
+    assert_eq!(log.trouble_since(), Some(40_000_000), "nothing ends before all of it was told");
+    log.release(100_000_000, None);
+    log.recovered(100_000_000);
+    let end: Vec<_> = receive.try_iter().map(|told| (told.fault, told.event)).collect();
+    assert_eq!(end, [(1, rail(2)), (1, Event::Recovered { lasted_ns: 60_000_000 })]);
+    log.take(200_000_000, rail(9));
+    log.release_all();
+    assert_eq!(receive.try_iter().map(|told| told.fault).collect::<Vec<_>>(), [2], "a trouble of its own");
+    assert_eq!(log.fetch().0.len(), 6);
+}
+
+/// A switch that finds no path for long does not keep the rest waiting; what nobody fetches is dropped and counted.
+#[test]
+fn nothing_is_held_for_ever_and_nothing_grows_for_ever() {
+    let mut log = Log::new(0);
+    log.take(5_000_000_000, Event::AgentEnded {});
+    log.release(6_000_000_000, Some(1));
+    assert!(log.is_waiting());
+    log.release(7_000_000_001, Some(1));
+    assert!(!log.is_waiting());
+    for at_ns in 0..10_000 {
+        log.take(at_ns, Event::AgentEnded {});
+        log.release(8_000_000_000, None);
+    }
+    let (events, dropped) = log.fetch();
+    assert_eq!((events.len() as u64 + dropped, log.told()), (10_001, 10_001));
+    assert!(events.len() < 5_000 && log.fetch().0.is_empty());
+    for at_ns in 0..10_000 {
+        log.take(7_999_000_000 + at_ns, Event::AgentEnded {});
+    }
+    log.release(8_000_000_000, Some(1));
+    let told: usize = log.fetch().0.len();
+    assert!(told > 4_000, "{told}: no more than so many wait for a switch");
+}
+
+/// A file that takes nothing for a while: what is lost is told with a number of its own, at the end at the latest.
+#[test]
+fn a_file_that_is_too_slow_is_told_what_it_lost() {
+    let path = std::env::temp_dir().join(format!("shunt-events-{}", std::process::id()));
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // Until somebody reads, the writer is not even through with opening it.
+    let mut sink = FileSink::new(path.clone(), None, 1 << 30);
+    let told = |number| Told { number, at_ns: number, pe: 0, fault: 0, event: Event::AgentEnded {} };
+    (0..10_000).for_each(|number| sink.tell(&told(number)));
+    let from = path.clone();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        std::fs::File::open(from).unwrap().read_to_string(&mut text).unwrap();
+        text
+    });
+    drop(sink);
+    let text = reader.join().unwrap();
+    std::fs::remove_file(path).unwrap();
+    let number = |line: &str, field: &str| -> u64 {
+        let from = line.find(field).expect("the field") + field.len();
+        line[from..].split([',', '}']).next().unwrap().parse().unwrap()
+    };
+    let numbers: Vec<u64> = text.lines().map(|line| number(line, "\"seq\":")).collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b), "no number twice");
+    let last = text.lines().last().unwrap();
+    assert!(last.contains("\"events_lost\"") && numbers.last() == Some(&9_999), "{last}");
+    assert_eq!(number(last, "\"count\":") + numbers.len() as u64 - 1, 10_000);
+}
