@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
-use crate::{bindings, check, explore, mutate, profiles, python, run_scenarios, swarm, test};
+use crate::{bindings, check, explore, facade, mutate, profiles, python, run_scenarios, swarm, test};
 use anyhow::Result;
 use shunt_task::sh;
 use shunt_task::stages::{self, Count, Stage, stage};
@@ -86,6 +86,7 @@ fn list() -> Result<()> {
 /// Programs and the library that gives others soft NICs.
 fn build() -> Result<Count> {
     sh::run(sh::cargo().args(["build", "--quiet", "--release"]))?;
+    facade::build()?;
     mutate::absent_from_release().map(|()| Count::ONE)
 }
 

@@ -8,6 +8,7 @@ mod check;
 mod ci;
 mod docs;
 mod explore;
+mod facade;
 mod first_day;
 mod fuzz;
 mod modules;
@@ -24,6 +25,8 @@ mod swarm;
 mod test;
 mod tidy;
 mod tidy_source;
+#[cfg(test)]
+mod trees;
 
 use shunt_task::{Task, sh};
 use std::process::ExitCode;

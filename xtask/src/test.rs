@@ -38,7 +38,7 @@ const PACKAGES: &[&str] = &[
     "--exclude",
     "shunt-bench",
     "--exclude",
-    "shunt",
+    "shunt-cli",
     "--exclude",
     "shunt-conformance",
     "--exclude",
@@ -47,7 +47,7 @@ const PACKAGES: &[&str] = &[
     "shunt-tests/mutants",
 ];
 /// Those whose tests `cargo xtask ci` runs. The tests of shunt-python are Python's.
-const LATER: &[&str] = &["-p", "shunt-bench", "-p", "shunt", "-p", "shunt-conformance"];
+const LATER: &[&str] = &["-p", "shunt-bench", "-p", "shunt-cli", "-p", "shunt-conformance"];
 /// Tests: no examples, and no tests in documentation.
 const TARGETS: &[&str] = &["--lib", "--bins", "--tests"];
 /// The programs of the other stages.

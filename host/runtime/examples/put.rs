@@ -1,26 +1,28 @@
-//! Two PEs on soft NICs: a put, a port that goes down, and a put that arrives all the same.
-//! `cargo run --release -p shunt --example put`
+//! Two PEs on soft NICs: a put, a port that goes down, and a put that arrives all the same:
+//! `cargo run --release -p shunt --example put`. With `-- COMMAND` on ConnectX NICs, mlx5_0 and mlx5_1 of PE 0, mlx5_2
+//! and mlx5_3 of PE 1; COMMAND takes the port of mlx5_0 down, say `ip link set eth0 down`.
 
 use shunt::device::{HeapOffset, Put, Signal, Solo};
 use shunt::soft_nic::{FaultKind, RailAt};
-use shunt::{Members, Nics, Runtime, SoftNics, start_together};
-use std::error::Error;
+use shunt::{Members, Mlx5Nics, Nics, Runtime, SoftNics, start_together};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const TEXT: HeapOffset = HeapOffset(0);
 const FLAG: HeapOffset = HeapOffset(4096);
 
 /// PE 0 sends a text and then a flag; PE 1 waits for the flag and reads the text.
-fn send(pes: &[Runtime], text: &str, number: u64) -> Result<(), Box<dyn Error>> {
+fn send(pes: &[Runtime], text: &str, number: u64) -> Result<()> {
     let (from, to) = (&pes[0], &pes[1]);
     from.write(TEXT, text.as_bytes())?;
     let put = Put { dst: TEXT, src: TEXT, bytes: text.len() as u64 };
+    let flag = Signal::Monotone(number);
     let channel = from.channel(1, 0);
-    channel
-        .put_signal_nbi(Solo, put, FLAG, Signal::Monotone(number))
-        .map_err(|fault| format!("{fault:?}"))?;
+    channel.put_signal_nbi(Solo, put, FLAG, flag).map_err(|fault| format!("{fault:?}"))?;
     let deadline = to.deadline(PATIENCE);
     to.device().wait_until_ge(Solo, FLAG, number, deadline).map_err(|fault| format!("{fault:?}"))?;
     channel.quiet(Solo, from.deadline(PATIENCE)).map_err(|fault| format!("{fault:?}"))?;
@@ -30,8 +32,7 @@ fn send(pes: &[Runtime], text: &str, number: u64) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let nics = Arc::new(SoftNics::new(0..2, 2));
+fn run(nics: &Arc<dyn Nics>, port_down: impl FnOnce()) -> Result<()> {
     let members = Members::in_process(2, &nics.clock()).members;
     let builder = |member| Runtime::builder(nics.clone(), member).fault_tolerance(true);
     let pes = start_together(members.into_iter().map(builder))?;
@@ -39,9 +40,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("backup paths were not made in time".into());
     }
     send(&pes, "sent over the first port", 1)?;
-    nics.fail(RailAt { pe: 0, rail: 0 }, FaultKind::Down { for_ns: None });
-    println!("port 0 of PE 0 is down");
+    port_down();
     send(&pes, "sent over the other one", 2)?;
+    println!("PE 0 switched {} times", pes[0].switches().0);
     pes.iter().for_each(Runtime::ask_to_stop);
     Ok(())
+}
+
+fn main() -> Result<()> {
+    let Some(command) = std::env::args().nth(1) else {
+        let soft = Arc::new(SoftNics::new(0..2, 2));
+        let nics: Arc<dyn Nics> = soft.clone();
+        return run(&nics, || soft.fail(RailAt { pe: 0, rail: 0 }, FaultKind::Down { for_ns: None }));
+    };
+    let nics: Arc<dyn Nics> = Arc::new(Mlx5Nics::of_pes(0, &[&["mlx5_0", "mlx5_1"], &["mlx5_2", "mlx5_3"]]));
+    let shell = || Command::new("sh").args(["-c", &command]).status();
+    run(&nics, || assert!(shell().is_ok_and(|status| status.success()), "{command}"))
 }

@@ -21,10 +21,11 @@ impl Mlx5Nics {
         Self { clock: Arc::new(RealClock::new()), rails }
     }
 
-    /// The rails of one PE, opened as usual.
-    pub fn of_pe(pe: u32, devices: &[&str]) -> Self {
-        let rails = devices.iter().map(|device| ((*device).to_owned(), Opening::default())).collect();
-        Self::new(BTreeMap::from([(pe, rails)]))
+    /// The rails of PEs from `first` on, opened as usual.
+    pub fn of_pes(first: u32, devices: &[&[&str]]) -> Self {
+        let opened = |device: &&str| ((*device).to_owned(), Opening::default());
+        let rails = devices.iter().map(|devices| devices.iter().map(opened).collect());
+        Self::new((first..).zip(rails).collect())
     }
 }
 

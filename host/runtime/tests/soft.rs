@@ -1,0 +1,89 @@
+//! The facade on soft NICs, in one process.
+
+use shunt::device::{HeapOffset, Put, Signal, Solo};
+use shunt::host::silence::Silence;
+use shunt::soft_nic::{FaultKind, RailAt};
+use shunt::{AgentThread, Members, Nics, NoAgent, Runtime, Settings, SoftNics, Turn, start_together};
+use std::sync::Arc;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Silence of a path says nothing where tests share few cores.
+const SUSPECT_NS: u64 = 50_000_000;
+const DATA: HeapOffset = HeapOffset(0);
+const FLAG: HeapOffset = HeapOffset(8192);
+
+fn two_pes() -> (Arc<SoftNics>, Vec<Runtime>) {
+    let nics = Arc::new(SoftNics::new(0..2, 2));
+    let settings = Settings { suspect_ns: Some(SUSPECT_NS), ..Settings::default() };
+    let builder = |member| Runtime::builder(nics.clone(), member).settings(settings).fault_tolerance(true);
+    let members = Members::in_process(2, &nics.clock()).members;
+    let pes = start_together(members.into_iter().map(builder)).unwrap();
+    assert!(pes.iter().all(|pe| pe.wait_armed(PATIENCE)), "backup paths were not made in time");
+    (nics, pes)
+}
+
+/// Puts 4 KiB and a flag, and looks at what arrived.
+fn send(pes: &[Runtime], number: u8) {
+    let data = [number; 4096];
+    pes[0].write(DATA, &data).unwrap();
+    let put = Put { dst: DATA, src: DATA, bytes: data.len() as u64 };
+    let channel = pes[0].channel(1, 0);
+    channel.put_signal_nbi(Solo, put, FLAG, Signal::Monotone(number.into())).unwrap();
+    pes[1].device().wait_until_ge(Solo, FLAG, number.into(), pes[1].deadline(PATIENCE)).unwrap();
+    channel.quiet(Solo, pes[0].deadline(PATIENCE)).unwrap();
+    let mut arrived = [0; 4096];
+    pes[1].read(DATA, &mut arrived).unwrap();
+    assert_eq!(arrived, data);
+}
+
+#[test]
+fn puts_arrive_over_what_is_left_of_two_ports() {
+    let (nics, pes) = two_pes();
+    assert_eq!((pes[0].rank(), pes[1].rank(), pes[0].pes()), (0, 1, 2));
+    send(&pes, 1);
+    nics.fail(RailAt { pe: 0, rail: 0 }, FaultKind::Down { for_ns: None });
+    for number in 2..10 {
+        send(&pes, number);
+    }
+    assert!(pes[0].switches().0 >= 1, "no channel switched");
+    assert!(nics.hits()[0] >= 1, "the fault hit nothing");
+    pes.iter().for_each(Runtime::ask_to_stop);
+}
+
+#[test]
+fn what_lies_outside_the_heap_is_refused() {
+    let (_nics, pes) = two_pes();
+    let bytes = pes[0].pe().heap().bytes;
+    for at in [bytes - 7, bytes, bytes + 1, u64::MAX - 3, u64::MAX] {
+        assert!(pes[0].write(HeapOffset(at), &[0; 8]).is_err(), "{at}");
+        assert!(pes[0].read(HeapOffset(at), &mut [0; 8]).is_err(), "{at}");
+    }
+    pes[0].write(HeapOffset(bytes - 8), &[1; 8]).unwrap();
+    pes[0].write(HeapOffset(bytes), &[]).unwrap();
+    pes.iter().for_each(Runtime::ask_to_stop);
+}
+
+#[test]
+fn a_pe_has_one_agent() {
+    let (_nics, pes) = two_pes();
+    let second = AgentThread::spawn(pes[0].pe().clone(), || Turn::Step);
+    assert!(matches!(second, Err(NoAgent::Taken)));
+    pes.iter().for_each(Runtime::ask_to_stop);
+}
+
+#[test]
+fn what_nobody_set_is_as_the_nics_are() {
+    let silence_of = |name: &'static str, value: &'static str, usual| {
+        let lookup = move |asked: &str| (asked == name).then(|| value.to_owned());
+        let policy = Settings::from_lookup(&lookup).unwrap().pe_config(1 << 20, usual).policy;
+        (policy.suspect_ns, policy.suspect_floor_ns)
+    };
+    let of = |silence: Silence| (silence.suspect_ns, silence.floor_ns);
+    assert_eq!(silence_of("", "", Silence::HARDWARE), of(Silence::HARDWARE));
+    assert_eq!(silence_of("", "", Silence::SOFT), of(Silence::SOFT));
+    assert_eq!(silence_of("SHUNT_SUSPECT", "70ms", Silence::HARDWARE), (70_000_000, 35_000_000));
+    // A suspect time below the usual floor takes the floor with it.
+    assert_eq!(silence_of("SHUNT_SUSPECT", "5ms", Silence::HARDWARE), (5_000_000, 5_000_000));
+    assert_eq!(silence_of("SHUNT_SUSPECT_FLOOR", "1ms", Silence::SOFT), (10_000_000, 1_000_000));
+}
