@@ -18,7 +18,6 @@ mod atomic;
 mod channel;
 mod complete;
 pub mod cut;
-pub mod health;
 mod home;
 pub mod journal;
 mod local;

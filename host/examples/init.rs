@@ -5,7 +5,7 @@
 //! where each takes its time; the time on the wall is this machine's, and says how many threads shared how many cores.
 
 use shunt_device::platform::host::World;
-use shunt_host::agent::keeper::Keeper;
+use shunt_host::agent::supervisor::Supervisor;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::bootstrap::InMemory;
@@ -179,7 +179,7 @@ fn run(pes: u32, tolerant: bool) -> Outcome {
 
 /// Runs all agents, one after another, until every path of every PE is ready.
 fn arm(up: &[Arc<Pe>]) {
-    let agent = |pe: &Arc<Pe>| Some(Keeper::new(pe.agent().expect("host and example are one build")?));
+    let agent = |pe: &Arc<Pe>| Some(Supervisor::new(pe.agent().expect("host and example are one build")?));
     let mut agents: Vec<_> = up.iter().map(|pe| (pe, agent(pe).expect("the first"))).collect();
     // SAFETY: the state is mapped as long as the PE, which is in `up`.
     let words = |pe: &Arc<Pe>| unsafe { StateWords::new(pe.state(), pe.world().clone()) };
@@ -187,8 +187,8 @@ fn arm(up: &[Arc<Pe>]) {
     let begin = Instant::now();
     while !waiting.is_empty() {
         assert!(begin.elapsed() < PATIENCE, "{} PEs have backups that are not made", waiting.len());
-        for (pe, keeper) in &mut agents {
-            keeper.step(pe);
+        for (pe, supervisor) in &mut agents {
+            supervisor.step(pe);
         }
         // The last ones are looked at first, and most looks end there.
         while waiting.last().is_some_and(is_armed) {

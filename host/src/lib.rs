@@ -16,6 +16,7 @@
 //! | [`events`] | what is told of faults, and to whom |
 //! | [`topology`] | pure: rails ranked for each GPU |
 //! | [`clock`] | real time on threads |
+//! | [`nanos`] | pure: time as a type |
 
 pub mod agent;
 pub mod config;
@@ -34,6 +35,7 @@ pub mod gpu {
     pub use shunt_mlx5::memory::*;
 }
 pub mod keys;
+pub mod nanos;
 pub mod pe;
 pub mod plan;
 /// Which ranks go on together.

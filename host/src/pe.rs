@@ -2,7 +2,7 @@
 
 pub(crate) mod connect;
 
-use crate::agent::kept::Estate;
+use crate::agent::checkpoint::CheckpointCell;
 use crate::agent::rails::envelope::{Seal, qkey};
 use crate::config::{EnvConfig, FenceMode, policy};
 use crate::connect::bootstrap::{Bootstrap, DRAW_BYTES};
@@ -183,7 +183,7 @@ pub struct AgentResources {
 
 /// A PE that is up. Fields are dropped in order: paths, then rails, then memory.
 pub struct Pe {
-    agent: Estate,
+    agent: CheckpointCell,
     ranks: Arc<Ranks>,
     rails: Vec<Arc<Rail>>,
     config: PeConfig,
@@ -259,7 +259,7 @@ impl Pe {
         };
         upload(&*gpu, &plan, base, &contents)?;
         let root = device_state(&plan, base, &contents);
-        let agent = Estate::new(AgentResources { channels, oob });
+        let agent = CheckpointCell::new(AgentResources { channels, oob });
         let ranks = Arc::new(Ranks::new(root.pe_count));
         Ok(Pe { agent, ranks, rails, config, peers, seal, keys, plan, root, world, heap, control })
     }
@@ -331,11 +331,11 @@ impl Pe {
 
     /// Paths and the agents' channel, for one who looks after them in the agent's place; once.
     pub fn take_agent_resources(&self) -> Option<AgentResources> {
-        self.agent.take_fresh()
+        self.agent.take_bring_up()
     }
 
     /// What the agent of this PE takes over.
-    pub(crate) fn estate(&self) -> &Estate {
+    pub(crate) fn checkpoint(&self) -> &CheckpointCell {
         &self.agent
     }
 }

@@ -2,8 +2,8 @@
 
 use shunt_device::Device;
 use shunt_device::platform::host::{Host, World};
-use shunt_host::agent::desk::Desk;
-use shunt_host::agent::keeper::Keeper;
+use shunt_host::agent::command_queue::CommandQueue;
+use shunt_host::agent::supervisor::Supervisor;
 use shunt_host::agent::worker::{Crew, Job, JobId, Outcome, Threads, Urgency, Worker};
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::card::HalfCard;
@@ -260,7 +260,7 @@ fn a_worker_that_panics_ends_its_job_and_goes_on() {
     let machine = Machine::new(1, 1, |_| {});
     let trap = Arc::new(Snare(machine.devx(0, 0, PATIENT_NS), AtomicBool::new(false)));
     let rail = Rail::open(trap.clone(), 0, RailOptions::default(), machine.world.clone()).unwrap();
-    let desk = Arc::new(Desk::default());
+    let desk = Arc::new(CommandQueue::default());
     let hand = Threads.hire("nic 0".into(), Worker::new(Arc::new(rail), desk.clone(), machine.world.clone()));
     trap.1.store(true, Ordering::Release);
     desk.submit(Urgency::Idle, JobId { number: 1, about: 0 }, Job::AskAddress);
@@ -555,10 +555,10 @@ fn an_agent_that_panics_is_followed_by_another() {
         let mut agent = pe.agent().unwrap().unwrap();
         assert!(pe.agent().unwrap().is_none(), "a PE has one at a time");
         agent.add_sink(Box::new(Trap(heard.clone())));
-        let mut keeper = Keeper::new(agent);
+        let mut supervisor = Supervisor::new(agent);
         let until_ns = machine.world.now_ns() + PATIENT_NS;
         while !heard.lock().unwrap().contains(&"agent_restarted") {
-            keeper.step(pe);
+            supervisor.step(pe);
             assert!(machine.world.now_ns() < until_ns, "{:?}", heard.lock().unwrap());
         }
         assert_eq!(*heard.lock().unwrap(), ["agent_started", "agent_failed", "agent_restarted"]);

@@ -13,6 +13,7 @@ use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::Devx;
 use shunt_host::events::{Level, Metrics, Told, Watching};
 use shunt_host::gpu::HeapMemory;
+use shunt_host::nanos::Nanos;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{self, OrderPolicy, SwitchRecord};
@@ -40,7 +41,7 @@ const AGENT_NS: u64 = 10_000;
 const STREAMS_AT: u64 = 4096;
 
 /// Something that an operator has an agent do.
-type Order = Box<dyn FnOnce(&mut Agent)>;
+type Order = Box<dyn FnOnce(&mut Agent, Nanos)>;
 
 /// What an agent leaves behind for the test.
 #[derive(Default)]
@@ -263,11 +264,13 @@ fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &Arc<SimWorld>,
             world.sleep(stalled_ns);
         }
         if let Some((watching, metrics)) = log.watching.take() {
-            agent.be_watched(&watching, metrics.as_ref());
+            agent.be_watched(pe.world().now_ns().into(), &watching, metrics.as_ref());
         }
         world.note(|| "stepping".into());
-        log.orders.take().into_iter().for_each(|order| order(&mut agent));
-        let busy = agent.step();
+        let inputs = agent.inputs();
+        let now = Nanos::from(pe.world().now_ns());
+        log.orders.take().into_iter().for_each(|order| order(&mut agent, now));
+        let busy = agent.step(now, inputs);
         log.records.borrow_mut().extend(agent.records().0);
         log.events.borrow_mut().extend(agent.take_events().0);
         world.note(|| "pausing".into());
@@ -339,7 +342,7 @@ impl Cluster {
     }
 
     /// Has the agent of a PE do something before its next step.
-    pub fn order(&self, pe: u32, order: impl FnOnce(&mut Agent) + 'static) {
+    pub fn order(&self, pe: u32, order: impl FnOnce(&mut Agent, Nanos) + 'static) {
         self.agents[pe as usize].orders.borrow_mut().push(Box::new(order));
     }
 

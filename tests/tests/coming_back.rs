@@ -2,7 +2,7 @@
 //! that meet a path in any state, or cross on their way. What does not work again is destroyed.
 
 use shunt_device::FaultKind;
-use shunt_device::health::Health;
+use shunt_host::agent::health::Health;
 use shunt_host::agent::words::Place;
 use shunt_host::events::Event;
 use shunt_layout::mlx5::prm::cmd::Opcode;
@@ -175,7 +175,7 @@ fn steady(ms: u64, faults: &[&str]) -> RunSpec {
 fn health(cluster: &Cluster, pe: u32) -> Health {
     let seen = Rc::new(Cell::new(None));
     let kept = seen.clone();
-    cluster.order(pe, move |agent| kept.set(agent.health(Place { peer: 1 - pe, ..PRIMARY })));
+    cluster.order(pe, move |agent, _| kept.set(agent.health(Place { peer: 1 - pe, ..PRIMARY })));
     cluster.sim.run_until(|| seen.get().is_some());
     seen.get().expect("a path that exists")
 }
@@ -200,12 +200,12 @@ fn a_path_is_taken_out_whatever_state_it_is_in() {
                 }
             }
             let was = health(&cluster, taker);
-            cluster.order(taker, move |agent| assert!(agent.retire(at), "a path that exists"));
+            cluster.order(taker, move |agent, now| assert!(agent.retire(now, at), "a path that exists"));
             cluster.sim.run_for(200_000_000);
             let is = [0, 1].map(|pe| health(&cluster, pe));
             assert_eq!(is, [Health::Retired; 2], "PE {taker} took it out while it was {was:?}");
             assert_eq!(cluster.records().len(), 2, "left once by each direction: {:?}", cluster.records());
-            cluster.order(taker, move |agent| assert!(agent.readmit(at), "a path that exists"));
+            cluster.order(taker, move |agent, now| assert!(agent.readmit(now, at), "a path that exists"));
             let outcome = finish(&cluster, streams);
             outcome.assert_clean();
             assert_eq!(outcome.switchbacks(), 2, "{was:?}: {outcome}");
@@ -225,12 +225,12 @@ fn an_old_order_does_not_take_a_path_out_again() {
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let streams = start_streams(&cluster);
         cluster.sim.run_for(20_000_000);
-        cluster.order(taker, move |agent| assert!(agent.retire(at), "a path that exists"));
+        cluster.order(taker, move |agent, now| assert!(agent.retire(now, at), "a path that exists"));
         cluster.sim.run_for(25_000_000);
         let now_ns = cluster.sim.now() - cluster.began_ns();
         cluster.inject(&format!("{now_ns}ns:{taker}:oob-cut-tx=1ms").parse().expect("a fault"));
         cluster.sim.run_for(100_000);
-        cluster.order(taker, move |agent| assert!(agent.readmit(at), "a path that exists"));
+        cluster.order(taker, move |agent, now| assert!(agent.readmit(now, at), "a path that exists"));
         let outcome = finish(&cluster, streams);
         outcome.assert_clean();
         outcome.assert_exercised();

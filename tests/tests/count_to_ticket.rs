@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use shunt_device::cut::{Shape, Window, from_truth};
 use shunt_device::journal;
 use shunt_device::platform::host::World;
-use shunt_host::agent::pair::Sent;
+use shunt_host::agent::verdict::Sent;
 use shunt_layout::mlx5::doorbell;
 use shunt_layout::mlx5::wqe::{CqeWhen, Opcode, Segment, WQEBB_BYTES, Wqebb, ctrl, data, inline8, remote};
 use shunt_layout::state::{AnswerStatus, DeviceState, Mailbox, PathRow};

@@ -77,7 +77,7 @@ fn an_agent_is_settled_when_its_backups_are_ready_and_proved() {
         let all = Rc::new(Cell::new(0));
         for pe in 0..spec.pes {
             let all = all.clone();
-            cluster.order(pe, move |agent| all.set(all.get() + agent.is_settled() as u32));
+            cluster.order(pe, move |agent, _| all.set(all.get() + agent.is_settled() as u32));
         }
         cluster.sim.run_for(1_000_000);
         all.get() == spec.pes

@@ -1,6 +1,6 @@
 //! The way back: rules 17 to 19, and F1 on the return.
 
-use shunt_device::health::Health;
+use shunt_host::agent::health::Health;
 use shunt_host::agent::words::Place;
 use shunt_layout::state::{CauseKind, PathIdentity, SwitchKind, SwitchRecord};
 use shunt_tests::cluster::Cluster;
@@ -140,13 +140,13 @@ fn what_the_operator_takes_out_stays_out_until_it_is_brought_back() {
         let cluster = Cluster::start(&steady(900, &[]));
         let streams = start_streams(&cluster);
         cluster.sim.run_for(5_000_000);
-        cluster.order(taker, move |agent| assert!(agent.retire(at), "a path that exists"));
+        cluster.order(taker, move |agent, now| assert!(agent.retire(now, at), "a path that exists"));
         cluster.sim.run_for(300_000_000);
         let opened = cluster.records().len();
         assert_eq!(opened, 2, "both directions leave, none goes back: {:?}", cluster.records());
-        cluster.order(taker, move |agent| {
+        cluster.order(taker, move |agent, now| {
             assert_eq!(agent.health(at), Some(Health::Retired));
-            assert!(agent.readmit(at), "a path that exists");
+            assert!(agent.readmit(now, at), "a path that exists");
         });
         let outcome = finish(&cluster, streams);
         outcome.assert_clean();

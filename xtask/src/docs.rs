@@ -13,7 +13,7 @@ docs/ORDERING.md a row for every access of the device's platform. The test fails
 
 pub fn run(args: &[String]) -> Result<()> {
     let mut command = sh::cargo();
-    command.args(["test", "--quiet", "-p", "shunt-device", "--test", "docs"]);
+    command.args(["test", "--quiet", "-p", "shunt-host", "--test", "suite", "docs::"]);
     match args {
         [] => {}
         [flag] if flag == "--bless" => {

@@ -1,7 +1,7 @@
 //! The thread that looks after a PE's paths.
 
 use shunt_device::AbiMismatch;
-use shunt_host::agent::keeper::Keeper;
+use shunt_host::agent::supervisor::Supervisor;
 use shunt_host::events::Sink;
 use shunt_host::pe::Pe;
 use std::sync::Arc;
@@ -67,18 +67,18 @@ impl AgentThread {
         let settled = Arc::new(AtomicBool::new(false));
         let (ends, said, mut turn) = (stop.clone(), settled.clone(), turn);
         let run = move || {
-            let mut keeper = Keeper::new(agent);
-            sinks.into_iter().for_each(|sink| keeper.add_sink(sink));
+            let mut supervisor = Supervisor::new(agent);
+            sinks.into_iter().for_each(|sink| supervisor.add_sink(sink));
             while !ends.load(Ordering::Acquire) {
                 let busy = match turn() {
-                    Turn::Step => keeper.step(&pe),
+                    Turn::Step => supervisor.step(&pe),
                     Turn::Hold => false,
                     Turn::Restart => {
-                        keeper.kill();
+                        supervisor.kill();
                         true
                     }
                 };
-                if !said.load(Ordering::Relaxed) && keeper.is_settled() {
+                if !said.load(Ordering::Relaxed) && supervisor.is_settled() {
                     said.store(true, Ordering::Release);
                 }
                 if !busy {
@@ -86,14 +86,14 @@ impl AgentThread {
                 }
             }
             // The agent goes before its PE.
-            drop(keeper);
+            drop(supervisor);
             drop(pe);
         };
         let thread = std::thread::Builder::new().name(name).spawn(run)?;
         Ok(Self { thread: Some(thread), stop, settled })
     }
 
-    /// True once everything that the agent has to make and to prove at start is there ([`Keeper::is_settled`]).
+    /// True once everything that the agent has to make and to prove at start is there ([`Supervisor::is_settled`]).
     pub fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
     }

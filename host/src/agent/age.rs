@@ -1,24 +1,25 @@
 //! Time as an agent sees it pass.
 
+use crate::nanos::Nanos;
 use shunt_layout::mutant::Mutant;
 
 /// Time as the agent was there to see it pass. The packet lifetime is counted by it: a clock that jumps forward, or an
 /// agent that was held up, must not end it early, because nothing else keeps late packets from what is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Age {
-    looked_ns: u64,
-    pub(super) age_ns: u64,
+    looked_ns: Nanos,
+    pub(super) age_ns: Nanos,
 }
 
 impl Age {
-    pub(super) const fn new(now_ns: u64) -> Self {
-        Self { looked_ns: now_ns, age_ns: 0 }
+    pub(super) const fn new(now_ns: Nanos) -> Self {
+        Self { looked_ns: now_ns, age_ns: Nanos::ZERO }
     }
 
     /// A look adds `most_ns` at most.
-    pub(super) fn grow(&mut self, now_ns: u64, most_ns: u64) -> u64 {
-        let most_ns = if Mutant::ClockTrusted.on() { u64::MAX } else { most_ns };
-        self.age_ns += now_ns.saturating_sub(self.looked_ns).min(most_ns);
+    pub(super) fn grow(&mut self, now_ns: Nanos, most_ns: Nanos) -> Nanos {
+        let most_ns = if Mutant::ClockTrusted.on() { Nanos::MAX } else { most_ns };
+        self.age_ns += (now_ns - self.looked_ns).min(most_ns);
         self.looked_ns = now_ns;
         self.age_ns
     }
@@ -30,10 +31,11 @@ mod tests {
 
     #[test]
     fn a_jump_of_the_clock_does_not_age_the_agent() {
-        let mut age = Age::new(1_000);
-        assert_eq!(age.grow(1_500, 1_000), 500);
-        assert_eq!(age.grow(9_000_000, 1_000), 1_500, "a look counts for a thousand at most");
-        assert_eq!(age.grow(9_000_100, 1_000), 1_600);
-        assert_eq!(age.grow(5, 1_000), 1_600, "nor does one that goes back");
+        let mut age = Age::new(Nanos::new(1_000));
+        let mut grow = |now_ns| age.grow(Nanos::new(now_ns), Nanos::new(1_000)).get();
+        assert_eq!(grow(1_500), 500);
+        assert_eq!(grow(9_000_000), 1_500, "a look counts for a thousand at most");
+        assert_eq!(grow(9_000_100), 1_600);
+        assert_eq!(grow(5), 1_600, "nor does one that goes back");
     }
 }

@@ -1,115 +1,32 @@
-//! One pair as its agent knows it, and what follows from the two truths (pure). Rules 10, 13, 17, 18; table H1.
+//! One pair as its agent knows it. Rules 17 and 18.
 
-use super::chain::Offer;
-use super::kept::Holding;
+use super::checkpoint::PairCheckpoint;
+use super::health::Health;
 use super::message::SideTruth;
-use super::vacate::Asked;
+use super::slot_release::ReleaseRequest;
+use super::verdict::Sent;
 use crate::connect::card::HalfCard;
+use crate::nanos::Nanos;
 use crate::nic::half::HalfPath;
-use crate::nic::qp::MASK_24;
 use crate::nic::queue::{Producer, RingSpan};
 use crate::slots::RailPair;
-use shunt_device::health::Health;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::AnswerStatus;
 use std::sync::Arc;
 
-/// What the agent answers a switcher.
+/// An offer to make a pair again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Status of the answer.
-    pub status: AnswerStatus,
-    /// Messages the receiver executed, modulo 2^24; 0 without truth.
-    pub executed: u32,
+pub struct Offer {
+    /// The leader's half, on its rail.
+    pub card: HalfCard,
+    /// The rail of this end that it wants the other half on.
+    pub rail: u32,
 }
 
-/// The PSNs this side's requester may have had executed, from its own QUERY_QP after 2ERR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// Oldest PSN not acknowledged.
-    pub oldest: u32,
-    /// First PSN never sent.
-    pub next: u32,
-}
-
-impl Sent {
-    /// True if a responder that expects `psn` next can have got there by what was sent. Counters of 24 bits.
-    pub fn allows(self, psn: u32) -> bool {
-        let ahead = |psn: u32| psn.wrapping_sub(self.oldest) & MASK_24;
-        ahead(psn) <= ahead(self.next)
+impl Offer {
+    /// The rails, as this end sees them.
+    pub fn rails(&self) -> RailPair {
+        RailPair { local: self.rail, remote: self.card.rail.index }
     }
-}
-
-/// True if a word about the other half proves more than what is known of it: words come late, doubled and out of order,
-/// and the time since which that half is proven is that of the first that proved it.
-pub fn tells_more(known: Option<SideTruth>, word: SideTruth) -> bool {
-    let proves = |truth| match truth {
-        SideTruth::Dead => 1,
-        SideTruth::Unflushed => 2,
-        SideTruth::Unknown => 3,
-        // The count of one and the same half: the first word stays.
-        SideTruth::Fenced | SideTruth::Exact { .. } => 4,
-    };
-    proves(word) > known.map_or(0, proves)
-}
-
-/// What follows from what the two sides say of their halves, for the direction that sends from here. `None`: wait.
-///
-/// `mine` is about this side's half, `theirs` about the other's (or that it cannot be had); `sent` is what this
-/// side's requester did, for the cross-check (H2 b); `lifetime_over` says that the packet lifetime has passed since
-/// this half was proven to be in ERR, or since theirs was.
-pub fn verdict(
-    mine: SideTruth,
-    theirs: Option<SideTruth>,
-    sent: Option<Sent>,
-    lifetime_over: bool,
-) -> Option<Verdict> {
-    let no_truth = Verdict { status: AnswerStatus::FencedNoTruth, executed: 0 };
-    let unprovable = Verdict { status: AnswerStatus::Unprovable, executed: 0 };
-    // A truth that fails its cross-check is no truth (invariant 12); the fence stands all the same.
-    let exact = |executed, psn| match sent {
-        Some(sent) if !sent.allows(psn) && !Mutant::PsnNotChecked.on() => no_truth,
-        _ => Verdict { status: AnswerStatus::Truth, executed },
-    };
-    // What was forgotten is as good as a count that is not to be trusted.
-    let plain = |truth| if truth == SideTruth::Unknown { SideTruth::Fenced } else { truth };
-    match (plain(mine), theirs.map(plain)) {
-        // Both halves in ERR: nothing of this incarnation can change memory at either end.
-        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Exact { executed, next_rcv_psn })) => {
-            Some(exact(executed, next_rcv_psn))
-        }
-        (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Fenced)) => Some(no_truth),
-        // Their NIC is dead to commands, or nobody answers: our half is in ERR, so nothing new leaves; what already
-        // left is gone after the lifetime (row 2 of the table).
-        (
-            SideTruth::Exact { .. } | SideTruth::Fenced | SideTruth::Unflushed,
-            Some(SideTruth::Dead | SideTruth::Unflushed) | None,
-        ) => lifetime_over.then_some(no_truth),
-        // Ours is dead, theirs is fenced: their count is final; late READ responses are gone after the lifetime.
-        (SideTruth::Dead | SideTruth::Unflushed, Some(SideTruth::Exact { executed, next_rcv_psn })) => {
-            lifetime_over.then(|| exact(executed, next_rcv_psn))
-        }
-        (SideTruth::Dead | SideTruth::Unflushed, Some(SideTruth::Fenced)) => {
-            lifetime_over.then_some(no_truth)
-        }
-        // Theirs takes nothing new and ours cannot be asked: as good as theirs fenced, once all posted writes landed.
-        (SideTruth::Dead, Some(SideTruth::Unflushed)) => lifetime_over.then_some(no_truth),
-        (SideTruth::Dead, Some(SideTruth::Dead) | None) if Mutant::UnprovenGoesOn.on() => Some(no_truth),
-        (SideTruth::Dead, Some(SideTruth::Dead) | None) => Some(unprovable),
-        (SideTruth::Unknown, _) | (_, Some(SideTruth::Unknown)) => Some(no_truth),
-    }
-}
-
-/// True if a query alone counts for good what a half of this side executed, though nobody has moved it to ERR.
-///
-/// `quiet_ns` is how long the other half has been known to be in ERR, by the agent's age. It sends nothing from then
-/// on, neither requests nor the answers to this half's, and after the packet lifetime nothing that it sent before can
-/// arrive: the time fence of rule 13 with the receiver's own count, in both directions. ERR follows before this side
-/// says that it has left (rule 17), because the other end may then destroy its half and its number may be given to
-/// another.
-pub fn may_count(theirs: Option<SideTruth>, quiet_ns: u64, lifetime_ns: u64) -> bool {
-    let in_error = matches!(theirs, Some(SideTruth::Exact { .. } | SideTruth::Fenced));
-    in_error && (quiet_ns >= lifetime_ns || Mutant::CountedTooSoon.on())
 }
 
 /// What the NIC of a pair is doing for it, by the number of the job.
@@ -163,29 +80,29 @@ pub struct Pair {
     /// How often it was said of it that it is in hand: when, in pauses of the agent's life awake.
     pub in_hand: u64,
     /// When the peer last said that it has this pair's fence in hand, as the agent was awake.
-    pub in_hand_there_ns: Option<u64>,
+    pub in_hand_there_ns: Option<Nanos>,
     /// When the present state was entered.
-    pub since_ns: u64,
+    pub since_ns: Nanos,
     /// When this half was fenced.
-    pub fenced_ns: u64,
+    pub fenced_ns: Nanos,
     /// When its fence began, as the agent was awake.
-    pub begun_awake_ns: u64,
+    pub begun_awake_ns: Nanos,
     /// When anything was first known of this half, likewise.
-    pub fenced_awake_ns: u64,
+    pub fenced_awake_ns: Nanos,
     /// The agent's age at that time: what the packet lifetime is counted by.
-    pub fenced_age_ns: u64,
+    pub fenced_age_ns: Nanos,
     /// The agent's age when this half, which was counted first, was moved to ERR.
-    pub stopped_age_ns: Option<u64>,
+    pub stopped_age_ns: Option<Nanos>,
     /// The agent's age when the last half that nobody fenced was destroyed.
-    pub buried_age_ns: Option<u64>,
+    pub destroyed_age_ns: Option<Nanos>,
     /// The agent's age when the other half was first known to be fenced.
-    pub theirs_age_ns: u64,
+    pub theirs_age_ns: Nanos,
     /// When its NIC, which did not fence this half, is to try again, and how often it failed since the fence began.
-    pub again_ns: u64,
+    pub again_ns: Nanos,
     /// See `again_ns`.
     pub failed: u32,
     /// When the peer was last told of the fence, and how often since it began.
-    pub told_ns: u64,
+    pub told_ns: Nanos,
     /// See `told_ns`.
     pub told: u32,
     /// This direction has left, and the peer was told.
@@ -197,7 +114,7 @@ pub struct Pair {
     /// Times in a row that it was left soon after it was admitted.
     pub relapses: u32,
     /// When the path was last made anew and admitted; `None` for a path as it was made at start.
-    pub admitted_ns: Option<u64>,
+    pub admitted_ns: Option<Nanos>,
     /// The incarnation whose probes were all answered, both ways; 0 if none was.
     pub probed: u32,
     /// PSN the next incarnation starts at.
@@ -207,9 +124,9 @@ pub struct Pair {
     /// The operators' last order of either end: odd if the pair is to be out. The larger number is the later order.
     pub orders: u32,
     /// It works, and both directions are to leave it by a drain: since when.
-    pub leaving_ns: Option<u64>,
+    pub leaving_ns: Option<Nanos>,
     /// Its slot is wanted for another pair, and the peer was asked to do without it.
-    pub vacate: Option<Asked>,
+    pub vacate: Option<ReleaseRequest>,
     /// It was brought back, and the peer, which leads, does not seem to know.
     pub readmitted: bool,
     /// It is fenced because its port is down, and no switcher of this PE has asked for it.
@@ -225,9 +142,9 @@ pub struct Pair {
 impl Pair {
     /// A pair as its agent finds it: ready, unless the rows of an earlier agent say otherwise. One that bring-up left
     /// to the agents was never made, so there is nothing to fence and nobody to leave it.
-    pub(super) fn found(held: Holding, now_ns: u64) -> Self {
+    pub(super) fn found(held: PairCheckpoint, now_ns: Nanos) -> Self {
         let to_make = held.incarnation == 0;
-        let begun_ns = if to_make { now_ns } else { 0 };
+        let begun_ns = if to_make { now_ns } else { Nanos::ZERO };
         let fenced = to_make.then_some(SideTruth::Fenced);
         Self {
             health: match held.half {
@@ -251,15 +168,15 @@ impl Pair {
             in_hand_there_ns: None,
             since_ns: begun_ns,
             fenced_ns: begun_ns,
-            begun_awake_ns: 0,
-            fenced_awake_ns: 0,
-            fenced_age_ns: 0,
+            begun_awake_ns: Nanos::ZERO,
+            fenced_awake_ns: Nanos::ZERO,
+            fenced_age_ns: Nanos::ZERO,
             stopped_age_ns: None,
-            buried_age_ns: None,
-            theirs_age_ns: 0,
-            again_ns: 0,
+            destroyed_age_ns: None,
+            theirs_age_ns: Nanos::ZERO,
+            again_ns: Nanos::ZERO,
             failed: 0,
-            told_ns: 0,
+            told_ns: Nanos::ZERO,
             told: 0,
             left_here: to_make,
             left_there: to_make,
@@ -297,7 +214,7 @@ impl Pair {
 
     /// True if somebody wants it left who says nothing against its rails: an operator, or another pair that is to have
     /// its slot.
-    pub fn is_ordered(&self, now_ns: u64) -> bool {
+    pub fn is_ordered(&self, now_ns: Nanos) -> bool {
         let wanted = self.vacate.is_some_and(|asked| asked.is_fresh(now_ns));
         let ordered = self.leaving_ns.is_some() || wanted || self.is_out();
         ordered && !Mutant::OrderIsFailure.on()
@@ -320,8 +237,42 @@ impl Pair {
             && (self.health == Health::Ready || self.health == Health::Probing && told)
     }
 
+    /// True if a fence of this half, or what came of it, is proof: what came through it has landed, and nothing comes
+    /// any more. At `age_ns` of its agent.
+    pub(super) fn is_proven(&self, age_ns: Nanos, lifetime_ns: Nanos) -> bool {
+        let over = |since_ns: Nanos| age_ns >= since_ns + lifetime_ns;
+        match (self.mine, self.theirs) {
+            (Some(SideTruth::Exact { .. } | SideTruth::Fenced | SideTruth::Unknown), _) => true,
+            (Some(SideTruth::Unflushed), _) => over(self.fenced_age_ns),
+            (Some(SideTruth::Dead), Some(SideTruth::Dead) | None) => false,
+            // The NIC says nothing; but nothing new leaves the other half, and what had left is gone.
+            (Some(SideTruth::Dead), Some(_)) => over(self.theirs_age_ns),
+            // Never made.
+            (None, _) => self.half.is_none() && self.health == Health::Retired,
+        }
+    }
+
+    /// True if nothing can come through this half.
+    pub(super) fn is_quiet(&self, age_ns: Nanos, lifetime_ns: Nanos) -> bool {
+        let alive = matches!(self.health, Health::Ready | Health::Connecting | Health::Probing);
+        !alive && self.is_proven(age_ns, lifetime_ns)
+    }
+
+    /// The NIC could not fence this half, and has nothing in hand for it.
+    pub(super) fn is_unproven(&self) -> bool {
+        self.mine == Some(SideTruth::Dead) && self.task == Task::None
+    }
+
+    /// True if such a half was put away, and a packet lifetime has passed since a half of this pair was last destroyed.
+    /// While its own NIC still has it, that rail counts as unfenced.
+    pub(super) fn is_gone(&self, age_ns: Nanos, lifetime_ns: Nanos) -> bool {
+        let rests = matches!(self.health, Health::Fenced | Health::Released | Health::Retired);
+        let over = self.destroyed_age_ns.is_some_and(|since| age_ns >= since + lifetime_ns);
+        rests && self.half.is_none() && self.is_unproven() && over
+    }
+
     /// The age that the packet lifetime counts from: that of the half which is proven to be in ERR, here if it is both.
-    pub fn quiet_since_ns(&self) -> u64 {
+    pub fn quiet_since_ns(&self) -> Nanos {
         match self.mine {
             Some(SideTruth::Dead) => self.theirs_age_ns.max(self.fenced_age_ns),
             _ => self.fenced_age_ns,
@@ -338,7 +289,7 @@ pub struct Probes {
     /// Probes answered.
     pub answered: u32,
     /// When the next one is due.
-    pub next_ns: u64,
+    pub next_ns: Nanos,
     /// True once the peer was told.
     pub told: bool,
 }
@@ -346,92 +297,73 @@ pub struct Probes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nic::queue::{At, RingVariant};
 
     const EXACT: SideTruth = SideTruth::Exact { executed: 42, next_rcv_psn: 1 };
-    /// Across the wrap of the PSN.
-    const SENT: Option<Sent> = Some(Sent { oldest: 0xff_fffe, next: 5 });
 
-    fn status(mine: SideTruth, theirs: Option<SideTruth>, over: bool) -> Option<AnswerStatus> {
-        verdict(mine, theirs, SENT, over).map(|verdict| verdict.status)
-    }
-
-    #[test]
-    fn what_proves_less_takes_nothing_back() {
-        let order = [SideTruth::Dead, SideTruth::Unflushed, SideTruth::Unknown, EXACT].map(Some);
-        for (at, known) in order.iter().enumerate() {
-            assert!(known.is_some_and(|word| tells_more(None, word)), "the first word counts");
-            for (than, word) in order.iter().flatten().enumerate() {
-                assert_eq!(tells_more(*known, *word), than > at, "{word:?} after {known:?}");
-            }
-        }
-        assert!(!tells_more(Some(SideTruth::Fenced), EXACT) && !tells_more(Some(EXACT), SideTruth::Fenced));
-    }
-
-    #[test]
-    fn a_half_is_counted_a_lifetime_after_the_other_was_fenced() {
-        for theirs in [EXACT, SideTruth::Fenced] {
-            assert!(may_count(Some(theirs), 50, 50));
-            assert!(!may_count(Some(theirs), 49, 50), "something may still be on its way");
-        }
-        for theirs in [None, Some(SideTruth::Dead), Some(SideTruth::Unknown), Some(SideTruth::Unflushed)] {
-            assert!(!may_count(theirs, 1_000, 50), "{theirs:?}: not known to be in ERR");
+    fn pair(health: Health, mine: Option<SideTruth>, theirs: Option<SideTruth>) -> Pair {
+        let at = At { address: 0, offset: 0 };
+        let variant = RingVariant { completion_queue: at, queue_record: at, completion_record: at };
+        let rings = RingSpan { send_queue: at, variants: [variant; 2], user_index: 0 };
+        let held = PairCheckpoint {
+            incarnation: 1,
+            local_rail: 0,
+            remote_rail: 0,
+            rings,
+            half: None,
+            next_psn: 0,
+            orders: 0,
+        };
+        Pair {
+            health,
+            mine,
+            theirs,
+            fenced_age_ns: Nanos::new(100),
+            theirs_age_ns: Nanos::new(200),
+            ..Pair::found(held, Nanos::ZERO)
         }
     }
 
     #[test]
-    fn both_fenced_is_exact_at_once() {
-        for mine in [EXACT, SideTruth::Fenced] {
-            let got = verdict(mine, Some(EXACT), SENT, false);
-            assert_eq!(got, Some(Verdict { status: AnswerStatus::Truth, executed: 42 }));
+    fn only_what_is_proven_is_silent() {
+        let silent = |health, mine, theirs, age_ns| {
+            pair(health, mine, theirs).is_quiet(Nanos::new(age_ns), Nanos::new(50))
+        };
+        for health in [Health::Ready, Health::Connecting, Health::Probing] {
+            assert!(!silent(health, Some(EXACT), Some(EXACT), 1_000), "{health:?} is alive");
         }
+        assert!(!silent(Health::Fencing, None, Some(EXACT), 1_000), "its own half may still take requests");
+        assert!(silent(Health::Fencing, Some(EXACT), None, 0), "a peer that is gone does not matter");
+        assert!(silent(Health::Released, Some(SideTruth::Fenced), None, 0));
+        let unflushed = Some(SideTruth::Unflushed);
+        assert!(!silent(Health::Fenced, unflushed, Some(EXACT), 149));
+        assert!(silent(Health::Fenced, unflushed, Some(EXACT), 150), "what it had accepted has landed");
+        let dead = Some(SideTruth::Dead);
+        assert!(!silent(Health::Fenced, dead, Some(EXACT), 249));
+        assert!(silent(Health::Fenced, dead, Some(EXACT), 250), "nothing new leaves the other half");
+        for theirs in [None, dead] {
+            assert!(!silent(Health::Fenced, dead, theirs, u64::MAX), "nothing is proved");
+        }
+        assert!(silent(Health::Retired, None, None, 0), "it was never made");
     }
 
     #[test]
-    fn a_silent_peer_costs_the_packet_lifetime() {
-        for theirs in [Some(SideTruth::Dead), None] {
-            assert_eq!(status(EXACT, theirs, false), None, "a deadline alone is never a fence");
-            assert_eq!(status(EXACT, theirs, true), Some(AnswerStatus::FencedNoTruth));
-        }
-    }
-
-    #[test]
-    fn a_half_in_err_that_cannot_be_flushed_waits_for_what_it_may_still_write() {
-        for theirs in [Some(EXACT), Some(SideTruth::Fenced), Some(SideTruth::Dead), None] {
-            assert_eq!(status(SideTruth::Unflushed, theirs, false), None, "{theirs:?}");
+    fn a_half_that_was_destroyed_is_gone_a_lifetime_later() {
+        let dead = |health| Pair {
+            destroyed_age_ns: Some(Nanos::new(300)),
+            ..pair(health, Some(SideTruth::Dead), Some(SideTruth::Dead))
+        };
+        for health in [Health::Fenced, Health::Released, Health::Retired] {
             assert!(
-                status(SideTruth::Unflushed, theirs, true).is_some_and(|s| s != AnswerStatus::Unprovable)
+                !dead(health).is_gone(Nanos::new(349), Nanos::new(50))
+                    && dead(health).is_gone(Nanos::new(350), Nanos::new(50)),
+                "{health:?}"
             );
         }
-        assert_eq!(status(SideTruth::Unflushed, Some(EXACT), true), Some(AnswerStatus::Truth));
-        assert_eq!(status(EXACT, Some(SideTruth::Unflushed), false), None);
-    }
-
-    #[test]
-    fn nothing_known_is_an_error() {
-        for over in [false, true] {
-            for theirs in [Some(SideTruth::Dead), None] {
-                assert_eq!(status(SideTruth::Dead, theirs, over), Some(AnswerStatus::Unprovable));
-            }
-        }
-    }
-
-    #[test]
-    fn a_count_not_to_be_trusted_is_no_truth() {
-        assert_eq!(status(EXACT, Some(SideTruth::Fenced), false), Some(AnswerStatus::FencedNoTruth));
-        assert_eq!(status(SideTruth::Dead, Some(EXACT), false), None);
-        assert_eq!(verdict(SideTruth::Dead, Some(EXACT), None, true).map(|v| v.executed), Some(42));
-    }
-
-    #[test]
-    fn a_count_at_a_psn_never_sent_is_no_truth() {
-        for (psn, expected) in [
-            (0xff_fffd, AnswerStatus::FencedNoTruth),
-            (0xff_fffe, AnswerStatus::Truth),
-            (5, AnswerStatus::Truth),
-            (6, AnswerStatus::FencedNoTruth),
-        ] {
-            let theirs = SideTruth::Exact { executed: 42, next_rcv_psn: psn };
-            assert_eq!(status(EXACT, Some(theirs), false), Some(expected), "next_rcv_psn {psn:#x}");
-        }
+        assert!(!dead(Health::Fencing).is_gone(Nanos::new(350), Nanos::new(50)), "its truth may still come");
+        let kept = Pair { destroyed_age_ns: None, ..dead(Health::Released) };
+        assert!(!kept.is_gone(Nanos::new(u64::MAX), Nanos::new(50)), "nobody destroyed it");
+        let in_hand = Pair { task: Task::Fence(1), ..dead(Health::Released) };
+        assert!(!in_hand.is_gone(Nanos::new(350), Nanos::new(50)), "its NIC may still fence it");
     }
 }

@@ -4,8 +4,9 @@
 //! code makes, so both sides agree on atomicity and order.
 
 use super::message::Home;
-use super::pair::Verdict;
 use super::reader::Cursor;
+use super::verdict::Verdict;
+use crate::nanos::Nanos;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, Patience};
@@ -176,8 +177,8 @@ impl StateWords {
     }
 
     /// When a path became ready.
-    pub fn set_ready_since(&self, at: Place, since_ns: u64) {
-        unsafe { self.platform().store(addr_of_mut!((*self.row(at)).ready_since_ns), since_ns) }
+    pub fn set_ready_since(&self, at: Place, since: Nanos) {
+        unsafe { self.platform().store(addr_of_mut!((*self.row(at)).ready_since_ns), since.get()) }
     }
 
     /// Where the next occupant of a path starts, and a clean record of causes.

@@ -1,8 +1,7 @@
 //! One worker a NIC: carries out the agent's firmware jobs, most urgent first, one command at a time. The agent never
 //! waits for firmware, and a NIC that does not answer holds up nobody's pairs but its own (H7).
 
-use super::desk::Desk;
-use super::keeper::said;
+use super::command_queue::CommandQueue;
 use crate::connect::card::{HalfCard, RailCard};
 use crate::error::NicError;
 use crate::nic::half::HalfPath;
@@ -11,6 +10,7 @@ use crate::nic::queue::RingSpan;
 use crate::rail::Rail;
 use shunt_device::platform::host::World;
 use shunt_layout::mutant::Mutant;
+use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,7 +66,7 @@ pub struct Making {
 pub enum Job {
     /// 2ERR, query, flush, query.
     Fence(Arc<HalfPath>),
-    /// Query, flush: for a half that nothing can reach any more ([`super::pair::may_count`]).
+    /// Query, flush: for a half that nothing can reach any more ([`super::verdict::may_count`]).
     Count(Arc<HalfPath>),
     /// 2ERR of a half that was counted.
     Stop(Arc<HalfPath>),
@@ -75,7 +75,7 @@ pub enum Job {
     /// Connect a half to the other one.
     Connect(Arc<HalfPath>, Box<HalfCard>, QpTuning),
     /// Destroy a half, and say that it is gone.
-    Bury(Arc<HalfPath>),
+    Destroy(Arc<HalfPath>),
     /// Query a half that is to stay as it is.
     Look(Arc<HalfPath>),
     /// Ask whether the port is up.
@@ -125,7 +125,7 @@ pub enum Outcome {
     /// Of a half made anew; and a half that is left over, if its NIC stopped answering on the way.
     Made(Result<Arc<HalfPath>, NicError>, Option<Arc<HalfPath>>),
     /// Of a half that was to be destroyed: the PSN it would have sent next, if anybody knew. Or the half, to be kept.
-    Buried(Result<Option<u32>, Arc<HalfPath>>),
+    Destroyed(Result<Option<u32>, Arc<HalfPath>>),
     /// Of a connection.
     Connected(Result<(), NicError>),
     /// Of a look.
@@ -157,7 +157,7 @@ pub enum Shift {
 /// Does the jobs of one NIC.
 pub struct Worker {
     rail: Arc<Rail>,
-    desk: Arc<Desk>,
+    queue: Arc<CommandQueue>,
     world: Arc<dyn World>,
     /// How many of the next fences share a flush.
     batch: usize,
@@ -169,8 +169,8 @@ pub struct Worker {
 
 impl Worker {
     /// A worker for a rail's NIC.
-    pub fn new(rail: Arc<Rail>, desk: Arc<Desk>, world: Arc<dyn World>) -> Self {
-        Self { rail, desk, world, batch: 1, flush_rests_ns: 0, guards: false }
+    pub fn new(rail: Arc<Rail>, queue: Arc<CommandQueue>, world: Arc<dyn World>) -> Self {
+        Self { rail, queue, world, batch: 1, flush_rests_ns: 0, guards: false }
     }
 
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, NicError>) -> Result<T, NicError> {
@@ -178,18 +178,18 @@ impl Worker {
             return work();
         }
         let (nic, guarded) = (|| self.rail.name.clone(), catch_unwind(AssertUnwindSafe(work)));
-        guarded.unwrap_or_else(|panic| Err(NicError::Panicked { nic: nic(), said: said(&*panic) }))
+        guarded.unwrap_or_else(|panic| Err(NicError::Panicked { nic: nic(), said: panic_message(&*panic) }))
     }
 
     /// Does the most urgent job, with others of its kind that share its flush.
     pub fn step(&mut self) -> Shift {
-        if self.desk.is_closed() {
+        if self.queue.is_closed() {
             return Shift::Over;
         }
         while Mutant::OneWorker.on() && AT_WORK.get() {
             self.world.relax();
         }
-        let Some((id, job)) = self.desk.begin(self.world.now_ns(), |_| true) else {
+        let Some((id, job)) = self.queue.begin(self.world.now_ns().into(), |_| true) else {
             self.batch = 1;
             return Shift::Idle;
         };
@@ -199,11 +199,11 @@ impl Worker {
             Job::Count(half) => self.count(id, half),
             job => {
                 let outcome = self.carry_out(job);
-                self.desk.end(id, outcome);
+                self.queue.end(id, outcome);
             }
         }
         AT_WORK.set(false);
-        self.desk.rest(self.rail.devx.responsive());
+        self.queue.idle(self.rail.devx.responsive());
         Shift::Busy
     }
 
@@ -227,7 +227,7 @@ impl Worker {
             }
             Job::Datagrams(qkey) => Some(Outcome::Datagrams(self.guarded(|| self.rail.open_datagrams(qkey)))),
             Job::AskPort => Some(Outcome::Port(self.guarded(|| self.rail.port_up()).unwrap_or(false))),
-            Job::Bury(half) => Some(Outcome::Buried(self.guarded(|| half.bury()).or(Err(half)))),
+            Job::Destroy(half) => Some(Outcome::Destroyed(self.guarded(|| half.bury()).or(Err(half)))),
             Job::Fence(_) | Job::Count(_) => None,
         }
     }
@@ -292,7 +292,7 @@ impl Worker {
         let mut counted: Vec<(JobId, Result<_, NicError>)> = vec![(id, ask(&half))];
         while counted.len() < most
             && let Some((id, Job::Count(half))) =
-                self.desk.begin(self.world.now_ns(), |job| matches!(job, Job::Count(_)))
+                self.queue.begin(self.world.now_ns().into(), |job| matches!(job, Job::Count(_)))
         {
             counted.push((id, ask(&half)));
         }
@@ -304,7 +304,7 @@ impl Worker {
                 let times = FenceTimes { flush_ns, ..times };
                 Fenced { first, last: first, flushed, stopped: false, times }
             });
-            self.desk.end(id, Some(Outcome::Fenced(fenced)));
+            self.queue.end(id, Some(Outcome::Fenced(fenced)));
         }
     }
 
@@ -329,7 +329,7 @@ impl Worker {
         let early = Mutant::FlushTooEarly.on().then(|| self.guarded(|| self.rail.flush()).is_ok());
         while begun.len() < most
             && let Some((id, Job::Fence(half))) =
-                self.desk.begin(self.world.now_ns(), |job| matches!(job, Job::Fence(_)))
+                self.queue.begin(self.world.now_ns().into(), |job| matches!(job, Job::Fence(_)))
         {
             begun.push((id, begin(&half), half));
         }
@@ -346,14 +346,14 @@ impl Worker {
                 let of_early = Mutant::QueryBeforeErr.on().then_some(QpTruth { state: last.state, ..first });
                 Ok(Fenced { first, last: of_early.unwrap_or(last), flushed, stopped: true, times })
             };
-            self.desk.end(id, Some(Outcome::Fenced(first.and_then(|first| self.guarded(|| finish(first))))));
+            self.queue.end(id, Some(Outcome::Fenced(first.and_then(|first| self.guarded(|| finish(first))))));
         }
     }
 }
 
 /// A worker that was hired.
 pub trait Hand: Send {
-    /// There is work, or the desk was closed.
+    /// There is work, or the queue was closed.
     fn wake(&self);
 }
 
@@ -399,8 +399,8 @@ impl Hand for Myself {
 
 impl Crew for Threads {
     fn hire(&self, name: String, worker: Worker) -> Box<dyn Hand> {
-        let Worker { rail, desk, world, .. } = &worker;
-        let spare = Worker { guards: true, ..Worker::new(rail.clone(), desk.clone(), world.clone()) };
+        let Worker { rail, queue, world, .. } = &worker;
+        let spare = Worker { guards: true, ..Worker::new(rail.clone(), queue.clone(), world.clone()) };
         let mut worker = Worker { guards: true, ..worker };
         let work = move || {
             loop {
@@ -425,5 +425,27 @@ pub struct Alone;
 impl Crew for Alone {
     fn hire(&self, _name: String, worker: Worker) -> Box<dyn Hand> {
         Box::new(Myself(Mutex::new(worker)))
+    }
+}
+
+/// What a panic says.
+pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_panic_said_is_known() {
+        for (panic, want) in [
+            (catch_unwind(|| panic!("plain")), "plain"),
+            (catch_unwind(|| panic!("{} of {}", 1, 2)), "1 of 2"),
+            (catch_unwind(|| std::panic::panic_any(7)), "a panic without words"),
+        ] {
+            assert_eq!(panic_message(&*panic.expect_err("it panics")), want);
+        }
     }
 }

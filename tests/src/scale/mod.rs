@@ -34,7 +34,7 @@ use crate::sim::{
     ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task, thread_cpu_ns,
 };
 use crate::workload::{Kernel, SLICE_NS};
-use shunt_device::health::Health;
+use shunt_host::agent::health::Health;
 use star::{Mailbag, Star, StarOob};
 
 const HEAP_BYTES: u64 = 64 << 10;
@@ -377,10 +377,15 @@ fn start_agent(pe: &Pe, world: &Arc<SimWorld>, number: u32) -> Agent {
     agent.expect("the first agent of this PE")
 }
 
+fn step(agent: &mut Agent, pe: &Pe) -> bool {
+    let inputs = agent.inputs();
+    agent.step(pe.world().now_ns().into(), inputs)
+}
+
 fn centre_agent(pe: &Pe, world: &Arc<SimWorld>, told: &Heard) {
     let mut agent = start_agent(pe, world, 0);
     loop {
-        let busy = agent.step();
+        let busy = step(&mut agent, pe);
         told.records.borrow_mut().extend(agent.records().0);
         told.events.borrow_mut().extend(agent.take_events().0);
         world.sleep(if busy { AGENT_NS / 4 } else { AGENT_NS } + world.draw(AGENT_NS));
@@ -392,7 +397,7 @@ fn far_agent(pe: &Pe, world: &Arc<SimWorld>, bag: &Mailbag, number: u32, spec: &
     let mut agent = start_agent(pe, world, number);
     let mut awake_ns = 0;
     loop {
-        if agent.step() {
+        if step(&mut agent, pe) {
             // As long as what its NIC does now may take.
             awake_ns = world.now() + 10 * spec.firmware_ns;
         }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use shunt_device::health::Health;
+use shunt_host::agent::health::Health;
 use shunt_host::agent::message::Message;
 use shunt_host::agent::words::Place;
 use shunt_layout::state::SwitchKind;
@@ -36,7 +36,7 @@ fn primary_of(pe: u32) -> Place {
 fn health(cluster: &Cluster, pe: u32) -> Option<Health> {
     let seen = Rc::new(Cell::new(None));
     let kept = seen.clone();
-    cluster.order(pe, move |agent| kept.set(Some(agent.health(primary_of(pe)))));
+    cluster.order(pe, move |agent, _| kept.set(Some(agent.health(primary_of(pe)))));
     cluster.sim.run_until(|| seen.get().is_some());
     seen.get().flatten()
 }
@@ -57,9 +57,9 @@ fn becomes(cluster: &Cluster, pe: u32, wanted: Health, ns: u64) -> bool {
 
 /// Has the agent of `pe` take the primary out, or bring it back.
 fn order(cluster: &Cluster, pe: u32, out: bool) {
-    cluster.order(pe, move |agent| {
+    cluster.order(pe, move |agent, now| {
         let at = primary_of(pe);
-        assert!(if out { agent.retire(at) } else { agent.readmit(at) }, "a path that exists");
+        assert!(if out { agent.retire(now, at) } else { agent.readmit(now, at) }, "a path that exists");
     });
 }
 

@@ -5,16 +5,16 @@
 //! tells of a port. Copies go over several pairs of rails; the receiver takes the first.
 
 pub mod envelope;
-pub mod locate;
-pub(super) mod renew;
 
-use super::ports::Ports;
+use super::port_table::PortTable;
 use crate::connect::card::{HalfCard, RailCard};
 use crate::connect::oob::Oob;
+use crate::nanos::Nanos;
 use crate::nic::caps::Link;
 use crate::nic::datagram::MESSAGE_MAX;
 use crate::pe::{Pe, PeerInfo};
 use crate::rail::Rail;
+use crate::slots::RailPair;
 use envelope::{Header, Kind, Seal, Taken};
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::wqe::AddressVector;
@@ -24,17 +24,15 @@ use std::sync::Arc;
 /// Copies of one message: more pairs than these are tried in turn, as messages are repeated.
 const COPIES: usize = 8;
 /// A peer asked in vain is written to over the rails, too, for this long.
-const DOUBT_NS: u64 = 10_000_000_000;
+const DOUBT_NS: Nanos = Nanos::secs(10);
 /// A peer heard over a rail so lately lives.
-const LIFE_NS: u64 = 100_000_000;
+const LIFE_NS: Nanos = Nanos::millis(100);
 /// Pause between two questions whether a peer lives, and how many unanswered ones say that it does not.
-const PING_NS: u64 = 5_000_000;
+const PING_NS: Nanos = Nanos::millis(5);
 /// See [`PING_NS`].
 const PINGS: u32 = 4;
 /// Pause between two such questions, once that is concluded: the longer, the longer it is so.
-const LOST_PING_NS: u64 = LIFE_NS / 2;
-/// Datagrams of one rail that are looked at, and not taken, in one call.
-const LOOKS: usize = 64;
+const LOST_PING_NS: Nanos = Nanos::millis(50);
 const HOP_LIMIT: u8 = 255;
 /// UDP source ports of RoCE v2 begin here.
 const PORT_BASE: u16 = 0xc000;
@@ -48,7 +46,15 @@ pub(super) enum Reach {
     Both,
 }
 
-/// What arrived.
+/// What arrived, as it came.
+pub(super) enum Arrival {
+    /// From the agent of a PE, over the agents' own link.
+    Own(u32, Vec<u8>),
+    /// On a rail, from whoever.
+    Datagram(u32, Vec<u8>),
+}
+
+/// What arrived and is of this job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// A message of the agent of a PE.
@@ -67,31 +73,24 @@ pub(super) struct Pong {
     pub number: u64,
 }
 
-/// A pair of rails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RailPair {
-    pub local: u32,
-    pub remote: u32,
-}
-
 /// Another agent, as the rails reach it.
 struct Peer {
     rails: Vec<RailCard>,
     datagrams: Vec<u32>,
     /// When the peer said so, on its clock.
-    said_ns: Vec<u64>,
+    said_ns: Vec<Nanos>,
     qkey: u32,
     /// What was taken from it; nothing yet, mostly.
     taken: Option<Taken>,
     /// When it was last heard over a rail.
-    heard_ns: Option<u64>,
+    heard_ns: Option<Nanos>,
     /// Pings since then, and when the last one went.
     pings: u32,
-    pinged_ns: u64,
+    pinged_ns: Nanos,
     /// Until when it is doubted that the other link reaches it.
-    doubted_ns: u64,
+    doubted_ns: Nanos,
     /// Until when it is taken to doubt that the other link reaches us.
-    doubts_us_ns: u64,
+    doubts_us_ns: Nanos,
     /// Messages sent to it over the rails.
     sent: usize,
 }
@@ -101,14 +100,14 @@ impl From<&PeerInfo> for Peer {
         Self {
             rails: info.rails.clone(),
             datagrams: info.datagrams.clone(),
-            said_ns: vec![0; info.rails.len()],
+            said_ns: vec![Nanos::ZERO; info.rails.len()],
             qkey: info.qkey,
             taken: None,
             heard_ns: None,
             pings: 0,
-            pinged_ns: 0,
-            doubted_ns: 0,
-            doubts_us_ns: 0,
+            pinged_ns: Nanos::ZERO,
+            doubted_ns: Nanos::ZERO,
+            doubts_us_ns: Nanos::ZERO,
             sent: 0,
         }
     }
@@ -119,7 +118,7 @@ impl From<&PeerInfo> for Peer {
 pub(super) struct Address {
     rails: Vec<RailCard>,
     datagrams: Vec<u32>,
-    said_ns: Vec<u64>,
+    said_ns: Vec<Nanos>,
     taken: Option<Taken>,
 }
 
@@ -180,8 +179,7 @@ impl Links {
     }
 
     /// Sends to the agent of a PE. It may get lost.
-    pub(super) fn send(&mut self, peer: u32, message: Vec<u8>, reach: Reach, ports: &Ports) {
-        let now = self.world.now_ns();
+    pub(super) fn send(&mut self, now: Nanos, peer: u32, message: Vec<u8>, reach: Reach, ports: &PortTable) {
         let Some(to) = self.peers.get(peer as usize) else { return };
         if Mutant::ControlOnRail.on() {
             self.number += 1;
@@ -217,8 +215,8 @@ impl Links {
     }
 
     /// A peer was asked in vain: the other link may not reach it, whatever it says itself.
-    pub(super) fn doubt(&mut self, peer: u32) {
-        let until = self.world.now_ns().saturating_add(DOUBT_NS);
+    pub(super) fn doubt(&mut self, now: Nanos, peer: u32) {
+        let until = now + DOUBT_NS;
         if let Some(peer) = self.peers.get_mut(peer as usize) {
             peer.doubted_ns = until;
         }
@@ -226,7 +224,7 @@ impl Links {
 
     /// Pairs of rails to a peer whose ports are not known to be down; all pairs if every one is. The first ones share
     /// no rail.
-    pub(super) fn pairs(&self, peer: u32, ports: &Ports) -> Vec<RailPair> {
+    pub(super) fn pairs(&self, peer: u32, ports: &PortTable) -> Vec<RailPair> {
         let Some(to) = self.peers.get(peer as usize).filter(|_| !Mutant::NoSecondLink.on()) else {
             return Vec::new();
         };
@@ -276,29 +274,26 @@ impl Links {
     }
 
     /// The next thing that has arrived, over either link.
-    pub(super) fn try_recv(&mut self) -> Option<Heard> {
+    pub(super) fn try_recv(&self) -> Option<Arrival> {
         if let Some((from, bytes)) = self.oob.try_recv() {
-            return Some(Heard::Message(from, bytes));
+            return Some(Arrival::Own(from, bytes));
         }
         let mut bytes = [0; MESSAGE_MAX];
-        for rail in 0..self.rails.len() {
-            // What is no message of this job does not hold up the rest.
-            for _ in 0..LOOKS {
-                let arrived = match self.rails[rail].datagrams().as_mut() {
-                    Some(datagrams) => datagrams.receive(&*self.world, &mut bytes),
-                    None => None,
-                };
-                let Some(length) = arrived else { break };
-                if let Some(heard) = self.judge(rail as u32, &bytes[..length]) {
-                    return Some(heard);
-                }
-            }
-        }
-        None
+        self.rails.iter().enumerate().find_map(|(rail, one)| {
+            let length = one.datagrams().as_mut()?.receive(&*self.world, &mut bytes)?;
+            Some(Arrival::Datagram(rail as u32, bytes[..length].to_vec()))
+        })
     }
 
-    /// Takes a datagram that arrived on a rail, if it is one of this job and was not taken before.
-    fn judge(&mut self, rail: u32, bytes: &[u8]) -> Option<Heard> {
+    /// What an arrival says, if it is of this job and was not taken before.
+    pub(super) fn judge(&mut self, now: Nanos, arrival: Arrival) -> Option<Heard> {
+        match arrival {
+            Arrival::Own(from, bytes) => Some(Heard::Message(from, bytes)),
+            Arrival::Datagram(rail, bytes) => self.judge_datagram(now, rail, &bytes),
+        }
+    }
+
+    fn judge_datagram(&mut self, now: Nanos, rail: u32, bytes: &[u8]) -> Option<Heard> {
         let opened = self.seal.open(bytes, self.me).ok();
         let known = opened.filter(|(header, _)| {
             u32::from(header.to_rail) == rail && (header.from as usize) < self.peers.len()
@@ -307,7 +302,6 @@ impl Links {
             self.strangers += 1;
             return None;
         };
-        let now = self.world.now_ns();
         let peer = &mut self.peers[header.from as usize];
         let new = peer.taken.get_or_insert_default().take(header.number);
         if !new && !Mutant::CopiesTaken.on() {
@@ -318,7 +312,7 @@ impl Links {
         match header.kind {
             Kind::Message => {
                 // Who doubts the other link is not answered over it alone: it may be cut one way.
-                peer.doubts_us_ns = now.saturating_add(DOUBT_NS);
+                peer.doubts_us_ns = now + DOUBT_NS;
                 Some(Heard::Message(header.from, body.to_vec()))
             }
             Kind::News => Some(Heard::Message(header.from, body.to_vec())),
@@ -337,19 +331,18 @@ impl Links {
 
     /// False once neither link reaches the agent of a PE: an answer need not be waited for. Where the other link is
     /// broken the rails are asked, a few times.
-    pub(super) fn reachable(&mut self, peer: u32, ports: &Ports) -> bool {
+    pub(super) fn reachable(&mut self, now: Nanos, peer: u32, ports: &PortTable) -> bool {
         if self.oob.reachable(peer) {
             return true;
         }
-        let now = self.world.now_ns();
         let pairs = self.pairs(peer, ports);
         let Some(state) = self.peers.get_mut(peer as usize) else { return false };
         let pause_ns = match state.pings.checked_sub(PINGS + 1) {
             Some(more) => LOST_PING_NS << (more / 4).min(6),
             None => PING_NS,
         };
-        let due = now >= state.pinged_ns.saturating_add(pause_ns);
-        let heard = state.heard_ns.is_some_and(|heard| now <= heard.saturating_add(LIFE_NS));
+        let due = now >= state.pinged_ns + pause_ns;
+        let heard = state.heard_ns.is_some_and(|heard| now <= heard + LIFE_NS);
         // The last question is given its time, too.
         let patient = state.pings < PINGS || state.pings == PINGS && !due;
         if due && !pairs.is_empty() {
@@ -371,7 +364,7 @@ impl Links {
 
     /// Where a peer takes datagrams on a rail, by its own word, unless a newer one is known. True if its address is
     /// another one than before.
-    pub(super) fn renewed(&mut self, peer: u32, card: &HalfCard, at_ns: u64) -> bool {
+    pub(super) fn renewed(&mut self, peer: u32, card: &HalfCard, at_ns: Nanos) -> bool {
         let Some(to) = self.peers.get_mut(peer as usize) else { return false };
         let rail = card.rail.index as usize;
         let known = to.rails.get_mut(rail).zip(to.datagrams.get_mut(rail)).zip(to.said_ns.get_mut(rail));

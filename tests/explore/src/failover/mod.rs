@@ -24,7 +24,7 @@ impl Model for Setup {
     type Action = Action;
 
     fn initial(&self) -> System {
-        let half = Half { health: shunt_device::health::Health::Ready, in_error: false, mute: false };
+        let half = Half { health: shunt_host::agent::health::Health::Ready, in_error: false, mute: false };
         let memory = Memory {
             buffers: [0; OPS],
             words: [0; OPS],

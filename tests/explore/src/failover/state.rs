@@ -1,6 +1,6 @@
 //! All of a system of two PEs: what is in rings, networks, NICs, memories and agents. Small enough to be hashed whole.
 
-use shunt_device::health::Health;
+use shunt_host::agent::health::Health;
 
 /// Paths there may be.
 pub const PATHS: usize = 3;

@@ -1,9 +1,9 @@
 //! The switch: triggers, pair fence, cut, replay, open, drain, revival. Decisions are those of the code that ships.
 
 use shunt_device::cut::{self, Shape, Window};
-use shunt_device::health::{Action as Do, Health, Observation};
+use shunt_host::agent::health::{Action as Do, Health, Observation};
 use shunt_host::agent::message::SideTruth;
-use shunt_host::agent::pair::{Sent, verdict};
+use shunt_host::agent::verdict::{Sent, verdict};
 use shunt_layout::state::AnswerStatus;
 
 use super::state::{Channel, Direction, Error, Fence, GHOSTS, NONE, Part, Phase, System};

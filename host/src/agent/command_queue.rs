@@ -1,6 +1,7 @@
 //! Between an agent and the worker of one NIC: jobs wait by urgency, outcomes are found. Nothing waits here.
 
 use super::worker::{Job, JobId, Outcome, Urgency};
+use crate::nanos::Nanos;
 use shunt_layout::mutant::Mutant;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,13 +14,13 @@ struct Inner {
     turn: u64,
     done: VecDeque<(JobId, Outcome)>,
     /// Since when the NIC owes an answer.
-    owing_ns: Option<u64>,
+    owing: Option<Nanos>,
     working: bool,
     closed: bool,
 }
 
 impl Inner {
-    fn line_up(&mut self, urgency: Urgency, id: JobId, job: Job) {
+    fn enqueue(&mut self, urgency: Urgency, id: JobId, job: Job) {
         self.turn += 1;
         self.waiting.insert((urgency, self.turn), (id, job));
     }
@@ -32,9 +33,9 @@ impl Inner {
 
 /// Where an agent lays jobs for one NIC and finds what came of them. Nothing here waits.
 #[derive(Default)]
-pub struct Desk(Mutex<Inner>);
+pub struct CommandQueue(Mutex<Inner>);
 
-impl Desk {
+impl CommandQueue {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Every change under this lock is one insertion or removal: a panic leaves no half state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,17 +46,17 @@ impl Desk {
         let mut inner = self.lock();
         if !inner.working && inner.waiting.is_empty() {
             // Whatever it owed was long ago: this job shows whether it answers.
-            inner.owing_ns = None;
+            inner.owing = None;
         }
-        inner.line_up(urgency, id, job);
+        inner.enqueue(urgency, id, job);
     }
 
     /// Makes a job that has not begun at least so urgent, behind those that are so already.
-    pub fn hasten(&self, urgency: Urgency, number: u64) {
+    pub fn raise_priority(&self, urgency: Urgency, number: u64) {
         let mut inner = self.lock();
         let key = inner.place(number).filter(|key| key.0 > urgency);
         if let Some((id, job)) = key.and_then(|key| inner.waiting.remove(&key)) {
-            inner.line_up(urgency, id, job);
+            inner.enqueue(urgency, id, job);
         }
     }
 
@@ -71,7 +72,7 @@ impl Desk {
     }
 
     /// Takes a job back that has not begun.
-    pub fn recall(&self, number: u64) -> Option<Job> {
+    pub fn cancel(&self, number: u64) -> Option<Job> {
         let mut inner = self.lock();
         let key = inner.place(number)?;
         inner.waiting.remove(&key).map(|(_, job)| job)
@@ -80,17 +81,17 @@ impl Desk {
     /// Another agent sits down here: what has not begun is not done, but halves that were to go still go.
     pub fn take_over(&self) {
         let mut inner = self.lock();
-        inner.done.retain(|(_, outcome)| matches!(outcome, Outcome::Made(..) | Outcome::Buried(_)));
+        inner.done.retain(|(_, outcome)| matches!(outcome, Outcome::Made(..) | Outcome::Destroyed(_)));
         for (id, job) in std::mem::take(&mut inner.waiting).into_values() {
             let old = match job {
                 Job::Make(making) => making.old,
-                Job::Bury(old) => Some(old),
+                Job::Destroy(old) => Some(old),
                 Job::Fence(_) | Job::Count(_) | Job::Stop(_) | Job::Look(_) | Job::Connect(..) => None,
                 Job::AskPort | Job::AskAddress | Job::Resolve(_) | Job::Datagrams(_) => None,
             };
             // Before anything that is made from now on.
             if let Some(old) = old {
-                inner.line_up(Urgency::Making, id, Job::Bury(old));
+                inner.enqueue(Urgency::Making, id, Job::Destroy(old));
             }
         }
     }
@@ -101,8 +102,8 @@ impl Desk {
     }
 
     /// Since when the NIC owes an answer to a command; none while it answers or has nothing to do.
-    pub fn owing_ns(&self) -> Option<u64> {
-        self.lock().owing_ns
+    pub fn oldest_outstanding(&self) -> Option<Nanos> {
+        self.lock().owing
     }
 
     /// Jobs that have not begun.
@@ -127,7 +128,7 @@ impl Desk {
     }
 
     /// The most urgent job, if it is one to `take` now.
-    pub(super) fn begin(&self, now: u64, take: impl Fn(&Job) -> bool) -> Option<(JobId, Job)> {
+    pub(super) fn begin(&self, now: Nanos, take: impl Fn(&Job) -> bool) -> Option<(JobId, Job)> {
         let mut inner = self.lock();
         let mut next = *inner.waiting.first_key_value()?.0;
         if Mutant::NewestFirst.on() {
@@ -138,7 +139,7 @@ impl Desk {
         }
         let job = inner.waiting.remove(&next)?;
         inner.working = true;
-        inner.owing_ns.get_or_insert(now);
+        inner.owing.get_or_insert(now);
         Some(job)
     }
 
@@ -150,11 +151,11 @@ impl Desk {
     }
 
     /// The worker looks for the next job; `answered`: its NIC answers commands.
-    pub(super) fn rest(&self, answered: bool) {
+    pub(super) fn idle(&self, answered: bool) {
         let mut inner = self.lock();
         inner.working = false;
         if answered {
-            inner.owing_ns = None;
+            inner.owing = None;
         }
     }
 }
@@ -167,56 +168,58 @@ mod tests {
         JobId { number, about: 0 }
     }
 
-    fn desk(jobs: &[(Urgency, u64)]) -> Desk {
-        let desk = Desk::default();
-        jobs.iter().for_each(|(urgency, number)| desk.submit(*urgency, id(*number), Job::AskPort));
-        desk
+    fn queue(jobs: &[(Urgency, u64)]) -> CommandQueue {
+        let queue = CommandQueue::default();
+        jobs.iter().for_each(|(urgency, number)| queue.submit(*urgency, id(*number), Job::AskPort));
+        queue
     }
 
-    fn order(desk: &Desk) -> Vec<u64> {
-        std::iter::from_fn(|| desk.begin(0, |_| true)).map(|(id, _)| id.number).collect()
+    fn order(queue: &CommandQueue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.begin(Nanos::ZERO, |_| true)).map(|(id, _)| id.number).collect()
     }
 
     #[test]
     fn what_somebody_waits_for_goes_first_and_equals_in_turn() {
         use Urgency::{Asked, Idle, Making, Peer, Port};
-        let desk = desk(&[(Idle, 1), (Making, 2), (Port, 3), (Peer, 4), (Asked, 5), (Peer, 6)]);
-        desk.hasten(Asked, 3);
-        desk.hasten(Idle, 4);
-        assert!(desk.recall(2).is_some() && desk.recall(2).is_none());
-        assert_eq!(order(&desk), [5, 3, 4, 6, 1]);
+        let queue = queue(&[(Idle, 1), (Making, 2), (Port, 3), (Peer, 4), (Asked, 5), (Peer, 6)]);
+        queue.raise_priority(Asked, 3);
+        queue.raise_priority(Idle, 4);
+        assert!(queue.cancel(2).is_some() && queue.cancel(2).is_none());
+        assert_eq!(order(&queue), [5, 3, 4, 6, 1]);
     }
 
     #[test]
     fn who_was_hastened_last_goes_last_whenever_the_job_was_laid_down() {
-        let desk = desk(&[(Urgency::Port, 1), (Urgency::Port, 2), (Urgency::Port, 3)]);
-        desk.hasten(Urgency::Asked, 3);
-        desk.hasten(Urgency::Asked, 1);
-        desk.hasten(Urgency::Asked, 3);
-        assert_eq!(order(&desk), [3, 1, 2]);
+        let queue = queue(&[(Urgency::Port, 1), (Urgency::Port, 2), (Urgency::Port, 3)]);
+        queue.raise_priority(Urgency::Asked, 3);
+        queue.raise_priority(Urgency::Asked, 1);
+        queue.raise_priority(Urgency::Asked, 3);
+        assert_eq!(order(&queue), [3, 1, 2]);
     }
 
     #[test]
     fn a_nic_owes_from_its_first_job_until_it_answers() {
-        let desk = desk(&[(Urgency::Peer, 1), (Urgency::Peer, 2), (Urgency::Peer, 3)]);
-        assert_eq!(desk.owing_ns(), None);
-        for (now, answered, owing) in [(10, false, Some(10)), (20, false, Some(10)), (30, true, None)] {
-            assert!(desk.begin(now, |_| true).is_some());
-            assert_eq!(desk.owing_ns(), if owing.is_some() { owing } else { Some(10) });
-            desk.rest(answered);
-            assert_eq!(desk.owing_ns(), owing);
+        let queue = queue(&[(Urgency::Peer, 1), (Urgency::Peer, 2), (Urgency::Peer, 3)]);
+        assert_eq!(queue.oldest_outstanding(), None);
+        for (now, answered, owing) in
+            [(10, false, Some(Nanos::new(10))), (20, false, Some(Nanos::new(10))), (30, true, None)]
+        {
+            assert!(queue.begin(Nanos::new(now), |_| true).is_some());
+            assert_eq!(queue.oldest_outstanding(), owing.or(Some(Nanos::new(10))));
+            queue.idle(answered);
+            assert_eq!(queue.oldest_outstanding(), owing);
         }
-        desk.submit(Urgency::Peer, id(4), Job::AskPort);
-        assert!(desk.begin(40, |_| true).is_some());
-        desk.rest(false);
-        desk.submit(Urgency::Peer, id(5), Job::AskPort);
-        assert_eq!(desk.owing_ns(), None, "a job for an idle NIC shows anew whether it answers");
+        queue.submit(Urgency::Peer, id(4), Job::AskPort);
+        assert!(queue.begin(Nanos::new(40), |_| true).is_some());
+        queue.idle(false);
+        queue.submit(Urgency::Peer, id(5), Job::AskPort);
+        assert_eq!(queue.oldest_outstanding(), None, "a job for an idle NIC shows anew whether it answers");
     }
 
     #[test]
     fn a_closed_desk_is_empty() {
-        let desk = desk(&[(Urgency::Peer, 1)]);
-        desk.close();
-        assert_eq!((desk.waiting(), order(&desk)), (0, vec![]));
+        let queue = queue(&[(Urgency::Peer, 1)]);
+        queue.close();
+        assert_eq!((queue.waiting(), order(&queue)), (0, vec![]));
     }
 }

@@ -10,19 +10,17 @@
 //! Where a path disagrees with what its NIC showed on loopback, the count is not believed on that path, and the ledger
 //! stands in. That a flush makes visible what was executed is the NIC's own affair, and shown on loopback alone.
 
-use super::Agent;
 use super::worker::Fenced;
-use crate::events::Event;
+use crate::nanos::Nanos;
 use crate::nic::qp::MASK_24;
 use crate::slots::RailPair;
-use shunt_device::health::Health;
 
 /// For so long an idle backup is asked for: less than what forces a peer off a slot.
-const ASK_FOR_NS: u64 = 40_000_000;
+const ASK_FOR: Nanos = Nanos::millis(40);
 
 /// What a responder that was fenced shows of probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Shown {
+pub(super) enum Shown {
     /// Their count, as on loopback.
     Held,
     /// More than probes passed: nothing is known.
@@ -32,7 +30,7 @@ enum Shown {
 }
 
 /// Judges a half that was fenced: probes are messages of one packet each. Pure.
-fn judge(probes: u32, first_psn: u32, fenced: &Fenced) -> Shown {
+pub(super) fn judge(probes: u32, first_psn: u32, fenced: &Fenced) -> Shown {
     let last = &fenced.last;
     let packets = last.next_rcv_psn.wrapping_sub(first_psn) & MASK_24;
     if packets > probes && packets < 1 << 23 {
@@ -59,7 +57,7 @@ struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     index: usize,
-    since_ns: u64,
+    since: Nanos,
 }
 
 /// What real paths have shown.
@@ -78,7 +76,7 @@ impl Proofs {
     }
 
     /// Keeps what was shown; the reason, if it is to be told now. A path that disagreed once is not believed again.
-    fn keep(&mut self, peer: u32, pair: RailPair, shown: Shown) -> Option<String> {
+    pub(super) fn keep(&mut self, peer: u32, pair: RailPair, shown: Shown) -> Option<String> {
         let (held, why) = match shown {
             Shown::Used => return None,
             Shown::Held => (true, None),
@@ -92,90 +90,31 @@ impl Proofs {
         why
     }
 
-    fn is_open(&self, peer: u32, pair: RailPair) -> bool {
+    /// The idle backup that is asked for, until its time is over.
+    pub(super) fn asked(&self, now: Nanos) -> Option<(usize, bool)> {
+        self.asked.map(|Asked { index, since }| (index, now < since + ASK_FOR))
+    }
+
+    /// Asks for an idle backup of these rails to a peer: once each.
+    pub(super) fn ask(&mut self, now: Nanos, index: usize, peer: u32, pair: RailPair) {
+        self.tried.push((peer, pair));
+        self.asked = Some(Asked { index, since: now });
+    }
+
+    /// True while an idle backup is asked for.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// It is not asked for any more.
+    pub(super) fn end(&mut self) {
+        self.asked = None;
+    }
+
+    /// True if nothing was shown of a pair of rails, nor asked for.
+    pub(super) fn is_open(&self, peer: u32, pair: RailPair) -> bool {
         let known = self.verdicts.iter().any(|one| (one.peer, one.pair) == (peer, pair));
         !known && !self.tried.contains(&(peer, pair))
-    }
-}
-
-impl Agent {
-    /// A half was fenced: if nothing but probes crossed its path, its count is judged.
-    pub(super) fn judge_path(&mut self, index: usize, fenced: &Fenced) {
-        let peer = self.place(index).peer;
-        let Some(pair) = &self.pairs[index] else { return };
-        let (rails, local) = (pair.rails(), pair.local_rail);
-        // Not a path of the start, which had no probes, and not one of an agent before this one.
-        let probed = (pair.probed == pair.incarnation).then_some(pair.remote.as_ref()).flatten();
-        let Some(first_psn) = probed.map(|remote| remote.psn) else { return };
-        if !self.rails.get(local as usize).is_some_and(|rail| rail.truth_holds) {
-            return;
-        }
-        let shown = judge(self.options.probes, first_psn, fenced);
-        if let Some(why) = self.proofs.keep(peer, rails, shown) {
-            let why = format!("on the path to rail {} of PE {peer}, unlike on loopback: {why}", rails.remote);
-            self.report(Event::CountRefused { rail: local, why });
-        }
-    }
-
-    /// Asks for the proof of an idle backup, one at a time.
-    pub(super) fn mind_proofs(&mut self) -> bool {
-        let now = self.now();
-        if let Some(Asked { index, since_ns }) = self.proofs.asked {
-            let idle = now < since_ns.saturating_add(ASK_FOR_NS) && self.may_be_proved(index);
-            if idle {
-                self.vacate(index);
-            } else {
-                self.proofs.asked = None;
-            }
-            return false;
-        }
-        if self.awake.age_ns < self.options.prove_ns {
-            return false;
-        }
-        let Some(index) = self.next_to_prove() else { return false };
-        let (peer, pair) = (self.place(index).peer, self.pairs[index].as_ref().map(super::Pair::rails));
-        self.proofs.tried.extend(pair.map(|pair| (peer, pair)));
-        self.proofs.asked = Some(Asked { index, since_ns: now });
-        true
-    }
-
-    /// A backup whose pair of rails nothing was shown of yet.
-    fn next_to_prove(&self) -> Option<usize> {
-        let open = |index: &usize| {
-            let pair = self.pairs[*index].as_ref();
-            pair.is_some_and(|pair| self.proofs.is_open(self.place(*index).peer, pair.rails()))
-        };
-        (0..self.pairs.len()).filter(open).find(|index| self.may_be_proved(*index))
-    }
-
-    /// True once every path is ready whose ports are up, and no backup is waiting to be proved or being proved.
-    pub fn is_settled(&self) -> bool {
-        let ready = |pair: &super::Pair| pair.health == Health::Ready && pair.leaving_ns.is_none();
-        let rests = |index: usize| {
-            let Some(pair) = &self.pairs[index] else { return true };
-            let up = self.ports.up(pair.local_rail, self.place(index).peer, pair.remote_rail);
-            ready(pair) || pair.is_out() || !up
-        };
-        let proved = self.proofs.asked.is_none() && self.next_to_prove().is_none();
-        proved && (0..self.pairs.len()).all(rests)
-    }
-
-    /// True for a backup that was probed, that this direction does not use, and that its channel can spare: it has a
-    /// path and a backup besides.
-    fn may_be_proved(&self, index: usize) -> bool {
-        let (at, slots) = (self.place(index), self.words.root().slots as usize);
-        let probed = |pair: &super::Pair| {
-            pair.health == Health::Ready && pair.probed == pair.incarnation && pair.leaving_ns.is_none()
-        };
-        let ready = |pair: &super::Pair| pair.health == Health::Ready && pair.leaving_ns.is_none();
-        let first = index - index % slots;
-        let others = (first..first + slots).filter(|other| *other != index);
-        let spare = others.filter(|other| self.pairs[*other].as_ref().is_some_and(ready)).count() >= 2;
-        self.leads(index)
-            && spare
-            && self.pairs[index].as_ref().is_some_and(probed)
-            && self.words.has_left(at)
-            && self.ports.all_up()
     }
 }
 

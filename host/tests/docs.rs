@@ -4,7 +4,7 @@
 //! anew. States and observations come from the types, their meanings from the comments above them, the ways from step
 //! to step from the functions that carry the steps out.
 
-use shunt_device::health::{Action, Health, Observation};
+use shunt_host::agent::health::{Action, Health, Observation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ fn health() -> String {
             writeln!(drawing, "    {state:?} --> {next}: {}", what.join(", ")).unwrap();
         }
     }
-    let source = read("device/src/health.rs");
+    let source = read("host/src/agent/health.rs");
     let words = |title, name| meanings(title, &variants(&source, name));
     let parts = [words("state", "Health"), words("observation", "Observation"), words("action", "Action")];
     format!("{text}\n{drawing}```\n\n{}", parts.join("\n"))

@@ -4,68 +4,69 @@
 //! back, and it is fenced when both are gone. Nothing is sent again.
 
 use super::Agent;
-use super::message::Message;
-use super::pair::Task;
-use super::words::Place;
-use super::worker::Urgency;
+use crate::agent::health::{Health, Observation};
+use crate::agent::message::Message;
+use crate::agent::pair::Task;
+use crate::agent::words::Place;
+use crate::agent::worker::Urgency;
 use crate::events::control::{Order, Verb};
-use shunt_device::health::{Health, Observation};
+use crate::nanos::Nanos;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::PathState;
 
 /// A path that is not left by then is fenced under whoever still uses it.
-const LEAVE_NS: u64 = 2_000_000_000;
+const LEAVE_NS: Nanos = Nanos::secs(2);
 /// Time between two words to a peer that should bring a path back.
-const ASK_BACK_NS: u64 = 100_000_000;
+const ASK_BACK_NS: Nanos = Nanos::millis(100);
 
 impl Agent {
     /// Takes a path out: drained, if it works and its channel has another one, and else fenced like one that failed; it
     /// is not made anew. Nothing on it is lost. False if there is no such path.
-    pub fn retire(&mut self, at: Place) -> bool {
+    pub fn retire(&mut self, now: Nanos, at: Place) -> bool {
         let index = self.index(at);
         let Some(Some(pair)) = self.pairs.get_mut(index) else { return false };
         pair.order(true);
-        self.tell_order(index);
-        self.take_out(index);
+        self.tell_order(now, index);
+        self.take_out(now, index);
         true
     }
 
     /// An order to take a pair out is carried out from whatever state it is in; one that is down has nothing to leave.
-    fn take_out(&mut self, index: usize) {
+    fn take_out(&mut self, now: Nanos, index: usize) {
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.readmitted = false;
         match pair.health {
-            Health::Ready if pair.leaving_ns.is_none() => self.leave(index, false),
-            Health::Connecting | Health::Probing => self.fence_asked(index, Urgency::Idle),
+            Health::Ready if pair.leaving_ns.is_none() => self.leave(now, index, false),
+            Health::Connecting | Health::Probing => self.fence_asked(now, index, Urgency::Idle),
             _ => {}
         }
     }
 
     /// Tells the peer what an operator last ordered of a pair.
-    pub(super) fn tell_order(&mut self, index: usize) {
+    pub(in crate::agent) fn tell_order(&mut self, now: Nanos, index: usize) {
         let Some(pair) = &self.pairs[index] else { return };
         let (id, order, out) = (self.id(index), pair.orders, pair.is_out());
-        self.tell(index, if out { Message::Retire(id, order) } else { Message::Readmit(id, order) });
+        self.tell(now, index, if out { Message::Retire(id, order) } else { Message::Readmit(id, order) });
     }
 
     /// Brings a path back that was taken out: it is made anew, probed, and ready after its recovery window. False if
     /// there is no such path.
-    pub fn readmit(&mut self, at: Place) -> bool {
+    pub fn readmit(&mut self, now: Nanos, at: Place) -> bool {
         let index = self.index(at);
         let leads = self.leads(index);
         let Some(Some(pair)) = self.pairs.get_mut(index) else { return false };
         pair.order(false);
         pair.readmitted = !leads;
-        self.bring_back(index);
-        self.tell_order(index);
+        self.bring_back(now, index);
+        self.tell_order(now, index);
         true
     }
 
-    fn bring_back(&mut self, index: usize) {
+    fn bring_back(&mut self, now: Nanos, index: usize) {
         let at = self.place(index);
         let state = self.words.path_state(at);
         let exists = state != PathState::Absent;
-        self.fence_overlooked(index);
+        self.fence_overlooked(now, index);
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.failures = 0;
         if pair.leaving_ns.take().is_some() {
@@ -74,45 +75,44 @@ impl Agent {
                 self.words.change_state(at, state, PathState::Ready);
             }
         } else if pair.health == Health::Retired && exists {
-            self.observe(index, Observation::Readmit);
+            self.observe(now, index, Observation::Readmit);
             self.words.set_state(at, PathState::Released);
         }
     }
 
     /// What the other end's operator ordered. An order that is older than the last one is void, and whoever still
     /// carries it out is told the later one.
-    pub(super) fn peer_orders(&mut self, index: usize, order: u32) {
+    pub(in crate::agent) fn peer_orders(&mut self, now: Nanos, index: usize, order: u32) {
         let Some(pair) = &mut self.pairs[index] else { return };
         let before = pair.orders;
         pair.orders = order.max(before);
         if order < before {
-            self.tell_order(index);
+            self.tell_order(now, index);
         } else if pair.is_out() {
-            self.take_out(index);
+            self.take_out(now, index);
         } else if order > before {
-            self.bring_back(index);
+            self.bring_back(now, index);
         }
     }
 
     /// A pair that works is to be left by both directions; the other one has already, if `there_left`.
-    pub(super) fn leave(&mut self, index: usize, there_left: bool) {
-        let now = self.now();
+    pub(in crate::agent) fn leave(&mut self, now: Nanos, index: usize, there_left: bool) {
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.leaving_ns = Some(now);
         (pair.left_here, pair.left_there) = (false, there_left);
         pair.told_ns = now;
-        self.mind_leaving(index);
+        self.mind_leaving(now, index);
     }
 
     /// Carries on with a pair that is to be left; nothing to do for any other.
-    pub(super) fn mind_leaving(&mut self, index: usize) -> bool {
+    pub(in crate::agent) fn mind_leaving(&mut self, now: Nanos, index: usize) -> bool {
         let Some(since_ns) = self.pairs[index].as_ref().and_then(|pair| pair.leaving_ns) else {
             return false;
         };
-        if self.fence_overlooked(index) {
+        if self.fence_overlooked(now, index) {
             return true;
         }
-        let (now, at, id) = (self.now(), self.place(index), self.id(index));
+        let (at, id) = (self.place(index), self.id(index));
         // Whoever has nowhere to go keeps it, and the time to leave begins once there is somewhere.
         let standby = self.has_standby(index);
         let state = if standby { PathState::Leaving } else { PathState::Ready };
@@ -130,47 +130,46 @@ impl Agent {
             pair.leaving_ns = pair.is_out().then_some(now);
             (pair.left_here, pair.left_there) = (false, false);
         }
-        let again = now >= pair.told_ns.saturating_add(resend_ns);
+        let again = now >= pair.told_ns + resend_ns;
         let news = left && !std::mem::replace(&mut pair.left_here, left);
         if again || news {
             pair.told_ns = now;
             if again {
-                self.tell_order(index);
+                self.tell_order(now, index);
             }
             if left {
-                self.tell(index, Message::Left(id));
+                self.tell(now, index, Message::Left(id));
             }
         }
         let both = self.pairs[index].as_ref().is_some_and(|pair| pair.left_here && pair.left_there);
         let gone = both && (standby || Mutant::LeftStaysLeft.on());
-        if gone || standby && now >= since_ns.saturating_add(LEAVE_NS) {
-            self.fence_asked(index, Urgency::Idle);
+        if gone || standby && now >= since_ns + LEAVE_NS {
+            self.fence_asked(now, index, Urgency::Idle);
         }
         again || news || gone
     }
 
     /// A path that both ends left and that is not to come back.
-    pub(super) fn retires(&mut self, index: usize) -> bool {
+    pub(in crate::agent) fn retires(&mut self, now: Nanos, index: usize) -> bool {
         let retired = self.pairs[index].as_ref().is_some_and(|pair| pair.is_out() && pair.task == Task::None);
         if retired {
-            self.observe(index, Observation::Retire);
+            self.observe(now, index, Observation::Retire);
             self.words.set_state(self.place(index), PathState::Retired);
         }
         retired
     }
 
     /// Whoever leads makes the pair anew; where that is the peer, it is told until it does.
-    pub(super) fn ask_back(&mut self, index: usize) {
-        let now = self.now();
+    pub(in crate::agent) fn ask_back(&mut self, now: Nanos, index: usize) {
         let Some(pair) = &mut self.pairs[index] else { return };
-        if pair.readmitted && now >= pair.told_ns.saturating_add(ASK_BACK_NS) {
+        if pair.readmitted && now >= pair.told_ns + ASK_BACK_NS {
             pair.told_ns = now;
-            self.tell_order(index);
+            self.tell_order(now, index);
         }
     }
 
     /// Carries out an order; answers with what was done, or why nothing was.
-    pub fn obey(&mut self, order: Order) -> Result<String, String> {
+    pub fn obey(&mut self, now: Nanos, order: Order) -> Result<String, String> {
         let (me, paths) = (self.words.root().my_pe, order.paths);
         if paths.pe != me {
             return Err(format!("{paths} begins at PE {}; this is PE {me}", paths.pe));
@@ -190,7 +189,7 @@ impl Agent {
         let places: Vec<Place> = indices.iter().map(|index| self.place(*index)).collect();
         if order.verb == Verb::Readmit {
             for at in &places {
-                self.readmit(*at);
+                self.readmit(now, *at);
             }
             return Ok(format!("{} path(s) are made anew", places.len()));
         }
@@ -202,7 +201,7 @@ impl Agent {
             ));
         }
         for at in &places {
-            self.retire(*at);
+            self.retire(now, *at);
         }
         Ok(format!("{} path(s) are taken out; those in use are drained first", places.len()))
     }

@@ -1,53 +1,56 @@
 //! Keeps a PE from being without an agent: one that panics is reported and followed by another, later after each
 //! failure in a row.
 
-use super::worker::Threads;
+use super::worker::{Threads, panic_message};
 use super::{Agent, AgentOptions};
 use crate::events::{Event, Sink};
+use crate::nanos::Nanos;
 use crate::pe::Pe;
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// First pause after a failure, doubled by each further one up to [`PAUSE_MAX_NS`].
-const PAUSE_NS: u64 = 1_000_000;
+/// First pause after a failure, doubled by each further one up to [`PAUSE_MAX`].
+const PAUSE: Nanos = Nanos::millis(1);
 /// Longest pause.
-const PAUSE_MAX_NS: u64 = 16_000_000_000;
+const PAUSE_MAX: Nanos = Nanos::secs(16);
 /// An agent that lived for so long begins with a clean record.
-const CALM_NS: u64 = 60_000_000_000;
+const CALM: Nanos = Nanos::secs(60);
 
 /// Who has the agent of a PE step.
-pub struct Keeper {
+pub struct Supervisor {
     agent: Option<Agent>,
     /// Those of the first.
     options: AgentOptions,
     /// No agent before this time.
-    due_ns: u64,
-    since_ns: u64,
+    due: Nanos,
+    since: Nanos,
     /// Failures in a row.
     failures: u32,
 }
 
-impl Keeper {
+impl Supervisor {
     /// Keeps the PE of this agent.
     pub fn new(agent: Agent) -> Self {
-        let (since_ns, options) = (agent.now(), agent.options);
-        Self { agent: Some(agent), options, due_ns: 0, since_ns, failures: 0 }
+        let (since, options) = (agent.looked(), agent.given());
+        Self { agent: Some(agent), options, due: Nanos::ZERO, since, failures: 0 }
     }
 
     /// One step of the agent, if there is one; another agent, if it is time. True if there was something to do.
     pub fn step(&mut self, pe: &Pe) -> bool {
-        let now = pe.world().now_ns();
-        if self.agent.is_none() && now >= self.due_ns {
+        if self.agent.is_none() && clock(pe) >= self.due {
             // The state was of this version when the first agent looked; nobody writes that. Workers are there.
             self.agent = Agent::new(pe, self.options, &Threads).ok().flatten();
-            self.since_ns = now;
+            self.since = clock(pe);
         }
         let Some(agent) = &mut self.agent else { return false };
         // Whatever a panic leaves half done in the agent is dropped with it, unread.
-        match catch_unwind(AssertUnwindSafe(|| agent.step())) {
+        let step = || {
+            let inputs = agent.inputs();
+            agent.step(clock(pe), inputs)
+        };
+        match catch_unwind(AssertUnwindSafe(step)) {
             Ok(busy) => busy,
             Err(panic) => {
-                self.failed(now, &said(&*panic));
+                self.failed(clock(pe), &panic_message(&*panic));
                 true
             }
         }
@@ -72,17 +75,17 @@ impl Keeper {
         }
     }
 
-    fn failed(&mut self, now: u64, error: &str) {
-        let calm = now.saturating_sub(self.since_ns) >= CALM_NS;
-        let pause_ns = pause_ns(if calm { 0 } else { self.failures });
+    fn failed(&mut self, now: Nanos, error: &str) {
+        let calm = now - self.since >= CALM;
+        let pause = pause(if calm { 0 } else { self.failures });
         self.failures = if calm { 1 } else { self.failures.saturating_add(1) };
-        self.due_ns = now.saturating_add(pause_ns);
+        self.due = now + pause;
         if let Some(mut agent) = self.agent.take() {
-            let event = Event::AgentFailed { error: error.to_owned(), pause_ns };
+            let event = Event::AgentFailed { error: error.to_owned(), pause_ns: pause.get() };
             // A log that is the reason itself says nothing, and the next agent has it.
             let _ = catch_unwind(AssertUnwindSafe(|| {
-                agent.report(event);
-                agent.news.log.release_all();
+                agent.report(now, event);
+                agent.release_events();
             }));
             agent.abandon();
         }
@@ -90,15 +93,12 @@ impl Keeper {
 }
 
 /// How long a PE is without an agent after so many failures in a row before this one.
-const fn pause_ns(before: u32) -> u64 {
-    let pause_ns = PAUSE_NS << if before < 20 { before } else { 20 };
-    if pause_ns < PAUSE_MAX_NS { pause_ns } else { PAUSE_MAX_NS }
+fn pause(before: u32) -> Nanos {
+    PAUSE.doubled(before).min(PAUSE_MAX)
 }
 
-/// What a panic says.
-pub(super) fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
+fn clock(pe: &Pe) -> Nanos {
+    pe.world().now_ns().into()
 }
 
 #[cfg(test)]
@@ -107,18 +107,7 @@ mod tests {
 
     #[test]
     fn the_pause_doubles_and_has_an_end() {
-        assert_eq!((pause_ns(0), pause_ns(1), pause_ns(10)), (PAUSE_NS, 2 * PAUSE_NS, 1024 * PAUSE_NS));
-        assert_eq!((pause_ns(20), pause_ns(u32::MAX)), (PAUSE_MAX_NS, PAUSE_MAX_NS));
-    }
-
-    #[test]
-    fn what_a_panic_said_is_known() {
-        for (panic, want) in [
-            (catch_unwind(|| panic!("plain")), "plain"),
-            (catch_unwind(|| panic!("{} of {}", 1, 2)), "1 of 2"),
-            (catch_unwind(|| std::panic::panic_any(7)), "a panic without words"),
-        ] {
-            assert_eq!(said(&*panic.expect_err("it panics")), want);
-        }
+        assert_eq!((pause(0), pause(1), pause(10)), (PAUSE, PAUSE * 2, PAUSE * 1024));
+        assert_eq!((pause(20), pause(u32::MAX)), (PAUSE_MAX, PAUSE_MAX));
     }
 }

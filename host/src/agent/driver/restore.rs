@@ -6,44 +6,42 @@
 //! it is released and made anew like any other. Rules 10, 17, 18; H8.
 
 use super::Agent;
-use super::message::SideTruth;
-use super::pair::{Pair, Task};
-use super::ports::Ports;
-use super::rails::Reach;
-use super::worker::{Job, Urgency};
+use crate::agent::health::Health;
+use crate::agent::message::SideTruth;
+use crate::agent::pair::{Pair, Task};
+use crate::agent::port_table::PortTable;
+use crate::agent::rails::Reach;
+use crate::agent::worker::{Job, Urgency};
 use crate::error::NicError;
 use crate::events::Event;
+use crate::nanos::Nanos;
 use crate::nic::qp::QpTruth;
-use shunt_device::health::Health;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::PathState;
 
 impl Agent {
     /// Looks at what the last agent left.
-    pub(super) fn take_over(&mut self) {
-        for post in &mut self.posts {
-            post.take_over();
-        }
-        self.ports = self.ports_by_hints();
+    pub(in crate::agent) fn take_over(&mut self, now: Nanos) {
+        self.ports = self.ports_by_hints(now);
         let (mut ready, mut again) = (0, 0);
         for index in 0..self.pairs.len() {
-            match self.take_over_pair(index) {
+            match self.take_over_pair(now, index) {
                 Some(Health::Ready) => ready += 1,
                 Some(Health::Retired) | None => {}
                 Some(_) => again += 1,
             }
         }
         let requests = self.requests_left();
-        self.report(Event::AgentRestarted { lives: self.lives, ready, again, requests });
+        self.report(now, Event::AgentRestarted { lives: self.lives, ready, again, requests });
         for rail in 0..self.rails.len() as u32 {
             // The last word of its predecessor may have been another one.
-            self.tell_port(rail, Reach::Both);
-            self.tell_rail(rail as usize, Reach::Both);
+            self.tell_port(now, rail, Reach::Both);
+            self.tell_rail(now, rail as usize, Reach::Both);
         }
     }
 
-    fn take_over_pair(&mut self, index: usize) -> Option<Health> {
+    fn take_over_pair(&mut self, now: Nanos, index: usize) -> Option<Health> {
         let at = self.place(index);
         let state = self.words.path_state(at);
         let pair = self.pairs[index].as_mut()?;
@@ -55,18 +53,18 @@ impl Agent {
                 let number = self.order(index, Urgency::Idle, Job::Look(half));
                 self.set_task(index, Task::Look(number));
                 if out {
-                    self.leave(index, false); // it had nowhere to go so far
+                    self.leave(now, index, false); // it had nowhere to go so far
                 }
             }
             PathState::Leaving => {
                 pair.health = Health::Ready;
-                self.leave(index, false);
+                self.leave(now, index, false);
             }
             PathState::Retired | PathState::Absent => {
                 pair.health = Health::Retired;
                 let was_made = state == PathState::Retired && !pair.is_fresh();
                 if was_made {
-                    self.take_over_retired(index);
+                    self.take_over_retired(now, index);
                 }
             }
             // Bring-up left it to the agents, and the last one had not begun.
@@ -78,9 +76,9 @@ impl Agent {
                     pair.incarnation = self.words.read_row(at).incarnation;
                 }
                 if Mutant::RestartFencesNothing.on() {
-                    self.half_fenced(index, SideTruth::Fenced);
+                    self.half_fenced(now, index, SideTruth::Fenced);
                 } else {
-                    self.fence(index, Urgency::Idle);
+                    self.fence(now, index, Urgency::Idle);
                 }
             }
         }
@@ -88,24 +86,24 @@ impl Agent {
     }
 
     /// A pair that is out may have a peer that has not heard so. Its half was fenced, or could not be: its NIC says.
-    fn take_over_retired(&mut self, index: usize) {
+    fn take_over_retired(&mut self, now: Nanos, index: usize) {
         let rail = self.rail_at_work(index);
-        let lost = self.has_grave(index, rail);
+        let lost = self.destroys.holds(index, rail);
         let Some(pair) = &mut self.pairs[index] else { return };
         pair.unknown = true;
         (pair.left_here, pair.left_there) = (true, true);
         if pair.half.is_none() {
             pair.mine = Some(if lost { SideTruth::Dead } else { SideTruth::Unknown });
         } else {
-            self.fence_half(index, Urgency::Idle);
+            self.fence_half(now, index, Urgency::Idle);
         }
     }
 
     /// What is known of the ports lies in the hints. Of what is suspected nothing is: the searches are gone.
-    fn ports_by_hints(&self) -> Ports {
+    fn ports_by_hints(&self, now: Nanos) -> PortTable {
         let root = self.words.root();
-        let (me, now) = (root.my_pe, self.now());
-        let mut ports = Ports::new(root.pe_count, root.rails);
+        let me = root.my_pe;
+        let mut ports = PortTable::new(root.pe_count, root.rails);
         ports.keep_words(&self.ports.words());
         for rail in 0..root.rails {
             for pe in std::iter::once(None).chain((0..root.pe_count).filter(|pe| *pe != me).map(Some)) {
@@ -134,20 +132,20 @@ impl Agent {
 
     /// The queue pair of a path that was found ready was read. One in ERR failed by itself: nobody was told of a fence,
     /// so this one is the first, and its truth is one.
-    pub(super) fn looked(&mut self, index: usize, result: Result<QpTruth, NicError>) {
+    pub(in crate::agent) fn queried(&mut self, now: Nanos, index: usize, result: Result<QpTruth, NicError>) {
         let alive = match result {
             Ok(truth) => truth.state == Some(State::Rts),
             // It will show with the first work on it.
             Err(_) => true,
         };
         if !alive && self.pairs[index].as_ref().is_some_and(|pair| pair.health == Health::Ready) {
-            self.fence_asked(index, Urgency::Idle);
+            self.fence_asked(now, index, Urgency::Idle);
         }
     }
 
     /// What this half may say of itself: a count that was read before, perhaps long ago, perhaps told and acted upon,
     /// is nobody's truth any more.
-    pub(super) fn said_of(pair: &Pair, mine: SideTruth) -> SideTruth {
+    pub(in crate::agent) fn said_of(pair: &Pair, mine: SideTruth) -> SideTruth {
         match mine {
             SideTruth::Exact { next_rcv_psn, .. } if pair.unknown && Mutant::RestartTruthZero.on() => {
                 SideTruth::Exact { executed: 0, next_rcv_psn }

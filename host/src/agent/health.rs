@@ -117,20 +117,9 @@ impl Observation {
     ];
 }
 
-/// How long a path rests before it is made anew: doubles with each failure in a row, without a bound on their
-/// number.
-pub const fn backoff_ns(base_ns: u64, failures: u32) -> u64 {
-    match 1u64.checked_shl(failures) {
-        Some(times) => base_ns.saturating_mul(times),
-        None if base_ns == 0 => 0,
-        None => u64::MAX,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{format, string::String};
 
     /// The whole table, so that a change of any entry is seen in review. Entries that keep their state are
     /// left out.
@@ -172,19 +161,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn backoff_grows_and_saturates() {
-        assert_eq!(backoff_ns(50, 0), 50);
-        assert_eq!(backoff_ns(50, 3), 400);
-        for failures in 0..58 {
-            assert_eq!(backoff_ns(50, failures), 50 << failures, "every failure doubles");
-        }
-        assert_eq!(
-            (backoff_ns(50, 64), backoff_ns(50, u32::MAX), backoff_ns(0, 99)),
-            (u64::MAX, u64::MAX, 0)
-        );
-        assert_eq!(backoff_ns(u64::MAX, 2), u64::MAX);
     }
 }

@@ -1,0 +1,93 @@
+//! The agent's own patience: as it is given, and as its machines read it.
+
+use crate::nanos::Nanos;
+use crate::pe::PROVE_NS;
+
+/// The agent's own patience. All times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentOptions {
+    /// Packet lifetime (`SHUNT_MPL`): nothing a fenced QP sent is in the network after it.
+    pub lifetime_ns: u64,
+    /// How long the peer's half of a fence is awaited before it counts as silent.
+    pub peer_ns: u64,
+    /// How long a NIC of this PE may owe an answer to a command before its pairs count as not fenced here.
+    pub nic_ns: u64,
+    /// When a peer that should have answered is told again, over the rails as well.
+    pub doubt_ns: u64,
+    /// When it is told once more; doubled each time, up to a quarter of `peer_ns`.
+    pub resend_ns: u64,
+    /// Good probes wanted before a path made anew may be used.
+    pub probes: u32,
+    /// Time between probes.
+    pub probe_ns: u64,
+    /// Longest a revival may take from its first half to its last probe.
+    pub revive_ns: u64,
+    /// First pause after a failed revival, doubled with each failure.
+    pub backoff_ns: u64,
+    /// Time between looks at a port that is down, in case its event was lost.
+    pub port_poll_ns: u64,
+    /// Time between two looks for peers whose agent is out of reach; the largest number: none is made.
+    pub touch_ns: u64,
+    /// Channels looked after in one step; 0 leaves every switch to the kernels.
+    pub looks: usize,
+    /// How long after its start the agent has idle backups proved; the largest number: never.
+    pub prove_ns: u64,
+}
+
+impl Default for AgentOptions {
+    fn default() -> Self {
+        Self {
+            lifetime_ns: 50_000_000,
+            peer_ns: 500_000_000,
+            nic_ns: 200_000_000,
+            doubt_ns: 2_000_000,
+            resend_ns: 10_000_000,
+            probes: 3,
+            probe_ns: 1_000_000,
+            revive_ns: 2_000_000_000,
+            backoff_ns: 20_000_000,
+            port_poll_ns: 100_000_000,
+            touch_ns: 20_000_000,
+            looks: 64,
+            prove_ns: PROVE_NS,
+        }
+    }
+}
+
+/// The same as machines read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub lifetime_ns: Nanos,
+    pub peer_ns: Nanos,
+    pub nic_ns: Nanos,
+    pub doubt_ns: Nanos,
+    pub resend_ns: Nanos,
+    pub probes: u32,
+    pub probe_ns: Nanos,
+    pub revive_ns: Nanos,
+    pub backoff_ns: Nanos,
+    pub port_poll_ns: Nanos,
+    pub touch_ns: Nanos,
+    pub looks: usize,
+    pub prove_ns: Nanos,
+}
+
+impl From<AgentOptions> for Settings {
+    fn from(given: AgentOptions) -> Self {
+        Self {
+            lifetime_ns: given.lifetime_ns.into(),
+            peer_ns: given.peer_ns.into(),
+            nic_ns: given.nic_ns.into(),
+            doubt_ns: given.doubt_ns.into(),
+            resend_ns: given.resend_ns.into(),
+            probes: given.probes,
+            probe_ns: given.probe_ns.into(),
+            revive_ns: given.revive_ns.into(),
+            backoff_ns: given.backoff_ns.into(),
+            port_poll_ns: given.port_poll_ns.into(),
+            touch_ns: given.touch_ns.into(),
+            looks: given.looks,
+            prove_ns: given.prove_ns.into(),
+        }
+    }
+}

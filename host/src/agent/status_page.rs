@@ -1,0 +1,131 @@
+//! The status page and the metrics of a PE: an image that is brought up to date when something was told, and stamped
+//! with the time otherwise.
+
+use crate::events::control::{Control, Order};
+use crate::events::page::PageWriter;
+use crate::events::{PeMetrics, Watching};
+use crate::nanos::Nanos;
+use shunt_layout::status::StatusPage;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Time between two stamps of a page on which nothing changes.
+const STAMP: Nanos = Nanos::millis(100);
+/// Time between two looks over all channels at least.
+const LOOK: Nanos = Nanos::millis(5);
+
+/// What of a PE others look at.
+pub(super) struct StatusBoard {
+    /// Where an operator's orders are heard.
+    control: Option<Control>,
+    page: Option<PageWriter>,
+    metrics: Option<PeMetrics>,
+    image: Box<StatusPage>,
+    /// Events told when it was last brought up to date.
+    seen: u64,
+    next_look: Nanos,
+    next_stamp: Nanos,
+}
+
+/// Nanoseconds of the wall clock.
+pub(super) fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Text into a field, cut to what it holds with a zero behind it.
+pub(super) fn put_text<const N: usize>(to: &mut [u8; N], text: &str) {
+    let bytes = text.as_bytes();
+    let length = bytes.len().min(N - 1);
+    to[..length].copy_from_slice(&bytes[..length]);
+}
+
+impl StatusBoard {
+    /// The board that somebody asked for, if anybody did. What cannot be had is said, and the job goes on.
+    pub(super) fn open(
+        watching: &Watching,
+        metrics: Option<PeMetrics>,
+        image: Box<StatusPage>,
+    ) -> Option<Self> {
+        let page = watching.status.as_ref().and_then(|folder| match PageWriter::create(folder, &image) {
+            Ok(page) => Some(page),
+            Err(error) => {
+                crate::events::say(&format!("no status page: {error}"));
+                None
+            }
+        });
+        let control = page.as_ref().and_then(|page| match Control::open(page.path()) {
+            Ok(control) => Some(control),
+            Err(error) => {
+                crate::events::say(&format!("no orders: {error}"));
+                None
+            }
+        });
+        let (next_look, next_stamp) = (Nanos::ZERO, Nanos::ZERO);
+        let wanted = page.is_some() || metrics.is_some();
+        wanted.then_some(Self { control, page, metrics, image, seen: u64::MAX, next_look, next_stamp })
+    }
+
+    /// Hears an operator's order, if there is one, and answers with what `obey` says of it.
+    pub(super) fn hear(&self, obey: impl FnOnce(Result<Order, String>) -> Result<String, String>) {
+        let Some(control) = &self.control else { return };
+        if let Some((order, from)) = control.next_order() {
+            control.answer(&from, &obey(order));
+        }
+    }
+
+    /// Brings it up to date, if it is time: `told` events were told so far, there is `trouble` or not. `fill` writes
+    /// everything that changes.
+    pub(super) fn refresh(
+        &mut self,
+        now: Nanos,
+        told: u64,
+        trouble: bool,
+        fill: impl FnOnce(&mut StatusPage),
+    ) {
+        let look = (told != self.seen || trouble) && now >= self.next_look;
+        if !look && now < self.next_stamp {
+            return;
+        }
+        self.next_stamp = now + STAMP;
+        self.image.summary.updated_unix_ns = unix_ns();
+        if look {
+            self.seen = told;
+            self.next_look = now + LOOK;
+            fill(&mut self.image);
+            if let Some(metrics) = &mut self.metrics {
+                metrics.update(&self.image);
+            }
+        }
+        if let Some(page) = &mut self.page {
+            page.publish(&self.image);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::page::zeroed;
+
+    #[test]
+    fn text_is_cut_with_a_zero_behind_it() {
+        let mut field = [7; 4];
+        put_text(&mut field, "abcdef");
+        assert_eq!(field, *b"abc\0");
+    }
+
+    #[test]
+    fn it_looks_when_something_was_told_or_is_wrong_and_not_too_often() {
+        let (control, page, metrics, image) = (None, None, None, zeroed());
+        let (next_look, next_stamp) = (Nanos::ZERO, Nanos::ZERO);
+        let mut board = StatusBoard { control, page, metrics, image, seen: u64::MAX, next_look, next_stamp };
+        let mut filled = |now, told, trouble| {
+            let mut any = false;
+            board.refresh(now, told, trouble, |_| any = true);
+            any
+        };
+        assert!(filled(Nanos::ZERO, 0, false), "the first look");
+        assert!(!filled(LOOK, 0, false), "nothing was told");
+        assert!(filled(LOOK, 1, false) && !filled(LOOK, 2, false), "too early");
+        assert!(filled(LOOK * 2, 2, false) && filled(LOOK * 3, 2, true), "there is trouble");
+    }
+}
