@@ -271,6 +271,7 @@ fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &Arc<SimWorld>,
         let now = Nanos::from(pe.world().now_ns());
         log.orders.take().into_iter().for_each(|order| order(&mut agent, now));
         let busy = agent.step(now, inputs);
+        agent.hand_on(pe.world().now_ns().into());
         log.records.borrow_mut().extend(agent.records().0);
         log.events.borrow_mut().extend(agent.take_events().0);
         world.note(|| "pausing".into());

@@ -66,6 +66,31 @@ pub(super) struct ChannelView {
     pub pressing: Nanos,
 }
 
+/// A look at a channel, and how far it is.
+pub(super) struct ChannelLook {
+    channel: ChannelView,
+    stage: Stage,
+}
+
+impl From<ChannelView> for ChannelLook {
+    fn from(channel: ChannelView) -> Self {
+        Self { channel, stage: Stage::Homes }
+    }
+}
+
+/// What comes next in a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Bound directions.
+    Homes,
+    /// What the channel is short of.
+    Need,
+    /// This slot, in so much need.
+    Slots(usize, Need),
+    /// Nothing.
+    Over,
+}
+
 /// What others know of pairs of rails.
 pub(super) trait Prospects {
     /// True if the ports of a pair are not known to be down and its NIC here can make the next half of a slot.
@@ -125,33 +150,48 @@ impl PathPool {
         true
     }
 
-    /// Looks over a channel that this PE leads: the slots that are to be given to other pairs now.
-    pub(super) fn look(
+    /// The next slot in a look over a channel that this PE leads which is to be given to another pair. It is done before
+    /// the one after it is asked for: what is known then may be another.
+    pub(super) fn next(
         &mut self,
         now: Nanos,
-        mut channel: ChannelView,
+        look: &mut ChannelLook,
         known: &dyn Prospects,
-    ) -> Vec<Assignment> {
-        let mut given: Vec<Assignment> = self.serve_homes(now, &mut channel, known).into_iter().collect();
+    ) -> Option<Assignment> {
+        if look.stage == Stage::Homes {
+            look.stage = Stage::Need;
+            let one = self.serve_homes(now, &mut look.channel, known);
+            if one.is_some() {
+                return one;
+            }
+        }
+        if look.stage == Stage::Need {
+            look.stage = self.need_of(now, &look.channel);
+        }
+        while let Stage::Slots(slot, need) = look.stage {
+            look.stage = if slot + 1 < SLOTS_MAX { Stage::Slots(slot + 1, need) } else { Stage::Over };
+            let one = self.give(now, &mut look.channel, slot, known);
+            if one.is_some() {
+                // A channel that works gets one at a time.
+                if need == Need::Standby {
+                    look.stage = Stage::Over;
+                }
+                return one;
+            }
+        }
+        None
+    }
+
+    /// Where a look goes on once its homes are served.
+    fn need_of(&mut self, now: Nanos, channel: &ChannelView) -> Stage {
         let need = need(&channel.slots, channel.active);
         let short = &mut self.rows[channel.row];
         if need == Need::None {
             short.standby_since = None;
-            return given;
+            return Stage::Over;
         }
         let since = *short.standby_since.get_or_insert(now);
-        if need == Need::Standby && now < since + DEMAND {
-            return given;
-        }
-        for slot in 1..SLOTS_MAX {
-            if let Some(one) = self.give(now, &mut channel, slot, known) {
-                given.push(one);
-                if need == Need::Standby {
-                    break;
-                }
-            }
-        }
-        given
+        if need == Need::Standby && now < since + DEMAND { Stage::Over } else { Stage::Slots(1, need) }
     }
 
     /// Gives a slot to a pair that leads home, where a bound direction has too few.
@@ -306,10 +346,29 @@ mod tests {
                 pressing: Nanos::ZERO,
             }
         };
-        let mut given = |now, up| pool.look(now, channel(up), &Open).first().map(|one| (one.slot, one.to));
+        let mut given =
+            |now, up| pool.next(now, &mut channel(up).into(), &Open).map(|one| (one.slot, one.to));
         assert_eq!(given(Nanos::ZERO, true), None, "the port may come back");
         assert_eq!(given(DEMAND - Nanos::new(1), true), None);
         assert_eq!(given(DEMAND, true), Some((1, pair(2, 2))));
         assert_eq!(given(DEMAND + Nanos::new(1), false), Some((1, pair(2, 2))), "nothing works");
+    }
+
+    #[test]
+    fn a_channel_that_works_gets_one_pair_in_a_look_and_one_that_does_not_as_many_as_it_has_slots() {
+        let look_at = |primary_up| {
+            let mut slots = [None; SLOTS_MAX];
+            slots[0] = look((0, 0), Health::Ready, primary_up);
+            (1..3).for_each(|slot| slots[slot] = look((slot as u32, slot as u32), Health::Released, false));
+            let (wants, pressing) = (vec![], Nanos::ZERO);
+            ChannelLook::from(ChannelView { peer: 1, channel: 0, row: 1, slots, active: 0, wants, pressing })
+        };
+        for (primary_up, expected) in [(true, vec![1]), (false, vec![1, 2])] {
+            let mut pool = PathPool::new(0, vec![8, 8], 2);
+            assert!(pool.next(Nanos::ZERO, &mut look_at(true), &Open).is_none(), "it has time");
+            let mut look = look_at(primary_up);
+            let slots = std::iter::from_fn(|| pool.next(DEMAND, &mut look, &Open)).map(|one| one.slot);
+            assert_eq!(slots.collect::<Vec<_>>(), expected, "primary up: {primary_up}");
+        }
     }
 }

@@ -70,20 +70,26 @@ impl Reporter {
         due
     }
 
-    /// Tells what device code recorded of switches; answers with the peers of channels that ended.
-    pub(super) fn tell_records(&mut self, now: Nanos, (records, lost): (Vec<SwitchRecord>, u64)) -> Vec<u32> {
+    /// Tells what device code recorded of switches, and which peers are lost: those that `is_lost` says it of, behind the
+    /// record of a channel that ended.
+    pub(super) fn tell_records(
+        &mut self,
+        now: Nanos,
+        (records, lost): (Vec<SwitchRecord>, u64),
+        is_lost: impl Fn(u32) -> bool,
+    ) {
         self.count_lost(now, "records", lost);
-        let mut ended = Vec::new();
         for record in &records {
             let log = &mut self.log;
             of_switch(self.pe, record, &mut |at_ns, event| log.take(at_ns, event));
             self.last_fault = fault_of(record).or(self.last_fault);
             if record.kind == SwitchKind::Dead as u32 {
                 self.dead = true;
-                ended.push(record.peer);
+                if is_lost(record.peer) {
+                    self.tell_lost(now, record.peer);
+                }
             }
         }
-        ended
     }
 
     /// The same of the steps of switches, where there are so many channels a peer.
@@ -102,7 +108,7 @@ impl Reporter {
     }
 
     /// Every channel to a peer has ended.
-    pub(super) fn tell_lost(&mut self, now: Nanos, peer: u32) {
+    fn tell_lost(&mut self, now: Nanos, peer: u32) {
         let said = self.peer_lost.get_mut(peer as usize).map(|said| std::mem::replace(said, true));
         if said == Some(false) {
             self.emit(now, Event::PeerLost { peer });
@@ -215,9 +221,22 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_is_lost_with_its_last_channel() {
+        // SAFETY: integers, for which zeros are a value.
+        let mut record: SwitchRecord = unsafe { std::mem::zeroed() };
+        (record.kind, record.peer) = (SwitchKind::Dead as u32, 1);
+        let mut reporter = Reporter::new(0, 2);
+        reporter.tell_records(Nanos::ZERO, (vec![record], 0), |_| false);
+        assert!(reporter.has_dead() && !reporter.is_lost(1), "another channel leads there");
+        reporter.tell_records(Nanos::ZERO, (vec![record, record], 0), |peer| peer == 1);
+        let lost = told(&mut reporter).into_iter().filter(|name| *name == "peer_lost").count();
+        assert_eq!((reporter.is_lost(1), lost), (true, 1));
+    }
+
+    #[test]
     fn what_was_overwritten_is_counted_and_told() {
         let mut reporter = Reporter::new(0, 2);
-        assert!(reporter.tell_records(Nanos::ZERO, (Vec::new(), 3)).is_empty());
+        reporter.tell_records(Nanos::ZERO, (Vec::new(), 3), |_| unreachable!("nothing ended"));
         reporter.tell_steps(Nanos::ZERO, (Vec::new(), 4), 1);
         assert_eq!((reporter.counts().1, told(&mut reporter)), (7, vec!["events_lost"; 2]));
         assert!(!reporter.has_dead());

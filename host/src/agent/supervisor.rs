@@ -45,7 +45,9 @@ impl Supervisor {
         // Whatever a panic leaves half done in the agent is dropped with it, unread.
         let step = || {
             let inputs = agent.inputs();
-            agent.step(clock(pe), inputs)
+            let busy = agent.step(clock(pe), inputs);
+            agent.hand_on(clock(pe));
+            busy
         };
         match catch_unwind(AssertUnwindSafe(step)) {
             Ok(busy) => busy,

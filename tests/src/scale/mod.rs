@@ -379,7 +379,9 @@ fn start_agent(pe: &Pe, world: &Arc<SimWorld>, number: u32) -> Agent {
 
 fn step(agent: &mut Agent, pe: &Pe) -> bool {
     let inputs = agent.inputs();
-    agent.step(pe.world().now_ns().into(), inputs)
+    let busy = agent.step(pe.world().now_ns().into(), inputs);
+    agent.hand_on(pe.world().now_ns().into());
+    busy
 }
 
 fn centre_agent(pe: &Pe, world: &Arc<SimWorld>, told: &Heard) {

@@ -93,7 +93,7 @@ pub struct Inputs {
     outcomes: Vec<(usize, JobId, Outcome)>,
     /// What was read of the NICs' events, by rail.
     events: Vec<NicEvent>,
-    /// What other agents sent.
+    /// What other agents sent, at most [`HEARD_MAX`] messages.
     arrivals: Vec<Arrival>,
 }
 
@@ -154,10 +154,7 @@ impl Agent {
     /// # Errors
     /// [`AbiMismatch`] if the uploaded state is not of this version.
     pub fn new(pe: &Pe, options: AgentOptions, crew: &dyn Crew) -> Result<Option<Self>, AbiMismatch> {
-        let Some(mut kept) = pe.checkpoint().take(pe, crew) else { return Ok(None) };
-        if kept.lives > 0 {
-            kept.nics.take_over();
-        }
+        let Some(kept) = pe.checkpoint().take(pe, crew) else { return Ok(None) };
         // SAFETY: the state was uploaded and read back; it is mapped as long as the `Pe`, which callers keep longer
         // than its agent (both live in the thread or coroutine that runs the PE).
         let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }?;
@@ -220,14 +217,16 @@ impl Agent {
     /// What has arrived since the last step. Read it first and the clock afterwards: what a step is told is then never
     /// younger than the time it is told, and nothing that must last a packet lifetime begins too early.
     pub fn inputs(&mut self) -> Inputs {
+        if self.taking_over {
+            self.nics.take_over();
+        }
         let mut inputs = Inputs { outcomes: self.nics.take_done(), ..Inputs::default() };
         for (rail, one) in self.rails.iter().enumerate() {
-            let mut silent = self.ports.is_silent(rail);
             loop {
                 let event = one.devx.next_event();
                 let last = !matches!(event, Ok(Some(_)));
-                if silent || !matches!(event, Ok(None)) {
-                    silent = false;
+                // That there is nothing more is news only of a NIC whose events could not be read.
+                if !matches!(event, Ok(None)) || self.ports.is_silent(rail) {
                     inputs.events.push((rail as u32, event));
                 }
                 if last {
@@ -236,11 +235,16 @@ impl Agent {
             }
         }
         // No more at a time: a flood of words is not to keep the agent from its other work.
-        inputs.arrivals.extend(std::iter::from_fn(|| self.links.try_recv()).take(HEARD_MAX));
+        for _ in 0..HEARD_MAX {
+            if !self.links.receive(&mut inputs.arrivals) {
+                break;
+            }
+        }
         inputs
     }
 
-    /// Looks at everything once, at `now`. True if there was something to do, so that an idle thread may sleep.
+    /// Looks at everything once, at `now`. True if there was something to do, so that an idle thread may sleep. Then
+    /// comes [`Agent::hand_on`].
     pub fn step(&mut self, now: Nanos, inputs: Inputs) -> bool {
         self.looked_ns = now;
         self.awake.grow(now, self.options.nic_ns / 8 + Nanos::new(1));
@@ -255,7 +259,7 @@ impl Agent {
         }
         busy |= self.poll_ports(now, events);
         for arrival in arrivals {
-            let Some(heard) = self.links.judge(now, arrival) else { continue };
+            let Some(heard) = self.links.hear(now, arrival) else { continue };
             busy = true;
             match heard {
                 Heard::Message(from, bytes) => self.take(now, from, &bytes),
@@ -280,7 +284,6 @@ impl Agent {
             self.next_row = (self.next_row + 1) % self.patience.len();
             self.words.attend_to(self.next_row as u32, &mut self.patience[self.next_row]);
         }
-        self.gather(now);
         busy
     }
 

@@ -3,7 +3,7 @@
 
 use super::Agent;
 use crate::agent::health::Health;
-use crate::agent::path_pool::{Assignment, ChannelView, Prospects};
+use crate::agent::path_pool::{Assignment, ChannelLook, ChannelView, Prospects};
 use crate::agent::path_ranking::Rank;
 use crate::agent::path_slots::{SlotView, next_pair};
 use crate::agent::words::Place;
@@ -132,13 +132,15 @@ impl Agent {
             wants: self.wants(row).collect(),
             pressing: self.pressing_ns(),
         };
-        let mut pool = std::mem::take(&mut self.pool);
-        let given = pool.look(now, view, &Outlook { agent: self, at });
-        self.pool = pool;
-        for one in &given {
-            self.assign(now, Place { slot: one.slot as u32, ..at }, one);
+        let (mut look, mut given) = (ChannelLook::from(view), false);
+        loop {
+            let mut pool = std::mem::take(&mut self.pool);
+            let next = pool.next(now, &mut look, &Outlook { agent: self, at });
+            self.pool = pool;
+            let Some(one) = next else { return given };
+            self.assign(now, Place { slot: one.slot as u32, ..at }, &one);
+            given = true;
         }
-        !given.is_empty()
     }
 
     /// Every slot of a channel.

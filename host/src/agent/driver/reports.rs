@@ -126,8 +126,10 @@ impl Agent {
         );
     }
 
-    /// Takes what device code recorded, and hands on what is ripe. With nothing new it reads two words.
-    pub(in crate::agent) fn gather(&mut self, now: Nanos) {
+    /// Takes what device code recorded, and hands on what is ripe. With nothing new it reads two words. Comes after
+    /// each step, which may have waited for locks of device code: read the clock again before.
+    pub fn hand_on(&mut self, now: Nanos) {
+        self.looked_ns = now;
         // In this order: a switch that ends in between is over before its record is missed. So is the one that made
         // all well: its record is there once it is over.
         let look = self.reporter.is_due(now);
@@ -152,12 +154,9 @@ impl Agent {
     /// Which peers are lost follows from the channels that ended.
     pub(in crate::agent) fn gather_records(&mut self, now: Nanos) {
         let records = self.words.records_since(&mut self.reporter.records);
-        for peer in self.reporter.tell_records(now, records) {
-            let mut channels = 0..self.words.root().channels_per_pe;
-            if channels.all(|channel| self.words.is_dead(peer, channel)) {
-                self.reporter.tell_lost(now, peer);
-            }
-        }
+        let channels = self.words.root().channels_per_pe;
+        let is_lost = |peer| (0..channels).all(|channel| self.words.is_dead(peer, channel));
+        self.reporter.tell_records(now, records, is_lost);
     }
 
     /// Rows of channels that lead to other PEs.

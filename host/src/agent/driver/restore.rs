@@ -1,5 +1,5 @@
 //! The second life of an agent. It knows nothing: what its predecessor was told, had asked and was waiting for is lost.
-//! What it finds are rows, mailboxes, hints, queue pairs, and the numbers used so far (`kept.rs`).
+//! What it finds are rows, mailboxes, hints, queue pairs, and the numbers used so far (`checkpoint.rs`).
 //!
 //! A path whose row says ready was never told of to anybody: it goes on if its queue pair does. Every other half may
 //! have been fenced, and its truth told, taken or not: it is fenced once more, and what it executed is *unknown*. Then

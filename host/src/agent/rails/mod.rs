@@ -33,6 +33,8 @@ const PING_NS: Nanos = Nanos::millis(5);
 const PINGS: u32 = 4;
 /// Pause between two such questions, once that is concluded: the longer, the longer it is so.
 const LOST_PING_NS: Nanos = Nanos::millis(50);
+/// Datagrams of one rail that are looked at, and are neither message nor answer, in one call.
+const LOOKS: usize = 64;
 const HOP_LIMIT: u8 = 255;
 /// UDP source ports of RoCE v2 begin here.
 const PORT_BASE: u16 = 0xc000;
@@ -46,15 +48,24 @@ pub(super) enum Reach {
     Both,
 }
 
-/// What arrived, as it came.
+/// What arrived and is of this job.
 pub(super) enum Arrival {
     /// From the agent of a PE, over the agents' own link.
     Own(u32, Vec<u8>),
-    /// On a rail, from whoever.
-    Datagram(u32, Vec<u8>),
+    /// On a rail.
+    Datagram(Datagram),
 }
 
-/// What arrived and is of this job.
+/// One that is new.
+pub(super) struct Datagram {
+    from: u32,
+    pair: RailPair,
+    number: u64,
+    kind: Kind,
+    body: Vec<u8>,
+}
+
+/// What it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// A message of the agent of a PE.
@@ -273,58 +284,74 @@ impl Links {
         self.number
     }
 
-    /// The next thing that has arrived, over either link.
-    pub(super) fn try_recv(&self) -> Option<Arrival> {
+    /// Takes what has arrived over either link, up to the next message or answer. True if there was one.
+    pub(super) fn receive(&mut self, into: &mut Vec<Arrival>) -> bool {
         if let Some((from, bytes)) = self.oob.try_recv() {
-            return Some(Arrival::Own(from, bytes));
+            into.push(Arrival::Own(from, bytes));
+            return true;
         }
         let mut bytes = [0; MESSAGE_MAX];
-        self.rails.iter().enumerate().find_map(|(rail, one)| {
-            let length = one.datagrams().as_mut()?.receive(&*self.world, &mut bytes)?;
-            Some(Arrival::Datagram(rail as u32, bytes[..length].to_vec()))
-        })
-    }
-
-    /// What an arrival says, if it is of this job and was not taken before.
-    pub(super) fn judge(&mut self, now: Nanos, arrival: Arrival) -> Option<Heard> {
-        match arrival {
-            Arrival::Own(from, bytes) => Some(Heard::Message(from, bytes)),
-            Arrival::Datagram(rail, bytes) => self.judge_datagram(now, rail, &bytes),
+        for rail in 0..self.rails.len() {
+            // What is no message of this job does not hold up the rest.
+            for _ in 0..LOOKS {
+                let arrived = match self.rails[rail].datagrams().as_mut() {
+                    Some(datagrams) => datagrams.receive(&*self.world, &mut bytes),
+                    None => None,
+                };
+                let Some(length) = arrived else { break };
+                let Some(datagram) = self.open(rail as u32, &bytes[..length]) else { continue };
+                let is_ping = datagram.kind == Kind::Ping;
+                into.push(Arrival::Datagram(datagram));
+                if !is_ping {
+                    return true;
+                }
+            }
         }
+        false
     }
 
-    fn judge_datagram(&mut self, now: Nanos, rail: u32, bytes: &[u8]) -> Option<Heard> {
+    /// A datagram that arrived on a rail, if it is one of this job and was not taken before.
+    fn open(&mut self, rail: u32, bytes: &[u8]) -> Option<Datagram> {
         let opened = self.seal.open(bytes, self.me).ok();
         let known = opened.filter(|(header, _)| {
             u32::from(header.to_rail) == rail && (header.from as usize) < self.peers.len()
         });
-        let Some((header, body)) = known else {
+        let Some((Header { from, from_rail, number, kind, .. }, body)) = known else {
             self.strangers += 1;
             return None;
         };
-        let peer = &mut self.peers[header.from as usize];
-        let new = peer.taken.get_or_insert_default().take(header.number);
+        let new = self.peers[from as usize].taken.get_or_insert_default().take(number);
         if !new && !Mutant::CopiesTaken.on() {
             return None;
         }
+        let pair = RailPair { local: rail, remote: from_rail.into() };
+        Some(Datagram { from, pair, number, kind, body: body.to_vec() })
+    }
+
+    /// What an arrival says. A ping is answered.
+    pub(super) fn hear(&mut self, now: Nanos, arrival: Arrival) -> Option<Heard> {
+        let Datagram { from, pair, number, kind, body } = match arrival {
+            Arrival::Own(from, bytes) => return Some(Heard::Message(from, bytes)),
+            Arrival::Datagram(datagram) => datagram,
+        };
+        let peer = &mut self.peers[from as usize];
         (peer.heard_ns, peer.pings) = (Some(now), 0);
-        let pair = RailPair { local: rail, remote: header.from_rail.into() };
-        match header.kind {
+        match kind {
             Kind::Message => {
                 // Who doubts the other link is not answered over it alone: it may be cut one way.
                 peer.doubts_us_ns = now + DOUBT_NS;
-                Some(Heard::Message(header.from, body.to_vec()))
+                Some(Heard::Message(from, body))
             }
-            Kind::News => Some(Heard::Message(header.from, body.to_vec())),
+            Kind::News => Some(Heard::Message(from, body)),
             Kind::Ping => {
                 self.number += 1;
-                self.post(header.from, pair, self.number, Kind::Pong, &header.number.to_be_bytes());
+                self.post(from, pair, self.number, Kind::Pong, &number.to_be_bytes());
                 None
             }
             Kind::Pong => {
                 let number = u64::from_be_bytes(body.try_into().ok()?);
                 let RailPair { local, remote } = pair;
-                Some(Heard::Pong(Pong { peer: header.from, local, remote, number }))
+                Some(Heard::Pong(Pong { peer: from, local, remote, number }))
             }
         }
     }
