@@ -150,8 +150,8 @@ impl PathPool {
         true
     }
 
-    /// The next slot in a look over a channel that this PE leads which is to be given to another pair. It is done before
-    /// the one after it is asked for: what is known then may be another.
+    /// The next slot in a look over a channel that this PE leads which is to be given to another pair. It is done
+    /// before the one after it is asked for: what is known may change by it.
     pub(super) fn next(
         &mut self,
         now: Nanos,

@@ -70,8 +70,8 @@ impl Reporter {
         due
     }
 
-    /// Tells what device code recorded of switches, and which peers are lost: those that `is_lost` says it of, behind the
-    /// record of a channel that ended.
+    /// Tells what device code recorded of switches, and which peers are lost: those that `is_lost` says it of, behind
+    /// the record of a channel that ended.
     pub(super) fn tell_records(
         &mut self,
         now: Nanos,
