@@ -67,7 +67,7 @@ fn what_lies_outside_the_heap_is_refused() {
 #[test]
 fn a_pe_has_one_agent() {
     let (_nics, pes) = two_pes();
-    let second = AgentThread::spawn(pes[0].pe().clone(), || Turn::Step);
+    let second = AgentThread::spawn(pes[0].pe().clone(), Vec::new(), || Turn::Step);
     assert!(matches!(second, Err(NoAgent::Taken)));
     pes.iter().for_each(Runtime::ask_to_stop);
 }

@@ -160,8 +160,6 @@ pub struct Selection {
     pub mapping_ignored: bool,
 }
 
-/// What each of these variables may hold.
-
 impl Selection {
     /// Reads the variables through `lookup`. An empty value counts as not set.
     pub fn from_lookup(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
