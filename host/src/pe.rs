@@ -1,133 +1,29 @@
 //! One PE: open its rails, register its heap, connect it to all peers, upload its device state.
 
+mod config;
 pub(crate) mod connect;
+pub(crate) mod resources;
+
+pub use config::{Bringup, PROVE_NS, PeConfig};
+pub use resources::{AgentResources, ChannelResources, PathSlot};
 
 use crate::agent::checkpoint::CheckpointCell;
 use crate::agent::rails::envelope::{Seal, qkey};
-use crate::config::{EnvConfig, FenceMode, policy};
 use crate::connect::bootstrap::{Bootstrap, DRAW_BYTES};
-use crate::connect::card::{HalfCard, PeCard, RailCard};
+use crate::connect::card::{PeCard, RailCard};
 use crate::connect::oob::Oob;
 use crate::devx::Devx;
 use crate::error::StartError;
 use crate::gpu::{GpuMemory, OwnedSpan, Placement, Span};
 use crate::keys::{KeyTable, chunks};
-use crate::nic::half::HalfPath;
 use crate::nic::order::{self, Stance};
-use crate::nic::qp::QpTuning;
-use crate::nic::queue::RingSpan;
 use crate::plan::{Plan, Shape};
-use crate::rail::{Rail, RailOptions, stance};
+use crate::rail::{Rail, stance};
 use crate::ranks::Ranks;
 use crate::upload::{Contents, device_state, upload};
 use shunt_device::platform::host::World;
-use shunt_layout::mlx5::wqe::SQ_DEPTH_MAX;
-use shunt_layout::state::{DeviceState, OrderPolicy, PathRow, Policy, SLOTS_MAX, ledger_tail};
+use shunt_layout::state::{DeviceState, OrderPolicy, Policy, SLOTS_MAX};
 use std::sync::Arc;
-
-/// Whether rails and paths are made one after another or at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bringup {
-    /// On the calling thread: for simulators, whose `relax` belongs to it.
-    Sequential,
-    /// On many threads.
-    #[default]
-    Parallel,
-}
-
-/// [`PeConfig::prove_ns`] where nothing else is asked for: a job's start is over by then.
-pub const PROVE_NS: u64 = 2_000_000_000;
-
-/// Settings of a PE. All PEs of a job agree on all but `tuning`, `policy` and `rail`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeConfig {
-    /// Bytes of the symmetric heap.
-    pub heap_bytes: u64,
-    /// log2 of the bytes one key covers.
-    pub log2_chunk: u32,
-    /// Channels to each peer.
-    pub channels_per_pe: u32,
-    /// log2 of the rings' depth.
-    pub log_depth: u32,
-    /// Backup paths of each channel.
-    pub backups: u32,
-    /// Whether the agents make them once the PE is up: bring-up returns when the first paths are connected.
-    pub backups_later: bool,
-    /// How long after its start the agent has idle backups proved on their real paths.
-    pub prove_ns: u64,
-    /// Timers and retries of QPs.
-    pub tuning: QpTuning,
-    /// Patience of device code. `fault_tolerance` is taken from `ft`.
-    pub policy: Policy,
-    /// Whether failures switch paths.
-    pub ft: bool,
-    /// Good probes wanted, each way, of a path that was made anew.
-    pub probes: u32,
-    /// How old paths are fenced.
-    pub fence: FenceMode,
-    /// Longest time a packet may live in the network.
-    pub packet_lifetime_ns: u64,
-    /// Whether switchers leave a record of each step.
-    pub step_records: bool,
-    /// How rails are opened.
-    pub rail: RailOptions,
-    /// One after another or at once.
-    pub bringup: Bringup,
-    /// Whether the agent may change channels by itself: carry a switch on, touch what is at rest. False where kernels
-    /// on a GPU use them: over PCIe what a CPU changes is not changed atomically for a GPU.
-    pub agent_switches: bool,
-}
-
-impl PeConfig {
-    /// Settings from the environment's, for a heap of this size.
-    pub fn new(env: &EnvConfig, heap_bytes: u64) -> Self {
-        Self {
-            heap_bytes,
-            log2_chunk: 30,
-            channels_per_pe: env.channels_per_pe,
-            log_depth: env.log_depth,
-            // Nobody would leave a first path.
-            backups: if env.fault_tolerance { env.backups } else { 0 },
-            backups_later: true,
-            prove_ns: PROVE_NS,
-            tuning: env.tuning,
-            policy: policy(env),
-            ft: env.fault_tolerance,
-            probes: env.probes,
-            fence: env.fence,
-            packet_lifetime_ns: env.packet_lifetime_ns,
-            step_records: env.step_records,
-            rail: RailOptions::from(env),
-            bringup: Bringup::default(),
-            agent_switches: true,
-        }
-    }
-
-    /// Bytes of the heap and of the ledger words behind it, for a job of `size` PEs.
-    fn registered_bytes(&self, size: u32) -> u64 {
-        let channels = u64::from(size) * u64::from(self.channels_per_pe);
-        self.heap_bytes + ledger_tail(self.heap_bytes, channels).0
-    }
-
-    fn check(&self, rails: usize, size: u32) -> Result<(), StartError> {
-        let within = |what, met: u64, range: std::ops::RangeInclusive<u64>| {
-            if range.contains(&met) {
-                return Ok(());
-            }
-            let want = format!("{} to {}", range.start(), range.end());
-            Err(StartError::Config { what, met, want })
-        };
-        within("number of PEs", size.into(), 1..=4096)?;
-        within("number of rails", rails as u64, 1..=64)?;
-        within("heap size in bytes", self.heap_bytes, 1..=1 << 46)?;
-        within("log2 of the chunk size", self.log2_chunk.into(), 12..=40)?;
-        within("number of chunks", chunks(self.registered_bytes(size), self.log2_chunk).into(), 1..=1 << 16)?;
-        // As many as may be asked for, and one of the host's beside those of kernels.
-        within("channels to each peer", self.channels_per_pe.into(), 1..=1025)?;
-        within("log2 of the ring depth", self.log_depth.into(), 1..=SQ_DEPTH_MAX.ilog2().into())?;
-        within("backups", self.backups.into(), 0..=SLOTS_MAX as u64 - 1)
-    }
-}
 
 /// What is known of a PE, this one among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,38 +43,6 @@ impl From<PeCard> for PeerInfo {
         let qkey = qkey(&card.draw);
         Self { heap_base: card.heap_base, rails: card.rails, datagrams: card.datagrams, qkey }
     }
-}
-
-/// One path slot of a channel, as made at start: incarnation 1, connected, or left to the agents.
-pub struct PathSlot {
-    /// Rail of this end.
-    pub local_rail: u32,
-    /// Rail of the other end.
-    pub remote_rail: u32,
-    /// Memory for all incarnations.
-    pub rings: RingSpan,
-    /// This half.
-    pub half: Option<HalfPath>,
-    /// The other half.
-    pub remote: Option<HalfCard>,
-}
-
-/// All paths of one channel; none towards this PE itself.
-pub struct ChannelResources {
-    /// Peer.
-    pub peer: u32,
-    /// Index of the channel at that peer.
-    pub index: u32,
-    /// Its paths, by slot.
-    pub slots: Vec<PathSlot>,
-}
-
-/// What the agent takes over.
-pub struct AgentResources {
-    /// Channels, row (peer, channel), this PE's own row without slots.
-    pub channels: Vec<ChannelResources>,
-    /// The agents' own channel.
-    pub oob: Box<dyn Oob>,
 }
 
 /// A PE that is up. Fields are dropped in order: paths, then rails, then memory.
@@ -438,27 +302,3 @@ impl Opened {
         }
     }
 }
-
-/// A row of a slot that leads nowhere.
-const ABSENT: PathRow = PathRow {
-    send_queue: 0,
-    completion_queue: 0,
-    doorbell_record: 0,
-    doorbell_register: 0,
-    base: 0,
-    qpn_shifted: 0,
-    log_depth: 0,
-    local_rail: 0,
-    remote_rail: 0,
-    state: shunt_layout::state::PathState::Absent as u32,
-    incarnation: 0,
-    next_index: 0,
-    ready_since_ns: 0,
-    first_cause: 0,
-    reserved: 0,
-    cq_map: 0,
-    wide: 0,
-    pad0: [0; 3],
-    identity: shunt_layout::state::PathIdentity::EMPTY,
-    pad1: [0; 5],
-};

@@ -3,8 +3,9 @@
 use shunt_device::Device;
 use shunt_device::platform::host::{Host, World};
 use shunt_host::agent::command_queue::CommandQueue;
+use shunt_host::agent::nic_job::{Job, JobId, Outcome, Urgency};
 use shunt_host::agent::supervisor::Supervisor;
-use shunt_host::agent::worker::{Crew, Job, JobId, Outcome, Threads, Urgency, Worker};
+use shunt_host::agent::worker::{Crew, Threads, Worker};
 use shunt_host::config::EnvConfig;
 use shunt_host::connect::card::HalfCard;
 use shunt_host::connect::{Bootstrap, InMemory, OobNet};

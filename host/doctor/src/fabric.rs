@@ -1,6 +1,6 @@
 //! What lies between machines: the interface of bootstrap and agents, flow control.
 
-use super::{Check, Machine, Verdict};
+use crate::check::{Check, Machine, Verdict};
 use shunt_bootstrap::tcp::interface::{InterfaceSpec, default_route};
 use shunt_topology::discover::LinkLayer;
 

@@ -1,6 +1,6 @@
 //! GPUs, their driver, and what lets a NIC reach their memory and a kernel reach the NIC.
 
-use super::{Check, Machine, Verdict, short_list};
+use crate::check::{Check, Machine, Verdict, short_list};
 use shunt_topology::discover::Distance;
 
 pub(super) fn checks(machine: &Machine<'_>) -> Vec<Check> {

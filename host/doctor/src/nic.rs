@@ -1,6 +1,6 @@
 //! RDMA devices, their ports, their driver and the rights to them.
 
-use super::{Check, Machine, Verdict, short_list};
+use crate::check::{Check, Machine, Verdict, short_list};
 use shunt_mlx5::ibverbs::IbverbsDevx;
 use shunt_mlx5::nic::caps::Caps;
 use shunt_topology::discover::{LinkLayer, SysRoot};

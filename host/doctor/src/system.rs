@@ -1,7 +1,7 @@
 //! PCIe settings, memory limits, NUMA, containers.
 
 use super::nic::{CAP_IPC_LOCK, capabilities};
-use super::{Check, Machine, Verdict, short_list};
+use crate::check::{Check, Machine, Verdict, short_list};
 use shunt_topology::discover::{PciAddress, Place};
 
 pub(super) fn checks(machine: &Machine<'_>) -> Vec<Check> {

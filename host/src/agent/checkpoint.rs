@@ -3,17 +3,14 @@
 
 use super::destroy_queue::DestroyQueue;
 use super::nic_dispatch::Nics;
-use super::pair::Pair;
-use super::rails::Address;
+use super::rails::address::Address;
 use super::reader::Cursor;
 use super::reporter::Reporter;
-use super::worker::Crew;
 use crate::connect::oob::Oob;
 use crate::nanos::Nanos;
 use crate::nic::half::HalfPath;
 use crate::nic::queue::{At, RingSpan};
-use crate::pe::connect::first_psn;
-use crate::pe::{AgentResources, PathSlot, Pe};
+use crate::pe::resources::{AgentResources, PathSlot};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One pair, as its next agent finds it.
@@ -30,13 +27,13 @@ pub(super) struct PairCheckpoint {
     pub half: Option<Arc<HalfPath>>,
     /// PSN that the next incarnation starts at.
     pub next_psn: u32,
-    /// What the operator wants, see [`Pair::orders`].
+    /// What the operator wants, see `Pair::orders`.
     pub orders: u32,
 }
 
 impl PairCheckpoint {
     /// A pair as bring-up leaves it: made, or to be made by the agents.
-    fn made_at_start(slot: PathSlot, first_psn: u32) -> Self {
+    pub(super) fn made_at_start(slot: PathSlot, first_psn: u32) -> Self {
         Self {
             incarnation: slot.half.as_ref().map_or(0, HalfPath::incarnation),
             local_rail: slot.local_rail,
@@ -45,19 +42,6 @@ impl PairCheckpoint {
             half: slot.half.map(Arc::new),
             next_psn: first_psn,
             orders: 0,
-        }
-    }
-
-    /// A pair whose agent is gone.
-    pub(super) fn left(pair: Pair) -> Self {
-        Self {
-            incarnation: pair.incarnation,
-            local_rail: pair.local_rail,
-            remote_rail: pair.remote_rail,
-            rings: pair.rings,
-            half: pair.half,
-            next_psn: pair.next_psn,
-            orders: pair.orders,
         }
     }
 }
@@ -88,39 +72,8 @@ pub(super) struct Checkpoint {
     pub lives: u32,
 }
 
-impl Checkpoint {
-    /// For the first agent of a PE.
-    fn first(pe: &Pe, resources: AgentResources, crew: &dyn Crew) -> Self {
-        let root = *pe.root();
-        let base = pe.control().address;
-        let (mut pairs, mut spares) = (Vec::new(), Vec::new());
-        for channel in resources.channels {
-            let own = channel.peer == root.my_pe;
-            spares.push((!own).then(|| pe.plan().spare_queue(base, channel.peer, channel.index)));
-            let psn = |slot| first_psn(root.my_pe, channel.peer, channel.index, slot);
-            let mut slots = channel.slots.into_iter().zip(0..);
-            let mut next =
-                || slots.next().map(|(slot, number)| PairCheckpoint::made_at_start(slot, psn(number)));
-            pairs.extend((0..root.slots).map(|_| next()));
-        }
-        Self {
-            unfenced: vec![0; pairs.len()],
-            pairs,
-            spares,
-            oob: resources.oob,
-            addresses: Vec::new(),
-            port_words: Vec::new(),
-            nics: Nics::spawn(crew, pe.rails(), pe.world()),
-            destroys: DestroyQueue::default(),
-            reporter: Reporter::new(root.my_pe, root.pe_count),
-            records_seen: Cursor::default(),
-            lives: 0,
-        }
-    }
-}
-
 /// What a PE holds while no agent has it.
-enum Slot {
+pub(super) enum Slot {
     /// As bring-up made it.
     Fresh(AgentResources),
     /// As an agent that is gone left it.
@@ -154,11 +107,7 @@ impl CheckpointCell {
     }
 
     /// For the next agent; none while one lives.
-    pub(super) fn take(&self, pe: &Pe, crew: &dyn Crew) -> Option<Checkpoint> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        Some(match held {
-            Slot::Fresh(resources) => Checkpoint::first(pe, resources, crew),
-            Slot::Left(checkpoint) => *checkpoint,
-        })
+    pub(super) fn take(&self) -> Option<Slot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

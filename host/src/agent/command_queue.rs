@@ -1,6 +1,6 @@
 //! Between an agent and the worker of one NIC: jobs wait by urgency, outcomes are found. Nothing waits here.
 
-use super::worker::{Job, JobId, Outcome, Urgency};
+use super::nic_job::{Job, JobId, Outcome, Urgency};
 use crate::nanos::Nanos;
 use shunt_layout::mutant::Mutant;
 use std::collections::{BTreeMap, VecDeque};

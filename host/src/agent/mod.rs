@@ -13,6 +13,7 @@
 //! Arrows point one way: the driver uses machines and executors, and both use the model.
 
 mod age;
+mod agreement;
 mod atomic_owner;
 pub(crate) mod checkpoint;
 pub mod command_queue;
@@ -24,6 +25,7 @@ mod fence_patience;
 pub mod health;
 pub mod message;
 mod nic_dispatch;
+pub mod nic_job;
 mod options;
 pub mod pair;
 mod path_pool;

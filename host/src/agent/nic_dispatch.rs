@@ -1,7 +1,8 @@
 //! The workers of this PE's NICs, as the agent sees them: commands go out, and who owes an answer is known.
 
 use super::command_queue::CommandQueue;
-use super::worker::{Crew, Hand, Job, JobId, Outcome, Urgency, Worker};
+use super::nic_job::{Job, JobId, Outcome, Urgency};
+use super::worker::{Crew, Hand, Worker};
 use crate::nanos::Nanos;
 use crate::rail::Rail;
 use shunt_device::platform::host::World;

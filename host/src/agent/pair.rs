@@ -140,6 +140,19 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// What outlives its agent.
+    pub(super) fn left(self) -> PairCheckpoint {
+        PairCheckpoint {
+            incarnation: self.incarnation,
+            local_rail: self.local_rail,
+            remote_rail: self.remote_rail,
+            rings: self.rings,
+            half: self.half,
+            next_psn: self.next_psn,
+            orders: self.orders,
+        }
+    }
+
     /// A pair as its agent finds it: ready, unless the rows of an earlier agent say otherwise. One that bring-up left
     /// to the agents was never made, so there is nothing to fence and nobody to leave it.
     pub(super) fn found(held: PairCheckpoint, now_ns: Nanos) -> Self {

@@ -10,7 +10,7 @@
 //! Where a path disagrees with what its NIC showed on loopback, the count is not believed on that path, and the ledger
 //! stands in. That a flush makes visible what was executed is the NIC's own affair, and shown on loopback alone.
 
-use super::worker::Fenced;
+use super::nic_job::Fenced;
 use crate::nanos::Nanos;
 use crate::nic::qp::MASK_24;
 use crate::slots::RailPair;
@@ -121,7 +121,7 @@ impl Proofs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::worker::FenceTimes;
+    use crate::agent::nic_job::FenceTimes;
     use crate::nic::qp::QpTruth;
     use shunt_layout::mlx5::prm::qp::State;
 

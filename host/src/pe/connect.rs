@@ -1,6 +1,7 @@
 //! The steps of bring-up between cards and upload: halves made, exchanged, connected; rows of the tables.
 
-use super::{ABSENT, Bringup, ChannelResources, PathSlot, PeConfig};
+use super::config::{Bringup, PeConfig};
+use super::resources::{ChannelResources, PathSlot};
 use crate::connect::bootstrap::Bootstrap;
 use crate::connect::card::{HalfCard, PeCard, RailCard, halves_from_bytes, halves_to_bytes};
 use crate::error::{CardError, StartError};
@@ -213,3 +214,27 @@ pub(super) fn path_rows(plan: &Plan, channels: &[ChannelResources], now: u64) ->
     };
     channels.iter().flat_map(padded).collect()
 }
+
+/// A row of a slot that leads nowhere.
+const ABSENT: PathRow = PathRow {
+    send_queue: 0,
+    completion_queue: 0,
+    doorbell_record: 0,
+    doorbell_register: 0,
+    base: 0,
+    qpn_shifted: 0,
+    log_depth: 0,
+    local_rail: 0,
+    remote_rail: 0,
+    state: shunt_layout::state::PathState::Absent as u32,
+    incarnation: 0,
+    next_index: 0,
+    ready_since_ns: 0,
+    first_cause: 0,
+    reserved: 0,
+    cq_map: 0,
+    wide: 0,
+    pad0: [0; 3],
+    identity: shunt_layout::state::PathIdentity::EMPTY,
+    pad1: [0; 5],
+};

@@ -58,7 +58,7 @@ impl Atomics {
     /// # Errors
     /// `Unfit`: fetched values would be wrong, or nothing could be added at all.
     pub fn query(devx: &dyn Devx) -> Result<Self, NicError> {
-        let output = execute::<OUT_BYTES>(devx, &super::caps::query_in(ATOMIC))?;
+        let output = execute::<OUT_BYTES>(devx, &super::query_group_in(ATOMIC))?;
         let caps = &output[CAPABILITY_OFFSET..];
         let raw = Raw {
             operations: atomic::ATOMIC_OPERATIONS.get(caps),

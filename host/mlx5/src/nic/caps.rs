@@ -1,15 +1,14 @@
 //! What a NIC can do and how its port is addressed. PRM: "QUERY_HCA_CAP", "QUERY_ROCE_ADDRESS".
 
 use super::atomics::Atomics;
-use super::execute;
 use super::order::OrderCaps;
 use super::subnet;
+use super::{execute, query_group_in};
 use crate::devx::{Devx, PortGid};
 use crate::error::{DevxError, NicError};
 use shunt_layout::bits::Field64;
 use shunt_layout::mlx5::prm::caps::{
-    CAPABILITY_OFFSET, GENERAL, GENERAL_2, OUT_BYTES, ROCE, TimestampCap, general, general_2, op_mod_current,
-    roce,
+    CAPABILITY_OFFSET, GENERAL, GENERAL_2, OUT_BYTES, ROCE, TimestampCap, general, general_2, roce,
 };
 use shunt_layout::mlx5::prm::cmd::{self, Opcode};
 use shunt_layout::mlx5::prm::port::{
@@ -73,15 +72,7 @@ pub struct PortAddress {
 
 /// QUERY_HCA_CAP, general capabilities, current values.
 pub fn query_caps_in() -> [u8; 16] {
-    query_in(GENERAL)
-}
-
-/// QUERY_HCA_CAP of one group of capabilities, current values.
-pub(crate) fn query_in(group: u32) -> [u8; 16] {
-    let mut mailbox = [0; 16];
-    cmd::input::OPCODE.set(&mut mailbox, Opcode::QueryHcaCap as u32);
-    cmd::input::OP_MOD.set(&mut mailbox, op_mod_current(group));
-    mailbox
+    query_group_in(GENERAL)
 }
 
 /// QUERY_ROCE_ADDRESS of one table entry.
@@ -115,7 +106,7 @@ fn ts_format(capability: u32) -> u32 {
 
 /// Whether a queue pair may override the administrator's setting of order. Firmware without the group cannot.
 fn dp_ordering_force(devx: &dyn Devx) -> Result<bool, DevxError> {
-    let output = match execute::<OUT_BYTES>(devx, &query_in(GENERAL_2)) {
+    let output = match execute::<OUT_BYTES>(devx, &query_group_in(GENERAL_2)) {
         Err(DevxError::Refused { .. }) => return Ok(false),
         answer => answer?,
     };
@@ -156,7 +147,7 @@ impl Caps {
         if link == Link::Ethernet && general::ROCE.get(caps) != 1 {
             return unfit("RoCE support on an Ethernet port", 0, "1");
         }
-        let output = execute::<OUT_BYTES>(devx, &query_in(ROCE))?;
+        let output = execute::<OUT_BYTES>(devx, &query_group_in(ROCE))?;
         let of_roce = &output[CAPABILITY_OFFSET..];
         Ok(Self {
             link,

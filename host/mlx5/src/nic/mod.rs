@@ -21,6 +21,7 @@ pub mod umem;
 
 use crate::devx::Devx;
 use crate::error::DevxError;
+use shunt_layout::mlx5::prm::caps::op_mod_current;
 use shunt_layout::mlx5::prm::cmd;
 
 /// Runs a command with an output mailbox of `OUT` bytes.
@@ -47,5 +48,13 @@ pub fn short_in(opcode: cmd::Opcode, object: u32) -> [u8; 16] {
     let mut mailbox = [0; 16];
     cmd::input::OPCODE.set(&mut mailbox, opcode as u32);
     cmd::input::OBJECT.set(&mut mailbox, object);
+    mailbox
+}
+
+/// QUERY_HCA_CAP of one group of capabilities, current values.
+pub(crate) fn query_group_in(group: u32) -> [u8; 16] {
+    let mut mailbox = [0; 16];
+    cmd::input::OPCODE.set(&mut mailbox, cmd::Opcode::QueryHcaCap as u32);
+    cmd::input::OP_MOD.set(&mut mailbox, op_mod_current(group));
     mailbox
 }

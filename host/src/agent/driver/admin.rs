@@ -6,9 +6,9 @@
 use super::Agent;
 use crate::agent::health::{Health, Observation};
 use crate::agent::message::Message;
+use crate::agent::nic_job::Urgency;
 use crate::agent::pair::Task;
 use crate::agent::words::Place;
-use crate::agent::worker::Urgency;
 use crate::events::control::{Order, Verb};
 use crate::nanos::Nanos;
 use shunt_layout::mutant::Mutant;

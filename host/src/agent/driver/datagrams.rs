@@ -2,8 +2,8 @@
 
 use super::Agent;
 use crate::agent::message::Message;
+use crate::agent::nic_job::{Job, Urgency};
 use crate::agent::rails::Reach;
-use crate::agent::worker::{Job, Urgency};
 use crate::connect::card::HalfCard;
 use crate::error::NicError;
 use crate::events::Event;

@@ -3,8 +3,8 @@
 use super::Agent;
 use crate::agent::health::Health;
 use crate::agent::message::SideTruth;
+use crate::agent::nic_job::{Job, JobId, Urgency};
 use crate::agent::pair::Task;
-use crate::agent::worker::{Job, JobId, Urgency};
 use crate::nanos::Nanos;
 use crate::nic::half::{HalfPath, revived_psn};
 use std::sync::Arc;

@@ -2,36 +2,13 @@
 //! here; the rules are there.
 
 use super::Agent;
+use crate::agent::agreement::Agreement;
 use crate::agent::rails::Reach;
 use crate::events::Event;
 use crate::nanos::Nanos;
-use crate::ranks::Ranks;
 use crate::ranks::machine::{Standing, Times};
 use crate::ranks::message::Message;
 use shunt_layout::status::Standing as Told;
-use std::sync::Arc;
-
-/// What an agent knows of it beside what outlives it.
-pub(in crate::agent) struct Agreement {
-    pub(in crate::agent) ranks: Arc<Ranks>,
-    /// Epoch and standing that were told.
-    told: (u64, Standing),
-    next_touch_ns: Nanos,
-    /// It follows another agent, and has not said so.
-    follows: bool,
-}
-
-impl Agreement {
-    pub(in crate::agent) fn new(ranks: &Arc<Ranks>, follows: bool) -> Self {
-        let agreed = ranks.agreed();
-        Self {
-            ranks: ranks.clone(),
-            told: (agreed.epoch, agreed.standing),
-            next_touch_ns: Nanos::ZERO,
-            follows,
-        }
-    }
-}
 
 impl Agent {
     fn rank_times(&self) -> Times {

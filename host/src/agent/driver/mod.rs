@@ -20,16 +20,19 @@ mod release;
 mod reports;
 mod restore;
 mod status;
+mod take;
 
 use super::age::Age;
+use super::agreement::Agreement;
 use super::atomic_owner::AtomicOwner;
-use super::checkpoint::{Checkpoint, CheckpointCell, PairCheckpoint};
+use super::checkpoint::{Checkpoint, CheckpointCell};
 use super::datagram_renewal::Renewal;
 use super::destroy_queue::DestroyQueue;
 use super::fault_localizer::FaultLocalizer;
 use super::health::{Action, Health, Observation};
 use super::message::{Message, PairId};
 use super::nic_dispatch::Nics;
+use super::nic_job::{JobId, Outcome};
 use super::options::{AgentOptions, Settings};
 use super::pair::Pair;
 use super::path_pool::PathPool;
@@ -40,7 +43,7 @@ use super::reader::Cursor;
 use super::reporter::Reporter;
 use super::status_page::StatusBoard;
 use super::words::{Place, StateWords};
-use super::worker::{Crew, JobId, Outcome, Threads};
+use super::worker::{Crew, Threads};
 use crate::error::DevxError;
 use crate::events::{Event, Watching};
 use crate::nanos::Nanos;
@@ -50,7 +53,6 @@ use crate::nic::queue::At;
 use crate::pe::Pe;
 use crate::rail::{self, Rail};
 use crate::ranks;
-use membership::Agreement;
 use shunt_device::{AbiMismatch, Patience};
 use shunt_layout::mutant::Mutant;
 use std::sync::Arc;
@@ -154,7 +156,7 @@ impl Agent {
     /// # Errors
     /// [`AbiMismatch`] if the uploaded state is not of this version.
     pub fn new(pe: &Pe, options: AgentOptions, crew: &dyn Crew) -> Result<Option<Self>, AbiMismatch> {
-        let Some(kept) = pe.checkpoint().take(pe, crew) else { return Ok(None) };
+        let Some(kept) = take::take(pe, crew) else { return Ok(None) };
         // SAFETY: the state was uploaded and read back; it is mapped as long as the `Pe`, which callers keep longer
         // than its agent (both live in the thread or coroutine that runs the PE).
         let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }?;
@@ -320,7 +322,7 @@ impl Agent {
         let (oob, addresses) = self.links.give_up();
         let unfenced = self.owner.all_unfenced();
         let kept = Checkpoint {
-            pairs: self.pairs.drain(..).map(|pair| pair.map(PairCheckpoint::left)).collect(),
+            pairs: self.pairs.drain(..).map(|pair| pair.map(Pair::left)).collect(),
             spares: std::mem::take(&mut self.spares),
             oob,
             addresses,

@@ -3,9 +3,9 @@
 use super::Agent;
 use crate::agent::health::Health;
 use crate::agent::message::SideTruth;
+use crate::agent::nic_job::{Fenced, Job, JobId, Making, Outcome, Urgency};
 use crate::agent::pair::Task;
 use crate::agent::verdict::{Sent, may_count};
-use crate::agent::worker::{Fenced, Job, JobId, Making, Outcome, Urgency};
 use crate::error::NicError;
 use crate::events::Event;
 use crate::nanos::Nanos;

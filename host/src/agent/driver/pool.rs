@@ -3,11 +3,11 @@
 
 use super::Agent;
 use crate::agent::health::Health;
+use crate::agent::nic_job::Urgency;
 use crate::agent::path_pool::{Assignment, ChannelLook, ChannelView, Prospects};
 use crate::agent::path_ranking::Rank;
 use crate::agent::path_slots::{SlotView, next_pair};
 use crate::agent::words::Place;
-use crate::agent::worker::Urgency;
 use crate::events::Event;
 use crate::nanos::Nanos;
 use crate::slots::RailPair;

@@ -3,10 +3,10 @@
 use super::{Agent, NicEvent};
 use crate::agent::health::Health;
 use crate::agent::message::Message;
+use crate::agent::nic_job::Urgency;
 use crate::agent::pair::Pair;
 use crate::agent::port_table::penalty_ns;
 use crate::agent::rails::Reach;
-use crate::agent::worker::Urgency;
 use crate::error::DevxError;
 use crate::events::Event;
 use crate::nanos::Nanos;

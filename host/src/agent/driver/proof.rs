@@ -2,9 +2,9 @@
 
 use super::Agent;
 use crate::agent::health::Health;
+use crate::agent::nic_job::Fenced;
 use crate::agent::pair::Pair;
 use crate::agent::path_proof::judge;
-use crate::agent::worker::Fenced;
 use crate::events::Event;
 use crate::nanos::Nanos;
 

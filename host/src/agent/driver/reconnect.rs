@@ -7,9 +7,9 @@
 use super::Agent;
 use crate::agent::health::{Action, Health, Observation};
 use crate::agent::message::{Message, PairId, SideTruth};
+use crate::agent::nic_job::{Job, Urgency};
 use crate::agent::pair::{Offer, Probes, Task};
 use crate::agent::port_table::penalty_ns;
-use crate::agent::worker::{Job, Urgency};
 use crate::error::NicError;
 use crate::events::Event;
 use crate::nanos::Nanos;

@@ -3,8 +3,8 @@
 use super::Agent;
 use crate::agent::health::Health;
 use crate::agent::message::{Message, PairId};
+use crate::agent::nic_job::Urgency;
 use crate::agent::slot_release::ReleaseRequest;
-use crate::agent::worker::Urgency;
 use crate::nanos::Nanos;
 
 impl Agent {

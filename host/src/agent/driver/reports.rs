@@ -3,10 +3,10 @@
 use super::Agent;
 use crate::agent::health::{Health, Observation};
 use crate::agent::message::SideTruth;
+use crate::agent::nic_job::FenceTimes;
 use crate::agent::pair::Pair;
 use crate::agent::verdict::Verdict;
 use crate::agent::words::Place;
-use crate::agent::worker::FenceTimes;
 use crate::events::{Event, Route, Sink, Told};
 use crate::nanos::Nanos;
 use crate::rail::Rail;

@@ -8,10 +8,10 @@
 use super::Agent;
 use crate::agent::health::Health;
 use crate::agent::message::SideTruth;
+use crate::agent::nic_job::{Job, Urgency};
 use crate::agent::pair::{Pair, Task};
 use crate::agent::port_table::PortTable;
 use crate::agent::rails::Reach;
-use crate::agent::worker::{Job, Urgency};
 use crate::error::NicError;
 use crate::events::Event;
 use crate::nanos::Nanos;

@@ -4,6 +4,7 @@
 //! over the rails as well when its peer has been asked in vain, when the other link is known to be broken, or when it
 //! tells of a port. Copies go over several pairs of rails; the receiver takes the first.
 
+pub(super) mod address;
 pub mod envelope;
 
 use super::port_table::PortTable;
@@ -15,6 +16,7 @@ use crate::nic::datagram::MESSAGE_MAX;
 use crate::pe::{Pe, PeerInfo};
 use crate::rail::Rail;
 use crate::slots::RailPair;
+use address::Address;
 use envelope::{Header, Kind, Seal, Taken};
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::wqe::AddressVector;
@@ -122,15 +124,6 @@ impl From<&PeerInfo> for Peer {
             sent: 0,
         }
     }
-}
-
-/// What outlives an agent of what it knew of another one: where the datagrams of that PE are taken, by rail, since when
-/// by that PE's own word, and the numbers taken from it, so that no old word is a new one to the next agent.
-pub(super) struct Address {
-    rails: Vec<RailCard>,
-    datagrams: Vec<u32>,
-    said_ns: Vec<Nanos>,
-    taken: Option<Taken>,
 }
 
 /// The link of an agent that is gone.

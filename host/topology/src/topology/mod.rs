@@ -18,10 +18,10 @@ pub mod rails;
 pub mod select;
 
 use crate::discover::{Distance, Inventory, distance};
+pub use rails::NothingSelected;
 use rails::{Rail, SetAside};
 use select::Selection;
 use std::cmp::Reverse;
-use thiserror::Error;
 
 /// Why a rail has its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,18 +88,6 @@ pub struct Topology {
     pub backups: u32,
     /// What to know.
     pub notes: Vec<String>,
-}
-
-/// The environment leaves nothing.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{variable}={met} leaves no RDMA port; of {} is right", have.join(", "))]
-pub struct NothingSelected {
-    /// Variable.
-    pub variable: &'static str,
-    /// What it holds.
-    pub met: String,
-    /// Ports that are there.
-    pub have: Vec<String>,
 }
 
 /// Ranks. `backups` is how many are made at start (`SHUNT_BACKUPS`).

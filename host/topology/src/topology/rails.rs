@@ -1,12 +1,24 @@
 //! Which ports are rails, which are set aside and why. Pure.
 
-use super::NothingSelected;
 use super::gid::{self, GidChoice};
 use super::select::{HcaName, Selection};
 use crate::discover::{Inventory, LinkLayer, Port, PortState, Rate, RdmaDevice};
+use thiserror::Error;
 
 /// PCI vendor id of Mellanox, now NVIDIA networking: ConnectX and BlueField.
 const MELLANOX: u32 = 0x15b3;
+
+/// The environment leaves nothing.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{variable}={met} leaves no RDMA port; of {} is right", have.join(", "))]
+pub struct NothingSelected {
+    /// Variable.
+    pub variable: &'static str,
+    /// What it holds.
+    pub met: String,
+    /// Ports that are there.
+    pub have: Vec<String>,
+}
 
 /// A port that may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]

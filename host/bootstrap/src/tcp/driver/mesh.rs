@@ -18,18 +18,6 @@ const STALE: Duration = Duration::from_secs(1);
 /// Bytes handed to a connection ahead of what its socket takes.
 const AHEAD: usize = 256 << 10;
 
-/// A peer, as the thread sees it.
-#[derive(Default)]
-pub struct MeshPeer {
-    address: Option<SocketAddr>,
-    token: Option<usize>,
-    /// When to connect; only to lower ranks.
-    try_at: Option<Instant>,
-    backoff: Duration,
-    /// It has left; nobody will answer there.
-    left: bool,
-}
-
 fn reason(end: &End) -> LinkReason {
     match end {
         End::Closed => LinkReason::Closed,

@@ -3,6 +3,7 @@
 mod connection;
 mod member;
 mod mesh;
+mod mesh_peer;
 mod root;
 
 use super::error::{JoinError, Refusal, Refused};
@@ -12,7 +13,7 @@ use super::preamble::Purpose;
 use super::state::{Phase, Shared};
 use connection::{Connection, End, Role};
 pub(super) use member::Member;
-use mesh::MeshPeer;
+use mesh_peer::MeshPeer;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 pub(super) use root::Root;

@@ -1,0 +1,126 @@
+//! What a NIC is to do, how urgent it is, and what came of it.
+
+use crate::connect::card::{HalfCard, RailCard};
+use crate::error::NicError;
+use crate::nic::half::HalfPath;
+use crate::nic::qp::{QpTruth, QpTuning};
+use crate::nic::queue::RingSpan;
+use std::sync::Arc;
+
+/// Which job goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Urgency {
+    /// A switcher of this PE waits for it.
+    Asked,
+    /// The peer's agent waits for it.
+    Peer,
+    /// A port went down: somebody will ask (rule 20).
+    Port,
+    /// A pair is made anew.
+    Making,
+    /// Nobody waits: before the path is used again will do.
+    Idle,
+}
+
+/// Names a job: whoever gave it knows by the number whether it still matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId {
+    /// Never used twice by one agent.
+    pub number: u64,
+    /// Index of the pair it is about, or of the rail.
+    pub about: usize,
+}
+
+/// What a new half is made from.
+pub struct Making {
+    /// The half of the last incarnation, to be destroyed first.
+    pub old: Option<Arc<HalfPath>>,
+    /// Memory.
+    pub rings: RingSpan,
+    /// log2 of the ring depth.
+    pub log_depth: u32,
+    /// The new incarnation.
+    pub incarnation: u32,
+    /// First PSN it sends.
+    pub psn: u32,
+    /// The other half, if it was made first: then both are connected at once.
+    pub remote: Option<HalfCard>,
+    /// Timers and retries.
+    pub tuning: QpTuning,
+}
+
+/// What a NIC is to do.
+pub enum Job {
+    /// 2ERR, query, flush, query.
+    Fence(Arc<HalfPath>),
+    /// Query, flush: for a half that nothing can reach any more ([`super::verdict::may_count`]).
+    Count(Arc<HalfPath>),
+    /// 2ERR of a half that was counted.
+    Stop(Arc<HalfPath>),
+    /// Make a half.
+    Make(Box<Making>),
+    /// Connect a half to the other one.
+    Connect(Arc<HalfPath>, Box<HalfCard>, QpTuning),
+    /// Destroy a half, and say that it is gone.
+    Destroy(Arc<HalfPath>),
+    /// Query a half that is to stay as it is.
+    Look(Arc<HalfPath>),
+    /// Ask whether the port is up.
+    AskPort,
+    /// Ask for the port's address.
+    AskAddress,
+    /// Resolve the way to a peer's rail.
+    Resolve(Box<RailCard>),
+    /// Make the rail's datagram queue pair anew, with this key.
+    Datagrams(u32),
+}
+
+/// The two answers about a fenced half: before and after the flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fenced {
+    /// Before the flush.
+    pub first: QpTruth,
+    /// After it.
+    pub last: QpTruth,
+    /// The NIC's posted writes are in memory.
+    pub flushed: bool,
+    /// It was moved to ERR; of a [`Job::Count`] false.
+    pub stopped: bool,
+    /// How long each command took.
+    pub times: FenceTimes,
+}
+
+/// How long each command of a fence took, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FenceTimes {
+    /// 2ERR.
+    pub error_ns: u64,
+    /// First QUERY_QP.
+    pub query_ns: u64,
+    /// Flush READ.
+    pub flush_ns: u64,
+    /// Second QUERY_QP.
+    pub again_ns: u64,
+}
+
+/// What came of a job.
+pub enum Outcome {
+    /// Of a half that was stopped: what it says of itself afterwards.
+    Stopped(Result<QpTruth, NicError>),
+    /// Of a fence or a count.
+    Fenced(Result<Fenced, NicError>),
+    /// Of a half made anew; and a half that is left over, if its NIC stopped answering on the way.
+    Made(Result<Arc<HalfPath>, NicError>, Option<Arc<HalfPath>>),
+    /// Of a half that was to be destroyed: the PSN it would have sent next, if anybody knew. Or the half, to be kept.
+    Destroyed(Result<Option<u32>, Arc<HalfPath>>),
+    /// Of a connection.
+    Connected(Result<(), NicError>),
+    /// Of a look.
+    Looked(Result<QpTruth, NicError>),
+    /// Whether the port is up; false if nobody says so.
+    Port(bool),
+    /// The address is known.
+    Address(Result<(), NicError>),
+    /// Number of the new datagram queue pair.
+    Datagrams(Result<u32, NicError>),
+}
