@@ -539,7 +539,7 @@ fn a_killed_process_is_named_and_its_peers_see_why() {
     let job = Job::new(2);
     let root = job.start(0);
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "tcp::rank_of_another_process", "--nocapture"])
+        .args(["--exact", "rank_of_another_process", "--nocapture"])
         .env("SHUNT_TEST_ROOT", job.root.to_string())
         .stdout(Stdio::null())
         .spawn()
