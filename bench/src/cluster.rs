@@ -29,8 +29,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Agents that make the backups are waited for this long, before anything is posted.
+/// Agents that make the backups are waited for this long, before anything is posted, and longer by so much for each two
+/// rails, whose proofs go one after the other.
 const SETTLE: Duration = Duration::from_secs(5);
+/// See [`SETTLE`].
+const SETTLE_PAIR: Duration = Duration::from_millis(200);
 
 /// One PE that is up.
 pub struct Unit {
@@ -184,11 +187,13 @@ impl Cluster {
 
     /// Waits until the agents have their backups ready and proved. What takes longer goes on beside the run.
     fn settle(&self) {
-        let until = Instant::now() + SETTLE;
+        let rails = self.units.first().map_or(0, |unit| unit.pe.rails().len() as u32);
+        let patience = SETTLE + SETTLE_PAIR * rails * rails;
+        let until = Instant::now() + patience;
         for (pe, agent) in (self.first..).zip(&self.agents) {
             while !agent.is_settled() {
                 if Instant::now() >= until {
-                    let seconds = SETTLE.as_secs();
+                    let seconds = patience.as_secs();
                     eprintln!(
                         "note: PE {pe}: backups: expected all to be ready and proved within {seconds} s, got some \
                          that are not; the run begins without them"

@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`devx`] | the hardware seam, and its body on the soft NIC |
+//! | [`devx`] | the hardware seam |
 //! | [`gpu`] | memory that device and NICs reach, and its body on the host's heap |
 //! | [`nic`] | objects on a NIC, one a file: mailbox, create, query, destroy on drop |
 //! | [`rail`] | one NIC port with all that is made once on it: keys, placement flush, start-up proof |

@@ -42,7 +42,7 @@ impl Header {
         };
         if let Some(missing) = missing {
             assert!(std::env::var_os("CI").is_none(), "{missing}, and CI is set: install it there");
-            println!("skipped: {missing}");
+            println!("SKIPPED: {missing}");
             return None;
         }
         let output = Command::new(&program).output().expect("the program just compiled runs");

@@ -63,7 +63,7 @@ fn the_header_is_that_of_the_code() {
     let output = match compiled {
         Err(error) => {
             assert!(std::env::var_os("CI").is_none(), "no C compiler '{compiler}' ({error}), and CI is set");
-            return println!("skipped: no C compiler '{compiler}' ({error})");
+            return println!("SKIPPED: no C compiler '{compiler}' ({error})");
         }
         Ok(output) => output,
     };

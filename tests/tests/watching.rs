@@ -226,6 +226,34 @@ fn paths_are_taken_out_and_brought_back_by_order() {
     assert_eq!(std::fs::read_dir(&folder.0).expect("the folder").count(), 0, "pages and sockets go");
 }
 
+/// Page and socket are the PE's, not its agent's: one that follows another is watched as that one was.
+#[test]
+fn the_next_agent_is_watched_and_takes_orders_as_the_last_one_did() {
+    let folder = Folder(std::env::temp_dir().join(format!("shunt-restart-{}", std::process::id())));
+    let spec = spec(&["5ms:0:agent-restart"]);
+    let cluster = watched_cluster(&spec, &watched(&folder), None);
+    spec.faults.iter().for_each(|fault| cluster.inject(fault));
+    let streams = start_streams(&cluster);
+    cluster.sim.run_for(20_000_000);
+    assert!(cluster.events(0).iter().any(|told| told.event.name() == "agent_restarted"), "the fault struck");
+    let pages = pages_in(&folder.0);
+    assert_eq!(pages.len(), 2, "a page each");
+    let page = pages.into_iter().find(|page| {
+        PageReader::open(page).is_ok_and(|page| page.page().is_ok_and(|page| page.pe == 0))
+    });
+    let page = page.expect("PE 0 has its page");
+    let order = "retire 0.0".parse::<Order>().expect("an order");
+    let asked = std::thread::spawn(move || {
+        give(&page, order, Duration::from_secs(60)).map_err(|error| error.to_string())
+    });
+    while !asked.is_finished() {
+        cluster.sim.run_for(1_000_000);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(asked.join().expect("it ends").is_ok_and(|answer| answer.starts_with("2 path(s)")));
+    finish(&cluster, streams).assert_clean();
+}
+
 #[test]
 fn bad_pages_are_refused_and_leftovers_swept() {
     let folder = Folder::new("bad");

@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
-use crate::{bindings, check, explore, facade, mutate, profiles, python, run_scenarios, swarm, test};
+use crate::{bindings, check, explore, facade, fuzz, mutate, profiles, python, run_scenarios, swarm, test};
 use anyhow::Result;
 use shunt_task::sh;
 use shunt_task::stages::{self, Count, Stage, stage};
@@ -30,6 +30,7 @@ const STAGES: &[Stage] = &[
     ),
     stage("swarm", "900 seeds of the simulator as it ships, every kind of fault among them", swarm::stage),
     stage("explore", "every interleaving of the switch within bounds, as it ships", explore::stage),
+    stage("fuzz", "parsers of what strangers send, under libFuzzer, 8 s each", fuzz::stage),
     stage(
         "gpu",
         "PTX for sm_80, sm_90, sm_100; machine code against its table; link with CUDA C++",

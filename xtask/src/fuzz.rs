@@ -161,6 +161,12 @@ pub fn run(args: &[String]) -> Result<()> {
     }
 }
 
+/// The stage of `cargo xtask ci`.
+pub fn stage() -> Result<Count> {
+    let asked = asked(&["--short".to_owned()])?;
+    all(&build()?, &asked)
+}
+
 fn chosen(asked: &Asked) -> impl Iterator<Item = &'static str> {
     TARGETS.iter().copied().filter(|name| asked.only.is_empty() || asked.only.iter().any(|only| only == name))
 }

@@ -26,7 +26,7 @@ const NEVER: &[(&str, &[&str])] = &[
 /// Names of the packages below one, itself among them.
 fn below(package: &str, features: &str) -> Vec<String> {
     let mut tree = sh::cargo();
-    tree.args(["tree", "--offline", "--prefix", "none", "--edges", "normal"]);
+    tree.args(["tree", "--locked", "--prefix", "none", "--edges", "normal"]);
     tree.args(["--package", package, features]);
     let text = sh::stdout_of(&mut tree).unwrap_or_else(|| panic!("{} fails", sh::shown(&tree)));
     let names = text.lines().filter_map(|line| line.split(' ').next()).filter(|name| !name.is_empty());

@@ -44,15 +44,24 @@ impl From<AbiMismatch> for NoAgent {
     }
 }
 
-/// An agent's thread. Dropping it stops the agent and waits for it. The thread holds the PE: it outlives the agent.
+/// An agent's thread, without which no failure is handled. Dropping it stops the agent and waits for it. The thread holds the PE: it outlives the agent.
+#[must_use = "dropping it stops the agent: failures are not handled any more"]
 pub struct AgentThread {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
-    settled: Arc<AtomicBool>,
+    settled: Arc<Settled>,
+}
+
+/// Whether an agent has made and proved what it has to at start; looked at once somebody asks.
+#[derive(Default)]
+struct Settled {
+    asked: AtomicBool,
+    seen: AtomicBool,
 }
 
 impl AgentThread {
-    /// Starts the agent of a PE. `turn` is asked before each step; `sinks` are told of every event of its first agent.
+    /// Starts the agent of a PE. `turn` is asked before each step; `sinks` are told of every event, also of
+    /// the agents that follow after a restart.
     ///
     /// # Errors
     /// As [`NoAgent`] says.
@@ -64,7 +73,7 @@ impl AgentThread {
         let agent = pe.agent()?.ok_or(NoAgent::Taken)?;
         let stop = Arc::new(AtomicBool::new(false));
         let name = format!("agent {}", pe.root().my_pe);
-        let settled = Arc::new(AtomicBool::new(false));
+        let settled = Arc::new(Settled::default());
         let (ends, said, mut turn) = (stop.clone(), settled.clone(), turn);
         let run = move || {
             let mut supervisor = Supervisor::new(agent);
@@ -78,8 +87,9 @@ impl AgentThread {
                         true
                     }
                 };
-                if !said.load(Ordering::Relaxed) && supervisor.is_settled() {
-                    said.store(true, Ordering::Release);
+                let asked = said.asked.load(Ordering::Relaxed) && !said.seen.load(Ordering::Relaxed);
+                if asked && supervisor.is_settled() {
+                    said.seen.store(true, Ordering::Release);
                 }
                 if !busy {
                     std::thread::sleep(NAP);
@@ -95,7 +105,8 @@ impl AgentThread {
 
     /// True once everything that the agent has to make and to prove at start is there ([`Supervisor::is_settled`]).
     pub fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire)
+        self.settled.asked.store(true, Ordering::Relaxed);
+        self.settled.seen.load(Ordering::Acquire)
     }
 
     /// Asks it to end, and does not wait: of many agents, all are asked before the first is waited for.

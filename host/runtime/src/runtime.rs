@@ -8,6 +8,7 @@ use shunt_device::{Channel, Deadline, Device, HeapOffset};
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::config::EnvConfig;
 use shunt_host::error::{ConfigError, GpuError, StartError};
+use shunt_host::events::Sink;
 use shunt_host::gpu::{GpuMemory, HeapMemory};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::silence::Silence;
@@ -85,6 +86,7 @@ pub struct Builder {
     nics: Arc<dyn Nics>,
     member: Member,
     settings: Settings,
+    sinks: Vec<Box<dyn Sink>>,
     heap_bytes: u64,
     memory: Option<Arc<dyn GpuMemory>>,
     clock: Option<Arc<dyn World>>,
@@ -92,13 +94,21 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Settings other than the defaults, say [`Settings::from_env`].
+    /// Somebody who is told of every event of this PE, besides the log: what is weaker on its NICs, paths that fail, are
+    /// fenced, come back. Called by the agent's thread: must not wait.
+    #[must_use]
+    pub fn sink(mut self, sink: Box<dyn Sink>) -> Self {
+        self.sinks.push(sink);
+        self
+    }
+
+    /// Settings other than the defaults, say [`Settings::from_env`]: with failover only if they say so.
     #[must_use]
     pub fn settings(self, settings: Settings) -> Self {
         Self { settings, ..self }
     }
 
-    /// Whether failures switch paths.
+    /// Whether failures switch paths; true by default.
     #[must_use]
     pub fn fault_tolerance(mut self, on: bool) -> Self {
         self.settings.env.fault_tolerance = on;
@@ -150,9 +160,9 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Error`] says.
-    pub fn start(self) -> Result<Runtime, Error> {
-        let nics = self.nics.clone();
-        Runtime::of(self.connect()?, nics)
+    pub fn start(mut self) -> Result<Runtime, Error> {
+        let (nics, sinks) = (self.nics.clone(), std::mem::take(&mut self.sinks));
+        Runtime::of(self.connect()?, nics, sinks)
     }
 }
 
@@ -173,6 +183,7 @@ pub fn start_together(pes: impl IntoIterator<Item = Builder>) -> Result<Vec<Runt
 }
 
 /// A PE that is up, and its agent. Dropping it stops the agent, then the PE.
+#[must_use = "dropping it stops the PE"]
 pub struct Runtime {
     agent: AgentThread,
     words: StateWords,
@@ -182,12 +193,16 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A PE on these NICs. It finds the others by `member`.
+    /// A PE on these NICs. It finds the others by `member`. Failures switch paths unless
+    /// [`Builder::fault_tolerance`] or [`Builder::settings`] say otherwise.
     pub fn builder(nics: Arc<dyn Nics>, member: Member) -> Builder {
+        let mut settings = Settings::default();
+        settings.env.fault_tolerance = true;
         Builder {
             nics,
             member,
-            settings: Settings::default(),
+            settings,
+            sinks: Vec::new(),
             heap_bytes: 1 << 20,
             memory: None,
             clock: None,
@@ -195,11 +210,11 @@ impl Runtime {
         }
     }
 
-    fn of(pe: Pe, nics: Arc<dyn Nics>) -> Result<Self, Error> {
+    fn of(pe: Pe, nics: Arc<dyn Nics>, sinks: Vec<Box<dyn Sink>>) -> Result<Self, Error> {
         let pe = Arc::new(pe);
         // SAFETY: the state is mapped while `pe` lives; `words` is dropped before it (order of the fields).
         let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }.map_err(NoAgent::from)?;
-        let agent = AgentThread::spawn(pe.clone(), Vec::new(), || Turn::Step)?;
+        let agent = AgentThread::spawn(pe.clone(), sinks, || Turn::Step)?;
         Ok(Self { agent, words, pe, _nics: nics })
     }
 
@@ -270,15 +285,21 @@ impl Runtime {
         each.fold((0, 0), |(failovers, back), (more, more_back)| (failovers + more, back + more_back))
     }
 
-    /// True once every path of every channel is ready, backups among them.
+    /// True once every channel outlives a path: it has a backup, and all paths that it has are ready. Never without
+    /// [`Builder::fault_tolerance`], nor on one rail.
     pub fn is_armed(&self) -> bool {
         let root = self.words.root();
         let peers = (0..root.pe_count).filter(|peer| *peer != root.my_pe);
-        let mut places = peers.flat_map(|peer| {
-            (0..root.channels_per_pe)
-                .flat_map(move |channel| (0..root.slots).map(move |slot| Place { peer, channel, slot }))
-        });
-        places.all(|at| matches!(self.words.path_state(at), PathState::Ready | PathState::Absent))
+        let mut channels =
+            peers.flat_map(|peer| (0..root.channels_per_pe).map(move |channel| (peer, channel)));
+        channels.all(|(peer, channel)| {
+            let state = |slot| self.words.path_state(Place { peer, channel, slot });
+            let there = (0..root.slots).map(state).filter(|state| *state != PathState::Absent);
+            let (ready, all) = there.fold((0, 0), |(ready, all), state| {
+                (ready + usize::from(state == PathState::Ready), all + 1)
+            });
+            ready >= 2 && ready == all
+        })
     }
 
     /// Waits until it [is armed](Self::is_armed); false if it was not in time.

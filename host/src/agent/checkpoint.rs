@@ -4,13 +4,17 @@
 use super::destroy_queue::DestroyQueue;
 use super::nic_dispatch::Nics;
 use super::rails::address::Address;
+use super::rails::arrival::Arrival;
 use super::reader::Cursor;
 use super::reporter::Reporter;
+use super::status_page::StatusBoard;
 use crate::connect::oob::Oob;
+use crate::error::DevxError;
 use crate::nanos::Nanos;
 use crate::nic::half::HalfPath;
 use crate::nic::queue::{At, RingSpan};
 use crate::pe::resources::{AgentResources, PathSlot};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One pair, as its next agent finds it.
@@ -46,6 +50,9 @@ impl PairCheckpoint {
     }
 }
 
+/// What was read of the events of a rail's NIC.
+pub(super) type NicEvent = (u32, Result<Option<[u8; 64]>, DevxError>);
+
 /// Everything that outlives an agent.
 pub(super) struct Checkpoint {
     /// By row and slot.
@@ -68,6 +75,12 @@ pub(super) struct Checkpoint {
     pub reporter: Reporter,
     /// Switch records handed out.
     pub records_seen: Cursor,
+    /// What others look at, if anybody asked for it.
+    pub board: Option<Box<StatusBoard>>,
+    /// Events that were read and not looked at.
+    pub events: VecDeque<NicEvent>,
+    /// Messages that were read and not looked at.
+    pub arrivals: VecDeque<Arrival>,
     /// Agents so far.
     pub lives: u32,
 }

@@ -101,6 +101,11 @@ impl CommandQueue {
         self.lock().done.pop_front()
     }
 
+    /// A job that was taken, and not looked at: it is the next again.
+    pub fn give_back(&self, id: JobId, outcome: Outcome) {
+        self.lock().done.push_front((id, outcome));
+    }
+
     /// Since when the NIC owes an answer to a command; none while it answers or has nothing to do.
     pub fn oldest_outstanding(&self) -> Option<Nanos> {
         self.lock().owing
@@ -195,6 +200,18 @@ mod tests {
         queue.raise_priority(Urgency::Asked, 1);
         queue.raise_priority(Urgency::Asked, 3);
         assert_eq!(order(&queue), [3, 1, 2]);
+    }
+
+    /// An agent that panics in the middle of what it took leaves the rest to the next one, in order.
+    #[test]
+    fn what_was_taken_and_not_looked_at_is_the_next_again() {
+        let queue = queue(&[]);
+        (1..4).for_each(|number| queue.lock().done.push_back((id(number), Outcome::Port(true))));
+        let taken: Vec<_> = std::iter::from_fn(|| queue.next_done()).collect();
+        taken.into_iter().skip(1).rev().for_each(|(id, outcome)| queue.give_back(id, outcome));
+        queue.lock().done.push_back((id(4), Outcome::Port(true)));
+        let rest: Vec<u64> = std::iter::from_fn(|| queue.next_done()).map(|(id, _)| id.number).collect();
+        assert_eq!(rest, [2, 3, 4]);
     }
 
     #[test]

@@ -70,6 +70,15 @@ impl Nics {
         self.handles.iter().enumerate().flat_map(of).collect()
     }
 
+    /// What was taken and not looked at, for the next agent.
+    pub(super) fn give_back(&self, outcomes: impl DoubleEndedIterator<Item = (usize, JobId, Outcome)>) {
+        for (rail, id, outcome) in outcomes.rev() {
+            if let Some(one) = self.handles.get(rail) {
+                one.queue.give_back(id, outcome);
+            }
+        }
+    }
+
     /// Gives a command about a pair, or about the rail; answers with its number.
     pub(super) fn submit(&mut self, rail: u32, urgency: Urgency, about: usize, job: Job) -> u64 {
         self.given += 1;

@@ -51,7 +51,8 @@ impl Port {
             self.downs = self.downs.saturating_add(1);
         }
         self.down = down;
-        self.changed_ns = now;
+        // Two changes in one step are told apart: a copy of the first that comes late is void.
+        self.changed_ns = now.max(self.changed_ns + Nanos::new(1));
         self.again_ns = now;
         true
     }
@@ -147,7 +148,7 @@ impl PortTable {
     /// True if what firmware said of a port, asked at `asked`, is news. What happened since then is known better. That
     /// it is down is firmware's word only where the NIC's events tell nothing.
     pub(super) fn believes_firmware(&self, rail: usize, up: bool, asked: Nanos) -> bool {
-        self.local[rail].changed_ns < asked && (up || self.silent[rail])
+        self.local[rail].changed_ns <= asked && (up || self.silent[rail])
     }
 
     /// True if it is time to look at ports that are down, and at what is told again.
@@ -225,6 +226,21 @@ mod tests {
         }
         port.change(true, CALM_NS + at(111));
         assert_eq!(port.penalty_ns(), Nanos::ZERO, "a calm time clears the record");
+    }
+
+    /// Events of one step share its time. Of two changes in one step a late copy of the first must not undo the second.
+    #[test]
+    fn two_changes_in_one_step_are_told_apart_and_firmware_asked_after_them_is_believed() {
+        let mut ports = PortTable::new(2, 1);
+        assert!(ports.own_changes(at(7_000), 0, true).is_some());
+        assert!(ports.believes_firmware(0, true, at(7_000)), "asked in the step of the change, after it");
+        let down = ports.own(0).1;
+        assert!(ports.own_changes(at(7_000), 0, false).is_some());
+        let up = ports.own(0).1;
+        assert!(up > down);
+        assert!(ports.peer_says(at(9_000), 1, 0, true, down).is_some());
+        assert!(ports.peer_says(at(9_000), 1, 0, false, up).is_some());
+        assert!(ports.peer_says(at(9_000), 1, 0, true, down).is_none(), "the late copy");
     }
 
     #[test]

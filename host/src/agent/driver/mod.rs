@@ -25,7 +25,7 @@ mod take;
 use super::age::Age;
 use super::agreement::Agreement;
 use super::atomic_owner::AtomicOwner;
-use super::checkpoint::{Checkpoint, CheckpointCell};
+use super::checkpoint::{Checkpoint, CheckpointCell, NicEvent};
 use super::datagram_renewal::Renewal;
 use super::destroy_queue::DestroyQueue;
 use super::fault_localizer::FaultLocalizer;
@@ -38,13 +38,13 @@ use super::pair::Pair;
 use super::path_pool::PathPool;
 use super::path_proof::Proofs;
 use super::port_table::PortTable;
-use super::rails::{Arrival, Heard, Links, Reach};
+use super::rails::arrival::Arrival;
+use super::rails::{Heard, Links, Reach};
 use super::reader::Cursor;
 use super::reporter::Reporter;
 use super::status_page::StatusBoard;
 use super::words::{Place, StateWords};
 use super::worker::{Crew, Threads};
-use crate::error::DevxError;
 use crate::events::{Event, Watching};
 use crate::nanos::Nanos;
 use crate::nic::half::HalfPath;
@@ -55,6 +55,7 @@ use crate::rail::{self, Rail};
 use crate::ranks;
 use shunt_device::{AbiMismatch, Patience};
 use shunt_layout::mutant::Mutant;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Messages taken in one step.
@@ -85,18 +86,15 @@ impl Pe {
     }
 }
 
-/// What was read of the events of a rail's NIC.
-type NicEvent = (u32, Result<Option<[u8; 64]>, DevxError>);
-
 /// What has arrived for an agent.
 #[derive(Default)]
 pub struct Inputs {
     /// What the workers have done, by rail.
-    outcomes: Vec<(usize, JobId, Outcome)>,
+    outcomes: VecDeque<(usize, JobId, Outcome)>,
     /// What was read of the NICs' events, by rail.
-    events: Vec<NicEvent>,
+    pub(super) events: VecDeque<NicEvent>,
     /// What other agents sent, at most [`HEARD_MAX`] messages.
-    arrivals: Vec<Arrival>,
+    pub(super) arrivals: VecDeque<Arrival>,
 }
 
 /// The agent of one PE.
@@ -139,6 +137,8 @@ pub struct Agent {
     destroys: DestroyQueue<Arc<HalfPath>>,
     /// Agents of this PE so far, with this one.
     lives: u32,
+    /// What has arrived and was not looked at: of a step that panics, the next agent looks at the rest.
+    arrived: Inputs,
     /// When it last looked.
     looked_ns: Nanos,
     /// Where the next agent will find what outlives this one.
@@ -181,7 +181,7 @@ impl Agent {
             requests_seen: vec![0; rows],
             records_seen: kept.records_seen,
             reporter: kept.reporter,
-            board: None,
+            board: kept.board,
             proofs: Proofs::default(),
             agreement: Agreement::new(pe.ranks(), kept.lives > 0),
             words,
@@ -197,6 +197,7 @@ impl Agent {
             nics: kept.nics,
             destroys: kept.destroys,
             lives: kept.lives + 1,
+            arrived: Inputs { events: kept.events, arrivals: kept.arrivals, ..Inputs::default() },
             looked_ns: now,
             cell: pe.checkpoint().clone(),
             ended: false,
@@ -222,14 +223,15 @@ impl Agent {
         if self.taking_over {
             self.nics.take_over();
         }
-        let mut inputs = Inputs { outcomes: self.nics.take_done(), ..Inputs::default() };
+        let mut inputs = std::mem::take(&mut self.arrived);
+        inputs.outcomes.extend(self.nics.take_done());
         for (rail, one) in self.rails.iter().enumerate() {
             loop {
                 let event = one.devx.next_event();
                 let last = !matches!(event, Ok(Some(_)));
                 // That there is nothing more is news only of a NIC whose events could not be read.
                 if !matches!(event, Ok(None)) || self.ports.is_silent(rail) {
-                    inputs.events.push((rail as u32, event));
+                    inputs.events.push_back((rail as u32, event));
                 }
                 if last {
                     break;
@@ -248,19 +250,20 @@ impl Agent {
     /// Looks at everything once, at `now`. True if there was something to do, so that an idle thread may sleep. Then
     /// comes [`Agent::hand_on`].
     pub fn step(&mut self, now: Nanos, inputs: Inputs) -> bool {
+        self.arrived = inputs;
         self.looked_ns = now;
         self.awake.grow(now, self.options.nic_ns / 8 + Nanos::new(1));
         self.age.grow(now, self.options.lifetime_ns / 8 + Nanos::new(1));
         if std::mem::take(&mut self.taking_over) {
             self.take_over(now);
         }
-        let Inputs { outcomes, events, arrivals } = inputs;
-        let mut busy = !outcomes.is_empty();
-        for (rail, id, outcome) in outcomes {
+        let mut busy = false;
+        while let Some((rail, id, outcome)) = self.arrived.outcomes.pop_front() {
             self.outcome(now, rail, id, outcome);
+            busy = true;
         }
-        busy |= self.poll_ports(now, events);
-        for arrival in arrivals {
+        busy |= self.poll_ports(now);
+        while let Some(arrival) = self.arrived.arrivals.pop_front() {
             let Some(heard) = self.links.hear(now, arrival) else { continue };
             busy = true;
             match heard {
@@ -321,6 +324,8 @@ impl Agent {
         self.ended = true;
         let (oob, addresses) = self.links.give_up();
         let unfenced = self.owner.all_unfenced();
+        let Inputs { outcomes, events, arrivals } = std::mem::take(&mut self.arrived);
+        self.nics.give_back(outcomes.into_iter());
         let kept = Checkpoint {
             pairs: self.pairs.drain(..).map(|pair| pair.map(Pair::left)).collect(),
             spares: std::mem::take(&mut self.spares),
@@ -332,6 +337,9 @@ impl Agent {
             unfenced,
             reporter: std::mem::replace(&mut self.reporter, Reporter::new(self.words.root().my_pe, 0)),
             records_seen: self.records_seen,
+            board: self.board.take(),
+            events,
+            arrivals,
             lives: self.lives,
         };
         self.cell.put(kept);

@@ -1,6 +1,6 @@
 //! A port went down or came up: who is told, and what is fenced. The rules of ports are in `port_table.rs`.
 
-use super::{Agent, NicEvent};
+use super::Agent;
 use crate::agent::health::Health;
 use crate::agent::message::Message;
 use crate::agent::nic_job::Urgency;
@@ -16,9 +16,9 @@ use shunt_layout::mutant::Mutant;
 impl Agent {
     /// Takes the NICs' events; asks ports that are down now and then, in case the event of their return was lost, and
     /// those whose NIC's events cannot be read.
-    pub(in crate::agent) fn poll_ports(&mut self, now: Nanos, events: Vec<NicEvent>) -> bool {
+    pub(in crate::agent) fn poll_ports(&mut self, now: Nanos) -> bool {
         let mut busy = false;
-        for (rail, event) in events {
+        while let Some((rail, event)) = self.arrived.events.pop_front() {
             match event {
                 Ok(Some(event)) => {
                     self.event(now, rail, &event);

@@ -64,8 +64,7 @@ impl Agent {
             let up = self.ports.up(pair.local_rail, self.place(index).peer, pair.remote_rail);
             ready(pair) || pair.is_out() || !up
         };
-        let proved = !self.proofs.is_asking() && self.next_to_prove().is_none();
-        proved && (0..self.pairs.len()).all(rests)
+        (0..self.pairs.len()).all(rests) && !self.proofs.is_asking() && self.next_to_prove().is_none()
     }
 
     /// True for a backup that was probed, that this direction does not use, and that its channel can spare: it has a

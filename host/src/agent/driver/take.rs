@@ -8,6 +8,7 @@ use crate::agent::reporter::Reporter;
 use crate::agent::worker::Crew;
 use crate::pe::connect::first_psn;
 use crate::pe::{AgentResources, Pe};
+use std::collections::VecDeque;
 
 /// For the next agent of a PE; none while one lives.
 pub(super) fn take(pe: &Pe, crew: &dyn Crew) -> Option<Checkpoint> {
@@ -41,6 +42,9 @@ fn first(pe: &Pe, resources: AgentResources, crew: &dyn Crew) -> Checkpoint {
         destroys: DestroyQueue::default(),
         reporter: Reporter::new(root.my_pe, root.pe_count),
         records_seen: Cursor::default(),
+        board: None,
+        events: VecDeque::new(),
+        arrivals: VecDeque::new(),
         lives: 0,
     }
 }

@@ -5,6 +5,7 @@
 //! tells of a port. Copies go over several pairs of rails; the receiver takes the first.
 
 pub(super) mod address;
+pub(super) mod arrival;
 pub mod envelope;
 
 use super::port_table::PortTable;
@@ -17,10 +18,12 @@ use crate::pe::{Pe, PeerInfo};
 use crate::rail::Rail;
 use crate::slots::RailPair;
 use address::Address;
+use arrival::{Arrival, Datagram};
 use envelope::{Header, Kind, Seal, Taken};
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::wqe::AddressVector;
 use shunt_layout::mutant::Mutant;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Copies of one message: more pairs than these are tried in turn, as messages are repeated.
@@ -48,23 +51,6 @@ pub(super) enum Reach {
     Link,
     /// Over both in any case.
     Both,
-}
-
-/// What arrived and is of this job.
-pub(super) enum Arrival {
-    /// From the agent of a PE, over the agents' own link.
-    Own(u32, Vec<u8>),
-    /// On a rail.
-    Datagram(Datagram),
-}
-
-/// One that is new.
-pub(super) struct Datagram {
-    from: u32,
-    pair: RailPair,
-    number: u64,
-    kind: Kind,
-    body: Vec<u8>,
 }
 
 /// What it says.
@@ -278,9 +264,9 @@ impl Links {
     }
 
     /// Takes what has arrived over either link, up to the next message or answer. True if there was one.
-    pub(super) fn receive(&mut self, into: &mut Vec<Arrival>) -> bool {
+    pub(super) fn receive(&mut self, into: &mut VecDeque<Arrival>) -> bool {
         if let Some((from, bytes)) = self.oob.try_recv() {
-            into.push(Arrival::Own(from, bytes));
+            into.push_back(Arrival::Own(from, bytes));
             return true;
         }
         let mut bytes = [0; MESSAGE_MAX];
@@ -294,7 +280,7 @@ impl Links {
                 let Some(length) = arrived else { break };
                 let Some(datagram) = self.open(rail as u32, &bytes[..length]) else { continue };
                 let is_ping = datagram.kind == Kind::Ping;
-                into.push(Arrival::Datagram(datagram));
+                into.push_back(Arrival::Datagram(datagram));
                 if !is_ping {
                     return true;
                 }

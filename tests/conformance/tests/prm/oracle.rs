@@ -54,7 +54,7 @@ impl Oracle {
         };
         if let Some(missing) = missing {
             assert!(std::env::var_os("CI").is_none(), "{missing}, and CI is set: install it there");
-            println!("skipped: {missing}");
+            println!("SKIPPED: {missing}");
             return None;
         }
         let mut child = Command::new(PYTHON)
