@@ -78,11 +78,11 @@ const UNCERTAIN: &[Holds] = &[
     Holds::Is("ghost_writes", 0),
 ];
 
-/// What is said of a run whose signal was left out, exit status 1.
-const SIGNAL_LEFT_OUT: &[Holds] = &[
+/// What is said of a run of which one put or one signal was left out, exit status 1.
+const ONE_LEFT_OUT: &[Holds] = &[
     Holds::Says("verdict", "broken"),
     Holds::FirstFaultHit,
-    Holds::Is("puts_lost", 0),
+    Holds::AtMost("puts_lost", 1),
     Holds::Short("signals_applied", "signals_posted", 1),
     Holds::Is("signals_duplicated", 0),
 ];
@@ -97,7 +97,7 @@ fn chosen(all: &[Scenario], profile: &str, short: bool) -> Vec<Scenario> {
         None => Some(*scenario),
         Some(Differs::Left) => None,
         Some(Differs::MayBeUncertain) => Some(Scenario { or: Some((3, UNCERTAIN)), ..*scenario }),
-        Some(Differs::MayBeASignal) => Some(Scenario { or: Some((1, SIGNAL_LEFT_OUT)), ..*scenario }),
+        Some(Differs::MayBeASignal) => Some(Scenario { or: Some((1, ONE_LEFT_OUT)), ..*scenario }),
     };
     all.iter().filter(|scenario| fits(scenario, short)).filter_map(judged).collect()
 }
