@@ -435,4 +435,23 @@ impl Agent {
         }
         busy
     }
+
+    /// Answers a switcher, and says so.
+    pub(in crate::agent) fn answer_request(
+        &mut self,
+        now: Nanos,
+        at: Place,
+        incarnation: u32,
+        request: u64,
+        verdict: Verdict,
+    ) {
+        self.words.answer(at, incarnation, request, verdict);
+        let status = match verdict.status {
+            AnswerStatus::Truth => "truth",
+            AnswerStatus::FencedNoTruth => "no-truth",
+            AnswerStatus::Unprovable => "unprovable",
+        };
+        let (at, executed) = (self.route(self.index(at)), verdict.executed);
+        self.report(now, Event::FenceAnswered { at, request, status, executed });
+    }
 }

@@ -5,12 +5,9 @@ use crate::agent::health::{Health, Observation};
 use crate::agent::message::SideTruth;
 use crate::agent::nic_job::FenceTimes;
 use crate::agent::pair::Pair;
-use crate::agent::verdict::Verdict;
-use crate::agent::words::Place;
 use crate::events::{Event, Route, Sink, Told};
 use crate::nanos::Nanos;
 use crate::rail::Rail;
-use shunt_layout::state::AnswerStatus;
 use std::sync::Arc;
 
 impl Agent {
@@ -52,25 +49,6 @@ impl Agent {
         for (rail, why) in refused {
             self.report(now, Event::CountRefused { rail, why });
         }
-    }
-
-    /// Answers a switcher, and says so.
-    pub(in crate::agent) fn answer_request(
-        &mut self,
-        now: Nanos,
-        at: Place,
-        incarnation: u32,
-        request: u64,
-        verdict: Verdict,
-    ) {
-        self.words.answer(at, incarnation, request, verdict);
-        let status = match verdict.status {
-            AnswerStatus::Truth => "truth",
-            AnswerStatus::FencedNoTruth => "no-truth",
-            AnswerStatus::Unprovable => "unprovable",
-        };
-        let (at, executed) = (self.route(self.index(at)), verdict.executed);
-        self.report(now, Event::FenceAnswered { at, request, status, executed });
     }
 
     /// This half of a pair was fenced.
