@@ -238,9 +238,9 @@ fn the_next_agent_is_watched_and_takes_orders_as_the_last_one_did() {
     assert!(cluster.events(0).iter().any(|told| told.event.name() == "agent_restarted"), "the fault struck");
     let pages = pages_in(&folder.0);
     assert_eq!(pages.len(), 2, "a page each");
-    let page = pages.into_iter().find(|page| {
-        PageReader::open(page).is_ok_and(|page| page.page().is_ok_and(|page| page.pe == 0))
-    });
+    let page = pages
+        .into_iter()
+        .find(|page| PageReader::open(page).is_ok_and(|page| page.page().is_ok_and(|page| page.pe == 0)));
     let page = page.expect("PE 0 has its page");
     let order = "retire 0.0".parse::<Order>().expect("an order");
     let asked = std::thread::spawn(move || {
