@@ -44,7 +44,8 @@ impl From<AbiMismatch> for NoAgent {
     }
 }
 
-/// An agent's thread, without which no failure is handled. Dropping it stops the agent and waits for it. The thread holds the PE: it outlives the agent.
+/// An agent's thread, without which no failure is handled. Dropping it stops the agent and waits for it. The thread
+/// holds the PE: it outlives the agent.
 #[must_use = "dropping it stops the agent: failures are not handled any more"]
 pub struct AgentThread {
     thread: Option<JoinHandle<()>>,

@@ -94,8 +94,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Somebody who is told of every event of this PE, besides the log: what is weaker on its NICs, paths that fail, are
-    /// fenced, come back. Called by the agent's thread: must not wait.
+    /// Somebody who is told of every event of this PE, besides the log: what is weaker on its NICs, paths that fail,
+    /// are fenced, come back. Called by the agent's thread: must not wait.
     #[must_use]
     pub fn sink(mut self, sink: Box<dyn Sink>) -> Self {
         self.sinks.push(sink);
