@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_run_must_end_well_tell_both_texts_and_switch() {
-        let good = format!("{}\n{}\nPE 0 switched 1 times\n", LINES[0], LINES[1]);
+        let good = format!("{}\n{}\nPE 0 switched 1 time(s)\n", LINES[0], LINES[1]);
         assert!(wrong(Some(0), &good).is_empty());
         assert_eq!(wrong(None, &good).len(), 1);
         assert_eq!(wrong(Some(0), &good.replace(LINES[1], "")).len(), 1);

@@ -42,7 +42,7 @@ fn run(nics: &Arc<dyn Nics>, port_down: impl FnOnce()) -> Result<()> {
     send(&pes, "sent over the first port", 1)?;
     port_down();
     send(&pes, "sent over the other one", 2)?;
-    println!("PE 0 switched {} times", pes[0].switches().0);
+    println!("PE 0 switched {} time(s)", pes[0].switches().0);
     pes.iter().for_each(Runtime::ask_to_stop);
     Ok(())
 }
