@@ -1,4 +1,4 @@
-//! What agents tell their logs, which nobody reads here, and whoever runs this is to know: on stderr.
+//! Warnings on stderr that agents otherwise write to their logs only.
 
 use shunt_host::events::{Event, Sink, Told};
 use shunt_host::pe::Pe;
@@ -6,8 +6,7 @@ use shunt_host::rail::{self, Rail};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Says what of these NICs is weaker than elsewhere, as agents' logs do, which nobody reads here. Phases of one run
-/// meet the same NICs: each thing is said once.
+/// Says what of these NICs is weaker than elsewhere. Phases of one run meet the same NICs: each thing is said once.
 pub fn say_weaker(rails: &[Arc<Rail>]) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use anyhow::Result;
 use shunt_task::sh;
 use shunt_task::stages::{self, Count, Stage, stage};
 
-pub const SUMMARY: &str = "everything a change must pass: 40 minutes on 2 cores";
+pub const SUMMARY: &str = "everything a change must pass; aims at 40 minutes on 2 cores";
 pub const HELP: &str = "ci [--only STAGE]... [--list]
 
 Runs all stages; a failed one does not stop the others, the exit status tells. Installs nothing: scripts/setup-debian.sh

@@ -34,7 +34,7 @@ fn send(pes: &[Runtime], text: &str, number: u64) -> Result<()> {
 
 fn run(nics: &Arc<dyn Nics>, port_down: impl FnOnce()) -> Result<()> {
     let members = Members::in_process(2, &nics.clock()).members;
-    let builder = |member| Runtime::builder(nics.clone(), member).fault_tolerance(true);
+    let builder = |member| Runtime::builder(nics.clone(), member);
     let pes = start_together(members.into_iter().map(builder))?;
     if !pes.iter().all(|pe| pe.wait_armed(PATIENCE)) {
         return Err("backup paths were not made in time".into());

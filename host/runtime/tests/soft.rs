@@ -51,6 +51,24 @@ fn puts_arrive_over_what_is_left_of_two_ports() {
     pes.iter().for_each(Runtime::ask_to_stop);
 }
 
+/// A program that says nothing of failover has it. Without a backup nobody is told to be armed: not with failover off,
+/// not on one rail.
+#[test]
+fn failover_is_the_default_and_nobody_is_armed_without_a_backup() {
+    for (rails, off, armed) in [(2, false, true), (2, true, false), (1, false, false)] {
+        let nics = Arc::new(SoftNics::new(0..2, rails));
+        let members = Members::in_process(2, &nics.clock()).members;
+        let builder = |member| {
+            let builder = Runtime::builder(nics.clone(), member);
+            if off { builder.fault_tolerance(false) } else { builder }
+        };
+        let pes = start_together(members.into_iter().map(builder)).unwrap();
+        let patience = if armed { PATIENCE } else { Duration::from_millis(100) };
+        assert!(pes.iter().all(|pe| pe.wait_armed(patience) == armed), "{rails} rails, off: {off}");
+        pes.iter().for_each(Runtime::ask_to_stop);
+    }
+}
+
 #[test]
 fn what_lies_outside_the_heap_is_refused() {
     let (_nics, pes) = two_pes();

@@ -22,7 +22,7 @@ pub enum Urgency {
     Idle,
 }
 
-/// Names a job: whoever gave it knows by the number whether it still matters.
+/// Names a job: its giver knows by the number whether it still matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId {
     /// Never used twice by one agent.

@@ -145,7 +145,7 @@ impl PortTable {
         port.change(down, now).then_some(before)
     }
 
-    /// True if what firmware said of a port, asked at `asked`, is news. What happened since then is known better. That
+    /// True if what firmware said of a port, asked at `asked`, counts. What happened since then is known better. That
     /// it is down is firmware's word only where the NIC's events tell nothing.
     pub(super) fn believes_firmware(&self, rail: usize, up: bool, asked: Nanos) -> bool {
         self.local[rail].changed_ns <= asked && (up || self.silent[rail])

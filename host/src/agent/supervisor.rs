@@ -42,7 +42,7 @@ impl Supervisor {
             self.since = clock(pe);
         }
         let Some(agent) = &mut self.agent else { return false };
-        // Whatever a panic leaves half done in the agent is dropped with it, unread.
+        // What a panic leaves half done is dropped with the agent. What it had not looked at goes to the next one.
         let step = || {
             let inputs = agent.inputs();
             let busy = agent.step(clock(pe), inputs);

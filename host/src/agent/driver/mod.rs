@@ -229,7 +229,7 @@ impl Agent {
             loop {
                 let event = one.devx.next_event();
                 let last = !matches!(event, Ok(Some(_)));
-                // That there is nothing more is news only of a NIC whose events could not be read.
+                // An empty queue is told only of a NIC whose events could not be read: now they can.
                 if !matches!(event, Ok(None)) || self.ports.is_silent(rail) {
                     inputs.events.push_back((rail as u32, event));
                 }
