@@ -2,7 +2,9 @@
 //! is gone with it. Rules 17 and 18.
 
 use super::destroy_queue::DestroyQueue;
+use super::engine::Half;
 use super::nic_dispatch::Nics;
+use super::path::PathStart;
 use super::rails::address::Address;
 use super::rails::arrival::Arrival;
 use super::reader::Cursor;
@@ -14,39 +16,26 @@ use crate::nanos::Nanos;
 use crate::nic::half::HalfPath;
 use crate::nic::queue::{At, RingSpan};
 use crate::pe::resources::{AgentResources, PathSlot};
+use crate::slots::RailPair;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One pair, as its next agent finds it.
+/// One path, as its next agent finds it.
 pub(super) struct PairCheckpoint {
-    /// The highest incarnation that was ever begun.
-    pub incarnation: u32,
-    /// Rails that its slot is given to.
-    pub local_rail: u32,
-    /// See `local_rail`.
-    pub remote_rail: u32,
+    /// What its machine begins with.
+    pub start: PathStart<Half>,
     /// Memory of its rings.
     pub rings: RingSpan,
-    /// This half, while there is one.
-    pub half: Option<Arc<HalfPath>>,
-    /// PSN that the next incarnation starts at.
-    pub next_psn: u32,
-    /// What the operator wants, see `Pair::orders`.
-    pub orders: u32,
 }
 
 impl PairCheckpoint {
-    /// A pair as bring-up leaves it: made, or to be made by the agents.
+    /// A path as bring-up leaves it: made, or to be made by the agents.
     pub(super) fn made_at_start(slot: PathSlot, first_psn: u32) -> Self {
-        Self {
-            incarnation: slot.half.as_ref().map_or(0, HalfPath::incarnation),
-            local_rail: slot.local_rail,
-            remote_rail: slot.remote_rail,
-            rings: slot.rings,
-            half: slot.half.map(Arc::new),
-            next_psn: first_psn,
-            orders: 0,
-        }
+        let rails = RailPair { local: slot.local_rail, remote: slot.remote_rail };
+        let incarnation = slot.half.as_ref().map_or(0, HalfPath::incarnation);
+        let half = slot.half.map(Arc::new);
+        let start = PathStart { incarnation, rails, half, next_psn: first_psn, orders: 0 };
+        Self { start, rings: slot.rings }
     }
 }
 
@@ -68,7 +57,7 @@ pub(super) struct Checkpoint {
     /// Workers of the NICs.
     pub nics: Nics,
     /// Halves that are not known to be gone.
-    pub destroys: DestroyQueue<Arc<HalfPath>>,
+    pub destroys: DestroyQueue<Half>,
     /// By pair: rails on which an older half was never proven silent, a bit each.
     pub unfenced: Vec<u32>,
     /// What was told, and to whom.

@@ -1,10 +1,13 @@
 //! What a NIC is to do, how urgent it is, and what came of it.
 
+use super::message::SideTruth;
 use crate::connect::card::{HalfCard, RailCard};
 use crate::error::NicError;
 use crate::nic::half::HalfPath;
 use crate::nic::qp::{QpTruth, QpTuning};
 use crate::nic::queue::RingSpan;
+use shunt_layout::mlx5::prm::qp::State;
+use shunt_layout::mutant::Mutant;
 use std::sync::Arc;
 
 /// Which job goes first.
@@ -88,6 +91,28 @@ pub struct Fenced {
     pub stopped: bool,
     /// How long each command took.
     pub times: FenceTimes,
+}
+
+impl Fenced {
+    /// True if the half was seen in ERR.
+    pub fn shows_err(&self) -> bool {
+        self.last.state == Some(State::Err)
+    }
+
+    /// What this says of the half; `trusted`: the NIC's count is.
+    pub fn truth(&self, trusted: bool) -> SideTruth {
+        let (first, last) = (&self.first, &self.last);
+        let still = first.rmsn == last.rmsn && first.next_rcv_psn == last.next_rcv_psn;
+        if self.stopped && !self.shows_err() && !Mutant::StateNotLookedAt.on() {
+            SideTruth::Dead
+        } else if !self.flushed {
+            SideTruth::Unflushed
+        } else if still && trusted {
+            SideTruth::Exact { executed: last.rmsn, next_rcv_psn: last.next_rcv_psn }
+        } else {
+            SideTruth::Fenced
+        }
+    }
 }
 
 /// How long each command of a fence took, nanoseconds.

@@ -1,7 +1,9 @@
 //! The agent's own patience: as it is given, and as its machines read it.
 
+use super::path::Timing;
 use crate::nanos::Nanos;
 use crate::pe::PROVE_NS;
+use shunt_layout::state::Policy;
 
 /// The agent's own patience. All times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,40 +56,26 @@ impl Default for AgentOptions {
     }
 }
 
-/// The same as machines read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
-    pub lifetime_ns: Nanos,
-    pub peer_ns: Nanos,
-    pub nic_ns: Nanos,
-    pub doubt_ns: Nanos,
-    pub resend_ns: Nanos,
-    pub probes: u32,
-    pub probe_ns: Nanos,
-    pub revive_ns: Nanos,
-    pub backoff_ns: Nanos,
-    pub port_poll_ns: Nanos,
-    pub touch_ns: Nanos,
-    pub looks: usize,
-    pub prove_ns: Nanos,
-}
-
-impl From<AgentOptions> for Settings {
-    fn from(given: AgentOptions) -> Self {
-        Self {
-            lifetime_ns: given.lifetime_ns.into(),
-            peer_ns: given.peer_ns.into(),
-            nic_ns: given.nic_ns.into(),
-            doubt_ns: given.doubt_ns.into(),
-            resend_ns: given.resend_ns.into(),
-            probes: given.probes,
-            probe_ns: given.probe_ns.into(),
-            revive_ns: given.revive_ns.into(),
-            backoff_ns: given.backoff_ns.into(),
-            port_poll_ns: given.port_poll_ns.into(),
-            touch_ns: given.touch_ns.into(),
-            looks: given.looks,
-            prove_ns: given.prove_ns.into(),
+impl AgentOptions {
+    /// How patient machines of paths are, for channels of so many slots under a policy.
+    pub(super) fn timing(&self, policy: &Policy, slots: u32) -> Timing {
+        // How long after it asked a switcher still waits for one that has its fence in hand: of the bound of its chain,
+        // all but one wait and the packet lifetime that may follow.
+        let fence = Nanos::new(policy.fence_wait_ns);
+        let path = Nanos::new(policy.suspect_ns) + fence;
+        let chain = Nanos::new(policy.give_up_ns) + path * u64::from(slots);
+        let lifetime = self.lifetime_ns.into();
+        Timing {
+            lifetime,
+            peer: self.peer_ns.into(),
+            doubt: self.doubt_ns.into(),
+            resend: self.resend_ns.into(),
+            probes: self.probes,
+            probe: self.probe_ns.into(),
+            revive: self.revive_ns.into(),
+            backoff: self.backoff_ns.into(),
+            owner: chain - fence - lifetime,
+            give_up: policy.give_up_ns.into(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::message::SideTruth;
 use crate::nanos::Nanos;
-use crate::nic::qp::MASK_24;
+use crate::nic::qp::{MASK_24, QpTruth};
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::AnswerStatus;
 
@@ -25,6 +25,11 @@ pub struct Sent {
 }
 
 impl Sent {
+    /// By what the requester of a half says of itself.
+    pub fn of(truth: &QpTruth) -> Self {
+        Self { oldest: truth.last_acked_psn.wrapping_add(1) & MASK_24, next: truth.next_send_psn }
+    }
+
     /// True if a responder that expects `psn` next can have got there by what was sent. Counters of 24 bits.
     pub fn allows(self, psn: u32) -> bool {
         let ahead = |psn: u32| psn.wrapping_sub(self.oldest) & MASK_24;

@@ -1,57 +1,48 @@
-//! What joins the machines. [`Agent`] holds them all; each file here routes what one of them decides to those who carry
-//! it out.
+//! What joins the machines. [`Agent`] holds the engine and the channels it works for; each file here routes what one
+//! machine decides to those who carry it out.
 //!
-//! One [`Agent::step`] looks at everything once: port events, messages of other agents, requests of switchers, the
-//! lives of pairs that are not ready, and channels that no kernel looks after. It calls no CUDA function.
+//! One [`Agent::step`] looks at everything once: port events, messages of other agents, requests of switchers, paths
+//! that are not ready, and channels that no kernel looks after. It calls no CUDA function.
 
-mod admin;
-mod atomics;
 mod datagrams;
-mod destroys;
-mod fence;
+mod hand_on;
+mod homes;
 mod localize;
 mod membership;
-mod nics;
-mod pool;
+mod orders;
 mod ports;
 mod proof;
-mod reconnect;
-mod release;
-mod reports;
+mod requests;
 mod restore;
+mod slots;
 mod status;
 mod take;
 
-use super::age::Age;
 use super::agreement::Agreement;
 use super::atomic_owner::AtomicOwner;
-use super::checkpoint::{Checkpoint, CheckpointCell, NicEvent};
-use super::datagram_renewal::Renewal;
-use super::destroy_queue::DestroyQueue;
-use super::fault_localizer::FaultLocalizer;
-use super::health::{Action, Health, Observation};
-use super::message::{Message, PairId};
-use super::nic_dispatch::Nics;
+use super::channels::Channels;
+use super::checkpoint::{Checkpoint, CheckpointCell, NicEvent, PairCheckpoint};
+use super::engine::{Engine, Parts};
+use super::health::Health;
+use super::message::Message;
 use super::nic_job::{JobId, Outcome};
-use super::options::{AgentOptions, Settings};
-use super::pair::Pair;
+use super::options::AgentOptions;
+use super::path::PathMachine;
 use super::path_pool::PathPool;
-use super::path_proof::Proofs;
 use super::port_table::PortTable;
 use super::rails::arrival::Arrival;
-use super::rails::{Heard, Links, Reach};
+use super::rails::{Heard, Links};
 use super::reader::Cursor;
+use super::recovery::Recovery;
 use super::reporter::Reporter;
 use super::status_page::StatusBoard;
 use super::words::{Place, StateWords};
 use super::worker::{Crew, Threads};
-use crate::events::{Event, Watching};
+use crate::events::control::Order;
+use crate::events::page::zeroed;
+use crate::events::{Event, Metrics, Sink, Told, Watching};
 use crate::nanos::Nanos;
-use crate::nic::half::HalfPath;
-use crate::nic::qp::QpTuning;
-use crate::nic::queue::At;
 use crate::pe::Pe;
-use crate::rail::{self, Rail};
 use crate::ranks;
 use shunt_device::{AbiMismatch, Patience};
 use shunt_layout::mutant::Mutant;
@@ -99,48 +90,24 @@ pub struct Inputs {
 
 /// The agent of one PE.
 pub struct Agent {
-    words: StateWords,
-    rails: Vec<Arc<Rail>>,
-    pairs: Vec<Option<Pair>>,
-    spares: Vec<Option<At>>,
-    tuning: QpTuning,
-    links: Links,
-    localizer: FaultLocalizer,
-    /// By rail: what is being done about its datagrams.
-    renewals: Vec<Renewal>,
+    recovery: Recovery,
     /// As it was given.
     given: AgentOptions,
-    options: Settings,
-    ports: PortTable,
-    pool: PathPool,
-    owner: AtomicOwner,
     /// One a channel: silence on one must not hide behind traffic on another.
     patience: Vec<Patience>,
-    age: Age,
-    /// The same for patience: neither a jump of the clock nor a pause of this process is somebody else's silence.
-    awake: Age,
     next_row: usize,
-    /// By peer: since when it owes an answer, as the agent was awake; none once it said anything.
-    unanswered: Vec<Option<Nanos>>,
-    /// By peer: when it last said anything, likewise.
-    heard_ns: Vec<Nanos>,
-    next_touch_ns: Nanos,
+    next_touch: Nanos,
     wake_seen: u64,
-    requests_seen: Vec<u64>,
     records_seen: Cursor,
-    reporter: Reporter,
     /// What others look at, if anybody asked for it.
     board: Option<Box<StatusBoard>>,
-    proofs: Proofs,
     agreement: Agreement,
-    nics: Nics,
-    destroys: DestroyQueue<Arc<HalfPath>>,
     /// Agents of this PE so far, with this one.
     lives: u32,
     /// What has arrived and was not looked at: of a step that panics, the next agent looks at the rest.
     arrived: Inputs,
     /// When it last looked.
-    looked_ns: Nanos,
+    looked: Nanos,
     /// Where the next agent will find what outlives this one.
     cell: CheckpointCell,
     /// It is gone: it says nothing any more.
@@ -166,53 +133,51 @@ impl Agent {
         ports.keep_words(&kept.port_words);
         let rails_of = pe.peers().iter().map(|peer| peer.rails.len() as u32).collect();
         let now = Nanos::new(words.world().now_ns());
-        let mut agent = Self {
-            ports,
+        let channels = Channels {
             pool: PathPool::new(root.my_pe, rails_of, rows),
-            owner: AtomicOwner::new(root.channels_per_pe as usize, rows, kept.unfenced),
-            patience: vec![Patience::new(now.get()); rows],
-            age: Age::new(now),
-            awake: Age::new(now),
-            next_row: 0,
-            unanswered: vec![None; root.pe_count as usize],
-            heard_ns: vec![Nanos::ZERO; root.pe_count as usize],
-            next_touch_ns: Nanos::ZERO,
-            wake_seen: 0,
-            requests_seen: vec![0; rows],
-            records_seen: kept.records_seen,
+            atomics: AtomicOwner::new(root.channels_per_pe as usize, rows, kept.unfenced),
             reporter: kept.reporter,
-            board: kept.board,
-            proofs: Proofs::default(),
-            agreement: Agreement::new(pe.ranks(), kept.lives > 0),
-            words,
-            rails: pe.rails().to_vec(),
-            pairs: kept.pairs.into_iter().map(|held| held.map(|held| Pair::found(held, now))).collect(),
+            rings: kept.pairs.iter().map(|held| held.as_ref().map(|held| held.rings)).collect(),
             spares: kept.spares,
+            requests_seen: vec![0; rows],
             tuning: pe.config().tuning,
+            words,
+        };
+        let parts = Parts {
+            world: pe.world().clone(),
+            rails: pe.rails().to_vec(),
+            ports,
             links: Links::new(pe, kept.oob, kept.addresses),
-            localizer: FaultLocalizer::default(),
-            renewals: vec![Renewal::default(); pe.rails().len()],
-            given: options,
-            options: options.into(),
             nics: kept.nics,
             destroys: kept.destroys,
+            timing: options.timing(&root.policy, root.slots),
+            nic_patience: options.nic_ns.into(),
+            peers: root.pe_count as usize,
+        };
+        let mut engine = Engine::new(parts, now);
+        for (key, held) in kept.pairs.into_iter().enumerate() {
+            let peer = channels.place(key).peer;
+            engine.add(peer, held.map(|held| PathMachine::found(held.start, root.my_pe < peer, now)));
+        }
+        let mut agent = Self {
+            recovery: Recovery { engine, channels },
+            given: options,
+            patience: vec![Patience::new(now.get()); rows],
+            next_row: 0,
+            next_touch: Nanos::ZERO,
+            wake_seen: 0,
+            records_seen: kept.records_seen,
+            board: kept.board,
+            agreement: Agreement::new(pe.ranks(), kept.lives > 0),
             lives: kept.lives + 1,
             arrived: Inputs { events: kept.events, arrivals: kept.arrivals, ..Inputs::default() },
-            looked_ns: now,
+            looked: now,
             cell: pe.checkpoint().clone(),
             ended: false,
-            taking_over: false,
+            taking_over: kept.lives > 0,
         };
-        if agent.lives > 1 {
-            agent.taking_over = true;
-            return Ok(Some(agent));
-        }
-        agent.introduce(now);
-        for remark in rail::remarks(pe.rails()) {
-            agent.note(now, remark);
-        }
-        for detail in pe.rails().iter().map(|rail| &rail.datagram_detail).filter(|text| !text.is_empty()) {
-            agent.note(now, detail.clone());
+        if !agent.taking_over {
+            hand_on::introduce(&mut agent.recovery, now);
         }
         Ok(Some(agent))
     }
@@ -220,17 +185,18 @@ impl Agent {
     /// What has arrived since the last step. Read it first and the clock afterwards: what a step is told is then never
     /// younger than the time it is told, and nothing that must last a packet lifetime begins too early.
     pub fn inputs(&mut self) -> Inputs {
+        let engine = &mut self.recovery.engine;
         if self.taking_over {
-            self.nics.take_over();
+            engine.nics.take_over();
         }
         let mut inputs = std::mem::take(&mut self.arrived);
-        inputs.outcomes.extend(self.nics.take_done());
-        for (rail, one) in self.rails.iter().enumerate() {
+        inputs.outcomes.extend(engine.nics.take_done());
+        for (rail, one) in engine.rails.iter().enumerate() {
             loop {
                 let event = one.devx.next_event();
                 let last = !matches!(event, Ok(Some(_)));
                 // An empty queue is told only of a NIC whose events could not be read: now they can.
-                if !matches!(event, Ok(None)) || self.ports.is_silent(rail) {
+                if !matches!(event, Ok(None)) || engine.ports.is_silent(rail) {
                     inputs.events.push_back((rail as u32, event));
                 }
                 if last {
@@ -240,7 +206,7 @@ impl Agent {
         }
         // No more at a time: a flood of words is not to keep the agent from its other work.
         for _ in 0..HEARD_MAX {
-            if !self.links.receive(&mut inputs.arrivals) {
+            if !engine.links.receive(&mut inputs.arrivals) {
                 break;
             }
         }
@@ -251,91 +217,109 @@ impl Agent {
     /// comes [`Agent::hand_on`].
     pub fn step(&mut self, now: Nanos, inputs: Inputs) -> bool {
         self.arrived = inputs;
-        self.looked_ns = now;
-        self.awake.grow(now, self.options.nic_ns / 8 + Nanos::new(1));
-        self.age.grow(now, self.options.lifetime_ns / 8 + Nanos::new(1));
+        self.looked = now;
+        self.recovery.engine.grow(now);
         if std::mem::take(&mut self.taking_over) {
-            self.take_over(now);
+            restore::take_over(&mut self.recovery, now, self.lives);
         }
-        let mut busy = false;
-        while let Some((rail, id, outcome)) = self.arrived.outcomes.pop_front() {
-            self.outcome(now, rail, id, outcome);
-            busy = true;
+        let mut busy = self.take_arrived(now);
+        busy |= self.take_requests(now);
+        for key in self.recovery.engine.keys() {
+            busy |= look_at_path(&mut self.recovery, now, key);
         }
-        busy |= self.poll_ports(now);
-        while let Some(arrival) = self.arrived.arrivals.pop_front() {
-            let Some(heard) = self.links.hear(now, arrival) else { continue };
-            busy = true;
-            match heard {
-                Heard::Message(from, bytes) => self.take(now, from, &bytes),
-                Heard::Pong(pong) => self.answered(now, pong),
-            }
+        let touch = Nanos::new(self.given.touch_ns);
+        let recovery = &mut self.recovery;
+        busy |= homes::look(recovery, now);
+        busy |= slots::look(recovery, now);
+        busy |= recovery.engine.look_at_destroys(now);
+        busy |= proof::look(recovery, now, self.given.prove_ns.into());
+        busy |= localize::look(recovery, now);
+        busy |= membership::look(recovery, &mut self.agreement, now, touch);
+        if now >= self.next_touch && touch != Nanos::MAX && !Mutant::SilentNotTouched.on() {
+            self.next_touch = now + membership::touch_the_silent(recovery, now, touch);
+            tell_of_rails(recovery, now);
         }
-        busy |= self.scan_requests(now);
-        for index in 0..self.pairs.len() {
-            busy |= self.progress(now, index);
-        }
-        busy |= self.mind_homes(now);
-        busy |= self.mind_pool(now);
-        busy |= self.mind_destroys(now);
-        busy |= self.mind_proofs(now);
-        busy |= self.localize(now);
-        busy |= self.agree_on_ranks(now);
-        if !Mutant::SilentNotTouched.on() {
-            self.touch_the_silent(now);
-        }
-        let looks = if Mutant::AgentNeverSwitches.on() { 0 } else { self.options.looks };
+        let looks = if Mutant::AgentNeverSwitches.on() { 0 } else { self.given.looks };
         for _ in 0..looks.min(self.patience.len()) {
             self.next_row = (self.next_row + 1) % self.patience.len();
-            self.words.attend_to(self.next_row as u32, &mut self.patience[self.next_row]);
+            let words = &self.recovery.channels.words;
+            words.attend_to(self.next_row as u32, &mut self.patience[self.next_row]);
+        }
+        busy
+    }
+
+    /// Takes what has arrived, in this order: what NICs have done, what became of ports, what other agents say.
+    fn take_arrived(&mut self, now: Nanos) -> bool {
+        let mut busy = false;
+        while let Some((rail, id, outcome)) = self.arrived.outcomes.pop_front() {
+            take_outcome(&mut self.recovery, now, rail, id, outcome);
+            busy = true;
+        }
+        while let Some(event) = self.arrived.events.pop_front() {
+            busy |= ports::hear_nic(&mut self.recovery, now, event);
+        }
+        ports::ask_again(&mut self.recovery, now, self.given.port_poll_ns.into());
+        while let Some(arrival) = self.arrived.arrivals.pop_front() {
+            let Some(heard) = self.recovery.engine.links.hear(now, arrival) else { continue };
+            busy = true;
+            match heard {
+                Heard::Message(from, bytes) => self.hear(now, from, &bytes),
+                Heard::Pong(pong) => localize::answered(&mut self.recovery, now, pong),
+            }
         }
         busy
     }
 
     /// A message arrived, over whichever link.
-    fn take(&mut self, now: Nanos, from: u32, bytes: &[u8]) {
-        if let Some(since) = self.unanswered.get_mut(from as usize) {
-            *since = None;
-            self.heard_ns[from as usize] = self.awake.age_ns;
-        }
+    fn hear(&mut self, now: Nanos, from: u32, bytes: &[u8]) {
+        let recovery = &mut self.recovery;
+        recovery.engine.peers.heard(recovery.engine.awake.age_ns, from);
         if ranks::message::Message::is_one(bytes) {
-            return self.hear_of_ranks(now, from, bytes);
+            return membership::hear(recovery, &mut self.agreement, now, from, bytes);
         }
         match Message::from_bytes(bytes) {
-            Ok(message) => self.receive(now, from, message),
-            Err(error) => self.report(now, Event::MessageRefused { peer: from, error: error.to_string() }),
+            Ok(message) => requests::hear(recovery, now, from, message),
+            Err(error) => {
+                recovery.report(now, Event::MessageRefused { peer: from, error: error.to_string() });
+            }
         }
     }
 
-    /// What the operator should know of the agents' second link.
-    pub(in crate::agent) fn tell_of_rails(&mut self, now: Nanos) {
-        self.mind_datagrams(now);
-        match self.links.take_strangers() {
-            0 => {}
-            count => {
-                self.note(now, format!("{count} datagram(s) on the rails were none of this job's agents"))
-            }
+    fn take_requests(&mut self, now: Nanos) -> bool {
+        let wake = self.recovery.channels.words.wake();
+        let any = wake != self.wake_seen;
+        if any {
+            self.wake_seen = wake;
+            requests::scan(&mut self.recovery, now);
         }
+        any
     }
 
     /// The agent dies here, as a panic or a fault has it: it tells nobody, and all it knew is lost. What lies in memory
     /// and in NICs stays; `Agent::new` gives it to the next agent of the PE.
     pub fn abandon(mut self) {
         self.ended = true;
-        let (oob, addresses) = self.links.give_up();
-        let unfenced = self.owner.all_unfenced();
         let Inputs { outcomes, events, arrivals } = std::mem::take(&mut self.arrived);
-        self.nics.give_back(outcomes.into_iter());
+        let Recovery { engine, channels } = &mut self.recovery;
+        let (oob, addresses) = engine.links.give_up();
+        engine.nics.give_back(outcomes.into_iter());
+        let rings = channels.rings.iter().copied();
+        let held = |(path, rings): (Option<PathMachine<_>>, Option<_>)| {
+            path.zip(rings).map(|(path, rings)| PairCheckpoint { start: path.left(), rings })
+        };
         let kept = Checkpoint {
-            pairs: self.pairs.drain(..).map(|pair| pair.map(Pair::left)).collect(),
-            spares: std::mem::take(&mut self.spares),
+            pairs: engine.take_paths().into_iter().zip(rings).map(held).collect(),
+            spares: std::mem::take(&mut channels.spares),
             oob,
             addresses,
-            port_words: self.ports.words(),
-            nics: std::mem::take(&mut self.nics),
-            destroys: std::mem::take(&mut self.destroys),
-            unfenced,
-            reporter: std::mem::replace(&mut self.reporter, Reporter::new(self.words.root().my_pe, 0)),
+            port_words: engine.ports.words(),
+            nics: std::mem::take(&mut engine.nics),
+            destroys: std::mem::take(&mut engine.destroys),
+            unfenced: channels.atomics.all_unfenced(),
+            reporter: std::mem::replace(
+                &mut channels.reporter,
+                Reporter::new(channels.words.root().my_pe, 0),
+            ),
             records_seen: self.records_seen,
             board: self.board.take(),
             events,
@@ -347,7 +331,7 @@ impl Agent {
 
     /// When it last looked.
     pub(super) const fn looked(&self) -> Nanos {
-        self.looked_ns
+        self.looked
     }
 
     /// The options that it was given.
@@ -357,139 +341,197 @@ impl Agent {
 
     /// Hands on every event now.
     pub(super) fn release_events(&mut self) {
-        self.reporter.release_all();
+        self.recovery.channels.reporter.release_all();
+    }
+
+    /// Everything told since the last call, in order, and how many were dropped because nobody asked in time.
+    pub fn take_events(&mut self) -> (Vec<Told>, u64) {
+        self.recovery.channels.reporter.take_events()
+    }
+
+    /// Adds somebody who is told of every event from here on.
+    pub fn add_sink(&mut self, sink: Box<dyn Sink>) {
+        self.recovery.channels.reporter.add_sink(sink);
+    }
+
+    /// Tells an event that happens now.
+    pub(super) fn report(&mut self, now: Nanos, event: Event) {
+        self.recovery.report(now, event);
     }
 
     /// Switch records since the last call, and how many were lost.
     pub fn records(&mut self) -> (Vec<shunt_layout::state::SwitchRecord>, u64) {
-        self.words.records_since(&mut self.records_seen)
+        self.recovery.channels.words.records_since(&mut self.records_seen)
     }
 
     /// The view of the device state.
     pub fn words(&self) -> &StateWords {
-        &self.words
+        &self.recovery.channels.words
     }
 
-    /// Health of a pair.
+    /// Health of a path.
     pub fn health(&self, at: Place) -> Option<Health> {
-        self.pairs.get(self.index(at))?.as_ref().map(|pair| pair.health)
+        self.recovery.path(self.recovery.key(at)).map(PathMachine::health)
     }
 
-    /// Says what has no event of its own.
-    fn note(&mut self, now: Nanos, text: String) {
-        self.report(now, Event::Remark { text });
+    /// True once every path is ready whose ports are up, and no backup is waiting to be proved or being proved.
+    pub fn is_settled(&self) -> bool {
+        proof::is_settled(&self.recovery)
     }
 
-    fn index(&self, at: Place) -> usize {
-        let root = self.words.root();
-        ((at.peer * root.channels_per_pe + at.channel) * root.slots + at.slot) as usize
+    /// Takes a path out: drained, if it works and its channel has another one, and else fenced like one that failed; it
+    /// is not made again. Nothing on it is lost. False if there is no such path.
+    pub fn retire(&mut self, now: Nanos, at: Place) -> bool {
+        orders::retire(&mut self.recovery, now, at)
     }
 
-    fn place(&self, index: usize) -> Place {
-        let (root, index) = (self.words.root(), index as u32);
-        let row = index / root.slots;
-        Place {
-            peer: row / root.channels_per_pe,
-            channel: row % root.channels_per_pe,
-            slot: index % root.slots,
+    /// Brings a path back that was taken out: it is made again, probed, and ready after its recovery window. False if
+    /// there is no such path.
+    pub fn readmit(&mut self, now: Nanos, at: Place) -> bool {
+        orders::readmit(&mut self.recovery, now, at)
+    }
+
+    /// Carries out an order; answers with what was done, or why nothing was.
+    pub fn obey(&mut self, now: Nanos, order: Order) -> Result<String, String> {
+        orders::obey(&mut self.recovery, now, order)
+    }
+
+    /// Lets others watch this PE, as `watching` asks for; `metrics` are those of the process. What cannot be had is
+    /// said, and the job goes on.
+    pub fn be_watched(&mut self, now: Nanos, watching: &Watching, metrics: Option<&Arc<Metrics>>) {
+        let root = self.words().root();
+        let (pe, pes) = (root.my_pe, root.pe_count);
+        if let Some(timeline) = watching.timeline(pe, Some(status::unix_ahead_ns(now))) {
+            self.add_sink(Box::new(timeline));
+        }
+        let metrics = metrics.map(|metrics| metrics.of_pe(pe, pes));
+        if let Some(metrics) = metrics.clone() {
+            self.add_sink(Box::new(metrics) as Box<dyn Sink>);
+        }
+        let mut image = zeroed();
+        status::fill_head(&self.recovery, &mut image, &watching.job);
+        status::fill(&self.recovery, &self.agreement, now, &mut image);
+        if let Some(board) = StatusBoard::open(watching, metrics, image) {
+            self.board = Some(Box::new(board));
+            self.refresh_board(now);
         }
     }
 
-    fn id(&self, index: usize) -> PairId {
-        let at = self.place(index);
-        let incarnation = self.pairs[index].as_ref().map_or(0, |pair| pair.incarnation);
-        PairId { channel: at.channel, slot: at.slot, incarnation }
+    /// The operator's orders, if there are any.
+    fn hear_operator(&mut self, now: Nanos) {
+        let Some(board) = self.board.take() else { return };
+        board.hear(|order| {
+            let order = order?;
+            self.recovery.note(now, format!("the operator orders: {order}"));
+            self.obey(now, order)
+        });
+        self.board = Some(board);
     }
 
-    fn tell(&mut self, now: Nanos, index: usize, message: Message) {
-        let peer = self.place(index).peer;
-        self.links.send(now, peer, message.to_bytes(), Reach::Link, &self.ports);
+    /// Brings the board up to date, if it is time.
+    fn refresh_board(&mut self, now: Nanos) {
+        let Some(board) = self.board.as_mut() else { return };
+        let (recovery, agreement) = (&self.recovery, &self.agreement);
+        let reporter = &recovery.channels.reporter;
+        let ((told, _), trouble) = (reporter.counts(), reporter.trouble_since().is_some());
+        board.refresh(now, told, trouble, |image| status::fill(recovery, agreement, now, image));
     }
 
-    /// The lower PE leads a revival (rule 17).
-    fn leads(&self, index: usize) -> bool {
-        self.words.root().my_pe < self.place(index).peer
-    }
-
-    /// Moves a pair along the health table; answers with what to do.
-    fn observe(&mut self, now: Nanos, index: usize, what: Observation) -> Action {
-        let Some(pair) = &mut self.pairs[index] else { return Action::Keep };
-        let (next, action) = pair.health.observe(what);
-        if next != pair.health {
-            let before_ns = std::mem::replace(&mut pair.since_ns, now);
-            pair.health = next;
-            self.moved(now, index, what, next, before_ns);
-        }
-        action
-    }
-
-    fn receive(&mut self, now: Nanos, from: u32, message: Message) {
-        let (id, made) = match message {
-            Message::Port { rail, down, at_ns } => {
-                return self.peer_port(now, from, rail, down, at_ns.into());
+    /// Takes what device code recorded, and hands on what is ripe. With nothing new it reads two words. Comes after
+    /// each step, which may have waited for locks of device code: read the clock again before.
+    pub fn hand_on(&mut self, now: Nanos) {
+        self.looked = now;
+        let recovery = &mut self.recovery;
+        // In this order: a switch that ends in between is over before its record is missed. So is the one that made
+        // all well: its record is there once it is over.
+        let look = recovery.channels.reporter.is_due(now);
+        let troubled = recovery.channels.reporter.trouble_since().is_some();
+        let calm = look && troubled && hand_on::is_calm(recovery);
+        let waiting = recovery.channels.reporter.is_waiting();
+        let switching = if waiting { hand_on::oldest_switch(recovery) } else { None };
+        hand_on::gather_records(recovery, now);
+        hand_on::gather_steps(recovery, now);
+        if look {
+            hand_on::look_at_links(recovery, now);
+            self.hear_operator(now);
+            if calm {
+                self.recovery.channels.reporter.recovered(now);
             }
-            Message::Rail { card, at_ns } => return self.peer_rail(from, card, at_ns.into()),
-            Message::Retire(id, _) | Message::Readmit(id, _) | Message::Vacate(id) => (id, false),
-            Message::Home { channel, home } => return self.adopt_home(now, from, channel, home),
-            Message::AskHome { channel, version, rails, pressing } => {
-                return self.home_asked(now, from, channel, version, rails, pressing);
-            }
-            Message::Fence(id) | Message::Leave(id) | Message::Truth(id, _) | Message::Left(id) => {
-                (id, false)
-            }
-            Message::Make(id, ..) | Message::Made(id, ..) | Message::Up(id) | Message::Proved(id) => {
-                (id, true)
-            }
-        };
-        let root = self.words.root();
-        if from >= root.pe_count || id.channel >= root.channels_per_pe || id.slot >= root.slots {
-            return self.note(now, format!("PE {from} names a pair that does not exist: {id:?}"));
         }
-        let index = self.index(Place { peer: from, channel: id.channel, slot: id.slot });
-        if self.pairs[index].is_none() {
-            return self.note(now, format!("PE {from} names a pair that does not exist: {id:?}"));
+        self.recovery.channels.reporter.release(now, switching);
+        self.refresh_board(now);
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // What is not handed on now never will be. A panic's own words come first.
+        if self.ended {
+            return;
         }
-        if made {
-            self.receive_revival(now, index, id, message)
-        } else {
-            self.receive_fence(now, index, id, message)
+        if !std::thread::panicking() {
+            let now = self.looked;
+            hand_on::gather_records(&mut self.recovery, now);
+            self.report(now, Event::AgentEnded {});
+        }
+        self.release_events();
+    }
+}
+
+/// What a NIC has done, for a path or for its rail.
+fn take_outcome(recovery: &mut Recovery, now: Nanos, rail: usize, id: JobId, outcome: Outcome) {
+    match outcome {
+        Outcome::Port(up) => {
+            let asked = recovery.engine.nics.port_answered(rail);
+            ports::answered(recovery, now, rail, up, asked);
+        }
+        Outcome::Address(result) => datagrams::address_asked(recovery, now, rail, result),
+        Outcome::Datagrams(result) => datagrams::made(recovery, now, rail, result),
+        outcome => {
+            if let Outcome::Fenced(Ok(fenced)) = &outcome
+                && fenced.stopped
+                && recovery.engine.is_about_fence(id)
+            {
+                proof::judge_path(recovery, now, id.about, fenced);
+            }
+            recovery.engine.outcome(&mut recovery.channels, now, id, outcome);
         }
     }
+}
 
-    fn scan_requests(&mut self, now: Nanos) -> bool {
-        let wake = self.words.wake();
-        if wake == self.wake_seen {
-            return false;
+/// Carries one path on.
+fn look_at_path(recovery: &mut Recovery, now: Nanos, key: usize) -> bool {
+    let Some(path) = recovery.path(key) else { return false };
+    let busy = match path.health() {
+        Health::Ready if path.is_leaving() => {
+            let standby = recovery.has_standby(key);
+            recovery.with(now, key, |path, cx| path.look_ready(cx, standby))
         }
-        self.wake_seen = wake;
-        let (pes, per, slots) =
-            (self.words.root().pe_count, self.words.root().channels_per_pe, self.words.root().slots);
-        for row in 0..pes * per {
-            let (peer, channel) = (row / per, row % per);
-            let request = self.words.request(peer, channel);
-            if request.number == self.requests_seen[row as usize] || request.slot >= slots {
-                continue;
-            }
-            self.requests_seen[row as usize] = request.number;
-            self.ask_fence(now, Place { peer, channel, slot: request.slot }, request);
+        Health::Ready | Health::Retired => None,
+        Health::Fencing => {
+            let busy = recovery.engine.await_truth(&mut recovery.channels, now, key);
+            recovery.with(now, key, |path, cx| path.say_in_hand(cx));
+            Some(busy)
         }
-        true
-    }
+        Health::Fenced => recovery.with(now, key, |path, cx| path.look_fenced(cx)),
+        Health::Released => recovery.with(now, key, |path, cx| path.look_released(cx)),
+        Health::Connecting => recovery.with(now, key, |path, cx| path.look_connecting(cx)),
+        Health::Probing => {
+            let polled = recovery.engine.poll_probes(key);
+            let gives_way = slots::gives_way(recovery, now, key);
+            recovery.with(now, key, |path, cx| path.look_probing(cx, &polled, gives_way))
+        }
+    };
+    busy == Some(true)
+}
 
-    /// Carries one pair on.
-    fn progress(&mut self, now: Nanos, index: usize) -> bool {
-        match self.pairs[index].as_ref().map(|pair| pair.health) {
-            Some(Health::Ready) => self.mind_leaving(now, index),
-            None | Some(Health::Retired) => false,
-            Some(Health::Fencing) => {
-                let busy = self.await_truth(now, index);
-                self.say_in_hand(index);
-                busy
-            }
-            Some(Health::Fenced) => self.await_left(now, index),
-            Some(Health::Released) => self.rest(now, index),
-            Some(Health::Connecting) => self.await_connected(now, index),
-            Some(Health::Probing) => self.probe(now, index),
+/// What the operator should know of the agents' second link.
+fn tell_of_rails(recovery: &mut Recovery, now: Nanos) {
+    datagrams::look(recovery, now);
+    match recovery.engine.links.take_strangers() {
+        0 => {}
+        count => {
+            recovery.note(now, format!("{count} datagram(s) on the rails were none of this job's agents"));
         }
     }
 }

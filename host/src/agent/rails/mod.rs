@@ -258,6 +258,11 @@ impl Links {
         self.number
     }
 
+    /// This end's number, and how many ends there are.
+    pub(super) fn shape(&self) -> (u32, u32) {
+        (self.me, self.peers.len() as u32)
+    }
+
     /// The newest number that was given.
     pub(super) fn number(&self) -> u64 {
         self.number

@@ -1,0 +1,74 @@
+//! What is told of a step, once it is over. The log is in `reporter.rs`.
+
+use crate::agent::health::Health;
+use crate::agent::recovery::Recovery;
+use crate::events::Event;
+use crate::nanos::Nanos;
+use crate::rail::{self, Rail};
+use std::sync::Arc;
+
+/// The first events.
+pub(super) fn introduce(recovery: &mut Recovery, now: Nanos) {
+    let (pes, rails) = (recovery.channels.words.root().pe_count, recovery.engine.rails.len() as u32);
+    recovery.report(now, Event::AgentStarted { pes, rails });
+    let refused = |rail: &Arc<Rail>| (!rail.truth_holds).then(|| (rail.index, rail.truth_detail.clone()));
+    let refused: Vec<(u32, String)> = recovery.engine.rails.iter().filter_map(refused).collect();
+    for (rail, why) in refused {
+        recovery.report(now, Event::CountRefused { rail, why });
+    }
+    for remark in rail::remarks(&recovery.engine.rails) {
+        recovery.note(now, remark);
+    }
+    let details = recovery.engine.rails.iter().map(|rail| rail.datagram_detail.clone());
+    for detail in details.filter(|text| !text.is_empty()).collect::<Vec<_>>() {
+        recovery.note(now, detail);
+    }
+}
+
+/// Rows of channels that lead to other PEs.
+fn rows(recovery: &Recovery) -> impl Iterator<Item = u32> + use<> {
+    let per = recovery.channels.words.root().channels_per_pe;
+    recovery.peers().flat_map(move |peer| peer * per..(peer + 1) * per)
+}
+
+/// When the oldest switch under way was noticed.
+pub(super) fn oldest_switch(recovery: &Recovery) -> Option<u64> {
+    rows(recovery).filter_map(|row| recovery.channels.words.switching_since(row)).min()
+}
+
+/// Every port up, every path ready, every channel on its primary.
+pub(super) fn is_calm(recovery: &Recovery) -> bool {
+    let ready = |key: usize| {
+        let health = recovery.path(key).map(|path| path.health());
+        matches!(health, None | Some(Health::Ready | Health::Retired))
+    };
+    recovery.engine.ports.all_up()
+        && recovery.engine.keys().all(ready)
+        && rows(recovery).all(|row| recovery.channels.words.is_settled(row))
+}
+
+/// Which peers are lost follows from the channels that ended.
+pub(super) fn gather_records(recovery: &mut Recovery, now: Nanos) {
+    let channels = &mut recovery.channels;
+    let records = channels.words.records_since(&mut channels.reporter.records);
+    let per = channels.words.root().channels_per_pe;
+    let is_lost = |peer| (0..per).all(|channel| channels.words.is_dead(peer, channel));
+    channels.reporter.tell_records(now, records, is_lost);
+}
+
+/// What is told of the steps of switches, where they are recorded.
+pub(super) fn gather_steps(recovery: &mut Recovery, now: Nanos) {
+    let channels = &mut recovery.channels;
+    if channels.words.root().step_records != 0 {
+        let steps = channels.words.steps_since(&mut channels.reporter.steps);
+        channels.reporter.tell_steps(now, steps, channels.words.root().channels_per_pe);
+    }
+}
+
+/// What is told of the agents' own link.
+pub(super) fn look_at_links(recovery: &mut Recovery, now: Nanos) {
+    for peer in recovery.peers() {
+        let reaches = recovery.engine.links.own_reaches(peer);
+        recovery.channels.reporter.tell_link(now, peer, reaches);
+    }
+}

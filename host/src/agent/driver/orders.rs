@@ -1,0 +1,61 @@
+//! What only an operator may order: a path that is taken out stays out until it is brought back, at both ends. How it is
+//! left is in `path/ready.rs`.
+
+use crate::agent::recovery::Recovery;
+use crate::agent::words::Place;
+use crate::events::control::{Order, Verb};
+use crate::nanos::Nanos;
+
+/// Takes a path out: drained, if it works and its channel has another one, and else fenced like one that failed; it is
+/// not made again. Nothing on it is lost. False if there is no such path.
+pub(super) fn retire(recovery: &mut Recovery, now: Nanos, at: Place) -> bool {
+    let key = recovery.key(at);
+    let standby = recovery.path(key).is_some() && recovery.has_standby(key);
+    recovery.with(now, key, |path, cx| path.retire(cx, standby)).is_some()
+}
+
+/// Brings a path back that was taken out: it is made again, probed, and ready after its recovery window. False if there
+/// is no such path.
+pub(super) fn readmit(recovery: &mut Recovery, now: Nanos, at: Place) -> bool {
+    let key = recovery.key(at);
+    recovery.with(now, key, |path, cx| path.readmit(cx)).is_some()
+}
+
+/// Carries out an order; answers with what was done, or why nothing was.
+pub(super) fn obey(recovery: &mut Recovery, now: Nanos, order: Order) -> Result<String, String> {
+    let (me, paths) = (recovery.channels.words.root().my_pe, order.paths);
+    if paths.pe != me {
+        return Err(format!("{paths} begins at PE {}; this is PE {me}", paths.pe));
+    }
+    let meant = |key: &usize| {
+        let peer = recovery.channels.place(*key).peer;
+        recovery.path(*key).map(|path| path.rails()).is_some_and(|rails| {
+            rails.local == paths.rail && paths.to.is_none_or(|to| to == (peer, rails.remote))
+        })
+    };
+    let keys: Vec<usize> = recovery.engine.keys().filter(meant).collect();
+    if keys.is_empty() {
+        return Err(format!("PE {me} has no path {paths}; shunt topology and shunt status name its rails"));
+    }
+    let places: Vec<Place> = keys.iter().map(|key| recovery.channels.place(*key)).collect();
+    if order.verb == Verb::Readmit {
+        for at in &places {
+            readmit(recovery, now, *at);
+        }
+        return Ok(format!("{} path(s) are made anew", places.len()));
+    }
+    let has_another = |key: usize| {
+        recovery.siblings(key).any(|other| !keys.contains(&other) && recovery.is_standby(other))
+    };
+    if let Some(key) = keys.iter().find(|key| !has_another(**key)) {
+        let at = recovery.channels.place(*key);
+        return Err(format!(
+            "{paths} is all that channel {} to PE {} has; nothing was taken out",
+            at.channel, at.peer
+        ));
+    }
+    for at in &places {
+        retire(recovery, now, *at);
+    }
+    Ok(format!("{} path(s) are taken out; those in use are drained first", places.len()))
+}
