@@ -3,9 +3,11 @@
 //! A path's key is its place in the table of rows: by peer, channel and slot.
 
 use super::atomic_owner::AtomicOwner;
-use super::engine::{Owner, PeerError, Recipe};
+use super::endpoint::{Endpoint, Maker};
+use super::half::ChannelMaker;
 use super::message::{Home, Message, PairId, SideTruth};
 use super::nic_job::FenceTimes;
+use super::owner::{Owner, PeerError};
 use super::path::{Notice, Word};
 use super::path_pool::PathPool;
 use super::reporter::Reporter;
@@ -14,7 +16,6 @@ use super::words::{Place, StateWords};
 use crate::connect::card::HalfCard;
 use crate::events::{Event, Route};
 use crate::nanos::Nanos;
-use crate::nic::half::HalfPath;
 use crate::nic::qp::QpTuning;
 use crate::nic::queue::{At, RingSpan};
 use crate::slots::RailPair;
@@ -46,7 +47,11 @@ impl Channels {
     pub(super) fn place(&self, key: usize) -> Place {
         let (root, key) = (self.words.root(), key as u32);
         let row = key / root.slots;
-        Place { peer: row / root.channels_per_pe, channel: row % root.channels_per_pe, slot: key % root.slots }
+        Place {
+            peer: row / root.channels_per_pe,
+            channel: row % root.channels_per_pe,
+            slot: key % root.slots,
+        }
     }
 
     /// The row of a place in the table of channels.
@@ -147,9 +152,10 @@ impl Owner for Channels {
         self.pool.has(peer, rails)
     }
 
-    fn recipe(&self, key: usize) -> Option<Recipe> {
+    fn maker(&self, key: usize) -> Option<Box<dyn Maker>> {
         let rings = self.rings.get(key).copied().flatten()?;
-        Some(Recipe { rings, log_depth: self.words.root().log_depth, tuning: self.tuning })
+        let log_depth = self.words.root().log_depth;
+        Some(Box::new(ChannelMaker { rings, log_depth, tuning: self.tuning }))
     }
 
     fn message(&self, key: usize, incarnation: u32, word: Word) -> Vec<u8> {
@@ -175,8 +181,8 @@ impl Owner for Channels {
         self.words.set_state(self.place(key), state);
     }
 
-    fn publish(&mut self, key: usize, half: &HalfPath, remote: &HalfCard) {
-        let mut row = half.path_row(remote);
+    fn publish(&mut self, key: usize, half: &dyn Endpoint, remote: &HalfCard) {
+        let Some(mut row) = half.row(remote) else { return };
         row.state = PathState::Probing as u32;
         self.words.write_row(self.place(key), &row);
     }

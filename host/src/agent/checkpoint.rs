@@ -2,7 +2,8 @@
 //! is gone with it. Rules 17 and 18.
 
 use super::destroy_queue::DestroyQueue;
-use super::engine::Half;
+use super::endpoint::Half;
+use super::half::ChannelEndpoint;
 use super::nic_dispatch::Nics;
 use super::path::PathStart;
 use super::rails::address::Address;
@@ -14,6 +15,7 @@ use crate::connect::oob::Oob;
 use crate::error::DevxError;
 use crate::nanos::Nanos;
 use crate::nic::half::HalfPath;
+use crate::nic::qp::QpTuning;
 use crate::nic::queue::{At, RingSpan};
 use crate::pe::resources::{AgentResources, PathSlot};
 use crate::slots::RailPair;
@@ -30,10 +32,10 @@ pub(super) struct PairCheckpoint {
 
 impl PairCheckpoint {
     /// A path as bring-up leaves it: made, or to be made by the agents.
-    pub(super) fn made_at_start(slot: PathSlot, first_psn: u32) -> Self {
+    pub(super) fn made_at_start(slot: PathSlot, first_psn: u32, tuning: QpTuning) -> Self {
         let rails = RailPair { local: slot.local_rail, remote: slot.remote_rail };
         let incarnation = slot.half.as_ref().map_or(0, HalfPath::incarnation);
-        let half = slot.half.map(Arc::new);
+        let half = slot.half.map(|half| ChannelEndpoint::found(half, tuning));
         let start = PathStart { incarnation, rails, half, next_psn: first_psn, orders: 0 };
         Self { start, rings: slot.rings }
     }

@@ -1,14 +1,12 @@
 //! What a NIC is to do, how urgent it is, and what came of it.
 
+use super::endpoint::{Half, Maker};
 use super::message::SideTruth;
 use crate::connect::card::{HalfCard, RailCard};
 use crate::error::NicError;
-use crate::nic::half::HalfPath;
-use crate::nic::qp::{QpTruth, QpTuning};
-use crate::nic::queue::RingSpan;
+use crate::nic::qp::QpTruth;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_layout::mutant::Mutant;
-use std::sync::Arc;
 
 /// Which job goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,37 +35,33 @@ pub struct JobId {
 /// What a new half is made from.
 pub struct Making {
     /// The half of the last incarnation, to be destroyed first.
-    pub old: Option<Arc<HalfPath>>,
-    /// Memory.
-    pub rings: RingSpan,
-    /// log2 of the ring depth.
-    pub log_depth: u32,
+    pub old: Option<Half>,
+    /// Makes it.
+    pub maker: Box<dyn Maker>,
     /// The new incarnation.
     pub incarnation: u32,
     /// First PSN it sends.
     pub psn: u32,
     /// The other half, if it was made first: then both are connected at once.
     pub remote: Option<HalfCard>,
-    /// Timers and retries.
-    pub tuning: QpTuning,
 }
 
 /// What a NIC is to do.
 pub enum Job {
     /// 2ERR, query, flush, query.
-    Fence(Arc<HalfPath>),
+    Fence(Half),
     /// Query, flush: for a half that nothing can reach any more ([`super::verdict::may_count`]).
-    Count(Arc<HalfPath>),
+    Count(Half),
     /// 2ERR of a half that was counted.
-    Stop(Arc<HalfPath>),
+    Stop(Half),
     /// Make a half.
     Make(Box<Making>),
     /// Connect a half to the other one.
-    Connect(Arc<HalfPath>, Box<HalfCard>, QpTuning),
+    Connect(Half, Box<HalfCard>),
     /// Destroy a half, and say that it is gone.
-    Destroy(Arc<HalfPath>),
+    Destroy(Half),
     /// Query a half that is to stay as it is.
-    Look(Arc<HalfPath>),
+    Look(Half),
     /// Ask whether the port is up.
     AskPort,
     /// Ask for the port's address.
@@ -135,9 +129,9 @@ pub enum Outcome {
     /// Of a fence or a count.
     Fenced(Result<Fenced, NicError>),
     /// Of a half made anew; and a half that is left over, if its NIC stopped answering on the way.
-    Made(Result<Arc<HalfPath>, NicError>, Option<Arc<HalfPath>>),
+    Made(Result<Half, NicError>, Option<Half>),
     /// Of a half that was to be destroyed: the PSN it would have sent next, if anybody knew. Or the half, to be kept.
-    Destroyed(Result<Option<u32>, Arc<HalfPath>>),
+    Destroyed(Result<Option<u32>, Half>),
     /// Of a connection.
     Connected(Result<(), NicError>),
     /// Of a look.

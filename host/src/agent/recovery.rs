@@ -1,7 +1,9 @@
 //! The engine and the channels that it works for.
 
 use super::channels::Channels;
-use super::engine::{Engine, Half, Owner};
+use super::endpoint::Half;
+use super::engine::Engine;
+use super::owner::Owner;
 use super::path::{PathMachine, Step};
 use super::words::Place;
 use crate::events::{Event, Route};
@@ -44,7 +46,7 @@ impl Recovery {
 
     /// True if a path is ready, nobody is leaving it, and no port of it is down.
     pub(super) fn is_standby(&self, key: usize) -> bool {
-        self.path(key).is_some_and(PathMachine::is_standby) && self.engine.ports_up(key)
+        self.path(key).is_some_and(|path| path.standing().is_standby()) && self.engine.ports_up(key)
     }
 
     /// Peers, and this PE among them.

@@ -2,9 +2,9 @@
 //! waits for firmware, and a NIC that does not answer holds up nobody's pairs but its own (H7).
 
 use super::command_queue::CommandQueue;
+use super::endpoint::Half;
 use super::nic_job::{FenceTimes, Fenced, Job, JobId, Making, Outcome};
 use crate::error::NicError;
-use crate::nic::half::HalfPath;
 use crate::nic::qp::QpTruth;
 use crate::rail::Rail;
 use shunt_device::platform::host::World;
@@ -91,9 +91,7 @@ impl Worker {
     fn carry_out(&self, job: Job) -> Option<Outcome> {
         match job {
             Job::Make(making) => Some(self.make(*making)),
-            Job::Connect(half, remote, tuning) => {
-                Some(Outcome::Connected(self.guarded(|| half.connect(&remote, &tuning))))
-            }
+            Job::Connect(half, remote) => Some(Outcome::Connected(self.guarded(|| half.connect(&remote)))),
             Job::Stop(half) => {
                 Some(Outcome::Stopped(self.guarded(|| half.to_error().and_then(|()| half.query()))))
             }
@@ -122,21 +120,20 @@ impl Worker {
             return Outcome::Made(Err(error), Some(old));
         }
         let half = match self.guarded(|| self.create(&making)) {
-            Ok(half) => Arc::new(half),
+            Ok(half) => half,
             Err(error) => return Outcome::Made(Err(error), None),
         };
-        let connect = || making.remote.as_ref().map_or(Ok(()), |remote| half.connect(remote, &making.tuning));
+        let connect = || making.remote.as_ref().map_or(Ok(()), |remote| half.connect(remote));
         match self.guarded(|| half.init().and_then(|()| connect())) {
             Err(error) => Outcome::Made(Err(error), Some(half)),
             Ok(()) => Outcome::Made(Ok(half), None),
         }
     }
 
-    fn create(&self, making: &Making) -> Result<HalfPath, NicError> {
+    fn create(&self, making: &Making) -> Result<Half, NicError> {
         // By value, not by what it was: GIDs move when a port flaps.
         self.rail.refresh_address()?;
-        let Making { rings, log_depth, incarnation, psn, .. } = making;
-        HalfPath::make(&self.rail, rings, *log_depth, *incarnation, *psn)
+        making.maker.make(&self.rail, making.incarnation, making.psn)
     }
 
     /// True if the NIC's posted writes are in memory. A flush that fails takes its whole deadline; others wait for
@@ -162,9 +159,9 @@ impl Worker {
 
     /// Query of some halves, and one flush for them all, posted after the last of the queries: what any of them had
     /// executed is in memory, and nothing can reach them, so that the count is final without a second query.
-    fn count(&mut self, id: JobId, half: Arc<HalfPath>) {
+    fn count(&mut self, id: JobId, half: Half) {
         let most = self.next_batch();
-        let ask = |half: &HalfPath| {
+        let ask = |half: &Half| {
             let start_ns = self.world.now_ns();
             let first = self.guarded(|| half.query())?;
             let query_ns = self.world.now_ns().saturating_sub(start_ns);
@@ -191,10 +188,10 @@ impl Worker {
 
     /// 2ERR and query of some halves, one flush for them all, and the second query of each. The flush is posted after
     /// the last of the first queries, so it covers what any of them had executed.
-    fn fence(&mut self, id: JobId, half: Arc<HalfPath>) {
+    fn fence(&mut self, id: JobId, half: Half) {
         let most = self.next_batch();
         let since = |start_ns: u64| self.world.now_ns().saturating_sub(start_ns);
-        let begin = |half: &HalfPath| {
+        let begin = |half: &Half| {
             let early = if Mutant::QueryBeforeErr.on() { Some(half.query()?) } else { None };
             let start_ns = self.world.now_ns();
             if !Mutant::NotMovedToErr.on() {
@@ -205,7 +202,7 @@ impl Worker {
             let query_ns = since(start_ns) - error_ns;
             Ok((first, FenceTimes { error_ns, query_ns, ..FenceTimes::default() }))
         };
-        let begin = |half: &HalfPath| self.guarded(|| begin(half));
+        let begin = |half: &Half| self.guarded(|| begin(half));
         let mut begun = vec![(id, begin(&half), half)];
         let early = Mutant::FlushTooEarly.on().then(|| self.guarded(|| self.rail.flush()).is_ok());
         while begun.len() < most

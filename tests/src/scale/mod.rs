@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use shunt_device::platform::host::World;
 use shunt_device::{Deadline, HeapOffset, Patience, Put, Signal, Solo, Ticket};
+use shunt_host::agent::endpoint::Half;
 use shunt_host::agent::path::PathMachine;
 use shunt_host::agent::words::Place;
 use shunt_host::agent::{Agent, AgentOptions};
@@ -21,7 +22,6 @@ use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::Devx;
 use shunt_host::events::{Event, Told};
 use shunt_host::gpu::HeapMemory;
-use shunt_host::nic::half::HalfPath;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_host::plan::Shape;
 use shunt_layout::mlx5::prm::cmd::Opcode;
@@ -594,7 +594,7 @@ fn outcome(
         stopped: 0,
         cpu_ns: 0,
         control_bytes_per_peer: (bytes(2049) - bytes(1)) / 2048,
-        agent_bytes_per_peer: slots * size_of::<Option<PathMachine<Arc<HalfPath>>>>() as u64,
+        agent_bytes_per_peer: slots * size_of::<Option<PathMachine<Half>>>() as u64,
         messages: rig.oob.counts().0 - sent,
         steps: rig.sim.steps(),
         without_truth: switches.chain(far).filter(|record| record.ledger != 0).count() as u64,

@@ -172,7 +172,7 @@ fn places(recovery: &Recovery, channel: u32) -> impl Iterator<Item = Place> + us
 /// Paths of a channel index on a rail of this PE, or given to another one while their last half is there.
 fn paths_at(recovery: &Recovery, channel: u32, rail: u32) -> Vec<usize> {
     let all = places(recovery, channel).map(|place| recovery.key(place));
-    all.filter(|key| recovery.path(*key).is_some_and(|path| path.touches(rail))).collect()
+    all.filter(|key| recovery.path(*key).is_some_and(|path| path.standing().touches(rail))).collect()
 }
 
 fn begin_move(recovery: &mut Recovery, now: Nanos, channel: u32, rails: u32) {

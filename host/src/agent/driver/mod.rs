@@ -8,6 +8,7 @@ mod datagrams;
 mod hand_on;
 mod homes;
 mod localize;
+mod look;
 mod membership;
 mod orders;
 mod ports;
@@ -225,7 +226,7 @@ impl Agent {
         let mut busy = self.take_arrived(now);
         busy |= self.take_requests(now);
         for key in self.recovery.engine.keys() {
-            busy |= look_at_path(&mut self.recovery, now, key);
+            busy |= look::at_path(&mut self.recovery, now, key);
         }
         let touch = Nanos::new(self.given.touch_ns);
         let recovery = &mut self.recovery;
@@ -237,7 +238,7 @@ impl Agent {
         busy |= membership::look(recovery, &mut self.agreement, now, touch);
         if now >= self.next_touch && touch != Nanos::MAX && !Mutant::SilentNotTouched.on() {
             self.next_touch = now + membership::touch_the_silent(recovery, now, touch);
-            tell_of_rails(recovery, now);
+            look::at_strangers(recovery, now);
         }
         let looks = if Mutant::AgentNeverSwitches.on() { 0 } else { self.given.looks };
         for _ in 0..looks.min(self.patience.len()) {
@@ -252,7 +253,7 @@ impl Agent {
     fn take_arrived(&mut self, now: Nanos) -> bool {
         let mut busy = false;
         while let Some((rail, id, outcome)) = self.arrived.outcomes.pop_front() {
-            take_outcome(&mut self.recovery, now, rail, id, outcome);
+            look::at_outcome(&mut self.recovery, now, rail, id, outcome);
             busy = true;
         }
         while let Some(event) = self.arrived.events.pop_front() {
@@ -475,63 +476,5 @@ impl Drop for Agent {
             self.report(now, Event::AgentEnded {});
         }
         self.release_events();
-    }
-}
-
-/// What a NIC has done, for a path or for its rail.
-fn take_outcome(recovery: &mut Recovery, now: Nanos, rail: usize, id: JobId, outcome: Outcome) {
-    match outcome {
-        Outcome::Port(up) => {
-            let asked = recovery.engine.nics.port_answered(rail);
-            ports::answered(recovery, now, rail, up, asked);
-        }
-        Outcome::Address(result) => datagrams::address_asked(recovery, now, rail, result),
-        Outcome::Datagrams(result) => datagrams::made(recovery, now, rail, result),
-        outcome => {
-            if let Outcome::Fenced(Ok(fenced)) = &outcome
-                && fenced.stopped
-                && recovery.engine.is_about_fence(id)
-            {
-                proof::judge_path(recovery, now, id.about, fenced);
-            }
-            recovery.engine.outcome(&mut recovery.channels, now, id, outcome);
-        }
-    }
-}
-
-/// Carries one path on.
-fn look_at_path(recovery: &mut Recovery, now: Nanos, key: usize) -> bool {
-    let Some(path) = recovery.path(key) else { return false };
-    let busy = match path.health() {
-        Health::Ready if path.is_leaving() => {
-            let standby = recovery.has_standby(key);
-            recovery.with(now, key, |path, cx| path.look_ready(cx, standby))
-        }
-        Health::Ready | Health::Retired => None,
-        Health::Fencing => {
-            let busy = recovery.engine.await_truth(&mut recovery.channels, now, key);
-            recovery.with(now, key, |path, cx| path.say_in_hand(cx));
-            Some(busy)
-        }
-        Health::Fenced => recovery.with(now, key, |path, cx| path.look_fenced(cx)),
-        Health::Released => recovery.with(now, key, |path, cx| path.look_released(cx)),
-        Health::Connecting => recovery.with(now, key, |path, cx| path.look_connecting(cx)),
-        Health::Probing => {
-            let polled = recovery.engine.poll_probes(key);
-            let gives_way = slots::gives_way(recovery, now, key);
-            recovery.with(now, key, |path, cx| path.look_probing(cx, &polled, gives_way))
-        }
-    };
-    busy == Some(true)
-}
-
-/// What the operator should know of the agents' second link.
-fn tell_of_rails(recovery: &mut Recovery, now: Nanos) {
-    datagrams::look(recovery, now);
-    match recovery.engine.links.take_strangers() {
-        0 => {}
-        count => {
-            recovery.note(now, format!("{count} datagram(s) on the rails were none of this job's agents"));
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! What only an operator may order: a path that is taken out stays out until it is brought back, at both ends. How it is
 //! left is in `path/ready.rs`.
 
+use crate::agent::path;
 use crate::agent::recovery::Recovery;
 use crate::agent::words::Place;
 use crate::events::control::{Order, Verb};
@@ -11,14 +12,14 @@ use crate::nanos::Nanos;
 pub(super) fn retire(recovery: &mut Recovery, now: Nanos, at: Place) -> bool {
     let key = recovery.key(at);
     let standby = recovery.path(key).is_some() && recovery.has_standby(key);
-    recovery.with(now, key, |path, cx| path.retire(cx, standby)).is_some()
+    recovery.with(now, key, |path, cx| path::orders::retire(path, cx, standby)).is_some()
 }
 
 /// Brings a path back that was taken out: it is made again, probed, and ready after its recovery window. False if there
 /// is no such path.
 pub(super) fn readmit(recovery: &mut Recovery, now: Nanos, at: Place) -> bool {
     let key = recovery.key(at);
-    recovery.with(now, key, |path, cx| path.readmit(cx)).is_some()
+    recovery.with(now, key, path::orders::readmit).is_some()
 }
 
 /// Carries out an order; answers with what was done, or why nothing was.
@@ -44,9 +45,8 @@ pub(super) fn obey(recovery: &mut Recovery, now: Nanos, order: Order) -> Result<
         }
         return Ok(format!("{} path(s) are made anew", places.len()));
     }
-    let has_another = |key: usize| {
-        recovery.siblings(key).any(|other| !keys.contains(&other) && recovery.is_standby(other))
-    };
+    let has_another =
+        |key: usize| recovery.siblings(key).any(|other| !keys.contains(&other) && recovery.is_standby(other));
     if let Some(key) = keys.iter().find(|key| !has_another(**key)) {
         let at = recovery.channels.place(*key);
         return Err(format!(

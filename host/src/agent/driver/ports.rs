@@ -121,14 +121,7 @@ pub(super) fn tell(recovery: &mut Recovery, now: Nanos, rail: u32, reach: Reach)
 }
 
 /// A port of a peer changed.
-pub(super) fn peer_changed(
-    recovery: &mut Recovery,
-    now: Nanos,
-    from: u32,
-    rail: u32,
-    down: bool,
-    at: Nanos,
-) {
+pub(super) fn peer_changed(recovery: &mut Recovery, now: Nanos, from: u32, rail: u32, down: bool, at: Nanos) {
     let root = recovery.channels.words.root();
     if from >= root.pe_count || rail >= root.rails {
         return recovery.note(now, format!("PE {from} speaks of rail {rail}, which does not exist"));
@@ -186,7 +179,7 @@ fn restart_windows(recovery: &mut Recovery, now: Nanos, port: Port) {
         }
         let at = recovery.channels.place(key);
         let Some(path) = recovery.path(key) else { continue };
-        let (rails, relapses) = (path.rails(), path.relapses());
+        let (rails, relapses) = (path.rails(), path.standing().relapses);
         let calm = recovery.engine.ports.calm_from(now, rails.local, at.peer, rails.remote);
         recovery.channels.words.set_ready_since(at, calm + penalty_ns(relapses));
     }

@@ -1,7 +1,7 @@
 //! Proof of the count on real paths: of which, and when. The rules are in `path_proof.rs`.
 
 use crate::agent::nic_job::Fenced;
-use crate::agent::path::PathMachine;
+use crate::agent::path::{self, PathMachine};
 use crate::agent::path_proof::judge;
 use crate::agent::recovery::Recovery;
 use crate::events::Event;
@@ -13,7 +13,9 @@ pub(super) fn judge_path(recovery: &mut Recovery, now: Nanos, key: usize, fenced
     let Some(path) = recovery.path(key) else { return };
     let rails = path.rails();
     // Not a path of the start, which had no probes, and not one of an agent before this one.
-    let Some(first_psn) = path.probed_from() else { return };
+    let Some(first_psn) = path.remote().filter(|_| path.standing().probed).map(|remote| remote.psn) else {
+        return;
+    };
     if !recovery.engine.rails.get(rails.local as usize).is_some_and(|rail| rail.truth_holds) {
         return;
     }
@@ -28,7 +30,7 @@ pub(super) fn judge_path(recovery: &mut Recovery, now: Nanos, key: usize, fenced
 pub(super) fn look(recovery: &mut Recovery, now: Nanos, after: Nanos) -> bool {
     if let Some((key, in_time)) = recovery.engine.proofs.asked(now) {
         if in_time && may_be_proved(recovery, key) {
-            recovery.with(now, key, |path, cx| path.want_slot(cx));
+            recovery.with(now, key, path::orders::want_slot);
         } else {
             recovery.engine.proofs.end();
         }
@@ -58,7 +60,7 @@ fn next_to_prove(recovery: &Recovery) -> Option<usize> {
 pub(super) fn is_settled(recovery: &Recovery) -> bool {
     let rests = |key: usize| {
         let Some(path) = recovery.path(key) else { return true };
-        path.is_standby() || path.is_out() || !recovery.engine.ports_up(key)
+        path.standing().is_standby() || path.standing().out || !recovery.engine.ports_up(key)
     };
     recovery.engine.keys().all(rests)
         && !recovery.engine.proofs.is_asking()
@@ -69,11 +71,11 @@ pub(super) fn is_settled(recovery: &Recovery) -> bool {
 /// and a backup besides.
 fn may_be_proved(recovery: &Recovery, key: usize) -> bool {
     let at = recovery.channels.place(key);
-    let ready = |key: usize| recovery.path(key).is_some_and(PathMachine::is_standby);
+    let ready = |key: usize| recovery.path(key).is_some_and(|path| path.standing().is_standby());
     let spare = recovery.siblings(key).filter(|other| *other != key && ready(*other)).count() >= 2;
     recovery.channels.words.root().my_pe < at.peer
         && spare
-        && recovery.path(key).is_some_and(|path| path.is_standby() && path.is_probed())
+        && recovery.path(key).is_some_and(|path| path.standing().is_standby() && path.standing().probed)
         && recovery.channels.words.has_left(at)
         && recovery.engine.ports.all_up()
 }

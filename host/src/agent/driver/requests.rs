@@ -3,7 +3,7 @@
 use super::homes::HomeQuestion;
 use super::{datagrams, homes, ports, slots};
 use crate::agent::message::{Message, PairId};
-use crate::agent::path::{Adopted, Word};
+use crate::agent::path::{self, Adopted, Word};
 use crate::agent::recovery::Recovery;
 use crate::agent::verdict::Verdict;
 use crate::agent::words::{Place, Request};
@@ -85,7 +85,7 @@ fn hear_of_path(recovery: &mut Recovery, now: Nanos, key: usize, id: PairId, wor
     match word {
         Word::Vacate => return slots::asked_to_vacate(recovery, now, key, id.incarnation),
         Word::Fence | Word::Leave | Word::Truth(_) | Word::Left => {
-            match recovery.with(now, key, |path, cx| path.adopt(cx, id.incarnation)) {
+            match recovery.with(now, key, |path, cx| path::hearing::adopt(path, cx, id.incarnation)) {
                 Some(Adopted::Hear) => {}
                 Some(Adopted::Refused) => return refuse(recovery, now, key, id),
                 Some(Adopted::Later) | None => return,
@@ -94,7 +94,8 @@ fn hear_of_path(recovery: &mut Recovery, now: Nanos, key: usize, id: PairId, wor
         _ => {}
     }
     let standby = matches!(word, Word::Order(_)) && recovery.has_standby(key);
-    let look = recovery.with(now, key, |path, cx| path.hear(cx, id.incarnation, word, standby));
+    let look =
+        recovery.with(now, key, |path, cx| path::hearing::hear(path, cx, id.incarnation, word, standby));
     if look == Some(true) {
         recovery.engine.await_truth(&mut recovery.channels, now, key);
     }

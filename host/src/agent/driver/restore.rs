@@ -7,6 +7,7 @@
 
 use super::{datagrams, ports};
 use crate::agent::health::Health;
+use crate::agent::path;
 use crate::agent::port_table::PortTable;
 use crate::agent::rails::Reach;
 use crate::agent::recovery::Recovery;
@@ -35,12 +36,12 @@ pub(super) fn take_over(recovery: &mut Recovery, now: Nanos, lives: u32) {
 }
 
 fn take_over_path(recovery: &mut Recovery, now: Nanos, key: usize) -> Option<Health> {
-    let rail = recovery.path(key)?.rail_at_work();
+    let rail = recovery.path(key)?.standing().rail_at_work;
     let row = recovery.channels.words.read_row(recovery.channels.place(key));
     let state = recovery.channels.words.path_state(recovery.channels.place(key));
     let (destroying, standby) = (recovery.engine.destroys.holds(key, rail), recovery.has_standby(key));
     recovery.with(now, key, |path, cx| {
-        path.taken_over(cx, state, row.incarnation, destroying, standby);
+        path::takeover::taken_over(path, cx, state, row.incarnation, destroying, standby);
         path.health()
     })
 }

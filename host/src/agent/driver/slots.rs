@@ -4,6 +4,7 @@
 use super::homes::{leads_home, pressing, wants};
 use crate::agent::health::Health;
 use crate::agent::nic_job::Urgency;
+use crate::agent::path::{self, Standing};
 use crate::agent::path_pool::{Assignment, ChannelLook, ChannelView, Prospects};
 use crate::agent::path_slots::{SlotView, next_pair};
 use crate::agent::recovery::Recovery;
@@ -37,7 +38,7 @@ impl Prospects for Outlook<'_> {
 fn is_doubtful(recovery: &Recovery, now: Nanos, key: usize) -> bool {
     let peer = recovery.channels.place(key).peer;
     let Some(path) = recovery.path(key) else { return false };
-    let (_, untried) = path.failures();
+    let untried = path.standing().untried;
     let suspects = recovery.engine.localizer.suspects(peer, path.rails());
     let rank = recovery.channels.pool.rank(peer, path.rails(), suspects);
     // It was given to them in spite of it, and has its turn.
@@ -51,9 +52,8 @@ fn is_overdue(recovery: &Recovery, now: Nanos, key: usize) -> bool {
     let Some(path) = recovery.path(key) else { return false };
     let passes =
         matches!(path.health(), Health::Fencing | Health::Fenced | Health::Connecting | Health::Probing);
-    let patience =
-        recovery.channels.pool.history.patience(peer, path.rails(), recovery.engine.timing.probe);
-    passes && now >= path.since() + patience && !Mutant::DeadRailsFirst.on()
+    let patience = recovery.channels.pool.history.patience(peer, path.rails(), recovery.engine.timing.probe);
+    passes && now >= path.standing().since + patience && !Mutant::DeadRailsFirst.on()
 }
 
 /// True if a path whose probes are not answered is to make room for another pair of rails: the channel has nothing else,
@@ -138,7 +138,7 @@ fn views(recovery: &Recovery, now: Nanos, at: Place) -> [Option<SlotView>; SLOTS
 
 fn view(recovery: &Recovery, now: Nanos, key: usize) -> Option<SlotView> {
     let path = recovery.path(key)?;
-    let (health, (failures, untried)) = (path.health(), path.failures());
+    let Standing { health, failures, untried, .. } = path.standing();
     // Failures that it came with say nothing of rails it was not made on yet.
     let failures = if untried { 0 } else { failures };
     let stuck = recovery.engine.is_stuck(key, path.rails().local);
@@ -154,7 +154,7 @@ fn assign(recovery: &mut Recovery, now: Nanos, at: Place, one: &Assignment) {
     if view.health == Health::Ready {
         let works = view.up && !Mutant::SlotTakenUnasked.on();
         recovery.with(now, key, |path, cx| match works {
-            true => path.want_slot(cx),
+            true => path::orders::want_slot(path, cx),
             false => path.fence_asked(cx, Urgency::Idle),
         });
         return;
@@ -170,8 +170,8 @@ fn assign(recovery: &mut Recovery, now: Nanos, at: Place, one: &Assignment) {
 
 /// The other end wants the slot of a path for another pair of rails.
 pub(super) fn asked_to_vacate(recovery: &mut Recovery, now: Nanos, key: usize, incarnation: u32) {
-    let in_question = recovery.path(key).is_some_and(|path| path.may_do_without(incarnation));
+    let in_question = recovery.path(key).is_some_and(|path| path::orders::may_do_without(path, incarnation));
     if in_question && !leads_home(recovery, now, key) && recovery.has_standby(key) {
-        recovery.with(now, key, |path, cx| path.do_without(cx));
+        recovery.with(now, key, path::orders::do_without);
     }
 }

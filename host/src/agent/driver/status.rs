@@ -92,7 +92,8 @@ fn fill_row(recovery: &Recovery, page: &mut StatusPage, row: u32, peer: u32) -> 
     let root = recovery.channels.words.root();
     let (sum, look) = (&mut page.summary, recovery.channels.words.look_at(row));
     let channel = row % root.channels_per_pe;
-    let mut states = (0..root.slots).map(|slot| recovery.channels.words.path_state(Place { peer, channel, slot }));
+    let mut states =
+        (0..root.slots).map(|slot| recovery.channels.words.path_state(Place { peer, channel, slot }));
     let thin =
         states.any(|state| !matches!(state, PathState::Ready | PathState::Absent | PathState::Retired));
     let state = match look.step {

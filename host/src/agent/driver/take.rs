@@ -28,7 +28,11 @@ fn first(pe: &Pe, resources: AgentResources, crew: &dyn Crew) -> Checkpoint {
         spares.push((!own).then(|| pe.plan().spare_queue(base, channel.peer, channel.index)));
         let psn = |slot| first_psn(root.my_pe, channel.peer, channel.index, slot);
         let mut slots = channel.slots.into_iter().zip(0..);
-        let mut next = || slots.next().map(|(slot, number)| PairCheckpoint::made_at_start(slot, psn(number)));
+        let mut next = || {
+            slots
+                .next()
+                .map(|(slot, number)| PairCheckpoint::made_at_start(slot, psn(number), pe.config().tuning))
+        };
         pairs.extend((0..root.slots).map(|_| next()));
     }
     Checkpoint {

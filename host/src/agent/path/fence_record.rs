@@ -131,7 +131,11 @@ mod tests {
     #[test]
     fn only_what_is_proven_is_proof() {
         let proof = |mine, theirs, age| {
-            let at = FenceRecord { fenced_age: Nanos::new(100), theirs_age: Nanos::new(200), ..Default::default() };
+            let at = FenceRecord {
+                fenced_age: Nanos::new(100),
+                theirs_age: Nanos::new(200),
+                ..Default::default()
+            };
             FenceRecord { mine, theirs, ..at }.is_proof(Nanos::new(age), Nanos::new(50), true)
         };
         assert!(!proof(None, Some(EXACT), 1_000), "its own half may still take requests");

@@ -1,6 +1,6 @@
 //! A path that is being fenced, or is: what is waited for, and until when. Rules 9, 10, 17, 18.
 
-use super::io::{Endpoint, Output, Step};
+use super::io::{Handle, Output, Step};
 use super::pair::{Pair, Task};
 use crate::agent::fence_patience::{awaited_until_ns, proof_awaited_ns, to_say};
 use crate::agent::health::Health;
@@ -24,7 +24,7 @@ pub(super) fn often<H>(cx: &Step<'_, H>) -> Nanos {
 /// This half is being fenced or in ERR; the other half's truth is awaited.
 pub(super) struct Fencing<'a, H>(pub &'a mut Pair<H>);
 
-impl<H: Endpoint> Fencing<'_, H> {
+impl<H: Handle> Fencing<'_, H> {
     /// Asks for the other half's truth while it is not in.
     pub(super) fn ask_again(&mut self, cx: &mut Step<'_, H>) {
         if self.0.fence.theirs.is_none() {
@@ -103,7 +103,7 @@ impl<H: Endpoint> Fencing<'_, H> {
 /// Both halves are fenced: both directions take their cut and leave.
 pub(super) struct Fenced<'a, H>(pub &'a mut Pair<H>);
 
-impl<H: Endpoint> Fenced<'_, H> {
+impl<H: Handle> Fenced<'_, H> {
     /// Waits until both have left. True if something was said; what to observe then.
     pub(super) fn await_left(&mut self, cx: &mut Step<'_, H>) -> (bool, Option<Observation>) {
         let left = cx.facts.has_left();

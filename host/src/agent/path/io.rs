@@ -1,16 +1,16 @@
 //! What a path's machine is told, what it may ask, and what it answers.
 
+use super::pair::Offer;
 use crate::agent::message::SideTruth;
 use crate::agent::nic_job::{FenceTimes, Urgency};
-use super::pair::Offer;
 use crate::agent::verdict::Verdict;
 use crate::connect::card::{HalfCard, RailCard};
 use crate::nanos::Nanos;
 use crate::slots::RailPair;
 use shunt_layout::state::PathState;
 
-/// A queue pair that is this end of a path: made once for each incarnation, by whoever owns the path.
-pub trait Endpoint: Clone {
+/// What a machine knows of a queue pair that is this end of a path.
+pub trait Handle: Clone {
     /// The rail it was made on.
     fn rail(&self) -> u32;
     /// The incarnation it was made for.

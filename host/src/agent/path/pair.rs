@@ -1,7 +1,7 @@
 //! What of a path outlives its phases: its number, its half, what its NIC is doing, and the record of its last fence.
 
 use super::fence_record::FenceRecord;
-use super::io::{Command, Endpoint, Notice, Output, Step, Word};
+use super::io::{Command, Handle, Notice, Output, Step, Word};
 use crate::agent::message::SideTruth;
 use crate::agent::nic_job::Urgency;
 use crate::agent::verdict::{Sent, may_count, verdict};
@@ -100,7 +100,7 @@ pub(super) struct Pair<H> {
     pub fence: FenceRecord,
 }
 
-impl<H: Endpoint> Pair<H> {
+impl<H: Handle> Pair<H> {
     /// True if it was never made: nothing of it can be in the network, or wait to be left.
     pub(super) fn is_fresh(&self) -> bool {
         self.incarnation == 0
@@ -118,7 +118,7 @@ impl<H: Endpoint> Pair<H> {
 
     /// The rail whose NIC works for it: that of its half. The path may have been given to another one since.
     pub(super) fn rail_at_work(&self) -> u32 {
-        self.half.as_ref().map_or(self.rails.local, Endpoint::rail)
+        self.half.as_ref().map_or(self.rails.local, Handle::rail)
     }
 
     /// True if the NIC could not fence this half, and has nothing in hand for it.
@@ -278,7 +278,7 @@ impl<H: Endpoint> Pair<H> {
                 return self.half_fenced(cx, SideTruth::Dead);
             }
         };
-        let again = self.half.as_ref().filter(|_| Mutant::SamePsn.on()).map(Endpoint::psn);
+        let again = self.half.as_ref().filter(|_| Mutant::SamePsn.on()).map(Handle::psn);
         self.next_psn = again.unwrap_or(revived_psn(fenced.last.next_send_psn));
         self.fence.sent = Some(Sent::of(&fenced.last));
         let mine = fenced.truth(trusted);

@@ -3,7 +3,7 @@
 //! A path that works is drained first: its state says "leaving", both directions move to another path as on a way back,
 //! and it is fenced when both are gone. Nothing is sent again.
 
-use super::io::{Endpoint, Step, Word};
+use super::io::{Handle, Step, Word};
 use super::pair::Pair;
 use crate::agent::slot_release::ReleaseRequest;
 use crate::nanos::Nanos;
@@ -44,7 +44,7 @@ impl Ready {
     }
 
     /// Carries on with leaving it. `standby`: its owner has another path that is ready.
-    pub(super) fn carry_on<H: Endpoint>(
+    pub(super) fn carry_on<H: Handle>(
         &mut self,
         pair: &mut Pair<H>,
         cx: &mut Step<'_, H>,
@@ -88,7 +88,7 @@ impl Ready {
 
     /// Its slot is wanted for another pair of rails: the other end is asked to do without it. Called for as long as it
     /// is. True if it had its time: then it is fenced under it.
-    pub(super) fn is_wanted<H: Endpoint>(&mut self, pair: &Pair<H>, cx: &mut Step<'_, H>) -> bool {
+    pub(super) fn is_wanted<H: Handle>(&mut self, pair: &Pair<H>, cx: &mut Step<'_, H>) -> bool {
         if self.wanted.is_some_and(|asked| asked.is_recent(cx.now)) {
             return false;
         }

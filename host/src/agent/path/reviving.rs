@@ -4,7 +4,7 @@
 //! half is known to be in ERR or gone and the packet lifetime has passed: a NIC may give the new QP the old one's
 //! number. An incarnation that fails is used up.
 
-use super::io::{Endpoint, Output, Polled, Step, Word};
+use super::io::{Handle, Output, Polled, Step, Word};
 use super::pair::{Offer, Pair, Task};
 use crate::agent::message::SideTruth;
 use crate::nanos::Nanos;
@@ -42,7 +42,7 @@ pub(super) enum Due {
 /// Both directions have left: waiting for the lifetime, the backoff and the ports; the follower for an offer.
 pub(super) struct Released<'a, H>(pub &'a mut Pair<H>);
 
-impl<H: Endpoint> Released<'_, H> {
+impl<H: Handle> Released<'_, H> {
     /// True once it is to be taken out for good.
     pub(super) fn retires(&self) -> bool {
         self.0.is_out() && self.0.task == Task::None
@@ -147,14 +147,14 @@ pub(super) enum Revival {
     Failed,
 }
 
-impl<H: Endpoint> Reviving<'_, H> {
+impl<H: Handle> Reviving<'_, H> {
     /// What the other side is to know of this one as it stands, and to answer.
     fn word(&self) -> Option<Word> {
         let pair = &*self.pair;
         if pair.task != Task::None {
             return None;
         }
-        let card = || pair.half.as_ref().map(Endpoint::card);
+        let card = || pair.half.as_ref().map(Handle::card);
         match self.probing {
             None if pair.leads && pair.remote.is_some() => None,
             None if pair.leads => Some(Word::Make(card()?, pair.rails.remote)),

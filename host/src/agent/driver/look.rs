@@ -1,0 +1,66 @@
+//! One look at a path, at what a NIC has done, and at the agents' second link.
+
+use super::{datagrams, ports, proof, slots};
+use crate::agent::health::Health;
+use crate::agent::nic_job::{JobId, Outcome};
+use crate::agent::path;
+use crate::agent::recovery::Recovery;
+use crate::nanos::Nanos;
+
+/// What a NIC has done, for a path or for its rail.
+pub(super) fn at_outcome(recovery: &mut Recovery, now: Nanos, rail: usize, id: JobId, outcome: Outcome) {
+    match outcome {
+        Outcome::Port(up) => {
+            let asked = recovery.engine.nics.port_answered(rail);
+            ports::answered(recovery, now, rail, up, asked);
+        }
+        Outcome::Address(result) => datagrams::address_asked(recovery, now, rail, result),
+        Outcome::Datagrams(result) => datagrams::made(recovery, now, rail, result),
+        outcome => {
+            if let Outcome::Fenced(Ok(fenced)) = &outcome
+                && fenced.stopped
+                && recovery.engine.is_about_fence(id)
+            {
+                proof::judge_path(recovery, now, id.about, fenced);
+            }
+            recovery.engine.outcome(&mut recovery.channels, now, id, outcome);
+        }
+    }
+}
+
+/// Carries one path on.
+pub(super) fn at_path(recovery: &mut Recovery, now: Nanos, key: usize) -> bool {
+    let Some(path) = recovery.path(key) else { return false };
+    let busy = match path.health() {
+        Health::Ready if path.standing().leaving => {
+            let standby = recovery.has_standby(key);
+            recovery.with(now, key, |path, cx| path::orders::look_leaving(path, cx, standby))
+        }
+        Health::Ready | Health::Retired => None,
+        Health::Fencing => {
+            let busy = recovery.engine.await_truth(&mut recovery.channels, now, key);
+            recovery.with(now, key, |path, cx| path.say_in_hand(cx));
+            Some(busy)
+        }
+        Health::Fenced => recovery.with(now, key, |path, cx| path.look_fenced(cx)),
+        Health::Released => recovery.with(now, key, |path, cx| path.look_released(cx)),
+        Health::Connecting => recovery.with(now, key, |path, cx| path.look_connecting(cx)),
+        Health::Probing => {
+            let polled = recovery.engine.poll_probes(key);
+            let gives_way = slots::gives_way(recovery, now, key);
+            recovery.with(now, key, |path, cx| path.look_probing(cx, &polled, gives_way))
+        }
+    };
+    busy == Some(true)
+}
+
+/// What the operator should know of the agents' second link.
+pub(super) fn at_strangers(recovery: &mut Recovery, now: Nanos) {
+    datagrams::look(recovery, now);
+    match recovery.engine.links.take_strangers() {
+        0 => {}
+        count => {
+            recovery.note(now, format!("{count} datagram(s) on the rails were none of this job's agents"));
+        }
+    }
+}
