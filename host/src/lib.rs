@@ -35,7 +35,6 @@ pub mod gpu {
     pub use shunt_mlx5::memory::*;
 }
 pub mod keys;
-pub mod nanos;
 pub mod pe;
 pub mod plan;
 /// Which ranks go on together.
@@ -44,11 +43,11 @@ pub mod ranks {
     pub use shunt_membership::{paxos as machine, rank_set as set, reachability as clique};
 }
 pub mod silence;
-pub mod slots;
 pub mod upload;
 
 pub use shunt_bootstrap::job;
 pub use shunt_mlx5::{clock, rail};
+pub use shunt_recovery::{nanos, slots};
 pub use shunt_telemetry as events;
 pub use shunt_topology::{discover, topology};
 

@@ -8,7 +8,7 @@ pub use config::{Bringup, PROVE_NS, PeConfig};
 pub use resources::{AgentResources, ChannelResources, PathSlot};
 
 use crate::agent::checkpoint::CheckpointCell;
-use crate::agent::rails::envelope::{Seal, qkey};
+use crate::agent::links::envelope::{Seal, qkey};
 use crate::connect::bootstrap::{Bootstrap, DRAW_BYTES};
 use crate::connect::card::{PeCard, RailCard};
 use crate::connect::oob::Oob;
@@ -104,7 +104,7 @@ impl Pe {
 
         let keys = connect::keys(&config, &shape, &rails, &cards, ordering)?;
         let paths = connect::path_rows(&plan, &channels, world.now_ns());
-        let seal = Seal::new(&cards);
+        let seal = Seal::new(cards.iter().map(|card| &card.draw));
         let peers: Vec<PeerInfo> = cards.into_iter().map(PeerInfo::from).collect();
         let peer_heap: Vec<u64> = peers.iter().map(|peer| peer.heap_base).collect();
         let rails_of: Vec<u32> = peers.iter().map(|peer| peer.rails.len() as u32).collect();

@@ -66,7 +66,7 @@ fn health() -> String {
             writeln!(drawing, "    {state:?} --> {next}: {}", what.join(", ")).unwrap();
         }
     }
-    let source = read("host/src/agent/health.rs");
+    let source = read("host/recovery/src/health.rs");
     let words = |title, name| meanings(title, &variants(&source, name));
     let parts = [words("state", "Health"), words("observation", "Observation"), words("action", "Action")];
     format!("{text}\n{drawing}```\n\n{}", parts.join("\n"))

@@ -55,6 +55,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-bootstrap", &["shunt-layout", "shunt-device", "shunt-settings"]),
     ("shunt-telemetry", &["shunt-layout", "shunt-settings"]),
     ("shunt-membership", &["shunt-layout", "shunt-wire"]),
+    ("shunt-recovery", &["shunt-layout", "shunt-device", "shunt-bootstrap", "shunt-mlx5"]),
     (
         "shunt-doctor",
         &[
@@ -74,6 +75,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "shunt-bootstrap",
             "shunt-membership",
             "shunt-mlx5",
+            "shunt-recovery",
             "shunt-settings",
             "shunt-telemetry",
             "shunt-topology",

@@ -12,6 +12,10 @@ const WITHOUT: &[(&str, &[&str])] = &[
     ("shunt-topology", &["shunt-soft-", "shunt-bench", "shunt-mlx5", "shunt-host", "shunt-device"]),
     ("shunt-bootstrap", &["shunt-soft-", "shunt-bench", "shunt-mlx5", "shunt-host", "cudarc"]),
     ("shunt-membership", &["shunt-soft-", "shunt-bench", "shunt-mlx5", "shunt-host", "shunt-device"]),
+    (
+        "shunt-recovery",
+        &["shunt-soft-", "shunt-bench", "shunt-host", "shunt-mlx5-sys", "shunt-telemetry", "cudarc"],
+    ),
     ("shunt-telemetry", &["shunt-soft-", "shunt-bench", "shunt-mlx5", "shunt-host", "prometheus-client"]),
     ("shunt-mlx5", &["shunt-soft-", "shunt-bench", "shunt-host", "shunt-mlx5-sys", "tracing"]),
 ];

@@ -4,10 +4,10 @@
 use super::destroy_queue::DestroyQueue;
 use super::endpoint::Half;
 use super::half::ChannelEndpoint;
+use super::links::address::Address;
+use super::links::arrival::Arrival;
 use super::nic_dispatch::Nics;
 use super::path::PathStart;
-use super::rails::address::Address;
-use super::rails::arrival::Arrival;
 use super::reader::Cursor;
 use super::reporter::Reporter;
 use super::status_page::StatusBoard;

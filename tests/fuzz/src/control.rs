@@ -5,8 +5,7 @@
 //! and a number is taken once.
 
 use crate::Input;
-use shunt_host::agent::rails::envelope::{BODY_MAX, Header, Kind, Seal, Stranger, Taken};
-use shunt_host::connect::card::PeCard;
+use shunt_host::agent::links::envelope::{BODY_MAX, Header, Kind, Seal, Stranger, Taken};
 use shunt_host::events::control::Order;
 use shunt_host::nic::datagram::MESSAGE_MAX;
 use shunt_soft_nic::FaultKind;
@@ -39,23 +38,7 @@ pub fn run(data: &[u8]) {
 
 fn seal() -> &'static Seal {
     static SEAL: OnceLock<Seal> = OnceLock::new();
-    SEAL.get_or_init(|| {
-        Seal::new(&[PeCard {
-            pe: 0,
-            channels_per_pe: 1,
-            backups: 0,
-            log_depth: 4,
-            log2_chunk: 12,
-            ordering: 0,
-            heap_base: 0,
-            heap_bytes: 1,
-            draw: [7; 16],
-            rails: Vec::new(),
-            datagrams: Vec::new(),
-            rkeys: Vec::new(),
-            data_rkeys: Vec::new(),
-        }])
-    })
+    SEAL.get_or_init(|| Seal::new(&[[7; 16]]))
 }
 
 /// A stranger's bytes: of those that are not garbage he would have to know the key.

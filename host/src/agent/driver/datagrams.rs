@@ -1,8 +1,8 @@
 //! The agents' datagram queue pairs: made again when they end, and where they are is told.
 
+use crate::agent::links::Reach;
 use crate::agent::message::Message;
 use crate::agent::nic_job::{Job, Urgency};
-use crate::agent::rails::Reach;
 use crate::agent::recovery::Recovery;
 use crate::connect::card::HalfCard;
 use crate::error::NicError;

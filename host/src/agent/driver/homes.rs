@@ -2,10 +2,10 @@
 
 use crate::agent::atomic_owner::Bound;
 use crate::agent::health::Health;
+use crate::agent::links::Reach;
 use crate::agent::message::{Home, Message};
 use crate::agent::nic_job::Urgency;
 use crate::agent::path_slots::Want;
-use crate::agent::rails::Reach;
 use crate::agent::recovery::Recovery;
 use crate::agent::words::Place;
 use crate::events::Event;

@@ -1,7 +1,7 @@
 //! A path fell silent: who is asked, and what becomes of the answers. The rules are in `fault_localizer.rs`.
 
 use crate::agent::fault_localizer::{Blame, Cleared};
-use crate::agent::rails::Pong;
+use crate::agent::links::Pong;
 use crate::agent::recovery::Recovery;
 use crate::events::Event;
 use crate::nanos::Nanos;

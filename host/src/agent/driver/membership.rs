@@ -2,7 +2,7 @@
 //! here; the rules are there.
 
 use crate::agent::agreement::Agreement;
-use crate::agent::rails::Reach;
+use crate::agent::links::Reach;
 use crate::agent::recovery::Recovery;
 use crate::events::Event;
 use crate::nanos::Nanos;
@@ -46,8 +46,8 @@ pub(super) fn look(recovery: &mut Recovery, agreement: &mut Agreement, now: Nano
 }
 
 /// Puts something on the wire to peers whose agent neither link reaches. If only the agents are silent, that changes
-/// nothing; if the process is gone, its channels fail now and not at the next put: a kernel that waits for such a peer's
-/// signal has nothing outstanding to notice it by. Answers with the pause until the next look.
+/// nothing; if the process is gone, its channels fail now and not at the next put: a kernel that waits for such a
+/// peer's signal has nothing outstanding to notice it by. Answers with the pause until the next look.
 pub(super) fn touch_the_silent(recovery: &mut Recovery, now: Nanos, pause: Nanos) -> Nanos {
     let per = recovery.channels.words.root().channels_per_pe;
     let mut next = pause;

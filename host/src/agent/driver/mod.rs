@@ -25,25 +25,26 @@ use super::channels::Channels;
 use super::checkpoint::{Checkpoint, CheckpointCell, NicEvent, PairCheckpoint};
 use super::engine::{Engine, Parts};
 use super::health::Health;
+use super::links::arrival::Arrival;
+use super::links::{Heard, LinkParts, Links, PeerAddress};
 use super::message::Message;
 use super::nic_job::{JobId, Outcome};
 use super::options::AgentOptions;
 use super::path::PathMachine;
 use super::path_pool::PathPool;
 use super::port_table::PortTable;
-use super::rails::arrival::Arrival;
-use super::rails::{Heard, Links};
 use super::reader::Cursor;
 use super::recovery::Recovery;
 use super::reporter::Reporter;
 use super::status_page::StatusBoard;
 use super::words::{Place, StateWords};
 use super::worker::{Crew, Threads};
+use crate::connect::oob::Oob;
 use crate::events::control::Order;
 use crate::events::page::zeroed;
 use crate::events::{Event, Metrics, Sink, Told, Watching};
 use crate::nanos::Nanos;
-use crate::pe::Pe;
+use crate::pe::{Pe, PeerInfo};
 use crate::ranks;
 use shunt_device::{AbiMismatch, Patience};
 use shunt_layout::mutant::Mutant;
@@ -148,7 +149,7 @@ impl Agent {
             world: pe.world().clone(),
             rails: pe.rails().to_vec(),
             ports,
-            links: Links::new(pe, kept.oob, kept.addresses),
+            links: Links::new(link_parts(pe, kept.oob), kept.addresses),
             nics: kept.nics,
             destroys: kept.destroys,
             timing: options.timing(&root.policy, root.slots),
@@ -461,6 +462,23 @@ impl Agent {
         }
         self.recovery.channels.reporter.release(now, switching);
         self.refresh_board(now);
+    }
+}
+
+/// What the links of a PE's agent are made of.
+fn link_parts(pe: &Pe, oob: Box<dyn Oob>) -> LinkParts {
+    let address = |peer: &PeerInfo| PeerAddress {
+        rails: peer.rails.clone(),
+        datagrams: peer.datagrams.clone(),
+        qkey: peer.qkey,
+    };
+    LinkParts {
+        me: pe.root().my_pe,
+        world: pe.world().clone(),
+        oob,
+        rails: pe.rails().to_vec(),
+        peers: pe.peers().iter().map(address).collect(),
+        seal: pe.seal().clone(),
     }
 }
 

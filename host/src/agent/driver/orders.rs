@@ -1,5 +1,5 @@
-//! What only an operator may order: a path that is taken out stays out until it is brought back, at both ends. How it is
-//! left is in `path/ready.rs`.
+//! What only an operator may order: a path that is taken out stays out until it is brought back, at both ends. How it
+//! is left is in the recovery engine's `path/ready.rs`.
 
 use crate::agent::path;
 use crate::agent::recovery::Recovery;

@@ -3,10 +3,10 @@
 use super::{datagrams, localize};
 use crate::agent::checkpoint::NicEvent;
 use crate::agent::health::Health;
+use crate::agent::links::Reach;
 use crate::agent::message::Message;
 use crate::agent::nic_job::Urgency;
 use crate::agent::port_table::penalty_ns;
-use crate::agent::rails::Reach;
 use crate::agent::recovery::Recovery;
 use crate::error::DevxError;
 use crate::events::Event;

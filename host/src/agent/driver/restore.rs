@@ -7,9 +7,9 @@
 
 use super::{datagrams, ports};
 use crate::agent::health::Health;
+use crate::agent::links::Reach;
 use crate::agent::path;
 use crate::agent::port_table::PortTable;
-use crate::agent::rails::Reach;
 use crate::agent::recovery::Recovery;
 use crate::events::Event;
 use crate::nanos::Nanos;

@@ -56,8 +56,8 @@ fn is_overdue(recovery: &Recovery, now: Nanos, key: usize) -> bool {
     passes && now >= path.standing().since + patience && !Mutant::DeadRailsFirst.on()
 }
 
-/// True if a path whose probes are not answered is to make room for another pair of rails: the channel has nothing else,
-/// or nothing that leads to a home it wants, and its retries may take as long as the give-up time.
+/// True if a path whose probes are not answered is to make room for another pair of rails: the channel has nothing
+/// else, or nothing that leads to a home it wants, and its retries may take as long as the give-up time.
 pub(super) fn gives_way(recovery: &Recovery, now: Nanos, key: usize) -> bool {
     let at = recovery.channels.place(key);
     at.slot != 0

@@ -1,0 +1,474 @@
+//! The recovery engine: paths by key, the NICs and links that carry out what their machines decide, and what is known
+//! of ports, peers and rails. Who owns a path is told by [`Owner`]; the engine knows no channel and no device state.
+
+use super::age::Age;
+use super::datagram_renewal::Renewal;
+use super::destroy_queue::DestroyQueue;
+use super::endpoint::{Half, Prober};
+use super::fault_localizer::{FaultLocalizer, OTHERS, Ping};
+use super::links::{Links, Reach};
+use super::nic_dispatch::Nics;
+use super::nic_job::{Job, JobId, Making, Outcome, Urgency};
+use super::owner::{Owner, PeerError};
+use super::path::{self, Command, Output, PathMachine, Polled, Step, Task, Timing, is_stuck};
+use super::path_proof::Proofs;
+use super::peer_silence::PeerSilence;
+use super::port_table::PortTable;
+use super::seen::Seen;
+use crate::nanos::Nanos;
+use crate::slots::RailPair;
+use shunt_device::platform::host::World;
+use shunt_layout::mlx5::prm::qp::State;
+use shunt_mlx5::rail::Rail;
+use std::sync::Arc;
+
+/// A path and what is open for it.
+struct Entry {
+    peer: u32,
+    path: PathMachine<Half>,
+    /// Posts probes while the path is being probed.
+    prober: Option<Box<dyn Prober>>,
+}
+
+/// The engine of one process.
+pub struct Engine {
+    /// Its clock.
+    pub world: Arc<dyn World>,
+    /// Its rails.
+    pub rails: Vec<Arc<Rail>>,
+    entries: Vec<Option<Entry>>,
+    /// What is known of ports.
+    pub ports: PortTable,
+    /// The links to other engines.
+    pub links: Links,
+    /// The workers of its NICs.
+    pub nics: Nics,
+    /// Endpoints that are not known to be gone.
+    pub destroys: DestroyQueue<Half>,
+    /// What real paths have shown of their NICs' counts.
+    pub proofs: Proofs,
+    /// Searches for rails that are at fault.
+    pub localizer: FaultLocalizer,
+    /// Since when peers owe answers.
+    pub peers: PeerSilence,
+    /// By rail: what is being done about its datagrams.
+    pub renewals: Vec<Renewal>,
+    /// Packet lifetimes are counted by it.
+    pub age: Age,
+    /// The same for patience: neither a jump of the clock nor a pause of this process is somebody else's silence.
+    pub awake: Age,
+    /// How patient it is.
+    pub timing: Timing,
+    /// How long a NIC may owe an answer.
+    pub nic_patience: Nanos,
+    out: Vec<Output<Half>>,
+}
+
+/// What an engine is made of.
+pub struct Parts {
+    /// The clock.
+    pub world: Arc<dyn World>,
+    /// Rails of this process.
+    pub rails: Vec<Arc<Rail>>,
+    /// What is known of ports.
+    pub ports: PortTable,
+    /// The links to other engines.
+    pub links: Links,
+    /// The workers of its NICs.
+    pub nics: Nics,
+    /// Endpoints that are not known to be gone.
+    pub destroys: DestroyQueue<Half>,
+    /// How patient machines are.
+    pub timing: Timing,
+    /// How long a NIC may owe an answer.
+    pub nic_patience: Nanos,
+    /// Ends, this one among them.
+    pub peers: usize,
+}
+
+impl Engine {
+    /// An engine without paths.
+    pub fn new(parts: Parts, now: Nanos) -> Self {
+        let Parts { world, rails, ports, links, nics, destroys, timing, nic_patience, peers } = parts;
+        Self {
+            renewals: vec![Renewal::default(); rails.len()],
+            world,
+            rails,
+            entries: Vec::new(),
+            ports,
+            links,
+            nics,
+            destroys,
+            proofs: Proofs::default(),
+            localizer: FaultLocalizer::default(),
+            peers: PeerSilence::new(peers),
+            age: Age::new(now),
+            awake: Age::new(now),
+            timing,
+            nic_patience,
+            out: Vec::new(),
+        }
+    }
+
+    /// A place for a path to a peer; `None`: the key stays free. Answers with the key.
+    pub fn add(&mut self, peer: u32, path: Option<PathMachine<Half>>) -> usize {
+        self.entries.push(path.map(|path| Entry { peer, path, prober: None }));
+        self.entries.len() - 1
+    }
+
+    /// Keys, of paths and free.
+    pub fn keys(&self) -> std::ops::Range<usize> {
+        0..self.entries.len()
+    }
+
+    /// A path.
+    pub fn path(&self, key: usize) -> Option<&PathMachine<Half>> {
+        self.entries.get(key)?.as_ref().map(|entry| &entry.path)
+    }
+
+    /// A path, to be changed without any output.
+    pub fn path_mut(&mut self, key: usize) -> Option<&mut PathMachine<Half>> {
+        self.entries.get_mut(key)?.as_mut().map(|entry| &mut entry.path)
+    }
+
+    /// Every path, to be left to another engine.
+    pub fn take_paths(&mut self) -> Vec<Option<PathMachine<Half>>> {
+        self.entries.drain(..).map(|entry| entry.map(|entry| entry.path)).collect()
+    }
+
+    /// Time passes.
+    pub fn grow(&mut self, now: Nanos) {
+        self.awake.grow(now, self.nic_patience / 8 + Nanos::new(1));
+        self.age.grow(now, self.timing.lifetime / 8 + Nanos::new(1));
+    }
+
+    /// Has a path's machine `act`, and carries out what it decides.
+    pub fn with<R>(
+        &mut self,
+        owner: &mut dyn Owner,
+        now: Nanos,
+        key: usize,
+        act: impl FnOnce(&mut PathMachine<Half>, &mut Step<'_, Half>) -> R,
+    ) -> Option<R> {
+        let mut out = std::mem::take(&mut self.out);
+        let Entry { peer, path, .. } = self.entries.get_mut(key)?.as_mut()?;
+        let mut seen = Seen {
+            ports: &self.ports,
+            links: &mut self.links,
+            nics: &self.nics,
+            destroys: &self.destroys,
+            proofs: &self.proofs,
+            peers: &mut self.peers,
+            rails: &self.rails,
+            awake: self.awake.age_ns,
+            nic_patience: self.nic_patience,
+            owner: &mut *owner,
+            key,
+            peer: *peer,
+        };
+        let mut step = Step {
+            now,
+            age: self.age.age_ns,
+            awake: self.awake.age_ns,
+            timing: &self.timing,
+            facts: &mut seen,
+            out: &mut out,
+        };
+        let result = act(path, &mut step);
+        for output in out.drain(..) {
+            self.carry_out(owner, now, key, output);
+        }
+        self.out = out;
+        Some(result)
+    }
+
+    fn carry_out(&mut self, owner: &mut dyn Owner, now: Nanos, key: usize, output: Output<Half>) {
+        let Some(Entry { peer, path, prober }) = self.entries.get_mut(key).and_then(Option::as_mut) else {
+            return;
+        };
+        let peer = *peer;
+        match output {
+            Output::Tell(incarnation, word) => {
+                let message = owner.message(key, incarnation, word);
+                self.links.send(now, peer, message, Reach::Link, &self.ports);
+            }
+            Output::Command(urgency, command) => self.command(owner, key, urgency, command),
+            Output::Hasten(urgency, rail, number) => {
+                self.nics.queue(rail).into_iter().for_each(|queue| queue.raise_priority(urgency, number));
+            }
+            Output::Count(rail, number) => {
+                if self.nics.queue(rail).is_some_and(|queue| queue.lighten(number)) {
+                    path.given(Task::Count(number));
+                }
+            }
+            Output::CancelConnect(rail, number) => {
+                self.cancel(rail, number);
+            }
+            Output::CancelMake(rail, number) => {
+                let cancelled = self.nics.queue(rail).and_then(|queue| queue.cancel(number));
+                if let Some(Job::Make(making)) = cancelled {
+                    path.given(Task::None);
+                    making.old.into_iter().for_each(|old| self.destroy(now, key, old));
+                }
+            }
+            Output::Destroy(half) => self.destroy(now, key, half),
+            Output::OpenProbes => {
+                // SAFETY: the path is not `Ready`, so no owner posts on it; the producer is dropped before it is, and
+                // before the half is put away.
+                *prober = path.half().map(|half| unsafe { half.prober() });
+            }
+            Output::PostProbe => {
+                if let Some(prober) = prober {
+                    prober.post(&*self.world);
+                }
+            }
+            Output::CloseProbes => *prober = None,
+            Output::HandOver(since) => {
+                if let Some(prober) = prober.take() {
+                    owner.hand_over(key, prober.next_index(), since);
+                }
+            }
+            Output::Publish => {
+                if let (Some(half), Some(remote)) = (path.half(), path.remote()) {
+                    owner.publish(key, &**half, remote);
+                }
+            }
+            Output::Doubt => self.links.doubt(now, peer),
+            Output::Moved(card) => self.links.moved(peer, &card),
+            Output::RailsFailed => {
+                let rails = path.rails();
+                self.rails_failed(owner, now, peer, rails);
+            }
+            Output::RailsWorked => owner.rails_worked(peer, path.rails()),
+            Output::LookInto => {
+                let rails = path.rails();
+                self.look_into(owner, now, peer, rails);
+            }
+            Output::AskAddress(rail) => self.ask_address(now, rail),
+            output => Self::tell_owner(owner, now, key, path, output),
+        }
+    }
+
+    /// What a path's owner is told.
+    fn tell_owner(
+        owner: &mut dyn Owner,
+        now: Nanos,
+        key: usize,
+        path: &PathMachine<Half>,
+        output: Output<Half>,
+    ) {
+        match output {
+            Output::Row(state) => owner.set_row(key, state),
+            Output::SpareJournal => owner.spare_journal(key),
+            Output::Answer(incarnation, request, verdict) => {
+                owner.answer(now, key, (path.rails(), incarnation), request, verdict);
+            }
+            Output::InHand(request, turn) => owner.in_hand(key, request, turn),
+            Output::Unproven(rail) => owner.unproven(key, rail),
+            Output::Proven(rail) => owner.proven(key, rail),
+            Output::Notice(rails, incarnation, notice) => {
+                owner.notice(now, key, (rails, incarnation), notice)
+            }
+            Output::NoSuchRails(offer) => owner.remark(now, key, PeerError::NoSuchRails(offer)),
+            Output::OtherRail(made, wanted) => owner.remark(now, key, PeerError::OtherRail(made, wanted)),
+            // The engine's own.
+            _ => {}
+        }
+    }
+
+    fn cancel(&self, rail: u32, number: u64) -> Option<Job> {
+        self.nics.queue(rail)?.cancel(number)
+    }
+
+    /// Gives a command, and tells the path its number.
+    fn command(&mut self, owner: &dyn Owner, key: usize, urgency: Urgency, command: Command<Half>) {
+        let (rail, job, task): (u32, Job, fn(u64) -> Task) = match command {
+            Command::Fence(half) => (half.rail(), Job::Fence(half), Task::Fence),
+            Command::Stop(half) => (half.rail(), Job::Stop(half), Task::Stop),
+            Command::Look(half) => (half.rail(), Job::Look(half), Task::Look),
+            Command::Connect(half, card) => (half.rail(), Job::Connect(half, Box::new(card)), Task::Connect),
+            Command::Make { rail, old, incarnation, psn, remote } => {
+                let Some(maker) = owner.maker(key) else { return };
+                let making = Making { old, maker, incarnation, psn, remote };
+                (rail, Job::Make(Box::new(making)), Task::Make)
+            }
+        };
+        let number = self.nics.submit(rail, urgency, key, job);
+        self.path_mut(key).into_iter().for_each(|path| path.given(task(number)));
+    }
+
+    /// Keeps a half until it is gone.
+    pub fn destroy(&mut self, now: Nanos, key: usize, half: Half) {
+        self.destroys.defer(now, key, half.rail(), half.incarnation(), half);
+    }
+
+    /// Has destroyed what is due.
+    pub fn look_at_destroys(&mut self, now: Nanos) -> bool {
+        let nics = &mut self.nics;
+        self.destroys
+            .poll(now, |key, half| nics.submit(half.rail(), Urgency::Making, key, Job::Destroy(half)))
+    }
+
+    /// True if a command is the fence or the count that its path waits for.
+    pub fn is_about_fence(&self, id: JobId) -> bool {
+        let task = self.path(id.about).map_or(Task::None, |path| path.standing().task);
+        [Task::Fence(id.number), Task::Count(id.number)].contains(&task)
+    }
+
+    /// What came of a command about a path. What is over is compared by its number: a path may have moved on meanwhile.
+    pub fn outcome(&mut self, owner: &mut dyn Owner, now: Nanos, id: JobId, outcome: Outcome) {
+        let key = id.about;
+        let task = self.path(key).map_or(Task::None, |path| path.standing().task);
+        match outcome {
+            Outcome::Fenced(result) if self.is_about_fence(id) => {
+                let result = result.map_err(|error| error.to_string());
+                self.with(owner, now, key, |path, cx| path::outcomes::fenced(path, cx, result));
+            }
+            Outcome::Stopped(result) if task == Task::Stop(id.number) => {
+                let result = match result {
+                    Ok(truth) if truth.state == Some(State::Err) => Ok(()),
+                    Ok(truth) => {
+                        Err(format!("the queue pair after 2ERR: expected ERR, got {:?}", truth.state))
+                    }
+                    Err(error) => Err(error.to_string()),
+                };
+                self.with(owner, now, key, |path, cx| path::outcomes::stopped(path, cx, result));
+            }
+            Outcome::Made(result, left) if task == Task::Make(id.number) => {
+                left.into_iter().for_each(|left| self.destroy(now, key, left));
+                let result = result.map_err(|error| error.to_string());
+                self.with(owner, now, key, |path, cx| path::outcomes::made(path, cx, result));
+            }
+            Outcome::Connected(result) if task == Task::Connect(id.number) => {
+                let result = result.map_err(|error| error.to_string());
+                self.with(owner, now, key, |path, cx| path::outcomes::connected_here(path, cx, result));
+            }
+            Outcome::Looked(result) if task == Task::Look(id.number) => {
+                // One that was not read shows with the first work on it.
+                let works = result.map_or(true, |truth| truth.state == Some(State::Rts));
+                self.with(owner, now, key, |path, cx| path::outcomes::looked(path, cx, works));
+            }
+            Outcome::Made(made, left) => {
+                made.ok().into_iter().chain(left).for_each(|half| self.destroy(now, key, half));
+            }
+            Outcome::Destroyed(result) => self.destroyed(owner, now, id, result),
+            _ => {}
+        }
+    }
+
+    /// A NIC has destroyed a half, or has not answered. From here the packet lifetime counts again.
+    fn destroyed(&mut self, owner: &mut dyn Owner, now: Nanos, id: JobId, result: Result<Option<u32>, Half>) {
+        match result {
+            Ok(psn) => {
+                if let Some(rail) = self.destroys.destroyed(id.number) {
+                    owner.proven(id.about, rail);
+                }
+                let age = self.age.age_ns;
+                self.path_mut(id.about)
+                    .into_iter()
+                    .for_each(|path| path::outcomes::destroyed(path, age, psn));
+            }
+            Err(half) => {
+                // The last agent of this process gave the command.
+                if let Some(half) = self.destroys.failed(now, id.number, half, self.timing.backoff) {
+                    self.destroy(now, id.about, half);
+                }
+            }
+        }
+    }
+
+    /// Waits for the truths of a path's fence.
+    pub fn await_truth(&mut self, owner: &mut dyn Owner, now: Nanos, key: usize) -> bool {
+        self.with(owner, now, key, |path, cx| path.look_asking(cx));
+        let known = self.with(owner, now, key, |path, cx| path.look_own_half(cx)) == Some(true);
+        known && self.with(owner, now, key, |path, cx| path.look_both_halves(cx)) == Some(true)
+    }
+
+    /// What became of a path's probes since the last look.
+    pub fn poll_probes(&mut self, key: usize) -> Polled {
+        let mut polled = Polled::default();
+        let prober =
+            self.entries.get_mut(key).and_then(Option::as_mut).and_then(|entry| entry.prober.as_mut());
+        let Some(prober) = prober else { return polled };
+        while let Some(result) = prober.poll(&*self.world) {
+            match result {
+                Ok(()) => polled.answered += 1,
+                Err(error) => polled.failed = Some(error.to_string()),
+            }
+        }
+        polled.has_room = prober.has_room();
+        polled
+    }
+
+    /// Rails to a peer fell silent. What a port explains is no failure of theirs.
+    pub fn rails_failed(&mut self, owner: &mut dyn Owner, now: Nanos, peer: u32, rails: RailPair) {
+        if self.ports.up(rails.local, peer, rails.remote) {
+            owner.rails_failed(now, peer, rails);
+        }
+    }
+
+    /// A path is left because of silence: if no port explains that, somebody is to be asked.
+    fn look_into(&mut self, owner: &mut dyn Owner, now: Nanos, peer: u32, rails: RailPair) {
+        if !self.ports.up(rails.local, peer, rails.remote) {
+            return;
+        }
+        owner.rails_failed(now, peer, rails);
+        if self.localizer.takes(peer, rails) {
+            let (with_peer, others) = (self.links.pairs(peer, &self.ports), self.other_peers(peer, rails));
+            let number = self.links.number();
+            self.localizer.begin(now, (peer, rails), &with_peer, &others, number);
+        }
+    }
+
+    /// Some other peers that can be asked over the local rail of a path.
+    fn other_peers(&self, peer: u32, path: RailPair) -> Vec<Ping> {
+        let (me, count) = self.links.shape();
+        let others =
+            (1..count).map(|step| (peer + step) % count).filter(|other| *other != me && *other != peer);
+        let over = |other: u32| {
+            let pairs = self.links.pairs(other, &self.ports);
+            pairs.into_iter().find(|pair| pair.local == path.local).map(|pair| (other, pair))
+        };
+        others.take(OTHERS).filter_map(over).collect()
+    }
+
+    /// Something went wrong on a rail: its address may be another one.
+    fn ask_address(&mut self, now: Nanos, rail: u32) {
+        let Some(renewal) = self.renewals.get_mut(rail as usize) else { return };
+        if renewal.asks_address(now) {
+            self.nics.submit(rail, Urgency::Idle, rail as usize, Job::AskAddress);
+        }
+    }
+
+    /// True if a rail's NIC has owed an answer for too long to be waited for.
+    pub fn nic_is_silent(&self, rail: u32) -> bool {
+        self.nics.is_silent(self.awake.age_ns, rail, self.nic_patience)
+    }
+
+    /// True if a NIC does not let go of an old half of a path.
+    pub fn is_stuck(&self, key: usize, rail: u32) -> bool {
+        let fencing = self.path(key).is_some_and(|path| path.standing().is_fencing_at_rest(rail));
+        let (pending, refused) = (self.destroys.holds(key, rail), self.destroys.was_refused(key, rail));
+        is_stuck(self.nic_is_silent(rail), pending, refused, fencing)
+    }
+
+    /// False while a port of a path is known to be down.
+    pub fn ports_up(&self, key: usize) -> bool {
+        let Some(Entry { peer, path, .. }) = self.entries.get(key).and_then(Option::as_ref) else {
+            return false;
+        };
+        self.ports.up(path.rails().local, *peer, path.rails().remote)
+    }
+
+    /// What was counted and may still send is stopped now: the port of its rail is up again.
+    pub fn hasten_stops(&self, rail: u32) {
+        for path in self.entries.iter().flatten().map(|entry| &entry.path) {
+            if let (Task::Stop(number), true) = (path.standing().task, path.standing().rail_at_work == rail) {
+                self.nics
+                    .queue(rail)
+                    .into_iter()
+                    .for_each(|queue| queue.raise_priority(Urgency::Asked, number));
+            }
+        }
+    }
+}
