@@ -505,6 +505,7 @@ fn create_qp_mailbox() {
             (qp::qpc::RQ_TYPE.within(c), qp::RQ_TYPE_ZERO_SIZE),
             (qp::qpc::DBR_UMEM_VALID.within(c), 1),
             (qp::qpc::DBR_UMEM_ID.within(c), 0x31),
+            (qp::create::ECE, qp::ece::TRIGGER),
             (qp::create::WQ_UMEM_ID, 0x33),
             (qp::create::WQ_UMEM_VALID, 1),
         ],
@@ -514,6 +515,7 @@ fn create_qp_mailbox() {
         &bytes,
         &[
             (0x00, "05000000"),
+            (0x14, "10000000"), // ece: version 1
             (0x18, "00001800"),
             (0x1c, "00123456"),
             (0x20, "00004000"),
@@ -530,6 +532,25 @@ fn create_qp_mailbox() {
             (0x10c, "80000000"),
         ],
     );
+}
+
+/// Where `ece` stands in inputs and outputs, and what is in it: `mlx5_ifc.h`, `mlx5_ece.h`.
+#[test]
+fn options_of_connection_establishment() {
+    let wanted = mailbox(
+        qp::CONTEXT_COMMAND_BYTES,
+        &[(cmd::input::OPCODE, cmd::Opcode::Init2RtrQp as u32), (qp::change::ECE, 0x3000_0005)],
+        &[],
+    );
+    assert_dwords(&wanted, &[(0x00, "05030000"), (0x14, "30000005")]);
+    assert_eq!(qp::answer::ECE.get(&hex("00000000 00000000 00000abc 20000001")), 0x2000_0001);
+    let mut queried = vec![0; qp::QUERY_OUT_BYTES];
+    queried[0x0c..0x18].copy_from_slice(&hex("ffffffff 00000000 30000003"));
+    assert_eq!(qp::queried::ECE.get(&queried), 0x3000_0003);
+    let word = hex("300001fd");
+    let fields = [qp::ece::VERSION, qp::ece::CONGESTION_CONTROL, qp::ece::SELECTIVE_REPEAT];
+    assert_eq!(fields.map(|field| field.get(&word)), [3, 0xfe, 1]);
+    assert_eq!(qp::ece::TRIGGER.to_be_bytes().as_slice(), hex("10000000"));
 }
 
 #[test]
@@ -738,6 +759,10 @@ fn no_field_touches_its_neighbours() {
         ("create_mkey", mkey::create::ALL, mkey::create::ALL_WIDE, mkey::create::BYTES),
         ("qpc", qp::qpc::ALL, qp::qpc::ALL_WIDE, qp::qpc::BYTES),
         ("create_qp", qp::create::ALL, qp::create::ALL_WIDE, qp::create::BYTES),
+        ("change_qp", qp::change::ALL, qp::change::ALL_WIDE, qp::change::BYTES),
+        ("qp_answer", qp::answer::ALL, qp::answer::ALL_WIDE, qp::answer::BYTES),
+        ("queried_qp", qp::queried::ALL, qp::queried::ALL_WIDE, qp::queried::BYTES),
+        ("ece", qp::ece::ALL, qp::ece::ALL_WIDE, qp::ece::BYTES),
         ("ads", qp::ads::ALL, qp::ads::ALL_WIDE, qp::ads::BYTES),
         ("general", caps::general::ALL, caps::general::ALL_WIDE, caps::general::BYTES),
         ("general_2", caps::general_2::ALL, caps::general_2::ALL_WIDE, caps::general_2::BYTES),

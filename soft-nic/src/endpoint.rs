@@ -62,6 +62,8 @@ pub(crate) struct Endpoint {
     pub(crate) mtu: u32,
     pub(crate) log_max_message: u32,
     pub(crate) remote: Remote,
+    /// Options of ECE in force.
+    pub(crate) ece: u32,
     /// It has a receive queue.
     pub(crate) receives: bool,
     /// The context as software wrote it.
@@ -93,6 +95,7 @@ impl Endpoint {
             mtu: 256,
             log_max_message,
             remote: Remote::none(),
+            ece: 0,
             receives,
             context,
             queued: false,
@@ -106,6 +109,7 @@ impl Endpoint {
     pub(crate) fn reset(&mut self) {
         self.state = State::Rst;
         self.remote = Remote::none();
+        self.ece = 0;
         self.queued = false;
         self.flush_due = false;
         self.stop_clock();

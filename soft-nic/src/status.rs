@@ -45,6 +45,9 @@ pub(crate) enum Refusal {
     NoSuchClock,
     UmemPage,
     NoSuchOrder,
+    NoEce,
+    NoSuchEce,
+    EceSettled,
 }
 
 impl Refusal {
@@ -86,6 +89,9 @@ impl Refusal {
         Self::NoSuchClock,
         Self::UmemPage,
         Self::NoSuchOrder,
+        Self::NoEce,
+        Self::NoSuchEce,
+        Self::EceSettled,
     ];
 
     pub(crate) fn status(self) -> Status {
@@ -147,6 +153,9 @@ impl Refusal {
                 "queues start at multiples of the page size that is deduced from the umem, 64 KiB"
             }
             Self::NoSuchOrder => "no such order of placement (dp_ordering_ooo_rw_rc, dp_ordering_ooo_all_rc)",
+            Self::NoEce => "this device has no enhanced connection establishment (ece_support)",
+            Self::NoSuchEce => "ece has bits that no version of its options knows",
+            Self::EceSettled => "ece is not what was settled for the queue pair before",
             Self::MessageSize => "log_msg_max is at most 30",
             Self::EmptyMkey => "the key covers nothing",
             Self::NumbersUsedUp => "all numbers of such objects were handed out; none is used twice",

@@ -379,6 +379,94 @@ fn an_infiniband_port_tells_its_tables() {
     }
 }
 
+/// Devices without options of connections.
+const WITHOUT_ECE: [&str; 3] = ["cx5", "vf", "ib-ar"];
+
+/// Sends a mailbox with `ece` to the first NIC: status, syndrome's meaning, and the options that are answered.
+fn with_ece(rig: &mut Rig, mut mailbox: Vec<u8>, options: u32) -> (u8, &'static str, u32) {
+    qp::change::ECE.set(&mut mailbox, options);
+    let out = rig.try_command(rig.hosts[0].nic, &mailbox, 16);
+    (out[0], syndrome_meaning(&out), qp::answer::ECE.get(&out))
+}
+
+fn in_force(rig: &mut Rig, end: &End) -> u32 {
+    let out = rig.command(rig.hosts[0].nic, &header(Cmd::QueryQp, end.qpn), qp::QUERY_OUT_BYTES);
+    qp::queried::ECE.get(&out)
+}
+
+#[test]
+fn a_queue_pair_that_is_asked_says_the_options_of_its_device() {
+    only(
+        |profile| capability(&mut with(profile), caps::GENERAL, caps::general::ECE_SUPPORT),
+        0,
+        &WITHOUT_ECE,
+    );
+    for profile in PROFILES {
+        let mut rig = with(*profile);
+        let end = rig.end(0, Options::default());
+        let made = |rig: &mut Rig, mailbox, ece| with_ece(rig, mailbox, ece);
+        assert_eq!(made(&mut rig, end.created.clone(), 0), (OK, "none", 0), "{}: nobody asked", profile.name);
+        let asked = made(&mut rig, end.created.clone(), qp::ece::TRIGGER);
+        let datagrams = rig.end(0, Options { datagram: Some(1), log_rq: Some(2), ..Options::default() });
+        let of_datagrams = made(&mut rig, datagrams.created.clone(), qp::ece::TRIGGER);
+        if WITHOUT_ECE.contains(&profile.name) {
+            assert_eq!((asked.0, of_datagrams.0), (BAD_PARAM, BAD_PARAM), "{}", profile.name);
+            assert!(asked.1.contains("ece_support"), "{}", asked.1);
+        } else {
+            assert_eq!(asked, (OK, "none", profile.ece.0), "{}", profile.name);
+            assert_eq!(of_datagrams, (OK, "none", 0), "{}: connections have options", profile.name);
+        }
+    }
+}
+
+#[test]
+fn options_that_the_device_has_not_are_dropped_or_refused() {
+    let try_ece = |profile: &str, options| {
+        let mut rig = rig(profile);
+        let end = rig.end(0, Options { mtu: 1, ..Options::default() });
+        rig.command(rig.hosts[0].nic, &rst2init(&end), 16);
+        let answer = with_ece(&mut rig, init2rtr(&end, 0x77), options);
+        let met = in_force(&mut rig, &end);
+        assert_eq!(met, answer.2, "{profile} {options:#x}: QUERY_QP and INIT2RTR");
+        answer
+    };
+    assert_eq!(try_ece("cx7", 0x3000_0007), (OK, "none", 0x3000_0003), "one algorithm");
+    assert_eq!(try_ece("cx7", 0x3000_0009), (OK, "none", 0x3000_0001), "an algorithm it has not");
+    assert_eq!(try_ece("cx6dx", 0x3000_0007), (OK, "none", 0x2000_0001), "the older version");
+    assert_eq!(try_ece("cx7", 0), (OK, "none", 0));
+    for (profile, options, why) in [
+        ("cx7", 0x3000_0200, "no version"),
+        ("cx7", 0x0000_0001, "no version"),
+        ("cx6dx", 0x2000_0002, "no version"),
+        ("cx5", 0x2000_0001, "ece_support"),
+        ("vf", 0x1000_0000, "ece_support"),
+    ] {
+        let (status, meaning, answer) = try_ece(profile, options);
+        assert_eq!((status, answer), (BAD_PARAM, 0), "{profile} {options:#x}");
+        assert!(meaning.contains(why), "{profile} {options:#x}: {meaning}");
+    }
+}
+
+#[test]
+fn options_are_settled_once() {
+    let mut rig = rig("cx7");
+    let end = rig.end(0, Options { mtu: 1, ..Options::default() });
+    let refused = |answer: (u8, &str, u32)| answer.0 == BAD_PARAM && answer.1.contains("settled");
+    // The RDMA connection manager settles them at RST2INIT, and names none later.
+    assert_eq!(with_ece(&mut rig, rst2init(&end), 0x3000_0003), (OK, "none", 0x3000_0003));
+    assert!(refused(with_ece(&mut rig, init2rtr(&end, 0x77), 0x2000_0001)));
+    assert_eq!(with_ece(&mut rig, init2rtr(&end, 0x77), 0), (OK, "none", 0x3000_0003));
+    assert!(refused(with_ece(&mut rig, crate::rig::rtr2rts(&end), 0x2000_0001)));
+    assert_eq!(with_ece(&mut rig, crate::rig::rtr2rts(&end), 0x3000_0003), (OK, "none", 0x3000_0003));
+    assert_eq!(in_force(&mut rig, &end), 0x3000_0003);
+    rig.command(rig.hosts[0].nic, &header(Cmd::Qp2Rst, end.qpn), 16);
+    assert_eq!(in_force(&mut rig, &end), 0, "2RST forgets them");
+    // Connected without any, it gets none later.
+    rig.command(rig.hosts[0].nic, &rst2init(&end), 16);
+    rig.command(rig.hosts[0].nic, &init2rtr(&end, 0x77), 16);
+    assert!(refused(with_ece(&mut rig, crate::rig::rtr2rts(&end), 0x3000_0003)));
+}
+
 #[test]
 fn commands_take_what_the_profile_draws() {
     let times = |profile: Profile| {

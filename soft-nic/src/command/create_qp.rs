@@ -41,6 +41,12 @@ pub(super) fn create_qp(hca: &mut Hca, mailbox: &[u8], out: &mut [u8]) -> Result
     if !profile.has_clock(get(qpc::TS_FORMAT)) {
         return Err(Refusal::NoSuchClock);
     }
+    let asks_ece = qp::create::ECE.get(mailbox) != 0;
+    if asks_ece && !profile.ece.is_there() {
+        return Err(Refusal::NoEce);
+    }
+    // Options are of connections, and a queue pair that is not asked for them has none.
+    let ece = if asks_ece && service == Service::Reliable { profile.ece.0 } else { 0 };
     let umem_offset = qp::create::WQ_UMEM_OFFSET.get(mailbox);
     let offset = queue_offset(profile.umem_align, umem_offset, get(qpc::PAGE_OFFSET))?;
     let units = &mut hca.units;
@@ -68,6 +74,7 @@ pub(super) fn create_qp(hca: &mut Hca, mailbox: &[u8], out: &mut [u8]) -> Result
         umems,
     });
     output::OBJECT.set(out, qpn);
+    qp::answer::ECE.set(out, ece);
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use shunt_layout::mlx5::prm::cmd::input;
 use shunt_layout::mlx5::prm::cq::{CQC_OFFSET, cqc};
 use shunt_layout::mlx5::prm::mkey::{MKC_OFFSET, mkc};
 use shunt_layout::mlx5::prm::pd;
-use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, State, qpc};
+use shunt_layout::mlx5::prm::qp::{QPC_OFFSET, State, qpc, queried};
 use shunt_layout::mlx5::wqe::TERMINATE_SCATTER_LIST_KEY;
 
 /// Output bytes of QUERY_ADAPTER, QUERY_MKEY and QUERY_CQ.
@@ -47,6 +47,7 @@ pub(super) fn qp(hca: &Hca, qpn: u32, out: &mut [u8]) -> Result<(), Refusal> {
         qpc::DATA_IN_ORDER.set(&mut context, !endpoint.admits_disorder(config) as u32);
     }
     out[QPC_OFFSET..QPC_OFFSET + qpc::BYTES].copy_from_slice(&context);
+    queried::ECE.set(out, endpoint.ece);
     Ok(())
 }
 
@@ -136,6 +137,7 @@ fn general_caps(config: &NicConfig, union: &mut [u8]) {
         (general::MAX_WQE_SZ_RQ, 16 << 7),
         (general::LOG_MAX_UMEM, 20),
         (general::HCA_CAP_2, 1),
+        (general::ECE_SUPPORT, profile.ece.is_there() as u32),
         (general::QP_DATA_IN_ORDER, profile.order.told as u32),
         (general::DP_ORDERING_OOO_RW_RC, profile.order.out_of_order as u32),
         (general::FL_RC_QP_WHEN_ROCE_DISABLED, profile.force_loopback.without_roce as u32),

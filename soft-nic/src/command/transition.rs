@@ -10,7 +10,7 @@ use crate::retry::Retries;
 use crate::status::Refusal;
 use shunt_layout::bits::Field;
 use shunt_layout::mlx5::prm::qp::{
-    ADS_OFFSET, PM_STATE_MIGRATED, QPC_OFFSET, State, ads, change, optional, qpc,
+    ADS_OFFSET, PM_STATE_MIGRATED, QPC_OFFSET, State, ads, answer, change, optional, qpc,
 };
 
 /// Local ACK timeout of a field value: 4.096 us << value, 0 for never.
@@ -71,12 +71,35 @@ fn in_state(qps: &mut QpTable, qpn: u32, from: State) -> Result<&mut Qp, Refusal
     if qp.endpoint.state == from { Ok(qp) } else { Err(Refusal::QpState) }
 }
 
-pub(super) fn rst2init(hca: &mut Hca, qpn: u32, mailbox: &[u8]) -> Result<(), Refusal> {
+/// The options of ECE that are in force after a transition: what was settled stays, and a queue pair that is connected
+/// settles nothing.
+fn check_ece(config: &NicConfig, qp: &Endpoint, mailbox: &[u8]) -> Result<u32, Refusal> {
+    let (wanted, ece) = (change::ECE.get(mailbox), config.profile.ece);
+    if wanted == 0 {
+        return Ok(qp.ece);
+    }
+    if !ece.is_there() {
+        return Err(Refusal::NoEce);
+    }
+    let met = ece.reduced(wanted).ok_or(Refusal::NoSuchEce)?;
+    let open = qp.ece == 0 && matches!(qp.state, State::Rst | State::Init);
+    if open || met == qp.ece { Ok(met) } else { Err(Refusal::EceSettled) }
+}
+
+/// Puts them in force, and says so.
+fn settle_ece(qp: &mut Endpoint, options: u32, out: &mut [u8]) {
+    qp.ece = options;
+    answer::ECE.set(out, options);
+}
+
+pub(super) fn rst2init(hca: &mut Hca, qpn: u32, mailbox: &[u8], out: &mut [u8]) -> Result<(), Refusal> {
     let qp = in_state(&mut hca.qps, qpn, State::Rst)?;
     let new = context(mailbox);
     if qpc::PM_STATE.get(new) != PM_STATE_MIGRATED {
         return Err(Refusal::PathMigration);
     }
+    let options = check_ece(&hca.units.config, &qp.endpoint, mailbox)?;
+    settle_ece(&mut qp.endpoint, options, out);
     adopt(&mut qp.endpoint, new, &[qpc::PM_STATE, ads::VHCA_PORT_NUM.within(ADS_OFFSET)]);
     qp.responder.set_msn(hca.units.config.quirks.first_msn);
     let required = optional::RRE | optional::RAE | optional::RWE | optional::PKEY_INDEX | optional::Q_KEY;
@@ -86,8 +109,16 @@ pub(super) fn rst2init(hca: &mut Hca, qpn: u32, mailbox: &[u8]) -> Result<(), Re
 }
 
 /// INIT2INIT and RTS2RTS: changes what `opt_param_mask` names, and leaves the state.
-pub(super) fn same_state(hca: &mut Hca, qpn: u32, state: State, mailbox: &[u8]) -> Result<(), Refusal> {
+pub(super) fn same_state(
+    hca: &mut Hca,
+    qpn: u32,
+    state: State,
+    mailbox: &[u8],
+    out: &mut [u8],
+) -> Result<(), Refusal> {
     let qp = in_state(&mut hca.qps, qpn, state)?;
+    let options = check_ece(&hca.units.config, &qp.endpoint, mailbox)?;
+    settle_ece(&mut qp.endpoint, options, out);
     change_optional(qp, context(mailbox), change::OPT_PARAM_MASK.get(mailbox));
     Ok(())
 }
@@ -115,10 +146,12 @@ fn check_init2rtr(config: &NicConfig, qp: &Endpoint, new: &[u8]) -> Result<(), R
     if qpc::LOG_RRA_MAX.get(new) > LOG_MAX_READS { Err(Refusal::ReadDepth) } else { Ok(()) }
 }
 
-pub(super) fn init2rtr(hca: &mut Hca, qpn: u32, mailbox: &[u8]) -> Result<(), Refusal> {
+pub(super) fn init2rtr(hca: &mut Hca, qpn: u32, mailbox: &[u8], out: &mut [u8]) -> Result<(), Refusal> {
     let (qp, config) = (in_state(&mut hca.qps, qpn, State::Init)?, &hca.units.config);
     let new = context(mailbox);
     check_init2rtr(config, &qp.endpoint, new)?;
+    let options = check_ece(config, &qp.endpoint, mailbox)?;
+    settle_ece(&mut qp.endpoint, options, out);
     let fields = [
         qpc::MTU,
         qpc::LOG_MSG_MAX,
@@ -163,12 +196,14 @@ fn remote_of(link_layer: LinkLayer, context: &[u8]) -> Remote {
     Remote::at(qpc::REMOTE_QPN.get(context), address, mac)
 }
 
-pub(super) fn rtr2rts(hca: &mut Hca, qpn: u32, mailbox: &[u8]) -> Result<(), Refusal> {
+pub(super) fn rtr2rts(hca: &mut Hca, qpn: u32, mailbox: &[u8], out: &mut [u8]) -> Result<(), Refusal> {
     let qp = in_state(&mut hca.qps, qpn, State::Rtr)?;
     let new = context(mailbox);
     if qpc::LOG_SRA_MAX.get(new) > LOG_MAX_READS {
         return Err(Refusal::ReadDepth);
     }
+    let options = check_ece(&hca.units.config, &qp.endpoint, mailbox)?;
+    settle_ece(&mut qp.endpoint, options, out);
     let ack_timeout = ads::ACK_TIMEOUT.within(ADS_OFFSET);
     let fields = [
         qpc::RETRY_COUNT,

@@ -4,9 +4,11 @@
 //! here touches a queue. Which device does what is read from public drivers where they say it, and **invented but
 //! plausible** where nobody does: above all the times of commands, which are virtual.
 
+mod ece;
 mod latency;
 mod table;
 
+pub use ece::Ece;
 pub(crate) use latency::Latency;
 pub use latency::{CommandTime, Share};
 pub use table::PROFILES;
@@ -109,6 +111,8 @@ pub struct Profile {
     pub command_time: Option<CommandTime>,
     /// 2ERR clears `rmsn`.
     pub rmsn_cleared_by_2err: bool,
+    /// Options of enhanced connection establishment.
+    pub ece: Ece,
 }
 
 impl Default for Profile {

@@ -1,10 +1,10 @@
 //! The profiles that have a name.
 //!
-//! What stands on public sources: ConnectX-7 has no `dp_ordering_ooo_all_rc`; real-time clocks and `dp_ordering_force`
-//! are of ConnectX-6 Dx and later. The rest, which device has which lack, is chosen so that each lack is in some
+//! What stands on public sources: ConnectX-7 has no `dp_ordering_ooo_all_rc`; real-time clocks, `dp_ordering_force`
+//! and enhanced connection establishment are of ConnectX-6 Dx and later. The rest, which device has which lack, is chosen so that each lack is in some
 //! profile.
 
-use super::{Atomics, CommandTime, ForceLoopback, LinkLayer, Order, Profile, Share, UncachedPages};
+use super::{Atomics, CommandTime, Ece, ForceLoopback, LinkLayer, Order, Profile, Share, UncachedPages};
 use shunt_layout::mlx5::prm::caps::{
     ATOMIC_COMPARE_SWAP, ATOMIC_FETCH_ADD, ATOMIC_MASKED_COMPARE_SWAP, ATOMIC_MASKED_FETCH_ADD, TimestampCap,
 };
@@ -44,6 +44,7 @@ const PLAIN_SOFT: Profile = Profile {
     uncached_pages: UncachedPages::Any,
     command_time: None,
     rmsn_cleared_by_2err: false,
+    ece: Ece::with_control(0xff),
 };
 
 /// All that have a name; the first takes everything.
@@ -58,6 +59,7 @@ pub const PROFILES: &[Profile] = &[
         uncached_pages: UncachedPages::OneEach,
         command_time: Some(SLOW),
         rmsn_cleared_by_2err: true,
+        ece: Ece::NONE,
         ..PLAIN_SOFT
     },
     Profile {
@@ -66,6 +68,7 @@ pub const PROFILES: &[Profile] = &[
         order: Order { told: true, force: true, out_of_order: true, routed: false },
         clock: TimestampCap::RealTime,
         command_time: Some(SLOW),
+        ece: Ece::REPEAT,
         ..PLAIN_SOFT
     },
     Profile {
@@ -73,6 +76,7 @@ pub const PROFILES: &[Profile] = &[
         about: "a new device behind a network that routes adaptively, unless a queue pair forces its order",
         order: Order { told: true, force: true, out_of_order: true, routed: true },
         command_time: Some(QUICK),
+        ece: Ece::with_control(0b011),
         ..PLAIN_SOFT
     },
     Profile {
@@ -82,6 +86,7 @@ pub const PROFILES: &[Profile] = &[
         force_loopback: ForceLoopback { with_roce: false, without_roce: true },
         uncached_pages: UncachedPages::Refused,
         command_time: Some(QUICK),
+        ece: Ece::with_control(0b110),
         ..PLAIN_SOFT
     },
     Profile {
@@ -93,6 +98,7 @@ pub const PROFILES: &[Profile] = &[
         atomics: Atomics { operations: PLAIN, big_endian: false },
         uncached_pages: UncachedPages::OneEach,
         command_time: Some(SLOW),
+        ece: Ece::NONE,
         ..PLAIN_SOFT
     },
     Profile {
@@ -106,6 +112,7 @@ pub const PROFILES: &[Profile] = &[
         order: Order { told: true, force: false, out_of_order: true, routed: true },
         force_loopback: ForceLoopback { with_roce: false, without_roce: true },
         command_time: Some(QUICK),
+        ece: Ece::NONE,
         ..PLAIN_SOFT
     },
     Profile {

@@ -160,6 +160,8 @@ pub struct End {
     pub receive_cqn: u32,
     receives_posted: u64,
     received: u64,
+    /// The CREATE_QP that made it.
+    pub created: Vec<u8>,
 }
 
 /// A polled completion of a receive queue.
@@ -422,7 +424,20 @@ impl Rig {
         qpc::DBR_ADDR.within(QPC_OFFSET).set(&mut make, records as u64);
         let qpn = output::OBJECT.get(&self.command(nic, &make, 16));
         let (posted, polled, receives_posted, received) = (0, 0, 0, 0);
-        End { host, qpn, cqn, control, options, posted, polled, receive_cqn, receives_posted, received }
+        let created = make;
+        End {
+            host,
+            qpn,
+            cqn,
+            control,
+            options,
+            posted,
+            polled,
+            receive_cqn,
+            receives_posted,
+            received,
+            created,
+        }
     }
 
     pub fn connect(&mut self, end: &mut End, remote: usize, remote_qpn: u32) {

@@ -17,6 +17,9 @@ pub mod create {
     fields! { 272;
         /// Optional parameters; none is used.
         OPT_PARAM_MASK: 0x10 [31:0];
+        /// Options of enhanced connection establishment ([`ece`](super::ece)): [`ece::TRIGGER`](super::ece::TRIGGER)
+        /// asks for those the queue pair can have.
+        ECE: 0x14 [31:0];
         /// Umem that holds the work queue.
         WQ_UMEM_ID: 0x108 [31:0];
         /// Set by the kernel on hardware.
@@ -33,7 +36,47 @@ pub mod change {
     fields! { 272;
         /// What else to change: bits of [`optional`](super::optional).
         OPT_PARAM_MASK: 0x10 [31:0];
+        /// Options of enhanced connection establishment ([`ece`](super::ece)) that are wanted; 0 changes nothing.
+        ECE: 0x14 [31:0];
     }
+}
+
+/// What CREATE_QP and the state transitions answer, besides the header. Linux `mlx5_ifc.h`: `create_qp_out`,
+/// `init2rtr_qp_out` and their like.
+pub mod answer {
+    use super::*;
+    fields! { 16;
+        /// CREATE_QP: the options ([`ece`](super::ece)) the queue pair can have. A transition: those in force.
+        ECE: 0x0c [31:0];
+    }
+}
+
+/// QUERY_QP's output outside the context. `mlx5_ifc.h` had `ece` at 0x0c until 2022, which was a mistake.
+pub mod queried {
+    use super::*;
+    fields! { 272;
+        /// Options ([`ece`](super::ece)) in force.
+        ECE: 0x14 [31:0];
+    }
+}
+
+/// The options word of enhanced connection establishment (IBTA 1.4), 0 for none: how NICs of one vendor write it.
+///
+/// rdma-core and Linux hand it on as it is; that its upper bits are a version is in rdma-core's `mlx5_create_qp`. The
+/// fields are those of NVIDIA's `mlx5_ece.h` (2021).
+pub mod ece {
+    use super::*;
+    fields! { 4;
+        /// Version. 1 has no options.
+        VERSION: 0x00 [31:28];
+        /// Algorithms of congestion control, a bit each. Version 3.
+        CONGESTION_CONTROL: 0x00 [8:1];
+        /// Retransmission of what was lost and no more. Version 2.
+        SELECTIVE_REPEAT: 0x00 [0:0];
+    }
+
+    /// CREATE_QP's input: version 1.
+    pub const TRIGGER: u32 = 1 << 28;
 }
 
 /// Queue pair states, `qpc.state`.
