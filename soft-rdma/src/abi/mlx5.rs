@@ -173,6 +173,16 @@ structure! {
         reserved: [u8; 6] = 10,
     }
 
+    /// `mlx5_ib_modify_qp`.
+    ModifyQpDriver: 16 {
+        /// 1: placement out of order.
+        comp_mask: u32 = 0,
+        /// Bursts of raw packets.
+        burst: [u32; 2] = 4,
+        /// Enhanced connection establishment.
+        ece: u32 = 12,
+    }
+
     /// `mlx5_ib_modify_qp_resp`.
     ModifyQpResponse: 16 {
         /// Bytes that mean something.
@@ -194,5 +204,10 @@ pub const QP_SCATTER_CQE: u32 = 1 << 1;
 pub const QP_ALLOW_SCATTER_CQE: u32 = 1 << 8;
 /// `mlx5_ib_create_qp.flags`: the doorbell page is named.
 pub const QP_UAR_PAGE_INDEX: u32 = 1 << 10;
+/// `mlx5_ib_alloc_ucontext_resp.comp_mask`: the key that DUMP fills with is there.
+pub const CONTEXT_DUMP_FILL_KEY: u32 = 1 << 1;
+/// `mlx5_ib_alloc_ucontext_resp.comp_mask`: making and changing queue pairs takes options of enhanced connection
+/// establishment.
+pub const CONTEXT_ECE: u32 = 1 << 2;
 /// `bfreg` of a response when the program named the page.
 pub const QP_NO_BFREG: u32 = 1 << 31;

@@ -2,7 +2,7 @@
 
 use super::firmware::{execute, short};
 use crate::abi::ids::{UHW_IN, UHW_OUT, get_context, gid_entry, gid_table, query_port};
-use crate::abi::mlx5::{ContextRequest, ContextResponse};
+use crate::abi::mlx5::{CONTEXT_DUMP_FILL_KEY, CONTEXT_ECE, ContextRequest, ContextResponse};
 use crate::abi::uverbs::{GidEntry, QueryDevice, QueryDeviceEx, QueryPort};
 use crate::abi::{Plain, ids};
 use crate::ioctl::{Call, Context};
@@ -80,7 +80,7 @@ pub fn get_context(context: &Context, call: &mut Call) -> Result<(), Errno> {
         max_recv_wr: caps.power(general::LOG_MAX_QP_SZ),
         max_srq_recv_wr: caps.power(general::LOG_MAX_SRQ_SZ),
         num_ports: 1,
-        comp_mask: 2, // the DUMP key
+        comp_mask: CONTEXT_DUMP_FILL_KEY | if caps.get(general::ECE_SUPPORT) == 1 { CONTEXT_ECE } else { 0 },
         response_length: call.len(UHW_OUT).min(size_of::<ContextResponse>()) as u32,
         cqe_version: request.max_cqe_version.min(caps.get(general::CQE_VERSION) as u8),
         cmds_supp_uhw: 3,

@@ -7,7 +7,7 @@ use super::qp::Qp;
 use super::transition::{self, Service, change, optional_of};
 use super::write::Core;
 use crate::abi::ids::{access, attribute as a};
-use crate::abi::mlx5::ModifyQpResponse;
+use crate::abi::mlx5::{ModifyQpDriver, ModifyQpResponse};
 use crate::abi::uverbs::ModifyQp;
 use crate::abi::{Plain, structure};
 use crate::ioctl::Context;
@@ -15,7 +15,7 @@ use crate::machine::Nic;
 use rustix::io::Errno;
 use shunt_layout::mlx5::prm::cmd::{Opcode, input};
 use shunt_layout::mlx5::prm::qp::{
-    ADS_OFFSET, ATOMIC_MODE_UP_TO_8, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, ads,
+    ADS_OFFSET, ATOMIC_MODE_UP_TO_8, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, ads, answer,
     change as fields, qpc,
 };
 
@@ -51,7 +51,7 @@ pub struct Tuned {
 
 /// MODIFY_QP.
 pub fn modify(context: &Context, core: &mut Core) -> Result<(), Errno> {
-    run(context, &core.request()?)
+    run(context, &core.request()?, 0).map(|_| ())
 }
 
 /// MODIFY_QP, the extended command.
@@ -60,15 +60,17 @@ pub fn modify_ex(context: &Context, core: &mut Core) -> Result<(), Errno> {
     if request.rate_limit != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    run(context, &request.base)?;
+    let driver: ModifyQpDriver = core.driver_request()?;
+    let ece = run(context, &request.base, driver.ece)?;
     if core.room() > 0 {
         core.reply_grown(&[0u32, 8])?;
     }
     let response_length = core.driver_room().min(size_of::<ModifyQpResponse>()) as u32;
-    core.driver_reply(ModifyQpResponse { response_length, ..ModifyQpResponse::default() }.bytes())
+    core.driver_reply(ModifyQpResponse { response_length, ece, ..ModifyQpResponse::default() }.bytes())
 }
 
-fn run(context: &Context, request: &ModifyQp) -> Result<(), Errno> {
+/// Answers with the options of ECE in force, where a command was given that tells.
+fn run(context: &Context, request: &ModifyQp, ece: u32) -> Result<u32, Errno> {
     let qp = context.get::<Qp>(request.handle)?;
     let mut tuned = qp.tuned();
     let from = if request.mask & a::CURRENT_STATE != 0 { request.current_state } else { tuned.state };
@@ -79,6 +81,7 @@ fn run(context: &Context, request: &ModifyQp) -> Result<(), Errno> {
     }
     check(request)?;
     let mut next = Tuned { state: to, ..*tuned };
+    let mut in_force = 0;
     match change.command {
         None => {}
         Some(opcode @ (Opcode::Qp2Rst | Opcode::Qp2Err)) => {
@@ -95,13 +98,14 @@ fn run(context: &Context, request: &ModifyQp) -> Result<(), Errno> {
                 next.reads_in = request.reads_in;
             }
             let optional = optional_of(request.mask) & change.optional;
-            let mailbox =
+            let mut mailbox =
                 Transition { nic: context.nic(), qp: &qp, request, next, optional }.mailbox(opcode)?;
-            firmware::execute::<16>(context.nic(), &mailbox)?;
+            fields::ECE.set(&mut mailbox, ece);
+            in_force = answer::ECE.get(&firmware::execute::<16>(context.nic(), &mailbox)?);
         }
     }
     *tuned = next;
-    Ok(())
+    Ok(in_force)
 }
 
 /// Refuses values that no field holds, where they count.

@@ -18,10 +18,11 @@ use crate::ioctl::{Call, Context, Resource};
 use crate::log::Level;
 use rustix::io::Errno;
 use shunt_layout::mlx5::doorbell::RECORD_BYTES;
-use shunt_layout::mlx5::prm::cmd::{Opcode, input};
+use shunt_layout::mlx5::prm::cmd::{Opcode, input, output};
 use shunt_layout::mlx5::prm::qp::{
     ADS_OFFSET, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, QUERY_OUT_BYTES, RQ_TYPE_REGULAR,
-    RQ_TYPE_SHARED, RQ_TYPE_ZERO_SIZE, SERVICE_RC, SERVICE_UD, State, ads, create as fields, qpc,
+    RQ_TYPE_SHARED, RQ_TYPE_ZERO_SIZE, SERVICE_RC, SERVICE_UD, State, ads, answer as made, create as fields,
+    qpc,
 };
 use shunt_layout::mlx5::wqe::WQEBB_BYTES;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -151,6 +152,7 @@ impl Wanted {
         input::OPCODE.set(&mut mailbox, Opcode::CreateQp as u32);
         fields::WQ_UMEM_ID.set(&mut mailbox, umems[0].id());
         fields::WQ_UMEM_VALID.set(&mut mailbox, 1);
+        fields::ECE.set(&mut mailbox, self.request.ece);
         let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
         let request = &self.request;
         qpc::ST.set(context, if self.service == Service::Rc { SERVICE_RC } else { SERVICE_UD });
@@ -189,23 +191,24 @@ pub fn create(context: &Context, call: &mut Call) -> Result<(), Errno> {
         Umem::register(nic, request.buffer, wanted.bytes(), true)?,
         Umem::register(nic, request.record, RECORD_BYTES as u64, true)?,
     ];
-    let number = firmware::create(nic, &wanted.mailbox(&umems))?;
+    let out = firmware::execute::<16>(nic, &wanted.mailbox(&umems))?;
+    let (number, ece) = (output::OBJECT.get(&out), made::ECE.get(&out));
     context.events().add_qp(number, Notices::new(user_handle, None, asynchronous));
     let (tuned, read, service) = (Mutex::default(), AtomicU32::new(0), wanted.service);
     // Asked again, a queue pair tells the receives that it really has room for.
     let has = QpCap { max_recv_wr: request.receives, ..cap };
     let handle = context.insert(Arc::new(Qp { number, service, cap: has, signal_all, umems, tuned, read }));
-    answer(call, handle, number, &cap).inspect_err(|_| {
+    answer(call, handle, (number, ece), &cap).inspect_err(|_| {
         // The program cannot know it.
         let _ = context.destroy::<Qp>(handle);
     })
 }
 
-fn answer(call: &mut Call, handle: u32, number: u32, cap: &QpCap) -> Result<(), Errno> {
+fn answer(call: &mut Call, handle: u32, (number, ece): (u32, u32), cap: &QpCap) -> Result<(), Errno> {
     call.output(create_qp::RESPONSE_CAP, cap.bytes())?;
     call.output(create_qp::RESPONSE_QPN, number.bytes())?;
     if call.has(UHW_OUT) {
-        let response = CreateQpResponse { bfreg: QP_NO_BFREG, ..CreateQpResponse::default() };
+        let response = CreateQpResponse { bfreg: QP_NO_BFREG, ece, ..CreateQpResponse::default() };
         call.output(UHW_OUT, response.bytes())?;
     }
     call.set_handle(HANDLE, handle)

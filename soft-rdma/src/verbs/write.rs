@@ -39,6 +39,11 @@ impl Core<'_> {
         self.0.output(write::CORE_OUT, answer.bytes())
     }
 
+    /// The driver's part in; what an older program leaves out is zero.
+    pub fn driver_request<T: Plain + Default>(&self) -> Result<T, Errno> {
+        if self.0.has(UHW_IN) { self.0.input_grown(UHW_IN) } else { Ok(T::default()) }
+    }
+
     /// Room for the driver's answer.
     pub fn driver_room(&self) -> usize {
         self.0.len(UHW_OUT)
