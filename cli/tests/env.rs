@@ -54,6 +54,7 @@ fn every_bad_value_is_marked_and_the_status_is_2() {
         ("SHUNT_FENCE", "none"),
         ("SHUNT_MPL", "50"),
         ("SHUNT_ORDERING", "loose"),
+        ("SHUNT_ECE", "2"),
         ("SHUNT_POLLED_PUTS", "maybe"),
         ("SHUNT_SUSPECT", "0"),
         ("SHUNT_SUSPECT_FLOOR", "fast"),

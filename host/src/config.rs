@@ -54,6 +54,8 @@ pub struct EnvConfig {
     pub service_level: u8,
     /// Traffic class of all connections: its upper six bits are the DSCP of RoCE packets.
     pub traffic_class: u8,
+    /// Whether ends of a path agree on options of enhanced connection establishment, where both NICs have it.
+    pub ece: bool,
     /// Whether failures switch paths.
     pub fault_tolerance: bool,
     /// Whether switchers leave a record of each step.
@@ -78,6 +80,7 @@ impl Default for EnvConfig {
             tuning: QpTuning::default(),
             service_level: 0,
             traffic_class: 0,
+            ece: true,
             fault_tolerance: false,
             step_records: false,
         }
@@ -134,6 +137,7 @@ impl From<&EnvConfig> for RailOptions {
             ordering: env.ordering,
             traffic_class: env.traffic_class,
             service_level: env.service_level,
+            ece: env.ece,
             ..Self::default()
         }
     }
@@ -193,6 +197,7 @@ impl EnvConfig {
         set(&mut config.tuning.retry, env.number("NVSHMEM_IB_RETRY_CNT", 0..=7)?);
         config.service_level = env.number("NVSHMEM_IB_SL", 0..=15)?.unwrap_or(0) as u8;
         config.traffic_class = env.number("NVSHMEM_IB_TRAFFIC_CLASS", 0..=255)?.unwrap_or(0) as u8;
+        config.ece = env.parse("SHUNT_ECE", parse_bool)?.unwrap_or(config.ece);
         set(&mut config.channels_per_pe, env.number("NVSHMEM_IBGDA_NUM_RC_PER_PE", 1..=1024)?);
         let tolerant = env.parse("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", parse_bool)?;
         config.fault_tolerance = tolerant.unwrap_or(config.fault_tolerance);
@@ -265,6 +270,7 @@ mod tests {
             ("NVSHMEM_IBGDA_NUM_RC_PER_PE", "24"),
             ("NVSHMEM_IB_SL", "3"),
             ("NVSHMEM_IB_TRAFFIC_CLASS", "104"),
+            ("SHUNT_ECE", "off"),
             ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
         ]);
         let want = EnvConfig {
@@ -283,6 +289,7 @@ mod tests {
             tuning: QpTuning { ack_timeout: 20, retry: 6, ..QpTuning::default() },
             service_level: 3,
             traffic_class: 104,
+            ece: false,
             fault_tolerance: true,
             step_records: true,
         };
@@ -296,9 +303,9 @@ mod tests {
 
     #[test]
     fn the_environment_reaches_every_connection() {
-        let env = EnvConfig { service_level: 3, traffic_class: 104, ..EnvConfig::default() };
+        let env = EnvConfig { service_level: 3, traffic_class: 104, ece: false, ..EnvConfig::default() };
         let options = RailOptions::from(&env);
-        assert_eq!((options.service_level, options.traffic_class), (3, 104));
+        assert_eq!((options.service_level, options.traffic_class, options.ece), (3, 104, false));
     }
 
     #[test]
@@ -321,6 +328,7 @@ mod tests {
             ("SHUNT_MPL", "0"),
             ("SHUNT_MPL", "61s"),
             ("SHUNT_ORDERING", "loose"),
+            ("SHUNT_ECE", "perhaps"),
             ("SHUNT_POLLED_PUTS", "some"),
             ("SHUNT_SUSPECT", "0"),
             ("SHUNT_SUSPECT", "1000s"),

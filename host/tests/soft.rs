@@ -16,9 +16,11 @@ use shunt_host::gpu::{DmaBuf, GpuMemory, HeapMemory, OwnedSpan, Placement, Span}
 use shunt_host::nic::queue::Request;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
 use shunt_host::rail::{Rail, RailOptions};
-use shunt_layout::mlx5::prm::qp::State;
+use shunt_layout::mlx5::prm::cmd::{self, Opcode};
+use shunt_layout::mlx5::prm::qp::{self, State};
 use shunt_layout::state::OrderPolicy;
 use shunt_soft_devx::{SoftClock, SoftDevx};
+use shunt_soft_nic::profile::Ece;
 use shunt_soft_nic::{
     AtomicCount, Clock, Engine, Fabric, FabricConfig, FaultKind, LinkLayer, NicConfig, NicId, RailAt,
     SharedFabric, SoftNic,
@@ -188,8 +190,11 @@ fn accepted_and_dropped(config: &mut NicConfig) {
     (config.quirks.atomic_count, config.quirks.atomic_gap_ns) = (AtomicCount::Accepted, 5_000);
 }
 
-/// A NIC whose driver's code panics once, when the trap is set.
-struct Snare(Arc<dyn Devx>, AtomicBool);
+/// A NIC whose driver's code panics once, when the trap is set, and whose answers may be bent.
+struct Snare(Arc<dyn Devx>, AtomicBool, Bend);
+
+/// Changes the answer to a command.
+type Bend = fn(&[u8], &mut [u8]);
 
 impl Snare {
     fn spring(&self) {
@@ -200,7 +205,9 @@ impl Snare {
 impl Devx for Snare {
     fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
         self.spring();
-        self.0.command(input, output)
+        self.0.command(input, output)?;
+        self.2(input, output);
+        Ok(())
     }
     fn gid(&self, index: u32) -> Result<Option<PortGid>, DevxError> {
         self.spring();
@@ -259,7 +266,7 @@ impl Devx for Snare {
 #[test]
 fn a_worker_that_panics_ends_its_job_and_goes_on() {
     let machine = Machine::new(1, 1, |_| {});
-    let trap = Arc::new(Snare(machine.devx(0, 0, PATIENT_NS), AtomicBool::new(false)));
+    let trap = Arc::new(Snare(machine.devx(0, 0, PATIENT_NS), AtomicBool::new(false), |_, _| {}));
     let rail = Rail::open(trap.clone(), 0, RailOptions::default(), machine.world.clone()).unwrap();
     let desk = Arc::new(CommandQueue::default());
     let hand = Threads.hire("nic 0".into(), Worker::new(Arc::new(rail), desk.clone(), machine.world.clone()));
@@ -565,6 +572,75 @@ fn an_agent_that_panics_is_followed_by_another() {
         assert_eq!(*heard.lock().unwrap(), ["agent_started", "agent_failed", "agent_restarted"]);
         group.all_gather(&[]).unwrap();
     });
+}
+
+/// Options of connections that a NIC has, by PE and rail.
+const OPTIONS: [[Ece; 2]; 2] =
+    [[Ece::with_control(0b011), Ece::REPEAT], [Ece::with_control(0b110), Ece::NONE]];
+
+fn with_options(config: &mut NicConfig) {
+    // The GID ends with rail, and number of the PE counted from one.
+    let [rail, _, pe] = [config.gid[13], config.gid[14], config.gid[15] - 1].map(usize::from);
+    config.profile.ece = OPTIONS[pe][rail];
+}
+
+/// What each path of `pe` has in force must be what `want` says of its local and its remote rail.
+fn check_options(pe: &Pe, rank: u32, want: impl Fn(u32, u32) -> u32) {
+    let resources = pe.take_agent_resources().unwrap();
+    let others = resources.channels.iter().filter(|channel| channel.peer != rank);
+    let halves = others.flat_map(|channel| &channel.slots).map(|slot| {
+        let (half, (local, remote)) = (slot.half.as_ref().unwrap(), (slot.local_rail, slot.remote_rail));
+        assert_eq!(half.query().unwrap().ece, want(local, remote), "PE {rank}, rails {local} and {remote}");
+    });
+    assert!(halves.count() >= 4, "all pairs of rails");
+}
+
+#[test]
+fn both_ends_of_a_path_have_the_options_that_both_nics_have() {
+    let machine = Machine::new(2, 2, with_options);
+    with_pes(&machine, 2, &|_| config(Bringup::Sequential), |pe, group| {
+        check_options(pe, group.rank(), |local, remote| {
+            let (first, second) = if group.rank() == 0 { (local, remote) } else { (remote, local) };
+            match (first, second) {
+                (0, 0) => 0x3000_0005, // the one algorithm of congestion control that both have
+                (1, 0) => 0x2000_0001, // the older version
+                _ => 0,
+            }
+        });
+    });
+}
+
+#[test]
+fn options_are_agreed_on_only_where_both_ends_want_to() {
+    let machine = Machine::new(2, 2, with_options);
+    let wants = |rank| {
+        let config = config(Bringup::Sequential);
+        PeConfig { rail: RailOptions { ece: rank == 0, ..config.rail }, ..config }
+    };
+    with_pes(&machine, 2, &wants, |pe, group| check_options(pe, group.rank(), |_, _| 0));
+}
+
+/// Two ends with different options would be worse than no path.
+#[test]
+fn a_nic_that_puts_fewer_options_in_force_than_it_has_gives_no_path() {
+    let machine = Machine::new(1, 1, |config| config.profile.ece = Ece::with_control(0b10));
+    let overstate: Bend = |input, output| {
+        if cmd::input::OPCODE.get(input) == Opcode::CreateQp as u32 && qp::create::ECE.get(input) != 0 {
+            qp::answer::ECE.set(output, 0x3000_0003);
+        }
+    };
+    let opened = |devx| Rail::open(devx, 0, RailOptions::default(), machine.world.clone()).unwrap();
+    let honest = opened(machine.devx(0, 0, PATIENT_NS));
+    honest.flush().unwrap();
+    let snare = Snare(machine.devx(0, 0, PATIENT_NS), AtomicBool::new(false), overstate);
+    let error = opened(Arc::new(snare)).flush().unwrap_err().to_string();
+    assert!(
+        error.contains(
+            "options of connection establishment: expected what both ends said they have, got 0x30000001 of \
+             0x30000003; set SHUNT_ECE=0"
+        ),
+        "{error}"
+    );
 }
 
 fn device(name: &str) -> impl Fn(&mut NicConfig) {

@@ -14,7 +14,10 @@ use shunt_host::devx::Devx;
 use shunt_host::events::{Level, Metrics, Told, Watching};
 use shunt_host::gpu::HeapMemory;
 use shunt_host::nanos::Nanos;
+use shunt_host::nic::short_in;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
+use shunt_layout::mlx5::prm::cmd::Opcode;
+use shunt_layout::mlx5::prm::qp::QUERY_OUT_BYTES;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{self, OrderPolicy, SwitchRecord};
 use shunt_soft_devx::SoftDevx;
@@ -190,7 +193,9 @@ fn make_fabric(spec: &RunSpec) -> SharedFabric {
                 config.link_layer = LinkLayer::InfiniBand;
             }
             if !spec.profile.is_empty() {
-                let profile = spec.profile.parse().unwrap_or_else(|error| panic!("{error}"));
+                let names: Vec<&str> = spec.profile.split(',').collect();
+                let name = names[(pe * spec.rails + rail) as usize % names.len()];
+                let profile = name.parse().unwrap_or_else(|error| panic!("{error}"));
                 config = config.with_profile(profile).with_port_of_profile(rail);
             }
             let made = fabric.add(SoftNic::new(config), RailAt { pe, rail });
@@ -576,6 +581,21 @@ impl Cluster {
             let id = fabric.find(RailAt { pe, rail }).expect("a rail of the cluster");
             fabric.nic(id).counters()
         })
+    }
+
+    /// What a NIC answers to QUERY_QP.
+    pub fn query_qp(&self, pe: u32, rail: u32, qpn: u32) -> Vec<u8> {
+        let mailbox = short_in(Opcode::QueryQp, qpn);
+        let nic = self.fabric.with(|fabric| fabric.find(RailAt { pe, rail })).expect("a rail of the cluster");
+        let now = self.sim.now();
+        let id = self.fabric.with(|fabric| fabric.nic(nic).command_submit(now, &mailbox, QUERY_OUT_BYTES));
+        loop {
+            self.sim.run_for(1_000_000);
+            let now = self.sim.now();
+            if let Some(answer) = self.fabric.with(|fabric| fabric.nic(nic).command_poll(now, id)) {
+                return answer;
+            }
+        }
     }
 
     /// Counts every placement on a heap word of `pe` from now on.

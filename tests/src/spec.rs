@@ -33,7 +33,8 @@ pub struct RunSpec {
     pub log_depth: u32,
     /// Streams run both ways; if not, from lower to higher PEs.
     pub both_ways: bool,
-    /// What kind of device each NIC is, with its port; none: the one that takes everything.
+    /// What kind of device each NIC is, with its port, or several kinds with commas between them, which PE by PE its
+    /// rails take in turn; none: the one that takes everything.
     pub profile: String,
     /// InfiniBand instead of Ethernet.
     pub infiniband: bool,

@@ -26,10 +26,12 @@ fn rails() -> impl Strategy<Value = RailCard> {
 }
 
 fn halves() -> impl Strategy<Value = HalfCard> {
-    (0u32..1 << 24, 0u32..1 << 24, any::<u32>(), rails()).prop_map(|(qpn, psn, incarnation, rail)| HalfCard {
+    let words = any::<[u32; 2]>();
+    (0u32..1 << 24, 0u32..1 << 24, words, rails()).prop_map(|(qpn, psn, [incarnation, ece], rail)| HalfCard {
         qpn,
         psn,
         incarnation,
+        ece,
         rail,
     })
 }

@@ -25,6 +25,7 @@ mod lookups;
 mod lost_peer;
 mod mutations;
 mod nccl_2383;
+mod options;
 mod oracle_bites;
 mod parsers;
 mod path_proof;

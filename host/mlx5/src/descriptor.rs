@@ -87,6 +87,8 @@ pub struct HalfCard {
     pub psn: u32,
     /// Incarnation of the pair.
     pub incarnation: u32,
+    /// Options of enhanced connection establishment that it can have; 0: none.
+    pub ece: u32,
     /// Its rail.
     pub rail: RailCard,
 }
@@ -94,7 +96,7 @@ pub struct HalfCard {
 impl HalfCard {
     /// Bytes of a card on its own.
     pub const BYTES: usize = 8 + Self::BODY_BYTES;
-    const BODY_BYTES: usize = 12 + RailCard::BYTES;
+    const BODY_BYTES: usize = 16 + RailCard::BYTES;
 
     /// The card as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -115,6 +117,7 @@ impl HalfCard {
         writer.u32(self.qpn);
         writer.u32(self.psn);
         writer.u32(self.incarnation);
+        writer.u32(self.ece);
         self.rail.write(writer);
     }
 
@@ -123,6 +126,7 @@ impl HalfCard {
             qpn: number("qpn", reader.u32("qpn")?)?,
             psn: number("psn", reader.u32("psn")?)?,
             incarnation: reader.u32("incarnation")?,
+            ece: reader.u32("ece")?,
             rail: RailCard::read(reader)?,
         })
     }
@@ -186,7 +190,7 @@ mod tests {
     }
 
     fn half() -> HalfCard {
-        HalfCard { qpn: 0xabc, psn: 0xfffffe, incarnation: 7, rail: rail() }
+        HalfCard { qpn: 0xabc, psn: 0xfffffe, incarnation: 7, ece: 0x3000_0005, rail: rail() }
     }
 
     #[test]
@@ -195,7 +199,9 @@ mod tests {
         assert_eq!(bytes.len(), HalfCard::BYTES);
         let mut want = b"SHhf".to_vec();
         want.extend(ABI_VERSION.to_le_bytes());
-        want.extend([0xbc, 0x0a, 0, 0, 0xfe, 0xff, 0xff, 0, 7, 0, 0, 0, 3, 0, 0, 0, 1, 5, 0x34, 0x12]);
+        want.extend([
+            0xbc, 0x0a, 0, 0, 0xfe, 0xff, 0xff, 0, 7, 0, 0, 0, 5, 0, 0, 0x30, 3, 0, 0, 0, 1, 5, 0x34, 0x12,
+        ]);
         want.extend([2, 0, 0, 0, 0, 9]);
         want.extend(b"0123456789abcdefmlx5_3\0\0\0\0\0\0\0\0\0\0");
         assert_eq!(bytes, want);

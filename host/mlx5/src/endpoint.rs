@@ -2,6 +2,7 @@
 
 use crate::descriptor::HalfCard;
 use crate::error::NicError;
+use crate::nic::ece;
 use crate::nic::qp::{MASK_24, QpTruth, QpTuning, RemoteEnd, Route};
 use crate::nic::queue::{Door, Producer, Queue, RingSpan};
 use crate::rail::Rail;
@@ -62,11 +63,13 @@ impl HalfPath {
             qpn: self.queue.qp.number(),
             psn: self.psn,
             incarnation: self.incarnation,
+            ece: self.queue.qp.ece(),
             rail: self.rail.card(),
         }
     }
 
-    /// INIT2RTR and RTR2RTS; QUERY_QP shows RTS and in-order placement, or this fails.
+    /// INIT2RTR and RTR2RTS, with the options that both halves have; QUERY_QP shows RTS and in-order placement, or this
+    /// fails.
     pub fn connect(&self, remote: &HalfCard, tuning: &QpTuning) -> Result<(), NicError> {
         let route = self.route(remote)?;
         let tuning = self.rail.fit(tuning);
@@ -104,6 +107,7 @@ impl HalfPath {
             service_level: self.rail.options.service_level,
             global: remote.rail.gid[..8] != address.gid[..8],
             loopback: false,
+            ece: ece::common(self.queue.qp.ece(), remote.ece),
         })
     }
 

@@ -51,6 +51,7 @@ fn route(link: Link) -> Route {
         pkey_index: 0x21,
         global: true,
         loopback: false,
+        ece: 0x2000_0001,
     }
 }
 
@@ -66,11 +67,14 @@ fn create_qp() {
         queue_offset: 0x1_0000_3000,
         record_offset: 0x1040,
         ts_format: 1,
+        ece: true,
     };
+    assert_eq!(qp::create_in(&QpShape { ece: false, ..shape })[0x14..0x18], [0; 4]);
     same(
         qp::create_in(&shape),
         &[
             (0x00, 0x0500_0000),
+            (0x14, 0x1000_0000), // ece, version 1
             (0x18, 0x0000_1800), // st 0 (RC), pm_state 3
             (0x1c, 0x0000_0012), // dp_ordering_0 and _force 0, pd
             (0x20, 0x0000_5040), // log_sq_size 10, ts_format 1
@@ -112,6 +116,7 @@ fn init2rtr_on_roce() {
         &[
             (0x00, 0x0503_0000),
             (0x08, 0x0000_0abc),
+            (0x14, 0x2000_0001), // ece
             (0x20, 0xbe00_0000), // mtu 5, log_msg_max 30
             (0x2c, 0x0000_0def),
             (0x38, 0x0003_00ff), // src_addr_index 3, hop_limit 255
@@ -131,7 +136,7 @@ fn init2rtr_on_roce() {
 
 #[test]
 fn init2rtr_on_infiniband_and_loopback() {
-    let route = Route { loopback: true, ..route(Link::InfiniBand) };
+    let route = Route { loopback: true, ece: 0, ..route(Link::InfiniBand) };
     same(
         qp::rtr_in(0xabc, 0xdef, 0, &route, &TUNING),
         &[
@@ -247,6 +252,7 @@ fn create_mkey() {
 #[test]
 fn query_qp_output() {
     let output: [u8; 272] = mailbox(&[
+        (0x14, 0x3000_0003), // ece
         (0x18, 0x6000_1800), // state 6
         (0x1c, 0x0000_0012),
         (0x20, 0x0000_0020), // data_in_order
@@ -263,6 +269,7 @@ fn query_qp_output() {
         next_send_psn: 0x12_3456,
         last_acked_psn: 0x65_4321,
         in_order: true,
+        ece: 0x3000_0003,
     };
     assert_eq!(QpTruth::read(&output), want);
     // The NIC's own word, and not the bits that were asked for: an administrator's setting may win over those.

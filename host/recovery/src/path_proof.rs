@@ -130,7 +130,15 @@ mod tests {
 
     fn fenced(rmsn: u32, next_rcv_psn: u32) -> Fenced {
         let state = Some(State::Err);
-        let last = QpTruth { state, rmsn, next_rcv_psn, next_send_psn: 0, last_acked_psn: 0, in_order: true };
+        let last = QpTruth {
+            state,
+            rmsn,
+            next_rcv_psn,
+            next_send_psn: 0,
+            last_acked_psn: 0,
+            in_order: true,
+            ece: 0,
+        };
         Fenced { first: last, last, flushed: true, stopped: true, times: FenceTimes::default() }
     }
 

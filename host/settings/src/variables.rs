@@ -63,6 +63,12 @@ pub const VARIABLES: &[Variable] = &[
     variable("SHUNT_ORDERING", "in which order what is written may land at the receiver", ORDERING)
         .default("auto"),
     variable(
+        "SHUNT_ECE",
+        "whether ends of a path agree on options of their NICs (enhanced connection establishment), where both have it",
+        BOOLEAN,
+    )
+    .default("1"),
+    variable(
         "SHUNT_POLLED_PUTS",
         "whether receivers act on put data before a signal covers it: what nobody can know of is then asked about",
         BOOLEAN,

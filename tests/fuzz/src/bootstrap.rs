@@ -109,7 +109,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     }
     let rail =
         RailCard { index: 1, link: Link::Ethernet, mtu: 5, lid: 0, mac: [2; 6], gid: [3; 16], name: [0; 16] };
-    let half = HalfCard { qpn: 7, psn: 8, incarnation: 9, rail };
+    let half = HalfCard { qpn: 7, psn: 8, incarnation: 9, ece: 0x3000_0001, rail };
     add(4, &half.to_bytes());
     let card = PeCard {
         pe: 1,

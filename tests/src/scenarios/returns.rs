@@ -181,7 +181,7 @@ fn names_what_is_not(seed: u64) -> Wrongs {
             let end = cluster.oob.end(1);
             let rail = RailCard { index: 7, ..cluster.pe(1).rails()[0].card() };
             let id = |incarnation| PairId { channel: 0, slot: 0, incarnation };
-            let card = HalfCard { qpn: 99, psn: 0, incarnation: 2, rail };
+            let card = HalfCard { qpn: 99, psn: 0, incarnation: 2, ece: 0, rail };
             let far = PairId { channel: 0, slot: 0, incarnation: u32::MAX };
             for round in 0..200 {
                 cluster.sim.run_for(50_000);

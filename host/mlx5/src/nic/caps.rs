@@ -51,6 +51,8 @@ pub struct Caps {
     pub force_loopback: bool,
     /// `qpc.ts_format` of its queue pairs.
     pub ts_format: u32,
+    /// Enhanced connection establishment.
+    pub ece: bool,
 }
 
 /// How a port is addressed.
@@ -170,6 +172,7 @@ impl Caps {
                 roce::FL_RC_QP_WHEN_ROCE_DISABLED.get(of_roce) == 1,
             ),
             ts_format: ts_format(roce::QP_TS_FORMAT.get(of_roce)),
+            ece: general::ECE_SUPPORT.get(caps) == 1,
         })
     }
 

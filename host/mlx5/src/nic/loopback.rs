@@ -3,6 +3,7 @@
 //! Its memory is host memory of its own, whatever device-visible memory the rail serves.
 
 use super::caps::Caps;
+use super::ece;
 use super::mkey::{Access, Mkey};
 use super::pd::Pd;
 use super::qp::{QpTuning, RemoteEnd, Route};
@@ -145,6 +146,8 @@ impl Pair {
             service_level: source.service_level,
             global: false,
             loopback: source.caps.force_loopback,
+            // As paths are, so that what is proved holds for them.
+            ece: ece::common(requester.qp.ece(), responder.qp.ece()),
         };
         let back = psn ^ 0x80_0000;
         let to_requester = RemoteEnd { qpn: answers_to.unwrap_or(requester.qp.number()), psn };

@@ -7,6 +7,7 @@ pub mod atomics;
 pub mod caps;
 pub mod cq;
 pub mod datagram;
+pub mod ece;
 pub mod loopback;
 pub mod mkey;
 pub mod order;

@@ -2,13 +2,13 @@
 
 use super::caps::Link;
 use super::order;
-use super::{create, destroy, execute, short_in};
+use super::{destroy, execute, short_in};
 use crate::devx::Devx;
 use crate::error::{DevxError, NicError};
 use shunt_layout::mlx5::prm::cmd::{self, Opcode, Status};
 use shunt_layout::mlx5::prm::qp::{
     ADS_OFFSET, ATOMIC_MODE_UP_TO_8, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, QUERY_OUT_BYTES,
-    RQ_TYPE_ZERO_SIZE, SERVICE_RC, State, ads, create as fields, qpc,
+    RQ_TYPE_ZERO_SIZE, SERVICE_RC, State, ads, answer, change, create as fields, ece::TRIGGER, qpc, queried,
 };
 use shunt_layout::mutant::Mutant;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ pub type ContextMailbox = [u8; CONTEXT_COMMAND_BYTES];
 pub const MASK_24: u32 = 0xff_ffff;
 const LOG_MSG_MAX: u32 = 30;
 const HOP_LIMIT: u32 = 255;
+const ECE_CURE: &str = "set SHUNT_ECE=0";
 
 /// Timers and retries of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub struct QpShape {
     pub record_offset: u64,
     /// Format of time stamps.
     pub ts_format: u32,
+    /// It is asked which options it can have ([`ece`](super::ece)).
+    pub ece: bool,
 }
 
 /// Where a connection leads: what INIT2RTR needs of both ends.
@@ -106,6 +109,8 @@ pub struct Route {
     pub global: bool,
     /// Both ends are this port: packets turn round inside the NIC, port up or down.
     pub loopback: bool,
+    /// Options that both ends use ([`common`](super::ece::common)); 0: none, and nothing is said of them.
+    pub ece: u32,
 }
 
 pub(super) fn with_context(opcode: Opcode, qpn: u32) -> ContextMailbox {
@@ -122,6 +127,7 @@ pub fn create_in(shape: &QpShape) -> ContextMailbox {
     fields::WQ_UMEM_OFFSET.set(&mut mailbox, shape.queue_offset);
     fields::WQ_UMEM_ID.set(&mut mailbox, shape.umem);
     fields::WQ_UMEM_VALID.set(&mut mailbox, 1);
+    fields::ECE.set(&mut mailbox, if shape.ece { TRIGGER } else { 0 });
     let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
     qpc::ST.set(context, SERVICE_RC);
     qpc::PM_STATE.set(context, PM_STATE_MIGRATED);
@@ -165,6 +171,7 @@ pub fn rtr_in(
     tuning: &QpTuning,
 ) -> ContextMailbox {
     let mut mailbox = with_context(Opcode::Init2RtrQp, qpn);
+    change::ECE.set(&mut mailbox, route.ece);
     let context = &mut mailbox[QPC_OFFSET..QPC_OFFSET + qpc::BYTES];
     qpc::DP_ORDERING_FORCE.set(context, tuning.force_order as u32);
     qpc::MTU.set(context, route.mtu);
@@ -226,6 +233,8 @@ pub struct QpTruth {
     pub last_acked_psn: u32,
     /// `data_in_order`: what arrives is placed in order. Meaningful in RTS, where `qp_data_in_order` is a capability.
     pub in_order: bool,
+    /// Options in force.
+    pub ece: u32,
 }
 
 impl QpTruth {
@@ -239,6 +248,7 @@ impl QpTruth {
             next_send_psn: qpc::NEXT_SEND_PSN.get(context),
             last_acked_psn: qpc::LAST_ACKED_PSN.get(context),
             in_order: qpc::DATA_IN_ORDER.get(context) == 1,
+            ece: queried::ECE.get(output),
         }
     }
 }
@@ -255,6 +265,8 @@ fn names_nothing(status: u8) -> bool {
 pub struct Qp {
     devx: Arc<dyn Devx>,
     number: u32,
+    /// Options it can have.
+    ece: u32,
     /// DESTROY_QP was given.
     tried: AtomicBool,
     gone: AtomicBool,
@@ -263,9 +275,11 @@ pub struct Qp {
 impl Qp {
     /// CREATE_QP: it is in RST.
     pub fn create(devx: &Arc<dyn Devx>, shape: &QpShape) -> Result<Self, NicError> {
-        let number = create(&**devx, &create_in(shape))?;
+        let output = execute::<16>(&**devx, &create_in(shape))?;
+        let (number, ece) = (cmd::output::OBJECT.get(&output), answer::ECE.get(&output));
         let (tried, gone) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { devx: devx.clone(), number, tried, gone })
+        // Firmware that was not asked has nothing to say.
+        Ok(Self { devx: devx.clone(), number, ece: if shape.ece { ece } else { 0 }, tried, gone })
     }
 
     /// RST2INIT.
@@ -279,7 +293,13 @@ impl Qp {
         self.number
     }
 
-    /// INIT2RTR and RTR2RTS, then QUERY_QP: connected, and in order unless it need not be, or an error.
+    /// Options it can have; 0: none.
+    pub fn ece(&self) -> u32 {
+        self.ece
+    }
+
+    /// INIT2RTR and RTR2RTS, then QUERY_QP: connected, with the options of the route, and in order unless it need not
+    /// be, or an error.
     pub fn connect(
         &self,
         remote: RemoteEnd,
@@ -287,12 +307,23 @@ impl Qp {
         route: &Route,
         tuning: &QpTuning,
     ) -> Result<(), NicError> {
-        execute::<16>(&*self.devx, &rtr_in(self.number, remote.qpn, remote.psn, route, tuning))?;
-        execute::<16>(&*self.devx, &rts_in(self.number, psn, tuning))?;
-        let truth = self.query()?;
+        let rtr = rtr_in(self.number, remote.qpn, remote.psn, route, tuning);
+        let agreed = answer::ECE.get(&execute::<16>(&*self.devx, &rtr)?);
         let unfit = |what, met: String, want, cure| {
             Err(NicError::Qp { nic: self.devx.name(), qpn: self.number, what, met, want, cure })
         };
+        // The other end uses them, too: fewer at this end would not fit.
+        if route.ece != 0 && agreed != route.ece {
+            let met = format!("{agreed:#x} of {:#x}", route.ece);
+            return unfit(
+                "options of connection establishment",
+                met,
+                "what both ends said they have",
+                ECE_CURE,
+            );
+        }
+        execute::<16>(&*self.devx, &rts_in(self.number, psn, tuning))?;
+        let truth = self.query()?;
         if truth.state != Some(State::Rts) {
             return unfit(
                 "state",

@@ -63,6 +63,7 @@ pub(crate) struct QueueSource<'a> {
     pub eqn: u32,
     pub umem: u32,
     pub ts_format: u32,
+    pub ece: bool,
 }
 
 /// A QP, its CQ and its doorbell page. Fields are dropped in this order: a QP goes before its CQ.
@@ -125,6 +126,7 @@ impl Queue {
                 queue_offset: rings.send_queue.offset,
                 record_offset: variant.queue_record.offset,
                 ts_format: source.ts_format,
+                ece: source.ece,
             },
         )?;
         Ok(Self { qp, cq, uar })

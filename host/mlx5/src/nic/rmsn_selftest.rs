@@ -207,6 +207,7 @@ mod tests {
             next_send_psn: 0,
             last_acked_psn: 0,
             in_order: true,
+            ece: 0,
         }
     }
 

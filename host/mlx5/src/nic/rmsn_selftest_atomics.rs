@@ -222,7 +222,7 @@ mod tests {
 
     fn truth(rmsn: u32, next_rcv_psn: u32) -> QpTruth {
         let state = Some(State::Err);
-        QpTruth { state, rmsn, next_rcv_psn, next_send_psn: 0, last_acked_psn: 0, in_order: true }
+        QpTruth { state, rmsn, next_rcv_psn, next_send_psn: 0, last_acked_psn: 0, in_order: true, ece: 0 }
     }
 
     fn counted() -> Counted {

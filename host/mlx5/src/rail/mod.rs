@@ -285,7 +285,13 @@ impl Rail {
             eqn: self.eqn,
             umem: control.umem.id(),
             ts_format: self.caps.ts_format,
+            ece: self.asks_ece(),
         })
+    }
+
+    /// Whether queue pairs are asked which options they can have.
+    fn asks_ece(&self) -> bool {
+        self.caps.ece && self.options.ece
     }
 
     fn pair(&self, which: PairUse, incarnation: u32, psn: u32) -> Result<Pair, NicError> {
@@ -301,6 +307,7 @@ impl Rail {
                 eqn: self.eqn,
                 umem: self.private.umem().id(),
                 ts_format: self.caps.ts_format,
+                ece: self.asks_ece(),
             },
             private: &self.private,
             caps: &self.caps,

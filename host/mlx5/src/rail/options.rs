@@ -25,6 +25,8 @@ pub struct RailOptions {
     /// Atomics of the start-up proof that are under way when their responder is moved to ERR, as long as the NIC lets
     /// them; 0: the proof is of writes and READs alone.
     pub proof_atomics: u32,
+    /// Ends of a path agree on options of enhanced connection establishment, where both NICs have it.
+    pub ece: bool,
 }
 
 impl Default for RailOptions {
@@ -38,6 +40,7 @@ impl Default for RailOptions {
             ordering: None,
             order_rounds: 16,
             proof_atomics: 360,
+            ece: true,
         }
     }
 }

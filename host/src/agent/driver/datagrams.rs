@@ -56,7 +56,7 @@ pub(super) fn address_asked(recovery: &mut Recovery, now: Nanos, rail: usize, re
 
 fn card(recovery: &Recovery, rail: usize) -> HalfCard {
     let one = &recovery.engine.rails[rail];
-    HalfCard { qpn: one.datagram_qpn(), psn: 0, incarnation: 0, rail: one.card() }
+    HalfCard { qpn: one.datagram_qpn(), psn: 0, incarnation: 0, ece: 0, rail: one.card() }
 }
 
 /// Tells every peer where this rail's datagrams are taken, unless it always was there.

@@ -48,6 +48,7 @@ fn route(draw: &mut Draw) -> Route {
         pkey_index: draw.word(16) as u16,
         global: draw.coin(),
         loopback: draw.coin(),
+        ece: draw.word(32),
     }
 }
 
@@ -93,6 +94,8 @@ fn create_qp() {
             queue_offset: draw.bits(64),
             record_offset: draw.bits(64),
             ts_format: draw.word(2),
+            // Their description has no such field (golden bytes of it: layout).
+            ece: false,
         };
         let theirs = values([
             ("opcode", 0x500),
@@ -177,6 +180,7 @@ fn init2rtr() {
         theirs.append(&mut values([
             ("opcode", 0x503),
             ("qpn", qpn as u64),
+            ("ece", route.ece as u64),
             ("sw_qpc.mtu", route.mtu as u64),
             ("sw_qpc.log_msg_max", 30),
             ("sw_qpc.remote_qpn", remote as u64),
@@ -289,6 +293,7 @@ fn what_query_qp_says() {
             last_acked_psn: psn[3] as u32,
             // Their description has no such bit, so it is 0 here (golden bytes of it: layout).
             in_order: false,
+            ece: 0,
         };
         assert_eq!(truth, want);
     });

@@ -100,12 +100,14 @@ fn address_path() -> Table {
 fn queue_pairs() -> Vec<Structure> {
     let create = Table {
         aliases: vec![alias(&["WQ_UMEM_OFFSET"], &["e_mtt_pointer_or_wq_umem_offset"])],
+        only_ours: &["ECE"],
         ..table(("", 0), (qp::create::ALL, qp::create::ALL_WIDE))
     };
+    let change = table(("", 0), (qp::change::ALL, qp::change::ALL_WIDE));
     vec![
         class("CreateQpIn", vec![input(&["input_qpn"]), create, queue_pair(), address_path()]),
         class("CreateQpOut", vec![output(&["qpn"])]),
-        class("ModifyQpIn", vec![input(&["qpn"]), queue_pair(), address_path()]),
+        class("ModifyQpIn", vec![input(&["qpn"]), change, queue_pair(), address_path()]),
         class("ModifyQpOut", vec![output(&[])]),
         class("QueryQpIn", vec![input(&["qpn"])]),
         class("QueryQpOut", vec![output(&[]), queue_pair(), address_path()]),
