@@ -36,6 +36,7 @@ const FUNCTIONS: &[Group] = &[
     Group { library: VERBS, since: 25, functions: &["ibv_reg_mr_iova"] },
     Group { library: VERBS, since: 28, functions: &["ibv_reg_mr_iova2"] },
     Group { library: VERBS, since: 30, functions: &["ibv_get_device_index"] },
+    Group { library: VERBS, since: 31, functions: &["ibv_query_ece", "ibv_set_ece"] },
     Group { library: VERBS, since: 32, functions: &["_ibv_query_gid_ex", "_ibv_query_gid_table"] },
     Group { library: VERBS, since: 34, functions: &["ibv_reg_dmabuf_mr"] },
     Group { library: VERBS, since: 36, functions: &["ibv_query_qp_data_in_order"] },

@@ -2819,6 +2819,21 @@ impl Default for ibv_qp_ex {
     }
 }
 #[repr(C)]
+#[derive(Default, Copy, Clone)]
+pub struct ibv_ece {
+    pub vendor_id: u32,
+    pub options: u32,
+    pub comp_mask: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ibv_ece"][::core::mem::size_of::<ibv_ece>() - 12usize];
+    ["Alignment of ibv_ece"][::core::mem::align_of::<ibv_ece>() - 4usize];
+    ["Offset of field: ibv_ece::vendor_id"][::core::mem::offset_of!(ibv_ece, vendor_id) - 0usize];
+    ["Offset of field: ibv_ece::options"][::core::mem::offset_of!(ibv_ece, options) - 4usize];
+    ["Offset of field: ibv_ece::comp_mask"][::core::mem::offset_of!(ibv_ece, comp_mask) - 8usize];
+};
+#[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ibv_comp_channel {
     pub context: *mut ibv_context,

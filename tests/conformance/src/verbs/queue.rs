@@ -191,6 +191,21 @@ impl Queue {
         done("ibv_modify_qp", code)
     }
 
+    /// Options of connections (enhanced connection establishment) that it can have, or once it was told which, has.
+    pub fn options(&self) -> Result<(u32, u32), VerbsError> {
+        let mut ece = sys::ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 };
+        // SAFETY: the queue pair is alive, the answer goes to a local.
+        done("ibv_query_ece", unsafe { self.device.rdma.verbs.ibv_query_ece(self.qp, &mut ece) })?;
+        Ok((ece.vendor_id, ece.options))
+    }
+
+    /// Has it told which options are wanted, with its next transition.
+    pub fn want_options(&self, vendor_id: u32, options: u32) -> Result<(), VerbsError> {
+        let mut ece = sys::ibv_ece { vendor_id, options, comp_mask: 0 };
+        // SAFETY: the queue pair is alive, the options are a local.
+        done("ibv_set_ece", unsafe { self.device.rdma.verbs.ibv_set_ece(self.qp, &mut ece) })
+    }
+
     /// Connects it: INIT, RTR, RTS.
     pub fn connect(&self, far: Ends) -> Result<(), VerbsError> {
         // SAFETY: a plain C structure of numbers.
