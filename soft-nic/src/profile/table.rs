@@ -1,7 +1,8 @@
 //! The profiles that have a name.
 //!
-//! What stands on public sources: ConnectX-7 has no `dp_ordering_ooo_all_rc`; real-time clocks, `dp_ordering_force`
-//! and enhanced connection establishment are of ConnectX-6 Dx and later. The rest, which device has which lack, is chosen so that each lack is in some
+//! What stands on public sources: ConnectX-7 has no `dp_ordering_ooo_all_rc`; real-time clocks and `dp_ordering_force`
+//! are of ConnectX-6 Dx and later. Enhanced connection establishment is taken to be, too: Linux has had it since 2020,
+//! and asks the capability alone. The rest, which device has which lack, is chosen so that each lack is in some
 //! profile.
 
 use super::{Atomics, CommandTime, Ece, ForceLoopback, LinkLayer, Order, Profile, Share, UncachedPages};

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use shunt_conformance::checks::Row;
 use shunt_conformance::verbs::Setup;
-use shunt_conformance::{checks, peer, wqes};
+use shunt_conformance::{checks, options, peer, wqes};
 use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -118,7 +118,8 @@ fn run(what: What, tell: &mut dyn FnMut(Row)) -> Result<()> {
             match connect {
                 Some(address) => checks::run(&device.setup(), reach(&address)?, seed, tell),
                 None => both(&device.setup(), seed, tell),
-            }
+            }?;
+            options::run(&device.setup(), tell)
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `shunt-verbs-check data`: every kind of transfer between two sides, every byte of both looked at.
 
 mod errors;
-mod options;
 mod streams;
 mod transfers;
 
@@ -136,8 +135,7 @@ pub fn run(setup: &Setup, far: TcpStream, seed: u64, tell: &mut dyn FnMut(Row)) 
     let mut bench = Bench { device, region, peer, draw, ids: 0 };
     transfers::run(&mut bench, tell)?;
     streams::run(&mut bench, tell)?;
-    errors::run(&mut bench, tell)?;
-    options::run(&bench, tell)
+    errors::run(&mut bench, tell)
 }
 
 /// Posts one request and waits for it.

@@ -1,19 +1,20 @@
 //! Options of connections (enhanced connection establishment): two queue pairs agree on them as programs do that find
 //! each other by the RDMA connection manager.
 
-use super::{Bench, Row};
-use crate::verbs::{Queue, Shape};
+use crate::checks::Row;
+use crate::verbs::{Device, Queue, Setup, Shape};
 use anyhow::Result;
+use std::rc::Rc;
 
 /// Mellanox at the PCI bus.
 const VENDOR: u32 = 0x15b3;
 
 /// The active end says what it can have, the passive end's device takes of it what it has, and the active end takes
 /// that.
-pub fn run(bench: &Bench, tell: &mut dyn FnMut(Row)) -> Result<()> {
+pub fn run(setup: &Setup, tell: &mut dyn FnMut(Row)) -> Result<()> {
     let mut row = Row::new("options of connections");
-    let [active, passive] =
-        [Queue::new(&bench.device, Shape::default())?, Queue::new(&bench.device, Shape::default())?];
+    let device = Rc::new(Device::open(setup)?);
+    let [active, passive] = [Queue::new(&device, Shape::default())?, Queue::new(&device, Shape::default())?];
     let (vendor, has) = active.options()?;
     row.must(vendor == VENDOR, || format!("ibv_query_ece: vendor {vendor:#x}, not {VENDOR:#x}"));
     if has == 0 {
