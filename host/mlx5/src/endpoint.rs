@@ -2,8 +2,7 @@
 
 use crate::descriptor::HalfCard;
 use crate::error::NicError;
-use crate::nic::ece;
-use crate::nic::qp::{MASK_24, QpTruth, QpTuning, RemoteEnd, Route};
+use crate::nic::qp::{MASK_24, QpTruth, QpTuning, RemoteEnd};
 use crate::nic::queue::{Door, Producer, Queue, RingSpan};
 use crate::rail::Rail;
 use shunt_layout::mlx5::doorbell::SEND_COUNTER_OFFSET;
@@ -71,44 +70,10 @@ impl HalfPath {
     /// INIT2RTR and RTR2RTS, with the options that both halves have; QUERY_QP shows RTS and in-order placement, or this
     /// fails.
     pub fn connect(&self, remote: &HalfCard, tuning: &QpTuning) -> Result<(), NicError> {
-        let route = self.route(remote)?;
+        let route = self.rail.route(&self.card(), remote)?;
         let tuning = self.rail.fit(tuning);
         let end = RemoteEnd { qpn: remote.qpn, psn: remote.psn };
         self.queue.qp.connect(end, self.psn, &route, &tuning)
-    }
-
-    fn route(&self, remote: &HalfCard) -> Result<Route, NicError> {
-        let mismatch = |detail: String| {
-            Err(NicError::Mismatch { nic: self.rail.name.clone(), peer: remote.rail.name_text(), detail })
-        };
-        if remote.rail.link != self.rail.caps.link {
-            return mismatch(format!("it is {:?}, this rail is {:?}", remote.rail.link, self.rail.caps.link));
-        }
-        if remote.incarnation != self.incarnation {
-            return mismatch(format!(
-                "its half has incarnation {}, ours has {}; both are made anew together",
-                remote.incarnation, self.incarnation
-            ));
-        }
-        let address = self.rail.address();
-        // The same at both ends, and different from pair to pair.
-        let entropy =
-            self.queue.qp.number().wrapping_mul(0x9e37).wrapping_add(remote.qpn.wrapping_mul(0x9e37));
-        Ok(Route {
-            link: self.rail.caps.link,
-            gid: remote.rail.gid,
-            mac: self.rail.mac_towards(&remote.rail)?,
-            lid: remote.rail.lid,
-            gid_index: address.gid_index,
-            mtu: remote.rail.mtu.min(address.mtu),
-            udp_sport: 0xc000 | (entropy as u16 & 0x3fff),
-            pkey_index: address.pkey_index,
-            traffic_class: self.rail.options.traffic_class,
-            service_level: self.rail.options.service_level,
-            global: remote.rail.gid[..8] != address.gid[..8],
-            loopback: false,
-            ece: ece::common(self.queue.qp.ece(), remote.ece),
-        })
     }
 
     /// 2ERR: from here on nothing that arrives changes memory, and everything outstanding is flushed.

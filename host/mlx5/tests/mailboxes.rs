@@ -68,6 +68,7 @@ fn create_qp() {
         record_offset: 0x1040,
         ts_format: 1,
         ece: true,
+        receive: None,
     };
     assert_eq!(qp::create_in(&QpShape { ece: false, ..shape })[0x14..0x18], [0; 4]);
     same(

@@ -4,14 +4,16 @@
 use super::age::Age;
 use super::datagram_renewal::Renewal;
 use super::destroy_queue::DestroyQueue;
-use super::endpoint::{Half, Prober};
+use super::endpoint::Half;
 use super::fault_localizer::{FaultLocalizer, OTHERS, Ping};
-use super::links::{Links, Reach};
+use super::health::Health;
+use super::links::{Links, PeerAddress, Reach};
 use super::nic_dispatch::Nics;
 use super::nic_job::{Job, JobId, Making, Outcome, Urgency};
 use super::owner::{Owner, PeerError};
-use super::path::{self, Command, Output, PathMachine, Polled, Step, Task, Timing, is_stuck};
+use super::path::{self, Adopted, Command, Output, PathMachine, Step, Task, Timing, Word, is_stuck};
 use super::path_proof::Proofs;
+use super::paths::{Entry, Paths};
 use super::peer_silence::PeerSilence;
 use super::port_table::PortTable;
 use super::seen::Seen;
@@ -22,12 +24,13 @@ use shunt_layout::mlx5::prm::qp::State;
 use shunt_mlx5::rail::Rail;
 use std::sync::Arc;
 
-/// A path and what is open for it.
-struct Entry {
-    peer: u32,
-    path: PathMachine<Half>,
-    /// Posts probes while the path is being probed.
-    prober: Option<Box<dyn Prober>>,
+/// What an owner knows of a path's neighbours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    /// The owner has another path that is ready: one that is to be left can be.
+    pub standby: bool,
+    /// A path whose probes are not answered is to make room for another pair of rails.
+    pub gives_way: bool,
 }
 
 /// The engine of one process.
@@ -36,7 +39,7 @@ pub struct Engine {
     pub world: Arc<dyn World>,
     /// Its rails.
     pub rails: Vec<Arc<Rail>>,
-    entries: Vec<Option<Entry>>,
+    paths: Paths,
     /// What is known of ports.
     pub ports: PortTable,
     /// The links to other engines.
@@ -94,7 +97,7 @@ impl Engine {
             renewals: vec![Renewal::default(); rails.len()],
             world,
             rails,
-            entries: Vec::new(),
+            paths: Paths::default(),
             ports,
             links,
             nics,
@@ -110,30 +113,89 @@ impl Engine {
         }
     }
 
-    /// A place for a path to a peer; `None`: the key stays free. Answers with the key.
-    pub fn add(&mut self, peer: u32, path: Option<PathMachine<Half>>) -> usize {
-        self.entries.push(path.map(|path| Entry { peer, path, prober: None }));
-        self.entries.len() - 1
+    /// The paths, by key.
+    pub const fn paths(&self) -> &Paths {
+        &self.paths
     }
 
-    /// Keys, of paths and free.
-    pub fn keys(&self) -> std::ops::Range<usize> {
-        0..self.entries.len()
+    /// The same, to add some or to change one without any output.
+    pub const fn paths_mut(&mut self) -> &mut Paths {
+        &mut self.paths
     }
 
     /// A path.
     pub fn path(&self, key: usize) -> Option<&PathMachine<Half>> {
-        self.entries.get(key)?.as_ref().map(|entry| &entry.path)
+        self.paths.get(key)
     }
 
-    /// A path, to be changed without any output.
-    pub fn path_mut(&mut self, key: usize) -> Option<&mut PathMachine<Half>> {
-        self.entries.get_mut(key)?.as_mut().map(|entry| &mut entry.path)
+    /// Gives a path up: its half is destroyed, nobody is told, and its key is free.
+    pub fn remove(&mut self, now: Nanos, key: usize) {
+        let half = self.paths.remove(key).and_then(|path| path.left().half);
+        half.into_iter().for_each(|half| self.destroy(now, key, half));
     }
 
-    /// Every path, to be left to another engine.
-    pub fn take_paths(&mut self) -> Vec<Option<PathMachine<Half>>> {
-        self.entries.drain(..).map(|entry| entry.map(|entry| entry.path)).collect()
+    /// Another process joins: answers with its number.
+    pub fn join(&mut self, address: PeerAddress) -> u32 {
+        self.ports.join(address.rails.len());
+        self.peers.join();
+        self.links.join(address)
+    }
+
+    /// A process leaves, and every path to it with it. Its number is not used again.
+    pub fn leave(&mut self, now: Nanos, peer: u32) {
+        let theirs: Vec<usize> = self.paths.keys_to(peer).collect();
+        theirs.into_iter().for_each(|key| self.remove(now, key));
+        self.links.leave(peer);
+    }
+
+    /// Carries one path on. True if something was done.
+    pub fn look(&mut self, owner: &mut dyn Owner, now: Nanos, key: usize, around: Around) -> bool {
+        let Some(path) = self.path(key) else { return false };
+        let busy = match path.health() {
+            Health::Ready if path.standing().leaving => {
+                self.with(owner, now, key, |path, cx| path::orders::look_leaving(path, cx, around.standby))
+            }
+            Health::Ready | Health::Retired => None,
+            Health::Fencing => {
+                let busy = self.await_truth(owner, now, key);
+                self.with(owner, now, key, |path, cx| path.say_in_hand(cx));
+                Some(busy)
+            }
+            Health::Fenced => self.with(owner, now, key, |path, cx| path.look_fenced(cx)),
+            Health::Released => self.with(owner, now, key, |path, cx| path.look_released(cx)),
+            Health::Connecting => self.with(owner, now, key, |path, cx| path.look_connecting(cx)),
+            Health::Probing => {
+                let polled =
+                    self.paths.entry(key).map(|entry| entry.poll_probes(&*self.world)).unwrap_or_default();
+                self.with(owner, now, key, |path, cx| path.look_probing(cx, &polled, around.gives_way))
+            }
+        };
+        busy == Some(true)
+    }
+
+    /// The other end of a path says something about an incarnation. False if that cannot be.
+    pub fn hear(
+        &mut self,
+        owner: &mut dyn Owner,
+        now: Nanos,
+        key: usize,
+        (incarnation, word): (u32, Word),
+        standby: bool,
+    ) -> bool {
+        if matches!(word, Word::Fence | Word::Leave | Word::Truth(_) | Word::Left) {
+            match self.with(owner, now, key, |path, cx| path::hearing::adopt(path, cx, incarnation)) {
+                Some(Adopted::Hear) => {}
+                Some(Adopted::Later) => return true,
+                Some(Adopted::Refused) | None => return false,
+            }
+        }
+        let act = |path: &mut PathMachine<Half>, cx: &mut Step<'_, Half>| {
+            path::hearing::hear(path, cx, incarnation, word, standby)
+        };
+        if self.with(owner, now, key, act) == Some(true) {
+            self.await_truth(owner, now, key);
+        }
+        true
     }
 
     /// Time passes.
@@ -151,7 +213,7 @@ impl Engine {
         act: impl FnOnce(&mut PathMachine<Half>, &mut Step<'_, Half>) -> R,
     ) -> Option<R> {
         let mut out = std::mem::take(&mut self.out);
-        let Entry { peer, path, .. } = self.entries.get_mut(key)?.as_mut()?;
+        let Entry { peer, path, .. } = self.paths.entry(key)?;
         let mut seen = Seen {
             ports: &self.ports,
             links: &mut self.links,
@@ -183,7 +245,7 @@ impl Engine {
     }
 
     fn carry_out(&mut self, owner: &mut dyn Owner, now: Nanos, key: usize, output: Output<Half>) {
-        let Some(Entry { peer, path, prober }) = self.entries.get_mut(key).and_then(Option::as_mut) else {
+        let Some(Entry { peer, path, prober }) = self.paths.entry(key) else {
             return;
         };
         let peer = *peer;
@@ -202,7 +264,7 @@ impl Engine {
                 }
             }
             Output::CancelConnect(rail, number) => {
-                self.cancel(rail, number);
+                self.nics.queue(rail).and_then(|queue| queue.cancel(number));
             }
             Output::CancelMake(rail, number) => {
                 let cancelled = self.nics.queue(rail).and_then(|queue| queue.cancel(number));
@@ -236,8 +298,10 @@ impl Engine {
             Output::Doubt => self.links.doubt(now, peer),
             Output::Moved(card) => self.links.moved(peer, &card),
             Output::RailsFailed => {
-                let rails = path.rails();
-                self.rails_failed(owner, now, peer, rails);
+                // What a port explains is no failure of theirs.
+                if self.ports.up(path.rails().local, peer, path.rails().remote) {
+                    owner.rails_failed(now, peer, path.rails());
+                }
             }
             Output::RailsWorked => owner.rails_worked(peer, path.rails()),
             Output::LookInto => {
@@ -276,10 +340,6 @@ impl Engine {
         }
     }
 
-    fn cancel(&self, rail: u32, number: u64) -> Option<Job> {
-        self.nics.queue(rail)?.cancel(number)
-    }
-
     /// Gives a command, and tells the path its number.
     fn command(&mut self, owner: &dyn Owner, key: usize, urgency: Urgency, command: Command<Half>) {
         let (rail, job, task): (u32, Job, fn(u64) -> Task) = match command {
@@ -294,7 +354,7 @@ impl Engine {
             }
         };
         let number = self.nics.submit(rail, urgency, key, job);
-        self.path_mut(key).into_iter().for_each(|path| path.given(task(number)));
+        self.paths.get_mut(key).into_iter().for_each(|path| path.given(task(number)));
     }
 
     /// Keeps a half until it is gone.
@@ -364,7 +424,8 @@ impl Engine {
                     owner.proven(id.about, rail);
                 }
                 let age = self.age.age_ns;
-                self.path_mut(id.about)
+                self.paths
+                    .get_mut(id.about)
                     .into_iter()
                     .for_each(|path| path::outcomes::destroyed(path, age, psn));
             }
@@ -378,33 +439,10 @@ impl Engine {
     }
 
     /// Waits for the truths of a path's fence.
-    pub fn await_truth(&mut self, owner: &mut dyn Owner, now: Nanos, key: usize) -> bool {
+    fn await_truth(&mut self, owner: &mut dyn Owner, now: Nanos, key: usize) -> bool {
         self.with(owner, now, key, |path, cx| path.look_asking(cx));
         let known = self.with(owner, now, key, |path, cx| path.look_own_half(cx)) == Some(true);
         known && self.with(owner, now, key, |path, cx| path.look_both_halves(cx)) == Some(true)
-    }
-
-    /// What became of a path's probes since the last look.
-    pub fn poll_probes(&mut self, key: usize) -> Polled {
-        let mut polled = Polled::default();
-        let prober =
-            self.entries.get_mut(key).and_then(Option::as_mut).and_then(|entry| entry.prober.as_mut());
-        let Some(prober) = prober else { return polled };
-        while let Some(result) = prober.poll(&*self.world) {
-            match result {
-                Ok(()) => polled.answered += 1,
-                Err(error) => polled.failed = Some(error.to_string()),
-            }
-        }
-        polled.has_room = prober.has_room();
-        polled
-    }
-
-    /// Rails to a peer fell silent. What a port explains is no failure of theirs.
-    pub fn rails_failed(&mut self, owner: &mut dyn Owner, now: Nanos, peer: u32, rails: RailPair) {
-        if self.ports.up(rails.local, peer, rails.remote) {
-            owner.rails_failed(now, peer, rails);
-        }
     }
 
     /// A path is left because of silence: if no port explains that, somebody is to be asked.
@@ -414,22 +452,10 @@ impl Engine {
         }
         owner.rails_failed(now, peer, rails);
         if self.localizer.takes(peer, rails) {
-            let (with_peer, others) = (self.links.pairs(peer, &self.ports), self.other_peers(peer, rails));
-            let number = self.links.number();
-            self.localizer.begin(now, (peer, rails), &with_peer, &others, number);
+            let with_peer = self.links.pairs(peer, &self.ports);
+            let others: Vec<Ping> = self.links.others(peer, rails.local, OTHERS, &self.ports).collect();
+            self.localizer.begin(now, (peer, rails), &with_peer, &others, self.links.number());
         }
-    }
-
-    /// Some other peers that can be asked over the local rail of a path.
-    fn other_peers(&self, peer: u32, path: RailPair) -> Vec<Ping> {
-        let (me, count) = self.links.shape();
-        let others =
-            (1..count).map(|step| (peer + step) % count).filter(|other| *other != me && *other != peer);
-        let over = |other: u32| {
-            let pairs = self.links.pairs(other, &self.ports);
-            pairs.into_iter().find(|pair| pair.local == path.local).map(|pair| (other, pair))
-        };
-        others.take(OTHERS).filter_map(over).collect()
     }
 
     /// Something went wrong on a rail: its address may be another one.
@@ -454,15 +480,13 @@ impl Engine {
 
     /// False while a port of a path is known to be down.
     pub fn ports_up(&self, key: usize) -> bool {
-        let Some(Entry { peer, path, .. }) = self.entries.get(key).and_then(Option::as_ref) else {
-            return false;
-        };
-        self.ports.up(path.rails().local, *peer, path.rails().remote)
+        let Some((peer, path)) = self.paths.peer(key).zip(self.paths.get(key)) else { return false };
+        self.ports.up(path.rails().local, peer, path.rails().remote)
     }
 
     /// What was counted and may still send is stopped now: the port of its rail is up again.
     pub fn hasten_stops(&self, rail: u32) {
-        for path in self.entries.iter().flatten().map(|entry| &entry.path) {
+        for path in self.paths.iter() {
             if let (Task::Stop(number), true) = (path.standing().task, path.standing().rail_at_work == rail) {
                 self.nics
                     .queue(rail)

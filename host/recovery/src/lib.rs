@@ -32,6 +32,7 @@ pub mod path_pool;
 pub mod path_proof;
 pub mod path_ranking;
 pub mod path_slots;
+pub mod paths;
 pub mod peer_silence;
 pub mod port_table;
 mod seen;

@@ -16,6 +16,12 @@ impl PeerSilence {
         Self { owes: vec![None; peers], heard: vec![Nanos::ZERO; peers] }
     }
 
+    /// One more.
+    pub fn join(&mut self) {
+        self.owes.push(None);
+        self.heard.push(Nanos::ZERO);
+    }
+
     /// A peer said something.
     pub fn heard(&mut self, awake: Nanos, peer: u32) {
         if let (Some(owes), Some(heard)) =

@@ -85,6 +85,11 @@ impl PortTable {
         Self { local: row.clone(), remote: vec![row; pes as usize], silent, next_poll_ns: Nanos::ZERO }
     }
 
+    /// One more end, of so many rails, all up.
+    pub fn join(&mut self, rails: usize) {
+        self.remote.push(vec![Port::default(); rails.max(self.local.len())]);
+    }
+
     /// A port as an earlier agent knew it. One that was down is asked about, and told of, like one that has just gone;
     /// one of this PE that was up is told of like one that has just come: the word before may have been lost.
     pub fn remember(&mut self, pe: Option<u32>, rail: u32, down: bool, now: Nanos) {

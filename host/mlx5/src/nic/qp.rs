@@ -1,4 +1,4 @@
-//! Reliable connection queue pairs without a receive queue. PRM: "CREATE_QP", "QUERY_QP", transitions.
+//! Reliable connection queue pairs, with a receive queue or without. PRM: "CREATE_QP", "QUERY_QP", transitions.
 
 use super::caps::Link;
 use super::order;
@@ -8,7 +8,8 @@ use crate::error::{DevxError, NicError};
 use shunt_layout::mlx5::prm::cmd::{self, Opcode, Status};
 use shunt_layout::mlx5::prm::qp::{
     ADS_OFFSET, ATOMIC_MODE_UP_TO_8, CONTEXT_COMMAND_BYTES, PM_STATE_MIGRATED, QPC_OFFSET, QUERY_OUT_BYTES,
-    RQ_TYPE_ZERO_SIZE, SERVICE_RC, State, ads, answer, change, create as fields, ece::TRIGGER, qpc, queried,
+    RQ_TYPE_REGULAR, RQ_TYPE_ZERO_SIZE, SERVICE_RC, State, ads, answer, change, create as fields,
+    ece::TRIGGER, qpc, queried,
 };
 use shunt_layout::mutant::Mutant;
 use std::sync::Arc;
@@ -80,6 +81,17 @@ pub struct QpShape {
     pub ts_format: u32,
     /// It is asked which options it can have ([`ece`](super::ece)).
     pub ece: bool,
+    /// Its receive queue; none of a queue pair that nobody sends to.
+    pub receive: Option<ReceiveShape>,
+}
+
+/// The receive queue of a queue pair: requests of one segment each, in front of the send queue.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveShape {
+    /// CQ of what arrives.
+    pub cqn: u32,
+    /// log2 of its requests. The send queue begins behind them.
+    pub log_requests: u32,
 }
 
 /// Where a connection leads: what INIT2RTR needs of both ends.
@@ -139,9 +151,19 @@ pub fn create_in(shape: &QpShape) -> ContextMailbox {
     qpc::UAR_PAGE.set(context, shape.uar);
     qpc::USER_INDEX.set(context, shape.user_index);
     qpc::CQN_SND.set(context, shape.cqn);
-    qpc::CQN_RCV.set(context, shape.cqn);
     qpc::DBR_ADDR.set(context, shape.record_offset);
-    qpc::RQ_TYPE.set(context, RQ_TYPE_ZERO_SIZE);
+    match &shape.receive {
+        None => {
+            qpc::CQN_RCV.set(context, shape.cqn);
+            qpc::RQ_TYPE.set(context, RQ_TYPE_ZERO_SIZE);
+        }
+        Some(receive) => {
+            qpc::CQN_RCV.set(context, receive.cqn);
+            qpc::RQ_TYPE.set(context, RQ_TYPE_REGULAR);
+            qpc::LOG_RQ_SIZE.set(context, receive.log_requests);
+            qpc::LOG_RQ_STRIDE.set(context, 0);
+        }
+    }
     qpc::DBR_UMEM_VALID.set(context, 1);
     qpc::DBR_UMEM_ID.set(context, shape.umem);
     mailbox

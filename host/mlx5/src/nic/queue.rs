@@ -127,6 +127,7 @@ impl Queue {
                 record_offset: variant.queue_record.offset,
                 ts_format: source.ts_format,
                 ece: source.ece,
+                receive: None,
             },
         )?;
         Ok(Self { qp, cq, uar })

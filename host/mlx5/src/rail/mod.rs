@@ -6,16 +6,17 @@ mod order;
 pub use options::RailOptions;
 pub use order::{remarks, stance};
 
-use crate::descriptor::RailCard;
+use crate::descriptor::{HalfCard, RailCard};
 use crate::devx::{Devx, Neighbour};
 use crate::error::NicError;
 use crate::memory::{OwnedSpan, Span};
 use crate::nic::caps::{Caps, Link, PortAddress, port_up};
 use crate::nic::datagram::{DatagramSource, Datagrams};
+use crate::nic::ece;
 use crate::nic::loopback::{Pair, PairShape, PairSource, PairUse, PrivateMemory};
 use crate::nic::mkey::{Access, Mkey};
 use crate::nic::pd::Pd;
-use crate::nic::qp::{MASK_24, QpTuning};
+use crate::nic::qp::{MASK_24, QpTuning, Route};
 use crate::nic::queue::{QueueSource, Request};
 use crate::nic::rmsn_selftest::{self, TruthProof};
 use crate::nic::rmsn_selftest_atomics::{LOST_TIMEOUTS, Stage};
@@ -261,8 +262,55 @@ impl Rail {
         port_up(&*self.devx)
     }
 
+    /// The way from a queue pair of this rail to the other end of its connection.
+    ///
+    /// # Errors
+    /// If the two do not fit, or the way cannot be resolved.
+    pub fn route(&self, own: &HalfCard, remote: &HalfCard) -> Result<Route, NicError> {
+        let mismatch = |detail: String| {
+            Err(NicError::Mismatch { nic: self.name.clone(), peer: remote.rail.name_text(), detail })
+        };
+        if remote.rail.link != self.caps.link {
+            return mismatch(format!("it is {:?}, this rail is {:?}", remote.rail.link, self.caps.link));
+        }
+        if remote.incarnation != own.incarnation {
+            return mismatch(format!(
+                "its half has incarnation {}, ours has {}; both are made anew together",
+                remote.incarnation, own.incarnation
+            ));
+        }
+        let address = self.address();
+        // The same at both ends, and different from pair to pair.
+        let entropy = own.qpn.wrapping_mul(0x9e37).wrapping_add(remote.qpn.wrapping_mul(0x9e37));
+        Ok(Route {
+            link: self.caps.link,
+            gid: remote.rail.gid,
+            mac: self.mac_towards(&remote.rail)?,
+            lid: remote.rail.lid,
+            gid_index: address.gid_index,
+            mtu: remote.rail.mtu.min(address.mtu),
+            udp_sport: 0xc000 | (entropy as u16 & 0x3fff),
+            pkey_index: address.pkey_index,
+            traffic_class: self.options.traffic_class,
+            service_level: self.options.service_level,
+            global: remote.rail.gid[..8] != address.gid[..8],
+            loopback: false,
+            ece: ece::common(own.ece, remote.ece),
+        })
+    }
+
+    /// Number of the protection domain.
+    pub fn pd(&self) -> u32 {
+        self.pd.id()
+    }
+
+    /// Number of the event queue that completions are reported to.
+    pub fn eqn(&self) -> u32 {
+        self.eqn
+    }
+
     /// The tuning within what the NIC can do.
-    pub(crate) fn fit(&self, tuning: &QpTuning) -> QpTuning {
+    pub fn fit(&self, tuning: &QpTuning) -> QpTuning {
         let most = self.caps.log_max_ra_req.min(self.caps.log_max_ra_res);
         let unordered = tuning.unordered || self.order == OrderPolicy::Unordered;
         let force_order = self.caps.order.forced && self.order != OrderPolicy::Unordered;

@@ -182,6 +182,19 @@ impl Links {
         Self { me, world, oob, rails, peers, seal, number, strangers: 0 }
     }
 
+    /// One more end: answers with its number.
+    pub fn join(&mut self, address: PeerAddress) -> u32 {
+        self.peers.push(Peer::from(address));
+        self.peers.len() as u32 - 1
+    }
+
+    /// An end is gone: nothing is sent to it over the rails any more.
+    pub fn leave(&mut self, peer: u32) {
+        if let Some(peer) = self.peers.get_mut(peer as usize) {
+            peer.datagrams.fill(0);
+        }
+    }
+
     /// The end of the agents' own link, and where the others are, for the next agent.
     pub fn give_up(&mut self) -> (Box<dyn Oob>, Vec<Address>) {
         let known = |peer: Peer| {
@@ -257,6 +270,21 @@ impl Links {
             pairs.retain(up);
         }
         pairs
+    }
+
+    /// The next few ends behind a peer, but this one, with a pair of rails to each that begins at a rail of this end.
+    pub fn others(
+        &self,
+        peer: u32,
+        local: u32,
+        few: usize,
+        ports: &PortTable,
+    ) -> impl Iterator<Item = (u32, RailPair)> {
+        let (me, count) = self.shape();
+        let others = (1..count).map(move |step| (peer + step) % count).filter(move |other| *other != me);
+        others.filter(move |other| *other != peer).take(few).filter_map(move |other| {
+            self.pairs(other, ports).into_iter().find(|pair| pair.local == local).map(|pair| (other, pair))
+        })
     }
 
     /// Puts one datagram on one pair of rails.

@@ -43,7 +43,7 @@ pub(super) fn is_calm(recovery: &Recovery) -> bool {
         matches!(health, None | Some(Health::Ready | Health::Retired))
     };
     recovery.engine.ports.all_up()
-        && recovery.engine.keys().all(ready)
+        && recovery.engine.paths().keys().all(ready)
         && rows(recovery).all(|row| recovery.channels.words.is_settled(row))
 }
 

@@ -1,9 +1,9 @@
 //! One look at a path, at what a NIC has done, and at the agents' second link.
 
 use super::{datagrams, ports, proof, slots};
+use crate::agent::engine::Around;
 use crate::agent::health::Health;
 use crate::agent::nic_job::{JobId, Outcome};
-use crate::agent::path;
 use crate::agent::recovery::Recovery;
 use crate::nanos::Nanos;
 
@@ -31,27 +31,13 @@ pub(super) fn at_outcome(recovery: &mut Recovery, now: Nanos, rail: usize, id: J
 /// Carries one path on.
 pub(super) fn at_path(recovery: &mut Recovery, now: Nanos, key: usize) -> bool {
     let Some(path) = recovery.path(key) else { return false };
-    let busy = match path.health() {
-        Health::Ready if path.standing().leaving => {
-            let standby = recovery.has_standby(key);
-            recovery.with(now, key, |path, cx| path::orders::look_leaving(path, cx, standby))
-        }
-        Health::Ready | Health::Retired => None,
-        Health::Fencing => {
-            let busy = recovery.engine.await_truth(&mut recovery.channels, now, key);
-            recovery.with(now, key, |path, cx| path.say_in_hand(cx));
-            Some(busy)
-        }
-        Health::Fenced => recovery.with(now, key, |path, cx| path.look_fenced(cx)),
-        Health::Released => recovery.with(now, key, |path, cx| path.look_released(cx)),
-        Health::Connecting => recovery.with(now, key, |path, cx| path.look_connecting(cx)),
-        Health::Probing => {
-            let polled = recovery.engine.poll_probes(key);
-            let gives_way = slots::gives_way(recovery, now, key);
-            recovery.with(now, key, |path, cx| path.look_probing(cx, &polled, gives_way))
-        }
+    // Looked for only where it matters.
+    let (leaving, probing) = (path.standing().leaving, path.health() == Health::Probing);
+    let around = Around {
+        standby: leaving && recovery.has_standby(key),
+        gives_way: probing && slots::gives_way(recovery, now, key),
     };
-    busy == Some(true)
+    recovery.engine.look(&mut recovery.channels, now, key, around)
 }
 
 /// What the operator should know of the agents' second link.

@@ -159,7 +159,9 @@ impl Agent {
         let mut engine = Engine::new(parts, now);
         for (key, held) in kept.pairs.into_iter().enumerate() {
             let peer = channels.place(key).peer;
-            engine.add(peer, held.map(|held| PathMachine::found(held.start, root.my_pe < peer, now)));
+            engine
+                .paths_mut()
+                .add(peer, held.map(|held| PathMachine::found(held.start, root.my_pe < peer, now)));
         }
         let mut agent = Self {
             recovery: Recovery { engine, channels },
@@ -226,7 +228,7 @@ impl Agent {
         }
         let mut busy = self.take_arrived(now);
         busy |= self.take_requests(now);
-        for key in self.recovery.engine.keys() {
+        for key in self.recovery.engine.paths().keys() {
             busy |= look::at_path(&mut self.recovery, now, key);
         }
         let touch = Nanos::new(self.given.touch_ns);
@@ -310,7 +312,7 @@ impl Agent {
             path.zip(rings).map(|(path, rings)| PairCheckpoint { start: path.left(), rings })
         };
         let kept = Checkpoint {
-            pairs: engine.take_paths().into_iter().zip(rings).map(held).collect(),
+            pairs: engine.paths_mut().take_all().into_iter().zip(rings).map(held).collect(),
             spares: std::mem::take(&mut channels.spares),
             oob,
             addresses,

@@ -34,7 +34,7 @@ pub(super) fn obey(recovery: &mut Recovery, now: Nanos, order: Order) -> Result<
             rails.local == paths.rail && paths.to.is_none_or(|to| to == (peer, rails.remote))
         })
     };
-    let keys: Vec<usize> = recovery.engine.keys().filter(meant).collect();
+    let keys: Vec<usize> = recovery.engine.paths().keys().filter(meant).collect();
     if keys.is_empty() {
         return Err(format!("PE {me} has no path {paths}; shunt topology and shunt status name its rails"));
     }

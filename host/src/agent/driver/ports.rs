@@ -161,7 +161,7 @@ fn leave(recovery: &mut Recovery, now: Nanos, port: Port) {
     if Mutant::PortNotFenced.on() || recovery.channels.words.root().policy.fault_tolerance == 0 {
         return;
     }
-    for key in recovery.engine.keys() {
+    for key in recovery.engine.paths().keys() {
         let works = ready_on(recovery, key, port)
             && recovery.channels.words.has_work(recovery.channels.place(key))
             && recovery.has_standby(key);
@@ -173,7 +173,7 @@ fn leave(recovery: &mut Recovery, now: Nanos, port: Port) {
 
 /// A standby path whose port just came back waits its recovery window again; before the hint says it is up.
 fn restart_windows(recovery: &mut Recovery, now: Nanos, port: Port) {
-    for key in recovery.engine.keys() {
+    for key in recovery.engine.paths().keys() {
         if !ready_on(recovery, key, port) {
             continue;
         }

@@ -53,7 +53,7 @@ fn next_to_prove(recovery: &Recovery) -> Option<usize> {
         let peer = recovery.channels.place(*key).peer;
         recovery.path(*key).is_some_and(|path| recovery.engine.proofs.is_open(peer, path.rails()))
     };
-    recovery.engine.keys().filter(open).find(|key| may_be_proved(recovery, *key))
+    recovery.engine.paths().keys().filter(open).find(|key| may_be_proved(recovery, *key))
 }
 
 /// True once every path is ready whose ports are up, and no backup is waiting to be proved or being proved.
@@ -62,7 +62,7 @@ pub(super) fn is_settled(recovery: &Recovery) -> bool {
         let Some(path) = recovery.path(key) else { return true };
         path.standing().is_standby() || path.standing().out || !recovery.engine.ports_up(key)
     };
-    recovery.engine.keys().all(rests)
+    recovery.engine.paths().keys().all(rests)
         && !recovery.engine.proofs.is_asking()
         && next_to_prove(recovery).is_none()
 }

@@ -3,7 +3,7 @@
 use super::homes::HomeQuestion;
 use super::{datagrams, homes, ports, slots};
 use crate::agent::message::{Message, PairId};
-use crate::agent::path::{self, Adopted, Word};
+use crate::agent::path::Word;
 use crate::agent::recovery::Recovery;
 use crate::agent::verdict::Verdict;
 use crate::agent::words::{Place, Request};
@@ -82,22 +82,13 @@ pub(super) fn hear(recovery: &mut Recovery, now: Nanos, from: u32, message: Mess
 }
 
 fn hear_of_path(recovery: &mut Recovery, now: Nanos, key: usize, id: PairId, word: Word) {
-    match word {
-        Word::Vacate => return slots::asked_to_vacate(recovery, now, key, id.incarnation),
-        Word::Fence | Word::Leave | Word::Truth(_) | Word::Left => {
-            match recovery.with(now, key, |path, cx| path::hearing::adopt(path, cx, id.incarnation)) {
-                Some(Adopted::Hear) => {}
-                Some(Adopted::Refused) => return refuse(recovery, now, key, id),
-                Some(Adopted::Later) | None => return,
-            }
-        }
-        _ => {}
+    if word == Word::Vacate {
+        return slots::asked_to_vacate(recovery, now, key, id.incarnation);
     }
     let standby = matches!(word, Word::Order(_)) && recovery.has_standby(key);
-    let look =
-        recovery.with(now, key, |path, cx| path::hearing::hear(path, cx, id.incarnation, word, standby));
-    if look == Some(true) {
-        recovery.engine.await_truth(&mut recovery.channels, now, key);
+    let Recovery { engine, channels } = recovery;
+    if !engine.hear(channels, now, key, (id.incarnation, word), standby) {
+        refuse(recovery, now, key, id);
     }
 }
 

@@ -19,7 +19,7 @@ use shunt_layout::mutant::Mutant;
 pub(super) fn take_over(recovery: &mut Recovery, now: Nanos, lives: u32) {
     recovery.engine.ports = ports_by_hints(recovery, now);
     let (mut ready, mut again) = (0, 0);
-    for key in recovery.engine.keys() {
+    for key in recovery.engine.paths().keys() {
         match take_over_path(recovery, now, key) {
             Some(Health::Ready) => ready += 1,
             Some(Health::Retired) | None => {}

@@ -92,7 +92,7 @@ pub(super) fn look(recovery: &mut Recovery, now: Nanos) -> bool {
         return false;
     }
     let mut overlooked = false;
-    for key in recovery.engine.keys() {
+    for key in recovery.engine.paths().keys() {
         overlooked |= recovery.with(now, key, |path, cx| path.fence_overlooked(cx)) == Some(true);
     }
     let (me, per, pes) = {
@@ -160,7 +160,7 @@ fn assign(recovery: &mut Recovery, now: Nanos, at: Place, one: &Assignment) {
         return;
     }
     let was = recovery.route(key);
-    if let Some(path) = recovery.engine.path_mut(key) {
+    if let Some(path) = recovery.engine.paths_mut().get_mut(key) {
         // Where no pair is left that did not fail, the pauses grow all the same.
         path.give_rails(one.to, view.up && one.to_failed);
     }

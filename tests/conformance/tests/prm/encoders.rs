@@ -96,6 +96,7 @@ fn create_qp() {
             ts_format: draw.word(2),
             // Their description has no such field (golden bytes of it: layout).
             ece: false,
+            receive: None,
         };
         let theirs = values([
             ("opcode", 0x500),
