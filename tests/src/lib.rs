@@ -50,6 +50,7 @@ pub mod rng;
 pub mod run;
 pub mod scale;
 pub mod scenarios;
+pub mod second_user;
 pub mod sharer;
 pub mod sim;
 pub mod spec;

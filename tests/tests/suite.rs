@@ -39,6 +39,7 @@ mod scenario_table;
 mod scenarios;
 mod second_failure;
 mod second_link;
+mod second_user;
 mod signals;
 mod simulator;
 mod spread;

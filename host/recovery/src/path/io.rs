@@ -82,7 +82,8 @@ pub trait Facts {
     fn row_state(&self) -> PathState;
     /// Changes that state, unless the owner has marked the path in between. False if it did.
     fn change_row(&mut self, from: PathState, to: PathState) -> bool;
-    /// Number of the newest request of the owner, about whichever of its paths.
+    /// Number of the newest request on the line that answers about this path go by: an owner that has one line for
+    /// several paths is not answered about an older request, of another path.
     fn newest_request(&self) -> u64;
 }
 
