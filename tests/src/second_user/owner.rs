@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use shunt_device::platform::host::World;
 use shunt_host::agent::endpoint::{Endpoint, Maker};
-use shunt_host::agent::links::PeerAddress;
 use shunt_host::agent::owner::{Owner, PeerError};
 use shunt_host::agent::path::{Notice, Word};
 use shunt_host::agent::truth::SideTruth;
@@ -14,19 +13,8 @@ use shunt_host::nanos::Nanos;
 use shunt_host::slots::RailPair;
 use shunt_layout::state::PathState;
 
-use super::RAILS;
 use super::endpoint::{Made, TalkMaker};
-
-/// How a process is found, and where others write into it.
-#[derive(Clone, Debug)]
-pub struct Introduction {
-    /// Over the rails.
-    pub address: PeerAddress,
-    /// First byte of its region.
-    pub base: u64,
-    /// Keys of the region, big-endian, by rail.
-    pub rkeys_be: Vec<u32>,
-}
+use super::spec::RAILS;
 
 /// A path as its owner knows it.
 pub(super) struct OwnedPath {

@@ -26,8 +26,8 @@ use shunt_soft_devx::SoftDevx;
 use shunt_soft_nic::{RailAt, SharedFabric};
 
 use super::endpoint::{Made, Queue, Work};
-use super::owner::{Introduction, Owned, OwnedPath, Said, decode, port_word};
-use super::{Directory, RAILS, TalkSpec};
+use super::owner::{Owned, OwnedPath, Said, decode, port_word};
+use super::spec::{Directory, Introduction, RAILS, TalkSpec};
 use crate::oracle::{load, store};
 use crate::sim::{SimCrew, SimWorld};
 
@@ -165,6 +165,32 @@ fn open_rail(
     (rail, (key, umem))
 }
 
+/// An engine that knows these processes, and no path.
+fn engine(
+    me: u32,
+    sim: &Arc<SimWorld>,
+    world: &Arc<dyn World>,
+    rails: &[Arc<Rail>],
+    oob: Box<dyn Oob>,
+    peers: Vec<PeerAddress>,
+) -> Engine {
+    let crew = SimCrew::new(sim.clone(), me, |_| ());
+    let (count, seal) = (peers.len(), Seal::new(&[DRAW]));
+    let links = LinkParts { me, world: world.clone(), oob, rails: rails.to_vec(), peers, seal };
+    let parts = Parts {
+        world: world.clone(),
+        rails: rails.to_vec(),
+        ports: PortTable::new(count as u32, RAILS),
+        links: Links::new(links, Vec::new()),
+        nics: Nics::spawn(&crew, rails, world),
+        destroys: DestroyQueue::default(),
+        timing: TIMING,
+        nic_patience: Nanos::millis(200),
+        peers: count,
+    };
+    Engine::new(parts, world.now_ns().into())
+}
+
 impl Process {
     /// Opens the NICs, tells the others where it is, and waits for those who began with it or before it.
     pub(super) fn start(
@@ -205,23 +231,7 @@ impl Process {
         }
         let peers: Vec<PeerAddress> =
             early.iter().filter_map(known).map(|introduction| introduction.address).collect();
-        let crew = SimCrew::new(sim.clone(), me, |_| ());
-        let seal = Seal::new(&[DRAW]);
-        let count = peers.len();
-        let parts = Parts {
-            world: world.clone(),
-            rails: rails.clone(),
-            ports: PortTable::new(count as u32, RAILS),
-            links: Links::new(
-                LinkParts { me, world: world.clone(), oob, rails: rails.clone(), peers, seal },
-                Vec::new(),
-            ),
-            nics: Nics::spawn(&crew, &rails, &world),
-            destroys: DestroyQueue::default(),
-            timing: TIMING,
-            nic_patience: Nanos::millis(200),
-            peers: count,
-        };
+        let engine = engine(me, sim, &world, &rails, oob, peers);
         let made = Made::default();
         let owned = Owned {
             paths: Vec::new(),
@@ -234,7 +244,7 @@ impl Process {
         let mut process = Self {
             me,
             sim: sim.clone(),
-            engine: Engine::new(parts, world.now_ns().into()),
+            engine,
             world,
             spec: spec.clone(),
             owned,
