@@ -2,8 +2,8 @@
 //!
 //! No device state, no channels, no bring-up: each process makes an engine, joins those it finds, and asks for paths.
 //! It posts SENDs and WRITEs itself, gives the engine its queue pairs as [`endpoint`]s and is the [`owner`] of its
-//! paths. What was under way at a fault is cut by the count that the peer's NIC gives, and the rest is posted on another
-//! path.
+//! paths. What was under way at a fault is cut by the count that the peer's NIC gives, and the rest is posted on
+//! another path.
 //!
 //! A talk is a stream of numbers each way. An even number is a WRITE into its place at the other end, the odd one
 //! behind it a SEND that says so. Whoever takes a SEND checks the place and marks it as read: a number that is lost,
