@@ -6,16 +6,93 @@
 //! A kernel that looks at an answer in one lane saves the telling, and the typed fault is read from memory when there
 //! is one: [`Channel::why`].
 
-use crate::access::{Channel, Device};
-use crate::patience::Patience;
 use crate::platform::{Lanes, Platform};
-use crate::root::root;
-use crate::types::{Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Posted, Put, Signal, Ticket};
-use crate::wqe_write;
+use crate::poller::Poller;
+use crate::poster::Poster;
+use crate::rma::Rma;
+use crate::signal::Signals;
+use crate::stall::StallDetector;
+use crate::state_ptr::{ChannelPtr, StatePtr};
+use crate::switch::{Report, Switch};
+use crate::types::{
+    Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Posted, Put, Resolution, Signal, Ticket,
+};
+use crate::waiter::Waiter;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::Step;
+
+/// One ordered stream to one peer.
+#[derive(Clone, Copy)]
+pub struct Channel<'s, P: Platform> {
+    ptr: ChannelPtr<'s, P>,
+}
+
+/// The parts behind the calls.
+impl<'s, P: Platform> Channel<'s, P> {
+    #[inline(always)]
+    pub(crate) const fn of(ptr: ChannelPtr<'s, P>) -> Self {
+        Self { ptr }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn state(self) -> StatePtr<'s, P> {
+        self.ptr.state
+    }
+
+    #[inline(always)]
+    const fn rma(self) -> Rma<'s, P> {
+        Rma::of(self.ptr)
+    }
+
+    #[inline(always)]
+    const fn signals(self) -> Signals<'s, P> {
+        Signals::of(self.ptr)
+    }
+
+    #[inline(always)]
+    const fn poster(self) -> Poster<'s, P> {
+        Poster::of(self.ptr)
+    }
+
+    #[inline(always)]
+    const fn poller(self) -> Poller<'s, P> {
+        Poller::of(self.ptr)
+    }
+
+    #[inline(always)]
+    const fn waiter(self) -> Waiter<'s, P> {
+        Waiter::of(self.ptr)
+    }
+
+    #[inline(always)]
+    const fn switch(self) -> Switch<'s, P> {
+        Switch::of(self.ptr)
+    }
+
+    #[inline(always)]
+    const fn report(self) -> Report<'s, P> {
+        Report::of(self.ptr)
+    }
+}
 
 impl<P: Platform> Channel<'_, P> {
+    /// The channel's number among all of this PE: one register, where a channel takes two.
+    #[inline(always)]
+    pub fn number(self) -> u32 {
+        self.ptr.row()
+    }
+
+    /// The peer at the other end.
+    #[inline(always)]
+    pub fn peer(self) -> u32 {
+        self.ptr.peer()
+    }
+
+    /// The channel's index at its peer.
+    #[inline(always)]
+    pub fn index(self) -> u32 {
+        self.ptr.index()
+    }
+
     /// Writes `put.bytes` to the peer. The buffer belongs to the library until a wait on the ticket returns.
     ///
     /// A put that crosses a key chunk, or is longer than a message may be, goes in pieces, in order; the ticket is that
@@ -31,22 +108,26 @@ impl<P: Platform> Channel<'_, P> {
     /// [`put_nbi`](Self::put_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_put<L: Lanes>(self, lanes: L, put: Put) -> Posted {
-        if self.leads(lanes) { self.put_led(put, None) } else { Posted::at(0) }
+        if self.leads(lanes) { self.rma().post_put(put, None) } else { Posted::NOBODY }
     }
 
     /// [`try_put`](Self::try_put) that rings the doorbell if `ring`. What was not rung is told to the NIC by the next
-    /// post on this channel that rings, or by whoever waits for something or looks at the channel: it is not lost and
-    /// not overdue, only late.
+    /// post on this channel that rings, or by a caller that waits for something or looks at the channel: it is not
+    /// lost and not overdue, only late.
     #[inline(always)]
     pub fn try_put_rung<L: Lanes>(self, lanes: L, put: Put, ring: bool) -> Posted {
-        let posted = if self.leads(lanes) { self.put_rung(put, None, ring) } else { Posted::at(0) };
+        let posted = if self.leads(lanes) {
+            self.rma().post_put_with_doorbell(put, None, ring)
+        } else {
+            Posted::NOBODY
+        };
         if Mutant::PutAwaited.on() {
             let _ = self.quiet(lanes, Deadline::after(self.now_ns(), 1_000_000_000));
         }
         posted
     }
 
-    /// A put and, behind it on the same stream, a signal at `at`: whoever sees the signal sees the put. Answers with
+    /// A put and, behind it on the same stream, a signal at `at`: who sees the signal sees the put. Answers with
     /// the ticket after which the signal is applied.
     ///
     /// # Errors
@@ -65,7 +146,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`put_signal_nbi`](Self::put_signal_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_put_signal<L: Lanes>(self, lanes: L, put: Put, at: HeapOffset, signal: Signal) -> Posted {
-        if self.leads(lanes) { self.put_led(put, Some((at, signal))) } else { Posted::at(0) }
+        if self.leads(lanes) { self.rma().post_put(put, Some((at, signal))) } else { Posted::NOBODY }
     }
 
     /// A signal alone: covers every earlier put of this channel. Answers with the ticket after which it is applied.
@@ -80,7 +161,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`signal_nbi`](Self::signal_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_signal<L: Lanes>(self, lanes: L, at: HeapOffset, signal: Signal) -> Posted {
-        if self.leads(lanes) { self.signal_led(at, signal) } else { Posted::at(0) }
+        if self.leads(lanes) { self.signals().post_signal(at, signal) } else { Posted::NOBODY }
     }
 
     /// Reads `get.bytes` from the peer. They are there once a wait on the ticket returned; until then the buffer
@@ -96,7 +177,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`get_nbi`](Self::get_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_get<L: Lanes>(self, lanes: L, get: Get) -> Posted {
-        if self.leads(lanes) { self.get_led(get) } else { Posted::at(0) }
+        if self.leads(lanes) { self.rma().post_get(get) } else { Posted::NOBODY }
     }
 
     /// Writes the low `bytes` (1 to 8) of `value`, carried in the WQE itself.
@@ -111,7 +192,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`p_nbi`](Self::p_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_p<L: Lanes>(self, lanes: L, dst: HeapOffset, value: u64, bytes: u32) -> Posted {
-        if self.leads(lanes) { self.p_led(dst, value, bytes) } else { Posted::at(0) }
+        if self.leads(lanes) { self.rma().post_p(dst, value, bytes) } else { Posted::NOBODY }
     }
 
     /// An atomic whose answer nobody wants (kind 3). All writers of a word use channels of one index: rule 16 binds
@@ -128,7 +209,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`amo_nbi`](Self::amo_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_amo<L: Lanes>(self, lanes: L, dst: HeapOffset, amo: Amo) -> Posted {
-        if self.leads(lanes) { self.amo_led(dst, amo, None) } else { Posted::at(0) }
+        if self.leads(lanes) { self.signals().post_amo(dst, amo, None) } else { Posted::NOBODY }
     }
 
     /// An atomic whose answer goes to the eight bytes at `result` in this PE's heap: see
@@ -150,7 +231,7 @@ impl<P: Platform> Channel<'_, P> {
     /// [`amo_fetch_nbi`](Self::amo_fetch_nbi), answered to the leader alone.
     #[inline(always)]
     pub fn try_amo_fetch<L: Lanes>(self, lanes: L, dst: HeapOffset, amo: Amo, result: HeapOffset) -> Posted {
-        if self.leads(lanes) { self.amo_led(dst, amo, Some(result)) } else { Posted::at(0) }
+        if self.leads(lanes) { self.signals().post_amo(dst, amo, Some(result)) } else { Posted::NOBODY }
     }
 
     /// Says whether the channel can still carry anything; looks at nothing else, never waits. Who waits for a
@@ -160,28 +241,13 @@ impl<P: Platform> Channel<'_, P> {
     /// The channel's fault once it is dead.
     #[inline(always)]
     pub fn alive(self) -> Result<(), Fault> {
-        if matches!(self.load_step(), Step::Dead) { Err(self.dead_fault()) } else { Ok(()) }
+        if self.switch().is_dead() { Err(self.report().dead_fault()) } else { Ok(()) }
     }
 
     /// Posts one zero-length write if the channel is at rest; true if it did. Never waits, so the agent may call it:
     /// a peer that is gone shows only where something is outstanding.
-    #[inline(never)]
     pub fn touch(self) -> bool {
-        let (done, ticket, ready) = (self.load_done(), self.load_ticket(), self.load_ready());
-        let at_rest = !done.flag() && ticket == done && ready.index() == ticket.index();
-        if !at_rest || !matches!(self.load_step(), Step::Idle) {
-            return false;
-        }
-        let next = ticket.with_index(ticket.index() + 1);
-        // SAFETY: a channel word. A swap where others add: it takes the ticket only while all before it are done, so
-        // there is room in the ring and nobody to wait for.
-        if unsafe { self.platform().compare_swap(self.ticket_word(), ticket.0, next.0) } != ticket.0 {
-            return false;
-        }
-        let view = self.view(ticket.slot());
-        let place = view.place(ticket, 0);
-        self.write_wqe(&view, place.index, &wqe_write::placeholder(place));
-        self.leave(ticket, 1, &view).ticket().is_some()
+        self.poster().touch()
     }
 
     /// One look at what is outstanding, for a kernel whose own waits look at nothing: an error completion, a doorbell
@@ -192,36 +258,13 @@ impl<P: Platform> Channel<'_, P> {
     /// The kind of the channel's fault once it is dead; `Uncertain` while it asks its owner.
     #[inline(always)]
     pub fn progress(self, deadline: Deadline) -> Result<bool, FaultKind> {
-        if self.at_work() {
+        if self.waiter().finds_no_fault() {
             return Ok(true);
         }
-        match Self::progress_slow(self.device, self.row(), deadline.at_ns) {
+        match Waiter::progress_slow(self.ptr.state, self.ptr.row(), deadline.at_ns) {
             0 => Ok(true),
             kind if kind == FaultKind::Overdue as u64 => Ok(false),
             kind => Err(FaultKind::from_raw(kind as u32).unwrap_or(FaultKind::PeerLost)),
-        }
-    }
-
-    #[inline(never)]
-    fn progress_slow(device: Device<'_, P>, row: u32, until_ns: u64) -> u64 {
-        let channel = device.row(row);
-        let mut patience = Patience::new(channel.platform().now_ns());
-        let _first = patience.hint_due();
-        loop {
-            if let Err(fault) = channel.attend(&mut patience) {
-                return fault.kind as u64;
-            }
-            if channel.asks() {
-                // Only its owner's answer carries it on.
-                return FaultKind::Uncertain as u64;
-            }
-            if matches!(channel.load_step(), Step::Idle) && !channel.load_ticket().flag() {
-                return 0;
-            }
-            if channel.platform().now_ns() > until_ns {
-                return FaultKind::Overdue as u64;
-            }
-            channel.platform().relax();
         }
     }
 
@@ -229,7 +272,7 @@ impl<P: Platform> Channel<'_, P> {
     /// their own, which posts do not know.
     #[inline(always)]
     pub fn has_room(self, count: u64) -> bool {
-        self.admits(self.load_ticket(), count)
+        self.poster().admits(self.ptr.load_ticket(), count)
     }
 
     /// Waits until a post of `count` entries would begin at once. Nothing is reserved, so leaving is free; another
@@ -238,36 +281,23 @@ impl<P: Platform> Channel<'_, P> {
     /// # Errors
     /// `Overdue` when the deadline passes; `Uncertain` while the channel asks its owner; the kind of its fault once
     /// it is dead.
-    #[inline(never)]
+    #[inline(always)]
     pub fn wait_for_room(self, count: u64, deadline: Deadline) -> Result<(), FaultKind> {
-        let mut patience = Patience::new(self.platform().now_ns());
-        while !self.has_room(count) {
-            if let Err(fault) = self.attend(&mut patience) {
-                return Err(fault.kind);
-            }
-            if self.asks() {
-                return Err(FaultKind::Uncertain);
-            }
-            if self.platform().now_ns() > deadline.at_ns {
-                return Err(FaultKind::Overdue);
-            }
-            self.platform().relax();
-        }
-        Ok(())
+        self.poster().wait_for_room(count, deadline)
     }
 
     /// One look at a ticket; never waits.
     #[inline(always)]
     pub fn check(self, ticket: Ticket, deadline: Deadline) -> CqCheck {
-        if self.is_done(ticket) {
+        if self.poller().is_done(ticket) {
             return CqCheck::Done;
         }
-        let now = self.platform().now_ns();
-        match self.attend(&mut Patience::new(now)) {
-            _ if self.load_done().index() > ticket.0 => CqCheck::Done,
+        let now = self.ptr.now_ns();
+        match self.waiter().attend(&mut StallDetector::new(now)) {
+            _ if self.ptr.load_done().index() > ticket.0 => CqCheck::Done,
             Err(fault) => CqCheck::Failed(fault),
-            Ok(()) if self.asks() => CqCheck::Failed(self.fault(FaultKind::Uncertain)),
-            Ok(()) if now > deadline.at_ns => CqCheck::Overdue(self.fault(FaultKind::Overdue)),
+            Ok(()) if self.switch().asks() => CqCheck::Failed(self.told(FaultKind::Uncertain)),
+            Ok(()) if now > deadline.at_ns => CqCheck::Overdue(self.told(FaultKind::Overdue)),
             Ok(()) => CqCheck::Pending,
         }
     }
@@ -280,7 +310,10 @@ impl<P: Platform> Channel<'_, P> {
     pub fn wait<L: Lanes>(self, lanes: L, ticket: Ticket, deadline: Deadline) -> Result<(), Fault> {
         let mut code = 0;
         if lanes.rank() == 0 {
-            code = if self.is_done(ticket) { 0 } else { self.wait_slow(ticket.0, deadline.at_ns) };
+            code = match self.poller().is_done(ticket) {
+                true => 0,
+                false => self.waiter().wait_slow(ticket.0, deadline.at_ns),
+            };
         }
         self.tell_waited(lanes, code)
     }
@@ -293,9 +326,10 @@ impl<P: Platform> Channel<'_, P> {
     pub fn quiet<L: Lanes>(self, lanes: L, deadline: Deadline) -> Result<(), Fault> {
         lanes.sync();
         let mut code = 0;
-        if lanes.rank() == 0 && !self.glance() {
-            // None is published where there is no last ticket, and then the glance saw it.
-            code = self.wait_slow(self.load_ready().index().saturating_sub(1), deadline.at_ns);
+        if lanes.rank() == 0 && !self.poller().poll_last() {
+            // None is published where there is no last ticket, and then the first look saw it.
+            let last = self.ptr.load_ready().index().saturating_sub(1);
+            code = self.waiter().wait_slow(last, deadline.at_ns);
         }
         self.tell_waited(lanes, code)
     }
@@ -305,43 +339,73 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub fn try_quiet<L: Lanes>(self, lanes: L) -> bool {
         lanes.sync();
-        lanes.rank() != 0 || self.glance()
+        lanes.rank() != 0 || self.poller().poll_last()
     }
 
     /// Now, in nanoseconds.
     #[inline(always)]
     pub fn now_ns(self) -> u64 {
-        self.platform().now_ns()
+        self.ptr.now_ns()
+    }
+
+    /// What the channel asks about, if it does; looks at nothing else, never waits.
+    #[inline(always)]
+    pub fn uncertain(self) -> Option<Fault> {
+        if self.switch().asks() { Some(self.told(FaultKind::Uncertain)) } else { None }
+    }
+
+    /// Answers an `Uncertain` fault: `at` is its ticket. The channel goes on; the next wait may find another one.
+    ///
+    /// What was applied is not repeated, and neither is anything before it; what was not is issued again, with all
+    /// that is behind it. One answer counts, the first.
+    ///
+    /// # Errors
+    /// `BadResolution` if the channel does not ask about `at`, if it was answered, or if the answer is against what is
+    /// known: a fetching atomic whose answer was lost *was* applied. The channel's fault if it is dead.
+    #[inline(always)]
+    pub fn resolve(self, at: Ticket, resolution: Resolution) -> Result<(), Fault> {
+        match self.switch().resolve_slow(at.0, matches!(resolution, Resolution::Applied)) {
+            0 => Ok(()),
+            code if code == FaultKind::BadResolution as u64 => Err(self.told(FaultKind::BadResolution)),
+            _ => Err(self.report().dead_fault()),
+        }
+    }
+
+    /// A fault of this kind, with what is known of the channel: for a kernel that found out by itself, as by a word
+    /// that did not come.
+    #[inline(always)]
+    pub fn told(self, kind: FaultKind) -> Fault {
+        self.report().fault(kind)
     }
 
     /// The fault behind an answer that is no ticket.
     #[inline(always)]
     pub fn why(self, posted: Posted) -> Fault {
-        self.fault(self.why_kind(posted))
+        self.told(self.why_kind(posted))
     }
 
     #[inline(always)]
     fn why_kind(self, posted: Posted) -> FaultKind {
         match posted.kind() {
             Some(FaultKind::BadAddress) => FaultKind::BadAddress,
-            Some(kind) if !matches!(self.load_step(), Step::Dead) => kind,
-            _ => self.dead_kind(),
+            Some(kind) if !self.switch().is_dead() => kind,
+            _ => self.report().dead_kind(),
         }
     }
 
     /// The kind of fault behind an answer that is no ticket, as the leader sees it. The channel's words may change
     /// between the looks of two lanes; lanes that took different kinds could then wait at different barriers.
     #[inline(never)]
-    fn kind_of_leader_slow<L: Lanes>(device: Device<'_, P>, row: u32, lanes: L, posted: u64) -> u64 {
-        let kind =
-            if lanes.rank() == 0 { device.row(row).why_kind(Posted::from_raw(posted)) as u64 } else { 0 };
+    fn kind_of_leader_slow<L: Lanes>(state: StatePtr<'_, P>, row: u32, lanes: L, posted: u64) -> u64 {
+        let channel = Channel::of(state.row(row));
+        let kind = if lanes.rank() == 0 { channel.why_kind(Posted::from_raw(posted)) as u64 } else { 0 };
         lanes.broadcast(kind, 0)
     }
 
     #[inline(always)]
     fn fault_of_leader<L: Lanes>(self, lanes: L, posted: Posted) -> Fault {
-        let kind = Self::kind_of_leader_slow(self.device, self.row(), lanes, posted.raw());
-        self.fault(FaultKind::from_raw(kind as u32).unwrap_or(FaultKind::PeerLost))
+        let kind = Self::kind_of_leader_slow(self.ptr.state, self.ptr.row(), lanes, posted.raw());
+        self.told(FaultKind::from_raw(kind as u32).unwrap_or(FaultKind::PeerLost))
     }
 
     /// True to the leader, who posts, once every lane is there: what they stored is there, too. Posts are no closures:
@@ -368,21 +432,9 @@ impl<P: Platform> Channel<'_, P> {
         lanes.sync();
         match lanes.broadcast(code, 0) {
             0 => Ok(()),
-            code if code == FaultKind::Overdue as u64 => Err(self.fault(FaultKind::Overdue)),
-            code if code == FaultKind::Uncertain as u64 => Err(self.fault(FaultKind::Uncertain)),
+            code if code == FaultKind::Overdue as u64 => Err(self.told(FaultKind::Overdue)),
+            code if code == FaultKind::Uncertain as u64 => Err(self.told(FaultKind::Uncertain)),
             _ => Err(self.fault_of_leader(lanes, Posted::DEAD)),
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn depth(self) -> u64 {
-        root!(self.device, ring_mask) as u64 + 1
-    }
-
-    /// `bytes` is a power of two.
-    #[inline(always)]
-    pub(crate) fn word_fits(self, at: HeapOffset, bytes: u64) -> bool {
-        // An aligned word lies in the heap if it begins in the part that is whole words.
-        at.0 & (bytes - 1) == 0 && at.0 < root!(self.device, heap_bytes) & !(bytes - 1)
     }
 }

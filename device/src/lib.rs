@@ -5,6 +5,10 @@
 //! [`Ticket`] names an operation on it for ever; a [`Deadline`] ends every wait; a [`Fault`] says what went
 //! wrong.
 //!
+//! Inside, a channel is parts that own a subject each: `Poster` takes tickets and publishes, `Poller` reads
+//! completions, `Switch` moves the channel to another path, `Waiter` is what a wait does between looks. All of them are
+//! a `ChannelPtr`; `shared.rs` has the safety argument.
+//!
 //! A channel outlives its paths. Every wait of a channel notices failures and carries the switch on, so there
 //! is no call to "fail over": `quiet`, `wait`, a full ring and `wait_until_ge` do it.
 #![no_std]
@@ -13,34 +17,42 @@
 #[cfg(test)]
 extern crate std;
 
-mod access;
-mod atomic;
+mod atomic_owner;
 mod channel;
-mod complete;
+mod completion_queue;
 pub mod cut;
-mod home;
+mod device;
+mod doorbell;
 pub mod journal;
-mod local;
-mod moves;
-mod patience;
+mod multi_block;
+mod out_of_order;
+mod part;
+mod paths;
 pub mod platform;
-mod post;
+mod poller;
+mod poster;
 pub mod ring;
+mod rma;
 mod root;
+mod rounds;
+mod send_queue;
+mod shared;
+mod signal;
+mod signal_group;
+mod stall;
+mod state_ptr;
 mod switch;
 mod types;
-mod uncertain;
-mod unordered;
-mod wait;
-mod wide;
+mod waiter;
 pub mod wqe_write;
+mod wqe_writer;
 
-pub use access::{Channel, Device};
-pub use local::PIECE_BYTES;
-pub use patience::{Limits, Patience};
+pub use channel::Channel;
+pub use device::{Device, PIECE_BYTES};
 pub use platform::{Lanes, Platform, Solo};
+pub use rounds::Rounds;
+pub use stall::{Limits, StallDetector};
 pub use types::{
     AbiMismatch, Amo, CqCheck, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Posted, Put,
     Resolution, Signal, Ticket,
 };
-pub use wait::Rounds;

@@ -1,6 +1,6 @@
 //! How long a path may be silent before it is suspected, by what carries it. Pure.
 //!
-//! The device learns the limit of each path (`shunt_device::patience`): it starts at `suspect_ns`, and once enough
+//! The device learns the limit of each path (`shunt_device::StallDetector`): it starts at `suspect_ns`, and once enough
 //! completions were seen it is sixteen times the longest usual time between them, never below `floor_ns` and never
 //! above `suspect_ns`. The code is the same for every NIC; what differs is where it begins and where it ends.
 //!
@@ -45,7 +45,7 @@ const _: () = assert!(Silence::HARDWARE.floor_ns > PAUSE_NS);
 mod tests {
     use super::*;
     use crate::config::EnvConfig;
-    use shunt_device::{Limits, Patience};
+    use shunt_device::{Limits, StallDetector};
     use shunt_layout::state::Word;
 
     #[test]
@@ -70,10 +70,10 @@ mod tests {
     fn a_fast_path_on_hardware_stands_every_pause_and_no_real_silence() {
         let Silence { suspect_ns, floor_ns } = Silence::HARDWARE;
         let limits = Limits { floor_ns, bound_ns: suspect_ns };
-        let mut patience = Patience::new(0);
+        let mut patience = StallDetector::new(0);
         assert_eq!(patience.limit_ns(limits), suspect_ns, "where it starts");
         let (mut now, mut done) = (0, 0);
-        let mut complete = |patience: &mut Patience, times: u64| {
+        let mut complete = |patience: &mut StallDetector, times: u64| {
             for _ in 0..times {
                 (now, done) = (now + 20_000, done + 1);
                 assert!(!patience.stalled(Word(done).0, true, now, patience.limit_ns(limits)));

@@ -87,6 +87,15 @@ fn words_after<'s>(text: &'s str, mark: &'s str) -> impl Iterator<Item = &'s str
     })
 }
 
+/// Names of what is called with arguments. Without any it is a part of the channel, or a word of its memory.
+fn called(body: &str) -> impl Iterator<Item = &str> {
+    let calls = body.match_indices('(').filter(|(at, _)| !body[*at..].starts_with("()"));
+    calls.map(|(at, _)| {
+        let before = body[..at].trim_end_matches(|c: char| c.is_alphanumeric() || c == '_');
+        &body[before.len()..at]
+    })
+}
+
 fn functions() -> (BTreeMap<String, Function>, String) {
     let folder = root().join("device/src/switch");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -103,12 +112,10 @@ fn functions() -> (BTreeMap<String, Function>, String) {
                 dispatch.clone_from(&body);
             }
             let function: &mut Function = all.entry(name).or_default();
-            function.calls.extend(words_after(&body, "self.").map(str::to_owned));
-            function.enters.extend(words_after(&body, "self.enter(Step::").map(str::to_owned));
-            // One of two, chosen before.
-            function.enters.extend(words_after(&body, "{ Step::").map(str::to_owned));
+            function.calls.extend(called(&body).map(str::to_owned));
+            function.enters.extend(words_after(&body, "enter(Step::").map(str::to_owned));
             // The end of a channel is stored, not entered.
-            function.enters.extend(words_after(&body, "step: u32 = Step::").map(str::to_owned));
+            function.enters.extend(words_after(&body, "step().store(Step::").map(str::to_owned));
         }
     }
     (all, dispatch)
@@ -134,7 +141,7 @@ fn steps() -> String {
         let arm = dispatch.split(&format!("Step::{step} =>")).nth(1).unwrap_or_default();
         let arm = arm.split("Step::").next().unwrap_or_default();
         let mut next = BTreeSet::new();
-        for call in words_after(arm, "self.") {
+        for call in called(arm) {
             next.extend(entered(call, &all, &mut BTreeSet::new()));
         }
         for step in &next {

@@ -58,7 +58,7 @@ fn unfinished_code() {
 fn assembly_outside_its_file() {
     for word in ["asm!", "global_asm!", "core::arch::asm!"] {
         let text = format!("fn a() {{ {word}(\"nop\") }}");
-        assert_fires("device/src/post.rs", &text, "assembly");
+        assert_fires("device/src/poster.rs", &text, "assembly");
         assert_fires("kernels/src/put.rs", &text, "assembly");
         assert_silent("device/src/platform/nvptx.rs", &text);
         assert_silent("kernels/src/nvptx_math.rs", &text);
@@ -68,7 +68,7 @@ fn assembly_outside_its_file() {
 #[test]
 fn atomics_in_device_code() {
     let text = "use core::sync::atomic::AtomicU64;";
-    assert_fires("device/src/post.rs", text, "Platform");
+    assert_fires("device/src/poster.rs", text, "Platform");
     assert_silent("device/src/platform/host.rs", text);
     assert_silent("host/src/pe.rs", text);
 }

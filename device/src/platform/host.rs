@@ -7,7 +7,7 @@ use super::{InMemory, Platform};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use shunt_layout::mlx5::wqe::Wqebb;
 
-/// Time and waiting, as whoever runs device code on a CPU provides them.
+/// Time and waiting, as the one that runs device code on a CPU provides them.
 pub trait World: Send + Sync {
     /// Nanoseconds on the one clock that kernels, agents and NICs share.
     fn now_ns(&self) -> u64;

@@ -33,7 +33,7 @@ pub struct InMemory(*const DeviceState);
 
 // SAFETY: nobody writes the root while anybody may read it.
 unsafe impl Send for InMemory {}
-// SAFETY: as above.
+// SAFETY: nobody writes the root while anybody may read it.
 unsafe impl Sync for InMemory {}
 
 impl Root for InMemory {

@@ -4,139 +4,152 @@
 //! words too. One READ for each over the next path; what the last one that was applied covers was executed, because RC
 //! executes in order, and from the first one that was not applied on nothing was.
 
-use super::steps::LEDGER_READ;
-use super::{Next, Stamp, get, set};
-use crate::access::{Channel, PathView};
+use super::mailbox::FenceRequest;
+use super::old_ring::OldRing;
+use super::state::{LEDGER_READ, Next, Stamp, State};
+use super::uncertain::Uncertainty;
+use super::words::words;
+use crate::completion_queue::CompletionQueue;
 use crate::cut;
+use crate::doorbell::Doorbell;
 use crate::journal::Entry;
+use crate::multi_block::MultiBlock;
+use crate::part::part;
+use crate::paths::Paths;
 use crate::platform::Platform;
 use crate::root::root;
-use crate::wqe_write::{self, Place};
-use core::ptr::addr_of_mut;
+use crate::send_queue::SendQueue;
+use crate::wqe_write;
 use shunt_layout::mlx5::cqe::opcode;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{LEDGER_BYTES, NO_SLOT, Step};
+use shunt_layout::state::{CauseKind, LEDGER_BYTES, NO_SLOT, Step};
 
-impl<P: Platform> Channel<'_, P> {
-    pub(super) fn ledger(self, now: u64) -> Next {
-        let to = get!(self, to: u32);
-        if get!(self, posted_reads: u64) == 0 {
-            return match self.post_ledger_reads(to) {
-                None => self.lock_awaited(now),
-                Some(0) => self.ledger_known(now),
+part! {
+    /// Reads the receiver's words over the path that was chosen, and raises X by them.
+    pub(super) Ledger {
+        state: State, old_ring: OldRing, request: FenceRequest, uncertainty: Uncertainty,
+        paths: Paths, doorbell: Doorbell, multi_block: MultiBlock,
+    }
+}
+
+impl<'s, P: Platform> Ledger<'s, P> {
+    /// Posts the READs, then waits for the last of them.
+    pub(super) fn query(self, now: u64) -> Next {
+        let (state, words) = (self.state(), words(self.ptr));
+        let to = words.to().load();
+        if words.posted_reads().load() == 0 {
+            return match self.post_reads(to) {
+                None => state.await_lock(now),
+                Some(0) => self.known(now),
                 Some(count) => {
-                    set!(self, posted_reads: u64 = count);
+                    words.posted_reads().store(count);
                     Next::Again
                 }
             };
         }
-        let (count, next) = (get!(self, posted_reads: u64), self.next_index(to));
-        let lag = self.cq_map(to).lag();
-        match self.tail_of(&self.completions(to), (next + count - 1) as u32, lag) {
+        let (count, next) = (words.posted_reads().load(), state.next_index(to));
+        let lag = self.multi_block().map(to).lag();
+        match CompletionQueue::of(self.ptr, to).tail_behind((next + count - 1) as u32, lag) {
             Some(tail) if tail.opcode == opcode::REQ => {
-                self.platform().cqe_before_data();
+                self.ptr.platform().cqe_before_data();
                 self.read_evidence();
-                // In this order: whoever takes over in between waits in vain and takes another path. The other way
+                // In this order: one that takes over in between waits in vain and takes another path. The other way
                 // round it would post at indices that are used.
-                self.set_next_index(to, next + count);
-                set!(self, posted_reads: u64 = 0);
-                self.ledger_known(now)
+                state.set_next_index(to, next + count);
+                words.posted_reads().store(0);
+                self.known(now)
             }
-            None if !self.step_overdue(now, root!(self.device, policy.ledger_ns)) => Next::Wait,
-            _ => self.ledger_failed(to, now),
+            None if !state.overdue(now, root!(self.ptr.state, policy.ledger_ns)) => Next::Wait,
+            _ => self.failed(to, now),
         }
     }
 
-    fn ledger_known(self, now: u64) -> Next {
-        set!(self, ledger: u32 = LEDGER_READ);
-        self.stamp(Stamp::Cut, now);
-        self.proceed(now)
+    fn known(self, now: u64) -> Next {
+        words(self.ptr).ledger().store(LEDGER_READ);
+        self.state().stamp(Stamp::Cut, now);
+        self.uncertainty().proceed(now)
     }
 
     /// The new path failed before anything of the journal was on it: READs change nothing at the receiver, so
     /// the next path is tried with X and the journal as they are (invariant 10). The failed one is nobody's from here
     /// on, whether or not the agent hears of it: its READs may still complete, at indices that the next occupant would
     /// use again.
-    fn ledger_failed(self, to: u32, now: u64) -> Next {
+    fn failed(self, to: u32, now: u64) -> Next {
+        let words = words(self.ptr);
         if !Mutant::FailedLedgerEnteredAgain.on() {
-            self.mark_fenced(to);
+            self.paths().mark_fenced(to);
         }
-        set!(self, excluded: u32 = get!(self, excluded: u32) | 1 << to);
-        set!(self, to: u32 = NO_SLOT);
-        set!(self, posted_reads: u64 = 0);
-        self.note_first_cause(to, shunt_layout::state::CauseKind::LedgerFailed, 0);
-        self.request_fence(to, self.incarnation(to));
-        self.enter(Step::Choose, now)
+        words.excluded().store(words.excluded().load() | 1 << to);
+        words.to().store(NO_SLOT);
+        words.posted_reads().store(0);
+        self.state().note_first_cause(to, CauseKind::LedgerFailed, 0);
+        self.request().send(to, self.paths().incarnation(to));
+        self.state().enter(Step::Choose, now)
     }
 
     /// True while nobody said anything of the path that the last ledger was read over: its READs may still be answered,
     /// into the words that the next ledger is read into, and the next request would take the place of the one for it.
     /// Bounded: by then RC has given up, and what it still answered is gone.
-    pub(super) fn ledger_path_awaited(self, now: u64) -> bool {
-        let (mailbox, policy) = (self.mailbox(), self.device.policy());
+    pub(super) fn is_path_awaited(self, now: u64) -> bool {
+        let policy = self.ptr.state.policy();
         let rc_ns = policy.rc_gives_up_ms as u64 * 1_000_000;
         let bound_ns = policy.fence_wait_ns.max(rc_ns.saturating_add(policy.packet_lifetime_ns));
-        // SAFETY: a field of this channel's mailbox.
-        let answer = unsafe { self.platform().load_acquire(addr_of_mut!((*mailbox).answer)) };
-        get!(self, excluded: u32) != 0
-            && answer != get!(self, request: u64)
-            && !self.step_overdue(now, bound_ns)
+        let answered = self.request().last_answered();
+        words(self.ptr).excluded().load() != 0
+            && answered != words(self.ptr).request().load()
+            && !self.state().overdue(now, bound_ns)
             && !Mutant::LedgerPathNotAwaited.on()
     }
 
     /// How many READs are on their way. None if somebody else holds the post lock: they are written, not rung.
-    fn post_ledger_reads(self, to: u32) -> Option<u64> {
-        let (old, new) = (self.journal(), self.view(to));
-        let next = self.next_index(to);
-        let (mut ticket, end) = (self.undecided(), self.announced());
+    fn post_reads(self, to: u32) -> Option<u64> {
+        let (old, new) = (self.old_ring().queue(), SendQueue::of(self.ptr, to));
+        let next = self.state().next_index(to);
+        let (mut ticket, end) = (self.old_ring().undecided(), self.old_ring().announced());
         let (mut count, mut bracketed) = (0, false);
         while ticket < end {
-            let entry = self.journal_entry(&old, ticket);
+            let entry = OldRing::entry(&old, ticket);
             bracketed |= entry.is_ledger;
             if entry.is_evidence() && !entry.is_ledger {
-                self.post_ledger_read(&new, next + count, entry.remote, self.scratch(count) as u64);
+                self.post_read(&new, next + count, entry.remote, self.ptr.scratch(count).address() as u64);
                 count += 1;
             }
             ticket += entry.blocks;
         }
         if bracketed {
-            let words = self.device.peer_heap(self.peer()) + self.ledger_words();
-            self.post_ledger_read(&new, next + count, words, self.scratch_extra(0) as u64);
+            let to = self.ptr.scratch_extra(0).address() as u64;
+            self.post_read(&new, next + count, self.ledger_address(), to);
             count += 1;
         }
-        let rung = count == 0 || self.ring_physical(&new, self.load_ticket(), next + count);
+        let rung = count == 0 || self.doorbell().ring_closed(&new, self.ptr.load_ticket(), next + count);
         rung.then_some(count)
     }
 
+    /// Where this channel's ledger words are at the peer.
+    fn ledger_address(self) -> u64 {
+        self.ptr.state.peer_heap(self.ptr.peer()) + self.ptr.ledger_words()
+    }
+
     /// One READ: of a signal word, or of both ledger words.
-    fn post_ledger_read(self, new: &PathView, physical: u64, remote: u64, to: u64) {
-        let offset = remote.wrapping_sub(self.device.peer_heap(self.peer()));
-        let bytes = if to == self.scratch_extra(0) as u64 { LEDGER_BYTES as u32 } else { 8 };
-        let rkey = self.device.rkey(self.peer(), new.remote_rail, offset);
-        let lkey = self.device.scratch_lkey(new.local_rail);
-        let place = Place { index: physical, qpn_shifted: new.qpn_shifted };
-        self.write_wqe(new, physical, &wqe_write::read(place, remote, rkey, to, lkey, bytes));
-    }
-
-    /// End of what may have been executed: what the old path's NIC was never told of, it did not send.
-    pub(super) fn announced(self) -> u64 {
-        get!(self, journal_end: u64).min(self.load_posted())
-    }
-
-    /// First ticket whose fate is open.
-    fn undecided(self) -> u64 {
-        get!(self, executed: u64).max(get!(self, done_at_close: u64))
+    fn post_read(self, new: &SendQueue<'s, P>, physical: u64, remote: u64, to: u64) {
+        let (state, peer) = (self.ptr.state, self.ptr.peer());
+        let offset = remote.wrapping_sub(state.peer_heap(peer));
+        let both = to == self.ptr.scratch_extra(0).address() as u64;
+        let bytes = if both { LEDGER_BYTES as u32 } else { 8 };
+        let rkey = state.rkey(peer, new.remote_rail, offset);
+        let lkey = state.scratch_lkey(new.local_rail);
+        new.write(physical, &wqe_write::read(new.place_at(physical), remote, rkey, to, lkey, bytes));
     }
 
     /// X and N from the words that were read back: the first ticket behind the last write of a word that was applied,
     /// and the first such write behind it that was not.
     fn read_evidence(self) {
-        let old = self.journal();
-        let end = self.announced();
-        let mut ticket = self.undecided();
+        let old = self.old_ring().queue();
+        let end = self.old_ring().announced();
+        let mut ticket = self.old_ring().undecided();
         let (mut number, mut executed, mut unexecuted) = (0, ticket, end);
         while ticket < end {
-            let entry = self.journal_entry(&old, ticket);
+            let entry = OldRing::entry(&old, ticket);
             if entry.is_evidence() {
                 let applied = cut::signal_applied(self.evidence(&entry, number), entry.value);
                 number += !entry.is_ledger as u64;
@@ -148,19 +161,17 @@ impl<P: Platform> Channel<'_, P> {
             }
             ticket += entry.blocks;
         }
-        self.raise_executed_to(executed);
-        set!(self, unexecuted: u64 = unexecuted);
+        self.state().raise_executed_to(executed);
+        words(self.ptr).unexecuted().store(unexecuted);
     }
 
-    /// What the word of an entry was read back as.
+    /// What the word of an entry was read back as. The READ that filled it has completed.
     fn evidence(self, entry: &Entry, number: u64) -> u64 {
-        let words = self.device.peer_heap(self.peer()) + self.ledger_words();
-        let behind = entry.remote != words || Mutant::BracketHalfRead.on();
-        let at = match entry.is_ledger {
-            true => self.scratch_extra(behind as u32),
-            false => self.scratch(number),
+        let behind = entry.remote != self.ledger_address() || Mutant::BracketHalfRead.on();
+        let word = match entry.is_ledger {
+            true => self.ptr.scratch_extra(behind as u32),
+            false => self.ptr.scratch(number),
         };
-        // SAFETY: scratch of this channel; the READ that filled it has completed.
-        unsafe { self.platform().load_acquire(at) }
+        word.load_acquire()
     }
 }

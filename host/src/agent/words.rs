@@ -9,7 +9,7 @@ use super::verdict::Verdict;
 use crate::nanos::Nanos;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
-use shunt_device::{AbiMismatch, Device, Patience};
+use shunt_device::{AbiMismatch, Device, StallDetector};
 use shunt_layout::state::{
     CauseKind, Channel, DeviceState, HintWord, HomeWord, InHand, Mailbox, PathRow, PathState, RECORDS,
     STEP_RECORDS, Step, StepRecord, SwitchRecord, Tally, Word, hint_index,
@@ -88,7 +88,7 @@ impl StateWords {
     }
 
     /// One look at the channel of a row: failures are noticed and switches carried on without a kernel.
-    pub fn attend_to(&self, row: u32, patience: &mut Patience) {
+    pub fn attend_to(&self, row: u32, patience: &mut StallDetector) {
         // The state was checked by `new`; it does not change.
         if let Ok(device) = unsafe { Device::attach(self.state, self.platform()) } {
             device.attend_to(row, patience);

@@ -2,7 +2,7 @@
 
 use super::{Session, memory};
 use crate::failure::Failure;
-use shunt_device::Patience;
+use shunt_device::StallDetector;
 use std::sync::atomic::{Ordering, fence};
 
 /// How a word is compared.
@@ -116,7 +116,7 @@ impl Watch<'_> {
 #[derive(Default)]
 pub struct Rounds {
     next: u32,
-    patience: Vec<Patience>,
+    patience: Vec<StallDetector>,
 }
 
 impl Session {
@@ -138,7 +138,7 @@ impl Session {
     pub(super) fn look(&self) {
         let (rows, step) = self.looked_after();
         let mut rounds = super::lock(&self.rounds);
-        rounds.patience.resize(rows as usize, Patience::new(self.now_ns()));
+        rounds.patience.resize(rows as usize, StallDetector::new(self.now_ns()));
         rounds.next = (rounds.next + 1) % rows;
         let row = rounds.next;
         self.words().attend_to(row * step, &mut rounds.patience[row as usize]);

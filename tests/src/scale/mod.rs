@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use shunt_device::platform::host::World;
-use shunt_device::{Deadline, HeapOffset, Patience, Put, Signal, Solo, Ticket};
+use shunt_device::{Deadline, HeapOffset, Put, Signal, Solo, StallDetector, Ticket};
 use shunt_host::agent::endpoint::Half;
 use shunt_host::agent::path::PathMachine;
 use shunt_host::agent::words::Place;
@@ -475,7 +475,7 @@ fn post_and_wait(
         later.retain(|row| {
             let due = due_ns(*row) <= now;
             if due && let Some(last) = post(kernel, sender, *row, from, count) {
-                open.push((*row, last, Patience::new(now)));
+                open.push((*row, last, StallDetector::new(now)));
             }
             !due
         });

@@ -123,7 +123,7 @@ impl Lanes for Block {
             };
         }
         self.sync();
-        // SAFETY: as above; nobody writes it before all have read.
+        // SAFETY: a word of this block's own. Nobody writes it before all have read.
         unsafe { asm!("ld.volatile.shared.b64 {}, [shunt_block_word];", out(reg64) out, options(nostack)) };
         self.sync();
         out

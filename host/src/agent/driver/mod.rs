@@ -46,7 +46,7 @@ use crate::events::{Event, Metrics, Sink, Told, Watching};
 use crate::nanos::Nanos;
 use crate::pe::{Pe, PeerInfo};
 use crate::ranks;
-use shunt_device::{AbiMismatch, Patience};
+use shunt_device::{AbiMismatch, StallDetector};
 use shunt_layout::mutant::Mutant;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ pub struct Agent {
     /// As it was given.
     given: AgentOptions,
     /// One a channel: silence on one must not hide behind traffic on another.
-    patience: Vec<Patience>,
+    stalls: Vec<StallDetector>,
     next_row: usize,
     next_touch: Nanos,
     wake_seen: u64,
@@ -166,7 +166,7 @@ impl Agent {
         let mut agent = Self {
             recovery: Recovery { engine, channels },
             given: options,
-            patience: vec![Patience::new(now.get()); rows],
+            stalls: vec![StallDetector::new(now.get()); rows],
             next_row: 0,
             next_touch: Nanos::ZERO,
             wake_seen: 0,
@@ -244,10 +244,10 @@ impl Agent {
             look::at_strangers(recovery, now);
         }
         let looks = if Mutant::AgentNeverSwitches.on() { 0 } else { self.given.looks };
-        for _ in 0..looks.min(self.patience.len()) {
-            self.next_row = (self.next_row + 1) % self.patience.len();
+        for _ in 0..looks.min(self.stalls.len()) {
+            self.next_row = (self.next_row + 1) % self.stalls.len();
             let words = &self.recovery.channels.words;
-            words.attend_to(self.next_row as u32, &mut self.patience[self.next_row]);
+            words.attend_to(self.next_row as u32, &mut self.stalls[self.next_row]);
         }
         busy
     }

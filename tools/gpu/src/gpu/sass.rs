@@ -152,7 +152,7 @@ pub fn stack(code: &BTreeMap<String, Code>, frames: &BTreeMap<String, u32>, root
 
 /// Functions of the device crate that are never inlined and only called when there is something to wait for, to repair
 /// or to report. By the house's rule their names end in `_slow`; the others stand here.
-const COLD: &[&str] = &["touch", "look_wide", "note_wide"];
+const COLD: &[&str] = &["touch"];
 
 /// True for what only runs when something fails, waits or is out of the ordinary.
 pub fn is_cold(symbol: &str) -> bool {

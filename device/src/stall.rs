@@ -1,4 +1,11 @@
-//! What a waiter remembers between looks, in its registers: when it last saw progress.
+//! The stall detector: when to suspect a path on which nothing completes.
+//!
+//! RDMA reports a dead path late: RC retries for seconds before it fails. So a waiter watches the done word. A path
+//! that usually completes something every few microseconds is suspected after sixteen times as long; one that was
+//! never seen to complete anything, after the policy's bound. Only time that the waiter was there to see counts, an
+//! eighth of the limit a look at most: a process that was stopped does not take its own pause for a fault of the path.
+//!
+//! Its state is a few registers of one waiter. Nothing is stored on the no-fault path.
 
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::Word;
@@ -35,7 +42,7 @@ pub struct Limits {
 
 /// A waiter's memory of one channel.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct StallDetector {
     /// `done` at the last look.
     pub(crate) done: u64,
     /// When that was.
@@ -50,7 +57,7 @@ pub struct Patience {
     usual_ns: u64,
 }
 
-impl Patience {
+impl StallDetector {
     /// A waiter that starts now.
     #[inline(always)]
     pub const fn new(now_ns: u64) -> Self {
@@ -147,22 +154,28 @@ mod tests {
 
     #[test]
     fn only_standing_still_with_work_is_a_stall() {
-        let mut patience = Patience::new(0);
-        assert!(!patience.stalled(5, true, 100, 50), "the first look starts the clock");
+        let mut stall = StallDetector::new(0);
+        assert!(!stall.stalled(5, true, 100, 50), "the first look starts the clock");
         for now in 101..=150 {
-            assert!(!patience.stalled(5, true, now, 50), "exactly the limit is not over it");
+            assert!(!stall.stalled(5, true, now, 50), "exactly the limit is not over it");
         }
-        assert!(patience.stalled(5, true, 151, 50));
-        assert!(!patience.stalled(6, true, 152, 50), "progress");
-        assert!(!patience.stalled(6, false, 900, 50), "nothing outstanding");
-        assert!(!patience.stalled(6, true, 940, 50));
+        assert!(stall.stalled(5, true, 151, 50));
+        assert!(!stall.stalled(6, true, 152, 50), "progress");
+        assert!(!stall.stalled(6, false, 900, 50), "nothing outstanding");
+        assert!(!stall.stalled(6, true, 940, 50));
     }
 
     #[test]
     fn words_hold_all_of_it() {
-        let patience =
-            Patience { done: 1, looked_ns: 2, silence_ns: 3, looks: u32::MAX, seen: 5, usual_ns: u64::MAX };
-        let again = Patience::from_words(patience.words());
+        let stall = StallDetector {
+            done: 1,
+            looked_ns: 2,
+            silence_ns: 3,
+            looks: u32::MAX,
+            seen: 5,
+            usual_ns: u64::MAX,
+        };
+        let again = StallDetector::from_words(stall.words());
         assert_eq!((again.done, again.looked_ns, again.silence_ns), (1, 2, 3));
         assert_eq!((again.looks, again.seen, again.usual_ns), (u32::MAX, 5, u64::MAX));
     }
@@ -170,39 +183,36 @@ mod tests {
     #[test]
     fn the_limit_follows_the_path_between_floor_and_bound() {
         const LIMITS: Limits = Limits { floor_ns: 1_000, bound_ns: 10_000 };
-        let mut patience = Patience::new(0);
+        let mut stall = StallDetector::new(0);
         let (mut done, mut now) = (0, 0);
-        let mut complete = |patience: &mut Patience, gap_ns: u64, times: u32| {
+        let mut complete = |stall: &mut StallDetector, gap_ns: u64, times: u32| {
             for _ in 0..times {
                 (done, now) = (done + 1, now + gap_ns);
-                assert!(!patience.stalled(done, true, now, 10_000));
+                assert!(!stall.stalled(done, true, now, 10_000));
             }
         };
-        complete(&mut patience, 5, USUAL_AFTER);
-        assert_eq!(patience.limit_ns(LIMITS), 10_000, "not enough was seen yet");
-        complete(&mut patience, 5, 1);
-        assert_eq!(patience.limit_ns(LIMITS), 1_000);
-        complete(&mut patience, 100, 1);
-        assert_eq!(patience.limit_ns(LIMITS), 1_600, "one long time counts at once");
-        complete(&mut patience, 5, 100);
-        assert_eq!(patience.limit_ns(LIMITS), 1_000, "and is forgotten slowly");
-        complete(&mut patience, 2_000, 1);
-        assert_eq!(patience.limit_ns(LIMITS), 10_000);
+        complete(&mut stall, 5, USUAL_AFTER);
+        assert_eq!(stall.limit_ns(LIMITS), 10_000, "not enough was seen yet");
+        complete(&mut stall, 5, 1);
+        assert_eq!(stall.limit_ns(LIMITS), 1_000);
+        complete(&mut stall, 100, 1);
+        assert_eq!(stall.limit_ns(LIMITS), 1_600, "one long time counts at once");
+        complete(&mut stall, 5, 100);
+        assert_eq!(stall.limit_ns(LIMITS), 1_000, "and is forgotten slowly");
+        complete(&mut stall, 2_000, 1);
+        assert_eq!(stall.limit_ns(LIMITS), 10_000);
         let other = Word::new(1, 1, 300).0;
-        assert!(!patience.stalled(other, true, 1 << 40, 10_000));
-        assert_eq!(patience.limit_ns(LIMITS), 10_000, "another path is learned anew");
+        assert!(!stall.stalled(other, true, 1 << 40, 10_000));
+        assert_eq!(stall.limit_ns(LIMITS), 10_000, "another path is learned again");
     }
 
     #[test]
     fn a_waiter_that_was_away_saw_no_silence() {
-        let mut patience = Patience::new(0);
-        assert!(!patience.stalled(5, true, 0, 80));
+        let mut stall = StallDetector::new(0);
+        assert!(!stall.stalled(5, true, 0, 80));
         for looks in 1..=7 {
-            assert!(!patience.stalled(5, true, looks * 1000, 80), "look {looks}");
+            assert!(!stall.stalled(5, true, looks * 1000, 80), "look {looks}");
         }
-        assert!(
-            patience.stalled(5, true, 8000, 80),
-            "eight looks that find nothing are silence all the same"
-        );
+        assert!(stall.stalled(5, true, 8000, 80), "eight looks that find nothing are silence all the same");
     }
 }
