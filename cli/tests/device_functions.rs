@@ -2,7 +2,7 @@
 //! processor (`nvshmem-compat/native`). Headers, tables in the heap and the functions of `kernels/src/library.rs` are
 //! those of a GPU; a warp has one lane.
 
-use crate::nvshmem::{USUAL, done, library, text};
+use crate::nvshmem::{USUAL, done, install, library, text};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -39,7 +39,7 @@ pub fn folder() -> &'static Path {
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("device-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::copy(library("shunt_nvshmem"), folder.join("libnvshmem_host.so.3")).unwrap();
+        install(&folder);
         let native = "libshunt_nvshmem_native.so";
         std::fs::copy(library("shunt_nvshmem_native"), folder.join(native)).unwrap();
         done(compiler().arg(sources().join("native/host.cc")).arg("-o").arg(folder.join("host.o")));

@@ -26,13 +26,19 @@ pub fn library(name: &str) -> PathBuf {
     places.into_iter().find(|path| path.is_file()).expect("the library is built with its users")
 }
 
-/// A folder with the library under the name that programs ask for, and two programs that link it.
+/// Puts the library into a folder, with the name that programs are linked with.
+pub fn install(folder: &Path) {
+    std::fs::copy(library("shunt_nvshmem"), folder.join("libshunt_nvshmem.so.3")).unwrap();
+    std::os::unix::fs::symlink("libshunt_nvshmem.so.3", folder.join("libnvshmem_host.so.3")).unwrap();
+}
+
+/// A folder with the library, and two programs that link it.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nvshmem-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("other")).unwrap();
-        std::fs::copy(library("shunt_nvshmem"), folder.join("libnvshmem_host.so.3")).unwrap();
+        install(&folder);
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nvshmem-compat");
         for (program, sources) in [("suite", "conformance"), ("odd", "conformance/odd")] {
             let sources =
@@ -50,12 +56,13 @@ pub fn folder() -> &'static Path {
                 .args(flags);
             done(command.arg(format!("-Wl,-rpath,{}", folder.display())).arg("-o").arg(folder.join(program)));
         }
-        std::fs::write(folder.join("other/empty.c"), "int shunt_other_library;\n").unwrap();
+        std::fs::write(folder.join("other/other.c"), "int nvshmemx_init_status(void) { return 2; }\n")
+            .unwrap();
         let other = folder.join("other/libnvshmem_host.so.3");
         done(
             Command::new("cc")
                 .args(["-shared", "-fPIC"])
-                .arg(folder.join("other/empty.c"))
+                .arg(folder.join("other/other.c"))
                 .arg("-o")
                 .arg(other),
         );
@@ -255,7 +262,7 @@ fn what_cannot_be_is_refused_with_what_is_wrong() {
     let cases: [Refused; 6] = [
         (&[], &["early"], &["nvshmem_quiet: the library is not initialised"]),
         (&[], &["comm"], &["no MPI communicator is given"]),
-        (&[], &["twin", twin], &["another NVSHMEM library", twin, "this one is "]),
+        (&[], &["twin", twin], &["another NVSHMEM library", "is initialised", twin, "this one is "]),
         (
             &[("NVSHMEM_IBGDA_NUM_DCI", "4")],
             &["alone"],
@@ -302,10 +309,10 @@ fn pes_of_different_versions_say_so() {
     std::fs::create_dir_all(&other).unwrap();
     // This library but for the number that it tells the others.
     let (ours, theirs) = (concat!("library ", env!("CARGO_PKG_VERSION")), b"library 9.9.9");
-    let mut bytes = std::fs::read(folder().join("libnvshmem_host.so.3")).unwrap();
+    let mut bytes = std::fs::read(folder().join("libshunt_nvshmem.so.3")).unwrap();
     let at = bytes.windows(ours.len()).position(|window| window == ours.as_bytes()).expect("it tells it");
     bytes[at..at + theirs.len()].copy_from_slice(theirs);
-    std::fs::write(other.join("libnvshmem_host.so.3"), bytes).unwrap();
+    std::fs::write(other.join("libshunt_nvshmem.so.3"), bytes).unwrap();
     let (status, _, said) = run_unlike(&[], ("LD_LIBRARY_PATH", other.to_str().unwrap()), "odd lost");
     assert_eq!(status, Some(2), "{said}");
     let want =

@@ -1,5 +1,6 @@
 //! The command line's tests, as one program: what they share is compiled and linked once.
 
+mod beside_torch;
 mod deep_ep;
 mod device_functions;
 mod doctor;

@@ -1,7 +1,8 @@
-//! Another `libnvshmem_host.so` in this process, as some builds of PyTorch bring along: two libraries with the same
-//! symbols would each see half of the calls.
+//! Another `libnvshmem_host.so` in this process, as builds of PyTorch for CUDA bring along. That it is mapped matters to
+//! nobody: this library has a name of its own, and who was linked against it is bound to it. Two that are initialised
+//! would each see half of a job.
 
-use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -9,8 +10,8 @@ use thiserror::Error;
 /// The other library.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "another NVSHMEM library is loaded in this process: {}; this one is {}. Calls would be split between the two: \
-     start the program without the other one",
+    "another NVSHMEM library of this process is initialised: {}; this one is {}. A job is of one of the two: do not use \
+     the other one's backend (in PyTorch: symmetric memory over NVSHMEM)",
     other.display(),
     own.display()
 )]
@@ -33,25 +34,48 @@ pub struct Loaded {
 /// Whether a file is a host library of NVSHMEM, by its name.
 fn is_host_library(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
-    name.strip_prefix(b"libnvshmem_host.so").is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
+    let names: [&[u8]; 2] = [b"libnvshmem_host.so", b"libshunt_nvshmem.so"];
+    let rest = names.iter().find_map(|own| name.strip_prefix(*own));
+    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
 }
 
-/// The first library that is one and does not hold `address`, which lies in this one.
-pub fn twin(libraries: &[Loaded], address: u64) -> Option<Twin> {
+/// True if a library of this process says that it is initialised, or bootstrapped (`nvshmemx_init_status`). One that
+/// does not know the question is no NVSHMEM.
+fn is_initialised(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the name of an object that is loaded: nothing is loaded or run, its count goes up and down again.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return false;
+    }
+    // SAFETY: a handle of the loader's; it is closed below, once.
+    let symbol = unsafe { libc::dlsym(handle, c"nvshmemx_init_status".as_ptr()) };
+    // SAFETY: NVSHMEM 2.0 to 3.8 declare it as `int (void)`. It may be called before any init.
+    let status = (!symbol.is_null())
+        .then(|| unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(symbol)() });
+    // SAFETY: the handle from above.
+    unsafe { libc::dlclose(handle) };
+    status.is_some_and(|status| status > 0)
+}
+
+/// The first library that is one, does not hold `address`, which lies in this one, and is `initialised`.
+pub fn twin(libraries: &[Loaded], address: u64, initialised: impl Fn(&Path) -> bool) -> Option<Twin> {
     let holds = |library: &&Loaded| (library.span.0..=library.span.1).contains(&address);
     let own =
         libraries.iter().find(holds).map_or_else(|| PathBuf::from("the program"), |own| own.path.clone());
-    let other = libraries.iter().find(|library| is_host_library(&library.path) && !holds(library))?;
+    let other = libraries
+        .iter()
+        .find(|library| is_host_library(&library.path) && !holds(library) && initialised(&library.path))?;
     Some(Twin { other: other.path.clone(), own })
 }
 
-/// Refuses a process that has another one.
+/// Refuses a process in which another one is initialised.
 ///
 /// # Errors
 /// There is one.
 pub fn check() -> Result<(), Twin> {
     let here = check as fn() -> Result<(), Twin> as usize as u64;
-    twin(&libraries(), here).map_or(Ok(()), Err)
+    twin(&libraries(), here, is_initialised).map_or(Ok(()), Err)
 }
 
 /// All libraries of this process.
@@ -92,13 +116,15 @@ mod tests {
 
     #[test]
     fn the_other_one_is_found_and_both_are_named() {
-        let ours = loaded("/opt/shunt/lib/libnvshmem_host.so.3", 0x1000, 0x1fff);
+        let ours = loaded("/opt/shunt/lib/libshunt_nvshmem.so.3", 0x1000, 0x1fff);
         let usual = [loaded("", 0, 0xfff), ours.clone(), loaded("/lib/libc.so.6", 0x2000, 0x2fff)];
-        assert_eq!(twin(&usual, 0x1800), None);
+        assert_eq!(twin(&usual, 0x1800, |_| true), None);
         let other = loaded("/venv/nvidia/nvshmem/lib/libnvshmem_host.so.3", 0x3000, 0x3fff);
-        let met = twin(&[&usual[..], &[other]].concat(), 0x1800).unwrap().to_string();
+        let both = [&usual[..], &[other]].concat();
+        assert_eq!(twin(&both, 0x1800, |_| false), None, "nobody uses it");
+        let met = twin(&both, 0x1800, |_| true).unwrap().to_string();
         assert!(met.contains("/venv/nvidia/nvshmem/lib/libnvshmem_host.so.3;"), "{met}");
-        assert!(met.contains("this one is /opt/shunt/lib/libnvshmem_host.so.3"), "{met}");
+        assert!(met.contains("this one is /opt/shunt/lib/libshunt_nvshmem.so.3"), "{met}");
     }
 
     #[test]
@@ -108,6 +134,7 @@ mod tests {
             ("libnvshmem_host.so.3.8.0", true),
             ("/x/libnvshmem_host.so3", false),
             ("/libnvshmem_host.so.3/libc.so", false),
+            ("/opt/shunt/lib/libshunt_nvshmem.so.3", true),
             ("/x/nvshmem_bootstrap_uid.so.3", false),
         ] {
             assert_eq!(is_host_library(Path::new(path)), yes, "{path}");

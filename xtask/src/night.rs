@@ -18,6 +18,8 @@ Each part prints its own progress and table; the last table says what came of al
            down in the middle of each
   profiles the main program's runs on every kind of device
   ptx      every scenario on the PTX machine, for each architecture
+  talks    5,000 seeds of processes that use the recovery engine without channels (virtual time)
+  torch    the library beside NVIDIA's own of the wheel nvidia-nvshmem-cu13, which is fetched
   mass     a port with 1,536 queue pairs goes down, a firmware command at 100 and at 300 us (virtual time)
   pauses   1,000 pauses of 5 to 30 ms and 100 silences, with the patience of hardware (virtual time)
   soak     the main program and perftest side by side for an hour, random faults in both: leaks, verdicts, a plot; on
@@ -43,6 +45,29 @@ fn mass(args: &[String]) -> Result<()> {
 
 fn pauses(args: &[String]) -> Result<()> {
     example("pauses", args)
+}
+
+fn talks(args: &[String]) -> Result<()> {
+    let mut test = sh::cargo();
+    test.args([
+        "test",
+        "--quiet",
+        "-p",
+        "shunt-tests",
+        "--test",
+        "suite",
+        "second_user::talks",
+        "--",
+        "--nocapture",
+    ]);
+    sh::run(test.env("SHUNT_TALK_SEEDS", &args[0]))
+}
+
+fn torch(_: &[String]) -> Result<()> {
+    let mut test = sh::cargo();
+    test.args(["test", "--quiet", "-p", "shunt-nvshmem-compat", "-p", "shunt-cli", "--test", "suite"]);
+    test.args(["--", "beside_torch::whatever", "--nocapture"]);
+    sh::run(test.env("SHUNT_THEIRS", shunt_gpu_tool::nvshmem_library()?))
 }
 
 /// A program of the simulator, as `cargo test` builds it.
@@ -102,6 +127,8 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
             args: of(if short { &["--short"] } else { &[] }),
             run: shunt_gpu_tool::ptx_night,
         },
+        Part { name: "talks", args: of(&[if short { "100" } else { "5000" }]), run: talks },
+        Part { name: "torch", args: of(&[]), run: torch },
         Part { name: "mass", args: of(if short { &["300"] } else { &[] }), run: mass },
         Part { name: "pauses", args: of(if short { &["50"] } else { &[] }), run: pauses },
         Part {
@@ -144,7 +171,7 @@ mod tests {
     #[test]
     fn parts_are_chosen_by_name_and_the_rest_is_refused() {
         let of = |args: &[&str]| parts(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&[]).unwrap().len(), 10);
+        assert_eq!(of(&[]).unwrap().len(), 12);
         let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
         assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
         let short = of(&["--short", "--first", "9"]).unwrap();

@@ -9,6 +9,7 @@ mod transport;
 use shunt_task::Task;
 
 pub use gpu::stage as gpu_stage;
+pub use prefix::wheel::library as nvshmem_library;
 pub use prefix::{night as prefix_night, stage as prefix_stage};
 pub use ptx::{night as ptx_night, stage as ptx_stage};
 

@@ -123,7 +123,7 @@ pub fn build(arches: &[&Arch]) -> Result<()> {
 
 /// The prefix's host library, in a packed folder and where it was built.
 fn library() -> (String, PathBuf) {
-    let name = "lib/libnvshmem_host.so.3";
+    let name = "lib/libshunt_nvshmem.so.3";
     (name.to_owned(), sh::target_dir().join("prefix").join(name))
 }
 

@@ -25,7 +25,7 @@ pub const HELP: &str = "prefix [--out DIR] [--debug] [--host] [--cuda-home DIR]
 
 Builds the host library (release) and makes
   DIR/include                      nvshmem.h, nvshmemx.h, shunt_nvshmem.h
-  DIR/lib/libnvshmem_host.so.3     and the unversioned name
+  DIR/lib/libshunt_nvshmem.so.3    and NVSHMEM's names for it: libnvshmem_host.so, libnvshmem_host.so.3
   DIR/lib/cmake/nvshmem            find_package(NVSHMEM), target nvshmem::nvshmem_host
   DIR/lib/pkgconfig/nvshmem.pc
   DIR/lib/libnvshmem_device.a      Shunt's device code, relocatable, for nvcc -rdc=true
@@ -212,14 +212,17 @@ fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
     for folder in ["cmake/nvshmem", "pkgconfig"] {
         std::fs::create_dir_all(lib.join(folder))?;
     }
-    let library = lib.join("libnvshmem_host.so.3");
+    let library = lib.join("libshunt_nvshmem.so.3");
     let built = sh::target_dir().join(built);
     // Not written over: a program may run on the old one.
     let _ = std::fs::remove_file(&library);
     std::fs::copy(&built, &library).with_context(|| format!("cannot copy {}", built.display()))?;
-    let name = lib.join("libnvshmem_host.so");
-    let _ = std::fs::remove_file(&name);
-    std::os::unix::fs::symlink("libnvshmem_host.so.3", name)?;
+    // What programs are linked with, and what those ask for that were linked with NVSHMEM.
+    for name in ["libnvshmem_host.so", "libnvshmem_host.so.3"] {
+        let name = lib.join(name);
+        let _ = std::fs::remove_file(&name);
+        std::os::unix::fs::symlink("libshunt_nvshmem.so.3", name)?;
+    }
     let package = crate_folder.join("package");
     for (file, folder) in [
         ("NVSHMEMConfig.cmake", "cmake/nvshmem"),

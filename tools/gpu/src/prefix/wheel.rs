@@ -48,6 +48,14 @@ pub fn folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// Its host library.
+///
+/// # Errors
+/// [`Unreachable`].
+pub fn library() -> Result<PathBuf> {
+    Ok(folder()?.join(LIBRARY))
+}
+
 /// Holds the committed list against the wheel.
 ///
 /// # Errors
