@@ -1,5 +1,5 @@
-//! Another `libnvshmem_host.so` in this process, as builds of PyTorch for CUDA bring along. That it is mapped matters to
-//! nobody: this library has a name of its own, and who was linked against it is bound to it. Two that are initialised
+//! Another `libnvshmem_host.so` in this process, as builds of PyTorch for CUDA bring along. That it is mapped matters
+//! to nobody: this library has a name of its own, and who was linked against it is bound to it. Two that are initialised
 //! would each see half of a job.
 
 use std::ffi::{CStr, CString, OsStr, c_int, c_void};
@@ -10,8 +10,8 @@ use thiserror::Error;
 /// The other library.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "another NVSHMEM library of this process is initialised: {}; this one is {}. A job is of one of the two: do not use \
-     the other one's backend (in PyTorch: symmetric memory over NVSHMEM)",
+    "another NVSHMEM library of this process is initialised: {}; this one is {}. A job is of one of the two: do not \
+     use the other one (in PyTorch: symmetric memory over NVSHMEM)",
     other.display(),
     own.display()
 )]
