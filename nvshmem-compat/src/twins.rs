@@ -1,6 +1,6 @@
 //! Another `libnvshmem_host.so` in this process, as builds of PyTorch for CUDA bring along. That it is mapped matters
-//! to nobody: this library has a name of its own, and who was linked against it is bound to it. Two that are initialised
-//! would each see half of a job.
+//! to nobody: this library has a name of its own, and who was linked against it is bound to it. Two that are both
+//! initialised would each see half of a job.
 
 use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
