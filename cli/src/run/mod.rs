@@ -1,6 +1,7 @@
 //! `shunt run`: starts the ranks of a job on this machine, passes their output on, and tells how each ended.
 
 mod child;
+mod event;
 mod leftovers;
 pub(crate) mod lookup;
 mod outcome;
@@ -8,6 +9,7 @@ mod output;
 
 use child::{Child, Place};
 use clap::Args;
+use event::Event;
 use nix::sys::signal::Signal;
 use outcome::{Ending, summary};
 use output::{Output, Style};
@@ -92,16 +94,6 @@ fn assignment(text: &str) -> Result<(String, String), String> {
         return Err(format!("{name} is set by the launcher"));
     }
     Ok((name.to_owned(), value.to_owned()))
-}
-
-/// What the main loop hears of.
-enum Event {
-    /// A rank's process is there to be reaped.
-    Ended(u32),
-    /// A stream of a rank came to its end.
-    Drained,
-    /// A signal came to the launcher.
-    Signal(i32),
 }
 
 /// Runs the job; the answer is the exit status.

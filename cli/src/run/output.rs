@@ -1,6 +1,7 @@
 //! Output of the ranks, passed on line by line.
 
-use super::{Event, in_thread};
+use super::event::Event;
+use super::in_thread;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::Child;
 use std::sync::mpsc::Sender;

@@ -1,6 +1,6 @@
 //! `shunt soft-rdma fault`: breaks a NIC of a program that runs.
 
-use super::{alive, default_fabric};
+use super::fabric::{alive, default_fabric};
 use crate::print;
 use crate::run::fabric_name;
 use clap::Args;

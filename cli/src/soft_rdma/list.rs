@@ -1,6 +1,6 @@
 //! `shunt soft-rdma list`: who has soft devices, and how they are.
 
-use super::alive;
+use super::fabric::alive;
 use crate::print::{self, columns};
 use crate::run::fabric_name;
 use clap::Args;

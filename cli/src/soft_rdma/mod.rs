@@ -1,12 +1,12 @@
 //! `shunt soft-rdma`: RDMA devices for programs that know nothing of soft NICs.
 
 mod elf;
+mod fabric;
 mod fault;
 mod list;
 mod run;
 
 use clap::Subcommand;
-use shunt_soft_rdma::control::{Client, Process, processes};
 
 /// Give unmodified RDMA programs soft NICs, and break those while they run.
 #[derive(Subcommand)]
@@ -30,16 +30,4 @@ pub fn run(command: &Command) -> u8 {
         Command::Fault(arguments) => fault::run(arguments),
         Command::List(arguments) => list::run(arguments),
     }
-}
-
-/// The fabric that is meant when none is named.
-fn default_fabric() -> String {
-    let set = std::env::var(shunt_soft_rdma::settings::FABRIC).ok().filter(|name| !name.is_empty());
-    set.unwrap_or_else(|| "default".into())
-}
-
-/// Processes of a fabric that answer.
-fn alive(fabric: &str) -> Vec<(Process, Client)> {
-    let connect = |process: Process| Client::connect(&process.socket).ok().map(|client| (process, client));
-    processes(fabric).into_iter().filter_map(connect).collect()
 }

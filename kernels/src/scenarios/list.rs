@@ -1,6 +1,6 @@
 //! The list. A fault-free launch of every kernel, in every group of threads it is made for, and what must be refused.
 
-use super::{Group, HEAP_BYTES, Launch, PES, Scenario};
+use super::launch::{Group, HEAP_BYTES, Launch, PES, Scenario};
 use crate::{Call, KERNELS};
 use shunt_device::FaultKind;
 

@@ -1,6 +1,6 @@
 //! What a launch does to the heaps, said again without NICs, rings or lanes.
 
-use super::{HEAP_BYTES, Launch};
+use super::launch::{HEAP_BYTES, Launch};
 use crate::Call;
 
 /// Where the words are that kind 1 signals write: they begin at 0, as the device library asks.

@@ -1,9 +1,10 @@
 //! `<time>:<pe>.<rail>:<fault>` or `<time>:<pe>:<fault>`: what shall go wrong, where and when. The one grammar of
 //! command lines, of the swarm and of regression files.
 
+use super::kind::{FaultInfo, FaultKind};
 use super::parse::{ParseFaultError, name_of, no_such_fault};
+use super::pe::PeFault;
 use super::time::{WANTED, format_time, parse_time};
-use super::{FaultInfo, FaultKind, PeFault, list};
 use std::fmt;
 use std::str::FromStr;
 
@@ -186,4 +187,9 @@ impl fmt::Display for Injection {
         }
         write!(f, ":{}", self.fault)
     }
+}
+
+/// Every fault and sabotage there is: of a rail, of a whole PE, and the command of real hardware.
+pub fn list() -> impl Iterator<Item = FaultInfo> {
+    FaultKind::LIST.iter().chain(PeFault::LIST).copied().chain([Fault::EXEC])
 }

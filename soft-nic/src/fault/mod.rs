@@ -14,15 +14,10 @@ mod plan;
 mod time;
 
 pub(crate) use active::Faults;
-pub use injection::{Fault, Injection, ParseInjectionError};
+pub use injection::{Fault, Injection, ParseInjectionError, list};
 pub use kind::{FaultInfo, FaultKind};
 pub use parse::ParseFaultError;
 pub use pe::PeFault;
 pub use plan::{FaultReport, RailAt};
 pub(crate) use plan::{Plan, Planned, Step};
 pub use time::{format_time, parse_time};
-
-/// Every fault and sabotage there is: of a rail, of a whole PE, and the command of real hardware.
-pub fn list() -> impl Iterator<Item = FaultInfo> {
-    FaultKind::LIST.iter().chain(PeFault::LIST).copied().chain([Fault::EXEC])
-}

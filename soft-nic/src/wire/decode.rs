@@ -1,7 +1,8 @@
 //! From a frame to a packet. Bytes are a stranger's until the last check.
 
 use super::opcode::Shape;
-use super::{Addresses, BTH_BYTES, Frame, ICRC_BYTES, MESSAGE_MAX, Outer, PARTITION, WireError, icrc};
+use super::parts::{Addresses, BTH_BYTES, ICRC_BYTES, MESSAGE_MAX, PARTITION};
+use super::{Frame, Outer, WireError, icrc};
 use crate::packet::{
     AtomicOp, AtomicRequest, Body, Datagram, ELSEWHERE, MTU_MAX, Packet, Payload, Pool, Reth,
 };

@@ -2,7 +2,8 @@
 
 use super::opcode::Shape;
 use super::outer::OUTER_MAX;
-use super::{Addresses, BTH_BYTES, EXTENDED_MAX, ICRC_BYTES, Outer, PARTITION, icrc};
+use super::parts::{Addresses, BTH_BYTES, EXTENDED_MAX, ICRC_BYTES, PARTITION};
+use super::{Outer, icrc};
 use crate::packet::{AtomicOp, AtomicRequest, Body, Packet, Reth, aeth};
 use crate::psn;
 

@@ -1,7 +1,8 @@
 //! The invariant checksum: CRC-32 of Ethernet over all that no switch changes.
 
+use super::Outer;
 use super::outer::OUTER_MAX;
-use super::{BTH_BYTES, ETHERNET_BYTES, ICRC_BYTES, Outer};
+use super::parts::{BTH_BYTES, ETHERNET_BYTES, ICRC_BYTES};
 
 /// CRC-32 of eight bytes of ones, which stand for a local route header that is not there.
 const OF_ONES: u32 = 0x2144_df1c;

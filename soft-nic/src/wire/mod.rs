@@ -34,6 +34,7 @@ mod error;
 mod icrc;
 mod opcode;
 mod outer;
+mod parts;
 
 pub use decode::decode;
 pub(crate) use decode::decode_into;
@@ -42,23 +43,10 @@ pub use error::WireError;
 pub use icrc::Icrc;
 pub use outer::Outer;
 pub(crate) use outer::{HOP_LIMIT, UDP_OUTER_BYTES, ipv4_header, mapped};
+pub use parts::Addresses;
+use parts::{BTH_BYTES, EXTENDED_MAX, ICRC_BYTES};
 
 use crate::packet::Packet;
-
-/// Ethernet header.
-const ETHERNET_BYTES: usize = 14;
-/// Global route header.
-const GRH_BYTES: usize = 40;
-/// Base transport header.
-const BTH_BYTES: usize = 12;
-/// Invariant checksum.
-const ICRC_BYTES: usize = 4;
-/// Default partition, full member.
-const PARTITION: u16 = 0xffff;
-/// Longest message the specification allows.
-const MESSAGE_MAX: u32 = 1 << 31;
-/// The longest extended header: a masked compare and swap.
-const EXTENDED_MAX: usize = 48;
 
 /// The UDP port of RoCE v2.
 pub const ROCE_PORT: u16 = 4791;
@@ -66,19 +54,6 @@ pub const ROCE_PORT: u16 = 4791;
 /// The longest frame.
 pub const FRAME_MAX: usize =
     outer::OUTER_MAX + BTH_BYTES + EXTENDED_MAX + crate::packet::MTU_MAX + ICRC_BYTES;
-
-/// Where a frame comes from and goes to. MACs are the low 48 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Addresses {
-    /// GID of the sending port.
-    pub source: u128,
-    /// GID of the port it is meant for.
-    pub destination: u128,
-    /// MAC of the sending port.
-    pub source_mac: u64,
-    /// MAC of the next hop.
-    pub destination_mac: u64,
-}
 
 /// A decoded frame. The packet's `from` and `to` are [`packet::ELSEWHERE`](crate::packet::ELSEWHERE): a frame knows no
 /// numbers of NICs.

@@ -1,6 +1,7 @@
 //! What stands in front of the base transport header: Ethernet, then a GRH, or IPv4 and UDP.
 
-use super::{Addresses, BTH_BYTES, ETHERNET_BYTES, GRH_BYTES, ICRC_BYTES, WireError};
+use super::WireError;
+use super::parts::{Addresses, BTH_BYTES, ETHERNET_BYTES, GRH_BYTES, ICRC_BYTES};
 use std::net::Ipv4Addr;
 
 /// IPv4 header without options.

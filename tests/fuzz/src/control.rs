@@ -4,7 +4,7 @@
 //! What is accepted is written and read again as the same; a sealed datagram of which one bit is another is refused,
 //! and a number is taken once.
 
-use crate::Input;
+use crate::input::Input;
 use shunt_host::agent::links::envelope::{BODY_MAX, Header, Kind, Seal, Stranger, Taken};
 use shunt_host::events::control::Order;
 use shunt_host::nic::datagram::MESSAGE_MAX;

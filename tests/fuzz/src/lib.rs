@@ -16,6 +16,7 @@
 
 pub mod bootstrap;
 pub mod control;
+mod input;
 pub mod mailbox;
 pub mod packet;
 #[allow(dead_code, missing_docs)] // shared with the soft NIC's own tests, which use all of it
@@ -45,38 +46,4 @@ pub const TARGETS: &[Target] = &[
 /// The target of a name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
-}
-
-/// An input, read from its front. What is missing is zero.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn bytes(&mut self, count: usize) -> &'a [u8] {
-        let (front, rest) = self.0.split_at(count.min(self.0.len()));
-        self.0 = rest;
-        front
-    }
-
-    fn array<const N: usize>(&mut self) -> [u8; N] {
-        let mut out = [0; N];
-        let bytes = self.bytes(N);
-        out[..bytes.len()].copy_from_slice(bytes);
-        out
-    }
-
-    fn u8(&mut self) -> u8 {
-        self.array::<1>()[0]
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from_le_bytes(self.array())
-    }
-
-    fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.array())
-    }
 }

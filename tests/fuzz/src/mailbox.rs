@@ -4,7 +4,7 @@
 //! step: what 1, then for a command: room 2, length 2, bytes; for a doorbell: 8 bytes
 //! ```
 
-use crate::Input;
+use crate::input::Input;
 use crate::rig::stranger::Victim;
 use crate::rig::{self, Options};
 use shunt_layout::mlx5::prm::cmd::{Opcode, input, output};

@@ -7,7 +7,7 @@
 //! Without help nearly every input would end at the checksum, or name a key that nobody has. `how` says what is put
 //! right before a frame is sent; what is not put right is the input's.
 
-use crate::Input;
+use crate::input::Input;
 use crate::rig::Options;
 use crate::rig::stranger::{EXPOSED, LANDING, Victim};
 use shunt_layout::mlx5::prm::qp::State;

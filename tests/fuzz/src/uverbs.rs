@@ -8,7 +8,7 @@
 //! The program's memory lies at the same address in every run, so that an input can name it. Attributes lead there,
 //! nowhere, or hold their data; none leads into other memory of this process, which a well-formed call may overwrite.
 
-use crate::Input;
+use crate::input::Input;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_soft_rdma::ioctl::{Context, Method, run as call};

@@ -8,11 +8,11 @@ use shunt_host::events::Event;
 use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_soft_nic::Injection;
 
-use super::Scenario;
 use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, idle_faults, judged,
     promises, spec, ways_back, wrong_if,
 };
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::lies::Lies;
 use crate::run::{Outcome, finish, start_streams};

@@ -1,7 +1,7 @@
 //! The chain among dead rails: a pair that works is found, whatever is tried before it. Invariant 7.
 
-use super::Scenario;
 use super::kit::{Wrongs, clean, held, spec};
+use super::scenario::Scenario;
 use crate::lies::Lie;
 use crate::spec::RunSpec;
 use crate::workload::Traffic;

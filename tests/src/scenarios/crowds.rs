@@ -1,10 +1,10 @@
 //! Many channels that lose their path at once (scenario 21, H7).
 
-use super::Scenario;
 use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, held, idle_faults, judged,
     promises, spec, steered, wrong_if,
 };
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::lies::Lie;
 use crate::run::{Streams, finish, start_streams};

@@ -1,7 +1,7 @@
 //! Cuts: how far the receiver got, from its count or from the ledger, and what is repeated. Rules 12 to 14, F6, H2.
 
-use super::Scenario;
 use super::kit::{Wrongs, both_ways, clean, clean_lying, failovers_of, spec, wrong_if};
+use super::scenario::Scenario;
 use crate::lies::Lie;
 use crate::spec::RunSpec;
 use crate::workload::Traffic;

@@ -3,8 +3,8 @@
 
 use shunt_device::{Deadline, HeapOffset, Put, Signal, Solo};
 
-use super::Scenario;
 use super::kit::{Wrongs, judged, spec, wrong_if};
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::oracle::{load, store};
 use crate::workload::Kernel;

@@ -1,10 +1,10 @@
 //! Fences: what is still in the network or in a NIC when a path is left. Rules 9, 10, 13; F1, F2, F9, H8.
 
-use super::Scenario;
 use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, held, idle_faults, judged,
     promises, spec, wrong_if,
 };
+use super::scenario::Scenario;
 use crate::cluster::{Cluster, step_at};
 use crate::late::{Between, DELAYS, late};
 use crate::lies::Lie;

@@ -4,10 +4,10 @@
 
 use shunt_device::{Deadline, HeapOffset, Put, Solo};
 
-use super::Scenario;
 use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, gap_below, judged, spec, ways_back, wrong_if,
 };
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::spread;
 use crate::workload::Traffic;

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use shunt_device::{Deadline, FaultKind, HeapOffset, Resolution, Solo};
 use shunt_layout::state::{Channel, Word};
 
-use super::Scenario;
 use super::kit::{Wrongs, clean, failovers_of, judged, spec, steered, wrong_if};
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::lies::Lie;
 use crate::oracle::load;

@@ -8,10 +8,10 @@ use shunt_host::connect::oob::Oob;
 use shunt_host::events::Event;
 use shunt_layout::state::{PathState, SwitchKind};
 
-use super::Scenario;
 use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, idle, judged, promises, spec, wrong_if,
 };
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::run::{Outcome, finish, start_streams};
 use crate::sharer::{Share, Sharer};

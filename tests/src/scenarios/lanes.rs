@@ -1,7 +1,7 @@
 //! Warps whose lanes work in groups of any size, on channels they share. H10, scenario 19.
 
-use super::Scenario;
 use super::kit::{Wrongs, both_ways, brisk, judged, wrong_if};
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::sim::{ActorOptions, Task};
 use crate::warp::spawn_warp;

@@ -3,10 +3,10 @@
 use shunt_device::Solo;
 use shunt_layout::state::SwitchKind;
 
-use super::Scenario;
 use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, gap_below, judged, spec, ways_back, wrong_if,
 };
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::run::Outcome;
 use crate::spec::RunSpec;

@@ -2,8 +2,8 @@
 
 use shunt_device::{Deadline, FaultKind, HeapOffset, Solo};
 
-use super::Scenario;
 use super::kit::{Wrongs, both_ways, clean, failovers_of, gap_below, judged, kept, spec, wrong_if};
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::lies::Lie;
 use crate::workload::Traffic;

@@ -1,7 +1,7 @@
 //! MoE layers: each expert gets exactly the tokens that chose it, whatever is lost and whoever is late.
 
-use super::Scenario;
 use super::kit::{Wrongs, judged};
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::moe::{BASE, RankBuffer, all, cases, patience, pause, spec, start};
 use crate::workload::Kernel;

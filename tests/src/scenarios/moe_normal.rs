@@ -1,7 +1,7 @@
 //! Normal-mode MoE: roles of one kernel that meet a fault at the same time.
 
-use super::Scenario;
 use super::kit::{Wrongs, judged};
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::moe::all;
 use crate::moe_normal::{NodeBuffer, cases, patience, spec, start};

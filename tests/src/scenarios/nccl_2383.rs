@@ -8,8 +8,8 @@ use std::rc::Rc;
 use shunt_device::{Deadline, Fault, FaultKind, HeapOffset, Put, Resolution, Signal, Solo, Ticket};
 use shunt_layout::state::{CauseKind, SwitchKind};
 
-use super::Scenario;
 use super::kit::{Wrongs, judged};
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::oracle::{load, store};
 use crate::spec::RunSpec;

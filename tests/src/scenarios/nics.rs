@@ -3,10 +3,10 @@
 use shunt_device::{Deadline, FaultKind, HeapOffset, Put, Solo};
 use shunt_host::events::Event;
 
-use super::Scenario;
 use super::kit::{
     Wrongs, clean, failovers_of, faults_of_kernels, held, idle_faults, judged, promises, spec, wrong_if,
 };
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::lies::Lie;
 use crate::run::{finish, start_streams};

@@ -8,8 +8,8 @@ use shunt_host::agent::message::Message;
 use shunt_host::agent::words::Place;
 use shunt_layout::state::SwitchKind;
 
-use super::Scenario;
 use super::kit::{Wrongs, both_ways, brisk, faults_of_kernels, idle_faults, judged, promises, wrong_if};
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::run::{Outcome, finish, start_streams};
 use crate::spec::RunSpec;

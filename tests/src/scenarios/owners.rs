@@ -7,8 +7,8 @@ use std::rc::Rc;
 use shunt_device::{Amo, Deadline, FaultKind, HeapOffset, Put, Resolution, Signal, Solo};
 use shunt_layout::state::{Channel, OwnerWord, Step, Word};
 
-use super::Scenario;
 use super::kit::{Wrongs, brisk, judged, kept, spec, wrong_if};
+use super::scenario::Scenario;
 use crate::cluster::{Cluster, step_at};
 use crate::lies::Lie;
 use crate::oracle::{load, store};

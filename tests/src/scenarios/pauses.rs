@@ -1,8 +1,8 @@
 //! A port that pauses for as long as priority flow control may stop one, and a path that carries nothing: with the
 //! patience of hardware the first is no failure and the second is. Invariants 6, 7.
 
-use super::Scenario;
 use super::kit::{Wrongs, both_ways, clean, failovers_of, gap_below, wrong_if};
+use super::scenario::Scenario;
 use crate::rng::Rng;
 use crate::spec::RunSpec;
 use crate::workload::Traffic;

@@ -8,8 +8,8 @@ use shunt_layout::state::OrderPolicy;
 
 use shunt_layout::state::OwnerWord;
 
-use super::Scenario;
 use super::kit::{Wrongs, both_ways, brisk, clean, failovers_of, judged, kept, spec, wrong_if};
+use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::cost::{CALLS, costs, soak};
 use crate::lies::Lie;

@@ -1,6 +1,6 @@
 //! The mask of ranks, without anything below it: machines that agree over links that lose, double and delay.
 
-use super::Scenario;
+use super::scenario::Scenario;
 use crate::ranks::{duel, heir, missed, one_event, storm};
 
 pub const SCENARIOS: &[Scenario] = &[

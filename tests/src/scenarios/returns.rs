@@ -8,11 +8,11 @@ use shunt_host::connect::card::{HalfCard, RailCard};
 use shunt_host::connect::oob::Oob;
 use shunt_layout::state::Step;
 
-use super::Scenario;
 use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, idle, idle_faults, judged, promises,
     spec, steered, unexercised, ways_back, wrong_if,
 };
+use super::scenario::Scenario;
 use crate::cluster::{Cluster, step_at};
 use crate::lies::Lie;
 use crate::oracle::{load, store};

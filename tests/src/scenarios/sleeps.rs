@@ -7,8 +7,8 @@ use std::rc::Rc;
 use shunt_device::{Deadline, HeapOffset, Put, Signal, Solo};
 use shunt_layout::state::{Channel, Step, Word};
 
-use super::Scenario;
 use super::kit::{Wrongs, brisk, judged, spec, wrong_if};
+use super::scenario::Scenario;
 use crate::cluster::{Cluster, step_at};
 use crate::oracle::{load, store};
 use crate::sim::{Access, Interference};

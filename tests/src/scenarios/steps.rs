@@ -9,8 +9,8 @@ use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_layout::state::Step;
 use shunt_soft_nic::Injection;
 
-use super::Scenario;
 use super::kit::{Wrongs, both_ways, brisk, faults_of_kernels, idle_faults, judged, promises, wrong_if};
+use super::scenario::Scenario;
 use crate::cluster::{Cluster, step_at};
 use crate::lies::{Heard, Lies};
 use crate::oracle::load;

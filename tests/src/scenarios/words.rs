@@ -8,11 +8,11 @@ use std::rc::Rc;
 use shunt_device::{Deadline, FaultKind, HeapOffset, Put, Signal, Solo};
 use shunt_layout::state::{Channel, PathRow, Step};
 
-use super::Scenario;
 use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, idle_faults, judged,
     promises, spec, wrong_if,
 };
+use super::scenario::Scenario;
 use crate::cluster::{Cluster, step_at};
 use crate::oracle::{load, store};
 use crate::run::{Outcome, finish, start_streams};

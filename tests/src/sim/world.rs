@@ -11,7 +11,7 @@ use corosensei::stack::DefaultStack;
 use shunt_device::platform::host::World;
 
 use super::actor::{Actor, ActorOptions, ActorYielder, Body, Pause};
-use super::{Clockwork, NoClockwork, SimConfig};
+use super::config::{Clockwork, NoClockwork, SimConfig};
 use crate::rng::{Rng, mix};
 
 /// So often the fabric may claim to be due and then do nothing before that is called a bug.

@@ -16,6 +16,7 @@
 //!   kernel took it in.
 //! * An interface that goes down, or whose cable does, is a port that goes down: the kernel says so (`RTMGRP_LINK`).
 
+mod instant;
 mod options;
 mod pace;
 mod system;
@@ -24,7 +25,8 @@ use super::{AddressId, Uplink, UplinkCounters, UplinkError};
 use crate::config::{NicConfig, mac_of};
 use crate::packet::MTU_MAX;
 use crate::wire::{Addresses, FRAME_MAX, Outer, UDP_OUTER_BYTES, mapped};
-use pace::{Bucket, Nanoseconds};
+use instant::Nanoseconds;
+use pace::Bucket;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::{

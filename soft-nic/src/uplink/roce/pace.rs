@@ -1,5 +1,6 @@
 //! A rate, kept by a token bucket.
 
+use super::instant::Nanoseconds;
 use super::system::BATCH;
 
 /// Frame check sequence, preamble and gap of an Ethernet frame.
@@ -7,10 +8,6 @@ const GAP_BYTES: f64 = 24.0;
 /// What may leave at once after a pause: enough for a full batch, and for a thread that sleeps in between.
 const BURST_NS: f64 = 500_000.0;
 const BURST_LEAST: f64 = (BATCH * 4200) as f64;
-
-/// An instant in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Nanoseconds(pub(super) u64);
 
 /// A token bucket. Without a rate it is never empty.
 #[derive(Clone, Copy, Debug)]

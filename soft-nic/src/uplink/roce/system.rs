@@ -1,6 +1,6 @@
 //! What the standard library does not ask the system for: datagrams in batches, with the time at which they came.
 
-use super::pace::Nanoseconds;
+use super::instant::Nanoseconds;
 use libc::{c_int, c_void, iovec, mmsghdr, sockaddr_in, socklen_t};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;

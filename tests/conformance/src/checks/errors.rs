@@ -1,6 +1,6 @@
 //! Requests that must fail, with the right status, and change nothing.
 
-use super::{Bench, Link, MEMORY, Row, finish};
+use super::bench::{Bench, Link, MEMORY, Row, finish};
 use crate::verbs::{Api, Op, Remote, Request, Shape, Side};
 use anyhow::{Context, Result};
 use shunt_mlx5_sys as sys;

@@ -1,6 +1,6 @@
 //! Many requests in flight on several queue pairs, and completions told by events.
 
-use super::{Bench, Link, MEMORY, Row, finish, good};
+use super::bench::{Bench, Link, MEMORY, Row, finish, good};
 use crate::verbs::{Api, Op, Request, Shape, Side};
 use anyhow::{Context, Result, bail};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! One request at a time: kinds, sizes, offsets, lists, inline data, atomics.
 
-use super::{Bench, LARGEST, Link, Row, finish, good, takes_receive};
+use super::bench::{Bench, LARGEST, Link, Row, finish, good, takes_receive};
 use crate::verbs::{Api, Op, Request, Shape};
 use anyhow::{Context, Result};
 use shunt_mlx5_sys as sys;
