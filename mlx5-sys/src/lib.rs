@@ -11,11 +11,13 @@
 #[allow(clippy::all, clippy::undocumented_unsafe_blocks, unnecessary_transmutes)]
 mod generated;
 pub mod inline;
+mod library;
 mod load;
 
 pub use generated::RDMA_CORE;
 pub use generated::functions::{Mlx5, Verbs};
 pub use generated::types;
 pub use inline::*;
-pub use load::{LoadError, Rdma, load};
+pub use library::LoadError;
+pub use load::{Rdma, load};
 pub use types::*;

@@ -2,6 +2,7 @@
 //!
 //! bindgen is compiled for this task alone: the task runs itself again with the feature that brings it in.
 
+use crate::bindings_home::{HOME, rdma_core_line};
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use std::path::Path;
@@ -32,14 +33,6 @@ pub fn run(args: &[String]) -> Result<()> {
         return Ok(());
     }
     generate(bless, &installed)
-}
-
-/// Folder of the committed files, from the root.
-pub const HOME: &str = "mlx5-sys/src/generated";
-
-/// The line of the committed files that says what they were made from.
-pub fn rdma_core_line(version: &str) -> String {
-    format!("pub const RDMA_CORE: &str = \"{version}\";")
 }
 
 #[cfg(feature = "bindings")]

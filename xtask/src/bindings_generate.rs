@@ -1,6 +1,6 @@
 //! What `cargo xtask bindings` does once bindgen is in: headers in, `types.rs` and `functions.rs` out.
 
-use crate::bindings::{HOME, rdma_core_line};
+use crate::bindings_home::{HOME, rdma_core_line};
 use anyhow::{Context, Result, bail};
 use quote::ToTokens;
 use shunt_task::sh;
@@ -161,7 +161,7 @@ fn functions(declared: &[&ForeignItem]) -> Result<String> {
          use super::types::*;\nuse core::ffi::{c_char, c_int, c_uint, c_void};\n",
     );
     for (library, file) in [(VERBS, "libibverbs.so.1"), (MLX5, "libmlx5.so.1")] {
-        writeln!(out, "\ncrate::load::library! {{\n    {library}, \"{file}\";")?;
+        writeln!(out, "\ncrate::library::library! {{\n    {library}, \"{file}\";")?;
         for group in FUNCTIONS.iter().filter(|group| group.library == library) {
             for name in group.functions {
                 let signature = declared.iter().find_map(|item| match item {

@@ -4,6 +4,7 @@ mod abi;
 mod bindings;
 #[cfg(feature = "bindings")]
 mod bindings_generate;
+mod bindings_home;
 mod check;
 mod ci;
 mod docs;

@@ -1,8 +1,8 @@
 //! One rank's process: how it is started, signalled and reaped.
 
 use super::event::Event;
-use super::in_thread;
 use super::outcome::Ending;
+use super::thread::in_thread;
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, killpg};

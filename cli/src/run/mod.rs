@@ -6,6 +6,7 @@ mod leftovers;
 pub(crate) mod lookup;
 mod outcome;
 mod output;
+mod thread;
 
 use child::{Child, Place};
 use clap::Args;
@@ -22,6 +23,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use thread::in_thread;
 
 /// Between the request to end and the end by force.
 const MERCY: Duration = Duration::from_secs(5);
@@ -133,15 +135,6 @@ fn listen_for_signals(events: Sender<Event>) -> io::Result<()> {
                 return;
             }
         }
-    })
-}
-
-/// Starts a thread that nobody waits for.
-fn in_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-    started.map(drop).map_err(|error| {
-        let want = "a higher limit of processes (ulimit -u), or fewer ranks, is right";
-        io::Error::other(format!("no thread for {name} can be made: {error}; {want}"))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Output of the ranks, passed on line by line.
 
 use super::event::Event;
-use super::in_thread;
+use super::thread::in_thread;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::Child;
 use std::sync::mpsc::Sender;

@@ -2,6 +2,7 @@
 //! against its own; all of it is pure.
 
 use super::NormalShape;
+use super::words::OfRank;
 use crate::moe::{RANKS_MAX, TOPK_MAX};
 
 /// Of these words, and of all that lies behind them: another one has them elsewhere.
@@ -37,6 +38,7 @@ pub struct Terms {
 }
 
 const _: () = assert!(size_of::<Terms>() as u64 == Terms::WORDS * 8 && align_of::<Terms>() == 4);
+const _: () = assert!(OfRank::Told as u64 == Terms::WORDS);
 const _: () =
     assert!(core::mem::offset_of!(Terms, shape) == 4 && core::mem::offset_of!(Terms, reserved) == 44);
 

@@ -3,7 +3,7 @@
 use super::types::*;
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
-crate::load::library! {
+crate::library::library! {
     Verbs, "libibverbs.so.1";
     13 fn ibv_ack_async_event(event: *mut ibv_async_event);
     13 fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint);
@@ -56,7 +56,7 @@ crate::load::library! {
     36 fn ibv_query_qp_data_in_order(qp: *mut ibv_qp, op: ibv_wr_opcode, flags: u32) -> c_int;
 }
 
-crate::load::library! {
+crate::library::library! {
     Mlx5, "libmlx5.so.1";
     15 fn mlx5dv_init_obj(obj: *mut mlx5dv_obj, obj_type: u64) -> c_int;
     15 fn mlx5dv_query_device(ctx_in: *mut ibv_context, attrs_out: *mut mlx5dv_context) -> c_int;

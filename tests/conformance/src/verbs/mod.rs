@@ -2,15 +2,19 @@
 //!
 //! Objects are destroyed on drop and keep what they need alive. All of it is used by one thread.
 
+mod completion;
 mod device;
 mod post;
 mod queue;
 mod region;
+mod sge;
 
+pub use completion::Completion;
 pub use device::{Device, Setup};
-pub use post::{Api, Op, Remote, Request, Sge};
-pub use queue::{Completion, Ends, Queue, Shape, Side};
+pub use post::{Api, Op, Remote, Request};
+pub use queue::{Ends, Queue, Shape, Side};
 pub use region::{Access, Key, Region};
+pub use sge::Sge;
 
 /// What went wrong below the checks: a call of the library that failed.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! Work requests, posted the old way (`ibv_post_send`) and the new one (`ibv_wr_*`).
 
+use super::sge::{Sge, list_of};
 use super::{Queue, VerbsError, done};
 use shunt_mlx5_sys as sys;
 
@@ -15,17 +16,6 @@ pub enum Api {
 impl Api {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Old, Self::New];
-}
-
-/// A local buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sge {
-    /// Where it starts.
-    pub address: u64,
-    /// Its length.
-    pub bytes: u32,
-    /// Its key.
-    pub lkey: u32,
 }
 
 /// A far address.
@@ -134,11 +124,6 @@ impl Request {
             | flag(self.fence, sys::IBV_SEND_FENCE)
             | flag(self.inline, sys::IBV_SEND_INLINE)
     }
-}
-
-/// Scatter/gather entries of the library.
-pub(super) fn list_of(local: &[Sge]) -> Vec<sys::ibv_sge> {
-    local.iter().map(|sge| sys::ibv_sge { addr: sge.address, length: sge.bytes, lkey: sge.lkey }).collect()
 }
 
 impl Queue {

@@ -1,6 +1,7 @@
 //! A reliable connection: queue pair, completion queues, completion channel.
 
-use super::post::list_of;
+use super::completion::Completion;
+use super::sge::list_of;
 use super::{Device, Sge, VerbsError, done, made};
 use crate::cqe;
 use shunt_mlx5_sys as sys;
@@ -50,23 +51,6 @@ pub struct Ends {
     pub qpn: u32,
     /// Address.
     pub gid: [u8; 16],
-}
-
-/// A completion as the library reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// What its request was called.
-    pub id: u64,
-    /// `ibv_wc_status`.
-    pub status: u32,
-    /// `ibv_wc_opcode`; of no meaning if it failed.
-    pub opcode: u32,
-    /// Vendor's code of an error.
-    pub vendor: u32,
-    /// Bytes received.
-    pub bytes: u32,
-    /// Immediate data, a number, if there is some.
-    pub imm: Option<u32>,
 }
 
 /// One completion queue, and where it lies.
