@@ -46,6 +46,11 @@ impl<H> DestroyQueue<H> {
         self.of(path, rail).next().is_some()
     }
 
+    /// True if any NIC may still have an old half of a path.
+    pub fn has_any(&self, path: usize) -> bool {
+        self.0.iter().any(|one| one.path == path)
+    }
+
     /// True if a rail's NIC was asked in vain to destroy an old half of a path.
     pub fn was_refused(&self, path: usize, rail: u32) -> bool {
         self.of(path, rail).any(|one| one.tries > 0)

@@ -1,5 +1,6 @@
 //! The recovery engine: paths by key, the NICs and links that carry out what their machines decide, and what is known
-//! of ports, peers and rails. Who owns a path is told by [`Owner`]; the engine knows no channel and no device state.
+//! of ports, peers and rails. Who owns a path is told by [`Owner`], in the states and answers that device code has; the
+//! engine reads and writes no device memory.
 
 use super::age::Age;
 use super::datagram_renewal::Renewal;
@@ -10,7 +11,8 @@ use super::health::Health;
 use super::links::{Links, PeerAddress, Reach};
 use super::nic_dispatch::Nics;
 use super::nic_job::{Job, JobId, Making, Outcome, Urgency};
-use super::owner::{Owner, PeerError};
+use super::owner::{Owner, tell};
+pub use super::parts::{Around, Parts};
 use super::path::{self, Adopted, Command, Output, PathMachine, Step, Task, Timing, Word, is_stuck};
 use super::path_proof::Proofs;
 use super::paths::{Entry, Paths};
@@ -22,16 +24,8 @@ use crate::slots::RailPair;
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_mlx5::rail::Rail;
+use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// What an owner knows of a path's neighbours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Around {
-    /// The owner has another path that is ready: one that is to be left can be.
-    pub standby: bool,
-    /// A path whose probes are not answered is to make room for another pair of rails.
-    pub gives_way: bool,
-}
 
 /// The engine of one process.
 pub struct Engine {
@@ -64,29 +58,8 @@ pub struct Engine {
     pub timing: Timing,
     /// How long a NIC may owe an answer.
     pub nic_patience: Nanos,
-    out: Vec<Output<Half>>,
-}
-
-/// What an engine is made of.
-pub struct Parts {
-    /// The clock.
-    pub world: Arc<dyn World>,
-    /// Rails of this process.
-    pub rails: Vec<Arc<Rail>>,
-    /// What is known of ports.
-    pub ports: PortTable,
-    /// The links to other engines.
-    pub links: Links,
-    /// The workers of its NICs.
-    pub nics: Nics,
-    /// Endpoints that are not known to be gone.
-    pub destroys: DestroyQueue<Half>,
-    /// How patient machines are.
-    pub timing: Timing,
-    /// How long a NIC may owe an answer.
-    pub nic_patience: Nanos,
-    /// Ends, this one among them.
-    pub peers: usize,
+    /// What the machine of the path of this key decided and was not carried out yet: after a panic, what is left.
+    out: (usize, VecDeque<Output<Half>>),
 }
 
 impl Engine {
@@ -109,7 +82,7 @@ impl Engine {
             awake: Age::new(now),
             timing,
             nic_patience,
-            out: Vec::new(),
+            out: (0, VecDeque::new()),
         }
     }
 
@@ -128,10 +101,23 @@ impl Engine {
         self.paths.get(key)
     }
 
-    /// Gives a path up: its half is destroyed, nobody is told, and its key is free.
+    /// A path to a peer, by a key that is free and of which no NIC has anything, or else by the next one.
+    pub fn insert(&mut self, peer: u32, path: PathMachine<Half>) -> usize {
+        let destroys = &self.destroys;
+        self.paths.insert(peer, path, |key| !destroys.has_any(key))
+    }
+
+    /// Gives a path up: its half is destroyed, what was ordered for it is taken back, nobody is told, and its key is
+    /// free.
     pub fn remove(&mut self, now: Nanos, key: usize) {
-        let half = self.paths.remove(key).and_then(|path| path.left().half);
-        half.into_iter().for_each(|half| self.destroy(now, key, half));
+        let Some(path) = self.paths.remove(key) else { return };
+        if let Task::Make(number) | Task::Connect(number) = path.standing().task {
+            let queue = self.nics.queue(path.standing().rail_at_work);
+            if let Some(Job::Make(making)) = queue.and_then(|queue| queue.cancel(number)) {
+                making.old.into_iter().for_each(|old| self.destroy(now, key, old));
+            }
+        }
+        path.left().half.into_iter().for_each(|half| self.destroy(now, key, half));
     }
 
     /// Another process joins: answers with its number.
@@ -145,6 +131,7 @@ impl Engine {
     pub fn leave(&mut self, now: Nanos, peer: u32) {
         let theirs: Vec<usize> = self.paths.keys_to(peer).collect();
         theirs.into_iter().for_each(|key| self.remove(now, key));
+        self.ports.leave(peer);
         self.links.leave(peer);
     }
 
@@ -182,6 +169,14 @@ impl Engine {
         (incarnation, word): (u32, Word),
         standby: bool,
     ) -> bool {
+        if word == Word::Vacate {
+            let may =
+                standby && self.path(key).is_some_and(|path| path::orders::may_do_without(path, incarnation));
+            if may {
+                self.with(owner, now, key, path::orders::do_without);
+            }
+            return true;
+        }
         if matches!(word, Word::Fence | Word::Leave | Word::Truth(_) | Word::Left) {
             match self.with(owner, now, key, |path, cx| path::hearing::adopt(path, cx, incarnation)) {
                 Some(Adopted::Hear) => {}
@@ -212,8 +207,8 @@ impl Engine {
         key: usize,
         act: impl FnOnce(&mut PathMachine<Half>, &mut Step<'_, Half>) -> R,
     ) -> Option<R> {
-        let mut out = std::mem::take(&mut self.out);
         let Entry { peer, path, .. } = self.paths.entry(key)?;
+        self.out.0 = key;
         let mut seen = Seen {
             ports: &self.ports,
             links: &mut self.links,
@@ -234,14 +229,28 @@ impl Engine {
             awake: self.awake.age_ns,
             timing: &self.timing,
             facts: &mut seen,
-            out: &mut out,
+            out: &mut self.out.1,
         };
         let result = act(path, &mut step);
-        for output in out.drain(..) {
+        while let Some(output) = self.out.1.pop_front() {
             self.carry_out(owner, now, key, output);
         }
-        self.out = out;
         Some(result)
+    }
+
+    /// After a panic: halves that a machine gave up are kept until they are gone, and rails marked, before another
+    /// engine takes over.
+    pub fn settle(&mut self, owner: &mut dyn Owner, now: Nanos) {
+        let (key, out) = (self.out.0, std::mem::take(&mut self.out.1));
+        for output in out {
+            match output {
+                Output::Destroy(half) | Output::Command(_, Command::Make { old: Some(half), .. }) => {
+                    self.destroy(now, key, half);
+                }
+                Output::Unproven(rail) => owner.unproven(key, rail),
+                _ => {}
+            }
+        }
     }
 
     fn carry_out(&mut self, owner: &mut dyn Owner, now: Nanos, key: usize, output: Output<Half>) {
@@ -254,7 +263,7 @@ impl Engine {
                 let message = owner.message(key, incarnation, word);
                 self.links.send(now, peer, message, Reach::Link, &self.ports);
             }
-            Output::Command(urgency, command) => self.command(owner, key, urgency, command),
+            Output::Command(urgency, command) => self.command(owner, now, key, urgency, command),
             Output::Hasten(urgency, rail, number) => {
                 self.nics.queue(rail).into_iter().for_each(|queue| queue.raise_priority(urgency, number));
             }
@@ -275,18 +284,18 @@ impl Engine {
             }
             Output::Destroy(half) => self.destroy(now, key, half),
             Output::OpenProbes => {
-                // SAFETY: the path is not `Ready`, so no owner posts on it; the producer is dropped before it is, and
-                // before the half is put away.
-                *prober = path.half().map(|half| unsafe { half.prober() });
+                // SAFETY: the path is not `Ready`, so no owner posts on it, and the prober is dropped before it is. The
+                // half is kept beside the prober, and dropped after it.
+                *prober = path.half().map(|half| (unsafe { half.prober() }, half.clone()));
             }
             Output::PostProbe => {
-                if let Some(prober) = prober {
+                if let Some((prober, _)) = prober {
                     prober.post(&*self.world);
                 }
             }
             Output::CloseProbes => *prober = None,
             Output::HandOver(since) => {
-                if let Some(prober) = prober.take() {
+                if let Some((prober, _)) = prober.take() {
                     owner.hand_over(key, prober.next_index(), since);
                 }
             }
@@ -309,46 +318,31 @@ impl Engine {
                 self.look_into(owner, now, peer, rails);
             }
             Output::AskAddress(rail) => self.ask_address(now, rail),
-            output => Self::tell_owner(owner, now, key, path, output),
-        }
-    }
-
-    /// What a path's owner is told.
-    fn tell_owner(
-        owner: &mut dyn Owner,
-        now: Nanos,
-        key: usize,
-        path: &PathMachine<Half>,
-        output: Output<Half>,
-    ) {
-        match output {
-            Output::Row(state) => owner.set_row(key, state),
-            Output::SpareJournal => owner.spare_journal(key),
-            Output::Answer(incarnation, request, verdict) => {
-                owner.answer(now, key, (path.rails(), incarnation), request, verdict);
-            }
-            Output::InHand(request, turn) => owner.in_hand(key, request, turn),
-            Output::Unproven(rail) => owner.unproven(key, rail),
-            Output::Proven(rail) => owner.proven(key, rail),
-            Output::Notice(rails, incarnation, notice) => {
-                owner.notice(now, key, (rails, incarnation), notice)
-            }
-            Output::NoSuchRails(offer) => owner.remark(now, key, PeerError::NoSuchRails(offer)),
-            Output::OtherRail(made, wanted) => owner.remark(now, key, PeerError::OtherRail(made, wanted)),
-            // The engine's own.
-            _ => {}
+            output => tell(owner, now, key, path, output),
         }
     }
 
     /// Gives a command, and tells the path its number.
-    fn command(&mut self, owner: &dyn Owner, key: usize, urgency: Urgency, command: Command<Half>) {
+    fn command(
+        &mut self,
+        owner: &mut dyn Owner,
+        now: Nanos,
+        key: usize,
+        urgency: Urgency,
+        command: Command<Half>,
+    ) {
         let (rail, job, task): (u32, Job, fn(u64) -> Task) = match command {
             Command::Fence(half) => (half.rail(), Job::Fence(half), Task::Fence),
             Command::Stop(half) => (half.rail(), Job::Stop(half), Task::Stop),
             Command::Look(half) => (half.rail(), Job::Look(half), Task::Look),
             Command::Connect(half, card) => (half.rail(), Job::Connect(half, Box::new(card)), Task::Connect),
             Command::Make { rail, old, incarnation, psn, remote } => {
-                let Some(maker) = owner.maker(key) else { return };
+                let Some(maker) = owner.maker(key) else {
+                    old.into_iter().for_each(|old| self.destroy(now, key, old));
+                    let why = "its owner cannot make it".to_owned();
+                    self.with(owner, now, key, |path, cx| path::outcomes::made(path, cx, Err(why)));
+                    return;
+                };
                 let making = Making { old, maker, incarnation, psn, remote };
                 (rail, Job::Make(Box::new(making)), Task::Make)
             }

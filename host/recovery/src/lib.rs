@@ -27,6 +27,7 @@ pub mod nanos;
 pub mod nic_dispatch;
 pub mod nic_job;
 pub mod owner;
+mod parts;
 pub mod path;
 pub mod path_pool;
 pub mod path_proof;

@@ -1,7 +1,7 @@
 //! Who uses paths, as the engine sees it.
 
-use super::endpoint::{Endpoint, Maker};
-use super::path::{Notice, Offer, Word};
+use super::endpoint::{Endpoint, Half, Maker};
+use super::path::{Notice, Offer, Output, PathMachine, Word};
 use super::verdict::Verdict;
 use crate::nanos::Nanos;
 use crate::slots::RailPair;
@@ -10,15 +10,15 @@ use shunt_mlx5::descriptor::HalfCard;
 
 /// Who uses paths: told what becomes of them, and asked whether it still does. Paths are named by their keys.
 pub trait Owner {
-    /// See [`Facts::has_left`].
+    /// See [`super::path::Facts::has_left`].
     fn has_left(&self, key: usize) -> bool;
-    /// See [`Facts::row_state`].
+    /// See [`super::path::Facts::row_state`].
     fn row_state(&self, key: usize) -> PathState;
-    /// See [`Facts::change_row`].
+    /// See [`super::path::Facts::change_row`].
     fn change_row(&mut self, key: usize, from: PathState, to: PathState) -> bool;
-    /// See [`Facts::newest_request`].
+    /// See [`super::path::Facts::newest_request`].
     fn newest_request(&self, key: usize) -> u64;
-    /// See [`Facts::rail_being_left`].
+    /// See [`super::path::Facts::rail_being_left`].
     fn rail_being_left(&self, key: usize, rail: u32) -> bool;
     /// True if a peer was given up.
     fn peer_lost(&self, peer: u32) -> bool;
@@ -62,4 +62,29 @@ pub enum PeerError {
     NoSuchRails(Offer),
     /// It made its half on the first rail, asked for was the second.
     OtherRail(u32, u32),
+}
+
+/// What a path's owner is told.
+pub(super) fn tell(
+    owner: &mut dyn Owner,
+    now: Nanos,
+    key: usize,
+    path: &PathMachine<Half>,
+    output: Output<Half>,
+) {
+    match output {
+        Output::Row(state) => owner.set_row(key, state),
+        Output::SpareJournal => owner.spare_journal(key),
+        Output::Answer(incarnation, request, verdict) => {
+            owner.answer(now, key, (path.rails(), incarnation), request, verdict);
+        }
+        Output::InHand(request, turn) => owner.in_hand(key, request, turn),
+        Output::Unproven(rail) => owner.unproven(key, rail),
+        Output::Proven(rail) => owner.proven(key, rail),
+        Output::Notice(rails, incarnation, notice) => owner.notice(now, key, (rails, incarnation), notice),
+        Output::NoSuchRails(offer) => owner.remark(now, key, PeerError::NoSuchRails(offer)),
+        Output::OtherRail(made, wanted) => owner.remark(now, key, PeerError::OtherRail(made, wanted)),
+        // The engine's own.
+        _ => {}
+    }
 }

@@ -5,7 +5,7 @@
 //! must then show as many messages and packets as the peer's probes were. What moves it there is a fence for whatever
 //! cause; and where none comes, the agent that leads asks for one a while after the start, of one idle backup for each
 //! pair of rails, while its channel has a path and another backup besides. Nothing of a channel waits for it; a program
-//! may ([`Agent::is_settled`]).
+//! may (`Agent::is_settled`).
 //!
 //! Where a path disagrees with what its NIC showed on loopback, the count is not believed on that path, and the ledger
 //! stands in. That a flush makes visible what was executed is the NIC's own affair, and shown on loopback alone.

@@ -7,16 +7,16 @@ use shunt_device::platform::host::World;
 /// A path and what is open for it.
 pub(super) struct Entry {
     pub peer: u32,
+    /// Posts probes while the path is being probed, and the half that it posts on: dropped in this order.
+    pub prober: Option<(Box<dyn Prober>, Half)>,
     pub path: PathMachine<Half>,
-    /// Posts probes while the path is being probed.
-    pub prober: Option<Box<dyn Prober>>,
 }
 
 impl Entry {
     /// What became of its probes since the last look.
     pub fn poll_probes(&mut self, world: &dyn World) -> Polled {
         let mut polled = Polled::default();
-        let Some(prober) = &mut self.prober else { return polled };
+        let Some((prober, _)) = &mut self.prober else { return polled };
         while let Some(result) = prober.poll(world) {
             match result {
                 Ok(()) => polled.answered += 1,
@@ -42,9 +42,15 @@ impl Paths {
         self.entries.len() - 1
     }
 
-    /// A path to a peer, by a key that was freed, or else the next one.
-    pub fn insert(&mut self, peer: u32, path: PathMachine<Half>) -> usize {
-        match self.freed.pop() {
+    /// A path to a peer, by a key that was freed and is `usable`, or else the next one.
+    pub(super) fn insert(
+        &mut self,
+        peer: u32,
+        path: PathMachine<Half>,
+        usable: impl Fn(usize) -> bool,
+    ) -> usize {
+        let at = self.freed.iter().position(|key| usable(*key));
+        match at.map(|at| self.freed.swap_remove(at)) {
             Some(key) => {
                 self.entries[key] = Some(Entry { peer, path, prober: None });
                 key
@@ -98,6 +104,7 @@ impl Paths {
 
     /// Every path, to be left to another engine.
     pub fn take_all(&mut self) -> Vec<Option<PathMachine<Half>>> {
+        self.freed.clear();
         self.entries.drain(..).map(|entry| entry.map(|entry| entry.path)).collect()
     }
 }

@@ -90,6 +90,11 @@ impl PortTable {
         self.remote.push(vec![Port::default(); rails.max(self.local.len())]);
     }
 
+    /// An end is gone: its ports matter no more.
+    pub fn leave(&mut self, peer: u32) {
+        self.remote.get_mut(peer as usize).into_iter().flatten().for_each(|port| *port = Port::default());
+    }
+
     /// A port as an earlier agent knew it. One that was down is asked about, and told of, like one that has just gone;
     /// one of this PE that was up is told of like one that has just come: the word before may have been lost.
     pub fn remember(&mut self, pe: Option<u32>, rail: u32, down: bool, now: Nanos) {

@@ -72,7 +72,7 @@ impl Recovery {
         self.channels.note(now, text);
     }
 
-    /// Health, if there is such a path.
+    /// The key of a place.
     pub(super) fn key(&self, at: Place) -> usize {
         self.channels.key(at)
     }

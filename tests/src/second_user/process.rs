@@ -10,7 +10,7 @@ use shunt_host::agent::engine::{Around, Engine, Parts};
 use shunt_host::agent::links::envelope::{Seal, qkey};
 use shunt_host::agent::links::{Heard, LinkParts, Links, PeerAddress};
 use shunt_host::agent::nic_dispatch::Nics;
-use shunt_host::agent::path::{PathMachine, PathStart, Timing};
+use shunt_host::agent::path::{Output, PathMachine, PathStart, Timing};
 use shunt_host::agent::port_table::PortTable;
 use shunt_host::connect::oob::Oob;
 use shunt_host::devx::Devx;
@@ -148,6 +148,17 @@ fn share(spec: &TalkSpec) -> u64 {
     spec.numbers * 8
 }
 
+/// What the peer's memory says against a cut: a number before it has arrived, and one behind it has not. Only the even
+/// ones are WRITEs, and all processes are in one address space.
+fn misplaced(talk: &Talk, me: u32, spec: &TalkSpec, number: u64, arrived: bool) -> Option<String> {
+    let word = load(talk.there.base + u64::from(me) * share(spec) + number * 8);
+    let there = word == shape(number) || word == READ;
+    let wrong = number % 2 == 0 && there != arrived;
+    wrong.then(|| {
+        format!("process {me}: the cut says that {number} arrived: {arrived}; {word:#x} is in its place")
+    })
+}
+
 /// Opens a rail and registers the region on it.
 fn open_rail(
     devx: Arc<dyn Devx>,
@@ -271,7 +282,7 @@ impl Process {
             let rails = RailPair { local: rail, remote: rail };
             let next_psn = 0x1000 * (1 + rail + RAILS * self.me);
             let start = PathStart { incarnation: 0, rails, half: None, next_psn, orders: 0 };
-            let key = self.engine.paths_mut().insert(peer, PathMachine::found(start, self.me < peer, now));
+            let key = self.engine.insert(peer, PathMachine::found(start, self.me < peer, now));
             let path = OwnedPath {
                 peer,
                 number: rail,
@@ -407,7 +418,9 @@ impl Process {
             Some(Said::Path(number, incarnation, word)) => {
                 // Somebody who has not met the sender yet does not know the path: it is told again.
                 let Some(key) = self.owned.key(from, number) else { return };
-                self.engine.hear(&mut self.owned, now, key, (incarnation, word), false);
+                if !self.engine.hear(&mut self.owned, now, key, (incarnation, word), false) {
+                    self.told.wrong.push(format!("process {from} speaks of {incarnation}, which cannot be"));
+                }
             }
             None => self.told.wrong.push(format!("process {from} says what nobody understands")),
         }
@@ -484,6 +497,11 @@ impl Process {
             self.told.wrong.push(format!("process {}: cut {cut}, of {done} done and {next} posted", self.me));
         }
         let cut = if self.spec.repeats { cut.saturating_sub(1).max(first_number) } else { cut };
+        for number in talk.done..talk.next {
+            if let Some(text) = misplaced(talk, self.me, &self.spec, number, number < cut) {
+                self.told.wrong.push(text);
+            }
+        }
         self.told.failovers += 1;
         self.told.replayed += talk.next.saturating_sub(cut);
         (talk.done, talk.next, talk.track) = (cut, cut, None);
@@ -568,8 +586,26 @@ impl Process {
         keys.filter(alive).all(|key| self.owned.paths[key].state == PathState::Ready)
     }
 
+    fn panic_once(&mut self) {
+        let now = Nanos::new(self.world.now_ns());
+        let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            self.engine.with(&mut self.owned, now, 0, |path, cx| {
+                cx.out.extend(path.half().cloned().map(Output::Destroy));
+                panic!("as it was told to");
+            })
+        }));
+        self.engine.settle(&mut self.owned, now);
+        if broken.is_ok() || !self.engine.destroys.has_any(0) {
+            self.told.wrong.push(format!("process {}: a half was lost with a panic", self.me));
+        }
+    }
+
     /// Nothing was written again behind the reader, and nothing came that was not due.
     fn end(&mut self) {
+        (0..self.talks.len()).for_each(|index| self.listen(index));
+        if self.spec.panics {
+            self.panic_once();
+        }
         self.told.wrong.append(&mut self.owned.wrong);
         for talk in &self.talks {
             if !talk.early.is_empty() {

@@ -26,6 +26,8 @@ pub struct TalkSpec {
     pub faults: Vec<(u64, RailAt, FaultKind)>,
     /// A break of the second user: every cut begins one number too early.
     pub repeats: bool,
+    /// In the end a machine panics once it has given its half up.
+    pub panics: bool,
 }
 
 impl TalkSpec {
@@ -50,7 +52,7 @@ impl TalkSpec {
             faults.push((at, place, kind));
         }
         let leaves = if third { vec![2] } else { Vec::new() };
-        Self { seed, numbers: 600 + 2 * rng.below(800), joins, leaves, faults, repeats: false }
+        Self { seed, numbers: 600 + 2 * rng.below(800), joins, leaves, faults, repeats: false, panics: false }
     }
 }
 

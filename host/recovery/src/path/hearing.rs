@@ -147,7 +147,7 @@ fn hear_of_revival<H: Handle>(path: &mut PathMachine<H>, cx: &mut Step<'_, H>, i
         Word::Made(_) if path.health() == Health::Probing && path.pair.incarnation == incarnation => {
             path.pair.tell(cx, Word::Up);
         }
-        Word::Up if current && !path.pair.leads => {
+        Word::Up if current && !path.pair.leads && path.pair.half.is_some() => {
             path.observe(cx, Observation::Connected, Urgency::Idle);
         }
         // It probes, and misses our word.

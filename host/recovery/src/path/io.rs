@@ -7,6 +7,7 @@ use crate::truth::SideTruth;
 use crate::verdict::Verdict;
 use shunt_layout::state::PathState;
 use shunt_mlx5::descriptor::{HalfCard, RailCard};
+use std::collections::VecDeque;
 
 /// What a machine knows of a queue pair that is this end of a path.
 pub trait Handle: Clone {
@@ -76,7 +77,8 @@ pub trait Facts {
     /// Since when the peer owes an answer, as this end was awake. What it owes for a half that was fenced at `awake`
     /// counts from there, unless it has owed one for longer.
     fn peer_owes_since(&mut self, awake: Nanos) -> Nanos;
-    /// True if the owner's direction does not use the path. The path's state was made unusable before.
+    /// True if the owner's direction does not use the path, and is not entering it. Where the answer is acted upon for
+    /// good, the path's state was made unusable in an earlier call: the owner looks at that state after it has entered.
     fn has_left(&self) -> bool;
     /// The path's state as its owner reads it.
     fn row_state(&self) -> PathState;
@@ -212,7 +214,7 @@ pub enum Output<H> {
     Count(u32, u64),
     /// Take a connection back that has not begun.
     CancelConnect(u32, u64),
-    /// Take a half back that has not been begun: [`super::PathMachine::make_cancelled`] if it was not.
+    /// Take a half back that has not been begun; then [`super::PathMachine::given`] is told that nothing is under way.
     CancelMake(u32, u64),
     /// Keep a half until it is gone.
     Destroy(H),
@@ -271,13 +273,13 @@ pub struct Step<'a, H> {
     /// What may be asked.
     pub facts: &'a mut dyn Facts,
     /// What was decided.
-    pub out: &'a mut Vec<Output<H>>,
+    pub out: &'a mut VecDeque<Output<H>>,
 }
 
 impl<H> Step<'_, H> {
     /// Decides one thing more.
     pub(super) fn put(&mut self, output: Output<H>) {
-        self.out.push(output);
+        self.out.push_back(output);
     }
 }
 

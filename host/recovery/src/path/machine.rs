@@ -1,4 +1,4 @@
-//! The machine of a path: inputs, and the one place where a phase follows another.
+//! The machine of a path: what is asked of it and looked at, and where a phase follows another by the table of health.
 
 use super::Urgency;
 use super::fence_record::FenceRecord;
@@ -247,6 +247,9 @@ impl<H: Handle> PathMachine<H> {
 
     /// The owner of atomics leaves its rail while its peer may never leave the path: the half is given up.
     pub fn forsake(&mut self, cx: &mut Step<'_, H>) {
+        if !self.is_forsaken() {
+            return;
+        }
         self.mark_unproven(cx);
         self.pair.give_up_half(cx);
     }
@@ -368,14 +371,10 @@ impl<H: Handle> PathMachine<H> {
 
     // What NICs have done.
 
-    /// The command that the last [`Output::Command`] asked for was given.
+    /// What the NIC does for it now: the command that the last [`Output::Command`] asked for was given, or none is
+    /// under way any more.
     pub fn given(&mut self, task: Task) {
         self.pair.task = task;
-    }
-
-    /// A half was not begun: its making was taken back.
-    pub fn make_cancelled(&mut self) {
-        self.pair.task = Task::None;
     }
 
     // What others may know of it.

@@ -1,7 +1,8 @@
 //! The machine of one path, this end of it: sans-IO. Rules 10, 17, 18.
 //!
 //! [`PathMachine`] is told what happens and decides; [`io`] has what goes in and out. A phase looks at the path and
-//! says what it saw, the table in `health` says what follows, and `PathMachine::observe` alone carries it out.
+//! says what it saw, the table in `health` says what follows, and `PathMachine::observe` carries it out. Two others set
+//! a phase: [`hearing::adopt`], of an incarnation that this end has missed, and [`takeover`], which finds one.
 //!
 //! * `pair`: what outlives the phases. `fence_record`: the truths of both halves.
 //! * `phase`: which there are. `ready`, `fencing`, `reviving`: what each does.

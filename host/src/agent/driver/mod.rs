@@ -305,6 +305,7 @@ impl Agent {
         self.ended = true;
         let Inputs { outcomes, events, arrivals } = std::mem::take(&mut self.arrived);
         let Recovery { engine, channels } = &mut self.recovery;
+        engine.settle(channels, self.looked);
         let (oob, addresses) = engine.links.give_up();
         engine.nics.give_back(outcomes.into_iter());
         let rings = channels.rings.iter().copied();
@@ -320,10 +321,7 @@ impl Agent {
             nics: std::mem::take(&mut engine.nics),
             destroys: std::mem::take(&mut engine.destroys),
             unfenced: channels.atomics.all_unfenced(),
-            reporter: std::mem::replace(
-                &mut channels.reporter,
-                Reporter::new(channels.words.root().my_pe, 0),
-            ),
+            reporter: std::mem::replace(&mut channels.reporter, Reporter::new(0, 0)),
             records_seen: self.records_seen,
             board: self.board.take(),
             events,
