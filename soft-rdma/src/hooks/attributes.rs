@@ -1,6 +1,6 @@
 //! Extended attributes and file systems, asked for by path.
 
-use super::fails;
+use super::errno::fails;
 use super::path::{self, Place};
 use super::raw::{self, Next};
 use libc::{c_char, c_int, c_long, c_void, size_t, ssize_t};

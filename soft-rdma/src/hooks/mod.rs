@@ -5,7 +5,10 @@
 //! Files the library itself opens come by here, too; none of their paths is one of soft devices.
 
 pub mod attributes;
+mod buffer;
 pub mod cwd;
+mod directory;
+mod errno;
 mod files;
 mod path;
 pub(crate) mod raw;
@@ -13,14 +16,12 @@ pub mod readonly;
 mod sockets;
 
 use crate::ioctl::{FileId, REQUEST};
-use crate::log::Level;
 use crate::netlink::socket as netlink;
+use errno::{fails, guard, returned, set_errno};
 use libc::{c_char, c_int, c_uint, c_void, mode_t, size_t, ssize_t};
 use path::Place;
 use raw::Next;
-use rustix::io::Errno;
 use std::ffi::CStr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 pub use sockets::{
@@ -30,37 +31,6 @@ pub use sockets::{
 /// Major number of uverbs devices, and the first minor.
 const MAJOR: u32 = 231;
 const FIRST_MINOR: u32 = 192;
-
-pub(crate) fn set_errno(raw: c_int) {
-    // SAFETY: the C library's `errno` is this thread's.
-    unsafe { *libc::__errno_location() = raw }
-}
-
-fn errno() -> c_int {
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() }
-}
-
-/// Runs what may panic: a panic inside is EIO outside.
-fn guard<T>(f: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
-        crate::log!(Level::Error, "a call failed by a panic, which is a defect");
-        Err(Errno::IO)
-    })
-}
-
-/// A result as the C library returns it.
-fn returned(result: Result<c_int, Errno>) -> c_int {
-    result.unwrap_or_else(|error| {
-        set_errno(error.raw_os_error());
-        -1
-    })
-}
-
-fn fails(error: c_int) -> c_int {
-    set_errno(error);
-    -1
-}
 
 /// `openat`, and with `AT_FDCWD` `open`.
 ///
@@ -344,7 +314,7 @@ impl Closing {
 
 /// Runs what the program did not ask for.
 fn quietly(f: impl FnOnce()) {
-    let before = errno();
+    let before = errno::errno();
     let _ = guard(|| {
         f();
         Ok(())

@@ -2,58 +2,17 @@
 //!
 //! Every path a program opens comes by here: looking at one allocates nothing and takes no lock.
 
-use super::cwd;
+use super::buffer::Buffer;
+use super::directory;
+use super::errno::guard;
 use crate::machine::Machine;
 use crate::sysfs::is_ours;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Longest path, with the zero at its end.
-const MAX_BYTES: usize = libc::PATH_MAX as usize;
 /// What the files of verbs begin with.
 const UVERBS: &[u8] = b"/dev/infiniband/uverbs";
-
-/// A path in a place of its own, zero at the end.
-pub struct Buffer {
-    bytes: [u8; MAX_BYTES],
-    used: usize,
-}
-
-impl Buffer {
-    /// An empty one.
-    pub fn new() -> Self {
-        Self { bytes: [0; MAX_BYTES], used: 0 }
-    }
-
-    /// Appends, if there is room.
-    pub fn push(&mut self, bytes: &[u8]) -> bool {
-        let room = MAX_BYTES - 1 - self.used;
-        if bytes.len() > room {
-            return false;
-        }
-        self.bytes[self.used..self.used + bytes.len()].copy_from_slice(bytes);
-        self.used += bytes.len();
-        true
-    }
-
-    /// Has a call write a path, with the zero, into the room there is, and say how long it is without that.
-    pub fn fill(&mut self, call: impl FnOnce(*mut libc::c_char, usize) -> Option<usize>) -> bool {
-        let used = call(self.bytes.as_mut_ptr().cast(), MAX_BYTES);
-        self.used = used.unwrap_or(0);
-        used.is_some()
-    }
-
-    /// The path, without the zero.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.used]
-    }
-
-    /// The path, for the C library.
-    pub fn as_ptr(&self) -> *const libc::c_char {
-        self.bytes.as_ptr().cast()
-    }
-}
 
 /// Where a path leads.
 pub enum Place {
@@ -119,7 +78,7 @@ pub unsafe fn place_at(directory: libc::c_int, path: *const libc::c_char) -> Pla
     match path.first() {
         Some(b'/') => absolute(path),
         Some(_) if directory == libc::AT_FDCWD => {
-            cwd::joined(path).map_or(Place::Elsewhere, |path| absolute(path.as_bytes()))
+            directory::joined(path).map_or(Place::Elsewhere, |path| absolute(path.as_bytes()))
         }
         _ => Place::Elsewhere,
     }
@@ -143,11 +102,11 @@ fn ours(path: &[u8]) -> Place {
         return Place::Elsewhere;
     }
     // A tree of the program before this one may go now, with the working directory in it.
-    let directory = if Machine::made().is_none() { cwd::current() } else { None };
-    let machine = super::guard(|| Ok(Machine::get()));
+    let directory = if Machine::made().is_none() { directory::current() } else { None };
+    let machine = guard(|| Ok(Machine::get()));
     MAKING.set(false);
     if let (Some(directory), Ok(Ok(machine))) = (directory, &machine) {
-        cwd::settle(machine.sysfs_root().as_os_str().as_bytes(), &directory);
+        directory::settle(machine.sysfs_root().as_os_str().as_bytes(), &directory);
     }
     let Ok(Ok(machine)) = machine else { return Place::Nowhere };
     if let Some(index) = device(path) {
@@ -183,6 +142,7 @@ fn strip(path: &mut [u8], root: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::buffer::MAX_BYTES;
     use super::*;
     use proptest::prelude::*;
 

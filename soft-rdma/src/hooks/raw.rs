@@ -1,6 +1,6 @@
 //! The C library's own functions, reached past our symbols: by system call where one does, by name otherwise.
 
-use super::path::Buffer;
+use super::buffer::Buffer;
 use libc::{c_char, c_int, c_long, c_uint, c_void, mode_t, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::CStr;
 use std::mem::transmute_copy;
@@ -32,7 +32,7 @@ impl Next {
             self.found.store(found, Ordering::Relaxed);
         }
         if found.is_null() {
-            super::set_errno(libc::ENOSYS);
+            super::errno::set_errno(libc::ENOSYS);
             return None;
         }
         // SAFETY: a pointer to a function of that type, says the caller.

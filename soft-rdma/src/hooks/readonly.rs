@@ -1,8 +1,9 @@
 //! Nothing in the tree can be written, made or removed, whoever the user is: attributes of a kernel's devices that
 //! are only read refuse it to root, too.
 
-use super::fails;
-use super::path::{self, Buffer, Place};
+use super::buffer::Buffer;
+use super::errno::fails;
+use super::path::{self, Place};
 use super::raw;
 use libc::{c_char, c_int, c_uint, mode_t};
 

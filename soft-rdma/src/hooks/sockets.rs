@@ -1,6 +1,7 @@
 //! Calls on sockets. Those of `NETLINK_RDMA` are answered here; every other goes on as it came.
 
-use super::{fails, guard, raw, returned};
+use super::errno::{fails, guard, returned};
+use super::raw;
 use crate::netlink::{FAMILY, socket as ours};
 use crate::user;
 use libc::{c_int, c_void, msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};

@@ -1,7 +1,7 @@
 //! Where packets go: address paths, and address handles.
 
+use super::invocation::Core;
 use super::pd::Pd;
-use super::write::Core;
 use crate::abi::Plain;
 use crate::abi::ids::HANDLE;
 use crate::abi::mlx5::CreateAhResponse;

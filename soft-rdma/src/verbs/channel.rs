@@ -1,6 +1,6 @@
 //! Completion channels and asynchronous channels.
 
-use super::write::Core;
+use super::invocation::Core;
 use crate::abi::ids::HANDLE;
 use crate::ioctl::{Call, Context};
 use rustix::io::Errno;

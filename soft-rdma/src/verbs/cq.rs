@@ -3,7 +3,7 @@
 use super::device::comp_vectors;
 use super::events::Notices;
 use super::firmware::{self, Umem};
-use super::write::Core;
+use super::invocation::Core;
 use crate::abi::Plain;
 use crate::abi::ids::{DESTROY_RESPONSE, HANDLE, UHW_IN, UHW_OUT, create_cq};
 use crate::abi::mlx5::{CQ_UAR_PAGE_INDEX, CreateCq, CreateCqResponse};

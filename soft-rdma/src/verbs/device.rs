@@ -1,6 +1,7 @@
 //! The device as a whole: user contexts, capabilities, port and GID queries.
 
 use super::firmware::{execute, short};
+use super::invocation::Core;
 use crate::abi::ids::{UHW_IN, UHW_OUT, get_context, gid_entry, gid_table, query_port};
 use crate::abi::mlx5::{CONTEXT_DUMP_FILL_KEY, CONTEXT_ECE, ContextRequest, ContextResponse};
 use crate::abi::uverbs::{GidEntry, QueryDevice, QueryDeviceEx, QueryPort};
@@ -9,7 +10,6 @@ use crate::ioctl::{Call, Context};
 use crate::log::Level;
 use crate::machine::{self, Nic};
 use crate::sysfs::FIRMWARE;
-use crate::verbs::write::Core;
 use rustix::io::Errno;
 use shunt_layout::bits::Field;
 use shunt_layout::mlx5::prm::caps::{self, CAPABILITY_OFFSET, general};

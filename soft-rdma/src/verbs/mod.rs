@@ -6,6 +6,7 @@ mod cq;
 mod device;
 mod events;
 pub mod firmware;
+mod invocation;
 mod modify;
 mod mr;
 mod pd;

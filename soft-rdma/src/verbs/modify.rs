@@ -3,9 +3,9 @@
 use super::address::{PORT, set_path};
 use super::device::mtu_code;
 use super::firmware;
+use super::invocation::Core;
 use super::qp::Qp;
 use super::transition::{self, Service, change, optional_of};
-use super::write::Core;
 use crate::abi::ids::{access, attribute as a};
 use crate::abi::mlx5::{ModifyQpDriver, ModifyQpResponse};
 use crate::abi::uverbs::ModifyQp;

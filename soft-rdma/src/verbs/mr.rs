@@ -1,8 +1,8 @@
 //! Memory regions: a umem over the program's memory, and a key over the umem.
 
 use super::firmware::{self, Umem};
+use super::invocation::Core;
 use super::pd::Pd;
-use super::write::Core;
 use crate::abi::ids::{HANDLE, access, query_mr};
 use crate::abi::uverbs::{RegMr, RegMrResponse, ReregMr};
 use crate::ioctl::{Call, Context, Resource};

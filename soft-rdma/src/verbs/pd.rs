@@ -1,7 +1,7 @@
 //! Protection domains.
 
 use super::firmware;
-use super::write::Core;
+use super::invocation::Core;
 use crate::abi::Plain;
 use crate::abi::ids::HANDLE;
 use crate::ioctl::{Call, Context, Resource};

@@ -3,11 +3,11 @@
 use super::cq::{Cq, channel};
 use super::events::Notices;
 use super::firmware::{self, Umem};
+use super::invocation::Core;
 use super::modify::Tuned;
 use super::pd::Pd;
 use super::srq::Srq;
 use super::transition::{self, Service};
-use super::write::Core;
 use crate::abi::Plain;
 use crate::abi::ids::{DESTROY_RESPONSE, HANDLE, UHW_IN, UHW_OUT, access, create_qp};
 use crate::abi::mlx5::{

@@ -3,8 +3,8 @@
 use super::cq::channel;
 use super::events::Notices;
 use super::firmware::{self, Umem};
+use super::invocation::Core;
 use super::pd::Pd;
-use super::write::Core;
 use crate::abi::Plain;
 use crate::abi::ids::{DESTROY_RESPONSE, HANDLE, UHW_IN, UHW_OUT, create_srq};
 use crate::abi::mlx5::{CreateSrq, CreateSrqResponse};
