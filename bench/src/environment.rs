@@ -48,7 +48,7 @@ impl Environment {
             None => false,
             Some(text) => boolean(text).ok_or_else(|| {
                 Usage::Bad(format!(
-                    "{MACHINE_READABLE}={text:?} is not understood; 0, 1, true, false, yes, no, on or off is right"
+                    "{MACHINE_READABLE}: expected 0, 1, true, false, yes, no, on or off, got {text:?}"
                 ))
             })?,
         };

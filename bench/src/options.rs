@@ -11,7 +11,9 @@ use crate::plan::{self, default_plan};
 use crate::units::{parse_count, parse_size, parse_time, show_time};
 use clap::Parser;
 use clap::builder::RangedI64ValueParser;
-use shunt_host::config::FenceMode;
+use shunt::choice::software;
+use shunt::machine::{Found, Rails};
+use shunt_host::config::{FenceMode, NicKind as Asked};
 use shunt_host::job::{Flags, Job};
 use shunt_soft_nic::Profile;
 use shunt_soft_nic::fault::Injection;
@@ -72,8 +74,11 @@ pub struct Options {
     /// Kernels for --device gpu: cubin, fatbin or PTX [default: what `cargo xtask gpu` built for the GPU]
     #[arg(long, value_name = "FILE")]
     pub kernels: Option<PathBuf>,
-    /// What carries the packets
-    #[arg(long, default_value = "soft")]
+    /// What carries the packets [default: SHUNT_NIC, else soft]
+    #[arg(long = "nic", value_name = "NIC")]
+    pub nic_asked: Option<NicKind>,
+    /// What carries them, whoever says it.
+    #[arg(skip)]
     pub nic: NicKind,
     /// How long the stream runs
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_time)]
@@ -229,6 +234,7 @@ impl Options {
         options.ctas = options.blocks.unwrap_or(if options.rails > 2 { options.rails } else { 1 });
         options.iterations = options.table.unwrap_or(ITERATIONS_DEFAULT);
         options.environment = Environment::read(lookup)?;
+        options.nic = options.settle_nic(lookup)?;
         options.join_a_job(lookup)?;
         options.check_device()?;
         options.check_table()?;
@@ -240,6 +246,25 @@ impl Options {
             options.inject = default_plan(options.duration);
         }
         Ok(options)
+    }
+
+    /// The flag wins over the variable.
+    fn settle_nic(&self, lookup: Lookup<'_>) -> Result<NicKind, Usage> {
+        let bad = |error: &dyn std::fmt::Display| Usage::Bad(error.to_string());
+        let variable = Asked::from_lookup(lookup).map_err(|error| bad(&error))?;
+        match (self.nic_asked, variable.unwrap_or(Asked::Soft)) {
+            (Some(nic), _) => Ok(nic),
+            (None, Asked::Soft) => Ok(NicKind::Soft),
+            (None, Asked::Mlx5) => Ok(NicKind::Mlx5),
+            (None, Asked::Auto) => match Found::find(Asked::Auto, Rails::Exactly(self.rails), lookup) {
+                Ok(Found::Mlx5(_)) => Ok(NicKind::Mlx5),
+                Ok(Found::Soft(why)) => {
+                    eprintln!("{}", software(&why));
+                    Ok(NicKind::Soft)
+                }
+                Err(error) => Err(bad(&error)),
+            },
+        }
     }
 
     /// PEs of the job.

@@ -1,7 +1,7 @@
 //! The command line: every bad value is refused with what was met and what would be right, and nothing is
 //! ignored.
 
-use shunt_bench::options::{Mode, OnOff, Options, Uncertain, Usage};
+use shunt_bench::options::{Mode, NicKind, OnOff, Options, Uncertain, Usage};
 use shunt_bench::plan::default_plan;
 use shunt_host::config::FenceMode;
 
@@ -114,6 +114,18 @@ fn bad_values_are_refused_with_what_was_met_and_what_is_right() {
 fn nothing_is_injected_at_nics_that_are_not_known_yet() {
     assert!(parse("--nic mlx5").unwrap().inject.is_empty());
     assert_eq!(parse("--nic mlx5 --inject 1s:0.1:down").unwrap().inject.len(), 1);
+}
+
+#[test]
+fn the_flag_says_what_carries_the_packets_before_the_variable_does() {
+    let nic = |line: &str, variable: Option<&str>| {
+        let lookup = |name: &str| variable.filter(|_| name == "SHUNT_NIC").map(str::to_owned);
+        let words = std::iter::once("shmem_put_bw").chain(line.split_whitespace());
+        Options::from_parts(words, &lookup).unwrap().nic
+    };
+    assert_eq!((nic("", None), nic("", Some("soft"))), (NicKind::Soft, NicKind::Soft));
+    assert_eq!((nic("", Some("mlx5")), nic("--nic mlx5", Some("soft"))), (NicKind::Mlx5, NicKind::Mlx5));
+    assert_eq!(nic("--nic soft", Some("mlx5")), NicKind::Soft);
 }
 
 #[test]

@@ -71,7 +71,8 @@ pub fn folder() -> &'static Path {
 }
 
 /// What the jobs here are started with, unless said.
-pub const USUAL: [(&str, &str); 7] = [
+pub const USUAL: [(&str, &str); 8] = [
+    ("SHUNT_NIC", "soft"),
     ("NVSHMEM_SYMMETRIC_SIZE", "32M"),
     ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
     ("SHUNT_GIVE_UP", "60s"),
@@ -259,7 +260,7 @@ type Refused<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a [&'a str]);
 fn what_cannot_be_is_refused_with_what_is_wrong() {
     let twin = folder().join("other/libnvshmem_host.so.3");
     let twin = twin.to_str().unwrap();
-    let cases: [Refused; 6] = [
+    let cases: [Refused; 7] = [
         (&[], &["early"], &["nvshmem_quiet: the library is not initialised"]),
         (&[], &["comm"], &["no MPI communicator is given"]),
         (&[], &["twin", twin], &["another NVSHMEM library", "is initialised", twin, "this one is "]),
@@ -268,14 +269,42 @@ fn what_cannot_be_is_refused_with_what_is_wrong() {
             &["alone"],
             &["NVSHMEM_IBGDA_NUM_DCI=4 is refused", "no DC transport"],
         ),
-        (&[("NVSHMEM_SYMMETRIC_SIZE", "much")], &["alone"], &["NVSHMEM_SYMMETRIC_SIZE=\"much\"", "is right"]),
+        (
+            &[("NVSHMEM_SYMMETRIC_SIZE", "much")],
+            &["alone"],
+            &["NVSHMEM_SYMMETRIC_SIZE: expected", "got \"much\""],
+        ),
         (&[("PMI_RANK", "0"), ("PMI_SIZE", "2")], &["alone"], &["PE 0 of 2", "SHUNT_ROOT"]),
+        (
+            &[("SHUNT_NIC", "roce")],
+            &["alone"],
+            &["nvshmem_init: SHUNT_NIC: expected auto, mlx5 or soft, got \"roce\""],
+        ),
     ];
     for (environment, arguments, wanted) in cases {
         let (status, said) = alone(environment, arguments);
         assert_eq!(status, Some(2), "{arguments:?}: {said}");
         assert!(wanted.iter().all(|words| said.contains(words)), "{arguments:?}: {said}");
     }
+}
+
+/// Through libibverbs: the stage `mlx5` of `cargo xtask ci`.
+#[test]
+fn without_rdma_devices_nics_are_software_unless_others_are_asked_for() {
+    if std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some()) {
+        return;
+    }
+    let small = ("NVSHMEM_SYMMETRIC_SIZE", "1M");
+    let (status, said) = alone(&[("SHUNT_NIC", "mlx5"), small], &["alone"]);
+    assert_eq!(status, Some(2), "{said}");
+    for words in ["SHUNT_NIC=mlx5: expected a device with an ACTIVE port", "got none", "SHUNT_NIC=soft"] {
+        assert!(said.contains(words), "{said}");
+    }
+    let (status, said) = alone(&[("SHUNT_NIC", "auto"), small], &["alone"]);
+    let why = "shunt: NICs: software, because libibverbs lists no device; this machine only";
+    assert!(status == Some(0) && said.contains(why), "{said}");
+    let (status, said) = alone(&[("SHUNT_NIC", "soft"), small], &["alone"]);
+    assert!(status == Some(0) && !said.contains("NICs:"), "{said}");
 }
 
 /// Two PEs of which the second has something else in its environment.

@@ -1,6 +1,6 @@
 //! Settings, and their defaults from the environment: ours, and NVSHMEM's of the same meaning. Pure.
 
-pub use shunt_settings::{VARIABLES, Variable, parse_duration};
+pub use shunt_settings::{NicKind, VARIABLES, Variable, parse_duration};
 
 use crate::error::ConfigError;
 use crate::events;
@@ -218,6 +218,7 @@ pub fn check(name: &str, value: &str) -> Result<(), ConfigError> {
     EnvConfig::from_lookup(&alone)?;
     events::Watching::from_lookup(&alone)?;
     Selection::from_lookup(&alone)?;
+    NicKind::from_lookup(&alone)?;
     Lookup(&alone).parse(MACHINE_READABLE, parse_bool)?;
     shunt_bootstrap::job::check(&alone)
 }
@@ -348,9 +349,9 @@ mod tests {
         for (name, value) in cases {
             let error = with(&[(name, value)]).unwrap_err();
             assert_eq!((error.variable.as_str(), error.met.as_str()), (name, value));
-            assert!(error.to_string().contains("is right"), "{error}");
+            assert!(error.to_string().contains(", got "), "{error}");
         }
         let error = with(&[("SHUNT_FENCE", "loose")]).unwrap_err();
-        assert_eq!(error.to_string(), "SHUNT_FENCE=\"loose\" is not understood; strict or time is right");
+        assert_eq!(error.to_string(), "SHUNT_FENCE: expected strict or time, got \"loose\"");
     }
 }

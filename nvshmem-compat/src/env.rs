@@ -4,9 +4,14 @@
 //! for a reason. What the host side reads itself stands in its own table, [`shunt_host::config::VARIABLES`].
 
 use crate::env_table::{Effect, Known, Refused, TABLE, Values};
-use shunt_host::config::{EnvConfig, parse_duration};
+use shunt_host::config::{EnvConfig, NicKind, parse_duration};
 use shunt_host::error::ConfigError;
 use thiserror::Error;
+
+/// Ports of a PE, where nobody says: one that carries, and one to go to.
+const PORTS: u32 = 2;
+/// Most ports of a PE, as of soft NICs.
+const PORTS_MAX: u32 = 8;
 
 /// A variable that cannot be honoured.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -15,7 +20,7 @@ pub enum EnvError {
     #[error(transparent)]
     Host(#[from] ConfigError),
     /// It holds what makes no sense.
-    #[error("{name}={met:?} is not understood; {want} is right")]
+    #[error("{name}: expected {want}, got {met:?}")]
     Value {
         /// Variable.
         name: &'static str,
@@ -49,8 +54,16 @@ pub struct Settings {
     pub max_teams: u32,
     /// Whether more than one port is used; not set: where failures switch paths.
     pub multi_port: Option<bool>,
+    /// What carries the packets.
+    pub nic: NicKind,
     /// Soft NICs of each PE.
     pub soft_rails: u32,
+    /// Ports of each PE at most, where they are RDMA devices.
+    pub most_ports: u32,
+    /// Longest silence of a path, if it was set.
+    pub suspect_ns: Option<u64>,
+    /// Shortest, if it was set.
+    pub suspect_floor_ns: Option<u64>,
     /// Longest wait of one call.
     pub call_deadline_ns: u64,
     /// Whether PE 0 says which library this is.
@@ -75,8 +88,16 @@ impl Settings {
         let size = |name| text(name).and_then(|value| parse_size(&value));
         let number = |name| text(name).and_then(|value| value.parse::<u32>().ok());
         let chunk = size("NVSHMEM_CUMEM_GRANULARITY").unwrap_or(512 << 20);
+        let host = EnvConfig::from_lookup(lookup)?;
         Ok(Self {
-            host: EnvConfig::from_lookup(lookup)?,
+            nic: NicKind::from_lookup(lookup)?.unwrap_or_default(),
+            most_ports: match number("NVSHMEM_MAX_NICS_PER_PE").unwrap_or(0) {
+                0 => PORTS,
+                most => most.min(PORTS_MAX),
+            },
+            suspect_ns: lookup("SHUNT_SUSPECT").map(|_| host.suspect_ns),
+            suspect_floor_ns: lookup("SHUNT_SUSPECT_FLOOR").map(|_| host.suspect_floor_ns),
+            host,
             heap_bytes: size("NVSHMEM_SYMMETRIC_SIZE").unwrap_or(1 << 30),
             log2_chunk: chunk.next_power_of_two().ilog2(),
             max_teams: number("NVSHMEM_MAX_TEAMS").unwrap_or(128),
@@ -90,18 +111,28 @@ impl Settings {
         })
     }
 
-    /// NICs a PE opens: all, unless one port is asked for.
+    /// Soft NICs a PE has: all, unless one port is asked for.
     pub fn rails(&self) -> u32 {
-        if self.multi_port.unwrap_or(self.host.fault_tolerance) { self.soft_rails } else { 1 }
+        if self.has_many_ports() { self.soft_rails } else { 1 }
     }
 
-    /// What all PEs must agree on, a line each; whether the program has device functions is a part of it.
-    pub fn shared_lines(&self, kernels: bool) -> String {
+    /// RDMA ports that a PE takes at most.
+    pub fn ports(&self) -> u32 {
+        if self.has_many_ports() { self.most_ports } else { 1 }
+    }
+
+    fn has_many_ports(&self) -> bool {
+        self.multi_port.unwrap_or(self.host.fault_tolerance)
+    }
+
+    /// What all PEs must agree on, a line each; whether the program has device functions, and what its NICs are
+    /// (`nics`), is a part of it.
+    pub fn shared_lines(&self, kernels: bool, nics: &str) -> String {
         let host = &self.host;
         format!(
             "library {} layout {}\nNVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE {}\nNVSHMEM_SYMMETRIC_SIZE {}\n\
              NVSHMEM_CUMEM_GRANULARITY {}\nNVSHMEM_MAX_TEAMS {}\nNVSHMEM_IBGDA_NUM_RC_PER_PE {}\n\
-             NVSHMEM_QP_DEPTH {}\nSHUNT_BACKUPS {}\nSHUNT_FENCE {:?}\n{}",
+             NVSHMEM_QP_DEPTH {}\nSHUNT_BACKUPS {}\nSHUNT_FENCE {:?}\nSHUNT_NIC {nics}\n{}",
             env!("CARGO_PKG_VERSION"),
             shunt_layout::ABI_VERSION,
             u32::from(host.fault_tolerance),

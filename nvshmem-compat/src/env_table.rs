@@ -23,12 +23,12 @@ impl Values {
     pub fn text(self) -> String {
         match self {
             Self::Any => "any text".to_owned(),
-            Self::Boolean => "0, n.. or f.. for no, anything else for yes,".to_owned(),
-            Self::Number(low, high) if high > 1 << 32 => format!("a whole number, at least {low},"),
+            Self::Boolean => "0, n.. or f.. for no, anything else for yes".to_owned(),
+            Self::Number(low, high) if high > 1 << 32 => format!("a whole number, at least {low}"),
             Self::Number(low, high) => format!("a whole number from {low} to {high}"),
-            Self::Size(low) => format!("a number of bytes, at least {low}, such as 512M or 1.5G,"),
+            Self::Size(low) => format!("a number of bytes, at least {low}, such as 512M or 1.5G"),
             Self::Word(words) => words.join(", "),
-            Self::Duration => "a number with ns, us, ms or s, such as 600s,".to_owned(),
+            Self::Duration => "a number with ns, us, ms or s, such as 600s".to_owned(),
         }
     }
 }
@@ -105,7 +105,9 @@ const NO_DC_ASKED: Refused = Refused::AboveZero(NO_DC);
 const NO_PROXY: &str = "there is no proxy thread and no second transport";
 const NO_P2P: &str = "PEs reach each other through NICs alone";
 const NO_CUDA: &str = "this library has its heap in host memory";
-const SOFT: &str = "soft NICs have no such thing";
+const NOT_SET: &str = "this library leaves it as it is";
+const FIRST_KEY: &str = "the first key of a port is taken";
+const BY_TOPOLOGY: &str = "the nearest are taken, or those of NVSHMEM_HCA_LIST and NVSHMEM_HCA_PE_MAPPING";
 const NO_OTHER: &str = "this library has one transport, RC on mlx5 queue pairs";
 const RC_AT_ONCE: &str = "a queue pair that saw one error completion is done for, so one is enough to switch";
 const CHECKED_IN_WAITS: &str = "completions are looked at in every wait, and by the agent where nobody waits";
@@ -225,12 +227,11 @@ pub const TABLE: &[Known] = &[
         "who posts rings",
     )
     .refused(Refused::Words(&["cpu", "cpu_host_memory"], NO_PROXY)),
-    idle(
+    honoured(
         "NVSHMEM_MAX_NICS_PER_PE",
         "0",
-        "most ports of a PE",
+        "most ports of a PE with SHUNT_NIC=mlx5, 8 at most; 0: 2",
         Values::Number(0, 1_000_000),
-        "SHUNT_SOFT_RAILS says how many there are",
     ),
     idle(
         "NVSHMEM_SRQ_DEPTH",
@@ -239,9 +240,9 @@ pub const TABLE: &[Known] = &[
         ANY_NUMBER,
         "one-sided traffic needs no receive queue",
     ),
-    idle("NVSHMEM_IB_ROUTABLE_FLID_GID_INDEX", "1", "GID of routed InfiniBand", ANY_NUMBER, SOFT),
-    idle("NVSHMEM_IB_FORCE_GRH", "0", "GRH on InfiniBand", Values::Boolean, SOFT),
-    idle("NVSHMEM_IB_PKEY_INDEX", "0", "partition key", ANY_NUMBER, SOFT),
+    idle("NVSHMEM_IB_ROUTABLE_FLID_GID_INDEX", "1", "GID of routed InfiniBand", ANY_NUMBER, NOT_SET),
+    idle("NVSHMEM_IB_FORCE_GRH", "0", "GRH on InfiniBand", Values::Boolean, NOT_SET),
+    idle("NVSHMEM_IB_PKEY_INDEX", "0", "partition key", ANY_NUMBER, FIRST_KEY),
     idle(
         "NVSHMEM_IB_ENABLE_RELAXED_ORDERING",
         "0",
@@ -250,7 +251,7 @@ pub const TABLE: &[Known] = &[
         "SHUNT_ORDERING=relaxed asks for it, for data alone",
     ),
     idle("NVSHMEM_IB_DISABLE_DMABUF", "0", "no dma-buf", Values::Boolean, NO_CUDA),
-    idle("NVSHMEM_DISABLE_DATA_DIRECT", "0", "no data-direct function", Values::Boolean, SOFT),
+    idle("NVSHMEM_DISABLE_DATA_DIRECT", "0", "no data-direct function", Values::Boolean, NO_CUDA),
     idle(
         "NVSHMEM_DISABLE_IB_NATIVE_ATOMICS",
         "0",
@@ -268,7 +269,7 @@ pub const TABLE: &[Known] = &[
         "words have one home NIC at a time, as in SINGLE",
     )
     .refused(Refused::Words(&["MULTI"], "atomics of two NICs on one word are not atomic")),
-    idle("NVSHMEM_NETDEVS_POLICY", "AUTO", "which NICs a PE takes", Values::Any, SOFT),
+    idle("NVSHMEM_NETDEVS_POLICY", "AUTO", "which NICs a PE takes", Values::Any, BY_TOPOLOGY),
     idle("NVSHMEM_DISABLE_GDRCOPY", "0", "no GDRCopy", Values::Boolean, "GDRCopy is not needed"),
     idle(
         "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF",

@@ -114,7 +114,7 @@ fn what_makes_no_sense_is_said_with_what_would() {
     for (name, value) in cases {
         let error = with(&[(name, value)]).unwrap_err();
         assert!(!matches!(error, EnvError::Refused { .. }), "{error}");
-        assert!(error.to_string().contains("is right"), "{error}");
+        assert!(error.to_string().contains(", got "), "{error}");
     }
 }
 
@@ -175,13 +175,29 @@ fn what_frameworks_set_is_accepted() {
 
 #[test]
 fn the_pe_that_differs_is_named_with_both_lines() {
-    let lines = |pairs: &[(&str, &str)]| with(pairs).unwrap().shared_lines(false).into_bytes();
+    let lines = |pairs: &[(&str, &str)]| with(pairs).unwrap().shared_lines(false, "soft").into_bytes();
     let (usual, other) = (lines(&[]), lines(&[("NVSHMEM_SYMMETRIC_SIZE", "8M")]));
     assert_eq!(difference(&[usual.clone(), usual.clone()]), None);
     let (pe, theirs, ours) = difference(&[usual.clone(), usual.clone(), other]).unwrap();
     assert_eq!((pe, theirs.as_str()), (2, "NVSHMEM_SYMMETRIC_SIZE 8388608"));
     assert_eq!(ours, "NVSHMEM_SYMMETRIC_SIZE 1073741824");
     assert_eq!(difference(&[usual, Vec::new()]).unwrap().1, "less");
+}
+
+#[test]
+fn nics_are_chosen_by_a_word_and_differ_by_name() {
+    let ports = |pairs: &[(&str, &str)]| with(pairs).unwrap().ports();
+    let tolerant = ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1");
+    assert_eq!((ports(&[]), ports(&[tolerant])), (1, 2));
+    let most = |value| ports(&[tolerant, ("NVSHMEM_MAX_NICS_PER_PE", value)]);
+    assert_eq!((most("0"), most("1"), most("4"), most("100")), (2, 1, 4, 8));
+    assert_eq!(with(&[]).unwrap().nic, NicKind::Auto);
+    assert_eq!(with(&[("SHUNT_NIC", "mlx5")]).unwrap().nic, NicKind::Mlx5);
+    let said = with(&[("SHUNT_NIC", "roce")]).unwrap_err().to_string();
+    assert_eq!(said, "SHUNT_NIC: expected auto, mlx5 or soft, got \"roce\"");
+    let [soft, mlx5] = ["soft", "mlx5"].map(|nics| with(&[]).unwrap().shared_lines(true, nics).into_bytes());
+    let differs = difference(&[soft, mlx5]).unwrap();
+    assert_eq!(differs, (1, "SHUNT_NIC mlx5".to_owned(), "SHUNT_NIC soft".to_owned()));
 }
 
 #[test]

@@ -71,6 +71,9 @@ pub enum InitError {
         /// What is wrong.
         why: String,
     },
+    /// The machine's RDMA devices.
+    #[error(transparent)]
+    Nics(#[from] shunt::machine::NoMachine),
     /// The PE did not come up.
     #[error(transparent)]
     Start(#[from] shunt::Error),
@@ -236,7 +239,7 @@ pub enum Failure {
     /// CUDA said why.
     #[error("the GPU did not do what was asked for (the line before this one)")]
     NoKernel,
-    /// A fault of soft NICs was asked for that there is not.
+    /// A fault of NICs was asked for that there is not.
     #[error("{0}")]
     Fault(String),
 }
@@ -287,7 +290,8 @@ impl Failure {
             Kind::Init => match self {
                 Self::Init(InitError::Environment(_) | InitError::Place(_) | InitError::Disagree { .. }) => 2,
                 Self::Init(
-                    InitError::Twin(_)
+                    InitError::Nics(_)
+                    | InitError::Twin(_)
                     | InitError::Mpi(_)
                     | InitError::Attribute { .. }
                     | InitError::Already { .. }

@@ -38,7 +38,6 @@ type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// # Errors
 /// The attributes or the variables make no job.
 pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Result<Joining, InitError> {
-    let suspect_is_set = lookup("SHUNT_SUSPECT").is_some();
     let (options, fabric, made_up) = match asked {
         flags::UNIQUE_ID => by_unique_id(attr, lookup)?,
         0 => match by_place(lookup)? {
@@ -56,7 +55,7 @@ pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Resul
         }
         other => return Err(refused(other)),
     };
-    Ok(Joining { options, fabric, made_up, suspect_is_set })
+    Ok(Joining { options, fabric, made_up })
 }
 
 /// A further init of a library that is up: what it is given must name the PE that it is.

@@ -122,13 +122,13 @@ impl Kernels {
         self.library.as_ref().filter(|_| self.place != Place::Nowhere)
     }
 
-    /// Memory that host, NICs and they reach.
+    /// Memory that host, NICs and they reach; `mover`: who reads what they ring.
     ///
     /// # Errors
     /// The driver gives none.
-    pub fn memory(&self) -> Result<Arc<dyn GpuMemory>, InitError> {
+    pub fn memory(&self, mover: Mover) -> Result<Arc<dyn GpuMemory>, InitError> {
         let Place::Gpu(number) = self.place else { return Ok(Arc::new(HeapMemory::new())) };
-        let memory = Cuda::open(number).and_then(|gpu| CudaMemory::new(gpu, Home::Host, Mover::SoftNic));
+        let memory = Cuda::open(number).and_then(|gpu| CudaMemory::new(gpu, Home::Host, mover));
         Ok(Arc::new(memory.map_err(InitError::Gpu)?))
     }
 

@@ -23,7 +23,7 @@ In all text: paths of one machine, names of registry hosts.
   layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
   soft-nic <- host/soft-devx <- host/runtime      layout, device, kernels, host <- deep-ep-bridge
   deep-ep-bridge, host/runtime <- deep-ep-bridge/job <- python      tests, bench, cli -> all of them
-  soft-nic <- soft-rdma <- soft-rdma/preload";
+  soft-nic <- soft-rdma <- soft-rdma/preload, host/runtime";
 
 /// Folders that are not ours to judge.
 const SKIPPED: &[&str] = &["target", ".git"];
@@ -82,7 +82,17 @@ const ARROWS: &[(&str, &[&str])] = &[
             "shunt-wire",
         ],
     ),
-    ("shunt", &["shunt-layout", "shunt-device", "shunt-host", "shunt-soft-devx", "shunt-soft-nic"]),
+    (
+        "shunt",
+        &[
+            "shunt-layout",
+            "shunt-device",
+            "shunt-host",
+            "shunt-soft-devx",
+            "shunt-soft-nic",
+            "shunt-soft-rdma",
+        ],
+    ),
     ("shunt-nvshmem-compat", &["shunt-layout", "shunt-device", "shunt-soft-nic", "shunt-host", "shunt"]),
     ("shunt-nvshmem-native", &["shunt-kernels"]),
     ("shunt-deep-ep-bridge", &["shunt-layout", "shunt-device", "shunt-kernels", "shunt-host"]),

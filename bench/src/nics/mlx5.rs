@@ -1,35 +1,24 @@
 //! NICs through libibverbs and libmlx5: hardware, or the interposer's soft NICs, which this process cannot tell apart
 //! but for a control socket of its own.
 
-use super::control::Control;
-use super::ports::{Port, Ports};
 use super::source::NoNics;
 use super::{Medium, Nics, RailCounters};
 use crate::environment::of_process;
 use crate::job::Job;
 use crate::options::Options;
+use shunt::machine::{MachinePorts, OwnPorts, Rails};
 use shunt_device::platform::host::World;
-use shunt_host::devx::ibverbs::{self, IbverbsDevx, Opening};
-use shunt_host::discover::{SysRoot, discover};
-use shunt_host::topology::select::Selection;
 use shunt_soft_nic::{FaultKind, RailAt, WordWatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Soft NICs move what the cores give them, whatever rate their ports name: time is allowed for this much.
 const INTERPOSER_GBPS: f64 = 4.0;
 
-/// A command of a soft NIC that takes longer than this counts as unanswered: they take microseconds, but on a machine
-/// with far more threads than cores up to some hundred milliseconds. What waits for a fence (2 s) has to find out in
-/// time that a NIC is gone.
-const SOFT_COMMAND: Duration = Duration::from_millis(500);
-
 /// The ports of this machine.
 #[derive(Debug)]
 pub struct Mlx5 {
-    ports: Ports,
-    medium: Medium,
+    machine: MachinePorts,
     /// PEs of this process have ports in common.
     shared: bool,
 }
@@ -40,30 +29,21 @@ impl Mlx5 {
     /// # Errors
     /// What is missing.
     pub fn find(options: &Options) -> Result<Self, NoNics> {
-        let selection =
-            Selection::from_lookup(&of_process).map_err(|error| NoNics::Missing(error.to_string()))?;
-        ibverbs::list().map_err(|error| NoNics::Missing(error.to_string()))?;
-        let ports = Ports::rank(discover(&SysRoot::machine()), selection, options.rails)?;
-        for note in ports.notes() {
+        let machine = MachinePorts::find(Rails::Exactly(options.rails), &of_process)?;
+        for note in machine.ports().notes() {
             eprintln!("note: {note}");
         }
         let here = if options.job.is_some() { 1 } else { options.pes() as usize };
-        let mut devices: Vec<String> =
-            ports.of_pes(here).into_iter().flatten().map(|port| port.device).collect();
-        let all = devices.len();
-        devices.sort();
-        devices.dedup();
-        for device in &devices {
-            IbverbsDevx::open(device).map_err(|error| NoNics::Missing(error.to_string()))?;
-        }
-        let control = Control::find().map_err(|error| NoNics::Missing(error.to_string()))?;
-        let medium = if control.is_some() { Medium::Interposer } else { Medium::ConnectX };
-        Ok(Self { ports, medium, shared: devices.len() < all })
+        let devices = machine.devices(here);
+        machine.try_open(&devices)?;
+        let taken: usize = machine.ports().of_pes(here).iter().map(Vec::len).sum();
+        let shared = devices.len() < taken;
+        Ok(Self { machine, shared })
     }
 
     /// What figures are labelled with.
     pub fn medium(&self) -> Medium {
-        self.medium
+        if self.machine.is_interposed() { Medium::Interposer } else { Medium::ConnectX }
     }
 
     /// Whether PEs of this process have ports in common.
@@ -73,8 +53,8 @@ impl Mlx5 {
 
     /// What a rail carries, in Gb/s: of the slowest.
     pub fn rail_gbps(&self) -> f64 {
-        let named = self.ports.slowest_gbps();
-        let slow = self.medium == Medium::Interposer || named == 0.0;
+        let named = self.machine.ports().slowest_gbps();
+        let slow = self.machine.is_interposed() || named == 0.0;
         if slow { INTERPOSER_GBPS } else { named }
     }
 
@@ -83,21 +63,14 @@ impl Mlx5 {
     /// # Errors
     /// The other processes cannot be asked which ports they have, or the control socket is gone.
     pub fn start(&self, options: &Options, job: &dyn Job) -> Result<Mlx5Nics, NoNics> {
-        let mates = job.mates(&self.ports.identity())?;
-        let rails = mates.iter().copied().zip(self.ports.of_pes(mates.len()));
-        let rails: BTreeMap<u32, Vec<Port>> = rails.filter(|(pe, _)| job.own().contains(pe)).collect();
-        let control = match self.medium {
-            Medium::Interposer => Control::find().map_err(|error| NoNics::Open(error.to_string()))?,
-            _ => None,
-        };
-        let opened = |port: &Port| (port.device.clone(), opening(port, control.is_some()));
-        let named = rails.iter().map(|(pe, ports)| (*pe, ports.iter().map(opened).collect())).collect();
-        let nics: Arc<dyn shunt::Nics> = Arc::new(shunt::Mlx5Nics::new(named));
-        let world = nics.clock();
-        let before =
-            rails.values().flatten().map(|port| (port.device.clone(), hardware(&port.device))).collect();
-        let counted = options.watch || control.is_some();
-        Ok(Mlx5Nics { nics, world, rails, control, counted, before })
+        let mates = job.mates(&self.machine.ports().identity())?;
+        let own = self.machine.take(&mates, |pe| job.own().contains(&pe));
+        let own = own.map_err(|error| NoNics::Open(error.to_string()))?;
+        let devices = own.rails().values().flatten();
+        let before = devices.map(|port| (port.device.clone(), hardware(&port.device))).collect();
+        let nics: Arc<dyn shunt::Nics> = own.nics();
+        let counted = options.watch || own.control().is_some();
+        Ok(Mlx5Nics { world: nics.clock(), nics, own, counted, before })
     }
 }
 
@@ -105,9 +78,7 @@ impl Mlx5 {
 pub struct Mlx5Nics {
     nics: Arc<dyn shunt::Nics>,
     world: Arc<dyn World>,
-    rails: BTreeMap<u32, Vec<Port>>,
-    /// Soft NICs' alone.
-    control: Option<Control>,
+    own: OwnPorts,
     /// Somebody looks at counters. Hardware answers by firmware commands, which others wait for.
     counted: bool,
     /// What hardware had counted when this began.
@@ -136,15 +107,9 @@ fn since(now: RailCounters, before: RailCounters) -> RailCounters {
     }
 }
 
-/// How a port is opened; `soft`: it is one of the interposer's.
-fn opening(port: &Port, soft: bool) -> Opening {
-    let usual = Opening { gid_index: port.gid_index, ..Opening::default() };
-    if soft { Opening { command: SOFT_COMMAND, ..usual } } else { usual }
-}
-
 impl Mlx5Nics {
     fn at_rails(&self, mut count: impl FnMut(&str) -> Option<RailCounters>) -> Vec<(RailAt, RailCounters)> {
-        let rails = self.rails.iter().flat_map(|(pe, ports)| {
+        let rails = self.own.rails().iter().flat_map(|(pe, ports)| {
             (0..).zip(ports).map(|(rail, port)| (RailAt { pe: *pe, rail }, &port.device))
         });
         rails.filter_map(|(at, device)| Some((at, count(device)?))).collect()
@@ -166,22 +131,15 @@ impl Nics for Mlx5Nics {
     }
 
     fn inject(&self, at_ns: u64, at: RailAt, kind: FaultKind) -> Result<usize, String> {
-        let port = self.rails.get(&at.pe).and_then(|ports| ports.get(at.rail as usize));
-        match (&self.control, port) {
-            (Some(control), Some(port)) => {
-                control.inject(&port.device, at_ns.saturating_sub(self.world.now_ns()), kind)
-            }
-            (None, _) => Err("the NICs are hardware, only soft NICs fail on request".to_owned()),
-            (_, None) => Err(format!("there is no rail {at} in this process")),
-        }
+        self.own.inject(at, at_ns.saturating_sub(self.world.now_ns()), kind)
     }
 
     fn hits(&self) -> Vec<u64> {
-        self.control.as_ref().and_then(|control| told(control.hits())).unwrap_or_default()
+        self.own.control().and_then(|control| told(control.hits())).unwrap_or_default()
     }
 
     fn watch(&self, addresses: &[u64]) {
-        if let Some(control) = &self.control {
+        if let Some(control) = self.own.control() {
             for address in addresses {
                 told(control.watch(*address));
             }
@@ -189,7 +147,7 @@ impl Nics for Mlx5Nics {
     }
 
     fn watched(&self, addresses: &[u64]) -> Option<Vec<WordWatch>> {
-        let control = self.control.as_ref()?;
+        let control = self.own.control()?;
         told(addresses.iter().map(|address| control.watched(*address)).collect())
     }
 
@@ -197,11 +155,13 @@ impl Nics for Mlx5Nics {
         if !self.counted {
             return Vec::new();
         }
-        let Some(control) = &self.control else {
+        let Some(control) = self.own.control() else {
             let before = |device: &str| self.before.get(device).copied().unwrap_or_default();
             return self.at_rails(|device| Some(since(hardware(device), before(device))));
         };
-        let all: BTreeMap<String, RailCounters> = told(control.counters()).into_iter().flatten().collect();
+        let all =
+            told(control.counters()).into_iter().flatten().map(|(device, counted)| (device, counted.into()));
+        let all: BTreeMap<String, RailCounters> = all.collect();
         self.at_rails(|device| all.get(device).copied())
     }
 }

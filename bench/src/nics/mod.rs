@@ -4,19 +4,17 @@
 //! | --- | --- |
 //! | [`source`] | where they come from |
 //! | [`settle`] | what a command line means once they are known |
-//! | [`ports`] | which ports of libibverbs are rails; pure |
-//! | [`mlx5`], [`control`] | devices of libibverbs, and the way to make soft ones fail |
+//! | [`mlx5`] | devices of libibverbs |
 //! | [`soft`] | soft NICs in this process, and their engine |
 
-pub mod control;
 pub mod mlx5;
-pub mod ports;
 pub mod settle;
 pub mod soft;
 pub mod source;
 
 use shunt_device::platform::host::World;
 use shunt_soft_nic::{Counters, FaultKind, RailAt, WordWatch};
+use shunt_soft_rdma::control::CounterReport;
 use std::sync::Arc;
 
 /// What carries the packets: what figures are labelled with.
@@ -75,6 +73,19 @@ pub struct RailCounters {
 
 impl From<Counters> for RailCounters {
     fn from(c: Counters) -> Self {
+        Self {
+            packets_tx: Some(c.packets_tx),
+            packets_rx: Some(c.packets_rx),
+            bytes_tx: Some(c.bytes_tx),
+            resent: Some(c.retransmits),
+            naks: Some(c.naks),
+            dropped: Some(c.dropped),
+        }
+    }
+}
+
+impl From<CounterReport> for RailCounters {
+    fn from(c: CounterReport) -> Self {
         Self {
             packets_tx: Some(c.packets_tx),
             packets_rx: Some(c.packets_rx),

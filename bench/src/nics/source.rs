@@ -1,11 +1,12 @@
 //! Where a run's NICs come from: found once, before anybody is kept waiting, and started for each phase of a run.
 
 use super::mlx5::Mlx5;
-use super::ports::NoPorts;
 use super::soft::SoftNics;
 use super::{Medium, Nics};
 use crate::job::{Job, JobError};
 use crate::options::{NicKind, Options};
+use shunt::machine::NoMachine;
+use shunt::ports::NoPorts;
 
 /// Why there are no NICs for a run.
 #[derive(Debug, thiserror::Error)]
@@ -15,10 +16,7 @@ pub enum NoNics {
     Job(#[from] JobError),
     /// This machine lacks what was asked for.
     #[error("--nic mlx5: {0}")]
-    Missing(String),
-    /// It has too few ports.
-    #[error("--nic mlx5: {0}")]
-    Ports(#[from] NoPorts),
+    Machine(#[from] NoMachine),
     /// They do not fail as asked.
     #[error("{0}")]
     Fault(String),
@@ -31,8 +29,8 @@ impl NoNics {
     /// 2 where what was typed cannot be honoured here, 3 where no path can be made now, 1 where bring-up failed.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Ports(NoPorts::TooFew { down: true, .. }) => 3,
-            Self::Missing(_) | Self::Ports(_) | Self::Fault(_) => 2,
+            Self::Machine(NoMachine::Ports(NoPorts::TooFew { down: true, .. })) => 3,
+            Self::Machine(_) | Self::Fault(_) => 2,
             Self::Job(_) | Self::Open(_) => 1,
         }
     }

@@ -23,9 +23,10 @@ impl DeviceKind {
 }
 
 /// What carries packets.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NicKind {
     /// The software ConnectX
+    #[default]
     Soft,
     /// RDMA devices through libibverbs and libmlx5: hardware, or soft NICs under `shunt soft-rdma run`
     Mlx5,

@@ -4,7 +4,11 @@
 //! | --- | --- |
 //! | `runtime` | [`Runtime`]: one PE of this process, from its NICs to its agent's thread |
 //! | [`nics`] | [`Nics`]: where NICs come from |
-//! | `mlx5` | devices of libibverbs (feature `mlx5`) |
+//! | `mlx5` | devices of libibverbs, by name (feature `mlx5`) |
+//! | [`choice`] | what `SHUNT_NIC` comes to; pure (feature `mlx5`) |
+//! | [`ports`] | which ports of libibverbs are rails; pure (feature `mlx5`) |
+//! | [`machine`] | the ports of this machine, found and opened (feature `mlx5`) |
+//! | [`control`] | the way to make an interposer's soft NICs fail (feature `interposer`) |
 //! | `soft` | NICs in software, and the thread that steps them (feature `soft`) |
 //! | `member` | [`Member`]: a PE's place among the others, in one process or over TCP |
 //! | `agent_thread` | [`AgentThread`]: the thread that looks after a PE's paths |
@@ -12,10 +16,18 @@
 //! `examples/put.rs` is a whole program.
 
 mod agent_thread;
+#[cfg(feature = "mlx5")]
+pub mod choice;
+#[cfg(feature = "interposer")]
+pub mod control;
+#[cfg(feature = "mlx5")]
+pub mod machine;
 mod member;
 #[cfg(feature = "mlx5")]
 mod mlx5;
 pub mod nics;
+#[cfg(feature = "mlx5")]
+pub mod ports;
 mod runtime;
 #[cfg(feature = "soft")]
 mod soft;

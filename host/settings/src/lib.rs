@@ -1,10 +1,12 @@
 //! The environment variables that are read, declared once, and how their values are parsed. Pure.
 
 mod duration;
+mod nic;
 pub mod syntax;
 mod variables;
 
 pub use duration::{parse_duration, within};
+pub use nic::NicKind;
 pub use variables::{BOOLEAN, MACHINE_READABLE, TEN_MINUTES_NS, VARIABLES, Variable};
 
 use std::ops::RangeInclusive;
@@ -15,7 +17,7 @@ pub const FABRIC: &str = "default";
 
 /// A variable whose value is refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{variable}={met:?} is not understood; {want} is right")]
+#[error("{variable}: expected {want}, got {met:?}")]
 pub struct ConfigError {
     /// Variable.
     pub variable: String,

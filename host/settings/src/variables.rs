@@ -119,6 +119,13 @@ pub const VARIABLES: &[Variable] = &[
     .default("0"),
     variable(MACHINE_READABLE, "shmem_put_bw prints perftest's machine-readable lines too", BOOLEAN)
         .default("0"),
+    variable(
+        "SHUNT_NIC",
+        "what carries the packets of a program that links the library: auto takes RDMA devices where there are any; \
+         shmem_put_bw, where it is not set: soft",
+        "auto, mlx5 or soft",
+    )
+    .default("auto"),
     variable("SHUNT_RANK", "number of this process in its job", "a whole number below SHUNT_WORLD"),
     variable("SHUNT_WORLD", "processes in the job", "a whole number from 1 to 4096"),
     variable("SHUNT_ROOT", "where rank 0 listens", syntax::ROOT),

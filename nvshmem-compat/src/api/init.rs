@@ -9,6 +9,7 @@ use crate::joining::{joining, remember, same_place};
 use crate::kernels::Kernels;
 use crate::report::{end_process, fail};
 use crate::session::Session;
+use crate::session::source::Source;
 use crate::twins;
 use shunt_host::connect::tcp::UniqueId;
 use std::ffi::{c_char, c_int, c_void};
@@ -36,9 +37,11 @@ fn init(flags: u32, attr: *const InitAttr) -> Result<(), InitError> {
     twins::check()?;
     let settings = crate::env::Settings::from_lookup(&variable)?;
     let says_version = settings.says_version;
-    let session = Session::start(settings, joining(flags, attr, &variable)?, Kernels::of_program()?)?;
+    let source = Source::find(&settings, &variable)?;
+    let session = Session::start(settings, joining(flags, attr, &variable)?, Kernels::of_program()?, source)?;
     if says_version && session.me() == 0 {
-        eprintln!("shunt: {NAME}: {} PEs on soft NICs of this machine, heap in host memory", session.pes());
+        let nics = session.nics().describe();
+        eprintln!("shunt: {NAME}: {} PEs on {nics}, heap in host memory", session.pes());
     }
     *place = Some(Arc::new(session));
     Ok(())

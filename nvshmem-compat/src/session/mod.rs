@@ -3,7 +3,8 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`start`] | how a PE comes up and leaves |
-//! | [`nics`], [`control`] | soft NICs; what PEs tell each other beside the data path |
+//! | [`nics`], [`control`] | NICs; what PEs tell each other beside the data path |
+//! | [`source`], [`ports`] | where NICs come from; who shares ports, and what a job is short of, pure |
 //! | [`map`] | where everything lies in the symmetric heap; pure |
 //! | [`transfer`], [`stage`], [`memory`] | puts and gets; memory outside the heap; copies here |
 //! | [`atomics`], [`order`], [`waits`] | atomics and signals; quiet and the like; waits for words |
@@ -22,6 +23,8 @@ mod meet;
 mod memory;
 pub mod nics;
 mod order;
+mod ports;
+pub mod source;
 mod stage;
 pub mod start;
 pub mod transfer;
@@ -117,7 +120,7 @@ impl Session {
         &self.control
     }
 
-    /// The soft NICs.
+    /// The NICs of this PE.
     pub fn nics(&self) -> &Nics {
         &self.nics
     }

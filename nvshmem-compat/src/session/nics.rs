@@ -1,8 +1,10 @@
-//! This PE's soft NICs, on the fabric that the processes of one machine share.
+//! This PE's NICs: RDMA devices, or soft NICs on the fabric that the processes of one machine share.
 
 use crate::failure::{Failure, InitError};
+use shunt::machine::{MachinePorts, OwnPorts};
 use shunt::{LINK_NS, Nics as _, SoftNics};
 use shunt_device::platform::host::World;
+use shunt_host::gpu::cuda::Mover;
 use shunt_soft_nic::uplink::{UnixUplink, UplinkError};
 use shunt_soft_nic::{Fabric, FabricConfig, FaultKind, NicConfig, RailAt};
 use std::sync::Arc;
@@ -11,8 +13,13 @@ use std::time::Duration;
 /// The NICs of this process.
 pub struct Nics {
     pe: u32,
-    soft: Arc<SoftNics>,
+    body: Body,
     world: Arc<dyn World>,
+}
+
+enum Body {
+    Soft(Arc<SoftNics>),
+    Mlx5(OwnPorts),
 }
 
 /// The world of host calls and agents where kernels have a clock of their own: times that both write into the device
@@ -37,11 +44,11 @@ impl World for Ahead {
 }
 
 impl Nics {
-    /// So many NICs for a PE, on the fabric of that name; by how much kernels' clock is `ahead` of theirs.
+    /// So many soft NICs for a PE, on the fabric of that name; by how much kernels' clock is `ahead` of theirs.
     ///
     /// # Errors
     /// The fabric cannot be joined, or kernels' clock cannot be read.
-    pub fn start(
+    pub fn soft(
         pe: u32,
         rails: u32,
         name: &str,
@@ -57,9 +64,31 @@ impl Nics {
         };
         let config = FabricConfig { link_ns: LINK_NS, seed: u64::from(pe) };
         let soft = Arc::new(SoftNics::with(config, own, attach)?);
-        let ahead_ns = ahead(&*soft.clock())?;
-        let world = Arc::new(Ahead { below: soft.clock(), ahead_ns });
-        Ok(Self { pe, soft, world })
+        Self::new(pe, soft.clock(), Body::Soft(soft), ahead)
+    }
+
+    /// The ports of a PE that shares this machine's with its `mates`.
+    ///
+    /// # Errors
+    /// The interposer's control socket is gone, or kernels' clock cannot be read.
+    pub fn mlx5(
+        pe: u32,
+        machine: &MachinePorts,
+        mates: &[u32],
+        ahead: impl FnOnce(&dyn World) -> Result<u64, InitError>,
+    ) -> Result<Self, InitError> {
+        let own = machine.take(mates, |mate| mate == pe)?;
+        Self::new(pe, own.nics().clock(), Body::Mlx5(own), ahead)
+    }
+
+    fn new(
+        pe: u32,
+        below: Arc<dyn World>,
+        body: Body,
+        ahead: impl FnOnce(&dyn World) -> Result<u64, InitError>,
+    ) -> Result<Self, InitError> {
+        let ahead_ns = ahead(&*below)?;
+        Ok(Self { pe, body, world: Arc::new(Ahead { below, ahead_ns }) })
     }
 
     /// The clock, and how to wait.
@@ -69,30 +98,74 @@ impl Nics {
 
     /// Those NICs, for bring-up.
     pub fn rails(&self) -> Arc<dyn shunt::Nics> {
-        self.soft.clone()
+        match &self.body {
+            Body::Soft(soft) => soft.clone(),
+            Body::Mlx5(own) => own.nics(),
+        }
+    }
+
+    /// Whether software moves the packets, in this process or behind libibverbs: it has times of its own.
+    pub fn are_soft(&self) -> bool {
+        match &self.body {
+            Body::Soft(_) => true,
+            Body::Mlx5(own) => own.control().is_some(),
+        }
+    }
+
+    /// Who reads what kernels ring.
+    pub fn mover(&self) -> Mover {
+        if self.are_soft() { Mover::SoftNic } else { Mover::Hardware }
+    }
+
+    /// What they are, for people.
+    pub fn describe(&self) -> String {
+        match &self.body {
+            Body::Soft(_) => "soft NICs of this machine".to_owned(),
+            Body::Mlx5(own) => {
+                let devices: Vec<&str> =
+                    own.rails().values().flatten().map(|port| port.device.as_str()).collect();
+                format!("RDMA devices (here {})", devices.join(", "))
+            }
+        }
+    }
+
+    fn count(&self) -> usize {
+        match &self.body {
+            Body::Soft(soft) => soft.nics().len(),
+            Body::Mlx5(own) => own.rails().values().map(Vec::len).sum(),
+        }
     }
 
     /// Makes a NIC fail now.
     ///
     /// # Errors
-    /// There is no such NIC or fault.
+    /// There is no such NIC or fault, or the NICs are hardware.
     pub fn inject(&self, rail: i32, fault: &str) -> Result<(), Failure> {
-        let rail = u32::try_from(rail).ok().filter(|rail| (*rail as usize) < self.soft.nics().len());
-        let Some(rail) = rail else {
-            return Err(Failure::Fault(format!("this PE has soft NICs 0 to {}", self.soft.nics().len() - 1)));
-        };
         let kind: FaultKind = fault.parse().map_err(|error| Failure::Fault(format!("{error}")))?;
-        self.soft.fail(RailAt { pe: self.pe, rail }, kind);
-        Ok(())
+        let there = u32::try_from(rail).ok().filter(|rail| (*rail as usize) < self.count());
+        let none = || {
+            Failure::Fault(format!(
+                "rail: expected one of this PE's NICs, 0 to {}, got {rail}",
+                self.count() - 1
+            ))
+        };
+        let at = RailAt { pe: self.pe, rail: there.ok_or_else(none)? };
+        match &self.body {
+            Body::Soft(soft) => {
+                soft.fail(at, kind);
+                Ok(())
+            }
+            Body::Mlx5(own) => own.inject(at, 0, kind).map(|_| ()).map_err(Failure::Fault),
+        }
     }
 }
 
 impl Drop for Nics {
-    /// The PE is gone by now, and took what it had made along.
+    /// The PE is gone by now, and took what it had made along. Nobody counts what lies on others' NICs.
     fn drop(&mut self) {
-        let nics = self.soft.nics().iter();
-        let left = self
-            .soft
+        let Body::Soft(soft) = &self.body else { return };
+        let nics = soft.nics().iter();
+        let left = soft
             .fabric()
             .with(|fabric| -> usize { nics.map(|(_, nic)| fabric.nic(*nic).live_objects()).sum() });
         if left > 0 {

@@ -5,6 +5,8 @@ use super::control::Control;
 use super::kernels::write_tables;
 use super::map::HeapMap;
 use super::nics::Nics;
+use super::ports::{Ports, mates};
+use super::source::{Source, tell};
 use super::stage::Stage;
 use super::{Session, lock};
 use crate::env::{Settings, difference};
@@ -15,10 +17,12 @@ use crate::registry::Registry;
 use crate::report::end_process;
 use crate::teams::{FIRST_OWN, Teams};
 use shunt::{AgentThread, Member, Runtime, Turn};
+use shunt_device::platform::host::World;
 use shunt_host::agent::words::StateWords;
 use shunt_host::connect::bootstrap::Bootstrap;
 use shunt_host::connect::tcp::{JoinOptions, TcpNet};
 use shunt_host::pe::{Pe, PeConfig};
+use shunt_host::silence::Silence;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,8 +37,6 @@ pub struct Joining {
     pub fabric: String,
     /// Whether its name was made up for this job: nobody else knows it.
     pub made_up: bool,
-    /// Whether `SHUNT_SUSPECT` was set.
-    pub suspect_is_set: bool,
 }
 
 /// A fabric that the last process of a job removes, once its NICs are gone.
@@ -74,7 +76,7 @@ fn machine() -> Vec<u8> {
     [read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/random/boot_id")].concat()
 }
 
-fn config(settings: &Settings, heap_bytes: u64, suspect_is_set: bool, kernels: &Kernels) -> PeConfig {
+fn config(settings: &Settings, heap_bytes: u64, soft: bool, kernels: &Kernels) -> PeConfig {
     let mut config = PeConfig::new(&settings.host, heap_bytes);
     // Kernels have as many as were asked for, the host one more.
     config.channels_per_pe += u32::from(kernels.are_there());
@@ -84,7 +86,10 @@ fn config(settings: &Settings, heap_bytes: u64, suspect_is_set: bool, kernels: &
     config.backups_later = !gpu;
     config.agent_switches = kernels.place() == Place::Nowhere;
     config.log2_chunk = settings.log2_chunk;
-    if !suspect_is_set {
+    if !soft {
+        let silence = Silence::HARDWARE.with(settings.suspect_ns, settings.suspect_floor_ns);
+        (config.policy.suspect_ns, config.policy.suspect_floor_ns) = (silence.suspect_ns, silence.floor_ns);
+    } else if settings.suspect_ns.is_none() {
         config.policy.suspect_ns = config.policy.suspect_ns.max(SOFT_SUSPECT_NS);
         config.policy.suspect_floor_ns = config.policy.suspect_ns;
     }
@@ -96,32 +101,39 @@ impl Session {
     ///
     /// # Errors
     /// Why not.
-    pub fn start(settings: Settings, joining: Joining, kernels: Kernels) -> Result<Self, InitError> {
+    pub fn start(
+        settings: Settings,
+        joining: Joining,
+        kernels: Kernels,
+        source: Source,
+    ) -> Result<Self, InitError> {
         let net = TcpNet::join(joining.options)?;
         let (me, pes) = (net.rank(), net.world());
         let exchange = net.bootstrap().with_patience(settings.call_deadline_ns);
-        let all = exchange.all_gather(settings.shared_lines(kernels.are_there()).as_bytes())?;
+        let lines = settings.shared_lines(kernels.are_there(), source.name());
+        let all = exchange.all_gather(lines.as_bytes())?;
         if let Some((pe, theirs, ours)) = difference(&all) {
+            // Who finds other NICs than the others wants to know why.
+            source.lines(settings.nic, 1).iter().for_each(|line| eprintln!("shunt: PE {me}: {line}"));
             return Err(InitError::Disagree { pe, theirs, ours });
         }
         let nodes = nodes(&exchange.all_gather(&machine())?);
-        let rails = settings.rails();
-        let all_rails = exchange.all_gather(&rails.to_le_bytes())?;
-        if me == 0 {
-            let port = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u32::from_le_bytes);
-            let ports: Vec<u32> = all_rails.iter().map(port).collect();
-            shortages(settings.host.fault_tolerance, &ports)
-                .iter()
-                .for_each(|line| eprintln!("shunt: {line}"));
-        }
+        let ports = exchange.all_gather(&source.ports().to_bytes())?;
+        let ports: Vec<Ports> = ports.iter().map(|bytes| Ports::of_bytes(bytes)).collect();
+        let mates = mates(me, &nodes, &ports);
+        tell(&settings, &source, me, &mates, &nodes, &ports);
         let lifetime = Duration::from_nanos(settings.host.packet_lifetime_ns);
-        let nics = Nics::start(me, rails, &joining.fabric, lifetime, |world| kernels.ahead_of(world))?;
+        let ahead = |world: &dyn World| kernels.ahead_of(world);
+        let nics = match &source {
+            Source::Soft { rails, .. } => Nics::soft(me, *rails, &joining.fabric, lifetime, ahead)?,
+            Source::Mlx5(machine) => Nics::mlx5(me, machine, &mates, ahead)?,
+        };
         let teams = Teams::new(me, &nodes, settings.max_teams);
         let map =
             HeapMap::new(settings.heap_bytes, pes, teams.ids().max(FIRST_OWN as u32), kernels.are_there());
-        let config = config(&settings, map.bytes, joining.suspect_is_set, &kernels);
+        let config = config(&settings, map.bytes, nics.are_soft(), &kernels);
         let builder = Runtime::builder(nics.rails(), Member::of_process(&net))
-            .memory(kernels.memory()?)
+            .memory(kernels.memory(nics.mover())?)
             .clock(nics.world().clone())
             .adjust(move |to| *to = config);
         let pe = Arc::new(builder.connect()?);
@@ -150,7 +162,7 @@ impl Session {
             exchange,
             pe,
             nics,
-            _fabric: Leftovers(joining.made_up.then_some(joining.fabric)),
+            _fabric: Leftovers((joining.made_up && source.is_soft()).then_some(joining.fabric)),
             settings,
         };
         session.tell_kernels()?;
@@ -207,45 +219,9 @@ impl Drop for Session {
     }
 }
 
-/// What a job that starts all the same is short of, by the ports of each PE: fault tolerance without a second port has
-/// nowhere to go, and where one has fewer than the others a card, a cable or a setting is missing.
-fn shortages(tolerant: bool, ports: &[u32]) -> Vec<String> {
-    let most = ports.iter().copied().max().unwrap_or_default();
-    let of = |count: u32| (0..).zip(ports).filter(|(_, has)| **has == count).map(|(pe, _)| pe).collect();
-    let mut said = Vec::new();
-    let poor: Vec<u32> = of(1);
-    if tolerant && !poor.is_empty() && ports.len() > 1 {
-        said.push(format!(
-            "fault tolerance is on, and PEs {poor:?} have one port: they have no other path to go to \
-             (NVSHMEM_ENABLE_MULTI_PORT, SHUNT_SOFT_RAILS)"
-        ));
-    }
-    for few in 1..most {
-        let pes: Vec<u32> = of(few);
-        if !pes.is_empty() {
-            said.push(format!(
-                "PEs {pes:?} have fewer ports than others, {few} of {most}: channels to them have fewer paths \
-                 (SHUNT_SOFT_RAILS)"
-            ));
-        }
-    }
-    said
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_job_is_short_of_is_said() {
-        assert!(shortages(true, &[2, 2]).is_empty() && shortages(true, &[1]).is_empty());
-        assert!(shortages(false, &[1, 1]).is_empty(), "without fault tolerance one port is as usual");
-        let said = shortages(true, &[2, 1, 2]);
-        assert!(said.len() == 2 && said[0].contains("PEs [1] have one port"), "{said:?}");
-        assert!(said[1].contains("PEs [1] have fewer ports than others, 1 of 2"), "{said:?}");
-        assert_eq!(shortages(true, &[3, 2, 3, 2]).len(), 1);
-        assert_eq!(shortages(false, &[3, 2, 1]).len(), 2);
-    }
 
     #[test]
     fn machines_are_told_apart() {

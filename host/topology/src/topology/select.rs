@@ -278,7 +278,7 @@ mod tests {
         for (name, value) in cases {
             let error = with(&[(name, value)]).unwrap_err();
             assert_eq!((error.variable.as_str(), error.met.as_str()), (name, value));
-            assert!(error.to_string().contains("is right"), "{error}");
+            assert!(error.to_string().contains(", got "), "{error}");
         }
     }
 

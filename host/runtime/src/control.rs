@@ -1,9 +1,8 @@
 //! Soft NICs that libibverbs shows, asked over the control socket of this process: where they are, what fails at them,
 //! what they wrote.
 
-use super::RailCounters;
 use shunt_soft_nic::{FaultKind, WordWatch};
-use shunt_soft_rdma::control::{Client, ControlError, own};
+use shunt_soft_rdma::control::{Client, ControlError, CounterReport, own};
 use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
 
@@ -104,20 +103,8 @@ impl Control {
     ///
     /// # Errors
     /// Nobody answers.
-    pub fn counters(&self) -> Result<Vec<(String, RailCounters)>, String> {
+    pub fn counters(&self) -> Result<Vec<(String, CounterReport)>, String> {
         let nics = self.ask(Client::nics)?.nics;
-        let counters = nics.into_iter().map(|nic| {
-            let c = nic.counters;
-            let counters = RailCounters {
-                packets_tx: Some(c.packets_tx),
-                packets_rx: Some(c.packets_rx),
-                bytes_tx: Some(c.bytes_tx),
-                resent: Some(c.retransmits),
-                naks: Some(c.naks),
-                dropped: Some(c.dropped),
-            };
-            (nic.name, counters)
-        });
-        Ok(counters.collect())
+        Ok(nics.into_iter().map(|nic| (nic.name, nic.counters)).collect())
     }
 }

@@ -35,7 +35,7 @@ pub enum NoPorts {
     #[error("no RDMA device is there (/sys/class/infiniband is empty); `shunt doctor` says what is missing")]
     NoDevice,
     /// Too few ports.
-    #[error("{rails} rails a PE are asked for (--rails), {} can be used{}", list(usable), but(unusable))]
+    #[error("{rails} rails a PE are asked for, {} can be used{}", list(usable), but(unusable))]
     TooFew {
         /// Asked for.
         rails: u32,
@@ -86,6 +86,24 @@ impl Ports {
             return Err(ports.too_few());
         }
         Ok(ports)
+    }
+
+    /// The same for as many rails as there are ports, up to `most`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn rank_at_most(inventory: Inventory, selection: Selection, most: u32) -> Result<Self, NoPorts> {
+        match Self::rank(inventory.clone(), selection.clone(), most) {
+            Err(NoPorts::TooFew { usable, .. }) => {
+                Self::rank(inventory, selection, usable.len().max(1) as u32)
+            }
+            ranked => ranked,
+        }
+    }
+
+    /// Rails of each PE.
+    pub fn rails(&self) -> u32 {
+        self.rails
     }
 
     fn usable(&self) -> impl Iterator<Item = &Rail> {

@@ -22,7 +22,7 @@ fn machine(devices: &[&[bool]]) -> Inventory {
 }
 
 fn fixture(name: &str) -> Inventory {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/tests/fixtures/topology");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/topology");
     let text = std::fs::read_to_string(format!("{folder}/{name}.tree")).unwrap();
     discover(&SysRoot::from_listing(&text).unwrap())
 }
@@ -91,6 +91,17 @@ fn too_few_ports_are_named_with_what_is_there() {
     assert!(matches!(error, NoPorts::TooFew { down: false, .. }), "{error:?}");
     let error = ranked(fixture("bond-only"), 1, &[]).unwrap_err().to_string();
     assert!(error.contains("no port can be used") && error.contains("bond0"), "{error}");
+}
+
+#[test]
+fn as_many_as_there_are_up_to_a_bound() {
+    let up: &[bool] = &[true];
+    let none = Selection::default;
+    let ranked = |machine, most| Ports::rank_at_most(machine, none(), most).map(|ports| ports.rails());
+    assert_eq!(ranked(machine(&[up; 4]), 2), Ok(2));
+    assert_eq!(ranked(machine(&[up, &[false]]), 2), Ok(1));
+    assert!(matches!(ranked(machine(&[&[false]]), 2), Err(NoPorts::TooFew { down: true, .. })));
+    assert_eq!(ranked(machine(&[]), 2), Err(NoPorts::NoDevice));
 }
 
 #[test]
