@@ -77,7 +77,7 @@ pub struct Options {
     /// What carries the packets [default: SHUNT_NIC, else soft]
     #[arg(long = "nic", value_name = "NIC")]
     pub nic_asked: Option<NicKind>,
-    /// What carries them, whoever says it.
+    /// What carries them, by the flag or by the variable.
     #[arg(skip)]
     pub nic: NicKind,
     /// How long the stream runs

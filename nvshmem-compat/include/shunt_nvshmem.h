@@ -53,7 +53,8 @@ int shunt_nvshmem_peer_alive(int pe);
 void shunt_nvshmem_switches(uint64_t *failovers, uint64_t *switchbacks);
 /* How many peers are reached by the first path of their channel. */
 int shunt_nvshmem_on_primary(void);
-/* Makes a soft NIC of this PE fail now: a fault as shmem_put_bw --list-faults prints them. 0, or a status. */
+/* Makes a soft NIC of this PE fail now, one of the library or one that an interposer shows to libibverbs: a fault as
+ * shmem_put_bw --list-faults prints them. 0, or a status: hardware does not fail on request. */
 int shunt_nvshmem_soft_fault(int rail, const char *fault);
 
 #ifdef __cplusplus

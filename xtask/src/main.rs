@@ -12,6 +12,7 @@ mod explore;
 mod facade;
 mod first_day;
 mod fuzz;
+mod library;
 mod modules;
 mod mutate;
 mod netns;

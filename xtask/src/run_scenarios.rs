@@ -3,7 +3,7 @@
 use crate::netns::{self, Net};
 use crate::scenarios::{How, Scenario, judge, remarks};
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
-use crate::{facade, first_day, refusals};
+use crate::{facade, first_day, library, refusals};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use shunt_task::sh;
@@ -57,6 +57,7 @@ pub fn all() -> Result<Count> {
 pub fn soft_rdma() -> Result<Count> {
     let mut count = these(SOFT_RDMA, None)?;
     count += facade::stage()?;
+    count += library::stage()?;
     count += refusals::stage()?;
     count += first_day::stage()?;
     Ok(count)

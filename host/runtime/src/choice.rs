@@ -55,7 +55,7 @@ pub struct NoDevice(pub String);
 pub fn choose(asked: NicKind, devices: &[Seen], verbs: &Result<(), String>) -> Result<Chosen, NoDevice> {
     let why_not = match (asked, verbs) {
         (NicKind::Soft, _) => return Ok(Chosen::Soft("SHUNT_NIC=soft asks for them".to_owned())),
-        // What libibverbs says where there is no device is of use to who expects one.
+        // Where a device is expected, the words of libibverbs say what is missing.
         (NicKind::Mlx5, Err(said)) if devices.is_empty() => said.clone(),
         _ if devices.is_empty() => "libibverbs lists no device".to_owned(),
         _ if !devices.iter().any(Seen::is_active) => {

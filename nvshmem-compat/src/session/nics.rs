@@ -146,7 +146,7 @@ impl Nics {
         let none = || {
             Failure::Fault(format!(
                 "rail: expected one of this PE's NICs, 0 to {}, got {rail}",
-                self.count() - 1
+                self.count().saturating_sub(1)
             ))
         };
         let at = RailAt { pe: self.pe, rail: there.ok_or_else(none)? };

@@ -113,7 +113,7 @@ impl Session {
         let lines = settings.shared_lines(kernels.are_there(), source.name());
         let all = exchange.all_gather(lines.as_bytes())?;
         if let Some((pe, theirs, ours)) = difference(&all) {
-            // Who finds other NICs than the others wants to know why.
+            // One of them may have found other NICs than the others: why, each says itself.
             source.lines(settings.nic, 1).iter().for_each(|line| eprintln!("shunt: PE {me}: {line}"));
             return Err(InitError::Disagree { pe, theirs, ours });
         }
