@@ -140,6 +140,18 @@ fn without_fault_tolerance_results_are_the_same() {
 }
 
 #[test]
+fn a_port_that_dies_with_fault_tolerance_off_says_what_would_have_helped() {
+    let off = [("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "0")];
+    let output = run(2, &off, &["suite", "--fault", "strided"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("fault tolerance is off, NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE=1 goes on by another"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_peer_that_dies_is_named_and_nobody_hangs() {
     let quick = [("SHUNT_GIVE_UP", "300ms")];
     let output = run(3, &quick, &["odd", "lost"]);

@@ -81,7 +81,7 @@ impl Default for EnvConfig {
             service_level: 0,
             traffic_class: 0,
             ece: true,
-            fault_tolerance: false,
+            fault_tolerance: true,
             step_records: false,
         }
     }
@@ -272,7 +272,7 @@ mod tests {
             ("NVSHMEM_IB_SL", "3"),
             ("NVSHMEM_IB_TRAFFIC_CLASS", "104"),
             ("SHUNT_ECE", "off"),
-            ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
+            ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "0"),
         ]);
         let want = EnvConfig {
             backups: 3,
@@ -291,7 +291,7 @@ mod tests {
             service_level: 3,
             traffic_class: 104,
             ece: false,
-            fault_tolerance: true,
+            fault_tolerance: false,
             step_records: true,
         };
         assert_eq!(met, Ok(want));

@@ -46,7 +46,7 @@ fn defaults_are_accepted_and_are_what_holds() {
     let nothing = with(&[]).unwrap();
     assert_eq!(Settings::from_lookup(&written).unwrap(), nothing);
     assert_eq!((nothing.heap_bytes, nothing.log2_chunk, nothing.max_teams), (1 << 30, 29, 128));
-    assert_eq!((nothing.rails(), nothing.call_deadline_ns), (1, 600_000_000_000));
+    assert_eq!((nothing.rails(), nothing.call_deadline_ns), (2, 600_000_000_000));
 }
 
 #[test]
@@ -55,7 +55,6 @@ fn what_is_honoured_has_its_effect() {
         ("NVSHMEM_SYMMETRIC_SIZE", "64M"),
         ("NVSHMEM_CUMEM_GRANULARITY", "3M"),
         ("NVSHMEM_MAX_TEAMS", "7"),
-        ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1"),
         ("SHUNT_SOFT_RAILS", "4"),
         ("SHUNT_CALL_DEADLINE", "2s"),
         ("NVSHMEM_DEBUG", "info"),
@@ -68,11 +67,11 @@ fn what_is_honoured_has_its_effect() {
 
 #[test]
 fn ports_follow_fault_tolerance_and_the_new_name_wins() {
-    let tolerant = ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "1");
+    let off = ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "0");
     let (old, new) = ("NVSHMEM_IBGDA_ENABLE_MULTI_PORT", "NVSHMEM_ENABLE_MULTI_PORT");
     let rails = |pairs: &[(&str, &str)]| with(pairs).unwrap().rails();
-    assert_eq!((rails(&[]), rails(&[tolerant])), (1, 2));
-    assert_eq!((rails(&[(old, "1")]), rails(&[tolerant, (old, "no")])), (2, 1));
+    assert_eq!((rails(&[]), rails(&[off])), (2, 1));
+    assert_eq!((rails(&[off, (old, "1")]), rails(&[(old, "no")])), (2, 1));
     assert_eq!((rails(&[(old, "1"), (new, "0")]), rails(&[(old, "0"), (new, "1")])), (1, 2));
 }
 

@@ -102,7 +102,7 @@ impl Builder {
         self
     }
 
-    /// Settings other than the defaults, say [`Settings::from_env`]: with failover only if they say so.
+    /// Settings other than the defaults, say [`Settings::from_env`].
     #[must_use]
     pub fn settings(self, settings: Settings) -> Self {
         Self { settings, ..self }
@@ -196,12 +196,10 @@ impl Runtime {
     /// A PE on these NICs. It finds the others by `member`. Failures switch paths unless
     /// [`Builder::fault_tolerance`] or [`Builder::settings`] say otherwise.
     pub fn builder(nics: Arc<dyn Nics>, member: Member) -> Builder {
-        let mut settings = Settings::default();
-        settings.env.fault_tolerance = true;
         Builder {
             nics,
             member,
-            settings,
+            settings: Settings::default(),
             sinks: Vec::new(),
             heap_bytes: 1 << 20,
             memory: None,

@@ -113,10 +113,10 @@ pub const VARIABLES: &[Variable] = &[
     .default("2"),
     variable(
         "NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE",
-        "whether failures switch paths; shmem_put_bw, where it is not set: they do",
+        "whether failures switch paths",
         BOOLEAN,
     )
-    .default("0"),
+    .default("1"),
     variable(MACHINE_READABLE, "shmem_put_bw prints perftest's machine-readable lines too", BOOLEAN)
         .default("0"),
     variable(

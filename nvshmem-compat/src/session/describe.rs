@@ -28,6 +28,10 @@ const fn what(kind: FaultKind) -> &'static str {
     }
 }
 
+/// What would have helped a job whose fault tolerance was turned off.
+const OFF: &str = "; fault tolerance is off, NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE=1 goes on by another path \
+                   where there is one";
+
 impl Session {
     /// The failure that a fault of a channel is.
     pub(crate) fn channel_failure(&self, fault: &Fault) -> Failure {
@@ -45,6 +49,9 @@ impl Session {
         );
         if fault.kind == FaultKind::Uncertain {
             let _ = write!(text, "; {:?} at heap offset {:#x}", fault.operation(), fault.address);
+        }
+        if self.words().root().policy.fault_tolerance == 0 {
+            text.push_str(OFF);
         }
         if let Some(gone) = self.control().describe(peer) {
             let _ = write!(text, "; {gone}");
