@@ -7,7 +7,7 @@ const HALF_MAGIC: u32 = u32::from_le_bytes(*b"SHhf");
 const HALVES_MAGIC: u32 = u32::from_le_bytes(*b"SHhs");
 
 /// One rail, as a peer addresses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RailCard {
     /// Rank of the rail at its PE.
     pub index: u32,
@@ -79,7 +79,7 @@ impl RailCard {
 }
 
 /// One half of a path, as the other end connects to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HalfCard {
     /// QPN.
     pub qpn: u32,

@@ -14,7 +14,7 @@ const ASK: Nanos = Nanos::millis(5);
 const VACATE: Nanos = Nanos::millis(50);
 
 /// What was asked of the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReleaseRequest {
     since_ns: Nanos,
     last_ns: Nanos,

@@ -1,7 +1,7 @@
 //! What one end of a path can say of its own half.
 
 /// What one side can say of its own half, once fenced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SideTruth {
     /// In ERR, flushed, read twice alike: this many messages of the other side were executed, modulo 2^24.
     Exact {

@@ -7,7 +7,7 @@ use shunt_layout::state::AnswerStatus;
 use shunt_mlx5::nic::qp::{MASK_24, QpTruth};
 
 /// What the agent answers a switcher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Verdict {
     /// Status of the answer.
     pub status: AnswerStatus,
@@ -16,7 +16,7 @@ pub struct Verdict {
 }
 
 /// The PSNs this side's requester may have had executed, from its own QUERY_QP after 2ERR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sent {
     /// Oldest PSN not acknowledged.
     pub oldest: u32,

@@ -3,7 +3,7 @@
 
 /// How the agent answered a fence request.
 #[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AnswerStatus {
     /// Both halves are in ERR, the receiver's NIC is flushed, and its count was cross-checked.
     Truth = 1,

@@ -2,7 +2,7 @@
 
 /// What the agent says of a path.
 #[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathState {
     /// Never made.
     Absent = 0,

@@ -18,7 +18,7 @@ use shunt_layout::mlx5::prm::port::{
 use shunt_layout::mlx5::prm::qp::Timestamp;
 
 /// The link layer of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Link {
     /// InfiniBand: LIDs, and GIDs in a GRH.
     InfiniBand,

@@ -6,7 +6,7 @@ use crate::verdict::{Sent, tells_more};
 use shunt_layout::mutant::Mutant;
 
 /// The last fence of a path, or the one under way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct FenceRecord {
     /// Truth of this half, once fenced.
     pub mine: Option<SideTruth>,

@@ -90,7 +90,7 @@ pub trait Facts {
 }
 
 /// An offer to make a path again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Offer {
     /// The leader's half, on its rail.
     pub card: HalfCard,
@@ -106,7 +106,7 @@ impl Offer {
 }
 
 /// What the NIC of a path is doing for it, by the number of the command.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Task {
     /// Nothing that matters.
     #[default]
@@ -126,7 +126,7 @@ pub enum Task {
 }
 
 /// What one end of a path tells the other, with the incarnation it is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Word {
     /// Leave this path; I am fencing my half, and somebody waits for it.
     Fence,

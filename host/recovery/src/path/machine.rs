@@ -17,7 +17,8 @@ use shunt_layout::mutant::Mutant;
 use shunt_layout::state::PathState;
 use shunt_mlx5::descriptor::HalfCard;
 
-/// This end of a path, by handles `H` of its halves.
+/// This end of a path, by handles `H` of its halves. Told the same, two that are equal do the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PathMachine<H> {
     pub(super) pair: Pair<H>,
     pub(super) phase: Phase,
@@ -402,6 +403,11 @@ impl<H: Handle> PathMachine<H> {
     /// The other half.
     pub const fn remote(&self) -> Option<&HalfCard> {
         self.pair.remote.as_ref()
+    }
+
+    /// What is known of its fence: the truth of this half, and that of the other one.
+    pub const fn truths(&self) -> (Option<SideTruth>, Option<SideTruth>) {
+        (self.pair.fence.mine, self.pair.fence.theirs)
     }
 
     /// How it stands.

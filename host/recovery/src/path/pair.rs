@@ -12,7 +12,7 @@ use shunt_mlx5::descriptor::HalfCard;
 use shunt_mlx5::endpoint::revived_psn;
 
 /// What this end has told the other one of what it waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Telling {
     /// When, last.
     pub at: Nanos,
@@ -21,6 +21,7 @@ pub(super) struct Telling {
 }
 
 /// This end of a path, whatever phase it is in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Pair<H> {
     /// This end leads a revival (rule 17).
     pub leads: bool,

@@ -8,6 +8,7 @@ use crate::nanos::Nanos;
 use crate::slots::RailPair;
 
 /// Where a path stands, with what only that phase knows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     Ready(Ready),
     Fencing,

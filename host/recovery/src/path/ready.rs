@@ -15,7 +15,7 @@ use shunt_layout::state::PathState;
 const LEAVE: Nanos = Nanos::secs(2);
 
 /// The phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ready {
     /// Both directions are to leave it by a drain: since when.
     pub(super) leaving: Option<Nanos>,

@@ -116,7 +116,7 @@ pub(super) struct Reviving<'a, H> {
 }
 
 /// Connected again; probes are under way in both directions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Probing {
     /// Probes posted.
     posted: u32,
