@@ -159,7 +159,8 @@ fn report(case: &Case, found: &Found, traces: bool) {
     let mut line = match (&found.ending, case.expect) {
         (Ending::Holds, Expect::Holds) => "holds".to_owned(),
         (Ending::Broken(trace), Expect::Broken) => {
-            format!("found in {} steps: {}", trace.steps.len(), trace.what)
+            let what = trace.what.lines().next().unwrap_or_default();
+            format!("found in {} steps: {what}", trace.steps.len())
         }
         (Ending::Holds, Expect::Broken) => "FAILED: a broken design is not found".to_owned(),
         (Ending::Broken(_), Expect::Holds) => "FAILED: a promise is broken".to_owned(),

@@ -2,6 +2,7 @@
 //! that must be found wrong.
 
 use crate::failover::{self, Kind};
+use crate::paths;
 use crate::search::{Ending, Found, search};
 use crate::words;
 
@@ -26,6 +27,8 @@ pub enum Model {
     F(failover::Setup),
     /// Words.
     W(words::Setup),
+    /// Both ends of one path.
+    P(paths::Setup),
 }
 
 /// What a case is to show.
@@ -56,6 +59,7 @@ impl Case {
         match &self.model {
             Model::F(setup) => search(setup, STATES_MAX, say),
             Model::W(setup) => search(setup, STATES_MAX, say),
+            Model::P(setup) => search(setup, STATES_MAX, say),
         }
     }
 
@@ -72,8 +76,10 @@ impl Case {
 pub fn cases(scale: Scale) -> Vec<Case> {
     let mut cases = failover_cases();
     cases.extend(words_cases());
+    cases.extend(path_cases());
     cases.extend(broken_failover());
     cases.extend(broken_words());
+    cases.extend(broken_paths());
     cases.retain(|case| case.scale <= scale);
     cases
 }
@@ -193,5 +199,59 @@ fn broken_words() -> Vec<Case> {
         case("done without generation", twice().without(Break::DoneWithoutGeneration)),
         case("late doorbell", twice().without(Break::LateDoorbell)),
         case("open by a plain store", four().without(Break::OpenByStore)),
+    ]
+}
+
+fn path_cases() -> Vec<Case> {
+    use Scale::{Ci, Night, Small};
+    let case = |name, scale, setup| Case { name, model: Model::P(setup), expect: Expect::Holds, scale };
+    let new = paths::Setup::new;
+    vec![
+        case("path, fence, prompt", Small, new(1, 1).one_way().prompt()),
+        case("path, first making, prompt", Small, new(0, 2).fresh().prompt()),
+        case("path, fence", Ci, new(1, 1).one_way()),
+        case("path, both ways, prompt", Ci, new(1, 1).prompt()),
+        case("path, first making", Ci, new(0, 2).fresh()),
+        case("path, in use again, prompt", Ci, new(1, 1).one_way().returns(1).prompt()),
+        case("path, order, prompt", Ci, new(0, 1).orders(1).prompt()),
+        case("path, loss, prompt", Ci, new(1, 1).one_way().words(1, 0).prompt()),
+        case("path, NIC fails, prompt", Ci, new(1, 1).one_way().nics(1, 0).prompt()),
+        case("path, port, prompt", Ci, new(0, 1).one_way().ports(1).prompt()),
+        case("path, making, loss, prompt", Ci, new(0, 1).fresh().words(1, 0).prompt()),
+        case("path, making, NIC, prompt", Ci, new(0, 1).fresh().nics(1, 0).prompt()),
+        case("path, making, order, prompt", Ci, new(0, 1).fresh().orders(1).prompt()),
+        case("path, one end lags, prompt", Ci, new(1, 2).one_way().lags(1).prompt()),
+        case("path, both ways", Night, new(1, 1)),
+        case("path, both ways, two ticks, prompt", Night, new(1, 2).prompt()),
+        case("path, loss, both ways, prompt", Night, new(1, 1).words(1, 1).prompt()),
+        case("path, NIC fails, silent, prompt", Night, new(1, 1).one_way().nics(1, 1).prompt()),
+        case("path, NIC dies, prompt", Night, new(1, 2).one_way().death().prompt()),
+        case("path, port, asked, prompt", Night, new(1, 1).one_way().ports(1).prompt()),
+        case("path, two orders, prompt", Night, new(0, 1).one_way().orders(2).prompt()),
+        case("path, making, loss", Night, new(0, 1).fresh().words(1, 1)),
+        case("path, making, NIC, two ticks, prompt", Night, new(0, 2).fresh().nics(1, 1).prompt()),
+        case("path, making, orders, prompt", Night, new(0, 1).fresh().orders(2).prompt()),
+    ]
+}
+
+fn broken_paths() -> Vec<Case> {
+    use paths::Break;
+    let case =
+        |name, setup| Case { name, model: Model::P(setup), expect: Expect::Broken, scale: Scale::Small };
+    let new = || paths::Setup::new(1, 2).prompt();
+    vec![
+        case("path, 2ERR is a lie", new().but(Break::LyingError)),
+        case("path, flush before ERR", new().but(Break::EarlyFlush)),
+        case("path, left too soon", new().but(Break::LeftTooSoon)),
+        case("path, clock runs ahead", new().but(Break::FastClock)),
+        case("path, count too high", new().but(Break::WrongCount)),
+        case(
+            "path, destroyed is a lie",
+            paths::Setup::new(1, 1).prompt().one_way().nics(1, 1).but(Break::LyingDestroy),
+        ),
+        case("path, probes not answered", new().fresh().but(Break::LyingProbes)),
+        // Found on what ships: the rest of the end that leads counts from the fence of its own half, the other's may
+        // be later.
+        case("path, rest below a lifetime", paths::Setup::new(1, 1).prompt().no_backoff()),
     ]
 }
