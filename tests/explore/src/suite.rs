@@ -220,6 +220,8 @@ fn path_cases() -> Vec<Case> {
         case("path, making, loss, prompt", Ci, new(0, 1).fresh().words(1, 0).prompt()),
         case("path, making, NIC, prompt", Ci, new(0, 1).fresh().nics(1, 0).prompt()),
         case("path, making, order, prompt", Ci, new(0, 1).fresh().orders(1).prompt()),
+        // The rest of the end that leads counted from the fence of its own half, and the other's may be later.
+        case("path, rest below a lifetime", Ci, new(1, 1).prompt().no_backoff()),
         case("path, one end lags, prompt", Ci, new(1, 2).one_way().lags(1).prompt()),
         case("path, both ways", Night, new(1, 1)),
         case("path, both ways, two ticks, prompt", Night, new(1, 2).prompt()),
@@ -250,8 +252,5 @@ fn broken_paths() -> Vec<Case> {
             paths::Setup::new(1, 1).prompt().one_way().nics(1, 1).but(Break::LyingDestroy),
         ),
         case("path, probes not answered", new().fresh().but(Break::LyingProbes)),
-        // Found on what ships: the rest of the end that leads counts from the fence of its own half, the other's may
-        // be later.
-        case("path, rest below a lifetime", paths::Setup::new(1, 1).prompt().no_backoff()),
     ]
 }

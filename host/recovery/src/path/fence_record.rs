@@ -73,6 +73,14 @@ impl FenceRecord {
         more
     }
 
+    /// The peer's direction has left, and its half was fenced before: what was said of that may have got lost.
+    pub(super) fn peer_left(&mut self, age: Nanos) {
+        if !self.left_there && matches!(self.theirs, None | Some(SideTruth::Dead)) {
+            self.theirs_age = age;
+        }
+        self.left_there = true;
+    }
+
     /// The peer's half is fenced and both directions have left, by what the peer says of the next incarnation.
     pub(super) fn peer_moved_on(&mut self, age: Nanos) {
         self.left_there = true;
@@ -115,10 +123,11 @@ impl FenceRecord {
         }
     }
 
-    /// The age that the rest of a released path counts from.
+    /// The age that the rest of a released path counts from: whichever half may have sent last. The peer's may be
+    /// fenced long after this one, and what it sent until then is still on its way to the number of this half.
     pub(super) fn rests_since(&self) -> Nanos {
-        let stopped = self.stopped_age.unwrap_or_default();
-        self.fenced_age.max(stopped).max(self.destroyed_age.unwrap_or_default())
+        let here = self.fenced_age.max(self.stopped_age.unwrap_or_default());
+        here.max(self.destroyed_age.unwrap_or_default()).max(self.theirs_age)
     }
 }
 
@@ -151,5 +160,26 @@ mod tests {
             assert!(!proof(dead, theirs, u64::MAX), "nothing is proved");
         }
         assert!(FenceRecord::default().is_proof(Nanos::ZERO, Nanos::ZERO, false), "it was never made");
+    }
+
+    /// The rest was counted from the fence of this half alone. The peer's half, fenced later, sent to it until then.
+    #[test]
+    fn a_path_rests_from_the_later_of_both_fences() {
+        let own = FenceRecord { fenced_age: Nanos::new(100), ..Default::default() };
+        assert_eq!(own.rests_since(), Nanos::new(100));
+        let mut told = own;
+        told.hear(Nanos::new(300), EXACT);
+        told.peer_left(Nanos::new(400));
+        assert_eq!(told.rests_since(), Nanos::new(300), "fenced when it said so");
+        for unsaid in [None, Some(SideTruth::Dead)] {
+            let mut left = FenceRecord { theirs: unsaid, ..own };
+            left.peer_left(Nanos::new(400));
+            left.peer_left(Nanos::new(500));
+            assert_eq!(
+                left.rests_since(),
+                Nanos::new(400),
+                "{unsaid:?}: a fenced half alone is left, and once"
+            );
+        }
     }
 }

@@ -98,7 +98,7 @@ fn hear_of_fence<H: Handle>(
             }
             return true;
         }
-        _ => path.pair.fence.left_there = true,
+        _ => path.pair.fence.peer_left(cx.age),
     }
     false
 }

@@ -11,6 +11,7 @@ use shunt_recovery::nanos::Nanos;
 use shunt_recovery::path::{self, Adopted, Command, Facts, Output, PathMachine, Polled, Step, Task, Word};
 use shunt_recovery::slots::RailPair;
 use shunt_recovery::verdict::Verdict;
+use std::collections::VecDeque;
 
 /// The clock reads this when an end begins: long ago is before it.
 const LONG: Nanos = Nanos::secs(10_000);
@@ -109,7 +110,7 @@ impl Setup {
         at: usize,
         act: impl FnOnce(&mut PathMachine<Half>, &mut Step<'_, Half>) -> R,
     ) -> Result<R, String> {
-        let (mut seen, mut out, timing) = (self.seen(s, at), Vec::new(), self.timing());
+        let (mut seen, mut out, timing) = (self.seen(s, at), VecDeque::new(), self.timing());
         let age = TICK * u64::from(s.ends[at].clock);
         let before = s.ends[at].path;
         let mut step =

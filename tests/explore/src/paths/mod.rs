@@ -28,9 +28,10 @@
 //! incarnation that became the next), `FenceRecord::hear` without `tells_more` (rule 18), `next_incarnation` without
 //! `forget` (truth), `await_left` without `left_there` (rule 17).
 //!
-//! What was found on what ships, "path, rest below a lifetime": the end that leads rests a lifetime from the fence of
-//! its own half, and a backoff. Where the other half was fenced much later and the backoff is shorter than the
-//! lifetime, it makes its next half while packets of that one may still be on their way to its old one's number.
+//! What was found on what shipped, "path, rest below a lifetime": the end that leads rested a lifetime from the fence
+//! of its own half, and a backoff. Where the other half was fenced much later and the backoff is shorter than the
+//! lifetime, it made its next half while packets of that one were still on their way to its old one's number. It rests
+//! from the later fence now.
 //!
 //! Not in it: a second path or rail, an agent that restarts, a slot that is wanted, links that are out of reach, parts
 //! of a put, and commands that are taken back too late.
