@@ -153,7 +153,7 @@ fn share(spec: &TalkSpec) -> u64 {
 fn misplaced(talk: &Talk, me: u32, spec: &TalkSpec, number: u64, arrived: bool) -> Option<String> {
     let word = load(talk.there.base + u64::from(me) * share(spec) + number * 8);
     let there = word == shape(number) || word == READ;
-    let wrong = number % 2 == 0 && there != arrived;
+    let wrong = number.is_multiple_of(2) && there != arrived;
     wrong.then(|| {
         format!("process {me}: the cut says that {number} arrived: {arrived}; {word:#x} is in its place")
     })
