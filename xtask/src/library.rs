@@ -164,7 +164,7 @@ fn link() -> Result<PathBuf> {
     let folder = sh::target_dir().join("ci/library");
     std::fs::create_dir_all(&folder)?;
     let library = sh::target_dir().join("release/libshunt_nvshmem.so");
-    std::fs::copy(&library, folder.join("libnvshmem_host.so.3"))
+    std::fs::copy(&library, folder.join("libshunt_nvshmem.so.3"))
         .with_context(|| library.display().to_string())?;
     let home = sh::root().join("nvshmem-compat");
     let sources = std::fs::read_dir(home.join("conformance"))?.flatten().map(|entry| entry.path());
@@ -172,7 +172,7 @@ fn link() -> Result<PathBuf> {
     let mut command = Command::new("cc");
     command.args(sources.filter(|path| path.extension().is_some_and(|end| end == "c")));
     command.args(["-std=gnu11", "-O1", "-I"]).arg(home.join("include")).arg("-L").arg(&folder);
-    command.args(["-l:libnvshmem_host.so.3", "-ldl"]).arg(format!("-Wl,-rpath,{}", folder.display()));
+    command.args(["-l:libshunt_nvshmem.so.3", "-ldl"]).arg(format!("-Wl,-rpath,{}", folder.display()));
     sh::run(command.arg("-o").arg(&suite))?;
     Ok(suite)
 }
