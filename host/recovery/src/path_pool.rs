@@ -300,22 +300,7 @@ impl PathPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn pair(local: u32, remote: u32) -> RailPair {
-        RailPair { local, remote }
-    }
-
-    fn look(rails: (u32, u32), health: Health, up: bool) -> Option<SlotView> {
-        Some(SlotView {
-            pair: pair(rails.0, rails.1),
-            health,
-            up,
-            failures: 0,
-            untried: false,
-            stuck: false,
-            doubtful: false,
-        })
-    }
+    use crate::path_slots::described::{look, pair};
 
     /// Every pair is usable, and nothing is suspected.
     struct Open;

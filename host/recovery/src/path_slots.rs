@@ -145,16 +145,16 @@ pub fn next_pair<K: Ord>(
     ranked.iter().copied().filter(|pair| !held(pair) && up(*pair)).min_by_key(|pair| promise(*pair))
 }
 
+/// Slots as tests describe them.
 #[cfg(test)]
-mod tests {
+pub(crate) mod described {
     use super::*;
-    use crate::slots::{End, rank};
 
-    fn pair(local: u32, remote: u32) -> RailPair {
+    pub fn pair(local: u32, remote: u32) -> RailPair {
         RailPair { local, remote }
     }
 
-    fn look(rails: (u32, u32), health: Health, up: bool) -> Option<SlotView> {
+    pub fn look(rails: (u32, u32), health: Health, up: bool) -> Option<SlotView> {
         Some(SlotView {
             pair: pair(rails.0, rails.1),
             health,
@@ -165,6 +165,13 @@ mod tests {
             doubtful: false,
         })
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::described::{look, pair};
+    use super::*;
+    use crate::slots::{End, rank};
 
     #[test]
     fn a_channel_needs_a_standby_or_a_path() {
