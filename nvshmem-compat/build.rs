@@ -1,5 +1,5 @@
 //! The shared library has a name of its own. The loader knows a library by that name and not by its file: under
-//! NVSHMEM's, whoever came second in a process that PyTorch shares would be given the one that came first. Programs
+//! NVSHMEM's, the second in a process that PyTorch shares would be given the one that came first. Programs
 //! still link it as `nvshmem_host`. What it calls of its own is bound inside it.
 
 fn main() {

@@ -1,4 +1,4 @@
-//! One end of a path: a queue pair that the engine fences, asks and makes again, whoever posts on it.
+//! One end of a path: a queue pair that the engine fences, asks and makes again; its owner posts on it.
 
 use super::path::io::Handle;
 use shunt_device::platform::host::World;

@@ -14,7 +14,7 @@ pub enum Urgency {
     Peer,
     /// A port went down: somebody will ask (rule 20).
     Port,
-    /// A pair is made anew.
+    /// A pair is made again.
     Making,
     /// Nobody waits: before the path is used again will do.
     Idle,

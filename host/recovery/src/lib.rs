@@ -1,6 +1,6 @@
 //! The recovery engine: what fences a path at both ends, learns what had arrived, and makes it again.
 //!
-//! It works for whoever owns paths ([`owner::Owner`]) on whatever queue pairs they are ([`endpoint::Endpoint`]): the
+//! It works for an owner of paths ([`owner::Owner`]) on whatever queue pairs they are ([`endpoint::Endpoint`]): the
 //! channels of a PE are one owner, and a program that posts verbs can be another. It knows neither of them.
 //!
 //! * The model, pure: [`health`], [`verdict`], [`truth`], [`slots`], [`nanos`], `age`, `fence_patience`.

@@ -6,7 +6,7 @@
 //! another path.
 //!
 //! A talk is a stream of numbers each way. An even number is a WRITE into its place at the other end, the odd one
-//! behind it a SEND that says so. Whoever takes a SEND checks the place and marks it as read: a number that is lost,
+//! behind it a SEND that says so. The receiver of a SEND checks the place and marks it as read: a number that is lost,
 //! doubled, out of order or written again later is found.
 
 mod endpoint;

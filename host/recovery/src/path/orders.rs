@@ -63,7 +63,7 @@ fn bring_back<H: Handle>(path: &mut PathMachine<H>, cx: &mut Step<'_, H>) {
     }
 }
 
-/// What the other end's operator ordered. An order that is older than the last one is void, and whoever still
+/// What the other end's operator ordered. An order that is older than the last one is void, and an end that still
 /// carries it out is told the later one.
 pub(super) fn peer_orders<H: Handle>(
     path: &mut PathMachine<H>,

@@ -11,7 +11,7 @@ use crate::slot_release::ReleaseRequest;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::PathState;
 
-/// A path that is not left by then is fenced under whoever still uses it.
+/// A path that is not left by then is fenced, used or not.
 const LEAVE: Nanos = Nanos::secs(2);
 
 /// The phase.
@@ -32,7 +32,7 @@ pub(super) enum Leaving {
     Busy,
     /// Nobody uses it any more: it is to be fenced.
     Gone,
-    /// Its time is over: it is to be fenced under whoever still uses it.
+    /// Its time is over: it is to be fenced, used or not.
     Late,
 }
 
@@ -52,7 +52,7 @@ impl Ready {
         standby: bool,
     ) -> Leaving {
         let Some(since) = self.leaving else { return Leaving::Waits };
-        // Whoever has nowhere to go keeps it, and the time to leave begins once there is somewhere.
+        // An owner that has nowhere to go keeps it, and the time to leave begins once there is somewhere.
         let state = if standby { PathState::Leaving } else { PathState::Ready };
         let before = cx.facts.row_state();
         // A mark that the owner makes just now stays: the next look finds it.
@@ -62,7 +62,7 @@ impl Ready {
         }
         let left = state == PathState::Leaving && cx.facts.has_left();
         if !standby && !Mutant::LeftStaysLeft.on() {
-            // Who left may be back on it: nothing else is there. Whoever wants the slot alone asks again.
+            // Who left may be back on it: nothing else is there. A slot that is wanted alone is asked for again.
             self.leaving = pair.is_out().then_some(cx.now);
             (pair.fence.left_here, pair.fence.left_there) = (false, false);
         }

@@ -49,7 +49,7 @@ impl<H: Handle> Released<'_, H> {
         self.0.is_out() && self.0.task == Task::None
     }
 
-    /// Whoever leads makes the path again; where that is the peer, it is told until it does.
+    /// The end that leads makes the path again; where that is the peer, it is told until it does.
     pub(super) fn ask_back(&mut self, cx: &mut Step<'_, H>) {
         if self.0.readmitted && cx.now >= self.0.telling.at + ASK_BACK {
             self.0.telling.at = cx.now;
