@@ -56,6 +56,7 @@ fn every_bad_value_is_marked_and_the_status_is_2() {
         ("SHUNT_ORDERING", "loose"),
         ("SHUNT_ECE", "2"),
         ("SHUNT_POLLED_PUTS", "maybe"),
+        ("SHUNT_FETCH", "often"),
         ("SHUNT_SUSPECT", "0"),
         ("SHUNT_SUSPECT_FLOOR", "fast"),
         ("SHUNT_RECOVERY_WINDOW", "100"),

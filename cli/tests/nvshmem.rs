@@ -40,7 +40,9 @@ pub fn folder() -> &'static Path {
         std::fs::create_dir_all(folder.join("other")).unwrap();
         install(&folder);
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nvshmem-compat");
-        for (program, sources) in [("suite", "conformance"), ("odd", "conformance/odd")] {
+        for (program, sources) in
+            [("suite", "conformance"), ("odd", "conformance/odd"), ("exact", "conformance/exact")]
+        {
             let sources =
                 std::fs::read_dir(crate_folder.join(sources)).unwrap().map(|entry| entry.unwrap().path());
             let sources = sources.filter(|path| path.extension().is_some_and(|end| end == "c"));
@@ -149,6 +151,42 @@ fn a_port_that_dies_with_fault_tolerance_off_says_what_would_have_helped() {
         said.contains("fault tolerance is off, NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE=1 goes on by another"),
         "{said}"
     );
+}
+
+/// Jobs whose atomics or signals must all be there, with a NIC that fails in the middle: `SHUNT_EXACT_JOBS` of each
+/// plan.
+fn exact(what: &str, environment: &[(&str, &str)], plans: &[&[&str]]) {
+    let jobs = std::env::var("SHUNT_EXACT_JOBS").map_or(1, |jobs| jobs.parse().expect("a number of jobs"));
+    let (mut failovers, environment) = (0, [&[("SHUNT_GIVE_UP", "30s")], environment].concat());
+    for (job, plan) in (0..jobs * plans.len()).zip(plans.iter().cycle()) {
+        let at = (5 + 37 * job % 150).to_string();
+        let fixed = ["exact", what, "200", plan[0], plan[1], &at];
+        let output = run(2, &environment, &[&fixed, &plan[2..]].concat());
+        let (out, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "job {job}, {plan:?}\n{out}{said}");
+        let counted = out.lines().filter_map(|line| line.strip_suffix(" failovers")?.split(' ').next_back());
+        failovers += counted.map(|count| count.parse::<u64>().unwrap()).sum::<u64>();
+    }
+    eprintln!("{} jobs of {what}: {failovers} failovers", jobs * plans.len());
+    assert!(failovers > 0, "no channel left a path: nothing was tried");
+}
+
+/// An answer that a port took along ended the job, with a good path ready.
+#[test]
+fn fetched_values_are_all_there_when_a_port_of_either_end_goes_down() {
+    exact(
+        "fetch",
+        &[],
+        &[&["0", "0", "down=30ms"], &["1", "0", "down=30ms"], &["0", "0", "down=5ms", "down=30ms"]],
+    );
+}
+
+/// A signal whose fate only the receiver's NIC could tell was uncertain when that NIC answered nothing.
+#[test]
+fn signals_are_counted_once_when_a_nic_answers_no_commands() {
+    let plans: [&[&str]; 3] =
+        [&["0", "0", "down=300ms"], &["1", "0", "fw-timeout,down"], &["0", "0", "fw-timeout,down"]];
+    exact("signal", &[], &plans);
 }
 
 #[test]

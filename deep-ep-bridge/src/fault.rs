@@ -92,6 +92,8 @@ impl fmt::Display for MoeFault {
             FaultKind::BadAddress => "a count or an index that cannot be",
             FaultKind::FenceUnproven => "an old path could not be fenced",
             FaultKind::Uncertain => "an operation may or may not have been applied",
+            FaultKind::AnswerLost => "its NIC failed in the middle of an atomic",
+            FaultKind::FetchNotExact => "exact fetching atomics were not set up",
             FaultKind::BadResolution => "an answer about an operation that nobody asked about",
         };
         write!(f, "{}: rank {}: {what}", self.at.name(), self.fault.peer)?;

@@ -6,6 +6,7 @@
 //! A kernel that looks at an answer in one lane saves the telling, and the typed fault is read from memory when there
 //! is one: [`Channel::why`].
 
+use crate::exact_fetch::ExactFetch;
 use crate::platform::{Lanes, Platform};
 use crate::poller::Poller;
 use crate::poster::Poster;
@@ -232,6 +233,36 @@ impl<P: Platform> Channel<'_, P> {
     #[inline(always)]
     pub fn try_amo_fetch<L: Lanes>(self, lanes: L, dst: HeapOffset, amo: Amo, result: HeapOffset) -> Posted {
         if self.leads(lanes) { self.signals().post_amo(dst, amo, Some(result)) } else { Posted::NOBODY }
+    }
+
+    /// An atomic whose answer no failure loses: the peer's agent executes it and keeps the answer until the next one of
+    /// this channel. Answers with what the word was; one of four bytes is in the low half. Slower than
+    /// [`amo_fetch_nbi`](Self::amo_fetch_nbi): two round trips and a look of the agent. It is atomic among all that
+    /// comes through the word's home, as that is, and needs no path there.
+    ///
+    /// # Errors
+    /// `Overdue`: the request may still be executed. `AnswerLost`: the peer's NIC failed in the middle of it.
+    /// `FetchNotExact`: it was not set up. `BadAddress` for a word that is not one of the heap's. Else as
+    /// [`wait`](Self::wait).
+    #[inline(always)]
+    pub fn fetch_exact<L: Lanes>(
+        self,
+        lanes: L,
+        dst: HeapOffset,
+        amo: Amo,
+        deadline: Deadline,
+    ) -> Result<u64, Fault> {
+        lanes.sync();
+        let mut answer = 0;
+        if lanes.rank() == 0 {
+            answer = ExactFetch::fetch_slow(self.ptr.state, self.ptr.row(), dst.0, amo, deadline.at_ns);
+        }
+        lanes.sync();
+        let value = lanes.broadcast(answer as u64, 0);
+        match FaultKind::from_raw(lanes.broadcast((answer >> 64) as u64, 0) as u32) {
+            None => Ok(value),
+            Some(kind) => Err(self.told(kind)),
+        }
     }
 
     /// Says whether the channel can still carry anything; looks at nothing else, never waits. Who waits for a

@@ -23,6 +23,7 @@ mod completion_queue;
 pub mod cut;
 mod device;
 mod doorbell;
+mod exact_fetch;
 pub mod journal;
 mod multi_block;
 mod out_of_order;

@@ -58,7 +58,7 @@ impl<'s, P: Platform> Rma<'s, P> {
             Some(transfer) if tails == 0 || tails < self.ptr.depth() => transfer,
             _ => return Posted::refused(FaultKind::BadAddress),
         };
-        if matches!(signal, Some((_, Signal::Add(_)))) && !self.poster().bind() {
+        if matches!(signal, Some((_, Signal::Add(_) | Signal::SharedAdd(_)))) && !self.poster().bind() {
             return Posted::UNBOUND;
         }
         self.post_all::<true>(transfer, (tails, ring), wqe_write::write, |queue, word, first| {
@@ -96,6 +96,29 @@ impl<'s, P: Platform> Rma<'s, P> {
         let (remote, rkey) = self.ptr.remote_data(queue.remote_rail, dst.0);
         queue.write(place.index, &wqe_write::write_inline(place, remote, rkey, value, bytes));
         self.poster().publish(Word(word), 1, &queue)
+    }
+
+    /// A put of the library's own, behind the heap, and a kind 1 signal of this word and value behind it.
+    pub(crate) fn post_record(self, remote: u64, local: u64, bytes: u64, (at, value): (u64, u64)) -> Posted {
+        let signal = Signal::Monotone(value);
+        let tails = self.signal_group().tickets(signal);
+        if tails >= self.ptr.depth() {
+            return Posted::refused(FaultKind::BadAddress);
+        }
+        let transfer = Transfer { remote, local, rest: bytes };
+        self.post_all::<true>(transfer, (tails, true), wqe_write::write, |queue, word, first| {
+            self.signal_group().write(queue, word, first, HeapOffset(at), signal);
+        })
+    }
+
+    /// A get of the library's own, behind the heap.
+    pub(crate) fn read_record(self, remote: u64, local: u64, bytes: u64) -> Posted {
+        self.post_all::<false>(
+            Transfer { remote, local, rest: bytes },
+            (0, true),
+            wqe_write::read,
+            |_, _, _| (),
+        )
     }
 
     /// A transfer whose two ends lie in the heap. One of no bytes may stand at its very end, where there is a key as

@@ -121,6 +121,16 @@ impl<'s, P: Platform> StatePtr<'s, P> {
         unsafe { Shared::new(self.local_address(at) as *mut u64, self.platform) }
     }
 
+    /// Heap offset behind everything of this PE that requests of its own come from: the heap, and rows behind it.
+    #[inline(always)]
+    pub(crate) fn heap_end(self) -> u64 {
+        let rows = root!(self, pe_count) as u64 * root!(self, channels_per_pe) as u64;
+        match root!(self, fetch) {
+            0 => root!(self, heap_bytes),
+            fetch => fetch + rows * size_of::<state::FetchSlot>() as u64,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn heap_contains(self, at: HeapOffset, bytes: u64) -> bool {
         at.0 <= root!(self, heap_bytes) && bytes <= root!(self, heap_bytes) - at.0

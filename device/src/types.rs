@@ -1,7 +1,7 @@
 //! The nouns of the device API. All are plain values: no pointers, no lifetimes.
 
 use shunt_layout::mlx5::cqe::Syndrome;
-use shunt_layout::state::CauseKind;
+use shunt_layout::state::{AmoForm, CauseKind, FetchRequest};
 
 /// A byte offset in the symmetric heap; the same on every PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +62,8 @@ pub enum Signal {
     Cleared32(u32),
     /// Kind 3: adds, where others add too. All of them use channels of one index: see `Channel::amo_nbi`.
     Add(u64),
+    /// The same between two ledger words, as kind 2: where no NIC tells what was applied, they do.
+    SharedAdd(u64),
 }
 
 impl Signal {
@@ -145,6 +147,48 @@ impl Amo {
     }
 }
 
+impl Amo {
+    /// What a request of it says: form, operand, and what the word must be.
+    pub(crate) const fn request(self) -> (AmoForm, u64, u64) {
+        match self {
+            Self::Add32(value) => (AmoForm::Add32, value as u64, 0),
+            Self::Add64(value) => (AmoForm::Add64, value, 0),
+            Self::Set32(value) | Self::Swap32(value) => (AmoForm::Set32, value as u64, 0),
+            Self::Set64(value) | Self::Swap64(value) => (AmoForm::Set64, value, 0),
+            Self::And32(value) => (AmoForm::And32, value as u64, 0),
+            Self::And64(value) => (AmoForm::And64, value, 0),
+            Self::Or32(value) => (AmoForm::Or32, value as u64, 0),
+            Self::Or64(value) => (AmoForm::Or64, value, 0),
+            Self::Xor32(value) => (AmoForm::Xor32, value as u64, 0),
+            Self::Xor64(value) => (AmoForm::Xor64, value, 0),
+            Self::CompareSwap32 { expect, new } => (AmoForm::CompareSwap32, new as u64, expect as u64),
+            Self::CompareSwap64 { expect, new } => (AmoForm::CompareSwap64, new, expect),
+        }
+    }
+
+    /// The atomic of a request; none if its form is unknown.
+    pub const fn from_request(request: &FetchRequest) -> Option<Self> {
+        let (value, narrow) = (request.operand, request.operand as u32);
+        Some(match AmoForm::from_raw(request.form) {
+            Some(AmoForm::Add32) => Self::Add32(narrow),
+            Some(AmoForm::Add64) => Self::Add64(value),
+            Some(AmoForm::Set32) => Self::Swap32(narrow),
+            Some(AmoForm::Set64) => Self::Swap64(value),
+            Some(AmoForm::And32) => Self::And32(narrow),
+            Some(AmoForm::And64) => Self::And64(value),
+            Some(AmoForm::Or32) => Self::Or32(narrow),
+            Some(AmoForm::Or64) => Self::Or64(value),
+            Some(AmoForm::Xor32) => Self::Xor32(narrow),
+            Some(AmoForm::Xor64) => Self::Xor64(value),
+            Some(AmoForm::CompareSwap32) => {
+                Self::CompareSwap32 { expect: request.expect as u32, new: narrow }
+            }
+            Some(AmoForm::CompareSwap64) => Self::CompareSwap64 { expect: request.expect, new: value },
+            None => return None,
+        })
+    }
+}
+
 /// What an operation was, in faults.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +210,9 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Bit of [`Fault::op`]: it was applied, and its answer is lost.
+    pub(crate) const APPLIED: u32 = 1 << 8;
+
     /// The operation of a raw word; anything unknown is none.
     pub const fn from_raw(raw: u32) -> Self {
         match raw {
@@ -209,6 +256,12 @@ pub enum FaultKind {
     /// A resolution of a ticket that is not the uncertain one, or one against what is known: a fetching atomic of
     /// which only the answer is lost was applied.
     BadResolution = 7,
+    /// Of an exact fetching atomic: its owner's NIC failed in the middle of it, and nobody can know whether it was
+    /// applied. The channel goes on.
+    AnswerLost = 8,
+    /// Exact fetching atomics were not set up: `SHUNT_FETCH=nic`, fault tolerance is off, or the heap is in memory that
+    /// its host does not reach.
+    FetchNotExact = 9,
 }
 
 impl FaultKind {
@@ -223,6 +276,8 @@ impl FaultKind {
             5 => Self::FenceUnproven,
             6 => Self::Uncertain,
             7 => Self::BadResolution,
+            8 => Self::AnswerLost,
+            9 => Self::FetchNotExact,
             _ => return None,
         })
     }
@@ -247,7 +302,8 @@ pub struct Fault {
     pub unfinished: u64,
     /// Syndrome in the low byte, vendor syndrome in the next; 0 if there was no error completion.
     pub syndrome: u32,
-    /// What the uncertain operation was, an [`Operation`]; 0 in other faults.
+    /// What the uncertain operation was: an [`Operation`] in the low byte, and 0x100 if it is known to be applied. 0 in
+    /// other faults.
     pub op: u32,
     /// The remote heap offset it went to; 0 in other faults.
     pub address: u64,
@@ -335,4 +391,35 @@ pub struct AbiMismatch {
     pub abi_version: u32,
     /// Size met; right would be the size of a `DeviceState`.
     pub bytes: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Set and swap differ in who looks at the answer, which a request always brings.
+    #[test]
+    fn a_request_says_which_atomic_it_is() {
+        let amos = [
+            Amo::Add32(7),
+            Amo::Add64(1 << 40),
+            Amo::Swap32(8),
+            Amo::Swap64(1 << 41),
+            Amo::And32(9),
+            Amo::And64(1 << 42),
+            Amo::Or32(10),
+            Amo::Or64(1 << 43),
+            Amo::Xor32(11),
+            Amo::Xor64(1 << 44),
+            Amo::CompareSwap32 { expect: 1, new: 2 },
+            Amo::CompareSwap64 { expect: 1 << 45, new: 3 << 45 },
+        ];
+        for amo in amos {
+            let (form, operand, expect) = amo.request();
+            let request = FetchRequest { operand, expect, form: form as u32, ..FetchRequest::default() };
+            assert_eq!(Amo::from_request(&request), Some(amo));
+        }
+        assert_eq!(Amo::Set64(3).request(), Amo::Swap64(3).request());
+        assert_eq!(Amo::from_request(&FetchRequest::default()), None, "no form");
+    }
 }

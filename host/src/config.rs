@@ -21,6 +21,30 @@ pub enum FenceMode {
     Time,
 }
 
+/// Who answers fetching atomics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FetchMode {
+    /// The NIC at the word: fast, and a port that fails may lose the answer.
+    Nic,
+    /// The NIC where device code asks for it, the word's owner where it asks for that; host calls ask for that.
+    #[default]
+    Auto,
+    /// The word's owner, always.
+    Exact,
+}
+
+impl FetchMode {
+    /// By its name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "nic" => Self::Nic,
+            "auto" => Self::Auto,
+            "exact" => Self::Exact,
+            _ => return None,
+        })
+    }
+}
+
 /// Settings of a PE that the environment may give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnvConfig {
@@ -44,6 +68,8 @@ pub struct EnvConfig {
     pub ordering: Option<OrderPolicy>,
     /// Whether receivers act on the data of puts before a signal covers it.
     pub polled_puts: bool,
+    /// Who answers fetching atomics.
+    pub fetch: FetchMode,
     /// Channels to each peer.
     pub channels_per_pe: u32,
     /// log2 of the rings' depth.
@@ -75,6 +101,7 @@ impl Default for EnvConfig {
             packet_lifetime_ns: 50_000_000,
             ordering: None,
             polled_puts: false,
+            fetch: FetchMode::Auto,
             channels_per_pe: 2,
             log_depth: 10,
             tuning: QpTuning::default(),
@@ -187,6 +214,7 @@ impl EnvConfig {
         config.ordering = ordering.unwrap_or(config.ordering);
         let polled = env.parse("SHUNT_POLLED_PUTS", parse_bool)?;
         config.polled_puts = polled.unwrap_or(config.polled_puts);
+        config.fetch = env.parse("SHUNT_FETCH", FetchMode::from_name)?.unwrap_or(config.fetch);
         config.packet_lifetime_ns =
             env.parse("SHUNT_MPL", within(1..=60_000_000_000))?.unwrap_or(config.packet_lifetime_ns);
         if let Some(depth) = env.number("NVSHMEM_QP_DEPTH", 128..=32768)? {
@@ -260,6 +288,7 @@ mod tests {
             ("SHUNT_MPL", "20ms"),
             ("SHUNT_ORDERING", "relaxed"),
             ("SHUNT_POLLED_PUTS", "1"),
+            ("SHUNT_FETCH", "exact"),
             ("SHUNT_SUSPECT", "4ms"),
             ("SHUNT_SUSPECT_FLOOR", "500us"),
             ("SHUNT_RECOVERY_WINDOW", "1s"),
@@ -281,6 +310,7 @@ mod tests {
             packet_lifetime_ns: 20_000_000,
             ordering: Some(OrderPolicy::Relaxed),
             polled_puts: true,
+            fetch: FetchMode::Exact,
             suspect_ns: 4_000_000,
             suspect_floor_ns: 500_000,
             recovery_window_ns: 1_000_000_000,
@@ -331,6 +361,7 @@ mod tests {
             ("SHUNT_ORDERING", "loose"),
             ("SHUNT_ECE", "perhaps"),
             ("SHUNT_POLLED_PUTS", "some"),
+            ("SHUNT_FETCH", "agent"),
             ("SHUNT_SUSPECT", "0"),
             ("SHUNT_SUSPECT", "1000s"),
             ("SHUNT_RECOVERY_WINDOW", "1000m"),

@@ -79,6 +79,12 @@ pub enum StartError {
         /// Ours.
         mine: u64,
     },
+    /// Fetching atomics are to be exact and cannot be.
+    #[error(
+        "SHUNT_FETCH: expected a heap that its host reaches, got one in GPU memory; set SHUNT_FETCH=auto, or have the \
+         heap in host memory"
+    )]
+    Fetch,
     /// A NIC object.
     #[error(transparent)]
     Nic(#[from] NicError),

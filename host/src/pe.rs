@@ -9,6 +9,7 @@ pub use resources::{AgentResources, ChannelResources, PathSlot};
 
 use crate::agent::checkpoint::CheckpointCell;
 use crate::agent::links::envelope::{Seal, qkey};
+use crate::config::FetchMode;
 use crate::connect::bootstrap::{Bootstrap, DRAW_BYTES};
 use crate::connect::card::{PeCard, RailCard};
 use crate::connect::oob::Oob;
@@ -22,7 +23,7 @@ use crate::rail::{Rail, stance};
 use crate::ranks::Ranks;
 use crate::upload::{Contents, device_state, upload};
 use shunt_device::platform::host::World;
-use shunt_layout::state::{DeviceState, OrderPolicy, Policy, SLOTS_MAX};
+use shunt_layout::state::{DeviceState, HeapTail, OrderPolicy, Policy, SLOTS_MAX};
 use std::sync::Arc;
 
 /// What is known of a PE, this one among them.
@@ -64,6 +65,7 @@ pub struct Pe {
 /// Everything between opening and upload.
 struct Opened {
     config: PeConfig,
+    tail: HeapTail,
     me: u32,
     size: u32,
     rails: Vec<Rail>,
@@ -82,8 +84,10 @@ impl Pe {
         oob: Box<dyn Oob>,
         world: Arc<dyn World>,
     ) -> Result<Pe, StartError> {
-        config.check(rails.len(), bootstrap.size())?;
-        let mut opened = Opened::open(config, rails, &gpu, bootstrap, world)?;
+        let exact = config.fetches_exactly(gpu.host_reaches_heap())?;
+        let tail = config.tail(bootstrap.size(), exact);
+        config.check(rails.len(), bootstrap.size(), tail.end)?;
+        let mut opened = Opened::open(config, tail, rails, &gpu, bootstrap, world)?;
         let cards = opened.exchange_cards(bootstrap)?;
         let ordering = opened.agree_on_order(&cards)?;
         let shape = opened.shape(&cards);
@@ -112,6 +116,8 @@ impl Pe {
         let contents = Contents {
             heap: heap.span(),
             heap_bytes: config.heap_bytes,
+            tail,
+            fetch_exact: exact && config.fetch == FetchMode::Exact,
             peer_heap: &peer_heap,
             rails_of: &rails_of,
             log2_chunk: config.log2_chunk,
@@ -208,12 +214,13 @@ impl Opened {
     /// Opens the rails, registers the heap on each, and lets each prove its truth.
     fn open(
         config: PeConfig,
+        tail: HeapTail,
         devices: Vec<Arc<dyn Devx>>,
         gpu: &Arc<dyn GpuMemory>,
         bootstrap: &dyn Bootstrap,
         world: Arc<dyn World>,
     ) -> Result<Self, StartError> {
-        let heap = OwnedSpan::alloc(gpu, config.registered_bytes(bootstrap.size()), Placement::Heap)?;
+        let heap = OwnedSpan::alloc(gpu, tail.end, Placement::Heap)?;
         let mut slots: Vec<(u32, Arc<dyn Devx>, Option<Rail>)> =
             devices.into_iter().zip(0..).map(|(devx, index)| (index, devx, None)).collect();
         let draw = bootstrap.draw().map_err(StartError::from)?;
@@ -228,7 +235,7 @@ impl Opened {
             Ok(())
         })?;
         let rails = slots.into_iter().filter_map(|(_, _, rail)| rail).collect();
-        Ok(Self { config, me: bootstrap.rank(), size: bootstrap.size(), rails, draw, heap, world })
+        Ok(Self { config, tail, me: bootstrap.rank(), size: bootstrap.size(), rails, draw, heap, world })
     }
 
     fn card(&self) -> PeCard {
@@ -239,6 +246,7 @@ impl Opened {
             log_depth: self.config.log_depth,
             log2_chunk: self.config.log2_chunk,
             ordering: stance(&self.rails).to_raw(),
+            fetch: u32::from(self.tail.fetch != 0),
             heap_base: self.heap.span().address,
             heap_bytes: self.config.heap_bytes,
             draw: self.draw,
@@ -262,6 +270,7 @@ impl Opened {
                 ("log2 of the ring depth", card.log_depth.into(), mine.log_depth.into()),
                 ("log2 of the chunk size", card.log2_chunk.into(), mine.log2_chunk.into()),
                 ("heap size", card.heap_bytes, mine.heap_bytes),
+                ("exact fetching (SHUNT_FETCH other than nic)", card.fetch.into(), mine.fetch.into()),
             ];
             for (what, theirs, mine) in equal {
                 if theirs != mine {
@@ -297,7 +306,7 @@ impl Opened {
             channels_per_pe: self.config.channels_per_pe,
             slots: (1 + self.config.backups).min(rails * rails).min(SLOTS_MAX as u32),
             rails,
-            chunks: chunks(self.config.registered_bytes(self.size), self.config.log2_chunk),
+            chunks: chunks(self.tail.end, self.config.log2_chunk),
             log_depth: self.config.log_depth,
         }
     }

@@ -7,16 +7,20 @@ use crate::plan::{Plan, Shape};
 use crate::slots::home_at_start;
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
-    Channel, DeviceState, HomeWord, MAGIC, NO_SLOT, PathRow, Policy, SCRATCH_EXTRA, Switch, Word,
-    ledger_tail, mask_of,
+    Channel, DeviceState, HeapTail, HomeWord, MAGIC, NO_SLOT, PathRow, Policy, SCRATCH_EXTRA, Switch, Word,
+    mask_of,
 };
 use std::mem::offset_of;
 use std::ops::Range;
 
 /// What the state says beside where things lie.
 pub struct Contents<'a> {
-    /// Heap of this PE, ledger words included.
+    /// Heap of this PE, and what lies behind it.
     pub heap: Span,
+    /// Where.
+    pub tail: HeapTail,
+    /// All fetching atomics of programs in other languages are exact.
+    pub fetch_exact: bool,
     /// What the job may use of it.
     pub heap_bytes: u64,
     /// First address of each PE's heap.
@@ -73,7 +77,7 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
         tallies: at(&plan.tallies),
         steps: at(&plan.steps),
         steps_head: at(&plan.steps_head),
-        ledger: ledger_tail(contents.heap_bytes, shape.rows()).1,
+        ledger: contents.tail.ledger,
         channel_mask: mask_of(shape.channels_per_pe),
         sink: at(&plan.scratch) + (((1 << shape.log_depth) + SCRATCH_EXTRA - 1) * 8) as u64,
         ring_mask: (1 << shape.log_depth) - 1,
@@ -81,7 +85,10 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
             true => base + (plan.rkeys.start + plan.rkeys.end) / 2,
             false => at(&plan.rkeys),
         },
-        reserved3: [0; 9],
+        fetch: contents.tail.fetch,
+        fetch_exact: contents.fetch_exact as u32,
+        reserved2: 0,
+        reserved3: [0; 7],
     }
 }
 
@@ -247,6 +254,8 @@ mod tests {
         f(&Contents {
             heap: Span { address: 0x7000_0000, bytes: (1 << 20) + 4 * 16 },
             heap_bytes: 1 << 20,
+            tail: HeapTail::new(1 << 20, 4, false),
+            fetch_exact: false,
             peer_heap: &[0x6000_0000, 0x7000_0000],
             rails_of: &[1, 2],
             log2_chunk: 20,

@@ -153,6 +153,8 @@ mod tests {
             FaultKind::FenceUnproven,
             FaultKind::Uncertain,
             FaultKind::BadResolution,
+            FaultKind::AnswerLost,
+            FaultKind::FetchNotExact,
         ] {
             assert!(![STATUS_OK, STATUS_ABI_MISMATCH].contains(&(kind as u32)), "{kind:?}");
         }

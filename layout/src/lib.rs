@@ -10,6 +10,7 @@
 //! | [`state::Channel`] | device code (agent only as switcher); `home` the agent | both |
 //! | [`state::PathRow`] | agent; `base`, `next_index` the switcher | both |
 //! | [`state::Mailbox`] | one line each side | the other side |
+//! | [`state::FetchSlot`] | one line each side | the other side |
 //! | [`state::HintWord`] | agent | device code, in wait loops only |
 //! | [`state::SwitchRecord`], [`state::Tally`], [`state::StepRecord`] | device code | host |
 //! | [`moe`], [`moe_normal`] words and messages | MoE kernels of all ranks, their host at start | the same |
@@ -29,4 +30,4 @@ pub mod status;
 
 /// Version of everything in [`state`] and of the connection cards. Compared for equality only; a change of
 /// any size or offset in the committed table must change it (`tests/abi.rs`).
-pub const ABI_VERSION: u32 = 10;
+pub const ABI_VERSION: u32 = 11;

@@ -177,6 +177,12 @@ mutants! {
     CutRecomputed = "cut-recomputed" breaks "rule 12, invariant 10, F6",
     /// What was proved executed is forgotten once the next path is open.
     CutForgottenAtOpen = "cut-forgotten-at-open" breaks "rule 12, invariant 10, F6",
+    /// An exact fetching atomic that was executed is executed again when it is asked for again.
+    FetchExecutedTwice = "fetch-executed-twice" breaks "rule 23",
+    /// The reply to another request is taken for the one awaited.
+    FetchReplyOfAnother = "fetch-reply-of-another" breaks "rule 23",
+    /// A home moves while an exact fetching atomic is under way at the old one.
+    FetchHomeNotAwaited = "fetch-home-not-awaited" breaks "rules 16, 23",
     /// A path whose ledger READs failed may be entered again as it is.
     FailedLedgerEnteredAgain = "failed-ledger-entered-again" breaks "rule 14, invariant 1",
     /// A READ of the ledger is given no more time where the operator gives all work more.

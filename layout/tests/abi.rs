@@ -9,9 +9,9 @@
 
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
-    self, AnswerStatus, CauseKind, Channel, DeviceState, FencePolicy, HintWord, Mailbox, OrderPolicy,
-    PathIdentity, PathRow, PathState, Policy, ReadyWord, Step, StepRecord, Switch, SwitchKind, SwitchRecord,
-    Tally, Word,
+    self, AmoForm, AnswerStatus, CauseKind, Channel, DeviceState, FencePolicy, FetchReply, FetchRequest,
+    FetchSlot, FetchStatus, HintWord, Mailbox, OrderPolicy, PathIdentity, PathRow, PathState, Policy,
+    ReadyWord, Step, StepRecord, Switch, SwitchKind, SwitchRecord, Tally, Word,
 };
 use std::mem::{align_of, offset_of, size_of};
 use std::path::PathBuf;
@@ -103,6 +103,24 @@ fn enumerations(out: &mut Vec<String>) {
             LedgerFailed,
         }
     );
+    values!(
+        out,
+        AmoForm {
+            Add32,
+            Add64,
+            Set32,
+            Set64,
+            And32,
+            And64,
+            Or32,
+            Or64,
+            Xor32,
+            Xor64,
+            CompareSwap32,
+            CompareSwap64,
+        }
+    );
+    values!(out, FetchStatus { Done, Unknown, Refused });
     values!(out, SwitchKind { Failover, SwitchBack, Dead });
 }
 
@@ -117,7 +135,7 @@ fn structures(mut out: &mut Vec<String>) {
         magic, abi_version, bytes, my_pe, pe_count, channels_per_pe, slots, rails, log2_chunk, chunks,
         log_depth, heap_base, heap_bytes, peer_heap, lkeys, rkeys, channels, paths, mailboxes, hints, wake,
         records, records_head, scratch, scratch_per_channel, step_records, scratch_lkeys, policy, tallies, steps,
-        steps_head, ledger, ring_mask, channel_mask, sink, data_rkeys, reserved3,
+        steps_head, ledger, ring_mask, channel_mask, sink, data_rkeys, fetch, fetch_exact, reserved2, reserved3,
     });
     structure!(out, Switch {
         owner, step, from, to, back, close, done_at_close, journal_end, executed, request, step_since_ns,
@@ -145,6 +163,11 @@ fn structures(mut out: &mut Vec<String>) {
     structure!(out, SwitchRecord {
         sequence, kind, cause, peer, channel, from, to, syndrome, ledger, done_at_close, executed,
         journal_end, generation, stamps, left, entered, reserved,
+    });
+    structure!(out, FetchRequest { number, word, operand, expect, form, reserved });
+    structure!(out, FetchReply { number, value, status, check });
+    structure!(out, FetchSlot {
+        request, pad0, reply, pad1, draft, pad2, landing, asked, answered, lock, reserved, pad3,
     });
     structure!(out, Tally {
         suspicions, fences_asked, replayed, placeholders, late_tickets, ledger_cuts, pathless, uncertain, entered,

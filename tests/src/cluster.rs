@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shunt_device::platform::host::World;
 use shunt_host::agent::Agent;
-use shunt_host::config::{EnvConfig, FenceMode, ledger_patience_ns};
+use shunt_host::config::{EnvConfig, FenceMode, FetchMode, ledger_patience_ns};
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::Devx;
@@ -144,6 +144,7 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
         fence: if spec.time_fence { FenceMode::Time } else { FenceMode::Strict },
         ordering: Some(OrderPolicy::from_raw(spec.ordering)),
         polled_puts: spec.polled_puts,
+        fetch: if spec.exact == 0 { FetchMode::Nic } else { FetchMode::Auto },
         ..EnvConfig::default()
     };
     let mut config = PeConfig::new(&env, heap_bytes);

@@ -56,6 +56,7 @@ impl RunSpec {
             spec.stream_channels = spec.channels;
             spec.channels += 1;
         }
+        spec.draw_exact(&mut Rng::new(seed ^ 0x65_78_61_63_74));
         // Adders keep their own book of every answer.
         if rng.one_in(4) || spec.faults.iter().any(|one| one.fault.name() == "lost-atomic-response") {
             spec.adders = true;
@@ -91,6 +92,13 @@ impl RunSpec {
             spec.draw_large(&mut large);
         }
         spec
+    }
+
+    /// Some writers of one word have its owner answer.
+    fn draw_exact(&mut self, rng: &mut Rng) {
+        if self.sharers && rng.one_in(2) {
+            self.exact = rng.pick(&[1, 2]);
+        }
     }
 
     /// Messages that take a rail as long as a path may be silent, or longer.

@@ -47,6 +47,8 @@ pub struct Share {
     pub delay_ns: u64,
     /// A pause of its own before the last half of them.
     pub rest_ns: u64,
+    /// The word's owner answers them, one at a time.
+    pub exact: bool,
 }
 
 /// What a writer did.
@@ -158,6 +160,38 @@ fn write(kernel: &Kernel, share: Share, book: &Book) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The same, where the word's owner answers. An answer that its NIC took along is told by the word.
+fn write_exactly(kernel: &Kernel, share: Share, book: &Book) -> Result<(), Fault> {
+    let device = kernel.device();
+    let channel = device.channel(share.to, share.channel);
+    let amo = Amo::Add64(1 << (FIELD * share.from));
+    kernel.world.sleep(share.delay_ns);
+    for index in 0..share.adds {
+        if share.rest_ns > 0 && index == share.adds / 2 {
+            kernel.world.sleep(share.rest_ns);
+        }
+        book.begun.set(index + 1);
+        let deadline = Deadline::after(kernel.world.now(), PATIENCE_NS);
+        loop {
+            match channel.fetch_exact(Solo, HeapOffset(WORD_AT), amo, deadline) {
+                Ok(answer) => book.answers.borrow_mut().push(answer),
+                Err(fault) if fault.kind == FaultKind::AnswerLost => {
+                    let met = load(kernel.heaps[share.to as usize] + WORD_AT);
+                    if field(met, share.from) == index {
+                        continue;
+                    }
+                    book.lost.borrow_mut().insert(index);
+                }
+                Err(fault) => return Err(fault),
+            }
+            break;
+        }
+        book.applied.set(index + 1);
+        kernel.world.sleep(share.pace_ns + kernel.world.draw(share.pace_ns / 4 + 1));
+    }
+    Ok(())
+}
+
 /// Answers for a writer what its channel asks, by what the word holds: nothing of a fenced path comes any more.
 fn resolve(kernel: &Kernel, share: Share, book: &Book) {
     let device = kernel.device();
@@ -188,6 +222,7 @@ impl Cluster {
         self.spawn("resolve-share", share.from, move |kernel| resolve(kernel, share, &noted));
         let noted = book.clone();
         let task = self.spawn("share", share.from, move |kernel| {
+            let write = if share.exact { write_exactly } else { write };
             let ended = write(kernel, share, &noted);
             noted.fault.set(ended.err());
             noted.ended.set(true);
@@ -204,7 +239,9 @@ impl Cluster {
         assert!((1..self.spec.channels).contains(&channel), "the channel behind the streams' carries none");
         let to = (self.spec.seed % u64::from(pes)) as u32;
         let (adds, pace_ns) = (self.spec.traffic.messages, self.spec.traffic.pace_ns);
-        let share = |from| Share { from, to, channel, adds, pace_ns, delay_ns: 0, rest_ns: 0 };
+        let exact = |from: u32| self.spec.exact == 1 || self.spec.exact == 2 && from % 2 == 1;
+        let share =
+            |from| Share { from, to, channel, adds, pace_ns, delay_ns: 0, rest_ns: 0, exact: exact(from) };
         (0..pes).filter(|from| *from != to).map(|from| self.share(share(from))).collect()
     }
 

@@ -80,6 +80,8 @@ pub struct RunSpec {
     pub adders: bool,
     /// All PEs but one add to one word of that one, on the channel behind those of the streams.
     pub sharers: bool,
+    /// Those who have the word's owner answer them: 0 none, 1 all, 2 every other one.
+    pub exact: u32,
     /// Between the instants at which an atomic reads its word and writes it.
     pub atomic_gap_ns: u32,
     /// Largest payload of a packet.
@@ -150,6 +152,7 @@ impl Default for RunSpec {
             log2_chunk: 30,
             adders: false,
             sharers: false,
+            exact: 0,
             atomic_gap_ns: 0,
             mtu: 4096,
             first_ticket: 0,
@@ -205,6 +208,7 @@ macro_rules! keys {
         $visit!("log2_chunk", $self.log2_chunk);
         $visit!("adders", $self.adders);
         $visit!("sharers", $self.sharers);
+        $visit!("exact", $self.exact);
         $visit!("atomic_gap_ns", $self.atomic_gap_ns);
         $visit!("mtu", $self.mtu);
         $visit!("first_ticket", $self.first_ticket);

@@ -79,7 +79,8 @@ fn two_writers(
     change(&mut spec);
     let cluster = Cluster::start(&spec);
     faults.iter().for_each(|fault| cluster.inject(&fault.parse().expect("a fault")));
-    let share = |from| Share { from, to, channel: 0, adds: 2_000, pace_ns, delay_ns: 0, rest_ns: 0 };
+    let share =
+        |from| Share { from, to, channel: 0, adds: 2_000, pace_ns, delay_ns: 0, rest_ns: 0, exact: false };
     let writers = [cluster.share(share(one)), cluster.share(share(two))];
     cluster.judge_sharers(&writers);
     assert_eq!(cluster.oracle.total(), 0, "{}", cluster.oracle.describe());

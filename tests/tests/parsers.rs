@@ -51,6 +51,7 @@ fn cards() -> impl Strategy<Value = PeCard> {
             log_depth: words[3],
             log2_chunk: words[4],
             ordering: words[5],
+            fetch: 1,
             heap_base: heap[0],
             heap_bytes: heap[1],
             draw,

@@ -172,6 +172,22 @@ fn scenario_11_f10_who_comes_late() {
 }
 
 #[test]
+fn scenario_23_exact_fetches() {
+    hold("exact_fetches_without_a_fault");
+    hold("exact_fetches_and_a_port_of_either_end");
+    hold("exact_fetches_and_both_ports_in_turn");
+}
+
+#[test]
+fn scenario_23_exact_fetches_and_their_owner() {
+    hold("exact_fetches_and_an_owners_agent_that_restarts");
+    hold("exact_fetches_beside_atomics_of_the_nic_while_a_home_moves");
+    hold("exact_fetches_of_a_home_that_moves_behind_a_slow_nic");
+    hold("exact_fetches_of_an_owner_whose_nic_answers_no_commands");
+    hold("exact_fetches_of_an_owner_whose_nic_is_gone");
+}
+
+#[test]
 fn scenario_12_neither_half_answers_commands() {
     hold("neither_half_answers_commands");
     hold("both_nics_dead_to_commands");

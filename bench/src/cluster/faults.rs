@@ -19,7 +19,10 @@ impl Unit {
             FaultKind::PeerLost => "every path to the peer is dead",
             FaultKind::BadAddress => "an address outside the heap",
             FaultKind::FenceUnproven => "an old path could not be fenced",
-            FaultKind::Uncertain => "an operation may or may not have been applied",
+            FaultKind::Uncertain if fault.was_applied() => "an operation was applied, and its answer is lost",
+            FaultKind::Uncertain => "it is not known whether an operation was applied",
+            FaultKind::AnswerLost => "the peer's NIC failed in the middle of an exact atomic",
+            FaultKind::FetchNotExact => "exact fetching atomics were not set up",
             FaultKind::BadResolution => "an answer about an operation that nobody asked about",
         };
         let whom = match fault.kind {
@@ -98,8 +101,8 @@ fn failing(fault: &Fault, tolerant: bool) -> Option<Failing> {
         _ if !tolerant => Some(Failing::Untolerated),
         FaultKind::FenceUnproven => Some(Failing::Unfenced),
         FaultKind::PeerLost | FaultKind::Completion => Some(Failing::NoPath),
-        FaultKind::Uncertain => Some(Failing::Uncertain),
+        FaultKind::Uncertain | FaultKind::AnswerLost => Some(Failing::Uncertain),
         // A wait that ran out, or an answer that nobody asked for.
-        FaultKind::Overdue | FaultKind::BadResolution => None,
+        FaultKind::Overdue | FaultKind::BadResolution | FaultKind::FetchNotExact => None,
     }
 }

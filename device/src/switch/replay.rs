@@ -135,10 +135,10 @@ impl<'s, P: Platform> Replay<'s, P> {
         }
     }
 
-    /// The key of local memory: of the heap, or of the scratch that unwanted answers go to.
+    /// The key of local memory: of the heap and what lies behind it, or of the scratch that unwanted answers go to.
     fn local_key(self, rail: u32, local: u64) -> u32 {
         let state = self.ptr.state;
         let offset = local.wrapping_sub(root!(state, heap_base));
-        if offset < root!(state, heap_bytes) { state.lkey(rail, offset) } else { state.scratch_lkey(rail) }
+        if offset < state.heap_end() { state.lkey(rail, offset) } else { state.scratch_lkey(rail) }
     }
 }

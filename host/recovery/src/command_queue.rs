@@ -16,6 +16,8 @@ struct Inner {
     /// Since when the NIC owes an answer.
     owing: Option<Nanos>,
     working: bool,
+    /// What the work under way is about, if that is the owner's.
+    at_work: Option<usize>,
     closed: bool,
 }
 
@@ -78,6 +80,14 @@ impl CommandQueue {
         inner.waiting.remove(&key).map(|(_, job)| job)
     }
 
+    /// Takes work of the owner's back that is about this and has not begun. True if some of it is under way: it ends by
+    /// its deadline.
+    pub fn cancel_work(&self, about: usize) -> bool {
+        let mut inner = self.lock();
+        inner.waiting.retain(|_, (id, job)| !matches!(job, Job::Work(_)) || id.about != about);
+        inner.at_work == Some(about)
+    }
+
     /// Another agent sits down here: what has not begun is not done, but halves that were to go still go.
     pub fn take_over(&self) {
         let mut inner = self.lock();
@@ -87,7 +97,7 @@ impl CommandQueue {
                 Job::Make(making) => making.old,
                 Job::Destroy(old) => Some(old),
                 Job::Fence(_) | Job::Count(_) | Job::Stop(_) | Job::Look(_) | Job::Connect(..) => None,
-                Job::AskPort | Job::AskAddress | Job::Resolve(_) | Job::Datagrams(_) => None,
+                Job::AskPort | Job::AskAddress | Job::Resolve(_) | Job::Datagrams(_) | Job::Work(_) => None,
             };
             // Before anything that is made from now on.
             if let Some(old) = old {
@@ -142,10 +152,11 @@ impl CommandQueue {
         if !inner.waiting.get(&next).is_some_and(|(_, job)| take(job)) {
             return None;
         }
-        let job = inner.waiting.remove(&next)?;
+        let (id, job) = inner.waiting.remove(&next)?;
         inner.working = true;
+        inner.at_work = matches!(job, Job::Work(_)).then_some(id.about);
         inner.owing.get_or_insert(now);
-        Some(job)
+        Some((id, job))
     }
 
     /// A job is over.
@@ -158,7 +169,7 @@ impl CommandQueue {
     /// The worker looks for the next job; `answered`: its NIC answers commands.
     pub fn idle(&self, answered: bool) {
         let mut inner = self.lock();
-        inner.working = false;
+        (inner.working, inner.at_work) = (false, None);
         if answered {
             inner.owing = None;
         }
@@ -168,6 +179,9 @@ impl CommandQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nic_job::Work;
+    use shunt_mlx5::error::NicError;
+    use shunt_mlx5::rail::Rail;
 
     fn id(number: u64) -> JobId {
         JobId { number, about: 0 }
@@ -231,6 +245,29 @@ mod tests {
         queue.idle(false);
         queue.submit(Urgency::Peer, id(5), Job::AskPort);
         assert_eq!(queue.oldest_outstanding(), None, "a job for an idle NIC shows anew whether it answers");
+    }
+
+    struct Nothing;
+
+    impl Work for Nothing {
+        fn run(&self, _: &Rail) -> Result<(), NicError> {
+            Ok(())
+        }
+    }
+
+    /// A home that moved while work for it waited would have it done at the old NIC.
+    #[test]
+    fn work_that_waits_is_taken_back_and_work_under_way_is_told() {
+        let queue = CommandQueue::default();
+        for (number, about) in [(1, 7), (2, 7), (3, 8)] {
+            queue.submit(Urgency::Peer, JobId { number, about }, Job::Work(Box::new(Nothing)));
+        }
+        queue.submit(Urgency::Peer, JobId { number: 4, about: 7 }, Job::AskPort);
+        assert_eq!(queue.begin(Nanos::ZERO, |_| true).map(|(id, _)| id.number), Some(1));
+        assert!(queue.cancel_work(7) && !queue.cancel_work(8) && !queue.cancel_work(9));
+        queue.idle(true);
+        assert!(!queue.cancel_work(7), "it is over");
+        assert_eq!(order(&queue), [4], "what is no work of the owner's stays");
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub use super::fenced::{FenceTimes, Fenced, Urgency};
 use shunt_mlx5::descriptor::{HalfCard, RailCard};
 use shunt_mlx5::error::NicError;
 use shunt_mlx5::nic::qp::QpTruth;
+use shunt_mlx5::rail::Rail;
 
 /// Names a job: its giver knows by the number whether it still matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +28,16 @@ pub struct Making {
     pub psn: u32,
     /// The other half, if it was made first: then both are connected at once.
     pub remote: Option<HalfCard>,
+}
+
+/// Work of the engine's owner that a NIC's worker does in its turn. It must be harmless to do it twice: an agent that
+/// follows another gives it again, though it may be under way.
+pub trait Work: Send {
+    /// Does it. Ends by a deadline of its own.
+    ///
+    /// # Errors
+    /// It was not done, and nothing of it will be.
+    fn run(&self, rail: &Rail) -> Result<(), NicError>;
 }
 
 /// What a NIC is to do.
@@ -53,6 +64,8 @@ pub enum Job {
     Resolve(Box<RailCard>),
     /// Make the rail's datagram queue pair anew, with this key.
     Datagrams(u32),
+    /// Work of the owner's.
+    Work(Box<dyn Work>),
 }
 
 /// What came of a job.
@@ -75,4 +88,6 @@ pub enum Outcome {
     Address(Result<(), NicError>),
     /// Number of the new datagram queue pair.
     Datagrams(Result<u32, NicError>),
+    /// Of work of the owner's.
+    Worked(Result<(), NicError>),
 }

@@ -74,6 +74,12 @@ pub const VARIABLES: &[Variable] = &[
         BOOLEAN,
     )
     .default("0"),
+    variable(
+        "SHUNT_FETCH",
+        "who answers fetching atomics: the NIC, or the word's owner, who loses no answer (auto: the owner, for hosts)",
+        "nic, auto or exact",
+    )
+    .default("auto"),
     variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
     variable("SHUNT_EVENTS", "timeline of every event, a line of JSON each", syntax::EVENTS_FILE),
     variable("SHUNT_METRICS", "where Prometheus may read", syntax::METRICS_ADDRESS),

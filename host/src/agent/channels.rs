@@ -4,6 +4,8 @@
 
 use super::atomic_owner::AtomicOwner;
 use super::endpoint::{Endpoint, Maker};
+use super::fetch_server::FetchServer;
+use super::fetch_words::FetchWords;
 use super::half::ChannelMaker;
 use super::message::{Home, Message, PairId, SideTruth};
 use super::nic_job::FenceTimes;
@@ -34,6 +36,8 @@ pub(super) struct Channels {
     /// By row: number of the newest request that was taken.
     pub(super) requests_seen: Vec<u64>,
     pub(super) tuning: QpTuning,
+    /// Exact fetching atomics that peers ask for, where there is room for them.
+    pub(super) fetches: Option<(FetchServer, FetchWords)>,
 }
 
 impl Channels {

@@ -4,7 +4,8 @@
 //!
 //! * `driver`: [`Agent`] joins all the others. One step looks at everything once.
 //! * `recovery` holds the engine and `channels`, which own its paths: device code's words ([`words`], [`reader`]), the
-//!   memory of rings (`half`), what is told of faults (`reporter`), who takes atomics (`atomic_owner`).
+//!   memory of rings (`half`), what is told of faults (`reporter`), who takes atomics (`atomic_owner`),
+//!   what peers ask to be executed ([`fetch_server`], `fetch_words`).
 //! * [`message`]: what agents tell each other. `agreement`: who is left out. `status_page`: what others look at.
 //! * `checkpoint` is what outlives an agent that fails, [`supervisor`] starts the one that follows.
 //!
@@ -15,6 +16,8 @@ mod atomic_owner;
 mod channels;
 pub(crate) mod checkpoint;
 mod driver;
+pub mod fetch_server;
+mod fetch_words;
 mod half;
 pub mod message;
 mod options;

@@ -9,6 +9,7 @@ use super::words::Place;
 use crate::events::{Event, Route};
 use crate::nanos::Nanos;
 use crate::slots::RailPair;
+use shunt_layout::mutant::Mutant;
 
 /// Both.
 pub(super) struct Recovery {
@@ -70,6 +71,21 @@ impl Recovery {
     /// Says what has no event of its own.
     pub(super) fn note(&mut self, now: Nanos, text: String) {
         self.channels.note(now, text);
+    }
+
+    /// Exact fetching atomics of a channel index leave a rail: what waits there is taken back. True while some of it is
+    /// under way.
+    pub(super) fn take_fetches_back(&mut self, channel: u32, rail: u32) -> bool {
+        let about = channel as usize;
+        let Some((server, _)) = &mut self.channels.fetches else { return false };
+        if Mutant::FetchHomeNotAwaited.on() {
+            return false;
+        }
+        let under_way = self.engine.nics.queue(rail).is_some_and(|queue| queue.cancel_work(about));
+        if !under_way {
+            server.taken_back(about);
+        }
+        under_way
     }
 
     /// The key of a place.

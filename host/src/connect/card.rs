@@ -23,6 +23,8 @@ pub struct PeCard {
     pub log2_chunk: u32,
     /// In which order writes may land: [`Stance`](crate::nic::order::Stance).
     pub ordering: u32,
+    /// 1: there is room behind the heap for exact fetching atomics.
+    pub fetch: u32,
     /// First address of the heap.
     pub heap_base: u64,
     /// Its length.
@@ -43,9 +45,9 @@ impl PeCard {
     /// The card as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::header(PE_MAGIC);
-        let shape =
-            [self.pe, self.channels_per_pe, self.backups, self.log_depth, self.log2_chunk, self.ordering];
-        shape.into_iter().for_each(|value| writer.u32(value));
+        let shape = [self.pe, self.channels_per_pe, self.backups, self.log_depth, self.log2_chunk];
+        let shape = shape.into_iter().chain([self.ordering, self.fetch]);
+        shape.for_each(|value| writer.u32(value));
         writer.u64(self.heap_base);
         writer.u64(self.heap_bytes);
         writer.bytes(&self.draw);
@@ -72,6 +74,7 @@ impl PeCard {
             log_depth: reader.u32("log_depth")?,
             log2_chunk: reader.u32("log2_chunk")?,
             ordering: reader.u32("ordering")?,
+            fetch: reader.u32("fetch")?,
             heap_base: reader.u64("heap_base")?,
             heap_bytes: reader.u64("heap_bytes")?,
             draw: reader.take("draw")?,
@@ -121,6 +124,7 @@ mod tests {
             log_depth: 7,
             log2_chunk: 20,
             ordering: 1,
+            fetch: 1,
             heap_base: 0x1000,
             heap_bytes: 1 << 21,
             draw: *b"sixteen bytes...",

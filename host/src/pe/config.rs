@@ -1,12 +1,12 @@
 //! Settings of a PE.
 
-use crate::config::{EnvConfig, FenceMode, policy};
+use crate::config::{EnvConfig, FenceMode, FetchMode, policy};
 use crate::error::StartError;
 use crate::keys::chunks;
 use crate::nic::qp::QpTuning;
 use crate::rail::RailOptions;
 use shunt_layout::mlx5::wqe::SQ_DEPTH_MAX;
-use shunt_layout::state::{Policy, SLOTS_MAX, ledger_tail};
+use shunt_layout::state::{HeapTail, Policy, SLOTS_MAX};
 
 /// Whether rails and paths are made one after another or at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct PeConfig {
     pub fence: FenceMode,
     /// Longest time a packet may live in the network.
     pub packet_lifetime_ns: u64,
+    /// Who answers fetching atomics.
+    pub fetch: FetchMode,
     /// Whether switchers leave a record of each step.
     pub step_records: bool,
     /// How rails are opened.
@@ -79,6 +81,7 @@ impl PeConfig {
             probes: env.probes,
             fence: env.fence,
             packet_lifetime_ns: env.packet_lifetime_ns,
+            fetch: env.fetch,
             step_records: env.step_records,
             rail: RailOptions::from(env),
             bringup: Bringup::default(),
@@ -86,13 +89,24 @@ impl PeConfig {
         }
     }
 
-    /// Bytes of the heap and of the ledger words behind it, for a job of `size` PEs.
-    pub(super) fn registered_bytes(&self, size: u32) -> u64 {
-        let channels = u64::from(size) * u64::from(self.channels_per_pe);
-        self.heap_bytes + ledger_tail(self.heap_bytes, channels).0
+    /// What lies behind the heap, for a job of `size` PEs; with room for exact fetching atomics, or without.
+    pub(super) fn tail(&self, size: u32, exact: bool) -> HeapTail {
+        HeapTail::new(self.heap_bytes, u64::from(size) * u64::from(self.channels_per_pe), exact)
     }
 
-    pub(super) fn check(&self, rails: usize, size: u32) -> Result<(), StartError> {
+    /// Whether fetching atomics can be exact: somebody must survive a failure, and the agent must reach the heap.
+    ///
+    /// # Errors
+    /// They cannot be and are to be.
+    pub(super) fn fetches_exactly(&self, reaches: bool) -> Result<bool, StartError> {
+        match (self.fetch, self.ft && reaches) {
+            (FetchMode::Nic, _) => Ok(false),
+            (FetchMode::Exact, false) if self.ft => Err(StartError::Fetch),
+            (_, can) => Ok(can),
+        }
+    }
+
+    pub(super) fn check(&self, rails: usize, size: u32, end: u64) -> Result<(), StartError> {
         let within = |what, met: u64, range: std::ops::RangeInclusive<u64>| {
             if range.contains(&met) {
                 return Ok(());
@@ -104,7 +118,7 @@ impl PeConfig {
         within("number of rails", rails as u64, 1..=64)?;
         within("heap size in bytes", self.heap_bytes, 1..=1 << 46)?;
         within("log2 of the chunk size", self.log2_chunk.into(), 12..=40)?;
-        within("number of chunks", chunks(self.registered_bytes(size), self.log2_chunk).into(), 1..=1 << 16)?;
+        within("number of chunks", chunks(end, self.log2_chunk).into(), 1..=1 << 16)?;
         // As many as may be asked for, and one of the host's beside those of kernels.
         within("channels to each peer", self.channels_per_pe.into(), 1..=1025)?;
         within("log2 of the ring depth", self.log_depth.into(), 1..=SQ_DEPTH_MAX.ilog2().into())?;

@@ -4,6 +4,7 @@
 //! the device's address space. Words that several parties write lie in cache lines of their own.
 
 mod channel;
+mod fetch;
 mod mailbox;
 mod owner;
 mod path;
@@ -12,6 +13,7 @@ mod tally;
 mod words;
 
 pub use channel::{BINDING, BOUND, Channel, NO_SLOT, Resolution, SUSPECT_DOUBLINGS_MAX, Step, Switch};
+pub use fetch::{AmoForm, FetchReply, FetchRequest, FetchSlot, FetchStatus};
 pub use mailbox::{AnswerStatus, InHand, Mailbox};
 pub use owner::{LEASE_NS, OwnerWord};
 pub use path::{CqMap, PathIdentity, PathRow, PathState};
@@ -32,10 +34,28 @@ pub const SCRATCH_EXTRA: u32 = 8;
 /// Bytes of a channel's two ledger words at its receiver: A, written before a bracketed signal, and B, behind it.
 pub const LEDGER_BYTES: u64 = 16;
 
-/// Bytes that the ledger words of `channels` channels take behind a heap of `heap_bytes`, and their heap offset.
-pub const fn ledger_tail(heap_bytes: u64, channels: u64) -> (u64, u64) {
-    let offset = heap_bytes.next_multiple_of(64);
-    (offset - heap_bytes + channels * LEDGER_BYTES, offset)
+/// What lies behind the heap, at heap offsets that are the same on every PE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapTail {
+    /// The ledger words: [`LEDGER_BYTES`] a channel.
+    pub ledger: u64,
+    /// A [`FetchSlot`] a channel, and behind them a number a channel; 0 where there are none.
+    pub fetch: u64,
+    /// Bytes of heap and tail.
+    pub end: u64,
+}
+
+impl HeapTail {
+    /// Behind a heap of `heap_bytes`, for `channels` channels; with room for exact fetching atomics, or without.
+    pub const fn new(heap_bytes: u64, channels: u64, exact: bool) -> Self {
+        let ledger = heap_bytes.next_multiple_of(64);
+        let end = ledger + channels * LEDGER_BYTES;
+        if !exact {
+            return Self { ledger, fetch: 0, end };
+        }
+        let fetch = end.next_multiple_of(64);
+        Self { ledger, fetch, end: fetch + channels * (size_of::<FetchSlot>() as u64 + 8) }
+    }
 }
 
 /// Numbers that steer the device's patience. All times in nanoseconds.
@@ -186,8 +206,16 @@ pub struct DeviceState {
     pub sink: u64,
     /// As `rkeys`, for the data of puts: under the same keys, or under keys with relaxed ordering.
     pub data_rkeys: u64,
+    /// Heap offset, behind `heap_bytes`, of what exact fetching atomics use: `[FetchSlot; pe_count * channels_per_pe]`,
+    /// row (PE, channel), and behind them `[u64; pe_count * channels_per_pe]`, the number of the newest request of each
+    /// row. The same on every PE; 0: there is none.
+    pub fetch: u64,
+    /// 1: all fetching atomics of programs in other languages are exact. 0: those that ask for it.
+    pub fetch_exact: u32,
+    /// Unused, zero.
+    pub reserved2: u32,
     /// Unused, zero: up to a multiple of the alignment.
-    pub reserved3: [u64; 9],
+    pub reserved3: [u64; 7],
 }
 
 /// What [`wrapped`] needs of a count.

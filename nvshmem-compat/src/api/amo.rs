@@ -128,7 +128,7 @@ number!("half" u16, add_half; "float" f32, add_number; "double" f64, add_number;
 
 fn signal_op(name: &str, stream: Stream, word: *mut u64, value: u64, op: c_int, pe: c_int) {
     let at = word.expose_provenance() as u64;
-    on(name, stream, |s| s.change(at, 8, signal(op, value)?, pe));
+    on(name, stream, |s| s.signal(at, signal(op, value)?, pe));
 }
 
 function!("nvshmemx_signal_op", (word: *mut u64, value: u64, op: c_int, pe: c_int),

@@ -50,7 +50,7 @@ fn put_signal(name: &str, stream: Stream, what: Move, tail: Tail, until: Until) 
         s.offset(word, 8)?;
         // On one channel the signal comes behind the put; the source is waited for at the end.
         s.put(what.target, what.source, what.bytes as u64, what.pe, Until::Posted)?;
-        s.change(word, 8, change, what.pe)?;
+        s.signal(word, change, what.pe)?;
         if until == Until::Done { s.quiet_to(what.pe) } else { Ok(()) }
     });
 }

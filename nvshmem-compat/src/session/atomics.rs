@@ -2,7 +2,7 @@
 
 use super::{Session, lock, memory};
 use crate::failure::Failure;
-use shunt_device::{Amo, HeapOffset, Resolution, Solo, Ticket};
+use shunt_device::{Amo, Deadline, FaultKind, HeapOffset, Resolution, Signal, Solo, Ticket};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// What is done to a word. Values are as wide as the word; what is above is 0.
@@ -22,6 +22,15 @@ pub enum Change {
     Swap(u64),
     /// Stores the second where the word is the first.
     CompareSwap(u64, u64),
+}
+
+/// What a caller wants of a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// That it is made.
+    Nothing,
+    /// What the word was.
+    OldValue,
 }
 
 impl Change {
@@ -77,7 +86,8 @@ impl Session {
         Ok((pe, offset))
     }
 
-    /// Changes a word of this PE. Atomic among this processor's changes, not among those of NICs.
+    /// Changes a word of this PE. Atomic among this processor's changes, not among those of NICs: for words that only
+    /// this processor changes, and where nobody can do better.
     fn change_here(&self, at: u64, bytes: u64, change: Change) -> u64 {
         if bytes == 4 {
             // SAFETY: a word of the heap (checked by the caller), which is reached atomically only.
@@ -90,12 +100,29 @@ impl Session {
         word.fetch_update(SeqCst, SeqCst, |old| Some(change.applied(old))).unwrap_or_else(|old| old)
     }
 
+    /// Has the owner of a word execute a change and keep the answer. Not repeated when its time is over: it may still
+    /// be executed then.
+    fn change_exactly(&self, pe: u32, offset: u64, bytes: u64, change: Change) -> Result<u64, Failure> {
+        let since = self.now_ns();
+        let deadline = Deadline::after(since, self.settings.call_deadline_ns);
+        let answer = self.channel(pe).fetch_exact(Solo, HeapOffset(offset), change.amo(bytes), deadline);
+        answer.map_err(|fault| match fault.kind {
+            FaultKind::Overdue => {
+                self.overdue(format!("an atomic that PE {pe} executes"), self.now_ns() - since)
+            }
+            _ => self.channel_failure(&fault),
+        })
+    }
+
     /// Changes a word; nobody wants its old value.
     ///
     /// # Errors
     /// No such PE or word, or a channel that carries nothing.
     pub fn change(&self, at: u64, bytes: u64, change: Change, pe: i32) -> Result<(), Failure> {
         let (pe, offset) = self.word(at, bytes, pe)?;
+        if self.owners_execute(pe, change, Wanted::Nothing) {
+            return self.change_exactly(pe, offset, bytes, change).map(|_| ());
+        }
         if pe == self.me() {
             self.change_here(at, bytes, change);
             return Ok(());
@@ -105,12 +132,38 @@ impl Session {
         self.patiently(|| format!("a path for atomics to PE {pe}"), post).map(|_| ())
     }
 
+    /// Tells a signal word: as [`Session::change`], but that an add stands between two ledger words.
+    ///
+    /// # Errors
+    /// As [`Session::change`].
+    pub fn signal(&self, at: u64, change: Change, pe: i32) -> Result<(), Failure> {
+        let (peer, offset) = self.word(at, 8, pe)?;
+        let Change::Add(value) = change else { return self.change(at, 8, change, pe) };
+        if peer == self.me() || self.owners_execute(peer, change, Wanted::Nothing) {
+            return self.change(at, 8, change, pe);
+        }
+        let channel = self.channel(peer);
+        let post = |_| channel.signal_nbi(Solo, HeapOffset(offset), Signal::SharedAdd(value));
+        self.patiently(|| format!("a path for signals to PE {peer}"), post).map(|_| ())
+    }
+
+    /// Whether the owner of a word executes a change: where it can, and the NIC would not do as well. A processor's own
+    /// changes are not atomic among those of NICs, so the owner's agent makes them, too; a store needs nobody.
+    fn owners_execute(&self, pe: u32, change: Change, wanted: Wanted) -> bool {
+        let root = self.words.root();
+        let own = pe == self.me() && !matches!(change, Change::Set(_));
+        root.fetch != 0 && (root.fetch_exact != 0 || own || wanted == Wanted::OldValue)
+    }
+
     /// Changes a word and answers with what it was.
     ///
     /// # Errors
     /// As [`Session::change`].
     pub fn fetch(&self, at: u64, bytes: u64, change: Change, pe: i32) -> Result<u64, Failure> {
         let (pe, offset) = self.word(at, bytes, pe)?;
+        if self.owners_execute(pe, change, Wanted::OldValue) {
+            return self.change_exactly(pe, offset, bytes, change);
+        }
         if pe == self.me() {
             return Ok(self.change_here(at, bytes, change));
         }

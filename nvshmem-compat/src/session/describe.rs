@@ -23,9 +23,27 @@ const fn what(kind: FaultKind) -> &'static str {
         FaultKind::PeerLost => "every path to the peer is dead",
         FaultKind::BadAddress => "an address outside the heap",
         FaultKind::FenceUnproven => "an old path could not be fenced",
-        FaultKind::Uncertain => "it is not known whether an atomic was applied, see shunt_nvshmem_resolve",
+        FaultKind::Uncertain => "an operation's fate is not known whole",
+        FaultKind::AnswerLost => {
+            "its NIC failed in the middle of an atomic, and nobody knows whether it was applied"
+        }
+        FaultKind::FetchNotExact => "exact fetching atomics were not set up",
         FaultKind::BadResolution => "an answer about an operation that nobody asked about",
     }
+}
+
+/// What is known of an operation, how the program goes on, and which setting avoids the question.
+fn uncertain(fault: &Fault) -> String {
+    let known = match fault.was_applied() {
+        true => "was applied, and its answer is lost",
+        false => "may or may not have been applied",
+    };
+    format!(
+        "{:?} at heap offset {:#x} {known}: shunt_nvshmem_resolve goes on; with SHUNT_FETCH=exact the word's owner \
+         executes it, and neither happens",
+        fault.operation(),
+        fault.address
+    )
 }
 
 /// What would have helped a job whose fault tolerance was turned off.
@@ -48,7 +66,7 @@ impl Session {
             syndrome_text(fault.syndrome)
         );
         if fault.kind == FaultKind::Uncertain {
-            let _ = write!(text, "; {:?} at heap offset {:#x}", fault.operation(), fault.address);
+            let _ = write!(text, "; {}", uncertain(fault));
         }
         if self.words().root().policy.fault_tolerance == 0 {
             text.push_str(OFF);
@@ -77,7 +95,7 @@ impl Session {
             ticket: fault.at.0,
             unfinished: fault.unfinished,
             syndrome: fault.syndrome,
-            uncertain: fault.kind == FaultKind::Uncertain,
+            uncertain: matches!(fault.kind, FaultKind::Uncertain | FaultKind::AnswerLost),
             text,
         }))
     }
@@ -94,5 +112,35 @@ impl Session {
             lost => format!("; peers that are lost: {lost:?}"),
         };
         Failure::Overdue { what, waited_ms: waited_ns / 1_000_000, lost }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shunt_device::{Operation, Ticket};
+
+    /// A program that is told of both alike cannot know whether to repeat the operation.
+    #[test]
+    fn what_was_known_of_an_operation_is_said() {
+        let fault = |op| Fault {
+            kind: FaultKind::Uncertain,
+            cause: CauseKind::PortDown,
+            peer: 1,
+            channel: 0,
+            slot: 0,
+            at: Ticket(7),
+            unfinished: 1,
+            syndrome: 0,
+            op,
+            address: 0x40,
+        };
+        let lost = uncertain(&fault(0x100 | Operation::Fetch as u32));
+        assert!(lost.starts_with("Fetch at heap offset 0x40 was applied, and its answer is lost"), "{lost}");
+        let unknown = uncertain(&fault(Operation::Add as u32));
+        assert!(unknown.starts_with("Add at heap offset 0x40 may or may not have been applied"), "{unknown}");
+        for text in [lost, unknown] {
+            assert!(text.contains("SHUNT_FETCH=exact") && text.contains("shunt_nvshmem_resolve"), "{text}");
+        }
     }
 }

@@ -118,6 +118,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         log_depth: 6,
         log2_chunk: 20,
         ordering: 0,
+        fetch: 1,
         heap_base: 1 << 40,
         heap_bytes: 1 << 30,
         draw: [5; 16],

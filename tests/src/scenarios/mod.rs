@@ -7,6 +7,7 @@ mod crowds;
 mod cuts;
 mod doorbells;
 mod fences;
+mod fetches;
 mod fork;
 mod gets;
 mod homes;
@@ -25,6 +26,7 @@ mod promises;
 mod ranks;
 mod returns;
 mod scenario;
+mod sharing;
 mod sleeps;
 mod steps;
 mod words;
@@ -49,6 +51,7 @@ pub fn all() -> Vec<Scenario> {
         pauses::SCENARIOS,
         promises::SCENARIOS,
         homes::SCENARIOS,
+        fetches::SCENARIOS,
         steps::SCENARIOS,
         agents::SCENARIOS,
         nics::SCENARIOS,

@@ -54,6 +54,10 @@ pub trait GpuMemory: Send + Sync {
     /// # Safety
     /// `span` came from `alloc` of this object, was not freed, and neither device nor NIC uses it any more.
     unsafe fn free(&self, span: Span);
+    /// Whether the host loads and stores the heap through its address.
+    fn host_reaches_heap(&self) -> bool {
+        true
+    }
     /// The dma-buf behind a span, for memory that the kernel cannot pin by its address.
     fn dmabuf(&self, _span: Span) -> Result<Option<DmaBuf>, GpuError> {
         Ok(None)

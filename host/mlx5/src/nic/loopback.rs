@@ -1,4 +1,5 @@
-//! The rail's own QP pair, both ends on one NIC: for the placement flush and the start-up proof.
+//! The rail's own QP pair, both ends on one NIC: for the placement flush, the start-up proof, and
+//! fetching atomics that this PE executes for others.
 //!
 //! Its memory is host memory of its own, whatever device-visible memory the rail serves.
 
@@ -33,7 +34,10 @@ const RECORDS_AT: u64 = QUEUES * RINGS * QUEUE_ALIGN;
 const DATA_AT: u64 = RECORDS_AT + PAGE;
 /// Bytes of each of the two data areas.
 pub(crate) const DATA_BYTES: u64 = 16 * 1024;
-const TOTAL: u64 = DATA_AT + 2 * DATA_BYTES;
+/// Where answers of fetching atomics land.
+const ANSWER_AT: u64 = DATA_AT + 2 * DATA_BYTES;
+const ANSWER_BYTES: u64 = 64;
+const TOTAL: u64 = ANSWER_AT + ANSWER_BYTES;
 
 /// Which pair of the private memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,8 @@ pub(crate) enum PairUse {
     Flush = 0,
     Proof = 1,
     Atomics = 2,
+    /// Fetching atomics for others. Its rings are those of the proof, which is over by then.
+    Fetch = 3,
 }
 
 /// How a pair is made.
@@ -85,6 +91,11 @@ impl PrivateMemory {
         self.umem.memory().span().part(DATA_AT + area * DATA_BYTES, DATA_BYTES)
     }
 
+    /// Where the answer of a fetching atomic lands.
+    pub fn answer(&self) -> Span {
+        self.umem.memory().span().part(ANSWER_AT, ANSWER_BYTES)
+    }
+
     fn at(&self, offset: u64) -> At {
         At { address: self.umem.memory().span().address + offset, offset }
     }
@@ -93,6 +104,7 @@ impl PrivateMemory {
         let queue = match (pair, end) {
             (PairUse::Atomics, 0) => DEEP_QUEUE,
             (PairUse::Atomics, _) => DEEP_QUEUE - 1,
+            (PairUse::Fetch, _) => PairUse::Proof as u64 * 2 + end,
             _ => pair as u64 * 2 + end,
         };
         let first = queue * RINGS * QUEUE_ALIGN;
@@ -122,6 +134,15 @@ pub(crate) struct Pair {
     pub producer: Producer,
     pub requester: Queue,
     pub responder: Queue,
+}
+
+/// The pair that fetching atomics run on; made again after a failure.
+#[derive(Default)]
+pub(crate) struct FetchPair {
+    pub pair: Option<Pair>,
+    pub incarnation: u32,
+    /// Atomics posted on this pair so far.
+    pub posted: u32,
 }
 
 impl Pair {

@@ -1,8 +1,10 @@
 //! A rail: one NIC port of this PE with everything that is made once on it.
 
+mod fetch;
 mod options;
 mod order;
 
+pub use fetch::FetchError;
 pub use options::RailOptions;
 pub use order::{remarks, stance};
 
@@ -13,7 +15,7 @@ use crate::memory::{OwnedSpan, Span};
 use crate::nic::caps::{Caps, Link, PortAddress, port_up};
 use crate::nic::datagram::{DatagramSource, Datagrams};
 use crate::nic::ece;
-use crate::nic::loopback::{Pair, PairShape, PairSource, PairUse, PrivateMemory};
+use crate::nic::loopback::{FetchPair, Pair, PairShape, PairSource, PairUse, PrivateMemory};
 use crate::nic::mkey::{Access, Mkey};
 use crate::nic::pd::Pd;
 use crate::nic::qp::{MASK_24, QpTuning, Route};
@@ -47,6 +49,7 @@ struct Registered {
 /// One rail. Fields are dropped in order: queues, keys, umems, protection domain.
 pub struct Rail {
     flush: WorldLock<FlushPair>,
+    fetch: WorldLock<FetchPair>,
     datagrams: Mutex<Option<Datagrams>>,
     /// By GID: what the driver resolved once.
     macs: Mutex<HashMap<[u8; 16], [u8; 6]>>,
@@ -96,6 +99,7 @@ impl Rail {
         let private = PrivateMemory::open(&devx, &pd)?;
         Ok(Self {
             flush: WorldLock::new(FlushPair::default()),
+            fetch: WorldLock::new(FetchPair::default()),
             datagrams: Mutex::new(None),
             macs: Mutex::new(HashMap::new()),
             heap: None,

@@ -175,6 +175,13 @@ fn paths_at(recovery: &Recovery, channel: u32, rail: u32) -> Vec<usize> {
     all.filter(|key| recovery.path(*key).is_some_and(|path| path.standing().touches(rail))).collect()
 }
 
+/// A home whose NIC does not serve moves, if there is somewhere to go: nobody needs to ask.
+pub(super) fn leave(recovery: &mut Recovery, now: Nanos, channel: u32) {
+    if recovery.channels.atomics.moving(channel).is_none() {
+        begin_move(recovery, now, channel, 0);
+    }
+}
+
 fn begin_move(recovery: &mut Recovery, now: Nanos, channel: u32, rails: u32) {
     if next_home(recovery, channel, rails).is_none() {
         return; // nowhere to go
@@ -188,7 +195,7 @@ fn carry_move(recovery: &mut Recovery, now: Nanos, channel: u32) -> bool {
     let Some(rails) = recovery.channels.atomics.moving(channel) else { return false };
     let home = recovery.channels.own_home(channel);
     let next = next_home(recovery, channel, rails);
-    let mut silent = true;
+    let mut silent = !recovery.take_fetches_back(channel, home.rail);
     if !Mutant::HomeMovedUnfenced.on() {
         for key in paths_at(recovery, channel, home.rail) {
             let (age, lifetime) = (recovery.engine.age.age_ns, recovery.engine.timing.lifetime);

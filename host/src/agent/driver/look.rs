@@ -1,6 +1,6 @@
 //! One look at a path, at what a NIC has done, and at the agents' second link.
 
-use super::{datagrams, ports, proof, slots};
+use super::{datagrams, fetches, ports, proof, slots};
 use crate::agent::engine::Around;
 use crate::agent::health::Health;
 use crate::agent::nic_job::{JobId, Outcome};
@@ -16,6 +16,7 @@ pub(super) fn at_outcome(recovery: &mut Recovery, now: Nanos, rail: usize, id: J
         }
         Outcome::Address(result) => datagrams::address_asked(recovery, now, rail, result),
         Outcome::Datagrams(result) => datagrams::made(recovery, now, rail, result),
+        Outcome::Worked(result) => fetches::worked(recovery, now, id.about, result),
         outcome => {
             if let Outcome::Fenced(Ok(fenced)) = &outcome
                 && fenced.stopped

@@ -5,6 +5,7 @@
 //! that are not ready, and channels that no kernel looks after. It calls no CUDA function.
 
 mod datagrams;
+mod fetches;
 mod hand_on;
 mod homes;
 mod localize;
@@ -142,6 +143,7 @@ impl Agent {
             rings: kept.pairs.iter().map(|held| held.as_ref().map(|held| held.rings)).collect(),
             spares: kept.spares,
             requests_seen: vec![0; rows],
+            fetches: fetches::of(pe),
             tuning: pe.config().tuning,
             words,
         };
@@ -233,7 +235,7 @@ impl Agent {
         }
         let touch = Nanos::new(self.given.touch_ns);
         let recovery = &mut self.recovery;
-        busy |= homes::look(recovery, now);
+        busy |= homes::look(recovery, now) | fetches::look(recovery, now);
         busy |= slots::look(recovery, now);
         busy |= recovery.engine.look_at_destroys(now);
         busy |= proof::look(recovery, now, self.given.prove_ns.into());
@@ -336,7 +338,7 @@ impl Agent {
         self.looked
     }
 
-    /// The options that it was given.
+    /// Its options.
     pub(super) const fn given(&self) -> AgentOptions {
         self.given
     }

@@ -113,6 +113,10 @@ impl CudaMemory {
 }
 
 impl GpuMemory for CudaMemory {
+    fn host_reaches_heap(&self) -> bool {
+        self.heap == Home::Host
+    }
+
     fn alloc(&self, bytes: u64, placement: Placement) -> Result<Span, GpuError> {
         let home = home_of(placement, self.heap, self.mover)?;
         // NICs register whole pages, and a dma-buf is of whole pages of the GPU's.

@@ -1,0 +1,109 @@
+//! Atomics that this NIC executes on its own host's memory, for requesters that must not lose the answer.
+//!
+//! They run on a loopback pair of the NIC, so they are atomic among all that comes through it from elsewhere.
+
+use super::Rail;
+use crate::error::NicError;
+use crate::nic::loopback::{FetchPair, Pair, PairUse};
+use crate::nic::qp::MASK_24;
+use crate::nic::queue::Request;
+use shunt_device::Amo;
+use shunt_layout::mlx5::prm::qp::State;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchError {
+    /// It was not executed and never will be.
+    NotExecuted(NicError),
+    /// It may have been executed. It will not be from here on.
+    Unknown(NicError),
+}
+
+impl Rail {
+    /// Executes an atomic on the word at a heap offset, where a key covers `1 << log2_chunk` bytes; answers with what
+    /// the word was. Ends by its deadline. One that fails is fenced: its pair is in ERR or `lifetime_ns` has passed.
+    ///
+    /// # Errors
+    /// [`FetchError`].
+    pub fn fetch(&self, amo: Amo, at: u64, log2_chunk: u32, lifetime_ns: u64) -> Result<u64, FetchError> {
+        let mut guard = self.fetch.lock(&*self.world);
+        let key_be = self.heap.as_ref().and_then(|heap| {
+            Some((heap.umem.memory().span(), heap.keys.get((at >> log2_chunk) as usize)?.key_be()))
+        });
+        let Some((heap, rkey_be)) = key_be else {
+            let nic = self.name.clone();
+            let cure = "register_heap comes before the first fetch";
+            let error =
+                NicError::Unfit { nic, what: "key of the word", met: "none".into(), want: "one", cure };
+            return Err(FetchError::NotExecuted(error));
+        };
+        let pair = self.fetch_pair(&mut guard).map_err(FetchError::NotExecuted)?;
+        let answer = self.private.answer();
+        let (lkey_be, remote) = (self.private.key_be(), heap.address + at);
+        pair.producer
+            .post(&*self.world, Request::Atomic { amo, answer: answer.address, lkey_be, remote, rkey_be });
+        let before = guard.posted;
+        guard.posted += 1;
+        if let Err(error) = self.wait_fetched(&mut guard, self.options.flush_ns) {
+            self.stop_fetch(&mut guard, before, lifetime_ns, error)?;
+        }
+        let mut bytes = [0; 8];
+        let read = self.private.memory().read(answer.address, &mut bytes);
+        read.map_err(|error| FetchError::Unknown(error.into()))?;
+        let word = u64::from_le_bytes(bytes);
+        // A NIC writes answers of four bytes big-endian.
+        Ok(if amo.bytes() == 4 { u64::from(u32::from_be(word as u32)) } else { word })
+    }
+
+    fn fetch_pair<'a>(&self, fetch: &'a mut FetchPair) -> Result<&'a mut Pair, NicError> {
+        if fetch.pair.is_none() {
+            fetch.incarnation = fetch.incarnation.wrapping_add(1);
+            let psn = (fetch.incarnation << 12) & MASK_24;
+            // The address may have moved while the port was down. One that is not told is as it was.
+            let _ = self.refresh_address();
+            fetch.pair = Some(self.pair(PairUse::Fetch, fetch.incarnation, psn)?);
+            fetch.posted = 0;
+        }
+        Ok(fetch.pair.as_mut().expect("made above"))
+    }
+
+    fn wait_fetched(&self, fetch: &mut FetchPair, patience_ns: u64) -> Result<(), NicError> {
+        match &mut fetch.pair {
+            Some(pair) => pair.producer.wait_all(&*self.world, patience_ns),
+            None => Ok(()),
+        }
+    }
+
+    /// Has one without an answer end: the responder is moved to ERR, and its count says whether it was executed. An
+    /// answer that comes meanwhile counts.
+    fn stop_fetch(
+        &self,
+        fetch: &mut FetchPair,
+        before: u32,
+        lifetime_ns: u64,
+        error: NicError,
+    ) -> Result<(), FetchError> {
+        let Some(pair) = &fetch.pair else { return Err(FetchError::NotExecuted(error)) };
+        let responder = &pair.responder.qp;
+        let late = matches!(error, NicError::Overdue { .. });
+        let stopped = responder.to_error().and_then(|()| responder.query());
+        let answered = late && self.wait_fetched(fetch, lifetime_ns).is_ok();
+        if !late && stopped.is_err() {
+            // What is on its way has arrived by then.
+            let since = self.world.now_ns();
+            while self.world.now_ns().saturating_sub(since) < lifetime_ns {
+                self.world.relax();
+            }
+        }
+        fetch.pair = None;
+        match stopped {
+            _ if answered => Ok(()),
+            Ok(truth)
+                if self.truth_holds && truth.state == Some(State::Err) && truth.rmsn == before & MASK_24 =>
+            {
+                Err(FetchError::NotExecuted(error))
+            }
+            _ => Err(FetchError::Unknown(error)),
+        }
+    }
+}
