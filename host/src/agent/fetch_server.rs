@@ -47,7 +47,7 @@ fn is_word(at: u64, bytes: u64, heap_bytes: u64) -> bool {
 
 /// How the requests of one channel index stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Channel {
+pub struct Requests {
     /// Some row has a request without a reply.
     due: bool,
     /// A worker was told.
@@ -58,10 +58,49 @@ struct Channel {
     failures: u32,
 }
 
+impl Requests {
+    /// Some row has a request without a reply.
+    pub fn seen(&mut self) {
+        self.due = true;
+    }
+
+    /// True while nobody is told, because the last one failed.
+    pub fn rests(&self, now: Nanos) -> bool {
+        now < self.rests_until
+    }
+
+    /// True if a worker is to be told now. It counts as told.
+    pub fn give(&mut self, now: Nanos, moving: bool) -> bool {
+        let due = std::mem::take(&mut self.due);
+        if !due || self.given || moving || self.rests(now) {
+            return false;
+        }
+        self.given = true;
+        true
+    }
+
+    /// The worker is done.
+    pub fn worked(&mut self) {
+        (self.given, self.failures) = (false, 0);
+    }
+
+    /// It could not: nothing of what is still due was executed.
+    pub fn failed(&mut self, now: Nanos) {
+        self.given = false;
+        self.rests_until = now + PAUSE.doubled(self.failures.min(PAUSE_DOUBLINGS));
+        self.failures += 1;
+    }
+
+    /// What the worker had not begun was taken back.
+    pub fn taken_back(&mut self) {
+        self.given = false;
+    }
+}
+
 /// The requests to one PE.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FetchServer {
-    channels: Vec<Channel>,
+    channels: Vec<Requests>,
     /// By row: the newest number that is known to be answered.
     served: Vec<u64>,
     awake_until: Nanos,
@@ -70,7 +109,11 @@ pub struct FetchServer {
 impl FetchServer {
     /// Of so many channels a peer and rows of all.
     pub fn new(channels: usize, rows: usize) -> Self {
-        Self { channels: vec![Channel::default(); channels], served: vec![0; rows], awake_until: Nanos::ZERO }
+        Self {
+            channels: vec![Requests::default(); channels],
+            served: vec![0; rows],
+            awake_until: Nanos::ZERO,
+        }
     }
 
     /// Looks at every row. `number` reads the newest number of a row, `replied` that of its reply.
@@ -84,40 +127,30 @@ impl FetchServer {
             if replied(row) == newest {
                 *served = newest;
             } else {
-                self.channels[row % per].due = true;
+                self.channels[row % per].seen();
             }
         }
     }
 
     /// True if a worker is to be told of a channel index now. It counts as told.
     pub fn give(&mut self, now: Nanos, channel: usize, moving: bool) -> bool {
-        let one = &mut self.channels[channel];
-        let due = std::mem::take(&mut one.due);
-        if !due || one.given || moving || now < one.rests_until {
-            return false;
-        }
-        one.given = true;
-        true
+        self.channels[channel].give(now, moving)
     }
 
     /// The worker is done with a channel index.
     pub fn worked(&mut self, now: Nanos, channel: usize) {
-        let one = &mut self.channels[channel];
-        (one.given, one.failures) = (false, 0);
+        self.channels[channel].worked();
         self.awake_until = now + AWAKE;
     }
 
     /// It could not: nothing of what is still due was executed.
     pub fn failed(&mut self, now: Nanos, channel: usize) {
-        let one = &mut self.channels[channel];
-        one.given = false;
-        one.rests_until = now + PAUSE.doubled(one.failures.min(PAUSE_DOUBLINGS));
-        one.failures += 1;
+        self.channels[channel].failed(now);
     }
 
     /// What the worker had not begun was taken back.
     pub fn taken_back(&mut self, channel: usize) {
-        self.channels[channel].given = false;
+        self.channels[channel].taken_back();
     }
 
     /// True while a worker has a channel index.

@@ -2,6 +2,7 @@
 //! that must be found wrong.
 
 use crate::failover::{self, Kind};
+use crate::fetches;
 use crate::paths;
 use crate::search::{Ending, Found, search};
 use crate::words;
@@ -29,6 +30,8 @@ pub enum Model {
     W(words::Setup),
     /// Both ends of one path.
     P(paths::Setup),
+    /// Exact fetching atomics.
+    X(fetches::Setup),
 }
 
 /// What a case is to show.
@@ -60,6 +63,7 @@ impl Case {
             Model::F(setup) => search(setup, STATES_MAX, say),
             Model::W(setup) => search(setup, STATES_MAX, say),
             Model::P(setup) => search(setup, STATES_MAX, say),
+            Model::X(setup) => search(setup, STATES_MAX, say),
         }
     }
 
@@ -77,9 +81,11 @@ pub fn cases(scale: Scale) -> Vec<Case> {
     let mut cases = failover_cases();
     cases.extend(words_cases());
     cases.extend(path_cases());
+    cases.extend(fetch_cases());
     cases.extend(broken_failover());
     cases.extend(broken_words());
     cases.extend(broken_paths());
+    cases.extend(broken_fetches());
     cases.retain(|case| case.scale <= scale);
     cases
 }
@@ -252,5 +258,29 @@ fn broken_paths() -> Vec<Case> {
             paths::Setup::new(1, 1).prompt().one_way().nics(1, 1).but(Break::LyingDestroy),
         ),
         case("path, probes not answered", new().fresh().but(Break::LyingProbes)),
+    ]
+}
+
+fn fetch_cases() -> Vec<Case> {
+    use Scale::{Ci, Small};
+    let case = |name, scale, setup| Case { name, model: Model::X(setup), expect: Expect::Holds, scale };
+    let new = fetches::Setup::new;
+    vec![
+        case("exact fetch", Small, new([2, 1])),
+        case("exact fetch, agents follow", Ci, new([2, 1]).troubles(2, 0, 1)),
+        case("exact fetch, home moves", Ci, new([2, 1]).adds(2).troubles(0, 1, 1)),
+        case("exact fetch, all of it", Ci, new([2, 2]).adds(2).troubles(2, 2, 1)),
+    ]
+}
+
+fn broken_fetches() -> Vec<Case> {
+    use fetches::Break;
+    let case =
+        |name, setup| Case { name, model: Model::X(setup), expect: Expect::Broken, scale: Scale::Small };
+    let new = || fetches::Setup::new([2, 1]);
+    vec![
+        case("exact fetch, executed twice", new().troubles(1, 0, 0).without(Break::ExecutedTwice)),
+        case("exact fetch, any reply", new().without(Break::OtherReply)),
+        case("exact fetch, home not awaited", new().adds(2).troubles(0, 1, 0).without(Break::HomeNotAwaited)),
     ]
 }
