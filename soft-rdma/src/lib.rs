@@ -4,7 +4,9 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`machine`] | the soft NICs of this process, made at the first look at a device |
+//! | [`machine`] | what this process has of RDMA, made at the first look at a device |
+//! | [`devices`] | its soft NICs, their commands and events |
+//! | [`port`] | what a port is |
 //! | [`settings`] | what the environment says about them |
 //! | [`sysfs`] | the tree of files that programs find devices by |
 //! | [`control`] | the same devices, seen and broken from outside |
@@ -19,13 +21,16 @@
 
 pub mod abi;
 pub mod control;
+pub mod devices;
 pub mod devx;
 pub mod hooks;
 pub mod ioctl;
 pub mod log;
 pub mod machine;
 pub mod netlink;
+pub mod port;
 pub mod settings;
 pub mod sysfs;
+mod thread;
 pub mod user;
 pub mod verbs;

@@ -2,8 +2,8 @@
 
 use super::wire::{Answer, FaultView, Injected, NicView, ProcessView, Request, Watched};
 use super::{LINE_MAX, PREFIX, SUFFIX};
+use crate::devices::{Devices, Nic};
 use crate::log::Level;
-use crate::machine::{Machine, Nic};
 use rustix::net::sockopt;
 use serde::Serialize;
 use shunt_soft_nic::fault::format_time;
@@ -49,7 +49,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // Wakes whoever waits for callers.
+            // Wakes the thread that waits for callers.
             let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
             let _ = fs::remove_file(&self.path);
         }
@@ -70,20 +70,20 @@ fn remove_stale(directory: &Path) {
 }
 
 /// Starts the thread that answers, and returns the socket.
-pub(crate) fn serve(machine: &'static Machine, directory: &Path) -> io::Result<Server> {
+pub(crate) fn serve(devices: &'static Devices, directory: &Path) -> io::Result<Server> {
     let server = Server::open(directory)?;
     let listener = server.listener.try_clone()?;
     let name = "soft-rdma control".to_owned();
-    thread::Builder::new().name(name).spawn(move || accept(machine, &listener))?;
+    thread::Builder::new().name(name).spawn(move || accept(devices, &listener))?;
     Ok(server)
 }
 
-fn accept(machine: &'static Machine, listener: &UnixListener) {
+fn accept(devices: &'static Devices, listener: &UnixListener) {
     let callers = Arc::new(AtomicU32::new(0));
-    while !machine.closed() {
+    while !devices.closed() {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            Err(_) if machine.closed() => return,
+            Err(_) if devices.closed() => return,
             Err(_) => {
                 // No descriptors, most likely: they come back.
                 thread::sleep(Duration::from_millis(10));
@@ -97,7 +97,7 @@ fn accept(machine: &'static Machine, listener: &UnixListener) {
         }
         let count = callers.clone();
         let talk = move || {
-            let told = talk(machine, stream);
+            let told = talk(devices, stream);
             count.fetch_sub(1, Ordering::AcqRel);
             if let Err(error) = told {
                 crate::log!(Level::Debug, "control: {error}");
@@ -115,7 +115,7 @@ fn refuse(mut stream: UnixStream, text: String) {
 }
 
 /// Answers one caller's requests until there are no more.
-fn talk(machine: &Machine, mut stream: UnixStream) -> io::Result<()> {
+fn talk(devices: &Devices, mut stream: UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE))?;
     stream.set_write_timeout(Some(IDLE))?;
     let (caller, me) = (sockopt::socket_peercred(&stream)?.uid, rustix::process::geteuid());
@@ -139,7 +139,7 @@ fn talk(machine: &Machine, mut stream: UnixStream) -> io::Result<()> {
             continue;
         }
         match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => answer(machine, &request, &mut stream)?,
+            Ok(request) => answer(devices, &request, &mut stream)?,
             Err(error) => say(&mut stream, &Answer::<()>::Error(format!("not a request: {error}")))?,
         }
     }
@@ -151,48 +151,48 @@ fn say<T: Serialize>(stream: &mut UnixStream, answer: &Answer<T>) -> io::Result<
     stream.write_all(&line)
 }
 
-fn answer(machine: &Machine, request: &Request, stream: &mut UnixStream) -> io::Result<()> {
+fn answer(devices: &Devices, request: &Request, stream: &mut UnixStream) -> io::Result<()> {
     match request {
-        Request::Inject { nic, at_ns, fault } => match inject(machine, *nic, *at_ns, fault) {
+        Request::Inject { nic, at_ns, fault } => match inject(devices, *nic, *at_ns, fault) {
             Ok(id) => say(stream, &Answer::Ok(Injected { id })),
             Err(text) => say(stream, &Answer::<()>::Error(text)),
         },
-        Request::Faults {} => say(stream, &Answer::Ok(faults(machine))),
-        Request::Nics {} => say(stream, &Answer::Ok(process(machine))),
+        Request::Faults {} => say(stream, &Answer::Ok(faults(devices))),
+        Request::Nics {} => say(stream, &Answer::Ok(process(devices))),
         Request::Watch { address } => {
-            let seen = machine.with_fabric(|fabric| {
+            let seen = devices.with_fabric(|fabric| {
                 fabric.watch_word(*address);
                 fabric.watched(*address)
             });
             say(stream, &Answer::Ok(Watched::from(seen)))
         }
         Request::Watched { address } => {
-            let seen = machine.with_fabric(|fabric| fabric.watched(*address));
+            let seen = devices.with_fabric(|fabric| fabric.watched(*address));
             say(stream, &Answer::Ok(Watched::from(seen)))
         }
     }
 }
 
-fn inject(machine: &Machine, nic: u32, from_now_ns: u64, fault: &str) -> Result<u64, String> {
+fn inject(devices: &Devices, nic: u32, from_now_ns: u64, fault: &str) -> Result<u64, String> {
     let kind: FaultKind = fault.parse().map_err(|error| format!("{error}"))?;
-    if nic as usize >= machine.nics().len() {
-        let names: Vec<&str> = machine.nics().iter().map(Nic::name).collect();
+    if nic as usize >= devices.nics().len() {
+        let names: Vec<&str> = devices.nics().iter().map(Nic::name).collect();
         let verb = if names.len() == 1 { "is" } else { "are" };
         return Err(format!("no mlx5_{nic}; there {verb} {}", names.join(", ")));
     }
-    let at = RailAt { pe: machine.slot(), rail: nic };
-    let id = machine.with_fabric(|fabric| {
+    let at = RailAt { pe: devices.slot(), rail: nic };
+    let id = devices.with_fabric(|fabric| {
         // The number is the place in the list, which only grows.
         let id = fabric.faults().len() as u64;
-        fabric.plan(machine.now_ns().saturating_add(from_now_ns), at, kind);
+        fabric.plan(devices.now_ns().saturating_add(from_now_ns), at, kind);
         id
     });
     crate::log!(Level::Info, "fault {id}: {kind} at NIC {nic} in {}", format_time(from_now_ns));
     Ok(id)
 }
 
-fn faults(machine: &Machine) -> Vec<FaultView> {
-    let reports = machine.with_fabric(|fabric| fabric.faults());
+fn faults(devices: &Devices) -> Vec<FaultView> {
+    let reports = devices.with_fabric(|fabric| fabric.faults());
     let view = |(id, report): (u64, shunt_soft_nic::FaultReport)| FaultView {
         id,
         nic: report.at.rail,
@@ -204,14 +204,14 @@ fn faults(machine: &Machine) -> Vec<FaultView> {
     (0..).zip(reports).map(view).collect()
 }
 
-fn process(machine: &Machine) -> ProcessView {
+fn process(devices: &Devices) -> ProcessView {
     let program = fs::read_to_string("/proc/self/comm").unwrap_or_default().trim().to_owned();
     ProcessView {
         pid: std::process::id(),
         program,
-        slot: machine.slot(),
-        now_ns: machine.now_ns(),
-        nics: machine.nics().iter().map(nic).collect(),
+        slot: devices.slot(),
+        now_ns: devices.now_ns(),
+        nics: devices.nics().iter().map(nic).collect(),
     }
 }
 

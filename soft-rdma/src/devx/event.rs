@@ -6,9 +6,10 @@
 
 use super::ids::{channel, devx};
 use super::policy::{self, CQ, Kind, QP, RMP};
+use crate::devices::{EventSink, Nic, SubscriptionId};
 use crate::ioctl::{Call, Context, FileId, Resource};
 use crate::log::Level;
-use crate::machine::{self, EventSink, Nic, SubscriptionId};
+use crate::thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, write};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
@@ -171,7 +172,7 @@ impl CommandChannel {
             channel.queue.send(&[&cookie.to_ne_bytes(), &answer]);
             channel.asked.fetch_sub(bytes, Ordering::AcqRel);
         };
-        machine::in_thread("soft-rdma query", ask).map_err(|_| {
+        thread::in_thread("soft-rdma query", ask).map_err(|_| {
             self.asked.fetch_sub(bytes, Ordering::AcqRel);
             Errno::AGAIN
         })

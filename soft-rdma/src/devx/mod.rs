@@ -10,8 +10,8 @@ mod object;
 mod policy;
 mod uar;
 
+use crate::devices::Nic;
 use crate::ioctl::{Context, Method};
-use crate::machine::Nic;
 use crate::verbs::{Cq, Qp};
 use ids::{channel, devx, obj, object as objects, uar as pages, umem};
 use object::Object;

@@ -3,8 +3,8 @@
 use super::ids::{devx, obj};
 use super::policy::{self, HEADER_BYTES, Kind};
 use super::{command, event};
+use crate::devices::Nic;
 use crate::ioctl::{Call, Context, Resource};
-use crate::machine::Nic;
 use crate::verbs::firmware;
 use rustix::io::Errno;
 

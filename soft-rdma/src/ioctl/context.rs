@@ -1,7 +1,7 @@
 //! One open uverbs file: its NIC, its objects by handle, its pages, its events.
 
 use super::pages::{Page, Pages};
-use crate::machine::Nic;
+use crate::devices::Nic;
 use crate::verbs::Events;
 use rustix::io::Errno;
 use std::any::Any;

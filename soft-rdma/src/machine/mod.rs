@@ -1,50 +1,38 @@
-//! What this process has of RDMA: soft NICs in one fabric, the thread that steps them, and the way to the NICs of
-//! other processes. Made at the first look at a device, and not before: a program that is preloaded and has nothing
-//! to do with RDMA gets neither threads nor files.
+//! What this process has of RDMA: its devices, the files that describe them, and the socket that faults come by. Made
+//! at the first look at a device, and not before: a program that is preloaded and has nothing to do with RDMA gets
+//! neither threads nor files.
 
 mod capture;
-mod dispatch;
 mod error;
-mod nic;
 mod slot;
 
-pub use dispatch::{EventSink, SubscriptionId};
 pub use error::StartError;
-pub use nic::{GidEntry, GidKind, Nic, PortView};
 
 use crate::control;
+use crate::devices::{COMMAND_TIMEOUT, Devices, Nic};
 use crate::log::{self, Level};
 use crate::settings::Settings;
 use crate::sysfs::{Device, Tree, TreeError};
-use dispatch::{Bell, Sinks};
-use nix::sys::signal::SigSet;
+use crate::thread::{Quiet, in_thread};
+use shunt_soft_nic::RailAt;
 use shunt_soft_nic::uplink::{fabric_directory, runtime_directory};
-use shunt_soft_nic::{Clock, Engine, Fabric, FabricConfig, RailAt, SharedFabric, SoftNic};
 use slot::Claim;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
-use std::{ptr, thread};
 
 /// What this process has of RDMA.
 pub struct Machine {
     settings: Settings,
-    slot: u32,
     directory: PathBuf,
-    nics: Vec<Nic>,
+    devices: Devices,
     tree: Mutex<Option<Tree>>,
     root: PathBuf,
     server: Mutex<Option<control::Server>>,
-    clock: Clock,
-    bell: Arc<Bell>,
     opened: Once,
-    closed: AtomicBool,
     process: u32,
-    /// Steps the fabric. It is never stopped: a program may ring doorbells until its last instruction.
-    _engine: Engine,
-    fabric: SharedFabric,
 }
 
 /// The machine of one process, or why there is none. A child gets its own.
@@ -71,7 +59,8 @@ impl Machine {
                 Ok(machine) => {
                     // SAFETY: the handler takes no arguments and touches only what lives as long as the process.
                     unsafe { libc::atexit(leave) };
-                    let (nics, slot, fabric) = (machine.nics.len(), machine.slot, &machine.settings.fabric);
+                    let (nics, slot, fabric) =
+                        (machine.nics().len(), machine.slot(), &machine.settings.fabric);
                     crate::log!(Level::Info, "{nics} NICs, number {slot} of fabric {fabric}");
                 }
             }
@@ -88,7 +77,7 @@ impl Machine {
     /// Makes a machine below a runtime directory. It stays for the life of the process, because devices do; what it
     /// has outside of it ends with [`Self::close`].
     pub fn start(settings: Settings, runtime: &Path) -> Result<&'static Self, StartError> {
-        Self::start_with(settings, runtime, nic::COMMAND_TIMEOUT)
+        Self::start_with(settings, runtime, COMMAND_TIMEOUT)
     }
 
     fn start_with(
@@ -99,57 +88,27 @@ impl Machine {
         let directory = fabric_directory(runtime, &settings.fabric)?;
         let Claim { slot, nics, uplink } = slot::claim(&settings, runtime)?;
         let tree = Tree::new(&directory)?;
-        let mut fabric = Fabric::new(FabricConfig::default());
-        let (bell, clock) = (Arc::new(Bell::default()), Clock::new());
-        let mut parts = Vec::new();
-        for (rail, (config, interface)) in (0..).zip(nics) {
-            let name = config.name.clone();
-            let mut nic = SoftNic::new(config);
-            let rung = bell.clone();
-            nic.set_waker(Arc::new(move || rung.ring()));
-            parts.push((name, interface, fabric.add(nic, RailAt { pe: slot, rail })));
-        }
-        fabric.attach(uplink)?;
-        if let Some(path) = &settings.pcap {
-            capture::start(&mut fabric, path, clock)?;
-        }
         let quiet = Quiet::new();
-        let engine = Engine::spawn_beside_pollers(fabric, clock);
-        let shared = engine.fabric();
-        let nic = |(index, (name, interface, id))| Nic {
-            name,
-            index,
-            interface,
-            id,
-            fabric: shared.clone(),
-            clock,
-            bell: bell.clone(),
-            sinks: Sinks::default(),
-            timeout,
-            unanswered: Mutex::default(),
-            process: std::process::id(),
-        };
+        let devices = Devices::start(slot, nics, timeout, |fabric, clock| {
+            fabric.attach(uplink)?;
+            let path = settings.pcap.as_deref();
+            path.map_or(Ok(()), |path| capture::start(fabric, path, clock))
+        })?;
         let machine: &'static Self = Box::leak(Box::new(Self {
             settings,
-            slot,
             directory,
-            nics: (0..).zip(parts).map(nic).collect(),
+            devices,
             root: tree.root().to_owned(),
             tree: Mutex::new(Some(tree)),
             server: Mutex::new(None),
-            clock,
-            bell: bell.clone(),
             opened: Once::new(),
-            closed: AtomicBool::new(false),
             process: std::process::id(),
-            _engine: engine,
-            fabric: shared.clone(),
         }));
         machine.describe(Tree::write)?;
         let what = "soft-rdma events";
-        let events = in_thread(what, move || dispatch::run(machine));
+        let events = in_thread(what, || machine.devices.dispatch(|| machine.refresh()));
         events.map_err(|cause| StartError::Thread { what, cause })?;
-        match control::serve(machine, &machine.directory) {
+        match control::serve(&machine.devices, &machine.directory) {
             Ok(server) => *machine.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server),
             // The devices are as good without.
             Err(error) => crate::log!(Level::Warn, "faults cannot be injected from outside: {error}"),
@@ -164,12 +123,12 @@ impl Machine {
         write: impl FnOnce(&mut Tree, &[Device]) -> Result<(), TreeError>,
     ) -> Result<(), TreeError> {
         let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
-        let devices: Vec<Device> = self.nics.iter().map(Device::of).collect();
+        let devices: Vec<Device> = self.nics().iter().map(Nic::describe).collect();
         tree.as_mut().map_or(Ok(()), |tree| write(tree, &devices))
     }
 
     /// Has the files that follow the NICs follow them.
-    pub(crate) fn refresh(&self) {
+    fn refresh(&self) {
         if let Err(error) = self.describe(Tree::update) {
             crate::log!(Level::Warn, "port files are not what the ports are: {error}");
         }
@@ -177,7 +136,7 @@ impl Machine {
 
     /// The NICs, by index.
     pub fn nics(&self) -> &[Nic] {
-        &self.nics
+        self.devices.nics()
     }
 
     /// The directory that stands for `/` where devices are looked for: `sys/class/infiniband` lies below it.
@@ -195,7 +154,7 @@ impl Machine {
 
     /// The number no other live process of the fabric has.
     pub fn slot(&self) -> u32 {
-        self.slot
+        self.devices.slot()
     }
 
     /// What it was made from.
@@ -211,39 +170,22 @@ impl Machine {
     /// A device was opened: the plan of faults counts its times from the first call.
     pub fn opened(&self) {
         self.opened.call_once(|| {
-            let now = self.clock.now_ns();
+            let now = self.devices.now_ns();
             for fault in &self.settings.faults {
-                let at = RailAt { pe: self.slot, rail: fault.nic };
+                let at = RailAt { pe: self.slot(), rail: fault.nic };
                 let at_ns = now.saturating_add(fault.at_ns);
-                self.with_fabric(|fabric| fabric.plan(at_ns, at, fault.kind));
+                self.devices.with_fabric(|fabric| fabric.plan(at_ns, at, fault.kind));
             }
         });
     }
 
-    /// Nanoseconds of the clock that faults are planned by.
-    pub(crate) fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
-    }
-
-    /// Runs `f` on the fabric.
-    pub(crate) fn with_fabric<R>(&self, f: impl FnOnce(&mut Fabric) -> R) -> R {
-        self.fabric.with(f)
-    }
-
     /// Leaves the fabric and removes its files. The NICs answer as before, but nobody else's packets reach them.
     pub fn close(&self) {
-        if self.closed.swap(true, Ordering::SeqCst) || self.process != std::process::id() {
+        if self.process != std::process::id() || !self.devices.close() {
             return;
         }
-        self.bell.ring();
-        self.with_fabric(Fabric::detach);
         self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.tree.lock().unwrap_or_else(PoisonError::into_inner).take();
-    }
-
-    /// True after [`Self::close`].
-    pub(crate) fn closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
     }
 }
 
@@ -273,32 +215,6 @@ extern "C" fn leave() {
     }
 }
 
-/// Starts a thread of ours in the midst of a program: it gets no signals, those are the program's own.
-pub(crate) fn in_thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let _quiet = Quiet::new();
-    thread::Builder::new().name(name.into()).spawn(run).map(drop)
-}
-
-/// Threads started while it lives get no signals: those are the program's own.
-struct Quiet {
-    before: Option<SigSet>,
-}
-
-impl Quiet {
-    fn new() -> Self {
-        Self { before: SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).ok() }
-    }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            // It was this thread's mask a moment ago: it is a valid one.
-            let _ = before.thread_set_mask();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,10 +231,10 @@ mod tests {
         input::OPCODE.set(&mut nop, Opcode::Nop as u32);
         assert_eq!(nic.command(&nop, &mut [0xff; 16]), Ok(()));
         let at = RailAt { pe: machine.slot(), rail: 0 };
-        machine.with_fabric(|fabric| {
+        machine.devices.with_fabric(|fabric| {
             fabric.plan(0, at, FaultKind::FwTimeout { for_ns: None });
             // The engine would begin with it, but maybe only behind the command.
-            fabric.round(machine.clock.now_ns());
+            fabric.round(machine.devices.now_ns());
         });
         assert_eq!(nic.command(&nop, &mut [0; 16]), Err(Errno::TIMEDOUT));
         machine.close();

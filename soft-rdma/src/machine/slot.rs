@@ -1,6 +1,7 @@
 //! Which NICs a process has: a number of its fabric that no other live process has gives their addresses.
 
 use super::StartError;
+use crate::devices::Interface;
 use crate::settings::Settings;
 use shunt_soft_nic::{NicConfig, RoceOptions, RoceUplink, UnixUplink, Uplink, UplinkError};
 use std::net::Ipv4Addr;
@@ -22,9 +23,6 @@ pub(super) struct Claim {
     /// The way to the others.
     pub(super) uplink: Box<dyn Uplink>,
 }
-
-/// A network interface: its name and number.
-pub(super) type Interface = (String, u32);
 
 /// The interface that reaches this machine alone, as the machine's fabric does.
 fn loopback() -> Interface {

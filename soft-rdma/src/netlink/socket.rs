@@ -5,6 +5,7 @@
 //! else can send to it. It is known by its identity, as an open uverbs file is.
 
 use super::answers;
+use crate::devices::Nic;
 use crate::hooks::raw;
 use crate::ioctl::{FileId, descriptors_of};
 use crate::log::Level;
@@ -127,7 +128,7 @@ pub fn request(at: usize, fd: RawFd, request: &[u8]) -> Result<(), Errno> {
     bind(at, 0)?;
     // Without devices the lists are empty; the log says why.
     let devices: Vec<Device> =
-        Machine::get().map(|machine| machine.nics().iter().map(Device::of).collect()).unwrap_or_default();
+        Machine::get().map(|machine| machine.nics().iter().map(Nic::describe).collect()).unwrap_or_default();
     let answers = answers(request, port(at), &devices);
     crate::log!(Level::Debug, "netlink: {} bytes asked, {} answers", request.len(), answers.len());
     for answer in answers {

@@ -1,7 +1,7 @@
 //! Requests as libibverbs and iproute2 send them, and what they get.
 
 use super::*;
-use crate::machine::PortView;
+use crate::port::PortView;
 use proptest::prelude::*;
 use shunt_soft_nic::Counters;
 

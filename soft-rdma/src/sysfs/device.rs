@@ -1,6 +1,6 @@
 //! What the files of one device say.
 
-use crate::machine::{Nic, PortView};
+use crate::port::PortView;
 use shunt_soft_nic::Counters;
 
 /// Vendor of real ones.
@@ -36,21 +36,6 @@ pub struct Device {
 }
 
 impl Device {
-    /// What a NIC is now.
-    pub fn of(nic: &Nic) -> Self {
-        let entry = nic.gid(0);
-        Self {
-            name: nic.name().into(),
-            index: nic.index(),
-            guid: nic.guid(),
-            gid: entry.map_or([0; 16], |entry| entry.gid),
-            interface: nic.interface().into(),
-            interface_index: entry.map_or(0, |entry| entry.interface),
-            port: nic.port(),
-            counters: nic.with(|nic| nic.counters()),
-        }
-    }
-
     /// Its PCI address: one slot each, in a domain that no machine has.
     pub fn pci(&self) -> String {
         format!("5348:00:{:02x}.0", self.index)

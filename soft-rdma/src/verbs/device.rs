@@ -6,9 +6,9 @@ use crate::abi::ids::{UHW_IN, UHW_OUT, get_context, gid_entry, gid_table, query_
 use crate::abi::mlx5::{CONTEXT_DUMP_FILL_KEY, CONTEXT_ECE, ContextRequest, ContextResponse};
 use crate::abi::uverbs::{GidEntry, QueryDevice, QueryDeviceEx, QueryPort};
 use crate::abi::{Plain, ids};
+use crate::devices::{self, Nic};
 use crate::ioctl::{Call, Context};
 use crate::log::Level;
-use crate::machine::{self, Nic};
 use crate::sysfs::FIRMWARE;
 use rustix::io::Errno;
 use shunt_layout::bits::Field;
@@ -224,7 +224,7 @@ fn gids(nic: &Nic) -> u32 {
     (0..).take_while(|index| nic.gid(*index).is_some()).count() as u32
 }
 
-fn entry(entry: machine::GidEntry) -> GidEntry {
+fn entry(entry: devices::GidEntry) -> GidEntry {
     GidEntry {
         gid: entry.gid,
         index: entry.index,

@@ -7,8 +7,8 @@
 use crate::abi::Plain;
 use crate::abi::ids::event;
 use crate::abi::uverbs::{AsyncRecord, CompletionRecord, CqEvents};
+use crate::devices::{EventSink, Nic, SubscriptionId};
 use crate::ioctl::{Channel, FileId};
-use crate::machine::{EventSink, Nic, SubscriptionId};
 use rustix::io::Errno;
 use shunt_layout::mlx5::eqe;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Mailboxes: verbs objects are made by firmware commands, as the kernel's mlx5 driver makes them.
 
+use crate::devices::Nic;
 use crate::log::Level;
-use crate::machine::Nic;
 use crate::user;
 use rustix::io::Errno;
 use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};

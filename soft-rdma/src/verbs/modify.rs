@@ -10,8 +10,8 @@ use crate::abi::ids::{access, attribute as a};
 use crate::abi::mlx5::{ModifyQpDriver, ModifyQpResponse};
 use crate::abi::uverbs::ModifyQp;
 use crate::abi::{Plain, structure};
+use crate::devices::Nic;
 use crate::ioctl::Context;
-use crate::machine::Nic;
 use rustix::io::Errno;
 use shunt_layout::mlx5::prm::cmd::{Opcode, input};
 use shunt_layout::mlx5::prm::qp::{

@@ -1,14 +1,16 @@
 //! One NIC as the parts that play its kernel see it.
 
-use super::dispatch::{Bell, EventSink, Sinks, SubscriptionId};
+use super::events::{Bell, EventSink, Sinks, SubscriptionId};
 use crate::log::Level;
+use crate::port::{PortView, port_rate};
+use crate::sysfs::Device;
 use rustix::io::Errno;
 use shunt_soft_nic::{Clock, CommandId, NicId, SharedFabric, SoftNic, trace};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the kernel waits for a command.
-pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One entry of a GID table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,47 +37,14 @@ pub enum GidKind {
     RoceV2 = 2,
 }
 
-/// What the port is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PortView {
-    /// It has a link.
-    pub up: bool,
-    /// Bytes of a packet's payload at most.
-    pub mtu: u32,
-    /// Lanes, as verbs number them: 1 is one lane, 2 is four.
-    pub width: u8,
-    /// Speed of a lane, as verbs number it.
-    pub speed: u8,
-    /// The rate in words, as sysfs has it.
-    pub rate: &'static str,
-    /// Local identifier; RoCE has none.
-    pub lid: u16,
-}
-
-/// Rates that Ethernet ports have: Gb/s, lanes, speed of a lane.
-const RATES: [(f64, u8, u8, &str); 7] = [
-    (10.0, 1, 4, "10 Gb/sec (1X QDR)"),
-    (25.0, 1, 32, "25 Gb/sec (1X EDR)"),
-    (40.0, 2, 4, "40 Gb/sec (4X QDR)"),
-    (50.0, 1, 64, "50 Gb/sec (1X HDR)"),
-    (100.0, 2, 32, "100 Gb/sec (4X EDR)"),
-    (200.0, 2, 64, "200 Gb/sec (4X HDR)"),
-    (400.0, 2, 128, "400 Gb/sec (4X NDR)"),
-];
-
-/// The slowest kind of port that a rate fits; the fastest if it is not limited.
-fn port_rate(gbps: Option<f64>) -> (u8, u8, &'static str) {
-    let fastest = RATES[RATES.len() - 1];
-    let fits = gbps.and_then(|gbps| RATES.iter().find(|rate| rate.0 >= gbps).copied());
-    let (_, width, speed, text) = fits.unwrap_or(fastest);
-    (width, speed, text)
-}
+/// A network interface: its name and number.
+pub(crate) type Interface = (String, u32);
 
 /// One soft NIC with its engine behind it.
 pub struct Nic {
     pub(super) name: String,
     pub(super) index: u32,
-    pub(super) interface: (String, u32),
+    pub(super) interface: Interface,
     pub(super) id: NicId,
     pub(super) fabric: SharedFabric,
     pub(super) clock: Clock,
@@ -153,6 +122,11 @@ impl Nic {
         self.sinks.remove(id);
     }
 
+    /// Hands an event to those who subscribed.
+    pub(super) fn deliver(&self, eqe: &[u8; 64]) {
+        self.sinks.deliver(eqe);
+    }
+
     pub(super) fn next_event(&self) -> Option<[u8; 64]> {
         let now = self.clock.now_ns();
         self.with(|nic| nic.next_event(now))
@@ -176,6 +150,21 @@ impl Nic {
         PortView { up, mtu, width, speed, rate, lid: 0 }
     }
 
+    /// What its files say now.
+    pub fn describe(&self) -> Device {
+        let entry = self.gid(0);
+        Device {
+            name: self.name().into(),
+            index: self.index(),
+            guid: self.guid(),
+            gid: entry.map_or([0; 16], |entry| entry.gid),
+            interface: self.interface().into(),
+            interface_index: entry.map_or(0, |entry| entry.interface),
+            port: self.port(),
+            counters: self.with(|nic| nic.counters()),
+        }
+    }
+
     /// The GUID of the device, made from its MAC as Ethernet cards do.
     pub fn guid(&self) -> u64 {
         let [a, b, c, d, e, f] = self.mac();
@@ -185,18 +174,5 @@ impl Nic {
     /// The MAC of the port.
     pub fn mac(&self) -> [u8; 6] {
         self.with(|nic| nic.config().mac)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_are_as_fast_as_their_rate_needs() {
-        assert_eq!(port_rate(None).2, "400 Gb/sec (4X NDR)");
-        assert_eq!(port_rate(Some(0.5)), (1, 4, "10 Gb/sec (1X QDR)"));
-        assert_eq!(port_rate(Some(100.0)), (2, 32, "100 Gb/sec (4X EDR)"));
-        assert_eq!(port_rate(Some(1e6)).2, "400 Gb/sec (4X NDR)");
     }
 }

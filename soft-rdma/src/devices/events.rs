@@ -1,14 +1,8 @@
-//! Events from NICs to those who asked for them, and the sleep of whoever waits for a NIC.
+//! Events from NICs to those who subscribed, and the sleep of those who wait for a NIC.
 
-use super::Machine;
-use shunt_layout::mlx5::eqe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How long the dispatcher sleeps at most. It is woken for every event; this is for those that became visible while
-/// a NIC was gone.
-const NAP: Duration = Duration::from_millis(100);
+use std::time::Instant;
 
 /// Somebody who gets every event of a NIC.
 pub trait EventSink: Send {
@@ -76,24 +70,8 @@ impl Sinks {
         drop(removed); // Not under the lock: its end may be long.
     }
 
-    fn deliver(&self, eqe: &[u8; 64]) {
+    pub(super) fn deliver(&self, eqe: &[u8; 64]) {
         lock(&self.list).iter_mut().for_each(|(_, sink)| sink.event(eqe));
-    }
-}
-
-/// Hands events over until the machine closes.
-pub(super) fn run(machine: &Machine) {
-    while !machine.closed() {
-        let since = machine.bell.count();
-        for nic in machine.nics() {
-            while let Some(eqe) = nic.next_event() {
-                if eqe::EVENT_TYPE.get(&eqe) as u8 == eqe::event::PORT_CHANGE {
-                    machine.refresh();
-                }
-                nic.sinks.deliver(&eqe);
-            }
-        }
-        machine.bell.wait(since, Instant::now() + NAP);
     }
 }
 
