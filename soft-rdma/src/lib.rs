@@ -12,7 +12,8 @@
 //! | [`control`] | the same devices, seen and broken from outside |
 //! | [`log`] | lines to stderr |
 //! | [`hooks`] | what the preloaded symbols do |
-//! | [`ioctl`] | the one ioctl of verbs: calls, open files and their objects, the table of methods |
+//! | [`ioctl`] | the one ioctl of verbs: calls, open files and their objects |
+//! | [`methods`] | the table of methods, and the way of a call to its method |
 //! | [`verbs`] | verbs objects and queries, by firmware mailboxes |
 //! | [`devx`] | objects of the mlx5 provider: doorbell pages and what goes past verbs |
 //! | [`netlink`] | devices and ports as `NETLINK_RDMA` tells them |
@@ -27,6 +28,7 @@ pub mod hooks;
 pub mod ioctl;
 pub mod log;
 pub mod machine;
+pub mod methods;
 pub mod netlink;
 pub mod port;
 pub mod settings;

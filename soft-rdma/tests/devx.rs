@@ -7,8 +7,9 @@ use shunt_layout::mlx5::eqe;
 use shunt_layout::mlx5::prm::cmd::{Opcode, Status, input, output};
 use shunt_layout::mlx5::prm::{cq, mkey};
 use shunt_soft_rdma::control::{Client, processes_in};
-use shunt_soft_rdma::ioctl::{self, Context};
+use shunt_soft_rdma::ioctl::Context;
 use shunt_soft_rdma::machine::Machine;
+use shunt_soft_rdma::methods;
 use shunt_soft_rdma::settings::Settings;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -67,7 +68,7 @@ impl Request {
     }
 
     fn run(&mut self, context: &Context) -> Result<(), Errno> {
-        ioctl::run(context, self.words.as_mut_ptr() as u64)
+        methods::run(context, self.words.as_mut_ptr() as u64)
     }
 
     /// The data of an attribute after the call.

@@ -7,8 +7,9 @@ use rustix::io::Errno;
 use shunt_layout::mlx5::prm::cmd::{Opcode, output};
 use shunt_soft_rdma::hooks::attributes::{self, Links};
 use shunt_soft_rdma::hooks::{self, cwd, readonly};
-use shunt_soft_rdma::ioctl::{Context, REQUEST, run};
+use shunt_soft_rdma::ioctl::{Context, REQUEST};
 use shunt_soft_rdma::machine::Machine;
+use shunt_soft_rdma::methods::run;
 use shunt_soft_rdma::verbs::firmware::short;
 use std::ffi::CStr;
 

@@ -3,6 +3,7 @@
 //! As in the kernel, a command is only let through where it belongs; what the firmware refuses is EREMOTEIO, and its
 //! answer is handed out all the same.
 
+mod channels;
 mod event;
 mod ids;
 mod memory;
@@ -10,19 +11,15 @@ mod object;
 mod policy;
 mod uar;
 
-use crate::devices::Nic;
-use crate::ioctl::{Context, Method};
-use crate::verbs::{Cq, Qp};
+use crate::ioctl::{Call, Context, Method};
 use ids::{channel, devx, obj, object as objects, uar as pages, umem};
-use object::Object;
-use policy::Kind;
 use rustix::io::Errno;
 
 const fn method(
     object: u16,
     method: u16,
     attributes: &'static [u16],
-    run: fn(&Context, &mut crate::ioctl::Call) -> Result<(), Errno>,
+    run: fn(&Context, &mut Call) -> Result<(), Errno>,
 ) -> Method {
     Method { object, method, attributes, run }
 }
@@ -58,20 +55,3 @@ pub const METHODS: &[Method] = &[
     method(objects::UAR, pages::ALLOC, PAGE, uar::alloc),
     method(objects::UAR, pages::DESTROY, &[pages::HANDLE], uar::destroy),
 ];
-
-/// Has the firmware execute a mailbox: a refusal is EREMOTEIO, and stands in the answer.
-fn command(nic: &Nic, mailbox: &[u8], answer: &mut [u8]) -> Result<(), Errno> {
-    nic.command(mailbox, answer)?;
-    if policy::is_refused(answer) { Err(Errno::REMOTEIO) } else { Ok(()) }
-}
-
-/// The object of a handle: one made here, or a queue of verbs.
-fn named(context: &Context, handle: u32) -> Result<(&'static Kind, u32), Errno> {
-    if let Ok(object) = context.get::<Object>(handle) {
-        return Ok((object.kind, object.number));
-    }
-    if let Ok(qp) = context.get::<Qp>(handle) {
-        return Ok((policy::QP, qp.number()));
-    }
-    context.get::<Cq>(handle).map(|cq| (policy::CQ, cq.number()))
-}

@@ -1,11 +1,11 @@
 //! Commands and the objects they make.
 
+use super::channels;
 use super::ids::{devx, obj};
 use super::policy::{self, HEADER_BYTES, Kind};
-use super::{command, event};
 use crate::devices::Nic;
 use crate::ioctl::{Call, Context, Resource};
-use crate::verbs::firmware;
+use crate::verbs::{Cq, Qp, firmware};
 use rustix::io::Errno;
 
 /// Longest answer; the kernel's own bound is the length of an attribute.
@@ -20,9 +20,20 @@ pub(super) struct Object {
 impl Resource for Object {
     fn destroy(&self, context: &Context) -> Result<(), Errno> {
         firmware::execute::<HEADER_BYTES>(context.nic(), &self.kind.destroy(self.number))?;
-        event::forget(context.nic(), self.kind, self.number);
+        channels::forget(context.nic(), self.kind, self.number);
         Ok(())
     }
+}
+
+/// The object of a handle: one made here, or a queue of verbs.
+pub(super) fn named(context: &Context, handle: u32) -> Result<(&'static Kind, u32), Errno> {
+    if let Ok(object) = context.get::<Object>(handle) {
+        return Ok((object.kind, object.number));
+    }
+    if let Ok(qp) = context.get::<Qp>(handle) {
+        return Ok((policy::QP, qp.number()));
+    }
+    context.get::<Cq>(handle).map(|cq| (policy::CQ, cq.number()))
 }
 
 /// A mailbox of the program: at least a header.
@@ -35,6 +46,12 @@ fn mailbox(call: &Call, id: u16) -> Result<Vec<u8>, Errno> {
 fn room(call: &Call, id: u16) -> Result<usize, Errno> {
     let room = call.len(id);
     if (HEADER_BYTES..=ANSWER_MAX).contains(&room) { Ok(room) } else { Err(Errno::INVAL) }
+}
+
+/// Has the firmware execute a mailbox: a refusal is EREMOTEIO, and stands in the answer.
+fn command(nic: &Nic, mailbox: &[u8], answer: &mut [u8]) -> Result<(), Errno> {
+    nic.command(mailbox, answer)?;
+    if policy::is_refused(answer) { Err(Errno::REMOTEIO) } else { Ok(()) }
 }
 
 /// Executes a mailbox and hands the answer out. A refusal is handed out too, and is EREMOTEIO.
@@ -81,7 +98,7 @@ pub(super) fn destroy(context: &Context, call: &mut Call) -> Result<(), Errno> {
 /// Changes it.
 pub(super) fn modify(context: &Context, call: &mut Call) -> Result<(), Errno> {
     let mut mailbox = mailbox(call, obj::IN)?;
-    let (kind, number) = super::named(context, call.handle(obj::HANDLE)?)?;
+    let (kind, number) = named(context, call.handle(obj::HANDLE)?)?;
     kind.check_modify(number, &mailbox)?;
     let answer = execute(context.nic(), call, &mut mailbox, obj::OUT)?;
     call.output(obj::OUT, &answer)
@@ -90,7 +107,7 @@ pub(super) fn modify(context: &Context, call: &mut Call) -> Result<(), Errno> {
 /// Reads it.
 pub(super) fn query(context: &Context, call: &mut Call) -> Result<(), Errno> {
     let mut mailbox = mailbox(call, obj::IN)?;
-    let (kind, number) = super::named(context, call.handle(obj::HANDLE)?)?;
+    let (kind, number) = named(context, call.handle(obj::HANDLE)?)?;
     kind.check_query(number, &mailbox)?;
     let answer = execute(context.nic(), call, &mut mailbox, obj::OUT)?;
     call.output(obj::OUT, &answer)
@@ -99,14 +116,14 @@ pub(super) fn query(context: &Context, call: &mut Call) -> Result<(), Errno> {
 /// Reads it, and puts the answer into a channel. The firmware's status is in the answer.
 pub(super) fn async_query(context: &Context, call: &mut Call) -> Result<(), Errno> {
     let mut mailbox = mailbox(call, obj::IN)?;
-    let (kind, number) = super::named(context, call.handle(obj::HANDLE)?)?;
+    let (kind, number) = named(context, call.handle(obj::HANDLE)?)?;
     kind.check_query(number, &mailbox)?;
     let bytes = call.input::<u16>(obj::ASYNC_OUT_BYTES)? as usize;
     if bytes < HEADER_BYTES {
         return Err(Errno::INVAL);
     }
     let cookie = call.input::<u64>(obj::ASYNC_COOKIE)?;
-    let channel = event::command_channel(call.fd(obj::ASYNC_CHANNEL)?)?;
+    let channel = channels::command_channel(call.fd(obj::ASYNC_CHANNEL)?)?;
     policy::prepare(&mut mailbox);
     channel.query(context.nic(), mailbox, cookie, bytes)
 }

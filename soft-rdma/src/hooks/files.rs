@@ -6,9 +6,10 @@
 //! A child that was forked has descriptors of its parent's files, but not the threads behind them: calls on such a
 //! file fail with EIO, closing it does nothing but that, and a file the child opens itself is its own.
 
-use crate::ioctl::{self, Context, FileId, descriptors_of};
+use crate::ioctl::{Context, FileId, descriptors_of};
 use crate::log::Level;
 use crate::machine::Machine;
+use crate::methods;
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::ptr;
@@ -122,7 +123,7 @@ pub fn call(at: usize, address: u64) -> Result<(), Errno> {
         crate::log!(Level::Warn, "a call on a file of the parent: a child has to open the device itself");
         return Err(Errno::IO);
     };
-    ioctl::run(&context, address)
+    methods::run(&context, address)
 }
 
 /// Ends the file of a slot if no descriptor of it is left.

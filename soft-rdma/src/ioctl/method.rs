@@ -1,8 +1,6 @@
-//! The table of methods, and the way of a call to its method.
+//! What a method is.
 
 use super::{Call, Context};
-use crate::log::Level;
-use crate::{devx, verbs};
 use rustix::io::Errno;
 
 /// A method of an object type.
@@ -15,29 +13,4 @@ pub struct Method {
     pub attributes: &'static [u16],
     /// What it does.
     pub run: fn(&Context, &mut Call) -> Result<(), Errno>,
-}
-
-/// All methods.
-const TABLES: &[&[Method]] = &[verbs::METHODS, devx::METHODS];
-
-fn find(object: u16, method: u16) -> Option<&'static Method> {
-    TABLES.iter().copied().flatten().find(|entry| entry.object == object && entry.method == method)
-}
-
-/// Reads the call at `address` of the program and runs it on an open file.
-pub fn run(context: &Context, address: u64) -> Result<(), Errno> {
-    let mut call = Call::read(address)?;
-    let ended = dispatch(context, &mut call);
-    let (object, method) = (call.object(), call.method());
-    match ended {
-        Ok(()) => crate::log!(Level::Trace, "object {object:#x} method {method:#x}: done"),
-        Err(error) => crate::log!(Level::Trace, "object {object:#x} method {method:#x}: {error}"),
-    }
-    ended
-}
-
-fn dispatch(context: &Context, call: &mut Call) -> Result<(), Errno> {
-    let method = find(call.object(), call.method()).ok_or(Errno::PROTONOSUPPORT)?;
-    call.check_known(method.attributes)?;
-    (method.run)(context, call)
 }

@@ -1,4 +1,4 @@
-//! The ioctl that every verb goes through: calls, the files they are made on, and the methods they name.
+//! The ioctl that every verb goes through: calls, the files they are made on, and what a method is.
 
 mod call;
 mod channel;
@@ -9,7 +9,7 @@ mod pages;
 pub use call::Call;
 pub use channel::{Channel, FileId, descriptors_of};
 pub use context::{Context, Resource};
-pub use method::{Method, run};
+pub use method::Method;
 pub use pages::Page;
 
 /// The only request number: `_IOWR(0x1b, 1, 24)`.

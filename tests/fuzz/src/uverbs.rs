@@ -11,8 +11,9 @@
 use crate::input::Input;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use shunt_layout::mlx5::prm::cmd::Opcode;
-use shunt_soft_rdma::ioctl::{Context, Method, run as call};
+use shunt_soft_rdma::ioctl::{Context, Method};
 use shunt_soft_rdma::machine::Machine;
+use shunt_soft_rdma::methods::run as call;
 use shunt_soft_rdma::settings::Settings;
 use shunt_soft_rdma::verbs::firmware::short;
 use shunt_soft_rdma::{devx, verbs};
