@@ -4,7 +4,7 @@ use super::address::{PORT, set_path};
 use super::device::mtu_code;
 use super::firmware;
 use super::invocation::Core;
-use super::qp::Qp;
+use super::qp::{Qp, Tuned};
 use super::transition::{self, Service, change, optional_of};
 use crate::abi::ids::{access, attribute as a};
 use crate::abi::mlx5::{ModifyQpDriver, ModifyQpResponse};
@@ -38,15 +38,6 @@ structure! {
         /// Zero.
         reserved: u32 = 116,
     }
-}
-
-/// What a queue pair was set to, for changes to come.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tuned {
-    /// State, as verbs number it.
-    pub state: u8,
-    access: u32,
-    reads_in: u8,
 }
 
 /// MODIFY_QP.

@@ -4,7 +4,6 @@ use super::cq::{Cq, channel};
 use super::events::Notices;
 use super::firmware::{self, Umem};
 use super::invocation::Core;
-use super::modify::Tuned;
 use super::pd::Pd;
 use super::srq::Srq;
 use super::transition::{self, Service};
@@ -48,6 +47,17 @@ pub const CREATE: &[u16] = &[
     UHW_IN,
     UHW_OUT,
 ];
+
+/// What a queue pair was set to, for changes to come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tuned {
+    /// State, as verbs number it.
+    pub(super) state: u8,
+    /// What peers may do.
+    pub(super) access: u32,
+    /// READs and atomics that peers may have under way.
+    pub(super) reads_in: u8,
+}
 
 /// A queue pair.
 pub struct Qp {
