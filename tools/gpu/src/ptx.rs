@@ -1,6 +1,6 @@
 //! `cargo xtask ptx`: builds the device code's PTX and runs it on the machine of `tests/ptx`.
 
-use crate::gpu;
+use crate::gpu::library;
 use anyhow::{Result, bail};
 use shunt_task::sh;
 use shunt_task::stages::Count;
@@ -36,7 +36,7 @@ pub fn run(args: &[String]) -> Result<()> {
         Some(_) => return sh::usage("--arch: expected a name such as sm_90, got none"),
         None => "sm_90".to_owned(),
     };
-    let files = [gpu::kernels_ptx(&arch)?, gpu::device_library_ptx(&arch)?];
+    let files = [library::kernels_ptx(&arch)?, library::device_library_ptx(&arch)?];
     sh::run(sh::command(&build()?.to_string_lossy()).args(files).args(rest))
 }
 

@@ -2,8 +2,8 @@
 //! around it, and a program in CUDA C++ that is compiled and linked with it.
 
 use super::assemble::Object;
+use super::parts::{Arch, LIBRARY};
 use super::wheels::Toolkit;
-use super::{Arch, LIBRARY};
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! The crate outside the workspace, built by the very lines of its README, and what others take from the registry's
 //! point of view: the packages of `layout` and `device`.
 
+use super::findings;
 use super::toolchain::Toolchain;
 use super::wheels::Toolkit;
 use anyhow::{Context, Result, bail};
@@ -34,7 +35,7 @@ pub fn build(toolchain: &Toolchain, toolkit: &Toolkit) -> Result<()> {
     }
     let text = std::fs::read_to_string(&ptx)
         .with_context(|| format!("{FOLDER}/README.md made no {}", ptx.display()))?;
-    let faults = super::audit_text(&text)?;
+    let faults = findings::of_text(&text)?;
     if !faults.is_empty() {
         bail!("{FOLDER}: {}", faults.join("; "));
     }

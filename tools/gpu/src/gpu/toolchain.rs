@@ -1,6 +1,6 @@
 //! rustc for nvptx64: which one, and how it is called. No linker takes part: PTX is what rustc would hand to one.
 
-use super::{Arch, Part};
+use super::parts::{Arch, Part};
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -158,7 +158,7 @@ fn own_warnings(stderr: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::{ARCHES, PARTS};
+    use crate::gpu::parts::{ARCHES, PARTS};
 
     #[test]
     fn a_module_is_made_of_every_source_and_of_how_it_is_compiled() {

@@ -3,7 +3,8 @@
 
 use super::bridge_table::{Counts, Table};
 use super::device::nvcc;
-use crate::gpu::{self, wheels::Toolkit};
+use crate::gpu::wheels::Toolkit;
+use crate::gpu::{library, sass};
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use std::collections::BTreeMap;
@@ -72,7 +73,7 @@ pub fn all(out: &Path, toolkit: &Toolkit, bless: bool) -> Result<usize> {
         let budget = BUDGETS.iter().find(|(name, _)| row.arch == "sm_90" && *name == row.name);
         println!("{row}{}", budget.map_or(String::new(), |(_, sass)| format!("   DeepEP's own: {sass}")));
     }
-    Table::settle(gpu::compilers(toolkit)?, counts, bless)?;
+    Table::settle(library::compilers(toolkit)?, counts, bless)?;
     println!("linked {} programs with {HEADER} for {}", PROGRAMS.len(), ARCHES.join(" "));
     Ok(jobs.len())
 }
@@ -139,12 +140,12 @@ fn compile(out: &Path, toolkit: &Toolkit, arch: &str) -> Result<()> {
 /// Each kernel of `counts.cu` with what it reaches in the device library, cold functions left out.
 fn count(toolkit: &Toolkit, arch: &str) -> Result<Vec<Counts>> {
     let library = sh::target_dir().join("prefix-device").join(arch).with_extension("o");
-    let mut code = gpu::machine_code(toolkit, &cubin(arch))?;
+    let mut code = library::machine_code(toolkit, &cubin(arch))?;
     let roots: Vec<String> = code.keys().filter(|name| name.starts_with("shunt_deep_ep_")).cloned().collect();
     if roots.is_empty() {
         bail!("there is no kernel in {}", cubin(arch).display());
     }
-    code.extend(gpu::machine_code(toolkit, &library)?);
+    code.extend(library::machine_code(toolkit, &library)?);
     let known: BTreeMap<_, _> = code;
-    Ok(roots.iter().map(|root| Counts::new(arch, root, &gpu::sass::no_fault_path(&known, root).0)).collect())
+    Ok(roots.iter().map(|root| Counts::new(arch, root, &sass::no_fault_path(&known, root).0)).collect())
 }

@@ -2,7 +2,7 @@
 //! by its NVRTC, and both linked by its nvJitLink.
 
 use super::layout::cccl;
-use crate::gpu::{self, wheels};
+use crate::gpu::{library, wheels};
 use anyhow::{Context, Result};
 use shunt_task::sh;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub fn link(out: &Path) -> Result<usize> {
     };
     let folder = sh::target_dir().join("prefix-device");
     let object = folder.join("cuda12.o");
-    let ptx = gpu::device_library_ptx(ARCH)?;
+    let ptx = library::device_library_ptx(ARCH)?;
     let mut command = sh::command(&find("ptxas")?.to_string_lossy());
     sh::capture(command.args(["-c", "-arch", ARCH]).arg(&ptx).arg("-o").arg(&object))
         .context("CUDA 12's ptxas does not take the device library")?;

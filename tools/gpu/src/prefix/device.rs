@@ -2,7 +2,8 @@
 //! must register, in one archive that `nvcc -rdc=true` links.
 
 use super::layout::cccl;
-use crate::gpu::{self, wheels::Toolkit};
+use crate::gpu::library;
+use crate::gpu::wheels::Toolkit;
 use anyhow::{Context, Result};
 use shunt_task::sh;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ pub fn make(out: &Path, toolkit: &Toolkit) -> Result<PathBuf> {
     let work = sh::target_dir().join("prefix-device");
     std::fs::create_dir_all(&work)?;
     std::fs::copy(sh::root().join("kernels/include/shunt_device.h"), out.join("include/shunt_device.h"))?;
-    let objects = gpu::device_library(toolkit, &work)?;
+    let objects = library::device_library(toolkit, &work)?;
     let fatbin = work.join("shunt_device.fatbin");
     let mut command = toolkit.program("fatbinary");
     command.args(["-64", "--device-c"]).arg(format!("--create={}", fatbin.display()));

@@ -11,7 +11,7 @@ mod mpi;
 mod programs;
 pub mod wheel;
 
-use crate::gpu::{self, wheels::Toolkit};
+use crate::gpu::wheels::Toolkit;
 use anyhow::{Context, Result};
 use shunt_task::sh;
 use shunt_task::stages::Count;
@@ -128,8 +128,9 @@ fn timed<T>(what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
     result
 }
 
-/// The stage: the folder, its coverage, and a C and a C++ program that link it and run.
-pub fn stage() -> Result<Count> {
+/// The stage: the folder, its coverage, and a C and a C++ program that link it and run. `pack` packs the programs of
+/// the families for a machine with a GPU, and answers with how many.
+pub fn stage(pack: impl FnOnce() -> Result<usize>) -> Result<Count> {
     let out = sh::target_dir().join("prefix");
     let library = timed("host library and launcher", || make(&out, Profile::Workspace))?;
     coverage::check(&library, false)?;
@@ -140,7 +141,7 @@ pub fn stage() -> Result<Count> {
         timed("wheel", wheel::compare)?;
         timed("layouts", || layout::compare(&out.join("include"), &toolkit))?;
         let linked = timed("programs of families", || programs::link_all(&out, &toolkit))?;
-        let linked = linked + timed("packed for a GPU", gpu::pack::check_prefix)?;
+        let linked = linked + timed("packed for a GPU", pack)?;
         Ok(linked + timed("CUDA 12", || cuda12::link(&out))?)
     };
     let mut linked = 0;

@@ -1,8 +1,9 @@
 //! `cargo xtask gpu run`: what needs a GPU, in one call, with one table.
 
 use super::families::{self, Want};
-use super::pack::{self, Programs};
-use super::{Arch, wheels};
+use super::programs::{self, Programs};
+use crate::gpu::parts::Arch;
+use crate::gpu::wheels;
 use crate::prefix;
 use anyhow::{Result, bail};
 use shunt_task::sh;
@@ -232,7 +233,7 @@ fn select(rows: Vec<Row>, only: Option<&str>) -> Result<Vec<Row>> {
 pub fn everything(gpu: &Found, only: Option<&str>, packed: Option<&Path>, arches: &[&Arch]) -> Result<()> {
     let mut programs = packed.map_or_else(Programs::built, Programs::packed);
     if packed.is_none() {
-        pack::build(arches)?;
+        programs::build(arches)?;
         // Only its own rows fail where it cannot be had, and nobody fetches it who does not run them.
         if select(rows(&programs), only)?.iter().any(|row| row.program.is_err()) {
             programs.sanitizer = wheels::sanitizer().map_err(|error| format!("{error:#}"));
