@@ -23,6 +23,21 @@ pub struct Statement {
     pub operands: String,
 }
 
+impl Statement {
+    /// The function that it calls.
+    pub fn callee(&self) -> Option<&str> {
+        if !self.opcode.starts_with("call") {
+            return None;
+        }
+        let operands = self.operands.as_str();
+        let after = match operands.strip_prefix('(') {
+            Some(inner) => inner.split_once(')').map_or("", |(_, tail)| tail),
+            None => operands,
+        };
+        after.trim_start_matches([',', ' ']).split([',', ' ', '(']).next()
+    }
+}
+
 /// Statements without a branch between them.
 #[derive(Clone, Debug, Default)]
 pub struct Block {

@@ -13,21 +13,14 @@
 //! the loads of [`PIECES`], and the word of shared memory by which a block broadcasts.
 
 mod graph;
+mod level;
 mod ssa;
 
 use super::flow::{Function, Statement};
 use graph::Graph;
+use level::Level;
 use ssa::{Shape, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// Among whom a value is the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    #[default]
-    Block,
-    Warp,
-    Lane,
-}
 
 /// Symbol of the word by which a block broadcasts (`device/src/platform/nvptx/lanes.rs`).
 const BLOCK_WORD: &str = "shunt_block_word";
@@ -105,24 +98,6 @@ struct Summary {
 
 type Summaries = BTreeMap<String, Summary>;
 
-/// The function that a statement calls.
-fn callee(statement: &Statement) -> Option<&str> {
-    if !statement.opcode.starts_with("call") {
-        return None;
-    }
-    let operands = statement.operands.as_str();
-    let after = match operands.strip_prefix('(') {
-        Some(inner) => inner.split_once(')').map_or("", |(_, tail)| tail),
-        None => operands,
-    };
-    after.trim_start_matches([',', ' ']).split([',', ' ', '(']).next()
-}
-
-/// The name between the brackets of `[param0+8]`.
-fn bracketed(operands: &str) -> &str {
-    operands.split(['[', ']', '+']).nth(1).unwrap_or_default()
-}
-
 /// The bound of a comparison, the mask of a warp's operation.
 fn last_operand(statement: &Statement) -> &str {
     statement.operands.rsplit(',').next().unwrap_or_default().trim()
@@ -145,7 +120,7 @@ fn meeting(functions: &[Function]) -> Summaries {
             let mut summary =
                 Summary { params: vec![Level::Block; function.params.len()], ..Summary::default() };
             for statement in function.blocks.iter().flat_map(|block| &block.statements) {
-                let called = callee(statement).and_then(|name| all.get(name));
+                let called = statement.callee().and_then(|name| all.get(name));
                 summary.meets_block |=
                     is_block_barrier(&statement.opcode) || called.is_some_and(|called| called.meets_block);
                 summary.meets_warp |=
@@ -325,7 +300,7 @@ impl<'f> Checked<'f> {
     /// What a statement meets others by, if a split at `level` harms that.
     fn meeting(statement: &Statement, level: Level, summaries: &Summaries) -> Option<Meeting> {
         let opcode = statement.opcode.as_str();
-        if let Some(name) = callee(statement) {
+        if let Some(name) = statement.callee() {
             let other = summaries.get(name)?;
             let harmed = other.meets_block || level == Level::Lane && other.meets_warp;
             return harmed.then(|| Meeting::Call(name.to_owned()));

@@ -1,7 +1,7 @@
 //! A function's values: each has one place where it comes from.
 
 use super::graph::Graph;
-use super::{Level, bracketed, callee};
+use super::level::Level;
 use crate::gpu::flow::{Function, Statement};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
@@ -25,6 +25,11 @@ pub enum Value {
         block: usize,
         operands: Vec<usize>,
     },
+}
+
+/// The name between the brackets of `[param0+8]`.
+fn bracketed(operands: &str) -> &str {
+    operands.split(['[', ']', '+']).nth(1).unwrap_or_default()
 }
 
 /// A call, with the values of each argument.
@@ -235,7 +240,7 @@ impl<'f, 'g> Build<'f, 'g> {
                 place.arguments.resize(place.arguments.len().max(index + 1), Vec::new());
                 place.arguments[index].extend(&*reads);
             }
-        } else if let Some(name) = callee(statement) {
+        } else if let Some(name) = statement.callee() {
             place.called = Some(self.add(Value::Answer(name.to_owned())));
             self.calls.push(Call { name: name.to_owned(), arguments: std::mem::take(&mut place.arguments) });
         } else if opcode.starts_with("bra") || opcode.starts_with("brx") {
