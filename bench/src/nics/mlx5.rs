@@ -1,7 +1,7 @@
 //! NICs through libibverbs and libmlx5: hardware, or the interposer's soft NICs, which this process cannot tell apart
 //! but for a control socket of its own.
 
-use super::source::NoNics;
+use super::error::NoNics;
 use super::{Medium, Nics, RailCounters};
 use crate::environment::of_process;
 use crate::job::Job;

@@ -3,10 +3,12 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`source`] | where they come from |
+//! | [`error`] | why there are none |
 //! | [`settle`] | what a command line means once they are known |
 //! | [`mlx5`] | devices of libibverbs |
 //! | [`soft`] | soft NICs in this process, and their engine |
 
+pub mod error;
 pub mod mlx5;
 pub mod settle;
 pub mod soft;

@@ -2,7 +2,8 @@
 //! says.
 
 use super::Medium;
-use super::source::{NoNics, Source};
+use super::error::NoNics;
+use super::source::Source;
 use crate::options::Options;
 use crate::plan::default_plan;
 use shunt_soft_nic::fault::{Fault, Injection, PeFault};
