@@ -1,7 +1,7 @@
 //! What the environment says of a run. A variable that is set is honoured or refused, never ignored; a flag of the same
 //! meaning wins.
 
-use crate::options::Usage;
+use crate::usage::Usage;
 use shunt_host::config::{EnvConfig, VARIABLES, check};
 
 /// How variables are looked up.

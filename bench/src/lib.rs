@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`options`], [`environment`], [`plan`], [`units`] | the command line and the environment |
+//! | [`options`], [`environment`], [`plan`], [`units`], [`usage`] | the command line and the environment |
 //! | [`heap`], [`pattern`], [`script`], [`verify`] | what is written where, and whether it arrived; pure |
 //! | [`kernel`], [`stream`], [`arbiter`], [`table`] | the kernels: a verified stream, and perftest's table |
 //! | [`job`] | how PEs are spread over processes, and how those hear of each other |
@@ -48,4 +48,5 @@ pub mod switches;
 pub mod table;
 pub mod timeline;
 pub mod units;
+pub mod usage;
 pub mod verify;

@@ -1,7 +1,8 @@
 //! `shmem_put_bw`: parses the command line and exits; everything else is in the library.
 
-use shunt_bench::options::{Options, Usage};
+use shunt_bench::options::Options;
 use shunt_bench::program;
+use shunt_bench::usage::Usage;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 

@@ -7,8 +7,9 @@ pub use choices::{DeviceKind, FenceKind, Mode, NicKind, OnOff, SignalKind, Uncer
 
 use crate::environment::{Environment, Lookup, of_process};
 use crate::nics::Medium;
-use crate::plan::{self, default_plan};
+use crate::plan::{self, Stream, default_plan};
 use crate::units::{parse_count, parse_size, parse_time, show_time};
+use crate::usage::{Usage, bad};
 use clap::Parser;
 use clap::builder::RangedI64ValueParser;
 use shunt::choice::software;
@@ -187,17 +188,6 @@ fn parse_fault(text: &str) -> Result<Injection, String> {
     text.parse::<Injection>().map_err(|error| format!("{error}; --list-faults names every fault"))
 }
 
-/// Why a command line was refused. Exit status 2.
-#[derive(Debug, thiserror::Error)]
-pub enum Usage {
-    /// clap's message; also `--help` and `--version`, which are no errors.
-    #[error("{0}")]
-    Clap(#[from] clap::Error),
-    /// A value that cannot be, or goes badly with another.
-    #[error("error: {0}")]
-    Bad(String),
-}
-
 fn range(values: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(values)
 }
@@ -240,7 +230,8 @@ impl Options {
         options.check_table()?;
         options.check_sizes()?;
         options.check_run()?;
-        plan::check(&options)?;
+        let stream = Stream { duration_ns: options.duration, pes: options.pes(), rails: options.rails };
+        plan::check(&options.inject, options.watch, &stream)?;
         // What hurts other NICs is known once they are found.
         if options.nic == NicKind::Soft && options.hurts_by_itself() {
             options.inject = default_plan(options.duration);
@@ -433,8 +424,4 @@ impl Options {
     pub fn table_bytes(&self) -> u64 {
         if self.iterations == 0 { 0 } else { self.max_size }
     }
-}
-
-fn bad(text: String) -> Result<(), Usage> {
-    Err(Usage::Bad(text))
 }

@@ -1,26 +1,36 @@
 //! The plan of faults of a command line: what is refused, and what happens when nobody says.
 
-use crate::options::{Options, Usage};
 use crate::units::show_time;
+use crate::usage::{Usage, bad};
 use shunt_soft_nic::FaultKind;
 use shunt_soft_nic::fault::{Fault, Injection};
 
-/// Refuses what would do nothing, and what hits nothing.
-pub(crate) fn check(options: &Options) -> Result<(), Usage> {
-    if options.watch && !options.inject.is_empty() {
+/// The stream that faults are planned for.
+pub(crate) struct Stream {
+    /// How long it runs.
+    pub duration_ns: u64,
+    /// PEs of the job.
+    pub pes: u32,
+    /// Rails of each.
+    pub rails: u32,
+}
+
+/// Refuses what would do nothing, and what hits nothing. `watch`: the run only looks on.
+pub(crate) fn check(plan: &[Injection], watch: bool, stream: &Stream) -> Result<(), Usage> {
+    let Stream { duration_ns, pes, rails } = *stream;
+    if watch && !plan.is_empty() {
         return bad("--watch injects nothing: leave --inject out, or --watch".to_owned());
     }
-    for injection in &options.inject {
+    for injection in plan {
         if injection.fault.does_nothing() {
             return bad(format!("--inject {injection}: 0 does nothing; a value above 0, or no fault"));
         }
-        if injection.at_ns >= options.duration {
+        if injection.at_ns >= duration_ns {
             return bad(format!(
                 "--inject {injection}: the stream ends at {}; the time must lie before",
-                show_time(options.duration)
+                show_time(duration_ns)
             ));
         }
-        let (pes, rails) = (options.pes(), options.rails);
         if injection.pe >= pes || injection.rail.is_some_and(|rail| rail >= rails) {
             let (pe, last) = (injection.pe, pes - 1);
             return bad(match injection.rail {
@@ -33,10 +43,6 @@ pub(crate) fn check(options: &Options) -> Result<(), Usage> {
         }
     }
     Ok(())
-}
-
-fn bad(text: String) -> Result<(), Usage> {
-    Err(Usage::Bad(text))
 }
 
 /// What happens when nobody says: the primary rail of PE 0 goes down at a sixth of the stream and comes back at half of

@@ -1,8 +1,9 @@
 //! The command line: every bad value is refused with what was met and what would be right, and nothing is
 //! ignored.
 
-use shunt_bench::options::{Mode, NicKind, OnOff, Options, Uncertain, Usage};
+use shunt_bench::options::{Mode, NicKind, OnOff, Options, Uncertain};
 use shunt_bench::plan::default_plan;
+use shunt_bench::usage::Usage;
 use shunt_host::config::FenceMode;
 
 fn parse(line: &str) -> Result<Options, Usage> {
