@@ -29,9 +29,7 @@ impl<R: NormalRunner> NormalBuffer<R> {
     /// # Errors
     /// A rank did not come, or is lost; sizes differ, which is for good.
     pub fn clean(&mut self) -> Result<(), MoeError> {
-        if let Some(apart) = &self.apart {
-            return Err(apart.clone());
-        }
+        self.agreement.check()?;
         // By other sizes the words of a cleaning lie elsewhere.
         self.hold_broken()?;
         let halves = self.cleaned / 2 * 2 + 2;

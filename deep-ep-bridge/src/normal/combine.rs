@@ -1,6 +1,7 @@
 //! DeepEP's `combine` of normal mode.
 
-use super::{NormalBuffer, NormalCombined, NormalHandle, NormalRunner};
+use super::data::{NormalCombined, NormalHandle};
+use super::{NormalBuffer, NormalRunner};
 use crate::buffer::{aligned, argument};
 use crate::fault::MoeError;
 use shunt_kernels::moe::normal::{NormalCall, NormalKernel};

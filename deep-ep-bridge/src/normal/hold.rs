@@ -1,82 +1,74 @@
-//! What ranks must have alike: sizes before the first dispatch, terms of a call in each. Whoever finds a difference in
-//! the middle of a call says so to all.
+//! What ranks must have alike: sizes before the first dispatch, terms of a call in each. A rank that finds a difference
+//! in the middle of a call says so to all.
 
-use super::{NormalBuffer, NormalRunner};
 use crate::fault::MoeError;
 use shunt_device::Fault;
-use shunt_kernels::moe::normal::{GIVE_UP, NormalCall, NormalKernel, Role};
+use shunt_kernels::moe::normal::Role;
 use shunt_layout::moe_normal::{CallTerms, Terms, Why};
 
-/// How a buffer runs a kernel.
-type Run<R> = fn(&mut NormalBuffer<R>, NormalKernel, &NormalCall) -> Result<u64, MoeError>;
+/// Whether all ranks have the same sizes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Agreement {
+    held: bool,
+    /// Another rank has others: for good.
+    apart: Option<MoeError>,
+}
 
-impl<R: NormalRunner> NormalBuffer<R> {
-    /// Holds the sizes of all ranks against this one's, once: nothing that they have a part in is written before.
-    pub(super) fn hold(&mut self) -> Result<(), MoeError> {
-        self.hold_by(Self::run)
+impl Agreement {
+    /// True once the sizes of all ranks were held against this one's and are the same.
+    pub fn is_held(&self) -> bool {
+        self.held
     }
 
-    /// The same, of a buffer that may be broken: a rank that came too late for the others' first call has not held
-    /// theirs, or they not its.
-    pub(super) fn hold_broken(&mut self) -> Result<(), MoeError> {
-        self.hold_by(Self::run_broken)
+    /// An error if another rank has other sizes.
+    pub fn check(&self) -> Result<(), MoeError> {
+        self.apart.clone().map_or(Ok(()), Err)
     }
 
-    fn hold_by(&mut self, run: Run<R>) -> Result<(), MoeError> {
-        if self.held {
-            return Ok(());
-        }
-        let mut said = vec![0u64; self.shape.ranks() as usize * Terms::WORDS as usize];
-        let call = NormalCall { said: said.as_mut_ptr() as u64, blocks: 1, ..self.call() };
-        run(self, NormalKernel::Hold, &call)?;
-        if let Err(apart) = sizes(&said, Terms::of(self.shape)) {
-            self.apart = Some(apart.clone());
-            return Err(apart);
-        }
-        self.held = true;
-        Ok(())
-    }
-
-    /// Tells all ranks that this one gave the call up that they are in. Whom it cannot reach waits for its own
-    /// deadline.
-    pub(super) fn give_up(&mut self, why: Why) {
-        self.broken = true;
-        let call = NormalCall { number: u64::from(why.bits()), flags: GIVE_UP, blocks: 1, ..self.call() };
-        self.runner.run_normal(NormalKernel::Hold, &call);
-    }
-
-    /// What a rank gave the call up for. Where it is that the two differ, this one could have found it as well.
-    fn told(&self, rank: u32, why: Why) -> MoeError {
-        let met = match why {
-            Why::Differs { rank: other, theirs, own } if other == self.runner.rank() => theirs.differ(own),
-            _ => None,
-        };
-        met.map_or(MoeError::GaveUp { rank, why }, |difference| MoeError::Differs { rank, difference })
-    }
-
-    /// What is behind a fault that a rank's words made; none behind any other.
-    pub(super) fn said(&mut self, role: Role, fault: &Fault, own: CallTerms) -> Option<MoeError> {
-        let rank = fault.peer;
-        match role {
-            Role::Differs => {
-                let theirs = CallTerms::from_bits(fault.address);
-                self.give_up(Why::Differs { rank, theirs, own });
-                own.differ(theirs).map(|difference| MoeError::Differs { rank, difference })
-            }
-            Role::GaveUp => Some(self.told(rank, Why::from_bits(fault.address as u32))),
-            _ => None,
-        }
+    /// Holds what all ranks said of their sizes against this one's.
+    pub fn hold(&mut self, said: &[u64], ours: Terms) -> Result<(), MoeError> {
+        let (all, _) = said.as_chunks::<{ Terms::WORDS as usize }>();
+        self.apart = (0..).zip(all).find_map(|(rank, words)| {
+            let difference = ours.differ(&Terms::from_words(*words))?;
+            Some(MoeError::Differs { rank, difference })
+        });
+        self.held = self.apart.is_none();
+        self.check()
     }
 }
 
-/// Holds what all ranks said of their sizes against this one's.
-fn sizes(said: &[u64], ours: Terms) -> Result<(), MoeError> {
-    let (all, _) = said.as_chunks::<{ Terms::WORDS as usize }>();
-    let differs = (0..).zip(all).find_map(|(rank, words)| {
-        let difference = ours.differ(&Terms::from_words(*words))?;
-        Some(MoeError::Differs { rank, difference })
-    });
-    differs.map_or(Ok(()), Err)
+/// What is behind a fault that a rank's words made: nothing behind any other.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// What the caller gets.
+    pub error: Option<MoeError>,
+    /// For what all ranks must be told that this one gave the call up.
+    pub to_tell: Option<Why>,
+}
+
+/// Reads a fault that `me` met in a call with these terms.
+pub(super) fn said(role: Role, fault: &Fault, own: CallTerms, me: u32) -> Said {
+    let rank = fault.peer;
+    match role {
+        Role::Differs => {
+            let theirs = CallTerms::from_bits(fault.address);
+            let error = own.differ(theirs).map(|difference| MoeError::Differs { rank, difference });
+            Said { error, to_tell: Some(Why::Differs { rank, theirs, own }) }
+        }
+        Role::GaveUp => {
+            Said { error: Some(told(rank, Why::from_bits(fault.address as u32), me)), to_tell: None }
+        }
+        _ => Said::default(),
+    }
+}
+
+/// What a rank gave the call up for. Where it is that the two differ, this one could have found it as well.
+fn told(rank: u32, why: Why, me: u32) -> MoeError {
+    let met = match why {
+        Why::Differs { rank: other, theirs, own } if other == me => theirs.differ(own),
+        _ => None,
+    };
+    met.map_or(MoeError::GaveUp { rank, why }, |difference| MoeError::Differs { rank, difference })
 }
 
 /// Holds what all ranks said of a call against what this one says.

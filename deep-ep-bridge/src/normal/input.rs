@@ -1,6 +1,6 @@
 //! Tokens as a caller has them, at whole words.
 
-use super::Tokens;
+use super::data::Tokens;
 use crate::buffer::aligned;
 
 /// Addresses of tokens, in copies where they are not at whole words.

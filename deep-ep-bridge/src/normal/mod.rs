@@ -6,6 +6,7 @@
 
 mod clean;
 mod combine;
+mod data;
 mod hold;
 mod input;
 pub mod layer;
@@ -13,6 +14,7 @@ mod layout;
 pub mod reference;
 mod settings;
 
+pub use data::{NormalCombined, NormalHandle, NormalReceived, Tokens};
 pub use layout::Layout;
 pub use settings::Config;
 
@@ -20,10 +22,11 @@ use crate::buffer::argument;
 use crate::fault::{At, MoeError, MoeFault};
 use crate::runner::Runner;
 use crate::settings::Patience;
+use hold::Agreement;
 use input::Input;
 use shunt_kernels::Outcome;
-use shunt_kernels::moe::normal::{FP8, NormalCall, NormalKernel, Role};
-use shunt_layout::moe_normal::{CallTerms, NormalMap, NormalShape, Why};
+use shunt_kernels::moe::normal::{FP8, GIVE_UP, NormalCall, NormalKernel, Role};
+use shunt_layout::moe_normal::{CallTerms, NormalMap, NormalShape, Terms, Why};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tells buffers apart: what one handed out is worth nothing to another.
@@ -35,77 +38,6 @@ pub trait NormalRunner: Runner {
     fn run_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome;
     /// The address at which kernels here reach a heap offset of `rank`, which is one of this node.
     fn near(&self, rank: u32, at: u64) -> u64;
-}
-
-/// What a dispatch leaves for those that follow it: a combine, or a dispatch of other tokens that go the same ways.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NormalHandle {
-    position: Vec<u32>,
-    incoming: Vec<u32>,
-    prefix: Vec<u32>,
-    arriving: Vec<u32>,
-    forward: Vec<u32>,
-    counts: Vec<u32>,
-    buffer: u64,
-    tokens: u32,
-    topk: u32,
-    rows: u64,
-}
-
-impl NormalHandle {
-    /// Rows that came.
-    pub fn rows(&self) -> usize {
-        self.rows as usize
-    }
-
-    /// Rows that came from a rank.
-    pub fn rows_from(&self, rank: usize) -> std::ops::Range<usize> {
-        match (self.prefix.get(rank), self.prefix.get(rank + 1)) {
-            (Some(first), Some(end)) => *first as usize..*end as usize,
-            _ => 0..0,
-        }
-    }
-}
-
-/// Tokens as they travel.
-#[derive(Clone, Copy, Debug)]
-pub enum Tokens<'t> {
-    /// BF16.
-    Bf16(&'t [u16]),
-    /// FP8, and a scale for every 128 channels.
-    Fp8(&'t [u8], &'t [f32]),
-}
-
-impl Tokens<'_> {
-    const fn fp8(&self) -> bool {
-        matches!(self, Self::Fp8(..))
-    }
-}
-
-/// What came for this rank's experts.
-#[derive(Clone, Debug)]
-pub struct NormalReceived {
-    /// By row: channels as bytes of the format, in words.
-    pub x: Vec<u64>,
-    /// FP8: by row, a scale for every 128 channels.
-    pub scales: Vec<f32>,
-    /// By row: experts as numbers of this rank's; -1: another rank's, or none. Empty where none were sent.
-    pub topk_index: Vec<i64>,
-    /// Their weights; 0 where the expert is another rank's.
-    pub topk_weights: Vec<f32>,
-    /// By local expert: rows.
-    pub counts: Vec<u32>,
-    /// For what follows.
-    pub handle: NormalHandle,
-}
-
-/// Combined tokens.
-#[derive(Clone, Debug)]
-pub struct NormalCombined {
-    /// By token, BF16.
-    pub x: Vec<u16>,
-    /// By token: sums of the rows' weights. Empty where none were given.
-    pub topk_weights: Vec<f32>,
 }
 
 /// The buffer.
@@ -121,10 +53,8 @@ pub struct NormalBuffer<R: NormalRunner> {
     /// Halves of cleanings that this rank is through with.
     cleaned: u64,
     broken: bool,
-    /// All ranks have these sizes.
-    held: bool,
-    /// Another rank has others: for good.
-    apart: Option<MoeError>,
+    /// Whether all ranks have these sizes.
+    agreement: Agreement,
     /// Its own number, and another one behind each cleaning.
     made: u64,
 }
@@ -160,8 +90,7 @@ impl<R: NormalRunner> NormalBuffer<R> {
             met: 0,
             cleaned: 0,
             broken: false,
-            held: false,
-            apart: None,
+            agreement: Agreement::default(),
             made,
         })
     }
@@ -189,9 +118,7 @@ impl<R: NormalRunner> NormalBuffer<R> {
     }
 
     fn run(&mut self, kernel: NormalKernel, call: &NormalCall) -> Result<u64, MoeError> {
-        if let Some(apart) = &self.apart {
-            return Err(apart.clone());
-        }
+        self.agreement.check()?;
         if self.broken {
             return Err(MoeError::NormalBroken);
         }
@@ -204,11 +131,47 @@ impl<R: NormalRunner> NormalBuffer<R> {
         let Some(fault) = outcome.as_fault() else { return Ok(outcome.value) };
         self.broken = true;
         let role = Role::from_raw(outcome.value).unwrap_or(Role::Layout);
-        if let Some(error) = self.said(role, &fault, CallTerms::from_bits(call.terms)) {
+        let said = hold::said(role, &fault, CallTerms::from_bits(call.terms), self.runner.rank());
+        if let Some(why) = said.to_tell {
+            self.give_up(why);
+        }
+        if let Some(error) = said.error {
             return Err(error);
         }
         let path = self.runner.path(&fault);
         Err(MoeError::Fault(Box::new(MoeFault { at: At::Role(role), fault, path })))
+    }
+
+    /// Holds the sizes of all ranks against this one's, once: nothing that they have a part in is written before.
+    fn hold(&mut self) -> Result<(), MoeError> {
+        self.hold_by(Self::run)
+    }
+
+    /// The same, of a buffer that may be broken: a rank that came too late for the others' first call has not held
+    /// theirs, or they not its.
+    fn hold_broken(&mut self) -> Result<(), MoeError> {
+        self.hold_by(Self::run_broken)
+    }
+
+    fn hold_by(
+        &mut self,
+        run: fn(&mut Self, NormalKernel, &NormalCall) -> Result<u64, MoeError>,
+    ) -> Result<(), MoeError> {
+        if self.agreement.is_held() {
+            return Ok(());
+        }
+        let mut said = vec![0u64; self.shape.ranks() as usize * Terms::WORDS as usize];
+        let call = NormalCall { said: said.as_mut_ptr() as u64, blocks: 1, ..self.call() };
+        run(self, NormalKernel::Hold, &call)?;
+        self.agreement.hold(&said, Terms::of(self.shape))
+    }
+
+    /// Tells all ranks that this one gave the call up that they are in. Whom it cannot reach waits for its own
+    /// deadline.
+    fn give_up(&mut self, why: Why) {
+        self.broken = true;
+        let call = NormalCall { number: u64::from(why.bits()), flags: GIVE_UP, blocks: 1, ..self.call() };
+        self.runner.run_normal(NormalKernel::Hold, &call);
     }
 
     /// Tokens of so many indices.
@@ -361,7 +324,7 @@ impl<R: NormalRunner> NormalBuffer<R> {
         };
         handle.rows = self.run(NormalKernel::Notify, &call)?;
         self.notified += 1;
-        // All ranks have what each said, and nothing is under way: whoever differs, all refuse, and all may call again.
+        // All ranks have what each said, and nothing is under way: if one differs, all refuse, and all may call again.
         hold::calls(&said, terms).map(|()| handle)
     }
 
