@@ -10,7 +10,7 @@ use shunt_layout::state::SwitchKind;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::run::{finish, start_streams};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 const STAGES: [&str; 7] = ["detect", "close", "fence", "cut", "replay", "open", "total"];
 /// Stages that device code goes through in one turn cannot be told apart by the clock.

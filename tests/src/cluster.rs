@@ -28,13 +28,14 @@ use shunt_soft_nic::{
 
 use crate::clockwork::{Bells, FabricClock};
 use crate::echo;
+use crate::kernel::Kernel;
 use crate::lies::{Lies, LyingDevx};
 use crate::oracle::{Oracle, Stream, load, store};
 use crate::pe_faults::{AgentFate, PeFaults};
 use crate::run::Paths;
 use crate::sim::{ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
 use crate::spec::RunSpec;
-use crate::workload::{Kernel, Traffic};
+use crate::traffic::Traffic;
 
 /// Latency of a packet between two NICs.
 pub const LINK_NS: u64 = 2_000;

@@ -4,7 +4,7 @@ use shunt_soft_nic::fault::{Fault, FaultInfo, FaultKind, Injection, PeFault, for
 
 use crate::rng::Rng;
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 /// Faults that the swarm draws: all but sabotage, which breaks promises on purpose, and commands for real hardware.
 pub fn drawn() -> Vec<FaultInfo> {

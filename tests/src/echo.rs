@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 
 use shunt_device::{Amo, Channel, Fault, Get, HeapOffset, Lanes, Put, Ticket};
 
+use crate::kernel::Kernel;
 use crate::oracle::{Count, Kind, OpAt, Oracle, POISON, Stream, load, pattern, store};
 use crate::sim::SimPlatform;
-use crate::workload::{Kernel, Traffic};
+use crate::traffic::Traffic;
 
 /// Slots of the gets, and of the answers.
 pub const SLOTS: u64 = 4;

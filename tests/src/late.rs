@@ -9,7 +9,7 @@ use crate::lies::{Lie, Lies};
 use crate::oracle::{Kind, load, store};
 use crate::run::{Outcome, finish, start_streams};
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 /// What stands between a late packet and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,8 @@
 //! | [`mutations`] | which scenarios must fail when a part of the protocol is taken away |
 //! | [`promises`] | invariants and rules by number, and the breaks of each |
 //! | [`oracle`] | the memory model of every put and signal |
+//! | [`traffic`] | what a run's streams consist of |
+//! | [`kernel`] | what a kernel has around it, and how it waits |
 //! | [`workload`] | the kernels of a run |
 //! | [`cost`] | what calls cost in accesses to memory |
 //! | [`moe`] | ranks that exchange MoE layers |
@@ -36,6 +38,7 @@ pub mod cost;
 pub mod draw;
 pub mod echo;
 pub mod justify;
+pub mod kernel;
 pub mod late;
 pub mod lies;
 pub mod moe;
@@ -57,5 +60,6 @@ pub mod spec;
 pub mod spread;
 pub mod swarm;
 pub mod toml;
+pub mod traffic;
 pub mod warp;
 pub mod workload;

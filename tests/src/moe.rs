@@ -1,9 +1,10 @@
 //! Ranks of a simulated cluster, each with a MoE buffer whose kernels are actors on virtual time.
 
 use crate::cluster::Cluster;
+use crate::kernel::Kernel;
 use crate::sim::Task;
 use crate::spec::RunSpec;
-use crate::workload::{Kernel, Traffic};
+use crate::traffic::Traffic;
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::runner::in_turn;
 use shunt_deep_ep_bridge::{Agreement, Buffer, MoeError, PathName, Patience, Runner, Signals, size_hint};

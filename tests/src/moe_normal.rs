@@ -1,10 +1,11 @@
 //! Ranks of a simulated cluster, some of which share a node, each with a buffer of normal mode.
 
 use crate::cluster::Cluster;
+use crate::kernel::Kernel;
 use crate::moe::{BASE, Lane};
 use crate::sim::Task;
 use crate::spec::RunSpec;
-use crate::workload::{Kernel, Traffic};
+use crate::traffic::Traffic;
 use shunt_deep_ep_bridge::normal::reference::NormalCase;
 use shunt_deep_ep_bridge::normal::{NormalBuffer, NormalRunner};
 use shunt_deep_ep_bridge::reference::Case;

@@ -2,10 +2,10 @@
 //! are coroutines, launched by a host that has memory of its own.
 
 use crate::cluster::Cluster;
+use crate::kernel::Kernel;
 use crate::moe::BASE;
 use crate::sim::{ActorOptions, Task};
 use crate::warp::{SimWarp, spawn_warp};
-use crate::workload::Kernel;
 use shunt_deep_ep_bridge::normal::NormalBuffer;
 use shunt_deep_ep_bridge::scenarios::Scenario;
 use shunt_deep_ep_bridge::scenarios::normal::NormalScenario;

@@ -10,9 +10,9 @@ use std::rc::Rc;
 use shunt_device::{Amo, Channel, Deadline, Fault, FaultKind, HeapOffset, Resolution, Solo, Ticket};
 
 use crate::cluster::Cluster;
+use crate::kernel::Kernel;
 use crate::oracle::{Kind, load};
 use crate::sim::{SimPlatform, Task};
-use crate::workload::Kernel;
 
 /// The word that all add to.
 const WORD_AT: u64 = 1024;

@@ -10,7 +10,7 @@ use shunt_host::agent::AgentOptions;
 use shunt_soft_nic::fault::{Injection, ParseInjectionError};
 
 use crate::toml;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 /// One run: a cluster, its traffic, its faults.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::cluster::Cluster;
 use crate::run::start_streams;
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 /// Rate of each rail.
 const RAIL_GBPS: u32 = 1;

@@ -1,79 +1,17 @@
 //! The kernels of a run: senders that fill, put and signal, receivers that check, poison and give credit back.
 
-use std::rc::Rc;
-use std::sync::Arc;
-
 use shunt_device::{
-    Channel, Deadline, Device, Fault, FaultKind, HeapOffset, Lanes, Operation, Put, Resolution, Signal,
-    Ticket,
+    Channel, Deadline, Fault, FaultKind, HeapOffset, Lanes, Operation, Put, Resolution, Signal, Ticket,
 };
-use shunt_layout::state::DeviceState;
 
 use crate::echo::Echoes;
-use crate::oracle::{Kind, Oracle, Stream, load};
-use crate::sim::{Interference, PeWorld, SimPlatform};
+use crate::kernel::{Kernel, RESOLVE_NS};
+use crate::oracle::{Kind, Stream, load};
+use crate::sim::SimPlatform;
+use crate::traffic::Traffic;
 
-/// A look may take this long beyond a deadline: one poll interval of a quiet world, and one interference.
-pub const LATE_SLACK_NS: u64 = 500_000;
-
-/// How often what is uncertain is looked for.
-const RESOLVE_NS: u64 = 500_000;
 /// After this long on a fenced path nothing arrives any more.
 const ARRIVED_NS: u64 = 20_000_000;
-
-/// A kernel that waits for a word asks this often whether its channel still lives.
-pub const SLICE_NS: u64 = 10_000_000;
-
-/// What a stream's kernels do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Traffic {
-    /// Messages of each stream.
-    pub messages: u64,
-    /// Slots of each stream.
-    pub slots: u64,
-    /// Bytes of a message.
-    pub slot_bytes: u64,
-    /// Puts a message is cut into; the last one carries the signal.
-    pub puts: u64,
-    /// Kind of their signals: 1 an absolute value, 2 adds of a single writer, 3 adds. Credits are kind 1.
-    pub signals: u32,
-    /// A get with every so many messages; 0: none.
-    pub gets: u64,
-    /// A fetching atomic with every so many messages; 0: none.
-    pub fetches: u64,
-    /// Pause of the sender between messages.
-    pub pace_ns: u64,
-    /// Messages the receiver keeps before it gives their credit back; below `slots`.
-    pub credit_lag: u64,
-    /// Wait for `quiet` before a source slot is filled again. If not, credit alone allows it (invariant 5).
-    pub quiet_before_reuse: bool,
-    /// Deadline of each single wait.
-    pub wait_ns: u64,
-    /// A kernel that waits for a word asks this often whether its channel still lives; four suspect times at least.
-    pub slice_ns: u64,
-    /// How long after its counterpart gave up a kernel goes on waiting: longer than what is under way takes to arrive.
-    pub abandoned_ns: u64,
-}
-
-impl Default for Traffic {
-    fn default() -> Self {
-        Self {
-            messages: 200,
-            slots: 8,
-            slot_bytes: 256,
-            puts: 2,
-            signals: 1,
-            gets: 0,
-            fetches: 0,
-            pace_ns: 0,
-            credit_lag: 2,
-            quiet_before_reuse: false,
-            wait_ns: 10_000_000_000,
-            slice_ns: SLICE_NS,
-            abandoned_ns: 500_000_000,
-        }
-    }
-}
 
 /// What a kernel of a stream did.
 #[derive(Clone, Debug)]
@@ -103,55 +41,7 @@ pub enum Side {
     Receiver,
 }
 
-/// A kernel's surroundings.
-#[derive(Clone)]
-pub struct Kernel {
-    /// The world it lives in, by the clock of its PE.
-    pub world: Arc<PeWorld>,
-    /// The state of its PE; mapped as long as the run lasts.
-    pub state: *const DeviceState,
-    /// First address of its PE's heap.
-    pub heap: u64,
-    /// First address of each PE's heap.
-    pub heaps: Rc<Vec<u64>>,
-    /// A wait for a word is cut into waits of this length.
-    pub slice_ns: u64,
-    /// How it is disturbed.
-    pub interference: Rc<Interference>,
-    /// Where broken promises go.
-    pub oracle: Oracle,
-    /// Tickets of a ledger word.
-    pub ledger_blocks: u64,
-}
-
 impl Kernel {
-    /// The device of this kernel's PE.
-    pub fn device(&self) -> Device<'_, SimPlatform<'_>> {
-        let platform = SimPlatform::new(&self.world, &self.interference);
-        // SAFETY: the cluster keeps the state mapped until every kernel has ended, and only uploads write the root.
-        unsafe { Device::attach(self.state, platform) }.expect("the host wrote a state of this version")
-    }
-
-    fn deadline(&self, span_ns: u64) -> Deadline {
-        Deadline::after(self.world.now(), span_ns)
-    }
-
-    /// What was taken from this kernel so far: by a clock that jumped, by stops of its process.
-    fn taken_ns(&self) -> u64 {
-        self.world.ahead_ns() + self.world.stopped_ns()
-    }
-
-    /// Invariant 6: a wait that was given `deadline` has just ended. `taken_ns` is what had been taken as it began.
-    fn check_late(&self, deadline: Deadline, taken_ns: u64, what: &str) {
-        let now = self.world.now();
-        let taken_ns = self.taken_ns() - taken_ns;
-        if let Some(late_ns) = late_ns(now, deadline, taken_ns)
-            && self.interference.one_in.get() == 0
-        {
-            self.oracle.report(Kind::Late, now, format!("{what} ended {late_ns} ns after its deadline"));
-        }
-    }
-
     /// True if the kernel at the other end of `stream` gave up so long ago that nothing of it can come any more.
     fn is_abandoned(&self, (stream, side): (Stream, Side), abandoned_ns: u64) -> bool {
         let book = self.oracle.book(stream.id);
@@ -162,8 +52,8 @@ impl Kernel {
         left.is_some_and(|left| self.world.sim().now() > left + abandoned_ns)
     }
 
-    /// Waits for the word that the other end of `stream` writes, and ends early if `channel` is dead, or if whoever
-    /// writes the word has given up.
+    /// Waits for the word that the other end of `stream` writes, and ends early if `channel` is dead, or if the writer
+    /// of the word has given up.
     fn wait_word<L: Lanes>(
         &self,
         lanes: L,
@@ -287,50 +177,7 @@ impl Kernel {
         Ok(ticket)
     }
 
-    /// Quiet, over what is uncertain for a while: somebody else resolves it.
-    fn quiet<L: Lanes>(
-        &self,
-        lanes: L,
-        channel: &Channel<'_, SimPlatform<'_>>,
-        deadline: Deadline,
-    ) -> Result<(), Fault> {
-        self.over_uncertain(channel, deadline, || channel.quiet(lanes, deadline))
-    }
-
-    /// Waits for a ticket, over what is uncertain for a while.
-    pub(crate) fn wait<L: Lanes>(
-        &self,
-        lanes: L,
-        channel: &Channel<'_, SimPlatform<'_>>,
-        ticket: Ticket,
-        span_ns: u64,
-    ) -> Result<(), Fault> {
-        let (deadline, taken_ns) = (self.deadline(span_ns), self.taken_ns());
-        let waited = self.over_uncertain(channel, deadline, || channel.wait(lanes, ticket, deadline));
-        self.check_late(deadline, taken_ns, "wait for a ticket");
-        waited
-    }
-
-    fn over_uncertain(
-        &self,
-        channel: &Channel<'_, SimPlatform<'_>>,
-        deadline: Deadline,
-        mut wait: impl FnMut() -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        loop {
-            match wait() {
-                Err(fault) if fault.kind == FaultKind::Uncertain && channel.alive().is_ok() => {
-                    if self.world.now() > deadline.at_ns {
-                        return Err(fault);
-                    }
-                    self.world.sleep(RESOLVE_NS);
-                }
-                other => return other,
-            }
-        }
-    }
-
-    /// Answers whatever channels of this PE ask, by what the receiver's memory holds, until `stop` is set.
+    /// Answers what channels of this PE ask, by what the receiver's memory holds, until `stop` is set.
     pub fn resolve_all(&self, channels: u32, stop: &std::cell::Cell<bool>) -> u64 {
         let device = self.device();
         let me = device.my_pe();
@@ -454,13 +301,6 @@ impl Report {
     pub fn new(stream: Stream) -> Self {
         Self { stream, messages: 0, credits: 0, max_gap_ns: 0, ended_ns: 0, fault: None, killed: false }
     }
-}
-
-/// How long after its deadline a wait ended, if that is too long. Who is stopped ends nothing, and whose clock jumps is
-/// late by that at once: what was taken from the kernel during this wait is granted, and nothing from before it.
-pub fn late_ns(now: u64, deadline: Deadline, taken_ns: u64) -> Option<u64> {
-    let late_ns = now.saturating_sub(deadline.at_ns);
-    (late_ns > taken_ns.saturating_add(LATE_SLACK_NS)).then_some(late_ns)
 }
 
 /// Cuts `bytes` into `count` pieces of whole words: offset and length of each.

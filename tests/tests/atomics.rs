@@ -7,11 +7,11 @@ use shunt_device::{
     Amo, Channel, Deadline, Fault, FaultKind, Get, HeapOffset, Operation, Put, Resolution, Signal, Solo,
 };
 use shunt_tests::cluster::Cluster;
+use shunt_tests::kernel::Kernel;
 use shunt_tests::oracle::{load, store};
 use shunt_tests::rng::Rng;
 use shunt_tests::sim::SimPlatform;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Kernel;
 
 /// Words that atomics go to, at the peer.
 const WORDS: u64 = 12;

@@ -4,7 +4,8 @@ use shunt_device::FaultKind;
 use shunt_layout::state::{CauseKind, SwitchKind};
 use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::{Traffic, is_final};
+use shunt_tests::traffic::Traffic;
+use shunt_tests::workload::is_final;
 
 fn steady(faults: &[String]) -> RunSpec {
     RunSpec {

@@ -5,7 +5,7 @@ use shunt_layout::state::SwitchKind;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 fn with(faults: &[String]) -> RunSpec {
     RunSpec {

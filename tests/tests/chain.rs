@@ -6,7 +6,7 @@ use shunt_device::FaultKind;
 use shunt_layout::state::SwitchRecord;
 use shunt_tests::run::{Outcome, run};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 const MS: u64 = 1_000_000;
 

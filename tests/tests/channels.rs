@@ -3,7 +3,7 @@
 use shunt_layout::state::SwitchKind;
 use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// Channels 0, 2, 4, 6 have their primary on rail 0, which goes silent without an event; the others stay busy.
 #[test]

@@ -12,7 +12,7 @@ use shunt_tests::lies::Lies;
 use shunt_tests::run::{Outcome, finish, run, start_streams};
 use shunt_tests::sharer::Share;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 use std::cell::Cell;
 use std::rc::Rc;
 

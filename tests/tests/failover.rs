@@ -4,7 +4,7 @@ use shunt_soft_nic::Injection;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::run::{Outcome, run};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// 20 ms of steady traffic in both directions, and `faults`.
 fn steady(faults: &[&str]) -> RunSpec {

@@ -5,8 +5,8 @@ use shunt_tests::cluster::Cluster;
 use shunt_tests::oracle::{load, store};
 use shunt_tests::sim::ActorOptions;
 use shunt_tests::spec::RunSpec;
+use shunt_tests::traffic::Traffic;
 use shunt_tests::warp::spawn_warp;
-use shunt_tests::workload::Traffic;
 
 #[test]
 fn a_put_arrives_and_completes() {

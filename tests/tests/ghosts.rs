@@ -4,7 +4,7 @@ use shunt_layout::state::CauseKind;
 use shunt_tests::late::{Between, DELAYS, late_puts};
 use shunt_tests::run::{Outcome, run};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// Dense traffic, small windows: slots are reused as fast as credit allows.
 fn dense(seed: u64, faults: &[String]) -> RunSpec {

@@ -7,7 +7,7 @@ use shunt_tests::cluster::Cluster;
 use shunt_tests::run::{Outcome, finish, start_streams};
 use shunt_tests::sim::Interference;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// Points of a switch at which somebody is stopped for a moment.
 const STOPS: usize = 80;

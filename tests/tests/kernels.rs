@@ -6,8 +6,8 @@ use shunt_tests::cluster::Cluster;
 use shunt_tests::oracle::{load, store};
 use shunt_tests::sim::{ActorOptions, Task};
 use shunt_tests::spec::RunSpec;
+use shunt_tests::traffic::Traffic;
 use shunt_tests::warp::spawn_warp;
-use shunt_tests::workload::Traffic;
 
 /// A cluster whose kernels are those of `shunt-kernels`.
 struct Simulated(Cluster);

@@ -5,7 +5,7 @@ use shunt_host::events::Event;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::run::{finish, run, start_streams};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 fn blind(seed: u64, faults: &[&str]) -> RunSpec {
     RunSpec {

@@ -6,7 +6,7 @@ use shunt_layout::state::{SwitchKind, SwitchRecord};
 use shunt_tests::cluster::Cluster;
 use shunt_tests::run::{Outcome, finish, start_streams};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 const SUSPECT_NS: u64 = 10_000_000;
 
@@ -35,7 +35,7 @@ fn staggered(spec: &RunSpec) -> (Vec<(u32, SwitchRecord)>, u64) {
             kernel.send(Solo, stream, &traffic)
         }));
         let traffic = spec.traffic.clone();
-        let receive = move |kernel: &shunt_tests::workload::Kernel| kernel.receive(Solo, stream, &traffic);
+        let receive = move |kernel: &shunt_tests::kernel::Kernel| kernel.receive(Solo, stream, &traffic);
         tasks.push(cluster.spawn(&format!("receive{}", stream.id), stream.to, receive));
     }
     for report in cluster.sim.finish_all(&tasks) {

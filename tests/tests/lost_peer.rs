@@ -2,8 +2,8 @@
 
 use shunt_device::{Deadline, FaultKind, HeapOffset, Solo};
 use shunt_tests::cluster::Cluster;
+use shunt_tests::kernel::Kernel;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Kernel;
 
 const GIVE_UP_NS: u64 = 100_000_000;
 

@@ -11,7 +11,7 @@ use shunt_tests::mutations::TABLE;
 use shunt_tests::run::{Outcome, finish, start_streams};
 use shunt_tests::scenarios;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// Dense traffic both ways; a fault in the middle of it.
 fn dense(seed: u64, faults: &[&str]) -> RunSpec {

@@ -6,7 +6,7 @@ use shunt_layout::state::{OrderPolicy, PathState};
 use shunt_tests::cluster::Cluster;
 use shunt_tests::run::{finish, start_streams};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// Devices of the two rails of each PE.
 const DEVICES: [[&str; 2]; 2] = [["cx7", "cx7"], ["cx7", "cx5"]];

@@ -3,7 +3,7 @@
 use shunt_tests::oracle::Kind;
 use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 fn sabotaged(kind: &str) -> shunt_tests::run::Outcome {
     let spec = RunSpec {

@@ -7,7 +7,7 @@ use shunt_tests::cluster::Cluster;
 use shunt_tests::lies::{Lie, Lies};
 use shunt_tests::run::{Outcome, finish, start_streams};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -5,7 +5,7 @@ use shunt_tests::lies::Lie;
 use shunt_tests::run::{Outcome, run};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::swarm::judge;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// Three PEs, every pair both ways for 10 ms, and `faults`.
 fn three(faults: &[&str]) -> RunSpec {

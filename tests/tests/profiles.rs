@@ -4,7 +4,7 @@ use shunt_layout::state::{OrderPolicy, SwitchKind};
 use shunt_soft_nic::profile::PROFILES;
 use shunt_tests::run::{Outcome, run};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// Devices on which signals go as atomics: they keep no order, or do not say that they do.
 const UNORDERED: [&str; 2] = ["cx5", "ib-ar"];

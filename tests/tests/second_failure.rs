@@ -2,7 +2,7 @@
 
 use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// Three rails, so that a third path is left when two have failed.
 fn twice(seed: u64, first: &str, second: &str) -> RunSpec {

@@ -6,11 +6,12 @@ use shunt_host::events::Event;
 use shunt_layout::mlx5::prm::cmd::Opcode;
 use shunt_layout::state::{SwitchKind, SwitchRecord};
 use shunt_tests::cluster::Cluster;
+use shunt_tests::kernel::Kernel;
 use shunt_tests::oracle::load;
 use shunt_tests::run::{Outcome, finish, run, start_streams};
 use shunt_tests::sim::ActorOptions;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::{Kernel, Traffic};
+use shunt_tests::traffic::Traffic;
 
 /// Two PEs, two rails, both ways for 20 ms or more.
 fn steady(faults: &[&str]) -> RunSpec {

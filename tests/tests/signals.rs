@@ -2,7 +2,7 @@
 
 use shunt_tests::run::{Outcome, run};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 fn spec(seed: u64, signals: u32, faults: &[&str]) -> RunSpec {
     RunSpec {

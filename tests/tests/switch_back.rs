@@ -6,7 +6,7 @@ use shunt_layout::state::{CauseKind, PathIdentity, SwitchKind, SwitchRecord};
 use shunt_tests::cluster::Cluster;
 use shunt_tests::run::{Outcome, finish, run, start_streams};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// `ms` milliseconds of steady traffic in both directions.
 fn steady(ms: u64, faults: &[&str]) -> RunSpec {

@@ -5,7 +5,7 @@ use shunt_device::FaultKind;
 use shunt_layout::state::SwitchKind;
 use shunt_tests::run::{Outcome, run};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// The packet lifetime of the defaults.
 const LIFETIME_NS: u64 = 50_000_000;

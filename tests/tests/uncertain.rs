@@ -4,9 +4,9 @@ use shunt_device::{
     Amo, Deadline, Fault, FaultKind, HeapOffset, Operation, Put, Resolution, Signal, Solo, Ticket,
 };
 use shunt_tests::cluster::Cluster;
+use shunt_tests::kernel::Kernel;
 use shunt_tests::oracle::{load, store};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Kernel;
 
 const WORD: HeapOffset = HeapOffset(64);
 const RESULT: HeapOffset = HeapOffset(1024);

@@ -14,7 +14,7 @@ use shunt_layout::status::{PeerState, RailState, STATUS_MAGIC, STATUS_VERSION, S
 use shunt_tests::cluster::Cluster;
 use shunt_tests::run::{finish, start_streams};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 fn spec(faults: &[&str]) -> RunSpec {
     RunSpec {

@@ -11,11 +11,11 @@ use shunt_layout::state::SwitchKind;
 use shunt_soft_nic::Injection;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::draw::drawn;
+use shunt_tests::kernel::Kernel;
 use shunt_tests::moe::{RankBuffer, all, cases, patience, pause, spec, start};
 use shunt_tests::rng::Rng;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::swarm::or_panic;
-use shunt_tests::workload::Kernel;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

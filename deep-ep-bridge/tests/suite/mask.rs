@@ -5,9 +5,9 @@ use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::{Format, MoeError, Patience};
 use shunt_layout::moe::Shape;
 use shunt_tests::cluster::Cluster;
+use shunt_tests::kernel::Kernel;
 use shunt_tests::moe::{RankBuffer, cases, patience, pause, spec, start};
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Kernel;
 use std::rc::Rc;
 
 /// Layers before which something must have happened, at one each few microseconds.

@@ -6,10 +6,10 @@ use shunt_deep_ep_bridge::normal::reference::NormalCase;
 use shunt_deep_ep_bridge::{Format, MoeError};
 use shunt_device::platform::host::World;
 use shunt_tests::cluster::Cluster;
+use shunt_tests::kernel::Kernel;
 use shunt_tests::moe::{all, pause};
 use shunt_tests::moe_normal::{NodeBuffer, SMALL as SHAPE, cases, patience, spec, start};
 use shunt_tests::rng::Rng;
-use shunt_tests::workload::Kernel;
 
 const TIMEOUT_NS: u64 = 20_000_000;
 

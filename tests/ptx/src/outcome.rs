@@ -6,7 +6,7 @@ use shunt_kernels::scenarios::{CHANNELS, PES};
 use shunt_layout::state::SwitchKind;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::spec::RunSpec;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 use std::collections::BTreeSet;
 
 /// What a run came to.

@@ -31,11 +31,12 @@ use shunt_soft_nic::{Fabric, FabricConfig, FaultKind, NicConfig, NicId, RailAt, 
 
 use crate::clockwork::{Bells, FabricClock};
 use crate::cluster::LINK_NS;
+use crate::kernel::Kernel;
 use crate::oracle::{Oracle, load, store};
 use crate::sim::{
     ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task, thread_cpu_ns,
 };
-use crate::workload::{Kernel, SLICE_NS};
+use crate::traffic::SLICE_NS;
 use shunt_host::agent::health::Health;
 use star::{Mailbag, Star, StarOob};
 

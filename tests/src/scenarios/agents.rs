@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::lies::Lies;
 use crate::run::{Outcome, finish, start_streams};
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "agent_restart_between_fence_and_answer", seeds: 16, run: between_fence_and_answer },

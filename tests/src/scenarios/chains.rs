@@ -4,7 +4,7 @@ use super::kit::{Wrongs, clean, held, spec};
 use super::scenario::Scenario;
 use crate::lies::Lie;
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "one_pair_of_four_is_left", seeds: 4, run: one_of_four },

@@ -10,7 +10,7 @@ use crate::lies::Lie;
 use crate::run::{Streams, finish, start_streams};
 use crate::scale::{Hit, ScaleSpec, quantile, run};
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 use shunt_device::{Deadline, FaultKind, HeapOffset, Put, Solo};
 use shunt_host::events::{Event, Told};
 use shunt_layout::state::{CauseKind, SwitchKind};

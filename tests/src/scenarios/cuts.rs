@@ -4,7 +4,7 @@ use super::kit::{Wrongs, both_ways, clean, clean_lying, failovers_of, spec, wron
 use super::scenario::Scenario;
 use crate::lies::Lie;
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "acks_lost_before_a_switch", seeds: 6, run: acks_lost },

@@ -6,8 +6,8 @@ use shunt_device::{Deadline, HeapOffset, Put, Signal, Solo};
 use super::kit::{Wrongs, judged, spec, wrong_if};
 use super::scenario::Scenario;
 use crate::cluster::Cluster;
+use crate::kernel::Kernel;
 use crate::oracle::{load, store};
-use crate::workload::Kernel;
 
 pub const SCENARIOS: &[Scenario] = &[Scenario { name: "doorbells_that_were_left", seeds: 12, run: left }];
 

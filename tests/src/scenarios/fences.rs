@@ -11,7 +11,7 @@ use crate::lies::Lie;
 use crate::run::{finish, start_streams};
 use crate::sim::{Access, Interference};
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 use shunt_device::FaultKind;
 use shunt_layout::state::{CauseKind, Step};
 use std::rc::Rc;

@@ -10,7 +10,7 @@ use super::kit::{
 use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::spread;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_put_returns_before_its_completion", seeds: 2, run: put_returns },

@@ -15,7 +15,7 @@ use crate::lies::Lie;
 use crate::oracle::load;
 use crate::run::{Outcome, Streams};
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "gets_executed_and_their_responses_lost", seeds: 6, run: responses_lost },

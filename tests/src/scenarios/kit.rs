@@ -8,7 +8,7 @@ use crate::lies::{Lie, Lies};
 use crate::run::{Outcome, Streams, finish, start_streams};
 use crate::spec::RunSpec;
 use crate::swarm::or_panic;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 /// What is wrong with a run, a line or a few each; nothing if it is as it must be.
 pub type Wrongs = Vec<String>;

@@ -4,8 +4,9 @@ use super::kit::{Wrongs, both_ways, brisk, judged, wrong_if};
 use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::sim::{ActorOptions, Task};
+use crate::traffic::Traffic;
 use crate::warp::spawn_warp;
-use crate::workload::{Report, Traffic};
+use crate::workload::Report;
 
 pub const SCENARIOS: &[Scenario] =
     &[Scenario { name: "mixed_lanes_on_mixed_channels", seeds: 6, run: mixed_lanes }];

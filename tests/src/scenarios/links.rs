@@ -10,7 +10,7 @@ use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::run::Outcome;
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_port_fails_behind_a_cut_link", seeds: 6, run: behind_a_cut_link },

@@ -6,7 +6,7 @@ use super::kit::{Wrongs, both_ways, clean, failovers_of, gap_below, judged, kept
 use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::lies::Lie;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_port_down_is_known_at_once", seeds: 3, run: port_down },

@@ -3,8 +3,8 @@
 use super::kit::{Wrongs, judged};
 use super::scenario::Scenario;
 use crate::cluster::Cluster;
+use crate::kernel::Kernel;
 use crate::moe::{BASE, RankBuffer, all, cases, patience, pause, spec, start};
-use crate::workload::Kernel;
 use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::{Format, MoeError, Runner, Signals};

@@ -11,9 +11,9 @@ use shunt_layout::state::{CauseKind, SwitchKind};
 use super::kit::{Wrongs, judged};
 use super::scenario::Scenario;
 use crate::cluster::Cluster;
+use crate::kernel::Kernel;
 use crate::oracle::{load, store};
 use crate::spec::RunSpec;
-use crate::workload::Kernel;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "nccl_2383_with_truth", seeds: 5, run: with_truth },

@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::lies::Lie;
 use crate::run::{finish, start_streams};
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "sender_nic_dead_to_commands", seeds: 6, run: sender_dead },

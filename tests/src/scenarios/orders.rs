@@ -13,7 +13,7 @@ use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::run::{Outcome, finish, start_streams};
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_path_that_is_out_and_a_word_that_was_lost", seeds: 4, run: word_lost },

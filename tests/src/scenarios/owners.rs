@@ -10,10 +10,11 @@ use shunt_layout::state::{Channel, OwnerWord, Step, Word};
 use super::kit::{Wrongs, brisk, judged, kept, spec, wrong_if};
 use super::scenario::Scenario;
 use crate::cluster::{Cluster, step_at};
+use crate::kernel::Kernel;
 use crate::lies::Lie;
 use crate::oracle::{load, store};
 use crate::sim::{Access, Interference};
-use crate::workload::{Kernel, Traffic};
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "owner_gone_at_the_close", seeds: 4, run: owner_gone_at_the_close },

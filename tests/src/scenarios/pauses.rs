@@ -5,7 +5,7 @@ use super::kit::{Wrongs, both_ways, clean, failovers_of, gap_below, wrong_if};
 use super::scenario::Scenario;
 use crate::rng::Rng;
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 use shunt_host::silence::{PAUSE_NS, Silence};
 
 /// By name.

@@ -18,7 +18,7 @@ use crate::run::{finish, start_streams};
 use crate::sim::{Access, Interference};
 use crate::spec::RunSpec;
 use crate::swarm::or_panic;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "nothing_is_paid_while_healthy", seeds: 1, run: nothing_paid },

@@ -19,7 +19,7 @@ use crate::oracle::{load, store};
 use crate::run::{Outcome, finish, start_streams};
 use crate::sim::{Access, Interference};
 use crate::spec::RunSpec;
-use crate::workload::Traffic;
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "there_and_back", seeds: 4, run: there_and_back },

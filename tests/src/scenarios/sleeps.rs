@@ -10,9 +10,9 @@ use shunt_layout::state::{Channel, Step, Word};
 use super::kit::{Wrongs, brisk, judged, spec, wrong_if};
 use super::scenario::Scenario;
 use crate::cluster::{Cluster, step_at};
+use crate::kernel::Kernel;
 use crate::oracle::{load, store};
 use crate::sim::{Access, Interference};
-use crate::workload::Kernel;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "asleep_across_one_switch", seeds: 3, run: |seed| asleep(seed, 1) },

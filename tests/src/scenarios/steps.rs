@@ -17,7 +17,8 @@ use crate::oracle::load;
 use crate::run::{Outcome, finish, start_streams};
 use crate::sim::{Access, Interference};
 use crate::spec::RunSpec;
-use crate::workload::{Report, Traffic, is_final};
+use crate::traffic::Traffic;
+use crate::workload::{Report, is_final};
 
 /// When a fault is put in.
 #[derive(Clone, Copy, Debug)]

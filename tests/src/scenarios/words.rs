@@ -14,11 +14,12 @@ use super::kit::{
 };
 use super::scenario::Scenario;
 use crate::cluster::{Cluster, step_at};
+use crate::kernel::Kernel;
 use crate::oracle::{load, store};
 use crate::run::{Outcome, finish, start_streams};
 use crate::sim::{Access, Interference, Task};
 use crate::spec::RunSpec;
-use crate::workload::{Kernel, Traffic};
+use crate::traffic::Traffic;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "ring_full_at_the_close", seeds: 6, run: ring_full_at_the_close },

@@ -1,4 +1,5 @@
 use shunt_device::Deadline;
+use shunt_tests::kernel::{LATE_SLACK_NS, late_ns};
 use shunt_tests::workload::*;
 
 #[test]

@@ -19,7 +19,7 @@ use shunt_tests::run::{Outcome, finish, start_streams};
 use shunt_tests::sim::Interference;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::swarm::or_panic;
-use shunt_tests::workload::Traffic;
+use shunt_tests::traffic::Traffic;
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
