@@ -1,6 +1,7 @@
 //! A cluster in one thread: soft NICs on one fabric, PEs brought up as coroutines, their agents, their kernels.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,11 +32,13 @@ use crate::echo;
 use crate::kernel::Kernel;
 use crate::lies::{Lies, LyingDevx};
 use crate::oracle::{Oracle, Stream, load, store};
-use crate::pe_faults::{AgentFate, PeFaults};
-use crate::run::Paths;
+use crate::pe_faults::{AgentFate, PeFaults, Targets};
 use crate::sim::{ActorOptions, Interference, PeWorld, Sim, SimConfig, SimCrew, SimWorld, Task};
 use crate::spec::RunSpec;
 use crate::traffic::Traffic;
+
+/// Local and remote rail of each slot, by PE, peer and channel.
+pub type Paths = BTreeMap<(u32, u32, u32), Vec<(u32, u32)>>;
 
 /// Latency of a packet between two NICs.
 pub const LINK_NS: u64 = 2_000;
@@ -49,9 +52,9 @@ type Order = Box<dyn FnOnce(&mut Agent, Nanos)>;
 
 /// What an agent leaves behind for the test.
 #[derive(Default)]
-pub(crate) struct AgentLog {
+struct AgentLog {
     /// What faults do to it.
-    pub fate: AgentFate,
+    fate: Rc<AgentFate>,
     records: RefCell<Vec<SwitchRecord>>,
     orders: RefCell<Vec<Order>>,
     events: RefCell<Vec<Told>>,
@@ -345,10 +348,6 @@ impl Cluster {
         self.pe_faults.adopt(pe, agent.id());
     }
 
-    pub(crate) fn agent_log(&self, pe: u32) -> Rc<AgentLog> {
-        self.agents[pe as usize].clone()
-    }
-
     /// Has the agent of a PE do something before its next step.
     pub fn order(&self, pe: u32, order: impl FnOnce(&mut Agent, Nanos) + 'static) {
         self.agents[pe as usize].orders.borrow_mut().push(Box::new(order));
@@ -425,8 +424,23 @@ impl Cluster {
                 let at = RailAt { pe: injection.pe, rail };
                 self.fabric.with(|fabric| fabric.plan(at_ns, at, *kind));
             }
-            (Fault::Pe(fault), None) => self.inject_pe(injection, *fault),
+            (Fault::Pe(fault), None) => self.pe_faults.inject(injection, *fault, &self.targets(injection)),
             _ => panic!("{injection}: not a fault of the simulator"),
+        }
+    }
+
+    fn targets(&self, injection: &Injection) -> Targets<'_> {
+        assert!(injection.pe < self.spec.pes, "{injection}: there is no such PE");
+        let pe = injection.pe as usize;
+        Targets {
+            sim: &self.sim,
+            oob: &self.oob,
+            fabric: &self.fabric,
+            fate: &self.agents[pe].fate,
+            clock: &self.clocks[pe],
+            pes: self.spec.pes,
+            rails: self.spec.rails,
+            began_ns: self.began_ns,
         }
     }
 

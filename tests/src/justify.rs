@@ -12,7 +12,7 @@ use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::LEASE_NS;
 use shunt_soft_nic::{Fault, FaultKind, Injection, PeFault};
 
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 use crate::spec::RunSpec;
 use crate::workload::{Report, Side};
 
@@ -511,4 +511,21 @@ pub fn unjustified(outcome: &Outcome) -> Vec<String> {
         lines.extend(judge.too_late(pe, report));
     }
     lines
+}
+
+impl Outcome {
+    /// Everything that is wrong with the run: broken promises, and kernels that ended as nothing justifies.
+    pub fn wrongs(&self) -> Vec<String> {
+        let mut wrongs = unjustified(self);
+        if self.oracle.total() > 0 {
+            wrongs.insert(0, self.oracle.describe());
+        }
+        wrongs
+    }
+
+    /// Fails unless every promise was kept, and every kernel ended well or with a fault that is an answer.
+    pub fn assert_held(&self) {
+        let wrongs = self.wrongs();
+        assert!(wrongs.is_empty(), "{}\n{self}", wrongs.join("\n"));
+    }
 }

@@ -7,7 +7,8 @@ use shunt_soft_nic::Injection;
 use crate::cluster::Cluster;
 use crate::lies::{Lie, Lies};
 use crate::oracle::{Kind, load, store};
-use crate::run::{Outcome, finish, start_streams};
+use crate::outcome::Outcome;
+use crate::run::{finish, start_streams};
 use crate::spec::RunSpec;
 use crate::traffic::Traffic;
 

@@ -21,6 +21,7 @@
 //! | [`moe_normal`] | the same in normal mode, some of them on one node |
 //! | [`echo`] | their gets and fetching atomics |
 //! | [`run`] | a whole run and its verdict |
+//! | [`outcome`] | what came of it |
 //! | [`spec`] | a run in words |
 //! | [`scenarios`] | runs by name, and what must follow |
 //! | [`toml`] | the little of TOML that a run in words needs |
@@ -46,6 +47,7 @@ pub mod moe_normal;
 pub mod moe_warps;
 pub mod mutations;
 pub mod oracle;
+pub mod outcome;
 pub mod pe_faults;
 pub mod promises;
 pub mod ranks;

@@ -2,12 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use shunt_host::connect::oob::Disturbance;
-use shunt_soft_nic::{Fault, Injection, PeFault, RailAt};
+use shunt_host::connect::oob::{Disturbance, OobNet};
+use shunt_soft_nic::{Fault, Injection, PeFault, RailAt, SharedFabric};
 
-use crate::cluster::Cluster;
-use crate::sim::{ActorOptions, SimWorld};
+use crate::sim::{ActorOptions, PeWorld, Sim, SimWorld};
 
 /// An agent as its faults see it.
 #[derive(Default)]
@@ -48,6 +48,26 @@ impl AgentFate {
             self.by.set(by);
         }
     }
+}
+
+/// What a fault of a PE acts on.
+pub struct Targets<'c> {
+    /// Where actors run.
+    pub sim: &'c Sim,
+    /// The agents' own network.
+    pub oob: &'c OobNet,
+    /// All NICs.
+    pub fabric: &'c SharedFabric,
+    /// The agent of the PE.
+    pub fate: &'c Rc<AgentFate>,
+    /// The clock of the PE.
+    pub clock: &'c Arc<PeWorld>,
+    /// PEs of the job.
+    pub pes: u32,
+    /// Rails of each.
+    pub rails: u32,
+    /// Instant 0 of the faults' clock.
+    pub began_ns: u64,
 }
 
 /// Planned faults of PEs, with their hits, and who is gone.
@@ -100,13 +120,12 @@ impl PeFaults {
     }
 }
 
-impl Cluster {
-    /// Plans a fault of a whole PE.
-    pub(crate) fn inject_pe(&self, injection: &Injection, fault: PeFault) {
-        assert!(injection.pe < self.spec.pes, "{injection}: there is no such PE");
-        let id = self.pe_faults.plan(injection);
-        let at_ns = self.began_ns() + injection.at_ns;
-        let (world, pe, faults) = (self.sim.world(), injection.pe, self.pe_faults.clone());
+impl PeFaults {
+    /// Plans a fault of a whole PE: an actor carries it out at its instant.
+    pub fn inject(&self, injection: &Injection, fault: PeFault, at: &Targets<'_>) {
+        let id = self.plan(injection);
+        let at_ns = at.began_ns + injection.at_ns;
+        let (world, pe, faults) = (at.sim.world(), injection.pe, self.clone());
         let name = injection.to_string();
         let wait = {
             let world = world.clone();
@@ -115,47 +134,47 @@ impl Cluster {
         let options = ActorOptions::host;
         match fault {
             PeFault::AgentKilled | PeFault::AgentStalled { .. } => {
-                let log = self.agent_log(pe);
+                let fate = at.fate.clone();
                 let for_ns = match fault {
                     PeFault::AgentStalled { for_ns } => for_ns,
                     _ => FOR_EVER_NS,
                 };
-                self.sim.spawn(name, options(), move || {
+                at.sim.spawn(name, options(), move || {
                     wait();
-                    log.fate.stall(world.now().saturating_add(for_ns), Some(id));
+                    fate.stall(world.now().saturating_add(for_ns), Some(id));
                 });
             }
             PeFault::AgentRestart | PeFault::AgentDead { .. } => {
-                let log = self.agent_log(pe);
+                let fate = at.fate.clone();
                 let for_ns = if let PeFault::AgentDead { for_ns } = fault { for_ns } else { 0 };
-                self.sim.spawn(name, options(), move || {
+                at.sim.spawn(name, options(), move || {
                     wait();
-                    log.fate.dies.set(Some((world.now().saturating_add(for_ns), id)));
+                    fate.dies.set(Some((world.now().saturating_add(for_ns), id)));
                 });
             }
             PeFault::OobCut { for_ns } | PeFault::OobCutTx { for_ns } | PeFault::OobCutRx { for_ns } => {
-                self.cut_links(injection, id, for_ns, wait);
+                self.cut_links(injection, id, for_ns, at, wait);
             }
             PeFault::OobDup { .. } | PeFault::OobDelay { .. } | PeFault::OobReorder { .. } => {
-                self.disturb_links(injection, id, wait);
+                self.disturb_links(injection, id, at, wait);
             }
             PeFault::PeerStopped { for_ns } => {
-                self.sim.spawn(name, options(), move || {
+                at.sim.spawn(name, options(), move || {
                     wait();
                     faults.stop(pe, &world, for_ns, id);
                 });
             }
             PeFault::ClockJump { by_ns } => {
-                let clock = self.clock(pe);
-                self.sim.spawn(name, options(), move || {
+                let clock = at.clock.clone();
+                at.sim.spawn(name, options(), move || {
                     wait();
                     clock.jump(by_ns);
                     faults.hit(id, 1);
                 });
             }
             PeFault::PeerKilled => {
-                let (oob, fabric, rails) = (self.oob.clone(), self.fabric.clone(), self.spec.rails);
-                self.sim.spawn(name, options(), move || {
+                let (oob, fabric, rails) = (at.oob.clone(), at.fabric.clone(), at.rails);
+                at.sim.spawn(name, options(), move || {
                     wait();
                     if faults.killed_ns(pe).is_some() {
                         return;
@@ -173,16 +192,22 @@ impl Cluster {
     }
 
     /// Disturbs what a PE's agent says and hears for a while.
-    fn disturb_links(&self, injection: &Injection, id: usize, wait: impl FnOnce() + 'static) {
+    fn disturb_links(
+        &self,
+        injection: &Injection,
+        id: usize,
+        at: &Targets<'_>,
+        wait: impl FnOnce() + 'static,
+    ) {
         let (how, for_ns) = match injection.fault {
             Fault::Pe(PeFault::OobDup { every, for_ns }) => (Disturbance::Doubled(every), for_ns),
             Fault::Pe(PeFault::OobDelay { by_ns, for_ns }) => (Disturbance::Delayed(by_ns), for_ns),
             Fault::Pe(PeFault::OobReorder { every, for_ns }) => (Disturbance::Overtaken(every), for_ns),
             ref other => panic!("{other} disturbs no link"),
         };
-        let (oob, pe, faults) = (self.oob.clone(), injection.pe, self.pe_faults.clone());
-        let world = self.sim.world();
-        self.sim.spawn(injection.to_string(), ActorOptions::host(), move || {
+        let (oob, pe, faults) = (at.oob.clone(), injection.pe, self.clone());
+        let world = at.sim.world();
+        at.sim.spawn(injection.to_string(), ActorOptions::host(), move || {
             wait();
             let number = oob.disturb(pe, how);
             let until = world.now().saturating_add(for_ns.unwrap_or(FOR_EVER_NS));
@@ -203,11 +228,12 @@ impl Cluster {
         injection: &Injection,
         id: usize,
         for_ns: Option<u64>,
+        at: &Targets<'_>,
         wait: impl FnOnce() + 'static,
     ) {
-        let (oob, pes, pe, faults) = (self.oob.clone(), self.spec.pes, injection.pe, self.pe_faults.clone());
-        let (world, fault) = (self.sim.world(), injection.fault.clone());
-        self.sim.spawn(injection.to_string(), ActorOptions::host(), move || {
+        let (oob, pes, pe, faults) = (at.oob.clone(), at.pes, injection.pe, self.clone());
+        let (world, fault) = (at.sim.world(), injection.fault.clone());
+        at.sim.spawn(injection.to_string(), ActorOptions::host(), move || {
             wait();
             let others = || (0..pes).filter(|other| *other != pe);
             let lost = oob.counts().1;

@@ -13,7 +13,8 @@ use shunt_soft_nic::Injection;
 use crate::cluster::Cluster;
 use crate::draw::drawn;
 use crate::lies::{Lie, Lies};
-use crate::run::{Outcome, finish, start_streams};
+use crate::outcome::Outcome;
+use crate::run::{finish, start_streams};
 use crate::spec::RunSpec;
 
 /// What came of one run of the swarm.

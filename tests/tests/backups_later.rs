@@ -1,6 +1,7 @@
 //! Backups that the agents make once the PEs are up: bring-up returns when the first paths are connected.
 
-use shunt_tests::run::{Outcome, run};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use shunt_device::FaultKind;
 use shunt_layout::state::SwitchRecord;
-use shunt_tests::run::{Outcome, run};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 

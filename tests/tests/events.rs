@@ -3,7 +3,8 @@
 use shunt_host::events::{Event, Told, line};
 use shunt_layout::state::SwitchKind;
 use shunt_tests::cluster::Cluster;
-use shunt_tests::run::{Outcome, finish, start_streams};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::{finish, start_streams};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 

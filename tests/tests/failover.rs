@@ -2,7 +2,8 @@
 
 use shunt_soft_nic::Injection;
 use shunt_tests::cluster::Cluster;
-use shunt_tests::run::{Outcome, run};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 

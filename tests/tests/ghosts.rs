@@ -2,7 +2,8 @@
 
 use shunt_layout::state::CauseKind;
 use shunt_tests::late::{Between, DELAYS, late_puts};
-use shunt_tests::run::{Outcome, run};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use shunt_tests::cluster::Cluster;
-use shunt_tests::run::{Outcome, finish, start_streams};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::{finish, start_streams};
 use shunt_tests::sim::Interference;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;

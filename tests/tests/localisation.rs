@@ -4,7 +4,8 @@ use shunt_device::Solo;
 use shunt_host::events::Event;
 use shunt_layout::state::{SwitchKind, SwitchRecord};
 use shunt_tests::cluster::Cluster;
-use shunt_tests::run::{Outcome, finish, start_streams};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::{finish, start_streams};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 

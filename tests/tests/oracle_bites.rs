@@ -5,7 +5,7 @@ use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 
-fn sabotaged(kind: &str) -> shunt_tests::run::Outcome {
+fn sabotaged(kind: &str) -> shunt_tests::outcome::Outcome {
     let spec = RunSpec {
         traffic: Traffic { messages: 300, pace_ns: 20_000, ..Traffic::default() },
         faults: vec![format!("2ms:1.0:{kind}").parse().expect("a fault")],

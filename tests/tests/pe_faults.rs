@@ -2,7 +2,8 @@
 
 use shunt_device::FaultKind;
 use shunt_tests::lies::Lie;
-use shunt_tests::run::{Outcome, run};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::swarm::judge;
 use shunt_tests::traffic::Traffic;

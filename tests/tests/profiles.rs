@@ -2,7 +2,8 @@
 
 use shunt_layout::state::{OrderPolicy, SwitchKind};
 use shunt_soft_nic::profile::PROFILES;
-use shunt_tests::run::{Outcome, run};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 

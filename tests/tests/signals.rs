@@ -1,6 +1,7 @@
 //! Signals of kinds 2 and 3 on streams, across switches with and without truth: each counted once.
 
-use shunt_tests::run::{Outcome, run};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 

@@ -4,7 +4,8 @@ use shunt_host::agent::health::Health;
 use shunt_host::agent::words::Place;
 use shunt_layout::state::{CauseKind, PathIdentity, SwitchKind, SwitchRecord};
 use shunt_tests::cluster::Cluster;
-use shunt_tests::run::{Outcome, finish, run, start_streams};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::{finish, run, start_streams};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 

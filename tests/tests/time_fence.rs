@@ -3,7 +3,8 @@
 
 use shunt_device::FaultKind;
 use shunt_layout::state::SwitchKind;
-use shunt_tests::run::{Outcome, run};
+use shunt_tests::outcome::Outcome;
+use shunt_tests::run::run;
 use shunt_tests::spec::RunSpec;
 use shunt_tests::traffic::Traffic;
 

@@ -15,7 +15,8 @@ use super::kit::{
 use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::lies::Lies;
-use crate::run::{Outcome, finish, start_streams};
+use crate::outcome::Outcome;
+use crate::run::{finish, start_streams};
 use crate::spec::RunSpec;
 use crate::traffic::Traffic;
 

@@ -13,7 +13,8 @@ use super::scenario::Scenario;
 use crate::cluster::Cluster;
 use crate::lies::Lie;
 use crate::oracle::load;
-use crate::run::{Outcome, Streams};
+use crate::outcome::Outcome;
+use crate::run::Streams;
 use crate::spec::RunSpec;
 use crate::traffic::Traffic;
 

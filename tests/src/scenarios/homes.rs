@@ -11,7 +11,8 @@ use super::kit::{
 use super::scenario::Scenario;
 use super::sharing::{Roles, adds, inject, moved, press, shared, sums, verdict};
 use crate::cluster::Cluster;
-use crate::run::{Outcome, finish, start_streams};
+use crate::outcome::Outcome;
+use crate::run::{finish, start_streams};
 use crate::sharer::Share;
 use crate::spec::RunSpec;
 

@@ -5,7 +5,8 @@ use shunt_soft_nic::Injection;
 
 use crate::cluster::Cluster;
 use crate::lies::{Lie, Lies};
-use crate::run::{Outcome, Streams, finish, start_streams};
+use crate::outcome::Outcome;
+use crate::run::{Streams, finish, start_streams};
 use crate::spec::RunSpec;
 use crate::swarm::or_panic;
 use crate::traffic::Traffic;

@@ -8,7 +8,7 @@ use super::kit::{
 };
 use super::scenario::Scenario;
 use crate::cluster::Cluster;
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 use crate::spec::RunSpec;
 use crate::traffic::Traffic;
 

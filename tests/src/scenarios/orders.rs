@@ -11,7 +11,8 @@ use shunt_layout::state::SwitchKind;
 use super::kit::{Wrongs, both_ways, brisk, faults_of_kernels, idle_faults, judged, promises, wrong_if};
 use super::scenario::Scenario;
 use crate::cluster::Cluster;
-use crate::run::{Outcome, finish, start_streams};
+use crate::outcome::Outcome;
+use crate::run::{finish, start_streams};
 use crate::spec::RunSpec;
 use crate::traffic::Traffic;
 
