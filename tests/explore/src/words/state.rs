@@ -1,9 +1,6 @@
 //! All of a channel's words, rings, warps and its switch.
 
-use super::PollAt;
-use super::switcher::Stage;
-use super::warp::At;
-use shunt_layout::state::Word;
+use shunt_layout::state::{ReadyWord, Word};
 
 /// Warps.
 pub const WARPS: usize = 3;
@@ -57,6 +54,31 @@ impl Ring {
     pub const NEW: Self = Self { alive: true, blocks: [EMPTY; SLOTS], base: 0, rung: 0, executed: 0 };
 }
 
+/// A warp's next access.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum At {
+    /// Add to the ticket word.
+    Reserve,
+    /// Read `done` for the first comparison.
+    Room,
+    /// Read `done` in the wait loop.
+    Look,
+    /// Read the ticket word in the wait loop, decide.
+    Judge,
+    /// Read `ready`, to say BLOCKED.
+    Head,
+    /// Say BLOCKED.
+    Announce,
+    /// Write the blocks.
+    Write,
+    /// Publish, when it is the warp's turn.
+    Publish,
+    /// Take the post lock and compare generations.
+    Lock,
+    /// Ring, let go of the lock.
+    Ring,
+}
+
 /// One warp: what its registers hold between two accesses.
 #[derive(Clone, Copy, Hash)]
 pub struct Warp {
@@ -77,6 +99,17 @@ impl Warp {
     pub const AT_REST: Self = Self { at: At::Reserve, left: 0, word: 0, done: 0, ready: 0 };
 }
 
+/// Where the poller is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PollAt {
+    /// Between two looks.
+    Rest,
+    /// It has read `done`.
+    Completions,
+    /// It has read the completion queue.
+    Swap,
+}
+
 /// The poller's registers.
 #[derive(Clone, Copy, Hash)]
 pub struct Poller {
@@ -91,6 +124,29 @@ pub struct Poller {
 impl Poller {
     /// Between two looks.
     pub const AT_REST: Self = Self { at: PollAt::Rest, seen: 0, found: 0 };
+}
+
+/// The switcher's next step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Stage {
+    /// Nothing to do, or close.
+    Idle,
+    /// Freeze `done`.
+    Freeze,
+    /// Wait until all that was reserved is published or blocked.
+    Settle,
+    /// Once through the post lock.
+    Lock,
+    /// The agents' fence and truth.
+    Truth,
+    /// Write the journal into the other path's ring, ring it.
+    Replay,
+    /// Open the ticket word.
+    OpenTicket,
+    /// Clear BLOCKED.
+    OpenReady,
+    /// Open the done word.
+    OpenDone,
 }
 
 /// The switch.
@@ -138,6 +194,13 @@ pub struct System {
     pub executions: [u8; TICKETS],
     /// Paths that may still die.
     pub faults: u8,
+}
+
+impl System {
+    /// True if the head group says that it cannot fit this frozen ring.
+    pub fn is_blocked(&self) -> bool {
+        ReadyWord(self.ready).blocked_in(Word(self.done).generation())
+    }
 }
 
 /// A word, readable.

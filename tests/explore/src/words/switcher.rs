@@ -2,31 +2,8 @@
 
 use shunt_layout::state::{CLOSED, FROZEN, INDEX_MASK, ReadyWord, Word};
 
-use super::state::{Block, EMPTY, Ring, Switcher, System};
-use super::{Break, Setup};
-
-/// The switcher's next step.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Stage {
-    /// Nothing to do, or close.
-    Idle,
-    /// Freeze `done`.
-    Freeze,
-    /// Wait until all that was reserved is published or blocked.
-    Settle,
-    /// Once through the post lock.
-    Lock,
-    /// The agents' fence and truth.
-    Truth,
-    /// Write the journal into the other path's ring, ring it.
-    Replay,
-    /// Open the ticket word.
-    OpenTicket,
-    /// Clear BLOCKED.
-    OpenReady,
-    /// Open the done word.
-    OpenDone,
-}
+use super::setup::{Break, Setup};
+use super::state::{Block, EMPTY, Ring, Stage, Switcher, System};
 
 impl Setup {
     pub(super) fn switcher_can_go(&self, s: &System) -> bool {
@@ -46,7 +23,7 @@ impl Setup {
             let sure = s.switcher.close.min(s.switcher.done + self.depth);
             return (ready >= sure).then_some(sure);
         }
-        (ready == s.switcher.close || Self::blocked(s)).then_some(ready)
+        (ready == s.switcher.close || s.is_blocked()).then_some(ready)
     }
 
     pub(super) fn step_switcher(&self, s: &mut System) -> Result<(), String> {

@@ -3,33 +3,8 @@
 use shunt_device::ring;
 use shunt_layout::state::{CLOSED, ReadyWord, Word};
 
-use super::state::{Block, System, Warp, words};
-use super::{Break, Setup};
-
-/// A warp's next access.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum At {
-    /// Add to the ticket word.
-    Reserve,
-    /// Read `done` for the first comparison.
-    Room,
-    /// Read `done` in the wait loop.
-    Look,
-    /// Read the ticket word in the wait loop, decide.
-    Judge,
-    /// Read `ready`, to say BLOCKED.
-    Head,
-    /// Say BLOCKED.
-    Announce,
-    /// Write the blocks.
-    Write,
-    /// Publish, when it is the warp's turn.
-    Publish,
-    /// Take the post lock and compare generations.
-    Lock,
-    /// Ring, let go of the lock.
-    Ring,
-}
+use super::setup::{Break, Setup};
+use super::state::{At, Block, System, Warp, words};
 
 impl Setup {
     fn fits(&self, first: u64, count: u64, done: u64) -> bool {
