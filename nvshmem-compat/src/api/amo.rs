@@ -137,5 +137,5 @@ function!("nvshmemx_signal_op_on_stream", (word: *mut u64, value: u64, op: c_int
     signal_op("nvshmemx_signal_op_on_stream", stream, word, value, op, pe));
 function!("nvshmem_signal_fetch", (word: *mut u64) -> u64, {
     let at = word.expose_provenance() as u64;
-    call("nvshmem_signal_fetch", |s| s.read_word(at))
+    call("nvshmem_signal_fetch", |s| s.heap().read_word(at))
 });

@@ -14,8 +14,8 @@ extern "C" fn nvshmemx_qp_create(count: c_int, handles: *mut *mut c_int) -> c_in
         if handles.is_null() {
             return Err(Failure::Argument { what: "handles", met: 0, want: "an address" });
         }
-        let made = s.take_channels(count)?;
-        s.agree(&format!("nvshmemx_qp_create({count})"))?;
+        let made = s.kernels().take_channels(count)?;
+        s.teams().agree(&format!("nvshmemx_qp_create({count})"))?;
         // SAFETY: room for as many numbers, or null; C frees it, as it does NVSHMEM's.
         let array = unsafe { libc::calloc(made.len(), size_of::<c_int>()) }.cast::<c_int>();
         if array.is_null() {

@@ -9,23 +9,23 @@ use std::ffi::{c_int, c_void};
 /// An allocation, which all PEs make alike; nothing where no bytes are wanted or none are left.
 fn allocate(name: &str, bytes: u64, align: u64, zeroed: bool) -> *mut c_void {
     let at = call(name, |s| {
-        s.agree(&format!("{bytes} bytes aligned to {align}"))?;
+        s.teams().agree(&format!("{bytes} bytes aligned to {align}"))?;
         if bytes == 0 {
             return Ok(0);
         }
         // All PEs have the same books, so all come to the same answer.
-        let offset = match s.heap().alloc(bytes, align) {
+        let offset = match s.heap().books().alloc(bytes, align) {
             Ok(offset) => offset,
             Err(error) => {
                 eprintln!("shunt: PE {}: {name}: {error}", s.me());
                 return Ok(0);
             }
         };
-        let at = s.addresses().start + offset;
+        let at = s.heap().addresses().start + offset;
         if zeroed {
             s.clear(offset, bytes)?;
             // Nobody writes there before it is empty everywhere.
-            s.agree("empty")?;
+            s.teams().agree("empty")?;
         }
         Ok(at)
     });
@@ -57,20 +57,20 @@ extern "C" fn nvshmem_align(align: usize, bytes: usize) -> *mut c_void {
 extern "C" fn nvshmem_free(at: *mut c_void) {
     call("nvshmem_free", |s| {
         if at.is_null() {
-            return s.agree("nothing to free");
+            return s.teams().agree("nothing to free");
         }
-        let offset = s.offset(at.expose_provenance() as u64, 0)?;
+        let offset = s.heap().offset(at.expose_provenance() as u64, 0)?;
         // What is under way to it lands before it is given away again.
         s.quiet()?;
-        s.agree(&format!("the allocation at offset {offset}"))?;
-        s.heap().free(offset)?;
+        s.teams().agree(&format!("the allocation at offset {offset}"))?;
+        s.heap().books().free(offset)?;
         Ok(())
     });
 }
 
 /// PEs reach each other through NICs alone: this PE's own memory is the only one with an address here.
 fn address(s: &Session, at: *const c_void, pe: c_int) -> Result<*mut c_void, Failure> {
-    let own = s.check_pe(pe)? == s.me() && s.offset(at.expose_provenance() as u64, 0).is_ok();
+    let own = s.peers().check(pe)? == s.me() && s.heap().offset(at.expose_provenance() as u64, 0).is_ok();
     Ok(if own { at.cast_mut() } else { std::ptr::null_mut() })
 }
 
@@ -83,20 +83,20 @@ extern "C" fn nvshmem_ptr(at: *const c_void, pe: c_int) -> *mut c_void {
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemx_buffer_register(at: *mut c_void, bytes: usize) -> c_int {
     status("nvshmemx_buffer_register", |s| {
-        let heap = s.addresses();
-        Ok(s.registry().add(at.expose_provenance() as u64, bytes as u64, heap)?)
+        let heap = s.heap().addresses();
+        Ok(s.heap().registry().add(at.expose_provenance() as u64, bytes as u64, heap)?)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemx_buffer_unregister(at: *mut c_void) -> c_int {
-    status("nvshmemx_buffer_unregister", |s| Ok(s.registry().remove(at.expose_provenance() as u64)?))
+    status("nvshmemx_buffer_unregister", |s| Ok(s.heap().registry().remove(at.expose_provenance() as u64)?))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemx_buffer_unregister_all() {
     call("nvshmemx_buffer_unregister_all", |s| {
-        s.registry().clear();
+        s.heap().registry().clear();
         Ok(())
     });
 }

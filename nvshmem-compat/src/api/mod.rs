@@ -54,9 +54,9 @@ fn attempt<R>(
     let Some(session) = session() else { return (None, Err(Failure::NotInitialized)) };
     let behind = match stream == NO_STREAM {
         true => Ok(()),
-        false => session.drain(stream, stream.addr() <= LAST_DEFAULT),
+        false => session.kernels().drain(stream, stream.addr() <= LAST_DEFAULT),
     };
-    (Some(session.me()), session.follow().and(behind).and_then(|()| body(&session)))
+    (Some(session.me()), session.kernels().follow().and(behind).and_then(|()| body(&session)))
 }
 
 /// A call without a status: a failure ends the process, or is told to the program, which then gets nothing.

@@ -30,14 +30,14 @@ extern "C" fn shunt_nvshmem_resolve(pe: c_int, ticket: u64, applied: c_int) -> c
 #[unsafe(no_mangle)]
 extern "C" fn shunt_nvshmem_peer_alive(pe: c_int) -> c_int {
     call("shunt_nvshmem_peer_alive", |s| {
-        let pe = s.check_pe(pe)?;
-        Ok((!s.lost_peers().contains(&pe)).into())
+        let pe = s.peers().check(pe)?;
+        Ok((!s.peers().lost().contains(&pe)).into())
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn shunt_nvshmem_switches(failovers: *mut u64, switchbacks: *mut u64) {
-    let counts = session().map_or((0, 0), |session| session.generations());
+    let counts = session().map_or((0, 0), |session| session.peers().generations());
     for (to, value) in [(failovers, counts.0), (switchbacks, counts.1)] {
         if !to.is_null() {
             // SAFETY: the caller's word.
@@ -49,7 +49,7 @@ extern "C" fn shunt_nvshmem_switches(failovers: *mut u64, switchbacks: *mut u64)
 /// Peers that this PE reaches by the first path of its channel.
 #[unsafe(no_mangle)]
 extern "C" fn shunt_nvshmem_on_primary() -> c_int {
-    call("shunt_nvshmem_on_primary", |s| Ok(s.on_primaries() as c_int))
+    call("shunt_nvshmem_on_primary", |s| Ok(s.peers().on_primaries() as c_int))
 }
 
 #[unsafe(no_mangle)]

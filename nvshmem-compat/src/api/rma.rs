@@ -47,11 +47,11 @@ fn put_signal(name: &str, stream: Stream, what: Move, tail: Tail, until: Until) 
         // The word is looked at first: a put without its signal would be half a call.
         let change = signal(tail.op, tail.value)?;
         let word = tail.word.expose_provenance() as u64;
-        s.offset(word, 8)?;
+        s.heap().offset(word, 8)?;
         // On one channel the signal comes behind the put; the source is waited for at the end.
         s.put(what.target, what.source, what.bytes as u64, what.pe, Until::Posted)?;
         s.signal(word, change, what.pe)?;
-        if until == Until::Done { s.quiet_to(what.pe) } else { Ok(()) }
+        if until == Until::Done { s.peers().quiet(what.pe) } else { Ok(()) }
     });
 }
 

@@ -26,7 +26,7 @@ fn number(name: &str, id: i32, of: impl FnOnce(&crate::teams::Team) -> c_int) ->
         return -1;
     }
     // One above, so that nothing is -1.
-    call(name, |s| Ok(s.team(id).map_or(0, |team| of(&team) + 1))) - 1
+    call(name, |s| Ok(s.teams().team(id).map_or(0, |team| of(&team) + 1))) - 1
 }
 
 #[unsafe(no_mangle)]
@@ -34,13 +34,14 @@ extern "C" fn nvshmem_team_translate_pe(from: i32, pe: c_int, to: i32) -> c_int 
     if from == INVALID || to == INVALID {
         return -1;
     }
-    call("nvshmem_team_translate_pe", |s| Ok(s.team(from)?.translate(pe, &s.team(to)?) + 1)) - 1
+    call("nvshmem_team_translate_pe", |s| Ok(s.teams().team(from)?.translate(pe, &s.teams().team(to)?) + 1))
+        - 1
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmem_team_get_config(team: i32, config: *mut TeamConfig) {
     call("nvshmem_team_get_config", |s| {
-        let contexts = s.team(team)?.contexts;
+        let contexts = s.teams().team(team)?.contexts;
         if config.is_null() {
             return Err(Failure::Argument { what: "configuration", met: 0, want: "an address" });
         }
@@ -81,7 +82,7 @@ extern "C" fn nvshmem_team_split_strided(
 ) -> c_int {
     status("nvshmem_team_split_strided", |s| {
         into(new, INVALID)?;
-        let members = s.team(parent)?.strided(start, stride, size)?;
+        let members = s.teams().team(parent)?.strided(start, stride, size)?;
         into(new, s.split(parent, members, contexts(config, mask))?)
     })
 }
@@ -100,7 +101,7 @@ extern "C" fn nvshmem_team_split_2d(
     status("nvshmem_team_split_2d", |s| {
         into(row, INVALID)?;
         into(column, INVALID)?;
-        let (row_members, column_members) = s.team(parent)?.plane(width)?;
+        let (row_members, column_members) = s.teams().team(parent)?.plane(width)?;
         // Every PE is in one row and one column; each makes its own at the same time as the others.
         into(row, s.split(parent, row_members, contexts(row_config, row_mask))?)?;
         into(column, s.split(parent, column_members, contexts(column_config, column_mask))?)
@@ -136,20 +137,20 @@ extern "C" fn nvshmemx_barrier_all_on_stream(stream: Stream) {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmem_team_sync(team: i32) -> c_int {
-    status("nvshmem_team_sync", |s| s.meet(team))
+    status("nvshmem_team_sync", |s| s.teams().meet(team))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemx_team_sync_on_stream(team: i32, stream: Stream) -> c_int {
-    status_on("nvshmemx_team_sync_on_stream", stream, |s| s.meet(team))
+    status_on("nvshmemx_team_sync_on_stream", stream, |s| s.teams().meet(team))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmem_sync_all() {
-    call("nvshmem_sync_all", |s| s.meet(WORLD));
+    call("nvshmem_sync_all", |s| s.teams().meet(WORLD));
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemx_sync_all_on_stream(stream: Stream) {
-    on("nvshmemx_sync_all_on_stream", stream, |s| s.meet(WORLD));
+    on("nvshmemx_sync_all_on_stream", stream, |s| s.teams().meet(WORLD));
 }

@@ -45,7 +45,7 @@ fn watch<T: Value>(
 
 /// Waits for so many of them.
 fn wait<T: Value>(name: &str, stream: Stream, words: Words<T>, enough: usize) -> Vec<u64> {
-    watch(name, stream, words, |s, watch| s.wait_for(watch, enough))
+    watch(name, stream, words, |s, watch| s.peers().wait_for(watch, enough))
 }
 
 /// Looks once, and looks after this PE's channels.
@@ -55,7 +55,7 @@ fn test<T: Value>(name: &str, words: Words<T>, wanted: Wanted) -> (bool, Vec<u64
         counted = watch.numbers().count();
         let held = watch.held();
         if held.len() < counted {
-            s.look_after();
+            s.peers().look_after();
         }
         Ok(held)
     });
@@ -212,7 +212,7 @@ fn signal_wait(name: &str, stream: Stream, at: *mut u64, compare: c_int, value: 
         Words { at, count: 1, left_out: std::ptr::null(), compare, values: one(value), signed: false };
     wait(name, stream, words, 1);
     let at = at.expose_provenance() as u64;
-    on(name, stream, |s| s.read_word(at))
+    on(name, stream, |s| s.heap().read_word(at))
 }
 
 function!("nvshmem_signal_wait_until", (at: *mut u64, compare: c_int, value: u64) -> u64,
@@ -223,7 +223,7 @@ function!("nvshmemx_signal_wait_until_on_stream", (at: *mut u64, compare: c_int,
 
 function!("nvshmem_quiet", (), call("nvshmem_quiet", Session::quiet));
 function!("nvshmemx_quiet_on_stream", (stream: Stream), on("nvshmemx_quiet_on_stream", stream, Session::quiet));
-function!("nvshmem_fence", (), call("nvshmem_fence", Session::fence));
+function!("nvshmem_fence", (), call("nvshmem_fence", |s| s.peers().fence()));
 // Sources may be changed: they are when everything is done, and no sooner is told apart.
 function!("nvshmemx_flush", (), call("nvshmemx_flush", Session::quiet));
 function!("nvshmemx_flush_on_stream", (stream: Stream), on("nvshmemx_flush_on_stream", stream, Session::quiet));

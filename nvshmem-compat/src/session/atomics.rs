@@ -104,7 +104,7 @@ impl Session {
     /// be executed then.
     fn change_exactly(&self, pe: u32, offset: u64, bytes: u64, change: Change) -> Result<u64, Failure> {
         let since = self.now_ns();
-        let deadline = Deadline::after(since, self.settings.call_deadline_ns);
+        let deadline = Deadline::after(since, self.peers.deadline_ns());
         let answer = self.channel(pe).fetch_exact(Solo, HeapOffset(offset), change.amo(bytes), deadline);
         answer.map_err(|fault| match fault.kind {
             FaultKind::Overdue => {
@@ -150,7 +150,7 @@ impl Session {
     /// Whether the owner of a word executes a change: where it can, and the NIC would not do as well. A processor's own
     /// changes are not atomic among those of NICs, so the owner's agent makes them, too; a store needs nobody.
     fn owners_execute(&self, pe: u32, change: Change, wanted: Wanted) -> bool {
-        let root = self.words.root();
+        let root = self.peers.pe().root();
         let own = pe == self.me() && !matches!(change, Change::Set(_));
         root.fetch != 0 && (root.fetch_exact != 0 || own || wanted == Wanted::OldValue)
     }
@@ -191,7 +191,7 @@ impl Session {
             }
             old = met;
             let waited = self.now_ns() - since;
-            if waited > self.settings.call_deadline_ns {
+            if waited > self.peers.deadline_ns() {
                 return Err(self.overdue(format!("a word of PE {pe} that others keep changing"), waited));
             }
         }

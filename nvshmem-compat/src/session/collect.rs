@@ -38,7 +38,7 @@ impl Session {
         bytes: u64,
         root: i32,
     ) -> Result<(), Failure> {
-        let members = self.team(team)?;
+        let members = self.teams.team(team)?;
         let from = usize::try_from(root).ok().and_then(|root| members.members.get(root));
         let root = *from.ok_or(Failure::NoPe { met: root, pes: members.size() })?;
         self.offset(target, bytes)?;
@@ -55,7 +55,7 @@ impl Session {
     /// # Errors
     /// As [`Session::broadcast`].
     pub fn collect(&self, team: i32, target: u64, source: u64, bytes: u64) -> Result<(), Failure> {
-        let members = self.team(team)?;
+        let members = self.teams.team(team)?;
         self.offset(target, self.many(bytes, &members)?)?;
         let place = target + bytes * u64::from(members.me);
         for pe in &members.members {
@@ -69,7 +69,7 @@ impl Session {
     /// # Errors
     /// As [`Session::broadcast`].
     pub fn all_to_all(&self, team: i32, target: u64, source: u64, bytes: u64) -> Result<(), Failure> {
-        let members = self.team(team)?;
+        let members = self.teams.team(team)?;
         self.offset(target, self.many(bytes, &members)?)?;
         let place = target + bytes * u64::from(members.me);
         for (number, pe) in (0..).zip(&members.members) {
@@ -83,7 +83,7 @@ impl Session {
     /// # Errors
     /// As [`Session::broadcast`].
     pub fn reduce(&self, team: i32, target: u64, source: u64, what: Reduction) -> Result<(), Failure> {
-        let members = self.team(team)?;
+        let members = self.teams.team(team)?;
         let bytes = what.count.saturating_mul(what.number.bytes() as u64);
         self.offset(target, bytes)?;
         self.pieces(bytes, |at, part| {
@@ -105,7 +105,7 @@ impl Session {
         source: u64,
         what: Reduction,
     ) -> Result<(), Failure> {
-        let members = self.team(team)?;
+        let members = self.teams.team(team)?;
         let bytes = what.count.saturating_mul(what.number.bytes() as u64);
         self.offset(target, bytes)?;
         let all = self.many(bytes, &members)?;
@@ -140,7 +140,7 @@ impl Session {
     /// What a member sent may be changed, and what it was sent is there.
     fn settle(&self, team: i32) -> Result<(), Failure> {
         self.quiet()?;
-        self.meet(team)
+        self.teams.meet(team)
     }
 
     /// Calls `each` for pieces that fit a part of the work buffer; once where there is nothing, so that all meet.
@@ -190,7 +190,7 @@ impl Session {
         bytes: u64,
         what: Reduction,
     ) -> Result<(), Failure> {
-        self.meet(id)?;
+        self.teams.meet(id)?;
         let mut parts = team.members.iter().map(|pe| self.bytes_at(self.base + self.map.part(*pe), bytes));
         let mut result = parts.next().unwrap_or_default();
         for part in parts {
@@ -199,6 +199,6 @@ impl Session {
         let from = result.as_ptr().expose_provenance() as u64;
         // SAFETY: the target lies in the heap (checked by the callers), the vector has as many bytes.
         unsafe { memory::copy(target, from, result.len() as u64) };
-        self.meet(id)
+        self.teams.meet(id)
     }
 }

@@ -5,12 +5,15 @@
 //! the others are theirs, and whatever is to be done on those a kernel does.
 
 use super::kernel_map::{DeviceWords, KernelMap};
-use super::{HOST_CHANNEL, Session, memory};
+use super::locks::lock;
+use super::memory;
+use super::peers::{HOST_CHANNEL, Peers};
 use crate::failure::{Failure, InitError};
-use crate::kernels::{Drained, Place};
+use crate::kernels::{Drained, Kernels};
 use crate::teams::{Team, Teams};
 use shunt_device::FaultKind;
-use shunt_host::pe::Pe;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 /// Writes the row of a team, or that there is none. `base`: its meetings have been counted that far by others.
 ///
@@ -31,52 +34,79 @@ unsafe fn write_row(map: &KernelMap, heap: u64, id: i32, team: Option<&Team>, ba
     }
 }
 
-/// Writes the tables of a heap that has just been made.
-pub(super) fn write_tables(map: &KernelMap, pe: &Pe, teams: &Teams) {
+/// Writes the tables of a heap that has just been made: `base` is its first address.
+pub(super) fn write_tables(map: &KernelMap, base: u64, teams: &Teams) {
     for id in 0..map.team_ids() as i32 {
         // SAFETY: the heap of a PE that is up, made for this map.
-        unsafe { write_row(map, pe.heap().address, id, teams.get(id).ok(), 0) };
+        unsafe { write_row(map, base, id, teams.get(id).ok(), 0) };
     }
 }
 
-impl Session {
-    /// Which channels the host looks after: every `step`-th, from the first on.
-    pub(super) fn looked_after(&self) -> (u32, u32) {
-        let channels = self.words().root().channels_per_pe;
-        match self.kernels.place() {
-            Place::Gpu(_) | Place::Host => (self.pes(), channels),
-            Place::Nowhere => (self.pes() * channels, 1),
-        }
+/// The program's kernels, and what they have of this PE.
+pub struct KernelSide {
+    peers: Arc<Peers>,
+    kernels: Kernels,
+    /// Where their tables lie in the heap, if there are kernels.
+    map: Option<KernelMap>,
+    /// Addresses that the program has of the heap.
+    addresses: Range<u64>,
+    /// Their channels to each peer that have a handle: the first is the default one.
+    taken: Mutex<u32>,
+}
+
+impl KernelSide {
+    /// Kernels that are told nothing yet.
+    pub(super) fn new(
+        peers: Arc<Peers>,
+        kernels: Kernels,
+        map: Option<KernelMap>,
+        addresses: Range<u64>,
+    ) -> Self {
+        Self { peers, kernels, map, addresses, taken: Mutex::new(1) }
+    }
+
+    /// So many channels of kernels to each peer that nobody else uses, by their numbers among those.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub fn take_channels(&self, count: i32) -> Result<Range<u32>, Failure> {
+        let there = self.channels();
+        let mut taken = lock(&self.taken);
+        let end = u32::try_from(count).ok().filter(|count| *count > 0).and_then(|n| taken.checked_add(n));
+        let Some(end) = end.filter(|end| *end <= there) else {
+            return Err(Failure::QueuePairs { met: count, left: there - *taken });
+        };
+        Ok(std::mem::replace(&mut *taken, end)..end)
     }
 
     /// Channels to each peer that kernels have; with none the host has them all.
-    pub fn kernel_channels(&self) -> u32 {
-        let channels = self.words().root().channels_per_pe;
-        if self.map.kernels.is_some() { channels - (HOST_CHANNEL + 1) } else { channels }
+    fn channels(&self) -> u32 {
+        let channels = self.peers.channels();
+        if self.map.is_some() { channels - (HOST_CHANNEL + 1) } else { channels }
     }
 
     /// What device functions are told.
     fn device_words(&self) -> Option<DeviceWords> {
-        let deadline_ns = self.settings.call_deadline_ns;
-        let map = self.map.kernels?;
-        Some(map.words(self.me(), self.base, self.map.user, self.kernel_channels(), deadline_ns))
+        let (base, user) = (self.addresses.start, self.addresses.end - self.addresses.start);
+        let (me, deadline_ns) = (self.peers.me(), self.peers.deadline_ns());
+        Some(self.map?.words(me, base, user, self.channels(), deadline_ns))
     }
 
     /// Tells kernels where everything is.
     ///
     /// # Errors
     /// They cannot be told.
-    pub fn tell_kernels(&self) -> Result<(), InitError> {
+    pub(super) fn tell(&self) -> Result<(), InitError> {
         let Some(words) = self.device_words() else { return Ok(()) };
-        self.kernels.tell(std::ptr::from_ref(self.pe.root()).cast(), &words)
+        self.kernels.tell(std::ptr::from_ref(self.peers.pe().root()).cast(), &words)
     }
 
     /// Takes it back; says what befell them.
-    pub(super) fn dismiss_kernels(&self) {
-        let Some(map) = self.map.kernels else { return };
+    pub(super) fn dismiss(&self) {
+        let Some(map) = self.map else { return };
         self.kernels.forget();
         // SAFETY: words of the heap, which is there while the session is.
-        let word = |at| unsafe { memory::load(self.base + map.faults + at, 8) };
+        let word = |at| unsafe { memory::load(self.addresses.start + map.faults + at, 8) };
         let (first, count) = (word(0), word(8));
         if count > 0 {
             let (status, pe) = ((first >> 32) as u32, first as u32 as i32);
@@ -84,24 +114,24 @@ impl Session {
             eprintln!(
                 "shunt: PE {}: {count} calls of kernels could not do what they were asked for; the first was {at}, \
                  with fault {status} (shunt_device.h)",
-                self.me()
+                self.peers.me()
             );
         }
     }
 
     /// The table's row of a team that was made or given up.
     pub(super) fn write_team(&self, id: i32, team: Option<&Team>, base: u64) {
-        if let Some(map) = &self.map.kernels {
+        if let Some(map) = &self.map {
             // SAFETY: this PE's heap, which is there while the session is.
-            unsafe { write_row(map, self.base, id, team, base) };
+            unsafe { write_row(map, self.addresses.start, id, team, base) };
         }
     }
 
     /// How often teams have met on devices, at most.
-    pub(super) fn met_in_kernels(&self) -> u64 {
-        let Some(map) = &self.map.kernels else { return 0 };
+    pub(super) fn meetings(&self) -> u64 {
+        let Some(map) = &self.map else { return 0 };
         // SAFETY: as above.
-        let counted = |id| unsafe { memory::load(self.base + map.meeting(id), 8) };
+        let counted = |id| unsafe { memory::load(self.addresses.start + map.meeting(id), 8) };
         (0..map.team_ids() as i32).map(counted).max().unwrap_or(0)
     }
 
@@ -109,7 +139,7 @@ impl Session {
     ///
     /// # Errors
     /// A channel of theirs carries nothing any more.
-    pub(super) fn kernels_quiet(&self, timeout_ns: u64) -> Result<bool, Failure> {
+    fn quiet_within(&self, timeout_ns: u64) -> Result<bool, Failure> {
         match self.kernels.quiet(timeout_ns) {
             None => Err(Failure::NoKernel),
             Some(0) => Ok(true),
@@ -120,12 +150,44 @@ impl Session {
         }
     }
 
+    /// Waits until all that kernels posted is done, or until nobody is left to take it.
+    ///
+    /// # Errors
+    /// A channel of theirs carries nothing any more, or the call's time is over.
+    pub(super) fn quiet(&self, nobody_is_left: impl Fn() -> bool) -> Result<(), Failure> {
+        let since = self.peers.now_ns();
+        while !self.quiet_within(self.peers.slice_ns())? {
+            let waited = self.peers.now_ns() - since;
+            if waited > self.peers.deadline_ns() {
+                return Err(self.peers.overdue("what kernels sent".to_owned(), waited));
+            }
+            if nobody_is_left() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until kernels have ended that run now.
+    ///
+    /// # Errors
+    /// Some still run when the call's time is over.
+    pub(super) fn settle(&self) -> Result<(), Failure> {
+        let since = self.peers.now_ns();
+        let running = self.kernels.settle(self.peers.deadline_ns());
+        if running.is_empty() {
+            return Ok(());
+        }
+        let what = format!("kernels that still run on GPUs {running:?}");
+        Err(self.peers.overdue(what, self.peers.now_ns() - since))
+    }
+
     /// Waits for all that a stream holds, so that a call that runs at once comes behind it.
     ///
     /// # Errors
     /// There are no streams here, this one cannot be waited for, or the call's time is over.
     pub(crate) fn drain(&self, stream: *mut std::ffi::c_void, default: bool) -> Result<(), Failure> {
-        let since = self.now_ns();
+        let since = self.peers.now_ns();
         loop {
             match self.kernels.drain(stream) {
                 None if default => return Ok(()),
@@ -135,11 +197,11 @@ impl Session {
                 Some(Drained::Broken) => return Err(Failure::NoKernel),
                 Some(Drained::NotYet) => {}
             }
-            let waited = self.now_ns() - since;
-            if waited > self.settings.call_deadline_ns {
-                return Err(self.overdue("what the stream of the call holds".to_owned(), waited));
+            let waited = self.peers.now_ns() - since;
+            if waited > self.peers.deadline_ns() {
+                return Err(self.peers.overdue("what the stream of the call holds".to_owned(), waited));
             }
-            self.world().relax();
+            self.peers.world().relax();
         }
     }
 

@@ -3,14 +3,16 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`start`] | how a PE comes up and leaves |
+//! | [`peers`] | the channels of host calls, waits on them, looks after them |
+//! | [`symmetric`] | the symmetric heap as the program has it |
+//! | [`kernels`], [`kernel_map`] | what this PE does for its kernels; what they need in the heap, pure |
+//! | [`meetings`], [`meet`], [`collect`] | teams and their meetings; barrier and split; collective calls |
 //! | [`nics`], [`control`] | NICs; what PEs tell each other beside the data path |
 //! | [`source`], [`ports`] | where NICs come from; who shares ports, and what a job is short of, pure |
 //! | [`map`] | where everything lies in the symmetric heap; pure |
 //! | [`transfer`], [`stage`], [`memory`] | puts and gets; memory outside the heap; copies here |
-//! | [`atomics`], [`order`], [`waits`] | atomics and signals; quiet and the like; waits for words |
-//! | [`meet`], [`collect`] | meetings of a team, and collective calls made of them |
-//! | [`kernel_map`], [`kernels`] | what device functions need in the heap; pure. What this PE does for its kernels |
-//! | [`describe`] | faults in words |
+//! | [`atomics`], [`order`], [`waits`] | atomics and signals; quiet and the like; words that are waited for |
+//! | [`describe`], [`leftovers`] | faults in words; what a job leaves on the machine |
 
 mod atomics;
 mod collect;
@@ -18,81 +20,72 @@ pub mod control;
 mod describe;
 pub mod kernel_map;
 mod kernels;
+mod leftovers;
+mod locks;
 pub mod map;
 mod meet;
+mod meetings;
 mod memory;
 pub mod nics;
 mod order;
+mod peers;
 mod ports;
 pub mod source;
 mod stage;
 pub mod start;
+mod symmetric;
 pub mod transfer;
 mod waits;
 
 pub use atomics::Change;
 pub use collect::Reduction;
+pub use kernels::KernelSide;
+pub use meetings::Meetings;
+pub use peers::Peers;
+pub use symmetric::Symmetric;
 pub use waits::{Compare, Watch, Width};
 
 use crate::env::Settings;
 use crate::failure::Failure;
-use crate::heap::SymmetricHeap;
-use crate::kernels::Kernels;
-use crate::registry::Registry;
-use crate::teams::Teams;
 use control::Control;
+use leftovers::Leftovers;
+use locks::lock;
 use map::HeapMap;
 use nics::Nics;
-use shunt_device::platform::host::{Host, World};
-use shunt_device::{Channel, Deadline, Device, Fault, FaultKind};
-use shunt_host::agent::words::StateWords;
-use shunt_host::connect::tcp::TcpBootstrap;
-use shunt_host::pe::Pe;
+use shunt_device::platform::host::Host;
+use shunt_device::{Channel, Deadline, Device, Fault, Ticket};
 use stage::Stage;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The channel of host calls at each peer: one, so that what is posted first arrives first.
-const HOST_CHANNEL: u32 = 0;
+use std::sync::{Arc, Mutex};
 
 /// A PE that is up.
 pub struct Session {
     /// Joined first: it holds the agent.
     agent: Mutex<Option<shunt::AgentThread>>,
     settings: Settings,
-    words: StateWords,
     map: HeapMap,
+    /// The heap's first address.
     base: u64,
-    heap: Mutex<SymmetricHeap>,
-    registry: Mutex<Registry>,
-    teams: Mutex<Teams>,
+    heap: Symmetric,
+    kernels: KernelSide,
+    teams: Meetings,
     stage: Mutex<Stage>,
-    /// Channels of kernels to each peer that have a handle: the first is the default one.
-    taken: Mutex<u32>,
-    kernels: Kernels,
-    rounds: Mutex<waits::Rounds>,
     control: Arc<Control>,
-    exchange: TcpBootstrap,
-    /// Dropped last of what device code reaches: everything above points into it.
-    pe: Arc<Pe>,
+    /// Behind all that reaches the PE's state by it.
+    peers: Arc<Peers>,
     nics: Nics,
     /// Behind the NICs, which use it.
-    _fabric: start::Leftovers,
-}
-
-/// A lock that no panic leaves in a wrong state.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    _fabric: Leftovers,
 }
 
 impl Session {
     /// This PE.
     pub fn me(&self) -> u32 {
-        self.words.root().my_pe
+        self.peers.me()
     }
 
     /// PEs of the job.
     pub fn pes(&self) -> u32 {
-        self.words.root().pe_count
+        self.peers.count()
     }
 
     /// What the job was started with.
@@ -100,19 +93,24 @@ impl Session {
         &self.settings
     }
 
-    /// The symmetric heap's books.
-    pub fn heap(&self) -> MutexGuard<'_, SymmetricHeap> {
-        lock(&self.heap)
+    /// The symmetric heap.
+    pub fn heap(&self) -> &Symmetric {
+        &self.heap
     }
 
-    /// Registered buffers.
-    pub fn registry(&self) -> MutexGuard<'_, Registry> {
-        lock(&self.registry)
+    /// The program's kernels.
+    pub fn kernels(&self) -> &KernelSide {
+        &self.kernels
     }
 
-    /// Teams.
-    pub fn teams(&self) -> MutexGuard<'_, Teams> {
-        lock(&self.teams)
+    /// Teams, and how they meet.
+    pub fn teams(&self) -> &Meetings {
+        &self.teams
+    }
+
+    /// The channels of host calls.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     /// What PEs tell each other beside the data path.
@@ -125,104 +123,65 @@ impl Session {
         &self.nics
     }
 
-    /// So many channels of kernels to each peer that nobody else uses, by their numbers among those.
-    ///
-    /// # Errors
-    /// There are fewer.
-    pub fn take_channels(&self, count: i32) -> Result<std::ops::Range<u32>, Failure> {
-        let there = self.kernel_channels();
-        let mut taken = lock(&self.taken);
-        let end = u32::try_from(count).ok().filter(|count| *count > 0).and_then(|n| taken.checked_add(n));
-        let Some(end) = end.filter(|end| *end <= there) else {
-            return Err(Failure::QueuePairs { met: count, left: there - *taken });
-        };
-        Ok(std::mem::replace(&mut *taken, end)..end)
-    }
-
-    /// Addresses that the program has of the symmetric heap.
-    pub fn addresses(&self) -> std::ops::Range<u64> {
-        self.base..self.base + self.map.user
-    }
-
-    pub(crate) fn words(&self) -> &StateWords {
-        &self.words
-    }
-
-    fn world(&self) -> &dyn World {
-        &**self.nics.world()
-    }
-
     fn now_ns(&self) -> u64 {
-        self.world().now_ns()
+        self.peers.now_ns()
     }
 
     fn device(&self) -> Device<'_, Host<'_>> {
-        // SAFETY: uploaded by `Pe::start`, mapped while `self.pe` lives, and nobody writes the root.
-        let device = unsafe { Device::attach(self.pe.state(), Host::new(self.world())) };
-        device.expect("checked when the session began")
+        self.peers.device()
     }
 
     fn channel(&self, pe: u32) -> Channel<'_, Host<'_>> {
-        self.device().channel(pe, HOST_CHANNEL)
+        self.peers.channel(pe)
     }
 
-    /// Generations that this PE's channels opened because of a fault, and by a switch-back.
-    pub fn generations(&self) -> (u64, u64) {
-        let root = self.words.root();
-        let add = |(a, b): (u64, u64), row| {
-            let (failovers, back) = self.words.generations(row);
-            (a + failovers, b + back)
-        };
-        (0..root.pe_count * root.channels_per_pe).fold((0, 0), add)
+    fn check_pe(&self, pe: i32) -> Result<u32, Failure> {
+        self.peers.check(pe)
     }
 
-    /// Channels of this PE that are on their first path.
-    pub fn on_primaries(&self) -> u32 {
-        let peers = (0..self.pes()).filter(|pe| *pe != self.me());
-        peers.filter(|pe| self.words.active_slot(*pe, HOST_CHANNEL) == 0).count() as u32
-    }
-
-    /// A PE that there is.
-    pub(crate) fn check_pe(&self, pe: i32) -> Result<u32, Failure> {
-        let met = u32::try_from(pe).ok().filter(|pe| *pe < self.pes());
-        met.ok_or(Failure::NoPe { met: pe, pes: self.pes() })
-    }
-
-    /// The heap offset of an address of the program's.
-    pub(crate) fn offset(&self, at: u64, bytes: u64) -> Result<u64, Failure> {
-        let end = self.base + self.map.user;
-        let inside = at >= self.base && at <= end && bytes <= end - at;
-        let outside = Failure::NotSymmetric { at, bytes, start: self.base, end };
-        if inside { Ok(at - self.base) } else { Err(outside) }
+    fn offset(&self, at: u64, bytes: u64) -> Result<u64, Failure> {
+        self.heap.offset(at, bytes)
     }
 
     /// Whether an address lies in what the program has of the heap.
     fn is_symmetric(&self, at: u64, bytes: u64) -> bool {
-        self.offset(at, bytes).is_ok()
+        self.heap.offset(at, bytes).is_ok()
     }
 
-    /// One slice of a wait: long enough that silent paths are found out in it.
-    fn slice_ns(&self) -> u64 {
-        (2 * self.pe.config().policy.suspect_ns).max(100_000_000)
-    }
-
-    /// Calls `attempt` with deadlines a slice apart until it answers otherwise than "not yet", or the call's time is
-    /// over.
     fn patiently<T>(
         &self,
         what: impl Fn() -> String,
-        mut attempt: impl FnMut(Deadline) -> Result<T, Fault>,
+        attempt: impl FnMut(Deadline) -> Result<T, Fault>,
     ) -> Result<T, Failure> {
-        let since = self.now_ns();
-        let end = since.saturating_add(self.settings.call_deadline_ns);
-        loop {
-            let now = self.now_ns();
-            match attempt(Deadline::after(now, self.slice_ns().min(end.saturating_sub(now)))) {
-                Ok(answer) => return Ok(answer),
-                Err(fault) if fault.kind != FaultKind::Overdue => return Err(self.channel_failure(&fault)),
-                Err(_) if self.now_ns() >= end => return Err(self.overdue(what(), self.now_ns() - since)),
-                Err(_) => self.world().relax(),
-            }
-        }
+        self.peers.patiently(what, attempt)
+    }
+
+    fn finish(&self, pe: u32, ticket: Ticket) -> Result<(), Failure> {
+        self.peers.finish(pe, ticket)
+    }
+
+    fn channel_failure(&self, fault: &Fault) -> Failure {
+        self.peers.failure(fault)
+    }
+
+    fn overdue(&self, what: String, waited_ns: u64) -> Failure {
+        self.peers.overdue(what, waited_ns)
+    }
+
+    fn put_staged(&self, dst: u64, source: u64, bytes: u64, pe: u32) -> Result<(), Failure> {
+        lock(&self.stage).put(dst, source, bytes, pe)
+    }
+
+    fn get_staged(&self, target: u64, src: u64, bytes: u64, pe: u32) -> Result<(), Failure> {
+        lock(&self.stage).get(target, src, bytes, pe)
+    }
+
+    fn get_elements(
+        &self,
+        elements: &mut dyn Iterator<Item = (u64, u64)>,
+        bytes: u64,
+        pe: u32,
+    ) -> Result<(), Failure> {
+        lock(&self.stage).get_elements(elements, bytes, pe)
     }
 }

@@ -1,19 +1,22 @@
 //! How a PE comes up: it joins the others, makes sure that all were started alike, opens its NICs, connects; and how it
 //! leaves: at any stage of a switch, with or without the others.
 
+use super::Session;
 use super::control::Control;
-use super::kernels::write_tables;
+use super::kernels::{KernelSide, write_tables};
+use super::leftovers::Leftovers;
+use super::locks::lock;
 use super::map::HeapMap;
+use super::meetings::Meetings;
 use super::nics::Nics;
+use super::peers::Peers;
 use super::ports::{Ports, mates};
 use super::source::{Source, tell};
 use super::stage::Stage;
-use super::{Session, lock};
+use super::symmetric::Symmetric;
 use crate::env::{Settings, difference};
 use crate::failure::{Failure, InitError};
-use crate::heap::SymmetricHeap;
 use crate::kernels::{Kernels, Place};
-use crate::registry::Registry;
 use crate::report::end_process;
 use crate::teams::{FIRST_OWN, Teams};
 use shunt::{AgentThread, Member, Runtime, Turn};
@@ -37,18 +40,6 @@ pub struct Joining {
     pub fabric: String,
     /// Whether its name was made up for this job: nobody else knows it.
     pub made_up: bool,
-}
-
-/// A fabric that the last process of a job removes, once its NICs are gone.
-pub(super) struct Leftovers(Option<String>);
-
-impl Drop for Leftovers {
-    fn drop(&mut self) {
-        if let Some(name) = &self.0 {
-            // While another process of the job is there it stays, and that one removes it.
-            let _ = shunt_soft_nic::uplink::remove_unused_fabric(name);
-        }
-    }
 }
 
 /// Starts the agent of this PE. Its thread hears as well what other PEs say.
@@ -138,36 +129,35 @@ impl Session {
             .adjust(move |to| *to = config);
         let pe = Arc::new(builder.connect()?);
         if let Some(map) = &map.kernels {
-            write_tables(map, &pe, &teams);
+            write_tables(map, pe.heap().address, &teams);
         }
-        // SAFETY: the state and its tables are mapped while `pe` lives; the session holds it and drops it after this.
+        // SAFETY: the state and its tables are mapped while `pe` lives; `Peers` holds it and drops it after this.
         let words =
             unsafe { StateWords::new(pe.state(), nics.world().clone()) }.map_err(|_| InitError::Build)?;
         let control = Arc::new(Control::new(net));
         let agent = spawn_agent(pe.clone(), control.clone())?;
         let base = pe.heap().address;
+        let (clock, theirs) = (nics.world().clone(), kernels.place() != Place::Nowhere);
+        let deadline_ns = settings.call_deadline_ns;
+        let peers = Arc::new(Peers::new(pe, words, clock, control.clone(), theirs, deadline_ns));
+        let heap = Symmetric::new(base, map.user);
         let session = Self {
             agent: Mutex::new(Some(agent)),
-            words,
+            kernels: KernelSide::new(peers.clone(), kernels, map.kernels, heap.addresses()),
+            teams: Meetings::new(peers.clone(), map, base, teams, exchange),
+            stage: Mutex::new(Stage::new(peers.clone(), map, base)),
+            heap,
             map,
             base,
-            heap: Mutex::new(SymmetricHeap::new(map.user)),
-            registry: Mutex::new(Registry::default()),
-            teams: Mutex::new(teams),
-            stage: Mutex::new(Stage::default()),
-            taken: Mutex::new(1),
-            kernels,
-            rounds: Mutex::default(),
             control,
-            exchange,
-            pe,
+            peers,
             nics,
             _fabric: Leftovers((joining.made_up && source.is_soft()).then_some(joining.fabric)),
             settings,
         };
-        session.tell_kernels()?;
+        session.kernels.tell()?;
         // Nobody ends before all are up.
-        session.exchange.all_gather(&[])?;
+        session.teams.all_are_here()?;
         Ok(session)
     }
 
@@ -177,21 +167,16 @@ impl Session {
     /// # Errors
     /// Kernels run on, and use what this PE holds: nothing was taken from them, and nobody was told.
     pub fn leave(&self) -> Result<(), Failure> {
-        let others = || (0..self.pes()).filter(|pe| *pe != self.me());
-        let since = self.now_ns();
-        let running = self.kernels.settle(self.settings.call_deadline_ns);
-        if !running.is_empty() {
-            let what = format!("kernels that still run on GPUs {running:?}");
-            return Err(self.overdue(what, self.now_ns() - since));
-        }
-        let kernels_are_done = self.patiently_quiet(|| others().all(|pe| self.control.is_gone(pe)));
+        self.kernels.settle()?;
+        let peers = &self.peers;
+        let kernels_are_done = self.kernels.quiet(|| peers.others().all(|pe| self.control.is_gone(pe)));
         if let Err(failure) = kernels_are_done {
             eprintln!("shunt: PE {}: nvshmem_finalize: {failure}", self.me());
         }
-        self.dismiss_kernels();
-        for pe in others() {
-            let channel = self.channel(pe);
-            let waited = self.patiently(
+        self.kernels.dismiss();
+        for pe in peers.others() {
+            let channel = peers.channel(pe);
+            let waited = peers.patiently(
                 || format!("what was sent to PE {pe}"),
                 |until| {
                     let done = channel.quiet(shunt_device::Solo, until);

@@ -1,8 +1,7 @@
-//! Waits for words of this PE that others write.
+//! Words of this PE that others write, and what is waited for. Pure but for the loads.
 
-use super::{Session, memory};
+use super::memory;
 use crate::failure::Failure;
-use shunt_device::StallDetector;
 use std::sync::atomic::{Ordering, fence};
 
 /// How a word is compared.
@@ -109,76 +108,6 @@ impl Watch<'_> {
         let held = self.numbers().filter(|number| self.met(*number)).collect();
         fence(Ordering::SeqCst);
         held
-    }
-}
-
-/// How far looks have come, and what each channel has shown.
-#[derive(Default)]
-pub struct Rounds {
-    next: u32,
-    patience: Vec<StallDetector>,
-}
-
-impl Session {
-    /// A word of eight bytes of this PE's; what was written before it is visible.
-    ///
-    /// # Errors
-    /// It is none of the symmetric heap's.
-    pub fn read_word(&self, at: u64) -> Result<u64, Failure> {
-        let offset = self.offset(at, 8)?;
-        if !offset.is_multiple_of(8) {
-            return Err(Failure::Unaligned { at, bytes: 8 });
-        }
-        // SAFETY: an aligned word of the heap.
-        Ok(unsafe { memory::load(at, 8) })
-    }
-
-    /// One look after the next of the channels that the host looks after. What each has shown is kept from call to
-    /// call: so a path that falls silent is found out by whoever waits, where no agent does it.
-    pub(super) fn look(&self) {
-        let (rows, step) = self.looked_after();
-        let mut rounds = super::lock(&self.rounds);
-        rounds.patience.resize(rows as usize, StallDetector::new(self.now_ns()));
-        rounds.next = (rounds.next + 1) % rows;
-        let row = rounds.next;
-        self.words().attend_to(row * step, &mut rounds.patience[row as usize]);
-    }
-
-    /// One look after a channel of each peer: who tests in a loop lets switches go on.
-    pub fn look_after(&self) {
-        for _ in 0..self.looked_after().0 {
-            self.look();
-        }
-        self.world().relax();
-    }
-
-    /// Looks at the words until `enough` of those that count hold; answers with their numbers. Looks after this PE's
-    /// channels meanwhile.
-    ///
-    /// # Errors
-    /// The call's time is over, or no other PE is left that could write.
-    pub fn wait_for(&self, watch: &Watch<'_>, enough: usize) -> Result<Vec<u64>, Failure> {
-        let enough = enough.min(watch.numbers().count());
-        let since = self.now_ns();
-        let mut looks = 0u32;
-        loop {
-            let held = watch.held();
-            if held.len() >= enough {
-                return Ok(held);
-            }
-            looks = looks.wrapping_add(1);
-            self.look();
-            let waited = self.now_ns() - since;
-            let alone = looks.is_multiple_of(4096)
-                && self.pes() > 1
-                && self.lost_peers().len() as u32 == self.pes() - 1;
-            if alone || waited > self.settings.call_deadline_ns {
-                let what =
-                    format!("{enough} of {} words from {:#x} on, {} hold", watch.count, watch.at, held.len());
-                return Err(self.overdue(what, waited));
-            }
-            self.world().relax();
-        }
     }
 }
 
