@@ -85,7 +85,7 @@ impl<'r> Arbiter<'r> {
             fault.channel
         );
         let (resolution, said) = match self.policy {
-            // The run is over. Whoever waits to post may go, and nothing of it is judged.
+            // The run is over. The one that waits to post may go, and nothing of it is judged.
             Uncertain::Stop => {
                 self.control.abort(now_ns);
                 out.push(Entry::Ended(

@@ -48,7 +48,7 @@ pub enum NoGpu {
     Memory(#[from] shunt_host::error::GpuError),
     /// The module's kernels understand another state.
     #[error(
-        "the kernels are of state version {met}, this program of {right}: `cargo xtask gpu` builds them anew"
+        "the kernels are of state version {met}, this program of {right}: `cargo xtask gpu` rebuilds them"
     )]
     Version {
         /// Met.

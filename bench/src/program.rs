@@ -249,7 +249,7 @@ fn introduce(options: &Options, source: &Source) {
 fn conclude(outputs: Outputs, report: &Report, watched: bool) -> u8 {
     let terminal = std::io::stdout().is_terminal();
     say!("\n{}\n", plot::text(&report.timeline, 100, terminal));
-    // Whoever watched has seen them.
+    // The one that watched has seen them.
     if !watched && !report.switches.is_empty() {
         report.switches.iter().for_each(|switch| say!("{switch}"));
         say!("");

@@ -98,7 +98,7 @@ pub fn table(
     match done {
         Ok(()) if own == 0 => board.end_table(),
         Ok(()) => {}
-        // Whoever looks on need not.
+        // The one that looks on need not.
         Err(_) => board.abort(),
     }
     done.map_err(|stop| TableError::Ended(ended(options, job, unit, stop)))

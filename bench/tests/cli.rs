@@ -59,7 +59,7 @@ fn help_and_the_list_of_faults_are_status_0_on_stdout() {
 }
 
 /// What `--help` and `--list-faults` say is committed, so that a change of it is seen. With SHUNT_HELP_BLESS set the
-/// file is written anew.
+/// file is rewritten.
 #[test]
 fn help_and_faults_are_as_committed() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help.txt");
@@ -72,7 +72,7 @@ fn help_and_faults_are_as_committed() {
     }
     let committed = std::fs::read_to_string(&path).unwrap();
     let other = committed.lines().zip(said.lines()).find(|(committed, said)| committed != said);
-    assert!(committed == said, "SHUNT_HELP_BLESS=1 writes it anew; the first line that differs: {other:?}");
+    assert!(committed == said, "SHUNT_HELP_BLESS=1 rewrites it; the first line that differs: {other:?}");
 }
 
 #[test]

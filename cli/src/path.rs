@@ -14,9 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Subcommand)]
 #[command(after_help = "Exit status: 0 the agent does it, 1 it does not, or there is none, 2 bad usage.")]
 pub enum Command {
-    /// Take paths out: those in use are drained first, and none is made anew until it is readmitted
+    /// Take paths out: those in use are drained first, and none is recreated until it is readmitted
     Retire(Arguments),
-    /// Bring paths back: made anew, probed, and used again after the recovery window
+    /// Bring paths back: recreated, probed, and used again after the recovery window
     Readmit(Arguments),
 }
 

@@ -255,7 +255,7 @@ fn a_program_that_does_not_answer_is_not_nobody() {
     };
     let output = list(&["--fabric", "zzz"]);
     assert!(text(&output.stdout).starts_with("no program has soft RDMA devices in fabric zzz;"));
-    // Somebody who hangs up on whoever calls.
+    // A server that hangs up on its callers.
     let listener = std::os::unix::net::UnixListener::bind(fabric.join("control-4711.sock")).unwrap();
     let hang_up = std::thread::spawn(move || drop(listener.accept().unwrap()));
     let output = list(&[]);

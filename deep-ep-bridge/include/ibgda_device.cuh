@@ -26,8 +26,8 @@
 #endif
 
 /* DeepEP's waits look at nothing of ours, but each of them reads this GPU's clock whenever it goes round. So in what comes
- * behind this header reading the clock looks after this PE's channels now and then, and whoever waits finds a silent path
- * and carries a switch on. 0: the clock is CUDA's. */
+ * behind this header reading the clock looks after this PE's channels now and then, and a caller that waits finds a
+ * silent path and carries a switch on. 0: the clock is CUDA's. */
 #ifndef SHUNT_DEEP_EP_CLOCK_LOOKS
 #define SHUNT_DEEP_EP_CLOCK_LOOKS 1
 #endif
@@ -72,7 +72,7 @@ __device__ __forceinline__ void posted(uint64_t answer, int pe, int qp) {
 constexpr unsigned kTicks = 1u << 16, kLooks = kTicks / 128;
 
 /* A look at two channels, by one thread of the GPU at a time: another one has better to do. What it remembers is of a wait
- * that never ends, whoever waits; a time in which nobody looked is nobody's silence. */
+ * that never ends, no matter who waits; a time in which nobody looked is nobody's silence. */
 __device__ __noinline__ inline void look_after() {
     static unsigned long long rounds[8], looking;
     if (atomicCAS_system(&looking, 0ull, 1ull) != 0) return;
@@ -108,8 +108,8 @@ __device__ static __forceinline__ shunt_deep_ep::State ibgda_get_state() {
     return {(uint32_t)shunt_nvshmem::state().channels, 1};
 }
 
-/* All lanes of a warp; lane 0 posts. A doorbell that is left is rung by the next post that rings, by whoever waits or
- * looks, or by a switch. */
+/* All lanes of a warp; lane 0 posts. A doorbell that is left is rung by the next post that rings, by a caller that waits
+ * or looks, or by a switch. */
 template <bool kAlwaysDoPostSend = false>
 __device__ static __forceinline__ void nvshmemi_ibgda_put_nbi_warp(uint64_t req_rptr, uint64_t req_lptr, size_t bytes,
                                                                    int dst_pe, int qp_id, int lane_id,

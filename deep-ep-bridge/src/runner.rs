@@ -18,7 +18,7 @@ pub trait Runner {
     fn ranks(&self) -> u32;
     /// Bytes of the heap.
     fn heap_bytes(&self) -> u64;
-    /// Address of a heap offset, for whoever calls.
+    /// Address of a heap offset, for the caller.
     fn address(&self, at: u64) -> u64;
     /// Runs a phase in all its blocks, to its end: an outcome that is a fault, if one of them met it.
     fn run(&self, stage: Stage, call: &MoeCall) -> Outcome;

@@ -58,7 +58,7 @@ pub struct EnvConfig {
     pub suspect_floor_ns: u64,
     /// How long the primary must have been ready again before channels go back to it.
     pub recovery_window_ns: u64,
-    /// Good probes wanted, each way, of a path that was made anew.
+    /// Good probes wanted, each way, of a path that was recreated.
     pub probes: u32,
     /// Fence.
     pub fence: FenceMode,

@@ -135,7 +135,7 @@ pub struct Plan {
     pub doorbells: Range<u64>,
     /// Send queue and two CQs of each path.
     pub rings: Range<u64>,
-    /// One more send queue a channel: a path may be made anew while its old ring is still the journal.
+    /// One more send queue a channel: a path may be recreated while its old ring is still the journal.
     pub spares: Range<u64>,
     /// Bytes in all.
     pub bytes: u64,

@@ -1,7 +1,7 @@
 //! What docs/FAILOVER.md draws of the code and docs/ORDERING.md lists of it, held against the code.
 //!
 //! Tables and drawings stand between `<!-- NAME -->` and `<!-- end of NAME -->`; `cargo xtask docs --bless` writes them
-//! anew. States and observations come from the types, their meanings from the comments above them, the ways from step
+//! again. States and observations come from the types, their meanings from the comments above them, the ways from step
 //! to step from the functions that carry the steps out.
 
 use shunt_host::agent::health::{Action, Health, Observation};
@@ -176,10 +176,7 @@ fn states_and_steps_in_failover_are_those_of_the_code() {
         return;
     }
     let other = met.lines().zip(right.lines()).find(|(met, right)| met != right);
-    assert!(
-        met == right,
-        "`cargo xtask docs --bless` writes it anew; the first line that differs: {other:?}"
-    );
+    assert!(met == right, "`cargo xtask docs --bless` rewrites it; the first line that differs: {other:?}");
 }
 
 #[test]

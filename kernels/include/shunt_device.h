@@ -122,7 +122,7 @@ SHUNT_WARP(uint64_t, shunt_signal_cleared, (uint32_t peer, uint32_t channel, uin
 SHUNT_DEVICE uint64_t shunt_signal_cleared_block(uint32_t peer, uint32_t channel, uint64_t word, uint64_t value);
 
 /* The least that posts a put, by one thread; the doorbell is rung if ring is not 0. One that was left is rung by
- * the next post on this channel that rings, or by whoever waits or looks. */
+ * the next post on this channel that rings, or by a caller that waits or looks. */
 SHUNT_DEVICE uint64_t shunt_try_put(uint32_t peer, uint32_t channel, uint64_t dst, uint64_t src, uint64_t bytes, uint32_t ring);
 
 /* The least that posts a kind 2 signal on a word of four bytes, by one thread. */

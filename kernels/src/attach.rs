@@ -3,8 +3,8 @@
 use crate::{Call, Outcome};
 use shunt_device::{Device, Fault, Lanes, Platform};
 
-/// Says whether the root is of this version: what whoever wrote it launches first. The time is what the clock of the
-/// kernels shows, with any root, for hosts that set theirs by it.
+/// Says whether the root is of this version: what its writer launches first. The time is what the clock of
+/// the kernels shows, with any root, for hosts that set theirs by it.
 #[inline(always)]
 pub fn run<P: Platform, L: Lanes>(device: Device<'_, P>, _: L, _: u32, _: &Call) -> Result<Outcome, Fault> {
     let outcome = match device.version() {

@@ -116,7 +116,7 @@ mod gpu {
             /// together.
             #[unsafe(no_mangle)]
             pub unsafe extern "ptx-kernel" fn $entry(call: Call, out: *mut Outcome) {
-                // SAFETY: forwarded to whoever launches.
+                // SAFETY: forwarded to the one that launches.
                 unsafe { launch::<true, $lanes, _, _>(&call, out, $body) }
             }
         )*)*};
@@ -132,7 +132,7 @@ mod gpu {
             /// As for the entry point with it.
             #[unsafe(no_mangle)]
             pub unsafe extern "ptx-kernel" fn $entry(call: Call, out: *mut Outcome) {
-                // SAFETY: forwarded to whoever launches.
+                // SAFETY: forwarded to the one that launches.
                 unsafe { launch::<false, $lanes, _, _>(&call, out, $body) }
             }
         )*)*};
@@ -159,7 +159,7 @@ mod gpu {
             /// As for the entry points above; and what `MoeCall` says of its addresses.
             #[unsafe(no_mangle)]
             pub unsafe extern "ptx-kernel" fn $entry(call: MoeCall, out: *mut Outcome) {
-                // SAFETY: forwarded to whoever launches.
+                // SAFETY: forwarded to the one that launches.
                 unsafe { launch::<true, $lanes, _, _>(&call, out, $body) }
             }
         )*)*};
@@ -186,7 +186,7 @@ mod gpu {
             /// As for the entry points above; and what `NormalCall` says of its addresses.
             #[unsafe(no_mangle)]
             pub unsafe extern "ptx-kernel" fn $entry(call: NormalCall, out: *mut Outcome) {
-                // SAFETY: forwarded to whoever launches.
+                // SAFETY: forwarded to the one that launches.
                 if let Some((device, lanes, block)) = unsafe { enter::<true, $lanes>() } {
                     let answer = $body(device, lanes, block, &call);
                     // SAFETY: as above.

@@ -92,8 +92,8 @@ pub unsafe fn launch<const FT: bool, L: Group, A: Answer, C>(
 }
 
 /// How [`launch`] begins: the device, the lanes that this thread is one of, and their block; nothing to a thread that
-/// takes no part. For entry points whose body is so large that a call by whoever is handed it would stay one: they call
-/// it themselves, between this and [`leave`].
+/// takes no part. For entry points whose body is so large that a call by a function that is handed it would stay one:
+/// they call it themselves, between this and [`leave`].
 ///
 /// # Safety
 /// The module's root names a device state of this version that outlives the launch.

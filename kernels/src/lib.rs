@@ -6,8 +6,8 @@
 //! block, which are whole warps. Other threads leave at once. Parameters of each: a [`Call`] by value, the device
 //! address of one [`Outcome`] a block, all zero before the launch.
 //!
-//! The device state is the one whose root the host copied to the module's constant `shunt_root`. Whoever did launches
-//! `attach` first, which says whether host and module mean the same version; no other kernel looks again.
+//! The device state is the one whose root the host copied to the module's constant `shunt_root`. A caller that did
+//! launches `attach` first, which says whether host and module mean the same version; no other kernel looks again.
 //!
 //! With the feature `library` it is no kernels but functions that programs in other languages link: `library.rs`, with
 //! their header in `kernels/include/`. On the host the same functions are for programs whose kernels are made to run as

@@ -177,7 +177,7 @@ library! {
         });
 
     /// The least that posts a put, by one thread; the doorbell is rung if `ring` is not 0. One that was left is rung by
-    /// the next post on this channel that rings, or by whoever waits or looks.
+    /// the next post on this channel that rings, or by a caller that waits or looks.
     [shunt_try_put Solo]
     (peer: u32, channel: u32, dst: u64, src: u64, bytes: u64, ring: u32) -> u64 =
         |one| tried(peer, channel, |channel| channel.try_put_rung(one, put(dst, src, bytes), ring != 0));

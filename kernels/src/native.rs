@@ -16,8 +16,8 @@ pub type Warp = Solo;
 /// A block: the thread.
 pub type Block = Solo;
 
-/// A clock that shows what no other in the process does, as a GPU's: whoever takes times of both has to set one by the
-/// other.
+/// A clock that shows what no other in the process does, as a GPU's: a caller that takes times of both has to set one
+/// by the other.
 const AHEAD: Duration = Duration::from_secs(1 << 20);
 /// Sleep between looks: soft NICs and other PEs are threads of the same processors.
 const NAP: Duration = Duration::from_micros(20);
@@ -46,7 +46,8 @@ pub(crate) fn here() -> Result<Device<'static, Gpu>, AbiMismatch> {
     if root.is_null() {
         return Err(AbiMismatch { magic: 0, abi_version: 0, bytes: 0 });
     }
-    // SAFETY: whoever gave it keeps it, and all it names, until the functions are called no more (`shunt_native_root`).
+    // SAFETY: its owner keeps it, and all it names, until the functions are called no more
+    // (`shunt_native_root`).
     unsafe { Device::attach(root, Host::new(&WORLD)) }
 }
 

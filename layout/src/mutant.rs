@@ -41,7 +41,7 @@ mutants! {
     PauseNeverEnds = "pause-never-ends" breaks "invariant 6",
     /// A half that was counted by a query alone is never moved to ERR.
     CountedNotStopped = "counted-not-stopped" breaks "rule 17",
-    /// A MoE call is sent to whoever has not taken the call before the last: its buffers are written over.
+    /// A MoE call is sent to a rank that has not taken the call before the last: its buffers are written over.
     CreditNotAwaited = "credit-not-awaited" breaks "invariant 2, exactly once",
     /// A post of a MoE kernel waits for room as long as the channel itself would, and not by the kernel's deadline.
     RoomNotLookedFor = "room-not-looked-for" breaks "invariant 6",
@@ -123,7 +123,7 @@ mutants! {
     NoRecoveryWindow = "no-recovery-window" breaks "rule 19, H7",
     /// Flaps and relapses cost no extra time.
     NoDamping = "no-damping" breaks "H7",
-    /// The owner word is taken from whoever has it.
+    /// The owner word is taken from a caller that has it.
     ManySwitchers = "many-switchers" breaks "rule 7, invariant 9",
     /// An owner that is gone is waited for without a bound.
     LeaseNeverEnds = "lease-never-ends" breaks "rule 7, H4",
@@ -217,21 +217,21 @@ mutants! {
     NoDrain = "no-drain" breaks "rule 19, invariant 3",
     /// A drain ends with the last completion.
     NoFlushAfterDrain = "no-flush-after-drain" breaks "rule 19, invariant 3, F1",
-    /// A pair is made anew before both directions have left it.
+    /// A pair is recreated before both directions have left it.
     RevivedBeforeLeft = "revived-before-left" breaks "rule 17, F2, F4",
-    /// The truth of a fenced pair is not kept for whoever asks later.
+    /// The truth of a fenced pair is not kept for a caller that asks later.
     TruthNotKept = "truth-not-kept" breaks "rule 18, F4",
-    /// A pair is made anew before the packet lifetime has passed.
+    /// A pair is recreated before the packet lifetime has passed.
     NoLifetimeBeforeRevival = "no-lifetime-before-revival" breaks "rule 17, F5",
-    /// A half whose fence failed is made anew like any other.
-    UnfencedMadeAnew = "unfenced-made-anew" breaks "rule 17, F5, H15",
-    /// A pair made anew begins at the PSN that the old one began at.
+    /// A half whose fence failed is recreated like any other.
+    UnfencedRecreated = "unfenced-recreated" breaks "rule 17, F5, H15",
+    /// A recreated pair begins at the PSN that the old one began at.
     SamePsn = "same-psn" breaks "rule 17, F5",
     /// A revival that failed leaves its number to the next.
     IncarnationUsedTwice = "incarnation-used-twice" breaks "rule 17",
-    /// A pair made anew is admitted without probes.
+    /// A recreated pair is admitted without probes.
     NoProbes = "no-probes" breaks "rule 17",
-    /// A pair made anew gets the ring that is still a journal.
+    /// A recreated pair gets the ring that is still a journal.
     JournalOverwritten = "journal-overwritten" breaks "rule 14, H14",
     /// Atomics go through whichever NIC the channel is on.
     NoHome = "no-home" breaks "rule 16, F10",
@@ -241,7 +241,7 @@ mutants! {
     BoundUnseen = "bound-unseen" breaks "rule 16, F10",
     /// A home moves before the pairs at the old one are fenced.
     HomeMovedUnfenced = "home-moved-unfenced" breaks "rule 16, F10",
-    /// What makes a pair anew says nothing of homes.
+    /// What recreates a pair says nothing of homes.
     HomeNotCarried = "home-not-carried" breaks "rule 16, F10",
     /// A slot that leads home keeps its rails, though they do not work.
     UselessKept = "useless-kept" breaks "rule 16, invariant 7",
@@ -250,7 +250,7 @@ mutants! {
     DeadRailsFirst = "dead-rails-first" breaks "invariant 7",
     /// The last slot that works is given to a pair that leads home at once.
     LastGivenAway = "last-given-away" breaks "rule 16, invariant 7",
-    /// A slot that works is fenced for a pair that leads home, whoever uses it.
+    /// A slot that works is fenced for a pair that leads home, no matter who uses it.
     SlotTakenUnasked = "slot-taken-unasked" breaks "rule 16",
     /// A follower whose NIC does not let go of the old half lets its leader wait.
     OfferNotRefused = "offer-not-refused" breaks "rule 17, invariant 7",

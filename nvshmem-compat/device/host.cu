@@ -156,7 +156,7 @@ void down() {
 }
 
 int drain(void *stream) {
-    // Whoever asks for the end of a stream that is being captured ends the capture.
+    // A caller that asks for the end of a stream that is being captured ends the capture.
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     const cudaError_t asked = cudaStreamIsCapturing((cudaStream_t)stream, &capture);
     if (asked == cudaErrorStreamCaptureImplicit || capture != cudaStreamCaptureStatusNone) {

@@ -37,8 +37,8 @@ TYPE(uint64, uint64_t)
 TYPE(size, size_t)
 TYPE(ptrdiff, ptrdiff_t)
 
-// Whoever asks waits for the answer, and for nothing else: a path that falls silent under the question is found out by
-// that wait, or never.
+// A caller that asks waits for the answer, and for nothing else: a path that falls silent under the question is found
+// out by that wait, or never.
 static __device__ void question(uint64_t *asked, Tally tally) {
     uint64_t *answered = asked + 1;
     nvshmem_uint64_p(asked, 1, next_pe());

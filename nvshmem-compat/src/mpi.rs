@@ -85,7 +85,7 @@ impl Mpi {
         let name =
             CString::new(path.clone()).map_err(|_| MpiError::Load { why: "a 0 in its name".into() })?;
         // Its MPI must be the program's, and parts that MPI loads look for it among all libraries.
-        // SAFETY: loading runs what the named library does at its start: whoever named it wants that.
+        // SAFETY: loading runs what the named library does at its start: the user who named it wants that.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             return Err(MpiError::Load { why: loader_says() });

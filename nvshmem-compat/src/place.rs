@@ -1,5 +1,5 @@
-//! Who this process is, by the variables of whoever started it: `shunt run`, torchrun, srun, or a launcher of MPI that
-//! gives rank and size. Pure.
+//! Who this process is, by the variables of the launcher that started it: `shunt run`, torchrun, srun, or a launcher of
+//! MPI that gives rank and size. Pure.
 
 use crate::nodes::first_node;
 use shunt_host::job::{Flags, Job, JobError};

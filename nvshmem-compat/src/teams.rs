@@ -122,8 +122,8 @@ impl Team {
     }
 }
 
-/// Ids of this PE's teams, and how far the words of each id have counted. A word never goes back: whoever has the id
-/// next goes on from there.
+/// Ids of this PE's teams, and how far the words of each id have counted. A word never goes back: a caller that has the
+/// id next goes on from there.
 #[derive(Clone, Debug)]
 pub struct Teams {
     max: u32,

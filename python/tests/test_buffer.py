@@ -180,7 +180,7 @@ class Layers(unittest.TestCase):
                 for local, count in enumerate(counts):
                     for row in range(count):
                         seen.append(np.array_equal(rows[local, row], x[handle[0][local, row] % TOKENS]))
-                # Whoever is ahead may have the byte spoiled in its combine instead.
+                # The one that is ahead may have the byte spoiled in its combine instead.
                 combined, _, _ = buffers[rank].low_latency_combine(received, topk, weights, handle)
                 same = sum(np.where(topk[:, [k]] >= 0, x * weights[:, [k]], 0) for k in range(2))
                 seen.append(np.array_equal(deep_ep.from_bf16(combined), same))

@@ -16,7 +16,7 @@ BF16, CODES = deep_ep.from_bf16, deep_ep.from_fp8(np.arange(256))
 
 
 def start(config=CONFIG, ranks=RANKS, node=LOCALS, timeout=30, **options):
-    """A job and a buffer of each rank. Whoever is left alone by a test that fails does not wait for long."""
+    """A job and a buffer of each rank. A rank that is left alone by a test that fails does not wait for long."""
     size = config.get_rdma_buffer_size_hint(2 * HIDDEN, ranks, ranks_per_node=node)
     job = deep_ep.SoftJob(ranks, size, num_qps_per_rank=4, ranks_per_node=node)
     return job, [deep_ep.Buffer(job.group(rank), 0, size, timeout=timeout, **options) for rank in range(ranks)]
@@ -473,7 +473,7 @@ class Misuse(unittest.TestCase):
                 right = (0, *values[::-1]) if odd else (1, *values)
                 self.assertEqual((met.peer, met.theirs, met.ours), right)
                 Layers().layer(buffer, case, 0)
-            # Weights of rows on one rank only: whoever finds it says so to all.
+            # Weights of rows on one rank only: a rank that finds it says so to all.
             received, _, weights, _, handle, _ = buffer.dispatch(case.x[rank], **ways, **weights, config=CONFIG)
             with self.assertRaisesRegex(deep_ep.Differs, "weights of rows") as raised:
                 for _ in range(2):

@@ -134,7 +134,7 @@ impl Side {
         }
     }
 
-    /// Lets the NIC work, or whoever works it.
+    /// Lets the NIC work, or the one that works it.
     fn relax(&mut self) {
         if self.engine.is_some() || !self.rig.fabric.round(self.clock.now_ns()) {
             thread::yield_now();

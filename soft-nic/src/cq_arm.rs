@@ -75,7 +75,7 @@ impl Arming {
 
     /// The record's word as it is now. True if it may be a request that was not seen in the register: it changed, or
     /// it is what the first request for a queue of which nothing was consumed looks like, which is zero as memory is.
-    /// Whoever makes the queue can rule the second out with a word in the record that no request is.
+    /// The one that makes the queue can rule the second out with a word in the record that no request is.
     pub(crate) fn looked_at(&mut self, word: u32, consumed: u32) -> bool {
         let changed = word != std::mem::replace(&mut self.seen, word);
         changed || word == 0 && !self.asked && consumed == 0

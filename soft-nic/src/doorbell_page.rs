@@ -39,7 +39,7 @@ enum PageMemory {
     Lent(*const UarPage),
 }
 
-// SAFETY: the page is made of atomics only, and whoever lent it keeps it for whichever thread holds the NIC.
+// SAFETY: the page is made of atomics only, and the one that lent it keeps it for whichever thread holds the NIC.
 unsafe impl Send for PageMemory {}
 
 /// A doorbell page and the queue pairs that ring in it.

@@ -165,7 +165,7 @@ impl Endpoint {
         });
     }
 
-    /// Starts the clock anew, or stops it with [`NEVER`].
+    /// Restarts the clock, or stops it with [`NEVER`].
     #[inline]
     pub(crate) fn set_clock(&mut self, timers: &mut Timers, at: u64) {
         timers.set(&mut self.timer, self.qpn, at);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How far rate limits catch up after the thread was away.
 const CATCH_UP_NS: u64 = 1_000_000;
-/// How long an idle thread looks again before it parks. On few cores it would only be in the way of whoever is to
-/// give it work.
+/// How long an idle thread looks again before it parks. On few cores it would only be in the way of the thread that is
+/// to give it work.
 const SPIN_NS: u64 = 50_000;
 /// Cores that are enough for everybody to spin: two processes, each with a poller and an engine, and some.
 const ENOUGH_CORES: usize = 6;
@@ -275,9 +275,9 @@ fn is_time_to_look(since_ns: u64, pages: u64) -> bool {
     pages <= PAGES_AT_ONCE || since_ns >= pages * PAGE_NS
 }
 
-/// Lets others have the lock first: the standard mutex goes to whoever comes back soonest, which would be this thread
-/// every time. Where somebody waits for longer than a few yields he has no core to run on: only a sleep gives him this
-/// one's, and his kick ends it.
+/// Lets others have the lock first: the standard mutex goes to the thread that comes back soonest, which would be this
+/// thread every time. Where somebody waits for longer than a few yields he has no core to run on: only a sleep gives
+/// him this one's, and his kick ends it.
 fn step_aside(shared: &Shared) {
     for _ in 0..ASIDE {
         if shared.waiting.load(Ordering::Acquire) == 0 {

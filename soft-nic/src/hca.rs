@@ -58,7 +58,7 @@ impl Hca {
         gone.iter_mut().for_each(|qp| qp.requester.share.let_go(&mut self.units));
     }
 
-    /// The link changed, or not: whoever waits for events hears of it if there is another answer now.
+    /// The link changed, or not: the one that waits for events hears of it if there is another answer now.
     pub(crate) fn change_link(&mut self, now: u64, change: impl FnOnce(&mut Port) -> Option<u8>) {
         if let Some(sub_type) = change(&mut self.port) {
             self.units.raise(now, event::port_change(sub_type));

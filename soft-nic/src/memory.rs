@@ -1,6 +1,6 @@
 //! Memory the NIC may touch: umems, memory keys, and the copies themselves.
 //!
-//! A [`Span`] is made only here, from a registered umem. Whoever registered it promised that the memory stays
+//! A [`Span`] is made only here, from a registered umem. Its registrar promised that the memory stays
 //! valid until deregistered and is only accessed atomically meanwhile; the NIC promises that no span of a
 //! umem is used after it let go of it (users are counted, posted writes are dropped).
 

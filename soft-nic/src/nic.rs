@@ -167,7 +167,7 @@ impl SoftNic {
         self.waker = Some(waker);
     }
 
-    /// Tells whoever sleeps on this NIC.
+    /// Wakes the thread that sleeps on this NIC.
     fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker();

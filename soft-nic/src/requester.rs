@@ -289,7 +289,7 @@ impl Requester {
         }
     }
 
-    /// `oldest` moved: completes what is done, and starts the retry clock anew.
+    /// `oldest` moved: completes what is done, and restarts the retry clock.
     fn progressed(&mut self, qp: &mut Endpoint, units: &mut Units, now: u64) {
         self.retries.restore();
         self.window = WINDOW;

@@ -45,7 +45,7 @@ impl WindowShare {
         cx.remote_nics.settle(&mut self.charge, qp.remote.route, packets);
     }
 
-    /// The queue pair starts anew or goes: what it has under way is nobody's.
+    /// The queue pair starts over or goes: what it has under way is nobody's.
     pub(crate) fn let_go(&mut self, units: &mut Units) {
         units.released.push(std::mem::take(&mut self.charge));
     }

@@ -350,7 +350,7 @@ fn revoked_keys_and_moved_addresses() {
     assert_eq!(rig.hits(), [1, 3], "the change and two lost packets");
     let (mut e, _f) = rig.pair(0, 1, Options::default());
     write8(&rig, &mut e, 0, 4);
-    assert_eq!(rig.complete(&mut e, 1)[0].syndrome, 0, "a pair made anew finds it");
+    assert_eq!(rig.complete(&mut e, 1)[0].syndrome, 0, "a recreated pair finds it");
 }
 
 fn large(rig: &mut Rig, a: &mut End) {

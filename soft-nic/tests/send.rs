@@ -372,7 +372,7 @@ fn receive_indices_wrap() {
 }
 
 #[test]
-fn a_reset_pair_starts_anew() {
+fn a_reset_pair_starts_over() {
     let mut rig = Rig::new(1);
     let (mut a, mut b) = rig.pair(0, 1, options());
     b.post_receive(&[]);

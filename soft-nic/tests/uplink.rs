@@ -414,7 +414,7 @@ fn a_live_socket_is_refused_and_a_stale_one_taken_over() {
 }
 
 #[test]
-fn whoever_comes_removes_the_sockets_of_all_who_are_gone() {
+fn a_newcomer_removes_the_sockets_of_all_who_are_gone() {
     let runtime = Runtime::new();
     let gid = |pe| NicConfig::new("mlx5_0", pe, 0).gid;
     let live = runtime.open(&[gid(0)]).unwrap();

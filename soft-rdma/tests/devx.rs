@@ -380,7 +380,7 @@ fn events_of_the_port_reach_those_who_asked() {
     assert_eq!(rig.subscribe(&count, port).run(&rig.context), Err(Errno::BADF), "no channel");
     let flags = Request::new(ASYNC_EVENT_FD, 0).handle(0, 0).number(1, 2).run(&rig.context);
     assert_eq!(flags, Err(Errno::INVAL));
-    // Whoever closed its end is no matter to the others.
+    // A closed end is no matter to the others.
     drop(whole);
     rig.fault("up");
     assert_eq!(read(&bare, &mut record), Ok(8));

@@ -96,7 +96,7 @@ fn each_machine_has_a_number_of_its_own() {
     assert_eq!(second.nics()[1].gid(0).unwrap().gid[10..], [0xff, 0xff, 10, 1, 0, 3]);
     let entry = first.nics()[0].gid(0).unwrap();
     assert_eq!((entry.index, entry.kind, first.nics()[0].gid(1)), (0, GidKind::RoceV2, None));
-    // Whoever leaves makes room, by its own will or not.
+    // A process that leaves makes room, by its own will or not.
     first.close();
     let again = runtime.start(1);
     assert_eq!(again.slot(), 0);

@@ -27,7 +27,7 @@ pub struct FabricClock {
 }
 
 impl FabricClock {
-    /// Steps `fabric`; whoever writes a doorbell rings `bells`.
+    /// Steps `fabric`; a kernel that writes a doorbell rings `bells`.
     pub fn new(fabric: SharedFabric, bells: Arc<Bells>) -> Self {
         Self { fabric, bells, due: Cell::new(None) }
     }

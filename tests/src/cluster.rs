@@ -252,7 +252,7 @@ fn start_pes(
     sim.finish_all(&tasks).into_iter().map(Rc::new).collect()
 }
 
-/// The loop of an agent: step, leave news for the test, pause.
+/// The loop of an agent: step, leave what happened for the test, pause.
 fn agent_loop(pe: &Pe, log: &AgentLog, faults: &PeFaults, world: &Arc<SimWorld>, spec: &RunSpec) {
     let me = pe.root().my_pe;
     let crew = SimCrew::new(world.clone(), me, |actor| faults.adopt(me, actor));

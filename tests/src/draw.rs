@@ -233,7 +233,7 @@ fn draw_text(rng: &mut Rng, info: FaultInfo) -> String {
     // Most faults end; that some never do is what the give-up time is for.
     if let Some(optional) = rest.strip_suffix(']')
         && !rng.one_in(6)
-        // A completion queue is made where a path is made anew, and that takes its time.
+        // A completion queue is made where a path is recreated, and that takes its time.
         && !matches!(name, "lost-doorbell" | "cqe-garbage-init")
     {
         let (sign, _) = optional.split_at(1);

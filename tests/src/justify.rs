@@ -1,7 +1,7 @@
 //! Whether a typed fault is an answer: judged from what went wrong, and from nothing the library says.
 //!
 //! A fault of the plan that hit something *harms* the paths through its rail for a span: as long as it lasts, twice
-//! that for the pauses that double meanwhile, and the time to make a path anew. `PeerLost` is right where every pair of
+//! that for the pauses that double meanwhile, and the time to recreate a path. `PeerLost` is right where every pair of
 //! rails, made ahead or not, was harmed at once for the give-up time, but for the time it takes to find one that is not
 //! (`search_ns`); or, of a channel whose signals are adds, every path to one rail of the receiver while its home could
 //! not move; `FenceUnproven` where neither end of a path could fence it; `Completion` where the program's own error was
@@ -20,12 +20,12 @@ use crate::workload::{Report, Side};
 pub const FOR_EVER: u64 = u64::MAX;
 /// Pauses between probes after which a pair that is silent gives way to another one, where nothing else works.
 const PROBES_PATIENCE: u64 = 32;
-/// Messages of agents that follow each other while a path is fenced and made anew.
+/// Messages of agents that follow each other while a path is fenced and recreated.
 const REVIVAL_MESSAGES: u64 = 8;
 /// Backups that agents make at start are there by then, where nothing holds them up.
 const ARMED_NS: u64 = 50_000_000;
 
-/// What it takes to make a path anew once nothing is wrong any more: fence, lifetime, pause, probes.
+/// What it takes to recreate a path once nothing is wrong any more: fence, lifetime, pause, probes.
 fn revive_ns(spec: &RunSpec) -> u64 {
     spec.agent.peer_ns + 2 * spec.agent.lifetime_ns
 }
@@ -356,10 +356,10 @@ impl<'a> Judge<'a> {
         let silence = self.silence(pe, peer);
         let mut harm = [self.harm(pe, *local), self.harm(peer, *remote)].concat();
         if self.is_crowded(pe) {
-            // Suspected for no fault, it is not made anew before the agents speak.
+            // Suspected for no fault, it is not recreated before the agents speak.
             harm.extend(&silence);
         }
-        // While the agents are silent nothing is made anew, and afterwards all of it at once.
+        // While the agents are silent nothing is recreated, and afterwards all of it at once.
         let late_words_ns = self.late_words_ns(pe, peer);
         for span in &mut harm {
             span.until = span.until.saturating_add(late_words_ns);
@@ -400,7 +400,7 @@ impl<'a> Judge<'a> {
                     Side::Sender => book.receiver_left_ns,
                     Side::Receiver => book.sender_left_ns,
                 };
-                // Whoever left first needs another reason.
+                // The side that left first needs another reason.
                 left.is_some_and(|left_ns| left_ns < report.ended_ns)
                     || self.nobody_tells(pe, report)
                     || self.lease_of_the_gone(report)

@@ -38,7 +38,7 @@ pub struct Late {
 pub const DELAYS: [&str; 4] = ["2s", "20s", "59s", "60s"];
 
 /// What the port sends in its first 300 us arrives `delay` later. Then it goes down, and, with `again`, comes back: the
-/// path is made anew meanwhile, under the numbers of queue pairs that were destroyed.
+/// path is recreated meanwhile, under the numbers of queue pairs that were destroyed.
 pub fn late(seed: u64, delay: &str, again: bool, between: Between) -> Late {
     let fault = |text: &str| text.parse::<Injection>().unwrap_or_else(|error| panic!("{text}: {error}"));
     let mut faults = vec![fault(&format!("0ns:0.0:delay={delay}/300us")), fault("300us:0.0:down")];

@@ -28,8 +28,8 @@ impl fmt::Display for Promise {
 
 /// Tests that hold a promise that no break shows alone: file and name in `tests/tests`.
 pub const WITHOUT_A_BREAK: &[(Promise, &[&str])] = &[
-    // The order of an opening. Whoever looks at one word alone is the break of rules 1 and 5; the model W opens in
-    // other orders.
+    // The order of an opening. A caller that looks at one word alone is the break of rules 1 and 5; the model W opens
+    // in other orders.
     (
         Promise::Rule(15),
         &[

@@ -122,7 +122,7 @@ impl World<'_> {
                 self.machines[rank as usize].lose(awake, peer);
             }
             Blow::Restarted(rank) => {
-                // Its clock begins anew.
+                // Its clock starts over.
                 self.awake[rank as usize] = 0;
                 self.machines[rank as usize].restart(0);
             }
@@ -380,8 +380,8 @@ pub fn duel(seed: u64) -> Vec<String> {
     wrongs
 }
 
-/// The rank that decides dies with what it decided, and another rank is lost meanwhile: whoever follows it must find
-/// what was decided.
+/// The rank that decides dies with what it decided, and another rank is lost meanwhile: a rank that follows it must
+/// find what was decided.
 pub fn heir(seed: u64) -> Vec<String> {
     let mut rng = Rng::new(seed ^ 0x6865);
     let ranks = rng.between(5, 7) as u32;

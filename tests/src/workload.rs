@@ -146,7 +146,7 @@ impl Kernel {
                 self.quiet(lanes, channel, self.deadline(traffic.wait_ns))?;
             }
         }
-        // Whoever fills is not the leader, and nobody waits for it here: the post does.
+        // The lane that fills is not the leader, and nobody waits for it here: the post does.
         if lanes.rank() + 1 == lanes.size() {
             stream.fill(self.heap, message);
             self.oracle.note(stream.id, |book| book.begun = message + 1);

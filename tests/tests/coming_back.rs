@@ -38,7 +38,7 @@ fn clean(spec: &RunSpec) -> Outcome {
     outcome
 }
 
-/// The time fence goes on without the agent, and the next request overwrites the one about the primary: it is made anew
+/// The time fence goes on without the agent, and the next request overwrites the one about the primary: it is recreated
 /// all the same, and carries everything when the others are gone.
 #[test]
 fn a_path_whose_fence_request_was_overwritten_comes_back() {
@@ -101,7 +101,7 @@ struct Sharing {
 
 /// A home's NIC answers no commands for a while, and one writer's NIC neither, or its whole PE is gone: for so long
 /// nothing proves that writer's pair silent. Once the home's NIC answers again it fences or destroys what it had of it:
-/// the home moves, and whoever lives goes on.
+/// the home moves, and the PEs that live go on.
 #[test]
 fn a_home_moves_once_the_half_that_nobody_could_fence_is_destroyed() {
     for (to, one, two) in [(0, 1, 2), (2, 0, 1)] {
@@ -119,7 +119,7 @@ fn a_home_moves_once_the_half_that_nobody_could_fence_is_destroyed() {
     }
 }
 
-/// The same, for ever, and the writer's slot is given to other rails, where it is made anew: what was on the old ones
+/// The same, for ever, and the writer's slot is given to other rails, where it is recreated: what was on the old ones
 /// may still take an add, and holds the home there.
 #[test]
 fn a_half_whose_slot_was_given_away_holds_the_home() {
@@ -182,7 +182,7 @@ fn health(cluster: &Cluster, pe: u32) -> Health {
     seen.get().expect("a path that exists")
 }
 
-/// A path that the operator takes out while it is down, or while it is being made anew, is out at both ends, and nobody
+/// A path that the operator takes out while it is down, or while it is being recreated, is out at both ends, and nobody
 /// goes back to it; and it comes back when the operator says so.
 #[test]
 fn a_path_is_taken_out_whatever_state_it_is_in() {
@@ -196,8 +196,9 @@ fn a_path_is_taken_out_whatever_state_it_is_in() {
             match after_us {
                 None => cluster.sim.run_for(20_000_000),
                 Some(us) => {
-                    let anew = || cluster.path_row(taker, at.peer, 0, 0).state == PathState::Probing as u32;
-                    cluster.sim.run_until(anew);
+                    let recreated =
+                        || cluster.path_row(taker, at.peer, 0, 0).state == PathState::Probing as u32;
+                    cluster.sim.run_until(recreated);
                     cluster.sim.run_for(us * 1_000);
                 }
             }

@@ -149,10 +149,10 @@ fn all_paths_of_a_peer_dead_for_less_than_the_give_up_time() {
     assert!(outcome.max_gap_ns() > 190_000_000 && outcome.max_gap_ns() < 1_000_000_000, "{outcome}");
 }
 
-/// With one rail there is nowhere to go: the same pair is made anew, beside the journal of the switch that waits for
+/// With one rail there is nowhere to go: the same pair is recreated, beside the journal of the switch that waits for
 /// it.
 #[test]
-fn a_single_rail_is_made_anew_under_its_own_journal() {
+fn a_single_rail_is_recreated_under_its_own_journal() {
     for (seed, span) in [(1, "5ms"), (2, "30ms"), (3, "300ms")] {
         for warps in [1, 4] {
             let mut spec = steady(&[&format!("3ms:0.0:down={span}"), "400ms:1.0:down=20ms"]);
@@ -254,7 +254,7 @@ fn the_agents_network_is_cut_around_the_fault() {
 
 /// The news that both directions have left may get lost too: the way back must not depend on it.
 #[test]
-fn the_agents_network_is_cut_while_a_path_is_released_or_made_anew() {
+fn the_agents_network_is_cut_while_a_path_is_released_or_recreated() {
     let mut lost = 0;
     for cut_us in (1_000..2_000).step_by(150).chain((2_500..8_000).step_by(500)) {
         let mut spec = steady(&["1ms:0.0:down", "3ms:0.0:up", &format!("{cut_us}us:0:oob-cut=3ms")]);

@@ -48,7 +48,7 @@ fn disturbed(spec: &RunSpec, interference: Interference) -> (Outcome, Rc<Interfe
     (outcome, interference)
 }
 
-/// Stops whoever makes access number `at` for `ns`.
+/// Stops the actor that makes access number `at` for `ns`.
 fn stopped(spec: &RunSpec, at: u64, ns: u64) {
     disturbed(spec, Interference::stop_at(at, ns));
 }
@@ -78,7 +78,7 @@ fn accesses_of_switches(spec: &RunSpec) -> Vec<u64> {
     (0..times.len()).filter(|number| stamps.contains(&times[*number])).map(|number| number as u64).collect()
 }
 
-/// The owner of a switch, or whoever gets in its way, stopped between two accesses of any step, for a moment.
+/// The owner of a switch, or another that gets in its way, stopped between two accesses of any step, for a moment.
 #[test]
 fn a_switch_stopped_at_each_of_its_accesses() {
     let mut spec = spec(7);
@@ -87,7 +87,7 @@ fn a_switch_stopped_at_each_of_its_accesses() {
     spec.traffic.pace_ns = 9_000;
     let accesses = accesses_of_switches(&spec);
     assert!(accesses.len() > 500, "only {} accesses", accesses.len());
-    // A moment; and longer than a path rests before it is made anew, so that the other direction goes ahead.
+    // A moment; and longer than a path rests before it is recreated, so that the other direction goes ahead.
     for (number, at) in accesses.iter().step_by(accesses.len().div_ceil(STOPS)).enumerate() {
         stopped(&spec, *at, if number % 2 == 0 { 40_000 } else { 6_000_000 });
     }

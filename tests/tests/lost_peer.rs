@@ -1,4 +1,5 @@
-//! A peer whose process is gone: its NICs are silent and its agent does not answer. Whoever waits for it learns it.
+//! A peer whose process is gone: its NICs are silent and its agent does not answer. A caller that waits for it learns
+//! it.
 
 use shunt_device::{Deadline, FaultKind, HeapOffset, Solo};
 use shunt_tests::cluster::Cluster;

@@ -82,7 +82,7 @@ fn after_a_rail_was_renewed_the_agents_fall_silent() {
     cluster.oob.join(0, 1);
     cluster.sim.run_for(MINUTE_NS);
     let renewed = |told: &Told| matches!(told.event, Event::AgentRailRenewed { .. });
-    assert!(cluster.events(0).iter().any(renewed), "it was made anew");
+    assert!(cluster.events(0).iter().any(renewed), "it was recreated");
     let (messages, packets) = said_in_a_minute(&cluster);
     // The word of the port and that of the rail, to two peers, every ten seconds.
     assert!((4..=40).contains(&messages), "{messages} messages in the second minute");
@@ -168,7 +168,7 @@ fn a_nic_whose_events_cannot_be_read_is_told_of_once() {
 
 /// A rail of this PE is suspected over one peer, which then ends: another one clears it.
 #[test]
-fn an_own_rail_is_cleared_by_whoever_answers() {
+fn an_own_rail_is_cleared_by_the_side_that_answers() {
     for gone in [1, 2] {
         let mut spec = RunSpec { idle_ns: 50_000, ..spec(3) };
         spec.traffic.messages = 400;

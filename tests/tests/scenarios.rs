@@ -168,7 +168,7 @@ fn scenario_11_what_works_is_not_taken_from_the_other_direction() {
 #[test]
 fn scenario_11_f10_who_comes_late() {
     hold("the_first_add_finds_the_channel_on_a_backup");
-    hold("a_stale_home_and_a_path_made_anew");
+    hold("a_stale_home_and_a_recreated_path");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn scenario_16_cuts_with_and_without_truth() {
     hold("acks_lost_before_a_switch");
     hold("requests_lost_before_a_switch");
     hold("acks_lost_without_truth");
-    hold("the_journal_of_a_path_made_anew");
+    hold("the_journal_of_a_recreated_path");
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn a_post_lock_whose_holder_is_gone_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_doorbell_that_was_left_is_rung_by_whoever_comes() {
+fn a_doorbell_that_was_left_is_rung_by_the_next_caller() {
     hold("doorbells_that_were_left");
 }
 

@@ -118,9 +118,9 @@ fn the_link_comes_back() {
     }
 }
 
-/// A pair is made anew, probed and gone back to with no link but the rails.
+/// A pair is recreated, probed and gone back to with no link but the rails.
 #[test]
-fn a_pair_is_made_anew_over_the_rails() {
+fn a_pair_is_recreated_over_the_rails() {
     for cut in CUTS {
         let mut spec = steady(&[&format!("1ms:0:{cut}"), "3ms:0.0:down", "6ms:0.0:up"]);
         spec.traffic.messages = 2_000;
@@ -227,16 +227,16 @@ fn end_datagrams(cluster: &Cluster, pe: u32, rail: u32) {
     cluster.sim.finish(&task);
 }
 
-/// How often a PE's agent made a datagram queue pair anew.
+/// How often a PE's agent made a datagram queue pair again.
 fn renewed(cluster: &Cluster, pe: u32) -> usize {
     let events = cluster.events(pe);
     events.iter().filter(|told| matches!(told.event, Event::AgentRailRenewed { .. })).count()
 }
 
-/// Every queue pair of one PE's datagrams ends and is made anew under another number, which its peers learn: then the
+/// Every queue pair of one PE's datagrams ends and is recreated under another number, which its peers learn: then the
 /// link is cut, and fences go over the rails as ever.
 #[test]
-fn datagram_queue_pairs_that_end_are_made_anew() {
+fn datagram_queue_pairs_that_end_are_recreated() {
     let spec = steady(&["60ms:1:oob-cut", "65ms:0.0:down"]);
     let spec = RunSpec { traffic: Traffic { messages: 2_500, ..spec.traffic }, ..spec };
     let cluster = Cluster::start(&spec);

@@ -35,7 +35,7 @@ fn the_primary_is_used_again_after_the_recovery_window() {
         assert_eq!((record.from, record.to), (1, 0), "{outcome}");
         let since_up = record.stamps[5] - outcome.began_ns - 30_000_000;
         assert!(since_up >= spec.recovery_ns, "went back {since_up} ns after the port came up\n{outcome}");
-        assert!(record.entered.incarnation > record.left.incarnation, "the primary was made anew\n{outcome}");
+        assert!(record.entered.incarnation > record.left.incarnation, "the primary was recreated\n{outcome}");
     }
 }
 
@@ -156,7 +156,7 @@ fn what_the_operator_takes_out_stays_out_until_it_is_brought_back() {
     }
 }
 
-/// GIDs are made anew with the pair, by value: the other end is told the new one.
+/// GIDs are made again with the pair, by value: the other end is told the new one.
 #[test]
 fn a_primary_whose_address_changed_is_gone_back_to() {
     for end in ["0.0", "1.0"] {

@@ -238,7 +238,7 @@ mod tests {
         #[test]
         fn copies_may_come_in_any_order_and_again(states in prop::collection::vec(state(), 1..6), turn in 0usize..6) {
             let whole = merged(states.iter());
-            // Whoever came last must not matter.
+            // Which came last must not matter.
             let again = &states[turn % states.len()];
             prop_assert_eq!(&merged(states.iter().rev()), &whole);
             prop_assert_eq!(&merged(states.iter().chain([again])), &whole);

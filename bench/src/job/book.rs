@@ -1,4 +1,4 @@
-//! All that was reported of a run, whoever lived to report it, and what it adds up to. Pure.
+//! All that was reported of a run, no matter which PE lived to report it, and what it adds up to. Pure.
 
 use super::entry::Entry;
 use crate::nics::{Medium, RailCounters};

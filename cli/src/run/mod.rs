@@ -260,7 +260,7 @@ impl Job {
     fn forward(&mut self, signal: i32) {
         let signal = Signal::try_from(signal).unwrap_or(Signal::SIGTERM);
         eprintln!("shunt run: {signal} is passed on to {} rank(s)", self.alive());
-        // Whoever asks twice is in earnest.
+        // A user who asks twice is in earnest.
         match self.ending {
             Some(End::Mercy(_) | End::Forced) => self.force(),
             _ => self.ask(signal),

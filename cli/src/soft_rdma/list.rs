@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments) -> u8 {
             Ok(text) => text + "\n",
             Err(error) => return print::usage(&error),
         },
-        // Whoever did not answer has devices, and was named.
+        // A process that did not answer has devices, and was named.
         false if found.is_empty() && status != 0 => String::new(),
         false if found.is_empty() => nobody(arguments.fabric.as_deref()),
         false => table(&found),

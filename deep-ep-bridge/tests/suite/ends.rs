@@ -125,7 +125,7 @@ fn destroyed(spec: &RunSpec, at: At) -> (bool, usize) {
     let cases = Rc::new(cases(shape(), 2, Format::Bf16, 1, 1));
     let word = cluster.step_word(0, 1, 0);
     if let At::Step(step) = at {
-        // Whoever carries the switch on is held up there, so that others see it.
+        // A caller that carries the switch on is held up there, so that others see it.
         let there = move |_: Access| step != Step::Idle as u32 && step_at(word) as u32 == step;
         cluster.interference = Rc::new(Interference::stop_when(there, 1_000_000_000));
     }

@@ -169,7 +169,7 @@ fn three_go_on_without_one_that_they_do_not_reach() {
     }
 }
 
-/// Only two ranks lose each other: the higher one is left out, whoever still reaches it.
+/// Only two ranks lose each other: the higher one is left out, no matter which ranks still reach it.
 #[test]
 fn of_two_that_lost_each_other_the_lower_is_kept() {
     let cluster = Cluster::start(&four(1));

@@ -214,8 +214,8 @@ fn uverbs(machine: &Machine<'_>) -> Check {
     )
 }
 
-/// The driver makes a DEVX context for whoever may open the node: CAP_NET_RAW and CAP_SYS_RAWIO only add raw packets
-/// and internal resources, which Shunt has no use for (Linux, `drivers/infiniband/hw/mlx5/devx.c`,
+/// The driver makes a DEVX context for every user who may open the node: CAP_NET_RAW and CAP_SYS_RAWIO only add raw
+/// packets and internal resources, which Shunt has no use for (Linux, `drivers/infiniband/hw/mlx5/devx.c`,
 /// `mlx5_ib_devx_create`).
 fn devx(machine: &Machine<'_>) -> Check {
     const NAME: &str = "DEVX";

@@ -7,8 +7,8 @@
 //! | [`paxos`] | how they agree: single-decree Paxos, one decision an epoch; pure |
 //! | [`message`] | what agents tell each other of it |
 //!
-//! [`Ranks`] is what a PE, its agent and whoever uses the mask have in common. Nothing of it runs before somebody asks
-//! for it: agents that are not asked say nothing, and answer nothing.
+//! [`Ranks`] is what a PE, its agent and the users of the mask have in common. Nothing of it runs before somebody
+//! asks for it: agents that are not asked say nothing, and answer nothing.
 
 pub mod message;
 pub mod paxos;

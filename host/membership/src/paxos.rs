@@ -322,7 +322,7 @@ impl Machine {
             self.standing = Standing::Alone;
             self.bid = None;
             self.lost[self.me as usize] = RankSet::of(self.ranks, |rank| rank != self.me);
-            // Whoever hears it need not wait for it any more.
+            // A rank that hears it need not wait for it any more.
             let word = Word::Lost(self.lost[self.me as usize].clone());
             self.say_to_members(self.epoch, &word);
         }

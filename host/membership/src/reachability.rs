@@ -16,7 +16,7 @@ pub fn may_decide(some: &RankSet, members: &RankSet) -> bool {
 
 /// The ranks of `members` to be kept: each can reach each, as far as anybody said. For every rank in turn, the set is
 /// grown from it by all that fit, the lowest first; of these one whose ranks in `heard` may decide, then the one with
-/// the most of them, then the largest, then the one that was grown from the lowest rank. Whoever is left out cannot
+/// the most of them, then the largest, then the one that was grown from the lowest rank. A rank that is left out cannot
 /// reach, or be reached by, one that is kept. `lost`: by rank, which ranks it says that it lost.
 pub fn kept(members: &RankSet, heard: &RankSet, lost: &[RankSet]) -> RankSet {
     let ranks = 64 * members.words().len() as u32;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_left_out_is_apart_from_one_that_is_kept() {
+    fn a_rank_left_out_is_apart_from_one_that_is_kept() {
         for seed in 0..2000u64 {
             let lost =
                 |a: u32, b: u32| a != b && (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (a * 8 + b)) & 5 == 5;

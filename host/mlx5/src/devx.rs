@@ -135,7 +135,7 @@ pub trait Devx: Send + Sync {
     /// An entry of the GID table; `None` if it is empty or not this process's to use.
     fn gid(&self, index: u32) -> Result<Option<PortGid>, DevxError>;
 
-    /// Index of the GID that whoever opened the NIC chose; `None`: the first one of RoCE v2 will do.
+    /// Index of the GID that the opener of the NIC chose; `None`: the first one of RoCE v2 will do.
     fn gid_index(&self) -> Option<u32> {
         None
     }

@@ -9,7 +9,7 @@ use shunt_layout::mlx5::doorbell::SEND_COUNTER_OFFSET;
 use shunt_layout::state::{PathIdentity, PathRow};
 use std::sync::Arc;
 
-/// One half of a path. Dropping it destroys QP and CQ, if its NIC answers; whoever uses the rings again asks first
+/// One half of a path. Dropping it destroys QP and CQ, if its NIC answers; the one that uses the rings again asks first
 /// ([`HalfPath::destroy`]). The rings stay with the control memory.
 pub struct HalfPath {
     queue: Queue,
@@ -26,7 +26,7 @@ pub fn revived_psn(old_next_psn: u32) -> u32 {
 }
 
 impl HalfPath {
-    /// Makes the half anew; its QP is in INIT. `psn` is the first one it will send.
+    /// Recreates the half; its QP is in INIT. `psn` is the first one it will send.
     pub fn create(
         rail: &Arc<Rail>,
         rings: &RingSpan,
@@ -39,7 +39,7 @@ impl HalfPath {
         Ok(half)
     }
 
-    /// The same with its QP in RST: whoever goes on with [`HalfPath::init`] has a half to put away if that fails.
+    /// The same with its QP in RST: the one that goes on with [`HalfPath::init`] has a half to put away if that fails.
     pub fn make(
         rail: &Arc<Rail>,
         rings: &RingSpan,

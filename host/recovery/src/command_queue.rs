@@ -43,7 +43,7 @@ impl CommandQueue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lays a job down; whoever works here must be woken afterwards.
+    /// Lays a job down; the one that works here must be woken afterwards.
     pub fn submit(&self, urgency: Urgency, id: JobId, job: Job) {
         let mut inner = self.lock();
         if !inner.working && inner.waiting.is_empty() {
@@ -244,7 +244,7 @@ mod tests {
         assert!(queue.begin(Nanos::new(40), |_| true).is_some());
         queue.idle(false);
         queue.submit(Urgency::Peer, id(5), Job::AskPort);
-        assert_eq!(queue.oldest_outstanding(), None, "a job for an idle NIC shows anew whether it answers");
+        assert_eq!(queue.oldest_outstanding(), None, "a job for an idle NIC shows again whether it answers");
     }
 
     struct Nothing;

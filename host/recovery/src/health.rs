@@ -4,7 +4,7 @@
 //! Only the agent moves it. Suspicion never leads here by itself: a path leaves `Ready` only when somebody
 //! asks for its fence.
 
-/// Where a path stands. The pair's life is rule 17: ready, fenced, released, made anew, probed, ready.
+/// Where a path stands. The pair's life is rule 17: ready, fenced, released, recreated, probed, ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
     /// Connected: in use or on standby.
@@ -17,7 +17,7 @@ pub enum Health {
     Released,
     /// New halves are being made and connected.
     Connecting,
-    /// Connected anew; probes are under way in both directions.
+    /// Connected again; probes are under way in both directions.
     Probing,
     /// Taken out by the operator.
     Retired,
@@ -63,7 +63,7 @@ pub enum Action {
     Probe,
     /// Let switchers use the path.
     Admit,
-    /// Fence what was made anew, with a longer backoff.
+    /// Fence what was recreated, with a longer backoff.
     FenceAgain,
 }
 
@@ -84,7 +84,7 @@ impl Health {
         use Observation as O;
         match (self, what) {
             (Self::Ready, O::FenceAsked | O::Retire) => (Self::Fencing, Action::Fence),
-            // What was made anew and fails keeps its incarnation number used: rule 17, never twice.
+            // What was recreated and fails keeps its incarnation number used: rule 17, never twice.
             (Self::Connecting | Self::Probing, O::FenceAsked | O::Failed) => {
                 (Self::Fencing, Action::FenceAgain)
             }

@@ -62,7 +62,7 @@ pub enum Job {
     AskAddress,
     /// Resolve the way to a peer's rail.
     Resolve(Box<RailCard>),
-    /// Make the rail's datagram queue pair anew, with this key.
+    /// Recreate the rail's datagram queue pair, with this key.
     Datagrams(u32),
     /// Work of the owner's.
     Work(Box<dyn Work>),
@@ -74,7 +74,7 @@ pub enum Outcome {
     Stopped(Result<QpTruth, NicError>),
     /// Of a fence or a count.
     Fenced(Result<Fenced, NicError>),
-    /// Of a half made anew; and a half that is left over, if its NIC stopped answering on the way.
+    /// Of a recreated half; and a half that is left over, if its NIC stopped answering on the way.
     Made(Result<Half, NicError>, Option<Half>),
     /// Of a half that was to be destroyed: the PSN it would have sent next, if anybody knew. Or the half, to be kept.
     Destroyed(Result<Option<u32>, Half>),

@@ -1,7 +1,7 @@
 //! The chain: pairs of rails that were not made ahead are made when a channel has run out of others.
 //!
 //! A channel has a few slots and up to 64 pairs of rails. Where it has no ready standby left, the lower PE gives a slot
-//! whose pair cannot come back to the best ranked pair that no slot holds and whose ports are up. The slot is made anew
+//! whose pair cannot come back to the best ranked pair that no slot holds and whose ports are up. The slot is recreated
 //! by rule 17, under its next incarnation; `Make` carries the rails. Slot 0 keeps its pair: the channel goes back
 //! there.
 //!

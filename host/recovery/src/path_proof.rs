@@ -1,7 +1,7 @@
 //! The start-up proof once more, on real paths: what a loopback pair shows of `rmsn` says nothing of packets that
 //! crossed a network, nor of virtual functions.
 //!
-//! A backup that was made anew and has carried nothing but its probes is moved to ERR as in any fence. Its responder
+//! A backup that was recreated and has carried nothing but its probes is moved to ERR as in any fence. Its responder
 //! must then show as many messages and packets as the peer's probes were. What moves it there is a fence for whatever
 //! cause; and where none comes, the agent that leads asks for one a while after the start, of one idle backup for each
 //! pair of rails, while its channel has a path and another backup besides. Nothing of a channel waits for it; a program

@@ -13,8 +13,8 @@ pub fn penalty_ns(repeated: u32) -> Nanos {
     if repeated == 0 || Mutant::NoDamping.on() { Nanos::ZERO } else { FLAP_NS.doubled(repeated - 1) }
 }
 
-/// True when news of `changed_ns` are to be told once more: what was said may have got lost. The pauses are as long as
-/// the change is past: a word said in vain for long is said more seldom.
+/// True when a report of `changed_ns` is to be told once more: what was said may have got lost. The pauses are as long
+/// as the change is past: a word said in vain for long is said more seldom.
 pub fn is_told_again(changed_ns: Nanos, again_ns: &mut Nanos, now: Nanos, first_ns: Nanos) -> bool {
     if now < *again_ns + first_ns {
         return false;
@@ -274,6 +274,6 @@ mod tests {
         let minute = told(&mut port, from + CALM_NS, from + CALM_NS + Nanos::secs(60));
         assert!((5..=7).contains(&minute), "{minute} times in the minute after");
         port.change(false, from + Nanos::secs(120));
-        assert!(port.is_told_again(from + Nanos::secs(120) + FIRST_NS, FIRST_NS), "a change begins anew");
+        assert!(port.is_told_again(from + Nanos::secs(120) + FIRST_NS, FIRST_NS), "a change starts over");
     }
 }

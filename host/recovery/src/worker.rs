@@ -116,7 +116,7 @@ impl Worker {
         // QP and CQ of the old incarnation; rings and truth are done with.
         if let Some(old) = making.old.take()
             && let Err(error) = self.guarded(|| old.destroy())
-            && !Mutant::UnfencedMadeAnew.on()
+            && !Mutant::UnfencedRecreated.on()
         {
             return Outcome::Made(Err(error), Some(old));
         }

@@ -56,7 +56,7 @@ pub const VARIABLES: &[Variable] = &[
         GIVE_UP,
     )
     .default("100ms"),
-    variable("SHUNT_PROBES", "good probes wanted, each way, of a path made anew", "a whole number from 1 to 1000")
+    variable("SHUNT_PROBES", "good probes wanted, each way, of a recreated path", "a whole number from 1 to 1000")
         .default("3"),
     variable("SHUNT_FENCE", "how an old path is fenced", "strict or time").default("strict"),
     variable("SHUNT_MPL", "packet lifetime in the network", LIFETIME).default("50ms"),

@@ -52,7 +52,7 @@ pub enum Message {
     Proved(PairId),
     /// Leave this pair; I am fencing my half, because its port is down. Nobody waits yet.
     Leave(PairId),
-    /// An operator takes this pair out: let your direction leave it, and do not make it anew. By its number, which is
+    /// An operator takes this pair out: let your direction leave it, and do not recreate it. By its number, which is
     /// odd: orders that are older than one that is known are void.
     Retire(PairId, u32),
     /// An operator brings this pair back. Its number is even.

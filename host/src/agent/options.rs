@@ -18,7 +18,7 @@ pub struct AgentOptions {
     pub doubt_ns: u64,
     /// When it is told once more; doubled each time, up to a quarter of `peer_ns`.
     pub resend_ns: u64,
-    /// Good probes wanted before a path made anew may be used.
+    /// Good probes wanted before a recreated path may be used.
     pub probes: u32,
     /// Time between probes.
     pub probe_ns: u64,

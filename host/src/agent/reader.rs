@@ -1,7 +1,7 @@
 //! How a ring of records is read: in order, whole records only, and past one that nobody will finish.
 //!
-//! Whoever writes a record takes its number first and writes its sequence last. A kernel that ends, or is stopped for
-//! good, in between leaves a record that is never whole; the ones behind it are to be told all the same.
+//! The one that writes a record takes its number first and writes its sequence last. A kernel that ends, or is stopped
+//! for good, in between leaves a record that is never whole; the ones behind it are to be told all the same.
 
 /// Nobody takes this long over a record; who does is gone with its kernel.
 const UNFINISHED_NS: u64 = 1_000_000_000;

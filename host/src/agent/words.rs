@@ -241,7 +241,7 @@ impl StateWords {
                 return false;
             }
             match Step::from_raw(before) {
-                // Nothing passed the post lock then: whoever holds it may still ring.
+                // Nothing passed the post lock then: the one that holds it may still ring.
                 Step::Dead => p.load32(addr_of_mut!((*channel).post_lock)) == 0 || self.long_dead(channel),
                 Step::Choose | Step::Ledger | Step::Replay | Step::Uncertain => to != at.slot,
                 _ => ticket.slot() != at.slot && to != at.slot,

@@ -44,7 +44,7 @@ pub struct PeConfig {
     pub policy: Policy,
     /// Whether failures switch paths.
     pub ft: bool,
-    /// Good probes wanted, each way, of a path that was made anew.
+    /// Good probes wanted, each way, of a path that was recreated.
     pub probes: u32,
     /// How old paths are fenced.
     pub fence: FenceMode,

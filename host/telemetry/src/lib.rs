@@ -12,7 +12,7 @@
 //! | [`page`] | the status page in shared memory, written and read |
 //! | [`control`] | an operator's orders to a running agent |
 //! | `setup` | what the environment asks for |
-//! | `notice` | warnings to whoever runs the program |
+//! | `notice` | warnings to the user who runs the program |
 //!
 //! Nothing here is on the data path: the agent tells what it notices, sinks hand it on without waiting.
 

@@ -1,4 +1,4 @@
-//! Warnings to whoever runs the program.
+//! Warnings to the user who runs the program.
 
 /// Says a warning: through `tracing` if the program listens there, else on stderr.
 pub fn say(line: &str) {

@@ -1,7 +1,7 @@
 //! Status pages in shared memory: made, written, read, swept. See [`shunt_layout::status`].
 //!
 //! The only file of the events with raw pointers. A page is words that are read and written atomically; its writer
-//! holds a lock on the file for as long as it lives, so that whoever can take the lock knows that it is gone.
+//! holds a lock on the file for as long as it lives, so that the one that can take the lock knows that it is gone.
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -349,7 +349,7 @@ pub fn sweep(folder: &Path) -> usize {
         {
             return false;
         }
-        // Whoever writes it holds the lock until it ends, however it ends.
+        // The one that writes it holds the lock until it ends, however it ends.
         flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
     };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(stale);

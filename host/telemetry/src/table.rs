@@ -53,13 +53,13 @@ events! {
     }
     /// Both directions left a path; it rests for the packet lifetime and for its ports.
     PathReleased "path_released" Info { at: Route = "path" }
-    /// A path is made anew, under the next incarnation.
+    /// A path is recreated, under the next incarnation.
     PathRevived "path_revived" Info { at: Route = "path" }
     /// Both new halves are connected; probes run.
     PathProbing "path_probing" Info { at: Route = "path" }
-    /// A path could not be made anew; it rests longer and is tried again.
+    /// A path could not be recreated; it rests longer and is tried again.
     RevivalFailed "revival_failed" Warn { at: Route = "path", error: String = "what was met" }
-    /// A path made anew may be used.
+    /// A recreated path may be used.
     PathAdmitted "path_admitted" Info { at: Route = "path", out_ns: u64 = "ns since it was fenced" }
     /// A path was taken out; only `readmit` brings it back.
     PathRetired "path_retired" Warn { at: Route = "path" }
@@ -125,7 +125,7 @@ events! {
     RailCleared "rail_cleared" Info {
         of: u32 = "PE whose rail it is", rail: u32 = "rail", suspected_ns: u64 = "ns under suspicion",
     }
-    /// The queue pair of the agents' datagrams on a rail had ended and was made anew.
+    /// The queue pair of the agents' datagrams on a rail had ended and was recreated.
     AgentRailRenewed "agent_rail_renewed" Info { rail: u32 = "rank of the rail", qpn: u32 = "its number now" }
     /// The link to a peer's agent broke, or carries nothing.
     AgentLinkLost "agent_link_lost" Warn { peer: u32 = "PE" }
@@ -140,7 +140,7 @@ events! {
     }
     /// Every path is ready and every channel on its primary again.
     Recovered "recovered" Info { lasted_ns: u64 = "ns since the first sign of trouble" }
-    /// News were overwritten or dropped before anybody read them, or a record of them was never finished.
+    /// Records were overwritten or dropped before anybody read them, or a record of them was never finished.
     EventsLost "events_lost" Warn { from: &'static str = "records, steps, log or file", count: u64 = "how many" }
     /// Whatever has no event of its own.
     Remark "remark" Warn { text: String = "what is to be said" }

@@ -131,7 +131,7 @@ fn prepare<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32)
     }
 }
 
-/// The leader's part: whoever comes first makes it, the others wait for him, who is at it.
+/// The leader's part: the block that comes first makes it, the others wait for him, who is at it.
 #[inline(always)]
 fn take<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, claim: HeapOffset) -> u64 {
     let (making, made) = (2 * exchange.number, 2 * exchange.number + 1);

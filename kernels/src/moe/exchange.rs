@@ -389,7 +389,7 @@ pub const fn split(value: u64, by: u32) -> (u32, u32) {
     }
 }
 
-/// Memory of whoever called: tensors that nobody else touches while the kernel runs.
+/// Memory of the caller: tensors that nobody else touches while the kernel runs.
 pub mod tensor {
     /// Element `number` of a tensor.
     ///

@@ -12,8 +12,8 @@
 //! With `ABSOLUTE` counts and flags are kind 1 instead: the call's number above the count. Nobody clears them, and
 //! where nothing but the ledger can tell whether one was applied, it is repeated; one of kind 2 is `Uncertain` then.
 //!
-//! A credit says that a rank took all that it was sent in a call. Call `n` is sent to whoever took call `n - 2`, which
-//! is nearly always known by then: what that rank sent in call `n - 1` came behind it.
+//! A credit says that a rank took all that it was sent in a call. Call `n` is sent to a rank that took call `n - 2`,
+//! which is nearly always known by then: what that rank sent in call `n - 1` came behind it.
 //!
 //! Every wait looks after this rank's channels, has the kernel's deadline, and asks every slice whether the peer is
 //! lost. An outcome that is a fault names peer, channel, path slot, ticket and syndrome; its value is the [`Stage`].

@@ -3,7 +3,7 @@
 /// "No slot" in a slot field.
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// Where a switch stands. Kept in memory, so whoever comes next goes on.
+/// Where a switch stands. Kept in memory, so a caller that comes next goes on.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -66,7 +66,8 @@ impl Step {
     }
 }
 
-/// The memory of a switch. Written by its owner only, `owner` by whoever takes it over or sees its lease pass as well.
+/// The memory of a switch. Written by its owner only, `owner` by a caller that takes it over or sees its lease pass as
+/// well.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Switch {

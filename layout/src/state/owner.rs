@@ -1,7 +1,8 @@
 //! The owner word of a switch: who switches, and for how long nobody else may.
 //!
-//! A lease is several parts. Whoever finds a part over begins the next one in the owner's name, and only the last one
-//! may be followed by another owner: a lease ends when others saw it pass, and a clock that jumps ends one part of it.
+//! A lease is several parts. A caller that finds a part over begins the next one in the owner's name, and only the last
+//! one may be followed by another owner: a lease ends when others saw it pass, and a clock that jumps ends one part of
+//! it.
 
 /// log2 of the nanoseconds of a tick, in which the word counts.
 const TICK: u32 = 27;

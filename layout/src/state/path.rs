@@ -12,7 +12,7 @@ pub enum PathState {
     Fenced = 2,
     /// Both directions left it; waiting for the packet lifetime and for its ports.
     Released = 3,
-    /// Made anew, connecting or being probed.
+    /// Recreated, connecting or being probed.
     Probing = 4,
     /// Taken out by the operator.
     Retired = 5,

@@ -366,7 +366,7 @@ __device__ inline uint64_t quiet_within(uint64_t timeout_ns) {
             const uint32_t status = shunt_quiet_thread(pe, real(qp), timeout_ns);
             /* What may still end comes behind what has failed. */
             if (status != 0 && (worst == 0 || worst >> 32 == SHUNT_OVERDUE)) worst = (uint64_t)status << 32 | pe;
-            /* One look at the others is enough then: whoever asks asks again. */
+            /* One look at the others is enough then: the caller asks again. */
             if (status == SHUNT_OVERDUE) timeout_ns = 0;
         }
     }

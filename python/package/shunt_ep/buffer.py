@@ -286,7 +286,7 @@ class Buffer(NormalMode):
             raise ValueError(f"{what}: {checked.shown(stats)} was given; None is right: nothing here measures them")
 
     def destroy(self):
-        """Lets the buffer go; whoever is in one of its kernels is waited for."""
+        """Lets the buffer go; the one that is in one of its kernels is waited for."""
         self._destroyed = True
         for native in (self._native, self._normal):
             if native is not None:

@@ -153,7 +153,7 @@ impl PeFault {
     }
 
     /// True if only the simulator can make it: elsewhere agents talk over the system's own network, which does not do
-    /// so, and a process is stopped by whoever may send it a signal.
+    /// so, and a process is stopped by any user who may send it a signal.
     pub fn is_simulated(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What a command takes, drawn anew for each.
+//! What a command takes, drawn again for each.
 
 /// One part of a mixture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,8 +41,8 @@ pub fn fabric_directory(runtime: &Path, name: &str) -> Result<PathBuf, UplinkErr
     Ok(directory)
 }
 
-/// Removes what processes that were killed left of a fabric: for whoever made its name up, and knows that nobody uses
-/// it any more.
+/// Removes what processes that were killed left of a fabric: for the one that made its name up, and knows that nobody
+/// uses it any more.
 pub fn remove_fabric(name: &str) -> Result<(), UplinkError> {
     let runtime = runtime_directory();
     if !runtime.join(format!("fabric-{name}")).exists() {
@@ -93,8 +93,8 @@ pub(super) fn is_stale(path: &Path) -> bool {
     probe.connect(path).is_err_and(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Removes the sockets of addresses whose processes are gone. What cannot be removed is left: whoever takes its address
-/// says why.
+/// Removes the sockets of addresses whose processes are gone. What cannot be removed is left: the one that takes its
+/// address says why.
 pub(super) fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     let stale: Vec<PathBuf> = entries

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    /// Who said nothing once is asked anew: what he says late would be taken for the answer of the next question.
+    /// Who said nothing once is asked again: what he says late would be taken for the answer of the next question.
     #[test]
     fn a_question_without_an_answer_ends_its_connection() {
         let path = std::env::temp_dir().join(format!("shunt-client-{}.sock", std::process::id()));

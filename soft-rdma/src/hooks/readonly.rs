@@ -1,5 +1,5 @@
-//! Nothing in the tree can be written, made or removed, whoever the user is: attributes of a kernel's devices that
-//! are only read refuse it to root, too.
+//! Nothing in the tree can be written, made or removed, no matter who the user is: attributes of a kernel's devices
+//! that are only read refuse it to root, too.
 
 use super::buffer::Buffer;
 use super::errno::fails;

@@ -53,7 +53,7 @@ impl FileId {
 pub struct Channel {
     id: FileId,
     record: usize,
-    /// Whoever writes or takes out holds this: records taken out and put back stay in order.
+    /// The one that writes or takes out holds this: records taken out and put back stay in order.
     write: Mutex<OwnedFd>,
 }
 

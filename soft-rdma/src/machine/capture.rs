@@ -18,7 +18,7 @@ fn own(path: &Path) -> PathBuf {
     }
 }
 
-/// Has every packet written down from now on. One that is there already is written anew, unless another process is at
+/// Has every packet written down from now on. One that is there already is rewritten, unless another process is at
 /// it.
 pub(super) fn start(fabric: &mut Fabric, path: &Path, clock: Clock) -> Result<(), StartError> {
     let path = own(path);

@@ -35,7 +35,7 @@ const FRESH_FOR: Duration = Duration::from_secs(60);
 /// Names tried for one process: another machine's process may have the same number in a shared directory.
 const TRIES: u32 = 16;
 
-/// A tree of files. Whoever holds the lock on its directory is alive; it is removed when this is dropped.
+/// A tree of files. The one that holds the lock on its directory is alive; it is removed when this is dropped.
 pub struct Tree {
     root: PathBuf,
     /// What files that change said when they were written last.

@@ -41,7 +41,7 @@ impl Shape {
         if asked & (ON_DEMAND | MW_BIND) != 0 {
             return Err(Errno::OPNOTSUPP);
         }
-        // Whoever may write from afar must be able to from here.
+        // The one that may write from afar must be able to from here.
         let remote_writes = asked & (REMOTE_WRITE | REMOTE_ATOMIC) != 0;
         let apart = (self.start ^ self.iova) & (crate::user::page_bytes() - 1);
         if asked & !known != 0

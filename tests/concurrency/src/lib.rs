@@ -193,7 +193,7 @@ macro_rules! platform {
             words: Mutex<HashMap<usize, Arc<AtomicU64>>>,
             halves: Mutex<HashMap<usize, Arc<AtomicU32>>>,
             clock: std::sync::atomic::AtomicU64,
-            /// Checks of WQEs at each doorbell: whoever rings must see what it covers.
+            /// Checks of WQEs at each doorbell: the one that rings must see what it covers.
             pub rung: Mutex<Vec<(usize, u64)>>,
             /// What the test takes away.
             pub unordered_publish: bool,

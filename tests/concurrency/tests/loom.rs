@@ -13,7 +13,7 @@ use std::mem::offset_of;
 platform!(loom);
 
 impl Memory {
-    /// A doorbell: everything it covers must be visible to whoever rings, as a NIC may fetch it now.
+    /// A doorbell: everything it covers must be visible to the one that rings, as a NIC may fetch it now.
     fn ring(&self, register: usize, value: u64) {
         let bell = Doorbell::from_register(value);
         let slot = bell.qpn - 0x100;

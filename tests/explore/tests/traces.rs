@@ -50,7 +50,7 @@ fn f1_a_drain_ends_with_a_flush() {
     failover(setup, &[failover::Break::NoDrainFlush], "order", 17);
 }
 
-/// One end fences a pair and the agents make it anew, while the other direction still posts in it.
+/// One end fences a pair and the agents recreate it, while the other direction still posts in it.
 #[test]
 fn f2_both_directions_leave_a_pair_together() {
     let setup = failover::Setup::new(Kind::Cleared, "PS", "PS").revival();
@@ -70,9 +70,9 @@ fn f3_late_responses_are_dropped_by_the_requesters_fence() {
     failover(setup, &[failover::Break::OneSided], "no ghosts", 15);
 }
 
-/// The receiver's half is made anew before its count was read: it counts from zero.
+/// The receiver's half is recreated before its count was read: it counts from zero.
 #[test]
-fn f4_a_path_is_made_anew_only_when_both_directions_took_their_cut() {
+fn f4_a_path_is_recreated_only_when_both_directions_took_their_cut() {
     let setup = failover::Setup::new(Kind::Cleared, "PS", "").revival();
     failover(setup, &[failover::Break::ReviveAlone], "", 15);
 }

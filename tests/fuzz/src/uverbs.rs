@@ -102,7 +102,7 @@ pub fn run(data: &[u8]) {
     }
     context.close();
     drop((context, file));
-    // SAFETY: whoever had these is gone; the device opened its own before.
+    // SAFETY: the file that had these is gone; the device opened its own before.
     unsafe { libc::close_range(first as u32, u32::MAX, 0) };
     let mut answer = [0xff; 16];
     assert_eq!(nic.command(&short(Opcode::Nop, 0), &mut answer), Ok(()), "the device answers");

@@ -389,7 +389,7 @@ impl<'b> Decode<'b> {
                 code.push(Instruction { line: statement.line, guard, operation });
             }
         }
-        // Whoever falls off the end returns.
+        // A lane that falls off the end returns.
         let line = code.last().map_or(0, |last: &Instruction| last.line);
         code.push(Instruction { line, guard: None, operation: Operation::Return });
         let params = body.params.iter().map(|(_, bytes)| *bytes).collect();

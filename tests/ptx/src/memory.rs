@@ -70,8 +70,8 @@ fn mask_of(bytes: u32) -> u64 {
 
 /// Reads memory that a range vouches for.
 fn read(address: u64, bytes: u32) -> u64 {
-    // SAFETY: callers looked the address up in `Gpu::ranges`, which whoever made the GPU keeps mapped, and which every
-    // party to the simulation accesses as atomic words; it is aligned to its size (checked there as well).
+    // SAFETY: callers looked the address up in `Gpu::ranges`, which the maker of the GPU keeps mapped, and which
+    // every party to the simulation accesses as atomic words; it is aligned to its size (checked there as well).
     unsafe {
         match bytes {
             1 => AtomicU8::from_ptr(address as *mut u8).load(Ordering::Acquire).into(),

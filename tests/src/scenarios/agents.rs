@@ -156,7 +156,7 @@ fn while_a_fence_is_asked(seed: u64) -> Wrongs {
     })
 }
 
-/// Commands of a pair that is made anew, at the end that leads and at the one that follows; either agent dies.
+/// Commands of a pair that is recreated, at the end that leads and at the one that follows; either agent dies.
 fn during_a_revival(seed: u64) -> Wrongs {
     let opcode =
         [Opcode::CreateQp, Opcode::CreateQp, Opcode::Rst2InitQp, Opcode::Rtr2RtsQp][seed as usize / 4];

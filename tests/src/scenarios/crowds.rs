@@ -28,9 +28,9 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "said_in_hand_and_no_more", seeds: 2, run: said_in_hand_and_no_more },
 ];
 
-/// NICs that take so long over all their fences that whoever waits for the last of them has waited twice as long as for
-/// a silent agent. The one whose port is down has those of two peers to fence, and each of them waits for it for longer
-/// than for a silent peer. All answer, and each fence gives its truth.
+/// NICs that take so long over all their fences that a caller that waits for the last of them has waited twice as long
+/// as for a silent agent. The one whose port is down has those of two peers to fence, and each of them waits for it for
+/// longer than for a silent peer. All answer, and each fence gives its truth.
 fn wait_for_their_turn(seed: u64) -> Wrongs {
     let mut spec = both_ways(seed, &["1ms:1.0:down"]);
     (spec.pes, spec.channels, spec.firmware_ns) = (3, 10, 600_000);
@@ -48,7 +48,7 @@ fn wait_for_their_turn(seed: u64) -> Wrongs {
 
 /// A port goes down that carries so many pairs that a packet lifetime passes before the half of them are fenced. From
 /// then on a query is all that a half needs: the last is counted in less than two thirds of the time that three
-/// commands each would take. Each is moved to ERR all the same, before it is made anew.
+/// commands each would take. Each is moved to ERR all the same, before it is recreated.
 fn more_than_a_lifetime(seed: u64) -> Wrongs {
     judged(|| {
         let spec = ScaleSpec { peers: 16, seed: seed + 1, ..ScaleSpec::mass(300_000) };

@@ -16,7 +16,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_ledger_as_slow_as_all_else", seeds: 4, run: slow_ledger },
     Scenario { name: "a_count_that_is_zero", seeds: 4, run: count_is_zero },
     Scenario { name: "a_count_at_a_psn_never_sent", seeds: 4, run: psn_never_sent },
-    Scenario { name: "the_journal_of_a_path_made_anew", seeds: 6, run: journal_of_a_path_made_anew },
+    Scenario { name: "the_journal_of_a_recreated_path", seeds: 6, run: journal_of_a_recreated_path },
 ];
 
 fn dense(seed: u64, faults: &[&str]) -> RunSpec {
@@ -100,8 +100,8 @@ fn psn_never_sent(seed: u64) -> Wrongs {
     clean_lying(&dense(seed, &["1ms:0.0:blackhole-tx"]), Lie::FarAhead, |_| Vec::new())
 }
 
-/// With one rail there is nowhere to go: the same pair is made anew beside the journal of the switch that waits for it.
-fn journal_of_a_path_made_anew(seed: u64) -> Wrongs {
+/// With one rail there is nowhere to go: the same pair is recreated beside the journal of the switch that waits for it.
+fn journal_of_a_recreated_path(seed: u64) -> Wrongs {
     let span = ["5ms", "30ms", "100ms"][seed as usize % 3];
     let mut spec = spec(seed, &[&format!("3ms:0.0:down={span}"), "200ms:1.0:down=20ms"]);
     (spec.rails, spec.backups, spec.log_depth, spec.both_ways) = (1, 0, 4, true);

@@ -1,5 +1,5 @@
-//! Puts whose doorbell was left: whoever posts behind them, waits, looks or switches rings. Rule 2. And what else a
-//! look does.
+//! Puts whose doorbell was left: a caller that posts behind them, waits, looks or switches rings. Rule 2. And what else
+//! a look does.
 
 use shunt_device::{Deadline, HeapOffset, Put, Signal, Solo};
 

@@ -301,7 +301,7 @@ fn late_answers(seed: u64) -> Wrongs {
 }
 
 /// What the port sent before it went down arrives up to a minute later, long after the receiver used its buffers for
-/// something else: nothing of it is ever visible. A path made anew meanwhile has the old queue pairs' numbers.
+/// something else: nothing of it is ever visible. A recreated path meanwhile has the old queue pairs' numbers.
 fn ghosts_of_sixty_seconds(seed: u64) -> Wrongs {
     judged(|| {
         let late = late(seed, DELAYS[seed as usize % 4], seed >= 4, Between::Strict);

@@ -25,7 +25,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_home_on_a_nic_that_answers_no_commands", seeds: 2, run: dead_nic },
     Scenario { name: "a_home_that_nobody_can_prove_silent", seeds: 2, run: unprovable },
     Scenario { name: "the_first_add_finds_the_channel_on_a_backup", seeds: 6, run: first_add_on_a_backup },
-    Scenario { name: "a_stale_home_and_a_path_made_anew", seeds: 4, run: stale_home },
+    Scenario { name: "a_stale_home_and_a_recreated_path", seeds: 4, run: stale_home },
     Scenario { name: "two_homes_and_one_backup", seeds: 6, run: two_homes },
     Scenario { name: "a_nic_that_does_not_let_go_and_one_backup", seeds: 4, run: held_by_its_nic },
     Scenario { name: "the_last_path_that_works_is_kept", seeds: 4, run: last_path },
@@ -120,7 +120,8 @@ fn dead_nic(seed: u64) -> Wrongs {
     })
 }
 
-/// Neither the home's NIC nor one writer's answers commands: the home cannot move, and whoever needs it to is told.
+/// Neither the home's NIC nor one writer's answers commands: the home cannot move, and a caller that needs it to is
+/// told.
 fn unprovable(seed: u64) -> Wrongs {
     judged(|| {
         let roles = Roles::of(seed, 3);
@@ -177,7 +178,7 @@ fn first_add_on_a_backup(seed: u64) -> Wrongs {
 }
 
 /// A writer that has not added yet is cut off altogether while the home moves; then its paths to the old home are made
-/// anew, and it adds.
+/// again, and it adds.
 fn stale_home(seed: u64) -> Wrongs {
     judged(|| {
         let roles = Roles::of(seed, 3);
@@ -189,15 +190,15 @@ fn stale_home(seed: u64) -> Wrongs {
         cluster.sim.run_for(1_000_000);
         press(&cluster, roles.from[0], to);
         cluster.sim.run_for(6_000_000);
-        // Made anew under its next number, and ready at both ends.
+        // Recreated under its next number, and ready at both ends.
         let ready = |pe: u32, peer: u32| {
             let row = cluster.path_row(pe, peer, 0, 0);
             row.incarnation > 1 && row.state == PathState::Ready as u32
         };
         let until = cluster.sim.now() + 30_000_000;
         cluster.sim.run_until(|| ready(to, late) && ready(late, to) || cluster.sim.now() > until);
-        let anew = ready(to, late) && ready(late, to);
-        let mut wrongs = wrong_if(!anew, || "the path to the old home was not made anew".into());
+        let recreated = ready(to, late) && ready(late, to);
+        let mut wrongs = wrong_if(!recreated, || "the path to the old home was not recreated".into());
         let first = cluster.share(Share { adds: 800, pace_ns: 0, ..adds(to, late) });
         wrongs.extend(verdict(&cluster, &[other, first]));
         wrongs.extend(moved(&cluster, to, 1..=1));

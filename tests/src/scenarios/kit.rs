@@ -35,7 +35,7 @@ pub fn both_ways(seed: u64, faults: &[&str]) -> RunSpec {
     RunSpec { both_ways: true, ..spec(seed, faults) }
 }
 
-/// Agents that make a path anew within a few milliseconds, and a recovery window as short.
+/// Agents that recreate a path within a few milliseconds, and a recovery window as short.
 pub fn brisk(mut spec: RunSpec) -> RunSpec {
     spec.agent.lifetime_ns = 1_000_000;
     spec.agent.probe_ns = 100_000;

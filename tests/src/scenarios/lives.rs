@@ -86,7 +86,7 @@ fn transport_errors(seed: u64) -> Wrongs {
     })
 }
 
-/// The only path is slower than the suspect time: left before anything arrives, made anew, left again, until the
+/// The only path is slower than the suspect time: left before anything arrives, recreated, left again, until the
 /// suspect time has learned.
 fn slower_than_the_suspect_time(seed: u64) -> Wrongs {
     let mut spec = spec(seed, &["100us:0.0:delay=6ms"]);

@@ -1,4 +1,4 @@
-//! MoE layers: each expert gets exactly the tokens that chose it, whatever is lost and whoever is late.
+//! MoE layers: each expert gets exactly the tokens that chose it, whatever is lost and whichever rank is late.
 
 use super::kit::{Wrongs, judged};
 use super::scenario::Scenario;

@@ -19,7 +19,7 @@ const LAYERS: u64 = 3;
 /// Runs of a seed at most: in nearly each two roles meet a fault at once.
 const TRIES: u64 = 4;
 
-/// Many more tokens than slots: whoever sends needs heads all the time, and returns as many.
+/// Many more tokens than slots: a rank that sends needs heads all the time, and returns as many.
 fn shape() -> NormalShape {
     NormalShape {
         nodes: 2,

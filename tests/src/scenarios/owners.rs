@@ -283,7 +283,7 @@ fn a_ledger_path_that_failed(seed: u64) -> Wrongs {
     kept(&spec, Lie::None, |_| Vec::new())
 }
 
-/// Whoever held the post lock is gone with its kernel. Callers, a switch because of a fault (seed 0) and a drain
+/// A caller that held the post lock is gone with its kernel. Callers, a switch because of a fault (seed 0) and a drain
 /// (seed 1) end by their deadlines, and the agent goes on.
 fn lock_never_let_go(seed: u64) -> Wrongs {
     const WAIT_NS: u64 = 200_000_000;

@@ -48,7 +48,7 @@ fn back_and_newer(outcome: &Outcome, least: usize) -> Wrongs {
         let again = record.kind == shunt_layout::state::SwitchKind::SwitchBack as u32;
         again && record.entered.incarnation <= record.left.incarnation
     });
-    wrongs.extend(same.map(|(pe, _)| format!("PE {pe} went back to a path that was not made anew")));
+    wrongs.extend(same.map(|(pe, _)| format!("PE {pe} went back to a path that was not recreated")));
     wrongs
 }
 
@@ -121,7 +121,7 @@ fn revival_fails(seed: u64) -> Wrongs {
 }
 
 /// A switcher is held up before it has its cut, while the other direction leaves, the port comes back, and the pair may
-/// be made anew: nothing of it may be taken away before both have left.
+/// be recreated: nothing of it may be taken away before both have left.
 fn leaves_late(seed: u64) -> Wrongs {
     let mut spec = brisk(both_ways(seed, &["400us:0.0:drop-acks=100us", "450us:0.0:down=600us"]));
     (spec.agent.looks, spec.log_depth) = (0, 5);
@@ -144,7 +144,7 @@ fn leaves_late(seed: u64) -> Wrongs {
     })
 }
 
-/// Messages about the first incarnation of a pair come again once it was made anew.
+/// Messages about the first incarnation of a pair come again once it was recreated.
 fn late_messages(seed: u64) -> Wrongs {
     let mut spec = brisk(both_ways(seed, &["1ms:0.0:down", "3ms:0.0:up"]));
     spec.traffic.messages = 900;
@@ -171,7 +171,7 @@ fn late_messages(seed: u64) -> Wrongs {
 }
 
 /// A peer's words name a rail that it was not asked for, and numbers that leave none for later: nothing of it is
-/// believed, and the pair is made anew as ever.
+/// believed, and the pair is recreated as ever.
 fn names_what_is_not(seed: u64) -> Wrongs {
     let mut spec = brisk(both_ways(seed, &["1ms:0.0:down", "3ms:0.0:up"]));
     spec.traffic.messages = 900;
@@ -196,7 +196,7 @@ fn names_what_is_not(seed: u64) -> Wrongs {
     )
 }
 
-/// Dense traffic whose first packets linger while the port goes down and its pair is made anew, under the numbers of
+/// Dense traffic whose first packets linger while the port goes down and its pair is recreated, under the numbers of
 /// queue pairs that were destroyed.
 fn lingering(seed: u64, delay_us: u64) -> RunSpec {
     let linger = format!("0us:0.0:delay={delay_us}us/300us");
@@ -211,7 +211,7 @@ fn ghosts_older_than_a_revival(seed: u64) -> Wrongs {
     clean(&lingering(seed, 2_400 + 150 * seed), |outcome| failovers_of(outcome, 2))
 }
 
-/// They come to the pair that was made anew twice: its PSNs follow theirs closely, for two halves are a whole.
+/// They come to the pair that was recreated twice: its PSNs follow theirs closely, for two halves are a whole.
 fn ghosts_near(seed: u64) -> Wrongs {
     let late_us = 111_000 + 150 * seed;
     let mut spec = lingering(seed, late_us);
@@ -222,7 +222,7 @@ fn ghosts_near(seed: u64) -> Wrongs {
         let third = third.map(|(_, record)| record.stamps[5] - outcome.began_ns).min();
         let wrongs = failovers_of(outcome, 4);
         let there = third.is_some_and(|at_ns| at_ns < (late_us + 300) * 1_000);
-        [wrongs, wrong_if(!there, || format!("made anew for the second time at {third:?}\n{outcome}"))]
+        [wrongs, wrong_if(!there, || format!("recreated for the second time at {third:?}\n{outcome}"))]
             .concat()
     })
 }
@@ -231,7 +231,7 @@ fn ghosts_near(seed: u64) -> Wrongs {
 const BURST: u64 = 100;
 const WAITED: u64 = 20;
 
-/// ACKs of a burst come once its path was made anew under the same number and has another burst outstanding, of which
+/// ACKs of a burst come once its path was recreated under the same number and has another burst outstanding, of which
 /// nothing has arrived yet: what they acknowledge lies half of all PSNs away.
 fn ghost_acks(seed: u64) -> Wrongs {
     judged(|| {
@@ -270,14 +270,14 @@ fn ghost_acks(seed: u64) -> Wrongs {
         let mut wrongs = wrong_if(there != WAITED, || {
             format!("{there} of {WAITED} puts that count as done have arrived, at {at_ns} ns")
         });
-        let anew = slot == 0 && path.incarnation == 2;
-        wrongs.extend(wrong_if(!anew, || format!("slot {slot}, incarnation {}", path.incarnation)));
+        let recreated = slot == 0 && path.incarnation == 2;
+        wrongs.extend(wrong_if(!recreated, || format!("slot {slot}, incarnation {}", path.incarnation)));
         wrongs.extend(idle(&cluster.faults()));
         wrongs
     })
 }
 
-/// Down for 25 ms and up for 25 ms, twenty times. What is made anew only ever gets newer, and in no recovery window a
+/// Down for 25 ms and up for 25 ms, twenty times. What is recreated only ever gets newer, and in no recovery window a
 /// channel switches twice, be the window shorter than what the port is up for, or longer than a whole flap.
 fn flap_train(seed: u64) -> Wrongs {
     let mut spec = both_ways(seed, &["1ms:0.0:flap=50ms/20"]);
@@ -305,15 +305,15 @@ fn flap_train(seed: u64) -> Wrongs {
     })
 }
 
-/// Packets that live nearly as long as they may: nothing is made anew before they are gone.
+/// Packets that live nearly as long as they may: nothing is recreated before they are gone.
 fn ghosts_within_the_lifetime(seed: u64) -> Wrongs {
     let mut spec = lingering(seed, 2_400 + 150 * seed);
     spec.agent.lifetime_ns = 5_000_000;
     clean(&spec, |outcome| failovers_of(outcome, 2))
 }
 
-/// A put is outstanding on a path made anew that carried nothing yet; firmware is silent, so nobody fences it, and then
-/// answers again. The path is made anew under the old number: what the old half still retries must reach nobody. The
+/// A put is outstanding on a recreated path that carried nothing yet; firmware is silent, so nobody fences it, and then
+/// answers again. The path is recreated under the old number: what the old half still retries must reach nobody. The
 /// path to another peer is left just before, so that the 2ERR of the first is not even submitted.
 fn not_fenced(seed: u64) -> Wrongs {
     judged(|| {
@@ -358,8 +358,8 @@ fn not_fenced(seed: u64) -> Wrongs {
         });
         let mut wrongs: Wrongs = cluster.sim.finish(&sender).err().into_iter().collect();
         let records = cluster.records();
-        let anew = records.iter().filter(|(_, record)| record.entered.incarnation > 2).count();
-        wrongs.extend(wrong_if(anew < 2, || format!("{anew} switches to a path made anew twice")));
+        let recreated = records.iter().filter(|(_, record)| record.entered.incarnation > 2).count();
+        wrongs.extend(wrong_if(recreated < 2, || format!("{recreated} switches to a recreated path twice")));
         wrongs
     })
 }

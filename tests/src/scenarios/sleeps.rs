@@ -23,7 +23,7 @@ pub const SCENARIOS: &[Scenario] = &[
 /// Where a warp falls asleep, with its group published: before it takes the post lock; with the done word read, before
 /// a completion; before it advances the done word.
 const POINTS: [&str; 3] = ["try_lock", "load_cqe", "compare_swap"];
-/// How long a path that was left has to be made anew before the other one fails.
+/// How long a path that was left has to be recreated before the other one fails.
 const APART_NS: u64 = 3_000_000;
 /// Three switches take less.
 const PATIENCE_NS: u64 = 60_000_000_000;
@@ -92,7 +92,7 @@ fn rail_in_use(cluster: &Cluster) -> u32 {
     cluster.paths()[&(0, 1, 0)][cluster.active_slot(0, 1, 0) as usize].0
 }
 
-/// Who has published sleeps across `switches` of its channel. Two paths serve it in turn, each made anew each time
+/// Who has published sleeps across `switches` of its channel. Two paths serve it in turn, each recreated each time
 /// under the old numbers; after 256 of them the generation reads as before. (Who has not published holds up the
 /// first switch, or, if its ring was full or closed, the second.)
 fn asleep(seed: u64, switches: u32) -> Wrongs {

@@ -60,7 +60,7 @@ fn disturbed_at_every_access(seed: u64) -> Wrongs {
     clean(&spec, |_| Vec::new())
 }
 
-/// Somebody sleeps inside the doorbell, or just before its lock, while the only path is made anew more than once, with
+/// Somebody sleeps inside the doorbell, or just before its lock, while the only path is recreated more than once, with
 /// queue pair numbers that come back.
 fn stopped_for_long_at_a_doorbell(seed: u64) -> Wrongs {
     let faults = ["300us:0.0:down=3ms", "9ms:1.0:down=3ms", "18ms:0.0:down=3ms"];
@@ -230,7 +230,7 @@ fn channel_word(word: u64, offset: usize) -> u64 {
 }
 
 /// The path is open and in use, and its switch is not at an end, because its owner sleeps. The path fails meanwhile,
-/// the other direction leaves it, the port comes back: nothing of it may be made anew, for this direction uses it.
+/// the other direction leaves it, the port comes back: nothing of it may be recreated, for this direction uses it.
 fn stopped_before_idle(seed: u64) -> Wrongs {
     let (first, second) = (seed % 2, seed / 2 % 2);
     let faults = [format!("150us:{first}.0:down"), format!("700us:{second}.1:down=2ms")];
@@ -254,8 +254,8 @@ fn stopped_before_idle(seed: u64) -> Wrongs {
     wrongs
 }
 
-/// The owner of a switch is never resumed before one of the stores that open the channel. Whoever takes it over once
-/// the lease has ended finishes it from there: what callers posted since stays posted.
+/// The owner of a switch is never resumed before one of the stores that open the channel. A caller that takes it over
+/// once the lease has ended finishes it from there: what callers posted since stays posted.
 fn owner_gone_while_opening(seed: u64) -> Wrongs {
     judged(|| {
         let mut spec = spec(seed, &["60us:0.0:down"]);
@@ -408,8 +408,8 @@ fn kernel_gone_with_work_in_flight(seed: u64) -> Wrongs {
     })
 }
 
-/// A caller is never resumed between its reserve and its publish: the stream has a hole for good. Whoever waits behind
-/// it leaves with a typed fault, once the bound of the chain has passed.
+/// A caller is never resumed between its reserve and its publish: the stream has a hole for good. A caller that waits
+/// behind it leaves with a typed fault, once the bound of the chain has passed.
 fn hole_in_the_publish_chain(seed: u64) -> Wrongs {
     judged(|| {
         let mut spec = spec(seed, &[]);

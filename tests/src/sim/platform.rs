@@ -109,7 +109,7 @@ impl<'w> SimPlatform<'w> {
     /// What is done to this very access.
     #[inline(never)]
     fn ruled(self, access: Access, number: u64) {
-        // Taken out while it is asked: whoever it lets run asks nothing meanwhile.
+        // Taken out while it is asked: an actor that it lets run asks nothing meanwhile.
         let hook = self.interference.hook.take();
         if let Some(mut hook) = hook {
             let ns = hook(access);

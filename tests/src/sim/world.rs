@@ -181,7 +181,7 @@ impl SimWorld {
         self.config.seed
     }
 
-    /// How long whoever looks again and again waits between two looks: a sixteenth of the time the world has been
+    /// How long an actor that looks again and again waits between two looks: a sixteenth of the time the world has been
     /// quiet, in these bounds.
     pub fn pause(&self, shortest_ns: u64, longest_ns: u64) -> u64 {
         let quiet_ns = self.now.get() - self.active_ns.get();

@@ -118,7 +118,7 @@ impl TcpBootstrap {
 
     /// Gives each other rank its row: in the order of the ranks behind this one, so that nobody is given to by all at
     /// once, and none much sooner than the rank as far before this one has given its own. The first failure ends the
-    /// waiting and not the giving: whoever comes late finds what it needs.
+    /// waiting and not the giving: the one that comes late finds what it needs.
     fn give_rows(
         &self,
         round: &Round,

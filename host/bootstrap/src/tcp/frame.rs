@@ -6,7 +6,7 @@
 //! | 2 welcome | root to rank | job number (16 bytes) |
 //! | 3 waiting | root to rank | ranks that are missing |
 //! | 4 start | root to rank | addresses of all ranks |
-//! | 5 refused | listener to whoever connects | code and two numbers |
+//! | 5 refused | listener to the side that connects | code and two numbers |
 //! | 6 give | rank to root | number of the all-gather, bytes |
 //! | 7 piece | root to rank | number of the all-gather or exchange, rank, bytes |
 //! | 8 gone | root to rank | rank, why |

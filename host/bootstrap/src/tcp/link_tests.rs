@@ -92,7 +92,7 @@ fn a_mesh_connection_is_bound_to_its_job_and_its_ranks() {
         let mut wide = local(from, SECRET);
         wide.world = 9;
         let (mut a, mut b) = pair(wide, local(at, SECRET), mesh(from, to));
-        // Whoever finds the fault first: the side that connects knows its own mistakes once it is answered.
+        // Either side may find the fault first: the side that connects knows its own mistakes once it is answered.
         let (here, there) = talk(&mut a, &mut b, 100);
         assert_eq!(there, Some(Trouble::Here(Refusal::Stray { from, to })), "{from} {to} {at} {here:?}");
     }

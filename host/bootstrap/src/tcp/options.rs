@@ -121,8 +121,8 @@ pub fn listener_from_fd(fd: i32, root: &RootAddress) -> Result<TcpListener, Join
         Ok(false) => return Err(refuse("a socket that does not listen")),
         Err(_) => return Err(refuse("no socket")),
     }
-    // SAFETY: the descriptor is open, and whoever set the variable gave it to this process for this use alone; the
-    // caller takes it over once.
+    // SAFETY: the descriptor is open, and the parent that set the variable gave it to this process for this use alone;
+    // the caller takes it over once.
     let listener = TcpListener::from(unsafe { OwnedFd::from_raw_fd(fd) });
     // It must not go on to programs that this process starts.
     let _ = fcntl(&listener, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));

@@ -12,7 +12,7 @@
 //!
 //! Numbers are big-endian. The first 16 bytes keep their meaning in every version, so that versions can tell each
 //! other apart. The side that connects speaks first; the other answers with its own preamble. Both preambles go into
-//! the prologue of the key exchange: whoever changes one on the way makes the exchange fail.
+//! the prologue of the key exchange: an attacker that changes one on the way makes the exchange fail.
 
 use super::error::Refusal;
 

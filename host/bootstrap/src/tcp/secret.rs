@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// What a secret looks like.
 pub use shunt_settings::syntax::SECRET as SYNTAX;
-/// Fewer characters can be tried out by whoever recorded one key exchange.
+/// Fewer characters can be tried out by an attacker that recorded one key exchange.
 const SHORTEST: usize = 16;
 /// A file longer than this is no secret.
 const LONGEST: u64 = 4096;
@@ -79,7 +79,7 @@ impl Secret {
         Self::from_text(&text)
     }
 
-    /// This user's own secret in `directory`, made at first use. Whoever comes second takes what the first made.
+    /// This user's own secret in `directory`, made at first use. The one that comes second takes what the first made.
     pub fn of_user(directory: &Path) -> Result<Self, SecretError> {
         own_directory(directory)?;
         let path = directory.join(DEFAULT_FILE);

@@ -83,7 +83,7 @@ pub trait GpuMemory: Send + Sync {
     }
 }
 
-/// An allocation that frees itself. Whoever lends it to a NIC holds an `Arc` of it until the NIC let go.
+/// An allocation that frees itself. The one that lends it to a NIC holds an `Arc` of it until the NIC let go.
 pub struct OwnedSpan {
     memory: Arc<dyn GpuMemory>,
     span: Span,

@@ -31,7 +31,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The pair that flushes run on; made anew after a failure.
+/// The pair that flushes run on; recreated after a failure.
 #[derive(Default)]
 struct FlushPair {
     pair: Option<Pair>,
@@ -279,7 +279,7 @@ impl Rail {
         }
         if remote.incarnation != own.incarnation {
             return mismatch(format!(
-                "its half has incarnation {}, ours has {}; both are made anew together",
+                "its half has incarnation {}, ours has {}; both are recreated together",
                 remote.incarnation, own.incarnation
             ));
         }
@@ -376,7 +376,7 @@ impl Rail {
     /// The placement flush: everything this NIC has executed is visible in memory when it returns.
     ///
     /// A READ of the heap on a loopback pair of this NIC: PCIe reads do not pass earlier posted writes. Ends by
-    /// its deadline. A pair that fails is made anew once, with the address the port has now: a GID may have moved.
+    /// its deadline. A pair that fails is recreated once, with the address the port has now: a GID may have moved.
     pub fn flush(&self) -> Result<(), NicError> {
         self.flush_within(self.options.flush_ns)
     }

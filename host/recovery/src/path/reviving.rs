@@ -95,7 +95,7 @@ impl<H: Handle> Released<'_, H> {
         let pair = &mut *self.0;
         let elsewhere = pair.half.as_ref().is_some_and(|half| half.rail() != rail);
         let at_hand = pair.task == Task::None || elsewhere && matches!(pair.task, Task::Fence(_));
-        if !at_hand || pair.fence.mine != Some(SideTruth::Dead) || Mutant::UnfencedMadeAnew.on() {
+        if !at_hand || pair.fence.mine != Some(SideTruth::Dead) || Mutant::UnfencedRecreated.on() {
             return None;
         }
         let old = pair.half.as_ref().map(|half| (half.rail(), half.incarnation()));

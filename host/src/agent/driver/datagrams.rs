@@ -40,7 +40,7 @@ pub(super) fn made(recovery: &mut Recovery, now: Nanos, rail: usize, result: Res
         }
         Err(error) => {
             recovery.engine.renewals[rail].failed(now);
-            let text = format!("the agents' datagrams on rail {rail} cannot be made anew: {error}");
+            let text = format!("the agents' datagrams on rail {rail} cannot be recreated: {error}");
             recovery.note(now, text);
         }
     }

@@ -43,7 +43,7 @@ pub(super) fn obey(recovery: &mut Recovery, now: Nanos, order: Order) -> Result<
         for at in &places {
             readmit(recovery, now, *at);
         }
-        return Ok(format!("{} path(s) are made anew", places.len()));
+        return Ok(format!("{} path(s) are recreated", places.len()));
     }
     let has_another =
         |key: usize| recovery.siblings(key).any(|other| !keys.contains(&other) && recovery.is_standby(other));

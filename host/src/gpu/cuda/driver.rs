@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(error, want);
     }
 
-    /// Whoever made it reachable gives it back, nobody else.
+    /// Its maker gives it back, nobody else.
     #[test]
     fn a_page_of_another_is_not_ours_to_give_back() {
         let there = Answer::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;

@@ -47,19 +47,19 @@ pub enum CudaError {
         looked: String,
     },
     /// The module has no such kernel.
-    #[error("the module has no kernel {entry}: it is of another version, `cargo xtask gpu` builds it anew")]
+    #[error("the module has no kernel {entry}: it is of another version, `cargo xtask gpu` rebuilds it")]
     NoEntry {
         /// Entry point.
         entry: String,
     },
     /// A kernel ended and left no outcome.
-    #[error("kernel {kernel} ended and stored no outcome: `cargo xtask gpu` builds the kernels anew")]
+    #[error("kernel {kernel} ended and stored no outcome: `cargo xtask gpu` rebuilds the kernels")]
     NoAnswer {
         /// The kernel.
         kernel: String,
     },
     /// The module's root is of another version.
-    #[error("the module's root is {met} bytes, right is {right}: `cargo xtask gpu` builds it anew")]
+    #[error("the module's root is {met} bytes, right is {right}: `cargo xtask gpu` rebuilds it")]
     RootSize {
         /// Bytes met.
         met: u64,

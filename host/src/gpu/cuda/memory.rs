@@ -186,7 +186,7 @@ impl GpuMemory for CudaMemory {
     }
 
     fn map_registers(&self, page: u64, bytes: u64) -> Result<(), GpuError> {
-        // A path made anew stands on a page of one before it: then nothing is asked of the driver, which may wait for
+        // A recreated path stands on a page of one before it: then nothing is asked of the driver, which may wait for
         // kernels.
         let mut pages = self.pages();
         if let Entry::Vacant(new) = pages.entry(page) {

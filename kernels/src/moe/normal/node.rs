@@ -426,8 +426,8 @@ impl Pass {
     }
 }
 
-/// A number that a role begins with, as its compiler cannot know it: what a role makes of it is made in each turn anew,
-/// and does not lie in registers while others have theirs.
+/// A number that a role begins with, as its compiler cannot know it: what a role makes of it is made in each turn
+/// again, and does not lie in registers while others have theirs.
 #[inline(always)]
 pub fn afresh(number: u32) -> u32 {
     unknown(number as u64) as u32
@@ -478,7 +478,7 @@ mod tests {
                 if put - head >= u64::from(chunk) && seed >> 50 & 1 == 0 {
                     head = put;
                 }
-                // Whoever is held up has a put due, or the other side a head to return.
+                // A rank that is held up has a put due, or the other side a head to return.
                 let (may, due) = may_fill(filled, put, head, slots, chunk);
                 assert!(may > 0 || due || put - head >= u64::from(chunk), "{slots:?}, {chunk} a chunk");
             }

@@ -1,5 +1,6 @@
 //! Sums of a combine: as 32-bit floats, in the order of ranks and then of nodes, rounded to BF16 at each of the two.
-//! The order is the same whoever comes first, so the bits are, too. Biases are behind all nodes, before the rounding.
+//! The order is the same no matter which comes first, so the bits are, too. Biases are behind all nodes, before the
+//! rounding.
 
 use super::call::NormalCall;
 use super::node::{Node, afresh};

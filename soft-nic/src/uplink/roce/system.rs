@@ -189,7 +189,7 @@ pub(super) fn news_of_links() -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Takes all that lies in that socket. What it says is asked for anew, so nothing is lost where it overflows.
+/// Takes all that lies in that socket. What it says is asked for again, so nothing is lost where it overflows.
 pub(super) fn read_news(news: &OwnedFd) {
     let mut room = [0; 8192];
     // `ENOBUFS` says that some was dropped, and is said once. Any other error would be said for ever.

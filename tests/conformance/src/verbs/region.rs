@@ -1,4 +1,4 @@
-//! Registered memory with a mirror: what it must hold, kept by whoever knows.
+//! Registered memory with a mirror: what it must hold, kept by the side that knows.
 
 use super::{Device, Sge, VerbsError, done, made};
 use shunt_mlx5_sys as sys;

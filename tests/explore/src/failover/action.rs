@@ -56,6 +56,6 @@ pub enum Action {
     OtherAdd,
     /// B's agent dies.
     KillAgent,
-    /// The agents make path 0 anew.
+    /// The agents recreate path 0.
     Revive,
 }

@@ -33,7 +33,7 @@ impl Setup {
         match self.kind {
             Kind::Cleared => word != 0,
             Kind::Monotone => word >= self.value(pe, op),
-            // Whoever waits for a shared word waits for all writers.
+            // A caller that waits for a shared word waits for all writers.
             Kind::Shared => word >= self.value(pe, op) + if pe == 0 { self.other_adds } else { 0 },
         }
     }

@@ -135,7 +135,7 @@ impl Setup {
             },
             Action::OtherAdd => format!("another PE adds through NIC {} of B", s.other.home),
             Action::KillAgent => "B's agent dies".into(),
-            Action::Revive => "the agents make path 0 anew".into(),
+            Action::Revive => "the agents recreate path 0".into(),
             switching => self.switch_words(s, switching),
         }
     }

@@ -47,9 +47,9 @@ pub enum Break {
     ForgetExecuted,
     /// An executed get is not issued again.
     NoReget,
-    /// A path is made anew though a direction has not left it.
+    /// A path is recreated though a direction has not left it.
     ReviveAlone,
-    /// A path is made anew with the old PSNs, before the packet lifetime is over.
+    /// A path is recreated with the old PSNs, before the packet lifetime is over.
     ReusePsn,
     /// The fence by time does not wait for the packet lifetime.
     NoLifetime,
@@ -100,7 +100,7 @@ impl Setup {
         self
     }
 
-    /// Path 0 may be made anew once, and gone back to.
+    /// Path 0 may be recreated once, and gone back to.
     pub fn revival(mut self) -> Self {
         self.budget.revivals = 1;
         self

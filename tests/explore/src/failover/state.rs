@@ -304,7 +304,7 @@ pub struct Budget {
     pub faults: u8,
     /// Deadlines pass though the path is alive.
     pub deadlines: u8,
-    /// Path 0 is made anew.
+    /// Path 0 is recreated.
     pub revivals: u8,
     /// PE B's agent dies.
     pub agent_deaths: u8,
@@ -336,7 +336,7 @@ pub struct System {
     pub halves: [[Half; PATHS]; 2],
     /// Agents that live.
     pub agents: [bool; 2],
-    /// Path 0 was made anew.
+    /// Path 0 was recreated.
     pub revived: bool,
     /// The other writer.
     pub other: OtherWriter,

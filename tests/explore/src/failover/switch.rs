@@ -314,7 +314,7 @@ impl Setup {
         }
     }
 
-    /// True if both directions have left path 0 and both agents can make it anew.
+    /// True if both directions have left path 0 and both agents can recreate it.
     pub(super) fn may_revive(&self, s: &System) -> bool {
         let uses = |pe: usize| match s.channels[pe].phase {
             _ if self.ops[pe].is_empty() => false,
@@ -326,13 +326,13 @@ impl Setup {
         free && s.agents == [true; 2] && !s.halves[0][0].mute && !s.halves[1][0].mute
     }
 
-    /// Path 0 is fenced at both ends, rests, is made anew and probed: the life of a pair as it ships.
+    /// Path 0 is fenced at both ends, rests, is recreated and probed: the life of a pair as it ships.
     pub(super) fn revive(&self, s: &mut System) -> Result<(), String> {
         s.budget.revivals -= 1;
         s.revived = true;
         for pe in [0, 1] {
             let half = &mut s.halves[pe][0];
-            half.health = made_anew(half.health)?;
+            half.health = recreated(half.health)?;
             half.in_error = false;
             place_all(s, pe, 0);
             let direction = &mut s.directions[pe][0];
@@ -386,12 +386,12 @@ fn error_half(s: &mut System, pe: usize, path: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The state of a half that was fenced, left, made anew and proved good.
-fn made_anew(mut health: Health) -> Result<Health, String> {
+/// The state of a half that was fenced, left, recreated and proved good.
+fn recreated(mut health: Health) -> Result<Health, String> {
     use Observation as Seen;
     let life = [Seen::FenceAsked, Seen::PairFenced, Seen::BothLeft, Seen::Due, Seen::Connected, Seen::Proved];
     for seen in life {
         health = health.observe(seen).0;
     }
-    if health == Health::Ready { Ok(health) } else { Err(format!("a path made anew is {health:?}")) }
+    if health == Health::Ready { Ok(health) } else { Err(format!("a recreated path is {health:?}")) }
 }

@@ -76,7 +76,7 @@ impl Setup {
         Ok(())
     }
 
-    /// `[D, L)` into the other path, made anew: what was executed becomes a placeholder (rule 14).
+    /// `[D, L)` into the other path, recreated: what was executed becomes a placeholder (rule 14).
     fn replay(&self, s: &mut System, slot: usize) -> Result<(), String> {
         let (old, switch) = (s.rings[slot], s.switcher);
         let mut new = Ring { base: switch.done, rung: switch.limit.saturating_sub(switch.done), ..Ring::NEW };

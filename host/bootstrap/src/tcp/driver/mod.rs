@@ -110,7 +110,7 @@ impl Driver {
             self.tick(Instant::now());
             let full = self.obey();
             self.write_all();
-            // Whoever took all that it was given can be given more.
+            // The one that took all that it was given can be given more.
             let can_take =
                 |token: &usize| self.connections.get(token).is_some_and(|one| one.proven && !one.blocked);
             if full.iter().any(can_take) {
