@@ -1,12 +1,12 @@
 //! What can go wrong in a call, typed. Calls of the C interface have no status, so [`crate::report`] says it.
 
+use crate::duplicate_library::DuplicateLibrary;
 use crate::env::EnvError;
 use crate::heap::HeapError;
-use crate::place::PlaceError;
+use crate::launcher::PlaceError;
 use crate::pmi::PmiError;
 use crate::registry::RegistryError;
 use crate::teams::TeamError;
-use crate::twins::Twin;
 use shunt_device::FaultKind;
 use shunt_host::connect::tcp::JoinError;
 use shunt_host::connect::tcp::error::UniqueIdError;
@@ -18,7 +18,7 @@ use thiserror::Error;
 pub enum InitError {
     /// Another library of this name.
     #[error(transparent)]
-    Twin(#[from] Twin),
+    DuplicateLibrary(#[from] DuplicateLibrary),
     /// MPI does not help.
     #[error(transparent)]
     Mpi(#[from] crate::mpi::MpiError),
@@ -291,7 +291,7 @@ impl Failure {
                 Self::Init(InitError::Environment(_) | InitError::Place(_) | InitError::Disagree { .. }) => 2,
                 Self::Init(
                     InitError::Nics(_)
-                    | InitError::Twin(_)
+                    | InitError::DuplicateLibrary(_)
                     | InitError::Mpi(_)
                     | InitError::Attribute { .. }
                     | InitError::Already { .. }

@@ -4,10 +4,10 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`env`], [`env_table`] | what the environment asks for, and what becomes of it; pure |
-//! | [`place`], [`nodes`], [`joining`], [`pmi`], [`mpi`] | who this process is, and how it finds the others |
-//! | [`heap`], [`registry`], [`teams`], [`numbers`] | books of heap, buffers, teams; sums; pure |
+//! | [`launcher`], [`nodes`], [`bootstrap`], [`pmi`], [`mpi`] | who this process is, and how it finds the others |
+//! | [`heap`], [`registry`], [`teams`], [`reduce`] | books of heap, buffers, teams; sums; pure |
 //! | [`attr`] | structures of the C interface |
-//! | [`twins`] | another library of that name in this process |
+//! | [`duplicate_library`] | another library of that name in this process |
 //! | [`kernels`] | the program's kernels: where they run, what they are told |
 //! | [`session`] | one PE that is up: transfers, atomics, waits, collective calls |
 //! | `api` | the C functions, each a line of a macro |
@@ -15,19 +15,19 @@
 
 mod api;
 pub mod attr;
+pub mod bootstrap;
+pub mod duplicate_library;
 pub mod env;
 pub mod env_table;
 pub mod failure;
 pub mod heap;
-pub mod joining;
 pub mod kernels;
+pub mod launcher;
 pub mod mpi;
 pub mod nodes;
-pub mod numbers;
-pub mod place;
 pub mod pmi;
+pub mod reduce;
 pub mod registry;
 pub mod report;
 pub mod session;
 pub mod teams;
-pub mod twins;

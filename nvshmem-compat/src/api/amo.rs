@@ -3,7 +3,7 @@
 use super::types::{Value, with_bitwise_amo_types, with_extended_amo_types, with_standard_amo_types};
 use super::{NO_STREAM, Stream, call, on};
 use crate::failure::Failure;
-use crate::numbers::{from_half, to_half};
+use crate::reduce::{from_half, to_half};
 use crate::session::Change;
 use std::ffi::c_int;
 use std::ops::Add;

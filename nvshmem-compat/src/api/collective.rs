@@ -4,7 +4,7 @@ use super::types::{
     plain_name, stream_name, with_bitwise_reduce_types, with_other_reduce_types, with_rma_types,
 };
 use super::{NO_STREAM, Stream, status_on};
-use crate::numbers::{Number, Op};
+use crate::reduce::{Number, Op};
 use crate::session::Reduction;
 use std::ffi::{c_int, c_void};
 

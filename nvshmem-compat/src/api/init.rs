@@ -4,13 +4,13 @@ use super::{SESSION, session, status_of};
 use crate::attr::{
     InitAttr, InitStatus, NAME, SPEC_VERSION, THREAD_SERIALIZED, UniqueIdBytes, VENDOR_VERSION, Version,
 };
+use crate::bootstrap::{joining, remember, same_place};
+use crate::duplicate_library;
 use crate::failure::{Failure, InitError};
-use crate::joining::{joining, remember, same_place};
 use crate::kernels::Kernels;
 use crate::report::{end_process, fail};
 use crate::session::Session;
 use crate::session::source::Source;
-use crate::twins;
 use shunt_host::connect::tcp::UniqueId;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ fn init(flags: u32, attr: *const InitAttr) -> Result<(), InitError> {
         FURTHER.fetch_add(1, Ordering::Relaxed);
         return Ok(());
     }
-    twins::check()?;
+    duplicate_library::check()?;
     let settings = crate::env::Settings::from_lookup(&variable)?;
     let says_version = settings.says_version;
     let source = Source::find(&settings, &variable)?;

@@ -10,7 +10,7 @@
 //! | [`teams`] | teams, barrier, sync |
 //! | [`collective`] | broadcast, fcollect, alltoall, reductions |
 //! | [`device`] | what device code needs of the host |
-//! | [`own`] | what NVSHMEM does not have: errors as values, state, faults of soft NICs |
+//! | [`ext`] | what NVSHMEM does not have: errors as values, state, faults of soft NICs |
 //! | [`types`] | which types a family has |
 //!
 //! Calls on a stream run at once, in the order in which they are made. Where there is a GPU they wait for what the
@@ -19,9 +19,9 @@
 mod amo;
 mod collective;
 mod device;
+mod ext;
 mod init;
 mod memory;
-mod own;
 mod rma;
 mod teams;
 mod types;

@@ -3,7 +3,7 @@
 
 use super::{Session, memory};
 use crate::failure::Failure;
-use crate::numbers::{Number, Op, reduce};
+use crate::reduce::{Number, Op, reduce};
 use crate::session::transfer::Until;
 use crate::teams::Team;
 

@@ -6,11 +6,11 @@
 //! | [`peers`] | the channels of host calls, waits on them, looks after them |
 //! | [`symmetric`] | the symmetric heap as the program has it |
 //! | [`kernels`], [`kernel_map`] | what this PE does for its kernels; what they need in the heap, pure |
-//! | [`meetings`], [`meet`], [`collect`] | teams and their meetings; barrier and split; collective calls |
+//! | [`meetings`], [`team_calls`], [`collect`] | teams and their meetings; barrier and split; collective calls |
 //! | [`nics`], [`control`] | NICs; what PEs tell each other beside the data path |
 //! | [`source`], [`ports`] | where NICs come from; who shares ports, and what a job is short of, pure |
 //! | [`map`] | where everything lies in the symmetric heap; pure |
-//! | [`transfer`], [`stage`], [`memory`] | puts and gets; memory outside the heap; copies here |
+//! | [`transfer`], [`staging`], [`memory`] | puts and gets; memory outside the heap; copies here |
 //! | [`atomics`], [`order`], [`waits`] | atomics and signals; quiet and the like; words that are waited for |
 //! | [`describe`], [`leftovers`] | faults in words; what a job leaves on the machine |
 
@@ -23,7 +23,6 @@ mod kernels;
 mod leftovers;
 mod locks;
 pub mod map;
-mod meet;
 mod meetings;
 mod memory;
 pub mod nics;
@@ -31,9 +30,10 @@ mod order;
 mod peers;
 mod ports;
 pub mod source;
-mod stage;
+mod staging;
 pub mod start;
 mod symmetric;
+mod team_calls;
 pub mod transfer;
 mod waits;
 
@@ -54,7 +54,7 @@ use map::HeapMap;
 use nics::Nics;
 use shunt_device::platform::host::Host;
 use shunt_device::{Channel, Deadline, Device, Fault, Ticket};
-use stage::Stage;
+use staging::Stage;
 use std::sync::{Arc, Mutex};
 
 /// A PE that is up.

@@ -12,7 +12,7 @@ use super::nics::Nics;
 use super::peers::Peers;
 use super::ports::{Ports, mates};
 use super::source::{Source, tell};
-use super::stage::Stage;
+use super::staging::Stage;
 use super::symmetric::Symmetric;
 use crate::env::{Settings, difference};
 use crate::failure::{Failure, InitError};

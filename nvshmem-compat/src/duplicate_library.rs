@@ -15,7 +15,7 @@ use thiserror::Error;
     other.display(),
     own.display()
 )]
-pub struct Twin {
+pub struct DuplicateLibrary {
     /// Where it lies.
     pub other: PathBuf,
     /// Where this one lies.
@@ -59,23 +59,27 @@ fn is_initialised(path: &Path) -> bool {
 }
 
 /// The first library that is one, does not hold `address`, which lies in this one, and is `initialised`.
-pub fn twin(libraries: &[Loaded], address: u64, initialised: impl Fn(&Path) -> bool) -> Option<Twin> {
+pub fn find(
+    libraries: &[Loaded],
+    address: u64,
+    initialised: impl Fn(&Path) -> bool,
+) -> Option<DuplicateLibrary> {
     let holds = |library: &&Loaded| (library.span.0..=library.span.1).contains(&address);
     let own =
         libraries.iter().find(holds).map_or_else(|| PathBuf::from("the program"), |own| own.path.clone());
     let other = libraries
         .iter()
         .find(|library| is_host_library(&library.path) && !holds(library) && initialised(&library.path))?;
-    Some(Twin { other: other.path.clone(), own })
+    Some(DuplicateLibrary { other: other.path.clone(), own })
 }
 
 /// Refuses a process in which another one is initialised.
 ///
 /// # Errors
 /// There is one.
-pub fn check() -> Result<(), Twin> {
-    let here = check as fn() -> Result<(), Twin> as usize as u64;
-    twin(&libraries(), here, is_initialised).map_or(Ok(()), Err)
+pub fn check() -> Result<(), DuplicateLibrary> {
+    let here = check as fn() -> Result<(), DuplicateLibrary> as usize as u64;
+    find(&libraries(), here, is_initialised).map_or(Ok(()), Err)
 }
 
 /// All libraries of this process.
@@ -118,11 +122,11 @@ mod tests {
     fn the_other_one_is_found_and_both_are_named() {
         let ours = loaded("/opt/shunt/lib/libshunt_nvshmem.so.3", 0x1000, 0x1fff);
         let usual = [loaded("", 0, 0xfff), ours.clone(), loaded("/lib/libc.so.6", 0x2000, 0x2fff)];
-        assert_eq!(twin(&usual, 0x1800, |_| true), None);
+        assert_eq!(find(&usual, 0x1800, |_| true), None);
         let other = loaded("/venv/nvidia/nvshmem/lib/libnvshmem_host.so.3", 0x3000, 0x3fff);
         let both = [&usual[..], &[other]].concat();
-        assert_eq!(twin(&both, 0x1800, |_| false), None, "nobody uses it");
-        let met = twin(&both, 0x1800, |_| true).unwrap().to_string();
+        assert_eq!(find(&both, 0x1800, |_| false), None, "nobody uses it");
+        let met = find(&both, 0x1800, |_| true).unwrap().to_string();
         assert!(met.contains("/venv/nvidia/nvshmem/lib/libnvshmem_host.so.3;"), "{met}");
         assert!(met.contains("this one is /opt/shunt/lib/libshunt_nvshmem.so.3"), "{met}");
     }

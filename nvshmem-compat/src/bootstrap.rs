@@ -3,8 +3,8 @@
 
 use crate::attr::{InitAttr, flags};
 use crate::failure::InitError;
+use crate::launcher::{Launcher, PlaceError, place};
 use crate::mpi::Mpi;
-use crate::place::{Launcher, PlaceError, place};
 use crate::pmi::{PmiError, exchange};
 use crate::session::start::Joining;
 use shunt_host::connect::tcp::interface::InterfaceSpec;
