@@ -2,8 +2,8 @@
 
 mod faults;
 
+pub use crate::agent_pause::AgentGate;
 use crate::clock::PeClock;
-pub use crate::gate::AgentGate;
 use crate::gpu::{Kernels, NoGpu, OneGpu};
 use crate::heap::{HeapMap, HeapView};
 use crate::job::{Job, JobError, Member};
@@ -13,8 +13,8 @@ use crate::nics::source::Source;
 use crate::nics::{Medium, Nics, RailCounters};
 use crate::options::{DeviceKind, NicKind, Options};
 use crate::remarks::{Doubts, say_weaker};
-use crate::room::{NoRoom, STACK_BYTES, try_threads};
-use crate::switches::Pathless;
+use crate::switch_table::Pathless;
+use crate::thread_limit::{NoRoom, STACK_BYTES, try_threads};
 use shunt::{AgentThread, Runtime, Turn};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, HeapOffset};
@@ -408,6 +408,6 @@ impl Unit {
     /// The name of the path that is slot 0 of a channel.
     pub fn primary(&self, peer: u32, channel: u32) -> String {
         let row = self.words.read_row(Place { peer, channel, slot: 0 });
-        crate::switches::path_name(self.words.root().my_pe, peer, &row.identity)
+        crate::switch_table::path_name(self.words.root().my_pe, peer, &row.identity)
     }
 }

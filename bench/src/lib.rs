@@ -3,23 +3,24 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`options`], [`environment`], [`plan`], [`units`], [`usage`] | the command line and the environment |
-//! | [`heap`], [`pattern`], [`script`], [`verify`] | what is written where, and whether it arrived; pure |
-//! | [`kernel`], [`stream`], [`arbiter`], [`table`] | the kernels: a verified stream, and perftest's table |
+//! | [`heap`], [`pattern`], [`amo_model`], [`checker`] | what is written where, and whether it arrived; pure |
+//! | [`kernel`], [`stream`], [`uncertain_policy`], [`table`] | the kernels: a verified stream, and perftest's table |
 //! | [`job`] | how PEs are spread over processes, and how those hear of each other |
 //! | [`nics`] | what carries the packets, behind one trait |
-//! | [`cluster`], [`clock`], [`gate`] | PEs of this process |
+//! | [`cluster`], [`clock`], [`agent_pause`] | PEs of this process |
 //! | [`gpu`], [`hand`] | kernels on a GPU, and what posts for a sender: a thread or they |
-//! | [`runner`], [`faults`], [`observe`], [`interrupt`] | one run over them: phases, planned faults, what is reported |
-//! | [`timeline`], [`rails`], [`switches`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
+//! | [`runner`], [`faults`], [`sampler`], [`interrupt`] | one run over them: phases, planned faults, what is reported |
+//! | [`timeline`], [`rail_stats`], [`switch_table`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
 //! | [`moe`] | `moe_pressure`: MoE layers under faults |
 //! | [`program`], [`progress`], [`outputs`], [`remarks`] | what is printed and written |
 
-pub mod arbiter;
+pub mod agent_pause;
+pub mod amo_model;
+pub mod checker;
 pub mod clock;
 pub mod cluster;
 pub mod environment;
 pub mod faults;
-pub mod gate;
 pub mod gpu;
 pub mod gpu_moe;
 pub mod hand;
@@ -29,7 +30,6 @@ pub mod job;
 pub mod kernel;
 pub mod moe;
 pub mod nics;
-pub mod observe;
 pub mod options;
 pub mod outputs;
 pub mod pattern;
@@ -37,16 +37,16 @@ pub mod plan;
 pub mod plot;
 pub mod program;
 pub mod progress;
-pub mod rails;
+pub mod rail_stats;
 pub mod remarks;
 pub mod report;
-pub mod room;
 pub mod runner;
-pub mod script;
+pub mod sampler;
 pub mod stream;
-pub mod switches;
+pub mod switch_table;
 pub mod table;
+pub mod thread_limit;
 pub mod timeline;
+pub mod uncertain_policy;
 pub mod units;
 pub mod usage;
-pub mod verify;

@@ -10,7 +10,7 @@ use crate::options::{DeviceKind, Mode, OnOff, Options, SignalKind};
 use crate::outputs::Outputs;
 use crate::plot;
 use crate::progress::{Progress, say, stdout_error};
-use crate::rails::Spread;
+use crate::rail_stats::Spread;
 use crate::report::{Ended, Report, Verdict};
 use crate::runner::{self, TableError};
 use crate::table;

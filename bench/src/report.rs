@@ -2,8 +2,8 @@
 
 use crate::nics::Medium;
 use crate::options::DeviceKind;
-use crate::rails::{Phase, RailLine, Spread};
-use crate::switches::SwitchLine;
+use crate::rail_stats::{Phase, RailLine, Spread};
+use crate::switch_table::SwitchLine;
 use crate::timeline::{BIN_NS, WARM_UP_NS, gb_s, median_gb_s};
 use serde::Serialize;
 use shunt_layout::mlx5::cqe::Syndrome;

@@ -1,6 +1,5 @@
 //! One run from start to report: the table, the stream with its faults, the gathering of what all processes found.
 
-use crate::arbiter::{Arbiter, Decided};
 use crate::cluster::{Cluster, Unit, UpError, oversubscribed, suspect_ns};
 use crate::faults::Faults;
 use crate::heap::HeapMap;
@@ -12,13 +11,14 @@ use crate::job::{Job, JobError};
 use crate::kernel::{Control, Kernel, Span, Stop};
 use crate::nics::Medium;
 use crate::nics::source::Source;
-use crate::observe::Observer;
 use crate::options::{Mode, OnOff, Options, SignalKind};
 use crate::progress::Progress;
 use crate::report::{Ended, Failing, Raw};
+use crate::sampler::Observer;
 use crate::stream::{Received, Sent, Stream};
 use crate::table::{Row, Table};
 use crate::timeline::{Timeline, WARM_UP_NS};
+use crate::uncertain_policy::{Arbiter, Decided};
 use shunt_device::HeapOffset;
 use shunt_soft_nic::WordWatch;
 use shunt_soft_nic::fault::{Fault, Injection, PeFault};

@@ -4,7 +4,8 @@
 //! add of one; or, where the receiver clears what it saw, adds `i + 1` to the slot's own word. The receiver checks a
 //! put when its signal is seen, poisons the slot, and gives slots back half a window at a time.
 
-use crate::arbiter::Decided;
+use crate::amo_model::{Model, Scripted};
+use crate::checker::{Check, Content, Findings, Flags, Slots};
 use crate::gpu::Kernels;
 use crate::hand::{Fetching, Hand};
 use crate::heap::{HeapMap, HeapView};
@@ -12,9 +13,8 @@ use crate::job::board::Link;
 use crate::kernel::{Dev, Kernel, Stop, wait_until};
 use crate::options::{Mode, SignalKind};
 use crate::pattern::{Salt, fill, word};
-use crate::script::{Model, Scripted};
 use crate::timeline::{Gap, Timeline};
-use crate::verify::{Check, Content, Findings, Flags, Slots};
+use crate::uncertain_policy::Decided;
 use shunt_device::platform::host::Host;
 use shunt_device::{Channel, Deadline, Fault, FaultKind, HeapOffset, Put, Signal, Solo, Ticket};
 use shunt_kernels::Call;

@@ -2,7 +2,7 @@
 
 use super::Unit;
 use crate::report::{Ended, Failing};
-use crate::switches::{describe_path, describe_syndrome};
+use crate::switch_table::{describe_path, describe_syndrome};
 use shunt_device::{Fault, FaultKind};
 use shunt_host::agent::words::Place;
 use shunt_layout::state::{CauseKind, HintWord, PathState, hint_index};

@@ -1,13 +1,13 @@
 //! All that was reported of a run, no matter which PE lived to report it, and what it adds up to. Pure.
 
 use super::entry::Entry;
+use crate::checker::Findings;
 use crate::nics::{Medium, RailCounters};
 use crate::options::{DeviceKind, SignalKind};
-use crate::rails::Carried;
+use crate::rail_stats::Carried;
 use crate::report::{Counts, Ended, FaultLine, Raw};
-use crate::switches::{Pathless, Planned, lines};
+use crate::switch_table::{Pathless, Planned, lines};
 use crate::timeline::longest_silence;
-use crate::verify::Findings;
 use shunt_layout::state::SwitchRecord;
 use shunt_soft_nic::fault::{Fault, Injection, PeFault};
 use shunt_soft_nic::{FaultKind, RailAt, WordWatch};
@@ -171,7 +171,7 @@ impl Book {
     }
 
     /// Switches from the one of this number on, in order of arrival.
-    pub fn lines_from(&self, first: usize) -> Vec<crate::switches::SwitchLine> {
+    pub fn lines_from(&self, first: usize) -> Vec<crate::switch_table::SwitchLine> {
         let one = |record: &(u32, SwitchRecord)| lines(&[*record], &self.planned(), &self.pathless);
         self.records.iter().skip(first).flat_map(one).collect()
     }

@@ -2,10 +2,10 @@
 //! start of the stream: clocks of processes have nothing in common but their pace.
 
 use super::wire::{BadBytes, Reader, Writer};
+use crate::checker::Findings;
 use crate::nics::RailCounters;
 use crate::report::{Ended, Failing};
-use crate::switches::Pathless;
-use crate::verify::Findings;
+use crate::switch_table::Pathless;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::{PathIdentity, SwitchRecord};
 use shunt_soft_nic::{RailAt, WordWatch};

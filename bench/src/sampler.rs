@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::faults::Faults;
 use crate::job::entry::{Entry, Switch};
 use crate::kernel::Control;
-use crate::switches::Pathless;
+use crate::switch_table::Pathless;
 use crate::timeline::{BIN_NS, Timeline};
 use shunt_host::agent::reader::Cursor;
 use shunt_layout::state::SwitchRecord;

@@ -1,8 +1,8 @@
 //! The receiver's judgement: every byte of every put at the moment its signal is seen, and every slot again
 //! before its credit is returned.
 
+use crate::amo_model::Model;
 use crate::pattern::{Salt, broken_poison, first_mismatch, poison};
-use crate::script::Model;
 use shunt_device::platform::host::World;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
