@@ -1,11 +1,12 @@
-//! `cargo xtask gpu`, `ptx`, `prefix` and `transport`: device code built, held against its tables and packed; the
-//! folder that programs take in NVSHMEM's place.
+//! `cargo xtask gpu`, `ptx`, `prefix`, `strangers` and `transport`: device code built, held against its tables and
+//! packed; the folder that programs take in NVSHMEM's place, and programs of others that take it.
 
 mod command;
 mod gpu;
 mod on_gpu;
 mod prefix;
 mod ptx;
+mod strangers;
 mod transport;
 
 use anyhow::Result;
@@ -18,10 +19,11 @@ pub use prefix::wheel::library as nvshmem_library;
 pub use ptx::{night as ptx_night, stage as ptx_stage};
 
 /// The tasks.
-pub const TASKS: [Task; 4] = [
+pub const TASKS: [Task; 5] = [
     Task { name: "gpu", summary: command::SUMMARY, help: command::HELP, run: command::run },
     Task { name: "ptx", summary: ptx::SUMMARY, help: ptx::HELP, run: ptx::run },
     Task { name: "prefix", summary: prefix::SUMMARY, help: prefix::HELP, run: prefix::run },
+    Task { name: "strangers", summary: strangers::SUMMARY, help: strangers::HELP, run: strangers::run },
     Task { name: "transport", summary: transport::SUMMARY, help: transport::HELP, run: transport::run },
 ];
 

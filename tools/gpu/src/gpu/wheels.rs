@@ -66,6 +66,18 @@ impl Toolkit {
         Self::in_folder(&fetch("gpu-tools", WHEELS)?)
     }
 
+    /// The same where it is there already: nothing is fetched.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn present() -> Result<Self> {
+        let [home, cccl] = ["gpu-tools", "gpu-cccl"].map(|name| sh::target_dir().join(name));
+        if let Some(missing) = [&home, &cccl].into_iter().find(|folder| !folder.is_dir()) {
+            bail!("there is no {}: run `cargo xtask prefix`, which fetches it", missing.display());
+        }
+        Self::in_folder(&home)
+    }
+
     /// An installed one, or a folder of wheels.
     pub fn in_folder(home: &Path) -> Result<Self> {
         let nvcc =

@@ -51,6 +51,8 @@ nvcc and ptxas of CUDA 13 are fetched as Python packages, unless --cuda-home nam
               functions against deep-ep-bridge/sass.txt";
 
 pub use bridge::{JOB as DEEP_EP_JOB, program as deep_ep_program, programs as deep_ep_programs};
+pub use coverage::exported;
+pub use device::nvcc;
 pub use programs::{ARCHES, FAMILIES, MEASURES, program};
 
 pub fn run(args: &[String]) -> Result<()> {
@@ -240,7 +242,7 @@ fn make(out: &Path, profile: Profile) -> Result<PathBuf> {
 }
 
 /// Copies a folder of headers; what was there before and is no more goes.
-fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     if to.is_dir() {
         std::fs::remove_dir_all(to)?;
     }
