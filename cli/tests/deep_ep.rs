@@ -68,3 +68,29 @@ fn rounds_notice_what_is_broken() {
     notices("twice", "-DBREAK=BREAK_ADD_TWICE", &[SHORT]);
     notices("elsewhere", "-DBREAK=BREAK_TAIL_ELSEWHERE", &[LATE, SHORT]);
 }
+
+/// Versions of DeepEP behind V1 have one of the three headers that the header looked for, and it then took none.
+#[test]
+fn each_header_that_a_version_of_deep_ep_has_is_taken() {
+    for (name, others) in
+        [("later", &["utils"][..]), ("v1", &["configs", "exception", "utils"]), ("none", &[])]
+    {
+        let theirs = folder().join(format!("deep-ep-{name}"));
+        std::fs::create_dir_all(&theirs).unwrap();
+        let mut source = String::from("#include \"ibgda_device.cuh\"\n");
+        for other in ["configs", "exception", "utils"] {
+            if others.contains(&other) {
+                std::fs::write(theirs.join(format!("{other}.cuh")), format!("#define THEIR_{other}\n"))
+                    .unwrap();
+            }
+            let missing = if others.contains(&other) { "ndef" } else { "def" };
+            source += &format!("#if{missing} THEIR_{other}\n#error \"{other}\"\n#endif\n");
+        }
+        source += "int main() { return 0; }\n";
+        std::fs::write(theirs.join("kernels.cu"), source).unwrap();
+        let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deep-ep-bridge/include");
+        let include = [format!("-I{}", ours.display()), format!("-I{}", theirs.display())];
+        let flags = [include[0].as_str(), include[1].as_str(), "-Wno-unused-function"];
+        compile(folder(), &theirs.join("kernels.cu"), &format!("deep-ep-{name}-kernels"), &flags);
+    }
+}

@@ -7,10 +7,16 @@
 #ifndef SHUNT_DEEP_EP_IBGDA_DEVICE_CUH
 #define SHUNT_DEEP_EP_IBGDA_DEVICE_CUH
 
-/* DeepEP's kernels take its other headers from here. */
-#if __has_include("configs.cuh") && __has_include("exception.cuh") && __has_include("utils.cuh")
+/* DeepEP's kernels take its other headers from here: those that its version has. */
+#if __has_include("configs.cuh")
 #include "configs.cuh"
+#endif
+#if __has_include("exception.cuh")
 #include "exception.cuh"
+#elif __has_include(<deep_ep/common/exception.cuh>)
+#include <deep_ep/common/exception.cuh>
+#endif
+#if __has_include("utils.cuh")
 #include "utils.cuh"
 #endif
 
