@@ -16,11 +16,27 @@ int nvshmemx_init_status(void) { const char *up = getenv("THEIRS_UP"); return up
 NOT_MINE(nvshmem_init) NOT_MINE(nvshmemi_init_thread) NOT_MINE(nvshmem_my_pe) NOT_MINE(nvshmem_n_pes)
 NOT_MINE(nvshmem_malloc) NOT_MINE(nvshmem_free) NOT_MINE(nvshmem_putmem) NOT_MINE(nvshmem_barrier_all)
 NOT_MINE(nvshmem_finalize) NOT_MINE(nvshmemi_finalize) NOT_MINE(nvshmem_quiet)
+NOT_MINE(nvshmemid_init_status) NOT_MINE(nvshmemid_hostlib_init_attr) NOT_MINE(nvshmemid_hostlib_finalize)
+NOT_MINE(nvshmemx_cumodule_init) NOT_MINE(nvshmemx_mc_ptr)
+int nvshmem_selected_device_transport = 7;
 "#;
+
+/// It has a version at each of its symbols.
+const VERSION: &str = "NVSHMEM { global: nvshmem*; local: *; };\n";
 
 /// PyTorch: needs NVIDIA's.
 const TORCH: &str =
     "int nvshmemx_init_status(void); int torch_status(void) { return nvshmemx_init_status(); }\n";
+
+/// The part of it that is linked with NVIDIA's device library, which asks for these.
+const TORCH_NVSHMEM: &str = r#"
+extern int nvshmem_selected_device_transport;
+int nvshmemid_init_status(void), nvshmemid_hostlib_init_attr(void), nvshmemx_cumodule_init(void);
+void nvshmemid_hostlib_finalize(void), *nvshmemx_mc_ptr(void);
+void *torch_needs[] = {nvshmemid_init_status, nvshmemid_hostlib_init_attr, nvshmemid_hostlib_finalize,
+                       nvshmemx_cumodule_init, nvshmemx_mc_ptr};
+int torch_transport(void) { return nvshmem_selected_device_transport; }
+"#;
 
 /// DeepEP's extension: the next PE gets this one's number.
 const EXTENSION: &str = r#"
@@ -53,7 +69,10 @@ int main(int argc, char **argv) {
         void *handle = dlopen(argv[at], RTLD_NOW | RTLD_LOCAL);
         if (!handle) { fprintf(stderr, "%s\n", dlerror()); return 9; }
         if (strstr(argv[at], "extension")) extension = handle;
+        int (*transport)(void) = (int (*)(void))dlsym(handle, "torch_transport");
+        if (transport) printf("transport %d\n", transport());
     }
+    if (!extension) return 0;
     int (*run)(void) = (int (*)(void))dlsym(extension, "extension_run");
     return run ? run() : 8;
 }
@@ -76,7 +95,10 @@ fn folder() -> &'static Path {
         std::fs::create_dir_all(&theirs).unwrap();
         install(&folder);
         let name = "libnvshmem_host.so.3";
-        shared(&theirs, THEIRS, name, &[format!("-Wl,-soname,{name}")]);
+        let version = theirs.join("version");
+        std::fs::write(&version, VERSION).unwrap();
+        let version = format!("-Wl,--version-script={}", version.display());
+        shared(&theirs, THEIRS, name, &[format!("-Wl,-soname,{name}"), version]);
         // At night it is NVIDIA's own.
         if let Some(real) = std::env::var_os("SHUNT_THEIRS") {
             std::fs::copy(real, theirs.join(name)).unwrap();
@@ -90,7 +112,7 @@ fn folder() -> &'static Path {
             ]
         };
         shared(&folder, TORCH, "libtorch_cuda.so", &near(&theirs));
-        shared(&folder, TORCH, "libtorch_nvshmem.so", &near(&theirs));
+        shared(&folder, TORCH_NVSHMEM, "libtorch_nvshmem.so", &near(&theirs));
         let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nvshmem-compat/include");
         let ours = [&near(&folder)[..], &["-I".into(), include.display().to_string()]].concat();
         shared(&folder, EXTENSION, "extension.so", &ours);
@@ -110,11 +132,21 @@ fn run(order: &[&str], theirs_up: &str) -> Output {
 #[test]
 fn whatever_comes_first_the_extension_calls_ours() {
     let (torch, more, extension) = ("libtorch_cuda.so", "libtorch_nvshmem.so", "extension.so");
-    for order in [&[extension][..], &[torch, extension], &[extension, torch], &[torch, extension, more]] {
+    let orders = [
+        &[extension][..],
+        &[torch, extension],
+        &[extension, torch],
+        &[torch, extension, more],
+        &[extension, more],
+    ];
+    for order in orders {
         let output = run(order, "0");
         let (said, out) = (text(&output.stderr), text(&output.stdout));
         assert_eq!(output.status.code(), Some(0), "{order:?}\n{out}{said}");
         assert!(out.contains("PE 0 of 2 got 1") && out.contains("PE 1 of 2 got 0"), "{order:?}\n{out}");
+        // At night it is NVIDIA's own, which has another number there.
+        let of_theirs = std::env::var_os("SHUNT_THEIRS").is_some() || out.contains("transport 7");
+        assert!(!order.contains(&more) || of_theirs, "{order:?}\n{out}");
     }
 }
 
@@ -126,4 +158,16 @@ fn one_that_is_initialised_is_refused_with_both_names() {
     let theirs = folder().join("nvidia/libnvshmem_host.so.3");
     assert!(said.contains("is initialised") && said.contains(theirs.to_str().unwrap()), "{said}");
     assert!(said.contains("libshunt_nvshmem.so.3"), "{said}");
+}
+
+/// PyTorch's part for NVSHMEM is linked with NVIDIA's device library: six of its symbols were not in this one, and none
+/// had a version, which the loader says.
+#[test]
+fn what_was_linked_with_nvidias_loads_with_ours_in_its_place() {
+    let mut command = Command::new(folder().join("host"));
+    command.arg(folder().join("libtorch_nvshmem.so")).env("LD_LIBRARY_PATH", folder());
+    let output = command.env("LD_BIND_NOW", "1").output().unwrap();
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), out.as_str()), (Some(0), "transport 0\n"), "{said}");
+    assert!(!cfg!(target_arch = "x86_64") || said.is_empty(), "{said}");
 }

@@ -167,3 +167,11 @@ fn a_pe_without_device_functions_among_others_with_them_is_named() {
         "PE 1 was started with no libnvshmem_device.a, PE 0 with libnvshmem_device.a; all PEs must agree";
     assert!(said.contains(want), "{said}");
 }
+
+/// Bindings of other languages ask the loader for these functions in the host library; they stood in
+/// libnvshmem_device.a alone.
+#[test]
+fn modules_come_to_the_device_library_by_way_of_the_host_library() {
+    let output = Command::new(folder().join("odd")).arg("modules").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}

@@ -310,8 +310,9 @@ type Refused<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a [&'a str]);
 fn what_cannot_be_is_refused_with_what_is_wrong() {
     let twin = folder().join("other/libnvshmem_host.so.3");
     let twin = twin.to_str().unwrap();
-    let cases: [Refused; 7] = [
+    let cases: [Refused; 8] = [
         (&[], &["early"], &["nvshmem_quiet: the library is not initialised"]),
+        (&[], &["device"], &["linked with NVIDIA's libnvshmem_device.a", "link the one of the prefix"]),
         (&[], &["comm"], &["no MPI communicator is given"]),
         (&[], &["twin", twin], &["another NVSHMEM library", "is initialised", twin, "this one is "]),
         (

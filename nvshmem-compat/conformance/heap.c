@@ -13,6 +13,7 @@ static void about(void) {
     nvshmem_query_thread(&provided);
     CHECK(provided == NVSHMEM_THREAD_SERIALIZED, "threads");
     CHECK(nvshmemx_init_status() == NVSHMEM_STATUS_IS_INITIALIZED, "status");
+    CHECK(nvshmemid_init_status() == NVSHMEM_STATUS_IS_INITIALIZED, "status by its other name");
     CHECK(me >= 0 && me < pes, "PE");
 }
 
@@ -24,6 +25,12 @@ static void registered(void) {
     CHECK(nvshmemx_buffer_register(buffer + 10, 10) == 2, "overlap");
     CHECK(nvshmemx_buffer_register(inside, 10) == 2, "symmetric");
     CHECK(nvshmemx_buffer_unregister(buffer + 1) == 2, "unknown");
+    CHECK(!nvshmemx_buffer_register_symmetric(buffer, sizeof buffer, 0), "a part of the heap");
+    shunt_nvshmem_error error;
+    CHECK(shunt_nvshmem_last_error(&error) == SHUNT_NVSHMEM_USAGE && strstr(error.message, "nvshmem_malloc"), "why");
+    CHECK(!nvshmemx_buffer_register_symmetric_at_preferred_address(buffer, 10, inside, 0), "there");
+    CHECK(nvshmemx_buffer_unregister_symmetric(buffer, 10) == 2, "none");
+    CHECK(nvshmemx_cumodule_init(NULL) == 2 && nvshmemx_culibrary_init(NULL) == 2, "modules without device functions");
     shunt_nvshmem_on_error(NULL, NULL);
     nvshmemx_buffer_unregister_all();
     CHECK(nvshmemx_buffer_register(buffer, 10) == 0 && nvshmemx_buffer_unregister(buffer) == 0, "unregister");
@@ -43,7 +50,7 @@ void families_heap(void) {
         fold(at, sizeof at);
         for (size_t i = 0; i < 3 * count; i++) CHECK(b[i] == 0, "calloc");
         CHECK(nvshmem_ptr(a, me) == a && (pes == 1 || !nvshmem_ptr(a, NEXT)), "ptr");
-        CHECK(!nvshmem_ptr(&count, me), "ptr");
+        CHECK(!nvshmem_ptr(&count, me) && !nvshmemx_mc_ptr(NVSHMEM_TEAM_WORLD, a), "ptr");
         memset(a, me, count);
         memset(b, 0x55, 3 * count);
         nvshmem_putmem(c, a, count, NEXT);

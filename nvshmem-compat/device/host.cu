@@ -168,10 +168,6 @@ int drain(void *stream) {
     return failed(error, "a stream") ? SHUNT_NVSHMEM_BROKEN : SHUNT_NVSHMEM_DRAINED;
 }
 
-const shunt_nvshmem_device_library library = {
-    SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, follow, quiet, drain, settle, down};
-const int registered = shunt_nvshmem_join_device(&library);
-
 // A function of the driver, which a program need not link.
 template <typename Function> Function driver(const char *name) {
     void *found = nullptr;
@@ -212,25 +208,23 @@ int not_up(const char *name) {
     return (int)NVSHMEMX_ERROR_INVALID_VALUE;
 }
 
+int module(void *of, int is_library, int enter_it) {
+    const char *name = is_library ? "nvshmemx_culibrary_init" : "nvshmemx_cumodule_init";
+    if (enter_it && told.words.version == 0) return not_up(name);
+    const Global global = driver<Global>(is_library ? "cuLibraryGetGlobal" : "cuModuleGetGlobal");
+    return enter(global, of, enter_it ? told : Told{});
+}
+
+const shunt_nvshmem_device_library library = {
+    SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, follow, quiet, drain, settle, down, module};
+const int registered = shunt_nvshmem_join_device(&library);
+
 } // namespace
 
-extern "C" int nvshmemx_cumodule_init(CUmod_st *module) {
-    if (told.words.version == 0) return not_up("nvshmemx_cumodule_init");
-    return enter(driver<Global>("cuModuleGetGlobal"), module, told);
-}
-
-extern "C" int nvshmemx_cumodule_finalize(CUmod_st *module) {
-    return enter(driver<Global>("cuModuleGetGlobal"), module, Told{});
-}
-
-extern "C" int nvshmemx_culibrary_init(CUlib_st *library) {
-    if (told.words.version == 0) return not_up("nvshmemx_culibrary_init");
-    return enter(driver<Global>("cuLibraryGetGlobal"), library, told);
-}
-
-extern "C" int nvshmemx_culibrary_finalize(CUlib_st *library) {
-    return enter(driver<Global>("cuLibraryGetGlobal"), library, Told{});
-}
+extern "C" int nvshmemx_cumodule_init(CUmod_st *of) { return module(of, 0, 1); }
+extern "C" int nvshmemx_cumodule_finalize(CUmod_st *of) { return module(of, 0, 0); }
+extern "C" int nvshmemx_culibrary_init(CUlib_st *of) { return module(of, 1, 1); }
+extern "C" int nvshmemx_culibrary_finalize(CUlib_st *of) { return module(of, 1, 0); }
 
 extern "C" int nvshmemx_collective_launch_query_gridsize(const void *kernel, dim3 block, void **, size_t shared,
                                                          int *blocks) {

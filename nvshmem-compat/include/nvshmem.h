@@ -23,6 +23,11 @@ void nvshmemi_finalize(void);
 int nvshmemx_hostlib_init_attr(unsigned int flags, nvshmemx_init_attr_t *attr);
 void nvshmemx_hostlib_finalize(void);
 int nvshmemx_init_status(void);
+/* What a device library calls: the second of them is called by NVIDIA's with a function, and then refused. */
+int nvshmemid_init_status(void);
+int nvshmemid_hostlib_init_attr(int requested, int *provided, unsigned int flags, nvshmemx_init_attr_t *attr,
+                                nvshmemi_version_t compiled, nvshmemx_device_lib_init_cb device_state);
+void nvshmemid_hostlib_finalize(void *device_state, void *transport_state);
 int nvshmemx_get_uniqueid(nvshmemx_uniqueid_t *id);
 int nvshmemx_set_attr_uniqueid_args(int rank, int ranks, const nvshmemx_uniqueid_t *id, nvshmemx_init_attr_t *attr);
 /* The address of an MPI_Comm, with NVSHMEMX_INIT_WITH_MPI_COMM. */
@@ -74,8 +79,14 @@ void nvshmem_free(void *at);
 int nvshmemx_buffer_register(void *at, size_t bytes);
 int nvshmemx_buffer_unregister(void *at);
 void nvshmemx_buffer_unregister_all(void);
+/* Refused: memory of the program's own does not become a part of the heap. Null, or a status. */
+void *nvshmemx_buffer_register_symmetric(void *at, size_t bytes, int flags);
+void *nvshmemx_buffer_register_symmetric_at_preferred_address(void *at, size_t bytes, void *preferred, int flags);
+int nvshmemx_buffer_unregister_symmetric(void *at, size_t bytes);
 #endif
 SHUNT_HD void *nvshmem_ptr(const void *at, int pe);
+/* Null: a multicast address is NVLink's, and PEs reach each other through NICs alone. */
+SHUNT_HD void *nvshmemx_mc_ptr(nvshmem_team_t team, const void *at);
 
 /* Teams. */
 SHUNT_HD int nvshmem_team_my_pe(nvshmem_team_t team);
@@ -135,5 +146,8 @@ SHUNT_REDUCE_TYPES(SHUNT_REDUCE)
 namespace cg = cooperative_groups;
 #include "shunt/device_families.h"
 #endif
+
+/* NVSHMEM's header has its extensions, too. */
+#include "nvshmemx.h"
 
 #endif

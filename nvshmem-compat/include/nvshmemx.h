@@ -5,6 +5,11 @@
 #define SHUNT_NVSHMEMX_H
 
 #include "nvshmem.h"
+#include "non_abi/nvshmemx_error.h"
+
+/* CUmodule and CUlibrary point to these. */
+struct CUmod_st;
+struct CUlib_st;
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,6 +19,13 @@ SHUNT_HD void nvshmemx_signal_op(uint64_t *word, uint64_t value, int op, int pe)
 SHUNT_HD void nvshmemx_flush(void);
 
 #ifndef __CUDACC_RTC__
+/* Give a module or library of CUDA's driver that was linked with libnvshmem_device.a by itself what the program's own
+ * kernels have, after initialisation and before its kernels; and take it back. CUmodule, CUlibrary. */
+int nvshmemx_cumodule_init(struct CUmod_st *module);
+int nvshmemx_cumodule_finalize(struct CUmod_st *module);
+int nvshmemx_culibrary_init(struct CUlib_st *library);
+int nvshmemx_culibrary_finalize(struct CUlib_st *library);
+
 /* Device code's handles of queue pairs, and launches of kernels that meet: with libnvshmem_device.a. */
 int nvshmemx_qp_create(int count, nvshmemx_qp_handle_t **handles);
 #ifdef SHUNT_NVSHMEM_CUDA
@@ -28,12 +40,6 @@ int nvshmemx_collective_launch_attr(const nvshmemx_collective_launch_attr_t *att
                                     void **arguments);
 int nvshmemx_collective_launch_query_gridsize(const void *kernel, dim3 block, void **arguments, size_t shared,
                                               int *blocks);
-/* Give a module or library of CUDA's driver that was linked with libnvshmem_device.a by itself what the program's own
- * kernels have, after initialisation and before its kernels; and take it back. CUmodule, CUlibrary. */
-int nvshmemx_cumodule_init(struct CUmod_st *module);
-int nvshmemx_cumodule_finalize(struct CUmod_st *module);
-int nvshmemx_culibrary_init(struct CUlib_st *library);
-int nvshmemx_culibrary_finalize(struct CUlib_st *library);
 #endif
 #endif
 

@@ -39,8 +39,11 @@ void down() {
     shunt_nvshmem_device_state = shunt_nvshmem_device{};
 }
 
+// There is no driver that loads modules: what came is the answer, for who looks whether it came.
+int module(void *of, int is_library, int enter) { return (int)(uintptr_t)of + 2 * is_library + enter; }
+
 const shunt_nvshmem_device_library library = {
-    SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, follow, quiet, drain, settle, down};
+    SHUNT_NVSHMEM_DEVICE_VERSION, place, clock_of_kernels, up, follow, quiet, drain, settle, down, module};
 const int registered = shunt_nvshmem_join_device(&library);
 
 } // namespace

@@ -13,7 +13,18 @@ __global__ void family(void *memory, unsigned *wrong) {
 // With an argument: kernels that have not ended on two GPUs when the library goes down.
 extern "C" unsigned long long shunt_native_still_running;
 
+// The host library's functions for modules, which programs ask the loader for, come to the device library.
+static int modules() {
+    auto *module = (CUmod_st *)16;
+    auto *library = (CUlib_st *)32;
+    return nvshmemx_cumodule_init(module) == 17 && nvshmemx_cumodule_finalize(module) == 16 &&
+                   nvshmemx_culibrary_init(library) == 35 && nvshmemx_culibrary_finalize(library) == 34
+               ? 0
+               : 6;
+}
+
 int main(int count, char **arguments) {
+    if (count > 1 && !std::strcmp(arguments[1], "modules")) return modules();
     if (count > 1) {
         shunt_native_still_running = 5;
         if (!std::strcmp(arguments[1], "told")) shunt_nvshmem_on_error(shunt_nvshmem_keep_error, nullptr);

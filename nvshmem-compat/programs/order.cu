@@ -1,4 +1,4 @@
-// quiet, fence, flush, barrier, sync, teams: one thread, a warp, a block.
+// quiet, fence, flush, barrier, sync, teams: one thread, a warp, four of them, a block.
 #include "program.h"
 
 __global__ void family(void *memory, unsigned *wrong) {
@@ -26,6 +26,7 @@ __global__ void family(void *memory, unsigned *wrong) {
         tally.want(nvshmemx_barrier_warp(NVSHMEM_TEAM_WORLD) == 0);
         tally.want(nvshmemx_team_sync_warp(NVSHMEM_TEAM_WORLD) == 0);
     }
+    tally.want(nvshmemx_barrier_warpgroup(NVSHMEM_TEAM_WORLD) == 0);
     nvshmemx_flush_block();
     nvshmemx_barrier_all_block();
     nvshmemx_sync_all_block();

@@ -239,6 +239,15 @@ pub enum Failure {
     /// CUDA said why.
     #[error("the GPU did not do what was asked for (the line before this one)")]
     NoKernel,
+    /// Modules are told by the program's device library.
+    #[error(
+        "this program has no device functions: link libnvshmem_device.a of the prefix into the program or library that \
+         calls this"
+    )]
+    NoDeviceLibrary,
+    /// What this library does not do.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// A fault of NICs was asked for that there is not.
     #[error("{0}")]
     Fault(String),

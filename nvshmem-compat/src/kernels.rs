@@ -28,6 +28,7 @@ pub struct DeviceLibrary {
     drain: extern "C" fn(stream: *mut c_void) -> c_int,
     settle: extern "C" fn(timeout_ns: u64) -> u64,
     down: extern "C" fn(),
+    module: extern "C" fn(of: *mut c_void, is_library: c_int, enter: c_int) -> c_int,
 }
 
 /// No kernel could be started.
@@ -110,6 +111,12 @@ impl Kernels {
     /// Whether the program has device functions, whatever they run on: all PEs of a job have, or none.
     pub fn are_there(&self) -> bool {
         self.library.is_some()
+    }
+
+    /// Gives a module (or library, in CUDA's sense) of its driver what the program's own kernels have, or takes it back
+    /// (`enter` is false). `None`: the program has no device library; else 0, or a status.
+    pub fn module(&self, of: *mut c_void, is_library: bool, enter: bool) -> Option<c_int> {
+        self.library.as_ref().map(|library| (library.module)(of, is_library.into(), enter.into()))
     }
 
     /// Where they run.

@@ -1,6 +1,6 @@
-// The headers in C++: structures as NVSHMEM 3.8 lays them out, and a job of one.
+// The headers in C++: structures as NVSHMEM 3.8 lays them out, the macros that programs say errors with, and a job of
+// one. The one header has all of it.
 #include <nvshmem.h>
-#include <nvshmemx.h>
 #include <shunt_nvshmem.h>
 
 #include <cstddef>
@@ -14,7 +14,17 @@ static_assert(offsetof(nvshmemx_init_attr_t, mpi_comm) == 8 && offsetof(nvshmemx
 static_assert(sizeof(nvshmem_team_config_t) == 64 && sizeof(nvshmem_team_t) == 4, "teams");
 static_assert(NVSHMEM_CMP_GE == 5 && NVSHMEM_SIGNAL_SET == 9 && NVSHMEMX_INIT_WITH_UNIQUEID == 8, "constants");
 
+// Ends with what the macros leave.
+static int said(int status) {
+    NVSHMEMI_NE_ERROR_JMP(status, 0, NVSHMEMX_ERROR_INTERNAL, out, "status %d", status);
+    NVSHMEMI_NULL_ERROR_RET(&status, status, NVSHMEMX_ERROR_SYMMETRY, "no %s", "address");
+    NVSHMEMI_ERROR_PRINT("nothing wrong with %d", status);
+out:
+    return status;
+}
+
 int main() {
+    if (said(0) != 0 || said(3) != NVSHMEMX_ERROR_INTERNAL) return 2;
     nvshmem_init();
     auto *word = static_cast<double *>(nvshmem_malloc(sizeof(double)));
     nvshmem_double_p(word, 2.5, nvshmem_my_pe());

@@ -1,8 +1,7 @@
 /* What happens where not all is well: a peer that dies, the end of the job by one PE, a job by unique id, another
  * library in the process, calls before and after. The first argument says which. */
 #include <dlfcn.h>
-#include <nvshmem.h>
-#include <nvshmemx.h>
+#include <nvshmem.h> /* the extensions as well, as NVSHMEM's own */
 #include <shunt_nvshmem.h>
 #include <signal.h>
 #include <stdio.h>
@@ -109,6 +108,12 @@ static int nested(void) {
     return 0;
 }
 
+/* NVIDIA's device library has such a function. */
+static int state_of_theirs(void **device, void **transport) {
+    *device = *transport = NULL;
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     if (!strcmp(mode, "lost")) return lost(0);
@@ -120,6 +125,11 @@ int main(int argc, char **argv) {
     if (!strcmp(mode, "twin") && argc > 2) {
         if (!dlopen(argv[2], RTLD_NOW)) return 20;
         nvshmem_init();
+    }
+    if (!strcmp(mode, "device")) {
+        nvshmemi_version_t version = {3, 8, 0};
+        int provided;
+        return nvshmemid_hostlib_init_attr(NVSHMEM_THREAD_SERIALIZED, &provided, 0, NULL, version, state_of_theirs);
     }
     if (!strcmp(mode, "comm")) {
         nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;

@@ -68,6 +68,17 @@ struct Warp {
     }
 };
 
+/* Four warps, which meet by the hardware barrier that NVSHMEM takes for them, too: 1 and their number in the block. */
+struct Warpgroup {
+    static __device__ __forceinline__ uint32_t rank() { return threadIdx.x % size(); }
+    static __device__ __forceinline__ uint32_t size() { return blockDim.x < 128 ? blockDim.x : 128; }
+    static __device__ __forceinline__ void sync() {
+#if SHUNT_NVSHMEM_WARP == 32
+        asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / size()), "r"(size()) : "memory");
+#endif
+    }
+};
+
 struct Block {
     static __device__ __forceinline__ uint32_t rank() { return threadIdx.x; }
     static __device__ __forceinline__ uint32_t size() { return blockDim.x; }

@@ -145,6 +145,9 @@
     SHUNT_DEVICE_GROUPS(SHUNT_GROUP_REDUCE, N, T, xor, Xor)
 
 SHUNT_DEVICE_GROUPS(SHUNT_GROUP_PLAIN, )
+static __device__ inline int nvshmemx_barrier_warpgroup(nvshmem_team_t team) {
+    return shunt_nvshmem::barrier<shunt_nvshmem::Warpgroup>(team);
+}
 SHUNT_RMA_TYPES(SHUNT_GROUPS_RMA)
 SHUNT_SIZES(SHUNT_GROUPS_SIZED)
 SHUNT_RMA_TYPES(SHUNT_GROUPS_COLLECTIVE)

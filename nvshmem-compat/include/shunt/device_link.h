@@ -42,6 +42,9 @@ typedef struct {
     unsigned long long (*settle)(unsigned long long timeout_ns);
     /* The library is down: all that was told is forgotten. */
     void (*down)(void);
+    /* A module of CUDA's driver, or a library of it, is given what kernels of the program have, or (`enter` is 0) loses
+     * it. 0, or a status. */
+    int (*module)(void *of, int is_library, int enter);
 } shunt_nvshmem_device_library;
 
 /* Called when the program is loaded. 0, or a status where the host library speaks another version. */

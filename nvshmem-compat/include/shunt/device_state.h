@@ -31,6 +31,6 @@ typedef struct {
     unsigned long long unused;
 } shunt_nvshmem_team;
 
-#define SHUNT_NVSHMEM_DEVICE_VERSION 3
+#define SHUNT_NVSHMEM_DEVICE_VERSION 4
 
 #endif

@@ -236,6 +236,9 @@ SHUNT_DEFINE int nvshmem_n_pes(void) {
 SHUNT_DEFINE void *nvshmem_ptr(const void *at, int pe) {
     return shunt_nvshmem::here(pe) ? (void *)at : nullptr;
 }
+SHUNT_DEFINE void *nvshmemx_mc_ptr(nvshmem_team_t, const void *) {
+    return nullptr;
+}
 SHUNT_DEFINE int nvshmem_team_n_pes(nvshmem_team_t team) {
     return shunt_nvshmem::team_size(team) == 0 ? -1 : (int)shunt_nvshmem::team_size(team);
 }

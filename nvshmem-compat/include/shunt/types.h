@@ -21,6 +21,10 @@ typedef cuda::std::ptrdiff_t ptrdiff_t;
 #endif
 #endif
 #ifdef SHUNT_NVSHMEM_CUDA
+/* Programs for NVSHMEM take types of the driver from here. NVRTC has none of them. */
+#if !defined(__CUDACC_RTC__) && __has_include(<cuda.h>)
+#include <cuda.h>
+#endif
 #include <cuda_runtime.h>
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
@@ -50,6 +54,8 @@ typedef struct {
     int minor;
     int patch;
 } nvshmemi_version_t;
+
+typedef int (*nvshmemx_device_lib_init_cb)(void **device_state, void **transport_state);
 
 typedef struct {
     int version;
@@ -148,7 +154,7 @@ enum { NVSHMEM_PE_INVALID = -1, NVSHMEMX_PE_ANY = 1 << 15, NVSHMEMX_PE_ALL = 1 <
 
 typedef enum { NVSHMEM_SIGNAL_SET = 9, NVSHMEM_SIGNAL_ADD = 10 } nvshmemx_signal_op_t;
 
-typedef enum {
+typedef enum nvshmemx_status {
     NVSHMEMX_SUCCESS = 0,
     NVSHMEMX_ERROR_INVALID_VALUE = 1,
     NVSHMEMX_ERROR_OUT_OF_MEMORY = 2,
@@ -156,7 +162,8 @@ typedef enum {
     NVSHMEMX_ERROR_SYMMETRY = 4,
     NVSHMEMX_ERROR_GPU_NOT_SELECTED = 5,
     NVSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED = 6,
-    NVSHMEMX_ERROR_INTERNAL = 7
+    NVSHMEMX_ERROR_INTERNAL = 7,
+    NVSHMEMX_ERROR_SENTINEL = INT_MAX
 } nvshmemx_status;
 
 #endif

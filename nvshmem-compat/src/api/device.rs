@@ -1,8 +1,9 @@
-//! What device code needs of the host: handles of queue pairs.
+//! What device code needs of the host: handles of queue pairs, and modules that are loaded by themselves.
 
-use super::status;
+use super::{session, status, status_of};
 use crate::failure::Failure;
-use std::ffi::c_int;
+use crate::kernels::Kernels;
+use std::ffi::{c_int, c_void};
 
 /// Handles 0 and 1 are NVSHMEM's for the host's and the default queue pair; the next one is kernels' channel 1.
 const FIRST_HANDLE: u32 = 2;
@@ -29,4 +30,36 @@ extern "C" fn nvshmemx_qp_create(count: c_int, handles: *mut *mut c_int) -> c_in
         unsafe { handles.write(array) };
         Ok(())
     })
+}
+
+/// A module of CUDA's driver, for who finds these functions in the host library: libnvshmem_device.a has the same, and
+/// does the work.
+fn module(name: &str, of: *mut c_void, is_library: bool, enter: bool) -> c_int {
+    let me = session().map(|session| session.me());
+    let kernels = match Kernels::of_program() {
+        Ok(kernels) => kernels,
+        Err(error) => return status_of(name, me, &Failure::Init(error)),
+    };
+    let answer = kernels.module(of, is_library, enter);
+    answer.unwrap_or_else(|| status_of(name, me, &Failure::NoDeviceLibrary))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_cumodule_init(of: *mut c_void) -> c_int {
+    module("nvshmemx_cumodule_init", of, false, true)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_cumodule_finalize(of: *mut c_void) -> c_int {
+    module("nvshmemx_cumodule_finalize", of, false, false)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_culibrary_init(of: *mut c_void) -> c_int {
+    module("nvshmemx_culibrary_init", of, true, true)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_culibrary_finalize(of: *mut c_void) -> c_int {
+    module("nvshmemx_culibrary_finalize", of, true, false)
 }

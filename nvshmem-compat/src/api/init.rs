@@ -100,6 +100,37 @@ extern "C" fn nvshmemx_hostlib_finalize() {
     nvshmemi_finalize();
 }
 
+/// What NVIDIA's device library calls in its `nvshmemi_init_thread`, with a function that says where its state lies.
+/// Nothing of this library would be found there.
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemid_hostlib_init_attr(
+    requested: c_int,
+    provided: *mut c_int,
+    flags: u32,
+    attr: *mut InitAttr,
+    compiled: Version,
+    device_state: Option<extern "C" fn(*mut *mut c_void, *mut *mut c_void) -> c_int>,
+) -> c_int {
+    if device_state.is_some() {
+        let error = InitError::Unsupported(
+            "this program was linked with NVIDIA's libnvshmem_device.a, whose kernels find nothing here: link the one \
+             of the prefix",
+        );
+        return status_of("nvshmem_init", None, &Failure::Init(error));
+    }
+    nvshmemi_init_thread(requested, provided, flags, attr, compiled)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemid_hostlib_finalize(_device_state: *mut c_void, _transport_state: *mut c_void) {
+    nvshmemi_finalize();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemid_init_status() -> c_int {
+    nvshmemx_init_status()
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn nvshmemx_init_status() -> c_int {
     session().map_or(InitStatus::Not, |_| InitStatus::Initialized) as c_int

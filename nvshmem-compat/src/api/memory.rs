@@ -100,3 +100,46 @@ extern "C" fn nvshmemx_buffer_unregister_all() {
         Ok(())
     });
 }
+
+/// Why no memory of the program's own becomes a part of the heap.
+const OTHER_MEMORY: Failure = Failure::Unsupported(
+    "memory of the program's own does not become a part of the symmetric heap, whose memory is of the host: take it \
+     from nvshmem_malloc, or register it with nvshmemx_buffer_register",
+);
+
+/// Null, behind a sentence that says why.
+fn refuse_symmetric(name: &str) -> *mut c_void {
+    status(name, |_| Err(OTHER_MEMORY));
+    std::ptr::null_mut()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_buffer_register_symmetric(
+    _at: *mut c_void,
+    _bytes: usize,
+    _flags: c_int,
+) -> *mut c_void {
+    refuse_symmetric("nvshmemx_buffer_register_symmetric")
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_buffer_register_symmetric_at_preferred_address(
+    _at: *mut c_void,
+    _bytes: usize,
+    _preferred: *mut c_void,
+    _flags: c_int,
+) -> *mut c_void {
+    refuse_symmetric("nvshmemx_buffer_register_symmetric_at_preferred_address")
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_buffer_unregister_symmetric(_at: *mut c_void, _bytes: usize) -> c_int {
+    status("nvshmemx_buffer_unregister_symmetric", |_| Err(OTHER_MEMORY))
+}
+
+/// No multicast address: that is NVLink's, and PEs reach each other through NICs alone. Programs ask, and go another
+/// way.
+#[unsafe(no_mangle)]
+extern "C" fn nvshmemx_mc_ptr(_team: c_int, _at: *const c_void) -> *mut c_void {
+    std::ptr::null_mut()
+}

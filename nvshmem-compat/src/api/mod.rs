@@ -10,6 +10,7 @@
 //! | [`teams`] | teams, barrier, sync |
 //! | [`collective`] | broadcast, fcollect, alltoall, reductions |
 //! | [`device`] | what device code needs of the host |
+//! | [`data`] | variables that programs ask the loader for |
 //! | [`ext`] | what NVSHMEM does not have: errors as values, state, faults of soft NICs |
 //! | [`types`] | which types a family has |
 //!
@@ -18,6 +19,7 @@
 
 mod amo;
 mod collective;
+mod data;
 mod device;
 mod ext;
 mod init;

@@ -22,6 +22,33 @@ pub fn exported(library: &Path) -> Result<BTreeSet<String>> {
     Ok(text.lines().filter_map(function).collect())
 }
 
+/// Variables that NVSHMEM's host library exports.
+pub const VARIABLES: [&str; 8] = [
+    "nvshmem_debug_file",
+    "nvshmem_debug_level",
+    "nvshmem_debug_mask",
+    "nvshmem_debug_output_lock",
+    "nvshmem_error",
+    "nvshmem_nvtx_options",
+    "nvshmem_options",
+    "nvshmem_selected_device_transport",
+];
+
+/// Variables of the interface that a shared library exports.
+pub fn variables(library: &Path) -> Result<Vec<String>> {
+    let output = sh::capture(sh::command("nm").args(["-D", "--defined-only"]).arg(library))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let variable = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        let (kind, name) = (words.next()?, words.next()?);
+        let name = name.split('@').next().unwrap_or(name);
+        (["B", "D"].contains(&kind) && name.starts_with("nvshmem")).then(|| name.to_owned())
+    };
+    let mut found: Vec<String> = text.lines().filter_map(variable).collect();
+    found.sort();
+    Ok(found)
+}
+
 /// The committed list.
 pub fn theirs() -> Result<BTreeSet<String>> {
     let path = sh::root().join("nvshmem-compat/nvshmem-3.8.0.txt");
@@ -32,6 +59,10 @@ pub fn theirs() -> Result<BTreeSet<String>> {
 /// Holds the library against the list, and the table against both.
 pub fn check(library: &Path, bless: bool) -> Result<()> {
     let (ours, theirs) = (exported(library)?, theirs()?);
+    let variables = variables(library)?;
+    if variables != VARIABLES {
+        bail!("variables of the interface: expected {VARIABLES:?}, got {variables:?}");
+    }
     let unexplained: Vec<&String> = theirs.difference(&ours).filter(|name| reason(name).is_none()).collect();
     if !unexplained.is_empty() {
         bail!("{} functions are not there and no reason is given: {unexplained:?}", unexplained.len());
@@ -95,13 +126,13 @@ mod tests {
         let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
         let table = table(
             &names(&["nvshmem_int_put", "nvshmem_int_test", "shunt_nvshmem_resolve"]),
-            &names(&["nvshmem_int_put", "nvshmemx_mc_ptr"]),
+            &names(&["nvshmem_int_put", "nvshmemx_team_init"]),
         );
         assert!(
             table.contains("| put, get | 1 | 1 | 0 | 0 |") && table.contains("| all | 2 | 1 | 1 | 2 |"),
             "{table}"
         );
-        assert!(table.contains("| `nvshmemx_mc_ptr` | multicast"), "{table}");
+        assert!(table.contains("| `nvshmemx_team_init` | teams"), "{table}");
     }
 
     #[test]

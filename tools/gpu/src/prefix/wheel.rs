@@ -1,7 +1,7 @@
 //! NVSHMEM's own host library, fetched as a Python package into the target folder, to hold the committed list of its
 //! functions against, and our headers and programs against its own. Nothing of it gets into the prefix.
 
-use super::coverage::{exported, theirs};
+use super::coverage::{VARIABLES, exported, theirs, variables};
 use anyhow::{Error, Result, bail};
 use shunt_task::sh;
 use std::fmt;
@@ -65,6 +65,12 @@ pub fn compare() -> Result<()> {
     let differ: Vec<&String> = wheel.symmetric_difference(&listed).collect();
     if !differ.is_empty() {
         bail!("nvshmem-compat/nvshmem-3.8.0.txt and the wheel differ in {differ:?}");
+    }
+    let variables = variables(&folder()?.join(LIBRARY))?;
+    if variables != VARIABLES {
+        bail!(
+            "variables that NVSHMEM's library exports: listed are {VARIABLES:?}, the wheel has {variables:?}"
+        );
     }
     println!("wheel: {} functions, as listed", wheel.len());
     Ok(())
