@@ -10,6 +10,10 @@ use thiserror::Error;
 
 /// Ports of a PE, where nobody says: one that carries, and one to go to.
 const PORTS: u32 = 2;
+/// Room for small allocations beside what is asked for: NVSHMEM's, 24 times its alignment.
+const HEAP_ROOM: u64 = 24 * 512;
+/// The heap is a multiple of this, or of the bytes of a key where they are fewer.
+const HEAP_UNIT: u64 = 2 << 20;
 /// Most ports of a PE, as of soft NICs.
 const PORTS_MAX: u32 = 8;
 
@@ -46,7 +50,7 @@ pub enum EnvError {
 pub struct Settings {
     /// What the host side reads.
     pub host: EnvConfig,
-    /// Bytes that `nvshmem_malloc` has to give away, on each PE.
+    /// Bytes that are asked for, for `nvshmem_malloc` to give away, on each PE.
     pub heap_bytes: u64,
     /// log2 of the bytes that one key covers.
     pub log2_chunk: u32,
@@ -109,6 +113,14 @@ impl Settings {
             says_version: text("NVSHMEM_DEBUG").is_some_and(|level| level.eq_ignore_ascii_case("VERSION"))
                 || text("NVSHMEM_DEBUG").is_some_and(|level| level.eq_ignore_ascii_case("INFO")),
         })
+    }
+
+    /// Bytes that `nvshmem_malloc` has to give away. NVSHMEM adds room for a dozen allocations, with 512 bytes before
+    /// and behind each, and rounds up to its granularity: programs that ask for exactly what their buffer takes
+    /// allocate more. Here it is rounded up to what CUDA maps at the least, since memory of the host is set to zero at
+    /// start.
+    pub fn heap(&self) -> u64 {
+        (self.heap_bytes + HEAP_ROOM).next_multiple_of(HEAP_UNIT.min(1 << self.log2_chunk))
     }
 
     /// Soft NICs a PE has: all, unless one port is asked for.

@@ -119,8 +119,8 @@ pub const TABLE: &[Known] = &[
     honoured(
         "NVSHMEM_SYMMETRIC_SIZE",
         "1G",
-        "bytes nvshmem_malloc has to give away, on each PE",
-        Values::Size(4096),
+        "bytes nvshmem_malloc has to give away on each PE; room for a few small allocations comes on top",
+        Values::Size(1),
     ),
     honoured(
         "NVSHMEM_CUMEM_GRANULARITY",
@@ -174,9 +174,9 @@ pub const TABLE: &[Known] = &[
         "ibrc",
         "transport of host-initiated transfers",
         Values::Any,
-        "they take the same channels as device code",
+        "they take the same channels as device code, with none, too: PEs of one machine reach each other by NICs",
     )
-    .refused(Refused::Words(&["none", "ucx", "libfabric", "gpunetio"], NO_OTHER)),
+    .refused(Refused::Words(&["ucx", "libfabric", "gpunetio"], NO_OTHER)),
     idle(
         "NVSHMEM_GPUNETIO_ENABLE_GDAKI",
         "0",

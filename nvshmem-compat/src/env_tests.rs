@@ -102,7 +102,7 @@ fn what_is_refused_is_refused_by_name_and_says_why() {
 fn what_makes_no_sense_is_said_with_what_would() {
     let cases = [
         ("NVSHMEM_SYMMETRIC_SIZE", "much"),
-        ("NVSHMEM_SYMMETRIC_SIZE", "12"),
+        ("NVSHMEM_SYMMETRIC_SIZE", "0"),
         ("NVSHMEM_MAX_TEAMS", "6"),
         ("SHUNT_SOFT_RAILS", "0"),
         ("SHUNT_CALL_DEADLINE", "0"),
@@ -220,5 +220,26 @@ proptest! {
     fn whole_sizes_are_read_back(bytes in 0u64..1 << 46) {
         prop_assert_eq!(parse_size(&bytes.to_string()), Some(bytes));
         prop_assert_eq!(parse_size(&format!("{}K", bytes >> 10)), Some(bytes >> 10 << 10));
+    }
+}
+
+/// NVSHMEM's measurements of collectives ask for exactly what their buffers take, and allocate 16 bytes before.
+#[test]
+fn a_heap_as_small_as_its_payload_has_room_for_more() {
+    for asked in [1, 4096, 8 << 20, (8 << 20) - (12 << 10) + 1, 1 << 30] {
+        let text = asked.to_string();
+        let heap = with(&[("NVSHMEM_SYMMETRIC_SIZE", &text)]).unwrap().heap();
+        assert!(heap >= asked + (12 << 10) && heap < asked + (12 << 10) + (2 << 20), "{asked} {heap}");
+        assert!(heap.is_multiple_of(2 << 20));
+    }
+    let small = [("NVSHMEM_SYMMETRIC_SIZE", "4096"), ("NVSHMEM_CUMEM_GRANULARITY", "64K")];
+    assert_eq!(with(&small).unwrap().heap(), 64 << 10);
+}
+
+/// Without a network in NVSHMEM's sense, as its users test inside one machine. It was refused.
+#[test]
+fn no_remote_transport_is_accepted() {
+    for value in ["None", "none"] {
+        assert_eq!(with(&[("NVSHMEM_REMOTE_TRANSPORT", value)]), with(&[]));
     }
 }

@@ -114,6 +114,17 @@ static int state_of_theirs(void **device, void **transport) {
     return 0;
 }
 
+/* The heap is asked for exactly as large as one buffer, and less is taken before. */
+static int exact(size_t bytes) {
+    begin();
+    for (int i = 0; i < 10; ++i) {
+        if (!nvshmem_malloc(sizeof(double))) return 31;
+    }
+    if (!nvshmem_malloc(bytes)) return 32;
+    nvshmem_finalize();
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     if (!strcmp(mode, "lost")) return lost(0);
@@ -121,6 +132,7 @@ int main(int argc, char **argv) {
     if (!strcmp(mode, "ends")) return ends();
     if (!strcmp(mode, "nested")) return nested();
     if (!strcmp(mode, "unique") && argc > 4) return unique(argv[2], atoi(argv[3]), atoi(argv[4]));
+    if (!strcmp(mode, "exact") && argc > 2) return exact(strtoul(argv[2], NULL, 10));
     if (!strcmp(mode, "early")) nvshmem_quiet();
     if (!strcmp(mode, "twin") && argc > 2) {
         if (!dlopen(argv[2], RTLD_NOW)) return 20;

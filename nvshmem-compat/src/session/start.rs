@@ -120,8 +120,7 @@ impl Session {
             Source::Mlx5(machine) => Nics::mlx5(me, machine, &mates, ahead)?,
         };
         let teams = Teams::new(me, &nodes, settings.max_teams);
-        let map =
-            HeapMap::new(settings.heap_bytes, pes, teams.ids().max(FIRST_OWN as u32), kernels.are_there());
+        let map = HeapMap::new(settings.heap(), pes, teams.ids().max(FIRST_OWN as u32), kernels.are_there());
         let config = config(&settings, map.bytes, nics.are_soft(), &kernels);
         let builder = Runtime::builder(nics.rails(), Member::of_process(&net))
             .memory(kernels.memory(nics.mover())?)
