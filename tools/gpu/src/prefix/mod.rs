@@ -2,6 +2,7 @@
 
 mod bridge;
 mod bridge_table;
+mod cmake;
 mod coverage;
 mod cuda12;
 mod device;
@@ -21,12 +22,12 @@ use std::time::Instant;
 pub const SUMMARY: &str =
     "make the folder that NVSHMEM_DIR names; --coverage: what of NVSHMEM's interface is there";
 pub const HELP: &str = "prefix [--out DIR] [--debug] [--host] [--cuda-home DIR]
-       [--coverage] [--bless] [--wheel] [--link] [--programs] [--arch sm_NN]... [--deep-ep]
+       [--coverage] [--bless] [--wheel] [--link] [--programs] [--arch sm_NN]... [--deep-ep] [--cmake]
 
 Builds the host library (release) and makes
   DIR/include                      nvshmem.h, nvshmemx.h, shunt_nvshmem.h
   DIR/lib/libshunt_nvshmem.so.3    and NVSHMEM's names for it: libnvshmem_host.so, libnvshmem_host.so.3
-  DIR/lib/cmake/nvshmem            find_package(NVSHMEM), target nvshmem::nvshmem_host
+  DIR/lib/cmake/nvshmem            find_package(NVSHMEM): targets nvshmem::nvshmem, nvshmem_host, nvshmem_device
   DIR/lib/pkgconfig/nvshmem.pc
   DIR/lib/libnvshmem_device.a      Shunt's device code, relocatable, for nvcc -rdc=true
   DIR/lib/nvshmem_bootstrap_mpi.so.3  where an mpicc is found
@@ -47,6 +48,7 @@ nvcc and ptxas of CUDA 13 are fetched as Python packages, unless --cuda-home nam
   --link      compile and link a program for each family of device functions with this folder and with that wheel
   --programs  compile and link these with this folder alone, for all architectures or those that --arch names: what
               `cargo xtask gpu run` starts
+  --cmake     build a project that finds the folder by CMake, where there is one
   --deep-ep   compile and link our kernels in DeepEP's roles with ibgda_device.cuh, and hold the machine code of its
               functions against deep-ep-bridge/sass.txt";
 
@@ -59,7 +61,7 @@ pub fn run(args: &[String]) -> Result<()> {
     let mut out = sh::target_dir().join("prefix");
     let (mut check, mut bless, mut compare, mut profile) = (false, false, false, Profile::Release);
     let (mut host_alone, mut link, mut deep_ep, mut cuda_home) = (false, false, false, None);
-    let (mut device_programs, mut arches) = (false, Vec::new());
+    let (mut device_programs, mut arches, mut by_cmake) = (false, Vec::new(), false);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -70,6 +72,7 @@ pub fn run(args: &[String]) -> Result<()> {
             "--host" => host_alone = true,
             "--link" => link = true,
             "--deep-ep" => deep_ep = true,
+            "--cmake" => by_cmake = true,
             "--programs" => device_programs = true,
             "--arch" => match args.next().filter(|arch| ARCHES.contains(&arch.as_str())) {
                 Some(arch) => arches.push(arch.as_str()),
@@ -113,6 +116,9 @@ pub fn run(args: &[String]) -> Result<()> {
     if device_programs {
         programs::link_ours(&out, &toolkit, if arches.is_empty() { &ARCHES } else { &arches })?;
     }
+    if by_cmake {
+        cmake::project(&out, &toolkit)?;
+    }
     if deep_ep {
         bridge::all(&out, &toolkit, bless)?;
     }
@@ -153,9 +159,10 @@ pub fn stage(pack: impl FnOnce() -> Result<usize>) -> Result<Count> {
         Err(error) if error.is::<wheel::Unreachable>() => println!("not held against the wheel: {error:#}"),
         Err(error) => return Err(error),
     }
+    let by_cmake = timed("CMake", || cmake::project(&out, &toolkit))?;
     let launched = timed("under mpirun", || mpi::conformance(&out, &launcher(), &mpi::RUNS))?;
     let programs = timed("programs of the host", || host_programs(&out))?;
-    Ok(Count::of(3 + programs + linked + bridged + launched, 0))
+    Ok(Count::of(3 + programs + linked + bridged + launched + by_cmake, 0))
 }
 
 /// The launcher that the workspace's release build made.
