@@ -20,7 +20,7 @@ pub fn project(out: &Path, toolkit: &Toolkit) -> Result<usize> {
     if build.is_dir() {
         std::fs::remove_dir_all(&build)?;
     }
-    let mut configure = toolkit.program("cmake");
+    let mut configure = sh::command("cmake");
     configure.args(["-S", PROJECT, "-DWITH_CUDA=1", "-DCMAKE_CUDA_ARCHITECTURES=90", "-B"]).arg(&build);
     configure.arg(format!("-DCMAKE_PREFIX_PATH={}", out.display()));
     configure
@@ -29,7 +29,7 @@ pub fn project(out: &Path, toolkit: &Toolkit) -> Result<usize> {
         configure.arg(format!("-DCCCL={}", cccl()?.display()));
     }
     sh::capture(&mut configure)?;
-    sh::capture(toolkit.program("cmake").arg("--build").arg(&build))?;
+    sh::capture(sh::command("cmake").arg("--build").arg(&build))?;
     sh::capture(
         sh::command(&build.join("odd").to_string_lossy()).arg("alone").env("NVSHMEM_SYMMETRIC_SIZE", "1M"),
     )?;

@@ -7,7 +7,7 @@ mod table;
 use crate::gpu::wheels::Toolkit;
 use crate::prefix;
 use anyhow::{Context, Result, bail};
-use plan::{Kind, Plan, Source};
+use plan::{Kind, Makes, Plan, Source};
 use shunt_task::sh;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ is only read.
   --out FILE      the table; default target/strangers/KIND.md
   --arch sm_NN    default sm_90
   --only TEXT     sources alone whose path has this in it
-  --include DIR   more headers, such as the folder of nvml.h for perftest
+  --include DIR   more headers, such as the folder of nvml.h for perftest, of nvtx3 for pplx
 CUDA's driver is not linked: a library of empty functions stands for it.";
 
 /// What is asked for.
@@ -193,7 +193,7 @@ impl Job<'_> {
             (0..sources.len()).filter(|at| which(*at)).map(|at| self.object(sources[at])).collect()
         };
         let common = self.plan.common.len();
-        if !self.plan.programs {
+        if self.plan.makes == Makes::Library {
             let good: Vec<bool> = rows.iter().map(Row::is_compiled).collect();
             let objects = of(&|at| good[at]);
             if objects.is_empty() {
@@ -203,6 +203,7 @@ impl Job<'_> {
             rows.iter_mut().filter(|row| row.is_compiled()).for_each(|row| row.link(reason.clone()));
             return Ok(());
         }
+        let programs = self.plan.makes == Makes::Programs;
         let broken = rows[..common].iter().find(|row| !row.is_compiled()).map(|row| row.source.clone());
         for at in common..sources.len() {
             if !rows[at].is_compiled() {
@@ -211,8 +212,8 @@ impl Job<'_> {
             let objects = of(&|other| other < common || other == at);
             let reason = match &broken {
                 Some(name) if sources[at].needs_common => Some(format!("needs {name}")),
-                _ if sources[at].needs_common => self.link(&format!("program{at}"), &objects, true)?,
-                _ => self.link(&format!("program{at}"), &[self.object(sources[at])], true)?,
+                _ if sources[at].needs_common => self.link(&format!("program{at}"), &objects, programs)?,
+                _ => self.link(&format!("program{at}"), &[self.object(sources[at])], programs)?,
             };
             rows[at].link(reason);
         }

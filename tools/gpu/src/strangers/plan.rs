@@ -58,8 +58,20 @@ pub struct Plan {
     /// Part of every program.
     pub common: Vec<Source>,
     pub sources: Vec<Source>,
-    /// Each source is a program; else all that compile are one shared library.
-    pub programs: bool,
+    /// What is linked.
+    pub makes: Makes,
+}
+
+/// What a checkout's sources become.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Makes {
+    /// All that compile are one shared library.
+    #[default]
+    Library,
+    /// Each source is a shared library.
+    Libraries,
+    /// Each source is a program.
+    Programs,
 }
 
 impl Plan {
@@ -74,7 +86,7 @@ impl Plan {
             Kind::Pplx => pplx(checkout)?,
             Kind::TritonDistributed => Self {
                 sources: below(checkout, checkout, &|name| name.ends_with("nvshmem_wrapper.cu"))?,
-                programs: false,
+                makes: Makes::Libraries,
                 ..Self::default()
             },
         };
@@ -130,7 +142,7 @@ fn perftest(checkout: &Path) -> Result<Plan> {
         ],
         common: below(&common, checkout, &is_source)?,
         sources,
-        programs: true,
+        makes: Makes::Programs,
         ..Plan::default()
     })
 }
@@ -145,7 +157,8 @@ fn pplx(checkout: &Path) -> Result<Plan> {
     };
     Ok(Plan {
         include: vec![csrc.clone()],
-        flags: vec!["-std=c++17".to_owned()],
+        // PyTorch's build has the second.
+        flags: ["-std=c++17", "--expt-relaxed-constexpr"].map(str::to_owned).to_vec(),
         sources: below(&csrc, checkout, &wanted)?,
         ..Plan::default()
     })
