@@ -204,6 +204,24 @@ fn a_peer_that_dies_is_named_and_nobody_hangs() {
     assert!(!said.contains("are left"), "{said}");
 }
 
+/// A wait did not ask who is lost while anybody else was left: it lasted for `SHUNT_CALL_DEADLINE`, and a loop of tests
+/// for ever.
+#[test]
+fn a_wait_for_a_word_of_a_peer_that_dies_ends() {
+    let quick = [("SHUNT_GIVE_UP", "300ms")];
+    for (how, call) in [("signal", "nvshmem_signal_wait_until"), ("test", "nvshmem_uint64_test")] {
+        let output = run(3, &quick, &["odd", "awaited", how]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        let want = format!("{call}: waited for 1 of 1 words from 0x");
+        assert!(said.contains(&want) && said.contains("; peer 2 on channel 0, path "), "{said}");
+        assert!(said.contains("every path to the peer is dead"), "{said}");
+    }
+    let output = run(3, &quick, &["odd", "awaited", "told"]);
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(out.matches("went on").count(), 2, "{out}{said}");
+}
+
 #[test]
 fn one_pe_ends_the_job() {
     let output = run(3, &[], &["odd", "ends"]);

@@ -35,6 +35,35 @@ static int lost(int told) {
     return 0;
 }
 
+/* The same, and the others wait for words that the last PE would have written: for one of it, or by tests in a loop.
+ * Where they are told they go on without it: further waits are for others. */
+static int awaited(const char *how) {
+    begin();
+    uint64_t *word = nvshmem_calloc(2, sizeof *word);
+    nvshmem_barrier_all();
+    nvshmem_quiet();
+    if (me == pes - 1) kill(getpid(), SIGKILL);
+    if (!strcmp(how, "signal")) nvshmem_signal_wait_until(word, NVSHMEM_CMP_NE, 0);
+    if (!strcmp(how, "test")) while (!nvshmem_uint64_test(word, NVSHMEM_CMP_NE, 0)) {}
+    if (strcmp(how, "told")) return 33;
+    shunt_nvshmem_on_error(shunt_nvshmem_keep_error, NULL);
+    nvshmem_uint64_wait_until(word, NVSHMEM_CMP_NE, 0);
+    shunt_nvshmem_error error;
+    if (shunt_nvshmem_last_error(&error) != SHUNT_NVSHMEM_PEER_LOST || error.peer != pes - 1) return 34;
+    if (me == 1) {
+        usleep(1500000);
+        nvshmem_uint64_p(word + 1, 5, 0);
+        nvshmem_uint64_wait_until(word + 1, NVSHMEM_CMP_EQ, 6);
+    } else {
+        nvshmem_uint64_wait_until(word + 1, NVSHMEM_CMP_EQ, 5);
+        nvshmem_uint64_p(word + 1, 6, 1);
+    }
+    if (shunt_nvshmem_last_error(&error) || word[1] != 5 + (uint64_t)me) return 35;
+    nvshmem_finalize();
+    printf("went on\n");
+    return 0;
+}
+
 static int ends(void) {
     begin();
     nvshmem_barrier_all();
@@ -129,6 +158,7 @@ int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     if (!strcmp(mode, "lost")) return lost(0);
     if (!strcmp(mode, "told")) return lost(1);
+    if (!strcmp(mode, "awaited") && argc > 2) return awaited(argv[2]);
     if (!strcmp(mode, "ends")) return ends();
     if (!strcmp(mode, "nested")) return nested();
     if (!strcmp(mode, "unique") && argc > 4) return unique(argv[2], atoi(argv[3]), atoi(argv[4]));

@@ -55,7 +55,7 @@ fn test<T: Value>(name: &str, words: Words<T>, wanted: Wanted) -> (bool, Vec<u64
         counted = watch.numbers().count();
         let held = watch.held();
         if held.len() < counted {
-            s.peers().look_after();
+            s.peers().look_after(watch)?;
         }
         Ok(held)
     });

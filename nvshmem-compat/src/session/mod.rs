@@ -12,6 +12,7 @@
 //! | [`map`] | where everything lies in the symmetric heap; pure |
 //! | [`transfer`], [`staging`], [`memory`] | puts and gets; memory outside the heap; copies here |
 //! | [`atomics`], [`order`], [`waits`] | atomics and signals; quiet and the like; words that are waited for |
+//! | [`losses`] | which PEs that are lost end a wait; pure |
 //! | [`describe`], [`leftovers`] | faults in words; what a job leaves on the machine |
 
 mod atomics;
@@ -22,6 +23,7 @@ pub mod kernel_map;
 mod kernels;
 mod leftovers;
 mod locks;
+mod losses;
 pub mod map;
 mod meetings;
 mod memory;

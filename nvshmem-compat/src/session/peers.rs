@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::describe;
 use super::locks::lock;
+use super::losses::Losses;
 use super::waits::Watch;
 use crate::failure::Failure;
 use shunt_device::platform::host::{Host, World};
@@ -13,6 +14,9 @@ use std::sync::{Arc, Mutex};
 
 /// The channel of host calls at each peer: one, so that what is posted first arrives first.
 pub(super) const HOST_CHANNEL: u32 = 0;
+
+/// Looks of a wait between two in which it asks who is lost.
+const LOOKS_BETWEEN: u32 = 64;
 
 /// How far looks have come, and what each channel has shown.
 #[derive(Default)]
@@ -27,6 +31,7 @@ pub struct Peers {
     world: Arc<dyn World>,
     control: Arc<Control>,
     rounds: Mutex<Rounds>,
+    losses: Mutex<Losses>,
     /// Which channels the host looks after: how many, and how far apart their rows are.
     looked_after: (u32, u32),
     /// How long a call may take.
@@ -47,7 +52,8 @@ impl Peers {
     ) -> Self {
         let (pes, channels) = (words.root().pe_count, words.root().channels_per_pe);
         let looked_after = if kernels { (pes, channels) } else { (pes * channels, 1) };
-        Self { words, world, control, rounds: Mutex::default(), looked_after, deadline_ns, pe }
+        let (rounds, losses) = (Mutex::default(), Mutex::default());
+        Self { words, world, control, rounds, losses, looked_after, deadline_ns, pe }
     }
 
     /// This PE.
@@ -198,6 +204,9 @@ impl Peers {
 
     /// The failure that a fault of a channel is.
     pub(super) fn failure(&self, fault: &Fault) -> Failure {
+        if fault.channel == HOST_CHANNEL && self.channel(fault.peer).alive().is_err() {
+            lock(&self.losses).tell(fault.peer);
+        }
         describe::broken(&self.words, self.control.describe(fault.peer), fault)
     }
 
@@ -222,18 +231,22 @@ impl Peers {
     }
 
     /// One look after a channel of each peer: who tests in a loop lets switches go on.
-    pub fn look_after(&self) {
+    ///
+    /// # Errors
+    /// A PE is lost ([`super::losses`]): such a loop would go on for ever.
+    pub fn look_after(&self, watch: &Watch<'_>) -> Result<(), Failure> {
         for _ in 0..self.looked_after.0 {
             self.look();
         }
         self.world.relax();
+        self.end_by_loss(watch, 1, 0)
     }
 
     /// Looks at the words until `enough` of those that count hold; answers with their numbers. Looks after this PE's
     /// channels meanwhile.
     ///
     /// # Errors
-    /// The call's time is over, or no other PE is left that could write.
+    /// The call's time is over, or a PE is lost ([`super::losses`]).
     pub fn wait_for(&self, watch: &Watch<'_>, enough: usize) -> Result<Vec<u64>, Failure> {
         let enough = enough.min(watch.numbers().count());
         let since = self.now_ns();
@@ -245,16 +258,35 @@ impl Peers {
             }
             looks = looks.wrapping_add(1);
             self.look();
+            if looks.is_multiple_of(LOOKS_BETWEEN) {
+                self.end_by_loss(watch, enough, held.len())?;
+            }
             let waited = self.now_ns() - since;
-            let alone = looks.is_multiple_of(4096)
-                && self.count() > 1
-                && self.lost().len() as u32 == self.count() - 1;
-            if alone || waited > self.deadline_ns {
+            if waited > self.deadline_ns {
                 let what =
                     format!("{enough} of {} words from {:#x} on, {} hold", watch.count, watch.at, held.len());
                 return Err(self.overdue(what, waited));
             }
             self.world.relax();
         }
+    }
+
+    /// Fails where the loss of a PE ends a wait for these words.
+    fn end_by_loss(&self, watch: &Watch<'_>, enough: usize, held: usize) -> Result<(), Failure> {
+        let lost = self.lost();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        // What the lost one sent is on its way for a packet lifetime; what others send is behind their own losses.
+        let grace_ns = self.slice_ns() + self.words.root().policy.packet_lifetime_ns;
+        let due = lock(&self.losses).due(&lost, self.count() - 1, self.now_ns(), grace_ns);
+        let Some(fault) = due.and_then(|pe| self.channel(pe).alive().err()) else { return Ok(()) };
+        let mut failure = self.failure(&fault);
+        if let Failure::Channel(broken) = &mut failure {
+            let what =
+                format!("waited for {enough} of {} words from {:#x} on, {held} hold; ", watch.count, watch.at);
+            broken.text.insert_str(0, &what);
+        }
+        Err(failure)
     }
 }
