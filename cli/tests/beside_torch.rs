@@ -38,6 +38,13 @@ void *torch_needs[] = {nvshmemid_init_status, nvshmemid_hostlib_init_attr, nvshm
 int torch_transport(void) { return nvshmem_selected_device_transport; }
 "#;
 
+/// A program that is linked with that part.
+const LINKED: &str = r#"
+#include <stdio.h>
+int torch_transport(void);
+int main(void) { return printf("transport %d\n", torch_transport()) < 0; }
+"#;
+
 /// DeepEP's extension: the next PE gets this one's number.
 const EXTENSION: &str = r#"
 #include <nvshmem.h>
@@ -164,10 +171,16 @@ fn one_that_is_initialised_is_refused_with_both_names() {
 /// had a version, which the loader says.
 #[test]
 fn what_was_linked_with_nvidias_loads_with_ours_in_its_place() {
-    let mut command = Command::new(folder().join("host"));
-    command.arg(folder().join("libtorch_nvshmem.so")).env("LD_LIBRARY_PATH", folder());
-    let output = command.env("LD_BIND_NOW", "1").output().unwrap();
+    let (folder, program) = (folder(), folder().join("linked"));
+    std::fs::write(folder.join("linked.c"), LINKED).unwrap();
+    let mut command = Command::new("cc");
+    command.arg(folder.join("linked.c")).arg("-L").arg(folder).arg("-l:libtorch_nvshmem.so");
+    command.arg(format!("-Wl,-rpath,{0},-rpath-link,{0}/nvidia", folder.display()));
+    done(command.arg("-o").arg(&program));
+    let mut command = Command::new(program);
+    let output = command.env("LD_LIBRARY_PATH", folder).env("LD_BIND_NOW", "1").output().unwrap();
     let (out, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!((output.status.code(), out.as_str()), (Some(0), "transport 0\n"), "{said}");
+    // Who opens a library later is told nothing; a program that starts is.
     assert!(!cfg!(target_arch = "x86_64") || said.is_empty(), "{said}");
 }
