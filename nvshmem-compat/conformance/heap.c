@@ -37,8 +37,23 @@ static void registered(void) {
     nvshmem_free(inside);
 }
 
+static void regions(void) {
+    nvshmemx_region_handle_t handle;
+    nvshmemx_region_attrs_t attrs = NVSHMEMX_REGION_ATTRS_INITIALIZER;
+    int active = 7;
+    attrs.hints = NVSHMEMX_REGION_HINT_BATCH_RMA;
+    CHECK(nvshmemx_region_start(&handle, &attrs) == 0 && nvshmemx_region_stop(handle) == 0, "region");
+    CHECK(nvshmemx_region_is_active(NVSHMEMX_REGION_HINT_BATCH_RMA, &active) == 0 && active == 0, "active");
+    shunt_nvshmem_on_error(shunt_nvshmem_keep_error, NULL);
+    attrs.hints = 6;
+    CHECK(nvshmemx_region_start(&handle, &attrs) == 2 && nvshmemx_region_stop(0) == 2, "hints");
+    CHECK(nvshmemx_region_is_active(0, NULL) == 2, "no address");
+    shunt_nvshmem_on_error(NULL, NULL);
+}
+
 void families_heap(void) {
     about();
+    regions();
     registered();
     char *base = nvshmem_malloc(1);
     for (int round = 0; round < 10; round++) {

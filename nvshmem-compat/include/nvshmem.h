@@ -66,10 +66,14 @@ static inline void nvshmem_finalize(void) {
 /* Who and how many. */
 SHUNT_HD int nvshmem_my_pe(void);
 SHUNT_HD int nvshmem_n_pes(void);
+SHUNT_HD void nvshmem_info_get_version(int *major, int *minor);
+SHUNT_HD void nvshmem_info_get_name(char *name);
+SHUNT_HD void nvshmemx_vendor_get_version_info(int *major, int *minor, int *patch);
+/* Regions of transfers that may be posted together: accepted, and posts are made at once, so none is ever active. */
+SHUNT_HD int nvshmemx_region_is_active(uint32_t hints, int *active);
 #ifndef __CUDACC_RTC__
-void nvshmem_info_get_version(int *major, int *minor);
-void nvshmem_info_get_name(char *name);
-void nvshmemx_vendor_get_version_info(int *major, int *minor, int *patch);
+int nvshmemx_region_start(nvshmemx_region_handle_t *handle, const nvshmemx_region_attrs_t *attrs);
+int nvshmemx_region_stop(nvshmemx_region_handle_t handle);
 
 /* The symmetric heap. */
 void *nvshmem_malloc(size_t bytes);

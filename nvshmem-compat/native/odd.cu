@@ -4,6 +4,11 @@
 
 __global__ void family(void *memory, unsigned *wrong) {
     const Tally tally{wrong};
+    // NVSHMEM's own headers have this one, too, and do not compile it.
+    double2 *pairs = (double2 *)memory;
+    pairs[0] = double2{(double)nvshmem_my_pe(), nvshmem_my_pe() + 10.0};
+    tally.want(nvshmemx_double2_maxloc_reduce_block(NVSHMEM_TEAM_WORLD, pairs + 1, pairs, 1) == 0);
+    tally.want(pairs[1].x == nvshmem_n_pes() - 1 && pairs[1].y == nvshmem_n_pes() + 9);
     int here = 1;
     nvshmem_int_put((int *)memory, &here, 1, next_pe());
     const unsigned long long fault = shunt_nvshmem_device_fault();

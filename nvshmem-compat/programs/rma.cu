@@ -73,6 +73,26 @@ __global__ void family(void *memory, unsigned *wrong) {
     nvshmemx_getmem_block(to + 224, from, 64, next);
     if (threadIdx.x < 32) nvshmemx_putmem_warp(to + 288, from, 64, next);
     nvshmemx_barrier_all_block();
+    // Strides of plain sizes, in a region, which changes nothing.
+    nvshmemx_region_handle_t region;
+    nvshmemx_region_attrs_t attrs = NVSHMEMX_REGION_ATTRS_INITIALIZER;
+    int *marks = (int *)(to + 640), *put = marks + 16, *got = marks + 32;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 4; ++i) marks[i] = i + 1;
+    }
+    nvshmemx_barrier_all_block();
+    tally.want(nvshmemx_region_start_block(&region, &attrs) == 0);
+    nvshmemx_iput32_block(put, marks, 2, 1, 4, next);
+    if (threadIdx.x < 32) nvshmemx_iget32_warp(got, marks, 1, 1, 4, next);
+    tally.want(nvshmemx_region_stop_block(region) == 0);
+    nvshmemx_barrier_all_block();
+    if (threadIdx.x == 0) {
+        int major = 0, minor = 0, patch = 0, active = 1;
+        nvshmem_info_get_version(&major, &minor);
+        tally.want(put[6] == 4 && got[3] == 4 && major == NVSHMEM_MAJOR_VERSION);
+        nvshmemx_vendor_get_version_info(&major, &minor, &patch);
+        tally.want(major == 3 && nvshmemx_region_is_active(0, &active) == 0);
+    }
 }
 
 #ifndef __CUDACC_RTC__

@@ -1,6 +1,10 @@
 // The headers in C++: structures as NVSHMEM 3.8 lays them out, the macros that programs say errors with, and a job of
 // one. The one header has all of it.
-#include <nvshmem.h>
+#include <device_host/nvshmem_common.cuh>
+#include <host/nvshmem_api.h>
+#include <host/nvshmemx_api.h>
+#include <non_abi/nvshmem_version.h>
+#include <nvshmem_host.h>
 #include <shunt_nvshmem.h>
 
 #include <cstddef>

@@ -60,6 +60,17 @@
         shunt_nvshmem::put_signal<shunt_nvshmem::S>(0, to, from, count * (N / 8), word, value, op, pe, false);      \
     }
 
+#define SHUNT_GROUP_STRIDED(S, E, N, T)                                                                               \
+    static __device__ inline void nvshmemx_iput##N##E(void *to, const void *from, ptrdiff_t dst, ptrdiff_t sst,        \
+                                                      size_t count, int pe) {                                          \
+        shunt_nvshmem::strided<shunt_nvshmem::S>(true, (T *)to, (const T *)from, dst, sst, count, pe);                 \
+    }                                                                                                                  \
+    static __device__ inline void nvshmemx_iget##N##E(void *to, const void *from, ptrdiff_t dst, ptrdiff_t sst,        \
+                                                      size_t count, int pe) {                                          \
+        shunt_nvshmem::strided<shunt_nvshmem::S>(false, (T *)to, (const T *)from, dst, sst, count, pe);                \
+    }
+#define SHUNT_GROUPS_STRIDED(N, T) SHUNT_DEVICE_GROUPS(SHUNT_GROUP_STRIDED, N, T)
+
 #define SHUNT_GROUP_PLAIN(S, E, UNUSED)                                                                           \
     static __device__ inline void nvshmemx_putmem##E(void *to, const void *from, size_t bytes, int pe) {          \
         shunt_nvshmem::put<shunt_nvshmem::S>(0, to, from, bytes, pe, true);                                       \
@@ -150,9 +161,35 @@ static __device__ inline int nvshmemx_barrier_warpgroup(nvshmem_team_t team) {
 }
 SHUNT_RMA_TYPES(SHUNT_GROUPS_RMA)
 SHUNT_SIZES(SHUNT_GROUPS_SIZED)
+SHUNT_GROUPS_STRIDED(8, int8_t)
+SHUNT_GROUPS_STRIDED(16, int16_t)
+SHUNT_GROUPS_STRIDED(32, int32_t)
+SHUNT_GROUPS_STRIDED(64, int64_t)
+SHUNT_GROUPS_STRIDED(128, int4)
 SHUNT_RMA_TYPES(SHUNT_GROUPS_COLLECTIVE)
 SHUNT_REDUCE_TYPES(SHUNT_GROUPS_REDUCE)
 SHUNT_BITWISE_REDUCE_TYPES(SHUNT_GROUPS_BITWISE_REDUCE)
+
+/* The greatest of the first halves, with the second half that it came with; of equal ones the first of the team's. */
+static __device__ inline int nvshmemx_double2_maxloc_reduce_block(nvshmem_team_t team, double2 *to, const double2 *from,
+                                                                  size_t count) {
+    return shunt_nvshmem::reduce<shunt_nvshmem::Block, shunt_nvshmem::MaxLoc>(team, to, from, count, false);
+}
+
+/* Regions, as on the host: posts are made at once. */
+static __device__ inline int nvshmemx_region_start_block(nvshmemx_region_handle_t *handle,
+                                                         const nvshmemx_region_attrs_t *attrs) {
+    if (!handle || !attrs || attrs->hints & ~(uint32_t)NVSHMEMX_REGION_HINT_BATCH_RMA) {
+        return NVSHMEMX_ERROR_INVALID_VALUE;
+    }
+    *handle = 1;
+    __syncthreads();
+    return NVSHMEMX_SUCCESS;
+}
+static __device__ inline int nvshmemx_region_stop_block(nvshmemx_region_handle_t handle) {
+    __syncthreads();
+    return handle == 1 ? NVSHMEMX_SUCCESS : NVSHMEMX_ERROR_INVALID_VALUE;
+}
 
 #include "device_qp.h"
 #ifdef __CUDA_ARCH__

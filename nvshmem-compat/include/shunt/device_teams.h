@@ -89,6 +89,7 @@ struct Sum { template <typename T> static __device__ __forceinline__ T of(T a, T
 struct Prod { template <typename T> static __device__ __forceinline__ T of(T a, T b) { return a * b; } };
 struct Min { template <typename T> static __device__ __forceinline__ T of(T a, T b) { return b < a ? b : a; } };
 struct Max { template <typename T> static __device__ __forceinline__ T of(T a, T b) { return a < b ? b : a; } };
+struct MaxLoc { template <typename T> static __device__ __forceinline__ T of(T a, T b) { return a.x < b.x ? b : a; } };
 struct And { template <typename T> static __device__ __forceinline__ T of(T a, T b) { return a & b; } };
 struct Or { template <typename T> static __device__ __forceinline__ T of(T a, T b) { return a | b; } };
 struct Xor { template <typename T> static __device__ __forceinline__ T of(T a, T b) { return a ^ b; } };

@@ -239,6 +239,21 @@ SHUNT_DEFINE void *nvshmem_ptr(const void *at, int pe) {
 SHUNT_DEFINE void *nvshmemx_mc_ptr(nvshmem_team_t, const void *) {
     return nullptr;
 }
+SHUNT_DEFINE void nvshmem_info_get_version(int *major, int *minor) {
+    *major = NVSHMEM_MAJOR_VERSION, *minor = NVSHMEM_MINOR_VERSION;
+}
+SHUNT_DEFINE void nvshmem_info_get_name(char *name) {
+    const char own[] = NVSHMEM_VENDOR_STRING;
+    for (size_t i = 0; i < sizeof own; ++i) name[i] = own[i];
+}
+SHUNT_DEFINE void nvshmemx_vendor_get_version_info(int *major, int *minor, int *patch) {
+    *major = NVSHMEM_VENDOR_MAJOR_VERSION, *minor = NVSHMEM_VENDOR_MINOR_VERSION, *patch = NVSHMEM_VENDOR_PATCH_VERSION;
+}
+SHUNT_DEFINE int nvshmemx_region_is_active(uint32_t hints, int *active) {
+    if (!active || hints & ~(uint32_t)NVSHMEMX_REGION_HINT_BATCH_RMA) return NVSHMEMX_ERROR_INVALID_VALUE;
+    *active = 0;
+    return NVSHMEMX_SUCCESS;
+}
 SHUNT_DEFINE int nvshmem_team_n_pes(nvshmem_team_t team) {
     return shunt_nvshmem::team_size(team) == 0 ? -1 : (int)shunt_nvshmem::team_size(team);
 }

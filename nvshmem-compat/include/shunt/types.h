@@ -86,6 +86,15 @@ typedef int32_t nvshmem_team_t;
 typedef nvshmem_team_t nvshmemx_team_t;
 typedef int nvshmemx_qp_handle_t;
 
+typedef uint64_t nvshmemx_region_handle_t;
+typedef enum { NVSHMEMX_REGION_HINT_NONE = 0, NVSHMEMX_REGION_HINT_BATCH_RMA = 1 } nvshmemx_region_hint_t;
+#define NVSHMEMX_REGION_ATTRS_RESERVED_BYTES 60
+#define NVSHMEMX_REGION_ATTRS_INITIALIZER {NVSHMEMX_REGION_HINT_NONE, {0}}
+typedef struct nvshmemx_region_attrs {
+    uint32_t hints;
+    char reserved[NVSHMEMX_REGION_ATTRS_RESERVED_BYTES];
+} nvshmemx_region_attrs_t;
+
 typedef struct {
     int version;
     int num_contexts;

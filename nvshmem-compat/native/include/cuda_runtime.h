@@ -32,6 +32,9 @@ struct dim3 {
 };
 constexpr dim3 threadIdx(0, 0, 0), blockIdx(0, 0, 0), blockDim(1, 1, 1), gridDim(1, 1, 1);
 
+struct double2 {
+    double x, y;
+};
 struct int4 {
     int x, y, z, w;
 };

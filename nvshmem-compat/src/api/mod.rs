@@ -6,6 +6,7 @@
 //! | [`memory`] | malloc and its like, registered buffers, `nvshmem_ptr` |
 //! | [`rma`] | put, get, p, g, iput, iget, put with signal; also on a stream |
 //! | [`amo`] | atomics, signals |
+//! | [`region`] | regions of transfers: hints |
 //! | [`wait`] | wait_until and test; quiet, fence, flush |
 //! | [`teams`] | teams, barrier, sync |
 //! | [`collective`] | broadcast, fcollect, alltoall, reductions |
@@ -24,6 +25,7 @@ mod device;
 mod ext;
 mod init;
 mod memory;
+mod region;
 mod rma;
 mod teams;
 mod types;
