@@ -49,12 +49,28 @@ pub fn variables(library: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The committed list.
-pub fn theirs() -> Result<BTreeSet<String>> {
-    let path = sh::root().join("nvshmem-compat/nvshmem-3.8.0.txt");
+/// A committed list of functions.
+pub fn listed(file: &str) -> Result<BTreeSet<String>> {
+    let path = sh::root().join(file);
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(text.lines().map(str::to_owned).collect())
 }
+
+/// That of the host library.
+pub fn theirs() -> Result<BTreeSet<String>> {
+    listed("nvshmem-compat/nvshmem-3.8.0.txt")
+}
+
+/// A part of the interface: where its table stands, what is not there, what calling that is.
+pub struct Part {
+    pub begin: &'static str,
+    pub absent: &'static [(&'static str, &'static str)],
+    pub family: fn(&str) -> &'static str,
+    pub missing: &'static str,
+}
+
+/// Functions of the host library.
+const HOST: Part = Part { begin: BEGIN, absent: ABSENT, family, missing: "an error of the linker" };
 
 /// Holds the library against the list, and the table against both.
 pub fn check(library: &Path, bless: bool) -> Result<()> {
@@ -63,54 +79,64 @@ pub fn check(library: &Path, bless: bool) -> Result<()> {
     if variables != VARIABLES {
         bail!("variables of the interface: expected {VARIABLES:?}, got {variables:?}");
     }
-    let unexplained: Vec<&String> = theirs.difference(&ours).filter(|name| reason(name).is_none()).collect();
-    if !unexplained.is_empty() {
-        bail!("{} functions are not there and no reason is given: {unexplained:?}", unexplained.len());
-    }
-    let there: Vec<&String> = ours.intersection(&theirs).filter(|name| reason(name).is_some()).collect();
-    if !there.is_empty() {
-        bail!("a reason is given why these are not there, and they are: {there:?}");
-    }
     let foreign = |name: &&String| !name.starts_with("nvshmem") && !name.starts_with("shunt_nvshmem_");
     if let Some(name) = ours.iter().find(foreign) {
         bail!("the library exports {name}, which is no function of the interface");
     }
-    let path = sh::root().join("docs/COMPAT.md");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let (before, rest) = text.split_once(BEGIN).context("docs/COMPAT.md has no generated part")?;
-    let (had, after) = rest.split_once(END).context("the generated part of docs/COMPAT.md has no end")?;
-    let table = table(&ours, &theirs);
-    if bless {
-        std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}"))?;
-    } else if had != table {
-        bail!(
-            "the table in docs/COMPAT.md is not that of the library; cargo xtask prefix --bless rewrites it"
-        );
-    }
-    let both = ours.intersection(&theirs).count();
-    println!("coverage: {both} of NVSHMEM's {} functions, {} more", theirs.len(), ours.len() - both);
-    Ok(())
+    settle(&HOST, &ours, &theirs, bless).map(|_| ())
 }
 
-fn table(ours: &BTreeSet<String>, theirs: &BTreeSet<String>) -> String {
+/// Holds a part against its list, and its table against both; answers with how many of the list are there.
+pub fn settle(part: &Part, ours: &BTreeSet<String>, theirs: &BTreeSet<String>, bless: bool) -> Result<usize> {
+    let reason = |name: &String| reason(part.absent, name);
+    let unexplained: Vec<&String> = theirs.difference(ours).filter(|name| reason(name).is_none()).collect();
+    if !unexplained.is_empty() {
+        bail!("{} functions are not there and no reason is given: {unexplained:?}", unexplained.len());
+    }
+    let there: Vec<&String> = ours.intersection(theirs).filter(|name| reason(name).is_some()).collect();
+    if !there.is_empty() {
+        bail!("a reason is given why these are not there, and they are: {there:?}");
+    }
+    let path = sh::root().join("docs/COMPAT.md");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let begin = part.begin;
+    let (before, rest) = text.split_once(begin).context("docs/COMPAT.md has no such generated part")?;
+    let (had, after) = rest.split_once(END).context("the generated part of docs/COMPAT.md has no end")?;
+    let table = table(part, ours, theirs);
+    if bless {
+        std::fs::write(&path, format!("{before}{begin}{table}{END}{after}"))?;
+    } else if had != table {
+        bail!("a table in docs/COMPAT.md is not that of the build; cargo xtask prefix --bless rewrites it");
+    }
+    let both = ours.intersection(theirs).count();
+    println!("coverage: {both} of NVSHMEM's {} functions, {} more", theirs.len(), ours.len() - both);
+    Ok(both)
+}
+
+fn table(part: &Part, ours: &BTreeSet<String>, theirs: &BTreeSet<String>) -> String {
     let mut out = String::from(
         "| family | NVSHMEM 3.8.0 | there | not there | only here |\n| --- | ---: | ---: | ---: | ---: |\n",
     );
     let mut sums = [0; 4];
     for name in FAMILIES {
-        let of =
-            |names: &BTreeSet<String>| names.iter().filter(|one| family(one) == *name).cloned().collect();
-        let (mine, wheel): (BTreeSet<String>, BTreeSet<String>) = (of(ours), of(theirs));
+        let of = |names: &BTreeSet<String>| {
+            names.iter().filter(|one| (part.family)(one) == *name).cloned().collect::<BTreeSet<String>>()
+        };
+        let (mine, wheel) = (of(ours), of(theirs));
         let both = mine.intersection(&wheel).count();
         let row = [wheel.len(), both, wheel.len() - both, mine.len() - both];
+        if row == [0; 4] {
+            continue;
+        }
         for (sum, value) in sums.iter_mut().zip(row) {
             *sum += value;
         }
         let _ = writeln!(out, "| {name} | {} | {} | {} | {} |", row[0], row[1], row[2], row[3]);
     }
     let _ = writeln!(out, "| all | {} | {} | {} | {} |", sums[0], sums[1], sums[2], sums[3]);
-    out += "\nNot there: calling one is an error of the linker.\n\n| function | why |\n| --- | --- |\n";
-    for (pattern, reason) in ABSENT {
+    let _ =
+        writeln!(out, "\nNot there: calling one is {}.\n\n| function | why |\n| --- | --- |", part.missing);
+    for (pattern, reason) in part.absent {
         let _ = writeln!(out, "| `{pattern}` | {reason} |");
     }
     out += "\n";
@@ -125,6 +151,7 @@ mod tests {
     fn a_table_counts_both_sides() {
         let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
         let table = table(
+            &HOST,
             &names(&["nvshmem_int_put", "nvshmem_int_test", "shunt_nvshmem_resolve"]),
             &names(&["nvshmem_int_put", "nvshmemx_team_init"]),
         );

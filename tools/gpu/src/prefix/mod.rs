@@ -6,6 +6,7 @@ mod cmake;
 mod coverage;
 mod cuda12;
 mod device;
+mod device_coverage;
 mod family;
 mod layout;
 mod mpi;
@@ -41,7 +42,8 @@ nvcc and ptxas of CUDA 13 are fetched as Python packages, unless --cuda-home nam
   --cuda-home DIR  assemble the device library with the ptxas of the toolkit there: nvlink refuses objects of a newer
               one
   --coverage  hold the library's functions against those of NVSHMEM 3.8.0 (nvshmem-compat/nvshmem-3.8.0.txt) and the
-              table in docs/COMPAT.md against both; each function that is not there needs a reason
+              table in docs/COMPAT.md against both; each function that is not there needs a reason.
+              Without --host the same for device functions (nvshmem-compat/nvshmem-3.8.0-device.txt)
   --bless     rewrite that table; with --deep-ep that of machine code
   --wheel     fetch the wheel nvidia-nvshmem-cu13 into target/ and hold against it the committed list, and layouts of
               structures and values of constants
@@ -60,8 +62,9 @@ pub use programs::{ARCHES, FAMILIES, MEASURES, program};
 pub fn run(args: &[String]) -> Result<()> {
     let mut out = sh::target_dir().join("prefix");
     let (mut check, mut bless, mut compare, mut profile) = (false, false, false, Profile::Release);
-    let (mut host_alone, mut link, mut deep_ep, mut cuda_home) = (false, false, false, None);
-    let (mut device_programs, mut arches, mut by_cmake) = (false, Vec::new(), false);
+    let (mut host_alone, mut link, mut deep_ep, mut by_cmake, mut cuda_home) =
+        (false, false, false, false, None);
+    let (mut device_programs, mut arches) = (false, Vec::new());
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -93,7 +96,8 @@ pub fn run(args: &[String]) -> Result<()> {
         wheel::compare()?;
     }
     let library = make(&out, profile)?;
-    if check || bless && !deep_ep {
+    let held = check || bless && !deep_ep;
+    if held {
         coverage::check(&library, bless)?;
     }
     if host_alone && !compare {
@@ -105,9 +109,10 @@ pub fn run(args: &[String]) -> Result<()> {
     };
     if compare {
         layout::compare(&out.join("include"), &toolkit)?;
+        device_coverage::compare(covered(&toolkit, &wheel::folder()?)?)?;
     }
     if !host_alone {
-        device::make(&out, &toolkit)?;
+        make_device(&out, &toolkit, held.then_some(bless))?;
     }
     if link {
         programs::link_all(&out, &toolkit)?;
@@ -136,6 +141,20 @@ fn timed<T>(what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
     result
 }
 
+/// The device library, held against its list where that is asked for: with or without writing the table.
+fn make_device(out: &Path, toolkit: &Toolkit, held: Option<bool>) -> Result<()> {
+    device::make(out, toolkit)?;
+    if let Some(bless) = held {
+        device_coverage::check(covered(toolkit, out)?, bless)?;
+    }
+    Ok(())
+}
+
+/// A compiler with the headers of a folder, for one architecture: they are the same for all.
+fn covered(toolkit: &Toolkit, folder: &Path) -> Result<std::process::Command> {
+    nvcc(toolkit, &folder.join("include"), &["sm_90"])
+}
+
 /// The stage: the folder, its coverage, and a C and a C++ program that link it and run. `pack` packs the programs of
 /// the families for a machine with a GPU, and answers with how many.
 pub fn stage(pack: impl FnOnce() -> Result<usize>) -> Result<Count> {
@@ -144,10 +163,14 @@ pub fn stage(pack: impl FnOnce() -> Result<usize>) -> Result<Count> {
     coverage::check(&library, false)?;
     let toolkit = timed("toolkit", Toolkit::fetch)?;
     timed("device library", || device::make(&out, &toolkit))?;
+    let ours = covered(&toolkit, &out)?;
+    timed("device functions", || device_coverage::check(ours, false))?;
     let bridged = timed("DeepEP's kernels", || bridge::all(&out, &toolkit, false))?;
     let with_wheel = || -> Result<usize> {
         timed("wheel", wheel::compare)?;
         timed("layouts", || layout::compare(&out.join("include"), &toolkit))?;
+        let theirs = covered(&toolkit, &wheel::folder()?)?;
+        timed("device functions of the wheel", || device_coverage::compare(theirs))?;
         let linked = timed("programs of families", || programs::link_all(&out, &toolkit))?;
         let linked = linked + timed("packed for a GPU", pack)?;
         Ok(linked + timed("CUDA 12", || cuda12::link(&out))?)
