@@ -66,7 +66,7 @@ fn talks(args: &[String]) -> Result<()> {
 fn torch(_: &[String]) -> Result<()> {
     let mut test = sh::cargo();
     test.args(["test", "--quiet", "-p", "shunt-nvshmem-compat", "-p", "shunt-cli", "--test", "suite"]);
-    test.args(["--", "beside_torch::whatever", "--nocapture"]);
+    test.args(["--", "beside_torch::what", "--nocapture"]);
     sh::run(test.env("SHUNT_THEIRS", shunt_gpu_tool::nvshmem_library()?))
 }
 

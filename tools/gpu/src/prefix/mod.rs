@@ -108,8 +108,7 @@ pub fn run(args: &[String]) -> Result<()> {
         None => Toolkit::fetch()?,
     };
     if compare {
-        layout::compare(&out.join("include"), &toolkit)?;
-        device_coverage::compare(covered(&toolkit, &wheel::folder()?)?)?;
+        against_wheel(&out, &library, &toolkit)?;
     }
     if !host_alone {
         make_device(&out, &toolkit, held.then_some(bless))?;
@@ -141,6 +140,13 @@ fn timed<T>(what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
     result
 }
 
+/// What else there is to hold against the wheel, once the folder is there.
+fn against_wheel(out: &Path, library: &Path, toolkit: &Toolkit) -> Result<()> {
+    wheel::answers(library)?;
+    layout::compare(&out.join("include"), toolkit)?;
+    device_coverage::compare(covered(toolkit, &wheel::folder()?)?)
+}
+
 /// The device library, held against its list where that is asked for: with or without writing the table.
 fn make_device(out: &Path, toolkit: &Toolkit, held: Option<bool>) -> Result<()> {
     device::make(out, toolkit)?;
@@ -168,9 +174,7 @@ pub fn stage(pack: impl FnOnce() -> Result<usize>) -> Result<Count> {
     let bridged = timed("DeepEP's kernels", || bridge::all(&out, &toolkit, false))?;
     let with_wheel = || -> Result<usize> {
         timed("wheel", wheel::compare)?;
-        timed("layouts", || layout::compare(&out.join("include"), &toolkit))?;
-        let theirs = covered(&toolkit, &wheel::folder()?)?;
-        timed("device functions of the wheel", || device_coverage::compare(theirs))?;
+        timed("headers and symbols of the wheel", || against_wheel(&out, &library, &toolkit))?;
         let linked = timed("programs of families", || programs::link_all(&out, &toolkit))?;
         let linked = linked + timed("packed for a GPU", pack)?;
         Ok(linked + timed("CUDA 12", || cuda12::link(&out))?)

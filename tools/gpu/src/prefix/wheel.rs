@@ -4,8 +4,9 @@
 use super::coverage::{VARIABLES, exported, theirs, variables};
 use anyhow::{Error, Result, bail};
 use shunt_task::sh;
+use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Package and version.
 const WHEEL: &str = "nvidia-nvshmem-cu13==3.8.0";
@@ -73,5 +74,36 @@ pub fn compare() -> Result<()> {
         );
     }
     println!("wheel: {} functions, as listed", wheel.len());
+    Ok(())
+}
+
+/// NVIDIA's device library, which programs such as PyTorch's part for NVSHMEM are linked with.
+const DEVICE_LIBRARY: &str = "lib/libnvshmem_device.a";
+
+fn symbols(archive: &Path, which: &str) -> Result<BTreeSet<String>> {
+    let output = sh::capture(sh::command("nm").args(["--format=posix", which]).arg(archive))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+}
+
+/// What NVIDIA's device library asks of the host library is exported by ours: without it a program that was linked with
+/// that one does not load.
+///
+/// # Errors
+/// [`Unreachable`], or something is not there.
+pub fn answers(library: &Path) -> Result<()> {
+    let archive = folder()?.join(DEVICE_LIBRARY);
+    let own = symbols(&archive, "--defined-only")?;
+    let ours: BTreeSet<String> = exported(library)?.into_iter().chain(variables(library)?).collect();
+    let mut asked = symbols(&archive, "--undefined-only")?;
+    asked.retain(|name| name.contains("nvshmem") && !own.contains(name));
+    let missing: Vec<&String> = asked.difference(&ours).collect();
+    if asked.is_empty() || !missing.is_empty() {
+        bail!(
+            "of {} symbols that NVIDIA's device library asks for these are not exported: {missing:?}",
+            asked.len()
+        );
+    }
+    println!("wheel: all {} symbols that its device library asks for are there", asked.len());
     Ok(())
 }
