@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 pub(super) const HOST_CHANNEL: u32 = 0;
 
 /// Looks of a wait between two in which it asks who is lost.
-const LOOKS_BETWEEN: u32 = 64;
+const LOOKS_BETWEEN: u32 = 256;
 
 /// How far looks have come, and what each channel has shown.
 #[derive(Default)]
