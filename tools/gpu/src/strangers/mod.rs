@@ -19,6 +19,7 @@ use table::{Row, first_reason};
 pub const SUMMARY: &str = "programs that were written for NVSHMEM, from a checkout of yours, with the prefix";
 pub const HELP: &str = "strangers --checkout DIR --kind deepep|perftest|pplx|triton-distributed
        [--prefix DIR] [--out FILE] [--arch sm_NN] [--only TEXT] [--include DIR]...
+       [--link ARG]...
 
 Compiles the sources of a checkout that is already on this machine with the headers of the prefix, links them with its
 libraries, and writes a table: each source, whether it was compiled and linked, and the first reason why not. Nothing
@@ -33,6 +34,7 @@ is only read.
   --arch sm_NN    default sm_90
   --only TEXT     sources alone whose path has this in it
   --include DIR   more headers, such as the folder of nvml.h for perftest, of nvtx3 for pplx
+  --link ARG      more for the linker, such as -lmpi and -loshmem for the examples that call MPI and OpenSHMEM
 CUDA's driver is not linked: a library of empty functions stands for it.";
 
 /// What is asked for.
@@ -44,11 +46,12 @@ struct Asked {
     arch: String,
     only: String,
     include: Vec<PathBuf>,
+    link: Vec<String>,
 }
 
 fn asked(args: &[String]) -> Result<Asked> {
-    let (mut checkout, mut kind, mut out, mut only, mut include) =
-        (None, None, None, String::new(), Vec::new());
+    let (mut checkout, mut kind, mut out, mut only) = (None, None, None, String::new());
+    let (mut include, mut link) = (Vec::new(), Vec::new());
     let (mut prefix, mut arch) = (sh::target_dir().join("prefix"), "sm_90".to_owned());
     let here = std::env::current_dir().context("the current folder is gone")?;
     let mut args = args.iter();
@@ -61,6 +64,7 @@ fn asked(args: &[String]) -> Result<Asked> {
             "--prefix" => prefix = here.join(value),
             "--out" => out = Some(here.join(value)),
             "--include" => include.push(here.join(value)),
+            "--link" => link.push(value.clone()),
             "--arch" => arch = value.clone(),
             "--only" => only = value.clone(),
             "--kind" => match Kind::from_name(value) {
@@ -76,7 +80,7 @@ fn asked(args: &[String]) -> Result<Asked> {
     let Some(checkout) = checkout else { return sh::usage("--checkout: expected a folder, got nothing") };
     let out =
         out.unwrap_or_else(|| sh::target_dir().join("strangers").join(kind.name()).with_extension("md"));
-    Ok(Asked { checkout, kind, prefix, out, arch, only, include })
+    Ok(Asked { checkout, kind, prefix, out, arch, only, include, link })
 }
 
 pub fn run(args: &[String]) -> Result<()> {
@@ -151,6 +155,7 @@ impl Job<'_> {
         command.args(objects).arg("-L").arg(&lib).arg("-lnvshmem_device").arg("-Xlinker");
         command.arg(lib.join("libnvshmem_host.so.3")).arg(driver(self.work, objects)?);
         command
+            .args(&self.asked.link)
             .args(["-lpthread", "-ldl", "-Xlinker"])
             .arg(format!("-rpath={}", lib.display()))
             .arg("-o")
