@@ -283,8 +283,10 @@ impl Peers {
         let Some(fault) = due.and_then(|pe| self.channel(pe).alive().err()) else { return Ok(()) };
         let mut failure = self.failure(&fault);
         if let Failure::Channel(broken) = &mut failure {
-            let what =
-                format!("waited for {enough} of {} words from {:#x} on, {held} hold; ", watch.count, watch.at);
+            let what = format!(
+                "waited for {enough} of {} words from {:#x} on, {held} hold; ",
+                watch.count, watch.at
+            );
             broken.text.insert_str(0, &what);
         }
         Err(failure)
