@@ -189,6 +189,13 @@ fn signals_are_counted_once_when_a_nic_answers_no_commands() {
     exact("signal", &[], &plans);
 }
 
+/// The channel entered the path between the two NICs that were gone, and ended because nobody could fence it.
+#[test]
+fn puts_go_on_where_a_nic_of_each_end_is_gone() {
+    let patience = [("SHUNT_SUSPECT", "20ms"), ("SHUNT_SUSPECT_FLOOR", "20ms")];
+    exact("put", &patience, &[&["-1", "0", "nic-gone"]]);
+}
+
 #[test]
 fn a_peer_that_dies_is_named_and_nobody_hangs() {
     let quick = [("SHUNT_GIVE_UP", "300ms")];

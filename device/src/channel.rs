@@ -242,6 +242,7 @@ impl<P: Platform> Channel<'_, P> {
     ///
     /// # Errors
     /// `Overdue`: the request may still be executed. `AnswerLost`: the peer's NIC failed in the middle of it.
+    /// `FenceUnproven`: not executed, because the home's NIC answers nothing and the home cannot move.
     /// `FetchNotExact`: it was not set up. `BadAddress` for a word that is not one of the heap's. Else as
     /// [`wait`](Self::wait).
     #[inline(always)]

@@ -187,6 +187,7 @@ impl<'s, P: Platform> ExactFetch<'s, P> {
                 return match FetchStatus::from_raw(reply.status) {
                     Some(FetchStatus::Done) => told(0, reply.value),
                     Some(FetchStatus::Refused) => told(FaultKind::BadAddress as u64, 0),
+                    Some(FetchStatus::Unserved) => told(FaultKind::FenceUnproven as u64, 0),
                     _ => told(FaultKind::AnswerLost as u64, 0),
                 };
             }

@@ -49,6 +49,14 @@ impl<P: Platform> Paths<'_, P> {
             || state.hint(Some(self.ptr.peer()), queue.remote_rail).suspect()
     }
 
+    /// True if both are.
+    #[inline(always)]
+    pub(crate) fn is_suspect_at_both_ends(self, slot: u32) -> bool {
+        let (queue, state) = (SendQueue::of(self.ptr, slot), self.ptr.state);
+        state.hint(None, queue.local_rail).suspect()
+            && state.hint(Some(self.ptr.peer()), queue.remote_rail).suspect()
+    }
+
     /// The best usable slot other than the one being left: ranked by slot number, ports up, not tried in
     /// vain; one with a suspect rail only if there is no other. Of a bound channel, among those to its home (rule 16).
     pub(crate) fn next(self, leaving: u32, excluded: u32) -> Option<u32> {

@@ -26,10 +26,10 @@ pub enum FenceMode {
 pub enum FetchMode {
     /// The NIC at the word: fast, and a port that fails may lose the answer.
     Nic,
-    /// The NIC where device code asks for it, the word's owner where it asks for that; host calls ask for that.
+    /// The NIC or the word's owner, as device code asks; host calls that want an answer ask the owner.
     #[default]
     Auto,
-    /// The word's owner, always.
+    /// The same, and host calls ask the owner for every atomic and every signal that adds.
     Exact,
 }
 

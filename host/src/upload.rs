@@ -19,7 +19,7 @@ pub struct Contents<'a> {
     pub heap: Span,
     /// Where.
     pub tail: HeapTail,
-    /// All fetching atomics of programs in other languages are exact.
+    /// Host calls have the owner of a word execute every atomic.
     pub fetch_exact: bool,
     /// What the job may use of it.
     pub heap_bytes: u64,

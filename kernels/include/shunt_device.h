@@ -48,6 +48,8 @@ enum {
     SHUNT_FENCE_UNPROVEN = 5,
     SHUNT_UNCERTAIN = 6,
     SHUNT_BAD_RESOLUTION = 7,
+    SHUNT_ANSWER_LOST = 8,
+    SHUNT_FETCH_NOT_EXACT = 9,
     /* shunt_root holds no device state of this version. */
     SHUNT_MISMATCH = 0x100,
     /* Of shunt_test: not yet. */

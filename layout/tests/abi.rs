@@ -120,7 +120,7 @@ fn enumerations(out: &mut Vec<String>) {
             CompareSwap64,
         }
     );
-    values!(out, FetchStatus { Done, Unknown, Refused });
+    values!(out, FetchStatus { Done, Unknown, Refused, Unserved });
     values!(out, SwitchKind { Failover, SwitchBack, Dead });
 }
 

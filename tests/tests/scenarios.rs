@@ -486,6 +486,7 @@ fn scenario_05_a_peer_that_names_what_does_not_exist() {
 #[test]
 fn scenario_18_a_healthy_pair_among_dead_rails() {
     hold("one_pair_of_four_is_left");
+    hold("a_nic_gone_at_each_end_and_a_path_between_the_others");
     hold("one_pair_of_four_is_left_and_pings_pass");
     hold("two_pairs_of_nine_are_left");
     hold("a_peer_lost_beside_a_healthy_pair");

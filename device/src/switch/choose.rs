@@ -35,7 +35,8 @@ impl<P: Platform> Choose<'_, P> {
         if self.ledger().is_path_awaited(now) {
             return Next::Wait;
         }
-        let Some(slot) = paths.next(leaving, words.excluded().load()) else {
+        let next = paths.next(leaving, words.excluded().load());
+        let Some(slot) = next.filter(|slot| self.is_worth_entering(*slot, now)) else {
             return self.no_path(now);
         };
         words.to().store(slot);
@@ -57,6 +58,17 @@ impl<P: Platform> Choose<'_, P> {
         } else {
             self.uncertainty().proceed(now)
         }
+    }
+
+    /// A path whose two rails are both suspected is the last resort: if it fails, too, nobody may be there to fence it,
+    /// and that ends the channel. So the agents have half of the give-up time to make a better one.
+    fn is_worth_entering(self, slot: u32, now: u64) -> bool {
+        if !self.paths().is_suspect_at_both_ends(slot) {
+            return true;
+        }
+        let since = words(self.ptr).dead_since_ns().load();
+        let waited_ns = if since == 0 { 0 } else { now.saturating_sub(since) };
+        waited_ns >= root!(self.ptr.state, policy.give_up_ns) / 2
     }
 
     fn no_path(self, now: u64) -> Next {

@@ -24,11 +24,13 @@ pub struct SlotView {
     pub stuck: bool,
     /// Where nothing works it is better not waited for.
     pub doubtful: bool,
+    /// Both rails are under suspicion: channels enter it only when they have waited long for another.
+    pub last_resort: bool,
 }
 
 impl SlotView {
     fn ready(&self) -> bool {
-        self.health == Health::Ready && self.up
+        self.health == Health::Ready && self.up && !self.last_resort
     }
 
     /// It will be ready again without being given to another pair.
@@ -163,6 +165,7 @@ pub(crate) mod described {
             untried: false,
             stuck: false,
             doubtful: false,
+            last_resort: false,
         })
     }
 }
@@ -253,5 +256,14 @@ mod tests {
         assert_eq!(need(&[works, doubtful], 0), Need::None);
         assert_eq!(need(&[doubtful, doubtful], 0), Need::Path);
         assert_eq!(need(&[doubtful, look((2, 2), Health::Probing, true)], 0), Need::None, "it is on its way");
+    }
+
+    /// A standby between two suspected rails counted as one, and nobody made a better path in its time.
+    #[test]
+    fn a_standby_between_two_suspected_rails_is_none() {
+        let last = Some(SlotView { last_resort: true, ..look((0, 1), Health::Ready, true).expect("a look") });
+        let dead = look((0, 0), Health::Released, false);
+        assert_eq!(need(&[dead, last], 0), Need::Path);
+        assert_eq!(need(&[look((1, 1), Health::Ready, true), last], 0), Need::Standby);
     }
 }

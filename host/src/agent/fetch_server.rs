@@ -56,12 +56,20 @@ pub struct Requests {
     rests_until: Nanos,
     /// Failures in a row.
     failures: u32,
+    /// Since when nobody has served what is due.
+    waiting_since: Option<Nanos>,
 }
 
 impl Requests {
     /// Some row has a request without a reply.
-    pub fn seen(&mut self) {
+    pub fn seen(&mut self, now: Nanos) {
         self.due = true;
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// True if what is due has waited for so long.
+    pub fn is_overdue(&self, now: Nanos, patience: Nanos) -> bool {
+        self.waiting_since.is_some_and(|since| now >= since + patience)
     }
 
     /// True while nobody is told, because the last one failed.
@@ -81,7 +89,7 @@ impl Requests {
 
     /// The worker is done.
     pub fn worked(&mut self) {
-        (self.given, self.failures) = (false, 0);
+        (self.given, self.failures, self.waiting_since) = (false, 0, None);
     }
 
     /// It could not: nothing of what is still due was executed.
@@ -117,7 +125,7 @@ impl FetchServer {
     }
 
     /// Looks at every row. `number` reads the newest number of a row, `replied` that of its reply.
-    pub fn scan(&mut self, number: impl Fn(usize) -> u64, replied: impl Fn(usize) -> u64) {
+    pub fn scan(&mut self, now: Nanos, number: impl Fn(usize) -> u64, replied: impl Fn(usize) -> u64) {
         let per = self.channels.len();
         for (row, served) in self.served.iter_mut().enumerate() {
             let newest = number(row);
@@ -127,7 +135,7 @@ impl FetchServer {
             if replied(row) == newest {
                 *served = newest;
             } else {
-                self.channels[row % per].seen();
+                self.channels[row % per].seen(now);
             }
         }
     }
@@ -151,6 +159,16 @@ impl FetchServer {
     /// What the worker had not begun was taken back.
     pub fn taken_back(&mut self, channel: usize) {
         self.channels[channel].taken_back();
+    }
+
+    /// True if what is due of a channel index has waited for so long.
+    pub fn is_overdue(&self, now: Nanos, channel: usize, patience: Nanos) -> bool {
+        self.channels[channel].is_overdue(now, patience)
+    }
+
+    /// What was due of a channel index was answered without being executed.
+    pub fn ended(&mut self, channel: usize) {
+        self.channels[channel] = Requests::default();
     }
 
     /// True while a worker has a channel index.
@@ -190,7 +208,7 @@ mod tests {
         let mut server = FetchServer::new(2, 4);
         let at = Nanos::micros;
         let scan = |server: &mut FetchServer, numbers: [u64; 4], replied: [u64; 4]| {
-            server.scan(|row| numbers[row], |row| replied[row]);
+            server.scan(at(0), |row| numbers[row], |row| replied[row]);
         };
         scan(&mut server, [0, 1, 0, 0], [0; 4]);
         assert!(!server.give(at(0), 0, false), "nothing is due there");
@@ -204,7 +222,9 @@ mod tests {
         assert!(!server.give(at(1500), 1, true), "its home moves");
         scan(&mut server, [0, 1, 0, 1], [0; 4]);
         assert!(server.give(at(1500), 1, false));
+        assert!(server.is_overdue(at(1500), 1, at(1500)) && !server.is_overdue(at(1500), 1, at(1501)));
         server.worked(at(1501), 1);
+        assert!(!server.is_overdue(at(9999), 1, at(1)), "it was served");
         scan(&mut server, [0, 1, 0, 1], [0, 1, 0, 1]);
         assert!(!server.give(at(1502), 1, false), "both are answered");
         assert!(server.is_awake(at(1600)) && !server.is_awake(at(1800)));

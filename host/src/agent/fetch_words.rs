@@ -94,6 +94,17 @@ impl FetchWords {
         }
     }
 
+    /// Answers what is due of a channel index without executing it: nobody is at work on it.
+    pub(super) fn end_unserved(&self, channel: u32) {
+        for pe in 0..self.root.pe_count {
+            let row = (pe * self.root.channels_per_pe + channel) as usize;
+            let number = self.number(row);
+            if number != self.replied(row) {
+                self.reply(row, FetchReply::new(number, 0, FetchStatus::Unserved));
+            }
+        }
+    }
+
     /// Rail of this PE's home of a channel index.
     fn home(&self, channel: u32) -> u32 {
         let row = self.root.my_pe * self.root.channels_per_pe + channel;

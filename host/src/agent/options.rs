@@ -57,6 +57,22 @@ impl Default for AgentOptions {
 }
 
 impl AgentOptions {
+    /// What is said at start where the give-up time is shorter than the longest fence that may end well: a NIC and a
+    /// peer that do not answer, and the packet lifetime. 0 is on purpose.
+    pub(super) fn misfit(&self, policy: &Policy) -> Option<String> {
+        let fence_ns = self.nic_ns + self.peer_ns + self.lifetime_ns;
+        let (give_up, fence) = (Nanos::new(policy.give_up_ns), Nanos::new(fence_ns));
+        (policy.give_up_ns != 0 && give_up <= fence).then(|| {
+            let ms = |span: Nanos| span.get() / 1_000_000;
+            format!(
+                "SHUNT_GIVE_UP: expected more than {} ms, which a fence may take where a NIC or peer does not answer, \
+                 got {} ms; a peer may be given up though a backup would carry on",
+                ms(fence),
+                ms(give_up)
+            )
+        })
+    }
+
     /// How patient machines of paths are, for channels of so many slots under a policy.
     pub(super) fn timing(&self, policy: &Policy, slots: u32) -> Timing {
         // How long after it asked a switcher still waits for one that has its fence in hand: of the bound of its chain,
@@ -77,5 +93,25 @@ impl AgentOptions {
             owner: chain - fence - lifetime,
             give_up: policy.give_up_ns.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{EnvConfig, policy};
+
+    /// A peer was given up while its path was being fenced.
+    #[test]
+    fn a_give_up_time_that_no_fence_fits_in_is_told() {
+        let options = AgentOptions::default();
+        let told = |give_up_ns| options.misfit(&policy(&EnvConfig { give_up_ns, ..EnvConfig::default() }));
+        assert_eq!(options.misfit(&policy(&EnvConfig::default())), None, "the defaults fit each other");
+        assert_eq!(told(0), None);
+        let said = told(300_000_000).expect("too short");
+        assert!(
+            said.starts_with("SHUNT_GIVE_UP: expected more than 750 ms") && said.contains("got 300 ms"),
+            "{said}"
+        );
     }
 }

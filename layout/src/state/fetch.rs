@@ -83,6 +83,8 @@ pub enum FetchStatus {
     Unknown = 2,
     /// Not executed: no such word or form.
     Refused = 3,
+    /// Not executed: for too long the home's NIC answered nothing, and the home could not move.
+    Unserved = 4,
 }
 
 impl FetchStatus {
@@ -92,6 +94,7 @@ impl FetchStatus {
             1 => Self::Done,
             2 => Self::Unknown,
             3 => Self::Refused,
+            4 => Self::Unserved,
             _ => return None,
         })
     }
@@ -195,6 +198,6 @@ mod tests {
         let forms = (0..20).filter_map(AmoForm::from_raw).map(|form| form as u32);
         assert!(forms.eq(1..=12));
         let statuses = (0..9).filter_map(FetchStatus::from_raw).map(|status| status as u64);
-        assert!(statuses.eq(1..=3));
+        assert!(statuses.eq(1..=4));
     }
 }

@@ -210,7 +210,7 @@ pub struct DeviceState {
     /// row (PE, channel), and behind them `[u64; pe_count * channels_per_pe]`, the number of the newest request of each
     /// row. The same on every PE; 0: there is none.
     pub fetch: u64,
-    /// 1: all fetching atomics of programs in other languages are exact. 0: those that ask for it.
+    /// 1: host calls have the owner of a word execute every atomic. 0: those whose answer is wanted.
     pub fetch_exact: u32,
     /// Unused, zero.
     pub reserved2: u32,

@@ -1,11 +1,11 @@
 /* Atomics and signals while NICs fail: every value that an atomic fetched comes once, every add is there, every signal
  * is counted once.
  *
- *     exact fetch|signal COUNT PE RAIL AT FAULT [FAULT ...]
+ *     exact fetch|put|signal COUNT PE RAIL AT FAULT [FAULT ...]
  *
- * Each PE does COUNT operations on the next PE's word, and with fetch as many on its own word. Before its operation
+ * Each PE does COUNT operations at the next PE, and with fetch as many on its own word. Before its operation
  * number AT, PE has the soft NIC of RAIL fail as FAULT says, in several ways if it is a list with commas; with each
- * further FAULT forty operations later, on the next rail. */
+ * further FAULT forty operations later, on the next rail. A PE of -1 is every PE, each with a rail of its own. */
 #include <nvshmem.h>
 #include <nvshmemx.h>
 #include <shunt_nvshmem.h>
@@ -22,9 +22,9 @@ static char **plan;
 
 static int fail_at(int operation) {
     int number = (operation - at) / BETWEEN;
-    if (me != who || operation < at || (operation - at) % BETWEEN || number >= faults) return 0;
+    if ((who >= 0 && me != who) || operation < at || (operation - at) % BETWEEN || number >= faults) return 0;
     for (char *fault = strtok(plan[number], ","); fault; fault = strtok(NULL, ",")) {
-        if (shunt_nvshmem_soft_fault((rail + number) % 2, fault)) return 1;
+        if (shunt_nvshmem_soft_fault((rail + number + (who < 0 ? me : 0)) % 2, fault)) return 1;
     }
     return 0;
 }
@@ -53,6 +53,23 @@ static int fetches(void) {
     if (*word != 2 * count) printf("PE %d: the word is %ld, expected %d\n", me, *word, 2 * count), wrong = 1;
     for (int i = 0; i < 2 * count; i++) {
         if (!seen[i]) printf("PE %d: nobody fetched %d\n", me, i), wrong = 1;
+    }
+    return wrong;
+}
+
+/* Puts and barriers. */
+static int writes(void) {
+    long *data = nvshmem_calloc((size_t)pes, sizeof *data);
+    int next = (me + 1) % pes, before = (me + pes - 1) % pes, wrong = 0;
+    if (!data) return 20;
+    nvshmem_barrier_all();
+    for (int i = 0; i < count; i++) {
+        long value = i + 1;
+        if (fail_at(i)) return 21;
+        nvshmem_long_put(data + me, &value, 1, next);
+        nvshmem_barrier_all();
+        if (data[before] != value) printf("PE %d: the data is %ld, expected %ld\n", me, data[before], value), wrong = 1;
+        nvshmem_barrier_all();
     }
     return wrong;
 }
@@ -86,7 +103,7 @@ int main(int argc, char **argv) {
     faults = argc - 6, plan = argv + 6;
     nvshmem_init();
     me = nvshmem_my_pe(), pes = nvshmem_n_pes();
-    int status = strcmp(argv[1], "fetch") ? signals() : fetches();
+    int status = !strcmp(argv[1], "fetch") ? fetches() : !strcmp(argv[1], "put") ? writes() : signals();
     uint64_t failovers, back;
     shunt_nvshmem_switches(&failovers, &back);
     printf("PE %d: status %d, %llu failovers\n", me, status, (unsigned long long)failovers);

@@ -34,7 +34,7 @@ const RECORDS_AT: u64 = QUEUES * RINGS * QUEUE_ALIGN;
 const DATA_AT: u64 = RECORDS_AT + PAGE;
 /// Bytes of each of the two data areas.
 pub(crate) const DATA_BYTES: u64 = 16 * 1024;
-/// Where answers of fetching atomics land.
+/// Where answers of fetching atomics land, and their marks.
 const ANSWER_AT: u64 = DATA_AT + 2 * DATA_BYTES;
 const ANSWER_BYTES: u64 = 64;
 const TOTAL: u64 = ANSWER_AT + ANSWER_BYTES;
@@ -141,8 +141,10 @@ pub(crate) struct Pair {
 pub(crate) struct FetchPair {
     pub pair: Option<Pair>,
     pub incarnation: u32,
-    /// Atomics posted on this pair so far.
+    /// Messages posted on this pair so far.
     pub posted: u32,
+    /// Atomics posted so far, on any pair.
+    pub number: u64,
 }
 
 impl Pair {

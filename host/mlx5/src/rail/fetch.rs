@@ -5,7 +5,7 @@
 use super::Rail;
 use crate::error::NicError;
 use crate::nic::loopback::{FetchPair, Pair, PairUse};
-use crate::nic::qp::MASK_24;
+use crate::nic::qp::{MASK_24, QpTruth};
 use crate::nic::queue::Request;
 use shunt_device::Amo;
 use shunt_layout::mlx5::prm::qp::State;
@@ -17,6 +17,14 @@ pub enum FetchError {
     NotExecuted(NicError),
     /// It may have been executed. It will not be from here on.
     Unknown(NicError),
+}
+
+/// Where in the answer's memory the mark of the last request lies.
+const MARK_AT: u64 = 8;
+
+/// True if a responder in ERR has executed `before` messages and at most the mark that follows them.
+fn counts_to(truth: &QpTruth, before: u32) -> bool {
+    truth.state == Some(State::Err) && truth.rmsn.wrapping_sub(before) & MASK_24 <= 1
 }
 
 impl Rail {
@@ -37,22 +45,30 @@ impl Rail {
                 NicError::Unfit { nic, what: "key of the word", met: "none".into(), want: "one", cure };
             return Err(FetchError::NotExecuted(error));
         };
+        guard.number += 1;
+        let number = guard.number;
         let pair = self.fetch_pair(&mut guard).map_err(FetchError::NotExecuted)?;
-        let answer = self.private.answer();
+        let answer = self.private.answer().address;
         let (lkey_be, remote) = (self.private.key_be(), heap.address + at);
-        pair.producer
-            .post(&*self.world, Request::Atomic { amo, answer: answer.address, lkey_be, remote, rkey_be });
+        // Executed before the atomic: while it is not there, that was not executed either.
+        let mark = Request::WriteInline { value: number, remote: answer + MARK_AT, rkey_be: lkey_be };
+        pair.producer.post(&*self.world, mark);
+        pair.producer.post(&*self.world, Request::Atomic { amo, answer, lkey_be, remote, rkey_be });
         let before = guard.posted;
-        guard.posted += 1;
+        guard.posted += 2;
         if let Err(error) = self.wait_fetched(&mut guard, self.options.flush_ns) {
             self.stop_fetch(&mut guard, before, lifetime_ns, error)?;
         }
-        let mut bytes = [0; 8];
-        let read = self.private.memory().read(answer.address, &mut bytes);
-        read.map_err(|error| FetchError::Unknown(error.into()))?;
-        let word = u64::from_le_bytes(bytes);
+        let word = self.word(answer).map_err(FetchError::Unknown)?;
         // A NIC writes answers of four bytes big-endian.
         Ok(if amo.bytes() == 4 { u64::from(u32::from_be(word as u32)) } else { word })
+    }
+
+    /// A word of this rail's private memory.
+    fn word(&self, address: u64) -> Result<u64, NicError> {
+        let mut bytes = [0; 8];
+        self.private.memory().read(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
     }
 
     fn fetch_pair<'a>(&self, fetch: &'a mut FetchPair) -> Result<&'a mut Pair, NicError> {
@@ -74,8 +90,8 @@ impl Rail {
         }
     }
 
-    /// Has one without an answer end: the responder is moved to ERR, and its count says whether it was executed. An
-    /// answer that comes meanwhile counts.
+    /// Has one without an answer end: the responder is moved to ERR, and its count says whether it was executed, or the
+    /// mark before it. An answer that comes meanwhile counts.
     fn stop_fetch(
         &self,
         fetch: &mut FetchPair,
@@ -96,13 +112,12 @@ impl Rail {
             }
         }
         fetch.pair = None;
+        let unmarked =
+            self.word(self.private.answer().address + MARK_AT).is_ok_and(|mark| mark != fetch.number);
         match stopped {
             _ if answered => Ok(()),
-            Ok(truth)
-                if self.truth_holds && truth.state == Some(State::Err) && truth.rmsn == before & MASK_24 =>
-            {
-                Err(FetchError::NotExecuted(error))
-            }
+            Ok(truth) if self.truth_holds && counts_to(&truth, before) => Err(FetchError::NotExecuted(error)),
+            _ if unmarked => Err(FetchError::NotExecuted(error)),
             _ => Err(FetchError::Unknown(error)),
         }
     }

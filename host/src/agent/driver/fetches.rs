@@ -10,6 +10,9 @@ use crate::nanos::Nanos;
 use crate::pe::Pe;
 use shunt_layout::mutant::Mutant;
 
+/// Requests wait so long for a NIC that serves, or as long as the give-up time where that is longer.
+const GIVE_UP: Nanos = Nanos::secs(1);
+
 /// The requests to a PE, where there is room for them.
 pub(super) fn of(pe: &Pe) -> Option<(FetchServer, FetchWords)> {
     let root = *pe.root();
@@ -22,7 +25,7 @@ pub(super) fn of(pe: &Pe) -> Option<(FetchServer, FetchWords)> {
 /// Gives what is due to the workers. True while the agent should not sleep.
 pub(super) fn look(recovery: &mut Recovery, now: Nanos) -> bool {
     let Some((server, words)) = &mut recovery.channels.fetches else { return false };
-    server.scan(|row| words.number(row), |row| words.replied(row));
+    server.scan(now, |row| words.number(row), |row| words.replied(row));
     for channel in 0..recovery.channels.words.root().channels_per_pe {
         give(recovery, now, channel);
     }
@@ -38,9 +41,29 @@ fn give(recovery: &mut Recovery, now: Nanos, channel: u32) {
         let work = FetchWork { words: words.clone(), channel, lifetime_ns };
         recovery.engine.nics.submit(rail, Urgency::Peer, channel as usize, Job::Work(Box::new(work)));
     } else if server.is_given(channel as usize) && recovery.engine.nic_is_silent(rail) {
-        // Its NIC answers nothing: whoever waits is served at another one.
+        // Its NIC answers nothing: the requests are served at another one.
         homes::leave(recovery, now, channel);
     }
+    let give_up = Nanos::new(recovery.channels.words.root().policy.give_up_ns).max(GIVE_UP);
+    let overdue = |server: &FetchServer| server.is_overdue(now, channel as usize, give_up);
+    if recovery.channels.fetches.as_ref().is_some_and(|(server, _)| overdue(server)) {
+        end_unserved(recovery, now, channel, rail);
+    }
+}
+
+/// What has waited for the give-up time ends, unless it is under way: nobody waits without an end for a home that
+/// cannot move.
+fn end_unserved(recovery: &mut Recovery, now: Nanos, channel: u32, rail: u32) {
+    if recovery.take_fetches_back(channel, rail) {
+        return;
+    }
+    let Some((server, words)) = &mut recovery.channels.fetches else { return };
+    words.end_unserved(channel);
+    server.ended(channel as usize);
+    let text = format!(
+        "fetching atomics of channel {channel} were not executed: rail {rail} does not serve, and an old"
+    );
+    recovery.note(now, text + " path that is not fenced keeps the home there");
 }
 
 /// The worker of a rail is done with a channel index, or could not do it.

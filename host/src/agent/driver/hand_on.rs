@@ -1,6 +1,7 @@
 //! What is told of a step, once it is over. The log is in `reporter.rs`.
 
 use crate::agent::health::Health;
+use crate::agent::options::AgentOptions;
 use crate::agent::recovery::Recovery;
 use crate::events::Event;
 use crate::nanos::Nanos;
@@ -8,7 +9,7 @@ use crate::rail::{self, Rail};
 use std::sync::Arc;
 
 /// The first events.
-pub(super) fn introduce(recovery: &mut Recovery, now: Nanos) {
+pub(super) fn introduce(recovery: &mut Recovery, now: Nanos, options: &AgentOptions) {
     let (pes, rails) = (recovery.channels.words.root().pe_count, recovery.engine.rails.len() as u32);
     recovery.report(now, Event::AgentStarted { pes, rails });
     let refused = |rail: &Arc<Rail>| (!rail.truth_holds).then(|| (rail.index, rail.truth_detail.clone()));
@@ -18,6 +19,9 @@ pub(super) fn introduce(recovery: &mut Recovery, now: Nanos) {
     }
     for remark in rail::remarks(&recovery.engine.rails) {
         recovery.note(now, remark);
+    }
+    if let Some(text) = options.misfit(&recovery.channels.words.root().policy) {
+        recovery.note(now, text);
     }
     let details = recovery.engine.rails.iter().map(|rail| rail.datagram_detail.clone());
     for detail in details.filter(|text| !text.is_empty()).collect::<Vec<_>>() {

@@ -183,7 +183,7 @@ impl Agent {
             taking_over: kept.lives > 0,
         };
         if !agent.taking_over {
-            hand_on::introduce(&mut agent.recovery, now);
+            hand_on::introduce(&mut agent.recovery, now, &options);
         }
         Ok(Some(agent))
     }

@@ -144,7 +144,9 @@ fn view(recovery: &Recovery, now: Nanos, key: usize) -> Option<SlotView> {
     let stuck = recovery.engine.is_stuck(key, path.rails().local);
     let doubtful = health != Health::Ready && is_doubtful(recovery, now, key);
     let up = recovery.engine.ports_up(key);
-    Some(SlotView { pair: path.rails(), health, up, failures, untried, stuck, doubtful })
+    let peer = recovery.channels.place(key).peer;
+    let last_resort = recovery.engine.localizer.suspects(peer, path.rails()) > 1;
+    Some(SlotView { pair: path.rails(), health, up, failures, untried, stuck, doubtful, last_resort })
 }
 
 /// Gives a slot that is released to another pair of rails; one that is ready is left and fenced first, and given in a

@@ -108,7 +108,7 @@ impl State {
     /// The agent looks at all rows, and gives what is due. `heedless` of a move.
     pub fn look(&mut self, heedless: bool) {
         if self.arrived != self.replied {
-            self.requests.seen();
+            self.requests.seen(Nanos::ZERO);
         }
         let moving = self.moving && !heedless;
         if self.requests.give(self.now(), moving) {
