@@ -22,8 +22,7 @@ fn signal_kernel(signal: Signal) -> (&'static str, u64) {
         Signal::Monotone(value) => ("signal_monotone", value),
         Signal::Cleared(add) => ("signal_cleared", add),
         Signal::Cleared32(add) => ("signal_cleared32", add.into()),
-        // Hosts alone send the other.
-        Signal::Add(add) | Signal::SharedAdd(add) => ("signal_add", add),
+        Signal::Add(add) => ("signal_add", add),
     }
 }
 

@@ -165,6 +165,20 @@ impl<P: Platform> Channel<'_, P> {
         if self.leads(lanes) { self.signals().post_signal(at, signal) } else { Posted::NOBODY }
     }
 
+    /// A signal of kind 3, between two ledger words as one of kind 2: where no NIC tells what was applied, they do.
+    ///
+    /// # Errors
+    /// As [`amo_nbi`](Self::amo_nbi).
+    #[inline(always)]
+    pub fn bracketed_add_nbi<L: Lanes>(self, lanes: L, at: HeapOffset, add: u64) -> Result<Ticket, Fault> {
+        let posted = match self.leads(lanes) {
+            false => Posted::NOBODY,
+            true if self.poster().bind() => self.signals().post_signal(at, Signal::Cleared(add)),
+            true => Posted::UNBOUND,
+        };
+        self.tell(lanes, posted)
+    }
+
     /// Reads `get.bytes` from the peer. They are there once a wait on the ticket returned; until then the buffer
     /// belongs to the library.
     ///

@@ -58,7 +58,7 @@ impl<'s, P: Platform> Rma<'s, P> {
             Some(transfer) if tails == 0 || tails < self.ptr.depth() => transfer,
             _ => return Posted::refused(FaultKind::BadAddress),
         };
-        if matches!(signal, Some((_, Signal::Add(_) | Signal::SharedAdd(_)))) && !self.poster().bind() {
+        if matches!(signal, Some((_, Signal::Add(_)))) && !self.poster().bind() {
             return Posted::UNBOUND;
         }
         self.post_all::<true>(transfer, (tails, ring), wqe_write::write, |queue, word, first| {

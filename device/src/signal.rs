@@ -69,7 +69,7 @@ impl<P: Platform> Signals<'_, P> {
             return Posted::refused(FaultKind::BadAddress);
         }
         let word = match signal {
-            Signal::Add(_) | Signal::SharedAdd(_) => poster.take_bound(count),
+            Signal::Add(_) => poster.take_bound(count),
             _ => poster.take(count),
         };
         if is_none(word) {

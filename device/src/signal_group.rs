@@ -20,7 +20,7 @@ impl<'s, P: Platform> SignalGroup<'s, P> {
     pub(crate) fn tickets(self, signal: Signal) -> u64 {
         let writer = self.writer();
         match signal {
-            Signal::Cleared(_) | Signal::Cleared32(_) | Signal::SharedAdd(_) if writer.has_brackets() => {
+            Signal::Cleared(_) | Signal::Cleared32(_) if writer.has_brackets() => {
                 1 + 2 * writer.ledger_blocks()
             }
             Signal::Monotone(_) if writer.are_signals_atomics() => 2,
@@ -45,7 +45,7 @@ impl<'s, P: Platform> SignalGroup<'s, P> {
             Signal::Monotone(value) if writer.is_unordered() => {
                 return out_of_order.write_signal_slow(word.0, first, at.0, value);
             }
-            Signal::Cleared(add) | Signal::SharedAdd(add) if writer.is_unordered() => {
+            Signal::Cleared(add) if writer.is_unordered() => {
                 return out_of_order.write_bracket_slow(word.0, first, at.0, add, false);
             }
             Signal::Cleared32(add) if writer.is_unordered() => {
@@ -56,7 +56,7 @@ impl<'s, P: Platform> SignalGroup<'s, P> {
             }
             Signal::Cleared(add) => (Amo::Add64(add), CLEARED_TAG),
             Signal::Cleared32(add) => (Amo::Add32(add), CLEARED_TAG),
-            Signal::Add(add) | Signal::SharedAdd(add) => (Amo::Add64(add), ADD_TAG),
+            Signal::Add(add) => (Amo::Add64(add), ADD_TAG),
         };
         let answer = writer.unwanted(queue, tag);
         if self.tickets(signal) == 1 {

@@ -62,8 +62,6 @@ pub enum Signal {
     Cleared32(u32),
     /// Kind 3: adds, where others add too. All of them use channels of one index: see `Channel::amo_nbi`.
     Add(u64),
-    /// The same between two ledger words, as kind 2: where no NIC tells what was applied, they do.
-    SharedAdd(u64),
 }
 
 impl Signal {
@@ -210,9 +208,6 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Bit of [`Fault::op`]: it was applied, and its answer is lost.
-    pub(crate) const APPLIED: u32 = 1 << 8;
-
     /// The operation of a raw word; anything unknown is none.
     pub const fn from_raw(raw: u32) -> Self {
         match raw {
@@ -283,6 +278,9 @@ impl FaultKind {
     }
 }
 
+// See `CauseKind::Unknown`.
+const _: () = assert!((FaultKind::FetchNotExact as u32) < CauseKind::Unknown as u32);
+
 /// A typed failure. Copied by value, no text; the host knows the names behind the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -302,8 +300,7 @@ pub struct Fault {
     pub unfinished: u64,
     /// Syndrome in the low byte, vendor syndrome in the next; 0 if there was no error completion.
     pub syndrome: u32,
-    /// What the uncertain operation was: an [`Operation`] in the low byte, and 0x100 if it is known to be applied. 0 in
-    /// other faults.
+    /// What the uncertain operation was, an [`Operation`]; 0 in other faults.
     pub op: u32,
     /// The remote heap offset it went to; 0 in other faults.
     pub address: u64,

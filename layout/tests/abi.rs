@@ -101,6 +101,7 @@ fn enumerations(out: &mut Vec<String>) {
             SwitchBack,
             DrainFailed,
             LedgerFailed,
+            Unknown,
         }
     );
     values!(

@@ -19,7 +19,9 @@ impl Unit {
             FaultKind::PeerLost => "every path to the peer is dead",
             FaultKind::BadAddress => "an address outside the heap",
             FaultKind::FenceUnproven => "an old path could not be fenced",
-            FaultKind::Uncertain if fault.was_applied() => "an operation was applied, and its answer is lost",
+            FaultKind::Uncertain if self.words.was_executed(peer, fault.channel, fault.at.0) => {
+                "an operation was applied, and its answer is lost"
+            }
             FaultKind::Uncertain => "it is not known whether an operation was applied",
             FaultKind::AnswerLost => "the peer's NIC failed in the middle of an exact atomic",
             FaultKind::FetchNotExact => "exact fetching atomics were not set up",

@@ -62,19 +62,13 @@ impl<P: Platform> Report<'_, P> {
     fn uncertain_operation(self) -> (u64, u32, u64) {
         let asked = words(self.ptr).asked().load();
         let channel = self.ptr.words();
-        let applied = if asked < words(self.ptr).executed().load() { Operation::APPLIED } else { 0 };
-        (asked, channel.uncertain_op().load() | applied, channel.uncertain_address().load())
+        (asked, channel.uncertain_op().load(), channel.uncertain_address().load())
     }
 }
 
 impl Fault {
     /// What the uncertain operation was.
     pub const fn operation(&self) -> Operation {
-        Operation::from_raw(self.op & !Operation::APPLIED)
-    }
-
-    /// True if the uncertain operation is known to be applied, and only its answer is lost.
-    pub const fn was_applied(&self) -> bool {
-        self.op & Operation::APPLIED != 0
+        Operation::from_raw(self.op)
     }
 }

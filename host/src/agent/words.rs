@@ -300,6 +300,12 @@ impl StateWords {
         unsafe { self.platform().load_acquire(addr_of_mut!((*channel).switch.journal_queue)) }
     }
 
+    /// True if a ticket is known to be executed at the receiver: of an uncertain one, only the answer is lost then.
+    pub fn was_executed(&self, peer: u32, channel: u32, ticket: u64) -> bool {
+        let channel = self.channel(peer, channel);
+        ticket < unsafe { self.platform().load_acquire(addr_of_mut!((*channel).switch.executed)) }
+    }
+
     /// True if the channel ended.
     pub fn is_dead(&self, peer: u32, channel: u32) -> bool {
         let channel = self.channel(peer, channel);

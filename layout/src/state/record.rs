@@ -22,6 +22,10 @@ pub enum CauseKind {
     DrainFailed = 6,
     /// The ledger could not be read.
     LedgerFailed = 7,
+    /// Nobody writes it. It keeps the numbers of a cause wider than those of a fault's kind: a `Result` tells a fault
+    /// by its kind, which a leader hands out, and not by its cause. Each lane reads the cause at an instant of its own,
+    /// and lanes would part ways by it in front of a barrier.
+    Unknown = 255,
 }
 
 impl CauseKind {
@@ -51,6 +55,7 @@ impl CauseKind {
             Self::SwitchBack => "switch-back",
             Self::DrainFailed => "drain-failed",
             Self::LedgerFailed => "ledger-failed",
+            Self::Unknown => "unknown",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Session, lock, memory};
 use crate::failure::Failure;
-use shunt_device::{Amo, Deadline, FaultKind, HeapOffset, Resolution, Signal, Solo, Ticket};
+use shunt_device::{Amo, Deadline, FaultKind, HeapOffset, Resolution, Solo, Ticket};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// What is done to a word. Values are as wide as the word; what is above is 0.
@@ -143,7 +143,7 @@ impl Session {
             return self.change(at, 8, change, pe);
         }
         let channel = self.channel(peer);
-        let post = |_| channel.signal_nbi(Solo, HeapOffset(offset), Signal::SharedAdd(value));
+        let post = |_| channel.bracketed_add_nbi(Solo, HeapOffset(offset), value);
         self.patiently(|| format!("a path for signals to PE {peer}"), post).map(|_| ())
     }
 

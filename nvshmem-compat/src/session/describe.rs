@@ -31,9 +31,10 @@ const fn what(kind: FaultKind) -> &'static str {
     }
 }
 
-/// What is known of an operation, how the program goes on, and which setting avoids the question.
-fn uncertain(fault: &Fault) -> String {
-    let known = match fault.was_applied() {
+/// What is known of an operation (`applied`: that it was), how the program goes on, and which setting avoids the
+/// question.
+fn uncertain(fault: &Fault, applied: bool) -> String {
+    let known = match applied {
         true => "was applied, and its answer is lost",
         false => "may or may not have been applied",
     };
@@ -64,7 +65,7 @@ pub(super) fn broken(words: &StateWords, gone: Option<String>, fault: &Fault) ->
         syndrome_text(fault.syndrome)
     );
     if fault.kind == FaultKind::Uncertain {
-        let _ = write!(text, "; {}", uncertain(fault));
+        let _ = write!(text, "; {}", uncertain(fault, words.was_executed(peer, channel, fault.at.0)));
     }
     if words.root().policy.fault_tolerance == 0 {
         text.push_str(OFF);
@@ -118,9 +119,9 @@ mod tests {
             op,
             address: 0x40,
         };
-        let lost = uncertain(&fault(0x100 | Operation::Fetch as u32));
+        let lost = uncertain(&fault(Operation::Fetch as u32), true);
         assert!(lost.starts_with("Fetch at heap offset 0x40 was applied, and its answer is lost"), "{lost}");
-        let unknown = uncertain(&fault(Operation::Add as u32));
+        let unknown = uncertain(&fault(Operation::Add as u32), false);
         assert!(unknown.starts_with("Add at heap offset 0x40 may or may not have been applied"), "{unknown}");
         for text in [lost, unknown] {
             assert!(text.contains("SHUNT_FETCH=exact") && text.contains("shunt_nvshmem_resolve"), "{text}");

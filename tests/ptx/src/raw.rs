@@ -184,8 +184,7 @@ pub fn ask(module: &Rc<Module>, mode: Mode) -> Run {
             assert_eq!(caller.until_ticket(ticket), FaultKind::Uncertain as u64, "looks at the ticket");
             let (asked, report) = caller.report("shunt_uncertain");
             assert_eq!(asked, FaultKind::Uncertain as u64, "shunt_uncertain");
-            // It was applied, and its answer is lost.
-            assert_eq!((report.address, report.op), (WORD, 0x100 | Operation::Fetch as u32), "{report:?}");
+            assert_eq!((report.address, report.op), (WORD, Operation::Fetch as u32), "{report:?}");
             let resolve = |ticket, applied| caller.status("shunt_resolve", &[long(ticket), short(applied)]);
             let answers = [(report.at + 9, 1), (report.at, 0), (report.at, 1), (report.at, 1)];
             let said = answers.map(|(ticket, applied)| resolve(ticket, applied));
