@@ -102,9 +102,8 @@ impl PrivateMemory {
 
     fn rings(&self, pair: PairUse, end: u64) -> RingSpan {
         let queue = match (pair, end) {
-            (PairUse::Atomics, 0) => DEEP_QUEUE,
-            (PairUse::Atomics, _) => DEEP_QUEUE - 1,
-            (PairUse::Fetch, _) => PairUse::Proof as u64 * 2 + end,
+            (PairUse::Atomics | PairUse::Fetch, 0) => DEEP_QUEUE,
+            (PairUse::Atomics | PairUse::Fetch, _) => DEEP_QUEUE - 1,
             _ => pair as u64 * 2 + end,
         };
         let first = queue * RINGS * QUEUE_ALIGN;
@@ -152,7 +151,8 @@ impl Pair {
     pub fn create(source: &PairSource<'_>, shape: PairShape) -> Result<Self, NicError> {
         let PairShape { which, incarnation, psn, answers_to } = shape;
         let ends = [source.private.rings(which, 0), source.private.rings(which, 1)];
-        let log_depth = if which == PairUse::Atomics { LOG_ATOMICS } else { LOG_DEPTH };
+        let deep = matches!(which, PairUse::Atomics | PairUse::Fetch);
+        let log_depth = if deep { LOG_ATOMICS } else { LOG_DEPTH };
         let pkey_index = source.address.pkey_index;
         let requester = Queue::create(&source.queues, &ends[0], log_depth, incarnation, pkey_index)?;
         let responder = Queue::create(&source.queues, &ends[1], LOG_DEPTH, incarnation, pkey_index)?;

@@ -263,6 +263,12 @@ impl Producer {
         self.next + (self.wide > 0) as u64 - self.done < 1 << self.log_depth
     }
 
+    /// True if so many blocks more fit. Where all posted is complete and they do not, second blocks have used the ring
+    /// up: a new queue is needed.
+    pub fn has_room_for(&self, blocks: u64) -> bool {
+        self.next + blocks - self.done <= 1 << self.log_depth
+    }
+
     /// Writes a request and rings the doorbell. Returns its index.
     ///
     /// # Panics

@@ -19,6 +19,8 @@ pub enum FetchError {
     Unknown(NicError),
 }
 
+/// Blocks of a mark and a wide atomic, and one to spare.
+const BLOCKS_MAX: u64 = 4;
 /// Where in the answer's memory the mark of the last request lies.
 const MARK_AT: u64 = 8;
 
@@ -72,6 +74,10 @@ impl Rail {
     }
 
     fn fetch_pair<'a>(&self, fetch: &'a mut FetchPair) -> Result<&'a mut Pair, NicError> {
+        // Second blocks of wide atomics are never given back.
+        if fetch.pair.as_ref().is_some_and(|pair| !pair.producer.has_room_for(BLOCKS_MAX)) {
+            fetch.pair = None;
+        }
         if fetch.pair.is_none() {
             fetch.incarnation = fetch.incarnation.wrapping_add(1);
             let psn = (fetch.incarnation << 12) & MASK_24;
