@@ -174,6 +174,7 @@ fn scenario_11_f10_who_comes_late() {
 #[test]
 fn scenario_23_exact_fetches() {
     hold("exact_fetches_without_a_fault");
+    hold("exact_fetches_of_two_blocks_use_rings_up");
     hold("exact_fetches_and_a_port_of_either_end");
     hold("exact_fetches_and_both_ports_in_turn");
 }
@@ -486,7 +487,6 @@ fn scenario_05_a_peer_that_names_what_does_not_exist() {
 #[test]
 fn scenario_18_a_healthy_pair_among_dead_rails() {
     hold("one_pair_of_four_is_left");
-    hold("a_nic_gone_at_each_end_and_a_path_between_the_others");
     hold("one_pair_of_four_is_left_and_pings_pass");
     hold("two_pairs_of_nine_are_left");
     hold("a_peer_lost_beside_a_healthy_pair");

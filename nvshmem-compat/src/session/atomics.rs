@@ -79,7 +79,7 @@ impl Change {
 impl Session {
     /// Checks a word; answers with its PE and its heap offset.
     fn word(&self, at: u64, bytes: u64, pe: i32) -> Result<(u32, u64), Failure> {
-        let (pe, offset) = (self.check_pe(pe)?, self.offset(at, bytes)?);
+        let (pe, offset) = (self.peers.check(pe)?, self.heap.offset(at, bytes)?);
         if !offset.is_multiple_of(bytes) {
             return Err(Failure::Unaligned { at, bytes });
         }
@@ -103,14 +103,15 @@ impl Session {
     /// Has the owner of a word execute a change and keep the answer. Not repeated when its time is over: it may still
     /// be executed then.
     fn change_exactly(&self, pe: u32, offset: u64, bytes: u64, change: Change) -> Result<u64, Failure> {
-        let since = self.now_ns();
+        let since = self.peers.now_ns();
         let deadline = Deadline::after(since, self.peers.deadline_ns());
-        let answer = self.channel(pe).fetch_exact(Solo, HeapOffset(offset), change.amo(bytes), deadline);
+        let answer =
+            self.peers.channel(pe).fetch_exact(Solo, HeapOffset(offset), change.amo(bytes), deadline);
         answer.map_err(|fault| match fault.kind {
             FaultKind::Overdue => {
-                self.overdue(format!("an atomic that PE {pe} executes"), self.now_ns() - since)
+                self.peers.overdue(format!("an atomic that PE {pe} executes"), self.peers.now_ns() - since)
             }
-            _ => self.channel_failure(&fault),
+            _ => self.peers.failure(&fault),
         })
     }
 
@@ -127,9 +128,9 @@ impl Session {
             self.change_here(at, bytes, change);
             return Ok(());
         }
-        let (channel, amo) = (self.channel(pe), change.amo(bytes));
+        let (channel, amo) = (self.peers.channel(pe), change.amo(bytes));
         let post = |_| channel.amo_nbi(Solo, HeapOffset(offset), amo);
-        self.patiently(|| format!("a path for atomics to PE {pe}"), post).map(|_| ())
+        self.peers.patiently(|| format!("a path for atomics to PE {pe}"), post).map(|_| ())
     }
 
     /// Tells a signal word: as [`Session::change`], but that an add stands between two ledger words.
@@ -142,9 +143,9 @@ impl Session {
         if peer == self.me() || self.owners_execute(peer, change, Wanted::Nothing) {
             return self.change(at, 8, change, pe);
         }
-        let channel = self.channel(peer);
+        let channel = self.peers.channel(peer);
         let post = |_| channel.bracketed_add_nbi(Solo, HeapOffset(offset), value);
-        self.patiently(|| format!("a path for signals to PE {peer}"), post).map(|_| ())
+        self.peers.patiently(|| format!("a path for signals to PE {peer}"), post).map(|_| ())
     }
 
     /// Whether the owner of a word executes a change: where it can, and the NIC would not do as well. A processor's own
@@ -169,12 +170,12 @@ impl Session {
         }
         // One answer at a time.
         let _stage = lock(&self.stage);
-        let (channel, amo) = (self.channel(pe), change.amo(bytes));
+        let (channel, amo) = (self.peers.channel(pe), change.amo(bytes));
         let answer = HeapOffset(self.map.answer);
         let post = |_| channel.amo_fetch_nbi(Solo, HeapOffset(offset), amo, answer);
-        let ticket = self.patiently(|| format!("a path for atomics to PE {pe}"), post)?;
-        self.finish(pe, ticket)?;
-        Ok(self.device().fetched(amo, answer))
+        let ticket = self.peers.patiently(|| format!("a path for atomics to PE {pe}"), post)?;
+        self.peers.finish(pe, ticket)?;
+        Ok(self.peers.device().fetched(amo, answer))
     }
 
     /// Changes a word by a function of what it is: reads it, and tries until nobody came between.
@@ -182,7 +183,7 @@ impl Session {
     /// # Errors
     /// As [`Session::change`].
     pub fn update(&self, at: u64, bytes: u64, pe: i32, new: impl Fn(u64) -> u64) -> Result<u64, Failure> {
-        let since = self.now_ns();
+        let since = self.peers.now_ns();
         let mut old = self.fetch(at, bytes, Change::Add(0), pe)?;
         loop {
             let met = self.fetch(at, bytes, Change::CompareSwap(old, new(old)), pe)?;
@@ -190,9 +191,11 @@ impl Session {
                 return Ok(old);
             }
             old = met;
-            let waited = self.now_ns() - since;
+            let waited = self.peers.now_ns() - since;
             if waited > self.peers.deadline_ns() {
-                return Err(self.overdue(format!("a word of PE {pe} that others keep changing"), waited));
+                return Err(self
+                    .peers
+                    .overdue(format!("a word of PE {pe} that others keep changing"), waited));
             }
         }
     }
@@ -202,13 +205,13 @@ impl Session {
     /// # Errors
     /// It does not ask about that.
     pub fn resolve(&self, pe: i32, ticket: u64, applied: bool) -> Result<(), Failure> {
-        let pe = self.check_pe(pe)?;
+        let pe = self.peers.check(pe)?;
         if pe == self.me() {
             return Err(Failure::Argument { what: "peer", met: pe.into(), want: "another PE" });
         }
         let resolution = if applied { Resolution::Applied } else { Resolution::NotApplied };
-        let answer = self.channel(pe).resolve(Ticket(ticket), resolution);
-        answer.map_err(|fault| self.channel_failure(&fault))
+        let answer = self.peers.channel(pe).resolve(Ticket(ticket), resolution);
+        answer.map_err(|fault| self.peers.failure(&fault))
     }
 }
 

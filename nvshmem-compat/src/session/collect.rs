@@ -41,7 +41,7 @@ impl Session {
         let members = self.teams.team(team)?;
         let from = usize::try_from(root).ok().and_then(|root| members.members.get(root));
         let root = *from.ok_or(Failure::NoPe { met: root, pes: members.size() })?;
-        self.offset(target, bytes)?;
+        self.heap.offset(target, bytes)?;
         if root == self.me() {
             for pe in &members.members {
                 self.put(target, source, bytes, *pe as i32, Until::Posted)?;
@@ -56,7 +56,7 @@ impl Session {
     /// As [`Session::broadcast`].
     pub fn collect(&self, team: i32, target: u64, source: u64, bytes: u64) -> Result<(), Failure> {
         let members = self.teams.team(team)?;
-        self.offset(target, self.many(bytes, &members)?)?;
+        self.heap.offset(target, self.many(bytes, &members)?)?;
         let place = target + bytes * u64::from(members.me);
         for pe in &members.members {
             self.put(place, source, bytes, *pe as i32, Until::Posted)?;
@@ -70,7 +70,7 @@ impl Session {
     /// As [`Session::broadcast`].
     pub fn all_to_all(&self, team: i32, target: u64, source: u64, bytes: u64) -> Result<(), Failure> {
         let members = self.teams.team(team)?;
-        self.offset(target, self.many(bytes, &members)?)?;
+        self.heap.offset(target, self.many(bytes, &members)?)?;
         let place = target + bytes * u64::from(members.me);
         for (number, pe) in (0..).zip(&members.members) {
             self.put(place, source + bytes * number, bytes, *pe as i32, Until::Posted)?;
@@ -85,7 +85,7 @@ impl Session {
     pub fn reduce(&self, team: i32, target: u64, source: u64, what: Reduction) -> Result<(), Failure> {
         let members = self.teams.team(team)?;
         let bytes = what.count.saturating_mul(what.number.bytes() as u64);
-        self.offset(target, bytes)?;
+        self.heap.offset(target, bytes)?;
         self.pieces(bytes, |at, part| {
             for pe in &members.members {
                 self.put_part(source + at, part, *pe)?;
@@ -107,7 +107,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let members = self.teams.team(team)?;
         let bytes = what.count.saturating_mul(what.number.bytes() as u64);
-        self.offset(target, bytes)?;
+        self.heap.offset(target, bytes)?;
         let all = self.many(bytes, &members)?;
         // Others' parts of the source are still wanted when the first of the result is there.
         let ends = Ends { target, source };

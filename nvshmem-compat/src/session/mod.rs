@@ -54,8 +54,6 @@ use leftovers::Leftovers;
 use locks::lock;
 use map::HeapMap;
 use nics::Nics;
-use shunt_device::platform::host::Host;
-use shunt_device::{Channel, Deadline, Device, Fault, Ticket};
 use staging::Stage;
 use std::sync::{Arc, Mutex};
 
@@ -125,49 +123,9 @@ impl Session {
         &self.nics
     }
 
-    fn now_ns(&self) -> u64 {
-        self.peers.now_ns()
-    }
-
-    fn device(&self) -> Device<'_, Host<'_>> {
-        self.peers.device()
-    }
-
-    fn channel(&self, pe: u32) -> Channel<'_, Host<'_>> {
-        self.peers.channel(pe)
-    }
-
-    fn check_pe(&self, pe: i32) -> Result<u32, Failure> {
-        self.peers.check(pe)
-    }
-
-    fn offset(&self, at: u64, bytes: u64) -> Result<u64, Failure> {
-        self.heap.offset(at, bytes)
-    }
-
     /// Whether an address lies in what the program has of the heap.
     fn is_symmetric(&self, at: u64, bytes: u64) -> bool {
         self.heap.offset(at, bytes).is_ok()
-    }
-
-    fn patiently<T>(
-        &self,
-        what: impl Fn() -> String,
-        attempt: impl FnMut(Deadline) -> Result<T, Fault>,
-    ) -> Result<T, Failure> {
-        self.peers.patiently(what, attempt)
-    }
-
-    fn finish(&self, pe: u32, ticket: Ticket) -> Result<(), Failure> {
-        self.peers.finish(pe, ticket)
-    }
-
-    fn channel_failure(&self, fault: &Fault) -> Failure {
-        self.peers.failure(fault)
-    }
-
-    fn overdue(&self, what: String, waited_ns: u64) -> Failure {
-        self.peers.overdue(what, waited_ns)
     }
 
     fn put_staged(&self, dst: u64, source: u64, bytes: u64, pe: u32) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use super::{Session, memory};
 use crate::failure::Failure;
-use shunt_device::{Get, HeapOffset, Put, Solo, Ticket};
+use shunt_device::{Get, HeapOffset, Put, Solo};
 
 /// When a call may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,22 +27,12 @@ pub struct Strides {
 }
 
 impl Session {
-    pub(super) fn post_put(&self, pe: u32, put: Put) -> Result<Ticket, Failure> {
-        let channel = self.channel(pe);
-        self.patiently(|| format!("room for a put to PE {pe}"), |_| channel.put_nbi(Solo, put))
-    }
-
-    pub(super) fn post_get(&self, pe: u32, get: Get) -> Result<Ticket, Failure> {
-        let channel = self.channel(pe);
-        self.patiently(|| format!("room for a get from PE {pe}"), |_| channel.get_nbi(Solo, get))
-    }
-
     /// Writes `bytes` from `source` here to `target` at a PE.
     ///
     /// # Errors
     /// No such PE, a target that is not symmetric, or a channel that carries nothing.
     pub fn put(&self, target: u64, source: u64, bytes: u64, pe: i32, until: Until) -> Result<(), Failure> {
-        let (pe, dst) = (self.check_pe(pe)?, self.offset(target, bytes)?);
+        let (pe, dst) = (self.peers.check(pe)?, self.heap.offset(target, bytes)?);
         if bytes == 0 {
             return Ok(());
         }
@@ -55,8 +45,8 @@ impl Session {
             return self.put_staged(dst, source, bytes, pe);
         }
         let put = Put { dst: HeapOffset(dst), src: HeapOffset(source - self.base), bytes };
-        let ticket = self.post_put(pe, put)?;
-        if until == Until::Done { self.finish(pe, ticket) } else { Ok(()) }
+        let ticket = self.peers.post_put(pe, put)?;
+        if until == Until::Done { self.peers.finish(pe, ticket) } else { Ok(()) }
     }
 
     /// Reads `bytes` at `source` of a PE to `target` here.
@@ -64,7 +54,7 @@ impl Session {
     /// # Errors
     /// As [`Session::put`].
     pub fn get(&self, target: u64, source: u64, bytes: u64, pe: i32, until: Until) -> Result<(), Failure> {
-        let (pe, src) = (self.check_pe(pe)?, self.offset(source, bytes)?);
+        let (pe, src) = (self.peers.check(pe)?, self.heap.offset(source, bytes)?);
         if bytes == 0 {
             return Ok(());
         }
@@ -77,8 +67,8 @@ impl Session {
             return self.get_staged(target, src, bytes, pe);
         }
         let get = Get { dst: HeapOffset(target - self.base), src: HeapOffset(src), bytes };
-        let ticket = self.post_get(pe, get)?;
-        if until == Until::Done { self.finish(pe, ticket) } else { Ok(()) }
+        let ticket = self.peers.post_get(pe, get)?;
+        if until == Until::Done { self.peers.finish(pe, ticket) } else { Ok(()) }
     }
 
     /// Empties a part of this PE's heap.
@@ -87,7 +77,7 @@ impl Session {
     /// It is not the program's.
     pub fn clear(&self, offset: u64, bytes: u64) -> Result<(), Failure> {
         let at = self.base + offset;
-        self.offset(at, bytes)?;
+        self.heap.offset(at, bytes)?;
         let zeros = [0u64; 512];
         let from = zeros.as_ptr().expose_provenance() as u64;
         for done in (0..bytes).step_by(size_of_val(&zeros)) {
@@ -102,15 +92,15 @@ impl Session {
     /// # Errors
     /// As [`Session::put`].
     pub fn put_value(&self, target: u64, value: u64, bytes: u64, pe: i32) -> Result<(), Failure> {
-        let (pe, dst) = (self.check_pe(pe)?, self.offset(target, bytes)?);
+        let (pe, dst) = (self.peers.check(pe)?, self.heap.offset(target, bytes)?);
         if pe == self.me() {
             // SAFETY: the target lies in the heap (checked).
             unsafe { memory::store(target, value, bytes) };
             return Ok(());
         }
-        let channel = self.channel(pe);
+        let channel = self.peers.channel(pe);
         let post = |_| channel.p_nbi(Solo, HeapOffset(dst), value, bytes as u32);
-        self.patiently(|| format!("room for a word to PE {pe}"), post).map(|_| ())
+        self.peers.patiently(|| format!("room for a word to PE {pe}"), post).map(|_| ())
     }
 
     /// Reads a value of at most eight bytes.
@@ -129,7 +119,7 @@ impl Session {
     /// # Errors
     /// As [`Session::put`].
     pub fn put_strided(&self, target: u64, source: u64, strides: Strides, pe: i32) -> Result<(), Failure> {
-        self.check_pe(pe)?;
+        self.peers.check(pe)?;
         for (to, from) in strides.places(target, source) {
             let mut part = 0;
             while part < strides.bytes {
@@ -148,10 +138,10 @@ impl Session {
     /// # Errors
     /// As [`Session::put`].
     pub fn get_strided(&self, target: u64, source: u64, strides: Strides, pe: i32) -> Result<(), Failure> {
-        let number = self.check_pe(pe)?;
+        let number = self.peers.check(pe)?;
         let mut places = Vec::new();
         for (to, from) in strides.places(target, source) {
-            places.push((to, self.offset(from, strides.bytes)?));
+            places.push((to, self.heap.offset(from, strides.bytes)?));
         }
         if number != self.me() {
             return self.get_elements(&mut places.into_iter(), strides.bytes, number);

@@ -2,6 +2,8 @@
 //!
 //! Every answer is held against those of all writers: none is missing, none comes twice.
 
+use shunt_device::{Amo, Deadline, HeapOffset, Solo};
+
 use super::kit::{Wrongs, judged};
 use super::scenario::Scenario;
 use super::sharing::{Roles, adds, inject, moved, press, shared, verdict};
@@ -11,6 +13,7 @@ use crate::spec::RunSpec;
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "exact_fetches_without_a_fault", seeds: 2, run: without_a_fault },
+    Scenario { name: "exact_fetches_of_two_blocks_use_rings_up", seeds: 1, run: wide },
     Scenario { name: "exact_fetches_and_a_port_of_either_end", seeds: 8, run: port_of_either_end },
     Scenario { name: "exact_fetches_and_both_ports_in_turn", seeds: 4, run: both_ports },
     Scenario { name: "exact_fetches_and_an_owners_agent_that_restarts", seeds: 8, run: agent_restarts },
@@ -42,6 +45,22 @@ fn run(seed: u64, pes: u32, faults: &[String]) -> Wrongs {
 
 fn without_a_fault(seed: u64) -> Wrongs {
     judged(|| run(seed, 3, &[]))
+}
+
+/// Each takes two blocks of a ring and gives one back: the worker panicked once its ring had no more.
+fn wide(seed: u64) -> Wrongs {
+    judged(|| {
+        let cluster = Cluster::start(&exact(seed, 2));
+        let task = cluster.spawn("swap", 0, |kernel| {
+            let channel = kernel.device().channel(1, 0);
+            (0..1_200).find_map(|number| {
+                let deadline = Deadline::after(kernel.world.now(), 1_000_000_000);
+                let old = channel.fetch_exact(Solo, HeapOffset(64), Amo::Swap64(number + 1), deadline);
+                (old != Ok(number)).then(|| format!("swap {number}: {old:?}"))
+            })
+        });
+        cluster.sim.finish_all(&[task]).into_iter().flatten().collect()
+    })
 }
 
 /// The port that the requester sends by, or that of the word's home, is down for a while.

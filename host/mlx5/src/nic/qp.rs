@@ -43,18 +43,22 @@ pub struct QpTuning {
     pub force_order: bool,
 }
 
-impl Default for QpTuning {
+impl QpTuning {
     /// 67 ms per try, half a second in all: a suspicion of the device comes long before.
+    pub const DEFAULT: Self = Self {
+        ack_timeout: 14,
+        retry: 7,
+        rnr_retry: 7,
+        min_rnr: 12,
+        log_ra: 4,
+        unordered: false,
+        force_order: false,
+    };
+}
+
+impl Default for QpTuning {
     fn default() -> Self {
-        Self {
-            ack_timeout: 14,
-            retry: 7,
-            rnr_retry: 7,
-            min_rnr: 12,
-            log_ra: 4,
-            unordered: false,
-            force_order: false,
-        }
+        Self::DEFAULT
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::Rail;
 use crate::error::NicError;
-use crate::nic::loopback::{FetchPair, Pair, PairUse};
-use crate::nic::qp::{MASK_24, QpTruth};
+use crate::nic::loopback::{FetchPair, Pair, PairShape, PairUse};
+use crate::nic::qp::{MASK_24, QpTruth, QpTuning};
 use crate::nic::queue::Request;
 use shunt_device::Amo;
 use shunt_layout::mlx5::prm::qp::State;
@@ -21,6 +21,11 @@ pub enum FetchError {
 
 /// Blocks of a mark and a wide atomic, and one to spare.
 const BLOCKS_MAX: u64 = 4;
+/// Retries that end while a caller still waits: nothing is further away than the NIC itself.
+const TUNING: QpTuning = QpTuning { ack_timeout: 12, retry: 3, ..QpTuning::DEFAULT };
+/// When a requester has given up for certain: each try may take four times its time-out, which is 4.096 us doubled
+/// `ack_timeout` times (IBTA volume 1, 9.7.6.1.3).
+const GIVEN_UP_NS: u64 = (4096 << TUNING.ack_timeout) * 4 * (TUNING.retry as u64 + 1);
 /// Where in the answer's memory the mark of the last request lies.
 const MARK_AT: u64 = 8;
 
@@ -83,7 +88,9 @@ impl Rail {
             let psn = (fetch.incarnation << 12) & MASK_24;
             // The address may have moved while the port was down. One that is not told is as it was.
             let _ = self.refresh_address();
-            fetch.pair = Some(self.pair(PairUse::Fetch, fetch.incarnation, psn)?);
+            let which = PairUse::Fetch;
+            let shape = PairShape { which, incarnation: fetch.incarnation, psn, answers_to: None };
+            fetch.pair = Some(self.pair_of(shape, &TUNING)?);
             fetch.posted = 0;
         }
         Ok(fetch.pair.as_mut().expect("made above"))
@@ -97,7 +104,8 @@ impl Rail {
     }
 
     /// Has one without an answer end: the responder is moved to ERR, and its count says whether it was executed, or the
-    /// mark before it. An answer that comes meanwhile counts.
+    /// mark before it. An answer that comes meanwhile counts. What was executed is in memory before the mark is read,
+    /// and nothing is executed later: the NIC was flushed, or the requester has given up and the lifetime has passed.
     fn stop_fetch(
         &self,
         fetch: &mut FetchPair,
@@ -106,22 +114,23 @@ impl Rail {
         error: NicError,
     ) -> Result<(), FetchError> {
         let Some(pair) = &fetch.pair else { return Err(FetchError::NotExecuted(error)) };
-        let responder = &pair.responder.qp;
+        let (responder, since) = (&pair.responder.qp, self.world.now_ns());
         let late = matches!(error, NicError::Overdue { .. });
         let stopped = responder.to_error().and_then(|()| responder.query());
-        let answered = late && self.wait_fetched(fetch, lifetime_ns).is_ok();
-        if !late && stopped.is_err() {
-            // What is on its way has arrived by then.
-            let since = self.world.now_ns();
-            while self.world.now_ns().saturating_sub(since) < lifetime_ns {
+        let patience_ns = if stopped.is_ok() { lifetime_ns } else { GIVEN_UP_NS };
+        if late && self.wait_fetched(fetch, patience_ns).is_ok() {
+            fetch.pair = None;
+            return Ok(());
+        }
+        if stopped.is_err() || self.flush().is_err() {
+            while self.world.now_ns().saturating_sub(since) < GIVEN_UP_NS + lifetime_ns {
                 self.world.relax();
             }
         }
         fetch.pair = None;
-        let unmarked =
-            self.word(self.private.answer().address + MARK_AT).is_ok_and(|mark| mark != fetch.number);
+        let mark = self.word(self.private.answer().address + MARK_AT);
+        let unmarked = mark.is_ok_and(|mark| mark != fetch.number);
         match stopped {
-            _ if answered => Ok(()),
             Ok(truth) if self.truth_holds && counts_to(&truth, before) => Err(FetchError::NotExecuted(error)),
             _ if unmarked => Err(FetchError::NotExecuted(error)),
             _ => Err(FetchError::Unknown(error)),
