@@ -181,6 +181,13 @@ fn fetched_values_are_all_there_when_a_port_of_either_end_goes_down() {
     );
 }
 
+/// An agent that takes over answers what the one before it executed, and does not execute it again.
+#[test]
+fn fetched_values_are_all_there_when_agents_are_restarted() {
+    let (all, owner) = ("agent-restart,down=30ms", "agent-restart");
+    exact("fetch", &[], &[&["-1", "0", all, owner, owner], &["1", "0", owner, all, owner]]);
+}
+
 /// A signal whose fate only the receiver's NIC could tell was uncertain when that NIC answered nothing.
 #[test]
 fn signals_are_counted_once_when_a_nic_answers_no_commands() {

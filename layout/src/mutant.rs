@@ -239,6 +239,8 @@ mutants! {
     AwayChosen = "away-chosen" breaks "rule 16, F10",
     /// A caller that binds its channel does not look where the channel stands.
     BoundUnseen = "bound-unseen" breaks "rule 16, F10",
+    /// Of a half that sent, its end says that it never did.
+    UsedSaidUnused = "used-said-unused" breaks "rule 16, F10",
     /// A home moves before the pairs at the old one are fenced.
     HomeMovedUnfenced = "home-moved-unfenced" breaks "rule 16, F10",
     /// What recreates a pair says nothing of homes.

@@ -56,6 +56,8 @@ int shunt_nvshmem_on_primary(void);
 /* Makes a soft NIC of this PE fail now, one of the library or one that an interposer shows to libibverbs: a fault as
  * shmem_put_bw --list-faults prints them. 0, or a status: hardware does not fail on request. */
 int shunt_nvshmem_soft_fault(int rail, const char *fault);
+/* The agent of this PE dies now, and another one takes over, as after a failure of its own. 0, or a status. */
+int shunt_nvshmem_restart_agent(void);
 
 #ifdef __cplusplus
 }

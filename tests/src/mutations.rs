@@ -196,6 +196,7 @@ pub const TABLE: &[Row] = &[
     ),
     row(Mutant::AwayChosen, &["a_sender_rail_lost_while_others_add"]),
     row(Mutant::BoundUnseen, &["the_first_add_finds_the_channel_on_a_backup"]),
+    row(Mutant::UsedSaidUnused, &["a_home_that_nobody_can_prove_silent"]),
     row(Mutant::HomeMovedUnfenced, &["a_home_moves_and_an_agent_is_out_of_reach"]),
     row(Mutant::HomeNotCarried, &["a_stale_home_and_a_recreated_path"]),
     with(

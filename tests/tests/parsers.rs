@@ -70,6 +70,7 @@ fn messages() -> impl Strategy<Value = Message> {
         counters.prop_map(|(executed, next_rcv_psn)| SideTruth::Exact { executed, next_rcv_psn }),
         Just(SideTruth::Fenced),
         Just(SideTruth::Dead),
+        Just(SideTruth::Unused),
     ];
     let home = any::<[u32; 2]>().prop_map(|[rail, version]| Home { rail, version });
     (id, truth, (halves(), home), any::<u32>(), any::<bool>(), 0..10).prop_map(

@@ -12,6 +12,9 @@ use shunt_mlx5::descriptor::HalfCard;
 pub trait Owner {
     /// See [`super::path::Facts::has_left`].
     fn has_left(&self, key: usize) -> bool;
+    /// True if a direction that has left sent nothing through the present incarnation of a path. False if that is not
+    /// known.
+    fn is_unused(&self, key: usize) -> bool;
     /// See [`super::path::Facts::row_state`].
     fn row_state(&self, key: usize) -> PathState;
     /// See [`super::path::Facts::change_row`].

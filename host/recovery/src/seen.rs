@@ -93,6 +93,10 @@ impl Facts for Seen<'_> {
         self.owner.has_left(self.key)
     }
 
+    fn is_unused(&self) -> bool {
+        self.owner.has_left(self.key) && self.owner.is_unused(self.key)
+    }
+
     fn row_state(&self) -> PathState {
         self.owner.row_state(self.key)
     }

@@ -18,4 +18,7 @@ pub enum SideTruth {
     Unknown,
     /// The NIC does not answer commands: nothing is proved.
     Dead,
+    /// As [`SideTruth::Dead`], but this side's owner sent nothing through this half and never will: nothing comes to
+    /// the other one. Told of a half, never known of one's own.
+    Unused,
 }

@@ -42,10 +42,11 @@ impl Sent {
 pub fn tells_more(known: Option<SideTruth>, word: SideTruth) -> bool {
     let proves = |truth| match truth {
         SideTruth::Dead => 1,
-        SideTruth::Unflushed => 2,
-        SideTruth::Unknown => 3,
+        SideTruth::Unused => 2,
+        SideTruth::Unflushed => 3,
+        SideTruth::Unknown => 4,
         // The count of one and the same half: the first word stays.
-        SideTruth::Fenced | SideTruth::Exact { .. } => 4,
+        SideTruth::Fenced | SideTruth::Exact { .. } => 5,
     };
     proves(word) > known.map_or(0, proves)
 }
@@ -68,8 +69,13 @@ pub fn verdict(
         Some(sent) if !sent.allows(psn) && !Mutant::PsnNotChecked.on() => no_truth,
         _ => Verdict { status: AnswerStatus::Truth, executed },
     };
-    // What was forgotten is as good as a count that is not to be trusted.
-    let plain = |truth| if truth == SideTruth::Unknown { SideTruth::Fenced } else { truth };
+    // What was forgotten is as good as a count that is not to be trusted. What the other side never sent says nothing
+    // of what this one did.
+    let plain = |truth| match truth {
+        SideTruth::Unknown => SideTruth::Fenced,
+        SideTruth::Unused => SideTruth::Dead,
+        known => known,
+    };
     match (plain(mine), theirs.map(plain)) {
         // Both halves in ERR: nothing of this incarnation can change memory at either end.
         (SideTruth::Exact { .. } | SideTruth::Fenced, Some(SideTruth::Exact { executed, next_rcv_psn })) => {
@@ -93,6 +99,7 @@ pub fn verdict(
         (SideTruth::Dead, Some(SideTruth::Unflushed)) => lifetime_over.then_some(no_truth),
         (SideTruth::Dead, Some(SideTruth::Dead) | None) if Mutant::UnprovenGoesOn.on() => Some(no_truth),
         (SideTruth::Dead, Some(SideTruth::Dead) | None) => Some(unprovable),
+        (SideTruth::Unused, _) | (_, Some(SideTruth::Unused)) => Some(unprovable),
         (SideTruth::Unknown, _) | (_, Some(SideTruth::Unknown)) => Some(no_truth),
     }
 }
@@ -127,7 +134,8 @@ mod tests {
 
     #[test]
     fn what_proves_less_takes_nothing_back() {
-        let order = [SideTruth::Dead, SideTruth::Unflushed, SideTruth::Unknown, EXACT].map(Some);
+        let order =
+            [SideTruth::Dead, SideTruth::Unused, SideTruth::Unflushed, SideTruth::Unknown, EXACT].map(Some);
         for (at, known) in order.iter().enumerate() {
             assert!(known.is_some_and(|word| tells_more(None, word)), "the first word counts");
             for (than, word) in order.iter().flatten().enumerate() {
@@ -179,7 +187,7 @@ mod tests {
     #[test]
     fn nothing_known_is_an_error() {
         for over in [false, true] {
-            for theirs in [Some(SideTruth::Dead), None] {
+            for theirs in [Some(SideTruth::Dead), Some(SideTruth::Unused), None] {
                 assert_eq!(status(SideTruth::Dead, theirs, over), Some(AnswerStatus::Unprovable));
             }
         }

@@ -50,6 +50,7 @@ impl From<AbiMismatch> for NoAgent {
 pub struct AgentThread {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
+    restart: Arc<AtomicBool>,
     settled: Arc<Settled>,
 }
 
@@ -72,15 +73,16 @@ impl AgentThread {
         turn: impl FnMut() -> Turn + Send + 'static,
     ) -> Result<Self, NoAgent> {
         let agent = pe.agent()?.ok_or(NoAgent::Taken)?;
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, restart) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let name = format!("agent {}", pe.root().my_pe);
         let settled = Arc::new(Settled::default());
-        let (ends, said, mut turn) = (stop.clone(), settled.clone(), turn);
+        let (ends, dies, said, mut turn) = (stop.clone(), restart.clone(), settled.clone(), turn);
         let run = move || {
             let mut supervisor = Supervisor::new(agent);
             sinks.into_iter().for_each(|sink| supervisor.add_sink(sink));
             while !ends.load(Ordering::Acquire) {
-                let busy = match turn() {
+                let turn = if dies.swap(false, Ordering::AcqRel) { Turn::Restart } else { turn() };
+                let busy = match turn {
                     Turn::Step => supervisor.step(&pe),
                     Turn::Hold => false,
                     Turn::Restart => {
@@ -101,13 +103,18 @@ impl AgentThread {
             drop(pe);
         };
         let thread = std::thread::Builder::new().name(name).spawn(run)?;
-        Ok(Self { thread: Some(thread), stop, settled })
+        Ok(Self { thread: Some(thread), stop, restart, settled })
     }
 
     /// True once everything that the agent has to make and to prove at start is there ([`Supervisor::is_settled`]).
     pub fn is_settled(&self) -> bool {
         self.settled.asked.store(true, Ordering::Relaxed);
         self.settled.seen.load(Ordering::Acquire)
+    }
+
+    /// The agent dies before its next step, as if it had panicked, and another one takes over.
+    pub fn restart(&self) {
+        self.restart.store(true, Ordering::Release);
     }
 
     /// Asks it to end, and does not wait: of many agents, all are asked before the first is waited for.

@@ -21,7 +21,7 @@ use crate::nanos::Nanos;
 use crate::nic::qp::QpTuning;
 use crate::nic::queue::{At, RingSpan};
 use crate::slots::RailPair;
-use shunt_layout::state::{AnswerStatus, PathState};
+use shunt_layout::state::{AnswerStatus, DeviceState, PathState};
 
 /// The channels of one PE.
 pub(super) struct Channels {
@@ -33,6 +33,8 @@ pub(super) struct Channels {
     pub(super) rings: Vec<Option<RingSpan>>,
     /// By row: the send queue that is no path's.
     pub(super) spares: Vec<Option<At>>,
+    /// By key: how often switches had entered the path when this incarnation was handed over.
+    pub(super) entered_before: Vec<u32>,
     /// By row: number of the newest request that was taken.
     pub(super) requests_seen: Vec<u64>,
     pub(super) tuning: QpTuning,
@@ -41,6 +43,13 @@ pub(super) struct Channels {
 }
 
 impl Channels {
+    /// [`Channels::entered_before`] of an agent that begins: it knows of paths that no switch has ever entered. A
+    /// channel begins on slot 0 without a switch, so nothing is known of that one.
+    pub(super) fn entered_by_nobody(root: &DeviceState) -> Vec<u32> {
+        let paths = root.pe_count * root.channels_per_pe * root.slots;
+        (0..paths).map(|key| if key % root.slots == 0 { u32::MAX } else { 0 }).collect()
+    }
+
     /// The key of a place.
     pub(super) fn key(&self, at: Place) -> usize {
         let root = self.words.root();
@@ -120,6 +129,7 @@ impl Channels {
             SideTruth::Dead => ("dead", 0),
             SideTruth::Unflushed => ("unflushed", 0),
             SideTruth::Unknown => ("unknown", 0),
+            SideTruth::Unused => ("unused", 0),
         };
         let FenceTimes { error_ns, query_ns, flush_ns, again_ns } = times;
         Event::HalfFenced { at, truth, executed, error_ns, query_ns, flush_ns, again_ns }
@@ -129,6 +139,10 @@ impl Channels {
 impl Owner for Channels {
     fn has_left(&self, key: usize) -> bool {
         self.words.has_left(self.place(key))
+    }
+
+    fn is_unused(&self, key: usize) -> bool {
+        self.words.was_entered(self.place(key)) == Some(self.entered_before[key])
     }
 
     fn row_state(&self, key: usize) -> PathState {
@@ -205,6 +219,7 @@ impl Owner for Channels {
 
     fn hand_over(&mut self, key: usize, next_index: u64, since: Nanos) {
         let at = self.place(key);
+        self.entered_before[key] = self.words.was_entered(at).unwrap_or(u32::MAX);
         self.words.hand_over(at, next_index);
         self.words.set_ready_since(at, since);
     }

@@ -147,6 +147,7 @@ impl Message {
                     SideTruth::Dead => (3, 0, 0),
                     SideTruth::Unflushed => (4, 0, 0),
                     SideTruth::Unknown => (5, 0, 0),
+                    SideTruth::Unused => (6, 0, 0),
                 };
                 word(kind);
                 word(executed);
@@ -283,7 +284,8 @@ fn side_truth(kind: u32, executed: u32, next_rcv_psn: u32) -> Result<SideTruth, 
         3 => Ok(SideTruth::Dead),
         4 => Ok(SideTruth::Unflushed),
         5 => Ok(SideTruth::Unknown),
-        other => Err(CardError::Value { field: "truth", met: other as u64, want: "1 to 5" }),
+        6 => Ok(SideTruth::Unused),
+        other => Err(CardError::Value { field: "truth", met: other as u64, want: "1 to 6" }),
     }
 }
 
@@ -307,6 +309,7 @@ mod tests {
             Message::Truth(ID, SideTruth::Dead),
             Message::Truth(ID, SideTruth::Unflushed),
             Message::Truth(ID, SideTruth::Unknown),
+            Message::Truth(ID, SideTruth::Unused),
             Message::Left(ID),
             Message::Leave(ID),
             Message::Vacate(ID),

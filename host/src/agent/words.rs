@@ -249,6 +249,13 @@ impl StateWords {
         }
     }
 
+    /// How often switches have entered the path, of any incarnation. None of a channel that ended: a switch that did
+    /// not open counts nothing.
+    pub fn was_entered(&self, at: Place) -> Option<u32> {
+        let entered = self.tally(self.channel_row(at.peer, at.channel)).entered[at.slot as usize];
+        (!self.is_dead(at.peer, at.channel)).then_some(entered)
+    }
+
     /// True if a channel ended so long ago that who held its post lock is gone with its kernel.
     fn long_dead(&self, channel: *mut Channel) -> bool {
         const OPENED: usize = 5;

@@ -5,7 +5,8 @@
  *
  * Each PE does COUNT operations at the next PE, and with fetch as many on its own word. Before its operation
  * number AT, PE has the soft NIC of RAIL fail as FAULT says, in several ways if it is a list with commas; with each
- * further FAULT forty operations later, on the next rail. A PE of -1 is every PE, each with a rail of its own. */
+ * further FAULT forty operations later, on the next rail. A PE of -1 is every PE, each with a rail of its own. The fault
+ * `agent-restart` is of the PE: another agent takes over. */
 #include <nvshmem.h>
 #include <nvshmemx.h>
 #include <shunt_nvshmem.h>
@@ -20,11 +21,15 @@ enum { BETWEEN = 40 };
 static int me, pes, count, who, rail, at, faults;
 static char **plan;
 
+static int inject(int on, const char *fault) {
+    return strcmp(fault, "agent-restart") ? shunt_nvshmem_soft_fault(on, fault) : shunt_nvshmem_restart_agent();
+}
+
 static int fail_at(int operation) {
     int number = (operation - at) / BETWEEN;
     if ((who >= 0 && me != who) || operation < at || (operation - at) % BETWEEN || number >= faults) return 0;
     for (char *fault = strtok(plan[number], ","); fault; fault = strtok(NULL, ",")) {
-        if (shunt_nvshmem_soft_fault((rail + number + (who < 0 ? me : 0)) % 2, fault)) return 1;
+        if (inject((rail + number + (who < 0 ? me : 0)) % 2, fault)) return 1;
     }
     return 0;
 }

@@ -63,3 +63,11 @@ extern "C" fn shunt_nvshmem_soft_fault(rail: c_int, fault: *const c_char) -> c_i
         s.nics().inject(rail, &text)
     })
 }
+
+#[unsafe(no_mangle)]
+extern "C" fn shunt_nvshmem_restart_agent() -> c_int {
+    status("shunt_nvshmem_restart_agent", |s| {
+        s.restart_agent();
+        Ok(())
+    })
+}

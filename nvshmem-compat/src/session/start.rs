@@ -195,6 +195,13 @@ impl Session {
         self.control.net().close();
         Ok(())
     }
+
+    /// This PE's agent dies, and another one takes over.
+    pub fn restart_agent(&self) {
+        if let Some(agent) = &*lock(&self.agent) {
+            agent.restart();
+        }
+    }
 }
 
 impl Drop for Session {

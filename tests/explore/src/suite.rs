@@ -228,6 +228,7 @@ fn path_cases() -> Vec<Case> {
         case("path, making, order, prompt", Ci, new(0, 1).fresh().orders(1).prompt()),
         // The rest of the end that leads counted from the fence of its own half, and the other's may be later.
         case("path, rest below a lifetime", Ci, new(1, 1).prompt().no_backoff()),
+        case("path, NICs silent, prompt", Ci, new(1, 1).one_way().nics(0, 2).prompt()),
         case("path, one end lags, prompt", Ci, new(1, 2).one_way().lags(1).prompt()),
         case("path, both ways", Night, new(1, 1)),
         case("path, both ways, two ticks, prompt", Night, new(1, 2).prompt()),
@@ -256,6 +257,10 @@ fn broken_paths() -> Vec<Case> {
         case(
             "path, destroyed is a lie",
             paths::Setup::new(1, 1).prompt().one_way().nics(1, 1).but(Break::LyingDestroy),
+        ),
+        case(
+            "path, used counts as unused",
+            paths::Setup::new(1, 1).prompt().one_way().nics(0, 1).but(Break::UsedCountsAsUnused),
         ),
         case("path, probes not answered", new().fresh().but(Break::LyingProbes)),
     ]

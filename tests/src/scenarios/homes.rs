@@ -24,6 +24,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a_home_moves_and_an_agent_is_out_of_reach", seeds: 6, run: moves_past_an_agent },
     Scenario { name: "a_home_on_a_nic_that_answers_no_commands", seeds: 2, run: dead_nic },
     Scenario { name: "a_home_that_nobody_can_prove_silent", seeds: 2, run: unprovable },
+    Scenario { name: "a_home_moves_past_a_pair_that_nobody_used", seeds: 4, run: unused_pair },
     Scenario { name: "the_first_add_finds_the_channel_on_a_backup", seeds: 6, run: first_add_on_a_backup },
     Scenario { name: "a_stale_home_and_a_recreated_path", seeds: 4, run: stale_home },
     Scenario { name: "two_homes_and_one_backup", seeds: 6, run: two_homes },
@@ -145,6 +146,26 @@ fn unprovable(seed: u64) -> Wrongs {
             .extend(wrong_if(ended != right, || format!("the writers ended with {ended:?}, not {right:?}")));
         wrongs.extend(moved(&cluster, roles.to, 0..=0));
         wrongs
+    })
+}
+
+/// The home's NIC and the other NIC of a writer are gone. The pair between these two cannot be fenced: its writer says
+/// that it never sent through it. The job ended because the home could not leave.
+fn unused_pair(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 3);
+        let cluster = Cluster::start(&shared(seed, 3));
+        let gone = [(roles.to, 0), (roles.from[seed as usize / 2], 1)];
+        let faults = ["900us:{}:fw-timeout", "1ms:{}:down"];
+        let of = |(pe, rail)| faults.map(|fault| fault.replace("{}", &format!("{pe}.{rail}")));
+        inject(&cluster, &gone.into_iter().flat_map(of).collect::<Vec<_>>());
+        let sharers: Vec<_> = roles.from.iter().map(|from| cluster.share(adds(roles.to, *from))).collect();
+        let mut wrongs = sums(&cluster, &sharers);
+        let ended = sharers
+            .iter()
+            .filter_map(|one| Some(format!("PE {} ended with {:?}", one.share.from, one.fault()?)));
+        wrongs.extend(ended);
+        [wrongs, moved(&cluster, roles.to, 1..=1)].concat()
     })
 }
 

@@ -60,6 +60,10 @@ impl Owner for Owned {
         !self.paths[key].active
     }
 
+    fn is_unused(&self, _key: usize) -> bool {
+        false
+    }
+
     fn row_state(&self, key: usize) -> PathState {
         self.paths[key].state
     }
@@ -149,6 +153,7 @@ fn encode(number: u32, incarnation: u32, word: Word) -> Vec<u8> {
         Word::Truth(SideTruth::Unflushed) => (4, 0, 0, None),
         Word::Truth(SideTruth::Unknown) => (5, 0, 0, None),
         Word::Truth(SideTruth::Dead) => (6, 0, 0, None),
+        Word::Truth(SideTruth::Unused) => (14, 0, 0, None),
         Word::Left => (7, 0, 0, None),
         Word::Make(card, rail) => (8, rail, 0, Some(card)),
         Word::Made(card) => (9, 0, 0, Some(card)),
@@ -182,6 +187,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
         4 => Word::Truth(SideTruth::Unflushed),
         5 => Word::Truth(SideTruth::Unknown),
         6 => Word::Truth(SideTruth::Dead),
+        14 => Word::Truth(SideTruth::Unused),
         7 => Word::Left,
         8 => Word::Make(card()?, a),
         9 => Word::Made(card()?),

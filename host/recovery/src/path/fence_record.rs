@@ -75,7 +75,7 @@ impl FenceRecord {
 
     /// The peer's direction has left, and its half was fenced before: what was said of that may have got lost.
     pub(super) fn peer_left(&mut self, age: Nanos) {
-        if !self.left_there && matches!(self.theirs, None | Some(SideTruth::Dead)) {
+        if !self.left_there && matches!(self.theirs, None | Some(SideTruth::Dead | SideTruth::Unused)) {
             self.theirs_age = age;
         }
         self.left_there = true;
@@ -108,9 +108,11 @@ impl FenceRecord {
         match (self.mine, self.theirs) {
             (Some(SideTruth::Exact { .. } | SideTruth::Fenced | SideTruth::Unknown), _) => true,
             (Some(SideTruth::Unflushed), _) => over(self.fenced_age),
-            (Some(SideTruth::Dead), Some(SideTruth::Dead) | None) => false,
+            (Some(SideTruth::Dead | SideTruth::Unused), Some(SideTruth::Dead) | None) => false,
+            // Nothing was ever sent from there, and nothing will be.
+            (Some(SideTruth::Dead | SideTruth::Unused), Some(SideTruth::Unused)) => true,
             // The NIC says nothing; but nothing new leaves the other half, and what had left is gone.
-            (Some(SideTruth::Dead), Some(_)) => over(self.theirs_age),
+            (Some(SideTruth::Dead | SideTruth::Unused), Some(_)) => over(self.theirs_age),
             (None, _) => !made,
         }
     }
@@ -159,6 +161,8 @@ mod tests {
         for theirs in [None, dead] {
             assert!(!proof(dead, theirs, u64::MAX), "nothing is proved");
         }
+        assert!(proof(dead, Some(SideTruth::Unused), 0), "the other half never sent");
+        assert!(!proof(None, Some(SideTruth::Unused), 1_000), "this half is not fenced yet");
         assert!(FenceRecord::default().is_proof(Nanos::ZERO, Nanos::ZERO, false), "it was never made");
     }
 

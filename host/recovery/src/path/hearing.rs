@@ -129,7 +129,7 @@ fn tell_retired<H: Handle>(path: &mut PathMachine<H>, cx: &mut Step<'_, H>) {
         return;
     };
     pair.telling.at = cx.now;
-    pair.tell(cx, Word::Truth(mine));
+    pair.tell_truth(cx, mine);
     pair.tell(cx, Word::Left);
 }
 

@@ -80,6 +80,8 @@ pub trait Facts {
     /// True if the owner's direction does not use the path, and is not entering it. Where the answer is acted upon for
     /// good, the path's state was made unusable in an earlier call: the owner looks at that state after it has entered.
     fn has_left(&self) -> bool;
+    /// True if the owner's direction has left this incarnation of the path and never sent through it.
+    fn is_unused(&self) -> bool;
     /// The path's state as its owner reads it.
     fn row_state(&self) -> PathState;
     /// Changes that state, unless the owner has marked the path in between. False if it did.

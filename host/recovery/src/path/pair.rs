@@ -149,7 +149,15 @@ impl<H: Handle> Pair<H> {
         self.fence.mine = Some(mine);
         (self.fence.fenced, self.fence.fenced_age) = (cx.now, cx.age);
         self.telling.at = cx.now;
-        self.tell(cx, Word::Truth(mine));
+        self.tell_truth(cx, mine);
+    }
+
+    /// Tells what is known of this half. Of one that its NIC did not fence, whether its owner ever sent through it: the
+    /// path was made unusable in an earlier call.
+    pub(super) fn tell_truth(&self, cx: &mut Step<'_, H>, mine: SideTruth) {
+        let unused = cx.facts.is_unused() || Mutant::UsedSaidUnused.on();
+        let told = if mine == SideTruth::Dead && unused { SideTruth::Unused } else { mine };
+        self.tell(cx, Word::Truth(told));
     }
 
     /// Answers the owner, if it asked. The truth stays until the path is made again (rule 18).
@@ -191,7 +199,7 @@ impl<H: Handle> Pair<H> {
             self.tell(cx, if bulk { Word::Leave } else { Word::Fence });
         }
         if let Some(mine) = mine {
-            self.tell(cx, Word::Truth(mine));
+            self.tell_truth(cx, mine);
         }
         if left_here {
             self.tell(cx, Word::Left);

@@ -130,8 +130,7 @@ impl Agent {
         // SAFETY: the state was uploaded and read back; it is mapped as long as the `Pe`, which callers keep longer
         // than its agent (both live in the thread or coroutine that runs the PE).
         let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }?;
-        let root = *words.root();
-        let rows = kept.spares.len();
+        let (root, rows) = (*words.root(), kept.spares.len());
         let mut ports = PortTable::new(root.pe_count, root.rails);
         ports.keep_words(&kept.port_words);
         let rails_of = pe.peers().iter().map(|peer| peer.rails.len() as u32).collect();
@@ -142,6 +141,7 @@ impl Agent {
             reporter: kept.reporter,
             rings: kept.pairs.iter().map(|held| held.as_ref().map(|held| held.rings)).collect(),
             spares: kept.spares,
+            entered_before: Channels::entered_by_nobody(&root),
             requests_seen: vec![0; rows],
             fetches: fetches::of(pe),
             tuning: pe.config().tuning,

@@ -23,6 +23,7 @@ struct Seen {
     silent: bool,
     old: [Option<Old>; super::state::QPS],
     has_left: bool,
+    unused: bool,
     row: PathState,
     request: u64,
 }
@@ -73,6 +74,9 @@ impl Facts for Seen {
     fn has_left(&self) -> bool {
         self.has_left
     }
+    fn is_unused(&self) -> bool {
+        self.unused
+    }
     fn row_state(&self) -> PathState {
         self.row
     }
@@ -91,6 +95,8 @@ impl Facts for Seen {
 impl Setup {
     fn seen(&self, s: &System, at: usize) -> Seen {
         let End { nic, owner, .. } = &s.ends[at];
+        let (flow, incarnation) = (&s.flows[at], s.ends[at].path.incarnation());
+        let sent = flow.incarnation() == incarnation && flow.posted > 0;
         let says_so = self.has(Break::LeftTooSoon) && owner.row != PathState::Ready;
         Seen {
             own_up: nic.up,
@@ -98,6 +104,7 @@ impl Setup {
             silent: nic.silent,
             old: nic.old,
             has_left: owner.uses == 0 || says_so,
+            unused: owner.uses == 0 && !sent || self.has(Break::UsedCountsAsUnused),
             row: owner.row,
             request: owner.request,
         }

@@ -32,6 +32,7 @@ impl Letter {
             Word::Truth(SideTruth::Unflushed) => (11, 0, 0),
             Word::Truth(SideTruth::Unknown) => (12, 0, 0),
             Word::Truth(SideTruth::Dead) => (13, 0, 0),
+            Word::Truth(SideTruth::Unused) => (14, 0, 0),
         };
         let head = (to as u64) << 11 | u64::from(incarnation) << 4 | kind;
         Self(head << 48 | u64::from(a) << 24 | u64::from(b))
@@ -74,7 +75,8 @@ impl Letter {
             10 => Word::Truth(SideTruth::Fenced),
             11 => Word::Truth(SideTruth::Unflushed),
             12 => Word::Truth(SideTruth::Unknown),
-            _ => Word::Truth(SideTruth::Dead),
+            13 => Word::Truth(SideTruth::Dead),
+            _ => Word::Truth(SideTruth::Unused),
         }
     }
 }
@@ -118,7 +120,8 @@ mod tests {
     fn a_word_comes_out_as_it_went_in() {
         let card = Half { incarnation: 3, psn: 0x80_0001 }.card();
         let exact = SideTruth::Exact { executed: 2, next_rcv_psn: 0xff_ffff };
-        let truths = [exact, SideTruth::Fenced, SideTruth::Unflushed, SideTruth::Unknown, SideTruth::Dead];
+        let exact = [exact, SideTruth::Fenced, SideTruth::Unflushed];
+        let truths = [SideTruth::Unknown, SideTruth::Dead, SideTruth::Unused].into_iter().chain(exact);
         let mut words = vec![Word::Fence, Word::Leave, Word::Left, Word::Make(card, 0), Word::Made(card)];
         words.extend([Word::Up, Word::Proved, Word::Vacate, Word::Order(7)]);
         words.extend(truths.map(Word::Truth));

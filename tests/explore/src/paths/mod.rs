@@ -18,6 +18,7 @@
 //!   it is left out there.
 //! * incarnation: a number is made once at an end.
 //! * probes: an end is ready once probes of this incarnation were answered both ways.
+//! * unused: of what an end said that it never sent, nothing is executed.
 //! * rule 18: a truth is not replaced by one that says less.
 //! * bounded waits, comes back: where the bounds end a search it goes on without a fault, in one fair order: every
 //!   request is answered, and both ends are ready with the same incarnation, or out. So `rest` finds also what needs

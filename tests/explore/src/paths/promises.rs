@@ -35,6 +35,10 @@ pub(super) fn answered(s: &mut System, at: usize, incarnation: u32, verdict: Ver
 
 /// (a) Nothing of a direction is executed after its owner was answered.
 pub(super) fn executed(s: &System, from: usize) -> Result<(), String> {
+    let there = &s.ends[1 - from].path;
+    if there.incarnation() == s.flows[from].incarnation() && there.truths().1 == Some(SideTruth::Unused) {
+        return Err(format!("unused: a message of {} is executed, which said that it sent none", name(from)));
+    }
     if s.flows[from].closed {
         let incarnation = s.flows[from].incarnation();
         return Err(format!(
@@ -126,9 +130,10 @@ fn says(truth: Option<SideTruth>) -> u8 {
     match truth {
         None => 0,
         Some(SideTruth::Dead) => 1,
-        Some(SideTruth::Unflushed) => 2,
-        Some(SideTruth::Unknown) => 3,
-        Some(SideTruth::Fenced) => 4,
-        Some(SideTruth::Exact { .. }) => 5,
+        Some(SideTruth::Unused) => 2,
+        Some(SideTruth::Unflushed) => 3,
+        Some(SideTruth::Unknown) => 4,
+        Some(SideTruth::Fenced) => 5,
+        Some(SideTruth::Exact { .. }) => 6,
     }
 }

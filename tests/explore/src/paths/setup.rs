@@ -24,6 +24,8 @@ pub enum Break {
     LyingProbes,
     /// A NIC counts a message that it did not execute.
     WrongCount,
+    /// Of a half that sent, its owner says that it never did.
+    UsedCountsAsUnused,
 }
 
 /// One exploration.
