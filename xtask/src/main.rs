@@ -13,6 +13,7 @@ mod facade;
 mod first_day;
 mod fuzz;
 mod library;
+mod links;
 mod modules;
 mod mutate;
 mod netns;

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the house rules that no compiler checks, as a test.
 
-use crate::modules;
 use crate::tidy_source::{self, Finding};
+use crate::{links, modules};
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ In manifests: a dependency against the arrows below, default-run outside bench.
 Circles of modules that use each other, and types of more than 60 methods, but those in xtask/allowed.txt (the rule
 stands in xtask/src/modules/mod.rs); --shrink takes off that list what is gone or smaller.
 In all text: paths of one machine, names of registry hosts.
+In Markdown: relative links and anchors that lead nowhere.
 
   layout <- device <- kernels      layout <- soft-nic      tools/task <- tools/* <- xtask -> none of the others
   layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
@@ -168,6 +169,7 @@ pub fn run(args: &[String]) -> Result<()> {
         modules::shrink(&root, &texts)?;
     }
     findings.extend(modules::check(&root, &texts)?);
+    findings.extend(links::check(&root, &texts));
     for finding in &findings {
         println!("{finding}");
     }
