@@ -4,13 +4,33 @@ use crate::tidy_source::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+/// The book's list of pages.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
 /// Findings in all Markdown of `texts` (path from the root, text).
 pub fn check(root: &Path, texts: &BTreeMap<String, String>) -> Vec<Finding> {
     let pages = || texts.iter().filter(|(path, _)| path.ends_with(".md"));
     let anchors: BTreeMap<&str, BTreeSet<String>> =
         pages().map(|(path, text)| (path.as_str(), anchors(text))).collect();
     let exists = |path: &str| texts.contains_key(path) || root.join(path).exists();
-    pages().flat_map(|(path, text)| of_page(path, text, &anchors, &exists)).collect()
+    let mut findings: Vec<Finding> =
+        pages().flat_map(|(path, text)| of_page(path, text, &anchors, &exists)).collect();
+    if let Some(summary) = texts.get(SUMMARY) {
+        let listed: BTreeSet<String> = lines(summary)
+            .flat_map(|(_, line)| {
+                targets(line).filter_map(|target| joined(SUMMARY, target)).collect::<Vec<_>>()
+            })
+            .collect();
+        let missing = pages().map(|(path, _)| path).filter(|path| {
+            path.starts_with("docs/") && path.as_str() != SUMMARY && !listed.contains(path.as_str())
+        });
+        findings.extend(missing.map(|path| Finding {
+            path: SUMMARY.to_owned(),
+            line: 0,
+            text: format!("{path} is not in the book"),
+        }));
+    }
+    findings
 }
 
 fn of_page(
@@ -120,6 +140,12 @@ mod tests {
             "docs/a.md:2: link #here: no heading #here in docs/a.md",
         ];
         assert_eq!(found(&pages), expected);
+    }
+
+    #[test]
+    fn pages_that_the_book_lacks() {
+        let pages = [(SUMMARY, "- [a](a.md)"), ("docs/a.md", ""), ("docs/b/c.md", ""), ("README.md", "")];
+        assert_eq!(found(&pages), ["docs/SUMMARY.md:0: docs/b/c.md is not in the book"]);
     }
 
     #[test]
