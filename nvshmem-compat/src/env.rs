@@ -68,6 +68,8 @@ pub struct Settings {
     pub suspect_ns: Option<u64>,
     /// Shortest, if it was set.
     pub suspect_floor_ns: Option<u64>,
+    /// How long all paths stay dead before a peer is lost, if it was set.
+    pub give_up_ns: Option<u64>,
     /// Longest wait of one call.
     pub call_deadline_ns: u64,
     /// Whether PE 0 says which library this is.
@@ -101,6 +103,7 @@ impl Settings {
             },
             suspect_ns: lookup("SHUNT_SUSPECT").map(|_| host.suspect_ns),
             suspect_floor_ns: lookup("SHUNT_SUSPECT_FLOOR").map(|_| host.suspect_floor_ns),
+            give_up_ns: lookup("SHUNT_GIVE_UP").map(|_| host.give_up_ns),
             host,
             heap_bytes: size("NVSHMEM_SYMMETRIC_SIZE").unwrap_or(1 << 30),
             log2_chunk: chunk.next_power_of_two().ilog2(),

@@ -31,6 +31,8 @@ use std::time::Duration;
 
 /// Threads of several PEs share few cores with soft NICs: silence shorter than this says nothing there.
 const SOFT_SUSPECT_NS: u64 = 50_000_000;
+/// Nor is a peer lost that has no core for so long.
+const SOFT_GIVE_UP_NS: u64 = 10_000_000_000;
 
 /// How this process finds the others.
 pub struct Joining {
@@ -83,6 +85,9 @@ fn config(settings: &Settings, heap_bytes: u64, soft: bool, kernels: &Kernels) -
     } else if settings.suspect_ns.is_none() {
         config.policy.suspect_ns = config.policy.suspect_ns.max(SOFT_SUSPECT_NS);
         config.policy.suspect_floor_ns = config.policy.suspect_ns;
+    }
+    if soft && settings.give_up_ns.is_none() {
+        config.policy.give_up_ns = config.policy.give_up_ns.max(SOFT_GIVE_UP_NS);
     }
     config
 }
