@@ -203,6 +203,20 @@ fn puts_go_on_where_a_nic_of_each_end_is_gone() {
     exact("put", &patience, &[&["-1", "0", "nic-gone"]]);
 }
 
+/// Each other's heaps are mapped, or each PE has its own: where one PE wants that, all do.
+#[test]
+fn pes_of_a_node_reach_each_others_heaps_without_a_nic() {
+    for (environment, mode) in [(&[][..], "shared"), (&[("NVSHMEM_DISABLE_P2P", "1")][..], "apart")] {
+        let output = run(3, environment, &["odd", mode]);
+        assert_eq!(output.status.code(), Some(0), "{mode}: {}{}", text(&output.stdout), text(&output.stderr));
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
+    command.args(["run", "-n", "2", "--", "sh", "-c"]).envs(USUAL);
+    let one = format!("NVSHMEM_DISABLE_P2P=$SHUNT_RANK {} apart", folder().join("odd").display());
+    let output = command.arg(one).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
 #[test]
 fn a_peer_that_dies_is_named_and_nobody_hangs() {
     let quick = [("SHUNT_GIVE_UP", "300ms")];

@@ -14,13 +14,15 @@ static void sums(nvshmem_team_t team, long expect, const char *type) {
 
 static void built_in(void) {
     CHECK(nvshmem_team_my_pe(NVSHMEM_TEAM_WORLD) == me && nvshmem_team_n_pes(NVSHMEM_TEAM_WORLD) == pes, "world");
-    CHECK(nvshmem_team_n_pes(NVSHMEM_TEAM_SHARED) == 1 && nvshmem_team_my_pe(NVSHMEM_TEAM_SHARED) == 0, "shared");
+    /* All PEs of the node, or each alone. */
+    int mapped = nvshmem_team_n_pes(NVSHMEM_TEAM_SHARED) > 1, number = nvshmem_team_my_pe(NVSHMEM_TEAM_SHARED);
+    CHECK(nvshmem_team_n_pes(NVSHMEM_TEAM_SHARED) == (mapped ? pes : 1) && number == (mapped ? me : 0), "shared");
     CHECK(nvshmem_team_n_pes(NVSHMEMX_TEAM_NODE) == pes, "node");
     CHECK(nvshmem_team_n_pes(NVSHMEMX_TEAM_SAME_MYPE_NODE) == 1, "same number");
-    CHECK(nvshmem_team_translate_pe(NVSHMEM_TEAM_SHARED, 0, NVSHMEM_TEAM_WORLD) == me, "translate");
+    CHECK(nvshmem_team_translate_pe(NVSHMEM_TEAM_SHARED, number, NVSHMEM_TEAM_WORLD) == me, "translate");
     CHECK(nvshmem_team_my_pe(NVSHMEM_TEAM_INVALID) == -1 && nvshmem_team_n_pes(NVSHMEM_TEAM_INVALID) == -1, "none");
     sums(NVSHMEM_TEAM_WORLD, (long)pes * (pes - 1) / 2, "world");
-    sums(NVSHMEM_TEAM_SHARED, me, "shared");
+    sums(NVSHMEM_TEAM_SHARED, mapped ? (long)pes * (pes - 1) / 2 : me, "shared");
     sums(NVSHMEMX_TEAM_NODE, (long)pes * (pes - 1) / 2, "node");
 }
 

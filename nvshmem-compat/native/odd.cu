@@ -9,6 +9,13 @@ __global__ void family(void *memory, unsigned *wrong) {
     pairs[0] = double2{(double)nvshmem_my_pe(), nvshmem_my_pe() + 10.0};
     tally.want(nvshmemx_double2_maxloc_reduce_block(NVSHMEM_TEAM_WORLD, pairs + 1, pairs, 1) == 0);
     tally.want(pairs[1].x == nvshmem_n_pes() - 1 && pairs[1].y == nvshmem_n_pes() + 9);
+    // All PEs are on this node.
+    int *there = (int *)nvshmem_ptr((int *)memory + 64, next_pe());
+    tally.want(there != nullptr && nvshmem_ptr(&there, next_pe()) == nullptr);
+    if (there != nullptr) *there = 7 + nvshmem_my_pe();
+    nvshmemx_barrier_all_block();
+    const int before = (nvshmem_my_pe() + nvshmem_n_pes() - 1) % nvshmem_n_pes();
+    tally.want(((int *)memory)[64] == 7 + before);
     int here = 1;
     nvshmem_int_put((int *)memory, &here, 1, next_pe());
     const unsigned long long fault = shunt_nvshmem_device_fault();

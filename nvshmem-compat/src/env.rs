@@ -72,6 +72,8 @@ pub struct Settings {
     pub give_up_ns: Option<u64>,
     /// Longest wait of one call.
     pub call_deadline_ns: u64,
+    /// Whether PEs of a node map each other's heaps.
+    pub p2p: bool,
     /// Whether PE 0 says which library this is.
     pub says_version: bool,
 }
@@ -103,6 +105,7 @@ impl Settings {
             },
             suspect_ns: lookup("SHUNT_SUSPECT").map(|_| host.suspect_ns),
             suspect_floor_ns: lookup("SHUNT_SUSPECT_FLOOR").map(|_| host.suspect_floor_ns),
+            p2p: !text("NVSHMEM_DISABLE_P2P").is_some_and(|value| parse_bool(&value)),
             give_up_ns: lookup("SHUNT_GIVE_UP").map(|_| host.give_up_ns),
             host,
             heap_bytes: size("NVSHMEM_SYMMETRIC_SIZE").unwrap_or(1 << 30),

@@ -123,6 +123,12 @@ pub const TABLE: &[Known] = &[
         Values::Size(1),
     ),
     honoured(
+        "NVSHMEM_DISABLE_P2P",
+        "0",
+        "PEs of one node do not map each other's heaps: nvshmem_ptr is null, NVSHMEM_TEAM_SHARED each PE alone",
+        Values::Boolean,
+    ),
+    honoured(
         "NVSHMEM_CUMEM_GRANULARITY",
         "512M",
         "bytes of the heap that one key covers, rounded up to a power of two",
@@ -355,7 +361,6 @@ pub const TABLE: &[Known] = &[
         Values::Any,
         "the agent sleeps where nothing fails",
     ),
-    idle("NVSHMEM_DISABLE_P2P", "1", "no NVLink", Values::Boolean, NO_P2P),
     idle("NVSHMEM_DISABLE_NVLS", "1", "no NVLink multicast", Values::Boolean, NO_P2P),
     idle("NVSHMEM_DISABLE_MNNVL", "1", "no NVLink between nodes", Values::Boolean, NO_P2P),
     idle("NVSHMEM_DISABLE_NCCL", "1", "collectives without NCCL", Values::Boolean, COLLECTIVES),

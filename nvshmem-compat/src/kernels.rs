@@ -3,9 +3,10 @@
 
 use crate::failure::InitError;
 use crate::session::kernel_map::{DeviceWords, VERSION};
+use crate::session::node_memory::NodeMemory;
 use shunt_device::platform::host::World;
+use shunt_host::gpu::GpuMemory;
 use shunt_host::gpu::cuda::{Cuda, CudaMemory, Home, Mover};
-use shunt_host::gpu::{GpuMemory, HeapMemory};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -129,12 +130,12 @@ impl Kernels {
         self.library.as_ref().filter(|_| self.place != Place::Nowhere)
     }
 
-    /// Memory that host, NICs and they reach; `mover`: who reads what they ring.
+    /// Memory that host, NICs and they reach: `host` where they run on no GPU; `mover`: who reads what they ring.
     ///
     /// # Errors
     /// The driver gives none.
-    pub fn memory(&self, mover: Mover) -> Result<Arc<dyn GpuMemory>, InitError> {
-        let Place::Gpu(number) = self.place else { return Ok(Arc::new(HeapMemory::new())) };
+    pub fn memory(&self, mover: Mover, host: Arc<NodeMemory>) -> Result<Arc<dyn GpuMemory>, InitError> {
+        let Place::Gpu(number) = self.place else { return Ok(host) };
         let memory = Cuda::open(number).and_then(|gpu| CudaMemory::new(gpu, Home::Host, mover));
         Ok(Arc::new(memory.map_err(InitError::Gpu)?))
     }

@@ -151,6 +151,13 @@ impl Teams {
         Self { max, live, counted: vec![0; ids] }
     }
 
+    /// All of this PE's node reach each other's heaps.
+    pub fn share_node(&mut self) {
+        if let Some(node) = self.live.get(&NODE).cloned() {
+            self.live.insert(SHARED, node);
+        }
+    }
+
     /// How many ids there are.
     pub fn ids(&self) -> u32 {
         self.counted.len() as u32
@@ -236,6 +243,9 @@ mod tests {
         );
         assert_eq!((members(SAME_MYPE_NODE), members(SAME_GPU)), (vec![2, 3], vec![3]));
         assert_eq!((members(GPU_LEADERS).len(), teams.get(NODE).unwrap().me), (5, 1));
+        let mut shared = teams.clone();
+        shared.share_node();
+        assert_eq!(shared.get(SHARED).unwrap().members, [1, 3]);
         assert_eq!(teams.get(6), Err(TeamError::Unknown { met: 6 }));
         assert_eq!(teams.get(INVALID), Err(TeamError::Unknown { met: -1 }));
     }

@@ -154,6 +154,29 @@ static int exact(size_t bytes) {
     return 0;
 }
 
+/* What PEs of a node write into each other's heaps without a NIC, while a port of PE 0 is down. */
+static int shared(int expected) {
+    begin();
+    if (nvshmem_team_n_pes(NVSHMEM_TEAM_SHARED) != (expected ? pes : 1)) return 40;
+    long *words = nvshmem_calloc((size_t)pes, sizeof *words), outside;
+    nvshmem_barrier_all();
+    if (me == 0 && shunt_nvshmem_soft_fault(0, "down=100ms")) return 41;
+    for (int pe = 0; pe < pes; pe++) {
+        long *there = nvshmem_ptr(words + me, pe);
+        if (!there != !(expected || pe == me) || nvshmem_ptr(&outside, pe)) return 42;
+        if (there) *there = 100 + me;
+    }
+    nvshmem_barrier_all();
+    for (int pe = 0; pe < pes; pe++) {
+        long want = expected || pe == me ? 100 + pe : 0;
+        if (words[pe] != want) return 43;
+        if (expected && nvshmem_long_g(words + pe, (me + 1) % pes) != want) return 44;
+    }
+    nvshmem_barrier_all();
+    nvshmem_finalize();
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     if (!strcmp(mode, "lost")) return lost(0);
@@ -163,6 +186,8 @@ int main(int argc, char **argv) {
     if (!strcmp(mode, "nested")) return nested();
     if (!strcmp(mode, "unique") && argc > 4) return unique(argv[2], atoi(argv[3]), atoi(argv[4]));
     if (!strcmp(mode, "exact") && argc > 2) return exact(strtoul(argv[2], NULL, 10));
+    if (!strcmp(mode, "shared")) return shared(1);
+    if (!strcmp(mode, "apart")) return shared(0);
     if (!strcmp(mode, "early")) nvshmem_quiet();
     if (!strcmp(mode, "twin") && argc > 2) {
         if (!dlopen(argv[2], RTLD_NOW)) return 20;

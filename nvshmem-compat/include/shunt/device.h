@@ -103,6 +103,14 @@ __device__ __forceinline__ uint64_t offset(const void *at) { return (uint64_t)at
 
 template <typename T> __device__ __forceinline__ T *at(uint64_t offset) { return (T *)(state().base + offset); }
 
+/* Where symmetric memory of a PE is mapped here, or null. */
+__device__ __forceinline__ void *mapped(const void *symmetric, int pe) {
+    const uint64_t from = offset(symmetric);
+    if (state().version == 0 || pe < 0 || (uint64_t)pe >= state().pes || from >= state().user) return nullptr;
+    const uint64_t heap = at<uint64_t>(state().mapped)[pe];
+    return heap == 0 ? nullptr : (void *)(heap + from);
+}
+
 /* Keeps the first fault and counts all. */
 __device__ __noinline__ inline void fault(uint32_t status, int pe) {
     if (state().version == 0) return;

@@ -22,6 +22,7 @@ typedef struct {
     unsigned long long answer_count; /* how many */
     unsigned long long never;        /* offset: a word that stays 0 */
     unsigned long long faults;       /* offset: the first fault (status << 32 | PE), and how many */
+    unsigned long long mapped;       /* offset: for each PE, the address of its heap here; 0: not mapped */
 } shunt_nvshmem_device;
 
 typedef struct {
@@ -31,6 +32,6 @@ typedef struct {
     unsigned long long unused;
 } shunt_nvshmem_team;
 
-#define SHUNT_NVSHMEM_DEVICE_VERSION 4
+#define SHUNT_NVSHMEM_DEVICE_VERSION 5
 
 #endif

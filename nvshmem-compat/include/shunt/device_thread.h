@@ -234,7 +234,7 @@ SHUNT_DEFINE int nvshmem_n_pes(void) {
     return (int)shunt_nvshmem::state().pes;
 }
 SHUNT_DEFINE void *nvshmem_ptr(const void *at, int pe) {
-    return shunt_nvshmem::here(pe) ? (void *)at : nullptr;
+    return shunt_nvshmem::mapped(at, pe);
 }
 SHUNT_DEFINE void *nvshmemx_mc_ptr(nvshmem_team_t, const void *) {
     return nullptr;

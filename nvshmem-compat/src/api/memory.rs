@@ -68,10 +68,15 @@ extern "C" fn nvshmem_free(at: *mut c_void) {
     });
 }
 
-/// PEs reach each other through NICs alone: this PE's own memory is the only one with an address here.
+/// Where symmetric memory of a PE is mapped here; null where it is not, or is none.
 fn address(s: &Session, at: *const c_void, pe: c_int) -> Result<*mut c_void, Failure> {
-    let own = s.peers().check(pe)? == s.me() && s.heap().offset(at.expose_provenance() as u64, 0).is_ok();
-    Ok(if own { at.cast_mut() } else { std::ptr::null_mut() })
+    let pe = s.peers().check(pe)?;
+    let Ok(offset) = s.heap().offset(at.expose_provenance() as u64, 0) else {
+        return Ok(std::ptr::null_mut());
+    };
+    let heap = if pe == s.me() { Some(s.heap().addresses().start) } else { s.node().base(pe) };
+    Ok(heap
+        .map_or(std::ptr::null_mut(), |heap| std::ptr::with_exposed_provenance_mut((heap + offset) as usize)))
 }
 
 #[unsafe(no_mangle)]

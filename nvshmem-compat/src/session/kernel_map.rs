@@ -2,7 +2,7 @@
 //! (`shunt_nvshmem_device` in `include/shunt/device_state.h`). Pure.
 
 /// `SHUNT_NVSHMEM_DEVICE_VERSION`.
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 /// Words for answers: so many threads of a PE wait for one at a time, others for a word.
 const ANSWERS: u64 = 4096;
 /// Fewest bytes that a team's reductions work in.
@@ -25,6 +25,7 @@ pub struct KernelMap {
     answers: u64,
     claims: u64,
     never: u64,
+    mapped: u64,
     /// The first fault of device functions, and how many.
     pub faults: u64,
     /// Behind all of it.
@@ -57,8 +58,9 @@ impl KernelMap {
             answers,
             claims,
             never,
+            mapped: faults + 256,
             faults,
-            end: up(faults + 16),
+            end: up(faults + 256 + pes * 8),
         }
     }
 
@@ -75,6 +77,16 @@ impl KernelMap {
     /// Where a team's members begin, 32 bits each.
     pub fn members(&self, team: i32) -> u64 {
         self.members + team as u64 * self.pes * 4
+    }
+
+    /// Where the address of a PE's heap stands, 0 where it is not mapped.
+    pub fn mapped(&self, pe: u32) -> u64 {
+        self.mapped + u64::from(pe) * 8
+    }
+
+    /// PEs of the job.
+    pub fn pes(&self) -> u32 {
+        self.pes as u32
     }
 
     /// Ids of teams.
@@ -103,6 +115,7 @@ impl KernelMap {
             answer_count: ANSWERS,
             never: self.never,
             faults: self.faults,
+            mapped: self.mapped,
         }
     }
 }
@@ -130,9 +143,10 @@ pub struct DeviceWords {
     pub answer_count: u64,
     pub never: u64,
     pub faults: u64,
+    pub mapped: u64,
 }
 
-const _: () = assert!(size_of::<DeviceWords>() == 18 * 8);
+const _: () = assert!(size_of::<DeviceWords>() == 19 * 8);
 
 #[cfg(test)]
 mod tests {
@@ -150,7 +164,7 @@ mod tests {
             prop_assert!(map.answers >= map.work + u64::from(teams) * map.work_bytes);
             prop_assert!(map.work_bytes / u64::from(pes) >= WORK_PART, "a reduction gets on by one element at least");
             prop_assert!(map.claims >= map.answers + 8 * ANSWERS && map.never >= map.claims + 8 * ANSWERS);
-            prop_assert!(map.faults >= map.never + 8 && map.end >= map.faults + 16);
+            prop_assert!(map.faults >= map.never + 8 && map.mapped(0) >= map.faults + 16 && map.end >= map.mapped(pes));
             for at in [map.meeting(3), map.members(5), map.meetings, map.work, map.answers, map.never, map.faults] {
                 prop_assert!(at.is_multiple_of(4));
             }

@@ -7,6 +7,7 @@
 use super::kernel_map::{DeviceWords, KernelMap};
 use super::locks::lock;
 use super::memory;
+use super::node_memory::NodeHeaps;
 use super::peers::{HOST_CHANNEL, Peers};
 use crate::failure::{Failure, InitError};
 use crate::kernels::{Drained, Kernels};
@@ -34,11 +35,16 @@ unsafe fn write_row(map: &KernelMap, heap: u64, id: i32, team: Option<&Team>, ba
     }
 }
 
-/// Writes the tables of a heap that has just been made: `base` is its first address.
-pub(super) fn write_tables(map: &KernelMap, base: u64, teams: &Teams) {
+/// Writes the tables of a heap that has just been made: `base` is its first address, `node` what is mapped beside it.
+pub(super) fn write_tables(map: &KernelMap, base: u64, teams: &Teams, (me, node): (u32, &NodeHeaps)) {
     for id in 0..map.team_ids() as i32 {
         // SAFETY: the heap of a PE that is up, made for this map.
         unsafe { write_row(map, base, id, teams.get(id).ok(), 0) };
+    }
+    for pe in 0..map.pes() {
+        let heap = if pe == me { Some(base) } else { node.base(pe) };
+        // SAFETY: as above.
+        unsafe { memory::store(base + map.mapped(pe), heap.unwrap_or(0), 8) };
     }
 }
 

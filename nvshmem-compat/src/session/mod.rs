@@ -28,6 +28,7 @@ pub mod map;
 mod meetings;
 mod memory;
 pub mod nics;
+pub mod node_memory;
 mod order;
 mod peers;
 mod ports;
@@ -54,6 +55,7 @@ use leftovers::Leftovers;
 use locks::lock;
 use map::HeapMap;
 use nics::Nics;
+use node_memory::NodeHeaps;
 use staging::Stage;
 use std::sync::{Arc, Mutex};
 
@@ -66,6 +68,8 @@ pub struct Session {
     /// The heap's first address.
     base: u64,
     heap: Symmetric,
+    /// Of the others of this node, where it is shared.
+    node: NodeHeaps,
     kernels: KernelSide,
     teams: Meetings,
     stage: Mutex<Stage>,
@@ -96,6 +100,11 @@ impl Session {
     /// The symmetric heap.
     pub fn heap(&self) -> &Symmetric {
         &self.heap
+    }
+
+    /// The heaps of other PEs that are mapped here.
+    pub fn node(&self) -> &NodeHeaps {
+        &self.node
     }
 
     /// The program's kernels.

@@ -9,6 +9,7 @@ use super::locks::lock;
 use super::map::HeapMap;
 use super::meetings::Meetings;
 use super::nics::Nics;
+use super::node_memory::{HeapCard, NodeHeaps, NodeMemory};
 use super::peers::Peers;
 use super::ports::{Ports, mates};
 use super::source::{Source, tell};
@@ -124,16 +125,24 @@ impl Session {
             Source::Soft { rails, .. } => Nics::soft(me, *rails, &joining.fabric, lifetime, ahead)?,
             Source::Mlx5(machine) => Nics::mlx5(me, machine, &mates, ahead)?,
         };
-        let teams = Teams::new(me, &nodes, settings.max_teams);
+        let mut teams = Teams::new(me, &nodes, settings.max_teams);
         let map = HeapMap::new(settings.heap(), pes, teams.ids().max(FIRST_OWN as u32), kernels.are_there());
         let config = config(&settings, map.bytes, nics.are_soft(), &kernels);
+        let node_memory = Arc::new(NodeMemory::default());
+        let memory = kernels.memory(nics.mover(), node_memory.clone())?;
         let builder = Runtime::builder(nics.rails(), Member::of_process(&net))
-            .memory(kernels.memory(nics.mover())?)
+            .memory(memory.clone())
             .clock(nics.world().clone())
             .adjust(move |to| *to = config);
         let pe = Arc::new(builder.connect()?);
+        let card = if settings.p2p { node_memory.card() } else { HeapCard::default() };
+        let node = NodeHeaps::share(me, &nodes, card, &exchange)?;
+        if node.is_some() {
+            teams.share_node();
+        }
+        let node = node.unwrap_or_default();
         if let Some(map) = &map.kernels {
-            write_tables(map, pe.heap().address, &teams);
+            write_tables(map, pe.heap().address, &teams, (me, &node));
         }
         // SAFETY: the state and its tables are mapped while `pe` lives; `Peers` holds it and drops it after this.
         let words =
@@ -151,6 +160,7 @@ impl Session {
             teams: Meetings::new(peers.clone(), map, base, teams, exchange),
             stage: Mutex::new(Stage::new(peers.clone(), map, base)),
             heap,
+            node,
             map,
             base,
             control,
