@@ -37,7 +37,12 @@ pub const VARIABLES: &[Variable] = &[
         "a whole number from 0 to 7",
     )
     .default("2"),
-    variable("SHUNT_GIVE_UP", "how long all paths stay dead before a peer is lost; on soft NICs of the NVSHMEM library 10s", GIVE_UP).default("1s"),
+    variable(
+        "SHUNT_GIVE_UP",
+        "how long all paths stay dead before a peer is lost; on soft NICs of the NVSHMEM library 10s",
+        GIVE_UP,
+    )
+    .default("1s"),
     variable(
         "SHUNT_SUSPECT",
         "longest silence of a path with work outstanding before it is suspected; shmem_put_bw adds the time of a put",

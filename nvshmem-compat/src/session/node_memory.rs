@@ -1,7 +1,7 @@
 //! The heaps of PEs that share a node, mapped into each other: what `nvshmem_ptr` answers, and `NVSHMEM_TEAM_SHARED`.
 //!
-//! A heap is a file without a name (`memfd_create`). Its PE tells the others where the descriptor is, and they map it by
-//! `/proc/PID/fd/N`: that needs the same user and the same PID namespace. A node is shared if each of its PEs has
+//! A heap is a file without a name (`memfd_create`). Its PE tells the others where the descriptor is, and they map it
+//! by `/proc/PID/fd/N`: that needs the same user and the same PID namespace. A node is shared if each of its PEs has
 //! mapped all the others.
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, open};
@@ -165,8 +165,8 @@ pub struct NodeHeaps {
 }
 
 impl NodeHeaps {
-    /// Maps the heaps of PE `me`'s node, where PE i lives on node `nodes[i]`. Every PE calls it, with the card of its own
-    /// heap. None: somebody of the node cannot map somebody.
+    /// Maps the heaps of PE `me`'s node, where PE i lives on node `nodes[i]`. Every PE calls it, with the card of its
+    /// own heap. None: somebody of the node cannot map somebody.
     ///
     /// # Errors
     /// The exchange failed.

@@ -93,6 +93,20 @@ fn config(settings: &Settings, heap_bytes: u64, soft: bool, kernels: &Kernels) -
     config
 }
 
+/// Maps the heaps of this PE's node, if all of its PEs can: then they are a team.
+fn share(
+    card: HeapCard,
+    nodes: &[u32],
+    exchange: &dyn Bootstrap,
+    teams: &mut Teams,
+) -> Result<NodeHeaps, InitError> {
+    let node = NodeHeaps::share(exchange.rank(), nodes, card, exchange)?;
+    if node.is_some() {
+        teams.share_node();
+    }
+    Ok(node.unwrap_or_default())
+}
+
 impl Session {
     /// Brings this process's PE up. Returns when all PEs are connected.
     ///
@@ -108,8 +122,7 @@ impl Session {
         let (me, pes) = (net.rank(), net.world());
         let exchange = net.bootstrap().with_patience(settings.call_deadline_ns);
         let lines = settings.shared_lines(kernels.are_there(), source.name());
-        let all = exchange.all_gather(lines.as_bytes())?;
-        if let Some((pe, theirs, ours)) = difference(&all) {
+        if let Some((pe, theirs, ours)) = difference(&exchange.all_gather(lines.as_bytes())?) {
             // One of them may have found other NICs than the others: why, each says itself.
             source.lines(settings.nic, 1).iter().for_each(|line| eprintln!("shunt: PE {me}: {line}"));
             return Err(InitError::Disagree { pe, theirs, ours });
@@ -129,18 +142,13 @@ impl Session {
         let map = HeapMap::new(settings.heap(), pes, teams.ids().max(FIRST_OWN as u32), kernels.are_there());
         let config = config(&settings, map.bytes, nics.are_soft(), &kernels);
         let node_memory = Arc::new(NodeMemory::default());
-        let memory = kernels.memory(nics.mover(), node_memory.clone())?;
         let builder = Runtime::builder(nics.rails(), Member::of_process(&net))
-            .memory(memory.clone())
+            .memory(kernels.memory(nics.mover(), node_memory.clone())?)
             .clock(nics.world().clone())
             .adjust(move |to| *to = config);
         let pe = Arc::new(builder.connect()?);
         let card = if settings.p2p { node_memory.card() } else { HeapCard::default() };
-        let node = NodeHeaps::share(me, &nodes, card, &exchange)?;
-        if node.is_some() {
-            teams.share_node();
-        }
-        let node = node.unwrap_or_default();
+        let node = share(card, &nodes, &exchange, &mut teams)?;
         if let Some(map) = &map.kernels {
             write_tables(map, pe.heap().address, &teams, (me, &node));
         }
