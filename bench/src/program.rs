@@ -17,6 +17,7 @@ use crate::table;
 use crate::units::{show_size, show_time};
 use clap::ValueEnum;
 use shunt_host::config::FenceMode;
+use shunt_host::events::{Logging, flush_log};
 use shunt_soft_nic::fault;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -31,7 +32,12 @@ const NO_PATH: u8 = 3;
 /// Runs what the command line asks for; answers with the exit status. Output that could not be written is
 /// never status 0.
 pub fn run(options: &Options) -> u8 {
+    if let Err(error) = Logging::install_from_env() {
+        eprintln!("error: {error}");
+        return USAGE;
+    }
     let status = dispatch(options);
+    flush_log();
     match stdout_error() {
         Some(error) => {
             eprintln!("error: stdout: {error}");

@@ -5,6 +5,7 @@ mod deep_ep;
 mod device_functions;
 mod doctor;
 mod env;
+mod log;
 mod nvshmem;
 mod path;
 mod run;

@@ -245,6 +245,7 @@ pub fn check(name: &str, value: &str) -> Result<(), ConfigError> {
     let alone = |asked: &str| (asked == name).then(|| value.to_owned());
     EnvConfig::from_lookup(&alone)?;
     events::Watching::from_lookup(&alone)?;
+    events::Logging::from_lookup(&alone)?;
     Selection::from_lookup(&alone)?;
     NicKind::from_lookup(&alone)?;
     Lookup(&alone).parse(MACHINE_READABLE, parse_bool)?;

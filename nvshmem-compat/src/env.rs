@@ -6,6 +6,7 @@
 use crate::env_table::{Effect, Known, Refused, TABLE, Values};
 use shunt_host::config::{EnvConfig, NicKind, parse_duration};
 use shunt_host::error::ConfigError;
+use shunt_host::events::Logging;
 use thiserror::Error;
 
 /// Ports of a PE, where nobody says: one that carries, and one to go to.
@@ -76,6 +77,8 @@ pub struct Settings {
     pub p2p: bool,
     /// Whether PE 0 says which library this is.
     pub says_version: bool,
+    /// What is said of switches and rails.
+    pub logging: Logging,
 }
 
 impl Settings {
@@ -116,8 +119,10 @@ impl Settings {
             call_deadline_ns: text("SHUNT_CALL_DEADLINE")
                 .and_then(|value| parse_duration(&value))
                 .unwrap_or(600_000_000_000),
-            says_version: text("NVSHMEM_DEBUG").is_some_and(|level| level.eq_ignore_ascii_case("VERSION"))
-                || text("NVSHMEM_DEBUG").is_some_and(|level| level.eq_ignore_ascii_case("INFO")),
+            says_version: text("NVSHMEM_DEBUG").is_some_and(|level| {
+                ["VERSION", "INFO", "TRACE"].iter().any(|loud| level.eq_ignore_ascii_case(loud))
+            }),
+            logging: Logging::from_lookup(lookup)?,
         })
     }
 

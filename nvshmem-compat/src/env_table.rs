@@ -152,7 +152,6 @@ pub const TABLE: &[Known] = &[
     },
     honoured("SHUNT_SOFT_RAILS", "2", "soft NICs of each PE", Values::Number(1, 8)),
     honoured("SHUNT_CALL_DEADLINE", "600s", "longest wait of one call of the NVSHMEM API", Values::Duration),
-    honoured("NVSHMEM_DEBUG", "", "VERSION or INFO: PE 0 says which library this is", Values::Any),
     idle(
         "NVSHMEM_IBGDA_FAILURE_THRESHOLD",
         "1",
@@ -366,7 +365,6 @@ pub const TABLE: &[Known] = &[
     idle("NVSHMEM_DISABLE_NCCL", "1", "collectives without NCCL", Values::Boolean, COLLECTIVES),
     idle("NVSHMEM_MAX_CTAS", "", "most blocks of a collective", ANY_NUMBER, COLLECTIVES),
     idle("NVSHMEM_CUDA_PATH", "", "where CUDA is", Values::Any, NO_CUDA),
-    idle("NVSHMEM_DEBUG_FILE", "", "where messages go", Values::Any, "they go to standard error"),
     idle("NVSHMEM_DEBUG_SUBSYS", "", "which messages are said", Values::Any, "there are few"),
     idle(
         "NVSHMEM_DEBUG_ATTACH_DELAY",

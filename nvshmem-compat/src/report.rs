@@ -138,6 +138,7 @@ pub fn fail(call: &str, pe: Option<u32>, failure: &Failure) -> i32 {
 
 /// Ends this process: what C programs have printed is written, and nothing else of theirs runs.
 pub fn end_process(status: i32) -> ! {
+    shunt_host::events::flush_log();
     // SAFETY: a null stream means all of them.
     unsafe { libc::fflush(std::ptr::null_mut()) };
     // SAFETY: ends the process; destructors of a program in the middle of a failed call may wait for what never comes.

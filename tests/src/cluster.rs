@@ -12,7 +12,7 @@ use shunt_host::config::{EnvConfig, FenceMode, FetchMode, ledger_patience_ns};
 use shunt_host::connect::bootstrap::InMemory;
 use shunt_host::connect::oob::{LATENCY_NS, OobNet};
 use shunt_host::devx::Devx;
-use shunt_host::events::{Level, Metrics, Told, Watching};
+use shunt_host::events::{Event, Level, Metrics, Told, Watching};
 use shunt_host::gpu::HeapMemory;
 use shunt_host::nanos::Nanos;
 use shunt_host::nic::short_in;
@@ -570,11 +570,14 @@ impl Cluster {
         self.agents[pe as usize].events.borrow().clone()
     }
 
-    /// What the agents said that somebody should look at.
+    /// What the agents said that somebody should look at, and why paths were left.
     pub fn notes(&self) -> Vec<String> {
+        let begins = |event: &Event| {
+            matches!(event, Event::PathFencing { .. } | Event::SwitchNoticed { .. } | Event::Failover { .. })
+        };
         let of = |pe: u32| {
             let events = self.agents[pe as usize].events.borrow();
-            let said = events.iter().filter(|told| told.event.level() >= Level::Warn);
+            let said = events.iter().filter(|told| told.event.level() >= Level::Warn || begins(&told.event));
             said.map(|told| format!("agent of PE {pe}: {}", told.event)).collect::<Vec<_>>()
         };
         (0..self.spec.pes).flat_map(of).collect()

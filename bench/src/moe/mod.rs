@@ -19,6 +19,7 @@ use crate::outputs::Outputs;
 use crate::plot::{self, Picture};
 use crate::progress::{say, stdout_error};
 use options::MoeOptions;
+use shunt_host::events::{Logging, flush_log};
 use std::ffi::OsString;
 use verdict::{BROKEN, USAGE};
 
@@ -42,8 +43,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return USAGE;
         }
     };
+    if let Err(error) = Logging::install_from_env() {
+        eprintln!("error: {error}");
+        return USAGE;
+    }
     say!("{}", options.describe());
-    let report = match run::run(&options) {
+    let outcome = run::run(&options);
+    flush_log();
+    let report = match outcome {
         Ok(report) => report,
         Err(error) => {
             eprintln!("error: {error}");

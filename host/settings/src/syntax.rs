@@ -7,6 +7,8 @@ pub const SECRET: &str =
     "at least 16 characters that nobody can guess, such as `openssl rand -hex 32` prints";
 /// `NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME`.
 pub const INTERFACE: &str = "interface prefixes, such as eth,ib; ^eth: all but these; =eth0: exactly this";
+/// `SHUNT_LOG_FILE`.
+pub const LOG_FILE: &str = "a file; %h stands for the host, %p for the number of the process";
 /// `SHUNT_EVENTS`.
 pub const EVENTS_FILE: &str = "a file; % stands for the number of the PE";
 /// `SHUNT_METRICS`.

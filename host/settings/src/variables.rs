@@ -86,6 +86,11 @@ pub const VARIABLES: &[Variable] = &[
     )
     .default("auto"),
     variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
+    variable("SHUNT_LOG", "what is said of switches and rails, on stderr; wins over NVSHMEM_DEBUG", LOG_LEVEL)
+        .default("warn"),
+    variable("SHUNT_LOG_FILE", "where that is written; warnings go to stderr as well", syntax::LOG_FILE),
+    variable("NVSHMEM_DEBUG", "what is said, by NVSHMEM's words; VERSION and INFO: the library, too", DEBUG_LEVEL),
+    variable("NVSHMEM_DEBUG_FILE", "SHUNT_LOG_FILE, where that is not set", syntax::LOG_FILE),
     variable("SHUNT_EVENTS", "timeline of every event, a line of JSON each", syntax::EVENTS_FILE),
     variable("SHUNT_METRICS", "where Prometheus may read", syntax::METRICS_ADDRESS),
     variable("SHUNT_STATUS", "whether each PE has a status page in shared memory", BOOLEAN)
@@ -167,6 +172,8 @@ pub const VARIABLES: &[Variable] = &[
 
 const ORDERING: &str = "auto (strict where NICs report data_in_order, else unordered), strict, relaxed (the data of \
     puts in any order, signals behind it) or unordered (the network too; signals are atomics)";
+const LOG_LEVEL: &str = "off, error, warn, info (rails, paths, a line a switch), debug (all stages) or trace";
+const DEBUG_LEVEL: &str = "NONE, VERSION, WARN, ABORT, INFO or TRACE";
 const GIVE_UP: &str = "0, or a number with ns, us, ms, s or m up to 10m, such as 50ms";
 const SUSPECT: &str = "a number with ns, us, ms or s from 100us to 10s, such as 50ms";
 /// Without which a proof would prove nothing. No packet lives longer in a network, and much waits for it.

@@ -1,6 +1,7 @@
 //! What an event is made of: fields and their kinds, and the macro that makes everything follow from one table.
 
 use std::fmt;
+use tracing::field::DisplayValue;
 
 /// How loud an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,28 +84,52 @@ impl fmt::Display for Value<'_> {
     }
 }
 
+/// A path in `tracing`: `0.1>1.0` and, behind `#`, the channel.
+pub struct Traced<'a>(&'a Route);
+
+impl fmt::Display for Traced<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.0, self.0.place.channel)
+    }
+}
+
 /// What can be a field.
 pub trait Field {
+    /// Its kind in `tracing`: numbers are numbers there, too.
+    type Traced<'a>: tracing::Value
+    where
+        Self: 'a;
+
     /// The value.
     fn value(&self) -> Value<'_>;
+
+    /// The same for `tracing`.
+    fn traced(&self) -> Self::Traced<'_>;
 }
 
 macro_rules! field {
-    ($type:ty, $self:ident => $value:expr) => {
+    ($type:ty, $traced:ty, $self:ident => $value:expr, $tracing:expr) => {
         impl Field for $type {
+            type Traced<'a> = $traced;
+
             fn value(&self) -> Value<'_> {
                 let $self = self;
                 $value
             }
+
+            fn traced(&self) -> Self::Traced<'_> {
+                let $self = self;
+                $tracing
+            }
         }
     };
 }
-field!(u32, it => Value::Number(u64::from(*it)));
-field!(u64, it => Value::Number(*it));
-field!(bool, it => Value::Flag(*it));
-field!(&'static str, it => Value::Text(it));
-field!(String, it => Value::Text(it));
-field!(Route, it => Value::Route(it));
+field!(u32, u32, it => Value::Number(u64::from(*it)), *it);
+field!(u64, u64, it => Value::Number(*it), *it);
+field!(bool, bool, it => Value::Flag(*it), *it);
+field!(&'static str, &'static str, it => Value::Text(it), it);
+field!(String, &'a str, it => Value::Text(it), it);
+field!(Route, DisplayValue<Traced<'a>>, it => Value::Route(it), tracing::field::display(Traced(it)));
 
 /// One event as it is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +197,7 @@ macro_rules! events {
                     $( Self::$variant { $($field),* } => tracing::event!(
                         target: "shunt",
                         events!(@level $level),
-                        event = $name, pe, at_ns, $( $field = %$field.value(), )*
+                        event = $name, pe, at_ns, $( $field = $field.traced(), )*
                         "{}", $sentence.trim_ascii()
                     ), )+
                 }

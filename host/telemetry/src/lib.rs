@@ -8,6 +8,7 @@
 //! | `log` | the order of the stream: one log an agent |
 //! | `json` | the line of a timeline |
 //! | `jsonl` | timelines in a file (`SHUNT_EVENTS`) |
+//! | `logging`, `log_writer` | the log for people (`SHUNT_LOG`, `NVSHMEM_DEBUG`), which programs install |
 //! | `metrics`, `endpoint` | counters, gauges and stage times for Prometheus (`SHUNT_METRICS`); feature `metrics` |
 //! | [`page`] | the status page in shared memory, written and read |
 //! | [`control`] | an operator's orders to a running agent |
@@ -24,6 +25,8 @@ mod from_records;
 mod json;
 mod jsonl;
 mod log;
+mod log_writer;
+mod logging;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(not(feature = "metrics"))]
@@ -40,6 +43,7 @@ pub use from_records::{of_step, of_switch};
 pub use json::{SCHEMA, line};
 pub use jsonl::{BYTES_MAX, FileSink};
 pub use log::{Log, Sink, Told};
+pub use logging::{Logging, flush_log};
 #[cfg(feature = "metrics")]
 pub use metrics::{Metrics, PEERS_NAMED, PeMetrics};
 #[cfg(not(feature = "metrics"))]

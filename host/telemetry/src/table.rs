@@ -6,6 +6,13 @@ use super::declare::{Declaration, Field, Level, Route, Value, events};
 events! {
     /// The agent looks after the PE from here on.
     AgentStarted "agent_started" Info { pes: u32 = "PEs of the job", rails: u32 = "rails" }
+    /// A rail of this PE, at the start.
+    RailOpened "rail_opened" Info { rail: u32 = "rank of the rail", device: String = "its NIC", up: bool = "it is up" }
+    /// Paths of one kind, at the start: one pair of rails in one slot of channels.
+    PathsOpened "paths_opened" Info {
+        slot: u32 = "0: primary, else a backup", local_rail: u32 = "rail here", remote_rail: u32 = "rail there",
+        paths: u32 = "how many", ready: u32 = "of them connected; agents make the others",
+    }
     /// A NIC's count failed its start-up proof: the ledger decides, or `Uncertain` where it cannot tell.
     CountRefused "count_refused" Warn { rail: u32 = "rank of the rail", why: String = "what the proof saw" }
     /// The agent failed: what it knew is lost. Another one takes over, later after each failure in a row.
@@ -26,17 +33,17 @@ events! {
     /// The events of a NIC cannot be read.
     NicSilent "nic_silent" Error { rail: u32 = "rank of the rail", error: String = "what was met" }
     /// A peer says that a port of its own went down.
-    PeerRailDown "peer_rail_down" Warn { peer: u32 = "PE", rail: u32 = "rank of the rail there" }
+    PeerRailDown "peer_rail_down" Info { peer: u32 = "PE", rail: u32 = "rank of the rail there" }
     /// A peer says that a port of its own is up again.
     PeerRailUp "peer_rail_up" Info {
         peer: u32 = "PE", rail: u32 = "rank of the rail there", down_ns: u64 = "ns it was down",
     }
     /// A switch of a channel wants proof that an old path is silent.
-    FenceAsked "fence_asked" Info { at: Route = "path", request: u64 = "number of the request" }
+    FenceAsked "fence_asked" Debug { at: Route = "path", request: u64 = "number of the request" }
     /// This half of a pair is in ERR, and is being read and flushed.
-    PathFencing "path_fencing" Warn { at: Route = "path", why: &'static str = "asked, failed or retire" }
+    PathFencing "path_fencing" Debug { at: Route = "path", why: &'static str = "asked, failed or retire" }
     /// This half was moved to ERR, read, flushed at this end and read again. Halves may share a flush.
-    HalfFenced "half_fenced" Info {
+    HalfFenced "half_fenced" Debug {
         at: Route = "path", truth: &'static str = "exact, fenced, unflushed, unknown or dead",
         executed: u32 = "messages executed here, modulo 2^24", error_ns: u64 = "ns of 2ERR",
         query_ns: u64 = "ns of QUERY_QP", flush_ns: u64 = "ns of the flush READ",
@@ -45,57 +52,57 @@ events! {
     /// A command of a fence failed here: nothing is proved of this half.
     FenceFailed "fence_failed" Error { at: Route = "path", error: String = "what was met" }
     /// Both halves are known, or what silence allows: the old path changes nothing any more.
-    PathFenced "path_fenced" Info { at: Route = "path", took_ns: u64 = "ns since fencing began" }
+    PathFenced "path_fenced" Debug { at: Route = "path", took_ns: u64 = "ns since fencing began" }
     /// A switcher was answered.
-    FenceAnswered "fence_answered" Info {
+    FenceAnswered "fence_answered" Debug {
         at: Route = "path", request: u64 = "number of the request",
         status: &'static str = "truth, no-truth or unprovable", executed: u32 = "messages executed, modulo 2^24",
     }
     /// Both directions left a path; it rests for the packet lifetime and for its ports.
-    PathReleased "path_released" Info { at: Route = "path" }
+    PathReleased "path_released" Debug { at: Route = "path" }
     /// A path is recreated, under the next incarnation.
-    PathRevived "path_revived" Info { at: Route = "path" }
+    PathRevived "path_revived" Debug { at: Route = "path" }
     /// Both new halves are connected; probes run.
-    PathProbing "path_probing" Info { at: Route = "path" }
+    PathProbing "path_probing" Debug { at: Route = "path" }
     /// A path could not be recreated; it rests longer and is tried again.
     RevivalFailed "revival_failed" Warn { at: Route = "path", error: String = "what was met" }
     /// A recreated path may be used.
-    PathAdmitted "path_admitted" Info { at: Route = "path", out_ns: u64 = "ns since it was fenced" }
+    PathAdmitted "path_admitted" Debug { at: Route = "path", out_ns: u64 = "ns since it was fenced" }
     /// A path was taken out; only `readmit` brings it back.
-    PathRetired "path_retired" Warn { at: Route = "path" }
+    PathRetired "path_retired" Info { at: Route = "path" }
     /// A channel's slot leads over other rails from now on.
-    SlotAssigned "slot_assigned" Info {
+    SlotAssigned "slot_assigned" Debug {
         at: Route = "path it was", local_rail: u32 = "rail now", remote_rail: u32 = "rail now",
     }
     /// The words of a channel index that many write take their atomics through another rail of this PE.
-    HomeMoved "home_moved" Warn {
+    HomeMoved "home_moved" Debug {
         channel: u32 = "index of the channel, of all senders", from: u32 = "rail it was", to: u32 = "rail now",
         version: u32 = "times it has moved",
     }
     /// A channel had a reason to leave its path.
-    SwitchNoticed "switch_noticed" Warn {
+    SwitchNoticed "switch_noticed" Debug {
         at: Route = "path in use", generation: u64 = "generation to come", cause: &'static str = "cause",
         syndrome: u32 = "syndrome, vendor's << 8",
     }
     /// A path was left for silence alone: suspicion, not proof.
-    Suspected "suspected" Warn { at: Route = "path" }
+    Suspected "suspected" Debug { at: Route = "path" }
     /// The channel is closed: tickets wait.
-    SwitchClosed "switch_closed" Info { at: Route = "path that is left", generation: u64 = "generation to come" }
+    SwitchClosed "switch_closed" Debug { at: Route = "path that is left", generation: u64 = "generation to come" }
     /// The path that is left is fenced; of a switch-back: drained.
-    SwitchFenced "switch_fenced" Info { at: Route = "path that is left", generation: u64 = "generation to come" }
+    SwitchFenced "switch_fenced" Debug { at: Route = "path that is left", generation: u64 = "generation to come" }
     /// It is known how far the receiver got.
-    SwitchCut "switch_cut" Info {
+    SwitchCut "switch_cut" Debug {
         at: Route = "path that is left", generation: u64 = "generation to come", done: u64 = "first ticket not done",
         executed: u64 = "first ticket not executed", journal_end: u64 = "first ticket not posted",
         ledger: bool = "cut from the ledger",
     }
     /// The journal is in the new ring.
-    SwitchReplayed "switch_replayed" Info {
+    SwitchReplayed "switch_replayed" Debug {
         at: Route = "path that is entered", generation: u64 = "generation to come",
         replayed: u64 = "operations sent again",
     }
     /// A channel is open on another path, because of a fault.
-    Failover "failover" Warn {
+    Failover "failover" Info {
         from: Route = "path left", to: Route = "path entered", generation: u64 = "generation opened",
         cause: &'static str = "cause", fence_ns: u64 = "ns from noticed to fenced", cut_ns: u64 = "ns to the cut",
         replay_ns: u64 = "ns to replayed", open_ns: u64 = "ns to open", replayed: u64 = "operations sent again",

@@ -1,10 +1,11 @@
 //! Events as others see them: the committed table of docs/OPERATIONS.md, names, JSON lines, the order of the log.
 
 use shunt_telemetry::{EVENTS, Event, FileSink, Log, Place, Route, Sink, Told, line, markdown};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
+use tracing::field::Field;
 
 fn route() -> Route {
     let place = Place { peer: 1, channel: 2, slot: 3 };
@@ -60,6 +61,67 @@ fn a_line_is_what_it_always_was() {
         "{\"schema\":1,\"seq\":7,\"at_ns\":12,\"pe\":0,\"fault\":2,\"event\":\"peer_rail_up\",\"level\":\"info\",\
          \"peer\":3,\"rail\":1,\"down_ns\":18446744073709551615}"
     );
+}
+
+/// A program's own subscriber.
+#[derive(Clone, Default)]
+struct Listener(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl tracing::field::Visit for Listener {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.lock().unwrap().insert(field.name().to_owned(), format!("number {value}"));
+    }
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.lock().unwrap().insert(field.name().to_owned(), format!("flag {value}"));
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.lock().unwrap().insert(field.name().to_owned(), format!("text {value}"));
+    }
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().unwrap().insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}
+
+impl tracing::Subscriber for Listener {
+    fn enabled(&self, about: &tracing::Metadata<'_>) -> bool {
+        about.target() == "shunt"
+    }
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// A program in Rust gets fields of their own kinds, and nobody installs a subscriber for it.
+#[test]
+fn a_programs_own_subscriber_gets_numbers_as_numbers() {
+    let listener = Listener::default();
+    let heard = listener.0.clone();
+    tracing::subscriber::with_default(listener, || {
+        let (cause, at) = ("port-down", route());
+        let event = Event::SwitchCut {
+            at: route(),
+            generation: 3,
+            done: 4,
+            executed: 5,
+            journal_end: 6,
+            ledger: true,
+        };
+        Log::new(9).take(77, event);
+        let heard = std::mem::take(&mut *heard.lock().unwrap());
+        let of = |name: &str| heard[name].as_str();
+        assert_eq!((of("event"), of("pe"), of("at_ns")), ("text switch_cut", "number 9", "number 77"));
+        assert_eq!((of("at"), of("done"), of("ledger")), ("0.4>1.5#2", "number 4", "flag true"));
+        Log::new(9).take(78, Event::SwitchNoticed { at, generation: 1, cause, syndrome: 0x15 });
+    });
+    let heard = heard.lock().unwrap();
+    assert_eq!((heard["cause"].as_str(), heard["syndrome"].as_str()), ("text port-down", "number 21"));
 }
 
 struct Wire(mpsc::Sender<Told>);

@@ -12,6 +12,7 @@ use crate::report::{end_process, fail};
 use crate::session::Session;
 use crate::session::source::Source;
 use shunt_host::connect::tcp::UniqueId;
+use shunt_host::events::flush_log;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -37,6 +38,7 @@ fn init(flags: u32, attr: *const InitAttr) -> Result<(), InitError> {
     duplicate_library::check()?;
     let settings = crate::env::Settings::from_lookup(&variable)?;
     let says_version = settings.says_version;
+    settings.logging.clone().install();
     let source = Source::find(&settings, &variable)?;
     let session = Session::start(settings, joining(flags, attr, &variable)?, Kernels::of_program()?, source)?;
     if says_version && session.me() == 0 {
@@ -93,6 +95,7 @@ extern "C" fn nvshmemi_finalize() {
         // Kernels still use all of it.
         std::mem::forget(session);
     }
+    flush_log();
 }
 
 #[unsafe(no_mangle)]

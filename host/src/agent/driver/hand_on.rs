@@ -6,6 +6,7 @@ use crate::agent::recovery::Recovery;
 use crate::events::Event;
 use crate::nanos::Nanos;
 use crate::rail::{self, Rail};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The first events.
@@ -26,6 +27,28 @@ pub(super) fn introduce(recovery: &mut Recovery, now: Nanos, options: &AgentOpti
     let details = recovery.engine.rails.iter().map(|rail| rail.datagram_detail.clone());
     for detail in details.filter(|text| !text.is_empty()).collect::<Vec<_>>() {
         recovery.note(now, detail);
+    }
+}
+
+/// Rails and paths as they are at the start, a line a rail and a kind of path. A job has thousands of paths.
+pub(super) fn say_paths(recovery: &mut Recovery, now: Nanos) {
+    let rails = recovery.engine.rails.iter().enumerate();
+    let opened = |(at, rail): (usize, &Arc<Rail>)| {
+        let (down, ..) = recovery.engine.ports.told(at);
+        Event::RailOpened { rail: rail.index, device: rail.name.clone(), up: !down }
+    };
+    let opened: Vec<Event> = rails.map(opened).collect();
+    opened.into_iter().for_each(|event| recovery.report(now, event));
+    let mut kinds = BTreeMap::<(u32, u32, u32), (u32, u32)>::new();
+    for key in recovery.engine.paths().keys() {
+        let Some(path) = recovery.path(key) else { continue };
+        let ready = path.health() == Health::Ready;
+        let route = recovery.route(key);
+        let kind = kinds.entry((route.place.slot, route.local_rail, route.remote_rail)).or_default();
+        *kind = (kind.0 + 1, kind.1 + u32::from(ready));
+    }
+    for ((slot, local_rail, remote_rail), (paths, ready)) in kinds {
+        recovery.report(now, Event::PathsOpened { slot, local_rail, remote_rail, paths, ready });
     }
 }
 

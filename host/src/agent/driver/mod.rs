@@ -403,8 +403,7 @@ impl Agent {
     /// Lets others watch this PE, as `watching` asks for; `metrics` are those of the process. What cannot be had is
     /// said, and the job goes on.
     pub fn be_watched(&mut self, now: Nanos, watching: &Watching, metrics: Option<&Arc<Metrics>>) {
-        let root = self.words().root();
-        let (pe, pes) = (root.my_pe, root.pe_count);
+        let (pe, pes) = (self.words().root().my_pe, self.words().root().pe_count);
         if let Some(timeline) = watching.timeline(pe, Some(status::unix_ahead_ns(now))) {
             self.add_sink(Box::new(timeline));
         }
@@ -412,6 +411,7 @@ impl Agent {
         if let Some(metrics) = metrics.clone() {
             self.add_sink(Box::new(metrics) as Box<dyn Sink>);
         }
+        hand_on::say_paths(&mut self.recovery, now);
         let mut image = zeroed();
         status::fill_head(&self.recovery, &mut image, &watching.job);
         status::fill(&self.recovery, &self.agreement, now, &mut image);

@@ -84,6 +84,10 @@ fn nic_event(recovery: &mut Recovery, now: Nanos, rail: u32, event: &[u8; 64]) {
     }
 }
 
+/// What would have helped a job whose fault tolerance was turned off.
+const OFF: &str = "fault tolerance is off: what uses this port ends when its retries are over; \
+                   NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE=1 goes on by another path where there is one";
+
 /// A port of this PE changed: kernels are hinted, the peers told at once (bilateral awareness).
 fn own_changed(recovery: &mut Recovery, now: Nanos, rail: u32, down: bool) {
     let Some(before) = recovery.engine.ports.own_changes(now, rail, down) else { return };
@@ -94,6 +98,9 @@ fn own_changed(recovery: &mut Recovery, now: Nanos, rail: u32, down: bool) {
             false => Event::RailUp { rail, down_ns: (now - before).get() },
         },
     );
+    if down && recovery.channels.words.root().policy.fault_tolerance == 0 {
+        recovery.note(now, OFF.to_owned());
+    }
     let port = Port { pe: None, rail };
     if !down {
         restart_windows(recovery, now, port);
