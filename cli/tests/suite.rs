@@ -5,6 +5,7 @@ mod deep_ep;
 mod device_functions;
 mod doctor;
 mod env;
+mod launchers;
 mod log;
 mod nvshmem;
 mod path;

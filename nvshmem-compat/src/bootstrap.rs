@@ -3,25 +3,14 @@
 
 use crate::attr::{InitAttr, flags};
 use crate::failure::InitError;
-use crate::launcher::{Launcher, PlaceError, place};
-use crate::mpi::Mpi;
-use crate::pmi::{PmiError, exchange};
-use crate::session::start::Joining;
+use crate::mpi::{Mpi, MpiError};
 use shunt_host::connect::tcp::interface::InterfaceSpec;
 use shunt_host::connect::tcp::{JoinError, JoinOptions, RootAddress, Secret, UniqueId};
-use shunt_host::job::Job;
+use shunt_host::job::{Flags, Job, JobError, Joining, Launcher, Meeting};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::mem::ManuallyDrop;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::FromRawFd;
-use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
-/// Longest wait for an answer of the launcher's: its barrier waits for all processes.
-const PMI_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sockets of unique ids that this process made.
 static LISTENERS: Mutex<BTreeMap<[u8; 128], TcpListener>> = Mutex::new(BTreeMap::new());
@@ -40,19 +29,8 @@ type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Result<Joining, InitError> {
     let (options, fabric, made_up) = match asked {
         flags::UNIQUE_ID => by_unique_id(attr, lookup)?,
-        0 => match by_place(lookup)? {
-            Found::Options(options, fabric) => (*options, fabric, true),
-            Found::Job(launcher, job) => {
-                let made_up = launcher != Launcher::Shunt && lookup("SHUNT_FABRIC").is_none();
-                let fabric = if made_up { format!("job-{}", job.root.port()) } else { job.fabric.clone() };
-                (job.join_options()?, fabric, made_up)
-            }
-            Found::Alone => alone()?,
-        },
-        flags::MPI_COMM => {
-            let (options, fabric) = by_mpi(communicator(attr)?, lookup)?;
-            (options, fabric, true)
-        }
+        0 => return by_place(lookup),
+        flags::MPI_COMM => by_mpi(&mpi(lookup)?, communicator(attr)?, lookup)?,
         other => return Err(refused(other)),
     };
     Ok(Joining { options, fabric, made_up })
@@ -97,61 +75,44 @@ fn refused(asked: u32) -> InitError {
     }
 }
 
-/// What the environment says.
-enum Found {
-    Job(Launcher, Job),
-    Options(Box<JoinOptions>, String),
-    Alone,
+fn mpi(lookup: Lookup<'_>) -> Result<Mpi, MpiError> {
+    Mpi::load(lookup("NVSHMEM_BOOTSTRAP_MPI_PLUGIN").as_deref())
 }
 
-fn by_place(lookup: Lookup<'_>) -> Result<Found, InitError> {
+/// The job that the environment names. A program that Open MPI's launcher started may speak MPI itself: the plugin is
+/// asked first, and PMIx where there is no plugin.
+fn by_place(lookup: Lookup<'_>) -> Result<Joining, InitError> {
+    let by_mpi = |mpi: &Mpi| -> Result<Joining, InitError> {
+        let (options, fabric, made_up) = by_mpi(mpi, std::ptr::null(), lookup)?;
+        Ok(Joining { options, fabric, made_up })
+    };
     if lookup("NVSHMEM_BOOTSTRAP").as_deref() == Some("MPI") {
-        let (options, fabric) = by_mpi(std::ptr::null(), lookup)?;
-        return Ok(Found::Options(Box::new(options), fabric));
+        return by_mpi(&mpi(lookup)?);
     }
-    match (place(lookup), lookup("PMI_FD")) {
-        // Open MPI's launcher tells no address, but its MPI does the rest.
-        (Err(PlaceError::NoRoot { launcher, .. }), _) if launcher == Launcher::OpenMpi.name() => {
-            let (options, fabric) = by_mpi(std::ptr::null(), lookup)?;
-            Ok(Found::Options(Box::new(options), fabric))
+    let open_mpi = |launcher| launcher == Launcher::OpenMpi;
+    match Job::from_lookup(&Flags::default(), lookup) {
+        Err(JobError::NoRoot { launcher, .. }) if launcher == Launcher::OpenMpi.name() => {
+            by_mpi(&mpi(lookup)?)
         }
-        (Ok(Some((launcher, job))), _) => Ok(Found::Job(launcher, job)),
-        (Ok(None), _) => Ok(Found::Alone),
-        // The launcher knows no address, but it keeps what PE 0 says.
-        (Err(PlaceError::NoRoot { launcher, rank, world }), Some(fd)) if launcher == Launcher::Pmi.name() => {
-            by_pmi(rank, world, &fd, lookup)
+        Err(error) => Err(error.into()),
+        Ok(None) => {
+            let (options, fabric, made_up) = alone()?;
+            Ok(Joining { options, fabric, made_up })
         }
-        (Err(error), _) => Err(error.into()),
+        Ok(Some(job)) if open_mpi(job.launcher) && job.meeting == Meeting::Pmix => match mpi(lookup) {
+            Ok(mpi) => by_mpi(&mpi),
+            Err(_) => Ok(job.join()?),
+        },
+        Ok(Some(job)) => Ok(job.join()?),
     }
-}
-
-fn by_pmi(rank: u32, world: u32, fd: &str, lookup: Lookup<'_>) -> Result<Found, InitError> {
-    static USED: AtomicBool = AtomicBool::new(false);
-    let number = fd.trim().parse::<i32>().ok().filter(|fd| *fd > 2);
-    let want = "the number of an open socket".to_owned();
-    let number = number.ok_or(InitError::Attribute { what: "PMI_FD", met: -1, want })?;
-    if USED.swap(true, Ordering::AcqRel) {
-        return Err(InitError::Unsupported(
-            "a process can find the others by PMI once; a unique id can be used again",
-        ));
-    }
-    // SAFETY: the launcher gave this process the descriptor for this use; it is never closed here, because launchers
-    // take that for the end of the process.
-    let socket = ManuallyDrop::new(unsafe { UnixStream::from_raw_fd(number) });
-    socket.set_read_timeout(Some(PMI_PATIENCE)).map_err(PmiError::from)?;
-    let interface = interface(lookup)?;
-    let made = if rank == 0 { Some(UniqueId::create(interface.as_ref())?) } else { None };
-    let text = made.as_ref().map(|(id, _)| id.to_text());
-    let id: UniqueId = exchange(&*socket, text.as_deref())?.parse()?;
-    let mut options = JoinOptions::new(rank, world, id.root(), id.secret());
-    options.listener = made.map(|(_, listener)| listener);
-    options.interface = interface;
-    Ok(Found::Options(Box::new(options), fabric_of(&id.to_bytes())))
 }
 
 /// MPI tells rank and size, and carries PE 0's unique id.
-fn by_mpi(communicator: *const c_void, lookup: Lookup<'_>) -> Result<(JoinOptions, String), InitError> {
-    let mpi = Mpi::load(lookup("NVSHMEM_BOOTSTRAP_MPI_PLUGIN").as_deref())?;
+fn by_mpi(
+    mpi: &Mpi,
+    communicator: *const c_void,
+    lookup: Lookup<'_>,
+) -> Result<(JoinOptions, String, bool), InitError> {
     let (rank, world) = mpi.place(communicator)?;
     let interface = interface(lookup)?;
     let made = if rank == 0 { Some(UniqueId::create(interface.as_ref())?) } else { None };
@@ -161,7 +122,7 @@ fn by_mpi(communicator: *const c_void, lookup: Lookup<'_>) -> Result<(JoinOption
     let mut options = JoinOptions::new(rank, world, id.root(), id.secret());
     options.listener = made.map(|(_, listener)| listener);
     options.interface = interface;
-    Ok((options, fabric_of(&bytes)))
+    Ok((options, fabric_of(&bytes), true))
 }
 
 /// A fabric for the processes of one machine that have this id.

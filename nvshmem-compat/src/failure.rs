@@ -3,14 +3,13 @@
 use crate::duplicate_library::DuplicateLibrary;
 use crate::env::EnvError;
 use crate::heap::HeapError;
-use crate::launcher::PlaceError;
-use crate::pmi::PmiError;
 use crate::registry::RegistryError;
 use crate::teams::TeamError;
 use shunt_device::FaultKind;
 use shunt_host::connect::tcp::JoinError;
 use shunt_host::connect::tcp::error::UniqueIdError;
 use shunt_host::error::BootstrapError;
+use shunt_host::job::JobError;
 use thiserror::Error;
 
 /// Why the library is not up.
@@ -27,10 +26,7 @@ pub enum InitError {
     Environment(#[from] EnvError),
     /// Who this process is.
     #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// The launcher's key-value store.
-    #[error(transparent)]
-    Pmi(#[from] PmiError),
+    Place(#[from] JobError),
     /// The others were not found.
     #[error(transparent)]
     Join(#[from] JoinError),

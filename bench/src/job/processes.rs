@@ -85,11 +85,11 @@ impl Processes {
     /// # Errors
     /// Why not.
     pub fn join(options: &Options, place: &Place) -> Result<Self, Refused> {
-        let join = place.join_options().map_err(|error| match error {
+        let joining = place.join().map_err(|error| match error {
             JoinError::Secret(error) => Refused::Secret(error),
             other => Refused::Join(other),
         })?;
-        let net = TcpNet::join(join)?;
+        let net = TcpNet::join(joining.options)?;
         let mine = options.shared_lines().join("\n");
         let all = net.bootstrap().all_gather(mine.as_bytes())?;
         if let Some(refused) = difference(&all) {
@@ -100,7 +100,7 @@ impl Processes {
         let end = Box::new(net.end(Topic::App));
         let courier = Courier::start(place.rank, place.world, end, Box::new(gone));
         let packet_lifetime = Duration::from_nanos(options.environment.config.packet_lifetime_ns);
-        Ok(Self { courier, net, fabric: place.fabric.clone(), packet_lifetime, phase: AtomicU8::new(0) })
+        Ok(Self { courier, net, fabric: joining.fabric, packet_lifetime, phase: AtomicU8::new(0) })
     }
 }
 

@@ -44,6 +44,8 @@ fn environment(command: &mut Command, rank: u32, place: &Place) -> io::Result<()
     command.env_remove("SHUNT_SECRET_FILE").env_remove("SHUNT_ROOT_FD");
     command.envs(place.set.iter().map(|(name, value)| (name, value)));
     command.env("SHUNT_RANK", rank.to_string()).env("SHUNT_WORLD", place.world.to_string());
+    // All on this machine.
+    command.env("SHUNT_LOCAL_RANK", rank.to_string());
     command.env("SHUNT_ROOT", place.listener.local_addr()?.to_string());
     command.env("SHUNT_SECRET", place.secret).env("SHUNT_FABRIC", place.fabric);
     if rank == 0 {

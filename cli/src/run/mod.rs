@@ -79,6 +79,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// What the launcher sets itself cannot be set by hand: it would start another job than the one it looks after.
 const OURS: &[&str] = &[
     "SHUNT_RANK",
+    "SHUNT_LOCAL_RANK",
     "SHUNT_WORLD",
     "SHUNT_ROOT",
     "SHUNT_ROOT_FD",

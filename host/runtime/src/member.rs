@@ -36,7 +36,7 @@ pub enum NoMember {
     #[error(transparent)]
     Join(#[from] JoinError),
     /// Nothing is set.
-    #[error("SHUNT_RANK: expected a number, as `shunt run` sets it, got nothing")]
+    #[error("SHUNT_RANK: expected a number, as `shunt run` and other launchers set it, got nothing")]
     Alone,
 }
 
@@ -57,12 +57,12 @@ impl Member {
         Self { pe: net.rank(), bootstrap: Box::new(net.bootstrap()), oob: Box::new(net.end(Topic::Agent)) }
     }
 
-    /// Joins the job that the environment names, as `shunt run` sets it.
+    /// Joins the job that the environment names, as `shunt run` or another launcher sets it.
     ///
     /// # Errors
     /// As [`NoMember`] says.
     pub fn from_env() -> Result<Self, NoMember> {
         let job = Job::from_env(&Flags::default())?.ok_or(NoMember::Alone)?;
-        Ok(Self::of_process(&TcpNet::join(job.join_options()?)?))
+        Ok(Self::of_process(&TcpNet::join(job.join()?.options)?))
     }
 }

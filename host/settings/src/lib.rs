@@ -54,6 +54,19 @@ impl Lookup<'_> {
     }
 }
 
+/// Number of this process among those of its machine, by `SHUNT_LOCAL_RANK` or by its launcher; `None` where nobody
+/// says it.
+///
+/// # Errors
+/// `SHUNT_LOCAL_RANK` holds no number.
+pub fn local_rank(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<u32>, ConfigError> {
+    let ours = Lookup(lookup).number("SHUNT_LOCAL_RANK", 0..=4095)?;
+    // torchrun, Open MPI, MPICH, srun.
+    let theirs = ["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
+    let number = |name: &str| lookup(name).and_then(|text| text.trim().parse().ok());
+    Ok(ours.or_else(|| theirs.into_iter().find_map(number)))
+}
+
 /// Yes or no: [`BOOLEAN`].
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {

@@ -144,6 +144,11 @@ pub const VARIABLES: &[Variable] = &[
     .default("auto"),
     variable("SHUNT_RANK", "number of this process in its job", "a whole number below SHUNT_WORLD"),
     variable("SHUNT_WORLD", "processes in the job", "a whole number from 1 to 4096"),
+    variable(
+        "SHUNT_LOCAL_RANK",
+        "number of this process among those of its machine, where no launcher says it",
+        "a whole number from 0 to 4095",
+    ),
     variable("SHUNT_ROOT", "where rank 0 listens", syntax::ROOT),
     variable("SHUNT_ROOT_FD", "rank 0's listening socket, inherited", "the number of an open descriptor"),
     variable("SHUNT_SECRET", "job secret, the same in all processes", syntax::SECRET),

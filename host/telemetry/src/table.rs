@@ -65,7 +65,7 @@ events! {
     /// Both new halves are connected; probes run.
     PathProbing "path_probing" Debug { at: Route = "path" }
     /// A path could not be recreated; it rests longer and is tried again.
-    RevivalFailed "revival_failed" Warn { at: Route = "path", error: String = "what was met" }
+    RevivalFailed "revival_failed" Info { at: Route = "path", error: String = "what was met" }
     /// A recreated path may be used.
     PathAdmitted "path_admitted" Debug { at: Route = "path", out_ns: u64 = "ns since it was fenced" }
     /// A path was taken out; only `readmit` brings it back.

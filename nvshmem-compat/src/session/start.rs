@@ -24,7 +24,8 @@ use shunt::{AgentThread, Member, Runtime, Turn};
 use shunt_device::platform::host::World;
 use shunt_host::agent::words::StateWords;
 use shunt_host::connect::bootstrap::Bootstrap;
-use shunt_host::connect::tcp::{JoinOptions, TcpNet};
+use shunt_host::connect::tcp::TcpNet;
+use shunt_host::job::Joining;
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::silence::Silence;
 use std::sync::{Arc, Mutex};
@@ -34,16 +35,6 @@ use std::time::Duration;
 const SOFT_SUSPECT_NS: u64 = 50_000_000;
 /// Nor is a peer lost that has no core for so long.
 const SOFT_GIVE_UP_NS: u64 = 10_000_000_000;
-
-/// How this process finds the others.
-pub struct Joining {
-    /// Connections.
-    pub options: JoinOptions,
-    /// Soft fabric of the machine.
-    pub fabric: String,
-    /// Whether its name was made up for this job: nobody else knows it.
-    pub made_up: bool,
-}
 
 /// Starts the agent of this PE. Its thread hears as well what other PEs say.
 fn spawn_agent(pe: Arc<Pe>, control: Arc<Control>) -> Result<AgentThread, InitError> {

@@ -51,6 +51,14 @@ pub enum JoinError {
     /// The secret.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// The launcher, which carries rank 0's unique id.
+    #[error("{launcher}: {detail}")]
+    Launcher {
+        /// Who.
+        launcher: &'static str,
+        /// What it said.
+        detail: String,
+    },
     /// The root's name has no address.
     #[error("root {root} has no address: {detail}")]
     Resolve {

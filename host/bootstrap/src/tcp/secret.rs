@@ -40,6 +40,11 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// BLAKE2s of bytes.
+pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
+    Blake2s256::digest(bytes).into()
+}
+
 fn failed(path: &Path, error: std::io::Error) -> SecretError {
     SecretError::File { path: path.to_owned(), detail: error.to_string() }
 }
@@ -103,6 +108,11 @@ impl Secret {
         let _ = fs::remove_file(&draft);
         written.map_err(|error| failed(&path, error))?;
         Self::from_file(&path)
+    }
+
+    /// The key of one of the jobs that share this secret, by what tells it from the others.
+    pub fn of_job(&self, id: &str) -> Self {
+        Self(digest(&[b"shunt job 1\0", &self.0[..], id.as_bytes()].concat()))
     }
 
     /// The key itself.

@@ -4,7 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use thiserror::Error;
+
+/// Longest wait for an answer of the launcher's: its barrier waits for all processes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why nothing was exchanged.
 #[derive(Debug, Error)]
@@ -12,6 +20,9 @@ pub enum PmiError {
     /// The descriptor.
     #[error("PMI_FD: {0}")]
     Io(#[from] std::io::Error),
+    /// It was asked before.
+    #[error("a process can find the others by PMI once; a unique id can be used again")]
+    Again,
     /// An answer that is none.
     #[error("the launcher answered {met:?} to {asked:?}; cmd={want} without an error is right")]
     Answer {
@@ -60,6 +71,22 @@ impl<S: Read + Write> Client<S> {
         let value = fields.get(field).map(|value| (*value).to_owned());
         value.ok_or(PmiError::Field { asked: asked.to_owned(), field })
     }
+}
+
+/// The same on a descriptor that the launcher gave this process. Once in a process.
+///
+/// # Errors
+/// As [`exchange`]; a second time.
+pub fn exchange_at(fd: i32, mine: Option<&str>) -> Result<String, PmiError> {
+    static USED: AtomicBool = AtomicBool::new(false);
+    if USED.swap(true, Ordering::AcqRel) {
+        return Err(PmiError::Again);
+    }
+    // SAFETY: the launcher gave this process the descriptor for this use; it is never closed here, because launchers
+    // take that for the end of the process.
+    let socket = ManuallyDrop::new(unsafe { UnixStream::from_raw_fd(fd) });
+    socket.set_read_timeout(Some(PATIENCE))?;
+    exchange(&*socket, mine)
 }
 
 /// Gives a text to all, or gets what PE 0 gave. The text has no blanks.
