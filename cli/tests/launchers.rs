@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 const RANKS: u32 = 4;
 
 /// Whether a program is there. Where it is not, the test is counted as skipped.
-fn found(program: &str, package: &str) -> bool {
+pub fn found(program: &str, package: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let there = std::env::split_paths(&paths).any(|path| path.join(program).is_file());
     if !there {
@@ -224,7 +224,7 @@ fn a_rank_of_another_job_is_refused() {
     }
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     // One below the port that torchrun's variables lead to must be free as well; nobody else asks for either.
     static TAKEN: OnceLock<std::sync::Mutex<u16>> = OnceLock::new();
     let first = || {

@@ -40,9 +40,12 @@ pub fn folder() -> &'static Path {
         std::fs::create_dir_all(folder.join("other")).unwrap();
         install(&folder);
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nvshmem-compat");
-        for (program, sources) in
-            [("suite", "conformance"), ("odd", "conformance/odd"), ("exact", "conformance/exact")]
-        {
+        for (program, sources) in [
+            ("suite", "conformance"),
+            ("odd", "conformance/odd"),
+            ("exact", "conformance/exact"),
+            ("linger", "conformance/linger"),
+        ] {
             let sources =
                 std::fs::read_dir(crate_folder.join(sources)).unwrap().map(|entry| entry.unwrap().path());
             let sources = sources.filter(|path| path.extension().is_some_and(|end| end == "c"));

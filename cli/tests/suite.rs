@@ -7,6 +7,7 @@ mod doctor;
 mod env;
 mod launchers;
 mod log;
+mod metrics;
 mod nvshmem;
 mod path;
 mod run;

@@ -143,6 +143,12 @@ pub trait Devx: Send + Sync {
     /// What the driver knows of the port; `None` where there is no driver but the firmware.
     fn port(&self) -> Result<Option<PortReport>, DevxError>;
 
+    /// Bytes that the port has sent and received so far, for whichever process, by its own counters; `None` where
+    /// nobody counts. May wait for a NIC that does not answer.
+    fn traffic(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// What the tables of an InfiniBand port say.
     fn subnet(&self) -> Result<SubnetPort, DevxError>;
 

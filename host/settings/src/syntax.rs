@@ -12,7 +12,8 @@ pub const LOG_FILE: &str = "a file; %h stands for the host, %p for the number of
 /// `SHUNT_EVENTS`.
 pub const EVENTS_FILE: &str = "a file; % stands for the number of the PE";
 /// `SHUNT_METRICS`.
-pub const METRICS_ADDRESS: &str = "an address and a port, such as 127.0.0.1:9400";
+pub const METRICS_ADDRESS: &str =
+    "an address and a port of a machine's first process, such as 127.0.0.1:9400";
 /// `NVSHMEM_HCA_LIST`.
 pub const HCA_LIST: &str = "a list such as mlx5_0:1,mlx5_1:1, or ^mlx5_2:1 to leave out";
 /// `NVSHMEM_HCA_PE_MAPPING`.

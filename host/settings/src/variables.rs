@@ -92,7 +92,11 @@ pub const VARIABLES: &[Variable] = &[
     variable("NVSHMEM_DEBUG", "what is said, by NVSHMEM's words; VERSION and INFO: the library, too", DEBUG_LEVEL),
     variable("NVSHMEM_DEBUG_FILE", "SHUNT_LOG_FILE, where that is not set", syntax::LOG_FILE),
     variable("SHUNT_EVENTS", "timeline of every event, a line of JSON each", syntax::EVENTS_FILE),
-    variable("SHUNT_METRICS", "where Prometheus may read", syntax::METRICS_ADDRESS),
+    variable(
+        "SHUNT_METRICS",
+        "where Prometheus may read; each process of a machine has a port, from this one on",
+        syntax::METRICS_ADDRESS,
+    ),
     variable("SHUNT_STATUS", "whether each PE has a status page in shared memory", BOOLEAN)
         .default("1"),
     variable(

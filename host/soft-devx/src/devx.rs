@@ -53,6 +53,11 @@ impl Devx for SoftDevx {
         self.name.clone()
     }
 
+    fn traffic(&self) -> Option<(u64, u64)> {
+        let counters = self.with(|nic| nic.counters());
+        Some((counters.bytes_tx, counters.bytes_rx))
+    }
+
     fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
         let since = self.world.now_ns();
         if since < self.dead_until.load(Ordering::Relaxed) {

@@ -6,12 +6,15 @@ use crate::events::page::PageWriter;
 use crate::events::{PeMetrics, Watching};
 use crate::nanos::Nanos;
 use shunt_layout::status::StatusPage;
+use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Time between two stamps of a page on which nothing changes.
 const STAMP: Nanos = Nanos::millis(100);
 /// Time between two looks over all channels at least.
 const LOOK: Nanos = Nanos::millis(5);
+/// Time between two counts of operations: the state of channels may lie across PCIe.
+const COUNT: Nanos = Nanos::millis(1000);
 
 /// What of a PE others look at.
 pub(super) struct StatusBoard {
@@ -24,6 +27,9 @@ pub(super) struct StatusBoard {
     seen: u64,
     next_look: Nanos,
     next_stamp: Nanos,
+    next_count: Nanos,
+    /// By row of the channels: tickets that were counted.
+    counted: HashMap<u32, u64>,
 }
 
 /// Nanoseconds of the wall clock.
@@ -61,7 +67,18 @@ impl StatusBoard {
         });
         let (next_look, next_stamp) = (Nanos::ZERO, Nanos::ZERO);
         let wanted = page.is_some() || metrics.is_some();
-        wanted.then_some(Self { control, page, metrics, image, seen: u64::MAX, next_look, next_stamp })
+        let (seen, next_count, counted) = (u64::MAX, Nanos::ZERO, HashMap::new());
+        wanted.then_some(Self {
+            control,
+            page,
+            metrics,
+            image,
+            seen,
+            next_look,
+            next_stamp,
+            next_count,
+            counted,
+        })
     }
 
     /// Hears an operator's order, if there is one, and answers with what `obey` says of it.
@@ -69,6 +86,23 @@ impl StatusBoard {
         let Some(control) = &self.control else { return };
         if let Some((order, from)) = control.next_order() {
             control.answer(&from, &obey(order));
+        }
+    }
+
+    /// Counts operations by rail for the metrics, if there are any and it is time: `look` tells of a row how many
+    /// tickets were handed out, and the rail in use.
+    pub(super) fn count(
+        &mut self,
+        now: Nanos,
+        rows: impl Iterator<Item = u32>,
+        look: impl Fn(u32) -> (u64, u32),
+    ) {
+        let Some(metrics) = self.metrics.as_ref().filter(|_| now >= self.next_count) else { return };
+        self.next_count = now + COUNT;
+        for row in rows {
+            let (posted, rail) = look(row);
+            let before = self.counted.insert(row, posted).unwrap_or(0);
+            metrics.count_operations(rail, posted.saturating_sub(before));
         }
     }
 
@@ -117,7 +151,9 @@ mod tests {
     fn it_looks_when_something_was_told_or_is_wrong_and_not_too_often() {
         let (control, page, metrics, image) = (None, None, None, zeroed());
         let (next_look, next_stamp) = (Nanos::ZERO, Nanos::ZERO);
-        let mut board = StatusBoard { control, page, metrics, image, seen: u64::MAX, next_look, next_stamp };
+        let (seen, next_count, counted) = (u64::MAX, Nanos::ZERO, HashMap::new());
+        let mut board =
+            StatusBoard { control, page, metrics, image, seen, next_look, next_stamp, next_count, counted };
         let mut filled = |now, told, trouble| {
             let mut any = false;
             board.refresh(now, told, trouble, |_| any = true);

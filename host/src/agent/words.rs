@@ -44,6 +44,8 @@ pub struct ChannelLook {
     pub slot: u32,
     /// It finds no path.
     pub pathless: bool,
+    /// Tickets handed out so far.
+    pub posted: u64,
 }
 
 /// The device state of this PE, checked once.
@@ -279,9 +281,11 @@ impl StateWords {
         let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
         let p = self.platform();
         unsafe {
+            let ticket = Word(p.load_acquire(addr_of_mut!((*channel).ticket)));
             ChannelLook {
                 step: Step::from_raw(p.load32(addr_of_mut!((*channel).switch.step))),
-                slot: Word(p.load_acquire(addr_of_mut!((*channel).ticket))).slot(),
+                slot: ticket.slot(),
+                posted: ticket.index(),
                 pathless: p.load_acquire(addr_of_mut!((*channel).switch.dead_since_ns)) != 0,
             }
         }

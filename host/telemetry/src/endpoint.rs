@@ -1,5 +1,6 @@
 //! The HTTP endpoint that Prometheus scrapes: one thread, `GET /metrics`, nothing else.
 
+use super::classic::classic;
 use super::metrics::Metrics;
 use std::io;
 use std::net::SocketAddr;
@@ -8,8 +9,11 @@ use std::thread::JoinHandle;
 use thiserror::Error;
 use tiny_http::{Header, Method, Response, Server};
 
-/// What the text is.
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What the text is, where somebody asks for that.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What it is else.
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Why there is no endpoint.
 #[derive(Debug, Error)]
@@ -35,11 +39,23 @@ impl Endpoint {
     /// # Errors
     /// [`EndpointError`], where the port is taken above all.
     pub fn start(address: SocketAddr) -> Result<Self, EndpointError> {
+        Self::with(address, Metrics::default())
+    }
+
+    /// The same with labels that name the job and this machine.
+    ///
+    /// # Errors
+    /// As [`Endpoint::start`].
+    pub fn of_job(address: SocketAddr, job: &str) -> Result<Self, EndpointError> {
+        Self::with(address, Metrics::of_job(job))
+    }
+
+    fn with(address: SocketAddr, metrics: Metrics) -> Result<Self, EndpointError> {
         let bad = |error| EndpointError { address, error };
         let server =
             Arc::new(Server::http(address).map_err(|error| bad(io::Error::other(error.to_string())))?);
         let bound = server.server_addr().to_ip().unwrap_or(address);
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(metrics);
         let (answering, source) = (server.clone(), metrics.clone());
         let body = move || {
             for request in answering.incoming_requests() {
@@ -66,8 +82,15 @@ fn request_answered(request: tiny_http::Request, metrics: &Metrics) -> io::Resul
     let path = request.url().split('?').next().unwrap_or("");
     match (request.method(), path) {
         (Method::Get | Method::Head, "/metrics") => {
-            let kind = Header::from_bytes("Content-Type", CONTENT_TYPE);
-            let answer = Response::from_string(metrics.text());
+            let asks = |header: &Header| {
+                header.field.equiv("Accept") && header.value.as_str().contains("application/openmetrics-text")
+            };
+            let (kind, text) = match request.headers().iter().any(asks) {
+                true => (OPEN_METRICS, metrics.text()),
+                false => (CLASSIC, classic(&metrics.text())),
+            };
+            let kind = Header::from_bytes("Content-Type", kind);
+            let answer = Response::from_string(text);
             request.respond(kind.into_iter().fold(answer, Response::with_header))
         }
         (_, "/metrics") => request.respond(Response::from_string("GET is right\n").with_status_code(405)),

@@ -9,7 +9,7 @@
 //! | `json` | the line of a timeline |
 //! | `jsonl` | timelines in a file (`SHUNT_EVENTS`) |
 //! | `logging`, `log_writer` | the log for people (`SHUNT_LOG`, `NVSHMEM_DEBUG`), which programs install |
-//! | `metrics`, `endpoint` | counters, gauges and stage times for Prometheus (`SHUNT_METRICS`); feature `metrics` |
+//! | `metrics`, `endpoint`, `classic` | counters, gauges and stage times for Prometheus (`SHUNT_METRICS`); a feature |
 //! | [`page`] | the status page in shared memory, written and read |
 //! | [`control`] | an operator's orders to a running agent |
 //! | `setup` | what the environment asks for |
@@ -17,6 +17,8 @@
 //!
 //! Nothing here is on the data path: the agent tells what it notices, sinks hand it on without waiting.
 
+#[cfg(feature = "metrics")]
+mod classic;
 pub mod control;
 mod declare;
 #[cfg(feature = "metrics")]

@@ -10,9 +10,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use shunt_layout::status::{PeerState, RailState, StatusPage, StatusSummary};
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Jobs up to this many PEs have a label a peer.
 pub const PEERS_NAMED: u32 = 64;
@@ -55,6 +57,15 @@ struct StageLabels {
     stage: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct CauseLabels {
+    pe: u32,
+    cause: &'static str,
+}
+
+/// Asks a port for the bytes that it has sent and received so far.
+type AskTraffic = Box<dyn Fn() -> Option<(u64, u64)> + Send>;
+
 type Stages = Family<StageLabels, Histogram, fn() -> Histogram>;
 
 /// Every metric.
@@ -62,6 +73,10 @@ type Stages = Family<StageLabels, Histogram, fn() -> Histogram>;
 struct Families {
     events: Family<EventLabels, Counter>,
     failovers: Family<PathLabels, Counter>,
+    causes: Family<CauseLabels, Counter>,
+    operations: Family<RailLabels, Counter>,
+    sent: Family<RailLabels, Counter>,
+    received: Family<RailLabels, Counter>,
     switchbacks: Family<PathLabels, Counter>,
     stages: Stages,
     rail_up: Family<RailLabels, Gauge>,
@@ -101,6 +116,10 @@ impl Families {
         Self {
             events: Family::default(),
             failovers: Family::default(),
+            causes: Family::default(),
+            operations: Family::default(),
+            sent: Family::default(),
+            received: Family::default(),
             switchbacks: Family::default(),
             stages: Family::new_with_constructor(stage_times),
             rail_up: Family::default(),
@@ -124,6 +143,22 @@ impl Families {
             "shunt_switchbacks",
             "Generations opened by a switch-back, by the path left",
             self.switchbacks.clone(),
+        );
+        to.register("shunt_switches", "Generations opened because of a fault, by cause", self.causes.clone());
+        to.register(
+            "shunt_operations",
+            "Puts, signals and other operations posted, by the rail in use",
+            self.operations.clone(),
+        );
+        to.register(
+            "shunt_rail_sent_bytes",
+            "Bytes the port has sent, by its own counter",
+            self.sent.clone(),
+        );
+        to.register(
+            "shunt_rail_received_bytes",
+            "Bytes the port has received, by its own counter",
+            self.received.clone(),
         );
         to.register_with_unit(
             "shunt_stage",
@@ -151,19 +186,48 @@ impl Families {
 pub struct Metrics {
     registry: Registry,
     families: Families,
+    traffic: Mutex<Vec<(RailLabels, AskTraffic)>>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let (mut registry, families) = (Registry::default(), Families::new());
-        families.register(&mut registry);
-        Self { registry, families }
+        Self::with(Registry::default())
     }
 }
 
 impl Metrics {
+    /// Those of a process of `job`, with labels that say so: `job` and `instance` are Prometheus' own.
+    pub fn of_job(job: &str) -> Self {
+        let labels = [("shunt_job", job.to_owned()), ("host", super::logging::host())];
+        let labels = labels.into_iter().map(|(name, value)| (Cow::Borrowed(name), Cow::Owned(value)));
+        Self::with(Registry::with_labels(labels))
+    }
+
+    fn with(mut registry: Registry) -> Self {
+        let families = Families::new();
+        families.register(&mut registry);
+        let abi = shunt_layout::ABI_VERSION.to_string();
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION").to_owned()), ("abi", abi)]);
+        registry.register("shunt_build", "The build", build);
+        Self { registry, families, traffic: Mutex::default() }
+    }
+
+    /// Asks every port, which may take as long as its NIC takes.
+    fn ask_ports(&self) {
+        let traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        for (labels, ask) in &*traffic {
+            let Some((sent, received)) = ask() else { continue };
+            for (family, now) in [(&self.families.sent, sent), (&self.families.received, received)] {
+                let counter = family.get_or_create(labels);
+                // A port that was reset counts from 0: nothing is taken back.
+                counter.inc_by(now.saturating_sub(counter.get()));
+            }
+        }
+    }
+
     /// What a scrape gets: OpenMetrics text.
     pub fn text(&self) -> String {
+        self.ask_ports();
         let mut out = String::new();
         // Writing to a string does not fail.
         let _ = prometheus_client::encoding::text::encode(&mut out, &self.registry);
@@ -172,8 +236,8 @@ impl Metrics {
 
     /// Those of one PE, in a job of `pes`.
     pub fn of_pe(self: &Arc<Self>, pe: u32, pes: u32) -> PeMetrics {
-        let metrics =
-            PeMetrics { all: self.clone(), pe, named: pes <= PEERS_NAMED, last: StatusSummary::default() };
+        let (named, last, rails) = (pes <= PEERS_NAMED, StatusSummary::default(), Vec::new());
+        let metrics = PeMetrics { all: self.clone(), pe, named, last, rails };
         // A counter that is not there cannot be told from one that does not move.
         for event in EVENTS {
             let labels = EventLabels { pe, event: event.name, level: event.level.name() };
@@ -190,9 +254,29 @@ pub struct PeMetrics {
     pe: u32,
     named: bool,
     last: StatusSummary,
+    /// By rank: their counters of operations.
+    rails: Vec<Counter>,
 }
 
 impl PeMetrics {
+    /// Counts what the port of a rail sends and receives; it is asked by each scrape, from the endpoint's thread.
+    pub fn count_traffic(
+        &self,
+        rail: u32,
+        device: &str,
+        ask: impl Fn() -> Option<(u64, u64)> + Send + 'static,
+    ) {
+        let labels = RailLabels { pe: self.pe, rail, device: device.to_owned() };
+        self.all.traffic.lock().unwrap_or_else(PoisonError::into_inner).push((labels, Box::new(ask)));
+    }
+
+    /// So many operations more went out on a rail.
+    pub fn count_operations(&self, rail: u32, more: u64) {
+        if let Some(counter) = self.rails.get(rail as usize) {
+            counter.inc_by(more);
+        }
+    }
+
     /// Takes the sums and states of a new status page.
     pub fn update(&mut self, page: &StatusPage) {
         let (families, pe) = (&self.all.families, self.pe);
@@ -210,6 +294,9 @@ impl PeMetrics {
             let labels = RailLabels { pe, rail, device };
             let up = RailState::from_raw(row.state) == RailState::Up;
             families.rail_up.get_or_create(&labels).set(up.into());
+            if self.rails.len() == rail as usize {
+                self.rails.push(families.operations.get_or_create_owned(&labels));
+            }
             let downs = families.rail_downs.get_or_create(&labels);
             downs.inc_by(u64::from(row.downs).saturating_sub(downs.get()));
         }
@@ -257,7 +344,8 @@ impl Sink for PeMetrics {
         let labels = EventLabels { pe: self.pe, event: name, level };
         self.all.families.events.get_or_create(&labels).inc();
         match event {
-            Event::Failover { from, fence_ns, cut_ns, replay_ns, open_ns, .. } => {
+            Event::Failover { from, cause, fence_ns, cut_ns, replay_ns, open_ns, .. } => {
+                self.all.families.causes.get_or_create(&CauseLabels { pe: self.pe, cause }).inc();
                 self.all.families.failovers.get_or_create(&self.path(from)).inc();
                 let stages =
                     [("fence", *fence_ns), ("cut", *cut_ns), ("replay", *replay_ns), ("open", *open_ns)];

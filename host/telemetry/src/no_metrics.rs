@@ -20,6 +20,21 @@ impl Metrics {
 pub enum PeMetrics {}
 
 impl PeMetrics {
+    /// Counts what the port of a rail sends and receives.
+    pub fn count_traffic(
+        &self,
+        _rail: u32,
+        _device: &str,
+        _ask: impl Fn() -> Option<(u64, u64)> + Send + 'static,
+    ) {
+        match *self {}
+    }
+
+    /// So many operations more went out on a rail.
+    pub fn count_operations(&self, _rail: u32, _more: u64) {
+        match *self {}
+    }
+
     /// Takes the sums and states of a new status page.
     pub fn update(&mut self, _page: &StatusPage) {
         match *self {}
@@ -40,8 +55,13 @@ impl Endpoint {
     ///
     /// # Errors
     /// Always.
-    pub fn start(address: SocketAddr) -> Result<Self, String> {
+    pub fn of_job(address: SocketAddr, _job: &str) -> Result<Self, String> {
         Err(format!("SHUNT_METRICS: {address}: expected a build with the feature metrics, got one without"))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        match *self {}
     }
 
     /// What it shows.

@@ -9,13 +9,20 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+/// What names a job, the first that is set.
+const JOBS: [&str; 4] = ["SHUNT_FABRIC", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE"];
+/// Ports that are tried: several jobs may share a machine.
+const PORTS: u16 = 64;
+
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watching {
     /// Timeline.
     pub events: Option<PathBuf>,
-    /// Prometheus endpoint.
+    /// Prometheus endpoint of the first process of this machine.
     pub metrics: Option<SocketAddr>,
+    /// Number of this process among those of its machine, if that is known.
+    pub local_rank: Option<u32>,
     /// Folder of the status page.
     pub status: Option<PathBuf>,
     /// Name of the job.
@@ -25,7 +32,7 @@ pub struct Watching {
 impl Watching {
     /// Nobody watches.
     pub fn nobody() -> Self {
-        Self { events: None, metrics: None, status: None, job: String::new() }
+        Self { events: None, metrics: None, local_rank: None, status: None, job: String::new() }
     }
 
     /// What the variables that `lookup` knows ask for.
@@ -39,7 +46,8 @@ impl Watching {
             events: env.parse("SHUNT_EVENTS", |path| (!path.is_empty()).then(|| PathBuf::from(path)))?,
             metrics: env.parse("SHUNT_METRICS", |text| text.parse().ok())?,
             status: status.then(|| folder_of(nix::unistd::geteuid().as_raw())),
-            job: lookup("SHUNT_FABRIC").unwrap_or_else(|| shunt_settings::FABRIC.to_owned()),
+            local_rank: shunt_settings::local_rank(lookup)?,
+            job: JOBS.into_iter().find_map(lookup).unwrap_or_else(|| shunt_settings::FABRIC.to_owned()),
         })
     }
 
@@ -59,20 +67,46 @@ impl Watching {
         self.events.as_ref().map(|path| FileSink::new(file_of(path, pe), unix_ns, BYTES_MAX))
     }
 
-    /// The endpoint of this process: made once, at the first address that is asked for. That the port is taken is said
-    /// once; the job goes on.
+    /// The endpoint of this process: made once, at the address that is asked for, its port higher by the number of the
+    /// process on its machine; where that is taken, at the next one that is free. Which one is told; that there is
+    /// none is said once, and the job goes on.
     pub fn endpoint(&self) -> Option<Arc<Endpoint>> {
         static ENDPOINT: Mutex<Option<Option<Arc<Endpoint>>>> = Mutex::new(None);
         let address = self.metrics?;
         let mut endpoint = ENDPOINT.lock().expect("no panic under this lock");
-        let made = endpoint.get_or_insert_with(|| match Endpoint::start(address) {
-            Ok(endpoint) => Some(Arc::new(endpoint)),
+        let made = endpoint.get_or_insert_with(|| match self.first_free(address) {
+            Ok(endpoint) => {
+                tracing::info!(target: "shunt", "metrics at http://{}/metrics", endpoint.address());
+                Some(Arc::new(endpoint))
+            }
             Err(error) => {
                 say(&format!("no metrics: {error}"));
                 None
             }
         });
         made.clone()
+    }
+}
+
+impl Watching {
+    /// An endpoint at the first port that is free, from that of this process on.
+    fn first_free(&self, first: SocketAddr) -> Result<Endpoint, String> {
+        let own =
+            first.port().saturating_add(u16::try_from(self.local_rank.unwrap_or(0)).unwrap_or(u16::MAX));
+        let ports = match first.port() {
+            0 => 0..=0,
+            _ => own..=own.saturating_add(PORTS - 1),
+        };
+        let mut refused = String::new();
+        for port in ports {
+            match Endpoint::of_job(SocketAddr::new(first.ip(), port), &self.job) {
+                Ok(endpoint) => return Ok(endpoint),
+                // What the port of this process met tells most.
+                Err(error) if refused.is_empty() => refused = error.to_string(),
+                Err(_) => {}
+            }
+        }
+        Err(refused)
     }
 }
 

@@ -68,6 +68,15 @@ impl Devx for IbverbsDevx {
         self.nic.clone()
     }
 
+    fn traffic(&self) -> Option<(u64, u64)> {
+        // Words of four bytes, as the InfiniBand specification has PortXmitData and PortRcvData.
+        let bytes = |counter: &str| {
+            let path = format!("/sys/class/infiniband/{}/ports/1/counters/{counter}", self.nic);
+            std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()?.checked_mul(4)
+        };
+        bytes("port_xmit_data").zip(bytes("port_rcv_data"))
+    }
+
     fn command(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
         let (mailbox, mut answer) = (input.to_vec(), vec![0; output.len()]);
         let job = move |driver: &mut driver::Driver| driver.command(&mailbox, &mut answer).map(|()| answer);

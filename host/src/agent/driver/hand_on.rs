@@ -53,7 +53,7 @@ pub(super) fn say_paths(recovery: &mut Recovery, now: Nanos) {
 }
 
 /// Rows of channels that lead to other PEs.
-fn rows(recovery: &Recovery) -> impl Iterator<Item = u32> + use<> {
+pub(super) fn rows(recovery: &Recovery) -> impl Iterator<Item = u32> + use<> {
     let per = recovery.channels.words.root().channels_per_pe;
     recovery.peers().flat_map(move |peer| peer * per..(peer + 1) * per)
 }

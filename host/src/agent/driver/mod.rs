@@ -19,6 +19,7 @@ mod restore;
 mod slots;
 mod status;
 mod take;
+mod watch;
 
 use super::agreement::Agreement;
 use super::atomic_owner::AtomicOwner;
@@ -42,15 +43,13 @@ use super::words::{Place, StateWords};
 use super::worker::{Crew, Threads};
 use crate::connect::oob::Oob;
 use crate::events::control::Order;
-use crate::events::page::zeroed;
-use crate::events::{Event, Metrics, Sink, Told, Watching};
+use crate::events::{Event, Sink, Told, Watching};
 use crate::nanos::Nanos;
 use crate::pe::{Pe, PeerInfo};
 use crate::ranks;
 use shunt_device::{AbiMismatch, StallDetector};
 use shunt_layout::mutant::Mutant;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// Messages taken in one step.
 const HEARD_MAX: usize = 256;
@@ -398,47 +397,6 @@ impl Agent {
     /// Carries out an order; answers with what was done, or why nothing was.
     pub fn obey(&mut self, now: Nanos, order: Order) -> Result<String, String> {
         orders::obey(&mut self.recovery, now, order)
-    }
-
-    /// Lets others watch this PE, as `watching` asks for; `metrics` are those of the process. What cannot be had is
-    /// said, and the job goes on.
-    pub fn be_watched(&mut self, now: Nanos, watching: &Watching, metrics: Option<&Arc<Metrics>>) {
-        let (pe, pes) = (self.words().root().my_pe, self.words().root().pe_count);
-        if let Some(timeline) = watching.timeline(pe, Some(status::unix_ahead_ns(now))) {
-            self.add_sink(Box::new(timeline));
-        }
-        let metrics = metrics.map(|metrics| metrics.of_pe(pe, pes));
-        if let Some(metrics) = metrics.clone() {
-            self.add_sink(Box::new(metrics) as Box<dyn Sink>);
-        }
-        hand_on::say_paths(&mut self.recovery, now);
-        let mut image = zeroed();
-        status::fill_head(&self.recovery, &mut image, &watching.job);
-        status::fill(&self.recovery, &self.agreement, now, &mut image);
-        if let Some(board) = StatusBoard::open(watching, metrics, image) {
-            self.board = Some(Box::new(board));
-            self.refresh_board(now);
-        }
-    }
-
-    /// The operator's orders, if there are any.
-    fn hear_operator(&mut self, now: Nanos) {
-        let Some(board) = self.board.take() else { return };
-        board.hear(|order| {
-            let order = order?;
-            self.recovery.note(now, format!("the operator orders: {order}"));
-            self.obey(now, order)
-        });
-        self.board = Some(board);
-    }
-
-    /// Brings the board up to date, if it is time.
-    fn refresh_board(&mut self, now: Nanos) {
-        let Some(board) = self.board.as_mut() else { return };
-        let (recovery, agreement) = (&self.recovery, &self.agreement);
-        let reporter = &recovery.channels.reporter;
-        let ((told, _), trouble) = (reporter.counts(), reporter.trouble_since().is_some());
-        board.refresh(now, told, trouble, |image| status::fill(recovery, agreement, now, image));
     }
 
     /// Takes what device code recorded, and hands on what is ripe. With nothing new it reads two words. Comes after
