@@ -5,7 +5,7 @@ use crate::options::DeviceKind;
 use crate::rail_stats::{Phase, RailLine, Spread};
 use crate::switch_table::SwitchLine;
 use crate::timeline::{BIN_NS, WARM_UP_NS, gb_s, median_gb_s};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::SwitchKind;
 use std::fmt;
@@ -44,7 +44,7 @@ pub struct Counts {
 }
 
 /// A planned fault and how often it hit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct FaultLine {
     /// Milliseconds since the start of the stream.
     pub at_ms: f64,

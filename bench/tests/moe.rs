@@ -1,5 +1,6 @@
-//! `moe_pressure` as a process: short runs that are clean, one that is broken on purpose, and bad flags.
+//! `moe_pressure` as a process, or as several: short runs that are clean, one that is broken on purpose, and bad flags.
 
+use crate::common::{Running, free_port};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -65,6 +66,71 @@ fn layers_of_normal_mode_under_random_faults_are_clean() {
     assert!(json["faults"].as_array().unwrap().iter().any(|fault| fault["hits"].as_u64() > Some(0)), "{out}");
 }
 
+/// Starts each rank as a process of its own, and answers with rank 0's JSON and what all of them said.
+fn processes(name: &str, ranks: u16, arguments: &str) -> (Value, String) {
+    let (json, port) = (file(&format!("{name}.json")), free_port());
+    let start = |rank: u16| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_moe_pressure"));
+        command.args(arguments.split_whitespace()).arg("--json").arg(&json);
+        command.env("SHUNT_RANK", rank.to_string()).env("SHUNT_WORLD", ranks.to_string());
+        command.env("SHUNT_ROOT", format!("127.0.0.1:{port}")).env("SHUNT_FABRIC", format!("{name}-{port}"));
+        Running::start(command.env_remove("SHUNT_NIC"))
+    };
+    let running: Vec<Running> = (0..ranks).map(start).collect();
+    let ended: Vec<_> = running.into_iter().map(Running::end).collect();
+    shunt_soft_nic::uplink::remove_fabric(&format!("{name}-{port}")).unwrap();
+    let said: String = ended.iter().map(|ended| format!("{}{}", ended.out, ended.err)).collect();
+    assert!(ended.iter().all(|ended| ended.code == Some(0)), "{said}");
+    assert!(ended[1..].iter().all(|ended| ended.out.is_empty()), "rank 0 alone prints: {said}");
+    let bytes = std::fs::read(&json).unwrap_or_else(|_| panic!("no JSON: {said}"));
+    (serde_json::from_slice(&bytes).unwrap(), said)
+}
+
+/// Ranks of a node share memory there, each a process.
+#[test]
+fn layers_of_both_modes_are_clean_where_each_rank_is_a_process() {
+    let few = "--every 20ms --faults down=20ms --seed 5 --tokens 5 --nic soft";
+    for (name, ranks, mode) in
+        [("moe-ll", 3, "--iters 150"), ("moe-nm", 4, "--iters 60 --mode normal --nodes 2")]
+    {
+        let (json, said) = processes(name, ranks, &format!("{mode} {few}"));
+        assert_eq!(
+            (&json["verdict"], &json["mismatches"]),
+            (&Value::from("clean"), &Value::from(0)),
+            "{said}"
+        );
+        assert_eq!(
+            (&json["processes"], &json["iterations"]),
+            (&Value::from(ranks), &json["asked"]),
+            "{said}"
+        );
+        assert!(json["failovers"].as_u64().unwrap() > 0, "{said}");
+        let faults = json["faults"].as_array().unwrap();
+        let ranks: std::collections::BTreeSet<&str> =
+            faults.iter().filter_map(|fault| fault["where"].as_str()?.split('.').next()).collect();
+        assert!(ranks.len() > 1, "faults of several processes: {said}");
+    }
+}
+
+#[test]
+fn a_job_says_which_ranks_and_nics_would_be_right() {
+    let refused = |arguments: &str, variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_moe_pressure"));
+        command.args(arguments.split_whitespace()).envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let job = [("SHUNT_RANK", "1"), ("SHUNT_WORLD", "3"), ("SHUNT_ROOT", "127.0.0.1:9")];
+    assert!(refused("--ranks 4", &job).contains("--ranks 4: expected 3, the processes of the job"));
+    assert!(refused("--mode normal --nodes 2", &job).contains("a divisor of the 3 ranks"));
+    assert!(refused("", &job[..2]).contains("rank, world and root belong together"));
+    assert!(
+        refused("", &[("SHUNT_NIC", "cx7")]).contains("SHUNT_NIC: expected auto, mlx5 or soft, got \"cx7\"")
+    );
+    assert!(refused("--nic mlx5", &[]).contains("expected a device with an ACTIVE port"));
+}
+
 #[test]
 fn normal_mode_says_what_would_be_right() {
     for (arguments, right) in [
@@ -105,6 +171,7 @@ fn bytes_that_a_nic_spoils_are_mismatches() {
 fn bad_flags_are_status_2_and_say_what_would_be_right() {
     let cases = [
         ("--ranks 1", "2..=64"),
+        ("--nic cx7", "auto, mlx5, soft"),
         ("--ranks two", "invalid"),
         ("--iters 0", "1..=100000000"),
         ("--faults dwon", "none, random"),

@@ -5,6 +5,7 @@
 //! received in the order in which they were sent.
 
 mod clean;
+mod waits;
 
 use crate::agreement::Mask;
 use crate::fault::{self, MoeError, MoeFault};

@@ -195,7 +195,7 @@ mod tests {
     }
 
     fn refused(asked: u32, attr: Option<&InitAttr>) -> String {
-        joining(asked, attr, &nothing).err().expect("refused").to_string()
+        joining(asked, attr, &nothing).expect_err("refused").to_string()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A buffer of one rank.
 
 use crate::error::raised;
-use crate::held::{Held, bytes, copied};
+use crate::held::{Held, bytes, copied, held};
 use crate::job::PyJob;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -68,7 +68,7 @@ fn format(name: &str) -> PyResult<Format> {
     })
 }
 
-/// Channels, scales, counts, sources and ranges, and the handle.
+/// Channels, scales, counts, sources and ranges, the handle, and what waiting for each rank took.
 type Came<'py> = (
     Bound<'py, PyBytes>,
     Bound<'py, PyBytes>,
@@ -76,6 +76,7 @@ type Came<'py> = (
     Bound<'py, PyBytes>,
     Bound<'py, PyBytes>,
     PyHandle,
+    Vec<u64>,
 );
 
 #[pymethods]
@@ -86,6 +87,8 @@ impl PyBuffer {
         py: Python<'_>,
         job: &PyJob,
         rank: u32,
+        base: u64,
+        room: u64,
         tokens: u32,
         hidden: u32,
         experts: u32,
@@ -93,9 +96,10 @@ impl PyBuffer {
         absolute: bool,
         mask_lost: bool,
     ) -> PyResult<Self> {
-        if rank >= job.job.ranks() {
-            return Err(PyValueError::new_err(format!("rank {rank}: below {} is right", job.job.ranks())));
+        if !job.job.own().contains(&rank) {
+            return Err(PyValueError::new_err(format!("rank {rank}: one of {:?} is right", job.job.own())));
         }
+        held(py, size_hint(py, tokens, hidden, job.job.ranks(), experts)?, room)?;
         let patience = Patience {
             timeout_ns,
             slice_ns: job.job.slice_ns(),
@@ -103,7 +107,7 @@ impl PyBuffer {
             signals: if absolute { Signals::Absolute } else { Signals::Cleared },
             ..Patience::default()
         };
-        let buffer = Buffer::new(job.job.lane(rank), Job::BASE, tokens, hidden, experts, patience);
+        let buffer = Buffer::new(job.job.lane(rank), Job::BASE + base, tokens, hidden, experts, patience);
         Ok(Self(Held::of(buffer.map_err(|error| raised(py, &error))?)))
     }
 
@@ -118,8 +122,13 @@ impl PyBuffer {
         Ok(Sent::of(Call::Dispatch(self.0.with(py, |buffer| buffer.dispatch(&x, &topk, form))?)))
     }
 
-    fn receive_dispatch<'py>(&self, py: Python<'py>, sent: &Sent) -> PyResult<Came<'py>> {
+    fn receive_dispatch<'py>(&self, py: Python<'py>, sent: &Sent, timed: bool) -> PyResult<Came<'py>> {
+        let mut costs = Vec::new();
         let Received { x, scales, counts, handle, .. } = sent.received(|call| match call {
+            Call::Dispatch(sent) if timed => self.0.with(py, |buffer| {
+                costs.resize(buffer.shape().ranks as usize, 0);
+                buffer.receive_dispatch_timed(sent, &mut costs)
+            }),
             Call::Dispatch(sent) => self.0.with(py, |buffer| buffer.receive_dispatch(sent)),
             Call::Combine(_) => Err(PyRuntimeError::new_err("what was sent is no dispatch")),
         })?;
@@ -130,6 +139,7 @@ impl PyBuffer {
             bytes(py, handle.source(), u32::to_le_bytes),
             bytes(py, handle.ranges(), u64::to_le_bytes),
             PyHandle(handle),
+            costs,
         ))
     }
 
@@ -145,12 +155,22 @@ impl PyBuffer {
         Ok(Sent::of(Call::Combine(sent)))
     }
 
-    fn receive_combine<'py>(&self, py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyBytes>> {
+    fn receive_combine<'py>(
+        &self,
+        py: Python<'py>,
+        sent: &Sent,
+        timed: bool,
+    ) -> PyResult<(Bound<'py, PyBytes>, Vec<u64>)> {
+        let mut costs = Vec::new();
         let combined = sent.received(|call| match call {
+            Call::Combine(sent) if timed => self.0.with(py, |buffer| {
+                costs.resize(buffer.shape().ranks as usize, 0);
+                buffer.receive_combine_timed(sent, &mut costs)
+            }),
             Call::Combine(sent) => self.0.with(py, |buffer| buffer.receive_combine(sent)),
             Call::Dispatch(_) => Err(PyRuntimeError::new_err("what was sent is no combine")),
         })?;
-        Ok(bytes(py, &combined, u16::to_le_bytes))
+        Ok((bytes(py, &combined, u16::to_le_bytes), costs))
     }
 
     /// Address of where experts may leave what they make for the next combine, and bytes between two rows.

@@ -39,6 +39,11 @@ impl<B: Send> Held<B> {
     }
 }
 
+/// Refuses a buffer that its part of the heap does not hold.
+pub fn held(py: Python<'_>, needed: u64, room: u64) -> PyResult<()> {
+    if needed <= room { Ok(()) } else { Err(raised(py, &MoeError::Room { needed, base: 0, met: room })) }
+}
+
 /// A copy of an array.
 pub fn copied<T: Element>(py: Python<'_>, what: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
     View::<T>::get(what)?.to_vec(py)

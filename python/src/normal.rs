@@ -1,7 +1,7 @@
 //! A buffer of normal mode of one rank.
 
 use crate::error::raised;
-use crate::held::{Held, bytes, copied};
+use crate::held::{Held, bytes, copied, held};
 use crate::job::PyJob;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -40,14 +40,17 @@ fn new(
     py: Python<'_>,
     job: &PyJob,
     rank: u32,
+    (base, room): (u64, u64),
     shape: NormalShape,
     timeout_ns: u64,
 ) -> PyResult<NormalBuffer<Lane>> {
-    if rank >= job.job.ranks() {
-        return Err(PyValueError::new_err(format!("rank {rank}: below {} is right", job.job.ranks())));
+    if !job.job.own().contains(&rank) {
+        return Err(PyValueError::new_err(format!("rank {rank}: one of {:?} is right", job.job.own())));
     }
+    held(py, shape.bytes(), room)?;
     let patience = Patience { timeout_ns, slice_ns: job.job.slice_ns(), ..Patience::default() };
-    NormalBuffer::new(job.job.lane(rank), Job::BASE, shape, patience).map_err(|error| raised(py, &error))
+    NormalBuffer::new(job.job.lane(rank), Job::BASE + base, shape, patience)
+        .map_err(|error| raised(py, &error))
 }
 
 /// Tokens to each rank, to each node, to each expert; by token and rank whether the one goes to the other.
@@ -68,7 +71,7 @@ pub fn normal_layout<'py>(
     let tokens = routes.len().checked_div(topk as usize).unwrap_or(0);
     let most = u32::try_from(tokens.max(1)).unwrap_or(u32::MAX);
     let shape = shape(py, (job.job.ranks(), locals, local_experts, most, HIDDEN_STEP), (2, 1, 1, 2))?;
-    let mut buffer = new(py, job, rank, shape, u64::MAX)?;
+    let mut buffer = new(py, job, rank, (0, u64::MAX), shape, u64::MAX)?;
     let layout = py.detach(|| buffer.dispatch_layout(topk, &routes)).map_err(|error| raised(py, &error))?;
     let ranks = job.job.ranks() as usize;
     let goes = |number: usize| u8::from(layout.is_token_in_rank(number / ranks, number % ranks));
@@ -94,6 +97,11 @@ impl PyNormalHandle {
 
     fn rows(&self) -> usize {
         self.0.rows()
+    }
+
+    /// Where each token stands in what was sent, what each rank and each node sent, and whom that goes on to.
+    fn ways<'py>(&self, py: Python<'py>) -> [Bound<'py, PyBytes>; 4] {
+        self.0.ways().map(|part| bytes(py, part, u32::to_le_bytes))
     }
 }
 
@@ -148,15 +156,18 @@ pub struct PyNormal(Held<NormalBuffer<Lane>>);
 #[pymethods]
 impl PyNormal {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "as Python calls it")]
     fn new(
         py: Python<'_>,
         job: &PyJob,
         rank: u32,
+        base: u64,
+        room: u64,
         sizes: Sizes,
         rings: Rings,
         timeout_ns: u64,
     ) -> PyResult<Self> {
-        Ok(Self(Held::of(new(py, job, rank, shape(py, sizes, rings)?, timeout_ns)?)))
+        Ok(Self(Held::of(new(py, job, rank, (base, room), shape(py, sizes, rings)?, timeout_ns)?)))
     }
 
     /// `experts` is `topk` with indices and weights of all tokens, if there are any; `room`: for so many rows, or 0.

@@ -89,7 +89,7 @@ const ONE_LEFT_OUT: &[Holds] = &[
 
 /// MoE layers make their NICs themselves, all of one kind.
 fn fits(scenario: &Scenario, short: bool) -> bool {
-    scenario.how != How::Moe && (!short || SHORT.contains(&scenario.name))
+    !matches!(scenario.how, How::Moe | How::MoeSoftRdma) && (!short || SHORT.contains(&scenario.name))
 }
 
 fn chosen(all: &[Scenario], profile: &str, short: bool) -> Vec<Scenario> {

@@ -145,6 +145,14 @@ fn run(place: &Place, scenario: &Scenario) -> Result<Vec<String>> {
     Ok(judge(scenario, *exit, value.as_ref()))
 }
 
+/// Four ranks of `moe_pressure`, each a process with soft NICs of libibverbs.
+fn moe_processes(place: &Place, scenario: &Scenario) -> Command {
+    let mut command = sh::command(&place.shunt.to_string_lossy());
+    command.args(["run", "-n", "4", "--"]).arg(&place.shunt).args(["soft-rdma", "run", "--nics", "2", "--"]);
+    command.arg(&place.moe).args(["--nic", "auto"]).args(scenario.words());
+    command
+}
+
 /// What is started; `--json` is still to be added.
 fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
     let program = || sh::command(&place.program.to_string_lossy());
@@ -159,6 +167,7 @@ fn commands(place: &Place, scenario: &Scenario) -> Result<Vec<Command>> {
             command.args(scenario.words());
             vec![command]
         }
+        How::MoeSoftRdma => vec![moe_processes(place, scenario)],
         How::ShuntRun => {
             let mut command = sh::command(&place.shunt.to_string_lossy());
             command
@@ -264,8 +273,10 @@ mod tests {
             net: None,
             profile: None,
         };
-        let ways = [How::Threads, How::ShuntRun, How::SoftRdma, How::SoftRdmaThreads, How::Moe];
-        for (how, processes) in ways.map(|how| (how, 1)).into_iter().chain([(How::TwoShells, 2)]) {
+        let alone = [How::Threads, How::Moe];
+        let ways = [How::ShuntRun, How::SoftRdma, How::SoftRdmaThreads, How::MoeSoftRdma];
+        for (how, processes) in alone.into_iter().chain(ways).map(|how| (how, 1)).chain([(How::TwoShells, 2)])
+        {
             let scenario = Scenario { how, args: "-n 0", ..SCENARIOS[0] };
             let commands = commands(&place, &scenario).unwrap();
             assert_eq!(commands.len(), processes);

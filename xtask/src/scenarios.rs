@@ -43,6 +43,8 @@ pub enum How {
     SoftRdmaThreads,
     /// `moe_pressure`: all ranks in one.
     Moe,
+    /// `moe_pressure`: four ranks, each a process, whose NICs are the interposer's.
+    MoeSoftRdma,
 }
 
 /// A condition on the JSON object.
@@ -105,6 +107,10 @@ impl Scenario {
                 format!("shunt soft-rdma run --nics 4 -- shmem_put_bw --nic mlx5 {}", self.args)
             }
             How::Moe => format!("moe_pressure {}", self.args),
+            How::MoeSoftRdma => {
+                let run = "shunt run -n 4 -- shunt soft-rdma run --nics 2 -- moe_pressure --nic auto";
+                format!("{run} {}", self.args)
+            }
         }
     }
 }

@@ -65,6 +65,20 @@ const fn layers(name: &'static str, args: &'static str) -> Scenario {
     Scenario { how: How::Moe, holds: HOLDS, ..clean(name, args) }
 }
 
+/// The same on four ranks, each a process, through libibverbs: there and back.
+const fn layers_mlx5(name: &'static str, args: &'static str) -> Scenario {
+    const HOLDS: &[Holds] = &[
+        INTERPOSER,
+        Holds::Is("processes", 4),
+        Holds::Is("mismatches", 0),
+        Holds::Same("iterations", "asked"),
+        Holds::AtLeast("failovers", 1),
+        Holds::AtLeast("switchbacks", 1),
+        Holds::Says("verdict", "clean"),
+    ];
+    Scenario { how: How::MoeSoftRdma, holds: HOLDS, ..clean(name, args) }
+}
+
 /// All of them, shortest story first.
 pub const SCENARIOS: &[Scenario] = &[
     clean("default", ""),
@@ -312,6 +326,11 @@ const fn lost_mlx5(name: &'static str, args: &'static str) -> Scenario {
 
 /// The same verdicts through libibverbs and libmlx5, on the soft NICs that the interposer shows to them.
 pub const SOFT_RDMA: &[Scenario] = &[
+    layers_mlx5("mlx5-moe-processes", "--iters 400 --every 200ms --faults down=30ms --seed 3"),
+    layers_mlx5(
+        "mlx5-moe-normal-processes",
+        "--mode normal --nodes 2 --iters 200 --every 200ms --faults down=30ms --seed 4",
+    ),
     clean_mlx5("mlx5-clean", "-e 64K -f 8 -n 20 --duration 500ms --watch"),
     clean_mlx5("mlx5-port-down-up", "-n 0 --duration 1500ms --inject 300ms:0.0:down --inject 800ms:0.0:up"),
     clean_mlx5(

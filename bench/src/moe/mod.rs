@@ -1,15 +1,17 @@
-//! `moe_pressure`: DeepEP's layer, of low latency or of normal mode, again and again, on all ranks of a soft fabric,
-//! while rails fail; every byte of every layer is held against a plain reference.
+//! `moe_pressure`: DeepEP's layer, of low latency or of normal mode, again and again, on all ranks, threads of one
+//! process or processes, while rails fail; every byte of every layer is held against a plain reference.
 //!
 //! | module | what it is |
 //! | --- | --- |
 //! | [`options`] | the command line |
 //! | [`rank`] | one rank and its loop |
 //! | [`trouble`] | which faults strike when; from the seed |
+//! | [`part`] | what one process tells the others of its ranks |
 //! | [`verdict`] | what came of it, in JSON and in one word; pure |
 //! | [`run`] | one run |
 
 pub mod options;
+pub mod part;
 pub mod rank;
 pub mod run;
 pub mod trouble;
@@ -22,7 +24,7 @@ use options::MoeOptions;
 use shunt_host::events::{Logging, flush_log};
 use shunt_host::job::{Flags, Job};
 use std::ffi::OsString;
-use verdict::{BROKEN, USAGE};
+use verdict::{BROKEN, MoeReport, USAGE};
 
 /// The log; and that this process is no rank: all ranks are its threads, so each would be a job by itself.
 fn begin() -> Result<(), String> {
@@ -50,6 +52,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return status;
         }
     };
+    if !options.is_first() {
+        return match run::run(&options) {
+            Ok(report) => report.exit_status(),
+            Err(error) => {
+                eprintln!("error: {error}");
+                error.exit_status()
+            }
+        };
+    }
     let outputs = match Outputs::open(options.json.as_deref(), options.plot.as_deref()) {
         Ok(outputs) => outputs,
         Err(error) => {
@@ -68,10 +79,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(report) => report,
         Err(error) => {
             eprintln!("error: {error}");
-            return BROKEN;
+            return error.exit_status();
         }
     };
     say!("{report}");
+    written(outputs, &report)
+}
+
+/// Writes what was asked for; the exit status.
+fn written(outputs: Outputs, report: &MoeReport) -> u8 {
     let mut status = report.exit_status();
     // Plain structures with string keys: serialisation has no way to fail.
     let json = || serde_json::to_string_pretty(&report).expect("a report serialises");

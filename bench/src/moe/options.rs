@@ -7,6 +7,8 @@ use crate::units::{parse_count, parse_time, show_size, show_time};
 use clap::{Parser, ValueEnum};
 use shunt_deep_ep_bridge::normal::Config;
 use shunt_deep_ep_bridge::{Format, Signals};
+use shunt_host::config::NicKind;
+use shunt_host::job::{Flags, Job as Place};
 use shunt_layout::moe::{Shape, TOPK_MAX};
 use shunt_layout::moe_normal::{BadNormalShape, NormalShape};
 use std::ffi::OsString;
@@ -14,6 +16,10 @@ use std::path::PathBuf;
 
 /// Parts of the tokens in normal mode, each with rings of its own.
 const CHANNELS: u32 = 2;
+/// Ranks when nobody says.
+const RANKS_DEFAULT: u32 = 4;
+/// Ranks at most.
+const RANKS_MAX: u32 = 64;
 /// Nodes of normal mode when nobody says.
 const NODES_DEFAULT: u32 = 2;
 /// Mean time between two faults when nobody says.
@@ -43,6 +49,27 @@ pub enum ModeKind {
     Normal,
 }
 
+/// What carries the packets.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NicAsked {
+    /// RDMA devices where there is one with an active port, else software
+    Auto,
+    /// RDMA devices through libibverbs and libmlx5: hardware, or soft NICs under `shunt soft-rdma run`
+    Mlx5,
+    /// NICs in software
+    Soft,
+}
+
+impl From<NicAsked> for NicKind {
+    fn from(asked: NicAsked) -> Self {
+        match asked {
+            NicAsked::Auto => Self::Auto,
+            NicAsked::Mlx5 => Self::Mlx5,
+            NicAsked::Soft => Self::Soft,
+        }
+    }
+}
+
 /// What counts and flags are.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalsKind {
@@ -66,7 +93,7 @@ fn parse_iters(text: &str) -> Result<u64, String> {
     iters.ok_or_else(|| format!("{text} is not in 1..={ITERS_MAX}"))
 }
 
-/// Runs MoE layers (dispatch, experts, combine) on soft NICs that fail, and compares every byte with a reference.
+/// Runs MoE layers (dispatch, experts, combine) on NICs that fail, and compares every byte with a reference.
 #[derive(Parser, Clone, Debug)]
 #[command(
     name = "moe_pressure",
@@ -81,10 +108,22 @@ pub struct MoeOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     #[arg(allow_negative_numbers = true)]
     pub nodes: Option<u32>,
-    /// Ranks
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
+    /// Ranks: threads of this process; under `shunt run`, its processes [default: 4, or those of the job]
+    #[arg(long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(RANKS_MAX)))]
     #[arg(allow_negative_numbers = true)]
+    pub ranks_asked: Option<u32>,
+    /// Ranks.
+    #[arg(skip)]
     pub ranks: u32,
+    /// This process's place in a job, if it is one of several.
+    #[arg(skip)]
+    pub place: Option<Place>,
+    /// What carries the packets [default: SHUNT_NIC, else soft]
+    #[arg(long = "nic", value_name = "NIC")]
+    pub nic_asked: Option<NicAsked>,
+    /// What carries the packets.
+    #[arg(skip)]
+    pub nic: NicKind,
     /// Layers
     #[arg(long, visible_alias = "iterations", value_name = "N", default_value_t = 1000)]
     #[arg(value_parser = parse_iters, allow_negative_numbers = true)]
@@ -142,11 +181,40 @@ impl MoeOptions {
     /// As above.
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, (String, u8)> {
         let bad = |error: clap::Error| (error.to_string(), error.exit_code() as u8);
-        let options = Self::try_parse_from(arguments).map_err(bad)?;
+        let mut options = Self::try_parse_from(arguments).map_err(bad)?;
+        let settled = options.settle(&|name| std::env::var(name).ok());
+        settled.map_err(|text| (format!("error: {text}"), USAGE))?;
         match options.wrong() {
             Some(text) => Err((format!("error: {text}"), USAGE)),
             None => Ok(options),
         }
+    }
+
+    /// What the environment says: a job of several processes, and what carries the packets. A flag wins.
+    fn settle(&mut self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+        let variable = NicKind::from_lookup(lookup).map_err(|error| error.to_string())?;
+        self.nic = self.nic_asked.map(NicKind::from).or(variable).unwrap_or(NicKind::Soft);
+        self.place = Place::from_lookup(&Flags::default(), lookup).map_err(|error| error.to_string())?;
+        let Some(place) = &self.place else {
+            self.ranks = self.ranks_asked.unwrap_or(RANKS_DEFAULT);
+            return Ok(());
+        };
+        self.ranks = place.world;
+        if !(2..=RANKS_MAX).contains(&place.world) {
+            return Err(format!("expected a job of 2 to {RANKS_MAX} processes, got {}", place.world));
+        }
+        match self.ranks_asked.filter(|ranks| *ranks != place.world) {
+            Some(ranks) => Err(format!(
+                "--ranks {ranks}: expected {}, the processes of the job, or no --ranks: each process is a rank",
+                place.world
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this process prints and writes.
+    pub fn is_first(&self) -> bool {
+        self.place.as_ref().is_none_or(|place| place.rank == 0)
     }
 
     /// What cannot be, or would change nothing.
@@ -280,9 +348,10 @@ impl MoeOptions {
             trouble => format!("faults {trouble} every {}", show_time(self.every())),
         };
         format!(
-            "moe_pressure: {mode}, {} ranks of 2 rails, {} layers of up to {} tokens of {} channels, {} experts, \
-             top-{}, {faults}, seed {}; soft NIC, wall time",
+            "moe_pressure: {mode}, {} ranks{} of 2 rails, {} layers of up to {} tokens of {} channels, {} experts, \
+             top-{}, {faults}, seed {}",
             self.ranks,
+            if self.place.is_some() { ", each a process," } else { "" },
             self.iters,
             self.tokens,
             self.hidden,

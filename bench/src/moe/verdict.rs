@@ -27,10 +27,12 @@ pub struct MoeReport {
     pub mode: &'static str,
     /// Ranks.
     pub ranks: u32,
+    /// Processes that they are spread over, as far as they reported.
+    pub processes: u32,
     /// Seed.
     pub seed: u64,
     /// What times are.
-    pub clock: &'static str,
+    pub clock: String,
     /// More threads than cores.
     pub oversubscribed: bool,
     /// Layers that were asked for.

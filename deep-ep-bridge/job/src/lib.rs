@@ -1,117 +1,196 @@
-//! Ranks of this process on soft NICs: what a buffer's kernels run on, by calls of its rank's own thread.
+//! Ranks on NICs, of this process or each in its own: what a buffer's kernels run on, by calls of its rank's thread.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | `options` | what a job is made of, and what follows from it and the environment |
+//! | `nics` | soft NICs, or ports of this machine |
+//! | `shared`, `node` | memory that ranks of a node share, where each is a process |
+//! | `lane` | [`Lane`]: what runs the kernels of one rank |
+//! | `error` | why there is no job |
 
-use shunt::{LINK_NS, Members, Nics as _, Runtime, Settings, SoftNics, start_together};
-use shunt_deep_ep_bridge::normal::NormalRunner;
-use shunt_deep_ep_bridge::runner::{blocks_in_turn, in_turn};
-use shunt_deep_ep_bridge::{Agreement, PathName, Runner};
+mod error;
+mod lane;
+mod nics;
+mod node;
+mod options;
+mod shared;
+
+pub use error::NoJob;
+pub use lane::Lane;
+pub use options::{JobOptions, RAILS};
+pub use shunt_host::config::NicKind;
+pub use shunt_host::connect;
+
+use shared::{Mapping, SharedHeap};
+use shunt::machine::Found;
+use shunt::{Builder, Member, Members, OpenNics, Runtime, Settings, start_together};
 use shunt_device::platform::host::World;
-use shunt_device::{Fault, Solo};
-use shunt_host::agent::words::Place;
+use shunt_host::connect::Bootstrap;
+use shunt_host::connect::tcp::TcpNet;
+use shunt_host::error::BootstrapError;
+use shunt_host::gpu::GpuMemory;
+pub use shunt_host::job::Joining;
 use shunt_host::pe::PeConfig;
-use shunt_host::silence::Silence;
-use shunt_kernels::Outcome;
-use shunt_kernels::moe::normal::{NormalCall, NormalKernel};
-use shunt_kernels::moe::{MoeCall, Stage};
-use shunt_layout::state::SLOTS_MAX;
-use shunt_soft_nic::{FabricConfig, NicConfig, RailAt};
+use shunt_soft_nic::uplink::remove_unused_fabric;
+use shunt_soft_nic::{FaultKind, RailAt};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Rails of each rank, unless somebody says otherwise.
-pub const RAILS: u32 = 2;
-/// What a port carries.
-const RAIL_GBPS: f64 = 4.0;
-/// Where threads wait for cores, a healthy path is silent for as long as this.
-const CROWDED_NS: u64 = 50_000_000;
-/// log2 of the rings' depth, unless the environment says otherwise.
-const LOG_DEPTH: u32 = 8;
-
-/// What a job is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct JobOptions {
-    /// Ranks.
-    pub ranks: u32,
-    /// Rails of each.
-    pub rails: u32,
-    /// Channels to each peer: one for each local expert, or experts share them.
-    pub channels: u32,
-    /// Bytes of the heap from [`Job::BASE`] on.
-    pub bytes: u64,
-    /// The largest message.
-    pub message: u64,
-    /// Seed of the NICs.
-    pub seed: u64,
-    /// Fault tolerance.
-    pub tolerant: bool,
+/// The exchange with the other processes, and what is left of them on the machine.
+struct Others {
+    net: TcpNet,
+    fabric: Option<String>,
 }
 
-/// Why there is no job.
-#[derive(Debug, thiserror::Error)]
-#[error("the ranks did not come up: {0}")]
-pub struct NoJob(#[from] shunt::Error);
+impl Drop for Others {
+    fn drop(&mut self) {
+        self.net.close();
+        if let Some(name) = &self.fabric {
+            // While another process of the job is there it stays, and that one removes it.
+            let _ = remove_unused_fabric(name);
+        }
+    }
+}
 
-/// Ranks, NICs, agents. Everything ends with the last of its lanes.
+/// Ranks of this process, their NICs and agents. Everything ends with the last of its lanes.
 pub struct Job {
     ranks: Vec<Runtime>,
-    nics: Arc<SoftNics>,
+    first: u32,
+    pes: u32,
+    locals: u32,
     clock: Arc<dyn World>,
     slice_ns: u64,
     oversubscribed: bool,
+    /// Heaps of the other ranks of this process's node, with their first rank, where each is a process.
+    near: (u32, Vec<Option<Mapping>>),
+    nics: OpenNics,
+    /// Dropped last: who is told that this process leaves.
+    others: Option<Others>,
 }
 
 impl Job {
     /// Where a buffer begins in the heap. Offsets below it are nobody's.
     pub const BASE: u64 = 4096;
 
-    /// Brings all ranks up.
+    /// Brings all ranks up, in this process.
     ///
     /// # Errors
     /// As [`NoJob`] says.
     pub fn start(options: &JobOptions) -> Result<Arc<Self>, NoJob> {
-        let settings = options.settings().map_err(shunt::Error::Config)?;
-        let all = (0..options.ranks).flat_map(|pe| (0..options.rails).map(move |rail| RailAt { pe, rail }));
-        let own = all.map(|at| {
-            let config = NicConfig::new(format!("mlx5_{}", at.rail), at.pe, at.rail);
-            (at, NicConfig { rail_gbps: Some(RAIL_GBPS), ..config })
-        });
-        let config = FabricConfig { link_ns: LINK_NS, seed: options.seed };
-        let nics = SoftNics::with(config, own, |_| Ok::<_, shunt::Error>(()))?;
-        let nics = Arc::new(nics);
-        let clock = nics.clock();
-        let silence = options.silence(&settings);
-        let adjust = move |config: &mut PeConfig| {
-            // A switch goes to a backup that is there.
-            config.backups_later = false;
-            (config.policy.suspect_ns, config.policy.suspect_floor_ns) =
-                (silence.suspect_ns, silence.floor_ns);
+        let found = nics::find(options)?;
+        nics::tell(&found, options.nic, options.ranks as usize);
+        let own = 0..options.ranks;
+        let (nics, gbps) = match &found {
+            Found::Soft(_) => (nics::soft(options, own.clone(), |_| Ok(()))?, options::RAIL_GBPS),
+            Found::Mlx5(machine) => nics::ports(machine, &own.clone().collect::<Vec<_>>(), &own)?,
         };
-        let heap_bytes = Self::BASE + options.bytes.next_multiple_of(128);
-        let builders = Members::in_process(options.ranks, &clock).members.into_iter().map(|member| {
-            let builder = Runtime::builder(nics.clone(), member).settings(settings);
-            builder.heap_bytes(heap_bytes).adjust(adjust)
-        });
-        let ranks = start_together(builders)?;
-        Ok(Arc::new(Self {
+        let crowded = options.oversubscribed(options.ranks);
+        let setting = Setting::of(options, &nics, gbps, crowded)?;
+        let members = Members::in_process(options.ranks, &nics.clock()).members;
+        let ranks = start_together(members.into_iter().map(|member| setting.builder(&nics, member)))?;
+        let locals = options.locals.unwrap_or(1);
+        Ok(Arc::new(Self::of(options, ranks, setting.slice_ns, nics, crowded, locals)))
+    }
+
+    /// Brings the rank of this process up, the others in theirs. Returns when all are connected.
+    ///
+    /// # Errors
+    /// As [`NoJob`] says.
+    pub fn join(options: &JobOptions, joining: Joining) -> Result<Arc<Self>, NoJob> {
+        let found = nics::find(options)?;
+        let net = TcpNet::join(joining.options)?;
+        let (me, exchange) = (net.rank(), net.bootstrap());
+        alike(&exchange.all_gather(options.line(nics::name(&found)).as_bytes())?)?;
+        let machines = exchange.all_gather(&node::machine())?;
+        let locals = node::size(options.locals, &machines)?;
+        let identity = nics::identity(&found);
+        let ports = exchange.all_gather(identity.as_bytes())?;
+        let same =
+            |rank: &usize| ports[*rank] == identity.as_bytes() && machines[*rank] == machines[me as usize];
+        let mates: Vec<u32> = (0..ports.len()).filter(same).map(|rank| rank as u32).collect();
+        if mates.first() == Some(&me) {
+            nics::tell(&found, options.nic, mates.len());
+        }
+        let lifetime =
+            Duration::from_nanos(options.settings().map_err(shunt::Error::Config)?.env.packet_lifetime_ns);
+        let (nics, gbps) = match &found {
+            Found::Soft(_) => {
+                let attach = |fabric: &mut _| nics::attach(fabric, &joining.fabric, lifetime);
+                (nics::soft(options, me..me + 1, attach)?, options::RAIL_GBPS)
+            }
+            Found::Mlx5(machine) => nics::ports(machine, &mates, &(me..me + 1))?,
+        };
+        let here = machines.iter().filter(|machine| **machine == machines[me as usize]).count() as u32;
+        let crowded = options.oversubscribed(here);
+        let setting = Setting::of(options, &nics, gbps, crowded)?;
+        let memory = Arc::new(SharedHeap::default());
+        let builder = setting.builder(&nics, Member::of_process(&net)).memory(memory.clone());
+        let rank = builder.start()?;
+        let heap = memory.heap().ok_or_else(|| NoJob::Node("this rank has no heap".to_owned()))?;
+        let start = rank.pe().heap().address;
+        memory.write(start, &node::word(me).to_le_bytes()).map_err(|error| NoJob::Node(error.to_string()))?;
+        let node = node::of(me, locals);
+        let near = (node.start, node::map(&exchange, node, &heap)?);
+        let fabric = (joining.made_up && matches!(found, Found::Soft(_))).then_some(joining.fabric);
+        let mut job = Self::of(options, vec![rank], setting.slice_ns, nics, crowded, locals);
+        (job.first, job.near, job.others) = (me, near, Some(Others { net, fabric }));
+        Ok(Arc::new(job))
+    }
+
+    fn of(
+        options: &JobOptions,
+        ranks: Vec<Runtime>,
+        slice_ns: u64,
+        nics: OpenNics,
+        oversubscribed: bool,
+        locals: u32,
+    ) -> Self {
+        Self {
             ranks,
+            first: 0,
+            pes: options.ranks,
+            locals,
+            clock: nics.clock(),
+            slice_ns,
+            oversubscribed,
+            near: (0, Vec::new()),
             nics,
-            clock,
-            slice_ns: (4 * silence.suspect_ns).max(100_000_000),
-            oversubscribed: options.oversubscribed(),
-        }))
+            others: None,
+        }
     }
 
     /// The NICs: to make one fail.
-    pub fn nics(&self) -> &SoftNics {
+    pub fn nics(&self) -> &OpenNics {
         &self.nics
     }
 
-    /// The clock of all ranks.
+    /// Makes a NIC of this process fail now. Answers with the number of the fault in [`OpenNics::hits`].
+    ///
+    /// # Errors
+    /// There is no such rail here, or it is hardware.
+    pub fn inject(&self, at: RailAt, kind: FaultKind) -> Result<usize, String> {
+        self.nics.inject(at, kind)
+    }
+
+    /// The clock of the ranks of this process.
     pub fn clock(&self) -> &dyn World {
         &*self.clock
     }
 
-    /// Ranks.
+    /// Ranks of the job.
     pub fn ranks(&self) -> u32 {
-        self.ranks.len() as u32
+        self.pes
+    }
+
+    /// Those that live in this process.
+    pub fn own(&self) -> Range<u32> {
+        self.first..self.first + self.ranks.len() as u32
+    }
+
+    /// Ranks of a node, where each rank is a process.
+    pub fn locals(&self) -> u32 {
+        self.locals
     }
 
     /// Between two looks at whether a peer is lost: longer than the device's own patience.
@@ -124,23 +203,51 @@ impl Job {
         self.oversubscribed
     }
 
-    /// Switches because of a fault, and back, over all channels of all ranks.
+    /// Switches because of a fault, and back, over all channels of the ranks of this process.
     pub fn switches(&self) -> (u64, u64) {
         let each = self.ranks.iter().map(Runtime::switches);
         each.fold((0, 0), |(failovers, back), (more, more_back)| (failovers + more, back + more_back))
     }
 
+    /// Gives bytes to all processes and returns everyone's, by rank: these alone where all ranks are here. All
+    /// processes call it equally often.
+    ///
+    /// # Errors
+    /// Somebody did not answer within this time.
+    pub fn gather(&self, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        match &self.others {
+            None => Ok(vec![mine.to_vec()]),
+            Some(others) => {
+                let exchange = others.net.bootstrap().with_patience(patience.as_nanos() as u64);
+                exchange.all_gather(mine)
+            }
+        }
+    }
+
     /// What runs the kernels of a rank.
     ///
     /// # Panics
-    /// If there is no such rank.
+    /// If it does not live here.
     pub fn lane(self: &Arc<Self>, rank: u32) -> Lane {
-        assert!(rank < self.ranks(), "rank {rank} of {}", self.ranks());
+        assert!(self.own().contains(&rank), "rank {rank} of {:?}", self.own());
         Lane { job: self.clone(), rank }
     }
 
-    fn rank(&self, rank: u32) -> &Runtime {
-        &self.ranks[rank as usize]
+    pub(crate) fn rank(&self, rank: u32) -> &Runtime {
+        &self.ranks[(rank - self.first) as usize]
+    }
+
+    /// Where kernels here reach the heap of a rank of their node.
+    ///
+    /// # Panics
+    /// If it is of another node.
+    pub(crate) fn near(&self, rank: u32) -> u64 {
+        if self.own().contains(&rank) {
+            return self.rank(rank).pe().heap().address;
+        }
+        let (first, maps) = &self.near;
+        let map = rank.checked_sub(*first).and_then(|at| maps.get(at as usize)).and_then(Option::as_ref);
+        map.unwrap_or_else(|| panic!("rank {rank} is of another node")).span().address
     }
 }
 
@@ -150,91 +257,46 @@ impl Drop for Job {
     }
 }
 
-impl JobOptions {
-    /// The environment's settings, and what these options mean where it says nothing.
-    fn settings(&self) -> Result<Settings, shunt_host::error::ConfigError> {
-        let mut settings = Settings::from_env()?;
-        let is_set = |name: &str| std::env::var_os(name).is_some();
-        let env = &mut settings.env;
-        env.fault_tolerance = self.tolerant;
-        if !is_set("NVSHMEM_IBGDA_NUM_RC_PER_PE") {
-            env.channels_per_pe = self.channels;
-        }
-        if !is_set("NVSHMEM_QP_DEPTH") {
-            env.log_depth = LOG_DEPTH;
-        }
-        // The whole chain: any local rail with any remote one, as far as a channel has slots for it.
-        if !is_set("SHUNT_BACKUPS") {
-            env.backups = (self.rails * self.rails).min(SLOTS_MAX as u32) - 1;
-        }
-        Ok(settings)
+/// What all ranks of this process are brought up with.
+struct Setting {
+    settings: Settings,
+    suspect_ns: u64,
+    floor_ns: u64,
+    slice_ns: u64,
+    heap_bytes: u64,
+}
+
+impl Setting {
+    fn of(options: &JobOptions, nics: &OpenNics, gbps: f64, crowded: bool) -> Result<Self, NoJob> {
+        let settings = options.settings().map_err(shunt::Error::Config)?;
+        let silence = options.silence(&settings, nics, gbps, crowded);
+        Ok(Self {
+            settings,
+            suspect_ns: silence.suspect_ns,
+            floor_ns: silence.floor_ns,
+            slice_ns: (4 * silence.suspect_ns).max(100_000_000),
+            heap_bytes: Job::BASE + options.bytes.next_multiple_of(128),
+        })
     }
 
-    /// Threads of kernels, agents, the engine and the one that waits, against cores.
-    fn oversubscribed(&self) -> bool {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        self.ranks * (self.channels + 1) + 2 > cores
-    }
-
-    /// How long a path may be silent. A completion comes once a put, and a rail needs its time for the largest.
-    fn silence(&self, settings: &Settings) -> Silence {
-        let (usual, crowded) = (Silence::SOFT, self.oversubscribed());
-        let base = if crowded { usual.suspect_ns.max(CROWDED_NS) } else { usual.suspect_ns };
-        let put_ns = (self.message as f64 * 8.0 / RAIL_GBPS) as u64;
-        let suspect_ns = settings.suspect_ns.unwrap_or(base) + 2 * put_ns;
-        let floor_ns = match settings.suspect_floor_ns {
-            Some(floor_ns) => floor_ns,
-            // Silence is not told from what is usual where threads wait, or where a time was asked for.
-            None if crowded || settings.suspect_ns.is_some() => suspect_ns,
-            None => usual.floor_ns,
+    fn builder(&self, nics: &OpenNics, member: Member) -> Builder {
+        let (suspect_ns, floor_ns) = (self.suspect_ns, self.floor_ns);
+        let adjust = move |config: &mut PeConfig| {
+            // A switch goes to a backup that is there.
+            config.backups_later = false;
+            (config.policy.suspect_ns, config.policy.suspect_floor_ns) = (suspect_ns, floor_ns);
         };
-        Silence { suspect_ns, floor_ns: floor_ns.min(suspect_ns) }
+        let builder = Runtime::builder(nics.rails(), member).settings(self.settings);
+        builder.heap_bytes(self.heap_bytes).adjust(adjust)
     }
 }
 
-/// One rank's kernels.
-pub struct Lane {
-    job: Arc<Job>,
-    rank: u32,
-}
-
-impl Lane {
-    fn own(&self) -> &Runtime {
-        self.job.rank(self.rank)
-    }
-}
-
-impl Runner for Lane {
-    fn rank(&self) -> u32 {
-        self.rank
-    }
-    fn ranks(&self) -> u32 {
-        self.job.ranks()
-    }
-    fn heap_bytes(&self) -> u64 {
-        self.own().pe().heap().bytes
-    }
-    fn address(&self, at: u64) -> u64 {
-        self.own().pe().heap().address + at
-    }
-    fn run(&self, stage: Stage, call: &MoeCall) -> Outcome {
-        in_turn(call, |block| stage.run(self.own().device(), Solo, block, call))
-    }
-    fn path(&self, fault: &Fault) -> Option<PathName> {
-        let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };
-        (fault.peer != self.rank).then(|| PathName::of(&self.own().path(place), fault.at.0))
-    }
-    fn agreement(&self) -> Option<Agreement> {
-        Some(Agreement::of(self.own().pe()))
-    }
-}
-
-/// Ranks of this process reach each other's memory: which of them share a node is the buffer's business.
-impl NormalRunner for Lane {
-    fn run_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome {
-        blocks_in_turn(call.blocks, |block| kernel.run(self.own().device(), Solo, block, call))
-    }
-    fn near(&self, rank: u32, at: u64) -> u64 {
-        self.job.rank(rank).pe().heap().address + at
+/// Refuses a job whose ranks say different things.
+fn alike(lines: &[Vec<u8>]) -> Result<(), NoJob> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let Some(ours) = lines.first() else { return Ok(()) };
+    match (0..).zip(lines).find(|(_, theirs)| *theirs != ours) {
+        Some((rank, theirs)) => Err(NoJob::Disagree { rank, theirs: text(theirs), ours: text(ours) }),
+        None => Ok(()),
     }
 }

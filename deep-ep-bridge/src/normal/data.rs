@@ -21,6 +21,13 @@ impl NormalHandle {
         self.rows as usize
     }
 
+    /// Numbers of a dispatch's tokens, as kernels know them: which row each token of this rank is at each rank; rows
+    /// that come in each part from each rank; tokens that come over a rail in each part from each node; and to which
+    /// ranks of the node each of those goes on.
+    pub fn ways(&self) -> [&[u32]; 4] {
+        [&self.position, &self.incoming, &self.arriving, &self.forward]
+    }
+
     /// Rows that came from a rank.
     pub fn rows_from(&self, rank: usize) -> std::ops::Range<usize> {
         match (self.prefix.get(rank), self.prefix.get(rank + 1)) {

@@ -9,6 +9,7 @@
 //! | [`ports`] | which ports of libibverbs are rails; pure (feature `mlx5`) |
 //! | [`machine`] | the ports of this machine, found and opened (feature `mlx5`) |
 //! | [`control`] | the way to make an interposer's soft NICs fail (feature `interposer`) |
+//! | `open_nics` | [`OpenNics`]: NICs of this process, whatever they are (feature `interposer`) |
 //! | `soft` | NICs in software, and the thread that steps them (feature `soft`) |
 //! | `member` | [`Member`]: a PE's place among the others, in one process or over TCP |
 //! | `agent_thread` | [`AgentThread`]: the thread that looks after a PE's paths |
@@ -26,6 +27,8 @@ mod member;
 #[cfg(feature = "mlx5")]
 mod mlx5;
 pub mod nics;
+#[cfg(feature = "interposer")]
+mod open_nics;
 #[cfg(feature = "mlx5")]
 pub mod ports;
 mod runtime;
@@ -37,6 +40,8 @@ pub use member::{Member, Members, NoMember};
 #[cfg(feature = "mlx5")]
 pub use mlx5::Mlx5Nics;
 pub use nics::{Nics, NoNic};
+#[cfg(feature = "interposer")]
+pub use open_nics::OpenNics;
 pub use runtime::{Builder, Error, Runtime, Settings, start_together};
 #[cfg(feature = "soft")]
 pub use soft::{LINK_NS, SoftNics};

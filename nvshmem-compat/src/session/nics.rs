@@ -1,8 +1,8 @@
 //! This PE's NICs: RDMA devices, or soft NICs on the fabric that the processes of one machine share.
 
 use crate::failure::{Failure, InitError};
-use shunt::machine::{MachinePorts, OwnPorts};
-use shunt::{LINK_NS, Nics as _, SoftNics};
+use shunt::machine::MachinePorts;
+use shunt::{LINK_NS, OpenNics, SoftNics};
 use shunt_device::platform::host::World;
 use shunt_host::gpu::cuda::Mover;
 use shunt_soft_nic::uplink::{UnixUplink, UplinkError};
@@ -13,13 +13,8 @@ use std::time::Duration;
 /// The NICs of this process.
 pub struct Nics {
     pe: u32,
-    body: Body,
+    open: OpenNics,
     world: Arc<dyn World>,
-}
-
-enum Body {
-    Soft(Arc<SoftNics>),
-    Mlx5(OwnPorts),
 }
 
 /// The world of host calls and agents where kernels have a clock of their own: times that both write into the device
@@ -64,7 +59,7 @@ impl Nics {
         };
         let config = FabricConfig { link_ns: LINK_NS, seed: u64::from(pe) };
         let soft = Arc::new(SoftNics::with(config, own, attach)?);
-        Self::new(pe, soft.clock(), Body::Soft(soft), ahead)
+        Self::new(pe, OpenNics::Soft(soft), ahead)
     }
 
     /// The ports of a PE that shares this machine's with its `mates`.
@@ -78,17 +73,17 @@ impl Nics {
         ahead: impl FnOnce(&dyn World) -> Result<u64, InitError>,
     ) -> Result<Self, InitError> {
         let own = machine.take(mates, |mate| mate == pe)?;
-        Self::new(pe, own.nics().clock(), Body::Mlx5(own), ahead)
+        Self::new(pe, OpenNics::Mlx5(own), ahead)
     }
 
     fn new(
         pe: u32,
-        below: Arc<dyn World>,
-        body: Body,
+        open: OpenNics,
         ahead: impl FnOnce(&dyn World) -> Result<u64, InitError>,
     ) -> Result<Self, InitError> {
+        let below = open.clock();
         let ahead_ns = ahead(&*below)?;
-        Ok(Self { pe, body, world: Arc::new(Ahead { below, ahead_ns }) })
+        Ok(Self { pe, open, world: Arc::new(Ahead { below, ahead_ns }) })
     }
 
     /// The clock, and how to wait.
@@ -98,18 +93,12 @@ impl Nics {
 
     /// Those NICs, for bring-up.
     pub fn rails(&self) -> Arc<dyn shunt::Nics> {
-        match &self.body {
-            Body::Soft(soft) => soft.clone(),
-            Body::Mlx5(own) => own.nics(),
-        }
+        self.open.rails()
     }
 
     /// Whether software moves the packets, in this process or behind libibverbs: it has times of its own.
     pub fn are_soft(&self) -> bool {
-        match &self.body {
-            Body::Soft(_) => true,
-            Body::Mlx5(own) => own.control().is_some(),
-        }
+        self.open.are_soft()
     }
 
     /// Who reads what kernels ring.
@@ -119,21 +108,11 @@ impl Nics {
 
     /// What they are, for people.
     pub fn describe(&self) -> String {
-        match &self.body {
-            Body::Soft(_) => "soft NICs of this machine".to_owned(),
-            Body::Mlx5(own) => {
-                let devices: Vec<&str> =
-                    own.rails().values().flatten().map(|port| port.device.as_str()).collect();
-                format!("RDMA devices (here {})", devices.join(", "))
-            }
-        }
+        self.open.describe()
     }
 
     fn count(&self) -> usize {
-        match &self.body {
-            Body::Soft(soft) => soft.nics().len(),
-            Body::Mlx5(own) => own.rails().values().map(Vec::len).sum(),
-        }
+        self.open.count(self.pe)
     }
 
     /// Makes a NIC fail now.
@@ -150,24 +129,14 @@ impl Nics {
             ))
         };
         let at = RailAt { pe: self.pe, rail: there.ok_or_else(none)? };
-        match &self.body {
-            Body::Soft(soft) => {
-                soft.fail(at, kind);
-                Ok(())
-            }
-            Body::Mlx5(own) => own.inject(at, 0, kind).map(|_| ()).map_err(Failure::Fault),
-        }
+        self.open.inject(at, kind).map(|_| ()).map_err(Failure::Fault)
     }
 }
 
 impl Drop for Nics {
     /// The PE is gone by now, and took what it had made along. Nobody counts what lies on others' NICs.
     fn drop(&mut self) {
-        let Body::Soft(soft) = &self.body else { return };
-        let nics = soft.nics().iter();
-        let left = soft
-            .fabric()
-            .with(|fabric| -> usize { nics.map(|(_, nic)| fabric.nic(*nic).live_objects()).sum() });
+        let left = self.open.objects();
         if left > 0 {
             eprintln!("shunt: PE {}: {left} objects are left on its soft NICs", self.pe);
         }

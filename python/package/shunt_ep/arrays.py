@@ -58,15 +58,18 @@ def weights(topk_weights, shape, what="topk_weights"):
     return made
 
 
-def like(array, other, kind=None):
-    """`array` as what `other` is: a tensor if that is one, of the type `kind` of torch where bits stand for it."""
-    if not is_torch(other):
-        return array
+def tensor(array, kind=None):
+    """An array as a tensor over the same memory, of the type `kind` of torch where bits stand for it."""
     import torch
 
     if array.dtype == np.uint32:
         array = array.view(np.int32)
     if kind == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    tensor = torch.from_numpy(array)
-    return tensor.view(getattr(torch, kind)) if kind else tensor
+    made = torch.from_numpy(array)
+    return made.view(getattr(torch, kind)) if kind else made
+
+
+def like(array, other, kind=None):
+    """`array` as what `other` is: a tensor if that is one, of the type `kind` of torch where bits stand for it."""
+    return tensor(array, kind) if is_torch(other) else array

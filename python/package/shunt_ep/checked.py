@@ -14,6 +14,8 @@ import numpy as np
 U32, U64 = 2**32 - 1, 2**64 - 1
 # Ranks, experts of a rank, experts of a token, channels that a hidden size is a multiple of.
 RANKS_MAX, LOCAL_EXPERTS_MAX, TOPK_MAX, HIDDEN_STEP = 1024, 1024, 11, 512
+# What of the heap's 2^46 bytes is left for both halves of a buffer; queue pairs of a rank to each other.
+HEAP_MAX, QPS_MAX = 2**46 - 2**20, 64
 # Tokens of a rank in one call: words are kept for each of them.
 TOKENS_MAX = 2**20
 # How the bits of a BF16 are seen, by what they are handed in as.

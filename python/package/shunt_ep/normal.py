@@ -1,24 +1,17 @@
 """DeepEP's `Buffer`, its normal half: dispatch and combine between nodes, for many tokens."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
-from . import _native, arrays, checked, events
+from . import _native, arrays, checked, events, handles
 from .config import Config, combine_config, dispatch_config, even
-
-
-class NormalHandle:
-    """What a dispatch leaves for a combine, or for a dispatch of other tokens that go the same ways."""
-
-    def __init__(self, native, is_token_in_rank, hidden, topk, num_worst_tokens):
-        self.native, self.is_token_in_rank = native, is_token_in_rank
-        self.hidden, self.num_topk, self.num_recv_tokens = hidden, topk, native.rows()
-        # By rank: rows of all ranks up to it.
-        self.recv_rank_prefix_sum = np.array(native.rank_prefix_sum(is_token_in_rank.shape[1]), np.int32)
-        self._worst = num_worst_tokens
-
-    def _rows(self):
-        """Rows as the caller has them."""
-        return self._worst or self.num_recv_tokens
+from .events import CommStream, EventOverlap
+from .group import ProcessJob
+from .handles import NormalHandle, NormalState
+from .job import SoftJob
 
 
 def _differs(what, met, right, why):
@@ -53,64 +46,82 @@ def _rows(part, dtype, columns, rows):
 
 
 class NormalMode:
-    """The normal half. The base class has `group`, `rank`, `group_size`, `_destroyed`, `_normal`, `_normal_sizes`."""
+    """The normal half; `Buffer` fills in what both halves have."""
 
     num_sms = 20
 
+    job: SoftJob | ProcessJob
+    rank: int
+    group_size: int
+    _stream: CommStream
+    _mark: object
+    _normal: Any
+    _normal_sizes: Any
+    _normal_rings: Any
+    _normal_place: tuple[int, int]
+    _timeout_ns: int
+    _most_tokens: int
+    _destroyed: bool
+
     @classmethod
-    def set_num_sms(cls, new_num_sms):
+    def set_num_sms(cls, new_num_sms: int) -> None:
         """SMs of configurations that nobody gave."""
         NormalMode.num_sms = even(new_num_sms, "new_num_sms")
 
     @staticmethod
-    def capture():
+    def capture() -> EventOverlap:
         """An event of all that was called before."""
         return events.EventOverlap(events.EventHandle())
 
     @staticmethod
-    def get_dispatch_config(num_ranks):
+    def get_dispatch_config(num_ranks: int) -> Config:
         """What a dispatch of so many ranks starts from."""
         return dispatch_config(NormalMode.num_sms, num_ranks)
 
     @staticmethod
-    def get_combine_config(num_ranks):
+    def get_combine_config(num_ranks: int) -> Config:
         """What a combine of so many ranks starts from."""
         return combine_config(NormalMode.num_sms, num_ranks)
 
     def get_dispatch_layout(
-        self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False
-    ):
+        self,
+        topk_idx: Any,
+        num_experts: int,
+        previous_event: EventOverlap | None = None,
+        async_finish: bool = False,
+        allocate_on_comm_stream: bool = False,
+    ) -> tuple[Any, Any, Any, Any, EventOverlap]:
         """DeepEP's: `(num_tokens_per_rank, num_tokens_per_rdma_rank, num_tokens_per_expert, is_token_in_rank, event)`.
 
         The second, tokens to each node, is None on one node.
         """
-        event = events.around(previous_event, async_finish, allocate_on_comm_stream)
-        job, ranks = self.group.job, self.group_size
+        async_finish = events.before(previous_event, async_finish, allocate_on_comm_stream)
+        job, ranks = self.job, self.group_size
         local = self._local_experts(num_experts, "num_experts")
         topk = arrays.experts(topk_idx, None, local * ranks)
         parts = _native.normal_layout(job._native, self.rank, job.ranks_per_node, local, topk.shape[1], topk)
         to_rank, to_node, to_expert = (np.frombuffer(part, np.int32).copy() for part in parts[:3])
         inside = np.frombuffer(parts[3], np.bool_).reshape(-1, ranks).copy()
         found = to_rank, to_node if len(to_node) > 1 else None, to_expert, inside
-        return *(part if part is None else arrays.like(part, topk_idx) for part in found), event
+        return *(part if part is None else arrays.like(part, topk_idx) for part in found), events.ended(async_finish)
 
     def dispatch(
         self,
-        x,
-        handle=None,
-        num_tokens_per_rank=None,
-        num_tokens_per_rdma_rank=None,
-        is_token_in_rank=None,
-        num_tokens_per_expert=None,
-        topk_idx=None,
-        topk_weights=None,
-        expert_alignment=1,
-        num_worst_tokens=0,
-        config=None,
-        previous_event=None,
-        async_finish=False,
-        allocate_on_comm_stream=False,
-    ):
+        x: Any,
+        handle: tuple[Any, ...] | None = None,
+        num_tokens_per_rank: Any = None,
+        num_tokens_per_rdma_rank: Any = None,
+        is_token_in_rank: Any = None,
+        num_tokens_per_expert: Any = None,
+        topk_idx: Any = None,
+        topk_weights: Any = None,
+        expert_alignment: int = 1,
+        num_worst_tokens: int = 0,
+        config: Config | None = None,
+        previous_event: EventOverlap | None = None,
+        async_finish: bool = False,
+        allocate_on_comm_stream: bool = False,
+    ) -> tuple[Any, Any, Any, list[int] | None, tuple[Any, ...] | None, EventOverlap]:
         """DeepEP's: `(recv_x, recv_topk_idx, recv_topk_weights, num_recv_tokens_per_expert_list, handle, event)`.
 
         `x` is BF16, or FP8 with a scale for every 128 channels; rows come in the order of ranks and of tokens there.
@@ -122,7 +133,7 @@ class NormalMode:
         What ranks do not have alike is a `Differs` on all of them; with a `handle` on a rank that is through by then
         in its next call.
         """
-        event = self._begin(previous_event, async_finish, allocate_on_comm_stream)
+        async_finish = self._begin(previous_event, async_finish, allocate_on_comm_stream)
         codes, scales, like = _tokens(x)
         if len(codes) > self._most_tokens:
             right = f"{self._most_tokens} at most are right: num_max_tokens_per_rank of this buffer"
@@ -140,16 +151,17 @@ class NormalMode:
             "is_token_in_rank": is_token_in_rank,
             "num_tokens_per_expert": num_tokens_per_expert,
         }
+        event = events.ended(async_finish)
         if handle is not None:
-            self._own(handle)
+            state = self._own(handle)
             for name, given in (ways | {"topk_idx": topk_idx, "topk_weights": topk_weights}).items():
                 if given is not None:
                     raise ValueError(f"{name}: was given with a handle; None is right: its ways are gone again")
-            if codes.shape[1] != handle.hidden:
-                raise ValueError(f"x: {codes.shape[1]} channels were given; {handle.hidden} are right: as before")
-            _room(num_worst_tokens, handle.num_recv_tokens)
+            if codes.shape[1] != state.hidden:
+                raise ValueError(f"x: {codes.shape[1]} channels were given; {state.hidden} are right: as before")
+            _room(num_worst_tokens, state.num_recv_tokens)
             native = self._rings(codes.shape[1], self._normal_sizes[1], config)
-            *parts, _ = native.dispatch_cached(codes, scales, handle.native)
+            *parts, _ = native.dispatch_cached(codes, scales, state.native)
             return self._came(codes, parts, num_worst_tokens, like), None, None, None, None, event
         inside, counts = self._ways(codes.shape[0], ways)
         experts = self._experts(topk_idx, topk_weights, inside, counts)
@@ -157,71 +169,123 @@ class NormalMode:
         goes = inside.view(np.uint8), counts.view(np.uint32)
         *parts, made = native.dispatch(codes, scales, *goes, experts, num_worst_tokens)
         topk = experts[0] if experts else 0
-        handle = NormalHandle(made, inside, codes.shape[1], topk, num_worst_tokens)
+        state = NormalState(self._mark, made, inside, codes.shape[1], topk, num_worst_tokens)
+        new = handles.normal(state, is_token_in_rank, inside, self.rank, self.job.ranks_per_node, like)
         received = self._came(codes, parts, num_worst_tokens, like)
         came = None, None
         if experts:
             index = _rows(parts[2], np.int64, topk, num_worst_tokens)
-            index[handle.num_recv_tokens :] = -1
+            index[state.num_recv_tokens :] = -1
             came = arrays.like(index, like), arrays.like(_rows(parts[3], np.float32, topk, num_worst_tokens), like)
         per_expert = [-(-count // expert_alignment) * expert_alignment for count in parts[4]]
-        return received, *came, [] if num_worst_tokens else per_expert, handle, event
+        return received, *came, [] if num_worst_tokens else per_expert, new, event
 
     def combine(
         self,
-        x,
-        handle,
-        topk_weights=None,
-        bias=None,
-        config=None,
-        previous_event=None,
-        async_finish=False,
-        allocate_on_comm_stream=False,
-    ):
+        x: Any,
+        handle: tuple[Any, ...],
+        topk_weights: Any = None,
+        bias: Any = None,
+        config: Config | None = None,
+        previous_event: EventOverlap | None = None,
+        async_finish: bool = False,
+        allocate_on_comm_stream: bool = False,
+    ) -> tuple[Any, Any, EventOverlap]:
         """DeepEP's: `(combined_x, combined_topk_weights, event)`; sums of rows, and of their weights where there are.
 
         `bias` is one or two of `[tokens, hidden]`, BF16, in the sum before it is rounded.
         """
-        event = self._begin(previous_event, async_finish, allocate_on_comm_stream)
-        self._own(handle)
+        async_finish = self._begin(previous_event, async_finish, allocate_on_comm_stream)
+        state = self._own(handle)
         if isinstance(x, tuple):
             raise TypeError("x: a tuple was given; BF16 is right: FP8 is for a dispatch")
-        made, right = arrays.bf16(x, "x", 2), (handle._rows(), handle.hidden)
+        made, right = arrays.bf16(x, "x", 2), (state.rows(), state.hidden)
         if made.shape != right:
             raise ValueError(f"x: {made.shape} was given; {right} is right: a row for each that came")
         weights = None
         if topk_weights is not None:
-            if not handle.num_topk:
+            if not state.num_topk:
                 raise ValueError("topk_weights: was given; None is right: the dispatch had no topk_idx")
-            weights = arrays.weights(topk_weights, (handle._rows(), handle.num_topk))[: handle.num_recv_tokens]
-        tokens = len(handle.is_token_in_rank)
+            weights = arrays.weights(topk_weights, (state.rows(), state.num_topk))[: state.num_recv_tokens]
+        shape = state.tokens, state.hidden
         biases = tuple(bias) if isinstance(bias, (tuple, list)) else (bias,)
         if len(biases) > 2:
             raise ValueError(f"bias: {len(biases)} were given; two at most are right")
         biases = [one if one is None else arrays.bf16(one, "bias", 2) for one in (*biases, None)[:2]]
         for one in biases:
-            if one is not None and one.shape != (tokens, handle.hidden):
-                raise ValueError(f"bias: {one.shape} was given; {(tokens, handle.hidden)} is right")
-        native = self._rings(handle.hidden, self._normal_sizes[1], config)
-        out, sums = native.combine(made[: handle.num_recv_tokens], weights, biases, handle.native)
-        combined = np.frombuffer(out, np.uint16).reshape(tokens, handle.hidden).copy()
-        sums = None if weights is None else np.frombuffer(sums, np.float32).reshape(tokens, handle.num_topk).copy()
-        sums = sums if sums is None else arrays.like(sums, x)
-        return arrays.like(combined, x, "bfloat16"), sums, event
+            if one is not None and one.shape != shape:
+                raise ValueError(f"bias: {one.shape} was given; {shape} is right")
+        native = self._rings(state.hidden, self._normal_sizes[1], config)
+        combined = np.zeros(shape, np.uint16)
+        sums = None if weights is None else np.zeros((state.tokens, state.num_topk), np.float32)
 
-    def clean(self):
+        def work():
+            out, of_weights = native.combine(made[: state.num_recv_tokens], weights, biases, state.native)
+            combined[:] = np.frombuffer(out, np.uint16).reshape(shape)
+            if sums is not None:
+                sums[:] = np.frombuffer(of_weights, np.float32).reshape(sums.shape)
+
+        if async_finish:
+            event = EventOverlap(self._stream.submit(work))
+        else:
+            work()
+            event = events.ended(False)
+        return arrays.like(combined, x, "bfloat16"), None if sums is None else arrays.like(sums, x), event
+
+    # DeepEP has these two under names of their own: here the same roles serve ranks of the node and others.
+    def internode_dispatch(
+        self,
+        x: Any,
+        handle: tuple[Any, ...] | None = None,
+        num_tokens_per_rank: Any = None,
+        num_tokens_per_rdma_rank: Any = None,
+        is_token_in_rank: Any = None,
+        num_tokens_per_expert: Any = None,
+        topk_idx: Any = None,
+        topk_weights: Any = None,
+        expert_alignment: int = 1,
+        config: Config | None = None,
+        previous_event: EventOverlap | None = None,
+        async_finish: bool = False,
+        allocate_on_comm_stream: bool = False,
+        *,
+        num_worst_tokens: int = 0,
+    ) -> tuple[Any, Any, Any, list[int] | None, tuple[Any, ...] | None, EventOverlap]:
+        """`dispatch` with DeepEP v1.2.1's order of arguments."""
+        ways = num_tokens_per_rank, num_tokens_per_rdma_rank, is_token_in_rank, num_tokens_per_expert
+        rest = config, previous_event, async_finish, allocate_on_comm_stream
+        return self.dispatch(x, handle, *ways, topk_idx, topk_weights, expert_alignment, num_worst_tokens, *rest)
+
+    def internode_combine(
+        self,
+        x: Any,
+        handle: tuple[Any, ...],
+        topk_weights: Any = None,
+        bias: Any = None,
+        config: Config | None = None,
+        previous_event: EventOverlap | None = None,
+        async_finish: bool = False,
+        allocate_on_comm_stream: bool = False,
+    ) -> tuple[Any, Any, EventOverlap]:
+        """`combine`."""
+        rest = config, previous_event, async_finish, allocate_on_comm_stream
+        return self.combine(x, handle, topk_weights, bias, *rest)
+
+    def clean(self) -> None:
         """All ranks together: what was under way in normal mode is given up, and a buffer that met a fault is usable
         again; handles of before are not. Shunt's own."""
         if self._normal is None:
             raise RuntimeError("the buffer has no sizes yet: a dispatch comes first")
+        self._stream.synchronize()
         self._normal.clean()
 
     def _begin(self, *ordered):
+        """Waits for what comes before a call; whether it gives back an event."""
         if self._destroyed:
             raise RuntimeError("the buffer is destroyed")
-        if self.low_latency_mode:
-            raise ValueError("low_latency_mode: True was given to this buffer; False is right for dispatch and combine")
-        return events.around(*ordered)
+        async_finish = events.before(*ordered)
+        self._stream.synchronize()
+        return async_finish
 
     def _came(self, codes, parts, rows, like):
         fp8 = codes.dtype == np.uint8
@@ -238,7 +302,7 @@ class NormalMode:
 
     def _ways(self, tokens, ways):
         """Which token goes to which rank, and tokens to each expert: what the caller says, held against each other."""
-        ranks, locals_ = self.group_size, self.group.job.ranks_per_node
+        ranks, locals_ = self.group_size, self.job.ranks_per_node
         nodes = ranks // locals_
         for name, given in ways.items():
             if given is None and (name != "num_tokens_per_rdma_rank" or nodes > 1):
@@ -278,9 +342,15 @@ class NormalMode:
         return topk.shape[1], topk, weights
 
     def _own(self, handle):
-        checked.instance(handle, NormalHandle, "handle", "one of dispatch")
-        if self._normal is None:
+        """What is known of a handle of this buffer."""
+        if not isinstance(handle, (tuple, list)):
+            raise TypeError(f"handle: {checked.shown(handle)} was given; one of dispatch is right")
+        state = handles.recall(handle, NormalState)
+        if state is None:
+            raise ValueError("handle: one that no dispatch has made was given; one of dispatch is right")
+        if state.of is not self._mark:
             raise ValueError("handle: another buffer's was given; one of this buffer is right")
+        return state
 
     def _rings(self, hidden, experts, config):
         """The native buffer, made by the first call, whose sizes stay."""
@@ -288,20 +358,22 @@ class NormalMode:
             checked.instance(config, Config, "config", "a Config, or None,")
         if self._normal is None:
             config = config or self.get_dispatch_config(self.group_size)
-            rings, job = config._rings(self.group_size), self.group.job
+            rings, job = config._rings(self.group_size), self.job
             local = experts // self.group_size
             sizes = (self.group_size, job.ranks_per_node, local, self._most_tokens, hidden)
-            self._normal = _native.Normal(job._native, self.rank, sizes, rings, self._timeout_ns)
+            self._normal = _native.Normal(
+                job._native, self.rank, *self._normal_place, sizes, rings, self._timeout_ns
+            )
             self._normal_sizes, self._normal_rings = (hidden, experts), rings
         if self._normal_sizes != (hidden, experts):
             met = f"hidden size, experts: {(hidden, experts)} were given"
             raise ValueError(f"{met}; {self._normal_sizes} are right: as before")
         if config is not None:
-            sms, near, chunk, slots = self._normal_rings
-            met = config.num_sms, config.num_max_nvl_chunked_recv_tokens, config.num_max_rdma_chunked_send_tokens
-            fits = met[0] == sms and met[1] >= near and met[2] >= chunk
+            sms, near, _, slots = self._normal_rings
+            # What is sent at once was settled with the rings: another call may ask for more or less, and gets that.
+            fits = config.num_sms == sms and config.num_max_nvl_chunked_recv_tokens >= near
             if not fits or config.num_max_rdma_chunked_recv_tokens < slots:
                 right = f"num_sms={sms}, num_max_nvl_chunked_recv_tokens={near}"
-                right = f"{right}, num_max_rdma_chunked_send_tokens={chunk}, num_max_rdma_chunked_recv_tokens={slots}"
+                right = f"{right}, num_max_rdma_chunked_recv_tokens={slots}"
                 raise ValueError(f"config: {config} was given; {right}, or more of all but SMs, is right: as rings are")
         return self._normal

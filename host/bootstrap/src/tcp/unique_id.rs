@@ -70,6 +70,11 @@ impl UniqueId {
         self.root.into()
     }
 
+    /// A soft fabric for the processes of one machine that have this id.
+    pub fn fabric(&self) -> String {
+        format!("uid-{}", hex(&self.to_bytes()[SUM..]))
+    }
+
     /// The job's secret.
     pub fn secret(&self) -> Secret {
         self.secret.clone()
