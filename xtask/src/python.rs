@@ -1,5 +1,5 @@
-//! The stage `python`: the wheel made, installed into a fresh virtual environment, its README's example and its tests
-//! run there.
+//! The stage `python`: the wheel made, installed into a fresh virtual environment, its README's examples and its tests
+//! run there, and a job of processes on the interposer's soft NICs.
 
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
@@ -79,6 +79,27 @@ fn said(command: &mut Command) -> Result<String> {
     Ok(said)
 }
 
+/// Four processes, a rank each, through libibverbs: layers of both modes while ports go down and come back. Each rank
+/// ends with a line of what it met.
+fn processes(fresh: &Path, python: &Path) -> Result<Count> {
+    let programs = ["-p", "shunt-cli", "-p", "shunt-soft-rdma-preload"];
+    sh::run(sh::cargo().args(["build", "--quiet", "--release"]).args(programs))?;
+    let shunt = sh::target_dir().join("release/shunt");
+    let meet = fresh.join("meet");
+    emptied(&meet)?;
+    let mut run = sh::command(&shunt.to_string_lossy());
+    run.current_dir(fresh).args(["run", "-n", "4", "--"]).arg(&shunt);
+    run.args(["soft-rdma", "run", "--nics", "2", "--"]).arg(python);
+    run.arg(sh::root().join("python/tests/processes.py")).arg("--meet").arg(&meet).env_remove("SHUNT_NIC");
+    let said = said(&mut run)?;
+    let ended: Vec<&str> = said.lines().filter(|line| line.contains(" layers right, ")).collect();
+    if ended.len() != 4 {
+        bail!("expected a line of each of 4 ranks, got {}\n{said}", ended.len());
+    }
+    ended.iter().for_each(|line| println!("  processes: {line}"));
+    Ok(Count::ONE)
+}
+
 pub fn stage() -> Result<Count> {
     let home = sh::target_dir().join("python");
     let wheel = wheel(&home)?;
@@ -107,7 +128,9 @@ pub fn stage() -> Result<Count> {
     let run = tests_run(&said).and_then(|tests| tests.checked_sub(skipped)).filter(|tests| *tests > 0);
     let passed = run.context("no test was run")?;
     println!("  {passed} tests, {skipped} skipped");
-    Ok(Count { skipped, ..Count::of(passed + examples.len(), 0) })
+    let mut count = Count { skipped, ..Count::of(passed + examples.len(), 0) };
+    count += processes(&fresh, &python)?;
+    Ok(count)
 }
 
 #[cfg(test)]
