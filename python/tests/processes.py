@@ -3,8 +3,8 @@ all data compared. `shunt run` starts the ranks:
 
     shunt run -n 4 -- shunt soft-rdma run --nics 2 -- python python/tests/processes.py --meet DIR
 
-The group is torch's, with gloo, where torch is installed; else one of this file, that hands objects round in files of
-`DIR`, an empty folder. Ends with 0 where each layer was right and each rank left its path and came back.
+The group is torch's, with gloo, where torch is installed; else a communicator of this file, with mpi4py's names, that
+hands objects round in files of `DIR`, an empty folder. Ends with 0 where each layer was right and each rank left its path and came back.
 """
 
 import argparse
@@ -23,19 +23,19 @@ CONFIG = deep_ep.Config(4, 6, 16, 2, 8)
 LAYERS, PATIENCE = 5, 120.0
 
 
-class FileGroup:
-    """A group of processes that share a folder."""
+class Communicator:
+    """Processes that share a folder, with mpi4py's names."""
 
     def __init__(self, folder, rank, ranks):
         self._folder, self._rank, self._ranks, self._round = folder, rank, ranks, 0
 
-    def rank(self):
+    def Get_rank(self):
         return self._rank
 
-    def size(self):
+    def Get_size(self):
         return self._ranks
 
-    def all_gather_object(self, mine):
+    def allgather(self, mine):
         self._round += 1
         place = lambda rank: self._folder / f"{self._round}.{rank}"
         half = place(self._rank).with_suffix(f".{self._rank}.half")
@@ -50,14 +50,14 @@ class FileGroup:
 
 
 def group_of(folder, rank, ranks):
-    """The group, and what makes its kind of array of NumPy's."""
+    """What a buffer is given of the group, and what makes its kind of array of NumPy's."""
     try:
         import torch
         import torch.distributed as dist
     except ImportError:
-        return FileGroup(folder, rank, ranks), lambda array: array
+        return {"comm": Communicator(folder, rank, ranks)}, lambda array: array
     dist.init_process_group("gloo", init_method=f"file://{folder}/torch", rank=rank, world_size=ranks)
-    return dist.group.WORLD, torch.from_numpy
+    return {"group": dist.group.WORLD}, torch.from_numpy
 
 
 class Layers:
@@ -146,13 +146,13 @@ def main():
     group, kind = group_of(folder, rank, ranks)
     # What all ranks say of their progress goes round by itself: the buffer has a group of its own.
     (folder / "progress").mkdir(exist_ok=True)
-    gather = FileGroup(folder / "progress", rank, ranks).all_gather_object
+    gather = Communicator(folder / "progress", rank, ranks).allgather
     size = max(
         deep_ep.Buffer.get_low_latency_rdma_size_hint(TOKENS, HIDDEN, ranks, ranks * LOCAL_EXPERTS),
         CONFIG.get_rdma_buffer_size_hint(2 * HIDDEN, ranks, ranks_per_node=LOCALS),
     )
     buffer = deep_ep.Buffer(
-        group,
+        **group,
         num_rdma_bytes=size,
         low_latency_mode=True,
         num_qps_per_rank=4,

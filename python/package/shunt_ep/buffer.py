@@ -325,7 +325,7 @@ class Buffer(NormalMode):
 
     def _memory(self, address: int, bytes_: int) -> Any:
         """Memory of the heap, which lives as long as the job."""
-        memory = (ctypes.c_uint8 * bytes_).from_address(address)
+        memory: Any = (ctypes.c_uint8 * bytes_).from_address(address)
         memory.owner = self.job
         return memory
 

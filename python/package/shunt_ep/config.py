@@ -1,5 +1,7 @@
 """DeepEP's `Config`: SMs and rings of normal mode, and those that it starts from."""
 
+from __future__ import annotations
+
 from . import _native, checked
 
 # Slots of a ring: twice as many are still a number of 32 bits.
@@ -8,7 +10,7 @@ _SLOTS_MAX = 2**31 - 1
 _LOCALS_MAX = 32
 
 
-def node_size(ranks, said=None):
+def node_size(ranks: int, said: int | None = None) -> int:
     """Ranks of a node. Unless somebody says otherwise: eight as in DeepEP, or as many as divide them."""
     if said is None:
         return next(size for size in range(min(8, ranks), 0, -1) if ranks % size == 0)
@@ -18,7 +20,7 @@ def node_size(ranks, said=None):
     return said
 
 
-def even(sms, what):
+def even(sms: int, what: str) -> int:
     """SMs: two for each channel."""
     sms = checked.whole(sms, what, 2, _SLOTS_MAX)
     if sms % 2:
@@ -34,12 +36,12 @@ class Config:
 
     def __init__(
         self,
-        num_sms=20,
-        num_max_nvl_chunked_send_tokens=6,
-        num_max_nvl_chunked_recv_tokens=256,
-        num_max_rdma_chunked_send_tokens=6,
-        num_max_rdma_chunked_recv_tokens=256,
-    ):
+        num_sms: int = 20,
+        num_max_nvl_chunked_send_tokens: int = 6,
+        num_max_nvl_chunked_recv_tokens: int = 256,
+        num_max_rdma_chunked_send_tokens: int = 6,
+        num_max_rdma_chunked_recv_tokens: int = 256,
+    ) -> None:
         num_sms = even(num_sms, "num_sms")
         pairs = {
             "nvl": (num_max_nvl_chunked_send_tokens, num_max_nvl_chunked_recv_tokens),
@@ -58,10 +60,10 @@ class Config:
         self.num_max_nvl_chunked_send_tokens, self.num_max_nvl_chunked_recv_tokens = pairs["nvl"]
         self.num_max_rdma_chunked_send_tokens, self.num_max_rdma_chunked_recv_tokens = pairs["rdma"]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Config{tuple(vars(self).values())}"
 
-    def _rings(self, ranks):
+    def _rings(self, ranks: int) -> tuple[int, int, int, int]:
         """SMs, slots inside a node, slots of one put, slots between nodes.
 
         One buffer sends both ways, and each way puts what it may at most, or less: so the lesser of the two.
@@ -69,12 +71,14 @@ class Config:
         chunk = min(self.num_max_rdma_chunked_send_tokens, combine_config(2, ranks).num_max_rdma_chunked_send_tokens)
         return self.num_sms, self.num_max_nvl_chunked_recv_tokens, chunk, self.num_max_rdma_chunked_recv_tokens
 
-    def get_nvl_buffer_size_hint(self, hidden_bytes, num_ranks):
+    def get_nvl_buffer_size_hint(self, hidden_bytes: int, num_ranks: int) -> int:
         """0: rings inside a node are in the same heap as those between nodes."""
         self._sizes(hidden_bytes, num_ranks)
         return 0
 
-    def get_rdma_buffer_size_hint(self, hidden_bytes, num_ranks, *, ranks_per_node=None):
+    def get_rdma_buffer_size_hint(
+        self, hidden_bytes: int, num_ranks: int, *, ranks_per_node: int | None = None
+    ) -> int:
         """Bytes of a heap that holds a buffer with these rings. `ranks_per_node` is Shunt's own."""
         hidden, ranks = self._sizes(hidden_bytes, num_ranks)
         # Rings do not grow with the tokens.
@@ -122,11 +126,11 @@ def _of(table, sms, ranks):
     return Config(sms, *table[next((size for size in table if size >= ranks), max(table))])
 
 
-def dispatch_config(sms, ranks):
+def dispatch_config(sms: int, ranks: int) -> Config:
     """Where DeepEP says nothing of so many ranks, what it says of the next larger number, or of the largest."""
     return _of(_DISPATCH, sms, ranks)
 
 
-def combine_config(sms, ranks):
+def combine_config(sms: int, ranks: int) -> Config:
     """The same for a combine."""
     return _of(_COMBINE, sms, ranks)

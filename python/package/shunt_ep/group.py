@@ -16,13 +16,9 @@ def gatherer(group: Any, comm: Any) -> tuple[int, int, Callable[[Any], list[Any]
     if not (callable(getattr(given, "rank", None)) and callable(getattr(given, "size", None))):
         right = "a torch.distributed.ProcessGroup, a communicator of mpi4py, or one of SoftJob.group(rank)"
         raise TypeError(f"group: {checked.shown(given)} was given; {right} is right")
-    if hasattr(given, "all_gather_object"):
-        return given.rank(), given.size(), given.all_gather_object
     import torch.distributed
 
-    if not isinstance(given, torch.distributed.ProcessGroup):
-        right = "a torch.distributed.ProcessGroup, or something with all_gather_object(object),"
-        raise TypeError(f"group: {checked.shown(given)} was given; {right} is right")
+    checked.instance(given, torch.distributed.ProcessGroup, "group", "a torch.distributed.ProcessGroup")
 
     def gather(mine: Any) -> list[Any]:
         everyones: list[Any] = [None] * given.size()

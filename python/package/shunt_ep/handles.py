@@ -105,7 +105,8 @@ def normal(state: NormalState, given: Any, inside: np.ndarray, rank: int, locals
     sent, head = _in_channels(inside, channels)
     sources = np.searchsorted(sums, np.arange(state.num_recv_tokens), side="right").astype(np.int32)
     if nodes > 1:
-        to_node, node_head = _in_channels(inside.reshape(-1, nodes, locals_).any(axis=2), channels)
+        crosses = np.asarray(inside.reshape(-1, nodes, locals_).any(axis=2))
+        to_node, node_head = _in_channels(crosses, channels)
         meta = np.stack([sources // locals_, np.full_like(sources, 1 << rank % locals_)], axis=1)
         over = np.cumsum(arriving, axis=1, dtype=np.int32)
         found = [

@@ -102,8 +102,9 @@ class NormalMode:
         parts = _native.normal_layout(job._native, self.rank, job.ranks_per_node, local, topk.shape[1], topk)
         to_rank, to_node, to_expert = (np.frombuffer(part, np.int32).copy() for part in parts[:3])
         inside = np.frombuffer(parts[3], np.bool_).reshape(-1, ranks).copy()
-        found = to_rank, to_node if len(to_node) > 1 else None, to_expert, inside
-        return *(part if part is None else arrays.like(part, topk_idx) for part in found), events.ended(async_finish)
+        to_nodes = arrays.like(to_node, topk_idx) if len(to_node) > 1 else None
+        to_rank, to_expert, inside = (arrays.like(part, topk_idx) for part in (to_rank, to_expert, inside))
+        return to_rank, to_nodes, to_expert, inside, events.ended(async_finish)
 
     def dispatch(
         self,
@@ -208,10 +209,10 @@ class NormalMode:
                 raise ValueError("topk_weights: was given; None is right: the dispatch had no topk_idx")
             weights = arrays.weights(topk_weights, (state.rows(), state.num_topk))[: state.num_recv_tokens]
         shape = state.tokens, state.hidden
-        biases = tuple(bias) if isinstance(bias, (tuple, list)) else (bias,)
-        if len(biases) > 2:
-            raise ValueError(f"bias: {len(biases)} were given; two at most are right")
-        biases = [one if one is None else arrays.bf16(one, "bias", 2) for one in (*biases, None)[:2]]
+        given = tuple(bias) if isinstance(bias, (tuple, list)) else (bias,)
+        if len(given) > 2:
+            raise ValueError(f"bias: {len(given)} were given; two at most are right")
+        biases = [one if one is None else arrays.bf16(one, "bias", 2) for one in (*given, None)[:2]]
         for one in biases:
             if one is not None and one.shape != shape:
                 raise ValueError(f"bias: {one.shape} was given; {shape} is right")

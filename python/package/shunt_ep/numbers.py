@@ -1,11 +1,15 @@
 """BF16 and FP8 (E4M3) as arrays of bits, for NumPy, which has neither."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from . import checked
 
 
-def to_bf16(values):
+def to_bf16(values: Any) -> np.ndarray:
     """The nearest BF16 of each number, ties to even, as bits (uint16)."""
     if checked.is_torch(values) and getattr(values, "is_floating_point", lambda: False)():
         values = values.float()
@@ -31,7 +35,7 @@ def _bits(given, what, bits, names):
     return np.ascontiguousarray(made, dtype=bits)
 
 
-def from_bf16(bits):
+def from_bf16(bits: Any) -> np.ndarray:
     """What BF16 bits stand for, as float32."""
     return (_bits(bits, "bits", np.uint16, ("bfloat16", "uint16", "int16")).astype(np.uint32) << 16).view(np.float32)
 
@@ -47,12 +51,12 @@ def _e4m3():
 _E4M3 = _e4m3()
 
 
-def from_fp8(codes):
+def from_fp8(codes: Any) -> np.ndarray:
     """What E4M3 codes (uint8) stand for, as float32."""
     return _E4M3[_bits(codes, "codes", np.uint8, ("float8_e4m3fn", "uint8", "int8"))]
 
 
-def dequantise(received):
+def dequantise(received: Any) -> np.ndarray:
     """Rows of a dispatch as float32: of BF16 bits, or of FP8 codes and their scales, of either kind."""
     if not isinstance(received, tuple):
         return from_bf16(received)
