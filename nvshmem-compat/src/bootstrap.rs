@@ -30,7 +30,10 @@ pub fn joining(asked: u32, attr: Option<&InitAttr>, lookup: Lookup<'_>) -> Resul
     let (options, fabric, made_up) = match asked {
         flags::UNIQUE_ID => by_unique_id(attr, lookup)?,
         0 => return by_place(lookup),
-        flags::MPI_COMM => by_mpi(&mpi(lookup)?, communicator(attr)?, lookup)?,
+        flags::MPI_COMM => {
+            let communicator = communicator(attr)?;
+            by_mpi(&mpi(lookup)?, communicator, lookup)?
+        }
         other => return Err(refused(other)),
     };
     Ok(Joining { options, fabric, made_up })

@@ -55,7 +55,8 @@ fn watched_cluster(spec: &RunSpec, watching: &Watching, metrics: Option<&Arc<Met
 /// What a scrape says: series with their labels, and the value.
 fn scrape(endpoint: &Endpoint) -> BTreeMap<String, f64> {
     let mut stream = TcpStream::connect(endpoint.address()).expect("the endpoint listens");
-    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: here\r\n\r\n").expect("sent");
+    let accept = "Accept: application/openmetrics-text; version=1.0.0,text/plain";
+    write!(stream, "GET /metrics HTTP/1.0\r\nHost: here\r\n{accept}\r\n\r\n").expect("sent");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
@@ -80,7 +81,7 @@ fn parse(body: &str) -> BTreeMap<String, f64> {
         } else {
             let (name, value) = line.rsplit_once(' ').expect("a series and a value");
             let family = name.split('{').next().expect("a name");
-            let ends = ["", "_total", "_bucket", "_sum", "_count"];
+            let ends = ["", "_total", "_info", "_bucket", "_sum", "_count"];
             let of = ends.iter().find_map(|end| kinds.get(family.strip_suffix(end)?));
             assert!(of.is_some() && family.starts_with("shunt_"), "{line}");
             let before = series.insert(name.to_owned(), value.parse().expect("a number"));
