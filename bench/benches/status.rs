@@ -11,10 +11,10 @@ fn read(criterion: &mut Criterion) {
     let page = page::Page::new();
     let mut group = criterion.benchmark_group("status page");
     group.bench_function("summary", |bencher| {
-        bencher.iter(|| black_box(&page.reader).summary().expect("nobody writes meanwhile"));
+        bencher.iter(|| black_box(&page.reader).summary().expect("no writer is running"));
     });
     group.bench_function("whole page", |bencher| {
-        bencher.iter(|| black_box(&page.reader).page().expect("nobody writes meanwhile"));
+        bencher.iter(|| black_box(&page.reader).page().expect("no writer is running"));
     });
     group.finish();
 }

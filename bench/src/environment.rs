@@ -14,7 +14,7 @@ pub struct Environment {
     pub config: EnvConfig,
     /// Whether failures switch paths, if somebody says.
     pub fault_tolerance: Option<bool>,
-    /// How long a path may be silent, if somebody says.
+    /// How long a path may be silent, if given.
     pub suspect: Option<u64>,
     /// The least of it, if somebody says.
     pub suspect_floor: Option<u64>,
@@ -35,7 +35,7 @@ impl Environment {
     /// Reads all that this program understands.
     ///
     /// # Errors
-    /// What was met and what would be right.
+    /// What was given and what is expected.
     pub fn read(lookup: Lookup<'_>) -> Result<Self, Usage> {
         for variable in VARIABLES {
             // Those of the job and of what is watched as well, which others read later.

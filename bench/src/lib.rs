@@ -10,7 +10,7 @@
 //! | [`cluster`], [`clock`], [`agent_pause`] | PEs of this process |
 //! | [`gpu`], [`hand`] | kernels on a GPU, and what posts for a sender: a thread or they |
 //! | [`runner`], [`faults`], [`sampler`], [`interrupt`] | one run over them: phases, planned faults, what is reported |
-//! | [`timeline`], [`rail_stats`], [`switch_table`], [`report`], [`plot`] | figures, verdict, JSON, pictures; pure |
+//! | [`timeline`], [`rail_stats`], [`switch_table`], [`report`], [`plot`], [`page`] | figures, JSON, pictures |
 //! | [`moe`] | `moe_pressure`: MoE layers under faults |
 //! | [`program`], [`progress`], [`outputs`], [`remarks`] | what is printed and written |
 
@@ -32,6 +32,7 @@ pub mod moe;
 pub mod nics;
 pub mod options;
 pub mod outputs;
+pub mod page;
 pub mod pattern;
 pub mod plan;
 pub mod plot;

@@ -114,7 +114,7 @@ pub struct Options {
     /// repeatable
     #[arg(long, value_name = "FAULT", value_parser = parse_fault, allow_hyphen_values = true)]
     pub inject: Vec<Injection>,
-    /// No faults but those that happen; prints every switch as it happens and the rails' counters each second
+    /// Inject no faults; print each switch as it happens, and the rails' counters each second
     #[arg(long)]
     pub watch: bool,
     /// Fault tolerance [default: on, or as NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE says]
@@ -130,7 +130,7 @@ pub struct Options {
     /// What proves that an abandoned path is silent [default: SHUNT_FENCE, else strict]
     #[arg(long)]
     pub fence: Option<FenceKind>,
-    /// What is said of an operation whose fate nobody knows [default: stop]
+    /// How to resolve an uncertain operation [default: stop]
     #[arg(long)]
     pub uncertain: Option<Uncertain>,
     /// Check every byte and poison every slot
@@ -142,7 +142,13 @@ pub struct Options {
     /// Write the timeline here as SVG
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
-    /// Print every fault there is and leave
+    /// Write a page with channels, switches, faults and verdict here
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// Write a trace for Perfetto or chrome://tracing here
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
+    /// List fault types and exit
     #[arg(long)]
     pub list_faults: bool,
     /// This process is PE R of a job, the others are processes of their own [default: SHUNT_RANK]
@@ -192,16 +198,16 @@ fn range(values: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(values)
 }
 
-/// Iterations of the table when nobody says.
+/// Iterations of the table by default.
 const ITERATIONS_DEFAULT: u32 = 100;
-/// A put of the stream when nobody says.
+/// Size of a put of the stream by default.
 const SIZE_DEFAULT: u64 = 64 << 10;
 
 impl Options {
     /// Parses and checks, with the process's environment. `arguments` starts with the program's name.
     ///
     /// # Errors
-    /// What was met and what would be right.
+    /// What was given and what is expected.
     pub fn from_arguments<I, T>(arguments: I) -> Result<Self, Usage>
     where
         I: IntoIterator<Item = T>,
@@ -213,7 +219,7 @@ impl Options {
     /// Parses and checks, with any environment.
     ///
     /// # Errors
-    /// What was met and what would be right.
+    /// What was given and what is expected.
     pub fn from_parts<I, T>(arguments: I, lookup: Lookup<'_>) -> Result<Self, Usage>
     where
         I: IntoIterator<Item = T>,
@@ -283,7 +289,7 @@ impl Options {
         }
     }
 
-    /// What is said of an operation whose fate nobody knows.
+    /// How to resolve an uncertain operation.
     pub fn uncertain(&self) -> Uncertain {
         self.uncertain.unwrap_or(Uncertain::Stop)
     }
@@ -381,7 +387,7 @@ impl Options {
         Ok(())
     }
 
-    /// Smallest size of the table: a double for each block when nobody says.
+    /// Smallest size of the table: a double for each block by default.
     pub fn min_size(&self) -> u64 {
         self.min_size.unwrap_or(8 * self.ctas as u64)
     }
@@ -391,7 +397,7 @@ impl Options {
         if self.mode == Mode::Write { self.size.unwrap_or(SIZE_DEFAULT) } else { 8 }
     }
 
-    /// Whether faults are planned that nobody asked for: those that show what this is about.
+    /// Whether the default faults are planned.
     pub fn hurts_by_itself(&self) -> bool {
         self.inject.is_empty() && !self.watch && self.tolerant()
     }
@@ -401,12 +407,12 @@ impl Options {
         self.rail_gbps.unwrap_or(4.0)
     }
 
-    /// How long a path may be silent, if somebody says.
+    /// How long a path may be silent, if given.
     pub fn suspect(&self) -> Option<u64> {
         self.suspect.or(self.environment.suspect)
     }
 
-    /// Backup paths of each channel, if somebody says.
+    /// Backup paths of each channel, if given.
     pub fn backups(&self) -> Option<u32> {
         self.backups.or(self.environment.backups)
     }

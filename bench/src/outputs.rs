@@ -1,5 +1,5 @@
-//! The files of `--json` and `--plot`: tried before any work, so that a run is not made for nothing, and
-//! written at its end. What a file held stays until then.
+//! The files of `--json`, `--plot`, `--report` and `--trace`: tried before any work, so that a run is not made for
+//! nothing, and written at its end. What a file held stays until then.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -12,7 +12,7 @@ pub enum BadOutput {
     /// It could not be opened.
     #[error("error: {option} {}: {met}; {want}", path.display())]
     Open {
-        /// `--json` or `--plot`.
+        /// The option, `--json` for one.
         option: &'static str,
         /// The file.
         path: PathBuf,
@@ -22,8 +22,15 @@ pub enum BadOutput {
         want: &'static str,
     },
     /// Both options name one file.
-    #[error("error: --json and --plot both name {}; give each a file of its own", .0.display())]
-    Same(PathBuf),
+    #[error("error: {one} and {other} both name {}; give each a file of its own", path.display())]
+    Same {
+        /// An option.
+        one: &'static str,
+        /// Another.
+        other: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 /// One file.
@@ -112,47 +119,49 @@ impl Output {
     }
 }
 
-/// Both files.
-#[derive(Debug)]
+/// An option, and the file it names.
+pub type Wanted<'a> = (&'static str, Option<&'a Path>);
+
+/// All files.
+#[derive(Debug, Default)]
 pub struct Outputs {
-    json: Option<Output>,
-    plot: Option<Output>,
+    files: Vec<(&'static str, Output)>,
 }
 
 impl Outputs {
     /// Opens what was asked for; what is not there is made for a moment, to see that it can be.
     ///
     /// # Errors
-    /// What was met and what would be right. Nothing is left behind.
-    pub fn open(json: Option<&Path>, plot: Option<&Path>) -> Result<Self, BadOutput> {
-        let json = json.map(|path| Probe::open("--json", path)).transpose()?;
-        let plot = plot.map(|path| Probe::open("--plot", path)).transpose()?;
-        if let (Some(one), Some(other)) = (&json, &plot)
-            && one.identity().is_some()
-            && one.identity() == other.identity()
-        {
-            return Err(BadOutput::Same(one.path.clone()));
+    /// What was given and what is expected. Nothing is left behind.
+    pub fn open(wanted: &[Wanted<'_>]) -> Result<Self, BadOutput> {
+        let mut probes: Vec<(&'static str, Probe)> = Vec::new();
+        for &(other, path) in wanted {
+            let Some(path) = path else { continue };
+            let probe = Probe::open(other, path)?;
+            let identity = probe.identity();
+            let same = |(_, before): &&(_, Probe)| identity.is_some() && before.identity() == identity;
+            if let Some((one, before)) = probes.iter().find(same) {
+                return Err(BadOutput::Same { one, other, path: before.path.clone() });
+            }
+            probes.push((other, probe));
         }
-        let keep = |option, probe: Option<Probe>| {
-            let path = probe.as_ref().map(|probe| probe.path.clone()).unwrap_or_default();
+        let keep = |(option, probe): (&'static str, Probe)| {
+            let path = probe.path.clone();
             let want = "name a file that can be written";
-            probe.map(Probe::keep).transpose().map_err(|met| BadOutput::Open { option, path, met, want })
+            let kept = probe.keep().map_err(|met| BadOutput::Open { option, path, met, want })?;
+            Ok((option, kept))
         };
-        Ok(Self { json: keep("--json", json)?, plot: keep("--plot", plot)? })
+        Ok(Self { files: probes.into_iter().map(keep).collect::<Result<_, _>>()? })
     }
 
-    /// Writes both. The texts are made only where somebody wants them.
+    /// Writes each with the text that `text` makes of its option.
     ///
     /// # Errors
     /// One for each file that could not be written, with its name.
-    pub fn write(mut self, json: impl Fn() -> String, plot: impl Fn() -> String) -> Vec<String> {
+    pub fn write(self, text: impl Fn(&'static str) -> String) -> Vec<String> {
         let mut errors = Vec::new();
-        let texts: [(&mut Option<Output>, &dyn Fn() -> String); 2] =
-            [(&mut self.json, &json), (&mut self.plot, &plot)];
-        for (output, text) in texts {
-            if let Some(output) = output
-                && let Err(error) = output.replace(&text())
-            {
+        for (option, mut output) in self.files {
+            if let Err(error) = output.replace(&text(option)) {
                 errors.push(format!("{}: {error}", output.path.display()));
             }
         }
@@ -175,13 +184,19 @@ mod tests {
         let folder = folder("refused");
         let fresh = folder.join("fresh.json");
         let missing = folder.join("no/such.svg");
-        let error = Outputs::open(Some(&fresh), Some(&missing)).unwrap_err().to_string();
+        let error =
+            Outputs::open(&[("--json", Some(&fresh)), ("--plot", Some(&missing))]).unwrap_err().to_string();
         assert!(error.contains("--plot") && error.contains("folder that exists"), "{error}");
         assert!(!fresh.exists());
-        let error = Outputs::open(Some(&folder), None).unwrap_err().to_string();
+        let error = Outputs::open(&[("--json", Some(&folder))]).unwrap_err().to_string();
         assert!(error.contains("--json") && error.contains("not a folder"), "{error}");
-        let error = Outputs::open(Some(&fresh), Some(&folder.join("./fresh.json"))).unwrap_err();
-        assert!(error.to_string().contains("both name"), "{error}");
+        let error = Outputs::open(&[
+            ("--json", Some(&fresh)),
+            ("--plot", None),
+            ("--trace", Some(&folder.join("./fresh.json"))),
+        ])
+        .unwrap_err();
+        assert!(error.to_string().contains("--json and --trace both name"), "{error}");
         assert!(!fresh.exists());
         std::fs::remove_dir_all(folder).unwrap();
     }
@@ -190,9 +205,9 @@ mod tests {
     fn a_file_is_there_once_it_has_its_content() {
         let folder = folder("fresh");
         let fresh = folder.join("new.json");
-        let outputs = Outputs::open(Some(&fresh), None).unwrap();
+        let outputs = Outputs::open(&[("--json", Some(&fresh))]).unwrap();
         assert!(!fresh.exists(), "a run that is cut short leaves nothing");
-        assert_eq!(outputs.write(|| "new".into(), || unreachable!()), Vec::<String>::new());
+        assert_eq!(outputs.write(|_| "new".into()), Vec::<String>::new());
         assert_eq!(std::fs::read_to_string(&fresh).unwrap(), "new");
         std::fs::remove_dir_all(folder).unwrap();
     }
@@ -202,10 +217,10 @@ mod tests {
         let folder = folder("pipe");
         let pipe = folder.join("ff");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let error = Outputs::open(Some(&pipe), None).unwrap_err().to_string();
+        let error = Outputs::open(&[("--json", Some(&pipe))]).unwrap_err().to_string();
         assert!(error.contains("no regular file") && error.contains("name a regular file"), "{error}");
-        let null = Outputs::open(Some(Path::new("/dev/null")), None).unwrap();
-        assert_eq!(null.write(|| "gone".into(), || unreachable!()), Vec::<String>::new());
+        let null = Outputs::open(&[("--json", Some(Path::new("/dev/null")))]).unwrap();
+        assert_eq!(null.write(|_| "gone".into()), Vec::<String>::new());
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -214,10 +229,10 @@ mod tests {
         let folder = folder("content");
         let file = folder.join("old.json");
         std::fs::write(&file, "a long text of an older run").unwrap();
-        drop(Outputs::open(Some(&file), None).unwrap());
+        drop(Outputs::open(&[("--json", Some(&file))]).unwrap());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "a long text of an older run");
-        let outputs = Outputs::open(Some(&file), None).unwrap();
-        assert_eq!(outputs.write(|| "new".into(), || unreachable!()), Vec::<String>::new());
+        let outputs = Outputs::open(&[("--json", Some(&file))]).unwrap();
+        assert_eq!(outputs.write(|_| "new".into()), Vec::<String>::new());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
         std::fs::remove_dir_all(folder).unwrap();
     }

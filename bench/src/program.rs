@@ -8,13 +8,13 @@ use crate::nics::settle::settle;
 use crate::nics::source::Source;
 use crate::options::{DeviceKind, Mode, OnOff, Options, SignalKind};
 use crate::outputs::Outputs;
-use crate::plot;
 use crate::progress::{Progress, say, stdout_error};
 use crate::rail_stats::Spread;
 use crate::report::{Ended, Report, Verdict};
 use crate::runner::{self, TableError};
 use crate::table;
 use crate::units::{show_size, show_time};
+use crate::{page, plot};
 use clap::ValueEnum;
 use shunt_host::config::FenceMode;
 use shunt_host::events::{Logging, flush_log};
@@ -54,8 +54,13 @@ fn dispatch(options: &Options) -> u8 {
     }
     // Only who writes them opens them, and before anybody is kept waiting.
     let files = match options.job.as_ref().is_none_or(|place| place.rank == 0) {
-        true => Outputs::open(options.json.as_deref(), options.plot.as_deref()),
-        false => Outputs::open(None, None),
+        true => Outputs::open(&[
+            ("--json", options.json.as_deref()),
+            ("--plot", options.plot.as_deref()),
+            ("--report", options.report.as_deref()),
+            ("--trace", options.trace.as_deref()),
+        ]),
+        false => Ok(Outputs::default()),
     };
     let outputs = match files {
         Ok(outputs) => outputs,
@@ -159,7 +164,7 @@ fn follow(options: &Options, source: &Source, job: &dyn Job) -> u8 {
             return failed(format!("{}; {gone}", what.join("; ")));
         }
         _ if job.gone(0).is_none() => return failed(gone),
-        _ => eprintln!("error: rank {rank}: {gone}: nobody judges the run"),
+        _ => eprintln!("error: rank {rank}: {gone}: no rank judges the run"),
     }
     NO_PATH
 }
@@ -171,7 +176,7 @@ program: they would fail on every path alike, so the channel fails at once, no o
 exit status 3";
 
 fn list_faults() {
-    say!("<time>:<pe>.<rail>:<fault>   [=T], [/T]: for how long, for ever if absent");
+    say!("<time>:<pe>.<rail>:<fault>   [=T], [/T]: for how long; without it until the end");
     for info in fault::list().filter(|info| !info.whole_pe) {
         let mark = if info.sabotage { "SABOTAGE: " } else { "" };
         say!("  {:<26} {mark}{}", info.syntax, info.meaning);
@@ -268,7 +273,13 @@ fn conclude(outputs: Outputs, report: &Report, watched: bool) -> u8 {
         eprintln!("error: {why}: {text}");
     }
     let mut status = report.judged.exit_status();
-    for error in outputs.write(|| json(report), || plot::svg(report)) {
+    let text = |option| match option {
+        "--json" => json(report),
+        "--plot" => plot::svg(report),
+        "--trace" => shunt_view::trace(&page::run(report)),
+        _ => shunt_view::html(&page::run(report)),
+    };
+    for error in outputs.write(text) {
         eprintln!("error: {error}");
         status = status.max(BROKEN);
     }

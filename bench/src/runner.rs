@@ -107,7 +107,7 @@ pub fn table(
 fn ended(options: &Options, job: &dyn Job, unit: &Unit, stop: Stop) -> Ended {
     match stop {
         Stop::Fault(fault) => unit.describe(&fault, options.tolerant(), job.gone(fault.peer)),
-        Stop::Stalled(what) => Ended::Stalled(format!("stalled: waited in vain for {what}")),
+        Stop::Stalled(what) => Ended::Stalled(format!("stalled: waited too long for {what}")),
         Stop::Aborted => Ended::Stalled("ended by another kernel".into()),
         Stop::Killed => Ended::Stalled("the PE was killed".into()),
     }

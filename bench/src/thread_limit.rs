@@ -11,8 +11,8 @@ pub const STACK_BYTES: usize = 2 << 20;
 /// A thread that a run needs cannot be started. Exit status 1.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this process needs {needed} more threads and one cannot be started: {met}; a larger limit (ulimit -u), fewer PEs \
-     or fewer blocks (-c) would be right"
+    "this process needs {needed} more threads and one cannot be started: {met}; raise the limit (ulimit -u), or give \
+     fewer PEs or fewer blocks (-c)"
 )]
 pub struct NoRoom {
     /// All that the process is about to start.

@@ -1,8 +1,8 @@
 //! Sizes, durations and rates as people write them, and back.
 
-/// What was met and what would be right.
+/// What was given and what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("met {met:?}; {want}")]
+#[error("{want}, got {met:?}")]
 pub struct BadUnit {
     /// The text as given.
     pub met: String,

@@ -70,8 +70,8 @@ const FAULTS: &[Case] = &[
     ("--inject 1s:0.7:down", &[], "no rail 0.7", "rails 0 to 1"),
     ("--inject 1s:4:peer-killed", &[], "no PE 4", "PEs are 0 to 1"),
     ("--inject 3s:0.0:down", &[], "3s:0.0:down", "the time must lie before"),
-    ("--inject 1s:0.0:peer-killed", &[], "0.0:peer-killed", "name no rail"),
-    ("--inject 1s:0:down", &[], "0:down", "name it, e.g. 0.0:down"),
+    ("--inject 1s:0.0:peer-killed", &[], "0.0:peer-killed", "expected a whole PE"),
+    ("--inject 1s:0:down", &[], "0:down", "expected one rail for down, e.g. 0.0:down"),
     ("--inject 1s:0:agent-stalled", &[], "agent-stalled", "agent-stalled=T"),
     ("--inject 1s:0:oob-cut=long", &[], "long", "a time like 10ms"),
     ("--inject 1s:0:clock-jump=0", &[], "clock-jump=0", "a value above 0"),
@@ -135,7 +135,7 @@ const ENVIRONMENT: &[Case] = &[
         rank_0!(),
         &[("SHUNT_SECRET", "0123456789abcdef"), ("SHUNT_SECRET_FILE", "{}/secret")],
         "SHUNT_SECRET and SHUNT_SECRET_FILE are both set",
-        "one of them is right",
+        "set only one of them",
     ),
     (
         "--rank 0 --world 2 --root 127.0.0.1:9",
@@ -152,7 +152,7 @@ const ENVIRONMENT: &[Case] = &[
 ];
 
 const JOBS: &[Case] = &[
-    ("--rank 2 --world 2 --root 127.0.0.1:9", &[], "rank is 2 in a world of 2", "from 0 to 1"),
+    ("--rank 2 --world 2 --root 127.0.0.1:9", &[], "rank: expected 0 to 1 in a world of 2", "got 2"),
     ("--rank -1 --world 2 --root 127.0.0.1:9", &[], "'-1'", "--rank <R>"),
     ("--rank 0", &[], "rank is given", "rank, world and root belong together"),
     ("--root 127.0.0.1:9", &[], "root is given", "rank, world and root belong together"),
@@ -162,7 +162,7 @@ const JOBS: &[Case] = &[
     ("--rank 0 --world 2 --root nohost", &[], "nohost", "HOST:PORT"),
     ("--rank 0 --world 2 --root 300.1.1.1:9", &[], "300.1.1.1:9", "HOST:PORT"),
     ("--rank 0 --world 2 --root 127.0.0.1:99999", &[], "127.0.0.1:99999", "HOST:PORT"),
-    ("--rank 0 --world 2 --root 127.0.0.1:0", &[], "port of the root is 0", "1 to 65535"),
+    ("--rank 0 --world 2 --root 127.0.0.1:0", &[], "port of the root: expected", "1 to 65535"),
     ("--rank 0 --world 2 --root 10.0.0.1:7000", &[], "10.0.0.1:7000", "set SHUNT_SECRET"),
     (rank_0!("--pes 4"), &[], "--pes 4 in a world of 2", "leave --pes out"),
     ("--rank 0 --world 2 --root 127.0.0.1:9 --fabric a/b", &[], "a/b", "letters, digits"),
@@ -175,8 +175,8 @@ const JOBS: &[Case] = &[
     ("--fabric lone", &[], "--fabric without a job", "--rank, --world and --root"),
     ("--secret-file {}/secret", &[], "--secret-file without a job", "--rank, --world and --root"),
     (rank_0!("--secret-file {}/none"), &[], "{}/none", "give a file"),
-    (rank_0!("--secret-file {}/empty"), &[], "the secret has 0 characters", "at least 16 characters"),
-    (rank_0!("--secret-file {}/open"), &[], "{}/open has mode 644", "chmod go-rwx is right"),
+    (rank_0!("--secret-file {}/empty"), &[], "at least 16 random characters", "got 0 characters"),
+    (rank_0!("--secret-file {}/open"), &[], "{}/open has mode 644", "run chmod go-rwx"),
     (rank_0!("--secret-file {}"), &[], "{}", "give a file"),
 ];
 
@@ -184,6 +184,14 @@ const OUTPUTS: &[Case] = &[
     ("--json {}/no/such.json", &[], "--json {}/no/such.json", "in a folder that exists"),
     ("--json {}", &[], "--json {}", "not a folder"),
     ("--plot {}/picture.png", &[], "--plot writes SVG", "ends in .svg"),
+    ("--report {}/page.txt", &[], "--report writes HTML", "ends in .html"),
+    ("--report {}/no/such.html", &[], "--report {}/no/such.html", "in a folder that exists"),
+    (
+        "--report {}/same.html --trace {}/same.html",
+        &[],
+        "--report and --trace both name",
+        "a file of its own",
+    ),
     ("--json {}/same.svg --plot {}/same.svg", &[], "--json and --plot both name", "a file of its own"),
     (rank_0!("--plot {}/no/such.svg"), &[], "--plot {}/no/such.svg", "in a folder that exists"),
 ];

@@ -89,10 +89,12 @@ fn every_option_is_in_the_document() {
 }
 
 #[test]
-fn a_run_prints_table_timeline_and_verdict_and_writes_both_files() {
+fn a_run_prints_table_timeline_and_verdict_and_writes_its_files() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (json, svg) = (folder.join("run.json"), folder.join("run.svg"));
+    let [json, svg, html, trace] =
+        ["run.json", "run.svg", "run.html", "trace.json"].map(|name| folder.join(name));
     let files = format!("--json {} --plot {}", json.display(), svg.display());
+    let files = format!("{files} --report {} --trace {}", html.display(), trace.display());
     let output = program(&format!("-b 64 -e 4K -f 8 -n 20 --duration 200ms --watch {files}"));
     let (out, error) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{out}{error}");
@@ -106,6 +108,13 @@ fn a_run_prints_table_timeline_and_verdict_and_writes_both_files() {
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
     assert_eq!(json["bytes_posted"], json["bytes_delivered"]);
     assert!(std::fs::read_to_string(svg).unwrap().ends_with("</svg>\n"));
+    let html = std::fs::read_to_string(html).unwrap();
+    for part in ["<p id=\"verdict\" class=\"verdict good\">clean</p>", " --report ", "GB/s</text>"] {
+        assert!(html.contains(part), "{part} is not in {html}");
+    }
+    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
+    let counters = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "C");
+    assert_eq!(counters.count(), json["timeline"].as_array().unwrap().len());
 }
 
 #[test]

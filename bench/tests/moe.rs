@@ -137,8 +137,8 @@ fn normal_mode_says_what_would_be_right() {
         ("--ranks 4 --nodes 3", "a divisor of the 4 ranks"),
         ("--format ue8m0", "bf16, fp8 or all"),
         ("--hidden 700", "a multiple of 512"),
-        ("--signals cleared", "all words there are absolute; --mode low-latency"),
-        ("--hidden 33554432", "4G at most"),
+        ("--signals cleared", "all words there are absolute; give --mode low-latency"),
+        ("--hidden 33554432", "expected at most 4G"),
     ] {
         let output = program(&format!("--mode normal {arguments}"));
         let said = text(&output.stderr);
@@ -175,7 +175,7 @@ fn bad_flags_are_status_2_and_say_what_would_be_right() {
         ("--ranks two", "invalid"),
         ("--iters 0", "1..=100000000"),
         ("--faults dwon", "none, random"),
-        ("--faults peer-killed", "of a whole PE"),
+        ("--faults peer-killed", "hits a whole PE"),
         ("--hidden 100", "--hidden"),
         ("--every 1ns", "at least 1ms"),
         ("--timeout 0ms", "at least 1ms"),
@@ -183,7 +183,7 @@ fn bad_flags_are_status_2_and_say_what_would_be_right() {
         ("--format fp4", "bf16"),
         ("--json /nowhere/moe.json", "folder that exists"),
         ("--no-such-option", "unexpected"),
-        ("--nodes 2", "--nodes 2 with --mode low-latency: ranks there are on no nodes; --mode normal"),
+        ("--nodes 2", "--nodes 2 with --mode low-latency: ranks there are on no nodes; give --mode normal"),
         ("--faults none --every 50ms", "--every 50.0 ms with --faults none: nothing goes wrong there"),
         ("--plot moe.png", "ends in .svg"),
         ("--iters -1", "1..=100000000"),

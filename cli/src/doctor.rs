@@ -163,7 +163,7 @@ fn json_object(checks: &[Check], fence: Option<&Result<FenceProof, NicError>>, r
                 "area": check.area.to_string(),
                 "name": check.name,
                 "verdict": check.verdict.to_string(),
-                "met": check.met,
+                "found": check.met,
                 "fix": check.fix,
             })
         })

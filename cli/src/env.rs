@@ -158,23 +158,8 @@ fn others(environment: &BTreeMap<String, String>) -> Vec<Other> {
 
 /// The known name with the fewest letters between it and this one, if they are few.
 fn nearest(name: &str) -> Option<&'static str> {
-    let near = known().map(|variable| (letters_between(name, variable.name), variable.name));
+    let near = known().map(|variable| (strsim::levenshtein(name, variable.name), variable.name));
     near.min().filter(|(letters, known)| *letters <= 1 + known.len() / 6).map(|(_, known)| known)
-}
-
-/// How many letters must be put in, taken out or changed.
-fn letters_between(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, to) in b.iter().enumerate() {
-            let change = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 fn as_text(lines: &[Line], others: &[Other], long: bool) -> String {
@@ -251,13 +236,6 @@ fn as_json(lines: &[Line], others: &[Other], place: Option<&Job>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn letters() {
-        assert_eq!(letters_between("", "abc"), 3);
-        assert_eq!(letters_between("SHUNT_BACKUP", "SHUNT_BACKUPS"), 1);
-        assert_eq!(letters_between("kitten", "sitting"), 3);
-    }
 
     #[test]
     fn typing_errors_find_their_name() {

@@ -19,7 +19,7 @@ pub struct Root {
 
 /// A file that cannot be written.
 #[derive(Debug, Error)]
-#[error("{path}: {error}; a file in a folder that exists and may be written is right")]
+#[error("{path}: {error}; name a file in a folder that exists and may be written")]
 pub struct CannotWrite {
     path: String,
     error: std::io::Error,
@@ -32,13 +32,13 @@ pub enum BadRoot {
     #[error(transparent)]
     Open(#[from] RootError),
     /// Nothing of a machine is in it.
-    #[error("{}: neither sys/ nor proc/ is in it; a copy of both, or a file that --save wrote, is right", .0.display())]
+    #[error("{}: expected sys/ and proc/ in it, or a file that --save wrote", .0.display())]
     Neither(PathBuf),
 }
 
 /// Two options name one file.
 #[derive(Debug, Error)]
-#[error("{option} and --save both name {}; a file of its own for each is right", path.display())]
+#[error("{option} and --save both name {}; give each its own file", path.display())]
 pub struct SameFile {
     option: &'static str,
     path: PathBuf,

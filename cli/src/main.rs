@@ -13,6 +13,7 @@ mod run;
 mod soft_rdma;
 mod status;
 mod topology;
+mod view;
 
 /// GPU-initiated RDMA that survives its NIC: the operator's tools.
 #[derive(Parser)]
@@ -31,6 +32,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Env(env::Arguments),
     Status(status::Arguments),
+    View(view::Arguments),
     #[command(subcommand)]
     Path(path::Command),
     #[command(name = "soft-rdma", subcommand)]
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Env(arguments) => env::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::View(arguments) => view::run(&arguments),
         Command::Path(command) => path::run(&command),
         Command::SoftRdma(command) => soft_rdma::run(&command),
     })

@@ -26,7 +26,7 @@ pub struct Arguments {
     /// Path, as 0.1>2.1 (PE 0, its rail 1, to PE 2, its rail 1; quote it), or 0.1 for all paths over that rail
     #[arg(value_name = "PATH")]
     paths: Paths,
-    /// Process of the PE, where several jobs of this user have one of that number
+    /// PID, if several jobs of this user have a PE with this number
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Folder of the status pages [default: this user's, /dev/shm/shunt-UID]

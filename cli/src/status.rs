@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments) -> u8 {
     // A mistyped folder must not look like health. The usual one is not there before the first job.
     if arguments.dir.is_some() && !folder.is_dir() {
         eprintln!(
-            "error: --dir {}: no such folder; the one that a job writes its pages to is right",
+            "error: --dir {}: no such folder; expected the one that a job writes its status pages to",
             folder.display()
         );
         return 2;

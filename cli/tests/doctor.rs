@@ -316,7 +316,7 @@ fn one_thing_wrong_at_a_time() {
         let (report, status) = examine(&root, &["--hardware"], &[]);
         let found = check(&report, which);
         assert_eq!(found["verdict"], *verdict, "{name}: {found}");
-        assert!(found["met"].as_str().unwrap().contains(met), "{name}: {found}");
+        assert!(found["found"].as_str().unwrap().contains(met), "{name}: {found}");
         assert!(found["fix"].as_str().unwrap().contains(fix), "{name}: {found}");
         assert_eq!(found["fix"] == "", *verdict == "ok", "{name}: {found}");
         let missing = report["checks"].as_array().unwrap().iter().any(|check| check["verdict"] == "missing");
@@ -333,10 +333,10 @@ fn the_environment_names_the_agents_interface() {
     let report = named("=enp24s0np0");
     let found = check(&report, "agents' interface");
     assert_eq!(found["verdict"], "warn", "{found}");
-    assert!(found["met"].as_str().unwrap().contains("is on the rail mlx5_0:1"), "{found}");
+    assert!(found["found"].as_str().unwrap().contains("is on the rail mlx5_0:1"), "{found}");
     assert_eq!(check(&named("eno"), "agents' interface")["verdict"], "ok");
     assert!(
-        check(&named("wlan"), "agents' interface")["met"].as_str().unwrap().contains("none of that name")
+        check(&named("wlan"), "agents' interface")["found"].as_str().unwrap().contains("none of that name")
     );
 }
 
@@ -361,7 +361,7 @@ fn this_machine_is_told_the_truth() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let devices = std::fs::read_dir("/sys/class/infiniband").map_or(0, Iterator::count);
-    assert_eq!(check(&report, "RDMA devices")["met"] == "none in /sys/class/infiniband", devices == 0);
+    assert_eq!(check(&report, "RDMA devices")["found"] == "none in /sys/class/infiniband", devices == 0);
     let nvidia = std::path::Path::new("/proc/driver/nvidia/version").exists();
     assert!(nvidia || check(&report, "NVIDIA driver")["verdict"] != "ok");
     assert_eq!(report["fence"], Value::Null);

@@ -22,7 +22,7 @@ fn values_their_source_and_typing_errors() {
     let environment = [
         ("SHUNT_BACKUPS", "3"),
         ("SHUNT_BACKUP", "1"),
-        ("SHUNT_SECRET", "a long secret that nobody may see"),
+        ("SHUNT_SECRET", "a long secret that must stay hidden"),
         ("NVSHMEM_HCA_LIST", "mlx5_0:1"),
         ("NVSHMEM_HCA_PE_MAPING", "mlx5_0:1:2"),
         ("NVSHMEM_SYMMETRIC_SIZE", "2G"),
@@ -36,7 +36,7 @@ fn values_their_source_and_typing_errors() {
     let line = |name: &str| words.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
     assert!(line("SHUNT_BACKUPS").contains("3") && line("SHUNT_BACKUPS").contains("environment (default 2)"));
     assert!(line("NVSHMEM_HCA_LIST").contains("mlx5_0:1"));
-    assert!(!words.contains("nobody may see") && line("SHUNT_SECRET").contains("(hidden)"));
+    assert!(!words.contains("must stay hidden") && line("SHUNT_SECRET").contains("(hidden)"));
     assert!(words.contains("SHUNT_BACKUP is not read, did you mean SHUNT_BACKUPS?"), "{words}");
     assert!(words.contains("NVSHMEM_HCA_PE_MAPING (did you mean NVSHMEM_HCA_PE_MAPPING?)"), "{words}");
     assert!(line("NVSHMEM_SYMMETRIC_SIZE").contains("environment (default 1G)"), "{words}");

@@ -63,7 +63,7 @@ fn an_order_is_heard_and_its_answer_told() {
 
 #[test]
 fn nobody_there_is_said() {
-    let folder = folder("nobody");
+    let folder = folder("no-process");
     let (code, _, error) = path(&folder, &["retire", "0.1"]);
     assert!(code == Some(1) && error.contains("no PE 0 with a status page in"), "{error}");
     let _page = PageWriter::create(&folder, &page(0)).expect("a page");

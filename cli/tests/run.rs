@@ -159,7 +159,7 @@ fn ranks_join_by_what_the_launcher_gives_them() {
         shunt(&[&["run", "-n", "3", "-x", "SHUNT_TEST_RANK=1"], &rank[..]].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
     for rank in 0..3 {
-        let want = format!("rank {rank} of 3 met [0, 1, 2] on a fabric of its own: true");
+        let want = format!("rank {rank} of 3 saw [0, 1, 2] on a fabric of its own: true");
         assert_eq!(text(&output.stdout).matches(&want).count(), 1, "{}", text(&output.stdout));
     }
 }
@@ -174,7 +174,7 @@ fn rank_of_a_launcher() {
     let net = TcpNet::join(job.join().unwrap().options).unwrap();
     let met: Vec<u8> = net.bootstrap().all_gather(&[net.rank() as u8]).unwrap().concat();
     let own = job.fabric.is_some_and(|fabric| fabric.starts_with("run-"));
-    println!("rank {} of {} met {met:?} on a fabric of its own: {own}", net.rank(), net.world());
+    println!("rank {} of {} saw {met:?} on a fabric of its own: {own}", net.rank(), net.world());
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn bad_usage_is_status_2() {
         (&["run", "-n", "two", "true"], "invalid digit"),
         (&["run", "-n", "2", "--fabric", "a/b", "true"], "letters, digits"),
         (&["run", "-n", "2", "--grace", "5", "true"], "with ns, us, ms or s"),
-        (&["run", "-n", "2", "-x", "NAME", "true"], "NAME=VALUE is right"),
+        (&["run", "-n", "2", "-x", "NAME", "true"], "expected NAME=VALUE"),
         (&["run", "-n", "2", "-x", "SHUNT_RANK=1", "true"], "set by the launcher"),
         (&["run", "-n", "2", "--", "no-such-program"], "no program \"no-such-program\" in "),
         (&["run", "-n", "2", "./no-such-program"], "in ./no-such-program"),

@@ -103,7 +103,7 @@ fn what_makes_no_sense_is_said_and_nothing_is_started() {
         (&["--nics", "0"], "0 is not in 1..=8"),
         (&["--fabric", "a/b"], "1 to 32 letters"),
         (&["--roce", "fe80::1"], "IPv4"),
-        (&["--nics", "2", "--roce", "127.0.0.2"], "1 addresses for 2 NICs"),
+        (&["--nics", "2", "--roce", "127.0.0.2"], "expected one address for each of 2 NICs"),
         (&["--rail-gbps", "0"], "above 0"),
         (&["--fault", "down"], "<time>:<nic>:<fault>"),
         (&["--fault", "1s:mlx5_1:down"], "this process has 1: mlx5_0"),
@@ -125,7 +125,7 @@ fn what_makes_no_sense_is_said_and_nothing_is_started() {
         assert!(said.contains(words) && output.stdout.is_empty(), "{flags:?}: {said}");
     }
     let output = run(&[], &[("SHUNT_SOFT_RDMA_NICS", "many")], &["true"]);
-    assert!(text(&output.stderr).contains("SHUNT_SOFT_RDMA_NICS: met \"many\""), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("got \"many\""), "{}", text(&output.stderr));
     let output = run(&[], &[], &["no-such-program"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("no program \"no-such-program\""));
@@ -160,7 +160,7 @@ fn what_is_no_library_is_refused() {
         (make("words", b"hello\n"), "words\" is no shared library"),
         (make("fixed", &head), "fixed\" is no shared library"),
         ("/dev/null".into(), "/dev/null\" is no shared library"),
-        (folder.path().to_owned(), "is a directory; the library itself"),
+        (folder.path().to_owned(), "is a directory; expected the library itself"),
     ] {
         let output = run(&[], &[("SHUNT_SOFT_RDMA_LIB", &path)], &["echo", "started"]);
         let said = text(&output.stderr);

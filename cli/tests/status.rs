@@ -116,6 +116,6 @@ fn a_page_that_makes_no_sense_is_refused_with_what_was_met() {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("7-0"), [0; 100]).expect("written");
     let (code, out, err) = status(&folder, &[]);
-    assert!(code == Some(1) && err.contains("7-0: its length is 0x64; 0x1b80 is right"), "{out}{err}");
+    assert!(code == Some(1) && err.contains("7-0: its length: expected 0x1b80, got 0x64"), "{out}{err}");
     std::fs::remove_dir_all(folder).expect("removed");
 }

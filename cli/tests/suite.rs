@@ -15,3 +15,4 @@ mod soft_rdma;
 mod status;
 mod support;
 mod topology;
+mod view;

@@ -58,7 +58,7 @@ pub enum UploadError {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StartError {
     /// A setting is out of range.
-    #[error("{what} is {met}, {want} is right")]
+    #[error("{what}: expected {want}, got {met}")]
     Config {
         /// Setting.
         what: &'static str,

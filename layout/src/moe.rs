@@ -68,18 +68,15 @@ pub enum BadShape {
 impl core::fmt::Display for BadShape {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Ranks(met) => write!(f, "{met} ranks; right are 1 to {RANKS_MAX}"),
+            Self::Ranks(met) => write!(f, "ranks: expected 1 to {RANKS_MAX}, got {met}"),
             Self::Experts(met, ranks) => {
-                write!(f, "{met} experts for {ranks} ranks; right is a multiple of {ranks}, from {ranks} on")
+                write!(f, "experts: expected a multiple of the {ranks} ranks, got {met}")
             }
-            Self::Tokens(met) => write!(f, "{met} tokens per rank at most; right is 1 or more"),
+            Self::Tokens(met) => write!(f, "tokens per rank: expected 1 or more, got {met}"),
             Self::Hidden(met) => {
-                write!(
-                    f,
-                    "a hidden size of {met}; right is a multiple of {HIDDEN_STEP}, from {HIDDEN_STEP} on"
-                )
+                write!(f, "hidden size: expected a multiple of {HIDDEN_STEP}, got {met}")
             }
-            Self::TooLarge { what, met, most } => write!(f, "{met} {what}; right are {most} at most"),
+            Self::TooLarge { what, met, most } => write!(f, "{what}: expected at most {most}, got {met}"),
         }
     }
 }
@@ -446,19 +443,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_says_what_would_be_right() {
+    fn what_cannot_be_says_what_is_expected() {
         let wrong = |ranks, experts, tokens, hidden| {
             std::string::ToString::to_string(&Shape::new(ranks, experts, tokens, hidden).unwrap_err())
         };
         assert!(wrong(0, 8, 8, 512).contains("1 to 1024"));
-        assert!(wrong(3, 8, 8, 512).contains("a multiple of 3"));
-        assert!(wrong(2, 0, 8, 512).contains("from 2 on"));
+        assert!(wrong(3, 8, 8, 512).contains("a multiple of the 3 ranks"));
+        assert!(wrong(2, 0, 8, 512).contains("multiple of the 2 ranks, got 0"));
         assert!(wrong(2, 8, 0, 512).contains("1 or more"));
         assert!(wrong(2, 8, 8, 7000).contains("multiple of 512"));
         assert!(
-            wrong(1024, 1024, 1 << 22, 512).contains("4294967296 rows of an expert; right are 4294967295")
+            wrong(1024, 1024, 1 << 22, 512)
+                .contains("rows of an expert: expected at most 4294967295, got 4294967296")
         );
-        assert!(wrong(2, u32::MAX - 1, u32::MAX / 2, 1 << 30).contains("bytes; right are"));
+        assert!(wrong(2, u32::MAX - 1, u32::MAX / 2, 1 << 30).contains("bytes: expected at most"));
         assert!(Shape::new(1024, 1024, (1 << 22) - 1, 512).is_ok());
         assert!(Shape::new(1024, 32768, 4096, 16384).is_ok());
     }

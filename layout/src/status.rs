@@ -178,7 +178,7 @@ pub struct StatusSummary {
     pub failovers: u64,
     /// Generations opened by a switch-back.
     pub switchbacks: u64,
-    /// Switches begun for silence alone.
+    /// Switches started because of silence only.
     pub suspicions: u64,
     /// Fences asked of the agent.
     pub fences_asked: u64,
@@ -192,7 +192,7 @@ pub struct StatusSummary {
     pub ledger_cuts: u64,
     /// Times no path was usable.
     pub pathless: u64,
-    /// Operations whose fate nobody can know.
+    /// Operations that may or may not have been applied.
     pub uncertain: u64,
     /// Events told.
     pub events: u64,

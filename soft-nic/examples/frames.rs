@@ -56,7 +56,7 @@ fn bodies() -> Vec<Body> {
 
 fn main() -> io::Result<()> {
     let Some(path) = std::env::args().nth(1) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no file named; FILE.pcap is right"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected FILE.pcap, got no file"));
     };
     let mut file = File::create(path)?;
     // Magic number, version 2.4, no time zone, whole packets, Ethernet.

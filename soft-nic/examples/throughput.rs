@@ -245,7 +245,7 @@ fn asked() -> (u64, Option<String>, Option<u64>, usize) {
             ("--only", _) if PARTS.contains(&value.as_str()) => only = Some(value),
             _ => {
                 eprintln!(
-                    "'{arg} {value}': [--seconds N] [--only {}] [--count N [--size BYTES]] is right",
+                    "expected [--seconds N] [--only {}] [--count N [--size BYTES]], got '{arg} {value}'",
                     PARTS.join("|")
                 );
                 std::process::exit(2);

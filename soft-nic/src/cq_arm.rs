@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn one_request_raises_one_event() {
         let mut arming = Arming::default();
-        assert!(!arming.completed(1, true), "nobody asked");
+        assert!(!arming.completed(1, true), "no event was asked for");
         assert!(!arming.request(any(0, 1), 1));
         assert_eq!(arming.state(), ST_ARMED);
         assert!(arming.completed(2, false));
@@ -167,7 +167,7 @@ mod tests {
         assert!(!arming.looked_at(0, 1), "who consumed one asks with another word");
         assert!(arming.looked_at(7, 1) && !arming.looked_at(7, 1));
         arming.request(any(0, 0), 0);
-        assert!(arming.looked_at(0, 0) && !arming.looked_at(0, 0), "asked once, only a change is news");
+        assert!(arming.looked_at(0, 0) && !arming.looked_at(0, 0), "asked once, only a change is told");
         let mut marked = Arming::starting(!0);
         assert!(!marked.looked_at(!0, 0) && marked.looked_at(0, 0) && !marked.looked_at(0, 1));
     }

@@ -60,7 +60,7 @@ fn one_event_for_each_request() {
     let mut rig = Rig::new(1);
     let (mut a, mut b) = rig.pair(0, 1, options());
     send(&mut rig, &mut a, &mut b, 0);
-    assert_eq!((events(&mut rig, 1), state(&mut rig, &b)), (vec![], 0), "nobody asked");
+    assert_eq!((events(&mut rig, 1), state(&mut rig, &b)), (vec![], 0), "no event was asked for");
     arm(&rig, &b, any(0, 1));
     assert_eq!((events(&mut rig, 1), state(&mut rig, &b)), (vec![], cq::ST_ARMED));
     send(&mut rig, &mut a, &mut b, 0);

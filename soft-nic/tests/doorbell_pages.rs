@@ -45,7 +45,7 @@ fn a_freed_page_is_its_owners_again() {
     rig.fabric.nic(nic).free_uar(lent.id);
     first.0.iter().for_each(|word| word.store(!0, Ordering::Relaxed));
     rig.run_for(100_000);
-    assert!(first.0.iter().all(|word| word.load(Ordering::Relaxed) == !0), "nobody looks at it any more");
+    assert!(first.0.iter().all(|word| word.load(Ordering::Relaxed) == !0), "no NIC looks at it any more");
     // A number is used again by pages of the same kind only: the NIC's own memory must outlive late doorbells.
     let own = rig.fabric.nic(nic).alloc_uar();
     assert_ne!(own.id, lent.id);

@@ -405,7 +405,12 @@ fn a_queue_pair_that_is_asked_says_the_options_of_its_device() {
         let mut rig = with(*profile);
         let end = rig.end(0, Options::default());
         let made = |rig: &mut Rig, mailbox, ece| with_ece(rig, mailbox, ece);
-        assert_eq!(made(&mut rig, end.created.clone(), 0), (OK, "none", 0), "{}: nobody asked", profile.name);
+        assert_eq!(
+            made(&mut rig, end.created.clone(), 0),
+            (OK, "none", 0),
+            "{}: no option was asked for",
+            profile.name
+        );
         let asked = made(&mut rig, end.created.clone(), qp::ece::TRIGGER);
         let datagrams = rig.end(0, Options { datagram: Some(1), log_rq: Some(2), ..Options::default() });
         let of_datagrams = made(&mut rig, datagrams.created.clone(), qp::ece::TRIGGER);

@@ -206,7 +206,7 @@ fn an_address_where_nobody_ever_was() {
     left.post(Opcode::RdmaWrite, &[b.remote(0, 0), inline8(1)]);
     assert_eq!(complete(&mut [&mut a], &mut left, 1)[0].syndrome, 0x15);
     let nic = a.hosts[0].nic;
-    assert_eq!(a.fabric.nic(nic).counters().unroutable, 0, "nobody knows who is outside");
+    assert_eq!(a.fabric.nic(nic).counters().unroutable, 0, "who is outside is not known");
 }
 
 #[test]
@@ -440,7 +440,7 @@ fn a_fabric_goes_when_nobody_has_anything_in_it() {
     fs::create_dir(directory.join("sysfs-1")).unwrap();
     let tree = fs::File::open(directory.join("sysfs-1")).unwrap();
     tree.lock_shared().unwrap();
-    assert!(!remove() && directory.join("sysfs-1").exists(), "somebody holds a directory");
+    assert!(!remove() && directory.join("sysfs-1").exists(), "a directory is held");
     drop(tree);
     drop(UnixDatagram::bind(runtime.socket([8; 16])).unwrap());
     drop(UnixListener::bind(directory.join("control-1.sock")).unwrap());

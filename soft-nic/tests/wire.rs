@@ -276,7 +276,7 @@ fn every_error_has_its_name() {
     let mut broken = read.clone();
     broken[66] ^= 1;
     assert!(matches!(error(&broken), WireError::Icrc { .. }));
-    assert!(error(&broken).to_string().contains("is right"));
+    assert!(error(&broken).to_string().contains("expected "));
 }
 
 /// The same for what only RoCE v2 has.

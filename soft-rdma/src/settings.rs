@@ -118,7 +118,7 @@ impl Default for Settings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// It does not read.
-    #[error("{name}: met {met:?}; right is {want}")]
+    #[error("{name}: expected {want}, got {met:?}")]
     Value {
         /// The variable.
         name: &'static str,
@@ -152,7 +152,7 @@ pub enum SettingError {
         want: String,
     },
     /// Not as many addresses as NICs.
-    #[error("{ROCE}: {addresses} addresses for {nics} NICs ({NICS}); one address a NIC is right")]
+    #[error("{ROCE}: expected one address for each of {nics} NICs ({NICS}), got {addresses}")]
     Addresses {
         /// Addresses met.
         addresses: usize,
@@ -332,7 +332,7 @@ mod tests {
             assert!(message.starts_with(name) && message.contains(words), "{message}");
         }
         let message = read(&[(ROCE, "10.0.0.1"), (NICS, "2")]).unwrap_err().to_string();
-        assert!(message.contains("1 addresses for 2 NICs"), "{message}");
+        assert!(message.contains("one address for each of 2 NICs") && message.contains("got 1"), "{message}");
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
     while let Some(arg) = args.next() {
         let mut value = |what: &str| args.next().ok_or(format!("{arg} needs {what}"));
         let number =
-            |text: String| text.parse().map_err(|_| format!("met {text:?}; a whole number is right"));
+            |text: String| text.parse().map_err(|_| format!("expected a whole number, got {text:?}"));
         match arg.as_str() {
             "--list" => return Ok(None),
             "--seeds" => options.seeds = Some(number(value("a number")?)?),
@@ -97,10 +97,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             "--say" => options.say = true,
             file if file.ends_with(".toml") => {
                 if let Some(first) = options.file.replace(PathBuf::from(file)) {
-                    return Err(format!(
-                        "met two files, {} and {file}; one at a time is right",
-                        first.display()
-                    ));
+                    return Err(format!("expected one file at a time, got {} and {file}", first.display()));
                 }
             }
             _ => return Err(format!("unknown argument {arg:?}")),
@@ -115,10 +112,10 @@ fn settled(mut options: Options) -> Result<Options, String> {
     let drawn = counted || options.minutes.is_some() || options.fault.is_some() || options.first > 0;
     if options.file.is_some() && drawn {
         let met = "--seeds, --minutes, --first, --fresh or --fault";
-        return Err(format!("met a file and {met}; a file is one run and draws none"));
+        return Err(format!("got a file and {met}; a file is one run and draws none"));
     }
     if options.minutes.is_some() && counted {
-        return Err("met --minutes beside --seeds or --fresh; either the clock or a number says when it is \
+        return Err("got --minutes beside --seeds or --fresh; either the clock or a number says when it is \
              enough"
             .to_owned());
     }
@@ -135,14 +132,14 @@ fn settled(mut options: Options) -> Result<Options, String> {
 fn check(options: &Options) -> Result<(), String> {
     let seeds = options.seeds.unwrap_or(0);
     if options.threads == 0 {
-        return Err("met --threads 0; at least 1 is right".to_owned());
+        return Err("--threads: expected at least 1, got 0".to_owned());
     }
     if options.file.is_none() && seeds == 0 && options.fresh == 0 {
-        return Err("met no seed in all; --seeds or --fresh of at least 1 is right".to_owned());
+        return Err("expected --seeds or --fresh of at least 1, got no seed".to_owned());
     }
     let (first, last) = (options.first, u64::MAX - seeds);
     if first > last {
-        return Err(format!("met --first {first} with --seeds {seeds}; a first seed up to {last} is right"));
+        return Err(format!("--first with --seeds {seeds}: expected at most {last}, got {first}"));
     }
     Ok(())
 }
@@ -154,7 +151,7 @@ fn make_folder(options: &Options) -> Result<(), String> {
     }
     std::fs::create_dir_all(&options.out).map_err(|error| {
         let folder = options.out.display();
-        format!("--out {folder}: {error}; a folder that is there or can be made is right")
+        format!("--out {folder}: {error}; name a folder that exists or can be made")
     })
 }
 
@@ -197,7 +194,7 @@ fn plan(options: &Options) -> Result<Plan, String> {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let from = clock.saturating_mul(1_000);
     let until = from.checked_add(options.fresh);
-    let fresh = from..until.ok_or(format!("met --fresh {}; fewer are right", options.fresh))?;
+    let fresh = from..until.ok_or(format!("--fresh: expected fewer, got {}", options.fresh))?;
     if options.minutes.is_some() {
         println!("seeds from {} on", fixed.start);
     } else if !fixed.is_empty() {

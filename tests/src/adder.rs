@@ -165,7 +165,7 @@ impl Cluster {
             let (begun, answered) = (adder.count.begun.get(), adder.count.answered.get());
             let met = load(self.pe(adder.to).heap().address + adder.word);
             let what =
-                format!("adder of PE {}: {begun} begun, {answered} answered, {met} applied", adder.from);
+                format!("adder of PE {}: {begun} started, {answered} answered, {met} applied", adder.from);
             if met < answered {
                 self.oracle.report(Kind::Lost, self.sim.now(), what);
             } else if met > begun {

@@ -486,7 +486,7 @@ impl<'a> Judge<'a> {
         let late = !hampered && report.fault.is_some() && ended_ns > killed_ns.saturating_add(bound_ns);
         late.then(|| {
             format!(
-                "{} at PE {pe} ended {} ms after its peer was killed, at most {} ms are right",
+                "{} at PE {pe} ended {} ms after its peer was killed, expected at most {} ms",
                 report.stream,
                 (ended_ns - killed_ns) / 1_000_000,
                 bound_ns / 1_000_000

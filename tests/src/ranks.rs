@@ -221,7 +221,7 @@ impl World<'_> {
         let whole = |rank: &u32| !before.has(*rank) && !kept.iter().any(|other| apart(*rank, other));
         if let Some(rank) = out.iter().find(whole) {
             self.wrongs
-                .push(format!("epoch {epoch}: rank {rank} is left out, and nobody who goes on lost it"));
+                .push(format!("epoch {epoch}: rank {rank} is left out, and no rank that goes on lost it"));
         }
         self.decided.insert(epoch, out);
     }

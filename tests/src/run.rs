@@ -186,7 +186,7 @@ impl Word {
         let watched = cluster.watched(self.pe, self.offset);
         let value = load(cluster.pe(self.pe).heap().address + self.offset);
         let met = format!(
-            "{stream}: {} begun {} times up to {}, applied {} times, reads {value}, {} not increasing",
+            "{stream}: {} started {} times up to {}, applied {} times, reads {value}, {} not increasing",
             self.name, self.posts, self.highest, watched.writes, watched.not_increasing
         );
         if watched.not_increasing > 0 || watched.writes > self.posts {

@@ -256,7 +256,7 @@ impl Cluster {
         for Sharer { share, book, .. } in sharers {
             let (begun, applied, met) = (book.begun.get(), book.applied.get(), field(met, share.from));
             let what =
-                format!("PE {} to {to}: {begun} adds begun, {applied} done, {met} applied", share.from);
+                format!("PE {} to {to}: {begun} adds started, {applied} done, {met} applied", share.from);
             let whole = lives(share.from) && book.fault.get().is_none();
             if met < applied || whole && met < begun {
                 report(Kind::Lost, what);

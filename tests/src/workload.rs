@@ -221,7 +221,7 @@ impl Kernel {
                 Ok(seen) if seen <= self.oracle.book(stream.id).begun => seen,
                 Ok(seen) => {
                     let begun = self.oracle.book(stream.id).begun;
-                    let what = format!("{stream}: signal shows {seen}, {begun} were begun");
+                    let what = format!("{stream}: signal shows {seen}, {begun} were started");
                     self.oracle.report(Kind::Invented, now, what);
                     // The word stays ahead of what was posted: time must pass all the same.
                     self.world.sleep(RESOLVE_NS);

@@ -130,7 +130,9 @@ impl Player<'_> {
         for (ticket, amo, result, expected) in self.asked.drain(..) {
             let met = self.kernel.device().fetched(amo, HeapOffset(result));
             if met != expected {
-                self.played.wrong.push(format!("ticket {ticket} {amo:?}: {met:#x}, {expected:#x} is right"));
+                self.played
+                    .wrong
+                    .push(format!("ticket {ticket} {amo:?}: expected {expected:#x}, got {met:#x}"));
             }
         }
         Ok(())

@@ -31,7 +31,7 @@ fn wait_for_peer(kernel: &Kernel) -> (Option<FaultKind>, u64) {
     while kernel.world.now() < until {
         let slice = Deadline::after(kernel.world.now(), 10_000_000);
         let seen = device.wait_until_ge(Solo, HeapOffset(64), 1, slice);
-        assert!(seen.is_err(), "nobody writes the word");
+        assert!(seen.is_err(), "no PE writes the word");
         if let Err(fault) = device.channel(1, 0).alive() {
             return (Some(fault.kind), kernel.world.now());
         }

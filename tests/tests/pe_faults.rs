@@ -56,7 +56,7 @@ fn nothing_of_a_killed_peer_sends_or_lands_any_more() {
     cluster.sim.run_for(20_000_000);
     let after = (format!("{:?}", counters().map(|c| (c.packets_tx, c.messages))), format!("{:?}", watched()));
     assert_eq!(before, after);
-    assert!(!streams.done(), "nobody has given up yet");
+    assert!(!streams.done(), "no PE has given up yet");
 }
 
 #[test]

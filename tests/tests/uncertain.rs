@@ -53,7 +53,11 @@ fn a_fetch_whose_answer_was_lost_is_asked_about_and_never_repeated() {
             channel.resolve(Ticket(first), Resolution::Applied).expect("what is known");
             quiet(kernel, SECOND).expect("nothing else is open");
             let again = channel.resolve(Ticket(first), Resolution::Applied);
-            assert_eq!(again.map_err(|fault| fault.kind), Err(FaultKind::BadResolution), "nobody asks");
+            assert_eq!(
+                again.map_err(|fault| fault.kind),
+                Err(FaultKind::BadResolution),
+                "no operation is uncertain"
+            );
         });
         cluster.sim.finish(&task);
         assert_eq!(heap_word(&cluster), 5, "{amo:?} was applied once");

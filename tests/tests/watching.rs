@@ -96,7 +96,10 @@ fn parse(body: &str) -> BTreeMap<String, f64> {
 fn a_scrape_during_a_failover_sees_it() {
     let endpoint = Endpoint::start("127.0.0.1:0".parse().expect("an address")).expect("a free port");
     let taken = Endpoint::start(endpoint.address()).err().expect("the port is taken").to_string();
-    assert!(taken.contains(&endpoint.address().to_string()) && taken.contains("is right"), "{taken}");
+    assert!(
+        taken.contains(&endpoint.address().to_string()) && taken.contains("name a free address"),
+        "{taken}"
+    );
     let folder = Folder::new("scrape");
     let spec = spec(&["5ms:0.0:down", "30ms:0.0:up"]);
     let cluster = watched_cluster(&spec, &watched(&folder), Some(endpoint.metrics()));
@@ -267,10 +270,10 @@ fn bad_pages_are_refused_and_leftovers_swept() {
     let mut page = vec![0u8; size_of::<StatusPage>()];
     let refused = |path: &Path| PageReader::open(path).err().expect("refused").to_string();
     assert!(refused(&write("1-0", b"short")).contains("its length is 0x5; "));
-    assert!(refused(&write("2-0", &page)).contains("its first word is 0x0; 0x535453544e554853 is right"));
+    assert!(refused(&write("2-0", &page)).contains("its first word: expected 0x535453544e554853, got 0x0"));
     page[..8].copy_from_slice(&STATUS_MAGIC.to_le_bytes());
     page[8] = 9;
-    let right = format!("its version is 0x9; {STATUS_VERSION:#x} is right");
+    let right = format!("its version: expected {STATUS_VERSION:#x}, got 0x9");
     assert!(refused(&write("3-0", &page)).contains(&right));
     page[8..12].copy_from_slice(&STATUS_VERSION.to_le_bytes());
     assert!(refused(&write("4-0", &page)).contains("the size it names is 0x0"));
@@ -282,7 +285,7 @@ fn bad_pages_are_refused_and_leftovers_swept() {
     std::fs::create_dir(folder.0.join("a-folder")).expect("made");
     assert!(PageReader::open(&folder.0.join("a-folder")).is_err());
     assert!(PageReader::open(&folder.0.join("nothing")).is_err());
-    assert_eq!(sweep(&folder.0), 5, "nobody holds them");
+    assert_eq!(sweep(&folder.0), 5, "no process holds them");
     assert_eq!(pages_in(&folder.0), [folder.0.join("a-folder")], "what is no page is left alone");
     // A folder that others may write is not trusted.
     use std::os::unix::fs::PermissionsExt;

@@ -107,7 +107,7 @@ fn first_difference(have: &str, want: &str) -> String {
     let at = have.lines().zip(want.lines()).position(|(a, b)| a != b);
     let at = at.unwrap_or_else(|| have.lines().count().min(want.lines().count()));
     let line = |text: &str| text.lines().nth(at).unwrap_or("nothing").trim().to_owned();
-    format!("line {}: '{}' where '{}' is right", at + 1, line(have), line(want))
+    format!("line {}: got '{}', expected '{}'", at + 1, line(have), line(want))
 }
 
 /// The three files, not formatted.

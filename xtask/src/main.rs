@@ -30,6 +30,7 @@ mod tidy;
 mod tidy_source;
 #[cfg(test)]
 mod trees;
+mod words;
 
 use shunt_task::{Task, sh};
 use std::process::ExitCode;

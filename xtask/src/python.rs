@@ -20,7 +20,7 @@ fn pip(python: &Path, what: &[&str]) -> Result<()> {
 /// A virtual environment; its interpreter.
 fn environment(home: &Path) -> Result<PathBuf> {
     if !sh::exists("python3") {
-        bail!("there is no python3; 3.11 or later would be right");
+        bail!("there is no python3; install 3.11 or later");
     }
     sh::capture(sh::command("python3").args(["-m", "venv"]).arg(home))?;
     Ok(home.join("bin/python"))

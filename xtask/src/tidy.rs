@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the house rules that no compiler checks, as a test.
 
 use crate::tidy_source::{self, Finding};
-use crate::{links, modules};
+use crate::{links, modules, words};
 use anyhow::{Context, Result, bail};
 use shunt_task::sh;
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ In manifests: a dependency against the arrows below, default-run outside bench.
 Circles of modules that use each other, and types of more than 60 methods, but those in xtask/allowed.txt (the rule
 stands in xtask/src/modules/mod.rs); --shrink takes off that list what is gone or smaller.
 In all text: paths of one machine, names of registry hosts.
-In Markdown: relative links and anchors that lead nowhere.
+In Markdown: relative links and anchors that lead nowhere, pages that the book lacks.
+In Markdown, messages and --help: words that are no plain English (xtask/src/words.rs).
 
   layout <- device <- kernels      layout <- soft-nic      tools/task <- tools/* <- xtask -> none of the others
   layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
@@ -183,6 +184,7 @@ pub fn run(args: &[String]) -> Result<()> {
 /// All rules that hold for one file.
 fn check(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = banned_words(path, text);
+    findings.extend(words::check(path, text));
     if path.ends_with(".rs") {
         findings.extend(tidy_source::check(path, text));
     }

@@ -153,7 +153,7 @@ impl<'t> Source<'t> {
                     self.find(
                         out,
                         i + 1,
-                        "an unsafe block needs a `// SAFETY:` comment: which invariant, kept by whom",
+                        "an unsafe block needs a `// SAFETY:` comment: which invariant, and what keeps it",
                     );
                     break;
                 }
@@ -211,6 +211,14 @@ fn split(text: &str) -> (String, String) {
         at = end;
     }
     (code, comments)
+}
+
+/// Strings and characters alone, line by line; code and comments are blanks.
+pub fn literals(text: &str) -> String {
+    let (code, comments) = split(text);
+    let of = |((c, code), comment): ((char, char), char)| if code == ' ' && comment == ' ' { c } else { ' ' };
+    let chars = text.chars().zip(code.chars()).zip(comments.chars());
+    chars.map(|chars| if chars.0.0 == '\n' { '\n' } else { of(chars) }).collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -120,7 +120,7 @@ impl Rig {
         let met = word(call.peer, call.dst).load(Ordering::Acquire);
         match met == bytes {
             true => Ok(outcome),
-            false => Err(format!("{kernel}: {met:#x} at the target after it, {bytes:#x} was put")),
+            false => Err(format!("{kernel}: expected {bytes:#x} at the target, got {met:#x}")),
         }
     }
 
@@ -275,7 +275,7 @@ fn play_all(
         wrongs.extend(said.into_iter().map(|wrong| format!("rank {rank}: {wrong}")));
     }
     if fails && (0..ranks).all(|rank| rig.unit(rank).generations().0 == 0) {
-        wrongs.push("a rail failed and nobody switched".to_owned());
+        wrongs.push("a rail failed and no channel switched".to_owned());
     }
     wrongs
 }

@@ -25,7 +25,7 @@ impl Unit {
             FaultKind::Uncertain => "it is not known whether an operation was applied",
             FaultKind::AnswerLost => "the peer's NIC failed in the middle of an exact atomic",
             FaultKind::FetchNotExact => "exact fetching atomics were not set up",
-            FaultKind::BadResolution => "an answer about an operation that nobody asked about",
+            FaultKind::BadResolution => "resolve() names an operation that is not uncertain",
         };
         let whom = match fault.kind {
             FaultKind::PeerLost | FaultKind::Overdue => format!("PE {me} lost peer {peer}"),
@@ -72,7 +72,7 @@ impl Unit {
     pub fn describe_silence(&self, peer: u32, channel: u32, what: &str, gone: Option<String>) -> Ended {
         let me = self.words.root().my_pe;
         let text = format!(
-            "PE {me} lost peer {peer} on channel {channel}: waited in vain for {what}; {}",
+            "PE {me} lost peer {peer} on channel {channel}: waited too long for {what}; {}",
             describe_syndrome(0)
         );
         Ended::Failed(Failing::Untolerated, text + &and_gone(gone) + &self.describe_paths(peer, channel))

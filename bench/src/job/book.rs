@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn silence_at_a_receiver_that_is_gone_is_a_gap_and_an_unknown_one_is_none() {
         let mut book = book(&[]);
-        assert_eq!(book.raw().counts.max_gap_ns, None, "nobody reported");
+        assert_eq!(book.raw().counts.max_gap_ns, None, "no PE reported");
         book.take(0, Entry::End(5 * BIN_NS + 7));
         book.take(1, Entry::Bins { first: 0, bytes: vec![10, 10, 0, 10] });
         assert_eq!(book.raw().counts.max_gap_ns, Some(BIN_NS + 7), "from the last delivery to the end");

@@ -75,7 +75,7 @@ fn boards_become_alike_and_logs_arrive_whole_and_in_order_whatever_is_lost() {
     boards[1].link(0).set_ready();
     boards[2].link(1).set_posted(77);
     boards[0].stop();
-    until("the news", || {
+    until("the message", || {
         boards.iter().all(|board| {
             board.link(0).ready() && board.link(1).posted() == 77 && board.stopping() && !board.aborted()
         })

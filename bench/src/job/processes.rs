@@ -134,7 +134,7 @@ fn describe_death(net: &TcpNet, rank: u32) -> Option<String> {
             format!("the process of PE {rank} is gone: its system closed the connection {ago}")
         }
         LinkReason::Refused => {
-            format!("the process of PE {rank} is gone: nobody listens where it was, {ago}")
+            format!("the process of PE {rank} is gone: its address refuses connections, {ago}")
         }
         LinkReason::Left => format!("the process of PE {rank} has left the job, {ago}"),
         LinkReason::TimedOut => format!("the process of PE {rank} does not answer: timed out {ago}"),

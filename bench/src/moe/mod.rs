@@ -61,7 +61,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             }
         };
     }
-    let outputs = match Outputs::open(options.json.as_deref(), options.plot.as_deref()) {
+    let outputs = match Outputs::open(&[("--json", options.json.as_deref()), ("--plot", options.plot.as_deref())]) {
         Ok(outputs) => outputs,
         Err(error) => {
             eprintln!("{error}");
@@ -101,7 +101,7 @@ fn written(outputs: Outputs, report: &MoeReport) -> u8 {
         );
         plot::draw(&Picture { caption, bins: &report.timeline, faults: &report.faults })
     };
-    for error in outputs.write(json, picture) {
+    for error in outputs.write(|option| if option == "--json" { json() } else { picture() }) {
         eprintln!("error: {error}");
         status = status.max(BROKEN);
     }

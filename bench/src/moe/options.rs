@@ -16,15 +16,15 @@ use std::path::PathBuf;
 
 /// Parts of the tokens in normal mode, each with rings of its own.
 const CHANNELS: u32 = 2;
-/// Ranks when nobody says.
+/// Ranks by default.
 const RANKS_DEFAULT: u32 = 4;
 /// Ranks at most.
 const RANKS_MAX: u32 = 64;
-/// Nodes of normal mode when nobody says.
+/// Nodes of normal mode by default.
 const NODES_DEFAULT: u32 = 2;
-/// Mean time between two faults when nobody says.
+/// Mean time between two faults by default.
 const EVERY_DEFAULT_NS: u64 = 100_000_000;
-/// Heap of a rank beyond which nobody meant it.
+/// Largest heap of a rank that is accepted.
 const HEAP_MAX: u64 = 4 << 30;
 
 /// How tokens travel.
@@ -229,8 +229,8 @@ impl MoeOptions {
         };
         if bytes > HEAP_MAX {
             return Some(format!(
-                "--ranks {}, --local-experts {}, --tokens {} and --hidden {} need a heap of {bytes} bytes a rank; {} \
-                 at most would be right",
+                "--ranks {}, --local-experts {}, --tokens {} and --hidden {} need a heap of {bytes} bytes a rank; \
+                 expected at most {}",
                 self.ranks,
                 self.local_experts,
                 self.tokens,
@@ -240,25 +240,25 @@ impl MoeOptions {
         }
         if let (Trouble::None, Some(every)) = (&self.faults, self.every) {
             return Some(format!(
-                "--every {} with --faults none: nothing goes wrong there; --faults random, or no --every, would be \
-                 right",
+                "--every {} with --faults none: nothing goes wrong there; give --faults random, or leave --every \
+                 out",
                 show_time(every)
             ));
         }
         if self.plot.as_ref().is_some_and(|path| path.extension().is_none_or(|end| end != "svg")) {
-            return Some("--plot writes SVG: a file that ends in .svg would be right".into());
+            return Some("--plot: expected a file that ends in .svg".into());
         }
         let short = [("--every", self.every()), ("--timeout", self.timeout)];
         let (name, time) = short.into_iter().find(|(_, time)| *time < 1_000_000)?;
-        Some(format!("{name} {}: at least 1ms would be right", show_time(time)))
+        Some(format!("{name}: expected at least 1ms, got {}", show_time(time)))
     }
 
     /// What low latency does not have; else bytes of its heap.
     fn wrong_in_low_latency(&self) -> Result<u64, String> {
         if let Some(nodes) = self.nodes {
             return Err(format!(
-                "--nodes {nodes} with --mode low-latency: ranks there are on no nodes; --mode normal, or no --nodes, \
-                 would be right"
+                "--nodes {nodes} with --mode low-latency: ranks there are on no nodes; give --mode normal, or leave \
+                 --nodes out"
             ));
         }
         self.shape_or()
@@ -269,16 +269,16 @@ impl MoeOptions {
     /// What normal mode does not have; else bytes of its heap.
     fn wrong_in_normal_mode(&self) -> Result<u64, String> {
         if self.signals == Some(SignalsKind::Cleared) {
-            return Err("--signals cleared with --mode normal: all words there are absolute; --mode low-latency, or no \
-                        --signals, would be right"
+            return Err("--signals cleared with --mode normal: all words there are absolute; give --mode low-latency, \
+                        or leave --signals out"
                 .into());
         }
         let nodes = self.nodes();
         if !self.ranks.is_multiple_of(nodes) {
-            return Err(format!("--nodes {nodes}: a divisor of the {} ranks would be right", self.ranks));
+            return Err(format!("--nodes: expected a divisor of the {} ranks, got {nodes}", self.ranks));
         }
         if self.format == FormatKind::Ue8m0 {
-            return Err("--format ue8m0: bf16, fp8 or all would be right in normal mode".into());
+            return Err("--format: expected bf16, fp8 or all in normal mode, got ue8m0".into());
         }
         self.shape_or().map_err(|error| format!("--hidden {}: {error}", self.hidden))?;
         self.normal_or().map(|shape| shape.bytes()).map_err(|error| error.to_string())

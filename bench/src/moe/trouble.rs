@@ -72,7 +72,9 @@ impl fmt::Display for Trouble {
 fn parse(text: &str) -> Result<FaultKind, String> {
     match text.parse::<Fault>() {
         Ok(Fault::Nic(kind)) => Ok(kind),
-        Ok(_) => Err(format!("{text} is of a whole PE; none, random, or a fault of a rail would be right")),
+        Ok(_) => {
+            Err(format!("expected none, random, or a fault of a rail, got {text}, which hits a whole PE"))
+        }
         Err(error) => {
             Err(format!("{error}; none, random, or what shmem_put_bw --list-faults names of a rail"))
         }

@@ -102,7 +102,7 @@ impl MoeReport {
         let (made, run_ns) = (self.faults.len() as u64, self.seconds * 1e9);
         if made >= ROOM {
             return format!(
-                "not exercised: {made} faults, and no layer met one; more --iters, or another kind, would be right"
+                "not exercised: {made} faults and none hit a layer; use more --iters, or another kind"
             );
         }
         let (every, run) = (show_time(self.every_ns), show_time(run_ns as u64));
@@ -120,7 +120,7 @@ impl MoeReport {
         };
         let met = match made {
             0 => "none came".to_owned(),
-            made => format!("{made} came, and no layer met one"),
+            made => format!("{made} came, and none hit a layer"),
         };
         format!(
             "not exercised: no fault struck: {} layers took {run}, faults come every {every}, and {met}; {enough} \
@@ -134,7 +134,7 @@ impl MoeReport {
         match self.exit_status() {
             0 => "clean".into(),
             NO_PATH if self.lost > 0 => "no path left".into(),
-            NO_PATH => "uncertain: a signal that nobody can know of".into(),
+            NO_PATH => "uncertain: a signal that may or may not have been applied".into(),
             _ if self.broken().is_empty() => self.unexercised(),
             _ => format!("broken: {}", self.broken().join("; ")),
         }
@@ -224,7 +224,7 @@ mod tests {
                 idle(3_600_000_000_000, 0.0001, 0),
                 ["100.0 us", "none came", "more --iters (up to 100000000) with"],
             ),
-            (idle(1_000_000, 1.0, 9), ["9 faults", "no layer met one", "more --iters, or another kind"]),
+            (idle(1_000_000, 1.0, 9), ["9 faults", "none hit a layer", "more --iters, or another kind"]),
         ] {
             assert!(text.starts_with("not exercised: "), "{text}");
             parts.iter().for_each(|part| assert!(text.contains(part), "{part} in {text}"));

@@ -173,6 +173,9 @@ impl Options {
         if self.plot.as_ref().is_some_and(|path| path.extension().is_none_or(|e| e != "svg")) {
             return bad("--plot writes SVG: give a file that ends in .svg".to_owned());
         }
+        if self.report.as_ref().is_some_and(|path| path.extension().is_none_or(|e| e != "html")) {
+            return bad("--report writes HTML: give a file that ends in .html".to_owned());
+        }
         Ok(())
     }
 }

@@ -56,7 +56,7 @@ pub enum SignalKind {
     Add,
 }
 
-/// What is said of an operation whose fate nobody knows.
+/// How to resolve an uncertain operation.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncertain {
     /// Nothing: the run ends and names it

@@ -65,7 +65,7 @@ impl Report {
             "# First day on a machine\n\nThis report contains: {}. Shunt {}. Addresses and names of this machine's \
              devices are in it.\n\n\
              Run on: {}\n\nSummary: {}\n\n`ok`: as it should be. `warn`: it works, less well than \
-             it could. `fail`: it does not work. `not run`: nobody knows, which is not a pass.\n",
+             it could. `fail`: it does not work. `not run`: not known, which is not a pass.\n",
             titles.join("; "),
             env!("CARGO_PKG_VERSION"),
             cell(&self.on),

@@ -21,7 +21,7 @@ pub enum NotFound {
     #[error("{0:?} is a directory, not a program")]
     Directory(PathBuf),
     /// A path to a file that nobody may execute.
-    #[error("{0:?} is not executable; a program, or a script after `chmod +x`, is right")]
+    #[error("{0:?} is not executable; name a program, or a script after `chmod +x`")]
     NotExecutable(PathBuf),
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn fabric_name(text: &str) -> Result<String, String> {
 fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
         .map(Duration::from_nanos)
-        .ok_or_else(|| "0, or a number with ns, us, ms or s, such as 500ms, is right".to_owned())
+        .ok_or_else(|| "expected 0, or a number with ns, us, ms or s, such as 500ms".to_owned())
 }
 
 /// What the launcher sets itself cannot be set by hand: it would start another job than the one it looks after.
@@ -89,9 +89,9 @@ const OURS: &[&str] = &[
 ];
 
 fn assignment(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("NAME=VALUE is right")?;
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     if name.is_empty() || name.contains(char::is_whitespace) {
-        return Err("a name without blanks before the = is right".to_owned());
+        return Err("expected a name without blanks before the =".to_owned());
     }
     if OURS.contains(&name) {
         return Err(format!("{name} is set by the launcher"));

@@ -21,7 +21,9 @@ const ET_DYN: u16 = 3;
 #[derive(Debug, Error)]
 pub enum NoPreload {
     /// It has no loader.
-    #[error("{0:?} is a static program: no library can be put into it; a dynamically linked one is right")]
+    #[error(
+        "{0:?} is a static program: no library can be preloaded into it; expected a dynamically linked program"
+    )]
     Static(PathBuf),
     /// The loader ignores LD_PRELOAD.
     #[error("{0:?} runs with another user's rights (setuid or setgid): the loader puts no library into it")]
@@ -33,7 +35,7 @@ pub enum NoPreload {
     #[error("{0:?} is neither an ELF program nor a script")]
     NoProgram(PathBuf),
     /// Not what the loader puts into programs.
-    #[error("{0:?} is no shared library for programs of this machine; libshunt_soft_rdma.so is right")]
+    #[error("{0:?} is no shared library for this machine; expected libshunt_soft_rdma.so")]
     NoLibrary(PathBuf),
     /// It cannot be read.
     #[error("{path:?} cannot be read: {cause}")]

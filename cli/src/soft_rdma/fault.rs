@@ -45,11 +45,11 @@ fn after_help() -> String {
 }
 
 fn time(text: &str) -> Result<u64, String> {
-    parse_time(text).ok_or_else(|| "a time like 10ms (ns, us, ms, s, m) is right".into())
+    parse_time(text).ok_or_else(|| "expected a time like 10ms (ns, us, ms, s, m)".into())
 }
 
 fn nic(text: &str) -> Result<u32, String> {
-    parse_nic(text).ok_or_else(|| "a NIC's name or number, such as mlx5_0 or 0, is right".into())
+    parse_nic(text).ok_or_else(|| "expected a NIC's name or number, such as mlx5_0 or 0".into())
 }
 
 /// Runs it; gives the exit status.

@@ -73,7 +73,7 @@ fn something(text: &str) -> Result<String, String> {
 }
 
 fn level(text: &str) -> Result<Level, String> {
-    text.parse().map_err(|()| "one of off, error, warn, info, debug, trace is right".into())
+    text.parse().map_err(|()| "expected one of off, error, warn, info, debug, trace".into())
 }
 
 /// Why the program is not started.
@@ -87,7 +87,7 @@ enum RunError {
     Setting(#[from] settings::SettingError),
     #[error("{0:?} is not there; build it with `cargo build --release`, or name it in SHUNT_SOFT_RDMA_LIB")]
     NoLibrary(PathBuf),
-    #[error("{0:?} is a directory; the library itself, libshunt_soft_rdma.so, is right")]
+    #[error("{0:?} is a directory; expected the library itself, libshunt_soft_rdma.so")]
     LibraryDirectory(PathBuf),
     #[error("no interface of this machine has the address {0} (--roce); `ip address` lists those there are")]
     NotLocal(Ipv4Addr),

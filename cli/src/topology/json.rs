@@ -17,7 +17,7 @@ pub fn write(inventory: &Inventory, topology: &Topology) -> String {
             "name": port.name, "why": port.why, "fix": port.fix, "refused": port.refused,
         })).collect::<Vec<_>>(),
         "notes": topology.notes,
-        "odd": inventory.odd.iter().map(|odd| json!({ "path": odd.path, "met": odd.met })).collect::<Vec<_>>(),
+        "odd": inventory.odd.iter().map(|odd| json!({ "path": odd.path, "found": odd.met })).collect::<Vec<_>>(),
     });
     format!("{object:#}\n")
 }

@@ -41,5 +41,5 @@ fn first(want: &str, met: &str) -> String {
     let lines = want.lines().chain(std::iter::repeat("(end)")).zip(met.lines().chain(["(end)"]));
     let different = lines.enumerate().find(|(_, (want, met))| want != met);
     different
-        .map_or(String::new(), |(at, (want, met))| format!("line {}:\n  want {want}\n  met  {met}", at + 1))
+        .map_or(String::new(), |(at, (want, met))| format!("line {}:\n  want {want}\n  got  {met}", at + 1))
 }

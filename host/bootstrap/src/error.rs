@@ -40,7 +40,7 @@ pub enum BootstrapError {
         round: u64,
     },
     /// Too many bytes.
-    #[error("all-gather {round} was given {met} bytes; at most {want} are right")]
+    #[error("all-gather {round}: expected at most {want} bytes, got {met}")]
     TooLong {
         /// Number of the all-gather.
         round: u64,
@@ -50,7 +50,7 @@ pub enum BootstrapError {
         want: usize,
     },
     /// Too few rows for an exchange, or too many.
-    #[error("an exchange was given {met} rows; {size} are right, one for each rank")]
+    #[error("exchange: expected {size} rows, one for each rank, got {met}")]
     Rows {
         /// Rows given.
         met: usize,

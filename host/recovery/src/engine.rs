@@ -460,7 +460,7 @@ impl Engine {
         }
     }
 
-    /// True if a rail's NIC has owed an answer for too long to be waited for.
+    /// True if a rail's NIC has not answered for too long to be waited for.
     pub fn nic_is_silent(&self, rail: u32) -> bool {
         self.nics.is_silent(self.awake.age_ns, rail, self.nic_patience)
     }

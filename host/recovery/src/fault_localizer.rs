@@ -408,7 +408,7 @@ mod tests {
             assert_eq!(search(answer).map(|(_, blame)| blame), Some(blame), "{silent}");
             assert_eq!(search(answer).map(|(at, _)| at), after, "{silent}");
         }
-        assert_eq!(search(|_| false), None, "nobody answers: nobody is blamed");
+        assert_eq!(search(|_| false), None, "no answer: no rail is blamed");
     }
 
     #[test]

@@ -49,9 +49,9 @@ mod tests {
         let mut peers = PeerSilence::new(2);
         peers.heard(ns(10), 1);
         assert_eq!(peers.owes_since(1, ns(5)), ns(10), "it said something after that");
-        assert_eq!(peers.owes_since(1, ns(90)), ns(10), "it has owed an answer since then");
+        assert_eq!(peers.owes_since(1, ns(90)), ns(10), "it has not answered since then");
         peers.heard(ns(95), 1);
         assert_eq!(peers.owes_since(1, ns(99)), ns(99));
-        assert_eq!(peers.owes_since(7, ns(3)), ns(3), "a peer that nobody knows");
+        assert_eq!(peers.owes_since(7, ns(3)), ns(3), "an unknown peer");
     }
 }

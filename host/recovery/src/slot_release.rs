@@ -54,7 +54,11 @@ mod tests {
         let second = ReleaseRequest::again(Some(first), at + ASK);
         assert_eq!(second, ReleaseRequest { since_ns: at, last_ns: at + ASK });
         let later = at + ASK + VACATE;
-        assert_eq!(ReleaseRequest::again(Some(second), later).since_ns, later, "nobody wanted it meanwhile");
+        assert_eq!(
+            ReleaseRequest::again(Some(second), later).since_ns,
+            later,
+            "it was not requested meanwhile"
+        );
     }
 
     #[test]

@@ -3,8 +3,7 @@
 /// `SHUNT_ROOT`.
 pub const ROOT: &str = "HOST:PORT, such as 10.0.0.1:7000 or [fd00::1]:7000";
 /// `SHUNT_SECRET`.
-pub const SECRET: &str =
-    "at least 16 characters that nobody can guess, such as `openssl rand -hex 32` prints";
+pub const SECRET: &str = "at least 16 random characters, such as `openssl rand -hex 32` prints";
 /// `NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME`.
 pub const INTERFACE: &str = "interface prefixes, such as eth,ib; ^eth: all but these; =eth0: exactly this";
 /// `SHUNT_LOG_FILE`.

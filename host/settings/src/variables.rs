@@ -75,7 +75,7 @@ pub const VARIABLES: &[Variable] = &[
     .default("1"),
     variable(
         "SHUNT_POLLED_PUTS",
-        "whether receivers act on put data before a signal covers it: what nobody can know of is then asked about",
+        "whether receivers act on put data before a signal covers it: puts that may not have landed are then uncertain",
         BOOLEAN,
     )
     .default("0"),

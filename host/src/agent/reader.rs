@@ -103,7 +103,7 @@ mod tests {
         let none = |_| None::<u64>;
         assert_eq!(cursor.read(2, 8, 0, none), (vec![], 0));
         assert_eq!(cursor.read(2, 8, LATER_NS, none), (vec![], 1));
-        assert_eq!(cursor.read(2, 8, 2 * LATER_NS - 1, none), (vec![], 0), "the second was first met later");
+        assert_eq!(cursor.read(2, 8, 2 * LATER_NS - 1, none), (vec![], 0), "the second was first seen later");
         assert_eq!(cursor.read(2, 8, 2 * LATER_NS, none), (vec![], 1));
     }
 

@@ -56,7 +56,7 @@ impl FromStr for Paths {
         };
         let ((pe, rail), to) = from.zip(to).ok_or_else(|| {
             format!(
-                "{text:?} is no path; PE.RAIL>PE.RAIL, as in 0.1>2.1, or PE.RAIL for a whole rail is right"
+                "path: expected PE.RAIL>PE.RAIL, as in 0.1>2.1, or PE.RAIL for a whole rail, got {text:?}"
             )
         })?;
         Ok(Self { pe, rail, to })
@@ -86,7 +86,7 @@ impl FromStr for Order {
         let verb = match verb {
             "retire" => Verb::Retire,
             "readmit" => Verb::Readmit,
-            other => return Err(format!("{other:?} is no order; retire or readmit is right")),
+            other => return Err(format!("order: expected retire or readmit, got {other:?}")),
         };
         Ok(Self { verb, paths: paths.parse()? })
     }
@@ -225,13 +225,13 @@ mod tests {
             assert_eq!(text.parse::<Order>().map(|order| order.to_string()), Ok(text.to_owned()));
         }
         for (text, want) in [
-            ("", "\"\" is no order"),
-            ("remove 0.1", "\"remove\" is no order; retire or readmit"),
-            ("retire", "\"\" is no path"),
+            ("", "order: expected"),
+            ("remove 0.1", "expected retire or readmit, got \"remove\""),
+            ("retire", "got \"\""),
             ("retire 0>1", "PE.RAIL>PE.RAIL"),
-            ("retire 0.1>", "\"0.1>\" is no path"),
-            ("retire -1.0", "\"-1.0\" is no path"),
-            ("retire 0.99999999999", "is no path"),
+            ("retire 0.1>", "got \"0.1>\""),
+            ("retire -1.0", "got \"-1.0\""),
+            ("retire 0.99999999999", "path: expected"),
         ] {
             let met = text.parse::<Order>().expect_err(text);
             assert!(met.contains(want), "{met}");

@@ -17,7 +17,7 @@ const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Why there is no endpoint.
 #[derive(Debug, Error)]
-#[error("SHUNT_METRICS: {address}: {error}; a free address of this machine is right")]
+#[error("SHUNT_METRICS: {address}: {error}; name a free address of this machine")]
 pub struct EndpointError {
     /// What was asked for.
     pub address: SocketAddr,
@@ -93,8 +93,8 @@ fn request_answered(request: tiny_http::Request, metrics: &Metrics) -> io::Resul
             let answer = Response::from_string(text);
             request.respond(kind.into_iter().fold(answer, Response::with_header))
         }
-        (_, "/metrics") => request.respond(Response::from_string("GET is right\n").with_status_code(405)),
-        _ => request.respond(Response::from_string("/metrics is right\n").with_status_code(404)),
+        (_, "/metrics") => request.respond(Response::from_string("expected GET\n").with_status_code(405)),
+        _ => request.respond(Response::from_string("expected /metrics\n").with_status_code(404)),
     }
 }
 

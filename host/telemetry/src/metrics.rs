@@ -93,7 +93,7 @@ type Sum = (&'static str, &'static str, fn(&StatusSummary) -> u64);
 
 /// Counters that are those of the status page.
 const SUMS: [Sum; 9] = [
-    ("shunt_suspicions", "Switches begun for silence alone", |it| it.suspicions),
+    ("shunt_suspicions", "Switches started because of silence only", |it| it.suspicions),
     ("shunt_fences_asked", "Fences asked of the agent", |it| it.fences_asked),
     ("shunt_replayed_operations", "Operations sent again", |it| it.replayed),
     ("shunt_placeholder_operations", "Executed operations that a placeholder stood in for", |it| {
@@ -102,7 +102,7 @@ const SUMS: [Sum; 9] = [
     ("shunt_late_tickets", "Tickets that waited for a switch", |it| it.late_tickets),
     ("shunt_ledger_cuts", "Cuts taken from the ledger, for want of truth", |it| it.ledger_cuts),
     ("shunt_pathless", "Times a channel found no usable path", |it| it.pathless),
-    ("shunt_uncertain_operations", "Operations whose fate nobody can know", |it| it.uncertain),
+    ("shunt_uncertain_operations", "Operations that may or may not have been applied", |it| it.uncertain),
     ("shunt_events_lost", "Events lost before anybody read them", |it| it.events_lost),
 ];
 

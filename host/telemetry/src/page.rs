@@ -41,7 +41,7 @@ pub enum PageError {
     },
     /// The folder is somebody else's.
     #[error(
-        "{}: belongs to user {owner} with mode {mode:03o}; a folder of user {user} that no other may write is right",
+        "{}: belongs to user {owner} with mode {mode:03o}; expected a folder of user {user} that no other may write",
         path.display()
     )]
     Folder {
@@ -55,7 +55,7 @@ pub enum PageError {
         user: u32,
     },
     /// Not a page of this version.
-    #[error("{}: {what} is {met:#x}; {want:#x} is right", path.display())]
+    #[error("{}: {what}: expected {want:#x}, got {met:#x}", path.display())]
     Bad {
         /// File.
         path: PathBuf,

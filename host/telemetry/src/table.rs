@@ -16,7 +16,7 @@ events! {
     /// A NIC's count failed its start-up proof: the ledger decides, or `Uncertain` where it cannot tell.
     CountRefused "count_refused" Warn { rail: u32 = "rank of the rail", why: String = "what the proof saw" }
     /// The agent failed: what it knew is lost. Another one takes over, later after each failure in a row.
-    AgentFailed "agent_failed" Error { error: String = "what was met", pause_ns: u64 = "ns until the next one" }
+    AgentFailed "agent_failed" Error { error: String = "the error", pause_ns: u64 = "ns until the next one" }
     /// Another agent took over: what it finds ready goes on, all else is fenced once more.
     AgentRestarted "agent_restarted" Warn {
         lives: u32 = "agents of this PE so far", ready: u32 = "paths found ready",
@@ -31,7 +31,7 @@ events! {
     /// A NIC reports an internal error: nothing passes through it until it says otherwise.
     NicError "nic_error" Error { rail: u32 = "rank of the rail" }
     /// The events of a NIC cannot be read.
-    NicSilent "nic_silent" Error { rail: u32 = "rank of the rail", error: String = "what was met" }
+    NicSilent "nic_silent" Error { rail: u32 = "rank of the rail", error: String = "the error" }
     /// A peer says that a port of its own went down.
     PeerRailDown "peer_rail_down" Info { peer: u32 = "PE", rail: u32 = "rank of the rail there" }
     /// A peer says that a port of its own is up again.
@@ -50,7 +50,7 @@ events! {
         again_ns: u64 = "ns of the second QUERY_QP",
     }
     /// A command of a fence failed here: nothing is proved of this half.
-    FenceFailed "fence_failed" Error { at: Route = "path", error: String = "what was met" }
+    FenceFailed "fence_failed" Error { at: Route = "path", error: String = "the error" }
     /// Both halves are known, or what silence allows: the old path changes nothing any more.
     PathFenced "path_fenced" Debug { at: Route = "path", took_ns: u64 = "ns since fencing began" }
     /// A switcher was answered.
@@ -65,7 +65,7 @@ events! {
     /// Both new halves are connected; probes run.
     PathProbing "path_probing" Debug { at: Route = "path" }
     /// A path could not be recreated; it rests longer and is tried again.
-    RevivalFailed "revival_failed" Info { at: Route = "path", error: String = "what was met" }
+    RevivalFailed "revival_failed" Info { at: Route = "path", error: String = "the error" }
     /// A recreated path may be used.
     PathAdmitted "path_admitted" Debug { at: Route = "path", out_ns: u64 = "ns since it was fenced" }
     /// A path was taken out; only `readmit` brings it back.
@@ -124,9 +124,9 @@ events! {
         epoch: u64 = "decisions so far", masked: u32 = "ranks left out, for this one",
         standing: &'static str = "member, out or alone",
     }
-    /// Operations were reported whose fate nobody can know.
+    /// Operations were reported that may or may not have been applied.
     Uncertain "uncertain" Error { peer: u32 = "PE", channel: u32 = "channel", count: u64 = "operations" }
-    /// A rail answers nobody, and no port says why: waiters leave it sooner and choose others first.
+    /// A rail answers no ping, and no port says why: waiters leave it sooner and choose others first.
     RailSuspected "rail_suspected" Warn { of: u32 = "PE whose rail it is", rail: u32 = "rail" }
     /// A suspect rail answered, or its port told what is the matter.
     RailCleared "rail_cleared" Info {
@@ -139,7 +139,7 @@ events! {
     /// The link to a peer's agent is there again.
     AgentLinkBack "agent_link_back" Info { peer: u32 = "PE", lost_ns: u64 = "ns without it" }
     /// Words of a peer's agent make no sense and were dropped.
-    MessageRefused "message_refused" Warn { peer: u32 = "PE", error: String = "what was met" }
+    MessageRefused "message_refused" Warn { peer: u32 = "PE", error: String = "the error" }
     /// A step of a switch was entered (only where step records are on).
     Step "step" Debug {
         peer: u32 = "PE", channel: u32 = "channel", step: &'static str = "step", from: u32 = "slot left",

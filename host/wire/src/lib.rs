@@ -41,7 +41,7 @@ pub enum CardError {
         want: u32,
     },
     /// A field has a value it cannot have.
-    #[error("card field {field} is {met}, {want} is right")]
+    #[error("card field {field}: expected {want}, got {met}")]
     Value {
         /// Field.
         field: &'static str,

@@ -59,7 +59,7 @@ pub fn run(scenario: &Scenario, machine: &mut impl Machine, seed: u64) -> Result
         if let Some(at) = (0..HEAP_BYTES).find(|at| found.get(*at) != expected.get(*at)) {
             let (want, have) = (expected[at], found.get(at));
             return Err(format!(
-                "{}: byte {at:#x} of PE {pe} is {have:x?}, right is {want:#x}",
+                "{}: byte {at:#x} of PE {pe}: expected {want:#x}, got {have:x?}",
                 scenario.name
             ));
         }

@@ -80,18 +80,15 @@ impl core::fmt::Display for BadNormalShape {
         match self {
             Self::Shape(bad) => bad.fmt(f),
             Self::Locals(met, ranks) => {
-                write!(
-                    f,
-                    "{met} ranks of a node, of {ranks}; right are 1 to {LOCALS_MAX}, a divisor of {ranks}"
-                )
+                write!(f, "ranks of a node: expected 1 to {LOCALS_MAX}, a divisor of {ranks}, got {met}")
             }
-            Self::Topk(met) => write!(f, "{met} experts of a token; right are 1 to {TOPK_MAX}"),
-            Self::None(what) => write!(f, "0 {what}; 1 or more would be right"),
+            Self::Topk(met) => write!(f, "experts of a token: expected 1 to {TOPK_MAX}, got {met}"),
+            Self::None(what) => write!(f, "{what}: expected 1 or more, got 0"),
             Self::Slots(met, chunk) => {
                 let least = 2 * *chunk as u64;
                 write!(
                     f,
-                    "{met} slots of a ring; right is a multiple of the chunk, {chunk}, and {least} at least"
+                    "slots of a ring: expected a multiple of the chunk, {chunk}, and at least {least}, got {met}"
                 )
             }
         }

@@ -126,17 +126,17 @@ fn what_cannot_be_says_what_would_be_right() {
         std::string::ToString::to_string(&shape.check().unwrap_err())
     };
     assert!(wrong(|s| s.nodes = 0).contains("1 to 1024"));
-    assert!(wrong(|s| s.nodes = 4096).contains("16384 ranks"));
+    assert!(wrong(|s| s.nodes = 4096).contains("got 16384"));
     assert!(wrong(|s| s.locals = 33).contains("1 to 32"));
     assert!(wrong(|s| s.topk = 12).contains("1 to 11"));
-    assert!(wrong(|s| s.channels = 0).contains("0 channels"));
+    assert!(wrong(|s| s.channels = 0).contains("channels: expected 1 or more"));
     assert!(wrong(|s| s.near_slots = 0).contains("slots inside a node"));
     assert!(wrong(|s| s.local_experts = 0).contains("experts of a rank"));
     assert!(wrong(|s| s.tokens = 0).contains("1 or more"));
     assert!(wrong(|s| s.hidden = 700).contains("multiple of 512"));
-    assert!(wrong(|s| s.slots = 2).contains("4 at least"));
+    assert!(wrong(|s| s.slots = 2).contains("at least 4"));
     assert!(wrong(|s| s.slots = 5).contains("multiple of the chunk, 2"));
     assert!(wrong(|s| s.tokens = 1 << 30).contains("rows of a rank"));
     let huge = |s: &mut NormalShape| (s.hidden, s.channels, s.slots) = (1 << 31, u32::MAX, u32::MAX - 1);
-    assert!(wrong(huge).contains("bytes; right are"));
+    assert!(wrong(huge).contains("bytes: expected at most"));
 }

@@ -21,7 +21,7 @@ pub struct Tally {
     pub ledger_cuts: u64,
     /// Times no path was usable.
     pub pathless: u64,
-    /// Operations whose fate nobody can know.
+    /// Operations that may or may not have been applied.
     pub uncertain: u64,
     /// By slot: generations opened on the path.
     pub entered: [u32; SLOTS_MAX],

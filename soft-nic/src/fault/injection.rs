@@ -98,14 +98,14 @@ pub struct Injection {
 pub enum ParseInjectionError {
     /// Not three parts.
     #[error(
-        "met {met:?}; a fault is <time>:<pe>.<rail>:<fault>, e.g. 500ms:0.0:down, or <time>:<pe>:<fault>"
+        "fault: expected <time>:<pe>.<rail>:<fault>, e.g. 500ms:0.0:down, or <time>:<pe>:<fault>, got {met:?}"
     )]
     Shape {
         /// What was written.
         met: String,
     },
     /// The first part is no time.
-    #[error("met the time {met:?} in {whole:?}; right is {WANTED}")]
+    #[error("time in {whole:?}: expected {WANTED}, got {met:?}")]
     Time {
         /// The first part.
         met: String,
@@ -113,7 +113,7 @@ pub enum ParseInjectionError {
         whole: String,
     },
     /// The second part is no place.
-    #[error("met the place {met:?} in {whole:?}; a place is <pe>.<rail>, e.g. 0.1, or for a whole PE <pe>")]
+    #[error("place in {whole:?}: expected <pe>.<rail>, e.g. 0.1, or for a whole PE <pe>, got {met:?}")]
     Place {
         /// The second part.
         met: String,
@@ -124,7 +124,7 @@ pub enum ParseInjectionError {
     #[error(transparent)]
     Fault(#[from] ParseFaultError),
     /// A fault of a rail at a PE.
-    #[error("met {met:?}: {fault} hits one rail; name it, e.g. {pe}.0:{fault}")]
+    #[error("place: expected one rail for {fault}, e.g. {pe}.0:{fault}, got {met:?}")]
     NeedsRail {
         /// What was written.
         met: String,
@@ -134,7 +134,7 @@ pub enum ParseInjectionError {
         fault: String,
     },
     /// A fault of a PE at a rail.
-    #[error("met {met:?}: {fault} hits a whole PE; name no rail: {pe}:{fault}")]
+    #[error("place: expected a whole PE for {fault}, {pe}:{fault}, got {met:?}")]
     NeedsPe {
         /// What was written.
         met: String,

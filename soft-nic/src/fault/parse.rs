@@ -9,12 +9,12 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseFaultError {
     /// No fault has this name.
-    #[error("no fault is called `{met}`; there are: {known}")]
+    #[error("no fault is called `{met}`{}; `shmem_put_bw --list-faults` names all", did_you_mean(*near))]
     Name {
         /// What was written.
         met: String,
-        /// Every syntax.
-        known: String,
+        /// The name of a fault that is nearest to it, if one is near.
+        near: Option<&'static str>,
     },
     /// The name needs a parameter.
     #[error("`{met}` needs a parameter: `{syntax}`")]
@@ -25,7 +25,7 @@ pub enum ParseFaultError {
         syntax: &'static str,
     },
     /// A parameter does not read.
-    #[error("`{met}` in `{whole}` is not {wanted}; right is `{syntax}`")]
+    #[error("`{whole}`: expected {wanted}, as in `{syntax}`, got `{met}`")]
     Parameter {
         /// The part that does not read.
         met: String,
@@ -45,8 +45,14 @@ pub(super) fn name_of(text: &str) -> &str {
 
 /// No fault of `list` has the name.
 pub(super) fn no_such_fault(text: &str, list: impl Iterator<Item = FaultInfo>) -> ParseFaultError {
-    let known = list.map(|info| info.syntax).collect::<Vec<_>>().join(" ");
-    ParseFaultError::Name { met: text.into(), known }
+    let name = name_of(text);
+    let letters = |info: FaultInfo| (strsim::damerau_levenshtein(name, info.name()), info.name());
+    let near = list.map(letters).min().filter(|(letters, known)| *letters <= 1 + known.len() / 6);
+    ParseFaultError::Name { met: text.into(), near: near.map(|(_, known)| known) }
+}
+
+fn did_you_mean(near: Option<&str>) -> String {
+    near.map_or(String::new(), |name| format!(", did you mean `{name}`?"))
 }
 
 /// A fault's text, taken apart.
@@ -319,9 +325,10 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_was_met_and_what_would_be_right() {
+    fn errors_say_what_is_expected_and_what_came() {
         let message = |text: &str| text.parse::<FaultKind>().unwrap_err().to_string();
-        assert!(message("dwon").contains("`dwon`") && message("dwon").contains("flap=PERIOD/COUNT"));
+        assert!(message("dwon").contains("`dwon`, did you mean `down`?"));
+        assert!(message("whatever-else").contains("`whatever-else`; `shmem_put_bw --list-faults`"));
         assert!(message("drop=2").contains("a probability from 0 to 1"));
         assert!(message("delay").contains("`delay=T[/T]`"));
         assert!(message("down=5").contains("a time like 10ms"));

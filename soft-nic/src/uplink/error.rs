@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum UplinkError {
     /// The name would not do as part of a path.
-    #[error("fabric name {0:?}; 1 to 32 letters, digits, dots, dashes or underscores are right")]
+    #[error("fabric name: expected 1 to 32 letters, digits, dots, dashes or underscores, got {0:?}")]
     Name(String),
     /// A path that a socket address cannot hold.
     #[error(
@@ -29,7 +29,7 @@ pub enum UplinkError {
         me: u32,
     },
     /// Others may get into the directory.
-    #[error("{path:?} has permissions {mode:03o}; 700 is right")]
+    #[error("{path:?}: expected permissions 700, got {mode:03o}")]
     Permissions {
         /// The directory.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub enum UplinkError {
     #[error("another process holds {0:?} for too long; is it stopped?")]
     Locked(PathBuf),
     /// A GID that RoCE v2 over IPv4 cannot have.
-    #[error("the GID {} is not IPv4-mapped; ::ffff:a.b.c.d, an address of this machine, is right", Ipv6Addr::from(*.0))]
+    #[error("GID: expected ::ffff:a.b.c.d, an address of this machine, got {}", Ipv6Addr::from(*.0))]
     NotIpv4(u128),
     /// No interface has the address.
     #[error("no interface of this machine has the address {0}; `ip address` lists those there are")]
@@ -77,7 +77,7 @@ pub enum UplinkError {
         mtu: u32,
     },
     /// A rate that is none.
-    #[error("a rate of {0} Gb/s; a number above zero is right")]
+    #[error("rate: expected a number above zero, got {0} Gb/s")]
     Rate(f64),
     /// The system has no more of something.
     #[error("cannot make {what}: {errno}")]

@@ -15,10 +15,10 @@ pub enum WireError {
     #[error("ethertype {0:#06x}; 0x8915 is RoCE v1, 0x0800 is IPv4")]
     EtherType(u16),
     /// Not a GRH.
-    #[error("IP version {0} in the global route header; 6 is right")]
+    #[error("IP version in the global route header: expected 6, got {0}")]
     GrhVersion(u8),
     /// Something else than a transport header follows.
-    #[error("next header {0:#04x} after the global route header; 0x1b is right")]
+    #[error("next header after the global route header: expected 0x1b, got {0:#04x}")]
     NextHeader(u8),
     /// The GRH counts other bytes than there are.
     #[error("the global route header says {said} bytes follow; {met} do")]
@@ -29,7 +29,7 @@ pub enum WireError {
         met: usize,
     },
     /// An IP version other than 4, or options behind the IP header.
-    #[error("an IP header that starts with {0:#04x}; 0x45 is right")]
+    #[error("start of the IP header: expected 0x45, got {0:#04x}")]
     IpVersion(u8),
     /// Something else than UDP follows.
     #[error("IP protocol {0}; 17 is UDP")]
@@ -54,7 +54,7 @@ pub enum WireError {
         met: usize,
     },
     /// The invariant checksum is another.
-    #[error("invariant checksum {met:#010x}; {right:#010x} is right")]
+    #[error("invariant checksum: expected {right:#010x}, got {met:#010x}")]
     Icrc {
         /// The one in the frame.
         met: u32,
@@ -62,7 +62,7 @@ pub enum WireError {
         right: u32,
     },
     /// A transport of the future.
-    #[error("transport header version {0}; 0 is right")]
+    #[error("transport header version: expected 0, got {0}")]
     TransportVersion(u8),
     /// Another partition than the default one.
     #[error("partition key {0:#06x}; the default partition's are 0xffff and 0x7fff")]

@@ -56,7 +56,7 @@ impl Queue {
 
     fn send(&self, parts: &[&[u8]]) {
         if let Err(error) = send(&self.end, &parts.concat(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            crate::log!(Level::Debug, "a record found nobody to read it: {error}");
+            crate::log!(Level::Debug, "a record found no reader: {error}");
         }
     }
 

@@ -90,7 +90,7 @@ impl Channel {
         match write(&*end, record) {
             Ok(_) => true,
             Err(error) => {
-                crate::log!(Level::Debug, "an event found nobody to read it: {error}");
+                crate::log!(Level::Debug, "an event found no reader: {error}");
                 false
             }
         }

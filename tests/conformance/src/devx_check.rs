@@ -111,7 +111,7 @@ fn alone(device: &str) -> Result<()> {
 fn only_the_proofs_event(devx: &dyn Devx) -> Result<()> {
     let events: Vec<_> = std::iter::from_fn(|| devx.next_event().transpose()).collect::<Result<_, _>>()?;
     let gave_up = |entry: &[u8; 64]| eqe::EVENT_TYPE.get(entry) as u8 == eqe::event::WQ_CATASTROPHIC;
-    ensure!(events.len() <= 1 && events.iter().all(gave_up), "events that nobody caused: {events:x?}");
+    ensure!(events.len() <= 1 && events.iter().all(gave_up), "events without a cause: {events:x?}");
     Ok(())
 }
 
@@ -221,7 +221,7 @@ fn use_every_path(pe: &Pe, group: &InMemory, rails: usize) -> Result<()> {
             let address = pe.heap().address + place(channel.peer, channel.index, slot);
             pe.memory().read(address, &mut met)?;
             let (met, want) = (u64::from_le_bytes(met), word(channel.peer, channel.index, slot));
-            ensure!(met == want, "slot {slot}: {met:#x} where {want:#x} is right");
+            ensure!(met == want, "slot {slot}: expected {want:#x}, got {met:#x}");
             let half = path.half.as_ref().context("a half made at start")?;
             let psn = path.remote.context("its other end")?.psn.wrapping_add(2) & 0xff_ffff;
             for state in [State::Rts, State::Err] {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Checks data and formats over RDMA verbs, on any mlx5 device.
 ///
-/// Exit status: 0 all is right, 1 something is wrong, 2 it could not be checked.
+/// Exit status: 0 all holds, 1 something is wrong, 2 it could not be checked.
 #[derive(Parser)]
 #[command(name = "shunt-verbs-check", version)]
 struct Cli {

@@ -48,7 +48,7 @@ fn number(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
         .filter(|number| *number > 0)
-        .ok_or(format!("met '{text}'; a number above zero is right"))
+        .ok_or(format!("expected a number above zero, got '{text}'"))
 }
 
 fn main() -> ExitCode {

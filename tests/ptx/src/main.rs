@@ -286,7 +286,7 @@ fn layers(options: &Options, module: &Rc<Module>, relaxed: bool, group: Group, f
 /// A fault that makes nobody switch exercises nothing.
 fn switched(run: &mut Run, fails: bool) {
     if fails && run.wrongs.is_empty() && (run.failovers == 0 || run.idle_faults != 0) {
-        run.wrongs.push("the rail was hurt, and nobody switched or lost anything: not exercised".into());
+        run.wrongs.push("the rail was hurt, and no channel switched or lost anything: not exercised".into());
     }
 }
 

@@ -164,7 +164,7 @@ fn during_a_revival(seed: u64) -> Wrongs {
     let who = seed >> 1 & 1;
     struck(&base(seed), at, &[format!("{who}:agent-restart")], |outcome| {
         let mut wrongs = failovers_of(outcome, 2);
-        wrongs.extend(wrong_if(ways_back(outcome).count() < 2, || "somebody did not go back".into()));
+        wrongs.extend(wrong_if(ways_back(outcome).count() < 2, || "a channel did not go back".into()));
         wrongs
     })
 }
@@ -181,7 +181,7 @@ fn during_a_drain(seed: u64) -> Wrongs {
     {
         spec.faults.push(fault.parse().expect("a fault"));
     }
-    clean(&spec, |outcome| wrong_if(ways_back(outcome).count() < 2, || "somebody did not go back".into()))
+    clean(&spec, |outcome| wrong_if(ways_back(outcome).count() < 2, || "a channel did not go back".into()))
 }
 
 /// Agents that hear each other over the rails alone: who comes back begins with numbers above its predecessor's.

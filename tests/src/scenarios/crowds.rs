@@ -202,7 +202,7 @@ fn said_in_hand_and_no_more(seed: u64) -> Wrongs {
         let waited_ns = sender.ended_ns.saturating_sub(outcome.began_ns + DIES_NS);
         let bound_ns = spec.fence_wait_ns * 5 / 4;
         wrong_if(!unproven || waited_ns > bound_ns, || {
-            format!("{:?} {waited_ns} ns after the last word, {bound_ns} are right\n{outcome}", sender.fault)
+            format!("{:?} {waited_ns} ns after the last word, expected {bound_ns}\n{outcome}", sender.fault)
         })
     })
 }
@@ -242,7 +242,7 @@ fn thousand_channels(seed: u64) -> Wrongs {
             let bound = (commands as f64 * share) as u64 * (FIRMWARE_NS + HOST_NS) + SLACK_NS;
             wrongs.extend(wrong_if(took > bound, || {
                 format!(
-                    "{share} of the channels are open after {took} ns, {bound} are right: {commands} commands"
+                    "{share} of the channels are open after {took} ns, expected {bound}: {commands} commands"
                 )
             }));
         }

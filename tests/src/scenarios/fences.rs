@@ -68,7 +68,7 @@ fn deadline_is_no_fence(seed: u64) -> Wrongs {
     spec.suspect_ns = 2_000_000;
     clean(&spec, |outcome| {
         let overdue = outcome.records.iter().any(|(_, record)| record.cause == CauseKind::Overdue as u32);
-        wrong_if(!overdue, || "nobody suspected the slow path".into())
+        wrong_if(!overdue, || "no channel suspected the slow path".into())
     })
 }
 
@@ -81,7 +81,7 @@ fn held_and_suspected(seed: u64) -> Wrongs {
     spec.suspect_floor_ns = 2_000_000;
     clean(&spec, |outcome| {
         let overdue = outcome.records.iter().any(|(_, record)| record.cause == CauseKind::Overdue as u32);
-        wrong_if(!overdue, || "nobody suspected the path that was held".into())
+        wrong_if(!overdue, || "no channel suspected the path that was held".into())
     })
 }
 

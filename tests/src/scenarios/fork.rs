@@ -59,7 +59,7 @@ fn in_flight(seed: u64) -> Wrongs {
 fn way_back(seed: u64) -> Wrongs {
     let mut spec = brisk(both_ways(seed, &["1ms:0.0:down", "3ms:0.0:up"]));
     spec.traffic.messages = 600;
-    clean(&spec, |outcome| wrong_if(ways_back(outcome).count() == 0, || "nobody went back".into()))
+    clean(&spec, |outcome| wrong_if(ways_back(outcome).count() == 0, || "no channel went back".into()))
 }
 
 /// The rails of one end die one after the other, until one is left.

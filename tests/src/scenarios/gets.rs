@@ -283,7 +283,7 @@ fn polled_puts(seed: u64) -> Wrongs {
         let mut wrongs = wrong_if(sent.is_err(), || format!("the sender ended with {sent:?}"));
         let once = (watched.writes, watched.not_increasing, watched.last) == (COUNT, 0, COUNT);
         wrongs.extend(wrong_if(!once, || format!("{COUNT} values were written as {watched:?}")));
-        wrongs.extend(wrong_if(asked == 0, || "nobody was asked".into()));
+        wrongs.extend(wrong_if(asked == 0, || "no owner was asked".into()));
         wrongs
     })
 }

@@ -319,7 +319,7 @@ fn given_away(seed: u64) -> Wrongs {
             )
         }));
         wrongs.extend(wrong_if(count != [[2, 1]; 2], || {
-            format!("{count:?} failovers and drains; two faults, and a drain each, are right\n{outcome}")
+            format!("{count:?} failovers and drains; expected two, and a drain each\n{outcome}")
         }));
         wrongs
     })

@@ -162,7 +162,7 @@ pub fn failovers_of(outcome: &Outcome, least: usize) -> Wrongs {
 /// A receiver saw nothing for longer than `most_ns`.
 pub fn gap_below(outcome: &Outcome, most_ns: u64) -> Wrongs {
     let gap = outcome.max_gap_ns();
-    wrong_if(gap > most_ns, || format!("nothing was delivered for {gap} ns, at most {most_ns} are right"))
+    wrong_if(gap > most_ns, || format!("nothing was delivered for {gap} ns, expected at most {most_ns}"))
 }
 
 /// Switches back of a run.

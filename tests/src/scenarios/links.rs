@@ -83,7 +83,7 @@ fn doubled_late_overtaken(seed: u64) -> Wrongs {
     clean(&spec, |outcome| {
         let (left, back) = (outcome.failovers(), ways_back(outcome).count());
         wrong_if((left, back) != (4, 4), || {
-            format!("{left} failovers, {back} ways back, 4 are right\n{outcome}")
+            format!("{left} failovers, {back} ways back, expected 4\n{outcome}")
         })
     })
 }
@@ -115,7 +115,8 @@ fn old_news_restarted(seed: u64) -> Wrongs {
     spec.faults.push("5ms:1:agent-restart".parse().expect("a fault"));
     clean(&spec, |outcome| {
         let believed = outcome.failovers() > 2;
-        [both_back(outcome), wrong_if(believed, || format!("old news were believed\n{outcome}"))].concat()
+        [both_back(outcome), wrong_if(believed, || format!("an old message was believed\n{outcome}"))]
+            .concat()
     })
 }
 

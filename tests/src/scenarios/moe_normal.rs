@@ -45,7 +45,7 @@ fn two_roles(seed: u64) -> Wrongs {
                 return wrongs;
             }
         }
-        vec!["no two roles met a fault at once".into()]
+        vec!["no two roles saw a fault at once".into()]
     })
 }
 

@@ -42,7 +42,7 @@ fn sender_dead(seed: u64) -> Wrongs {
     clean(&unknown(seed, &["0.0"]), |outcome| {
         let guessed = outcome.records.iter().any(|(pe, record)| *pe == 0 && record.ledger == 1);
         let mut wrongs = failovers_of(outcome, 1);
-        wrongs.extend(wrong_if(guessed, || "a cut came from the ledger, with truth to be had".into()));
+        wrongs.extend(wrong_if(guessed, || "a cut came from the ledger, with truth available".into()));
         wrongs.extend(wrong_if(outcome.resolved > 0, || format!("{} were uncertain", outcome.resolved)));
         wrongs
     })
@@ -78,7 +78,7 @@ fn both_dead(seed: u64) -> Wrongs {
         let unproven = outcome.ended_with(FaultKind::FenceUnproven);
         let mut wrongs =
             wrong_if(unproven == 0, || "no kernel ended with a fence that cannot be proved".into());
-        wrongs.extend(wrong_if(outcome.failovers() > 0, || "somebody went on without a fence".into()));
+        wrongs.extend(wrong_if(outcome.failovers() > 0, || "a channel went on without a fence".into()));
         wrongs
     })
 }

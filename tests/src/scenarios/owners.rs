@@ -80,7 +80,7 @@ fn owner_gone_at_the_close(seed: u64) -> Wrongs {
             quiet(kernel, 100_000_000)
         });
         cluster.sim.run_for(13_000_000_000);
-        let mut wrongs = wrong_if(owner.is_done(), || "nobody was stopped".into());
+        let mut wrongs = wrong_if(owner.is_done(), || "no caller was stopped".into());
         wrongs.extend(delivered(&cluster, 8));
         wrongs
     })
@@ -175,7 +175,7 @@ fn owner_back_with_nothing_left(seed: u64) -> Wrongs {
         cluster.sim.run_for(2_500_000_000);
         let back = owner.is_done() && cluster.sim.finish(&owner) > AFTER_LEASE_NS;
         let mut wrongs = wrong_if(!back, || "the owner did not come back".into());
-        wrongs.extend(wrong_if(!followed, || "nobody followed it".into()));
+        wrongs.extend(wrong_if(!followed, || "no owner followed it".into()));
         let done = heir.is_done() && cluster.sim.finish(&heir);
         wrongs.extend(wrong_if(!done, || "the heir's last quiet failed".into()));
         let watched = cluster.watched(1, SIGNAL.0);
@@ -210,7 +210,7 @@ fn a_jump_ends_no_lease(seed: u64) -> Wrongs {
         let before = OwnerWord(load(owner));
         cluster.sim.run_for(6_000_000);
         let after = OwnerWord(load(owner));
-        let mut wrongs = wrong_if(before.is_free(), || "nobody was held up".into());
+        let mut wrongs = wrong_if(before.is_free(), || "no caller was held up".into());
         wrongs.extend(wrong_if(!before.same_owner(after), || {
             format!("{before:x?} was followed by {after:x?}")
         }));
@@ -248,7 +248,7 @@ fn callers_wait_for_the_next_owner(seed: u64) -> Wrongs {
             quiet(kernel, 1_000_000_000)
         });
         cluster.sim.run_for(13_000_000_000);
-        let mut wrongs = wrong_if(owner.is_done(), || "nobody was stopped".into());
+        let mut wrongs = wrong_if(owner.is_done(), || "no caller was stopped".into());
         let done = caller.is_done() && cluster.sim.finish(&caller);
         wrongs.extend(wrong_if(!done, || "the caller gave the channel up".into()));
         wrongs.extend(delivered(&cluster, 16));

@@ -64,7 +64,7 @@ fn posted_writes_of_the_backup(seed: u64) -> Wrongs {
     let slow = format!("0ns:{}.1:placement-delay={delay}", seed % 2);
     let mut spec = brisk(both_ways(seed, &[&slow, "1ms:0.0:down", "2ms:0.0:up"]));
     spec.traffic = Traffic { messages: 700, slots: 300, pace_ns: 15_000, ..spec.traffic };
-    clean(&spec, |outcome| wrong_if(ways_back(outcome).count() == 0, || "nobody went back".into()))
+    clean(&spec, |outcome| wrong_if(ways_back(outcome).count() == 0, || "no channel went back".into()))
 }
 
 fn recovery_window(seed: u64) -> Wrongs {

@@ -134,7 +134,7 @@ fn asleep(seed: u64, switches: u32) -> Wrongs {
             cluster.sim.run_for(APART_NS);
         }
         let last = generation();
-        let mut wrongs = wrong_if(!asleep.get(), || "nobody slept".into());
+        let mut wrongs = wrong_if(!asleep.get(), || "no caller slept".into());
         awake.set(true);
         cluster.sim.run_for(5_000_000);
         stop.set(true);

@@ -93,7 +93,7 @@ fn stopped_and(
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let streams = start_streams(&cluster);
         let outcome = finish(&cluster, streams);
-        let never = wrong_if(!cluster.interference.struck.get(), || "nobody was stopped".into());
+        let never = wrong_if(!cluster.interference.struck.get(), || "no caller was stopped".into());
         [promises(&outcome), faults_of_kernels(&outcome), idle_faults(&outcome), never, also(&outcome)]
             .concat()
     })
@@ -154,7 +154,7 @@ fn owner_gone_mid_step(seed: u64) -> Wrongs {
         let heap = cluster.pe(1).heap().address;
         let seen: Vec<u64> = (0..8).map(|word| load(heap + 128 + word * 8)).collect();
         let want: Vec<u64> = (70..78).collect();
-        let mut wrongs = wrong_if(owner.is_done(), || format!("nobody was stopped in {step:?}"));
+        let mut wrongs = wrong_if(owner.is_done(), || format!("no caller was stopped in {step:?}"));
         wrongs.extend(wrong_if(seen != want, || format!("the puts are {seen:?} after the lease")));
         let signal = load(heap + 256);
         wrongs.extend(wrong_if(signal != 8, || format!("the signal is {signal} after the lease")));
@@ -184,7 +184,7 @@ fn opening<F: FnMut(Access) -> bool + 'static>(seed: u64, at: impl FnOnce(&Clust
     };
     // Whatever was posted meanwhile is rung without anybody's suspicion.
     let mut wrongs = stopped_and(&spec, stop, |outcome| gap_below(outcome, 8_000_000));
-    wrongs.extend(wrong_if(!hit.get(), || "nobody was stopped".into()));
+    wrongs.extend(wrong_if(!hit.get(), || "no caller was stopped".into()));
     wrongs
 }
 
@@ -250,7 +250,7 @@ fn stopped_before_idle(seed: u64) -> Wrongs {
         Interference::stop_when(at, 20_000_000)
     };
     let mut wrongs = stopped_and(&spec, stop, |_| Vec::new());
-    wrongs.extend(wrong_if(!hit.get(), || "nobody was stopped".into()));
+    wrongs.extend(wrong_if(!hit.get(), || "no caller was stopped".into()));
     wrongs
 }
 
@@ -312,8 +312,8 @@ fn owner_gone_while_opening(seed: u64) -> Wrongs {
         let heap = cluster.pe(1).heap().address;
         let seen: Vec<u64> = (0..11).map(|word| load(heap + 128 + word * 8)).collect();
         let want: Vec<u64> = (70..81).collect();
-        let mut wrongs = wrong_if(owner.is_done(), || "nobody was stopped".into());
-        wrongs.extend(wrong_if(!heir.is_done(), || "the heir waits for ever".into()));
+        let mut wrongs = wrong_if(owner.is_done(), || "no caller was stopped".into());
+        wrongs.extend(wrong_if(!heir.is_done(), || "the heir waits without an end".into()));
         wrongs.extend(wrong_if(seen != want, || format!("the puts are {seen:?}")));
         let signal = load(heap + 256);
         wrongs.extend(wrong_if(signal != 11, || format!("the signal is {signal}")));
@@ -437,7 +437,7 @@ fn hole_in_the_publish_chain(seed: u64) -> Wrongs {
             .collect();
         let until = cluster.sim.now() + 3_000_000_000;
         cluster.sim.run_until(|| cluster.sim.now() > until || waiters.iter().all(Task::is_done));
-        let mut wrongs = wrong_if(gone.is_done(), || "nobody was stopped".into());
+        let mut wrongs = wrong_if(gone.is_done(), || "no caller was stopped".into());
         for waiter in waiters {
             match waiter.take() {
                 Some(Err(fault)) if fault.kind == FaultKind::PeerLost && fault.unfinished == 4 => {}

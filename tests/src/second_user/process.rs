@@ -291,7 +291,7 @@ impl Process {
                 active: false,
                 asked: 0,
             };
-            assert_eq!(key, self.owned.paths.len(), "nobody joins after somebody has left");
+            assert_eq!(key, self.owned.paths.len(), "no process joins after another has left");
             self.owned.paths.push(path);
         }
         let region = self.region + u64::from(peer) * share(&self.spec);
@@ -422,7 +422,7 @@ impl Process {
                     self.told.wrong.push(format!("process {from} speaks of {incarnation}, which cannot be"));
                 }
             }
-            None => self.told.wrong.push(format!("process {from} says what nobody understands")),
+            None => self.told.wrong.push(format!("process {from} sent an unknown message")),
         }
     }
 

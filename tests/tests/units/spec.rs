@@ -16,7 +16,7 @@ fn a_bad_line_is_named() {
     let error = |text: &str| text.parse::<RunSpec>().unwrap_err();
     assert_eq!(error("seed = 4\nspeed = 3"), "line 2: unknown key: speed = 3");
     assert_eq!(error("seed = fast"), "line 1: a value of another type: seed = fast");
-    assert!(error("faults = [\"5:0.0:down\"]").contains("the time \"5\" in \"5:0.0:down\""));
+    assert!(error("faults = [\"5:0.0:down\"]").contains("time in \"5:0.0:down\""));
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub const HELP: &str = "transport
 Takes nvshmem_transport_ibgda.so from the wheel nvidia-nvshmem-cu13, which is fetched into target/ if it can be, and
 calls its entry under `shunt soft-rdma run` on what `cargo build --release` made: once with a stub of CUDA's functions
 that do nothing, once with one that says that dma-buf is there. Prints each call that reached the devices, how often,
-and the last words of each run. A wheel that is not to be had here is said, and no failure.";
+and the last words of each run. A wheel that is not available is reported, and is no failure.";
 
 /// What a run shows of itself in lines that are counted.
 const CALL: &str = " trace: ";

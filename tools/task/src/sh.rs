@@ -146,7 +146,7 @@ mod tests {
     fn an_error_stands_for_a_status() {
         let failed = run(command("sh").args(["-c", "exit 3"])).context("more words").unwrap_err();
         assert_eq!(status_of(&failed), 3);
-        assert_eq!(status_of(&usage::<()>("met").unwrap_err()), 2);
+        assert_eq!(status_of(&usage::<()>("wrong").unwrap_err()), 2);
         assert_eq!(status_of(&run(command("sh").args(["-c", "kill -9 $$"])).unwrap_err()), 1);
         assert_eq!(status_of(&anyhow::anyhow!("anything")), 1);
     }

@@ -21,7 +21,7 @@ pub struct RootAddress {
 
 /// Text that is no root address.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("root address {met:?} is not understood; {} is right", SYNTAX)]
+#[error("root address: expected {}, got {met:?}", SYNTAX)]
 pub struct AddressError {
     /// What was met.
     pub met: String,

@@ -8,13 +8,13 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SecretError {
     /// Too easy to guess.
-    #[error("the secret has {met} characters; {} is right", shunt_settings::syntax::SECRET)]
+    #[error("the secret: expected {}, got {met} characters", shunt_settings::syntax::SECRET)]
     Short {
         /// Characters there are.
         met: usize,
     },
     /// Others can read it.
-    #[error("{} has mode {mode:o}, so others can read or change it; chmod go-rwx is right", path.display())]
+    #[error("{} has mode {mode:o}, so others can read or change it; run chmod go-rwx on it", path.display())]
     Readable {
         /// File or directory.
         path: PathBuf,
@@ -76,7 +76,7 @@ pub enum JoinError {
         detail: String,
     },
     /// The inherited descriptor is no listening socket of the root's port.
-    #[error("SHUNT_ROOT_FD={fd} is {met}; a listening TCP socket of port {port} is right")]
+    #[error("SHUNT_ROOT_FD={fd} is {met}: expected a listening TCP socket of port {port}")]
     Descriptor {
         /// Descriptor.
         fd: i32,
@@ -108,7 +108,7 @@ pub enum JoinError {
         have: Vec<String>,
     },
     /// A number that makes no sense.
-    #[error("{what} is {met}; {want} is right")]
+    #[error("{what}: expected {want}, got {met}")]
     Value {
         /// Which.
         what: &'static str,
@@ -327,7 +327,7 @@ pub enum UniqueIdError {
     #[error("the bytes are no unique id of Shunt")]
     Magic,
     /// Made by another version.
-    #[error("the unique id is of version {met}, {want} is right; run one build in all processes")]
+    #[error("the unique id: expected version {want}, got {met}; run one build in all processes")]
     Version {
         /// What was met.
         met: u16,

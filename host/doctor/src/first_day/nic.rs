@@ -97,7 +97,7 @@ pub fn use_device(name: &str, command: Duration, rounds: Rounds) -> NicReport {
 
 /// What stands for the use of a NIC whose capabilities could not be had.
 pub fn not_used(nic: &str) -> NicReport {
-    let row = Row::new("", Outcome::NotRun, "its capabilities could not be had")
+    let row = Row::new("", Outcome::NotRun, "its capabilities could not be read")
         .todo("mend the row of its capabilities first");
     NicReport {
         proof: named(nic, PROOF, row.clone()),

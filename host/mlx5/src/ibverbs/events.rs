@@ -84,7 +84,7 @@ impl Events {
             };
         }
         if read as usize != RECORD_BYTES {
-            return Err(self.failed("event channel", format!("{read} bytes where {RECORD_BYTES} are right")));
+            return Err(self.failed("event channel", format!("expected {RECORD_BYTES} bytes, got {read}")));
         }
         let mut event = [0; EQE_BYTES];
         for (to, word) in event.chunks_exact_mut(8).zip(&record[1..]) {

@@ -107,7 +107,7 @@ impl Driver {
         if lkey != rkey && shape.access != Access::Local {
             // SAFETY: made above, known to nobody else.
             unsafe { verbs.ibv_dereg_mr(region) };
-            let detail = format!("lkey {lkey:#x} and rkey {rkey:#x} differ; one key for both is right");
+            let detail = format!("expected one key for both, got lkey {lkey:#x} and rkey {rkey:#x}");
             return Err(self.resource("memory registration", detail));
         }
         self.keys.insert(lkey, region);

@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(policy(Some(Unordered), ALL, InOrder), Ok(Unordered));
         assert_eq!(policy(None, ALL, Measured), Ok(Unordered), "what is seen counts more than what is said");
         let silent = OrderCaps { reported: false, ..ALL };
-        assert_eq!(policy(None, silent, InOrder), Ok(Unordered), "a bit that nobody reports says nothing");
+        assert_eq!(policy(None, silent, InOrder), Ok(Unordered), "a bit that no NIC reports says nothing");
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Seal {
         let mut key = Blake2s256::new();
         draws.into_iter().for_each(|draw| Digest::update(&mut key, draw));
         let key = Digest::finalize(key);
-        Self(Blake2sMac::new_from_slice(&key).expect("a key of 32 bytes is right"))
+        Self(Blake2sMac::new_from_slice(&key).expect("a key of 32 bytes is accepted"))
     }
 
     fn tag(&self, bytes: &[u8]) -> [u8; TAG_BYTES] {

@@ -56,7 +56,7 @@ pub trait Facts {
     fn calm_from(&self, now: Nanos, rails: RailPair) -> Nanos;
     /// True if both ends have these rails.
     fn rails_exist(&self, rails: RailPair) -> bool;
-    /// True if a NIC of this end has owed an answer for too long to be waited for.
+    /// True if a NIC of this end has not answered for too long to be waited for.
     fn nic_silent(&self, rail: u32) -> bool;
     /// True if a NIC of this end has room to make one more half.
     fn nic_has_room(&self, rail: u32) -> bool;

@@ -59,7 +59,7 @@ pub enum CudaError {
         kernel: String,
     },
     /// The module's root is of another version.
-    #[error("the module's root is {met} bytes, right is {right}: `cargo xtask gpu` rebuilds it")]
+    #[error("the module's root: expected {right} bytes, got {met}: `cargo xtask gpu` rebuilds it")]
     RootSize {
         /// Bytes met.
         met: u64,

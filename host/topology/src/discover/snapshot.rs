@@ -42,7 +42,7 @@ pub(super) enum Entry {
 
 /// A line of a listing that is not understood.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("line {line}: \"{met}\" is not understood; {want} is right")]
+#[error("line {line}: expected {want}, got \"{met}\"")]
 pub struct ListingError {
     /// Line, from 1.
     pub line: usize,

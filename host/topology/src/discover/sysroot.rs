@@ -31,7 +31,7 @@ pub struct Odd {
 #[derive(Debug, Error)]
 pub enum RootError {
     /// Neither a folder nor a file.
-    #[error("{path}: {error}; a folder that holds sys/ and proc/, or a file that --save wrote, is right")]
+    #[error("{path}: {error}; expected a folder that holds sys/ and proc/, or a file that --save wrote")]
     Io {
         /// What was asked for.
         path: String,
@@ -47,7 +47,7 @@ pub enum RootError {
         error: ListingError,
     },
     /// A file that is too long.
-    #[error("{path} has {bytes} bytes, at most {LISTING_MAX} are right")]
+    #[error("{path}: expected at most {LISTING_MAX} bytes, got {bytes}")]
     TooLong {
         /// File.
         path: String,

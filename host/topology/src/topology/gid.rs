@@ -65,7 +65,7 @@ pub fn choose(port: &Port, wish: &GidWish) -> Result<GidChoice, NoGid> {
         let entry = port.gids.iter().find(|entry| entry.index == index).ok_or_else(|| {
             let have: Vec<String> = port.gids.iter().map(|entry| entry.index.to_string()).collect();
             NoGid(format!(
-                "NVSHMEM_IB_GID_INDEX={index} is empty here; an index of {} is right",
+                "NVSHMEM_IB_GID_INDEX={index} is empty here: expected one of {}",
                 if have.is_empty() { "none".into() } else { have.join(", ") }
             ))
         })?;

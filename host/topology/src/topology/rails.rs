@@ -10,7 +10,7 @@ const MELLANOX: u32 = 0x15b3;
 
 /// The environment leaves nothing.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{variable}={met} leaves no RDMA port; of {} is right", have.join(", "))]
+#[error("{variable}={met} leaves no RDMA port: expected one of {}", have.join(", "))]
 pub struct NothingSelected {
     /// Variable.
     pub variable: &'static str,
@@ -272,7 +272,7 @@ pub(super) fn notes(inventory: &Inventory, selection: &Selection, rails: &[Rail]
     let restricted = selection.list.is_some() || !selection.mapping.is_empty();
     if restricted && !selection.by_rank && !rails.is_empty() {
         notes.push(
-            "NVSHMEM_ENABLE_NIC_PE_MAPPING is not set: the list says which ports are used, distance says by whom"
+            "NVSHMEM_ENABLE_NIC_PE_MAPPING is not set: the list says which ports are used, distance says by which PE"
                 .into(),
         );
     }

@@ -144,7 +144,7 @@ impl RoceUplink {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(system("a timer"))?;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN).map_err(system("a watch"))?;
-        let news = system::news_of_links().map_err(system("news of interfaces"))?;
+        let news = system::news_of_links().map_err(system("changes of interfaces"))?;
         epoll::add(&epoll, &news, EventData::new_u64(NEWS), EventFlags::IN).map_err(system("a watch"))?;
         let room: Vec<Room> = vec![[0; FRAME_MAX + 1]; BATCH];
         let mut uplink = Self {

@@ -89,7 +89,7 @@ fn cases() -> Vec<Case> {
                 Request::new(Op::Send, local(bench, 100), bench.remote(0))
             })
         },
-        case("send that nobody awaits", (sys::IBV_WC_RNR_RETRY_EXC_ERR, &[]), |bench| {
+        case("send without a receive", (sys::IBV_WC_RNR_RETRY_EXC_ERR, &[]), |bench| {
             Request::new(Op::Send, local(bench, 100), bench.remote(0))
         }),
     ]

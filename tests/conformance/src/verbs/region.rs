@@ -155,7 +155,7 @@ impl Region {
         let wrong: Vec<usize> = (0..met.len()).filter(|at| met[*at] != self.mirror[*at]).collect();
         let (first, last) = (wrong[0], wrong[wrong.len() - 1]);
         let text = format!(
-            "{} bytes are wrong, from {} to {} of {}: met {:02x}, must be {:02x}",
+            "{} bytes are wrong, from {} to {} of {}: got {:02x}, expected {:02x}",
             wrong.len(),
             first as i64 - GUARD as i64,
             last as i64 - GUARD as i64,

@@ -343,7 +343,7 @@ fn we_write(oracle: &mut Oracle, structure: &Structure, layout: &Layout, pairs: 
         assert_eq!(pair.theirs(&values), pair.ours(&bytes), "{} {}: written", structure.class, pair.name);
     }
     for name in layout.fields.keys().filter(|name| !matched(pairs, name)) {
-        assert_eq!(values[name], 0, "{} {name} was written by nobody", structure.class);
+        assert_eq!(values[name], 0, "{} {name} was not written", structure.class);
     }
 }
 

@@ -174,7 +174,7 @@ impl Setup {
             }
             Action::Flush { pe } => format!("{}'s agent: flush of NIC {}", of(pe).2, of(pe).1),
             Action::GoTimed { pe } => {
-                format!("{}: nobody answers for path {}, time is to prove", of(pe).0, of(pe).1)
+                format!("{}: no agent answers for path {}, time is to prove", of(pe).0, of(pe).1)
             }
             Action::Lifetime { pe } => format!("{}: the wait for path {} is over", of(pe).0, of(pe).1),
             Action::Answer { pe } => format!("{} is answered, cuts, chooses", of(pe).0),

@@ -35,7 +35,7 @@ pub enum Action {
     Return { at: usize },
     /// The end looks at its path.
     Look { at: usize },
-    /// A NIC has owed an answer for too long.
+    /// A NIC has not answered for too long.
     Silent { at: usize },
     /// A NIC dies.
     Die { at: usize },
@@ -293,7 +293,7 @@ pub(super) fn words(s: &System, action: Action) -> String {
             format!("owner at {} {does}", name(at))
         }
         Action::Look { at } => format!("{} looks", name(at)),
-        Action::Silent { at } => format!("NIC of {} has owed an answer for too long", name(at)),
+        Action::Silent { at } => format!("NIC of {} has not answered for too long", name(at)),
         Action::Die { at } => format!("NIC of {} dies", name(at)),
         Action::Down { at } => format!("port of {} goes down", name(at)),
         Action::Up { at } => format!("port of {} comes back", name(at)),

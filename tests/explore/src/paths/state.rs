@@ -59,7 +59,7 @@ pub struct Nic {
     pub jobs: [Option<Job>; JOBS],
     /// What it is to destroy.
     pub old: [Option<Old>; QPS],
-    /// It has owed an answer for too long.
+    /// It has not answered for too long.
     pub silent: bool,
     /// It answers nothing any more.
     pub dead: bool,

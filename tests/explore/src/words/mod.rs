@@ -103,11 +103,11 @@ impl Model for Setup {
             let ticket = Word(warp.word).index();
             let at = warp.at;
             return Err(format!(
-                "bounded waits: warp {number} waits for ever at {at:?} with ticket {ticket}, the switcher at {stage:?}"
+                "bounded waits: warp {number} never returns, at {at:?} with ticket {ticket}, the switcher at {stage:?}"
             ));
         }
         if s.switcher.stage != Stage::Idle {
-            return Err(format!("bounded waits: the switcher waits for ever at {:?}", s.switcher.stage));
+            return Err(format!("bounded waits: the switcher never returns, at {:?}", s.switcher.stage));
         }
         let handed_out = Word(s.ticket).index();
         for ticket in 0..handed_out as usize {

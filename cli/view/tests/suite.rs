@@ -1,0 +1,2 @@
+//! Tests of the page and the trace.
+mod view;
