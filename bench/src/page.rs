@@ -15,6 +15,7 @@ pub fn run(report: &Report) -> Run {
         verdict: Some((report.verdict.to_owned(), matches!(report.judged, Verdict::Clean))),
         facts: facts(report),
         length_ms: end.max(last),
+        rails: report.rails.iter().filter_map(|rail| place(&rail.rail)).collect(),
         rates: report.timeline.iter().map(rate).collect(),
         switches: report.switches.iter().map(switch).collect(),
         marks: report.faults.iter().map(mark).collect(),
@@ -42,14 +43,19 @@ fn switch(line: &SwitchLine) -> Switch {
     }
 }
 
+/// PE and rail of `<pe>.<rail>`.
+fn place(text: &str) -> Option<(u32, u32)> {
+    let (pe, rail) = text.split_once('.')?;
+    Some((pe.parse().ok()?, rail.parse().ok()?))
+}
+
 /// A planned fault; a place is `<pe>.<rail>` or `<pe>`.
 fn mark(fault: &FaultLine) -> Mark {
-    let (pe, rail) = fault.place.split_once('.').map_or((&*fault.place, None), |(pe, rail)| (pe, Some(rail)));
     let name = fault.kind.split('=').next().unwrap_or_default();
     Mark {
         at_ms: fault.at_ms,
-        pe: pe.parse().unwrap_or_default(),
-        rail: rail.and_then(|rail| rail.parse().ok()),
+        pe: place(&fault.place).map_or_else(|| fault.place.parse().unwrap_or_default(), |(pe, _)| pe),
+        rail: place(&fault.place).map(|(_, rail)| rail),
         text: format!("{} ({} hits)", fault.kind, fault.hits),
         // One with a time comes up by itself, at a moment that the plan does not know.
         port: match (name, fault.kind.contains('=')) {

@@ -88,6 +88,9 @@ pub fn read(files: &[(String, String)]) -> Result<Run, BadEvents> {
     let mut run = Run { title: "Shunt: events of a run".into(), length_ms: at_ms(last), ..Run::default() };
     for event in &events {
         let at = at_ms(event);
+        if event.text("event") == "agent_started" {
+            run.rails.extend((0..event.number("rails") as u32).map(|rail| (event.pe(), rail)));
+        }
         run.switches.extend(switch(event, at));
         run.marks.extend(mark(event, at));
     }

@@ -36,9 +36,10 @@ pub fn channels(run: &Run) -> BTreeMap<Channel, Vec<Segment>> {
     lanes
 }
 
-/// Segments of each rail that marks name.
+/// Segments of each rail that is known or that marks name.
 pub fn rails(run: &Run) -> BTreeMap<(u32, u32), Vec<Segment>> {
-    let mut lanes: BTreeMap<(u32, u32), Vec<Segment>> = BTreeMap::new();
+    let known = run.rails.iter().map(|rail| (*rail, vec![up(0.0)]));
+    let mut lanes: BTreeMap<(u32, u32), Vec<Segment>> = known.collect();
     for mark in &run.marks {
         let Some(rail) = mark.rail else { continue };
         let lane = lanes.entry((mark.pe, rail)).or_insert_with(|| vec![up(0.0)]);

@@ -21,6 +21,8 @@ pub struct Run {
     pub facts: Vec<(String, String)>,
     /// Length of the run.
     pub length_ms: f64,
+    /// Rails that are known, as PE and rank; others come with their marks.
+    pub rails: Vec<(u32, u32)>,
     /// Delivered bytes over time.
     pub rates: Vec<Rate>,
     /// Every switch, by time.

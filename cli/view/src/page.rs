@@ -15,6 +15,7 @@ td,th{padding:2px 10px 2px 0;text-align:left;vertical-align:top;border-bottom:1p
 .switch{fill:#c00;stroke:#c00}.switch:hover{stroke-width:4}.down{fill:#b71c1c}.up{fill:#cfe3cf}";
 const WIDTH: f64 = 1060.0;
 const LEFT: f64 = 110.0;
+const RIGHT: f64 = 40.0;
 const LANE: f64 = 26.0;
 const RATE_HEIGHT: f64 = 130.0;
 const BAR: f64 = 16.0;
@@ -51,7 +52,7 @@ fn escape(text: &str) -> String {
 
 /// Where a time is, in the picture's units.
 fn x(run: &Run, at_ms: f64) -> f64 {
-    LEFT + at_ms / run.length_ms.max(1e-6) * (WIDTH - LEFT - 10.0)
+    LEFT + at_ms / run.length_ms.max(1e-6) * (WIDTH - LEFT - RIGHT)
 }
 
 /// Paths in order of appearance.
