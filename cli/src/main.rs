@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+mod completions;
 mod doctor;
 mod env;
 mod files;
@@ -33,6 +34,9 @@ enum Command {
     Env(env::Arguments),
     Status(status::Arguments),
     View(view::Arguments),
+    Completions(completions::Completions),
+    #[command(hide = true)]
+    Man(completions::Man),
     #[command(subcommand)]
     Path(path::Command),
     #[command(name = "soft-rdma", subcommand)]
@@ -48,6 +52,8 @@ fn main() -> ExitCode {
         Command::Env(arguments) => env::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
+        Command::Completions(arguments) => completions::completions::<Cli>(&arguments),
+        Command::Man(arguments) => completions::man::<Cli>(&arguments),
         Command::Path(command) => path::run(&command),
         Command::SoftRdma(command) => soft_rdma::run(&command),
     })

@@ -1,6 +1,7 @@
 //! The command line's tests, as one program: what they share is compiled and linked once.
 
 mod beside_torch;
+mod completions;
 mod deep_ep;
 mod device_functions;
 mod doctor;

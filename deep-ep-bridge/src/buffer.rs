@@ -202,7 +202,7 @@ impl<R: Runner> Buffer<R> {
     /// There was a call; numbers end before.
     pub fn count_from(&mut self, number: u64) -> Result<(), MoeError> {
         if self.sent != 0 {
-            return Err(MoeError::Order("calls are counted already; before the first one would be right"));
+            return Err(MoeError::Order("calls are counted already; set it before the first one"));
         }
         numbered("call", number, CALLS_MAX)?;
         (self.sent, self.received, self.floor) = (number, number, number);
@@ -245,7 +245,7 @@ impl<R: Runner> Buffer<R> {
             return Err(MoeError::Broken);
         }
         if self.sent - self.received >= SETS {
-            return Err(MoeError::Order("two calls are under way; receiving one first would be right"));
+            return Err(MoeError::Order("two calls are under way; receive one first"));
         }
         // One is left for a cleaning behind the last.
         numbered("call", self.sent + 1, CALLS_MAX - 1)

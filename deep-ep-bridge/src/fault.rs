@@ -94,7 +94,7 @@ impl fmt::Display for MoeFault {
             FaultKind::Uncertain => "an operation may or may not have been applied",
             FaultKind::AnswerLost => "its NIC failed in the middle of an atomic",
             FaultKind::FetchNotExact => "exact fetching atomics were not set up",
-            FaultKind::BadResolution => "an answer about an operation that nobody asked about",
+            FaultKind::BadResolution => "resolve() names an operation that is not uncertain",
         };
         write!(f, "{}: rank {}: {what}", self.at.name(), self.fault.peer)?;
         write!(f, "; syndrome {:#04x}, channel {}", self.fault.syndrome, self.fault.channel)?;
@@ -115,9 +115,7 @@ pub enum MoeError {
     #[error("{0}")]
     NormalShape(BadNormalShape),
     /// The heap is too small.
-    #[error(
-        "the buffer takes {needed} bytes from {base} on, and the heap has {met}; a larger heap would be right"
-    )]
+    #[error("the buffer takes {needed} bytes from {base} on, and the heap has {met}; make the heap larger")]
     Room {
         /// Bytes of the buffer.
         needed: u64,
@@ -127,7 +125,7 @@ pub enum MoeError {
         met: u64,
     },
     /// An argument of another size than it must have.
-    #[error("{what}: {met} was given, {right} is right")]
+    #[error("{what}: expected {right}, got {met}")]
     Argument {
         /// Which.
         what: &'static str,
@@ -137,19 +135,17 @@ pub enum MoeError {
         right: String,
     },
     /// A fault in an earlier call: the words of this buffer are in no known state.
-    #[error("an earlier call was broken off; clean_low_latency_buffer on all ranks would be right")]
+    #[error("an earlier call was broken off; call clean_low_latency_buffer on all ranks")]
     Broken,
     /// A fault in an earlier call of normal mode: the rings of this buffer are in no known state.
-    #[error("an earlier call was broken off; `clean` on all ranks would be right")]
+    #[error("an earlier call was broken off; call `clean` on all ranks")]
     NormalBroken,
     /// More calls under way than there are sets of buffers, or received out of order.
     #[error("{0}")]
     Order(&'static str),
     /// Numbers of calls, or of meetings that clean, are used up: words of the exchange hold them in 32 bits, and
     /// meetings of an epoch in 16.
-    #[error(
-        "{what} number {met} was to come, {most} is the last; a new buffer elsewhere in the heap would be right"
-    )]
+    #[error("{what} number {met} was to come, {most} is the last; make a new buffer elsewhere in the heap")]
     Numbers {
         /// Which.
         what: &'static str,
@@ -170,23 +166,21 @@ pub enum MoeError {
         masked: Vec<u32>,
     },
     /// The others agreed to go on without this rank.
-    #[error("the others go on without this rank, from epoch {epoch} on; a new job would be right")]
+    #[error("the others go on without this rank, from epoch {epoch} on; start a new job")]
     LeftOut {
         /// Decisions so far.
         epoch: u64,
     },
     /// This rank lost others and reaches no majority: it left itself out, so that no two parts of the job go on.
-    #[error(
-        "this rank reached no majority after epoch {epoch} and left itself out; a new job would be right"
-    )]
+    #[error("this rank reached no majority after epoch {epoch} and left itself out; start a new job")]
     NoMajority {
         /// Decisions so far.
         epoch: u64,
     },
     /// Nothing was decided in time about ranks that lost each other.
     #[error(
-        "nothing was decided since epoch {epoch} about ranks that lost each other{}; a longer timeout, and \
-         mask_lost on all ranks, would be right",
+        "nothing was decided since epoch {epoch} about ranks that lost each other{}; give a longer timeout, \
+         and call mask_lost on all ranks",
         lost.map_or(String::new(), |rank| format!(", {rank} among them"))
     )]
     Undecided {
@@ -196,10 +190,10 @@ pub enum MoeError {
         lost: Option<u32>,
     },
     /// A rank did not come to the second half of a meeting whose first half all ranks came to.
-    #[error("cleaning: rank {0} did not come to the second half in time; cleaning once more would be right")]
+    #[error("cleaning: rank {0} did not come to the second half in time; clean once more")]
     Unmet(u32),
     /// Ranks do not have alike what they must: sizes, which is for good, or terms of a call.
-    #[error("rank {rank} and this one differ: {}; the same on all ranks would be right", told(difference))]
+    #[error("rank {rank} and this one differ: {}; give the same on all ranks", told(difference))]
     Differs {
         /// The first rank that differs.
         rank: u32,
@@ -231,7 +225,7 @@ fn gave_up(why: Why) -> String {
             let in_what = found.map_or(String::new(), |found| {
                 format!(": {}: {} there, {} at the one that gave up", found.what, found.theirs, found.ours)
             });
-            format!("rank {rank} and that one differ{in_what}; the same on all ranks would be right")
+            format!("rank {rank} and that one differ{in_what}; give the same on all ranks")
         }
         Why::Rows(room) => format!("more rows came than the {room} that it has room for"),
         Why::Unknown(bits) => format!("for a reason that no version says yet, {bits:#x}"),

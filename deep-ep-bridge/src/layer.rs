@@ -140,7 +140,7 @@ pub fn check_received<R: Runner>(buffer: &Buffer<R>, case: &Case, received: &Rec
             rows += chosen.len();
             let at = format!("rank {rank}, expert {number}, from rank {source}");
             if range.len() != chosen.len() {
-                wrongs.push(format!("{at}: {} rows, right are {}", range.len(), chosen.len()));
+                wrongs.push(format!("{at}: got {} rows, expected {}", range.len(), chosen.len()));
                 continue;
             }
             for (row, token) in range.zip(chosen) {
@@ -150,7 +150,7 @@ pub fn check_received<R: Runner>(buffer: &Buffer<R>, case: &Case, received: &Rec
         }
         let told = received.counts[local as usize] as usize;
         if told != rows {
-            wrongs.push(format!("rank {rank}, expert {number}: {told} rows are told, right are {rows}"));
+            wrongs.push(format!("rank {rank}, expert {number}: {told} rows are told, expected {rows}"));
         }
     }
     wrongs.truncate(TOLD);
@@ -176,7 +176,7 @@ fn check_row(
     let wrong = right.data.chunks(8).zip(found).position(|(right, found)| right != found.to_le_bytes());
     if let Some(word) = wrong {
         return Some(format!(
-            "word {word} is {:#x}, right is {:x?}",
+            "word {word} is {:#x}, expected {:x?}",
             found[word],
             &right.data[8 * word..][..8]
         ));
@@ -184,7 +184,7 @@ fn check_row(
     let scales = right.scales.len();
     let scale = |group: usize| received.scales[(local * scales + group) * rows + row];
     let wrong = (0..scales).find(|group| scale(*group) != right.scales[*group])?;
-    Some(format!("scale {wrong} is {:#x}, right is {:#x}", scale(wrong), right.scales[wrong]))
+    Some(format!("scale {wrong} is {:#x}, expected {:#x}", scale(wrong), right.scales[wrong]))
 }
 
 /// Holds what was combined against the reference: its bits, and the exact sum within the bound.
@@ -193,7 +193,7 @@ pub fn check_combined<R: Runner>(buffer: &Buffer<R>, case: &Case, combined: &[u1
     let right = case.combined(rank, &buffer.mask());
     let mut wrongs = Vec::new();
     if right.len() != combined.len() {
-        wrongs.push(format!("rank {rank}: {} channels combined, right are {}", combined.len(), right.len()));
+        wrongs.push(format!("rank {rank}: {} channels combined, expected {}", combined.len(), right.len()));
     }
     for (number, (found, (bits, bound, exact))) in combined.iter().zip(right).enumerate() {
         let value = f64::from(f32::from_bits(u32::from(*found) << 16));
@@ -203,7 +203,7 @@ pub fn check_combined<R: Runner>(buffer: &Buffer<R>, case: &Case, combined: &[u1
         if !same || apart.is_nan() || apart > bound {
             let (token, channel) = (number / case.shape.hidden as usize, number % case.shape.hidden as usize);
             wrongs.push(format!(
-                "rank {rank}, token {token}, channel {channel}: {found:#06x} ({value:e}), right is {bits:#06x} \
+                "rank {rank}, token {token}, channel {channel}: {found:#06x} ({value:e}), expected {bits:#06x} \
                  ({exact:e} within {bound:e})"
             ));
         }

@@ -30,7 +30,7 @@ inline size_t size_of(const char *option, const char *text) {
         ++end;
     }
     if (end == text || *end || number < 0) {
-        std::fprintf(stderr, "%s %s: a number is right, such as 4096 or 32M\n", option, text);
+        std::fprintf(stderr, "%s: expected a number, such as 4096 or 32M, got %s\n", option, text);
         std::exit(2);
     }
     return (size_t)(number * (double)scale);
@@ -40,7 +40,7 @@ inline Scope scope_of(const char *text) {
     if (!std::strcmp(text, "thread")) return kThread;
     if (!std::strcmp(text, "warp")) return kWarp;
     if (std::strcmp(text, "block")) {
-        std::fprintf(stderr, "-s %s: thread, warp or block is right\n", text);
+        std::fprintf(stderr, "-s: expected thread, warp or block, got %s\n", text);
         std::exit(2);
     }
     return kBlock;

@@ -59,11 +59,11 @@ pub fn same_place(asked: u32, attr: Option<&InitAttr>, pe: u32, pes: u32) -> Res
 }
 
 const NO_ATTRIBUTES: InitError =
-    InitError::Unsupported("no attributes are given; those of nvshmemx_set_attr_uniqueid_args are right");
+    InitError::Unsupported("no attributes are given; give those of nvshmemx_set_attr_uniqueid_args");
 
 fn communicator(attr: Option<&InitAttr>) -> Result<*const c_void, InitError> {
     let given = attr.map(|attr| attr.mpi_comm.cast_const()).filter(|communicator| !communicator.is_null());
-    given.ok_or(InitError::Unsupported("no MPI communicator is given; the address of an MPI_Comm is right"))
+    given.ok_or(InitError::Unsupported("no MPI communicator is given; give the address of an MPI_Comm"))
 }
 
 /// Flags that nobody can be initialised by.
@@ -147,7 +147,7 @@ fn by_unique_id(
     let rank = rank.ok_or(InitError::Attribute { what: "number of this PE", met: uid.rank.into(), want })?;
     // SAFETY: null, or the id that the caller named, which lives until it has initialised.
     let Some(id) = (unsafe { uid.id.as_ref() }) else {
-        return Err(InitError::Unsupported("no unique id is given; one of nvshmemx_get_uniqueid is right"));
+        return Err(InitError::Unsupported("no unique id is given; give one of nvshmemx_get_uniqueid"));
     };
     let mut bytes = [0; 128];
     for (to, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(id.0) {
@@ -227,7 +227,7 @@ mod tests {
         let other = joining(8, Some(&attr(1, 2)), &nothing).unwrap();
         assert_eq!((other.fabric, other.options.rank), (maker.fabric, 1));
         assert!(refused(8, Some(&attr(2, 2))).contains("from 0 to 1"));
-        assert!(refused(8, Some(&attr(0, 0))).contains("number of PEs is 0"));
+        assert!(refused(8, Some(&attr(0, 0))).contains("number of PEs: expected"));
         words.0[3] ^= 1;
         let attr = InitAttr::with_unique_id(1, 2, (&raw const words).cast_mut());
         assert!(refused(8, Some(&attr)).contains("unique id"));
@@ -249,7 +249,7 @@ mod tests {
         let mut word = 0;
         again(2, Some(&InitAttr::with_mpi_comm((&raw mut word).cast()))).unwrap();
         for (asked, why) in
-            [(2, "no MPI communicator"), (4, "OpenSHMEM"), (1, "process"), (16, "is 16"), (8, "no attr")]
+            [(2, "no MPI communicator"), (4, "OpenSHMEM"), (1, "process"), (16, "got 16"), (8, "no attr")]
         {
             assert!(again(asked, None).unwrap_err().contains(why), "{asked}");
         }
@@ -261,7 +261,7 @@ mod tests {
             (2, "no MPI communicator"),
             (4, "OpenSHMEM"),
             (1, "process"),
-            (16, "init flags is 16"),
+            (16, "init flags: expected"),
             (8, "no attributes"),
         ] {
             assert!(refused(asked, None).contains(why), "{asked}");

@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(find(&usual, 0x1800, |_| true), None);
         let other = loaded("/venv/nvidia/nvshmem/lib/libnvshmem_host.so.3", 0x3000, 0x3fff);
         let both = [&usual[..], &[other]].concat();
-        assert_eq!(find(&both, 0x1800, |_| false), None, "nobody uses it");
+        assert_eq!(find(&both, 0x1800, |_| false), None, "no library uses it");
         let met = find(&both, 0x1800, |_| true).unwrap().to_string();
         assert!(met.contains("/venv/nvidia/nvshmem/lib/libnvshmem_host.so.3;"), "{met}");
         assert!(met.contains("this one is /opt/shunt/lib/libshunt_nvshmem.so.3"), "{met}");

@@ -110,7 +110,8 @@ const FIRST_KEY: &str = "the first key of a port is taken";
 const BY_TOPOLOGY: &str = "the nearest are taken, or those of NVSHMEM_HCA_LIST and NVSHMEM_HCA_PE_MAPPING";
 const NO_OTHER: &str = "this library has one transport, RC on mlx5 queue pairs";
 const RC_AT_ONCE: &str = "a queue pair that saw one error completion is done for, so one is enough to switch";
-const CHECKED_IN_WAITS: &str = "completions are looked at in every wait, and by the agent where nobody waits";
+const CHECKED_IN_WAITS: &str =
+    "completions are looked at in every wait, and by the agent where no caller waits";
 const NOT_CHOSEN: &str = "device code names its channel itself";
 const COLLECTIVES: &str = "collectives have one algorithm";
 

@@ -34,7 +34,7 @@ pub enum InitError {
     #[error("unique id: {0}")]
     UniqueId(#[from] UniqueIdError),
     /// Attributes that make no job.
-    #[error("{what} is {met}; {want} is right")]
+    #[error("{what}: expected {want}, got {met}")]
     Attribute {
         /// Attribute.
         what: &'static str,
@@ -129,7 +129,7 @@ pub enum Failure {
     #[error(transparent)]
     Init(#[from] InitError),
     /// No such PE.
-    #[error("PE is {met}; a PE from 0 to {} is right", pes - 1)]
+    #[error("PE: expected 0 to {}, got {met}", pes - 1)]
     NoPe {
         /// What was given.
         met: i32,
@@ -159,7 +159,7 @@ pub enum Failure {
         end: u64,
     },
     /// A word that is not aligned to its size.
-    #[error("{at:#x} is no address of a word of {bytes} bytes; a multiple of {bytes} is right")]
+    #[error("address of a word: expected a multiple of {bytes}, got {at:#x}")]
     Unaligned {
         /// Address.
         at: u64,
@@ -167,7 +167,7 @@ pub enum Failure {
         bytes: u64,
     },
     /// An argument out of its range.
-    #[error("{what} is {met}; {want} is right")]
+    #[error("{what}: expected {want}, got {met}")]
     Argument {
         /// Argument.
         what: &'static str,
@@ -177,7 +177,7 @@ pub enum Failure {
         want: &'static str,
     },
     /// A work stream, where there is no CUDA.
-    #[error("a stream is given, and this library runs without CUDA; the null stream is right")]
+    #[error("stream: expected the null stream, since this library runs without CUDA, got another one")]
     Stream,
     /// A team.
     #[error(transparent)]

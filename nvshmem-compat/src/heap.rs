@@ -29,7 +29,7 @@ pub enum HeapError {
         longest: u64,
     },
     /// No power of two, or too large a one.
-    #[error("alignment is {met}; a power of two up to {ALIGN_MAX} is right")]
+    #[error("alignment: expected a power of two up to {ALIGN_MAX}, got {met}")]
     Align {
         /// What was asked for.
         met: u64,

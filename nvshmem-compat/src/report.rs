@@ -173,7 +173,7 @@ mod tests {
         assert_eq!((report.kind, report.status, report.peer, report.local_rail), (1, 2, -1, -1));
         // SAFETY: the message ends with a 0.
         let text = unsafe { CStr::from_ptr(report.message.as_ptr()) }.to_str().unwrap();
-        assert_eq!(text, "nvshmem_p: PE is 9; a PE from 0 to 1 is right");
+        assert_eq!(text, "nvshmem_p: PE: expected 0 to 1, got 9");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub enum TeamError {
         parent: u32,
     },
     /// A plane without width.
-    #[error("rows of {met} PEs; at least 1 is right")]
+    #[error("PEs of a row: expected at least 1, got {met}")]
     Row {
         /// Width.
         met: i32,
@@ -56,7 +56,7 @@ pub enum TeamError {
         max: u32,
     },
     /// It is not the program's own.
-    #[error("team {met} is built in; a team of the program's own is right")]
+    #[error("team: expected a team of the program's own, got {met}, which is built in")]
     BuiltIn {
         /// Id.
         met: i32,

@@ -186,7 +186,7 @@ class Buffers(Style):
             (lambda: buffer.clean_low_latency_buffer(TOKENS, HIDDEN, 5), ValueError, "num_experts: 5"),
             (lambda: buffer.get_next_low_latency_combine_buffer(None), TypeError, "handle: None"),
         ])
-        for tokens, part in ((2**31, "rows of an expert: expected at most"), (2**12, "a larger heap would be right")):
+        for tokens, part in ((2**31, "rows of an expert: expected at most"), (2**12, "make the heap larger")):
             with self.assertRaisesRegex(ValueError, part):
                 dispatch(tokens=tokens)()
         with self.assertRaisesRegex(RuntimeError, "no sizes yet"):

@@ -116,7 +116,7 @@ fn check_layout(case: &NormalCase, rank: u32, layout: &Layout) -> Wrongs {
     let (shape, mut wrongs) = (&case.shape, Vec::new());
     let mut hold = |what: &str, number: u32, met: u32, right: u32| {
         if met != right {
-            wrongs.push(format!("rank {rank}, layout: {met} tokens to {what} {number}, right are {right}"));
+            wrongs.push(format!("rank {rank}, layout: {met} tokens to {what} {number}, expected {right}"));
         }
     };
     for (to, met) in (0..).zip(&layout.rank_counts) {
@@ -142,7 +142,7 @@ fn check_layout(case: &NormalCase, rank: u32, layout: &Layout) -> Wrongs {
 pub fn check_received(case: &NormalCase, rank: u32, received: &NormalReceived, chosen: bool) -> Wrongs {
     let (rows, mut wrongs) = (case.rows(rank), Vec::new());
     if received.handle.rows() != rows.len() {
-        return vec![format!("rank {rank}: {} rows, right are {}", received.handle.rows(), rows.len())];
+        return vec![format!("rank {rank}: {} rows, expected {}", received.handle.rows(), rows.len())];
     }
     for (number, row) in rows.iter().enumerate() {
         let wrong = check_row(case, rank, received, number, *row, chosen);
@@ -154,7 +154,7 @@ pub fn check_received(case: &NormalCase, rank: u32, received: &NormalReceived, c
         let expert = u64::from(rank * case.shape.local_experts + local);
         let right: usize = (0..case.shape.ranks()).map(|source| case.case.chosen(source, expert).len()).sum();
         if *met as usize != right {
-            wrongs.push(format!("rank {rank}, expert {expert}: {met} rows are told, right are {right}"));
+            wrongs.push(format!("rank {rank}, expert {expert}: {met} rows are told, expected {right}"));
         }
     }
     for source in 0..case.shape.ranks() {
@@ -162,7 +162,7 @@ pub fn check_received(case: &NormalCase, rank: u32, received: &NormalReceived, c
             (received.handle.rows_from(source as usize), rows.iter().filter(|row| row.source == source));
         let right = right.count();
         if met.len() != right {
-            wrongs.push(format!("rank {rank}: {} rows from rank {source}, right are {right}", met.len()));
+            wrongs.push(format!("rank {rank}: {} rows from rank {source}, expected {right}", met.len()));
         }
     }
     wrongs.truncate(TOLD);
@@ -183,7 +183,7 @@ fn check_row(
     let wrong = right.data.chunks(8).zip(found).position(|(right, found)| right != found.to_le_bytes());
     if let Some(word) = wrong {
         let right = &right.data[8 * word..][..8];
-        return Some(format!("word {word} is {:#x}, right is {right:x?}", found[word]));
+        return Some(format!("word {word} is {:#x}, expected {right:x?}", found[word]));
     }
     let scales = right.scales.len();
     let found = &received.scales[number * scales..][..scales];
@@ -208,11 +208,7 @@ fn check_row(
 pub fn check_combined(case: &NormalCase, rank: u32, combined: &NormalCombined, weighed: bool) -> Wrongs {
     let (right, mut wrongs) = (case.combined(rank), Vec::new());
     if right.len() != combined.x.len() {
-        wrongs.push(format!(
-            "rank {rank}: {} channels combined, right are {}",
-            combined.x.len(),
-            right.len()
-        ));
+        wrongs.push(format!("rank {rank}: {} channels combined, expected {}", combined.x.len(), right.len()));
     }
     for (number, (found, right)) in combined.x.iter().zip(right).enumerate() {
         let met = f64::from(value(*found));
@@ -222,7 +218,7 @@ pub fn check_combined(case: &NormalCase, rank: u32, combined: &NormalCombined, w
         if !same || apart.is_nan() || apart > right.bound {
             let (token, channel) = (number / case.shape.hidden as usize, number % case.shape.hidden as usize);
             wrongs.push(format!(
-                "rank {rank}, token {token}, channel {channel}: {found:#06x} ({met:e}), right is {right:x?}"
+                "rank {rank}, token {token}, channel {channel}: {found:#06x} ({met:e}), expected {right:x?}"
             ));
         }
         if wrongs.len() >= TOLD {

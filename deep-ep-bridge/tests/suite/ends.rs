@@ -36,7 +36,7 @@ fn second_starts(faults: &[&str], timeout_ns: u64) -> (Result<(), MoeError>, u64
     let stream = |rank| {
         let cases = cases.clone();
         start(&cluster, shape(), rank, patience, move |buffer, kernel| {
-            let sent = layer::send(buffer, &cases[0]).expect("a sending phase waits for nobody");
+            let sent = layer::send(buffer, &cases[0]).expect("a sending phase does not wait");
             let began_ns = kernel.world.now_ns();
             let first = buffer.receive_dispatch(sent).map(|_| ());
             // What was queued behind it starts here, whatever came of it.
@@ -195,5 +195,5 @@ fn a_buffer_that_goes_at_any_step_of_a_switch_hangs_nothing_and_leaves_nothing()
         }
     }
     let missed: Vec<_> = steps.iter().filter(|step| !reached.contains(&At::Step(**step as u32))).collect();
-    assert!(missed.is_empty() && reached.contains(&At::Received), "never met: {missed:?}");
+    assert!(missed.is_empty() && reached.contains(&At::Received), "never reached: {missed:?}");
 }

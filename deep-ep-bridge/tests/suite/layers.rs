@@ -85,7 +85,7 @@ fn a_reference_that_is_wrong_is_found_out() {
             })
             .collect();
         let wrongs = all(cluster.sim.finish_all(&tasks));
-        assert!(!wrongs.is_empty(), "nobody saw it");
+        assert!(!wrongs.is_empty(), "no rank saw it");
     }
 }
 

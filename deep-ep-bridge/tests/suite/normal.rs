@@ -116,7 +116,7 @@ fn a_reference_that_is_wrong_is_found_out() {
             }
             Ok(found)
         });
-        assert!(!all(ends).is_empty(), "nobody saw it");
+        assert!(!all(ends).is_empty(), "no rank saw it");
     }
 }
 
@@ -199,7 +199,7 @@ fn what_cannot_be_is_refused_and_nothing_is_sent() {
         refused("weights", sent(Tokens::Bf16(&tokens), &[0], &[]), "topk weights");
         refused("indices", sent(Tokens::Bf16(&tokens), &[0, 1], &[1.0, 1.0]), "those of the layout");
         refused("half a row", sent(Tokens::Bf16(&tokens[1..]), &[0], &[1.0]), "a multiple of 512");
-        refused("scales", sent(Tokens::Fp8(&[0; 512], &[1.0]), &[0], &[1.0]), "4 is right");
+        refused("scales", sent(Tokens::Fp8(&[0; 512], &[1.0]), &[0], &[1.0]), "expected 4");
         // Nothing of all that was sent: a layer is right.
         let (wrong, handle) = layer::run(buffer, &case)?;
         refused("rows", buffer.combine(&tokens[1..], None, &handle).map(|_| ()), "channels of all rows");

@@ -46,7 +46,7 @@ fn a_layout_that_the_caller_knows_is_the_one_that_is_found() {
             let received = buffer.dispatch(Tokens::Bf16(&case.case.x[rank as usize]), &plain, &[], &[])?;
             wrongs.extend(layer::check_received(case, rank, &received, false));
             if !received.topk_index.is_empty() || !received.topk_weights.is_empty() {
-                wrongs.push(format!("rank {rank}: experts of nobody"));
+                wrongs.push(format!("rank {rank}: experts of no rank"));
             }
             wrongs.extend(layer::answer(buffer, case, &received, false)?);
             let mut refused = |what: &str, met: Result<(), MoeError>, part: &str| match met {
@@ -58,7 +58,7 @@ fn a_layout_that_the_caller_knows_is_the_one_that_is_found() {
                 |ways: usize, counts: &[u32]| buffer.layout_of(&vec![false; ways], counts, 0).map(|_| ());
             refused("half a token", of(6, &zeros), "a multiple of 4");
             refused("tokens", of(40, &zeros), "9 at most");
-            refused("experts", of(8, &zeros[1..]), "8 is right");
+            refused("experts", of(8, &zeros[1..]), "expected 8");
             refused("counts", of(8, &[3; 8]), "2 at most");
             Ok(wrongs)
         });

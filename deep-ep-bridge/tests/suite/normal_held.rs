@@ -237,7 +237,7 @@ fn too_many_rows_on_one_rank_end_the_call_of_all() {
     for seed in 0..8 {
         let case = cases(SHAPE, 3, Format::Bf16, seed, 1).remove(0);
         let odd =
-            (0..4).find(|rank| case.rows((rank + seed as u32) % 4).len() > 1).expect("rows of somebody");
+            (0..4).find(|rank| case.rows((rank + seed as u32) % 4).len() > 1).expect("a rank with rows");
         let odd = (odd + seed as u32) % 4;
         hold(seed, move |buffer, rank| {
             let (routes, weights) =

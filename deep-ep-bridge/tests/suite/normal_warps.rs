@@ -43,7 +43,7 @@ fn hold(scenarios: Vec<NormalScenario>, lanes: u32) {
     for (seed, scenario) in (1..).zip(scenarios) {
         let (wrong, failovers) = play(&scenario, lanes, seed, |_| {});
         wrongs.extend(wrong.into_iter().map(|wrong| format!("{}: {wrong}", scenario.name)));
-        assert!(scenario.fault.is_none() || failovers > 0, "{}: nobody switched", scenario.name);
+        assert!(scenario.fault.is_none() || failovers > 0, "{}: no channel switched", scenario.name);
     }
     assert!(wrongs.is_empty(), "{} lanes:\n{}", lanes, wrongs.join("\n"));
 }
@@ -70,6 +70,6 @@ fn one_wrong_channel_is_found() {
     let plain = |scenario: &&NormalScenario| scenario.format == Format::Bf16 && scenario.fault.is_none();
     for scenario in of(Group::Warp).iter().filter(plain) {
         let (wrongs, _) = play(scenario, 32, 9, |x| x.iter_mut().take(512).for_each(|bits| *bits ^= 1 << 9));
-        assert!(!wrongs.is_empty(), "{}: nobody saw it", scenario.name);
+        assert!(!wrongs.is_empty(), "{}: no rank saw it", scenario.name);
     }
 }

@@ -65,6 +65,6 @@ fn blocks_of_two_warps() {
 fn one_wrong_channel_is_found() {
     for scenario in of(Group::Warp).iter().filter(|scenario| scenario.shape.ranks == 2 && !scenario.fails) {
         let (wrongs, _) = play(scenario, 32, 9, |x| x.iter_mut().take(512).for_each(|bits| *bits ^= 1 << 9));
-        assert!(!wrongs.is_empty(), "{}: nobody saw it", scenario.name);
+        assert!(!wrongs.is_empty(), "{}: no rank saw it", scenario.name);
     }
 }

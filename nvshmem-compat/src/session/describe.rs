@@ -24,10 +24,10 @@ const fn what(kind: FaultKind) -> &'static str {
         FaultKind::FenceUnproven => "an old path could not be fenced",
         FaultKind::Uncertain => "an operation's fate is not known whole",
         FaultKind::AnswerLost => {
-            "its NIC failed in the middle of an atomic, and nobody knows whether it was applied"
+            "its NIC failed in the middle of an atomic, and it is not known whether it was applied"
         }
         FaultKind::FetchNotExact => "exact fetching atomics were not set up",
-        FaultKind::BadResolution => "an answer about an operation that nobody asked about",
+        FaultKind::BadResolution => "resolve() names an operation that is not uncertain",
     }
 }
 
