@@ -97,7 +97,7 @@ impl PyBuffer {
         mask_lost: bool,
     ) -> PyResult<Self> {
         if !job.job.own().contains(&rank) {
-            return Err(PyValueError::new_err(format!("rank {rank}: one of {:?} is right", job.job.own())));
+            return Err(PyValueError::new_err(format!("rank {rank}: expected one of {:?}", job.job.own())));
         }
         held(py, size_hint(py, tokens, hidden, job.job.ranks(), experts)?, room)?;
         let patience = Patience {

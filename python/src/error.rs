@@ -10,7 +10,7 @@ pyo3::create_exception!(
     shunt_ep,
     Fault,
     PyRuntimeError,
-    "A kernel met a fault: stage, peer, path and syndrome are in its text; `peer` and `syndrome` are numbers."
+    "A kernel had a fault: stage, peer, path and syndrome are in its text; `peer` and `syndrome` are numbers."
 );
 
 pyo3::create_exception!(

@@ -30,7 +30,7 @@ fn within(name: &str, met: u32, least: u32, most: u32) -> PyResult<()> {
     if (least..=most).contains(&met) {
         return Ok(());
     }
-    Err(PyValueError::new_err(format!("{name}: {met} was given, {least} to {most} is right")))
+    Err(PyValueError::new_err(format!("{name}: {met} was given, expected {least} to {most}")))
 }
 
 /// What was asked wrongly is a `ValueError`.
@@ -128,7 +128,7 @@ impl PyJob {
             Ok(Fault::Nic(kind)) => kind,
             Ok(_) => {
                 return Err(PyValueError::new_err(format!(
-                    "{fault} is of a whole PE; one of a rail is right"
+                    "{fault} hits a whole PE: expected a fault of a rail"
                 )));
             }
             Err(error) => return Err(PyValueError::new_err(error.to_string())),

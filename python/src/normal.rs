@@ -21,7 +21,7 @@ fn shape(py: Python<'_>, sizes: Sizes, rings: Rings) -> PyResult<NormalShape> {
     let (ranks, locals, local_experts, tokens, hidden) = sizes;
     let (sms, nvl_slots, rdma_chunk, rdma_slots) = rings;
     if locals == 0 || !ranks.is_multiple_of(locals) {
-        let right = format!("a divisor of {ranks} is right");
+        let right = format!("expected a divisor of {ranks}");
         return Err(PyValueError::new_err(format!("ranks_per_node: {locals} was given, {right}")));
     }
     let config = Config { sms, nvl_slots, rdma_chunk, rdma_slots };
@@ -45,7 +45,7 @@ fn new(
     timeout_ns: u64,
 ) -> PyResult<NormalBuffer<Lane>> {
     if !job.job.own().contains(&rank) {
-        return Err(PyValueError::new_err(format!("rank {rank}: one of {:?} is right", job.job.own())));
+        return Err(PyValueError::new_err(format!("rank {rank}: expected one of {:?}", job.job.own())));
     }
     held(py, shape.bytes(), room)?;
     let patience = Patience { timeout_ns, slice_ns: job.job.slice_ns(), ..Patience::default() };

@@ -403,7 +403,7 @@ class Misuse(unittest.TestCase):
             worst = count - 1 if rank == 2 else count
             call = lambda **more: buffers[rank].dispatch(case.x[rank], **ways, config=CONFIG, **more)
             if rank == 2:
-                refusal = f"{worst} was given; {count} at least is right|expected {count} at least, got {worst}"
+                refusal = f"{worst} was given(; {count} at least is right|, expected {count} at least)"
                 with self.assertRaisesRegex(ValueError, refusal):
                     call(num_worst_tokens=worst)
             else:
@@ -415,7 +415,7 @@ class Misuse(unittest.TestCase):
             buffers[rank].clean()
             handle = Layers().layer(buffers[rank], case, 0)
             if rank == 2:
-                refusal = f"{worst} was given; {count} at least is right|expected {count} at least, got {worst}"
+                refusal = f"{worst} was given(; {count} at least is right|, expected {count} at least)"
                 with self.assertRaisesRegex(ValueError, refusal):
                     buffers[rank].dispatch(case.x[rank], handle, num_worst_tokens=worst)
 

@@ -61,13 +61,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             }
         };
     }
-    let outputs = match Outputs::open(&[("--json", options.json.as_deref()), ("--plot", options.plot.as_deref())]) {
-        Ok(outputs) => outputs,
-        Err(error) => {
-            eprintln!("{error}");
-            return USAGE;
-        }
-    };
+    let outputs =
+        match Outputs::open(&[("--json", options.json.as_deref()), ("--plot", options.plot.as_deref())]) {
+            Ok(outputs) => outputs,
+            Err(error) => {
+                eprintln!("{error}");
+                return USAGE;
+            }
+        };
     if let Err(text) = begin() {
         eprintln!("error: {text}");
         return USAGE;

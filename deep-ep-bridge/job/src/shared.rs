@@ -162,6 +162,6 @@ mod tests {
             memory.free(control);
         }
         assert!(memory.heap().is_none());
-        assert_eq!(other.word(4096), 7, "it stays where somebody maps it");
+        assert_eq!(other.word(4096), 7, "it stays where a process maps it");
     }
 }

@@ -159,7 +159,7 @@ pub enum JobError {
         world: u32,
     },
     /// No such rank.
-    #[error("rank is {rank} in a world of {world}; a rank from 0 to {} is right", world.saturating_sub(1))]
+    #[error("rank: expected 0 to {} in a world of {world}, got {rank}", world.saturating_sub(1))]
     Rank {
         /// Rank.
         rank: u32,
@@ -167,13 +167,13 @@ pub enum JobError {
         world: u32,
     },
     /// No such world.
-    #[error("world is {met}; a number from 1 to {} is right", WORLD_MAX)]
+    #[error("world: expected 1 to {}, got {met}", WORLD_MAX)]
     World {
         /// What was met.
         met: u32,
     },
     /// Two secrets.
-    #[error("SHUNT_SECRET and SHUNT_SECRET_FILE are both set; one of them is right")]
+    #[error("SHUNT_SECRET and SHUNT_SECRET_FILE are both set; set only one of them")]
     TwoSecrets,
     /// No secret for a root that others can reach.
     #[error(
@@ -197,7 +197,7 @@ pub fn check_fabric_name(name: &str) -> Result<&str, &'static str> {
     let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
     match letters && (1..=32).contains(&name.len()) && !name.starts_with('.') {
         true => Ok(name),
-        false => Err("1 to 32 letters, digits, dots, dashes or underscores are right, no dot in front"),
+        false => Err("expected 1 to 32 letters, digits, dots, dashes or underscores, no dot in front"),
     }
 }
 

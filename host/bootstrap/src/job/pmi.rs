@@ -24,7 +24,7 @@ pub enum PmiError {
     #[error("a process can find the others by PMI once; a unique id can be used again")]
     Again,
     /// An answer that is none.
-    #[error("the launcher answered {met:?} to {asked:?}; cmd={want} without an error is right")]
+    #[error("the launcher's answer to {asked:?}: expected cmd={want} without an error, got {met:?}")]
     Answer {
         /// What was asked.
         asked: String,
