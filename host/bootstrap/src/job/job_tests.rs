@@ -66,10 +66,10 @@ fn what_makes_no_job_is_refused_with_what_would() {
         (&none, &[("SHUNT_ROOT", "here")], "HOST:PORT"),
         (&flags(2, 2, here), &[], "expected 0 to 1 in a world of 2"),
         (&flags(0, 0, here), &[], "expected 1 to 4096"),
-        (&flags(0, 1, "nowhere"), &[], "--root: root address \"nowhere\""),
+        (&flags(0, 1, "nowhere"), &[], "got \"nowhere\""),
         (&flags(0, 2, "10.0.0.1:9"), &[], "set SHUNT_SECRET or SHUNT_SECRET_FILE"),
         (&flags(0, 2, here), &[SECRET, file], "both set"),
-        (&flags(0, 2, here), &[("SHUNT_SECRET", "short")], "at least 16 characters"),
+        (&flags(0, 2, here), &[("SHUNT_SECRET", "short")], "at least 16 random characters"),
         (&flags(1, 2, here), &[("SHUNT_ROOT_FD", "3")], "only rank 0 listens"),
         (&flags(0, 2, here), &[("SHUNT_FABRIC", "../x")], "letters, digits"),
     ];
