@@ -22,22 +22,8 @@ use crate::plot::{self, Picture};
 use crate::progress::{say, stdout_error};
 use options::MoeOptions;
 use shunt_host::events::{Logging, flush_log};
-use shunt_host::job::{Flags, Job};
 use std::ffi::OsString;
 use verdict::{BROKEN, MoeReport, USAGE};
-
-/// The log; and that this process is no rank: all ranks are its threads, so each would be a job by itself.
-fn begin() -> Result<(), String> {
-    Logging::install_from_env().map_err(|error| error.to_string())?;
-    match Job::from_env(&Flags::default()).map_err(|error| error.to_string())? {
-        None => Ok(()),
-        Some(Job { launcher, rank, world, .. }) => Err(format!(
-            "{} says that this is rank {rank} of {world}: expected one process, which has all ranks as threads; start \
-             moe_pressure once, with --ranks",
-            launcher.name()
-        )),
-    }
-}
 
 /// The program: answers with its exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
@@ -52,8 +38,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return status;
         }
     };
+    if let Err(error) = Logging::install_from_env() {
+        eprintln!("error: {error}");
+        return USAGE;
+    }
     if !options.is_first() {
-        return match run::run(&options) {
+        let outcome = run::run(&options);
+        flush_log();
+        return match outcome {
             Ok(report) => report.exit_status(),
             Err(error) => {
                 eprintln!("error: {error}");
@@ -69,10 +61,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
                 return USAGE;
             }
         };
-    if let Err(text) = begin() {
-        eprintln!("error: {text}");
-        return USAGE;
-    }
     say!("{}", options.describe());
     let outcome = run::run(&options);
     flush_log();
