@@ -32,7 +32,7 @@ const NO_PATH: u8 = 3;
 /// Runs what the command line asks for; answers with the exit status. Output that could not be written is
 /// never status 0.
 pub fn run(options: &Options) -> u8 {
-    if let Err(error) = Logging::install_from_env() {
+    if let Err(error) = Logging::install_if_asked() {
         eprintln!("error: {error}");
         return USAGE;
     }

@@ -9,10 +9,20 @@ mod held;
 mod job;
 mod normal;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use shunt_deep_ep_job::Logging;
+
+/// Waits until the log is written, a second at most.
+#[pyfunction]
+fn flush_log(py: Python<'_>) {
+    py.detach(shunt_deep_ep_job::flush_log);
+}
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    Logging::install_from_env().map_err(|error| PyValueError::new_err(error.to_string()))?;
+    module.add_function(wrap_pyfunction!(flush_log, module)?)?;
     module.add_class::<job::PyJob>()?;
     module.add_class::<job::PyRoot>()?;
     module.add_class::<buffer::PyBuffer>()?;

@@ -38,7 +38,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return status;
         }
     };
-    if let Err(error) = Logging::install_from_env() {
+    if let Err(error) = Logging::install_if_asked() {
         eprintln!("error: {error}");
         return USAGE;
     }

@@ -28,6 +28,7 @@ use shunt_device::platform::host::World;
 use shunt_host::connect::Bootstrap;
 use shunt_host::connect::tcp::TcpNet;
 use shunt_host::error::BootstrapError;
+pub use shunt_host::events::{Logging, flush_log};
 use shunt_host::gpu::GpuMemory;
 pub use shunt_host::job::Joining;
 use shunt_host::pe::PeConfig;

@@ -20,6 +20,8 @@ const LAST: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logging {
     level: LevelFilter,
+    /// A variable was set.
+    asked: bool,
     file: Option<PathBuf>,
 }
 
@@ -58,6 +60,7 @@ impl Logging {
         let path = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let file = env.parse("SHUNT_LOG_FILE", path)?.or(env.parse("NVSHMEM_DEBUG_FILE", path)?);
         Ok(Self {
+            asked: ours.is_some() || theirs.is_some() || file.is_some(),
             level: ours.or(theirs).unwrap_or(LevelFilter::WARN),
             file: file.map(|name| PathBuf::from(file_name(&name, &host(), std::process::id()))),
         })
@@ -65,7 +68,7 @@ impl Logging {
 
     /// Installs it for this process, until its end. Where the program has a subscriber that one stays.
     pub fn install(self) {
-        let Self { level, file } = self;
+        let Self { level, file, .. } = self;
         let writer = match LogWriter::start(file) {
             Ok(writer) => Arc::new(writer),
             Err(error) => return eprintln!("shunt: no log: {error}"),
@@ -82,6 +85,18 @@ impl Logging {
     /// As [`Logging::from_lookup`].
     pub fn install_from_env() -> Result<(), ConfigError> {
         Self::from_lookup(&|name| std::env::var(name).ok()).map(Self::install)
+    }
+
+    /// The same, only if a variable asks for a log: for programs whose own output has what is worth a warning.
+    ///
+    /// # Errors
+    /// As [`Logging::from_lookup`].
+    pub fn install_if_asked() -> Result<(), ConfigError> {
+        let logging = Self::from_lookup(&|name| std::env::var(name).ok())?;
+        if logging.asked {
+            logging.install();
+        }
+        Ok(())
     }
 }
 
@@ -150,12 +165,14 @@ struct Words {
     event: String,
     fields: String,
     sentence: String,
+    text: Option<String>,
 }
 
 impl Words {
     fn line(&self, stamp: &str, from: &str, level: Level) -> String {
         let pe = self.pe.map_or_else(String::new, |pe| format!(" PE {pe}"));
-        let Self { event, fields, sentence, .. } = self;
+        let Self { event, fields, sentence, text, .. } = self;
+        let sentence = text.as_ref().unwrap_or(sentence);
         match event.is_empty() {
             true => format!("shunt: {stamp} {from}{pe} {level} {sentence}{fields}\n"),
             false => format!("shunt: {stamp} {from}{pe} {level} {event}{fields}: {sentence}\n"),
@@ -182,6 +199,8 @@ impl Visit for Words {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "event" => self.event = value.to_owned(),
+            // What a remark says, in place of what remarks are.
+            "text" => self.text = Some(one_line(value)),
             name => self.add(name, format_args!("{}", one_line(value))),
         }
     }
@@ -252,6 +271,8 @@ mod tests {
         assert_eq!(level(&[("NVSHMEM_DEBUG", "version")]), LevelFilter::WARN);
         assert_eq!(level(&[("NVSHMEM_DEBUG", "TRACE")]), LevelFilter::TRACE);
         assert_eq!(level(&[("NVSHMEM_DEBUG", "TRACE"), ("SHUNT_LOG", "info")]), LevelFilter::INFO);
+        let asked = |pairs: &[(&str, &str)]| with(pairs).unwrap().asked;
+        assert!(!asked(&[]) && asked(&[("SHUNT_LOG", "warn")]) && asked(&[("NVSHMEM_DEBUG_FILE", "/a")]));
         assert_eq!(with(&[("SHUNT_LOG", "loud")]).unwrap_err().variable, "SHUNT_LOG");
         assert_eq!(with(&[("NVSHMEM_DEBUG", "1")]).unwrap_err().variable, "NVSHMEM_DEBUG");
     }

@@ -1,6 +1,8 @@
 """DeepEP's buffer, on channels that survive: `import shunt_ep as deep_ep`."""
 
-from ._native import Differs, Fault, __version__
+import atexit
+
+from ._native import Differs, Fault, __version__, flush_log
 from .buffer import Buffer
 from .config import Config
 from .events import CommStream, EventHandle, EventOverlap
@@ -8,6 +10,9 @@ from .group import ProcessJob
 from .handles import NormalHandle
 from .job import Group, SoftJob
 from .numbers import dequantise, from_bf16, from_fp8, to_bf16
+
+# The last lines of the log (`SHUNT_LOG`).
+atexit.register(flush_log)
 
 __all__ = [
     "Buffer",

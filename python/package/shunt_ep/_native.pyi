@@ -4,6 +4,8 @@ from typing import Any
 
 __version__: str
 
+def flush_log() -> None: ...
+
 class Fault(RuntimeError):
     """A kernel met a fault: stage, peer, path and syndrome are in its text."""
 
