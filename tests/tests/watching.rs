@@ -269,14 +269,16 @@ fn bad_pages_are_refused_and_leftovers_swept() {
     };
     let mut page = vec![0u8; size_of::<StatusPage>()];
     let refused = |path: &Path| PageReader::open(path).err().expect("refused").to_string();
-    assert!(refused(&write("1-0", b"short")).contains("its length is 0x5; "));
+    let length = format!("its length: expected {:#x}, got 0x5", size_of::<StatusPage>());
+    assert!(refused(&write("1-0", b"short")).contains(&length));
     assert!(refused(&write("2-0", &page)).contains("its first word: expected 0x535453544e554853, got 0x0"));
     page[..8].copy_from_slice(&STATUS_MAGIC.to_le_bytes());
     page[8] = 9;
     let right = format!("its version: expected {STATUS_VERSION:#x}, got 0x9");
     assert!(refused(&write("3-0", &page)).contains(&right));
     page[8..12].copy_from_slice(&STATUS_VERSION.to_le_bytes());
-    assert!(refused(&write("4-0", &page)).contains("the size it names is 0x0"));
+    let size = format!("the size it names: expected {:#x}, got 0x0", size_of::<StatusPage>());
+    assert!(refused(&write("4-0", &page)).contains(&size));
     page[12..16].copy_from_slice(&(size_of::<StatusPage>() as u32).to_le_bytes());
     page[120] = 1; // odd for ever: its writer died in the middle
     let torn = PageReader::open(&write("5-0", &page)).expect("a page");
