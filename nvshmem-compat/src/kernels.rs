@@ -3,7 +3,7 @@
 
 use crate::failure::InitError;
 use crate::session::kernel_map::{DeviceWords, VERSION};
-use crate::session::node_memory::NodeMemory;
+use shunt::SharedHeap;
 use shunt_device::platform::host::World;
 use shunt_host::gpu::GpuMemory;
 use shunt_host::gpu::cuda::{Cuda, CudaMemory, Home, Mover};
@@ -134,7 +134,7 @@ impl Kernels {
     ///
     /// # Errors
     /// The driver gives none.
-    pub fn memory(&self, mover: Mover, host: Arc<NodeMemory>) -> Result<Arc<dyn GpuMemory>, InitError> {
+    pub fn memory(&self, mover: Mover, host: Arc<SharedHeap>) -> Result<Arc<dyn GpuMemory>, InitError> {
         let Place::Gpu(number) = self.place else { return Ok(host) };
         let memory = Cuda::open(number).and_then(|gpu| CudaMemory::new(gpu, Home::Host, mover));
         Ok(Arc::new(memory.map_err(InitError::Gpu)?))

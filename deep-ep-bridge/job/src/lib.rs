@@ -13,7 +13,6 @@ mod lane;
 mod nics;
 mod node;
 mod options;
-mod shared;
 
 pub use error::NoJob;
 pub use lane::Lane;
@@ -21,15 +20,14 @@ pub use options::{JobOptions, RAILS};
 pub use shunt_host::config::NicKind;
 pub use shunt_host::connect;
 
-use shared::{Mapping, SharedHeap};
 use shunt::machine::Found;
 use shunt::{Builder, Member, Members, OpenNics, Runtime, Settings, start_together};
+use shunt::{Mapping, SharedHeap};
 use shunt_device::platform::host::World;
 use shunt_host::connect::Bootstrap;
 use shunt_host::connect::tcp::TcpNet;
 use shunt_host::error::BootstrapError;
 pub use shunt_host::events::{Logging, flush_log};
-use shunt_host::gpu::GpuMemory;
 pub use shunt_host::job::Joining;
 use shunt_host::pe::PeConfig;
 use shunt_soft_nic::uplink::remove_unused_fabric;
@@ -129,8 +127,6 @@ impl Job {
         let builder = setting.builder(&nics, Member::of_process(&net)).memory(memory.clone());
         let rank = builder.start()?;
         let heap = memory.heap().ok_or_else(|| NoJob::Node("this rank has no heap".to_owned()))?;
-        let start = rank.pe().heap().address;
-        memory.write(start, &node::word(me).to_le_bytes()).map_err(|error| NoJob::Node(error.to_string()))?;
         let node = node::of(me, locals);
         let near = (node.start, node::map(&exchange, node, &heap)?);
         let fabric = (joining.made_up && matches!(found, Found::Soft(_))).then_some(joining.fabric);

@@ -10,6 +10,7 @@
 //! | [`machine`] | the ports of this machine, found and opened (feature `mlx5`) |
 //! | [`control`] | the way to make an interposer's soft NICs fail (feature `interposer`) |
 //! | `open_nics` | [`OpenNics`]: NICs of this process, whatever they are (feature `interposer`) |
+//! | `shared_heap` | [`SharedHeap`]: a heap that other processes of the node map |
 //! | `soft` | NICs in software, and the thread that steps them (feature `soft`) |
 //! | `member` | [`Member`]: a PE's place among the others, in one process or over TCP |
 //! | `agent_thread` | [`AgentThread`]: the thread that looks after a PE's paths |
@@ -32,6 +33,7 @@ mod open_nics;
 #[cfg(feature = "mlx5")]
 pub mod ports;
 mod runtime;
+mod shared_heap;
 #[cfg(feature = "soft")]
 mod soft;
 
@@ -43,6 +45,7 @@ pub use nics::{Nics, NoNic};
 #[cfg(feature = "interposer")]
 pub use open_nics::OpenNics;
 pub use runtime::{Builder, Error, Runtime, Settings, start_together};
+pub use shared_heap::{HeapCard, Mapping, SharedHeap};
 #[cfg(feature = "soft")]
 pub use soft::{LINK_NS, SoftNics};
 

@@ -7,7 +7,7 @@
 use super::kernel_map::{DeviceWords, KernelMap};
 use super::locks::lock;
 use super::memory;
-use super::node_memory::NodeHeaps;
+use super::node_heaps::NodeHeaps;
 use super::peers::{HOST_CHANNEL, Peers};
 use crate::failure::{Failure, InitError};
 use crate::kernels::{Drained, Kernels};

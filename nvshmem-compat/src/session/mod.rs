@@ -28,7 +28,7 @@ pub mod map;
 mod meetings;
 mod memory;
 pub mod nics;
-pub mod node_memory;
+pub mod node_heaps;
 mod order;
 mod peers;
 mod ports;
@@ -55,7 +55,7 @@ use leftovers::Leftovers;
 use locks::lock;
 use map::HeapMap;
 use nics::Nics;
-use node_memory::NodeHeaps;
+use node_heaps::NodeHeaps;
 use staging::Stage;
 use std::sync::{Arc, Mutex};
 

@@ -9,7 +9,7 @@ use super::locks::lock;
 use super::map::HeapMap;
 use super::meetings::Meetings;
 use super::nics::Nics;
-use super::node_memory::{HeapCard, NodeHeaps, NodeMemory};
+use super::node_heaps::NodeHeaps;
 use super::peers::Peers;
 use super::ports::{Ports, mates};
 use super::source::{Source, tell};
@@ -20,7 +20,7 @@ use crate::failure::{Failure, InitError};
 use crate::kernels::{Kernels, Place};
 use crate::report::end_process;
 use crate::teams::{FIRST_OWN, Teams};
-use shunt::{AgentThread, Member, Runtime, Turn};
+use shunt::{AgentThread, HeapCard, Member, Runtime, SharedHeap, Turn};
 use shunt_device::platform::host::World;
 use shunt_host::agent::words::StateWords;
 use shunt_host::connect::bootstrap::Bootstrap;
@@ -84,6 +84,12 @@ fn config(settings: &Settings, heap_bytes: u64, soft: bool, kernels: &Kernels) -
     config
 }
 
+/// What the others of this node are told of this PE's heap: nothing, if they are not to map it.
+fn card(settings: &Settings, own: &SharedHeap) -> HeapCard {
+    let heap = own.heap().filter(|_| settings.p2p);
+    heap.and_then(|heap| heap.card().ok()).unwrap_or_default()
+}
+
 /// Maps the heaps of this PE's node, if all of its PEs can: then they are a team.
 fn share(
     card: HeapCard,
@@ -132,13 +138,13 @@ impl Session {
         let mut teams = Teams::new(me, &nodes, settings.max_teams);
         let map = HeapMap::new(settings.heap(), pes, teams.ids().max(FIRST_OWN as u32), kernels.are_there());
         let config = config(&settings, map.bytes, nics.are_soft(), &kernels);
-        let node_memory = Arc::new(NodeMemory::default());
+        let own = Arc::new(SharedHeap::default());
         let builder = Runtime::builder(nics.rails(), Member::of_process(&net))
-            .memory(kernels.memory(nics.mover(), node_memory.clone())?)
+            .memory(kernels.memory(nics.mover(), own.clone())?)
             .clock(nics.world().clone())
             .adjust(move |to| *to = config);
         let pe = Arc::new(builder.connect()?);
-        let card = if settings.p2p { node_memory.card() } else { HeapCard::default() };
+        let card = card(&settings, &own);
         let node = share(card, &nodes, &exchange, &mut teams)?;
         if let Some(map) = &map.kernels {
             write_tables(map, pe.heap().address, &teams, (me, &node));
