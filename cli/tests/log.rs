@@ -19,7 +19,7 @@ fn scratch(name: &str) -> PathBuf {
 fn run(environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
     command.args(["run", "-n", &PES.to_string(), "--"]).arg(folder().join("exact"));
-    command.args(["put", "400", "0", "0", "5", "down=60ms"]);
+    command.args(["put", "2000", "0", "0", "5", "down=60ms"]);
     let one = [("NVSHMEM_IBGDA_NUM_RC_PER_PE", "1")];
     let output = command.envs(USUAL).envs(one).envs(environment.iter().copied()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
@@ -28,7 +28,9 @@ fn run(environment: &[(&str, &str)]) -> Output {
 
 /// Lines of the log with this event.
 fn lines<'a>(said: &'a str, event: &str) -> Vec<&'a str> {
-    let is = |line: &&str| line.contains("shunt: 2") && line.contains(&format!(" {event} "));
+    let is = |line: &&str| {
+        line.contains("shunt: 2") && [" ", ":"].iter().any(|end| line.contains(&format!(" {event}{end}")))
+    };
     said.lines().filter(is).collect()
 }
 

@@ -383,7 +383,7 @@ fn what_cannot_be_is_refused_with_what_is_wrong() {
             &["alone"],
             &["NVSHMEM_SYMMETRIC_SIZE: expected", "got \"much\""],
         ),
-        (&[("PMI_RANK", "0"), ("PMI_SIZE", "2")], &["alone"], &["PE 0 of 2", "SHUNT_ROOT"]),
+        (&[("PMI_RANK", "0"), ("PMI_SIZE", "2")], &["alone"], &["rank 0 of 2", "SHUNT_ROOT"]),
         (
             &[("SHUNT_NIC", "roce")],
             &["alone"],

@@ -1,8 +1,9 @@
-/* Puts and barriers until a file is there.
+/* Puts and barriers until a file is there, at least one turn.
  *
  *     linger FILE
  *
- * Each PE puts a counter to the next one; PE 0 looks for the file, and says to all when it is there. */
+ * Each PE puts a counter to the next one; PE 0 looks for the file, and tells all which turn is the last: a PE that is
+ * behind hears of it in the turn before. */
 #include <nvshmem.h>
 #include <nvshmemx.h>
 #include <stdio.h>
@@ -15,10 +16,10 @@ int main(int argc, char **argv) {
     long *words = nvshmem_calloc(2, sizeof *words);
     if (!words) return 20;
     nvshmem_barrier_all();
-    for (long turn = 1; !words[1] && !wrong; turn++) {
+    for (long turn = 1; (!words[1] || turn <= words[1]) && !wrong; turn++) {
         nvshmem_long_p(words, turn, next);
-        if (me == 0 && access(argv[1], F_OK) == 0) {
-            for (int pe = 0; pe < pes; pe++) nvshmem_long_p(words + 1, 1, pe);
+        if (me == 0 && !words[1] && access(argv[1], F_OK) == 0) {
+            for (int pe = 0; pe < pes; pe++) nvshmem_long_p(words + 1, turn, pe);
         }
         nvshmem_barrier_all();
         if (words[0] != turn) printf("PE %d: the word is %ld, expected %ld\n", me, words[0], turn), wrong = 1;

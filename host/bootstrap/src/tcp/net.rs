@@ -30,7 +30,7 @@ const SILENT: Duration = Duration::from_millis(500);
 /// # use shunt_bootstrap::{Bootstrap, Oob};
 /// # use shunt_bootstrap::job::{Flags, Job};
 /// let job = Job::from_env(&Flags::default())?.expect("started by `shunt run`");
-/// let net = TcpNet::join(job.join_options()?)?; // returns when all ranks are there
+/// let net = TcpNet::join(job.join()?.options)?; // returns when all ranks are there
 /// let all = net.bootstrap().all_gather(b"my card")?; // by rank
 /// let agents = net.end(Topic::Agent); // an `Oob`: goes into the agent
 /// let own = net.end(Topic::App); // an `Oob` for the program's own messages
