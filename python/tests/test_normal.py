@@ -502,7 +502,7 @@ class Misuse(unittest.TestCase):
                 for _ in range(2):
                     with self.assertRaises(RuntimeError) as raised:
                         Layers().layer(buffer, cases[1], 0)
-                self.assertRegex(str(raised.exception), "broken off; `clean` on all ranks")
+                self.assertRegex(str(raised.exception), "broken off; call `clean` on all ranks")
                 with self.assertRaisesRegex(RuntimeError, "`clean` on all ranks"):
                     buffer.combine(rows, old[rank])
 

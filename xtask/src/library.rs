@@ -91,7 +91,7 @@ const JOBS: &[Job] = &[
         before: "export NVSHMEM_HCA_LIST=mlx5_7;",
         suite: "rma",
         exit: 2,
-        says: &["NVSHMEM_HCA_LIST=mlx5_7 leaves no RDMA port; of mlx5_0:1, mlx5_1:1"],
+        says: &["NVSHMEM_HCA_LIST=mlx5_7 leaves no RDMA port: expected one of mlx5_0:1, mlx5_1:1"],
         switches: false,
     },
 ];
