@@ -125,7 +125,7 @@ pub enum MoeError {
         met: u64,
     },
     /// An argument of another size than it must have.
-    #[error("{what}: {met} was given, expected {right}")]
+    #[error("{what}: expected {right}, got {met}")]
     Argument {
         /// Which.
         what: &'static str,

@@ -30,7 +30,7 @@ fn within(name: &str, met: u32, least: u32, most: u32) -> PyResult<()> {
     if (least..=most).contains(&met) {
         return Ok(());
     }
-    Err(PyValueError::new_err(format!("{name}: {met} was given, expected {least} to {most}")))
+    Err(PyValueError::new_err(format!("{name}: expected {least} to {most}, got {met}")))
 }
 
 /// What was asked wrongly is a `ValueError`.

@@ -22,7 +22,7 @@ fn shape(py: Python<'_>, sizes: Sizes, rings: Rings) -> PyResult<NormalShape> {
     let (sms, nvl_slots, rdma_chunk, rdma_slots) = rings;
     if locals == 0 || !ranks.is_multiple_of(locals) {
         let right = format!("expected a divisor of {ranks}");
-        return Err(PyValueError::new_err(format!("ranks_per_node: {locals} was given, {right}")));
+        return Err(PyValueError::new_err(format!("ranks_per_node: {right}, got {locals}")));
     }
     let config = Config { sms, nvl_slots, rdma_chunk, rdma_slots };
     // Room for as many experts of a token as there may be: it is next to nothing, and a call need not know of it.

@@ -24,8 +24,12 @@ class Style(unittest.TestCase):
                     call()
                 text = str(raised.exception)
                 self.assertIs(type(raised.exception), kind, text)
-                for part in (*parts, ": ", "given", "right"):
-                    self.assertIn(part, text)
+                self.assertIn(": expected ", text)
+                for part in parts:
+                    # `name: value` of a text that reads `name: expected X, got value`.
+                    name, _, met = part.partition(": ")
+                    found = part in text or met and text.startswith(f"{name}: ") and f", got {met}" in text
+                    self.assertTrue(found, f"{part!r} is not in {text!r}")
 
 
 class Alone(Style):
@@ -124,7 +128,7 @@ class Buffers(Style):
             (make(num_nvl_bytes="0"), TypeError, "num_nvl_bytes: '0'"),
             (make(num_qps_per_rank=0), ValueError, "num_qps_per_rank: 0"),
             (make(low_latency_mode="no"), TypeError, "low_latency_mode: 'no'", "True or False"),
-            (make(enable_shrink=True), ValueError, "enable_shrink: True", "False is right"),
+            (make(enable_shrink=True), ValueError, "enable_shrink: True", "expected False"),
             (make(absolute_signals=2), TypeError, "absolute_signals: 2", "True or False"),
             (make(timeout=NAN), ValueError, "timeout: nan", "0.001 to 1e9"),
             (make(timeout=-1), ValueError, "timeout: -1"),

@@ -209,7 +209,7 @@ class Misuse(unittest.TestCase):
             (lambda: job.inject(0, 0, "peer-killed"), "whole PE"),
             (lambda: job.group(2), "0 to 1"),
             (dispatch(x=x.astype(np.float64)), "bfloat16"),
-            (dispatch(x=x[0]), "2 are right"),
+            (dispatch(x=x[0]), "expected 2"),
             (dispatch(topk=topk.astype(np.int32)), "int64"),
             (dispatch(topk=topk[:2]), "as many as x has"),
             (dispatch(topk=topk + EXPERTS), "below 4"),

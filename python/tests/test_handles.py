@@ -182,7 +182,7 @@ class Handles(unittest.TestCase):
 class Memory(unittest.TestCase):
     def test_memory_inside_a_node_is_refused(self):
         _, buffers = test_buffer.start()
-        with self.assertRaisesRegex(ValueError, "use_rdma_buffer: False was given; True is right"):
+        with self.assertRaisesRegex(ValueError, "use_rdma_buffer: expected True, got False"):
             buffers[0].get_local_buffer_tensor(None)
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")

@@ -237,7 +237,7 @@ class Layers(unittest.TestCase):
             sums = [np.sum(part, axis=0)[:, None].astype(np.float32) * BF16(case.x[rank]) for part in parts]
             right = deep_ep.to_bf16(sum(BF16(deep_ep.to_bf16(of_node)) for of_node in sums))
             np.testing.assert_array_equal(BF16(combined), BF16(right))
-            with self.assertRaisesRegex(ValueError, "topk_weights: was given; None is right"):
+            with self.assertRaisesRegex(ValueError, "topk_weights: expected None, got weights"):
                 buffer.combine(received, handle, topk_weights=np.zeros((len(received), 1), np.float32))
 
         on_all(RANKS, body)
@@ -327,36 +327,36 @@ class Misuse(unittest.TestCase):
         fewer["num_tokens_per_rdma_rank"] = one_lost.reshape(tokens, NODES, LOCALS).any(axis=2).sum(axis=0).astype(np.int32)
         codes, scales = quantised(BF16(case.x[0]))
         cases = [
-            (lambda: deep_ep.SoftJob(4, 1 << 20, ranks_per_node=3), "3 was given; a divisor of 4"),
+            (lambda: deep_ep.SoftJob(4, 1 << 20, ranks_per_node=3), "expected a divisor of 4.*, got 3"),
             (lambda: deep_ep.Buffer(other.group(1), enable_shrink=True), "leaves no rank out"),
-            (lambda: buffer.low_latency_dispatch(case.x[0], topk, 16, EXPERTS), "low_latency_mode: False"),
+            (lambda: buffer.low_latency_dispatch(case.x[0], topk, 16, EXPERTS), "low_latency_mode: expected True"),
             (config(3), "an even number"),
             (config(4, 6, 6), "more to receive than to send"),
             (lambda: CONFIG.get_rdma_buffer_size_hint(100, 4), "multiple of 512"),
-            (lambda: buffer.get_dispatch_layout(topk, 9), "9 was given; a multiple of 4"),
+            (lambda: buffer.get_dispatch_layout(topk, 9), "expected a multiple of 4.*, got 9"),
             (lambda: buffer.get_dispatch_layout(topk + EXPERTS, EXPERTS), "below 8"),
             (lambda: buffer.get_dispatch_layout(topk.astype(np.int32), EXPERTS), "int64 of 2"),
             (lambda: buffer.get_dispatch_layout(np.zeros((2, 12), np.int64), EXPERTS), "1 to 11"),
             (lambda: buffer.get_dispatch_layout(topk, EXPERTS, allocate_on_comm_stream=True), "async_finish=False"),
             (dispatch(case.x[0].astype(np.float64)), "bfloat16"),
             (dispatch(case.x[0][:, :300]), "multiple of 512"),
-            (dispatch(case.x[0][:-1]), "is_token_in_rank: .* is right"),
+            (dispatch(case.x[0][:-1]), "is_token_in_rank: expected "),
             (dispatch((codes, scales[:, :2])), "every 128 channels"),
             (dispatch((codes.astype(np.int32), scales)), "float8_e4m3fn"),
             (dispatch((codes, scales.astype(np.int32))), "float32 of 2"),
             (dispatch((codes,)), "FP8 and its scales"),
             (dispatch(num_tokens_per_rank=None), "get_dispatch_layout"),
-            (dispatch(num_tokens_per_rdma_rank=None), "num_tokens_per_rdma_rank: None"),
+            (dispatch(num_tokens_per_rdma_rank=None), "num_tokens_per_rdma_rank: expected .*, got None"),
             (dispatch(num_tokens_per_rank=to_rank + 1), "as is_token_in_rank says"),
             (dispatch(num_tokens_per_rank=to_rank.astype(np.int64)), "int32 of 1"),
             (dispatch(num_tokens_per_rdma_rank=to_node[:1]), "as is_token_in_rank says"),
             (dispatch(num_tokens_per_expert=to_expert[::-1].copy()), "as topk_idx says"),
             (dispatch(is_token_in_rank=inside.astype(np.int8)), "bool of 2"),
-            (dispatch(**fewer), "True is right, as topk_idx says"),
-            (dispatch(topk_weights=None), "both are right, or neither"),
+            (dispatch(**fewer), "expected True for .*, as topk_idx says"),
+            (dispatch(topk_weights=None), "expected both or neither"),
             (dispatch(topk_weights=weights[:, 1:].copy()), "topk_weights"),
             (dispatch(topk_idx=topk[1:]), "as many as x has"),
-            (dispatch(topk_idx=topk + EXPERTS), "below 8 is right"),
+            (dispatch(topk_idx=topk + EXPERTS), "expected below 8"),
             (dispatch(expert_alignment=0), "1 at least"),
         ]
         for number, (call, part) in enumerate(cases):
@@ -378,16 +378,16 @@ class Misuse(unittest.TestCase):
             return lambda: buffer.combine(x, handle, **more)
 
         cases = [
-            (dispatch(handle=handle), "num_tokens_per_rank: was given with a handle"),
+            (dispatch(handle=handle), "num_tokens_per_rank: expected None with a handle"),
             (lambda: buffer.dispatch(case.x[0][:-1], handle), "as the handle has"),
-            (lambda: buffer.dispatch(np.zeros((1, 1024), np.uint16), handle), "512 are right: as before"),
+            (lambda: buffer.dispatch(np.zeros((1, 1024), np.uint16), handle), "expected 512 channels, as before"),
             (dispatch(config=deep_ep.Config(6, 1, 3, 2, 4)), "num_sms=4"),
             (dispatch(config=deep_ep.Config(4, 1, 3, 2, 3)), "num_max_rdma_chunked_recv_tokens="),
             (dispatch(x=np.zeros((len(case.x[0]), 1024), np.uint16)), "as before"),
             (combine(rows[:-1]), "a row for each that came"),
             (combine(topk_weights=np.zeros((len(rows), 2), np.float32)), "topk_weights"),
             (combine(bias=(rows,) * 3), "two at most"),
-            (combine(bias=rows[:1, :512]), "bias: .* is right"),
+            (combine(bias=rows[:1, :512]), "bias: expected "),
         ]
         for number, (call, part) in enumerate(cases):
             with self.subTest(number, part=part), self.assertRaisesRegex(ValueError, part):
@@ -403,7 +403,7 @@ class Misuse(unittest.TestCase):
             worst = count - 1 if rank == 2 else count
             call = lambda **more: buffers[rank].dispatch(case.x[rank], **ways, config=CONFIG, **more)
             if rank == 2:
-                refusal = f"{worst} was given(; {count} at least is right|, expected {count} at least)"
+                refusal = f"expected {count} at least, got {worst}"
                 with self.assertRaisesRegex(ValueError, refusal):
                     call(num_worst_tokens=worst)
             else:
@@ -415,7 +415,7 @@ class Misuse(unittest.TestCase):
             buffers[rank].clean()
             handle = Layers().layer(buffers[rank], case, 0)
             if rank == 2:
-                refusal = f"{worst} was given(; {count} at least is right|, expected {count} at least)"
+                refusal = f"expected {count} at least, got {worst}"
                 with self.assertRaisesRegex(ValueError, refusal):
                     buffers[rank].dispatch(case.x[rank], handle, num_worst_tokens=worst)
 

@@ -30,8 +30,11 @@ fn refusals(buffer: &mut RankBuffer) -> Vec<(&'static str, String)> {
         ("1 to 11", text(buffer.dispatch(&row, &[0; 12], Format::Bf16))),
         ("below 4", text(buffer.dispatch(&row, &[4], Format::Bf16))),
         ("next_combine_buffer", text(buffer.combine(None, &[1.0; 2], &received.handle))),
-        ("topk weights: 1", text(buffer.combine(Some(&vec![0; 2 * 8 * 512]), &[1.0], &received.handle))),
-        ("all local experts: 512", text(buffer.combine(Some(&row), &[1.0; 2], &received.handle))),
+        (
+            "topk weights: expected 2, got 1",
+            text(buffer.combine(Some(&vec![0; 2 * 8 * 512]), &[1.0], &received.handle)),
+        ),
+        ("got 512", text(buffer.combine(Some(&row), &[1.0; 2], &received.handle))),
         ("below 2, and not", text(buffer.set_mask(2, true))),
         ("and not", text(buffer.set_mask(buffer.runner().rank(), true))),
     ]);

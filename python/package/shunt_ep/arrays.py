@@ -11,11 +11,11 @@ def bf16(array, what, dimensions):
     """BF16 as bits: of bits, of bfloat16 of any library, or rounded from float32."""
     array = checked.array(array, what)
     if array.ndim != dimensions:
-        raise ValueError(f"{what}: {array.ndim} dimensions were given; {dimensions} are right")
+        raise ValueError(f"{what}: expected {dimensions} dimensions, got {array.ndim} dimensions")
     if array.dtype == np.float32:
         return to_bf16(array)
     if array.dtype.name not in ("uint16", "int16", "bfloat16") or not array.dtype.isnative:
-        raise ValueError(f"{what}: {array.dtype} was given; bfloat16, its bits as uint16, or float32 is right")
+        raise ValueError(f"{what}: expected bfloat16, its bits as uint16, or float32, got {array.dtype}")
     return np.ascontiguousarray(array).view(np.uint16)
 
 
@@ -24,7 +24,7 @@ def fp8(array, what):
     array = checked.array(array, what)
     if array.ndim != 2 or array.dtype.name not in ("uint8", "float8_e4m3fn"):
         met = f"{array.dtype} of {array.ndim} dimensions"
-        raise ValueError(f"{what}: {met} was given; float8_e4m3fn, or its codes as uint8, of 2 is right")
+        raise ValueError(f"{what}: expected float8_e4m3fn, or its codes as uint8, of 2, got {met}")
     return np.ascontiguousarray(array).view(np.uint8)
 
 
@@ -33,7 +33,7 @@ def of(array, dtype, what, dimensions=2):
     array = checked.array(array, what)
     if array.dtype != dtype or array.ndim != dimensions:
         met = f"{array.dtype} of {array.ndim} dimensions"
-        raise ValueError(f"{what}: {met} was given; {np.dtype(dtype).name} of {dimensions} is right")
+        raise ValueError(f"{what}: expected {np.dtype(dtype).name} of {dimensions}, got {met}")
     return np.ascontiguousarray(array)
 
 
@@ -41,12 +41,12 @@ def experts(topk_idx, tokens, number):
     """Experts of each of so many tokens, of which there are `number`."""
     topk = of(topk_idx, np.int64, "topk_idx")
     if tokens is not None and topk.shape[0] != tokens:
-        raise ValueError(f"topk_idx: {topk.shape[0]} tokens were given; {tokens} are right: as many as x has")
+        raise ValueError(f"topk_idx: expected {tokens} tokens, as many as x has, got {topk.shape[0]} tokens")
     if not 1 <= topk.shape[1] <= checked.TOPK_MAX:
         met = f"{topk.shape[1]} experts of a token"
-        raise ValueError(f"topk_idx: {met} were given; 1 to {checked.TOPK_MAX} are right")
+        raise ValueError(f"topk_idx: expected 1 to {checked.TOPK_MAX} experts, got {met}")
     if topk.size and topk.max() >= number:
-        raise ValueError(f"topk_idx: {topk.max()} was given; below {number} is right, or -1 for none")
+        raise ValueError(f"topk_idx: expected below {number}, or -1 for none, got {topk.max()}")
     return topk
 
 
@@ -54,7 +54,7 @@ def weights(topk_weights, shape, what="topk_weights"):
     """A weight for each of them."""
     made = of(topk_weights, np.float32, what)
     if made.shape != shape:
-        raise ValueError(f"{what}: {made.shape} was given; {shape} is right")
+        raise ValueError(f"{what}: expected {shape}, got {made.shape}")
     return made
 
 

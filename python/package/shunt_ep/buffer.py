@@ -24,9 +24,9 @@ def _sizes(tokens, hidden, experts, ranks):
         checked.whole(experts, "num_experts", 1),
     )
     if sizes[1] % checked.HIDDEN_STEP:
-        raise ValueError(f"hidden: {hidden} was given; a multiple of {checked.HIDDEN_STEP} is right")
+        raise ValueError(f"hidden: expected a multiple of {checked.HIDDEN_STEP}, got {hidden}")
     if sizes[2] % ranks:
-        raise ValueError(f"num_experts: {experts} was given; a multiple of {ranks}, the ranks, is right")
+        raise ValueError(f"num_experts: expected a multiple of {ranks}, the ranks, got {experts}")
     return sizes
 
 
@@ -83,7 +83,7 @@ class Buffer(NormalMode):
         self.explicitly_destroy = checked.flag(explicitly_destroy, "explicitly_destroy")
         self.enable_shrink = checked.flag(enable_shrink, "enable_shrink")
         if self.enable_shrink and not self.low_latency_mode:
-            raise ValueError("enable_shrink: True was given; False is right: normal mode leaves no rank out")
+            raise ValueError("enable_shrink: expected False, got True: normal mode leaves no rank out")
         self._timeout_ns = checked.seconds(timeout, "timeout")
         self._absolute = checked.flag(absolute_signals, "absolute_signals")
         most = checked.TOKENS_MAX
@@ -103,14 +103,14 @@ class Buffer(NormalMode):
         """One of the ranks of this process."""
         self.rank, self.group_size = group.rank(), group.size()
         if group.job.group(self.rank) is not group:
-            raise ValueError("group: one that was made by hand was given; one of SoftJob.group(rank) is right")
+            raise ValueError("group: expected one of SoftJob.group(rank), got one that was made by hand")
         if self.num_rdma_bytes > group.job.num_rdma_bytes:
-            right = f"{group.job.num_rdma_bytes} at most is right: what its SoftJob was given"
-            raise ValueError(f"num_rdma_bytes: {self.num_rdma_bytes} was given; {right}")
+            right = f"{group.job.num_rdma_bytes} at most, what its SoftJob has"
+            raise ValueError(f"num_rdma_bytes: expected {right}, got {self.num_rdma_bytes}")
         # The last: a rank whose arguments were refused has its buffer still to come.
         if group._buffers:
-            right = "another rank's is right: a heap holds one"
-            raise ValueError(f"group: that of rank {self.rank} was given, which has had its buffer; {right}")
+            met = f"that of rank {self.rank}, which has had its buffer"
+            raise ValueError(f"group: expected another rank's, got {met}: a heap holds one")
         group._buffers += 1
         room = group.job.num_rdma_bytes
         self._low_latency_place = 0, room
@@ -127,8 +127,8 @@ class Buffer(NormalMode):
         second = self.num_nvl_bytes + self.num_rdma_bytes
         total = _aligned(first) + _aligned(second)
         if not 0 < total <= checked.HEAP_MAX:
-            right = f"what a size hint of Buffer or of Config says, 1 to {checked.HEAP_MAX // 2}, is right"
-            raise ValueError(f"num_rdma_bytes: {self.num_rdma_bytes} was given; {right}")
+            right = f"what a size hint of Buffer or of Config says, 1 to {checked.HEAP_MAX // 2}"
+            raise ValueError(f"num_rdma_bytes: expected {right}, got {self.num_rdma_bytes}")
         self._low_latency_place, self._normal_place = (0, first), (_aligned(first), second)
         job = ProcessJob(group, comm, total, min(qps, checked.QPS_MAX), rails, nic, ranks_per_node)
         self.rank, self.group_size = job.rank, job.ranks
@@ -148,7 +148,7 @@ class Buffer(NormalMode):
         if self._destroyed:
             raise RuntimeError("the buffer is destroyed")
         if not self.low_latency_mode:
-            raise ValueError("low_latency_mode: False was given to this buffer; True is right for its low-latency half")
+            raise ValueError("low_latency_mode: expected True for the low-latency half, got False")
         sizes = _sizes(tokens, hidden, experts, self.group_size)
         if self._native is None:
             native = _native.Buffer(
@@ -162,19 +162,19 @@ class Buffer(NormalMode):
             )
             self._native, self._sizes = native, sizes
         if self._sizes != sizes:
-            met = f"tokens, hidden size, experts: {sizes} were given"
-            raise ValueError(f"{met}; {self._sizes} are right: as before")
+            right = f"{self._sizes}, as before"
+            raise ValueError(f"tokens, hidden size, experts: expected {right}, got {sizes}")
         return self._native
 
     def _handle(self, handle):
         """What is known of a handle of this buffer."""
         if not isinstance(handle, (tuple, list)):
-            raise TypeError(f"handle: {checked.shown(handle)} was given; one of low_latency_dispatch is right")
+            raise TypeError(f"handle: expected one of low_latency_dispatch, got {checked.shown(handle)}")
         state = recall(handle, LowLatencyState)
         if state is None:
-            raise ValueError("handle: one that no dispatch has made was given; one of low_latency_dispatch is right")
+            raise ValueError("handle: expected one of low_latency_dispatch, got one that no dispatch has made")
         if state.of is not self._mark:
-            raise ValueError("handle: another buffer's was given; one of this buffer is right")
+            raise ValueError("handle: expected one of this buffer, got another buffer's")
         self._stream.synchronize()
         if state.native is None:
             raise RuntimeError("the dispatch of this handle was not received; its hook comes first")
@@ -210,13 +210,13 @@ class Buffer(NormalMode):
         use_ue8m0 = checked.flag(use_ue8m0, "use_ue8m0")
         async_finish, return_recv_hook = checked.flag(async_finish, "async_finish"), _hooked(return_recv_hook)
         if use_ue8m0 and not round_scale:
-            raise ValueError("use_ue8m0: True was given with round_scale=False; round_scale=True is right with it")
+            raise ValueError("use_ue8m0: expected round_scale=True with it, got use_ue8m0=True and round_scale=False")
         bits = arrays.bf16(x, "x", 2)
         sizes = _sizes(num_max_dispatch_tokens_per_rank, bits.shape[1], num_experts, self.group_size)
         tokens, hidden, num_experts = sizes
         if len(bits) > tokens:
-            right = f"{tokens} at most are right: num_max_dispatch_tokens_per_rank"
-            raise ValueError(f"x: {len(bits)} tokens were given; {right}")
+            right = f"{tokens} tokens at most, num_max_dispatch_tokens_per_rank"
+            raise ValueError(f"x: expected {right}, got {len(bits)} tokens")
         topk = arrays.experts(topk_idx, len(bits), num_experts)
         local, rows = num_experts // self.group_size, tokens * self.group_size
         stats = cumulative_local_expert_recv_stats
@@ -279,21 +279,21 @@ class Buffer(NormalMode):
         """DeepEP's: `(combined_x, event, hook)`; `combined_x` is `[tokens, hidden]`, BF16."""
         costs = self._costs(combine_wait_recv_cost_stats, "combine_wait_recv_cost_stats")
         if checked.flag(use_logfmt, "use_logfmt"):
-            raise ValueError("use_logfmt: True was given; False is right: LogFMT is not here")
+            raise ValueError("use_logfmt: expected False, got True: LogFMT is not here")
         zero_copy = checked.flag(zero_copy, "zero_copy")
         async_finish, return_recv_hook = checked.flag(async_finish, "async_finish"), _hooked(return_recv_hook)
         state = self._handle(handle)
         tokens, hidden, experts = state.sizes
         topk = arrays.of(topk_idx, np.int64, "topk_idx")
         if not np.array_equal(topk, state.topk_idx):
-            raise ValueError("topk_idx: another one was given; that of the dispatch is right")
+            raise ValueError("topk_idx: expected that of the dispatch, got another one")
         weights = arrays.weights(topk_weights, topk.shape)
         made = None
         if not zero_copy:
             made = arrays.bf16(x, "x", 3)
             right = (experts // self.group_size, tokens * self.group_size, hidden)
             if made.shape != right:
-                raise ValueError(f"x: {made.shape} was given; {right} is right")
+                raise ValueError(f"x: expected {right}, got {made.shape}")
         if out is None:
             combined = np.zeros((len(topk), hidden), np.uint16)
             result = arrays.like(combined, topk_idx, "bfloat16")
@@ -335,7 +335,7 @@ class Buffer(NormalMode):
         """The memory of this rank's buffer as a tensor: `num_rdma_bytes` from element `offset` on, in the shape `size`
         if one is given."""
         if not checked.flag(use_rdma_buffer, "use_rdma_buffer"):
-            raise ValueError("use_rdma_buffer: False was given; True is right: rings inside a node are in the same heap")
+            raise ValueError("use_rdma_buffer: expected True, got False: rings inside a node are in the same heap")
         if self._destroyed:
             raise RuntimeError("the buffer is destroyed")
         import torch
@@ -350,7 +350,7 @@ class Buffer(NormalMode):
             return whole
         size = torch.Size(size)
         if size.numel() > whole.numel():
-            raise ValueError(f"size: {tuple(size)} was given; {whole.numel()} elements at most are right")
+            raise ValueError(f"size: expected {whole.numel()} elements at most, got {tuple(size)}")
         return whole[: size.numel()].view(size)
 
     def get_comm_stream(self) -> CommStream:

@@ -1,7 +1,7 @@
 """What callers hand in, looked at before anything is done with it.
 
-What is of another kind than it must be is a TypeError, what cannot be a ValueError. Both read `name: what was met was
-given; what is right is right`, and nothing was sent or kept by then.
+What is of another kind than it must be is a TypeError, what cannot be a ValueError. Both read `name: expected X, got
+Y`, and nothing was sent or kept by then.
 """
 
 import operator
@@ -43,10 +43,10 @@ def whole(value, what, least=0, most=U32):
         number = None
     right = f"{least} to {most}" if most < U32 else f"{least} at least"
     if number is None:
-        raise TypeError(f"{what}: {shown(value)} was given; a whole number, {right}, is right")
+        raise TypeError(f"{what}: expected a whole number, {right}, got {shown(value)}")
     if not least <= number <= most:
         right = f"{most} at most" if most >= U32 and number > most else right
-        raise ValueError(f"{what}: {shown(number)} was given; {right} is right")
+        raise ValueError(f"{what}: expected {right}, got {shown(number)}")
     return number
 
 
@@ -54,24 +54,24 @@ def flag(value, what):
     """A truth: Python's, NumPy's, or one of the numbers that stand for it."""
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
-    raise TypeError(f"{what}: {shown(value)} was given; True or False is right")
+    raise TypeError(f"{what}: expected True or False, got {shown(value)}")
 
 
 def seconds(value, what):
     """A time that ends, in nanoseconds."""
-    right = "seconds from 0.001 to 1e9 are right"
+    right = "seconds from 0.001 to 1e9"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
-        raise TypeError(f"{what}: {shown(value)} was given; {right}")
+        raise TypeError(f"{what}: expected {right}, got {shown(value)}")
     # Not a number is in no range.
     if not 1e-3 <= value <= 1e9:
-        raise ValueError(f"{what}: {shown(value)} was given; {right}")
+        raise ValueError(f"{what}: expected {right}, got {shown(value)}")
     return int(float(value) * 1e9)
 
 
 def instance(value, kind, what, right):
     """One of ours."""
     if not isinstance(value, kind):
-        raise TypeError(f"{what}: {shown(value)} was given; {right} is right")
+        raise TypeError(f"{what}: expected {right}, got {shown(value)}")
     return value
 
 
@@ -83,11 +83,11 @@ def _tensor(array, what):
     import torch
 
     if not isinstance(array, torch.Tensor):
-        raise TypeError(f"{what}: {shown(array)} was given; a tensor on the CPU, or an array, is right")
+        raise TypeError(f"{what}: expected a tensor on the CPU, or an array, got {shown(array)}")
     if array.device.type != "cpu":
-        raise ValueError(f"{what}: a tensor on {array.device} was given; one on the CPU is right")
+        raise ValueError(f"{what}: expected a tensor on the CPU, got a tensor on {array.device}")
     if array.layout != torch.strided:
-        raise ValueError(f"{what}: a tensor of layout {array.layout} was given; a dense one is right")
+        raise ValueError(f"{what}: expected a dense tensor, got a tensor of layout {array.layout}")
     return array.detach().resolve_conj().resolve_neg()
 
 
@@ -102,14 +102,14 @@ def array(given, what):
             return tensor.view(bits.get(tensor.dtype, tensor.dtype)).numpy()
         except TypeError:
             right = "a type that NumPy has, bfloat16 or float8_e4m3fn"
-            raise ValueError(f"{what}: {tensor.dtype} was given; {right} is right") from None
+            raise ValueError(f"{what}: expected {right}, got {tensor.dtype}") from None
     try:
         made = np.asarray(given)
     except (TypeError, ValueError):
         made = None
     # Numbers, or of kind V the types that other libraries add.
     if made is None or made.dtype.kind not in "biufcV":
-        raise TypeError(f"{what}: {shown(given)} was given; an array of numbers, or a tensor on the CPU, is right")
+        raise TypeError(f"{what}: expected an array of numbers, or a tensor on the CPU, got {shown(given)}")
     return made
 
 
@@ -124,10 +124,10 @@ def writable(given, what, kinds, shape):
     elif isinstance(given, np.ndarray):
         memory, name = given, given.dtype.name if given.dtype.isnative else given.dtype.str
     else:
-        raise TypeError(f"{what}: {shown(given)} was given; an array, or a tensor on the CPU, to be filled in is right")
+        raise TypeError(f"{what}: expected an array, or a tensor on the CPU, to be filled in, got {shown(given)}")
     if name not in kinds or memory.shape != shape:
         met = f"{name} of {tuple(given.shape)}"
-        raise ValueError(f"{what}: {met} was given; {' or '.join(kinds)} of {shape} is right")
+        raise ValueError(f"{what}: expected {' or '.join(kinds)} of {shape}, got {met}")
     if not memory.flags.writeable:
-        raise ValueError(f"{what}: an array that cannot be written was given; one that can be is right")
+        raise ValueError(f"{what}: expected an array that can be written, got one that cannot be written")
     return memory.view(_BITS[name]) if name in _BITS else memory

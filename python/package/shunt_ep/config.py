@@ -16,7 +16,7 @@ def node_size(ranks: int, said: int | None = None) -> int:
         return next(size for size in range(min(8, ranks), 0, -1) if ranks % size == 0)
     said = checked.whole(said, "ranks_per_node", 1, _LOCALS_MAX)
     if ranks % said:
-        raise ValueError(f"ranks_per_node: {said} was given; a divisor of {ranks}, the ranks, is right")
+        raise ValueError(f"ranks_per_node: expected a divisor of {ranks}, the ranks, got {said}")
     return said
 
 
@@ -24,7 +24,7 @@ def even(sms: int, what: str) -> int:
     """SMs: two for each channel."""
     sms = checked.whole(sms, what, 2, _SLOTS_MAX)
     if sms % 2:
-        raise ValueError(f"{what}: {sms} was given; an even number from 2 on is right")
+        raise ValueError(f"{what}: expected an even number from 2 on, got {sms}")
     return sms
 
 
@@ -54,7 +54,7 @@ class Config:
             )
             if send >= receive:
                 met = f"{send}, and {names[1]}={receive},"
-                raise ValueError(f"{names[0]}: {met} was given; more to receive than to send is right")
+                raise ValueError(f"{names[0]}: expected more to receive than to send, got {met}")
             pairs[kind] = send, receive
         self.num_sms = num_sms
         self.num_max_nvl_chunked_send_tokens, self.num_max_nvl_chunked_recv_tokens = pairs["nvl"]
@@ -92,7 +92,7 @@ class Config:
         hidden = checked.whole(hidden_bytes, "hidden_bytes", 1, most)
         if hidden % (2 * checked.HIDDEN_STEP):
             right = f"two bytes of each channel, which are a multiple of {checked.HIDDEN_STEP},"
-            raise ValueError(f"hidden_bytes: {hidden} was given; {right} is right")
+            raise ValueError(f"hidden_bytes: expected {right}, got {hidden}")
         return hidden // 2, checked.whole(num_ranks, "num_ranks", 1, checked.RANKS_MAX)
 
 

@@ -37,7 +37,7 @@ class EventOverlap:
         """Waits until the call has ended. What ended it early is raised here."""
         if self.event is None:
             right = "that of a call with async_finish=True"
-            raise ValueError(f"event: None was given to this EventOverlap; {right} is right")
+            raise ValueError(f"event: expected {right}, got None")
         self.event.current_stream_wait()
 
     def __enter__(self) -> EventOverlap:
@@ -95,7 +95,7 @@ def before(previous_event: EventOverlap | None, async_finish: bool, allocate_on_
     on_stream = checked.flag(allocate_on_comm_stream, "allocate_on_comm_stream")
     if on_stream and (previous_event is None or not async_finish):
         met = f"previous_event={checked.shown(previous_event)}, async_finish={async_finish}"
-        raise ValueError(f"allocate_on_comm_stream: True was given with {met}; with an event and True it is right")
+        raise ValueError(f"allocate_on_comm_stream: expected an event and async_finish=True with it, got True with {met}")
     return async_finish
 
 

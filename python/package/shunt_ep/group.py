@@ -15,7 +15,7 @@ def gatherer(group: Any, comm: Any) -> tuple[int, int, Callable[[Any], list[Any]
         return given.Get_rank(), given.Get_size(), given.allgather
     if not (callable(getattr(given, "rank", None)) and callable(getattr(given, "size", None))):
         right = "a torch.distributed.ProcessGroup, a communicator of mpi4py, or one of SoftJob.group(rank)"
-        raise TypeError(f"group: {checked.shown(given)} was given; {right} is right")
+        raise TypeError(f"group: expected {right}, got {checked.shown(given)}")
     import torch.distributed
 
     checked.instance(given, torch.distributed.ProcessGroup, "group", "a torch.distributed.ProcessGroup")

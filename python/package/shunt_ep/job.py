@@ -45,7 +45,7 @@ class SoftJob:
         bytes_ = checked.whole(num_rdma_bytes, "num_rdma_bytes", 0, _HEAP_MAX)
         if bytes_ == 0:
             right = "what a size hint of Buffer or of Config says"
-            raise ValueError(f"num_rdma_bytes: 0 was given; {right}, 1 to {_HEAP_MAX}, is right")
+            raise ValueError(f"num_rdma_bytes: expected {right}, 1 to {_HEAP_MAX}, got 0")
         qps = checked.whole(num_qps_per_rank, "num_qps_per_rank", 1, 64)
         seed = checked.whole(seed, "seed", 0, checked.U64)
         self.ranks, self.rails, self.ranks_per_node = ranks, rails, node_size(ranks, ranks_per_node)

@@ -16,7 +16,7 @@ from .job import SoftJob
 
 def _differs(what, met, right, why):
     if not np.array_equal(met, right):
-        raise ValueError(f"{what}: {met.tolist()} was given; {right.tolist()} is right: {why}")
+        raise ValueError(f"{what}: expected {right.tolist()}, got {met.tolist()}: {why}")
 
 
 def _tokens(x):
@@ -24,17 +24,17 @@ def _tokens(x):
     if not isinstance(x, tuple):
         return arrays.bf16(x, "x", 2), None, x
     if len(x) != 2:
-        raise ValueError(f"x: a tuple of {len(x)} was given; FP8 and its scales are right")
+        raise ValueError(f"x: expected FP8 and its scales, got a tuple of {len(x)}")
     codes, scales = arrays.fp8(x[0], "x[0]"), arrays.of(x[1], np.float32, "x[1]")
     right = (codes.shape[0], codes.shape[1] // 128)
     if scales.shape != right:
-        raise ValueError(f"x[1]: {scales.shape} was given; {right} is right: a scale for every 128 channels")
+        raise ValueError(f"x[1]: expected {right}, got {scales.shape}: a scale for every 128 channels")
     return codes, scales, x[0]
 
 
 def _room(rows, came):
     if 0 < rows < came:
-        raise ValueError(f"num_worst_tokens: {rows} was given; {came} at least is right: so many rows came")
+        raise ValueError(f"num_worst_tokens: expected {came} at least, got {rows}: so many rows came")
 
 
 def _rows(part, dtype, columns, rows):
@@ -137,11 +137,11 @@ class NormalMode:
         async_finish = self._begin(previous_event, async_finish, allocate_on_comm_stream)
         codes, scales, like = _tokens(x)
         if len(codes) > self._most_tokens:
-            right = f"{self._most_tokens} at most are right: num_max_tokens_per_rank of this buffer"
-            raise ValueError(f"x: {len(codes)} tokens were given; {right}")
+            right = f"{self._most_tokens} tokens at most, num_max_tokens_per_rank of this buffer"
+            raise ValueError(f"x: expected {right}, got {len(codes)} tokens")
         if codes.shape[1] < 1 or codes.shape[1] % checked.HIDDEN_STEP:
             right = f"a multiple of {checked.HIDDEN_STEP}"
-            raise ValueError(f"x: {codes.shape[1]} channels were given; {right} is right")
+            raise ValueError(f"x: expected {right} channels, got {codes.shape[1]} channels")
         expert_alignment = checked.whole(expert_alignment, "expert_alignment", 1)
         # More rows than all tokens of all ranks never come.
         most = self.group_size * self._most_tokens
@@ -157,9 +157,9 @@ class NormalMode:
             state = self._own(handle)
             for name, given in (ways | {"topk_idx": topk_idx, "topk_weights": topk_weights}).items():
                 if given is not None:
-                    raise ValueError(f"{name}: was given with a handle; None is right: its ways are gone again")
+                    raise ValueError(f"{name}: expected None with a handle, got {checked.shown(given)}: its ways are gone again")
             if codes.shape[1] != state.hidden:
-                raise ValueError(f"x: {codes.shape[1]} channels were given; {state.hidden} are right: as before")
+                raise ValueError(f"x: expected {state.hidden} channels, as before, got {codes.shape[1]} channels")
             _room(num_worst_tokens, state.num_recv_tokens)
             native = self._rings(codes.shape[1], self._normal_sizes[1], config)
             *parts, _ = native.dispatch_cached(codes, scales, state.native)
@@ -199,23 +199,23 @@ class NormalMode:
         async_finish = self._begin(previous_event, async_finish, allocate_on_comm_stream)
         state = self._own(handle)
         if isinstance(x, tuple):
-            raise TypeError("x: a tuple was given; BF16 is right: FP8 is for a dispatch")
+            raise TypeError("x: expected BF16, got a tuple: FP8 is for a dispatch")
         made, right = arrays.bf16(x, "x", 2), (state.rows(), state.hidden)
         if made.shape != right:
-            raise ValueError(f"x: {made.shape} was given; {right} is right: a row for each that came")
+            raise ValueError(f"x: expected {right}, got {made.shape}: a row for each that came")
         weights = None
         if topk_weights is not None:
             if not state.num_topk:
-                raise ValueError("topk_weights: was given; None is right: the dispatch had no topk_idx")
+                raise ValueError("topk_weights: expected None, got weights: the dispatch had no topk_idx")
             weights = arrays.weights(topk_weights, (state.rows(), state.num_topk))[: state.num_recv_tokens]
         shape = state.tokens, state.hidden
         given = tuple(bias) if isinstance(bias, (tuple, list)) else (bias,)
         if len(given) > 2:
-            raise ValueError(f"bias: {len(given)} were given; two at most are right")
+            raise ValueError(f"bias: expected two at most, got {len(given)}")
         biases = [one if one is None else arrays.bf16(one, "bias", 2) for one in (*given, None)[:2]]
         for one in biases:
             if one is not None and one.shape != shape:
-                raise ValueError(f"bias: {one.shape} was given; {shape} is right")
+                raise ValueError(f"bias: expected {shape}, got {one.shape}")
         native = self._rings(state.hidden, self._normal_sizes[1], config)
         combined = np.zeros(shape, np.uint16)
         sums = None if weights is None else np.zeros((state.tokens, state.num_topk), np.float32)
@@ -298,7 +298,7 @@ class NormalMode:
     def _local_experts(self, experts, what):
         experts = checked.whole(experts, what, 1, checked.LOCAL_EXPERTS_MAX * self.group_size)
         if experts % self.group_size:
-            raise ValueError(f"{what}: {experts} was given; a multiple of {self.group_size}, the ranks, is right")
+            raise ValueError(f"{what}: expected a multiple of {self.group_size}, the ranks, got {experts}")
         return experts // self.group_size
 
     def _ways(self, tokens, ways):
@@ -307,10 +307,10 @@ class NormalMode:
         nodes = ranks // locals_
         for name, given in ways.items():
             if given is None and (name != "num_tokens_per_rdma_rank" or nodes > 1):
-                raise ValueError(f"{name}: None was given; what get_dispatch_layout says is right, or a handle")
+                raise ValueError(f"{name}: expected what get_dispatch_layout says, or a handle, got None")
         inside = arrays.of(ways["is_token_in_rank"], np.bool_, "is_token_in_rank")
         if inside.shape != (tokens, ranks):
-            raise ValueError(f"is_token_in_rank: {inside.shape} was given; {(tokens, ranks)} is right")
+            raise ValueError(f"is_token_in_rank: expected {(tokens, ranks)}, got {inside.shape}")
         whole = inside.reshape(tokens, nodes, locals_).any(axis=2)
         sums = {"num_tokens_per_rank": inside.sum(axis=0), "num_tokens_per_rdma_rank": whole.sum(axis=0)}
         for name, right in sums.items():
@@ -320,13 +320,13 @@ class NormalMode:
         self._local_experts(len(counts), "num_tokens_per_expert, its length")
         if counts.size and not (counts.min() >= 0 and counts.max() <= tokens):
             met = f"{counts.min()} to {counts.max()}"
-            raise ValueError(f"num_tokens_per_expert: {met} was given; 0 to {tokens}, the tokens of x, is right")
+            raise ValueError(f"num_tokens_per_expert: expected 0 to {tokens}, the tokens of x, got {met}")
         return inside, counts
 
     def _experts(self, topk_idx, topk_weights, inside, counts):
         """Experts of a token, their numbers and weights; None where there are none."""
         if (topk_idx is None) != (topk_weights is None):
-            raise ValueError("topk_idx and topk_weights: one of them was given; both are right, or neither")
+            raise ValueError("topk_idx and topk_weights: expected both or neither, got one of them")
         if topk_idx is None:
             return None
         topk = arrays.experts(topk_idx, len(inside), len(counts))
@@ -339,18 +339,18 @@ class NormalMode:
         if lost.any():
             token, expert = pairs[:, lost][:, 0]
             where = f"token {token} and the rank of its expert {expert}"
-            raise ValueError(f"is_token_in_rank: False was given for {where}; True is right, as topk_idx says")
+            raise ValueError(f"is_token_in_rank: expected True for {where}, as topk_idx says, got False")
         return topk.shape[1], topk, weights
 
     def _own(self, handle):
         """What is known of a handle of this buffer."""
         if not isinstance(handle, (tuple, list)):
-            raise TypeError(f"handle: {checked.shown(handle)} was given; one of dispatch is right")
+            raise TypeError(f"handle: expected one of dispatch, got {checked.shown(handle)}")
         state = handles.recall(handle, NormalState)
         if state is None:
-            raise ValueError("handle: one that no dispatch has made was given; one of dispatch is right")
+            raise ValueError("handle: expected one of dispatch, got one that no dispatch has made")
         if state.of is not self._mark:
-            raise ValueError("handle: another buffer's was given; one of this buffer is right")
+            raise ValueError("handle: expected one of this buffer, got another buffer's")
         return state
 
     def _rings(self, hidden, experts, config):
@@ -367,8 +367,8 @@ class NormalMode:
             )
             self._normal_sizes, self._normal_rings = (hidden, experts), rings
         if self._normal_sizes != (hidden, experts):
-            met = f"hidden size, experts: {(hidden, experts)} were given"
-            raise ValueError(f"{met}; {self._normal_sizes} are right: as before")
+            right = f"{self._normal_sizes}, as before"
+            raise ValueError(f"hidden size, experts: expected {right}, got {(hidden, experts)}")
         if config is not None:
             sms, near, _, slots = self._normal_rings
             # What is sent at once was settled with the rings: another call may ask for more or less, and gets that.
@@ -376,5 +376,5 @@ class NormalMode:
             if not fits or config.num_max_rdma_chunked_recv_tokens < slots:
                 right = f"num_sms={sms}, num_max_nvl_chunked_recv_tokens={near}"
                 right = f"{right}, num_max_rdma_chunked_recv_tokens={slots}"
-                raise ValueError(f"config: {config} was given; {right}, or more of all but SMs, is right: as rings are")
+                raise ValueError(f"config: expected {right}, or more of all but SMs, got {config}: as rings are")
         return self._normal

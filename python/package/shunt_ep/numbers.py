@@ -15,7 +15,7 @@ def to_bf16(values: Any) -> np.ndarray:
         values = values.float()
     values = checked.array(values, "values")
     if values.dtype.kind not in "biuf" and values.dtype.name not in ("bfloat16", "float8_e4m3fn"):
-        raise ValueError(f"values: {values.dtype} was given; numbers that float32 holds are right")
+        raise ValueError(f"values: expected numbers that float32 holds, got {values.dtype}")
     values = np.ascontiguousarray(values, dtype=np.float32)
     bits = values.view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16
@@ -29,9 +29,9 @@ def _bits(given, what, bits, names):
         return np.ascontiguousarray(made).view(bits)
     most = np.iinfo(bits).max
     if made.dtype.kind not in "iu":
-        raise ValueError(f"{what}: {made.dtype} was given; {names[0]}, or its bits as {np.dtype(bits).name}, is right")
+        raise ValueError(f"{what}: expected {names[0]}, or its bits as {np.dtype(bits).name}, got {made.dtype}")
     if made.size and not (made.min() >= 0 and made.max() <= most):
-        raise ValueError(f"{what}: {made.min()} to {made.max()} was given; bits from 0 to {most} are right")
+        raise ValueError(f"{what}: expected bits from 0 to {most}, got {made.min()} to {made.max()}")
     return np.ascontiguousarray(made, dtype=bits)
 
 
@@ -61,14 +61,14 @@ def dequantise(received: Any) -> np.ndarray:
     if not isinstance(received, tuple):
         return from_bf16(received)
     if len(received) != 2:
-        raise ValueError(f"received: a tuple of {len(received)} was given; rows, or codes and their scales, are right")
+        raise ValueError(f"received: expected rows, or codes and their scales, got a tuple of {len(received)}")
     values, scales = from_fp8(received[0]), checked.array(received[1], "scales")
     if scales.dtype.name not in ("float32", "int32"):
-        raise ValueError(f"scales: {scales.dtype} was given; float32, or int32 of four exponents, is right")
+        raise ValueError(f"scales: expected float32, or int32 of four exponents, got {scales.dtype}")
     each = 128 if scales.dtype == np.float32 else 512
     right = (*values.shape[:-1], values.shape[-1] // each) if values.ndim else ()
     if scales.shape != right:
-        raise ValueError(f"scales: {scales.shape} was given; {right} is right: one for every {each} channels")
+        raise ValueError(f"scales: expected {right}, got {scales.shape}: one for every {each} channels")
     if scales.dtype == np.int32:
         # Four exponents a word.
         exponents = np.ascontiguousarray(scales).view(np.uint8).reshape(*scales.shape[:-1], -1)
