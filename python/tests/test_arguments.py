@@ -168,7 +168,7 @@ class Buffers(Style):
             (dispatch(x=x[:, :300]), ValueError, "hidden: 300", "a multiple of 512"),
             (dispatch(x=np.zeros((TOKENS, 0), np.float32)), ValueError, "hidden: 0"),
             # Sizes that can be, and that this call does not fit: they must not become the buffer's.
-            (dispatch(tokens=TOKENS - 1), ValueError, "x: 4 tokens", "3 at most"),
+            (dispatch(tokens=TOKENS - 1), ValueError, "x: 4 tokens", "3 tokens at most"),
             (dispatch(experts=2), ValueError, "topk_idx: 3", "below 2"),
             (dispatch(topk=np.zeros((TOKENS, 12), np.int64)), ValueError, "topk_idx: 12 experts", "1 to 11"),
             (dispatch(topk=np.zeros((TOKENS, 0), np.int64)), ValueError, "topk_idx: 0 experts"),
@@ -178,7 +178,7 @@ class Buffers(Style):
             (dispatch(experts=5), ValueError, "num_experts: 5", "a multiple of 2"),
             (dispatch(experts=-4), ValueError, "num_experts: -4"),
             (dispatch(use_fp8="yes"), TypeError, "use_fp8: 'yes'"),
-            (dispatch(use_ue8m0=True), ValueError, "use_ue8m0: True", "round_scale=True"),
+            (dispatch(use_ue8m0=True), ValueError, "use_ue8m0: expected round_scale=True"),
             (dispatch(return_recv_hook=None), TypeError, "return_recv_hook: None"),
             (dispatch(async_finish=[]), TypeError, "async_finish: []"),
             (dispatch(dispatch_wait_recv_cost_stats=x), ValueError, "dispatch_wait_recv_cost_stats", "int64 of (2,)"),
