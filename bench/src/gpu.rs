@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Blocks of a launch, at most.
 pub const BLOCKS_MAX: u32 = 64;
+/// Outcomes that there is room for: those of a graph of phases, two for each block.
+const OUTCOMES_MAX: u32 = 4 * BLOCKS_MAX;
 
 /// The value of an outcome before its kernel ran: no ticket, time or count, and nothing that a scenario fetches.
 const UNSTORED: u64 = 0xdead_0d06_5eed_0bad;
@@ -97,7 +99,7 @@ impl OneGpu {
     /// What the driver refused.
     pub fn prepare(&self, clock: &PeClock) -> Result<Kernels, NoGpu> {
         let memory = self.memory()?;
-        let bytes = u64::from(BLOCKS_MAX) * size_of::<Outcome>() as u64;
+        let bytes = u64::from(OUTCOMES_MAX) * size_of::<Outcome>() as u64;
         let out = OwnedSpan::alloc(&memory, bytes, Placement::Control)?;
         let (module, stream) = (Module::load(&self.cuda, &self.image)?, Stream::new(&self.cuda)?);
         let kernels = Kernels { module, stream, out, busy: Mutex::new(()) };
@@ -196,7 +198,15 @@ impl Kernels {
         call: &MoeCall,
     ) -> Result<(), CudaError> {
         // SAFETY: these entry points take a `MoeCall`; the rest is the caller's promise.
-        unsafe { self.launch_moe_at(first, stage.kernel(), group, call.blocks.max(1), *call) }
+        unsafe {
+            self.launch_moe_at(
+                (first, group.warps(group.threads())),
+                stage.kernel(),
+                group,
+                call.blocks,
+                *call,
+            )
+        }
     }
 
     /// The same of a kernel of normal mode.
@@ -214,26 +224,28 @@ impl Kernels {
         call: &NormalCall,
     ) -> Result<(), CudaError> {
         // SAFETY: these entry points take a `NormalCall`; the rest is the caller's promise.
-        unsafe { self.launch_moe_at(first, kernel.name(), group, call.blocks.max(1), *call) }
+        unsafe { self.launch_moe_at((first, 1), kernel.name(), group, call.blocks, *call) }
     }
 
-    /// Launches a kernel of MoE.
+    /// Launches a kernel of MoE, each of whose blocks has so many outcomes.
     ///
     /// # Safety
     /// Its entry points take a `C`, whose tensors lie where kernels reach them, and stay until it has ended.
     unsafe fn launch_moe_at<C: Copy>(
         &self,
-        first: u32,
+        (first, each): (u32, u32),
         kernel: &str,
         group: Group,
         blocks: u32,
         call: C,
     ) -> Result<(), CudaError> {
-        assert!(first + blocks <= BLOCKS_MAX, "{blocks} blocks, at most {BLOCKS_MAX} have outcomes");
+        let blocks = blocks.max(1);
+        let all = first + blocks * each;
+        assert!(all <= OUTCOMES_MAX, "{all} outcomes, expected {OUTCOMES_MAX} at most");
         let (entry, threads) = (entry(kernel, group), group.threads());
         let out = self.out.span().address + u64::from(first) * size_of::<Outcome>() as u64;
         let launch = Launch { entry: &entry, blocks, threads, call, out };
-        // SAFETY: the caller vouches for the call; `out` has the outcome of each block.
+        // SAFETY: the caller vouches for the call; `out` has all outcomes of each block.
         unsafe { self.module.launch(&self.stream, &launch) }
     }
 

@@ -45,12 +45,22 @@ impl<'c> GpuRank<'c> {
         phases.iter().try_for_each(|(stage, call)| {
             // SAFETY: `Staged` has the tensors in memory of `memory` below, which stays.
             let launched = unsafe { self.kernels().launch_phase_at(first, *stage, self.group, call) };
-            first += call.blocks.max(1);
+            first += self.outcomes_of(call);
             launched
         })
     }
 
-    /// The outcome of each phase: a fault, if a block met one; else the sum of all.
+    /// Outcomes of a phase: those of its warps.
+    fn outcomes_of(&self, call: &MoeCall) -> u32 {
+        call.blocks.max(1) * self.group.warps(self.group.threads())
+    }
+
+    /// The kernel of each phase, and its outcomes.
+    fn named(&self, phases: &[(Stage, MoeCall)]) -> Vec<(&'static str, u32)> {
+        phases.iter().map(|(stage, call)| (stage.kernel(), self.outcomes_of(call))).collect()
+    }
+
+    /// The outcome of each phase: a fault, if a warp met one; else the sum of all.
     fn outcomes(&self, phases: &[(&'static str, u32)]) -> Result<Vec<Outcome>, CudaError> {
         let blocks = phases.iter().map(|(_, blocks)| blocks).sum();
         let mut all = self.kernels().outcomes(blocks).into_iter();
@@ -68,7 +78,7 @@ impl<'c> GpuRank<'c> {
     }
 
     fn run(&self, phases: &[(Stage, MoeCall)]) -> Result<Vec<Outcome>, CudaError> {
-        let blocks = named(phases);
+        let blocks = self.named(phases);
         self.kernels().poison(blocks.iter().map(|(_, blocks)| blocks).sum());
         self.launch_all(phases)?;
         self.kernels().finish()?;
@@ -80,11 +90,6 @@ impl<'c> GpuRank<'c> {
 pub struct Phases {
     graph: Graph,
     blocks: Vec<(&'static str, u32)>,
-}
-
-/// The kernel of each phase, and its blocks.
-fn named(phases: &[(Stage, MoeCall)]) -> Vec<(&'static str, u32)> {
-    phases.iter().map(|(stage, call)| (stage.kernel(), call.blocks.max(1))).collect()
 }
 
 /// # Panics
@@ -127,7 +132,7 @@ impl Machine for GpuRank<'_> {
     fn capture(&self, phases: &[(Stage, MoeCall)]) -> Phases {
         let graph = self.kernels().capture(|| self.launch_all(phases));
         let graph = graph.unwrap_or_else(|error| panic!("rank {}, capture: {error}", self.rank));
-        Phases { graph, blocks: named(phases) }
+        Phases { graph, blocks: self.named(phases) }
     }
     fn replay(&self, graph: &Phases) -> Vec<Outcome> {
         self.kernels().poison(graph.blocks.iter().map(|(_, blocks)| blocks).sum());

@@ -7,7 +7,7 @@ use shunt_device::{Device, Fault, Solo};
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_host::pe::Pe;
 use shunt_kernels::Outcome;
-use shunt_kernels::moe::{MoeCall, Stage};
+use shunt_kernels::moe::{MoeCall, Part, Stage};
 use std::sync::Arc;
 
 /// Runs kernels on one rank.
@@ -30,9 +30,10 @@ pub trait Runner {
     }
 }
 
-/// All blocks of a phase, one after the other: none waits for another one. The value is the sum of all.
-pub fn in_turn(call: &MoeCall, block: impl FnMut(u32) -> Outcome) -> Outcome {
-    blocks_in_turn(call.blocks, block)
+/// All parts of a phase, one after the other: none waits for another one. The value is the sum of all.
+pub fn in_turn(call: &MoeCall, mut part: impl FnMut(Part) -> Outcome) -> Outcome {
+    let of = call.blocks.max(1);
+    blocks_in_turn(of, |number| part(Part { number, of }))
 }
 
 /// The same for so many blocks.
@@ -88,7 +89,7 @@ impl Runner for Native {
         self.pe.heap().address + at
     }
     fn run(&self, stage: Stage, call: &MoeCall) -> Outcome {
-        in_turn(call, |block| stage.run(self.device(), Solo, block, call))
+        in_turn(call, |part| stage.run(self.device(), Solo, part, call))
     }
     fn path(&self, fault: &Fault) -> Option<PathName> {
         if fault.peer == self.rank() {

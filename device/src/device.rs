@@ -121,13 +121,12 @@ impl<'s, P: Platform> Device<'s, P> {
         self.state.platform.relax();
     }
 
-    /// What the leader acquired, all lanes may read from here on.
+    /// What the leader acquired, all lanes may read from here on: an acquire is the leader's, the barrier hands it on.
+    /// No lane needs a fence of its own.
     #[inline(always)]
     pub fn share<L: Lanes>(self, lanes: L, value: u64) -> u64 {
         lanes.sync();
-        let value = lanes.broadcast(value, 0);
-        self.state.platform.cqe_before_data();
-        value
+        lanes.broadcast(value, 0)
     }
 
     /// The address of a heap offset in this PE's memory.

@@ -50,7 +50,7 @@ mod wqe_writer;
 
 pub use channel::Channel;
 pub use device::{Device, PIECE_BYTES};
-pub use platform::{Lanes, Platform, Solo};
+pub use platform::{Lanes, Platform, Solo, WarpLanes};
 pub use rounds::Rounds;
 pub use stall::{Limits, StallDetector};
 pub use types::{

@@ -98,7 +98,7 @@ macro_rules! kernels {
 
 #[cfg(all(target_arch = "nvptx64", not(feature = "library")))]
 mod gpu {
-    use crate::launch::{FirstWarp, enter, launch, leave};
+    use crate::launch::{FirstWarp, enter, enter_warp, launch, leave};
     use crate::moe::MoeCall;
     use crate::moe::normal::NormalCall;
     use crate::{Call, Outcome};
@@ -153,14 +153,19 @@ mod gpu {
     /// One entry point a group for each phase of MoE, whose call is a larger one.
     macro_rules! phases {
         ($($name:ident $body:path: $($entry:ident $lanes:ident),*;)*) => {$($(
-            #[doc = concat!("The phase `", stringify!($name), "` of MoE, one ", stringify!($lanes), " a block.")]
+            #[doc = concat!("The phase `", stringify!($name), "` of MoE, a ", stringify!($lanes), " a block.")]
             ///
             /// # Safety
-            /// As for the entry points above; and what `MoeCall` says of its addresses.
+            /// As for the entry points above, with an outcome for each warp; and what `MoeCall` says of its
+            /// addresses.
             #[unsafe(no_mangle)]
             pub unsafe extern "ptx-kernel" fn $entry(call: MoeCall, out: *mut Outcome) {
                 // SAFETY: forwarded to the one that launches.
-                unsafe { launch::<true, $lanes, _, _>(&call, out, $body) }
+                if let Some((device, part)) = unsafe { enter_warp::<$lanes>(call.blocks) } {
+                    let answer = $body(device, Warp, part, &call);
+                    // SAFETY: as above.
+                    unsafe { leave(Warp, answer, out, part.number) };
+                }
             }
         )*)*};
     }

@@ -1,7 +1,8 @@
 //! What all entry points share: who takes part, the state, where the outcome goes.
 
+use crate::moe::Part;
 use crate::{Answer, Outcome};
-use shunt_device::platform::nvptx::{Block, Gpu, WARP_LANES, Warp, grid_position};
+use shunt_device::platform::nvptx::{Block, Gpu, WARP_LANES, Warp, block_threads, grid_position};
 use shunt_device::{Device, Lanes, Solo};
 
 /// The device as entry points see it: the one whose root lies in the module's constant memory.
@@ -106,6 +107,24 @@ pub unsafe fn enter<const FT: bool, L: Group>() -> Option<(Here<FT>, L, u32)> {
     // SAFETY: the caller vouches for the state.
     let device = unsafe { Here::attached(core::ptr::null(), Gpu) };
     Some((device, L::default(), block))
+}
+
+/// How a phase of MoE begins, for each warp of `L`: the device, and the warp's part of the work of so many blocks.
+///
+/// # Safety
+/// As for [`enter`].
+#[inline(always)]
+pub unsafe fn enter_warp<L: Group>(blocks: u32) -> Option<(Here<true>, Part)> {
+    // SAFETY: forwarded to the caller.
+    let (device, _, block) = unsafe { enter::<true, L>() }?;
+    let all = L::takes_part(WARP_LANES);
+    let warps = if all { block_threads() / WARP_LANES } else { 1 };
+    // By a broadcast: all lanes have one number, and go one way where they branch on it.
+    let warp = if all { Warp.broadcast((grid_position().1 / WARP_LANES) as u64, 0) as u32 } else { 0 };
+    Some((
+        device,
+        Part { number: block * warps + warp, of: if blocks == 0 { warps } else { blocks * warps } },
+    ))
 }
 
 /// How it ends: the first lane stores the outcome of its block.

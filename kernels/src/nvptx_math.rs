@@ -1,19 +1,24 @@
 //! What kernels ask of a GPU that Rust has no word for: all of their assembly. `moe::number` has the same in bits, for
 //! what cannot do it.
 
-/// Two E4M3, `low` in the lower byte: to the nearest, ties to even, what is too large becomes the largest.
+/// Four E4M3, the first in the lowest byte: to the nearest, ties to even, what is too large becomes the largest.
 ///
 /// A product of this GPU that is no number is the positive one, which becomes 0x7f.
 #[cfg(all(target_arch = "nvptx64", target_feature = "sm_89"))]
 #[inline(always)]
-pub fn two_fp8(low: f32, high: f32) -> u16 {
-    let both;
+pub fn four_fp8(values: [f32; 4]) -> u32 {
+    let [a, b, c, d] = values;
+    let (low, high, all): (u16, u16, u32);
     // SAFETY: registers alone.
     unsafe {
         core::arch::asm!("cvt.rn.satfinite.e4m3x2.f32 {}, {}, {};",
-            out(reg16) both, in(reg32) high, in(reg32) low, options(pure, nomem, nostack))
+            out(reg16) low, in(reg32) b, in(reg32) a, options(pure, nomem, nostack));
+        core::arch::asm!("cvt.rn.satfinite.e4m3x2.f32 {}, {}, {};",
+            out(reg16) high, in(reg32) d, in(reg32) c, options(pure, nomem, nostack));
+        core::arch::asm!("mov.b32 {}, {{{}, {}}};",
+            out(reg32) all, in(reg16) low, in(reg16) high, options(pure, nomem, nostack));
     };
-    both
+    all
 }
 
 /// `value` as a compiler cannot know it: a loop up to it stays one, and what is made of it is made where it is needed,
@@ -64,4 +69,56 @@ pub fn rolled() {
     unsafe {
         core::arch::asm!(".pragma \"nounroll\";", options(nomem, nostack))
     };
+}
+
+/// Four words, 16 bytes, of memory that nobody writes meanwhile.
+///
+/// # Safety
+/// They are there, and `at` is a multiple of 16.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+pub unsafe fn read_four_words(at: u64) -> [u32; 4] {
+    let (a, b, c, d);
+    // SAFETY: forwarded to the caller.
+    unsafe {
+        core::arch::asm!("ld.global.v4.b32 {{{}, {}, {}, {}}}, [{}];", out(reg32) a, out(reg32) b, out(reg32) c,
+            out(reg32) d, in(reg64) at, options(nostack, readonly))
+    };
+    [a, b, c, d]
+}
+
+/// On a CPU a multiple of 8 is enough.
+///
+/// # Safety
+/// They are there.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+pub unsafe fn read_four_words(at: u64) -> [u32; 4] {
+    // SAFETY: forwarded to the caller.
+    let [low, high] = unsafe { (at as *const [u64; 2]).read() };
+    [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
+}
+
+/// The larger of two pairs of BF16, each without its sign; what is no number does not count.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+pub fn larger_pair(a: u32, b: u32) -> u32 {
+    let larger;
+    // SAFETY: registers alone.
+    unsafe {
+        core::arch::asm!("max.bf16x2 {}, {}, {};", out(reg32) larger, in(reg32) a, in(reg32) b,
+            options(pure, nomem, nostack))
+    };
+    larger
+}
+
+/// The same in bits: magnitudes are in the order of their bits.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+pub const fn larger_pair(a: u32, b: u32) -> u32 {
+    const fn larger(a: u32, b: u32) -> u32 {
+        const NO_NUMBER: u32 = 0x7f81;
+        if b < NO_NUMBER && (a >= NO_NUMBER || b > a) { b } else { a }
+    }
+    larger(a >> 16, b >> 16) << 16 | larger(a & 0xffff, b & 0xffff)
 }

@@ -130,7 +130,6 @@ fn streams(spec: &RunSpec) -> Vec<Stream> {
             }
         }
     }
-    assert!(streams.len() < 200, "the pattern tells 200 streams apart");
     streams
 }
 

@@ -53,7 +53,7 @@ impl Runner for Lane {
         self.kernel.heap + at
     }
     fn run(&self, stage: Stage, call: &MoeCall) -> Outcome {
-        in_turn(call, |block| stage.run(self.kernel.device(), Solo, block, call))
+        in_turn(call, |part| stage.run(self.kernel.device(), Solo, part, call))
     }
     fn path(&self, fault: &Fault) -> Option<PathName> {
         // SAFETY: the cluster keeps the state mapped until every kernel has ended.

@@ -1,5 +1,6 @@
 //! MoE kernels of a simulated cluster as a GPU runs them: several blocks at the same time, each a group of lanes that
-//! are coroutines, launched by a host that has memory of its own.
+//! are coroutines, launched by a host that has memory of its own. The warps of a block of the low-latency mode never
+//! meet: each is a group of its own.
 
 use crate::cluster::Cluster;
 use crate::kernel::Kernel;
@@ -17,29 +18,36 @@ use shunt_device::platform::host::World;
 use shunt_host::agent::words::{Place, StateWords};
 use shunt_kernels::Outcome;
 use shunt_kernels::moe::normal::{NormalCall, NormalKernel};
-use shunt_kernels::moe::{MoeCall, Stage};
+use shunt_kernels::moe::{MoeCall, Part, Stage};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
+/// Lanes of a warp.
+const WARP: u32 = 32;
 
 /// A launch.
 #[derive(Clone)]
 enum Work {
-    Low(Stage, MoeCall),
+    /// And the warps of a block.
+    Low(Stage, MoeCall, u32),
     Normal(NormalKernel, Box<NormalCall>),
 }
 
 impl Work {
-    fn blocks(&self) -> u32 {
+    /// Groups of lanes that take part.
+    fn groups(&self) -> u32 {
         match self {
-            Self::Low(_, call) => call.blocks.max(1),
+            Self::Low(_, call, warps) => call.blocks.max(1) * warps,
             Self::Normal(_, call) => call.blocks.max(1),
         }
     }
 
-    fn run(&self, kernel: &Kernel, lane: SimWarp<'_>, block: u32) -> Outcome {
+    fn run(&self, kernel: &Kernel, lane: SimWarp<'_>, group: u32) -> Outcome {
         match self {
-            Self::Low(stage, call) => stage.run(kernel.device(), lane, block, call),
-            Self::Normal(which, call) => which.run(kernel.device(), lane, block, call),
+            Self::Low(stage, call, _) => {
+                stage.run(kernel.device(), lane, Part { number: group, of: self.groups() }, call)
+            }
+            Self::Normal(which, call) => which.run(kernel.device(), lane, group, call),
         }
     }
 }
@@ -64,8 +72,8 @@ impl Board {
     }
 }
 
-/// One block: runs each phase that is told, by all its lanes.
-fn serve(kernel: &Kernel, board: &Board, lane: SimWarp<'_>, block: u32) {
+/// One group: runs each phase that is told, by all its lanes.
+fn serve(kernel: &Kernel, board: &Board, lane: SimWarp<'_>, group: u32) {
     let mut seen = 0;
     loop {
         while lane.rank() == 0 && board.turn.get() == seen {
@@ -74,7 +82,7 @@ fn serve(kernel: &Kernel, board: &Board, lane: SimWarp<'_>, block: u32) {
         seen += 1;
         lane.sync();
         let Some(work) = board.work.borrow().clone() else { return };
-        let outcome = (block < work.blocks()).then(|| work.run(kernel, lane, block));
+        let outcome = (group < work.groups()).then(|| work.run(kernel, lane, group));
         // The board shows the next phase once all blocks have answered: their lanes have read this one.
         lane.sync();
         if lane.rank() == 0 {
@@ -90,7 +98,8 @@ pub struct Warps {
     rank: u32,
     ranks: u32,
     heap_bytes: u64,
-    blocks: u32,
+    groups: u32,
+    warps: u32,
     board: Rc<Board>,
     memory: RefCell<Vec<Vec<u64>>>,
 }
@@ -101,7 +110,7 @@ impl Warps {
         self.board.outcomes.borrow_mut().clear();
         self.board.ended.set(0);
         self.board.show(Some(work));
-        while self.board.ended.get() < self.blocks {
+        while self.board.ended.get() < self.groups {
             self.kernel.world.relax();
         }
         let outcomes = self.board.outcomes.borrow();
@@ -144,7 +153,7 @@ impl Machine for Warps {
         unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), bytes.len()) };
     }
     fn launch(&self, stage: Stage, call: &MoeCall) -> Outcome {
-        self.work(Work::Low(stage, *call))
+        self.work(Work::Low(stage, *call, self.warps))
     }
     fn capture(&self, phases: &[(Stage, MoeCall)]) -> Self::Graph {
         phases.to_vec()
@@ -178,7 +187,9 @@ pub fn start<T: 'static>(
     body: impl FnOnce(&mut WarpBuffer) -> T + 'static,
 ) -> Task<T> {
     let (shape, mode) = (scenario.shape, scenario.mode);
-    on_warps(cluster, (lanes, patience.blocks), (rank, shape.ranks), move |warps| {
+    let warps = lanes.div_ceil(WARP);
+    let groups = (lanes / warps, patience.blocks * warps, warps);
+    on_warps(cluster, groups, (rank, shape.ranks), move |warps| {
         let staged = Staged::new(warps, &shape, mode);
         let (tokens, hidden, experts) = (shape.tokens, shape.hidden, shape.experts() as u32);
         let mut buffer = Buffer::new(staged, BASE, tokens, hidden, experts, patience).expect("there is room");
@@ -196,32 +207,34 @@ pub fn start_normal<T: 'static>(
     body: impl FnOnce(&mut WarpNodeBuffer) -> T + 'static,
 ) -> Task<T> {
     let (shape, low) = (scenario.shape, scenario.low());
-    on_warps(cluster, (lanes, patience.blocks), (rank, shape.ranks()), move |warps| {
+    on_warps(cluster, (lanes, patience.blocks, 1), (rank, shape.ranks()), move |warps| {
         let staged = Staged::new(warps, &low, Mode::Launch);
         let mut buffer = NormalBuffer::new(staged, BASE, shape, patience).expect("there is room");
         body(&mut buffer)
     })
 }
 
-/// Starts the blocks of a rank, so many of so many lanes, and their host.
+/// Starts the groups of a rank, so many of so many lanes, so many to a block, and their host.
 fn on_warps<T: 'static>(
     cluster: &Cluster,
-    (lanes, blocks): (u32, u32),
+    (lanes, groups, warps): (u32, u32, u32),
     (rank, ranks): (u32, u32),
     body: impl FnOnce(Warps) -> T + 'static,
 ) -> Task<T> {
     let board = Rc::new(Board::default());
-    for block in 0..blocks {
+    for group in 0..groups {
         let (kernel, board) = (cluster.kernel(rank), board.clone());
-        let name = format!("moe.{rank}.{block}");
+        let name = format!("moe.{rank}.{group}");
         spawn_warp(&cluster.sim, &name, lanes, ActorOptions::kernel(), move |lane| {
-            serve(&kernel, &board, lane, block);
+            serve(&kernel, &board, lane, group);
         });
     }
     let heap_bytes = cluster.pe(rank).heap().bytes;
     cluster.spawn("moe", rank, move |kernel| {
         let (kernel, memory) = (kernel.clone(), RefCell::default());
-        let said = body(Warps { kernel, rank, ranks, heap_bytes, blocks, board: board.clone(), memory });
+        let board = board.clone();
+        let said =
+            body(Warps { kernel, rank, ranks, heap_bytes, groups, warps, board: board.clone(), memory });
         board.show(None);
         said
     })

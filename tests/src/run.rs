@@ -42,6 +42,7 @@ impl Streams {
 
 /// Starts the sender and the receiver of every stream.
 pub fn start_streams(cluster: &Cluster) -> Streams {
+    assert!(cluster.streams().len() < 200, "the pattern tells 200 streams apart");
     let (adders, sharers) = (cluster.start_adders(), cluster.start_sharers());
     let (mut senders, mut receivers) = (Vec::new(), Vec::new());
     for stream in cluster.streams().iter().copied() {

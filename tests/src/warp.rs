@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use shunt_device::platform::Lanes;
+use shunt_device::platform::{Lanes, WarpLanes};
 
 use crate::sim::{ActorOptions, Sim, SimWorld, Task};
 
@@ -16,6 +16,8 @@ const LANES_MAX: usize = 64;
 enum Meeting {
     Sync,
     Broadcast(u32),
+    Ballot,
+    Across(u32),
 }
 
 struct State {
@@ -110,6 +112,23 @@ impl Lanes for SimWarp<'_> {
     fn broadcast(self, value: u64, from: u32) -> u64 {
         let number = self.warp.meet(self.lane, Meeting::Broadcast(from), value);
         self.warp.state.borrow().values[number as usize % 2][from as usize]
+    }
+}
+
+impl WarpLanes for SimWarp<'_> {
+    fn ballot(self, yes: bool) -> u32 {
+        assert!(self.warp.size <= u32::BITS, "warp {}: a ballot of {} lanes", self.warp.name, self.warp.size);
+        let number = self.warp.meet(self.lane, Meeting::Ballot, yes.into());
+        let state = self.warp.state.borrow();
+        let answers = &state.values[number as usize % 2][..self.warp.size as usize];
+        answers.iter().enumerate().map(|(lane, yes)| (*yes as u32) << lane).sum()
+    }
+
+    fn across<const BIT: u32>(self, value: u32) -> u32 {
+        let from = self.lane ^ BIT;
+        assert!(from < self.warp.size, "warp {}: lane {from} of {}", self.warp.name, self.warp.size);
+        let number = self.warp.meet(self.lane, Meeting::Across(BIT), value.into());
+        self.warp.state.borrow().values[number as usize % 2][from as usize] as u32
     }
 }
 

@@ -38,7 +38,7 @@ impl Runner for Lane {
         self.own().pe().heap().address + at
     }
     fn run(&self, stage: Stage, call: &MoeCall) -> Outcome {
-        in_turn(call, |block| stage.run(self.own().device(), Solo, block, call))
+        in_turn(call, |part| stage.run(self.own().device(), Solo, part, call))
     }
     fn path(&self, fault: &Fault) -> Option<PathName> {
         let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };

@@ -201,6 +201,15 @@ pub trait Lanes: Copy {
     fn broadcast(self, value: u64, from: u32) -> u64;
 }
 
+/// Lanes of one warp, 32 at most, which tell each other something without memory. Neither call orders memory.
+pub trait WarpLanes: Lanes {
+    /// The answers of all lanes: bit `rank` is set where one said yes. Every lane calls it.
+    fn ballot(self, yes: bool) -> u32;
+    /// The value of the lane whose rank differs from this one's in `BIT`. Every lane calls it; `BIT` is a power of two
+    /// below `size()`, which is one, too.
+    fn across<const BIT: u32>(self, value: u32) -> u32;
+}
+
 /// One lane alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Solo;
@@ -218,6 +227,17 @@ impl Lanes for Solo {
     fn sync(self) {}
     #[inline(always)]
     fn broadcast(self, value: u64, _from: u32) -> u64 {
+        value
+    }
+}
+
+impl WarpLanes for Solo {
+    #[inline(always)]
+    fn ballot(self, yes: bool) -> u32 {
+        yes as u32
+    }
+    #[inline(always)]
+    fn across<const BIT: u32>(self, value: u32) -> u32 {
         value
     }
 }

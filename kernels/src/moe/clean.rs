@@ -1,24 +1,24 @@
 //! `moe_clean`: all ranks meet, their words begin at zero, and calls are counted from one number on.
 
 use super::call::{ABSOLUTE, MoeCall};
-use super::exchange::{Exchange, Heard};
+use super::exchange::{Exchange, Part};
 use super::stop::Stop;
-use shunt_device::{Device, HeapOffset, Lanes, Platform};
+use shunt_device::{Device, HeapOffset, Platform, WarpLanes};
 
 /// Bits of a meeting's word that hold a call's number; the meeting's own is above them.
 const CALL_BITS: u32 = 32;
 
-/// One block. Waits until all that was sent from here is delivered, meets all ranks, clears this rank's words, and
+/// The first part. Waits until all that was sent from here is delivered, meets all ranks, clears this rank's words, and
 /// meets them again. `floor` is the number of the meeting: two higher than at the last time, from 2 on. The value is
 /// the number that calls are counted from: the largest of any rank.
 #[inline(always)]
-pub fn run<P: Platform, L: Lanes>(
+pub fn run<P: Platform, L: WarpLanes>(
     device: Device<'_, P>,
     lanes: L,
-    block: u32,
+    part: Part,
     call: &MoeCall,
 ) -> Result<u64, Stop> {
-    if block != 0 {
+    if part.number != 0 {
         return Ok(0);
     }
     let exchange = Exchange::begin(device, lanes, call);
@@ -38,59 +38,53 @@ pub fn run<P: Platform, L: Lanes>(
 
 /// Nothing of an earlier call may arrive behind the clearing.
 #[inline(always)]
-fn deliver<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) -> Result<(), Stop> {
-    let shape = &exchange.call.shape;
-    let mut rank = 0;
-    while rank < shape.ranks {
-        let (mut index, masked) = (0, exchange.masked(rank) || rank == exchange.me);
-        while index < shape.local_experts && !masked {
+fn deliver<P: Platform, L: WarpLanes>(exchange: &Exchange<'_, '_, P, L>) -> Result<(), Stop> {
+    exchange.for_ranks(|rank| {
+        let channels = if rank == exchange.me { 0 } else { exchange.call.shape.local_experts };
+        let mut index = 0;
+        while index < channels {
             exchange.quiet(rank, index)?;
             index += 1;
         }
-        rank += 1;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Tells all ranks `number`, and waits for theirs; the largest.
 #[inline(always)]
-fn meet<P: Platform, L: Lanes>(
+fn meet<P: Platform, L: WarpLanes>(
     exchange: &Exchange<'_, '_, P, L>,
     meeting: u64,
     number: u64,
 ) -> Result<u64, Stop> {
     let shape = &exchange.call.shape;
-    let value = meeting << CALL_BITS | number;
+    let least = meeting << CALL_BITS;
     let own = exchange.at(shape.meeting(exchange.me));
-    let mut rank = 0;
-    while rank < shape.ranks {
-        let masked = exchange.masked(rank);
-        let mut done = Ok(());
-        if exchange.leads() && rank == exchange.me {
-            exchange.device.store(own, value);
-        } else if exchange.leads() && !masked {
-            done = exchange.tell(rank, own, value);
+    exchange.for_ranks(|rank| {
+        if rank == exchange.me {
+            exchange.device.store(own, least | number);
+            return Ok(());
         }
-        exchange.agree(done)?;
-        rank += 1;
-    }
-    let (mut largest, mut rank) = (number, 0);
-    while rank < shape.ranks {
-        if !exchange.masked(rank)
-            && let Heard::Word(word) = exchange.hear(shape.meeting(rank), meeting << CALL_BITS, rank, 0)?
-        {
-            // Who is at the next meeting already tells the largest of all, ours among them.
-            let theirs = word & ((1 << CALL_BITS) - 1);
+        exchange.tell(rank, own, least | number)
+    })?;
+    exchange.hear_all(shape.ranks as u64, least, |rank| (shape.meeting(rank as u32), rank as u32, 0))?;
+    let mut largest = number;
+    if exchange.leads() {
+        let mut rank = 0;
+        while rank < shape.ranks {
+            let word = exchange.device.load(exchange.at(shape.meeting(rank)));
+            // A rank at the next meeting already tells the largest of all, ours among them.
+            let theirs = if exchange.is_left_out(rank) { 0 } else { word & ((1 << CALL_BITS) - 1) };
             largest = if theirs > largest { theirs } else { largest };
+            rank += 1;
         }
-        rank += 1;
     }
-    Ok(largest)
+    Ok(exchange.lanes.broadcast(largest, 0))
 }
 
 /// Clears what a call that was broken off may have left.
 #[inline(always)]
-fn clear<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) {
+fn clear<P: Platform, L: WarpLanes>(exchange: &Exchange<'_, '_, P, L>) {
     let shape = &exchange.call.shape;
     let begin = exchange.at(shape.taken(0)).0;
     let end = exchange.at(shape.ended()).0;

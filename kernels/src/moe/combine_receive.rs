@@ -1,81 +1,101 @@
 //! `moe_combine_receive`: what experts made of this rank's tokens, weighed and summed.
 
 use super::call::{COUNT_ON, MoeCall};
-use super::exchange::{Exchange, FLAG, tensor};
+use super::exchange::{Exchange, Part, split};
 use super::number::{four, four_bf16};
 use super::stop::Stop;
-use shunt_device::{Device, HeapOffset, Lanes, PIECE_BYTES, Platform};
+use super::tensor;
+use crate::nvptx_math::rolled;
+use shunt_device::{Device, HeapOffset, PIECE_BYTES, Platform, WarpLanes};
 
-/// Reads `topk_index`, `topk_weights`; writes `out`. Blocks share out the tokens: the block of one waits for the
-/// flags of its experts and sums in their order, as 32-bit floats, each product rounded by itself; the sum is rounded
-/// to BF16. The last block to end clears the flags. The value is the number of tokens summed.
+/// Reads `topk_index`, `topk_weights`; writes `out`. Warps share out the tokens, several of them one token where there
+/// are more warps: the warp of one waits for the flags of its experts and sums in their order, as 32-bit floats, each
+/// product rounded by itself; the sum is rounded to BF16. The last warp to end clears the flags. The value is the
+/// number of tokens summed.
 ///
 /// Experts of ranks that are left out count nothing.
 #[inline(always)]
-pub fn run<P: Platform, L: Lanes>(
+pub fn run<P: Platform, L: WarpLanes>(
     device: Device<'_, P>,
     lanes: L,
-    block: u32,
+    part: Part,
     call: &MoeCall,
 ) -> Result<u64, Stop> {
     let exchange = Exchange::begin(device, lanes, call);
     exchange.check()?;
-    let (mut summed, mut token) = (0, block);
-    while token < call.tokens {
-        sum(&exchange, token)?;
-        summed += 1;
-        token += call.blocks.max(1);
+    let shares = shares(call, part);
+    let (mut unit, step) = part.stride();
+    let mut summed = 0;
+    while unit < call.tokens as u64 * shares as u64 {
+        let (token, share) = split(unit, shares);
+        sum(&exchange, token, (share, shares))?;
+        summed += (share == 0) as u64;
+        unit += step;
     }
     lanes.sync();
     let ended = exchange.at(call.shape.ended());
-    let last = exchange.leads() && exchange.device.add(ended, 1) + 1 == call.blocks.max(1) as u64;
+    let last = exchange.leads() && exchange.device.add(ended, 1) + 1 == part.of as u64;
     if device.share(lanes, last as u64) != 0 {
         if exchange.leads() {
             exchange.device.store(ended, 0);
         }
         give_back(&exchange)?;
         if exchange.leads() && call.before != 0 && call.has(COUNT_ON) {
-            // SAFETY: a word of the caller's; all other blocks have ended, and this one's lanes have met.
+            // SAFETY: a word of the caller's; all other warps have ended, and this one's lanes have met.
             unsafe { tensor::write(call.before, 0, exchange.number) };
         }
     }
     Ok(summed)
 }
 
+/// Warps of one token at most.
+const SHARES_MAX: u32 = 8;
+
+/// Warps of one token.
 #[inline(always)]
-fn sum<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>, token: u32) -> Result<(), Stop> {
+const fn shares(call: &MoeCall, part: Part) -> u32 {
+    let (each, _) = split(part.of as u64, call.tokens);
+    if each > SHARES_MAX {
+        SHARES_MAX
+    } else if each == 0 {
+        1
+    } else {
+        each
+    }
+}
+
+/// A share of a token's channels.
+#[inline(always)]
+fn sum<P: Platform, L: WarpLanes>(
+    exchange: &Exchange<'_, '_, P, L>,
+    token: u32,
+    (share, shares): (u32, u32),
+) -> Result<(), Stop> {
     let (call, shape) = (exchange.call, &exchange.call.shape);
+    // An index beyond all experts is found below; what stands for it here is not looked at.
+    let flag = |k: u64| {
+        let expert = chosen(call, token, k as u32).filter(|expert| *expert < shape.experts()).unwrap_or(0);
+        let (rank, local) = exchange.home(expert);
+        (shape.flag(exchange.set(), expert), rank, local)
+    };
+    let is_expert = |k: u32| chosen(call, token, k).is_some_and(|expert| expert < shape.experts());
+    if exchange.which(call.topk, |k| chosen(call, token, k).is_some() && !is_expert(k)) != 0 {
+        return Err(Stop::wrong(exchange.me));
+    }
+    let asked = exchange.which(call.topk, is_expert);
+    exchange.hear_those(asked, exchange.least(), flag)?;
+    // Left out by now: to all lanes of this token the same.
+    let there = exchange.which(call.topk, |k| asked >> k & 1 != 0 && !exchange.is_left_out(flag(k as u64).1));
+    let wrong = exchange.which(call.topk, |k| there >> k & 1 != 0 && !exchange.is_flag(flag(k as u64).0));
+    if wrong != 0 {
+        return Err(Stop::wrong(flag(wrong.trailing_zeros() as u64).1));
+    }
     let pieces = shape.bf16_bytes() / PIECE_BYTES;
-    let mut k = 0;
-    while k < call.topk {
-        if let Some(expert) = chosen(call, token, k)
-            && expert < shape.experts()
-        {
-            let (rank, local) = exchange.home(expert);
-            if !exchange.masked(rank) {
-                exchange.hear_number(shape.flag(exchange.set(), expert), FLAG, rank, local)?;
-            }
-        }
-        k += 1;
-    }
-    // Who is left out by now stays so for all lanes of this token.
-    let mut out = 0u32;
-    let mut k = 0;
-    while k < call.topk {
-        let there = match chosen(call, token, k) {
-            Some(expert) if expert < shape.experts() => !exchange.masked(exchange.home(expert).0),
-            Some(_) => return Err(Stop::wrong(exchange.me)),
-            None => false,
-        };
-        out |= (there as u32) << k;
-        k += 1;
-    }
-    let mut piece = exchange.lanes.rank() as u64;
-    while piece < pieces {
-        let words = sum_piece(exchange, token, out, piece);
-        // SAFETY: the token's row of the result (`MoeCall`); this token is this block's.
-        unsafe { tensor::write(call.out, token as u64 * pieces + piece, words) };
-        piece += exchange.lanes.size() as u64;
+    let (begin, end) = (pieces * share as u64 / shares as u64, pieces * (share as u64 + 1) / shares as u64);
+    let mut piece = begin + exchange.lanes.rank() as u64;
+    while piece < end {
+        sum_pieces(exchange, token, there, piece, end);
+        piece += PIECES * exchange.lanes.size() as u64;
     }
     Ok(())
 }
@@ -88,61 +108,87 @@ fn chosen(call: &MoeCall, token: u32, k: u32) -> Option<u64> {
     if index < 0 { None } else { Some(index as u64) }
 }
 
-/// Eight channels of a token, of the experts in `which`.
+/// Pieces that a lane sums at a time: loads that are under way together.
+const PIECES: u64 = 4;
+
+/// Eight channels, as they are summed.
+type Sum = [[f32; 4]; 2];
+
+/// Pieces of a token from `first` on, as many lanes apart as there are, of the experts in `which`.
 #[inline(always)]
-fn sum_piece<P: Platform, L: Lanes>(
+fn sum_pieces<P: Platform, L: WarpLanes>(
     exchange: &Exchange<'_, '_, P, L>,
     token: u32,
     which: u32,
-    piece: u64,
-) -> [u64; 2] {
+    first: u64,
+    end: u64,
+) {
     let (call, shape) = (exchange.call, &exchange.call.shape);
-    let (mut low, mut high) = ([0.0; 4], [0.0; 4]);
-    let mut k = 0;
-    while k < call.topk {
-        if which >> k & 1 != 0
-            && let Some(expert) = chosen(call, token, k)
-        {
-            let number = token as u64 * call.topk as u64 + k as u64;
-            // SAFETY: a weight for each index (`MoeCall`).
-            let weight = unsafe { tensor::read(call.topk_weights, number) };
-            let at = exchange.at(shape.combine_slot(exchange.set(), expert, token)).0 + piece * PIECE_BYTES;
-            let words = exchange.device.load_piece(HeapOffset(at));
-            low = add(low, four(words[0]), weight);
-            high = add(high, four(words[1]), weight);
-        }
-        k += 1;
+    let step = exchange.lanes.size() as u64;
+    let (mut a, mut b, mut c, mut d): (Sum, Sum, Sum, Sum) = Default::default();
+    let mut left = which;
+    while left != 0 {
+        rolled();
+        let k = left.trailing_zeros();
+        left &= left - 1;
+        let number = token as u64 * call.topk as u64 + k as u64;
+        // SAFETY: a weight for each index (`MoeCall`).
+        let weight = unsafe { tensor::read(call.topk_weights, number) };
+        let slot =
+            exchange.at(shape.combine_slot(exchange.set(), chosen(call, token, k).unwrap_or(0), token));
+        // One behind the last is the last again, and counts for nothing.
+        let load = |number: u64| {
+            let piece = first + number * step;
+            let piece = if piece < end { piece } else { first };
+            exchange.device.load_piece(HeapOffset(slot.0 + piece * PIECE_BYTES))
+        };
+        let (e, f, g, h) = (load(0), load(1), load(2), load(3));
+        (a, b, c, d) = (add(a, e, weight), add(b, f, weight), add(c, g, weight), add(d, h, weight));
     }
-    [four_bf16(low), four_bf16(high)]
+    let store = |number: u64, sum: Sum| {
+        let piece = first + number * step;
+        if piece < end {
+            let words = [four_bf16(sum[0]), four_bf16(sum[1])];
+            let pieces = shape.bf16_bytes() / PIECE_BYTES;
+            // SAFETY: the token's row of the result (`MoeCall`); this share of it is this warp's.
+            unsafe { tensor::write(call.out, token as u64 * pieces + piece, words) };
+        }
+    };
+    store(0, a);
+    store(1, b);
+    store(2, c);
+    store(3, d);
 }
 
 #[inline(always)]
-const fn add(sum: [f32; 4], part: [f32; 4], weight: f32) -> [f32; 4] {
+const fn add(sum: Sum, words: [u64; 2], weight: f32) -> Sum {
+    [add_four(sum[0], four(words[0]), weight), add_four(sum[1], four(words[1]), weight)]
+}
+
+#[inline(always)]
+const fn add_four(sum: [f32; 4], part: [f32; 4], weight: f32) -> [f32; 4] {
     let ([a, b, c, d], [e, f, g, h]) = (sum, part);
     [a + e * weight, b + f * weight, c + g * weight, d + h * weight]
 }
 
-/// Clears all flags, those of experts that no token chose as well, and gives the room back to who wrote there.
+/// Clears all flags, those of experts that no token chose as well, and gives the room back to the ranks that wrote
+/// there.
 #[inline(always)]
-fn give_back<P: Platform, L: Lanes>(exchange: &Exchange<'_, '_, P, L>) -> Result<(), Stop> {
+fn give_back<P: Platform, L: WarpLanes>(exchange: &Exchange<'_, '_, P, L>) -> Result<(), Stop> {
     let shape = &exchange.call.shape;
-    let mut rank = 0;
-    while rank < shape.ranks {
-        let (mut local, mut masked) = (0, exchange.masked(rank));
-        while local < shape.local_experts && !masked {
-            let flag = shape.flag(exchange.set(), rank as u64 * shape.local_experts as u64 + local as u64);
-            masked = exchange.hear_number(flag, FLAG, rank, local)?.is_none();
-            if !masked && exchange.leads() {
-                exchange.give_back(flag);
-            }
-            local += 1;
+    let flag = |expert: u64| {
+        let (rank, local) = exchange.home(expert);
+        (shape.flag(exchange.set(), expert), rank, local)
+    };
+    exchange.hear_all(shape.experts(), exchange.least(), flag)?;
+    let mut expert = exchange.lanes.rank() as u64;
+    while expert < shape.experts() {
+        let (at, rank, _) = flag(expert);
+        if !exchange.is_left_out(rank) {
+            exchange.give_back(at);
         }
-        let mut done = Ok(());
-        if !masked && exchange.leads() {
-            done = exchange.thank(rank);
-        }
-        exchange.agree(done)?;
-        rank += 1;
+        expert += exchange.lanes.size() as u64;
     }
-    Ok(())
+    exchange.lanes.sync();
+    exchange.for_ranks(|rank| exchange.thank(rank))
 }

@@ -1,37 +1,39 @@
 //! `moe_combine_send`: what this rank's experts made, back to where the tokens came from.
 
 use super::call::{MoeCall, ZERO_COPY};
-use super::exchange::{Exchange, FLAG, split, tensor};
+use super::exchange::{Exchange, FLAG, Part, split};
 use super::stop::Stop;
-use shunt_device::{Device, HeapOffset, Lanes, PIECE_BYTES, Platform, Put};
+use super::tensor;
+use shunt_device::{Device, HeapOffset, PIECE_BYTES, Platform, Put, WarpLanes};
 
-/// Reads `x` (unless `ZERO_COPY`), `source`, `ranges`. Blocks share out the pairs of local expert and rank: the block
+/// Reads `x` (unless `ZERO_COPY`), `source`, `ranges`. Warps share out the pairs of local expert and rank: the warp
 /// of one puts the rows of the rank's tokens into the expert's slots there and raises the expert's flag behind them.
 /// The value is the number of messages.
 #[inline(always)]
-pub fn run<P: Platform, L: Lanes>(
+pub fn run<P: Platform, L: WarpLanes>(
     device: Device<'_, P>,
     lanes: L,
-    block: u32,
+    part: Part,
     call: &MoeCall,
 ) -> Result<u64, Stop> {
     let exchange = Exchange::begin(device, lanes, call);
     exchange.check()?;
     exchange.room()?;
-    let (mut sent, mut pair) = (0, block as u64);
+    let (mut pair, step) = part.stride();
+    let mut sent = 0;
     while pair < call.shape.experts() {
         let (local, rank) = split(pair, call.shape.ranks);
         if !exchange.masked(rank) {
             sent += answer(&exchange, local, rank)?;
         }
-        pair += call.blocks.max(1) as u64;
+        pair += step;
     }
     Ok(sent)
 }
 
 /// One pair; how many messages.
 #[inline(always)]
-fn answer<P: Platform, L: Lanes>(
+fn answer<P: Platform, L: WarpLanes>(
     exchange: &Exchange<'_, '_, P, L>,
     local: u32,
     rank: u32,
@@ -75,7 +77,7 @@ fn answer<P: Platform, L: Lanes>(
 
 /// Brings a row to the send buffer, unless it is there; to its slot, if that is here.
 #[inline(always)]
-fn fill<P: Platform, L: Lanes>(
+fn fill<P: Platform, L: WarpLanes>(
     exchange: &Exchange<'_, '_, P, L>,
     src: HeapOffset,
     dst: HeapOffset,

@@ -1,36 +1,38 @@
 //! `moe_dispatch_receive`: what came for this rank's experts, packed.
 
 use super::call::{EXPONENTS, FP8, MoeCall};
-use super::exchange::{Exchange, split, tensor};
+use super::exchange::{Exchange, Part, split};
 use super::number::Scale;
 use super::stop::Stop;
-use shunt_device::{Device, HeapOffset, Lanes, PIECE_BYTES, Platform};
+use super::tensor;
+use shunt_device::{Device, HeapOffset, PIECE_BYTES, Platform, WarpLanes};
 use shunt_layout::moe::HEADER_BYTES;
 
-/// Writes `out`, `out_scales` (FP8), `source`, `ranges`, `counts`. Blocks share out the pairs of local expert and rank:
-/// the block of one waits for the count, takes rows of the expert and copies the messages there. The value is the
+/// Writes `out`, `out_scales` (FP8), `source`, `ranges`, `counts`. Warps share out the pairs of local expert and rank:
+/// the warp of one waits for the count, takes rows of the expert and copies the messages there. The value is the
 /// number of rows.
 #[inline(always)]
-pub fn run<P: Platform, L: Lanes>(
+pub fn run<P: Platform, L: WarpLanes>(
     device: Device<'_, P>,
     lanes: L,
-    block: u32,
+    part: Part,
     call: &MoeCall,
 ) -> Result<u64, Stop> {
     let exchange = Exchange::begin(device, lanes, call);
     exchange.check()?;
-    let (mut rows, mut pair) = (0, block as u64);
+    let (mut pair, step) = part.stride();
+    let mut rows = 0;
     while pair < call.shape.experts() {
         let (local, rank) = split(pair, call.shape.ranks);
         rows += take(&exchange, local, rank)?;
-        pair += call.blocks.max(1) as u64;
+        pair += step;
     }
     Ok(rows)
 }
 
 /// One pair; how many rows.
 #[inline(always)]
-fn take<P: Platform, L: Lanes>(
+fn take<P: Platform, L: WarpLanes>(
     exchange: &Exchange<'_, '_, P, L>,
     local: u32,
     rank: u32,
@@ -66,7 +68,7 @@ fn take<P: Platform, L: Lanes>(
 /// Takes rows of an expert for what a rank sent; the first of them. The last rank that is heard tells how many there
 /// are.
 #[inline(always)]
-fn reserve<P: Platform, L: Lanes>(
+fn reserve<P: Platform, L: WarpLanes>(
     exchange: &Exchange<'_, '_, P, L>,
     local: u32,
     rank: u32,
@@ -77,7 +79,7 @@ fn reserve<P: Platform, L: Lanes>(
     let before = exchange.device.add(taken, 1 << 32 | rows);
     let first = before & 0xffff_ffff;
     let number = local as u64 * shape.ranks as u64 + rank as u64;
-    // SAFETY: a range for each pair, a count for each local expert (`MoeCall`); only this block has this pair, and only
+    // SAFETY: a range for each pair, a count for each local expert (`MoeCall`); only this warp has this pair, and only
     // one rank is the last.
     unsafe {
         tensor::write(call.ranges, number, first << 32 | rows);
@@ -91,7 +93,7 @@ fn reserve<P: Platform, L: Lanes>(
 
 /// Copies one message to its row.
 #[inline(always)]
-fn unpack<P: Platform, L: Lanes>(
+fn unpack<P: Platform, L: WarpLanes>(
     exchange: &Exchange<'_, '_, P, L>,
     from: HeapOffset,
     row: u64,
@@ -101,7 +103,7 @@ fn unpack<P: Platform, L: Lanes>(
     let (call, shape) = (exchange.call, &exchange.call.shape);
     if exchange.leads() {
         let [header, _] = exchange.device.load_piece(from);
-        // SAFETY: a word for each row of each local expert (`MoeCall`); this row is this block's.
+        // SAFETY: a word for each row of each local expert (`MoeCall`); this row is this warp's.
         unsafe { tensor::write(call.source, row, header as u32) };
     }
     let data = HeapOffset(from.0 + HEADER_BYTES);
@@ -121,7 +123,7 @@ fn unpack<P: Platform, L: Lanes>(
 
 /// Scales are handed out by group first: neighbouring rows lie side by side, as matrix units want them.
 #[inline(always)]
-fn unpack_scales<P: Platform, L: Lanes>(
+fn unpack_scales<P: Platform, L: WarpLanes>(
     exchange: &Exchange<'_, '_, P, L>,
     from: HeapOffset,
     local: u32,
@@ -137,13 +139,13 @@ fn unpack_scales<P: Platform, L: Lanes>(
         if call.has(EXPONENTS) {
             let of = |back: u32| Scale::exponent(f32::from_bits(back));
             let word = u32::from_le_bytes([of(a), of(b), of(c), of(d)]);
-            // SAFETY: a word for each four groups of each row (`MoeCall`); this row is this block's.
+            // SAFETY: a word for each four groups of each row (`MoeCall`); this row is this warp's.
             unsafe {
                 tensor::write(call.out_scales, (local as u64 * fours + four) * shape.rows() + row, word)
             };
         } else {
             let at = |group: u64| (local as u64 * shape.scales() + 4 * four + group) * shape.rows() + row;
-            // SAFETY: a word for each group of each row (`MoeCall`); this row is this block's.
+            // SAFETY: a word for each group of each row (`MoeCall`); this row is this warp's.
             unsafe {
                 tensor::write(call.out_scales, at(0), a);
                 tensor::write(call.out_scales, at(1), b);

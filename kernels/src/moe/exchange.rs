@@ -1,14 +1,32 @@
 //! What the phases of an exchange have in common: offsets, who is left out, credits, waits that look after channels.
 
 use super::call::{ABSOLUTE, MoeCall};
+use super::poster::{ENTRIES, Poster, room_slow};
 use super::stop::Stop;
-use crate::nvptx_math::unknown;
-use shunt_device::{Channel, Deadline, Device, HeapOffset, Lanes, Platform, Posted, Put, Signal, Solo};
+use super::tensor;
+use shunt_device::{Channel, Deadline, Device, HeapOffset, Platform, Signal, Solo, WarpLanes};
 use shunt_layout::moe::{At, CALLS_MAX, SETS, TOPK_MAX};
 use shunt_layout::mutant::Mutant;
 
-/// One block in one phase.
-pub struct Exchange<'s, 'c, P: Platform, L: Lanes> {
+/// Which part of a phase's work a warp has: it is shared out among all warps of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// From 0.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
+}
+
+impl Part {
+    /// The numbers below `count` that are this part's: the first, and the step to the next.
+    #[inline(always)]
+    pub const fn stride(self) -> (u64, u64) {
+        (self.number as u64, if self.of == 0 { 1 } else { self.of as u64 })
+    }
+}
+
+/// One warp in one phase.
+pub struct Exchange<'s, 'c, P: Platform, L: WarpLanes> {
     pub device: Device<'s, P>,
     pub lanes: L,
     pub call: &'c MoeCall,
@@ -32,16 +50,13 @@ pub const FLAG: u64 = 0;
 /// Bits of an absolute word below the call's number.
 const CALL_SHIFT: u32 = 32;
 
-/// Entries of the ring that one post takes at most: a signal between the two words of its bracket.
-const ENTRIES: u64 = 3;
-
 /// How a slice of a wait ended where the word did not come.
 const GO_ON: u64 = 0;
 const LATE: u64 = 1;
 const LOST: u64 = 2;
 const LEFT_OUT: u64 = 3;
 
-impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
+impl<'s, 'c, P: Platform, L: WarpLanes> Exchange<'s, 'c, P, L> {
     /// Begins a phase: its time runs from now on.
     #[inline(always)]
     pub fn begin(device: Device<'s, P>, lanes: L, call: &'c MoeCall) -> Self {
@@ -145,6 +160,99 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         }
     }
 
+    /// Waits for words of many peers: `count` of them, each at least `least`, or its rank is left out. Lanes look side
+    /// by side, and only words that are not there yet are waited for one by one. `word` says where one is, and which
+    /// rank writes it by which channel. What words cover is there for all lanes.
+    #[inline(always)]
+    pub fn hear_all(&self, count: u64, least: u64, word: impl Fn(u64) -> (At, u32, u32)) -> Result<(), Stop> {
+        let mut first = 0;
+        while first < count {
+            let mine = first + self.lanes.rank() as u64;
+            let late = self.lanes.ballot(mine < count && !self.is_heard(word(mine), least));
+            self.hear_late(first, late, least, &word)?;
+            first += self.lanes.size() as u64;
+        }
+        self.lanes.sync();
+        Ok(())
+    }
+
+    /// The same for those of 32 numbers at most whose bit is set in `asked`.
+    #[inline(always)]
+    pub fn hear_those(
+        &self,
+        asked: u32,
+        least: u64,
+        word: impl Fn(u64) -> (At, u32, u32),
+    ) -> Result<(), Stop> {
+        let late = self.which(u32::BITS - asked.leading_zeros(), |mine| {
+            asked >> mine & 1 != 0 && !self.is_heard(word(mine as u64), least)
+        });
+        self.hear_late(0, late, least, &word)?;
+        self.lanes.sync();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn is_heard(&self, (at, rank, _): (At, u32, u32), least: u64) -> bool {
+        self.device.load(self.at(at)) >= least || self.is_left_out(rank)
+    }
+
+    /// Waits for words from number `first` on whose bit is set in `late`, one after the other.
+    #[inline(always)]
+    fn hear_late(
+        &self,
+        first: u64,
+        mut late: u32,
+        least: u64,
+        word: impl Fn(u64) -> (At, u32, u32),
+    ) -> Result<(), Stop> {
+        while late != 0 {
+            let (at, rank, index) = word(first + late.trailing_zeros() as u64);
+            self.hear(at, least, rank, index)?;
+            late &= late - 1;
+        }
+        Ok(())
+    }
+
+    /// Whether a rank is left out, as this lane sees it.
+    #[inline(always)]
+    pub fn is_left_out(&self, rank: u32) -> bool {
+        self.device.load(self.at(self.call.shape.mask(rank))) != 0
+    }
+
+    /// Which of `count` numbers, 32 at most, `yes` is true for: a bit each, the same to all lanes.
+    #[inline(always)]
+    pub fn which(&self, count: u32, yes: impl Fn(u32) -> bool) -> u32 {
+        let (mut first, mut all) = (0, 0);
+        while first < count {
+            let mine = first + self.lanes.rank();
+            all |= self.lanes.ballot(mine < count && yes(mine)) << first;
+            first += self.lanes.size();
+        }
+        all
+    }
+
+    /// Does something for each rank that is not left out, lanes side by side. The first that fails is the answer.
+    #[inline(always)]
+    pub fn for_ranks(&self, each: impl Fn(u32) -> Result<(), Stop>) -> Result<(), Stop> {
+        let (mut rank, mut done) = (self.lanes.rank(), Ok(()));
+        while rank < self.call.shape.ranks {
+            if done.is_ok() && !self.is_left_out(rank) {
+                done = each(rank);
+            }
+            rank += self.lanes.size();
+        }
+        let failed = self.lanes.ballot(done.is_err());
+        if failed == 0 {
+            return Ok(());
+        }
+        let stop = match done {
+            Err(stop) => stop,
+            Ok(()) => Stop::wrong(self.me),
+        };
+        Err(stop.of_lane(self.lanes, failed.trailing_zeros()))
+    }
+
     /// Waits until every rank has taken the call before the last: its messages' room is free there, and what was sent
     /// from here is not needed any more.
     #[inline(always)]
@@ -153,17 +261,11 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         if self.number <= call.floor + SETS || Mutant::CreditNotAwaited.on() {
             return Ok(());
         }
-        let mut rank = 0;
-        while rank < call.shape.ranks {
-            if !self.masked(rank) {
-                self.hear(call.shape.credit(rank), self.number - SETS, rank, 0)?;
-            }
-            rank += 1;
-        }
-        Ok(())
+        let credit = |rank: u64| (call.shape.credit(rank as u32), rank as u32, 0);
+        self.hear_all(call.shape.ranks as u64, self.number - SETS, credit)
     }
 
-    /// Tells `rank` that what it sent in this call is taken. Leader only.
+    /// Tells `rank` that what it sent in this call is taken. One lane.
     #[inline(always)]
     pub fn thank(&self, rank: u32) -> Result<(), Stop> {
         let at = self.at(self.call.shape.credit(self.me));
@@ -174,7 +276,7 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         self.tell(rank, at, self.number)
     }
 
-    /// A kind 1 signal on the channel of credits and meetings. Leader only.
+    /// A kind 1 signal on the channel of credits and meetings. One lane; others may tell other ranks meanwhile.
     #[inline(always)]
     pub fn tell(&self, rank: u32, at: HeapOffset, value: u64) -> Result<(), Stop> {
         // Inlined, and each kernel has it once: a function would have to save registers over its cold calls.
@@ -188,14 +290,13 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         if posted.ticket().is_some() { Ok(()) } else { Err(Stop::refused(rank, 0, posted)) }
     }
 
-    /// Waits until all that was posted on a channel is done.
+    /// Waits until all that was posted on a channel is done. One lane.
     #[inline(always)]
     pub fn quiet(&self, rank: u32, index: u32) -> Result<(), Stop> {
-        let mut kind = 0;
-        if self.leads() && !self.channel(rank, index).try_quiet(Solo) {
-            kind = quiet_slow(self.device, rank, index, self.deadline.at_ns);
+        if self.channel(rank, index).try_quiet(Solo) {
+            return Ok(());
         }
-        match self.device.share(self.lanes, kind) {
+        match quiet_slow(self.device, rank, index, self.deadline.at_ns) {
             0 => Ok(()),
             kind => Err(Stop::ended(rank, index, kind)),
         }
@@ -225,18 +326,37 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
         (Signal::Cleared(!number), !number)
     }
 
+    /// The least that such a word is once it was told.
+    #[inline(always)]
+    pub fn least(&self) -> u64 {
+        if self.call.has(ABSOLUTE) { self.number << CALL_SHIFT } else { 1 }
+    }
+
+    /// The number that such a word carries, which cannot be above `most`: one that came twice, or is of another call,
+    /// has another.
+    #[inline(always)]
+    fn number_in(&self, word: u64, most: u64) -> Option<u64> {
+        let number = if self.call.has(ABSOLUTE) { word.wrapping_sub(self.least()) } else { !word };
+        if number > most { None } else { Some(number) }
+    }
+
     /// Waits for such a word; its number, which cannot be above `most`. Nothing if the peer is left out.
     #[inline(always)]
     pub fn hear_number(&self, at: At, most: u64, rank: u32, index: u32) -> Result<Option<u64>, Stop> {
-        let absolute = self.call.has(ABSOLUTE);
-        let least = if absolute { self.number << CALL_SHIFT } else { 1 };
-        let Heard::Word(word) = self.hear(at, least, rank, index)? else { return Ok(None) };
-        let number = if absolute { word - least } else { !word };
-        // A signal that came twice, or one of another call.
-        if number > most { Err(Stop::wrong(rank)) } else { Ok(Some(number)) }
+        let Heard::Word(word) = self.hear(at, self.least(), rank, index)? else { return Ok(None) };
+        match self.number_in(word, most) {
+            Some(number) => Ok(Some(number)),
+            None => Err(Stop::wrong(rank)),
+        }
     }
 
-    /// Gives such a word back. Leader only.
+    /// True if such a word, which was heard of, carries [`FLAG`].
+    #[inline(always)]
+    pub fn is_flag(&self, at: At) -> bool {
+        self.number_in(self.device.load(self.at(at)), FLAG).is_some()
+    }
+
+    /// Gives such a word back. One lane.
     #[inline(always)]
     pub fn give_back(&self, at: At) {
         if !self.call.has(ABSOLUTE) {
@@ -247,7 +367,15 @@ impl<'s, 'c, P: Platform, L: Lanes> Exchange<'s, 'c, P, L> {
     /// Messages on one channel.
     #[inline(always)]
     pub fn poster(&self, rank: u32, index: u32) -> Poster<'s, P> {
-        Poster { device: self.device, rank, index, until_ns: self.deadline.at_ns, late: 0, failed: None }
+        Poster {
+            device: self.device,
+            rank,
+            index,
+            until_ns: self.deadline.at_ns,
+            late: 0,
+            unrung: 0,
+            failed: None,
+        }
     }
 
     /// Ends what a poster began: all lanes go the leader's way.
@@ -305,77 +433,12 @@ fn look_slow<P: Platform>(device: Device<'_, P>, mask: u64, peer: u64, until_ns:
     if device.now_ns() > until_ns { LATE } else { GO_ON }
 }
 
-/// Waits until a post would find room, with the kernel's deadline: the post itself has none, and one that has taken its
-/// place in the ring cannot give it back. The kind of fault it ended with, or 0.
-#[inline(never)]
-fn room_slow<P: Platform>(channel: Channel<'_, P>, until_ns: u64) -> u64 {
-    match channel.wait_for_room(ENTRIES, Deadline { at_ns: until_ns }) {
-        Ok(()) => 0,
-        Err(kind) => kind as u64,
-    }
-}
-
 /// Waits until all that was posted on a channel is done; the kind of fault it ended with, or 0.
 #[inline(never)]
 pub fn quiet_slow<P: Platform>(device: Device<'_, P>, rank: u32, index: u32, until_ns: u64) -> u64 {
     match device.channel(rank, index).quiet(Solo, Deadline { at_ns: until_ns }) {
         Ok(()) => 0,
         Err(fault) => fault.kind as u64,
-    }
-}
-
-/// Posts by the leader alone; once one is refused the rest is left out.
-pub struct Poster<'s, P: Platform> {
-    device: Device<'s, P>,
-    rank: u32,
-    index: u32,
-    until_ns: u64,
-    /// The leader's: the kind of fault that a wait for room ended with, or 0.
-    late: u64,
-    /// The leader's.
-    failed: Option<Posted>,
-}
-
-impl<'s, P: Platform> Poster<'s, P> {
-    /// Found again for each post: what is known of it would take dozens of registers while messages are made.
-    #[inline(always)]
-    fn channel(&self) -> Channel<'s, P> {
-        self.device.channel(unknown(self.rank as u64) as u32, self.index)
-    }
-
-    /// True to the leader if nothing was refused yet, once all lanes are there: what they stored is what is sent.
-    #[inline(always)]
-    fn posts<L: Lanes>(&mut self, lanes: L) -> bool {
-        lanes.sync();
-        if lanes.rank() != 0 || self.late != 0 || self.failed.is_some() {
-            return false;
-        }
-        let channel = self.channel();
-        if !channel.has_room(ENTRIES) && !Mutant::RoomNotLookedFor.on() {
-            self.late = room_slow(channel, self.until_ns);
-        }
-        self.late == 0
-    }
-
-    #[inline(always)]
-    fn keep(&mut self, posted: Posted) {
-        if posted.ticket().is_none() {
-            self.failed = Some(posted);
-        }
-    }
-
-    #[inline(always)]
-    pub fn put<L: Lanes>(&mut self, lanes: L, put: Put) {
-        if self.posts(lanes) {
-            self.keep(self.channel().try_put(Solo, put));
-        }
-    }
-
-    #[inline(always)]
-    pub fn signal<L: Lanes>(&mut self, lanes: L, at: HeapOffset, signal: Signal) {
-        if self.posts(lanes) {
-            self.keep(self.channel().try_signal(Solo, at, signal));
-        }
     }
 }
 
@@ -386,28 +449,5 @@ pub const fn split(value: u64, by: u32) -> (u32, u32) {
     match (value.checked_div(by), value.checked_rem(by)) {
         (Some(quotient), Some(remainder)) => (quotient, remainder),
         _ => (0, 0),
-    }
-}
-
-/// Memory of the caller: tensors that nobody else touches while the kernel runs.
-pub mod tensor {
-    /// Element `number` of a tensor.
-    ///
-    /// # Safety
-    /// The tensor holds it, at an aligned address; see `MoeCall`.
-    #[inline(always)]
-    pub unsafe fn read<T: Copy>(tensor: u64, number: u64) -> T {
-        // SAFETY: forwarded to the caller.
-        unsafe { (tensor as *const T).add(number as usize).read() }
-    }
-
-    /// Sets element `number` of a tensor.
-    ///
-    /// # Safety
-    /// As for `read`, and no other lane touches the element.
-    #[inline(always)]
-    pub unsafe fn write<T: Copy>(tensor: u64, number: u64, value: T) {
-        // SAFETY: forwarded to the caller.
-        unsafe { (tensor as *mut T).add(number as usize).write(value) }
     }
 }

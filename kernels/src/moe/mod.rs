@@ -1,7 +1,8 @@
 //! Low-latency MoE: dispatch and combine, each in a phase that sends and one that receives.
 //!
-//! A rank calls them in the order that all ranks call them. No block waits for another one of its launch, so blocks may
-//! run in any order and one after the other. What is sent between ranks:
+//! Warps share out the work of a phase, whatever block they are in; no call makes a block's warps meet. A rank calls
+//! phases in the order that all ranks call them. No warp waits for one of its launch that did not begin its part, so
+//! blocks may run in any order and one after the other. What is sent between ranks:
 //!
 //! | words and messages | kind | written by | given back by |
 //! | --- | --- | --- | --- |
@@ -27,15 +28,18 @@ mod dispatch_send;
 mod exchange;
 pub mod normal;
 pub mod number;
+mod poster;
 mod room;
 mod stop;
+mod tensor;
 
 pub use call::{ABSOLUTE, COUNT_ON, EXPONENTS, FP8, MoeCall, ROUNDED, ZERO_COPY};
+pub use exchange::Part;
 pub use stop::Phase;
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::{Answer, Outcome};
-use shunt_device::{Device, Lanes, Platform};
+use shunt_device::{Device, Platform, WarpLanes};
 
 /// Where a kernel was when it met a fault.
 #[repr(u64)]
@@ -87,13 +91,13 @@ macro_rules! phases {
     ($($name:ident $stage:ident;)*) => {$(
         #[doc = concat!("The phase of [`Stage::", stringify!($stage), "`]; its module says what it reads and writes.")]
         #[inline(always)]
-        pub fn $name<'s, P: Platform, L: Lanes>(
+        pub fn $name<'s, P: Platform, L: WarpLanes>(
             device: Device<'s, P>,
             lanes: L,
-            block: u32,
+            part: Part,
             call: &MoeCall,
         ) -> Phase<'s, P> {
-            Phase { device, stage: Stage::$stage, ended: $name::run(device, lanes, block, call) }
+            Phase { device, stage: Stage::$stage, ended: $name::run(device, lanes, part, call) }
         }
     )*};
 }
@@ -120,22 +124,21 @@ impl Stage {
         }
     }
 
-    /// Runs the phase as block `block` of a launch: the same body that the entry points run. The leader's outcome
-    /// counts.
-    pub fn run<P: Platform, L: Lanes>(
+    /// Runs a part of the phase: the same body that the entry points run. The leader's outcome counts.
+    pub fn run<P: Platform, L: WarpLanes>(
         self,
         device: Device<'_, P>,
         lanes: L,
-        block: u32,
+        part: Part,
         call: &MoeCall,
     ) -> Outcome {
         let phase = match self {
-            Self::DispatchSend => dispatch_send(device, lanes, block, call),
-            Self::DispatchReceive => dispatch_receive(device, lanes, block, call),
-            Self::CombineSend => combine_send(device, lanes, block, call),
-            Self::CombineReceive => combine_receive(device, lanes, block, call),
-            Self::Clean => clean(device, lanes, block, call),
-            Self::Room => room(device, lanes, block, call),
+            Self::DispatchSend => dispatch_send(device, lanes, part, call),
+            Self::DispatchReceive => dispatch_receive(device, lanes, part, call),
+            Self::CombineSend => combine_send(device, lanes, part, call),
+            Self::CombineReceive => combine_receive(device, lanes, part, call),
+            Self::Clean => clean(device, lanes, part, call),
+            Self::Room => room(device, lanes, part, call),
         };
         phase.outcome()
     }

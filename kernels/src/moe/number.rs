@@ -1,7 +1,6 @@
 //! BF16 and FP8 (E4M3, no infinities) as bits. One source for CPU and GPU, no rounding mode, no tables.
 
-#[cfg(all(target_arch = "nvptx64", target_feature = "sm_89"))]
-use crate::nvptx_math::two_fp8;
+use crate::nvptx_math::larger_pair;
 
 /// Largest value of E4M3.
 pub const FP8_MAX: f32 = 448.0;
@@ -134,9 +133,29 @@ pub const fn four_fp8(values: [f32; 4], by: f32) -> u32 {
 #[inline(always)]
 #[cfg(all(target_arch = "nvptx64", target_feature = "sm_89"))]
 pub fn four_fp8(values: [f32; 4], by: f32) -> u32 {
-    let [a, b, c, d] = values;
-    let (low, high) = (two_fp8(a * by, b * by), two_fp8(c * by, d * by));
-    low as u32 | (high as u32) << 16
+    crate::nvptx_math::four_fp8(values.map(|value| value * by))
+}
+
+/// The largest magnitude of sixteen BF16, two to a word, as the bits of a float; what is no number does not count.
+#[inline(always)]
+pub fn largest_of_sixteen(words: &[u32; 8]) -> u32 {
+    let [a, b, c, d, e, f, g, h] = *words;
+    let with = |amax, word: u32| larger_pair(amax, word & 0x7fff_7fff);
+    let pair = with(with(with(with(with(with(with(with(0, a), b), c), d), e), f), g), h);
+    let (low, high) = (pair << 16, pair & 0xffff_0000);
+    // No sign, and numbers both: in the order of their bits.
+    if high > low { high } else { low }
+}
+
+/// Sixteen BF16, two to a word, each times `by`, as E4M3.
+#[inline(always)]
+pub fn sixteen_fp8(words: &[u32; 8], by: f32) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h] = *words;
+    let two = |a: u32, b: u32| {
+        let values = [a << 16, a & 0xffff_0000, b << 16, b & 0xffff_0000];
+        four_fp8(values.map(f32::from_bits), by) as u64
+    };
+    [two(a, b) | two(c, d) << 32, two(e, f) | two(g, h) << 32]
 }
 
 #[cfg(test)]
@@ -238,5 +257,26 @@ mod tests {
         assert_eq!(larger(larger(0.0, f32::NAN), -2.0), 2.0);
         assert_eq!(four(four_bf16([1.0, -2.0, 0.5, 448.0])), [1.0, -2.0, 0.5, 448.0]);
         assert_eq!(four_fp8([1.0, -2.0, 0.5, 448.0], 1.0).to_le_bytes(), [0x38, 0xc0, 0x30, 0x7e]);
+    }
+
+    #[test]
+    fn sixteen_at_once_are_what_each_is_alone() {
+        let mut seed = 7u64;
+        for _ in 0..20_000 {
+            let words: [u32; 8] = std::array::from_fn(|_| {
+                seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                (seed >> 32) as u32
+            });
+            let values: Vec<f32> = words
+                .iter()
+                .flat_map(|word| [from_bf16(*word as u16), from_bf16((word >> 16) as u16)])
+                .collect();
+            let amax = values.iter().fold(0.0, |amax, value| larger(amax, *value));
+            assert_eq!(largest_of_sixteen(&words), amax.to_bits(), "{words:x?}");
+            let by = Scale::of(amax, false).by;
+            let alone: Vec<u8> = values.iter().map(|value| to_fp8(value * by)).collect();
+            let both = sixteen_fp8(&words, by);
+            assert_eq!([both[0].to_le_bytes(), both[1].to_le_bytes()].concat(), alone, "{words:x?}");
+        }
     }
 }

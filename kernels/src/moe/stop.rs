@@ -2,7 +2,7 @@
 
 use super::Stage;
 use crate::{Answer, Outcome};
-use shunt_device::{Device, Fault, FaultKind, Platform, Posted};
+use shunt_device::{Device, Fault, FaultKind, Lanes, Platform, Posted};
 
 /// Why a phase ends: registers. The fault of nine fields is read from memory where it is told, in a cold call, and no
 /// wait or post carries one about.
@@ -64,6 +64,14 @@ impl Stop {
     #[inline(always)]
     pub const fn ended(rank: u32, index: u32, kind: u64) -> Self {
         Self { why: ENDED | kind, rank, index, posted: 0 }
+    }
+
+    /// The one that `lane` has, to all lanes.
+    #[inline(always)]
+    pub fn of_lane<L: Lanes>(self, lanes: L, lane: u32) -> Self {
+        let at = lanes.broadcast((self.rank as u64) << 32 | self.index as u64, lane);
+        let (why, posted) = (lanes.broadcast(self.why, lane), lanes.broadcast(self.posted, lane));
+        Self { why, rank: (at >> 32) as u32, index: at as u32, posted }
     }
 
     /// The whole fault.

@@ -30,6 +30,14 @@ impl Group {
         }
     }
 
+    /// Warps that have outcomes in a low-latency phase of MoE, of a block of so many threads.
+    pub const fn warps(self, threads: u32) -> u32 {
+        match self {
+            Self::Thread | Self::Warp => 1,
+            Self::Block => threads.div_ceil(32),
+        }
+    }
+
     /// Threads that act as one, where a block has two warps.
     pub const fn threads(self) -> u32 {
         match self {

@@ -3,7 +3,7 @@
 use crate::code::{Arg, Function, Instruction, Module, Operation, Parameter, Scope, Space, Special};
 use crate::counts::Counts;
 use crate::memory::{Buffer, Cache, Chance, Gpu};
-use crate::value::{binary, compare, low, permute, signed, to_fp8};
+use crate::value::{binary, compare, larger_pair, low, permute, signed, to_fp8};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -55,12 +55,21 @@ pub trait World {
     fn doorbell(&self, register: u64);
 }
 
+/// What a lane asks the others of its warp for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The value of a lane.
+    Lane(u32),
+    /// A bit of each.
+    Ballot,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Runs,
     Sleeps(u64),
     AtBlock { aligned: bool },
-    AtWarp { mask: u32, shuffle: Option<(u64, u32)> },
+    AtWarp { mask: u32, shuffle: Option<(u64, Asked)> },
     Ended,
 }
 
@@ -253,7 +262,10 @@ impl Block {
             if matches!(instruction.operation, Operation::BlockBarrier { .. }) {
                 self.try_block_barrier()?;
             }
-            if matches!(instruction.operation, Operation::WarpBarrier { .. } | Operation::Shuffle { .. }) {
+            if matches!(
+                instruction.operation,
+                Operation::WarpBarrier { .. } | Operation::Shuffle { .. } | Operation::Ballot { .. }
+            ) {
                 self.try_warp(group[0] / LANES)?;
             }
             if self.rang {
@@ -326,14 +338,15 @@ impl Block {
             }
             let there = members.iter().all(|member| match &self.threads[*member].state {
                 State::AtWarp { mask: theirs, shuffle: other } => {
-                    *theirs == mask && other.is_some() == shuffle.is_some()
+                    let kind = |asked: &Option<(u64, Asked)>| asked.map(|(_, asked)| asked == Asked::Ballot);
+                    *theirs == mask && kind(other) == kind(&shuffle)
                 }
                 _ => false,
             });
             if !there {
                 continue;
             }
-            let values: Vec<Option<(u64, u32)>> = members
+            let values: Vec<Option<(u64, Asked)>> = members
                 .iter()
                 .map(|member| match &self.threads[*member].state {
                     State::AtWarp { shuffle, .. } => *shuffle,
@@ -341,7 +354,12 @@ impl Block {
                 })
                 .collect();
             for (member, own) in members.iter().zip(&values) {
-                if let Some((_, from)) = own {
+                if let Some((_, Asked::Ballot)) = own {
+                    let yes = |(other, value): (&usize, &Option<(u64, Asked)>)| {
+                        value.map_or(0, |(yes, _)| yes << (other - first))
+                    };
+                    self.shuffled(*member, members.iter().zip(&values).map(yes).sum());
+                } else if let Some((_, Asked::Lane(from))) = own {
                     let from = *from as usize & 31;
                     let at = members.iter().position(|other| other - first == from);
                     let Some((value, _)) = at.and_then(|at| values[at]) else {
@@ -364,7 +382,7 @@ impl Block {
         let module = self.module.clone();
         let Some(frame) = self.threads[lane].frames.last_mut() else { return };
         let code = &module.functions[frame.function].code[frame.at - 1];
-        if let Operation::Shuffle { to, .. } = code.operation {
+        if let Operation::Shuffle { to, .. } | Operation::Ballot { to, .. } = code.operation {
             frame.registers[to as usize] = value;
         }
     }
@@ -457,17 +475,11 @@ impl Block {
             Operation::BlockBarrier { aligned } => {
                 self.threads[lane].state = State::AtBlock { aligned: *aligned }
             }
-            Operation::WarpBarrier { mask } => {
-                let mask = self.mask(lane, *mask, world)?;
-                self.threads[lane].state = State::AtWarp { mask, shuffle: None };
-            }
-            Operation::Shuffle { from, lane: source, mask, .. } => {
-                let shuffle = Some((low(get(self, *from), 32), get(self, *source) as u32));
-                let mask = self.mask(lane, *mask, world)?;
-                self.threads[lane].state = State::AtWarp { mask, shuffle };
+            Operation::WarpBarrier { .. } | Operation::Shuffle { .. } | Operation::Ballot { .. } => {
+                self.meet(lane, &instruction.operation, world)?;
             }
             Operation::Load { .. } | Operation::Store { .. } | Operation::Fence { .. } => {
-                self.access(lane, &instruction.operation, world)?
+                self.access(lane, &instruction.operation, world)?;
             }
             Operation::Atomic { .. } => self.modify(lane, &instruction.operation, world)?,
             Operation::LoadParameter { .. } | Operation::StoreParameter { .. } => {
@@ -475,6 +487,24 @@ impl Block {
             }
             other => self.compute(lane, other, world),
         }
+        Ok(())
+    }
+
+    /// A lane comes to where the lanes of its warp meet.
+    fn meet(&mut self, lane: usize, operation: &Operation, world: &dyn World) -> Result<(), Failure> {
+        let get = |block: &Self, arg| block.get(lane, arg, world);
+        let (mask, shuffle) = match operation {
+            Operation::Shuffle { from, lane: source, mask, butterfly, .. } => {
+                let own = if *butterfly { (lane % LANES) as u32 } else { 0 };
+                let asked = Asked::Lane(own ^ get(self, *source) as u32);
+                (mask, Some((low(get(self, *from), 32), asked)))
+            }
+            Operation::Ballot { from, mask, .. } => (mask, Some((get(self, *from) & 1, Asked::Ballot))),
+            Operation::WarpBarrier { mask } => (mask, None),
+            _ => return Ok(()),
+        };
+        let mask = self.mask(lane, *mask, world)?;
+        self.threads[lane].state = State::AtWarp { mask, shuffle };
         Ok(())
     }
 
@@ -527,6 +557,12 @@ impl Block {
                 };
                 (*to, low(value, into.bits()))
             }
+            Operation::LeadingZeros { to, from, bits } => {
+                let value = low(get(*from), *bits);
+                (*to, u64::from(value.leading_zeros() - (64 - bits)))
+            }
+            Operation::Ones { to, from, bits } => (*to, low(get(*from), *bits).count_ones().into()),
+            Operation::LargerPair { to, a, b } => (*to, larger_pair(get(*a) as u32, get(*b) as u32).into()),
             Operation::ToFp8 { to, high, low: second } => {
                 (*to, to_fp8(get(*high)) << 8 | to_fp8(get(*second)))
             }

@@ -292,11 +292,36 @@ pub enum Operation {
     WarpBarrier {
         mask: Arg,
     },
+    /// Across a butterfly: `lane` is what the other lane's number differs by.
     Shuffle {
         to: Register,
         from: Arg,
         lane: Arg,
         mask: Arg,
+        butterfly: bool,
+    },
+    Ballot {
+        to: Register,
+        from: Arg,
+        mask: Arg,
+    },
+    /// Bits above the first that is set.
+    LeadingZeros {
+        to: Register,
+        from: Arg,
+        bits: u32,
+    },
+    /// Bits that are set.
+    Ones {
+        to: Register,
+        from: Arg,
+        bits: u32,
+    },
+    /// Two BF16, each the larger one; one that is no number does not count.
+    LargerPair {
+        to: Register,
+        a: Arg,
+        b: Arg,
     },
 }
 
@@ -489,12 +514,22 @@ impl<'b> Decode<'b> {
                 Operation::WarpBarrier { mask: self.args(statement, 0)?[0] }
             }
             "bar" | "barrier" => self.barrier(statement)?,
-            "shfl" if opcode == "shfl.sync.idx.b32" => {
+            "vote" if opcode == "vote.sync.ballot.b32" => {
+                let args = self.args(statement, 1)?;
+                Operation::Ballot { to: self.to(statement)?, from: args[0], mask: args[1] }
+            }
+            "max" if opcode == "max.bf16x2" => {
+                let args = self.args(statement, 1)?;
+                Operation::LargerPair { to: self.to(statement)?, a: args[0], b: args[1] }
+            }
+            "shfl" if matches!(opcode, "shfl.sync.idx.b32" | "shfl.sync.bfly.b32") => {
                 let args = self.args(statement, 1)?;
                 if args.get(2) != Some(&Arg::Constant(31)) {
                     return wrong(line, "a shuffle in parts of a warp: expected one of all lanes, `31`");
                 }
-                Operation::Shuffle { to: self.to(statement)?, from: args[0], lane: args[1], mask: args[3] }
+                let butterfly = opcode == "shfl.sync.bfly.b32";
+                let (to, from) = (self.to(statement)?, args[0]);
+                Operation::Shuffle { to, from, lane: args[1], mask: args[3], butterfly }
             }
             _ => match self.arithmetic(statement, &words, kind)? {
                 Some(operation) => operation,
@@ -567,6 +602,8 @@ impl<'b> Decode<'b> {
             "mad" if second == "lo" => {
                 Some(Operation::MultiplyAdd { kind, to, a: args[0], b: args[1], c: args[2] })
             }
+            "clz" => Some(Operation::LeadingZeros { to, from: args[0], bits: kind.bits() }),
+            "popc" => Some(Operation::Ones { to, from: args[0], bits: kind.bits() }),
             "not" => Some(Operation::Not { kind, to, from: args[0] }),
             "neg" => Some(Operation::Negate { kind, to, from: args[0] }),
             "cvt" if words.contains(&"e4m3x2") => Some(Operation::ToFp8 { to, high: args[0], low: args[1] }),

@@ -14,6 +14,7 @@ pub mod coverage;
 pub mod kernels;
 pub mod library;
 pub mod moe;
+pub mod moe_costs;
 pub mod mutants;
 pub mod outcome;
 pub mod raw;

@@ -3,10 +3,12 @@
 use shunt_deep_ep_bridge::scenarios as moe;
 use shunt_kernels::scenarios::{Group, Launch, Scenario, all, each};
 use shunt_ptx::code::Module;
+use shunt_ptx::counts::Counts;
 use shunt_ptx::coverage::{self, Coverage};
 use shunt_ptx::kernels::{Door, cost, judge};
 use shunt_ptx::library;
 use shunt_ptx::moe::{judge as judge_moe, judge_normal};
+use shunt_ptx::moe_costs::{self, Layer};
 use shunt_ptx::mutants::MUTANTS;
 use shunt_ptx::outcome::Run;
 use shunt_ptx::raw;
@@ -114,8 +116,6 @@ fn options() -> Result<Options, String> {
 }
 
 fn main() -> ExitCode {
-    // A panic of the machine is a finding, which is printed as one.
-    std::panic::set_hook(Box::new(|_| {}));
     match options().and_then(|options| run(&options)) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(wrong) => {
@@ -141,8 +141,11 @@ fn run(options: &Options) -> Result<usize, String> {
     let (text, module) = read(&options.files[0])?;
     if options.counts {
         print_costs(&module);
+        print_moe_costs(&module);
         return Ok(0);
     }
+    // A panic of the machine is a finding, which is printed as one.
+    std::panic::set_hook(Box::new(|_| {}));
     let library = options.files.get(1).map(|file| read(file)).transpose()?;
     let mut found = Found::default();
     for relaxed in [false, true] {
@@ -325,6 +328,47 @@ fn mutants(text: &str) -> Result<usize, String> {
         }
     }
     Ok(missed)
+}
+
+/// A layer over 32 ranks and 256 experts, with few tokens; and the message of a token of 7168 channels.
+fn print_moe_costs(module: &Rc<Module>) {
+    let layer =
+        Layer { ranks: 32, experts: 256, tokens: 8, hidden: 512, topk: 8, launch: (8, 256), fp8: true };
+    println!(
+        "{:32} {:>12} {:>9} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8}",
+        "MoE, 32 ranks, 256 experts",
+        "instructions",
+        "issued",
+        "loads",
+        "atomics",
+        "doorbells",
+        "barriers",
+        ".gpu",
+        ".sys"
+    );
+    let row = |name: &str, counts: &Counts| {
+        println!(
+            "{name:32} {:12} {:9} {:8} {:8} {:9} {:8} {:8} {:8}",
+            counts.instructions,
+            counts.issued,
+            counts.loads,
+            counts.atomics,
+            counts.doorbells,
+            counts.barriers,
+            counts.fences_gpu,
+            counts.fences_system
+        );
+    };
+    for (stage, counts) in moe_costs::costs(module, layer) {
+        row(stage.name(), &counts);
+    }
+    for fp8 in [true, false] {
+        let layer = Layer { ranks: 2, experts: 2, hidden: 7168, launch: (1, 256), fp8, ..layer };
+        row(
+            if fp8 { "message of a token, FP8" } else { "message of a token, BF16" },
+            &moe_costs::message(module, layer),
+        );
+    }
 }
 
 fn print_costs(module: &Rc<Module>) {

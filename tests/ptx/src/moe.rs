@@ -62,8 +62,9 @@ struct Host {
 }
 
 impl Host {
-    fn work<C: Copy>(&self, kernel: &str, call: &C, blocks: u32) -> Outcome {
-        let room = outcome_words(blocks);
+    /// A launch, each of whose blocks has so many outcomes.
+    fn work<C: Copy>(&self, kernel: &str, call: &C, blocks: u32, each: u32) -> Outcome {
+        let room = outcome_words(blocks * each);
         self.station.lent.lend(&room);
         // SAFETY: calls of kernels are plain words.
         let params = vec![unsafe { bytes_of(call) }, (room.as_ptr() as u64).to_le_bytes().to_vec()];
@@ -74,7 +75,7 @@ impl Host {
         while self.board.ended.get() < self.blocks {
             self.station.kernel().world.relax();
         }
-        let outcomes = outcomes(&room, blocks);
+        let outcomes = outcomes(&room, blocks * each);
         let fault = outcomes.iter().find(|outcome| outcome.as_fault().is_some()).copied();
         // Later launches have their outcomes elsewhere: this room stays lent, and so it has to stay.
         self.memory.borrow_mut().push(room);
@@ -119,7 +120,7 @@ impl Machine for Host {
         unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), bytes.len()) };
     }
     fn launch(&self, stage: Stage, call: &MoeCall) -> Outcome {
-        self.work(stage.kernel(), call, call.blocks.max(1))
+        self.work(stage.kernel(), call, call.blocks.max(1), self.group.warps(THREADS))
     }
     fn capture(&self, phases: &[(Stage, MoeCall)]) -> Self::Graph {
         phases.to_vec()
@@ -131,7 +132,7 @@ impl Machine for Host {
 
 impl NormalMachine for Host {
     fn launch_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome {
-        self.work(kernel.name(), call, call.blocks.max(1))
+        self.work(kernel.name(), call, call.blocks.max(1), 1)
     }
     fn near(&self, rank: u32, at: u64) -> u64 {
         self.station.kernel().heaps[rank as usize] + at

@@ -62,6 +62,17 @@ pub fn binary(operation: Binary, kind: Type, a: u64, b: u64) -> u64 {
     low(result, bits)
 }
 
+/// Two pairs of BF16, each the larger one: of one that is no number and one that is, the number (`max.bf16x2`).
+pub fn larger_pair(a: u32, b: u32) -> u32 {
+    let value = |bits: u32| f32::from_bits(bits << 16);
+    let larger = |a: u32, b: u32| match (value(a), value(b)) {
+        (x, y) if x.is_nan() && y.is_nan() => 0x7fff,
+        (x, y) if y.is_nan() || x >= y => a,
+        _ => b,
+    };
+    larger(a >> 16, b >> 16) << 16 | larger(a & 0xffff, b & 0xffff)
+}
+
 /// A comparison.
 pub fn compare(compare: Compare, kind: Type, a: u64, b: u64) -> bool {
     use std::cmp::Ordering::{Equal, Greater, Less};

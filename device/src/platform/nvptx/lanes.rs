@@ -1,6 +1,6 @@
 //! Who takes part on a GPU: warps and blocks, and where a thread stands in the grid.
 
-use crate::platform::Lanes;
+use crate::platform::{Lanes, WarpLanes};
 use core::arch::asm;
 
 /// The 32 lanes of a warp. Every lane of the warp calls, none has exited.
@@ -46,6 +46,32 @@ impl Lanes for Warp {
     fn broadcast(self, value: u64, from: u32) -> u64 {
         let (low, high) = (shuffle(value as u32, from), shuffle((value >> 32) as u32, from));
         u64::from(high) << 32 | u64::from(low)
+    }
+}
+
+impl WarpLanes for Warp {
+    #[inline(always)]
+    fn ballot(self, yes: bool) -> u32 {
+        let answers;
+        // SAFETY: registers only. All lanes of the mask take part, which is what `Warp` promises; they meet by mask, so
+        // copies of this in two branches do no harm.
+        unsafe {
+            asm!("{{ .reg .pred %shunt_yes; setp.ne.u32 %shunt_yes, {}, 0; \
+                  vote.sync.ballot.b32 {}, %shunt_yes, 0xffffffff; }}",
+                 in(reg32) yes as u32, out(reg32) answers, options(nostack))
+        };
+        answers
+    }
+
+    #[inline(always)]
+    fn across<const BIT: u32>(self, value: u32) -> u32 {
+        let out;
+        // SAFETY: as for `ballot`.
+        unsafe {
+            asm!("shfl.sync.bfly.b32 {}, {}, {}, 31, 0xffffffff;",
+                 out(reg32) out, in(reg32) value, const BIT, options(nostack))
+        };
+        out
     }
 }
 

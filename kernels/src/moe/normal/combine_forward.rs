@@ -3,7 +3,7 @@
 use super::node::{FULL, Node, POSTED, Turn, afresh, may_fill};
 use super::role::{Halt, Role};
 use super::sum::{Sum, sum_near};
-use crate::moe::exchange::tensor;
+use crate::moe::tensor;
 use crate::nvptx_math::rolled;
 use shunt_device::{HeapOffset, Lanes, Platform, Put};
 use shunt_layout::moe_normal::{ByBoth, ByNode};

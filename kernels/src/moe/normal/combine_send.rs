@@ -3,7 +3,7 @@
 use super::hold::weighs;
 use super::node::{Node, Turn, afresh, least};
 use super::role::Halt;
-use crate::moe::exchange::tensor;
+use crate::moe::tensor;
 use crate::nvptx_math::rolled;
 use shunt_device::{Lanes, PIECE_BYTES, Platform};
 use shunt_layout::moe_normal::ByBoth;

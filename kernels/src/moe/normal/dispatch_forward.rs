@@ -4,7 +4,7 @@
 use super::call::FP8;
 use super::node::{FULL, Node, POSTED, Turn, afresh, may_take};
 use super::role::{Halt, Role};
-use crate::moe::exchange::tensor;
+use crate::moe::tensor;
 use crate::nvptx_math::rolled;
 use shunt_device::{HeapOffset, Lanes, PIECE_BYTES, Platform};
 use shunt_layout::moe_normal::{ByLocal, ByNode, NOWHERE};

@@ -3,8 +3,8 @@
 use super::call::FP8;
 use super::node::{Node, Turn, afresh, may_take};
 use super::role::{Halt, Role};
-use crate::moe::exchange::tensor;
 use crate::moe::stop::Stop;
+use crate::moe::tensor;
 use crate::nvptx_math::rolled;
 use shunt_device::{HeapOffset, Lanes, PIECE_BYTES, Platform};
 use shunt_layout::moe_normal::ByLocal;

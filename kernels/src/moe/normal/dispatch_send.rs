@@ -4,7 +4,7 @@ use super::call::FP8;
 use super::layout::{goes, position};
 use super::node::{FULL, Node, POSTED, Turn, afresh, may_fill};
 use super::role::{Halt, Role};
-use crate::moe::exchange::tensor;
+use crate::moe::tensor;
 use crate::nvptx_math::rolled;
 use shunt_device::{HeapOffset, Lanes, PIECE_BYTES, Platform, Put};
 use shunt_layout::moe_normal::{ByNode, NOWHERE};

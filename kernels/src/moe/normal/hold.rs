@@ -4,8 +4,9 @@
 use super::call::{GIVE_UP, NormalCall};
 use super::node::{Node, OTHERS, RANK_MASK, Waits, afresh};
 use super::role::{Halt, Role};
-use crate::moe::exchange::{split, tensor};
+use crate::moe::exchange::split;
 use crate::moe::stop::Stop;
+use crate::moe::tensor;
 use crate::nvptx_math::rolled;
 use shunt_device::{Device, HeapOffset, Lanes, PIECE_BYTES, Platform, Put};
 use shunt_layout::moe::At;

@@ -3,8 +3,9 @@
 use super::call::NormalCall;
 use super::node::{Node, afresh};
 use super::role::{Halt, Role};
-use crate::moe::exchange::{split, tensor};
+use crate::moe::exchange::split;
 use crate::moe::stop::Stop;
+use crate::moe::tensor;
 use crate::nvptx_math::rolled;
 use shunt_device::{Device, Lanes, Platform};
 use shunt_layout::moe_normal::NOWHERE;

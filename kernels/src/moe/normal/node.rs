@@ -3,8 +3,9 @@
 
 use super::call::{CLEAN, NormalCall};
 use super::role::{Halt, Role};
-use crate::moe::exchange::{split, tensor};
+use crate::moe::exchange::split;
 use crate::moe::stop::Stop;
+use crate::moe::tensor;
 use crate::nvptx_math::unknown;
 use shunt_device::{
     Deadline, Device, FaultKind, HeapOffset, Lanes, Platform, Posted, Put, Rounds, Signal, Solo,

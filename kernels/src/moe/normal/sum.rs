@@ -4,8 +4,8 @@
 
 use super::call::NormalCall;
 use super::node::{Node, afresh};
-use crate::moe::exchange::tensor;
 use crate::moe::number::{four, four_bf16};
+use crate::moe::tensor;
 use crate::nvptx_math::rolled;
 use shunt_device::{HeapOffset, Lanes, PIECE_BYTES, Platform};
 use shunt_layout::moe_normal::{ByBoth, ByNode};
