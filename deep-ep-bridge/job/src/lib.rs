@@ -21,7 +21,7 @@ pub use shunt_host::config::NicKind;
 pub use shunt_host::connect;
 
 use shunt::machine::Found;
-use shunt::{Builder, Member, Members, OpenNics, Runtime, Settings, start_together};
+use shunt::{Builder, Member, Members, OpenNics, Runtime, Settings, soft_give_up_ns, start_together};
 use shunt::{Mapping, SharedHeap};
 use shunt_device::platform::host::World;
 use shunt_host::connect::Bootstrap;
@@ -206,6 +206,20 @@ impl Job {
         each.fold((0, 0), |(failovers, back), (more, more_back)| (failovers + more, back + more_back))
     }
 
+    /// Bytes of payload that each rail of this process has sent so far, where its NIC counts them.
+    pub fn sent(&self) -> Vec<(RailAt, u64)> {
+        let of = |rank: &Runtime| {
+            let pe = rank.rank();
+            let rails = rank
+                .pe()
+                .rails()
+                .iter()
+                .map(move |rail| (RailAt { pe, rail: rail.index }, rail.devx.traffic()));
+            rails.filter_map(|(at, traffic)| Some((at, traffic?.0))).collect::<Vec<_>>()
+        };
+        self.ranks.iter().flat_map(of).collect()
+    }
+
     /// Gives bytes to all processes and returns everyone's, by rank: these alone where all ranks are here. All
     /// processes call it equally often.
     ///
@@ -278,10 +292,14 @@ impl Setting {
 
     fn builder(&self, nics: &OpenNics, member: Member) -> Builder {
         let (suspect_ns, floor_ns) = (self.suspect_ns, self.floor_ns);
+        let (soft, asked) = (nics.are_soft(), self.settings.give_up_ns);
         let adjust = move |config: &mut PeConfig| {
             // A switch goes to a backup that is there.
             config.backups_later = false;
             (config.policy.suspect_ns, config.policy.suspect_floor_ns) = (suspect_ns, floor_ns);
+            if soft {
+                config.policy.give_up_ns = soft_give_up_ns(asked, config.policy.give_up_ns);
+            }
         };
         let builder = Runtime::builder(nics.rails(), member).settings(self.settings);
         builder.heap_bytes(self.heap_bytes).adjust(adjust)
@@ -295,5 +313,31 @@ fn alike(lines: &[Vec<u8>]) -> Result<(), NoJob> {
     match (0..).zip(lines).find(|(_, theirs)| *theirs != ours) {
         Some((rank, theirs)) => Err(NoJob::Disagree { rank, theirs: text(theirs), ours: text(ours) }),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the usual second a rank was given up whose soft NICs had no core for so long.
+    #[test]
+    fn ranks_on_soft_nics_are_patient_with_each_other() {
+        let options = JobOptions {
+            ranks: 2,
+            rails: 1,
+            channels: 1,
+            bytes: 4096,
+            message: 4096,
+            seed: 1,
+            tolerant: true,
+            nic: NicKind::Soft,
+            locals: None,
+        };
+        let job = Job::start(&options).unwrap();
+        let asked = Settings::from_env().unwrap().give_up_ns;
+        for rank in &job.ranks {
+            assert_eq!(rank.pe().root().policy.give_up_ns, asked.unwrap_or(10_000_000_000));
+        }
     }
 }

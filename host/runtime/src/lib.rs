@@ -47,7 +47,7 @@ pub use open_nics::OpenNics;
 pub use runtime::{Builder, Error, Runtime, Settings, start_together};
 pub use shared_heap::{HeapCard, Mapping, SharedHeap};
 #[cfg(feature = "soft")]
-pub use soft::{LINK_NS, SoftNics};
+pub use soft::{LINK_NS, SoftNics, soft_give_up_ns};
 
 pub use shunt_device as device;
 pub use shunt_host as host;

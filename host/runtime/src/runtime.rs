@@ -46,6 +46,8 @@ pub struct Settings {
     pub suspect_ns: Option<u64>,
     /// Shortest, if it was set.
     pub suspect_floor_ns: Option<u64>,
+    /// How long every path to a peer stays dead before it is lost, if it was set.
+    pub give_up_ns: Option<u64>,
 }
 
 impl Settings {
@@ -59,6 +61,7 @@ impl Settings {
             env,
             suspect_ns: lookup("SHUNT_SUSPECT").map(|_| env.suspect_ns),
             suspect_floor_ns: lookup("SHUNT_SUSPECT_FLOOR").map(|_| env.suspect_floor_ns),
+            give_up_ns: lookup("SHUNT_GIVE_UP").map(|_| env.give_up_ns),
         })
     }
 

@@ -13,9 +13,17 @@ use std::sync::Arc;
 
 /// Latency of the link between two NICs.
 pub const LINK_NS: u64 = 2_000;
+/// Threads of several PEs share few cores with soft NICs: no peer is lost that has no core for so long, nanoseconds.
+const GIVE_UP_NS: u64 = 10_000_000_000;
 /// A command that takes longer counts as unanswered. Well below what a switcher waits for a fence: it must find out
 /// within that time that a NIC is gone.
 const COMMAND_NS: u64 = 50_000_000;
+
+/// How long every path to a peer stays dead on soft NICs before it is lost, nanoseconds: as `asked`, where somebody
+/// said it, else no less than 10 s, whatever is `usual`.
+pub fn soft_give_up_ns(asked: Option<u64>, usual: u64) -> u64 {
+    asked.unwrap_or(usual.max(GIVE_UP_NS))
+}
 
 /// All soft NICs of this process. The engine's thread ends with the last device and the last clock.
 pub struct SoftNics {

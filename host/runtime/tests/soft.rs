@@ -3,7 +3,9 @@
 use shunt::device::{HeapOffset, Put, Signal, Solo};
 use shunt::host::silence::Silence;
 use shunt::soft_nic::{FaultKind, RailAt};
-use shunt::{AgentThread, Members, Nics, NoAgent, Runtime, Settings, SoftNics, Turn, start_together};
+use shunt::{
+    AgentThread, Members, Nics, NoAgent, Runtime, Settings, SoftNics, Turn, soft_give_up_ns, start_together,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,4 +106,16 @@ fn what_nobody_set_is_as_the_nics_are() {
     // A suspect time below the usual floor takes the floor with it.
     assert_eq!(silence_of("SHUNT_SUSPECT", "5ms", Silence::HARDWARE), (5_000_000, 5_000_000));
     assert_eq!(silence_of("SHUNT_SUSPECT_FLOOR", "1ms", Silence::SOFT), (10_000_000, 1_000_000));
+}
+
+#[test]
+fn a_peer_on_soft_nics_is_given_up_when_somebody_said_or_late() {
+    let asked = |value: Option<&str>| {
+        let lookup = |name: &str| value.filter(|_| name == "SHUNT_GIVE_UP").map(str::to_owned);
+        Settings::from_lookup(&lookup).unwrap()
+    };
+    let of = |settings: Settings| soft_give_up_ns(settings.give_up_ns, settings.env.give_up_ns);
+    assert_eq!(asked(None).env.give_up_ns, 1_000_000_000);
+    assert_eq!([asked(None), asked(Some("2s"))].map(of), [10_000_000_000, 2_000_000_000]);
+    assert_eq!(soft_give_up_ns(None, 60_000_000_000), 60_000_000_000);
 }

@@ -20,7 +20,7 @@ use crate::failure::{Failure, InitError};
 use crate::kernels::{Kernels, Place};
 use crate::report::end_process;
 use crate::teams::{FIRST_OWN, Teams};
-use shunt::{AgentThread, HeapCard, Member, Runtime, SharedHeap, Turn};
+use shunt::{AgentThread, HeapCard, Member, Runtime, SharedHeap, Turn, soft_give_up_ns};
 use shunt_device::platform::host::World;
 use shunt_host::agent::words::StateWords;
 use shunt_host::connect::bootstrap::Bootstrap;
@@ -33,8 +33,6 @@ use std::time::Duration;
 
 /// Threads of several PEs share few cores with soft NICs: silence shorter than this says nothing there.
 const SOFT_SUSPECT_NS: u64 = 50_000_000;
-/// Nor is a peer lost that has no core for so long.
-const SOFT_GIVE_UP_NS: u64 = 10_000_000_000;
 
 /// Starts the agent of this PE. Its thread hears as well what other PEs say.
 fn spawn_agent(pe: Arc<Pe>, control: Arc<Control>) -> Result<AgentThread, InitError> {
@@ -78,8 +76,8 @@ fn config(settings: &Settings, heap_bytes: u64, soft: bool, kernels: &Kernels) -
         config.policy.suspect_ns = config.policy.suspect_ns.max(SOFT_SUSPECT_NS);
         config.policy.suspect_floor_ns = config.policy.suspect_ns;
     }
-    if soft && settings.give_up_ns.is_none() {
-        config.policy.give_up_ns = config.policy.give_up_ns.max(SOFT_GIVE_UP_NS);
+    if soft {
+        config.policy.give_up_ns = soft_give_up_ns(settings.give_up_ns, config.policy.give_up_ns);
     }
     config
 }
