@@ -6,8 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn program(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_moe_pressure")).args(arguments.split_whitespace()).output().unwrap()
+    program_with(arguments, &[])
 }
+
+fn program_with(arguments: &str, environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moe_pressure"));
+    command.args(arguments.split_whitespace()).envs(environment.iter().copied()).output().unwrap()
+}
+
+/// Nothing is sent again because a thread has no core for a while: bytes are counted.
+const PATIENT: [(&str, &str); 3] =
+    [("SHUNT_SUSPECT", "10s"), ("SHUNT_SUSPECT_FLOOR", "10s"), ("NVSHMEM_IB_TIMEOUT", "20")];
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -19,8 +28,12 @@ fn file(name: &str) -> PathBuf {
 
 /// Runs, and reads the JSON that it wrote.
 fn run(name: &str, arguments: &str) -> (Output, Value) {
+    run_with(name, arguments, &[])
+}
+
+fn run_with(name: &str, arguments: &str, environment: &[(&str, &str)]) -> (Output, Value) {
     let json = file(name);
-    let output = program(&format!("{arguments} --json {}", json.display()));
+    let output = program_with(&format!("{arguments} --json {}", json.display()), environment);
     let bytes = std::fs::read(&json).unwrap_or_else(|_| panic!("no JSON: {}", text(&output.stderr)));
     (output, serde_json::from_slice(&bytes).unwrap())
 }
@@ -66,15 +79,53 @@ fn layers_of_normal_mode_under_random_faults_are_clean() {
     assert!(json["faults"].as_array().unwrap().iter().any(|fault| fault["hits"].as_u64() > Some(0)), "{out}");
 }
 
+/// Bytes by NIC, by memory of the node, and for other nodes, of a run whose layers were right.
+fn bytes(json: &Value, said: &str) -> [u64; 3] {
+    assert_eq!((&json["verdict"], &json["mismatches"]), (&Value::from("clean"), &Value::from(0)), "{said}");
+    ["bytes_by_nic", "bytes_by_mapping", "bytes_for_other_nodes"].map(|key| json[key].as_u64().unwrap())
+}
+
+/// All ranks tell all others their terms once, by NIC: 64 bytes and a word behind them.
+const TERMS: u64 = 4 * 3 * 72;
+
+/// The same layers with other nodes: what ranks of a node give each other goes through no NIC, also while a port of
+/// each of them is down for good.
+#[test]
+fn what_stays_on_a_node_goes_through_no_nic() {
+    let layers = "--mode normal --ranks 4 --iters 60 --seed 11";
+    let of = |locals: u32, faults: &str| {
+        let name = format!("moe-node-{locals}-{}.json", faults.len());
+        let arguments = format!("{layers} --ranks-per-node {locals} --faults {faults}");
+        let (output, json) = run_with(&name, &arguments, &PATIENT);
+        assert_eq!(json["ranks_per_node"], locals);
+        (bytes(&json, &text(&output.stdout)), json)
+    };
+    let ([by_nic, all, crossing], _) = of(4, "none");
+    assert_eq!((by_nic, crossing), (TERMS, 0));
+    let ([by_nic, mapped, crossing], json) = of(1, "none");
+    assert_eq!((mapped, crossing), (0, all));
+    assert!(by_nic > all, "{by_nic} of {all} bytes");
+    let nics = json["nics"].as_array().unwrap();
+    assert_eq!(nics.iter().map(|nic| nic["bytes"].as_u64().unwrap()).sum::<u64>(), by_nic);
+    let ([by_nic, mapped, crossing], _) = of(2, "none");
+    assert!(0 < mapped && mapped < all && 0 < crossing && crossing < all, "{mapped}, {crossing} of {all}");
+    assert!(by_nic > crossing, "{by_nic} of {crossing} bytes");
+    // Ports that stay down: paths are left, and agents talk about that.
+    let ([by_nic, mapped, crossing], json) = of(4, "down --every 20ms");
+    assert_eq!((mapped, crossing), (all, 0));
+    assert!(json["failovers"].as_u64().unwrap() > 0, "{json}");
+    assert!(by_nic < all, "{by_nic} of {all} bytes");
+}
+
 /// Starts each rank as a process of its own, and answers with rank 0's JSON and what all of them said.
-fn processes(name: &str, ranks: u16, arguments: &str) -> (Value, String) {
+fn processes(name: &str, ranks: u16, arguments: &str, environment: &[(&str, &str)]) -> (Value, String) {
     let (json, port) = (file(&format!("{name}.json")), free_port());
     let start = |rank: u16| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_moe_pressure"));
         command.args(arguments.split_whitespace()).arg("--json").arg(&json);
         command.env("SHUNT_RANK", rank.to_string()).env("SHUNT_WORLD", ranks.to_string());
         command.env("SHUNT_ROOT", format!("127.0.0.1:{port}")).env("SHUNT_FABRIC", format!("{name}-{port}"));
-        Running::start(command.env_remove("SHUNT_NIC"))
+        Running::start(command.envs(environment.iter().copied()).env_remove("SHUNT_NIC"))
     };
     let running: Vec<Running> = (0..ranks).map(start).collect();
     let ended: Vec<_> = running.into_iter().map(Running::end).collect();
@@ -93,7 +144,7 @@ fn layers_of_both_modes_are_clean_where_each_rank_is_a_process() {
     for (name, ranks, mode) in
         [("moe-ll", 3, "--iters 150"), ("moe-nm", 4, "--iters 60 --mode normal --nodes 2")]
     {
-        let (json, said) = processes(name, ranks, &format!("{mode} {few}"));
+        let (json, said) = processes(name, ranks, &format!("{mode} {few}"), &[]);
         assert_eq!(
             (&json["verdict"], &json["mismatches"]),
             (&Value::from("clean"), &Value::from(0)),
@@ -110,6 +161,11 @@ fn layers_of_both_modes_are_clean_where_each_rank_is_a_process() {
             faults.iter().filter_map(|fault| fault["where"].as_str()?.split('.').next()).collect();
         assert!(ranks.len() > 1, "faults of several processes: {said}");
     }
+    let one_node = "--mode normal --ranks-per-node 4 --iters 40 --faults none --nic soft";
+    let (json, said) = processes("moe-one-node", 4, one_node, &PATIENT);
+    let [by_nic, mapped, crossing] = bytes(&json, &said);
+    assert_eq!((by_nic, crossing), (TERMS, 0), "{said}");
+    assert!(mapped > TERMS, "{said}");
 }
 
 #[test]
@@ -183,7 +239,13 @@ fn bad_flags_are_status_2_and_say_what_would_be_right() {
         ("--format fp4", "bf16"),
         ("--json /nowhere/moe.json", "folder that exists"),
         ("--no-such-option", "unexpected"),
-        ("--nodes 2", "--nodes 2 with --mode low-latency: ranks there are on no nodes; give --mode normal"),
+        ("--nodes 2", "--nodes 2 with --mode low-latency: all that ranks send goes by NICs there"),
+        (
+            "--ranks-per-node 2",
+            "--ranks-per-node 2 with --mode low-latency: all that ranks send goes by NICs",
+        ),
+        ("--mode normal --ranks-per-node 3", "--ranks-per-node: expected a divisor of the 4 ranks, got 3"),
+        ("--mode normal --ranks-per-node 2 --nodes 2", "cannot be used with"),
         ("--faults none --every 50ms", "--every 50.0 ms with --faults none: nothing goes wrong there"),
         ("--plot moe.png", "ends in .svg"),
         ("--iters -1", "1..=100000000"),

@@ -108,6 +108,10 @@ pub struct MoeOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     #[arg(allow_negative_numbers = true)]
     pub nodes: Option<u32>,
+    /// Ranks of a node, with --mode normal, in place of --nodes: a divisor of the ranks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    #[arg(allow_negative_numbers = true, conflicts_with = "nodes")]
+    pub ranks_per_node: Option<u32>,
     /// Ranks: threads of this process; under `shunt run`, its processes [default: 4, or those of the job]
     #[arg(long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(RANKS_MAX)))]
     #[arg(allow_negative_numbers = true)]
@@ -255,10 +259,11 @@ impl MoeOptions {
 
     /// What low latency does not have; else bytes of its heap.
     fn wrong_in_low_latency(&self) -> Result<u64, String> {
-        if let Some(nodes) = self.nodes {
+        let given = [("--nodes", self.nodes), ("--ranks-per-node", self.ranks_per_node)];
+        if let Some((name, Some(number))) = given.into_iter().find(|(_, number)| number.is_some()) {
             return Err(format!(
-                "--nodes {nodes} with --mode low-latency: ranks there are on no nodes; give --mode normal, or leave \
-                 --nodes out"
+                "{name} {number} with --mode low-latency: all that ranks send goes by NICs there, whatever node they \
+                 are on; give --mode normal, or leave {name} out"
             ));
         }
         self.shape_or()
@@ -273,6 +278,12 @@ impl MoeOptions {
                         or leave --signals out"
                 .into());
         }
+        if let Some(locals) = self.ranks_per_node.filter(|locals| !self.ranks.is_multiple_of(*locals)) {
+            return Err(format!(
+                "--ranks-per-node: expected a divisor of the {} ranks, got {locals}",
+                self.ranks
+            ));
+        }
         let nodes = self.nodes();
         if !self.ranks.is_multiple_of(nodes) {
             return Err(format!("--nodes: expected a divisor of the {} ranks, got {nodes}", self.ranks));
@@ -286,7 +297,10 @@ impl MoeOptions {
 
     /// Nodes that the ranks are on.
     pub fn nodes(&self) -> u32 {
-        self.nodes.unwrap_or(NODES_DEFAULT)
+        match self.ranks_per_node {
+            Some(locals) => self.ranks / locals,
+            None => self.nodes.unwrap_or(NODES_DEFAULT),
+        }
     }
 
     /// Mean nanoseconds between two faults.

@@ -34,12 +34,25 @@ pub struct End {
     pub mismatches: u64,
     /// Ranks that it leaves out.
     pub masked: u64,
+    /// Bytes that came by memory that ranks of its node share.
+    pub mapped: u64,
+    /// Bytes that it has for other nodes.
+    pub crossing: u64,
     /// How it ended.
     pub how: How,
     /// The first of what was wrong, and the fault that ended it.
     pub wrongs: Vec<String>,
     /// Time of a layer in microseconds: half of all, 99 of 100, the longest.
     pub layer_us: [f64; 3],
+}
+
+/// What a rail sent.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub struct NicBytes {
+    /// Rank and rail.
+    pub place: String,
+    /// Bytes of payload.
+    pub bytes: u64,
 }
 
 /// What came of the ranks of a process.
@@ -49,6 +62,8 @@ pub struct Part {
     pub ends: Vec<End>,
     /// Switches because of a fault, and back.
     pub switches: (u64, u64),
+    /// What its rails sent meanwhile, where NICs count that.
+    pub nics: Vec<NicBytes>,
     /// Faults that struck its rails.
     pub faults: Vec<FaultLine>,
     /// Payload bytes of each bin.
@@ -78,6 +93,8 @@ impl End {
             layers: ended.layers,
             mismatches: ended.mismatches,
             masked: ended.masked,
+            mapped: ended.mapped,
+            crossing: ended.crossing,
             how,
             wrongs: ended.wrongs.iter().cloned().chain(fault).collect(),
             layer_us: percentiles(ended.layer_ns),

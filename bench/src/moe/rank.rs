@@ -3,7 +3,7 @@
 use crate::timeline::Timeline;
 use shunt_deep_ep_bridge::layer::{self, Manner, Wrongs};
 use shunt_deep_ep_bridge::normal::reference::NormalCase;
-use shunt_deep_ep_bridge::normal::{self, NormalBuffer};
+use shunt_deep_ep_bridge::normal::{self, NormalBuffer, NormalHandle};
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::{Buffer, MoeError, Patience, Runner};
 use shunt_deep_ep_job::{Job, Lane};
@@ -43,6 +43,10 @@ pub struct Ended {
     pub fault: Option<MoeError>,
     /// Ranks that it leaves out.
     pub masked: u64,
+    /// Bytes that came by memory that ranks of its node share.
+    pub mapped: u64,
+    /// Bytes that it has for other nodes.
+    pub crossing: u64,
     /// Nanoseconds of each layer.
     pub layer_ns: Vec<u64>,
 }
@@ -55,6 +59,20 @@ impl Ended {
             _ => None,
         }
     }
+}
+
+/// Bytes of a layer of normal mode: of the rows that came to `rank` by memory of its node, and of its tokens for other
+/// nodes, there and back. A row comes over a rail to the rank of the node that has its source's number, and from there,
+/// unless it is for that one, by memory.
+fn ways(case: &NormalCase, rank: u32, handle: &NormalHandle) -> (u64, u64) {
+    let shape = &case.shape;
+    let bytes = shape.dispatch_message(case.case.format.bytes() == 1) + shape.combine_stride();
+    let by_memory = (0..shape.ranks()).filter(|source| source % shape.locals != rank % shape.locals);
+    let rows: usize = by_memory.map(|source| handle.rows_from(source as usize).len()).sum();
+    let others = (0..shape.nodes).filter(|node| *node != rank / shape.locals);
+    let tokens: u32 =
+        others.map(|node| case.count(rank, node * shape.locals..(node + 1) * shape.locals)).sum();
+    (rows as u64 * bytes, u64::from(tokens) * bytes)
 }
 
 impl Shared<'_> {
@@ -95,15 +113,22 @@ impl Shared<'_> {
             u64::from(messages)
                 * (shape.dispatch_message(case.case.format.bytes() == 1) + shape.combine_stride())
         };
-        self.layers(rank, bytes, |layer, case| {
+        let (mut mapped, mut crossing) = (0, 0);
+        let mut ended = self.layers(rank, bytes, |layer, case| {
             let case = NormalCase { case: case.clone(), shape };
             let (mut wrongs, handle) = normal::layer::run(&mut buffer, &case)?;
+            let mut times = 1;
             if layer % 5 == 4 {
                 let again = NormalCase { case: case.case.again(layer), shape };
                 wrongs.extend(normal::layer::run_cached(&mut buffer, &again, &handle)?);
+                times = 2;
             }
+            let (near, far) = ways(&case, rank, &handle);
+            (mapped, crossing) = (mapped + times * near, crossing + times * far);
             Ok(wrongs)
-        })
+        });
+        (ended.mapped, ended.crossing) = (mapped, crossing);
+        ended
     }
 
     /// Runs layer after layer, until one ends with a fault.

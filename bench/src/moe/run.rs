@@ -1,7 +1,7 @@
 //! One run: ranks of this process, a thread for each, and one that makes rails fail; then what came of all ranks.
 
 use super::options::{ModeKind, MoeOptions};
-use super::part::{End, How, Part};
+use super::part::{End, How, NicBytes, Part};
 use super::rank::{Ended, Shared};
 use super::trouble::{Trouble, Troubles};
 use super::verdict::{BROKEN, MoeReport, USAGE};
@@ -110,7 +110,7 @@ fn part(options: &MoeOptions, job: &Arc<Job>, normal: Option<NormalShape>) -> Pa
     let cases = cases(options);
     let start_ns = job.clock().now_ns();
     let timeline = Timeline::new(start_ns, LENGTH_NS);
-    let own = job.own();
+    let (own, before) = (job.own(), job.sent());
     let shared = Shared {
         cases: &cases,
         iterations: options.iters,
@@ -144,6 +144,10 @@ fn part(options: &MoeOptions, job: &Arc<Job>, normal: Option<NormalShape>) -> Pa
     });
     let end_ns = job.clock().now_ns();
     let hits = job.nics().hits().unwrap_or_default();
+    let nics = job.sent().into_iter().zip(before).map(|((at, now), (_, before))| NicBytes {
+        place: format!("{}.{}", at.pe, at.rail),
+        bytes: now.saturating_sub(before),
+    });
     let line = |(at_ns, number, at, kind): (u64, usize, RailAt, String)| FaultLine {
         at_ms: (at_ns - start_ns) as f64 / 1e6,
         place: format!("{}.{}", at.pe, at.rail),
@@ -153,6 +157,7 @@ fn part(options: &MoeOptions, job: &Arc<Job>, normal: Option<NormalShape>) -> Pa
     Part {
         ends: ends.into_iter().map(|(rank, ended)| End::of(rank, ended)).collect(),
         switches: job.switches(),
+        nics: nics.collect(),
         faults: struck.into_iter().map(line).collect(),
         bins: timeline.range(0..((end_ns - start_ns) / BIN_NS) as usize + 1),
         seconds: (end_ns - start_ns) as f64 / 1e9,
@@ -217,6 +222,12 @@ fn judge(options: &MoeOptions, parts: &[Part]) -> MoeReport {
         mismatches: ends.iter().map(|end| end.mismatches).sum(),
         failovers: parts.iter().map(|part| part.switches.0).sum(),
         switchbacks: parts.iter().map(|part| part.switches.1).sum(),
+        ranks_per_node: options.ranks
+            / if options.mode == ModeKind::Normal { options.nodes() } else { options.ranks },
+        bytes_by_nic: parts.iter().flat_map(|part| &part.nics).map(|nic| nic.bytes).sum(),
+        bytes_by_mapping: ends.iter().map(|end| end.mapped).sum(),
+        bytes_for_other_nodes: ends.iter().map(|end| end.crossing).sum(),
+        nics: parts.iter().flat_map(|part| part.nics.iter().cloned()).collect(),
         masked_ranks: ends.iter().map(|end| end.masked).max().unwrap_or(0),
         planned: options.faults != Trouble::None,
         every_ns: options.every(),
