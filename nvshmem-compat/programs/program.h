@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #endif
 #include <cuda_runtime.h>
 #include <nvshmem.h>
@@ -41,17 +42,44 @@ inline bool port(int rail, const char *fault) {
 #endif
 }
 
-// Changes of path because of a fault, so far.
-inline unsigned long long failovers() {
-    uint64_t count = 0;
+// Changes of path so far: because of a fault, and back.
+struct Switches {
+    uint64_t failovers = 0, back = 0;
+};
+inline Switches switches() {
+    Switches count;
 #if __has_include(<shunt_nvshmem.h>)
-    shunt_nvshmem_switches(&count, nullptr);
+    shunt_nvshmem_switches(&count.failovers, &count.back);
 #endif
     return count;
 }
 
+// Whether all PEs have left a path and gone back: what somebody else's hand does to their ports, within so many seconds.
+// Asked by all of them together.
+struct Back {
+    int *words;
+    double until;
+    explicit Back(double seconds) : words((int *)nvshmem_malloc(2 * sizeof(int))), until(now() + seconds) {}
+    static double now() {
+        timespec time = {};
+        clock_gettime(CLOCK_MONOTONIC, &time);
+        return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+    }
+    // 2: they have; 1: not yet; 0: it is too late.
+    int ask() {
+        const Switches count = switches();
+        const int mine = count.failovers && count.back ? 2 : now() < until ? 1 : 0;
+        int all = 0;
+        cudaMemcpy(words, &mine, sizeof mine, cudaMemcpyHostToDevice);
+        nvshmem_int_min_reduce(NVSHMEM_TEAM_WORLD, words + 1, words, 1);
+        cudaMemcpy(&all, words + 1, sizeof all, cudaMemcpyDeviceToHost);
+        return all;
+    }
+};
+
 // Runs a kernel with symmetric memory that is zero; 2 without a GPU. With PROGRAM_FAULTS set to a fault it runs several
-// times, a port having it in some. A launch is told what it needs in either of two ways.
+// times, a port having it in some; with PROGRAM_UNTIL_BACK set to seconds, until all PEs have left a path and gone back.
+// A launch is told what it needs in either of two ways.
 template <typename Kernel> int program(const char *family, Kernel kernel, bool attributes = false) {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
@@ -69,13 +97,16 @@ template <typename Kernel> int program(const char *family, Kernel kernel, bool a
     launch.cuda_config.blockDim = dim3(kThreads);
     const char *fault = std::getenv("PROGRAM_FAULTS");
     const bool down = fault && !std::strcmp(fault, "down");
-    int launched = 0, ports = 1, rounds = fault ? kRounds : 1;
+    const char *seconds = std::getenv("PROGRAM_UNTIL_BACK");
+    Back *back = seconds ? new Back(std::atof(seconds)) : nullptr;
+    int launched = 0, ports = 1, rounds = fault ? kRounds : 1, more = seconds ? 1 : 2;
     cudaError_t ended = cudaSuccess;
-    for (int round = 0; round < rounds && launched == 0 && ended == cudaSuccess; ++round) {
+    int round = 0;
+    for (; (round < rounds || more == 1) && launched == 0 && ended == cudaSuccess; ++round) {
         cudaMemset(memory, 0, kBytes);
         ended = cudaDeviceSynchronize();
         nvshmem_barrier_all();
-        const int rail = !fault || (!down && kDown[round] != 1) ? -1 : kDown[round];
+        const int next = kDown[round % kRounds], rail = !fault || (!down && next != 1) ? -1 : next;
         ports &= port(rail, fault);
         launched |= attributes
                         ? nvshmemx_collective_launch_attr(&launch, (const void *)kernel, arguments)
@@ -83,15 +114,24 @@ template <typename Kernel> int program(const char *family, Kernel kernel, bool a
         if (ended == cudaSuccess) ended = cudaDeviceSynchronize();
         nvshmem_barrier_all();
         if (down) ports &= port(rail, "up");
+        if (back) more = back->ask();
     }
-    unsigned count = 0;
-    cudaMemcpy(&count, wrong, sizeof count, cudaMemcpyDeviceToHost);
+    const Switches count = switches();
+    if (back) {
+        nvshmem_free(back->words);
+        delete back;
+        std::printf("%s: PE %d of %d: %d rounds, %llu failovers, %llu switch-backs, %s\n", family, nvshmem_my_pe(),
+                    nvshmem_n_pes(), round, (unsigned long long)count.failovers, (unsigned long long)count.back,
+                    more == 2 ? "all went back" : "somebody did not go back in time");
+    }
+    unsigned bad = 0;
+    cudaMemcpy(&bad, wrong, sizeof bad, cudaMemcpyDeviceToHost);
     std::printf("%s: PE %d of %d: launch %d, %s, %u wrong, %llu failovers\n", family, nvshmem_my_pe(),
-                nvshmem_n_pes(), launched, cudaGetErrorString(ended), count, failovers());
+                nvshmem_n_pes(), launched, cudaGetErrorString(ended), bad, (unsigned long long)count.failovers);
     cudaFree(wrong);
     nvshmem_free(memory);
     nvshmem_finalize();
-    return launched == 0 && ended == cudaSuccess && count == 0 && ports ? 0 : 1;
+    return launched == 0 && ended == cudaSuccess && bad == 0 && ports && more == 2 ? 0 : 1;
 }
 #endif
 

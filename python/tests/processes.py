@@ -1,33 +1,60 @@
-"""One rank of a job of processes: layers of both modes in one buffer, a port that goes down and comes back in the middle,
-all data compared. `shunt run` starts the ranks:
+"""One rank of a job of processes: layers of both modes in one buffer, a port that goes down and comes back in the
+middle, all data compared. `shunt run` starts the ranks:
 
-    shunt run -n 4 -- shunt soft-rdma run --nics 2 -- python python/tests/processes.py --meet DIR
+    shunt run -n 4 -- shunt soft-rdma run --nics 2 -- python python/tests/processes.py --meet 127.0.0.1:7800
 
-The group is torch's, with gloo, where torch is installed; else a communicator of this file, with mpi4py's names, that
-hands objects round in files of `DIR`, an empty folder. Ends with 0 where each layer was right and each rank left its path and came back.
+Rank 0 listens there, and on the next port. The group is torch's, with gloo, where torch is installed; else a
+communicator of this file, with mpi4py's names. With `--links` nobody here takes a port down: links go down and come
+back by somebody else's hand. Ranks are on two nodes. Ends with 0 where each layer was right and each rank left its path
+and came back. mpirun, torchrun and srun start the ranks as well.
 """
 
 import argparse
 import os
-import pickle
 import sys
 import time
-from pathlib import Path
+from multiprocessing.connection import Client, Listener
 
 import numpy as np
 import shunt_ep as deep_ep
 
-LOCALS, LOCAL_EXPERTS, TOKENS, HIDDEN, TOPK = 2, 2, 6, 512, 2
+LOCAL_EXPERTS, TOKENS, HIDDEN, TOPK = 2, 6, 512, 2
 CONFIG = deep_ep.Config(4, 6, 16, 2, 8)
 # Layers between two looks at how far all ranks are; seconds for each phase, many times what it takes.
 LAYERS, PATIENCE = 5, 120.0
 
 
-class Communicator:
-    """Processes that share a folder, with mpi4py's names."""
+# Variables of a rank and of all of them: shunt run, torchrun, mpirun and prterun, srun.
+LAUNCHERS = (
+    ("SHUNT_RANK", "SHUNT_WORLD"),
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
 
-    def __init__(self, folder, rank, ranks):
-        self._folder, self._rank, self._ranks, self._round = folder, rank, ranks, 0
+
+class Communicator:
+    """Processes that all reach rank 0, with mpi4py's names."""
+
+    def __init__(self, place, rank, ranks):
+        self._rank, self._ranks, self._others = rank, ranks, {}
+        key = os.environ.get("SHUNT_SECRET", "tests").encode()
+        if rank == 0:
+            with Listener(place, backlog=ranks, authkey=key) as listener:
+                for _ in range(1, ranks):
+                    other = listener.accept()
+                    self._others[self._heard(other)] = other
+            return
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._root = Client(place, authkey=key)
+                break
+            except OSError as error:
+                if time.monotonic() > until:
+                    sys.exit(f"rank {rank}: rank 0 is not at {place}: {error}")
+                time.sleep(0.05)
+        self._root.send(rank)
 
     def Get_rank(self):
         return self._rank
@@ -35,29 +62,30 @@ class Communicator:
     def Get_size(self):
         return self._ranks
 
+    def _heard(self, other):
+        if not other.poll(PATIENCE):
+            sys.exit(f"rank {self._rank}: not all ranks came in {PATIENCE} s")
+        return other.recv()
+
     def allgather(self, mine):
-        self._round += 1
-        place = lambda rank: self._folder / f"{self._round}.{rank}"
-        half = place(self._rank).with_suffix(f".{self._rank}.half")
-        half.write_bytes(pickle.dumps(mine))
-        half.rename(place(self._rank))
-        until = time.monotonic() + PATIENCE
-        while not all(place(rank).exists() for rank in range(self._ranks)):
-            if time.monotonic() > until:
-                sys.exit(f"rank {self._rank}: not all ranks came to round {self._round}")
-            time.sleep(0.001)
-        return [pickle.loads(place(rank).read_bytes()) for rank in range(self._ranks)]
+        if self._rank != 0:
+            self._root.send(mine)
+            return self._heard(self._root)
+        told = [mine if rank == 0 else self._heard(self._others[rank]) for rank in range(self._ranks)]
+        for other in self._others.values():
+            other.send(told)
+        return told
 
 
-def group_of(folder, rank, ranks):
+def group_of(place, rank, ranks):
     """What a buffer is given of the group, and what makes its kind of array of NumPy's."""
     try:
         import torch
         import torch.distributed as dist
     except ImportError:
-        return {"comm": Communicator(folder, rank, ranks)}, lambda array: array
-    dist.init_process_group("gloo", init_method=f"file://{folder}/torch", rank=rank, world_size=ranks)
-    return {"group": dist.group.WORLD}, torch.from_numpy
+        return {"comm": Communicator(place, rank, ranks)}, lambda array: array, "the script's own group"
+    dist.init_process_group("gloo", init_method=f"tcp://{place[0]}:{place[1]}", rank=rank, world_size=ranks)
+    return {"group": dist.group.WORLD}, torch.from_numpy, f"torch {torch.__version__}, gloo"
 
 
 class Layers:
@@ -140,16 +168,19 @@ class Layers:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--meet", type=Path, required=True, help="an empty folder of all ranks")
-    folder = parser.parse_args().meet.resolve()
-    rank, ranks = (int(os.environ[name]) for name in ("SHUNT_RANK", "SHUNT_WORLD"))
-    group, kind = group_of(folder, rank, ranks)
+    parser.add_argument("--meet", metavar="HOST:PORT", required=True, help="where rank 0 listens")
+    parser.add_argument("--links", action="store_true", help="links go down by somebody else's hand")
+    given = parser.parse_args()
+    host, _, port = given.meet.partition(":")
+    rank, ranks = next(
+        (int(os.environ[one]), int(os.environ[all])) for one, all in LAUNCHERS if {one, all} <= os.environ.keys()
+    )
+    group, kind, called = group_of((host, int(port)), rank, ranks)
     # What all ranks say of their progress goes round by itself: the buffer has a group of its own.
-    (folder / "progress").mkdir(exist_ok=True)
-    gather = Communicator(folder / "progress", rank, ranks).allgather
+    gather = Communicator((host, int(port) + 1), rank, ranks).allgather
     size = max(
         deep_ep.Buffer.get_low_latency_rdma_size_hint(TOKENS, HIDDEN, ranks, ranks * LOCAL_EXPERTS),
-        CONFIG.get_rdma_buffer_size_hint(2 * HIDDEN, ranks, ranks_per_node=LOCALS),
+        CONFIG.get_rdma_buffer_size_hint(2 * HIDDEN, ranks, ranks_per_node=ranks // 2),
     )
     buffer = deep_ep.Buffer(
         **group,
@@ -157,23 +188,27 @@ def main():
         low_latency_mode=True,
         num_qps_per_rank=4,
         explicitly_destroy=True,
-        ranks_per_node=LOCALS,
+        ranks_per_node=ranks // 2,
         num_max_tokens_per_rank=TOKENS,
     )
     if "RDMA devices" not in buffer.job.nics:
         sys.exit(f"rank {rank}: expected RDMA devices, got {buffer.job.nics}")
     layers, job = Layers(buffer, kind), buffer.job
     layers.until(gather, lambda: True, "a layer")
-    job.inject(0, "down")
+    print(f"rank {rank}: started", flush=True)
+    if not given.links:
+        job.inject(0, "down")
     layers.until(gather, lambda: job.failovers() > 0, "a failover")
-    job.inject(0, "up")
+    if not given.links:
+        job.inject(0, "up")
     layers.until(gather, lambda: job.switchbacks() > 0, "a switch-back")
     layers.until(gather, lambda: True, "a layer")
     if not (layers.waited > 0).any():
         sys.exit(f"rank {rank}: nobody was waited for: {layers.waited}")
     failovers, back = job.failovers(), job.switchbacks()
     buffer.destroy()
-    print(f"rank {rank}: {layers.number} layers right, {failovers} failovers, {back} switch-backs, {job.nics}", flush=True)
+    switched = f"{failovers} failovers, {back} switch-backs"
+    print(f"rank {rank}: {layers.number} layers right, {switched}, {job.nics}, {called}", flush=True)
 
 
 if __name__ == "__main__":

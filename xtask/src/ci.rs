@@ -1,7 +1,9 @@
 //! `cargo xtask ci`: everything a change must pass, on a machine without GPU and NIC.
 
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
-use crate::{bindings, check, explore, facade, fuzz, mutate, profiles, python, run_scenarios, swarm, test};
+use crate::{
+    bindings, check, doors, explore, facade, fuzz, mutate, profiles, python, run_scenarios, swarm, test,
+};
 use anyhow::Result;
 use shunt_task::sh;
 use shunt_task::stages::{self, Count, Stage, stage};
@@ -56,6 +58,11 @@ const STAGES: &[Stage] = &[
         "netns",
         "two hosts as network namespaces; skipped where they are not permitted",
         run_scenarios::two_hosts,
+    ),
+    stage(
+        "two-machines",
+        "C, CUDA, MoE and Python programs between two namespaces without shared files; the page on two machines",
+        doors::two_machines,
     ),
 ];
 

@@ -8,6 +8,7 @@ mod bindings_home;
 mod check;
 mod ci;
 mod docs;
+mod doors;
 mod explore;
 mod facade;
 mod first_day;

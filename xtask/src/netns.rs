@@ -16,32 +16,48 @@ pub const ROOT: &str = "10.77.0.1:7700";
 /// Stands for the router's namespace in a scenario's arguments.
 pub const ROUTER: &str = "ROUTER";
 
-/// The two hosts, and the router between them. They go when this does.
+/// Namespaces, and the cables between them.
+#[derive(Debug)]
+pub struct Plan {
+    /// By the letters that their names end with. The hosts come first.
+    pub spaces: &'static [&'static str],
+    /// Namespace, interface, address.
+    pub addresses: &'static [(&'static str, &'static str, &'static str)],
+    /// Namespace and interface of either end.
+    pub cables: &'static [[(&'static str, &'static str); 2]],
+    /// Namespace, subnet, gateway.
+    pub routes: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// As drawn above.
+pub const ROUTED: Plan = Plan {
+    spaces: &["a", "b", "router"],
+    addresses: &[
+        ("a", "c", "10.77.0.1/24"),
+        ("b", "c", "10.77.0.2/24"),
+        ("a", "r0", "10.77.1.1/24"),
+        ("b", "r0", "10.77.1.2/24"),
+        ("a", "r1", "10.77.2.1/24"),
+        ("router", "ra", "10.77.2.254/24"),
+        ("b", "r1", "10.77.3.2/24"),
+        ("router", "rb", "10.77.3.254/24"),
+    ],
+    cables: &[
+        [("a", "c"), ("b", "c")],
+        [("a", "r0"), ("b", "r0")],
+        [("a", "r1"), ("router", "ra")],
+        [("b", "r1"), ("router", "rb")],
+    ],
+    // The ends of the routed rail are in different subnets, which neither host knows by itself.
+    routes: &[("a", "10.77.3.0/24", "10.77.2.254"), ("b", "10.77.2.0/24", "10.77.3.254")],
+};
+
+/// Hosts, and a router if the plan has one. They go when this does.
 #[derive(Debug)]
 pub struct Net {
     prefix: String,
+    plan: &'static Plan,
 }
-
-/// The namespaces by the letters that their names end with.
-const SPACES: [&str; 3] = ["a", "b", "router"];
-/// Addresses: namespace, interface, address.
-const ADDRESSES: [(&str, &str, &str); 8] = [
-    ("a", "c", "10.77.0.1/24"),
-    ("b", "c", "10.77.0.2/24"),
-    ("a", "r0", "10.77.1.1/24"),
-    ("b", "r0", "10.77.1.2/24"),
-    ("a", "r1", "10.77.2.1/24"),
-    ("router", "ra", "10.77.2.254/24"),
-    ("b", "r1", "10.77.3.2/24"),
-    ("router", "rb", "10.77.3.254/24"),
-];
-/// Cables: namespace and interface of either end.
-const CABLES: [[(&str, &str); 2]; 4] = [
-    [("a", "c"), ("b", "c")],
-    [("a", "r0"), ("b", "r0")],
-    [("a", "r1"), ("router", "ra")],
-    [("b", "r1"), ("router", "rb")],
-];
 
 /// Whether this machine lets us make namespaces with cables between them, and if not, what it said.
 pub fn permitted() -> Result<(), String> {
@@ -56,36 +72,35 @@ pub fn permitted() -> Result<(), String> {
 
 impl Net {
     /// Makes them.
-    pub fn make() -> Result<Self> {
-        let net = Self { prefix: format!("shunt-{}", std::process::id()) };
-        for space in SPACES {
+    pub fn make(plan: &'static Plan) -> Result<Self> {
+        let net = Self { prefix: format!("shunt-{}", std::process::id()), plan };
+        for space in plan.spaces {
             ip(&format!("netns add {}", net.name(space)))?;
             ip(&format!("-n {} link set lo up", net.name(space)))?;
         }
-        for [(a, left), (b, right)] in CABLES {
+        for [(a, left), (b, right)] in plan.cables {
             let (a, b) = (net.name(a), net.name(b));
             ip(&format!("link add {left} netns {a} type veth peer name {right} netns {b}"))?;
         }
-        for (space, interface, address) in ADDRESSES {
+        for (space, interface, address) in plan.addresses {
             ip(&format!("-n {} address add {address} dev {interface}", net.name(space)))?;
             ip(&format!("-n {} link set {interface} up", net.name(space)))?;
         }
-        // The ends of the routed rail are in different subnets, which neither host knows by itself.
-        for (space, subnet, gateway) in
-            [("a", "10.77.3.0/24", "10.77.2.254"), ("b", "10.77.2.0/24", "10.77.3.254")]
-        {
+        for (space, subnet, gateway) in plan.routes {
             ip(&format!("-n {} route add {subnet} via {gateway}", net.name(space)))?;
         }
         net.wait_for_links()?;
-        let mut forward = net.inside("router", "sh");
-        sh::capture(forward.args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))?;
+        if plan.spaces.contains(&"router") {
+            let mut forward = net.inside("router", "sh");
+            sh::capture(forward.args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))?;
+        }
         Ok(net)
     }
 
     /// A cable carries something a moment after both of its ends were switched on.
-    fn wait_for_links(&self) -> Result<()> {
+    pub fn wait_for_links(&self) -> Result<()> {
         let until = Instant::now() + Duration::from_secs(10);
-        for (space, interface) in CABLES.iter().flatten() {
+        for (space, interface) in self.plan.cables.iter().flatten() {
             let is_up = || {
                 let mut show = sh::command("ip");
                 show.args(["-n", &self.name(space), "-o", "link", "show", "dev", interface]);
@@ -114,13 +129,19 @@ impl Net {
 
     /// A program on the host of a rank.
     pub fn on_host(&self, rank: u32, program: &str) -> Command {
-        self.inside(SPACES[rank as usize], program)
+        self.inside(self.plan.spaces[rank as usize], program)
     }
 
     /// Addresses of a rank's rails, the primary first: the cable, or what is routed.
     pub fn rails(&self, rank: u32, routed: bool) -> String {
         let rails = [["10.77.1.1", "10.77.2.1"], ["10.77.1.2", "10.77.3.2"]][rank as usize];
         if routed { [rails[1], rails[0]].join(",") } else { rails.join(",") }
+    }
+
+    /// A cable of a host: in or out.
+    pub fn plug(&self, host: u32, interface: &str, up: bool) -> Result<()> {
+        let (name, state) = (self.name(self.plan.spaces[host as usize]), if up { "up" } else { "down" });
+        ip(&format!("-n {name} link set {interface} {state}"))
     }
 
     /// An argument, with the router's name where it names it.
@@ -131,7 +152,7 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        for space in SPACES {
+        for space in self.plan.spaces {
             if let Err(error) = ip(&format!("netns del {}", self.name(space))) {
                 eprintln!("{} stays: {error:#}", self.name(space));
             }

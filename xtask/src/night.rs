@@ -1,7 +1,7 @@
 //! `cargo xtask night`: what takes hours, and what draws at random. The larger bounds of the explorer, many seeds of
 //! the swarm, every mutant, fuzzing, a soak, the largest jobs under mpirun; one table.
 
-use crate::{explore, fuzz, mutate, profiles, swarm};
+use crate::{doors, explore, fuzz, mutate, profiles, swarm};
 use anyhow::{Result, bail};
 use shunt_task::sh;
 use std::time::Instant;
@@ -18,6 +18,7 @@ Each part prints its own progress and table; the last table says what came of al
            down in the middle of each
   profiles the main program's runs on every kind of device
   ptx      every scenario on the PTX machine, for each architecture
+  doors    C, CUDA, MoE and Python programs on every kind of device and between two machines, ports down and up
   talks    5,000 seeds of processes that use the recovery engine without channels (virtual time)
   torch    the library beside NVIDIA's own of the wheel nvidia-nvshmem-cu13, which is fetched
   mass     a port with 1,536 queue pairs goes down, a firmware command at 100 and at 300 us (virtual time)
@@ -127,6 +128,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
             args: of(if short { &["--short"] } else { &[] }),
             run: shunt_gpu_tool::ptx_night,
         },
+        Part { name: "doors", args: of(&[]), run: doors::night },
         Part { name: "talks", args: of(&[if short { "100" } else { "5000" }]), run: talks },
         Part { name: "torch", args: of(&[]), run: torch },
         Part { name: "mass", args: of(if short { &["300"] } else { &[] }), run: mass },
@@ -171,7 +173,7 @@ mod tests {
     #[test]
     fn parts_are_chosen_by_name_and_the_rest_is_refused() {
         let of = |args: &[&str]| parts(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&[]).unwrap().len(), 12);
+        assert_eq!(of(&[]).unwrap().len(), 13);
         let swarm = of(&["--only", "swarm", "--seeds", "7"]).unwrap();
         assert!(swarm.len() == 1 && swarm[0].args.contains(&"7".to_owned()));
         let short = of(&["--short", "--first", "9"]).unwrap();

@@ -79,25 +79,82 @@ fn said(command: &mut Command) -> Result<String> {
     Ok(said)
 }
 
+/// What runs `python/tests/processes.py`.
+pub struct Interpreter {
+    pub program: PathBuf,
+    /// What carries its processes' group.
+    pub group: &'static str,
+}
+
+fn has_torch(python: &str) -> bool {
+    let probe = "import sys, numpy, torch.distributed; assert sys.version_info >= (3, 11)";
+    sh::stdout_of(sh::command(python).args(["-c", probe])).is_some()
+}
+
+/// An interpreter with the wheel of this build: beside torch, if one here has it.
+pub fn of_processes() -> Result<Interpreter> {
+    let home = sh::target_dir().join("python");
+    let wheel = wheel(&home)?;
+    let theirs = ["python3", "/usr/bin/python3"].into_iter().find(|python| has_torch(python));
+    let folder = home.join(if theirs.is_some() { "beside-torch" } else { "processes" });
+    emptied(&folder)?;
+    let mut make = sh::command(theirs.unwrap_or("python3"));
+    make.args(["-m", "venv", "--without-pip"]).args(theirs.map(|_| "--system-site-packages")).arg(&folder);
+    sh::capture(&mut make)?;
+    let program = folder.join("bin/python");
+    let mut install = sh::command(&home.join("tools/bin/python").to_string_lossy());
+    install.args(["-m", "pip", "--python"]).arg(&program).args(["install", "--quiet"]);
+    install.args(theirs.map(|_| "--no-deps")).arg(&wheel);
+    sh::capture(&mut install).context("a network with Python's package index is needed")?;
+    let group = if theirs.is_some() {
+        "torch.distributed with gloo"
+    } else {
+        "the script's own group, no torch here"
+    };
+    Ok(Interpreter { program, group })
+}
+
+/// What starts four ranks on this machine, besides `shunt run`.
+fn launchers(python: &Path) -> Vec<Vec<String>> {
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let mut all = Vec::new();
+    if sh::exists("mpirun") {
+        all.push(words("mpirun --allow-run-as-root --oversubscribe -n 4"));
+    }
+    let python = python.display();
+    let torchrun =
+        format!("{python} -m torch.distributed.run --standalone --no_python --nproc_per_node=4 -r 1 -t 1");
+    all.extend(has_torch(&python.to_string()).then(|| words(&torchrun)));
+    all
+}
+
 /// Four processes, a rank each, through libibverbs: layers of both modes while ports go down and come back. Each rank
-/// ends with a line of what it met.
-fn processes(fresh: &Path, python: &Path) -> Result<Count> {
+/// ends with a line of what it met. Then the same, started by others.
+fn processes(fresh: &Path) -> Result<Count> {
     let programs = ["-p", "shunt-cli", "-p", "shunt-soft-rdma-preload"];
     sh::run(sh::cargo().args(["build", "--quiet", "--release"]).args(programs))?;
-    let shunt = sh::target_dir().join("release/shunt");
-    let meet = fresh.join("meet");
-    emptied(&meet)?;
-    let mut run = sh::command(&shunt.to_string_lossy());
-    run.current_dir(fresh).args(["run", "-n", "4", "--"]).arg(&shunt);
-    run.args(["soft-rdma", "run", "--nics", "2", "--"]).arg(python);
-    run.arg(sh::root().join("python/tests/processes.py")).arg("--meet").arg(&meet).env_remove("SHUNT_NIC");
-    let said = said(&mut run)?;
-    let ended: Vec<&str> = said.lines().filter(|line| line.contains(" layers right, ")).collect();
-    if ended.len() != 4 {
-        bail!("expected a line of each of 4 ranks, got {}\n{said}", ended.len());
+    let python = of_processes()?;
+    let shunt = sh::target_dir().join("release/shunt").display().to_string();
+    let own = [&shunt, "run", "-n", "4", "--"].map(str::to_owned).to_vec();
+    let others = launchers(&python.program);
+    let mut count = Count { skipped: 2 - others.len(), ..Count::default() };
+    for launcher in [vec![own], others].concat() {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut run = sh::command(&launcher[0]);
+        run.current_dir(fresh).args(&launcher[1..]).arg(&shunt);
+        run.args(["soft-rdma", "run", "--nics", "2", "--fabric", &format!("python-{port}"), "--"]);
+        run.arg(&python.program).arg(sh::root().join("python/tests/processes.py"));
+        run.args(["--meet", &format!("127.0.0.1:{port}")]).env_remove("SHUNT_NIC");
+        let said = said(&mut run)?;
+        let ended: Vec<&str> = said.lines().filter(|line| line.contains(" layers right, ")).collect();
+        if ended.len() != 4 {
+            bail!("{launcher:?}: expected a line of each of 4 ranks, got {}\n{said}", ended.len());
+        }
+        println!("  started by {}, {}:", launcher[..launcher.len().min(3)].join(" "), python.group);
+        ended.iter().for_each(|line| println!("    {line}"));
+        count += Count::ONE;
     }
-    ended.iter().for_each(|line| println!("  processes: {line}"));
-    Ok(Count::ONE)
+    Ok(count)
 }
 
 pub fn stage() -> Result<Count> {
@@ -129,7 +186,7 @@ pub fn stage() -> Result<Count> {
     let passed = run.context("no test was run")?;
     println!("  {passed} tests, {skipped} skipped");
     let mut count = Count { skipped, ..Count::of(passed + examples.len(), 0) };
-    count += processes(&fresh, &python)?;
+    count += processes(&fresh)?;
     Ok(count)
 }
 

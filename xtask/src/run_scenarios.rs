@@ -3,7 +3,7 @@
 use crate::netns::{self, Net};
 use crate::scenarios::{How, Scenario, judge, remarks};
 use crate::scenarios_list::{SCENARIOS, SOFT_RDMA, TWO_HOSTS};
-use crate::{facade, first_day, library, refusals};
+use crate::{doors, facade, first_day, library, refusals};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use shunt_task::sh;
@@ -58,6 +58,7 @@ pub fn soft_rdma() -> Result<Count> {
     let mut count = these(SOFT_RDMA, None)?;
     count += facade::stage()?;
     count += library::stage()?;
+    count += doors::interposed()?;
     count += refusals::stage()?;
     count += first_day::stage()?;
     Ok(count)
@@ -69,7 +70,7 @@ pub fn two_hosts() -> Result<Count> {
         println!("  skipped: no network namespaces with veth here: {said}");
         return Ok(Count { skipped: TWO_HOSTS.len(), ..Count::default() });
     }
-    these(TWO_HOSTS, Some(Net::make()?))
+    these(TWO_HOSTS, Some(Net::make(&netns::ROUTED)?))
 }
 
 /// Those that have a device to be of another kind: all of the main program's, some of them through libibverbs.

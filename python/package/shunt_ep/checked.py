@@ -97,7 +97,8 @@ def array(given, what):
         import torch
 
         tensor = _tensor(given, what).contiguous()
-        bits = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8}
+        # Before 2.1 torch has no FP8.
+        bits = {torch.bfloat16: torch.int16, getattr(torch, "float8_e4m3fn", None): torch.uint8}
         try:
             return tensor.view(bits.get(tensor.dtype, tensor.dtype)).numpy()
         except TypeError:

@@ -1,0 +1,55 @@
+//! The programs on one machine: `shunt run -n 4 -- shunt soft-rdma run --nics 2 --`, on each kind of device.
+
+use super::jobs::{ALL, COMPILED, Hand, Job, RANKS, Ready};
+use anyhow::{Context, Result};
+use shunt_task::sh;
+use shunt_task::stages::Count;
+
+/// Kinds of devices: `soft` takes everything, the others are soft-nic/src/profile/table.rs.
+const KINDS: &[&str] = &["soft", "cx5", "cx6dx", "cx7", "bf3", "vf", "ib-ar", "strict"];
+/// Some of them where there is little time.
+const FEW_KINDS: &[&str] = &["soft", "cx7"];
+/// Seconds that one may take.
+const LIMIT: &str = "150";
+
+/// The compiled ones: others have scenarios and a stage of their own.
+pub fn compiled(ready: &Ready) -> Result<Count> {
+    on(ready, FEW_KINDS, COMPILED)
+}
+
+/// All on every kind of device.
+pub fn every_kind(ready: &Ready) -> Result<Count> {
+    on(ready, KINDS, ALL)
+}
+
+fn on(ready: &Ready, kinds: &[&str], jobs: &[Job]) -> Result<Count> {
+    let mut count = Count::default();
+    for kind in kinds {
+        for job in jobs {
+            let (said, wrong) = run(ready, kind, job)?;
+            count += Count::told(&format!("{kind}-{}", job.name), &wrong);
+            if !wrong.is_empty() {
+                println!("{}", sh::last_lines(&said, 40));
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// What it said, and what is wrong with that.
+fn run(ready: &Ready, kind: &str, job: &Job) -> Result<(String, Vec<String>)> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let mut command = sh::command("timeout");
+    command.arg(LIMIT).arg(&ready.shunt).args(["run", "-n", &RANKS.to_string(), "--"]).arg(&ready.shunt);
+    command.args(["soft-rdma", "run", "--nics", "2", "--profile", kind, "--"]);
+    command.args(job.words(ready, Hand::Own, &format!("127.0.0.1:{port}")));
+    let output = command.envs(job.environment(Hand::Own)).env_remove("SHUNT_NIC").output();
+    let output = output.context("cannot start timeout")?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    let mut wrong = job.wrong(&said);
+    if output.status.code() != Some(0) {
+        wrong.push(format!("exit status: expected 0, got {}", output.status));
+    }
+    Ok((said, wrong))
+}
