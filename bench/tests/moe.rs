@@ -60,6 +60,8 @@ fn layers_under_random_faults_are_clean_and_draw_a_timeline() {
         assert_eq!(json[key], right, "{key}: {out}");
     }
     assert!(json["failovers"].as_u64().unwrap() > 0, "{out}");
+    let [by_nic, mapped, crossing] = bytes(&json, &out);
+    assert!(mapped == 0 && crossing > 0 && by_nic > crossing, "low latency sends all by NIC: {out}");
     assert!(json["faults"].as_array().unwrap().iter().any(|fault| fault["hits"].as_u64() > Some(0)), "{out}");
     assert_eq!(json["verdict"], "clean");
     let picture = std::fs::read_to_string(svg).unwrap();

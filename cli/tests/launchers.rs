@@ -173,7 +173,9 @@ fn srun() {
     }
     let folder = folder().join("slurm");
     let cluster = Cluster::start(&folder);
-    let ways = text(&cluster.srun(&["--mpi=list"]).output().unwrap().stderr);
+    // On standard error up to Slurm 21, on standard output since.
+    let list = cluster.srun(&["--mpi=list"]).output().unwrap();
+    let ways = text(&list.stdout) + &text(&list.stderr);
     for way in ["none", "pmix", "pmi2"] {
         if way != "none" && !ways.contains(way) {
             skip(&format!("srun has no --mpi={way}"));

@@ -91,9 +91,18 @@ impl Shared<'_> {
         let (experts, rank) = (shape.experts() as u32, lane.rank());
         let buffer = Buffer::new(lane, Job::BASE, shape.tokens, shape.hidden, experts, patience);
         let mut buffer = buffer.expect("the heap was made for it");
-        let one =
-            |layer: u64, case: &Case| layer::run(&mut buffer, case, Manner { zero_copy: layer % 5 == 4 });
-        let mut ended = self.layers(rank, |case| self.payload(case, rank), one);
+        let mut crossing = 0;
+        let mut ended = self.layers(
+            rank,
+            |case| self.payload(case, rank),
+            |layer, case| {
+                let wrongs = layer::run(&mut buffer, case, Manner { zero_copy: layer % 5 == 4 })?;
+                crossing += self.payload(case, rank);
+                Ok(wrongs)
+            },
+        );
+        // Each rank is a node of its own there.
+        ended.crossing = crossing;
         ended.masked = buffer.mask().iter().filter(|masked| **masked).count() as u64;
         ended
     }

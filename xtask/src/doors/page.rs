@@ -230,7 +230,8 @@ pub fn run(ready: &Ready) -> Result<Count> {
         {
             failed.push(format!("expected a failover and a switch-back, got {counts:?}"));
         }
-        println!("    {} {counts:?} {}", text.trim(), if failed.is_empty() { "ok" } else { "FAILED" });
+        let line = text.lines().find(|line| line.contains(PROGRAM)).unwrap_or_default();
+        println!("    {line} {counts:?} {}", if failed.is_empty() { "ok" } else { "FAILED" });
         wrong.extend(failed);
     }
     if run.programs == 0 {
