@@ -7,8 +7,8 @@ use shunt_task::stages::Count;
 
 /// Kinds of devices: `soft` takes everything, the others are soft-nic/src/profile/table.rs.
 const KINDS: &[&str] = &["soft", "cx5", "cx6dx", "cx7", "bf3", "vf", "ib-ar", "strict"];
-/// Some of them where there is little time.
-const FEW_KINDS: &[&str] = &["soft", "cx7"];
+/// Those where there is little time: one that keeps no order by itself.
+const FEW_KINDS: &[&str] = &["cx7"];
 /// Seconds that one may take.
 const LIMIT: &str = "150";
 
