@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-const FAMILIES: [&str; 8] = ["rma", "amo", "signal", "wait", "order", "collective", "qp", "teams"];
+pub const FAMILIES: [&str; 8] = ["rma", "amo", "signal", "wait", "order", "collective", "qp", "teams"];
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../nvshmem-compat")
@@ -56,7 +56,7 @@ pub fn folder() -> &'static Path {
 }
 
 /// Processes of a job, each of them started by the shell.
-fn run(pes: u32, environment: &[(&str, &str)], program: &str) -> Output {
+pub fn run(pes: u32, environment: &[(&str, &str)], program: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
     command.args(["run", "-n", &pes.to_string(), "--", "sh", "-c", program]).current_dir(folder());
     // A handle each for the queue pairs that `qp` makes, beside the default one.
@@ -71,7 +71,7 @@ pub fn job(pes: u32, environment: &[(&str, &str)], program: &str) -> (Option<i32
 }
 
 /// The failovers of a job whose kernels found nothing wrong.
-fn right(pes: u32, environment: &[(&str, &str)], family: &str) -> u64 {
+pub fn right(pes: u32, environment: &[(&str, &str)], family: &str) -> u64 {
     let output = run(pes, environment, &format!("./{family}"));
     let (out, said) = (text(&output.stdout), text(&output.stderr));
     let all = format!("{family}, {pes} PEs {environment:?}\n{out}{said}");

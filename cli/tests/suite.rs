@@ -4,6 +4,7 @@ mod beside_torch;
 mod completions;
 mod deep_ep;
 mod device_functions;
+mod device_memory;
 mod doctor;
 mod env;
 mod launchers;

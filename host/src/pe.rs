@@ -84,7 +84,7 @@ impl Pe {
         oob: Box<dyn Oob>,
         world: Arc<dyn World>,
     ) -> Result<Pe, StartError> {
-        let exact = config.fetches_exactly(gpu.host_reaches_heap())?;
+        let exact = config.fetches_exactly(config.split.is_some() || gpu.host_reaches_heap())?;
         let tail = config.tail(bootstrap.size(), exact);
         config.check(rails.len(), bootstrap.size(), tail.end)?;
         let mut opened = Opened::open(config, tail, rails, &gpu, bootstrap, world)?;
@@ -220,7 +220,7 @@ impl Opened {
         bootstrap: &dyn Bootstrap,
         world: Arc<dyn World>,
     ) -> Result<Self, StartError> {
-        let heap = OwnedSpan::alloc(gpu, tail.end, Placement::Heap)?;
+        let heap = OwnedSpan::alloc_heap(gpu, tail.end, config.split)?;
         let mut slots: Vec<(u32, Arc<dyn Devx>, Option<Rail>)> =
             devices.into_iter().zip(0..).map(|(devx, index)| (index, devx, None)).collect();
         let draw = bootstrap.draw().map_err(StartError::from)?;
@@ -228,7 +228,7 @@ impl Opened {
             let mut rail = Rail::open(devx.clone(), *index, config.rail, world.clone())?;
             // Which keys the heap has depends on the order.
             rail.settle_order()?;
-            rail.register_heap(&heap, config.log2_chunk)?;
+            rail.register_heap(&heap, config.log2_chunk, config.split)?;
             rail.settle_truth();
             rail.settle_datagrams(qkey(&draw));
             *opened = Some(rail);

@@ -295,7 +295,7 @@ fn keys_follow_the_chunks_of_the_heap() {
     let memory = heap_memory();
     let heap = OwnedSpan::alloc(&memory, 3 * 4096 + 100, Placement::Heap).unwrap();
     let mut rail = machine.rail(0);
-    rail.register_heap(&heap, 12).unwrap();
+    rail.register_heap(&heap, 12, None).unwrap();
     let mut keys = rail.heap_keys();
     assert_eq!(keys.len(), 4);
     keys.sort();
@@ -309,7 +309,7 @@ fn flushes_work_with_the_port_down() {
     let memory = heap_memory();
     let heap = OwnedSpan::alloc(&memory, 4096, Placement::Heap).unwrap();
     let mut rail = machine.rail(0);
-    rail.register_heap(&heap, 12).unwrap();
+    rail.register_heap(&heap, 12, None).unwrap();
     assert!(rail.port_up().unwrap());
     machine.inject(0, 0, "down");
     let since = machine.world.now_ns();

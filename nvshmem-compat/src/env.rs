@@ -4,6 +4,7 @@
 //! for a reason. What the host side reads itself stands in its own table, [`shunt_host::config::VARIABLES`].
 
 use crate::env_table::{Effect, Known, Refused, TABLE, Values};
+use crate::heap_home::HeapKind;
 use shunt_host::config::{EnvConfig, NicKind, parse_duration};
 use shunt_host::error::ConfigError;
 use shunt_host::events::Logging;
@@ -61,6 +62,8 @@ pub struct Settings {
     pub multi_port: Option<bool>,
     /// What carries the packets.
     pub nic: NicKind,
+    /// In which memory the heap lies.
+    pub heap_kind: HeapKind,
     /// Soft NICs of each PE.
     pub soft_rails: u32,
     /// Ports of each PE at most, where they are RDMA devices.
@@ -111,6 +114,7 @@ impl Settings {
             p2p: !text("NVSHMEM_DISABLE_P2P").is_some_and(|value| parse_bool(&value)),
             give_up_ns: lookup("SHUNT_GIVE_UP").map(|_| host.give_up_ns),
             host,
+            heap_kind: text("SHUNT_HEAP").and_then(|name| HeapKind::from_name(&name)).unwrap_or_default(),
             heap_bytes: size("NVSHMEM_SYMMETRIC_SIZE").unwrap_or(1 << 30),
             log2_chunk: chunk.next_power_of_two().ilog2(),
             max_teams: number("NVSHMEM_MAX_TEAMS").unwrap_or(128),

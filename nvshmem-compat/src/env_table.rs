@@ -1,6 +1,8 @@
 //! The variables of NVSHMEM, and what becomes of each. Those that the host side reads itself stand in
 //! `shunt_host::config::VARIABLES`.
 
+use crate::heap_home::HeapKind;
+
 /// What a variable may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
@@ -151,6 +153,13 @@ pub const TABLE: &[Known] = &[
         effect: Effect::SameAs("NVSHMEM_ENABLE_MULTI_PORT"),
         ..honoured("NVSHMEM_IBGDA_ENABLE_MULTI_PORT", "", "older name; the new one wins", Values::Boolean)
     },
+    honoured(
+        "SHUNT_HEAP",
+        "auto",
+        "in which memory the symmetric heap lies: auto takes the GPU's where kernels run on one and NICs are hardware, \
+         else the host's; simulated: memory that stands for a GPU's, for tests",
+        Values::Word(HeapKind::NAMES),
+    ),
     honoured("SHUNT_SOFT_RAILS", "2", "soft NICs of each PE", Values::Number(1, 8)),
     honoured("SHUNT_CALL_DEADLINE", "600s", "longest wait of one call of the NVSHMEM API", Values::Duration),
     idle(

@@ -8,7 +8,7 @@ use crate::teams::TeamError;
 use shunt_device::FaultKind;
 use shunt_host::connect::tcp::JoinError;
 use shunt_host::connect::tcp::error::UniqueIdError;
-use shunt_host::error::BootstrapError;
+use shunt_host::error::{BootstrapError, GpuError};
 use shunt_host::job::JobError;
 use thiserror::Error;
 
@@ -76,6 +76,9 @@ pub enum InitError {
     /// The GPU that the program's kernels run on.
     #[error("the program has kernels, and their GPU cannot be used: {0}")]
     Gpu(shunt_host::gpu::cuda::CudaError),
+    /// The heap cannot lie where it was asked for.
+    #[error("{0}")]
+    Heap(String),
     /// It has no agent.
     #[error(transparent)]
     Agent(#[from] shunt::NoAgent),
@@ -241,6 +244,20 @@ pub enum Failure {
          calls this"
     )]
     NoDeviceLibrary,
+    /// No NIC of this PE executes an atomic on a word of this PE.
+    #[error(
+        "an atomic on a word of this PE's own, in a device's memory: {why}{}",
+        if *uncertain { "; it may have been applied" } else { "" }
+    )]
+    OwnAtomic {
+        /// Whether it may have been applied.
+        uncertain: bool,
+        /// The NICs' words.
+        why: String,
+    },
+    /// The heap's memory could not be copied.
+    #[error("copy of the heap's or the program's memory: {0}")]
+    Memory(#[from] GpuError),
     /// What this library does not do.
     #[error("{0}")]
     Unsupported(&'static str),
@@ -277,7 +294,8 @@ impl Failure {
             Self::Channel(broken) if broken.uncertain => Kind::Uncertain,
             Self::Kernels { status, .. } if *status == FaultKind::Uncertain as u32 => Kind::Uncertain,
             Self::Channel(_) | Self::Kernels { .. } => Kind::PeerLost,
-            Self::NoKernel => Kind::System,
+            Self::OwnAtomic { uncertain: true, .. } => Kind::Uncertain,
+            Self::NoKernel | Self::Memory(_) | Self::OwnAtomic { .. } => Kind::System,
             Self::Overdue { .. } => Kind::Overdue,
             Self::Bootstrap(_) => Kind::System,
             _ => Kind::Usage,
@@ -299,6 +317,7 @@ impl Failure {
                     | InitError::DuplicateLibrary(_)
                     | InitError::Mpi(_)
                     | InitError::Attribute { .. }
+                    | InitError::Heap(_)
                     | InitError::Already { .. }
                     | InitError::Unsupported(_),
                 ) => 2,

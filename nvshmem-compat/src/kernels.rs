@@ -3,12 +3,9 @@
 
 use crate::failure::InitError;
 use crate::session::kernel_map::{DeviceWords, VERSION};
-use shunt::SharedHeap;
 use shunt_device::platform::host::World;
-use shunt_host::gpu::GpuMemory;
-use shunt_host::gpu::cuda::{Cuda, CudaMemory, Home, Mover};
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Answer of [`DeviceLibrary::place`]: the machine has no GPU.
 const NO_GPU: c_int = -1;
@@ -128,16 +125,6 @@ impl Kernels {
     /// The library, where its functions can do anything.
     fn running(&self) -> Option<&DeviceLibrary> {
         self.library.as_ref().filter(|_| self.place != Place::Nowhere)
-    }
-
-    /// Memory that host, NICs and they reach: `host` where they run on no GPU; `mover`: who reads what they ring.
-    ///
-    /// # Errors
-    /// The driver gives none.
-    pub fn memory(&self, mover: Mover, host: Arc<SharedHeap>) -> Result<Arc<dyn GpuMemory>, InitError> {
-        let Place::Gpu(number) = self.place else { return Ok(host) };
-        let memory = Cuda::open(number).and_then(|gpu| CudaMemory::new(gpu, Home::Host, mover));
-        Ok(Arc::new(memory.map_err(InitError::Gpu)?))
     }
 
     /// By how much their clock is ahead of that one. The first call loads code, so the second is taken.

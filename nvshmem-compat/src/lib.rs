@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`env`], [`env_table`] | what the environment asks for, and what becomes of it; pure |
 //! | [`launcher`], [`nodes`], [`bootstrap`], [`pmi`], [`mpi`] | who this process is, and how it finds the others |
+//! | [`heap_home`] | in which memory the heap lies; pure |
 //! | [`heap`], [`registry`], [`teams`], [`reduce`] | books of heap, buffers, teams; sums; pure |
 //! | [`attr`] | structures of the C interface |
 //! | [`duplicate_library`] | another library of that name in this process |
@@ -21,6 +22,7 @@ pub mod env;
 pub mod env_table;
 pub mod failure;
 pub mod heap;
+pub mod heap_home;
 pub mod kernels;
 pub mod mpi;
 pub mod reduce;

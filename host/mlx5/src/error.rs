@@ -147,7 +147,7 @@ pub enum NicError {
     #[error(
         "{nic}: expected the GPU's memory to be registered, got by dma-buf: {dmabuf}; by nvidia_peermem: {peermem}; \
          use the open GPU kernel modules with Linux 5.12 or later, or load nvidia_peermem, or put the heap in the \
-         host's memory"
+         host's memory (SHUNT_HEAP=host)"
     )]
     GpuMemory {
         /// Name of the NIC.

@@ -11,6 +11,7 @@
 //! | [`control`] | the way to make an interposer's soft NICs fail (feature `interposer`) |
 //! | `open_nics` | [`OpenNics`]: NICs of this process, whatever they are (feature `interposer`) |
 //! | `shared_heap` | [`SharedHeap`]: a heap that other processes of the node map |
+//! | `simulated_memory` | [`SimulatedMemory`]: a device's memory in software, which the host reaches by copies alone |
 //! | `soft` | NICs in software, and the thread that steps them (feature `soft`) |
 //! | `member` | [`Member`]: a PE's place among the others, in one process or over TCP |
 //! | `agent_thread` | [`AgentThread`]: the thread that looks after a PE's paths |
@@ -34,6 +35,7 @@ mod open_nics;
 pub mod ports;
 mod runtime;
 mod shared_heap;
+mod simulated_memory;
 #[cfg(feature = "soft")]
 mod soft;
 
@@ -46,6 +48,7 @@ pub use nics::{Nics, NoNic};
 pub use open_nics::OpenNics;
 pub use runtime::{Builder, Error, Runtime, Settings, start_together};
 pub use shared_heap::{HeapCard, Mapping, SharedHeap};
+pub use simulated_memory::{DeviceHeap, SimulatedMemory};
 #[cfg(feature = "soft")]
 pub use soft::{LINK_NS, SoftNics, soft_give_up_ns};
 

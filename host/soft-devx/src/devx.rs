@@ -1,5 +1,6 @@
 //! [`Devx`] on the soft NIC.
 
+use crate::file_mapping::FileMapping;
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::doorbell::BLUEFLAME_OFFSET;
 use shunt_layout::mlx5::prm::cmd::Opcode;
@@ -10,8 +11,10 @@ use shunt_mlx5::error::DevxError;
 use shunt_mlx5::memory::{DmaBuf, Span};
 use shunt_mlx5::nic::{caps, create, execute, mkey, pd, short_in};
 use shunt_soft_nic::{NicId, SharedFabric, SoftNic};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One soft NIC of a fabric that somebody else steps: an engine thread, or a simulator.
 pub struct SoftDevx {
@@ -20,6 +23,8 @@ pub struct SoftDevx {
     name: String,
     world: Arc<dyn World>,
     timeout_ns: u64,
+    /// By umem: how this NIC reaches memory that was given as a file. They stay where a NIC does not let go.
+    mappings: Mutex<BTreeMap<u32, ManuallyDrop<FileMapping>>>,
     /// Until when the NIC counts as dead, after a command timed out; 0 while it answers.
     dead_until: AtomicU64,
 }
@@ -32,7 +37,8 @@ impl SoftDevx {
     /// Opens a NIC. Commands that are not answered within `timeout_ns` are errors.
     pub fn new(fabric: SharedFabric, nic: NicId, world: Arc<dyn World>, timeout_ns: u64) -> Self {
         let name = fabric.with(|fabric| fabric.nic(nic).config().name.clone());
-        Self { fabric, nic, name, world, timeout_ns, dead_until: AtomicU64::new(0) }
+        let (mappings, dead_until) = (Mutex::default(), AtomicU64::new(0));
+        Self { fabric, nic, name, world, timeout_ns, mappings, dead_until }
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut SoftNic) -> R) -> R {
@@ -90,14 +96,28 @@ impl Devx for SoftDevx {
         Ok(())
     }
 
-    unsafe fn register_umem(&self, span: Span, _dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
-        // SAFETY: forwarded to the caller.
-        let id = self.with(|nic| unsafe { nic.register_umem(span.address, span.bytes) });
-        id.map_err(|error| self.resource("umem registration", error))
+    unsafe fn register_umem(&self, span: Span, dmabuf: Option<DmaBuf>) -> Result<u32, DevxError> {
+        let mapping = dmabuf.map(|buf| FileMapping::of(&buf, span.bytes)).transpose();
+        let mapping = mapping.map_err(|error| self.resource("mapping of a file", error))?;
+        let address = mapping.as_ref().map_or(span.address, FileMapping::address);
+        // SAFETY: forwarded to the caller; a mapping of a file is kept until the NIC let go of it.
+        let id = self.with(|nic| unsafe { nic.register_umem(address, span.bytes) });
+        let id = id.map_err(|error| self.resource("umem registration", error))?;
+        if let Some(mapping) = mapping {
+            self.mappings
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(id, ManuallyDrop::new(mapping));
+        }
+        Ok(id)
     }
 
     fn deregister_umem(&self, id: u32) -> Result<(), DevxError> {
-        self.with(|nic| nic.deregister_umem(id)).map_err(|error| self.resource("umem deregistration", error))
+        let answer = self.with(|nic| nic.deregister_umem(id));
+        answer.map_err(|error| self.resource("umem deregistration", error))?;
+        let mapping = self.mappings.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        drop(mapping.map(ManuallyDrop::into_inner));
+        Ok(())
     }
 
     fn alloc_pd(&self) -> Result<u32, DevxError> {

@@ -2,6 +2,7 @@
 
 mod clock;
 mod devx;
+mod file_mapping;
 mod proof;
 
 pub use clock::SoftClock;

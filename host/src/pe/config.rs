@@ -2,6 +2,7 @@
 
 use crate::config::{EnvConfig, FenceMode, FetchMode, policy};
 use crate::error::StartError;
+use crate::gpu::Split;
 use crate::keys::chunks;
 use crate::nic::qp::QpTuning;
 use crate::rail::RailOptions;
@@ -28,6 +29,8 @@ pub struct PeConfig {
     pub heap_bytes: u64,
     /// log2 of the bytes one key covers.
     pub log2_chunk: u32,
+    /// Where the heap's memory changes from a device's to the host's; `None`: it is one memory, whatever that is.
+    pub split: Option<Split>,
     /// Channels to each peer.
     pub channels_per_pe: u32,
     /// log2 of the rings' depth.
@@ -69,6 +72,7 @@ impl PeConfig {
         Self {
             heap_bytes,
             log2_chunk: 30,
+            split: None,
             channels_per_pe: env.channels_per_pe,
             log_depth: env.log_depth,
             // Nobody would leave a first path.
@@ -94,7 +98,8 @@ impl PeConfig {
         HeapTail::new(self.heap_bytes, u64::from(size) * u64::from(self.channels_per_pe), exact)
     }
 
-    /// Whether fetching atomics can be exact: somebody must survive a failure, and the agent must reach the heap.
+    /// Whether fetching atomics can be exact: somebody must survive a failure, and the agent must reach what lies
+    /// behind the heap.
     ///
     /// # Errors
     /// They cannot be and are to be.
@@ -119,6 +124,15 @@ impl PeConfig {
         within("heap size in bytes", self.heap_bytes, 1..=1 << 46)?;
         within("log2 of the chunk size", self.log2_chunk.into(), 12..=40)?;
         within("number of chunks", chunks(end, self.log2_chunk).into(), 1..=1 << 16)?;
+        if let Some(split) = self.split {
+            within(
+                "bytes of the heap in a device's memory",
+                split.device,
+                1..=self.heap_bytes.saturating_sub(1),
+            )?;
+            let host = Split::new(split.device, self.log2_chunk).host;
+            within("offset of the heap's part in the host's memory", split.host, host..=host)?;
+        }
         // As many as may be asked for, and one of the host's beside those of kernels.
         within("channels to each peer", self.channels_per_pe.into(), 1..=1025)?;
         within("log2 of the ring depth", self.log_depth.into(), 1..=SQ_DEPTH_MAX.ilog2().into())?;

@@ -56,6 +56,7 @@ fn attempt<R>(
     body: impl FnOnce(&Session) -> Result<R, Failure>,
 ) -> (Option<u32>, Result<R, Failure>) {
     let Some(session) = session() else { return (None, Err(Failure::NotInitialized)) };
+    let _running = session.running();
     let behind = match stream == NO_STREAM {
         true => Ok(()),
         false => session.kernels().drain(stream, stream.addr() <= LAST_DEFAULT),

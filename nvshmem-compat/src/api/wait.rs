@@ -53,7 +53,7 @@ fn test<T: Value>(name: &str, words: Words<T>, wanted: Wanted) -> (bool, Vec<u64
     let mut counted = 0;
     let held = watch(name, NO_STREAM, words, |s, watch| {
         counted = watch.numbers().count();
-        let held = watch.held();
+        let held = s.peers().held(watch)?;
         if held.len() < counted {
             s.peers().look_after(watch)?;
         }

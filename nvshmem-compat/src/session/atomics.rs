@@ -3,6 +3,7 @@
 use super::{Session, lock, memory};
 use crate::failure::Failure;
 use shunt_device::{Amo, Deadline, FaultKind, HeapOffset, Resolution, Solo, Ticket};
+use shunt_host::rail::FetchError;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// What is done to a word. Values are as wide as the word; what is above is 0.
@@ -87,8 +88,40 @@ impl Session {
     }
 
     /// Changes a word of this PE. Atomic among this processor's changes, not among those of NICs: for words that only
-    /// this processor changes, and where nobody can do better.
-    fn change_here(&self, at: u64, bytes: u64, change: Change) -> u64 {
+    /// this processor changes, and where nobody can do better. A word that the processor does not reach is its NIC's.
+    ///
+    /// # Errors
+    /// The NIC does not execute it.
+    fn change_here(&self, at: u64, bytes: u64, change: Change) -> Result<u64, Failure> {
+        match (self.map.split, change) {
+            (None, _) => Ok(self.change_by_processor(at, bytes, change)),
+            (Some(_), Change::Set(value)) => {
+                // SAFETY: a word of the heap (checked by the caller).
+                unsafe { self.access.store(at, value, bytes) }?;
+                Ok(value)
+            }
+            (Some(_), _) => self.change_by_nic(at - self.base, bytes, change),
+        }
+    }
+
+    /// Has one of this PE's own NICs execute a change, on a pair to itself.
+    fn change_by_nic(&self, offset: u64, bytes: u64, change: Change) -> Result<u64, Failure> {
+        let (pe, amo) = (self.peers.pe(), change.amo(bytes));
+        let (log2_chunk, lifetime_ns) = (pe.config().log2_chunk, pe.config().packet_lifetime_ns);
+        let mut refusals = Vec::new();
+        for rail in pe.rails() {
+            match rail.fetch(amo, offset, log2_chunk, lifetime_ns) {
+                Ok(value) => return Ok(value),
+                Err(FetchError::NotExecuted(error)) => refusals.push(error.to_string()),
+                Err(FetchError::Unknown(error)) => {
+                    return Err(Failure::OwnAtomic { uncertain: true, why: error.to_string() });
+                }
+            }
+        }
+        Err(Failure::OwnAtomic { uncertain: false, why: refusals.join("; ") })
+    }
+
+    fn change_by_processor(&self, at: u64, bytes: u64, change: Change) -> u64 {
         if bytes == 4 {
             // SAFETY: a word of the heap (checked by the caller), which is reached atomically only.
             let word = unsafe { memory::word32(at) };
@@ -125,8 +158,7 @@ impl Session {
             return self.change_exactly(pe, offset, bytes, change).map(|_| ());
         }
         if pe == self.me() {
-            self.change_here(at, bytes, change);
-            return Ok(());
+            return self.change_here(at, bytes, change).map(|_| ());
         }
         let (channel, amo) = (self.peers.channel(pe), change.amo(bytes));
         let post = |_| channel.amo_nbi(Solo, HeapOffset(offset), amo);
@@ -166,7 +198,7 @@ impl Session {
             return self.change_exactly(pe, offset, bytes, change);
         }
         if pe == self.me() {
-            return Ok(self.change_here(at, bytes, change));
+            return self.change_here(at, bytes, change);
         }
         // One answer at a time.
         let _stage = lock(&self.stage);
@@ -175,6 +207,7 @@ impl Session {
         let post = |_| channel.amo_fetch_nbi(Solo, HeapOffset(offset), amo, answer);
         let ticket = self.peers.patiently(|| format!("a path for atomics to PE {pe}"), post)?;
         self.peers.finish(pe, ticket)?;
+        // The answer's word lies in the control area.
         Ok(self.peers.device().fetched(amo, answer))
     }
 

@@ -1,7 +1,7 @@
 //! Collective calls: each member writes its part where it belongs at every other, then all meet. What a member reads
 //! after the meeting was covered by the words it waited for.
 
-use super::{Session, memory};
+use super::Session;
 use crate::failure::Failure;
 use crate::reduce::{Number, Op, reduce};
 use crate::session::transfer::Until;
@@ -116,7 +116,7 @@ impl Session {
         let source = if apart {
             ends.source
         } else {
-            kept = self.bytes_at(ends.source, all);
+            kept = self.bytes_at(ends.source, all)?;
             kept.as_ptr().expose_provenance() as u64
         };
         self.pieces(bytes, |at, part| {
@@ -160,11 +160,11 @@ impl Session {
         }
     }
 
-    fn bytes_at(&self, at: u64, bytes: u64) -> Vec<u8> {
+    fn bytes_at(&self, at: u64, bytes: u64) -> Result<Vec<u8>, Failure> {
         let mut copy = vec![0; bytes as usize];
         // SAFETY: the program vouches for its addresses; the vector has as many bytes.
-        unsafe { memory::copy(copy.as_mut_ptr().expose_provenance() as u64, at, bytes) };
-        copy
+        unsafe { self.copy(copy.as_mut_ptr().expose_provenance() as u64, at, bytes) }?;
+        Ok(copy)
     }
 
     /// Writes a piece of this member's to its part of the work buffer at a PE.
@@ -175,8 +175,7 @@ impl Session {
         }
         if pe == self.me() {
             // SAFETY: a part of the work buffer; the program vouches for its source.
-            unsafe { memory::copy(self.base + part, source, bytes) };
-            return Ok(());
+            return unsafe { self.copy(self.base + part, source, bytes) };
         }
         self.put_staged(part, source, bytes, pe)
     }
@@ -192,13 +191,13 @@ impl Session {
     ) -> Result<(), Failure> {
         self.teams.meet(id)?;
         let mut parts = team.members.iter().map(|pe| self.bytes_at(self.base + self.map.part(*pe), bytes));
-        let mut result = parts.next().unwrap_or_default();
+        let mut result = parts.next().transpose()?.unwrap_or_default();
         for part in parts {
-            reduce(what.number, what.op, &mut result, &part);
+            reduce(what.number, what.op, &mut result, &part?);
         }
         let from = result.as_ptr().expose_provenance() as u64;
         // SAFETY: the target lies in the heap (checked by the callers), the vector has as many bytes.
-        unsafe { memory::copy(target, from, result.len() as u64) };
+        unsafe { self.copy(target, from, result.len() as u64) }?;
         self.teams.meet(id)
     }
 }

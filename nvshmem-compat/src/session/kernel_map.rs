@@ -12,6 +12,10 @@ const WORK_PART: u64 = 16;
 /// Bytes of a row of the table of teams.
 const ROW_BYTES: u64 = 32;
 
+fn up(at: u64) -> u64 {
+    at.next_multiple_of(4096)
+}
+
 /// Offsets in the symmetric heap; the same on every PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelMap {
@@ -26,6 +30,8 @@ pub struct KernelMap {
     claims: u64,
     never: u64,
     mapped: u64,
+    /// Behind what kernels and NICs alone touch.
+    pub device_end: u64,
     /// The first fault of device functions, and how many.
     pub faults: u64,
     /// Behind all of it.
@@ -33,35 +39,44 @@ pub struct KernelMap {
 }
 
 impl KernelMap {
-    /// From an offset on, for so many PEs and ids of teams.
+    /// What kernels and NICs alone touch, from an offset on, for so many PEs and ids of teams. What the host touches as
+    /// well is found by [`with_tables`](Self::with_tables).
     pub fn new(start: u64, pes: u32, teams: u32) -> Self {
         let (pes, teams) = (u64::from(pes), u64::from(teams));
-        let up = |at: u64| at.next_multiple_of(4096);
         let work_bytes = WORK_BYTES.max(up(pes * WORK_PART));
-        let rows = up(start);
-        let members = up(rows + teams * ROW_BYTES);
-        let meetings = up(members + teams * pes * 4);
+        let meetings = up(start);
         let work = up(meetings + teams * pes * 8);
         let answers = work + teams * work_bytes;
         let claims = answers + ANSWERS * 8;
         let never = claims + ANSWERS * 8;
-        // A line of its own each: kernels poll the one and write the other.
-        let faults = never + 256;
-        Self {
+        let device_end = up(never + 256);
+        let map = Self {
             teams,
             pes,
-            rows,
-            members,
             meetings,
             work,
             work_bytes,
             answers,
             claims,
             never,
-            mapped: faults + 256,
-            faults,
-            end: up(faults + 256 + pes * 8),
-        }
+            device_end,
+            rows: 0,
+            members: 0,
+            mapped: 0,
+            faults: 0,
+            end: 0,
+        };
+        map.with_tables(device_end)
+    }
+
+    /// The same, with the tables that the host writes and reads from another offset on.
+    pub fn with_tables(self, start: u64) -> Self {
+        let rows = up(start);
+        let members = up(rows + self.teams * ROW_BYTES);
+        // A line of its own: kernels write it, and poll what stands before it.
+        let faults = up(members + self.teams * self.pes * 4);
+        let mapped = faults + 256;
+        Self { rows, members, faults, mapped, end: up(mapped + self.pes * 8), ..self }
     }
 
     /// The row of a team: members, this PE's number among them, meetings.
@@ -155,16 +170,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_overlaps(start in 0u64..1 << 40, pes in 1u32..4097, teams in 8u32..4200) {
+        fn nothing_overlaps(
+            start in 0u64..1 << 40,
+            apart in 0u64..1 << 30,
+            pes in 1u32..4097,
+            teams in 8u32..4200,
+        ) {
             let map = KernelMap::new(start, pes, teams);
+            let map = map.with_tables(map.device_end + apart);
             let last = teams as i32 - 1;
-            prop_assert!(map.row(0) >= start && map.members(0) >= map.row(last) + ROW_BYTES);
-            prop_assert!(map.meetings >= map.members(last) + u64::from(pes) * 4);
+            prop_assert!(map.meetings >= start && map.device_end >= map.never + 8);
+            prop_assert!(map.row(0) >= map.device_end + apart && map.members(0) >= map.row(last) + ROW_BYTES);
+            prop_assert!(map.faults >= map.members(last) + u64::from(pes) * 4);
             prop_assert!(map.work >= map.meetings + u64::from(teams) * u64::from(pes) * 8);
             prop_assert!(map.answers >= map.work + u64::from(teams) * map.work_bytes);
             prop_assert!(map.work_bytes / u64::from(pes) >= WORK_PART, "a reduction gets on by one element at least");
             prop_assert!(map.claims >= map.answers + 8 * ANSWERS && map.never >= map.claims + 8 * ANSWERS);
-            prop_assert!(map.faults >= map.never + 8 && map.mapped(0) >= map.faults + 16 && map.end >= map.mapped(pes));
+            prop_assert!(map.mapped(0) >= map.faults + 16 && map.end >= map.mapped(pes));
             for at in [map.meeting(3), map.members(5), map.meetings, map.work, map.answers, map.never, map.faults] {
                 prop_assert!(at.is_multiple_of(4));
             }

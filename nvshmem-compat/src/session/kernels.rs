@@ -22,7 +22,8 @@ use std::sync::{Arc, Mutex};
 /// The heap at `heap` is mapped and as long as the map says.
 unsafe fn write_row(map: &KernelMap, heap: u64, id: i32, team: Option<&Team>, base: u64) {
     let row = heap + map.row(id);
-    // SAFETY: rows and members lie in the heap (the caller); kernels read them only while no call changes teams.
+    // SAFETY: rows and members lie in the heap's control area (the caller); kernels read them only while no call
+    // changes teams.
     unsafe {
         let Some(team) = team else { return memory::store(row, 0, 8) };
         for (number, member) in (0..).zip(&team.members) {

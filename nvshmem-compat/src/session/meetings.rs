@@ -67,14 +67,16 @@ impl Meetings {
             let post = |_| channel.signal_nbi(Solo, word, Signal::Monotone(number));
             self.peers.patiently(|| format!("room for a signal to PE {pe}"), post)?;
         }
-        others().try_for_each(|pe| self.wait_for_member(id, pe, number))
+        others().try_for_each(|pe| self.wait_for_member(id, pe, number))?;
+        self.peers.settle_writes();
+        Ok(())
     }
 
     /// Waits for the word of a member: by looks of its own, because those of device code go over all channels.
     fn wait_for_member(&self, id: i32, pe: u32, number: u64) -> Result<(), Failure> {
         let (word, since) = (self.base + self.map.meeting(id, pe), self.peers.now_ns());
         let mut looks = 0u32;
-        // SAFETY: a word of the heap's own part, which lives as long as the session.
+        // SAFETY: a word of the heap's control area, which lives as long as the session.
         while unsafe { memory::load(word, 8) } < number {
             looks = looks.wrapping_add(1);
             self.peers.look();

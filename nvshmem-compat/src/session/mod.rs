@@ -10,15 +10,18 @@
 //! | [`nics`], [`control`] | NICs; what PEs tell each other beside the data path |
 //! | [`source`], [`ports`] | where NICs come from; who shares ports, and what a job is short of, pure |
 //! | [`map`] | where everything lies in the symmetric heap; pure |
-//! | [`transfer`], [`staging`], [`memory`] | puts and gets; memory outside the heap; copies here |
+//! | [`heap_memory`], [`access`], [`memory`] | where the heap lies; how the host reaches it, and its control area |
+//! | [`transfer`], [`staging`] | puts and gets; memory outside the heap |
 //! | [`atomics`], [`order`], [`waits`] | atomics and signals; quiet and the like; words that are waited for |
 //! | [`losses`] | which PEs that are lost end a wait; pure |
 //! | [`describe`], [`leftovers`] | faults in words; what a job leaves on the machine |
 
+mod access;
 mod atomics;
 mod collect;
 pub mod control;
 mod describe;
+mod heap_memory;
 pub mod kernel_map;
 mod kernels;
 mod leftovers;
@@ -50,6 +53,7 @@ pub use waits::{Compare, Watch, Width};
 
 use crate::env::Settings;
 use crate::failure::Failure;
+use access::{Access, Running};
 use control::Control;
 use leftovers::Leftovers;
 use locks::lock;
@@ -67,6 +71,8 @@ pub struct Session {
     map: HeapMap,
     /// The heap's first address.
     base: u64,
+    /// How host code reaches the heap and the program's memory.
+    access: Arc<dyn Access>,
     heap: Symmetric,
     /// Of the others of this node, where it is shared.
     node: NodeHeaps,
@@ -110,6 +116,20 @@ impl Session {
     /// The program's kernels.
     pub fn kernels(&self) -> &KernelSide {
         &self.kernels
+    }
+
+    /// A call of the program's begins; it ends when the answer is dropped.
+    pub fn running(&self) -> Running<'_> {
+        Running::new(&*self.access)
+    }
+
+    /// Copies between memories that host code reaches by [`Access`].
+    ///
+    /// # Safety
+    /// As [`Access::copy`].
+    unsafe fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), Failure> {
+        // SAFETY: forwarded to the caller.
+        Ok(unsafe { self.access.copy(to, from, bytes) }?)
     }
 
     /// Teams, and how they meet.

@@ -1,6 +1,7 @@
 //! This PE's NICs: RDMA devices, or soft NICs on the fabric that the processes of one machine share.
 
 use crate::failure::{Failure, InitError};
+use crate::heap_home::Carrier;
 use shunt::machine::MachinePorts;
 use shunt::{LINK_NS, OpenNics, SoftNics};
 use shunt_device::platform::host::World;
@@ -99,6 +100,15 @@ impl Nics {
     /// Whether software moves the packets, in this process or behind libibverbs: it has times of its own.
     pub fn are_soft(&self) -> bool {
         self.open.are_soft()
+    }
+
+    /// What carries the packets.
+    pub fn carrier(&self) -> Carrier {
+        match &self.open {
+            OpenNics::Soft(_) => Carrier::Software,
+            OpenNics::Mlx5(_) if self.are_soft() => Carrier::Interposed,
+            OpenNics::Mlx5(_) => Carrier::Hardware,
+        }
     }
 
     /// Who reads what kernels ring.

@@ -10,6 +10,9 @@ impl Session {
     /// The first channel that carries nothing any more.
     pub fn quiet(&self) -> Result<(), Failure> {
         self.kernels.quiet(|| false)?;
-        self.peers.others().try_for_each(|pe| self.peers.quiet(pe as i32))
+        self.peers.others().try_for_each(|pe| self.peers.quiet(pe as i32))?;
+        // What was got is there.
+        self.peers.settle_writes();
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! The other PEs as host calls reach them: a channel to each, waits on it, and looks after it.
 
+use super::access::Access;
 use super::control::Control;
 use super::describe;
 use super::locks::lock;
@@ -30,6 +31,7 @@ pub struct Peers {
     words: StateWords,
     world: Arc<dyn World>,
     control: Arc<Control>,
+    access: Arc<dyn Access>,
     rounds: Mutex<Rounds>,
     losses: Mutex<Losses>,
     /// Which channels the host looks after: how many, and how far apart their rows are.
@@ -47,13 +49,13 @@ impl Peers {
         words: StateWords,
         world: Arc<dyn World>,
         control: Arc<Control>,
-        kernels: bool,
-        deadline_ns: u64,
+        access: Arc<dyn Access>,
+        (kernels, deadline_ns): (bool, u64),
     ) -> Self {
         let (pes, channels) = (words.root().pe_count, words.root().channels_per_pe);
         let looked_after = if kernels { (pes, channels) } else { (pes * channels, 1) };
         let (rounds, losses) = (Mutex::default(), Mutex::default());
-        Self { words, world, control, rounds, losses, looked_after, deadline_ns, pe }
+        Self { words, world, control, access, rounds, losses, looked_after, deadline_ns, pe }
     }
 
     /// This PE.
@@ -230,6 +232,25 @@ impl Peers {
         self.words.attend_to(row * step, &mut rounds.patience[row as usize]);
     }
 
+    /// Numbers of the words that hold now.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn held(&self, watch: &Watch<'_>) -> Result<Vec<u64>, Failure> {
+        watch.held(&*self.access)
+    }
+
+    /// What NICs wrote into a device's memory before something that this host has seen is there, too: a read by each of
+    /// them, because a write to one memory may overtake one to the other. A NIC that answers nothing is left out: what
+    /// came by it is fenced by the agent, whose proof is such a read, before a switch goes on. Nothing where the host's
+    /// memory is all there is.
+    pub(super) fn settle_writes(&self) {
+        if self.pe.config().split.is_some() {
+            let answering = self.pe.rails().iter().filter(|rail| rail.devx.responsive());
+            answering.for_each(|rail| _ = rail.flush());
+        }
+    }
+
     /// One look after a channel of each peer: who tests in a loop lets switches go on.
     ///
     /// # Errors
@@ -252,7 +273,7 @@ impl Peers {
         let since = self.now_ns();
         let mut looks = 0u32;
         loop {
-            let held = watch.held();
+            let held = self.held(watch)?;
             if held.len() >= enough {
                 return Ok(held);
             }

@@ -1,7 +1,7 @@
 //! Memory of the program's outside the symmetric heap: NICs do not reach it, so it goes through blocks inside the heap.
 
+use super::access::Access;
 use super::map::{HeapMap, STAGE_BLOCKS, STAGE_BYTES};
-use super::memory;
 use super::peers::Peers;
 use crate::failure::Failure;
 use shunt_device::{Get, HeapOffset, Put, Ticket};
@@ -13,6 +13,7 @@ pub struct Stage {
     map: HeapMap,
     /// The heap's first address.
     base: u64,
+    access: Arc<dyn Access>,
     next: u64,
     /// Peer and ticket of the put that reads a block.
     readers: [Option<(u32, Ticket)>; STAGE_BLOCKS as usize],
@@ -20,8 +21,8 @@ pub struct Stage {
 
 impl Stage {
     /// The blocks that a map names in a heap, all of them free.
-    pub fn new(peers: Arc<Peers>, map: HeapMap, base: u64) -> Self {
-        Self { peers, map, base, next: 0, readers: [None; STAGE_BLOCKS as usize] }
+    pub fn new(peers: Arc<Peers>, map: HeapMap, base: u64, access: Arc<dyn Access>) -> Self {
+        Self { peers, map, base, access, next: 0, readers: [None; STAGE_BLOCKS as usize] }
     }
 
     /// A block that nobody reads any more: its number and its heap offset.
@@ -45,7 +46,7 @@ impl Stage {
             let part = (bytes - at).min(STAGE_BYTES);
             let (number, block) = self.block()?;
             // SAFETY: the program vouches for its source; the block is this session's and nobody reads it.
-            unsafe { memory::copy(self.base + block, source + at, part) };
+            unsafe { self.access.copy(self.base + block, source + at, part) }?;
             let put = Put { dst: HeapOffset(dst + at), src: HeapOffset(block), bytes: part };
             self.readers[number] = Some((pe, self.peers.post_put(pe, put)?));
             at += part;
@@ -63,7 +64,7 @@ impl Stage {
             let ticket = self.peers.post_get(pe, get)?;
             self.peers.finish(pe, ticket)?;
             // SAFETY: the program vouches for its target; the block is this session's and the get is done.
-            unsafe { memory::copy(target + at, self.base + block, part) };
+            unsafe { self.access.copy(target + at, self.base + block, part) }?;
             at += part;
         }
         Ok(())
@@ -91,7 +92,7 @@ impl Stage {
             }
             for (number, (target, _)) in (0..).zip(some) {
                 // SAFETY: the program vouches for its target; the block is this session's and the gets are done.
-                unsafe { memory::copy(target, self.base + block + number * 16, bytes) };
+                unsafe { self.access.copy(target, self.base + block + number * 16, bytes) }?;
             }
         }
     }

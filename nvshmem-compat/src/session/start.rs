@@ -3,6 +3,7 @@
 
 use super::Session;
 use super::control::Control;
+use super::heap_memory::HeapMemory;
 use super::kernels::{KernelSide, write_tables};
 use super::leftovers::Leftovers;
 use super::locks::lock;
@@ -20,7 +21,7 @@ use crate::failure::{Failure, InitError};
 use crate::kernels::{Kernels, Place};
 use crate::report::end_process;
 use crate::teams::{FIRST_OWN, Teams};
-use shunt::{AgentThread, HeapCard, Member, Runtime, SharedHeap, Turn, soft_give_up_ns};
+use shunt::{AgentThread, HeapCard, Member, Runtime, Turn, soft_give_up_ns};
 use shunt_device::platform::host::World;
 use shunt_host::agent::words::StateWords;
 use shunt_host::connect::bootstrap::Bootstrap;
@@ -59,8 +60,9 @@ fn machine() -> Vec<u8> {
     [read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/random/boot_id")].concat()
 }
 
-fn config(settings: &Settings, heap_bytes: u64, soft: bool, kernels: &Kernels) -> PeConfig {
-    let mut config = PeConfig::new(&settings.host, heap_bytes);
+fn config(settings: &Settings, map: &HeapMap, soft: bool, kernels: &Kernels) -> PeConfig {
+    let mut config = PeConfig::new(&settings.host, map.bytes);
+    config.split = map.split;
     // Kernels have as many as were asked for, the host one more.
     config.channels_per_pe += u32::from(kernels.are_there());
     // Beside kernels on a GPU nobody on the host calls the driver, which may wait for them: all paths are made at
@@ -82,10 +84,44 @@ fn config(settings: &Settings, heap_bytes: u64, soft: bool, kernels: &Kernels) -
     config
 }
 
-/// What the others of this node are told of this PE's heap: nothing, if they are not to map it.
-fn card(settings: &Settings, own: &SharedHeap) -> HeapCard {
-    let heap = own.heap().filter(|_| settings.p2p);
-    heap.and_then(|heap| heap.card().ok()).unwrap_or_default()
+/// All PEs were started alike.
+fn agree_on_settings(
+    settings: &Settings,
+    kernels: &Kernels,
+    source: &Source,
+    exchange: &dyn Bootstrap,
+) -> Result<(), InitError> {
+    let lines = settings.shared_lines(kernels.are_there(), source.name());
+    let Some((pe, theirs, ours)) = difference(&exchange.all_gather(lines.as_bytes())?) else { return Ok(()) };
+    // One of them may have found other NICs than the others: why, each says itself.
+    let me = exchange.rank();
+    source.lines(settings.nic, 1).iter().for_each(|line| eprintln!("shunt: PE {me}: {line}"));
+    Err(InitError::Disagree { pe, theirs, ours })
+}
+
+/// The NICs of a PE, which shares the machine's ports with its mates.
+fn open_nics(
+    settings: &Settings,
+    source: &Source,
+    fabric: &str,
+    (me, mates): (u32, &[u32]),
+    kernels: &Kernels,
+) -> Result<Nics, InitError> {
+    let lifetime = Duration::from_nanos(settings.host.packet_lifetime_ns);
+    let ahead = |world: &dyn World| kernels.ahead_of(world);
+    match source {
+        Source::Soft { rails, .. } => Nics::soft(me, *rails, fabric, lifetime, ahead),
+        Source::Mlx5(machine) => Nics::mlx5(me, machine, mates, ahead),
+    }
+}
+
+/// All PEs have their heaps in the same kind of memory, or offsets would not mean the same.
+fn agree_on_memory(memory: &HeapMemory, exchange: &dyn Bootstrap) -> Result<(), InitError> {
+    let line = format!("SHUNT_HEAP {}", memory.name());
+    match difference(&exchange.all_gather(line.as_bytes())?) {
+        Some((pe, theirs, ours)) => Err(InitError::Disagree { pe, theirs, ours }),
+        None => Ok(()),
+    }
 }
 
 /// Maps the heaps of this PE's node, if all of its PEs can: then they are a team.
@@ -116,34 +152,26 @@ impl Session {
         let net = TcpNet::join(joining.options)?;
         let (me, pes) = (net.rank(), net.world());
         let exchange = net.bootstrap().with_patience(settings.call_deadline_ns);
-        let lines = settings.shared_lines(kernels.are_there(), source.name());
-        if let Some((pe, theirs, ours)) = difference(&exchange.all_gather(lines.as_bytes())?) {
-            // One of them may have found other NICs than the others: why, each says itself.
-            source.lines(settings.nic, 1).iter().for_each(|line| eprintln!("shunt: PE {me}: {line}"));
-            return Err(InitError::Disagree { pe, theirs, ours });
-        }
+        agree_on_settings(&settings, &kernels, &source, &exchange)?;
         let nodes = nodes(&exchange.all_gather(&machine())?);
         let ports = exchange.all_gather(&source.ports().to_bytes())?;
         let ports: Vec<Ports> = ports.iter().map(|bytes| Ports::of_bytes(bytes)).collect();
         let mates = mates(me, &nodes, &ports);
         tell(&settings, &source, me, &mates, &nodes, &ports);
-        let lifetime = Duration::from_nanos(settings.host.packet_lifetime_ns);
-        let ahead = |world: &dyn World| kernels.ahead_of(world);
-        let nics = match &source {
-            Source::Soft { rails, .. } => Nics::soft(me, *rails, &joining.fabric, lifetime, ahead)?,
-            Source::Mlx5(machine) => Nics::mlx5(me, machine, &mates, ahead)?,
-        };
+        let nics = open_nics(&settings, &source, &joining.fabric, (me, &mates), &kernels)?;
         let mut teams = Teams::new(me, &nodes, settings.max_teams);
-        let map = HeapMap::new(settings.heap(), pes, teams.ids().max(FIRST_OWN as u32), kernels.are_there());
-        let config = config(&settings, map.bytes, nics.are_soft(), &kernels);
-        let own = Arc::new(SharedHeap::default());
+        let memory = HeapMemory::find(&settings, &kernels, &nics)?;
+        agree_on_memory(&memory, &exchange)?;
+        let (ids, split) =
+            (teams.ids().max(FIRST_OWN as u32), memory.is_split().then_some(settings.log2_chunk));
+        let map = HeapMap::new(settings.heap(), pes, ids, kernels.are_there(), split);
+        let config = config(&settings, &map, nics.are_soft(), &kernels);
         let builder = Runtime::builder(nics.rails(), Member::of_process(&net))
-            .memory(kernels.memory(nics.mover(), own.clone())?)
+            .memory(memory.memory())
             .clock(nics.world().clone())
             .adjust(move |to| *to = config);
         let pe = Arc::new(builder.connect()?);
-        let card = card(&settings, &own);
-        let node = share(card, &nodes, &exchange, &mut teams)?;
+        let node = share(memory.card(&settings), &nodes, &exchange, &mut teams)?;
         if let Some(map) = &map.kernels {
             write_tables(map, pe.heap().address, &teams, (me, &node));
         }
@@ -155,13 +183,16 @@ impl Session {
         let base = pe.heap().address;
         let (clock, theirs) = (nics.world().clone(), kernels.place() != Place::Nowhere);
         let deadline_ns = settings.call_deadline_ns;
-        let peers = Arc::new(Peers::new(pe, words, clock, control.clone(), theirs, deadline_ns));
-        let heap = Symmetric::new(base, map.user);
+        let access = memory.access()?;
+        let peers = Peers::new(pe, words, clock, control.clone(), access.clone(), (theirs, deadline_ns));
+        let peers = Arc::new(peers);
+        let heap = Symmetric::new(base, map.user, access.clone());
         let session = Self {
             agent: Mutex::new(Some(agent)),
             kernels: KernelSide::new(peers.clone(), kernels, map.kernels, heap.addresses()),
             teams: Meetings::new(peers.clone(), map, base, teams, exchange),
-            stage: Mutex::new(Stage::new(peers.clone(), map, base)),
+            stage: Mutex::new(Stage::new(peers.clone(), map, base, access.clone())),
+            access,
             heap,
             node,
             map,
@@ -175,6 +206,8 @@ impl Session {
         session.kernels.tell()?;
         // Nobody ends before all are up.
         session.teams.all_are_here()?;
+        // The program goes on: what is closed opens.
+        drop(session.running());
         Ok(session)
     }
 
@@ -184,6 +217,7 @@ impl Session {
     /// # Errors
     /// Kernels run on, and use what this PE holds: nothing was taken from them, and nobody was told.
     pub fn leave(&self) -> Result<(), Failure> {
+        let _running = self.running();
         self.kernels.settle()?;
         let peers = &self.peers;
         let kernels_are_done = self.kernels.quiet(|| peers.others().all(|pe| self.control.is_gone(pe)));

@@ -1,25 +1,26 @@
 //! The symmetric heap as the program has it: its addresses, its allocations, and buffers registered beside it.
 
+use super::access::Access;
 use super::locks::lock;
-use super::memory;
 use crate::failure::Failure;
 use crate::heap::SymmetricHeap;
 use crate::registry::Registry;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What the program has of a PE's heap.
 pub struct Symmetric {
     addresses: Range<u64>,
+    access: Arc<dyn Access>,
     books: Mutex<SymmetricHeap>,
     registry: Mutex<Registry>,
 }
 
 impl Symmetric {
     /// `bytes` from the address `base` on, none of them allocated.
-    pub(super) fn new(base: u64, bytes: u64) -> Self {
+    pub(super) fn new(base: u64, bytes: u64, access: Arc<dyn Access>) -> Self {
         let (books, registry) = (Mutex::new(SymmetricHeap::new(bytes)), Mutex::default());
-        Self { addresses: base..base + bytes, books, registry }
+        Self { addresses: base..base + bytes, access, books, registry }
     }
 
     /// What is allocated.
@@ -54,17 +55,18 @@ impl Symmetric {
             return Err(Failure::Unaligned { at, bytes: 8 });
         }
         // SAFETY: an aligned word of the heap.
-        Ok(unsafe { memory::load(at, 8) })
+        Ok(unsafe { self.access.load(at, 8) }?)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::access::ByPointer;
     use super::*;
 
     #[test]
     fn only_what_lies_inside_has_an_offset() {
-        let heap = Symmetric::new(4096, 64);
+        let heap = Symmetric::new(4096, 64, Arc::new(ByPointer));
         assert_eq!(heap.offset(4096, 64).unwrap(), 0);
         assert_eq!(heap.offset(4160, 0).unwrap(), 64);
         for (at, bytes) in [(4095, 1), (4096, 65), (4161, 0), (u64::MAX, 8), (4104, u64::MAX)] {

@@ -27,7 +27,7 @@ impl Session {
         let read = |pe: &u32| {
             let mut theirs = vec![0; mine.len()];
             let (to, from) = (theirs.as_mut_ptr().expose_provenance() as u64, self.base + self.map.part(*pe));
-            // SAFETY: a part of the work buffer, and a vector of as many bytes.
+            // SAFETY: a part of the work buffer in the control area, and a vector of as many bytes.
             unsafe { memory::copy(to, from, bytes) };
             theirs
         };
@@ -41,7 +41,7 @@ impl Session {
     fn put_internal(&self, at: u64, bytes: &[u8], pe: u32) -> Result<(), Failure> {
         let (source, length) = (bytes.as_ptr().expose_provenance() as u64, bytes.len() as u64);
         if pe == self.me() {
-            // SAFETY: internal memory of the heap, and a slice of as many bytes.
+            // SAFETY: the heap's control area, and a slice of as many bytes.
             unsafe { memory::copy(self.base + at, source, length) };
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Puts and gets. What goes to this PE itself is a copy.
 
-use super::{Session, memory};
+use super::Session;
 use crate::failure::Failure;
 use shunt_device::{Get, HeapOffset, Put, Solo};
 
@@ -38,8 +38,7 @@ impl Session {
         }
         if pe == self.me() {
             // SAFETY: the target lies in the heap (checked), the program vouches for its source.
-            unsafe { memory::copy(target, source, bytes) };
-            return Ok(());
+            return unsafe { self.copy(target, source, bytes) };
         }
         if !self.is_symmetric(source, bytes) {
             return self.put_staged(dst, source, bytes, pe);
@@ -60,15 +59,18 @@ impl Session {
         }
         if pe == self.me() {
             // SAFETY: the source lies in the heap (checked), the program vouches for its target.
-            unsafe { memory::copy(target, source, bytes) };
-            return Ok(());
+            return unsafe { self.copy(target, source, bytes) };
         }
         if !self.is_symmetric(target, bytes) {
             return self.get_staged(target, src, bytes, pe);
         }
         let get = Get { dst: HeapOffset(target - self.base), src: HeapOffset(src), bytes };
         let ticket = self.peers.post_get(pe, get)?;
-        if until == Until::Done { self.peers.finish(pe, ticket) } else { Ok(()) }
+        if until == Until::Done {
+            self.peers.finish(pe, ticket)?;
+            self.peers.settle_writes();
+        }
+        Ok(())
     }
 
     /// Empties a part of this PE's heap.
@@ -78,11 +80,11 @@ impl Session {
     pub fn clear(&self, offset: u64, bytes: u64) -> Result<(), Failure> {
         let at = self.base + offset;
         self.heap.offset(at, bytes)?;
-        let zeros = [0u64; 512];
+        let zeros = [0u64; 8192];
         let from = zeros.as_ptr().expose_provenance() as u64;
         for done in (0..bytes).step_by(size_of_val(&zeros)) {
             // SAFETY: a part of the heap (checked), and an array that is no shorter.
-            unsafe { memory::copy(at + done, from, (bytes - done).min(size_of_val(&zeros) as u64)) };
+            unsafe { self.copy(at + done, from, (bytes - done).min(size_of_val(&zeros) as u64)) }?;
         }
         Ok(())
     }
@@ -95,8 +97,7 @@ impl Session {
         let (pe, dst) = (self.peers.check(pe)?, self.heap.offset(target, bytes)?);
         if pe == self.me() {
             // SAFETY: the target lies in the heap (checked).
-            unsafe { memory::store(target, value, bytes) };
-            return Ok(());
+            return Ok(unsafe { self.access.store(target, value, bytes) }?);
         }
         let channel = self.peers.channel(pe);
         let post = |_| channel.p_nbi(Solo, HeapOffset(dst), value, bytes as u32);
@@ -125,7 +126,7 @@ impl Session {
             while part < strides.bytes {
                 let bytes = (strides.bytes - part).min(8);
                 // SAFETY: the program vouches for its source.
-                let value = unsafe { memory::load(from + part, bytes) };
+                let value = unsafe { self.access.load(from + part, bytes) }?;
                 self.put_value(to + part, value, bytes, pe)?;
                 part += bytes;
             }
@@ -148,7 +149,7 @@ impl Session {
         }
         for (to, from) in places {
             // SAFETY: the source lies in the heap (checked), the program vouches for its target.
-            unsafe { memory::copy(to, self.base + from, strides.bytes) };
+            unsafe { self.copy(to, self.base + from, strides.bytes) }?;
         }
         Ok(())
     }

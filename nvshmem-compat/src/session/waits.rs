@@ -1,6 +1,6 @@
 //! Words of this PE that others write, and what is waited for. Pure but for the loads.
 
-use super::memory;
+use super::access::Access;
 use crate::failure::Failure;
 use std::sync::atomic::{Ordering, fence};
 
@@ -96,23 +96,32 @@ impl Watch<'_> {
     }
 
     /// Whether a word holds now.
-    fn met(&self, number: u64) -> bool {
+    fn met(&self, access: &dyn Access, number: u64) -> Result<bool, Failure> {
         // SAFETY: the program vouches for its words, which others reach by NICs or atomically.
-        let met = unsafe { memory::load(self.at + number * self.width.bytes, self.width.bytes) };
+        let met = unsafe { access.load(self.at + number * self.width.bytes, self.width.bytes) }?;
         let value = self.values.get(number as usize).or(self.values.first()).copied().unwrap_or(0);
-        self.width.holds(self.compare, met, value)
+        Ok(self.width.holds(self.compare, met, value))
     }
 
     /// Numbers of the words that hold now. What was written before them is visible.
-    pub fn held(&self) -> Vec<u64> {
-        let held = self.numbers().filter(|number| self.met(*number)).collect();
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn held(&self, access: &dyn Access) -> Result<Vec<u64>, Failure> {
+        let mut held = Vec::new();
+        for number in self.numbers() {
+            if self.met(access, number)? {
+                held.push(number);
+            }
+        }
         fence(Ordering::SeqCst);
-        held
+        Ok(held)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::access::ByPointer;
     use super::*;
 
     const INT: Width = Width { bytes: 4, signed: true };
@@ -143,9 +152,10 @@ mod tests {
             count: 4,
             left_out: None,
         };
-        assert_eq!(watch.held(), [1, 2, 3]);
-        assert_eq!(Watch { left_out: Some(&left_out), ..watch }.held(), [2, 3]);
-        assert_eq!(Watch { values: &[1, 6, 5, 10], ..watch }.held(), [0, 2]);
-        assert_eq!(Watch { count: 0, ..watch }.held(), [] as [u64; 0]);
+        let held = |watch: Watch<'_>| watch.held(&ByPointer).unwrap();
+        assert_eq!(held(watch), [1, 2, 3]);
+        assert_eq!(held(Watch { left_out: Some(&left_out), ..watch }), [2, 3]);
+        assert_eq!(held(Watch { values: &[1, 6, 5, 10], ..watch }), [0, 2]);
+        assert_eq!(held(Watch { count: 0, ..watch }), [] as [u64; 0]);
     }
 }

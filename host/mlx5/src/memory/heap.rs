@@ -4,17 +4,38 @@ use super::{GpuMemory, Placement, Span};
 use crate::error::GpuError;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
+use std::ptr::with_exposed_provenance_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const ALIGN: usize = 4096;
+/// What the allocator is asked for: more than it aligns by itself would have it write the zeros, and touch every page.
+const ALIGN_ASKED: usize = 16;
 
-/// Zeroed host memory, 4 KiB aligned.
+/// What one allocation is: bytes from its aligned start on, and what the allocator gave.
+struct Live {
+    bytes: u64,
+    given: u64,
+    layout: Layout,
+}
+
+impl Live {
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// Taken out of the table, and nobody uses it any more.
+    unsafe fn free(self) {
+        // SAFETY: `alloc` made it with this layout, and taking it out of the table makes this the only free.
+        unsafe { dealloc(with_exposed_provenance_mut(self.given as usize), self.layout) }
+    }
+}
+
+/// Zeroed host memory, 4 KiB aligned. Pages of large allocations are the system's zeros until somebody touches them.
 ///
 /// All copies are made of relaxed atomics, because NICs and device code use the same memory at the same time.
 #[derive(Default)]
 pub struct HeapMemory {
-    live: Mutex<BTreeMap<u64, Layout>>,
+    live: Mutex<BTreeMap<u64, Live>>,
 }
 
 impl HeapMemory {
@@ -30,18 +51,18 @@ impl HeapMemory {
     /// Nobody uses any of it any more, NICs included.
     pub unsafe fn free_all(&self) {
         let live = std::mem::take(&mut *self.live.lock().expect("no panic under this lock"));
-        for (address, layout) in live {
-            // SAFETY: `alloc` made it with this layout, and taking it out of the table makes this the only free.
-            unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address as usize), layout) }
+        for live in live.into_values() {
+            // SAFETY: out of the table, and the caller vouches for its users.
+            unsafe { live.free() }
         }
     }
 
     /// True if all of these bytes lie in one allocation.
     pub fn holds(&self, address: u64, bytes: u64) -> bool {
         let live = self.live.lock().expect("no panic under this lock");
-        live.range(..=address).next_back().is_some_and(|(start, layout)| {
+        live.range(..=address).next_back().is_some_and(|(start, live)| {
             let offset = address - start;
-            offset <= layout.size() as u64 && bytes <= layout.size() as u64 - offset
+            offset <= live.bytes && bytes <= live.bytes - offset
         })
     }
 
@@ -58,23 +79,26 @@ fn split(address: u64, bytes: usize) -> (usize, usize) {
 
 impl GpuMemory for HeapMemory {
     fn alloc(&self, bytes: u64, _placement: Placement) -> Result<Span, GpuError> {
-        let size = usize::try_from(bytes.max(1)).map_err(|_| GpuError::NoMemory { bytes })?;
-        let layout = Layout::from_size_align(size, ALIGN).map_err(|_| GpuError::NoMemory { bytes })?;
+        let size = usize::try_from(bytes.max(1)).ok().and_then(|size| size.checked_add(ALIGN));
+        let layout = size.and_then(|size| Layout::from_size_align(size, ALIGN_ASKED).ok());
+        let layout = layout.ok_or(GpuError::NoMemory { bytes })?;
         // SAFETY: the layout's size is at least 1.
         let at = unsafe { alloc_zeroed(layout) };
         if at.is_null() {
             return Err(GpuError::NoMemory { bytes });
         }
-        let address = at.expose_provenance() as u64;
-        self.live.lock().expect("no panic under this lock").insert(address, layout);
+        let given = at.expose_provenance() as u64;
+        let address = given.next_multiple_of(ALIGN as u64);
+        let live = Live { bytes: bytes.max(1), given, layout };
+        self.live.lock().expect("no panic under this lock").insert(address, live);
         Ok(Span { address, bytes })
     }
 
     unsafe fn free(&self, span: Span) {
-        let layout = self.live.lock().expect("no panic under this lock").remove(&span.address);
-        let layout = layout.expect("freed once, by the object that allocated it");
-        // SAFETY: `alloc` made it with this layout, and removing it from the table makes this the only free.
-        unsafe { dealloc(std::ptr::with_exposed_provenance_mut(span.address as usize), layout) }
+        let live = self.live.lock().expect("no panic under this lock").remove(&span.address);
+        let live = live.expect("freed once, by the object that allocated it");
+        // SAFETY: out of the table, and the caller vouches for its users.
+        unsafe { live.free() }
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), GpuError> {
@@ -153,6 +177,24 @@ mod tests {
             want[offset as usize..offset as usize + bytes].copy_from_slice(&data);
             assert_eq!(all, want, "offset {offset}, {bytes} bytes");
         }
+        // SAFETY: nothing else knows the span.
+        unsafe { memory.free(span) }
+    }
+
+    /// A job with a heap of many GiB does not write them at its start.
+    #[test]
+    fn pages_that_nobody_touches_take_no_room() {
+        let resident = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+        };
+        let (memory, before) = (HeapMemory::new(), resident());
+        let span = memory.alloc(1 << 30, Placement::Heap).unwrap();
+        let taken = resident().saturating_sub(before);
+        assert!(taken < 256 << 20, "{taken} bytes of {} are resident", span.bytes);
+        let mut last = [1; 8];
+        memory.read(span.address + span.bytes - 8, &mut last).unwrap();
+        assert_eq!((last, span.address % ALIGN as u64), ([0; 8], 0));
         // SAFETY: nothing else knows the span.
         unsafe { memory.free(span) }
     }

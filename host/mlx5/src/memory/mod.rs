@@ -36,7 +36,31 @@ pub enum Placement {
     Heap,
 }
 
-/// Memory of another device as the kernel passes it on: a span that NICs reach through a dma-buf.
+/// A heap in two memories: a GPU's, and behind it, at addresses that go on, a part of the host's. So an offset, an
+/// address and a key mean the same whatever is there, and the host never touches more than its own part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Bytes at the start that lie in memory of the device. Up to `host` nothing lies behind them.
+    pub device: u64,
+    /// Offset from which on memory is the host's: `device`, rounded up to what one key covers.
+    pub host: u64,
+}
+
+impl Split {
+    /// So many bytes in the device's memory, where a key covers `1 << log2_chunk`.
+    pub fn new(device: u64, log2_chunk: u32) -> Self {
+        Self { device, host: device.next_multiple_of(1 << log2_chunk) }
+    }
+
+    /// What of a range of offsets has memory behind it.
+    pub fn there(self, range: std::ops::Range<u64>) -> std::ops::Range<u64> {
+        let end = if range.start < self.host { range.end.min(self.device) } else { range.end };
+        range.start..end.max(range.start)
+    }
+}
+
+/// Memory of another device as the kernel passes it on: a span that NICs reach through a dma-buf. A soft NIC maps the
+/// file, and reaches the memory by a mapping of its own.
 #[derive(Debug)]
 pub struct DmaBuf {
     /// The dma-buf.
@@ -49,10 +73,15 @@ pub struct DmaBuf {
 pub trait GpuMemory: Send + Sync {
     /// Allocates zeroed memory, aligned to 4 KiB at least.
     fn alloc(&self, bytes: u64, placement: Placement) -> Result<Span, GpuError>;
+    /// The same for a heap in two memories. Memory that the host reaches as a whole is one of them alone.
+    fn alloc_split(&self, bytes: u64, _split: Split) -> Result<Span, GpuError> {
+        self.alloc(bytes, Placement::Heap)
+    }
     /// Frees an allocation.
     ///
     /// # Safety
-    /// `span` came from `alloc` of this object, was not freed, and neither device nor NIC uses it any more.
+    /// `span` came from `alloc` or `alloc_split` of this object, was not freed, and neither device nor NIC uses it any
+    /// more.
     unsafe fn free(&self, span: Span);
     /// Whether the host loads and stores the heap through its address.
     fn host_reaches_heap(&self) -> bool {
@@ -100,6 +129,19 @@ impl OwnedSpan {
         Ok(Arc::new(Self { memory: memory.clone(), span }))
     }
 
+    /// Allocates a heap, in two memories where it is split.
+    pub fn alloc_heap(
+        memory: &Arc<dyn GpuMemory>,
+        bytes: u64,
+        split: Option<Split>,
+    ) -> Result<Arc<Self>, GpuError> {
+        let span = match split {
+            Some(split) => memory.alloc_split(bytes, split)?,
+            None => memory.alloc(bytes, Placement::Heap)?,
+        };
+        Ok(Arc::new(Self { memory: memory.clone(), span }))
+    }
+
     /// Where it lies.
     pub fn span(&self) -> Span {
         self.span
@@ -116,5 +158,19 @@ impl Drop for OwnedSpan {
         // SAFETY: `span` came from `memory.alloc` and is freed here only. Each umem over it holds an `Arc` of
         // this object and leaks it if the NIC does not let go, so no NIC uses it any more.
         unsafe { self.memory.free(self.span) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_covers_both_memories_or_what_is_in_between() {
+        let split = Split::new(5000, 12);
+        assert_eq!(split, Split { device: 5000, host: 8192 });
+        assert_eq!([split.there(0..4096), split.there(4096..8192)], [0..4096, 4096..5000]);
+        assert_eq!(split.there(8192..9000), 8192..9000);
+        assert_eq!(Split::new(8192, 12).there(4096..8192), 4096..8192);
     }
 }

@@ -178,7 +178,8 @@ mod tests {
             error.unwrap_err().to_string(),
             "mlx5_0: expected the GPU's memory to be registered, got by dma-buf: mlx5_0: memory registration failed: \
              EOPNOTSUPP; by nvidia_peermem: mlx5_0: memory registration failed: EFAULT; use the open GPU kernel \
-             modules with Linux 5.12 or later, or load nvidia_peermem, or put the heap in the host's memory"
+             modules with Linux 5.12 or later, or load nvidia_peermem, or put the heap in the host's memory \
+             (SHUNT_HEAP=host)"
         );
     }
 

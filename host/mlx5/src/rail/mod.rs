@@ -11,7 +11,7 @@ pub use order::{remarks, stance};
 use crate::descriptor::{HalfCard, RailCard};
 use crate::devx::{Devx, Neighbour};
 use crate::error::NicError;
-use crate::memory::{OwnedSpan, Span};
+use crate::memory::{OwnedSpan, Span, Split};
 use crate::nic::caps::{Caps, Link, PortAddress, port_up};
 use crate::nic::datagram::{DatagramSource, Datagrams};
 use crate::nic::ece;
@@ -44,6 +44,8 @@ struct Registered {
     /// Keys for the data of puts, where it has some of its own.
     data_keys: Vec<Mkey>,
     umem: Umem,
+    /// Where each of its memories begins, and the key there: what a flush reads.
+    memories: Vec<(u64, usize)>,
 }
 
 /// One rail. Fields are dropped in order: queues, keys, umems, protection domain.
@@ -125,17 +127,25 @@ impl Rail {
     /// Registers the control memory; `scratch` is the part of it that READs of device code land in.
     pub fn register_control(&mut self, memory: &Arc<OwnedSpan>, scratch: Range<u64>) -> Result<(), NicError> {
         let umem = Umem::register(&self.devx, memory)?;
+        let scratch_at = memory.span().address + scratch.start;
         let key = Mkey::create(&self.devx, self.pd.id(), &umem, scratch, Access::Local)?;
-        self.control = Some(Registered { keys: vec![key], data_keys: Vec::new(), umem });
+        let memories = vec![(scratch_at, 0)];
+        self.control = Some(Registered { keys: vec![key], data_keys: Vec::new(), umem, memories });
         Ok(())
     }
 
     /// Registers the symmetric heap: a key a chunk, over one umem where keys need one.
-    pub fn register_heap(&mut self, memory: &Arc<OwnedSpan>, log2_chunk: u32) -> Result<(), NicError> {
+    pub fn register_heap(
+        &mut self,
+        memory: &Arc<OwnedSpan>,
+        log2_chunk: u32,
+        split: Option<Split>,
+    ) -> Result<(), NicError> {
         let umem = Umem::for_keys(&self.devx, memory)?;
-        let (bytes, chunk) = (memory.span().bytes, 1u64 << log2_chunk);
+        let (Span { address, bytes }, chunk) = (memory.span(), 1u64 << log2_chunk);
         let keys = |access| -> Result<Vec<Mkey>, NicError> {
-            let part = |i| i * chunk..bytes.min((i + 1) * chunk);
+            let whole = |i| i * chunk..bytes.min((i + 1) * chunk);
+            let part = |i| split.map_or(whole(i), |split| split.there(whole(i)));
             let chunks = 0..bytes.div_ceil(chunk);
             chunks.map(|i| Mkey::create(&self.devx, self.pd.id(), &umem, part(i), access)).collect()
         };
@@ -151,7 +161,9 @@ impl Rail {
             });
         }
         let data_keys = if relaxed { keys(Access::Relaxed)? } else { Vec::new() };
-        self.heap = Some(Registered { keys: keys(Access::Remote)?, data_keys, umem });
+        let starts = [Some(0), split.map(|split| split.host)].into_iter().flatten();
+        let memories = starts.map(|at| (address + at, (at >> log2_chunk) as usize)).collect();
+        self.heap = Some(Registered { keys: keys(Access::Remote)?, data_keys, umem, memories });
         Ok(())
     }
 
@@ -375,8 +387,9 @@ impl Rail {
 
     /// The placement flush: everything this NIC has executed is visible in memory when it returns.
     ///
-    /// A READ of the heap on a loopback pair of this NIC: PCIe reads do not pass earlier posted writes. Ends by
-    /// its deadline. A pair that fails is recreated once, with the address the port has now: a GID may have moved.
+    /// A READ of the heap on a loopback pair of this NIC: PCIe reads do not pass earlier posted writes. A heap in two
+    /// memories is read in both, because a read of one says nothing of writes that go to the other. Ends by its
+    /// deadline. A pair that fails is recreated once, with the address the port has now: a GID may have moved.
     pub fn flush(&self) -> Result<(), NicError> {
         self.flush_within(self.options.flush_ns)
     }
@@ -407,17 +420,22 @@ impl Rail {
     fn flush_once(&self, flush: &mut FlushPair, patience_ns: u64) -> Result<(), NicError> {
         let world = &*self.world;
         let pair = self.flush_pair(flush)?;
-        let (source, rkey_be) = match &self.heap {
-            Some(heap) => (heap.umem.memory().span(), heap.keys[0].key_be()),
-            None => (self.private.data(1), self.private.key_be()),
+        let read = |remote, bytes: u64, rkey_be| {
+            let local = Span { bytes: bytes.min(8), ..self.private.data(0) };
+            Request::Read { local, lkey_be: self.private.key_be(), remote, rkey_be }
         };
-        let read = Request::Read {
-            local: Span { bytes: source.bytes.min(8), ..self.private.data(0) },
-            lkey_be: self.private.key_be(),
-            remote: source.address,
-            rkey_be,
-        };
-        pair.producer.post(world, read);
+        match &self.heap {
+            Some(heap) => {
+                for (remote, key) in &heap.memories {
+                    let bytes = heap.umem.memory().span().bytes;
+                    pair.producer.post(world, read(*remote, bytes, heap.keys[*key].key_be()));
+                }
+            }
+            None => {
+                let source = self.private.data(1);
+                pair.producer.post(world, read(source.address, source.bytes, self.private.key_be()));
+            }
+        }
         pair.producer.wait_all(world, patience_ns)
     }
 

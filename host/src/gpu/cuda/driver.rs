@@ -109,6 +109,23 @@ impl Cuda {
         done("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context) })
     }
 
+    /// Runs a call of the driver in its context; that of the calling thread stays.
+    pub(super) fn within<R>(&self, call: impl FnOnce() -> R) -> Result<R, CudaError> {
+        // SAFETY: the context is held while `self` lives.
+        done("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.context) })?;
+        let answer = call();
+        let mut own = null_mut();
+        // SAFETY: an out parameter of ours; the context was pushed above.
+        done("cuCtxPopCurrent", unsafe { sys::cuCtxPopCurrent_v2(&raw mut own) })?;
+        Ok(answer)
+    }
+
+    /// Where its memory lies, as the driver's functions for mappings say it.
+    pub(super) fn location(&self) -> sys::CUmemLocation {
+        let type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        sys::CUmemLocation { type_, id: self.device }
+    }
+
     /// Lets kernels reach memory that lies in this process at its own address. Where it is a `device`'s, such as the
     /// doorbell registers of a NIC, that is said first: such pages have no memory behind them for the driver to pin.
     /// What pretends to be a NIC has registers in memory, which the driver then takes as such.
@@ -255,7 +272,7 @@ mod tests {
         let error = ordered_writes("A100", 0).unwrap_err().to_string();
         let want = "A100: expected GPUDirect RDMA writes to be ordered, got none (CUDA attribute \
             GPU_DIRECT_RDMA_WRITES_ORDERING is 0), so that a kernel may see a signal before its data; put the heap in \
-            the host's memory";
+            the host's memory (SHUNT_HEAP=host)";
         assert_eq!(error, want);
     }
 

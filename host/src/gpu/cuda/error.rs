@@ -82,11 +82,39 @@ pub enum CudaError {
         /// The way, and the driver's answer.
         tries: String,
     },
+    /// The system gave no memory or addresses.
+    #[error("{bytes} bytes of addresses: {what}")]
+    Host {
+        /// How many.
+        bytes: u64,
+        /// The system's word.
+        what: String,
+    },
+    /// The driver places reservations where it likes.
+    #[error(
+        "cuMemAddressReserve: expected the GPU's heap in front of its part in the host's memory, got another address \
+         at {tries} tries; set SHUNT_HEAP=host"
+    )]
+    NotAdjacent {
+        /// How many.
+        tries: usize,
+    },
+    /// A key covers less than the driver maps.
+    #[error(
+        "NVSHMEM_CUMEM_GRANULARITY: expected a multiple of {granularity} bytes for a heap in the GPU's memory, got one \
+         that ends the heap at {met}"
+    )]
+    Granularity {
+        /// Where the host's part would begin.
+        met: u64,
+        /// What the driver maps at the least.
+        granularity: u64,
+    },
     /// What NICs write is seen in no order.
     #[error(
         "{name}: expected GPUDirect RDMA writes to be ordered, got none (CUDA attribute \
          GPU_DIRECT_RDMA_WRITES_ORDERING is 0), so that a kernel may see a signal before its data; put the heap in \
-         the host's memory"
+         the host's memory (SHUNT_HEAP=host)"
     )]
     WritesUnordered {
         /// The GPU.

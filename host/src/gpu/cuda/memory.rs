@@ -2,8 +2,9 @@
 
 use super::driver::{Cuda, done};
 use super::error::CudaError;
+use super::split_heap::SplitHeap;
 use crate::error::GpuError;
-use crate::gpu::{DmaBuf, GpuMemory, Placement, Span, copy_in, copy_out};
+use crate::gpu::{DmaBuf, GpuMemory, Placement, Span, Split, copy_in, copy_out};
 use cudarc::driver::sys;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -48,6 +49,8 @@ pub struct CudaMemory {
     heap: Home,
     mover: Mover,
     live: Mutex<BTreeMap<u64, (u64, Home)>>,
+    /// Heaps in two memories, by address; each of those is in `live`.
+    splits: Mutex<BTreeMap<u64, SplitHeap>>,
     /// Pages of registers that kernels reach; true if they do because of this object.
     pages: Mutex<BTreeMap<u64, bool>>,
 }
@@ -64,11 +67,16 @@ impl CudaMemory {
         if home_of(Placement::Heap, heap, mover)? == Home::Gpu {
             cuda.writes_in_order()?;
         }
-        Ok(Self { cuda, heap, mover, live: Mutex::default(), pages: Mutex::default() })
+        let (live, splits, pages) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { cuda, heap, mover, live, splits, pages })
     }
 
     fn live(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (u64, Home)>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn splits(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, SplitHeap>> {
+        self.splits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pages(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, bool>> {
@@ -126,7 +134,24 @@ impl GpuMemory for CudaMemory {
         Ok(Span { address, bytes })
     }
 
+    fn alloc_split(&self, bytes: u64, split: Split) -> Result<Span, GpuError> {
+        if home_of(Placement::Heap, self.heap, self.mover)? == Home::Host {
+            return self.alloc(bytes, Placement::Heap);
+        }
+        let heap = SplitHeap::new(&self.cuda, bytes, split)?;
+        let (device, host, address) = (heap.device(), heap.host(), heap.address());
+        self.live().extend([(device.0, (device.1, Home::Gpu)), (host.0, (host.1, Home::Host))]);
+        self.splits().insert(address, heap);
+        Ok(Span { address, bytes })
+    }
+
     unsafe fn free(&self, span: Span) {
+        if let Some(heap) = self.splits().remove(&span.address) {
+            let mut live = self.live();
+            live.remove(&heap.device().0);
+            live.remove(&heap.host().0);
+            return;
+        }
         let (_, home) = self.live().remove(&span.address).expect("freed once, by who allocated it");
         // A GPU that is gone took its memory along: a refusal leaves nothing to be done.
         let _ = self.cuda.enter();

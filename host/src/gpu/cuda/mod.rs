@@ -1,10 +1,14 @@
 //! NVIDIA GPUs: memory, kernels, streams and graphs through CUDA's driver, which is loaded when it is asked for.
 
+mod adjacent;
+mod copies;
 mod driver;
 mod error;
 mod kernels;
 mod memory;
+mod split_heap;
 
+pub use copies::Copies;
 pub use driver::{Cuda, LIBRARY};
 pub use error::CudaError;
 pub use kernels::{Graph, Launch, Module, Stream, candidates, read_first};

@@ -1,0 +1,99 @@
+//! The memory of this PE's heap: where it lies, who else maps it, how host code reaches it.
+
+use super::access::{Access, ByDriver, ByPointer, Simulated};
+use super::nics::Nics;
+use crate::env::Settings;
+use crate::failure::InitError;
+use crate::heap_home::{Home, choose};
+use crate::kernels::{Kernels, Place};
+use shunt::{HeapCard, SharedHeap, SimulatedMemory};
+use shunt_host::gpu::GpuMemory;
+use shunt_host::gpu::cuda::{Copies, Cuda, CudaMemory, Home as GpuHome, Mover};
+use std::sync::Arc;
+
+/// A GPU whose memory the heap lies in.
+struct OnGpu {
+    gpu: Arc<Cuda>,
+    memory: Arc<CudaMemory>,
+}
+
+/// The memory of a heap.
+pub struct HeapMemory {
+    home: Home<OnGpu>,
+    simulated: Arc<SimulatedMemory>,
+    shared: Arc<SharedHeap>,
+    memory: Arc<dyn GpuMemory>,
+}
+
+fn open(number: u32) -> Result<OnGpu, String> {
+    let opened = Cuda::open(number).and_then(|gpu| {
+        let memory = Arc::new(CudaMemory::new(gpu.clone(), GpuHome::Gpu, Mover::Hardware)?);
+        Ok(OnGpu { gpu, memory })
+    });
+    opened.map_err(|error| error.to_string())
+}
+
+impl HeapMemory {
+    /// Finds it, and says where it is where that was not asked for.
+    ///
+    /// # Errors
+    /// It cannot lie where it was asked for, or the GPU gives none.
+    pub fn find(settings: &Settings, kernels: &Kernels, nics: &Nics) -> Result<Self, InitError> {
+        let gpu = match kernels.place() {
+            Place::Gpu(number) => Some(number),
+            Place::Nowhere | Place::Host => None,
+        };
+        let found = choose(settings.heap_kind, gpu, nics.carrier(), open);
+        let (home, said) = found.map_err(InitError::Heap)?;
+        if let Some(said) = said {
+            eprintln!("shunt: {said}");
+        }
+        let (simulated, shared) = (Arc::<SimulatedMemory>::default(), Arc::<SharedHeap>::default());
+        let memory: Arc<dyn GpuMemory> = match &home {
+            Home::Gpu(on) => on.memory.clone(),
+            Home::Simulated => simulated.clone(),
+            Home::Host => match gpu {
+                Some(number) => {
+                    let memory =
+                        Cuda::open(number).and_then(|gpu| CudaMemory::new(gpu, GpuHome::Host, nics.mover()));
+                    Arc::new(memory.map_err(InitError::Gpu)?)
+                }
+                None => shared.clone(),
+            },
+        };
+        Ok(Self { home, simulated, shared, memory })
+    }
+
+    /// As `SHUNT_HEAP` has it.
+    pub fn name(&self) -> &'static str {
+        self.home.name()
+    }
+
+    /// Whether a part of it is a device's, which the host does not touch.
+    pub fn is_split(&self) -> bool {
+        !matches!(self.home, Home::Host)
+    }
+
+    /// What the PE is brought up with.
+    pub fn memory(&self) -> Arc<dyn GpuMemory> {
+        self.memory.clone()
+    }
+
+    /// What the others of this node are told of it: nothing, if they are not to map it.
+    pub fn card(&self, settings: &Settings) -> HeapCard {
+        let heap = self.shared.heap().filter(|_| settings.p2p);
+        heap.and_then(|heap| heap.card().ok()).unwrap_or_default()
+    }
+
+    /// How host code reaches it, once it is there.
+    ///
+    /// # Errors
+    /// The GPU's driver refused.
+    pub fn access(&self) -> Result<Arc<dyn Access>, InitError> {
+        Ok(match (&self.home, self.simulated.heap()) {
+            (Home::Gpu(on), _) => Arc::new(ByDriver(Copies::new(on.gpu.clone()).map_err(InitError::Gpu)?)),
+            (Home::Simulated, Some(heap)) => Arc::new(Simulated::new(heap)),
+            _ => Arc::new(ByPointer),
+        })
+    }
+}
