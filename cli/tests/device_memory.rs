@@ -31,6 +31,18 @@ fn host_calls_give_the_same_while_ports_go_down() {
     assert!(failovers > 0, "no channel left its path");
 }
 
+/// Keys of a few pages each, made as the program allocates: at a port that is down as well.
+#[test]
+fn keys_are_made_as_the_heap_is_allocated() {
+    let few = ("NVSHMEM_CUMEM_GRANULARITY", "64K");
+    for (environment, family) in [(&[few][..], "rma"), (&[few, SIMULATED], "rma"), (&[few, SIMULATED], "amo")]
+    {
+        let (line, failovers) = suite(2, environment, &["--fault", family]);
+        assert!(two_calm_pes().0.lines().any(|other| other == line.trim_end()), "{environment:?}: {line}");
+        assert!(failovers > 0, "{environment:?}, {family}: no channel left its path");
+    }
+}
+
 /// A word of the PE's own is then changed by one of its NICs, since the processor does not reach it.
 #[test]
 fn atomics_go_by_nics_where_no_agent_executes_them() {

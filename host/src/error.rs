@@ -85,6 +85,12 @@ pub enum StartError {
          heap in host memory"
     )]
     Fetch,
+    /// More of the heap was asked for, and a NIC did not take it.
+    #[error("PE {pe} could not register more of its heap; it says why")]
+    NotReached {
+        /// Whose.
+        pe: u32,
+    },
     /// A NIC object.
     #[error(transparent)]
     Nic(#[from] NicError),

@@ -2,6 +2,7 @@
 
 mod config;
 pub(crate) mod connect;
+mod reach;
 pub(crate) mod resources;
 
 pub use config::{Bringup, PROVE_NS, PeConfig};
@@ -11,7 +12,7 @@ use crate::agent::checkpoint::CheckpointCell;
 use crate::agent::links::envelope::{Seal, qkey};
 use crate::config::FetchMode;
 use crate::connect::bootstrap::{Bootstrap, DRAW_BYTES};
-use crate::connect::card::{PeCard, RailCard};
+use crate::connect::card::{KeyRows, PeCard, RailCard};
 use crate::connect::oob::Oob;
 use crate::devx::Devx;
 use crate::error::StartError;
@@ -22,9 +23,10 @@ use crate::plan::{Plan, Shape};
 use crate::rail::{Rail, stance};
 use crate::ranks::Ranks;
 use crate::upload::{Contents, device_state, upload};
+use reach::Reached;
 use shunt_device::platform::host::World;
 use shunt_layout::state::{DeviceState, HeapTail, OrderPolicy, Policy, SLOTS_MAX};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is known of a PE, this one among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +56,7 @@ pub struct Pe {
     config: PeConfig,
     peers: Vec<PeerInfo>,
     seal: Seal,
-    keys: KeyTable,
+    reached: Mutex<Reached>,
     plan: Plan,
     root: DeviceState,
     world: Arc<dyn World>,
@@ -106,7 +108,8 @@ impl Pe {
         // Nobody sends before everybody listens.
         bootstrap.all_gather(&[])?;
 
-        let keys = connect::keys(&config, &shape, &rails, &cards, ordering)?;
+        let rows: Vec<KeyRows> = cards.iter().map(KeyRows::from).collect();
+        let keys = connect::keys(&config, &shape, &rows, ordering)?;
         let paths = connect::path_rows(&plan, &channels, world.now_ns());
         let seal = Seal::new(cards.iter().map(|card| &card.draw));
         let peers: Vec<PeerInfo> = cards.into_iter().map(PeerInfo::from).collect();
@@ -131,7 +134,8 @@ impl Pe {
         let root = device_state(&plan, base, &contents);
         let agent = CheckpointCell::new(AgentResources { channels, oob });
         let ranks = Arc::new(Ranks::new(root.pe_count));
-        Ok(Pe { agent, ranks, rails, config, peers, seal, keys, plan, root, world, heap, control })
+        let reached = Mutex::new(Reached { keys, chunks: 0 });
+        Ok(Pe { agent, ranks, rails, config, peers, seal, reached, plan, root, world, heap, control })
     }
 
     /// The device state: valid while the PE lives.
@@ -164,9 +168,9 @@ impl Pe {
         &self.peers
     }
 
-    /// Keys.
-    pub fn keys(&self) -> &KeyTable {
-        &self.keys
+    /// Keys, as they are now.
+    pub fn keys(&self) -> KeyTable {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner).keys.clone()
     }
 
     /// Settings.
@@ -228,7 +232,7 @@ impl Opened {
             let mut rail = Rail::open(devx.clone(), *index, config.rail, world.clone())?;
             // Which keys the heap has depends on the order.
             rail.settle_order()?;
-            rail.register_heap(&heap, config.log2_chunk, config.split)?;
+            rail.register_heap(&heap, config.heap_shape())?;
             rail.settle_truth();
             rail.settle_datagrams(qkey(&draw));
             *opened = Some(rail);

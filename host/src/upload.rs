@@ -165,6 +165,17 @@ pub fn upload(
     write("state", &plan.state, unsafe { bytes_of(std::slice::from_ref(&state)) })
 }
 
+/// Writes the key tables alone: others have been added. Who used a key finds the same one.
+pub fn upload_keys(
+    memory: &dyn GpuMemory,
+    plan: &Plan,
+    base: u64,
+    keys: &KeyTable,
+) -> Result<(), UploadError> {
+    put(memory, "lkeys", base + plan.lkeys.start, &keys.lkey_bytes())?;
+    put(memory, "rkeys", base + plan.rkeys.start, &keys.rkey_bytes())
+}
+
 /// Writes, reads back, compares.
 fn put(memory: &dyn GpuMemory, table: &'static str, address: u64, bytes: &[u8]) -> Result<(), UploadError> {
     memory.write(address, bytes)?;

@@ -12,10 +12,10 @@ use shunt_host::connect::{Bootstrap, InMemory, OobNet};
 use shunt_host::devx::{Devx, MkeyShape, Neighbour, PortGid, PortReport, SubnetPort, UarPage};
 use shunt_host::error::{BootstrapError, DevxError, NicError, StartError};
 use shunt_host::events::{Sink, Told};
-use shunt_host::gpu::{DmaBuf, GpuMemory, HeapMemory, OwnedSpan, Placement, Span};
+use shunt_host::gpu::{DmaBuf, GpuMemory, HeapMemory, OwnedSpan, Placement, Span, Split};
 use shunt_host::nic::queue::Request;
 use shunt_host::pe::{Bringup, Pe, PeConfig};
-use shunt_host::rail::{Rail, RailOptions};
+use shunt_host::rail::{HeapShape, Rail, RailOptions};
 use shunt_layout::mlx5::prm::cmd::{self, Opcode};
 use shunt_layout::mlx5::prm::qp::{self, State};
 use shunt_layout::state::OrderPolicy;
@@ -295,7 +295,7 @@ fn keys_follow_the_chunks_of_the_heap() {
     let memory = heap_memory();
     let heap = OwnedSpan::alloc(&memory, 3 * 4096 + 100, Placement::Heap).unwrap();
     let mut rail = machine.rail(0);
-    rail.register_heap(&heap, 12, None).unwrap();
+    rail.register_heap(&heap, HeapShape::whole(12)).unwrap();
     let mut keys = rail.heap_keys();
     assert_eq!(keys.len(), 4);
     keys.sort();
@@ -309,7 +309,7 @@ fn flushes_work_with_the_port_down() {
     let memory = heap_memory();
     let heap = OwnedSpan::alloc(&memory, 4096, Placement::Heap).unwrap();
     let mut rail = machine.rail(0);
-    rail.register_heap(&heap, 12, None).unwrap();
+    rail.register_heap(&heap, HeapShape::whole(12)).unwrap();
     assert!(rail.port_up().unwrap());
     machine.inject(0, 0, "down");
     let since = machine.world.now_ns();
@@ -320,6 +320,26 @@ fn flushes_work_with_the_port_down() {
     for _ in 0..40 {
         rail.flush().unwrap();
     }
+}
+
+/// A read of one memory says nothing of what is under way to another.
+#[test]
+fn a_flush_reads_every_memory_of_the_heap() {
+    let machine = Machine::new(1, 1, |_| {});
+    let memory = heap_memory();
+    let wqes = || machine.fabric.with(|fabric| fabric.nic(machine.nics[0][0]).counters().wqes);
+    let posted = |split: Option<Split>, late| {
+        let heap = OwnedSpan::alloc_heap(&memory, 5 * 4096, split).unwrap();
+        let mut rail = machine.rail(0);
+        rail.register_heap(&heap, HeapShape { log2_chunk: 12, split, late }).unwrap();
+        let before = wqes();
+        rail.flush().unwrap();
+        wqes() - before
+    };
+    let split = Split::new(2 * 4096 - 8, 12);
+    assert_eq!([posted(None, 0), posted(None, 2), posted(Some(split), 0)], [1, 1, 2]);
+    assert_eq!(posted(Some(split), 1), 2, "its second chunk has a key");
+    assert_eq!(posted(Some(split), 2), 1, "nobody can have written to the device's memory");
 }
 
 #[test]
@@ -438,6 +458,37 @@ fn use_every_slot(pe: &Pe, group: &InMemory) {
         }
     }
     assert!(pe.rails().iter().all(|rail| rail.truth_holds));
+}
+
+/// What the program has not reached is not pinned, and no key leads there.
+#[test]
+fn chunks_get_their_keys_when_all_pes_reach_them() {
+    let machine = Machine::new(2, 2, |_| {});
+    let config = |_| PeConfig { late_chunks: 2, ..config(Bringup::Parallel) };
+    with_pes(&machine, 2, &config, |pe, group| {
+        let uploaded = || {
+            let mut key = [0; 12];
+            pe.memory().read(pe.root().lkeys, &mut key).unwrap();
+            key.as_chunks::<4>().0.iter().map(|key| u32::from_be_bytes(*key)).collect::<Vec<_>>()
+        };
+        let known = |chunk: u64| {
+            (0..2).map(|peer| pe.keys().rkey(peer, 1, chunk << 14).is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!([known(0), known(1), known(2)], [[false; 2], [false; 2], [true; 2]]);
+        let last = uploaded()[2];
+        assert!(uploaded()[..2] == [0, 0] && last != 0);
+        pe.reach(10, group).unwrap();
+        assert_eq!([known(0), known(1)], [[true; 2], [false; 2]]);
+        let first = uploaded()[0];
+        assert!(first != 0 && uploaded()[1] == 0);
+        let commands = machine.commands();
+        pe.reach(1 << 14, group).unwrap();
+        assert_eq!(machine.commands(), commands, "it is there");
+        group.all_gather(&[]).unwrap();
+        pe.reach(40_000, group).unwrap();
+        assert!(uploaded()[0] == first && uploaded()[1] != 0 && uploaded()[2] == last);
+        use_every_slot(pe, group);
+    });
 }
 
 #[test]

@@ -255,6 +255,9 @@ pub enum Failure {
         /// The NICs' words.
         why: String,
     },
+    /// NICs do not take more of the heap.
+    #[error("more of the symmetric heap: {0}")]
+    Registration(String),
     /// The heap's memory could not be copied.
     #[error("copy of the heap's or the program's memory: {0}")]
     Memory(#[from] GpuError),
@@ -295,7 +298,7 @@ impl Failure {
             Self::Kernels { status, .. } if *status == FaultKind::Uncertain as u32 => Kind::Uncertain,
             Self::Channel(_) | Self::Kernels { .. } => Kind::PeerLost,
             Self::OwnAtomic { uncertain: true, .. } => Kind::Uncertain,
-            Self::NoKernel | Self::Memory(_) | Self::OwnAtomic { .. } => Kind::System,
+            Self::NoKernel | Self::Memory(_) | Self::Registration(_) | Self::OwnAtomic { .. } => Kind::System,
             Self::Overdue { .. } => Kind::Overdue,
             Self::Bootstrap(_) => Kind::System,
             _ => Kind::Usage,

@@ -7,6 +7,7 @@ use crate::error::CardError;
 use shunt_wire::{Reader, Writer, number};
 
 const PE_MAGIC: u32 = u32::from_le_bytes(*b"SHpe");
+const KEYS_MAGIC: u32 = u32::from_le_bytes(*b"SHky");
 
 /// What every PE tells every other before paths are made: shape, heap and keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +97,52 @@ impl PeCard {
     }
 }
 
+/// The keys of a PE's heap, row (rail, chunk): all of them, and those for the data of puts, empty where that goes under
+/// the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyRows {
+    /// lkeys and rkeys at once; 0 where there is none yet.
+    pub all: Vec<Vec<u32>>,
+    /// For the data of puts.
+    pub data: Vec<Vec<u32>>,
+}
+
+impl From<&PeCard> for KeyRows {
+    fn from(card: &PeCard) -> Self {
+        Self { all: card.rkeys.clone(), data: card.data_rkeys.clone() }
+    }
+}
+
+impl KeyRows {
+    /// The rows as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut writer = Writer::header(KEYS_MAGIC);
+        writer.u32(self.all.len() as u32);
+        for keys in self.all.iter().zip(&self.data).flat_map(|(all, data)| [all, data]) {
+            writer.u32(keys.len() as u32);
+            keys.iter().for_each(|key| writer.u32(*key));
+        }
+        writer.finish()
+    }
+
+    /// Reads rows.
+    ///
+    /// # Errors
+    /// They are no rows.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, CardError> {
+        let mut reader = Reader::header(bytes, "keys", KEYS_MAGIC)?;
+        let mut rows = Self::default();
+        for _ in 0..reader.count("rails", 8)? {
+            for table in [&mut rows.all, &mut rows.data] {
+                let keys = reader.count("keys", 4)?;
+                table.push((0..keys).map(|_| reader.u32("key")).collect::<Result<_, _>>()?);
+            }
+        }
+        reader.end()?;
+        Ok(rows)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +160,15 @@ mod tests {
             gid: *b"0123456789abcdef",
             name,
         }
+    }
+
+    #[test]
+    fn rows_of_keys_come_back_whole_or_not_at_all() {
+        let rows = KeyRows { all: vec![vec![1, 0], vec![3, 4]], data: vec![vec![5, 0], Vec::new()] };
+        let bytes = rows.to_bytes();
+        assert_eq!(KeyRows::from_bytes(&bytes), Ok(rows));
+        assert!((0..bytes.len()).all(|length| KeyRows::from_bytes(&bytes[..length]).is_err()));
+        assert!(KeyRows::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
     }
 
     #[test]

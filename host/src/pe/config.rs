@@ -5,7 +5,7 @@ use crate::error::StartError;
 use crate::gpu::Split;
 use crate::keys::chunks;
 use crate::nic::qp::QpTuning;
-use crate::rail::RailOptions;
+use crate::rail::{HeapShape, RailOptions};
 use shunt_layout::mlx5::wqe::SQ_DEPTH_MAX;
 use shunt_layout::state::{HeapTail, Policy, SLOTS_MAX};
 
@@ -31,6 +31,9 @@ pub struct PeConfig {
     pub log2_chunk: u32,
     /// Where the heap's memory changes from a device's to the host's; `None`: it is one memory, whatever that is.
     pub split: Option<Split>,
+    /// Chunks at the heap's start whose keys are made when all PEs ask for them ([`Pe::reach`](super::Pe::reach)). Until
+    /// then NICs pin nothing there, and refuse what is posted to it.
+    pub late_chunks: u32,
     /// Channels to each peer.
     pub channels_per_pe: u32,
     /// log2 of the rings' depth.
@@ -73,6 +76,7 @@ impl PeConfig {
             heap_bytes,
             log2_chunk: 30,
             split: None,
+            late_chunks: 0,
             channels_per_pe: env.channels_per_pe,
             log_depth: env.log_depth,
             // Nobody would leave a first path.
@@ -111,6 +115,11 @@ impl PeConfig {
         }
     }
 
+    /// How the heap is registered.
+    pub(super) fn heap_shape(&self) -> HeapShape {
+        HeapShape { log2_chunk: self.log2_chunk, split: self.split, late: self.late_chunks }
+    }
+
     pub(super) fn check(&self, rails: usize, size: u32, end: u64) -> Result<(), StartError> {
         let within = |what, met: u64, range: std::ops::RangeInclusive<u64>| {
             if range.contains(&met) {
@@ -124,6 +133,7 @@ impl PeConfig {
         within("heap size in bytes", self.heap_bytes, 1..=1 << 46)?;
         within("log2 of the chunk size", self.log2_chunk.into(), 12..=40)?;
         within("number of chunks", chunks(end, self.log2_chunk).into(), 1..=1 << 16)?;
+        within("chunks without a key", self.late_chunks.into(), 0..=(self.heap_bytes >> self.log2_chunk))?;
         if let Some(split) = self.split {
             within(
                 "bytes of the heap in a device's memory",

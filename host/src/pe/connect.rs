@@ -3,7 +3,7 @@
 use super::config::{Bringup, PeConfig};
 use super::resources::{ChannelResources, PathSlot};
 use crate::connect::bootstrap::Bootstrap;
-use crate::connect::card::{HalfCard, PeCard, RailCard, halves_from_bytes, halves_to_bytes};
+use crate::connect::card::{HalfCard, KeyRows, PeCard, RailCard, halves_from_bytes, halves_to_bytes};
 use crate::error::{CardError, StartError};
 use crate::keys::{KeyShape, KeyTable};
 use crate::nic::half::HalfPath;
@@ -174,23 +174,22 @@ pub(super) fn connect(config: &PeConfig, channels: &mut [ChannelResources]) -> R
     })
 }
 
-/// The key tables of this PE.
+/// The key tables of this PE, of all PEs' keys.
 pub(super) fn keys(
     config: &PeConfig,
     shape: &Shape,
-    rails: &[Arc<Rail>],
-    cards: &[PeCard],
+    rows: &[KeyRows],
     ordering: OrderPolicy,
 ) -> Result<KeyTable, StartError> {
-    let mine: Vec<_> = rails.iter().map(|rail| rail.heap_keys()).collect();
-    let theirs: Vec<_> = cards.iter().map(|card| card.rkeys.clone()).collect();
+    let theirs: Vec<_> = rows.iter().map(|rows| rows.all.clone()).collect();
     // A rail without keys of their own has the same for all.
     let of_rail = |(data, all): (&Vec<u32>, &Vec<u32>)| match ordering {
         OrderPolicy::Relaxed | OrderPolicy::Unordered if !data.is_empty() => data.clone(),
         _ => all.clone(),
     };
-    let of_card = |card: &PeCard| card.data_rkeys.iter().zip(&card.rkeys).map(of_rail).collect();
-    let data: Vec<Vec<Vec<u32>>> = cards.iter().map(of_card).collect();
+    let of_pe = |rows: &KeyRows| rows.data.iter().zip(&rows.all).map(of_rail).collect();
+    let data: Vec<Vec<Vec<u32>>> = rows.iter().map(of_pe).collect();
+    let mine = theirs.get(shape.me as usize).cloned().unwrap_or_default();
     let key_shape = KeyShape { rails: shape.rails, chunks: shape.chunks, log2_chunk: config.log2_chunk };
     Ok(KeyTable::build(key_shape, shape.me, &mine, &theirs, &data)?)
 }

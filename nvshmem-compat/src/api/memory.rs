@@ -21,6 +21,7 @@ fn allocate(name: &str, bytes: u64, align: u64, zeroed: bool) -> *mut c_void {
                 return Ok(0);
             }
         };
+        s.teams().reach(offset + bytes)?;
         let at = s.heap().addresses().start + offset;
         if zeroed {
             s.clear(offset, bytes)?;

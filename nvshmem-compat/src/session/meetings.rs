@@ -114,6 +114,15 @@ impl Meetings {
         }
     }
 
+    /// All PEs can post to each other's heaps up to an offset, which is the same at all of them.
+    ///
+    /// # Errors
+    /// A NIC does not take the memory, or somebody did not come.
+    pub fn reach(&self, end: u64) -> Result<(), Failure> {
+        let reached = self.peers.pe().reach(end, &self.exchange);
+        reached.map_err(|error| Failure::Registration(error.to_string()))
+    }
+
     /// Returns when all PEs have come this far.
     pub(super) fn all_are_here(&self) -> Result<(), InitError> {
         self.exchange.all_gather(&[])?;

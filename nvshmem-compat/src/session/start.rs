@@ -63,6 +63,8 @@ fn machine() -> Vec<u8> {
 fn config(settings: &Settings, map: &HeapMap, soft: bool, kernels: &Kernels) -> PeConfig {
     let mut config = PeConfig::new(&settings.host, map.bytes);
     config.split = map.split;
+    // What the program has not allocated is not pinned; what calls need is.
+    config.late_chunks = (map.user >> settings.log2_chunk) as u32;
     // Kernels have as many as were asked for, the host one more.
     config.channels_per_pe += u32::from(kernels.are_there());
     // Beside kernels on a GPU nobody on the host calls the driver, which may wait for them: all paths are made at

@@ -42,9 +42,8 @@ impl Rail {
     /// [`FetchError`].
     pub fn fetch(&self, amo: Amo, at: u64, log2_chunk: u32, lifetime_ns: u64) -> Result<u64, FetchError> {
         let mut guard = self.fetch.lock(&*self.world);
-        let key_be = self.heap.as_ref().and_then(|heap| {
-            Some((heap.umem.memory().span(), heap.keys.get((at >> log2_chunk) as usize)?.key_be()))
-        });
+        let key_be = self.heap.as_ref();
+        let key_be = key_be.and_then(|heap| Some((heap.address(), heap.key_be(at >> log2_chunk)?)));
         let Some((heap, rkey_be)) = key_be else {
             let nic = self.name.clone();
             let cure = "register_heap comes before the first fetch";
@@ -56,7 +55,7 @@ impl Rail {
         let number = guard.number;
         let pair = self.fetch_pair(&mut guard).map_err(FetchError::NotExecuted)?;
         let answer = self.private.answer().address;
-        let (lkey_be, remote) = (self.private.key_be(), heap.address + at);
+        let (lkey_be, remote) = (self.private.key_be(), heap + at);
         // Executed before the atomic: while it is not there, that was not executed either.
         let mark = Request::WriteInline { value: number, remote: answer + MARK_AT, rkey_be: lkey_be };
         pair.producer.post(&*self.world, mark);

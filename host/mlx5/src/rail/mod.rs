@@ -1,17 +1,19 @@
 //! A rail: one NIC port of this PE with everything that is made once on it.
 
 mod fetch;
+mod heap;
 mod options;
 mod order;
 
 pub use fetch::FetchError;
+pub use heap::HeapShape;
 pub use options::RailOptions;
 pub use order::{remarks, stance};
 
 use crate::descriptor::{HalfCard, RailCard};
 use crate::devx::{Devx, Neighbour};
 use crate::error::NicError;
-use crate::memory::{OwnedSpan, Span, Split};
+use crate::memory::{OwnedSpan, Span};
 use crate::nic::caps::{Caps, Link, PortAddress, port_up};
 use crate::nic::datagram::{DatagramSource, Datagrams};
 use crate::nic::ece;
@@ -24,6 +26,7 @@ use crate::nic::rmsn_selftest::{self, TruthProof};
 use crate::nic::rmsn_selftest_atomics::{LOST_TIMEOUTS, Stage};
 use crate::nic::umem::Umem;
 use crate::yield_lock::WorldLock;
+use heap::RegisteredHeap;
 use shunt_device::platform::host::World;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::OrderPolicy;
@@ -38,14 +41,10 @@ struct FlushPair {
     incarnation: u32,
 }
 
-/// Device-visible memory, registered.
+/// Control memory, registered, and the key of its scratch.
 struct Registered {
-    keys: Vec<Mkey>,
-    /// Keys for the data of puts, where it has some of its own.
-    data_keys: Vec<Mkey>,
+    scratch: Mkey,
     umem: Umem,
-    /// Where each of its memories begins, and the key there: what a flush reads.
-    memories: Vec<(u64, usize)>,
 }
 
 /// One rail. Fields are dropped in order: queues, keys, umems, protection domain.
@@ -55,7 +54,7 @@ pub struct Rail {
     datagrams: Mutex<Option<Datagrams>>,
     /// By GID: what the driver resolved once.
     macs: Mutex<HashMap<[u8; 16], [u8; 6]>>,
-    heap: Option<Registered>,
+    heap: Option<RegisteredHeap>,
     control: Option<Registered>,
     private: PrivateMemory,
     pd: Pd,
@@ -127,59 +126,14 @@ impl Rail {
     /// Registers the control memory; `scratch` is the part of it that READs of device code land in.
     pub fn register_control(&mut self, memory: &Arc<OwnedSpan>, scratch: Range<u64>) -> Result<(), NicError> {
         let umem = Umem::register(&self.devx, memory)?;
-        let scratch_at = memory.span().address + scratch.start;
-        let key = Mkey::create(&self.devx, self.pd.id(), &umem, scratch, Access::Local)?;
-        let memories = vec![(scratch_at, 0)];
-        self.control = Some(Registered { keys: vec![key], data_keys: Vec::new(), umem, memories });
+        let scratch = Mkey::create(&self.devx, self.pd.id(), &umem, scratch, Access::Local)?;
+        self.control = Some(Registered { scratch, umem });
         Ok(())
-    }
-
-    /// Registers the symmetric heap: a key a chunk, over one umem where keys need one.
-    pub fn register_heap(
-        &mut self,
-        memory: &Arc<OwnedSpan>,
-        log2_chunk: u32,
-        split: Option<Split>,
-    ) -> Result<(), NicError> {
-        let umem = Umem::for_keys(&self.devx, memory)?;
-        let (Span { address, bytes }, chunk) = (memory.span(), 1u64 << log2_chunk);
-        let keys = |access| -> Result<Vec<Mkey>, NicError> {
-            let whole = |i| i * chunk..bytes.min((i + 1) * chunk);
-            let part = |i| split.map_or(whole(i), |split| split.there(whole(i)));
-            let chunks = 0..bytes.div_ceil(chunk);
-            chunks.map(|i| Mkey::create(&self.devx, self.pd.id(), &umem, part(i), access)).collect()
-        };
-        let asked = self.options.ordering.is_some_and(|order| order != OrderPolicy::Strict);
-        let relaxed = self.order != OrderPolicy::Strict && self.caps.relaxed_ordering;
-        if asked && !self.caps.relaxed_ordering {
-            return Err(NicError::Unfit {
-                nic: self.name.clone(),
-                what: "relaxed ordering of writes",
-                met: "0".into(),
-                want: "1",
-                cure: "set SHUNT_ORDERING=strict or leave it unset",
-            });
-        }
-        let data_keys = if relaxed { keys(Access::Relaxed)? } else { Vec::new() };
-        let starts = [Some(0), split.map(|split| split.host)].into_iter().flatten();
-        let memories = starts.map(|at| (address + at, (at >> log2_chunk) as usize)).collect();
-        self.heap = Some(Registered { keys: keys(Access::Remote)?, data_keys, umem, memories });
-        Ok(())
-    }
-
-    /// Keys of the heap's chunks, as numbers: lkeys and rkeys at once.
-    pub fn heap_keys(&self) -> Vec<u32> {
-        self.heap.iter().flat_map(|heap| &heap.keys).map(Mkey::key).collect()
-    }
-
-    /// Keys of the heap's chunks for the data of puts; none where that goes under the others.
-    pub fn heap_data_keys(&self) -> Vec<u32> {
-        self.heap.iter().flat_map(|heap| &heap.data_keys).map(Mkey::key).collect()
     }
 
     /// Key of the scratch, as a number; 0 before it was registered.
     pub fn scratch_key(&self) -> u32 {
-        self.control.as_ref().map_or(0, |control| control.keys[0].key())
+        self.control.as_ref().map_or(0, |control| control.scratch.key())
     }
 
     /// Address of the port, as last queried.
@@ -426,9 +380,8 @@ impl Rail {
         };
         match &self.heap {
             Some(heap) => {
-                for (remote, key) in &heap.memories {
-                    let bytes = heap.umem.memory().span().bytes;
-                    pair.producer.post(world, read(*remote, bytes, heap.keys[*key].key_be()));
+                for (remote, rkey_be) in heap.in_each_memory() {
+                    pair.producer.post(world, read(remote, 8, rkey_be));
                 }
             }
             None => {
