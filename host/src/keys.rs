@@ -14,6 +14,15 @@ pub struct KeyTable {
     data_rkeys: Vec<u32>,
 }
 
+/// How far a heap has keys.
+#[derive(Clone, Debug)]
+pub struct Reached {
+    /// All keys.
+    pub keys: KeyTable,
+    /// Of the chunks whose keys are made late, those that have theirs.
+    pub chunks: u32,
+}
+
 /// Chunks of a heap.
 pub fn chunks(heap_bytes: u64, log2_chunk: u32) -> u32 {
     heap_bytes.div_ceil(1 << log2_chunk) as u32

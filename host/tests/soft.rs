@@ -339,7 +339,11 @@ fn a_flush_reads_every_memory_of_the_heap() {
     let split = Split::new(2 * 4096 - 8, 12);
     assert_eq!([posted(None, 0), posted(None, 2), posted(Some(split), 0)], [1, 1, 2]);
     assert_eq!(posted(Some(split), 1), 2, "its second chunk has a key");
-    assert_eq!(posted(Some(split), 2), 1, "nobody can have written to the device's memory");
+    assert_eq!(
+        posted(Some(split), 2),
+        1,
+        "no key leads to the device's memory, so no write is under way to it"
+    );
 }
 
 #[test]

@@ -132,8 +132,7 @@ impl Settings {
 
     /// Bytes that `nvshmem_malloc` has to give away. NVSHMEM adds room for a dozen allocations, with 512 bytes before
     /// and behind each, and rounds up to its granularity: programs that ask for exactly what their buffer takes
-    /// allocate more. Here it is rounded up to what CUDA maps at the least, since memory of the host is set to zero at
-    /// start.
+    /// allocate more. Here it is rounded up to what CUDA maps at the least.
     pub fn heap(&self) -> u64 {
         (self.heap_bytes + HEAP_ROOM).next_multiple_of(HEAP_UNIT.min(1 << self.log2_chunk))
     }

@@ -31,8 +31,8 @@ pub struct PeConfig {
     pub log2_chunk: u32,
     /// Where the heap's memory changes from a device's to the host's; `None`: it is one memory, whatever that is.
     pub split: Option<Split>,
-    /// Chunks at the heap's start whose keys are made when all PEs ask for them ([`Pe::reach`](super::Pe::reach)). Until
-    /// then NICs pin nothing there, and refuse what is posted to it.
+    /// Chunks at the heap's start whose keys are made when all PEs ask for them (`Pe::reach`).
+    /// Until then NICs pin nothing there, and refuse what is posted to it.
     pub late_chunks: u32,
     /// Channels to each peer.
     pub channels_per_pe: u32,

@@ -4,22 +4,14 @@ use super::{Pe, connect};
 use crate::connect::bootstrap::Bootstrap;
 use crate::connect::card::KeyRows;
 use crate::error::StartError;
-use crate::keys::KeyTable;
+use crate::keys::Reached;
 use crate::upload::upload_keys;
 use shunt_layout::state::OrderPolicy;
 use std::sync::PoisonError;
 
-/// How far the heap has keys.
-pub(super) struct Reached {
-    /// All keys.
-    pub keys: KeyTable,
-    /// Of the late chunks, those that have keys.
-    pub chunks: u32,
-}
-
 impl Pe {
-    /// Makes the heap usable up to an offset, at every PE: all of them call it with the same one. Returns when everybody
-    /// can post to everybody. A kernel that runs meanwhile may not know the new keys.
+    /// Makes the heap usable up to an offset, at every PE: all of them call it with the same one. Returns when each PE
+    /// can post to each. A kernel that runs meanwhile may not know the new keys.
     ///
     /// # Errors
     /// A PE's NIC refuses the memory: the others fail as well, with its rank. What was made stays.

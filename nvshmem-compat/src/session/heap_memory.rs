@@ -28,24 +28,30 @@ pub struct HeapMemory {
 fn open(number: u32) -> Result<OnGpu, String> {
     let opened = Cuda::open(number).and_then(|gpu| {
         let memory = Arc::new(CudaMemory::new(gpu.clone(), GpuHome::Gpu, Mover::Hardware)?);
+        memory.try_split()?;
         Ok(OnGpu { gpu, memory })
     });
     opened.map_err(|error| error.to_string())
 }
 
 impl HeapMemory {
-    /// Finds it, and says where it is where that was not asked for.
+    /// Finds it, and says where it is where that was not asked for: `speaks`, one PE of a machine.
     ///
     /// # Errors
     /// It cannot lie where it was asked for, or the GPU gives none.
-    pub fn find(settings: &Settings, kernels: &Kernels, nics: &Nics) -> Result<Self, InitError> {
+    pub fn find(
+        settings: &Settings,
+        kernels: &Kernels,
+        nics: &Nics,
+        speaks: bool,
+    ) -> Result<Self, InitError> {
         let gpu = match kernels.place() {
             Place::Gpu(number) => Some(number),
             Place::Nowhere | Place::Host => None,
         };
         let found = choose(settings.heap_kind, gpu, nics.carrier(), open);
         let (home, said) = found.map_err(InitError::Heap)?;
-        if let Some(said) = said {
+        if let Some(said) = said.filter(|_| speaks) {
             eprintln!("shunt: {said}");
         }
         let (simulated, shared) = (Arc::<SimulatedMemory>::default(), Arc::<SharedHeap>::default());

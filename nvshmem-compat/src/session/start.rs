@@ -162,7 +162,7 @@ impl Session {
         tell(&settings, &source, me, &mates, &nodes, &ports);
         let nics = open_nics(&settings, &source, &joining.fabric, (me, &mates), &kernels)?;
         let mut teams = Teams::new(me, &nodes, settings.max_teams);
-        let memory = HeapMemory::find(&settings, &kernels, &nics)?;
+        let memory = HeapMemory::find(&settings, &kernels, &nics, mates.first() == Some(&me))?;
         agree_on_memory(&memory, &exchange)?;
         let (ids, split) =
             (teams.ids().max(FIRST_OWN as u32), memory.is_split().then_some(settings.log2_chunk));

@@ -8,6 +8,7 @@ pub mod caps;
 pub mod cq;
 pub mod datagram;
 pub mod ece;
+pub mod heap_keys;
 pub mod loopback;
 pub mod mkey;
 pub mod order;

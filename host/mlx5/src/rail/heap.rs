@@ -1,92 +1,17 @@
-//! The symmetric heap on one NIC: a key a chunk, made at start, or when somebody asks for the chunk. Keys that were made
-//! stay as they are.
+//! The symmetric heap on a rail.
 
 use super::Rail;
 use crate::error::NicError;
-use crate::memory::{OwnedSpan, Span, Split};
-use crate::nic::mkey::{Access, Mkey};
-use crate::nic::umem::Umem;
+use crate::memory::OwnedSpan;
+use crate::nic::heap_keys::{HeapShape, RegisteredHeap};
 use shunt_layout::state::OrderPolicy;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock};
-
-/// How a heap is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeapShape {
-    /// log2 of the bytes that one key covers.
-    pub log2_chunk: u32,
-    /// Where its memory changes, if it does.
-    pub split: Option<Split>,
-    /// Chunks at its start whose keys are made when somebody asks for them.
-    pub late: u32,
-}
-
-impl HeapShape {
-    /// One memory, with all keys from the start on.
-    pub fn whole(log2_chunk: u32) -> Self {
-        Self { log2_chunk, split: None, late: 0 }
-    }
-}
-
-/// Keys by chunk.
-struct Keys {
-    /// lkeys and rkeys at once.
-    all: Vec<Option<Mkey>>,
-    /// For the data of puts, where it has some of its own; else none.
-    data: Vec<Option<Mkey>>,
-}
-
-/// The heap, registered as far as it was asked for. Dropped in order: keys, then what they stand on.
-pub(super) struct RegisteredHeap {
-    keys: RwLock<Keys>,
-    umem: Umem,
-    shape: HeapShape,
-    relaxed: bool,
-}
-
-fn numbers(keys: &[Option<Mkey>]) -> Vec<u32> {
-    keys.iter().map(|key| key.as_ref().map_or(0, Mkey::key)).collect()
-}
-
-impl RegisteredHeap {
-    fn span(&self) -> Span {
-        self.umem.memory().span()
-    }
-
-    fn chunks(&self) -> u32 {
-        self.span().bytes.div_ceil(1 << self.shape.log2_chunk) as u32
-    }
-
-    /// First address of the heap.
-    pub fn address(&self) -> u64 {
-        self.span().address
-    }
-
-    /// The key of a chunk, big-endian.
-    pub fn key_be(&self, chunk: u64) -> Option<u32> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.all.get(chunk as usize)?.as_ref().map(Mkey::key_be)
-    }
-
-    /// An address in each of its memories that a NIC may have written to, and the key there: a memory without a key has
-    /// nothing under way to it.
-    pub fn in_each_memory(&self) -> Vec<(u64, u32)> {
-        let first = |from: u64, to: u64| {
-            let at =
-                |chunk: u64| Some((self.address() + (chunk << self.shape.log2_chunk), self.key_be(chunk)?));
-            (from..to).find_map(at)
-        };
-        let end = u64::from(self.chunks());
-        let host = self.shape.split.map_or(0, |split| split.host >> self.shape.log2_chunk);
-        [first(0, host), first(host, end)].into_iter().flatten().collect()
-    }
-}
+use std::sync::Arc;
 
 impl Rail {
-    /// Registers the symmetric heap: a key a chunk, over one umem where keys need one. Its first `late` chunks have none
-    /// before [`register_chunks`](Self::register_chunks).
+    /// Registers the symmetric heap: a key a chunk, over one umem where keys need one. Its first `late` chunks have
+    /// none before [`register_chunks`](Self::register_chunks).
     pub fn register_heap(&mut self, memory: &Arc<OwnedSpan>, shape: HeapShape) -> Result<(), NicError> {
-        let umem = Umem::for_keys(&self.devx, memory)?;
         let asked = self.options.ordering.is_some_and(|order| order != OrderPolicy::Strict);
         let relaxed = self.order != OrderPolicy::Strict && self.caps.relaxed_ordering;
         if asked && !self.caps.relaxed_ordering {
@@ -98,11 +23,8 @@ impl Rail {
                 cure: "set SHUNT_ORDERING=strict or leave it unset",
             });
         }
-        let chunks = memory.span().bytes.div_ceil(1 << shape.log2_chunk) as u32;
-        let none = |rows: u32| (0..rows).map(|_| None).collect();
-        let keys = Keys { all: none(chunks), data: none(if relaxed { chunks } else { 0 }) };
-        self.heap = Some(RegisteredHeap { keys: RwLock::new(keys), umem, shape, relaxed });
-        self.register_chunks(shape.late..chunks)
+        self.heap = Some(RegisteredHeap::register(&self.devx, self.pd.id(), memory, shape, relaxed)?);
+        Ok(())
     }
 
     /// Makes the keys of these chunks, those that are not there yet. One caller at a time.
@@ -110,37 +32,16 @@ impl Rail {
     /// # Errors
     /// The NIC refuses one. Those that were made stay.
     pub fn register_chunks(&self, chunks: Range<u32>) -> Result<(), NicError> {
-        let Some(heap) = &self.heap else { return Ok(()) };
-        let (bytes, chunk) = (heap.span().bytes, 1u64 << heap.shape.log2_chunk);
-        for i in chunks.start..chunks.end.min(heap.chunks()) {
-            let (number, start) = (i as usize, u64::from(i) * chunk);
-            if heap.key_be(i.into()).is_some() {
-                continue;
-            }
-            let whole = start..bytes.min(start + chunk);
-            let part = heap.shape.split.map_or(whole.clone(), |split| split.there(whole));
-            let make = |access| Mkey::create(&self.devx, self.pd.id(), &heap.umem, part.clone(), access);
-            let data = if heap.relaxed { Some(make(Access::Relaxed)?) } else { None };
-            let all = make(Access::Remote)?;
-            // A flush does not wait until memory is pinned.
-            let mut keys = heap.keys.write().unwrap_or_else(PoisonError::into_inner);
-            keys.all[number] = Some(all);
-            if heap.relaxed {
-                keys.data[number] = data;
-            }
-        }
-        Ok(())
+        self.heap.as_ref().map_or(Ok(()), |heap| heap.register_chunks(chunks))
     }
 
     /// Keys of the heap's chunks, as numbers: lkeys and rkeys at once; 0 where there is none yet.
     pub fn heap_keys(&self) -> Vec<u32> {
-        let keys = self.heap.as_ref().map(|heap| heap.keys.read().unwrap_or_else(PoisonError::into_inner));
-        keys.map_or_else(Vec::new, |keys| numbers(&keys.all))
+        self.heap.as_ref().map_or_else(Vec::new, RegisteredHeap::numbers)
     }
 
     /// Keys of the heap's chunks for the data of puts; no row where that goes under the others.
     pub fn heap_data_keys(&self) -> Vec<u32> {
-        let keys = self.heap.as_ref().map(|heap| heap.keys.read().unwrap_or_else(PoisonError::into_inner));
-        keys.map_or_else(Vec::new, |keys| numbers(&keys.data))
+        self.heap.as_ref().map_or_else(Vec::new, RegisteredHeap::data_numbers)
     }
 }

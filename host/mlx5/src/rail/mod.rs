@@ -5,8 +5,8 @@ mod heap;
 mod options;
 mod order;
 
+pub use crate::nic::heap_keys::HeapShape;
 pub use fetch::FetchError;
-pub use heap::HeapShape;
 pub use options::RailOptions;
 pub use order::{remarks, stance};
 
@@ -17,6 +17,7 @@ use crate::memory::{OwnedSpan, Span};
 use crate::nic::caps::{Caps, Link, PortAddress, port_up};
 use crate::nic::datagram::{DatagramSource, Datagrams};
 use crate::nic::ece;
+use crate::nic::heap_keys::RegisteredHeap;
 use crate::nic::loopback::{FetchPair, Pair, PairShape, PairSource, PairUse, PrivateMemory};
 use crate::nic::mkey::{Access, Mkey};
 use crate::nic::pd::Pd;
@@ -26,7 +27,6 @@ use crate::nic::rmsn_selftest::{self, TruthProof};
 use crate::nic::rmsn_selftest_atomics::{LOST_TIMEOUTS, Stage};
 use crate::nic::umem::Umem;
 use crate::yield_lock::WorldLock;
-use heap::RegisteredHeap;
 use shunt_device::platform::host::World;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::OrderPolicy;

@@ -71,6 +71,15 @@ impl CudaMemory {
         Ok(Self { cuda, heap, mover, live, splits, pages })
     }
 
+    /// Makes a small heap in two memories and gives it back: whether the driver has what that needs.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn try_split(&self) -> Result<(), CudaError> {
+        const KEY: u32 = 21;
+        SplitHeap::new(&self.cuda, (1 << KEY) + PAGE, Split::new(1 << KEY, KEY)).map(drop)
+    }
+
     fn live(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (u64, Home)>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
