@@ -78,8 +78,8 @@ pub fn choose<M>(
         (HeapKind::Simulated, Some(_)) => {
             refuse("auto, host or gpu for kernels on a GPU, which reaches no simulated memory", "simulated")
         }
-        (HeapKind::Simulated, _) if carrier != Carrier::Software => {
-            refuse("NICs in software (SHUNT_NIC=soft) for simulated memory", "RDMA devices")
+        (HeapKind::Simulated, _) if carrier == Carrier::Hardware => {
+            refuse("NICs in software (SHUNT_NIC=soft) for simulated memory", "hardware")
         }
         (HeapKind::Simulated, _) => Ok((Home::Simulated, None)),
         (HeapKind::Gpu, None) => refuse("auto or host for a program whose kernels run on no GPU", "gpu"),
@@ -146,8 +146,8 @@ mod tests {
             (
                 Simulated,
                 None,
-                Interposed,
-                "SHUNT_HEAP: expected NICs in software (SHUNT_NIC=soft) for simulated memory, got RDMA devices",
+                Hardware,
+                "SHUNT_HEAP: expected NICs in software (SHUNT_NIC=soft) for simulated memory, got hardware",
             ),
             (
                 Simulated,
@@ -159,7 +159,9 @@ mod tests {
         ] {
             assert_eq!(found(asked, gpu, carrier), Err(said.to_owned()));
         }
-        assert_eq!(found(Simulated, None, Software), Ok((Home::Simulated, None)));
+        for carrier in [Software, Interposed] {
+            assert_eq!(found(Simulated, None, carrier), Ok((Home::Simulated, None)));
+        }
         let named = HeapKind::NAMES.iter().map(|name| HeapKind::from_name(name).unwrap());
         assert_eq!(named.collect::<Vec<_>>(), [Auto, Host, Gpu, Simulated]);
         assert_eq!(HeapKind::from_name("device"), None);

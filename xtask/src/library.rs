@@ -62,6 +62,17 @@ const JOBS: &[Job] = &[
         switches: true,
     },
     Job {
+        name: "library-device-memory",
+        nic: "mlx5",
+        pes: "2",
+        interposer: "soft-rdma run --nics 2 --",
+        before: "export SHUNT_HEAP=simulated NVSHMEM_CUMEM_GRANULARITY=1M;",
+        suite: "--fault rma",
+        exit: 0,
+        says: &[THROUGH],
+        switches: true,
+    },
+    Job {
         name: "library-one-port-by-name",
         nic: "mlx5",
         pes: "2",

@@ -187,6 +187,18 @@ pub mod query_mr {
     pub const IOVA: u16 = 4;
 }
 
+/// Attributes of REG_DMABUF_MR.
+pub mod dmabuf_mr {
+    pub const PD: u16 = 1;
+    pub const OFFSET: u16 = 2;
+    pub const LENGTH: u16 = 3;
+    pub const IOVA: u16 = 4;
+    pub const FD: u16 = 5;
+    pub const ACCESS: u16 = 6;
+    pub const LKEY: u16 = 7;
+    pub const RKEY: u16 = 8;
+}
+
 /// Access bits of memory regions and queue pairs.
 pub mod access {
     pub const LOCAL_WRITE: u32 = 1;

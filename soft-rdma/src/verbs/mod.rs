@@ -4,6 +4,7 @@ mod address;
 mod channel;
 mod cq;
 mod device;
+mod device_file;
 mod events;
 pub mod firmware;
 mod invocation;
@@ -24,8 +25,8 @@ pub use qp::Qp;
 pub use srq::Srq;
 
 use crate::abi::ids::{
-    DESTROY_RESPONSE, HANDLE, ONLY_DESTROY, device as on_device, gid_entry, gid_table, mr as on_mr, object,
-    query_mr, query_port, queue,
+    DESTROY_RESPONSE, HANDLE, ONLY_DESTROY, device as on_device, dmabuf_mr, gid_entry, gid_table,
+    mr as on_mr, object, query_mr, query_port, queue,
 };
 use crate::ioctl::Method;
 
@@ -78,7 +79,17 @@ pub const METHODS: &[Method] = &[
     Method {
         object: object::MR,
         method: on_mr::REG_DMABUF,
-        attributes: &[0, 1, 2, 3, 4, 5, 6, 7, 8],
+        attributes: &[
+            HANDLE,
+            dmabuf_mr::PD,
+            dmabuf_mr::OFFSET,
+            dmabuf_mr::LENGTH,
+            dmabuf_mr::IOVA,
+            dmabuf_mr::FD,
+            dmabuf_mr::ACCESS,
+            dmabuf_mr::LKEY,
+            dmabuf_mr::RKEY,
+        ],
         run: mr::register_dmabuf,
     },
     Method { object: object::CQ, method: queue::CREATE, attributes: cq::CREATE, run: cq::create },

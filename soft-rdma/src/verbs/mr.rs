@@ -1,9 +1,10 @@
 //! Memory regions: a umem over the program's memory, and a key over the umem.
 
+use super::device_file::DeviceFile;
 use super::firmware::{self, Umem};
 use super::invocation::Core;
 use super::pd::Pd;
-use crate::abi::ids::{HANDLE, access, query_mr};
+use crate::abi::ids::{HANDLE, access, dmabuf_mr, query_mr};
 use crate::abi::uverbs::{RegMr, RegMrResponse, ReregMr};
 use crate::ioctl::{Call, Context, Resource};
 use rustix::io::Errno;
@@ -90,6 +91,8 @@ struct Made {
     umem: Umem,
     index: u32,
     key: u32,
+    /// Behind what stands on it.
+    file: Option<DeviceFile>,
 }
 
 impl Made {
@@ -99,7 +102,7 @@ impl Made {
         let umem = Umem::register(context.nic(), shape.start, shape.length, writable)?;
         let variant = VARIANT.fetch_add(1, Ordering::Relaxed);
         let index = firmware::create(context.nic(), &shape.mailbox(umem.id(), variant))?;
-        Ok(Self { shape, umem, index, key: key(index, variant) })
+        Ok(Self { shape, umem, index, key: key(index, variant), file: None })
     }
 
     fn destroy(&self, context: &Context) -> Result<(), Errno> {
@@ -146,6 +149,9 @@ pub fn register_again(context: &Context, core: &mut Core) -> Result<(), Errno> {
     let mr = context.get::<Mr>(request.handle)?;
     let mut made = mr.made();
     let mut shape = made.shape.clone();
+    if made.file.is_some() {
+        return Err(Errno::OPNOTSUPP);
+    }
     if flags & TRANSLATION != 0 {
         (shape.start, shape.length, shape.iova) = (request.start, request.length, request.iova);
     }
@@ -182,7 +188,21 @@ pub fn query(context: &Context, call: &mut Call) -> Result<(), Errno> {
     call.output_if(query_mr::IOVA, &iova)
 }
 
-/// Registration of memory of other devices: there are none.
-pub fn register_dmabuf(_: &Context, _: &mut Call) -> Result<(), Errno> {
-    Err(Errno::OPNOTSUPP)
+/// REG_DMABUF_MR. The one other device there is is simulated.
+pub fn register_dmabuf(context: &Context, call: &mut Call) -> Result<(), Errno> {
+    let (offset, length) = (call.input::<u64>(dmabuf_mr::OFFSET)?, call.input::<u64>(dmabuf_mr::LENGTH)?);
+    let (iova, access) = (call.input::<u64>(dmabuf_mr::IOVA)?, call.input_or::<u32>(dmabuf_mr::ACCESS, 0)?);
+    let pd = context.get::<Pd>(call.handle(dmabuf_mr::PD)?)?;
+    let file = DeviceFile::map(call.fd(dmabuf_mr::FD)?, offset, length)?;
+    let shape = Shape { pd, start: file.address(), length, iova, access };
+    let made = Made { file: Some(file), ..Made::new(context, shape)? };
+    let key = made.key;
+    let handle = context.insert(Arc::new(Mr(Mutex::new(made))));
+    let told = call.output_value(dmabuf_mr::LKEY, &key);
+    let told = told.and_then(|()| call.output_value(dmabuf_mr::RKEY, &key));
+    let told = told.and_then(|()| call.set_handle(HANDLE, handle));
+    if told.is_err() {
+        context.destroy::<Mr>(handle)?;
+    }
+    told
 }
