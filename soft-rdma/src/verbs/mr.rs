@@ -193,7 +193,12 @@ pub fn register_dmabuf(context: &Context, call: &mut Call) -> Result<(), Errno> 
     let (offset, length) = (call.input::<u64>(dmabuf_mr::OFFSET)?, call.input::<u64>(dmabuf_mr::LENGTH)?);
     let (iova, access) = (call.input::<u64>(dmabuf_mr::IOVA)?, call.input_or::<u32>(dmabuf_mr::ACCESS, 0)?);
     let pd = context.get::<Pd>(call.handle(dmabuf_mr::PD)?)?;
-    let file = DeviceFile::map(call.fd(dmabuf_mr::FD)?, offset, length)?;
+    // libibverbs gives the descriptor as a number, not as its ioctls' kind of descriptor.
+    let fd = match call.len(dmabuf_mr::FD) {
+        0 => call.fd(dmabuf_mr::FD)?,
+        _ => i32::try_from(call.input::<u32>(dmabuf_mr::FD)?).map_err(|_| Errno::BADF)?,
+    };
+    let file = DeviceFile::map(fd, offset, length)?;
     let shape = Shape { pd, start: file.address(), length, iova, access };
     let made = Made { file: Some(file), ..Made::new(context, shape)? };
     let key = made.key;
