@@ -49,12 +49,14 @@ impl<P: Platform> Paths<'_, P> {
             || state.hint(Some(self.ptr.peer()), queue.remote_rail).suspect()
     }
 
-    /// True if both are.
+    /// True if nobody may be there to fence this path: both ends are suspected, or the NIC of one is mute.
     #[inline(always)]
-    pub(crate) fn is_suspect_at_both_ends(self, slot: u32) -> bool {
+    pub(crate) fn is_last_resort(self, slot: u32) -> bool {
         let (queue, state) = (SendQueue::of(self.ptr, slot), self.ptr.state);
-        state.hint(None, queue.local_rail).suspect()
-            && state.hint(Some(self.ptr.peer()), queue.remote_rail).suspect()
+        let near = state.hint(None, queue.local_rail);
+        let far = state.hint(Some(self.ptr.peer()), queue.remote_rail);
+        let mute = (near.mute() || far.mute()) && !Mutant::MuteEntered.on();
+        mute || near.suspect() && far.suspect()
     }
 
     /// The best usable slot other than the one being left: ranked by slot number, ports up, not tried in

@@ -262,6 +262,8 @@ mutants! {
     NobodyAsked = "nobody-asked" breaks "localisation",
     /// Suspicion alone moves a channel, and keeps it from rails it could use.
     SuspicionMasks = "suspicion-masks" breaks "invariant 7",
+    /// A path over a NIC that answers neither commands nor pings is entered as soon as there is no other.
+    MuteEntered = "mute-entered" breaks "rule 21, invariant 7",
     /// A copy of a datagram that was taken before is taken again.
     CopiesTaken = "copies-taken" breaks "H8, H16",
     /// Old words of a port are believed like new ones.

@@ -173,6 +173,7 @@ pub const TABLE: &[Row] = &[
     with(Mutant::OldPortWordBelieved, &[Mutant::CopiesTaken], &["copies_of_old_news_behind_a_cut_link"]),
     with(Mutant::CopiesTaken, &[Mutant::OldPortWordBelieved], &["copies_of_old_news_behind_a_cut_link"]),
     row(Mutant::SuspicionMasks, &["a_suspect_rail_is_better_than_none"]),
+    row(Mutant::MuteEntered, &["a_nic_of_each_end_is_gone_at_once"]),
     row(Mutant::NobodyAsked, &["a_dead_rail_is_left_by_all_in_one_suspect_time"]),
     with(Mutant::NoProbes, &[Mutant::NobodyAsked], &["a_primary_that_is_up_and_carries_nothing"]),
     row(Mutant::ManySwitchers, &["one_owner_at_a_time"]),

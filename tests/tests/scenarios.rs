@@ -490,6 +490,7 @@ fn scenario_18_a_healthy_pair_among_dead_rails() {
     hold("one_pair_of_four_is_left_and_pings_pass");
     hold("two_pairs_of_nine_are_left");
     hold("a_peer_lost_beside_a_healthy_pair");
+    hold("a_nic_of_each_end_is_gone_at_once");
 }
 
 #[test]

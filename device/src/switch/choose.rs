@@ -60,10 +60,10 @@ impl<P: Platform> Choose<'_, P> {
         }
     }
 
-    /// A path whose two rails are both suspected is the last resort: if it fails, too, nobody may be there to fence it,
-    /// and that ends the channel. So the agents have half of the give-up time to make a better one.
+    /// The last resort: if it fails, too, nobody may be there to fence it, and that ends the channel. So the agents
+    /// have half of the give-up time to make a better one.
     fn is_worth_entering(self, slot: u32, now: u64) -> bool {
-        if !self.paths().is_suspect_at_both_ends(slot) {
+        if !self.paths().is_last_resort(slot) {
             return true;
         }
         let since = words(self.ptr).dead_since_ns().load();

@@ -6,7 +6,7 @@ use super::age::Age;
 use super::datagram_renewal::Renewal;
 use super::destroy_queue::DestroyQueue;
 use super::endpoint::Half;
-use super::fault_localizer::{FaultLocalizer, OTHERS, Ping};
+use super::fault_localizer::FaultLocalizer;
 use super::health::Health;
 use super::links::{Links, PeerAddress, Reach};
 use super::nic_dispatch::Nics;
@@ -20,7 +20,6 @@ use super::peer_silence::PeerSilence;
 use super::port_table::PortTable;
 use super::seen::Seen;
 use crate::nanos::Nanos;
-use crate::slots::RailPair;
 use shunt_device::platform::host::World;
 use shunt_layout::mlx5::prm::qp::State;
 use shunt_mlx5::rail::Rail;
@@ -318,6 +317,8 @@ impl Engine {
                 self.look_into(owner, now, peer, rails);
             }
             Output::AskAddress(rail) => self.ask_address(now, rail),
+            Output::MuteHere(rail) => self.mute(owner, now, peer, (None, rail)),
+            Output::MuteThere(rail) => self.mute(owner, now, peer, (Some(peer), rail)),
             output => tell(owner, now, key, path, output),
         }
     }
@@ -437,19 +438,6 @@ impl Engine {
         self.with(owner, now, key, |path, cx| path.look_asking(cx));
         let known = self.with(owner, now, key, |path, cx| path.look_own_half(cx)) == Some(true);
         known && self.with(owner, now, key, |path, cx| path.look_both_halves(cx)) == Some(true)
-    }
-
-    /// A path is left because of silence: if no port explains that, somebody is to be asked.
-    fn look_into(&mut self, owner: &mut dyn Owner, now: Nanos, peer: u32, rails: RailPair) {
-        if !self.ports.up(rails.local, peer, rails.remote) {
-            return;
-        }
-        owner.rails_failed(now, peer, rails);
-        if self.localizer.takes(peer, rails) {
-            let with_peer = self.links.pairs(peer, &self.ports);
-            let others: Vec<Ping> = self.links.others(peer, rails.local, OTHERS, &self.ports).collect();
-            self.localizer.begin(now, (peer, rails), &with_peer, &others, self.links.number());
-        }
     }
 
     /// Something went wrong on a rail: its address may be another one.

@@ -4,6 +4,9 @@
 //! suspicion and nothing more (invariant 7): a bit of a rail's hint word, which makes waiters on that rail leave it
 //! after an eighth of their patience and choose other rails first. A suspect rail is used where there is no other, and
 //! the first answered ping clears it.
+//!
+//! A rail whose NIC does not answer for a half is suspected at once, and mute until a ping through it is answered. Of a
+//! path that is entered over it only the other end could say that it is quiet, and that end may turn out as dead.
 
 use crate::nanos::Nanos;
 use crate::slots::RailPair;
@@ -150,6 +153,8 @@ struct Suspect {
     rail: u32,
     /// The peer that is asked: each in turn, if the rail is ours. The one it was found with may be gone.
     peer: u32,
+    /// Its NIC did not answer for a half.
+    mute: bool,
     /// Pings with lower numbers prove nothing.
     from_number: u64,
     since_ns: Nanos,
@@ -287,6 +292,7 @@ impl FaultLocalizer {
                 pe,
                 rail,
                 peer,
+                mute: false,
                 from_number: number,
                 since_ns: now,
                 next_ns: now + CLEAR_NS,
@@ -295,6 +301,18 @@ impl FaultLocalizer {
             });
         }
         !known
+    }
+
+    /// The NIC of a suspect rail did not answer for a half.
+    pub fn mute(&mut self, pe: Option<u32>, rail: u32) {
+        let of = |suspect: &&mut Suspect| suspect.pe == pe && suspect.rail == rail;
+        self.suspects.iter_mut().filter(of).for_each(|suspect| suspect.mute = true);
+    }
+
+    /// True if nobody may be there to fence a path over a pair: both rails are suspects, or the NIC of one is mute.
+    pub fn is_last_resort(&self, peer: u32, pair: RailPair) -> bool {
+        let mut here = self.suspects.iter().filter(|suspect| suspect.is_in(peer, pair));
+        here.clone().any(|suspect| suspect.mute) || here.nth(1).is_some()
     }
 
     /// A ping of this number was answered: the rails that are cleared by it.
@@ -428,6 +446,9 @@ mod tests {
         let cleared = Cleared { pe: None, rail: 0, suspected: CLEAR_NS };
         assert_eq!(localizer.answered(CLEAR_NS, pings[0], 11), [cleared]);
         localizer.suspect(Nanos::ZERO, Some(1), 1, 1, 20);
+        assert!(!localizer.is_last_resort(1, pair(0, 1)), "one end can be fenced for certain");
+        localizer.mute(Some(1), 1);
+        assert!(localizer.is_last_resort(1, pair(0, 1)) && !localizer.is_last_resort(1, pair(1, 0)));
         assert_eq!(localizer.forget(Nanos::ZERO, Some(1), 0), None);
         assert!(localizer.forget(Nanos::ZERO, Some(1), 1).is_some() && localizer.is_idle());
     }

@@ -39,6 +39,7 @@ pub mod port_table;
 mod seen;
 mod slot_release;
 pub mod slots;
+mod suspicion;
 pub mod truth;
 pub mod verdict;
 pub mod worker;

@@ -24,6 +24,8 @@ const LOOK: Nanos = Nanos::millis(1);
 const DEMAND: Nanos = Nanos::millis(20);
 /// A pair that was given up because it failed is not chosen for a home again for so long.
 const FORGET: Nanos = Nanos::secs(10);
+/// A pair is tried under so many numbers in a row before it gives way to one that failed as well.
+const TRIES: u32 = 2;
 
 /// The pairs of rails that channels may use, and what each channel is short of.
 #[derive(Default)]
@@ -240,8 +242,9 @@ impl PathPool {
         None
     }
 
-    /// Gives a slot that does not come back by itself to another pair. One that lies ready on a dead port is fenced
-    /// first: what is ready may be announced at any time.
+    /// Gives a slot that does not come back by itself to another pair. One that lies ready on a dead port, or over a
+    /// NIC that is mute, is fenced first: what is ready may be announced at any time. Where both its rails are suspects
+    /// that would only keep the slot.
     fn give(
         &mut self,
         now: Nanos,
@@ -259,7 +262,9 @@ impl PathPool {
         };
         // Where nothing works, rails with something against them give way to better ones before they fail.
         let hurries = patience(slots, active) == 1 && view.health == Health::Released && view.doubtful;
-        if !takes && !hurries {
+        let lies = view.health == Health::Ready && view.last_resort && slot != active;
+        let fenceable = lies && known.suspects(view.pair) == 1;
+        if !takes && !hurries && !fenceable {
             return None;
         }
         let promise = |pair| self.rank(channel.peer, pair, known.suspects(pair));
@@ -270,6 +275,11 @@ impl PathPool {
         let better = promise(next).failed_at.is_none()
             && (mine.failed_at.is_some() || promise(next).suspects < mine.suspects);
         if !takes && !better {
+            return None;
+        }
+        // A number may have been passed over for what a dead NIC still has of an older one; that is every other number.
+        let once = view.health == Health::Released && view.up && !view.stuck && view.failures < TRIES;
+        if once && promise(next).failed_at.is_some() {
             return None;
         }
         self.assign(now, channel, slot, next, known)
@@ -301,6 +311,34 @@ impl PathPool {
 mod tests {
     use super::*;
     use crate::path_slots::described::{look, pair};
+
+    /// Every pair is usable, and the first rail of this end is mute.
+    struct Mute;
+
+    impl Prospects for Mute {
+        fn is_usable(&self, _slot: usize, _pair: RailPair) -> bool {
+            true
+        }
+        fn suspects(&self, pair: RailPair) -> usize {
+            usize::from(pair.local == 0) + usize::from(pair.remote == 3)
+        }
+    }
+
+    /// A standby over the NIC that the channel left was waited for, for half of the give-up time.
+    #[test]
+    fn a_standby_over_a_nic_that_is_mute_gives_way_unless_both_rails_are_suspects() {
+        for (remote, expected) in [(1, Some((1, 1))), (3, None)] {
+            let mut slots = [None; SLOTS_MAX];
+            slots[0] = look((0, 0), Health::Fenced, true);
+            slots[1] =
+                look((0, remote), Health::Ready, true).map(|one| SlotView { last_resort: true, ..one });
+            let (wants, pressing) = (vec![], Nanos::ZERO);
+            let channel = ChannelView { peer: 1, channel: 0, row: 1, slots, active: 0, wants, pressing };
+            let mut pool = PathPool::new(0, vec![2, 4], 2);
+            let given = pool.next(Nanos::ZERO, &mut channel.into(), &Mute).map(|one| (one.slot, one.to));
+            assert_eq!(given.map(|(slot, to)| (slot, to.local)), expected);
+        }
+    }
 
     /// Every pair is usable, and nothing is suspected.
     struct Open;

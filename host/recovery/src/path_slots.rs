@@ -24,7 +24,7 @@ pub struct SlotView {
     pub stuck: bool,
     /// Where nothing works it is better not waited for.
     pub doubtful: bool,
-    /// Both rails are under suspicion: channels enter it only when they have waited long for another.
+    /// Nobody may be there to fence it: channels enter it only when they have waited long for another.
     pub last_resort: bool,
 }
 

@@ -196,6 +196,14 @@ impl PortTable {
         self.local.iter().chain(self.remote.iter().flatten()).all(|port| !port.down)
     }
 
+    /// True if a port of this PE (`None`) or of a peer is known to be down.
+    pub fn is_down(&self, pe: Option<u32>, rail: u32) -> bool {
+        match pe {
+            None => self.local[rail as usize].down,
+            Some(pe) => self.remote[pe as usize][rail as usize].down,
+        }
+    }
+
     /// True if a port of this PE is not known to be down.
     pub fn own_up(&self, rail: u32) -> bool {
         !self.local[rail as usize].down

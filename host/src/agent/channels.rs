@@ -249,6 +249,13 @@ impl Owner for Channels {
         self.pool.history.worked(peer, rails);
     }
 
+    fn mute(&mut self, now: Nanos, pe: Option<u32>, rail: u32, news: bool) {
+        self.words.set_mute(pe, rail);
+        if news {
+            self.report(now, Event::RailSuspected { of: pe.unwrap_or(self.words.root().my_pe), rail });
+        }
+    }
+
     fn notice(&mut self, now: Nanos, key: usize, at: (RailPair, u32), notice: Notice) {
         let at = self.route(key, at);
         self.report(

@@ -361,9 +361,15 @@ impl StateWords {
         HintWord(unsafe { self.platform().load_acquire(word) }).down()
     }
 
-    /// Sets what is suspected of a rail.
+    /// Sets what is suspected of a rail. One that is cleared is not mute either.
     pub fn set_suspect(&self, pe: Option<u32>, rail: u32, suspect: bool) {
-        self.change_hint(pe, rail, |now| if now.suspect() == suspect { now } else { now.suspected(suspect) });
+        let change = |now: HintWord| now.suspected(suspect).muted(now.mute() && suspect);
+        self.change_hint(pe, rail, |now| if now.suspect() == suspect { now } else { change(now) });
+    }
+
+    /// A rail is suspected, and its NIC mute.
+    pub fn set_mute(&self, pe: Option<u32>, rail: u32) {
+        self.change_hint(pe, rail, |now| if now.mute() { now } else { now.suspected(true).muted(true) });
     }
 
     /// The agent is the only writer of hints.

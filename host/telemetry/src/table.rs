@@ -126,7 +126,7 @@ events! {
     }
     /// Operations were reported that may or may not have been applied.
     Uncertain "uncertain" Error { peer: u32 = "PE", channel: u32 = "channel", count: u64 = "operations" }
-    /// A rail answers no ping, and no port says why: waiters leave it sooner and choose others first.
+    /// A rail answers no ping, or its NIC no command, and no port says why: it is left sooner and chosen last.
     RailSuspected "rail_suspected" Warn { of: u32 = "PE whose rail it is", rail: u32 = "rail" }
     /// A suspect rail answered, or its port told what is the matter.
     RailCleared "rail_cleared" Info {

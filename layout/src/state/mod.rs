@@ -244,7 +244,7 @@ pub const fn hint_index(rails: u32, pe: Option<u32>, rail: u32) -> u32 {
 }
 
 /// What the agent knows of one rail: bit 0 set while its port is down, the top bit while the rail is suspected of
-/// carrying nothing; the rest counts changes.
+/// carrying nothing, the one below it while its NIC is mute as well; the rest counts changes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HintWord(pub u64);
@@ -262,20 +262,37 @@ impl HintWord {
         self.0 & Self::SUSPECT != 0
     }
 
-    const SUSPECT: u64 = 1 << 63;
+    /// True while the rail's NIC has not answered a command and nothing has come through it since: what is posted on
+    /// such a rail can be fenced by the other end alone.
+    #[inline(always)]
+    pub const fn mute(self) -> bool {
+        self.0 & Self::MUTE != 0
+    }
 
-    const fn next_count(self) -> u64 {
-        ((self.0 & !Self::SUSPECT) >> 1) + 1
+    const SUSPECT: u64 = 1 << 63;
+    const MUTE: u64 = 1 << 62;
+    const DOWN: u64 = 1;
+
+    /// The word with `flag` set or not, and one more change counted.
+    const fn with(self, flag: u64, on: bool) -> Self {
+        const FLAGS: u64 = HintWord::SUSPECT | HintWord::MUTE | HintWord::DOWN;
+        let count = ((self.0 & !FLAGS) + 2) & !FLAGS;
+        Self(self.0 & FLAGS & !flag | if on { flag } else { 0 } | count)
     }
 
     /// The word after a change to `down`.
     pub const fn changed(self, down: bool) -> Self {
-        Self(self.0 & Self::SUSPECT | self.next_count() << 1 | down as u64)
+        self.with(Self::DOWN, down)
     }
 
     /// The word after a change of suspicion.
     pub const fn suspected(self, suspect: bool) -> Self {
-        Self((suspect as u64) << 63 | self.next_count() << 1 | self.0 & 1)
+        self.with(Self::SUSPECT, suspect)
+    }
+
+    /// The word after its NIC was found mute, or not so any more.
+    pub const fn muted(self, mute: bool) -> Self {
+        self.with(Self::MUTE, mute)
     }
 }
 

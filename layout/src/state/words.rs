@@ -150,6 +150,11 @@ mod tests {
         assert!(word.down() && word.suspect());
         assert!(!word.changed(false).down() && word.changed(false).suspect());
         assert!(word.suspected(false).down() && !word.suspected(false).suspect());
+        let mute = word.muted(true);
+        assert!(mute.mute() && !word.mute() && mute.down() && mute.suspect());
+        assert!(mute.changed(false).mute() && mute.suspected(false).mute() && !mute.muted(false).mute());
+        let last = HintWord(!0).suspected(true);
+        assert!(last.mute() && last.down(), "a count that wraps changes no flag");
         assert_ne!(word.changed(false).changed(true), word, "every change is counted");
     }
 }

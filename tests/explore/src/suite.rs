@@ -122,6 +122,12 @@ fn failover_cases() -> Vec<Case> {
         case("NIC mute, bracket", Ci, new(two, "PSPS", "").faults(1, 1).mute().bracket()),
         case("NIC mute, gets", Ci, new(one, "PGSG", "").faults(1, 1).mute()),
         case("NIC mute, both ways", Night, new(one, "PS", "PS").faults(1, 1).mute()),
+        case("a NIC of each end mute", Small, new(one, "PS", "").faults(2, 0).a_nic_of_each_end()),
+        case(
+            "a NIC of each end mute, bracket",
+            Ci,
+            new(two, "PSPS", "").faults(2, 0).a_nic_of_each_end().bracket(),
+        ),
         case("time fence, kind 1", Ci, new(one, "PSPS", "").faults(1, 1).timed()),
         case("time fence, bracket", Ci, new(two, "PSPS", "").faults(1, 1).timed().bracket()),
         case("time fence, kind 1, three paths", Night, new(one, "PSP", "").paths(3).faults(2, 1).timed()),
@@ -184,6 +190,10 @@ fn broken_failover() -> Vec<Case> {
         case("PSNs used again", new(two, "PSPS", "").revival().without(Break::ReusePsn)),
         case("no lifetime, kind 1", new(one, "PSPS", "").timed().without(Break::NoLifetime)),
         case("no lifetime, bracket", new(two, "PSPS", "").timed().bracket().without(Break::NoLifetime)),
+        case(
+            "mute NIC entered",
+            new(one, "PS", "").faults(2, 0).a_nic_of_each_end().without(Break::MuteEntered),
+        ),
         case("no atomic home", new(three, "PSPS", "").other_adds(2).without(Break::NoAtomicHome)),
     ]
 }

@@ -1,6 +1,6 @@
 //! The chain among dead rails: a pair that works is found, whatever is tried before it. Invariant 7.
 
-use super::kit::{Wrongs, clean, held, spec};
+use super::kit::{Wrongs, both_ways, clean, held, spec};
 use super::scenario::Scenario;
 use crate::lies::Lie;
 use crate::spec::RunSpec;
@@ -11,6 +11,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "one_pair_of_four_is_left_and_pings_pass", seeds: 4, run: pings_pass },
     Scenario { name: "two_pairs_of_nine_are_left", seeds: 4, run: two_of_nine },
     Scenario { name: "a_peer_lost_beside_a_healthy_pair", seeds: 2, run: lost_beside_a_healthy_pair },
+    Scenario { name: "a_nic_of_each_end_is_gone_at_once", seeds: 6, run: one_nic_of_each_end },
 ];
 
 /// Steady traffic under the defaults' patience, fewer pairs made ahead than there are.
@@ -50,4 +51,16 @@ fn two_of_nine(seed: u64) -> Wrongs {
 /// The same for the judge alone, who has to know of the pairs that nobody made.
 fn lost_beside_a_healthy_pair(seed: u64) -> Wrongs {
     held(&steady(seed, 3, &ALL_BUT_TWO[seed as usize]), Lie::None, |_| Vec::new())
+}
+
+/// The NIC of the primary is gone at one end, the other NIC at the other, while the idle backup between them is made
+/// again to prove its count. What was left is the pair between the two NICs that are gone: an end whose own NIC had not
+/// answered, or that had heard so of the peer's, posted there, and nobody could fence it.
+fn one_nic_of_each_end(seed: u64) -> Wrongs {
+    let at = 1_990 + 10 * seed;
+    let faults = [(0, 0), (1, 1)].map(|(pe, rail)| format!("{at}ms:{pe}.{rail}:nic-gone"));
+    let mut spec = both_ways(seed, &faults.each_ref().map(String::as_str));
+    (spec.backups, spec.backups_later, spec.idle_ns) = (2, true, 100_000);
+    spec.traffic = Traffic { messages: 440, pace_ns: 5_000_000, wait_ns: 3_000_000_000, ..spec.traffic };
+    clean(&spec, |_| Vec::new())
 }

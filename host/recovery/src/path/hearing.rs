@@ -9,6 +9,7 @@ use super::orders;
 use super::phase::Phase;
 use super::reviving::Reviving;
 use crate::health::{Health, Observation};
+use crate::truth::SideTruth;
 use shunt_layout::mutant::Mutant;
 
 /// Incarnations that a peer may have used up while this side heard none of it: at one a second, more than a week's. Who
@@ -92,6 +93,10 @@ fn hear_of_fence<H: Handle>(
         Word::Truth(truth) => {
             if path.pair.fence.hear(cx.age, truth) {
                 path.pair.telling.times = 0;
+                // Rails that the path was given to since are not those that its half was on.
+                if matches!(truth, SideTruth::Dead | SideTruth::Unused) && !path.pair.untried {
+                    cx.put(Output::MuteThere(path.pair.rails.remote));
+                }
             }
             if path.is_usable() {
                 path.fence_asked(cx, Urgency::Peer);

@@ -145,6 +145,7 @@ impl<H: Handle> Pair<H> {
         if mine == SideTruth::Dead {
             self.fence.again = cx.now + cx.timing.backoff.doubled(self.fence.failed);
             self.fence.failed += 1;
+            cx.put(Output::MuteHere(self.rail_at_work()));
         }
         self.fence.mine = Some(mine);
         (self.fence.fenced, self.fence.fenced_age) = (cx.now, cx.age);

@@ -145,7 +145,7 @@ fn view(recovery: &Recovery, now: Nanos, key: usize) -> Option<SlotView> {
     let doubtful = health != Health::Ready && is_doubtful(recovery, now, key);
     let up = recovery.engine.ports_up(key);
     let peer = recovery.channels.place(key).peer;
-    let last_resort = recovery.engine.localizer.suspects(peer, path.rails()) > 1;
+    let last_resort = recovery.engine.localizer.is_last_resort(peer, path.rails());
     Some(SlotView { pair: path.rails(), health, up, failures, untried, stuck, doubtful, last_resort })
 }
 

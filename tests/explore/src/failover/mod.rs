@@ -91,7 +91,9 @@ impl Model for Setup {
             }
             Action::Complete { pe, path } => self.complete(&mut s, pe, path),
             Action::Mute { pe, path } => {
-                s.halves[pe][path].mute = true;
+                for other in (0..self.paths).filter(|other| self.nic(pe, *other) == self.nic(pe, path)) {
+                    s.halves[pe][other].mute = true;
+                }
                 s.budget.mutes -= 1;
             }
             Action::Visible { pe, path } => place(&mut s, pe, path)?,

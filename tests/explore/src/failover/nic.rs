@@ -178,7 +178,7 @@ impl Setup {
                 if !s.queues[pe][path].is_empty() {
                     out.push(Action::Visible { pe, path });
                 }
-                if s.budget.mutes > 0 && !s.halves[pe][path].mute {
+                if self.may_mute(s, pe, path) {
                     out.push(Action::Mute { pe, path });
                 }
             }

@@ -89,7 +89,8 @@ impl Setup {
             Error::None => false,
             Error::PeerLost => failures >= self.paths || s.revived,
             Error::Uncertain => silent || mute || self.timed,
-            Error::Unproven => silent || mute,
+            // A path is left whose NICs both answer, and the end that chose knew of the others.
+            Error::Unproven => silent || mute && !self.nics_shared,
         };
         if right {
             Ok(())

@@ -1,6 +1,6 @@
 //! What is explored: operations, kinds, budgets, and which parts of the protocol are taken away.
 
-use super::state::{Budget, OPS};
+use super::state::{Budget, OPS, System};
 
 /// An operation of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub enum Break {
     NoLifetime,
     /// The other writers of a shared word stay on the NIC that is being left.
     NoAtomicHome,
+    /// A path over a NIC that has just answered nothing is as good as another.
+    MuteEntered,
 }
 
 /// One exploration.
@@ -72,6 +74,8 @@ pub struct Setup {
     pub bracket: bool,
     /// No agent answers, as `SHUNT_FENCE=time` has it.
     pub timed: bool,
+    /// Path 1 shares A's NIC with path 0 and B's with none, path 2 B's with path 0 and A's with none.
+    pub nics_shared: bool,
     /// Adds of another PE to the shared word.
     pub other_adds: u8,
     /// What is taken away.
@@ -85,7 +89,8 @@ impl Setup {
         assert!(ops.iter().all(|ops| ops.len() <= OPS), "at most {OPS} operations a channel");
         let budget = Budget { faults: 1, deadlines: 0, revivals: 0, agent_deaths: 0, mutes: 0 };
         let timed = false;
-        Self { ops, kind, paths: 2, budget, bracket: false, timed, other_adds: 0, broken: Vec::new() }
+        let (bracket, nics_shared) = (false, false);
+        Self { ops, kind, paths: 2, budget, bracket, timed, nics_shared, other_adds: 0, broken: Vec::new() }
     }
 
     /// So many paths.
@@ -118,6 +123,13 @@ impl Setup {
         self
     }
 
+    /// Three paths over two NICs of each end. The NICs of path 1 may stop answering commands, both, as long as no path
+    /// was left.
+    pub fn a_nic_of_each_end(mut self) -> Self {
+        (self.paths, self.budget.mutes, self.nics_shared) = (3, 2, true);
+        self
+    }
+
     /// Signals stand between two ledger words.
     pub fn bracket(mut self) -> Self {
         self.bracket = true;
@@ -145,6 +157,21 @@ impl Setup {
     /// True if `part` is taken away.
     pub fn lacks(&self, part: Break) -> bool {
         self.broken.contains(&part)
+    }
+
+    /// The NIC of `pe` that a path uses.
+    pub(super) fn nic(&self, pe: usize, path: usize) -> usize {
+        match (self.nics_shared, pe) {
+            (false, _) => path,
+            (true, 0) => [0, 0, 1][path],
+            (true, _) => [0, 1, 0][path],
+        }
+    }
+
+    /// True if the NIC of `pe` that a path uses may stop answering commands now.
+    pub(super) fn may_mute(&self, s: &System, pe: usize, path: usize) -> bool {
+        let whole = (s.budget.faults, s.budget.deadlines) == (self.budget.faults, self.budget.deadlines);
+        s.budget.mutes > 0 && !s.halves[pe][path].mute && (!self.nics_shared || path == 1 && whole)
     }
 
     /// Operation `op` of `pe`'s channel.

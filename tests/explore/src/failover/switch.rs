@@ -275,7 +275,13 @@ impl Setup {
         let old = usize::from(s.channels[pe].path);
         let tried = s.channels[pe].tried;
         let usable = |path: &usize| *path != old && alive(s, pe, *path) && tried & 1 << path == 0;
-        let to = (1..=self.paths).map(|step| (old + step) % self.paths).find(usable);
+        // NICs that did not answer for the fence of the path that is left.
+        let mute = |path: &usize| {
+            let met = |end: usize| s.halves[end][old].mute && self.nic(end, old) == self.nic(end, *path);
+            (met(0) || met(1)) && !self.lacks(Break::MuteEntered)
+        };
+        let others = (1..=self.paths).map(|step| (old + step) % self.paths);
+        let to = others.filter(usable).min_by_key(mute);
         let channel = &mut s.channels[pe];
         let Some(to) = to else {
             (channel.phase, channel.error) = (Phase::Dead, Error::PeerLost);
