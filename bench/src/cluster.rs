@@ -24,10 +24,9 @@ use shunt_host::config::EnvConfig;
 use shunt_host::gpu::{GpuMemory, HeapMemory, cuda::Mover};
 use shunt_host::pe::{Pe, PeConfig};
 use shunt_host::silence::Silence;
-use shunt_layout::state::{Channel, PathRow, SLOTS_MAX, SwitchRecord};
+use shunt_layout::state::{PathRow, SLOTS_MAX, SwitchRecord};
 use shunt_soft_nic::RailAt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Agents that make the backups are waited for this long, before anything is posted, and longer by so much for each two
@@ -376,33 +375,23 @@ impl Unit {
 
     /// Generations opened because of a fault and by a switch-back, over all channels.
     pub fn generations(&self) -> (u64, u64) {
-        (0..self.rows()).fold((0, 0), |(failovers, switchbacks), row| {
-            (
-                failovers + self.load(row, std::mem::offset_of!(Channel, switch.failovers)),
-                switchbacks + self.load(row, std::mem::offset_of!(Channel, switch.switchbacks)),
-            )
-        })
+        (0..self.rows())
+            .map(|row| self.words.generations(row))
+            .fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     }
 
     /// Channels that are without any path now; times on the PE's clock.
     pub fn pathless(&self) -> impl Iterator<Item = Pathless> + '_ {
         let (me, channels) = (self.words.root().my_pe, self.words.root().channels_per_pe);
         (0..self.rows()).filter_map(move |row| {
-            let since_ns = self.load(row, std::mem::offset_of!(Channel, switch.dead_since_ns));
             let (peer, channel) = (row / channels, row % channels);
-            (since_ns != 0).then_some(Pathless { pe: me, peer, channel, since_ns })
+            let since_ns = self.words.pathless_since(row)?;
+            Some(Pathless { pe: me, peer, channel, since_ns })
         })
     }
 
     fn rows(&self) -> u32 {
         self.words.root().pe_count * self.words.root().channels_per_pe
-    }
-
-    /// A 64-bit word of a channel.
-    fn load(&self, row: u32, field: usize) -> u64 {
-        let at = self.words.root().channels + row as u64 * size_of::<Channel>() as u64 + field as u64;
-        // SAFETY: inside the table of channels, aligned, mapped while `self.pe` lives; written atomically.
-        unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Acquire)
     }
 
     /// The name of the path that is slot 0 of a channel.

@@ -18,9 +18,10 @@ use crate::platform::Platform;
 use crate::send_queue::SendQueue;
 use crate::shared::fields;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{BINDING, BOUND, Channel, HomeWord};
+use shunt_layout::state::{BINDING, BOUND, Channel, Mirror};
 
-fields!(Channel { bound: u64, home: u64 });
+fields!(Channel { bound: u64 });
+fields!(Mirror { pub(crate) bound: u64 });
 
 part! {
     /// Whether a channel is bound to one NIC of its peer, and to which.
@@ -43,6 +44,7 @@ impl<P: Platform> AtomicOwner<'_, P> {
     #[inline(always)]
     pub(crate) fn begin_binding(self) {
         self.ptr.words().bound().fetch_or(BINDING);
+        self.ptr.mirror().bound().store(1);
         self.ptr.platform().announce_before_recheck();
     }
 
@@ -58,8 +60,7 @@ impl<P: Platform> AtomicOwner<'_, P> {
         if self.load_bound() == 0 || Mutant::NoHome.on() {
             return None;
         }
-        // The agent writes it whole.
-        Some(HomeWord(self.ptr.words().home().load_acquire()).rail())
+        Some(self.ptr.home().rail())
     }
 
     /// True if a slot leads to rail `home`, or nothing is asked of it.

@@ -7,7 +7,7 @@ use crate::types::HeapOffset;
 use core::marker::PhantomData;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{
-    self, Channel, DeviceState, HintWord, Mailbox, PathRow, Policy, ReadyWord, Tally, Word,
+    self, Channel, DeviceState, HintWord, HomeWord, Mailbox, Mirror, PathRow, Policy, ReadyWord, Tally, Word,
 };
 
 // The three words that everyone looks at (rules 1, 4 and 5).
@@ -256,6 +256,20 @@ impl<'s, P: Platform> ChannelPtr<'s, P> {
     pub(crate) fn mailbox(self) -> Shared<'s, P, Mailbox> {
         // SAFETY: one mailbox a channel.
         unsafe { self.state.row_of(root!(self.state, mailboxes), self.row()) }
+    }
+
+    /// What the agent reads of the channel, in memory of the host.
+    #[inline(always)]
+    pub(crate) fn mirror(self) -> Shared<'s, P, Mirror> {
+        // SAFETY: one line a channel.
+        unsafe { self.state.row_of(root!(self.state, mirrors), self.row()) }
+    }
+
+    /// Where the words that many write are at home, by the agent, which writes the word whole.
+    #[inline(always)]
+    pub(crate) fn home(self) -> HomeWord {
+        // SAFETY: one word a channel.
+        HomeWord(unsafe { self.state.row_of::<u64>(root!(self.state, homes), self.row()) }.load_acquire())
     }
 
     #[inline(always)]

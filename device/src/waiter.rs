@@ -6,12 +6,15 @@ use crate::part::part;
 use crate::paths::Paths;
 use crate::platform::Platform;
 use crate::poller::{Polled, Poller};
+use crate::shared::fields;
 use crate::stall::StallDetector;
 use crate::state_ptr::StatePtr;
 use crate::switch::{OldestMessage, Switch, Trigger};
 use crate::types::{Fault, FaultKind, Ticket};
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CauseKind, PathState, Step, Word};
+use shunt_layout::state::{CauseKind, Mirror, PathState, Step, Word};
+
+fields!(Mirror { posted: u64 });
 
 part! {
     /// Looks after a channel on a caller's time.
@@ -50,6 +53,10 @@ impl<P: Platform> Waiter<'_, P> {
         let silence_ns = if tolerant { stall.limit_ns(switch.limits()) } else { switch.chain_bound_ns() };
         let stalled = stall.stalled(at.0, outstanding, now, silence_ns);
         let hint_due = stall.hint_due();
+        if hint_due {
+            ptr.mirror().posted().store(ready);
+            switch.remind(); // an owner may be gone that opened the channel and did not come to say so
+        }
         let excused = stalled && tolerant && self.oldest().is_moving_slow(at, stall.beyond(silence_ns));
         let slot = at.slot();
         let trigger = match trigger {

@@ -5,8 +5,8 @@ use crate::nic::umem::QUEUE_ALIGN;
 use shunt_layout::mlx5::cqe::CQE_BYTES;
 use shunt_layout::mlx5::wqe::WQEBB_BYTES;
 use shunt_layout::state::{
-    Channel, DeviceState, HintWord, Mailbox, PathRow, RECORDS, SCRATCH_EXTRA, STEP_RECORDS, StepRecord,
-    SwitchRecord, Tally,
+    Channel, DeviceState, HintWord, HomeWord, Mailbox, Mirror, PathRow, RECORDS, SCRATCH_EXTRA, STEP_RECORDS,
+    StepRecord, SwitchRecord, Tally,
 };
 use std::ops::Range;
 
@@ -92,6 +92,8 @@ impl Shape {
             channels: take(count(self.rows(), size_of::<Channel>()), LINE),
             paths: take(count(paths, size_of::<PathRow>()), LINE),
             mailboxes: take(count(self.rows(), size_of::<Mailbox>()), LINE),
+            mirrors: take(count(self.rows(), size_of::<Mirror>()), LINE),
+            homes: take(count(self.rows(), size_of::<HomeWord>()), LINE),
             hints: take(count(hints, size_of::<HintWord>()), LINE),
             wake: take(8, LINE),
             records: take(count(RECORDS as u64, size_of::<SwitchRecord>()), LINE),
@@ -123,6 +125,8 @@ pub struct Plan {
     pub channels: Range<u64>,
     pub paths: Range<u64>,
     pub mailboxes: Range<u64>,
+    pub mirrors: Range<u64>,
+    pub homes: Range<u64>,
     pub hints: Range<u64>,
     pub wake: Range<u64>,
     pub records: Range<u64>,
@@ -180,7 +184,7 @@ impl Plan {
     }
 
     /// Every table, for checks.
-    pub fn tables(&self) -> [(&'static str, &Range<u64>); 19] {
+    pub fn tables(&self) -> [(&'static str, &Range<u64>); 21] {
         [
             ("state", &self.state),
             ("peer_heap", &self.peer_heap),
@@ -190,6 +194,8 @@ impl Plan {
             ("channels", &self.channels),
             ("paths", &self.paths),
             ("mailboxes", &self.mailboxes),
+            ("mirrors", &self.mirrors),
+            ("homes", &self.homes),
             ("hints", &self.hints),
             ("wake", &self.wake),
             ("records", &self.records),

@@ -7,8 +7,8 @@ use crate::plan::{Plan, Shape};
 use crate::slots::home_at_start;
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
-    Channel, DeviceState, HeapTail, HomeWord, MAGIC, NO_SLOT, PathRow, Policy, SCRATCH_EXTRA, Switch, Word,
-    mask_of,
+    Channel, DeviceState, HeapTail, HomeWord, MAGIC, Mirror, PathRow, Policy, SCRATCH_EXTRA, Switch,
+    SwitchWord, Word, mask_of,
 };
 use std::mem::offset_of;
 use std::ops::Range;
@@ -65,6 +65,8 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
         channels: at(&plan.channels),
         paths: at(&plan.paths),
         mailboxes: at(&plan.mailboxes),
+        mirrors: at(&plan.mirrors),
+        homes: at(&plan.homes),
         hints: at(&plan.hints),
         wake: at(&plan.wake),
         records: at(&plan.records),
@@ -88,13 +90,12 @@ pub fn device_state(plan: &Plan, base: u64, contents: &Contents<'_>) -> DeviceSt
         fetch: contents.tail.fetch,
         fetch_exact: contents.fetch_exact as u32,
         reserved2: 0,
-        reserved3: [0; 7],
+        reserved3: [0; 5],
     }
 }
 
-/// All channels before their first ticket: slot 0, generation 0, nobody switching. Words that many write are at home
-/// where every sender's primary leads.
-fn channels(shape: &Shape, rails_of: &[u32]) -> Vec<u8> {
+/// All channels before their first ticket: slot 0, generation 0, nobody switching.
+fn channels(shape: &Shape) -> Vec<u8> {
     let mut bytes = vec![0; shape.pes as usize * shape.channels_per_pe as usize * size_of::<Channel>()];
     let start = Word::new(0, 0, 0);
     for (row, channel) in bytes.chunks_exact_mut(size_of::<Channel>()).enumerate() {
@@ -103,13 +104,31 @@ fn channels(shape: &Shape, rails_of: &[u32]) -> Vec<u8> {
         put(offset_of!(Channel, ticket), &start.0.to_le_bytes());
         put(offset_of!(Channel, done), &start.0.to_le_bytes());
         let (peer, index) = (row / shape.channels_per_pe, row % shape.channels_per_pe);
-        let rails = rails_of.get(peer as usize).copied().unwrap_or(1).max(1);
         put(offset_of!(Channel, peer), &peer.to_le_bytes());
         put(offset_of!(Channel, index), &index.to_le_bytes());
-        put(offset_of!(Channel, home), &HomeWord::new(home_at_start(rails, index), 0).0.to_le_bytes());
-        put(offset_of!(Channel, switch) + offset_of!(Switch, to), &NO_SLOT.to_le_bytes());
+        put(offset_of!(Channel, switch) + offset_of!(Switch, word), &SwitchWord::START.0.to_le_bytes());
     }
     bytes
+}
+
+/// What the agent reads of them.
+fn mirrors(shape: &Shape) -> Vec<u8> {
+    let mut bytes = vec![0; shape.rows() as usize * size_of::<Mirror>()];
+    for mirror in bytes.chunks_exact_mut(size_of::<Mirror>()) {
+        let word = offset_of!(Mirror, word);
+        mirror[word..word + 8].copy_from_slice(&SwitchWord::START.0.to_le_bytes());
+    }
+    bytes
+}
+
+/// Words that many write are at home where every sender's primary leads.
+fn homes(shape: &Shape, rails_of: &[u32]) -> Vec<u64> {
+    let home = |row: u32| {
+        let (peer, index) = (row / shape.channels_per_pe, row % shape.channels_per_pe);
+        let rails = rails_of.get(peer as usize).copied().unwrap_or(1).max(1);
+        HomeWord::new(home_at_start(rails, index), 0).0
+    };
+    (0..shape.rows() as u32).map(home).collect()
 }
 
 /// The bytes of a structure that has no padding.
@@ -141,7 +160,9 @@ pub fn upload(
     write("rkeys", &plan.rkeys, &contents.keys.rkey_bytes())?;
     let scratch_lkeys: Vec<u8> = scratch_keys.iter().flat_map(|key| key.to_be_bytes()).collect();
     write("scratch_lkeys", &plan.scratch_lkeys, &scratch_lkeys)?;
-    write("channels", &plan.channels, &channels(&plan.shape, contents.rails_of))?;
+    write("channels", &plan.channels, &channels(&plan.shape))?;
+    write("mirrors", &plan.mirrors, &mirrors(&plan.shape))?;
+    write("homes", &plan.homes, &words(&homes(&plan.shape, contents.rails_of)))?;
     // SAFETY: 256 bytes, filled by its fields.
     write("paths", &plan.paths, unsafe { bytes_of(contents.paths) })?;
     for (name, range) in plan.tables() {
@@ -299,8 +320,10 @@ mod tests {
         let channel = state.channels + 3 * 512;
         assert_eq!(word(channel + offset_of!(Channel, peer) as u64), 1);
         assert_eq!(word(channel + offset_of!(Channel, index) as u64), 1);
-        assert_eq!(word(channel + 256 + offset_of!(Switch, to) as u64), NO_SLOT);
-        let home = |row: u64| word(state.channels + row * 512 + offset_of!(Channel, home) as u64);
+        let start = SwitchWord::START.0 as u32;
+        assert_eq!(word(channel + 256 + offset_of!(Switch, word) as u64), start);
+        assert_eq!(word(state.mirrors + 3 * 128 + offset_of!(Mirror, word) as u64), start);
+        let home = |row: u64| word(state.homes + row * 8);
         assert_eq!([home(0), home(1), home(2), home(3)], [0, 0, 0, 1], "channel modulo the rails of the PE");
         // SAFETY: nothing else knows the span.
         unsafe { memory.free(span) }

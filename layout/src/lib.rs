@@ -7,7 +7,9 @@
 //! | [`mlx5::prm`] mailboxes | host | the NIC's firmware |
 //! | [`mlx5::eqe`] | the NIC | host |
 //! | [`state::DeviceState`], key tables | host, once | device code |
-//! | [`state::Channel`] | device code (agent only as switcher); `home` the agent | both |
+//! | [`state::Channel`] | device code (the agent where it switches) | the same |
+//! | [`state::Mirror`] | device code | agent; device code that changes it |
+//! | [`state::HomeWord`] | agent | device code, slow paths only |
 //! | [`state::PathRow`] | agent; `base`, `next_index` the switcher | both |
 //! | [`state::Mailbox`] | one line each side | the other side |
 //! | [`state::FetchSlot`] | one line each side | the other side |
@@ -30,4 +32,4 @@ pub mod status;
 
 /// Version of everything in [`state`] and of the connection cards. Compared for equality only; a change of
 /// any size or offset in the committed table must change it (`tests/abi.rs`).
-pub const ABI_VERSION: u32 = 11;
+pub const ABI_VERSION: u32 = 12;

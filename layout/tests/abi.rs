@@ -10,7 +10,7 @@
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
     self, AmoForm, AnswerStatus, CauseKind, Channel, DeviceState, FencePolicy, FetchReply, FetchRequest,
-    FetchSlot, FetchStatus, HintWord, Mailbox, OrderPolicy, PathIdentity, PathRow, PathState, Policy,
+    FetchSlot, FetchStatus, HintWord, Mailbox, Mirror, OrderPolicy, PathIdentity, PathRow, PathState, Policy,
     ReadyWord, Step, StepRecord, Switch, SwitchKind, SwitchRecord, Tally, Word,
 };
 use std::mem::{align_of, offset_of, size_of};
@@ -136,17 +136,22 @@ fn structures(mut out: &mut Vec<String>) {
         magic, abi_version, bytes, my_pe, pe_count, channels_per_pe, slots, rails, log2_chunk, chunks,
         log_depth, heap_base, heap_bytes, peer_heap, lkeys, rkeys, channels, paths, mailboxes, hints, wake,
         records, records_head, scratch, scratch_per_channel, step_records, scratch_lkeys, policy, tallies, steps,
-        steps_head, ledger, ring_mask, channel_mask, sink, data_rkeys, fetch, fetch_exact, reserved2, reserved3,
+        steps_head, ledger, ring_mask, channel_mask, sink, data_rkeys, fetch, fetch_exact, reserved2,
+        mirrors, homes, reserved3,
     });
     structure!(out, Switch {
-        owner, step, from, to, back, close, done_at_close, journal_end, executed, request, step_since_ns,
-        dead_since_ns, cause, syndrome, cause_ticket, from_incarnation, ledger, posted_reads, stamps,
-        failovers, switchbacks, fault, excluded, journal_queue, journal_base, opened_at,
+        owner, word, from, back, close, done_at_close, journal_end, executed, request, step_since_ns,
+        reserved0, cause, syndrome, cause_ticket, from_incarnation, ledger, posted_reads, stamps,
+        reserved1, fault, excluded, journal_queue, journal_base, opened_at,
         fruitless, rounds, unexecuted, asked, resolution, erred_seen_ns, erred_age_ns,
     });
     structure!(out, Channel {
         ticket, pad0, done, pad1, ready, posted, post_lock, peer, index, uncertain_op,
-        uncertain_address, pad2, bound, home, pad3, switch,
+        uncertain_address, pad2, bound, pad3, switch,
+    });
+    structure!(out, Mirror {
+        word, bound, posted, noticed_ns, opened_ns, dead_since_ns, journal_queue, executed, failovers, switchbacks,
+        cause, reserved, pad,
     });
     structure!(out, Mailbox {
         request, request_slot, request_incarnation, request_any_path, reserved0, in_hand_seen, pad0, answer,

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use shunt_layout::mlx5::cqe::{CQE_BYTES, TAIL_OFFSET, Tail, opcode};
 use shunt_layout::mlx5::doorbell;
 use shunt_layout::mlx5::wqe::{CqeWhen, Opcode, WQEBB_BYTES, ctrl, data, remote};
-use shunt_layout::state::{self, PathRow, PathState, Step};
+use shunt_layout::state::{self, PathRow, PathState, Step, SwitchWord};
 
 use crate::cluster::Cluster;
-use crate::oracle::{Kind, load};
+use crate::oracle::{Kind, load, store};
 use crate::sim::{PeWorld, SimWorld, Task};
 
 /// Words of the adders in the heap of whom they add at; results land as much further on.
@@ -109,8 +109,9 @@ impl Cluster {
             let root = self.pe(from).root();
             let row = u64::from(to * root.channels_per_pe + channel);
             let words = root.channels + row * size_of::<state::Channel>() as u64;
-            word32(words + offset_of!(state::Channel, switch.step) as u64)
-                .store(Step::Dead as u32, Ordering::Release);
+            let dead = SwitchWord::START.at_step(Step::Dead).passed().0;
+            store(words + offset_of!(state::Channel, switch.word) as u64, dead);
+            store(root.mirrors + row * size_of::<state::Mirror>() as u64, dead);
             let slots = self.slots((from, to, channel));
             for rail in 0..self.spec.rails {
                 let Some(slot) = slots.iter().position(|(local, _)| *local == rail) else { continue };

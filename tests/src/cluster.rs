@@ -100,10 +100,9 @@ impl Drop for Memories {
     }
 }
 
-/// The step that a step word names.
+/// The step that the word of a switch names.
 pub fn step_at(word: u64) -> state::Step {
-    let (at, high) = (word & !7, word & 4 != 0);
-    state::Step::from_raw((load(at) >> if high { 32 } else { 0 }) as u32)
+    state::SwitchWord(load(word)).step()
 }
 
 /// Bytes of the heap that a stream takes.
@@ -457,18 +456,25 @@ impl Cluster {
         channels.map(|at| (at, self.slots(at))).collect()
     }
 
-    /// Address of the switch's step word of a channel of `pe`.
+    /// Address of the word that says where the switch of a channel of `pe` stands.
     pub fn step_word(&self, pe: u32, peer: u32, channel: u32) -> u64 {
         let root = self.pe(pe).root();
         let row = u64::from(peer * root.channels_per_pe + channel);
         root.channels
             + row * size_of::<state::Channel>() as u64
-            + offset_of!(state::Channel, switch.step) as u64
+            + offset_of!(state::Channel, switch.word) as u64
+    }
+
+    /// Address of what the agent of `pe` reads of a channel.
+    pub fn mirror(&self, pe: u32, peer: u32, channel: u32) -> u64 {
+        let root = self.pe(pe).root();
+        let row = u64::from(peer * root.channels_per_pe + channel);
+        root.mirrors + row * size_of::<state::Mirror>() as u64
     }
 
     /// Address of the word that names the owner of a channel's switch.
     pub fn owner_word(&self, pe: u32, peer: u32, channel: u32) -> u64 {
-        let step = offset_of!(state::Channel, switch.step) as u64;
+        let step = offset_of!(state::Channel, switch.word) as u64;
         self.step_word(pe, peer, channel) - step + offset_of!(state::Channel, switch.owner) as u64
     }
 

@@ -455,6 +455,11 @@ fn scenario_09_f12_stopped_before_idle_while_the_path_fails() {
 }
 
 #[test]
+fn scenario_09_f12_announced_while_the_path_fails() {
+    hold("announced_while_the_path_fails");
+}
+
+#[test]
 fn scenario_15_owner_gone_while_opening() {
     hold("owner_gone_while_opening");
 }

@@ -13,7 +13,7 @@ use crate::platform::Platform;
 use crate::root::root;
 use crate::types::FaultKind;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CauseKind, CqMap, NO_SLOT, PathState, Step};
+use shunt_layout::state::{CauseKind, CqMap, NO_SLOT, PathState, Step, SwitchWord};
 
 part! {
     /// Takes a path for the next generation, and gives the peer up where there is none for too long.
@@ -26,7 +26,7 @@ part! {
 impl<P: Platform> Choose<'_, P> {
     /// Chooses the next path, or waits for one: the agents revive what they can. The peer is lost
     /// only when every path has stayed dead for the give-up time.
-    pub(super) fn choose(self, now: u64) -> Next {
+    pub(super) fn choose(self, mut at: SwitchWord, now: u64) -> Next {
         let (paths, words) = (self.paths(), words(self.ptr));
         let (from, back) = (words.from().load(), words.back().load() != 0);
         // The path being left counts again once it was recreated, and always when it was left by a drain.
@@ -37,16 +37,26 @@ impl<P: Platform> Choose<'_, P> {
         }
         let next = paths.next(leaving, words.excluded().load());
         let Some(slot) = next.filter(|slot| self.is_worth_entering(*slot, now)) else {
-            return self.no_path(now);
+            return self.no_path(at, now);
         };
-        words.to().store(slot);
+        let announced = at.announced(slot);
+        if !self.state().change_untold(at, announced) {
+            return Next::Wait;
+        }
+        at = announced;
+        if !Mutant::MirrorStoredLate.on() {
+            self.state().show(at);
+        }
         // Announce, then look again: the agent recreates a path only if nobody announced it (Dekker's
         // handshake). The same barrier stands between the close and the look at `bound`: see `atomic_owner.rs`.
         self.ptr.platform().announce_before_recheck();
         let home = if Mutant::AwayChosen.on() { None } else { self.owner().rail() };
         if paths.state(slot) != PathState::Ready || !self.owner().leads_to(slot, home) {
-            words.to().store(NO_SLOT);
+            self.state().change(at, at.announced(NO_SLOT));
             return Next::Wait;
+        }
+        if Mutant::MirrorStoredLate.on() {
+            self.state().show(at);
         }
         words.posted_reads().store(0);
         // Nobody has used the path since it was made or drained, so all wide WQEs on it are done.
@@ -54,9 +64,9 @@ impl<P: Platform> Choose<'_, P> {
         let lag = self.multi_block().posted(slot) as u32;
         self.multi_block().set_map(slot, CqMap::new(0, lag, generation));
         if words.ledger().load() == LEDGER_TO_READ {
-            self.state().enter(Step::Ledger, now)
+            self.state().enter(at, Step::Ledger, now)
         } else {
-            self.uncertainty().proceed(now)
+            self.uncertainty().proceed(at, now)
         }
     }
 
@@ -66,29 +76,30 @@ impl<P: Platform> Choose<'_, P> {
         if !self.paths().is_last_resort(slot) {
             return true;
         }
-        let since = words(self.ptr).dead_since_ns().load();
+        let since = self.ptr.mirror().dead_since_ns().load();
         let waited_ns = if since == 0 { 0 } else { now.saturating_sub(since) };
         waited_ns >= root!(self.ptr.state, policy.give_up_ns) / 2
     }
 
-    fn no_path(self, now: u64) -> Next {
+    fn no_path(self, at: SwitchWord, now: u64) -> Next {
         let words = words(self.ptr);
-        let since = words.dead_since_ns().load();
+        let dead_since_ns = self.ptr.mirror().dead_since_ns();
+        let since = dead_since_ns.load();
         if since == 0 {
-            words.dead_since_ns().store(now.max(1));
+            dead_since_ns.store(now.max(1));
             count(self.ptr.tally().pathless(), 1);
         }
         // What was tried in vain may have been recreated by now.
         words.excluded().store(0);
         let dead_ns = if since == 0 { 0 } else { now.saturating_sub(since) };
         if dead_ns >= root!(self.ptr.state, policy.give_up_ns) || Mutant::PeerLostAtOnce.on() {
-            return self.lose_peer(now);
+            return self.lose_peer(at, now);
         }
         Next::Wait
     }
 
     /// Ends the channel and notes, for the report, why each path is unusable.
-    fn lose_peer(self, now: u64) -> Next {
+    fn lose_peer(self, at: SwitchWord, now: u64) -> Next {
         let mut slot = 0;
         while slot < root!(self.ptr.state, slots) {
             if self.paths().port_down(slot) {
@@ -98,6 +109,6 @@ impl<P: Platform> Choose<'_, P> {
             }
             slot += 1;
         }
-        self.state().die(FaultKind::PeerLost, now)
+        self.state().die(at, FaultKind::PeerLost, now)
     }
 }

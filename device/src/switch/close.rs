@@ -9,7 +9,7 @@ use crate::platform::Platform;
 use crate::types::FaultKind;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CLOSED, CauseKind, FROZEN, NO_SLOT, Step, Word};
+use shunt_layout::state::{CLOSED, CauseKind, FROZEN, Step, SwitchWord, Word};
 
 part! {
     /// Closes a generation: its tickets, then its done word.
@@ -18,10 +18,10 @@ part! {
 
 impl<P: Platform> Close<'_, P> {
     /// Closes the ticket word, freezes the done word. A switch-back only closes.
-    pub(super) fn begin(self, trigger: Trigger, now: u64) -> Next {
+    pub(super) fn begin(self, trigger: Trigger, at: SwitchWord, now: u64) -> Next {
         let ticket = self.ptr.load_ticket();
         if ticket.flag() {
-            return self.resume_close(now);
+            return self.resume_close(at, now);
         }
         let stale = !ticket.same_generation(trigger.at) && !Mutant::OldTriggerActedOn.on();
         if stale {
@@ -29,11 +29,9 @@ impl<P: Platform> Close<'_, P> {
         }
         let (slot, words) = (ticket.slot(), words(self.ptr));
         let back = matches!(trigger.cause, CauseKind::SwitchBack);
-        words.cause().store(trigger.cause as u32);
-        words.syndrome().store(trigger.syndrome);
+        self.state().set_cause(trigger.cause, trigger.syndrome);
         words.cause_ticket().store(trigger.at.index());
         words.from().store(slot);
-        words.to().store(NO_SLOT);
         words.back().store(back as u32);
         words.from_incarnation().store(self.paths().incarnation(slot));
         words.ledger().store(0);
@@ -53,9 +51,9 @@ impl<P: Platform> Close<'_, P> {
                 && Syndrome(trigger.syndrome as u8).is_program_error()
                 && !Mutant::ProgramErrorsChained.on())
         {
-            return self.state().die(FaultKind::Completion, now);
+            return self.state().die(at, FaultKind::Completion, now);
         }
-        if self.close_tickets(ticket) { self.closed(now) } else { Next::Wait }
+        if self.close_tickets(ticket) { self.closed(at, now) } else { Next::Wait }
     }
 
     /// Closes the ticket word. The close point is in memory before the flag is, so that the next owner finds it;
@@ -78,23 +76,24 @@ impl<P: Platform> Close<'_, P> {
     }
 
     /// An owner that closed the ticket word and got no further: the rest of what it began.
-    pub(super) fn resume_close(self, now: u64) -> Next {
+    pub(super) fn resume_close(self, at: SwitchWord, now: u64) -> Next {
         if !self.ptr.load_ticket().flag() || Mutant::CloseNotResumed.on() {
             return Next::Wait;
         }
-        self.closed(now)
+        self.closed(at, now)
     }
 
-    fn closed(self, now: u64) -> Next {
+    /// The announcement of the path that is in use ends with its generation.
+    fn closed(self, at: SwitchWord, now: u64) -> Next {
         if words(self.ptr).back().load() != 0 {
             self.state().stamp(Stamp::Closed, now);
-            return self.state().enter(Step::Drain, now);
+            return self.state().enter_as(at, at.cleared(Step::Drain), now);
         }
         if !self.freeze() {
             return Next::Wait;
         }
         self.state().stamp(Stamp::Closed, now);
-        self.state().enter(Step::Settle, now)
+        self.state().enter_as(at, at.cleared(Step::Settle), now)
     }
 
     /// Freezes `done` of the generation that is closed; D is where it stands. False if that generation is over, or

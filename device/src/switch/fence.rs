@@ -14,7 +14,7 @@ use crate::root::root;
 use crate::send_queue::SendQueue;
 use crate::types::FaultKind;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{AnswerStatus, FencePolicy, Step};
+use shunt_layout::state::{AnswerStatus, FencePolicy, Step, SwitchWord};
 
 part! {
     /// Fixes the journal, has the old path fenced, and stores the cut that follows.
@@ -26,32 +26,33 @@ part! {
 impl<P: Platform> Fence<'_, P> {
     /// Waits until everything reserved before the close is published, or the head group is blocked. What is
     /// published then is the journal.
-    pub(super) fn settle(self, now: u64) -> Next {
+    pub(super) fn settle(self, at: SwitchWord, now: u64) -> Next {
         let (state, words) = (self.state(), words(self.ptr));
         let ready = self.ptr.load_ready();
         let generation = self.ptr.load_done().generation();
         let all = ready.index() == words.close().load() || Mutant::NotSettled.on();
         if !all && !ready.blocked_in(generation) {
             if state.overdue(now, state.chain_bound_ns()) {
-                return state.die(FaultKind::PeerLost, now); // a caller vanished between reserve and publish
+                return state.die(at, FaultKind::PeerLost, now); // a caller vanished between reserve and publish
             }
             return Next::Wait;
         }
         // Once through the post lock: no doorbell of the old generation is still on its way. Its holder may sleep,
         // or be gone with its kernel: the caller has other channels to look after.
         if !self.doorbell().pass_lock() {
-            return state.await_lock(now);
+            return state.await_lock(at, now);
         }
         words.journal_end().store(ready.index());
         let queue = SendQueue::of(self.ptr, words.from().load());
         words.journal_queue().store(queue.ring);
+        self.ptr.mirror().journal_queue().store(queue.ring);
         words.journal_base().store(queue.base);
         self.request().send(words.from().load(), words.from_incarnation().load());
-        state.enter(Step::Fence, now)
+        state.enter(at, Step::Fence, now)
     }
 
     /// Waits for the agent's answer and computes the cut.
-    pub(super) fn fence(self, now: u64) -> Next {
+    pub(super) fn fence(self, at: SwitchWord, now: u64) -> Next {
         let (state, words) = (self.state(), words(self.ptr));
         let (from, incarnation) = (words.from().load(), words.from_incarnation().load());
         let Some(answer) = self.request().answer() else { return Next::Wait };
@@ -61,7 +62,7 @@ impl<P: Platform> Fence<'_, P> {
         let refused = !awaited || status == AnswerStatus::Unprovable;
         let by_time = refused && self.cut().is_proven_by_time(now);
         if !awaited && !by_time {
-            return self.wait_for_agent(now);
+            return self.wait_for_agent(at, now);
         }
         let other =
             (answer.slot != from || answer.incarnation != incarnation) && !Mutant::OldAnswerTaken.on();
@@ -71,7 +72,7 @@ impl<P: Platform> Fence<'_, P> {
             if policy.fence == FencePolicy::Time as u32 && !state.overdue(now, policy.fence_wait_ns) {
                 return Next::Wait;
             }
-            return state.die(FaultKind::FenceUnproven, now);
+            return state.die(at, FaultKind::FenceUnproven, now);
         }
         if by_time {
             self.paths().mark_fenced(from);
@@ -80,19 +81,19 @@ impl<P: Platform> Fence<'_, P> {
         state.stamp(Stamp::Fenced, now);
         let executed24 = if !by_time && status == AnswerStatus::Truth { Some(answer.executed) } else { None };
         self.store_cut(from, executed24, now);
-        state.enter(Step::Choose, now)
+        state.enter(at, Step::Choose, now)
     }
 
-    fn wait_for_agent(self, now: u64) -> Next {
+    fn wait_for_agent(self, at: SwitchWord, now: u64) -> Next {
         let state = self.state();
         if Mutant::DeadlineForFence.on() && state.overdue(now, 50_000) {
-            return state.enter(Step::Choose, now);
+            return state.enter(at, Step::Choose, now);
         }
         // At each look, so that the wait is renewed by what was said, and from when it was seen.
         let in_hand = !Mutant::OldWordRenews.on() && self.request().is_in_hand(now);
         let overdue = state.overdue(now, root!(self.ptr.state, policy.fence_wait_ns));
         if !in_hand && overdue && !(Mutant::OldWordRenews.on() && self.request().is_in_hand(now)) {
-            return state.die(FaultKind::FenceUnproven, now);
+            return state.die(at, FaultKind::FenceUnproven, now);
         }
         Next::Wait
     }

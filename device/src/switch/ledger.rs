@@ -22,7 +22,7 @@ use crate::send_queue::SendQueue;
 use crate::wqe_write;
 use shunt_layout::mlx5::cqe::opcode;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CauseKind, LEDGER_BYTES, NO_SLOT, Step};
+use shunt_layout::state::{CauseKind, LEDGER_BYTES, Step, SwitchWord};
 
 part! {
     /// Reads the receiver's words over the path that was chosen, and raises X by them.
@@ -34,13 +34,12 @@ part! {
 
 impl<'s, P: Platform> Ledger<'s, P> {
     /// Posts the READs, then waits for the last of them.
-    pub(super) fn query(self, now: u64) -> Next {
-        let (state, words) = (self.state(), words(self.ptr));
-        let to = words.to().load();
+    pub(super) fn query(self, at: SwitchWord, now: u64) -> Next {
+        let (state, words, to) = (self.state(), words(self.ptr), at.to());
         if words.posted_reads().load() == 0 {
             return match self.post_reads(to) {
-                None => state.await_lock(now),
-                Some(0) => self.known(now),
+                None => state.await_lock(at, now),
+                Some(0) => self.known(at, now),
                 Some(count) => {
                     words.posted_reads().store(count);
                     Next::Again
@@ -57,34 +56,33 @@ impl<'s, P: Platform> Ledger<'s, P> {
                 // round it would post at indices that are used.
                 state.set_next_index(to, next + count);
                 words.posted_reads().store(0);
-                self.known(now)
+                self.known(at, now)
             }
             None if !state.overdue(now, root!(self.ptr.state, policy.ledger_ns)) => Next::Wait,
-            _ => self.failed(to, now),
+            _ => self.failed(at, now),
         }
     }
 
-    fn known(self, now: u64) -> Next {
+    fn known(self, at: SwitchWord, now: u64) -> Next {
         words(self.ptr).ledger().store(LEDGER_READ);
         self.state().stamp(Stamp::Cut, now);
-        self.uncertainty().proceed(now)
+        self.uncertainty().proceed(at, now)
     }
 
     /// The new path failed before anything of the journal was on it: READs change nothing at the receiver, so
     /// the next path is tried with X and the journal as they are (invariant 10). The failed one is nobody's from here
     /// on, whether or not the agent hears of it: its READs may still complete, at indices that the next occupant would
     /// use again.
-    fn failed(self, to: u32, now: u64) -> Next {
-        let words = words(self.ptr);
+    fn failed(self, at: SwitchWord, now: u64) -> Next {
+        let (words, to) = (words(self.ptr), at.to());
         if !Mutant::FailedLedgerEnteredAgain.on() {
             self.paths().mark_fenced(to);
         }
         words.excluded().store(words.excluded().load() | 1 << to);
-        words.to().store(NO_SLOT);
         words.posted_reads().store(0);
         self.state().note_first_cause(to, CauseKind::LedgerFailed, 0);
         self.request().send(to, self.paths().incarnation(to));
-        self.state().enter(Step::Choose, now)
+        self.state().enter_as(at, at.cleared(Step::Choose), now)
     }
 
     /// True while nobody said anything of the path that the last ledger was read over: its READs may still be answered,

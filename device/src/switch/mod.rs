@@ -42,11 +42,10 @@ use lease::Lease;
 use ledger::Ledger;
 use replay::Replay;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CauseKind, LEASE_NS, NO_SLOT, Step, Word};
+use shunt_layout::state::{CauseKind, LEASE_NS, Step, Word};
 use state::{Next, State};
 use switch_back::SwitchBack;
 use uncertain::Uncertainty;
-use words::words;
 
 /// Steps one call does at most; each moves the switch on, so this only bounds a call.
 const STEPS_MAX: u32 = 16;
@@ -79,31 +78,38 @@ impl<P: Platform> Switch<'_, P> {
             CauseKind::None => None,
             cause => Some(Trigger { at: Word(at), cause, syndrome }),
         };
-        if self.is_dead() {
+        let state = self.state();
+        let met = state.word();
+        if matches!(met.step(), Step::Dead) {
+            state.pass_lock_once(met);
             return false;
         }
         let Some(lease) = self.lease().take(now) else { return true };
+        // Read before each look at the lease: who is the owner then has what no other owner changed before.
+        let mut at = state.word();
+        state.show(at); // the owner before may be gone, with a change that it did not show
         let mut steps = 0;
         while steps < STEPS_MAX && self.lease().is_still(lease) {
-            let next = match self.step() {
+            let next = match at.step() {
                 Step::Idle => match trigger {
-                    Some(trigger) if steps == 0 => self.close().begin(trigger, now),
-                    _ => self.close().resume_close(now),
+                    Some(trigger) if steps == 0 => self.close().begin(trigger, at, now),
+                    _ => self.close().resume_close(at, now),
                 },
-                Step::Settle => self.fence().settle(now),
-                Step::Fence => self.fence().fence(now),
-                Step::Choose => self.choose().choose(now),
-                Step::Ledger => self.ledger().query(now),
-                Step::Replay => self.replay().replay(now),
-                Step::Drain => self.switch_back().drain(now),
-                Step::DrainFlush => self.switch_back().await_flush(now),
-                Step::Uncertain => self.uncertainty().await_answer(now),
+                Step::Settle => self.fence().settle(at, now),
+                Step::Fence => self.fence().fence(at, now),
+                Step::Choose => self.choose().choose(at, now),
+                Step::Ledger => self.ledger().query(at, now),
+                Step::Replay => self.replay().replay(at, now),
+                Step::Drain => self.switch_back().drain(at, now),
+                Step::DrainFlush => self.switch_back().await_flush(at, now),
+                Step::Uncertain => self.uncertainty().await_answer(at, now),
                 Step::Dead => Next::Wait,
             };
             if next == Next::Wait {
                 break;
             }
             steps += 1;
+            at = state.word();
         }
         self.lease().let_go(lease);
         !self.is_dead()
@@ -113,12 +119,18 @@ impl<P: Platform> Switch<'_, P> {
     /// (rule 2).
     pub(crate) fn abandon(self, now: u64) {
         if let Some(lease) = self.lease().take(now) {
-            if !self.is_dead() {
-                words(self.ptr).to().store(NO_SLOT); // the record is to name no path that an earlier switch entered
-                self.state().die(FaultKind::PeerLost, now);
+            let at = self.state().word();
+            if !matches!(at.step(), Step::Dead) && self.lease().is_still(lease) {
+                self.state().die(at, FaultKind::PeerLost, now);
             }
             self.lease().let_go(lease);
         }
+    }
+
+    /// Shows the agent where the switch stands, unless it knows.
+    #[inline(always)]
+    pub(crate) fn remind(self) {
+        self.state().show(self.state().word());
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use crate::platform::Platform;
 use crate::root::root;
 use crate::send_queue::SendQueue;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CqMap, INDEX_MASK, NO_SLOT, SUSPECT_DOUBLINGS_MAX, Step, SwitchKind, Word};
+use shunt_layout::state::{CqMap, INDEX_MASK, NO_SLOT, SUSPECT_DOUBLINGS_MAX, SwitchKind, SwitchWord, Word};
 
 part! {
     /// Opens a generation, and learns from the one before how long a path may be silent.
@@ -20,7 +20,8 @@ impl<P: Platform> Open<'_, P> {
     /// Ring and base are in place; now the ticket flags, `ready`, and last the done word. `closed` and
     /// `frozen` are the words as this switch closed and froze them: an owner that comes back after its lease, when the
     /// channel has long been opened by another, changes nothing.
-    pub(super) fn open(self, to: u32, base: u64, (closed, frozen): (Word, Word), now: u64) -> Next {
+    pub(super) fn open(self, at: SwitchWord, base: u64, (closed, frozen): (Word, Word), now: u64) -> Next {
+        let to = at.to();
         if !self.ptr.still_closed(closed) {
             return Next::Wait;
         }
@@ -33,7 +34,7 @@ impl<P: Platform> Open<'_, P> {
         } else if !self.open_tickets(closed, Word::new(to, generation, 0)) {
             return Next::Wait;
         }
-        self.open_done(frozen, now)
+        self.open_done(at, frozen, now)
     }
 
     /// Swaps the flags of the ticket word; tickets reserved meanwhile stand. False if this switch is over.
@@ -52,7 +53,7 @@ impl<P: Platform> Open<'_, P> {
     }
 
     /// The rest of an opening, once the ticket word shows the new generation: by its owner, or by the next one.
-    pub(super) fn open_done(self, frozen: Word, now: u64) -> Next {
+    pub(super) fn open_done(self, mut at: SwitchWord, frozen: Word, now: u64) -> Next {
         let (ticket, words) = (self.ptr.load_ticket(), words(self.ptr));
         let (to, generation, done) = (ticket.slot(), ticket.generation(), words.done_at_close().load());
         self.ptr.ready_word().fetch_and(INDEX_MASK);
@@ -68,19 +69,22 @@ impl<P: Platform> Open<'_, P> {
         if Mutant::CutForgottenAtOpen.on() {
             words.executed().store(0);
         }
-        let opened = if back { words.switchbacks() } else { words.failovers() };
+        let mirror = self.ptr.mirror();
+        let opened = if back { mirror.switchbacks() } else { mirror.failovers() };
         opened.store(opened.load() + 1);
-        words.to().store(to);
         let late = ticket.index().saturating_sub(words.close().load());
         count(self.ptr.tally().late_tickets(), late);
         self.records().count_opened(words.from().load(), to);
-        self.records().write(if back { SwitchKind::SwitchBack } else { SwitchKind::Failover }, generation);
-        // `to` stays as it is until the next switch begins: the agent takes a slot that is not announced for left.
+        let kind = if back { SwitchKind::SwitchBack } else { SwitchKind::Failover };
+        self.records().write(kind, to, generation);
+        // The announcement stands until the next switch begins: the agent takes a slot without one for left.
         if Mutant::AnnouncementTakenBack.on() {
-            words.to().store(NO_SLOT);
+            let next = at.announced(NO_SLOT);
+            self.state().change(at, next);
+            at = next;
         }
-        words.dead_since_ns().store(0);
-        self.state().enter(Step::Idle, now)
+        mirror.dead_since_ns().store(0);
+        self.state().enter_as(at, at.opened(to), now)
     }
 
     /// Paths that are slower than the suspect time are left before anything arrives over them, each in turn, for

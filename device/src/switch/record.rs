@@ -6,8 +6,8 @@ use crate::platform::Platform;
 use crate::root::root;
 use crate::shared::{Shared, fields};
 use shunt_layout::state::{
-    NO_SLOT, PathIdentity, PathRow, RECORDS, SLOTS_MAX, STEP_RECORDS, Step, StepRecord, SwitchKind,
-    SwitchRecord, Tally,
+    NO_SLOT, PathIdentity, PathRow, RECORDS, SLOTS_MAX, STEP_RECORDS, StepRecord, SwitchKind, SwitchRecord,
+    SwitchWord, Tally,
 };
 
 fields!(PathRow { identity: PathIdentity });
@@ -112,18 +112,18 @@ impl<'s, P: Platform> Records<'s, P> {
 
     /// Leaves a record of a step that is entered now, if records are asked for.
     #[inline(always)]
-    pub(super) fn step(self, step: Step, now: u64) {
+    pub(super) fn step(self, at: SwitchWord, now: u64) {
         if root!(self.ptr.state, step_records) != 0 {
-            self.write_step(step as u32, now);
+            self.write_step(at, now);
         }
     }
 
     /// The record is this call's alone until the ring has gone round, and a reader that is overtaken sees it by the
     /// sequence, which is written last.
     #[inline(never)]
-    fn write_step(self, step: u32, now: u64) {
+    fn write_step(self, at: SwitchWord, now: u64) {
         let words = words(self.ptr);
-        let (from, to) = (words.from().load(), words.to().load());
+        let (from, to) = (words.from().load(), at.to());
         let (cause, row) = (words.cause().load(), self.ptr.row());
         let (incarnation, journal_end) = (words.from_incarnation().load(), words.journal_end().load());
         let (done, executed) = (words.done_at_close().load(), words.executed().load());
@@ -132,7 +132,7 @@ impl<'s, P: Platform> Records<'s, P> {
         self.ptr.platform().announce_before_recheck();
         record.at_ns().store(now);
         record.row().store(row);
-        record.step().store(step);
+        record.step().store(at.step() as u32);
         record.from().store(from);
         record.to().store(to);
         record.cause().store(cause);
@@ -162,9 +162,9 @@ impl<'s, P: Platform> Records<'s, P> {
     }
 
     /// Leaves a record of a whole switch, as `write_step` does of a step.
-    pub(super) fn write(self, kind: SwitchKind, generation: u64) {
+    pub(super) fn write(self, kind: SwitchKind, to: u32, generation: u64) {
         let words = words(self.ptr);
-        let (from, to) = (words.from().load(), words.to().load());
+        let from = words.from().load();
         let (cause, syndrome, ledger) =
             (words.cause().load(), words.syndrome().load(), words.ledger().load());
         let (done, executed) = (words.done_at_close().load(), words.executed().load());

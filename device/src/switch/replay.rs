@@ -16,7 +16,7 @@ use crate::wqe_write;
 use core::ops::Range;
 use shunt_layout::mlx5::wqe::Wqebb;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::Word;
+use shunt_layout::state::{SwitchWord, Word};
 
 part! {
     /// Copies the journal into the ring of the path that was chosen, rings it once, and opens.
@@ -25,14 +25,18 @@ part! {
 
 impl<'s, P: Platform> Replay<'s, P> {
     /// Writes `[D, L)` into the new ring, rings once, opens.
-    pub(super) fn replay(self, now: u64) -> Next {
+    pub(super) fn replay(self, at: SwitchWord, now: u64) -> Next {
         let (state, words) = (self.state(), words(self.ptr));
         let (closed, frozen) = (self.ptr.load_ticket(), self.ptr.load_done());
+        // Behind the loads: what is opened below is the generation that this switch closed.
+        if !state.stands_at(at) {
+            return Next::Wait;
+        }
         if !closed.flag() {
             // The owner before us got as far as the ticket word.
-            return self.open().open_done(frozen, now);
+            return self.open().open_done(at, frozen, now);
         }
-        let to = words.to().load();
+        let to = at.to();
         let (old, mut new) = (self.old_ring().queue(), SendQueue::of(self.ptr, to));
         // What the receiver executed is delivered, and so done, up to the first READ: a switch makes progress.
         let mut done = words.done_at_close().load();
@@ -53,18 +57,18 @@ impl<'s, P: Platform> Replay<'s, P> {
         }
         // Looked at before as well, so that nothing is counted twice.
         if !self.doorbell().pass_lock() {
-            return state.await_lock(now);
+            return state.await_lock(at, now);
         }
-        if !self.write_window(&old, &new, closed, done..end) {
+        if !self.write_window(&old, &new, (to, closed), done..end) {
             return Next::Wait;
         }
         match self.doorbell().announce(&new, closed, done..end) {
-            None => return state.await_lock(now),
+            None => return state.await_lock(at, now),
             Some(false) => return Next::Wait,
             Some(true) => {}
         }
         state.stamp(Stamp::Replayed, self.ptr.now_ns());
-        self.open().open(to, base, (closed, frozen), self.ptr.now_ns().max(now))
+        self.open().open(at, base, (closed, frozen), self.ptr.now_ns().max(now))
     }
 
     /// Writes all of the window, and counts what it wrote. False if this switch was ended by another owner meanwhile.
@@ -72,10 +76,10 @@ impl<'s, P: Platform> Replay<'s, P> {
         self,
         old: &SendQueue<'s, P>,
         new: &SendQueue<'s, P>,
-        closed: Word,
+        (to, closed): (u32, Word),
         window: Range<u64>,
     ) -> bool {
-        let (to, executed) = (words(self.ptr).to().load(), words(self.ptr).executed().load());
+        let executed = words(self.ptr).executed().load();
         let (mut ticket, mut placeholders, mut wide) = (window.start, 0, 0);
         while ticket < window.end {
             if !self.ptr.still_closed(closed) {

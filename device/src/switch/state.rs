@@ -2,6 +2,7 @@
 
 use super::record::Records;
 use super::words::words;
+use crate::doorbell::Doorbell;
 use crate::part::part;
 use crate::platform::Platform;
 use crate::root::root;
@@ -9,7 +10,9 @@ use crate::shared::Shared;
 use crate::stall::Limits;
 use crate::types::FaultKind;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CLOSED, CauseKind, FROZEN, SUSPECT_DOUBLINGS_MAX, Step, SwitchKind, Word};
+use shunt_layout::state::{
+    CLOSED, CauseKind, FROZEN, NO_SLOT, SUSPECT_DOUBLINGS_MAX, Step, SwitchKind, SwitchWord, Word,
+};
 
 /// Swaps of the ticket word that are tried before a step gives way: each one that fails is a caller that took a ticket,
 /// and callers take one each while the channel is closed.
@@ -54,28 +57,76 @@ pub(super) enum Stamp {
 
 part! {
     /// The step of a switch, and what every step needs to go on, to wait or to end the channel.
-    pub(super) State { records: Records }
+    pub(super) State { records: Records, doorbell: Doorbell }
 }
 
 impl<P: Platform> State<'_, P> {
+    /// Where the switch stands.
     #[inline(always)]
-    pub(super) fn step(self) -> Step {
-        Step::from_raw(words(self.ptr).step().load())
+    pub(super) fn word(self) -> SwitchWord {
+        SwitchWord(words(self.ptr).word().load_acquire())
     }
 
-    /// Moves to `step`, from one that it may follow: an owner that comes back after its lease moves nothing that has
-    /// gone on without it. The clock is read again: an owner that was held up since `now` must not find the new step
-    /// overdue before the agent has seen its request.
     #[inline(always)]
-    pub(super) fn enter(self, step: Step, now: u64) -> Next {
+    pub(super) fn step(self) -> Step {
+        self.word().step()
+    }
+
+    /// True if the switch stands where its owner saw it: what it has read of other words since is of that switch.
+    #[inline(always)]
+    pub(super) fn stands_at(self, at: SwitchWord) -> bool {
+        self.word() == at || Mutant::ReturnedOwnerGoesOn.on()
+    }
+
+    /// Changes where the switch stands from `at`, which its owner read before it saw that it is the owner, and shows
+    /// the agent. False if it stands elsewhere: an owner that comes back after its lease changes nothing that has gone
+    /// on without it.
+    #[inline(always)]
+    pub(super) fn change(self, at: SwitchWord, next: SwitchWord) -> bool {
+        let changed = self.change_untold(at, next);
+        if changed {
+            self.show(next);
+        }
+        changed
+    }
+
+    /// The same, and the agent is not shown yet.
+    #[inline(always)]
+    pub(super) fn change_untold(self, at: SwitchWord, next: SwitchWord) -> bool {
+        let word = words(self.ptr).word();
+        if Mutant::ReturnedOwnerGoesOn.on() {
+            word.store(next.0);
+            return true;
+        }
+        word.compare_swap(at.0, next.0) == at.0
+    }
+
+    /// Shows the agent where the switch stands, unless it was shown what is later.
+    #[inline(always)]
+    pub(super) fn show(self, word: SwitchWord) {
+        self.raise(self.ptr.mirror().word(), word.0);
+    }
+
+    /// Moves from `at` to `step`, which may follow it.
+    #[inline(always)]
+    pub(super) fn enter(self, at: SwitchWord, step: Step, now: u64) -> Next {
+        self.enter_as(at, at.at_step(step), now)
+    }
+
+    /// The same, to a word at another step. The clock is read again: an owner that was held up since `now` must not
+    /// find the new step overdue before the agent has seen its request.
+    #[inline(always)]
+    pub(super) fn enter_as(self, at: SwitchWord, next: SwitchWord, now: u64) -> Next {
         let now = now.max(self.ptr.now_ns());
-        let met = self.step();
-        if !step.follows(met) && !Mutant::ReturnedOwnerGoesOn.on() {
+        debug_assert!(next.step().follows(at.step()));
+        if !self.stands_at(at) {
             return Next::Wait;
         }
         words(self.ptr).step_since_ns().store(now);
-        words(self.ptr).step().store(step as u32);
-        self.records().step(step, now);
+        if !self.change(at, next) {
+            return Next::Wait;
+        }
+        self.records().step(next, now);
         Next::Again
     }
 
@@ -88,6 +139,18 @@ impl<P: Platform> State<'_, P> {
     #[inline(always)]
     pub(super) fn stamp(self, stage: Stamp, now: u64) {
         words(self.ptr).stamps().element(stage as usize).store(now);
+        match stage {
+            Stamp::Noticed => self.ptr.mirror().noticed_ns().store(now),
+            Stamp::Opened => self.ptr.mirror().opened_ns().store(now),
+            _ => {}
+        }
+    }
+
+    /// Why the path is left.
+    pub(super) fn set_cause(self, cause: CauseKind, syndrome: u32) {
+        words(self.ptr).cause().store(cause as u32);
+        words(self.ptr).syndrome().store(syndrome);
+        self.ptr.mirror().cause().store(cause as u32);
     }
 
     /// The longest a whole chain of switches may take: what a wait without a caller's deadline is bounded by.
@@ -117,6 +180,7 @@ impl<P: Platform> State<'_, P> {
     #[inline(always)]
     pub(super) fn raise_executed_to(self, index: u64) {
         self.raise(words(self.ptr).executed(), index);
+        self.raise(self.ptr.mirror().executed(), index);
     }
 
     /// Only owners write these words, so a swap that fails met one that is back.
@@ -155,22 +219,44 @@ impl<P: Platform> State<'_, P> {
     }
 
     /// Ends the channel: every waiter leaves with a typed fault, tickets stay closed for good.
-    pub(super) fn die(self, kind: FaultKind, now: u64) -> Next {
+    pub(super) fn die(self, at: SwitchWord, kind: FaultKind, now: u64) -> Next {
+        if !self.stands_at(at) {
+            return Next::Wait; // another owner has gone on
+        }
         // Closed and frozen, nothing moves any more.
         self.ptr.ticket_word().fetch_or(CLOSED);
         self.ptr.done_word().fetch_or(FROZEN);
         words(self.ptr).fault().store(kind as u32);
         self.stamp(Stamp::Opened, now);
-        words(self.ptr).step().store(Step::Dead as u32);
-        self.records().step(Step::Dead, now);
-        self.records().write(SwitchKind::Dead, self.ptr.load_ticket().generation());
+        let dead = at.at_step(Step::Dead);
+        if !self.change(at, dead) {
+            return Next::Wait;
+        }
+        // What an earlier switch entered is nothing that this one did.
+        let to = if matches!(at.step(), Step::Idle) { NO_SLOT } else { at.to() };
+        self.records().step(dead, now);
+        self.records().write(SwitchKind::Dead, to, self.ptr.load_ticket().generation());
+        self.pass_lock_once(dead);
         Next::Wait
     }
 
+    /// Of a channel that is dead at `at`: notes that the post lock was free. Who takes it from then on finds the ticket
+    /// word closed, and rings nothing; so paths may be made again.
+    #[inline(never)]
+    pub(super) fn pass_lock_once(self, at: SwitchWord) {
+        let seen = if !at.lock_passed() && self.doorbell().pass_lock() {
+            let passed = at.passed();
+            if self.change_untold(at, passed) { passed } else { at }
+        } else {
+            at
+        };
+        self.show(seen); // its owner may be gone that was to
+    }
+
     /// Somebody holds the post lock: waits, as long as a whole chain of switches may take.
-    pub(super) fn await_lock(self, now: u64) -> Next {
+    pub(super) fn await_lock(self, at: SwitchWord, now: u64) -> Next {
         if self.overdue(now, self.chain_bound_ns()) {
-            return self.die(FaultKind::PeerLost, now);
+            return self.die(at, FaultKind::PeerLost, now);
         }
         Next::Wait
     }

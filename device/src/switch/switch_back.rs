@@ -17,7 +17,7 @@ use crate::stall::in_units;
 use crate::wqe_write;
 use shunt_layout::mlx5::cqe::opcode;
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{CauseKind, Step, Word};
+use shunt_layout::state::{CauseKind, Step, SwitchWord, Word};
 
 /// Bytes of a flush READ: one word of the peer's heap.
 const FLUSH_BYTES: u32 = 8;
@@ -32,18 +32,18 @@ part! {
 impl<'s, P: Platform> SwitchBack<'s, P> {
     /// Closed, but `done` is not frozen: groups that wait for room still find it, and who publishes now
     /// does not ring, so the drainer does.
-    pub(super) fn drain(self, now: u64) -> Next {
+    pub(super) fn drain(self, word: SwitchWord, now: u64) -> Next {
         let (state, words) = (self.state(), words(self.ptr));
         let close = words.close().load();
         let closed = self.ptr.load_ticket();
-        if !closed.flag() {
+        if !closed.flag() || !state.stands_at(word) {
             return Next::Wait; // opened by another since
         }
         let ready = self.ptr.load_ready();
         let queue = SendQueue::of(self.ptr, words.from().load());
         if !self.doorbell().try_lock() {
             if state.overdue(now, self.limit_ns()) {
-                return self.drain_failed(CauseKind::DrainFailed, 0, now);
+                return self.drain_failed(word, CauseKind::DrainFailed, 0, now);
             }
             return Next::Wait;
         }
@@ -53,12 +53,12 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
         self.doorbell().unlock();
         let at = match self.poller().poll() {
             Polled::Failed { at: _, syndrome } => {
-                return self.drain_failed(CauseKind::Completion, syndrome, now);
+                return self.drain_failed(word, CauseKind::Completion, syndrome, now);
             }
             Polled::At(at) => at,
         };
         if Mutant::NoDrain.on() && ready.index() >= close {
-            return self.left_undrained(close, now);
+            return self.left_undrained(word, close, now);
         }
         if at.index() < close || ready.index() < close {
             // The deadline is for standing still: a deep window may take long and is no failure.
@@ -67,7 +67,7 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
                 words.step_since_ns().store(now);
             }
             if self.stands_still(at, now) {
-                return self.drain_failed(CauseKind::DrainFailed, 0, now);
+                return self.drain_failed(word, CauseKind::DrainFailed, 0, now);
             }
             return Next::Wait;
         }
@@ -76,12 +76,18 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
             return Next::Wait;
         }
         if Mutant::NoFlushAfterDrain.on() {
-            return self.left_undrained(close, now);
+            return self.left_undrained(word, close, now);
         }
-        self.post_flush(&queue, close, closed, now)
+        self.post_flush(word, &queue, (close, closed), now)
     }
 
-    fn post_flush(self, queue: &SendQueue<'s, P>, close: u64, closed: Word, now: u64) -> Next {
+    fn post_flush(
+        self,
+        word: SwitchWord,
+        queue: &SendQueue<'s, P>,
+        (close, closed): (u64, Word),
+        now: u64,
+    ) -> Next {
         let words = words(self.ptr);
         words.journal_end().store(close); // empty: D is `close` as well
         words.posted_reads().store(1);
@@ -96,11 +102,11 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
             return Next::Wait; // and comes here again, or finds the drain late
         }
         self.state().stamp(Stamp::Fenced, now);
-        self.state().enter(Step::DrainFlush, now)
+        self.state().enter(word, Step::DrainFlush, now)
     }
 
     /// What the mutants of a drain do: the backup is left as it is.
-    fn left_undrained(self, close: u64, now: u64) -> Next {
+    fn left_undrained(self, word: SwitchWord, close: u64, now: u64) -> Next {
         let words = words(self.ptr);
         let from = words.from().load();
         let next = close.wrapping_sub(SendQueue::of(self.ptr, from).base);
@@ -109,7 +115,7 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
         words.journal_end().store(close);
         words.executed().store(close.max(words.executed().load()));
         self.state().set_next_index(from, next);
-        self.state().enter(Step::Choose, now)
+        self.state().enter(word, Step::Choose, now)
     }
 
     /// How long a drain may stand still: never less than a path may before it is suspected.
@@ -129,7 +135,7 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
     }
 
     /// Waits for the flush READ: it does not pass earlier posted writes of the receiver's NIC.
-    pub(super) fn await_flush(self, now: u64) -> Next {
+    pub(super) fn await_flush(self, word: SwitchWord, now: u64) -> Next {
         let (state, words) = (self.state(), words(self.ptr));
         let from = words.from().load();
         let (close, cq) = (words.close().load(), CompletionQueue::of(self.ptr, from));
@@ -141,10 +147,10 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
             Some(_) => {
                 self.ptr.platform().cqe_before_data();
                 let syndrome = cq.syndrome(physical as u32, lag);
-                return self.fall_back(CauseKind::Completion, syndrome, now);
+                return self.fall_back(word, CauseKind::Completion, syndrome, now);
             }
             None if state.overdue(now, self.limit_ns()) => {
-                return self.fall_back(CauseKind::DrainFailed, 0, now);
+                return self.fall_back(word, CauseKind::DrainFailed, 0, now);
             }
             None => return Next::Wait,
         }
@@ -154,25 +160,24 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
         words.posted_reads().store(0);
         state.raise_executed_to(close);
         state.stamp(Stamp::Cut, now);
-        state.enter(Step::Choose, now)
+        state.enter(word, Step::Choose, now)
     }
 
     /// The backup failed while it was drained: from here on it is a switch because of a fault.
-    fn drain_failed(self, cause: CauseKind, syndrome: u32, now: u64) -> Next {
+    fn drain_failed(self, word: SwitchWord, cause: CauseKind, syndrome: u32, now: u64) -> Next {
         if !self.close().freeze() {
             return Next::Wait;
         }
         // What waits for a fence is bounded from the close: a drain of any length is no part of that.
         self.state().stamp(Stamp::Closed, now);
-        self.fall_back(cause, syndrome, now)
+        self.fall_back(word, cause, syndrome, now)
     }
 
-    fn fall_back(self, cause: CauseKind, syndrome: u32, now: u64) -> Next {
+    fn fall_back(self, word: SwitchWord, cause: CauseKind, syndrome: u32, now: u64) -> Next {
         let words = words(self.ptr);
         words.back().store(0);
-        words.cause().store(cause as u32);
-        words.syndrome().store(syndrome);
+        self.state().set_cause(cause, syndrome);
         self.state().note_first_cause(words.from().load(), cause, syndrome);
-        self.state().enter(Step::Settle, now)
+        self.state().enter(word, Step::Settle, now)
     }
 }

@@ -10,7 +10,7 @@ use crate::platform::Platform;
 use crate::root::root;
 use crate::types::{FaultKind, Operation};
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{NO_SLOT, Resolution, Step};
+use shunt_layout::state::{Resolution, Step, SwitchWord};
 
 part! {
     /// Looks for what may not be repeated and may not be left out, and keeps the question and its answer.
@@ -21,22 +21,21 @@ impl<P: Platform> Uncertainty<'_, P> {
     /// The cut is known as well as it ever will be: goes on to the replay, or stops at the first operation that may
     /// not be repeated and may not be left out.
     #[inline(never)]
-    pub(super) fn proceed(self, now: u64) -> Next {
+    pub(super) fn proceed(self, at: SwitchWord, now: u64) -> Next {
         let words = words(self.ptr);
         // A path was found: how long there was none is over (rule 21).
         if !Mutant::DeadSinceKept.on() {
-            words.dead_since_ns().store(0);
+            self.ptr.mirror().dead_since_ns().store(0);
         }
-        let Some(at) = self.first() else { return self.state().enter(Step::Replay, now) };
-        let entry = OldRing::entry(&self.old_ring().queue(), at);
-        words.asked().store(at);
+        let Some(asked) = self.first() else { return self.state().enter(at, Step::Replay, now) };
+        let entry = OldRing::entry(&self.old_ring().queue(), asked);
+        words.asked().store(asked);
         words.resolution().store(0);
-        // While the owner is asked no path is kept waiting; one is chosen afterwards.
-        words.to().store(NO_SLOT);
         let heap = self.ptr.state.peer_heap(self.ptr.peer());
         self.name(entry.operation, entry.remote.wrapping_sub(heap));
         count(self.ptr.tally().uncertain(), 1);
-        self.state().enter(Step::Uncertain, now)
+        // While the owner is asked no path is kept waiting; one is chosen afterwards.
+        self.state().enter_as(at, at.cleared(Step::Uncertain), now)
     }
 
     /// Writes what the operation is, for the report.
@@ -93,12 +92,12 @@ impl<P: Platform> Uncertainty<'_, P> {
 
     /// Waits for the owner's word, as long as a chain of switches may take at most.
     #[inline(never)]
-    pub(super) fn await_answer(self, now: u64) -> Next {
+    pub(super) fn await_answer(self, word: SwitchWord, now: u64) -> Next {
         let (state, words) = (self.state(), words(self.ptr));
         let (at, answer) = (words.asked().load(), Resolution(words.resolution().load()));
         if answer.0 == 0 {
             if state.overdue(now, state.chain_bound_ns()) {
-                return state.die(FaultKind::Uncertain, now);
+                return state.die(word, FaultKind::Uncertain, now);
             }
             return Next::Wait;
         }
@@ -115,7 +114,7 @@ impl<P: Platform> Uncertainty<'_, P> {
             state.raise_executed_to(behind);
         }
         self.name(Operation::None, 0);
-        let next = state.enter(Step::Choose, now);
+        let next = state.enter(word, Step::Choose, now);
         // Last, so that one that takes over in between finds the answer again and comes to the same.
         words.asked().store(behind);
         words.resolution().store(0);

@@ -3,7 +3,7 @@
 use crate::platform::Platform;
 use crate::shared::{Shared, fields};
 use crate::state_ptr::ChannelPtr;
-use shunt_layout::state::{Channel, PathRow, Switch};
+use shunt_layout::state::{Channel, Mirror, PathRow, Switch};
 
 fields!(Channel {
     switch: Switch,
@@ -18,9 +18,8 @@ fields!(PathRow {
 
 fields!(Switch {
     pub(super) owner: u64,
-    pub(super) step: u32,
+    pub(super) word: u64,
     pub(super) from: u32,
-    pub(super) to: u32,
     pub(super) back: u32,
     pub(super) close: u64,
     pub(super) done_at_close: u64,
@@ -28,7 +27,6 @@ fields!(Switch {
     pub(super) executed: u64,
     pub(super) request: u64,
     pub(super) step_since_ns: u64,
-    pub(super) dead_since_ns: u64,
     pub(super) cause: u32,
     pub(super) syndrome: u32,
     pub(super) cause_ticket: u64,
@@ -36,8 +34,6 @@ fields!(Switch {
     pub(super) ledger: u32,
     pub(super) posted_reads: u64,
     pub(super) stamps: [u64; 6],
-    pub(super) failovers: u64,
-    pub(super) switchbacks: u64,
     pub(super) fault: u32,
     pub(super) excluded: u32,
     pub(super) journal_queue: u64,
@@ -50,6 +46,19 @@ fields!(Switch {
     pub(super) resolution: u64,
     pub(super) erred_seen_ns: u64,
     pub(super) erred_age_ns: u64,
+});
+
+// The agent only loads them. `bound` and `posted` are others'.
+fields!(Mirror {
+    pub(super) word: u64,
+    pub(super) noticed_ns: u64,
+    pub(super) opened_ns: u64,
+    pub(super) dead_since_ns: u64,
+    pub(super) journal_queue: u64,
+    pub(super) executed: u64,
+    pub(super) failovers: u64,
+    pub(super) switchbacks: u64,
+    pub(super) cause: u32,
 });
 
 /// The words of a channel's switch.

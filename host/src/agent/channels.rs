@@ -21,6 +21,7 @@ use crate::nanos::Nanos;
 use crate::nic::qp::QpTuning;
 use crate::nic::queue::{At, RingSpan};
 use crate::slots::RailPair;
+use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{AnswerStatus, DeviceState, PathState};
 
 /// The channels of one PE.
@@ -35,6 +36,9 @@ pub(super) struct Channels {
     pub(super) spares: Vec<Option<At>>,
     /// By key: how often switches had entered the path when this incarnation was handed over.
     pub(super) entered_before: Vec<u32>,
+    /// By key: what [`Owner::has_left`] would have said when the path was handed over. For a break of the protocol
+    /// alone, [`Mutant::MirrorReadEarly`].
+    pub(super) left_before: Vec<bool>,
     /// By row: number of the newest request that was taken.
     pub(super) requests_seen: Vec<u64>,
     pub(super) tuning: QpTuning,
@@ -48,6 +52,12 @@ impl Channels {
     pub(super) fn entered_by_nobody(root: &DeviceState) -> Vec<u32> {
         let paths = root.pe_count * root.channels_per_pe * root.slots;
         (0..paths).map(|key| if key % root.slots == 0 { u32::MAX } else { 0 }).collect()
+    }
+
+    /// [`Channels::left_before`] of an agent that begins.
+    pub(super) fn left_at_start(root: &DeviceState) -> Vec<bool> {
+        let paths = root.pe_count * root.channels_per_pe * root.slots;
+        (0..paths).map(|key| key % root.slots != 0).collect()
     }
 
     /// The key of a place.
@@ -138,7 +148,11 @@ impl Channels {
 
 impl Owner for Channels {
     fn has_left(&self, key: usize) -> bool {
-        self.words.has_left(self.place(key))
+        if Mutant::MirrorReadEarly.on() {
+            self.left_before[key]
+        } else {
+            self.words.has_left(self.place(key))
+        }
     }
 
     fn is_unused(&self, key: usize) -> bool {
@@ -220,6 +234,7 @@ impl Owner for Channels {
     fn hand_over(&mut self, key: usize, next_index: u64, since: Nanos) {
         let at = self.place(key);
         self.entered_before[key] = self.words.was_entered(at).unwrap_or(u32::MAX);
+        self.left_before[key] = self.words.has_left(at);
         self.words.hand_over(at, next_index);
         self.words.set_ready_since(at, since);
     }

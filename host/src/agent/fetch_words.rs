@@ -6,7 +6,7 @@ use crate::rail::{FetchError, Rail};
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_layout::mutant::Mutant;
-use shunt_layout::state::{Channel, DeviceState, FetchReply, FetchRequest, FetchSlot, FetchStatus, HomeWord};
+use shunt_layout::state::{DeviceState, FetchReply, FetchRequest, FetchSlot, FetchStatus, HomeWord};
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const EXECUTED_MAX: u32 = 16;
 pub(super) struct FetchWords {
     slots: *mut FetchSlot,
     numbers: *const u64,
-    channels: *mut Channel,
+    homes: *const u64,
     root: DeviceState,
     world: Arc<dyn World>,
 }
@@ -43,7 +43,7 @@ impl FetchWords {
         Some(Self {
             slots,
             numbers: slots.wrapping_add(rows) as *const u64,
-            channels: root.channels as *mut Channel,
+            homes: root.homes as *const u64,
             root,
             world,
         })
@@ -108,8 +108,7 @@ impl FetchWords {
     /// Rail of this PE's home of a channel index.
     fn home(&self, channel: u32) -> u32 {
         let row = self.root.my_pe * self.root.channels_per_pe + channel;
-        let channel = self.channels.wrapping_add(row as usize);
-        HomeWord(unsafe { self.platform().load_acquire(addr_of_mut!((*channel).home)) }).rail()
+        HomeWord(unsafe { self.platform().load_acquire(self.homes.wrapping_add(row as usize)) }).rail()
     }
 }
 

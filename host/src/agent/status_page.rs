@@ -101,8 +101,10 @@ impl StatusBoard {
         self.next_count = now + COUNT;
         for row in rows {
             let (posted, rail) = look(row);
-            let before = self.counted.insert(row, posted).unwrap_or(0);
-            metrics.count_operations(rail, posted.saturating_sub(before));
+            let before = self.counted.entry(row).or_insert(0);
+            let more = posted.saturating_sub(*before); // who saw it earlier may have written later
+            *before += more;
+            metrics.count_operations(rail, more);
         }
     }
 

@@ -1,5 +1,8 @@
 //! The agent's view of the device state: the words it reads and writes while kernels run.
 //!
+//! Of a channel itself and of its switch it reads nothing: what it needs to know of them device code shows in a
+//! [`Mirror`], which lies in memory of the host.
+//!
 //! The only file of the agent with raw pointers. Everything goes through the same [`Platform`] calls that device
 //! code makes, so both sides agree on atomicity and order.
 
@@ -11,8 +14,8 @@ use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, StallDetector};
 use shunt_layout::state::{
-    CauseKind, Channel, DeviceState, HintWord, HomeWord, InHand, Mailbox, PathRow, PathState, RECORDS,
-    STEP_RECORDS, Step, StepRecord, SwitchRecord, Tally, Word, hint_index,
+    CauseKind, DeviceState, HintWord, HomeWord, InHand, Mailbox, Mirror, PathRow, PathState, RECORDS,
+    STEP_RECORDS, Step, StepRecord, SwitchRecord, SwitchWord, Tally, hint_index,
 };
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
@@ -44,7 +47,7 @@ pub struct ChannelLook {
     pub slot: u32,
     /// It finds no path.
     pub pathless: bool,
-    /// Tickets handed out so far.
+    /// Tickets published, as a waiter saw it last.
     pub posted: u64,
 }
 
@@ -107,9 +110,13 @@ impl StateWords {
         peer * self.root().channels_per_pe + channel
     }
 
-    fn channel(&self, peer: u32, channel: u32) -> *mut Channel {
-        let base = self.root().channels as *mut Channel;
-        base.wrapping_add(self.channel_row(peer, channel) as usize)
+    fn mirror(&self, row: u32) -> *mut Mirror {
+        (self.root().mirrors as *mut Mirror).wrapping_add(row as usize)
+    }
+
+    /// Where the switch of a channel stands, by its row.
+    fn switch_word(&self, row: u32) -> SwitchWord {
+        SwitchWord(unsafe { self.platform().load_acquire(addr_of_mut!((*self.mirror(row)).word)) })
     }
 
     fn mailbox(&self, peer: u32, channel: u32) -> *mut Mailbox {
@@ -215,40 +222,21 @@ impl StateWords {
 
     /// The slot that this PE's direction of a channel is on.
     pub fn active_slot(&self, peer: u32, channel: u32) -> u32 {
-        let channel = self.channel(peer, channel);
-        Word(unsafe { self.platform().load_acquire(addr_of_mut!((*channel).ticket)) }).slot()
+        self.switch_word(self.channel_row(peer, channel)).slot()
     }
 
-    /// True if this PE's direction is on the path and has tickets that are not done.
-    pub fn has_work(&self, at: Place) -> bool {
-        let (channel, p) = (self.channel(at.peer, at.channel), self.platform());
-        let done = Word(unsafe { p.load_acquire(addr_of_mut!((*channel).done)) });
-        let ticket = Word(unsafe { p.load_acquire(addr_of_mut!((*channel).ticket)) });
-        ticket.slot() == at.slot && ticket.index() != done.index()
+    /// True if this PE's direction is on the path, and so may have work on it. How much, only kernels know.
+    pub fn is_on(&self, at: Place) -> bool {
+        self.active_slot(at.peer, at.channel) == at.slot
     }
 
-    /// True if this PE's direction does not use the path: the channel is elsewhere and no switch is entering it, or
-    /// a switch that leaves it has its cut and keeps the journal's place itself. The second half of Dekker's
+    /// True if this PE's direction does not use the path: see [`SwitchWord::has_left`]. The second half of Dekker's
     /// handshake: the path's state was made unusable before this is read.
     pub fn has_left(&self, at: Place) -> bool {
-        let (channel, p) = (self.channel(at.peer, at.channel), self.platform());
-        p.announce_before_recheck();
-        unsafe {
-            let step = addr_of_mut!((*channel).switch.step);
-            let before = p.load32(step);
-            let to = p.load32(addr_of_mut!((*channel).switch.to));
-            let ticket = Word(p.load_acquire(addr_of_mut!((*channel).ticket)));
-            // A switch that moved on in between makes the three a picture of no instant: look again next time.
-            if p.load32(step) != before {
-                return false;
-            }
-            match Step::from_raw(before) {
-                // Nothing passed the post lock then: the one that holds it may still ring.
-                Step::Dead => p.load32(addr_of_mut!((*channel).post_lock)) == 0 || self.long_dead(channel),
-                Step::Choose | Step::Ledger | Step::Replay | Step::Uncertain => to != at.slot,
-                _ => ticket.slot() != at.slot && to != at.slot,
-            }
-        }
+        self.platform().announce_before_recheck();
+        let row = self.channel_row(at.peer, at.channel);
+        let word = self.switch_word(row);
+        word.has_left(at.slot) || word.step() == Step::Dead && self.long_dead(row)
     }
 
     /// How often switches have entered the path, of any incarnation. None of a channel that ended: a switch that did
@@ -259,35 +247,33 @@ impl StateWords {
     }
 
     /// True if a channel ended so long ago that who held its post lock is gone with its kernel.
-    fn long_dead(&self, channel: *mut Channel) -> bool {
-        const OPENED: usize = 5;
-        let ended = unsafe { addr_of_mut!((*channel).switch.stamps).cast::<u64>().add(OPENED) };
-        let ended_ns = unsafe { self.platform().load_acquire(ended) };
+    fn long_dead(&self, row: u32) -> bool {
+        let ended_ns = unsafe { self.platform().load_acquire(addr_of_mut!((*self.mirror(row)).opened_ns)) };
         self.world.now_ns().saturating_sub(ended_ns) > GONE_NS
     }
 
     /// When the switch under way on a channel was noticed, by its row; none if nobody switches.
     pub fn switching_since(&self, row: u32) -> Option<u64> {
-        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
-        let p = self.platform();
-        match Step::from_raw(unsafe { p.load32(addr_of_mut!((*channel).switch.step)) }) {
+        match self.switch_word(row).step() {
             Step::Idle | Step::Dead => None,
-            _ => Some(unsafe { p.load_acquire(addr_of_mut!((*channel).switch.stamps).cast()) }),
+            _ => Some(unsafe { self.platform().load_acquire(addr_of_mut!((*self.mirror(row)).noticed_ns)) }),
         }
+    }
+
+    /// Since when a channel has had no path, by its row; none if it has one.
+    pub fn pathless_since(&self, row: u32) -> Option<u64> {
+        let since = unsafe { self.platform().load_acquire(addr_of_mut!((*self.mirror(row)).dead_since_ns)) };
+        (since != 0).then_some(since)
     }
 
     /// How a channel stands, by its row.
     pub fn look_at(&self, row: u32) -> ChannelLook {
-        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
-        let p = self.platform();
-        unsafe {
-            let ticket = Word(p.load_acquire(addr_of_mut!((*channel).ticket)));
-            ChannelLook {
-                step: Step::from_raw(p.load32(addr_of_mut!((*channel).switch.step))),
-                slot: ticket.slot(),
-                posted: ticket.index(),
-                pathless: p.load_acquire(addr_of_mut!((*channel).switch.dead_since_ns)) != 0,
-            }
+        let word = self.switch_word(row);
+        ChannelLook {
+            step: word.step(),
+            slot: word.slot(),
+            posted: unsafe { self.platform().load_acquire(addr_of_mut!((*self.mirror(row)).posted)) },
+            pathless: self.pathless_since(row).is_some(),
         }
     }
 
@@ -298,48 +284,45 @@ impl StateWords {
 
     /// True if a channel is on its primary and nobody switches it, by its row.
     pub fn is_settled(&self, row: u32) -> bool {
-        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
-        let p = self.platform();
-        let step = unsafe { p.load32(addr_of_mut!((*channel).switch.step)) };
-        let ticket = Word(unsafe { p.load_acquire(addr_of_mut!((*channel).ticket)) });
-        step == Step::Idle as u32 && ticket.slot() == 0
+        let word = self.switch_word(row);
+        word.step() == Step::Idle && word.slot() == 0
     }
 
     /// The send queue that a switch of this channel still reads its journal from, if it may.
     pub fn journal_queue(&self, peer: u32, channel: u32) -> u64 {
-        let channel = self.channel(peer, channel);
-        unsafe { self.platform().load_acquire(addr_of_mut!((*channel).switch.journal_queue)) }
+        let mirror = self.mirror(self.channel_row(peer, channel));
+        unsafe { self.platform().load_acquire(addr_of_mut!((*mirror).journal_queue)) }
     }
 
     /// True if a ticket is known to be executed at the receiver: of an uncertain one, only the answer is lost then.
     pub fn was_executed(&self, peer: u32, channel: u32, ticket: u64) -> bool {
-        let channel = self.channel(peer, channel);
-        ticket < unsafe { self.platform().load_acquire(addr_of_mut!((*channel).switch.executed)) }
+        let mirror = self.mirror(self.channel_row(peer, channel));
+        ticket < unsafe { self.platform().load_acquire(addr_of_mut!((*mirror).executed)) }
     }
 
     /// True if the channel ended.
     pub fn is_dead(&self, peer: u32, channel: u32) -> bool {
-        let channel = self.channel(peer, channel);
-        let step = unsafe { self.platform().load32(addr_of_mut!((*channel).switch.step)) };
-        matches!(Step::from_raw(step), Step::Dead)
+        self.switch_word(self.channel_row(peer, channel)).step() == Step::Dead
+    }
+
+    fn home_word(&self, pe: u32, channel: u32) -> *mut u64 {
+        (self.root().homes as *mut u64).wrapping_add(self.channel_row(pe, channel) as usize)
     }
 
     /// The home of a channel index at a PE.
     pub fn home(&self, pe: u32, channel: u32) -> HomeWord {
-        let channel = self.channel(pe, channel);
-        HomeWord(unsafe { self.platform().load_acquire(addr_of_mut!((*channel).home)) })
+        HomeWord(unsafe { self.platform().load_acquire(self.home_word(pe, channel)) })
     }
 
     /// Sets it.
     pub fn set_home(&self, pe: u32, channel: u32, home: Home) {
-        let (channel, word) = (self.channel(pe, channel), HomeWord::new(home.rail, home.version));
-        unsafe { self.platform().store_release(addr_of_mut!((*channel).home), word.0) }
+        let word = HomeWord::new(home.rail, home.version);
+        unsafe { self.platform().store_release(self.home_word(pe, channel), word.0) }
     }
 
     /// True if operations of kind 3 bind a channel to its peer's home, by its row.
     pub fn is_bound(&self, row: u32) -> bool {
-        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
-        unsafe { self.platform().load_acquire(addr_of_mut!((*channel).bound)) != 0 }
+        unsafe { self.platform().load_acquire(addr_of_mut!((*self.mirror(row)).bound)) != 0 }
     }
 
     /// True if a rail of this PE is suspected.
@@ -387,8 +370,8 @@ impl StateWords {
 
     /// Why a channel's latest switch began.
     pub fn cause(&self, peer: u32, channel: u32) -> CauseKind {
-        let channel = self.channel(peer, channel);
-        CauseKind::from_raw(unsafe { self.platform().load32(addr_of_mut!((*channel).switch.cause)) })
+        let mirror = self.mirror(self.channel_row(peer, channel));
+        CauseKind::from_raw(unsafe { self.platform().load32(addr_of_mut!((*mirror).cause)) })
     }
 
     /// Records of switches written since the last look of this reader, oldest first, and how many were lost.
@@ -418,11 +401,10 @@ impl StateWords {
 
     /// Generations that a channel opened because of a fault, and by a switch-back.
     pub fn generations(&self, row: u32) -> (u64, u64) {
-        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
-        let p = self.platform();
+        let (mirror, p) = (self.mirror(row), self.platform());
         unsafe {
-            let failovers = p.load_acquire(addr_of_mut!((*channel).switch.failovers));
-            (failovers, p.load_acquire(addr_of_mut!((*channel).switch.switchbacks)))
+            let failovers = p.load_acquire(addr_of_mut!((*mirror).failovers));
+            (failovers, p.load_acquire(addr_of_mut!((*mirror).switchbacks)))
         }
     }
 

@@ -73,12 +73,10 @@ impl Step {
 pub struct Switch {
     /// [`super::OwnerWord`], taken by compare-and-swap.
     pub owner: u64,
-    /// [`Step`].
-    pub step: u32,
+    /// [`super::SwitchWord`], changed by compare-and-swap from what its owner met. Copied to [`super::Mirror::word`].
+    pub word: u64,
     /// Slot that is being left.
     pub from: u32,
-    /// Slot that is being entered, [`NO_SLOT`] before one is chosen.
-    pub to: u32,
     /// 1 if this is a switch-back.
     pub back: u32,
     /// First ticket that was reserved closed.
@@ -93,8 +91,8 @@ pub struct Switch {
     pub request: u64,
     /// When the present step began.
     pub step_since_ns: u64,
-    /// When the channel first had no usable path; 0 while it has one.
-    pub dead_since_ns: u64,
+    /// Unused, zero.
+    pub reserved0: u64,
     /// Cause: [`super::CauseKind`].
     pub cause: u32,
     /// Syndrome in the low byte, vendor syndrome in the next.
@@ -109,10 +107,8 @@ pub struct Switch {
     pub posted_reads: u64,
     /// Stamps: noticed, closed, fenced, cut known, replayed, opened.
     pub stamps: [u64; 6],
-    /// Generations opened because of a fault.
-    pub failovers: u64,
-    /// Generations opened by a switch-back.
-    pub switchbacks: u64,
+    /// Unused, zero.
+    pub reserved1: [u64; 2],
     /// Why the channel is dead: a fault kind of the device API, 0 while it lives.
     pub fault: u32,
     /// Bit per slot: tried in this switch and found unusable, though the agent has not said so yet.
@@ -201,10 +197,8 @@ pub struct Channel {
     pub pad2: [u64; 3],
     /// [`BINDING`] and [`BOUND`]: whether operations of kind 3 keep the channel at the word's home. Bits are only set.
     pub bound: u64,
-    /// Where that is, by the agent: [`super::HomeWord`]. In the row that leads to this PE itself: this PE's own home.
-    pub home: u64,
     /// Unused, zero.
-    pub pad3: [u64; 6],
+    pub pad3: [u64; 7],
     /// The switch.
     pub switch: Switch,
 }

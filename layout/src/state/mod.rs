@@ -6,6 +6,7 @@
 mod channel;
 mod fetch;
 mod mailbox;
+mod mirror;
 mod owner;
 mod path;
 mod record;
@@ -15,6 +16,7 @@ mod words;
 pub use channel::{BINDING, BOUND, Channel, NO_SLOT, Resolution, SUSPECT_DOUBLINGS_MAX, Step, Switch};
 pub use fetch::{AmoForm, FetchReply, FetchRequest, FetchSlot, FetchStatus};
 pub use mailbox::{AnswerStatus, InHand, Mailbox};
+pub use mirror::{Mirror, SwitchWord};
 pub use owner::{LEASE_NS, OwnerWord};
 pub use path::{CqMap, PathIdentity, PathRow, PathState};
 pub use record::{CauseKind, SwitchKind, SwitchRecord};
@@ -214,8 +216,13 @@ pub struct DeviceState {
     pub fetch_exact: u32,
     /// Unused, zero.
     pub reserved2: u32,
+    /// `[Mirror; pe_count * channels_per_pe]`.
+    pub mirrors: u64,
+    /// `[HomeWord; pe_count * channels_per_pe]`: where the words that many write are at home, by the agent. In a row
+    /// that leads to this PE itself: this PE's own home.
+    pub homes: u64,
     /// Unused, zero: up to a multiple of the alignment.
-    pub reserved3: [u64; 7],
+    pub reserved3: [u64; 5],
 }
 
 /// What [`wrapped`] needs of a count.

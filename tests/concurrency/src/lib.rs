@@ -6,8 +6,8 @@
 
 use shunt_layout::mlx5::wqe::Wqebb;
 use shunt_layout::state::{
-    Channel, DeviceState, HintWord, MAGIC, Mailbox, PathRow, PathState, Policy, RECORDS, SCRATCH_EXTRA,
-    STEP_RECORDS, StepRecord, SwitchRecord, Tally,
+    Channel, DeviceState, HintWord, MAGIC, Mailbox, Mirror, PathRow, PathState, Policy, RECORDS,
+    SCRATCH_EXTRA, STEP_RECORDS, StepRecord, SwitchRecord, SwitchWord, Tally,
 };
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
@@ -81,6 +81,10 @@ impl Bench {
             root.data_rkeys = root.rkeys;
             (root.channels, root.paths) = (channels as u64, paths as u64);
             root.mailboxes = bench.table::<Mailbox>(2) as u64;
+            let mirrors = bench.table::<Mirror>(2);
+            (*mirrors.add(1)).word = SwitchWord::START.0;
+            (*channels.add(1)).switch.word = SwitchWord::START.0;
+            (root.mirrors, root.homes) = (mirrors as u64, bench.table::<u64>(2) as u64);
             root.hints = bench.table::<HintWord>(4) as u64;
             root.wake = bench.table::<u64>(1) as u64;
             root.records = bench.table::<SwitchRecord>(RECORDS) as u64;
@@ -136,6 +140,7 @@ impl Bench {
         let mut spans = vec![
             (self.channel() as usize, size_of::<Channel>()),
             (self.mailbox() as usize, size_of::<Mailbox>()),
+            (self.mirror() as usize, size_of::<Mirror>()),
             (tally, size_of::<Tally>()),
             (root.records_head as usize, 8),
             (root.wake as usize, 8),
@@ -170,6 +175,12 @@ impl Bench {
     pub fn channel(&self) -> *mut Channel {
         // SAFETY: the root is valid; row (pe 1, channel 0) is inside the table.
         unsafe { ((*self.state).channels as *mut Channel).add(1) }
+    }
+
+    /// What its agent reads.
+    pub fn mirror(&self) -> *mut Mirror {
+        // SAFETY: as for the channel.
+        unsafe { ((*self.state).mirrors as *mut Mirror).add(1) }
     }
 
     /// Its mailbox.

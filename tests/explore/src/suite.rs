@@ -3,6 +3,7 @@
 
 use crate::failover::{self, Kind};
 use crate::fetches;
+use crate::mirror;
 use crate::paths;
 use crate::search::{Ending, Found, search};
 use crate::words;
@@ -32,6 +33,8 @@ pub enum Model {
     P(paths::Setup),
     /// Exact fetching atomics.
     X(fetches::Setup),
+    /// What the agent is shown of a switch.
+    M(mirror::Setup),
 }
 
 /// What a case is to show.
@@ -64,6 +67,7 @@ impl Case {
             Model::W(setup) => search(setup, STATES_MAX, say),
             Model::P(setup) => search(setup, STATES_MAX, say),
             Model::X(setup) => search(setup, STATES_MAX, say),
+            Model::M(setup) => search(setup, STATES_MAX, say),
         }
     }
 
@@ -82,10 +86,12 @@ pub fn cases(scale: Scale) -> Vec<Case> {
     cases.extend(words_cases());
     cases.extend(path_cases());
     cases.extend(fetch_cases());
+    cases.extend(mirror_cases());
     cases.extend(broken_failover());
     cases.extend(broken_words());
     cases.extend(broken_paths());
     cases.extend(broken_fetches());
+    cases.extend(broken_mirror());
     cases.retain(|case| case.scale <= scale);
     cases
 }
@@ -297,5 +303,39 @@ fn broken_fetches() -> Vec<Case> {
         case("exact fetch, executed twice", new().troubles(1, 0, 0).without(Break::ExecutedTwice)),
         case("exact fetch, any reply", new().without(Break::OtherReply)),
         case("exact fetch, home not awaited", new().adds(2).troubles(0, 1, 0).without(Break::HomeNotAwaited)),
+    ]
+}
+
+fn mirror_cases() -> Vec<Case> {
+    use Scale::{Ci, Small};
+    let case = |name, scale, setup| Case { name, model: Model::M(setup), expect: Expect::Holds, scale };
+    let new = mirror::Setup::new;
+    vec![
+        case("mirror, one switch", Small, new(1, 1, 1).posts(1).gone()),
+        case("mirror, two switches", Ci, new(2, 1, 3).posts(1)),
+        case("mirror, two leases end", Ci, new(2, 2, 2)),
+        case("mirror, one path, an owner gone", Small, new(1, 1, 1).posts(1).gone().alone()),
+        case("mirror, an owner gone", Ci, new(2, 1, 2).posts(1).gone()),
+        case("mirror, the channel ends", Ci, new(1, 1, 2).posts(2).death().gone()),
+    ]
+}
+
+fn broken_mirror() -> Vec<Case> {
+    use mirror::Break;
+    let case =
+        |name, setup| Case { name, model: Model::M(setup), expect: Expect::Broken, scale: Scale::Small };
+    let new = || mirror::Setup::new(2, 1, 2);
+    vec![
+        case("mirror, stored late", new().without(Break::StoredLate)),
+        case("mirror, read early", new().without(Break::ReadEarly)),
+        case("mirror, by a plain store", new().without(Break::MirrorByStore)),
+        case("mirror, the word by a plain store", new().without(Break::WordByStore)),
+        case(
+            "mirror, not shown by the heir",
+            mirror::Setup::new(1, 0, 1).gone().alone().without(Break::NotShownByHeir),
+        ),
+        case("mirror, not looked at again", new().posts(1).without(Break::NotLookedAgain)),
+        case("mirror, no reminder", mirror::Setup::new(1, 0, 0).gone().without(Break::NobodyReminds)),
+        case("mirror, dead has left", new().posts(1).death().without(Break::DeadHasLeft)),
     ]
 }

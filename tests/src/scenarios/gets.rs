@@ -154,7 +154,7 @@ fn brackets_without_truth(seed: u64) -> Wrongs {
     spec.traffic = Traffic { messages: 60, slots: 60, signals: 2, puts: 1, gets: 0, ..spec.traffic };
     // The ledger was read over the second path by then.
     let opened = |cluster: &Cluster, _: &Streams| {
-        let ticket = cluster.step_word(0, 1, 0) - offset_of!(Channel, switch.step) as u64
+        let ticket = cluster.step_word(0, 1, 0) - offset_of!(Channel, switch.word) as u64
             + offset_of!(Channel, ticket) as u64;
         let generation = || Word(load(ticket)).generation();
         let first = generation();

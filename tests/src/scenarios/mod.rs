@@ -15,6 +15,7 @@ mod kit;
 mod lanes;
 mod links;
 mod lives;
+mod mirrors;
 mod moe;
 mod moe_normal;
 mod nccl_2383;
@@ -38,6 +39,7 @@ pub use scenario::Scenario;
 pub fn all() -> Vec<Scenario> {
     [
         words::SCENARIOS,
+        mirrors::SCENARIOS,
         owners::SCENARIOS,
         fences::SCENARIOS,
         gets::SCENARIOS,

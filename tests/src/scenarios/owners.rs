@@ -67,7 +67,7 @@ fn owner_gone_at_the_close(seed: u64) -> Wrongs {
         let mut cluster = Cluster::start(&spec);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let step = cluster.step_word(0, 1, 0);
-        let ticket = step - offset_of!(Channel, switch.step) as u64 + offset_of!(Channel, ticket) as u64;
+        let ticket = step - offset_of!(Channel, switch.word) as u64 + offset_of!(Channel, ticket) as u64;
         let mut left = 1 + seed;
         let closed = move |_: Access| {
             left -= u64::from(step_at(step) == Step::Idle && Word(load(ticket)).flag() && left > 0);
@@ -294,7 +294,7 @@ fn lock_never_let_go(seed: u64) -> Wrongs {
         let cluster = Cluster::start(&spec);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let step = cluster.step_word(0, 1, 0);
-        let lock = step - offset_of!(Channel, switch.step) as u64 + offset_of!(Channel, post_lock) as u64;
+        let lock = step - offset_of!(Channel, switch.word) as u64 + offset_of!(Channel, post_lock) as u64;
         let caller = cluster.spawn("caller", 0, move |kernel| {
             kernel.world.sleep(70_000);
             (0..8).for_each(|number| put_and_signal(kernel, number));

@@ -30,7 +30,7 @@ const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// Address of a field of the channel from PE `pe` to the other one.
 fn channel_word(cluster: &Cluster, pe: u32, offset: usize) -> u64 {
-    cluster.step_word(pe, 1 - pe, 0) - offset_of!(Channel, switch.step) as u64 + offset as u64
+    cluster.step_word(pe, 1 - pe, 0) - offset_of!(Channel, switch.word) as u64 + offset as u64
 }
 
 /// Stops the first who comes to `point` of the channel from PE 0 once `armed`, until `awake`; says so in `asleep`.

@@ -209,7 +209,7 @@ fn without_a_path(seed: u64, during: During) -> Wrongs {
 /// when its kernel had its answer, the last one all.
 fn unnamed(cluster: &Cluster, pe: u32, peer: u32, faults: &[Fault]) -> Wrongs {
     let words = cluster.step_word(pe, peer, 0)
-        - std::mem::offset_of!(shunt_layout::state::Channel, switch.step) as u64;
+        - std::mem::offset_of!(shunt_layout::state::Channel, switch.word) as u64;
     let word = |offset: usize| shunt_layout::state::Word(load(words + offset as u64)).index();
     let done = word(std::mem::offset_of!(shunt_layout::state::Channel, done));
     let next = word(std::mem::offset_of!(shunt_layout::state::Channel, ticket));

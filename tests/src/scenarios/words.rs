@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::rc::Rc;
 
 use shunt_device::{Deadline, FaultKind, HeapOffset, Put, Signal, Solo};
-use shunt_layout::state::{Channel, PathRow, Step};
+use shunt_layout::state::{Channel, Mirror, PathRow, Step};
 
 use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, idle_faults, judged,
@@ -30,7 +30,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "stopped_before_flags_change", seeds: 6, run: stopped_before_flags_change },
     Scenario { name: "stopped_before_done_opens", seeds: 8, run: stopped_before_done_opens },
     Scenario { name: "stopped_before_idle_while_the_path_fails", seeds: 4, run: stopped_before_idle },
-    Scenario { name: "owner_gone_while_opening", seeds: 5, run: owner_gone_while_opening },
+    Scenario { name: "owner_gone_while_opening", seeds: 6, run: owner_gone_while_opening },
     Scenario { name: "stopped_before_a_look", seeds: 12, run: stopped_before_a_look },
     Scenario { name: "stopped_before_a_first_look", seeds: 5, run: stopped_before_a_first_look },
     Scenario { name: "doorbells_only_go_up", seeds: 4, run: doorbells_only_go_up },
@@ -208,7 +208,7 @@ fn stopped_before_tickets_open(seed: u64) -> Wrongs {
 fn stopped_before_flags_change(seed: u64) -> Wrongs {
     opening(seed, |cluster| {
         let word = cluster.step_word(0, 1, 0);
-        let ticket = word - offset_of!(Channel, switch.step) as u64 + offset_of!(Channel, ticket) as u64;
+        let ticket = word - offset_of!(Channel, switch.word) as u64 + offset_of!(Channel, ticket) as u64;
         move |access: Access| {
             step_at(word) == Step::Replay && access.method == "compare_swap" && access.address == ticket
         }
@@ -226,7 +226,7 @@ fn stopped_before_done_opens(seed: u64) -> Wrongs {
 
 /// Address of a field of the channel whose step word is at `word`.
 fn channel_word(word: u64, offset: usize) -> u64 {
-    word - offset_of!(Channel, switch.step) as u64 + offset as u64
+    word - offset_of!(Channel, switch.word) as u64 + offset as u64
 }
 
 /// The path is open and in use, and its switch is not at an end, because its owner sleeps. The path fails meanwhile,
@@ -241,7 +241,7 @@ fn stopped_before_idle(seed: u64) -> Wrongs {
     let seen = hit.clone();
     let stop = |cluster: &Cluster| {
         let word = cluster.step_word(0, 1, 0);
-        let last = channel_word(word, offset_of!(Channel, switch.dead_since_ns));
+        let last = cluster.mirror(0, 1, 0) + offset_of!(Mirror, dead_since_ns) as u64;
         let at = move |access: Access| {
             let now = step_at(word) == Step::Replay && access.method == "store" && access.address == last;
             seen.set(seen.get() | now);
@@ -267,13 +267,19 @@ fn owner_gone_while_opening(seed: u64) -> Wrongs {
             ("compare_swap", offset_of!(Channel, ticket)),
             ("fetch_and", offset_of!(Channel, ready)),
             ("compare_swap", offset_of!(Channel, done)),
-            ("store", offset_of!(Channel, switch.dead_since_ns)),
-            ("store32", offset_of!(Channel, switch.step)),
-        ][seed as usize % 5];
-        let address = channel_word(word, field);
+            ("store", offset_of!(Mirror, dead_since_ns)),
+            ("compare_swap", offset_of!(Channel, switch.word)),
+            ("compare_swap", offset_of!(Mirror, word)),
+        ][seed as usize % 6];
+        let mirror = cluster.mirror(0, 1, 0);
+        let address =
+            if seed % 6 % 2 == 1 && seed % 6 > 1 { mirror + field as u64 } else { channel_word(word, field) };
         let mut stopped = false;
+        let last = seed % 6 == 5;
         let stop = move |access: Access| {
-            let here = step_at(word) == Step::Replay && access.method == method && access.address == address;
+            // The agent is shown last, when the word says already that the switch is over.
+            let step = if last { Step::Idle } else { Step::Replay };
+            let here = step_at(word) == step && access.method == method && access.address == address;
             let now = here && !stopped;
             stopped |= now;
             now

@@ -141,6 +141,7 @@ impl Agent {
             rings: kept.pairs.iter().map(|held| held.as_ref().map(|held| held.rings)).collect(),
             spares: kept.spares,
             entered_before: Channels::entered_by_nobody(&root),
+            left_before: Channels::left_at_start(&root),
             requests_seen: vec![0; rows],
             fetches: fetches::of(pe),
             tuning: pe.config().tuning,

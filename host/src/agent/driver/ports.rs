@@ -161,18 +161,18 @@ fn ready_on(recovery: &Recovery, key: usize, port: Port) -> bool {
     })
 }
 
-/// Rule 20: every path on a dead port that has work outstanding is fenced now, behind those that a switcher waits for;
-/// an idle one when its channel leaves it. A channel with nowhere to go keeps its path: RC retries. Without fault
-/// tolerance nobody leaves a path, and the report is the transport's own error.
+/// Rule 20: every path on a dead port that a channel is on is fenced now, behind those that a switcher waits for: it
+/// may have work outstanding. A channel with nowhere to go keeps its path: RC retries. Without fault tolerance nobody
+/// leaves a path, and the report is the transport's own error.
 fn leave(recovery: &mut Recovery, now: Nanos, port: Port) {
     if Mutant::PortNotFenced.on() || recovery.channels.words.root().policy.fault_tolerance == 0 {
         return;
     }
     for key in recovery.engine.paths().keys() {
-        let works = ready_on(recovery, key, port)
-            && recovery.channels.words.has_work(recovery.channels.place(key))
+        let leaves = ready_on(recovery, key, port)
+            && recovery.channels.words.is_on(recovery.channels.place(key))
             && recovery.has_standby(key);
-        if works {
+        if leaves {
             recovery.with(now, key, |path, cx| path.fence_asked(cx, Urgency::Port));
         }
     }
