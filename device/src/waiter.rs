@@ -54,8 +54,7 @@ impl<P: Platform> Waiter<'_, P> {
         let stalled = stall.stalled(at.0, outstanding, now, silence_ns);
         let hint_due = stall.hint_due();
         if hint_due {
-            ptr.mirror().posted().store(ready);
-            switch.remind(); // an owner may be gone that opened the channel and did not come to say so
+            self.remind_slow(ready);
         }
         let excused = stalled && tolerant && self.oldest().is_moving_slow(at, stall.beyond(silence_ns));
         let slot = at.slot();
@@ -75,6 +74,14 @@ impl<P: Platform> Waiter<'_, P> {
             Some(trigger) => switch.drive(Some(trigger), now),
             None => Ok(()),
         }
+    }
+
+    /// Shows the agent how far the channel came, and where its switch stands: an owner may be gone that opened the
+    /// channel and did not come to say so.
+    #[inline(never)]
+    fn remind_slow(self, ready: u64) {
+        self.ptr.mirror().posted().store(ready);
+        self.switch().remind();
     }
 
     /// Why a path is silent, as far as the agent's hints tell.

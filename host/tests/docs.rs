@@ -113,9 +113,13 @@ fn functions() -> (BTreeMap<String, Function>, String) {
             }
             let function: &mut Function = all.entry(name).or_default();
             function.calls.extend(called(&body).map(str::to_owned));
-            function.enters.extend(words_after(&body, "enter(Step::").map(str::to_owned));
-            // The end of a channel is stored, not entered.
-            function.enters.extend(words_after(&body, "step().store(Step::").map(str::to_owned));
+            let marks = ["enter(at, Step::", "enter(word, Step::", ".cleared(Step::", ".at_step(Step::"];
+            for mark in marks {
+                function.enters.extend(words_after(&body, mark).map(str::to_owned));
+            }
+            if body.contains(".opened(") {
+                function.enters.insert("Idle".to_owned());
+            }
         }
     }
     (all, dispatch)

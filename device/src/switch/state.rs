@@ -115,7 +115,7 @@ impl<P: Platform> State<'_, P> {
 
     /// The same, to a word at another step. The clock is read again: an owner that was held up since `now` must not
     /// find the new step overdue before the agent has seen its request.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn enter_as(self, at: SwitchWord, next: SwitchWord, now: u64) -> Next {
         let now = now.max(self.ptr.now_ns());
         debug_assert!(next.step().follows(at.step()));
@@ -219,6 +219,7 @@ impl<P: Platform> State<'_, P> {
     }
 
     /// Ends the channel: every waiter leaves with a typed fault, tickets stay closed for good.
+    #[inline(never)]
     pub(super) fn die(self, at: SwitchWord, kind: FaultKind, now: u64) -> Next {
         if !self.stands_at(at) {
             return Next::Wait; // another owner has gone on

@@ -81,6 +81,7 @@ impl<'s, P: Platform> SwitchBack<'s, P> {
         self.post_flush(word, &queue, (close, closed), now)
     }
 
+    #[inline(always)]
     fn post_flush(
         self,
         word: SwitchWord,
