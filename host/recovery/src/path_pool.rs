@@ -329,7 +329,8 @@ mod tests {
     fn a_standby_over_a_nic_that_is_mute_gives_way_unless_both_rails_are_suspects() {
         for (remote, expected) in [(1, Some((1, 1))), (3, None)] {
             let mut slots = [None; SLOTS_MAX];
-            slots[0] = look((0, 0), Health::Fenced, true);
+            // Made again on that NIC, it is not waited for.
+            slots[0] = look((0, 0), Health::Fenced, true).map(|one| SlotView { doubtful: true, ..one });
             slots[1] =
                 look((0, remote), Health::Ready, true).map(|one| SlotView { last_resort: true, ..one });
             let (wants, pressing) = (vec![], Nanos::ZERO);
