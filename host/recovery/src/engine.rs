@@ -317,8 +317,8 @@ impl Engine {
                 self.look_into(owner, now, peer, rails);
             }
             Output::AskAddress(rail) => self.ask_address(now, rail),
-            Output::MuteHere(rail) => self.mute(owner, now, peer, (None, rail)),
-            Output::MuteThere(rail) => self.mute(owner, now, peer, (Some(peer), rail)),
+            Output::Mute(there, rail) => self.mute(owner, now, peer, (there.then_some(peer), rail)),
+            Output::Answers(there, rail) => self.answers(owner, there.then_some(peer), rail),
             output => tell(owner, now, key, path, output),
         }
     }

@@ -5,8 +5,9 @@
 //! after an eighth of their patience and choose other rails first. A suspect rail is used where there is no other, and
 //! the first answered ping clears it.
 //!
-//! A rail whose NIC does not answer for a half is suspected at once, and mute until a ping through it is answered. Of a
-//! path that is entered over it only the other end could say that it is quiet, and that end may turn out as dead.
+//! A rail whose NIC does not answer for a half is suspected at once, and mute until the NIC answers for a half or
+//! carries a ping. Of a path that is entered over it only the other end could say that it is quiet, and that end may
+//! turn out as dead.
 
 use crate::nanos::Nanos;
 use crate::slots::RailPair;
@@ -309,6 +310,12 @@ impl FaultLocalizer {
         self.suspects.iter_mut().filter(of).for_each(|suspect| suspect.mute = true);
     }
 
+    /// It answered; true if it was mute.
+    pub fn answers(&mut self, pe: Option<u32>, rail: u32) -> bool {
+        let mut of = self.suspects.iter_mut().filter(|suspect| suspect.pe == pe && suspect.rail == rail);
+        of.any(|suspect| std::mem::take(&mut suspect.mute))
+    }
+
     /// True if nobody may be there to fence a path over a pair: both rails are suspects, or the NIC of one is mute.
     pub fn is_last_resort(&self, peer: u32, pair: RailPair) -> bool {
         let mut here = self.suspects.iter().filter(|suspect| suspect.is_in(peer, pair));
@@ -449,6 +456,10 @@ mod tests {
         assert!(!localizer.is_last_resort(1, pair(0, 1)), "one end can be fenced for certain");
         localizer.mute(Some(1), 1);
         assert!(localizer.is_last_resort(1, pair(0, 1)) && !localizer.is_last_resort(1, pair(1, 0)));
+        assert!(
+            !localizer.answers(None, 1) && localizer.answers(Some(1), 1) && !localizer.answers(Some(1), 1)
+        );
+        assert!(!localizer.is_last_resort(1, pair(0, 1)), "it answers commands, whatever it carries");
         assert_eq!(localizer.forget(Nanos::ZERO, Some(1), 0), None);
         assert!(localizer.forget(Nanos::ZERO, Some(1), 1).is_some() && localizer.is_idle());
     }

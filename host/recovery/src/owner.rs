@@ -55,6 +55,8 @@ pub trait Owner {
     /// The NIC of a rail of this end (`None`) or of a peer did not answer for a half; `news` if the rail was not under
     /// suspicion before. It is until a ping through it is answered.
     fn mute(&mut self, now: Nanos, pe: Option<u32>, rail: u32, news: bool);
+    /// It answers again.
+    fn answers(&mut self, pe: Option<u32>, rail: u32);
     /// What happened to a path.
     fn notice(&mut self, now: Nanos, key: usize, at: (RailPair, u32), notice: Notice);
     /// A peer said something about a path that cannot be.

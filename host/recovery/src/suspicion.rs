@@ -36,4 +36,12 @@ impl Engine {
         self.localizer.mute(pe, rail);
         owner.mute(now, pe, rail, news);
     }
+
+    /// A NIC answered for a half: paths over its rail can be fenced. The rail stays under suspicion until it carries a
+    /// ping.
+    pub(super) fn answers(&mut self, owner: &mut dyn Owner, pe: Option<u32>, rail: u32) {
+        if self.localizer.answers(pe, rail) {
+            owner.answers(pe, rail);
+        }
+    }
 }

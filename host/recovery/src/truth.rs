@@ -22,3 +22,10 @@ pub enum SideTruth {
     /// the other one. Told of a half, never known of one's own.
     Unused,
 }
+
+impl SideTruth {
+    /// True if the half's NIC answered commands for it.
+    pub const fn is_of_the_nic(self) -> bool {
+        matches!(self, Self::Exact { .. } | Self::Fenced | Self::Unflushed)
+    }
+}

@@ -271,6 +271,10 @@ impl Owner for Channels {
         }
     }
 
+    fn answers(&mut self, pe: Option<u32>, rail: u32) {
+        self.words.set_answers(pe, rail);
+    }
+
     fn notice(&mut self, now: Nanos, key: usize, at: (RailPair, u32), notice: Notice) {
         let at = self.route(key, at);
         self.report(

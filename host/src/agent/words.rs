@@ -355,6 +355,11 @@ impl StateWords {
         self.change_hint(pe, rail, |now| if now.mute() { now } else { now.suspected(true).muted(true) });
     }
 
+    /// Its NIC answers again.
+    pub fn set_answers(&self, pe: Option<u32>, rail: u32) {
+        self.change_hint(pe, rail, |now| if now.mute() { now.muted(false) } else { now });
+    }
+
     /// The agent is the only writer of hints.
     fn change_hint(&self, pe: Option<u32>, rail: u32, change: impl Fn(HintWord) -> HintWord) {
         let index = hint_index(self.root().rails, pe, rail);

@@ -94,8 +94,12 @@ fn hear_of_fence<H: Handle>(
             if path.pair.fence.hear(cx.age, truth) {
                 path.pair.telling.times = 0;
                 // Rails that the path was given to since are not those that its half was on.
-                if matches!(truth, SideTruth::Dead | SideTruth::Unused) && !path.pair.untried {
-                    cx.put(Output::MuteThere(path.pair.rails.remote));
+                let remote = path.pair.rails.remote;
+                match truth {
+                    _ if path.pair.untried => {}
+                    SideTruth::Dead | SideTruth::Unused => cx.put(Output::Mute(true, remote)),
+                    truth if truth.is_of_the_nic() => cx.put(Output::Answers(true, remote)),
+                    _ => {}
                 }
             }
             if path.is_usable() {

@@ -254,10 +254,10 @@ pub enum Output<H> {
     LookInto,
     /// The address of this rail may be another one.
     AskAddress(u32),
-    /// The NIC of this rail of this end did not answer for the half.
-    MuteHere(u32),
-    /// The peer says the same of its half, on this rail of its own.
-    MuteThere(u32),
+    /// The NIC of this rail, of this end or of the peer (true), did not answer for its half.
+    Mute(bool, u32),
+    /// It did.
+    Answers(bool, u32),
     /// Tell those who watch, as the path stood then.
     Notice(RailPair, u32, Notice),
     /// The peer offers rails that do not exist.

@@ -145,7 +145,9 @@ impl<H: Handle> Pair<H> {
         if mine == SideTruth::Dead {
             self.fence.again = cx.now + cx.timing.backoff.doubled(self.fence.failed);
             self.fence.failed += 1;
-            cx.put(Output::MuteHere(self.rail_at_work()));
+            cx.put(Output::Mute(false, self.rail_at_work()));
+        } else if self.half.is_some() && mine.is_of_the_nic() {
+            cx.put(Output::Answers(false, self.rail_at_work()));
         }
         self.fence.mine = Some(mine);
         (self.fence.fenced, self.fence.fenced_age) = (cx.now, cx.age);
