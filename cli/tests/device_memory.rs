@@ -57,8 +57,8 @@ fn atomics_go_by_nics_where_no_agent_executes_them() {
 #[test]
 fn kernels_find_their_tables_beside_a_devices_memory() {
     for family in device_functions::FAMILIES {
-        // The answer of a kernel's atomic may be lost with its port, which ends a job as uncertain: that is no matter of
-        // where the heap lies.
+        // The answer of a kernel's atomic may be lost with its port, which ends a job as uncertain, wherever the heap
+        // lies.
         let fails = family != "amo";
         let environment = [SIMULATED, ("PROGRAM_FAULTS", "down")];
         let failovers = device_functions::right(2, &environment[..1 + usize::from(fails)], family);
