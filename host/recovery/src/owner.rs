@@ -52,9 +52,9 @@ pub trait Owner {
     fn rails_failed(&mut self, now: Nanos, peer: u32, rails: RailPair);
     /// Rails to a peer work.
     fn rails_worked(&mut self, peer: u32, rails: RailPair);
-    /// The NIC of a rail of this end (`None`) or of a peer did not answer for a half; `news` if the rail was not under
+    /// The NIC of a rail of this end (`None`) or of a peer did not answer for a half; `first` if the rail was not under
     /// suspicion before. It is until a ping through it is answered.
-    fn mute(&mut self, now: Nanos, pe: Option<u32>, rail: u32, news: bool);
+    fn mute(&mut self, now: Nanos, pe: Option<u32>, rail: u32, first: bool);
     /// It answers again.
     fn answers(&mut self, pe: Option<u32>, rail: u32);
     /// What happened to a path.

@@ -32,9 +32,9 @@ impl Engine {
         if self.ports.is_down(pe, rail) {
             return;
         }
-        let news = self.localizer.suspect(now, pe, rail, peer, self.links.number());
+        let first = self.localizer.suspect(now, pe, rail, peer, self.links.number());
         self.localizer.mute(pe, rail);
-        owner.mute(now, pe, rail, news);
+        owner.mute(now, pe, rail, first);
     }
 
     /// A NIC answered for a half: paths over its rail can be fenced. The rail stays under suspicion until it carries a

@@ -264,9 +264,9 @@ impl Owner for Channels {
         self.pool.history.worked(peer, rails);
     }
 
-    fn mute(&mut self, now: Nanos, pe: Option<u32>, rail: u32, news: bool) {
+    fn mute(&mut self, now: Nanos, pe: Option<u32>, rail: u32, first: bool) {
         self.words.set_mute(pe, rail);
-        if news {
+        if first {
             self.report(now, Event::RailSuspected { of: pe.unwrap_or(self.words.root().my_pe), rail });
         }
     }

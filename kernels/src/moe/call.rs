@@ -41,7 +41,8 @@ pub struct MoeCall {
     pub timeout_ns: u64,
     /// Between two looks at whether a peer that is waited for is lost. Longer than the device's own patience.
     pub slice_ns: u64,
-    /// Dispatch: the tokens, BF16. Combine: what the experts made, BF16, by local expert and row.
+    /// Dispatch: the tokens, BF16. Combine: what the experts made, BF16, by local expert and row. A multiple of 16 on a
+    /// GPU, which loads sixteen bytes at a time; of 8 on a CPU.
     pub x: u64,
     /// Experts of each token, 64 bits each; negative: none.
     pub topk_index: u64,

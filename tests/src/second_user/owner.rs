@@ -125,7 +125,7 @@ impl Owner for Owned {
 
     fn rails_worked(&mut self, _peer: u32, _rails: RailPair) {}
 
-    fn mute(&mut self, _now: Nanos, _pe: Option<u32>, _rail: u32, _news: bool) {}
+    fn mute(&mut self, _now: Nanos, _pe: Option<u32>, _rail: u32, _first: bool) {}
     fn answers(&mut self, _pe: Option<u32>, _rail: u32) {}
 
     fn notice(&mut self, _now: Nanos, _key: usize, _at: (RailPair, u32), _notice: Notice) {}
