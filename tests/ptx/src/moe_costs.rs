@@ -163,4 +163,4 @@ pub fn message(module: &Rc<Module>, layer: Layer) -> Counts {
     of(2).less(&of(1))
 }
 
-const _: () = assert!(size_of::<Outcome>() % 8 == 0);
+const _: () = assert!(size_of::<Outcome>().is_multiple_of(8));
