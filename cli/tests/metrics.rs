@@ -45,11 +45,11 @@ struct Job {
 }
 
 impl Job {
-    fn start(end: PathBuf, port: u16) -> Self {
+    fn start(end: PathBuf, port: u16, more: &[&str]) -> Self {
         let _ = fs::remove_file(&end);
         let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
         command.args(["run", "-n", &RANKS.to_string(), "--fabric", &format!("metrics-{port}"), "--"]);
-        command.arg(folder().join("linger")).arg(&end);
+        command.arg(folder().join("linger")).arg(&end).args(more);
         command.envs(USUAL).env("SHUNT_METRICS", format!("127.0.0.1:{port}"));
         let launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Self { launcher, end }
@@ -74,7 +74,7 @@ fn sample(page: &str, name: &str, words: &str) -> Option<u64> {
 #[test]
 fn every_rank_has_a_port_of_its_own() {
     let port = free_port();
-    let job = Job::start(folder().join("metrics-end"), port);
+    let job = Job::start(folder().join("metrics-end"), port, &[]);
     for pe in 0..RANKS {
         let own = format!("pe=\"{pe}\"");
         let page = until("operations", || {
@@ -124,8 +124,9 @@ impl Prometheus {
         let targets = targets.join(", ");
         let configuration = folder.join("prometheus.yml");
         let lines = format!(
-            "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: shunt\n  static_configs:\n  \
-             - targets: [{targets}]\n"
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\n\
+             scrape_configs:\n- job_name: shunt\n  static_configs:\n  - targets: [{targets}]\n",
+            monitoring("alerts.yml").display(),
         );
         fs::write(&configuration, lines).unwrap();
         let log = fs::File::create(folder.join("log")).unwrap();
@@ -144,11 +145,82 @@ impl Drop for Prometheus {
     }
 }
 
+/// A file that operators load.
+fn monitoring(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/monitoring").join(file)
+}
+
+/// The answer to a query; a query that Prometheus refuses is a fault of its writer.
+fn asked(port: u16, query: &str) -> Option<Value> {
+    let encoded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let answer: Value =
+        serde_json::from_str(&get(port, &format!("/api/v1/query?query={encoded}"), "*/*")?).ok()?;
+    assert_eq!(answer["status"], "success", "{query}: {answer}");
+    Some(answer["data"]["result"].clone())
+}
+
 /// What a query comes to.
 fn query(port: u16, query: &str) -> Option<f64> {
-    let body = get(port, &format!("/api/v1/query?query={query}"), "*/*")?;
-    let answer: Value = serde_json::from_str(&body).ok()?;
-    answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+    asked(port, query)?[0]["value"][1].as_str()?.parse().ok()
+}
+
+/// Every query of the dashboard, by the title of its panel, with its variables replaced.
+fn dashboard() -> Vec<(String, String)> {
+    let dashboard: Value =
+        serde_json::from_str(&fs::read_to_string(monitoring("grafana.json")).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| {
+        panel["targets"].as_array().unwrap().iter().map(|target| (&panel["title"], &target["expr"]))
+    });
+    let notes = dashboard["annotations"]["list"].as_array().unwrap().iter();
+    let all = targets.chain(notes.map(|note| (&note["name"], &note["expr"])));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let filled = |query: String| {
+        let query = query.replace("$__rate_interval", "1m");
+        query.replace("$job", ".*").replace("$pe", ".*")
+    };
+    all.map(|(title, query)| (text(title), filled(text(query)))).collect()
+}
+
+/// The dashboard shows something in each of its panels while a port is down and once it is back, and the rules that
+/// page an operator are evaluated.
+#[test]
+fn the_dashboard_and_the_alerts_are_answered() {
+    if !found("prometheus", "prometheus") {
+        return;
+    }
+    let (port, own, folder) = (free_port(), free_port(), folder());
+    let start = folder.join("dashboard-fault");
+    let _ = fs::remove_file(&start);
+    let job = Job::start(folder.join("dashboard-end"), port, &[start.to_str().unwrap(), "down=3s"]);
+    let _prometheus = Prometheus::start(&folder.join("dashboard"), own, port);
+    let all = f64::from(RANKS);
+    until("all ranks", || query(own, "count(shunt_rail_up == 1)").filter(|met| *met == 2.0 * all));
+    fs::write(&start, "").unwrap();
+    until("an alert", || query(own, "ALERTS{alertname=\"ShuntPortDown\",alertstate=\"pending\"}"));
+    until("the way back", || query(own, "sum(shunt_switchbacks_total)").filter(|met| *met > 0.0));
+    let queries = dashboard();
+    assert!(queries.len() > 20, "{queries:?}");
+    for (title, query) in queries {
+        until(&format!("{title}: {query}"), || {
+            asked(own, &query).filter(|met| met.as_array().is_some_and(|series| !series.is_empty()))
+        });
+    }
+    let rules: Value = serde_json::from_str(&get(own, "/api/v1/rules", "*/*").unwrap()).unwrap();
+    let rules = rules["data"]["groups"][0]["rules"].as_array().unwrap().clone();
+    assert!(rules.len() >= 8 && rules.iter().all(|rule| rule["health"] == "ok"), "{rules:?}");
+    job.end();
+}
+
+/// Each rule fires for what it is there for, and for nothing less.
+#[test]
+fn the_alerts_fire_when_they_should() {
+    if !found("promtool", "prometheus") {
+        return;
+    }
+    let mut promtool = Command::new("promtool");
+    let output = promtool.args(["test", "rules"]).arg(monitoring("alerts_test.yml")).output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
 #[test]
@@ -157,7 +229,7 @@ fn prometheus_reads_all_ranks() {
         return;
     }
     let (port, own) = (free_port(), free_port());
-    let job = Job::start(folder().join("prometheus-end"), port);
+    let job = Job::start(folder().join("prometheus-end"), port, &[]);
     let _prometheus = Prometheus::start(&folder().join("prometheus"), own, port);
     let all = f64::from(RANKS);
     for wanted in ["count(up==1)", "count(shunt_build_info)", "count(sum(shunt_operations_total)by(pe)>100)"]

@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use shunt_layout::state::CauseKind;
 use shunt_layout::status::{PeerState, RailState, StatusPage, StatusSummary};
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,6 +63,16 @@ struct CauseLabels {
     pe: u32,
     cause: &'static str,
 }
+
+/// What a failover may be caused by.
+const FAILS: [CauseKind; 6] = [
+    CauseKind::Completion,
+    CauseKind::Overdue,
+    CauseKind::PortDown,
+    CauseKind::FencedByPeer,
+    CauseKind::DrainFailed,
+    CauseKind::LedgerFailed,
+];
 
 /// Asks a port for the bytes that it has sent and received so far.
 type AskTraffic = Box<dyn Fn() -> Option<(u64, u64)> + Send>;
@@ -242,6 +253,9 @@ impl Metrics {
         for event in EVENTS {
             let labels = EventLabels { pe, event: event.name, level: event.level.name() };
             let _ = self.families.events.get_or_create(&labels);
+        }
+        for cause in FAILS {
+            let _ = self.families.causes.get_or_create(&CauseLabels { pe, cause: cause.name() });
         }
         metrics
     }
