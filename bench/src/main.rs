@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    shunt_json::begin::<Options>();
     match Options::from_arguments(std::env::args_os()) {
         Ok(options) => ExitCode::from(program::run(&options)),
         // Prints to stdout and exits 0 for --help and --version, else to stderr and exits 2.

@@ -12,12 +12,13 @@ use crate::progress::{Progress, say, stdout_error};
 use crate::rail_stats::Spread;
 use crate::report::{Ended, Report, Verdict};
 use crate::runner::{self, TableError};
-use crate::table;
+use crate::table::{self, Row};
 use crate::units::{show_size, show_time};
 use crate::{page, plot};
 use clap::ValueEnum;
 use shunt_host::config::FenceMode;
 use shunt_host::events::{Logging, flush_log};
+use shunt_json::Document;
 use shunt_soft_nic::fault;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -103,13 +104,17 @@ fn lead(options: &Options, source: &Source, job: &dyn Job, outputs: Outputs) -> 
     if options.threads_per_cta > 1 && options.device == DeviceKind::Cpu {
         say!("-t {}: with --device cpu a block is one lane", options.threads_per_cta);
     }
-    let table_status = if options.iterations > 0 { print_table(options, source, job) } else { 0 };
+    let mut rows = Vec::new();
+    let table_status = if options.iterations > 0 { print_table(options, source, job, &mut rows) } else { 0 };
     if table_status != 0 {
         return tell(job, table_status);
     }
     introduce(options, source);
     match runner::stream(options, source, job, &mut Progress::shown(options.watch)) {
-        Ok(raw) => tell(job, conclude(outputs, &Report::new(raw), options.watch)),
+        Ok(raw) => {
+            let report = Report { table: rows, ..Report::new(raw) };
+            tell(job, conclude(outputs, &report, options.watch))
+        }
         Err(error) => {
             eprintln!("error: the PEs did not come up: {error}");
             tell(job, BROKEN)
@@ -189,7 +194,7 @@ fn list_faults() {
     say!("{PROGRAM_ERRORS}");
 }
 
-fn print_table(options: &Options, source: &Source, job: &dyn Job) -> u8 {
+fn print_table(options: &Options, source: &Source, job: &dyn Job, rows: &mut Vec<Row>) -> u8 {
     say!("{}", table::header(source.medium(), oversubscribed(options)));
     let mut intact = true;
     let done = runner::table(options, source, job, |row| {
@@ -198,6 +203,7 @@ fn print_table(options: &Options, source: &Source, job: &dyn Job) -> u8 {
             say!("{}", table::machine_line(row));
         }
         intact &= row.intact;
+        rows.push(*row);
     });
     match done {
         Ok(()) if intact => 0,
@@ -287,8 +293,7 @@ fn conclude(outputs: Outputs, report: &Report, watched: bool) -> u8 {
 }
 
 fn json(report: &Report) -> String {
-    // Plain structures with string keys: serialisation has no way to fail.
-    serde_json::to_string_pretty(report).expect("a report serialises")
+    Document::new(report.clone()).pretty()
 }
 
 fn summary(report: &Report) -> String {

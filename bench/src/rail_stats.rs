@@ -1,6 +1,7 @@
 //! How the payload was spread over the sending rails, in each phase of a run between two faults of rails. Pure.
 
 use crate::timeline::{WARM_UP_NS, mean_gb_s};
+use schemars::JsonSchema;
 use serde::Serialize;
 use shunt_soft_nic::RailAt;
 use shunt_soft_nic::fault::Injection;
@@ -34,7 +35,7 @@ pub struct Carried {
 }
 
 /// One phase.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Phase {
     /// Milliseconds since the start of the stream, or since what came before had its time.
     pub from_ms: f64,
@@ -49,7 +50,7 @@ pub struct Phase {
 }
 
 /// One sending rail.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct RailLine {
     /// `<pe>.<rail>`.
     pub rail: String,

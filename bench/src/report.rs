@@ -4,8 +4,11 @@ use crate::nics::Medium;
 use crate::options::DeviceKind;
 use crate::rail_stats::{Phase, RailLine, Spread};
 use crate::switch_table::SwitchLine;
+use crate::table::Row;
 use crate::timeline::{BIN_NS, WARM_UP_NS, gb_s, median_gb_s};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use shunt_json::Kind;
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::SwitchKind;
 use std::fmt;
@@ -44,7 +47,7 @@ pub struct Counts {
 }
 
 /// A planned fault and how often it hit.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct FaultLine {
     /// Milliseconds since the start of the stream.
     pub at_ms: f64,
@@ -58,7 +61,7 @@ pub struct FaultLine {
 }
 
 /// One bin of the timeline.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Bin {
     /// Milliseconds since the start of the stream.
     pub t_ms: f64,
@@ -241,9 +244,12 @@ pub struct Raw {
     pub repeats_show: bool,
 }
 
-/// The JSON object. Sums are over all streams; a stream is a channel from PE 2k to PE 2k+1.
-#[derive(Clone, Debug, Serialize)]
+/// The JSON object of `shmem_put_bw`. Sums are over all streams; a stream is a channel from PE 2k to PE 2k+1. Moments
+/// are milliseconds since the start of the stream (`_ms`), lengths of time microseconds (`_us`).
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Report {
+    /// Rows of the table, without faults; empty with `-n 0`.
+    pub table: Vec<Row>,
     /// Payload handed to the library.
     pub bytes_posted: u64,
     /// Payload found whole at its receiver when its signal was seen, or soon after.
@@ -307,14 +313,20 @@ pub struct Report {
     pub medium: Medium,
 }
 
+impl Kind for Report {
+    const NAME: &'static str = "shunt-put-bw";
+    const VERSION: u32 = 1;
+}
+
 impl Report {
-    /// Judges and derives.
+    /// Judges and derives. The table is empty.
     pub fn new(raw: Raw) -> Self {
         let judged = Verdict::weigh(&raw.counts, &raw.faults, raw.ended.as_ref());
         let mut switches = raw.switches.clone();
         switches.sort_by_key(|line| line.noticed_ns);
         let counts = &raw.counts;
         Self {
+            table: Vec::new(),
             bytes_posted: counts.bytes_posted,
             bytes_delivered: counts.bytes_delivered,
             puts_lost: counts.puts_lost,

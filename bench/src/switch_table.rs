@@ -1,14 +1,15 @@
 //! Switch records as an operator reads them: which channel, from which path to which, why, and how long each
 //! stage took.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use shunt_layout::mlx5::cqe::Syndrome;
 use shunt_layout::state::{CauseKind, PathIdentity, PathRow, PathState, SwitchKind, SwitchRecord};
 use std::fmt;
 use std::net::Ipv6Addr;
 
 /// One switch, as JSON has it. Stages are microseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct SwitchLine {
     /// PE that switched.
     pub pe: u32,
@@ -41,13 +42,14 @@ pub struct SwitchLine {
     #[serde(skip)]
     pub kind: Option<SwitchKind>,
     /// Peer of the channel.
-    #[serde(skip)]
     pub peer: u32,
-    /// Noticed, nanoseconds since the start of the stream.
-    #[serde(skip)]
+    /// Noticed, nanoseconds since the start of the stream; milliseconds in JSON.
+    #[serde(rename = "noticed_ms", serialize_with = "in_ms")]
+    #[schemars(with = "f64")]
     pub noticed_ns: u64,
-    /// Opened, nanoseconds since the start of the stream.
-    #[serde(skip)]
+    /// Opened, nanoseconds since the start of the stream; milliseconds in JSON.
+    #[serde(rename = "opened_ms", serialize_with = "in_ms")]
+    #[schemars(with = "f64")]
     pub opened_ns: u64,
     /// Syndrome and vendor syndrome << 8.
     #[serde(skip)]
@@ -64,6 +66,10 @@ pub struct SwitchLine {
     /// Both ends of the path entered.
     #[serde(skip)]
     pub entered: String,
+}
+
+fn in_ms<S: Serializer>(ns: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(*ns as f64 / 1e6)
 }
 
 fn kind_of(raw: u32) -> Option<SwitchKind> {

@@ -6,17 +6,19 @@ use crate::nics::Medium;
 use crate::options::Options;
 use crate::pattern::{Salt, fill, first_mismatch};
 use crate::timeline::gb_s;
+use schemars::JsonSchema;
+use serde::Serialize;
 use shunt_device::platform::host::World;
 use shunt_device::{HeapOffset, Put, Signal, Solo};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Pause of who waits for news of another process.
+/// Pause between two looks at another process.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// One size.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Row {
     /// Bytes of one iteration, over all blocks.
     pub size: u64,

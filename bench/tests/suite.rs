@@ -8,4 +8,5 @@ mod moe;
 mod options;
 mod processes;
 mod report;
+mod schemas;
 mod stream;

@@ -4,12 +4,14 @@ use crate::files::Root;
 use crate::first_day::{self, Found};
 use crate::print::{self, wrap};
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use shunt_doctor::{Area, Check, Machine, Verdict, examine};
 use shunt_host::config::EnvConfig;
 use shunt_host::discover::discover;
 use shunt_host::error::NicError;
 use shunt_host::topology::{self, select::Selection};
+use shunt_json::Kind;
 use shunt_soft_devx::{FenceProof, prove_on_soft_nic};
 
 /// Check what this machine has for GPU-initiated RDMA, what is missing, and say what to do.
@@ -155,28 +157,82 @@ fn fence_words(fence: &Result<FenceProof, NicError>) -> String {
     )
 }
 
-fn json_object(checks: &[Check], fence: Option<&Result<FenceProof, NicError>>, rails: &[&str]) -> String {
-    let checks: Vec<_> = checks
-        .iter()
-        .map(|check| {
-            json!({
-                "area": check.area.to_string(),
-                "name": check.name,
-                "verdict": check.verdict.to_string(),
-                "found": check.met,
-                "fix": check.fix,
-            })
-        })
-        .collect();
-    let fence = fence.map(|fence| match fence {
-        Ok(proof) => json!({
-            "on": "soft NIC", "holds": proof.holds, "detail": proof.detail,
-            "forgetful_nic_caught": proof.liar_caught, "forgetful_nic_detail": proof.liar_detail,
-            "took_us": proof.took_us, "not_proved": rails,
-        }),
-        Err(error) => {
-            json!({ "on": "soft NIC", "holds": false, "detail": error.to_string(), "not_proved": rails })
+/// What `shunt doctor --json` writes.
+#[derive(JsonSchema, Serialize)]
+struct Examined {
+    checks: Vec<CheckJson>,
+    /// With `--fence`.
+    fence: Option<FenceJson>,
+}
+
+impl Kind for Examined {
+    const NAME: &'static str = "shunt-doctor";
+    const VERSION: u32 = 1;
+}
+
+#[derive(JsonSchema, Serialize)]
+struct CheckJson {
+    area: String,
+    name: &'static str,
+    /// `ok`, `warn`, `missing`, `look` or `n/a`.
+    verdict: String,
+    found: String,
+    /// What to do; empty where nothing is to be done.
+    fix: String,
+}
+
+/// The proof of the fence.
+#[derive(JsonSchema, Serialize)]
+struct FenceJson {
+    on: &'static str,
+    holds: bool,
+    detail: String,
+    /// A NIC that forgets its count failed the proof.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forgetful_nic_caught: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forgetful_nic_detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took_us: Option<u64>,
+    /// Rails of this machine, which are proved when they are opened for a run.
+    not_proved: Vec<String>,
+}
+
+impl FenceJson {
+    fn new(fence: &Result<FenceProof, NicError>, rails: &[&str]) -> Self {
+        let not_proved = rails.iter().map(|&rail| rail.to_owned()).collect();
+        let (on, proof) = ("soft NIC", fence.as_ref().ok());
+        let detail = fence.as_ref().map_or_else(ToString::to_string, |proof| proof.detail.clone());
+        Self {
+            on,
+            holds: proof.is_some_and(|proof| proof.holds),
+            detail,
+            forgetful_nic_caught: proof.map(|proof| proof.liar_caught),
+            forgetful_nic_detail: proof.map(|proof| proof.liar_detail.clone()),
+            took_us: proof.map(|proof| proof.took_us),
+            not_proved,
         }
-    });
-    format!("{:#}\n", json!({ "checks": checks, "fence": fence }))
+    }
+}
+
+fn json_object(checks: &[Check], fence: Option<&Result<FenceProof, NicError>>, rails: &[&str]) -> String {
+    let check = |check: &Check| CheckJson {
+        area: check.area.to_string(),
+        name: check.name,
+        verdict: check.verdict.to_string(),
+        found: check.met.clone(),
+        fix: check.fix.clone(),
+    };
+    let checks = checks.iter().map(check).collect();
+    print::document(Examined { checks, fence: fence.map(|fence| FenceJson::new(fence, rails)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_kept() {
+        shunt_json::kept(Examined::NAME, &shunt_json::schema::<Examined>());
+    }
 }

@@ -2,9 +2,11 @@
 
 use crate::print::{self, columns, wrap};
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use shunt_host::config;
 use shunt_host::job::{Flags, Job, Launcher, pmix};
+use shunt_json::Kind;
 use shunt_nvshmem::env_table::TABLE;
 use shunt_soft_rdma::settings::{self, Settings};
 use std::collections::BTreeMap;
@@ -207,35 +209,84 @@ fn place_text(place: Option<&Job>) -> String {
     format!("\nplace in a job: {who}\n{order}")
 }
 
+/// What `shunt env --json` writes.
+#[derive(JsonSchema, Serialize)]
+struct EnvironmentJson {
+    variables: Vec<VariableJson>,
+    /// Variables that look like ours and are not read.
+    unknown: Vec<UnknownJson>,
+    /// The place that a launcher gave this process.
+    place: Option<PlaceJson>,
+    /// In the order in which they are looked for.
+    launchers: Vec<&'static str>,
+}
+
+impl Kind for EnvironmentJson {
+    const NAME: &'static str = "shunt-env";
+    const VERSION: u32 = 1;
+}
+
+#[derive(JsonSchema, Serialize)]
+struct VariableJson {
+    name: &'static str,
+    /// In force; `(hidden)` for a secret.
+    value: Option<String>,
+    /// `environment` or `default`.
+    source: &'static str,
+    default: Option<String>,
+    meaning: String,
+    values: String,
+    error: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct UnknownJson {
+    name: String,
+    did_you_mean: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct PlaceJson {
+    rank: u32,
+    world: u32,
+    by: &'static str,
+}
+
 fn as_json(lines: &[Line], others: &[Other], place: Option<&Job>) -> String {
-    let variables: Vec<_> = lines
-        .iter()
-        .map(|line| {
-            let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-            let hidden = line.variable.name == SECRET;
-            let value = line.set.clone().or_else(|| some(line.variable.default));
-            json!({
-                "name": line.variable.name,
-                "value": if hidden && line.set.is_some() { Some("(hidden)".into()) } else { value },
-                "source": match line.set { Some(_) => "environment", None => "default" },
-                "default": some(line.variable.default),
-                "meaning": line.variable.meaning,
-                "values": line.variable.values,
-                "error": line.error,
-            })
-        })
-        .collect();
-    let unknown: Vec<_> =
-        others.iter().map(|other| json!({ "name": other.name, "did_you_mean": other.meant })).collect();
-    let place = place.map(|job| json!({ "rank": job.rank, "world": job.world, "by": job.launcher.name() }));
-    let order = Launcher::ALL.map(Launcher::name);
-    let all = json!({ "variables": variables, "unknown": unknown, "place": place, "launchers": order });
-    format!("{all:#}\n")
+    let variable = |line: &Line| {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let hidden = line.variable.name == SECRET && line.set.is_some();
+        let value = line.set.clone().or_else(|| some(line.variable.default));
+        VariableJson {
+            name: line.variable.name,
+            value: if hidden { Some("(hidden)".into()) } else { value },
+            source: if line.set.is_some() { "environment" } else { "default" },
+            default: some(line.variable.default),
+            meaning: line.variable.meaning.clone(),
+            values: line.variable.values.clone(),
+            error: line.error.clone(),
+        }
+    };
+    let unknown = |other: &Other| UnknownJson {
+        name: other.name.clone(),
+        did_you_mean: other.meant.map(str::to_owned),
+    };
+    print::document(EnvironmentJson {
+        variables: lines.iter().map(variable).collect(),
+        unknown: others.iter().map(unknown).collect(),
+        place: place.map(|job| PlaceJson { rank: job.rank, world: job.world, by: job.launcher.name() }),
+        launchers: Launcher::ALL.map(Launcher::name).to_vec(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_schema_is_kept() {
+        shunt_json::kept(EnvironmentJson::NAME, &shunt_json::schema::<EnvironmentJson>());
+    }
 
     #[test]
     fn typing_errors_find_their_name() {

@@ -44,6 +44,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    shunt_json::begin::<Cli>();
     // Prints to stdout and exits 0 for --help and --version, else to stderr and exits 2.
     ExitCode::from(match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),

@@ -1,5 +1,6 @@
 //! Words to stdout and stderr, and the exit status that goes with them.
 
+use shunt_json::{Document, Kind};
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 
@@ -10,6 +11,11 @@ pub const USAGE: u8 = 2;
 pub fn usage(error: &dyn Display) -> u8 {
     eprintln!("error: {error}");
     USAGE
+}
+
+/// An object with its header, on several lines.
+pub fn document<T: Kind>(body: T) -> String {
+    Document::new(body).pretty() + "\n"
 }
 
 /// Writes to stdout. Words that are lost are not status 0, unless the reader has seen enough and closed the pipe.

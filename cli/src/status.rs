@@ -2,8 +2,10 @@
 
 use crate::print::{self, columns};
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use shunt_host::events::page::{PageError, PageReader, folder_of, pages_in};
+use shunt_json::{Document, Kind};
 use shunt_layout::state::CauseKind;
 use shunt_layout::status::{PeerState, RailState, Standing, StatusPage};
 use std::path::{Path, PathBuf};
@@ -64,8 +66,8 @@ pub fn run(arguments: &Arguments) -> u8 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let met: Vec<Met> = pages_in(&folder).iter().map(|path| Met::at(path)).collect();
         let out = match (arguments.json, arguments.watch) {
-            (true, true) => format!("{}\n", as_json(&met, now)),
-            (true, false) => format!("{:#}\n", as_json(&met, now)),
+            (true, true) => as_json(&met, now).line() + "\n",
+            (true, false) => as_json(&met, now).pretty() + "\n",
             (false, _) => as_text(&met, &folder, now),
         };
         let status = print::stdout(&out, !met.iter().all(Met::is_well) as u8);
@@ -183,49 +185,164 @@ fn mask_note(page: &StatusPage) -> String {
     }
 }
 
-fn as_json(met: &[Met], now: u64) -> serde_json::Value {
-    let page = |met: &Met| match &met.page {
-        Err(error) => json!({ "file": met.path.display().to_string(), "error": error.to_string() }),
-        Ok(page) => page_as_json(met, page),
-    };
-    json!({ "unix_ns": now, "pages": met.iter().map(page).collect::<Vec<_>>() })
+/// What `shunt status --json` writes.
+#[derive(JsonSchema, Serialize)]
+struct Pages {
+    /// When they were read.
+    unix_ns: u64,
+    pages: Vec<PageJson>,
 }
 
-fn page_as_json(met: &Met, page: &StatusPage) -> serde_json::Value {
-    let (summary, fault) = (&page.summary, &page.summary.last_fault);
-    let rails: Vec<_> = page.rail[..page.rails as usize]
-        .iter()
-        .map(|rail| {
-            json!({
-                "name": name(&rail.name),
-                "state": RailState::from_raw(rail.state).name(),
-                "downs": rail.downs,
-                "changed_unix_ns": rail.changed_unix_ns,
-            })
-        })
-        .collect();
-    let peers: Vec<_> =
-        page.peer[..page.pe_count as usize].iter().map(|raw| PeerState::from_raw(*raw).name()).collect();
-    let last_fault = (fault.noticed_unix_ns > 0).then(|| {
-        json!({
-            "noticed_unix_ns": fault.noticed_unix_ns, "lasted_ns": fault.lasted_ns, "peer": fault.peer,
-            "channel": fault.channel, "local_rail": fault.local_rail, "remote_rail": fault.remote_rail,
-            "cause": CauseKind::from_raw(fault.cause).name(), "syndrome": fault.syndrome,
-        })
-    });
-    json!({
-        "file": met.path.display().to_string(), "alive": met.alive, "pid": page.pid, "job": name(&page.job),
-        "pe": page.pe, "pes": page.pe_count, "started_unix_ns": page.started_unix_ns,
-        "updated_unix_ns": summary.updated_unix_ns, "generation": summary.generation,
-        "trouble_unix_ns": summary.trouble_unix_ns, "armed_unix_ns": summary.armed_unix_ns,
-        "rails": rails, "peers": peers, "last_fault": last_fault,
-        "channels": summary.channels, "on_backup": summary.on_backup, "switching": summary.switching,
-        "dead": summary.dead, "failovers": summary.failovers, "switchbacks": summary.switchbacks,
-        "suspicions": summary.suspicions, "fences_asked": summary.fences_asked,
-        "replayed": summary.replayed, "placeholders": summary.placeholders,
-        "late_tickets": summary.late_tickets, "ledger_cuts": summary.ledger_cuts,
-        "pathless": summary.pathless, "uncertain": summary.uncertain, "events": summary.events,
-        "events_lost": summary.events_lost, "epoch": summary.epoch,
-        "standing": Standing::from_raw(summary.standing).name(), "masked": masked(page),
-    })
+impl Kind for Pages {
+    const NAME: &'static str = "shunt-status";
+    const VERSION: u32 = 1;
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+enum PageJson {
+    Read(Box<ReadPage>),
+    Unreadable { file: String, error: String },
+}
+
+/// The page of a PE. Moments are nanoseconds since 1970, 0 where there was none.
+#[derive(JsonSchema, Serialize)]
+struct ReadPage {
+    file: String,
+    /// Its agent runs.
+    alive: bool,
+    pid: u32,
+    job: String,
+    pe: u32,
+    pes: u32,
+    started_unix_ns: u64,
+    updated_unix_ns: u64,
+    generation: u64,
+    trouble_unix_ns: u64,
+    armed_unix_ns: u64,
+    rails: Vec<RailJson>,
+    /// State of each PE's worst channel: `fine`, `thin`, `backup`, `switching`, `pathless` or `lost`.
+    peers: Vec<&'static str>,
+    last_fault: Option<LastFault>,
+    channels: u32,
+    on_backup: u32,
+    switching: u32,
+    dead: u32,
+    failovers: u64,
+    switchbacks: u64,
+    suspicions: u64,
+    fences_asked: u64,
+    replayed: u64,
+    placeholders: u64,
+    late_tickets: u64,
+    ledger_cuts: u64,
+    pathless: u64,
+    uncertain: u64,
+    events: u64,
+    events_lost: u64,
+    epoch: u64,
+    standing: &'static str,
+    /// PEs that are left out.
+    masked: Vec<u32>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct RailJson {
+    name: String,
+    /// `up`, `down` or `absent`.
+    state: &'static str,
+    downs: u32,
+    changed_unix_ns: u64,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct LastFault {
+    noticed_unix_ns: u64,
+    lasted_ns: u64,
+    peer: u32,
+    channel: u32,
+    local_rail: u32,
+    remote_rail: u32,
+    cause: &'static str,
+    syndrome: u32,
+}
+
+fn as_json(met: &[Met], now: u64) -> Document<Pages> {
+    let page = |met: &Met| {
+        let file = met.path.display().to_string();
+        match &met.page {
+            Err(error) => PageJson::Unreadable { file, error: error.to_string() },
+            Ok(page) => PageJson::Read(Box::new(ReadPage::new(file, met.alive, page))),
+        }
+    };
+    let pages = Pages { unix_ns: now, pages: met.iter().map(page).collect() };
+    Document::new(pages)
+}
+
+impl ReadPage {
+    fn new(file: String, alive: bool, page: &StatusPage) -> Self {
+        let (summary, fault) = (&page.summary, &page.summary.last_fault);
+        let rails = page.rail[..page.rails as usize].iter().map(|rail| RailJson {
+            name: name(&rail.name),
+            state: RailState::from_raw(rail.state).name(),
+            downs: rail.downs,
+            changed_unix_ns: rail.changed_unix_ns,
+        });
+        let peers = page.peer[..page.pe_count as usize].iter().map(|raw| PeerState::from_raw(*raw).name());
+        let last_fault = (fault.noticed_unix_ns > 0).then(|| LastFault {
+            noticed_unix_ns: fault.noticed_unix_ns,
+            lasted_ns: fault.lasted_ns,
+            peer: fault.peer,
+            channel: fault.channel,
+            local_rail: fault.local_rail,
+            remote_rail: fault.remote_rail,
+            cause: CauseKind::from_raw(fault.cause).name(),
+            syndrome: fault.syndrome,
+        });
+        Self {
+            file,
+            alive,
+            pid: page.pid,
+            job: name(&page.job),
+            pe: page.pe,
+            pes: page.pe_count,
+            started_unix_ns: page.started_unix_ns,
+            updated_unix_ns: summary.updated_unix_ns,
+            generation: summary.generation,
+            trouble_unix_ns: summary.trouble_unix_ns,
+            armed_unix_ns: summary.armed_unix_ns,
+            rails: rails.collect(),
+            peers: peers.collect(),
+            last_fault,
+            channels: summary.channels,
+            on_backup: summary.on_backup,
+            switching: summary.switching,
+            dead: summary.dead,
+            failovers: summary.failovers,
+            switchbacks: summary.switchbacks,
+            suspicions: summary.suspicions,
+            fences_asked: summary.fences_asked,
+            replayed: summary.replayed,
+            placeholders: summary.placeholders,
+            late_tickets: summary.late_tickets,
+            ledger_cuts: summary.ledger_cuts,
+            pathless: summary.pathless,
+            uncertain: summary.uncertain,
+            events: summary.events,
+            events_lost: summary.events_lost,
+            epoch: summary.epoch,
+            standing: Standing::from_raw(summary.standing).name(),
+            masked: masked(page),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_kept() {
+        shunt_json::kept(Pages::NAME, &shunt_json::schema::<Pages>());
+    }
 }

@@ -1,6 +1,6 @@
 //! `shunt doctor`: a machine that lacks nothing, the same with one thing wrong at a time, and this machine.
 
-use crate::support::{expect, fixture, shunt, text};
+use crate::support::{document, expect, fixture, shunt, text};
 use serde_json::Value;
 
 /// A copy of the good machine: lines whose path begins with one of `without` are left out, `with` comes at the end.
@@ -17,8 +17,7 @@ fn machine(name: &str, without: &[&str], with: &str) -> String {
 fn examine(root: &str, more: &[&str], environment: &[(&str, &str)]) -> (Value, Option<i32>) {
     let arguments = [&["doctor", "--json", "--root", root], more].concat();
     let output = shunt(&arguments, environment);
-    let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
-    (value, output.status.code())
+    (document(&output.stdout), output.status.code())
 }
 
 fn check<'v>(report: &'v Value, name: &str) -> &'v Value {
@@ -359,7 +358,7 @@ fn the_fence_is_proved_on_the_soft_nic() {
 fn this_machine_is_told_the_truth() {
     let output = shunt(&["doctor", "--json"], &[]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = document(&output.stdout);
     let devices = std::fs::read_dir("/sys/class/infiniband").map_or(0, Iterator::count);
     assert_eq!(check(&report, "RDMA devices")["found"] == "none in /sys/class/infiniband", devices == 0);
     let nvidia = std::path::Path::new("/proc/driver/nvidia/version").exists();

@@ -1,7 +1,6 @@
 //! `shunt env`: values in force, where they came from, bad ones, and names that nobody reads.
 
-use crate::support::{expect, shunt, text};
-use serde_json::Value;
+use crate::support::{document, expect, shunt, text};
 
 #[test]
 fn nothing_set_is_all_defaults() {
@@ -116,7 +115,7 @@ fn every_bad_value_is_marked_and_the_status_is_2() {
         assert!(error.contains(name) && error.contains("expected "), "{error}");
         assert!(name != "SHUNT_SECRET" || !format!("{words}{error}").contains("tooweak"), "{error}");
         let json = shunt(&["env", "--json"], &[(name, value)]);
-        let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+        let report = document(&json.stdout);
         let wrong = report["variables"].as_array().unwrap().iter().filter(|one| !one["error"].is_null());
         assert_eq!(wrong.map(|one| one["name"].as_str().unwrap()).collect::<Vec<_>>(), [name]);
         assert_eq!(json.status.code(), Some(2));

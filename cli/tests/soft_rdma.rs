@@ -1,6 +1,6 @@
 //! `shunt soft-rdma`: what a program is started with, what is refused, and what is seen and done from outside.
 
-use crate::support::{shunt, text};
+use crate::support::{document, shunt, text};
 use shunt_soft_rdma::machine::Machine;
 use shunt_soft_rdma::settings::Settings;
 use std::os::unix::fs::PermissionsExt;
@@ -236,11 +236,12 @@ fn faults_are_injected_into_a_program_that_runs() {
     );
     assert!(line("::ffff:10.1.0.1").contains("DOWN"), "{table}");
     assert!(line("drop=0.5").contains("in 3"), "{table}");
-    let json: serde_json::Value = serde_json::from_str(&list(&["--json", "--fabric", "lab"])).unwrap();
-    assert_eq!(json[0]["fabric"], "lab");
-    assert_eq!(json[0]["nics"][1]["up"], false);
-    assert_eq!(json[0]["faults"][0]["hits"], 1);
-    assert_eq!(list(&["--json", "--fabric", "other"]), "[]\n");
+    let json = document(list(&["--json", "--fabric", "lab"]).as_bytes());
+    assert_eq!(json["processes"][0]["fabric"], "lab");
+    assert_eq!(json["processes"][0]["nics"][1]["up"], false);
+    assert_eq!(json["processes"][0]["faults"][0]["hits"], 1);
+    let none = document(list(&["--json", "--fabric", "other"]).as_bytes());
+    assert_eq!(none["processes"], serde_json::json!([]));
     machine.close();
     assert!(list(&[]).contains("no program has soft RDMA devices"));
 }

@@ -1,5 +1,6 @@
 //! `shunt status` on pages that a test wrote.
 
+use crate::support::document;
 use shunt_host::events::page::{PageWriter, zeroed};
 use shunt_layout::state::{CauseKind, SwitchKind};
 use shunt_layout::status::{PeerState, RailState, STATUS_VERSION, Standing, StatusFault, StatusPage};
@@ -41,7 +42,7 @@ fn no_page_is_no_trouble() {
     let (code, out, _) = status(&folder, &[]);
     assert!(code == Some(0) && out.starts_with("no status page in"), "{out}");
     let (code, out, _) = status(&folder, &["--json"]);
-    let value: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let value = document(out.as_bytes());
     assert_eq!((code, value["pages"].as_array().map(Vec::len)), (Some(0), Some(0)));
     assert_eq!(status(&folder, &["--no-such-flag"]).0, Some(2));
     std::fs::remove_dir_all(&folder).expect("removed");
@@ -93,7 +94,7 @@ fn trouble_is_said_with_its_rail_its_peers_and_its_last_fault() {
         assert!(out.contains(part), "{part} in {out}");
     }
     let (code, out, _) = status(&folder, &["--json"]);
-    let value: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let value = document(out.as_bytes());
     let pages = value["pages"].as_array().expect("pages");
     assert_eq!((code, pages.len()), (Some(1), 2));
     assert_eq!((&pages[1]["failovers"], &pages[1]["peers"][2]), (&7.into(), &"lost".into()));

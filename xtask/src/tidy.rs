@@ -50,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-soak-tool", &["shunt-task", "shunt-soft-rdma-tool"]),
     ("xtask", &["shunt-task", "shunt-gpu-tool", "shunt-soft-rdma-tool", "shunt-soak-tool"]),
     ("shunt-settings", &[]),
+    ("shunt-json", &[]),
     ("shunt-wire", &["shunt-layout"]),
     ("shunt-mlx5", &["shunt-layout", "shunt-device", "shunt-mlx5-sys", "shunt-wire"]),
     ("shunt-soft-devx", &["shunt-layout", "shunt-device", "shunt-mlx5", "shunt-soft-nic"]),
@@ -114,6 +115,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 /// What their tests may depend on besides.
 const TEST_ARROWS: &[(&str, &[&str])] = &[
+    ("shunt-telemetry", &["shunt-json"]),
     ("shunt-doctor", &["shunt-soft-devx", "shunt-soft-nic"]),
     ("shunt-host", &["shunt-soft-devx", "shunt-soft-nic"]),
     ("shunt-deep-ep-bridge", &["shunt-soft-nic", "shunt-tests"]),

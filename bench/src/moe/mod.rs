@@ -22,11 +22,13 @@ use crate::plot::{self, Picture};
 use crate::progress::{say, stdout_error};
 use options::MoeOptions;
 use shunt_host::events::{Logging, flush_log};
+use shunt_json::Document;
 use std::ffi::OsString;
 use verdict::{BROKEN, MoeReport, USAGE};
 
 /// The program: answers with its exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    shunt_json::begin::<MoeOptions>();
     let options = match MoeOptions::read(arguments) {
         Ok(options) => options,
         Err((text, status)) => {
@@ -78,8 +80,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 /// Writes what was asked for; the exit status.
 fn written(outputs: Outputs, report: &MoeReport) -> u8 {
     let mut status = report.exit_status();
-    // Plain structures with string keys: serialisation has no way to fail.
-    let json = || serde_json::to_string_pretty(&report).expect("a report serialises");
+    let json = || Document::new(report.clone()).pretty();
     let picture = || {
         let caption = format!(
             "MoE layers, payload in GB/s per 10 ms; {} ranks; {}; seed {}; oversubscribed: {}",

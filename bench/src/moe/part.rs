@@ -2,6 +2,7 @@
 
 use super::rank::Ended;
 use crate::report::FaultLine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shunt_device::FaultKind;
 
@@ -47,7 +48,7 @@ pub struct End {
 }
 
 /// What a rail sent.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize, PartialEq, Eq)]
 pub struct NicBytes {
     /// Rank and rail.
     pub place: String,

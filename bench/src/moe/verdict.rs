@@ -3,7 +3,9 @@
 use super::part::NicBytes;
 use crate::report::{Bin, FaultLine};
 use crate::units::show_time;
+use schemars::JsonSchema;
 use serde::Serialize;
+use shunt_json::Kind;
 use std::fmt;
 
 /// A promise was broken, or no fault struck, or there was no run.
@@ -21,8 +23,8 @@ const EVERY_MIN_NS: u64 = 1_000_000;
 /// and the last may come too late to meet a layer.
 const ROOM: u64 = 4;
 
-/// Figures of a run; one JSON object.
-#[derive(Clone, Debug, Default, Serialize)]
+/// Figures of a run; the JSON object of `moe_pressure`.
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct MoeReport {
     /// `low-latency` or `normal`.
     pub mode: &'static str,
@@ -83,6 +85,11 @@ pub struct MoeReport {
     pub wrongs: Vec<String>,
     /// What came of it in a few words.
     pub verdict: String,
+}
+
+impl Kind for MoeReport {
+    const NAME: &'static str = "shunt-moe-pressure";
+    const VERSION: u32 = 1;
 }
 
 impl MoeReport {

@@ -1,11 +1,12 @@
 //! The report as Markdown and as JSON.
 
-use serde_json::{Value, json};
+use crate::print;
+use schemars::JsonSchema;
+use serde::Serialize;
 use shunt_doctor::first_day::{CommandTimes, Histogram, Outcome, Row};
+use shunt_json::Kind;
+use std::collections::BTreeMap;
 
-/// Name of the JSON's layout; its version is raised when a field changes its meaning or goes.
-const SCHEMA: &str = "shunt-first-day";
-const VERSION: u32 = 1;
 /// Width of the longest bar.
 const BAR: usize = 40;
 
@@ -88,37 +89,69 @@ impl Report {
 
     /// For programs.
     pub fn json(&self) -> String {
-        let sections: Vec<Value> = self
-            .sections
-            .iter()
-            .map(|section| {
-                let rows: Vec<Value> = section.rows.iter().map(|row| json!({
-                "name": row.name, "result": row.outcome.to_string(), "seen": row.met, "to_do": row.todo,
-            })).collect();
-                json!({ "title": section.title, "rows": rows })
-            })
-            .collect();
-        let counts: serde_json::Map<String, Value> = Outcome::ALL
-            .iter()
-            .map(|outcome| (outcome.to_string().replace(' ', "_"), self.count(*outcome).into()))
-            .collect();
-        let nics: Vec<Value> = self
-            .times
-            .iter()
-            .zip(&self.capabilities)
-            .map(|((nic, times), (_, bytes))| {
-                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                json!({ "name": nic, "query_hca_cap_hex": hex, "command_times_ns": times })
-            })
-            .collect();
-        format!(
-            "{:#}\n",
-            json!({
-                "schema": SCHEMA, "version": VERSION, "shunt": env!("CARGO_PKG_VERSION"), "on": self.on,
-                "summary": counts, "sections": sections, "nics": nics,
-            })
-        )
+        let row = |row: &Row| RowJson {
+            name: row.name.clone(),
+            result: row.outcome.to_string(),
+            seen: row.met.clone(),
+            to_do: row.todo.clone(),
+        };
+        let section = |section: &Section| SectionJson {
+            title: section.title,
+            rows: section.rows.iter().map(row).collect(),
+        };
+        let count = |outcome: &Outcome| (outcome.to_string().replace(' ', "_"), self.count(*outcome));
+        let nics = self.times.iter().zip(&self.capabilities).map(|((nic, times), (_, bytes))| NicJson {
+            name: nic.clone(),
+            query_hca_cap_hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            command_times_ns: times.clone(),
+        });
+        print::document(FirstDay {
+            on: self.on.clone(),
+            summary: Outcome::ALL.iter().map(count).collect(),
+            sections: self.sections.iter().map(section).collect(),
+            nics: nics.collect(),
+        })
     }
+}
+
+/// What `shunt doctor --first-day` writes beside its report.
+#[derive(JsonSchema, Serialize)]
+struct FirstDay {
+    /// What kind of NIC it ran on.
+    on: String,
+    /// Rows by result.
+    summary: BTreeMap<String, usize>,
+    sections: Vec<SectionJson>,
+    nics: Vec<NicJson>,
+}
+
+impl Kind for FirstDay {
+    const NAME: &'static str = "shunt-first-day";
+    const VERSION: u32 = 1;
+}
+
+#[derive(JsonSchema, Serialize)]
+struct SectionJson {
+    title: &'static str,
+    rows: Vec<RowJson>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct RowJson {
+    name: String,
+    /// `ok`, `warn`, `fail` or `not run`.
+    result: String,
+    seen: String,
+    to_do: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct NicJson {
+    name: String,
+    /// Its answer to QUERY_HCA_CAP.
+    query_hca_cap_hex: String,
+    /// By command, nanoseconds of each call.
+    command_times_ns: CommandTimes,
 }
 
 /// Text that stays within a cell of a table.
@@ -155,6 +188,12 @@ fn histograms(nic: &str, times: &CommandTimes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn the_schema_is_kept() {
+        shunt_json::kept(FirstDay::NAME, &shunt_json::schema::<FirstDay>());
+    }
 
     #[test]
     fn what_was_not_run_never_reads_as_a_pass_and_each_kind_is_counted() {
@@ -172,7 +211,7 @@ mod tests {
             assert!(text.contains(line), "{line} is not in {text}");
         }
         let data: Value = serde_json::from_str(&report.json()).unwrap();
-        assert_eq!((&data["schema"], &data["version"]), (&json!(SCHEMA), &json!(VERSION)));
+        assert_eq!(shunt_json::errors(&data), "");
         assert_eq!(data["summary"], json!({ "ok": 1, "warn": 0, "fail": 1, "not_run": 1 }));
     }
 }

@@ -4,7 +4,9 @@ use super::fabric::alive;
 use crate::print::{self, columns};
 use crate::run::fabric_name;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
+use shunt_json::Kind;
 use shunt_soft_nic::fault::format_time;
 use shunt_soft_rdma::control::{FaultView, NicView, ProcessView, fabrics};
 use std::fmt::Write;
@@ -18,13 +20,24 @@ pub struct Arguments {
     /// This fabric alone [default: all]
     #[arg(long, value_name = "NAME", value_parser = fabric_name)]
     fabric: Option<String>,
-    /// One JSON array
+    /// One JSON object
     #[arg(long)]
     json: bool,
 }
 
+/// What `shunt soft-rdma list --json` writes.
+#[derive(JsonSchema, Serialize)]
+struct Processes {
+    processes: Vec<Found>,
+}
+
+impl Kind for Processes {
+    const NAME: &'static str = "shunt-soft-rdma";
+    const VERSION: u32 = 1;
+}
+
 /// One process.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Found {
     fabric: String,
     #[serde(flatten)]
@@ -48,10 +61,7 @@ pub fn run(arguments: &Arguments) -> u8 {
         }
     }
     let text = match arguments.json {
-        true => match serde_json::to_string_pretty(&found) {
-            Ok(text) => text + "\n",
-            Err(error) => return print::usage(&error),
-        },
+        true => print::document(Processes { processes: found }),
         // A process that did not answer has devices, and was named.
         false if found.is_empty() && status != 0 => String::new(),
         false if found.is_empty() => nobody(arguments.fabric.as_deref()),
@@ -139,6 +149,11 @@ fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_schema_is_kept() {
+        shunt_json::kept(Processes::NAME, &shunt_json::schema::<Processes>());
+    }
 
     #[test]
     fn bytes_have_four_digits_at_most() {

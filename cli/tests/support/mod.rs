@@ -1,5 +1,6 @@
 //! Runs `shunt` with nothing in its environment but what a test gives, and compares what it says with a file.
 
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -34,6 +35,24 @@ pub fn expect(name: &str, met: &str) {
         "{name} differs; run the test with BLESS=1 and look at the change.\n{}",
         first(&want, met)
     );
+}
+
+/// An object that a program wrote, held against the schema that it names.
+pub fn document(text: &[u8]) -> Value {
+    let value: Value =
+        serde_json::from_slice(text).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(text)));
+    assert_eq!(shunt_json::errors(&value), "");
+    value
+}
+
+/// The object without its header, whose time and machine differ from run to run.
+pub fn body(text: &[u8]) -> String {
+    let mut value = document(text);
+    for field in ["schema", "version", "shunt", "command", "options", "machine", "start_unix_ns"] {
+        let had = value.as_object_mut().unwrap().remove(field);
+        assert!(had.is_some(), "no {field}");
+    }
+    format!("{value:#}\n")
 }
 
 /// The first line that differs.

@@ -60,6 +60,19 @@ impl fmt::Display for Route {
     }
 }
 
+/// What JSON has for a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number that is not negative.
+    Number,
+    /// `true` or `false`.
+    Flag,
+    /// A string.
+    Text,
+    /// An object: [`Route`].
+    Route,
+}
+
 /// The value of a field, as a sink sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
@@ -95,6 +108,8 @@ impl fmt::Display for Traced<'_> {
 
 /// What can be a field.
 pub trait Field {
+    /// What JSON has for it.
+    const KIND: Kind;
     /// Its kind in `tracing`: numbers are numbers there, too.
     type Traced<'a>: tracing::Value
     where
@@ -108,8 +123,9 @@ pub trait Field {
 }
 
 macro_rules! field {
-    ($type:ty, $traced:ty, $self:ident => $value:expr, $tracing:expr) => {
+    ($type:ty, $kind:ident, $traced:ty, $self:ident => $value:expr, $tracing:expr) => {
         impl Field for $type {
+            const KIND: Kind = Kind::$kind;
             type Traced<'a> = $traced;
 
             fn value(&self) -> Value<'_> {
@@ -124,12 +140,12 @@ macro_rules! field {
         }
     };
 }
-field!(u32, u32, it => Value::Number(u64::from(*it)), *it);
-field!(u64, u64, it => Value::Number(*it), *it);
-field!(bool, bool, it => Value::Flag(*it), *it);
-field!(&'static str, &'static str, it => Value::Text(it), it);
-field!(String, &'a str, it => Value::Text(it), it);
-field!(Route, DisplayValue<Traced<'a>>, it => Value::Route(it), tracing::field::display(Traced(it)));
+field!(u32, Number, u32, it => Value::Number(u64::from(*it)), *it);
+field!(u64, Number, u64, it => Value::Number(*it), *it);
+field!(bool, Flag, bool, it => Value::Flag(*it), *it);
+field!(&'static str, Text, &'static str, it => Value::Text(it), it);
+field!(String, Text, &'a str, it => Value::Text(it), it);
+field!(Route, Route, DisplayValue<Traced<'a>>, it => Value::Route(it), tracing::field::display(Traced(it)));
 
 /// One event as it is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +156,8 @@ pub struct Declaration {
     pub level: Level,
     /// Field names with what they are.
     pub fields: &'static [(&'static str, &'static str)],
+    /// What JSON has for each field.
+    pub kinds: &'static [Kind],
     /// One sentence.
     pub sentence: &'static str,
 }
@@ -171,6 +189,7 @@ macro_rules! events {
                 name: $name,
                 level: Level::$level,
                 fields: &[$((stringify!($field), $meaning)),*],
+                kinds: &[$(<$type as Field>::KIND),*],
                 sentence: $sentence.trim_ascii(),
             },
         )+];

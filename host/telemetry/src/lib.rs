@@ -38,7 +38,7 @@ pub mod page;
 mod setup;
 mod table;
 
-pub use declare::{Declaration, Level, Place, Route, Value};
+pub use declare::{Declaration, Kind, Level, Place, Route, Value};
 #[cfg(feature = "metrics")]
 pub use endpoint::{Endpoint, EndpointError};
 pub use from_records::{of_step, of_switch};

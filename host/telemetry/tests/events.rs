@@ -1,6 +1,7 @@
 //! Events as others see them: the committed table of docs/OPERATIONS.md, names, JSON lines, the order of the log.
 
-use shunt_telemetry::{EVENTS, Event, FileSink, Log, Place, Route, Sink, Told, line, markdown};
+use serde_json::json;
+use shunt_telemetry::{EVENTS, Event, FileSink, Kind, Log, Place, Route, Sink, Told, line, markdown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
@@ -61,6 +62,58 @@ fn a_line_is_what_it_always_was() {
         "{\"schema\":1,\"seq\":7,\"at_ns\":12,\"pe\":0,\"fault\":2,\"event\":\"peer_rail_up\",\"level\":\"info\",\
          \"peer\":3,\"rail\":1,\"down_ns\":18446744073709551615}"
     );
+}
+
+/// JSON Schema of a line.
+fn schema() -> serde_json::Value {
+    let number = json!({ "type": "integer", "minimum": 0 });
+    let events = EVENTS.iter().map(|event| {
+        let fields = event.fields.iter().zip(event.kinds).map(|((name, meaning), kind)| {
+            let mut field = match kind {
+                Kind::Number => number.clone(),
+                Kind::Flag => json!({ "type": "boolean" }),
+                Kind::Text => json!({ "type": "string" }),
+                Kind::Route => json!({ "$ref": "#/$defs/route" }),
+            };
+            field["description"] = (*meaning).into();
+            ((*name).to_owned(), field)
+        });
+        let names = [("event", event.name), ("level", event.level.name())];
+        let names = names.map(|(field, name)| (field.to_owned(), json!({ "const": name })));
+        let required: Vec<&str> = event.fields.iter().map(|(name, _)| *name).collect();
+        let properties: serde_json::Map<_, _> = names.into_iter().chain(fields).collect();
+        json!({ "description": event.sentence, "properties": properties, "required": required })
+    });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "shunt-event",
+        "description": "A line of SHUNT_EVENTS. Times of `at_ns` are the PE's clock, of `unix_ns` since 1970.",
+        "type": "object",
+        "properties": {
+            "schema": { "const": 1 }, "seq": number, "at_ns": number, "unix_ns": number, "pe": number, "fault": number,
+        },
+        "required": ["schema", "seq", "at_ns", "pe", "fault", "event", "level"],
+        "oneOf": events.collect::<Vec<_>>(),
+        "$defs": { "route": {
+            "description": "A path of this PE; `path` is local rail > remote rail.",
+            "type": "object",
+            "properties": {
+                "peer": number, "channel": number, "slot": number, "path": { "type": "string" }, "incarnation": number,
+            },
+            "required": ["peer", "channel", "slot", "path", "incarnation"],
+        } },
+    })
+}
+
+#[test]
+fn the_schema_of_a_line_is_kept() {
+    shunt_json::kept("shunt-event", &schema());
+    let told = |event| Told { number: 7, at_ns: 12, pe: 0, fault: 2, event };
+    let failed = Event::FenceFailed { at: route(), error: "no answer".into() };
+    let mut document = serde_json::from_str(&line(&told(failed), Some(1_000))).unwrap();
+    assert_eq!(shunt_json::errors_of("shunt-event", &document), "");
+    document["at"] = "0.4>1.5".into();
+    assert!(shunt_json::errors_of("shunt-event", &document).contains("/at"));
 }
 
 /// A program's own subscriber.

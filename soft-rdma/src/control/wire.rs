@@ -52,6 +52,7 @@ pub struct Injected {
 
 /// A fault of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FaultView {
     /// Its number.
     pub id: u64,
@@ -69,6 +70,7 @@ pub struct FaultView {
 
 /// A process that has soft devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessView {
     /// Its number.
     pub pid: u32,
@@ -84,6 +86,7 @@ pub struct ProcessView {
 
 /// A NIC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NicView {
     /// `mlx5_0`.
     pub name: String,
@@ -109,6 +112,7 @@ macro_rules! counters {
         /// What a NIC counted.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct CounterReport {
             $($(#[$doc])* pub $name: u64,)*
         }
