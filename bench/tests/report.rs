@@ -1,6 +1,5 @@
 //! The JSON object has the keys the design names, and the verdict says what was broken.
 
-use serde_json::Value;
 use shunt_bench::nics::Medium;
 use shunt_bench::options::DeviceKind;
 use shunt_bench::plot;
@@ -80,52 +79,15 @@ fn spread() -> Spread {
     carried.spread(&[10 * MS; 100], 1000 * MS)
 }
 
-fn keys(value: &Value) -> Vec<&str> {
-    value.as_object().unwrap().keys().map(String::as_str).collect()
-}
-
+/// Names of fields: `docs/schemas`, held by the tests of schemas.
 #[test]
-fn every_key_of_the_design_is_there() {
+fn rails_have_a_share_of_each_phase() {
     let json = serde_json::to_value(Report::new(raw())).unwrap();
-    let want = "bytes_posted bytes_delivered puts_lost signals_posted signals_applied signals_duplicated \
-                uncertain fetches_wrong \
-                order_violations ghost_writes failovers switchbacks max_gap_us switches timeline \
-                phases rails faults gb_s_before gb_s_after oversubscribed processes device seed";
-    for key in want.split_whitespace() {
-        assert!(json.get(key).is_some(), "{key}");
-    }
+    // Faults a tenth of a second apart are two.
+    assert_eq!(json["rails"][0]["shares"].as_array().unwrap().len(), 3);
     assert_eq!(json["device"], "cpu");
     let on_gpu = Report::new(Raw { device: DeviceKind::Gpu, ..raw() });
     assert_eq!(serde_json::to_value(on_gpu).unwrap()["device"], "gpu");
-    let mut switch = keys(&json["switches"][0]);
-    switch.sort_unstable();
-    let mut want = [
-        "pe",
-        "channel",
-        "from",
-        "to",
-        "cause",
-        "detect_us",
-        "fence_us",
-        "cut_us",
-        "replay_us",
-        "open_us",
-        "replayed",
-    ];
-    want.sort_unstable();
-    assert_eq!(switch, want);
-    let (mut phase, mut rail) = (keys(&json["phases"][0]), keys(&json["rails"][0]));
-    phase.sort_unstable();
-    rail.sort_unstable();
-    assert_eq!(phase, ["after", "from_ms", "gb_s", "percent", "to_ms"]);
-    assert_eq!(rail, ["bytes", "rail", "shares"]);
-    // Faults a tenth of a second apart are two.
-    assert_eq!(json["rails"][0]["shares"].as_array().unwrap().len(), 3);
-    let (mut bin, mut fault) = (keys(&json["timeline"][0]), keys(&json["faults"][0]));
-    bin.sort_unstable();
-    fault.sort_unstable();
-    assert_eq!(bin, ["gb_s", "path", "t_ms"]);
-    assert_eq!(fault, ["at_ms", "hits", "kind", "where"]);
 }
 
 #[test]
