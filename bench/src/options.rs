@@ -21,6 +21,13 @@ use shunt_soft_nic::fault::Injection;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+const TABLE: &str = "Table";
+const STREAM: &str = "Stream";
+const FAULTS: &str = "Faults";
+const RECOVERY: &str = "Recovery";
+const JOB: &str = "PEs, NICs, processes";
+const OUTPUT: &str = "Files";
+
 /// shmem_put_bw: put bandwidth between PEs, then a verified stream with faults in it.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "shmem_put_bw", version, disable_help_subcommand = true)]
@@ -30,53 +37,67 @@ use std::path::PathBuf;
 pub struct Options {
     /// Smallest size of the table [default: 8 for each block of -c]
     #[arg(short = 'b', long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    #[arg(help_heading = TABLE)]
     pub min_size: Option<u64>,
     /// Largest size of the table
     #[arg(short = 'e', long, value_name = "SIZE", default_value = "4M", value_parser = parse_size)]
     #[arg(allow_hyphen_values = true)]
+    #[arg(help_heading = TABLE)]
     pub max_size: u64,
     /// Factor from one size to the next
     #[arg(short = 'f', long, value_name = "N", default_value_t = 2, value_parser = range(2..=1024))]
     #[arg(allow_negative_numbers = true)]
+    #[arg(help_heading = TABLE)]
     pub factor: u32,
     /// Iterations of each size; 0: no table [default: 100; 0 with --device gpu]
     #[arg(short = 'n', long = "iterations", value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = TABLE)]
     pub table: Option<u32>,
     /// Iterations of each size before the clock runs
     #[arg(short = 'w', long, value_name = "N", default_value_t = 10)]
     #[arg(allow_negative_numbers = true)]
+    #[arg(help_heading = TABLE)]
     pub warmup: u32,
     /// Blocks: each moves its equal share on a channel of its own, and channels start on rails in turn [default: 1;
     /// above two rails as many]
     #[arg(short = 'c', long = "ctas", value_name = "N", value_parser = range(1..=32))]
     #[arg(allow_negative_numbers = true)]
+    #[arg(help_heading = JOB)]
     pub blocks: Option<u32>,
     /// Threads of a block: with --device gpu 1, or whole warps up to 256; with --device cpu a block is one lane
     /// whatever is said here
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = range(1..=1024))]
     #[arg(allow_negative_numbers = true)]
+    #[arg(help_heading = JOB)]
     pub threads_per_cta: u32,
     /// PEs; an even number, PE 2k puts to PE 2k+1 [default: 2, or --world]
     #[arg(long, value_name = "N", value_parser = range(2..=16), allow_negative_numbers = true)]
+    #[arg(help_heading = JOB)]
     pub pes: Option<u32>,
     /// Rails of each PE
     #[arg(long, value_name = "R", default_value_t = 2, value_parser = range(1..=8))]
     #[arg(allow_negative_numbers = true)]
+    #[arg(help_heading = JOB)]
     pub rails: u32,
     /// Rate of each rail in Gb/s, with --nic soft [default: 4]
     #[arg(long, value_name = "G", allow_negative_numbers = true)]
+    #[arg(help_heading = JOB)]
     pub rail_gbps: Option<f64>,
     /// What kind of device each NIC is, with --nic soft: soft, cx5, cx6dx, cx7, bf3, vf, ib-ar, strict [default: soft]
     #[arg(long, value_name = "DEVICE")]
+    #[arg(help_heading = JOB)]
     pub profile: Option<Profile>,
     /// Where the kernels run
     #[arg(long, default_value = "cpu")]
+    #[arg(help_heading = JOB)]
     pub device: DeviceKind,
     /// Kernels for --device gpu: cubin, fatbin or PTX [default: what `cargo xtask gpu` built for the GPU]
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = JOB)]
     pub kernels: Option<PathBuf>,
     /// What carries the packets [default: SHUNT_NIC, else soft]
     #[arg(long = "nic", value_name = "NIC")]
+    #[arg(help_heading = JOB)]
     pub nic_asked: Option<NicKind>,
     /// What carries them, by the flag or by the variable.
     #[arg(skip)]
@@ -84,87 +105,113 @@ pub struct Options {
     /// How long the stream runs
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_time)]
     #[arg(allow_hyphen_values = true)]
+    #[arg(help_heading = STREAM)]
     pub duration: u64,
     /// Seed of the data and of the faults' dice
     #[arg(long, value_name = "S", default_value_t = 1, value_parser = parse_count)]
     #[arg(allow_hyphen_values = true)]
+    #[arg(help_heading = STREAM)]
     pub seed: u64,
     /// How long every path must stay dead before a peer is lost; 0: at once [default: SHUNT_GIVE_UP, else 1s]
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    #[arg(help_heading = RECOVERY)]
     pub give_up: Option<u64>,
     /// A path with work and no completion for this long is suspected [default: SHUNT_SUSPECT, else 10ms, 50ms when
     /// oversubscribed]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     #[arg(allow_hyphen_values = true)]
+    #[arg(help_heading = RECOVERY)]
     pub suspect: Option<u64>,
     /// What the stream is made of
     #[arg(long, default_value = "write")]
+    #[arg(help_heading = STREAM)]
     pub mode: Mode,
     /// What the signals are
     #[arg(long, default_value = "monotone")]
+    #[arg(help_heading = STREAM)]
     pub signal: SignalKind,
     /// Bytes of one put of the stream, with --mode write [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    #[arg(help_heading = STREAM)]
     pub size: Option<u64>,
     /// Slots of the receiver, and puts in flight at most
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = range(2..=512))]
     #[arg(allow_negative_numbers = true)]
+    #[arg(help_heading = STREAM)]
     pub window: u32,
     /// A fault: '<time>:<pe>.<rail>:<fault>' or '<time>:<pe>:<fault>', time from the start of the stream;
     /// repeatable
     #[arg(long, value_name = "FAULT", value_parser = parse_fault, allow_hyphen_values = true)]
+    #[arg(help_heading = FAULTS)]
     pub inject: Vec<Injection>,
     /// Inject no faults; print each switch as it happens, and the rails' counters each second
     #[arg(long)]
+    #[arg(help_heading = FAULTS)]
     pub watch: bool,
     /// Fault tolerance [default: on, or as NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE says]
     #[arg(long)]
+    #[arg(help_heading = RECOVERY)]
     pub ft: Option<OnOff>,
     /// Backup paths of each channel [default: SHUNT_BACKUPS, else every pair of rails, at most 7]
     #[arg(long, value_name = "N", value_parser = range(0..=7), allow_negative_numbers = true)]
+    #[arg(help_heading = RECOVERY)]
     pub backups: Option<u32>,
     /// How long the primary must be ready again before a channel goes back to it [default: SHUNT_RECOVERY_WINDOW, else
     /// 100ms]
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    #[arg(help_heading = RECOVERY)]
     pub recovery_window: Option<u64>,
     /// What proves that an abandoned path is silent [default: SHUNT_FENCE, else strict]
     #[arg(long)]
+    #[arg(help_heading = RECOVERY)]
     pub fence: Option<FenceKind>,
     /// How to resolve an uncertain operation [default: stop]
     #[arg(long)]
+    #[arg(help_heading = STREAM)]
     pub uncertain: Option<Uncertain>,
     /// Check every byte and poison every slot
     #[arg(long, default_value = "on")]
+    #[arg(help_heading = STREAM)]
     pub verify: OnOff,
     /// Write the result here as one JSON object
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = OUTPUT)]
     pub json: Option<PathBuf>,
     /// Write the timeline here as SVG
     #[arg(long, value_name = "FILE.svg")]
+    #[arg(help_heading = OUTPUT)]
     pub plot: Option<PathBuf>,
     /// Write a page with channels, switches, faults and verdict here
     #[arg(long, value_name = "FILE.html")]
+    #[arg(help_heading = OUTPUT)]
     pub report: Option<PathBuf>,
     /// Write a trace for Perfetto or chrome://tracing here
     #[arg(long, value_name = "FILE.json")]
+    #[arg(help_heading = OUTPUT)]
     pub trace: Option<PathBuf>,
     /// List fault types and exit
     #[arg(long)]
+    #[arg(help_heading = FAULTS)]
     pub list_faults: bool,
     /// This process is PE R of a job, the others are processes of their own [default: SHUNT_RANK]
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    #[arg(help_heading = JOB)]
     pub rank: Option<u32>,
     /// Processes of the job [default: SHUNT_WORLD]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = JOB)]
     pub world: Option<u32>,
     /// Where rank 0 listens for the others [default: SHUNT_ROOT]
     #[arg(long, value_name = "HOST:PORT")]
+    #[arg(help_heading = JOB)]
     pub root: Option<String>,
     /// The job's secret; needed unless the root is on loopback [default: SHUNT_SECRET_FILE]
     #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = JOB)]
     pub secret_file: Option<PathBuf>,
     /// Soft fabric of the processes of this machine, with --nic soft [default: SHUNT_FABRIC, else default]
     #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = JOB)]
     pub fabric: Option<String>,
     /// Blocks.
     #[arg(skip)]
