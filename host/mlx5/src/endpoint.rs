@@ -16,6 +16,7 @@ pub struct HalfPath {
     rings: RingSpan,
     log_depth: u32,
     incarnation: u32,
+    variant: u32,
     psn: u32,
     rail: Arc<Rail>,
 }
@@ -26,7 +27,7 @@ pub fn revived_psn(old_next_psn: u32) -> u32 {
 }
 
 impl HalfPath {
-    /// Recreates the half; its QP is in INIT. `psn` is the first one it will send.
+    /// The half of an incarnation that starts with the path; its QP is in INIT. `psn` is the first one it will send.
     pub fn create(
         rail: &Arc<Rail>,
         rings: &RingSpan,
@@ -34,21 +35,23 @@ impl HalfPath {
         incarnation: u32,
         psn: u32,
     ) -> Result<Self, NicError> {
-        let half = Self::make(rail, rings, log_depth, incarnation, psn)?;
+        let half = Self::make(rail, rings, log_depth, (incarnation, incarnation & 1), psn)?;
         half.init()?;
         Ok(half)
     }
 
-    /// The same with its QP in RST: the one that goes on with [`HalfPath::init`] has a half to put away if that fails.
+    /// Makes the half of an incarnation in a variant of the rings; its QP is in RST. Who goes on with
+    /// [`HalfPath::init`] has a half to put away if that fails.
     pub fn make(
         rail: &Arc<Rail>,
         rings: &RingSpan,
         log_depth: u32,
-        incarnation: u32,
+        (incarnation, variant): (u32, u32),
         psn: u32,
     ) -> Result<Self, NicError> {
-        let queue = Queue::make(&rail.queue_source()?, rings, log_depth, incarnation)?;
-        Ok(Self { queue, rings: *rings, log_depth, incarnation, psn: psn & MASK_24, rail: rail.clone() })
+        let queue = Queue::make(&rail.queue_source()?, rings, log_depth, variant)?;
+        let (rings, psn, rail) = (*rings, psn & MASK_24, rail.clone());
+        Ok(Self { queue, rings, log_depth, incarnation, variant, psn, rail })
     }
 
     /// RST2INIT.
@@ -101,7 +104,7 @@ impl HalfPath {
 
     /// The row device code reads, all but `state`, `base`, `next_index` and times, which start at 0.
     pub fn path_row(&self, remote: &HalfCard) -> PathRow {
-        let variant = self.rings.variant(self.incarnation);
+        let variant = self.rings.variant(self.variant);
         let local = self.rail.card();
         PathRow {
             send_queue: self.rings.send_queue.address,
@@ -146,7 +149,7 @@ impl HalfPath {
     pub unsafe fn producer(&self) -> Producer {
         let door = Door { register: self.queue.uar.register(), qpn: self.queue.qp.number() };
         // SAFETY: the rings are this half's and live as long as its rail; sole use is the caller's promise.
-        unsafe { Producer::new(self.rail.name.clone(), &self.rings, self.incarnation, self.log_depth, door) }
+        unsafe { Producer::new(self.rail.name.clone(), &self.rings, self.variant, self.log_depth, door) }
     }
 
     /// Rings.
@@ -162,6 +165,11 @@ impl HalfPath {
     /// Incarnation.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
+    }
+
+    /// The variant of the rings that it uses.
+    pub fn variant(&self) -> u32 {
+        self.variant
     }
 
     /// First PSN it sends.

@@ -15,8 +15,8 @@ struct PendingDestroy<H> {
     path: usize,
     /// The rail it was made on.
     rail: u32,
-    /// Every other incarnation has its completions in the same memory.
-    incarnation: u32,
+    /// Where its completions are, of the path's memory.
+    variant: u32,
     /// None while its NIC has the command.
     half: Option<H>,
     /// Number of the command that its NIC has.
@@ -36,9 +36,9 @@ impl<H> Default for DestroyQueue<H> {
 
 impl<H> DestroyQueue<H> {
     /// Takes a half of a path; its NIC is told to destroy it in the next look.
-    pub fn defer(&mut self, now: Nanos, path: usize, rail: u32, incarnation: u32, half: H) {
+    pub fn defer(&mut self, now: Nanos, path: usize, rail: u32, variant: u32, half: H) {
         let half = Some(half);
-        self.0.push(PendingDestroy { path, rail, incarnation, half, command: 0, tries: 0, next: now });
+        self.0.push(PendingDestroy { path, rail, variant, half, command: 0, tries: 0, next: now });
     }
 
     /// True if a rail's NIC may still have an old half of a path.
@@ -56,10 +56,10 @@ impl<H> DestroyQueue<H> {
         self.of(path, rail).any(|one| one.tries > 0)
     }
 
-    /// True if any NIC may still write completions of an old half of a path where those of `incarnation` are to be: an
-    /// error among them would be taken for one of the new half.
-    pub fn cq_buffer_in_use(&self, path: usize, incarnation: u32) -> bool {
-        self.0.iter().any(|one| one.path == path && (one.incarnation ^ incarnation) & 1 == 0)
+    /// True if any NIC may still write completions of an old half of a path in a variant of its memory: an error among
+    /// them would be taken for one of the new half.
+    pub fn cq_buffer_in_use(&self, path: usize, variant: u32) -> bool {
+        self.0.iter().any(|one| one.path == path && one.variant == variant)
     }
 
     /// Gives the halves whose turn has come to `submit`, which answers with the number of the command. True if there
@@ -107,10 +107,10 @@ mod tests {
 
     const PAUSE: Nanos = Nanos::millis(20);
 
-    /// A queue with one half of path 3, incarnation 6, on rail 1, and the command 7 for it under way.
+    /// A queue with one half of path 3, variant 0, on rail 1, and the command 7 for it under way.
     fn asked() -> DestroyQueue<&'static str> {
         let mut queue = DestroyQueue::default();
-        queue.defer(Nanos::ZERO, 3, 1, 6, "half");
+        queue.defer(Nanos::ZERO, 3, 1, 0, "half");
         assert!(queue.poll(Nanos::ZERO, |path, half| {
             assert_eq!((path, half), (3, "half"));
             7
@@ -122,7 +122,9 @@ mod tests {
     fn a_half_is_held_until_it_is_destroyed() {
         let mut queue = asked();
         assert!(queue.holds(3, 1) && !queue.holds(3, 0) && !queue.holds(2, 1));
-        assert!(queue.cq_buffer_in_use(3, 8) && !queue.cq_buffer_in_use(3, 7), "every other incarnation");
+        assert!(
+            queue.cq_buffer_in_use(3, 0) && !queue.cq_buffer_in_use(3, 1) && !queue.cq_buffer_in_use(2, 0)
+        );
         assert!(!queue.poll(Nanos::MAX, |_, _| unreachable!("its NIC has the command")));
         assert_eq!(queue.destroyed(8), None, "another command");
         assert_eq!(queue.destroyed(7), Some(1));
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn a_rail_is_clear_once_its_last_half_is_destroyed() {
         let mut queue = asked();
-        queue.defer(Nanos::ZERO, 3, 1, 7, "the next");
+        queue.defer(Nanos::ZERO, 3, 1, 1, "the next");
         queue.poll(Nanos::ZERO, |_, _| 9);
         assert_eq!((queue.destroyed(7), queue.destroyed(9)), (None, Some(1)));
     }

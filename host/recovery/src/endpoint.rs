@@ -15,6 +15,8 @@ pub trait Endpoint: Send + Sync {
     fn rail(&self) -> u32;
     /// The incarnation it was made for.
     fn incarnation(&self) -> u32;
+    /// The variant of its memory that it uses, 0 or 1.
+    fn variant(&self) -> u32;
     /// The PSN it begins to send with.
     fn psn(&self) -> u32;
     /// What the other end must know to connect to it.
@@ -79,11 +81,12 @@ pub trait Prober: Send {
 
 /// Makes the endpoints of one path, one for each incarnation.
 pub trait Maker: Send + Sync {
-    /// Makes one in RST on a rail; `psn` is the first that it will send.
+    /// Makes one in RST on a rail. `number`: its incarnation, and the variant of the path's memory (0 or 1) that no
+    /// other half of the path uses on any NIC. `psn` is the first that it will send.
     ///
     /// # Errors
     /// As its NIC answers.
-    fn make(&self, rail: &Arc<Rail>, incarnation: u32, psn: u32) -> Result<Half, NicError>;
+    fn make(&self, rail: &Arc<Rail>, number: (u32, u32), psn: u32) -> Result<Half, NicError>;
 }
 
 /// An endpoint, which its NIC's worker may hold as well.
@@ -96,6 +99,10 @@ impl Handle for Half {
 
     fn incarnation(&self) -> u32 {
         (**self).incarnation()
+    }
+
+    fn variant(&self) -> u32 {
+        (**self).variant()
     }
 
     fn psn(&self) -> u32 {

@@ -337,14 +337,14 @@ impl Engine {
             Command::Stop(half) => (half.rail(), Job::Stop(half), Task::Stop),
             Command::Look(half) => (half.rail(), Job::Look(half), Task::Look),
             Command::Connect(half, card) => (half.rail(), Job::Connect(half, Box::new(card)), Task::Connect),
-            Command::Make { rail, old, incarnation, psn, remote } => {
+            Command::Make { rail, old, incarnation, variant, psn, remote } => {
                 let Some(maker) = owner.maker(key) else {
                     old.into_iter().for_each(|old| self.destroy(now, key, old));
                     let why = "its owner cannot make it".to_owned();
                     self.with(owner, now, key, |path, cx| path::outcomes::made(path, cx, Err(why)));
                     return;
                 };
-                let making = Making { old, maker, incarnation, psn, remote };
+                let making = Making { old, maker, number: (incarnation, variant), psn, remote };
                 (rail, Job::Make(Box::new(making)), Task::Make)
             }
         };
@@ -354,7 +354,7 @@ impl Engine {
 
     /// Keeps a half until it is gone.
     pub fn destroy(&mut self, now: Nanos, key: usize, half: Half) {
-        self.destroys.defer(now, key, half.rail(), half.incarnation(), half);
+        self.destroys.defer(now, key, half.rail(), half.variant(), half);
     }
 
     /// Has destroyed what is due.

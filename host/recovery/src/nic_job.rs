@@ -22,8 +22,8 @@ pub struct Making {
     pub old: Option<Half>,
     /// Makes it.
     pub maker: Box<dyn Maker>,
-    /// The new incarnation.
-    pub incarnation: u32,
+    /// The new incarnation, and the variant of the path's memory that it uses.
+    pub number: (u32, u32),
     /// First PSN it sends.
     pub psn: u32,
     /// The other half, if it was made first: then both are connected at once.

@@ -277,7 +277,7 @@ impl PathPool {
         if !takes && !better {
             return None;
         }
-        // A number may have been passed over for what a dead NIC still has of an older one; that is every other number.
+        // What failed once may have failed by chance.
         let once = view.health == Health::Released && view.up && !view.stuck && view.failures < TRIES;
         if once && promise(next).failed_at.is_some() {
             return None;

@@ -69,8 +69,8 @@ impl Facts for Seen<'_> {
         self.destroys.was_refused(self.key, rail)
     }
 
-    fn completions_in_use(&self, incarnation: u32) -> bool {
-        self.destroys.cq_buffer_in_use(self.key, incarnation)
+    fn completions_in_use(&self, variant: u32) -> bool {
+        self.destroys.cq_buffer_in_use(self.key, variant)
     }
 
     fn rail_being_left(&self, rail: u32) -> bool {

@@ -134,7 +134,7 @@ impl Worker {
     fn create(&self, making: &Making) -> Result<Half, NicError> {
         // By value, not by what it was: GIDs move when a port flaps.
         self.rail.refresh_address()?;
-        making.maker.make(&self.rail, making.incarnation, making.psn)
+        making.maker.make(&self.rail, making.number, making.psn)
     }
 
     /// True if the NIC's posted writes are in memory. A flush that fails takes its whole deadline; others wait for

@@ -33,6 +33,10 @@ impl Endpoint for ChannelEndpoint {
         self.half.incarnation()
     }
 
+    fn variant(&self) -> u32 {
+        self.half.variant()
+    }
+
     fn psn(&self) -> u32 {
         self.half.psn()
     }
@@ -106,8 +110,8 @@ pub(super) struct ChannelMaker {
 }
 
 impl Maker for ChannelMaker {
-    fn make(&self, rail: &Arc<Rail>, incarnation: u32, psn: u32) -> Result<Half, NicError> {
-        let half = HalfPath::make(rail, &self.rings, self.log_depth, incarnation, psn)?;
+    fn make(&self, rail: &Arc<Rail>, number: (u32, u32), psn: u32) -> Result<Half, NicError> {
+        let half = HalfPath::make(rail, &self.rings, self.log_depth, number, psn)?;
         Ok(ChannelEndpoint::found(half, self.tuning))
     }
 }

@@ -216,6 +216,11 @@ impl Endpoint for TalkEndpoint {
         self.incarnation
     }
 
+    /// Each has memory of its own.
+    fn variant(&self) -> u32 {
+        self.incarnation & 1
+    }
+
     fn psn(&self) -> u32 {
         self.psn
     }
@@ -298,7 +303,7 @@ pub(super) struct TalkMaker {
 }
 
 impl Maker for TalkMaker {
-    fn make(&self, rail: &Arc<Rail>, incarnation: u32, psn: u32) -> Result<Half, NicError> {
+    fn make(&self, rail: &Arc<Rail>, (incarnation, _): (u32, u32), psn: u32) -> Result<Half, NicError> {
         let queue = Arc::new(Queue::make(rail)?);
         self.made.lock().expect("one thread").push(((self.key, incarnation), queue.clone()));
         let (rail, world) = (rail.clone(), self.world.clone());

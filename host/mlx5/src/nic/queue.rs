@@ -42,16 +42,16 @@ pub struct RingVariant {
 pub struct RingSpan {
     /// Send queue: the journal, so there is one for all incarnations.
     pub send_queue: At,
-    /// Taken in turn by incarnations.
+    /// One for each half that its NIC may still have: a half takes one that no other has.
     pub variants: [RingVariant; 2],
     /// User index of the QP.
     pub user_index: u32,
 }
 
 impl RingSpan {
-    /// The variant that an incarnation uses.
-    pub fn variant(&self, incarnation: u32) -> &RingVariant {
-        &self.variants[incarnation as usize & 1]
+    /// A variant by its number, modulo 2.
+    pub fn variant(&self, number: u32) -> &RingVariant {
+        &self.variants[number as usize & 1]
     }
 }
 
@@ -79,10 +79,10 @@ impl Queue {
         source: &QueueSource<'_>,
         rings: &RingSpan,
         log_depth: u32,
-        incarnation: u32,
+        variant: u32,
         pkey_index: u16,
     ) -> Result<Self, NicError> {
-        let queue = Self::make(source, rings, log_depth, incarnation)?;
+        let queue = Self::make(source, rings, log_depth, variant)?;
         queue.qp.init(pkey_index)?;
         Ok(queue)
     }
@@ -92,9 +92,9 @@ impl Queue {
         source: &QueueSource<'_>,
         rings: &RingSpan,
         log_depth: u32,
-        incarnation: u32,
+        variant: u32,
     ) -> Result<Self, NicError> {
-        let variant = rings.variant(incarnation);
+        let variant = rings.variant(variant);
         let entries =
             Span { address: variant.completion_queue.address, bytes: (CQE_BYTES as u64) << log_depth };
         source.memory.fill(entries, FRESH_BYTE)?;
@@ -237,8 +237,8 @@ impl Producer {
     /// # Safety
     /// The addresses are those of a queue of this depth, stay valid while this object lives, and nobody else
     /// posts on the queue meanwhile.
-    pub unsafe fn new(nic: String, rings: &RingSpan, incarnation: u32, log_depth: u32, door: Door) -> Self {
-        let variant = rings.variant(incarnation);
+    pub unsafe fn new(nic: String, rings: &RingSpan, variant: u32, log_depth: u32, door: Door) -> Self {
+        let variant = rings.variant(variant);
         Self {
             nic,
             send_queue: rings.send_queue.address,

@@ -15,6 +15,8 @@ pub trait Handle: Clone {
     fn rail(&self) -> u32;
     /// The incarnation it was made for.
     fn incarnation(&self) -> u32;
+    /// The variant of the path's memory that it uses, 0 or 1.
+    fn variant(&self) -> u32;
     /// The PSN it began to send with.
     fn psn(&self) -> u32;
     /// What the other end must know to connect to it.
@@ -66,8 +68,8 @@ pub trait Facts {
     fn destroy_pending(&self, rail: u32) -> bool;
     /// True if a NIC was asked in vain to destroy an old half of this path.
     fn destroy_refused(&self, rail: u32) -> bool;
-    /// True if any NIC may still write completions of an old half where those of an incarnation are to be.
-    fn completions_in_use(&self, incarnation: u32) -> bool;
+    /// True if any NIC may still write completions of an old half of this path in a variant of its memory.
+    fn completions_in_use(&self, variant: u32) -> bool;
     /// True if nothing is to be made on a rail for now, though its port is up.
     fn rail_being_left(&self, rail: u32) -> bool;
     /// True if the peer was given up.
@@ -197,6 +199,8 @@ pub enum Command<H> {
         old: Option<H>,
         /// The incarnation.
         incarnation: u32,
+        /// The variant of the path's memory that no half uses, 0 or 1.
+        variant: u32,
         /// First PSN that it sends.
         psn: u32,
         /// The other half, if it was made first: then both are connected at once.

@@ -313,7 +313,8 @@ impl<H: Handle> PathMachine<H> {
         self.observe(cx, Observation::Due, Urgency::Idle);
         match due {
             Due::Refuse { rail, stuck } => self.refuse(cx, rail, stuck),
-            _ => self.pair.make(cx),
+            Due::Make(variant) => self.pair.make(cx, variant),
+            Due::No => {}
         }
         true
     }
@@ -330,7 +331,7 @@ impl<H: Handle> PathMachine<H> {
         let error = match stuck {
             true => format!("the NIC of rail {rail} has not answered that the last half is destroyed"),
             false => {
-                "a NIC may still write where completions would be: this number is passed over".to_owned()
+                "NICs may still write wherever completions would be: this number is passed over".to_owned()
             }
         };
         self.pair.notice(cx, Notice::RevivalFailed(error));

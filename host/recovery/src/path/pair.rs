@@ -229,8 +229,8 @@ impl<H: Handle> Pair<H> {
         }
     }
 
-    /// Has the next incarnation of this half made.
-    pub(super) fn make(&mut self, cx: &mut Step<'_, H>) {
+    /// Has the next incarnation of this half made, in this variant of its memory.
+    pub(super) fn make(&mut self, cx: &mut Step<'_, H>, variant: u32) {
         let rail = self.rails.local;
         let mut old = self.half.take();
         if old.as_ref().is_some_and(|half| half.rail() != rail) {
@@ -238,7 +238,8 @@ impl<H: Handle> Pair<H> {
             old.take().into_iter().for_each(|old| cx.put(Output::Destroy(old)));
         }
         let (incarnation, psn, remote) = (self.incarnation, self.next_psn, self.remote);
-        cx.put(Output::Command(Urgency::Making, Command::Make { rail, old, incarnation, psn, remote }));
+        let making = Command::Make { rail, old, incarnation, variant, psn, remote };
+        cx.put(Output::Command(Urgency::Making, making));
     }
 
     /// What came of a fence or a count of this half.

@@ -29,8 +29,8 @@ pub fn is_stuck(silent: bool, destroy_pending: bool, destroy_refused: bool, fenc
 pub(super) enum Due {
     /// Rest.
     No,
-    /// Make its next half.
-    Make,
+    /// Make its next half, in this variant of its memory.
+    Make(u32),
     /// Its NIC on this rail cannot: use the number up. `stuck`: it does not let go of the last half.
     Refuse {
         /// See [`Due::Refuse`].
@@ -73,10 +73,14 @@ impl<H: Handle> Released<'_, H> {
         let fencing = matches!(pair.task, Task::Fence(_)) && pair.rail_at_work() == rail;
         let (silent, refused) = (cx.facts.nic_silent(rail), cx.facts.destroy_refused(rail));
         let stuck = is_stuck(silent, held, refused, fencing) && !pair.leads && !Mutant::OfferNotRefused.on();
-        // This NIC is waited for; of another nobody knows when it lets go, and one number further there is room.
-        let next = pair.incarnation.wrapping_add(1);
-        let used = put_away.is_some_and(|(_, incarnation)| (incarnation ^ next) & 1 == 0);
-        let buried = !held && (used || cx.facts.completions_in_use(next));
+        // This NIC is waited for. Another one may keep its half for good, and with it a variant of the memory.
+        let taken = |variant| {
+            let put_away = put_away.is_some_and(|(_, was)| was == variant);
+            put_away || cx.facts.completions_in_use(variant)
+        };
+        let next = pair.incarnation.wrapping_add(1) & 1;
+        let variant = [next, 1 - next].into_iter().find(|variant| !taken(*variant));
+        let buried = !held && variant.is_none();
         let free = pair.task == Task::None && !held && cx.facts.nic_has_room(rail);
         let may_make = free && !cx.facts.rail_being_left(rail) || stuck || buried;
         if !(due && lifetime_over && pair.incarnation < u32::MAX && may_make) {
@@ -86,11 +90,14 @@ impl<H: Handle> Released<'_, H> {
         if !cx.facts.has_left() && !Mutant::RevivedBeforeLeft.on() {
             return Due::No;
         }
-        if stuck || buried { Due::Refuse { rail, stuck } } else { Due::Make }
+        match variant.filter(|_| !stuck) {
+            Some(variant) => Due::Make(variant),
+            None => Due::Refuse { rail, stuck },
+        }
     }
 
     /// Keeps the old half of a path that is to be made again on `rail`, if its NIC may have it still: its rail and
-    /// incarnation. One that the NIC has in hand is left there, unless the next is made by another NIC.
+    /// variant. One that the NIC has in hand is left there, unless the next is made by another NIC.
     fn put_away(&mut self, cx: &mut Step<'_, H>, rail: u32) -> Option<(u32, u32)> {
         let pair = &mut *self.0;
         let elsewhere = pair.half.as_ref().is_some_and(|half| half.rail() != rail);
@@ -98,7 +105,7 @@ impl<H: Handle> Released<'_, H> {
         if !at_hand || pair.fence.mine != Some(SideTruth::Dead) || Mutant::UnfencedRecreated.on() {
             return None;
         }
-        let old = pair.half.as_ref().map(|half| (half.rail(), half.incarnation()));
+        let old = pair.half.as_ref().map(|half| (half.rail(), half.variant()));
         if let Some((at, _)) = old.filter(|_| !pair.fence.is_proof(cx.age, cx.timing.lifetime, true)) {
             cx.put(Output::Unproven(at));
         }

@@ -8,7 +8,9 @@ use super::state::{End, Flow, Job, Old, QpState, System};
 use shunt_layout::state::PathState;
 use shunt_recovery::health::Health;
 use shunt_recovery::nanos::Nanos;
-use shunt_recovery::path::{self, Adopted, Command, Facts, Output, PathMachine, Polled, Step, Task, Word};
+use shunt_recovery::path::{
+    self, Adopted, Command, Facts, Handle, Output, PathMachine, Polled, Step, Task, Word,
+};
 use shunt_recovery::slots::RailPair;
 use shunt_recovery::verdict::Verdict;
 use std::collections::VecDeque;
@@ -56,8 +58,8 @@ impl Facts for Seen {
     fn destroy_refused(&self, _rail: u32) -> bool {
         self.old.iter().flatten().any(|old| old.refused)
     }
-    fn completions_in_use(&self, incarnation: u32) -> bool {
-        self.old.iter().flatten().any(|old| (old.half.incarnation ^ incarnation) & 1 == 0)
+    fn completions_in_use(&self, variant: u32) -> bool {
+        self.old.iter().flatten().any(|old| old.half.variant() == variant)
     }
     fn rail_being_left(&self, _rail: u32) -> bool {
         false

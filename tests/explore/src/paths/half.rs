@@ -26,6 +26,11 @@ impl Handle for Half {
         self.incarnation
     }
 
+    /// One NIC an end: nothing is made while it has an old half, so the other variant is never needed.
+    fn variant(&self) -> u32 {
+        self.incarnation & 1
+    }
+
     fn psn(&self) -> u32 {
         self.psn
     }
