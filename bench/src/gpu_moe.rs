@@ -20,6 +20,7 @@ pub struct GpuRank<'c> {
     unit: &'c Unit,
     rank: u32,
     ranks: u32,
+    locals: u32,
     group: Group,
     heap_bytes: u64,
     /// Where each rank's heap is, for kernels: all of them lie in memory that the shared GPU reaches.
@@ -28,11 +29,12 @@ pub struct GpuRank<'c> {
 }
 
 impl<'c> GpuRank<'c> {
-    /// The kernels of a rank of a cluster of so many, by groups of threads.
-    pub fn new(cluster: &'c Cluster, rank: u32, ranks: u32, group: Group) -> Self {
+    /// The kernels of a rank of a cluster of so many, so many of a node, by groups of threads.
+    pub fn new(cluster: &'c Cluster, rank: u32, (ranks, locals): (u32, u32), group: Group) -> Self {
         let unit = cluster.unit(rank);
         let heaps = (0..ranks).map(|rank| cluster.unit(rank).address(HeapOffset(0))).collect();
-        Self { unit, rank, ranks, group, heap_bytes: unit.map().bytes(), heaps, memory: RefCell::default() }
+        let (heap_bytes, memory) = (unit.map().bytes(), RefCell::default());
+        Self { unit, rank, ranks, locals, group, heap_bytes, heaps, memory }
     }
 
     fn kernels(&self) -> &Kernels {
@@ -112,6 +114,9 @@ impl Machine for GpuRank<'_> {
         let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };
         (fault.peer != self.rank).then(|| PathName::of(&self.unit.path(place), fault.at.0))
     }
+    fn near(&self, rank: u32, at: u64) -> Option<u64> {
+        (rank / self.locals == self.rank / self.locals).then(|| self.heaps[rank as usize] + at)
+    }
     fn memory(&self, bytes: u64) -> u64 {
         let span = OwnedSpan::alloc(self.kernels().memory(), bytes, Placement::Control);
         let span = span.unwrap_or_else(|error| panic!("{bytes} bytes for tensors: {error}"));
@@ -155,8 +160,5 @@ impl NormalMachine for GpuRank<'_> {
             self.outcomes(&[(kernel.name(), blocks)])
         };
         run().unwrap_or_else(|error| panic!("rank {}, {}: {error}", self.rank, kernel.name()))[0]
-    }
-    fn near(&self, rank: u32, at: u64) -> u64 {
-        self.heaps[rank as usize] + at
     }
 }

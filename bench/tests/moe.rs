@@ -61,7 +61,7 @@ fn layers_under_random_faults_are_clean_and_draw_a_timeline() {
     }
     assert!(json["failovers"].as_u64().unwrap() > 0, "{out}");
     let [by_nic, mapped, crossing] = bytes(&json, &out);
-    assert!(mapped == 0 && crossing > 0 && by_nic > crossing, "low latency sends all by NIC: {out}");
+    assert!(mapped == 0 && crossing > 0 && by_nic > crossing, "each rank is a node of its own: {out}");
     assert!(json["faults"].as_array().unwrap().iter().any(|fault| fault["hits"].as_u64() > Some(0)), "{out}");
     assert_eq!(json["verdict"], "clean");
     let picture = std::fs::read_to_string(svg).unwrap();
@@ -119,6 +119,39 @@ fn what_stays_on_a_node_goes_through_no_nic() {
     assert!(by_nic < all, "{by_nic} of {all} bytes");
 }
 
+/// The same of low latency: kernels post nothing for a rank of their node, and what words there are go the same way.
+#[test]
+fn what_stays_on_a_node_goes_through_no_nic_in_low_latency() {
+    let of = |locals: u32, more: &str| {
+        let name = format!("moe-ll-node-{locals}-{}.json", more.len());
+        let arguments = format!("--ranks 4 --iters 400 --seed 11 --ranks-per-node {locals} {more}");
+        let (output, json) = run_with(&name, &arguments, &PATIENT);
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!((&json["ranks_per_node"], &json["posted_on_node"]), (&locals.into(), &0.into()), "{said}");
+        (bytes(&json, &said), json)
+    };
+    let ([by_nic, all, crossing], _) = of(4, "--faults none --signals cleared");
+    assert_eq!((by_nic, crossing), (0, 0));
+    let ([by_nic, mapped, crossing], _) = of(1, "--faults none");
+    assert_eq!((mapped, crossing), (0, all));
+    assert!(by_nic > all, "{by_nic} of {all} bytes");
+    let ([by_nic, mapped, crossing], _) = of(2, "--faults none");
+    assert_eq!(mapped + crossing, all);
+    assert!(0 < mapped && by_nic > crossing && by_nic < crossing + all / 4, "{by_nic}, {crossing} of {all}");
+    // Ports that stay down: agents talk about that, and kernels never hear of it.
+    let ([by_nic, mapped, crossing], json) = of(4, "--faults down --every 5ms --signals cleared");
+    assert_eq!((mapped, crossing), (all, 0));
+    assert!(by_nic < all / 100, "{by_nic} of {all} bytes");
+    assert!(
+        json["faults"].as_array().unwrap().iter().any(|fault| fault["hits"].as_u64() > Some(0)),
+        "{json}"
+    );
+    // Half of it by NICs that fail.
+    let ([_, mapped, crossing], json) = of(2, "--faults down=20ms --every 20ms");
+    assert_eq!(mapped + crossing, all);
+    assert!(json["failovers"].as_u64().unwrap() > 0, "{json}");
+}
+
 /// Starts each rank as a process of its own, and answers with rank 0's JSON and what all of them said.
 fn processes(name: &str, ranks: u16, arguments: &str, environment: &[(&str, &str)]) -> (Value, String) {
     let (json, port) = (file(&format!("{name}.json")), free_port());
@@ -168,6 +201,11 @@ fn layers_of_both_modes_are_clean_where_each_rank_is_a_process() {
     let [by_nic, mapped, crossing] = bytes(&json, &said);
     assert_eq!((by_nic, crossing), (TERMS, 0), "{said}");
     assert!(mapped > TERMS, "{said}");
+    let one_node = "--ranks-per-node 4 --iters 200 --faults down --every 10ms --signals cleared --nic soft";
+    let (json, said) = processes("moe-ll-one-node", 4, one_node, &PATIENT);
+    let [by_nic, mapped, crossing] = bytes(&json, &said);
+    assert_eq!((&json["posted_on_node"], crossing), (&Value::from(0), 0), "{said}");
+    assert!(mapped > 100 * by_nic, "{said}");
 }
 
 #[test]
@@ -241,11 +279,8 @@ fn bad_flags_are_status_2_and_say_what_would_be_right() {
         ("--format fp4", "bf16"),
         ("--json /nowhere/moe.json", "folder that exists"),
         ("--no-such-option", "unexpected"),
-        ("--nodes 2", "--nodes 2 with --mode low-latency: all that ranks send goes by NICs there"),
-        (
-            "--ranks-per-node 2",
-            "--ranks-per-node 2 with --mode low-latency: all that ranks send goes by NICs",
-        ),
+        ("--nodes 3", "--nodes: expected a divisor of the 4 ranks, got 3"),
+        ("--ranks-per-node 3", "--ranks-per-node: expected a divisor of the 4 ranks, got 3"),
         ("--mode normal --ranks-per-node 3", "--ranks-per-node: expected a divisor of the 4 ranks, got 3"),
         ("--mode normal --ranks-per-node 2 --nodes 2", "cannot be used with"),
         ("--faults none --every 50ms", "--every 50.0 ms with --faults none: nothing goes wrong there"),

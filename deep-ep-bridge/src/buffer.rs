@@ -12,7 +12,7 @@ use crate::fault::{self, MoeError, MoeFault};
 use crate::runner::Runner;
 use crate::settings::{Format, Patience, Signals};
 use shunt_device::FaultKind;
-use shunt_kernels::moe::{ABSOLUTE, MoeCall, Stage, ZERO_COPY};
+use shunt_kernels::moe::{ABSOLUTE, ASK, MoeCall, Stage, ZERO_COPY};
 use shunt_layout::moe::{At, CALLS_MAX, SETS, Shape, TOPK_MAX};
 use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,6 +110,8 @@ pub struct Buffer<R: Runner> {
     broken: bool,
     /// Its own number.
     made: u64,
+    /// Where kernels here reach the part that each rank has of it; 0: by NIC.
+    peers: Vec<u64>,
     /// The call whose send buffer the caller may write.
     lent: u64,
     /// What the ranks agree on, where they do.
@@ -154,6 +156,7 @@ impl<R: Runner> Buffer<R> {
                 return Err(argument("mask_lost", true, "false: nothing here agrees with the other ranks"));
             }
         };
+        let peers = (0..shape.ranks).map(|rank| runner.near(rank, base).unwrap_or(0)).collect();
         let buffer = Self {
             runner,
             shape,
@@ -165,6 +168,7 @@ impl<R: Runner> Buffer<R> {
             meeting,
             broken,
             made,
+            peers,
             lent: 0,
             agreed,
         };
@@ -214,12 +218,13 @@ impl<R: Runner> Buffer<R> {
         MoeCall {
             shape: self.shape,
             base: self.base,
+            peers: self.peers.as_ptr() as u64,
             call: number,
             floor: self.floor,
             timeout_ns: self.patience.timeout_ns,
             slice_ns: self.patience.slice_ns,
             blocks: self.patience.blocks.max(1),
-            flags: flags | absolute,
+            flags: flags | absolute | if self.patience.mask_lost { ASK } else { 0 },
             ..MoeCall::default()
         }
     }

@@ -20,6 +20,12 @@ pub trait Runner {
     fn heap_bytes(&self) -> u64;
     /// Address of a heap offset, for the caller.
     fn address(&self, at: u64) -> u64;
+    /// The address at which kernels here reach a heap offset of `rank`, which is the same for good; none where it is
+    /// not mapped here. A rank that shares no node with this one has none.
+    fn near(&self, rank: u32, at: u64) -> Option<u64> {
+        let _ = (rank, at);
+        None
+    }
     /// Runs a phase in all its blocks, to its end: an outcome that is a fault, if one of them met it.
     fn run(&self, stage: Stage, call: &MoeCall) -> Outcome;
     /// The path that a fault's channel was on.

@@ -30,6 +30,8 @@ pub struct Scenario {
     pub blocks: u32,
     /// How counts and flags travel.
     pub signals: Signals,
+    /// Ranks of a node, which reach each other's heaps.
+    pub locals: u32,
     /// How phases are run.
     pub mode: Mode,
     /// Rank 0's first port fails between two layers.
@@ -45,17 +47,22 @@ const _: () = assert!(FAILS_BEFORE < LAYERS);
 /// All scenarios of a group of lanes.
 pub fn of(group: Group) -> Vec<Scenario> {
     let mut out = Vec::new();
-    for ranks in [2, 4] {
+    for (ranks, locals) in [(2, 1), (4, 1), (4, 2)] {
         for (format, signals) in [(Format::Fp8, Signals::Cleared), (Format::Bf16, Signals::Absolute)] {
             for (mode, fails) in
                 [(Mode::Launch, false), (Mode::Launch, true), (Mode::Graph, false), (Mode::Graph, true)]
             {
+                if locals > 1 && !fails {
+                    continue;
+                }
                 let how = if mode == Mode::Graph { ", replayed" } else { "" };
                 let port = if fails { ", while a port fails" } else { "" };
-                let name = format!("{format:?} among {ranks} ranks by a {}{how}{port}", group.suffix());
+                let nodes = if locals > 1 { format!(", {locals} a node,") } else { String::new() };
+                let name =
+                    format!("{format:?} among {ranks} ranks{nodes} by a {}{how}{port}", group.suffix());
                 let shape = Shape::new(ranks, 2 * ranks, 4, 512).expect("sizes of our own");
                 let (topk, blocks) = (3, 3);
-                out.push(Scenario { name, shape, topk, format, group, blocks, signals, mode, fails });
+                out.push(Scenario { name, shape, topk, format, group, blocks, signals, locals, mode, fails });
             }
         }
     }
@@ -108,7 +115,7 @@ mod tests {
         names.sort_unstable();
         let count = names.len();
         names.dedup();
-        assert_eq!((names.len(), count), (32, 32));
+        assert_eq!((names.len(), count), (40, 40));
     }
 
     #[test]

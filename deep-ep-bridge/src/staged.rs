@@ -27,6 +27,11 @@ pub trait Machine {
     fn address(&self, at: u64) -> u64;
     /// The path that a fault's channel was on.
     fn path(&self, fault: &Fault) -> Option<PathName>;
+    /// As [`Runner::near`].
+    fn near(&self, rank: u32, at: u64) -> Option<u64> {
+        let _ = (rank, at);
+        None
+    }
     /// Address, for kernels, of so many bytes that they reach while this is there.
     fn memory(&self, bytes: u64) -> u64;
     /// Copies to there.
@@ -65,7 +70,7 @@ pub struct Tensor {
 type Argument = fn(&mut MoeCall) -> &mut u64;
 
 /// All of them.
-pub const ARGUMENTS: [Argument; 8] = [
+pub const ARGUMENTS: [Argument; 9] = [
     |call| &mut call.x,
     |call| &mut call.topk_index,
     |call| &mut call.topk_weights,
@@ -74,6 +79,7 @@ pub const ARGUMENTS: [Argument; 8] = [
     |call| &mut call.source,
     |call| &mut call.ranges,
     |call| &mut call.counts,
+    |call| &mut call.peers,
 ];
 const X: usize = 0;
 const INDEX: usize = 1;
@@ -83,6 +89,7 @@ const SCALES: usize = 4;
 const SOURCE: usize = 5;
 const RANGES: usize = 6;
 const COUNTS: usize = 7;
+const PEERS: usize = 8;
 
 /// What a phase reads and writes beside the heap.
 pub fn tensors(stage: Stage, call: &MoeCall) -> Vec<Tensor> {
@@ -93,7 +100,7 @@ pub fn tensors(stage: Stage, call: &MoeCall) -> Vec<Tensor> {
     let of = |written: bool| move |(argument, bytes)| Tensor { argument, bytes, written };
     let read = |list: &[(usize, u64)]| list.iter().copied().map(of(false)).collect::<Vec<_>>();
     let written = |list: &[(usize, u64)]| list.iter().copied().map(of(true)).collect::<Vec<_>>();
-    match stage {
+    let mut all = match stage {
         Stage::DispatchSend => read(&[(X, 2 * tokens * hidden), (INDEX, 8 * routes)]),
         Stage::DispatchReceive => {
             let channel = if call.has(FP8) { 1 } else { 2 };
@@ -117,13 +124,17 @@ pub fn tensors(stage: Stage, call: &MoeCall) -> Vec<Tensor> {
             all
         }
         Stage::Clean | Stage::Room => Vec::new(),
+    };
+    if call.peers != 0 {
+        all.extend(read(&[(PEERS, 8 * u64::from(shape.ranks))]));
     }
+    all
 }
 
 /// Bytes of the largest tensor of each argument.
 fn largest(shape: &Shape) -> [u64; ARGUMENTS.len()] {
     let (tokens, topk) = (shape.tokens, TOPK_MAX);
-    let call = |flags| MoeCall { shape: *shape, tokens, topk, flags, ..MoeCall::default() };
+    let call = |flags| MoeCall { shape: *shape, peers: 1, tokens, topk, flags, ..MoeCall::default() };
     let stages = [Stage::DispatchSend, Stage::DispatchReceive, Stage::CombineSend, Stage::CombineReceive];
     let mut out = [0; ARGUMENTS.len()];
     for (stage, flags) in stages.into_iter().flat_map(|stage| [(stage, 0), (stage, FP8)]) {
@@ -303,6 +314,9 @@ impl<M: Machine> Runner for Staged<M> {
     }
     fn path(&self, fault: &Fault) -> Option<PathName> {
         self.machine.path(fault)
+    }
+    fn near(&self, rank: u32, at: u64) -> Option<u64> {
+        self.machine.near(rank, at)
     }
     /// # Panics
     /// A graph's arguments are others than at its capture, or a kernel wrote what is not its own.

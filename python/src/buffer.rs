@@ -95,6 +95,7 @@ impl PyBuffer {
         timeout_ns: u64,
         absolute: bool,
         mask_lost: bool,
+        by_memory: bool,
     ) -> PyResult<Self> {
         if !job.job.own().contains(&rank) {
             return Err(PyValueError::new_err(format!("rank {rank}: expected one of {:?}", job.job.own())));
@@ -107,7 +108,8 @@ impl PyBuffer {
             signals: if absolute { Signals::Absolute } else { Signals::Cleared },
             ..Patience::default()
         };
-        let buffer = Buffer::new(job.job.lane(rank), Job::BASE + base, tokens, hidden, experts, patience);
+        let lane = if by_memory { job.job.lane(rank) } else { job.job.lane(rank).by_nics() };
+        let buffer = Buffer::new(lane, Job::BASE + base, tokens, hidden, experts, patience);
         Ok(Self(Held::of(buffer.map_err(|error| raised(py, &error))?)))
     }
 

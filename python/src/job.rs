@@ -72,13 +72,21 @@ impl PyRoot {
 
 #[pymethods]
 impl PyJob {
-    /// All ranks in this process.
+    /// All ranks in this process, so many of them a node.
     #[new]
-    fn new(py: Python<'_>, ranks: u32, rails: u32, bytes: u64, channels: u32, seed: u64) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        ranks: u32,
+        rails: u32,
+        bytes: u64,
+        channels: u32,
+        seed: u64,
+        locals: u32,
+    ) -> PyResult<Self> {
         within("ranks", ranks, 2, RANKS_MAX)?;
         within("rails", rails, 1, RAILS_MAX)?;
         within("num_qps_per_rank", channels, 1, 64)?;
-        let (tolerant, nic, locals) = (true, NicKind::Soft, None);
+        let (tolerant, nic, locals) = (true, NicKind::Soft, Some(locals));
         let options =
             JobOptions { ranks, rails, channels, bytes, message: MESSAGE, seed, tolerant, nic, locals };
         let job = py.detach(|| Job::start(&options)).map_err(|error| refused(&error))?;
@@ -147,7 +155,7 @@ impl PyJob {
         self.job.nics().describe()
     }
 
-    /// Ranks of a node, where each rank is a process.
+    /// Ranks of a node.
     fn locals(&self) -> u32 {
         self.job.locals()
     }

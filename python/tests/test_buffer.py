@@ -16,8 +16,8 @@ def size(ranks):
     return deep_ep.Buffer.get_low_latency_rdma_size_hint(TOKENS, HIDDEN, ranks, EXPERTS)
 
 
-def start(ranks=2, **options):
-    job = deep_ep.SoftJob(ranks, size(ranks), num_qps_per_rank=EXPERTS // ranks)
+def start(ranks=2, ranks_per_node=1, **options):
+    job = deep_ep.SoftJob(ranks, size(ranks), num_qps_per_rank=EXPERTS // ranks, ranks_per_node=ranks_per_node)
     return job, [deep_ep.Buffer(job.group(r), 0, size(ranks), low_latency_mode=True, **options) for r in range(ranks)]
 
 
@@ -98,6 +98,31 @@ class Layers(unittest.TestCase):
 
         on_all(4, body)
         self.assertGreater(job.failovers(), 0)
+
+    def layers_across(self, fault, rails, **options):
+        """Layers of four ranks while this happens to so many rails of rank 1; its job."""
+        job, buffers = start(4, **options)
+
+        def body(rank):
+            for seed in range(12):
+                if rank == 1 and seed == 3:
+                    [job.inject(1, rail, fault) for rail in range(rails)]
+                met, want = self.layer(buffers[rank], rank, seed, zero_copy=seed % 3 == 2, use_fp8=False)
+                np.testing.assert_array_equal(met, want, err_msg=f"rank {rank}, layer {seed}")
+            buffers[rank].clean_low_latency_buffer(TOKENS, HIDDEN, EXPERTS)
+
+        on_all(4, body)
+        return job
+
+    def test_what_stays_on_a_node_outlives_all_nics(self):
+        self.assertEqual(self.layers_across("down", 2, ranks_per_node=4).failovers(), 0)
+
+    def test_half_of_it_by_nic(self):
+        self.assertGreater(self.layers_across("down", 1, ranks_per_node=2).failovers(), 0)
+
+    def test_without_nvlink_ranks_of_a_node_send_by_nic(self):
+        options = {"ranks_per_node": 4, "allow_nvlink_for_low_latency_mode": False}
+        self.assertGreater(self.layers_across("down", 1, **options).failovers(), 0)
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
     def test_tensors_of_torch(self):

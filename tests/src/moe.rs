@@ -23,19 +23,20 @@ pub struct Lane {
     kernel: Kernel,
     rank: u32,
     ranks: u32,
+    locals: u32,
     heap_bytes: u64,
     agreement: Option<Agreement>,
 }
 
 impl Lane {
-    /// Another one of a rank.
-    pub fn of(kernel: &Kernel, rank: u32, ranks: u32, heap_bytes: u64) -> Self {
-        Self { kernel: kernel.clone(), rank, ranks, heap_bytes, agreement: None }
+    /// Another one of a rank, of so many of a node.
+    pub fn of(kernel: &Kernel, rank: u32, (ranks, locals): (u32, u32), heap_bytes: u64) -> Self {
+        Self { kernel: kernel.clone(), rank, ranks, locals, heap_bytes, agreement: None }
     }
 
     /// Another one of the two ranks' first.
     pub fn other(kernel: &Kernel, heap_bytes: u64) -> Self {
-        Self::of(kernel, 0, 2, heap_bytes)
+        Self::of(kernel, 0, (2, 1), heap_bytes)
     }
 }
 
@@ -60,6 +61,9 @@ impl Runner for Lane {
         let words = unsafe { StateWords::new(self.kernel.state, self.kernel.world.clone()) }.ok()?;
         let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };
         (fault.peer != self.rank).then(|| PathName::of(&words.read_row(place), fault.at.0))
+    }
+    fn near(&self, rank: u32, at: u64) -> Option<u64> {
+        (rank / self.locals == self.rank / self.locals).then(|| self.kernel.heaps[rank as usize] + at)
     }
     fn agreement(&self) -> Option<Agreement> {
         self.agreement.clone()
@@ -99,7 +103,7 @@ pub fn patience(spec: &RunSpec) -> Patience {
     }
 }
 
-/// Starts `body` on a rank, with a buffer of `shape`.
+/// Starts `body` on a rank, with a buffer of `shape`; each rank is a node of its own.
 pub fn start<T: 'static>(
     cluster: &Cluster,
     shape: Shape,
@@ -107,10 +111,23 @@ pub fn start<T: 'static>(
     patience: Patience,
     body: impl FnOnce(&mut RankBuffer, &Kernel) -> T + 'static,
 ) -> Task<T> {
+    start_on_nodes(cluster, shape, 1, rank, patience, body)
+}
+
+/// The same where so many ranks of a node reach each other's heaps.
+pub fn start_on_nodes<T: 'static>(
+    cluster: &Cluster,
+    shape: Shape,
+    locals: u32,
+    rank: u32,
+    patience: Patience,
+    body: impl FnOnce(&mut RankBuffer, &Kernel) -> T + 'static,
+) -> Task<T> {
     let heap_bytes = cluster.pe(rank).heap().bytes;
     let agreement = Some(Agreement::of(cluster.pe(rank)));
     cluster.spawn("moe", rank, move |kernel| {
-        let lane = Lane { kernel: kernel.clone(), rank, ranks: shape.ranks, heap_bytes, agreement };
+        let ranks = shape.ranks;
+        let lane = Lane { kernel: kernel.clone(), rank, ranks, locals, heap_bytes, agreement };
         let (tokens, hidden, experts) = (shape.tokens, shape.hidden, shape.experts() as u32);
         let mut buffer = Buffer::new(lane, BASE, tokens, hidden, experts, patience).expect("there is room");
         body(&mut buffer, kernel)

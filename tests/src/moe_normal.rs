@@ -57,14 +57,14 @@ impl Runner for NodeLane {
     fn path(&self, fault: &Fault) -> Option<PathName> {
         self.lane.path(fault)
     }
+    fn near(&self, rank: u32, at: u64) -> Option<u64> {
+        self.lane.near(rank, at)
+    }
 }
 
 impl NormalRunner for NodeLane {
     fn run_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome {
         blocks_in_turn(call.blocks, |block| kernel.run(self.kernel.device(), Solo, block, call))
-    }
-    fn near(&self, rank: u32, at: u64) -> u64 {
-        self.kernel.heaps[rank as usize] + at
     }
 }
 
@@ -111,7 +111,7 @@ pub fn start<T: 'static>(
 ) -> Task<T> {
     let heap_bytes = cluster.pe(rank).heap().bytes;
     cluster.spawn("moe", rank, move |kernel| {
-        let lane = Lane::of(kernel, rank, shape.ranks(), heap_bytes);
+        let lane = Lane::of(kernel, rank, (shape.ranks(), shape.locals), heap_bytes);
         let lane = NodeLane { lane, kernel: kernel.clone() };
         let mut buffer = NormalBuffer::new(lane, BASE, shape, patience).expect("there is room");
         body(&mut buffer, kernel)

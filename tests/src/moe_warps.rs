@@ -97,6 +97,7 @@ pub struct Warps {
     kernel: Kernel,
     rank: u32,
     ranks: u32,
+    locals: u32,
     heap_bytes: u64,
     groups: u32,
     warps: u32,
@@ -139,6 +140,9 @@ impl Machine for Warps {
         let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };
         (fault.peer != self.rank).then(|| PathName::of(&words.read_row(place), fault.at.0))
     }
+    fn near(&self, rank: u32, at: u64) -> Option<u64> {
+        (rank / self.locals == self.rank / self.locals).then(|| self.kernel.heaps[rank as usize] + at)
+    }
     fn memory(&self, bytes: u64) -> u64 {
         let mut memory = self.memory.borrow_mut();
         memory.push(vec![0; bytes as usize / 8 + 1]);
@@ -167,9 +171,6 @@ impl NormalMachine for Warps {
     fn launch_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome {
         self.work(Work::Normal(kernel, Box::new(*call)))
     }
-    fn near(&self, rank: u32, at: u64) -> u64 {
-        self.kernel.heaps[rank as usize] + at
-    }
 }
 
 /// What a rank does with its buffer.
@@ -189,7 +190,7 @@ pub fn start<T: 'static>(
     let (shape, mode) = (scenario.shape, scenario.mode);
     let warps = lanes.div_ceil(WARP);
     let groups = (lanes / warps, patience.blocks * warps, warps);
-    on_warps(cluster, groups, (rank, shape.ranks), move |warps| {
+    on_warps(cluster, groups, (rank, shape.ranks, scenario.locals), move |warps| {
         let staged = Staged::new(warps, &shape, mode);
         let (tokens, hidden, experts) = (shape.tokens, shape.hidden, shape.experts() as u32);
         let mut buffer = Buffer::new(staged, BASE, tokens, hidden, experts, patience).expect("there is room");
@@ -207,7 +208,7 @@ pub fn start_normal<T: 'static>(
     body: impl FnOnce(&mut WarpNodeBuffer) -> T + 'static,
 ) -> Task<T> {
     let (shape, low) = (scenario.shape, scenario.low());
-    on_warps(cluster, (lanes, patience.blocks, 1), (rank, shape.ranks()), move |warps| {
+    on_warps(cluster, (lanes, patience.blocks, 1), (rank, shape.ranks(), shape.locals), move |warps| {
         let staged = Staged::new(warps, &low, Mode::Launch);
         let mut buffer = NormalBuffer::new(staged, BASE, shape, patience).expect("there is room");
         body(&mut buffer)
@@ -218,7 +219,7 @@ pub fn start_normal<T: 'static>(
 fn on_warps<T: 'static>(
     cluster: &Cluster,
     (lanes, groups, warps): (u32, u32, u32),
-    (rank, ranks): (u32, u32),
+    (rank, ranks, locals): (u32, u32, u32),
     body: impl FnOnce(Warps) -> T + 'static,
 ) -> Task<T> {
     let board = Rc::new(Board::default());
@@ -233,8 +234,17 @@ fn on_warps<T: 'static>(
     cluster.spawn("moe", rank, move |kernel| {
         let (kernel, memory) = (kernel.clone(), RefCell::default());
         let board = board.clone();
-        let said =
-            body(Warps { kernel, rank, ranks, heap_bytes, groups, warps, board: board.clone(), memory });
+        let said = body(Warps {
+            kernel,
+            rank,
+            ranks,
+            locals,
+            heap_bytes,
+            groups,
+            warps,
+            board: board.clone(),
+            memory,
+        });
         board.show(None);
         said
     })

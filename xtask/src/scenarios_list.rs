@@ -331,6 +331,13 @@ pub const SOFT_RDMA: &[Scenario] = &[
         "mlx5-moe-normal-processes",
         "--mode normal --nodes 2 --iters 200 --every 200ms --faults down=30ms --seed 4",
     ),
+    Scenario {
+        holds: &[Holds::Is("posted_on_node", 0), Holds::Is("mismatches", 0), Holds::Says("verdict", "clean")],
+        ..layers_mlx5(
+            "mlx5-moe-one-node",
+            "--ranks-per-node 4 --iters 400 --every 20ms --faults down --signals cleared --seed 3",
+        )
+    },
     clean_mlx5("mlx5-clean", "-e 64K -f 8 -n 20 --duration 500ms --watch"),
     clean_mlx5("mlx5-port-down-up", "-n 0 --duration 1500ms --inject 300ms:0.0:down --inject 800ms:0.0:up"),
     clean_mlx5(

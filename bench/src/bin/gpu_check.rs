@@ -234,7 +234,7 @@ fn play(scenario: &moe::Scenario, seed: u64) -> Result<Vec<String>, String> {
     let patience = Patience { timeout_ns: 10 * PATIENCE_NS, slice_ns, mask_lost: false, blocks, signals };
     let cases = scenario.cases(seed);
     let part = |rank: u32| -> Result<Vec<String>, String> {
-        let machine = GpuRank::new(&rig.cluster, rank, shape.ranks, scenario.group);
+        let machine = GpuRank::new(&rig.cluster, rank, (shape.ranks, scenario.locals), scenario.group);
         let (staged, experts) = (Staged::new(machine, &shape, scenario.mode), shape.experts() as u32);
         let buffer = Buffer::new(staged, BASE, shape.tokens, shape.hidden, experts, patience);
         let mut buffer = buffer.map_err(|error| error.to_string())?;
@@ -314,7 +314,7 @@ fn play_normal(scenario: &NormalScenario, seed: u64) -> Result<Vec<String>, Stri
     let patience = Patience { timeout_ns: 10 * PATIENCE_NS, slice_ns, blocks, ..Patience::default() };
     let cases = scenario.cases(seed);
     let part = |rank: u32| -> Result<Vec<String>, String> {
-        let machine = GpuRank::new(&rig.cluster, rank, shape.ranks(), scenario.group);
+        let machine = GpuRank::new(&rig.cluster, rank, (shape.ranks(), shape.locals), scenario.group);
         let staged = Staged::new(machine, &scenario.low(), Mode::Launch);
         let buffer = NormalBuffer::new(staged, BASE, shape, patience);
         let mut buffer = buffer.map_err(|error| error.to_string())?;

@@ -104,11 +104,11 @@ pub struct MoeOptions {
     /// Mode
     #[arg(long, default_value = "low-latency")]
     pub mode: ModeKind,
-    /// Nodes that the ranks are on, with --mode normal: a divisor of the ranks [default: 2]
+    /// Nodes that the ranks are on: a divisor of the ranks [default: 2 with --mode normal, else as many as ranks]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     #[arg(allow_negative_numbers = true)]
     pub nodes: Option<u32>,
-    /// Ranks of a node, with --mode normal, in place of --nodes: a divisor of the ranks
+    /// Ranks of a node, which reach each other's memory, in place of --nodes: a divisor of the ranks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
     #[arg(allow_negative_numbers = true, conflicts_with = "nodes")]
     pub ranks_per_node: Option<u32>,
@@ -221,12 +221,25 @@ impl MoeOptions {
         self.place.as_ref().is_none_or(|place| place.rank == 0)
     }
 
+    /// Nodes that the ranks cannot be on.
+    fn wrong_nodes(&self) -> Result<(), String> {
+        let ranks = self.ranks;
+        if let Some(locals) = self.ranks_per_node.filter(|locals| !ranks.is_multiple_of(*locals)) {
+            return Err(format!("--ranks-per-node: expected a divisor of the {ranks} ranks, got {locals}"));
+        }
+        let nodes = self.nodes();
+        if ranks.is_multiple_of(nodes) {
+            return Ok(());
+        }
+        Err(format!("--nodes: expected a divisor of the {ranks} ranks, got {nodes}"))
+    }
+
     /// What cannot be, or would change nothing.
     fn wrong(&self) -> Option<String> {
-        let bytes = match self.mode {
+        let bytes = self.wrong_nodes().and_then(|()| match self.mode {
             ModeKind::LowLatency => self.wrong_in_low_latency(),
             ModeKind::Normal => self.wrong_in_normal_mode(),
-        };
+        });
         let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(text) => return Some(text),
@@ -257,15 +270,8 @@ impl MoeOptions {
         Some(format!("{name}: expected at least 1ms, got {}", show_time(time)))
     }
 
-    /// What low latency does not have; else bytes of its heap.
+    /// Bytes of the heap of low latency.
     fn wrong_in_low_latency(&self) -> Result<u64, String> {
-        let given = [("--nodes", self.nodes), ("--ranks-per-node", self.ranks_per_node)];
-        if let Some((name, Some(number))) = given.into_iter().find(|(_, number)| number.is_some()) {
-            return Err(format!(
-                "{name} {number} with --mode low-latency: all that ranks send goes by NICs there, whatever node they \
-                 are on; give --mode normal, or leave {name} out"
-            ));
-        }
         self.shape_or()
             .map(|shape| shape.bytes())
             .map_err(|error| format!("--hidden {}: {error}", self.hidden))
@@ -278,16 +284,6 @@ impl MoeOptions {
                         or leave --signals out"
                 .into());
         }
-        if let Some(locals) = self.ranks_per_node.filter(|locals| !self.ranks.is_multiple_of(*locals)) {
-            return Err(format!(
-                "--ranks-per-node: expected a divisor of the {} ranks, got {locals}",
-                self.ranks
-            ));
-        }
-        let nodes = self.nodes();
-        if !self.ranks.is_multiple_of(nodes) {
-            return Err(format!("--nodes: expected a divisor of the {} ranks, got {nodes}", self.ranks));
-        }
         if self.format == FormatKind::Ue8m0 {
             return Err("--format: expected bf16, fp8 or all in normal mode, got ue8m0".into());
         }
@@ -297,10 +293,16 @@ impl MoeOptions {
 
     /// Nodes that the ranks are on.
     pub fn nodes(&self) -> u32 {
-        match self.ranks_per_node {
-            Some(locals) => self.ranks / locals,
-            None => self.nodes.unwrap_or(NODES_DEFAULT),
+        match (self.ranks_per_node, self.mode) {
+            (Some(locals), _) => self.ranks / locals,
+            (None, ModeKind::LowLatency) => self.nodes.unwrap_or(self.ranks),
+            (None, ModeKind::Normal) => self.nodes.unwrap_or(NODES_DEFAULT),
         }
+    }
+
+    /// Ranks of a node.
+    pub fn locals(&self) -> u32 {
+        self.ranks / self.nodes()
     }
 
     /// Mean nanoseconds between two faults.

@@ -59,6 +59,8 @@ pub struct NicBytes {
 /// What came of the ranks of a process.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Part {
+    /// Entries that kernels posted to NICs for other ranks of their node.
+    pub posted_on_node: u64,
     /// Its ranks.
     pub ends: Vec<End>,
     /// Switches because of a fault, and back.

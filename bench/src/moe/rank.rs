@@ -18,6 +18,8 @@ pub struct Shared<'r> {
     pub cases: &'r [Case],
     /// Layers of the run.
     pub iterations: u64,
+    /// Ranks of a node.
+    pub locals: u32,
     /// Seed of the order.
     pub seed: u64,
     /// Payload that came.
@@ -43,7 +45,7 @@ pub struct Ended {
     pub fault: Option<MoeError>,
     /// Ranks that it leaves out.
     pub masked: u64,
-    /// Bytes that came by memory that ranks of its node share.
+    /// Bytes that went by memory that ranks of its node share, and came back so.
     pub mapped: u64,
     /// Bytes that it has for other nodes.
     pub crossing: u64,
@@ -64,7 +66,7 @@ impl Ended {
 /// Bytes of a layer of normal mode: of the rows that came to `rank` by memory of its node, and of its tokens for other
 /// nodes, there and back. A row comes over a rail to the rank of the node that has its source's number, and from there,
 /// unless it is for that one, by memory.
-fn ways(case: &NormalCase, rank: u32, handle: &NormalHandle) -> (u64, u64) {
+fn normal_ways(case: &NormalCase, rank: u32, handle: &NormalHandle) -> (u64, u64) {
     let shape = &case.shape;
     let bytes = shape.dispatch_message(case.case.format.bytes() == 1) + shape.combine_stride();
     let by_memory = (0..shape.ranks()).filter(|source| source % shape.locals != rank % shape.locals);
@@ -91,18 +93,21 @@ impl Shared<'_> {
         let (experts, rank) = (shape.experts() as u32, lane.rank());
         let buffer = Buffer::new(lane, Job::BASE, shape.tokens, shape.hidden, experts, patience);
         let mut buffer = buffer.expect("the heap was made for it");
-        let mut crossing = 0;
+        let (mut mapped, mut crossing) = (0, 0);
         let mut ended = self.layers(
             rank,
-            |case| self.payload(case, rank),
+            |case| {
+                let (near, far) = self.ways(case, rank);
+                near + far
+            },
             |layer, case| {
                 let wrongs = layer::run(&mut buffer, case, Manner { zero_copy: layer % 5 == 4 })?;
-                crossing += self.payload(case, rank);
+                let (near, far) = self.ways(case, rank);
+                (mapped, crossing) = (mapped + near, crossing + far);
                 Ok(wrongs)
             },
         );
-        // Each rank is a node of its own there.
-        ended.crossing = crossing;
+        (ended.mapped, ended.crossing) = (mapped, crossing);
         ended.masked = buffer.mask().iter().filter(|masked| **masked).count() as u64;
         ended
     }
@@ -132,7 +137,7 @@ impl Shared<'_> {
                 wrongs.extend(normal::layer::run_cached(&mut buffer, &again, &handle)?);
                 times = 2;
             }
-            let (near, far) = ways(&case, rank, &handle);
+            let (near, far) = normal_ways(&case, rank, &handle);
             (mapped, crossing) = (mapped + times * near, crossing + times * far);
             Ok(wrongs)
         });
@@ -175,13 +180,21 @@ impl Shared<'_> {
         ended
     }
 
-    /// Bytes that a rank sends to others and gets back from them in a layer.
-    fn payload(&self, case: &Case, rank: u32) -> u64 {
+    /// Bytes that a rank sends to others and gets back from them in a layer of low latency: to those of its node, by
+    /// memory, and to those of other nodes.
+    fn ways(&self, case: &Case, rank: u32) -> (u64, u64) {
         let shape = &case.shape;
-        let away = |expert: &u64| expert / u64::from(shape.local_experts) != u64::from(rank);
-        let messages: usize =
-            (0..shape.experts()).filter(away).map(|expert| case.chosen(rank, expert).len()).sum();
-        let fp8 = case.format.bytes() == 1;
-        messages as u64 * (shape.dispatch_message(fp8) + shape.bf16_bytes())
+        let bytes = shape.dispatch_message(case.format.bytes() == 1) + shape.bf16_bytes();
+        let (mut near, mut far) = (0, 0);
+        for expert in 0..shape.experts() {
+            let home = (expert / u64::from(shape.local_experts)) as u32;
+            let sent = case.chosen(rank, expert).len() as u64 * bytes;
+            match (home == rank, home / self.locals == rank / self.locals) {
+                (true, _) => {}
+                (false, true) => near += sent,
+                (false, false) => far += sent,
+            }
+        }
+        (near, far)
     }
 }

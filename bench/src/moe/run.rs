@@ -73,7 +73,7 @@ fn start(options: &MoeOptions, normal: Option<&NormalShape>) -> Result<Arc<Job>,
         seed: options.seed,
         tolerant: options.ft == OnOff::On,
         nic: options.nic,
-        locals: Some(normal.map_or(1, |shape| shape.locals)),
+        locals: Some(options.locals()),
     };
     let job = match &options.place {
         None => Job::start(&made_of)?,
@@ -114,6 +114,7 @@ fn part(options: &MoeOptions, job: &Arc<Job>, normal: Option<NormalShape>) -> Pa
     let shared = Shared {
         cases: &cases,
         iterations: options.iters,
+        locals: options.locals(),
         seed: options.seed,
         timeline: &timeline,
         clock: job.clock(),
@@ -157,6 +158,7 @@ fn part(options: &MoeOptions, job: &Arc<Job>, normal: Option<NormalShape>) -> Pa
     Part {
         ends: ends.into_iter().map(|(rank, ended)| End::of(rank, ended)).collect(),
         switches: job.switches(),
+        posted_on_node: job.posted_on_node(),
         nics: nics.collect(),
         faults: struck.into_iter().map(line).collect(),
         bins: timeline.range(0..((end_ns - start_ns) / BIN_NS) as usize + 1),
@@ -222,11 +224,11 @@ fn judge(options: &MoeOptions, parts: &[Part]) -> MoeReport {
         mismatches: ends.iter().map(|end| end.mismatches).sum(),
         failovers: parts.iter().map(|part| part.switches.0).sum(),
         switchbacks: parts.iter().map(|part| part.switches.1).sum(),
-        ranks_per_node: options.ranks
-            / if options.mode == ModeKind::Normal { options.nodes() } else { options.ranks },
+        ranks_per_node: options.locals(),
         bytes_by_nic: parts.iter().flat_map(|part| &part.nics).map(|nic| nic.bytes).sum(),
         bytes_by_mapping: ends.iter().map(|end| end.mapped).sum(),
         bytes_for_other_nodes: ends.iter().map(|end| end.crossing).sum(),
+        posted_on_node: parts.iter().map(|part| part.posted_on_node).sum(),
         nics: parts.iter().flat_map(|part| part.nics.iter().cloned()).collect(),
         masked_ranks: ends.iter().map(|end| end.masked).max().unwrap_or(0),
         planned: options.faults != Trouble::None,

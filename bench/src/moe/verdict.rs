@@ -50,14 +50,16 @@ pub struct MoeReport {
     pub failovers: u64,
     /// Generations opened by a switch-back.
     pub switchbacks: u64,
-    /// Ranks of a node, which reach each other's memory; 1 in low latency, where none does.
+    /// Ranks of a node, which reach each other's memory.
     pub ranks_per_node: u32,
     /// Bytes of payload that ports sent, the agents' own and what was sent again among them.
     pub bytes_by_nic: u64,
-    /// Bytes of rows that came by memory of the node, and went back so.
+    /// Bytes of rows or messages that went by memory of the node, and came back so.
     pub bytes_by_mapping: u64,
     /// Bytes of tokens for other nodes, there and back: what ports have to send.
     pub bytes_for_other_nodes: u64,
+    /// Entries that kernels posted to NICs for other ranks of their node.
+    pub posted_on_node: u64,
     /// What each port sent.
     pub nics: Vec<NicBytes>,
     /// Ranks that some rank leaves out.
@@ -195,12 +197,14 @@ impl fmt::Display for MoeReport {
         let nics: Vec<String> = self.nics.iter().map(|nic| format!("{} {}", nic.place, nic.bytes)).collect();
         writeln!(
             f,
-            "bytes by NIC {} ({}), by memory of the node {}, for other nodes {}; ranks of a node {}",
+            "bytes by NIC {} ({}), by memory of the node {}, for other nodes {}; ranks of a node {}, for which {} \
+             entries were posted",
             self.bytes_by_nic,
             nics.join(", "),
             self.bytes_by_mapping,
             self.bytes_for_other_nodes,
-            self.ranks_per_node
+            self.ranks_per_node,
+            self.posted_on_node
         )?;
         self.wrongs.iter().try_for_each(|wrong| writeln!(f, "wrong: {wrong}"))?;
         write!(f, "verdict: {}", self.told())

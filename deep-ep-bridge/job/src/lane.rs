@@ -16,9 +16,16 @@ use std::sync::Arc;
 pub struct Lane {
     pub(crate) job: Arc<Job>,
     pub(crate) rank: u32,
+    /// Ranks of its node are reached by NICs as well.
+    pub(crate) alone: bool,
 }
 
 impl Lane {
+    /// The same where memory of other ranks is not reached, whatever node they are on.
+    pub fn by_nics(self) -> Self {
+        Self { alone: true, ..self }
+    }
+
     fn own(&self) -> &Runtime {
         self.job.rank(self.rank)
     }
@@ -44,17 +51,16 @@ impl Runner for Lane {
         let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };
         (fault.peer != self.rank).then(|| PathName::of(&self.own().path(place), fault.at.0))
     }
+    fn near(&self, rank: u32, at: u64) -> Option<u64> {
+        if self.alone { None } else { Some(self.job.near(self.rank, rank)? + at) }
+    }
     fn agreement(&self) -> Option<Agreement> {
         Some(Agreement::of(self.own().pe()))
     }
 }
 
-/// Which ranks share a node is the buffer's business; the job knows those whose memory is mapped here.
 impl NormalRunner for Lane {
     fn run_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome {
         blocks_in_turn(call.blocks, |block| kernel.run(self.own().device(), Solo, block, call))
-    }
-    fn near(&self, rank: u32, at: u64) -> u64 {
-        self.job.near(rank) + at
     }
 }

@@ -185,7 +185,7 @@ impl Job {
         self.first..self.first + self.ranks.len() as u32
     }
 
-    /// Ranks of a node, where each rank is a process.
+    /// Ranks of a node.
     pub fn locals(&self) -> u32 {
         self.locals
     }
@@ -220,6 +220,15 @@ impl Job {
         self.ranks.iter().flat_map(of).collect()
     }
 
+    /// Entries that kernels of the ranks of this process have posted to NICs for other ranks of their node so far.
+    pub fn posted_on_node(&self) -> u64 {
+        let of = |rank: &Runtime| {
+            let mates = node::of(rank.rank(), self.locals).filter(|mate| *mate != rank.rank());
+            mates.map(|mate| rank.posted(mate)).sum::<u64>()
+        };
+        self.ranks.iter().map(of).sum()
+    }
+
     /// Gives bytes to all processes and returns everyone's, by rank: these alone where all ranks are here. All
     /// processes call it equally often.
     ///
@@ -241,24 +250,23 @@ impl Job {
     /// If it does not live here.
     pub fn lane(self: &Arc<Self>, rank: u32) -> Lane {
         assert!(self.own().contains(&rank), "rank {rank} of {:?}", self.own());
-        Lane { job: self.clone(), rank }
+        Lane { job: self.clone(), rank, alone: false }
     }
 
     pub(crate) fn rank(&self, rank: u32) -> &Runtime {
         &self.ranks[(rank - self.first) as usize]
     }
 
-    /// Where kernels here reach the heap of a rank of their node.
-    ///
-    /// # Panics
-    /// If it is of another node.
-    pub(crate) fn near(&self, rank: u32) -> u64 {
-        if self.own().contains(&rank) {
-            return self.rank(rank).pe().heap().address;
+    /// Where kernels of `rank` reach the heap of another one, if it is of their node.
+    pub(crate) fn near(&self, rank: u32, other: u32) -> Option<u64> {
+        if !node::of(rank, self.locals).contains(&other) {
+            return None;
+        }
+        if self.own().contains(&other) {
+            return Some(self.rank(other).pe().heap().address);
         }
         let (first, maps) = &self.near;
-        let map = rank.checked_sub(*first).and_then(|at| maps.get(at as usize)).and_then(Option::as_ref);
-        map.unwrap_or_else(|| panic!("rank {rank} is of another node")).span().address
+        Some(maps.get(other.checked_sub(*first)? as usize)?.as_ref()?.span().address)
     }
 }
 

@@ -34,8 +34,8 @@ pub struct JobOptions {
     pub tolerant: bool,
     /// What carries the packets.
     pub nic: NicKind,
-    /// Ranks of a node, whose kernels reach each other's memory, where each rank is a process; `None`: as many as
-    /// divide the ranks of each machine, 8 at most.
+    /// Ranks of a node, whose kernels reach each other's memory. `None`: as many as divide the ranks of each machine, 8
+    /// at most, where each rank is a process; else each is a node of its own.
     pub locals: Option<u32>,
 }
 

@@ -36,8 +36,6 @@ static MADE: AtomicU64 = AtomicU64::new(1);
 pub trait NormalRunner: Runner {
     /// Runs a kernel in all its blocks, to its end: an outcome that is a fault, if one of them met it.
     fn run_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome;
-    /// The address at which kernels here reach a heap offset of `rank`, which is one of this node.
-    fn near(&self, rank: u32, at: u64) -> u64;
 }
 
 /// The buffer.
@@ -63,7 +61,7 @@ impl<R: NormalRunner> NormalBuffer<R> {
     /// A buffer in the heap from offset `base` on, where all words are zero. All ranks make it alike.
     ///
     /// # Errors
-    /// Sizes that cannot be, or no room.
+    /// Sizes that cannot be, no room, or a rank of this node whose memory is not mapped here.
     pub fn new(runner: R, base: u64, shape: NormalShape, patience: Patience) -> Result<Self, MoeError> {
         let shape = shape.check().map_err(MoeError::NormalShape)?;
         if shape.ranks() != runner.ranks() {
@@ -78,7 +76,11 @@ impl<R: NormalRunner> NormalBuffer<R> {
             return Err(MoeError::Room { needed, base, met });
         }
         let first = runner.rank() / shape.locals * shape.locals;
-        let peers = (first..first + shape.locals).map(|rank| runner.near(rank, base)).collect();
+        let reach = |rank| {
+            let right = format!("ranks whose memory is mapped here, or 1; rank {rank}'s is not");
+            runner.near(rank, base).ok_or_else(|| argument("ranks of a node", shape.locals, right))
+        };
+        let peers = (first..first + shape.locals).map(reach).collect::<Result<_, _>>()?;
         let made = MADE.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             runner,

@@ -10,8 +10,6 @@ use shunt_layout::moe_normal::{NormalMap, Terms};
 pub trait NormalMachine: super::Machine {
     /// Runs a kernel to its end: a fault, if a block met one; else the sum of all.
     fn launch_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome;
-    /// The address at which kernels here reach a heap offset of `rank`, which is one of this node.
-    fn near(&self, rank: u32, at: u64) -> u64;
 }
 
 /// Arguments that are addresses.
@@ -163,10 +161,6 @@ impl<M: NormalMachine> NormalRunner for Staged<M> {
             room.take(&self.machine, argument, bytes, *ARGUMENTS[argument](&mut given));
         }
         outcome
-    }
-
-    fn near(&self, rank: u32, at: u64) -> u64 {
-        self.machine.near(rank, at)
     }
 }
 

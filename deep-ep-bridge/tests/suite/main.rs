@@ -5,6 +5,7 @@ mod faults;
 mod layers;
 mod mask;
 mod misuse;
+mod nodes;
 mod normal;
 mod normal_calls;
 mod normal_clean;

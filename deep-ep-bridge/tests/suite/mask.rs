@@ -6,7 +6,7 @@ use shunt_deep_ep_bridge::{Format, MoeError, Patience};
 use shunt_layout::moe::Shape;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::kernel::Kernel;
-use shunt_tests::moe::{RankBuffer, cases, patience, pause, spec, start};
+use shunt_tests::moe::{RankBuffer, cases, patience, pause, spec, start, start_on_nodes};
 use shunt_tests::spec::RunSpec;
 use std::rc::Rc;
 
@@ -78,15 +78,20 @@ fn life(buffer: &mut RankBuffer, kernel: &Kernel, cases: &[Case], rank: u32) -> 
     end
 }
 
-/// Runs all ranks, of which `gone` do not end.
+/// Runs all ranks, of which `gone` do not end; each is a node of its own.
 fn lives(cluster: &Cluster, gone: &[u32]) -> Vec<End> {
+    lives_on_nodes(cluster, gone, 1)
+}
+
+/// The same on nodes of so many ranks.
+fn lives_on_nodes(cluster: &Cluster, gone: &[u32], locals: u32) -> Vec<End> {
     let cases = Rc::new(cases(shape(), 3, Format::Bf16, cluster.spec.seed, 4));
     let patience = agreeing(&cluster.spec);
     let tasks: Vec<_> = (0..4)
         .filter_map(|rank| {
             let cases = cases.clone();
             let body = move |buffer: &mut RankBuffer, kernel: &Kernel| life(buffer, kernel, &cases, rank);
-            let task = start(cluster, shape(), rank, patience, body);
+            let task = start_on_nodes(cluster, shape(), locals, rank, patience, body);
             // Kept, so that it runs until it is killed.
             if gone.contains(&rank) {
                 std::mem::forget(task)
@@ -127,6 +132,22 @@ fn three_go_on_without_one_that_is_killed() {
         let cluster = Cluster::start(&spec);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
         let ends = lives(&cluster, &[killed]);
+        let mask = std::array::from_fn(|rank| rank as u32 == killed);
+        ends.iter().for_each(|end| goes_on(end, mask));
+        one_epoch(&ends.iter().collect::<Vec<_>>());
+    }
+}
+
+/// What ranks of a node send each other goes by no NIC: one that is killed is found by asking.
+#[test]
+fn three_go_on_without_one_of_their_node_that_is_killed() {
+    for (seed, locals) in [(0, 4), (1, 4), (2, 2)] {
+        let mut spec = four(seed);
+        let killed = 3 - seed as u32;
+        spec.faults = vec![format!("2ms:{killed}:peer-killed").parse().expect("a fault")];
+        let cluster = Cluster::start(&spec);
+        spec.faults.iter().for_each(|fault| cluster.inject(fault));
+        let ends = lives_on_nodes(&cluster, &[killed], locals);
         let mask = std::array::from_fn(|rank| rank as u32 == killed);
         ends.iter().for_each(|end| goes_on(end, mask));
         one_epoch(&ends.iter().collect::<Vec<_>>());

@@ -204,7 +204,7 @@ fn what_another_buffer_handed_out_is_refused() {
         .map(|rank| {
             let cases = cases(shape, 2, Format::Bf16, 6, 1);
             start(&cluster, shape, rank, waits, move |buffer, kernel| {
-                let lane = Lane::of(kernel, rank, 2, buffer.runner().heap_bytes());
+                let lane = Lane::of(kernel, rank, (2, 1), buffer.runner().heap_bytes());
                 let at = (BASE + buffer.shape().bytes()).next_multiple_of(128);
                 let mut other = Buffer::new(lane, at, 4, 512, 4, waits)?;
                 let sent = layer::send(buffer, &cases[0])?;

@@ -286,6 +286,12 @@ impl Runtime {
         each.fold((0, 0), |(failovers, back), (more, more_back)| (failovers + more, back + more_back))
     }
 
+    /// Entries that kernels of this PE have posted to a peer so far, over all channels.
+    pub fn posted(&self, peer: u32) -> u64 {
+        let channels = self.words.root().channels_per_pe;
+        (peer * channels..(peer + 1) * channels).map(|row| self.words.published(row)).sum()
+    }
+
     /// True once every channel outlives a path: it has a backup, and all paths that it has are ready. Never without
     /// [`Builder::fault_tolerance`], nor on one rail.
     pub fn is_armed(&self) -> bool {

@@ -14,8 +14,8 @@ use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{AbiMismatch, Device, StallDetector};
 use shunt_layout::state::{
-    CauseKind, DeviceState, HintWord, HomeWord, InHand, Mailbox, Mirror, PathRow, PathState, RECORDS,
-    STEP_RECORDS, Step, StepRecord, SwitchRecord, SwitchWord, Tally, hint_index,
+    CauseKind, Channel, DeviceState, HintWord, HomeWord, InHand, Mailbox, Mirror, PathRow, PathState,
+    RECORDS, STEP_RECORDS, Step, StepRecord, SwitchRecord, SwitchWord, Tally, hint_index,
 };
 use std::ptr::addr_of_mut;
 use std::sync::Arc;
@@ -275,6 +275,12 @@ impl StateWords {
             posted: unsafe { self.platform().load_acquire(addr_of_mut!((*self.mirror(row)).posted)) },
             pathless: self.pathless_since(row).is_some(),
         }
+    }
+
+    /// Entries that were ever posted on a channel, by its row.
+    pub fn published(&self, row: u32) -> u64 {
+        let channel = (self.root().channels as *mut Channel).wrapping_add(row as usize);
+        unsafe { self.platform().load_acquire(addr_of_mut!((*channel).ready)) }
     }
 
     /// The state of a path.

@@ -10,7 +10,9 @@ pub const ROUNDED: u32 = 2;
 pub const EXPONENTS: u32 = 4;
 /// What experts made lies in the send buffer already.
 pub const ZERO_COPY: u32 = 8;
-// 16 is free.
+/// Ranks of this node whose heaps are mapped are asked for a sign of life where they let a wait wait: what they are
+/// sent goes by no NIC, which would find that they are gone. Else the deadline finds it.
+pub const ASK: u32 = 16;
 
 /// Counts and flags are kind 1: absolute values that nobody clears, and that may be repeated. On all ranks alike, for
 /// as long as the buffer is there.
@@ -22,7 +24,8 @@ pub const COUNT_ON: u32 = 64;
 
 /// The arguments of every MoE kernel. Each reads those that its documentation names and leaves the others alone.
 ///
-/// Addresses are of memory that the kernel's threads reach; nobody else touches what they lead to while it runs.
+/// Addresses are of memory that the kernel's threads reach; nobody else touches what they lead to while it runs, but
+/// ranks of this node in the parts of the heap that `peers` names.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoeCall {
@@ -30,6 +33,9 @@ pub struct MoeCall {
     pub shape: Shape,
     /// Heap offset of the exchange's part, a multiple of 16.
     pub base: u64,
+    /// Address of a word for each rank: the address at which this one reaches that part of its heap, or 0 where it does
+    /// not, and a NIC has to. 0: nobody's. The same for as long as the buffer is there.
+    pub peers: u64,
     /// Number of this call, from 1; dispatches and combines are counted together. Below 2^32, with what is at `before`.
     pub call: u64,
     /// Address of a word that is added to it, or 0. What a graph launches has the same arguments at each replay: its
@@ -77,4 +83,4 @@ impl MoeCall {
     }
 }
 
-const _: () = assert!(size_of::<MoeCall>() == 144);
+const _: () = assert!(size_of::<MoeCall>() == 152);

@@ -59,14 +59,7 @@ fn meet<P: Platform, L: WarpLanes>(
 ) -> Result<u64, Stop> {
     let shape = &exchange.call.shape;
     let least = meeting << CALL_BITS;
-    let own = exchange.at(shape.meeting(exchange.me));
-    exchange.for_ranks(|rank| {
-        if rank == exchange.me {
-            exchange.device.store(own, least | number);
-            return Ok(());
-        }
-        exchange.tell(rank, own, least | number)
-    })?;
+    exchange.for_ranks(|rank| exchange.tell(rank, shape.meeting(exchange.me), least | number))?;
     exchange.hear_all(shape.ranks as u64, least, |rank| (shape.meeting(rank as u32), rank as u32, 0))?;
     let mut largest = number;
     if exchange.leads() {

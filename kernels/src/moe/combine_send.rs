@@ -7,7 +7,7 @@ use super::tensor;
 use shunt_device::{Device, HeapOffset, PIECE_BYTES, Platform, Put, WarpLanes};
 
 /// Reads `x` (unless `ZERO_COPY`), `source`, `ranges`. Warps share out the pairs of local expert and rank: the warp
-/// of one puts the rows of the rank's tokens into the expert's slots there and raises the expert's flag behind them.
+/// of one brings the rows of the rank's tokens to the expert's slots there and raises the expert's flag behind them.
 /// The value is the number of messages.
 #[inline(always)]
 pub fn run<P: Platform, L: WarpLanes>(
@@ -46,7 +46,7 @@ fn answer<P: Platform, L: WarpLanes>(
     if first + rows > shape.rows() {
         return Err(Stop::wrong(rank));
     }
-    let mut poster = exchange.poster(rank, local);
+    let (near, mut poster) = (exchange.near(rank), exchange.poster(rank, local));
     let mut row = first;
     while row < first + rows {
         // SAFETY: a word for each row of each local expert (`MoeCall`).
@@ -55,41 +55,32 @@ fn answer<P: Platform, L: WarpLanes>(
             return Err(Stop::wrong(rank));
         }
         let src = exchange.at(shape.combine_source(set, local, row));
-        let dst = exchange.at(shape.combine_slot(set, expert, token));
-        fill(exchange, src, dst, local as u64 * shape.rows() + row, rank == exchange.me);
-        if rank != exchange.me {
-            poster.put(lanes, Put { dst, src, bytes: shape.bf16_bytes() });
+        let (slot, number) = (shape.combine_slot(set, expert, token), local as u64 * shape.rows() + row);
+        if near != 0 || !call.has(ZERO_COPY) {
+            let to = if near != 0 { near + slot.0 } else { exchange.device.local_address(src) };
+            fill(exchange, src, to, number);
+        }
+        if near == 0 {
+            poster.put(lanes, Put { dst: exchange.at(slot), src, bytes: shape.bf16_bytes() });
         }
         row += 1;
     }
-    let word = exchange.at(shape.flag(set, expert));
-    if rank == exchange.me {
-        lanes.sync();
-        if exchange.leads() {
-            exchange.device.store(word, exchange.covering(FLAG).1);
-        }
+    let word = shape.flag(set, expert);
+    if near != 0 {
+        exchange.cover_near(near, word, FLAG);
         return Ok(rows);
     }
-    poster.signal(lanes, word, exchange.covering(FLAG).0);
+    poster.signal(lanes, exchange.at(word), exchange.covering(FLAG).0);
     exchange.settle(&poster)?;
     Ok(rows)
 }
 
-/// Brings a row to the send buffer, unless it is there; to its slot, if that is here.
+/// Brings a row, as it lies in the send buffer or in `x`, to an address: that of its slot, where it is mapped here, or
+/// of the send buffer.
 #[inline(always)]
-fn fill<P: Platform, L: WarpLanes>(
-    exchange: &Exchange<'_, '_, P, L>,
-    src: HeapOffset,
-    dst: HeapOffset,
-    row: u64,
-    here: bool,
-) {
+fn fill<P: Platform, L: WarpLanes>(exchange: &Exchange<'_, '_, P, L>, src: HeapOffset, to: u64, row: u64) {
     let zero_copy = exchange.call.has(ZERO_COPY);
-    if zero_copy && !here {
-        return;
-    }
     let pieces = exchange.call.shape.bf16_bytes() / PIECE_BYTES;
-    let to = if here { dst } else { src };
     let mut piece = exchange.lanes.rank() as u64;
     while piece < pieces {
         let words = if zero_copy {
@@ -98,7 +89,7 @@ fn fill<P: Platform, L: WarpLanes>(
             // SAFETY: the row of `x`, whole pieces of it (`MoeCall`; the hidden size is a multiple of 512).
             unsafe { tensor::read(exchange.call.x, row * pieces + piece) }
         };
-        exchange.device.store_piece(HeapOffset(to.0 + piece * PIECE_BYTES), words);
+        exchange.store_near(to, piece * PIECE_BYTES, words);
         piece += exchange.lanes.size() as u64;
     }
 }

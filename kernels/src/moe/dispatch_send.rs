@@ -10,7 +10,7 @@ use shunt_device::{Device, HeapOffset, PIECE_BYTES, Platform, Put, Solo, WarpLan
 use shunt_layout::moe::{HEADER_BYTES, SCALE_GROUP};
 
 /// Reads `x`, `topk_index`. Warps share out the experts: the warp of one goes through the tokens in order, makes the
-/// messages that nobody made yet, puts them into the expert's slots for this rank and tells how many behind them. The
+/// messages that nobody made yet, brings them to the expert's slots for this rank and tells how many behind them. The
 /// value is the number of messages.
 #[inline(always)]
 pub fn run<P: Platform, L: WarpLanes>(
@@ -67,43 +67,26 @@ fn serve<P: Platform, L: WarpLanes>(exchange: &Exchange<'_, '_, P, L>, expert: u
             // Offsets are found again for each message: kept, they would take registers while one is made.
             let set = unknown(exchange.set());
             let src = exchange.at(call.shape.dispatch_source(set, token));
-            let dst = exchange.at(call.shape.dispatch_slot(set, local, exchange.me, sent));
-            if rank == exchange.me {
-                copy(exchange, dst, src, bytes);
+            let slot = call.shape.dispatch_slot(set, local, exchange.me, sent);
+            let near = exchange.near(unknown(rank as u64) as u32);
+            if near != 0 {
+                exchange.copy_near(near + slot.0, src, bytes);
             } else {
-                poster.put(lanes, Put { dst, src, bytes });
+                poster.put(lanes, Put { dst: exchange.at(slot), src, bytes });
             }
             sent += 1;
         }
         first += lanes.size();
     }
-    let word = exchange.at(call.shape.count(unknown(exchange.set()), local, exchange.me));
-    if rank == exchange.me {
-        lanes.sync();
-        if exchange.leads() {
-            exchange.device.store(word, exchange.covering(sent).1);
-        }
+    let word = call.shape.count(unknown(exchange.set()), local, exchange.me);
+    let near = exchange.near(rank);
+    if near != 0 {
+        exchange.cover_near(near, word, sent);
         return Ok(sent);
     }
-    poster.signal(lanes, word, exchange.covering(sent).0);
+    poster.signal(lanes, exchange.at(word), exchange.covering(sent).0);
     exchange.settle(&poster)?;
     Ok(sent)
-}
-
-/// Copies within this rank's heap.
-#[inline(always)]
-fn copy<P: Platform, L: WarpLanes>(
-    exchange: &Exchange<'_, '_, P, L>,
-    dst: HeapOffset,
-    src: HeapOffset,
-    bytes: u64,
-) {
-    let mut at = exchange.lanes.rank() as u64 * PIECE_BYTES;
-    while at < bytes {
-        let piece = exchange.device.load_piece(HeapOffset(src.0 + at));
-        exchange.device.store_piece(HeapOffset(dst.0 + at), piece);
-        at += exchange.lanes.size() as u64 * PIECE_BYTES;
-    }
 }
 
 /// What a look at a token's claim says.

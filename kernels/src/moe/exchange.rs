@@ -1,10 +1,10 @@
 //! What the phases of an exchange have in common: offsets, who is left out, credits, waits that look after channels.
 
-use super::call::{ABSOLUTE, MoeCall};
+use super::call::{ABSOLUTE, ASK, MoeCall};
 use super::poster::{ENTRIES, Poster, room_slow};
 use super::stop::Stop;
 use super::tensor;
-use shunt_device::{Channel, Deadline, Device, HeapOffset, Platform, Signal, Solo, WarpLanes};
+use shunt_device::{Channel, Deadline, Device, HeapOffset, Platform, Put, Signal, Solo, WarpLanes};
 use shunt_layout::moe::{At, CALLS_MAX, SETS, TOPK_MAX};
 use shunt_layout::mutant::Mutant;
 
@@ -49,6 +49,9 @@ pub const FLAG: u64 = 0;
 
 /// Bits of an absolute word below the call's number.
 const CALL_SHIFT: u32 = 32;
+
+/// Of a peer that a look takes: it is asked by a message that moves nothing. Ranks are below `moe::RANKS_MAX`.
+const ASKED: u64 = 1 << 31;
 
 /// How a slice of a wait ended where the word did not come.
 const GO_ON: u64 = 0;
@@ -116,11 +119,14 @@ impl<'s, 'c, P: Platform, L: WarpLanes> Exchange<'s, 'c, P, L> {
         self.lanes.broadcast(word, 0) != 0
     }
 
-    /// A peer as a look at it takes it: its channels (high half) and its number. Registers: a structure would lie on a
-    /// stack.
+    /// A peer as a look at it takes it: its channels (high half), whether it is asked, and its number. Registers: a
+    /// structure would lie on a stack. Of a rank that is mapped here no channel says anything, unless it is asked.
     #[inline(always)]
     fn peer(&self, rank: u32) -> u64 {
-        (self.call.shape.local_experts as u64) << 32 | rank as u64
+        let (mapped, asks) = (self.near(rank) != 0, self.call.has(ASK));
+        let channels = if mapped && !asks { 0 } else { self.call.shape.local_experts as u64 };
+        let ask = if mapped && asks { ASKED } else { 0 };
+        channels << 32 | ask | rank as u64
     }
 
     /// Where the mask of a rank is.
@@ -268,17 +274,18 @@ impl<'s, 'c, P: Platform, L: WarpLanes> Exchange<'s, 'c, P, L> {
     /// Tells `rank` that what it sent in this call is taken. One lane.
     #[inline(always)]
     pub fn thank(&self, rank: u32) -> Result<(), Stop> {
-        let at = self.at(self.call.shape.credit(self.me));
-        if rank == self.me {
-            self.device.store(at, self.number);
-            return Ok(());
-        }
-        self.tell(rank, at, self.number)
+        self.tell(rank, self.call.shape.credit(self.me), self.number)
     }
 
-    /// A kind 1 signal on the channel of credits and meetings. One lane; others may tell other ranks meanwhile.
+    /// A kind 1 signal on the channel of credits and meetings, or a store. One lane; others may tell other ranks
+    /// meanwhile.
     #[inline(always)]
-    pub fn tell(&self, rank: u32, at: HeapOffset, value: u64) -> Result<(), Stop> {
+    pub fn tell(&self, rank: u32, at: At, value: u64) -> Result<(), Stop> {
+        let near = self.near(rank);
+        if near != 0 {
+            self.set_near(near, at, value);
+            return Ok(());
+        }
         // Inlined, and each kernel has it once: a function would have to save registers over its cold calls.
         let channel = self.channel(rank, 0);
         let room = channel.has_room(ENTRIES) || Mutant::RoomNotLookedFor.on();
@@ -286,7 +293,7 @@ impl<'s, 'c, P: Platform, L: WarpLanes> Exchange<'s, 'c, P, L> {
         if late != 0 {
             return Err(Stop::ended(rank, 0, late));
         }
-        let posted = channel.try_signal(Solo, at, Signal::Monotone(value));
+        let posted = channel.try_signal(Solo, self.at(at), Signal::Monotone(value));
         if posted.ticket().is_some() { Ok(()) } else { Err(Stop::refused(rank, 0, posted)) }
     }
 
@@ -416,12 +423,15 @@ fn hear_slow<P: Platform>(
 /// The leader's look between two slices: whether a peer is left out, lost, or late.
 #[inline(never)]
 fn look_slow<P: Platform>(device: Device<'_, P>, mask: u64, peer: u64, until_ns: u64) -> u64 {
-    let (rank, channels) = (peer as u32, (peer >> 32) as u32);
+    let (rank, channels) = ((peer & (ASKED - 1)) as u32, (peer >> 32) as u32);
     if device.load(HeapOffset(mask)) != 0 {
         return LEFT_OUT;
     }
     // A rank's own words are written by its own blocks: no channel leads there.
     if rank != device.my_pe() {
+        if peer & ASKED != 0 {
+            ask_slow(device, rank, mask);
+        }
         let mut index = 0;
         while index < channels {
             if device.channel(rank, index).alive().is_err() {
@@ -431,6 +441,17 @@ fn look_slow<P: Platform>(device: Device<'_, P>, mask: u64, peer: u64, until_ns:
         }
     }
     if device.now_ns() > until_ns { LATE } else { GO_ON }
+}
+
+/// Asks a rank for a sign of life, unless it has yet to answer the last time: what its NIC does not acknowledge ends
+/// the channel once every path is dead past the give-up time.
+#[inline(never)]
+fn ask_slow<P: Platform>(device: Device<'_, P>, rank: u32, at: u64) {
+    let channel = device.channel(rank, 0);
+    if channel.try_quiet(Solo) && channel.has_room(ENTRIES) {
+        // Refused, by a channel that is dead or a switch under way: the next look at it says so.
+        let _ = channel.try_put(Solo, Put { dst: HeapOffset(at), src: HeapOffset(at), bytes: 0 });
+    }
 }
 
 /// Waits until all that was posted on a channel is done; the kind of fault it ended with, or 0.

@@ -13,6 +13,8 @@
 //! With `ABSOLUTE` counts and flags are kind 1 instead: the call's number above the count. Nobody clears them, and
 //! where nothing but the ledger can tell whether one was applied, it is repeated; one of kind 2 is `Uncertain` then.
 //!
+//! Ranks of a node whose heaps are mapped ([`MoeCall::peers`]) store the same messages and words there (`near`).
+//!
 //! A credit says that a rank took all that it was sent in a call. Call `n` is sent to a rank that took call `n - 2`,
 //! which is nearly always known by then: what that rank sent in call `n - 1` came behind it.
 //!
@@ -26,6 +28,7 @@ mod combine_send;
 mod dispatch_receive;
 mod dispatch_send;
 mod exchange;
+mod near;
 pub mod normal;
 pub mod number;
 mod poster;
@@ -33,7 +36,7 @@ mod room;
 mod stop;
 mod tensor;
 
-pub use call::{ABSOLUTE, COUNT_ON, EXPONENTS, FP8, MoeCall, ROUNDED, ZERO_COPY};
+pub use call::{ABSOLUTE, ASK, COUNT_ON, EXPONENTS, FP8, MoeCall, ROUNDED, ZERO_COPY};
 pub use exchange::Part;
 pub use stop::Phase;
 

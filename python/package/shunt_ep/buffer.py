@@ -72,7 +72,8 @@ class Buffer(NormalMode):
 
         Shunt's own: `timeout` (seconds), `absolute_signals` (of low latency), `num_max_tokens_per_rank` (of normal mode,
         on all ranks alike); of processes `ranks_per_node` (of one machine, at most 8 unless given), `rails` at most, and
-        `nic`, as `SHUNT_NIC` has it. What has no meaning on a CPU is not looked at.
+        `nic`, as `SHUNT_NIC` has it. Without `allow_nvlink_for_low_latency_mode` ranks of a node send each other by NIC
+        as well, in low latency. What has no meaning on a CPU is not looked at.
         """
         if not isinstance(group, Group):
             gatherer(group, comm)
@@ -84,6 +85,7 @@ class Buffer(NormalMode):
         self.enable_shrink = checked.flag(enable_shrink, "enable_shrink")
         if self.enable_shrink and not self.low_latency_mode:
             raise ValueError("enable_shrink: expected False, got True: normal mode leaves no rank out")
+        self._by_memory = checked.flag(allow_nvlink_for_low_latency_mode, "allow_nvlink_for_low_latency_mode")
         self._timeout_ns = checked.seconds(timeout, "timeout")
         self._absolute = checked.flag(absolute_signals, "absolute_signals")
         most = checked.TOKENS_MAX
@@ -159,6 +161,7 @@ class Buffer(NormalMode):
                 self._timeout_ns,
                 self._absolute,
                 self.enable_shrink,
+                self._by_memory,
             )
             self._native, self._sizes = native, sizes
         if self._sizes != sizes:

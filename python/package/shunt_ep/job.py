@@ -27,8 +27,8 @@ class SoftJob:
     """`ranks` ranks of this process, each with `rails` soft NICs and a heap for one buffer of `num_rdma_bytes`, for each of
     its halves.
 
-    Ranks may be threads: kernels run with the interpreter let go. In normal mode `ranks_per_node` of them reach each
-    other's memory, as over NVLink: eight where nothing is said, or as many as divide the ranks.
+    Ranks may be threads: kernels run with the interpreter let go. `ranks_per_node` of them reach each other's memory, as
+    over NVLink, and send each other nothing by NIC: eight where nothing is said, or as many as divide the ranks.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SoftJob:
         self.ranks, self.rails, self.ranks_per_node = ranks, rails, node_size(ranks, ranks_per_node)
         self.num_rdma_bytes = bytes_
         # Memory that nobody touches takes no room: each half of a buffer has its own.
-        self._native = _native.Job(ranks, rails, bytes_ + -(-bytes_ // 128) * 128, qps, seed)
+        self._native = _native.Job(ranks, rails, bytes_ + -(-bytes_ // 128) * 128, qps, seed, self.ranks_per_node)
         self._groups = [Group(self, rank) for rank in range(ranks)]
 
     def group(self, rank: int) -> Group:

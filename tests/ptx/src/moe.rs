@@ -54,6 +54,7 @@ struct Host {
     station: Station,
     rank: u32,
     ranks: u32,
+    locals: u32,
     heap_bytes: u64,
     blocks: u32,
     group: Group,
@@ -104,6 +105,10 @@ impl Machine for Host {
         let place = Place { peer: fault.peer, channel: fault.channel, slot: fault.slot };
         (fault.peer != self.rank).then(|| PathName::of(&words.read_row(place), fault.at.0))
     }
+    fn near(&self, rank: u32, at: u64) -> Option<u64> {
+        (rank / self.locals == self.rank / self.locals)
+            .then(|| self.station.kernel().heaps[rank as usize] + at)
+    }
     fn memory(&self, bytes: u64) -> u64 {
         let words = vec![0; bytes as usize / 8 + 1];
         self.station.lent.lend(&words);
@@ -134,15 +139,12 @@ impl NormalMachine for Host {
     fn launch_normal(&self, kernel: NormalKernel, call: &NormalCall) -> Outcome {
         self.work(kernel.name(), call, call.blocks.max(1), 1)
     }
-    fn near(&self, rank: u32, at: u64) -> u64 {
-        self.station.kernel().heaps[rank as usize] + at
-    }
 }
 
 /// Starts the blocks of a rank and their host.
 fn on_rank<T: 'static>(
     rig: &Rig,
-    (rank, ranks): (u32, u32),
+    (rank, ranks, locals): (u32, u32, u32),
     (blocks, group): (u32, Group),
     body: impl FnOnce(Host) -> T + 'static,
 ) -> Task<T> {
@@ -155,8 +157,17 @@ fn on_rank<T: 'static>(
     let station = rig.station(rank);
     rig.cluster.spawn("moe", rank, move |_| {
         let memory = RefCell::default();
-        let said =
-            body(Host { station, rank, ranks, heap_bytes, blocks, group, board: board.clone(), memory });
+        let said = body(Host {
+            station,
+            rank,
+            ranks,
+            locals,
+            heap_bytes,
+            blocks,
+            group,
+            board: board.clone(),
+            memory,
+        });
         board.work.replace(None);
         board.turn.set(board.turn.get() + 1);
         said
@@ -172,21 +183,26 @@ pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode) -> Run {
         }
         let cluster = Cluster::start(&spec);
         spec.faults.iter().for_each(|fault| cluster.inject(fault));
-        let rig = Rig::new(cluster, module, mode, false);
+        let rig = Rig::new(cluster, module, mode, scenario.locals > 1);
         let patience = Patience { blocks: scenario.blocks, signals: scenario.signals, ..patience(&spec) };
         let cases = Rc::new(scenario.cases(mode.seed));
         let part = |rank: u32| {
             let (cases, scenario) = (cases.clone(), scenario.clone());
             let (shape, how) = (scenario.shape, scenario.mode);
-            on_rank(&rig, (rank, shape.ranks), (patience.blocks, scenario.group), move |host| {
-                let staged = Staged::new(host, &shape, how);
-                let (tokens, hidden, experts) = (shape.tokens, shape.hidden, shape.experts() as u32);
-                let mut buffer =
-                    Buffer::new(staged, BASE, tokens, hidden, experts, patience).expect("there is room");
-                let wrongs = scenario.play(&mut buffer, &cases, |_| {})?;
-                buffer.clean()?;
-                Ok(wrongs)
-            })
+            on_rank(
+                &rig,
+                (rank, shape.ranks, scenario.locals),
+                (patience.blocks, scenario.group),
+                move |host| {
+                    let staged = Staged::new(host, &shape, how);
+                    let (tokens, hidden, experts) = (shape.tokens, shape.hidden, shape.experts() as u32);
+                    let mut buffer =
+                        Buffer::new(staged, BASE, tokens, hidden, experts, patience).expect("there is room");
+                    let wrongs = scenario.play(&mut buffer, &cases, |_| {})?;
+                    buffer.clean()?;
+                    Ok(wrongs)
+                },
+            )
         };
         let tasks: Vec<_> = (0..scenario.shape.ranks).map(part).collect();
         let mut found = Run { wrongs: all(rig.cluster.sim.finish_all(&tasks)), ..Run::default() };
@@ -212,11 +228,16 @@ pub fn judge_normal(module: &Rc<Module>, scenario: &NormalScenario, mode: Mode) 
         let part = |rank: u32| {
             let (cases, scenario) = (cases.clone(), scenario.clone());
             let (shape, low) = (scenario.shape, scenario.low());
-            on_rank(&rig, (rank, shape.ranks()), (patience.blocks, scenario.group), move |host| {
-                let staged = Staged::new(host, &low, staged::Mode::Launch);
-                let mut buffer = NormalBuffer::new(staged, BASE, shape, patience).expect("there is room");
-                scenario.play(&mut buffer, &cases, |_| {})
-            })
+            on_rank(
+                &rig,
+                (rank, shape.ranks(), shape.locals),
+                (patience.blocks, scenario.group),
+                move |host| {
+                    let staged = Staged::new(host, &low, staged::Mode::Launch);
+                    let mut buffer = NormalBuffer::new(staged, BASE, shape, patience).expect("there is room");
+                    scenario.play(&mut buffer, &cases, |_| {})
+                },
+            )
         };
         let tasks: Vec<_> = (0..scenario.shape.ranks()).map(part).collect();
         let mut found = Run { wrongs: all(rig.cluster.sim.finish_all(&tasks)), ..Run::default() };
