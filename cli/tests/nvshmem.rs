@@ -122,6 +122,18 @@ fn same_with_a_port_down(pes: u32) {
     assert!(pes == 1 || failovers > *calm, "{failovers} failovers with a port down, {calm} without");
 }
 
+/// Puts and gets between PEs of a node go by its memory; here they go by NICs, as between nodes.
+#[test]
+fn two_pes_that_do_not_map_each_others_heaps() {
+    for family in ["rma", "strided", "move", "reduce"] {
+        let output = run(2, &[("NVSHMEM_DISABLE_P2P", "1")], &["suite", "--fault", family]);
+        let (out, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{family}\n{out}{said}");
+        assert!(two_calm_pes().0.lines().any(|line| line == out.trim_end()), "{family}: {out}");
+        assert!(!said.contains(": 0 failovers"), "{said}");
+    }
+}
+
 #[test]
 fn one_pe() {
     same_with_a_port_down(1);
@@ -208,7 +220,7 @@ fn signals_are_counted_once_when_a_nic_answers_no_commands() {
 /// The channel entered the path between the two NICs that were gone, and ended because nobody could fence it.
 #[test]
 fn puts_go_on_where_a_nic_of_each_end_is_gone() {
-    let patience = [("SHUNT_SUSPECT", "20ms"), ("SHUNT_SUSPECT_FLOOR", "20ms")];
+    let patience = [("SHUNT_SUSPECT", "20ms"), ("SHUNT_SUSPECT_FLOOR", "20ms"), ("NVSHMEM_DISABLE_P2P", "1")];
     exact("put", &patience, &[&["-1", "0", "nic-gone"]]);
 }
 
@@ -224,6 +236,25 @@ fn pes_of_a_node_reach_each_others_heaps_without_a_nic() {
     let one = format!("NVSHMEM_DISABLE_P2P=$SHUNT_RANK {} apart", folder().join("odd").display());
     let output = command.arg(one).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// No port of any of them is up, and none comes back.
+#[test]
+fn host_calls_reach_pes_of_a_node_without_a_nic() {
+    let output = run(3, &[("SHUNT_CALL_DEADLINE", "10s")], &["odd", "nearby"]);
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{said}");
+    assert_eq!(out.matches("by memory").count(), 3, "{out}{said}");
+}
+
+/// With a heap of its own for each PE all of it goes by NIC.
+#[test]
+fn a_fence_orders_what_goes_by_nic_and_what_goes_by_memory() {
+    for environment in [&[][..], &[("NVSHMEM_DISABLE_P2P", "1")][..]] {
+        let output = run(3, environment, &["odd", "ordered"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{environment:?}: {}{said}", text(&output.stdout));
+    }
 }
 
 #[test]

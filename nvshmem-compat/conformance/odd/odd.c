@@ -177,6 +177,78 @@ static int shared(int expected) {
     return 0;
 }
 
+/* All PEs of a node meet by its memory alone, for the n-th time. */
+static void meet_near(long *words, long number) {
+    for (int pe = 0; pe < pes; pe++)
+        __atomic_store_n((long *)nvshmem_ptr(words + me, pe), number, __ATOMIC_SEQ_CST);
+    for (int pe = 0; pe < pes; pe++)
+        while (__atomic_load_n(words + pe, __ATOMIC_SEQ_CST) < number) {}
+}
+
+/* Puts and gets of all kinds between PEs of a node, while no port of any of them is up, and none comes back. */
+static int nearby(void) {
+    enum { COUNT = 1000 };
+    static long private[COUNT], back[COUNT];
+    begin();
+    int next = (me + 1) % pes, last = (me + pes - 1) % pes;
+    long *words = nvshmem_calloc((size_t)pes, sizeof *words), *mine = nvshmem_calloc(COUNT, sizeof *mine);
+    long *put = nvshmem_calloc(COUNT, sizeof *put), *apart = nvshmem_calloc(COUNT, sizeof *apart);
+    short *single = nvshmem_calloc(4, sizeof *single);
+    for (int i = 0; i < COUNT; i++) private[i] = mine[i] = 1000 * me + i;
+    nvshmem_barrier_all();
+    nvshmem_quiet();
+    meet_near(words, 1);
+    if (shunt_nvshmem_soft_fault(0, "down") || shunt_nvshmem_soft_fault(1, "down")) return 50;
+    nvshmem_putmem(put, private, COUNT / 2 * sizeof *put, next);
+    nvshmem_long_put_nbi(put + COUNT / 2, mine + COUNT / 2, COUNT / 2, next);
+    nvshmem_long_iput(apart, private, 2, 1, COUNT / 2, next);
+    nvshmem_short_p(single + 1, (short)(7 + me), next);
+    nvshmem_fence();
+    nvshmem_quiet();
+    meet_near(words, 2);
+    for (int i = 0; i < COUNT; i++) {
+        long gap = i % 2 ? 0 : 1000 * last + i / 2;
+        if (put[i] != 1000 * last + i || apart[i] != gap) return 51;
+    }
+    if (single[0] || single[1] != 7 + last || single[2]) return 52;
+    nvshmem_getmem(back, mine, sizeof back, next);
+    for (int i = 0; i < COUNT; i++)
+        if (back[i] != 1000 * next + i) return 53;
+    nvshmem_long_iget(back, mine, 1, 2, COUNT / 2, last);
+    for (int i = 0; i < COUNT / 2; i++)
+        if (back[i] != 1000 * last + 2 * i) return 54;
+    if (nvshmem_long_g(mine + 9, next) != 1000 * next + 9 || nvshmem_short_g(single + 1, next) != 7 + me) return 55;
+    printf("by memory\n");
+    fflush(stdout);
+    meet_near(words, 3);
+    /* Nobody could say goodbye. */
+    _exit(0);
+}
+
+/* Atomics go by NIC and puts by memory: a fence between them holds for both, and so does a signal behind a put. */
+static int ordered(void) {
+    begin();
+    int next = (me + 1) % pes;
+    long *count = nvshmem_calloc(2, sizeof *count), *data = nvshmem_calloc(64, sizeof *data), values[64];
+    uint64_t *told = nvshmem_calloc(1, sizeof *told);
+    nvshmem_barrier_all();
+    for (long round = 1; round <= 40; round++) {
+        for (int i = 0; i < 8; i++) nvshmem_long_atomic_inc(count, next);
+        nvshmem_fence();
+        nvshmem_long_p(count + 1, round, next);
+        nvshmem_long_wait_until(count + 1, NVSHMEM_CMP_GE, round);
+        if (__atomic_load_n(count, __ATOMIC_SEQ_CST) < 8 * round) return 60;
+        for (int i = 0; i < 64; i++) values[i] = round;
+        nvshmem_putmem_signal(data, values, sizeof values, told, (uint64_t)round, NVSHMEM_SIGNAL_SET, next);
+        nvshmem_signal_wait_until(told, NVSHMEM_CMP_GE, (uint64_t)round);
+        for (int i = 0; i < 64; i++)
+            if (__atomic_load_n(data + i, __ATOMIC_SEQ_CST) < round) return 61;
+        nvshmem_barrier_all();
+    }
+    nvshmem_finalize();
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     if (!strcmp(mode, "lost")) return lost(0);
@@ -188,6 +260,8 @@ int main(int argc, char **argv) {
     if (!strcmp(mode, "exact") && argc > 2) return exact(strtoul(argv[2], NULL, 10));
     if (!strcmp(mode, "shared")) return shared(1);
     if (!strcmp(mode, "apart")) return shared(0);
+    if (!strcmp(mode, "nearby")) return nearby();
+    if (!strcmp(mode, "ordered")) return ordered();
     if (!strcmp(mode, "early")) nvshmem_quiet();
     if (!strcmp(mode, "twin") && argc > 2) {
         if (!dlopen(argv[2], RTLD_NOW)) return 20;

@@ -48,7 +48,8 @@ fn put_signal(name: &str, stream: Stream, what: Move, tail: Tail, until: Until) 
         let change = signal(tail.op, tail.value)?;
         let word = tail.word.expose_provenance() as u64;
         s.heap().offset(word, 8)?;
-        // On one channel the signal comes behind the put; the source is waited for at the end.
+        // On one channel the signal comes behind the put, and a store is there before it is posted; the source is
+        // waited for at the end.
         s.put(what.target, what.source, what.bytes as u64, what.pe, Until::Posted)?;
         s.signal(word, change, what.pe)?;
         if until == Until::Done { s.peers().quiet(what.pe) } else { Ok(()) }

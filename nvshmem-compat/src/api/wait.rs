@@ -223,7 +223,7 @@ function!("nvshmemx_signal_wait_until_on_stream", (at: *mut u64, compare: c_int,
 
 function!("nvshmem_quiet", (), call("nvshmem_quiet", Session::quiet));
 function!("nvshmemx_quiet_on_stream", (stream: Stream), on("nvshmemx_quiet_on_stream", stream, Session::quiet));
-function!("nvshmem_fence", (), call("nvshmem_fence", |s| s.peers().fence()));
+function!("nvshmem_fence", (), call("nvshmem_fence", |s| s.fence()));
 // Sources may be changed: they are when everything is done, and no sooner is told apart.
 function!("nvshmemx_flush", (), call("nvshmemx_flush", Session::quiet));
 function!("nvshmemx_flush_on_stream", (stream: Stream), on("nvshmemx_flush_on_stream", stream, Session::quiet));

@@ -1,4 +1,7 @@
-//! Atomics and signals: by the NIC at the peer, or by this processor on this PE's own words.
+//! Atomics and signals: by the NIC at the peer, or by this processor on this PE's own words. Also where the peer's heap
+//! is mapped here: a processor's change of a word is not atomic with those that NICs make of it, for other PEs or for
+//! this one's kernels, so all of a word's changes go the same way. A signal is one of them, a store among them: between
+//! the two halves of a NIC's add it would be lost.
 
 use super::{Session, lock, memory};
 use crate::failure::Failure;

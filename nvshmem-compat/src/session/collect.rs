@@ -173,9 +173,9 @@ impl Session {
         if bytes == 0 {
             return Ok(());
         }
-        if pe == self.me() {
+        if let Some(to) = self.mapped(pe, part) {
             // SAFETY: a part of the work buffer; the program vouches for its source.
-            return unsafe { self.copy(self.base + part, source, bytes) };
+            return unsafe { self.copy(to, source, bytes) };
         }
         self.put_staged(part, source, bytes, pe)
     }

@@ -157,6 +157,12 @@ impl Session {
         self.heap.offset(at, bytes).is_ok()
     }
 
+    /// Where something of a PE's heap is mapped here, this PE's own as well; none where a NIC has to reach it.
+    fn mapped(&self, pe: u32, offset: u64) -> Option<u64> {
+        let base = if pe == self.me() { Some(self.base) } else { self.node.base(pe) };
+        base.map(|base| base + offset)
+    }
+
     fn put_staged(&self, dst: u64, source: u64, bytes: u64, pe: u32) -> Result<(), Failure> {
         lock(&self.stage).put(dst, source, bytes, pe)
     }

@@ -1,4 +1,6 @@
-//! Puts and gets. What goes to this PE itself is a copy.
+//! Puts and gets. What goes to this PE itself is a copy, and so is what goes to one of this node whose heap is mapped
+//! here: no NIC has a part in it, and it is done when the call returns. [`Session::fence`] orders it with what goes by
+//! NIC.
 
 use super::Session;
 use crate::failure::Failure;
@@ -36,9 +38,9 @@ impl Session {
         if bytes == 0 {
             return Ok(());
         }
-        if pe == self.me() {
+        if let Some(to) = self.mapped(pe, dst) {
             // SAFETY: the target lies in the heap (checked), the program vouches for its source.
-            return unsafe { self.copy(target, source, bytes) };
+            return unsafe { self.copy(to, source, bytes) };
         }
         if !self.is_symmetric(source, bytes) {
             return self.put_staged(dst, source, bytes, pe);
@@ -57,9 +59,9 @@ impl Session {
         if bytes == 0 {
             return Ok(());
         }
-        if pe == self.me() {
+        if let Some(from) = self.mapped(pe, src) {
             // SAFETY: the source lies in the heap (checked), the program vouches for its target.
-            return unsafe { self.copy(target, source, bytes) };
+            return unsafe { self.copy(target, from, bytes) };
         }
         if !self.is_symmetric(target, bytes) {
             return self.get_staged(target, src, bytes, pe);
@@ -95,9 +97,9 @@ impl Session {
     /// As [`Session::put`].
     pub fn put_value(&self, target: u64, value: u64, bytes: u64, pe: i32) -> Result<(), Failure> {
         let (pe, dst) = (self.peers.check(pe)?, self.heap.offset(target, bytes)?);
-        if pe == self.me() {
+        if let Some(to) = self.mapped(pe, dst) {
             // SAFETY: the target lies in the heap (checked).
-            return Ok(unsafe { self.access.store(target, value, bytes) }?);
+            return Ok(unsafe { self.access.store(to, value, bytes) }?);
         }
         let channel = self.peers.channel(pe);
         let post = |_| channel.p_nbi(Solo, HeapOffset(dst), value, bytes as u32);
@@ -144,12 +146,12 @@ impl Session {
         for (to, from) in strides.places(target, source) {
             places.push((to, self.heap.offset(from, strides.bytes)?));
         }
-        if number != self.me() {
+        let Some(base) = self.mapped(number, 0) else {
             return self.get_elements(&mut places.into_iter(), strides.bytes, number);
-        }
+        };
         for (to, from) in places {
             // SAFETY: the source lies in the heap (checked), the program vouches for its target.
-            unsafe { self.copy(to, self.base + from, strides.bytes) }?;
+            unsafe { self.copy(to, base + from, strides.bytes) }?;
         }
         Ok(())
     }
