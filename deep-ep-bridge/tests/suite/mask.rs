@@ -3,6 +3,7 @@
 use shunt_deep_ep_bridge::layer::{self, Manner};
 use shunt_deep_ep_bridge::reference::Case;
 use shunt_deep_ep_bridge::{Format, MoeError, Patience};
+use shunt_device::FaultKind;
 use shunt_layout::moe::Shape;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::kernel::Kernel;
@@ -150,6 +151,8 @@ fn three_go_on_without_one_of_their_node_that_is_killed() {
         let ends = lives_on_nodes(&cluster, &[killed], locals);
         let mask = std::array::from_fn(|rank| rank as u32 == killed);
         ends.iter().for_each(|end| goes_on(end, mask));
+        let lost = |end: &End| matches!(&end.met, Some(MoeError::Fault(met)) if met.fault.kind == FaultKind::PeerLost);
+        assert!(ends.iter().any(lost), "by its deadline alone: {ends:?}");
         one_epoch(&ends.iter().collect::<Vec<_>>());
     }
 }
