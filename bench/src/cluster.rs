@@ -309,7 +309,7 @@ impl Unit {
         // SAFETY: the state and its tables are mapped while `pe` lives, and this unit holds `pe` and drops it
         // last.
         let words =
-            unsafe { StateWords::new(pe.state(), clock.clone()) }.expect("host and bench are one build");
+            unsafe { StateWords::new(pe.host_state(), clock.clone()) }.expect("host and bench are one build");
         let span = pe.heap();
         // SAFETY: the heap lives as long as `pe`; kernels and NICs reach it atomically.
         let heap = unsafe { HeapView::new(span.address, span.bytes) };

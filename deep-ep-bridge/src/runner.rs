@@ -70,7 +70,7 @@ impl Native {
     /// Never: host and kernels are one build.
     pub fn new(pe: Arc<Pe>, world: Arc<dyn World>) -> Self {
         // SAFETY: the state and its tables are mapped while `pe` lives, which this holds and drops last.
-        let words = unsafe { StateWords::new(pe.state(), world.clone()) }.expect("one build");
+        let words = unsafe { StateWords::new(pe.host_state(), world.clone()) }.expect("one build");
         Self { words, world, pe }
     }
 

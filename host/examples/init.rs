@@ -182,7 +182,7 @@ fn arm(up: &[Arc<Pe>]) {
     let agent = |pe: &Arc<Pe>| Some(Supervisor::new(pe.agent().expect("host and example are one build")?));
     let mut agents: Vec<_> = up.iter().map(|pe| (pe, agent(pe).expect("the first"))).collect();
     // SAFETY: the state is mapped as long as the PE, which is in `up`.
-    let words = |pe: &Arc<Pe>| unsafe { StateWords::new(pe.state(), pe.world().clone()) };
+    let words = |pe: &Arc<Pe>| unsafe { StateWords::new(pe.host_state(), pe.world().clone()) };
     let mut waiting: Vec<_> = up.iter().map(|pe| words(pe).expect("of this build")).collect();
     let begin = Instant::now();
     while !waiting.is_empty() {

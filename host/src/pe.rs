@@ -15,11 +15,11 @@ use crate::connect::bootstrap::{Bootstrap, DRAW_BYTES};
 use crate::connect::card::{KeyRows, PeCard, RailCard};
 use crate::connect::oob::Oob;
 use crate::devx::Devx;
-use crate::error::StartError;
-use crate::gpu::{GpuMemory, OwnedSpan, Placement, Span};
+use crate::error::{GpuError, NicError, StartError};
+use crate::gpu::{GpuMemory, OwnedSpan, Placement, Region, Span};
 use crate::keys::{KeyTable, Reached, chunks};
 use crate::nic::order::{self, Stance};
-use crate::plan::{Plan, Shape};
+use crate::plan::{Bases, Plan, Shape, Side};
 use crate::rail::{Rail, stance};
 use crate::ranks::Ranks;
 use crate::upload::{Contents, device_state, upload};
@@ -60,7 +60,38 @@ pub struct Pe {
     root: DeviceState,
     world: Arc<dyn World>,
     heap: Arc<OwnedSpan>,
-    control: Arc<OwnedSpan>,
+    control: Control,
+}
+
+/// Control memory: in the host's memory, and what kernels and NICs alone touch in the device's, if it lies there.
+struct Control {
+    host: Arc<OwnedSpan>,
+    device: Option<Arc<OwnedSpan>>,
+}
+
+impl Control {
+    fn alloc(gpu: &Arc<dyn GpuMemory>, plan: &Plan) -> Result<Self, GpuError> {
+        let device = plan.kernels.is_some();
+        let device =
+            device.then(|| OwnedSpan::alloc(gpu, plan.device_bytes, Placement::Queues)).transpose()?;
+        Ok(Self { host: OwnedSpan::alloc(gpu, plan.bytes, Placement::Control)?, device })
+    }
+
+    fn bases(&self) -> Bases {
+        let device = self.device.as_ref().map_or(0, |device| device.span().address);
+        Bases { host: self.host.span().address, device }
+    }
+
+    fn register(&self, rail: &mut Rail, plan: &Plan) -> Result<(), NicError> {
+        // Where host calls have no channel, no NIC reaches anything there.
+        if !plan.host.indices.is_empty() {
+            rail.register_control(Region::Host, &self.host, plan.host.scratch.clone())?;
+        }
+        if let (Some(device), Some(side)) = (&self.device, &plan.kernels) {
+            rail.register_control(Region::Device, device, side.scratch.clone())?;
+        }
+        Ok(())
+    }
 }
 
 /// Everything between opening and upload.
@@ -93,14 +124,12 @@ impl Pe {
         let ordering = opened.agree_on_order(&cards)?;
         let shape = opened.shape(&cards);
         let plan = shape.plan();
-        let control = OwnedSpan::alloc(&gpu, plan.bytes, Placement::Control)?;
-        for rail in &mut opened.rails {
-            rail.register_control(&control, plan.scratch.clone())?;
-        }
+        let control = Control::alloc(&gpu, &plan)?;
+        opened.rails.iter_mut().try_for_each(|rail| control.register(rail, &plan))?;
         let Opened { me, heap, world, rails, .. } = opened;
         let rails: Vec<Arc<Rail>> = rails.into_iter().map(Arc::new).collect();
-        let base = control.span().address;
-        let mut channels = connect::layout(&plan, base, &cards);
+        let bases = control.bases();
+        let mut channels = connect::layout(&plan, bases, &cards);
         connect::create(&config, &rails, me, &mut channels)?;
         connect::exchange_halves(&config, &plan, &cards, bootstrap, &mut channels)?;
         connect::connect(&config, &mut channels)?;
@@ -114,7 +143,7 @@ impl Pe {
         let peers: Vec<PeerInfo> = cards.into_iter().map(PeerInfo::from).collect();
         let peer_heap: Vec<u64> = peers.iter().map(|peer| peer.heap_base).collect();
         let rails_of: Vec<u32> = peers.iter().map(|peer| peer.rails.len() as u32).collect();
-        let scratch_keys: Vec<u32> = rails.iter().map(|rail| rail.scratch_key()).collect();
+        let scratch_keys = |region| rails.iter().map(|rail| rail.scratch_key(region)).collect::<Vec<_>>();
         let contents = Contents {
             heap: heap.span(),
             heap_bytes: config.heap_bytes,
@@ -124,25 +153,37 @@ impl Pe {
             rails_of: &rails_of,
             log2_chunk: config.log2_chunk,
             keys: &keys,
-            scratch_keys: &scratch_keys,
+            scratch_keys: &scratch_keys(Region::Host),
+            device_scratch_keys: &scratch_keys(Region::Device),
             paths: &paths,
             policy: Policy { fault_tolerance: config.ft as u32, ordering: ordering as u32, ..config.policy },
             step_records: config.step_records,
         };
-        upload(&*gpu, &plan, base, &contents)?;
-        let root = device_state(&plan, base, &contents);
+        upload(&*gpu, &plan, bases, &contents)?;
+        let root = device_state(&plan, bases, plan.of_kernels(), &contents);
         let agent = CheckpointCell::new(AgentResources { channels, oob });
         let ranks = Arc::new(Ranks::new(root.pe_count));
         let reached = Mutex::new(Reached { keys, chunks: 0 });
         Ok(Pe { agent, ranks, rails, config, peers, seal, reached, plan, root, world, heap, control })
     }
 
-    /// The device state: valid while the PE lives.
+    /// The device state of kernels: valid while the PE lives.
     pub fn state(&self) -> *const DeviceState {
-        std::ptr::with_exposed_provenance((self.control.span().address + self.plan.state.start) as usize)
+        self.state_of(self.plan.of_kernels())
     }
 
-    /// A copy of the root: every table's address and every count.
+    /// The device state of host calls and of the agent, all of it in the host's memory: that of kernels, unless theirs
+    /// lies in the device's.
+    pub fn host_state(&self) -> *const DeviceState {
+        self.state_of(&self.plan.host)
+    }
+
+    fn state_of(&self, side: &Side) -> *const DeviceState {
+        let address = self.bases().of(side.region) + side.state.start;
+        std::ptr::with_exposed_provenance(address as usize)
+    }
+
+    /// A copy of the root of kernels: every table's address and every count.
     pub fn root(&self) -> &DeviceState {
         &self.root
     }
@@ -182,9 +223,14 @@ impl Pe {
         &self.plan
     }
 
-    /// Bytes of control memory.
-    pub fn control(&self) -> Span {
-        self.control.span()
+    /// Where control memory begins.
+    pub fn bases(&self) -> Bases {
+        self.control.bases()
+    }
+
+    /// What of the control memory the host may touch by copies alone; none where all of it is the host's.
+    pub fn device_control(&self) -> Option<Span> {
+        self.control.device.as_ref().map(|device| device.span())
     }
 
     /// Who is left out, as the agents agree; nothing before somebody asks for it.
@@ -307,6 +353,7 @@ impl Opened {
             pes: self.size,
             me: self.me,
             channels_per_pe: self.config.channels_per_pe,
+            kernels_from: self.config.kernels_from,
             slots: (1 + self.config.backups).min(rails * rails).min(SLOTS_MAX as u32),
             rails,
             chunks: chunks(self.tail.end, self.config.log2_chunk),

@@ -18,8 +18,8 @@ const TIMED_BATCH: usize = 200;
 
 const USAGE: &str =
     "swarm [--seeds N | --minutes N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace]
-      [--say] [--lie NAME] [--threads N] [--out DIR]
-swarm FILE.toml [--trace] [--say] [--lie NAME]
+      [--say] [--lie NAME] [--queues WHERE] [--threads N] [--out DIR]
+swarm FILE.toml [--trace] [--say] [--lie NAME] [--queues WHERE]
 swarm --list
 
   --seeds N     run N seeds (default 20; with --fresh alone: none)
@@ -31,11 +31,30 @@ swarm --list
   --trace       print the digest of every run: equal digests, equal runs
   --say         print every switch of a failed run, and what the agents said at last
   --lie NAME    the firmware lies like this: a bug put in on purpose
+  --queues WHERE  rings and channels lie in memory of the host, or of a device; agents leave channels to kernels
+                in both, and a seed has one digest in both
   --threads N   runs at a time (default: the cores)
   --out DIR     where failing runs are written as TOML (default target/swarm)
   --list        the kinds of faults that are drawn, and the lies
 
 Exit status: 0 all runs held, 1 some did not, 2 bad usage.";
+
+/// Whose memory the queues lie in.
+#[derive(Clone, Copy, PartialEq)]
+enum Queues {
+    Host,
+    Device,
+}
+
+impl Queues {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "host" => Some(Self::Host),
+            "device" => Some(Self::Device),
+            _ => None,
+        }
+    }
+}
 
 struct Options {
     seeds: Option<u64>,
@@ -47,6 +66,7 @@ struct Options {
     trace: bool,
     say: bool,
     lie: Lie,
+    queues: Option<Queues>,
     threads: usize,
     out: PathBuf,
     file: Option<PathBuf>,
@@ -64,6 +84,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
         trace: false,
         say: false,
         lie: Lie::None,
+        queues: None,
         threads,
         out: PathBuf::from("target/swarm"),
         file: None,
@@ -90,6 +111,12 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
                 let name = value("a lie")?;
                 let lie = Lie::ALL.into_iter().find(|lie| lie.name() == name);
                 options.lie = lie.ok_or(format!("no lie is called {name:?}; see --list"))?;
+            }
+            "--queues" => {
+                let name = value("host or device")?;
+                let queues = Queues::of(&name);
+                options.queues =
+                    Some(queues.ok_or(format!("--queues: expected host or device, got {name:?}"))?);
             }
             "--out" => options.out = PathBuf::from(value("a folder")?),
             "--every-kind" => options.every_kind = true,
@@ -170,7 +197,12 @@ impl Plan {
     }
 
     /// The runs, some at a time: a million of them need not be there at once.
-    fn batches(&self, kind: Option<&str>, size: usize) -> impl Iterator<Item = Vec<RunSpec>> {
+    fn batches(
+        &self,
+        kind: Option<&str>,
+        queues: Option<Queues>,
+        size: usize,
+    ) -> impl Iterator<Item = Vec<RunSpec>> {
         let (file, ranges) = match self {
             Self::File(spec) => (Some(vec![(**spec).clone()]), Vec::new()),
             Self::Seeds(ranges) => (None, ranges.clone()),
@@ -180,7 +212,12 @@ impl Plan {
             range.step_by(size).map(move |first| first..end.min(first.saturating_add(size as u64)))
         };
         let drawn = move |seeds: Range<u64>| seeds.map(|seed| RunSpec::with_fault(seed, kind)).collect();
-        file.into_iter().chain(ranges.into_iter().flat_map(cut).map(drawn))
+        let placed = move |spec: RunSpec| match queues {
+            Some(queues) => spec.with_queues(queues == Queues::Device),
+            None => spec,
+        };
+        let all = file.into_iter().chain(ranges.into_iter().flat_map(cut).map(drawn));
+        all.map(move |specs: Vec<RunSpec>| specs.into_iter().map(placed).collect())
     }
 }
 
@@ -214,6 +251,9 @@ fn command(options: &Options, seed: u64) -> String {
     };
     if let (Some(kind), None) = (&options.fault, &options.file) {
         command += &format!(" --fault {kind}");
+    }
+    if let Some(queues) = options.queues {
+        command += if queues == Queues::Host { " --queues host" } else { " --queues device" };
     }
     if options.lie != Lie::None {
         command += &format!(" --lie {}", options.lie.name());
@@ -302,7 +342,7 @@ fn main() -> ExitCode {
     let progress = Progress { all, ..Progress::default() };
     let mut table = Table::default();
     let size = if until.is_some() { TIMED_BATCH } else { BATCH };
-    for specs in plan.batches(options.fault.as_deref(), size) {
+    for specs in plan.batches(options.fault.as_deref(), options.queues, size) {
         if until.is_some_and(|until| start.elapsed() >= until) {
             break;
         }

@@ -164,6 +164,7 @@ fn pe_config(spec: &RunSpec, heap_bytes: u64) -> PeConfig {
     config.bringup = Bringup::Sequential;
     config.step_records = true;
     config.backups_later = spec.backups_later;
+    config.kernels_from = spec.queues_on_device.then_some(spec.host_channels);
     config
 }
 
@@ -308,6 +309,8 @@ impl Cluster {
         let streams = streams(spec);
         let clocks: Vec<_> = (0..spec.pes).map(|pe| Arc::new(make_clock(&sim, spec, pe, &bells))).collect();
         let pes = start_pes(&sim, spec, &fabric, &oob, &lies, &clocks, &memories);
+        let device = pes.iter().filter_map(|pe| pe.device_control());
+        device.for_each(|span| sim.world().is_device_memory(span.address..span.address + span.bytes));
         let agents = (0..spec.pes).map(|_| Rc::new(AgentLog::default())).collect();
         let interference = Rc::new(Interference::random(spec.interference));
         let oracle = Oracle::default();
@@ -470,6 +473,11 @@ impl Cluster {
         let root = self.pe(pe).root();
         let row = u64::from(peer * root.channels_per_pe + channel);
         root.mirrors + row * size_of::<state::Mirror>() as u64
+    }
+
+    /// Where the switch of a channel of `pe` stands, as its agent reads it.
+    pub fn mirror_word(&self, pe: u32, peer: u32, channel: u32) -> state::SwitchWord {
+        state::SwitchWord(load(self.mirror(pe, peer, channel)))
     }
 
     /// Address of the word that names the owner of a channel's switch.

@@ -412,11 +412,17 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// True if the peer was killed and this PE has no agent to find that out: where nothing is outstanding, only the
-    /// agent can, and what is left is the kernel's own deadline.
+    /// True if the peer was killed and this PE has no agent to find that out, or one that leaves channels alone: where
+    /// nothing is outstanding, only the agent can, and what is left is the kernel's own deadline.
     fn nobody_tells(&self, pe: u32, report: &Report) -> bool {
         let peer = if report.stream.from == pe { report.stream.to } else { report.stream.from };
-        self.killed(peer).is_some() && self.of_pe(pe).any(|(_, fault)| fault == PeFault::AgentKilled)
+        let killed = self.of_pe(pe).any(|(_, fault)| fault == PeFault::AgentKilled);
+        self.killed(peer).is_some() && (killed || self.touches_nothing())
+    }
+
+    /// True if agents put nothing on the wire of channels at rest.
+    fn touches_nothing(&self) -> bool {
+        self.outcome.spec.agent.touch_ns == u64::MAX
     }
 
     /// True if an agent that is gone may have owned a switch when the kernel gave up: nobody takes over before the
@@ -483,6 +489,7 @@ impl<'a> Judge<'a> {
             || (0..self.outcome.spec.rails).any(|rail| self.of_rail(pe, rail).any(|(_, kind)| hampers(kind)));
         let bound_ns = self.outcome.spec.give_up_ns + slots * discovery_ns(&self.outcome.spec);
         let ended_ns = report.ended_ns.saturating_sub(self.outcome.began_ns);
+        let hampered = hampered || self.touches_nothing();
         let late = !hampered && report.fault.is_some() && ended_ns > killed_ns.saturating_add(bound_ns);
         late.then(|| {
             format!(

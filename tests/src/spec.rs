@@ -74,6 +74,10 @@ pub struct RunSpec {
     pub backups: u32,
     /// The agents make them once the PEs are up.
     pub backups_later: bool,
+    /// Channels, rings and all else that a put touches lie in memory of a device, which the host copies to and from.
+    pub queues_on_device: bool,
+    /// Of these, so many channels to each peer, the first, are host calls' all the same.
+    pub host_channels: u32,
     /// log2 of the bytes one key covers.
     pub log2_chunk: u32,
     /// Raw atomics run on the last channel, which then carries no streams.
@@ -149,6 +153,8 @@ impl Default for RunSpec {
             give_up_ns: 1_000_000_000,
             backups: 3,
             backups_later: false,
+            queues_on_device: false,
+            host_channels: 0,
             log2_chunk: 30,
             adders: false,
             sharers: false,
@@ -205,6 +211,8 @@ macro_rules! keys {
         $visit!("give_up_ns", $self.give_up_ns);
         $visit!("backups", $self.backups);
         $visit!("backups_later", $self.backups_later);
+        $visit!("queues_on_device", $self.queues_on_device);
+        $visit!("host_channels", $self.host_channels);
         $visit!("log2_chunk", $self.log2_chunk);
         $visit!("adders", $self.adders);
         $visit!("sharers", $self.sharers);
@@ -308,6 +316,14 @@ macro_rules! parsed_values {
 parsed_values!(u32, u64, usize, bool);
 
 impl RunSpec {
+    /// The run with its queues in memory of the host, or of a device. There agents cannot carry a switch on, so they do
+    /// not here either: nothing else differs.
+    pub fn with_queues(mut self, on_device: bool) -> Self {
+        self.queues_on_device = on_device;
+        (self.agent.looks, self.agent.touch_ns) = (0, u64::MAX);
+        self
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         macro_rules! set_key {
             ($name:literal, $field:expr) => {

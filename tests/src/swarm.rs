@@ -77,6 +77,8 @@ impl Outcome {
     /// Hash of every event of the run and of everything it came to: two runs with one digest are one run.
     pub fn digest(&self) -> u64 {
         let text = format!("{self}{:?}{:?}{}", self.senders, self.receivers, self.oracle.describe());
+        // Whose memory it is, no event tells.
+        let text = text.replace("queues_on_device = true\n", "queues_on_device = false\n");
         // FNV-1a: stable, and the same on every machine.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         text.bytes().chain(self.trace.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, hash)

@@ -30,6 +30,7 @@ mod oracle_bites;
 mod parsers;
 mod path_proof;
 mod pe_faults;
+mod placement;
 mod profiles;
 mod promise_table;
 mod quiet;

@@ -21,7 +21,7 @@ fn spec(faults: &[&str]) -> RunSpec {
 /// The words of a PE, for a look from outside.
 fn words(cluster: &Cluster, pe: u32) -> StateWords {
     // SAFETY: the state is mapped while the cluster lives, and nobody writes the root.
-    unsafe { StateWords::new(cluster.pe(pe).state(), cluster.clock(pe)) }.expect("one build")
+    unsafe { StateWords::new(cluster.pe(pe).host_state(), cluster.clock(pe)) }.expect("one build")
 }
 
 /// PE 0's counters and steps after a run, and its switches.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 pub const SUMMARY: &str = "random faults on random workloads, one run a seed, judged by the memory oracle";
 pub const HELP: &str = "swarm [--seeds N | --minutes N] [--first S] [--fresh N] [--fault KIND] [--every-kind] [--trace]
-      [--say] [--lie NAME] [--threads N] [--out DIR]
-swarm FILE.toml [--trace] [--say] [--lie NAME]
+      [--say] [--lie NAME] [--queues WHERE] [--threads N] [--out DIR]
+swarm FILE.toml [--trace] [--say] [--lie NAME] [--queues WHERE]
 swarm --list
 
 Simulates a whole cluster per seed, in parallel, and prints one table: how often each fault was drawn and hit, and
@@ -24,6 +24,8 @@ tests/regressions/.
   --trace       print the digest of every run: equal digests, equal runs
   --say         of failed runs also their switches, and what agents said at last
   --lie NAME    the firmware lies like this: a bug put in on purpose
+  --queues WHERE  rings and channels lie in memory of the host, or of a device; agents leave channels to kernels
+                in both, and a seed has one digest in both
   --threads N   runs at a time (default: the cores)
   --out DIR     where failing runs are written (default target/swarm)
   --list        the kinds of faults that are drawn, and the lies";

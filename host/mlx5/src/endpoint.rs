@@ -49,7 +49,7 @@ impl HalfPath {
         (incarnation, variant): (u32, u32),
         psn: u32,
     ) -> Result<Self, NicError> {
-        let queue = Queue::make(&rail.queue_source()?, rings, log_depth, variant)?;
+        let queue = Queue::make(&rail.queue_source(rings.region)?, rings, log_depth, variant)?;
         let (rings, psn, rail) = (*rings, psn & MASK_24, rail.clone());
         Ok(Self { queue, rings, log_depth, incarnation, variant, psn, rail })
     }
@@ -148,8 +148,9 @@ impl HalfPath {
     /// Nobody else posts on this half while the producer lives, and it does not outlive the half.
     pub unsafe fn producer(&self) -> Producer {
         let door = Door { register: self.queue.uar.register(), qpn: self.queue.qp.number() };
+        let (name, reach) = (self.rail.name.clone(), self.rail.reach(self.rings.region));
         // SAFETY: the rings are this half's and live as long as its rail; sole use is the caller's promise.
-        unsafe { Producer::new(self.rail.name.clone(), &self.rings, self.variant, self.log_depth, door) }
+        unsafe { Producer::new(name, &self.rings, self.variant, self.log_depth, door, reach) }
     }
 
     /// Rings.

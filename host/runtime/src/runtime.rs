@@ -214,7 +214,7 @@ impl Runtime {
     fn of(pe: Pe, nics: Arc<dyn Nics>, sinks: Vec<Box<dyn Sink>>) -> Result<Self, Error> {
         let pe = Arc::new(pe);
         // SAFETY: the state is mapped while `pe` lives; `words` is dropped before it (order of the fields).
-        let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }.map_err(NoAgent::from)?;
+        let words = unsafe { StateWords::new(pe.host_state(), pe.world().clone()) }.map_err(NoAgent::from)?;
         let agent = AgentThread::spawn(pe.clone(), sinks, || Turn::Step)?;
         Ok(Self { agent, words, pe, _nics: nics })
     }

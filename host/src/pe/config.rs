@@ -36,6 +36,10 @@ pub struct PeConfig {
     pub late_chunks: u32,
     /// Channels to each peer.
     pub channels_per_pe: u32,
+    /// Channels from this one on are kernels' alone. They, and all else that a put, a poll or a NIC touches, lie in the
+    /// device's memory, which the host reaches by copies; so their switches are the kernels' business, and host calls
+    /// take the channels before. `None`: everything lies in the host's memory, and every channel is everybody's.
+    pub kernels_from: Option<u32>,
     /// log2 of the rings' depth.
     pub log_depth: u32,
     /// Backup paths of each channel.
@@ -78,6 +82,7 @@ impl PeConfig {
             split: None,
             late_chunks: 0,
             channels_per_pe: env.channels_per_pe,
+            kernels_from: None,
             log_depth: env.log_depth,
             // Nobody would leave a first path.
             backups: if env.fault_tolerance { env.backups } else { 0 },

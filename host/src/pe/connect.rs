@@ -8,7 +8,7 @@ use crate::error::{CardError, StartError};
 use crate::keys::{KeyShape, KeyTable};
 use crate::nic::half::HalfPath;
 use crate::nic::qp::MASK_24;
-use crate::plan::{Plan, Shape, SlotId};
+use crate::plan::{Bases, Plan, Shape, SlotId};
 use crate::rail::Rail;
 use crate::slots::{End, rank};
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
@@ -41,7 +41,7 @@ pub(super) fn for_each<T: Send>(
 }
 
 /// All channels with their ranked slots and rings, nothing made yet.
-pub(super) fn layout(plan: &Plan, base: u64, cards: &[PeCard]) -> Vec<ChannelResources> {
+pub(super) fn layout(plan: &Plan, bases: Bases, cards: &[PeCard]) -> Vec<ChannelResources> {
     let shape = plan.shape;
     let end = |pe: u32| End { pe, rails: cards[pe as usize].rails.len() as u32 };
     let slots = |peer: u32, channel: u32| {
@@ -53,7 +53,7 @@ pub(super) fn layout(plan: &Plan, base: u64, cards: &[PeCard]) -> Vec<ChannelRes
             .map(|(pair, slot)| PathSlot {
                 local_rail: pair.local,
                 remote_rail: pair.remote,
-                rings: plan.ring_span(base, SlotId { peer, channel, slot }),
+                rings: plan.ring_span(bases, SlotId { peer, channel, slot }),
                 half: None,
                 remote: None,
             })

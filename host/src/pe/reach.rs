@@ -41,7 +41,7 @@ impl Pe {
         }
         let ordering = OrderPolicy::from_raw(self.root.policy.ordering);
         let keys = connect::keys(&self.config, &self.plan.shape, &rows, ordering)?;
-        upload_keys(&**self.memory(), &self.plan, self.control.span().address, &keys)?;
+        upload_keys(&**self.memory(), &self.plan, self.bases(), &keys)?;
         *reached = Reached { keys, chunks: wanted };
         // Nobody posts before everybody knows the keys.
         exchange.all_gather(&[])?;

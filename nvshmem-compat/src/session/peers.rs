@@ -100,7 +100,7 @@ impl Peers {
 
     pub(super) fn device(&self) -> Device<'_, Host<'_>> {
         // SAFETY: uploaded by `Pe::start`, mapped while `self.pe` lives, and nobody writes the root.
-        let device = unsafe { Device::attach(self.pe.state(), Host::new(self.world())) };
+        let device = unsafe { Device::attach(self.pe.host_state(), Host::new(self.world())) };
         device.expect("checked when the session began")
     }
 

@@ -178,8 +178,8 @@ impl Session {
             write_tables(map, pe.heap().address, &teams, (me, &node));
         }
         // SAFETY: the state and its tables are mapped while `pe` lives; `Peers` holds it and drops it after this.
-        let words =
-            unsafe { StateWords::new(pe.state(), nics.world().clone()) }.map_err(|_| InitError::Build)?;
+        let words = unsafe { StateWords::new(pe.host_state(), nics.world().clone()) }
+            .map_err(|_| InitError::Build)?;
         let control = Arc::new(Control::new(net));
         let agent = spawn_agent(pe.clone(), control.clone())?;
         let base = pe.heap().address;

@@ -13,6 +13,8 @@ pub struct ActorOptions {
     pub poll_max_ns: u64,
     /// An actor that has waited for one thing long polls after a sixteenth of that time as well, up to this.
     pub waited_max_ns: u64,
+    /// It runs on the processor: what lies in a device's memory it reaches by copies alone.
+    pub of_host: bool,
     /// Stack of the coroutine.
     pub stack_bytes: usize,
 }
@@ -20,12 +22,12 @@ pub struct ActorOptions {
 impl ActorOptions {
     /// A kernel: polls every 200 ns, rarer while nothing moves anywhere.
     pub fn kernel() -> Self {
-        Self { poll_ns: 200, poll_max_ns: 5_000, waited_max_ns: 0, stack_bytes: 512 << 10 }
+        Self { poll_ns: 200, poll_max_ns: 5_000, waited_max_ns: 0, of_host: false, stack_bytes: 512 << 10 }
     }
 
     /// A host loop: looks every few microseconds.
     pub fn host() -> Self {
-        Self { poll_ns: 5_000, poll_max_ns: 20_000, waited_max_ns: 0, stack_bytes: 1 << 20 }
+        Self { poll_ns: 5_000, poll_max_ns: 20_000, waited_max_ns: 0, of_host: true, stack_bytes: 1 << 20 }
     }
 
     /// The same, but in a quiet world it looks no more often than every `poll_max_ns`, and after a long wait of its own

@@ -73,4 +73,8 @@ impl World for PeWorld {
         }
         self.world.doorbell();
     }
+
+    fn touches(&self, address: u64) {
+        self.world.touches(address);
+    }
 }

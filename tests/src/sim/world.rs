@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
@@ -72,6 +73,8 @@ pub struct SimWorld {
     clockwork: RefCell<Rc<dyn Clockwork>>,
     core: RefCell<Core>,
     cpu: RefCell<Option<CpuLog>>,
+    /// Memory of devices.
+    devices: RefCell<Vec<Range<u64>>>,
     /// If wanted: the instants at which anything happened, each once.
     instants: RefCell<Option<Vec<u64>>>,
 }
@@ -125,6 +128,10 @@ impl World for SimWorld {
         self.here();
         self.rung.set(true);
     }
+
+    fn touches(&self, address: u64) {
+        self.check_domain(address);
+    }
 }
 
 impl SimWorld {
@@ -150,6 +157,7 @@ impl SimWorld {
             clockwork: RefCell::new(Rc::new(NoClockwork)),
             core: RefCell::new(core),
             cpu: RefCell::new(None),
+            devices: RefCell::default(),
             instants: RefCell::new(None),
         }
     }
@@ -164,6 +172,29 @@ impl SimWorld {
     pub fn instants(&self) -> Vec<u64> {
         self.here();
         self.instants.borrow().clone().unwrap_or_default()
+    }
+
+    /// From here on actors of the host that load or store there panic: they have copies.
+    pub fn is_device_memory(&self, span: Range<u64>) {
+        self.here();
+        self.devices.borrow_mut().push(span);
+    }
+
+    /// True if a device's memory is there.
+    pub fn lies_on_a_device(&self, address: u64) -> bool {
+        self.devices.borrow().iter().any(|span| span.contains(&address))
+    }
+
+    fn check_domain(&self, address: u64) {
+        self.here();
+        let Some(id) = self.current.get() else { return };
+        let of_host = self.core.borrow().actors[id].options.of_host;
+        if of_host && self.lies_on_a_device(address) && !self.closing() {
+            let name = self.core.borrow().actors[id].name.clone();
+            panic!(
+                "{name}: expected the host's memory, got {address:#x} in a device's, which the host copies to or from"
+            );
+        }
     }
 
     fn here(&self) {

@@ -27,11 +27,22 @@ impl Span {
     }
 }
 
+/// In whose memory something lies that kernels, host and NICs share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Region {
+    /// The host's: it loads and stores it through its address.
+    Host,
+    /// The device's: kernels and NICs do, the host copies.
+    Device,
+}
+
 /// What memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Rings, tables, mailboxes: the host loads and stores it through its address, too.
     Control,
+    /// Rings and tables that kernels and NICs alone touch directly: the host copies.
+    Queues,
     /// The symmetric heap: only device and NICs touch it directly.
     Heap,
 }

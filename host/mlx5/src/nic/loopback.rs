@@ -8,11 +8,11 @@ use super::ece;
 use super::mkey::{Access, Mkey};
 use super::pd::Pd;
 use super::qp::{QpTuning, RemoteEnd, Route};
-use super::queue::{At, Door, Producer, Queue, QueueSource, RingSpan, RingVariant};
+use super::queue::{At, Door, Producer, Queue, QueueSource, Reach, RingSpan, RingVariant};
 use super::umem::{QUEUE_ALIGN, Umem};
 use crate::devx::Devx;
 use crate::error::NicError;
-use crate::memory::{GpuMemory, HeapMemory, OwnedSpan, Placement, Span};
+use crate::memory::{GpuMemory, HeapMemory, OwnedSpan, Placement, Region, Span};
 use crate::nic::caps::PortAddress;
 use std::sync::Arc;
 
@@ -112,7 +112,12 @@ impl PrivateMemory {
             queue_record: self.at(RECORDS_AT + (queue * 4 + which * 2) * RECORD_LINE),
             completion_record: self.at(RECORDS_AT + (queue * 4 + which * 2 + 1) * RECORD_LINE),
         };
-        RingSpan { send_queue: self.at(first), variants: [variant(0), variant(1)], user_index: queue as u32 }
+        RingSpan {
+            send_queue: self.at(first),
+            variants: [variant(0), variant(1)],
+            user_index: queue as u32,
+            region: Region::Host,
+        }
     }
 }
 
@@ -180,7 +185,9 @@ impl Pair {
         let door = Door { register: requester.uar.register(), qpn: requester.qp.number() };
         // SAFETY: the rings lie in the rail's private memory, which the rail drops after its pairs; each pair
         // has rings of its own, and this is its only producer.
-        let producer = unsafe { Producer::new(source.nic.into(), &ends[0], incarnation, log_depth, door) };
+        let producer = unsafe {
+            Producer::new(source.nic.into(), &ends[0], incarnation, log_depth, door, Reach::Pointers)
+        };
         Ok(Self { producer, requester, responder })
     }
 }

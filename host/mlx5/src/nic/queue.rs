@@ -6,8 +6,8 @@ use super::cq::{Cq, CqShape};
 use super::qp::{Qp, QpShape};
 use super::uar::Uar;
 use crate::devx::Devx;
-use crate::error::NicError;
-use crate::memory::{GpuMemory, Span};
+use crate::error::{GpuError, NicError};
+use crate::memory::{GpuMemory, Region, Span};
 use shunt_device::Amo;
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
@@ -46,6 +46,8 @@ pub struct RingSpan {
     pub variants: [RingVariant; 2],
     /// User index of the QP.
     pub user_index: u32,
+    /// Whose memory it is.
+    pub region: Region,
 }
 
 impl RingSpan {
@@ -215,10 +217,62 @@ impl Request {
     }
 }
 
-/// The host as the only producer of a queue whose rings it reaches through their addresses.
+/// How the host reaches the rings of a queue.
+#[derive(Clone)]
+pub enum Reach {
+    /// Through their addresses.
+    Pointers,
+    /// By copies: they lie in memory of the device.
+    Copies(Arc<dyn GpuMemory>),
+}
+
+impl std::fmt::Debug for Reach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if let Self::Pointers = self { "Pointers" } else { "Copies" })
+    }
+}
+
+impl Reach {
+    /// Stores the words of a WQE's segment, or of a doorbell record. False if the memory refused.
+    ///
+    /// # Safety
+    /// The words lie in a queue's rings or records, which are mapped.
+    unsafe fn store<const N: usize>(&self, platform: Host<'_>, at: u64, words: [u32; N]) -> bool {
+        match self {
+            Self::Copies(memory) => memory.write(at, words.map(u32::to_le_bytes).as_flattened()).is_ok(),
+            Self::Pointers => {
+                for (i, word) in words.into_iter().enumerate() {
+                    // SAFETY: forwarded to the caller. Release: a NIC that reads a record may fetch at once.
+                    unsafe { platform.store32(pointer::<u32>(at).add(i), word) };
+                }
+                true
+            }
+        }
+    }
+
+    /// Loads a word of a completion.
+    ///
+    /// # Errors
+    /// The memory refused.
+    ///
+    /// # Safety
+    /// As for `store`.
+    unsafe fn load(&self, platform: Host<'_>, at: u64) -> Result<u32, GpuError> {
+        let mut word = [0; 4];
+        match self {
+            // SAFETY: forwarded to the caller.
+            Self::Pointers => return Ok(unsafe { platform.load_cqe(pointer(at)) }),
+            Self::Copies(memory) => memory.read(at, &mut word)?,
+        }
+        Ok(u32::from_le_bytes(word))
+    }
+}
+
+/// The host as the only producer of a queue.
 #[derive(Clone, Debug)]
 pub struct Producer {
     nic: String,
+    reach: Reach,
     send_queue: u64,
     completion_queue: u64,
     record: u64,
@@ -237,10 +291,18 @@ impl Producer {
     /// # Safety
     /// The addresses are those of a queue of this depth, stay valid while this object lives, and nobody else
     /// posts on the queue meanwhile.
-    pub unsafe fn new(nic: String, rings: &RingSpan, variant: u32, log_depth: u32, door: Door) -> Self {
+    pub unsafe fn new(
+        nic: String,
+        rings: &RingSpan,
+        variant: u32,
+        log_depth: u32,
+        door: Door,
+        reach: Reach,
+    ) -> Self {
         let variant = rings.variant(variant);
         Self {
             nic,
+            reach,
             send_queue: rings.send_queue.address,
             completion_queue: variant.completion_queue.address,
             record: variant.queue_record.address + SEND_COUNTER_OFFSET as u64,
@@ -269,7 +331,8 @@ impl Producer {
         self.next + blocks - self.done <= 1 << self.log_depth
     }
 
-    /// Writes a request and rings the doorbell. Returns its index.
+    /// Writes a request and rings the doorbell. Returns its index. Memory that refuses the copy is not rung for: who
+    /// waits finds the request overdue.
     ///
     /// # Panics
     /// If the ring is full: the host posts a few requests and waits for them.
@@ -280,18 +343,21 @@ impl Producer {
         let platform = Host::new(world);
         self.next += blocks;
         self.wide += blocks - 1;
+        let reach = &self.reach;
         // SAFETY: `new`'s caller vouches for the addresses; each segment lies inside the ring, whose end a second block
         // may lie behind.
         unsafe {
+            let mut stored = true;
             for (i, segment) in segments[..count].iter().enumerate() {
                 let block = (index + i as u64 / 4) & ((1 << self.log_depth) - 1);
-                let at = pointer::<u32>(self.send_queue + block * WQEBB_BYTES as u64);
-                platform.store_segment(at.add(i % 4 * 4), *segment);
+                let at = self.send_queue + block * WQEBB_BYTES as u64 + (i % 4 * 16) as u64;
+                stored &= reach.store(platform, at, *segment);
             }
             platform.wqes_before_publish();
-            platform.store_doorbell_record(pointer(self.record), doorbell::send_counter(self.next));
-            platform.record_before_register();
-            platform.store_register(pointer(self.register), doorbell::register(self.next, self.qpn << 8));
+            if stored && reach.store(platform, self.record, [doorbell::send_counter(self.next)]) {
+                platform.record_before_register();
+                platform.store_register(pointer(self.register), doorbell::register(self.next, self.qpn << 8));
+            }
         }
         index
     }
@@ -301,7 +367,10 @@ impl Producer {
         let entry = self.completion_queue + (self.done & ((1 << self.log_depth) - 1)) * CQE_BYTES as u64;
         let platform = Host::new(world);
         // SAFETY: `new`'s caller vouches for the addresses; the entry lies inside the ring.
-        let tail = Tail::from_memory(unsafe { platform.load_cqe(pointer(entry + TAIL_OFFSET as u64)) });
+        let tail = match unsafe { self.reach.load(platform, entry + TAIL_OFFSET as u64) } {
+            Ok(word) => Tail::from_memory(word),
+            Err(error) => return Some(Err(error.into())),
+        };
         if !tail.belongs_to(self.done, self.log_depth) {
             return None;
         }
@@ -312,7 +381,10 @@ impl Producer {
             return Some(Ok(index));
         }
         // SAFETY: as above.
-        let word = unsafe { platform.load32(pointer(entry + SYNDROME_WORD_OFFSET as u64)) }.to_le_bytes();
+        let word = match unsafe { self.reach.load(platform, entry + SYNDROME_WORD_OFFSET as u64) } {
+            Ok(word) => word.to_le_bytes(),
+            Err(error) => return Some(Err(error.into())),
+        };
         let (vendor, syndrome) = (word[2], word[3]);
         Some(Err(NicError::Completion { nic: self.nic.clone(), qpn: self.qpn, index, syndrome, vendor }))
     }

@@ -13,7 +13,7 @@ pub use order::{remarks, stance};
 use crate::descriptor::{HalfCard, RailCard};
 use crate::devx::{Devx, Neighbour};
 use crate::error::NicError;
-use crate::memory::{OwnedSpan, Span};
+use crate::memory::{OwnedSpan, Region, Span};
 use crate::nic::caps::{Caps, Link, PortAddress, port_up};
 use crate::nic::datagram::{DatagramSource, Datagrams};
 use crate::nic::ece;
@@ -22,7 +22,7 @@ use crate::nic::loopback::{FetchPair, Pair, PairShape, PairSource, PairUse, Priv
 use crate::nic::mkey::{Access, Mkey};
 use crate::nic::pd::Pd;
 use crate::nic::qp::{MASK_24, QpTuning, Route};
-use crate::nic::queue::{QueueSource, Request};
+use crate::nic::queue::{QueueSource, Reach, Request};
 use crate::nic::rmsn_selftest::{self, TruthProof};
 use crate::nic::rmsn_selftest_atomics::{LOST_TIMEOUTS, Stage};
 use crate::nic::umem::Umem;
@@ -41,8 +41,9 @@ struct FlushPair {
     incarnation: u32,
 }
 
-/// Control memory, registered, and the key of its scratch.
+/// A region of control memory, registered, and the key of its scratch.
 struct Registered {
+    region: Region,
     scratch: Mkey,
     umem: Umem,
 }
@@ -55,7 +56,7 @@ pub struct Rail {
     /// By GID: what the driver resolved once.
     macs: Mutex<HashMap<[u8; 16], [u8; 6]>>,
     heap: Option<RegisteredHeap>,
-    control: Option<Registered>,
+    control: Vec<Registered>,
     private: PrivateMemory,
     pd: Pd,
     eqn: u32,
@@ -104,7 +105,7 @@ impl Rail {
             datagrams: Mutex::new(None),
             macs: Mutex::new(HashMap::new()),
             heap: None,
-            control: None,
+            control: Vec::new(),
             private,
             pd,
             eqn,
@@ -123,17 +124,36 @@ impl Rail {
         })
     }
 
-    /// Registers the control memory; `scratch` is the part of it that READs of device code land in.
-    pub fn register_control(&mut self, memory: &Arc<OwnedSpan>, scratch: Range<u64>) -> Result<(), NicError> {
+    /// Registers a region of the control memory, once; `scratch` is the part of it that READs of device code land in.
+    pub fn register_control(
+        &mut self,
+        region: Region,
+        memory: &Arc<OwnedSpan>,
+        scratch: Range<u64>,
+    ) -> Result<(), NicError> {
         let umem = Umem::register(&self.devx, memory)?;
         let scratch = Mkey::create(&self.devx, self.pd.id(), &umem, scratch, Access::Local)?;
-        self.control = Some(Registered { scratch, umem });
+        self.control.push(Registered { region, scratch, umem });
         Ok(())
     }
 
-    /// Key of the scratch, as a number; 0 before it was registered.
-    pub fn scratch_key(&self) -> u32 {
-        self.control.as_ref().map_or(0, |control| control.scratch.key())
+    fn registered(&self, region: Region) -> Option<&Registered> {
+        self.control.iter().find(|control| control.region == region)
+    }
+
+    /// Key of the scratch of a region, as a number; 0 before it was registered.
+    pub fn scratch_key(&self, region: Region) -> u32 {
+        self.registered(region).map_or(0, |control| control.scratch.key())
+    }
+
+    /// How the host reaches rings of a region.
+    pub(crate) fn reach(&self, region: Region) -> Reach {
+        match self.registered(region) {
+            Some(control) if region == Region::Device => {
+                Reach::Copies(control.umem.memory().memory().clone())
+            }
+            _ => Reach::Pointers,
+        }
     }
 
     /// Address of the port, as last queried.
@@ -287,9 +307,9 @@ impl Rail {
         QpTuning { log_ra: tuning.log_ra.min(most), unordered, force_order, ..*tuning }
     }
 
-    /// What path queues on this rail are made of.
-    pub(crate) fn queue_source(&self) -> Result<QueueSource<'_>, NicError> {
-        let control = self.control.as_ref().ok_or_else(|| NicError::Unfit {
+    /// What path queues on this rail are made of, in a region.
+    pub(crate) fn queue_source(&self, region: Region) -> Result<QueueSource<'_>, NicError> {
+        let control = self.registered(region).ok_or_else(|| NicError::Unfit {
             nic: self.name.clone(),
             what: "control memory",
             met: "not registered".into(),

@@ -128,7 +128,7 @@ impl Agent {
         let Some(kept) = take::take(pe, crew) else { return Ok(None) };
         // SAFETY: the state was uploaded and read back; it is mapped as long as the `Pe`, which callers keep longer
         // than its agent (both live in the thread or coroutine that runs the PE).
-        let words = unsafe { StateWords::new(pe.state(), pe.world().clone()) }?;
+        let words = unsafe { StateWords::new(pe.host_state(), pe.world().clone()) }?;
         let (root, rows) = (*words.root(), kept.spares.len());
         let mut ports = PortTable::new(root.pe_count, root.rails);
         ports.keep_words(&kept.port_words);

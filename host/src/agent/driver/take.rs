@@ -21,11 +21,11 @@ pub(super) fn take(pe: &Pe, crew: &dyn Crew) -> Option<Checkpoint> {
 /// For the first agent of a PE.
 fn first(pe: &Pe, resources: AgentResources, crew: &dyn Crew) -> Checkpoint {
     let root = *pe.root();
-    let base = pe.control().address;
+    let bases = pe.bases();
     let (mut pairs, mut spares) = (Vec::new(), Vec::new());
     for channel in resources.channels {
         let own = channel.peer == root.my_pe;
-        spares.push((!own).then(|| pe.plan().spare_queue(base, channel.peer, channel.index)));
+        spares.push((!own).then(|| pe.plan().spare_queue(bases, channel.peer, channel.index)));
         let psn = |slot| first_psn(root.my_pe, channel.peer, channel.index, slot);
         let mut slots = channel.slots.into_iter().zip(0..);
         let mut next = || {

@@ -37,9 +37,9 @@ pub enum Mover {
 /// A heap in the GPU's memory, for NICs that cannot reach there.
 pub fn home_of(placement: Placement, heap: Home, mover: Mover) -> Result<Home, CudaError> {
     match (placement, heap, mover) {
-        (Placement::Control, _, _) | (Placement::Heap, Home::Host, _) => Ok(Home::Host),
-        (Placement::Heap, Home::Gpu, Mover::Hardware) => Ok(Home::Gpu),
-        (Placement::Heap, Home::Gpu, Mover::SoftNic) => Err(CudaError::HeapOutOfReach),
+        (Placement::Control, _, _) | (_, Home::Host, _) => Ok(Home::Host),
+        (Placement::Heap | Placement::Queues, Home::Gpu, Mover::Hardware) => Ok(Home::Gpu),
+        (Placement::Heap | Placement::Queues, Home::Gpu, Mover::SoftNic) => Err(CudaError::HeapOutOfReach),
     }
 }
 
