@@ -15,8 +15,8 @@
 
 use crate::part::part;
 use crate::platform::Platform;
-use crate::send_queue::SendQueue;
 use crate::shared::fields;
+use core::ptr::addr_of_mut;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{BINDING, BOUND, Channel, Mirror};
 
@@ -63,11 +63,20 @@ impl<P: Platform> AtomicOwner<'_, P> {
         Some(self.ptr.home().rail())
     }
 
+    /// Local and remote rail of a path, of any, as the agent says.
+    #[inline(always)]
+    pub(crate) fn rails(self, slot: u32) -> (u32, u32) {
+        let (row, p) = (self.ptr.path(slot).address(), self.ptr.platform());
+        // SAFETY: neighbouring fields of a row of the path table, each whole by itself.
+        let [_, _, local, remote] = unsafe { p.load_four(addr_of_mut!((*row).qpn_shifted)) };
+        (local, remote)
+    }
+
     /// True if a slot leads to rail `home`, or nothing is asked of it.
     #[inline(always)]
     pub(crate) fn leads_to(self, slot: u32, home: Option<u32>) -> bool {
         match home {
-            Some(rail) => SendQueue::of(self.ptr, slot).remote_rail == rail,
+            Some(rail) => self.rails(slot).1 == rail,
             None => true,
         }
     }

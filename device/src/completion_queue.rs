@@ -26,9 +26,9 @@ impl<P: Platform> CompletionQueue<P> {
     /// That of a slot of a channel.
     #[inline(always)]
     pub(crate) fn of(ptr: ChannelPtr<'_, P>, slot: u32) -> Self {
-        let (row, platform) = (ptr.path(slot).address(), ptr.platform());
-        // SAFETY: neighbouring fields of a row of the path table, each whole by itself. They change only while no one
-        // may use the path, or by compare-and-swap.
+        let (row, platform) = (ptr.hot(slot).address(), ptr.platform());
+        // SAFETY: neighbouring fields of a row of the table of hot lines, each whole by itself. They change only while
+        // no caller may use the path, or by compare-and-swap.
         let [entries, map] = unsafe { platform.load_two(addr_of_mut!((*row).completion_queue)) };
         Self {
             platform,

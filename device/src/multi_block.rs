@@ -14,9 +14,9 @@ use crate::platform::Platform;
 use crate::send_queue::SendQueue;
 use crate::shared::fields;
 use shunt_layout::mlx5::cqe::opcode;
-use shunt_layout::state::{CqMap, PathRow, Word};
+use shunt_layout::state::{CqMap, HotPath, Word};
 
-fields!(PathRow { wide: u64, cq_map: u64 });
+fields!(HotPath { cq_map: u64 });
 
 /// Operations one look goes over at most.
 const SCAN_MAX: u32 = 64;
@@ -38,34 +38,34 @@ impl<P: Platform> MultiBlock<'_, P> {
     /// Wide WQEs ever posted on a path.
     #[inline(always)]
     pub(crate) fn posted(self, slot: u32) -> u64 {
-        self.ptr.path(slot).wide().load()
+        self.ptr.hot(slot).wide().load()
     }
 
     /// Counts one, before it is published: nobody finds its completion uncounted.
     #[inline(always)]
     pub(crate) fn count_one(self, slot: u32) {
-        self.ptr.path(slot).wide().fetch_add(1);
+        self.ptr.hot(slot).wide().fetch_add(1);
     }
 
     /// Sets the count, for a switch that enters the path.
     pub(crate) fn set_posted(self, slot: u32, count: u64) {
-        self.ptr.path(slot).wide().store(count);
+        self.ptr.hot(slot).wide().store(count);
     }
 
     /// How completions of a path map to tickets.
     #[inline(always)]
     pub(crate) fn map(self, slot: u32) -> CqMap {
-        CqMap(self.ptr.path(slot).cq_map().load())
+        CqMap(self.ptr.hot(slot).cq_map().load())
     }
 
     /// Sets it, for a switch that enters the path.
     pub(crate) fn set_map(self, slot: u32, map: CqMap) {
-        self.ptr.path(slot).cq_map().store(map.0);
+        self.ptr.hot(slot).cq_map().store(map.0);
     }
 
     /// Raises the lag by one from what was read; somebody else may have.
     fn raise_lag(self, slot: u32, from: CqMap) {
-        self.ptr.path(slot).cq_map().compare_swap(from.0, from.behind_one_more().0);
+        self.ptr.hot(slot).cq_map().compare_swap(from.0, from.behind_one_more().0);
     }
 
     /// One look, on a path with wide WQEs: advances `done` operation by operation. True if the first unfinished one

@@ -4,7 +4,6 @@ use crate::atomic_owner::AtomicOwner;
 use crate::part::part;
 use crate::platform::Platform;
 use crate::root::root;
-use crate::send_queue::SendQueue;
 use crate::shared::fields;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{PathRow, PathState};
@@ -36,25 +35,23 @@ impl<P: Platform> Paths<'_, P> {
     /// True if the agent's hints say that a port of this path is down.
     #[inline(always)]
     pub(crate) fn port_down(self, slot: u32) -> bool {
-        let (queue, state) = (SendQueue::of(self.ptr, slot), self.ptr.state);
-        state.hint(None, queue.local_rail).down()
-            || state.hint(Some(self.ptr.peer()), queue.remote_rail).down()
+        let ((local, remote), state) = (self.owner().rails(slot), self.ptr.state);
+        state.hint(None, local).down() || state.hint(Some(self.ptr.peer()), remote).down()
     }
 
     /// True if an end of this path is suspected of carrying nothing.
     #[inline(always)]
     pub(crate) fn suspect(self, slot: u32) -> bool {
-        let (queue, state) = (SendQueue::of(self.ptr, slot), self.ptr.state);
-        state.hint(None, queue.local_rail).suspect()
-            || state.hint(Some(self.ptr.peer()), queue.remote_rail).suspect()
+        let ((local, remote), state) = (self.owner().rails(slot), self.ptr.state);
+        state.hint(None, local).suspect() || state.hint(Some(self.ptr.peer()), remote).suspect()
     }
 
     /// True if nobody may be there to fence this path: both ends are suspected, or the NIC of one is mute.
     #[inline(always)]
     pub(crate) fn is_last_resort(self, slot: u32) -> bool {
-        let (queue, state) = (SendQueue::of(self.ptr, slot), self.ptr.state);
-        let near = state.hint(None, queue.local_rail);
-        let far = state.hint(Some(self.ptr.peer()), queue.remote_rail);
+        let ((local, remote), state) = (self.owner().rails(slot), self.ptr.state);
+        let near = state.hint(None, local);
+        let far = state.hint(Some(self.ptr.peer()), remote);
         let mute = (near.mute() || far.mute()) && !Mutant::MuteEntered.on();
         mute || near.suspect() && far.suspect()
     }

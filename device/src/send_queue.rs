@@ -8,7 +8,22 @@ use crate::wqe_write::{AtomicSegments, Place, Segments};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::doorbell;
 use shunt_layout::mlx5::wqe::Wqebb;
-use shunt_layout::state::{PathRow, Word};
+use shunt_layout::mutant::Mutant;
+use shunt_layout::state::{HotPath, PathRow, Word};
+
+fields!(HotPath {
+    send_queue: u64,
+    base: u64,
+    doorbell_record: u64,
+    doorbell_register: u64,
+    qpn_shifted: u32,
+    log_depth: u32,
+    local_rail: u32,
+    remote_rail: u32,
+    completion_queue: u64,
+    pub(crate) wide: u64,
+    incarnation: u32,
+});
 
 fields!(PathRow { base: u64 });
 
@@ -27,15 +42,14 @@ pub(crate) struct SendQueue<'s, P: Platform> {
 }
 
 impl<'s, P: Platform> SendQueue<'s, P> {
-    /// That of a slot of a channel. What is read changes only while no one may use the path (by the agent, before
-    /// `Ready`) or under the switch (`base`), and a reader of the wrong moment loses its compare-and-swap.
+    /// That of a slot of a channel. What is read changes only under the switch that enters the path, and a reader of
+    /// the wrong moment loses its compare-and-swap.
     #[inline(always)]
     pub(crate) fn of(ptr: ChannelPtr<'s, P>, slot: u32) -> Self {
-        let (row, p) = (ptr.path(slot).address(), ptr.platform());
-        // SAFETY: neighbouring fields of a row of the path table, each whole by itself.
+        let (row, p) = (ptr.hot(slot).address(), ptr.platform());
+        // SAFETY: neighbouring fields of a row of the table of hot lines, each whole.
         unsafe {
-            // Not the read-only path of `load_key`: the agent recreates a path, with another QPN, while
-            // kernels run.
+            // Not the read-only path of `load_key`: a path is recreated, with another QPN, while kernels run.
             let [ring, base] = p.load_two(addr_of_mut!((*row).send_queue));
             let [doorbell_record, doorbell_register] = p.load_two(addr_of_mut!((*row).doorbell_record));
             let [qpn_shifted, _log_depth, local_rail, remote_rail] =
@@ -58,9 +72,42 @@ impl<'s, P: Platform> SendQueue<'s, P> {
         Self { ring, base, ..self }
     }
 
-    /// Sets the base of a path, for the switch that enters it.
+    /// Sets the base of a path, for the switch that enters it; and where reports of the host find it.
     pub(crate) fn set_base(ptr: ChannelPtr<'s, P>, slot: u32, base: u64) {
+        ptr.hot(slot).base().store(base);
         ptr.path(slot).base().store(base);
+    }
+
+    /// Takes over what the agent says of a path, unless it is the incarnation that was entered last: for the switch
+    /// that enters it, behind its second look at the path's state. From there on the row does not change (Dekker), and
+    /// no caller posts: the channel is closed and settled.
+    #[inline(never)]
+    pub(crate) fn adopt(state: StatePtr<'s, P>, row: u32, slot: u32) {
+        let ptr = state.row(row);
+        let (row, hot, p) = (ptr.path(slot).address(), ptr.hot(slot), ptr.platform());
+        // SAFETY: fields of a row of the path table, each whole by itself.
+        let (pairs, numbers, entries, incarnation) = unsafe {
+            let record = p.load_two(addr_of_mut!((*row).doorbell_record));
+            (
+                (p.load(addr_of_mut!((*row).send_queue)), record),
+                p.load_four(addr_of_mut!((*row).qpn_shifted)),
+                p.load(addr_of_mut!((*row).completion_queue)),
+                p.load32(addr_of_mut!((*row).incarnation)),
+            )
+        };
+        if hot.incarnation().load() == incarnation || Mutant::HotLineKept.on() {
+            return;
+        }
+        hot.send_queue().store(pairs.0);
+        hot.doorbell_record().store(pairs.1[0]);
+        hot.doorbell_register().store(pairs.1[1]);
+        hot.qpn_shifted().store(numbers[0]);
+        hot.log_depth().store(numbers[1]);
+        hot.local_rail().store(numbers[2]);
+        hot.remote_rail().store(numbers[3]);
+        hot.completion_queue().store(entries);
+        hot.wide().store(0);
+        hot.incarnation().store(incarnation);
     }
 
     /// Where ticket `number` of the group of `word` stands. In 32 bits: positions, counters and doorbells need no more.

@@ -7,7 +7,8 @@ use crate::types::HeapOffset;
 use core::marker::PhantomData;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{
-    self, Channel, DeviceState, HintWord, HomeWord, Mailbox, Mirror, PathRow, Policy, ReadyWord, Tally, Word,
+    self, Channel, DeviceState, HintWord, HomeWord, HotPath, Mailbox, Mirror, PathRow, Policy, ReadyWord,
+    Tally, Word,
 };
 
 // The three words that everyone looks at (rules 1, 4 and 5).
@@ -245,6 +246,15 @@ impl<'s, P: Platform> ChannelPtr<'s, P> {
         unsafe { self.state.row_of(root!(self.state, channels), self.row()) }
     }
 
+    /// What posts and looks read of a path: of the one that is in use, or that a switch has entered.
+    #[inline(always)]
+    pub(crate) fn hot(self, slot: u32) -> Shared<'s, P, HotPath> {
+        let row = self.row() * root!(self.state, slots) + slot;
+        // SAFETY: a row a path, as `path`.
+        unsafe { self.state.row_of(root!(self.state, hot), row) }
+    }
+
+    /// What the agent says of a path: for slow paths.
     #[inline(always)]
     pub(crate) fn path(self, slot: u32) -> Shared<'s, P, PathRow> {
         let row = self.row() * root!(self.state, slots) + slot;

@@ -6,8 +6,8 @@ use crate::nic::umem::QUEUE_ALIGN;
 use shunt_layout::mlx5::cqe::CQE_BYTES;
 use shunt_layout::mlx5::wqe::WQEBB_BYTES;
 use shunt_layout::state::{
-    Channel, DeviceState, HintWord, HomeWord, Mailbox, Mirror, PathRow, RECORDS, SCRATCH_EXTRA, STEP_RECORDS,
-    StepRecord, SwitchRecord, Tally,
+    Channel, DeviceState, HintWord, HomeWord, HotPath, Mailbox, Mirror, PathRow, RECORDS, SCRATCH_EXTRA,
+    STEP_RECORDS, StepRecord, SwitchRecord, Tally,
 };
 use std::ops::Range;
 
@@ -132,6 +132,7 @@ impl Shape {
             rkeys: to.rows(2 * keys * u64::from(self.pes), 4),
             scratch_lkeys: to.rows(self.rails.into(), 4),
             channels: to.rows(self.rows(), size_of::<Channel>()),
+            hot: to.rows(self.rows() * u64::from(self.slots), size_of::<HotPath>()),
             scratch: 0..0,
             doorbells: 0..0,
             rings: 0..0,
@@ -204,6 +205,7 @@ pub struct Side {
     pub scratch_lkeys: Range<u64>,
     /// A row of every channel, so that all tables count alike. Those of the other side are dead.
     pub channels: Range<u64>,
+    pub hot: Range<u64>,
     pub scratch: Range<u64>,
     /// Doorbell records of all rings.
     pub doorbells: Range<u64>,
@@ -335,6 +337,7 @@ impl Plan {
                 ("rkeys", &side.rkeys),
                 ("scratch_lkeys", &side.scratch_lkeys),
                 ("channels", &side.channels),
+                ("hot", &side.hot),
                 ("scratch", &side.scratch),
                 ("doorbells", &side.doorbells),
                 ("rings", &side.rings),

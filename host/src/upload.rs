@@ -7,8 +7,8 @@ use crate::plan::{Bases, Plan, Shape, Side};
 use crate::slots::home_at_start;
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
-    CLOSED, Channel, DeviceState, FROZEN, HeapTail, HomeWord, MAGIC, Mirror, NO_SLOT, PathRow, Policy,
-    SCRATCH_EXTRA, Step, Switch, SwitchWord, Word, mask_of,
+    CLOSED, Channel, DeviceState, FROZEN, HeapTail, HomeWord, HotPath, MAGIC, Mirror, NO_SLOT, PathRow,
+    Policy, SCRATCH_EXTRA, Step, Switch, SwitchWord, Word, mask_of,
 };
 use std::mem::offset_of;
 use std::ops::Range;
@@ -93,7 +93,8 @@ pub fn device_state(plan: &Plan, bases: Bases, side: &Side, contents: &Contents<
         fetch: contents.tail.fetch,
         fetch_exact: contents.fetch_exact as u32,
         reserved2: 0,
-        reserved3: [0; 5],
+        hot: at(&side.hot),
+        reserved3: [0; 4],
     }
 }
 
@@ -203,6 +204,9 @@ pub fn upload(
         write("rkeys", &side.rkeys, &contents.keys.rkey_bytes())?;
         write("scratch_lkeys", &side.scratch_lkeys, &scratch_lkeys)?;
         write("channels", &side.channels, &channels(&plan.shape, side))?;
+        let hot: Vec<HotPath> = contents.paths.iter().map(HotPath::of).collect();
+        // SAFETY: 128 bytes, filled by its fields.
+        write("hot", &side.hot, unsafe { bytes_of(&hot) })?;
     }
     // The roots last: who finds the magic of one finds everything else.
     plan.sides().try_for_each(|side| {
@@ -294,6 +298,7 @@ mod tests {
         PathRow {
             send_queue: mark,
             completion_queue: 0,
+            reserved1: 0,
             doorbell_record: 0,
             doorbell_register: 0,
             base: 0,
@@ -307,9 +312,7 @@ mod tests {
             ready_since_ns: 0,
             first_cause: 0,
             reserved: 0,
-            cq_map: 0,
-            wide: 0,
-            pad0: [0; 3],
+            pad0: [0; 4],
             identity: PathIdentity::EMPTY,
             pad1: [0; 5],
         }
@@ -358,7 +361,7 @@ mod tests {
         assert_eq!(word(state.data_rkeys + 4), 0x401u32.to_be());
         assert_eq!((word(state.scratch_lkeys), word(state.scratch_lkeys + 4)), (0x500u32.to_be(), 0));
         assert_eq!(word(state.peer_heap), 0x6000_0000);
-        assert_eq!(word(state.paths + 3 * 256), 0x3000);
+        assert_eq!((word(state.paths + 3 * 256), word(state.hot + 3 * 128)), (0x3000, 0x3000));
         let channel = state.channels + 3 * 512;
         assert_eq!(word(channel + offset_of!(Channel, peer) as u64), 1);
         assert_eq!(word(channel + offset_of!(Channel, index) as u64), 1);
@@ -385,7 +388,8 @@ mod tests {
         let (host, kernels) = (root(&plan.host), root(plan.of_kernels()));
         let inside = |span: Span, address: u64| (span.address..span.address + span.bytes).contains(&address);
         for (state, span) in [(&host, spans[0]), (&kernels, spans[1])] {
-            let own = [state.channels, state.lkeys, state.rkeys, state.data_rkeys, state.peer_heap];
+            let own =
+                [state.channels, state.hot, state.lkeys, state.rkeys, state.data_rkeys, state.peer_heap];
             let nics = [state.scratch, state.sink, state.scratch_lkeys];
             assert!(own.iter().chain(&nics).all(|address| inside(span, *address)));
             let agents = [state.paths, state.mailboxes, state.mirrors, state.homes, state.hints, state.wake];

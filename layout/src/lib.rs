@@ -10,7 +10,8 @@
 //! | [`state::Channel`] | device code (the agent where it switches) | the same |
 //! | [`state::Mirror`] | device code | agent; device code that changes it |
 //! | [`state::HomeWord`] | agent | device code, slow paths only |
-//! | [`state::PathRow`] | agent; `base`, `next_index` the switcher | both |
+//! | [`state::PathRow`] | agent; `base`, `next_index` the switcher | both, device code on slow paths only |
+//! | [`state::HotPath`] | the switcher that enters a path; pollers | device code |
 //! | [`state::Mailbox`] | one line each side | the other side |
 //! | [`state::FetchSlot`] | one line each side | the other side |
 //! | [`state::HintWord`] | agent | device code, in wait loops only |
@@ -32,4 +33,4 @@ pub mod status;
 
 /// Version of everything in [`state`] and of the connection cards. Compared for equality only; a change of
 /// any size or offset in the committed table must change it (`tests/abi.rs`).
-pub const ABI_VERSION: u32 = 12;
+pub const ABI_VERSION: u32 = 13;

@@ -10,8 +10,8 @@
 use shunt_layout::ABI_VERSION;
 use shunt_layout::state::{
     self, AmoForm, AnswerStatus, CauseKind, Channel, DeviceState, FencePolicy, FetchReply, FetchRequest,
-    FetchSlot, FetchStatus, HintWord, Mailbox, Mirror, OrderPolicy, PathIdentity, PathRow, PathState, Policy,
-    ReadyWord, Step, StepRecord, Switch, SwitchKind, SwitchRecord, Tally, Word,
+    FetchSlot, FetchStatus, HintWord, HotPath, Mailbox, Mirror, OrderPolicy, PathIdentity, PathRow,
+    PathState, Policy, ReadyWord, Step, StepRecord, Switch, SwitchKind, SwitchRecord, Tally, Word,
 };
 use std::mem::{align_of, offset_of, size_of};
 use std::path::PathBuf;
@@ -137,7 +137,7 @@ fn structures(mut out: &mut Vec<String>) {
         log_depth, heap_base, heap_bytes, peer_heap, lkeys, rkeys, channels, paths, mailboxes, hints, wake,
         records, records_head, scratch, scratch_per_channel, step_records, scratch_lkeys, policy, tallies, steps,
         steps_head, ledger, ring_mask, channel_mask, sink, data_rkeys, fetch, fetch_exact, reserved2,
-        mirrors, homes, reserved3,
+        mirrors, homes, hot, reserved3,
     });
     structure!(out, Switch {
         owner, word, from, back, close, done_at_close, journal_end, executed, request, step_since_ns,
@@ -163,8 +163,12 @@ fn structures(mut out: &mut Vec<String>) {
     });
     structure!(out, PathRow {
         send_queue, base, doorbell_record, doorbell_register, qpn_shifted, log_depth,
-        local_rail, remote_rail, completion_queue, cq_map, state, incarnation, next_index,
-        ready_since_ns, first_cause, reserved, wide, pad0, identity, pad1,
+        local_rail, remote_rail, completion_queue, reserved1, state, incarnation, next_index,
+        ready_since_ns, first_cause, reserved, pad0, identity, pad1,
+    });
+    structure!(out, HotPath {
+        send_queue, base, doorbell_record, doorbell_register, qpn_shifted, log_depth, local_rail, remote_rail,
+        completion_queue, cq_map, wide, incarnation, reserved, pad,
     });
     structure!(out, SwitchRecord {
         sequence, kind, cause, peer, channel, from, to, syndrome, ledger, done_at_close, executed,

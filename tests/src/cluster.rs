@@ -551,9 +551,9 @@ impl Cluster {
             assert_eq!(load(words + offset as u64), 0, "the channel has been used");
             store(words + offset as u64, value);
         }
-        let path = root.paths + row * u64::from(root.slots) * size_of::<state::PathRow>() as u64;
-        store(path + offset_of!(state::PathRow, base) as u64, first);
-        store(path + offset_of!(state::PathRow, cq_map) as u64, state::CqMap::new(first, 0, generation).0);
+        let path = root.hot + row * u64::from(root.slots) * size_of::<state::HotPath>() as u64;
+        store(path + offset_of!(state::HotPath, base) as u64, first);
+        store(path + offset_of!(state::HotPath, cq_map) as u64, state::CqMap::new(first, 0, generation).0);
     }
 
     /// Stops an agent for good, now.

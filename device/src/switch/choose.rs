@@ -11,6 +11,7 @@ use crate::part::part;
 use crate::paths::Paths;
 use crate::platform::Platform;
 use crate::root::root;
+use crate::send_queue::SendQueue;
 use crate::types::FaultKind;
 use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{CauseKind, CqMap, NO_SLOT, PathState, Step, SwitchWord};
@@ -58,6 +59,10 @@ impl<P: Platform> Choose<'_, P> {
         if Mutant::MirrorStoredLate.on() {
             self.state().show(at);
         }
+        if !self.state().stands_at(at) {
+            return Next::Wait;
+        }
+        SendQueue::adopt(self.ptr.state, self.ptr.row(), slot);
         words.posted_reads().store(0);
         // Nobody has used the path since it was made or drained, so all wide WQEs on it are done.
         let generation = self.ptr.load_ticket().generation() + 1;

@@ -109,6 +109,7 @@ impl HalfPath {
         PathRow {
             send_queue: self.rings.send_queue.address,
             completion_queue: variant.completion_queue.address,
+            reserved1: 0,
             doorbell_record: variant.queue_record.address + SEND_COUNTER_OFFSET as u64,
             doorbell_register: self.queue.uar.register(),
             base: 0,
@@ -122,9 +123,7 @@ impl HalfPath {
             ready_since_ns: 0,
             first_cause: 0,
             reserved: 0,
-            cq_map: 0,
-            wide: 0,
-            pad0: [0; 3],
+            pad0: [0; 4],
             identity: PathIdentity {
                 local_gid: local.gid,
                 remote_gid: remote.rail.gid,

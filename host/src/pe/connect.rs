@@ -218,6 +218,7 @@ pub(super) fn path_rows(plan: &Plan, channels: &[ChannelResources], now: u64) ->
 const ABSENT: PathRow = PathRow {
     send_queue: 0,
     completion_queue: 0,
+    reserved1: 0,
     doorbell_record: 0,
     doorbell_register: 0,
     base: 0,
@@ -231,9 +232,7 @@ const ABSENT: PathRow = PathRow {
     ready_since_ns: 0,
     first_cause: 0,
     reserved: 0,
-    cq_map: 0,
-    wide: 0,
-    pad0: [0; 3],
+    pad0: [0; 4],
     identity: shunt_layout::state::PathIdentity::EMPTY,
     pad1: [0; 5],
 };

@@ -18,7 +18,7 @@ pub use fetch::{AmoForm, FetchReply, FetchRequest, FetchSlot, FetchStatus};
 pub use mailbox::{AnswerStatus, InHand, Mailbox};
 pub use mirror::{Mirror, SwitchWord};
 pub use owner::{LEASE_NS, OwnerWord};
-pub use path::{CqMap, PathIdentity, PathRow, PathState};
+pub use path::{CqMap, HotPath, PathIdentity, PathRow, PathState};
 pub use record::{CauseKind, SwitchKind, SwitchRecord};
 pub use tally::{STEP_RECORDS, StepRecord, Tally};
 pub use words::{BLOCKED, CLOSED, FROZEN, GENERATION_MASK, HomeWord, INDEX_MASK, ReadyWord, Word};
@@ -221,8 +221,10 @@ pub struct DeviceState {
     /// `[HomeWord; pe_count * channels_per_pe]`: where the words that many write are at home, by the agent. In a row
     /// that leads to this PE itself: this PE's own home.
     pub homes: u64,
+    /// `[HotPath; pe_count * channels_per_pe * slots]`, rows as those of `paths`.
+    pub hot: u64,
     /// Unused, zero: up to a multiple of the alignment.
-    pub reserved3: [u64; 5],
+    pub reserved3: [u64; 4],
 }
 
 /// What [`wrapped`] needs of a count.

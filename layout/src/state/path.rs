@@ -121,11 +121,11 @@ impl CqMap {
     }
 }
 
-/// One path of one channel. The first line is what a post reads, and behind it what a look at its completions reads: in
-/// pairs and fours that one load of 16 bytes takes.
+/// What a post, and a look at its completions, read of a path: in pairs and fours that one load of 16 bytes takes. It
+/// lies where the rings do. The switch that enters a path takes it over from the agent's [`PathRow`].
 #[repr(C, align(128))]
 #[derive(Clone, Copy, Debug)]
-pub struct PathRow {
+pub struct HotPath {
     /// Send queue, `depth` blocks of 64 bytes.
     pub send_queue: u64,
     /// Ticket of physical index 0, modulo 2^64: `physical = ticket - base`.
@@ -147,6 +147,62 @@ pub struct PathRow {
     pub completion_queue: u64,
     /// Maps tickets to completions: [`CqMap`]. The switcher sets it, pollers raise its lag.
     pub cq_map: u64,
+    /// WQEs of two blocks ever posted to this incarnation. Zero nearly always.
+    pub wide: u64,
+    /// Incarnation of the path that all this is of; written last.
+    pub incarnation: u32,
+    /// Unused, zero.
+    pub reserved: u32,
+    /// Unused, zero.
+    pub pad: [u64; 6],
+}
+
+impl HotPath {
+    /// That of a path that nobody has used.
+    pub const fn of(row: &PathRow) -> Self {
+        Self {
+            send_queue: row.send_queue,
+            base: 0,
+            doorbell_record: row.doorbell_record,
+            doorbell_register: row.doorbell_register,
+            qpn_shifted: row.qpn_shifted,
+            log_depth: row.log_depth,
+            local_rail: row.local_rail,
+            remote_rail: row.remote_rail,
+            completion_queue: row.completion_queue,
+            cq_map: 0,
+            wide: 0,
+            incarnation: row.incarnation,
+            reserved: 0,
+            pad: [0; 6],
+        }
+    }
+}
+
+/// One path of one channel, as the agent says it is; in memory of the host.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug)]
+pub struct PathRow {
+    /// Send queue.
+    pub send_queue: u64,
+    /// [`HotPath::base`] of the last occupant, for reports; written by the switcher.
+    pub base: u64,
+    /// The send counter of the doorbell record (its second word).
+    pub doorbell_record: u64,
+    /// The doorbell register.
+    pub doorbell_register: u64,
+    /// `qpn << 8`.
+    pub qpn_shifted: u32,
+    /// log2 of the depth, of both rings.
+    pub log_depth: u32,
+    /// Local rail.
+    pub local_rail: u32,
+    /// Remote rail.
+    pub remote_rail: u32,
+    /// Completion queue.
+    pub completion_queue: u64,
+    /// Unused, zero.
+    pub reserved1: u64,
     /// [`PathState`]. Written by the agent, and by a switch that fenced the path by time.
     pub state: u32,
     /// Incarnation. Written by the agent.
@@ -159,10 +215,8 @@ pub struct PathRow {
     pub first_cause: u32,
     /// Unused, zero.
     pub reserved: u32,
-    /// WQEs of two blocks ever posted to this incarnation. Zero nearly always.
-    pub wide: u64,
     /// Unused, zero.
-    pub pad0: [u64; 3],
+    pub pad0: [u64; 4],
     /// Who is at its ends.
     pub identity: PathIdentity,
     /// Unused, zero.
@@ -176,4 +230,8 @@ const _: () = {
     assert!(core::mem::offset_of!(PathRow, doorbell_record) == 16);
     assert!(core::mem::offset_of!(PathRow, qpn_shifted) == 32);
     assert!(core::mem::offset_of!(PathRow, completion_queue) == 48);
+    assert!(size_of::<HotPath>() == 128 && align_of::<HotPath>() == 128);
+    assert!(core::mem::offset_of!(HotPath, doorbell_record) == 16);
+    assert!(core::mem::offset_of!(HotPath, qpn_shifted) == 32);
+    assert!(core::mem::offset_of!(HotPath, completion_queue) == 48);
 };

@@ -6,7 +6,7 @@
 
 use shunt_layout::mlx5::wqe::Wqebb;
 use shunt_layout::state::{
-    Channel, DeviceState, HintWord, MAGIC, Mailbox, Mirror, PathRow, PathState, Policy, RECORDS,
+    Channel, DeviceState, HintWord, HotPath, MAGIC, Mailbox, Mirror, PathRow, PathState, Policy, RECORDS,
     SCRATCH_EXTRA, STEP_RECORDS, StepRecord, SwitchRecord, SwitchWord, Tally,
 };
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -43,10 +43,13 @@ impl Bench {
         let state: *mut DeviceState = bench.table(1);
         let channels: *mut Channel = bench.table(2);
         let paths: *mut PathRow = bench.table(2 * slots as usize);
+        let hot: *mut HotPath = bench.table(2 * slots as usize);
         for slot in 0..2 * slots as usize {
             let row = bench.row(slot as u32 % slots);
             // SAFETY: a row of the table, not shared yet.
             unsafe { *paths.add(slot) = row };
+            // SAFETY: as above.
+            unsafe { *hot.add(slot) = HotPath::of(&row) };
         }
         let heap_base = bench.table::<u64>(HEAP_BYTES as usize / 8) as u64;
         let peer_heap: *mut u64 = bench.table(2);
@@ -79,7 +82,7 @@ impl Bench {
             (root.heap_base, root.heap_bytes, root.peer_heap) = (heap_base, HEAP_BYTES, peer_heap as u64);
             (root.lkeys, root.rkeys) = (bench.table::<u32>(2) as u64, bench.table::<u32>(4) as u64);
             root.data_rkeys = root.rkeys;
-            (root.channels, root.paths) = (channels as u64, paths as u64);
+            (root.channels, root.paths, root.hot) = (channels as u64, paths as u64, hot as u64);
             root.mailboxes = bench.table::<Mailbox>(2) as u64;
             let mirrors = bench.table::<Mirror>(2);
             (*mirrors.add(1)).word = SwitchWord::START.0;
@@ -152,6 +155,7 @@ impl Bench {
             // SAFETY: a row of the table; these addresses do not change.
             let row = unsafe { &*self.path(slot) };
             spans.push((self.path(slot) as usize, 128));
+            spans.push((self.hot(slot) as usize, 128));
             spans.push((row.doorbell_register as usize, 8));
             halves.push(row.doorbell_record as usize);
             for block in 0..DEPTH {
@@ -169,6 +173,12 @@ impl Bench {
     pub fn path(&self, slot: u32) -> *mut PathRow {
         // SAFETY: the root is valid; row (pe 1, channel 0, slot) is inside the table.
         unsafe { ((*self.state).paths as *mut PathRow).add(((*self.state).slots + slot) as usize) }
+    }
+
+    /// What posts on it read.
+    pub fn hot(&self, slot: u32) -> *mut HotPath {
+        // SAFETY: the root is written, and the table has a row for each slot of both PEs' channels.
+        unsafe { ((*self.state).hot as *mut HotPath).add(((*self.state).slots + slot) as usize) }
     }
 
     /// The channel to peer 1.

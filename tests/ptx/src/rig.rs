@@ -6,7 +6,7 @@ use crate::code::Module;
 use crate::counts::Counts;
 use crate::memory::{Chance, Gpu};
 use shunt_kernels::Outcome;
-use shunt_layout::state::{DeviceState, PathRow};
+use shunt_layout::state::{DeviceState, HotPath};
 use shunt_tests::cluster::Cluster;
 use shunt_tests::kernel::Kernel;
 use shunt_tests::sim::{ActorOptions, PeWorld};
@@ -196,7 +196,7 @@ fn is_register(root: &DeviceState, at: u64) -> bool {
     let rows = u64::from(root.pe_count) * u64::from(root.channels_per_pe) * u64::from(root.slots);
     (0..rows).any(|row| {
         let field =
-            root.paths + row * size_of::<PathRow>() as u64 + offset_of!(PathRow, doorbell_register) as u64;
+            root.hot + row * size_of::<HotPath>() as u64 + offset_of!(HotPath, doorbell_register) as u64;
         shunt_tests::oracle::load(field) == at
     })
 }

@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::rc::Rc;
 
 use shunt_device::{Deadline, FaultKind, HeapOffset, Put, Signal, Solo};
-use shunt_layout::state::{Channel, Mirror, PathRow, Step};
+use shunt_layout::state::{Channel, HotPath, Mirror, Step};
 
 use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, idle_faults, judged,
@@ -192,10 +192,10 @@ fn opening<F: FnMut(Access) -> bool + 'static>(seed: u64, at: impl FnOnce(&Clust
 fn stopped_before_tickets_open(seed: u64) -> Wrongs {
     opening(seed, |cluster| {
         let root = cluster.pe(0).root();
-        let row = size_of::<PathRow>() as u64;
-        let first = root.paths + u64::from(root.channels_per_pe * root.slots) * row;
+        let row = size_of::<HotPath>() as u64;
+        let first = root.hot + u64::from(root.channels_per_pe * root.slots) * row;
         let bases: Vec<u64> = (0..u64::from(root.slots))
-            .map(|slot| first + slot * row + offset_of!(PathRow, base) as u64)
+            .map(|slot| first + slot * row + offset_of!(HotPath, base) as u64)
             .collect();
         let word = cluster.step_word(0, 1, 0);
         move |access: Access| {
