@@ -1,14 +1,16 @@
 //! Queues in memory of the host and of a device: one behaviour, and each side keeps to its own memory.
 
 use shunt_device::platform::host::Host;
-use shunt_device::{Channel, Deadline, Device, FaultKind, HeapOffset, Solo};
+use shunt_device::{Channel, Deadline, Device, FaultKind, HeapOffset, Put, Signal, Solo};
 use shunt_layout::state::DeviceState;
 use shunt_tests::cluster::Cluster;
 use shunt_tests::lies::Lie;
 use shunt_tests::oracle::load;
-use shunt_tests::sim::ActorOptions;
+use shunt_tests::sim::{Access, ActorOptions};
 use shunt_tests::spec::RunSpec;
 use shunt_tests::swarm::{judge, or_panic};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// Where nothing takes longer, nothing happens otherwise: event for event, under every fault that these seeds draw.
 #[test]
@@ -142,4 +144,38 @@ fn both_kinds_of_channels_go_over_and_come_back() {
         let on_device = cluster.sim.world().lies_on_a_device(row.send_queue);
         assert_eq!(on_device, index == 1, "channel {index}");
     }
+}
+
+/// With its queues in memory of a device, nothing that a put, a signal, a quiet or a look does where all is well loads
+/// from the host's memory or changes it atomically.
+#[test]
+fn what_finds_no_fault_waits_for_no_word_of_the_host() {
+    let met = |on_device: bool| {
+        let cluster = Cluster::start(&RunSpec::default().with_queues(on_device));
+        let (world, met) = (cluster.sim.world(), Rc::new(RefCell::new(Vec::new())));
+        let noted = met.clone();
+        let hook = move |access: Access| {
+            let waits = !access.method.starts_with("store") && access.method != "unlock";
+            if waits && !world.lies_on_a_device(access.address) {
+                noted.borrow_mut().push(access.method);
+            }
+            0
+        };
+        cluster.interference.hook.replace(Some(Box::new(hook)));
+        let task = cluster.spawn("puts", 0, |kernel| {
+            let channel = kernel.device().channel(1, 0);
+            let put = Put { dst: HeapOffset(1024), src: HeapOffset(0), bytes: 64 };
+            channel.put_nbi(Solo, put).expect("room");
+            channel.put_signal_nbi(Solo, put, HeapOffset(64), Signal::Monotone(1)).expect("room");
+            channel.signal_nbi(Solo, HeapOffset(72), Signal::Cleared(1)).expect("room");
+            kernel.world.sleep(100_000);
+            let until = Deadline::after(kernel.world.now(), 1_000_000);
+            channel.quiet(Solo, until).expect("a healthy path");
+            channel.progress(until).expect("a healthy path");
+        });
+        cluster.sim.finish(&task);
+        met.take()
+    };
+    assert_eq!(met(true), Vec::<&str>::new());
+    assert!(met(false).len() > 20, "all of it lies there");
 }
