@@ -8,7 +8,6 @@ use crate::wqe_write::{AtomicSegments, Place, Segments};
 use core::ptr::addr_of_mut;
 use shunt_layout::mlx5::doorbell;
 use shunt_layout::mlx5::wqe::Wqebb;
-use shunt_layout::mutant::Mutant;
 use shunt_layout::state::{HotPath, PathRow, Word};
 
 fields!(HotPath {
@@ -95,7 +94,7 @@ impl<'s, P: Platform> SendQueue<'s, P> {
                 p.load32(addr_of_mut!((*row).incarnation)),
             )
         };
-        if hot.incarnation().load() == incarnation || Mutant::HotLineKept.on() {
+        if hot.incarnation().load() == incarnation {
             return;
         }
         hot.send_queue().store(pairs.0);

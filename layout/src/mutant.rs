@@ -211,8 +211,6 @@ mutants! {
     OpenByStore = "open-by-store" breaks "rule 1, F12",
     /// A switcher forgets which path it entered before its step says so.
     AnnouncementTakenBack = "announcement-taken-back" breaks "rules 7 and 17, H4",
-    /// A path that was made again is entered by what its last incarnation was.
-    HotLineKept = "hot-line-kept" breaks "rule 17",
     /// The agent is told of an announcement after the path was looked at again, and not before.
     MirrorStoredLate = "mirror-stored-late" breaks "rules 7 and 17, H4",
     /// The agent reads whether a path was left before it makes the path unusable, and not after.

@@ -33,7 +33,6 @@ pub const TABLE: &[Row] = &[
     row(Mutant::OpenByStore, &["stopped_before_tickets_open"]),
     row(Mutant::AdoptByDoneAlone, &["stopped_before_done_opens"]),
     row(Mutant::AnnouncementTakenBack, &["stopped_before_idle_while_the_path_fails"]),
-    row(Mutant::HotLineKept, &["agent_restart_during_a_revival"]),
     row(Mutant::MirrorStoredLate, &["announced_while_the_path_fails"]),
     row(Mutant::MirrorReadEarly, &["stopped_before_idle_while_the_path_fails"]),
     row(Mutant::OldTriggerActedOn, &["stopped_before_a_look"]),
