@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::mem::offset_of;
 use std::rc::Rc;
 
-use shunt_layout::state::{Mirror, NO_SLOT, PathRow, Step, SwitchWord};
+use shunt_layout::state::{Channel, Mirror, NO_SLOT, PathRow, Step, SwitchWord, Word};
 
 use super::kit::{Wrongs, both_ways, brisk, faults_of_kernels, judged, promises, wrong_if};
 use super::scenario::Scenario;
@@ -22,6 +22,32 @@ fn row_at(cluster: &Cluster) -> impl Fn(u32) -> u64 + use<> {
     let root = cluster.pe(0).root();
     let (paths, first) = (root.paths, root.channels_per_pe * root.slots);
     move |slot| paths + u64::from(first + slot) * size_of::<PathRow>() as u64
+}
+
+/// Says so once the path that the channel from PE 0 to PE 1 is open on was made again meanwhile. What is posted there
+/// may come to no harm, because its hot line is that of the incarnation that was entered; the agent must not do so all
+/// the same.
+pub(super) fn made_again_in_use(cluster: &Cluster) -> impl FnMut() -> Option<String> + use<> {
+    let (row, ticket) =
+        (row_at(cluster), cluster.step_word(0, 1, 0) - offset_of!(Channel, switch.word) as u64);
+    let mut on = None;
+    move || {
+        let word = Word(load(ticket + offset_of!(Channel, ticket) as u64));
+        let at = row(word.slot()) + offset_of!(PathRow, incarnation) as u64;
+        let incarnation = (load(at & !7) >> if at & 4 != 0 { 32 } else { 0 }) as u32;
+        let now = (word.slot(), word.generation(), incarnation);
+        let (slot, generation, before) = *on.get_or_insert(now);
+        if (slot, generation) != (now.0, now.1) {
+            on = Some(now);
+            return None;
+        }
+        let again = !word.flag() && before != incarnation;
+        again.then(|| {
+            format!(
+                "slot {slot} became incarnation {incarnation} while generation {generation} was open on it"
+            )
+        })
+    }
 }
 
 /// Notes where a path is made again though the channel is on it, or between its switcher's second look and its entry.

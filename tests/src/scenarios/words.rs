@@ -12,6 +12,7 @@ use super::kit::{
     Wrongs, both_ways, brisk, clean, failovers_of, faults_of_kernels, gap_below, idle_faults, judged,
     promises, spec, wrong_if,
 };
+use super::mirrors::made_again_in_use;
 use super::scenario::Scenario;
 use crate::cluster::{Cluster, step_at};
 use crate::kernel::Kernel;
@@ -237,20 +238,26 @@ fn stopped_before_idle(seed: u64) -> Wrongs {
     let mut spec = brisk(both_ways(seed, &faults.each_ref().map(String::as_str)));
     (spec.rails, spec.backups, spec.warps, spec.agent.looks) = (3, 7, 6, 0);
     spec.traffic = Traffic { messages: 150, slots: 4, pace_ns: 50_000, credit_lag: 1, ..spec.traffic };
-    let hit = Rc::new(Cell::new(false));
-    let seen = hit.clone();
+    let (hit, again) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(None)));
+    let (seen, said) = (hit.clone(), again.clone());
     let stop = |cluster: &Cluster| {
-        let word = cluster.step_word(0, 1, 0);
+        let (word, mut made_again) = (cluster.step_word(0, 1, 0), made_again_in_use(cluster));
         let last = cluster.mirror(0, 1, 0) + offset_of!(Mirror, dead_since_ns) as u64;
         let at = move |access: Access| {
+            if let Some(text) = made_again() {
+                said.borrow_mut().get_or_insert(text);
+            }
             let now = step_at(word) == Step::Replay && access.method == "store" && access.address == last;
-            seen.set(seen.get() | now);
-            now
+            let first = now && !seen.replace(true);
+            if first { 20_000_000 } else { 0 }
         };
-        Interference::stop_when(at, 20_000_000)
+        let interference = Interference::default();
+        interference.hook.replace(Some(Box::new(at)));
+        interference
     };
     let mut wrongs = stopped_and(&spec, stop, |_| Vec::new());
     wrongs.extend(wrong_if(!hit.get(), || "no caller was stopped".into()));
+    wrongs.extend(again.take());
     wrongs
 }
 
