@@ -7,7 +7,9 @@ use std::path::PathBuf;
 fn commands() -> Vec<String> {
     let help = text(&shunt(&["--help"], &[]).stdout);
     let listed = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap().to_owned();
-    listed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    // What a command does may take several lines, which are indented further.
+    let names = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 #[test]
