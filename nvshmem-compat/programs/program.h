@@ -29,8 +29,9 @@ struct Tally {
 
 #ifndef __CUDACC_RTC__
 // Which port fails before a round, of PE 0; -1: none. Not always the same one, and the one that was well before. What is
-// not "down" is not undone: then it is the second alone, on which the default queue pair of kernels begins.
-constexpr int kRounds = 4;
+// not "down" is not undone: then it is the second alone, on which the default queue pair of kernels begins. Where PEs are
+// to go back, rounds without a failure follow.
+constexpr int kRounds = 4, kCalm = 36;
 constexpr int kDown[kRounds] = {-1, 0, 1, -1};
 
 // A port of this PE goes down or comes back: soft NICs of Shunt do.
@@ -106,7 +107,10 @@ template <typename Kernel> int program(const char *family, Kernel kernel, bool a
         cudaMemset(memory, 0, kBytes);
         ended = cudaDeviceSynchronize();
         nvshmem_barrier_all();
-        const int next = kDown[round % kRounds], rail = !fault || (!down && next != 1) ? -1 : next;
+        // Ports that flap are waited for ever longer: who has not gone back by then gets the time.
+        const bool calm = back && round % (kRounds + kCalm) >= kRounds;
+        const int next = kDown[round % (kRounds + kCalm) % kRounds];
+        const int rail = !fault || calm || (!down && next != 1) ? -1 : next;
         ports &= port(rail, fault);
         launched |= attributes
                         ? nvshmemx_collective_launch_attr(&launch, (const void *)kernel, arguments)
