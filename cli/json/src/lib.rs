@@ -1,7 +1,7 @@
 //! The JSON that programs write: what each object begins with, and its schema.
 //!
 //! A kind of object is a type with a name and a version. Its schema is made from the type and kept in `docs/schemas`;
-//! a test of the crate that owns the type holds the two together ([`kept`]).
+//! a test of the crate that owns the type holds the two together (`kept`, with the feature `validate`).
 
 mod header;
 mod options;
@@ -12,12 +12,11 @@ pub use header::{Header, Machine, begin};
 pub use options::{OptionValue, Options};
 pub use schemars::JsonSchema;
 #[cfg(feature = "validate")]
-pub use validate::{errors, errors_of};
+pub use validate::{errors, errors_of, kept};
 
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 
 /// A kind of object.
 pub trait Kind: Serialize + JsonSchema {
@@ -63,22 +62,4 @@ pub fn schema<T: Kind>() -> Value {
         schema["properties"][field]["const"] = value;
     }
     schema
-}
-
-/// Where the schema of a kind is kept.
-pub fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas").join(format!("{name}.json"))
-}
-
-/// Holds the file of a schema against the types, for tests; with `BLESS=1` it is written.
-///
-/// # Panics
-/// If they differ.
-pub fn kept(name: &str, schema: &Value) {
-    let (text, file) = (format!("{schema:#}\n"), file(name));
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&file, &text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    }
-    let there = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(there == text, "{} is not what the types say: run the test again with BLESS=1", file.display());
 }

@@ -1,8 +1,8 @@
-//! Documents against schemas, for tests.
+//! Documents against schemas, and schemas against types, for tests: what a program ships knows no path of its sources.
 
-use crate::file;
 use boon::{Compiler, Schemas};
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 /// What a document does not keep of the schema that its header names; empty if all is kept.
 pub fn errors(document: &Value) -> String {
@@ -30,4 +30,22 @@ pub fn errors_of(name: &str, document: &Value) -> String {
         }
         Err(error) => format!("{}: {error}", path.display()),
     }
+}
+
+/// Where the schema of a kind is kept.
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas").join(format!("{name}.json"))
+}
+
+/// Holds the file of a schema against the types, for tests; with `BLESS=1` it is written.
+///
+/// # Panics
+/// If they differ.
+pub fn kept(name: &str, schema: &Value) {
+    let (text, file) = (format!("{schema:#}\n"), file(name));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&file, &text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    }
+    let there = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(there == text, "{} is not what the types say: run the test again with BLESS=1", file.display());
 }
