@@ -7,6 +7,9 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(status) = shunt_pages::answered::<Options>(std::env::args_os()) {
+        return ExitCode::from(status);
+    }
     shunt_json::begin::<Options>();
     match Options::from_arguments(std::env::args_os()) {
         Ok(options) => ExitCode::from(program::run(&options)),

@@ -2,8 +2,8 @@
 
 use crate::print;
 use clap::{Args, CommandFactory};
-use clap_complete::Shell;
-use std::path::{Path, PathBuf};
+use shunt_pages::Shell;
+use std::path::PathBuf;
 
 /// Print the completions of a shell: `source <(shunt completions bash)`
 #[derive(Args)]
@@ -22,16 +22,12 @@ pub struct Man {
 
 /// Prints them; gives the exit status.
 pub fn completions<C: CommandFactory>(arguments: &Completions) -> u8 {
-    let mut command = C::command();
-    let name = command.get_name().to_owned();
-    let mut out = Vec::new();
-    clap_complete::generate(arguments.shell, &mut command, name, &mut out);
-    print::stdout(&String::from_utf8_lossy(&out), 0)
+    print::stdout(&shunt_pages::completions::<C>(arguments.shell), 0)
 }
 
 /// Writes them; gives the exit status.
 pub fn man<C: CommandFactory>(arguments: &Man) -> u8 {
-    match write(C::command(), &arguments.folder) {
+    match shunt_pages::write_man::<C>(&arguments.folder) {
         Ok(()) => 0,
         Err(error) => {
             let folder = arguments.folder.display();
@@ -41,9 +37,4 @@ pub fn man<C: CommandFactory>(arguments: &Man) -> u8 {
             1
         }
     }
-}
-
-fn write(command: clap::Command, folder: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(command, folder)
 }

@@ -56,7 +56,7 @@ fn loader_says() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// The folder of this library.
+/// The folder of this library's file; packages give the loader a link to it in another folder.
 fn beside() -> Option<PathBuf> {
     let here = loader_says as fn() -> String as usize;
     // SAFETY: all zero is a valid value of it.
@@ -67,7 +67,8 @@ fn beside() -> Option<PathBuf> {
     }
     // SAFETY: the loader's name of the file.
     let name = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned();
-    Some(PathBuf::from(name).parent()?.to_path_buf())
+    let file = std::fs::canonicalize(&name).unwrap_or_else(|_| PathBuf::from(name));
+    Some(file.parent()?.to_path_buf())
 }
 
 impl Mpi {

@@ -45,6 +45,11 @@ const STAGES: &[Stage] = &[
         "the folder in NVSHMEM's place: linked from C and C++, held against NVSHMEM 3.8.0",
         shunt_gpu_tool::prefix_stage,
     ),
+    stage(
+        "package",
+        "the Debian package: unpacked, used from C by pkg-config and CMake",
+        shunt_package_tool::stage,
+    ),
     stage("scenarios", "the main program's runs in real time, by their verdict", run_scenarios::all),
     stage(
         "mlx5",

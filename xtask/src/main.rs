@@ -15,7 +15,6 @@ mod first_day;
 mod fuzz;
 mod library;
 mod links;
-mod man;
 mod modules;
 mod mutate;
 mod netns;
@@ -46,7 +45,6 @@ const TASKS: &[Task] = &[
     Task { name: "tidy", summary: tidy::SUMMARY, help: tidy::HELP, run: tidy::run },
     Task { name: "abi", summary: abi::SUMMARY, help: abi::HELP, run: abi::run },
     Task { name: "docs", summary: docs::SUMMARY, help: docs::HELP, run: docs::run },
-    Task { name: "man", summary: man::SUMMARY, help: man::HELP, run: man::run },
     Task { name: "bindings", summary: bindings::SUMMARY, help: bindings::HELP, run: bindings::run },
     Task { name: "swarm", summary: swarm::SUMMARY, help: swarm::HELP, run: swarm::run },
     Task { name: "explore", summary: explore::SUMMARY, help: explore::HELP, run: explore::run },
@@ -57,7 +55,8 @@ const TASKS: &[Task] = &[
 
 /// All of them.
 fn tasks() -> impl Iterator<Item = &'static Task> {
-    let tools = shunt_gpu_tool::TASKS.iter().chain(&shunt_soft_rdma_tool::TASKS);
+    let tools =
+        shunt_gpu_tool::TASKS.iter().chain(&shunt_soft_rdma_tool::TASKS).chain(&shunt_package_tool::TASKS);
     TASKS.iter().chain(tools).chain([&shunt_soak_tool::TASK])
 }
 

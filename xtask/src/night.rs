@@ -20,6 +20,7 @@ Each part prints its own progress and table; the last table says what came of al
   ptx      every scenario on the PTX machine, for each architecture
   doors    C, CUDA, MoE and Python programs on every kind of device and between two machines, ports down and up
   talks    5,000 seeds of processes that use the recovery engine without channels (virtual time)
+  package  the Debian package installed in a bare system that debootstrap makes: C by pkg-config and CMake, a port down
   torch    the library beside NVIDIA's own of the wheel nvidia-nvshmem-cu13, which is fetched
   mass     a port with 1,536 queue pairs goes down, a firmware command at 100 and at 300 us (virtual time)
   pauses   1,000 pauses of 5 to 30 ms and 100 silences, with the patience of hardware (virtual time)
@@ -130,6 +131,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
         },
         Part { name: "doors", args: of(&[]), run: doors::night },
         Part { name: "talks", args: of(&[if short { "100" } else { "5000" }]), run: talks },
+        Part { name: "package", args: of(&[]), run: shunt_package_tool::night },
         Part { name: "torch", args: of(&[]), run: torch },
         Part { name: "mass", args: of(if short { &["300"] } else { &[] }), run: mass },
         Part { name: "pauses", args: of(if short { &["50"] } else { &[] }), run: pauses },

@@ -167,16 +167,22 @@ fn variables(arguments: &Arguments) -> Vec<(&'static str, OsString)> {
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// Finds the library.
+/// Finds the library: named, or beside this program, or where a package puts it.
 fn library() -> Result<PathBuf, RunError> {
     let named = std::env::var_os(settings::LIBRARY).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let beside = || std::env::current_exe().ok()?.parent().map(|folder| folder.join(LIBRARY));
-    let path = named.or_else(beside).unwrap_or_else(|| LIBRARY.into());
+    let found = || std::env::current_exe().ok()?.parent().map(near);
+    let path = named.or_else(found).unwrap_or_else(|| LIBRARY.into());
     // The program may go to another directory before it starts one of its own.
     if path.is_dir() {
         return Err(RunError::LibraryDirectory(path));
     }
     path.canonicalize().ok().ok_or(RunError::NoLibrary(path))
+}
+
+/// Where the library of a program in this folder is: in it, or in `../lib/shunt`.
+fn near(folder: &Path) -> PathBuf {
+    let packaged = folder.join("../lib/shunt").join(LIBRARY);
+    if packaged.is_file() && !folder.join(LIBRARY).is_file() { packaged } else { folder.join(LIBRARY) }
 }
 
 /// The library before what is put into programs anyway.

@@ -12,6 +12,7 @@ mod transport;
 use anyhow::Result;
 use shunt_task::Task;
 use shunt_task::stages::Count;
+use std::path::Path;
 
 pub use command::stage as gpu_stage;
 pub use prefix::night as prefix_night;
@@ -26,6 +27,14 @@ pub const TASKS: [Task; 5] = [
     Task { name: "strangers", summary: strangers::SUMMARY, help: strangers::HELP, run: strangers::run },
     Task { name: "transport", summary: transport::SUMMARY, help: transport::HELP, run: transport::run },
 ];
+
+/// Makes the prefix in `out`, of a release build; with `device` the device library, for which compilers are fetched.
+///
+/// # Errors
+/// What does not build.
+pub fn make_prefix(out: &Path, device: bool) -> Result<()> {
+    prefix::make_release(out, device)
+}
 
 /// The stage of the prefix, whose programs are packed for a machine with a GPU as well.
 ///

@@ -129,6 +129,15 @@ pub fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// The folder as a release has it.
+pub fn make_release(out: &Path, device: bool) -> Result<()> {
+    make(out, Profile::Workspace)?;
+    if device {
+        make_device(out, &Toolkit::fetch()?, None)?;
+    }
+    Ok(())
+}
+
 /// The package of the host library.
 const LIBRARY: &str = "shunt-nvshmem-compat";
 

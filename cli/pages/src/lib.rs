@@ -1,0 +1,122 @@
+//! What clap knows of a program's options: completions for shells, pages for `man`.
+//!
+//! A program with subcommands offers these as commands (`shunt completions`, `shunt man`). One without offers two
+//! hidden options, which [`answered`] takes: `PROGRAM --completions SHELL` and `PROGRAM --man`.
+
+use clap::{CommandFactory, ValueEnum};
+pub use clap_complete::Shell;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The completions of a shell for this program.
+pub fn completions<C: CommandFactory>(shell: Shell) -> String {
+    let mut command = C::command();
+    let name = command.get_name().to_owned();
+    let mut out = Vec::new();
+    clap_complete::generate(shell, &mut command, name, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Writes a page (roff, section 1) for this program, and one for each of its commands, into `folder`, which is made if
+/// it is not there.
+///
+/// # Errors
+///
+/// Those of making the folder and of writing its files.
+pub fn write_man<C: CommandFactory>(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(C::command(), folder)
+}
+
+/// Prints completions or a page if the arguments (the program's name first) ask for them, and gives the exit status: 0,
+/// 1 where stdout takes no more, 2 for a shell that is unknown.
+pub fn answered<C: CommandFactory>(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Option<u8> {
+    Some(match asked::<C>(arguments)? {
+        Ok(text) => match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+            Err(lost) if lost.kind() != io::ErrorKind::BrokenPipe => {
+                eprintln!("error: stdout: {lost}");
+                1
+            }
+            _ => 0,
+        },
+        Err(text) => {
+            eprintln!("{text}");
+            2
+        }
+    })
+}
+
+/// What they ask for; `Err` is a sentence for stderr.
+fn asked<C: CommandFactory>(
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Option<Result<String, String>> {
+    let mut arguments = arguments.into_iter().skip(1);
+    let first = arguments.next()?;
+    let second = arguments.next();
+    let second = second.as_ref().map(|word| word.as_ref().to_string_lossy().into_owned());
+    match first.as_ref().to_str()? {
+        "--man" => Some(page::<C>()),
+        "--completions" => Some(shell_of(second.as_deref()).map(completions::<C>)),
+        _ => None,
+    }
+}
+
+fn page<C: CommandFactory>() -> Result<String, String> {
+    let mut out = Vec::new();
+    clap_mangen::Man::new(C::command()).render(&mut out).map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+fn shell_of(word: Option<&str>) -> Result<Shell, String> {
+    let met = word.unwrap_or("nothing");
+    Shell::from_str(met, false).map_err(|_| {
+        let shells: Vec<String> = Shell::value_variants().iter().map(ToString::to_string).collect();
+        format!("error: --completions: expected one of {}, got {met}", shells.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    /// Moves bytes.
+    #[derive(Parser)]
+    #[command(name = "mover")]
+    struct Mover {
+        /// How many
+        #[arg(long)]
+        count: u32,
+    }
+
+    fn said(words: &[&str]) -> Option<Result<String, String>> {
+        asked::<Mover>(words)
+    }
+
+    #[test]
+    fn pages_and_completions_name_the_options() {
+        for words in [
+            &["mover", "--man"][..],
+            &["mover", "--completions", "bash"],
+            &["mover", "--completions", "fish"],
+        ] {
+            let text = said(words).expect("asked").expect("a page");
+            assert!(text.contains("count"), "{words:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_shell_that_clap_does_not_know_is_named() {
+        let said_of = |words: &[&str]| said(words).expect("asked").expect_err("no such shell");
+        assert!(said_of(&["mover", "--completions", "dash"]).ends_with("got dash"));
+        assert!(said_of(&["mover", "--completions"]).ends_with("got nothing"));
+    }
+
+    #[test]
+    fn other_arguments_are_the_programs_own() {
+        assert!(said(&["mover"]).is_none());
+        assert!(said(&["mover", "--count", "3"]).is_none());
+        assert!(said(&["mover", "--count", "3", "--man"]).is_none());
+    }
+}

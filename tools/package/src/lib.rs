@@ -1,0 +1,27 @@
+//! `cargo xtask package` and `man`: a Debian package of the programs, the library and what goes with them.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | `pages` | man pages and completions, written by the programs themselves |
+//! | `tree` | the files of the package, and where they go |
+//! | `control` | what Debian's tools read of a package; pure |
+//! | `symbols` | programs without their symbols, and the symbols in files beside |
+//! | `deb` | the packages, made of those |
+//! | `trial` | a package used: unpacked, or installed in a bare system |
+
+mod control;
+mod deb;
+mod pages;
+mod symbols;
+mod tree;
+mod trial;
+
+use shunt_task::Task;
+
+pub use trial::{night, stage};
+
+/// The tasks.
+pub const TASKS: [Task; 2] = [
+    Task { name: "package", summary: deb::SUMMARY, help: deb::HELP, run: deb::run },
+    Task { name: "man", summary: pages::SUMMARY, help: pages::HELP, run: pages::run },
+];
