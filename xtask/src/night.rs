@@ -21,6 +21,7 @@ Each part prints its own progress and table; the last table says what came of al
   doors    C, CUDA, MoE and Python programs on every kind of device and between two machines, ports down and up
   talks    5,000 seeds of processes that use the recovery engine without channels (virtual time)
   package  the Debian package installed in a bare system that debootstrap makes: C by pkg-config and CMake, a port down
+  crates   the crate shunt and what it needs, packed as they would be published, and built from that
   torch    the library beside NVIDIA's own of the wheel nvidia-nvshmem-cu13, which is fetched
   mass     a port with 1,536 queue pairs goes down, a firmware command at 100 and at 300 us (virtual time)
   pauses   1,000 pauses of 5 to 30 ms and 100 silences, with the patience of hardware (virtual time)
@@ -132,6 +133,7 @@ fn parts(args: &[String]) -> Result<Vec<Part>> {
         Part { name: "doors", args: of(&[]), run: doors::night },
         Part { name: "talks", args: of(&[if short { "100" } else { "5000" }]), run: talks },
         Part { name: "package", args: of(&[]), run: shunt_package_tool::night },
+        Part { name: "crates", args: of(&[]), run: shunt_package_tool::crates_night },
         Part { name: "torch", args: of(&[]), run: torch },
         Part { name: "mass", args: of(if short { &["300"] } else { &[] }), run: mass },
         Part { name: "pauses", args: of(if short { &["50"] } else { &[] }), run: pauses },

@@ -7,9 +7,11 @@
 //! | `control` | what Debian's tools read of a package; pure |
 //! | `symbols` | programs without their symbols, and the symbols in files beside |
 //! | `deb` | the packages, made of those |
+//! | `crates` | the crates that users of the facade need, built from what would be published |
 //! | `trial` | a package used: unpacked, or installed in a bare system |
 
 mod control;
+mod crates;
 mod deb;
 mod pages;
 mod symbols;
@@ -18,6 +20,7 @@ mod trial;
 
 use shunt_task::Task;
 
+pub use crates::night as crates_night;
 pub use trial::{night, stage};
 
 /// The tasks.
