@@ -5,7 +5,7 @@
 
 use crate::env_table::{Effect, Known, Refused, TABLE, Values};
 use crate::heap_home::HeapKind;
-use shunt_host::config::{EnvConfig, NicKind, parse_duration};
+use shunt_host::config::{EnvConfig, FetchMode, NicKind, parse_duration};
 use shunt_host::error::ConfigError;
 use shunt_host::events::Logging;
 use thiserror::Error;
@@ -103,6 +103,11 @@ impl Settings {
         let number = |name| text(name).and_then(|value| value.parse::<u32>().ok());
         let chunk = size("NVSHMEM_CUMEM_GRANULARITY").unwrap_or(512 << 20);
         let host = EnvConfig::from_lookup(lookup)?;
+        if host.fetch == FetchMode::Exact && !host.fault_tolerance {
+            let reason = "expected auto, nic or no value where NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE=0 turns off what \
+                          makes them exact";
+            return Err(EnvError::Refused { name: "SHUNT_FETCH", met: "exact".into(), reason });
+        }
         Ok(Self {
             nic: NicKind::from_lookup(lookup)?.unwrap_or_default(),
             most_ports: match number("NVSHMEM_MAX_NICS_PER_PE").unwrap_or(0) {
@@ -158,7 +163,7 @@ impl Settings {
         format!(
             "library {} layout {}\nNVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE {}\nNVSHMEM_SYMMETRIC_SIZE {}\n\
              NVSHMEM_CUMEM_GRANULARITY {}\nNVSHMEM_MAX_TEAMS {}\nNVSHMEM_IBGDA_NUM_RC_PER_PE {}\n\
-             NVSHMEM_QP_DEPTH {}\nSHUNT_BACKUPS {}\nSHUNT_FENCE {:?}\nSHUNT_NIC {nics}\n{}",
+             NVSHMEM_QP_DEPTH {}\nSHUNT_BACKUPS {}\nSHUNT_FENCE {:?}\nSHUNT_FETCH {}\nSHUNT_NIC {nics}\n{}",
             env!("CARGO_PKG_VERSION"),
             shunt_layout::ABI_VERSION,
             u32::from(host.fault_tolerance),
@@ -169,6 +174,7 @@ impl Settings {
             1u32 << host.log_depth,
             host.backups,
             host.fence,
+            if host.fetch == FetchMode::Nic { "nic" } else { "auto or exact" },
             if kernels { "libnvshmem_device.a" } else { "no libnvshmem_device.a" },
         )
     }

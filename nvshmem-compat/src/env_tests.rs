@@ -180,7 +180,19 @@ fn the_pe_that_differs_is_named_with_both_lines() {
     let (pe, theirs, ours) = difference(&[usual.clone(), usual.clone(), other]).unwrap();
     assert_eq!((pe, theirs.as_str()), (2, "NVSHMEM_SYMMETRIC_SIZE 8388608"));
     assert_eq!(ours, "NVSHMEM_SYMMETRIC_SIZE 1073741824");
-    assert_eq!(difference(&[usual, Vec::new()]).unwrap().1, "less");
+    assert_eq!(difference(&[usual.clone(), Vec::new()]).unwrap().1, "less");
+    // Who answers a fetch is a matter of both ends: one that differs was told as a failed start, and late.
+    let told = difference(&[usual, lines(&[("SHUNT_FETCH", "nic")])]).unwrap();
+    assert_eq!((told.1.as_str(), told.2.as_str()), ("SHUNT_FETCH nic", "SHUNT_FETCH auto or exact"));
+}
+
+/// It was taken, and nothing was exact.
+#[test]
+fn exact_atomics_without_fault_tolerance_are_refused() {
+    let off = ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "0");
+    let refused = with(&[("SHUNT_FETCH", "exact"), off]).unwrap_err().to_string();
+    assert!(refused.starts_with("SHUNT_FETCH=exact is refused: expected auto, nic"), "{refused}");
+    assert!(with(&[("SHUNT_FETCH", "auto"), off]).is_ok() && with(&[("SHUNT_FETCH", "exact")]).is_ok());
 }
 
 #[test]

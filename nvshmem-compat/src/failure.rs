@@ -211,6 +211,17 @@ pub enum Failure {
     /// A channel.
     #[error("{}", .0.text)]
     Channel(Box<Broken>),
+    /// An answer to what a channel does not ask.
+    #[error(
+        "ticket: expected that of the operation which the channel to PE {pe} asks about, and applied=1 where it is \
+         known to be applied; got {ticket}, of which it asks nothing, or another answer"
+    )]
+    NotAsked {
+        /// Peer.
+        pe: u32,
+        /// What was given.
+        ticket: u64,
+    },
     /// Nothing came.
     #[error("waited {waited_ms} ms for {what}{lost}; SHUNT_CALL_DEADLINE is how long a call may wait")]
     Overdue {
@@ -303,6 +314,26 @@ impl Failure {
             Self::Bootstrap(_) => Kind::System,
             _ => Kind::Usage,
         }
+    }
+
+    /// The failure of a call behind another operation, whose own atomic may be under way at the word's owner.
+    pub(crate) fn asked_for(mut self) -> Self {
+        if let Self::Channel(broken) = &mut self {
+            broken.text.push_str(
+                "; the atomic of this call may have been asked for: it is then executed once when the channel goes on, \
+                 and its value is lost",
+            );
+        }
+        self
+    }
+
+    /// The failure of an answer that came when its channel had ended.
+    pub(crate) fn too_late(mut self) -> Self {
+        if let Self::Channel(broken) = &mut self {
+            broken.uncertain = false;
+            broken.text.insert_str(0, "the answer came too late, and the channel has ended: ");
+        }
+        self
     }
 
     /// What the process ends with, and what a call with a status answers.

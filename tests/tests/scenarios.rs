@@ -186,6 +186,7 @@ fn scenario_23_exact_fetches_and_their_owner() {
     hold("exact_fetches_of_a_home_that_moves_behind_a_slow_nic");
     hold("exact_fetches_of_an_owner_whose_nic_answers_no_commands");
     hold("exact_fetches_of_an_owner_whose_nic_is_gone");
+    hold("exact_fetches_of_a_deaf_nic_that_is_not_ready");
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub const FUNCTION_MAX: usize = 70;
 /// The one file that may hold assembly, with the folder of its parts.
 const ASM_HOME: &str = "device/src/platform/nvptx.rs";
 const ASM_PARTS: &str = "device/src/platform/nvptx/";
+/// Barriers between a processor and devices.
+const BARRIERS: &str = "device/src/platform/dma.rs";
 /// What kernels compute, memory left alone.
 const ASM_MATH: &str = "kernels/src/nvptx_math.rs";
 /// The one file of device code that may use `core::sync::atomic`: elsewhere it means something else on a GPU.
@@ -116,18 +118,22 @@ impl<'t> Source<'t> {
     }
 
     fn assembly(&self, out: &mut Vec<Finding>) {
-        if [ASM_HOME, ASM_MATH].contains(&self.path) || self.path.starts_with(ASM_PARTS) {
+        if [ASM_HOME, ASM_MATH, BARRIERS].contains(&self.path) || self.path.starts_with(ASM_PARTS) {
             return;
         }
         for (i, code) in self.code.iter().enumerate() {
             if ["asm!", "global_asm!", "naked_asm!"].iter().any(|word| holds_word(code, word)) {
-                self.find(out, i + 1, format!("assembly lives in {ASM_HOME} and {ASM_MATH} alone"));
+                self.find(
+                    out,
+                    i + 1,
+                    format!("assembly lives in {ASM_HOME}, {ASM_MATH} and {BARRIERS} alone"),
+                );
             }
         }
     }
 
     fn atomics(&self, out: &mut Vec<Finding>) {
-        if !self.path.starts_with("device/src/") || self.path == ATOMIC_HOME {
+        if !self.path.starts_with("device/src/") || [ATOMIC_HOME, BARRIERS].contains(&self.path) {
             return;
         }
         for (i, code) in self.code.iter().enumerate() {

@@ -62,6 +62,7 @@ fn assembly_outside_its_file() {
         assert_fires("kernels/src/put.rs", &text, "assembly");
         assert_silent("device/src/platform/nvptx.rs", &text);
         assert_silent("kernels/src/nvptx_math.rs", &text);
+        assert_silent("device/src/platform/dma.rs", &text);
     }
 }
 

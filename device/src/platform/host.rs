@@ -3,7 +3,7 @@
 //! The world is either real (threads, a monotonic clock) or a simulator (coroutines, a virtual clock). Device
 //! code cannot tell them apart.
 
-use super::{InMemory, Platform};
+use super::{InMemory, Platform, dma};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use shunt_layout::mlx5::wqe::Wqebb;
 
@@ -153,24 +153,25 @@ impl Platform for Host<'_> {
         }
     }
     fn wqes_before_publish(self) {
-        fence(Ordering::Release);
+        dma::stores_before_store();
     }
     fn published_before_ring(self) {
         fence(Ordering::Acquire);
     }
     unsafe fn store_doorbell_record(self, address: *mut u32, value: u32) {
-        // Release: the NIC may fetch WQEs as soon as it sees the counter.
+        // The NIC may fetch WQEs as soon as it sees the counter.
+        dma::stores_before_store();
         unsafe { self.word32(address).store(value, Ordering::Release) }
     }
     fn record_before_register(self) {
-        fence(Ordering::Release);
+        dma::stores_before_store();
     }
     unsafe fn store_register(self, address: *mut u64, value: u64) {
         unsafe { self.word64(address).store(value, Ordering::Release) };
         self.world.doorbell();
     }
     fn cqe_before_data(self) {
-        fence(Ordering::Acquire);
+        dma::load_before_loads();
     }
     fn announce_before_recheck(self) {
         fence(Ordering::SeqCst);

@@ -4,6 +4,8 @@
 //! keep apart; docs/ORDERING lists each with its pair.
 
 #[cfg(not(target_arch = "nvptx64"))]
+mod dma;
+#[cfg(not(target_arch = "nvptx64"))]
 pub mod host;
 #[cfg(target_arch = "nvptx64")]
 pub mod nvptx;

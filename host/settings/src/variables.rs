@@ -183,7 +183,8 @@ const ORDERING: &str = "auto (strict where NICs report data_in_order, else unord
     puts in any order, signals behind it) or unordered (the network too; signals are atomics)";
 const LOG_LEVEL: &str = "off, error, warn, info (rails, paths, a line a switch), debug (all stages) or trace";
 const DEBUG_LEVEL: &str = "NONE, VERSION, WARN, ABORT, INFO or TRACE";
-const GIVE_UP: &str = "0, or a number with ns, us, ms, s or m up to 10m, such as 50ms";
+const GIVE_UP: &str =
+    "0 (at the first moment without a path), or a number with ns, us, ms, s or m up to 10m, such as 50ms";
 const SUSPECT: &str = "a number with ns, us, ms or s from 100us to 10s, such as 50ms";
 /// Without which a proof would prove nothing. No packet lives longer in a network, and much waits for it.
 const LIFETIME: &str = "a number above 0 with ns, us, ms or s up to 60s, such as 50ms";

@@ -2,7 +2,7 @@
 
 use super::fetch_server::{Due, due};
 use crate::error::NicError;
-use crate::rail::{FetchError, Rail};
+use crate::rail::{FetchError, FetchPatience, Rail};
 use shunt_device::platform::Platform;
 use shunt_device::platform::host::{Host, World};
 use shunt_layout::mutant::Mutant;
@@ -116,7 +116,7 @@ impl FetchWords {
 pub(super) struct FetchWork {
     pub(super) words: FetchWords,
     pub(super) channel: u32,
-    pub(super) lifetime_ns: u64,
+    pub(super) patience: FetchPatience,
 }
 
 impl FetchWork {
@@ -131,9 +131,11 @@ impl FetchWork {
             }
             Due::Execute(amo, at) => (amo, at),
         };
-        let reply = match rail.fetch(amo, at, words.root.log2_chunk, self.lifetime_ns) {
+        let reply = match rail.fetch(amo, at, words.root.log2_chunk, self.patience) {
             Ok(value) => FetchReply::new(number, value, FetchStatus::Done),
             Err(FetchError::NotExecuted(error)) => return Err(error),
+            // No other NIC would have it: as an address outside of the heap.
+            Err(FetchError::NoWord) => FetchReply::new(number, 0, FetchStatus::Refused),
             Err(FetchError::Unknown(_)) => FetchReply::new(number, 0, FetchStatus::Unknown),
         };
         words.reply(row, reply);

@@ -58,15 +58,17 @@ impl Default for AgentOptions {
 
 impl AgentOptions {
     /// What is said at start where the give-up time is shorter than the longest fence that may end well: a NIC and a
-    /// peer that do not answer, and the packet lifetime. 0 is on purpose.
+    /// peer that do not answer, and the packet lifetime.
     pub(super) fn misfit(&self, policy: &Policy) -> Option<String> {
         let fence_ns = self.nic_ns + self.peer_ns + self.lifetime_ns;
         let (give_up, fence) = (Nanos::new(policy.give_up_ns), Nanos::new(fence_ns));
-        (policy.give_up_ns != 0 && give_up <= fence).then(|| {
+        (give_up <= fence).then(|| {
             let ms = |span: Nanos| span.get() / 1_000_000;
+            let none = policy.give_up_ns == 0;
+            let at_once = if none { ", which gives up at the first moment without a path" } else { "" };
             format!(
                 "SHUNT_GIVE_UP: expected more than {} ms, which a fence may take where a NIC or peer does not answer, \
-                 got {} ms; a peer may be given up though a backup would carry on",
+                 got {} ms{at_once}; a peer may be given up though a backup would carry on",
                 ms(fence),
                 ms(give_up)
             )
@@ -107,7 +109,7 @@ mod tests {
         let options = AgentOptions::default();
         let told = |give_up_ns| options.misfit(&policy(&EnvConfig { give_up_ns, ..EnvConfig::default() }));
         assert_eq!(options.misfit(&policy(&EnvConfig::default())), None, "the defaults fit each other");
-        assert_eq!(told(0), None);
+        assert!(told(0).is_some_and(|said| said.contains("got 0 ms, which gives up at the first moment")));
         let said = told(300_000_000).expect("too short");
         assert!(
             said.starts_with("SHUNT_GIVE_UP: expected more than 750 ms") && said.contains("got 300 ms"),

@@ -6,7 +6,7 @@
 use super::{Session, lock, memory};
 use crate::failure::Failure;
 use shunt_device::{Amo, Deadline, FaultKind, HeapOffset, Resolution, Solo, Ticket};
-use shunt_host::rail::FetchError;
+use shunt_host::rail::{FetchError, FetchPatience};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// What is done to a word. Values are as wide as the word; what is above is 0.
@@ -91,31 +91,28 @@ impl Session {
     }
 
     /// Changes a word of this PE. Atomic among this processor's changes, not among those of NICs: for words that only
-    /// this processor changes, and where nobody can do better. A word that the processor does not reach is its NIC's.
+    /// this processor changes, and where nobody can do better. A word in a device's memory is changed by its NIC.
     ///
     /// # Errors
     /// The NIC does not execute it.
     fn change_here(&self, at: u64, bytes: u64, change: Change) -> Result<u64, Failure> {
-        match (self.map.split, change) {
-            (None, _) => Ok(self.change_by_processor(at, bytes, change)),
-            (Some(_), Change::Set(value)) => {
-                // SAFETY: a word of the heap (checked by the caller).
-                unsafe { self.access.store(at, value, bytes) }?;
-                Ok(value)
-            }
-            (Some(_), _) => self.change_by_nic(at - self.base, bytes, change),
+        match self.map.split {
+            None => Ok(self.change_by_processor(at, bytes, change)),
+            Some(_) => self.change_by_nic(at - self.base, bytes, change),
         }
     }
 
     /// Has one of this PE's own NICs execute a change, on a pair to itself.
     fn change_by_nic(&self, offset: u64, bytes: u64, change: Change) -> Result<u64, Failure> {
         let (pe, amo) = (self.peers.pe(), change.amo(bytes));
-        let (log2_chunk, lifetime_ns) = (pe.config().log2_chunk, pe.config().packet_lifetime_ns);
+        let log2_chunk = pe.config().log2_chunk;
+        let patience = FetchPatience::of(pe.config().packet_lifetime_ns, pe.root().policy.give_up_ns);
         let mut refusals = Vec::new();
         for rail in pe.rails() {
-            match rail.fetch(amo, offset, log2_chunk, lifetime_ns) {
+            match rail.fetch(amo, offset, log2_chunk, patience) {
                 Ok(value) => return Ok(value),
                 Err(FetchError::NotExecuted(error)) => refusals.push(error.to_string()),
+                Err(FetchError::NoWord) => refusals.push("no key covers it".to_owned()),
                 Err(FetchError::Unknown(error)) => {
                     return Err(Failure::OwnAtomic { uncertain: true, why: error.to_string() });
                 }
@@ -145,8 +142,10 @@ impl Session {
             self.peers.channel(pe).fetch_exact(Solo, HeapOffset(offset), change.amo(bytes), deadline);
         answer.map_err(|fault| match fault.kind {
             FaultKind::Overdue => {
-                self.peers.overdue(format!("an atomic that PE {pe} executes"), self.peers.now_ns() - since)
+                let what = format!("an atomic that PE {pe} executes, and may still execute once");
+                self.peers.overdue(what, self.peers.now_ns() - since)
             }
+            FaultKind::Uncertain => self.peers.failure(&fault).asked_for(),
             _ => self.peers.failure(&fault),
         })
     }
@@ -157,7 +156,7 @@ impl Session {
     /// No such PE or word, or a channel that carries nothing.
     pub fn change(&self, at: u64, bytes: u64, change: Change, pe: i32) -> Result<(), Failure> {
         let (pe, offset) = self.word(at, bytes, pe)?;
-        if self.owners_execute(pe, change, Wanted::Nothing) {
+        if self.owners_execute(pe, Wanted::Nothing) {
             return self.change_exactly(pe, offset, bytes, change).map(|_| ());
         }
         if pe == self.me() {
@@ -175,7 +174,7 @@ impl Session {
     pub fn signal(&self, at: u64, change: Change, pe: i32) -> Result<(), Failure> {
         let (peer, offset) = self.word(at, 8, pe)?;
         let Change::Add(value) = change else { return self.change(at, 8, change, pe) };
-        if peer == self.me() || self.owners_execute(peer, change, Wanted::Nothing) {
+        if peer == self.me() || self.owners_execute(peer, Wanted::Nothing) {
             return self.change(at, 8, change, pe);
         }
         let channel = self.peers.channel(peer);
@@ -183,11 +182,12 @@ impl Session {
         self.peers.patiently(|| format!("a path for signals to PE {peer}"), post).map(|_| ())
     }
 
-    /// Whether the owner of a word executes a change: where it can, and the NIC would not do as well. A processor's own
-    /// changes are not atomic among those of NICs, so the owner's agent makes them, too; a store needs nobody.
-    fn owners_execute(&self, pe: u32, change: Change, wanted: Wanted) -> bool {
+    /// Whether the owner of a word executes it: where it can, and the NIC would not do as well. A processor's own
+    /// changes are not atomic among those of NICs, so the owner's agent makes them, too: a store among them, which a
+    /// NIC that has read the word and not yet written it would lose.
+    fn owners_execute(&self, pe: u32, wanted: Wanted) -> bool {
         let root = self.peers.pe().root();
-        let own = pe == self.me() && !matches!(change, Change::Set(_));
+        let own = pe == self.me();
         root.fetch != 0 && (root.fetch_exact != 0 || own || wanted == Wanted::OldValue)
     }
 
@@ -197,7 +197,7 @@ impl Session {
     /// As [`Session::change`].
     pub fn fetch(&self, at: u64, bytes: u64, change: Change, pe: i32) -> Result<u64, Failure> {
         let (pe, offset) = self.word(at, bytes, pe)?;
-        if self.owners_execute(pe, change, Wanted::OldValue) {
+        if self.owners_execute(pe, Wanted::OldValue) {
             return self.change_exactly(pe, offset, bytes, change);
         }
         if pe == self.me() {
@@ -247,7 +247,10 @@ impl Session {
         }
         let resolution = if applied { Resolution::Applied } else { Resolution::NotApplied };
         let answer = self.peers.channel(pe).resolve(Ticket(ticket), resolution);
-        answer.map_err(|fault| self.peers.failure(&fault))
+        answer.map_err(|fault| match fault.kind {
+            FaultKind::BadResolution => Failure::NotAsked { pe, ticket },
+            _ => self.peers.failure(&fault).too_late(),
+        })
     }
 }
 

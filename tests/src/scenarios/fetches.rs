@@ -25,6 +25,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "exact_fetches_of_a_home_that_moves_behind_a_slow_nic", seeds: 8, run: slow_nic },
     Scenario { name: "exact_fetches_of_an_owner_whose_nic_answers_no_commands", seeds: 4, run: deaf_nic },
     Scenario { name: "exact_fetches_of_an_owner_whose_nic_is_gone", seeds: 4, run: nic_gone },
+    Scenario { name: "exact_fetches_of_a_deaf_nic_that_is_not_ready", seeds: 8, run: deaf_and_not_ready },
 ];
 
 fn exact(seed: u64, pes: u32) -> RunSpec {
@@ -152,4 +153,26 @@ fn nic_gone(seed: u64) -> Wrongs {
         let at = 1_000 + 43 * seed;
         run(seed, 2, &[format!("{at}us:{}.0:nic-gone", roles.to)])
     })
+}
+
+/// A NIC that answers no commands refuses requests for a while: its requester repeated for ever, and was taken for one
+/// that had given up.
+fn deaf_and_not_ready(seed: u64) -> Wrongs {
+    judged(|| {
+        let roles = Roles::of(seed, 2);
+        let (at, to) = (4_000 + 43 * seed, roles.to);
+        let faults = [format!("{at}us:{to}.0:fw-timeout=700ms"), format!("{at}us:{to}.0:rnr=450ms")];
+        outlast(seed, &roles, &faults)
+    })
+}
+
+/// Fetches until long after the faults are over, so that what was left behind may show. Requests come in over the other
+/// rail: what the home's NIC does to those of others holds nothing up.
+fn outlast(seed: u64, roles: &Roles, faults: &[String]) -> Wrongs {
+    let cluster = Cluster::start(&exact(seed, 2));
+    inject(&cluster, &[format!("500us:{}.0:down", roles.from[0])]);
+    inject(&cluster, faults);
+    let sharers = share_all(&cluster, roles, |from| Share { adds: 600, exact: true, ..adds(roles.to, from) });
+    cluster.sim.run_for(800_000_000);
+    verdict(&cluster, &sharers)
 }

@@ -144,6 +144,8 @@ pub(crate) struct Pair {
 #[derive(Default)]
 pub(crate) struct FetchPair {
     pub pair: Option<Pair>,
+    /// The last one, while the NIC has not said that it is gone. Nothing is made in its place meanwhile.
+    pub retired: Option<Pair>,
     pub incarnation: u32,
     /// Messages posted on this pair so far.
     pub posted: u32,

@@ -17,15 +17,35 @@ pub enum FetchError {
     NotExecuted(NicError),
     /// It may have been executed. It will not be from here on.
     Unknown(NicError),
+    /// There is no such word: no key covers it.
+    NoWord,
 }
 
+/// How long an atomic without an answer is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchPatience {
+    /// How long a packet may live, ns.
+    pub lifetime_ns: u64,
+    /// A NIC that answers no command for so long, ns, is gone, and executes nothing any more.
+    pub gone_ns: u64,
+}
+
+impl FetchPatience {
+    /// With a packet lifetime and the time after which a peer is given up: what waited for a NIC that is gone still has
+    /// half of that to be executed by another one.
+    pub const fn of(lifetime_ns: u64, give_up_ns: u64) -> Self {
+        Self { lifetime_ns, gone_ns: give_up_ns / 2 }
+    }
+}
+
+/// Between two commands to a NIC that answers none.
+const BETWEEN_NS: u64 = 20_000_000;
 /// Blocks of a mark and a wide atomic, and one to spare.
 const BLOCKS_MAX: u64 = 4;
-/// Retries that end while a caller still waits: nothing is further away than the NIC itself.
-const TUNING: QpTuning = QpTuning { ack_timeout: 12, retry: 3, ..QpTuning::DEFAULT };
-/// When a requester has given up for certain: each try may take four times its time-out, which is 4.096 us doubled
-/// `ack_timeout` times (IBTA volume 1, 9.7.6.1.3).
-const GIVEN_UP_NS: u64 = (4096 << TUNING.ack_timeout) * 4 * (TUNING.retry as u64 + 1);
+/// Retries that end while a caller still waits: nothing is further away than the NIC itself. Those after an RNR NAK
+/// end, too: a requester that repeats without a limit has never given up.
+const TUNING: QpTuning = QpTuning { ack_timeout: 12, retry: 3, rnr_retry: 6, ..QpTuning::DEFAULT };
+const _: () = assert!(TUNING.rnr_retry < 7, "7 is without a limit");
 /// Where in the answer's memory the mark of the last request lies.
 const MARK_AT: u64 = 8;
 
@@ -36,26 +56,31 @@ fn counts_to(truth: &QpTruth, before: u32) -> bool {
 
 impl Rail {
     /// Executes an atomic on the word at a heap offset, where a key covers `1 << log2_chunk` bytes; answers with what
-    /// the word was. Ends by its deadline. One that fails is fenced: its pair is in ERR or `lifetime_ns` has passed.
+    /// the word was. Ends by its deadline. One that fails is fenced: its pair is in ERR, or its NIC is gone.
     ///
     /// # Errors
     /// [`FetchError`].
-    pub fn fetch(&self, amo: Amo, at: u64, log2_chunk: u32, lifetime_ns: u64) -> Result<u64, FetchError> {
+    pub fn fetch(
+        &self,
+        amo: Amo,
+        at: u64,
+        log2_chunk: u32,
+        patience: FetchPatience,
+    ) -> Result<u64, FetchError> {
         let mut guard = self.fetch.lock(&*self.world);
-        let key_be = self.heap.as_ref();
-        let key_be = key_be.and_then(|heap| Some((heap.address(), heap.key_be(at >> log2_chunk)?)));
-        let Some((heap, rkey_be)) = key_be else {
+        let Some(heap) = self.heap.as_ref() else {
             let nic = self.name.clone();
             let cure = "register_heap comes before the first fetch";
             let error =
                 NicError::Unfit { nic, what: "key of the word", met: "none".into(), want: "one", cure };
             return Err(FetchError::NotExecuted(error));
         };
+        let rkey_be = heap.key_be(at >> log2_chunk).ok_or(FetchError::NoWord)?;
         guard.number += 1;
         let number = guard.number;
         let pair = self.fetch_pair(&mut guard).map_err(FetchError::NotExecuted)?;
         let answer = self.private.answer().address;
-        let (lkey_be, remote) = (self.private.key_be(), heap + at);
+        let (lkey_be, remote) = (self.private.key_be(), heap.address() + at);
         // Executed before the atomic: while it is not there, that was not executed either.
         let mark = Request::WriteInline { value: number, remote: answer + MARK_AT, rkey_be: lkey_be };
         pair.producer.post(&*self.world, mark);
@@ -63,7 +88,7 @@ impl Rail {
         let before = guard.posted;
         guard.posted += 2;
         if let Err(error) = self.wait_fetched(&mut guard, self.options.flush_ns) {
-            self.stop_fetch(&mut guard, before, lifetime_ns, error)?;
+            self.stop_fetch(&mut guard, before, patience, error)?;
         }
         let word = self.word(answer).map_err(FetchError::Unknown)?;
         // A NIC writes answers of four bytes big-endian.
@@ -79,10 +104,8 @@ impl Rail {
 
     fn fetch_pair<'a>(&self, fetch: &'a mut FetchPair) -> Result<&'a mut Pair, NicError> {
         // Second blocks of wide atomics are never given back.
-        if fetch.pair.as_ref().is_some_and(|pair| !pair.producer.has_room_for(BLOCKS_MAX)) {
-            fetch.pair = None;
-        }
-        if fetch.pair.is_none() {
+        if fetch.pair.as_ref().is_none_or(|pair| !pair.producer.has_room_for(BLOCKS_MAX)) {
+            self.retire(fetch)?;
             fetch.incarnation = fetch.incarnation.wrapping_add(1);
             let psn = (fetch.incarnation << 12) & MASK_24;
             // The address may have moved while the port was down. One that is not told is as it was.
@@ -95,6 +118,21 @@ impl Rail {
         Ok(fetch.pair.as_mut().expect("made above"))
     }
 
+    /// Has the NIC destroy the pair. Until it says so the pair is kept: the next one has the same rings, mark and
+    /// answer.
+    fn retire(&self, fetch: &mut FetchPair) -> Result<(), NicError> {
+        if let Some(pair) = fetch.pair.take() {
+            fetch.retired = Some(pair);
+        }
+        if let Some(pair) = &fetch.retired {
+            for queue in [&pair.requester, &pair.responder] {
+                queue.qp.destroy(queue.cq.number())?;
+            }
+            fetch.retired = None;
+        }
+        Ok(())
+    }
+
     fn wait_fetched(&self, fetch: &mut FetchPair, patience_ns: u64) -> Result<(), NicError> {
         match &mut fetch.pair {
             Some(pair) => pair.producer.wait_all(&*self.world, patience_ns),
@@ -103,30 +141,38 @@ impl Rail {
     }
 
     /// Has one without an answer end: the responder is moved to ERR, and its count says whether it was executed, or the
-    /// mark before it. An answer that comes meanwhile counts. What was executed is in memory before the mark is read,
-    /// and nothing is executed later: the NIC was flushed, or the requester has given up and the lifetime has passed.
+    /// mark before it. An answer that comes meanwhile counts. What was executed is in memory before the mark is read:
+    /// the NIC was flushed, or the lifetime has passed. Nothing is executed later, because the responder is in ERR, the
+    /// requester has said that it gave up, or the NIC has answered nothing for so long that it is gone. One that only
+    /// slept would go on where it stopped: no shorter time proves anything.
     fn stop_fetch(
         &self,
         fetch: &mut FetchPair,
         before: u32,
-        lifetime_ns: u64,
+        patience: FetchPatience,
         error: NicError,
     ) -> Result<(), FetchError> {
-        let Some(pair) = &fetch.pair else { return Err(FetchError::NotExecuted(error)) };
-        let (responder, since) = (&pair.responder.qp, self.world.now_ns());
-        let late = matches!(error, NicError::Overdue { .. });
-        let stopped = responder.to_error().and_then(|()| responder.query());
-        let patience_ns = if stopped.is_ok() { lifetime_ns } else { GIVEN_UP_NS };
-        if late && self.wait_fetched(fetch, patience_ns).is_ok() {
-            fetch.pair = None;
-            return Ok(());
+        let mut late = matches!(error, NicError::Overdue { .. });
+        let since = self.world.now_ns();
+        let mut stopped = Self::stop(fetch);
+        while late {
+            let span_ns = if stopped.is_ok() { patience.lifetime_ns } else { BETWEEN_NS };
+            match self.wait_fetched(fetch, span_ns) {
+                Ok(()) => return Ok(drop(self.retire(fetch))),
+                Err(again) => late = matches!(again, NicError::Overdue { .. }),
+            }
+            if stopped.is_ok() || self.world.now_ns().saturating_sub(since) > patience.gone_ns {
+                break;
+            }
+            stopped = Self::stop(fetch);
         }
-        if stopped.is_err() || self.flush().is_err() {
-            while self.world.now_ns().saturating_sub(since) < GIVEN_UP_NS + lifetime_ns {
+        let _ = self.retire(fetch);
+        if self.flush().is_err() {
+            let since = self.world.now_ns();
+            while self.world.now_ns().saturating_sub(since) < patience.lifetime_ns {
                 self.world.relax();
             }
         }
-        fetch.pair = None;
         let mark = self.word(self.private.answer().address + MARK_AT);
         let unmarked = mark.is_ok_and(|mark| mark != fetch.number);
         match stopped {
@@ -134,5 +180,11 @@ impl Rail {
             _ if unmarked => Err(FetchError::NotExecuted(error)),
             _ => Err(FetchError::Unknown(error)),
         }
+    }
+
+    /// Moves the responder to ERR, and asks it what it has executed.
+    fn stop(fetch: &FetchPair) -> Result<QpTruth, NicError> {
+        let responder = &fetch.pair.as_ref().expect("fetches were posted on it").responder.qp;
+        responder.to_error().and_then(|()| responder.query())
     }
 }

@@ -6,7 +6,7 @@ mod options;
 mod order;
 
 pub use crate::nic::heap_keys::HeapShape;
-pub use fetch::FetchError;
+pub use fetch::{FetchError, FetchPatience};
 pub use options::RailOptions;
 pub use order::{remarks, stance};
 

@@ -8,6 +8,7 @@ use crate::agent::recovery::Recovery;
 use crate::error::NicError;
 use crate::nanos::Nanos;
 use crate::pe::Pe;
+use crate::rail::FetchPatience;
 use shunt_layout::mutant::Mutant;
 
 /// Requests wait so long for a NIC that serves, or as long as the give-up time where that is longer.
@@ -35,16 +36,16 @@ pub(super) fn look(recovery: &mut Recovery, now: Nanos) -> bool {
 fn give(recovery: &mut Recovery, now: Nanos, channel: u32) {
     let rail = recovery.channels.own_home(channel).rail;
     let moving = recovery.channels.atomics.moving(channel).is_some() && !Mutant::FetchHomeNotAwaited.on();
-    let lifetime_ns = recovery.engine.timing.lifetime.get();
+    let give_up = Nanos::new(recovery.channels.words.root().policy.give_up_ns).max(GIVE_UP);
+    let patience = FetchPatience::of(recovery.engine.timing.lifetime.get(), give_up.get());
     let Some((server, words)) = &mut recovery.channels.fetches else { return };
     if server.give(now, channel as usize, moving) {
-        let work = FetchWork { words: words.clone(), channel, lifetime_ns };
+        let work = FetchWork { words: words.clone(), channel, patience };
         recovery.engine.nics.submit(rail, Urgency::Peer, channel as usize, Job::Work(Box::new(work)));
     } else if server.is_given(channel as usize) && recovery.engine.nic_is_silent(rail) {
         // Its NIC answers nothing: the requests are served at another one.
         homes::leave(recovery, now, channel);
     }
-    let give_up = Nanos::new(recovery.channels.words.root().policy.give_up_ns).max(GIVE_UP);
     let overdue = |server: &FetchServer| server.is_overdue(now, channel as usize, give_up);
     if recovery.channels.fetches.as_ref().is_some_and(|(server, _)| overdue(server)) {
         end_unserved(recovery, now, channel, rail);
