@@ -60,6 +60,7 @@ const BAD: &[(&str, &str)] = &[
     ("SHUNT_RECOVERY_WINDOW", "100"),
     ("SHUNT_PROBES", "0"),
     ("NVSHMEM_IBGDA_RECOVERY_INTERVAL", "-1"),
+    ("SHUNT_VERBS", "always"),
     ("SHUNT_STEP_RECORDS", "maybe"),
     ("SHUNT_LOG", "loud"),
     ("SHUNT_LOG_FILE", " "),

@@ -18,6 +18,6 @@ pub use generated::RDMA_CORE;
 pub use generated::functions::{Mlx5, Verbs};
 pub use generated::types;
 pub use inline::*;
-pub use library::LoadError;
+pub use library::{LoadError, look_behind};
 pub use load::{Rdma, load};
 pub use types::*;

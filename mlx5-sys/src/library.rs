@@ -1,5 +1,7 @@
 //! One library and its functions, looked up at run time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// Why the libraries of rdma-core cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
@@ -37,9 +39,28 @@ fn install(library: &str) -> &'static str {
 /// Opens a library for good: its functions are kept as plain pointers.
 pub(crate) fn open(library: &'static str) -> Result<&'static libloading::Library, LoadError> {
     // SAFETY: initialisers of rdma-core's libraries only register drivers and set tables of their own.
-    let opened = unsafe { libloading::Library::new(library) };
+    let opened = behind(library).map_or_else(|| unsafe { libloading::Library::new(library) }, Ok);
     let opened = opened.map_err(|error| LoadError::Library { library, cause: error.to_string() })?;
     Ok(Box::leak(Box::new(opened)))
+}
+
+/// The name under which the real libibverbs is in a process where another library has its own.
+const BEHIND: &str = "libibverbs-system.so.1";
+static LOOKS_BEHIND: AtomicBool = AtomicBool::new(false);
+
+/// From now on libibverbs is the one behind the library that has its name: for that library itself. To be called
+/// before [`crate::load`].
+pub fn look_behind() {
+    LOOKS_BEHIND.store(true, Ordering::Relaxed);
+}
+
+fn behind(library: &str) -> Option<libloading::Library> {
+    use libloading::os::unix::{Library, RTLD_NOW};
+    let wanted = library == "libibverbs.so.1" && LOOKS_BEHIND.load(Ordering::Relaxed);
+    let loaded = RTLD_NOW | libc::RTLD_NOLOAD;
+    // SAFETY: nothing is loaded, so no initialiser runs.
+    let found = wanted.then(|| unsafe { Library::open(Some(BEHIND), loaded) });
+    found?.ok().map(libloading::Library::from)
 }
 
 /// A table of functions of one library: fields of pointers, and a method of the same name for each.

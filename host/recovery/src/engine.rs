@@ -119,6 +119,11 @@ impl Engine {
         path.left().half.into_iter().for_each(|half| self.destroy(now, key, half));
     }
 
+    /// Takes a path away and leaves its half to its owner, as it is. Its key is free.
+    pub fn forget(&mut self, key: usize) {
+        self.paths.remove(key);
+    }
+
     /// Another process joins: answers with its number.
     pub fn join(&mut self, address: PeerAddress) -> u32 {
         self.ports.join(address.rails.len());

@@ -85,6 +85,12 @@ pub const VARIABLES: &[Variable] = &[
         "nic, auto or exact",
     )
     .default("auto"),
+    variable(
+        "SHUNT_VERBS",
+        "what `shunt verbs run` does for a program: its reliable connections outlive a NIC, calls are counted, nothing",
+        "on, observe or off",
+    )
+    .default("on"),
     variable("SHUNT_STEP_RECORDS", "whether each step of a switch leaves a record", BOOLEAN).default("0"),
     variable("SHUNT_LOG", "what is said of switches and rails, on stderr; wins over NVSHMEM_DEBUG", LOG_LEVEL)
         .default("warn"),
