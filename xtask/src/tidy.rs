@@ -25,7 +25,8 @@ In Markdown, messages and --help: words that are no plain English (xtask/src/wor
   layout, device, mlx5-sys <- the crates below host/ <- host <- host/runtime <- nvshmem-compat
   soft-nic <- host/soft-devx <- host/runtime      layout, device, kernels, host <- deep-ep-bridge
   deep-ep-bridge, host/runtime <- deep-ep-bridge/job <- python      tests, bench, cli -> all of them
-  soft-nic <- soft-rdma <- soft-rdma/preload, host/runtime";
+  soft-nic <- soft-rdma <- soft-rdma/preload, host/runtime
+  host/{recovery,mlx5,bootstrap,settings} <- verbs <- verbs/preload, cli";
 
 /// Folders that are not ours to judge.
 const SKIPPED: &[&str] = &["target", ".git"];
@@ -44,6 +45,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shunt-soft-rdma", &["shunt-layout", "shunt-soft-nic"]),
     ("shunt-soft-rdma-preload", &["shunt-soft-rdma"]),
     ("shunt-mlx5-sys", &[]),
+    (
+        "shunt-verbs",
+        &[
+            "shunt-layout",
+            "shunt-device",
+            "shunt-bootstrap",
+            "shunt-mlx5",
+            "shunt-mlx5-sys",
+            "shunt-recovery",
+            "shunt-settings",
+        ],
+    ),
+    ("shunt-verbs-preload", &["shunt-verbs", "shunt-mlx5-sys"]),
     ("shunt-task", &[]),
     ("shunt-gpu-tool", &["shunt-task"]),
     ("shunt-soft-rdma-tool", &["shunt-task"]),

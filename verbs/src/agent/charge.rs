@@ -1,0 +1,208 @@
+//! A queue pair in the agent's charge.
+
+use crate::endpoint::Own;
+use crate::queue_pair::{Connection, On, QueuePair};
+use crate::status::PairReport;
+use crate::words::{Hello, Said};
+use shunt_mlx5::descriptor::HalfCard;
+use shunt_mlx5::rail::Rail;
+use shunt_recovery::nanos::Nanos;
+use std::sync::Arc;
+
+/// The other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct There {
+    /// The engine's number for its process.
+    pub peer: u32,
+    /// Its number for its queue pair.
+    pub id: u64,
+    /// Its rail, and the one of its backup.
+    pub rails: (u32, u32),
+}
+
+/// A fence that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The path.
+    pub key: usize,
+    /// Its incarnation then.
+    pub incarnation: u32,
+    /// The request.
+    pub request: u64,
+}
+
+/// A queue pair in the agent's charge.
+pub struct Charge {
+    /// The queue pair.
+    pub pair: Arc<QueuePair>,
+    /// What the program connected it with.
+    pub connection: Connection,
+    /// Its rail, and the one of its backup.
+    pub rails: (u32, u32),
+    /// When that was.
+    pub since: Nanos,
+    /// When it was introduced last.
+    pub hello_at: Nanos,
+    /// The other end, once it is known.
+    pub there: Option<There>,
+    /// The other end knows this one.
+    pub heard: bool,
+    /// Keys of its paths.
+    pub keys: [Option<usize>; 2],
+    /// Fences that are under way.
+    pub fences: Vec<Fence>,
+    /// Counts the places where it received.
+    pub epoch: u32,
+    /// The other end's, as far as it said so.
+    pub their_epoch: u32,
+    /// The other end receives on this path and incarnation, and this direction does not send there yet.
+    pub ready: Option<(u32, u32)>,
+    /// So many receives were consumed of what was sent in this epoch and before.
+    pub cut: Option<(u32, u64)>,
+    /// The path that it received on is fenced: since when.
+    pub fenced_since: Option<Nanos>,
+    /// A direction is nowhere, or has requests that no NIC takes: since when.
+    pub homeless_since: Option<Nanos>,
+    /// Requests that the next queue pair gets once more.
+    pub again: u64,
+    /// The other end is gone.
+    pub parted: bool,
+    /// No path is left, by the other end's word.
+    pub lost_there: bool,
+    /// Completions come from elsewhere: the queues know.
+    pub marked: bool,
+    /// Nothing more is done for it, and that was told.
+    pub over: bool,
+}
+
+impl Charge {
+    /// One that was just connected.
+    pub fn new(pair: Arc<QueuePair>, connection: Connection, rails: (u32, u32), now: Nanos) -> Self {
+        Self {
+            pair,
+            connection,
+            rails,
+            since: now,
+            hello_at: Nanos::ZERO,
+            there: None,
+            heard: false,
+            keys: [None; 2],
+            fences: Vec::new(),
+            epoch: 0,
+            their_epoch: 0,
+            ready: None,
+            cut: None,
+            fenced_since: None,
+            homeless_since: None,
+            again: 0,
+            parted: false,
+            lost_there: false,
+            marked: false,
+            over: false,
+        }
+    }
+
+    /// The queue pair that it is connected to.
+    pub fn remote(&self) -> ([u8; 16], u32) {
+        let attr = &self.connection.attr;
+        // SAFETY: both views of the union are plain bytes.
+        (unsafe { attr.ah_attr.grh.dgid.raw }, attr.dest_qp_num)
+    }
+
+    /// How it introduces itself.
+    pub fn hello(&self, cards: &[HalfCard]) -> Hello {
+        Hello {
+            id: self.pair.id,
+            from: (self.connection.gid, self.pair.qpn),
+            to: self.remote(),
+            rails: self.rails,
+            psn: self.connection.attr.sq_psn,
+            heard: self.there.is_some(),
+            cards: cards.to_vec(),
+        }
+    }
+
+    /// Its own queue pair, for the engine.
+    pub fn own(&self, rails: &[Arc<Rail>]) -> Own {
+        Own {
+            pair: Arc::downgrade(&self.pair),
+            rail: rails[self.rails.0 as usize].clone(),
+            qpn: self.pair.qpn,
+            psn: self.connection.attr.sq_psn,
+        }
+    }
+
+    /// True while something of it is under way.
+    pub fn is_in_motion(&self) -> bool {
+        let waits = self.fenced_since.is_some() || self.ready.is_some() || self.homeless_since.is_some();
+        !self.over && (!self.fences.is_empty() || waits || self.there.is_some() && !self.heard)
+    }
+
+    /// The other end says something of this queue pair.
+    pub fn hear(&mut self, said: &Said) {
+        match said {
+            Said::Cut(_, epoch, count) => self.cut = Some((*epoch, *count)),
+            Said::Ready(_, number, incarnation, epoch) => {
+                self.their_epoch = *epoch;
+                self.ready = Some((*number, *incarnation));
+            }
+            Said::Parted(_) => self.parted = true,
+            Said::Lost(_) => self.lost_there = true,
+            _ => {}
+        }
+    }
+
+    /// The number of a path by its key.
+    pub fn number(&self, key: usize) -> Option<u32> {
+        self.keys.iter().position(|one| *one == Some(key)).map(|at| at as u32)
+    }
+
+    /// The key of the path that a direction is on.
+    pub fn key_of(&self, on: &On) -> Option<usize> {
+        match on {
+            On::Own => self.keys[0],
+            On::Nowhere => None,
+            On::Spare(track) => Some(track.key),
+        }
+    }
+}
+
+/// What is told of a queue pair.
+pub fn report(pair: &QueuePair, backup: &str, why: &str) -> PairReport {
+    let state = pair.state();
+    let name = match () {
+        () if state.lost => "lost",
+        () if state.passing.is_some() => "unprotected",
+        () if state.closed || matches!(state.send_on, On::Nowhere) => "moving",
+        () if state.armed => "protected",
+        () => "connecting",
+    };
+    let on = state.send_on.spare().map_or(pair.context.device.as_str(), |track| track.queue.name());
+    PairReport {
+        qpn: pair.qpn,
+        device: pair.context.device.clone(),
+        state: name.into(),
+        on: on.into(),
+        backup: backup.into(),
+        switches: state.switches,
+        replayed: state.replayed,
+        why: why.into(),
+    }
+}
+
+/// Says something to who asked for it (`SHUNT_LOG=debug` or `trace`).
+pub fn debug(text: &str) {
+    let asked = std::env::var("SHUNT_LOG").is_ok_and(|level| level == "debug" || level == "trace");
+    if asked {
+        let since = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() % 1_000_000);
+        eprintln!("shunt: verbs: {}.{:03} {text}", since / 1000, since % 1000);
+    }
+}
+
+/// Says something to everybody, unless `SHUNT_LOG` is `off`.
+pub fn say(text: &str) {
+    if std::env::var("SHUNT_LOG").is_ok_and(|level| level == "off") {
+        return;
+    }
+    eprintln!("shunt: verbs: {text}");
+}

@@ -1,0 +1,422 @@
+//! Moves queue pairs: who notices, what is asked, and what follows from the answers.
+
+use super::charge::{self, Charge, Fence};
+use super::{AGAIN, ALONE, Agent};
+use crate::hooks::data;
+use crate::queue_pair::{On, QueuePair, Track};
+use crate::settings::settings;
+use crate::spare::Spare;
+use crate::status;
+use crate::words::{Said, encode};
+use shunt_layout::state::{AnswerStatus, PathState};
+use shunt_recovery::endpoint::Half;
+use shunt_recovery::nanos::Nanos;
+use shunt_recovery::path::{PathMachine, Step};
+use shunt_recovery::verdict::Verdict;
+use std::sync::{Arc, PoisonError};
+
+/// Completions that the other end counts must be there by then.
+const COMPLETIONS: Nanos = Nanos::secs(2);
+
+impl Agent {
+    /// Carries all queue pairs on.
+    pub(super) fn carry_charges(&mut self) {
+        let mut at = 0;
+        while at < self.charges.len() {
+            let mut charge = self.charges.swap_remove(at);
+            if !charge.over {
+                self.carry(&mut charge);
+            }
+            self.charges.push(charge);
+            let last = self.charges.len() - 1;
+            self.charges.swap(at, last);
+            at += 1;
+        }
+    }
+
+    fn carry(&mut self, charge: &mut Charge) {
+        let now = self.now();
+        let passing = charge.pair.state().passing;
+        if let Some(why) = passing {
+            return self.end(now, charge, why, false);
+        }
+        if charge.parted || charge.lost_there {
+            return self.without_peer(now, charge);
+        }
+        if charge.pair.state().lost {
+            return self.end(now, charge, "the program's own error", true);
+        }
+        if !charge.heard {
+            return self.introduce(now, charge);
+        }
+        self.notice(now, charge);
+        self.take_answers(now, charge);
+        self.free_receives(now, charge);
+        self.place_receives(charge);
+        self.open_sends(charge);
+        self.note_use(charge);
+        self.mind_the_time(now, charge);
+        self.report(charge);
+    }
+
+    fn introduce(&mut self, now: Nanos, charge: &mut Charge) {
+        if charge.there.is_none() && now > charge.since + ALONE {
+            let mut state = charge.pair.state();
+            if state.is_at_home() {
+                state.pass("no process with this library answers at the other end");
+            }
+            return;
+        }
+        if now < charge.hello_at + AGAIN {
+            return;
+        }
+        charge.hello_at = now;
+        let (to_gid, to_qpn) = charge.remote();
+        let Some(name) = self.post.directory.get(&to_gid, to_qpn) else { return self.report(charge) };
+        let said = encode(&Said::Hello(Box::new(charge.hello(&self.cards))));
+        // Nobody there, or no room: it is said again.
+        let _ = self.post.directory.send(&name, &said);
+        self.report(charge);
+    }
+
+    /// What is left to do without the other end: completions that are there may still be taken.
+    fn without_peer(&mut self, now: Nanos, charge: &mut Charge) {
+        let mut state = charge.pair.state();
+        if state.is_at_home() {
+            state.pass("the other end has ended, or is not protected");
+            return;
+        }
+        let works = matches!((&state.send_on, &state.recv_on), (On::Spare(_), On::Spare(_)));
+        let failed = state.spare_failed.is_some() || !works || state.closed;
+        drop(state);
+        if failed || charge.lost_there {
+            self.drain(charge);
+            self.lose(now, charge, "the other end has ended");
+        }
+    }
+
+    /// Asks for the fence of whatever path is used and has failed, and of the backup once it is to be left.
+    fn notice(&mut self, now: Nanos, charge: &mut Charge) {
+        let (used, own_failed, spare_failed) = {
+            let mut state = charge.pair.state();
+            let used = [charge.key_of(&state.send_on), charge.key_of(&state.recv_on)];
+            (used, std::mem::take(&mut state.own_failed), state.spare_failed.take())
+        };
+        let goes_back = self.may_go_back(now, charge, used);
+        for key in used.into_iter().flatten() {
+            let Some((peer, path)) = self.engine.paths().peer(key).zip(self.engine.path(key)) else {
+                continue;
+            };
+            let (incarnation, rails) = (path.incarnation(), path.rails());
+            let is = |fence: &Fence| (fence.key, fence.incarnation) == (key, incarnation);
+            if charge.fences.iter().any(is) {
+                continue;
+            }
+            let ready = self.owned.paths.get(&key).is_some_and(|path| path.state == PathState::Ready);
+            let up = self.engine.ports.up(rails.local, peer, rails.remote);
+            let own = own_failed && charge.keys[0] == Some(key) && incarnation == 1;
+            let failed = own || spare_failed == Some((key, incarnation));
+            if !ready || !up || failed || goes_back == Some(key) {
+                self.ask(now, charge, key, incarnation);
+            }
+        }
+    }
+
+    /// The key of the backup, if both directions are on it and the first path has been ready for long enough. One end
+    /// decides.
+    fn may_go_back(&self, now: Nanos, charge: &Charge, used: [Option<usize>; 2]) -> Option<usize> {
+        let [Some(first), Some(backup)] = charge.keys else { return None };
+        if used != [Some(backup); 2] || charge.ready.is_some() || !charge.fences.is_empty() {
+            return None;
+        }
+        let there = charge.there?;
+        let leads = self.post.directory.name < self.post.name(there.peer)?;
+        let path = self.owned.paths.get(&first)?;
+        let over = now >= path.ready_since + Nanos::new(settings().recovery_window_ns);
+        (leads && path.state == PathState::Ready && over && self.engine.ports_up(first)).then_some(backup)
+    }
+
+    fn ask(&mut self, now: Nanos, charge: &mut Charge, key: usize, incarnation: u32) {
+        {
+            let mut state = charge.pair.state();
+            if charge.key_of(&state.send_on) == Some(key) {
+                state.closed = true;
+            }
+        }
+        self.mark(charge);
+        self.owned.requests += 1;
+        let request = self.owned.requests;
+        if let Some(path) = self.owned.paths.get_mut(&key) {
+            (path.asked, path.active) = (request, true);
+        }
+        charge.fences.push(Fence { key, incarnation, request });
+        let ask = |path: &mut PathMachine<Half>, cx: &mut Step<'_, Half>| path.ask(cx, request, false);
+        self.engine.with(&mut self.owned, now, key, ask);
+        self.busy = true;
+    }
+
+    /// From now on completions may come from elsewhere.
+    fn mark(&self, charge: &mut Charge) {
+        if !std::mem::replace(&mut charge.marked, true) {
+            charge.pair.mark_moved();
+        }
+    }
+
+    fn take_answers(&mut self, now: Nanos, charge: &mut Charge) {
+        let mut at = 0;
+        while at < charge.fences.len() {
+            let fence = charge.fences[at];
+            let is = |one: &(usize, u64, Verdict)| (one.0, one.1) == (fence.key, fence.request);
+            let Some(found) = self.owned.answers.iter().position(is) else {
+                at += 1;
+                continue;
+            };
+            let (.., verdict) = self.owned.answers.swap_remove(found);
+            charge.fences.swap_remove(at);
+            self.answered(now, charge, fence, verdict);
+            self.busy = true;
+        }
+    }
+
+    /// Takes what NICs have written for the queue pair, ahead of the program.
+    fn drain(&self, charge: &Charge) {
+        // While the program has the queue pair, its completion queues are alive.
+        let raw = charge.pair.raw.read().unwrap_or_else(PoisonError::into_inner);
+        if raw.is_some() {
+            data::drain(&charge.pair.send_cq);
+            data::drain(&charge.pair.recv_cq);
+        }
+    }
+
+    /// Both halves of a path are fenced: the cut.
+    fn answered(&mut self, now: Nanos, charge: &mut Charge, fence: Fence, verdict: Verdict) {
+        self.drain(charge);
+        let pair = charge.pair.clone();
+        let mut queue = pair.send_cq.enter_first();
+        let mut state = pair.state();
+        let sends = charge.key_of(&state.send_on) == Some(fence.key);
+        let receives = charge.key_of(&state.recv_on) == Some(fence.key);
+        if sends {
+            let (number, index) = match &state.send_on {
+                On::Spare(track) => (track.first_number, track.first_index),
+                _ => (0, 0),
+            };
+            let given = state.sends.next();
+            let idle = state.sends.first() == given;
+            let cut = match verdict.status {
+                // Nothing is under way, so there is nothing to know: a program that only receives has sent nothing.
+                AnswerStatus::Truth | AnswerStatus::FencedNoTruth if idle => Some(Vec::new()),
+                AnswerStatus::Truth => state.sends.cut(verdict.executed, number, index).ok(),
+                _ => None,
+            };
+            let Some(done) = cut else {
+                drop((state, queue));
+                let why = match verdict.status {
+                    AnswerStatus::Truth => "the other NIC's count fits nothing that was posted",
+                    _ => "what the other NIC has executed cannot be known",
+                };
+                return self.lose(now, charge, why);
+            };
+            queue.ready.extend(done.into_iter().map(|one| pair.completion(one, 0)));
+            state.send_on = On::Nowhere;
+            state.switches += 1;
+            let again = given.saturating_sub(state.sends.first());
+            state.replayed += again;
+            charge.again = again;
+        }
+        let two_sided = state.sends.two_sided();
+        drop((state, queue));
+        let number = charge.number(fence.key);
+        let waited = charge.ready.is_some_and(|(to, of)| Some(to) == number && of == fence.incarnation);
+        if sends || waited {
+            charge.ready = charge.ready.filter(|_| !waited);
+            self.tell(charge, |id| Said::Cut(id, charge.their_epoch, two_sided));
+        }
+        if receives {
+            charge.fenced_since = Some(now);
+        }
+    }
+
+    fn tell(&self, charge: &Charge, said: impl FnOnce(u64) -> Said) {
+        if let Some(there) = charge.there {
+            self.post.send(there.peer, encode(&said(there.id)));
+        }
+    }
+
+    /// Where it received is fenced, and the other end has said how many messages came: they are taken, and no more.
+    fn free_receives(&mut self, now: Nanos, charge: &mut Charge) {
+        let Some(since) = charge.fenced_since else { return };
+        let Some((_, count)) = charge.cut.filter(|(epoch, _)| *epoch == charge.epoch) else { return };
+        self.drain(charge);
+        let received = charge.pair.state().receives.received();
+        if received > count {
+            return self.lose(now, charge, "more messages came than the other end has sent");
+        }
+        if received < count {
+            if now > since + COMPLETIONS {
+                self.lose(now, charge, "completions of messages that were executed did not come");
+            }
+            return;
+        }
+        let mut state = charge.pair.state();
+        state.recv_on = On::Nowhere;
+        state.receives.rewind();
+        drop(state);
+        (charge.fenced_since, charge.cut) = (None, None);
+        self.busy = true;
+    }
+
+    /// The queue pair that stands in on a path, if it is ready.
+    fn ready_spare(&self, charge: &Charge, key: usize) -> Option<(Arc<Spare>, u32)> {
+        let path = self.owned.paths.get(&key)?;
+        let machine = self.engine.path(key)?;
+        let usable = path.state == PathState::Ready && machine.incarnation() == path.incarnation;
+        let fenced = charge.fences.iter().any(|fence| fence.key == key);
+        if !usable || fenced || !self.engine.ports_up(key) {
+            return None;
+        }
+        let made_for = (key, path.incarnation);
+        let spares = charge.pair.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = spares.iter().find(|spare| spare.made_for == made_for)?;
+        Some((spare.clone(), path.incarnation))
+    }
+
+    /// Receives go to the first path that is ready.
+    fn place_receives(&mut self, charge: &mut Charge) {
+        if !matches!(charge.pair.state().recv_on, On::Nowhere) {
+            return;
+        }
+        let keys = charge.keys.into_iter().flatten();
+        let found = keys.filter_map(|key| Some((key, self.ready_spare(charge, key)?))).next();
+        let Some((key, (queue, incarnation))) = found else { return };
+        let pair: &QueuePair = &charge.pair;
+        let mut state = pair.state();
+        state.recv_on = On::Spare(Track { key, queue, first_number: 0, first_index: 0 });
+        pair.push_out(&mut state);
+        drop(state);
+        charge.epoch += 1;
+        if let Some(path) = self.owned.paths.get_mut(&key) {
+            path.active = true;
+        }
+        let number = charge.number(key).unwrap_or_default();
+        self.tell(charge, |id| Said::Ready(id, number, incarnation, charge.epoch));
+        self.busy = true;
+    }
+
+    /// The other end receives somewhere: the rest is sent there.
+    fn open_sends(&mut self, charge: &mut Charge) {
+        let Some((number, incarnation)) = charge.ready else { return };
+        if !matches!(charge.pair.state().send_on, On::Nowhere) {
+            return;
+        }
+        let Some(key) = charge.keys.get(number as usize).copied().flatten() else { return };
+        let Some(machine) = self.engine.path(key) else { return };
+        let missed = machine.incarnation() > incarnation;
+        if missed || machine.incarnation() == incarnation && !machine.is_usable() {
+            // It was fenced before anything was sent there.
+            let fenced = missed || machine.truths().0.is_some();
+            if fenced {
+                charge.ready = None;
+                let two_sided = charge.pair.state().sends.two_sided();
+                self.tell(charge, |id| Said::Cut(id, charge.their_epoch, two_sided));
+            }
+            return;
+        }
+        let Some((queue, of)) = self.ready_spare(charge, key).filter(|(_, of)| *of == incarnation) else {
+            return;
+        };
+        let pair: &QueuePair = &charge.pair;
+        let mut state = pair.state();
+        let (first_number, first_index) = (state.sends.first(), queue.sent());
+        let to = queue.name().to_owned();
+        state.send_on = On::Spare(Track { key, queue, first_number, first_index });
+        state.closed = false;
+        pair.push_out(&mut state);
+        let again = std::mem::take(&mut charge.again);
+        drop(state);
+        debug_assert_eq!(of, incarnation);
+        charge.ready = None;
+        if let Some(path) = self.owned.paths.get_mut(&key) {
+            path.active = true;
+        }
+        let (device, qpn) = (&pair.context.device, pair.qpn);
+        charge::say(&format!("{device} QP {qpn:#x} goes on over {to}, {again} requests posted again"));
+        self.busy = true;
+    }
+
+    /// Paths that no direction is on have been left.
+    fn note_use(&mut self, charge: &Charge) {
+        let state = charge.pair.state();
+        let used = [charge.key_of(&state.send_on), charge.key_of(&state.recv_on)];
+        drop(state);
+        for key in charge.keys.into_iter().flatten() {
+            let fenced = charge.fences.iter().any(|fence| fence.key == key);
+            if let Some(path) = self.owned.paths.get_mut(&key) {
+                path.active = used.contains(&Some(key)) || fenced;
+            }
+        }
+    }
+
+    /// Without a path for too long the program gets its error.
+    fn mind_the_time(&mut self, now: Nanos, charge: &mut Charge) {
+        let mut state = charge.pair.state();
+        charge.pair.push_out(&mut state);
+        let nowhere = matches!(state.send_on, On::Nowhere) || matches!(state.recv_on, On::Nowhere);
+        let stuck = state.send_on.spare().is_some() && state.sends.first() == state.sends.next();
+        let homeless = nowhere || state.closed || stuck && !state.sends.is_empty();
+        drop(state);
+        if !homeless {
+            charge.homeless_since = None;
+            return;
+        }
+        let since = *charge.homeless_since.get_or_insert(now);
+        if now > since + Nanos::new(settings().give_up_ns) {
+            self.lose(now, charge, "no path was ready within SHUNT_GIVE_UP");
+        }
+    }
+
+    /// The program gets the error that it would have had.
+    fn lose(&mut self, now: Nanos, charge: &mut Charge, why: &'static str) {
+        charge.pair.state().lost = true;
+        self.mark(charge);
+        let (device, qpn) = (&charge.pair.context.device, charge.pair.qpn);
+        charge::say(&format!("{device} QP {qpn:#x} is lost: {why}"));
+        self.end(now, charge, why, true);
+    }
+
+    /// Nothing more is done for it.
+    fn end(&mut self, now: Nanos, charge: &mut Charge, why: &'static str, lost: bool) {
+        charge.over = true;
+        charge.fences.clear();
+        self.post.directory.remove(&charge.connection.gid, charge.pair.qpn);
+        self.tell(charge, |id| if lost { Said::Lost(id) } else { Said::Parted(id) });
+        for key in std::mem::take(&mut charge.keys).into_iter().flatten() {
+            if lost {
+                self.engine.remove(now, key);
+            } else {
+                self.forget(now, key);
+            }
+            self.owned.paths.remove(&key);
+        }
+        let backup = &self.owned.devices[charge.rails.1 as usize].name;
+        if status::tell(charge.pair.id, charge::report(&charge.pair, backup, why)) {
+            status::write();
+        }
+    }
+
+    /// Gives up a path whose half stays the program's, as it is.
+    fn forget(&mut self, now: Nanos, key: usize) {
+        if self.owned.paths.get(&key).is_some_and(|path| path.number == 0) {
+            self.engine.forget(key);
+        } else {
+            self.engine.remove(now, key);
+        }
+    }
+
+    pub(super) fn report(&self, charge: &Charge) {
+        let backup = &self.owned.devices[charge.rails.1 as usize].name;
+        if !charge.over && status::tell(charge.pair.id, charge::report(&charge.pair, backup, "")) {
+            status::write();
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! What the program calls in the library's place.
+
+pub mod batch;
+pub mod data;
+pub mod device;
+pub mod memory;
+pub mod qp;

@@ -1,0 +1,299 @@
+//! Completion queues and queue pairs: which of them are protected.
+
+use super::batch;
+use crate::agent;
+use crate::objects::{At, CompletionQueue};
+use crate::queue_pair::{Connection, QueuePair, State};
+use crate::real;
+use crate::registry;
+use crate::settings::{Mode, settings};
+use crate::status::{self, PairReport};
+use core::ffi::{c_int, c_void};
+use shunt_mlx5_sys::{
+    IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_CAP, IBV_QP_DEST_QPN, IBV_QP_EX_WITH_RDMA_READ,
+    IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND,
+    IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+    IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PORT,
+    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR,
+    IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid,
+    ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+
+/// `ibv_create_cq`.
+///
+/// # Safety
+/// As its manual says.
+pub unsafe fn create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    of: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: c_int,
+) -> *mut ibv_cq {
+    // SAFETY: forwarded to the caller.
+    let cq = unsafe { real::ibv_create_cq(context, cqe, of, channel, vector) };
+    if let Some(context) = registry::context(context).filter(|_| !cq.is_null()) {
+        let known = Arc::new(CompletionQueue::new(At(cq), context, !channel.is_null()));
+        registry::with_mut(|objects| objects.queues.insert(cq.addr(), known));
+    }
+    cq
+}
+
+/// `ibv_destroy_cq`.
+///
+/// # Safety
+/// As its manual says.
+pub unsafe fn destroy_cq(cq: *mut ibv_cq) -> c_int {
+    // SAFETY: forwarded to the caller.
+    let errno = unsafe { real::ibv_destroy_cq(cq) };
+    if errno == 0 {
+        registry::with_mut(|objects| objects.queues.remove(&cq.addr()));
+    }
+    errno
+}
+
+/// What a queue pair was made with.
+struct Made {
+    pd: *mut ibv_pd,
+    send_cq: *mut ibv_cq,
+    recv_cq: *mut ibv_cq,
+    srq: *mut ibv_srq,
+    kind: u32,
+    cap: ibv_qp_cap,
+    all_signaled: bool,
+    /// Operations of `ibv_wr_*` that it was made with.
+    operations: u64,
+    /// It was made with attributes that are not carried over.
+    special: bool,
+}
+
+/// `ibv_create_qp`.
+///
+/// # Safety
+/// As its manual says.
+pub unsafe fn create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    // SAFETY: forwarded to the caller.
+    let qp = unsafe { real::ibv_create_qp(pd, attr) };
+    if !qp.is_null() {
+        // SAFETY: the caller's attributes, with what was made of them.
+        let attr = unsafe { &*attr };
+        let made = Made {
+            pd,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            srq: attr.srq,
+            kind: attr.qp_type,
+            cap: attr.cap,
+            all_signaled: attr.sq_sig_all != 0,
+            operations: 0,
+            special: false,
+        };
+        // SAFETY: just made.
+        unsafe { note(qp, &made) };
+    }
+    qp
+}
+
+/// `create_qp_ex` of a context.
+///
+/// # Safety
+/// As the manual of `ibv_create_qp_ex` says.
+pub unsafe extern "C" fn create_qp_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    let known = registry::context(context);
+    let Some(create) = known.and_then(|known| known.ex.create_qp_ex) else { return std::ptr::null_mut() };
+    // SAFETY: forwarded to the caller.
+    let qp = unsafe { create(context, attr) };
+    if !qp.is_null() {
+        // SAFETY: the caller's attributes, with what was made of them.
+        let attr = unsafe { &*attr };
+        let carried = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        let with_operations = attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
+        let made = Made {
+            pd: attr.pd,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            srq: attr.srq,
+            kind: attr.qp_type,
+            cap: attr.cap,
+            all_signaled: attr.sq_sig_all != 0,
+            operations: if with_operations { attr.send_ops_flags } else { 0 },
+            special: attr.comp_mask & !carried != 0,
+        };
+        // SAFETY: just made.
+        unsafe { note(qp, &made) };
+    }
+    qp
+}
+
+/// Operations that the journal knows.
+const OPERATIONS: u32 = IBV_QP_EX_WITH_RDMA_WRITE
+    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+    | IBV_QP_EX_WITH_SEND
+    | IBV_QP_EX_WITH_SEND_WITH_IMM
+    | IBV_QP_EX_WITH_RDMA_READ;
+
+/// A queue pair that was just made: protected if it can be.
+unsafe fn note(qp: *mut ibv_qp, made: &Made) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // SAFETY: just made, by the caller.
+    let qpn = unsafe { (*qp).qp_num };
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: as above.
+    let context = registry::context(unsafe { (*qp).context });
+    let device = context.map(|context| context.device.clone()).unwrap_or_default();
+    let no = |why: &str| {
+        let (state, on, why) = ("unprotected".into(), device.clone(), why.into());
+        status::tell(id, PairReport { qpn, device: device.clone(), state, on, why, ..PairReport::default() });
+    };
+    let found = registry::with(|objects| {
+        let queue = |cq: *mut ibv_cq| objects.queues.get(&cq.addr()).cloned();
+        Some((objects.domains.get(&made.pd.addr()).cloned()?, queue(made.send_cq)?, queue(made.recv_cq)?))
+    });
+    let why = match &found {
+        _ if settings().mode != Mode::On => "SHUNT_VERBS is observe",
+        _ if made.kind != IBV_QPT_RC => "it is no reliable connection",
+        _ if !made.srq.is_null() => "it has a shared receive queue",
+        _ if made.special => "it was made with attributes that are not carried over",
+        _ if made.operations & !u64::from(OPERATIONS) != 0 => "it was made for atomics or other operations",
+        None => "its completion queue or its domain was made in another way",
+        Some((_, send, receive)) if send.wakes || receive.wakes => "its completion queue has a channel",
+        Some(_) => "",
+    };
+    let Some((domain, send, receive)) = found.filter(|_| why.is_empty()) else { return no(why) };
+    let queues = (send.clone(), receive.clone());
+    let pair = Arc::new(QueuePair::new(id, (At(qp), qpn), domain, queues, made.cap, made.all_signaled));
+    if made.operations != 0 {
+        pair.extended.store(true, Ordering::Release);
+        // SAFETY: just made, with these operations.
+        unsafe { batch::take(qp) };
+    }
+    for queue in [&send, &receive] {
+        queue.enter_first().members.insert(qpn, pair.clone());
+    }
+    registry::with_mut(|objects| objects.pairs.insert(qp.addr(), pair));
+}
+
+/// `ibv_modify_qp`.
+///
+/// # Safety
+/// As its manual says.
+pub unsafe fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    let Some(pair) = registry::pair(qp) else {
+        // SAFETY: forwarded to the caller.
+        return unsafe { real::ibv_modify_qp(qp, attr, mask) };
+    };
+    // SAFETY: forwarded to the caller.
+    let errno = unsafe { batch::modify(&pair, qp, attr, mask) };
+    if errno != 0 {
+        return errno;
+    }
+    // SAFETY: the caller's attributes.
+    let attr = unsafe { &*attr };
+    let mask = mask as u32;
+    let mut state = pair.state();
+    gather(&mut state.connection, attr, mask);
+    if mask & IBV_QP_AV != 0 {
+        let mut gid = ibv_gid { raw: [0; 16] };
+        let port = state.connection.attr.port_num;
+        // SAFETY: the queue pair's context is open; the answer is ours.
+        unsafe {
+            real::ibv_query_gid((*qp).context, port, attr.ah_attr.grh.sgid_index.into(), &raw mut gid);
+            state.connection.gid = gid.raw;
+        }
+    }
+    if mask & IBV_QP_STATE != 0 {
+        match attr.qp_state {
+            // A program that only receives stops here.
+            IBV_QPS_RTR if state.passing.is_none() => {
+                drop(state);
+                agent::connected(&pair);
+            }
+            IBV_QPS_RTS => state.connection.sends = true,
+            IBV_QPS_ERR | IBV_QPS_RESET => stopped(&mut state),
+            _ => {}
+        }
+    }
+    errno
+}
+
+/// The program stops it.
+fn stopped(state: &mut State) {
+    if state.is_at_home() {
+        state.pass("the program moved it to ERR or RESET");
+    } else {
+        state.lost = true;
+    }
+}
+
+/// Keeps what the attributes say.
+fn gather(to: &mut Connection, attr: &ibv_qp_attr, mask: u32) {
+    let has = |bit: u32| mask & bit != 0;
+    macro_rules! keep {
+        ($($bit:ident: $field:ident,)*) => { $(if has($bit) { to.attr.$field = attr.$field; })* };
+    }
+    keep! {
+        IBV_QP_ACCESS_FLAGS: qp_access_flags,
+        IBV_QP_AV: ah_attr,
+        IBV_QP_PATH_MTU: path_mtu,
+        IBV_QP_DEST_QPN: dest_qp_num,
+        IBV_QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic,
+        IBV_QP_MIN_RNR_TIMER: min_rnr_timer,
+        IBV_QP_SQ_PSN: sq_psn,
+        IBV_QP_TIMEOUT: timeout,
+        IBV_QP_RETRY_CNT: retry_cnt,
+        IBV_QP_RNR_RETRY: rnr_retry,
+        IBV_QP_MAX_QP_RD_ATOMIC: max_rd_atomic,
+        IBV_QP_PORT: port_num,
+        IBV_QP_CAP: cap,
+    }
+}
+
+/// `ibv_query_qp`: one that runs elsewhere is as connected as it was.
+///
+/// # Safety
+/// As its manual says.
+pub unsafe fn query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    mask: c_int,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
+    // SAFETY: forwarded to the caller.
+    let errno = unsafe { real::ibv_query_qp(qp, attr, mask, init) };
+    if let Some(pair) = registry::pair(qp).filter(|_| errno == 0) {
+        let state = pair.state();
+        if !state.is_at_home() && !state.lost {
+            // SAFETY: the caller's attributes, which were just written.
+            unsafe {
+                (*attr).qp_state = IBV_QPS_RTS;
+                (*attr).cur_qp_state = IBV_QPS_RTS;
+            }
+        }
+    }
+    errno
+}
+
+/// `ibv_destroy_qp`.
+///
+/// # Safety
+/// As its manual says.
+pub unsafe fn destroy_qp(qp: *mut ibv_qp) -> c_int {
+    let pair = registry::with_mut(|objects| objects.pairs.remove(&qp.addr()));
+    if let Some(pair) = pair {
+        // Nothing of this library's names it from here on.
+        pair.raw.write().unwrap_or_else(PoisonError::into_inner).take();
+        for queue in [&pair.send_cq, &pair.recv_cq] {
+            queue.enter_first().members.remove(&pair.qpn);
+        }
+        let spares = std::mem::take(&mut *pair.spares.lock().unwrap_or_else(PoisonError::into_inner));
+        spares.iter().for_each(|spare| spare.destroy());
+        agent::gone(&pair);
+    }
+    // SAFETY: forwarded to the caller.
+    unsafe { real::ibv_destroy_qp(qp) }
+}

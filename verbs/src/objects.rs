@@ -1,0 +1,230 @@
+//! What is kept of each of the program's objects.
+
+use crate::real;
+use core::ffi::{c_int, c_uint, c_void};
+use shunt_mlx5_sys::{
+    ibv_context, ibv_context_ops, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_init_attr_ex, ibv_wc,
+};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Address of an object of the library.
+pub struct At<T>(pub *mut T);
+
+impl<T> Clone for At<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for At<T> {}
+
+// SAFETY: objects of libibverbs may be used from any thread; who dereferences the address vouches for its life.
+unsafe impl<T> Send for At<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for At<T> {}
+
+/// `create_qp_ex` of a provider.
+pub type CreateQpEx = unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp;
+
+/// Functions of a context that lie beside its table.
+#[derive(Clone, Copy, Default)]
+pub struct Extended {
+    /// Makes queue pairs with more attributes.
+    pub create_qp_ex: Option<CreateQpEx>,
+}
+
+/// An open device of the program.
+pub struct Context {
+    /// Its address.
+    pub raw: At<ibv_context>,
+    /// Name of the device.
+    pub device: String,
+    /// Its table as the provider made it.
+    pub ops: ibv_context_ops,
+    /// The same of two functions that lie beside the table.
+    pub ex: Extended,
+}
+
+/// What a region was registered with.
+#[derive(Clone, Copy)]
+pub struct Region {
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub length: usize,
+    /// Address by which the keys name the first byte.
+    pub iova: u64,
+    /// Access flags.
+    pub access: c_uint,
+    /// The program's local key.
+    pub lkey: u32,
+    /// The program's remote key.
+    pub rkey: u32,
+    /// The same memory, registered on the backup NIC.
+    pub spare: Option<At<ibv_mr>>,
+    /// It could not be.
+    pub refused: bool,
+}
+
+/// Regions of a protection domain, by address of the program's object, and the backup NIC's domain.
+#[derive(Default)]
+pub struct Regions {
+    /// The regions.
+    pub known: HashMap<usize, Region>,
+    /// Local keys of the backup NIC, by the program's.
+    pub lkeys: HashMap<u32, u32>,
+    /// The backup NIC's domain.
+    pub spare: Option<At<ibv_pd>>,
+}
+
+impl Regions {
+    /// Takes a region off the backup NIC.
+    pub fn drop_spare(&mut self, region: &Region) {
+        self.lkeys.remove(&region.lkey);
+        if let Some(spare) = region.spare {
+            // SAFETY: registered by this library and kept here alone.
+            unsafe { real::ibv_dereg_mr(spare.0) };
+        }
+    }
+}
+
+/// A protection domain of the program.
+pub struct Domain {
+    /// Its address.
+    pub raw: At<ibv_pd>,
+    /// Where it was made.
+    pub context: Arc<Context>,
+    /// Its regions.
+    pub regions: RwLock<Regions>,
+    /// Counts changes of the regions.
+    pub changes: AtomicU64,
+}
+
+impl Domain {
+    /// Its regions, to read.
+    pub fn regions(&self) -> RwLockReadGuard<'_, Regions> {
+        self.regions.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its regions, to change.
+    pub fn regions_mut(&self) -> RwLockWriteGuard<'_, Regions> {
+        self.regions.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers on a backup NIC, in its domain, what is not registered there yet. Answers with the
+    /// count of changes that this covers.
+    pub fn spread(&self, context: At<ibv_context>) -> u64 {
+        let before = self.changes.load(Ordering::Acquire);
+        let mut regions = self.regions_mut();
+        if regions.spare.is_none() {
+            // SAFETY: the context is this library's own and stays open.
+            let made = unsafe { real::ibv_alloc_pd(context.0) };
+            if made.is_null() {
+                return before;
+            }
+            regions.spare = Some(At(made));
+        }
+        let Some(domain) = regions.spare else { return before };
+        let mut changed = false;
+        let Regions { known, lkeys, .. } = &mut *regions;
+        for region in known.values_mut().filter(|region| region.spare.is_none() && !region.refused) {
+            let at: *mut c_void = std::ptr::with_exposed_provenance_mut(region.address as usize);
+            // SAFETY: the memory is the program's, which registered it and has not taken it back: that waits for this
+            // lock.
+            let made = unsafe {
+                real::ibv_reg_mr_iova(domain.0, at, region.length, region.iova, region.access as c_int)
+            };
+            region.refused = made.is_null();
+            if !made.is_null() {
+                // SAFETY: just made.
+                lkeys.insert(region.lkey, unsafe { (*made).lkey });
+                region.spare = Some(At(made));
+            }
+            changed = true;
+        }
+        drop(regions);
+        self.changes.fetch_add(u64::from(changed), Ordering::Release);
+        before + u64::from(changed)
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        let regions = std::mem::take(&mut *self.regions_mut());
+        for region in regions.known.values().filter_map(|region| region.spare) {
+            // SAFETY: registered by this library and kept here alone.
+            unsafe { real::ibv_dereg_mr(region.0) };
+        }
+        if let Some(domain) = regions.spare {
+            // SAFETY: made by this library; what was in it is gone.
+            unsafe { real::ibv_dealloc_pd(domain.0) };
+        }
+    }
+}
+
+/// Who gets a completion of the program's own queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goes {
+    /// The program.
+    On,
+    /// Nobody.
+    Nowhere,
+}
+
+/// A protected queue pair, as its completion queues see it.
+pub trait Member: Send + Sync {
+    /// A completion of the program's own queue pair.
+    fn absorb(&self, wc: &ibv_wc) -> Goes;
+    /// Completions of queue pairs that stand in, and of a queue pair that is lost, which belong to a completion queue.
+    fn collect(&self, of: &CompletionQueue, to: &mut VecDeque<ibv_wc>);
+}
+
+/// What waits in a completion queue, and whose completions come there.
+#[derive(Default)]
+pub struct Completions {
+    /// Completions that come before those of the NIC.
+    pub ready: VecDeque<ibv_wc>,
+    /// Protected queue pairs by number.
+    pub members: HashMap<u32, Arc<dyn Member>>,
+}
+
+/// A completion queue of the program.
+pub struct CompletionQueue {
+    /// Its address.
+    pub raw: At<ibv_cq>,
+    /// Where it was made.
+    pub context: Arc<Context>,
+    /// It wakes the program.
+    pub wakes: bool,
+    /// Queue pairs whose completions do not come from the program's own queue alone.
+    pub moved: AtomicU32,
+    /// Others than the program want the lock.
+    pub wanted: AtomicU32,
+    completions: Mutex<Completions>,
+}
+
+impl CompletionQueue {
+    /// One that was made.
+    pub fn new(raw: At<ibv_cq>, context: Arc<Context>, wakes: bool) -> Self {
+        let (moved, wanted, completions) = (AtomicU32::new(0), AtomicU32::new(0), Mutex::default());
+        Self { raw, context, wakes, moved, wanted, completions }
+    }
+
+    /// The program's way in: whoever else wants in goes first.
+    pub fn enter(&self) -> MutexGuard<'_, Completions> {
+        while self.wanted.load(Ordering::Acquire) > 0 {
+            std::thread::yield_now();
+        }
+        self.completions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The agent's way in.
+    pub fn enter_first(&self) -> MutexGuard<'_, Completions> {
+        self.wanted.fetch_add(1, Ordering::AcqRel);
+        let guard = self.completions.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wanted.fetch_sub(1, Ordering::AcqRel);
+        guard
+    }
+}

@@ -1,0 +1,106 @@
+//! What the environment asks for.
+
+use shunt_settings::{ConfigError, Lookup, parse_duration};
+use std::sync::OnceLock;
+
+/// What is done for the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing: calls go on to the real library.
+    Off,
+    /// Calls are counted and go on.
+    Observe,
+    /// Reliable connections outlive their NIC.
+    On,
+}
+
+impl Mode {
+    /// Reads one.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "off" => Some(Self::Off),
+            "observe" => Some(Self::Observe),
+            "on" => Some(Self::On),
+            _ => None,
+        }
+    }
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Observe => "observe",
+            Self::On => "on",
+        }
+    }
+}
+
+/// All settings. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What is done.
+    pub mode: Mode,
+    /// How long a queue pair may be without any path before the program gets the error.
+    pub give_up_ns: u64,
+    /// How long the first path must have been ready again before a queue pair goes back to it.
+    pub recovery_window_ns: u64,
+    /// Packet lifetime in the network.
+    pub lifetime_ns: u64,
+    /// Good probes wanted of a path.
+    pub probes: u32,
+}
+
+const GIVE_UP_NS: u64 = 1_000_000_000;
+const RECOVERY_WINDOW_NS: u64 = 100_000_000;
+const LIFETIME_NS: u64 = 50_000_000;
+const PROBES: u32 = 3;
+
+impl Settings {
+    /// Reads them through a function.
+    ///
+    /// # Errors
+    /// A value that makes no sense.
+    pub fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let env = Lookup(lookup);
+        Ok(Self {
+            mode: env.parse("SHUNT_VERBS", Mode::parse)?.unwrap_or(Mode::On),
+            give_up_ns: env.parse("SHUNT_GIVE_UP", parse_duration)?.unwrap_or(GIVE_UP_NS),
+            recovery_window_ns: env
+                .parse("SHUNT_RECOVERY_WINDOW", parse_duration)?
+                .unwrap_or(RECOVERY_WINDOW_NS),
+            lifetime_ns: env.parse("SHUNT_MPL", parse_duration)?.unwrap_or(LIFETIME_NS),
+            probes: env.number("SHUNT_PROBES", 1..=1000)?.unwrap_or(PROBES),
+        })
+    }
+}
+
+/// Those of this process. A value that makes no sense is told once, and nothing is done for the program.
+pub fn settings() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
+        let found = Settings::read(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        found.unwrap_or_else(|error| {
+            eprintln!("shunt: verbs: {error}; the program runs without protection");
+            let off = |name: &str| (name == "SHUNT_VERBS").then(|| "off".to_owned());
+            Settings::read(&off).expect("off is a mode")
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_what_makes_no_sense() {
+        let none = Settings::read(&|_| None).unwrap();
+        assert_eq!((none.mode, none.give_up_ns, none.probes), (Mode::On, GIVE_UP_NS, PROBES));
+        let with = |name: &'static str, value: &'static str| {
+            Settings::read(&move |asked| (asked == name).then(|| value.to_owned()))
+        };
+        assert_eq!(with("SHUNT_VERBS", "observe").map(|settings| settings.mode), Ok(Mode::Observe));
+        let error = with("SHUNT_VERBS", "always").unwrap_err().to_string();
+        assert!(error.contains("SHUNT_VERBS: expected ") && error.contains("always"), "{error}");
+        assert!(with("SHUNT_MPL", "50").is_err());
+    }
+}

@@ -1,0 +1,329 @@
+//! A queue pair of this library's own that stands in for the program's: on another NIC, or on the first one once the
+//! program's own was fenced.
+
+use crate::objects::{At, Domain};
+use crate::real;
+use crate::request::{Data, Kind, Piece, Receive, Request};
+use shunt_mlx5::error::NicError;
+use shunt_mlx5_sys::{
+    IBV_QPT_RC, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WR_RDMA_READ,
+    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_context,
+    ibv_context_ops, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge,
+    ibv_wc,
+};
+use std::collections::HashMap;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+/// Completions that are taken at once.
+const BATCH: usize = 16;
+/// Room for probes beside the program's requests.
+const PROBES: u32 = 16;
+/// The number of a probe: no request has it.
+const PROBE: u64 = u64::MAX;
+
+/// Remote keys on the peer's backup NIC, by the peer's rail and the key that its program gave away.
+pub type Keys = HashMap<(u32, u32), u32>;
+
+/// Its objects.
+#[derive(Clone, Copy)]
+pub struct Parts {
+    /// The queue pair.
+    pub qp: At<ibv_qp>,
+    /// Completions of what it sends.
+    pub send_cq: At<ibv_cq>,
+    /// Completions of what it receives.
+    pub recv_cq: At<ibv_cq>,
+}
+
+/// The queue pair.
+pub struct Spare {
+    /// Its objects, until they are destroyed.
+    parts: RwLock<Option<Parts>>,
+    /// The table of its context, as the provider made it.
+    ops: ibv_context_ops,
+    /// Its number.
+    pub qpn: u32,
+    /// The key of the path and the incarnation that it was made for.
+    pub made_for: (usize, u32),
+    /// It lies on the program's own NIC, in the program's own domain: keys are the program's.
+    pub at_home: bool,
+    /// The peer's rail that the program's keys are of.
+    pub peer_rail: u32,
+    /// The other end lies on that very rail.
+    pub peer_at_home: bool,
+    sent: AtomicU64,
+    name: String,
+}
+
+/// Where a spare is made.
+pub struct Place {
+    /// The context.
+    pub context: At<ibv_context>,
+    /// Its table.
+    pub ops: ibv_context_ops,
+    /// The domain.
+    pub domain: At<ibv_pd>,
+    /// It is the program's own.
+    pub at_home: bool,
+    /// The peer's rail that the program's keys are of.
+    pub peer_rail: u32,
+    /// The other end is on it.
+    pub peer_at_home: bool,
+    /// Name of the NIC.
+    pub name: String,
+}
+
+impl Place {
+    fn failed(&self, what: &'static str) -> NicError {
+        let met = std::io::Error::last_os_error().to_string();
+        let (want, cure) = ("made", "look at limits of locked memory and of the device");
+        NicError::Unfit { nic: self.name.clone(), what, met, want, cure }
+    }
+}
+
+impl Spare {
+    /// Makes one like the program's, in RST.
+    ///
+    /// # Errors
+    /// As the library answers.
+    pub fn make(place: &Place, like: ibv_qp_cap, made_for: (usize, u32)) -> Result<Self, NicError> {
+        let cq = |entries: u32| {
+            // SAFETY: the context is open while the caller holds the place.
+            At(unsafe { real::ibv_create_cq(place.context.0, entries as i32, null_mut(), null_mut(), 0) })
+        };
+        let mut cap = like;
+        cap.max_send_wr += PROBES;
+        cap.max_recv_wr = cap.max_recv_wr.max(1);
+        let send_cq = cq(cap.max_send_wr);
+        let recv_cq = cq(cap.max_recv_wr);
+        let destroy = || {
+            for one in [send_cq, recv_cq].into_iter().filter(|one| !one.0.is_null()) {
+                // SAFETY: made above, used by nobody.
+                unsafe { real::ibv_destroy_cq(one.0) };
+            }
+        };
+        if send_cq.0.is_null() || recv_cq.0.is_null() {
+            let error = place.failed("completion queue");
+            destroy();
+            return Err(error);
+        }
+        let mut attr = ibv_qp_init_attr {
+            send_cq: send_cq.0,
+            recv_cq: recv_cq.0,
+            cap,
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: 0,
+            ..ibv_qp_init_attr::default()
+        };
+        // SAFETY: domain and queues are alive, the attributes ours.
+        let made = unsafe { real::ibv_create_qp(place.domain.0, &raw mut attr) };
+        if made.is_null() {
+            let error = place.failed("queue pair");
+            destroy();
+            return Err(error);
+        }
+        // SAFETY: just made.
+        let qpn = unsafe { (*made).qp_num };
+        let Place { ops, at_home, peer_rail, peer_at_home, name, .. } = place;
+        Ok(Self {
+            parts: RwLock::new(Some(Parts { qp: At(made), send_cq, recv_cq })),
+            ops: *ops,
+            qpn,
+            made_for,
+            at_home: *at_home,
+            peer_rail: *peer_rail,
+            peer_at_home: *peer_at_home,
+            sent: AtomicU64::new(0),
+            name: name.clone(),
+        })
+    }
+
+    /// Its objects, which stay while the answer is held.
+    pub fn parts(&self) -> RwLockReadGuard<'_, Option<Parts>> {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Index of the next request.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Acquire)
+    }
+
+    /// Destroys it, unless that was done.
+    pub fn destroy(&self) {
+        let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Parts { qp, send_cq, recv_cq }) = parts.take() {
+            // SAFETY: nobody uses them: the lock is held for writing, and they are not given out any more.
+            unsafe {
+                real::ibv_destroy_qp(qp.0);
+                real::ibv_destroy_cq(send_cq.0);
+                real::ibv_destroy_cq(recv_cq.0);
+            }
+        }
+    }
+
+    fn poll(&self, which: impl Fn(&Parts) -> At<ibv_cq>, mut take: impl FnMut(&ibv_wc)) {
+        let mut wcs = [ibv_wc::default(); BATCH];
+        let parts = self.parts();
+        let Some((cq, poll)) = parts.as_ref().map(which).zip(self.ops.poll_cq) else { return };
+        loop {
+            // SAFETY: the queue is alive while the guard is held, and the array has this much room.
+            let count = unsafe { poll(cq.0, BATCH as i32, wcs.as_mut_ptr()) };
+            let count = usize::try_from(count).unwrap_or_default().min(BATCH);
+            wcs[..count].iter().for_each(&mut take);
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Takes completions of what it sent, but those of probes.
+    pub fn poll_sends(&self, mut take: impl FnMut(&ibv_wc)) {
+        self.poll(
+            |parts| parts.send_cq,
+            |wc| {
+                if wc.wr_id != PROBE {
+                    take(wc)
+                }
+            },
+        );
+    }
+
+    /// Takes completions of what it received.
+    pub fn poll_receives(&self, take: impl FnMut(&ibv_wc)) {
+        self.poll(|parts| parts.recv_cq, take);
+    }
+
+    /// Takes completions of probes: whether each was executed.
+    pub fn poll_probes(&self, mut take: impl FnMut(bool)) {
+        self.poll(|parts| parts.send_cq, |wc| take(wc.status == 0));
+    }
+
+    fn post(&self, wr: &mut ibv_send_wr) -> bool {
+        let parts = self.parts();
+        let Some((parts, post)) = parts.as_ref().zip(self.ops.post_send) else { return false };
+        let mut bad = null_mut();
+        // SAFETY: the queue pair is alive while the guard is held; the request and what it names are the caller's.
+        let posted = unsafe { post(parts.qp.0, wr, &raw mut bad) } == 0;
+        self.sent.fetch_add(u64::from(posted), Ordering::AcqRel);
+        posted
+    }
+
+    /// Posts a WRITE of nothing.
+    pub fn post_probe(&self) -> bool {
+        self.post(&mut ibv_send_wr {
+            wr_id: PROBE,
+            opcode: IBV_WR_RDMA_WRITE,
+            send_flags: IBV_SEND_SIGNALED,
+            ..ibv_send_wr::default()
+        })
+    }
+
+    /// Posts a request under its number. One that was executed becomes a WRITE of nothing, unless it is a READ. False
+    /// if there is no room, or a key is not known (yet).
+    pub fn post_send(
+        &self,
+        of: &Domain,
+        keys: &Keys,
+        number: u64,
+        request: &Request,
+        executed: bool,
+    ) -> bool {
+        let mut wr = ibv_send_wr {
+            wr_id: number,
+            opcode: IBV_WR_RDMA_WRITE,
+            send_flags: IBV_SEND_SIGNALED,
+            ..ibv_send_wr::default()
+        };
+        if request.fence {
+            wr.send_flags |= IBV_SEND_FENCE;
+        }
+        if executed && request.kind != Kind::Read {
+            return self.post(&mut wr);
+        }
+        if request.solicited {
+            wr.send_flags |= IBV_SEND_SOLICITED;
+        }
+        let immediate = match request.kind {
+            Kind::Send(immediate) => {
+                wr.opcode = if immediate.is_some() { IBV_WR_SEND_WITH_IMM } else { IBV_WR_SEND };
+                immediate
+            }
+            Kind::Write(immediate) => {
+                wr.opcode = if immediate.is_some() { IBV_WR_RDMA_WRITE_WITH_IMM } else { IBV_WR_RDMA_WRITE };
+                immediate
+            }
+            Kind::Read => {
+                wr.opcode = IBV_WR_RDMA_READ;
+                None
+            }
+        };
+        wr.__bindgen_anon_1.imm_data = immediate.unwrap_or_default();
+        if !matches!(request.kind, Kind::Send(_)) {
+            let Some(rkey) = self.rkey(keys, request) else { return false };
+            wr.wr.rdma.remote_addr = request.remote;
+            wr.wr.rdma.rkey = rkey;
+        }
+        let mut pieces = match &request.data {
+            Data::Inline(bytes) => {
+                wr.send_flags |= IBV_SEND_INLINE;
+                let addr = bytes.as_ptr().expose_provenance() as u64;
+                vec![ibv_sge { addr, length: bytes.len() as u32, lkey: 0 }]
+            }
+            Data::Pieces(pieces) => match self.pieces(of, pieces) {
+                Some(pieces) => pieces,
+                None => return false,
+            },
+        };
+        wr.sg_list = pieces.as_mut_ptr();
+        wr.num_sge = pieces.len() as i32;
+        self.post(&mut wr)
+    }
+
+    fn rkey(&self, keys: &Keys, request: &Request) -> Option<u32> {
+        // Nothing is reached by a request of no bytes: its key is not looked at.
+        if self.peer_at_home || request.data.length() == 0 {
+            return Some(request.rkey);
+        }
+        keys.get(&(self.peer_rail, request.rkey)).copied()
+    }
+
+    fn pieces(&self, of: &Domain, pieces: &[Piece]) -> Option<Vec<ibv_sge>> {
+        let regions = (!self.at_home).then(|| of.regions());
+        let key = |piece: &Piece| match &regions {
+            Some(regions) if piece.length > 0 => regions.lkeys.get(&piece.lkey).copied(),
+            _ => Some(piece.lkey),
+        };
+        let one =
+            |piece: &Piece| Some(ibv_sge { addr: piece.address, length: piece.length, lkey: key(piece)? });
+        pieces.iter().map(one).collect()
+    }
+
+    /// Posts a receive. False if there is no room, or a key is not known (yet).
+    pub fn post_receive(&self, of: &Domain, receive: &Receive) -> bool {
+        let Some(mut pieces) = self.pieces(of, &receive.pieces) else { return false };
+        let mut wr = ibv_recv_wr {
+            wr_id: receive.wr_id,
+            next: null_mut(),
+            sg_list: pieces.as_mut_ptr(),
+            num_sge: pieces.len() as i32,
+        };
+        let parts = self.parts();
+        let Some((parts, post)) = parts.as_ref().zip(self.ops.post_recv) else { return false };
+        let mut bad = null_mut();
+        // SAFETY: the queue pair is alive while the guard is held; request and buffers are alive as well.
+        unsafe { post(parts.qp.0, &raw mut wr, &raw mut bad) == 0 }
+    }
+
+    /// Name of its NIC.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        self.destroy();
+    }
+}

@@ -1,0 +1,150 @@
+//! What is told of this process: a file of JSON in the folder of the directory, which stays when the process ends.
+
+use crate::directory;
+use crate::settings::settings;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+
+/// A queue pair that is protected, or was to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PairReport {
+    /// The number that the program knows.
+    pub qpn: u32,
+    /// The device that the program chose.
+    pub device: String,
+    /// `unprotected`, `connecting`, `protected`, `moving`, `lost` or `ended`.
+    pub state: String,
+    /// The device that it sends on.
+    pub on: String,
+    /// The device that stands by.
+    pub backup: String,
+    /// Times that it moved.
+    pub switches: u32,
+    /// Requests that were posted again.
+    pub replayed: u64,
+    /// Why it is not protected, or lost.
+    pub why: String,
+}
+
+/// A process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Its number.
+    pub pid: u32,
+    /// Its command line.
+    pub command: String,
+    /// What is done for it: `on` or `observe`.
+    pub mode: String,
+    /// Queue pairs.
+    pub pairs: Vec<PairReport>,
+    /// Calls of `ibv_post_send` that were seen, in mode `observe`.
+    pub posts: u64,
+    /// Calls of `ibv_poll_cq` that were seen, in mode `observe`.
+    pub polls: u64,
+}
+
+/// What is counted in mode `observe`.
+#[derive(Default)]
+pub struct Counts {
+    /// Calls of `ibv_post_send`.
+    pub posts: AtomicU64,
+    /// Calls of `ibv_poll_cq`.
+    pub polls: AtomicU64,
+}
+
+/// The counts of this process.
+pub static COUNTS: Counts = Counts { posts: AtomicU64::new(0), polls: AtomicU64::new(0) };
+
+static PAIRS: Mutex<BTreeMap<u64, PairReport>> = Mutex::new(BTreeMap::new());
+
+/// Changes what is told of a queue pair, by its number here. True if it is another than before.
+pub fn tell(id: u64, report: PairReport) -> bool {
+    let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = pairs.insert(id, report.clone());
+    before != Some(report)
+}
+
+fn now() -> Report {
+    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let command = words.map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ");
+    let pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+    Report {
+        pid: std::process::id(),
+        command,
+        mode: settings().mode.name().to_owned(),
+        pairs: pairs.values().cloned().collect(),
+        posts: COUNTS.posts.load(Ordering::Relaxed),
+        polls: COUNTS.polls.load(Ordering::Relaxed),
+    }
+}
+
+/// The file of a process.
+fn file(folder: &Path, pid: u32) -> PathBuf {
+    folder.join(format!("{pid}.json"))
+}
+
+/// Writes the file of this process. What cannot be written is not told: the program goes on.
+pub fn write() {
+    let Ok(folder) = directory::folder() else { return };
+    let Ok(text) = serde_json::to_string_pretty(&now()) else { return };
+    let path = file(&folder, std::process::id());
+    let fresh = path.with_extension("fresh");
+    if std::fs::write(&fresh, text).is_ok() {
+        let _ = std::fs::rename(&fresh, &path);
+    }
+}
+
+extern "C" fn at_end() {
+    let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+    for pair in pairs.values_mut().filter(|pair| pair.state == "protected" || pair.state == "connecting") {
+        "ended".clone_into(&mut pair.state);
+    }
+    drop(pairs);
+    write();
+}
+
+/// Writes it once more when the process ends.
+pub fn begin() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function has no conditions, and this library is never closed.
+        unsafe { libc::atexit(at_end) };
+    });
+}
+
+/// Every report in the folder, by number of the process, and whether that is still there.
+///
+/// # Errors
+/// The folder cannot be had.
+pub fn all() -> std::io::Result<Vec<(Report, bool)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory::folder()?)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|end| end != "json") {
+            continue;
+        }
+        let report = std::fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok());
+        found.extend(report.map(|report: Report| {
+            let alive = directory::is_alive(report.pid);
+            (report, alive)
+        }));
+    }
+    found.sort_by_key(|(report, _)| report.pid);
+    Ok(found)
+}
+
+/// Removes the reports of processes that are gone.
+///
+/// # Errors
+/// The folder cannot be had.
+pub fn forget_ended() -> std::io::Result<()> {
+    let folder = directory::folder()?;
+    for (report, _) in all()?.into_iter().filter(|(_, alive)| !alive) {
+        let _ = std::fs::remove_file(file(&folder, report.pid));
+    }
+    Ok(())
+}

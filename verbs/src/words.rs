@@ -1,0 +1,260 @@
+//! What processes tell each other about their queue pairs. Pure. Numbers are big-endian words of 32 bits.
+
+use shunt_mlx5::descriptor::HalfCard;
+use shunt_recovery::path::Word;
+use shunt_recovery::truth::SideTruth;
+
+/// First word of every message, with the version of what follows.
+const MAGIC: u32 = 0x5356_0001;
+
+/// Two ends of one connection introduce themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The sender's number for its queue pair.
+    pub id: u64,
+    /// Its queue pair: GID and number.
+    pub from: ([u8; 16], u32),
+    /// The queue pair that it is connected to.
+    pub to: ([u8; 16], u32),
+    /// The rail that it is on, and the one of its backup.
+    pub rails: (u32, u32),
+    /// The first PSN that it sends.
+    pub psn: u32,
+    /// The sender has heard the other's, too.
+    pub heard: bool,
+    /// Cards of all rails of the sender, as halves of nothing.
+    pub cards: Vec<HalfCard>,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// See [`Hello`].
+    Hello(Box<Hello>),
+    /// About a path of the receiver's queue pair, by its number there, and an incarnation.
+    Path(u64, u32, u32, Word),
+    /// A port of the sender is down or up; when, on its clock.
+    Port(u32, bool, u64),
+    /// So many messages that consumed a receive were executed of all that were sent to the receiver's queue pair,
+    /// whose direction has this epoch.
+    Cut(u64, u32, u64),
+    /// Receives are posted on a path (by its number) of this incarnation: the receiver may send there, in a new epoch.
+    Ready(u64, u32, u32, u32),
+    /// The queue pair that the receiver's is connected to is no longer protected, or gone.
+    Parted(u64),
+    /// The same, and it has no path left.
+    Lost(u64),
+    /// Keys of the sender's memory: rail, the program's key, key on the backup. With the first of a set all others are
+    /// void.
+    Keys(bool, Vec<[u32; 3]>),
+}
+
+struct Out(Vec<u8>);
+
+impl Out {
+    fn word(&mut self, word: u32) -> &mut Self {
+        self.0.extend(word.to_be_bytes());
+        self
+    }
+
+    fn long(&mut self, long: u64) -> &mut Self {
+        self.word((long >> 32) as u32).word(long as u32)
+    }
+
+    fn end(&mut self, (gid, qpn): &([u8; 16], u32)) -> &mut Self {
+        self.0.extend(gid);
+        self.word(*qpn)
+    }
+}
+
+/// A message as bytes.
+pub fn encode(said: &Said) -> Vec<u8> {
+    let mut out = Out(Vec::new());
+    out.word(MAGIC);
+    match said {
+        Said::Hello(hello) => {
+            out.word(0).long(hello.id).end(&hello.from).end(&hello.to);
+            out.word(hello.rails.0).word(hello.rails.1).word(hello.psn).word(hello.heard.into());
+            hello.cards.iter().for_each(|card| out.0.extend(card.to_bytes()));
+        }
+        Said::Path(id, number, incarnation, word) => {
+            let (code, a, b, card) = path_word(*word);
+            out.word(1).long(*id).word(*number).word(*incarnation).word(code).word(a).word(b);
+            card.iter().for_each(|card| out.0.extend(card.to_bytes()));
+        }
+        Said::Port(rail, down, at_ns) => _ = out.word(2).word(*rail).word((*down).into()).long(*at_ns),
+        Said::Cut(id, epoch, count) => _ = out.word(3).long(*id).word(*epoch).long(*count),
+        Said::Ready(id, number, incarnation, epoch) => {
+            out.word(4).long(*id).word(*number).word(*incarnation).word(*epoch);
+        }
+        Said::Parted(id) => _ = out.word(5).long(*id),
+        Said::Lost(id) => _ = out.word(6).long(*id),
+        Said::Keys(first, keys) => {
+            out.word(7).word((*first).into());
+            keys.iter().flatten().for_each(|word| _ = out.word(*word));
+        }
+    }
+    out.0
+}
+
+fn path_word(word: Word) -> (u32, u32, u32, Option<HalfCard>) {
+    match word {
+        Word::Fence => (0, 0, 0, None),
+        Word::Leave => (1, 0, 0, None),
+        Word::Truth(SideTruth::Exact { executed, next_rcv_psn }) => (2, executed, next_rcv_psn, None),
+        Word::Truth(SideTruth::Fenced) => (3, 0, 0, None),
+        Word::Truth(SideTruth::Unflushed) => (4, 0, 0, None),
+        Word::Truth(SideTruth::Unknown) => (5, 0, 0, None),
+        Word::Truth(SideTruth::Dead) => (6, 0, 0, None),
+        Word::Truth(SideTruth::Unused) => (14, 0, 0, None),
+        Word::Left => (7, 0, 0, None),
+        Word::Make(card, rail) => (8, rail, 0, Some(card)),
+        Word::Made(card) => (9, 0, 0, Some(card)),
+        Word::Up => (10, 0, 0, None),
+        Word::Proved => (11, 0, 0, None),
+        Word::Order(order) => (12, order, 0, None),
+        Word::Vacate => (13, 0, 0, None),
+    }
+}
+
+struct In<'a>(&'a [u8]);
+
+impl In<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, tail) = self.0.split_first_chunk::<N>()?;
+        self.0 = tail;
+        Some(*head)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        self.take().map(u64::from_be_bytes)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        self.word().filter(|word| *word < 2).map(|word| word == 1)
+    }
+
+    fn end(&mut self) -> Option<([u8; 16], u32)> {
+        Some((self.take()?, self.word()?))
+    }
+
+    fn card(&mut self) -> Option<HalfCard> {
+        let bytes: [u8; HalfCard::BYTES] = self.take()?;
+        HalfCard::from_bytes(&bytes).ok()
+    }
+
+    fn until_end<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let mut all = Vec::new();
+        while !self.0.is_empty() {
+            all.push(one(self)?);
+        }
+        Some(all)
+    }
+}
+
+/// Reads a message; none if it is not one.
+pub fn decode(bytes: &[u8]) -> Option<Said> {
+    let mut from = In(bytes);
+    let known = from.word()? == MAGIC;
+    let said = match from.word().filter(|_| known)? {
+        0 => Said::Hello(Box::new(Hello {
+            id: from.long()?,
+            from: from.end()?,
+            to: from.end()?,
+            rails: (from.word()?, from.word()?),
+            psn: from.word()?,
+            heard: from.flag()?,
+            cards: from.until_end(In::card)?,
+        })),
+        1 => Said::Path(from.long()?, from.word()?, from.word()?, read_path_word(&mut from)?),
+        2 => Said::Port(from.word()?, from.flag()?, from.long()?),
+        3 => Said::Cut(from.long()?, from.word()?, from.long()?),
+        4 => Said::Ready(from.long()?, from.word()?, from.word()?, from.word()?),
+        5 => Said::Parted(from.long()?),
+        6 => Said::Lost(from.long()?),
+        7 => {
+            Said::Keys(from.flag()?, from.until_end(|from| Some([from.word()?, from.word()?, from.word()?]))?)
+        }
+        _ => return None,
+    };
+    from.0.is_empty().then_some(said)
+}
+
+fn read_path_word(from: &mut In<'_>) -> Option<Word> {
+    let (code, a, b) = (from.word()?, from.word()?, from.word()?);
+    Some(match code {
+        0 => Word::Fence,
+        1 => Word::Leave,
+        2 => Word::Truth(SideTruth::Exact { executed: a, next_rcv_psn: b }),
+        3 => Word::Truth(SideTruth::Fenced),
+        4 => Word::Truth(SideTruth::Unflushed),
+        5 => Word::Truth(SideTruth::Unknown),
+        6 => Word::Truth(SideTruth::Dead),
+        14 => Word::Truth(SideTruth::Unused),
+        7 => Word::Left,
+        8 => Word::Make(from.card()?, a),
+        9 => Word::Made(from.card()?),
+        10 => Word::Up,
+        11 => Word::Proved,
+        12 => Word::Order(a),
+        13 => Word::Vacate,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shunt_mlx5::descriptor::RailCard;
+    use shunt_mlx5::nic::caps::Link;
+
+    fn card() -> HalfCard {
+        let rail = RailCard {
+            index: 1,
+            link: Link::Ethernet,
+            mtu: 3,
+            lid: 0,
+            mac: [2; 6],
+            gid: [7; 16],
+            name: *b"mlx5_1\0\0\0\0\0\0\0\0\0\0",
+        };
+        HalfCard { qpn: 0x123, psn: 9, incarnation: 2, ece: 0, rail }
+    }
+
+    #[test]
+    fn what_is_said_is_read_and_what_is_cut_short_or_too_long_is_not() {
+        let hello = Hello {
+            id: 1 << 40,
+            from: ([1; 16], 5),
+            to: ([2; 16], 6),
+            rails: (0, 1),
+            psn: 77,
+            heard: true,
+            cards: vec![card(), card()],
+        };
+        let truth = Word::Truth(SideTruth::Exact { executed: 3, next_rcv_psn: 4 });
+        let all = [
+            Said::Hello(Box::new(hello)),
+            Said::Path(3, 1, 2, truth),
+            Said::Path(3, 1, 2, Word::Make(card(), 1)),
+            Said::Port(1, true, 1 << 33),
+            Said::Cut(3, 4, 1 << 34),
+            Said::Ready(3, 1, 2, 9),
+            Said::Parted(3),
+            Said::Lost(4),
+            Said::Keys(true, vec![[0, 0x1234, 0x5678], [1, 2, 3]]),
+        ];
+        for said in all {
+            let bytes = encode(&said);
+            assert_eq!(decode(&bytes).as_ref(), Some(&said));
+            assert_ne!(decode(&bytes[..bytes.len() - 1]), Some(said.clone()));
+            assert_eq!(decode(&[&bytes[..], &[0]].concat()), None);
+        }
+        assert_eq!(decode(b""), None);
+        assert_eq!(decode(&[0; 64]), None, "not ours");
+    }
+}
