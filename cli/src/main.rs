@@ -14,6 +14,7 @@ mod run;
 mod soft_rdma;
 mod status;
 mod topology;
+mod verbs;
 mod view;
 
 /// GPU-initiated RDMA that survives its NIC: the operator's tools.
@@ -41,6 +42,8 @@ enum Command {
     Path(path::Command),
     #[command(name = "soft-rdma", subcommand)]
     SoftRdma(soft_rdma::Command),
+    #[command(subcommand)]
+    Verbs(verbs::Command),
 }
 
 fn main() -> ExitCode {
@@ -57,5 +60,6 @@ fn main() -> ExitCode {
         Command::Man(arguments) => completions::man::<Cli>(&arguments),
         Command::Path(command) => path::run(&command),
         Command::SoftRdma(command) => soft_rdma::run(&command),
+        Command::Verbs(command) => verbs::run(&command),
     })
 }

@@ -1,6 +1,6 @@
 //! `shunt soft-rdma`: RDMA devices for programs that know nothing of soft NICs.
 
-mod elf;
+pub(crate) mod elf;
 mod fabric;
 mod fault;
 mod list;

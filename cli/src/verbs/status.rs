@@ -1,0 +1,71 @@
+//! `shunt verbs status`: where each queue pair is, how often it moved, and what is unprotected and why.
+
+use crate::print::{self, columns};
+use clap::Args;
+use shunt_verbs::status::{PairReport, Report, all, forget_ended};
+
+/// Print where each queue pair of this user's programs is, and what is unprotected and why.
+#[derive(Args)]
+#[command(after_help = "Exit status: 0, 1 a queue pair is lost or the reports cannot be read, 2 bad usage.")]
+pub struct Arguments {
+    /// JSON: a list of processes
+    #[arg(long)]
+    json: bool,
+    /// Remove the reports of programs that have ended, once they are printed
+    #[arg(long)]
+    forget: bool,
+}
+
+/// Runs it; gives the exit status.
+pub fn run(arguments: &Arguments) -> u8 {
+    let found = match all() {
+        Ok(found) => found,
+        Err(error) => {
+            eprintln!("error: the reports of programs: {error}");
+            return 1;
+        }
+    };
+    let lost = found.iter().flat_map(|(report, _)| &report.pairs).any(|pair| pair.state == "lost");
+    let out = if arguments.json {
+        let reports: Vec<&Report> = found.iter().map(|(report, _)| report).collect();
+        serde_json::to_string_pretty(&reports).unwrap_or_default() + "\n"
+    } else {
+        as_text(&found)
+    };
+    if arguments.forget
+        && let Err(error) = forget_ended()
+    {
+        eprintln!("error: the reports of programs: {error}");
+    }
+    print::stdout(&out, lost as u8)
+}
+
+fn as_text(found: &[(Report, bool)]) -> String {
+    if found.is_empty() {
+        return "no program has run under `shunt verbs run`\n".into();
+    }
+    let heads = ["PID", "QP", "DEVICE", "STATE", "ON", "BACKUP", "SWITCHES", "REPLAYED", "WHY"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut notes = String::new();
+    for (report, alive) in found {
+        let end = if *alive { "" } else { " (ended)" };
+        notes += &format!("{}{end}, {}: {}\n", report.pid, report.mode, report.command);
+        if report.mode == "observe" {
+            notes += &format!("  {} posts, {} polls\n", report.posts, report.polls);
+        }
+        rows.extend(report.pairs.iter().map(|pair| row(report.pid, pair)));
+    }
+    if rows.len() == 1 {
+        return notes;
+    }
+    columns(&rows, "") + "\n" + &notes
+}
+
+fn row(pid: u32, pair: &PairReport) -> Vec<String> {
+    let PairReport { qpn, device, state, on, backup, switches, replayed, why } = pair;
+    let qpn = format!("{qpn:#x}");
+    let mut cells = vec![pid.to_string(), qpn];
+    cells.extend([device, state, on, backup].map(Clone::clone));
+    cells.extend([switches.to_string(), replayed.to_string(), why.clone()]);
+    cells
+}
