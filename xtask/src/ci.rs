@@ -59,6 +59,7 @@ const STAGES: &[Stage] = &[
     stage("profiles", "some of both on every kind of device", profiles::stage),
     stage("python", "the wheel in a fresh virtual environment", python::stage),
     stage("soft-rdma", "unmodified RDMA programs on soft NICs", shunt_soft_rdma_tool::stage),
+    stage("verbs", "the same programs, which outlive a port", shunt_soft_rdma_tool::verbs_stage),
     stage(
         "netns",
         "two hosts as network namespaces; skipped where they are not permitted",

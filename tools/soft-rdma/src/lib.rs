@@ -3,13 +3,16 @@
 mod cases;
 mod pyverbs;
 mod run;
+mod verbs;
 
 use shunt_task::Task;
 
 pub use run::{listens_at, stage};
+pub use verbs::stage as verbs_stage;
 
 /// The tasks.
-pub const TASKS: [Task; 2] = [
+pub const TASKS: [Task; 3] = [
     Task { name: "soft-rdma", summary: run::SUMMARY, help: run::HELP, run: run::run },
+    Task { name: "verbs", summary: verbs::SUMMARY, help: verbs::HELP, run: verbs::run },
     Task { name: "pyverbs", summary: pyverbs::SUMMARY, help: pyverbs::HELP, run: pyverbs::run },
 ];

@@ -216,7 +216,7 @@ fn judge(case: &Case, side: &str, status: Option<ExitStatus>) -> Option<String> 
 }
 
 /// Waits until a process listens at a port, without a connection that it would take for its client.
-fn listens(child: &mut Child, port: u16, until: Instant) -> Result<bool> {
+pub(crate) fn listens(child: &mut Child, port: u16, until: Instant) -> Result<bool> {
     while Instant::now() < until && child.try_wait()?.is_none() {
         if listens_at(port) {
             return Ok(true);
@@ -242,7 +242,7 @@ fn has_listener(table: &str, port: u16) -> bool {
 }
 
 /// The exit status, or `None` for a program that had to be killed.
-fn wait(child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
+pub(crate) fn wait(child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));

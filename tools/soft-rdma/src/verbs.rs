@@ -1,0 +1,315 @@
+//! The stage `verbs`: unmodified programs under `shunt verbs run`, both ends, with a port that fails and comes back.
+
+use crate::run::{listens, wait};
+use anyhow::{Context, Result, bail};
+use shunt_task::sh;
+use shunt_task::stages::Count;
+use std::fs::File;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub const SUMMARY: &str = "unmodified verbs programs that outlive a port, on soft NICs";
+pub const HELP: &str = "verbs [NAME]... [--dev]
+
+Runs the cases of tools/soft-rdma/src/verbs.rs, or those whose names begin with NAME, on what `cargo build --release`
+made: both ends under `shunt verbs run`, and at the client's end a fault. A fault that hits nothing fails the case, and
+so does an end that never moved. Output is kept under <target>/ci/verbs.
+
+  --dev  run what `cargo build` made instead";
+
+/// Far above any case's own time; only a hang reaches it.
+const HANG: Duration = Duration::from_secs(120);
+
+/// Two processes, and what must come of them.
+struct Case {
+    name: &'static str,
+    program: &'static str,
+    args: &'static str,
+    /// The fault at the client's end; empty: none.
+    fault: &'static str,
+    /// Both run under `shunt verbs run`.
+    shim: bool,
+    /// Mode of it.
+    mode: &'static str,
+    must: Must,
+}
+
+/// What must come of a case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Must {
+    /// Both end with status 0, and each end moved at least once.
+    Move,
+    /// Both end with status 0, and nothing moved.
+    Stay,
+    /// Both end with status 0, and calls were counted.
+    Count,
+    /// The client ends with another status.
+    Fail,
+}
+
+/// The port of the client's first NIC is down for a second and a half.
+const DOWN: &str = "4s:mlx5_0:down=1500ms";
+/// Answers are lost until the retries of the transport run out.
+const ACKS: &str = "2s:mlx5_0:drop-acks=1500ms";
+const FLAP: &str = "2s:mlx5_0:flap=700ms/3";
+const PERFTEST: &str = "-d mlx5_0 -x 0 -F -s 4096 -D 9";
+
+const fn case(name: &'static str, program: &'static str, args: &'static str, fault: &'static str) -> Case {
+    Case { name, program, args, fault, shim: true, mode: "on", must: Must::Move }
+}
+
+const CASES: &[Case] = &[
+    Case {
+        fault: "",
+        must: Must::Stay,
+        ..case("send-no-fault", "ib_send_bw", "-d mlx5_0 -x 0 -F -s 4096 -n 2000", "")
+    },
+    Case {
+        mode: "observe",
+        must: Must::Count,
+        ..case("pingpong-observed", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 200 -c", "")
+    },
+    Case {
+        shim: false,
+        must: Must::Fail,
+        ..case("send-without-shunt", "ib_send_bw", PERFTEST, "4s:mlx5_0:down")
+    },
+    case("send", "ib_send_bw", PERFTEST, DOWN),
+    case("write", "ib_write_bw", PERFTEST, DOWN),
+    case("read", "ib_read_bw", PERFTEST, DOWN),
+    case("send-old-post-send", "ib_send_bw", "-d mlx5_0 -x 0 -F -s 4096 -D 9 --use_old_post_send", DOWN),
+    case("pingpong", "ibv_rc_pingpong", "-d mlx5_0 -g 0 -n 6000 -c", "1500ms:mlx5_0:down=1s"),
+    case("count-down", "shunt-verbs-count", "--seconds 7", "2s:mlx5_0:down=1500ms"),
+    case("count-acks", "shunt-verbs-count", "--seconds 7", ACKS),
+    case("count-flaps", "shunt-verbs-count", "--seconds 8", FLAP),
+];
+
+pub fn run(args: &[String]) -> Result<()> {
+    let (flags, names): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| arg.starts_with('-'));
+    let profile = match flags[..] {
+        [] => "release",
+        [dev] if dev == "--dev" => "debug",
+        [flag, ..] => return sh::usage(format!("unknown argument '{flag}'")),
+    };
+    let is = |case: &&Case| names.is_empty() || names.iter().any(|name| case.name.starts_with(name.as_str()));
+    let chosen: Vec<&Case> = CASES.iter().filter(is).collect();
+    if chosen.is_empty() {
+        return sh::usage(format!("no case begins with {names:?}"));
+    }
+    let count = run_cases(&chosen, profile)?;
+    println!("{} passed, {} failed", count.passed, count.failed);
+    if count.failed > 0 { bail!("{} failed", count.failed) } else { Ok(()) }
+}
+
+/// The stage of `cargo xtask ci`.
+pub fn stage() -> Result<Count> {
+    run_cases(&CASES.iter().collect::<Vec<_>>(), "release")
+}
+
+fn run_cases(cases: &[&Case], profile: &str) -> Result<Count> {
+    let built = sh::target_dir().join(profile);
+    for file in ["shunt", "libshunt_soft_rdma.so", "libshunt_verbs.so", "shunt-verbs-count"] {
+        if !built.join(file).is_file() {
+            bail!("{} is not built: cargo build --release", built.join(file).display());
+        }
+    }
+    let dir = sh::target_dir().join("ci/verbs");
+    std::fs::create_dir_all(&dir)?;
+    let mut count = Count::default();
+    for case in cases {
+        let start = Instant::now();
+        let place = Place::new(&built, &dir)?;
+        let wrong = place.run(case)?;
+        let word = if wrong.is_empty() { "ok" } else { "FAILED" };
+        println!("  {:36} {word:7} {:6.2} s", case.name, start.elapsed().as_secs_f64());
+        if wrong.is_empty() {
+            count.passed += 1;
+            continue;
+        }
+        count.failed += 1;
+        wrong.iter().for_each(|line| println!("    {line}"));
+        for side in ["server", "client", "status"] {
+            if let Ok(text) = std::fs::read_to_string(place.file(case, side)) {
+                println!("    -- {side}\n{}", sh::last_lines(&text, 40));
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// Where programs and their output are, and a runtime directory for one case alone.
+struct Place {
+    built: PathBuf,
+    dir: PathBuf,
+    runtime: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.runtime) {
+            eprintln!("{} stays: {error}", self.runtime.display());
+        }
+    }
+}
+
+/// A process of a case.
+struct Side(Child);
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        // Ended already, unless the case was given up.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Place {
+    fn new(built: &Path, dir: &Path) -> Result<Self> {
+        let runtime = Path::new("/tmp").join(format!("shunt-verbs-{}", std::process::id()));
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&runtime)
+            .with_context(|| format!("cannot make {}", runtime.display()))?;
+        Ok(Self { built: built.to_owned(), dir: dir.to_owned(), runtime })
+    }
+
+    fn file(&self, case: &Case, side: &str) -> PathBuf {
+        self.dir.join(format!("{}.{side}", case.name))
+    }
+
+    fn shunt(&self) -> Command {
+        let mut command = sh::command(&self.built.join("shunt").to_string_lossy());
+        // Cases do not meet each other, nor anything else on the machine.
+        command.env("XDG_RUNTIME_DIR", &self.runtime);
+        command
+    }
+
+    fn start(&self, case: &Case, client: bool, port: u16) -> Result<Side> {
+        let name = if client { "client" } else { "server" };
+        let out = File::create(self.file(case, name))?;
+        let mut command = self.shunt();
+        // A busy machine is slow to find a path, and that is not what is looked at.
+        command.env("SHUNT_GIVE_UP", "30s");
+        command.args(["soft-rdma", "run", "--nics", "2", "--fabric", &format!("ci-{port}")]);
+        if client && !case.fault.is_empty() {
+            command.args(["--fault", case.fault]);
+        }
+        command.arg("--");
+        if case.shim {
+            command.arg(self.built.join("shunt")).args(["verbs", "run", "--mode", case.mode, "--"]);
+        }
+        let ours = self.built.join(case.program);
+        let is_ours = ours.is_file();
+        command.arg(if is_ours { ours.as_path() } else { Path::new(case.program) });
+        command.args(case.args.split_whitespace());
+        match (is_ours, client) {
+            (true, false) => _ = command.args(["--listen", &port.to_string()]),
+            (true, true) => _ = command.args(["--connect", &format!("127.0.0.1:{port}")]),
+            (false, false) => _ = command.args(["-p", &port.to_string()]),
+            (false, true) => _ = command.args(["-p", &port.to_string(), "127.0.0.1"]),
+        }
+        command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
+        Ok(Side(command.spawn().context("cannot start shunt")?))
+    }
+
+    /// Runs a case; what is wrong.
+    fn run(&self, case: &Case) -> Result<Vec<String>> {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let until = Instant::now() + HANG;
+        let mut server = self.start(case, false, port)?;
+        if !listens(&mut server.0, port, until)? {
+            return Ok(vec!["the server does not listen".to_owned()]);
+        }
+        let mut client = self.start(case, true, port)?;
+        let hit = case.fault.is_empty() || self.sees_a_hit(case, port, &mut client.0)?;
+        let mut wrong = Vec::new();
+        if !hit {
+            wrong.push("not exercised: the planned fault hit nothing".to_owned());
+        }
+        let ended = wait(&mut client.0, until)?;
+        let well = ended.is_some_and(|status| status.success());
+        if well == (case.must == Must::Fail) {
+            wrong.push(format!("the client ended with {ended:?}"));
+        }
+        let patience = if well { until } else { Instant::now() + Duration::from_secs(5) };
+        let ended = wait(&mut server.0, patience)?;
+        if case.must != Must::Fail && !ended.is_some_and(|status| status.success()) {
+            wrong.push(format!("the server ended with {ended:?}"));
+        }
+        if case.shim {
+            let said = sh::capture(self.shunt().args(["verbs", "status", "--json"]))?;
+            std::fs::write(self.file(case, "status"), &said.stdout)?;
+            wrong.extend(judge(case.must, &String::from_utf8_lossy(&said.stdout)));
+        }
+        Ok(wrong)
+    }
+
+    /// Watches the faults of a case's fabric until one hits, or the client ends.
+    fn sees_a_hit(&self, _case: &Case, port: u16, client: &mut Child) -> Result<bool> {
+        while client.try_wait()?.is_none() {
+            let fabric = format!("ci-{port}");
+            let said = sh::capture(self.shunt().args(["soft-rdma", "list", "--json", "--fabric", &fabric]))?;
+            if numbers(&String::from_utf8_lossy(&said.stdout), "hits").any(|hits| hits > 0) {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(false)
+    }
+}
+
+/// Numbers of a name in a JSON text.
+fn numbers<'t>(text: &'t str, name: &str) -> impl Iterator<Item = u64> + 't {
+    let name = format!("\"{name}\":");
+    let at = move |from: usize| text.get(from..)?.find(&name).map(|at| from + at + name.len());
+    let mut next = at(0);
+    std::iter::from_fn(move || {
+        let from = next?;
+        next = at(from);
+        let digits: String = text[from..].trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    })
+}
+
+/// What is wrong with the status of two processes.
+fn judge(must: Must, status: &str) -> Option<String> {
+    let switches: Vec<u64> = numbers(status, "switches").collect();
+    let well = match must {
+        Must::Move => switches.len() == 2 && switches.iter().all(|count| *count > 0),
+        Must::Stay => switches.len() == 2 && switches.iter().all(|count| *count == 0),
+        Must::Count => numbers(status, "posts").filter(|posts| *posts > 0).count() == 2,
+        Must::Fail => true,
+    };
+    let want = match must {
+        Must::Move => "a switch at each end",
+        Must::Stay => "two queue pairs that did not move",
+        Must::Count => "posts of two processes",
+        Must::Fail => "",
+    };
+    (!well).then(|| format!("status: expected {want}, got switches {switches:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_and_an_end_that_stayed_is_not_taken_for_one_that_moved() {
+        let text = "[{\"pairs\": [{\"switches\": 2, \"replayed\": 7}], \"posts\":0}, {\"switches\":0}]";
+        assert_eq!(numbers(text, "switches").collect::<Vec<_>>(), [2, 0]);
+        assert!(judge(Must::Move, text).is_some_and(|wrong| wrong.contains("[2, 0]")));
+        assert!(judge(Must::Stay, text).is_some());
+        assert_eq!(judge(Must::Move, &text.replace(":0}", ": 1}")), None);
+        assert!(judge(Must::Move, "[]").is_some(), "nothing at all is not well");
+        assert!(judge(Must::Count, text).is_some());
+    }
+
+    #[test]
+    fn a_case_that_must_move_has_a_fault() {
+        for case in CASES {
+            assert_eq!(case.fault.is_empty(), matches!(case.must, Must::Stay | Must::Count), "{}", case.name);
+        }
+    }
+}
