@@ -132,7 +132,12 @@ fn wrong(name: &str, value: &str) -> Option<String> {
     }
     match settings::VARIABLES.iter().any(|soft| soft.name == name) {
         true => Settings::check(name, value).err().map(|error| error.to_string()),
-        false => config::check(name, value).err().map(|error| error.to_string()),
+        false => {
+            let alone = |asked: &str| (asked == name).then(|| value.to_owned());
+            let checked = config::check(name, value);
+            let checked = checked.and_then(|()| shunt_verbs::settings::Settings::read(&alone).map(|_| ()));
+            checked.err().map(|error| error.to_string())
+        }
     }
 }
 

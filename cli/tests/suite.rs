@@ -17,4 +17,5 @@ mod soft_rdma;
 mod status;
 mod support;
 mod topology;
+mod verbs;
 mod view;

@@ -2,7 +2,7 @@
 //! needs the real one by a private name: what it does not define is found there.
 
 use std::env::var;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The name under which the real library lies beside this one.
@@ -62,7 +62,9 @@ fn main() {
         .arg(&stub)
         .status();
     assert!(made.is_ok_and(|status| status.success()), "cc: expected an empty shared library; install gcc");
+    let jumps = jumps(Path::new(&out));
     for argument in [
+        jumps.display().to_string(),
         "-Wl,-soname,libibverbs.so.1".to_owned(),
         "-Wl,-Bsymbolic-functions".to_owned(),
         "-Wl,-rpath,$ORIGIN".to_owned(),
@@ -73,6 +75,20 @@ fn main() {
     ] {
         println!("cargo:rustc-cdylib-link-arg={argument}");
     }
+}
+
+/// A jump for each function that is defined here: rustc gives its own symbols no version, and an object's keep theirs.
+fn jumps(out: &Path) -> PathBuf {
+    let (source, object) = (out.join("jumps.s"), out.join("jumps.o"));
+    let jump = |name: &&str| format!(".globl {name}\n.type {name},@function\n{name}: jmp shunt_{name}@PLT\n");
+    let names = PUBLIC.iter().flat_map(|(_, names)| names.iter());
+    let end = ".section .note.GNU-stack,\"\",@progbits\n";
+    let text = format!(".text\n{}{end}", names.map(jump).collect::<String>());
+    std::fs::write(&source, text).expect("the output folder can be written");
+    let mut cc = Command::new(var("CC").unwrap_or_else(|_| "cc".into()));
+    let made = cc.arg("-c").arg(&source).arg("-o").arg(&object).status();
+    assert!(made.is_ok_and(|status| status.success()), "cc: expected an object; install gcc");
+    object
 }
 
 fn versions() -> String {

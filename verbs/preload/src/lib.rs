@@ -1,4 +1,5 @@
-//! Symbols of libibverbs that lead to `shunt-verbs`. What is not here is found in the real library.
+//! What the symbols of libibverbs lead to: `build.rs` makes a versioned one for each function here, of the same name
+//! without `shunt_`. What is not here is found in the real library.
 #![allow(missing_docs, clippy::missing_safety_doc)] // the functions are libibverbs', and so are their rules
 
 use core::ffi::{c_int, c_uint, c_void};
@@ -19,35 +20,35 @@ macro_rules! symbols {
 }
 
 symbols! {
-    ibv_open_device(device: *mut ibv_device) -> *mut ibv_context { device::open(device) }
-    ibv_close_device(context: *mut ibv_context) -> c_int { device::close(context) }
-    ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd { memory::alloc_pd(context) }
-    ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int { memory::dealloc_pd(pd) }
-    ibv_reg_mr(pd: *mut ibv_pd, at: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
+    shunt_ibv_open_device(device: *mut ibv_device) -> *mut ibv_context { device::open(device) }
+    shunt_ibv_close_device(context: *mut ibv_context) -> c_int { device::close(context) }
+    shunt_ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd { memory::alloc_pd(context) }
+    shunt_ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int { memory::dealloc_pd(pd) }
+    shunt_ibv_reg_mr(pd: *mut ibv_pd, at: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
         memory::reg_mr(pd, at, length, access)
     }
-    ibv_reg_mr_iova(pd: *mut ibv_pd, at: *mut c_void, length: usize, iova: u64, access: c_int) -> *mut ibv_mr {
+    shunt_ibv_reg_mr_iova(pd: *mut ibv_pd, at: *mut c_void, length: usize, iova: u64, access: c_int) -> *mut ibv_mr {
         memory::reg_mr_iova(pd, at, length, iova, access)
     }
-    ibv_reg_mr_iova2(pd: *mut ibv_pd, at: *mut c_void, length: usize, iova: u64, access: c_uint) -> *mut ibv_mr {
+    shunt_ibv_reg_mr_iova2(pd: *mut ibv_pd, at: *mut c_void, length: usize, iova: u64, access: c_uint) -> *mut ibv_mr {
         memory::reg_mr_iova2(pd, at, length, iova, access)
     }
-    ibv_rereg_mr(
+    shunt_ibv_rereg_mr(
         mr: *mut ibv_mr, flags: c_int, pd: *mut ibv_pd, at: *mut c_void, length: usize, access: c_int
     ) -> c_int {
         memory::rereg_mr(mr, flags, pd, at, length, access)
     }
-    ibv_dereg_mr(mr: *mut ibv_mr) -> c_int { memory::dereg_mr(mr) }
-    ibv_create_cq(
+    shunt_ibv_dereg_mr(mr: *mut ibv_mr) -> c_int { memory::dereg_mr(mr) }
+    shunt_ibv_create_cq(
         context: *mut ibv_context, cqe: c_int, of: *mut c_void, channel: *mut ibv_comp_channel, vector: c_int
     ) -> *mut ibv_cq {
         qp::create_cq(context, cqe, of, channel, vector)
     }
-    ibv_destroy_cq(cq: *mut ibv_cq) -> c_int { qp::destroy_cq(cq) }
-    ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp { qp::create_qp(pd, attr) }
-    ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int { qp::modify_qp(qp, attr, mask) }
-    ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
+    shunt_ibv_destroy_cq(cq: *mut ibv_cq) -> c_int { qp::destroy_cq(cq) }
+    shunt_ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp { qp::create_qp(pd, attr) }
+    shunt_ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int { qp::modify_qp(qp, attr, mask) }
+    shunt_ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
         qp::query_qp(qp, attr, mask, init)
     }
-    ibv_destroy_qp(qp: *mut ibv_qp) -> c_int { qp::destroy_qp(qp) }
+    shunt_ibv_destroy_qp(qp: *mut ibv_qp) -> c_int { qp::destroy_qp(qp) }
 }

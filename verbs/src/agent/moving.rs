@@ -377,6 +377,11 @@ impl Agent {
 
     /// The program gets the error that it would have had.
     fn lose(&mut self, now: Nanos, charge: &mut Charge, why: &'static str) {
+        // Told before the program can see it, and end.
+        let backup = &self.owned.devices[charge.rails.1 as usize].name;
+        let report = charge::report(&charge.pair, backup, why);
+        status::tell(charge.pair.id, status::PairReport { state: "lost".into(), ..report });
+        status::write();
         charge.pair.state().lost = true;
         self.mark(charge);
         let (device, qpn) = (&charge.pair.context.device, charge.pair.qpn);

@@ -61,10 +61,27 @@ const fn pattern(word: u64) -> u64 {
     word.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x7777
 }
 
+/// Some programs ask for a function by its version, as NCCL does: they must get what others get.
+fn by_version() -> Result<(), String> {
+    // SAFETY: the library is in the process already, and texts end with zeros.
+    let (plain, versioned) = unsafe {
+        let library = libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW);
+        let name = c"ibv_open_device".as_ptr();
+        (libc::dlsym(library, name), libc::dlvsym(library, name, c"IBVERBS_1.1".as_ptr()))
+    };
+    match plain == versioned && !plain.is_null() {
+        true => Ok(()),
+        false => {
+            Err("ibv_open_device: expected IBVERBS_1.1 to be its version, got another function by it".into())
+        }
+    }
+}
+
 impl Link {
     /// Opens a device and makes everything on it.
     pub fn open(device: &str, gid_index: u8, depth: u32, slots: u64) -> Result<Self, String> {
         let rdma = sys::load().map_err(|error| error.to_string())?;
+        by_version()?;
         let depth64 = u64::from(depth);
         let bytes = slots + 2 * PATTERN + depth64 * (2 * MESSAGE + 256);
         let memory: &'static mut [u64] = Box::leak(vec![0; bytes as usize / 8].into_boxed_slice());

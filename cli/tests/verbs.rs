@@ -1,0 +1,56 @@
+//! `shunt verbs`: what is refused, with what words.
+
+use crate::support::{shunt, text};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+fn run(program: &str, environment: &[(&str, &str)]) -> (Option<i32>, String) {
+    let output = shunt(&["verbs", "run", "--", program], environment);
+    (output.status.code(), text(&output.stderr).to_string())
+}
+
+/// The smallest header of a 64-bit program of this machine, without a loader.
+fn static_program() -> Vec<u8> {
+    let mut own = std::fs::read("/proc/self/exe").unwrap();
+    own.truncate(64);
+    // No program headers.
+    own[56..58].copy_from_slice(&[0, 0]);
+    own
+}
+
+fn executable(path: &Path, bytes: &[u8], mode: u32) {
+    std::fs::write(path, bytes).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_static_program_and_bad_settings_are_refused_with_a_sentence() {
+    let folder = std::env::temp_dir().join(format!("shunt-cli-verbs-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("static");
+    executable(&path, &static_program(), 0o755);
+    let (status, words) = run(path.to_str().unwrap(), &[]);
+    assert!(status == Some(2) && words.contains("is a static program"), "{status:?}: {words}");
+    let (status, words) = run("/bin/true", &[("SHUNT_VERBS", "always")]);
+    assert!(
+        status == Some(2) && words.contains("SHUNT_VERBS: expected on, observe or off"),
+        "{status:?}: {words}"
+    );
+    let (status, words) = run("no-such-program", &[]);
+    assert!(status == Some(2) && words.contains("no-such-program"), "{status:?}: {words}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn status_without_any_program_says_so() {
+    let folder = std::env::temp_dir().join(format!("shunt-cli-verbs-status-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let environment = [("XDG_RUNTIME_DIR", folder.to_str().unwrap())];
+    let output = shunt(&["verbs", "status"], &environment);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("no program has run under"), "{}", text(&output.stdout));
+    let output = shunt(&["verbs", "status", "--json"], &environment);
+    assert_eq!(text(&output.stdout).trim(), "[]");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
