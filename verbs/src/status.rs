@@ -5,7 +5,7 @@ use crate::settings::settings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 /// A queue pair that is protected, or was to be.
@@ -87,8 +87,16 @@ fn file(folder: &Path, pid: u32) -> PathBuf {
     folder.join(format!("{pid}.json"))
 }
 
+/// Held by the one who writes the file: for good by the last one, when the process ends.
+static WRITING: Mutex<()> = Mutex::new(());
+
 /// Writes the file of this process. What cannot be written is not told: the program goes on.
 pub fn write() {
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    write_alone();
+}
+
+fn write_alone() {
     let Ok(folder) = directory::folder() else { return };
     let Ok(text) = serde_json::to_string_pretty(&now()) else { return };
     let path = file(&folder, std::process::id());
@@ -98,19 +106,29 @@ pub fn write() {
     }
 }
 
+/// The process that began. Its children have its threads' locks and not its threads.
+static BEGAN: AtomicU32 = AtomicU32::new(0);
+
 extern "C" fn at_end() {
+    if BEGAN.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
+    let writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
     for pair in pairs.values_mut().filter(|pair| pair.state == "protected" || pair.state == "connecting") {
         "ended".clone_into(&mut pair.state);
     }
     drop(pairs);
-    write();
+    write_alone();
+    // What the agent would write from here on may be cut short.
+    std::mem::forget(writing);
 }
 
 /// Writes it once more when the process ends.
 pub fn begin() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        BEGAN.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the function has no conditions, and this library is never closed.
         unsafe { libc::atexit(at_end) };
     });
