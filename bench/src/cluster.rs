@@ -11,10 +11,11 @@ use crate::kernel::Dev;
 use crate::nics::error::NoNics;
 use crate::nics::source::Source;
 use crate::nics::{Medium, Nics, RailCounters};
-use crate::options::{DeviceKind, NicKind, Options};
+use crate::options::{DeviceKind, Mode, NicKind, Options};
 use crate::remarks::{Doubts, say_weaker};
 use crate::switch_table::Pathless;
 use crate::thread_limit::{NoRoom, STACK_BYTES, try_threads};
+use shunt::queues::{self, Carrier, KernelsOn, NoQueues, Queues};
 use shunt::{AgentThread, Runtime, Turn};
 use shunt_device::platform::host::{Host, World};
 use shunt_device::{Device, HeapOffset};
@@ -74,6 +75,9 @@ pub enum UpError {
     /// The GPU that kernels were to run on.
     #[error("--device gpu: {0}")]
     Gpu(#[from] NoGpu),
+    /// The memory that queues were to lie in.
+    #[error(transparent)]
+    Queues(#[from] NoQueues),
 }
 
 /// The GPU that the command line asks for, if it does.
@@ -86,6 +90,29 @@ pub fn find_gpu(options: &Options) -> Result<Option<OneGpu>, NoGpu> {
     }
     let mover = if options.nic == NicKind::Soft { Mover::SoftNic } else { Mover::Hardware };
     Ok(Some(OneGpu::open(options.kernels.as_deref(), mover)?))
+}
+
+/// Where the queues of kernels lie, and the line that says so. A heap of this program's lies in the host's memory: a
+/// kernel may see a completion in the GPU's before what a fetching atomic brought into that heap.
+///
+/// # Errors
+/// They cannot lie where `SHUNT_QUEUES` asks for them.
+pub fn find_queues(
+    options: &Options,
+    source: &Source,
+    gpu: Option<&OneGpu>,
+) -> Result<(Queues<()>, Option<String>), NoQueues> {
+    let carrier = match source.medium() {
+        Medium::Soft => Carrier::Software,
+        Medium::Interposer => Carrier::Interposed,
+        Medium::ConnectX => Carrier::Hardware,
+    };
+    let kernels = if gpu.is_some() { KernelsOn::Gpu(0) } else { KernelsOn::Processor };
+    queues::choose(options.environment.config.queues, kernels, carrier, |_| match gpu {
+        Some(_) if options.mode == Mode::Amo => Err("--mode amo fetches into the host's memory".to_owned()),
+        Some(gpu) => gpu.memory_with_queues().map(drop).map_err(|error| error.to_string()),
+        None => Err("there is no GPU".to_owned()),
+    })
 }
 
 /// Threads this program runs when everything is up: kernels, agents, the engine and the one that waits.
@@ -177,8 +204,9 @@ impl Cluster {
             (options.gpu_everywhere || pe.is_multiple_of(2)).then(|| gpu.clone())
         };
         let found = find_gpu(options)?;
+        let (queues, _) = find_queues(options, source, found.as_ref())?;
         let gpu = |pe: u32| found.as_ref().and_then(|found| gpu(pe, found));
-        cluster.start_pes(&config, map, job, gpu, no_room)?;
+        cluster.start_pes(&config, map, job, (gpu, &queues), no_room)?;
         if config.backups_later {
             cluster.settle();
         }
@@ -210,7 +238,7 @@ impl Cluster {
         config: &PeConfig,
         map: HeapMap,
         job: &dyn Job,
-        gpu: impl Fn(u32) -> Option<OneGpu>,
+        (gpu, queues): (impl Fn(u32) -> Option<OneGpu>, &Queues<()>),
         no_room: impl Fn(std::io::Error) -> UpError,
     ) -> Result<(), UpError> {
         let bring_up = |member: Member| {
@@ -219,9 +247,18 @@ impl Cluster {
             let gpu = gpu(pe);
             let (memory, kernels) = match &gpu {
                 None => (Arc::new(HeapMemory::new()) as Arc<dyn GpuMemory>, None),
-                Some(gpu) => (gpu.memory().map_err(NoGpu::from)?, Some(gpu.prepare(&clock)?)),
+                Some(gpu) => {
+                    let memory = match queues {
+                        Queues::Gpu(()) => gpu.memory_with_queues(),
+                        _ => gpu.memory(),
+                    };
+                    (memory.map_err(NoGpu::from)?, Some(gpu.prepare(&clock)?))
+                }
             };
-            let config = PeConfig { agent_switches: gpu.is_none(), ..*config };
+            // Beside kernels on a GPU others of this program run on the processor: their queues are the host's.
+            let here = gpu.is_some() == matches!(queues, Queues::Gpu(()));
+            let kernels_from = queues.kernels_from(0).filter(|_| here);
+            let config = PeConfig { agent_switches: gpu.is_none(), kernels_from, ..*config };
             let builder = Runtime::builder(self.nics.rails().clone(), member)
                 .memory(memory)
                 .clock(clock.clone())

@@ -1,13 +1,16 @@
 //! Kernels on a GPU, launched for one PE: those of `kernels/`, which other PEs run as threads.
 //!
-//! Rings, doorbells and heap lie in memory of the host that the GPU's kernels reach, so soft NICs move the data. While
+//! Rings, doorbells and heap lie in memory of the host that the GPU's kernels reach, so soft NICs move the data; with
+//! hardware, rings and doorbell records may lie in the GPU's (`SHUNT_QUEUES`). While
 //! kernels of a PE may run, nobody on the host changes its channels' words: read-modify-writes of a GPU and of a CPU on
 //! one word are not atomic with each other over PCIe. Hence whatever a sender does it has a kernel do, and its agent
 //! leaves switches to kernels.
 
 use crate::clock::PeClock;
 use shunt_device::platform::host::World;
-use shunt_host::gpu::cuda::{self, Cuda, CudaError, CudaMemory, Graph, Home, Launch, Module, Mover, Stream};
+use shunt_host::gpu::cuda::{
+    self, Cuda, CudaError, CudaMemory, Gdr, Graph, Home, Launch, Module, Mover, Stream,
+};
 use shunt_host::gpu::{GpuMemory, OwnedSpan, Placement};
 use shunt_host::pe::Pe;
 use shunt_kernels::moe::normal::{NormalCall, NormalKernel};
@@ -91,6 +94,16 @@ impl OneGpu {
     /// None: soft NICs and hardware reach the host's memory.
     pub fn memory(&self) -> Result<Arc<dyn GpuMemory>, CudaError> {
         Ok(Arc::new(CudaMemory::new(self.cuda.clone(), Home::Host, self.mover)?))
+    }
+
+    /// The same with queues in the GPU's own memory, where the host reaches it as well.
+    ///
+    /// # Errors
+    /// It does not, or the NICs do not.
+    pub fn memory_with_queues(&self) -> Result<Arc<dyn GpuMemory>, CudaError> {
+        let memory = CudaMemory::new(self.cuda.clone(), Home::Host, self.mover)?;
+        memory.take_in_queues(Gdr::open()?)?;
+        Ok(Arc::new(memory))
     }
 
     /// Kernels for a PE that is still to come up, whose clock is set by theirs.

@@ -1,6 +1,6 @@
 //! The program: what is printed, what is written, and the exit status.
 
-use crate::cluster::{find_gpu, oversubscribed, threads};
+use crate::cluster::{find_gpu, find_queues, oversubscribed, threads};
 use crate::job::Job;
 use crate::job::processes::Processes;
 use crate::job::threads::Threads;
@@ -78,11 +78,20 @@ fn dispatch(options: &Options) -> u8 {
         }
     };
     let (options, source) = (&options, &source);
-    match find_gpu(options) {
-        Ok(None) => {}
-        Ok(Some(gpu)) => say!("kernels of the senders: {}", gpu.describe()),
+    let gpu = match find_gpu(options) {
+        Ok(gpu) => gpu,
         Err(error) => {
             eprintln!("error: --device gpu: {error}");
+            return USAGE;
+        }
+    };
+    if let Some(gpu) = &gpu {
+        say!("kernels of the senders: {}", gpu.describe());
+    }
+    match find_queues(options, source, gpu.as_ref()) {
+        Ok((_, said)) => said.iter().for_each(|said| say!("{said}")),
+        Err(error) => {
+            eprintln!("error: {error}");
             return USAGE;
         }
     }

@@ -6,6 +6,7 @@ mod common;
 mod default_run;
 mod moe;
 mod options;
+mod placement;
 mod processes;
 mod report;
 mod schemas;

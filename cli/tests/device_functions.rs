@@ -103,6 +103,19 @@ fn every_family_while_ports_go_down() {
     }
 }
 
+/// The queues of kernels in memory that stands for a GPU's, those of host calls in the host's.
+#[test]
+fn every_family_with_queues_in_memory_of_their_own() {
+    const ASKED: (&str, &str) = ("SHUNT_QUEUES", "gpu");
+    for family in FAMILIES {
+        assert_eq!(right(2, &[ASKED], family), 0, "{family}");
+        assert!(right(2, &[ASKED, ("PROGRAM_FAULTS", "down")], family) > 0, "{family}");
+    }
+    let (status, _, said) = job(2, &[ASKED], "rma");
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(said.matches("shunt: queues: memory that stands for a GPU's").count(), 1, "{said}");
+}
+
 /// Nobody but the kernel that waits looks after what it sent: the agent leaves these channels to kernels.
 #[test]
 fn a_wait_for_a_word_finds_a_silent_path() {

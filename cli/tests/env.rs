@@ -78,6 +78,7 @@ const BAD: &[(&str, &str)] = &[
     ("NVSHMEM_IBGDA_ENABLE_FAULT_TOLERANCE", "2"),
     ("NVSHMEM_MACHINE_READABLE_OUTPUT", "maybe"),
     ("SHUNT_NIC", "connectx"),
+    ("SHUNT_QUEUES", "device"),
     ("SHUNT_RANK", "first"),
     ("SHUNT_WORLD", "0"),
     ("SHUNT_LOCAL_RANK", "-1"),

@@ -1,6 +1,6 @@
 //! Settings, and their defaults from the environment: ours, and NVSHMEM's of the same meaning. Pure.
 
-pub use shunt_settings::{NicKind, VARIABLES, Variable, parse_duration};
+pub use shunt_settings::{NicKind, QueuesKind, VARIABLES, Variable, parse_duration};
 
 use crate::error::ConfigError;
 use crate::events;
@@ -86,6 +86,8 @@ pub struct EnvConfig {
     pub fault_tolerance: bool,
     /// Whether switchers leave a record of each step.
     pub step_records: bool,
+    /// In whose memory the queues of kernels lie.
+    pub queues: QueuesKind,
 }
 
 impl Default for EnvConfig {
@@ -110,6 +112,7 @@ impl Default for EnvConfig {
             ece: true,
             fault_tolerance: true,
             step_records: false,
+            queues: QueuesKind::Auto,
         }
     }
 }
@@ -231,6 +234,7 @@ impl EnvConfig {
         config.fault_tolerance = tolerant.unwrap_or(config.fault_tolerance);
         let steps = env.parse("SHUNT_STEP_RECORDS", parse_bool)?;
         config.step_records = steps.unwrap_or(config.step_records);
+        config.queues = QueuesKind::from_lookup(lookup)?.unwrap_or(config.queues);
         Ok(config)
     }
 
@@ -295,6 +299,7 @@ mod tests {
             ("SHUNT_RECOVERY_WINDOW", "1s"),
             ("SHUNT_PROBES", "9"),
             ("SHUNT_STEP_RECORDS", "1"),
+            ("SHUNT_QUEUES", "gpu"),
             ("NVSHMEM_QP_DEPTH", "1000"),
             ("NVSHMEM_IB_TIMEOUT", "20"),
             ("NVSHMEM_IB_RETRY_CNT", "6"),
@@ -324,6 +329,7 @@ mod tests {
             ece: false,
             fault_tolerance: false,
             step_records: true,
+            queues: QueuesKind::Gpu,
         };
         assert_eq!(met, Ok(want));
         let policy = policy(&want);
@@ -369,6 +375,7 @@ mod tests {
             ("SHUNT_SUSPECT_FLOOR", "0"),
             ("SHUNT_RECOVERY_WINDOW", "soon"),
             ("SHUNT_PROBES", "0"),
+            ("SHUNT_QUEUES", "device"),
             ("NVSHMEM_IBGDA_RECOVERY_INTERVAL", "1s"),
             ("NVSHMEM_QP_DEPTH", "64"),
             ("NVSHMEM_IB_TIMEOUT", "0"),

@@ -24,7 +24,8 @@ use crate::rail::{Rail, stance};
 use crate::ranks::Ranks;
 use crate::upload::{Contents, device_state, upload};
 use shunt_device::platform::host::World;
-use shunt_layout::state::{DeviceState, HeapTail, OrderPolicy, Policy, SLOTS_MAX};
+use shunt_layout::state::{Channel, DeviceState, HeapTail, OrderPolicy, Policy, ReadyWord, SLOTS_MAX};
+use std::mem::offset_of;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is known of a PE, this one among them.
@@ -216,6 +217,16 @@ impl Pe {
     /// Settings.
     pub fn config(&self) -> &PeConfig {
         &self.config
+    }
+
+    /// Entries that were ever posted on a channel, by its row; 0 where the memory refuses the copy.
+    pub fn published(&self, row: u32) -> u64 {
+        let side = self.plan.side_of(row % self.plan.shape.channels_per_pe);
+        let channel = side.channels.start + u64::from(row) * size_of::<Channel>() as u64;
+        let at = self.bases().of(side.region) + channel + offset_of!(Channel, ready) as u64;
+        let mut word = [0; 8];
+        let read = self.memory().read(at, &mut word);
+        read.map_or(0, |()| ReadyWord(u64::from_le_bytes(word)).index())
     }
 
     /// Where everything lies in control memory.

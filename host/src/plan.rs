@@ -263,7 +263,8 @@ impl Plan {
         std::iter::once(&self.host).chain(&self.kernels)
     }
 
-    fn side_of(&self, channel: u32) -> &Side {
+    /// The side that a channel is of.
+    pub fn side_of(&self, channel: u32) -> &Side {
         match self.shape.region_of(channel) {
             Region::Host => &self.host,
             Region::Device => self.of_kernels(),

@@ -215,6 +215,8 @@ mutants! {
     MirrorStoredLate = "mirror-stored-late" breaks "rules 7 and 17, H4",
     /// The agent reads whether a path was left before it makes the path unusable, and not after.
     MirrorReadEarly = "mirror-read-early" breaks "rules 7 and 17, H4",
+    /// The agent makes a ring again whether or not this end's direction has left it: under a kernel that posts there.
+    RingMadeUnderKernel = "ring-made-under-kernel" breaks "rules 14 and 17, H14",
     /// The suspect time never grows, however often nothing was finished.
     PatienceNeverLearned = "patience-never-learned" breaks "invariant 10",
     /// A switch-back waits for no completion.

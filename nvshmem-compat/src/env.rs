@@ -64,6 +64,8 @@ pub struct Settings {
     pub nic: NicKind,
     /// In which memory the heap lies.
     pub heap_kind: HeapKind,
+    /// Whether GDRCopy may map memory of the GPU.
+    pub gdrcopy: bool,
     /// Soft NICs of each PE.
     pub soft_rails: u32,
     /// Ports of each PE at most, where they are RDMA devices.
@@ -120,6 +122,7 @@ impl Settings {
             give_up_ns: lookup("SHUNT_GIVE_UP").map(|_| host.give_up_ns),
             host,
             heap_kind: text("SHUNT_HEAP").and_then(|name| HeapKind::from_name(&name)).unwrap_or_default(),
+            gdrcopy: !text("NVSHMEM_DISABLE_GDRCOPY").is_some_and(|value| parse_bool(&value)),
             heap_bytes: size("NVSHMEM_SYMMETRIC_SIZE").unwrap_or(1 << 30),
             log2_chunk: chunk.next_power_of_two().ilog2(),
             max_teams: number("NVSHMEM_MAX_TEAMS").unwrap_or(128),

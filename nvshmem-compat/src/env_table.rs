@@ -285,13 +285,18 @@ pub const TABLE: &[Known] = &[
     )
     .refused(Refused::Words(&["MULTI"], "atomics of two NICs on one word are not atomic")),
     idle("NVSHMEM_NETDEVS_POLICY", "AUTO", "which NICs a PE takes", Values::Any, BY_TOPOLOGY),
-    idle("NVSHMEM_DISABLE_GDRCOPY", "0", "no GDRCopy", Values::Boolean, "GDRCopy is not needed"),
+    honoured(
+        "NVSHMEM_DISABLE_GDRCOPY",
+        "0",
+        "no GDRCopy: queues of kernels lie in the host's memory",
+        Values::Boolean,
+    ),
     idle(
         "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF",
         "0",
         "GDRCopy by dma-buf",
         Values::Boolean,
-        "GDRCopy is not needed",
+        "GDRCopy's own library decides how it maps",
     ),
     idle(
         "NVSHMEM_REGION_MAX_SLOTS",

@@ -79,6 +79,9 @@ pub enum InitError {
     /// The heap cannot lie where it was asked for.
     #[error("{0}")]
     Heap(String),
+    /// Queues cannot lie where they were asked for.
+    #[error(transparent)]
+    Queues(#[from] shunt::queues::NoQueues),
     /// It has no agent.
     #[error(transparent)]
     Agent(#[from] shunt::NoAgent),
@@ -352,6 +355,7 @@ impl Failure {
                     | InitError::Mpi(_)
                     | InitError::Attribute { .. }
                     | InitError::Heap(_)
+                    | InitError::Queues(_)
                     | InitError::Already { .. }
                     | InitError::Unsupported(_),
                 ) => 2,

@@ -1,5 +1,7 @@
 //! `SHUNT_HEAP`: in which memory the symmetric heap lies. Pure.
 
+use shunt::queues::Carrier;
+
 /// What `SHUNT_HEAP` may ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeapKind {
@@ -24,17 +26,6 @@ impl HeapKind {
         let at = Self::NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
         all.get(at).copied()
     }
-}
-
-/// What carries the packets, as far as it matters here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
-    /// NICs in software of this process.
-    Software,
-    /// NICs in software behind libibverbs.
-    Interposed,
-    /// Hardware.
-    Hardware,
 }
 
 /// Where the heap lies; with what opened the GPU's memory.

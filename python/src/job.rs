@@ -36,7 +36,7 @@ fn within(name: &str, met: u32, least: u32, most: u32) -> PyResult<()> {
 /// What was asked wrongly is a `ValueError`.
 fn refused(error: &NoJob) -> PyErr {
     match error {
-        NoJob::Machine(_) | NoJob::Disagree { .. } | NoJob::Node(_) => {
+        NoJob::Machine(_) | NoJob::Queues(_) | NoJob::Disagree { .. } | NoJob::Node(_) => {
             PyValueError::new_err(error.to_string())
         }
         _ => PyRuntimeError::new_err(error.to_string()),

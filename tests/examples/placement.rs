@@ -1,19 +1,20 @@
-//! What a put costs with its queues in memory of the host and of the GPU.
-//! `cargo run --profile test -p shunt-tests --example placement`.
+//! What a put costs, and how long a failover takes, with queues in memory of the host and of the GPU.
+//! `cargo run --profile test -p shunt-tests --example placement [-- FAILOVERS]`.
 //!
 //! Virtual time. A load or an atomic of a kernel waits a microsecond for the host's memory and 0.3 for the GPU's, each
 //! behind the one before; a store is posted and waits for nothing, and barriers are not charged.
 
+use shunt_device::{Deadline, HeapOffset, Put, Signal, Solo};
+use shunt_layout::state::SwitchKind;
+use shunt_tests::cluster::Cluster;
+use shunt_tests::kernel::Kernel;
+use shunt_tests::run::{finish, start_streams};
+use shunt_tests::sim::{Access, SimWorld};
+use shunt_tests::spec::RunSpec;
+use shunt_tests::traffic::Traffic;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
-
-use shunt_device::{Deadline, HeapOffset, Put, Signal, Solo};
-use shunt_tests::cluster::Cluster;
-use shunt_tests::kernel::Kernel;
-use shunt_tests::sim::{Access, SimWorld};
-use shunt_tests::spec::RunSpec;
 
 /// What a kernel waits for a word of the host.
 const HOST_NS: u64 = 1_000;
@@ -21,6 +22,8 @@ const HOST_NS: u64 = 1_000;
 const OWN_NS: u64 = 300;
 /// Puts of which the rate is told.
 const PUTS: u64 = 1_000;
+/// Failovers of each placement, unless the command line says otherwise.
+const FAILOVERS: u64 = 300;
 
 /// Accesses by memory and kind, and the piece of 16 bytes that was loaded last: one load of a GPU takes all of it.
 #[derive(Default)]
@@ -107,14 +110,57 @@ fn run(on_device: bool) -> Vec<(String, u64, String)> {
     let spec = RunSpec { log_depth: 12, ..RunSpec::default() }.with_queues(on_device);
     let cluster = Cluster::start(&spec);
     let counts = Counts::default();
-    let (world, counted): (Arc<SimWorld>, _) = (cluster.sim.world(), counts.clone());
-    let hook = move |access| charge(&world, &counted, access);
-    cluster.interference.hook.replace(Some(Box::new(hook)));
+    charge_all(&cluster, &counts);
     let task = cluster.spawn("puts", 0, move |kernel| table(kernel, &counts));
     cluster.sim.finish(&task)
 }
 
+/// Charges each access of kernels from here on.
+fn charge_all(cluster: &Cluster, counts: &Counts) {
+    let (world, counted) = (cluster.sim.world(), counts.clone());
+    cluster.interference.hook.replace(Some(Box::new(move |access| charge(&world, &counted, access))));
+}
+
+/// A port of the sender goes down under steady traffic, at an instant that the seed decides: how long until the
+/// sender's channel is open on another path, and the longest time between two deliveries.
+fn failover(seed: u64, on_device: bool) -> [u64; 2] {
+    let at_ns = 3_000_000 + seed * 7_919 % 1_000_000;
+    let spec = RunSpec {
+        seed,
+        both_ways: true,
+        traffic: Traffic { messages: 150, pace_ns: 50_000, ..Traffic::default() },
+        faults: vec![format!("{at_ns}ns:0.0:down").parse().expect("a fault")],
+        ..RunSpec::default()
+    };
+    let cluster = Cluster::start(&spec.with_queues(on_device));
+    charge_all(&cluster, &Counts::default());
+    cluster.spec.faults.iter().for_each(|fault| cluster.inject(fault));
+    let streams = start_streams(&cluster);
+    let outcome = finish(&cluster, streams);
+    outcome.assert_clean();
+    outcome.assert_exercised();
+    let sender = outcome.records.iter().find(|(pe, r)| *pe == 0 && r.kind == SwitchKind::Failover as u32);
+    let opened = sender.expect("the sender fails over").1.stamps[5];
+    [opened.saturating_sub(outcome.began_ns + at_ns), outcome.max_gap_ns()]
+}
+
+fn failovers(runs: u64) {
+    println!("\n{runs} port-downs in each placement, microseconds\n");
+    println!("| from the port's end | queues | p50 | p99 | longest |\n| --- | --- | ---: | ---: | ---: |");
+    let all =
+        [false, true].map(|on_device| (0..runs).map(|seed| failover(seed, on_device)).collect::<Vec<_>>());
+    for (which, what) in ["to an open channel", "longest gap between deliveries"].iter().enumerate() {
+        for (queues, runs) in ["host", "GPU"].iter().zip(&all) {
+            let mut span: Vec<u64> = runs.iter().map(|run| run[which]).collect();
+            span.sort_unstable();
+            let at = |share: f64| span[((span.len() - 1) as f64 * share) as usize] as f64 / 1000.0;
+            println!("| {what} | {queues} | {:.1} | {:.1} | {:.1} |", at(0.5), at(0.99), at(1.0));
+        }
+    }
+}
+
 fn main() {
+    let runs = std::env::args().nth(1).map_or(FAILOVERS, |text| text.parse().expect("a number of failovers"));
     let (host, gpu) = (run(false), run(true));
     println!("virtual time; host's memory {HOST_NS} ns, the GPU's {OWN_NS} ns a load or atomic\n");
     for ((what, host_ns, host_told), (_, gpu_ns, gpu_told)) in host.iter().zip(&gpu) {
@@ -125,4 +171,5 @@ fn main() {
     let rate =
         |rows: &[(String, u64, String)]| rows.last().map_or(0.0, |(_, ns, _)| 1e3 / (*ns).max(1) as f64);
     println!("\nputs of one channel, M/s: {:.2} host, {:.2} GPU", rate(&host), rate(&gpu));
+    failovers(runs.max(1));
 }

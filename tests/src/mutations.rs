@@ -33,8 +33,18 @@ pub const TABLE: &[Row] = &[
     row(Mutant::OpenByStore, &["stopped_before_tickets_open"]),
     row(Mutant::AdoptByDoneAlone, &["stopped_before_done_opens"]),
     row(Mutant::AnnouncementTakenBack, &["stopped_before_idle_while_the_path_fails"]),
-    row(Mutant::MirrorStoredLate, &["announced_while_the_path_fails"]),
-    row(Mutant::MirrorReadEarly, &["stopped_before_idle_while_the_path_fails"]),
+    row(
+        Mutant::MirrorStoredLate,
+        &["announced_while_the_path_fails", "announced_while_the_path_fails_on_a_device"],
+    ),
+    row(
+        Mutant::MirrorReadEarly,
+        &["stopped_before_idle_while_the_path_fails", "stopped_before_idle_on_a_device"],
+    ),
+    row(
+        Mutant::RingMadeUnderKernel,
+        &["stopped_before_idle_while_the_path_fails", "stopped_before_idle_on_a_device"],
+    ),
     row(Mutant::OldTriggerActedOn, &["stopped_before_a_look"]),
     with(Mutant::LateLookBelieved, &[Mutant::OldTriggerActedOn], &["stopped_before_a_first_look"]),
     row(Mutant::RingBackwards, &["doorbells_only_go_up"]),

@@ -152,6 +152,13 @@ fn both_kinds_of_channels_go_over_and_come_back() {
 fn what_finds_no_fault_waits_for_no_word_of_the_host() {
     let met = |on_device: bool| {
         let cluster = Cluster::start(&RunSpec::default().with_queues(on_device));
+        // The first add binds the channel to the word's home, by words of the host.
+        let first = cluster.spawn("binds", 0, |kernel| {
+            let channel = kernel.device().channel(1, 0);
+            channel.signal_nbi(Solo, HeapOffset(80), Signal::Add(1)).expect("room");
+            channel.quiet(Solo, Deadline::after(kernel.world.now(), 1_000_000)).expect("a healthy path");
+        });
+        cluster.sim.finish(&first);
         let (world, met) = (cluster.sim.world(), Rc::new(RefCell::new(Vec::new())));
         let noted = met.clone();
         let hook = move |access: Access| {
@@ -168,6 +175,7 @@ fn what_finds_no_fault_waits_for_no_word_of_the_host() {
             channel.put_nbi(Solo, put).expect("room");
             channel.put_signal_nbi(Solo, put, HeapOffset(64), Signal::Monotone(1)).expect("room");
             channel.signal_nbi(Solo, HeapOffset(72), Signal::Cleared(1)).expect("room");
+            channel.signal_nbi(Solo, HeapOffset(80), Signal::Add(1)).expect("room");
             kernel.world.sleep(100_000);
             let until = Deadline::after(kernel.world.now(), 1_000_000);
             channel.quiet(Solo, until).expect("a healthy path");

@@ -46,7 +46,8 @@ impl NoRun {
     /// 2 where what was typed or set cannot be honoured here, else 1.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Hardware(_) | Self::Job(NoJob::Machine(_) | NoJob::Disagree { .. } | NoJob::Node(_)) => {
+            Self::Hardware(_)
+            | Self::Job(NoJob::Machine(_) | NoJob::Queues(_) | NoJob::Disagree { .. } | NoJob::Node(_)) => {
                 USAGE
             }
             Self::Job(_) => BROKEN,

@@ -13,6 +13,9 @@ pub enum NoJob {
     /// What carries the packets is not there.
     #[error("NICs: {0}")]
     Machine(#[from] NoMachine),
+    /// Queues cannot lie where they were asked for.
+    #[error(transparent)]
+    Queues(#[from] shunt::queues::NoQueues),
     /// The other processes were not reached.
     #[error(transparent)]
     Join(#[from] JoinError),

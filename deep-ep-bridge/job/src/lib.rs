@@ -21,6 +21,7 @@ pub use shunt_host::config::NicKind;
 pub use shunt_host::connect;
 
 use shunt::machine::Found;
+use shunt::queues::{self, KernelsOn};
 use shunt::{Builder, Member, Members, OpenNics, Runtime, Settings, soft_give_up_ns, start_together};
 use shunt::{Mapping, SharedHeap};
 use shunt_device::platform::host::World;
@@ -85,7 +86,7 @@ impl Job {
             Found::Mlx5(machine) => nics::ports(machine, &own.clone().collect::<Vec<_>>(), &own)?,
         };
         let crowded = options.oversubscribed(options.ranks);
-        let setting = Setting::of(options, &nics, gbps, crowded)?;
+        let setting = Setting::of(options, &nics, gbps, crowded, true)?;
         let members = Members::in_process(options.ranks, &nics.clock()).members;
         let ranks = start_together(members.into_iter().map(|member| setting.builder(&nics, member)))?;
         let locals = options.locals.unwrap_or(1);
@@ -122,7 +123,7 @@ impl Job {
         };
         let here = machines.iter().filter(|machine| **machine == machines[me as usize]).count() as u32;
         let crowded = options.oversubscribed(here);
-        let setting = Setting::of(options, &nics, gbps, crowded)?;
+        let setting = Setting::of(options, &nics, gbps, crowded, mates.first() == Some(&me))?;
         let memory = Arc::new(SharedHeap::default());
         let builder = setting.builder(&nics, Member::of_process(&net)).memory(memory.clone());
         let rank = builder.start()?;
@@ -283,11 +284,26 @@ struct Setting {
     floor_ns: u64,
     slice_ns: u64,
     heap_bytes: u64,
+    /// Channels from this one on have their queues in memory of a device.
+    kernels_from: Option<u32>,
 }
 
 impl Setting {
-    fn of(options: &JobOptions, nics: &OpenNics, gbps: f64, crowded: bool) -> Result<Self, NoJob> {
+    /// `speaks`: it is this process that says where queues lie.
+    fn of(
+        options: &JobOptions,
+        nics: &OpenNics,
+        gbps: f64,
+        crowded: bool,
+        speaks: bool,
+    ) -> Result<Self, NoJob> {
         let settings = options.settings().map_err(shunt::Error::Config)?;
+        let on_gpu = |_| Err::<(), _>("kernels run on the processor".to_owned());
+        let (queues, said) =
+            queues::choose(settings.env.queues, KernelsOn::Processor, nics.carrier(), on_gpu)?;
+        if let Some(said) = said.filter(|_| speaks) {
+            eprintln!("shunt: {said}");
+        }
         let silence = options.silence(&settings, nics, gbps, crowded);
         Ok(Self {
             settings,
@@ -295,15 +311,17 @@ impl Setting {
             floor_ns: silence.floor_ns,
             slice_ns: (4 * silence.suspect_ns).max(100_000_000),
             heap_bytes: Job::BASE + options.bytes.next_multiple_of(128),
+            kernels_from: queues.kernels_from(0),
         })
     }
 
     fn builder(&self, nics: &OpenNics, member: Member) -> Builder {
         let (suspect_ns, floor_ns) = (self.suspect_ns, self.floor_ns);
-        let (soft, asked) = (nics.are_soft(), self.settings.give_up_ns);
+        let (soft, asked, kernels_from) = (nics.are_soft(), self.settings.give_up_ns, self.kernels_from);
         let adjust = move |config: &mut PeConfig| {
             // A switch goes to a backup that is there.
             config.backups_later = false;
+            config.kernels_from = kernels_from;
             (config.policy.suspect_ns, config.policy.suspect_floor_ns) = (suspect_ns, floor_ns);
             if soft {
                 config.policy.give_up_ns = soft_give_up_ns(asked, config.policy.give_up_ns);

@@ -157,9 +157,12 @@ fn distances(machine: &Machine<'_>) -> Check {
         .fix("traffic goes through the CPU: use ports below the GPU's own switch, or another slot")
 }
 
-/// NVSHMEM uses GDRCopy for doorbells rung by the CPU; Shunt does not.
+/// By GDRCopy the host reaches queues that lie in the GPU's memory.
 fn gdrcopy(machine: &Machine<'_>) -> Check {
     let loaded = machine.module("gdrdrv") || machine.root.exists("dev/gdrdrv");
     let met = if loaded { "loaded" } else { "not loaded" };
-    Check::not_applicable("GDRCopy", format!("{met}; optional, Shunt does without"))
+    Check::not_applicable(
+        "GDRCopy",
+        format!("{met}; without it queues lie in the host's memory (SHUNT_QUEUES)"),
+    )
 }

@@ -9,6 +9,7 @@
 //! | [`ports`] | which ports of libibverbs are rails; pure (feature `mlx5`) |
 //! | [`machine`] | the ports of this machine, found and opened (feature `mlx5`) |
 //! | [`control`] | the way to make an interposer's soft NICs fail (feature `interposer`) |
+//! | [`queues`] | what `SHUNT_QUEUES` comes to; pure |
 //! | `open_nics` | [`OpenNics`]: NICs of this process, whatever they are (feature `interposer`) |
 //! | `shared_heap` | [`SharedHeap`]: a heap that other processes of the node map |
 //! | `simulated_memory` | [`SimulatedMemory`]: a device's memory in software, which the host reaches by copies alone |
@@ -33,6 +34,7 @@ pub mod nics;
 mod open_nics;
 #[cfg(feature = "mlx5")]
 pub mod ports;
+pub mod queues;
 mod runtime;
 mod shared_heap;
 mod simulated_memory;

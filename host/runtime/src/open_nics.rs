@@ -2,6 +2,7 @@
 
 use crate::machine::OwnPorts;
 use crate::nics::Nics;
+use crate::queues::Carrier;
 use crate::soft::SoftNics;
 use shunt_device::platform::host::World;
 use shunt_soft_nic::{FaultKind, RailAt};
@@ -34,6 +35,15 @@ impl OpenNics {
         match self {
             Self::Soft(_) => true,
             Self::Mlx5(own) => own.control().is_some(),
+        }
+    }
+
+    /// What carries the packets.
+    pub fn carrier(&self) -> Carrier {
+        match self {
+            Self::Soft(_) => Carrier::Software,
+            Self::Mlx5(_) if self.are_soft() => Carrier::Interposed,
+            Self::Mlx5(_) => Carrier::Hardware,
         }
     }
 

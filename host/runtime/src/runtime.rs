@@ -289,7 +289,7 @@ impl Runtime {
     /// Entries that kernels of this PE have posted to a peer so far, over all channels.
     pub fn posted(&self, peer: u32) -> u64 {
         let channels = self.words.root().channels_per_pe;
-        (peer * channels..(peer + 1) * channels).map(|row| self.words.published(row)).sum()
+        (peer * channels..(peer + 1) * channels).map(|row| self.pe.published(row)).sum()
     }
 
     /// True once every channel outlives a path: it has a backup, and all paths that it has are ready. Never without

@@ -1,6 +1,7 @@
 //! The facade on soft NICs, in one process.
 
 use shunt::device::{HeapOffset, Put, Signal, Solo};
+use shunt::host::agent::words::Place;
 use shunt::host::silence::Silence;
 use shunt::soft_nic::{FaultKind, RailAt};
 use shunt::{
@@ -16,9 +17,16 @@ const DATA: HeapOffset = HeapOffset(0);
 const FLAG: HeapOffset = HeapOffset(8192);
 
 fn two_pes() -> (Arc<SoftNics>, Vec<Runtime>) {
+    two_pes_with(None)
+}
+
+fn two_pes_with(kernels_from: Option<u32>) -> (Arc<SoftNics>, Vec<Runtime>) {
     let nics = Arc::new(SoftNics::new(0..2, 2));
     let settings = Settings { suspect_ns: Some(SUSPECT_NS), ..Settings::default() };
-    let builder = |member| Runtime::builder(nics.clone(), member).settings(settings).fault_tolerance(true);
+    let builder = |member| {
+        let builder = Runtime::builder(nics.clone(), member).settings(settings).fault_tolerance(true);
+        builder.adjust(move |config| config.kernels_from = kernels_from)
+    };
     let members = Members::in_process(2, &nics.clock()).members;
     let pes = start_together(members.into_iter().map(builder)).unwrap();
     assert!(pes.iter().all(|pe| pe.wait_armed(PATIENCE)), "backup paths were not made in time");
@@ -37,6 +45,25 @@ fn send(pes: &[Runtime], number: u8) {
     let mut arrived = [0; 4096];
     pes[1].read(DATA, &mut arrived).unwrap();
     assert_eq!(arrived, data);
+}
+
+/// The same with queues in a region of their own, which the agents reach by copies.
+#[test]
+fn puts_arrive_wherever_their_queues_lie() {
+    let (nics, pes) = two_pes_with(Some(0));
+    for pe in &pes {
+        let there = pe.pe().device_control().expect("a region of their own");
+        let row = pe.path(Place { peer: 1 - pe.rank(), channel: 0, slot: 0 });
+        assert!((there.address..there.address + there.bytes).contains(&row.send_queue), "{row:?}");
+    }
+    send(&pes, 1);
+    assert!(pes[0].posted(1) > 0, "entries that were posted are counted");
+    nics.fail(RailAt { pe: 0, rail: 0 }, FaultKind::Down { for_ns: None });
+    for number in 2..10 {
+        send(&pes, number);
+    }
+    assert!(pes[0].switches().0 >= 1 && nics.hits()[0] >= 1, "no channel switched");
+    pes.iter().for_each(Runtime::ask_to_stop);
 }
 
 #[test]

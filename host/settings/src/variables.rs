@@ -152,6 +152,13 @@ pub const VARIABLES: &[Variable] = &[
         "auto, mlx5 or soft",
     )
     .default("auto"),
+    variable(
+        "SHUNT_QUEUES",
+        "in whose memory queues of kernels lie: auto takes the GPU's if the heap lies there and GDRCopy maps it, else \
+         the host's; gpu with soft NICs and kernels on the processor: memory that stands for a GPU's",
+        "auto, gpu or host",
+    )
+    .default("auto"),
     variable("SHUNT_RANK", "number of this process in its job", "a whole number below SHUNT_WORLD"),
     variable("SHUNT_WORLD", "processes in the job", "a whole number from 1 to 4096"),
     variable(

@@ -6,9 +6,10 @@ use crate::env::Settings;
 use crate::failure::InitError;
 use crate::heap_home::{Home, choose};
 use crate::kernels::{Kernels, Place};
+use shunt::queues::{self, KernelsOn, NoQueues, Queues};
 use shunt::{HeapCard, SharedHeap, SimulatedMemory};
 use shunt_host::gpu::GpuMemory;
-use shunt_host::gpu::cuda::{Copies, Cuda, CudaMemory, Home as GpuHome, Mover};
+use shunt_host::gpu::cuda::{Copies, Cuda, CudaMemory, Gdr, Home as GpuHome, Mover};
 use std::sync::Arc;
 
 /// A GPU whose memory the heap lies in.
@@ -23,6 +24,7 @@ pub struct HeapMemory {
     simulated: Arc<SimulatedMemory>,
     shared: Arc<SharedHeap>,
     memory: Arc<dyn GpuMemory>,
+    queues: Queues<()>,
 }
 
 fn open(number: u32) -> Result<OnGpu, String> {
@@ -32,6 +34,30 @@ fn open(number: u32) -> Result<OnGpu, String> {
         Ok(OnGpu { gpu, memory })
     });
     opened.map_err(|error| error.to_string())
+}
+
+/// Where queues of kernels lie, beside a heap in that place; and what is said of it.
+fn find_queues(
+    settings: &Settings,
+    place: Place,
+    nics: &Nics,
+    home: &Home<OnGpu>,
+) -> Result<(Queues<()>, Option<String>), NoQueues> {
+    let kernels = match place {
+        Place::Nowhere => KernelsOn::Nothing,
+        Place::Host => KernelsOn::Processor,
+        Place::Gpu(number) => KernelsOn::Gpu(number),
+    };
+    queues::choose(settings.host.queues, kernels, nics.carrier(), |_| {
+        let Home::Gpu(on) = home else {
+            return Err("the heap lies there, and a completion must not be seen before its data".to_owned());
+        };
+        if !settings.gdrcopy {
+            return Err("NVSHMEM_DISABLE_GDRCOPY is set".to_owned());
+        }
+        let mapped = Gdr::open().and_then(|gdr| on.memory.take_in_queues(gdr));
+        mapped.map_err(|error| error.to_string())
+    })
 }
 
 impl HeapMemory {
@@ -54,6 +80,10 @@ impl HeapMemory {
         if let Some(said) = said.filter(|_| speaks) {
             eprintln!("shunt: {said}");
         }
+        let (queues, said) = find_queues(settings, kernels.place(), nics, &home)?;
+        if let Some(said) = said.filter(|_| speaks) {
+            eprintln!("shunt: {said}");
+        }
         let (simulated, shared) = (Arc::<SimulatedMemory>::default(), Arc::<SharedHeap>::default());
         let memory: Arc<dyn GpuMemory> = match &home {
             Home::Gpu(on) => on.memory.clone(),
@@ -67,7 +97,7 @@ impl HeapMemory {
                 None => shared.clone(),
             },
         };
-        Ok(Self { home, simulated, shared, memory })
+        Ok(Self { home, simulated, shared, memory, queues })
     }
 
     /// As `SHUNT_HEAP` has it.
@@ -78,6 +108,11 @@ impl HeapMemory {
     /// Whether a part of it is a device's, which the host does not touch.
     pub fn is_split(&self) -> bool {
         !matches!(self.home, Home::Host)
+    }
+
+    /// Where the queues of kernels lie.
+    pub fn queues(&self) -> &Queues<()> {
+        &self.queues
     }
 
     /// What the PE is brought up with.

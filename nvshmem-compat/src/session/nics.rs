@@ -1,8 +1,8 @@
 //! This PE's NICs: RDMA devices, or soft NICs on the fabric that the processes of one machine share.
 
 use crate::failure::{Failure, InitError};
-use crate::heap_home::Carrier;
 use shunt::machine::MachinePorts;
+use shunt::queues::Carrier;
 use shunt::{LINK_NS, OpenNics, SoftNics};
 use shunt_device::platform::host::World;
 use shunt_host::gpu::cuda::Mover;
@@ -104,11 +104,7 @@ impl Nics {
 
     /// What carries the packets.
     pub fn carrier(&self) -> Carrier {
-        match &self.open {
-            OpenNics::Soft(_) => Carrier::Software,
-            OpenNics::Mlx5(_) if self.are_soft() => Carrier::Interposed,
-            OpenNics::Mlx5(_) => Carrier::Hardware,
-        }
+        self.open.carrier()
     }
 
     /// Who reads what kernels ring.

@@ -11,7 +11,7 @@ use super::map::HeapMap;
 use super::meetings::Meetings;
 use super::nics::Nics;
 use super::node_heaps::NodeHeaps;
-use super::peers::Peers;
+use super::peers::{HOST_CHANNEL, Peers};
 use super::ports::{Ports, mates};
 use super::source::{Source, tell};
 use super::staging::Stage;
@@ -167,7 +167,8 @@ impl Session {
         let (ids, split) =
             (teams.ids().max(FIRST_OWN as u32), memory.is_split().then_some(settings.log2_chunk));
         let map = HeapMap::new(settings.heap(), pes, ids, kernels.are_there(), split);
-        let config = config(&settings, &map, nics.are_soft(), &kernels);
+        let mut config = config(&settings, &map, nics.are_soft(), &kernels);
+        config.kernels_from = memory.queues().kernels_from(HOST_CHANNEL + 1);
         let builder = Runtime::builder(nics.rails(), Member::of_process(&net))
             .memory(memory.memory())
             .clock(nics.world().clone())

@@ -336,6 +336,9 @@ fn broken_mirror() -> Vec<Case> {
         ),
         case("mirror, not looked at again", new().posts(1).without(Break::NotLookedAgain)),
         case("mirror, no reminder", mirror::Setup::new(1, 0, 0).gone().without(Break::NobodyReminds)),
+        case("hot line, kept", new().posts(2).without(Break::LineKept)),
+        case("hot line, copied early", new().posts(1).without(Break::LineCopiedEarly)),
+        case("hot line, its incarnation first", new().posts(1).gone().without(Break::IncarnationFirst)),
         case("mirror, dead has left", new().posts(1).death().without(Break::DeadHasLeft)),
     ]
 }

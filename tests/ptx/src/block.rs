@@ -258,7 +258,7 @@ impl Block {
             for lane in group {
                 self.execute(*lane, instruction, world)?;
             }
-            self.counts.end_of_issue();
+            self.counts.end_of_issue(&instruction.operation);
             if matches!(instruction.operation, Operation::BlockBarrier { .. }) {
                 self.try_block_barrier()?;
             }
@@ -600,7 +600,8 @@ impl Block {
                         Space::Root => self.root(lane, at, *bytes)?,
                         _ => {
                             self.check(lane, at, *bytes, false)?;
-                            self.counts.touch(at);
+                            let memory = self.gpu.borrow().memory_of(at);
+                            self.counts.touch(at, memory);
                             let plain = order.scope == Scope::Thread;
                             let own = (&self.threads[lane].buffer, &mut self.cache);
                             self.gpu.borrow_mut().load(at, *bytes, *order, plain, own)
@@ -627,7 +628,8 @@ impl Block {
                         self.rang = self.gpu.borrow().is_relaxed();
                         continue;
                     }
-                    self.counts.touch(at);
+                    let memory = self.gpu.borrow().memory_of(at);
+                    self.counts.touch(at, memory);
                     let own = (&mut self.threads[lane].buffer, &mut self.cache);
                     self.gpu.borrow_mut().store((at, *bytes), value, *order, own);
                 }
@@ -644,6 +646,8 @@ impl Block {
         use crate::code::Atomic;
         let at = self.get(lane, *base, world).wrapping_add(*offset as u64);
         self.check(lane, at, *bytes, false)?;
+        let memory = self.gpu.borrow().memory_of(at);
+        self.counts.touch(at, memory);
         let a = low(self.get(lane, *a, world), 8 * bytes);
         let b = b.map_or(0, |b| low(self.get(lane, b, world), 8 * bytes));
         let change = |old: u64| match atomic {

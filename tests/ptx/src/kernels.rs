@@ -1,13 +1,12 @@
 //! The list of kernels' scenarios that a GPU runs, on the machine: every byte of every heap against the model.
 
 use crate::code::Module;
-use crate::counts::Counts;
 use crate::library;
 use crate::outcome::{Run, caught, cluster};
 use crate::raw;
 use crate::rig::{Mode, Rig, Station, THREADS, actor, bytes_of, outcome_words, outcomes};
-use shunt_kernels::scenarios::{Group, HEAP_BYTES, Launch, Machine, Scenario, run};
-use shunt_kernels::{Call, Outcome};
+use shunt_kernels::Outcome;
+use shunt_kernels::scenarios::{HEAP_BYTES, Launch, Machine, Scenario, run};
 use shunt_tests::oracle::{load, store};
 use std::rc::Rc;
 
@@ -30,7 +29,8 @@ impl Door {
     }
 }
 
-struct OnMachine(Rig, Door);
+/// A cluster whose kernels are launched by a door.
+pub(crate) struct OnMachine(pub(crate) Rig, pub(crate) Door);
 
 impl OnMachine {
     fn station(&self, pe: u32) -> Station {
@@ -103,32 +103,4 @@ pub fn judge(module: &Rc<Module>, scenario: &Scenario, mode: Mode, fault: Option
         found.ended(&machine.0);
         found
     })
-}
-
-/// What one operation costs: the counts of its second launch, when its first has ended.
-pub fn cost(module: &Rc<Module>, kernel: &'static str, group: Group) -> Counts {
-    let mut machine =
-        OnMachine(Rig::new(cluster(1), module, Mode { relaxed: false, seed: 1 }, false), Door::Entries);
-    let call = Call {
-        peer: 1,
-        src: 16384,
-        dst: 49152,
-        bytes: 64,
-        word: 320,
-        value: 1,
-        timeout_ns: 1 << 30,
-        ..Call::default()
-    };
-    let launch = |kernel, call| Launch { kernel, pe: 0, blocks: 1, group, call };
-    let mut before = Counts::default();
-    for value in 1..=2 {
-        // A wait finds its word there.
-        let call = Call { value: if kernel == "wait_until" { 0 } else { value }, ..call };
-        before = machine.0.counts();
-        machine.launch(&[launch(kernel, call)]);
-        if value == 1 {
-            machine.launch(&[launch("quiet", call)]);
-        }
-    }
-    machine.0.counts().less(&before)
 }

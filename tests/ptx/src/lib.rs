@@ -10,6 +10,7 @@ pub mod memory;
 pub mod text;
 pub mod value;
 
+pub mod costs;
 pub mod coverage;
 pub mod kernels;
 pub mod library;

@@ -35,7 +35,9 @@ fn play(
     let at = words.as_ptr() as u64;
     let reach = move |address: u64, bytes: u32| at <= address && address + u64::from(bytes) <= at + 512;
     // SAFETY: the words live until the block has ended, and nobody else has them.
-    let gpu = unsafe { Gpu::new((Box::new(reach), Box::new(|_, _| false)), Vec::new(), relaxed, seed) };
+    let gpu = unsafe {
+        Gpu::new((Box::new(reach), Box::new(|_, _| false), Box::new(|_| None)), Vec::new(), relaxed, seed)
+    };
     let params = vec![at.to_le_bytes().to_vec()];
     let mut block = Block::new(module, Rc::new(RefCell::new(gpu)), (0, &params), threads, (0, 1), seed);
     let now = || (0..64).map(|word| shunt_tests::oracle::load(at + 8 * word)).collect::<Vec<u64>>();

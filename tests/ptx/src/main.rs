@@ -3,9 +3,10 @@
 use shunt_deep_ep_bridge::scenarios as moe;
 use shunt_kernels::scenarios::{Group, Launch, Scenario, all, each};
 use shunt_ptx::code::Module;
+use shunt_ptx::costs;
 use shunt_ptx::counts::Counts;
 use shunt_ptx::coverage::{self, Coverage};
-use shunt_ptx::kernels::{Door, cost, judge};
+use shunt_ptx::kernels::{Door, judge};
 use shunt_ptx::library;
 use shunt_ptx::moe::{judge as judge_moe, judge_normal};
 use shunt_ptx::moe_costs::{self, Layer};
@@ -23,19 +24,6 @@ const USAGE: &str = "usage: shunt-ptx KERNELS.ptx [LIBRARY.ptx] [--short] [--see
   --only NAME  scenarios whose name holds NAME; no mutants, and functions that were not run are no finding
   --counts     what each operation costs, and nothing else
 cargo xtask gpu makes the files: target/gpu/sm_90/shunt_kernels.ptx and shunt_device.ptx";
-
-/// Operations whose costs are counted.
-const COSTS: &[&str] = &[
-    "put",
-    "put_signal",
-    "signal_monotone",
-    "signal_cleared",
-    "signal_add",
-    "amo_add64",
-    "p",
-    "quiet",
-    "wait_until",
-];
 
 /// Sums of many runs.
 #[derive(Default)]
@@ -139,14 +127,14 @@ fn read(file: &str) -> Result<(String, Rc<Module>), String> {
 fn run(options: &Options) -> Result<usize, String> {
     let begun = Instant::now();
     let (text, module) = read(&options.files[0])?;
+    let library = options.files.get(1).map(|file| read(file)).transpose()?;
     if options.counts {
-        print_costs(&module);
+        let wrong = print_costs(&module, library.as_ref());
         print_moe_costs(&module);
-        return Ok(0);
+        return Ok(wrong);
     }
     // A panic of the machine is a finding, which is printed as one.
     std::panic::set_hook(Box::new(|_| {}));
-    let library = options.files.get(1).map(|file| read(file)).transpose()?;
     let mut found = Found::default();
     for relaxed in [false, true] {
         for door in [(Door::Entries, "kernels"), (Door::Plain, "kernels without fault tolerance")] {
@@ -167,7 +155,7 @@ fn run(options: &Options) -> Result<usize, String> {
         let texts = [Some(&text), library.as_ref().map(|(text, _)| text)];
         wrong +=
             texts.into_iter().flatten().map(|text| covered(text, &found)).sum::<usize>() + mutants(&text)?;
-        print_costs(&module);
+        wrong += print_costs(&module, library.as_ref());
     }
     println!(
         "{} runs, {} wrong, {} deadlock, {:.1} s (PTX machine)",
@@ -371,39 +359,13 @@ fn print_moe_costs(module: &Rc<Module>) {
     }
 }
 
-fn print_costs(module: &Rc<Module>) {
-    println!(
-        "{:32} {:>12} {:>7} {:>6} {:>7} {:>8} {:>8} {:>9} {:>7} {:>7}",
-        "one operation, no fault",
-        "instructions",
-        "issued",
-        "loads",
-        "stores",
-        "atomics",
-        "sectors",
-        "doorbells",
-        ".gpu",
-        ".sys"
-    );
-    for kernel in COSTS {
-        for group in [Group::Thread, Group::Warp] {
-            if module.find(&format!("shunt_kernel_{kernel}_{}", group.suffix())).is_none() {
-                continue;
-            }
-            let counts = cost(module, kernel, group);
-            println!(
-                "{:32} {:12} {:7} {:6} {:7} {:8} {:8} {:9} {:7} {:7}",
-                format!("{kernel} by a {}", group.suffix()),
-                counts.instructions,
-                counts.issued,
-                counts.loads,
-                counts.stores,
-                counts.atomics,
-                counts.sectors,
-                counts.doorbells,
-                counts.fences_gpu,
-                counts.fences_system
-            );
-        }
-    }
+/// The table of operations, and how many of those that find no fault wait for the host's memory although queues lie in
+/// the GPU's.
+fn print_costs(module: &Rc<Module>, library: Option<&(String, Rc<Module>)>) -> usize {
+    println!("{}", costs::HEAD);
+    let rows = costs::all(module, library.map(|(_, library)| library));
+    rows.iter().for_each(|row| println!("{row}"));
+    let wrongs: Vec<String> = rows.iter().filter_map(costs::Row::wrong).collect();
+    wrongs.iter().for_each(|wrong| println!("WRONG {wrong}"));
+    wrongs.len()
 }

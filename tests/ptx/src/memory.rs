@@ -6,6 +6,7 @@
 //! what its thread has seen of others as well. The NIC and the host read and write the memory itself.
 
 use crate::code::{Order, Scope};
+use crate::counts::Memory;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -51,11 +52,15 @@ const GPU_MAX: usize = 2048;
 /// Says whether so many bytes at an address may be accessed.
 pub type Reach = Box<dyn Fn(u64, u32) -> bool>;
 
+/// Says in whose memory a word of a state lies; none of what is no state.
+pub type MemoryOf = Box<dyn Fn(u64) -> Option<Memory>>;
+
 /// A GPU's view of memory.
 pub struct Gpu {
     reach: Reach,
     /// Registers of devices.
     registers: Reach,
+    memory_of: MemoryOf,
     /// Words that threads of this GPU see, and nobody else: value, mask of the bits that are there.
     hidden: BTreeMap<u64, (u64, u64)>,
     relaxed: bool,
@@ -112,8 +117,26 @@ impl Gpu {
     ///
     /// # Safety
     /// What they say yes to is mapped as long as they say so, and others access it as atomic words only.
-    pub unsafe fn new((reach, registers): (Reach, Reach), root: Vec<u8>, relaxed: bool, seed: u64) -> Self {
-        Self { reach, registers, hidden: BTreeMap::new(), relaxed, chance: Chance::new(seed), root }
+    pub unsafe fn new(
+        (reach, registers, memory_of): (Reach, Reach, MemoryOf),
+        root: Vec<u8>,
+        relaxed: bool,
+        seed: u64,
+    ) -> Self {
+        Self {
+            reach,
+            registers,
+            memory_of,
+            hidden: BTreeMap::new(),
+            relaxed,
+            chance: Chance::new(seed),
+            root,
+        }
+    }
+
+    /// In whose memory a word of a state lies.
+    pub fn memory_of(&self, at: u64) -> Option<Memory> {
+        (self.memory_of)(at)
     }
 
     /// True if accesses are delayed.

@@ -53,7 +53,16 @@ pub fn caught(body: impl FnOnce() -> Run) -> Run {
 
 /// PEs with room in their heaps, and no streams of their own.
 pub(crate) fn cluster(seed: u64) -> Cluster {
-    let spec = RunSpec {
+    Cluster::start(&spec(seed))
+}
+
+/// The same with queues in memory of the host, or of the GPU. Agents switch nothing.
+pub(crate) fn placed(queues_on_gpu: bool) -> Cluster {
+    Cluster::start(&spec(1).with_queues(queues_on_gpu))
+}
+
+fn spec(seed: u64) -> RunSpec {
+    RunSpec {
         seed,
         pes: PES,
         channels: CHANNELS,
@@ -61,6 +70,5 @@ pub(crate) fn cluster(seed: u64) -> Cluster {
         log2_chunk: 12,
         traffic: Traffic { slots: 32, slot_bytes: 4096, ..Traffic::default() },
         ..RunSpec::default()
-    };
-    Cluster::start(&spec)
+    }
 }

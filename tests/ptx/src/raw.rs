@@ -18,11 +18,11 @@ const PENDING: u64 = 0x101;
 const FAILED: u64 = 1 << 63;
 
 /// One thread that calls functions of the library, about one channel.
-struct Caller<'s> {
-    station: &'s Station,
-    peer: u32,
-    channel: u32,
-    timeout_ns: u64,
+pub(crate) struct Caller<'s> {
+    pub(crate) station: &'s Station,
+    pub(crate) peer: u32,
+    pub(crate) channel: u32,
+    pub(crate) timeout_ns: u64,
 }
 
 impl Caller<'_> {
@@ -31,7 +31,7 @@ impl Caller<'_> {
     }
 
     /// A function whose first arguments are peer and channel.
-    fn of(&self, name: &str, more: &[Vec<u8>]) -> u64 {
+    pub(crate) fn of(&self, name: &str, more: &[Vec<u8>]) -> u64 {
         let to = [short(self.peer.into()), short(self.channel.into())];
         self.call(name, &[&to[..], more].concat())
     }

@@ -3,7 +3,7 @@
 
 use crate::block::{Block, Progress, World};
 use crate::code::Module;
-use crate::counts::Counts;
+use crate::counts::{Counts, Memory};
 use crate::memory::{Chance, Gpu};
 use shunt_kernels::Outcome;
 use shunt_layout::state::{DeviceState, HotPath};
@@ -122,10 +122,16 @@ impl Rig {
                 std::slice::from_raw_parts((&raw const root).cast::<u8>(), size_of::<DeviceState>()).to_vec()
             };
             let registers = move |at: u64, bytes: u32| bytes == 8 && is_register(&root, at);
+            let host = cluster.pe(pe).bases().host..cluster.pe(pe).bases().host + cluster.pe(pe).plan().bytes;
+            let device = cluster.pe(pe).device_control().map(|span| span.address..span.address + span.bytes);
+            let memory_of = move |at: u64| match &device {
+                Some(device) if device.contains(&at) => Some(Memory::Gpu),
+                _ => host.contains(&at).then_some(Memory::Host),
+            };
             // SAFETY: memory of the PEs stays until the cluster is dropped, and is shared as atomic words.
             let gpu = unsafe {
                 Gpu::new(
-                    (Box::new(reach), Box::new(registers)),
+                    (Box::new(reach), Box::new(registers), Box::new(memory_of)),
                     bytes,
                     mode.relaxed,
                     mode.seed ^ u64::from(pe),

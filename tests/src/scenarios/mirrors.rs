@@ -14,8 +14,14 @@ use crate::run::{finish, start_streams};
 use crate::sim::{Access, Interference};
 use crate::traffic::Traffic;
 
-pub const SCENARIOS: &[Scenario] =
-    &[Scenario { name: "announced_while_the_path_fails", seeds: 4, run: announced_while_the_path_fails }];
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "announced_while_the_path_fails", seeds: 4, run: |seed| announced(seed, false) },
+    Scenario {
+        name: "announced_while_the_path_fails_on_a_device",
+        seeds: 4,
+        run: |seed| announced(seed, true),
+    },
+];
 
 /// A path of the channel from PE 0 to PE 1, by slot.
 fn row_at(cluster: &Cluster) -> impl Fn(u32) -> u64 + use<> {
@@ -92,11 +98,12 @@ impl<R: Fn(u32) -> u64> Watch<R> {
 
 /// A switcher announces a path and sleeps before its agent is shown. The other direction leaves the path meanwhile, the
 /// agents make it again: the switcher must find that, or its agent must not do so.
-fn announced_while_the_path_fails(seed: u64) -> Wrongs {
+fn announced(seed: u64, on_device: bool) -> Wrongs {
     let (first, second) = (seed % 2, seed / 2 % 2);
     let faults = [format!("150us:{first}.0:down"), format!("700us:{second}.1:down=2ms")];
     let mut spec = brisk(both_ways(seed, &faults.each_ref().map(String::as_str)));
     (spec.rails, spec.backups, spec.warps, spec.agent.looks) = (3, 7, 6, 0);
+    spec.queues_on_device = on_device;
     spec.traffic = Traffic { messages: 150, slots: 4, pace_ns: 50_000, credit_lag: 1, ..spec.traffic };
     judged(|| {
         let mut cluster = Cluster::start(&spec);

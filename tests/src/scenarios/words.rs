@@ -30,7 +30,16 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "stopped_before_tickets_open", seeds: 8, run: stopped_before_tickets_open },
     Scenario { name: "stopped_before_flags_change", seeds: 6, run: stopped_before_flags_change },
     Scenario { name: "stopped_before_done_opens", seeds: 8, run: stopped_before_done_opens },
-    Scenario { name: "stopped_before_idle_while_the_path_fails", seeds: 4, run: stopped_before_idle },
+    Scenario {
+        name: "stopped_before_idle_while_the_path_fails",
+        seeds: 4,
+        run: |seed| stopped_before_idle(seed, false),
+    },
+    Scenario {
+        name: "stopped_before_idle_on_a_device",
+        seeds: 4,
+        run: |seed| stopped_before_idle(seed, true),
+    },
     Scenario { name: "owner_gone_while_opening", seeds: 6, run: owner_gone_while_opening },
     Scenario { name: "stopped_before_a_look", seeds: 12, run: stopped_before_a_look },
     Scenario { name: "stopped_before_a_first_look", seeds: 5, run: stopped_before_a_first_look },
@@ -232,11 +241,12 @@ fn channel_word(word: u64, offset: usize) -> u64 {
 
 /// The path is open and in use, and its switch is not at an end, because its owner sleeps. The path fails meanwhile,
 /// the other direction leaves it, the port comes back: nothing of it may be recreated, for this direction uses it.
-fn stopped_before_idle(seed: u64) -> Wrongs {
+fn stopped_before_idle(seed: u64, on_device: bool) -> Wrongs {
     let (first, second) = (seed % 2, seed / 2 % 2);
     let faults = [format!("150us:{first}.0:down"), format!("700us:{second}.1:down=2ms")];
     let mut spec = brisk(both_ways(seed, &faults.each_ref().map(String::as_str)));
     (spec.rails, spec.backups, spec.warps, spec.agent.looks) = (3, 7, 6, 0);
+    spec.queues_on_device = on_device;
     spec.traffic = Traffic { messages: 150, slots: 4, pace_ns: 50_000, credit_lag: 1, ..spec.traffic };
     let (hit, again) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(None)));
     let (seen, said) = (hit.clone(), again.clone());

@@ -6,7 +6,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 const ALIGN: usize = 4096;
 /// What the allocator is asked for: more than it aligns by itself would have it write the zeros, and touch every page.
@@ -71,12 +71,6 @@ impl HeapMemory {
     }
 }
 
-/// Splits `[address, address + bytes)` into a head of single bytes, whole aligned words, and a tail.
-fn split(address: u64, bytes: usize) -> (usize, usize) {
-    let head = (address.wrapping_neg() as usize & 7).min(bytes);
-    (head, (bytes - head) & !7)
-}
-
 impl GpuMemory for HeapMemory {
     fn alloc(&self, bytes: u64, _placement: Placement) -> Result<Span, GpuError> {
         let size = usize::try_from(bytes.max(1)).ok().and_then(|size| size.checked_add(ALIGN));
@@ -116,25 +110,41 @@ impl GpuMemory for HeapMemory {
     }
 }
 
+/// Cuts a copy into pieces that are aligned to their size: where and how long. Words of eight, four and two bytes that
+/// are aligned stay whole: completions and doorbell records are.
+fn pieces(address: u64, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let fits = |size: &usize| {
+            *size <= bytes - at && address.wrapping_add(at as u64).is_multiple_of(*size as u64)
+        };
+        let size = [8, 4, 2, 1].into_iter().find(fits)?;
+        at += size;
+        Some((at - size, size))
+    })
+}
+
 /// Copies to memory that others use at the same time, atomically word by word.
 ///
 /// # Safety
 /// The memory is mapped and as long; all that others do to it is atomic.
 pub unsafe fn copy_in(address: u64, bytes: &[u8]) {
     let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-    let (head, body) = split(address, bytes.len());
-    for (i, byte) in bytes.iter().enumerate().take(head) {
-        // SAFETY: inside the memory, by the caller's promise.
-        unsafe { AtomicU8::from_ptr(to.add(i)) }.store(*byte, Ordering::Relaxed);
-    }
-    for at in (head..head + body).step_by(8) {
-        let word = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        // SAFETY: as above; `split` made it 8-byte aligned.
-        unsafe { AtomicU64::from_ptr(to.add(at).cast()) }.store(word, Ordering::Relaxed);
-    }
-    for (i, byte) in bytes.iter().enumerate().skip(head + body) {
-        // SAFETY: as above.
-        unsafe { AtomicU8::from_ptr(to.add(i)) }.store(*byte, Ordering::Relaxed);
+    for (at, size) in pieces(address, bytes.len()) {
+        let piece = &bytes[at..at + size];
+        let mut word = [0; 8];
+        word[..size].copy_from_slice(piece);
+        let word = u64::from_le_bytes(word);
+        // SAFETY: inside the memory, by the caller's promise; `pieces` made it aligned.
+        unsafe {
+            let to = to.add(at);
+            match size {
+                8 => AtomicU64::from_ptr(to.cast()).store(word, Ordering::Relaxed),
+                4 => AtomicU32::from_ptr(to.cast()).store(word as u32, Ordering::Relaxed),
+                2 => AtomicU16::from_ptr(to.cast()).store(word as u16, Ordering::Relaxed),
+                _ => AtomicU8::from_ptr(to).store(word as u8, Ordering::Relaxed),
+            }
+        }
     }
 }
 
@@ -144,17 +154,18 @@ pub unsafe fn copy_in(address: u64, bytes: &[u8]) {
 /// As [`copy_in`].
 pub unsafe fn copy_out(address: u64, bytes: &mut [u8]) {
     let from = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-    let (head, body) = split(address, bytes.len());
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        if i < head || i >= head + body {
-            // SAFETY: inside the memory, by the caller's promise.
-            *byte = unsafe { AtomicU8::from_ptr(from.add(i)) }.load(Ordering::Relaxed);
-        }
-    }
-    for at in (head..head + body).step_by(8) {
-        // SAFETY: as above; `split` made it 8-byte aligned.
-        let word = unsafe { AtomicU64::from_ptr(from.add(at).cast()) }.load(Ordering::Relaxed);
-        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    for (at, size) in pieces(address, bytes.len()) {
+        // SAFETY: as above.
+        let word = unsafe {
+            let from = from.add(at);
+            match size {
+                8 => AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed),
+                4 => AtomicU32::from_ptr(from.cast()).load(Ordering::Relaxed).into(),
+                2 => AtomicU16::from_ptr(from.cast()).load(Ordering::Relaxed).into(),
+                _ => AtomicU8::from_ptr(from).load(Ordering::Relaxed).into(),
+            }
+        };
+        bytes[at..at + size].copy_from_slice(&word.to_le_bytes()[..size]);
     }
 }
 
@@ -179,6 +190,15 @@ mod tests {
         }
         // SAFETY: nothing else knows the span.
         unsafe { memory.free(span) }
+    }
+
+    /// A NIC may write a completion while its word is copied.
+    #[test]
+    fn words_that_are_aligned_are_copied_whole() {
+        let cut = |address, bytes| pieces(address, bytes).collect::<Vec<_>>();
+        assert_eq!([cut(4092, 4), cut(4092, 12)], [vec![(0, 4)], vec![(0, 4), (4, 8)]]);
+        assert_eq!(cut(4089, 11), [(0, 1), (1, 2), (3, 4), (7, 4)]);
+        assert_eq!([cut(8, 0), cut(8, 2)], [vec![], vec![(0, 2)]]);
     }
 
     /// A job with a heap of many GiB does not write them at its start.

@@ -82,6 +82,20 @@ pub enum CudaError {
         /// The way, and the driver's answer.
         tries: String,
     },
+    /// GDRCopy's library or kernel module is missing.
+    #[error("GDRCopy is not there: {what}; install gdrcopy's library and load its module gdrdrv")]
+    NoGdr {
+        /// What.
+        what: String,
+    },
+    /// GDRCopy's library refused something.
+    #[error("GDRCopy: {call} answered {code}; see the module gdrdrv's messages in dmesg")]
+    Gdr {
+        /// Its function.
+        call: &'static str,
+        /// Its answer, an errno.
+        code: i32,
+    },
     /// The system gave no memory or addresses.
     #[error("{bytes} bytes of addresses: {what}")]
     Host {

@@ -2,6 +2,7 @@
 
 use super::driver::{Cuda, done};
 use super::error::CudaError;
+use super::gdr::{Gdr, Mapped};
 use super::split_heap::SplitHeap;
 use crate::error::GpuError;
 use crate::gpu::{DmaBuf, GpuMemory, Placement, Span, Split, copy_in, copy_out};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Where something lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +32,36 @@ pub enum Mover {
 }
 
 /// Where a span of a placement lies if the heap is asked to lie in `heap`. Control memory is the host's as well as the
-/// kernels': agents and switchers load and store it, so it stays where both can.
+/// kernels': agents and switchers load and store it, so it stays where both can; and so do queues where nothing maps
+/// the GPU's memory ([`CudaMemory::take_in_queues`]).
 ///
 /// # Errors
 /// A heap in the GPU's memory, for NICs that cannot reach there.
 pub fn home_of(placement: Placement, heap: Home, mover: Mover) -> Result<Home, CudaError> {
     match (placement, heap, mover) {
-        (Placement::Control, _, _) | (_, Home::Host, _) => Ok(Home::Host),
-        (Placement::Heap | Placement::Queues, Home::Gpu, Mover::Hardware) => Ok(Home::Gpu),
-        (Placement::Heap | Placement::Queues, Home::Gpu, Mover::SoftNic) => Err(CudaError::HeapOutOfReach),
+        (Placement::Control | Placement::Queues, _, _) | (_, Home::Host, _) => Ok(Home::Host),
+        (Placement::Heap, Home::Gpu, Mover::Hardware) => Ok(Home::Gpu),
+        (Placement::Heap, Home::Gpu, Mover::SoftNic) => Err(CudaError::HeapOutOfReach),
+    }
+}
+
+/// Where an allocation lies, and how the host reaches it.
+#[derive(Clone)]
+enum Place {
+    /// In the host's memory.
+    Host,
+    /// In the GPU's: by CUDA.
+    Gpu,
+    /// In the GPU's, mapped for the host; with the address that CUDA gave.
+    Mapped(Arc<Mapped>, u64),
+}
+
+impl From<Home> for Place {
+    fn from(home: Home) -> Self {
+        match home {
+            Home::Host => Self::Host,
+            Home::Gpu => Self::Gpu,
+        }
     }
 }
 
@@ -48,7 +70,9 @@ pub struct CudaMemory {
     cuda: Arc<Cuda>,
     heap: Home,
     mover: Mover,
-    live: Mutex<BTreeMap<u64, (u64, Home)>>,
+    /// What maps queues in the GPU's memory for the host, if they lie there.
+    queues: OnceLock<Arc<Gdr>>,
+    live: Mutex<BTreeMap<u64, (u64, Place)>>,
     /// Heaps in two memories, by address; each of those is in `live`.
     splits: Mutex<BTreeMap<u64, SplitHeap>>,
     /// Pages of registers that kernels reach; true if they do because of this object.
@@ -68,7 +92,54 @@ impl CudaMemory {
             cuda.writes_in_order()?;
         }
         let (live, splits, pages) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Self { cuda, heap, mover, live, splits, pages })
+        Ok(Self { cuda, heap, mover, queues: OnceLock::new(), live, splits, pages })
+    }
+
+    /// From here on queues lie in the GPU's memory, which this library maps for the host. A page of it is tried.
+    ///
+    /// # Errors
+    /// NICs do not reach there, a kernel would see a completion before its data, or there is no mapping.
+    pub fn take_in_queues(&self, gdr: Arc<Gdr>) -> Result<(), CudaError> {
+        if self.mover == Mover::SoftNic {
+            return Err(CudaError::HeapOutOfReach);
+        }
+        self.cuda.writes_in_order()?;
+        let (_, place) = self.take_queues(&gdr, PAGE)?;
+        self.give_back(place);
+        let _ = self.queues.set(gdr);
+        Ok(())
+    }
+
+    /// Memory of the GPU for queues: its address, and how the host reaches it.
+    fn take_queues(&self, gdr: &Arc<Gdr>, bytes: u64) -> Result<(u64, Place), CudaError> {
+        // CUDA aligns to less than the pages that are mapped.
+        let given = self.take(bytes + PAGE, Home::Gpu)?;
+        let (address, all) = (given.next_multiple_of(PAGE), 1_u32);
+        // SAFETY: an attribute of memory that was just allocated, from a word of ours. Then that memory is mapped; it
+        // stays until `give_back` has dropped the mapping.
+        let mapped = unsafe {
+            let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+            let answer = sys::cuPointerSetAttribute((&raw const all).cast(), attribute, given);
+            done("cuPointerSetAttribute", answer).and_then(|()| gdr.map(address, bytes))
+        };
+        match mapped {
+            Ok(mapped) => Ok((address, Place::Mapped(Arc::new(mapped), given))),
+            Err(error) => {
+                // SAFETY: allocated above, known to nobody.
+                let _ = unsafe { sys::cuMemFree_v2(given) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Frees memory for queues.
+    fn give_back(&self, place: Place) {
+        let Place::Mapped(mapped, given) = place else { return };
+        drop(mapped);
+        // A GPU that is gone took its memory along: a refusal leaves nothing to be done.
+        let _ = self.cuda.enter();
+        // SAFETY: `take_queues` allocated it; the mapping is gone.
+        let _ = unsafe { sys::cuMemFree_v2(given) };
     }
 
     /// Makes a small heap in two memories and gives it back: whether the driver has what that needs.
@@ -80,7 +151,7 @@ impl CudaMemory {
         SplitHeap::new(&self.cuda, (1 << KEY) + PAGE, Split::new(1 << KEY, KEY)).map(drop)
     }
 
-    fn live(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (u64, Home)>> {
+    fn live(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (u64, Place)>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,13 +164,13 @@ impl CudaMemory {
     }
 
     /// Where an access that lies in one allocation goes.
-    fn find(&self, address: u64, bytes: u64) -> Result<Home, GpuError> {
+    fn find(&self, address: u64, bytes: u64) -> Result<Place, GpuError> {
         let live = self.live();
         let found = live.range(..=address).next_back().filter(|(start, (length, _))| {
             let offset = address - **start;
             offset <= *length && bytes <= *length - offset
         });
-        found.map(|(_, (_, home))| *home).ok_or(GpuError::OutOfBounds { address, bytes })
+        found.map(|(_, (_, place))| place.clone()).ok_or(GpuError::OutOfBounds { address, bytes })
     }
 
     fn take(&self, bytes: u64, home: Home) -> Result<u64, CudaError> {
@@ -138,8 +209,11 @@ impl GpuMemory for CudaMemory {
         let home = home_of(placement, self.heap, self.mover)?;
         // NICs register whole pages, and a dma-buf is of whole pages of the GPU's.
         let rounded = bytes.max(1).checked_next_multiple_of(PAGE).ok_or(GpuError::NoMemory { bytes })?;
-        let address = self.take(rounded, home)?;
-        self.live().insert(address, (rounded, home));
+        let (address, place) = match (self.queues.get(), placement) {
+            (Some(gdr), Placement::Queues) => self.take_queues(gdr, rounded)?,
+            _ => (self.take(rounded, home)?, home.into()),
+        };
+        self.live().insert(address, (rounded, place));
         Ok(Span { address, bytes })
     }
 
@@ -149,7 +223,7 @@ impl GpuMemory for CudaMemory {
         }
         let heap = SplitHeap::new(&self.cuda, bytes, split)?;
         let (device, host, address) = (heap.device(), heap.host(), heap.address());
-        self.live().extend([(device.0, (device.1, Home::Gpu)), (host.0, (host.1, Home::Host))]);
+        self.live().extend([(device.0, (device.1, Place::Gpu)), (host.0, (host.1, Place::Host))]);
         self.splits().insert(address, heap);
         Ok(Span { address, bytes })
     }
@@ -161,20 +235,21 @@ impl GpuMemory for CudaMemory {
             live.remove(&heap.host().0);
             return;
         }
-        let (_, home) = self.live().remove(&span.address).expect("freed once, by who allocated it");
+        let (_, place) = self.live().remove(&span.address).expect("freed once, by who allocated it");
         // A GPU that is gone took its memory along: a refusal leaves nothing to be done.
         let _ = self.cuda.enter();
         // SAFETY: `alloc` made it this way, and removing it from the table makes this the only free.
         let _ = unsafe {
-            match home {
-                Home::Host => sys::cuMemFreeHost(span.address as *mut _),
-                Home::Gpu => sys::cuMemFree_v2(span.address),
+            match place {
+                Place::Host => sys::cuMemFreeHost(span.address as *mut _),
+                Place::Gpu => sys::cuMemFree_v2(span.address),
+                Place::Mapped(..) => return self.give_back(place),
             }
         };
     }
 
     fn dmabuf(&self, span: Span) -> Result<Option<DmaBuf>, GpuError> {
-        if self.find(span.address, span.bytes)? == Home::Host {
+        if matches!(self.find(span.address, span.bytes)?, Place::Host) {
             return Ok(None);
         }
         self.cuda.enter()?;
@@ -194,8 +269,10 @@ impl GpuMemory for CudaMemory {
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), GpuError> {
         match self.find(address, bytes.len() as u64)? {
             // SAFETY: inside a live allocation (just found); shared accesses are atomic on all sides.
-            Home::Host => unsafe { copy_in(address, bytes) },
-            Home::Gpu => {
+            Place::Host => unsafe { copy_in(address, bytes) },
+            // SAFETY: as above.
+            Place::Mapped(mapped, _) => unsafe { mapped.write(address, bytes) },
+            Place::Gpu => {
                 self.cuda.enter()?;
                 // SAFETY: as above, and the source is as long.
                 let answer = unsafe { sys::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) };
@@ -208,8 +285,10 @@ impl GpuMemory for CudaMemory {
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), GpuError> {
         match self.find(address, bytes.len() as u64)? {
             // SAFETY: as for `write`.
-            Home::Host => unsafe { copy_out(address, bytes) },
-            Home::Gpu => {
+            Place::Host => unsafe { copy_out(address, bytes) },
+            // SAFETY: as for `write`.
+            Place::Mapped(mapped, _) => unsafe { mapped.read(address, bytes) },
+            Place::Gpu => {
                 self.cuda.enter()?;
                 // SAFETY: as for `write`.
                 let answer = unsafe { sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), address, bytes.len()) };

@@ -4,6 +4,7 @@ mod adjacent;
 mod copies;
 mod driver;
 mod error;
+mod gdr;
 mod kernels;
 mod memory;
 mod split_heap;
@@ -11,6 +12,7 @@ mod split_heap;
 pub use copies::Copies;
 pub use driver::{Cuda, LIBRARY};
 pub use error::CudaError;
+pub use gdr::Gdr;
 pub use kernels::{Graph, Launch, Module, Stream, candidates, read_first};
 pub use memory::{CudaMemory, Home, Mover, home_of};
 

@@ -2,12 +2,16 @@
 //!
 //! Two owners of one switch, of which the second takes over at any time and the first comes back at any time; a poster
 //! that holds the post lock; an agent that takes paths out of use, looks at the mirror, and makes them again. The word,
-//! its changes and `has_left` are the shipped ones ([`SwitchWord`]); one step is one access.
+//! its changes and `has_left` are the shipped ones ([`SwitchWord`]); one step is one access. An owner copies the
+//! agent's row into the hot line of the path that it enters, in two stores. It may be gone between them, and does not
+//! sleep there while another owner takes a step, as it does not between its look at the switch and its stores into a
+//! ring.
 //!
 //! Promises, by their first word in a trace:
 //!
 //! * rule 17: no path is made again while the channel uses it, or while who rings it holds the post lock.
 //! * handshake: a path that is entered is the one that was looked at.
+//! * hot line: what a caller rings by is of one row, that of the path's incarnation.
 //! * mirror: it never goes back, and at rest it is the word.
 //! * bounded waits: at rest nobody is in the middle of a switch while a path is ready.
 
@@ -20,7 +24,7 @@ pub use state::System;
 
 use crate::search::Model;
 use shunt_layout::state::{Step, SwitchWord};
-use state::{At, NOBODY, Owner, PATHS, Path, Poster, Stage, Ticket};
+use state::{At, Line, NOBODY, Owner, PATHS, Path, Poster, Stage, Ticket};
 
 /// One access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,7 @@ impl Model for Setup {
             owners: [Owner::AT_REST; 2],
             poster: Poster::Rest,
             paths,
+            lines: [Line { rest: 1, incarnation: 1 }; PATHS],
             budget: self.budget,
         }
     }
@@ -186,7 +191,11 @@ impl Setup {
             Poster::Locked if s.ticket.closed => Poster::Rest,
             Poster::Locked => {
                 let slot = s.ticket.slot;
-                Poster::Rings(slot, s.paths[usize::from(slot)].incarnation)
+                let (line, path) = (s.lines[usize::from(slot)], s.paths[usize::from(slot)]);
+                if line != (Line { rest: path.incarnation, incarnation: path.incarnation }) {
+                    return Err(format!("hot line: {line:?} of path {slot}, it is {}", path.incarnation));
+                }
+                Poster::Rings(slot, path.incarnation)
             }
             Poster::Rings(slot, incarnation) => {
                 let now = s.paths[usize::from(slot)].incarnation;

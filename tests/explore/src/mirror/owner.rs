@@ -6,13 +6,17 @@ use shunt_layout::state::{NO_SLOT, Step, SwitchWord};
 
 impl Setup {
     pub(super) fn owner_can_go(&self, s: &System, number: usize) -> bool {
+        if matches!(s.owners[1 - number].at, At::Adopt | At::Adopted) {
+            return false;
+        }
         if s.owners[number].at != At::Take {
             return s.owners[number].at != At::Gone;
         }
         let under_way = !matches!(s.word.step(), Step::Idle | Step::Dead) || s.ticket.closed;
         let reason = s.word.step() == Step::Idle && s.budget.triggers > 0;
         let gone = s.owners.get(s.owner).is_some_and(|owner| owner.at == At::Gone);
-        let free = s.owner == NOBODY || gone || s.owner != number && s.budget.takeovers > 0;
+        let sleeps = s.owner != number && s.budget.takeovers > 0;
+        let free = s.owner == NOBODY || gone || sleeps;
         free && (reason || under_way && s.word.step() != Step::Dead)
     }
 
@@ -51,13 +55,15 @@ impl Setup {
                 s.show(self, own.word)?;
                 let announced = own.word.step() == Step::Choose && own.word.to() != NO_SLOT;
                 own.at = match announced {
-                    true if own.late => self.enter(s, &mut own)?,
+                    true if own.late => At::Adopt,
+                    true if self.lacks(Break::LineCopiedEarly) => At::Adopt,
                     true => At::LookAgain,
                     false if own.word.step() == Step::Idle => At::LetGo,
                     false => At::Read,
                 };
             }
             At::LookAgain => own.at = self.look_again(s, &mut own)?,
+            At::Adopt | At::Adopted => own.at = self.copy(s, &mut own)?,
             At::StillThere => {
                 let stands = s.word == own.word || self.lacks(Break::NotLookedAgain);
                 own.at = if stands { At::Open } else { At::LetGo };
@@ -131,7 +137,32 @@ impl Setup {
             own.late = true;
             return Ok(At::Told);
         }
-        self.enter(s, own)
+        // Behind the look that the switch still stands there.
+        match self.lacks(Break::LineCopiedEarly) {
+            true => self.enter(s, own),
+            false if s.word != own.word => Ok(At::LetGo),
+            false => Ok(At::Adopt),
+        }
+    }
+
+    /// One store into the hot line, which is of another row.
+    fn copy(&self, s: &mut System, own: &mut Owner) -> Result<At, String> {
+        let to = own.word.to() as usize;
+        let (row, line) = (own.found, &mut s.lines[to]);
+        if s.paths[to].incarnation != row && !self.lacks(Break::LineCopiedEarly) {
+            return Err(format!("hot line: of row {row} of path {to}, it is {}", s.paths[to].incarnation));
+        }
+        let second = own.at == At::Adopted;
+        let through = !second && line.incarnation == row || self.lacks(Break::LineKept);
+        if !through {
+            let incarnation = second != self.lacks(Break::IncarnationFirst);
+            *(if incarnation { &mut line.incarnation } else { &mut line.rest }) = row;
+        }
+        match through || second {
+            false => Ok(At::Adopted),
+            true if self.lacks(Break::LineCopiedEarly) => Ok(At::LookAgain),
+            true => self.enter(s, own),
+        }
     }
 
     fn enter(&self, s: &mut System, own: &mut Owner) -> Result<At, String> {

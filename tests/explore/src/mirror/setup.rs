@@ -34,6 +34,12 @@ pub enum Break {
     NotLookedAgain,
     /// No waiter shows the agent what a gone owner did not.
     NobodyReminds,
+    /// What the agent says of a path that it made again is not copied into the hot line.
+    LineKept,
+    /// It is copied before the path was looked at again.
+    LineCopiedEarly,
+    /// The line's incarnation is stored before the rest.
+    IncarnationFirst,
     /// A dead channel has left its paths, whoever holds the post lock.
     DeadHasLeft,
 }

@@ -15,6 +15,14 @@ pub(super) struct Path {
     pub(super) early: bool,
 }
 
+/// The hot line of a path: two of its words, each the incarnation of the row that it was copied from. The second one
+/// is that number itself, by which an heir tells whether the line is of the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Line {
+    pub(super) rest: u8,
+    pub(super) incarnation: u8,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
     /// Owners may enter it.
@@ -56,6 +64,7 @@ pub struct System {
     pub(super) owners: [Owner; 2],
     pub(super) poster: Poster,
     pub(super) paths: [Path; PATHS],
+    pub(super) lines: [Line; PATHS],
     pub(super) budget: Budget,
 }
 
@@ -78,6 +87,10 @@ pub(super) enum At {
     Told,
     /// Announced and shown: look at the path again.
     LookAgain,
+    /// The path is there: copy what the agent says of it into its hot line, word by word.
+    Adopt,
+    /// The second word.
+    Adopted,
     /// It has read the ticket word: look whether the switch still stands there.
     StillThere,
     /// Open the ticket word.
